@@ -1,0 +1,35 @@
+#include <fmt/core.h>
+
+#include "commands.hpp"
+#include "convoy/error.hpp"
+#include "convoy/plan.hpp"
+
+int main(int argc, char** argv) {
+  using namespace convoy::cli;
+  CLI::App app{"Convolution and all that follows it, as one kernel.", "convoy"};
+  app.set_version_flag("--version", convoy::version());
+  app.require_subcommand(1);
+  app.failure_message(CLI::FailureMessage::simple);
+  int exit_code = 0;
+  add_run(app, exit_code);
+  add_bench(app, exit_code);
+  add_verify(app, exit_code);
+  add_explain(app, exit_code);
+  add_tune(app, exit_code);
+  add_devices(app, exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help, --version
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    app.exit(error);
+    return 2;
+  } catch (const convoy::Error& error) {
+    fmt::print(stderr, "convoy: {}\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "convoy: {}. Please report this with the command that you ran.\n", error.what());
+    return 2;
+  }
+  return exit_code;
+}

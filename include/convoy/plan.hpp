@@ -1,0 +1,95 @@
+// How to compute a stage: a plan binds it to a device, a kernel and a tile, ready to run.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "convoy/error.hpp"
+#include "convoy/stage.hpp"
+#include "convoy/tensor.hpp"
+
+namespace convoy {
+
+/// An opaque stream handle: a cudaStream_t on a GPU, unused on the CPU.
+struct Stream {
+  void* handle = nullptr;
+};
+
+struct PlanOptions {
+  Device device{};
+  /// CPU threads; 0: the environment's CONVOY_NUM_THREADS, else every core this process may use.
+  /// Results do not depend on it.
+  int threads = 0;
+  /// A kernel by name ("winograd4"); empty: the planner chooses. Throws if it does not fit.
+  std::string kernel;
+  /// A tile by name, as `explain` prints it; empty: the planner chooses.
+  std::string tile;
+  /// How many `run` calls may be under way at once with workspace that the plan owns.
+  int concurrent_runs = 1;
+  /// Weights are flipped in r and s: true convolution instead of cross-correlation.
+  bool flip_filters = false;
+  /// Read the tuning cache (see tune.hpp). Off: the cost model alone decides.
+  bool use_tuning = true;
+};
+
+/// What one run reads and writes. Views must match the stage's shapes with n ≤ the plan's n (all
+/// the same n); x and y may have any pixel stride ≥ C (K). Outputs must not overlap inputs.
+struct Operands {
+  TensorView x;
+  TensorView bias;                    // [K] f32
+  TensorView norm_scale, norm_shift;  // [C] f32
+  TensorView y;
+  TensorView pre, act, idx;           // where the stage keeps them
+  TensorView membrane_in;             // [N,P,Q,K] f32; empty: 0
+  TensorView membrane_out;            // [N,P,Q,K] f32; empty: not written
+  void* workspace = nullptr;          // of workspace_bytes(), 64-byte aligned; null: the plan's own
+};
+
+/// Ready to run. Making one allocates and may throw Error; running does neither. Movable.
+/// `run` may be called from many threads at once; `set_weights` may not overlap a run.
+class CONVOY_API Plan {
+ public:
+  Plan(const Stage& stage, const PlanOptions& options = {});
+  Plan(const Stage& stage, const TensorView& weights, const PlanOptions& options = {});
+  ~Plan();
+  Plan(Plan&&) noexcept;
+  Plan& operator=(Plan&&) noexcept;
+
+  /// Packs w [K,R,S,C/groups], f32 (or the stage's type), into the layout that the kernel wants.
+  /// The view may be freed afterwards. Throws Error when shape, type or device are wrong.
+  void set_weights(const TensorView& weights, Stream stream = {});
+
+  /// Computes the stage. Deterministic: the bits of an image do not depend on n, the threads, the
+  /// run or tuning. A failing status says what is wrong with which operand; then nothing was written.
+  Status run(const Operands& operands, Stream stream = {}) const noexcept;
+
+  const Stage& stage() const;
+  const Shapes& shapes() const;
+  Device device() const;
+  std::string kernel() const;      // its name, as in `explain`
+  std::string tile() const;
+  std::string arithmetic() const;  // what fixes the bits
+  int threads() const;
+  std::size_t workspace_bytes() const;
+
+  /// Why this kernel: shapes, each kernel's verdict with every refusal, tile, waste, predicted
+  /// time, bytes moved fused and unfused. JSON for programs.
+  std::string explain() const;
+  std::string explain_json() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Folds an inference batch-norm into weights [K,R,S,C/groups] and bias [K], in place:
+/// w *= gamma/sqrt(var+eps), b = (b-mean)*gamma/sqrt(var+eps) + beta. All f32 [K], contiguous.
+CONVOY_API void fold_batchnorm(const TensorView& weights, const TensorView& bias,
+                               const TensorView& gamma, const TensorView& beta,
+                               const TensorView& mean, const TensorView& variance,
+                               float eps = 1e-5F);
+
+CONVOY_API const char* version();  // "0.1.0"
+
+}  // namespace convoy

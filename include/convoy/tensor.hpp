@@ -1,0 +1,100 @@
+// Tensors: views into memory that somebody else owns, and an owner.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convoy/error.hpp"
+#include "convoy/stage.hpp"
+
+struct DLManagedTensor;  // dlpack.h; convoy/dlpack.hpp converts
+
+namespace convoy {
+
+enum class DeviceKind : std::uint8_t { cpu, cuda };
+/// A device by kind and number. Text form: "cpu", "cuda", "cuda:1".
+struct Device {
+  DeviceKind kind = DeviceKind::cpu;
+  int index = 0;
+  bool operator==(const Device&) const = default;
+};
+CONVOY_API Device parse_device(std::string_view text);
+CONVOY_API std::string to_text(Device device);
+
+/// A pointer with a shape: owns nothing, copies freely. Up to five axes, outermost first;
+/// strides in elements.
+struct TensorView {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  int rank = 0;
+  std::array<Index, 5> shape{};
+  std::array<Index, 5> stride{};
+  Device device{};
+
+  TensorView() = default;
+  /// Contiguous.
+  CONVOY_API TensorView(void* data, DType dtype, std::initializer_list<Index> shape,
+                        Device device = {});
+  CONVOY_API TensorView(void* data, DType dtype, const std::vector<Index>& shape,
+                        Device device = {});
+  /// Typed convenience for host data: TensorView::of(vector.data(), {n, h, w, c}).
+  template <class T>
+  static TensorView of(T* data, std::initializer_list<Index> shape) {
+    return TensorView(const_cast<std::remove_const_t<T>*>(data), dtype_of<std::remove_const_t<T>>(),
+                      shape);
+  }
+  explicit operator bool() const { return data != nullptr; }
+  CONVOY_API Index elements() const;
+  CONVOY_API bool contiguous() const;
+  /// Channels [first, first+count) of an NHWC view: the same pixels, the same strides.
+  CONVOY_API TensorView channels(Index first, Index count) const;
+
+  template <class T>
+  static constexpr DType dtype_of() {
+    if constexpr (std::is_same_v<T, float>) return DType::f32;
+    else if constexpr (std::is_same_v<T, std::uint8_t>) return DType::u8;
+    else if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
+    else static_assert(sizeof(T) == 0, "float, uint8_t or int32_t; give f16 and bf16 as void* with a DType");
+  }
+};
+CONVOY_API std::string describe(const TensorView& view);  // "f32[4,32,32,64] on cpu, contiguous"
+
+/// Owns its host memory, 64-byte aligned; moves, does not copy silently.
+class CONVOY_API Tensor {
+ public:
+  Tensor() = default;
+  /// Zero-filled; throws Error when a size is negative or overflows.
+  Tensor(DType dtype, const std::vector<Index>& shape);
+  Tensor(Tensor&&) noexcept = default;
+  Tensor& operator=(Tensor&&) noexcept = default;
+  Tensor clone() const;
+
+  const TensorView& view() const { return view_; }
+  operator const TensorView&() const { return view_; }  // NOLINT: a tensor is a view of itself
+  template <class T>
+  T* data() const {
+    return static_cast<T*>(view_.data);
+  }
+  Index elements() const { return view_.elements(); }
+  std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(view_.dtype); }
+
+ private:
+  struct Free {
+    void operator()(void* p) const;
+  };
+  std::unique_ptr<void, Free> memory_;
+  TensorView view_;
+};
+
+/// Shapes of a stage's tensors, outermost axis first, in the stage's layout.
+CONVOY_API std::vector<Index> x_shape(const Stage& stage);
+CONVOY_API std::vector<Index> w_shape(const Stage& stage);    // [K,R,S,C/groups] always
+CONVOY_API std::vector<Index> y_shape(const Stage& stage);
+CONVOY_API std::vector<Index> pre_shape(const Stage& stage);  // of pre, act: [T,]N,P,Q,K (NHWC always)
+CONVOY_API std::vector<Index> membrane_shape(const Stage& stage);  // [N,P,Q,K] fp32
+
+}  // namespace convoy

@@ -1,0 +1,86 @@
+"""The teacher: a small residual network, and the table of what it says about every variant of every training image."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from .data import Augmenter
+
+
+def block(c_in, c_out):
+    return nn.Sequential(nn.Conv2d(c_in, c_out, 3, padding=1, bias=False), nn.BatchNorm2d(c_out), nn.ReLU(inplace=True))
+
+
+class Residual(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.body = nn.Sequential(block(channels, channels), block(channels, channels))
+
+    def forward(self, x):
+        return x + self.body(x)
+
+
+class Teacher(nn.Module):
+    """28x28 grey images [B, 28, 28], normalised, to logits [B, 10]."""
+
+    def __init__(self, width=64):
+        super().__init__()
+        w = width
+        self.features = nn.Sequential(
+            block(1, w), block(w, 2 * w), nn.MaxPool2d(2), Residual(2 * w), block(2 * w, 4 * w), nn.MaxPool2d(2), Residual(4 * w),
+            nn.AdaptiveMaxPool2d(1), nn.Flatten(),
+        )  # fmt: skip
+        self.head = nn.Linear(4 * w, 10, bias=False)
+
+    def forward(self, x):
+        return self.head(self.features(x[:, None].contiguous(memory_format=torch.channels_last))) * 0.125
+
+
+def cut_out(x, side, generator):
+    """Paints a square of `side` pixels of each image [B, 28, 28] in the background's value, -1."""
+    corner = torch.randint(0, 29 - side, (len(x), 2), device=x.device, generator=generator)
+    at = torch.arange(28, device=x.device)
+    inside = (at >= corner[:, :, None]) & (at < corner[:, :, None] + side)
+    return x.masked_fill(inside[:, 0, :, None] & inside[:, 1, None, :], -1.0)
+
+
+def train_teacher(images, labels, epochs, seed, device, batch=500, width=64):
+    """One teacher, trained with SGD and one cycle of the learning rate; bf16 where the device is a GPU."""
+    torch.manual_seed(seed)
+    generator = torch.Generator(device).manual_seed(seed)
+    augment = Augmenter(images, 2, device)
+    labels = torch.from_numpy(labels.astype("int64")).to(device)
+    net = Teacher(width).to(device, memory_format=torch.channels_last)
+    steps = epochs * (len(labels) // batch)
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, nesterov=True, weight_decay=5e-4)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 0.4, total_steps=steps, pct_start=0.25)
+    for _ in range(epochs):
+        order = torch.randperm(len(labels), device=device, generator=generator)
+        for i in range(len(labels) // batch):
+            index = order[i * batch : (i + 1) * batch]
+            variant = torch.randint(0, augment.variants, (batch,), device=device, generator=generator)
+            x = cut_out(augment(index, variant), 8, generator)
+            with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+                logits = net(x)
+            loss = F.cross_entropy(logits.float(), labels[index])
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            optimiser.step()
+            schedule.step()
+    return net.eval()
+
+
+@torch.no_grad()
+def teach(teachers, augment, batch=5000):
+    """The mean logits of the teachers for every variant and image: [variants, N, 10] fp32."""
+    device = augment.images.device
+    count = len(augment.images)
+    table = torch.zeros(augment.variants, count, 10, device=device)
+    for variant in range(augment.variants):
+        for start in range(0, count, batch):
+            index = torch.arange(start, min(start + batch, count), device=device)
+            x = augment(index, torch.full_like(index, variant))
+            with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+                for net in teachers:
+                    table[variant, index] += net(x).float()
+    return table / len(teachers)

@@ -1,0 +1,29 @@
+// What the planner and the cost models know of a device: facts read from it, never assumed.
+#pragma once
+
+#include <string>
+
+#include "convoy/tensor.hpp"
+
+namespace convoy {
+
+struct Machine {
+  Device device{};
+  std::string name;        // "AMD EPYC (Zen 4)", "NVIDIA H200"
+  int threads = 1;         // that a plan on it will use
+  // CPU
+  std::string isa;         // what run-time dispatch chose: "avx512", "avx2", "neon", "sse4", "scalar"
+  int vector_floats = 1;   // fp32 lanes of one vector
+  std::size_t l1_bytes = 32 << 10, l2_bytes = 512 << 10, l3_bytes = 8 << 20;
+  double peak_flops = 0;   // of `threads` threads, fp32 FMA = 2; an estimate until measured
+  double memory_bandwidth = 0;  // bytes/s, an estimate until measured
+  // GPU
+  int compute_capability = 0;  // 90 for 9.0
+  int multiprocessors = 0;
+  std::size_t shared_memory_bytes = 0;
+};
+
+/// The CPU this process runs on, with `threads` threads (0: CONVOY_NUM_THREADS or every usable core).
+Machine cpu_machine(int threads = 0);
+
+}  // namespace convoy

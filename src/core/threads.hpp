@@ -1,0 +1,45 @@
+// The thread pool that CPU kernels run on: a oneTBB arena of fixed width, so that it composes
+// inside a caller's own pool.
+#pragma once
+
+#include <memory>
+
+#include "convoy/stage.hpp"
+
+namespace convoy {
+
+class Threads {
+ public:
+  explicit Threads(int count);  // count ≥ 1
+  ~Threads();
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+  int count() const { return count_; }
+
+  /// Calls body(task, slot) once for each task in [0, tasks), on up to count() threads. slot is in
+  /// [0, count()) and no two bodies that run at the same time share one: index scratch by it.
+  /// Tasks may run in any order; bits may not depend on it. body must not throw. Runs inline for
+  /// one task or one thread.
+  template <class Body>
+  void for_each(Index tasks, Body&& body) {
+    if (count_ == 1 || tasks <= 1) {
+      for (Index task = 0; task < tasks; ++task) body(task, 0);
+      return;
+    }
+    using B = std::remove_reference_t<Body>;
+    run(tasks, [](void* b, Index task, int slot) { (*static_cast<B*>(b))(task, slot); },
+        const_cast<void*>(static_cast<const void*>(&body)));
+  }
+
+ private:
+  struct Arena;
+  void run(Index tasks, void (*body)(void*, Index, int), void* context);
+  int count_;
+  std::unique_ptr<Arena> arena_;
+};
+
+/// CONVOY_NUM_THREADS if set (throws Error unless a positive integer), else every usable core.
+int default_threads();
+
+}  // namespace convoy
