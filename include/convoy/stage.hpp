@@ -104,7 +104,7 @@ struct Stage {
   Extent dil{1};
   Index groups = 1;
   Layout layout = Layout::nhwc;  // of x and y alike
-  std::optional<DType> out;      // of y; see output_dtype()
+  std::optional<DType> out = {};    // of y; see output_dtype()
 
   bool bias = false;
   bool norm = false;  // x' = x*scale + shift per input channel, padding is 0 in x'
@@ -112,8 +112,8 @@ struct Stage {
   bool soft = false;  // neuron: v -= th instead of v = 0
   Index t = 1;        // neuron: time steps
   bool hold = false;  // neuron: the same x in every step
-  std::optional<Pool> pool;
-  Keep keep;
+  std::optional<Pool> pool = {};
+  Keep keep = {};
   bool strict = false;  // only arithmetics that are exact on small integers
 
   /// Type of y: `out` if set, else that of x, with u8 giving f32 (f16 on a GPU).

@@ -1,0 +1,218 @@
+// Stage: derived shapes with overflow-checked arithmetic, and every reason why one is illegal.
+#include "convoy/stage.hpp"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "convoy/error.hpp"
+
+namespace convoy {
+
+Error::Error(const std::string& message) : std::runtime_error(message) {}
+Error::~Error() = default;
+
+std::string_view name(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return "f32";
+    case DType::f16: return "f16";
+    case DType::bf16: return "bf16";
+    case DType::u8: return "u8";
+    case DType::i32: return "i32";
+  }
+  return "?";
+}
+
+std::size_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::u8: return 1;
+    case DType::f16:
+    case DType::bf16: return 2;
+    default: return 4;
+  }
+}
+
+namespace {
+
+// Sizes stay below 2^31 an axis so that kernels may index rows with 32 bits; products are checked.
+constexpr Index largest_axis = (Index{1} << 31) - 1;
+
+class Checker {
+ public:
+  explicit Checker(const Stage& stage) : stage_(stage) {}
+
+  std::vector<std::string> check(Shapes& shapes) {
+    check_axes();
+    if (problems_.empty()) check_conv(shapes);
+    check_act();
+    if (problems_.empty()) check_pool(shapes);
+    if (problems_.empty()) check_products(shapes);
+    return std::move(problems_);
+  }
+
+ private:
+  template <class... Args>
+  void problem(fmt::format_string<Args...> format, Args&&... args) {
+    problems_.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+  void size(const char* field, Index value, Index least = 1) {
+    if (value < least || value > largest_axis)
+      problem("{} is {}, expected {} to {}", field, value, least, largest_axis);
+  }
+
+  void check_axes() {
+    size("n", stage_.n);
+    size("h", stage_.h);
+    size("w", stage_.w);
+    size("c", stage_.c);
+    size("k", stage_.k);
+    size("r", stage_.r);
+    size("s", stage_.s);
+    size("stride height", stage_.stride.h);
+    size("stride width", stage_.stride.w);
+    size("dilation height", stage_.dil.h);
+    size("dilation width", stage_.dil.w);
+    size("pad top", stage_.pad.top, 0);
+    size("pad left", stage_.pad.left, 0);
+    size("pad bottom", stage_.pad.bottom, 0);
+    size("pad right", stage_.pad.right, 0);
+    size("groups", stage_.groups);
+    size("t", stage_.t);
+    if (stage_.dtype == DType::i32) problem("the input type is i32, expected f32, f16, bf16 or u8");
+    if (stage_.out && (*stage_.out == DType::i32 || *stage_.out == DType::u8))
+      problem("the output type is {}, expected f32, f16 or bf16", name(*stage_.out));
+    if (!problems_.empty()) return;
+    if (stage_.c % stage_.groups != 0)
+      problem("groups is {}, which does not divide c = {}", stage_.groups, stage_.c);
+    if (stage_.k % stage_.groups != 0)
+      problem("groups is {}, which does not divide k = {}", stage_.groups, stage_.k);
+  }
+
+  Index conv_size(const char* axis, Index in, Index before, Index after, Index taps, Index dil,
+                  Index stride) {
+    const Index padded = in + before + after;
+    const Index reach = dil * (taps - 1) + 1;  // both factors < 2^31
+    if (reach > padded) {
+      problem("the filter reaches over {} pixels of {}, the padded image has {}; make the image or "
+              "the padding larger", reach, axis, padded);
+      return 0;
+    }
+    return (padded - reach) / stride + 1;
+  }
+
+  void check_conv(Shapes& shapes) {
+    shapes.p = conv_size("height", stage_.h, stage_.pad.top, stage_.pad.bottom, stage_.r,
+                         stage_.dil.h, stage_.stride.h);
+    shapes.q = conv_size("width", stage_.w, stage_.pad.left, stage_.pad.right, stage_.s,
+                         stage_.dil.w, stage_.stride.w);
+    shapes.out_h = shapes.p;
+    shapes.out_w = shapes.q;
+  }
+
+  void check_act() {
+    const Activation& act = stage_.act;
+    using Kind = Activation::Kind;
+    if (act.kind == Kind::clip && !(act.a <= act.b))
+      problem("clip({},{}): expected the lower bound first", act.a, act.b);
+    if (act.kind == Kind::leaky && !std::isfinite(act.a))
+      problem("leaky({}): expected a finite slope", act.a);
+    if (act.is_neuron() && !std::isfinite(act.threshold()))
+      problem("the threshold is {}, expected a finite number", act.threshold());
+    if (act.kind == Kind::lif && !(std::isfinite(act.a) && act.a >= 1))
+      problem("tau is {}, expected a finite number of at least 1", act.a);
+    if (!act.is_neuron()) {
+      if (stage_.soft) problem("soft needs a neuron: add if(th) or lif(tau,th)");
+      if (stage_.t != 1) problem("t{} needs a neuron: add if(th) or lif(tau,th)", stage_.t);
+      if (stage_.hold) problem("hold needs a neuron: add if(th) or lif(tau,th)");
+    }
+    if (stage_.keep.idx && !stage_.pool) problem("keep(idx) needs a pool: add max2, for example");
+  }
+
+  Index pool_size(const char* axis, Index in, Index window, Index stride, Index pad, Index dil) {
+    if (2 * pad > window)
+      problem("the pool's pad is {} in {}, expected at most half of its window, {}", pad, axis,
+              window);
+    const Index reach = dil * (window - 1) + 1;
+    const Index room = in + 2 * pad - reach;
+    if (room < 0 && !(stage_.pool->ceil && room > -stride)) {
+      problem("the pool reaches over {} pixels of {}, its padded image has {}; use a smaller window",
+              reach, axis, in + 2 * pad);
+      return 0;
+    }
+    if (!stage_.pool->ceil) return room / stride + 1;
+    Index out = (room + stride - 1) / stride + 1;
+    // PyTorch: the last window must start inside the image or the padding before it.
+    if ((out - 1) * stride >= in + pad) --out;
+    if (out < 1) problem("the pool has no window that starts inside the {} of {}", axis, in);
+    return out;
+  }
+
+  void check_pool(Shapes& shapes) {
+    if (!stage_.pool) return;
+    const Pool& pool = *stage_.pool;
+    size("the pool's window height", pool.window.h);
+    size("the pool's window width", pool.window.w);
+    size("the pool's stride height", pool.stride.h);
+    size("the pool's stride width", pool.stride.w);
+    size("the pool's pad height", pool.pad.h, 0);
+    size("the pool's pad width", pool.pad.w, 0);
+    size("the pool's dilation height", pool.dil.h);
+    size("the pool's dilation width", pool.dil.w);
+    if (!problems_.empty()) return;
+    shapes.out_h = pool_size("height", shapes.p, pool.window.h, pool.stride.h, pool.pad.h, pool.dil.h);
+    shapes.out_w = pool_size("width", shapes.q, pool.window.w, pool.stride.w, pool.pad.w, pool.dil.w);
+    if (stage_.keep.idx && shapes.p * shapes.q > largest_axis)
+      problem("keep(idx): p*q is {}, expected at most {} (idx is int32)", shapes.p * shapes.q,
+              largest_axis);
+  }
+
+  // The product, or a problem that names it.
+  Index product(const char* what, std::initializer_list<Index> factors) {
+    Index result = 1;
+    for (const Index factor : factors) {
+      // 2^60 leaves room for a multiplication by the size of an element.
+      if (__builtin_mul_overflow(result, factor, &result) || result > (Index{1} << 60)) {
+        problem("{} overflows: {} is more than 2^60", what, fmt::join(factors, " x "));
+        return 0;
+      }
+    }
+    return result;
+  }
+
+  void check_products(Shapes& shapes) {
+    const Stage& s = stage_;
+    const Index c_group = s.c / s.groups;
+    shapes.gemm_m = product("gemm_m", {s.n, shapes.p, shapes.q});
+    shapes.gemm_n = s.k;
+    shapes.gemm_k = product("gemm_k", {s.r, s.s, c_group});
+    if (!problems_.empty()) return;
+    shapes.macs = product("the number of multiply-adds", {shapes.gemm_m, s.k, shapes.gemm_k});
+    shapes.x_elements = product("the size of x", {s.hold ? 1 : s.t, s.n, s.h, s.w, s.c});
+    shapes.w_elements = product("the size of w", {s.k, s.r, s.s, c_group});
+    shapes.y_elements = product("the size of y", {s.t, s.n, shapes.out_h, shapes.out_w, s.k});
+    shapes.pre_elements =
+        product("the size of the convolution's output", {s.t, s.n, shapes.p, shapes.q, s.k});
+  }
+
+  const Stage& stage_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace
+
+std::vector<std::string> problems(const Stage& stage) {
+  Shapes shapes;
+  return Checker(stage).check(shapes);
+}
+
+Shapes shapes_of(const Stage& stage) {
+  Shapes shapes;
+  const auto found = Checker(stage).check(shapes);
+  if (!found.empty()) throw Error(fmt::format("illegal stage: {}", fmt::join(found, "; ")));
+  return shapes;
+}
+
+std::size_t hash_of(const Stage& stage) { return std::hash<std::string>{}(to_text(stage)); }
+
+}  // namespace convoy

@@ -1,0 +1,142 @@
+#include "convoy/tensor.hpp"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+namespace convoy {
+
+Device parse_device(std::string_view text) {
+  const std::string_view kind = text.substr(0, text.find(':'));
+  Device device;
+  if (kind == "cuda") device.kind = DeviceKind::cuda;
+  bool good = kind == "cpu" || kind == "cuda";
+  if (good && kind.size() < text.size()) {
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data() + kind.size() + 1, end, device.index);
+    good = error == std::errc() && stop == end && device.index >= 0 &&
+           (device.kind == DeviceKind::cuda || device.index == 0);
+  }
+  if (!good)
+    throw Error(fmt::format("device \"{}\": expected cpu, cuda or cuda:<number>", text.substr(0, 64)));
+  return device;
+}
+
+std::string to_text(Device device) {
+  if (device.kind == DeviceKind::cpu) return "cpu";
+  return device.index == 0 ? "cuda" : fmt::format("cuda:{}", device.index);
+}
+
+TensorView::TensorView(void* data_, DType dtype_, std::initializer_list<Index> shape_,
+                       Device device_)
+    : TensorView(data_, dtype_, std::vector<Index>(shape_), device_) {}
+
+TensorView::TensorView(void* data_, DType dtype_, const std::vector<Index>& shape_, Device device_)
+    : data(data_), dtype(dtype_), rank(static_cast<int>(shape_.size())), device(device_) {
+  if (shape_.size() > shape.size())
+    throw Error(fmt::format("a tensor of {} axes, expected at most {}", shape_.size(), shape.size()));
+  Index next = 1;
+  for (std::size_t axis = shape_.size(); axis-- > 0;) {
+    shape[axis] = shape_[axis];
+    stride[axis] = next;
+    next *= shape_[axis];
+  }
+}
+
+Index TensorView::elements() const {
+  Index count = 1;
+  for (int axis = 0; axis < rank; ++axis) count *= shape[axis];
+  return count;
+}
+
+bool TensorView::contiguous() const {
+  Index next = 1;
+  for (int axis = rank; axis-- > 0;) {
+    if (shape[axis] != 1 && stride[axis] != next) return false;
+    next *= shape[axis];
+  }
+  return true;
+}
+
+TensorView TensorView::channels(Index first, Index count) const {
+  if (rank < 1 || first < 0 || count < 1 || first + count > shape[rank - 1])
+    throw Error(fmt::format("channels [{}, {}) of {}: out of range", first, first + count,
+                            describe(*this)));
+  TensorView slice = *this;
+  slice.data = static_cast<char*>(data) +
+               static_cast<std::size_t>(first * stride[rank - 1]) * size_of(dtype);
+  slice.shape[rank - 1] = count;
+  return slice;
+}
+
+std::string describe(const TensorView& view) {
+  const auto axes = [&](const std::array<Index, 5>& numbers) {
+    return fmt::format("[{}]", fmt::join(numbers.begin(), numbers.begin() + view.rank, ","));
+  };
+  if (!view.data) return "no tensor";
+  return fmt::format("{}{} on {}, {}", name(view.dtype), axes(view.shape), to_text(view.device),
+                     view.contiguous() ? "contiguous" : "strides " + axes(view.stride));
+}
+
+void Tensor::Free::operator()(void* p) const { std::free(p); }
+
+Tensor::Tensor(DType dtype, const std::vector<Index>& shape) {
+  Index bytes = static_cast<Index>(size_of(dtype));
+  for (const Index size : shape)
+    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes) || bytes > (Index{1} << 60))
+      throw Error(fmt::format("a tensor of [{}]: sizes must not be negative and their product must "
+                              "fit in memory", fmt::join(shape, ",")));
+  const std::size_t rounded = (static_cast<std::size_t>(bytes) + 63) / 64 * 64;
+  memory_.reset(std::aligned_alloc(64, rounded ? rounded : 64));
+  if (!memory_)
+    throw Error(fmt::format("no memory for a tensor of [{}], {} bytes. Use a smaller n.",
+                            fmt::join(shape, ","), bytes));
+  std::memset(memory_.get(), 0, rounded);
+  view_ = TensorView(memory_.get(), dtype, shape);
+}
+
+Tensor Tensor::clone() const {
+  Tensor copy(view_.dtype, std::vector<Index>(view_.shape.begin(), view_.shape.begin() + view_.rank));
+  std::memcpy(copy.memory_.get(), memory_.get(), bytes());
+  return copy;
+}
+
+namespace {
+// [T,] N, then the image in the stage's layout.
+std::vector<Index> image_shape(const Stage& stage, bool steps, Index h, Index w, Index c,
+                               Layout layout) {
+  std::vector<Index> shape;
+  if (steps) shape.push_back(stage.t);
+  shape.push_back(stage.n);
+  if (layout == Layout::nchw) shape.push_back(c);
+  shape.push_back(h);
+  shape.push_back(w);
+  if (layout == Layout::nhwc) shape.push_back(c);
+  return shape;
+}
+}  // namespace
+
+std::vector<Index> x_shape(const Stage& stage) {
+  return image_shape(stage, stage.act.is_neuron() && !stage.hold, stage.h, stage.w, stage.c,
+                     stage.layout);
+}
+std::vector<Index> w_shape(const Stage& stage) {
+  return {stage.k, stage.r, stage.s, stage.c / stage.groups};
+}
+std::vector<Index> y_shape(const Stage& stage) {
+  const Shapes shapes = shapes_of(stage);
+  return image_shape(stage, stage.act.is_neuron(), shapes.out_h, shapes.out_w, stage.k, stage.layout);
+}
+std::vector<Index> pre_shape(const Stage& stage) {
+  const Shapes shapes = shapes_of(stage);
+  return image_shape(stage, stage.act.is_neuron(), shapes.p, shapes.q, stage.k, Layout::nhwc);
+}
+std::vector<Index> membrane_shape(const Stage& stage) {
+  const Shapes shapes = shapes_of(stage);
+  return {stage.n, shapes.p, shapes.q, stage.k};
+}
+
+}  // namespace convoy

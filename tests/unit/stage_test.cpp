@@ -1,0 +1,137 @@
+// Stage: text round trip, derived shapes, and every reason that makes one illegal.
+#include "convoy/stage.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "convoy/error.hpp"
+
+namespace convoy {
+namespace {
+
+std::string error_of(const std::string& text) {
+  try {
+    parse_stage(text);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(StageText, ReadsTheDesignsExample) {
+  const Stage expected{.dtype = DType::f16, .n = 32, .h = 56, .w = 56, .c = 64, .k = 128, .r = 3, .s = 3,
+                       .pad = 1, .bias = true, .act = relu, .pool = max(2)};
+  EXPECT_EQ(parse_stage("f16:n32h56w56c64k128r3pad1+bias+relu+max2"), expected);
+  EXPECT_EQ(to_text(expected), "f16:n32h56w56c64k128r3pad1+bias+relu+max2");
+  EXPECT_EQ(parse_stage("f16:n32h56c64k128r3s3pad1+max2+relu+bias"), expected);
+}
+
+TEST(StageText, LongestKeywordWins) {
+  const Stage stage = parse_stage("n2h9w7c4k6r3s2stride2x1pad1x0x2x1dil1x2groups2nchwout(f16)");
+  EXPECT_EQ(stage.s, 2);
+  EXPECT_EQ(stage.stride, (Extent{2, 1}));
+  EXPECT_EQ(stage.pad, (Padding{1, 0, 2, 1}));
+  EXPECT_EQ(stage.layout, Layout::nchw);
+  EXPECT_EQ(stage.out, DType::f16);
+}
+
+// Draws any legal stage, with every rider.
+Stage random_stage(std::mt19937& random) {
+  const auto below = [&](int n) { return static_cast<Index>(random() % static_cast<unsigned>(n)); };
+  const auto number = [&] { return std::uniform_real_distribution<float>(-3, 3)(random); };
+  for (;;) {
+    Stage s;
+    s.dtype = std::array{DType::f32, DType::f16, DType::bf16, DType::u8}[below(4)];
+    s.groups = 1 + below(3);
+    s.n = 1 + below(4), s.h = 1 + below(20), s.w = 1 + below(20);
+    s.c = s.groups * (1 + below(9)), s.k = s.groups * (1 + below(9));
+    s.r = 1 + below(5), s.s = 1 + below(5);
+    s.stride = {1 + below(3), 1 + below(3)};
+    s.pad = {below(3), below(3), below(3), below(3)};
+    s.dil = {1 + below(2), 1 + below(2)};
+    if (below(2)) s.layout = Layout::nchw;
+    if (below(3) == 0) s.out = std::array{DType::f32, DType::f16, DType::bf16}[below(3)];
+    s.bias = below(2), s.norm = below(2), s.strict = below(2);
+    const std::array acts{no_act, relu, relu6, clip(-1.25F, 1e-7F), leaky(number()),
+                          integrate_fire(number()), lif(1 + 1 / (1 + number() * number()), number())};
+    s.act = acts[below(7)];
+    if (s.act.is_neuron()) s.soft = below(2), s.hold = below(2), s.t = 1 + below(5);
+    if (below(2)) {
+      s.pool = Pool{{1 + below(3), 1 + below(3)}, {1 + below(3), 1 + below(3)}, {0, below(2)},
+                    {1 + below(2), 1}, below(2) == 1};
+      s.keep.idx = below(2);
+    }
+    s.keep.pre = below(2), s.keep.act = below(2);
+    if (problems(s).empty()) return s;
+  }
+}
+
+TEST(StageText, RoundTripsEveryLegalStage) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 20000; ++i) {
+    const Stage stage = random_stage(random);
+    const std::string text = to_text(stage);
+    ASSERT_EQ(parse_stage(text), stage) << "repro: " << text;
+    ASSERT_EQ(to_text(parse_stage(text)), text);
+    ASSERT_EQ(hash_of(parse_stage(text)), hash_of(stage));
+  }
+}
+
+TEST(StageText, ErrorsPointAtThePlace) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "n is missing"},
+      {"n1h8c4k4", "r is missing"},
+      {"n1h8c4k4r3+bias+bias", "column 17: 'bias' is given twice"},
+      {"n1n2h8c4k4r3", "column 3: 'n' is given twice"},
+      {"n0h8c4k4r3", "n is 0, expected at least 1"},
+      {"n-1h8c4k4r3", "expected a whole number"},
+      {"n99999999999999999999h8c4k4r3", "does not fit in 64 bits"},
+      {"n1h8c4k4r3+relu+relu6", "a second activation"},
+      {"n1h8c4k4r3+gelu", "'gelu' is planned"},
+      {"n1h8c4k4r3+avg2", "'avg' is planned"},
+      {"n1h8c4k4r3+swish", "unknown rider 'swish'"},
+      {"n1h8c4k4r3groups3", "groups is 3, which does not divide c = 4"},
+      {"n1h8c4k4r3+soft", "soft needs a neuron"},
+      {"n1h8c4k4r3+t2", "t2 needs a neuron"},
+      {"n1h8c4k4r3+keep(idx)", "keep(idx) needs a pool"},
+      {"n1h8c4k4r3+max9", "pool reaches over 9 pixels of height, its padded image has 6"},
+      {"n1h8c4k4r3+max2p2", "at most half of its window"},
+      {"n1h8c4k4r9", "the filter reaches over 9 pixels of height, the padded image has 8"},
+      {"n1h8c4k4r3+clip(1,0)", "expected the lower bound first"},
+      {"n1h8c4k4r3+leaky(inf)", "expected a finite slope"},
+      {"i8:n1h8c4k4r3", "unknown type 'i8'"},
+      {"n1h8c4k4r3 +bias", "expected an axis"},
+      {"n1h8c4k4r3+relu,", "expected '+' and a rider, or the end"},
+      {"n2147483647h2147483647c2147483647k1r1", "overflows"},
+      {"n4294967296h1c1k1r1", "n is 4294967296, expected 1 to 2147483647"},
+  };
+  for (const auto& [text, expected] : cases)
+    EXPECT_NE(error_of(text).find(expected), std::string::npos) << text << " gave: " << error_of(text);
+}
+
+TEST(StageShapes, FollowTheFormula) {
+  const Shapes shapes = shapes_of(parse_stage("n2h224w224c3k64r7stride2pad3+bias+relu+max3s2p1"));
+  EXPECT_EQ(shapes.p, 112);
+  EXPECT_EQ(shapes.out_h, 56);
+  EXPECT_EQ(shapes.gemm_m, 2 * 112 * 112);
+  EXPECT_EQ(shapes.gemm_k, 147);
+  EXPECT_EQ(shapes.macs, Index{2} * 112 * 112 * 64 * 147);
+}
+
+TEST(StageShapes, CeilPoolIsPyTorchs) {
+  // torch.nn.MaxPool2d(2, 2, ceil_mode=True) on 7 gives 4; (3, 2, 1, ceil) on 6 gives 4;
+  // (2, 3, 1, ceil) on 5: the last window would start in the padding after the image and is dropped.
+  EXPECT_EQ(shapes_of(parse_stage("n1h7c1k1r1+max2ceil")).out_h, 4);
+  EXPECT_EQ(shapes_of(parse_stage("n1h6c1k1r1+max3s2p1ceil")).out_h, 4);
+  EXPECT_EQ(shapes_of(parse_stage("n1h5c1k1r1+max2s3p1ceil")).out_h, 2);
+}
+
+TEST(StageShapes, EveryProblemIsNamed) {
+  const auto found = problems(Stage{.n = 0, .h = 4, .w = 4, .c = -1, .k = 1, .r = 1, .s = 1});
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0], "n is 0, expected 1 to 2147483647");
+}
+
+}  // namespace
+}  // namespace convoy
