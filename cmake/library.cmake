@@ -1,0 +1,71 @@
+# The library `convoy`, what is installed of it, and `convoy_internal` for the program and the
+# tests, which call below the public headers.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+configure_file(${PROJECT_SOURCE_DIR}/cmake/version.hpp.in
+               ${PROJECT_BINARY_DIR}/generated/convoy/version.hpp @ONLY)
+
+file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp)
+list(FILTER sources EXCLUDE REGEX "/src/(cuda|verify)/")
+add_library(convoy_objects OBJECT ${sources})
+target_link_libraries(convoy_objects PRIVATE convoy_options hwy::hwy TBB::tbb ZLIB::ZLIB fmt::fmt
+                                             nlohmann_json::nlohmann_json)
+target_include_directories(
+  convoy_objects
+  PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/generated
+  PRIVATE ${PROJECT_SOURCE_DIR}/src)
+
+add_library(convoy $<TARGET_OBJECTS:convoy_objects>)
+add_library(convoy::convoy ALIAS convoy)
+set_target_properties(convoy PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+target_compile_features(convoy INTERFACE cxx_std_20)
+target_include_directories(
+  convoy
+  INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+            $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>
+            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_link_libraries(
+  convoy PRIVATE $<BUILD_INTERFACE:convoy_options> hwy::hwy TBB::tbb ZLIB::ZLIB fmt::fmt
+                 $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>)
+
+# A shared library hides what the program and the tests call, so they get the objects themselves.
+add_library(convoy_internal INTERFACE)
+target_include_directories(convoy_internal INTERFACE ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(convoy_internal INTERFACE convoy_options hwy::hwy TBB::tbb ZLIB::ZLIB
+                                                fmt::fmt nlohmann_json::nlohmann_json)
+if(BUILD_SHARED_LIBS)
+  add_library(convoy_whole STATIC $<TARGET_OBJECTS:convoy_objects>)
+  target_include_directories(convoy_whole INTERFACE ${PROJECT_SOURCE_DIR}/include
+                                                    ${PROJECT_BINARY_DIR}/generated)
+  target_link_libraries(convoy_internal INTERFACE convoy_whole)
+else()
+  target_compile_definitions(convoy_objects PUBLIC CONVOY_STATIC)
+  target_compile_definitions(convoy INTERFACE CONVOY_STATIC)
+  target_link_libraries(convoy_internal INTERFACE convoy)
+endif()
+
+# convoy_verify: the parity engine, in the program and in the tests; not installed.
+file(GLOB verify_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/verify/*.cpp)
+if(verify_sources)
+  add_library(convoy_verify STATIC ${verify_sources})
+  target_link_libraries(convoy_verify PUBLIC convoy_internal)
+else()
+  add_library(convoy_verify INTERFACE)
+  target_link_libraries(convoy_verify INTERFACE convoy_internal)
+endif()
+
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/convoy)
+install(TARGETS convoy EXPORT convoy_targets)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/convoy ${PROJECT_BINARY_DIR}/generated/convoy
+        TYPE INCLUDE FILES_MATCHING PATTERN "*.hpp")
+install(EXPORT convoy_targets NAMESPACE convoy:: FILE convoyTargets.cmake
+        DESTINATION ${package_folder})
+configure_package_config_file(
+  ${PROJECT_SOURCE_DIR}/cmake/convoyConfig.cmake.in ${PROJECT_BINARY_DIR}/convoyConfig.cmake
+  INSTALL_DESTINATION ${package_folder} NO_SET_AND_CHECK_MACRO NO_CHECK_REQUIRED_COMPONENTS_MACRO)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/convoyConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/convoyConfig.cmake
+              ${PROJECT_BINARY_DIR}/convoyConfigVersion.cmake DESTINATION ${package_folder})
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

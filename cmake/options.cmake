@@ -1,0 +1,31 @@
+# convoy_options: what every file of ours is compiled with; nothing of it reaches a consumer.
+add_library(convoy_options INTERFACE)
+
+# -ffp-contract=off: a multiply-add is fused only where the code says so, or the bits would depend
+# on the compiler's mood.
+target_compile_options(
+  convoy_options INTERFACE -ffp-contract=off -Wall -Wextra -Wshadow -Wpedantic -Wnon-virtual-dtor
+                           -Woverloaded-virtual -Wextra-semi $<$<BOOL:${CONVOY_WERROR}>:-Werror>)
+
+# GCC 12 warns of overlapping copies inside std::string that can't happen (its bug 105651).
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(convoy_options INTERFACE -Wno-restrict)
+endif()
+
+# Which instruction sets Highway compiles a kernel for: AVX2, AVX-512 and NEON, and the machine's
+# baseline for everything older. What is left out would cost compile time and gain nothing.
+target_compile_definitions(
+  convoy_options
+  INTERFACE
+    "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3_DL|HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")
+
+# CONVOY_SANITIZE: a list for -fsanitize, "address,undefined" or "thread".
+set(CONVOY_SANITIZE "" CACHE STRING "Sanitizers to build with: address,undefined or thread")
+if(CONVOY_SANITIZE)
+  # GCC sees values that may be unset in code that the sanitizers have rewritten; they are not.
+  target_compile_options(
+    convoy_options
+    INTERFACE -fsanitize=${CONVOY_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
+              $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+  target_link_options(convoy_options INTERFACE -fsanitize=${CONVOY_SANITIZE})
+endif()
