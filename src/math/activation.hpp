@@ -37,7 +37,10 @@ CONVOY_HD float reset(float v, float th, float spike, bool soft) {
   return spike != 0.0F ? (soft ? v - th : 0.0F) : v;
 }
 
-/// Max-pool's running maximum: NaN wins and stays, the first maximum stays.
-CONVOY_HD bool beats(float candidate, float best) { return candidate > best || (candidate != candidate && best == best); }
+/// Max-pool's running maximum as PyTorch keeps it: the first maximum stays, a NaN wins, and of
+/// several NaN the last one gives the index.
+CONVOY_HD bool beats(float candidate, float best) {
+  return candidate > best || candidate != candidate;
+}
 
 }  // namespace convoy::math
