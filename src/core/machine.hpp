@@ -24,6 +24,12 @@ struct Machine {
 };
 
 /// The CPU this process runs on, with `threads` threads (0: CONVOY_NUM_THREADS or every usable core).
+/// peak_flops and memory_bandwidth are fixed estimates, so that selection does not vary from run to
+/// run. Throws Error for a bad CONVOY_NUM_THREADS or CONVOY_ISA (which keeps dispatch from going
+/// above an instruction set: "avx512", "avx2", "neon", "sse4", "scalar").
 Machine cpu_machine(int threads = 0);
+
+/// Cores that this process may use: its affinity mask and its cgroup's CPU quota, at least 1.
+int usable_cores();
 
 }  // namespace convoy

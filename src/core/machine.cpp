@@ -1,0 +1,244 @@
+#include "core/machine.hpp"
+
+#include <fmt/core.h>
+#include <hwy/highway.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+#include <sched.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+
+#include "convoy/error.hpp"
+#include "core/threads.hpp"
+
+namespace convoy {
+namespace {
+
+struct Isa {
+  std::string_view name;
+  std::int64_t target;
+  int vector_floats;
+};
+// Best first. Kernels are compiled for these only.
+constexpr Isa isas[] = {
+#if HWY_ARCH_X86
+    {"avx512", HWY_AVX3, 16},
+    {"avx2", HWY_AVX2, 8},
+    {"sse4", HWY_SSE4, 4},
+    {"ssse3", HWY_SSSE3, 4},
+#elif HWY_ARCH_ARM
+    {"neon", HWY_NEON, 4},
+#endif
+    {"scalar", HWY_EMU128, 4},
+};
+
+// CONVOY_ISA keeps run-time dispatch from going above an instruction set: it lets one machine test
+// what another runs.
+void limit_isa() {
+  const char* text = std::getenv("CONVOY_ISA");
+  if (!text || !*text) return;
+  std::string known;
+  for (const Isa& isa : isas) {
+    if (isa.name == text) {
+      if ((hwy::SupportedTargets() & HWY_TARGETS & isa.target) == 0)
+        throw Error(fmt::format("CONVOY_ISA={}: this CPU or this build has no {}. Unset it to use "
+                                "the best there is.", text, text));
+      // Highway's bits are ordered: a lower bit is a better target.
+      hwy::DisableTargets(isa.target - 1);
+      return;
+    }
+    known += known.empty() ? "" : ", ";
+    known += isa.name;
+  }
+  throw Error(fmt::format("CONVOY_ISA={}: expected one of {}. Unset it to use the best there is.",
+                          std::string_view(text).substr(0, 32), known));
+}
+
+std::string read_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.rfind("model name", 0) != 0) continue;
+    const std::size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const std::size_t begin = line.find_first_not_of(" \t", colon + 1);
+    if (begin == std::string::npos) continue;
+    return line.substr(begin, line.find_last_not_of(" \t") + 1 - begin);
+  }
+#if defined(__aarch64__)
+  return "64-bit ARM CPU";
+#elif defined(__x86_64__)
+  return "x86-64 CPU";
+#else
+  return "CPU";
+#endif
+}
+
+// Zen 4 executes a 512-bit FMA as two halves: its peak is AVX2's.
+bool splits_avx512() {
+#if defined(__x86_64__)
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (!__get_cpuid(0, &eax, &ebx, &ecx, &edx) || ebx != signature_AMD_ebx) return false;
+  if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx)) return false;
+  const unsigned family = ((eax >> 8) & 15) + ((eax >> 20) & 255);
+  return family <= 0x19;
+#else
+  return false;
+#endif
+}
+
+// "1024K" or "32M" as sysfs writes it.
+std::size_t parse_bytes(const std::string& text) {
+  std::size_t value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc()) return 0;
+  if (stop != text.data() + text.size()) {
+    if (*stop == 'K') value <<= 10;
+    if (*stop == 'M') value <<= 20;
+  }
+  return value;
+}
+
+struct Caches {
+  std::size_t l1 = 0, l2 = 0, l3 = 0;
+};
+
+// Containers may hide sysfs, and cpuid has no answer on every vendor: each level that neither
+// names keeps a size that nearly every core of the last ten years has.
+Caches read_caches() {
+  Caches caches;
+  for (int index = 0; index < 8; ++index) {
+    const std::string folder = fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/", index);
+    const std::string type = read_line(folder + "type");
+    if (type.empty()) break;
+    if (type == "Instruction") continue;
+    const std::size_t size = parse_bytes(read_line(folder + "size"));
+    const std::string level = read_line(folder + "level");
+    if (level == "1") caches.l1 = size;
+    if (level == "2") caches.l2 = size;
+    if (level == "3") caches.l3 = size;
+  }
+#if defined(__x86_64__)
+  // Leaf 4 is Intel's, 0x8000001D AMD's; both enumerate caches in the same format.
+  for (const unsigned leaf : {4U, 0x8000001DU}) {
+    for (unsigned index = 0; index < 8; ++index) {
+      unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+      if (!__get_cpuid_count(leaf, index, &eax, &ebx, &ecx, &edx)) break;
+      const unsigned type = eax & 31;
+      if (type == 0) break;
+      if (type == 2) continue;
+      const std::size_t size = static_cast<std::size_t>((ebx >> 22) + 1) *
+                               (((ebx >> 12) & 1023) + 1) * ((ebx & 4095) + 1) * (ecx + 1UL);
+      const unsigned level = (eax >> 5) & 7;
+      if (level == 1 && !caches.l1) caches.l1 = size;
+      if (level == 2 && !caches.l2) caches.l2 = size;
+      if (level == 3 && !caches.l3) caches.l3 = size;
+    }
+  }
+#endif
+  if (!caches.l1) caches.l1 = 32 << 10;
+  if (!caches.l2) caches.l2 = 512 << 10;
+  if (!caches.l3) caches.l3 = 8 << 20;
+  return caches;
+}
+
+// Cores that a cgroup's CPU quota allows, 0 where there is none. Both cgroup versions are read at
+// the process's own path and at the root, which is where a container sees its own.
+int quota_cores() {
+  std::string path;
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    if (controllers == ",," || controllers.find(",cpu,") != std::string::npos)
+      path = line.substr(second + 1);
+    double quota = 0, period = 0;
+    for (const std::string& at : {path, std::string("/")}) {
+      if (controllers == ",,") {
+        std::istringstream text(read_line("/sys/fs/cgroup" + at + "/cpu.max"));
+        if (text >> quota >> period && quota > 0 && period > 0) break;
+      } else {
+        std::istringstream quota_text(read_line("/sys/fs/cgroup/cpu" + at + "/cpu.cfs_quota_us"));
+        std::istringstream period_text(read_line("/sys/fs/cgroup/cpu" + at + "/cpu.cfs_period_us"));
+        if (quota_text >> quota && period_text >> period && quota > 0 && period > 0) break;
+      }
+      quota = period = 0;
+    }
+    if (quota > 0) return std::max(1, static_cast<int>(quota / period + 0.5));
+  }
+  return 0;
+}
+
+struct Facts {
+  Machine machine;
+  double flops_a_cycle = 0;
+};
+
+Facts read_facts() {
+  limit_isa();
+  Facts facts;
+  Machine& machine = facts.machine;
+  machine.name = cpu_name();
+  const std::int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
+  const Isa* chosen = std::end(isas) - 1;
+  for (const Isa& isa : isas) {
+    if (targets & isa.target) {
+      chosen = &isa;
+      break;
+    }
+  }
+  machine.isa = chosen->name;
+  machine.vector_floats = chosen->vector_floats;
+  const Caches caches = read_caches();
+  machine.l1_bytes = caches.l1;
+  machine.l2_bytes = caches.l2;
+  machine.l3_bytes = caches.l3;
+  // Two FMA units of a vector's width, two operations an FMA.
+  facts.flops_a_cycle = 4.0 * machine.vector_floats;
+  if (machine.isa == "avx512" && splits_avx512()) facts.flops_a_cycle /= 2;
+  return facts;
+}
+
+const Facts& facts() {
+  static const Facts the_facts = read_facts();
+  return the_facts;
+}
+
+}  // namespace
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  int cores = 1;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) cores = std::max(1, CPU_COUNT(&set));
+  const int quota = quota_cores();
+  return quota > 0 ? std::min(cores, quota) : cores;
+}
+
+Machine cpu_machine(int threads) {
+  Machine machine = facts().machine;
+  machine.threads = threads > 0 ? threads : default_threads();
+  // A fixed clock and a fixed bandwidth: selection must give the same answer on every run, and only
+  // their ratio matters to it. `explain` and `bench` measure the real ones.
+  constexpr double clock = 3.0e9;
+  machine.peak_flops = facts().flops_a_cycle * clock * machine.threads;
+  machine.memory_bandwidth = 12e9 * std::min(machine.threads, 4);
+  return machine;
+}
+
+}  // namespace convoy

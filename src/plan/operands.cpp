@@ -1,0 +1,252 @@
+#include "plan/operands.hpp"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <cstdint>
+
+namespace convoy {
+namespace {
+
+// One operand as it goes through the checks.
+struct Operand {
+  std::string_view name;
+  const TensorView* view;
+  bool output;
+  Index run = 0;     // bytes that are touched of each pixel; 0 for a dense tensor
+  Index period = 0;  // bytes from one pixel to the next
+};
+
+// The shape that an operand must have; -1 stands for the n of this run.
+struct Expected {
+  DType dtype;
+  int rank = 0;
+  std::array<Index, 5> shape{};
+  void push(Index size) { shape[static_cast<std::size_t>(rank++)] = size; }
+};
+
+Expected image(const Stage& stage, DType dtype, bool steps, Index h, Index w, Index c,
+               Layout layout) {
+  Expected expected{dtype, 0, {}};
+  if (steps) expected.push(stage.t);
+  expected.push(-1);
+  if (layout == Layout::nchw) expected.push(c);
+  expected.push(h);
+  expected.push(w);
+  if (layout == Layout::nhwc) expected.push(c);
+  return expected;
+}
+
+Expected vector_of(Index count) {
+  Expected expected{DType::f32, 0, {}};
+  expected.push(count);
+  return expected;
+}
+
+std::string to_text(const Expected& expected, Index most_images) {
+  std::string text = fmt::format("{}[", name(expected.dtype));
+  for (int axis = 0; axis < expected.rank; ++axis) {
+    const Index size = expected.shape[static_cast<std::size_t>(axis)];
+    if (axis) text += ",";
+    text += size < 0 ? fmt::format("1..{}", most_images) : fmt::format("{}", size);
+  }
+  return text + "]";
+}
+
+Status check_shape(std::string_view what, const TensorView& view, const Expected& expected,
+                   Device device, Index most_images, Index& n) {
+  bool good = view.dtype == expected.dtype && view.rank == expected.rank;
+  for (std::size_t axis = 0; good && axis < static_cast<std::size_t>(expected.rank); ++axis) {
+    const Index size = view.shape[axis];
+    if (expected.shape[axis] >= 0) {
+      good = size == expected.shape[axis];
+    } else {
+      good = size >= 1 && size <= most_images;
+      if (good && n != 0 && size != n)
+        return Status(fmt::format("{}: {} images, but x has {}. Give every operand the same n.", what,
+                                  size, n));
+      if (good) n = size;
+    }
+  }
+  if (!good)
+    return Status(fmt::format("{}: found {}, expected {}. Check the stage's sizes, or make a new plan "
+                              "for these.", what, describe(view), to_text(expected, most_images)));
+  if (!(view.device == device))
+    return Status(fmt::format("{}: it is on {}, the plan on {}. Copy it there first.", what,
+                              to_text(view.device), to_text(device)));
+  const auto address = reinterpret_cast<std::uintptr_t>(view.data);
+  if (address % size_of(view.dtype) != 0)
+    return Status(fmt::format("{}: its address {} is no multiple of {}, the size of {}. Align it.", what,
+                              view.data, size_of(view.dtype), name(view.dtype)));
+  return {};
+}
+
+Status check_dense(std::string_view what, const TensorView& view) {
+  if (view.contiguous()) return {};
+  return Status(fmt::format("{}: {}, expected a contiguous tensor. Only x and y may be slices.", what,
+                            describe(view)));
+}
+
+// Bytes from the first to just after the last element.
+Index extent_bytes(const TensorView& view) {
+  Index last = 0;
+  for (std::size_t axis = 0; axis < static_cast<std::size_t>(view.rank); ++axis)
+    last += (view.shape[axis] - 1) * view.stride[axis];
+  return (last + 1) * static_cast<Index>(size_of(view.dtype));
+}
+
+// Two channel slices of one concatenation lie over each other without touching: that is how a block
+// writes beside its own input.
+bool interleaved(const Operand& a, const Operand& b, Index distance) {
+  if (a.period == 0 || a.period != b.period) return false;
+  Index offset = distance % a.period;
+  if (offset < 0) offset += a.period;
+  return offset >= a.run && offset + b.run <= a.period;
+}
+
+bool overlap(const Operand& a, const Operand& b) {
+  const auto begin_a = reinterpret_cast<std::uintptr_t>(a.view->data);
+  const auto begin_b = reinterpret_cast<std::uintptr_t>(b.view->data);
+  if (begin_a + static_cast<std::uintptr_t>(extent_bytes(*a.view)) <= begin_b) return false;
+  if (begin_b + static_cast<std::uintptr_t>(extent_bytes(*b.view)) <= begin_a) return false;
+  return !interleaved(a, b, static_cast<Index>(begin_b - begin_a));
+}
+
+}  // namespace
+
+Status strides_of(std::string_view operand, const TensorView& view, Layout layout, bool steps,
+                  Strides& strides) {
+  const std::size_t first = steps ? 1 : 0;  // the axis of n
+  const bool nhwc = layout == Layout::nhwc;
+  const auto axis = [&](std::size_t i) { return view.shape[first + i]; };
+  const auto step = [&](std::size_t i) { return view.stride[first + i]; };
+  const Index c = nhwc ? axis(3) : axis(1), h = nhwc ? axis(1) : axis(2), w = nhwc ? axis(2) : axis(3);
+  const Index channel_stride = nhwc ? step(3) : step(1);
+  const Index row_stride = nhwc ? step(1) : step(2), pixel_stride = nhwc ? step(2) : step(3);
+
+  // An axis of one element has no stride worth the name: the first one outside that has more than
+  // one tells what a pixel (NHWC) or an image (NCHW) takes.
+  Index unit = nhwc ? c : c * h * w;
+  const Index least = unit;
+  if (nhwc && w > 1) unit = pixel_stride;
+  else if (nhwc && h > 1) unit = row_stride;
+  else if (axis(0) > 1) unit = step(0);
+  else if (steps && view.shape[0] > 1) unit = view.stride[0];
+
+  Index row = 0, image = 0, all = 0;
+  bool good = unit >= least;
+  if (nhwc) {
+    good = good && !__builtin_mul_overflow(w, unit, &row) && !__builtin_mul_overflow(h, row, &image);
+    strides = {0, image, row, unit, 1};
+  } else {
+    image = unit;
+    strides = {0, image, w, 1, h * w};
+  }
+  good = good && !__builtin_mul_overflow(axis(0), image, &all);
+  if (steps) {
+    strides.t = all;
+    Index everything = 0;
+    good = good && !__builtin_mul_overflow(view.shape[0], all, &everything) &&
+           (view.shape[0] == 1 || view.stride[0] == all);
+  }
+  good = good && (axis(0) == 1 || step(0) == strides.n) && (h == 1 || row_stride == strides.h) &&
+         (w == 1 || pixel_stride == strides.w) && (c == 1 || channel_stride == strides.c);
+  if (good) return {};
+  return Status(fmt::format(
+      "{}: {}. Expected {}; copy it into such a tensor first.", operand, describe(view),
+      nhwc ? fmt::format("NHWC with channels side by side, pixels at any equal distance of at least {} "
+                         "elements, and rows and images without gaps", c)
+           : fmt::format("NCHW with dense images at any equal distance of at least {} elements", least)));
+}
+
+Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
+                     const Operands& operands, RunArgs& args) {
+  const DType out = stage.output_dtype(device.kind == DeviceKind::cuda);
+  const bool neuron = stage.act.is_neuron();
+  const bool idx_wanted = stage.keep.idx;
+
+  enum : std::uint8_t { never, optional, always };
+  struct Rule {
+    Operand operand;
+    int given;
+    std::string_view rider;
+    Expected expected;
+  };
+  const auto full = [&](DType dtype, bool steps) {
+    return image(stage, dtype, steps, shapes.p, shapes.q, stage.k, Layout::nhwc);
+  };
+  const auto if_rider = [](bool has) { return has ? always : never; };
+  const auto pooled = image(stage, out, neuron, shapes.out_h, shapes.out_w, stage.k, stage.layout);
+  Expected index = pooled;
+  index.dtype = DType::i32;
+  std::array<Rule, 10> rules{{
+      {{"x", &operands.x, false}, always, "",
+       image(stage, stage.dtype, neuron && !stage.hold, stage.h, stage.w, stage.c, stage.layout)},
+      {{"bias", &operands.bias, false}, if_rider(stage.bias), "+bias", vector_of(stage.k)},
+      {{"norm_scale", &operands.norm_scale, false}, if_rider(stage.norm), "+norm", vector_of(stage.c)},
+      {{"norm_shift", &operands.norm_shift, false}, if_rider(stage.norm), "+norm", vector_of(stage.c)},
+      {{"membrane_in", &operands.membrane_in, false}, neuron ? optional : never, "neuron",
+       full(DType::f32, false)},
+      {{"y", &operands.y, true}, always, "", pooled},
+      {{"pre", &operands.pre, true}, if_rider(stage.keep.pre), "+keep(pre)", full(out, neuron)},
+      {{"act", &operands.act, true}, if_rider(stage.keep.act), "+keep(act)", full(out, neuron)},
+      {{"idx", &operands.idx, true}, if_rider(idx_wanted), "+keep(idx)", index},
+      {{"membrane_out", &operands.membrane_out, true}, neuron ? optional : never, "neuron",
+       full(DType::f32, false)},
+  }};
+
+  Index n = 0;
+  for (Rule& rule : rules) {
+    Operand& operand = rule.operand;
+    const TensorView& view = *operand.view;
+    if (!view) {
+      if (rule.given == always)
+        return Status(fmt::format("{}: not given, expected {}{}{}. Set Operands::{}.", operand.name,
+                                  to_text(rule.expected, stage.n), rule.rider.empty() ? "" : " for ",
+                                  rule.rider, operand.name));
+      continue;
+    }
+    if (rule.given == never)
+      return Status(fmt::format("{}: given, but the stage has no {}. Leave it out, or add it to the "
+                                "stage {}.", operand.name, rule.rider, to_text(stage)));
+    Status status = check_shape(operand.name, view, rule.expected, device, stage.n, n);
+    if (!status.ok()) return status;
+    const bool is_x = operand.view == &operands.x, is_y = operand.view == &operands.y;
+    if (is_x || is_y) {
+      Strides& strides = is_x ? args.x_stride : args.y_stride;
+      status = strides_of(operand.name, view, stage.layout, neuron && (is_y || !stage.hold), strides);
+      if (!status.ok()) return status;
+      const Index bytes = static_cast<Index>(size_of(view.dtype));
+      const bool nhwc = stage.layout == Layout::nhwc;
+      const Index channels = is_x ? stage.c : stage.k;
+      const Index pixels = is_x ? stage.h * stage.w : shapes.out_h * shapes.out_w;
+      operand.run = (nhwc ? channels : channels * pixels) * bytes;
+      operand.period = (nhwc ? strides.w : strides.n) * bytes;
+    } else {
+      status = check_dense(operand.name, view);
+      if (!status.ok()) return status;
+    }
+  }
+  for (std::size_t i = 5; i < rules.size(); ++i) {
+    for (std::size_t j = 0; j < i && *rules[i].operand.view; ++j) {
+      if (!*rules[j].operand.view || !overlap(rules[i].operand, rules[j].operand)) continue;
+      return Status(fmt::format("{} and {} overlap in memory. Give {} memory of its own.",
+                                rules[i].operand.name, rules[j].operand.name, rules[i].operand.name));
+    }
+  }
+
+  args.n = n;
+  args.x = operands.x.data;
+  args.bias = static_cast<const float*>(operands.bias.data);
+  args.norm_scale = static_cast<const float*>(operands.norm_scale.data);
+  args.norm_shift = static_cast<const float*>(operands.norm_shift.data);
+  args.y = operands.y.data;
+  args.pre = operands.pre.data;
+  args.act = operands.act.data;
+  args.idx = static_cast<std::int32_t*>(operands.idx.data);
+  args.membrane_in = static_cast<const float*>(operands.membrane_in.data);
+  args.membrane_out = static_cast<float*>(operands.membrane_out.data);
+  return {};
+}
+
+}  // namespace convoy
