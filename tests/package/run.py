@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Installs Convoy into a temporary prefix, builds a project that finds it with
+find_package(convoy) out of the README's C++ snippet, and runs it.
+
+    run.py --source DIR --build DIR [--shared]
+
+--shared configures and builds a shared libconvoy first, in a tree of its own below --build.
+Exit code 0: everything worked and the program printed what the README says it prints.
+"""
+import argparse
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+
+def run(*command, **options):
+    print("+", *command, flush=True)
+    return subprocess.run([str(word) for word in command], check=True, **options)
+
+
+def snippet(readme):
+    """The README's C++ program, and the output that it promises after the word `prints`."""
+    text = readme.read_text()
+    program = re.search(r"```cpp\n(.*?)```", text, re.S)
+    printed = re.search(r"prints\s+```text\n(.*?)```", text, re.S)
+    if not program or not printed:
+        sys.exit(f"{readme}: expected a ```cpp block and, after the word 'prints', a ```text block")
+    return program.group(1), printed.group(1)
+
+
+def exported_symbols(library):
+    """Dynamic symbols that are neither ours by mark nor the compiler's for our types."""
+    names = subprocess.run(["nm", "-DC", "--defined-only", library], check=True, text=True,
+                           capture_output=True).stdout.splitlines()
+    names = [line.split(maxsplit=2)[2] for line in names if len(line.split(maxsplit=2)) == 3]
+    return [n for n in names if "convoy::cpu::" in n or "convoy::cuda::" in n]
+
+
+def main():
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--source", type=pathlib.Path, required=True)
+    arguments.add_argument("--build", type=pathlib.Path, required=True)
+    arguments.add_argument("--shared", action="store_true")
+    options = arguments.parse_args()
+    build = options.build
+    if options.shared:
+        build = options.build / "shared"
+        run("cmake", "-S", options.source, "-B", build, "-G", "Ninja", "-DBUILD_SHARED_LIBS=ON",
+            "-DCMAKE_BUILD_TYPE=Release", "-DCONVOY_CLI=OFF", "-DCONVOY_TESTS=OFF")
+        run("cmake", "--build", build, "--target", "convoy")
+
+    program, printed = snippet(options.source / "README.md")
+    with tempfile.TemporaryDirectory() as folder:
+        prefix, project = pathlib.Path(folder, "prefix"), pathlib.Path(folder, "project")
+        run("cmake", "--install", build, "--prefix", prefix)
+        if options.shared:
+            library = next(prefix.glob("lib*/**/libconvoy.so"))
+            leaked = exported_symbols(library)
+            if leaked:
+                sys.exit(f"{library.name} exports what no public header declares: {leaked[:5]}")
+        project.mkdir()
+        shutil.copy(options.source / "tests/package/CMakeLists.txt", project)
+        (project / "main.cpp").write_text(program)
+        run("cmake", "-S", project, "-B", project / "build", "-G", "Ninja",
+            "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_PREFIX_PATH={prefix}",
+            "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wpedantic -Werror")
+        run("cmake", "--build", project / "build")
+        output = run(project / "build/consumer", capture_output=True, text=True).stdout
+    print(output)
+    if output != printed:
+        sys.exit(f"The README says that its program prints\n{printed}")
+
+
+main()
