@@ -1,0 +1,64 @@
+// Times stages, beside other libraries, on a machine that is not ours alone.
+//
+// Everything runs in turns: each round measures the machine's FMA peak, then our plan, then each
+// peer, a few milliseconds each. A round in which the peak fell is dropped (a neighbour had the
+// cores). A ratio is the median over rounds of peer/ours, so that drift cancels.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "convoy/plan.hpp"
+#include "convoy/stage.hpp"
+
+namespace convoy::bench {
+
+class PeerProcess;
+
+struct Options {
+  PlanOptions plan;
+  double seconds_per_turn = 0.03;  // of one contestant in one round; at least three runs
+  int least_rounds = 5, most_rounds = 25;
+  double quiet = 0.02;             // stop once every spread over rounds is below this
+  PeerProcess* peers = nullptr;    // not owned
+  std::function<void(const std::string&)> progress;  // may be empty
+};
+
+/// One contestant on one stage. Times in seconds of one run of the whole stage.
+struct Timing {
+  std::string name;
+  double minimum = 0;  // of all runs
+  double median = 0;   // of the rounds' medians
+  double spread = 0;   // interquartile range of the rounds' medians / median
+  double ratio = 0;    // median over rounds of its time / ours; 1 for ours
+};
+
+struct Row {
+  Stage stage;
+  std::string kernel, tile, arithmetic;
+  int threads = 0;
+  Timing ours;
+  std::vector<Timing> peers;
+  nlohmann::json left_out = nlohmann::json::array();  // peers that could not: name, why
+  double gflops = 0;       // operations of the direct convolution / median time
+  double peak_gflops = 0;  // FMA peak measured beside it, median of the rounds kept
+  double error = 0;        // max|y - y64| / max|y64| of the timed output, on sampled outputs
+  int rounds = 0, dropped = 0;
+  bool quiet = false;      // the noise stop was reached
+
+  const Timing* best_peer() const;  // null without peers
+};
+
+/// Throws Error when the stage does not fit, or when the timed output is wrong.
+Row run(const Stage& stage, const Options& options);
+
+nlohmann::json to_json(const Row& row);
+std::string csv_header();
+std::string to_csv(const Row& row);
+/// A table a person reads, one line a row, with the geometric mean of the ratios.
+std::string to_table(const std::vector<Row>& rows);
+
+}  // namespace convoy::bench

@@ -1,0 +1,129 @@
+#include "peer_process.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "convoy/error.hpp"
+
+extern char** environ;
+
+namespace convoy::bench {
+namespace {
+
+nlohmann::json to_json(const Stage& stage) {
+  if (stage.dtype != DType::f32 || stage.layout != Layout::nhwc || stage.norm ||
+      stage.act.is_neuron() || stage.keep.any())
+    throw Error("--peers: they time f32 NHWC stages without norm, neuron or keep. Found " +
+                to_text(stage) + ".");
+  using Kind = Activation::Kind;
+  const auto pair = [](Extent e) { return nlohmann::json{e.h, e.w}; };
+  const char* act = "";
+  switch (stage.act.kind) {
+    case Kind::relu: act = "relu"; break;
+    case Kind::relu6: act = "relu6"; break;
+    case Kind::clip: act = "clip"; break;
+    case Kind::leaky: act = "leaky"; break;
+    default: break;
+  }
+  nlohmann::json json{{"n", stage.n}, {"h", stage.h}, {"w", stage.w}, {"c", stage.c}, {"k", stage.k},
+                      {"r", stage.r}, {"s", stage.s}, {"groups", stage.groups}, {"bias", stage.bias},
+                      {"stride", pair(stage.stride)}, {"dil", pair(stage.dil)},
+                      {"pad", {stage.pad.top, stage.pad.left, stage.pad.bottom, stage.pad.right}},
+                      {"act", act}, {"a", stage.act.a}, {"b", stage.act.b}, {"pool", nullptr}};
+  if (const auto& pool = stage.pool)
+    json["pool"] = {{"window", pair(pool->window)}, {"stride", pair(pool->stride)},
+                    {"pad", pair(pool->pad)}, {"dil", pair(pool->dil)}, {"ceil", pool->ceil}};
+  return json;
+}
+
+}  // namespace
+
+PeerProcess::PeerProcess(const std::string& python, const std::string& script, int threads) {
+  if (access(script.c_str(), R_OK) != 0)
+    throw Error(script + ": not found. --peers needs the source tree; give its bench/peers.py with --peers-script.");
+  if (python.find('/') != std::string::npos && access(python.c_str(), X_OK) != 0)
+    throw Error(python + ": not found. Run scripts/peers to make it, or give an interpreter with "
+                         "torch, onnxruntime, onnx and openvino as --peers-python.");
+  int in[2], out[2];
+  if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0)
+    throw Error(fmt::format("pipe: {}", std::strerror(errno)));
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+  posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+  // glibc's default of giving large blocks back to the system halves PyTorch's speed at large
+  // batches; the peers are to be at their best.
+  std::vector<std::string> extra = {fmt::format("CONVOY_PEER_THREADS={}", threads),
+                                    "MALLOC_MMAP_THRESHOLD_=4294967296",
+                                    "MALLOC_TRIM_THRESHOLD_=17179869184", "CUDA_VISIBLE_DEVICES="};
+  std::vector<char*> environment;
+  for (char** entry = environ; *entry; ++entry) environment.push_back(*entry);
+  for (std::string& entry : extra) environment.push_back(entry.data());
+  environment.push_back(nullptr);
+  std::string python_copy = python, script_copy = script;
+  char* arguments[] = {python_copy.data(), script_copy.data(), nullptr};
+  const int failure = posix_spawnp(&child_, python.c_str(), &actions, nullptr, arguments, environment.data());
+  posix_spawn_file_actions_destroy(&actions);
+  close(in[0]);
+  close(out[1]);
+  to_child_ = in[1];
+  from_child_ = out[0];
+  if (failure != 0) {
+    child_ = -1;
+    close(to_child_);
+    close(from_child_);
+    throw Error(fmt::format("{}: can't be started: {}. Run scripts/peers.", python, std::strerror(failure)));
+  }
+  signal(SIGPIPE, SIG_IGN);  // a worker that died shows as a failed write
+}
+
+PeerProcess::~PeerProcess() {
+  if (child_ < 0) return;
+  close(to_child_);
+  close(from_child_);
+  kill(child_, SIGTERM);
+  waitpid(child_, nullptr, 0);
+}
+
+void PeerProcess::lost() const {
+  throw Error("the peers' worker died. Run bench/peers.py by hand to see why: echo '{\"op\":\"time\"}' | python bench/peers.py");
+}
+
+nlohmann::json PeerProcess::ask(const nlohmann::json& request) {
+  const std::string line = request.dump() + "\n";
+  for (std::size_t sent = 0; sent < line.size();) {
+    const ssize_t count = write(to_child_, line.data() + sent, line.size() - sent);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) lost();
+    sent += static_cast<std::size_t>(count);
+  }
+  std::size_t end;
+  while ((end = unread_.find('\n')) == std::string::npos) {
+    char block[1 << 16];
+    const ssize_t count = read(from_child_, block, sizeof block);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) lost();
+    unread_.append(block, static_cast<std::size_t>(count));
+  }
+  const auto answer = nlohmann::json::parse(unread_.substr(0, end));
+  unread_.erase(0, end + 1);
+  return answer;
+}
+
+nlohmann::json PeerProcess::prepare(const Stage& stage) {
+  return ask({{"op", "prepare"}, {"stage", to_json(stage)}});
+}
+
+std::vector<double> PeerProcess::time(const std::string& peer, double seconds) {
+  return ask({{"op", "time"}, {"peer", peer}, {"seconds", seconds}}).at("samples");
+}
+
+}  // namespace convoy::bench

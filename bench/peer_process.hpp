@@ -1,0 +1,37 @@
+// The worker that times other libraries (bench/peers.py), spoken to over two pipes.
+#pragma once
+
+#include <sys/types.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "convoy/stage.hpp"
+
+namespace convoy::bench {
+
+class PeerProcess {
+ public:
+  /// Starts the worker. `python`: an interpreter with torch, onnxruntime and openvino (scripts/peers
+  /// makes one). Throws Error when it can't be started.
+  PeerProcess(const std::string& python, const std::string& script, int threads);
+  ~PeerProcess();
+  PeerProcess(const PeerProcess&) = delete;
+  PeerProcess& operator=(const PeerProcess&) = delete;
+
+  /// Builds the stage in every library: {"peers": [names], "left_out": [{name, why}], "versions"}.
+  nlohmann::json prepare(const Stage& stage);
+  /// Seconds of each run, for about `seconds`.
+  std::vector<double> time(const std::string& peer, double seconds);
+
+ private:
+  nlohmann::json ask(const nlohmann::json& request);
+  [[noreturn]] void lost() const;
+  pid_t child_ = -1;
+  int to_child_ = -1;
+  int from_child_ = -1;
+  std::string unread_;
+};
+
+}  // namespace convoy::bench

@@ -1,0 +1,112 @@
+// convoy bench: how fast stages run, beside other libraries.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "bench/harness.hpp"
+#include "bench/peer_process.hpp"
+#include "commands.hpp"
+#include "convoy/error.hpp"
+#include "core/machine.hpp"
+#include "io/atomic_file.hpp"
+
+namespace convoy::cli {
+namespace {
+
+struct Arguments {
+  std::string stage, shapes, device = "cpu", kernel, json, csv, python, script;
+  int threads = 0;
+  bool strict = false, peers = false, no_tuning = false;
+  double seconds = 0.03;
+  int rounds = 25;
+};
+
+std::vector<Stage> stages_of(const Arguments& arguments) {
+  if (arguments.stage.empty() == arguments.shapes.empty())
+    throw Error("bench: give either --stage TEXT or --shapes FILE, for example "
+                "--stage n4h32c64k128r3pad1+bias+relu+max2");
+  std::vector<Stage> stages = arguments.stage.empty() ? read_shape_list(arguments.shapes)
+                                                      : std::vector{parse_stage(arguments.stage)};
+  if (arguments.strict)
+    for (Stage& stage : stages) stage.strict = true;
+  return stages;
+}
+
+// Beside the program's source tree; scripts/peers makes the interpreter.
+std::string or_default(const std::string& given, const char* variable, const char* relative) {
+  if (!given.empty()) return given;
+  if (const char* value = std::getenv(variable)) return value;
+  return std::string(CONVOY_SOURCE_DIR) + relative;
+}
+
+void run_bench(const Arguments& arguments) {
+  const std::vector<Stage> stages = stages_of(arguments);
+  bench::Options options;
+  options.plan.device = parse_device(arguments.device);
+  options.plan.threads = arguments.threads;
+  options.plan.kernel = arguments.kernel;
+  options.plan.use_tuning = !arguments.no_tuning;
+  options.seconds_per_turn = arguments.seconds;
+  options.most_rounds = arguments.rounds;
+  options.least_rounds = std::min(options.least_rounds, arguments.rounds);
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  if (terminal)
+    options.progress = [](const std::string& text) { fmt::print(stderr, "\r\033[K{}", text); };
+  const Machine machine = cpu_machine(arguments.threads);
+  std::unique_ptr<bench::PeerProcess> peers;
+  if (arguments.peers) {
+    peers = std::make_unique<bench::PeerProcess>(
+        or_default(arguments.python, "CONVOY_PEERS_PYTHON", "/.venv/bin/python"),
+        or_default(arguments.script, "CONVOY_PEERS_SCRIPT", "/bench/peers.py"), machine.threads);
+    options.peers = peers.get();
+  }
+
+  std::vector<bench::Row> rows;
+  std::string csv = bench::csv_header();
+  nlohmann::json report{{"convoy", version()}, {"machine", machine.name}, {"isa", machine.isa},
+                        {"threads", machine.threads}, {"mode", arguments.strict ? "strict" : "default"},
+                        {"rows", nlohmann::json::array()}};
+  for (const Stage& stage : stages) {
+    rows.push_back(bench::run(stage, options));
+    csv += bench::to_csv(rows.back());
+    report["rows"].push_back(bench::to_json(rows.back()));
+  }
+  if (terminal) fmt::print(stderr, "\r\033[K");
+  if (!arguments.json.empty() && arguments.json != "-") write_file_atomically(arguments.json, report.dump(1) + "\n");
+  if (!arguments.csv.empty()) write_file_atomically(arguments.csv, csv);
+  if (arguments.json == "-") {
+    fmt::print("{}\n", report.dump(1));
+    return;
+  }
+  fmt::print("{}, {}, {} thread{}\n", machine.name, machine.isa, machine.threads, machine.threads == 1 ? "" : "s");
+  fmt::print("{}", bench::to_table(rows));
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, int&) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("bench", "Measure stages, beside other libraries if asked");
+  command->add_option("--stage", arguments->stage, "One stage, as text");
+  command->add_option("--shapes", arguments->shapes, "A shape list, one stage a line");
+  command->add_option("--device", arguments->device, "cpu, cuda or cuda:<number>")->capture_default_str();
+  command->add_option("--threads", arguments->threads, "CPU threads; default: CONVOY_NUM_THREADS or every core")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--kernel", arguments->kernel, "Force a kernel by name");
+  command->add_flag("--strict", arguments->strict, "Only arithmetics that are exact on small integers");
+  command->add_flag("--no-tuning", arguments->no_tuning, "Ignore the tuning cache");
+  command->add_flag("--peers", arguments->peers, "Time PyTorch, ONNX Runtime and OpenVINO in turns with Convoy");
+  command->add_option("--peers-python", arguments->python, "Their interpreter; default: .venv of the source tree");
+  command->add_option("--peers-script", arguments->script, "Their worker; default: bench/peers.py of the source tree");
+  command->add_option("--seconds", arguments->seconds, "Of each contestant in each round")->capture_default_str()
+      ->check(CLI::Range(0.001, 10.0));
+  command->add_option("--rounds", arguments->rounds, "At most; it stops sooner when all is quiet")
+      ->capture_default_str()->check(CLI::Range(1, 1000));
+  command->add_option("--json", arguments->json, "Write the result as JSON to a file; - for standard output");
+  command->add_option("--csv", arguments->csv, "Write the result as CSV to a file");
+  command->footer("Example: convoy bench --peers --shapes shapes/targets-cpu.txt --json result.json");
+  command->callback([arguments] { run_bench(*arguments); });
+}
+
+}  // namespace convoy::cli
