@@ -1,0 +1,250 @@
+// Kernel `general`: every legal stage. Blocks of pooling windows are spread over the threads; the
+// loops are in general_simd.cpp.
+#include "cpu/general.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/buffer.hpp"
+#include "cpu/families.hpp"
+
+namespace convoy::cpu {
+namespace general_loops {
+namespace {
+
+Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
+Index rounded(Index floats) { return ceil_div(floats, 16) * 16; }  // to a cache line
+
+// A linear layer is one pixel an image, too little for a register tile: lay the images along w.
+bool is_linear(const Stage& stage) {
+  return stage.h == 1 && stage.w == 1 && stage.r == 1 && stage.s == 1 && !stage.pool &&
+         stage.pad == Padding{0};
+}
+
+Geometry geometry_of(const Stage& stage, Index n) {
+  const Shapes shapes = shapes_of(stage);
+  Geometry g{n, stage.h, stage.w, shapes.p, shapes.q, shapes.out_h, shapes.out_w, {}, {}, {}, {}};
+  if (is_linear(stage)) {
+    g.n = 1;
+    g.w = g.q = g.out_w = n;
+  }
+  g.rows = math::pool_rows(stage, g.p);
+  g.columns = math::pool_columns(stage, g.q);
+  return g;
+}
+
+// Windows of one task, down and across.
+struct BlockShape {
+  Index rows = 1, columns = 1;
+};
+
+struct ScratchSizes {
+  Index patch = 0, pixels = 0;  // floats
+  Index total = 0;
+};
+
+ScratchSizes scratch_sizes(const Layer& layer, const Geometry& g, BlockShape shape) {
+  const auto extent = [](const math::PoolAxis& axis, Index out, Index count) {
+    Index most = 0;
+    for (Index i = 0; i < out; i += count) {
+      const math::PoolSpan span = math::span_of(axis, out, i, std::min(i + count, out));
+      most = std::max(most, span.end - span.begin);
+    }
+    return most;
+  };
+  const Stage& s = layer.stage;
+  const Index p = extent(g.rows, g.out_h, shape.rows);
+  const Index q = extent(g.columns, g.out_w, shape.columns);
+  const Index patch_h = (p - 1) * s.stride.h + s.dil.h * (s.r - 1) + 1;
+  const Index patch_w = (q - 1) * s.stride.w + s.dil.w * (s.s - 1) + 1;
+  ScratchSizes sizes;
+  sizes.patch = rounded(patch_h * patch_w * layer.c_group * (layer.per_lane ? layer.block : 1));
+  sizes.pixels = rounded(p * q * layer.block);
+  sizes.total = sizes.patch + sizes.pixels * (s.act.is_neuron() ? 3 : 1);
+  return sizes;
+}
+
+Layer layer_of(const Stage& stage) {
+  Layer layer{stage};
+  layer.c_group = stage.c / stage.groups;
+  layer.k_group = stage.k / stage.groups;
+  layer.block = filter_block();
+  layer.per_lane = stage.groups > 1 && layer.k_group < layer.block / 2;
+  return layer;
+}
+
+// The largest block of windows whose scratch stays in half of L2, as long as each thread gets a
+// few tasks.
+BlockShape choose_block(const Layer& layer, const Machine& machine) {
+  const Geometry g = geometry_of(layer.stage, layer.stage.n);
+  const Index room = static_cast<Index>(machine.l2_bytes / 2 / sizeof(float));
+  const auto fits = [&](BlockShape shape) { return scratch_sizes(layer, g, shape).total <= room; };
+  const auto tasks = [&](BlockShape shape) {
+    return g.n * ceil_div(g.out_h, shape.rows) * ceil_div(g.out_w, shape.columns);
+  };
+  BlockShape shape{1, g.out_w};
+  while (shape.columns > 6 && !fits(shape)) shape.columns = ceil_div(shape.columns, 2);
+  if (is_linear(layer.stage) && machine.threads > 1)
+    shape.columns =
+        std::min(shape.columns, std::max<Index>(6, ceil_div(g.out_w, 4 * machine.threads)));
+  while (shape.rows < g.out_h) {
+    const BlockShape taller{shape.rows * 2, shape.columns};
+    if (!fits(taller) || tasks(taller) < 4 * machine.threads) break;
+    shape = taller;
+  }
+  return shape;
+}
+
+class PreparedGeneral final : public Prepared {
+ public:
+  PreparedGeneral(const Stage& stage, const Tile& tile, const Machine& machine)
+      : layer_(layer_of(stage)), shape_{tile.a, tile.b}, slots_(machine.threads),
+        linear_(is_linear(stage)), geometry_(geometry_of(stage, stage.n)),
+        sizes_(scratch_sizes(layer_, geometry_, shape_)) {
+    const Index per_group = layer_.per_lane ? stage.k : layer_.k_group;
+    const Index filter = stage.r * stage.s * layer_.c_group;
+    const Index count = ceil_div(per_group, layer_.block) * (stage.k / per_group);
+    weights_ = Buffer<float>(static_cast<std::size_t>(count * filter * layer_.block));
+    for (Index group = 0; group < stage.k / per_group; ++group)
+      for (Index k = 0; k < per_group; k += layer_.block) {
+        const auto at = static_cast<Index>(blocks_.size()) * filter * layer_.block;
+        blocks_.push_back({group * per_group + k, std::min(layer_.block, per_group - k),
+                           group * layer_.c_group, weights_.data() + at});
+      }
+  }
+
+  void set_weights(const float* w) override {
+    const Stage& s = layer_.stage;
+    const Index filter = s.r * s.s * layer_.c_group;
+    std::fill_n(weights_.data(), weights_.size(), 0.0F);
+    for (const FilterBlock& block : blocks_) {
+      float* to = weights_.data() + (block.weights - weights_.data());
+      for (Index lane = 0; lane < block.count; ++lane)
+        for (Index i = 0; i < filter; ++i)
+          to[i * layer_.block + lane] = w[(block.first + lane) * filter + i];
+    }
+    layer_.finite = std::all_of(w, w + s.k * filter, [](float v) { return std::isfinite(v); });
+  }
+
+  std::size_t workspace_bytes() const override {
+    return static_cast<std::size_t>(slots_ * sizes_.total) * sizeof(float);
+  }
+
+  Status run(const RunArgs& args) const noexcept override {
+    Geometry g = geometry_;
+    g.x = args.x_stride;
+    g.y = args.y_stride;
+    if (linear_) {
+      g.w = g.q = g.out_w = g.columns.size = args.n;
+      g.x.w = g.x.n;
+      g.y.w = g.y.n;
+    } else {
+      g.n = args.n;
+    }
+    const Index down = ceil_div(g.out_h, shape_.rows);
+    const Index across = ceil_div(g.out_w, shape_.columns);
+    const auto blocks = static_cast<Index>(blocks_.size());
+    // With few windows the filters are shared out too; each part then loads the patch anew.
+    const Index parts = std::clamp<Index>(
+        ceil_div(2 * args.threads->count(), g.n * down * across), 1, blocks);
+    const Index per_part = ceil_div(blocks, parts);
+    args.threads->for_each(g.n * down * across * parts, [&](Index index, int slot) {
+      const Index part = index % parts;
+      const Index column = index / parts % across;
+      const Index row = index / parts / across % down;
+      Task task;
+      task.image = index / parts / across / down;
+      task.rows = math::span_of(g.rows, g.out_h, row * shape_.rows,
+                                std::min(g.out_h, (row + 1) * shape_.rows));
+      task.columns = math::span_of(g.columns, g.out_w, column * shape_.columns,
+                                   std::min(g.out_w, (column + 1) * shape_.columns));
+      task.blocks = blocks_.data() + part * per_part;
+      task.block_count = std::min(per_part, blocks - part * per_part);
+      if (task.block_count <= 0) return;
+      run_task(layer_, g, task, scratch(args.workspace, slot), args);
+    });
+    return {};
+  }
+
+ private:
+  Scratch scratch(std::byte* workspace, int slot) const {
+    float* base = reinterpret_cast<float*>(workspace) + slot * sizes_.total;
+    Scratch scratch;
+    scratch.patch = base;
+    scratch.sums = base + sizes_.patch;
+    scratch.act = scratch.sums;
+    if (layer_.stage.act.is_neuron()) {  // `hold` needs the sums again in the next step
+      scratch.act = scratch.sums + sizes_.pixels;
+      scratch.membrane = scratch.act + sizes_.pixels;
+    }
+    return scratch;
+  }
+
+  Layer layer_;
+  BlockShape shape_;
+  Index slots_;
+  bool linear_;
+  Geometry geometry_;
+  ScratchSizes sizes_;
+  Buffer<float> weights_;
+  std::vector<FilterBlock> blocks_;
+};
+
+class General final : public Kernel {
+ public:
+  std::string_view name() const override { return "general"; }
+  std::string_view arithmetic() const override { return "sequential"; }
+  bool exact() const override { return true; }
+  DeviceKind device() const override { return DeviceKind::cpu; }
+
+  std::vector<std::string> refusals(const Stage&, const Machine& machine) const override {
+    if (machine.device.kind != DeviceKind::cpu) return {"runs on the CPU only"};
+    return {};
+  }
+
+  std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
+    const BlockShape shape = choose_block(layer_of(stage), machine);
+    return {{"l2", static_cast<int>(shape.rows), static_cast<int>(shape.columns)}};
+  }
+
+  Cost cost(const Stage& stage, const Tile&, const Machine& machine) const override {
+    const Shapes shapes = shapes_of(stage);
+    const Layer layer = layer_of(stage);
+    const Index per_group = layer.per_lane ? stage.k : layer.k_group;
+    const Index half = layer.block / 2;  // a last block of one vector costs half
+    const double padded = static_cast<double>(ceil_div(per_group, half) * half) /
+                          static_cast<double>(per_group);
+    const double convolutions = stage.hold ? 1.0 : static_cast<double>(stage.t);
+    Cost cost;
+    cost.flops = 2.0 * static_cast<double>(shapes.macs) * padded * convolutions;
+    cost.waste = 1 - 1 / padded;
+    cost.bytes = static_cast<double>(shapes.x_elements) * static_cast<double>(size_of(stage.dtype)) +
+                 static_cast<double>(shapes.w_elements) * 4 +
+                 static_cast<double>(shapes.y_elements) *
+                     static_cast<double>(size_of(stage.output_dtype()));
+    // Measured: half of the peak with many channels a tap; a tap of few is all loop overhead, and
+    // a vector of its own for each factor is bound by loads.
+    const double depth = static_cast<double>(layer.c_group);
+    const double efficiency = (layer.per_lane ? 0.15 : 0.55) * depth / (depth + 2);
+    const double elements = static_cast<double>(shapes.pre_elements);
+    cost.seconds = cost.flops / (std::max(machine.peak_flops, 1e9) * efficiency) +
+                   2e-9 * elements / machine.vector_floats / std::max(1, machine.threads) +
+                   cost.bytes / std::max(machine.memory_bandwidth, 1e9) + 5e-6;
+    return cost;
+  }
+
+  std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
+                                    const Machine& machine) const override {
+    return std::make_unique<PreparedGeneral>(stage, tile, machine);
+  }
+};
+
+}  // namespace
+}  // namespace general_loops
+
+const Kernel& general() {
+  static const general_loops::General kernel;
+  return kernel;
+}
+
+}  // namespace convoy::cpu

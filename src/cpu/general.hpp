@@ -1,0 +1,58 @@
+// What the two halves of the kernel `general` share: general.cpp decides who computes which block,
+// general_simd.cpp computes one.
+#pragma once
+
+#include "convoy/stage.hpp"
+#include "core/kernel.hpp"
+#include "math/pool.hpp"
+
+namespace convoy::cpu::general_loops {
+
+/// The convolution as the loops see it. A linear layer is turned so that its images lie along w.
+struct Geometry {
+  Index n = 0, h = 0, w = 0;
+  Index p = 0, q = 0, out_h = 0, out_w = 0;
+  math::PoolAxis rows, columns;
+  Strides x, y;
+};
+
+/// Filters that share a register tile: [first, first + count), padded with zeros to the block.
+struct FilterBlock {
+  Index first = 0, count = 0;
+  Index channel = 0;  // first input channel; with `per_lane`, lane l reads those of its own group
+  const float* weights = nullptr;  // [R,S,C/groups,block]
+};
+
+/// Everything about a prepared stage that stays the same from run to run.
+struct Layer {
+  Stage stage;
+  Index c_group = 0, k_group = 0;
+  Index block = 0;        // filters of a block: two vectors
+  bool per_lane = false;  // small groups: the lanes of a vector belong to different groups
+  // A filter with an infinite or NaN weight must not meet the zeros that stand for padding.
+  bool finite = true;
+};
+
+/// A thread's own memory, in floats. A patch is the padded input of a block as fp32: [h,w,C/groups]
+/// or with `per_lane` [h,w,C/groups,block]. The others are [pixels of the block, block of filters].
+struct Scratch {
+  float* patch = nullptr;
+  float* sums = nullptr;
+  float* act = nullptr;
+  float* membrane = nullptr;
+};
+
+/// One task: windows of one image and filter blocks.
+struct Task {
+  Index image = 0;
+  math::PoolSpan rows, columns;
+  const FilterBlock* blocks = nullptr;
+  Index block_count = 0;
+};
+
+/// Filters of a block on this machine: two vectors of it.
+Index filter_block();
+void run_task(const Layer& layer, const Geometry& geometry, const Task& task,
+              const Scratch& scratch, const RunArgs& args);
+
+}  // namespace convoy::cpu::general_loops
