@@ -26,13 +26,11 @@ struct Isa {
   std::int64_t target;
   int vector_floats;
 };
-// Best first. Kernels are compiled for these only.
+// Best first: what kernels are compiled for (HWY_DISABLED_TARGETS leaves out the rest).
 constexpr Isa isas[] = {
 #if HWY_ARCH_X86
     {"avx512", HWY_AVX3, 16},
     {"avx2", HWY_AVX2, 8},
-    {"sse4", HWY_SSE4, 4},
-    {"ssse3", HWY_SSSE3, 4},
 #elif HWY_ARCH_ARM
     {"neon", HWY_NEON, 4},
 #endif

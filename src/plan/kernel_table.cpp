@@ -1,5 +1,7 @@
 #include "plan/kernel_table.hpp"
 
+#include <vector>
+
 #include "cpu/families.hpp"
 
 namespace convoy {
@@ -8,7 +10,7 @@ namespace convoy {
 // be there yet when this file's would be.
 std::span<const Kernel* const> kernel_table() {
   static const std::vector<const Kernel*> kernels = {
-      // &cpu::general(),          // every legal stage
+      &cpu::general(),          // every legal stage
   };
   return kernels;
 }
