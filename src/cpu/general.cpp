@@ -12,8 +12,12 @@ namespace convoy::cpu {
 namespace general_loops {
 namespace {
 
-Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
-Index rounded(Index floats) { return ceil_div(floats, 16) * 16; }  // to a cache line
+Index ceil_div(Index a, Index b) {
+  return (a + b - 1) / b;
+}
+Index rounded(Index floats) {
+  return ceil_div(floats, 16) * 16;
+}  // to a cache line
 
 // A linear layer is one pixel an image, too little for a register tile: lay the images along w.
 bool is_linear(const Stage& stage) {
@@ -98,8 +102,11 @@ BlockShape choose_block(const Layer& layer, const Machine& machine) {
 class PreparedGeneral final : public Prepared {
  public:
   PreparedGeneral(const Stage& stage, const Tile& tile, const Machine& machine)
-      : layer_(layer_of(stage)), shape_{tile.a, tile.b}, slots_(machine.threads),
-        linear_(is_linear(stage)), geometry_(geometry_of(stage, stage.n)),
+      : layer_(layer_of(stage)),
+        shape_{tile.a, tile.b},
+        slots_(machine.threads),
+        linear_(is_linear(stage)),
+        geometry_(geometry_of(stage, stage.n)),
         sizes_(scratch_sizes(layer_, geometry_, shape_)) {
     const Index per_group = layer_.per_lane ? stage.k : layer_.k_group;
     const Index filter = stage.r * stage.s * layer_.c_group;
@@ -145,8 +152,8 @@ class PreparedGeneral final : public Prepared {
     const Index across = ceil_div(g.out_w, shape_.columns);
     const auto blocks = static_cast<Index>(blocks_.size());
     // With few windows the filters are shared out too; each part then loads the patch anew.
-    const Index parts = std::clamp<Index>(
-        ceil_div(2 * args.threads->count(), g.n * down * across), 1, blocks);
+    const Index parts =
+        std::clamp<Index>(ceil_div(2 * args.threads->count(), g.n * down * across), 1, blocks);
     const Index per_part = ceil_div(blocks, parts);
     args.threads->for_each(g.n * down * across * parts, [&](Index index, int slot) {
       const Index part = index % parts;
@@ -212,16 +219,16 @@ class General final : public Kernel {
     const Layer layer = layer_of(stage);
     const Index per_group = layer.per_lane ? stage.k : layer.k_group;
     const Index half = layer.block / 2;  // a last block of one vector costs half
-    const double padded = static_cast<double>(ceil_div(per_group, half) * half) /
-                          static_cast<double>(per_group);
+    const double padded =
+        static_cast<double>(ceil_div(per_group, half) * half) / static_cast<double>(per_group);
     const double convolutions = stage.hold ? 1.0 : static_cast<double>(stage.t);
     Cost cost;
     cost.flops = 2.0 * static_cast<double>(shapes.macs) * padded * convolutions;
     cost.waste = 1 - 1 / padded;
-    cost.bytes = static_cast<double>(shapes.x_elements) * static_cast<double>(size_of(stage.dtype)) +
-                 static_cast<double>(shapes.w_elements) * 4 +
-                 static_cast<double>(shapes.y_elements) *
-                     static_cast<double>(size_of(stage.output_dtype()));
+    cost.bytes =
+        static_cast<double>(shapes.x_elements) * static_cast<double>(size_of(stage.dtype)) +
+        static_cast<double>(shapes.w_elements) * 4 +
+        static_cast<double>(shapes.y_elements) * static_cast<double>(size_of(stage.output_dtype()));
     // Measured: half of the peak with many channels a tap; a tap of few is all loop overhead, and
     // a vector of its own for each factor is bound by loads.
     const double depth = static_cast<double>(layer.c_group);

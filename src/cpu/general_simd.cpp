@@ -29,7 +29,8 @@ constexpr Index block = 2 * lanes;
 V activate(const Activation& act, V v) {
   const V zero = hn::Zero(d);
   switch (act.kind) {
-    case Activation::Kind::relu: return hn::IfThenElse(hn::Lt(v, zero), zero, v);
+    case Activation::Kind::relu:
+      return hn::IfThenElse(hn::Lt(v, zero), zero, v);
     case Activation::Kind::relu6: {
       const V six = hn::Set(d, 6.0F);
       return hn::IfThenElse(hn::Lt(v, zero), zero, hn::IfThenElse(hn::Gt(v, six), six, v));
@@ -42,7 +43,8 @@ V activate(const Activation& act, V v) {
     }
     case Activation::Kind::leaky:
       return hn::IfThenElse(hn::Lt(v, zero), hn::Mul(hn::Set(d, act.a), v), v);
-    default: return v;
+    default:
+      return v;
   }
 }
 
@@ -70,10 +72,16 @@ class Runner {
  public:
   Runner(const Layer& layer, const Geometry& geometry, const Task& task, const Scratch& scratch,
          const RunArgs& args)
-      : layer_(layer), stage_(layer.stage), g_(geometry), task_(task), scratch_(scratch),
-        args_(args), out_(stage_.output_dtype()),
+      : layer_(layer),
+        stage_(layer.stage),
+        g_(geometry),
+        task_(task),
+        scratch_(scratch),
+        args_(args),
+        out_(stage_.output_dtype()),
         pixel_(layer.c_group * (layer.per_lane ? block : 1)),
-        rows_(task.rows.end - task.rows.begin), columns_(task.columns.end - task.columns.begin),
+        rows_(task.rows.end - task.rows.begin),
+        columns_(task.columns.end - task.columns.begin),
         patch_h_((rows_ - 1) * stage_.stride.h + stage_.dil.h * (stage_.r - 1) + 1),
         patch_w_((columns_ - 1) * stage_.stride.w + stage_.dil.w * (stage_.s - 1) + 1),
         first_row_(task.rows.begin * stage_.stride.h - stage_.pad.top),
@@ -131,11 +139,13 @@ class Runner {
       const auto* x = static_cast<const std::uint8_t*>(args_.x) + from;
       for (Index i = 0; i < count; ++i) to[i] = static_cast<float>(x[i]);
     } else {
-      for (Index i = 0; i < count; ++i) to[i] = math::load(stage_.dtype, args_.x, from + i * stride);
+      for (Index i = 0; i < count; ++i)
+        to[i] = math::load(stage_.dtype, args_.x, from + i * stride);
     }
     if (stage_.norm)
       for (Index i = 0; i < count; ++i)
-        to[i] = math::normalise(to[i], args_.norm_scale[channel + i], args_.norm_shift[channel + i]);
+        to[i] =
+            math::normalise(to[i], args_.norm_scale[channel + i], args_.norm_shift[channel + i]);
   }
 
   void load_pixel_per_lane(const FilterBlock& filters, Index pixel, float* to) const {
@@ -311,8 +321,8 @@ class Runner {
         scratch_.act[i] = math::round_to(out_, scratch_.act[i]);
     for (Index i = task_.rows.out_begin; i < task_.rows.out_end; ++i) {
       for (Index j = task_.columns.out_begin; j < task_.columns.out_end; ++j) {
-        const Index to = step * g_.y.t + task_.image * g_.y.n + i * g_.y.h + j * g_.y.w +
-                         filters.first * g_.y.c;
+        const Index to =
+            step * g_.y.t + task_.image * g_.y.n + i * g_.y.h + j * g_.y.w + filters.first * g_.y.c;
         if (stage_.pool) {
           alignas(64) float best[block];
           alignas(64) std::int32_t where[block];
@@ -320,8 +330,7 @@ class Runner {
           store_channels(out_, args_.y, to, g_.y.c, best, filters.count);
           if (args_.idx) store_idx(filters, step, i, j, where);
         } else {
-          const Index at =
-              ((i - task_.rows.begin) * columns_ + j - task_.columns.begin) * block;
+          const Index at = ((i - task_.rows.begin) * columns_ + j - task_.columns.begin) * block;
           store_channels(out_, args_.y, to, g_.y.c, scratch_.act + at, filters.count);
         }
       }
@@ -380,7 +389,9 @@ void run_task_simd(const Layer& layer, const Geometry& geometry, const Task& tas
                    const Scratch& scratch, const RunArgs& args) {
   Runner(layer, geometry, task, scratch, args).run();
 }
-Index block_simd() { return block; }
+Index block_simd() {
+  return block;
+}
 
 }  // namespace
 }  // namespace convoy::cpu::general_loops::HWY_NAMESPACE
@@ -392,7 +403,9 @@ namespace convoy::cpu::general_loops {
 HWY_EXPORT(run_task_simd);
 HWY_EXPORT(block_simd);
 
-Index filter_block() { return HWY_DYNAMIC_DISPATCH(block_simd)(); }
+Index filter_block() {
+  return HWY_DYNAMIC_DISPATCH(block_simd)();
+}
 void run_task(const Layer& layer, const Geometry& geometry, const Task& task,
               const Scratch& scratch, const RunArgs& args) {
   HWY_DYNAMIC_DISPATCH(run_task_simd)(layer, geometry, task, scratch, args);

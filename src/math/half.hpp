@@ -63,34 +63,50 @@ CONVOY_HD std::uint16_t float_to_bfloat(float value) {
 /// The fp32 value that is left of `value` once it is stored as `dtype`.
 CONVOY_HD float round_to(DType dtype, float value) {
   switch (dtype) {
-    case DType::f16: return half_to_float(float_to_half(value));
-    case DType::bf16: return bfloat_to_float(float_to_bfloat(value));
-    default: return value;
+    case DType::f16:
+      return half_to_float(float_to_half(value));
+    case DType::bf16:
+      return bfloat_to_float(float_to_bfloat(value));
+    default:
+      return value;
   }
 }
 
 /// Element `i` of an array of any input type, as fp32.
 CONVOY_HD float load(DType dtype, const void* data, Index i) {
   switch (dtype) {
-    case DType::f16: return half_to_float(static_cast<const std::uint16_t*>(data)[i]);
-    case DType::bf16: return bfloat_to_float(static_cast<const std::uint16_t*>(data)[i]);
-    case DType::u8: return static_cast<float>(static_cast<const std::uint8_t*>(data)[i]);
-    case DType::i32: return static_cast<float>(static_cast<const std::int32_t*>(data)[i]);
-    default: return static_cast<const float*>(data)[i];
+    case DType::f16:
+      return half_to_float(static_cast<const std::uint16_t*>(data)[i]);
+    case DType::bf16:
+      return bfloat_to_float(static_cast<const std::uint16_t*>(data)[i]);
+    case DType::u8:
+      return static_cast<float>(static_cast<const std::uint8_t*>(data)[i]);
+    case DType::i32:
+      return static_cast<float>(static_cast<const std::int32_t*>(data)[i]);
+    default:
+      return static_cast<const float*>(data)[i];
   }
 }
 
 /// Rounds once and stores as element `i` of an array of an output type: f32, f16 or bf16.
 CONVOY_HD void store(DType dtype, void* data, Index i, float value) {
   switch (dtype) {
-    case DType::f16: static_cast<std::uint16_t*>(data)[i] = float_to_half(value); break;
-    case DType::bf16: static_cast<std::uint16_t*>(data)[i] = float_to_bfloat(value); break;
-    default: static_cast<float*>(data)[i] = value; break;
+    case DType::f16:
+      static_cast<std::uint16_t*>(data)[i] = float_to_half(value);
+      break;
+    case DType::bf16:
+      static_cast<std::uint16_t*>(data)[i] = float_to_bfloat(value);
+      break;
+    default:
+      static_cast<float*>(data)[i] = value;
+      break;
   }
 }
 
 /// x' = x·scale + shift of the `norm` rider: one fused multiply-add. Every kernel forms it so,
 /// for the bits of kernels that share an arithmetic are compared.
-CONVOY_HD float normalise(float x, float scale, float shift) { return fmaf(x, scale, shift); }
+CONVOY_HD float normalise(float x, float scale, float shift) {
+  return fmaf(x, scale, shift);
+}
 
 }  // namespace convoy::math

@@ -1,0 +1,19 @@
+// NumPy's .npy files: one array each.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "convoy/tensor.hpp"
+
+namespace convoy::io {
+
+/// Parses a file's bytes; `name` is the file's name, for messages. f4, f2, u1 and i4 keep their
+/// type (f32, f16, u8, i32), f8 is rounded to f32, i8 must fit into i32. Up to five axes, C order,
+/// little endian. Throws Error on anything else, and before allocating when the data is cut short.
+Tensor parse_npy(std::string_view bytes, std::string_view name);
+
+/// Reads and parses a file. Throws Error that names it.
+Tensor read_npy(const std::string& path);
+
+}  // namespace convoy::io

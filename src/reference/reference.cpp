@@ -1,0 +1,242 @@
+#include "reference/reference.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "math/half.hpp"
+#include "math/pool.hpp"
+
+namespace convoy::reference {
+namespace {
+
+std::size_t at(Index i) {
+  return static_cast<std::size_t>(i);
+}
+
+// Rounds after each step when the arithmetic is fp32; leaves doubles alone when it is real.
+template <class Real>
+double activate(const Activation& act, double value) {
+  const Real v = static_cast<Real>(value);
+  const Real a = static_cast<Real>(act.a);
+  const Real b = static_cast<Real>(act.b);
+  switch (act.kind) {
+    case Activation::Kind::relu:
+      return v < 0 ? 0 : v;
+    case Activation::Kind::relu6:
+      return v < 0 ? 0 : (v > 6 ? 6 : v);
+    case Activation::Kind::clip: {
+      const Real low = v < a ? a : v;
+      return low > b ? b : low;
+    }
+    case Activation::Kind::leaky:
+      return v < 0 ? static_cast<Real>(a * v) : v;
+    default:
+      return v;
+  }
+}
+
+template <class Real>
+double charge(const Activation& act, double membrane, double input) {
+  const Real v = static_cast<Real>(membrane);
+  const Real x = static_cast<Real>(input);
+  if (act.kind == Activation::Kind::if_) return v + x;
+  const Real change = (x - v) / static_cast<Real>(act.a);
+  return v + change;
+}
+
+// Element [t,n,h,w,c] of an image tensor in the stage's layout; a leading T is there or is not.
+Index offset(const TensorView& x, Layout layout, Index t, Index n, Index h, Index w, Index c) {
+  const int first = x.rank - 4;
+  const auto stride = [&](int axis) { return x.stride[static_cast<std::size_t>(first + axis)]; };
+  const Index step = first > 0 ? t * x.stride[0] : 0;
+  if (layout == Layout::nchw)
+    return step + n * stride(0) + c * stride(1) + h * stride(2) + w * stride(3);
+  return step + n * stride(0) + h * stride(1) + w * stride(2) + c * stride(3);
+}
+
+}  // namespace
+
+Oracle::Oracle(const Stage& stage, const TensorView& weights, const Operands& operands, Sum sum)
+    : stage_(stage), shapes_(shapes_of(stage)), sum_(sum) {
+  const TensorView& x = operands.x;
+  const auto number = [](const TensorView& view, Index i) {
+    return static_cast<double>(math::load(view.dtype, view.data, i));
+  };
+  x_.reserve(at(shapes_.x_elements));
+  for (Index t = 0; t < (stage.hold ? 1 : stage.t); ++t)
+    for (Index n = 0; n < stage.n; ++n)
+      for (Index h = 0; h < stage.h; ++h)
+        for (Index w = 0; w < stage.w; ++w)
+          for (Index c = 0; c < stage.c; ++c) {
+            double value = number(x, offset(x, stage.layout, t, n, h, w, c));
+            if (stage.norm) {
+              const double scale = number(operands.norm_scale, c * operands.norm_scale.stride[0]);
+              const double shift = number(operands.norm_shift, c * operands.norm_shift.stride[0]);
+              // In double the product is exact, so that this is the fused multiply-add of fp32.
+              value = value * scale + shift;
+              if (sum != Sum::real) value = static_cast<float>(value);
+            }
+            x_.push_back(value);
+          }
+
+  const Index filter = stage.r * stage.s * (stage.c / stage.groups);
+  w_.resize(at(filter * stage.k));
+  for (Index k = 0; k < stage.k; ++k)
+    for (Index i = 0; i < filter; ++i) w_[at(i * stage.k + k)] = number(weights, k * filter + i);
+  if (stage.bias)
+    for (Index k = 0; k < stage.k; ++k)
+      bias_.push_back(number(operands.bias, k * operands.bias.stride[0]));
+  if (operands.membrane_in)
+    for (Index i = 0; i < operands.membrane_in.elements(); ++i)
+      membrane_in_.push_back(number(operands.membrane_in, i));
+}
+
+double Oracle::round(double value) const {
+  if (sum_ == Sum::real) return value;
+  return math::round_to(stage_.output_dtype(), static_cast<float>(value));
+}
+
+void Oracle::convolve(Index t, Pixel at_pixel, double* sums) const {
+  const Stage& s = stage_;
+  const Index c_group = s.c / s.groups;
+  const Index k_group = s.k / s.groups;
+  for (Index k = 0; k < s.k; ++k) sums[k] = 0;
+
+  const auto add_tap = [&](Index r, Index col, Index c) {
+    const Index h = at_pixel.p * s.stride.h - s.pad.top + r * s.dil.h;
+    const Index w = at_pixel.q * s.stride.w - s.pad.left + col * s.dil.w;
+    if (h < 0 || h >= s.h || w < 0 || w >= s.w) return;
+    const double* weights = &w_[at(((r * s.s + col) * c_group + c) * s.k)];
+    for (Index group = 0; group < s.groups; ++group) {
+      const double x = input(t, at_pixel.n, h, w, group * c_group + c);
+      for (Index k = group * k_group; k < (group + 1) * k_group; ++k) {
+        const double sum = sums[k] + x * weights[k];
+        sums[k] = sum_ == Sum::sequential ? static_cast<float>(sum) : sum;
+      }
+    }
+  };
+
+  if (sum_ == Sum::sequential) {
+    for (Index c = 0; c < c_group; ++c)
+      for (Index r = 0; r < s.r; ++r)
+        for (Index col = 0; col < s.s; ++col) add_tap(r, col, c);
+  } else {
+    for (Index r = 0; r < s.r; ++r)
+      for (Index col = 0; col < s.s; ++col)
+        for (Index c = 0; c < c_group; ++c) add_tap(r, col, c);
+  }
+  if (sum_ == Sum::exact)
+    for (Index k = 0; k < s.k; ++k) sums[k] = static_cast<float>(sums[k]);
+}
+
+Trace Oracle::trace(Pixel at_pixel) const {
+  const Stage& s = stage_;
+  const bool real = sum_ == Sum::real;
+  Trace trace;
+  trace.pre.resize(at(s.t * s.k));
+  trace.act.resize(at(s.t * s.k));
+  if (s.act.is_neuron()) trace.membrane.assign(at(s.k), 0.0);
+  const Index first = ((at_pixel.n * shapes_.p + at_pixel.p) * shapes_.q + at_pixel.q) * s.k;
+  if (!membrane_in_.empty())
+    trace.membrane.assign(&membrane_in_[at(first)], &membrane_in_[at(first)] + s.k);
+
+  std::vector<double> sums(at(s.k));
+  const double threshold = s.act.threshold();
+  for (Index t = 0; t < s.t; ++t) {
+    if (t == 0 || !s.hold) convolve(t, at_pixel, sums.data());
+    for (Index k = 0; k < s.k; ++k) {
+      double& pre = trace.pre[at(t * s.k + k)];
+      double& act = trace.act[at(t * s.k + k)];
+      pre = sums[at(k)];
+      if (s.bias) pre = real ? pre + bias_[at(k)] : static_cast<float>(pre + bias_[at(k)]);
+      if (!s.act.is_neuron()) {
+        act = real ? activate<double>(s.act, pre) : activate<float>(s.act, pre);
+        continue;
+      }
+      double& membrane = trace.membrane[at(k)];
+      pre = real ? charge<double>(s.act, membrane, pre) : charge<float>(s.act, membrane, pre);
+      act = pre >= threshold ? 1 : 0;
+      membrane = pre;
+      if (act != 0) membrane = s.soft ? pre - threshold : 0;
+      if (!real) membrane = static_cast<float>(membrane);
+    }
+  }
+  return trace;
+}
+
+// `plane` holds traces of pixels from (plane_row, plane_column) on.
+Window Oracle::pool(Index i, Index j, const std::vector<Trace>& plane, Index plane_row,
+                    Index plane_column, Index plane_width) const {
+  const math::PoolAxis rows = math::pool_rows(stage_, shapes_.p);
+  const math::PoolAxis columns = math::pool_columns(stage_, shapes_.q);
+  Window window;
+  window.y.assign(at(stage_.t * stage_.k), -std::numeric_limits<double>::infinity());
+  const Index first = rows.begin(i) * shapes_.q + columns.begin(j);
+  window.idx.assign(at(stage_.t * stage_.k), static_cast<std::int32_t>(first));
+  for (Index p = rows.begin(i); p < rows.end(i); p += rows.dil)
+    for (Index q = columns.begin(j); q < columns.end(j); q += columns.dil) {
+      const Trace& trace = plane[at((p - plane_row) * plane_width + q - plane_column)];
+      for (std::size_t tk = 0; tk < window.y.size(); ++tk) {
+        const double value = round(trace.act[tk]);
+        const bool beats = value > window.y[tk] || std::isnan(value);
+        if (!beats) continue;
+        window.y[tk] = value;
+        window.idx[tk] = static_cast<std::int32_t>(p * shapes_.q + q);
+      }
+    }
+  return window;
+}
+
+Window Oracle::window(Index n, Index i, Index j) const {
+  const math::PoolAxis rows = math::pool_rows(stage_, shapes_.p);
+  const math::PoolAxis columns = math::pool_columns(stage_, shapes_.q);
+  const Index row = rows.begin(i);
+  const Index column = columns.begin(j);
+  const Index width = std::max<Index>(columns.end(j) - column, 0);
+  std::vector<Trace> plane;
+  for (Index p = row; p < rows.end(i); ++p)
+    for (Index q = column; q < columns.end(j); ++q) plane.push_back(trace({n, p, q}));
+  return pool(i, j, plane, row, column, width);
+}
+
+Outputs Oracle::all() const {
+  const Stage& s = stage_;
+  Outputs out;
+  out.y.resize(at(shapes_.y_elements));
+  out.idx.resize(at(shapes_.y_elements));
+  out.pre.resize(at(shapes_.pre_elements));
+  out.act.resize(at(shapes_.pre_elements));
+  if (s.act.is_neuron()) out.membrane.resize(at(shapes_.pre_elements / s.t));
+  for (Index n = 0; n < s.n; ++n) {
+    std::vector<Trace> plane;
+    for (Index p = 0; p < shapes_.p; ++p)
+      for (Index q = 0; q < shapes_.q; ++q) {
+        plane.push_back(trace({n, p, q}));
+        const Trace& trace = plane.back();
+        for (Index t = 0; t < s.t; ++t)
+          for (Index k = 0; k < s.k; ++k) {
+            const Index to = (((t * s.n + n) * shapes_.p + p) * shapes_.q + q) * s.k + k;
+            out.pre[at(to)] = round(trace.pre[at(t * s.k + k)]);
+            out.act[at(to)] = round(trace.act[at(t * s.k + k)]);
+          }
+        if (s.act.is_neuron())
+          for (Index k = 0; k < s.k; ++k)
+            out.membrane[at(((n * shapes_.p + p) * shapes_.q + q) * s.k + k)] =
+                trace.membrane[at(k)];
+      }
+    for (Index i = 0; i < shapes_.out_h; ++i)
+      for (Index j = 0; j < shapes_.out_w; ++j) {
+        const Window window = pool(i, j, plane, 0, 0, shapes_.q);
+        for (Index t = 0; t < s.t; ++t)
+          for (Index k = 0; k < s.k; ++k) {
+            const Index to = (((t * s.n + n) * shapes_.out_h + i) * shapes_.out_w + j) * s.k + k;
+            out.y[at(to)] = window.y[at(t * s.k + k)];
+            out.idx[at(to)] = window.idx[at(t * s.k + k)];
+          }
+      }
+  }
+  return out;
+}
+
+}  // namespace convoy::reference

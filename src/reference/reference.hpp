@@ -1,0 +1,77 @@
+// The oracle: what a stage means, in loops that read like the definition. Slow on purpose.
+//
+// Every kernel is judged by it, and it by golden files that PyTorch and SpikingJelly computed.
+#pragma once
+
+#include <vector>
+
+#include "convoy/plan.hpp"
+
+namespace convoy::reference {
+
+/// How the sums and what follows them are formed.
+enum class Sum {
+  exact,       // summed in double, rounded once to fp32; then fp32 steps and one last rounding
+  real,        // double from start to end, never rounded: y64
+  sequential,  // one fp32 FMA accumulator in the order c, r, s: the yardstick for rounding errors
+};
+
+/// One pixel of the convolution's output, all filters.
+struct Pixel {
+  Index n = 0, p = 0, q = 0;
+};
+
+/// What happens at one pixel: [T,K] of pre and act, [K] of the last membrane. Not yet rounded to
+/// the output type.
+struct Trace {
+  std::vector<double> pre, act, membrane;
+};
+
+/// One pooling window: [T,K]. y is rounded to the output type unless Sum::real.
+struct Window {
+  std::vector<double> y;
+  std::vector<std::int32_t> idx;
+};
+
+/// All outputs, dense: y and idx [T,N,P',Q',K], pre and act [T,N,P,Q,K], membrane [N,P,Q,K],
+/// whatever the stage's layout. Rounded to the output type (membranes to fp32) unless Sum::real.
+struct Outputs {
+  std::vector<double> y, pre, act, membrane;
+  std::vector<std::int32_t> idx;
+};
+
+/// A stage with its inputs as doubles. Weights [K,R,S,C/groups] are f32, f16 or bf16; of the
+/// operands x, bias, norm_* and membrane_in are read, with any strides. Host memory only.
+/// Throws Error when the stage is illegal; the shapes of the views are taken on trust.
+class Oracle {
+ public:
+  Oracle(const Stage& stage, const TensorView& weights, const Operands& operands, Sum sum);
+
+  /// conv(x, w) at one pixel in one time step, [K].
+  void convolve(Index t, Pixel at, double* sums) const;
+  Trace trace(Pixel at) const;
+  /// Window (i, j) of image n, its pixels traced anew.
+  Window window(Index n, Index i, Index j) const;
+  Outputs all() const;
+
+  const Shapes& shapes() const { return shapes_; }
+
+ private:
+  double input(Index t, Index n, Index h, Index w, Index c) const {
+    return x_[static_cast<std::size_t>(
+        (((t * stage_.n + n) * stage_.h + h) * stage_.w + w) * stage_.c + c)];
+  }
+  double round(double value) const;  // to the output type
+  Window pool(Index i, Index j, const std::vector<Trace>& plane, Index plane_row,
+              Index plane_column, Index plane_width) const;
+
+  Stage stage_;
+  Shapes shapes_;
+  Sum sum_;
+  std::vector<double> x_;  // [T,N,H,W,C] after norm; T = 1 when held
+  std::vector<double> w_;  // [R,S,C/groups,K]: all filters of a tap side by side
+  std::vector<double> bias_;
+  std::vector<double> membrane_in_;
+};
+
+}  // namespace convoy::reference
