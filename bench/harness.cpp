@@ -4,13 +4,13 @@
 
 #include <chrono>
 #include <cmath>
-#include <map>
 #include <random>
 #include <thread>
 
 #include "bench/check.hpp"
 #include "convoy/error.hpp"
 #include "core/machine.hpp"
+#include "core/measure.hpp"
 #include "peer_process.hpp"
 #include "statistics.hpp"
 

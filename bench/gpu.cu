@@ -1,0 +1,275 @@
+// gpu_bench: parity and time of the GPU families on a list of stages, in JSON.
+//
+//     gpu_bench verify LIST            every tile of every stage against `general`, bit for bit
+//     gpu_bench time LIST [TILES]      the best of the first TILES tiles (default 8; 1: the model's choice)
+//
+// Verify draws small integers, so that every partial sum is exact and all orders of summation agree;
+// outputs are poisoned with NaN and fenced. Time replays a CUDA graph over buffers that together
+// exceed the L2, with normal inputs, after a warm-up of 100 ms.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "convoy/stage.hpp"
+#include "core/kernel.hpp"
+#include "cuda/error.hpp"
+#include "cuda/general.hpp"
+#include "cuda/sm90/halo.hpp"
+
+namespace {
+using namespace convoy;
+using namespace convoy::cuda;
+
+constexpr std::size_t guard = 4096;  // bytes behind an output
+
+struct Memory {
+  void* data = nullptr;
+  explicit Memory(std::size_t bytes) { check(cudaMalloc(&data, bytes), "allocating " + std::to_string(bytes) + " bytes"); }
+  Memory(Memory&& other) noexcept : data(std::exchange(other.data, nullptr)) {}
+  ~Memory() { static_cast<void>(cudaFree(data)); }
+};
+
+__device__ std::uint32_t hash(std::uint64_t i, std::uint32_t seed) {
+  std::uint64_t v = (i + 1) * 0x9E3779B97F4A7C15ull + seed * 0xD1B54A32D192ED03ull;
+  v = (v ^ (v >> 30)) * 0xBF58476D1CE4E5B9ull;
+  v = (v ^ (v >> 27)) * 0x94D049BB133111EBull;
+  return static_cast<std::uint32_t>(v >> 32);
+}
+
+/// Normal values times `scale`, or with `integers` > 0 whole numbers in [-integers, integers].
+template <class T>
+__global__ void fill(T* data, Index count, std::uint32_t seed, float scale, int integers) {
+  for (Index i = blockIdx.x * static_cast<Index>(blockDim.x) + threadIdx.x; i < count; i += static_cast<Index>(gridDim.x) * blockDim.x) {
+    float v;
+    if (integers > 0) {
+      v = static_cast<float>(static_cast<int>(hash(i, seed) % (2 * integers + 1)) - integers);
+    } else {
+      const float u = (hash(i, seed) + 1.0f) / 4294967808.0f, angle = hash(i, seed + 7919) * 1.4629180792671596e-9f;
+      v = scale * sqrtf(-2.0f * logf(u)) * cosf(angle);
+    }
+    data[i] = static_cast<T>(v);
+  }
+}
+template <class T>
+__global__ void widen(const T* from, float* to, Index count) {
+  for (Index i = blockIdx.x * static_cast<Index>(blockDim.x) + threadIdx.x; i < count; i += static_cast<Index>(gridDim.x) * blockDim.x) to[i] = static_cast<float>(from[i]);
+}
+__global__ void count_differences(const std::uint16_t* a, const std::uint16_t* b, Index count, unsigned long long* different) {
+  for (Index i = blockIdx.x * static_cast<Index>(blockDim.x) + threadIdx.x; i < count; i += static_cast<Index>(gridDim.x) * blockDim.x) {
+    const bool zeros = ((a[i] | b[i]) & 0x7FFF) == 0;  // -0 = +0
+    if (a[i] != b[i] && !zeros) atomicAdd(different, 1ull);
+  }
+}
+__global__ void measure_clock(long long* cycles, unsigned long long* nanoseconds) {
+  unsigned long long start, now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
+  const long long first = clock64();
+  do asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  while (now - start < 20000);
+  *cycles = clock64() - first;
+  *nanoseconds = now - start;
+}
+
+void fill_type(DType type, void* data, Index count, std::uint32_t seed, float scale, int integers) {
+  if (type == DType::f32) fill<<<2048, 256>>>(static_cast<float*>(data), count, seed, scale, integers);
+  else if (type == DType::bf16) fill<<<2048, 256>>>(static_cast<__nv_bfloat16*>(data), count, seed, scale, integers);
+  else fill<<<2048, 256>>>(static_cast<__half*>(data), count, seed, scale, integers);
+  check(cudaGetLastError(), "filling");
+}
+
+struct Case {
+  Stage stage;
+  Shapes shapes;
+  Memory w, bias, w32;
+  Case(const Stage& s, int integers)
+      : stage(s), shapes(shapes_of(s)), w(shapes.w_elements * 2), bias(s.k * 4), w32(shapes.w_elements * 4) {
+    fill_type(stage.dtype, w.data, shapes.w_elements, 1, 1.0f / std::sqrt(static_cast<float>(shapes.gemm_k)), integers);
+    fill_type(DType::f32, bias.data, stage.k, 2, 1.0f, integers);
+    if (stage.dtype == DType::bf16) widen<<<512, 256>>>(static_cast<__nv_bfloat16*>(w.data), static_cast<float*>(w32.data), shapes.w_elements);
+    else widen<<<512, 256>>>(static_cast<__half*>(w.data), static_cast<float*>(w32.data), shapes.w_elements);
+  }
+  const float* bias_or_null() const { return stage.bias ? static_cast<const float*>(bias.data) : nullptr; }
+  sm90::HaloRun run(const void* x, void* y) const {
+    return {.n = stage.n, .x = x, .w = w.data, .bias = bias_or_null(), .y = y, .x_pixel_stride = stage.c, .y_pixel_stride = stage.k};
+  }
+  void general(const void* x, void* y) const {
+    RunArgs args;
+    args.n = stage.n;
+    args.x = x;
+    args.x_stride = {0, stage.h * stage.w * stage.c, stage.w * stage.c, stage.c, 1};
+    args.y = y;
+    args.y_stride = {0, shapes.out_h * shapes.out_w * stage.k, shapes.out_w * stage.k, stage.k, 1};
+    args.bias = bias_or_null();
+    if (const std::string why = general_launch(stage, args, static_cast<const float*>(w32.data), nullptr); !why.empty()) throw Error(why);
+  }
+};
+
+bool guard_intact(const void* y, std::size_t bytes) {
+  std::vector<unsigned char> fence(guard);
+  check(cudaMemcpy(fence.data(), static_cast<const char*>(y) + bytes, guard, cudaMemcpyDeviceToHost), "reading the fence");
+  return std::all_of(fence.begin(), fence.end(), [](unsigned char b) { return b == 0xFF; });
+}
+
+int verify(const std::vector<Stage>& stages, const DeviceFacts& device, int limit) {
+  int failures = 0, runs = 0;
+  for (const Stage& stage : stages) {
+    const std::vector<std::string> refused = sm90::halo_refusals(stage, device);
+    if (!refused.empty()) {
+      std::printf("skip %s: %s\n", to_text(stage).c_str(), refused.front().c_str());
+      continue;
+    }
+    Case c(stage, 2);
+    const std::size_t bytes = static_cast<std::size_t>(c.shapes.y_elements) * 2;
+    Memory x(c.shapes.x_elements * 2), expected(bytes), y(bytes + guard), different(8);
+    fill_type(stage.dtype, x.data, c.shapes.x_elements, 3, 1, 2);
+    c.general(x.data, expected.data);
+    check(cudaDeviceSynchronize(), "general on " + to_text(stage));
+    int tiles = 0;
+    for (const sm90::HaloTile& tile : sm90::halo_tiles(stage, device)) {
+      if (tiles++ == limit) break;
+      const sm90::HaloLayout layout = sm90::halo_layout(stage, tile, device);
+      check(cudaMemset(y.data, 0xFF, bytes + guard), "poisoning");
+      check(cudaMemset(different.data, 0, 8), "clearing");
+      std::string why = sm90::halo_launch(stage, tile, layout, c.run(x.data, y.data), nullptr);
+      unsigned long long count = 0;
+      if (why.empty()) {
+        count_differences<<<1024, 256>>>(static_cast<std::uint16_t*>(y.data), static_cast<std::uint16_t*>(expected.data), c.shapes.y_elements, static_cast<unsigned long long*>(different.data));
+        check(cudaMemcpy(&count, different.data, 8, cudaMemcpyDeviceToHost), "running halo " + tile.name() + " on " + to_text(stage));
+        if (count > 0) why = std::to_string(count) + " of " + std::to_string(c.shapes.y_elements) + " values differ";
+        if (!guard_intact(y.data, bytes)) why += " the fence behind y was overwritten";
+      }
+      ++runs;
+      if (!why.empty()) {
+        ++failures;
+        std::printf("FAIL %s halo %s: %s\n", to_text(stage).c_str(), tile.name().c_str(), why.c_str());
+      }
+    }
+    std::printf("ok   %s: %d tiles\n", to_text(stage).c_str(), tiles);
+    std::fflush(stdout);
+  }
+  std::printf("verify: %d runs, %d failures\n", runs, failures);
+  return failures == 0 ? 0 : 1;
+}
+
+/// Median microseconds of one launch: replays of a graph with one launch for each buffer set.
+double time_graph(int sets, double warm_ms, double measure_ms, const std::function<void(int, cudaStream_t)>& launch) {
+  cudaStream_t stream;
+  cudaEvent_t from, to;
+  check(cudaStreamCreate(&stream), "creating a stream");
+  check(cudaEventCreate(&from), "creating an event");
+  check(cudaEventCreate(&to), "creating an event");
+  cudaGraph_t graph;
+  cudaGraphExec_t ready;
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing");
+  for (int i = 0; i < sets; ++i) launch(i, stream);
+  check(cudaStreamEndCapture(stream, &graph), "ending the capture");
+  check(cudaGraphInstantiate(&ready, graph, 0), "instantiating");
+  const auto replay = [&](int times) {
+    check(cudaEventRecord(from, stream), "recording");
+    for (int i = 0; i < times; ++i) check(cudaGraphLaunch(ready, stream), "replaying");
+    check(cudaEventRecord(to, stream), "recording");
+    check(cudaEventSynchronize(to), "timing");
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, from, to), "timing");
+    return static_cast<double>(ms);
+  };
+  replay(1);
+  const double once = std::max(replay(2) / 2, 1e-3);
+  if (warm_ms > 0) replay(std::max(1, static_cast<int>(warm_ms / once)));
+  const int times = std::max(1, static_cast<int>(measure_ms / 5 / once));
+  std::vector<double> samples;
+  for (int i = 0; i < 5; ++i) samples.push_back(replay(times) / times / sets * 1e3);
+  std::sort(samples.begin(), samples.end());
+  check(cudaGraphExecDestroy(ready), "destroying a graph");
+  check(cudaGraphDestroy(graph), "destroying a graph");
+  check(cudaEventDestroy(from), "destroying an event");
+  check(cudaEventDestroy(to), "destroying an event");
+  check(cudaStreamDestroy(stream), "destroying a stream");
+  return samples[2];
+}
+
+double clock_ghz() {
+  Memory cycles(8), ns(8);
+  measure_clock<<<1, 1>>>(static_cast<long long*>(cycles.data), static_cast<unsigned long long*>(ns.data));
+  long long c = 0, n = 1;
+  check(cudaMemcpy(&c, cycles.data, 8, cudaMemcpyDeviceToHost), "reading the clock");
+  check(cudaMemcpy(&n, ns.data, 8, cudaMemcpyDeviceToHost), "reading the clock");
+  return static_cast<double>(c) / static_cast<double>(n);
+}
+
+void time_all(const std::vector<Stage>& stages, const DeviceFacts& device, int limit) {
+  std::printf("{\"device\": \"%s\", \"sms\": %d, \"inputs\": \"normal\", \"rows\": [", device.name.c_str(), device.sms);
+  const char* comma = "\n";
+  for (const Stage& stage : stages) {
+    if (!sm90::halo_refusals(stage, device).empty()) continue;
+    Case c(stage, 0);
+    const std::size_t x_bytes = static_cast<std::size_t>(c.shapes.x_elements) * 2, y_bytes = static_cast<std::size_t>(c.shapes.y_elements) * 2;
+    const int sets = static_cast<int>(std::clamp<std::size_t>(3 * device.l2_bytes / (x_bytes + y_bytes) + 1, 8, 128));
+    std::vector<Memory> x, y;
+    for (int i = 0; i < sets; ++i) {
+      x.emplace_back(x_bytes);
+      y.emplace_back(y_bytes);
+      fill_type(stage.dtype, x.back().data, c.shapes.x_elements, 100 + i, 1, 0);
+    }
+    struct Timed {
+      sm90::HaloTile tile;
+      double us, predicted;
+    };
+    std::vector<Timed> timed;
+    const auto measure = [&](const sm90::HaloTile& tile, double warm, double ms, bool overlap) {
+      const sm90::HaloLayout layout = sm90::halo_layout(stage, tile, device);
+      return time_graph(sets, warm, ms, [&](int i, cudaStream_t stream) {
+        sm90::HaloRun run = c.run(x[i].data, y[i].data);
+        run.overlap_previous = overlap;
+        if (const std::string why = sm90::halo_launch(stage, tile, layout, run, stream); !why.empty()) throw Error(why);
+      });
+    };
+    for (const sm90::HaloTile& tile : sm90::halo_tiles(stage, device)) {
+      if (static_cast<int>(timed.size()) == limit) break;
+      const double predicted = sm90::halo_seconds(stage, tile, sm90::halo_layout(stage, tile, device), device) * 1e6;
+      timed.push_back({tile, measure(tile, timed.empty() ? 100 : 5, 15, false), predicted});
+    }
+    const Timed first = timed.front();
+    std::stable_sort(timed.begin(), timed.end(), [](const Timed& a, const Timed& b) { return a.us < b.us; });
+    const double best = measure(timed.front().tile, 100, 60, false), overlapped = measure(timed.front().tile, 20, 60, true);
+    std::printf("%s {\"stage\": \"%s\", \"us\": %.2f, \"us_overlapped\": %.2f, \"tile\": \"%s\", \"tflops\": %.0f, \"clock_ghz\": %.2f, \"model_tile\": \"%s\", \"model_us\": %.2f, \"tiles\": [",
+                comma, to_text(stage).c_str(), best, overlapped, timed.front().tile.name().c_str(), 2e-6 * static_cast<double>(c.shapes.macs) / best, clock_ghz(), first.tile.name().c_str(), first.us);
+    const char* inner = "";
+    for (const Timed& t : timed) {
+      std::printf("%s[\"%s\", %.2f, %.2f]", inner, t.tile.name().c_str(), t.us, t.predicted);
+      inner = ", ";
+    }
+    std::printf("]}");
+    std::fflush(stdout);
+    comma = ",\n";
+  }
+  std::printf("\n]}\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3 || (std::strcmp(argv[1], "verify") != 0 && std::strcmp(argv[1], "time") != 0)) {
+    std::fprintf(stderr, "usage: gpu_bench verify|time LIST [TILES]\n  e.g. gpu_bench time shapes/targets-gpu.txt 8\n");
+    return 2;
+  }
+  try {
+    const DeviceFacts device = facts_of(0);
+    const std::vector<Stage> stages = read_shape_list(argv[2]);
+    const int limit = argc > 3 ? std::atoi(argv[3]) : 0;
+    if (std::strcmp(argv[1], "verify") == 0) return verify(stages, device, limit > 0 ? limit : 1000);
+    time_all(stages, device, limit > 0 ? limit : 8);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "gpu_bench: %s\n", error.what());
+    return 2;
+  }
+}

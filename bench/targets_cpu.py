@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Runs `convoy bench --peers` in several processes and merges them: the figures of docs/performance.md.
+
+    bench/targets_cpu.py --convoy build/release/bin/convoy --shapes shapes/targets-cpu.txt
+
+Each stage's ratio is the median over processes of that process's ratio to its best peer. One JSON
+file per mode and thread count goes to bench/results/<cpu>/.
+"""
+
+import argparse
+import json
+import math
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def one_process(args, mode, threads):
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "result.json"
+        command = [args.convoy, "bench", "--peers", "--shapes", args.shapes, "--json", str(out),
+                   "--threads", str(threads), "--no-tuning", "--rounds", str(args.rounds)]
+        if mode == "strict":
+            command.append("--strict")
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return json.loads(out.read_text())
+
+
+def merge(runs):
+    rows = []
+    for same in zip(*(run["rows"] for run in runs)):
+        ratios = [row["ratio"] for row in same]
+        middle = sorted(same, key=lambda row: row["ratio"])[len(same) // 2]
+        rows.append(dict(middle, ratio=statistics.median(ratios), ratios_of_processes=ratios,
+                         least_us=min(row["convoy"]["minimum_us"] for row in same)))
+    head = {key: runs[0][key] for key in ("convoy", "machine", "isa", "threads", "mode")}
+    ratios = [row["ratio"] for row in rows]
+    return dict(head, processes=len(runs), geometric_mean=math.exp(sum(map(math.log, ratios)) / len(ratios)),
+                least_ratio=min(ratios), rows=rows)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--convoy", default=str(ROOT / "build/release/bin/convoy"))
+    parser.add_argument("--shapes", default=str(ROOT / "shapes/targets-cpu.txt"))
+    parser.add_argument("--processes", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--threads", type=int, nargs="+", default=[os.cpu_count()])
+    parser.add_argument("--modes", nargs="+", default=["default", "strict"], choices=["default", "strict"])
+    parser.add_argument("--out", default=str(ROOT / "bench/results"))
+    args = parser.parse_args()
+    name = Path(args.shapes).stem
+    runs = {(mode, threads): [] for threads in args.threads for mode in args.modes}
+    for process in range(args.processes):  # modes in turns too
+        for (mode, threads), done in runs.items():
+            print(f"process {process + 1} of {args.processes}, {mode}, {threads} threads", file=sys.stderr)
+            done.append(one_process(args, mode, threads))
+    for (mode, threads), done in runs.items():
+        merged = merge(done)
+        machine = re.sub(r"[^a-z0-9]+", "-", f"{merged['machine']} {merged['isa']}".lower()).strip("-")
+        folder = Path(args.out) / machine
+        folder.mkdir(parents=True, exist_ok=True)
+        out = folder / f"{name}-{mode}-{threads}t.json"
+        out.with_suffix(".tmp").write_text(json.dumps(merged, indent=1) + "\n")
+        out.with_suffix(".tmp").rename(out)
+        print(f"{out}: geometric mean {merged['geometric_mean']:.2f}, least {merged['least_ratio']:.2f}")
+        for row in merged["rows"]:
+            print(f"  {row['stage']:<48} {row['kernel']:<16} {row['convoy']['median_us']:10.1f} us  "
+                  f"{row['best_peer']:<17} ratio {row['ratio']:.2f}")
+
+
+if __name__ == "__main__":
+    main()
