@@ -1,0 +1,26 @@
+// CUDA's errors, with what we were doing when they came.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "convoy/error.hpp"
+
+namespace convoy::cuda {
+
+/// "cudaMalloc of x: out of memory (cudaErrorMemoryAllocation)"; empty for cudaSuccess.
+inline std::string describe(cudaError_t error, const std::string& doing) {
+  if (error == cudaSuccess) return {};
+  return doing + ": " + cudaGetErrorString(error) + " (" + cudaGetErrorName(error) + ")";
+}
+
+/// Throws Error with the description. `doing` names the stage and the kernel where there are any.
+/// The error is taken off CUDA's per-thread record, so that a later call is not blamed for it.
+inline void check(cudaError_t error, const std::string& doing) {
+  if (error == cudaSuccess) return;
+  static_cast<void>(cudaGetLastError());
+  throw Error(describe(error, doing));
+}
+
+}  // namespace convoy::cuda

@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""Writes wgmma.cuh: one wrapper for each N of wgmma.mma_async.m64nNk16 that the families use.
+
+The instruction names every accumulator register in its text, so the wrappers can't be written once
+for all N; a generator is shorter to check than eleven hand-written lists.
+
+    python3 generate_wgmma.py > wgmma.cuh
+"""
+NS = [8, 16, 32, 56, 64, 96, 112, 128, 192, 224, 256]
+
+HEAD = """// Written by generate_wgmma.py; change that, not this.
+//
+// D[64, N] += A[64, 16] * B[N, 16]^T for one warpgroup. A and B lie in shared memory, K-major, and are
+// named by descriptors (descriptor.cuh); D is N/2 fp32 registers a thread: d[4j + 2h + e] holds row
+// 16*warp + lane/4 + 8h, column 8j + 2*(lane%4) + e. With keep == 0 the old D is ignored.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <type_traits>
+
+namespace convoy::ptx {
+
+template <class T, int N>
+struct Wgmma;
+"""
+
+
+def wrapper(n: int) -> str:
+    regs = n // 2
+    names = ", ".join(f"%{i}" for i in range(regs))
+    outs = ", ".join(f'"+f"(d[{i}])' for i in range(regs))
+    text = f"""
+template <class T>
+struct Wgmma<T, {n}> {{
+  static __device__ __forceinline__ void mma(float (&d)[{regs}], std::uint64_t a, std::uint64_t b, int keep) {{
+#define CONVOY_WGMMA(TYPE)                                                                        \\
+  asm volatile(                                                                                   \\
+      "{{.reg .pred p; setp.ne.b32 p, %{regs + 2}, 0;\\n"                                              \\
+      "wgmma.mma_async.sync.aligned.m64n{n}k16.f32." TYPE "." TYPE                                 \\
+      " {{{names}}}, %{regs}, %{regs + 1}, p, 1, 1, 0, 0;}}"   \\
+      : {outs}   \\
+      : "l"(a), "l"(b), "r"(keep))
+    if constexpr (std::is_same_v<T, __half>) CONVOY_WGMMA("f16");
+    else CONVOY_WGMMA("bf16");
+#undef CONVOY_WGMMA
+  }}
+}};
+"""
+    return text
+
+
+if __name__ == "__main__":
+    print(HEAD + "".join(wrapper(n) for n in NS) + "\n}  // namespace convoy::ptx")

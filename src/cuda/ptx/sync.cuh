@@ -1,0 +1,38 @@
+// Barriers among threads, proxy fences, launch dependencies, and the few ALU instructions that C++
+// has no word for.
+#pragma once
+
+#include <cstdint>
+
+namespace convoy::ptx {
+
+/// Named barrier 1..15 among `threads` threads (whole warps). Barrier 0 is __syncthreads.
+__device__ __forceinline__ void bar_sync(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+/// Makes this thread's ordinary shared-memory writes visible to TMA and wgmma; a barrier must follow.
+__device__ __forceinline__ void fence_proxy_async() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/// Waits until the grids this one depends on have finished and their writes are visible. No-op
+/// unless launched with programmatic stream serialization.
+__device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+__device__ __forceinline__ void grid_launch_dependents() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+/// IEEE 754-2019 maximum and minimum: a NaN wins, as in PyTorch.
+__device__ __forceinline__ float max_nan(float a, float b) {
+  float d;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
+  return d;
+}
+__device__ __forceinline__ float min_nan(float a, float b) {
+  float d;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
+  return d;
+}
+
+}  // namespace convoy::ptx

@@ -1,0 +1,126 @@
+#include "cuda/sm90/halo.hpp"
+
+#include <limits>
+
+#include "cuda/error.hpp"
+#include "cuda/sm90/halo.cuh"
+#include "cuda/tensor_map.hpp"
+
+namespace convoy::cuda::sm90 {
+
+using HaloKernel = void (*)(HaloParams);
+HaloKernel find_halo_f16(Accumulator wanted, PoolKind pool);   // halo_f16.cu
+HaloKernel find_halo_bf16(Accumulator wanted, PoolKind pool);  // halo_bf16.cu
+
+namespace {
+
+HaloKernel find(const Stage& stage, const HaloTile& tile) {
+  const PoolKind pool = !stage.pool ? PoolKind::none : tile.inner == Inner::images ? PoolKind::images : PoolKind::pixels;
+  const Accumulator wanted{tile.instruction_n(), tile.instructions()};
+  return stage.dtype == DType::bf16 ? find_halo_bf16(wanted, pool) : find_halo_f16(wanted, pool);
+}
+
+void set_activation(const Activation& act, HaloParams& p) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  p.slope = 1.0f;
+  p.low = -infinity;
+  p.high = infinity;
+  switch (act.kind) {
+    case Activation::Kind::relu: p.low = 0.0f; break;
+    case Activation::Kind::relu6: p.low = 0.0f; p.high = 6.0f; break;
+    case Activation::Kind::clip: p.low = act.a; p.high = act.b; break;
+    case Activation::Kind::leaky: p.slope = act.a; break;
+    default: break;
+  }
+}
+
+HaloParams parameters(const Stage& stage, const HaloTile& tile, const HaloLayout& l) {
+  HaloParams p{};
+  set_activation(stage.act, p);
+  p.k = static_cast<int>(stage.k);
+  p.chunks = l.chunks;
+  p.views = l.views;
+  p.taps = l.taps;
+  p.k_blocks = l.k_blocks;
+  p.tiles_x = l.tiles_x;
+  p.tiles_y = l.tiles_y;
+  p.cta_channels = tile.cta_channels();
+  p.cta_w = tile.bw;
+  p.cta_h = tile.cta_rows();
+  p.cta_n = tile.bn;
+  p.step_w = static_cast<int>(stage.stride.w);
+  p.step_h = static_cast<int>(stage.stride.h);
+  p.first_w = -static_cast<int>(stage.pad.left);
+  p.first_h = -static_cast<int>(stage.pad.top);
+  p.window = stage.pool ? 2 : 1;
+  p.images = tile.inner == Inner::images;
+  p.pingpong = tile.schedule == Schedule::pingpong;
+  p.resident = tile.resident;
+  p.warpgroup_channels = tile.schedule == Schedule::channels ? 64 : 0;
+  p.warpgroup_rows = tile.schedule == Schedule::rows ? tile.bh : 0;
+  p.x_slots = l.x_slots;
+  p.w_slots = l.w_slots;
+  p.x_slot = l.x_slot;
+  p.w_slot = l.w_slot;
+  p.x_bytes = l.x_bytes;
+  p.w_offset = l.x_slots * l.x_slot;
+  p.staging_offset = p.w_offset + l.w_slots * l.w_slot;
+  p.staging = l.staging;
+  p.barrier_offset = p.staging_offset + 2 * l.staging;
+  p.group_stride = l.group_stride;
+  p.instruction_stride = l.instruction_stride;
+  p.warpgroup_stride = l.warpgroup_stride;
+  p.store_i = l.store_i;
+  p.store_j = l.store_j;
+  p.stored_pixels = l.stored_pixels;
+  for (std::size_t i = 0; i < max_taps; ++i) {
+    p.view[i] = l.view[i];
+    p.tap_shift[i] = l.tap_shift[i];
+    p.tap_index[i] = l.tap_index[i];
+  }
+  return p;
+}
+
+}  // namespace
+
+std::string halo_launch(const Stage& stage, const HaloTile& tile, const HaloLayout& layout, const HaloRun& run,
+                        cudaStream_t stream) noexcept {
+  const HaloKernel kernel = find(stage, tile);
+  if (kernel == nullptr) return "halo " + tile.name() + " is not compiled";
+  Stage part = stage;
+  part.n = run.n;
+  HaloParams p = parameters(stage, tile, layout);
+  p.bias = run.bias;
+  const int tiles_n = static_cast<int>((run.n + tile.bn - 1) / tile.bn);
+  p.tiles = layout.k_blocks * layout.tiles_x * layout.tiles_y * tiles_n;
+  std::string why = encode(halo_x_map(part, tile, layout, run.x_pixel_stride), run.x, &p.x);
+  if (why.empty()) why = encode(halo_w_map(part, tile), run.w, &p.w);
+  if (why.empty()) why = encode(halo_y_map(part, tile, run.y_pixel_stride), run.y, &p.y);
+  if (!why.empty()) return why;
+
+  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.shared_bytes);
+  if (error == cudaSuccess) {
+    cudaLaunchAttribute overlap{};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(layout.grid < p.tiles || tile.resident ? layout.grid : p.tiles));
+    config.blockDim = dim3(halo_threads);
+    config.dynamicSmemBytes = static_cast<std::size_t>(layout.shared_bytes);
+    config.stream = stream;
+    config.attrs = &overlap;
+    config.numAttrs = run.overlap_previous ? 1 : 0;
+    error = cudaLaunchKernelEx(&config, kernel, p);
+  }
+  return describe(error, "launching halo " + tile.name() + " for " + to_text(stage));
+}
+
+cudaFuncAttributes halo_attributes(const Stage& stage, const HaloTile& tile) {
+  cudaFuncAttributes attributes{};
+  const HaloKernel kernel = find(stage, tile);
+  if (kernel == nullptr) throw Error("halo " + tile.name() + " is not compiled");
+  check(cudaFuncGetAttributes(&attributes, kernel), "reading attributes of halo " + tile.name());
+  return attributes;
+}
+
+}  // namespace convoy::cuda::sm90

@@ -1,0 +1,377 @@
+// halo: y = pool(act(conv(x, w) + bias)) by implicit GEMM on Hopper, from top to bottom.
+//
+// One CTA per SM walks over tiles of the output. A tile is 64 channels (GEMM's M) by a brick of pixels
+// (GEMM's N) for each of two consumer warpgroups. M = channels, so that a thread's accumulators hold
+// whole 2x2 windows: the pool needs no shuffle and no shared memory.
+//
+// The brick of input pixels, with its halo, is loaded once per 64 input channels; the taps of the
+// filter are shifted views of that box, made by moving the start address of the wgmma descriptor.
+// Weights stream through a ring of their own, one slab a tap, or stay resident.
+//
+// Order of summation: 64 input channels, tap, 16 input channels. It does not depend on the tile.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/stmatrix.cuh"
+#include "cuda/ptx/sync.cuh"
+#include "cuda/ptx/tma.cuh"
+#include "cuda/ptx/warpgroup.cuh"
+#include "cuda/ptx/wgmma.cuh"
+#include "cuda/sm90/halo_tile.hpp"
+
+namespace convoy::cuda::sm90 {
+
+struct HaloParams {
+  CUtensorMap x, w, y;
+  const float* bias;
+  float slope, low, high;  // act(v) = min(max(v < 0 ? slope*v : v, low), high)
+  int k;
+  int chunks, views, taps;
+  int k_blocks, tiles_x, tiles_y, tiles;
+  int cta_channels, cta_w, cta_h, cta_n;  // of a CTA's tile, in output channels and conv pixels
+  int step_w, step_h, first_w, first_h;   // the convolution's stride; minus the padding
+  int window;                             // of the pool: 1 or 2
+  bool images, pingpong, resident;
+  int warpgroup_channels, warpgroup_rows;  // from warpgroup 0's tile to warpgroup 1's
+  int x_slots, w_slots, x_slot, w_slot, x_bytes;
+  int w_offset, staging_offset, barrier_offset, staging;
+  int group_stride, instruction_stride, warpgroup_stride;
+  int store_i, store_j, stored_pixels;
+  View view[max_taps];
+  std::uint16_t tap_shift[max_taps];
+  std::uint8_t tap_index[max_taps];
+};
+
+enum class PoolKind { none, pixels, images };  // max 2x2: which accumulators form a window
+
+constexpr int consumer_warps = 8;
+constexpr int halo_threads = 384;
+
+/// A position in a ring of slots: the slot, and the parity of the round.
+struct Ring {
+  int slot = 0;
+  std::uint32_t parity = 0;
+  __device__ __forceinline__ void advance(int slots) {
+    if (++slot == slots) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+  __device__ __forceinline__ void skip(int count, int slots) {
+    const int to = slot + count;
+    parity ^= (to / slots) & 1;
+    slot = to % slots;
+  }
+};
+
+/// Where tile number t lies: channel block fastest, so that CTAs at work together share pixels.
+struct Place {
+  int k, x, y, n;  // first channel, first conv pixel, first image
+};
+__device__ __forceinline__ Place place(const HaloParams& p, int t) {
+  Place at;
+  at.k = t % p.k_blocks * p.cta_channels;
+  t /= p.k_blocks;
+  at.x = t % p.tiles_x * p.cta_w;
+  t /= p.tiles_x;
+  at.y = t % p.tiles_y * p.cta_h;
+  at.n = t / p.tiles_y * p.cta_n;
+  return at;
+}
+
+/// Barriers in shared memory, 8 bytes each: full and empty of both rings, then whose turn it is.
+struct Barriers {
+  std::uint32_t base;
+  int x_slots, w_slots;
+  __device__ __forceinline__ std::uint32_t x_full(int s) const { return base + 8 * s; }
+  __device__ __forceinline__ std::uint32_t x_empty(int s) const { return base + 8 * (x_slots + s); }
+  __device__ __forceinline__ std::uint32_t w_full(int s) const { return base + 8 * (2 * x_slots + s); }
+  __device__ __forceinline__ std::uint32_t w_empty(int s) const { return base + 8 * (2 * x_slots + w_slots + s); }
+  __device__ __forceinline__ std::uint32_t turn(int g) const { return base + 8 * (2 * x_slots + 2 * w_slots + g); }
+};
+
+// ---------------------------------------------------------------------------------- producers
+
+/// One thread keeps the ring of pixel boxes full.
+__device__ __forceinline__ void produce_pixels(const HaloParams& p, const Barriers& bar, std::uint32_t slots) {
+  Ring ring;
+  for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
+    const Place at = place(p, t);
+    const int x0 = at.x * p.step_w + p.first_w, y0 = at.y * p.step_h + p.first_h;
+    for (int chunk = 0; chunk < p.chunks; ++chunk) {
+      for (int v = 0; v < p.views; ++v) {
+        ptx::mbarrier_wait(bar.x_empty(ring.slot), ring.parity ^ 1);
+        const std::uint32_t full = bar.x_full(ring.slot);
+        ptx::mbarrier_arrive_expect(full, p.x_bytes);
+        const int x = x0 + p.view[v].dx, y = y0 + p.view[v].dy;
+        const int c1 = p.images ? at.n : x, c2 = p.images ? x : y, c3 = p.images ? y : at.n;
+        ptx::tma_load(slots + ring.slot * p.x_slot, &p.x, full, chunk * 64, c1, c2, c3);
+        ring.advance(p.x_slots);
+      }
+    }
+  }
+}
+
+/// Another keeps the ring of weight slabs full; resident weights are loaded once.
+__device__ __forceinline__ void produce_weights(const HaloParams& p, const Barriers& bar, std::uint32_t slots) {
+  Ring ring;
+  for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
+    const int k = t % p.k_blocks * p.cta_channels;
+    for (int chunk = 0; chunk < p.chunks; ++chunk) {
+      for (int tap = 0; tap < p.taps; ++tap) {
+        if (!p.resident) ptx::mbarrier_wait(bar.w_empty(ring.slot), ring.parity ^ 1);
+        const std::uint32_t full = bar.w_full(ring.slot);
+        ptx::mbarrier_arrive_expect(full, p.w_slot);
+        ptx::tma_load(slots + ring.slot * p.w_slot, &p.w, full, chunk * 64, p.tap_index[tap], k);
+        ring.advance(p.w_slots);
+      }
+    }
+    if (p.resident) return;
+  }
+}
+
+// ---------------------------------------------------------------------------------- epilogue
+
+template <class T>
+__device__ __forceinline__ std::uint32_t pack(float a, float b) {
+  if constexpr (std::is_same_v<T, __half>) {
+    const __half2 v = __floats2half2_rn(a, b);
+    return *reinterpret_cast<const std::uint32_t*>(&v);
+  } else {
+    const __nv_bfloat162 v = __floats2bfloat162_rn(a, b);
+    return *reinterpret_cast<const std::uint32_t*>(&v);
+  }
+}
+
+__device__ __forceinline__ float max4(float a, float b, float c, float d) {
+  return ptx::max_nan(ptx::max_nan(a, b), ptx::max_nan(c, d));
+}
+
+/// A unit is what one thread gives to one column pair of two 8x8 blocks: two neighbouring columns
+/// (pixels or images) of channel lane/4 (`low`) and of channel lane/4 + 8 (`high`).
+struct Unit {
+  float low[2], high[2];
+};
+
+/// How many units a warpgroup's accumulators make, which values a unit has and where its eight
+/// columns lie in the staged tile. Bias and activation do not decrease, so the pool comes first.
+template <int N, int I, PoolKind Pool>
+struct Units {
+  static constexpr int groups = N / 8, pooled = groups / 2;
+  static constexpr int per_instruction =
+      Pool == PoolKind::none ? groups : Pool == PoolKind::pixels ? (pooled + 1) / 2 : pooled;
+  static constexpr int count = Pool == PoolKind::images ? I / 2 * pooled : I * per_instruction;
+
+  static __device__ __forceinline__ Unit value(const float (&d)[I][N / 2], int u) {
+    const int i = u / per_instruction, j = u % per_instruction;
+    if constexpr (Pool == PoolKind::none) {
+      return {{d[i][4 * j], d[i][4 * j + 1]}, {d[i][4 * j + 2], d[i][4 * j + 3]}};
+    } else if constexpr (Pool == PoolKind::pixels) {
+      // Groups are rows of eight pixels: a window is two columns of two neighbouring groups. The
+      // unit's two columns are pooled rows 2j and 2j + 1; the second may not exist.
+      const int a = 16 * j, b = 2 * j + 1 < pooled ? a + 8 : a;
+      return {{max4(d[i][a], d[i][a + 1], d[i][a + 4], d[i][a + 5]), max4(d[i][b], d[i][b + 1], d[i][b + 4], d[i][b + 5])},
+              {max4(d[i][a + 2], d[i][a + 3], d[i][a + 6], d[i][a + 7]), max4(d[i][b + 2], d[i][b + 3], d[i][b + 6], d[i][b + 7])}};
+    } else {
+      // Groups are pixels of a row for eight images, instructions are rows.
+      const int a = 8 * j;
+      const float(&r)[N / 2] = d[2 * i], (&s)[N / 2] = d[2 * i + 1];
+      return {{max4(r[a], r[a + 4], s[a], s[a + 4]), max4(r[a + 1], r[a + 5], s[a + 1], s[a + 5])},
+              {max4(r[a + 2], r[a + 6], s[a + 2], s[a + 6]), max4(r[a + 3], r[a + 7], s[a + 3], s[a + 7])}};
+    }
+  }
+
+  /// Row of column `c` of unit `u`; columns that do not exist go to the spare row behind the tile.
+  static __device__ __forceinline__ int row(const HaloParams& p, int u, int c) {
+    const int i = u / per_instruction, j = u % per_instruction;
+    if constexpr (Pool == PoolKind::pixels) {
+      const int y = 2 * j + (c & 1);
+      return y < pooled ? i * p.store_i + y * p.store_j + (c >> 1) : p.stored_pixels;
+    } else {
+      return i * p.store_i + j * p.store_j + c;
+    }
+  }
+};
+
+/// Pools, adds the bias, activates, rounds once and stages the tile for the TMA store.
+template <class T, int N, int I, PoolKind Pool>
+__device__ __forceinline__ void stage_tile(const HaloParams& p, const float (&d)[I][N / 2], const float (&bias)[2],
+                                           std::uint32_t staging) {
+  using U = Units<N, I, Pool>;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+  const bool slope = p.slope != 1.0f;
+  const auto act = [&](float v, float b) {
+    v += b;
+    if (slope) v = v < 0.0f ? v * p.slope : v;
+    return ptx::min_nan(ptx::max_nan(v, p.low), p.high);
+  };
+  const auto packed = [&](int u, std::uint32_t& low, std::uint32_t& high) {
+    const Unit v = U::value(d, u);
+    low = pack<T>(act(v.low[0], bias[0]), act(v.low[1], bias[0]));
+    high = pack<T>(act(v.high[0], bias[1]), act(v.high[1], bias[1]));
+  };
+  // Lane 8m + c addresses column c of block m: m&1 says which 8 of the warp's 16 channels, m>>1 which
+  // of two units. The 16-byte piece is swizzled as TMA expects it.
+  const int column = lane & 7, piece = 2 * warp + (lane >> 3 & 1);
+  const auto address = [&](int row) { return staging + row * 128 + ((piece ^ (row & 7)) << 4); };
+#pragma unroll
+  for (int u = 0; u + 1 < U::count; u += 2) {
+    std::uint32_t r[4];
+    packed(u, r[0], r[1]);
+    packed(u + 1, r[2], r[3]);
+    const int first = U::row(p, u, column), second = U::row(p, u + 1, column);
+    ptx::stmatrix_trans(address(lane < 16 ? first : second), r[0], r[1], r[2], r[3]);
+  }
+  if constexpr (U::count % 2 == 1) {
+    std::uint32_t low, high;
+    packed(U::count - 1, low, high);
+    ptx::stmatrix_trans(address(U::row(p, U::count - 1, column)), low, high);
+  }
+}
+
+// ---------------------------------------------------------------------------------- consumers
+
+template <class T, int N, int I, PoolKind Pool>
+__device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar, std::uint32_t x_slots,
+                                        std::uint32_t w_slots, std::uint32_t staging, int g) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+  const bool leader = threadIdx.x % 128 == 0;
+  const std::uint64_t a_base = ptx::descriptor_base(1024), b_base = ptx::descriptor_base(p.group_stride);
+  const int tile_x = p.chunks * p.views, tile_w = p.chunks * p.taps;  // slots that a tile takes
+  const std::uint32_t own_w = w_slots + g * p.warpgroup_channels * 128;
+  const std::uint32_t own_x = x_slots + g * p.warpgroup_stride;
+  const std::uint32_t instruction = p.instruction_stride >> 4;
+  const auto release = [&](std::uint32_t barrier) {
+    if (lane == 0) ptx::mbarrier_arrive(barrier);
+  };
+
+  float d[I][N / 2];
+  Ring x_ring, w_ring;
+  std::uint32_t turn = 0;
+  const int stride = p.pingpong ? 2 * gridDim.x : gridDim.x;
+  if (p.pingpong && g == 1) {
+    x_ring.skip(tile_x, p.x_slots);
+    if (!p.resident) w_ring.skip(tile_w, p.w_slots);
+  }
+
+  for (int t = blockIdx.x + (p.pingpong ? g * gridDim.x : 0); t < p.tiles; t += stride) {
+    const Place at = place(p, t);
+    const int channel = at.k + g * p.warpgroup_channels + 16 * warp + lane / 4;
+    float bias[2] = {0.0f, 0.0f};
+    if (p.bias != nullptr) {
+      if (channel < p.k) bias[0] = p.bias[channel];
+      if (channel + 8 < p.k) bias[1] = p.bias[channel + 8];
+    }
+    // In ping-pong the mainloops alternate strictly: slots are then taken in the order of loading,
+    // and no wait can be a whole round of the ring early. Warpgroup 0 begins unasked.
+    if (p.pingpong) {
+      if (g == 1 || turn > 0) ptx::mbarrier_wait(bar.turn(g), (turn + (g == 1 ? 0 : 1)) & 1);
+      ++turn;
+    }
+
+    int keep = 0, x_done = -1, w_done = -1;
+    for (int chunk = 0; chunk < p.chunks; ++chunk) {
+      for (int v = 0; v < p.views; ++v) {
+        ptx::mbarrier_wait(bar.x_full(x_ring.slot), x_ring.parity);
+        const std::uint32_t x_slot = own_x + x_ring.slot * p.x_slot;
+        const int first = p.view[v].first, last = first + p.view[v].count;
+        for (int tap = first; tap < last; ++tap) {
+          ptx::mbarrier_wait(bar.w_full(w_ring.slot), w_ring.parity);
+          std::uint64_t a = ptx::descriptor(a_base, own_w + w_ring.slot * p.w_slot);
+          std::uint64_t b = ptx::descriptor(b_base, x_slot) + p.tap_shift[tap];
+#pragma unroll
+          for (int i = 0; i < I; ++i) ptx::touch(d[i]);
+          ptx::wgmma_fence();
+#pragma unroll
+          for (int step = 0; step < 4; ++step) {
+#pragma unroll
+            for (int i = 0; i < I; ++i) ptx::Wgmma<T, N>::mma(d[i], a + 2 * step, b + 2 * step + i * instruction, keep);
+            keep = 1;
+          }
+          ptx::wgmma_commit();
+          // The previous tap's math is done now; its slots may be filled again.
+          ptx::wgmma_wait<1>();
+          if (w_done >= 0) release(bar.w_empty(w_done));
+          if (x_done >= 0) release(bar.x_empty(x_done));
+          x_done = -1;
+          w_done = p.resident ? -1 : w_ring.slot;
+          w_ring.advance(p.w_slots);
+        }
+        x_done = x_ring.slot;
+        x_ring.advance(p.x_slots);
+      }
+    }
+    if (p.pingpong) {
+      release(bar.turn(1 - g));
+      x_ring.skip(tile_x, p.x_slots);
+      if (!p.resident) w_ring.skip(tile_w, p.w_slots);
+    }
+    if (p.resident) w_ring = Ring{};  // the first round's barriers stay complete
+    ptx::wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < I; ++i) ptx::touch(d[i]);
+    if (w_done >= 0) release(bar.w_empty(w_done));
+    release(bar.x_empty(x_done));
+
+    if (leader) ptx::bulk_wait_read<0>();  // the last tile has left the staging
+    ptx::bar_sync(1 + g, 128);
+    stage_tile<T, N, I, Pool>(p, d, bias, staging);
+    ptx::fence_proxy_async();
+    ptx::bar_sync(1 + g, 128);
+    if (leader) {
+      const int k = at.k + g * p.warpgroup_channels;
+      const int x = at.x / p.window, y = (at.y + g * p.warpgroup_rows) / p.window;
+      if (p.images) ptx::tma_store(&p.y, staging, k, at.n, x, y);
+      else ptx::tma_store(&p.y, staging, k, x, y, at.n);
+      ptx::bulk_commit();
+    }
+  }
+  if (leader) ptx::bulk_wait_read<0>();
+}
+
+// ---------------------------------------------------------------------------------- the kernel
+
+template <class T, int N, int I, PoolKind Pool>
+__global__ void __launch_bounds__(halo_threads, 1) halo(const __grid_constant__ HaloParams p) {
+  extern __shared__ std::uint8_t raw[];
+  const std::uint32_t base = (ptx::shared_address(raw) + 1023) & ~1023u;
+  const std::uint32_t x_slots = base, w_slots = base + p.w_offset;
+  const Barriers bar{base + p.barrier_offset, p.x_slots, p.w_slots};
+
+  if (threadIdx.x == 0) {
+    const int readers = p.pingpong ? consumer_warps / 2 : consumer_warps;
+    for (int s = 0; s < p.x_slots; ++s) {
+      ptx::mbarrier_init(bar.x_full(s), 1);
+      ptx::mbarrier_init(bar.x_empty(s), readers);
+    }
+    for (int s = 0; s < p.w_slots; ++s) {
+      ptx::mbarrier_init(bar.w_full(s), 1);
+      ptx::mbarrier_init(bar.w_empty(s), readers);
+    }
+    for (int g = 0; g < 2; ++g) ptx::mbarrier_init(bar.turn(g), consumer_warps / 2);
+    ptx::mbarrier_init_fence();
+  }
+  if (threadIdx.x == 32) {
+    ptx::prefetch_tensor_map(&p.x);
+    ptx::prefetch_tensor_map(&p.w);
+    ptx::prefetch_tensor_map(&p.y);
+  }
+  __syncthreads();
+  ptx::grid_launch_dependents();
+  ptx::grid_dependency_wait();
+
+  const int warpgroup = threadIdx.x / 128;
+  if (warpgroup == 2) {
+    ptx::shrink_registers<40>();
+    if (threadIdx.x == 256) produce_pixels(p, bar, x_slots);
+    if (threadIdx.x == 288) produce_weights(p, bar, w_slots);
+  } else {
+    ptx::grow_registers<232>();
+    consume<T, N, I, Pool>(p, bar, x_slots, w_slots, base + p.staging_offset + warpgroup * p.staging, warpgroup);
+  }
+}
+
+}  // namespace convoy::cuda::sm90

@@ -1,0 +1,282 @@
+#include "cuda/sm90/halo_tile.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace convoy::cuda::sm90 {
+namespace {
+
+constexpr int row_bytes = 128;     // 64 channels of 16 bits: one row of a swizzled box
+constexpr int barrier_bytes = 1024;
+constexpr int alignment = 1024;    // the swizzle's period
+
+int ceil_div(Index a, Index b) { return static_cast<int>((a + b - 1) / b); }
+int round_up(int a, int b) { return (a + b - 1) / b * b; }
+bool pooled(const Stage& stage) { return stage.pool.has_value(); }
+
+bool compiled(const HaloTile& tile) {
+  return std::find(accumulators.begin(), accumulators.end(),
+                   Accumulator{tile.instruction_n(), tile.instructions()}) != accumulators.end();
+}
+
+/// Taps, grouped into views by the parity of their offset, so that stride and dilation become plain
+/// shifts inside a box. The order is the arithmetic's: it depends on the stage alone.
+void lay_taps(const Stage& stage, bool one_tap_a_view, HaloLayout& out) {
+  struct Tap {
+    int dy, dx, index;
+  };
+  const int sh = static_cast<int>(stage.stride.h), sw = static_cast<int>(stage.stride.w);
+  int reach_w = 0, reach_h = 0, taps = 0, views = 0;
+  for (int py = 0; py < sh; ++py) {
+    for (int px = 0; px < sw; ++px) {
+      std::vector<Tap> members;
+      for (int r = 0; r < stage.r; ++r) {
+        for (int s = 0; s < stage.s; ++s) {
+          const int dy = r * static_cast<int>(stage.dil.h), dx = s * static_cast<int>(stage.dil.w);
+          if (dy % sh == py && dx % sw == px) members.push_back({dy, dx, r * static_cast<int>(stage.s) + s});
+        }
+      }
+      for (const Tap& tap : members) {
+        const bool opens = one_tap_a_view || &tap == &members.front();
+        const auto t = static_cast<std::size_t>(taps++);
+        if (opens) {
+          const int dx = one_tap_a_view ? tap.dx : px, dy = one_tap_a_view ? tap.dy : py;
+          out.view[static_cast<std::size_t>(views++)] = {static_cast<std::int16_t>(dx), static_cast<std::int16_t>(dy), static_cast<std::uint8_t>(t), 0};
+        }
+        View& view = out.view[static_cast<std::size_t>(views - 1)];
+        ++view.count;
+        const int x = (tap.dx - view.dx) / sw, y = (tap.dy - view.dy) / sh;
+        reach_w = std::max(reach_w, x);
+        reach_h = std::max(reach_h, y);
+        out.tap_index[t] = static_cast<std::uint8_t>(tap.index);
+        out.tap_shift[t] = static_cast<std::uint16_t>(y << 8 | x);  // turned into a shift below
+      }
+    }
+  }
+  out.taps = taps;
+  out.views = views;
+  out.box_w = reach_w;
+  out.box_h = reach_h;
+}
+
+HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& device, bool one_tap_a_view) {
+  HaloLayout out;
+  lay_taps(stage, one_tap_a_view, out);
+  const bool images = tile.inner == Inner::images;
+  const int window = pooled(stage) ? 2 : 1;
+  out.chunks = ceil_div(stage.c, 64);
+  out.box_w += tile.bw;
+  out.box_h += tile.cta_rows();
+  out.box_n = tile.bn;
+  const int pixel = images ? 8 * row_bytes : row_bytes;  // bytes from a pixel to its right neighbour
+  const int row = out.box_w * pixel;
+  for (int t = 0; t < out.taps; ++t) {
+    auto& shift = out.tap_shift[static_cast<std::size_t>(t)];
+    shift = static_cast<std::uint16_t>(((shift >> 8) * row + (shift & 255) * pixel) / 16);
+  }
+  out.x_bytes = out.box_w * out.box_h * out.box_n * row_bytes;
+  out.x_slot = round_up(out.x_bytes, alignment);
+  out.w_slot = tile.cta_channels() * row_bytes;
+  out.group_stride = images ? 8 * row_bytes : row;
+  out.instruction_stride = images ? row : (tile.bw > 8 ? 8 * row_bytes : row * out.box_h);
+  out.warpgroup_stride = tile.schedule == Schedule::rows ? tile.bh * row : 0;
+
+  const int stored_w = tile.bw / window, stored_h = tile.bh / window;
+  out.stored_pixels = stored_w * stored_h * tile.bn;
+  out.store_j = images ? 8 : stored_w;
+  out.store_i = images ? 8 * stored_w : (tile.bw > 8 ? 8 / window : stored_w * stored_h);
+  out.staging = round_up((out.stored_pixels + 1) * row_bytes, alignment);  // + 1: see Epilogue's spare row
+
+  const int all_w = out.chunks * out.taps;
+  const int room = static_cast<int>(device.shared_bytes) - alignment - barrier_bytes - 2 * out.staging;
+  const int tap_views = out.taps / out.views;
+  if (tile.resident) {
+    out.w_slots = all_w;
+    out.x_slots = std::min(6, (room - all_w * out.w_slot) / out.x_slot);
+  } else if (tap_views < 2) {
+    out.x_slots = out.w_slots = std::min(8, room / (out.x_slot + out.w_slot));
+  } else {
+    // Two boxes hide the load of one behind the taps of the other; weights need the depth.
+    out.x_slots = 2;
+    out.w_slots = std::min(10, (room - 2 * out.x_slot) / out.w_slot);
+    const int spare = room - 3 * out.x_slot - 6 * out.w_slot;
+    if (spare >= 0) {
+      out.x_slots = 3 + std::min(3, spare / out.x_slot);
+      out.w_slots = std::min(10, (room - out.x_slots * out.x_slot) / out.w_slot);
+    }
+  }
+  if (out.x_slots < 2 || out.w_slots < 3 || out.w_slots > 48) {
+    if (!(tile.resident && out.x_slots >= 2 && out.w_slots >= 1 && out.w_slots <= 48)) {
+      out.x_slots = 0;
+      return out;
+    }
+  }
+  out.shared_bytes = alignment + barrier_bytes + 2 * out.staging + out.x_slots * out.x_slot + out.w_slots * out.w_slot;
+
+  const Shapes shapes = shapes_of(stage);
+  out.k_blocks = ceil_div(stage.k, tile.cta_channels());
+  out.tiles_x = ceil_div(shapes.out_w * window, tile.bw);
+  out.tiles_y = ceil_div(shapes.out_h * window, tile.cta_rows());
+  out.tiles_n = ceil_div(stage.n, tile.bn);
+  out.grid = std::min(device.sms, out.tiles());
+  // A CTA with resident weights keeps its channel block: tile % k_blocks must not change as it walks.
+  if (tile.resident) out.grid = std::max(out.k_blocks, out.grid / out.k_blocks * out.k_blocks);
+  return out;
+}
+
+}  // namespace
+
+std::string HaloTile::name() const {
+  static constexpr const char* schedules[] = {"channels", "rows", "pingpong"};
+  return std::to_string(bw) + "x" + std::to_string(bh) + "x" + std::to_string(bn) + (inner == Inner::images ? "n" : "") +
+         "." + schedules[static_cast<int>(schedule)] + (resident ? ".resident" : "");
+}
+
+std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& device) {
+  std::vector<std::string> why;
+  const auto no = [&](bool refused, std::string reason) {
+    if (refused) why.push_back(std::move(reason));
+  };
+  no(device.major != 9, "compute capability " + std::to_string(device.major) + "." + std::to_string(device.minor) + ", the family needs 9.0 (wgmma)");
+  no(stage.dtype != DType::f16 && stage.dtype != DType::bf16, "the input is " + std::string(name(stage.dtype)) + ", the family takes f16 and bf16");
+  no(stage.output_dtype(true) != stage.dtype, "the output type differs from the input type");
+  no(stage.c % 8 != 0, "C = " + std::to_string(stage.c) + " is no multiple of 8 (TMA moves 16 bytes)");
+  no(stage.k % 8 != 0, "K = " + std::to_string(stage.k) + " is no multiple of 8 (TMA moves 16 bytes)");
+  no(stage.r * stage.s > max_taps, "R*S = " + std::to_string(stage.r * stage.s) + ", at most " + std::to_string(max_taps) + " taps fit the kernel's table");
+  no(stage.groups != 1, "groups are not supported");
+  no(stage.stride.h > 8 || stage.stride.w > 8, "a stride above 8");
+  no(stage.layout != Layout::nhwc, "the layout is NCHW");
+  no(stage.norm, "norm is not supported");
+  no(stage.keep.any(), "second outputs are not supported");
+  no(stage.act.is_neuron() || stage.t != 1, "neurons are not supported");
+  if (stage.pool) {
+    const Pool& p = *stage.pool;
+    no(p.window != Extent(2) || p.stride != Extent(2) || p.pad != Extent(0, 0) || p.dil != Extent(1) || p.ceil, "a pool other than max 2x2 with stride 2");
+    no(stage.act.kind == Activation::Kind::leaky && stage.act.a < 0, "a decreasing activation: pooling before it would change the result");
+  }
+  return why;
+}
+
+HaloLayout halo_layout(const Stage& stage, const HaloTile& tile, const DeviceFacts& device) {
+  const bool even = tile.bw % 2 == 0 && tile.bh % 2 == 0;
+  HaloLayout none;
+  if (!compiled(tile) || (pooled(stage) && !even)) return none;
+  if (tile.inner == Inner::images && tile.bn != 8) return none;
+  if (tile.inner == Inner::pixels && tile.bw > 8 && (tile.bw != 16 || tile.bn != 1)) return none;
+  HaloLayout out = lay(stage, tile, device, false);
+  const auto boxed = [&](const HaloLayout& l) {
+    return l.x_slots > 0 && (l.box_w - 1) * stage.stride.w + 1 <= 256 && (l.box_h - 1) * stage.stride.h + 1 <= 256;
+  };
+  if (!boxed(out)) out = lay(stage, tile, device, true);
+  return boxed(out) ? out : none;
+}
+
+double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& layout, const DeviceFacts& device) {
+  // Cycles at the clock the chip holds under load. The rate of a warpgroup's tile is what the
+  // feasibility study measured: 224..256 pixels 0.93 of the tensor cores' peak, 128 0.83, 64 0.76.
+  constexpr double clock = 1.45e9;
+  const int pixels = tile.instruction_n() * tile.instructions();
+  const double rate = pixels >= 192 ? 0.95 : pixels >= 128 ? 0.86 : pixels >= 64 ? 0.78 : 0.55;
+  const double steps = 4.0 * layout.chunks * layout.taps;  // of 16 input channels
+  const double warpgroups = tile.schedule == Schedule::pingpong ? 1 : 2;
+  const double math = steps * pixels / 2 * warpgroups / rate;
+  const double x_load = double(layout.chunks) * layout.views * layout.x_bytes / 40.0;  // bytes a cycle an SM
+  const double w_load = tile.resident ? 0 : double(layout.chunks) * layout.taps * layout.w_slot / 40.0;
+  const double store = warpgroups * layout.stored_pixels * 128.0 / 12.0;
+  const double epilogue = 300 + pixels * (stage.pool ? 2.0 : 4.0) + store / 4;
+  const bool overlapped = tile.schedule == Schedule::pingpong;
+  const double latency = 1400 + (tile.resident ? layout.w_slots * layout.w_slot / 40.0 : 0);
+  const int turns = ceil_div(layout.tiles(), layout.grid);
+  const double loads = x_load + w_load;
+  const double body = overlapped ? std::max({math, loads, store}) : std::max(math, loads) + epilogue;
+  // One ping-pong tile alone uses the tensor cores with a single warpgroup in flight.
+  const double alone = overlapped && turns == 1 ? math * 0.35 : 0;
+  return (latency + turns * body + (overlapped ? epilogue : 0) + alone) / clock + 1e-6 +
+         0.0 * device.sms;
+}
+
+std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device) {
+  struct Ranked {
+    HaloTile tile;
+    double seconds;
+  };
+  std::vector<Ranked> found;
+  const auto consider = [&](HaloTile tile) {
+    for (const Schedule schedule : {Schedule::channels, Schedule::rows, Schedule::pingpong}) {
+      for (const bool resident : {false, true}) {
+        tile.schedule = schedule;
+        tile.resident = resident;
+        if (tile.schedule == Schedule::channels && stage.k <= 64) continue;
+        const HaloLayout layout = halo_layout(stage, tile, device);
+        if (layout.x_slots == 0) continue;
+        found.push_back({tile, halo_seconds(stage, tile, layout, device)});
+      }
+    }
+  };
+  for (const Accumulator& a : accumulators) {
+    const int rows = a.n / 8;
+    if (a.instructions == 1) consider({.inner = Inner::pixels, .bw = 8, .bh = rows, .bn = 1});
+    if (a.instructions == 2) consider({.inner = Inner::pixels, .bw = 16, .bh = rows, .bn = 1});
+    if (a.instructions > 1) {
+      consider({.inner = Inner::pixels, .bw = 8, .bh = rows, .bn = a.instructions});
+      consider({.inner = Inner::images, .bw = rows, .bh = a.instructions, .bn = 8});
+    }
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Ranked& a, const Ranked& b) { return a.seconds < b.seconds; });
+  std::vector<HaloTile> tiles;
+  for (const Ranked& r : found) tiles.push_back(r.tile);
+  return tiles;
+}
+
+TensorMapArgs halo_x_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout, Index pixel_stride) {
+  const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
+  const auto reach = [](int box, Index step) { return static_cast<std::uint32_t>((box - 1) * step + 1); };
+  const std::uint64_t pixel = u(pixel_stride) * 2;
+  TensorMapArgs map{.dtype = stage.dtype, .rank = 4};
+  const auto bn = static_cast<std::uint32_t>(layout.box_n);
+  const auto sw = static_cast<std::uint32_t>(stage.stride.w), sh = static_cast<std::uint32_t>(stage.stride.h);
+  if (tile.inner == Inner::pixels) {
+    map.size = {u(stage.c), u(stage.w), u(stage.h), u(stage.n)};
+    map.stride = {0, pixel, pixel * u(stage.w), pixel * u(stage.w) * u(stage.h)};
+    map.box = {64, reach(layout.box_w, stage.stride.w), reach(layout.box_h, stage.stride.h), bn};
+    map.step = {1, sw, sh, 1, 1};
+  } else {
+    map.size = {u(stage.c), u(stage.n), u(stage.w), u(stage.h)};
+    map.stride = {0, pixel * u(stage.w) * u(stage.h), pixel, pixel * u(stage.w)};
+    map.box = {64, bn, reach(layout.box_w, stage.stride.w), reach(layout.box_h, stage.stride.h)};
+    map.step = {1, 1, sw, sh, 1};
+  }
+  return map;
+}
+
+TensorMapArgs halo_w_map(const Stage& stage, const HaloTile& tile) {
+  const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
+  TensorMapArgs map{.dtype = stage.dtype, .rank = 3};
+  map.size = {u(stage.c), u(stage.r * stage.s), u(stage.k)};
+  map.stride = {0, u(stage.c) * 2, u(stage.c * stage.r * stage.s) * 2};
+  map.box = {64, 1, static_cast<std::uint32_t>(tile.cta_channels())};
+  return map;
+}
+
+TensorMapArgs halo_y_map(const Stage& stage, const HaloTile& tile, Index pixel_stride) {
+  const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
+  const Shapes shapes = shapes_of(stage);
+  const int window = pooled(stage) ? 2 : 1;
+  const std::uint64_t pixel = u(pixel_stride) * 2;
+  const std::uint64_t image = pixel * u(shapes.out_w) * u(shapes.out_h);
+  const auto bw = static_cast<std::uint32_t>(tile.bw / window), bh = static_cast<std::uint32_t>(tile.bh / window);
+  const auto bn = static_cast<std::uint32_t>(tile.bn);
+  TensorMapArgs map{.dtype = stage.dtype, .rank = 4};
+  if (tile.inner == Inner::pixels) {
+    map.size = {u(stage.k), u(shapes.out_w), u(shapes.out_h), u(stage.n)};
+    map.stride = {0, pixel, pixel * u(shapes.out_w), image};
+    map.box = {64, bw, bh, bn};
+  } else {
+    map.size = {u(stage.k), u(stage.n), u(shapes.out_w), u(shapes.out_h)};
+    map.stride = {0, image, pixel, pixel * u(shapes.out_w)};
+    map.box = {64, bn, bw, bh};
+  }
+  return map;
+}
+
+}  // namespace convoy::cuda::sm90

@@ -1,0 +1,93 @@
+// Host side of the halo family: which tiles exist for a stage, how a tile lies in shared memory, how
+// long it should take. Plain arithmetic; needs no GPU.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "convoy/stage.hpp"
+#include "cuda/device.hpp"
+#include "cuda/tensor_map.hpp"
+
+namespace convoy::cuda::sm90 {
+
+/// What the eight columns of one 8-row group of the pixel operand run over.
+enum class Inner : std::uint8_t { pixels, images };
+
+/// What the two consumer warpgroups share: a pixel tile (64 channels each), 64 channels (half of the
+/// rows each), or nothing: tiles in turn, so that one's epilogue runs under the other's math.
+enum class Schedule : std::uint8_t { channels, rows, pingpong };
+
+/// One warpgroup's tile is 64 channels x (bw x bh x bn) pixels of the convolution's output.
+struct HaloTile {
+  Inner inner = Inner::pixels;
+  int bw = 8, bh = 28, bn = 1;
+  Schedule schedule = Schedule::channels;
+  bool resident = false;  // all weights of the channel block stay in shared memory
+  bool operator==(const HaloTile&) const = default;
+
+  int instruction_n() const { return inner == Inner::pixels ? 8 * bh : 8 * bw; }
+  int instructions() const { return inner == Inner::pixels ? (bw / 8) * bn : bh; }
+  int cta_channels() const { return schedule == Schedule::channels ? 128 : 64; }
+  int cta_rows() const { return schedule == Schedule::rows ? 2 * bh : bh; }
+  /// "8x28x1.channels", with "n" after the box for Inner::images and ".resident" at the end.
+  std::string name() const;
+};
+
+/// (N, instructions) pairs that are compiled, as tile sizes a warpgroup: the accumulators take
+/// N * instructions / 2 registers of 232.
+struct Accumulator {
+  int n, instructions;
+  bool operator==(const Accumulator&) const = default;
+};
+inline constexpr std::array<Accumulator, 11> accumulators{{
+    {256, 1}, {224, 1}, {128, 2}, {112, 2}, {64, 4}, {56, 4},
+    {128, 1}, {64, 2}, {112, 1}, {64, 1}, {32, 1}}};
+
+inline constexpr int max_taps = 64;
+
+/// One TMA box of pixels and the taps that read it. A stride-1 stage has one view; with stride 2 each
+/// parity of rows and columns is a view; where halos don't fit, each tap is one.
+struct View {
+  std::int16_t dx, dy;  // of its first pixel, from the tile's first input pixel
+  std::uint8_t first, count;  // taps
+};
+
+/// How a tile of a stage lies in shared memory and walks through the output.
+struct HaloLayout {
+  int chunks = 0;   // of 64 input channels
+  int views = 0, taps = 0;
+  std::array<View, max_taps> view{};
+  std::array<std::uint16_t, max_taps> tap_shift{};  // of the first pixel in the box, in 16 bytes
+  std::array<std::uint8_t, max_taps> tap_index{};   // r*S + s, in the order of summation
+  int box_w = 0, box_h = 0, box_n = 0;              // pixels of a box in shared memory
+  int x_bytes = 0, x_slot = 0, w_slot = 0;          // of a box; of the slots
+  int group_stride = 0, instruction_stride = 0, warpgroup_stride = 0;  // bytes in a pixel slot
+  int store_i = 0, store_j = 0, stored_pixels = 0;  // rows of the staged output tile
+  int staging = 0;                                  // bytes a warpgroup
+  int x_slots = 0, w_slots = 0, shared_bytes = 0;
+  int k_blocks = 0, tiles_x = 0, tiles_y = 0, tiles_n = 0;
+  int tiles() const { return k_blocks * tiles_x * tiles_y * tiles_n; }
+  int grid = 0;
+};
+
+/// Every reason why the family can't run a legal stage on any tile; empty: it can.
+std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& device);
+
+/// The layout, or why the tile does not serve the stage: x_slots is 0 then.
+HaloLayout halo_layout(const Stage& stage, const HaloTile& tile, const DeviceFacts& device);
+
+/// Predicted seconds of one run.
+double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& layout, const DeviceFacts& device);
+
+/// Tiles that serve the stage, best predicted first.
+std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device);
+
+/// Arguments of the three tensor maps. Pixel strides in elements, at least C and K.
+TensorMapArgs halo_x_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout, Index pixel_stride);
+TensorMapArgs halo_w_map(const Stage& stage, const HaloTile& tile);
+TensorMapArgs halo_y_map(const Stage& stage, const HaloTile& tile, Index pixel_stride);
+
+}  // namespace convoy::cuda::sm90
