@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Writes the tables of docs/performance.md from the JSON under bench/results.
+
+    bench/tables.py            rewrites what stands between the markers
+    bench/tables.py --check    exit code 1 if the document is not what the results say
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENT = ROOT / "docs/performance.md"
+BEGIN, END = "<!-- tables: made by bench/tables.py -->", "<!-- end of tables -->"
+
+
+def cpu_targets(result):
+    lines = ["| stage | kernel | ours, µs | of FMA peak | best peer | its µs | its share of peak | ratio |",
+             "|---|---|---:|---:|---|---:|---:|---:|"]
+    for row in result["rows"]:
+        best = next(peer for peer in row["peers"] if peer["name"] == row["best_peer"])
+        lines.append(f"| `{row['stage']}` | {row['kernel']} | {row['convoy']['median_us']:.0f} "
+                     f"| {100 * row['convoy']['share_of_peak']:.0f} % | {best['name']} | {best['median_us']:.0f} "
+                     f"| {100 * best['share_of_peak']:.0f} % | **{row['ratio']:.2f}** |")
+    return lines
+
+
+def wide_list(result):
+    under = [row for row in result["rows"] if row["ratio"] < 1]
+    lines = [f"{len(result['rows'])} stages, geometric mean **{result['geometric_mean']:.2f}**, "
+             f"least {result['least_ratio']:.2f}, {len(under)} under 1.0."]
+    for row in under:
+        lines.append(f"- `{row['stage']}` {row['ratio']:.2f}: {row['kernel']} against {row['best_peer']}")
+    return lines
+
+
+def spiking(result):
+    lines = ["| what | images/s, two threads | one image, µs |", "|---|---:|---:|"]
+    for name, row in sorted(result["contestants"].items(), key=lambda item: -item[1]["images_per_second"]):
+        lines.append(f"| {name} | {row['images_per_second']:,.0f} | {row['one_image_us']:.1f} |")
+    return lines
+
+
+def tables():
+    lines = []
+    for folder in sorted((ROOT / "bench/results").iterdir()):
+        if not folder.is_dir():
+            continue
+        for path in sorted(folder.glob("*.json")):
+            result = json.loads(path.read_text())
+            if "contestants" in result:
+                lines += [f"### {path.stem}: {result['machine']}", ""] + spiking(result) + [""]
+            elif "rows" in result and "mode" in result:
+                lines += [f"### {path.stem}: {result['machine']}, {result['isa']}", "",
+                          f"{result['mode']} mode, {result['threads']} threads, median of {result['processes']} "
+                          f"process{'es' if result['processes'] > 1 else ''}; geometric mean "
+                          f"**{result['geometric_mean']:.2f}**, least {result['least_ratio']:.2f}.", ""]
+                lines += (cpu_targets if path.stem.startswith("targets") else wide_list)(result) + [""]
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    args = parser.parse_args()
+    text = DOCUMENT.read_text()
+    head, rest = text.split(BEGIN)
+    _, tail = rest.split(END)
+    new = f"{head}{BEGIN}\n\n{tables()}\n{END}{tail}"
+    if args.check:
+        if new != text:
+            sys.exit("docs/performance.md is not what bench/results says. Run bench/tables.py and commit.")
+    else:
+        DOCUMENT.write_text(new)
+
+
+if __name__ == "__main__":
+    main()
