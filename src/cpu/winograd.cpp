@@ -1,0 +1,257 @@
+// Winograd's driver: what fits, how weights are packed, how blocks of tiles are walked.
+#include "cpu/winograd.hpp"
+
+#include <fmt/core.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "core/buffer.hpp"
+
+namespace convoy::cpu::winograd {
+
+void fill_multiply(Simd& simd);
+void fill_transforms(Simd& simd, Index m);
+
+Simd simd(Index m) {
+  Simd simd;
+  fill_multiply(simd);
+  fill_transforms(simd, m);
+  return simd;
+}
+
+Geometry geometry(const Stage& stage, Index m) {
+  const Shapes shapes = shapes_of(stage);
+  Geometry g;
+  g.h = stage.h;
+  g.w = stage.w;
+  g.c = stage.c;
+  g.k = stage.k;
+  g.p = shapes.p;
+  g.q = shapes.q;
+  g.out_h = shapes.out_h;
+  g.out_w = shapes.out_w;
+  g.pad_top = stage.pad.top;
+  g.pad_left = stage.pad.left;
+  g.m = m;
+  g.tiles_h = (g.p + m - 1) / m;
+  g.tiles_w = (g.q + m - 1) / m;
+  g.points = (m + 2) * (m + 2);
+  g.act = stage.act;
+  g.pool = stage.pool.has_value();
+  return g;
+}
+
+std::vector<std::string> refusals(const Stage& stage, Index m) {
+  std::vector<std::string> reasons;
+  const auto refuse = [&](bool when, std::string reason) {
+    if (when) reasons.push_back(std::move(reason));
+  };
+  refuse(stage.r != 3 || stage.s != 3,
+         fmt::format("the filter is {}x{}, expected 3x3", stage.r, stage.s));
+  refuse(stage.stride != Extent(1),
+         fmt::format("the stride is {}x{}, expected 1", stage.stride.h, stage.stride.w));
+  refuse(stage.dil != Extent(1),
+         fmt::format("the dilation is {}x{}, expected 1", stage.dil.h, stage.dil.w));
+  refuse(stage.groups != 1, fmt::format("groups is {}, expected 1", stage.groups));
+  refuse(stage.dtype != DType::f32,
+         fmt::format("x is {}, expected f32", convoy::name(stage.dtype)));
+  refuse(stage.output_dtype() != DType::f32,
+         fmt::format("y is {}, expected f32", convoy::name(stage.output_dtype())));
+  refuse(stage.layout != Layout::nhwc, "the layout is nchw, expected nhwc");
+  refuse(stage.norm, "norm is not supported");
+  refuse(stage.act.is_neuron(), "neurons are not supported");
+  refuse(stage.keep.any(), "keep is not supported");
+  if (stage.pool) {
+    const Pool& pool = *stage.pool;
+    refuse(pool.window != Extent(2) || pool.stride != Extent(2) || pool.pad != Extent(0) ||
+               pool.dil != Extent(1),
+           "the pool is not max 2x2 with stride 2, no padding and no dilation");
+  }
+  refuse(m == 4 && stage.c < 16,
+         fmt::format("c is {}, expected at least 16: with fewer the error of F(4x4) is too large",
+                     stage.c));
+  refuse(m == 4 && stage.exact(), "F(4x4) is not exact on integers, which strict and neurons need");
+  return reasons;
+}
+
+namespace {
+
+// 1-D filter transform, rows in the order of the points; for 2x2 times 2.
+constexpr double filter4[6][3] = {{64.0 / 81, 0, 0},
+                                  {-128.0 / 243, -32.0 / 81, -8.0 / 27},
+                                  {-128.0 / 243, 32.0 / 81, -8.0 / 27},
+                                  {32.0 / 243, 16.0 / 81, 8.0 / 27},
+                                  {32.0 / 243, -16.0 / 81, 8.0 / 27},
+                                  {0, 0, 1}};
+constexpr double filter2[4][3] = {{2, 0, 0}, {1, 1, 1}, {1, -1, 1}, {0, 0, 2}};
+
+// U of one filter and channel: w is [3][3] with `step` floats between taps.
+template <int n>
+void transform_filter(const double (&g)[n][3], const float* w, Index step, double (&u)[n][n]) {
+  double half[n][3];
+  for (int i = 0; i < n; ++i)
+    for (int s = 0; s < 3; ++s) {
+      half[i][s] = 0;
+      for (int r = 0; r < 3; ++r)
+        if (g[i][r] != 0) half[i][s] += g[i][r] * static_cast<double>(w[(r * 3 + s) * step]);
+    }
+  for (int i = 0; i < n; ++i)
+    for (int j = 0; j < n; ++j) {
+      u[i][j] = 0;
+      for (int s = 0; s < 3; ++s)
+        if (g[j][s] != 0) u[i][j] += half[i][s] * g[j][s];
+    }
+}
+
+template <int n>
+void pack(const double (&g)[n][3], const float* w, Index k, Index c, Index panel, float* u) {
+  for (Index filter = 0; filter < k; ++filter)
+    for (Index channel = 0; channel < c; ++channel) {
+      double transformed[n][n];
+      transform_filter(g, w + filter * 9 * c + channel, c, transformed);
+      float* to = u + (filter / panel * n * n * c + channel) * panel + filter % panel;
+      for (int i = 0; i < n; ++i)
+        for (int j = 0; j < n; ++j)
+          to[(i * n + j) * c * panel] = static_cast<float>(transformed[i][j]);
+    }
+}
+
+// How a run is cut into tasks.
+struct Cut {
+  Index tiles = 0, blocks = 0;
+  Block block(Index i, Index group) const {
+    const Index begin = i * tiles / blocks;
+    return {begin, (i + 1) * tiles / blocks - begin, group};
+  }
+};
+Cut cut(Index tiles, Index most, Index threads) {
+  Cut cut{tiles, (tiles + most - 1) / most};
+  // With few blocks a thread an uneven number leaves threads idle.
+  if (cut.blocks > 1 && cut.blocks < 8 * threads)
+    cut.blocks = std::min(tiles, round_up(cut.blocks, threads));
+  return cut;
+}
+
+class WinogradPrepared final : public Prepared {
+ public:
+  WinogradPrepared(const Stage& stage, const Tile& tile, const Machine& machine, Index m)
+      : g_(geometry(stage, m)), simd_(simd(m)), tile_(tile), threads_(machine.threads) {
+    panels_ = (g_.k + simd_.panel - 1) / simd_.panel;
+    u_ = Buffer<float>(static_cast<std::size_t>(panels_ * simd_.panel * g_.points * g_.c));
+    weights_ = Buffer<float>(static_cast<std::size_t>(g_.k * 9 * g_.c));
+    zeros_ = Buffer<float>(static_cast<std::size_t>(round_up(g_.c, simd_.lanes)));
+    std::fill_n(zeros_.data(), zeros_.size(), 0.0F);
+    // Filters that fill the last panel stay zero.
+    std::fill_n(u_.data(), u_.size(), 0.0F);
+    const Index most_tiles = stage.n * g_.tiles_an_image();
+    most_ = std::min<Index>(tile.a, most_tiles);
+    // cut() makes more and smaller blocks than this, never larger ones.
+    const Index groups = (most_ + simd_.group - 1) / simd_.group;
+    v_floats_ = round_up(g_.points * (round_up(g_.c, simd_.lanes) * most_ + 16 * groups), 16);
+    m_floats_ = round_up(g_.points * m_stride(most_, simd_.panel), 16);
+    most_blocks_ = (most_tiles + most_ - 1) / most_;
+    if (most_blocks_ > 1) most_blocks_ = round_up(most_blocks_, threads_);
+  }
+
+  void set_weights(const float* w) override {
+    std::memcpy(weights_.data(), w, weights_.size() * sizeof(float));
+    if (g_.m == 4)
+      pack(filter4, w, g_.k, g_.c, simd_.panel, u_.data());
+    else
+      pack(filter2, w, g_.k, g_.c, simd_.panel, u_.data());
+  }
+
+  std::size_t workspace_bytes() const override {
+    const Index v = shared() ? most_blocks_ : threads_;
+    return static_cast<std::size_t>(v * v_floats_ + threads_ * m_floats_) * sizeof(float);
+  }
+
+  Status run(const RunArgs& args) const noexcept override {
+    Tensors t;
+    t.x = static_cast<const float*>(args.x);
+    t.x_stride = args.x_stride;
+    t.weights = weights_.data();
+    t.zeros = zeros_.data();
+    t.bias = args.bias;
+    t.y = static_cast<float*>(args.y);
+    t.y_stride = args.y_stride;
+    const Cut plan = cut(args.n * g_.tiles_an_image(), most_, threads_);
+    float* const v = reinterpret_cast<float*>(args.workspace);
+    if (shared())
+      run_shared(t, plan, v, *args.threads);
+    else
+      run_blocks(t, plan, v, *args.threads);
+    return {};
+  }
+
+ private:
+  bool shared() const { return tile_.b > 0; }
+  const float* u(Index panel) const { return u_.data() + panel * g_.points * g_.c * simd_.panel; }
+
+  void transform_group(const Tensors& t, const Block& block, Index group, float* v) const {
+    const Index begin = block.begin(group), count = block.begin(group + 1) - begin;
+    simd_.input(g_, t, block.first + begin, count,
+                v + g_.points * (round_up(g_.c, simd_.lanes) * begin + 16 * group));
+  }
+  void finish_panel(const Tensors& t, const Block& block, Index panel, const float* v,
+                    float* m) const {
+    const Index k = panel * simd_.panel;
+    simd_.multiply(g_, block, u(panel), v, m, g_.k - k <= simd_.panel / 2);
+    simd_.output(g_, t, block, m, k);
+  }
+
+  // A task is a block from x to y.
+  void run_blocks(const Tensors& t, const Cut& plan, float* workspace, Threads& threads) const {
+    threads.for_each(plan.blocks, [&](Index task, int slot) {
+      const Block block = plan.block(task, simd_.group);
+      float* const v = workspace + slot * (v_floats_ + m_floats_);
+      for (Index group = 0; group < block.groups; ++group) transform_group(t, block, group, v);
+      for (Index panel = 0; panel < panels_; ++panel)
+        finish_panel(t, block, panel, v, v + v_floats_);
+    });
+  }
+
+  // Few tiles: threads share the transformed input and divide the filters.
+  void run_shared(const Tensors& t, const Cut& plan, float* workspace, Threads& threads) const {
+    const Index groups = (most_ + simd_.group - 1) / simd_.group;
+    threads.for_each(plan.blocks * groups, [&](Index task, int) {
+      const Block block = plan.block(task / groups, simd_.group);
+      if (task % groups < block.groups)
+        transform_group(t, block, task % groups, workspace + task / groups * v_floats_);
+    });
+    const Index chunks = (panels_ + tile_.b - 1) / tile_.b;
+    float* const products = workspace + most_blocks_ * v_floats_;
+    threads.for_each(chunks * plan.blocks, [&](Index task, int slot) {
+      const Block block = plan.block(task % plan.blocks, simd_.group);
+      const Index first = task / plan.blocks * tile_.b;
+      for (Index panel = first; panel < std::min(first + tile_.b, panels_); ++panel)
+        finish_panel(t, block, panel, workspace + task % plan.blocks * v_floats_,
+                     products + slot * m_floats_);
+    });
+  }
+
+  Geometry g_;
+  Simd simd_;
+  Tile tile_;
+  Index threads_;
+  Index panels_ = 0, most_ = 0, most_blocks_ = 0, v_floats_ = 0, m_floats_ = 0;
+  Buffer<float> u_, weights_, zeros_;
+};
+
+}  // namespace
+
+std::vector<Tile> tiles(const Stage&, const Machine&, Index) {
+  return {{"tiles24", 24, 0}, {"tiles48", 48, 0}, {"shared24", 24, 1}, {"shared48", 48, 1}};
+}
+
+Cost cost(const Stage&, const Tile&, const Machine&, Index) {
+  return {};
+}
+
+std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile, const Machine& machine,
+                                  Index m) {
+  return std::make_unique<WinogradPrepared>(stage, tile, machine, m);
+}
+
+}  // namespace convoy::cpu::winograd

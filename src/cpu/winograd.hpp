@@ -1,0 +1,96 @@
+// Winograd's minimal filtering for 3x3 filters with stride 1: what winograd4 and winograd2 share.
+//
+// An output tile of m x m (m = 4 or 2) needs (m+2)^2 products a channel pair instead of 9 m^2. A
+// run goes over blocks of tiles: transform the block's input to V, multiply with the transformed
+// weights U (one GEMM for each of the (m+2)^2 positions xi), transform the products back and finish
+// the stage in registers. Two further files: winograd_simd.cpp has the arithmetic, once for each
+// instruction set; winograd.cpp walks the blocks. The layouts:
+//   U [K/panel][xi][C][panel]            zero filters fill the last panel
+//   V [group][xi][C/lanes][tiles of the group][lanes], 64 bytes of padding after each xi
+//   M [xi][tiles of the block][panel], 64 bytes of padding after each xi
+// A group is the register tile's height. Sizes of groups and blocks vary freely: each product is
+// one accumulator's sum over ascending c whatever its place, so they do not touch the bits.
+#pragma once
+
+#include <algorithm>
+
+#include "convoy/stage.hpp"
+#include "core/kernel.hpp"
+
+namespace convoy::cpu::winograd {
+
+/// A stage as the kernels see it.
+struct Geometry {
+  Index h = 0, w = 0, c = 0, k = 0;
+  Index p = 0, q = 0, out_h = 0, out_w = 0;
+  Index pad_top = 0, pad_left = 0;
+  Index m = 0;  // output tile, 2 or 4
+  Index tiles_h = 0, tiles_w = 0;
+  Index points = 0;  // (m+2)^2
+  Activation act;
+  bool pool = false;  // max 2x2, stride 2
+
+  Index tiles_an_image() const { return tiles_h * tiles_w; }
+};
+
+/// Tensors of one run.
+struct Tensors {
+  const float* x = nullptr;
+  Strides x_stride;
+  const float* weights = nullptr;  // [K,3,3,C], for tiles whose result is not finite
+  const float* zeros = nullptr;    // C rounded up to lanes: the pixels outside the image
+  const float* bias = nullptr;     // null: none
+  float* y = nullptr;
+  Strides y_stride;
+};
+
+/// Tiles [first, first+count) over all images, cut into groups of nearly equal size.
+struct Block {
+  Index first = 0, count = 0, groups = 0;
+
+  Block(Index first_, Index count_, Index most)
+      : first(first_), count(count_), groups((count_ + most - 1) / most) {}
+  Index begin(Index group) const {
+    return group * (count / groups) + std::min(group, count % groups);
+  }
+};
+
+/// One instruction set's arithmetic.
+struct Simd {
+  Index lanes = 0;  // floats of a vector
+  Index group = 0;  // tiles of a group, at most
+  Index panel = 0;  // filters of a panel
+  /// V of one group: tiles [first, first+count).
+  void (*input)(const Geometry&, const Tensors&, Index first, Index count, float* v);
+  /// M of a block and a panel. `half`: only the panel's first `panel/2` filters are wanted.
+  void (*multiply)(const Geometry&, const Block&, const float* u, const float* v, float* m,
+                   bool half);
+  /// y of a block and a panel, filters [k, min(k+panel, K)).
+  void (*output)(const Geometry&, const Tensors&, const Block&, const float* m, Index k);
+};
+
+/// The best instruction set of this CPU, for tiles of m x m.
+Simd simd(Index m);
+
+inline Index round_up(Index value, Index to) {
+  return (value + to - 1) / to * to;
+}
+/// Floats between two xi of a group's V.
+inline Index v_stride(const Geometry& g, Index lanes, Index tiles) {
+  return round_up(g.c, lanes) * tiles + 16;
+}
+/// Floats between two xi of M.
+inline Index m_stride(Index tiles, Index panel) {
+  return tiles * panel + 16;
+}
+
+Geometry geometry(const Stage& stage, Index m);
+
+// What the two kernel classes are made of.
+std::vector<std::string> refusals(const Stage& stage, Index m);
+std::vector<Tile> tiles(const Stage& stage, const Machine& machine, Index m);
+Cost cost(const Stage& stage, const Tile& tile, const Machine& machine, Index m);
+std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile, const Machine& machine,
+                                  Index m);
+
+}  // namespace convoy::cpu::winograd

@@ -1,0 +1,120 @@
+// Winograd's GEMMs: M[xi] = V[xi] U[xi] for a block of tiles and a panel of filters.
+//
+// For each xi the panel of U stays in the first-level cache while the groups of V pass by. The
+// register tile is a group of tiles x two vectors of filters: it leaves registers for the two
+// vectors of U and one broadcast of V, and needs fewer loads than multiply-adds.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/winograd_multiply.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "cpu/winograd.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace convoy::cpu::winograd::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+constexpr Index lanes = hn::MaxLanes(D());
+constexpr Index panel = 2 * lanes;
+// Registers: 2 x group accumulators, two vectors of U, one of V.
+#if HWY_TARGET == HWY_AVX3
+constexpr int most_tiles = 14;
+#elif HWY_TARGET == HWY_NEON
+constexpr int most_tiles = 12;
+#else
+constexpr int most_tiles = 6;
+#endif
+
+// acc[t][j] += V[c + i][t] U[c + i][j] for i < channels, in this order.
+template <int tiles, int vectors, int channels>
+HWY_INLINE void accumulate(D d, const float* HWY_RESTRICT u, const float* HWY_RESTRICT v,
+                           V (&acc)[tiles][vectors]) {
+#pragma GCC unroll 4
+  for (int i = 0; i < channels; ++i) {
+    V filter[vectors];
+#pragma GCC unroll 2
+    for (int j = 0; j < vectors; ++j) filter[j] = hn::Load(d, u + i * panel + j * lanes);
+#pragma GCC unroll 16
+    for (int t = 0; t < tiles; ++t) {
+      const V pixel = hn::Set(d, v[t * lanes + i]);
+#pragma GCC unroll 2
+      for (int j = 0; j < vectors; ++j) acc[t][j] = hn::MulAdd(pixel, filter[j], acc[t][j]);
+    }
+  }
+}
+
+template <int tiles, int vectors>
+HWY_NOINLINE void multiply_group(const float* HWY_RESTRICT u, const float* HWY_RESTRICT v, Index c,
+                                 float* HWY_RESTRICT m) {
+  const D d;
+  V acc[tiles][vectors];
+#pragma GCC unroll 16
+  for (int t = 0; t < tiles; ++t)
+#pragma GCC unroll 2
+    for (int j = 0; j < vectors; ++j) acc[t][j] = hn::Zero(d);
+  constexpr int step = 4;  // divides lanes
+  for (; c >= lanes; c -= lanes) {
+    for (int part = 0; part < lanes; part += step) {
+      accumulate<tiles, vectors, step>(d, u, v + part, acc);
+      u += step * panel;
+    }
+    v += tiles * lanes;
+  }
+  for (; c > 0; --c) {
+    accumulate<tiles, vectors, 1>(d, u, v, acc);
+    u += panel;
+    ++v;
+  }
+#pragma GCC unroll 16
+  for (int t = 0; t < tiles; ++t)
+#pragma GCC unroll 2
+    for (int j = 0; j < vectors; ++j) hn::Store(acc[t][j], d, m + t * panel + j * lanes);
+}
+
+using GroupFunction = void (*)(const float*, const float*, Index, float*);
+template <int vectors, int... tiles>
+GroupFunction pick(Index count, std::integer_sequence<int, tiles...>) {
+  constexpr GroupFunction functions[] = {&multiply_group<tiles + 1, vectors>...};
+  return functions[count - 1];
+}
+
+void multiply(const Geometry& g, const Block& block, const float* u, const float* v, float* m,
+              bool half) {
+  const Index step_m = m_stride(block.count, panel);
+  const std::make_integer_sequence<int, most_tiles> counts;
+  for (Index xi = 0; xi < g.points; ++xi) {
+    const float* group_v = v;
+    for (Index group = 0; group < block.groups; ++group) {
+      const Index begin = block.begin(group), count = block.begin(group + 1) - begin;
+      const Index step_v = v_stride(g, lanes, count);
+      (half ? pick<1>(count, counts) : pick<2>(count, counts))(u, group_v + xi * step_v, g.c,
+                                                               m + begin * panel);
+      group_v += g.points * step_v;
+    }
+    u += g.c * panel;
+    m += step_m;
+  }
+}
+
+void fill(Simd& simd) {
+  simd.lanes = lanes;
+  simd.group = most_tiles;
+  simd.panel = panel;
+  simd.multiply = &multiply;
+}
+
+}  // namespace convoy::cpu::winograd::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace convoy::cpu::winograd {
+
+HWY_EXPORT(fill);
+void fill_multiply(Simd& simd) {
+  HWY_DYNAMIC_DISPATCH(fill)(simd);
+}
+
+}  // namespace convoy::cpu::winograd
+#endif

@@ -1,0 +1,312 @@
+// Winograd's transforms of the input and of the products; the latter finishes the stage.
+//
+// F(4x4, 3x3) interpolates at 0, 3/4, -3/4, 3/2, -3/2 and infinity: with these the error is a
+// quarter of that with 0, 1, -1, 2, -2, all factors of the input transform are exact in binary, and
+// a 1-D transform of six values is twelve multiply-adds. F(2x2, 3x3) interpolates at 0, 1, -1 and
+// infinity; its filters carry a factor of 4, which makes them whole for whole filters, and the
+// output is divided by it.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/winograd_transform.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <cstring>
+#include <limits>
+
+#include "cpu/winograd.hpp"
+#include "math/activation.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace convoy::cpu::winograd::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+constexpr Index lanes = hn::MaxLanes(D());
+constexpr Index panel = 2 * lanes;
+
+// The last channels of a pixel: a full vector there could reach past the tensor's end.
+HWY_INLINE V load_some(D d, const float* from, Index count) {
+  HWY_ALIGN float part[lanes] = {};
+  std::memcpy(part, from, static_cast<std::size_t>(count) * sizeof(float));
+  return hn::Load(d, part);
+}
+HWY_INLINE void store_some(D d, V v, float* to, Index count) {
+  HWY_ALIGN float part[lanes];
+  hn::Store(v, d, part);
+  std::memcpy(to, part, static_cast<std::size_t>(count) * sizeof(float));
+}
+
+struct F4 {
+  static constexpr int m = 4, n = 6;
+  static HWY_INLINE void input(D d, const V (&x)[n], V (&v)[n]) {
+    const V a = hn::Set(d, 0.75F), b = hn::Set(d, 1.5F);
+    const V aa = hn::Set(d, 0.5625F), bb = hn::Set(d, 2.25F);
+    const V sum = hn::Set(d, 2.8125F), product = hn::Set(d, 1.265625F);  // aa + bb, aa bb
+    v[0] = hn::MulAdd(product, x[0], hn::NegMulAdd(sum, x[2], x[4]));
+    const V even_a = hn::NegMulAdd(bb, x[2], x[4]), odd_a = hn::NegMulAdd(bb, x[1], x[3]);
+    const V even_b = hn::NegMulAdd(aa, x[2], x[4]), odd_b = hn::NegMulAdd(aa, x[1], x[3]);
+    v[1] = hn::MulAdd(a, odd_a, even_a);
+    v[2] = hn::NegMulAdd(a, odd_a, even_a);
+    v[3] = hn::MulAdd(b, odd_b, even_b);
+    v[4] = hn::NegMulAdd(b, odd_b, even_b);
+    v[5] = hn::MulAdd(product, x[1], hn::NegMulAdd(sum, x[3], x[5]));
+  }
+  static HWY_INLINE void output(D d, const V (&x)[n], V (&y)[m]) {
+    const V a = hn::Set(d, 0.75F), b = hn::Set(d, 1.5F);
+    const V aa = hn::Set(d, 0.5625F), bb = hn::Set(d, 2.25F);
+    const V aaa = hn::Set(d, 0.421875F), bbb = hn::Set(d, 3.375F);
+    const V even_a = hn::Add(x[1], x[2]), odd_a = hn::Sub(x[1], x[2]);
+    const V even_b = hn::Add(x[3], x[4]), odd_b = hn::Sub(x[3], x[4]);
+    y[0] = hn::Add(x[0], hn::Add(even_a, even_b));
+    y[1] = hn::MulAdd(b, odd_b, hn::Mul(a, odd_a));
+    y[2] = hn::MulAdd(bb, even_b, hn::Mul(aa, even_a));
+    y[3] = hn::MulAdd(bbb, odd_b, hn::MulAdd(aaa, odd_a, x[5]));
+  }
+  static HWY_INLINE V scale(D, V y) { return y; }
+};
+
+struct F2 {
+  static constexpr int m = 2, n = 4;
+  static HWY_INLINE void input(D, const V (&x)[n], V (&v)[n]) {
+    v[0] = hn::Sub(x[0], x[2]);
+    v[1] = hn::Add(x[1], x[2]);
+    v[2] = hn::Sub(x[2], x[1]);
+    v[3] = hn::Sub(x[1], x[3]);
+  }
+  static HWY_INLINE void output(D, const V (&x)[n], V (&y)[m]) {
+    y[0] = hn::Add(x[0], hn::Add(x[1], x[2]));
+    y[1] = hn::Sub(hn::Sub(x[1], x[2]), x[3]);
+  }
+  static HWY_INLINE V scale(D d, V y) { return hn::Mul(y, hn::Set(d, 0.25F)); }
+};
+
+// Where a tile lies.
+struct Place {
+  Index image, row, column;  // row and column of its first output pixel
+};
+HWY_INLINE Place place_of(const Geometry& g, Index tile) {
+  const Index image = tile / g.tiles_an_image(), rest = tile % g.tiles_an_image();
+  return {image, rest / g.tiles_w * g.m, rest % g.tiles_w * g.m};
+}
+
+// One tile and one vector of channels: load(i, j) gives its pixels.
+template <class F, class LoadPixel>
+HWY_INLINE void transform_input(D d, LoadPixel load, float* HWY_RESTRICT v, Index step) {
+  V half[F::n][F::n];
+#pragma GCC unroll 6
+  for (int j = 0; j < F::n; ++j) {
+    V column[F::n], out[F::n];
+#pragma GCC unroll 6
+    for (int i = 0; i < F::n; ++i) column[i] = load(i, j);
+    F::input(d, column, out);
+#pragma GCC unroll 6
+    for (int i = 0; i < F::n; ++i) half[i][j] = out[i];
+  }
+#pragma GCC unroll 6
+  for (int i = 0; i < F::n; ++i) {
+    V out[F::n];
+    F::input(d, half[i], out);
+#pragma GCC unroll 6
+    for (int j = 0; j < F::n; ++j) hn::Store(out[j], d, v + (i * F::n + j) * step);
+  }
+}
+
+template <class F>
+void input(const Geometry& g, const Tensors& t, Index first, Index count, float* v) {
+  const D d;
+  const Index step = v_stride(g, lanes, count), full = g.c / lanes * lanes, rest = g.c - full;
+  const Strides s = t.x_stride;
+  for (Index tile = 0; tile < count; ++tile) {
+    const Place at = place_of(g, first + tile);
+    const Index row = at.row - g.pad_top, column = at.column - g.pad_left;
+    const float* image = t.x + at.image * s.n;
+    float* to = v + tile * lanes;
+    if (row >= 0 && column >= 0 && row + F::n <= g.h && column + F::n <= g.w) {
+      const float* corner = image + row * s.h + column * s.w;
+      Index c = 0;
+      for (; c < full; c += lanes, to += count * lanes)
+        transform_input<F>(
+            d, [&](int i, int j) HWY_ATTR { return hn::LoadU(d, corner + i * s.h + j * s.w + c); },
+            to, step);
+      if (rest)
+        transform_input<F>(
+            d,
+            [&](int i, int j)
+                HWY_ATTR { return load_some(d, corner + i * s.h + j * s.w + c, rest); },
+            to, step);
+      continue;
+    }
+    const float* pixels[F::n][F::n];
+    for (int i = 0; i < F::n; ++i)
+      for (int j = 0; j < F::n; ++j) {
+        const Index y = row + i, x = column + j;
+        const bool inside = y >= 0 && y < g.h && x >= 0 && x < g.w;
+        pixels[i][j] = inside ? image + y * s.h + x * s.w : t.zeros;
+      }
+    Index c = 0;
+    for (; c < full; c += lanes, to += count * lanes)
+      transform_input<F>(
+          d, [&](int i, int j) HWY_ATTR { return hn::LoadU(d, pixels[i][j] + c); }, to, step);
+    if (rest)
+      transform_input<F>(
+          d, [&](int i, int j) HWY_ATTR { return load_some(d, pixels[i][j] + c, rest); }, to, step);
+  }
+}
+
+// max and min give their second operand where one is NaN: the value, so that a bias that is NaN
+// shows.
+HWY_INLINE V activate(D d, const Activation& act, V v) {
+  switch (act.kind) {
+    case Activation::Kind::relu:
+      return hn::Max(hn::Zero(d), v);
+    case Activation::Kind::relu6:
+      return hn::Min(hn::Set(d, 6.0F), hn::Max(hn::Zero(d), v));
+    case Activation::Kind::clip:
+      return hn::Min(hn::Set(d, act.b), hn::Max(hn::Set(d, act.a), v));
+    case Activation::Kind::leaky:
+      return hn::IfThenElse(hn::Lt(v, hn::Zero(d)), hn::Mul(hn::Set(d, act.a), v), v);
+    default:
+      return v;
+  }
+}
+
+// The value of one output pixel of a tile by the definition, for a tile that overflowed or met a
+// value that is not finite: Winograd's sums would spread it to pixels that do not see it.
+HWY_NOINLINE float direct_pixel(const Geometry& g, const Tensors& t, const Place& at, Index i,
+                                Index j, Index k) {
+  const hn::CappedTag<float, 1> one;
+  auto sum = hn::Zero(one);
+  for (Index r = 0; r < 3; ++r)
+    for (Index s = 0; s < 3; ++s) {
+      const Index y = at.row + i + r - g.pad_top, x = at.column + j + s - g.pad_left;
+      if (y < 0 || y >= g.h || x < 0 || x >= g.w) continue;
+      const float* pixel = t.x + at.image * t.x_stride.n + y * t.x_stride.h + x * t.x_stride.w;
+      const float* filter = t.weights + ((k * 3 + r) * 3 + s) * g.c;
+      for (Index c = 0; c < g.c; ++c)
+        sum = hn::MulAdd(hn::Set(one, pixel[c]), hn::Set(one, filter[c]), sum);
+    }
+  const float value = hn::GetLane(sum) + (t.bias ? t.bias[k] : 0.0F);
+  return math::activate(g.act.kind, g.act.a, g.act.b, value);
+}
+
+HWY_NOINLINE void repair(const Geometry& g, const Tensors& t, const Place& at, Index k) {
+  float* image = t.y + at.image * t.y_stride.n + k;
+  const Index rows = std::min(g.m, g.p - at.row), columns = std::min(g.m, g.q - at.column);
+  if (!g.pool) {
+    for (Index i = 0; i < rows; ++i)
+      for (Index j = 0; j < columns; ++j)
+        image[(at.row + i) * t.y_stride.h + (at.column + j) * t.y_stride.w] =
+            direct_pixel(g, t, at, i, j, k);
+    return;
+  }
+  for (Index i = 0; i < rows && (at.row + i) / 2 < g.out_h; i += 2)
+    for (Index j = 0; j < columns && (at.column + j) / 2 < g.out_w; j += 2) {
+      float best = -std::numeric_limits<float>::infinity();
+      for (Index di = i; di < std::min(i + 2, rows); ++di)
+        for (Index dj = j; dj < std::min(j + 2, columns); ++dj) {
+          const float value = direct_pixel(g, t, at, di, dj, k);
+          if (math::beats(value, best)) best = value;
+        }
+      image[(at.row + i) / 2 * t.y_stride.h + (at.column + j) / 2 * t.y_stride.w] = best;
+    }
+}
+
+template <class F>
+void output(const Geometry& g, const Tensors& t, const Block& block, const float* m, Index k) {
+  const D d;
+  const Index step = m_stride(block.count, panel);
+  const Strides s = t.y_stride;
+  // A maximum commutes with what does not decrease; rounding does not either.
+  const bool late = !(g.act.kind == Activation::Kind::leaky && g.act.a < 0);
+  const V outside = hn::Set(d, -std::numeric_limits<float>::infinity());
+  for (Index tile = 0; tile < block.count; ++tile) {
+    const Place at = place_of(g, block.first + tile);
+    float* image = t.y + at.image * s.n;
+    const Index rows = std::min<Index>(F::m, g.p - at.row);
+    const Index columns = std::min<Index>(F::m, g.q - at.column);
+    for (Index part = 0; part < 2; ++part) {
+      const Index channel = k + part * lanes, count = std::min(lanes, g.k - channel);
+      if (count <= 0) break;
+      const float* from = m + tile * panel + part * lanes;
+      V half[F::m][F::n];
+#pragma GCC unroll 6
+      for (int j = 0; j < F::n; ++j) {
+        V column[F::n], out[F::m];
+#pragma GCC unroll 6
+        for (int i = 0; i < F::n; ++i) column[i] = hn::Load(d, from + (i * F::n + j) * step);
+        F::output(d, column, out);
+#pragma GCC unroll 4
+        for (int i = 0; i < F::m; ++i) half[i][j] = out[i];
+      }
+      V bias = hn::Zero(d);
+      if (t.bias)
+        bias =
+            count == lanes ? hn::LoadU(d, t.bias + channel) : load_some(d, t.bias + channel, count);
+      V y[F::m][F::m];
+      V check = hn::Zero(d);
+#pragma GCC unroll 4
+      for (int i = 0; i < F::m; ++i) {
+        F::output(d, half[i], y[i]);
+#pragma GCC unroll 4
+        for (int j = 0; j < F::m; ++j) {
+          y[i][j] = F::scale(d, y[i][j]);
+          check = hn::Add(check, y[i][j]);
+        }
+      }
+      const auto store = [&](V value, Index row, Index column) HWY_ATTR {
+        float* to = image + row * s.h + column * s.w + channel;
+        if (count == lanes)
+          hn::StoreU(value, d, to);
+        else
+          store_some(d, value, to, count);
+      };
+      if (!g.pool) {
+        for (int i = 0; i < rows; ++i)
+          for (int j = 0; j < columns; ++j)
+            store(activate(d, g.act, hn::Add(y[i][j], bias)), at.row + i, at.column + j);
+      } else {
+        for (int i = 0; i < F::m; i += 2)
+          for (int j = 0; j < F::m; j += 2) {
+            const Index row = at.row / 2 + i / 2, column = at.column / 2 + j / 2;
+            if (row >= g.out_h || column >= g.out_w) continue;
+            V window[4] = {y[i][j], y[i][j + 1], y[i + 1][j], y[i + 1][j + 1]};
+            if (!late)
+              for (V& v : window) v = activate(d, g.act, hn::Add(v, bias));
+            if (j + 1 >= columns) window[1] = window[3] = outside;
+            if (i + 1 >= rows) window[2] = window[3] = outside;
+            V best = hn::Max(hn::Max(window[0], window[1]), hn::Max(window[2], window[3]));
+            if (late) best = activate(d, g.act, hn::Add(best, bias));
+            store(best, row, column);
+          }
+      }
+      // An infinity or a NaN anywhere in the tile leaves the sum not finite.
+      const V distance = hn::Sub(check, check);
+      if (HWY_UNLIKELY(!hn::AllTrue(d, hn::Eq(distance, hn::Zero(d))))) {
+        HWY_ALIGN float bad[lanes];
+        hn::Store(distance, d, bad);
+        for (Index lane = 0; lane < count; ++lane)
+          if (!(bad[lane] == 0.0F)) repair(g, t, at, channel + lane);
+      }
+    }
+  }
+}
+
+void fill(Simd& simd, Index m) {
+  simd.input = m == 4 ? &input<F4> : &input<F2>;
+  simd.output = m == 4 ? &output<F4> : &output<F2>;
+}
+
+}  // namespace convoy::cpu::winograd::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace convoy::cpu::winograd {
+
+HWY_EXPORT(fill);
+void fill_transforms(Simd& simd, Index m) {
+  HWY_DYNAMIC_DISPATCH(fill)(simd, m);
+}
+
+}  // namespace convoy::cpu::winograd
+#endif
