@@ -35,15 +35,16 @@ struct PlanOptions {
 
 /// What one run reads and writes. Views must match the stage's shapes with n ≤ the plan's n (all
 /// the same n); x and y may have any pixel stride ≥ C (K). Outputs must not overlap inputs.
+/// (Each has an initialiser, or compilers would warn of those that a call leaves out.)
 struct Operands {
-  TensorView x;
-  TensorView bias;                    // [K] f32
-  TensorView norm_scale, norm_shift;  // [C] f32
-  TensorView y;
-  TensorView pre, act, idx;           // where the stage keeps them
-  TensorView membrane_in;             // [N,P,Q,K] f32; empty: 0
-  TensorView membrane_out;            // [N,P,Q,K] f32; empty: not written
-  void* workspace = nullptr;          // of workspace_bytes(), 64-byte aligned; null: the plan's own
+  TensorView x{};
+  TensorView bias{};                        // [K] f32
+  TensorView norm_scale{}, norm_shift{};    // [C] f32
+  TensorView y{};
+  TensorView pre{}, act{}, idx{};           // where the stage keeps them
+  TensorView membrane_in{};                 // [N,P,Q,K] f32; empty: 0
+  TensorView membrane_out{};                // [N,P,Q,K] f32; empty: not written
+  void* workspace = nullptr;  // of workspace_bytes(), 64-byte aligned; null: the plan's own
 };
 
 /// Ready to run. Making one allocates and may throw Error; running does neither. Movable.
