@@ -34,7 +34,8 @@ constexpr Isa isas[] = {
 #elif HWY_ARCH_ARM
     {"neon", HWY_NEON, 4},
 #endif
-    {"scalar", HWY_EMU128, 4},
+    // Highway compiles one of the two, by what the compiler can do.
+    {"scalar", HWY_EMU128 | HWY_SCALAR, (HWY_TARGETS & HWY_EMU128) ? 4 : 1},
 };
 
 // CONVOY_ISA keeps run-time dispatch from going above an instruction set: it lets one machine test
@@ -49,7 +50,7 @@ void limit_isa() {
         throw Error(fmt::format("CONVOY_ISA={}: this CPU or this build has no {}. Unset it to use "
                                 "the best there is.", text, text));
       // Highway's bits are ordered: a lower bit is a better target.
-      hwy::DisableTargets(isa.target - 1);
+      hwy::DisableTargets((isa.target & -isa.target) - 1);
       return;
     }
     known += known.empty() ? "" : ", ";

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "math/half.hpp"
+#include "plan/explain.hpp"
 #include "plan/operands.hpp"
 #include "plan/select.hpp"
 #include "plan/workspaces.hpp"
@@ -73,6 +74,13 @@ struct Plan::Impl {
         prepared(selection.kernel().prepare(stage, selection.tile.tile, machine)),
         workspace_bytes(prepared->workspace_bytes()),
         workspaces(workspace_bytes, checked(options_.concurrent_runs)) {}
+
+  Explanation explanation() const {
+    Explanation e = convoy::explain(stage, machine, selection);
+    e.workspace_bytes = workspace_bytes;
+    e.warning = tuning_warning;
+    return e;
+  }
 
   static int checked(int runs) {
     if (runs < 1 || runs > Workspaces::most)
@@ -160,5 +168,7 @@ std::string Plan::tile() const { return impl_->selection.tile.tile.name; }
 std::string Plan::arithmetic() const { return std::string(impl_->selection.kernel().arithmetic()); }
 int Plan::threads() const { return impl_->machine.threads; }
 std::size_t Plan::workspace_bytes() const { return impl_->workspace_bytes; }
+std::string Plan::explain() const { return to_text(impl_->explanation()); }
+std::string Plan::explain_json() const { return to_json(impl_->explanation()); }
 
 }  // namespace convoy

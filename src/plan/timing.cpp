@@ -1,0 +1,117 @@
+#include "plan/timing.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <vector>
+
+#include "math/half.hpp"
+
+namespace convoy {
+namespace {
+
+// splitmix64: a value a step, good in all bits, and the same on every platform.
+std::uint64_t next(std::uint64_t& state) {
+  std::uint64_t z = (state += 0x9e3779b97f4a7c15U);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+  return z ^ (z >> 31);
+}
+
+// Near enough to normal for timing: the sum of four uniform bytes' worth, mean 0, deviation `scale`.
+float next_normal(std::uint64_t& state, float scale) {
+  const std::uint64_t bits = next(state);
+  const auto part = [&](int shift) { return static_cast<float>((bits >> shift) & 0xffff); };
+  return (part(0) + part(16) + part(32) + part(48) - 131070.0F) * (scale / 37837.0F);
+}
+
+void fill(const Tensor& tensor, std::uint64_t seed, float scale) {
+  const DType dtype = tensor.view().dtype;
+  for (Index i = 0; i < tensor.elements(); ++i) {
+    switch (dtype) {
+      case DType::f32: tensor.data<float>()[i] = next_normal(seed, scale); break;
+      case DType::f16:
+        tensor.data<std::uint16_t>()[i] = math::float_to_half(next_normal(seed, scale));
+        break;
+      case DType::bf16:
+        tensor.data<std::uint16_t>()[i] = math::float_to_bfloat(next_normal(seed, scale));
+        break;
+      default: tensor.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(next(seed) >> 56); break;
+    }
+  }
+}
+
+}  // namespace
+
+RandomOperands::RandomOperands(const Stage& stage, std::uint64_t seed)
+    : x(stage.dtype, x_shape(stage)),
+      weights(DType::f32, w_shape(stage)),
+      y(stage.output_dtype(), y_shape(stage)) {
+  fill(x, seed, 1);
+  fill(weights, seed + 1, 1.0F / std::sqrt(static_cast<float>(shapes_of(stage).gemm_k)));
+  if (stage.bias) {
+    bias = Tensor(DType::f32, {stage.k});
+    fill(bias, seed + 2, 0.5F);
+  }
+  if (stage.norm) {
+    norm_scale = Tensor(DType::f32, {stage.c});
+    norm_shift = Tensor(DType::f32, {stage.c});
+    fill(norm_scale, seed + 3, stage.dtype == DType::u8 ? 1.0F / 128 : 1.0F);
+    fill(norm_shift, seed + 4, 0.5F);
+  }
+  const DType out = stage.output_dtype();
+  if (stage.keep.pre) pre = Tensor(out, pre_shape(stage));
+  if (stage.keep.act) act = Tensor(out, pre_shape(stage));
+  if (stage.keep.idx) idx = Tensor(DType::i32, y_shape(stage));
+  if (stage.act.is_neuron()) {
+    membrane_in = Tensor(DType::f32, membrane_shape(stage));
+    membrane_out = Tensor(DType::f32, membrane_shape(stage));
+  }
+}
+
+Operands RandomOperands::operands(const Stage& stage) const {
+  Operands all;
+  all.x = x;
+  all.y = y;
+  if (stage.bias) all.bias = bias;
+  if (stage.norm) all.norm_scale = norm_scale, all.norm_shift = norm_shift;
+  if (stage.keep.pre) all.pre = pre;
+  if (stage.keep.act) all.act = act;
+  if (stage.keep.idx) all.idx = idx;
+  if (stage.act.is_neuron()) all.membrane_in = membrane_in, all.membrane_out = membrane_out;
+  return all;
+}
+
+double bytes_of_operands(const Stage& stage) {
+  const Shapes shapes = shapes_of(stage);
+  const auto bytes = [](Index elements, DType dtype) {
+    return static_cast<double>(elements) * static_cast<double>(size_of(dtype));
+  };
+  const DType out = stage.output_dtype();
+  double sum = bytes(shapes.x_elements, stage.dtype) + bytes(shapes.w_elements, DType::f32) +
+               bytes(shapes.y_elements, out);
+  if (stage.keep.pre) sum += bytes(shapes.pre_elements, out);
+  if (stage.keep.act) sum += bytes(shapes.pre_elements, out);
+  if (stage.keep.idx) sum += bytes(shapes.y_elements, DType::i32);
+  if (stage.act.is_neuron()) sum += 2 * bytes(shapes.gemm_m * stage.k, DType::f32);
+  return sum;
+}
+
+Timing time_runs(const Plan& plan, const Operands& operands, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  plan.run(operands).or_throw();
+  std::vector<double> times;
+  const auto begin = Clock::now();
+  auto last = begin;
+  do {
+    plan.run(operands).or_throw();
+    const auto now = Clock::now();
+    times.push_back(std::chrono::duration<double>(now - last).count());
+    last = now;
+  } while (times.size() < 3 || (std::chrono::duration<double>(last - begin).count() < seconds &&
+                                times.size() < 100000));
+  std::sort(times.begin(), times.end());
+  return {times[times.size() / 2], times.front(), static_cast<int>(times.size())};
+}
+
+}  // namespace convoy
