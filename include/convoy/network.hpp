@@ -1,0 +1,82 @@
+// Networks: chains of stages with their weights, read from a model folder and run over images.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "convoy/plan.hpp"
+
+namespace convoy {
+
+/// One line of network.txt, parsed.
+struct NetworkLayer {
+  std::string name;       // "conv1": its files are conv1.weight.txt and conv1.bias.txt
+  Stage stage;            // n, h, w, c and t are filled in by the network
+  bool flatten = false;   // no stage: [H,W,C] becomes one vector, in PyTorch's order (C,H,W)
+  std::string batchnorm;  // prefix of a batch-norm's files, folded into this layer; empty: none
+  int line = 0;
+};
+
+/// A network.txt, parsed: what it computes, without weights. See docs/network.md for the format.
+struct NetworkText {
+  DType dtype = DType::u8;  // of the images: u8 or f32
+  Index h = 0, w = 0, c = 0;
+  std::vector<float> mean, std;  // of each channel, or one of all; x' = (x/255 - mean)/std
+  Index steps = 1;               // the same image in every step
+  std::vector<NetworkLayer> layers;
+};
+
+/// Parses the text and derives every layer's shape. Throws Error "NAME:LINE: ..." that says what was
+/// found and what was expected. `name` is the file's name as errors shall say it.
+CONVOY_API NetworkText parse_network(std::string_view text, const std::string& name);
+
+struct NetworkOptions {
+  Device device{};
+  int threads = 0;    // as in PlanOptions
+  Index batch = 256;  // images that layers outside the spike kernels handle at once; at least 1
+  /// Use the kernels for 0/1 inputs where they fit. Off: every layer is a plan.
+  bool spike_kernels = true;
+};
+
+/// What a network does for a layer, for people.
+struct LayerReport {
+  std::string name, stage, kernel;
+  Index parameters = 0;
+  Index macs = 0;  // multiply-adds of one image, all steps
+};
+
+/// A model folder, loaded. Making one reads files and allocates and may throw Error; running does
+/// neither. One run at a time: a second one meanwhile fails with a status that says so.
+class CONVOY_API Network {
+ public:
+  explicit Network(const std::string& folder, const NetworkOptions& options = {});
+  ~Network();
+  Network(Network&&) noexcept;
+  Network& operator=(Network&&) noexcept;
+
+  const NetworkText& text() const;
+  Index classes() const;
+  Index parameters() const;
+  int threads() const;
+  const std::vector<LayerReport>& layers() const;
+
+  /// images [N,H,W] or [N,H,W,C], dense, u8 (or f32, as network.txt says), any N ≥ 0; logits
+  /// [N,classes] f32 or empty: the mean over the steps; labels [N] i32 or empty: the index of the
+  /// largest logit, the first of equals. Bits of an image do not depend on N, its place, threads.
+  Status run(const TensorView& images, const TensorView& logits, const TensorView& labels) const noexcept;
+
+  /// As `run`, and adds the seconds spent in each layer, summed over threads, to seconds[i].
+  Status profile(const TensorView& images, std::vector<double>& seconds) const;
+
+  /// Every layer's output for these images (few: all is kept): [T,N,P',Q',K] f32, T is 1 where the
+  /// output is the same in each step. For checks against another implementation.
+  std::vector<Tensor> trace(const TensorView& images) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace convoy

@@ -1,0 +1,38 @@
+#include "io/dataset.hpp"
+
+#include <cstdlib>
+#include <vector>
+
+#include "convoy/error.hpp"
+#include "io/file.hpp"
+
+namespace convoy::io {
+namespace {
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+}  // namespace
+
+std::string find_data(const std::string& file, const std::string& folder) {
+  const std::string variable = environment("CONVOY_DATA"), home = environment("HOME");
+  std::string user = environment("XDG_DATA_HOME");
+  if (user.empty() && !home.empty()) user = home + "/.local/share";
+  if (!user.empty()) user += "/convoy";
+  const std::string debian = "/usr/share/datasets/fashion-mnist";
+  const std::vector<std::string> folders =
+      folder.empty() ? std::vector<std::string>{variable, user, debian} : std::vector{folder};
+  for (const std::string& place : folders) {
+    if (place.empty()) continue;
+    for (const char* suffix : {"", ".gz"})
+      if (file_exists(place + "/" + file + suffix)) return place + "/" + file + suffix;
+  }
+  throw Error(file + "[.gz] not found in: --data " + (folder.empty() ? "(not given)" : folder) +
+              ", CONVOY_DATA " + (variable.empty() ? "(not set)" : variable) + ", " +
+              (user.empty() ? "the XDG data folder (no HOME)" : user) + ", " + debian +
+              ". Install Debian's dataset-fashion-mnist or name a folder.");
+}
+
+}  // namespace convoy::io

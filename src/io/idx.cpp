@@ -1,0 +1,157 @@
+#include "io/idx.hpp"
+
+#include <fmt/core.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+
+#include "convoy/error.hpp"
+#include "io/file.hpp"
+
+namespace convoy::io {
+namespace {
+
+// Deflate can't shrink anything to less than 1/1032: a header that claims more than that lies.
+constexpr std::uint64_t max_deflate_ratio = 1032;
+
+/// The bytes of a file one after the other, inflated on the way if they are gzip.
+class Source {
+ public:
+  Source(std::span<const unsigned char> bytes, const std::string& name)
+      : bytes_(bytes), name_(name), gzip_(bytes.size() >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b) {
+    if (bytes.empty()) throw Error(name + ": empty, expected an IDX file. Was the download cut short?");
+    if (!gzip_) return;
+    stream_.next_in = const_cast<Bytef*>(bytes.data());
+    stream_.avail_in = static_cast<uInt>(std::min<std::size_t>(bytes.size(), UINT32_MAX));
+    if (inflateInit2(&stream_, 15 + 16) != Z_OK) throw Error(name + ": zlib could not be started.");
+  }
+  ~Source() {
+    if (gzip_) inflateEnd(&stream_);
+  }
+  Source(const Source&) = delete;
+  Source& operator=(const Source&) = delete;
+
+  /// The most bytes that can still come, for all that is known without inflating them.
+  std::uint64_t most_left() const {
+    return gzip_ ? std::uint64_t{bytes_.size()} * max_deflate_ratio : bytes_.size() - at_;
+  }
+
+  /// Fills `to` as far as there are bytes; returns how many there were.
+  std::size_t take(std::span<unsigned char> to) {
+    if (!gzip_) {
+      const std::size_t count = std::min(to.size(), bytes_.size() - at_);
+      std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(at_), count, to.begin());
+      at_ += count;
+      return count;
+    }
+    std::size_t done = 0;
+    while (done < to.size() && !ended_) {
+      const auto want = static_cast<uInt>(std::min<std::size_t>(to.size() - done, 1U << 30));
+      stream_.next_out = to.data() + done;
+      stream_.avail_out = want;
+      const int result = inflate(&stream_, Z_NO_FLUSH);
+      done += want - stream_.avail_out;
+      if (result == Z_STREAM_END) {
+        ended_ = true;
+      } else if (result == Z_BUF_ERROR || (result == Z_OK && stream_.avail_in == 0 && stream_.avail_out)) {
+        throw Error(name_ + ": the gzip data ends early. Was the download cut short?");
+      } else if (result != Z_OK) {
+        throw Error(fmt::format("{}: broken gzip data ({}). Fetch the file again.", name_,
+                                stream_.msg ? stream_.msg : "damaged"));
+      }
+    }
+    return done;
+  }
+
+  /// Throws unless every byte was taken, and, for gzip, the checksum was right.
+  void expect_end() {
+    unsigned char one = 0;
+    if (take({&one, 1}) != 0)
+      throw Error(name_ + ": more bytes than its header says. Is it one whole IDX file?");
+    if (gzip_ && stream_.avail_in != 0)
+      throw Error(name_ + ": bytes behind the end of the gzip data. Is it one whole file?");
+  }
+
+ private:
+  std::span<const unsigned char> bytes_;
+  const std::string& name_;
+  bool gzip_, ended_ = false;
+  std::size_t at_ = 0;
+  z_stream stream_{};
+};
+
+std::uint32_t big_endian(const unsigned char* at) {
+  return std::uint32_t{at[0]} << 24 | std::uint32_t{at[1]} << 16 | std::uint32_t{at[2]} << 8 | at[3];
+}
+
+std::uint32_t read_number(Source& source, const std::string& name, const char* what) {
+  std::array<unsigned char, 4> bytes{};
+  if (source.take(bytes) != 4)
+    throw Error(fmt::format("{}: ends before its {}. Was the file cut short?", name, what));
+  return big_endian(bytes.data());
+}
+
+/// The bytes behind the header; `sizes` are those in it.
+std::vector<std::uint8_t> read_body(Source& source, const std::string& name,
+                                    std::span<const std::uint32_t> sizes) {
+  std::uint64_t total = 1;
+  std::string text;
+  for (const std::uint32_t size : sizes) {
+    text += (text.empty() ? "" : " x ") + std::to_string(size);
+    if (size == 0)
+      throw Error(fmt::format("{}: a size of 0 in its header ({}). Nothing to read.", name, text));
+    if (total > (std::uint64_t{1} << 40) / size)
+      throw Error(fmt::format("{}: its header says {} bytes and more. The file is damaged.", name, text));
+    total *= size;
+  }
+  if (total > source.most_left())
+    throw Error(fmt::format("{}: its header says {} = {} bytes, the file can hold at most {}. "
+                            "Was the file cut short?",
+                            name, text, total, source.most_left()));
+  std::vector<std::uint8_t> data(total);
+  const std::size_t got = source.take(data);
+  if (got != total)
+    throw Error(fmt::format("{}: {} bytes behind the header, expected {} = {}. Was the file cut short?",
+                            name, got, text, total));
+  source.expect_end();
+  return data;
+}
+
+}  // namespace
+
+Images parse_images(std::span<const unsigned char> bytes, const std::string& name) {
+  Source source(bytes, name);
+  const std::uint32_t magic = read_number(source, name, "magic number");
+  if (magic != 0x803 && magic != 0x804)
+    throw Error(fmt::format("{}: magic number 0x{:08x}, expected 0x00000803 (u8 images N,H,W) or "
+                            "0x00000804 (N,H,W,C){}",
+                            name, magic,
+                            magic == 0x801 ? ". These are labels: give the images." : ". Is it an IDX file?"));
+  std::array<std::uint32_t, 4> sizes{0, 0, 0, 1};
+  const std::size_t rank = magic & 0xff;
+  for (std::size_t i = 0; i < rank; ++i) sizes[i] = read_number(source, name, "sizes");
+  Images images{sizes[0], sizes[1], sizes[2], sizes[3], {}};
+  images.data = read_body(source, name, {sizes.data(), rank});
+  return images;
+}
+
+Images read_images(const std::string& path) { return parse_images(read_file(path), path); }
+
+std::vector<std::uint8_t> parse_labels(std::span<const unsigned char> bytes,
+                                       const std::string& name) {
+  Source source(bytes, name);
+  const std::uint32_t magic = read_number(source, name, "magic number");
+  if (magic != 0x801)
+    throw Error(fmt::format("{}: magic number 0x{:08x}, expected 0x00000801 (u8 labels){}", name, magic,
+                            magic == 0x803 || magic == 0x804 ? ". These are images: give the labels."
+                                                             : ". Is it an IDX file?"));
+  const std::array<std::uint32_t, 1> sizes{read_number(source, name, "size")};
+  return read_body(source, name, sizes);
+}
+
+std::vector<std::uint8_t> read_labels(const std::string& path) {
+  return parse_labels(read_file(path), path);
+}
+
+}  // namespace convoy::io

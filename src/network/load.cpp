@@ -1,0 +1,86 @@
+#include "network/load.hpp"
+
+#include <fmt/core.h>
+
+#include "convoy/error.hpp"
+#include "io/weights.hpp"
+
+namespace convoy::network {
+namespace {
+
+/// Columns from PyTorch's order (C, pixel) to (pixel, C), in each of `rows` rows.
+std::vector<float> channels_last(const std::vector<float>& w, Index rows, Index channels, Index pixels) {
+  std::vector<float> result(w.size());
+  auto to = result.begin();
+  for (Index row = 0; row < rows; ++row)
+    for (Index pixel = 0; pixel < pixels; ++pixel)
+      for (Index c = 0; c < channels; ++c)
+        *to++ = w[static_cast<std::size_t>((row * channels + c) * pixels + pixel)];
+  return result;
+}
+
+void fold(const std::string& folder, const NetworkLayer& layer, LayerWeights& weights) {
+  const Index k = layer.stage.k;
+  const std::string meaning = fmt::format("k{}", k);
+  const auto read = [&](const char* what) {
+    return io::read_parameter(folder, layer.batchnorm + "." + what, k, meaning);
+  };
+  std::vector<float> gamma = read("weight"), beta = read("bias"), mean = read("running_mean"),
+                     variance = read("running_var");
+  for (const float value : variance)
+    if (value < 0)
+      throw Error(fmt::format("{}/{}.running_var: {} is negative, expected variances.", folder,
+                              layer.batchnorm, value));
+  if (weights.bias.empty()) weights.bias.assign(static_cast<std::size_t>(k), 0.0F);
+  const auto view = [&](std::vector<float>& values) { return TensorView::of(values.data(), {k}); };
+  const Stage& s = layer.stage;
+  fold_batchnorm(TensorView::of(weights.w.data(), {k, s.r, s.s, s.c / s.groups}), view(weights.bias),
+                 view(gamma), view(beta), view(mean), view(variance));
+}
+
+}  // namespace
+
+Plane plane_before(const NetworkText& network, std::size_t i) {
+  Plane plane{network.h, network.w, network.c};
+  for (std::size_t j = 0; j < i; ++j) {
+    const NetworkLayer& layer = network.layers[j];
+    if (layer.flatten) {
+      plane = {1, 1, plane.h * plane.w * plane.c};
+    } else {
+      const Shapes shapes = shapes_of(layer.stage);
+      plane = {shapes.out_h, shapes.out_w, layer.stage.k};
+    }
+  }
+  return plane;
+}
+
+std::vector<LayerWeights> load_weights(const NetworkText& network, const std::string& folder) {
+  std::vector<LayerWeights> all(network.layers.size());
+  bool linear = false;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const NetworkLayer& layer = network.layers[i];
+    if (layer.flatten) {
+      linear = true;
+      continue;
+    }
+    const Stage& s = layer.stage;
+    LayerWeights& weights = all[i];
+    const Index channels = s.c / s.groups;
+    const std::string meaning = linear ? fmt::format("{} outputs x {} inputs", s.k, s.c)
+                                       : fmt::format("k{} r{} s{} c{}", s.k, s.r, s.s, channels);
+    weights.w = io::read_parameter(folder, layer.name + ".weight", shapes_of(s).w_elements, meaning);
+    if (i > 0 && network.layers[i - 1].flatten) {
+      const Plane plane = plane_before(network, i - 1);
+      weights.w = channels_last(weights.w, s.k, plane.c, plane.h * plane.w);
+    } else {
+      weights.w = channels_last(weights.w, s.k, channels, s.r * s.s);
+    }
+    // With a batch-norm the layer's own bias may be missing, as PyTorch users leave it out.
+    const bool own_bias = s.bias && (layer.batchnorm.empty() || io::has_parameter(folder, layer.name + ".bias"));
+    if (own_bias) weights.bias = io::read_parameter(folder, layer.name + ".bias", s.k, fmt::format("k{}", s.k));
+    if (!layer.batchnorm.empty()) fold(folder, layer, weights);
+  }
+  return all;
+}
+
+}  // namespace convoy::network

@@ -1,0 +1,26 @@
+// The weights of a model folder, in the order that kernels want.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "convoy/network.hpp"
+
+namespace convoy::network {
+
+struct LayerWeights {
+  std::vector<float> w;     // [K,R,S,C/groups]; after flatten [K,H,W,C], the columns' order of NHWC
+  std::vector<float> bias;  // [K]; empty without the rider
+};
+
+/// Reads every parameter of the network (flatten layers get none), puts filters from PyTorch's
+/// (K,C,R,S) into (K,R,S,C) and folds batch-norms. Throws Error naming file, count and meaning.
+std::vector<LayerWeights> load_weights(const NetworkText& network, const std::string& folder);
+
+/// [h,w,c] of what `flatten` layer i gets; the linear layer behind it has h*w*c columns.
+struct Plane {
+  Index h = 0, w = 0, c = 0;
+};
+Plane plane_before(const NetworkText& network, std::size_t i);
+
+}  // namespace convoy::network
