@@ -45,7 +45,7 @@ class Muon:
 
     @torch.no_grad()
     def step(self, grads):
-        scale = self.schedule[self.count.clamp(max=len(self.schedule) - 1)]
+        scale = self.schedule.index_select(0, self.count.clamp(max=len(self.schedule) - 1).view(1))
         self.count += 1
         for name, p in self.params.items():
             g = grads[name]
