@@ -51,6 +51,8 @@ void limit_isa() {
                                 "the best there is.", text, text));
       // Highway's bits are ordered: a lower bit is a better target.
       hwy::DisableTargets((isa.target & -isa.target) - 1);
+      // The question above made Highway settle on the best target: settle again.
+      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
       return;
     }
     known += known.empty() ? "" : ", ";

@@ -10,7 +10,10 @@ namespace convoy {
 // be there yet when this file's would be.
 std::span<const Kernel* const> kernel_table() {
   static const std::vector<const Kernel*> kernels = {
-      &cpu::general(),          // every legal stage
+      &cpu::winograd4(),  // 3x3 stride 1: a quarter of the multiplications; default mode only
+      &cpu::winograd2(),  // 3x3 stride 1: under half of them, exact on small integers
+      &cpu::direct(),     // any filter size, stride, dilation and groups
+      &cpu::general(),    // every legal stage
   };
   return kernels;
 }

@@ -1,0 +1,445 @@
+#include "cpu/bands.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "math/half.hpp"
+
+namespace convoy::cpu {
+namespace {
+
+Index round_up(Index value, Index to) {
+  return (value + to - 1) / to * to;
+}
+Index ceil_div(Index a, Index b) {
+  return (a + b - 1) / b;
+}
+
+// The pool whose windows tile the plane in fours: they can be pooled before they leave registers.
+bool windows_of_four(const Stage& stage, const Shapes& shapes) {
+  if (!stage.pool) return false;
+  const Pool& pool = *stage.pool;
+  return pool.window == Extent{2} && pool.stride == Extent{2} && pool.pad == Extent{0} &&
+         pool.dil == Extent{1} && 2 * shapes.out_h <= shapes.p && 2 * shapes.out_w <= shapes.q;
+}
+
+}  // namespace
+
+std::vector<Bands::Block> filter_blocks(const Stage& stage, int vectors, const TileLoops& loops) {
+  std::vector<Bands::Block> blocks;
+  const Index k_group = stage.k / stage.groups;
+  const Index depth = stage.r * stage.s * (stage.c / stage.groups);
+  std::size_t weights = 0, bias = 0;
+  for (Index group = 0; group < stage.groups; ++group)
+    for (Index k = 0; k < k_group;) {
+      const Index left = k_group - k;
+      int block_vectors = static_cast<int>(std::min<Index>(vectors, left / loops.lanes));
+      if (block_vectors == 0)
+        block_vectors = loops.max_pixels[0] > 0 && left <= loops.lanes / 2 ? 0 : 1;
+      const Index width = loops.width(block_vectors);
+      Bands::Block block{
+          group, group * k_group + k, std::min(width, left), block_vectors, width, weights, bias};
+      weights += static_cast<std::size_t>(round_up(depth * width, 16));
+      bias += static_cast<std::size_t>(round_up(width, 16));
+      k += block.count;
+      blocks.push_back(block);
+    }
+  return blocks;
+}
+
+Bands::Bands(const Stage& stage, const Machine& machine, int vectors)
+    : stage_(stage),
+      shapes_(shapes_of(stage)),
+      loops_(tile_loops()),
+      clamp_(clamp_of(stage.act)),
+      pool_rows_(math::pool_rows(stage, shapes_.p)),
+      pool_columns_(math::pool_columns(stage, shapes_.q)),
+      c_group_(stage.c / stage.groups),
+      k_group_(stage.k / stage.groups),
+      depth_(stage.r * stage.s * c_group_),
+      threads_(std::max(1, machine.threads)) {
+  blocks_ = filter_blocks(stage, vectors, loops_);
+  const Block& last = blocks_.back();
+  weights_ =
+      Buffer<float>(last.weights + static_cast<std::size_t>(round_up(depth_ * last.width, 16)));
+  bias_floats_ = static_cast<Index>(last.bias) + round_up(last.width, 16);
+  for (const Block& block : blocks_) max_width_ = std::max(max_width_, block.width);
+
+  const bool linear = stage.r == 1 && stage.s == 1 && stage.pad == Padding{0} &&
+                      stage.dtype == DType::f32 && stage.layout == Layout::nhwc && !stage.norm;
+  packed_ = !linear;
+  columns_packed_ = (shapes_.q - 1) * stage.stride.w + (stage.s - 1) * stage.dil.w + 1;
+  pixel_pitch_ = stage.c;
+  // Pixels a large power of two apart share a few cache sets: a tile's would evict each other.
+  if (stage.c * stage.stride.w % 256 == 0) pixel_pitch_ += 16;
+  row_pitch_ = columns_packed_ * pixel_pitch_;
+
+  const bool merged = packed_ && pixel_pitch_ == c_group_ && stage.dil.w == 1;
+  for (Index r = 0; r < stage.r; ++r)
+    for (Index s = 0; s < stage.s; ++s) {
+      const Index row = r * stage.dil.h * row_pitch_;
+      tap_runs_.push_back(
+          {row + s * stage.dil.w * pixel_pitch_, c_group_, (r * stage.s + s) * c_group_});
+      if (!merged)
+        runs_.push_back(tap_runs_.back());
+      else if (s == 0)
+        runs_.push_back({row, stage.s * c_group_, r * stage.s * c_group_});
+    }
+
+  if (stage.pool)
+    pooling_ = windows_of_four(stage, shapes_) ? Pooling::registers : Pooling::scratch;
+  // Bands so large that halo rows and weights are spread over many pixels, so small that the
+  // packed rows stay in the second-level cache beside a block's weights.
+  const Index cache = static_cast<Index>(machine.l2_bytes / sizeof(float)) / 3;
+  const Index all_rows = stage.n * shapes_.out_h;
+  while (max_rows_ < all_rows && pixels_of(max_rows_ + 1) <= 2048 &&
+         packed_floats(max_rows_ + 1) +
+                 pixels_of(max_rows_ + 1) * (pooling_ == Pooling::scratch ? max_width_ : 0) <=
+             cache)
+    ++max_rows_;
+}
+
+void Bands::set_weights(const float* w) {
+  std::fill_n(weights_.data(), weights_.size(), 0.0F);
+  for (const Block& block : blocks_)
+    for (Index i = 0; i < block.count; ++i) {
+      const float* from = w + (block.first + i) * depth_;
+      float* to = weights_.data() + block.weights + i;
+      for (Index j = 0; j < depth_; ++j) to[j * block.width] = from[j];
+    }
+  skip_ =
+      packed_ && !std::all_of(w, w + stage_.k * depth_, [](float v) { return std::isfinite(v); });
+}
+
+// Rows of padded input behind a piece.
+Index Bands::packed_rows(const math::PoolSpan& rows) const {
+  return (rows.end - rows.begin - 1) * stage_.stride.h + (stage_.r - 1) * stage_.dil.h + 1;
+}
+
+// At most, for any `out_rows` consecutive output rows: they touch this many images at most.
+Index Bands::packed_floats(Index out_rows) const {
+  if (!packed_) return 0;
+  const Index images = std::min(out_rows, (out_rows - 1) / shapes_.out_h + 2);
+  const Index window = (pool_rows_.window - 1) * pool_rows_.dil + 1;
+  // The conv rows of o output rows of one image are at most o·stride + window.
+  const Index rows = out_rows * pool_rows_.stride + images * window;
+  const Index most = std::min(rows, images * shapes_.p);
+  const Index halo = (stage_.r - 1) * stage_.dil.h + stage_.stride.h;
+  return (most * stage_.stride.h + images * halo) * row_pitch_ + 16;
+}
+
+Index Bands::pixels_of(Index out_rows) const {
+  const Index images = std::min(out_rows, (out_rows - 1) / shapes_.out_h + 2);
+  const Index window = (pool_rows_.window - 1) * pool_rows_.dil + 1;
+  const Index rows = std::min(out_rows * pool_rows_.stride + images * window, images * shapes_.p);
+  return rows * shapes_.q;
+}
+
+// A thread's scratch, 64-byte aligned throughout.
+Bands::Scratch Bands::scratch_of(float* slot) const {
+  const Index pixels = 2 * round_up(pixels_of(max_rows_), 8);  // an Index takes two floats
+  const auto indices = [&](Index i) { return reinterpret_cast<Index*>(slot + i * pixels); };
+  Scratch scratch;
+  scratch.at = indices(0);
+  scratch.to = indices(1);
+  scratch.place = indices(2);
+  scratch.runs = reinterpret_cast<Run*>(slot + 3 * pixels);
+  scratch.pack = slot + 3 * pixels + run_floats();
+  scratch.pool = scratch.pack + round_up(packed_floats(max_rows_), 16);
+  return scratch;
+}
+
+Index Bands::run_floats() const {
+  return round_up(stage_.r * stage_.s * static_cast<Index>(sizeof(Run) / sizeof(float)), 16);
+}
+
+Index Bands::slot_floats() const {
+  const Index pixels = pixels_of(max_rows_);
+  const Index pool = pooling_ == Pooling::scratch ? pixels * max_width_ + 16 : 0;
+  return 6 * round_up(pixels, 8) + run_floats() + round_up(packed_floats(max_rows_), 16) +
+         round_up(pool, 16);
+}
+
+std::size_t Bands::workspace_bytes() const {
+  return static_cast<std::size_t>(bias_floats_ + threads_ * slot_floats()) * sizeof(float);
+}
+
+// Rows of a task: bands fill the cache, but every thread gets as many as the others.
+Index Bands::rows_per_task(Index n) const {
+  const Index rows = n * shapes_.out_h;
+  Index tasks = ceil_div(rows, max_rows_);
+  if (threads_ > 1) {
+    // More tasks than threads evens out what disturbs one of them, as long as bands stay useful.
+    const Index worth = std::max<Index>(1, rows * shapes_.q / 96);
+    tasks = std::max(tasks, std::min<Index>(4 * threads_, worth));
+    if (tasks < 8 * threads_) tasks = round_up(tasks, threads_);
+  }
+  return std::min(max_rows_, ceil_div(rows, std::min(tasks, rows)));
+}
+
+void Bands::pack_row(const RunArgs& args, Index image, Index row, float* to) const {
+  const Index h = row;
+  const Index left = stage_.pad.left;
+  const Index begin = std::min(left, columns_packed_);
+  const Index end = std::max(begin, std::min(columns_packed_, left + stage_.w));
+  if (h < 0 || h >= stage_.h) {
+    std::memset(to, 0, static_cast<std::size_t>(row_pitch_) * sizeof(float));
+    return;
+  }
+  std::memset(to, 0, static_cast<std::size_t>(begin * pixel_pitch_) * sizeof(float));
+  std::memset(to + end * pixel_pitch_, 0,
+              static_cast<std::size_t>((columns_packed_ - end) * pixel_pitch_) * sizeof(float));
+  const Strides& stride = args.x_stride;
+  const Index from = image * stride.n + h * stride.h + (begin - left) * stride.w;
+  to += begin * pixel_pitch_;
+  const Index count = end - begin;
+  const Index c = stage_.c;
+  if (stage_.dtype == DType::f32 && stride.c == 1 && !stage_.norm) {
+    const float* x = static_cast<const float*>(args.x) + from;
+    if (stride.w == c && pixel_pitch_ == c) {
+      std::memcpy(to, x, static_cast<std::size_t>(count * c) * sizeof(float));
+    } else {
+      for (Index i = 0; i < count; ++i)
+        std::memcpy(to + i * pixel_pitch_, x + i * stride.w,
+                    static_cast<std::size_t>(c) * sizeof(float));
+    }
+    return;
+  }
+  const auto convert = [&](auto* x) {
+    x += from;
+    for (Index i = 0; i < count; ++i)
+      for (Index j = 0; j < c; ++j) {
+        const float value = static_cast<float>(x[i * stride.w + j * stride.c]);
+        to[i * pixel_pitch_ + j] =
+            stage_.norm ? math::normalise(value, args.norm_scale[j], args.norm_shift[j]) : value;
+      }
+  };
+  if (stage_.dtype == DType::u8)
+    convert(static_cast<const std::uint8_t*>(args.x));
+  else
+    convert(static_cast<const float*>(args.x));
+}
+
+void Bands::pack(const RunArgs& args, const Piece& piece, float* to) const {
+  const Index first = piece.rows.begin * stage_.stride.h - stage_.pad.top;
+  const Index rows = packed_rows(piece.rows);
+  for (Index row = 0; row < rows; ++row, to += row_pitch_)
+    pack_row(args, piece.image, first + row, to);
+}
+
+// Appends a piece's pixels to the task's list, window by window where registers pool; returns the
+// new length. Results go to y, or with a scratch pool to the pixel's row of it.
+Index Bands::list_pixels(const RunArgs& args, const Piece& piece, Index listed,
+                         const Scratch& s) const {
+  Index origin = piece.scratch - piece.rows.begin * stage_.stride.h * row_pitch_;
+  Index row_step = stage_.stride.h * row_pitch_;
+  Index column_step = stage_.stride.w * pixel_pitch_;
+  if (!packed_) {
+    origin = piece.image * args.x_stride.n;
+    row_step = stage_.stride.h * args.x_stride.h;
+    column_step = stage_.stride.w * args.x_stride.w;
+  }
+  const Index y = piece.image * args.y_stride.n;
+  if (pooling_ == Pooling::registers) {
+    Index window = listed / 4;
+    for (Index o = piece.rows.out_begin; o < piece.rows.out_end; ++o) {
+      Index at = origin + 2 * o * row_step;
+      Index to = y + o * args.y_stride.h;
+      for (Index column = 0; column < shapes_.out_w; ++column) {
+        Index* four = s.at + 4 * window;
+        four[0] = at;
+        four[1] = at + column_step;
+        four[2] = at + row_step;
+        four[3] = at + row_step + column_step;
+        if (skip_) {
+          Index* place = s.place + 4 * window;
+          place[0] = 2 * o * shapes_.q + 2 * column;
+          place[1] = place[0] + 1;
+          place[2] = place[0] + shapes_.q;
+          place[3] = place[2] + 1;
+        }
+        s.to[window++] = to;
+        at += 2 * column_step;
+        to += args.y_stride.w;
+      }
+    }
+    return 4 * window;
+  }
+  for (Index row = piece.rows.begin; row < piece.rows.end; ++row) {
+    Index at = origin + row * row_step;
+    Index to = y + row * args.y_stride.h;
+    for (Index column = 0; column < shapes_.q; ++column, ++listed) {
+      s.at[listed] = at;
+      s.to[listed] = to;
+      if (skip_) s.place[listed] = row * shapes_.q + column;
+      at += column_step;
+      to += args.y_stride.w;
+    }
+  }
+  return listed;
+}
+
+void Bands::run_block(const RunArgs& args, const Block& block, const float* bias, Index count,
+                      const Scratch& scratch) const {
+  TileArgs tile;
+  tile.x = packed_ ? scratch.pack : static_cast<const float*>(args.x);
+  tile.x += block.group * c_group_;
+  tile.runs = runs_.data();
+  tile.run_count = static_cast<Index>(runs_.size());
+  tile.w = weights_.data() + block.weights;
+  tile.bias = bias;
+  tile.clamp = clamp_;
+  tile.valid = block.count;
+  if (pooling_ == Pooling::scratch) {
+    tile.y = scratch.pool;
+    tile.valid = block.width;
+  } else {
+    tile.y = static_cast<float*>(args.y) + block.first;
+  }
+  if (skip_) {
+    run_block_skipping(tile, block, count, scratch);
+    return;
+  }
+  const auto vectors = static_cast<std::size_t>(block.vectors);
+  const bool pool = pooling_ == Pooling::registers;
+  // Tiles of equal size, or one more: a last tile of one pixel would cost as much as a full one.
+  const Index unit = pool ? 4 : 1;
+  const Index units = count / unit;
+  const Index most = pool ? loops_.max_windows[vectors] : loops_.max_pixels[vectors];
+  const Index tiles = ceil_div(units, most);
+  const Index size = tiles > 0 ? units / tiles : 0, larger = tiles > 0 ? units % tiles : 0;
+  for (Index i = 0, done = 0; i < tiles; ++i) {
+    const Index now = size + (i < larger ? 1 : 0);
+    tile.at = scratch.at + done * unit;
+    tile.to = scratch.to + done;
+    const auto index = static_cast<std::size_t>(now);
+    (pool ? loops_.pooled[vectors][index] : loops_.plain[vectors][index])(tile);
+    done += now;
+  }
+}
+
+void Bands::pool_piece(const RunArgs& args, const Block& block, const Piece& piece,
+                       Index first_pixel, const float* from) const {
+  WindowArgs window;
+  window.column_pitch = pool_columns_.dil * block.width;
+  window.row_pitch = pool_rows_.dil * shapes_.q * block.width;
+  window.valid = block.count;
+  float* y = static_cast<float*>(args.y) + block.first + piece.image * args.y_stride.n;
+  for (Index o = piece.rows.out_begin; o < piece.rows.out_end; ++o) {
+    const Index top = pool_rows_.begin(o);
+    window.rows = ceil_div(pool_rows_.end(o) - top, pool_rows_.dil);
+    const float* row = from + (first_pixel + (top - piece.rows.begin) * shapes_.q) * block.width;
+    for (Index column = 0; column < shapes_.out_w; ++column) {
+      const Index left = pool_columns_.begin(column);
+      window.columns = ceil_div(pool_columns_.end(column) - left, pool_columns_.dil);
+      window.from = row + left * block.width;
+      window.to = y + o * args.y_stride.h + column * args.y_stride.w;
+      loops_.window(window);
+    }
+  }
+}
+
+// The taps of a pixel that lie inside the image.
+Index Bands::runs_inside(Index place, Run* runs) const {
+  const Index top = place / shapes_.q * stage_.stride.h - stage_.pad.top;
+  const Index left = place % shapes_.q * stage_.stride.w - stage_.pad.left;
+  Index count = 0;
+  for (Index r = 0; r < stage_.r; ++r)
+    for (Index s = 0; s < stage_.s; ++s) {
+      const Index h = top + r * stage_.dil.h, w = left + s * stage_.dil.w;
+      if (h >= 0 && h < stage_.h && w >= 0 && w < stage_.w)
+        runs[count++] = tap_runs_[static_cast<std::size_t>(r * stage_.s + s)];
+    }
+  return count;
+}
+
+// Infinite or NaN weights must not meet the zeros that stand for taps outside the image: pixel by
+// pixel, with only the taps inside.
+void Bands::run_block_skipping(TileArgs tile, const Block& block, Index count,
+                               const Scratch& scratch) const {
+  const auto loop = loops_.plain[static_cast<std::size_t>(block.vectors)][1];
+  tile.runs = scratch.runs;
+  if (pooling_ != Pooling::registers) {
+    for (Index i = 0; i < count; ++i) {
+      tile.run_count = runs_inside(scratch.place[i], scratch.runs);
+      tile.at = scratch.at + i;
+      tile.to = scratch.to + i;
+      loop(tile);
+    }
+    return;
+  }
+  alignas(64) float four[4 * 16 * max_tile_vectors + 16];
+  WindowArgs window{four, 1, 4, 0, block.width, nullptr, block.count};
+  float* y = tile.y;
+  tile.y = four;
+  tile.valid = block.width;
+  for (Index i = 0; i < count; ++i) {
+    const Index to = i % 4 * block.width;
+    tile.run_count = runs_inside(scratch.place[i], scratch.runs);
+    tile.at = scratch.at + i;
+    tile.to = &to;
+    loop(tile);
+    if (i % 4 != 3) continue;
+    window.to = y + scratch.to[i / 4];
+    loops_.window(window);
+  }
+}
+
+Status Bands::run(const RunArgs& args) const noexcept {
+  float* bias = reinterpret_cast<float*>(args.workspace);
+  for (const Block& block : blocks_)
+    for (Index i = 0; i < block.width; ++i)
+      bias[block.bias + static_cast<std::size_t>(i)] =
+          args.bias && i < block.count ? args.bias[block.first + i] : 0.0F;
+
+  const Index rows = args.n * shapes_.out_h;
+  const Index step = rows_per_task(args.n);
+  const Index bands = ceil_div(rows, step);
+  const Index all_blocks = static_cast<Index>(blocks_.size());
+  // Too few bands for the threads: split the filters too.
+  Index splits = 1;
+  if (bands < 2 * threads_ && threads_ > 1)
+    splits = std::min(all_blocks, ceil_div(2 * threads_, bands));
+  const Index floats = slot_floats();
+  args.threads->for_each(bands * splits, [&](Index task, int slot) {
+    const Index begin = task / splits * step, end = std::min(rows, begin + step);
+    const Index first_block = all_blocks * (task % splits) / splits;
+    const Index last_block = all_blocks * (task % splits + 1) / splits;
+    const Scratch scratch = scratch_of(bias + bias_floats_ + slot * floats);
+    const auto each_piece = [&](auto&& body) {
+      Index pixels = 0, floats_used = 0;
+      for (Index row = begin; row < end;) {
+        Piece piece;
+        piece.image = row / shapes_.out_h;
+        const Index out = row % shapes_.out_h;
+        const Index count = std::min(end - row, shapes_.out_h - out);
+        piece.rows = math::span_of(pool_rows_, shapes_.out_h, out, out + count);
+        piece.rows.end = pool_rows_.end(out + count - 1);  // not what no window needs
+        piece.scratch = floats_used;
+        body(piece, pixels);
+        pixels += (piece.rows.end - piece.rows.begin) * shapes_.q;
+        if (packed_) floats_used += packed_rows(piece.rows) * row_pitch_;
+        row += count;
+      }
+    };
+    Index listed = 0;
+    each_piece([&](const Piece& piece, Index) {
+      if (packed_) pack(args, piece, scratch.pack + piece.scratch);
+      listed = list_pixels(args, piece, listed, scratch);
+    });
+    for (Index i = first_block; i < last_block; ++i) {
+      const Block& block = blocks_[static_cast<std::size_t>(i)];
+      if (pooling_ == Pooling::scratch)
+        for (Index pixel = 0; pixel < listed; ++pixel) scratch.to[pixel] = pixel * block.width;
+      run_block(args, block, bias + block.bias, listed, scratch);
+      if (pooling_ == Pooling::scratch)
+        each_piece([&](const Piece& piece, Index first_pixel) {
+          pool_piece(args, block, piece, first_pixel, scratch.pool);
+        });
+    }
+  });
+  return Status();
+}
+
+}  // namespace convoy::cpu

@@ -1,0 +1,98 @@
+// How the kernels `direct`, `pointwise` and `first` walk over a stage: bands of output rows, each
+// packed once into a thread's own scratch, then register tiles over its pixels for each block of
+// filters.
+#pragma once
+
+#include <vector>
+
+#include "core/buffer.hpp"
+#include "core/kernel.hpp"
+#include "cpu/register_tile.hpp"
+#include "math/pool.hpp"
+
+namespace convoy::cpu {
+
+/// Convolution stage bound to register tiles. The arithmetic is "sequential": an output is one fp32
+/// FMA accumulator that starts at 0 and takes taps in the order r, s, c.
+class Bands : public Prepared {
+ public:
+  /// `vectors`: of filters in a tile. The stage must pass `refusals_of_bands`.
+  Bands(const Stage& stage, const Machine& machine, int vectors);
+  void set_weights(const float* w) override;
+  std::size_t workspace_bytes() const override;
+  Status run(const RunArgs& args) const noexcept override;
+
+  struct Block {
+    Index group = 0, first = 0, count = 0;  // filters [first, first + count)
+    int vectors = 0;
+    Index width = 0;
+    std::size_t weights = 0;  // where its packed weights begin, floats
+    std::size_t bias = 0;     // the same for its padded bias
+  };
+
+ private:
+  // Consecutive output rows of one image that a task computes.
+  struct Piece {
+    Index image = 0;
+    math::PoolSpan rows;
+    Index scratch = 0;  // first float of its packed rows
+  };
+  struct Scratch {
+    float* pack = nullptr;
+    float* pool = nullptr;
+    Index* at = nullptr;     // of each pixel: where its input begins
+    Index* to = nullptr;     // of each result: where it goes
+    Index* place = nullptr;  // of each pixel: row·Q + column, only where taps may be skipped
+    Run* runs = nullptr;     // of the one pixel at hand, likewise
+  };
+  enum class Pooling { none, registers, scratch };
+
+  Index packed_rows(const math::PoolSpan& rows) const;
+  Index packed_floats(Index out_rows) const;
+  Index pixels_of(Index out_rows) const;
+  Index rows_per_task(Index n) const;
+  void pack(const RunArgs& args, const Piece& piece, float* to) const;
+  void pack_row(const RunArgs& args, Index image, Index row, float* to) const;
+  Index list_pixels(const RunArgs& args, const Piece& piece, Index listed, const Scratch& s) const;
+  void run_block(const RunArgs& args, const Block& block, const float* bias, Index count,
+                 const Scratch& scratch) const;
+  void pool_piece(const RunArgs& args, const Block& block, const Piece& piece, Index first_pixel,
+                  const float* from) const;
+  Index runs_inside(Index place, Run* runs) const;
+  void run_block_skipping(TileArgs tile, const Block& block, Index count,
+                          const Scratch& scratch) const;
+  Index run_floats() const;
+  Index slot_floats() const;
+  Scratch scratch_of(float* slot) const;
+
+  Stage stage_;
+  Shapes shapes_;
+  const TileLoops& loops_;
+  Clamp clamp_;
+  Pooling pooling_ = Pooling::none;
+  math::PoolAxis pool_rows_, pool_columns_;
+  bool packed_ = false;       // else tiles read x itself
+  Index pixel_pitch_ = 0;     // floats from a packed pixel to the next
+  Index row_pitch_ = 0;       // the same for rows
+  Index columns_packed_ = 0;  // pixels of a packed row
+  Index c_group_ = 0, k_group_ = 0;
+  Index depth_ = 0;  // multiply-adds of an output
+  int threads_ = 1;
+  Index max_rows_ = 1;  // output rows of a task at most
+  Index max_width_ = 0;
+  std::vector<Run> runs_;      // of a pixel of which no tap is left out
+  std::vector<Run> tap_runs_;  // one for each tap r, s
+  std::vector<Block> blocks_;
+  Buffer<float> weights_;
+  Index bias_floats_ = 0;
+  bool skip_ = false;  // weights are not all finite: see run_block_skipping
+};
+
+/// Every reason why register tiles can't run this stage.
+std::vector<std::string> refusals_of_bands(const Stage& stage, const Machine& machine);
+/// Predicted cost with `vectors` vectors of filters in a tile.
+Cost cost_of_bands(const Stage& stage, int vectors, const Machine& machine);
+/// Blocks of filters of at most `vectors` vectors that cover a stage's K, group by group.
+std::vector<Bands::Block> filter_blocks(const Stage& stage, int vectors, const TileLoops& loops);
+
+}  // namespace convoy::cpu

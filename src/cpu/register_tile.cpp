@@ -1,0 +1,234 @@
+#include "cpu/register_tile.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/register_tile.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <cstring>
+#include <limits>
+#include <utility>
+
+HWY_BEFORE_NAMESPACE();
+namespace convoy::cpu::HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr int lanes = HWY_LANES(float);
+// A pixel's value, in every lane. The compiler must not fold the broadcast into each of the
+// multiply-adds that use it, nor keep broadcasts of other taps: it runs out of registers and
+// spills.
+template <class D>
+HWY_INLINE hn::Vec<D> broadcast(D d, const float* p) {
+  auto v = hn::Set(d, *p);
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  asm volatile("" : "+v"(v.raw));
+#endif
+  return v;
+}
+
+template <class D>
+HWY_INLINE void store_some(D d, hn::Vec<D> v, float* to, Index count) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  hn::BlendedStore(v, hn::FirstN(d, static_cast<std::size_t>(count)), d, to);
+#else
+  HWY_ALIGN float lane[hn::MaxLanes(d)];
+  hn::Store(v, d, lane);
+  std::memcpy(to, lane, static_cast<std::size_t>(count) * sizeof(float));
+#endif
+}
+
+template <class D, int vectors>
+HWY_INLINE void store_block(D d, const hn::Vec<D> (&v)[vectors], float* to, Index valid) {
+  const Index n = static_cast<Index>(hn::MaxLanes(d));
+  if (valid == vectors * n) {
+#pragma GCC unroll 4
+    for (int i = 0; i < vectors; ++i) hn::StoreU(v[i], d, to + i * n);
+    return;
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < vectors; ++i) {
+    const Index left = valid - i * n;
+    if (left >= n)
+      hn::StoreU(v[i], d, to + i * n);
+    else if (left > 0)
+      store_some(d, v[i], to + i * n, left);
+  }
+}
+
+// NaN wins: max of the hardware would drop it from one side.
+template <class D>
+HWY_INLINE hn::Vec<D> larger(D, hn::Vec<D> best, hn::Vec<D> candidate) {
+  return hn::IfThenElse(hn::Or(hn::Gt(candidate, best), hn::Ne(candidate, candidate)), candidate,
+                        best);
+}
+
+// lo > v ? lo : v, so that NaN stays.
+template <class D>
+HWY_INLINE hn::Vec<D> activate(D d, hn::Vec<D> v, const Clamp& clamp) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  return hn::Min(hn::Set(d, clamp.hi), hn::Max(hn::Set(d, clamp.lo), v));
+#else
+  const auto lo = hn::Set(d, clamp.lo);
+  const auto hi = hn::Set(d, clamp.hi);
+  const auto low = hn::IfThenElse(hn::Lt(v, lo), lo, v);
+  return hn::IfThenElse(hn::Gt(low, hi), hi, low);
+#endif
+}
+
+template <class D, int pixels, int vectors, bool pool>
+void tile(const TileArgs& args) {
+  const D d;
+  using V = hn::Vec<D>;
+  constexpr int n = static_cast<int>(hn::MaxLanes(D()));
+  V sum[pixels][vectors];
+#pragma GCC unroll 16
+  for (int i = 0; i < pixels; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) sum[i][v] = hn::Zero(d);
+
+  for (Index run = 0; run < args.run_count; ++run) {
+    const Index length = args.runs[run].length;
+    const float* HWY_RESTRICT w = args.w + args.runs[run].depth * (n * vectors);
+    const float* HWY_RESTRICT x[pixels];
+#pragma GCC unroll 16
+    for (int i = 0; i < pixels; ++i) x[i] = args.x + args.at[i] + args.runs[run].offset;
+    for (Index c = 0; c < length; ++c, w += n * vectors) {
+      V weight[vectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) weight[v] = hn::Load(d, w + v * n);
+#pragma GCC unroll 16
+      for (int i = 0; i < pixels; ++i) {
+        const V value = broadcast(d, x[i] + c);
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v) sum[i][v] = hn::MulAdd(value, weight[v], sum[i][v]);
+      }
+    }
+  }
+
+  V bias[vectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) bias[v] = hn::LoadU(d, args.bias + v * n);
+#pragma GCC unroll 16
+  for (int i = 0; i < pixels; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) sum[i][v] = hn::Add(sum[i][v], bias[v]);
+  if (args.clamp.leaky) {
+    const V slope = hn::Set(d, args.clamp.slope);
+#pragma GCC unroll 16
+    for (int i = 0; i < pixels; ++i)
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v)
+        sum[i][v] =
+            hn::IfThenElse(hn::Lt(sum[i][v], hn::Zero(d)), hn::Mul(slope, sum[i][v]), sum[i][v]);
+  } else {
+#pragma GCC unroll 16
+    for (int i = 0; i < pixels; ++i)
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) sum[i][v] = activate(d, sum[i][v], args.clamp);
+  }
+  if constexpr (pool) {
+#pragma GCC unroll 16
+    for (int i = 0; i < pixels; i += 4) {
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v)
+        sum[i][v] =
+            larger(d, larger(d, sum[i][v], sum[i + 1][v]), larger(d, sum[i + 2][v], sum[i + 3][v]));
+      store_block<D, vectors>(d, sum[i], args.y + args.to[i / 4], args.valid);
+    }
+  } else {
+#pragma GCC unroll 16
+    for (int i = 0; i < pixels; ++i)
+      store_block<D, vectors>(d, sum[i], args.y + args.to[i], args.valid);
+  }
+}
+
+void window(const WindowArgs& args) {
+  const hn::FixedTag<float, lanes> d;
+  for (Index k = 0; k < args.valid; k += lanes) {
+    auto best = hn::LoadU(d, args.from + k);
+    for (Index row = 0; row < args.rows; ++row)
+      for (Index column = 0; column < args.columns; ++column)
+        best =
+            larger(d, best,
+                   hn::LoadU(d, args.from + k + row * args.row_pitch + column * args.column_pitch));
+    if (args.valid - k >= lanes)
+      hn::StoreU(best, d, args.to + k);
+    else
+      store_some(d, best, args.to + k, args.valid - k);
+  }
+}
+
+template <class D, int vectors, int max_pixels, int max_windows>
+void offer(TileLoops& loops, int index) {
+  const auto at = static_cast<std::size_t>(index);
+  loops.max_pixels[at] = max_pixels;
+  loops.max_windows[at] = max_windows;
+  [&]<std::size_t... i>(std::index_sequence<i...>) {
+    ((loops.plain[at][i + 1] = &tile<D, static_cast<int>(i + 1), vectors, false>), ...);
+  }
+  (std::make_index_sequence<static_cast<std::size_t>(max_pixels)>());
+  [&]<std::size_t... i>(std::index_sequence<i...>) {
+    ((loops.pooled[at][i + 1] = &tile<D, static_cast<int>(4 * (i + 1)), vectors, true>), ...);
+  }
+  (std::make_index_sequence<static_cast<std::size_t>(max_windows)>());
+}
+
+TileLoops make_loops() {
+  TileLoops loops;
+  loops.lanes = lanes;
+  loops.window = &window;
+  using D = hn::FixedTag<float, lanes>;
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+  // 32 registers. Two halves cost what one whole vector does, so 8 filters need not pay for 16.
+  offer<hn::FixedTag<float, lanes / 2>, 1, 12, 3>(loops, 0);
+  offer<D, 1, 12, 3>(loops, 1);
+  offer<D, 2, 12, 3>(loops, 2);
+  offer<D, 3, 8, 2>(loops, 3);
+  offer<D, 4, 6, 1>(loops, 4);
+#elif HWY_ARCH_ARM
+  offer<D, 1, 12, 3>(loops, 1);
+  offer<D, 2, 12, 3>(loops, 2);
+  offer<D, 3, 8, 2>(loops, 3);
+  offer<D, 4, 6, 1>(loops, 4);
+#else
+  // 16 registers.
+  offer<D, 1, 12, 3>(loops, 1);
+  offer<D, 2, 6, 1>(loops, 2);
+  offer<D, 3, 4, 1>(loops, 3);
+#endif
+  return loops;
+}
+}  // namespace
+
+const TileLoops* all_loops() {
+  static const TileLoops loops = make_loops();
+  return &loops;
+}
+}  // namespace convoy::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace convoy::cpu {
+HWY_EXPORT(all_loops);
+const TileLoops& tile_loops() {
+  return *HWY_DYNAMIC_DISPATCH(all_loops)();
+}
+
+Clamp clamp_of(const Activation& act) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  switch (act.kind) {
+    case Activation::Kind::relu:
+      return {0, infinity, 1, false};
+    case Activation::Kind::relu6:
+      return {0, 6, 1, false};
+    case Activation::Kind::clip:
+      return {act.a, act.b, 1, false};
+    case Activation::Kind::leaky:
+      return {-infinity, infinity, act.a, true};
+    default:
+      return {-infinity, infinity, 1, false};
+  }
+}
+}  // namespace convoy::cpu
+#endif

@@ -1,0 +1,70 @@
+// Register tiles: the innermost loops that the kernels `direct`, `pointwise` and `first` share.
+//
+// A tile holds the sums of some pixels × some vectors of filters in registers while it walks over
+// the taps and channels. It knows pixels only by where their data lie, so a tile may run across
+// rows and images, and four pixels may be a pooling window.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "convoy/stage.hpp"
+
+namespace convoy::cpu {
+
+/// `length` neighbouring floats of each pixel's input, `offset` floats from the pixel's first, that
+/// meet the packed weights of depth `depth` and on.
+struct Run {
+  Index offset = 0, length = 0, depth = 0;
+};
+
+/// Activation as the tile applies it: everything but leaky is min(hi, max(lo, v)).
+struct Clamp {
+  float lo = 0, hi = 0;
+  float slope = 1;
+  bool leaky = false;
+};
+Clamp clamp_of(const Activation& act);
+
+struct TileArgs {
+  const float* x = nullptr;
+  const Index* at = nullptr;  // [pixels]: where each pixel's input begins, from x
+  const Run* runs = nullptr;
+  Index run_count = 0;
+  const float* w = nullptr;     // [depth][width], 64-byte aligned
+  const float* bias = nullptr;  // [width]
+  Clamp clamp;
+  float* y = nullptr;
+  const Index* to = nullptr;  // [pixels], pooled: [pixels / 4]: where each result goes, from y
+  Index valid = 0;            // filters to store, ≤ width
+};
+using TileLoop = void (*)(const TileArgs&);
+
+/// The maximum over a window of pixels, each `width` filters, NaN wins.
+struct WindowArgs {
+  const float* from = nullptr;  // first pixel inside the plane
+  Index rows = 0, columns = 0;
+  Index row_pitch = 0, column_pitch = 0;  // floats, dilation included
+  float* to = nullptr;
+  Index valid = 0;
+};
+
+inline constexpr int max_tile_pixels = 12;
+inline constexpr int max_tile_vectors = 4;
+
+/// What one instruction set offers. Index 0 of `vectors` is half a vector, where that is faster
+/// than a whole one whose other half is waste; else its max_pixels is 0.
+struct TileLoops {
+  Index lanes = 0;
+  std::array<int, max_tile_vectors + 1> max_pixels{};
+  std::array<int, max_tile_vectors + 1> max_windows{};
+  std::array<std::array<TileLoop, max_tile_pixels + 1>, max_tile_vectors + 1> plain{};
+  std::array<std::array<TileLoop, max_tile_pixels / 4 + 1>, max_tile_vectors + 1> pooled{};
+  void (*window)(const WindowArgs&) = nullptr;
+
+  Index width(int vectors) const { return vectors == 0 ? lanes / 2 : vectors * lanes; }
+};
+/// Those of the instruction set that run-time dispatch chose.
+const TileLoops& tile_loops();
+
+}  // namespace convoy::cpu
