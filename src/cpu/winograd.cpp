@@ -37,6 +37,7 @@ Geometry geometry(const Stage& stage, Index m) {
   g.tiles_h = (g.p + m - 1) / m;
   g.tiles_w = (g.q + m - 1) / m;
   g.points = (m + 2) * (m + 2);
+  g.run = g.c < 48 ? 8 : (g.c < 128 ? 16 : 32);
   g.act = stage.act;
   g.pool = stage.pool.has_value();
   return g;

@@ -3,13 +3,15 @@
 // An output tile of m x m (m = 4 or 2) needs (m+2)^2 products a channel pair instead of 9 m^2. A
 // run goes over blocks of tiles: transform the block's input to V, multiply with the transformed
 // weights U (one GEMM for each of the (m+2)^2 positions xi), transform the products back and finish
-// the stage in registers. Two further files: winograd_simd.cpp has the arithmetic, once for each
-// instruction set; winograd.cpp walks the blocks. The layouts:
+// the stage in registers. winograd_transform.cpp and winograd_multiply.cpp have the arithmetic, once
+// for each instruction set; winograd.cpp walks the blocks. The layouts:
 //   U [K/panel][xi][C][panel]            zero filters fill the last panel
 //   V [group][xi][C/lanes][tiles of the group][lanes], 64 bytes of padding after each xi
 //   M [xi][tiles of the block][panel], 64 bytes of padding after each xi
 // A group is the register tile's height. Sizes of groups and blocks vary freely: each product is
-// one accumulator's sum over ascending c whatever its place, so they do not touch the bits.
+// summed in the same order whatever its place, so they do not touch the bits. That order: runs of
+// `run` ascending channels, each summed from zero, then added up. The rounding of one long sum
+// would be most of F(4x4)'s error.
 #pragma once
 
 #include <algorithm>
@@ -27,6 +29,7 @@ struct Geometry {
   Index m = 0;  // output tile, 2 or 4
   Index tiles_h = 0, tiles_w = 0;
   Index points = 0;  // (m+2)^2
+  Index run = 0;     // channels summed before they join the total
   Activation act;
   bool pool = false;  // max 2x2, stride 2
 

@@ -47,33 +47,32 @@ HWY_INLINE void accumulate(D d, const float* HWY_RESTRICT u, const float* HWY_RE
 
 template <int tiles, int vectors>
 HWY_NOINLINE void multiply_group(const float* HWY_RESTRICT u, const float* HWY_RESTRICT v, Index c,
-                                 float* HWY_RESTRICT m) {
+                                 Index run, float* HWY_RESTRICT m) {
   const D d;
-  V acc[tiles][vectors];
+  constexpr Index step = 4;  // divides lanes and run
+  for (Index first = 0; first < c; first += run) {
+    V acc[tiles][vectors];
 #pragma GCC unroll 16
-  for (int t = 0; t < tiles; ++t)
+    for (int t = 0; t < tiles; ++t)
 #pragma GCC unroll 2
-    for (int j = 0; j < vectors; ++j) acc[t][j] = hn::Zero(d);
-  constexpr int step = 4;  // divides lanes
-  for (; c >= lanes; c -= lanes) {
-    for (int part = 0; part < lanes; part += step) {
-      accumulate<tiles, vectors, step>(d, u, v + part, acc);
-      u += step * panel;
-    }
-    v += tiles * lanes;
-  }
-  for (; c > 0; --c) {
-    accumulate<tiles, vectors, 1>(d, u, v, acc);
-    u += panel;
-    ++v;
-  }
+      for (int j = 0; j < vectors; ++j) acc[t][j] = hn::Zero(d);
+    const Index end = std::min(first + run, c);
+    Index i = first;
+    for (; i + step <= end; i += step, u += step * panel)
+      accumulate<tiles, vectors, step>(d, u, v + i / lanes * lanes * tiles + i % lanes, acc);
+    for (; i < end; ++i, u += panel)
+      accumulate<tiles, vectors, 1>(d, u, v + i / lanes * lanes * tiles + i % lanes, acc);
 #pragma GCC unroll 16
-  for (int t = 0; t < tiles; ++t)
+    for (int t = 0; t < tiles; ++t)
 #pragma GCC unroll 2
-    for (int j = 0; j < vectors; ++j) hn::Store(acc[t][j], d, m + t * panel + j * lanes);
+      for (int j = 0; j < vectors; ++j) {
+        float* to = m + t * panel + j * lanes;
+        hn::Store(first == 0 ? acc[t][j] : hn::Add(hn::Load(d, to), acc[t][j]), d, to);
+      }
+  }
 }
 
-using GroupFunction = void (*)(const float*, const float*, Index, float*);
+using GroupFunction = void (*)(const float*, const float*, Index, Index, float*);
 template <int vectors, int... tiles>
 GroupFunction pick(Index count, std::integer_sequence<int, tiles...>) {
   constexpr GroupFunction functions[] = {&multiply_group<tiles + 1, vectors>...};
@@ -89,7 +88,7 @@ void multiply(const Geometry& g, const Block& block, const float* u, const float
     for (Index group = 0; group < block.groups; ++group) {
       const Index begin = block.begin(group), count = block.begin(group + 1) - begin;
       const Index step_v = v_stride(g, lanes, count);
-      (half ? pick<1>(count, counts) : pick<2>(count, counts))(u, group_v + xi * step_v, g.c,
+      (half ? pick<1>(count, counts) : pick<2>(count, counts))(u, group_v + xi * step_v, g.c, g.run,
                                                                m + begin * panel);
       group_v += g.points * step_v;
     }
