@@ -349,7 +349,7 @@ class Runner {
         for (Index q = g_.columns.begin(j); q < column_end; q += g_.columns.dil) {
           const Index at = (p - task_.rows.begin) * columns_ + q - task_.columns.begin;
           const V value = hn::Load(d, scratch_.act + at * block + v * lanes);
-          const auto beats = hn::Or(hn::Gt(value, most), hn::Ne(value, value));
+          const auto beats = hn::Or(hn::Gt(value, most), hn::IsNaN(value));
           most = hn::IfThenElse(beats, value, most);
           position = hn::IfThenElse(hn::RebindMask(di, beats),
                                     hn::Set(di, static_cast<std::int32_t>(p * g_.q + q)), position);

@@ -110,10 +110,12 @@ void Oracle::convolve(Index t, Pixel at_pixel, double* sums) const {
     const double* weights = &w_[at(((r * s.s + col) * c_group + c) * s.k)];
     for (Index group = 0; group < s.groups; ++group) {
       const double x = input(t, at_pixel.n, h, w, group * c_group + c);
-      for (Index k = group * k_group; k < (group + 1) * k_group; ++k) {
-        const double sum = sums[k] + x * weights[k];
-        sums[k] = sum_ == Sum::sequential ? static_cast<float>(sum) : sum;
-      }
+      const Index end = (group + 1) * k_group;
+      if (sum_ == Sum::sequential)  // products are exact in double: one rounding, as of an FMA
+        for (Index k = group * k_group; k < end; ++k)
+          sums[k] = static_cast<float>(sums[k] + x * weights[k]);
+      else
+        for (Index k = group * k_group; k < end; ++k) sums[k] += x * weights[k];
     }
   };
 
@@ -200,7 +202,7 @@ Window Oracle::window(Index n, Index i, Index j) const {
   return pool(i, j, plane, row, column, width);
 }
 
-Outputs Oracle::all() const {
+Outputs Oracle::all(Threads& threads) const {
   const Stage& s = stage_;
   Outputs out;
   out.y.resize(at(shapes_.y_elements));
@@ -208,24 +210,22 @@ Outputs Oracle::all() const {
   out.pre.resize(at(shapes_.pre_elements));
   out.act.resize(at(shapes_.pre_elements));
   if (s.act.is_neuron()) out.membrane.resize(at(shapes_.pre_elements / s.t));
+  std::vector<Trace> plane(at(shapes_.p * shapes_.q));
   for (Index n = 0; n < s.n; ++n) {
-    std::vector<Trace> plane;
-    for (Index p = 0; p < shapes_.p; ++p)
+    threads.for_each(shapes_.p, [&](Index p, int) {
       for (Index q = 0; q < shapes_.q; ++q) {
-        plane.push_back(trace({n, p, q}));
-        const Trace& trace = plane.back();
+        const Trace& trace = plane[at(p * shapes_.q + q)] = this->trace({n, p, q});
         for (Index t = 0; t < s.t; ++t)
           for (Index k = 0; k < s.k; ++k) {
             const Index to = (((t * s.n + n) * shapes_.p + p) * shapes_.q + q) * s.k + k;
             out.pre[at(to)] = round(trace.pre[at(t * s.k + k)]);
             out.act[at(to)] = round(trace.act[at(t * s.k + k)]);
           }
-        if (s.act.is_neuron())
-          for (Index k = 0; k < s.k; ++k)
-            out.membrane[at(((n * shapes_.p + p) * shapes_.q + q) * s.k + k)] =
-                trace.membrane[at(k)];
+        for (Index k = 0; k < static_cast<Index>(trace.membrane.size()); ++k)
+          out.membrane[at(((n * shapes_.p + p) * shapes_.q + q) * s.k + k)] = trace.membrane[at(k)];
       }
-    for (Index i = 0; i < shapes_.out_h; ++i)
+    });
+    threads.for_each(shapes_.out_h, [&](Index i, int) {
       for (Index j = 0; j < shapes_.out_w; ++j) {
         const Window window = pool(i, j, plane, 0, 0, shapes_.q);
         for (Index t = 0; t < s.t; ++t)
@@ -235,6 +235,7 @@ Outputs Oracle::all() const {
             out.idx[at(to)] = window.idx[at(t * s.k + k)];
           }
       }
+    });
   }
   return out;
 }

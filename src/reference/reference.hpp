@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "convoy/plan.hpp"
+#include "core/threads.hpp"
 
 namespace convoy::reference {
 
@@ -33,8 +34,9 @@ struct Window {
   std::vector<std::int32_t> idx;
 };
 
-/// All outputs, dense: y and idx [T,N,P',Q',K], pre and act [T,N,P,Q,K], membrane [N,P,Q,K],
-/// whatever the stage's layout. Rounded to the output type (membranes to fp32) unless Sum::real.
+/// All outputs, dense: y and idx [T,N,P',Q',K], pre and act [T,N,P,Q,K], membrane [N,P,Q,K] of a
+/// neuron, whatever the stage's layout. Rounded to the output type (membranes to fp32) unless
+/// Sum::real.
 struct Outputs {
   std::vector<double> y, pre, act, membrane;
   std::vector<std::int32_t> idx;
@@ -52,7 +54,7 @@ class Oracle {
   Trace trace(Pixel at) const;
   /// Window (i, j) of image n, its pixels traced anew.
   Window window(Index n, Index i, Index j) const;
-  Outputs all() const;
+  Outputs all(Threads& threads) const;
 
   const Shapes& shapes() const { return shapes_; }
 

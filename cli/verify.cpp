@@ -1,0 +1,157 @@
+// convoy verify: parity of every kernel with the oracle.
+#include "verify/verify.hpp"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "convoy/error.hpp"
+
+namespace convoy::cli {
+namespace {
+
+using verify::Report;
+
+struct Arguments {
+  std::string device = "cpu";
+  std::string shapes;
+  std::vector<std::string> stages;
+  Index random = -1;
+  std::uint64_t seed = 1;
+  std::string kernel, tile;
+  bool non_finite = false;
+  bool json = false;
+};
+
+void print_coverage(const Report& report) {
+  struct Row {
+    Index cells = 0, fewest = 0, checks = 0;
+  };
+  std::map<std::pair<std::string, std::string>, Row> rows;
+  for (const auto& [cell, count] : report.coverage) {
+    Row& row = rows[{cell.kernel, cell.tile}];
+    row.fewest = row.cells == 0 ? count : std::min(row.fewest, count);
+    ++row.cells;
+    row.checks += count;
+  }
+  fmt::print(
+      "coverage: every epilogue (activation x pool) with every tail case that a kernel has\n"
+      "  {:<16} {:<16} {:>8} {:>16} {:>8}\n",
+      "kernel", "tile", "cells", "fewest of a cell", "counts");
+  for (const auto& [key, row] : rows)
+    fmt::print("  {:<16} {:<16} {:>8} {:>16} {:>8}\n", key.first, key.second, row.cells, row.fewest,
+               row.checks);
+}
+
+void print_text(const Report& report) {
+  for (const verify::Failure& failure : report.failures)
+    fmt::print("FAILED {} by {} {}: {}\nrepro: {}\n", to_text(failure.stage), failure.kernel,
+               failure.tile, failure.what, failure.repro);
+  print_coverage(report);
+  for (const verify::Cell& gap : report.gaps())
+    fmt::print("NOT COVERED {} {}, {}, {}: {} of {}\n", gap.kernel, gap.tile, gap.epilogue,
+               gap.tail, report.coverage.at(gap), report.least);
+  const verify::Tally& tally = report.tally;
+  fmt::print(
+      "{} stages, {} checks (stage x kernel x tile), {} runs, {} outputs compared, {:.1f} s\n",
+      report.stages, report.checks, tally.runs, tally.outputs, report.seconds);
+  if (tally.worst > 0)
+    fmt::print("largest error: {:.2f} x that of plain fp32 (2 allowed), {}\n", tally.worst,
+               tally.worst_at);
+  fmt::print("spikes: {}, of which {} differ with the membrane at the threshold\n",
+             tally.spikes.spikes, tally.spikes.excused);
+  fmt::print("{}\n", report.passed() ? "passed"
+                                     : fmt::format("{} failures, {} gaps in the coverage",
+                                                   report.failures.size(), report.gaps().size()));
+}
+
+void print_json(const Report& report, const Arguments& arguments) {
+  nlohmann::ordered_json json;
+  json["device"] = arguments.device;
+  json["seed"] = arguments.seed;
+  json["passed"] = report.passed();
+  json["stages"] = report.stages;
+  json["checks"] = report.checks;
+  json["runs"] = report.tally.runs;
+  json["outputs_compared"] = report.tally.outputs;
+  json["seconds"] = report.seconds;
+  json["largest_error_over_plain_fp32"] = report.tally.worst;
+  json["largest_error_at"] = report.tally.worst_at;
+  json["spikes"] = report.tally.spikes.spikes;
+  json["spikes_excused"] = report.tally.spikes.excused;
+  json["failures"] = nlohmann::json::array();
+  for (const verify::Failure& failure : report.failures)
+    json["failures"].push_back({{"stage", to_text(failure.stage)},
+                                {"kernel", failure.kernel},
+                                {"tile", failure.tile},
+                                {"what", failure.what},
+                                {"repro", failure.repro}});
+  json["coverage_least"] = report.least;
+  json["coverage"] = nlohmann::json::array();
+  for (const auto& [cell, count] : report.coverage)
+    json["coverage"].push_back({{"kernel", cell.kernel},
+                                {"tile", cell.tile},
+                                {"epilogue", cell.epilogue},
+                                {"tail", cell.tail},
+                                {"count", count}});
+  fmt::print("{}\n", json.dump(1));
+}
+
+int run_verify(const Arguments& arguments) {
+  verify::VerifyOptions options;
+  options.device = parse_device(arguments.device);
+  options.seed = arguments.seed;
+  options.kernel = arguments.kernel;
+  options.tile = arguments.tile;
+  options.non_finite = arguments.non_finite;
+  if (!arguments.shapes.empty()) options.stages = read_shape_list(arguments.shapes);
+  for (const std::string& text : arguments.stages) options.stages.push_back(parse_stage(text));
+  options.random = arguments.random;
+  if (arguments.random < 0) options.random = options.stages.empty() ? 200 : 0;
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  if (terminal)
+    options.progress = [](Index done, Index all, Index failures) {
+      fmt::print(stderr, "\r{} of {} stages, {} failures ", done, all, failures);
+    };
+  const Report report = verify::verify(options);
+  if (terminal) fmt::print(stderr, "\r\033[K");
+  if (arguments.json)
+    print_json(report, arguments);
+  else
+    print_text(report);
+  return report.passed() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, int& exit_code) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("verify", "Compare every kernel with the oracle");
+  command->add_option("--device", arguments->device, "cpu, cuda or cuda:<number>")
+      ->capture_default_str();
+  auto* shapes =
+      command->add_option("--shapes", arguments->shapes, "A shape list, one stage a line");
+  command->add_option("--stage", arguments->stages, "A stage's text; may be repeated")
+      ->excludes(shapes);
+  command
+      ->add_option("--random", arguments->random,
+                   "So many drawn stages, and more until the coverage table is full "
+                   "(200 when no stage is given)")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--seed", arguments->seed, "Of the draws")->capture_default_str();
+  command->add_option("--kernel", arguments->kernel, "Only this kernel");
+  command->add_option("--tile", arguments->tile, "Only this tile");
+  command->add_flag("--non-finite", arguments->non_finite,
+                    "Also put NaN, infinities and 1e37 into the input, 144 runs a kernel");
+  command->add_flag("--json", arguments->json, "Print JSON");
+  command->footer(
+      "Example: convoy verify --random 2000 --seed 7\n"
+      "         convoy verify --stage n4h32c64k128r3pad1+bias+relu+max2 --kernel winograd4\n"
+      "Exit code 0: passed; 1: a kernel failed, or the coverage has a gap; 2: usage or input.");
+  command->callback([arguments, &exit_code] { exit_code = run_verify(*arguments); });
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,43 @@
+// Coverage: which kernels, tiles, epilogues and tail cases checks went through.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/kernel.hpp"
+#include "verify/random.hpp"
+
+namespace convoy::verify {
+
+/// "relu max2": what follows the sums. The activation, and one of three kinds of pool.
+std::string epilogue_of(const Stage& stage);
+
+/// What is left over at the ends of tiles: "c tail" (C/groups no multiple of 8), "k tail" (K/groups
+/// no multiple of 16), "pixel tail" (P or Q no multiple of 4), "one pixel" (y has one an image), or
+/// "whole" when nothing is.
+std::vector<std::string> tails_of(const Stage& stage);
+
+struct Cell {
+  std::string kernel, tile, epilogue, tail;
+  auto operator<=>(const Cell&) const = default;
+};
+/// The cells that a check of the stage by this kernel and tile counts for.
+std::vector<Cell> cells_of(const Stage& stage, const Kernel& kernel, const Tile& tile);
+
+using Coverage = std::map<Cell, Index>;
+
+/// One more check that the coverage needs.
+struct Directed {
+  Stage stage;
+  const Kernel* kernel = nullptr;
+  Tile tile;
+};
+
+/// Finds cells that exist (20,000 draws tell) and draws stages until each has been counted at least
+/// `least` times; `coverage` holds what is planned already and is brought up to date. `only`: a
+/// kernel's name, or empty for all.
+std::vector<Directed> fill_coverage(Coverage& coverage, Index least, const Machine& machine,
+                                    std::string_view only, Random& random);
+
+}  // namespace convoy::verify

@@ -1,0 +1,356 @@
+#include "verify/parity.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "plan/kernel_table.hpp"
+
+namespace convoy::verify {
+namespace {
+
+using reference::Oracle;
+using reference::Outputs;
+using reference::Sum;
+
+// An output of which samples are taken: a window of an image.
+struct Sample {
+  Index n = 0, i = 0, j = 0;
+};
+
+// Corners, edges, and the rest at random: 20,000 outputs, all filters of a window together.
+std::vector<Sample> draw_samples(const Stage& stage, const Shapes& shapes, std::uint64_t seed) {
+  Random random(seed);
+  const Index last_i = shapes.out_h - 1, last_j = shapes.out_w - 1, last_n = stage.n - 1;
+  std::vector<Sample> samples;
+  for (Index n : {Index{0}, last_n})
+    for (Index i : {Index{0}, last_i})
+      for (Index j : {Index{0}, last_j}) samples.push_back({n, i, j});
+  const auto any = [&](Index last) { return random.between(0, last); };
+  for (int edge = 0; edge < 16; ++edge) {
+    samples.push_back({any(last_n), edge % 2 ? 0 : last_i, any(last_j)});
+    samples.push_back({any(last_n), any(last_i), edge % 2 ? 0 : last_j});
+  }
+  // Tiles begin at small multiples: both sides of some of those seams.
+  for (Index step : {2, 3, 4, 6, 8, 12, 14, 16})
+    for (Index side : {-1, 0}) {
+      const Index i = any(last_i) / step * step + side, j = any(last_j) / step * step + side;
+      samples.push_back(
+          {any(last_n), std::clamp<Index>(i, 0, last_i), std::clamp<Index>(j, 0, last_j)});
+    }
+  const Index wanted = std::max<Index>(20'000 / (stage.k * stage.t), 64);
+  for (Index i = 0; i < wanted; ++i) samples.push_back({any(last_n), any(last_i), any(last_j)});
+  return samples;
+}
+
+std::vector<double> gather(const Oracle& oracle, const std::vector<Sample>& samples,
+                           Threads& threads, Index values) {
+  std::vector<double> y(samples.size() * static_cast<std::size_t>(values));
+  threads.for_each(static_cast<Index>(samples.size()), [&](Index i, int) {
+    const Sample& at = samples[static_cast<std::size_t>(i)];
+    const auto window = oracle.window(at.n, at.i, at.j);
+    std::copy(window.y.begin(), window.y.end(), y.begin() + i * values);
+  });
+  return y;
+}
+
+}  // namespace
+
+// What the oracle says of one kind of data. Integers: `want` rounded. Real: `want` is y64, and
+// `most` how far from it a kernel may be. Neurons on real data are judged by the rule for spikes.
+struct StageParity::Expected {
+  Data data;
+  Inputs inputs;
+  std::vector<Sample> samples;  // empty: everything was computed
+  Outputs want;                 // of samples only y: [samples][T,K]
+  double plain = 0;             // largest error of plain sequential fp32
+  double most = 0;
+};
+
+StageParity::StageParity(const Stage& stage, std::uint64_t seed, Device device, Threads& threads)
+    : stage_(stage), shapes_(shapes_of(stage)), seed_(seed), device_(device), threads_(threads) {}
+StageParity::~StageParity() = default;
+
+std::vector<const Kernel*> fitting_kernels(const Stage& stage, const Machine& machine) {
+  std::vector<const Kernel*> fitting;
+  for (const Kernel* kernel : kernel_table())
+    if (kernel->device() == machine.device.kind && (kernel->exact() || !stage.exact()) &&
+        kernel->refusals(stage, machine).empty())
+      fitting.push_back(kernel);
+  return fitting;
+}
+
+namespace {
+
+// The error of plain fp32 on the convolution's outputs. From a few of them it would be a matter of
+// luck: a stage of few outputs is measured with more images.
+double plain_error(const Stage& stage, Data data, std::uint64_t seed, Threads& threads) {
+  Stage wide = stage;
+  const Shapes one = shapes_of(stage);
+  const Index wanted = (4096 * stage.n + one.pre_elements - 1) / one.pre_elements;
+  const Index affordable = std::max<Index>(8'000'000 * stage.n / std::max<Index>(one.macs, 1), 1);
+  wide.n = std::max(stage.n, std::min(wanted, affordable));
+  wide.pool.reset();
+  wide.keep = {};
+  const auto inputs = draw_inputs(wide, data, seed);
+  const Operands operands = inputs->operands();
+  const Outputs real = Oracle(wide, inputs->weights, operands, Sum::real).all(threads);
+  const Outputs plain = Oracle(wide, inputs->weights, operands, Sum::sequential).all(threads);
+  return std::max(largest_difference(plain.pre, real.pre), largest_difference(plain.act, real.act));
+}
+
+}  // namespace
+
+const StageParity::Expected* StageParity::expected(Data data) {
+  auto& slot = expected_[static_cast<std::size_t>(data)];
+  if (slot) return slot.get();
+  auto inputs = draw_inputs(stage_, data, seed_);
+  if (!inputs) return nullptr;
+  slot = std::make_unique<Expected>(Expected{data, std::move(*inputs), {}, {}});
+  Expected& e = *slot;
+  const Operands operands = e.inputs.operands();
+  if (shapes_.macs * stage_.t > sample_above) e.samples = draw_samples(stage_, shapes_, seed_);
+  const auto compute = [&](Sum sum) {
+    const Oracle oracle(stage_, e.inputs.weights, operands, sum);
+    if (e.samples.empty()) return oracle.all(threads_);
+    Outputs sampled;
+    sampled.y = gather(oracle, e.samples, threads_, stage_.t * stage_.k);
+    return sampled;
+  };
+  if (data == Data::integers) {
+    e.want = compute(Sum::exact);
+  } else if (!stage_.act.is_neuron()) {
+    e.want = compute(Sum::real);
+    const Outputs plain = compute(Sum::sequential);
+    e.plain =
+        std::max({largest_difference(plain.y, e.want.y), largest_difference(plain.pre, e.want.pre),
+                  largest_difference(plain.act, e.want.act)});
+    if (e.samples.empty() && shapes_.pre_elements < 4096)
+      e.plain = std::max(e.plain, plain_error(stage_, data, seed_, threads_));
+    // Not less than one unit in the last place of the largest value.
+    const double largest_value = std::max({1.0, largest(e.want.y), largest(e.want.pre)});
+    e.most = std::max(2 * e.plain, 0x1p-23 * largest_value);
+  }
+  return &e;
+}
+
+Plan StageParity::plan(const Kernel& kernel, const Tile& tile, Index n, int threads) const {
+  Stage stage = stage_;
+  stage.n = n;
+  PlanOptions options;
+  options.device = device_;
+  options.threads = threads;
+  options.kernel = kernel.name();
+  options.tile = tile.name;
+  options.use_tuning = false;
+  return Plan(stage, options);
+}
+
+std::vector<std::string> StageParity::check(const Kernel& kernel, const Tile& tile, bool thorough,
+                                            Tally& tally) {
+  std::vector<std::string> failures;
+  const auto fail = [&](std::string_view what, const std::string& why) {
+    if (!why.empty()) failures.push_back(fmt::format("{}: {}", what, why));
+    return !why.empty();
+  };
+  Plan one = plan(kernel, tile, stage_.n, 1);
+  Plan two = plan(kernel, tile, stage_.n, 2);
+  const auto run = [&](Plan& on, const Expected& e, Views views) {
+    on.set_weights(e.inputs.weights);
+    ++tally.runs;
+    return run_guarded(on, e.inputs, views);
+  };
+
+  if (kernel.exact()) {
+    if (const Expected* e = expected(Data::integers)) {
+      for (const Views views : {Views::dense, Views::strided})
+        fail(fmt::format("(a) integers, {} views", views == Views::dense ? "dense" : "strided"),
+             judge(*e, run(views == Views::dense ? one : two, *e, views), kernel, tally));
+    }
+  }
+
+  std::vector<Data> kinds{Data::normal};
+  if (thorough && stage_.dtype != DType::u8 && !stage_.act.is_neuron())
+    kinds.insert(kinds.end(), {Data::mean10, Data::scaled});
+  for (const Data data : kinds) {
+    const Expected& e = *expected(data);
+    const Result got = run(one, e, Views::dense);
+    if (fail(fmt::format("(b) {}", name(data)), judge(e, got, kernel, tally))) continue;
+    if (data != Data::normal) continue;
+    if (!kernel.exact())
+      fail("(e) normal, strided views", judge(e, run(two, e, Views::strided), kernel, tally));
+    const auto [first, is_new] = bits_.try_emplace(std::string(kernel.arithmetic()), got);
+    if (!is_new)
+      fail(fmt::format("(d) bits of arithmetic \"{}\", which another kernel or tile has too",
+                       kernel.arithmetic()),
+           compare_bits("y", got.y, first->second.y, {}));
+  }
+  if (thorough) {
+    const Expected& e = *expected(Data::normal);
+    one.set_weights(e.inputs.weights);
+    const Result base = run_guarded(one, e.inputs, Views::dense);
+    fail("(d)", check_repeats(kernel, tile, one, e.inputs, base, tally));
+  }
+  return failures;
+}
+
+// The same bits once more, with two threads, with fewer images than planned for, and in batches of
+// 7 and 64.
+std::string StageParity::check_repeats(const Kernel& kernel, const Tile& tile, const Plan& one,
+                                       const Inputs& inputs, const Result& base, Tally& tally) {
+  const std::size_t steps = static_cast<std::size_t>(stage_.t);
+  const auto same = [&](std::string_view what, const Plan& on, Index first, Index n) {
+    const Inputs batch = repeat_images(inputs, first, n);
+    ++tally.runs;
+    const Result got = run_guarded(on, batch, Views::dense);
+    if (!got.error.empty()) return fmt::format("{}: {}", what, got.error);
+    const auto images = [&](const std::vector<float>& part, const std::vector<float>& whole,
+                            std::size_t parts) {
+      const std::size_t image = part.size() / parts / static_cast<std::size_t>(n);
+      for (std::size_t t = 0; t < parts; ++t)
+        for (Index i = 0; i < n; ++i) {
+          const auto from = static_cast<std::size_t>((first + i) % stage_.n) +
+                            t * static_cast<std::size_t>(stage_.n);
+          const auto to = static_cast<std::size_t>(i) + t * static_cast<std::size_t>(n);
+          if (std::memcmp(&part[to * image], &whole[from * image], image * sizeof(float)) != 0)
+            return fmt::format("image {} of {} has other bits", i, n);
+        }
+      return std::string();
+    };
+    std::string why = images(got.y, base.y, steps);
+    if (why.empty() && !got.pre.empty()) why = images(got.pre, base.pre, steps);
+    if (why.empty() && !got.act.empty()) why = images(got.act, base.act, steps);
+    if (why.empty() && !got.membrane.empty()) why = images(got.membrane, base.membrane, 1);
+    return why.empty() ? why : fmt::format("{}: {}", what, why);
+  };
+  const auto fresh = [&](Index n, int threads) {
+    Plan other = plan(kernel, tile, n, threads);
+    other.set_weights(inputs.weights);
+    return other;
+  };
+  std::string why = same("a second run", one, 0, stage_.n);
+  if (why.empty()) why = same("two threads", fresh(stage_.n, 2), 0, stage_.n);
+  if (why.empty()) why = same("the last image alone", one, stage_.n - 1, 1);
+  for (const Index n : {7, 64}) {
+    const Index work = (shapes_.macs + shapes_.x_elements + shapes_.pre_elements) / stage_.n * n;
+    if (why.empty() && work < 100'000'000)
+      why = same(fmt::format("a batch of {}", n), fresh(n, 2), 0, n);
+  }
+  return why;
+}
+
+std::string StageParity::judge(const Expected& want, const Result& got, const Kernel& kernel,
+                               Tally& tally) {
+  if (!got.error.empty()) return got.error;
+  tally.outputs += static_cast<Index>(want.samples.empty() ? got.y.size() : want.want.y.size());
+  if (!want.samples.empty()) return judge_samples(want, got);
+  if (want.data != Data::integers) {
+    if (stage_.act.is_neuron()) return compare_spikes(want.inputs, got, tally.spikes);
+    return judge_real(want, got, kernel, tally);
+  }
+  Stage nhwc = stage_;
+  nhwc.layout = Layout::nhwc;
+  const std::vector<Index> y = y_shape(nhwc), pre = pre_shape(nhwc);
+  std::string why = compare_exact("y", got.y, want.want.y, y);
+  if (why.empty() && stage_.keep.pre) why = compare_exact("pre", got.pre, want.want.pre, pre);
+  if (why.empty() && stage_.keep.act) why = compare_exact("act", got.act, want.want.act, pre);
+  if (why.empty() && stage_.keep.idx) why = compare_exact("idx", got.idx, want.want.idx, y);
+  if (why.empty() && stage_.act.is_neuron())
+    why = compare_exact("membrane_out", got.membrane, want.want.membrane, membrane_shape(stage_));
+  return why;
+}
+
+std::string StageParity::judge_real(const Expected& want, const Result& got, const Kernel& kernel,
+                                    Tally& tally) {
+  Stage nhwc = stage_;
+  nhwc.layout = Layout::nhwc;
+  const std::vector<Index> y = y_shape(nhwc), pre = pre_shape(nhwc);
+  double error = 0;
+  for (std::size_t i = 0; i < got.y.size(); ++i)
+    if (std::isfinite(want.want.y[i]))
+      error = std::max(error, std::abs(static_cast<double>(got.y[i]) - want.want.y[i]));
+  if (want.plain > 0 && 2 * want.plain >= want.most && error / want.plain > tally.worst) {
+    tally.worst = error / want.plain;
+    tally.worst_at = fmt::format("{} by {}, {}", to_text(stage_), kernel.name(), name(want.data));
+  }
+  std::string why = compare_close("y", got.y, want.want.y, want.most, y);
+  if (why.empty() && stage_.keep.pre)
+    why = compare_close("pre", got.pre, want.want.pre, want.most, pre);
+  if (why.empty() && stage_.keep.act)
+    why = compare_close("act", got.act, want.want.act, want.most, pre);
+  if (why.empty() && stage_.keep.idx) {
+    // Rounding may move the maximum: what idx points at must be as large, within the bound.
+    std::vector<float> pointed(got.idx.size());
+    const Index plane = shapes_.p * shapes_.q, windows = shapes_.out_h * shapes_.out_w;
+    for (std::size_t i = 0; i < pointed.size(); ++i) {
+      const Index k = static_cast<Index>(i) % stage_.k;
+      const Index n = static_cast<Index>(i) / stage_.k / windows;
+      pointed[i] = got.y[i];
+      if (got.y[i] == -std::numeric_limits<float>::infinity()) continue;  // a window of padding
+      if (got.idx[i] < 0 || got.idx[i] >= plane)
+        return fmt::format("idx at {}: {}, expected 0 to {}", position(i, y), got.idx[i],
+                           plane - 1);
+      pointed[i] = static_cast<float>(
+          want.want.act[static_cast<std::size_t>((n * plane + got.idx[i]) * stage_.k + k)]);
+    }
+    why = compare_close("the value at idx", pointed, want.want.y, want.most, y);
+  }
+  return why;
+}
+
+std::string StageParity::judge_samples(const Expected& want, const Result& got) const {
+  const bool exact = want.data == Data::integers;
+  if (!exact && stage_.act.is_neuron()) return {};  // integers judged its spikes
+  std::vector<float> y;
+  for (const Sample& at : want.samples)
+    for (Index t = 0; t < stage_.t; ++t)
+      for (Index k = 0; k < stage_.k; ++k)
+        y.push_back(got.y[static_cast<std::size_t>(
+            (((t * stage_.n + at.n) * shapes_.out_h + at.i) * shapes_.out_w + at.j) * stage_.k +
+            k)]);
+  const std::vector<Index> shape{static_cast<Index>(want.samples.size()), stage_.t, stage_.k};
+  return exact ? compare_exact("y, sampled", y, want.want.y, shape)
+               : compare_close("y, sampled", y, want.want.y, want.most, shape);
+}
+
+std::vector<std::string> check_non_finite(const Stage& stage, std::uint64_t seed,
+                                          const Kernel& kernel, const Tile& tile, Device device,
+                                          Threads& threads, Tally& tally) {
+  auto inputs = draw_inputs(stage, Data::normal, seed);
+  PlanOptions options;
+  options.device = device;
+  options.kernel = kernel.name();
+  options.tile = tile.name;
+  options.use_tuning = false;
+  Plan plan(stage, inputs->weights, options);
+  Stage nhwc = stage;
+  nhwc.layout = Layout::nhwc;
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  std::vector<std::string> failures;
+  for (const float special : {std::numeric_limits<float>::quiet_NaN(), infinity, -infinity, 1e37F})
+    for (Index h = 3; h < std::min<Index>(9, stage.h); ++h)
+      for (Index w = 3; w < std::min<Index>(9, stage.w); ++w) {
+        const Index at = (h * stage.w + w) * stage.c + (h + w) % stage.c;
+        const float before = inputs->x.data<float>()[at];
+        inputs->x.data<float>()[at] = special;
+        const Operands operands = inputs->operands();
+        const Outputs want = Oracle(stage, inputs->weights, operands, Sum::exact).all(threads);
+        const Result got = run_guarded(plan, *inputs, Views::dense);
+        ++tally.runs;
+        tally.outputs += static_cast<Index>(got.y.size());
+        const std::string why =
+            got.error.empty() ? compare_close("y", got.y, want.y,
+                                              1e-5 * std::max(1.0, largest(want.y)), y_shape(nhwc))
+                              : got.error;
+        if (!why.empty())
+          failures.push_back(
+              fmt::format("{} at x[0,{},{},{}]: {}", special, h, w, (h + w) % stage.c, why));
+        inputs->x.data<float>()[at] = before;
+      }
+  return failures;
+}
+
+}  // namespace convoy::verify

@@ -1,0 +1,71 @@
+// Parity of one stage: every kernel and tile that fits it, judged by the oracle.
+//
+// (a) integers, bit for bit; (b) three kinds of real numbers, within twice the error of plain fp32;
+// (c) outputs poisoned and fenced; (d) the same bits again, for other n, threads, tiles and kernels
+// of the same arithmetic; (e) views with gaps and the least alignment.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/kernel.hpp"
+#include "verify/compare.hpp"
+
+namespace convoy::verify {
+
+/// What checks add up.
+struct Tally {
+  Index runs = 0;
+  Index outputs = 0;     // elements of y that were compared with the oracle
+  double worst = 0;      // largest error of (b) as a multiple of the error of plain fp32
+  std::string worst_at;  // of which stage and kernel
+  SpikeCount spikes;
+};
+
+/// Above this many multiply-adds of one run the oracle computes samples only.
+constexpr Index sample_above = 2'000'000'000;
+
+class StageParity {
+ public:
+  /// Throws Error when the stage is illegal.
+  StageParity(const Stage& stage, std::uint64_t seed, Device device, Threads& threads);
+  ~StageParity();
+
+  /// Every way in which the kernel with this tile fails; empty when it passes.
+  /// `thorough` off: (a), (b) with normal numbers, (c) and (e).
+  std::vector<std::string> check(const Kernel& kernel, const Tile& tile, bool thorough,
+                                 Tally& tally);
+
+ private:
+  struct Expected;
+  const Expected* expected(Data data);
+  Plan plan(const Kernel& kernel, const Tile& tile, Index n, int threads) const;
+  std::string judge(const Expected& want, const Result& got, const Kernel& kernel, Tally& tally);
+  std::string judge_real(const Expected& want, const Result& got, const Kernel& kernel,
+                         Tally& tally);
+  std::string judge_samples(const Expected& want, const Result& got) const;
+  std::string check_repeats(const Kernel& kernel, const Tile& tile, const Plan& one,
+                            const Inputs& inputs, const Result& base, Tally& tally);
+
+  Stage stage_;
+  Shapes shapes_;
+  std::uint64_t seed_;
+  Device device_;
+  Threads& threads_;
+  std::array<std::unique_ptr<Expected>, 4> expected_;
+  std::map<std::string, Result, std::less<>> bits_;  // of each arithmetic, from its first kernel
+};
+
+/// Kernels that may run the stage on the machine: they fit, and are exact where the stage asks.
+std::vector<const Kernel*> fitting_kernels(const Stage& stage, const Machine& machine);
+
+/// NaN, infinities and 1e37 at each position of a 6x6 patch of the input: what is not finite must
+/// be where the oracle has it, and nowhere else. For small stages: it takes 144 runs.
+std::vector<std::string> check_non_finite(const Stage& stage, std::uint64_t seed,
+                                          const Kernel& kernel, const Tile& tile, Device device,
+                                          Threads& threads, Tally& tally);
+
+}  // namespace convoy::verify

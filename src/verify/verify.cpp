@@ -1,0 +1,199 @@
+#include "verify/verify.hpp"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+
+#include "plan/kernel_table.hpp"
+#include "plan/select.hpp"
+
+namespace convoy::verify {
+namespace {
+
+struct Check {
+  const Kernel* kernel;
+  Tile tile;
+};
+
+// One stage and what is to be checked of it.
+struct Job {
+  Stage stage;
+  std::vector<Check> checks;
+  bool thorough = true;
+  bool non_finite = false;
+};
+
+// Small enough for 144 runs, large enough for a whole 6x6 tile inside.
+constexpr const char* non_finite_stages[] = {
+    "n1h12c16k16r3pad1",
+    "n1h12c16k16r3pad1+bias+relu+max2",
+    "n1h11c19k5r3pad1+strict+max2",
+    "n1h12c3k16r3pad1+bias+relu+max2",
+    "n1h12c16k3r3pad1+leaky(0.1)+max2",
+    "n1h10c4k8r5+clip(0,1)",
+    "n1h10c16k16r1+relu6+max2",
+    "n1h12c16k16r3pad1groups16+relu",
+};
+
+class Driver {
+ public:
+  explicit Driver(const VerifyOptions& options) : options_(options) {
+    PlanOptions plan;
+    plan.device = options.device;
+    machine_ = machine_for(plan);
+    if (!options.kernel.empty() && !find_kernel(options.kernel, options.device.kind)) {
+      std::vector<std::string_view> names;
+      for (const Kernel* kernel : kernel_table())
+        if (kernel->device() == options.device.kind) names.push_back(kernel->name());
+      throw Error(
+          fmt::format("kernel \"{}\": expected one of {}", options.kernel, fmt::join(names, ", ")));
+    }
+  }
+
+  Report run() {
+    const auto start = std::chrono::steady_clock::now();
+    plan_jobs();
+    Threads threads(default_threads());
+    // Stages side by side; what one of them does stays on its own thread, but for plans of two.
+    threads.for_each(static_cast<Index>(jobs_.size()), [&](Index i, int) {
+      try {
+        run_job(jobs_[static_cast<std::size_t>(i)]);
+      } catch (const std::exception& error) {
+        add_failure(jobs_[static_cast<std::size_t>(i)], {nullptr, {}}, error.what());
+      }
+    });
+    std::sort(report_.failures.begin(), report_.failures.end(),
+              [](const Failure& a, const Failure& b) { return a.repro < b.repro; });
+    report_.stages = static_cast<Index>(jobs_.size());
+    report_.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return std::move(report_);
+  }
+
+ private:
+  std::vector<Check> checks_of(const Stage& stage) const {
+    std::vector<Check> checks;
+    for (const Kernel* kernel : fitting_kernels(stage, machine_)) {
+      if (!options_.kernel.empty() && kernel->name() != options_.kernel) continue;
+      for (const Tile& tile : kernel->tiles(stage, machine_))
+        if (options_.tile.empty() || tile.name == options_.tile) checks.push_back({kernel, tile});
+    }
+    return checks;
+  }
+
+  void plan_jobs() {
+    for (const Stage& stage : options_.stages) {
+      Job job{stage, checks_of(stage), true, options_.non_finite};
+      // A forced kernel that refuses says why; nothing is passed over in silence.
+      if (job.checks.empty()) {
+        PlanOptions plan;
+        plan.device = options_.device;
+        plan.kernel = options_.kernel;
+        plan.tile = options_.tile;
+        Plan refused(stage, plan);
+      }
+      jobs_.push_back(std::move(job));
+    }
+    if (options_.random == 0) return count();
+    Random random(options_.seed);
+    for (Index i = 0; i < options_.random; ++i) {
+      const Stage stage = draw_stage(random);
+      Job job{stage, checks_of(stage)};
+      if (!job.checks.empty()) jobs_.push_back(std::move(job));
+    }
+    for (const char* text : non_finite_stages) {
+      const Stage stage = parse_stage(text);
+      Job job{stage, checks_of(stage), true, true};
+      if (!job.checks.empty()) jobs_.push_back(std::move(job));
+    }
+    count();
+    if (!options_.fill) return;
+    report_.least = 5;
+    for (const Directed& directed :
+         fill_coverage(report_.coverage, report_.least, machine_, options_.kernel, random))
+      if (options_.tile.empty() || directed.tile.name == options_.tile)
+        jobs_.push_back({directed.stage, {{directed.kernel, directed.tile}}, false});
+  }
+
+  void count() {
+    for (const Job& job : jobs_)
+      for (const Check& check : job.checks)
+        for (const Cell& cell : cells_of(job.stage, *check.kernel, check.tile))
+          ++report_.coverage[cell];
+  }
+
+  void run_job(const Job& job) {
+    Threads inline_threads(1);
+    Tally tally;
+    StageParity parity(job.stage, options_.seed, options_.device, inline_threads);
+    for (const Check& check : job.checks) {
+      std::vector<std::string> failures;
+      try {
+        failures = parity.check(*check.kernel, check.tile, job.thorough, tally);
+        if (job.non_finite) {
+          const auto more = check_non_finite(job.stage, options_.seed, *check.kernel, check.tile,
+                                             options_.device, inline_threads, tally);
+          failures.insert(failures.end(), more.begin(), more.end());
+        }
+      } catch (const Error& error) {
+        failures.emplace_back(error.what());
+      }
+      for (const std::string& what : failures) add_failure(job, check, what);
+    }
+    const std::lock_guard lock(mutex_);
+    Tally& sum = report_.tally;
+    sum.runs += tally.runs;
+    sum.outputs += tally.outputs;
+    sum.spikes.spikes += tally.spikes.spikes;
+    sum.spikes.excused += tally.spikes.excused;
+    if (tally.worst > sum.worst) {
+      sum.worst = tally.worst;
+      sum.worst_at = tally.worst_at;
+    }
+    report_.checks += static_cast<Index>(job.checks.size());
+    ++done_;
+    if (options_.progress)
+      options_.progress(done_, static_cast<Index>(jobs_.size()),
+                        static_cast<Index>(report_.failures.size()));
+  }
+
+  void add_failure(const Job& job, const Check& check, const std::string& what) {
+    const std::string stage = to_text(job.stage);
+    Failure failure{job.stage, {}, check.tile.name, what, {}};
+    failure.repro = fmt::format("convoy verify --stage '{}' --seed {}", stage, options_.seed);
+    if (check.kernel) {
+      failure.kernel = check.kernel->name();
+      failure.repro += fmt::format(" --kernel {} --tile '{}'", failure.kernel, check.tile.name);
+    }
+    if (options_.device.kind != DeviceKind::cpu)
+      failure.repro += " --device " + convoy::to_text(options_.device);
+    if (job.non_finite) failure.repro += " --non-finite";
+    const std::lock_guard lock(mutex_);
+    report_.failures.push_back(std::move(failure));
+  }
+
+  const VerifyOptions& options_;
+  Machine machine_;
+  std::vector<Job> jobs_;
+  std::mutex mutex_;
+  Index done_ = 0;
+  Report report_;
+};
+
+}  // namespace
+
+std::vector<Cell> Report::gaps() const {
+  std::vector<Cell> gaps;
+  for (const auto& [cell, count] : coverage)
+    if (count < least) gaps.push_back(cell);
+  return gaps;
+}
+
+Report verify(const VerifyOptions& options) {
+  return Driver(options).run();
+}
+
+}  // namespace convoy::verify

@@ -1,0 +1,45 @@
+// The driver of `convoy verify` and of the parity tests: stages in, failures and coverage out.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "verify/coverage.hpp"
+#include "verify/parity.hpp"
+
+namespace convoy::verify {
+
+struct VerifyOptions {
+  Device device{};
+  std::vector<Stage> stages;  // given ones, and
+  Index random = 0;           // so many drawn ones; these must fill the coverage table
+  bool fill = true;           // draw more where the table has gaps
+  bool non_finite = false;    // put NaN, infinities and 1e37 into the given stages
+  std::uint64_t seed = 1;
+  std::string kernel, tile;  // only these; empty: every one that fits
+  std::function<void(Index done, Index all, Index failures)> progress;  // may be empty
+};
+
+struct Failure {
+  Stage stage;
+  std::string kernel, tile, what;
+  std::string repro;  // a command that shows it
+};
+
+struct Report {
+  Index stages = 0;
+  Index checks = 0;  // a stage by one kernel with one tile
+  Tally tally;
+  std::vector<Failure> failures;
+  Coverage coverage;
+  Index least = 0;  // counts that each cell of the table must reach; 0: none was asked for
+  double seconds = 0;
+  std::vector<Cell> gaps() const;
+  bool passed() const { return failures.empty() && gaps().empty(); }
+};
+
+/// Throws Error when a stage, kernel or tile does not exist or does not fit.
+Report verify(const VerifyOptions& options);
+
+}  // namespace convoy::verify
