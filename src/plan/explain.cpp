@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "core/measure.hpp"
-
 namespace convoy {
 namespace {
 
@@ -202,10 +200,7 @@ Explanation explain(const Stage& stage, const PlanOptions& options, const Explai
   std::string warning;
   const auto tuning = options.use_tuning ? user_tuning_cache(warning) : nullptr;
   const Selection selection = select(stage, machine, options, tuning.get());
-  if (request.measure) {
-    machine.peak_flops = measure_peak_flops(machine.threads);
-    machine.memory_bandwidth = measure_copy_bandwidth(machine.threads);
-  }
+  if (request.measure) machine = measured(machine);
   Explanation e = explain(stage, machine, selection);
   e.warning = warning;
   e.machine_measured = request.measure;

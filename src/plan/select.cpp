@@ -169,10 +169,11 @@ Selection select(const Stage& stage, const Machine& machine, const PlanOptions& 
     if (first == selection.verdicts.size())
       throw Error(fmt::format("no kernel on {} can run {}:{}", to_text(machine.device),
                               to_text(stage), every_refusal(selection.verdicts)));
-    selection.why_arithmetic =
-        fmt::format("kernel {} has the least predicted time on {} images and one thread, the "
-                    "batch on which arithmetics are compared whatever n is",
-                    selection.verdicts[first].kernel->name(), selection.canonical.n);
+    selection.why_arithmetic = fmt::format(
+        "that of {}, which has the least predicted time on one thread and {} {}, the batch at which "
+        "arithmetics are compared for every n, so that results don't depend on n",
+        selection.verdicts[first].kernel->name(), selection.canonical.n,
+        selection.canonical.n == 1 ? "image" : "images");
   }
   choose_tile(selection, first, stage, machine, options, tuning);
   return selection;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/measure.hpp"
 #include "math/half.hpp"
 
 namespace convoy {
@@ -95,6 +96,16 @@ double bytes_of_operands(const Stage& stage) {
   if (stage.keep.idx) sum += bytes(shapes.y_elements, DType::i32);
   if (stage.act.is_neuron()) sum += 2 * bytes(shapes.gemm_m * stage.k, DType::f32);
   return sum;
+}
+
+Machine measured(Machine machine) {
+  machine.peak_flops = machine.memory_bandwidth = 0;
+  for (int i = 0; i < 3; ++i) {
+    machine.peak_flops = std::max(machine.peak_flops, measure_peak_flops(machine.threads));
+    machine.memory_bandwidth =
+        std::max(machine.memory_bandwidth, measure_copy_bandwidth(machine.threads));
+  }
+  return machine;
 }
 
 Timing time_runs(const Plan& plan, const Operands& operands, double seconds) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "convoy/plan.hpp"
+#include "core/machine.hpp"
 
 namespace convoy {
 
@@ -21,6 +22,10 @@ struct Timing {
   double median = 0, minimum = 0;  // seconds
   int runs = 0;
 };
+
+/// The machine with the peak and the copy bandwidth that it reaches right now, the best of a few
+/// short measurements: whatever else runs on it can only make them smaller.
+Machine measured(Machine machine);
 
 /// Runs until `seconds` are over, at least three times after one run that is not counted.
 /// Throws Error when a run fails.
