@@ -56,10 +56,10 @@ HWY_INLINE void store_block(D d, const hn::Vec<D> (&v)[vectors], float* to, Inde
   }
 }
 
-// NaN wins: max of the hardware would drop it from one side.
+// NaN wins: max of the hardware would drop it from one side, and Highway's Ne is ordered on x86.
 template <class D>
 HWY_INLINE hn::Vec<D> larger(D, hn::Vec<D> best, hn::Vec<D> candidate) {
-  return hn::IfThenElse(hn::Or(hn::Gt(candidate, best), hn::Ne(candidate, candidate)), candidate,
+  return hn::IfThenElse(hn::Or(hn::Gt(candidate, best), hn::IsNaN(candidate)), candidate,
                         best);
 }
 
