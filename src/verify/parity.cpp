@@ -330,6 +330,7 @@ std::vector<std::string> check_non_finite(const Stage& stage, std::uint64_t seed
   nhwc.layout = Layout::nhwc;
   constexpr float infinity = std::numeric_limits<float>::infinity();
   std::vector<std::string> failures;
+  Index more = 0;
   for (const float special : {std::numeric_limits<float>::quiet_NaN(), infinity, -infinity, 1e37F})
     for (Index h = 3; h < std::min<Index>(9, stage.h); ++h)
       for (Index w = 3; w < std::min<Index>(9, stage.w); ++w) {
@@ -345,11 +346,14 @@ std::vector<std::string> check_non_finite(const Stage& stage, std::uint64_t seed
             got.error.empty() ? compare_close("y", got.y, want.y,
                                               1e-5 * std::max(1.0, largest(want.y)), y_shape(nhwc))
                               : got.error;
-        if (!why.empty())
+        if (!why.empty() && failures.empty())
           failures.push_back(
               fmt::format("{} at x[0,{},{},{}]: {}", special, h, w, (h + w) % stage.c, why));
+        else if (!why.empty())
+          ++more;
         inputs->x.data<float>()[at] = before;
       }
+  if (more > 0) failures.back() += fmt::format(" (and at {} more places and values)", more);
   return failures;
 }
 
