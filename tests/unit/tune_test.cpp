@@ -1,0 +1,209 @@
+// The tuning cache survives what happens to files, and tuning never changes a result.
+#include "convoy/tune.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <thread>
+#include <vector>
+
+#include "plan/select.hpp"
+#include "plan/timing.hpp"
+#include "plan/tuning_cache.hpp"
+
+namespace convoy {
+namespace {
+
+// A folder of its own for the cache, gone at the end; CONVOY_CACHE points there meanwhile.
+class TuneTest : public testing::Test {
+ protected:
+  TuneTest() {
+    std::string pattern = testing::TempDir() + "convoy-tune-XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+    setenv("CONVOY_CACHE", folder_.c_str(), 1);
+    machine_.name = "a machine, \"quoted\"";
+    machine_.isa = "avx2";
+    machine_.threads = 2;
+  }
+  ~TuneTest() override {
+    unsetenv("CONVOY_CACHE");
+    std::filesystem::remove_all(folder_);
+  }
+  std::string path() const { return folder_ + "/tuning.json"; }
+  void write(std::string_view text) const { std::ofstream(path(), std::ios::binary) << text; }
+  std::string read() const {
+    std::ifstream file(path(), std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  std::size_t files() const {
+    return static_cast<std::size_t>(
+        std::distance(std::filesystem::directory_iterator(folder_), std::filesystem::directory_iterator()));
+  }
+
+  std::string folder_;
+  Machine machine_;
+  const Stage stage_ = parse_stage("n2h8c16k16r3pad1+bias+relu");
+};
+
+TEST_F(TuneTest, ComesBackFromItsFile) {
+  EXPECT_EQ(tuning_cache_path(), path());
+  TuningCache cache;
+  cache.set(machine_, stage_, {"direct", "6x16", 1.25e-3});
+  save_tuning_cache(path(), cache);
+  Stage other = stage_;
+  other.n = 3;
+  TuningCache more;
+  more.set(machine_, other, {"direct", "4x16", 2e-3});
+  save_tuning_cache(path(), more);
+
+  std::string warning;
+  const TuningCache back = load_tuning_cache(path(), warning);
+  EXPECT_EQ(warning, "");
+  EXPECT_EQ(back.size(), 2U);
+  ASSERT_NE(back.find(machine_, stage_), nullptr);
+  EXPECT_EQ(*back.find(machine_, stage_), (TunedTile{"direct", "6x16", 1.25e-3}));
+  ASSERT_NE(back.find(machine_, other), nullptr);
+  machine_.threads = 1;
+  EXPECT_EQ(back.find(machine_, stage_), nullptr);
+  machine_.threads = 2;
+  machine_.isa = "avx512";
+  EXPECT_EQ(back.find(machine_, stage_), nullptr);
+  EXPECT_EQ(files(), 2U);  // the cache and its lock: no temporary is left
+}
+
+TEST_F(TuneTest, IgnoresWhatItCannotTrust) {
+  TuningCache cache;
+  cache.set(machine_, stage_, {"direct", "6x16", 1.25e-3});
+  const std::string good = cache.to_json();
+  std::string warning;
+  EXPECT_EQ(TuningCache::parse(good, warning).size(), 1U);
+  EXPECT_EQ(warning, "");
+
+  const auto replaced = [&](std::string_view from, std::string_view to) {
+    std::string text = good;
+    const std::size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return text.replace(at, from.size(), to);
+  };
+  const std::vector<std::string> bad = {
+      "",
+      "null",
+      "[1]",
+      "{}",
+      good.substr(0, good.size() / 2),
+      std::string(100000, '['),
+      replaced("\"format\": 1", "\"format\": 2"),
+      replaced(version(), "99.0.0"),
+      replaced("\"threads\": 2", "\"threads\": -2"),
+      replaced("\"threads\": 2", "\"threads\": 1e99"),
+      replaced("0.00125", "-1"),
+      replaced("0.00125", "\"fast\""),
+      replaced("n2h8", "n0h8"),
+      replaced("\"direct\"", "7"),
+      replaced("\"direct\"", "\"\""),
+      replaced("6x16", "\\n"),
+  };
+  for (const std::string& text : bad) {
+    warning.clear();
+    EXPECT_EQ(TuningCache::parse(text, warning).size(), 0U) << text.substr(0, 200);
+    EXPECT_NE(warning.find("ignored"), std::string::npos) << text.substr(0, 200);
+    EXPECT_LT(warning.size(), 300U);
+  }
+}
+
+TEST_F(TuneTest, PlansAreMadeBesideABrokenFile) {
+  write("{ \"format\": 1, ");
+  const Plan plan(stage_);
+  EXPECT_NE(plan.explain().find("ignored"), std::string::npos);
+  // Tuning replaces the broken file.
+  tune(stage_, {}, 0.01);
+  std::string warning;
+  EXPECT_EQ(load_tuning_cache(path(), warning).size(), 1U);
+  EXPECT_EQ(warning, "");
+  EXPECT_EQ(Plan(stage_).explain().find("ignored"), std::string::npos);
+}
+
+TEST_F(TuneTest, SaysWhatItCannotWrite) {
+  TuningCache cache;
+  cache.set(machine_, stage_, {"direct", "6x16", 1e-3});
+  write("not a folder");
+  try {
+    save_tuning_cache(path() + "/deeper/tuning.json", cache);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("CONVOY_CACHE"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW(save_tuning_cache("", cache), Error);
+  EXPECT_EQ(read(), "not a folder");
+}
+
+TEST_F(TuneTest, WritersAtOnceLoseNothing) {
+  std::vector<std::thread> writers;
+  for (int i = 0; i < 4; ++i) {
+    writers.emplace_back([this, i] {
+      for (int j = 0; j < 5; ++j) {
+        Stage stage = stage_;
+        stage.n = 1 + i * 5 + j;
+        TuningCache cache;
+        cache.set(machine_, stage, {"direct", "6x16", 1e-3});
+        save_tuning_cache(path(), cache);
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  std::string warning;
+  EXPECT_EQ(load_tuning_cache(path(), warning).size(), 20U);
+  EXPECT_EQ(warning, "");
+}
+
+TEST_F(TuneTest, ChoosesATileAndKeepsTheBits) {
+  for (const char* text : {"n2h14c32k32r3pad1+bias+relu+max2", "n1h12c24k40r1+bias+relu",
+                           "n2h14c32k32r3pad1+bias+relu+max2+strict"}) {
+    const Stage stage = parse_stage(text);
+    const RandomOperands random(stage);
+    const auto run = [&](const Plan& plan) {
+      plan.run(random.operands(stage)).or_throw();
+      return random.y.clone();
+    };
+    const Plan before(stage, random.weights);
+    const Tensor first = run(before);
+    const TuneResult result = tune(stage, {}, 0.02);
+    ASSERT_FALSE(result.rows.empty());
+    EXPECT_TRUE(result.rows.front().chosen);
+    EXPECT_EQ(result.arithmetic, before.arithmetic());
+    EXPECT_EQ(result.saved_to, path());
+    for (std::size_t i = 1; i < result.rows.size(); ++i)
+      EXPECT_LE(result.rows[i - 1].median, result.rows[i].median);
+
+    const Plan after(stage, random.weights);
+    EXPECT_EQ(after.kernel(), result.rows.front().kernel);
+    EXPECT_EQ(after.tile(), result.rows.front().tile);
+    const Tensor second = run(after);
+    EXPECT_EQ(std::memcmp(first.data<float>(), second.data<float>(), first.bytes()), 0) << text;
+    // Every tile of the arithmetic gives those bits.
+    for (const TuneRow& row : result.rows) {
+      PlanOptions options;
+      options.kernel = row.kernel;
+      options.tile = row.tile;
+      const Tensor third = run(Plan(stage, random.weights, options));
+      EXPECT_EQ(std::memcmp(first.data<float>(), third.data<float>(), first.bytes()), 0)
+          << text << " " << row.kernel << " " << row.tile;
+    }
+  }
+}
+
+TEST_F(TuneTest, SavesNothingUnlessAsked) {
+  const TuneResult result = tune(stage_, {}, 0.01, false);
+  EXPECT_EQ(result.saved_to, "");
+  EXPECT_EQ(files(), 0U);
+  EXPECT_THROW(tune(stage_, {}, 0.0), Error);
+}
+
+}  // namespace
+}  // namespace convoy
