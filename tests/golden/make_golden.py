@@ -4,9 +4,10 @@
     make_golden.py [stages | networks | fashion ...]      all without a word; needs python/requirements.txt
 
 stages/<name>/ holds stage.txt (one line of the stage grammar) and .npy files: x [N,H,W,C] ([T,N,H,W,C] for a neuron
-without hold; C before H where the stage says nchw), w [K,R,S,C/groups], bias, norm_scale, norm_shift, v_in, v_out
-[N,P,Q,K]; y, pre, act, idx like y of the stage. Computed in float64 from inputs of the stage's type, stored as fp32 after
-one rounding to the output type; idx is int32. Membranes keep 1e-4 from their thresholds, so spikes must be equal.
+without hold; C before H where the stage says nchw), w [K,R,S,C/groups], bias, norm_scale, norm_shift, v_in and v_out
+[N,P,Q,K]; y and idx [N,P',Q',K], pre and act [N,P,Q,K], all four with T in front for a neuron and NHWC whatever the stage's
+layout. Computed in float64 from inputs of the stage's type, stored as fp32 after one rounding to the output type; idx is
+int32. Membranes keep 1e-4 from their thresholds, so spikes must be equal.
 networks/ and fashion-scnn*/: see golden_networks.py.
 """
 
@@ -181,7 +182,7 @@ def make_stage(name, text, how):
             save(file, given[key])
     outputs = [("y", np.float32)] + [(k, np.int32 if k == "idx" else np.float32) for k in stage["keep"]]
     for key, dtype in outputs:
-        save(key, place(got[key] if neuron else got[key][0]), dtype)
+        save(key, channels_last(got[key] if neuron else got[key][0]), dtype)
     if "v" in given:
         save("v_in", channels_last(given["v"]))
     if neuron:
