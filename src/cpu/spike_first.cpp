@@ -93,7 +93,8 @@ struct Sums {
     for (int v = 0; v < kVecs; ++v) {
       const auto w = hn::Load(ds, weights + v * 2 * kLanes);
 #if HWY_TARGET == HWY_AVX3_DL
-      sum[v] = Vec{_mm256_dpwssd_epi32(sum[v].raw, x.raw, w.raw)};
+      // By hand: the intrinsic may become AVX-VNNI's encoding, which some AVX-512 machines lack.
+      asm("%{evex%} vpdpwssd %2, %1, %0" : "+v"(sum[v].raw) : "v"(x.raw), "v"(w.raw));
 #else
       sum[v] = hn::ReorderWidenMulAccumulate(Int(), x, w, sum[v], rest[v]);
 #endif

@@ -64,11 +64,13 @@ class Source {
     return done;
   }
 
-  /// Throws unless every byte was taken, and, for gzip, the checksum was right.
-  void expect_end() {
+  /// Throws unless all bytes were taken, and, for gzip, the checksum was right. `total` is how many
+  /// the header promised.
+  void expect_end(std::uint64_t total) {
     unsigned char one = 0;
     if (take({&one, 1}) != 0)
-      throw Error(name_ + ": more bytes than its header says. Is it one whole IDX file?");
+      throw Error(fmt::format("{}: more bytes than the {} that its header says. Is it one whole IDX file?",
+                              name_, total));
     if (gzip_ && stream_.avail_in != 0)
       throw Error(name_ + ": bytes behind the end of the gzip data. Is it one whole file?");
   }
@@ -114,7 +116,7 @@ std::vector<std::uint8_t> read_body(Source& source, const std::string& name,
   if (got != total)
     throw Error(fmt::format("{}: {} bytes behind the header, expected {} = {}. Was the file cut short?",
                             name, got, text, total));
-  source.expect_end();
+  source.expect_end(total);
   return data;
 }
 

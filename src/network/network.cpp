@@ -72,6 +72,8 @@ struct Network::Impl {
   Impl(const std::string& folder, const NetworkOptions& options_) : options(options_) {
     if (options.batch < 1)
       throw Error(fmt::format("batch {}: expected at least 1 image.", options.batch));
+    if (options.device.kind != DeviceKind::cpu)
+      throw Error(fmt::format("device {}: networks run on the cpu as yet. Use cpu.", to_text(options.device)));
     const std::string file = folder + "/network.txt";
     const auto bytes = io::read_file(file);
     text = parse_network({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file);
@@ -123,7 +125,7 @@ struct Network::Impl {
     bool timed = false;
     for (std::size_t i = 0; i < stages.size();) {
       std::size_t end = i;
-      if (options.spike_kernels && options.device.kind == DeviceKind::cpu) {
+      if (options.spike_kernels) {
         if (takes_images(i) || takes_spikes(i)) ++end;
         while (end > i && end < stages.size() && takes_spikes(end)) ++end;
       }
