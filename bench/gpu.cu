@@ -2,6 +2,7 @@
 //
 //     gpu_bench verify LIST            every tile of every stage against `general`, bit for bit
 //     gpu_bench time LIST [TILES]      the best of the first TILES tiles (default 8; 1: the model's choice)
+//     gpu_bench once STAGE TILE        three launches of one tile, for a profiler
 //
 // Verify draws small integers, so that every partial sum is exact and all orders of summation agree;
 // outputs are poisoned with NaN and fenced. Time replays a CUDA graph over buffers that together
@@ -13,7 +14,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
@@ -22,6 +22,7 @@
 #include "core/kernel.hpp"
 #include "cuda/error.hpp"
 #include "cuda/general.hpp"
+#include "cuda/sm90/first.hpp"
 #include "cuda/sm90/halo.hpp"
 
 namespace {
@@ -58,6 +59,9 @@ __global__ void fill(T* data, Index count, std::uint32_t seed, float scale, int 
     data[i] = static_cast<T>(v);
   }
 }
+__global__ void fill_bytes(std::uint8_t* data, Index count, std::uint32_t seed, int most) {
+  for (Index i = blockIdx.x * static_cast<Index>(blockDim.x) + threadIdx.x; i < count; i += static_cast<Index>(gridDim.x) * blockDim.x) data[i] = hash(i, seed) % (most + 1);
+}
 template <class T>
 __global__ void widen(const T* from, float* to, Index count) {
   for (Index i = blockIdx.x * static_cast<Index>(blockDim.x) + threadIdx.x; i < count; i += static_cast<Index>(gridDim.x) * blockDim.x) to[i] = static_cast<float>(from[i]);
@@ -79,38 +83,71 @@ __global__ void measure_clock(long long* cycles, unsigned long long* nanoseconds
 }
 
 void fill_type(DType type, void* data, Index count, std::uint32_t seed, float scale, int integers) {
-  if (type == DType::f32) fill<<<2048, 256>>>(static_cast<float*>(data), count, seed, scale, integers);
+  if (type == DType::u8) fill_bytes<<<2048, 256>>>(static_cast<std::uint8_t*>(data), count, seed, integers > 0 ? 2 * integers : 255);
+  else if (type == DType::f32) fill<<<2048, 256>>>(static_cast<float*>(data), count, seed, scale, integers);
   else if (type == DType::bf16) fill<<<2048, 256>>>(static_cast<__nv_bfloat16*>(data), count, seed, scale, integers);
   else fill<<<2048, 256>>>(static_cast<__half*>(data), count, seed, scale, integers);
   check(cudaGetLastError(), "filling");
 }
 
+/// A stage with its weights on the device.
 struct Case {
   Stage stage;
   Shapes shapes;
-  Memory w, bias, w32;
+  DType out;
+  Memory w, bias, w32, norm;
   Case(const Stage& s, int integers)
-      : stage(s), shapes(shapes_of(s)), w(shapes.w_elements * 2), bias(s.k * 4), w32(shapes.w_elements * 4) {
-    fill_type(stage.dtype, w.data, shapes.w_elements, 1, 1.0f / std::sqrt(static_cast<float>(shapes.gemm_k)), integers);
+      : stage(s), shapes(shapes_of(s)), out(s.output_dtype(true)), w(shapes.w_elements * 2), bias(s.k * 4), w32(shapes.w_elements * 4), norm(s.c * 8) {
+    fill_type(out, w.data, shapes.w_elements, 1, 1.0f / std::sqrt(static_cast<float>(shapes.gemm_k)), integers);
     fill_type(DType::f32, bias.data, stage.k, 2, 1.0f, integers);
-    if (stage.dtype == DType::bf16) widen<<<512, 256>>>(static_cast<__nv_bfloat16*>(w.data), static_cast<float*>(w32.data), shapes.w_elements);
+    fill_type(DType::f32, norm.data, stage.c * 2, 4, 0.1f, integers > 0 ? 1 : 0);
+    if (out == DType::bf16) widen<<<512, 256>>>(static_cast<__nv_bfloat16*>(w.data), static_cast<float*>(w32.data), shapes.w_elements);
     else widen<<<512, 256>>>(static_cast<__half*>(w.data), static_cast<float*>(w32.data), shapes.w_elements);
   }
+  std::size_t x_bytes() const { return static_cast<std::size_t>(shapes.x_elements) * size_of(stage.dtype); }
+  std::size_t y_bytes() const { return static_cast<std::size_t>(shapes.y_elements) * size_of(out); }
   const float* bias_or_null() const { return stage.bias ? static_cast<const float*>(bias.data) : nullptr; }
-  sm90::HaloRun run(const void* x, void* y) const {
-    return {.n = stage.n, .x = x, .w = w.data, .bias = bias_or_null(), .y = y, .x_pixel_stride = stage.c, .y_pixel_stride = stage.k};
-  }
+  const float* norm_or_null(Index first) const { return stage.norm ? static_cast<const float*>(norm.data) + first : nullptr; }
+  Strides x_stride() const { return {0, stage.h * stage.w * stage.c, stage.w * stage.c, stage.c, 1}; }
   void general(const void* x, void* y) const {
     RunArgs args;
     args.n = stage.n;
     args.x = x;
-    args.x_stride = {0, stage.h * stage.w * stage.c, stage.w * stage.c, stage.c, 1};
+    args.x_stride = x_stride();
     args.y = y;
     args.y_stride = {0, shapes.out_h * shapes.out_w * stage.k, shapes.out_w * stage.k, stage.k, 1};
     args.bias = bias_or_null();
+    args.norm_scale = norm_or_null(0);
+    args.norm_shift = norm_or_null(stage.c);
     if (const std::string why = general_launch(stage, args, static_cast<const float*>(w32.data), nullptr); !why.empty()) throw Error(why);
   }
 };
+
+/// One way to run a stage: a family with a tile.
+struct Contender {
+  std::string name;
+  double predicted_us;
+  std::function<std::string(const void* x, void* y, bool overlap, cudaStream_t)> launch;
+};
+
+std::vector<Contender> contenders(const Case& c, const DeviceFacts& device) {
+  std::vector<Contender> found;
+  if (sm90::first_refusals(c.stage, device).empty()) {
+    const sm90::FirstLayout layout = sm90::first_layout(c.stage, device);
+    found.push_back({"first", 0, [&c, layout](const void* x, void* y, bool overlap, cudaStream_t stream) {
+      return sm90::first_launch(c.stage, layout, {.n = c.stage.n, .x = x, .x_stride = c.x_stride(), .w = c.w.data, .bias = c.bias_or_null(), .norm_scale = c.norm_or_null(0), .norm_shift = c.norm_or_null(c.stage.c), .y = y, .y_pixel_stride = c.stage.k, .overlap_previous = overlap}, stream);
+    }});
+  }
+  if (sm90::halo_refusals(c.stage, device).empty()) {
+    for (const sm90::HaloTile& tile : sm90::halo_tiles(c.stage, device)) {
+      const sm90::HaloLayout layout = sm90::halo_layout(c.stage, tile, device);
+      found.push_back({"halo." + tile.name(), sm90::halo_seconds(c.stage, tile, layout, device) * 1e6, [&c, tile, layout](const void* x, void* y, bool overlap, cudaStream_t stream) {
+        return sm90::halo_launch(c.stage, tile, layout, {.n = c.stage.n, .x = x, .w = c.w.data, .bias = c.bias_or_null(), .y = y, .x_pixel_stride = c.stage.c, .y_pixel_stride = c.stage.k, .overlap_previous = overlap}, stream);
+      }});
+    }
+  }
+  return found;
+}
 
 bool guard_intact(const void* y, std::size_t bytes) {
   std::vector<unsigned char> fence(guard);
@@ -121,38 +158,31 @@ bool guard_intact(const void* y, std::size_t bytes) {
 int verify(const std::vector<Stage>& stages, const DeviceFacts& device, int limit) {
   int failures = 0, runs = 0;
   for (const Stage& stage : stages) {
-    const std::vector<std::string> refused = sm90::halo_refusals(stage, device);
-    if (!refused.empty()) {
-      std::printf("skip %s: %s\n", to_text(stage).c_str(), refused.front().c_str());
-      continue;
-    }
-    Case c(stage, 2);
-    const std::size_t bytes = static_cast<std::size_t>(c.shapes.y_elements) * 2;
-    Memory x(c.shapes.x_elements * 2), expected(bytes), y(bytes + guard), different(8);
+    const Case c(stage, 2);
+    Memory x(c.x_bytes()), expected(c.y_bytes()), y(c.y_bytes() + guard), different(8);
     fill_type(stage.dtype, x.data, c.shapes.x_elements, 3, 1, 2);
     c.general(x.data, expected.data);
     check(cudaDeviceSynchronize(), "general on " + to_text(stage));
     int tiles = 0;
-    for (const sm90::HaloTile& tile : sm90::halo_tiles(stage, device)) {
+    for (const Contender& contender : contenders(c, device)) {
       if (tiles++ == limit) break;
-      const sm90::HaloLayout layout = sm90::halo_layout(stage, tile, device);
-      check(cudaMemset(y.data, 0xFF, bytes + guard), "poisoning");
+      check(cudaMemset(y.data, 0xFF, c.y_bytes() + guard), "poisoning");
       check(cudaMemset(different.data, 0, 8), "clearing");
-      std::string why = sm90::halo_launch(stage, tile, layout, c.run(x.data, y.data), nullptr);
+      std::string why = contender.launch(x.data, y.data, false, nullptr);
       unsigned long long count = 0;
       if (why.empty()) {
         count_differences<<<1024, 256>>>(static_cast<std::uint16_t*>(y.data), static_cast<std::uint16_t*>(expected.data), c.shapes.y_elements, static_cast<unsigned long long*>(different.data));
-        check(cudaMemcpy(&count, different.data, 8, cudaMemcpyDeviceToHost), "running halo " + tile.name() + " on " + to_text(stage));
+        check(cudaMemcpy(&count, different.data, 8, cudaMemcpyDeviceToHost), "running " + contender.name + " on " + to_text(stage));
         if (count > 0) why = std::to_string(count) + " of " + std::to_string(c.shapes.y_elements) + " values differ";
-        if (!guard_intact(y.data, bytes)) why += " the fence behind y was overwritten";
+        if (!guard_intact(y.data, c.y_bytes())) why += " the fence behind y was overwritten";
       }
       ++runs;
       if (!why.empty()) {
         ++failures;
-        std::printf("FAIL %s halo %s: %s\n", to_text(stage).c_str(), tile.name().c_str(), why.c_str());
+        std::printf("FAIL %s %s: %s\n", to_text(stage).c_str(), contender.name.c_str(), why.c_str());
       }
     }
-    std::printf("ok   %s: %d tiles\n", to_text(stage).c_str(), tiles);
+    std::printf("%s %s: %d tiles\n", tiles > 0 ? "ran " : "skip", to_text(stage).c_str(), tiles);
     std::fflush(stdout);
   }
   std::printf("verify: %d runs, %d failures\n", runs, failures);
@@ -209,42 +239,38 @@ void time_all(const std::vector<Stage>& stages, const DeviceFacts& device, int l
   std::printf("{\"device\": \"%s\", \"sms\": %d, \"inputs\": \"normal\", \"rows\": [", device.name.c_str(), device.sms);
   const char* comma = "\n";
   for (const Stage& stage : stages) {
-    if (!sm90::halo_refusals(stage, device).empty()) continue;
-    Case c(stage, 0);
-    const std::size_t x_bytes = static_cast<std::size_t>(c.shapes.x_elements) * 2, y_bytes = static_cast<std::size_t>(c.shapes.y_elements) * 2;
-    const int sets = static_cast<int>(std::clamp<std::size_t>(3 * device.l2_bytes / (x_bytes + y_bytes) + 1, 8, 128));
+    const Case c(stage, 0);
+    const std::vector<Contender> all = contenders(c, device);
+    if (all.empty()) continue;
+    const int sets = static_cast<int>(std::clamp<std::size_t>(3 * device.l2_bytes / (c.x_bytes() + c.y_bytes()) + 1, 8, 128));
     std::vector<Memory> x, y;
     for (int i = 0; i < sets; ++i) {
-      x.emplace_back(x_bytes);
-      y.emplace_back(y_bytes);
+      x.emplace_back(c.x_bytes());
+      y.emplace_back(c.y_bytes());
       fill_type(stage.dtype, x.back().data, c.shapes.x_elements, 100 + i, 1, 0);
     }
     struct Timed {
-      sm90::HaloTile tile;
-      double us, predicted;
+      const Contender* contender;
+      double us;
     };
     std::vector<Timed> timed;
-    const auto measure = [&](const sm90::HaloTile& tile, double warm, double ms, bool overlap) {
-      const sm90::HaloLayout layout = sm90::halo_layout(stage, tile, device);
+    const auto measure = [&](const Contender& contender, double warm, double ms, bool overlap) {
       return time_graph(sets, warm, ms, [&](int i, cudaStream_t stream) {
-        sm90::HaloRun run = c.run(x[i].data, y[i].data);
-        run.overlap_previous = overlap;
-        if (const std::string why = sm90::halo_launch(stage, tile, layout, run, stream); !why.empty()) throw Error(why);
+        if (const std::string why = contender.launch(x[i].data, y[i].data, overlap, stream); !why.empty()) throw Error(why);
       });
     };
-    for (const sm90::HaloTile& tile : sm90::halo_tiles(stage, device)) {
+    for (const Contender& contender : all) {
       if (static_cast<int>(timed.size()) == limit) break;
-      const double predicted = sm90::halo_seconds(stage, tile, sm90::halo_layout(stage, tile, device), device) * 1e6;
-      timed.push_back({tile, measure(tile, timed.empty() ? 100 : 5, 15, false), predicted});
+      timed.push_back({&contender, measure(contender, timed.empty() ? 100 : 20, 15, true)});
     }
     const Timed first = timed.front();
     std::stable_sort(timed.begin(), timed.end(), [](const Timed& a, const Timed& b) { return a.us < b.us; });
-    const double best = measure(timed.front().tile, 100, 60, false), overlapped = measure(timed.front().tile, 20, 60, true);
-    std::printf("%s {\"stage\": \"%s\", \"us\": %.2f, \"us_overlapped\": %.2f, \"tile\": \"%s\", \"tflops\": %.0f, \"clock_ghz\": %.2f, \"model_tile\": \"%s\", \"model_us\": %.2f, \"tiles\": [",
-                comma, to_text(stage).c_str(), best, overlapped, timed.front().tile.name().c_str(), 2e-6 * static_cast<double>(c.shapes.macs) / best, clock_ghz(), first.tile.name().c_str(), first.us);
+    const double best = measure(*timed.front().contender, 100, 60, true), alone = measure(*timed.front().contender, 20, 30, false);
+    std::printf("%s {\"stage\": \"%s\", \"us\": %.2f, \"us_without_overlap\": %.2f, \"tile\": \"%s\", \"tflops\": %.0f, \"clock_ghz\": %.2f, \"model_tile\": \"%s\", \"model_us\": %.2f, \"tiles\": [",
+                comma, to_text(stage).c_str(), best, alone, timed.front().contender->name.c_str(), 2e-6 * static_cast<double>(c.shapes.macs) / best, clock_ghz(), first.contender->name.c_str(), first.us);
     const char* inner = "";
     for (const Timed& t : timed) {
-      std::printf("%s[\"%s\", %.2f, %.2f]", inner, t.tile.name().c_str(), t.us, t.predicted);
+      std::printf("%s[\"%s\", %.2f, %.2f]", inner, t.contender->name.c_str(), t.us, t.contender->predicted_us);
       inner = ", ";
     }
     std::printf("]}");
@@ -254,18 +280,39 @@ void time_all(const std::vector<Stage>& stages, const DeviceFacts& device, int l
   std::printf("\n]}\n");
 }
 
+void once(const Stage& stage, const DeviceFacts& device, const std::string& name) {
+  const Case c(stage, 0);
+  Memory x(c.x_bytes()), y(c.y_bytes());
+  fill_type(stage.dtype, x.data, c.shapes.x_elements, 3, 1, 0);
+  for (const Contender& contender : contenders(c, device)) {
+    if (contender.name != name) continue;
+    for (int i = 0; i < 3; ++i) {
+      if (const std::string why = contender.launch(x.data, y.data, false, nullptr); !why.empty()) throw Error(why);
+    }
+    check(cudaDeviceSynchronize(), "running " + name + " on " + to_text(stage));
+    return;
+  }
+  throw Error("there is no " + name + " for " + to_text(stage));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 3 || (std::strcmp(argv[1], "verify") != 0 && std::strcmp(argv[1], "time") != 0)) {
-    std::fprintf(stderr, "usage: gpu_bench verify|time LIST [TILES]\n  e.g. gpu_bench time shapes/targets-gpu.txt 8\n");
+  const std::string verb = argc > 2 ? argv[1] : "";
+  if (verb != "verify" && verb != "time" && !(verb == "once" && argc == 4)) {
+    std::fprintf(stderr, "usage: gpu_bench verify|time LIST [TILES], gpu_bench once STAGE TILE\n"
+                         "  e.g. gpu_bench time shapes/targets-gpu.txt 8\n");
     return 2;
   }
   try {
     const DeviceFacts device = facts_of(0);
+    if (verb == "once") {
+      once(parse_stage(argv[2]), device, argv[3]);
+      return 0;
+    }
     const std::vector<Stage> stages = read_shape_list(argv[2]);
     const int limit = argc > 3 ? std::atoi(argv[3]) : 0;
-    if (std::strcmp(argv[1], "verify") == 0) return verify(stages, device, limit > 0 ? limit : 1000);
+    if (verb == "verify") return verify(stages, device, limit > 0 ? limit : 1000);
     time_all(stages, device, limit > 0 ? limit : 8);
     return 0;
   } catch (const std::exception& error) {

@@ -2,11 +2,11 @@
 """Writes wgmma.cuh: one wrapper for each N of wgmma.mma_async.m64nNk16 that the families use.
 
 The instruction names every accumulator register in its text, so the wrappers can't be written once
-for all N; a generator is shorter to check than eleven hand-written lists.
+for all N; a generator is shorter to check than a dozen hand-written lists.
 
     python3 generate_wgmma.py > wgmma.cuh
 """
-NS = [8, 16, 32, 56, 64, 96, 112, 128, 192, 224, 256]
+NS = [8, 16, 32, 56, 64, 96, 112, 120, 128, 192, 224, 256]
 
 HEAD = """// Written by generate_wgmma.py; change that, not this.
 //

@@ -1,7 +1,5 @@
 #include "cuda/sm90/halo.hpp"
 
-#include <limits>
-
 #include "cuda/error.hpp"
 #include "cuda/sm90/halo.cuh"
 #include "cuda/tensor_map.hpp"
@@ -20,27 +18,14 @@ HaloKernel find(const Stage& stage, const HaloTile& tile) {
   return stage.dtype == DType::bf16 ? find_halo_bf16(wanted, pool) : find_halo_f16(wanted, pool);
 }
 
-void set_activation(const Activation& act, HaloParams& p) {
-  constexpr float infinity = std::numeric_limits<float>::infinity();
-  p.slope = 1.0f;
-  p.low = -infinity;
-  p.high = infinity;
-  switch (act.kind) {
-    case Activation::Kind::relu: p.low = 0.0f; break;
-    case Activation::Kind::relu6: p.low = 0.0f; p.high = 6.0f; break;
-    case Activation::Kind::clip: p.low = act.a; p.high = act.b; break;
-    case Activation::Kind::leaky: p.slope = act.a; break;
-    default: break;
-  }
-}
-
 HaloParams parameters(const Stage& stage, const HaloTile& tile, const HaloLayout& l) {
   HaloParams p{};
-  set_activation(stage.act, p);
+  p.act = clamp_of(stage.act);
   p.k = static_cast<int>(stage.k);
   p.chunks = l.chunks;
   p.views = l.views;
   p.taps = l.taps;
+  p.slab_taps = l.slab_taps;
   p.k_blocks = l.k_blocks;
   p.tiles_x = l.tiles_x;
   p.tiles_y = l.tiles_y;
@@ -94,7 +79,7 @@ std::string halo_launch(const Stage& stage, const HaloTile& tile, const HaloLayo
   const int tiles_n = static_cast<int>((run.n + tile.bn - 1) / tile.bn);
   p.tiles = layout.k_blocks * layout.tiles_x * layout.tiles_y * tiles_n;
   std::string why = encode(halo_x_map(part, tile, layout, run.x_pixel_stride), run.x, &p.x);
-  if (why.empty()) why = encode(halo_w_map(part, tile), run.w, &p.w);
+  if (why.empty()) why = encode(halo_w_map(part, tile, layout), run.w, &p.w);
   if (why.empty()) why = encode(halo_y_map(part, tile, run.y_pixel_stride), run.y, &p.y);
   if (!why.empty()) return why;
 

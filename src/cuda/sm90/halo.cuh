@@ -6,20 +6,17 @@
 //
 // The brick of input pixels, with its halo, is loaded once per 64 input channels; the taps of the
 // filter are shifted views of that box, made by moving the start address of the wgmma descriptor.
-// Weights stream through a ring of their own, one slab a tap, or stay resident.
+// Weights stream through a ring of their own, a tap or a filter row a slab, or stay resident.
 //
 // Order of summation: 64 input channels, tap, 16 input channels. It does not depend on the tile.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include "cuda/ptx/mbarrier.cuh"
-#include "cuda/ptx/stmatrix.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/ptx/warpgroup.cuh"
 #include "cuda/ptx/wgmma.cuh"
+#include "cuda/sm90/epilogue.cuh"
 #include "cuda/sm90/halo_tile.hpp"
 
 namespace convoy::cuda::sm90 {
@@ -27,9 +24,9 @@ namespace convoy::cuda::sm90 {
 struct HaloParams {
   CUtensorMap x, w, y;
   const float* bias;
-  float slope, low, high;  // act(v) = min(max(v < 0 ? slope*v : v, low), high)
+  Clamp act;
   int k;
-  int chunks, views, taps;
+  int chunks, views, taps, slab_taps;
   int k_blocks, tiles_x, tiles_y, tiles;
   int cta_channels, cta_w, cta_h, cta_n;  // of a CTA's tile, in output channels and conv pixels
   int step_w, step_h, first_w, first_h;   // the convolution's stride; minus the padding
@@ -121,11 +118,11 @@ __device__ __forceinline__ void produce_weights(const HaloParams& p, const Barri
   for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
     const int k = t % p.k_blocks * p.cta_channels;
     for (int chunk = 0; chunk < p.chunks; ++chunk) {
-      for (int tap = 0; tap < p.taps; ++tap) {
+      for (int tap = 0; tap < p.taps; tap += p.slab_taps) {
         if (!p.resident) ptx::mbarrier_wait(bar.w_empty(ring.slot), ring.parity ^ 1);
         const std::uint32_t full = bar.w_full(ring.slot);
         ptx::mbarrier_arrive_expect(full, p.w_slot);
-        ptx::tma_load(slots + ring.slot * p.w_slot, &p.w, full, chunk * 64, p.tap_index[tap], k);
+        ptx::tma_load(slots + ring.slot * p.w_slot, &p.w, full, chunk * 64, k, p.tap_index[tap]);
         ring.advance(p.w_slots);
       }
     }
@@ -134,27 +131,6 @@ __device__ __forceinline__ void produce_weights(const HaloParams& p, const Barri
 }
 
 // ---------------------------------------------------------------------------------- epilogue
-
-template <class T>
-__device__ __forceinline__ std::uint32_t pack(float a, float b) {
-  if constexpr (std::is_same_v<T, __half>) {
-    const __half2 v = __floats2half2_rn(a, b);
-    return *reinterpret_cast<const std::uint32_t*>(&v);
-  } else {
-    const __nv_bfloat162 v = __floats2bfloat162_rn(a, b);
-    return *reinterpret_cast<const std::uint32_t*>(&v);
-  }
-}
-
-__device__ __forceinline__ float max4(float a, float b, float c, float d) {
-  return ptx::max_nan(ptx::max_nan(a, b), ptx::max_nan(c, d));
-}
-
-/// A unit is what one thread gives to one column pair of two 8x8 blocks: two neighbouring columns
-/// (pixels or images) of channel lane/4 (`low`) and of channel lane/4 + 8 (`high`).
-struct Unit {
-  float low[2], high[2];
-};
 
 /// How many units a warpgroup's accumulators make, which values a unit has and where its eight
 /// columns lie in the staged tile. Bias and activation do not decrease, so the pool comes first.
@@ -201,61 +177,85 @@ template <class T, int N, int I, PoolKind Pool>
 __device__ __forceinline__ void stage_tile(const HaloParams& p, const float (&d)[I][N / 2], const float (&bias)[2],
                                            std::uint32_t staging) {
   using U = Units<N, I, Pool>;
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-  const bool slope = p.slope != 1.0f;
-  const auto act = [&](float v, float b) {
-    v += b;
-    if (slope) v = v < 0.0f ? v * p.slope : v;
-    return ptx::min_nan(ptx::max_nan(v, p.low), p.high);
-  };
-  const auto packed = [&](int u, std::uint32_t& low, std::uint32_t& high) {
-    const Unit v = U::value(d, u);
-    low = pack<T>(act(v.low[0], bias[0]), act(v.low[1], bias[0]));
-    high = pack<T>(act(v.high[0], bias[1]), act(v.high[1], bias[1]));
-  };
-  // Lane 8m + c addresses column c of block m: m&1 says which 8 of the warp's 16 channels, m>>1 which
-  // of two units. The 16-byte piece is swizzled as TMA expects it.
-  const int column = lane & 7, piece = 2 * warp + (lane >> 3 & 1);
-  const auto address = [&](int row) { return staging + row * 128 + ((piece ^ (row & 7)) << 4); };
-#pragma unroll
-  for (int u = 0; u + 1 < U::count; u += 2) {
-    std::uint32_t r[4];
-    packed(u, r[0], r[1]);
-    packed(u + 1, r[2], r[3]);
-    const int first = U::row(p, u, column), second = U::row(p, u + 1, column);
-    ptx::stmatrix_trans(address(lane < 16 ? first : second), r[0], r[1], r[2], r[3]);
-  }
-  if constexpr (U::count % 2 == 1) {
-    std::uint32_t low, high;
-    packed(U::count - 1, low, high);
-    ptx::stmatrix_trans(address(U::row(p, U::count - 1, column)), low, high);
-  }
+  stage_units<T, U::count>(
+      p.act, bias, staging, [&](int u) { return U::value(d, u); }, [&](int u, int column) { return U::row(p, u, column); });
 }
 
 // ---------------------------------------------------------------------------------- consumers
+
+/// A descriptor's two halves: the low one moves (addresses in 16 bytes), the high one never does.
+__device__ __forceinline__ std::uint64_t descriptor_of(std::uint32_t low, std::uint32_t high) {
+  std::uint64_t d;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(d) : "r"(low), "r"(high));
+  return d;
+}
+
+/// A consumer's walk through both rings, one slab of weights at a time.
+struct Walk {
+  const HaloParams& p;
+  const Barriers& bar;
+  std::uint32_t x_slots, w_slots;  // low halves of descriptors at this warpgroup's part of slot 0
+  Ring x_ring, w_ring;             // of the slots that come next
+  int slab = 0;                    // of the chunk, that comes next
+  int x_slot = 0;                  // that the last slab reads
+  std::uint32_t box = 0;
+
+  /// Waits for the next slab (and for its box, if it opens one) and moves on. Says whether it opened.
+  __device__ __forceinline__ bool next(int slabs, std::uint32_t& a, std::uint32_t& b) {
+    const std::uint32_t tap = p.tap_shift[slab * p.slab_taps];
+    const bool opens = tap & opens_view;
+    if (opens) {
+      ptx::mbarrier_wait(bar.x_full(x_ring.slot), x_ring.parity);
+      x_slot = x_ring.slot;
+      box = x_slots + x_slot * (static_cast<std::uint32_t>(p.x_slot) >> 4);
+      x_ring.advance(p.x_slots);
+    }
+    ptx::mbarrier_wait(bar.w_full(w_ring.slot), w_ring.parity);
+    a = w_slots + w_ring.slot * (static_cast<std::uint32_t>(p.w_slot) >> 4);
+    b = box + (tap & ~opens_view);
+    if (++slab == slabs) slab = 0;
+    return opens;
+  }
+  /// Leaves out the slots of a tile that is the other warpgroup's.
+  __device__ __forceinline__ void skip_tile() {
+    x_ring.skip(p.chunks * p.views, p.x_slots);
+    if (!p.resident) w_ring.skip(p.chunks * (p.taps / p.slab_taps), p.w_slots);
+  }
+};
+
+/// Two of the four k16 steps of a tap. The fence costs nothing here, but without one in every basic
+/// block the compiler serialises all of them.
+template <class T, int N, int I>
+__device__ __forceinline__ void half_tap(float (&d)[I][N / 2], std::uint32_t a, std::uint32_t b, const HaloParams& p, int keep) {
+  const std::uint32_t a_high = ptx::descriptor_base(1024) >> 32, b_high = 1u << 30 | p.group_stride >> 4;
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int step = 0; step < 2; ++step) {
+#pragma unroll
+    for (int i = 0; i < I; ++i) {
+      ptx::Wgmma<T, N>::mma(d[i], descriptor_of(a + 2 * step, a_high),
+                            descriptor_of(b + 2 * step + i * (p.instruction_stride >> 4), b_high), step == 0 ? keep : 1);
+    }
+  }
+}
 
 template <class T, int N, int I, PoolKind Pool>
 __device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar, std::uint32_t x_slots,
                                         std::uint32_t w_slots, std::uint32_t staging, int g) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const bool leader = threadIdx.x % 128 == 0;
-  const std::uint64_t a_base = ptx::descriptor_base(1024), b_base = ptx::descriptor_base(p.group_stride);
-  const int tile_x = p.chunks * p.views, tile_w = p.chunks * p.taps;  // slots that a tile takes
-  const std::uint32_t own_w = w_slots + g * p.warpgroup_channels * 128;
-  const std::uint32_t own_x = x_slots + g * p.warpgroup_stride;
-  const std::uint32_t instruction = p.instruction_stride >> 4;
+  const std::uint32_t tap_step = p.cta_channels * 128 >> 4;
+  const int slabs = p.taps / p.slab_taps, total = p.chunks * slabs;
   const auto release = [&](std::uint32_t barrier) {
     if (lane == 0) ptx::mbarrier_arrive(barrier);
   };
 
   float d[I][N / 2];
-  Ring x_ring, w_ring;
-  std::uint32_t turn = 0;
+  Walk walk{p, bar, static_cast<std::uint32_t>(ptx::descriptor(ptx::descriptor_base(0), x_slots + g * p.warpgroup_stride)),
+            static_cast<std::uint32_t>(ptx::descriptor(ptx::descriptor_base(0), w_slots + g * p.warpgroup_channels * 128)), {}, {}};
+  int turn = 0;
   const int stride = p.pingpong ? 2 * gridDim.x : gridDim.x;
-  if (p.pingpong && g == 1) {
-    x_ring.skip(tile_x, p.x_slots);
-    if (!p.resident) w_ring.skip(tile_w, p.w_slots);
-  }
+  if (p.pingpong && g == 1) walk.skip_tile();
 
   for (int t = blockIdx.x + (p.pingpong ? g * gridDim.x : 0); t < p.tiles; t += stride) {
     const Place at = place(p, t);
@@ -265,56 +265,56 @@ __device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar
       if (channel < p.k) bias[0] = p.bias[channel];
       if (channel + 8 < p.k) bias[1] = p.bias[channel + 8];
     }
-    // In ping-pong the mainloops alternate strictly: slots are then taken in the order of loading,
-    // and no wait can be a whole round of the ring early. Warpgroup 0 begins unasked.
+    // In ping-pong a warpgroup waits for its slots only when the other has waited for all of its own:
+    // slots are then taken in the order of loading, and no wait can be a whole round of the ring
+    // early. Warpgroup 0 begins unasked.
     if (p.pingpong) {
       if (g == 1 || turn > 0) ptx::mbarrier_wait(bar.turn(g), (turn + (g == 1 ? 0 : 1)) & 1);
       ++turn;
     }
 
-    int keep = 0, x_done = -1, w_done = -1;
-    for (int chunk = 0; chunk < p.chunks; ++chunk) {
-      for (int v = 0; v < p.views; ++v) {
-        ptx::mbarrier_wait(bar.x_full(x_ring.slot), x_ring.parity);
-        const std::uint32_t x_slot = own_x + x_ring.slot * p.x_slot;
-        const int first = p.view[v].first, last = first + p.view[v].count;
-        for (int tap = first; tap < last; ++tap) {
-          ptx::mbarrier_wait(bar.w_full(w_ring.slot), w_ring.parity);
-          std::uint64_t a = ptx::descriptor(a_base, own_w + w_ring.slot * p.w_slot);
-          std::uint64_t b = ptx::descriptor(b_base, x_slot) + p.tap_shift[tap];
+    std::uint32_t a, b;
+    walk.next(slabs, a, b);
+    int x_last = walk.x_slot, w_last = 0, first_tap = 0;
+    bool opened = false;
 #pragma unroll
-          for (int i = 0; i < I; ++i) ptx::touch(d[i]);
-          ptx::wgmma_fence();
-#pragma unroll
-          for (int step = 0; step < 4; ++step) {
-#pragma unroll
-            for (int i = 0; i < I; ++i) ptx::Wgmma<T, N>::mma(d[i], a + 2 * step, b + 2 * step + i * instruction, keep);
-            keep = 1;
-          }
-          ptx::wgmma_commit();
-          // The previous tap's math is done now; its slots may be filled again.
-          ptx::wgmma_wait<1>();
-          if (w_done >= 0) release(bar.w_empty(w_done));
-          if (x_done >= 0) release(bar.x_empty(x_done));
-          x_done = -1;
-          w_done = p.resident ? -1 : w_ring.slot;
-          w_ring.advance(p.w_slots);
-        }
-        x_done = x_ring.slot;
-        x_ring.advance(p.x_slots);
+    for (int i = 0; i < I; ++i) ptx::touch(d[i]);
+    for (int it = 0; it < total; ++it) {
+      int keep = it > 0;
+      std::uint32_t a_tap = a, b_tap = b;
+      for (int tap = 1; tap < p.slab_taps; ++tap) {
+        half_tap<T, N, I>(d, a_tap, b_tap, p, keep);
+        half_tap<T, N, I>(d, a_tap + 4, b_tap + 4, p, 1);
+        keep = 1;
+        a_tap += tap_step;
+        b_tap = walk.box + (p.tap_shift[first_tap + tap] & ~opens_view);
       }
+      // The tensor cores queue little more than one instruction. What comes between two slabs is
+      // therefore done in the middle of the last tap, with half of it queued ahead.
+      half_tap<T, N, I>(d, a_tap, b_tap, p, keep);
+      ptx::wgmma_commit();
+      ptx::wgmma_wait<1>();  // the slab before this one is done: its slots may be filled again
+      if (it > 0 && !p.resident) release(bar.w_empty(w_last));
+      if (opened) release(bar.x_empty(x_last));
+      x_last = walk.x_slot;
+      w_last = walk.w_ring.slot;
+      walk.w_ring.advance(p.w_slots);
+      if (it + 1 < total) {
+        first_tap = walk.slab * p.slab_taps;
+        opened = walk.next(slabs, a, b);
+      } else if (p.pingpong) {
+        release(bar.turn(1 - g));
+      }
+      half_tap<T, N, I>(d, a_tap + 4, b_tap + 4, p, 1);
+      ptx::wgmma_commit();
     }
-    if (p.pingpong) {
-      release(bar.turn(1 - g));
-      x_ring.skip(tile_x, p.x_slots);
-      if (!p.resident) w_ring.skip(tile_w, p.w_slots);
-    }
-    if (p.resident) w_ring = Ring{};  // the first round's barriers stay complete
+    if (p.pingpong) walk.skip_tile();
+    if (p.resident) walk.w_ring = Ring{};  // the first round's barriers stay complete
     ptx::wgmma_wait<0>();
 #pragma unroll
     for (int i = 0; i < I; ++i) ptx::touch(d[i]);
-    if (w_done >= 0) release(bar.w_empty(w_done));
-    release(bar.x_empty(x_done));
+    if (!p.resident) release(bar.w_empty(w_last));
+    release(bar.x_empty(x_last));
 
     if (leader) ptx::bulk_wait_read<0>();  // the last tile has left the staging
     ptx::bar_sync(1 + g, 128);
@@ -341,20 +341,19 @@ __global__ void __launch_bounds__(halo_threads, 1) halo(const __grid_constant__ 
   const std::uint32_t x_slots = base, w_slots = base + p.w_offset;
   const Barriers bar{base + p.barrier_offset, p.x_slots, p.w_slots};
 
-  if (threadIdx.x == 0) {
-    const int readers = p.pingpong ? consumer_warps / 2 : consumer_warps;
-    for (int s = 0; s < p.x_slots; ++s) {
-      ptx::mbarrier_init(bar.x_full(s), 1);
-      ptx::mbarrier_init(bar.x_empty(s), readers);
-    }
-    for (int s = 0; s < p.w_slots; ++s) {
-      ptx::mbarrier_init(bar.w_full(s), 1);
-      ptx::mbarrier_init(bar.w_empty(s), readers);
-    }
-    for (int g = 0; g < 2; ++g) ptx::mbarrier_init(bar.turn(g), consumer_warps / 2);
-    ptx::mbarrier_init_fence();
+  // One thread a barrier: a small stage is over in the time a single thread takes for all of them.
+  const int readers = p.pingpong ? consumer_warps / 2 : consumer_warps, thread = threadIdx.x;
+  if (thread < p.x_slots) {
+    ptx::mbarrier_init(bar.x_full(thread), 1);
+    ptx::mbarrier_init(bar.x_empty(thread), readers);
   }
-  if (threadIdx.x == 32) {
+  if (thread < p.w_slots) {
+    ptx::mbarrier_init(bar.w_full(thread), 1);
+    ptx::mbarrier_init(bar.w_empty(thread), readers);
+  }
+  if (thread < 2) ptx::mbarrier_init(bar.turn(thread), consumer_warps / 2);
+  if (thread < 64) ptx::mbarrier_init_fence();
+  if (thread == 256) {
     ptx::prefetch_tensor_map(&p.x);
     ptx::prefetch_tensor_map(&p.w);
     ptx::prefetch_tensor_map(&p.y);

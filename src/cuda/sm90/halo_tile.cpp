@@ -76,7 +76,13 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
   }
   out.x_bytes = out.box_w * out.box_h * out.box_n * row_bytes;
   out.x_slot = round_up(out.x_bytes, alignment);
-  out.w_slot = tile.cta_channels() * row_bytes;
+  // Between two slabs a warpgroup spends about 150 cycles; a tap of a small tile does not cover them,
+  // a whole filter row does.
+  const bool small = tile.instruction_n() * tile.instructions() <= 128;
+  const bool one_view = out.views == 1 && out.taps == stage.r * stage.s;
+  out.slab_taps = small && one_view && tile.cta_channels() == 64 ? static_cast<int>(stage.s) : 1;
+  out.w_slot = tile.cta_channels() * row_bytes * out.slab_taps;
+  for (int v = 0; v < out.views; ++v) out.tap_shift[out.view[static_cast<std::size_t>(v)].first] |= opens_view;
   out.group_stride = images ? 8 * row_bytes : row;
   out.instruction_stride = images ? row : (tile.bw > 8 ? 8 * row_bytes : row * out.box_h);
   out.warpgroup_stride = tile.schedule == Schedule::rows ? tile.bh * row : 0;
@@ -87,7 +93,7 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
   out.store_i = images ? 8 * stored_w : (tile.bw > 8 ? 8 / window : stored_w * stored_h);
   out.staging = round_up((out.stored_pixels + 1) * row_bytes, alignment);  // + 1: see Epilogue's spare row
 
-  const int all_w = out.chunks * out.taps;
+  const int all_w = out.chunks * (out.taps / out.slab_taps);
   const int room = static_cast<int>(device.shared_bytes) - alignment - barrier_bytes - 2 * out.staging;
   const int tap_views = out.taps / out.views;
   if (tile.resident) {
@@ -99,7 +105,7 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
     // Two boxes hide the load of one behind the taps of the other; weights need the depth.
     out.x_slots = 2;
     out.w_slots = std::min(10, (room - 2 * out.x_slot) / out.w_slot);
-    const int spare = room - 3 * out.x_slot - 6 * out.w_slot;
+    const int spare = room - 3 * out.x_slot - (out.slab_taps > 1 ? 3 : 6) * out.w_slot;
     if (spare >= 0) {
       out.x_slots = 3 + std::min(3, spare / out.x_slot);
       out.w_slots = std::min(10, (room - out.x_slots * out.x_slot) / out.w_slot);
@@ -181,7 +187,7 @@ double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& 
   const double warpgroups = tile.schedule == Schedule::pingpong ? 1 : 2;
   const double math = steps * pixels / 2 * warpgroups / rate;
   const double x_load = double(layout.chunks) * layout.views * layout.x_bytes / 40.0;  // bytes a cycle an SM
-  const double w_load = tile.resident ? 0 : double(layout.chunks) * layout.taps * layout.w_slot / 40.0;
+  const double w_load = tile.resident ? 0 : double(layout.chunks) * layout.taps / layout.slab_taps * layout.w_slot / 40.0;
   const double store = warpgroups * layout.stored_pixels * 128.0 / 12.0;
   const double epilogue = 300 + pixels * (stage.pool ? 2.0 : 4.0) + store / 4;
   const bool overlapped = tile.schedule == Schedule::pingpong;
@@ -249,12 +255,12 @@ TensorMapArgs halo_x_map(const Stage& stage, const HaloTile& tile, const HaloLay
   return map;
 }
 
-TensorMapArgs halo_w_map(const Stage& stage, const HaloTile& tile) {
+TensorMapArgs halo_w_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout) {
   const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
   TensorMapArgs map{.dtype = stage.dtype, .rank = 3};
-  map.size = {u(stage.c), u(stage.r * stage.s), u(stage.k)};
-  map.stride = {0, u(stage.c) * 2, u(stage.c * stage.r * stage.s) * 2};
-  map.box = {64, 1, static_cast<std::uint32_t>(tile.cta_channels())};
+  map.size = {u(stage.c), u(stage.k), u(stage.r * stage.s)};
+  map.stride = {0, u(stage.c * stage.r * stage.s) * 2, u(stage.c) * 2};
+  map.box = {64, static_cast<std::uint32_t>(tile.cta_channels()), static_cast<std::uint32_t>(layout.slab_taps)};
   return map;
 }
 

@@ -47,6 +47,7 @@ inline constexpr std::array<Accumulator, 11> accumulators{{
     {128, 1}, {64, 2}, {112, 1}, {64, 1}, {32, 1}}};
 
 inline constexpr int max_taps = 64;
+inline constexpr std::uint16_t opens_view = 1 << 15;  // in a tap's shift: the first tap of a view
 
 /// One TMA box of pixels and the taps that read it. A stride-1 stage has one view; with stride 2 each
 /// parity of rows and columns is a view; where halos don't fit, each tap is one.
@@ -59,8 +60,9 @@ struct View {
 struct HaloLayout {
   int chunks = 0;   // of 64 input channels
   int views = 0, taps = 0;
+  int slab_taps = 1;         // taps of a slab of weights, the unit of their ring
   std::array<View, max_taps> view{};
-  std::array<std::uint16_t, max_taps> tap_shift{};  // of the first pixel in the box, in 16 bytes
+  std::array<std::uint16_t, max_taps> tap_shift{};  // of the first pixel in the box, in 16 bytes; | opens_view
   std::array<std::uint8_t, max_taps> tap_index{};   // r*S + s, in the order of summation
   int box_w = 0, box_h = 0, box_n = 0;              // pixels of a box in shared memory
   int x_bytes = 0, x_slot = 0, w_slot = 0;          // of a box; of the slots
@@ -87,7 +89,7 @@ std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device);
 
 /// Arguments of the three tensor maps. Pixel strides in elements, at least C and K.
 TensorMapArgs halo_x_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout, Index pixel_stride);
-TensorMapArgs halo_w_map(const Stage& stage, const HaloTile& tile);
+TensorMapArgs halo_w_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout);
 TensorMapArgs halo_y_map(const Stage& stage, const HaloTile& tile, Index pixel_stride);
 
 }  // namespace convoy::cuda::sm90

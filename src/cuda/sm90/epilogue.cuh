@@ -1,0 +1,89 @@
+// What the Hopper families share between the accumulators and the TMA store.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <limits>
+#include <type_traits>
+
+#include "convoy/stage.hpp"
+#include "cuda/ptx/stmatrix.cuh"
+#include "cuda/ptx/sync.cuh"
+
+namespace convoy::cuda::sm90 {
+
+/// Every activation these families take: min(max(v < 0 ? slope*v : v, low), high), NaN passes.
+struct Clamp {
+  float slope, low, high;
+};
+inline Clamp clamp_of(const Activation& act) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  switch (act.kind) {
+    case Activation::Kind::relu: return {1.0f, 0.0f, infinity};
+    case Activation::Kind::relu6: return {1.0f, 0.0f, 6.0f};
+    case Activation::Kind::clip: return {1.0f, act.a, act.b};
+    case Activation::Kind::leaky: return {act.a, -infinity, infinity};
+    default: return {1.0f, -infinity, infinity};
+  }
+}
+
+template <class T>
+__device__ __forceinline__ std::uint32_t pack(float a, float b) {
+  if constexpr (std::is_same_v<T, __half>) {
+    const __half2 v = __floats2half2_rn(a, b);
+    return *reinterpret_cast<const std::uint32_t*>(&v);
+  } else {
+    const __nv_bfloat162 v = __floats2bfloat162_rn(a, b);
+    return *reinterpret_cast<const std::uint32_t*>(&v);
+  }
+}
+
+__device__ __forceinline__ float max4(float a, float b, float c, float d) {
+  return ptx::max_nan(ptx::max_nan(a, b), ptx::max_nan(c, d));
+}
+
+/// A unit is what one thread gives to one column pair of two 8x8 blocks: two neighbouring columns
+/// (pixels or images) of channel lane/4 (`low`) and of channel lane/4 + 8 (`high`).
+struct Unit {
+  float low[2], high[2];
+};
+
+/// Adds the bias, activates, rounds once and writes a warpgroup's 64 channels x pixels to `staging`:
+/// a row of 128 bytes a pixel, swizzled as TMA expects it. `value(u)` is unit u, `row(u, c)` the
+/// pixel of its column c; both are called with compile-time u once unrolled.
+template <class T, int Count, class Value, class Row>
+__device__ __forceinline__ void stage_units(const Clamp& clamp, const float (&bias)[2], std::uint32_t staging,
+                                            Value value, Row row) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+  const bool slope = clamp.slope != 1.0f;
+  const auto act = [&](float v, float b) {
+    v += b;
+    if (slope) v = v < 0.0f ? v * clamp.slope : v;
+    return ptx::min_nan(ptx::max_nan(v, clamp.low), clamp.high);
+  };
+  const auto packed = [&](int u, std::uint32_t& low, std::uint32_t& high) {
+    const Unit v = value(u);
+    low = pack<T>(act(v.low[0], bias[0]), act(v.low[1], bias[0]));
+    high = pack<T>(act(v.high[0], bias[1]), act(v.high[1], bias[1]));
+  };
+  // Lane 8m + c addresses column c of block m: m&1 says which 8 of the warp's 16 channels, m>>1 which
+  // of two units.
+  const int column = lane & 7, piece = 2 * warp + (lane >> 3 & 1);
+  const auto address = [&](int pixel) { return staging + pixel * 128 + ((piece ^ (pixel & 7)) << 4); };
+#pragma unroll
+  for (int u = 0; u + 1 < Count; u += 2) {
+    std::uint32_t r[4];
+    packed(u, r[0], r[1]);
+    packed(u + 1, r[2], r[3]);
+    const int first = row(u, column), second = row(u + 1, column);
+    ptx::stmatrix_trans(address(lane < 16 ? first : second), r[0], r[1], r[2], r[3]);
+  }
+  if constexpr (Count % 2 == 1) {
+    std::uint32_t low, high;
+    packed(Count - 1, low, high);
+    ptx::stmatrix_trans(address(row(Count - 1, column)), low, high);
+  }
+}
+
+}  // namespace convoy::cuda::sm90

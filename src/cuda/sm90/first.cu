@@ -1,0 +1,150 @@
+#include <algorithm>
+
+#include "cuda/error.hpp"
+#include "cuda/sm90/first.cuh"
+
+namespace convoy::cuda::sm90 {
+namespace {
+
+using FirstKernel = void (*)(FirstParams);
+
+int ceil_div(Index a, Index b) { return static_cast<int>((a + b - 1) / b); }
+int round_up(int a, int b) { return (a + b - 1) / b * b; }
+
+FirstPool pool_of(const Stage& stage) {
+  if (!stage.pool) return FirstPool::none;
+  return stage.pool->window == Extent(2) ? FirstPool::max2 : FirstPool::max3;
+}
+
+template <class T>
+FirstKernel find(FirstPool pool) {
+  switch (pool) {
+    case FirstPool::max2: return first<T, 128, FirstPool::max2>;
+    case FirstPool::max3: return first<T, 120, FirstPool::max3>;
+    default: return first<T, 128, FirstPool::none>;
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> first_refusals(const Stage& stage, const DeviceFacts& device) {
+  std::vector<std::string> why;
+  const auto no = [&](bool refused, std::string reason) {
+    if (refused) why.push_back(std::move(reason));
+  };
+  const DType out = stage.output_dtype(true);
+  no(device.major != 9, "compute capability " + std::to_string(device.major) + "." + std::to_string(device.minor) + ", the family needs 9.0 (wgmma)");
+  no(stage.c > 4, "C = " + std::to_string(stage.c) + ", the family takes at most 4");
+  no(out != DType::f16 && out != DType::bf16, "the output is " + std::string(name(out)) + ", the family gives f16 and bf16");
+  no(stage.dtype != out && stage.dtype != DType::u8, "the input is " + std::string(name(stage.dtype)) + ", the family takes the output's type or u8");
+  no(stage.k % 8 != 0, "K = " + std::to_string(stage.k) + " is no multiple of 8 (TMA moves 16 bytes)");
+  no(stage.stride.h != stage.stride.w || stage.stride.h > 2, "a stride other than 1 or 2");
+  no(stage.dil != Extent(1), "dilation is not supported");
+  no(stage.groups != 1, "groups are not supported");
+  no(stage.layout != Layout::nhwc, "the output layout is NCHW");
+  no(stage.keep.any(), "second outputs are not supported");
+  no(stage.act.is_neuron() || stage.t != 1, "neurons are not supported");
+  no(stage.s > 15 || stage.r > 15, "a filter above 15x15");
+  if (stage.pool) {
+    const Pool& p = *stage.pool;
+    const bool two = p == max(2), three = p == max(3, 2, Extent(1));
+    no(!two && !three, "a pool other than max 2x2 or max 3x3 with stride 2 and pad 1");
+    no(stage.act.kind == Activation::Kind::leaky && stage.act.a < 0, "a decreasing activation: pooling before it would change the result");
+  }
+  if (why.empty()) no(first_layout(stage, device).bricks < 2, "weights and two bricks of the image do not fit in shared memory");
+  return why;
+}
+
+FirstLayout first_layout(const Stage& stage, const DeviceFacts& device) {
+  const FirstPool pool = pool_of(stage);
+  const Shapes shapes = shapes_of(stage);
+  const int u = static_cast<int>(stage.stride.h);
+  FirstLayout l;
+  l.conv_rows = pool == FirstPool::max3 ? 15 : 16;
+  l.out_w = pool == FirstPool::none ? 16 : pool == FirstPool::max2 ? 8 : 7;
+  l.out_h = pool == FirstPool::none ? 16 : pool == FirstPool::max2 ? 8 : 7;
+  // The first stored pixel should be an even one, so that pairs start at words: a zero tap in front
+  // where padding and the pool's margin make it odd.
+  const int margin = pool == FirstPool::max3 ? u : 0;
+  l.lead = static_cast<int>(stage.pad.left + margin) % 2;
+  l.slots = round_up(static_cast<int>(stage.s) + l.lead, 4);
+  l.brick_rows = u * (l.conv_rows - 1) + static_cast<int>(stage.r);
+  const int row = 8 + (u == 1 ? l.slots / 2 : l.slots / 4 + 1);  // pairs of a plane's row
+  l.pairs = u * row;
+  l.pitch = row * 16;
+  l.plane = l.brick_rows * l.pitch;
+  l.planes = u == 1 ? 2 : 3;
+  l.k_stride = u == 1 ? 16 : l.plane;
+  l.step_stride = u == 1 ? 32 : 16;
+  l.brick_bytes = round_up(l.planes * l.plane, 128);
+  l.k_blocks = ceil_div(stage.k, 64);
+  l.w_bytes = l.k_blocks * static_cast<int>(stage.r) * (l.slots / 4) * 2048;
+  l.staging = round_up((l.out_w * l.out_h + 1) * 128, 1024);
+  const int room = static_cast<int>(device.shared_bytes) - 2048 - 2 * l.staging - l.w_bytes;
+  l.bricks = room < 0 || l.pairs > 32 ? 0 : std::min(4, room / l.brick_bytes);
+  l.shared_bytes = 2048 + 2 * l.staging + l.w_bytes + l.bricks * l.brick_bytes;
+  l.tiles_x = ceil_div(shapes.out_w, l.out_w);
+  l.tiles_y = ceil_div(shapes.out_h, l.out_h);
+  l.grid = static_cast<int>(std::min<Index>(device.sms, stage.n * l.tiles_x * l.tiles_y));
+  return l;
+}
+
+TensorMapArgs first_y_map(const Stage& stage, const FirstLayout& l, Index pixel_stride) {
+  const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
+  const Shapes shapes = shapes_of(stage);
+  const std::uint64_t pixel = u(pixel_stride) * 2, row = pixel * u(shapes.out_w);
+  TensorMapArgs map{.dtype = stage.output_dtype(true), .rank = 4};
+  map.size = {u(stage.k), u(shapes.out_w), u(shapes.out_h), u(stage.n)};
+  map.stride = {0, pixel, row, row * u(shapes.out_h)};
+  map.box = {64, static_cast<std::uint32_t>(l.out_w), static_cast<std::uint32_t>(l.out_h), 1};
+  return map;
+}
+
+std::string first_launch(const Stage& stage, const FirstLayout& layout, const FirstRun& run, cudaStream_t stream) noexcept {
+  const Shapes shapes = shapes_of(stage);
+  const DType out = stage.output_dtype(true);
+  const FirstKernel kernel = out == DType::bf16 ? find<__nv_bfloat16>(pool_of(stage)) : find<__half>(pool_of(stage));
+  const auto i = [](Index v) { return static_cast<int>(v); };
+  FirstParams p{};
+  p.x = run.x;
+  p.w = run.w;
+  p.bias = run.bias;
+  p.norm_scale = run.norm_scale;
+  p.norm_shift = run.norm_shift;
+  p.x_stride = run.x_stride;
+  p.act = clamp_of(stage.act);
+  p.in = stage.dtype;
+  p.c = i(stage.c), p.k = i(stage.k), p.r = i(stage.r), p.s = i(stage.s);
+  p.h = i(stage.h), p.w_in = i(stage.w), p.p = i(shapes.p), p.q = i(shapes.q);
+  p.stride = i(stage.stride.h);
+  p.pad_top = i(stage.pad.top);
+  p.pad_left = i(stage.pad.left) + layout.lead;
+  p.at = layout;
+  p.tiles = i(run.n) * layout.tiles_x * layout.tiles_y;
+  const Strides dense{0, stage.h * stage.w * 3, stage.w * 3, 3, 1};
+  const Strides& given = run.x_stride;
+  p.words = stage.c == 3 && stage.dtype == out && run.norm_scale == nullptr && stage.w % 2 == 0 &&
+            reinterpret_cast<std::uintptr_t>(run.x) % 4 == 0 && given.n == dense.n && given.h == dense.h &&
+            given.w == dense.w && given.c == dense.c;
+  Stage part = stage;
+  part.n = run.n;
+  if (std::string why = encode(first_y_map(part, layout, run.y_pixel_stride), run.y, &p.y); !why.empty()) return why;
+
+  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.shared_bytes);
+  if (error == cudaSuccess) {
+    cudaLaunchAttribute overlap{};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(std::min(layout.grid, p.tiles)));
+    config.blockDim = dim3(first_threads);
+    config.dynamicSmemBytes = static_cast<std::size_t>(layout.shared_bytes);
+    config.stream = stream;
+    config.attrs = &overlap;
+    config.numAttrs = run.overlap_previous ? 1 : 0;
+    error = cudaLaunchKernelEx(&config, kernel, p);
+  }
+  return describe(error, "launching first for " + to_text(stage));
+}
+
+}  // namespace convoy::cuda::sm90

@@ -1,0 +1,55 @@
+// The first family: layers with at most four input channels, where reading an image is cheap and
+// writing the output is the cost. Host side: what fits, the geometry, the launch.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+#include <vector>
+
+#include "convoy/stage.hpp"
+#include "core/kernel.hpp"
+#include "cuda/device.hpp"
+#include "cuda/tensor_map.hpp"
+
+namespace convoy::cuda::sm90 {
+
+/// How a tile lies in shared memory. A brick of the image is stored with four channels a pixel, in
+/// pairs of pixels of 16 bytes: a row of the pixel operand is a pair, and the taps of a filter row
+/// read overlapping pairs.
+struct FirstLayout {
+  int conv_rows = 0;              // of a tile; it is 16 columns wide
+  int out_w = 0, out_h = 0;       // pixels of y a tile gives
+  int lead = 0, slots = 0;        // zero taps in front of a filter row; taps of a row with padding, a multiple of 4
+  int brick_rows = 0, pairs = 0;  // of the stored image; pairs loaded for a row
+  int pitch = 0, plane = 0;       // bytes of a stored row, of a plane
+  int planes = 0;
+  int k_stride = 0, step_stride = 0;  // between core matrices of a k16 step, between steps
+  int bricks = 0;                 // slots of the ring
+  int brick_bytes = 0, w_bytes = 0, staging = 0, shared_bytes = 0;
+  int k_blocks = 0, tiles_x = 0, tiles_y = 0, grid = 0;
+};
+
+/// Every reason why the family can't run a legal stage; empty: it can.
+std::vector<std::string> first_refusals(const Stage& stage, const DeviceFacts& device);
+FirstLayout first_layout(const Stage& stage, const DeviceFacts& device);
+TensorMapArgs first_y_map(const Stage& stage, const FirstLayout& layout, Index pixel_stride);
+
+/// Device pointers; x with any strides (elements), so NHWC and NCHW alike, f16, bf16 or u8; w
+/// [K,R,S,C] in the output type; y NHWC, 16-byte aligned. With `norm`, x*scale + shift is rounded to
+/// the output type before the product. Enqueues one launch; returns an empty string, or what went wrong.
+struct FirstRun {
+  Index n = 0;
+  const void* x = nullptr;
+  Strides x_stride;
+  const void* w = nullptr;
+  const float* bias = nullptr;
+  const float* norm_scale = nullptr;
+  const float* norm_shift = nullptr;
+  void* y = nullptr;
+  Index y_pixel_stride = 0;
+  bool overlap_previous = false;
+};
+std::string first_launch(const Stage& stage, const FirstLayout& layout, const FirstRun& run, cudaStream_t stream) noexcept;
+
+}  // namespace convoy::cuda::sm90
