@@ -19,7 +19,7 @@ class DataError(Exception):
 def find_folder(option):
     """The data folder: the option, then $CONVOY_DATA, then the XDG data folder, then Debian's package."""
     xdg = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
-    candidates = [option, os.environ.get("CONVOY_DATA"), os.path.join(xdg, "convoy/fashion-mnist"), DEBIAN_FOLDER]
+    candidates = [option, os.environ.get("CONVOY_DATA"), os.path.join(xdg, "convoy"), DEBIAN_FOLDER]
     for folder in [option] if option else candidates:
         if folder and (any(Path(folder).glob("train-images-idx3-ubyte*")) or any(Path(folder).glob("t10k-images-idx3-ubyte*"))):
             return Path(folder)

@@ -8,6 +8,7 @@ from spikingjelly.activation_based import functional, layer, neuron, surrogate
 from torch import nn
 
 from .batched_net import SHAPES, STEPS
+from .data import DataError, normalise
 
 
 class SpikingNet(nn.Module):
@@ -54,9 +55,9 @@ def read_weights(folder):
             try:
                 values = np.loadtxt(path, dtype=np.float32, ndmin=1)
             except (OSError, ValueError) as error:
-                raise SystemExit(f"{path}: {error}") from None
+                raise DataError(f"{path}: {error}") from None
             if values.size != np.prod(expected):
-                raise SystemExit(f"{path}: {values.size} values, expected {np.prod(expected)} for shape {expected}")
+                raise DataError(f"{path}: {values.size} values, expected {np.prod(expected)} for shape {expected}. Was the file cut short?")
             state[name + leaf] = torch.from_numpy(values.reshape(expected))
     return state
 
@@ -68,6 +69,6 @@ def predict(folder, images, batch=500):
     net.load_state_dict(read_weights(folder))
     labels = []
     for start in range(0, len(images), batch):
-        x = torch.from_numpy(images[start : start + batch].copy())[:, None].float()
-        labels.append(net((x / 255.0 - 0.5) / 0.5).argmax(1))
+        x = torch.from_numpy(images[start : start + batch].copy())[:, None]
+        labels.append(net(normalise(x)).argmax(1))
     return torch.cat(labels).numpy().astype(np.uint8)
