@@ -1,4 +1,5 @@
-// Golden networks: model folders against what PyTorch and SpikingJelly computed. golden_networks.py makes the files.
+// Golden networks: model folders against what PyTorch and SpikingJelly computed. golden_networks.py
+// makes the files.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,15 +22,18 @@ Network load(const std::string& folder, bool spike_kernels) {
   return Network(folder, options);
 }
 
-std::vector<std::int32_t> classify(const Network& network, io::Images& images, std::vector<float>* logits = nullptr) {
-  std::vector<std::int32_t> labels(images.data.size() / static_cast<std::size_t>(images.h * images.w * images.c), -1);
+std::vector<std::int32_t> classify(const Network& network, io::Images& images,
+                                   std::vector<float>* logits = nullptr) {
+  std::vector<std::int32_t> labels(
+      images.data.size() / static_cast<std::size_t>(images.h * images.w * images.c), -1);
   TensorView logit_view;
   if (logits) {
     logits->assign(labels.size() * static_cast<std::size_t>(network.classes()), NAN);
     logit_view = TensorView::of(logits->data(), {images.n, network.classes()});
   }
-  const Status status = network.run(TensorView::of(images.data.data(), {images.n, images.h, images.w, images.c}),
-                                    logit_view, TensorView::of(labels.data(), {images.n}));
+  const Status status =
+      network.run(TensorView::of(images.data.data(), {images.n, images.h, images.w, images.c}),
+                  logit_view, TensorView::of(labels.data(), {images.n}));
   EXPECT_TRUE(status.ok()) << status.message();
   return labels;
 }
@@ -42,7 +46,8 @@ TEST_P(GoldenNetwork, LabelsLogitsAndLayers) {
   const std::string folder = root + "/tests/golden/networks/" + name;
   const Network network = load(folder, spike_kernels);
   const bool colour = network.text().c == 3;
-  io::Images images = io::read_images(folder + (colour ? "/images.idx4-ubyte" : "/images.idx3-ubyte"));
+  io::Images images =
+      io::read_images(folder + (colour ? "/images.idx4-ubyte" : "/images.idx3-ubyte"));
   const std::vector<std::uint8_t> want = io::read_labels(folder + "/labels.idx1-ubyte");
   std::vector<float> logits;
   const std::vector<std::int32_t> labels = classify(network, images, &logits);
@@ -66,15 +71,19 @@ TEST_P(GoldenNetwork, LabelsLogitsAndLayers) {
     ASSERT_EQ(layers[i].elements(), golden.elements()) << names[i];
     const bool spikes = golden.view().dtype == DType::u8;
     for (Index j = 0; j < golden.elements(); ++j) {
-      const float value = spikes ? static_cast<float>(golden.data<std::uint8_t>()[j]) : golden.data<float>()[j];
-      ASSERT_NEAR(layers[i].data<float>()[j], value, spikes ? 0 : 1e-4) << names[i] << ", element " << j;
+      const float value =
+          spikes ? static_cast<float>(golden.data<std::uint8_t>()[j]) : golden.data<float>()[j];
+      ASSERT_NEAR(layers[i].data<float>()[j], value, spikes ? 0 : 1e-4)
+          << names[i] << ", element " << j;
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GoldenNetwork, testing::Combine(testing::Values("scnn2", "dense"), testing::Bool()),
+INSTANTIATE_TEST_SUITE_P(All, GoldenNetwork,
+                         testing::Combine(testing::Values("scnn2", "dense"), testing::Bool()),
                          [](const auto& test) {
-                           return std::string(std::get<0>(test.param)) + (std::get<1>(test.param) ? "_spike_kernels" : "_plans");
+                           return std::string(std::get<0>(test.param)) +
+                                  (std::get<1>(test.param) ? "_spike_kernels" : "_plans");
                          });
 
 class GoldenFashion : public testing::TestWithParam<std::tuple<const char*, bool>> {};
@@ -83,7 +92,8 @@ class GoldenFashion : public testing::TestWithParam<std::tuple<const char*, bool
 TEST_P(GoldenFashion, LabelsAsPyTorch) {
   const auto [name, spike_kernels] = GetParam();
   const std::string golden = root + "/tests/golden/" + name;
-  const std::string model = std::string(name) == "fashion-scnn" ? root + "/models/fashion-scnn" : golden;
+  const std::string model =
+      std::string(name) == "fashion-scnn" ? root + "/models/fashion-scnn" : golden;
   const Network network = load(model, spike_kernels);
   io::Images images = io::read_images(io::find_data("t10k-images-idx3-ubyte", ""));
   const std::vector<std::int32_t> labels = classify(network, images);
@@ -91,15 +101,19 @@ TEST_P(GoldenFashion, LabelsAsPyTorch) {
   ASSERT_EQ(want.elements(), 10000);
   ASSERT_EQ(labels.size(), 10000U);
   int differ = 0;
-  for (std::size_t i = 0; i < labels.size(); ++i) differ += labels[i] != want.data<std::uint8_t>()[i];
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    differ += labels[i] != want.data<std::uint8_t>()[i];
   EXPECT_LE(differ, 5);
   RecordProperty("labels that differ", differ);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenFashion,
-                         testing::Combine(testing::Values("fashion-scnn", "fashion-scnn-b"), testing::Bool()),
+                         testing::Combine(testing::Values("fashion-scnn", "fashion-scnn-b"),
+                                          testing::Bool()),
                          [](const auto& test) {
-                           return std::string(std::get<0>(test.param) == std::string("fashion-scnn") ? "shipped" : "other") +
+                           return std::string(std::get<0>(test.param) == std::string("fashion-scnn")
+                                                  ? "shipped"
+                                                  : "other") +
                                   (std::get<1>(test.param) ? "_spike_kernels" : "_plans");
                          });
 

@@ -1,5 +1,5 @@
-// Golden stages: the oracle, and the kernel that the planner chooses, against what PyTorch and SpikingJelly computed.
-// make_golden.py makes the files and says what is in them.
+// Golden stages: the oracle, and the kernel that the planner chooses, against what PyTorch and
+// SpikingJelly computed. make_golden.py makes the files and says what is in them.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -36,26 +36,30 @@ struct Golden {
     if (has("v_in")) inputs.membrane_in = read("v_in");
   }
   bool has(const char* file) const { return fs::exists(path / (std::string(file) + ".npy")); }
-  Tensor read(const char* file) const { return io::read_npy((path / (std::string(file) + ".npy")).string()); }
+  Tensor read(const char* file) const {
+    return io::read_npy((path / (std::string(file) + ".npy")).string());
+  }
 
   // The files hold fp32 that is exact in the stage's type.
   static Tensor typed(Tensor tensor, DType dtype) {
     if (tensor.view().dtype == dtype) return tensor;
     const TensorView& view = tensor.view();
     Tensor out(dtype, std::vector<Index>(view.shape.begin(), view.shape.begin() + view.rank));
-    for (Index i = 0; i < tensor.elements(); ++i) math::store(dtype, out.view().data, i, tensor.data<float>()[i]);
+    for (Index i = 0; i < tensor.elements(); ++i)
+      math::store(dtype, out.view().data, i, tensor.data<float>()[i]);
     return out;
   }
 
   std::vector<double> values(const char* file) const {
     const Tensor tensor = read(file);
     std::vector<double> all;
-    for (Index i = 0; i < tensor.elements(); ++i) all.push_back(math::load(tensor.view().dtype, tensor.view().data, i));
+    for (Index i = 0; i < tensor.elements(); ++i)
+      all.push_back(math::load(tensor.view().dtype, tensor.view().data, i));
     return all;
   }
 
-  // Spikes and positions are equal; numbers lie within `step` of the largest, and where the output type is a small one
-  // a number between two of its neighbours may be rounded to the other.
+  // Spikes and positions are equal; numbers lie within `step` of the largest, and where the output
+  // type is a small one a number between two of its neighbours may be rounded to the other.
   void expect(const char* file, const std::vector<float>& got, bool exact, double step) const {
     if (!has(file)) return;
     const TensorView shape = read(file).view();
@@ -67,8 +71,9 @@ struct Golden {
     if (out == DType::bf16) step += 0x1p-7;
     EXPECT_EQ(compare_close(file, got, want, exact ? 0 : step * largest(want), axes), "");
   }
-  void expect_all(const std::vector<float>& y, const std::vector<float>& pre, const std::vector<float>& act,
-                  const std::vector<float>& membrane, const std::vector<std::int32_t>& idx, double step) const {
+  void expect_all(const std::vector<float>& y, const std::vector<float>& pre,
+                  const std::vector<float>& act, const std::vector<float>& membrane,
+                  const std::vector<std::int32_t>& idx, double step) const {
     const bool spikes = inputs.stage.act.is_neuron();
     expect("y", y, spikes, step);
     expect("pre", pre, false, step);
@@ -85,12 +90,15 @@ class GoldenStage : public testing::TestWithParam<std::string> {};
 
 TEST_P(GoldenStage, Oracle) {
   const Golden golden(GetParam());
-  const reference::Oracle oracle(golden.inputs.stage, golden.inputs.weights, golden.inputs.operands(),
-                                 reference::Sum::exact);
+  const reference::Oracle oracle(golden.inputs.stage, golden.inputs.weights,
+                                 golden.inputs.operands(), reference::Sum::exact);
   Threads threads(1);
   const reference::Outputs out = oracle.all(threads);
-  const auto narrow = [](const std::vector<double>& wide) { return std::vector<float>(wide.begin(), wide.end()); };
-  golden.expect_all(narrow(out.y), narrow(out.pre), narrow(out.act), narrow(out.membrane), out.idx, 1e-6);
+  const auto narrow = [](const std::vector<double>& wide) {
+    return std::vector<float>(wide.begin(), wide.end());
+  };
+  golden.expect_all(narrow(out.y), narrow(out.pre), narrow(out.act), narrow(out.membrane), out.idx,
+                    1e-6);
 }
 
 TEST_P(GoldenStage, Plan) {
@@ -105,11 +113,13 @@ TEST_P(GoldenStage, Plan) {
     SCOPED_TRACE(to_text(stage) + " by " + plan.kernel());
     const Result result = run_guarded(plan, golden.inputs, Views::dense);
     ASSERT_EQ(result.error, "");
-    golden.expect_all(result.y, result.pre, result.act, result.membrane, result.idx, strict ? 2e-6 : 1e-5);
+    golden.expect_all(result.y, result.pre, result.act, result.membrane, result.idx,
+                      strict ? 2e-6 : 1e-5);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GoldenStage, testing::ValuesIn(cases()), [](const auto& test) { return test.param; });
+INSTANTIATE_TEST_SUITE_P(All, GoldenStage, testing::ValuesIn(cases()),
+                         [](const auto& test) { return test.param; });
 
 }  // namespace
 }  // namespace convoy::verify
