@@ -81,20 +81,31 @@ std::vector<Cell> cells_of(const Stage& stage, const Kernel& kernel, const Tile&
   return cells;
 }
 
-std::vector<Directed> fill_coverage(Coverage& coverage, Index least, const Machine& machine,
-                                    std::string_view only, Random& random) {
-  std::vector<Directed> directed;
-  std::map<Cell, Directed> examples;
-  const auto take = [&](const Directed& check) {
-    const auto cells = cells_of(check.stage, *check.kernel, check.tile);
-    bool wanted = false;
-    for (const Cell& cell : cells) {
-      wanted = wanted || coverage[cell] < least;
+void count(const Check& check, Coverage& coverage) {
+  for (const Cell& cell : cells_of(check.stage, *check.kernel, check.tile)) ++coverage[cell];
+}
+
+std::vector<Check> fill_coverage(const std::vector<Check>& planned, Index least,
+                                 const Machine& machine, std::string_view only, Random& random) {
+  Coverage coverage;
+  std::map<Cell, Check> examples;
+  const auto note = [&](const Check& check) {
+    for (const Cell& cell : cells_of(check.stage, *check.kernel, check.tile))
       examples.try_emplace(cell, check);
-    }
-    if (!wanted) return;
-    for (const Cell& cell : cells) ++coverage[cell];
-    directed.push_back(check);
+  };
+  for (const Check& check : planned) {
+    note(check);
+    count(check, coverage);
+  }
+  std::vector<Check> more;
+  const auto take = [&](const Check& check) {
+    note(check);
+    const auto cells = cells_of(check.stage, *check.kernel, check.tile);
+    if (std::all_of(cells.begin(), cells.end(),
+                    [&](const Cell& cell) { return coverage[cell] >= least; }))
+      return;
+    count(check, coverage);
+    more.push_back(check);
   };
   for (int draw = 0; draw < 20'000; ++draw) {
     const Stage stage = draw_stage(random);
@@ -102,23 +113,25 @@ std::vector<Directed> fill_coverage(Coverage& coverage, Index least, const Machi
       if (only.empty() || kernel->name() == only)
         for (const Tile& tile : kernel->tiles(stage, machine)) take({stage, kernel, tile});
   }
-  // What turned up too rarely is varied; a variation may open new cells, which are left alone.
-  const auto found = examples;
-  for (const auto& [cell, example] : found) {
-    for (int attempt = 0; attempt < 500 && coverage[cell] < least; ++attempt) {
-      Directed check = example;
-      check.stage = vary(example.stage, random);
-      if (!problems(check.stage).empty() || shapes_of(check.stage).macs > 10'000'000 ||
-          !has_tile(*check.kernel, check.stage, machine, example.tile, check.tile))
-        continue;
-      const auto cells = cells_of(check.stage, *check.kernel, check.tile);
-      if (std::find(cells.begin(), cells.end(), cell) == cells.end()) continue;
-      for (const Cell& each : cells)
-        if (found.contains(each)) ++coverage[each];
-      directed.push_back(check);
+  // What turned up too rarely is varied. A variation may open new cells, which then need more.
+  for (bool grew = true; grew;) {
+    grew = false;
+    for (const auto& [cell, example] : std::map<Cell, Check>(examples)) {
+      for (int attempt = 0; attempt < 500 && coverage[cell] < least; ++attempt) {
+        Check check = example;
+        check.stage = vary(example.stage, random);
+        if (!problems(check.stage).empty() || shapes_of(check.stage).macs > 10'000'000 ||
+            !has_tile(*check.kernel, check.stage, machine, example.tile, check.tile))
+          continue;
+        const auto cells = cells_of(check.stage, *check.kernel, check.tile);
+        if (std::find(cells.begin(), cells.end(), cell) == cells.end()) continue;
+        const std::size_t before = examples.size();
+        take(check);
+        grew = grew || examples.size() > before;
+      }
     }
   }
-  return directed;
+  return more;
 }
 
 }  // namespace convoy::verify

@@ -27,17 +27,18 @@ std::vector<Cell> cells_of(const Stage& stage, const Kernel& kernel, const Tile&
 
 using Coverage = std::map<Cell, Index>;
 
-/// One more check that the coverage needs.
-struct Directed {
+/// A stage by one kernel with one tile.
+struct Check {
   Stage stage;
   const Kernel* kernel = nullptr;
   Tile tile;
 };
+void count(const Check& check, Coverage& coverage);
 
-/// Finds cells that exist (20,000 draws tell) and draws stages until each has been counted at least
-/// `least` times; `coverage` holds what is planned already and is brought up to date. `only`: a
-/// kernel's name, or empty for all.
-std::vector<Directed> fill_coverage(Coverage& coverage, Index least, const Machine& machine,
-                                    std::string_view only, Random& random);
+/// Finds the cells that exist (`planned` and 20,000 draws tell) and draws checks until each will
+/// have been counted at least `least` times. Returns the checks to do besides the planned ones.
+/// `only`: a kernel's name, or empty for all.
+std::vector<Check> fill_coverage(const std::vector<Check>& planned, Index least,
+                                 const Machine& machine, std::string_view only, Random& random);
 
 }  // namespace convoy::verify

@@ -69,6 +69,16 @@ void draw_convolution(Random& random, Stage& s) {
   }
 }
 
+// Sizes that leave nothing over at the ends of tiles: they are too rare among the others.
+void make_whole(Stage& s) {
+  const auto up = [](Index value, Index step) { return (value + step - 1) / step * step; };
+  if (s.groups != 1) return;
+  s.c = up(s.c, 8);
+  s.k = up(s.k, 16);
+  s.h = up(s.h, 8);
+  s.w = up(s.w, 8);
+}
+
 void draw_neuron(Random& random, Stage& s) {
   const float threshold = random.pick({1.0F, 0.5F, 0.25F, 1.5F, -0.5F});
   s.act = random.chance(0.5) ? integrate_fire(threshold)
@@ -142,6 +152,7 @@ Stage draw_stage(Random& random) {
     Stage s;
     s.dtype = random.chance(0.72) ? DType::f32 : random.pick({DType::u8, DType::f16, DType::bf16});
     draw_convolution(random, s);
+    if (random.chance(0.15)) make_whole(s);
     draw_riders(random, s);
     if (random.chance(0.06)) s.layout = Layout::nchw;
     if (random.chance(0.06)) {
@@ -229,7 +240,7 @@ std::optional<Inputs> draw_inputs(const Stage& stage, Data data, std::uint64_t s
       x = static_cast<double>(random.between(0, 255));
     else
       x = random.normal() + (data == Data::mean10 ? 10 : 0);
-    if (data == Data::scaled && i / plane % stage.c % 3 == 0) x *= half ? 100 : 10'000;
+    if (data == Data::scaled && i / plane % stage.c % 2 == 0) x *= half ? 100 : 10'000;
     set(in.x, i, x);
   }
 

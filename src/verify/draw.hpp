@@ -16,7 +16,7 @@ enum class Data : std::uint8_t {
   integers,  // every partial sum is exact, in F(2x2, 3x3) too
   normal,    // mean 0, variance 1
   mean10,    // mean 10, variance 1
-  scaled,    // normal, every third channel times 10^4 (100 where f16 would overflow)
+  scaled,    // normal, every second channel times 10^4 (100 where f16 would overflow)
 };
 std::string_view name(Data data);
 

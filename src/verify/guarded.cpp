@@ -106,6 +106,11 @@ class Fenced {
 }  // namespace
 
 Result run_guarded(const Plan& plan, const Inputs& inputs, Views views) {
+  return run_guarded([&](const Operands& operands) { return plan.run(operands); }, inputs, views);
+}
+
+Result run_guarded(const std::function<Status(const Operands&)>& run, const Inputs& inputs,
+                   Views views) {
   const Stage& stage = inputs.stage;
   const DType out = stage.output_dtype();
   const Layout layout = stage.layout;
@@ -129,7 +134,7 @@ Result run_guarded(const Plan& plan, const Inputs& inputs, Views views) {
     operands.membrane_out = dense(membrane, DType::f32, membrane_shape(stage), Layout::nhwc);
 
   Result result;
-  const Status status = plan.run(operands);
+  const Status status = run(operands);
   if (!status.ok()) {
     result.error = "refused to run: " + status.message();
     return result;

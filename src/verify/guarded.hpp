@@ -2,6 +2,7 @@
 // afterwards.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,5 +26,8 @@ struct Result {
 /// Runs the plan on `inputs.stage.n` images. Outputs are NaN beforehand, and so is all that lies
 /// around inputs and outputs. The final membranes are always asked for.
 Result run_guarded(const Plan& plan, const Inputs& inputs, Views views);
+/// The same for anything that runs operands.
+Result run_guarded(const std::function<Status(const Operands&)>& run, const Inputs& inputs,
+                   Views views);
 
 }  // namespace convoy::verify

@@ -13,11 +13,6 @@
 namespace convoy::verify {
 namespace {
 
-struct Check {
-  const Kernel* kernel;
-  Tile tile;
-};
-
 // One stage and what is to be checked of it.
 struct Job {
   Stage stage;
@@ -62,7 +57,7 @@ class Driver {
       try {
         run_job(jobs_[static_cast<std::size_t>(i)]);
       } catch (const std::exception& error) {
-        add_failure(jobs_[static_cast<std::size_t>(i)], {nullptr, {}}, error.what());
+        add_failure(jobs_[static_cast<std::size_t>(i)], {}, error.what());
       }
     });
     std::sort(report_.failures.begin(), report_.failures.end(),
@@ -79,7 +74,8 @@ class Driver {
     for (const Kernel* kernel : fitting_kernels(stage, machine_)) {
       if (!options_.kernel.empty() && kernel->name() != options_.kernel) continue;
       for (const Tile& tile : kernel->tiles(stage, machine_))
-        if (options_.tile.empty() || tile.name == options_.tile) checks.push_back({kernel, tile});
+        if (options_.tile.empty() || tile.name == options_.tile)
+          checks.push_back({stage, kernel, tile});
     }
     return checks;
   }
@@ -97,7 +93,7 @@ class Driver {
       }
       jobs_.push_back(std::move(job));
     }
-    if (options_.random == 0) return count();
+    if (options_.random == 0) return count_all();
     Random random(options_.seed);
     for (Index i = 0; i < options_.random; ++i) {
       const Stage stage = draw_stage(random);
@@ -109,20 +105,22 @@ class Driver {
       Job job{stage, checks_of(stage), true, true};
       if (!job.checks.empty()) jobs_.push_back(std::move(job));
     }
-    count();
-    if (!options_.fill) return;
-    report_.least = 5;
-    for (const Directed& directed :
-         fill_coverage(report_.coverage, report_.least, machine_, options_.kernel, random))
-      if (options_.tile.empty() || directed.tile.name == options_.tile)
-        jobs_.push_back({directed.stage, {{directed.kernel, directed.tile}}, false});
+    if (options_.fill) {
+      report_.least = 5;
+      std::vector<Check> planned;
+      for (const Job& job : jobs_)
+        planned.insert(planned.end(), job.checks.begin(), job.checks.end());
+      for (const Check& check :
+           fill_coverage(planned, report_.least, machine_, options_.kernel, random))
+        if (options_.tile.empty() || check.tile.name == options_.tile)
+          jobs_.push_back({check.stage, {check}, false});
+    }
+    count_all();
   }
 
-  void count() {
+  void count_all() {
     for (const Job& job : jobs_)
-      for (const Check& check : job.checks)
-        for (const Cell& cell : cells_of(job.stage, *check.kernel, check.tile))
-          ++report_.coverage[cell];
+      for (const Check& check : job.checks) count(check, report_.coverage);
   }
 
   void run_job(const Job& job) {

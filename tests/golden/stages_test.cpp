@@ -8,6 +8,7 @@
 #include "io/npy.hpp"
 #include "math/half.hpp"
 #include "verify/compare.hpp"
+#include "verify/parity.hpp"
 
 namespace convoy::verify {
 namespace {
@@ -101,20 +102,25 @@ TEST_P(GoldenStage, Oracle) {
                     1e-6);
 }
 
-TEST_P(GoldenStage, Plan) {
+// Each kernel that fits, with each of its tiles.
+TEST_P(GoldenStage, Kernels) {
   const Golden golden(GetParam());
-  PlanOptions options;
-  options.threads = 2;
-  options.use_tuning = false;
-  for (const bool strict : {false, true}) {
-    Stage stage = golden.inputs.stage;
-    stage.strict = strict;
-    const Plan plan(stage, golden.inputs.weights, options);
-    SCOPED_TRACE(to_text(stage) + " by " + plan.kernel());
-    const Result result = run_guarded(plan, golden.inputs, Views::dense);
-    ASSERT_EQ(result.error, "");
-    golden.expect_all(result.y, result.pre, result.act, result.membrane, result.idx,
-                      strict ? 2e-6 : 1e-5);
+  const Stage& stage = golden.inputs.stage;
+  const Machine machine = cpu_machine(2);
+  for (const Kernel* kernel : fitting_kernels(stage, machine)) {
+    for (const Tile& tile : kernel->tiles(stage, machine)) {
+      PlanOptions options;
+      options.threads = 2;
+      options.use_tuning = false;
+      options.kernel = kernel->name();
+      options.tile = tile.name;
+      const Plan plan(stage, golden.inputs.weights, options);
+      SCOPED_TRACE(to_text(stage) + " by " + plan.kernel() + " " + tile.name);
+      const Result result = run_guarded(plan, golden.inputs, Views::dense);
+      ASSERT_EQ(result.error, "");
+      golden.expect_all(result.y, result.pre, result.act, result.membrane, result.idx,
+                        kernel->exact() ? 2e-6 : 1e-5);
+    }
   }
 }
 

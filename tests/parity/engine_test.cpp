@@ -1,0 +1,131 @@
+// The parity engine must see what is wrong: results are spoilt on purpose.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "verify/parity.hpp"
+
+namespace convoy::verify {
+namespace {
+
+TEST(Compare, SeesOneWrongElement) {
+  const std::vector<double> want{1, -0.0, 3, std::nan("")};
+  EXPECT_EQ(compare_exact("y", {1, 0, 3, std::nanf("")}, want, {4}), "");
+  EXPECT_NE(compare_exact("y", {1, 0, std::nextafterf(3, 4), std::nanf("")}, want, {4}), "");
+  EXPECT_NE(compare_exact("y", {1, 0, 3, 0}, want, {4}), "");
+  EXPECT_NE(compare_exact("y", {1, 0, 3}, want, {4}), "");
+  EXPECT_EQ(compare_close("y", {1.5F, 0, 3, std::nanf("")}, want, 0.5, {4}), "");
+  EXPECT_NE(compare_close("y", {1.6F, 0, 3, std::nanf("")}, want, 0.5, {4}), "");
+  EXPECT_NE(compare_close("y", {std::nanf(""), 0, 3, std::nanf("")}, want, 0.5, {4}), "");
+  EXPECT_NE(compare_close("y", {INFINITY, 0, 3, std::nanf("")}, want, 0.5, {4}), "");
+  EXPECT_NE(compare_bits("y", {0.0F}, {-0.0F}, {1}), "");
+  EXPECT_EQ(position(23, {2, 3, 4}), "[1,2,3]");
+}
+
+struct Ran {
+  Inputs inputs;
+  Result result;
+  explicit Ran(const char* text) : inputs(*draw_inputs(parse_stage(text), Data::normal, 5)) {
+    PlanOptions options;
+    options.use_tuning = false;
+    const Plan plan(inputs.stage, inputs.weights, options);
+    result = run_guarded(plan, inputs, Views::strided);
+  }
+};
+
+TEST(Spikes, AFlippedSpikeIsSeen) {
+  for (const char* text : {"n2h6c4k9r3pad1+bias+if(0.5)+t3", "n2h6c4k9r3pad1+bias+if(0.5)+t3+max2",
+                           "n2h6c4k9r3pad1+if(0.5)+t3+hold+max2+keep(act)"}) {
+    Ran ran(text);
+    ASSERT_EQ(ran.result.error, "");
+    SpikeCount count;
+    EXPECT_EQ(compare_spikes(ran.inputs, ran.result, count), "") << text;
+    EXPECT_GT(count.spikes, 0);
+    for (const std::size_t at :
+         {std::size_t{0}, ran.result.y.size() / 2, ran.result.y.size() - 1}) {
+      Result spoilt = ran.result;
+      spoilt.y[at] = 1 - spoilt.y[at];
+      EXPECT_NE(compare_spikes(ran.inputs, spoilt, count), "") << text << " at " << at;
+    }
+    Result spoilt = ran.result;
+    spoilt.membrane[3] += 0.01F;
+    EXPECT_NE(compare_spikes(ran.inputs, spoilt, count), "") << text;
+  }
+}
+
+// The membrane is 1 to the last bit or just below: either answer is right, and counted.
+TEST(Spikes, AMembraneAtTheThresholdIsExcused) {
+  Inputs inputs;
+  inputs.stage = parse_stage("n1h1c1k1r1+if(1)+t2+hold");
+  inputs.x = Tensor(DType::f32, {1, 1, 1, 1});
+  inputs.weights = Tensor(DType::f32, {1, 1, 1, 1});
+  inputs.x.data<float>()[0] = 1;
+  inputs.weights.data<float>()[0] = 1 - 0x1p-20F;
+  SpikeCount count;
+  Result late{.y = {0, 1}, .pre = {}, .act = {}, .membrane = {0}, .idx = {}, .error = {}};
+  EXPECT_EQ(compare_spikes(inputs, late, count), "");
+  EXPECT_EQ(count.excused, 0);
+  Result early{.y = {1, 1}, .pre = {}, .act = {}, .membrane = {0}, .idx = {}, .error = {}};
+  EXPECT_EQ(compare_spikes(inputs, early, count), "");
+  EXPECT_EQ(count.excused, 2);
+  inputs.weights.data<float>()[0] = 0.99F;
+  EXPECT_NE(compare_spikes(inputs, early, count), "");
+}
+
+// A kernel that is wrong in one respect each.
+class Wrong final : public Prepared {
+ public:
+  Wrong(std::unique_ptr<Prepared> right, int fault) : right_(std::move(right)), fault_(fault) {}
+  void set_weights(const float* w) override { right_->set_weights(w); }
+  std::size_t workspace_bytes() const override { return right_->workspace_bytes(); }
+  Status run(const RunArgs& args) const noexcept override {
+    const Status status = right_->run(args);
+    auto* y = static_cast<float*>(args.y);
+    if (fault_ == 1) y[-1] = 0;                        // before the first element
+    if (fault_ == 2 && args.y_stride.w > 8) y[8] = 0;  // between two pixels
+    if (fault_ == 3) y[5] = std::nanf("");             // not written
+    if (fault_ == 4) y[5] += 1;
+    return status;
+  }
+
+ private:
+  std::unique_ptr<Prepared> right_;
+  int fault_;
+};
+
+TEST(Fences, WritesOutsideAreSeen) {
+  const Stage stage = parse_stage("n2h5c3k8r3pad1+bias+strict");
+  const auto inputs = draw_inputs(stage, Data::integers, 1);
+  ASSERT_TRUE(inputs);
+  const Operands operands = inputs->operands();
+  Threads threads(1);
+  const auto want =
+      reference::Oracle(stage, inputs->weights, operands, reference::Sum::exact).all(threads);
+  const Machine machine = cpu_machine(1);
+  const Kernel& kernel = *fitting_kernels(stage, machine).back();
+  for (const int fault : {0, 1, 2, 3, 4}) {
+    Wrong wrong(kernel.prepare(stage, kernel.tiles(stage, machine).front(), machine), fault);
+    wrong.set_weights(inputs->weights.data<float>());
+    const Result result = run_guarded(
+        [&](const Operands& given) {
+          RunArgs args;
+          args.n = stage.n;
+          args.x = given.x.data;
+          args.x_stride = {0, given.x.stride[0], given.x.stride[1], given.x.stride[2], 1};
+          args.bias = static_cast<const float*>(given.bias.data);
+          args.y = given.y.data;
+          args.y_stride = {0, given.y.stride[0], given.y.stride[1], given.y.stride[2], 1};
+          Tensor workspace(DType::u8, {static_cast<Index>(wrong.workspace_bytes())});
+          args.workspace = workspace.data<std::byte>();
+          args.threads = &threads;
+          return wrong.run(args);
+        },
+        *inputs, Views::strided);
+    const std::string why = compare_exact("y", result.y, want.y, {});
+    EXPECT_EQ(result.error.empty(), fault != 1 && fault != 2) << fault << result.error;
+    EXPECT_EQ(why.empty(), fault < 3) << fault << why;
+  }
+}
+
+}  // namespace
+}  // namespace convoy::verify

@@ -1,0 +1,60 @@
+// Every kernel of the table against the oracle: drawn stages, and more until each tile, epilogue
+// and tail case has been met five times. `convoy verify` does the same at length.
+#include <gtest/gtest.h>
+
+#include "plan/kernel_table.hpp"
+#include "verify/verify.hpp"
+
+namespace convoy::verify {
+namespace {
+
+std::vector<std::string> kernels() {
+  std::vector<std::string> names;
+  for (const Kernel* kernel : kernel_table())
+    if (kernel->device() == DeviceKind::cpu) names.emplace_back(kernel->name());
+  return names;
+}
+
+class Parity : public testing::TestWithParam<std::string> {};
+
+TEST_P(Parity, DrawnStages) {
+  VerifyOptions options;
+  options.random = 100;
+  options.seed = 20;
+  options.kernel = GetParam();
+  const Report report = verify(options);
+  EXPECT_GT(report.checks, 100);
+  for (const Failure& failure : report.failures)
+    ADD_FAILURE() << failure.what << "\nrepro: " << failure.repro;
+  for (const Cell& cell : report.gaps())
+    ADD_FAILURE() << "not covered: " << cell.kernel << " " << cell.tile << ", " << cell.epilogue
+                  << ", " << cell.tail;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Parity, testing::ValuesIn(kernels()),
+                         [](const auto& test) { return test.param; });
+
+// Kernels that share an arithmetic share their bits, here the families that are not drawn together
+// often enough.
+TEST(ParityOfArithmetics, SameBits) {
+  VerifyOptions options;
+  for (const char* text :
+       {"n2h14c16k32r3pad1+bias+relu+max2+strict", "n1h16c3k16r3pad1+bias+relu+max2+strict",
+        "n3h9c24k16r1+bias+relu", "n2h12c20k3r3pad1+bias", "n1h11c24k24r3pad1groups24+bias+relu6",
+        "u8:n2h28c1k8r5+norm+bias+relu+max2", "n1h23c3k16r7stride2pad3+bias+relu+max3s2p1"})
+    options.stages.push_back(parse_stage(text));
+  for (const Failure& failure : verify(options).failures)
+    ADD_FAILURE() << failure.what << "\nrepro: " << failure.repro;
+}
+
+TEST(ParityDriver, RefusesWhatDoesNotExistOrFit) {
+  VerifyOptions options;
+  options.stages.push_back(parse_stage("n1h8c16k16r3stride2"));
+  options.kernel = "winograd9";
+  EXPECT_THROW(verify(options), Error);
+  options.kernel = "winograd2";
+  EXPECT_THROW(verify(options), Error);
+}
+
+}  // namespace
+}  // namespace convoy::verify
