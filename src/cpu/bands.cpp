@@ -69,18 +69,19 @@ Bands::Bands(const Stage& stage, const Machine& machine, int vectors)
   const bool linear = stage.r == 1 && stage.s == 1 && stage.pad == Padding{0} &&
                       stage.dtype == DType::f32 && stage.layout == Layout::nhwc && !stage.norm;
   packed_ = !linear;
-  columns_packed_ = (shapes_.q - 1) * stage.stride.w + (stage.s - 1) * stage.dil.w + 1;
-  pixel_pitch_ = stage.c;
+  rows_.stage = stage;
+  rows_.columns = (shapes_.q - 1) * stage.stride.w + (stage.s - 1) * stage.dil.w + 1;
+  rows_.pixel_pitch = stage.c;
   // Pixels a large power of two apart share a few cache sets: a tile's would evict each other.
-  if (stage.c * stage.stride.w % 256 == 0) pixel_pitch_ += 16;
-  row_pitch_ = columns_packed_ * pixel_pitch_;
+  if (stage.c * stage.stride.w % 256 == 0) rows_.pixel_pitch += 16;
+  rows_.row_pitch = rows_.columns * rows_.pixel_pitch;
 
-  const bool merged = packed_ && pixel_pitch_ == c_group_ && stage.dil.w == 1;
+  const bool merged = packed_ && rows_.pixel_pitch == c_group_ && stage.dil.w == 1;
   for (Index r = 0; r < stage.r; ++r)
     for (Index s = 0; s < stage.s; ++s) {
-      const Index row = r * stage.dil.h * row_pitch_;
+      const Index row = r * stage.dil.h * rows_.row_pitch;
       tap_runs_.push_back(
-          {row + s * stage.dil.w * pixel_pitch_, c_group_, (r * stage.s + s) * c_group_});
+          {row + s * stage.dil.w * rows_.pixel_pitch, c_group_, (r * stage.s + s) * c_group_});
       if (!merged)
         runs_.push_back(tap_runs_.back());
       else if (s == 0)
@@ -89,15 +90,17 @@ Bands::Bands(const Stage& stage, const Machine& machine, int vectors)
 
   if (stage.pool)
     pooling_ = windows_of_four(stage, shapes_) ? Pooling::registers : Pooling::scratch;
-  // Bands so large that halo rows and weights are spread over many pixels, so small that the
-  // packed rows stay in the second-level cache beside a block's weights.
+  // Bands so large that halo rows, rows that two pooling windows share, and weights are spread over
+  // many pixels, so small that what is packed stays in the second-level cache beside a block's
+  // weights.
   const Index cache = static_cast<Index>(machine.l2_bytes / sizeof(float)) / 3;
   const Index all_rows = stage.n * shapes_.out_h;
-  while (max_rows_ < all_rows && pixels_of(max_rows_ + 1) <= 2048 &&
-         packed_floats(max_rows_ + 1) +
-                 pixels_of(max_rows_ + 1) * (pooling_ == Pooling::scratch ? max_width_ : 0) <=
-             cache)
-    ++max_rows_;
+  const auto small_enough = [&](Index rows) {
+    const Index pixels = pixels_of(rows);
+    return pixels <= 2048 && packed_floats(rows) <= cache &&
+           (pooling_ != Pooling::scratch || pixels * max_width_ <= cache);
+  };
+  while (max_rows_ < all_rows && small_enough(max_rows_ + 1)) ++max_rows_;
 }
 
 void Bands::set_weights(const float* w) {
@@ -126,7 +129,7 @@ Index Bands::packed_floats(Index out_rows) const {
   const Index rows = out_rows * pool_rows_.stride + images * window;
   const Index most = std::min(rows, images * shapes_.p);
   const Index halo = (stage_.r - 1) * stage_.dil.h + stage_.stride.h;
-  return (most * stage_.stride.h + images * halo) * row_pitch_ + 16;
+  return (most * stage_.stride.h + images * halo) * rows_.row_pitch + 16;
 }
 
 Index Bands::pixels_of(Index out_rows) const {
@@ -165,76 +168,58 @@ std::size_t Bands::workspace_bytes() const {
   return static_cast<std::size_t>(bias_floats_ + threads_ * slot_floats()) * sizeof(float);
 }
 
-// Rows of a task: bands fill the cache, but every thread gets as many as the others.
-Index Bands::rows_per_task(Index n) const {
+// Cuts n images into tasks of equal rows, and of a part of the filters where rows are few, so that
+// the thread that ends last ends as early as can be.
+Bands::Cut Bands::cut(Index n) const {
   const Index rows = n * shapes_.out_h;
-  Index tasks = ceil_div(rows, max_rows_);
-  if (threads_ > 1) {
-    // More tasks than threads evens out what disturbs one of them, as long as bands stay useful.
-    const Index worth = std::max<Index>(1, rows * shapes_.q / 96);
-    tasks = std::max(tasks, std::min<Index>(4 * threads_, worth));
-    if (tasks < 8 * threads_) tasks = round_up(tasks, threads_);
-  }
-  return std::min(max_rows_, ceil_div(rows, std::min(tasks, rows)));
-}
-
-void Bands::pack_row(const RunArgs& args, Index image, Index row, float* to) const {
-  const Index h = row;
-  const Index left = stage_.pad.left;
-  const Index begin = std::min(left, columns_packed_);
-  const Index end = std::max(begin, std::min(columns_packed_, left + stage_.w));
-  if (h < 0 || h >= stage_.h) {
-    std::memset(to, 0, static_cast<std::size_t>(row_pitch_) * sizeof(float));
-    return;
-  }
-  std::memset(to, 0, static_cast<std::size_t>(begin * pixel_pitch_) * sizeof(float));
-  std::memset(to + end * pixel_pitch_, 0,
-              static_cast<std::size_t>((columns_packed_ - end) * pixel_pitch_) * sizeof(float));
-  const Strides& stride = args.x_stride;
-  const Index from = image * stride.n + h * stride.h + (begin - left) * stride.w;
-  to += begin * pixel_pitch_;
-  const Index count = end - begin;
-  const Index c = stage_.c;
-  if (stage_.dtype == DType::f32 && stride.c == 1 && !stage_.norm) {
-    const float* x = static_cast<const float*>(args.x) + from;
-    if (stride.w == c && pixel_pitch_ == c) {
-      std::memcpy(to, x, static_cast<std::size_t>(count * c) * sizeof(float));
-    } else {
-      for (Index i = 0; i < count; ++i)
-        std::memcpy(to + i * pixel_pitch_, x + i * stride.w,
-                    static_cast<std::size_t>(c) * sizeof(float));
-    }
-    return;
-  }
-  const auto convert = [&](auto* x) {
-    x += from;
-    for (Index i = 0; i < count; ++i)
-      for (Index j = 0; j < c; ++j) {
-        const float value = static_cast<float>(x[i * stride.w + j * stride.c]);
-        to[i * pixel_pitch_ + j] =
-            stage_.norm ? math::normalise(value, args.norm_scale[j], args.norm_shift[j]) : value;
+  const Index blocks = static_cast<Index>(blocks_.size());
+  Cut best{max_rows_, 1};
+  double least = 0;
+  const Index fewest = ceil_div(rows, max_rows_);
+  for (Index bands = fewest; bands <= std::min<Index>(rows, fewest + 4 * threads_); ++bands) {
+    const Index step = ceil_div(rows, bands);
+    if (bands > fewest && ceil_div(rows, step) < bands) continue;  // the same as fewer
+    // What each band costs beyond its rows, in rows: halo, lists, weights fetched again.
+    const double extra = 0.02 * static_cast<double>(step) +
+                         24.0 / static_cast<double>(shapes_.q * pool_rows_.stride) +
+                         static_cast<double>(pool_rows_.window - pool_rows_.stride) /
+                             static_cast<double>(pool_rows_.stride);
+    for (Index splits = 1; splits <= std::min<Index>(blocks, 2 * threads_); ++splits) {
+      const double share =
+          static_cast<double>(ceil_div(blocks, splits)) / static_cast<double>(blocks);
+      const double packing = splits > 1 ? 0.02 * static_cast<double>(step) : 0.0;
+      const double whole = (static_cast<double>(step) + extra) * share + packing;
+      const Index tasks = rows / step * splits, left = tasks % threads_;
+      double time = static_cast<double>(tasks / threads_) * whole;
+      if (const Index rest = rows % step; rest == 0) {
+        time += left > 0 ? whole : 0.0;
+      } else {
+        const double part = (static_cast<double>(rest) + extra) * share + packing;
+        time += left == 0 ? part * static_cast<double>(ceil_div(splits, threads_))
+                          : std::max(whole, left + splits > threads_ ? 2 * part : part);
       }
-  };
-  if (stage_.dtype == DType::u8)
-    convert(static_cast<const std::uint8_t*>(args.x));
-  else
-    convert(static_cast<const float*>(args.x));
+      if (tasks + (rows % step ? splits : 0) < 2 * threads_) time *= 1.02;  // little to even out
+      if (least == 0 || time < 0.995 * least) {
+        least = time;
+        best = {step, splits};
+      }
+    }
+  }
+  return best;
 }
 
 void Bands::pack(const RunArgs& args, const Piece& piece, float* to) const {
-  const Index first = piece.rows.begin * stage_.stride.h - stage_.pad.top;
-  const Index rows = packed_rows(piece.rows);
-  for (Index row = 0; row < rows; ++row, to += row_pitch_)
-    pack_row(args, piece.image, first + row, to);
+  rows_.pack(args, piece.image, piece.rows.begin * stage_.stride.h - stage_.pad.top,
+             packed_rows(piece.rows), to);
 }
 
 // Appends a piece's pixels to the task's list, window by window where registers pool; returns the
 // new length. Results go to y, or with a scratch pool to the pixel's row of it.
 Index Bands::list_pixels(const RunArgs& args, const Piece& piece, Index listed,
                          const Scratch& s) const {
-  Index origin = piece.scratch - piece.rows.begin * stage_.stride.h * row_pitch_;
-  Index row_step = stage_.stride.h * row_pitch_;
-  Index column_step = stage_.stride.w * pixel_pitch_;
+  Index origin = piece.scratch - piece.rows.begin * stage_.stride.h * rows_.row_pitch;
+  Index row_step = stage_.stride.h * rows_.row_pitch;
+  Index column_step = stage_.stride.w * rows_.pixel_pitch;
   if (!packed_) {
     origin = piece.image * args.x_stride.n;
     row_step = stage_.stride.h * args.x_stride.h;
@@ -394,15 +379,11 @@ Status Bands::run(const RunArgs& args) const noexcept {
           args.bias && i < block.count ? args.bias[block.first + i] : 0.0F;
 
   const Index rows = args.n * shapes_.out_h;
-  const Index step = rows_per_task(args.n);
+  const auto [step, splits] = cut(args.n);
   const Index bands = ceil_div(rows, step);
   const Index all_blocks = static_cast<Index>(blocks_.size());
-  // Too few bands for the threads: split the filters too.
-  Index splits = 1;
-  if (bands < 2 * threads_ && threads_ > 1)
-    splits = std::min(all_blocks, ceil_div(2 * threads_, bands));
   const Index floats = slot_floats();
-  args.threads->for_each(bands * splits, [&](Index task, int slot) {
+  args.threads->for_each(bands * splits, [&, step = step, splits = splits](Index task, int slot) {
     const Index begin = task / splits * step, end = std::min(rows, begin + step);
     const Index first_block = all_blocks * (task % splits) / splits;
     const Index last_block = all_blocks * (task % splits + 1) / splits;
@@ -419,7 +400,7 @@ Status Bands::run(const RunArgs& args) const noexcept {
         piece.scratch = floats_used;
         body(piece, pixels);
         pixels += (piece.rows.end - piece.rows.begin) * shapes_.q;
-        if (packed_) floats_used += packed_rows(piece.rows) * row_pitch_;
+        if (packed_) floats_used += packed_rows(piece.rows) * rows_.row_pitch;
         row += count;
       }
     };

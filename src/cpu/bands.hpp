@@ -7,6 +7,7 @@
 
 #include "core/buffer.hpp"
 #include "core/kernel.hpp"
+#include "cpu/padded_rows.hpp"
 #include "cpu/register_tile.hpp"
 #include "math/pool.hpp"
 
@@ -45,14 +46,17 @@ class Bands : public Prepared {
     Index* place = nullptr;  // of each pixel: row·Q + column, only where taps may be skipped
     Run* runs = nullptr;     // of the one pixel at hand, likewise
   };
+  // Tasks: output rows of each, and parts that the filters are split into.
+  struct Cut {
+    Index rows = 1, splits = 1;
+  };
   enum class Pooling { none, registers, scratch };
 
   Index packed_rows(const math::PoolSpan& rows) const;
   Index packed_floats(Index out_rows) const;
   Index pixels_of(Index out_rows) const;
-  Index rows_per_task(Index n) const;
+  Cut cut(Index n) const;
   void pack(const RunArgs& args, const Piece& piece, float* to) const;
-  void pack_row(const RunArgs& args, Index image, Index row, float* to) const;
   Index list_pixels(const RunArgs& args, const Piece& piece, Index listed, const Scratch& s) const;
   void run_block(const RunArgs& args, const Block& block, const float* bias, Index count,
                  const Scratch& scratch) const;
@@ -71,10 +75,8 @@ class Bands : public Prepared {
   Clamp clamp_;
   Pooling pooling_ = Pooling::none;
   math::PoolAxis pool_rows_, pool_columns_;
-  bool packed_ = false;       // else tiles read x itself
-  Index pixel_pitch_ = 0;     // floats from a packed pixel to the next
-  Index row_pitch_ = 0;       // the same for rows
-  Index columns_packed_ = 0;  // pixels of a packed row
+  bool packed_ = false;  // else tiles read x itself
+  PaddedRows rows_;
   Index c_group_ = 0, k_group_ = 0;
   Index depth_ = 0;  // multiply-adds of an output
   int threads_ = 1;

@@ -24,34 +24,51 @@ Cost cost_of_bands(const Stage& stage, int vectors, const Machine& machine) {
   const Shapes shapes = shapes_of(stage);
   const Index depth = stage.r * stage.s * (stage.c / stage.groups);
   const double pixels = static_cast<double>(shapes.gemm_m);
-  double time = 0;  // seconds of one thread, by the vectors of filters of each block
-  double flops = 0;
   const double peak = machine.peak_flops / machine.threads;
+  const double lanes = static_cast<double>(loops.lanes);
+  constexpr double cycle = 1 / 3.0e9;  // the clock of Machine's estimates
+  double seconds = 0, flops = 0;       // of all threads together
   for (const Bands::Block& block : filter_blocks(stage, vectors, loops)) {
     const auto at = static_cast<std::size_t>(block.vectors);
-    // A step of a tile is pixels × vectors multiply-adds against pixels + vectors loads: at two
-    // loads a cycle, tiles of one vector are bound by their loads.
     const double tile_pixels = loops.max_pixels[at];
-    const double v = std::max(0.5, static_cast<double>(block.vectors));
-    const double multiply_adds = 2.0 * static_cast<double>(loops.lanes) * v;
-    const double share =
-        std::min(0.94, 0.94 * std::min(1.0, v * tile_pixels * 1.9 / (v + tile_pixels) /
-                                                (loops.lanes >= 16 ? 1.0 : 2.0)));
-    flops += pixels * static_cast<double>(depth * block.width) * 2;
-    time += pixels * (static_cast<double>(depth) + 2.5) * multiply_adds / (peak * share);
+    const double width = static_cast<double>(block.width);
+    // A step of a tile takes as long as its multiply-adds, two a cycle, or its loads at 1.7 a cycle
+    // where they take longer. (Registers of half a vector: see register_tile.cpp.)
+    const double registers =
+        lanes >= 16 && block.vectors <= 1 ? width / (lanes / 2) : width / lanes;
+    const double step =
+        std::max({2 * tile_pixels * width / peak, tile_pixels * registers / 2 * cycle,
+                  (tile_pixels + registers) / 1.7 * cycle});
+    // Every load costs a little, so that of two tiles alike the one with fewer wins.
+    const double loads = 0.03 * (tile_pixels + registers) * cycle;
+    // Beside the steps: lists, bias, activation, stores, or five steps' worth.
+    seconds += pixels / tile_pixels * (static_cast<double>(depth) / 0.98 + 5) * (step + loads);
+    flops += pixels * static_cast<double>(depth) * width * 2;
   }
-  const double rounds = stage.pool ? 1.0 : 0.0;
-  time += rounds * pixels * static_cast<double>(stage.k) * 2 / peak;
-  // Packing: about a float a quarter cycle and thread.
+  // A pool that registers do not hold reads each sum again, a few operations a vector.
+  const bool fours =
+      stage.pool && stage.pool->window == Extent{2} && stage.pool->stride == Extent{2};
+  if (stage.pool && !fours) {
+    const double reads = static_cast<double>(stage.pool->window.h * stage.pool->window.w) *
+                         static_cast<double>(shapes.out_h * shapes.out_w * stage.n * stage.k) /
+                         lanes;
+    // Rows that windows of two bands share are computed twice.
+    const double rows = std::min(static_cast<double>(shapes.p),
+                                 static_cast<double>(machine.l2_bytes) / 12 /
+                                     static_cast<double>(shapes.q) / (vectors * lanes));
+    seconds *=
+        1 + static_cast<double>(std::max<Index>(0, stage.pool->window.h - stage.pool->stride.h)) /
+                std::max(rows, 1.0);
+    seconds += reads * 2.5 * cycle;
+  }
   const double x_floats = static_cast<double>(shapes.x_elements);
-  const double lanes = static_cast<double>(loops.lanes);
-  time += x_floats * 4 * (4.0 / (peak / lanes));
+  if (stage.r * stage.s > 1) seconds += x_floats * 4 / lanes * cycle;  // packing
   Cost cost;
   cost.flops = flops;
   cost.waste = flops > 0 ? 1 - 2.0 * static_cast<double>(shapes.macs) / flops : 0;
   cost.bytes = x_floats * static_cast<double>(size_of(stage.dtype)) +
                4.0 * static_cast<double>(shapes.w_elements + shapes.y_elements);
-  cost.seconds = std::max(time / machine.threads, cost.bytes / machine.memory_bandwidth) +
+  cost.seconds = std::max(seconds / machine.threads, cost.bytes / machine.memory_bandwidth) +
                  (machine.threads > 1 ? 3e-6 : 5e-7);
   return cost;
 }

@@ -59,8 +59,7 @@ HWY_INLINE void store_block(D d, const hn::Vec<D> (&v)[vectors], float* to, Inde
 // NaN wins: max of the hardware would drop it from one side, and Highway's Ne is ordered on x86.
 template <class D>
 HWY_INLINE hn::Vec<D> larger(D, hn::Vec<D> best, hn::Vec<D> candidate) {
-  return hn::IfThenElse(hn::Or(hn::Gt(candidate, best), hn::IsNaN(candidate)), candidate,
-                        best);
+  return hn::IfThenElse(hn::Or(hn::Gt(candidate, best), hn::IsNaN(candidate)), candidate, best);
 }
 
 // lo > v ? lo : v, so that NaN stays.
@@ -143,19 +142,38 @@ void tile(const TileArgs& args) {
   }
 }
 
+template <class D>
+HWY_INLINE void store_window(D d, hn::Vec<D> best, float* to, Index left) {
+  if (left >= lanes)
+    hn::StoreU(best, d, to);
+  else
+    store_some(d, best, to, left);
+}
+
 void window(const WindowArgs& args) {
   const hn::FixedTag<float, lanes> d;
   for (Index k = 0; k < args.valid; k += lanes) {
-    auto best = hn::LoadU(d, args.from + k);
-    for (Index row = 0; row < args.rows; ++row)
-      for (Index column = 0; column < args.columns; ++column)
-        best =
-            larger(d, best,
-                   hn::LoadU(d, args.from + k + row * args.row_pitch + column * args.column_pitch));
-    if (args.valid - k >= lanes)
-      hn::StoreU(best, d, args.to + k);
-    else
-      store_some(d, best, args.to + k, args.valid - k);
+    const float* first = args.from + k;
+    auto best = hn::LoadU(d, first);
+    // The hardware's maximum may drop a NaN. A sum does not: one that is no number tells that the
+    // window needs care (infinities of both signs do too, but they are as rare).
+    auto sum = best;
+    for (Index row = 0; row < args.rows; ++row) {
+      const float* from = first + row * args.row_pitch;
+      for (Index column = 0; column < args.columns; ++column, from += args.column_pitch) {
+        const auto value = hn::LoadU(d, from);
+        best = hn::Max(best, value);
+        sum = hn::Add(sum, value);
+      }
+    }
+    if (!hn::AllTrue(d, hn::Eq(sum, sum))) {
+      best = hn::LoadU(d, first);
+      for (Index row = 0; row < args.rows; ++row)
+        for (Index column = 0; column < args.columns; ++column)
+          best = larger(d, best,
+                        hn::LoadU(d, first + row * args.row_pitch + column * args.column_pitch));
+    }
+    store_window(d, best, args.to + k, args.valid - k);
   }
 }
 
@@ -180,9 +198,11 @@ TileLoops make_loops() {
   loops.window = &window;
   using D = hn::FixedTag<float, lanes>;
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
-  // 32 registers. Two halves cost what one whole vector does, so 8 filters need not pay for 16.
-  offer<hn::FixedTag<float, lanes / 2>, 1, 12, 3>(loops, 0);
-  offer<D, 1, 12, 3>(loops, 1);
+  // 32 registers. Halves where a whole vector would do: 8 filters need not pay for 16, and a tile
+  // one vector wide is bound by its broadcasts, of which a Zen 4 does twice as many to halves.
+  using Half = hn::FixedTag<float, lanes / 2>;
+  offer<Half, 1, 12, 3>(loops, 0);
+  offer<Half, 2, 12, 3>(loops, 1);
   offer<D, 2, 12, 3>(loops, 2);
   offer<D, 3, 8, 2>(loops, 3);
   offer<D, 4, 6, 1>(loops, 4);
