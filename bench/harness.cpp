@@ -13,6 +13,7 @@
 #include "core/measure.hpp"
 #include "peer_process.hpp"
 #include "statistics.hpp"
+#include "unfused.hpp"
 
 namespace convoy::bench {
 namespace {
@@ -74,15 +75,15 @@ struct Contestant {
   std::function<std::vector<double>()> turn;
 };
 
-std::vector<double> time_plan(const Plan& plan, const Operands& operands, double seconds) {
+template <class Run>
+std::vector<double> time_runs(const Run& run, double seconds) {
   std::vector<double> samples;
-  plan.run(operands).or_throw();
+  run();
   const auto begin = Clock::now();
   do {
     const auto start = Clock::now();
-    const Status status = plan.run(operands);
+    run();
     samples.push_back(seconds_since(start));
-    status.or_throw();
   } while (samples.size() < 3 || seconds_since(begin) < seconds);
   return samples;
 }
@@ -109,7 +110,19 @@ Row run(const Stage& stage, const Options& options) {
 
   std::vector<Contestant> contestants(1);
   contestants[0].timing.name = "convoy";
-  contestants[0].turn = [&] { return time_plan(plan, problem.operands, options.seconds_per_turn); };
+  contestants[0].turn = [&] {
+    return time_runs([&] { plan.run(problem.operands).or_throw(); }, options.seconds_per_turn);
+  };
+  std::optional<UnfusedChain> unfused;
+  if (options.unfused) {
+    unfused.emplace(stage, problem.w, options.plan);
+    Contestant chain;
+    chain.timing.name = "unfused chain";
+    chain.turn = [&] {
+      return time_runs([&] { unfused->run(problem.operands); }, options.seconds_per_turn);
+    };
+    contestants.push_back(std::move(chain));
+  }
   if (options.peers) {
     if (options.progress) options.progress("building the peers for " + to_text(stage));
     const nlohmann::json prepared = options.peers->prepare(stage);

@@ -24,6 +24,7 @@ struct Options {
   int least_rounds = 5, most_rounds = 25;
   double quiet = 0.02;             // stop once every spread over rounds is below this
   PeerProcess* peers = nullptr;    // not owned
+  bool unfused = false;            // also time the stage as a chain of passes, see unfused.hpp
   std::function<void(const std::string&)> progress;  // may be empty
 };
 

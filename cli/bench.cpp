@@ -17,7 +17,7 @@ namespace {
 struct Arguments {
   std::string stage, shapes, device = "cpu", kernel, json, csv, python, script;
   int threads = 0;
-  bool strict = false, peers = false, no_tuning = false;
+  bool strict = false, peers = false, unfused = false, no_tuning = false;
   double seconds = 0.03;
   int rounds = 25;
 };
@@ -47,6 +47,7 @@ void run_bench(const Arguments& arguments) {
   options.plan.threads = arguments.threads;
   options.plan.kernel = arguments.kernel;
   options.plan.use_tuning = !arguments.no_tuning;
+  options.unfused = arguments.unfused;
   options.seconds_per_turn = arguments.seconds;
   options.most_rounds = arguments.rounds;
   options.least_rounds = std::min(options.least_rounds, arguments.rounds);
@@ -96,6 +97,8 @@ void add_bench(CLI::App& app, int&) {
   command->add_option("--kernel", arguments->kernel, "Force a kernel by name");
   command->add_flag("--strict", arguments->strict, "Only arithmetics that are exact on small integers");
   command->add_flag("--no-tuning", arguments->no_tuning, "Ignore the tuning cache");
+  command->add_flag("--unfused", arguments->unfused,
+                    "Time the same stage unfused: convolution + bias, activation and pool, one after the other");
   command->add_flag("--peers", arguments->peers, "Time PyTorch, ONNX Runtime and OpenVINO in turns with Convoy");
   command->add_option("--peers-python", arguments->python, "Their interpreter; default: .venv of the source tree");
   command->add_option("--peers-script", arguments->script, "Their worker; default: bench/peers.py of the source tree");
