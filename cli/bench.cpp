@@ -93,7 +93,7 @@ void add_bench(CLI::App& app, int&) {
   command->add_option("--shapes", arguments->shapes, "A shape list, one stage a line");
   command->add_option("--device", arguments->device, "cpu, cuda or cuda:<number>")->capture_default_str();
   command->add_option("--threads", arguments->threads, "CPU threads; default: CONVOY_NUM_THREADS or every core")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 4096));
   command->add_option("--kernel", arguments->kernel, "Force a kernel by name");
   command->add_flag("--strict", arguments->strict, "Only arithmetics that are exact on small integers");
   command->add_flag("--no-tuning", arguments->no_tuning, "Ignore the tuning cache");

@@ -42,7 +42,7 @@ void add_explain(CLI::App& app, int&) {
   command->add_option("stage", arguments->stage, "The stage, as text (docs/stage.md)")->required();
   command->add_option("--device", arguments->device, "cpu, cuda or cuda:<number>")->capture_default_str();
   command->add_option("--threads", arguments->threads, "CPU threads; default: CONVOY_NUM_THREADS or every core")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 4096));
   command->add_option("--kernel", arguments->kernel, "Force a kernel by name");
   command->add_option("--tile", arguments->tile, "Force a tile by name");
   command->add_flag("--strict", arguments->strict, "Only arithmetics that are exact on small integers");

@@ -8,6 +8,9 @@ namespace convoy {
 namespace {
 
 std::string both(Extent extent) { return fmt::format("{} x {}", extent.h, extent.w); }
+std::string one_or_both(Extent extent) {
+  return extent.h == extent.w ? fmt::format("{}", extent.h) : both(extent);
+}
 
 std::string_view activation_in_words(Activation::Kind kind) {
   switch (kind) {
@@ -27,11 +30,13 @@ std::string in_words(const Stage& s) {
                                  s.c == 1 ? "channel" : "channels", name(s.dtype),
                                  s.layout == Layout::nhwc ? "NHWC" : "NCHW", s.k,
                                  s.k == 1 ? "filter" : "filters", s.r, s.s);
-  if (!(s.stride == Extent{1})) text += fmt::format(", stride {}", both(s.stride));
-  if (!(s.pad == Padding{0}))
+  if (!(s.stride == Extent{1})) text += fmt::format(", stride {}", one_or_both(s.stride));
+  if (s.pad.top == s.pad.left && s.pad == Padding{s.pad.top} && s.pad.top != 0)
+    text += fmt::format(", padding {}", s.pad.top);
+  else if (!(s.pad == Padding{0}))
     text += fmt::format(", padding {} above, {} left, {} below, {} right", s.pad.top, s.pad.left,
                         s.pad.bottom, s.pad.right);
-  if (!(s.dil == Extent{1})) text += fmt::format(", dilation {}", both(s.dil));
+  if (!(s.dil == Extent{1})) text += fmt::format(", dilation {}", one_or_both(s.dil));
   if (s.groups > 1) text += fmt::format(", in {} groups", s.groups);
   std::vector<std::string> riders;
   if (s.bias) riders.emplace_back("bias");
@@ -43,7 +48,7 @@ std::string in_words(const Stage& s) {
     riders.push_back(std::move(act));
   }
   if (s.pool) {
-    riders.push_back(fmt::format("max-pool {} with stride {}", both(s.pool->window), both(s.pool->stride)));
+    riders.push_back(fmt::format("max-pool {} with stride {}", both(s.pool->window), one_or_both(s.pool->stride)));
   }
   if (s.norm) text += "; the input is scaled and shifted by channel";
   for (std::size_t i = 0; i < riders.size(); ++i) text += (i ? ", " : "; then ") + riders[i];

@@ -170,8 +170,8 @@ Selection select(const Stage& stage, const Machine& machine, const PlanOptions& 
       throw Error(fmt::format("no kernel on {} can run {}:{}", to_text(machine.device),
                               to_text(stage), every_refusal(selection.verdicts)));
     selection.why_arithmetic = fmt::format(
-        "that of {}, which has the least predicted time on one thread and {} {}, the batch at which "
-        "arithmetics are compared for every n, so that results don't depend on n",
+        "that of {}, the fastest predicted for one thread and {} {}. Arithmetics are compared at "
+        "that batch whatever n is, so results don't depend on n",
         selection.verdicts[first].kernel->name(), selection.canonical.n,
         selection.canonical.n == 1 ? "image" : "images");
   }
