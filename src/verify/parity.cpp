@@ -112,7 +112,10 @@ const StageParity::Expected* StageParity::expected(Data data) {
   slot = std::make_unique<Expected>(Expected{data, std::move(*inputs), {}, {}});
   Expected& e = *slot;
   const Operands operands = e.inputs.operands();
-  if (shapes_.macs * stage_.t > sample_above) e.samples = draw_samples(stage_, shapes_, seed_);
+  const bool extra = data == Data::mean10 || data == Data::scaled;
+  if (shapes_.macs > sample_above_macs / stage_.t / (extra ? 20 : 1) ||
+      shapes_.pre_elements > sample_above_outputs)
+    e.samples = draw_samples(stage_, shapes_, seed_);
   const auto compute = [&](Sum sum) {
     const Oracle oracle(stage_, e.inputs.weights, operands, sum);
     if (e.samples.empty()) return oracle.all(threads_);
