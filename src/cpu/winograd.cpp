@@ -76,8 +76,8 @@ std::vector<std::string> refusals(const Stage& stage, Index m) {
                      stage.c));
   refuse(m == 4 && (stage.h < 4 || stage.w < 4),
          fmt::format("the image is {}x{}, expected at least 4x4: with less the error of F(4x4) is "
-                     "too large", stage.h, stage.w));
-  refuse(m == 4 && stage.exact(), "F(4x4) is not exact on integers, which strict and neurons need");
+                     "too large",
+                     stage.h, stage.w));
   return reasons;
 }
 
@@ -248,7 +248,11 @@ class WinogradPrepared final : public Prepared {
 }  // namespace
 
 std::vector<Tile> tiles(const Stage&, const Machine&, Index) {
-  return {{"tiles24", 24, 0}, {"tiles48", 48, 0}, {"shared24", 24, 1}, {"shared48", 48, 1}};
+  return {{"tiles12", 12, 0},
+          {"tiles24", 24, 0},
+          {"tiles48", 48, 0},
+          {"shared24", 24, 1},
+          {"shared48", 48, 1}};
 }
 
 Cost cost(const Stage&, const Tile&, const Machine&, Index) {

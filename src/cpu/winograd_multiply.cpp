@@ -20,18 +20,18 @@ constexpr Index lanes = hn::MaxLanes(D());
 constexpr Index panel = 2 * lanes;
 // Registers: 2 x group accumulators, two vectors of U, one of V.
 #if HWY_TARGET == HWY_AVX3
-constexpr int most_tiles = 14;
+constexpr int most_tiles = 7, registers = 32;
 #elif HWY_TARGET == HWY_NEON
-constexpr int most_tiles = 12;
+constexpr int most_tiles = 12, registers = 32;
 #else
-constexpr int most_tiles = 6;
+constexpr int most_tiles = 6, registers = 16;
 #endif
 
 // acc[t][j] += V[c + i][t] U[c + i][j] for i < channels, in this order.
 template <int tiles, int vectors, int channels>
 HWY_INLINE void accumulate(D d, const float* HWY_RESTRICT u, const float* HWY_RESTRICT v,
                            V (&acc)[tiles][vectors]) {
-#pragma GCC unroll 4
+#pragma GCC unroll 2
   for (int i = 0; i < channels; ++i) {
     V filter[vectors];
 #pragma GCC unroll 2
@@ -42,6 +42,9 @@ HWY_INLINE void accumulate(D d, const float* HWY_RESTRICT u, const float* HWY_RE
 #pragma GCC unroll 2
       for (int j = 0; j < vectors; ++j) acc[t][j] = hn::MulAdd(pixel, filter[j], acc[t][j]);
     }
+    // GCC 12 would move the next channel's loads up here, where no register is free, and spill
+    // sums.
+    asm volatile("" ::: "memory");
   }
 }
 
@@ -49,9 +52,15 @@ template <int tiles, int vectors>
 HWY_NOINLINE void multiply_group(const float* HWY_RESTRICT u, const float* HWY_RESTRICT v, Index c,
                                  Index run, float* HWY_RESTRICT m) {
   const D d;
+  // Where they fit, the totals stay in registers; else they are added up in M.
+  constexpr bool resident = 2 * tiles * vectors + vectors + 1 <= registers;
+  V acc[tiles][vectors], total[tiles][vectors];
+#pragma GCC unroll 16
+  for (int t = 0; t < tiles; ++t)
+#pragma GCC unroll 2
+    for (int j = 0; j < vectors; ++j) total[t][j] = hn::Zero(d);
   constexpr Index step = 4;  // divides lanes and run
   for (Index first = 0; first < c; first += run) {
-    V acc[tiles][vectors];
 #pragma GCC unroll 16
     for (int t = 0; t < tiles; ++t)
 #pragma GCC unroll 2
@@ -59,16 +68,25 @@ HWY_NOINLINE void multiply_group(const float* HWY_RESTRICT u, const float* HWY_R
     const Index end = std::min(first + run, c);
     Index i = first;
     for (; i + step <= end; i += step, u += step * panel)
-      accumulate<tiles, vectors, step>(d, u, v + i / lanes * lanes * tiles + i % lanes, acc);
+      accumulate<tiles, vectors, step>(d, u, v + (i & -lanes) * tiles + (i & (lanes - 1)), acc);
     for (; i < end; ++i, u += panel)
-      accumulate<tiles, vectors, 1>(d, u, v + i / lanes * lanes * tiles + i % lanes, acc);
+      accumulate<tiles, vectors, 1>(d, u, v + (i & -lanes) * tiles + (i & (lanes - 1)), acc);
 #pragma GCC unroll 16
     for (int t = 0; t < tiles; ++t)
 #pragma GCC unroll 2
       for (int j = 0; j < vectors; ++j) {
         float* to = m + t * panel + j * lanes;
-        hn::Store(first == 0 ? acc[t][j] : hn::Add(hn::Load(d, to), acc[t][j]), d, to);
+        if constexpr (resident)
+          total[t][j] = hn::Add(total[t][j], acc[t][j]);
+        else
+          hn::Store(first == 0 ? acc[t][j] : hn::Add(hn::Load(d, to), acc[t][j]), d, to);
       }
+  }
+  if constexpr (resident) {
+#pragma GCC unroll 16
+    for (int t = 0; t < tiles; ++t)
+#pragma GCC unroll 2
+      for (int j = 0; j < vectors; ++j) hn::Store(total[t][j], d, m + t * panel + j * lanes);
   }
 }
 
