@@ -149,16 +149,18 @@ HWY_INLINE void widen(const Params& p, const std::uint8_t* image) {
   p.values[count] = 0;  // the second half of the very last pair, whose weight is 0
 }
 
-/// Sums of kPixels pixels and eight filters.
+/// Sums of kPixels pixels and eight filters. `pixel` counts values of the image.
 HWY_INLINE void sum_taps(const Params& p, const std::int16_t* weights, const Index (&pixel)[kPixels],
                          Sums (&sum)[kPixels]) {
   for (Index tap = 0; tap < p.downs; ++tap, weights += 16) {
-    const std::uint32_t* const at = p.pairs + p.down[tap];
+    const std::uint32_t* at = p.pairs + p.down[tap];
+    asm("" : "+r"(at));  // one base register, or each load gets an addition of its own
 #pragma GCC unroll 8
     for (int i = 0; i < kPixels; ++i) sum[i].add_pairs(at[pixel[i]], weights);
   }
   for (Index tap = 0; tap < p.acrosses; ++tap, weights += 16) {
-    const std::uint16_t* const at = p.values + p.across[tap];
+    const std::uint16_t* at = p.values + p.across[tap];
+    asm("" : "+r"(at));  // one base register, or each load gets an addition of its own
 #pragma GCC unroll 8
     for (int i = 0; i < kPixels; ++i) sum[i].add_pairs(load_pair(at + pixel[i]), weights);
   }
@@ -194,15 +196,16 @@ void run_windows(const Params& p) {
       const std::int16_t* const weights = p.weights + block * (p.downs + p.acrosses) * 16;
       for (Index row = 0; row < p.out_h; ++row) {
         std::uint8_t* const to = p.out + i * p.out_image + p.out_origin + row * p.out_row + block;
+        Index first = row * p.window_row;
         for (Index column = 0; column < p.out_w; column += together) {
+          // Beyond the last window of a row it is computed once more.
+          const Index left = p.out_w - 1 - column;
           Index pixel[kPixels];
 #pragma GCC unroll 8
-          for (int j = 0; j < kPixels; ++j) {
-            // Beyond the last window of a row it is computed once more.
-            const Index window = std::min(column + j / kWindow, p.out_w - 1);
-            pixel[j] = row * p.window_row + window * p.window_column +
+          for (int j = 0; j < kPixels; ++j)
+            pixel[j] = first + std::min<Index>(j / kWindow, left) * p.window_column +
                        (j % kWindow / 2) * p.pixel_row + (j % kWindow % 2) * p.pixel_column;
-          }
+          first += together * p.window_column;
           Sums sum[kPixels];
           sum_taps(p, weights, pixel, sum);
 #pragma GCC unroll 8

@@ -250,8 +250,8 @@ struct Network::Impl {
 };
 
 std::string Network::Impl::check(const TensorView& images, const TensorView& out, const TensorView& labels) const {
-  const std::string wanted = fmt::format("{}[N,{},{}{}]", name(text.dtype), text.h, text.w,
-                                         text.c == 1 ? "] or [N,H,W,1" : "," + std::to_string(text.c));
+  const std::string wanted = fmt::format("{}[N,{},{},{}]{}", name(text.dtype), text.h, text.w, text.c,
+                                         text.c == 1 ? " (or without the last axis)" : "");
   const bool shape = images && images.dtype == text.dtype && images.contiguous() &&
                      images.device == Device{} && (images.rank == 4 || (images.rank == 3 && text.c == 1)) &&
                      images.shape[1] == text.h && images.shape[2] == text.w &&
