@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include "core/kernel.hpp"
 #include "cuda/error.hpp"
 #include "cuda/general.hpp"
+#include "cuda/sm90/few.hpp"
 #include "cuda/sm90/first.hpp"
 #include "cuda/sm90/halo.hpp"
 
@@ -134,8 +136,16 @@ std::vector<Contender> contenders(const Case& c, const DeviceFacts& device) {
   std::vector<Contender> found;
   if (sm90::first_refusals(c.stage, device).empty()) {
     const sm90::FirstLayout layout = sm90::first_layout(c.stage, device);
-    found.push_back({"first", 0, [&c, layout](const void* x, void* y, bool overlap, cudaStream_t stream) {
-      return sm90::first_launch(c.stage, layout, {.n = c.stage.n, .x = x, .x_stride = c.x_stride(), .w = c.w.data, .bias = c.bias_or_null(), .norm_scale = c.norm_or_null(0), .norm_shift = c.norm_or_null(c.stage.c), .y = y, .y_pixel_stride = c.stage.k, .overlap_previous = overlap}, stream);
+    const auto packed = std::make_shared<Memory>(layout.w_bytes);
+    if (const std::string why = sm90::first_pack(c.stage, layout, c.w.data, packed->data, nullptr); !why.empty()) throw Error(why);
+    found.push_back({"first", 0, [&c, layout, packed](const void* x, void* y, bool overlap, cudaStream_t stream) {
+      return sm90::first_launch(c.stage, layout, {.n = c.stage.n, .x = x, .x_stride = c.x_stride(), .w = packed->data, .bias = c.bias_or_null(), .norm_scale = c.norm_or_null(0), .norm_shift = c.norm_or_null(c.stage.c), .y = y, .y_pixel_stride = c.stage.k, .overlap_previous = overlap}, stream);
+    }});
+  }
+  if (sm90::few_refusals(c.stage, device).empty()) {
+    const sm90::FewLayout layout = sm90::few_layout(c.stage, device);
+    found.push_back({"few", 0, [&c, layout](const void* x, void* y, bool overlap, cudaStream_t stream) {
+      return sm90::few_launch(c.stage, layout, {.n = c.stage.n, .x = x, .w = c.w.data, .bias = c.bias_or_null(), .y = y, .x_pixel_stride = c.stage.c, .y_pixel_stride = c.stage.k, .overlap_previous = overlap}, stream);
     }});
   }
   if (sm90::halo_refusals(c.stage, device).empty()) {

@@ -41,7 +41,8 @@ std::vector<std::string> problems(const TensorMapArgs& args, const void* data) {
     if (args.step[a] == 0 || args.step[a] > 8) found.push_back("step " + std::to_string(args.step[a]) + " on " + axis(i) + ", legal are 1 to 8");
     if (i > 0 && (args.stride[a] % 16 != 0 || args.stride[a] >= (std::uint64_t{1} << 40))) found.push_back(axis(i) + " has a stride of " + std::to_string(args.stride[a]) + " bytes, legal are multiples of 16 under 2^40");
   }
-  if (args.box[0] * 2 > 128) found.push_back("the box spans " + std::to_string(args.box[0] * 2) + " bytes on axis 0, the swizzle takes 128");
+  if (args.box[0] * 2 % 16 != 0) found.push_back("the box spans " + std::to_string(args.box[0] * 2) + " bytes on axis 0, legal are multiples of 16");
+  if (args.swizzle && args.box[0] * 2 > 128) found.push_back("the box spans " + std::to_string(args.box[0] * 2) + " bytes on axis 0, the swizzle takes 128");
   return found;
 }
 
@@ -51,7 +52,7 @@ std::string encode(const TensorMapArgs& args, const void* data, CUtensorMap* map
   const auto type = args.dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   const CUresult result = function(map, type, static_cast<cuuint32_t>(args.rank), const_cast<void*>(data),
                                    args.size.data(), args.stride.data() + 1, args.box.data(), args.step.data(),
-                                   CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                   CU_TENSOR_MAP_INTERLEAVE_NONE, args.swizzle ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
                                    CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result == CUDA_SUCCESS) return {};
   std::string message = "the driver refused a tensor map (error " + std::to_string(static_cast<int>(result)) + ")";

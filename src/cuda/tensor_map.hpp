@@ -21,10 +21,11 @@ struct TensorMapArgs {
   std::array<std::uint64_t, 5> stride{};
   std::array<std::uint32_t, 5> box{};
   std::array<std::uint32_t, 5> step{1, 1, 1, 1, 1};  // takes every step-th element of the box
+  bool swizzle = true;  // in 128 bytes; else the box lies in shared memory as it is
   bool operator==(const TensorMapArgs&) const = default;
 };
 
-/// Every rule of TMA (128-byte swizzle) that the arguments or the address break; empty: legal.
+/// Every rule of TMA that the arguments or the address break; empty: legal.
 std::vector<std::string> problems(const TensorMapArgs& args, const void* data);
 
 /// The map, made by the driver, which is asked for at run time: nothing links to libcuda. Returns

@@ -31,6 +31,13 @@ __device__ __forceinline__ void tma_load(std::uint32_t to, const CUtensorMap* ma
       : "memory");
 }
 
+/// Contiguous bytes, no map: addresses and size are multiples of 16.
+__device__ __forceinline__ void bulk_load(std::uint32_t to, const void* from, std::uint32_t bytes, std::uint32_t barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+               "l"(from), "r"(bytes), "r"(barrier)
+               : "memory");
+}
+
 __device__ __forceinline__ void tma_store(const CUtensorMap* map, std::uint32_t from, int c0, int c1,
                                           int c2, int c3) {
   asm volatile(

@@ -25,7 +25,28 @@ FirstKernel find(FirstPool pool) {
   }
 }
 
+/// For each block of 64 channels and each k16 step two columns of eight core matrices (eight channels x
+/// 16 bytes); taps and channels that do not exist are zero.
+__global__ void pack_first(const std::uint16_t* w, std::uint16_t* packed, FirstLayout l, int k_all, int r_all, int s_all, int c_all) {
+  const int steps = l.slots / 4;
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < l.w_bytes / 2; i += gridDim.x * blockDim.x) {
+    const int within = i % 8;
+    const int unit = i / 8;  // of 16 bytes: block, step, column, channel
+    const int channel = unit % 64, column = unit / 64 % 2, step = unit / 128 % (r_all * steps), block = unit / 128 / (r_all * steps);
+    const int slot = step % steps * 4 + column * 2 + within / 4, s = slot - l.lead, c = within % 4, r = step / steps;
+    const int k_at = block * 64 + channel;
+    const bool there = k_at < k_all && s >= 0 && s < s_all && c < c_all;
+    packed[i] = there ? w[((k_at * r_all + r) * s_all + s) * c_all + c] : std::uint16_t{0};
+  }
+}
+
 }  // namespace
+
+std::string first_pack(const Stage& stage, const FirstLayout& layout, const void* w, void* packed, cudaStream_t stream) noexcept {
+  pack_first<<<64, 256, 0, stream>>>(static_cast<const std::uint16_t*>(w), static_cast<std::uint16_t*>(packed), layout,
+                                     static_cast<int>(stage.k), static_cast<int>(stage.r), static_cast<int>(stage.s), static_cast<int>(stage.c));
+  return describe(cudaGetLastError(), "packing the weights of first for " + to_text(stage));
+}
 
 std::vector<std::string> first_refusals(const Stage& stage, const DeviceFacts& device) {
   std::vector<std::string> why;
@@ -80,13 +101,28 @@ FirstLayout first_layout(const Stage& stage, const DeviceFacts& device) {
   l.k_blocks = ceil_div(stage.k, 64);
   l.w_bytes = l.k_blocks * static_cast<int>(stage.r) * (l.slots / 4) * 2048;
   l.staging = round_up((l.out_w * l.out_h + 1) * 128, 1024);
-  const int room = static_cast<int>(device.shared_bytes) - 2048 - 2 * l.staging - l.w_bytes;
+  const int row_bytes = static_cast<int>(stage.w * stage.c) * 2;
+  l.raw = stage.dtype == stage.output_dtype(true) && !stage.norm && row_bytes % 16 == 0;
+  l.raw_pitch = l.raw ? round_up(l.pairs * 4 * static_cast<int>(stage.c) + 14, 16) : 0;
+  l.raw_bytes = round_up(l.brick_rows * l.raw_pitch, 128);
+  const int room = static_cast<int>(device.shared_bytes) - 2048 - 2 * l.staging - l.w_bytes - raw_slots * l.raw_bytes;
   l.bricks = room < 0 || l.pairs > 32 ? 0 : std::min(4, room / l.brick_bytes);
-  l.shared_bytes = 2048 + 2 * l.staging + l.w_bytes + l.bricks * l.brick_bytes;
+  l.shared_bytes = 2048 + 2 * l.staging + l.w_bytes + raw_slots * l.raw_bytes + l.bricks * l.brick_bytes;
   l.tiles_x = ceil_div(shapes.out_w, l.out_w);
   l.tiles_y = ceil_div(shapes.out_h, l.out_h);
   l.grid = static_cast<int>(std::min<Index>(device.sms, stage.n * l.tiles_x * l.tiles_y));
   return l;
+}
+
+TensorMapArgs first_x_map(const Stage& stage, const FirstLayout& l) {
+  const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
+  const std::uint64_t row = u(stage.w * stage.c);
+  TensorMapArgs map{.dtype = stage.dtype, .rank = 3};
+  map.size = {row, u(stage.h), u(stage.n)};
+  map.stride = {0, row * 2, row * u(stage.h) * 2};
+  map.box = {static_cast<std::uint32_t>(l.raw_pitch / 2), static_cast<std::uint32_t>(l.brick_rows), 1};
+  map.swizzle = false;
+  return map;
 }
 
 TensorMapArgs first_y_map(const Stage& stage, const FirstLayout& l, Index pixel_stride) {
@@ -121,13 +157,16 @@ std::string first_launch(const Stage& stage, const FirstLayout& layout, const Fi
   p.pad_left = i(stage.pad.left) + layout.lead;
   p.at = layout;
   p.tiles = i(run.n) * layout.tiles_x * layout.tiles_y;
-  const Strides dense{0, stage.h * stage.w * 3, stage.w * 3, 3, 1};
   const Strides& given = run.x_stride;
-  p.words = stage.c == 3 && stage.dtype == out && run.norm_scale == nullptr && stage.w % 2 == 0 &&
-            reinterpret_cast<std::uintptr_t>(run.x) % 4 == 0 && given.n == dense.n && given.h == dense.h &&
-            given.w == dense.w && given.c == dense.c;
+  const bool dense = given.n == stage.h * stage.w * stage.c && given.h == stage.w * stage.c && given.w == stage.c && given.c == 1;
+  if (!dense || reinterpret_cast<std::uintptr_t>(run.x) % 16 != 0) p.at.raw = false;
   Stage part = stage;
   part.n = run.n;
+  if (p.at.raw) {
+    if (std::string why = encode(first_x_map(part, layout), run.x, &p.image); !why.empty()) return why;
+  }
+  p.columns = Divisor(layout.tiles_x);
+  p.rows = Divisor(layout.tiles_y);
   if (std::string why = encode(first_y_map(part, layout, run.y_pixel_stride), run.y, &p.y); !why.empty()) return why;
 
   cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.shared_bytes);

@@ -1,7 +1,8 @@
 // first: y = pool(act(conv(norm(x), w) + bias)) for C <= 4 on Hopper, from top to bottom.
 //
 // Four producer warps store a brick of the image in shared memory, four channels a pixel, normalised
-// and rounded. There is no im2col: without swizzle a core matrix of wgmma is eight rows of 16 bytes,
+// and rounded; where rows are multiples of 16 bytes, TMA has brought the brick as it is, and with it the zeros
+// around the image. There is no im2col: without swizzle a core matrix of wgmma is eight rows of 16 bytes,
 // here eight pairs of neighbouring pixels, and the next taps are the same memory 16 bytes on.
 // A row of eight output pixels takes every second one, so that the windows of a 2x2 pool lie in
 // one thread: accumulators d[0] hold the first, third, ... pixel of a row, d[1] the others.
@@ -17,6 +18,7 @@
 #include "cuda/ptx/tma.cuh"
 #include "cuda/ptx/warpgroup.cuh"
 #include "cuda/ptx/wgmma.cuh"
+#include "cuda/sm90/divide.hpp"
 #include "cuda/sm90/epilogue.cuh"
 #include "cuda/sm90/first.hpp"
 
@@ -25,19 +27,19 @@ namespace convoy::cuda::sm90 {
 enum class FirstPool { none, max2, max3 };  // max3: 3x3, stride 2, pad 1
 
 struct FirstParams {
-  CUtensorMap y;
+  CUtensorMap image, y;
   const void* x;
-  const void* w;
+  const void* w;  // packed
   const float* bias;
   const float *norm_scale, *norm_shift;
   Strides x_stride;
   Clamp act;
   DType in;
-  bool words;  // x is NHWC, C = 3, 16-bit, and pairs of pixels are 4-byte aligned
   int c, k, r, s, h, w_in, p, q;
   int stride, pad_top, pad_left;  // pad_left counts the zero taps in front
   FirstLayout at;
   int tiles;  // bricks of the whole batch
+  Divisor columns, rows;  // of bricks in an image
 };
 
 constexpr int first_threads = 384;
@@ -51,10 +53,9 @@ struct Brick {
 template <FirstPool Pool>
 __device__ __forceinline__ Brick brick(const FirstParams& p, int t) {
   Brick b;
-  b.out_x = t % p.at.tiles_x * p.at.out_w;
-  t /= p.at.tiles_x;
-  b.out_y = t % p.at.tiles_y * p.at.out_h;
-  b.n = t / p.at.tiles_y;
+  b.out_x = p.columns.reduce(t) * p.at.out_w;
+  b.out_y = p.rows.reduce(t) * p.at.out_h;
+  b.n = t;
   constexpr int window = Pool == FirstPool::none ? 1 : 2, margin = Pool == FirstPool::max3 ? 1 : 0;
   b.x = b.out_x * window - margin;
   b.y = b.out_y * window - margin;
@@ -93,7 +94,6 @@ __device__ __forceinline__ Pair<T> load_pair(const FirstParams& p, int n, int y,
 }
 
 /// Where a pair belongs in the planes; see the top of the file.
-template <class T>
 __device__ __forceinline__ void store_pair(const FirstParams& p, std::uint8_t* row, int pair, uint4 v) {
   if (p.stride == 1) {
     *reinterpret_cast<uint4*>(row + pair * 16) = v;
@@ -106,7 +106,8 @@ __device__ __forceinline__ void store_pair(const FirstParams& p, std::uint8_t* r
   }
 }
 
-/// One thread's share of a brick. Loads come in batches before their stores: the image is far away.
+/// The brick through ordinary loads: any strides, u8, normalisation. Loads come in batches before their
+/// stores, since the image is far away.
 template <class T, FirstPool Pool>
 __device__ __forceinline__ void store_brick(const FirstParams& p, int t, std::uint8_t* planes, int thread) {
   const Brick b = brick<Pool>(p, t);
@@ -114,62 +115,45 @@ __device__ __forceinline__ void store_brick(const FirstParams& p, int t, std::ui
   const int lanes = p.at.pairs <= 16 ? 16 : 32;
   const int pair = thread % lanes, rows = 128 / lanes;
   if (pair >= p.at.pairs) return;
-  const int x = x0 + 2 * pair;
-  if (p.words) {
-    // Six bytes a pixel: three words are a pair, which lies inside the image or outside as a whole.
-    const bool inside = x >= 0 && x < p.w_in;
-    const auto* base = static_cast<const std::uint32_t*>(p.x) + (static_cast<Index>(b.n) * p.h * p.w_in + x) * 3 / 2;
-    constexpr int batch = 10;
-    for (int first = thread / lanes; first < p.at.brick_rows; first += batch * rows) {
-      std::uint32_t word[batch][3];
-#pragma unroll
-      for (int i = 0; i < batch; ++i) {
-        const int row = first + i * rows, y = y0 + row;
-        const bool there = inside && row < p.at.brick_rows && y >= 0 && y < p.h;
-        const std::uint32_t* from = base + static_cast<Index>(y) * (p.w_in * 3 / 2);
-#pragma unroll
-        for (int j = 0; j < 3; ++j) word[i][j] = there ? from[j] : 0;
-      }
-#pragma unroll
-      for (int i = 0; i < batch; ++i) {
-        const int row = first + i * rows;
-        const std::uint32_t a = word[i][0], c = word[i][1], e = word[i][2];
-        if (row < p.at.brick_rows) store_pair<T>(p, planes + row * p.at.pitch, pair, make_uint4(a, c & 0xFFFF, c >> 16 | e << 16, e >> 16));
-      }
-    }
-    return;
-  }
   constexpr int batch = 4;
   for (int first = thread / lanes; first < p.at.brick_rows; first += batch * rows) {
     Pair<T> v[batch];
 #pragma unroll
-    for (int i = 0; i < batch; ++i) v[i] = load_pair<T>(p, b.n, y0 + first + i * rows, x);
+    for (int i = 0; i < batch; ++i) v[i] = load_pair<T>(p, b.n, y0 + first + i * rows, x0 + 2 * pair);
 #pragma unroll
     for (int i = 0; i < batch; ++i) {
       const int row = first + i * rows;
-      if (row < p.at.brick_rows) store_pair<T>(p, planes + row * p.at.pitch, pair, *reinterpret_cast<const uint4*>(&v[i]));
+      if (row < p.at.brick_rows) store_pair(p, planes + row * p.at.pitch, pair, *reinterpret_cast<const uint4*>(&v[i]));
     }
   }
 }
 
-// ---------------------------------------------------------------------------------- the weights
-
-/// Packs all weights: for each block of 64 channels and each k16 step two columns of eight core
-/// matrices (eight channels x 16 bytes). Run by the 256 consumer threads.
-template <class T>
-__device__ __forceinline__ void store_weights(const FirstParams& p, std::uint8_t* to, int thread) {
-  for (int i = thread * 16; i < p.at.w_bytes; i += 256 * 16) *reinterpret_cast<uint4*>(to + i) = uint4{};
-  ptx::bar_sync(3, 256);
-  const int steps = p.at.slots / 4, filter = p.r * p.s * p.c;
-  for (int i = thread; i < p.k * filter; i += 256) {
-    const int k = i / filter, rest = i % filter, c = rest % p.c, tap = rest / p.c;
-    const int slot = tap % p.s + p.at.lead, step = tap / p.s * steps + slot / 4;
-    const int column = slot / 2 % 2, within = slot % 2 * 4 + c;
-    const int at = ((k / 64 * p.r * steps + step) * 2 + column) * 1024 + k % 64 * 16 + within * 2;
-    *reinterpret_cast<T*>(to + at) = static_cast<const T*>(p.w)[i];
+/// Four channels a pixel from C, a pair at a time.
+__device__ __forceinline__ uint4 widen_pair(int c, const std::uint32_t* w) {
+  switch (c) {
+    case 1: return make_uint4(w[0] & 0xFFFF, 0, w[0] >> 16, 0);
+    case 2: return make_uint4(w[0], 0, w[1], 0);
+    case 3: return make_uint4(w[0], w[1] & 0xFFFF, w[1] >> 16 | w[2] << 16, w[2] >> 16);
+    default: return make_uint4(w[0], w[1], w[2], w[3]);
   }
-  ptx::fence_proxy_async();
-  ptx::bar_sync(3, 256);
+}
+
+/// Element of an image row where a brick begins. The copy begins at a multiple of 16 bytes before it.
+__device__ __forceinline__ int raw_column(const FirstParams& p, const Brick& b) {
+  return (b.x * p.stride - p.pad_left) * p.c;
+}
+
+/// From the raw rows to the planes. TMA has put zeros where the image ends.
+template <FirstPool Pool>
+__device__ __forceinline__ void convert_raw(const FirstParams& p, int t, const std::uint8_t* raw, std::uint8_t* planes, int thread) {
+  const int lanes = p.at.pairs <= 16 ? 16 : 32;
+  const int pair = thread % lanes, step = 128 / lanes;
+  if (pair >= p.at.pairs) return;
+  raw += (raw_column(p, brick<Pool>(p, t)) & 7) * 2 + pair * 4 * p.c;
+#pragma unroll 4
+  for (int row = thread / lanes; row < p.at.brick_rows; row += step) {
+    store_pair(p, planes + row * p.at.pitch, pair, widen_pair(p.c, reinterpret_cast<const std::uint32_t*>(raw + row * p.at.raw_pitch)));
+  }
 }
 
 // ---------------------------------------------------------------------------------- the pools
@@ -227,6 +211,46 @@ __device__ __forceinline__ void mask_outside(const FirstParams& p, const Brick& 
   }
 }
 
+// ---------------------------------------------------------------------------------- producers
+
+constexpr int raw_slots = 3;
+
+template <class T, FirstPool Pool>
+__device__ __forceinline__ void first_produce(const FirstParams& p, const std::uint8_t* rows, std::uint8_t* planes,
+                                              std::uint32_t full, std::uint32_t empty, std::uint32_t raw_full) {
+  const int thread = threadIdx.x % 128, lane = thread % 32, stride = gridDim.x;
+  const auto request = [&](int turn) {
+    const int t = blockIdx.x + turn * stride, slot = turn % raw_slots;
+    if (thread != 0 || t >= p.tiles) return;
+    const Brick b = brick<Pool>(p, t);
+    ptx::mbarrier_arrive_expect(raw_full + 8 * slot, p.at.raw_pitch * p.at.brick_rows);
+    ptx::tma_load(ptx::shared_address(rows) + slot * p.at.raw_bytes, &p.image, raw_full + 8 * slot,
+                  raw_column(p, b) & ~7, b.y * p.stride - p.pad_top, b.n);
+  };
+  if (p.at.raw) {
+    for (int turn = 0; turn < raw_slots; ++turn) request(turn);
+  }
+  int turn = 0;
+  for (int t = blockIdx.x; t < p.tiles; t += stride, ++turn) {
+    const int slot = turn % p.at.bricks;
+    std::uint8_t* to = planes + slot * p.at.brick_bytes;
+    ptx::mbarrier_wait(empty + 8 * slot, (turn / p.at.bricks & 1) ^ 1);
+    if (p.at.raw) {
+      ptx::mbarrier_wait(raw_full + 8 * (turn % raw_slots), turn / raw_slots & 1);
+      convert_raw<Pool>(p, t, rows + turn % raw_slots * p.at.raw_bytes, to, thread);
+    } else {
+      store_brick<T, Pool>(p, t, to, thread);
+    }
+    ptx::fence_proxy_async();
+    __syncwarp();
+    if (lane == 0) ptx::mbarrier_arrive(full + 8 * slot);
+    if (p.at.raw) {
+      ptx::bar_sync(4, 128);  // all four warps have read the raw rows
+      request(turn + raw_slots);
+    }
+  }
+}
+
 // ---------------------------------------------------------------------------------- the kernel
 
 template <class T, int N, FirstPool Pool>
@@ -256,20 +280,23 @@ __device__ __forceinline__ void first_consume(const FirstParams& p, std::uint32_
       float d[2][N / 2];
       ptx::touch(d[0]);
       ptx::touch(d[1]);
-      int keep = 0;
       std::uint64_t a = ptx::descriptor(a_base, weights + block * block_bytes);
-      for (int r = 0; r < p.r; ++r) {
-        for (int step = 0; step < steps; ++step) {
-          const std::uint32_t from = image + r * p.at.pitch + step * p.at.step_stride;
-          const std::uint64_t b0 = ptx::descriptor(b_base, from), b1 = ptx::descriptor(b_base, from + p.at.plane);
-          ptx::wgmma_fence();  // in every basic block, or the compiler serialises
-          ptx::Wgmma<T, N>::mma(d[0], a, b0, keep);
-          ptx::Wgmma<T, N>::mma(d[1], a, b1, keep);
-          keep = 1;
-          a += 2048 >> 4;
+      std::uint32_t from = image;
+      int step = 0, left = p.r * steps, keep = 0;
+      do {
+        const std::uint64_t b0 = ptx::descriptor(b_base, from), b1 = ptx::descriptor(b_base, from + p.at.plane);
+        ptx::wgmma_fence();  // fence and commit in this very block, or the compiler serialises
+        ptx::Wgmma<T, N>::mma(d[0], a, b0, keep);
+        ptx::Wgmma<T, N>::mma(d[1], a, b1, keep);
+        ptx::wgmma_commit();
+        keep = 1;
+        a += 2048 >> 4;
+        from += p.at.step_stride;
+        if (++step == steps) {
+          step = 0;
+          from += p.at.pitch - steps * p.at.step_stride;
         }
-      }
-      ptx::wgmma_commit();
+      } while (--left > 0);
       ptx::wgmma_wait<0>();
       ptx::touch(d[0]);
       ptx::touch(d[1]);
@@ -298,7 +325,9 @@ __global__ void __launch_bounds__(first_threads, 1) first(const __grid_constant_
   std::uint8_t* base = raw + (1024 - (ptx::shared_address(raw) & 1023)) % 1024;
   std::uint8_t* planes = base + 2 * p.at.staging;
   std::uint8_t* weights = planes + p.at.bricks * p.at.brick_bytes;
-  const std::uint32_t full = ptx::shared_address(weights + p.at.w_bytes), empty = full + 8 * p.at.bricks;
+  std::uint8_t* rows = weights + p.at.w_bytes;
+  const std::uint32_t full = ptx::shared_address(rows + raw_slots * p.at.raw_bytes), empty = full + 8 * p.at.bricks;
+  const std::uint32_t raw_full = empty + 8 * p.at.bricks, w_full = raw_full + 8 * raw_slots;
   const int warpgroup = threadIdx.x / 128;
 
   if (threadIdx.x == 0) {
@@ -306,6 +335,7 @@ __global__ void __launch_bounds__(first_threads, 1) first(const __grid_constant_
       ptx::mbarrier_init(full + 8 * s, 4);
       ptx::mbarrier_init(empty + 8 * s, p.at.k_blocks == 1 ? 4 : 8);
     }
+    for (int s = 0; s <= raw_slots; ++s) ptx::mbarrier_init(raw_full + 8 * s, 1);  // and w_full
     ptx::mbarrier_init_fence();
     ptx::prefetch_tensor_map(&p.y);
   }
@@ -315,18 +345,14 @@ __global__ void __launch_bounds__(first_threads, 1) first(const __grid_constant_
 
   if (warpgroup == 2) {
     ptx::shrink_registers<104>();
-    int turn = 0;
-    for (int t = blockIdx.x; t < p.tiles; t += gridDim.x, ++turn) {
-      const int slot = turn % p.at.bricks;
-      ptx::mbarrier_wait(empty + 8 * slot, (turn / p.at.bricks & 1) ^ 1);
-      store_brick<T, Pool>(p, t, planes + slot * p.at.brick_bytes, threadIdx.x % 128);
-      ptx::fence_proxy_async();
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full + 8 * slot);
-    }
+    first_produce<T, Pool>(p, rows, planes, full, empty, raw_full);
   } else {
     ptx::grow_registers<200>();
-    store_weights<T>(p, weights, threadIdx.x);
+    if (threadIdx.x == 0) {
+      ptx::mbarrier_arrive_expect(w_full, p.at.w_bytes);
+      ptx::bulk_load(ptx::shared_address(weights), p.w, p.at.w_bytes, w_full);
+    }
+    ptx::mbarrier_wait(w_full, 0);
     first_consume<T, N, Pool>(p, ptx::shared_address(planes), ptx::shared_address(weights),
                               ptx::shared_address(base) + warpgroup * p.at.staging, full, empty, warpgroup);
   }

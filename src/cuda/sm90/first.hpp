@@ -26,6 +26,8 @@ struct FirstLayout {
   int planes = 0;
   int k_stride = 0, step_stride = 0;  // between core matrices of a k16 step, between steps
   int bricks = 0;                 // slots of the ring
+  bool raw = false;               // rows of the image come through TMA, as they are: needs 16-byte rows
+  int raw_pitch = 0, raw_bytes = 0;  // of a row and of a brick of them
   int brick_bytes = 0, w_bytes = 0, staging = 0, shared_bytes = 0;
   int k_blocks = 0, tiles_x = 0, tiles_y = 0, grid = 0;
 };
@@ -33,11 +35,16 @@ struct FirstLayout {
 /// Every reason why the family can't run a legal stage; empty: it can.
 std::vector<std::string> first_refusals(const Stage& stage, const DeviceFacts& device);
 FirstLayout first_layout(const Stage& stage, const DeviceFacts& device);
+TensorMapArgs first_x_map(const Stage& stage, const FirstLayout& layout);  // where layout.raw
 TensorMapArgs first_y_map(const Stage& stage, const FirstLayout& layout, Index pixel_stride);
 
-/// Device pointers; x with any strides (elements), so NHWC and NCHW alike, f16, bf16 or u8; w
-/// [K,R,S,C] in the output type; y NHWC, 16-byte aligned. With `norm`, x*scale + shift is rounded to
-/// the output type before the product. Enqueues one launch; returns an empty string, or what went wrong.
+/// Packs w [K,R,S,C] in the output type (device) into `packed`, layout.w_bytes bytes, 16-byte aligned.
+/// Enqueues one launch; returns an empty string, or what went wrong.
+std::string first_pack(const Stage& stage, const FirstLayout& layout, const void* w, void* packed, cudaStream_t stream) noexcept;
+
+/// Device pointers; x NHWC with any strides (elements), f16, bf16 or u8, 16-byte aligned; w as packed
+/// by first_pack; y NHWC, 16-byte aligned. With `norm`, x*scale + shift is rounded to the output type
+/// before the product. Enqueues one launch; returns an empty string, or what went wrong.
 struct FirstRun {
   Index n = 0;
   const void* x = nullptr;

@@ -26,9 +26,9 @@ HaloParams parameters(const Stage& stage, const HaloTile& tile, const HaloLayout
   p.views = l.views;
   p.taps = l.taps;
   p.slab_taps = l.slab_taps;
-  p.k_blocks = l.k_blocks;
-  p.tiles_x = l.tiles_x;
-  p.tiles_y = l.tiles_y;
+  p.k_blocks = Divisor(l.k_blocks);
+  p.tiles_x = Divisor(l.tiles_x);
+  p.tiles_y = Divisor(l.tiles_y);
   p.cta_channels = tile.cta_channels();
   p.cta_w = tile.bw;
   p.cta_h = tile.cta_rows();

@@ -16,6 +16,7 @@
 #include "cuda/ptx/tma.cuh"
 #include "cuda/ptx/warpgroup.cuh"
 #include "cuda/ptx/wgmma.cuh"
+#include "cuda/sm90/divide.hpp"
 #include "cuda/sm90/epilogue.cuh"
 #include "cuda/sm90/halo_tile.hpp"
 
@@ -27,7 +28,8 @@ struct HaloParams {
   Clamp act;
   int k;
   int chunks, views, taps, slab_taps;
-  int k_blocks, tiles_x, tiles_y, tiles;
+  Divisor k_blocks, tiles_x, tiles_y;
+  int tiles;
   int cta_channels, cta_w, cta_h, cta_n;  // of a CTA's tile, in output channels and conv pixels
   int step_w, step_h, first_w, first_h;   // the convolution's stride; minus the padding
   int window;                             // of the pool: 1 or 2
@@ -70,12 +72,10 @@ struct Place {
 };
 __device__ __forceinline__ Place place(const HaloParams& p, int t) {
   Place at;
-  at.k = t % p.k_blocks * p.cta_channels;
-  t /= p.k_blocks;
-  at.x = t % p.tiles_x * p.cta_w;
-  t /= p.tiles_x;
-  at.y = t % p.tiles_y * p.cta_h;
-  at.n = t / p.tiles_y * p.cta_n;
+  at.k = p.k_blocks.reduce(t) * p.cta_channels;
+  at.x = p.tiles_x.reduce(t) * p.cta_w;
+  at.y = p.tiles_y.reduce(t) * p.cta_h;
+  at.n = t * p.cta_n;
   return at;
 }
 
@@ -116,7 +116,7 @@ __device__ __forceinline__ void produce_pixels(const HaloParams& p, const Barrie
 __device__ __forceinline__ void produce_weights(const HaloParams& p, const Barriers& bar, std::uint32_t slots) {
   Ring ring;
   for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
-    const int k = t % p.k_blocks * p.cta_channels;
+    const int k = place(p, t).k;
     for (int chunk = 0; chunk < p.chunks; ++chunk) {
       for (int tap = 0; tap < p.taps; tap += p.slab_taps) {
         if (!p.resident) ptx::mbarrier_wait(bar.w_empty(ring.slot), ring.parity ^ 1);
@@ -200,11 +200,10 @@ struct Walk {
   int x_slot = 0;                  // that the last slab reads
   std::uint32_t box = 0;
 
-  /// Waits for the next slab (and for its box, if it opens one) and moves on. Says whether it opened.
-  __device__ __forceinline__ bool next(int slabs, std::uint32_t& a, std::uint32_t& b) {
+  /// Waits for the next slab (and for its box, if it opens one) and moves on.
+  __device__ __forceinline__ void next(int slabs, std::uint32_t& a, std::uint32_t& b) {
     const std::uint32_t tap = p.tap_shift[slab * p.slab_taps];
-    const bool opens = tap & opens_view;
-    if (opens) {
+    if (tap & opens_view) {
       ptx::mbarrier_wait(bar.x_full(x_ring.slot), x_ring.parity);
       x_slot = x_ring.slot;
       box = x_slots + x_slot * (static_cast<std::uint32_t>(p.x_slot) >> 4);
@@ -214,7 +213,6 @@ struct Walk {
     a = w_slots + w_ring.slot * (static_cast<std::uint32_t>(p.w_slot) >> 4);
     b = box + (tap & ~opens_view);
     if (++slab == slabs) slab = 0;
-    return opens;
   }
   /// Leaves out the slots of a tile that is the other warpgroup's.
   __device__ __forceinline__ void skip_tile() {
@@ -275,46 +273,45 @@ __device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar
 
     std::uint32_t a, b;
     walk.next(slabs, a, b);
-    int x_last = walk.x_slot, w_last = 0, first_tap = 0;
-    bool opened = false;
+    int x_now = walk.x_slot, x_last = -1, w_last = -1, first_tap = 0;
 #pragma unroll
     for (int i = 0; i < I; ++i) ptx::touch(d[i]);
     for (int it = 0; it < total; ++it) {
       int keep = it > 0;
-      std::uint32_t a_tap = a, b_tap = b;
       for (int tap = 1; tap < p.slab_taps; ++tap) {
-        half_tap<T, N, I>(d, a_tap, b_tap, p, keep);
-        half_tap<T, N, I>(d, a_tap + 4, b_tap + 4, p, 1);
+        half_tap<T, N, I>(d, a, b, p, keep);
+        half_tap<T, N, I>(d, a + 4, b + 4, p, 1);
         keep = 1;
-        a_tap += tap_step;
-        b_tap = walk.box + (p.tap_shift[first_tap + tap] & ~opens_view);
+        a += tap_step;
+        b = walk.box + (p.tap_shift[first_tap + tap] & ~opens_view);
       }
-      // The tensor cores queue little more than one instruction. What comes between two slabs is
-      // therefore done in the middle of the last tap, with half of it queued ahead.
-      half_tap<T, N, I>(d, a_tap, b_tap, p, keep);
+      half_tap<T, N, I>(d, a, b, p, keep);
+      half_tap<T, N, I>(d, a + 4, b + 4, p, 1);
       ptx::wgmma_commit();
-      ptx::wgmma_wait<1>();  // the slab before this one is done: its slots may be filled again
-      if (it > 0 && !p.resident) release(bar.w_empty(w_last));
-      if (opened) release(bar.x_empty(x_last));
-      x_last = walk.x_slot;
-      w_last = walk.w_ring.slot;
+      // While this slab's math runs: find the next one, then give back the slots of the one before,
+      // whose math is done when at most this slab's is left.
+      const int w_now = walk.w_ring.slot;
+      x_now = walk.x_slot;
       walk.w_ring.advance(p.w_slots);
       if (it + 1 < total) {
         first_tap = walk.slab * p.slab_taps;
-        opened = walk.next(slabs, a, b);
+        walk.next(slabs, a, b);
       } else if (p.pingpong) {
         release(bar.turn(1 - g));
       }
-      half_tap<T, N, I>(d, a_tap + 4, b_tap + 4, p, 1);
-      ptx::wgmma_commit();
+      ptx::wgmma_wait<1>();
+      if (w_last >= 0) release(bar.w_empty(w_last));
+      if (x_last >= 0 && x_last != x_now) release(bar.x_empty(x_last));
+      x_last = x_now;
+      w_last = p.resident ? -1 : w_now;
     }
     if (p.pingpong) walk.skip_tile();
     if (p.resident) walk.w_ring = Ring{};  // the first round's barriers stay complete
     ptx::wgmma_wait<0>();
 #pragma unroll
     for (int i = 0; i < I; ++i) ptx::touch(d[i]);
-    if (!p.resident) release(bar.w_empty(w_last));
-    release(bar.x_empty(x_last));
+    if (w_last >= 0) release(bar.w_empty(w_last));
+    release(bar.x_empty(x_now));
 
     if (leader) ptx::bulk_wait_read<0>();  // the last tile has left the staging
     ptx::bar_sync(1 + g, 128);

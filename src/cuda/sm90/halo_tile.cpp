@@ -95,27 +95,31 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
 
   const int all_w = out.chunks * (out.taps / out.slab_taps);
   const int room = static_cast<int>(device.shared_bytes) - alignment - barrier_bytes - 2 * out.staging;
-  const int tap_views = out.taps / out.views;
+  // A warpgroup gives a box back one slab after its last: a view of a single slab holds the box before
+  // it, its own and waits for the next.
+  int fewest = 2;
+  for (int v = 0; v < out.views; ++v) {
+    if (out.view[static_cast<std::size_t>(v)].count == out.slab_taps) fewest = 3;
+  }
+  int w_fewest = 3;
   if (tile.resident) {
-    out.w_slots = all_w;
+    out.w_slots = w_fewest = all_w;
     out.x_slots = std::min(6, (room - all_w * out.w_slot) / out.x_slot);
-  } else if (tap_views < 2) {
+  } else if (out.taps / out.views < 2) {
     out.x_slots = out.w_slots = std::min(8, room / (out.x_slot + out.w_slot));
   } else {
-    // Two boxes hide the load of one behind the taps of the other; weights need the depth.
-    out.x_slots = 2;
-    out.w_slots = std::min(10, (room - 2 * out.x_slot) / out.w_slot);
-    const int spare = room - 3 * out.x_slot - (out.slab_taps > 1 ? 3 : 6) * out.w_slot;
+    // Few boxes hide the load of one behind the taps of the other; weights need the depth.
+    out.x_slots = fewest;
+    out.w_slots = std::min(10, (room - fewest * out.x_slot) / out.w_slot);
+    const int spare = room - (fewest + 1) * out.x_slot - (out.slab_taps > 1 ? 3 : 6) * out.w_slot;
     if (spare >= 0) {
-      out.x_slots = 3 + std::min(3, spare / out.x_slot);
+      out.x_slots = fewest + 1 + std::min(3, spare / out.x_slot);
       out.w_slots = std::min(10, (room - out.x_slots * out.x_slot) / out.w_slot);
     }
   }
-  if (out.x_slots < 2 || out.w_slots < 3 || out.w_slots > 48) {
-    if (!(tile.resident && out.x_slots >= 2 && out.w_slots >= 1 && out.w_slots <= 48)) {
-      out.x_slots = 0;
-      return out;
-    }
+  if (out.x_slots < fewest || out.w_slots < w_fewest || out.w_slots > 48) {
+    out.x_slots = 0;
+    return out;
   }
   out.shared_bytes = alignment + barrier_bytes + 2 * out.staging + out.x_slots * out.x_slot + out.w_slots * out.w_slot;
 
