@@ -100,8 +100,8 @@ std::string time_lines(const Explanation& e) {
   if (e.tuned_seconds) line("tuned", *e.tuned_seconds, "when `convoy tune` measured it");
   if (e.measured) {
     line("measured", e.measured->median,
-         fmt::format("median of {} {}; the fastest {}", e.measured->runs,
-                     e.measured->runs == 1 ? "run" : "runs", time_text(e.measured->minimum)));
+         fmt::format("median of {} runs, the fastest {}; {:.2f} times the prediction", e.measured->runs,
+                     time_text(e.measured->minimum), e.measured->median / e.predicted.seconds));
     const double share = e.compute_floor / e.measured->median;
     text += fmt::format("  {:<17} {:>12}  of the FMA peak, in operations of a direct convolution{}\n", "share of peak",
                         percent(share), share > 1 ? ": the arithmetic needs fewer" : "");
