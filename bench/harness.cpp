@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <thread>
 
@@ -29,7 +30,9 @@ struct Problem {
   Operands operands;
 
   explicit Problem(const Stage& stage)
-      : x(stage.dtype, x_shape(stage)), w(DType::f32, w_shape(stage)), y(stage.output_dtype(), y_shape(stage)) {
+      : x(stage.dtype, x_shape(stage)),
+        w(DType::f32, w_shape(stage)),
+        y(stage.output_dtype(), y_shape(stage)) {
     fill(x, 1, 1);
     fill(w, 2, 1 / std::sqrt(static_cast<float>(shapes_of(stage).gemm_k)));
     operands.x = x;
@@ -63,16 +66,23 @@ struct Problem {
 
 void Problem::store(Tensor& tensor, Index i, float value, unsigned bits) {
   switch (tensor.view().dtype) {
-    case DType::f32: tensor.data<float>()[i] = value; break;
-    case DType::u8: tensor.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(bits >> 24); break;
-    default: store_half(tensor.view(), i, value); break;
+    case DType::f32:
+      tensor.data<float>()[i] = value;
+      break;
+    case DType::u8:
+      tensor.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(bits >> 24);
+      break;
+    default:
+      store_half(tensor.view(), i, value);
+      break;
   }
 }
 
 struct Contestant {
   Timing timing;
-  std::vector<double> rounds;  // median of each round kept
   std::function<std::vector<double>()> turn;
+  std::vector<double> rounds = {};  // median of each round kept, from the first on
+  bool in_race = true;
 };
 
 template <class Run>
@@ -80,13 +90,133 @@ std::vector<double> time_runs(const Run& run, double seconds) {
   std::vector<double> samples;
   run();
   const auto begin = Clock::now();
+  double elapsed = 0;
   do {
     const auto start = Clock::now();
     run();
     samples.push_back(seconds_since(start));
-  } while (samples.size() < 3 || seconds_since(begin) < seconds);
+    elapsed = seconds_since(begin);
+  } while (elapsed < seconds || (samples.size() < 3 && elapsed < 4 * seconds));
   return samples;
 }
+
+// Ours in one mode, with the row that it will fill.
+struct Ours {
+  Plan plan;
+  Row row;
+
+  Ours(const Stage& stage, const Problem& problem, const Options& options)
+      : plan(stage, problem.w, options.plan) {
+    row.stage = stage;
+    row.kernel = plan.kernel();
+    row.tile = plan.tile();
+    row.arithmetic = plan.arithmetic();
+    row.threads = plan.threads();
+    row.error = checked_error(stage, problem.operands, problem.w, plan);
+  }
+};
+
+// The contestants of one stage, ours first, one for each mode.
+class Race {
+ public:
+  Race(const Options& options, std::size_t ours) : options_(options), ours_(ours) {}
+  void add(std::string name, std::function<std::vector<double>()> turn) {
+    contestants_.push_back({.timing = {.name = std::move(name)}, .turn = std::move(turn)});
+  }
+
+  void run(const std::string& title, int threads) {
+    double best_peak = 0;
+    for (int round = 0; round < options_.most_rounds && !quiet(); ++round) {
+      if (options_.progress)
+        options_.progress(
+            fmt::format("round {} of at most {}: {}", round + 1, options_.most_rounds, title));
+      rest(10);
+      const double before = measure_peak_flops(threads, 0.002);
+      std::vector<std::vector<double>> samples;
+      for (Contestant& c : contestants_) {
+        samples.push_back(c.in_race ? c.turn() : std::vector<double>());
+        rest(5);
+      }
+      const double peak = std::min(before, measure_peak_flops(threads, 0.002));
+      best_peak = std::max(best_peak, peak);
+      if (peak < 0.9 * best_peak) {
+        ++dropped_;
+        continue;
+      }
+      peaks_.push_back(peak);
+      for (std::size_t i = 0; i < contestants_.size(); ++i) keep(contestants_[i], samples[i]);
+      if (peaks_.size() == 3) leave_behind();
+    }
+    if (peaks_.empty())
+      throw Error(fmt::format(
+          "bench: no quiet round in {}: the machine is busy. Stop other work and try again.",
+          options_.most_rounds));
+  }
+
+  // The row of one of ours, against everything that is not ours.
+  void fill(Row& row, std::size_t mine) const {
+    for (std::size_t i = 0; i < contestants_.size(); ++i) {
+      const Contestant& c = contestants_[i];
+      if (i < ours_ && i != mine) continue;
+      Timing timing = c.timing;
+      timing.median = median(c.rounds);
+      timing.spread = spread(c.rounds);
+      std::vector<double> ratios;
+      for (std::size_t r = 0; r < c.rounds.size(); ++r)
+        ratios.push_back(c.rounds[r] / contestants_[mine].rounds[r]);
+      timing.ratio = median(ratios);
+      if (i == mine)
+        row.ours = timing;
+      else
+        row.peers.push_back(timing);
+    }
+    row.peak_gflops = 1e-9 * median(peaks_);
+    row.rounds = static_cast<int>(peaks_.size());
+    row.dropped = dropped_;
+    row.quiet = quiet();
+  }
+
+ private:
+  // Peers' threads spin for some milliseconds after a run.
+  void rest(int milliseconds) const {
+    if (options_.peers) std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+  }
+  static void keep(Contestant& c, const std::vector<double>& samples) {
+    if (samples.empty()) return;
+    c.rounds.push_back(median(samples));
+    const double least = quantile(samples, 0);
+    c.timing.minimum = c.timing.minimum > 0 ? std::min(c.timing.minimum, least) : least;
+  }
+  double best_other() const {
+    double best = std::numeric_limits<double>::infinity();
+    for (std::size_t i = ours_; i < contestants_.size(); ++i)
+      best = std::min(best, median(contestants_[i].rounds));
+    return best;
+  }
+  // A peer far behind the best one can't be the best any more: its time is better spent on the
+  // rest.
+  void leave_behind() {
+    const double best = best_other();
+    for (std::size_t i = ours_; i < contestants_.size(); ++i)
+      contestants_[i].in_race = median(contestants_[i].rounds) < 1.5 * best;
+  }
+  // Ours and the peers still in the race have settled.
+  bool quiet() const {
+    if (static_cast<int>(peaks_.size()) < options_.least_rounds) return false;
+    const double best = best_other();
+    for (std::size_t i = 0; i < contestants_.size(); ++i) {
+      const bool matters = i < ours_ || median(contestants_[i].rounds) < 1.1 * best;
+      if (matters && spread(contestants_[i].rounds) >= options_.quiet) return false;
+    }
+    return true;
+  }
+
+  const Options& options_;
+  std::size_t ours_;
+  std::vector<Contestant> contestants_;
+  std::vector<double> peaks_;
+  int dropped_ = 0;
+};
 
 }  // namespace
 
@@ -97,93 +227,50 @@ const Timing* Row::best_peer() const {
   return best;
 }
 
-Row run(const Stage& stage, const Options& options) {
-  Row row;
-  row.stage = stage;
+std::vector<Row> run(const Stage& stage, const Options& options) {
   Problem problem(stage);
-  const Plan plan(stage, problem.w, options.plan);
-  row.kernel = plan.kernel();
-  row.tile = plan.tile();
-  row.arithmetic = plan.arithmetic();
-  row.threads = plan.threads();
-  row.error = checked_error(stage, problem.operands, problem.w, plan);
-
-  std::vector<Contestant> contestants(1);
-  contestants[0].timing.name = "convoy";
-  contestants[0].turn = [&] {
-    return time_runs([&] { plan.run(problem.operands).or_throw(); }, options.seconds_per_turn);
-  };
+  std::vector<Ours> ours;
+  ours.emplace_back(stage, problem, options);
+  if (options.both_modes && !stage.exact()) {
+    Stage strict = stage;
+    strict.strict = true;
+    ours.emplace_back(strict, problem, options);
+  }
+  Race race(options, ours.size());
+  for (const Ours& our : ours)
+    race.add("convoy", [&] {
+      return time_runs([&] { our.plan.run(problem.operands).or_throw(); },
+                       options.seconds_per_turn);
+    });
   std::optional<UnfusedChain> unfused;
   if (options.unfused) {
     unfused.emplace(stage, problem.w, options.plan);
-    Contestant chain;
-    chain.timing.name = "unfused chain";
-    chain.turn = [&] {
+    race.add("unfused chain", [&] {
       return time_runs([&] { unfused->run(problem.operands); }, options.seconds_per_turn);
-    };
-    contestants.push_back(std::move(chain));
+    });
   }
+  nlohmann::json left_out = nlohmann::json::array();
   if (options.peers) {
     if (options.progress) options.progress("building the peers for " + to_text(stage));
     const nlohmann::json prepared = options.peers->prepare(stage);
-    row.left_out = prepared.at("left_out");
-    for (const std::string name : prepared.at("peers")) {
-      Contestant peer;
-      peer.timing.name = name;
-      peer.turn = [&, name] { return options.peers->time(name, options.seconds_per_turn); };
-      contestants.push_back(std::move(peer));
-    }
+    left_out = prepared.at("left_out");
+    for (const std::string name : prepared.at("peers"))
+      race.add(name,
+               [&options, name] { return options.peers->time(name, options.seconds_per_turn); });
   }
+  race.run(to_text(stage), ours[0].row.threads);
 
-  std::vector<double> peaks;
-  double best_peak = 0;
-  const auto spread_of_all = [&] {
-    double worst = 0;
-    for (const Contestant& c : contestants) worst = std::max(worst, spread(c.rounds));
-    return worst;
-  };
-  for (int round = 0; round < options.most_rounds; ++round) {
-    if (options.progress)
-      options.progress(fmt::format("round {} of at most {}: {}", round + 1, options.most_rounds, to_text(stage)));
-    // Peers' threads spin for some milliseconds after a run.
-    if (options.peers) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    const double before = measure_peak_flops(row.threads, 0.002);
-    std::vector<std::vector<double>> samples;
-    for (Contestant& c : contestants) {
-      samples.push_back(c.turn());
-      if (options.peers) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    const double peak = std::min(before, measure_peak_flops(row.threads, 0.002));
-    best_peak = std::max(best_peak, peak);
-    if (peak < 0.9 * best_peak) {
-      ++row.dropped;
-      continue;
-    }
-    peaks.push_back(peak);
-    for (std::size_t i = 0; i < contestants.size(); ++i) {
-      Contestant& c = contestants[i];
-      c.rounds.push_back(median(samples[i]));
-      const double least = quantile(samples[i], 0);
-      c.timing.minimum = c.timing.minimum > 0 ? std::min(c.timing.minimum, least) : least;
-    }
-    row.rounds = static_cast<int>(peaks.size());
-    if (row.rounds >= options.least_rounds && spread_of_all() < options.quiet) break;
+  std::vector<Row> rows;
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    Row& row = ours[i].row;
+    race.fill(row, i);
+    row.left_out = left_out;
+    row.gflops = 2e-9 *
+                 static_cast<double>(ours[i].plan.shapes().macs * (stage.hold ? 1 : stage.t)) /
+                 row.ours.median;
+    rows.push_back(std::move(row));
   }
-  if (row.rounds == 0) throw Error("bench: no quiet round in " + std::to_string(options.most_rounds) +
-                                   ": the machine is busy. Stop other work and try again.");
-  row.quiet = row.rounds >= options.least_rounds && spread_of_all() < options.quiet;
-  for (Contestant& c : contestants) {
-    c.timing.median = median(c.rounds);
-    c.timing.spread = spread(c.rounds);
-    std::vector<double> ratios;
-    for (std::size_t i = 0; i < c.rounds.size(); ++i) ratios.push_back(c.rounds[i] / contestants[0].rounds[i]);
-    c.timing.ratio = median(ratios);
-    if (&c == &contestants[0]) row.ours = c.timing;
-    else row.peers.push_back(c.timing);
-  }
-  row.gflops = 2e-9 * static_cast<double>(plan.shapes().macs * (stage.hold ? 1 : stage.t)) / row.ours.median;
-  row.peak_gflops = 1e-9 * median(peaks);
-  return row;
+  return rows;
 }
 
 }  // namespace convoy::bench

@@ -22,9 +22,10 @@ struct Options {
   PlanOptions plan;
   double seconds_per_turn = 0.03;  // of one contestant in one round; at least three runs
   int least_rounds = 5, most_rounds = 25;
-  double quiet = 0.02;             // stop once every spread over rounds is below this
-  PeerProcess* peers = nullptr;    // not owned
-  bool unfused = false;            // also time the stage as a chain of passes, see unfused.hpp
+  double quiet = 0.02;           // stop once every spread over rounds is below this
+  PeerProcess* peers = nullptr;  // not owned
+  bool both_modes = false;       // time the stage in strict mode too, in the same rounds
+  bool unfused = false;          // also time the stage as a chain of passes, see unfused.hpp
   std::function<void(const std::string&)> progress;  // may be empty
 };
 
@@ -48,13 +49,14 @@ struct Row {
   double peak_gflops = 0;  // FMA peak measured beside it, median of the rounds kept
   double error = 0;        // max|y - y64| / max|y64| of the timed output, on sampled outputs
   int rounds = 0, dropped = 0;
-  bool quiet = false;      // the noise stop was reached
+  bool quiet = false;  // the noise stop was reached
 
   const Timing* best_peer() const;  // null without peers
 };
 
-/// Throws Error when the stage does not fit, or when the timed output is wrong.
-Row run(const Stage& stage, const Options& options);
+/// One row, or with both_modes one for each mode of a stage that has two. Throws Error when the
+/// stage does not fit, or when the timed output is wrong.
+std::vector<Row> run(const Stage& stage, const Options& options);
 
 nlohmann::json to_json(const Row& row);
 std::string csv_header();

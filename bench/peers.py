@@ -202,11 +202,14 @@ class Bench:
     def time(self, name, seconds):
         run, samples = self.runs[name], []
         run()
-        end = time.perf_counter() + seconds
-        while len(samples) < 3 or time.perf_counter() < end:
+        start = time.perf_counter()
+        elapsed = 0.0
+        while elapsed < seconds or (len(samples) < 3 and elapsed < 4 * seconds):
             begin = time.perf_counter()
             run()
-            samples.append(time.perf_counter() - begin)
+            end = time.perf_counter()
+            samples.append(end - begin)
+            elapsed = end - start
         return samples
 
 

@@ -18,7 +18,9 @@ nlohmann::json timing_json(const Timing& timing, const Row& row) {
           {"share_of_peak", flops / timing.median / row.peak_gflops}};
 }
 
-std::string cell_ratio(const Timing* peer) { return peer ? fmt::format("{:.2f}", peer->ratio) : "-"; }
+std::string cell_ratio(const Timing* peer) {
+  return peer ? fmt::format("{:.2f}", peer->ratio) : "-";
+}
 
 }  // namespace
 
@@ -52,40 +54,46 @@ std::string csv_header() {
 std::string to_csv(const Row& row) {
   const Timing* best = row.best_peer();
   // A stage's text holds commas (clip(0,6), keep(pre,act)).
-  return fmt::format("\"{}\",{},\"{}\",{},{:.3f},{:.3f},{:.4f},{:.2f},{:.2f},{:.4f},{},{},{},{},{}\n",
-                     to_text(row.stage), row.kernel, row.tile, row.threads, row.ours.median * 1e6,
-                     row.ours.minimum * 1e6, row.ours.spread, row.gflops, row.peak_gflops,
-                     row.gflops / row.peak_gflops, best ? best->name : "",
-                     best ? fmt::format("{:.3f}", best->median * 1e6) : "",
-                     best ? fmt::format("{:.4f}", best->ratio) : "", row.rounds, row.quiet ? 1 : 0);
+  return fmt::format(
+      "\"{}\",{},\"{}\",{},{:.3f},{:.3f},{:.4f},{:.2f},{:.2f},{:.4f},{},{},{},{},{}\n",
+      to_text(row.stage), row.kernel, row.tile, row.threads, row.ours.median * 1e6,
+      row.ours.minimum * 1e6, row.ours.spread, row.gflops, row.peak_gflops,
+      row.gflops / row.peak_gflops, best ? best->name : "",
+      best ? fmt::format("{:.3f}", best->median * 1e6) : "",
+      best ? fmt::format("{:.4f}", best->ratio) : "", row.rounds, row.quiet ? 1 : 0);
 }
 
 std::string to_table(const std::vector<Row>& rows) {
   std::size_t width = 5;
   for (const Row& row : rows) width = std::max(width, to_text(row.stage).size());
   const bool peers = !rows.empty() && !rows[0].peers.empty();
-  std::string text = fmt::format("{:<{}}  {:<16} {:>10} {:>10} {:>7} {:>9} {:>7}", "stage", width, "kernel",
-                                 "median us", "min us", "spread", "GFLOP/s", "of peak");
+  std::string text = fmt::format("{:<{}}  {:<16} {:>10} {:>10} {:>7} {:>9} {:>7}", "stage", width,
+                                 "kernel", "median us", "min us", "spread", "GFLOP/s", "of peak");
   if (peers) text += fmt::format("  {:<17} {:>10} {:>6}", "best peer", "median us", "ratio");
   text += "\n";
   double log_sum = 0;
   int ratios = 0;
   for (const Row& row : rows) {
-    text += fmt::format("{:<{}}  {:<16} {:>10.1f} {:>10.1f} {:>6.1f}% {:>9.1f} {:>6.1f}%", to_text(row.stage),
-                        width, row.kernel, row.ours.median * 1e6, row.ours.minimum * 1e6,
-                        row.ours.spread * 100, row.gflops, 100 * row.gflops / row.peak_gflops);
+    text += fmt::format("{:<{}}  {:<16} {:>10.1f} {:>10.1f} {:>6.1f}% {:>9.1f} {:>6.1f}%",
+                        to_text(row.stage), width, row.kernel, row.ours.median * 1e6,
+                        row.ours.minimum * 1e6, row.ours.spread * 100, row.gflops,
+                        100 * row.gflops / row.peak_gflops);
     if (const Timing* best = row.best_peer()) {
-      text += fmt::format("  {:<17} {:>10.1f} {:>6}", best->name, best->median * 1e6, cell_ratio(best));
+      text +=
+          fmt::format("  {:<17} {:>10.1f} {:>6}", best->name, best->median * 1e6, cell_ratio(best));
       log_sum += std::log(best->ratio);
       ++ratios;
     }
     text += row.quiet ? "\n" : "  noisy\n";
   }
   if (ratios > 1)
-    text += fmt::format("geometric mean of the ratios over {} stages: {:.2f}\n", ratios, std::exp(log_sum / ratios));
-  text += "GFLOP/s counts the operations of a direct convolution; of peak: of the FMA peak measured in "
-          "the same rounds.\n";
-  if (peers) text += "ratio: the peer's time / ours, the median over rounds that run all in turn.\n";
+    text += fmt::format("geometric mean of the ratios over {} stages: {:.2f}\n", ratios,
+                        std::exp(log_sum / ratios));
+  text +=
+      "GFLOP/s counts the operations of a direct convolution; of peak: of the FMA peak measured in "
+      "the same rounds.\n";
+  if (peers)
+    text += "ratio: the peer's time / ours, the median over rounds that run all in turn.\n";
   return text;
 }
 

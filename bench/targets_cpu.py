@@ -21,28 +21,31 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def one_process(args, mode, threads):
+def one_process(args, threads):
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "result.json"
         command = [args.convoy, "bench", "--peers", "--shapes", args.shapes, "--json", str(out),
-                   "--threads", str(threads), "--no-tuning", "--rounds", str(args.rounds)]
-        if mode == "strict":
-            command.append("--strict")
+                   "--threads", str(threads), "--no-tuning", "--both-modes", "--rounds", str(args.rounds),
+                   "--seconds", str(args.seconds)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return json.loads(out.read_text())
 
 
-def merge(runs):
+def merge(runs, mode):
+    """The rows of one mode, each with the median of its ratios."""
     rows = []
     for same in zip(*(run["rows"] for run in runs)):
+        strict = same[0]["stage"].endswith("+strict")
+        if strict != (mode == "strict"):
+            continue
         ratios = [row["ratio"] for row in same]
         middle = sorted(same, key=lambda row: row["ratio"])[len(same) // 2]
         rows.append(dict(middle, ratio=statistics.median(ratios), ratios_of_processes=ratios,
                          least_us=min(row["convoy"]["minimum_us"] for row in same)))
-    head = {key: runs[0][key] for key in ("convoy", "machine", "isa", "threads", "mode")}
+    head = {key: runs[0][key] for key in ("convoy", "machine", "isa", "threads")}
     ratios = [row["ratio"] for row in rows]
-    return dict(head, processes=len(runs), geometric_mean=math.exp(sum(map(math.log, ratios)) / len(ratios)),
-                least_ratio=min(ratios), rows=rows)
+    return dict(head, mode=mode, processes=len(runs),
+                geometric_mean=math.exp(sum(map(math.log, ratios)) / len(ratios)), least_ratio=min(ratios), rows=rows)
 
 
 def main():
@@ -52,17 +55,17 @@ def main():
     parser.add_argument("--processes", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--threads", type=int, nargs="+", default=[os.cpu_count()])
-    parser.add_argument("--modes", nargs="+", default=["default", "strict"], choices=["default", "strict"])
+    parser.add_argument("--seconds", type=float, default=0.03, help="of each contestant in each round")
     parser.add_argument("--out", default=str(ROOT / "bench/results"))
     args = parser.parse_args()
     name = Path(args.shapes).stem
-    runs = {(mode, threads): [] for threads in args.threads for mode in args.modes}
-    for process in range(args.processes):  # modes in turns too
-        for (mode, threads), done in runs.items():
-            print(f"process {process + 1} of {args.processes}, {mode}, {threads} threads", file=sys.stderr)
-            done.append(one_process(args, mode, threads))
-    for (mode, threads), done in runs.items():
-        merged = merge(done)
+    runs = {threads: [] for threads in args.threads}
+    for process in range(args.processes):
+        for threads, done in runs.items():
+            print(f"process {process + 1} of {args.processes}, {threads} threads", file=sys.stderr)
+            done.append(one_process(args, threads))
+    for threads, mode in ((threads, mode) for threads in args.threads for mode in ("default", "strict")):
+        merged = merge(runs[threads], mode)
         machine = re.sub(r"[^a-z0-9]+", "-", f"{merged['machine']} {merged['isa']}".lower()).strip("-")
         folder = Path(args.out) / machine
         folder.mkdir(parents=True, exist_ok=True)

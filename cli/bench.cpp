@@ -17,15 +17,16 @@ namespace {
 struct Arguments {
   std::string stage, shapes, device = "cpu", kernel, json, csv, python, script;
   int threads = 0;
-  bool strict = false, peers = false, unfused = false, no_tuning = false;
+  bool strict = false, both = false, peers = false, unfused = false, no_tuning = false;
   double seconds = 0.03;
   int rounds = 25;
 };
 
 std::vector<Stage> stages_of(const Arguments& arguments) {
   if (arguments.stage.empty() == arguments.shapes.empty())
-    throw Error("bench: give either --stage TEXT or --shapes FILE, for example "
-                "--stage n4h32c64k128r3pad1+bias+relu+max2");
+    throw Error(
+        "bench: give either --stage TEXT or --shapes FILE, for example "
+        "--stage n4h32c64k128r3pad1+bias+relu+max2");
   std::vector<Stage> stages = arguments.stage.empty() ? read_shape_list(arguments.shapes)
                                                       : std::vector{parse_stage(arguments.stage)};
   if (arguments.strict)
@@ -48,6 +49,7 @@ void run_bench(const Arguments& arguments) {
   options.plan.kernel = arguments.kernel;
   options.plan.use_tuning = !arguments.no_tuning;
   options.unfused = arguments.unfused;
+  options.both_modes = arguments.both;
   options.seconds_per_turn = arguments.seconds;
   options.most_rounds = arguments.rounds;
   options.least_rounds = std::min(options.least_rounds, arguments.rounds);
@@ -65,22 +67,31 @@ void run_bench(const Arguments& arguments) {
 
   std::vector<bench::Row> rows;
   std::string csv = bench::csv_header();
-  nlohmann::json report{{"convoy", version()}, {"machine", machine.name}, {"isa", machine.isa},
-                        {"threads", machine.threads}, {"mode", arguments.strict ? "strict" : "default"},
+  nlohmann::json report{{"convoy", version()},
+                        {"machine", machine.name},
+                        {"isa", machine.isa},
+                        {"threads", machine.threads},
+                        {"mode", arguments.both     ? "both"
+                                 : arguments.strict ? "strict"
+                                                    : "default"},
                         {"rows", nlohmann::json::array()}};
   for (const Stage& stage : stages) {
-    rows.push_back(bench::run(stage, options));
-    csv += bench::to_csv(rows.back());
-    report["rows"].push_back(bench::to_json(rows.back()));
+    for (bench::Row& row : bench::run(stage, options)) {
+      csv += bench::to_csv(row);
+      report["rows"].push_back(bench::to_json(row));
+      rows.push_back(std::move(row));
+    }
   }
   if (terminal) fmt::print(stderr, "\r\033[K");
-  if (!arguments.json.empty() && arguments.json != "-") write_file_atomically(arguments.json, report.dump(1) + "\n");
+  if (!arguments.json.empty() && arguments.json != "-")
+    write_file_atomically(arguments.json, report.dump(1) + "\n");
   if (!arguments.csv.empty()) write_file_atomically(arguments.csv, csv);
   if (arguments.json == "-") {
     fmt::print("{}\n", report.dump(1));
     return;
   }
-  fmt::print("{}, {}, {} thread{}\n", machine.name, machine.isa, machine.threads, machine.threads == 1 ? "" : "s");
+  fmt::print("{}, {}, {} thread{}\n", machine.name, machine.isa, machine.threads,
+             machine.threads == 1 ? "" : "s");
   fmt::print("{}", bench::to_table(rows));
 }
 
@@ -88,27 +99,44 @@ void run_bench(const Arguments& arguments) {
 
 void add_bench(CLI::App& app, int&) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("bench", "Measure stages, beside other libraries if asked");
+  CLI::App* command =
+      app.add_subcommand("bench", "Measure stages, beside other libraries if asked");
   command->add_option("--stage", arguments->stage, "One stage, as text");
   command->add_option("--shapes", arguments->shapes, "A shape list, one stage a line");
-  command->add_option("--device", arguments->device, "cpu, cuda or cuda:<number>")->capture_default_str();
-  command->add_option("--threads", arguments->threads, "CPU threads; default: CONVOY_NUM_THREADS or every core")
+  command->add_option("--device", arguments->device, "cpu, cuda or cuda:<number>")
+      ->capture_default_str();
+  command
+      ->add_option("--threads", arguments->threads,
+                   "CPU threads; default: CONVOY_NUM_THREADS or every core")
       ->check(CLI::Range(1, 4096));
   command->add_option("--kernel", arguments->kernel, "Force a kernel by name");
-  command->add_flag("--strict", arguments->strict, "Only arithmetics that are exact on small integers");
+  command->add_flag("--strict", arguments->strict,
+                    "Only arithmetics that are exact on small integers");
+  command
+      ->add_flag("--both-modes", arguments->both,
+                 "Each stage in default and in strict mode, in the same rounds")
+      ->excludes("--strict");
   command->add_flag("--no-tuning", arguments->no_tuning, "Ignore the tuning cache");
-  command->add_flag("--unfused", arguments->unfused,
-                    "Time the same stage unfused: convolution + bias, activation and pool, one after the other");
-  command->add_flag("--peers", arguments->peers, "Time PyTorch, ONNX Runtime and OpenVINO in turns with Convoy");
-  command->add_option("--peers-python", arguments->python, "Their interpreter; default: .venv of the source tree");
-  command->add_option("--peers-script", arguments->script, "Their worker; default: bench/peers.py of the source tree");
-  command->add_option("--seconds", arguments->seconds, "Of each contestant in each round")->capture_default_str()
+  command->add_flag(
+      "--unfused", arguments->unfused,
+      "Time the same stage unfused: convolution + bias, activation and pool, one after the other");
+  command->add_flag("--peers", arguments->peers,
+                    "Time PyTorch, ONNX Runtime and OpenVINO in turns with Convoy");
+  command->add_option("--peers-python", arguments->python,
+                      "Their interpreter; default: .venv of the source tree");
+  command->add_option("--peers-script", arguments->script,
+                      "Their worker; default: bench/peers.py of the source tree");
+  command->add_option("--seconds", arguments->seconds, "Of each contestant in each round")
+      ->capture_default_str()
       ->check(CLI::Range(0.001, 10.0));
   command->add_option("--rounds", arguments->rounds, "At most; it stops sooner when all is quiet")
-      ->capture_default_str()->check(CLI::Range(1, 1000));
-  command->add_option("--json", arguments->json, "Write the result as JSON to a file; - for standard output");
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  command->add_option("--json", arguments->json,
+                      "Write the result as JSON to a file; - for standard output");
   command->add_option("--csv", arguments->csv, "Write the result as CSV to a file");
-  command->footer("Example: convoy bench --peers --shapes shapes/targets-cpu.txt --json result.json");
+  command->footer(
+      "Example: convoy bench --peers --shapes shapes/targets-cpu.txt --json result.json");
   command->callback([arguments] { run_bench(*arguments); });
 }
 
