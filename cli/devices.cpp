@@ -32,11 +32,16 @@ void run_devices(bool json, bool no_measure) {
   const Machine one = no_measure ? machine : measured(cpu_machine(1));
   const auto kernels = kernels_of(DeviceKind::cpu);
   if (json) {
-    nlohmann::ordered_json cpu = {
-        {"device", "cpu"}, {"name", machine.name}, {"isa", machine.isa},
-        {"vector_floats", machine.vector_floats}, {"usable_cores", usable_cores()},
-        {"threads", machine.threads}, {"l1_bytes", machine.l1_bytes}, {"l2_bytes", machine.l2_bytes},
-        {"l3_bytes", machine.l3_bytes}, {"kernels", kernels}};
+    nlohmann::ordered_json cpu = {{"device", "cpu"},
+                                  {"name", machine.name},
+                                  {"isa", machine.isa},
+                                  {"vector_floats", machine.vector_floats},
+                                  {"usable_cores", usable_cores()},
+                                  {"threads", machine.threads},
+                                  {"l1_bytes", machine.l1_bytes},
+                                  {"l2_bytes", machine.l2_bytes},
+                                  {"l3_bytes", machine.l3_bytes},
+                                  {"kernels", kernels}};
     if (!no_measure) {
       cpu["peak_flops"] = now.peak_flops;
       cpu["peak_flops_of_one_thread"] = one.peak_flops;
@@ -52,14 +57,17 @@ void run_devices(bool json, bool no_measure) {
   };
   fmt::print("cpu\n");
   line("name", machine.name);
-  line("instruction set", fmt::format("{}, {} floats a vector", machine.isa, machine.vector_floats));
+  line("instruction set",
+       fmt::format("{}, {} floats a vector", machine.isa, machine.vector_floats));
   line("cores", fmt::format("{} usable, {} threads by default", usable_cores(), machine.threads));
-  line("caches", fmt::format("L1 {} KiB, L2 {} KiB, L3 {} KiB", machine.l1_bytes >> 10, machine.l2_bytes >> 10,
-                             machine.l3_bytes >> 10));
+  line("caches", fmt::format("L1 {} KiB, L2 {} KiB, L3 {} KiB", machine.l1_bytes >> 10,
+                             machine.l2_bytes >> 10, machine.l3_bytes >> 10));
   if (!no_measure) {
-    line("FMA peak, fp32", fmt::format("{:.1f} GFLOP/s with {} threads, {:.1f} with one (measured just now)",
-                                       now.peak_flops * 1e-9, machine.threads, one.peak_flops * 1e-9));
-    line("copy", fmt::format("{:.1f} GB/s, reads and writes counted (measured just now)", now.memory_bandwidth * 1e-9));
+    line("FMA peak, fp32",
+         fmt::format("{:.1f} GFLOP/s with {} threads, {:.1f} with one (measured just now)",
+                     now.peak_flops * 1e-9, machine.threads, one.peak_flops * 1e-9));
+    line("copy", fmt::format("{:.1f} GB/s, reads and writes counted (measured just now)",
+                             now.memory_bandwidth * 1e-9));
   }
   line("kernels", joined(kernels));
   fmt::print("cuda\n  {}\n", no_gpu);
@@ -72,9 +80,11 @@ void add_devices(CLI::App& app, int&) {
     bool json = false, no_measure = false;
   };
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("devices", "Tell what is here, what is usable and why not");
+  CLI::App* command =
+      app.add_subcommand("devices", "Tell what is here, what is usable and why not");
   command->add_flag("--json", arguments->json, "Print JSON");
-  command->add_flag("--no-measure", arguments->no_measure, "Leave out the measured peak and copy speed");
+  command->add_flag("--no-measure", arguments->no_measure,
+                    "Leave out the measured peak and copy speed");
   command->footer("Example: convoy devices --json");
   command->callback([arguments] { run_devices(arguments->json, arguments->no_measure); });
 }

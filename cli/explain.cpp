@@ -29,8 +29,10 @@ void run_explain(const Arguments& arguments) {
     throw Error("explain: --all measures every kernel, --no-measure none. Leave one of them out.");
   const Explanation explanation =
       explain(stage, options, {!arguments.no_measure, arguments.all, arguments.seconds});
-  if (arguments.json) fmt::print("{}\n", to_json(explanation));
-  else fmt::print("{}", to_text(explanation));
+  if (arguments.json)
+    fmt::print("{}\n", to_json(explanation));
+  else
+    fmt::print("{}", to_text(explanation));
 }
 
 }  // namespace
@@ -40,16 +42,22 @@ void add_explain(CLI::App& app, int&) {
   CLI::App* command = app.add_subcommand(
       "explain", "Tell why a stage runs as it does: sizes, kernels, tile, time and memory traffic");
   command->add_option("stage", arguments->stage, "The stage, as text (docs/stage.md)")->required();
-  command->add_option("--device", arguments->device, "cpu, cuda or cuda:<number>")->capture_default_str();
-  command->add_option("--threads", arguments->threads, "CPU threads; default: CONVOY_NUM_THREADS or every core")
+  command->add_option("--device", arguments->device, "cpu, cuda or cuda:<number>")
+      ->capture_default_str();
+  command
+      ->add_option("--threads", arguments->threads,
+                   "CPU threads; default: CONVOY_NUM_THREADS or every core")
       ->check(CLI::Range(1, 4096));
   command->add_option("--kernel", arguments->kernel, "Force a kernel by name");
   command->add_option("--tile", arguments->tile, "Force a tile by name");
-  command->add_flag("--strict", arguments->strict, "Only arithmetics that are exact on small integers");
+  command->add_flag("--strict", arguments->strict,
+                    "Only arithmetics that are exact on small integers");
   command->add_flag("--no-tuning", arguments->no_tuning, "Ignore the tuning cache");
   command->add_flag("--no-measure", arguments->no_measure, "Predict only: run nothing");
-  command->add_flag("--all", arguments->all, "Measure each kernel that fits, not only the chosen one");
-  command->add_option("--seconds", arguments->seconds, "To measure, for each kernel")->capture_default_str()
+  command->add_flag("--all", arguments->all,
+                    "Measure each kernel that fits, not only the chosen one");
+  command->add_option("--seconds", arguments->seconds, "To measure, for each kernel")
+      ->capture_default_str()
       ->check(CLI::Range(0.001, 60.0));
   command->add_flag("--json", arguments->json, "Print JSON");
   command->footer("Example: convoy explain n4h32c64k128r3pad1+bias+relu+max2");

@@ -22,25 +22,33 @@ struct Arguments {
 nlohmann::ordered_json json_of(const TuneResult& result) {
   auto rows = nlohmann::ordered_json::array();
   for (const TuneRow& row : result.rows)
-    rows.push_back({{"kernel", row.kernel}, {"tile", row.tile}, {"predicted_seconds", row.predicted},
-                    {"median_seconds", row.median}, {"minimum_seconds", row.minimum},
-                    {"runs", row.runs}, {"chosen", row.chosen}});
-  return {{"stage", to_text(result.stage)}, {"arithmetic", result.arithmetic}, {"rows", std::move(rows)}};
+    rows.push_back({{"kernel", row.kernel},
+                    {"tile", row.tile},
+                    {"predicted_seconds", row.predicted},
+                    {"median_seconds", row.median},
+                    {"minimum_seconds", row.minimum},
+                    {"runs", row.runs},
+                    {"chosen", row.chosen}});
+  return {{"stage", to_text(result.stage)},
+          {"arithmetic", result.arithmetic},
+          {"rows", std::move(rows)}};
 }
 
 void print_table(const TuneResult& result) {
   fmt::print("{}\n  arithmetic: {}\n", to_text(result.stage), result.arithmetic);
-  fmt::print("    {:<16} {:<24} {:>14} {:>14} {:>14} {:>7}\n", "kernel", "tile", "predicted, us", "median, us",
-             "fastest, us", "runs");
+  fmt::print("    {:<16} {:<24} {:>14} {:>14} {:>14} {:>7}\n", "kernel", "tile", "predicted, us",
+             "median, us", "fastest, us", "runs");
   for (const TuneRow& row : result.rows)
-    fmt::print("  {} {:<16} {:<24} {:>14.1f} {:>14.1f} {:>14.1f} {:>7}\n", row.chosen ? ">" : " ", row.kernel,
-               row.tile, row.predicted * 1e6, row.median * 1e6, row.minimum * 1e6, row.runs);
+    fmt::print("  {} {:<16} {:<24} {:>14.1f} {:>14.1f} {:>14.1f} {:>7}\n", row.chosen ? ">" : " ",
+               row.kernel, row.tile, row.predicted * 1e6, row.median * 1e6, row.minimum * 1e6,
+               row.runs);
 }
 
 void run_tune(const Arguments& arguments) {
   if (arguments.stage.empty() == arguments.shapes.empty())
-    throw Error("tune: give either --stage TEXT or --shapes FILE, for example "
-                "--stage n4h32c64k128r3pad1+bias+relu+max2");
+    throw Error(
+        "tune: give either --stage TEXT or --shapes FILE, for example "
+        "--stage n4h32c64k128r3pad1+bias+relu+max2");
   std::vector<Stage> stages = arguments.stage.empty() ? read_shape_list(arguments.shapes)
                                                       : std::vector{parse_stage(arguments.stage)};
   PlanOptions options;
@@ -51,13 +59,16 @@ void run_tune(const Arguments& arguments) {
   std::string saved_to;
   for (std::size_t i = 0; i < stages.size(); ++i) {
     if (arguments.strict) stages[i].strict = true;
-    if (terminal) fmt::print(stderr, "\r\033[K{} of {}: {}", i + 1, stages.size(), to_text(stages[i]));
+    if (terminal)
+      fmt::print(stderr, "\r\033[K{} of {}: {}", i + 1, stages.size(), to_text(stages[i]));
     // Saved stage by stage: what was measured before an interrupt is kept.
     const TuneResult result = tune(stages[i], options, arguments.seconds, !arguments.dry_run);
     if (terminal) fmt::print(stderr, "\r\033[K");
     saved_to = result.saved_to;
-    if (arguments.json) report.push_back(json_of(result));
-    else print_table(result);
+    if (arguments.json)
+      report.push_back(json_of(result));
+    else
+      print_table(result);
   }
   if (arguments.json) {
     nlohmann::ordered_json all = {{"convoy", version()}, {"stages", std::move(report)}};
@@ -73,15 +84,21 @@ void run_tune(const Arguments& arguments) {
 void add_tune(CLI::App& app, int&) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand(
-      "tune", "Measure the tiles that a stage may use and remember the fastest; results never change");
+      "tune",
+      "Measure the tiles that a stage may use and remember the fastest; results never change");
   command->add_option("--stage", arguments->stage, "One stage, as text (docs/stage.md)");
   command->add_option("--shapes", arguments->shapes, "A shape list, one stage a line");
-  command->add_option("--device", arguments->device, "cpu, cuda or cuda:<number>")->capture_default_str();
-  command->add_option("--threads", arguments->threads, "CPU threads; default: CONVOY_NUM_THREADS or every core")
+  command->add_option("--device", arguments->device, "cpu, cuda or cuda:<number>")
+      ->capture_default_str();
+  command
+      ->add_option("--threads", arguments->threads,
+                   "CPU threads; default: CONVOY_NUM_THREADS or every core")
       ->check(CLI::Range(1, 4096));
-  command->add_option("--seconds", arguments->seconds, "To measure, for each tile")->capture_default_str()
+  command->add_option("--seconds", arguments->seconds, "To measure, for each tile")
+      ->capture_default_str()
       ->check(CLI::Range(0.001, 600.0));
-  command->add_flag("--strict", arguments->strict, "Only arithmetics that are exact on small integers");
+  command->add_flag("--strict", arguments->strict,
+                    "Only arithmetics that are exact on small integers");
   command->add_flag("--dry-run", arguments->dry_run, "Measure and print, but save nothing");
   command->add_flag("--json", arguments->json, "Print JSON");
   command->footer("Example: convoy tune --shapes shapes/targets-cpu.txt");

@@ -1,7 +1,8 @@
 // DLPack in and out: tensors shared with PyTorch, NumPy, JAX and others without a copy.
 //
-// The C structures are DLPack's own (github.com/dmlc/dlpack, unversioned form, as in a Python capsule
-// named "dltensor"). Where dlpack.h is installed they come from there, else they are declared here.
+// The C structures are DLPack's own (github.com/dmlc/dlpack, unversioned form, as in a Python
+// capsule named "dltensor"). Where dlpack.h is installed they come from there, else they are
+// declared here.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,12 @@
 #include <dlpack/dlpack.h>
 #else
 extern "C" {
-typedef enum : std::int32_t { kDLCPU = 1, kDLCUDA = 2, kDLCUDAHost = 3, kDLCUDAManaged = 13 } DLDeviceType;
+typedef enum : std::int32_t {
+  kDLCPU = 1,
+  kDLCUDA = 2,
+  kDLCUDAHost = 3,
+  kDLCUDAManaged = 13
+} DLDeviceType;
 typedef struct {
   DLDeviceType device_type;
   std::int32_t device_id;

@@ -38,13 +38,13 @@ struct PlanOptions {
 /// (Each has an initialiser, or compilers would warn of those that a call leaves out.)
 struct Operands {
   TensorView x{};
-  TensorView bias{};                        // [K] f32
-  TensorView norm_scale{}, norm_shift{};    // [C] f32
+  TensorView bias{};                      // [K] f32
+  TensorView norm_scale{}, norm_shift{};  // [C] f32
   TensorView y{};
-  TensorView pre{}, act{}, idx{};           // where the stage keeps them
-  TensorView membrane_in{};                 // [N,P,Q,K] f32; empty: 0
-  TensorView membrane_out{};                // [N,P,Q,K] f32; empty: not written
-  void* workspace = nullptr;  // of workspace_bytes(), 64-byte aligned; null: the plan's own
+  TensorView pre{}, act{}, idx{};  // where the stage keeps them
+  TensorView membrane_in{};        // [N,P,Q,K] f32; empty: 0
+  TensorView membrane_out{};       // [N,P,Q,K] f32; empty: not written
+  void* workspace = nullptr;       // of workspace_bytes(), 64-byte aligned; null: the plan's own
 };
 
 /// Ready to run. Making one allocates and may throw Error; running does neither. Movable.
@@ -62,13 +62,14 @@ class CONVOY_API Plan {
   void set_weights(const TensorView& weights, Stream stream = {});
 
   /// Computes the stage. Deterministic: the bits of an image do not depend on n, the threads, the
-  /// run or tuning. A failing status says what is wrong with which operand; then nothing was written.
+  /// run or tuning. A failing status says what is wrong with which operand; then nothing was
+  /// written.
   Status run(const Operands& operands, Stream stream = {}) const noexcept;
 
   const Stage& stage() const;
   const Shapes& shapes() const;
   Device device() const;
-  std::string kernel() const;      // its name, as in `explain`
+  std::string kernel() const;  // its name, as in `explain`
   std::string tile() const;
   std::string arithmetic() const;  // what fixes the bits
   int threads() const;

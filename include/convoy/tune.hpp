@@ -27,7 +27,7 @@ struct TuneResult {
 /// turns, `seconds` each in all, on random operands. save: writes the fastest to the tuning cache,
 /// where plans of this stage on this machine with this number of threads find it.
 /// Throws Error as a Plan would, and when the cache can't be written.
-CONVOY_API TuneResult tune(const Stage& stage, const PlanOptions& options = {}, double seconds = 0.3,
-                           bool save = true);
+CONVOY_API TuneResult tune(const Stage& stage, const PlanOptions& options = {},
+                           double seconds = 0.3, bool save = true);
 
 }  // namespace convoy

@@ -15,35 +15,42 @@ DType dtype_of(const DLDataType& type) {
     if (type.code == kDLUInt && type.bits == 8) return DType::u8;
     if (type.code == kDLInt && type.bits == 32) return DType::i32;
   }
-  throw Error(fmt::format("DLPack tensor: its elements are code {}, {} bits, {} lanes; expected float32, "
-                          "float16, bfloat16, uint8 or int32. Convert it first.",
-                          static_cast<int>(type.code), static_cast<int>(type.bits),
-                          static_cast<int>(type.lanes)));
+  throw Error(fmt::format(
+      "DLPack tensor: its elements are code {}, {} bits, {} lanes; expected float32, "
+      "float16, bfloat16, uint8 or int32. Convert it first.",
+      static_cast<int>(type.code), static_cast<int>(type.bits), static_cast<int>(type.lanes)));
 }
 
 DLDataType type_of(DType dtype) {
   const auto bits = static_cast<std::uint8_t>(8 * size_of(dtype));
   switch (dtype) {
-    case DType::bf16: return {kDLBfloat, bits, 1};
-    case DType::u8: return {kDLUInt, bits, 1};
-    case DType::i32: return {kDLInt, bits, 1};
-    default: return {kDLFloat, bits, 1};
+    case DType::bf16:
+      return {kDLBfloat, bits, 1};
+    case DType::u8:
+      return {kDLUInt, bits, 1};
+    case DType::i32:
+      return {kDLInt, bits, 1};
+    default:
+      return {kDLFloat, bits, 1};
   }
 }
 
 Device device_of(const DLDevice& device) {
   switch (device.device_type) {
     case kDLCPU:
-    case kDLCUDAHost: return {DeviceKind::cpu, 0};
+    case kDLCUDAHost:
+      return {DeviceKind::cpu, 0};
     case kDLCUDA:
     case kDLCUDAManaged:
       if (device.device_id >= 0) return {DeviceKind::cuda, device.device_id};
       break;
-    default: break;
+    default:
+      break;
   }
-  throw Error(fmt::format("DLPack tensor: it is on device type {}, number {}; expected the CPU (1, or 3 "
-                          "for pinned memory) or CUDA (2). Copy it there first.",
-                          static_cast<int>(device.device_type), device.device_id));
+  throw Error(
+      fmt::format("DLPack tensor: it is on device type {}, number {}; expected the CPU (1, or 3 "
+                  "for pinned memory) or CUDA (2). Copy it there first.",
+                  static_cast<int>(device.device_type), device.device_id));
 }
 
 // What a DLManagedTensor of ours points to, in one allocation with it.
@@ -67,7 +74,9 @@ DLPackOwner lend(const TensorView& view, Tensor&& owner) {
   tensor.strides = lent->stride.data();
   tensor.byte_offset = 0;
   lent->managed.manager_ctx = lent.get();
-  lent->managed.deleter = [](DLManagedTensor* self) { delete static_cast<Lent*>(self->manager_ctx); };
+  lent->managed.deleter = [](DLManagedTensor* self) {
+    delete static_cast<Lent*>(self->manager_ctx);
+  };
   return DLPackOwner(&lent.release()->managed);
 }
 
@@ -78,8 +87,8 @@ TensorView from_dlpack(const DLManagedTensor& managed) {
   TensorView view;
   if (tensor.ndim < 0 || tensor.ndim > static_cast<int>(view.shape.size()) ||
       (tensor.ndim > 0 && !tensor.shape))
-    throw Error(fmt::format("DLPack tensor: {} axes, expected at most {} with their sizes", tensor.ndim,
-                            view.shape.size()));
+    throw Error(fmt::format("DLPack tensor: {} axes, expected at most {} with their sizes",
+                            tensor.ndim, view.shape.size()));
   view.dtype = dtype_of(tensor.dtype);
   view.device = device_of(tensor.device);
   view.rank = tensor.ndim;
@@ -88,8 +97,10 @@ TensorView from_dlpack(const DLManagedTensor& managed) {
     view.shape[axis] = tensor.shape[axis];
     view.stride[axis] = tensor.strides ? tensor.strides[axis] : elements;
     if (view.shape[axis] < 0 || __builtin_mul_overflow(elements, view.shape[axis], &elements))
-      throw Error(fmt::format("DLPack tensor: axis {} has {} elements; sizes must not be negative and "
-                              "their product must fit in 64 bits", axis, tensor.shape[axis]));
+      throw Error(
+          fmt::format("DLPack tensor: axis {} has {} elements; sizes must not be negative and "
+                      "their product must fit in 64 bits",
+                      axis, tensor.shape[axis]));
   }
   if (!tensor.data && elements > 0)
     throw Error(fmt::format("DLPack tensor: {} elements but no memory", elements));
@@ -101,6 +112,8 @@ DLPackOwner to_dlpack(Tensor&& tensor) {
   const TensorView view = tensor.view();
   return lend(view, std::move(tensor));
 }
-DLPackOwner to_dlpack(const TensorView& view) { return lend(view, Tensor()); }
+DLPackOwner to_dlpack(const TensorView& view) {
+  return lend(view, Tensor());
+}
 
 }  // namespace convoy

@@ -47,8 +47,10 @@ void limit_isa() {
   for (const Isa& isa : isas) {
     if (isa.name == text) {
       if ((hwy::SupportedTargets() & HWY_TARGETS & isa.target) == 0)
-        throw Error(fmt::format("CONVOY_ISA={}: this CPU or this build has no {}. Unset it to use "
-                                "the best there is.", text, text));
+        throw Error(
+            fmt::format("CONVOY_ISA={}: this CPU or this build has no {}. Unset it to use "
+                        "the best there is.",
+                        text, text));
       // Highway's bits are ordered: a lower bit is a better target.
       // Not DisableTargets: in Highway 1.0.3 the next question after the targets undoes it.
       hwy::SetSupportedTargetsForTest(hwy::SupportedTargets() & ~((isa.target & -isa.target) - 1));

@@ -9,13 +9,13 @@ namespace convoy {
 
 struct Machine {
   Device device{};
-  std::string name;        // "AMD EPYC (Zen 4)", "NVIDIA H200"
-  int threads = 1;         // that a plan on it will use
+  std::string name;  // "AMD EPYC (Zen 4)", "NVIDIA H200"
+  int threads = 1;   // that a plan on it will use
   // CPU
-  std::string isa;         // what run-time dispatch chose: "avx512", "avx2", "neon", "scalar"
-  int vector_floats = 1;   // fp32 lanes of one vector
+  std::string isa;        // what run-time dispatch chose: "avx512", "avx2", "neon", "scalar"
+  int vector_floats = 1;  // fp32 lanes of one vector
   std::size_t l1_bytes = 32 << 10, l2_bytes = 512 << 10, l3_bytes = 8 << 20;
-  double peak_flops = 0;   // of `threads` threads, fp32 FMA = 2; an estimate until measured
+  double peak_flops = 0;        // of `threads` threads, fp32 FMA = 2; an estimate until measured
   double memory_bandwidth = 0;  // bytes/s, an estimate until measured
   // GPU
   int compute_capability = 0;  // 90 for 9.0
@@ -23,10 +23,10 @@ struct Machine {
   std::size_t shared_memory_bytes = 0;
 };
 
-/// The CPU this process runs on, with `threads` threads (0: CONVOY_NUM_THREADS or every usable core).
-/// peak_flops and memory_bandwidth are fixed estimates, so that selection does not vary from run to
-/// run. Throws Error for a bad CONVOY_NUM_THREADS or CONVOY_ISA (which keeps dispatch from going
-/// above an instruction set: "avx512", "avx2", "neon", "scalar").
+/// The CPU this process runs on, with `threads` threads (0: CONVOY_NUM_THREADS or every usable
+/// core). peak_flops and memory_bandwidth are fixed estimates, so that selection does not vary from
+/// run to run. Throws Error for a bad CONVOY_NUM_THREADS or CONVOY_ISA (which keeps dispatch from
+/// going above an instruction set: "avx512", "avx2", "neon", "scalar").
 Machine cpu_machine(int threads = 0);
 
 /// Cores that this process may use: its affinity mask and its cgroup's CPU quota, at least 1.

@@ -7,29 +7,38 @@
 namespace convoy {
 namespace {
 
-std::string both(Extent extent) { return fmt::format("{} x {}", extent.h, extent.w); }
+std::string both(Extent extent) {
+  return fmt::format("{} x {}", extent.h, extent.w);
+}
 std::string one_or_both(Extent extent) {
   return extent.h == extent.w ? fmt::format("{}", extent.h) : both(extent);
 }
 
 std::string_view activation_in_words(Activation::Kind kind) {
   switch (kind) {
-    case Activation::Kind::relu: return "ReLU";
-    case Activation::Kind::relu6: return "ReLU6";
-    case Activation::Kind::clip: return "clip";
-    case Activation::Kind::leaky: return "leaky ReLU";
-    case Activation::Kind::if_: return "integrate-and-fire neurons";
-    case Activation::Kind::lif: return "leaky integrate-and-fire neurons";
-    default: return "";
+    case Activation::Kind::relu:
+      return "ReLU";
+    case Activation::Kind::relu6:
+      return "ReLU6";
+    case Activation::Kind::clip:
+      return "clip";
+    case Activation::Kind::leaky:
+      return "leaky ReLU";
+    case Activation::Kind::if_:
+      return "integrate-and-fire neurons";
+    case Activation::Kind::lif:
+      return "leaky integrate-and-fire neurons";
+    default:
+      return "";
   }
 }
 
 std::string in_words(const Stage& s) {
-  std::string text = fmt::format("{} {} of {} x {} pixels and {} {} ({}, {}); {} {} of {} x {}", s.n,
-                                 s.n == 1 ? "image" : "images", s.h, s.w, s.c,
-                                 s.c == 1 ? "channel" : "channels", name(s.dtype),
-                                 s.layout == Layout::nhwc ? "NHWC" : "NCHW", s.k,
-                                 s.k == 1 ? "filter" : "filters", s.r, s.s);
+  std::string text =
+      fmt::format("{} {} of {} x {} pixels and {} {} ({}, {}); {} {} of {} x {}", s.n,
+                  s.n == 1 ? "image" : "images", s.h, s.w, s.c, s.c == 1 ? "channel" : "channels",
+                  name(s.dtype), s.layout == Layout::nhwc ? "NHWC" : "NCHW", s.k,
+                  s.k == 1 ? "filter" : "filters", s.r, s.s);
   if (!(s.stride == Extent{1})) text += fmt::format(", stride {}", one_or_both(s.stride));
   if (s.pad.top == s.pad.left && s.pad == Padding{s.pad.top} && s.pad.top != 0)
     text += fmt::format(", padding {}", s.pad.top);
@@ -48,7 +57,8 @@ std::string in_words(const Stage& s) {
     riders.push_back(std::move(act));
   }
   if (s.pool) {
-    riders.push_back(fmt::format("max-pool {} with stride {}", both(s.pool->window), one_or_both(s.pool->stride)));
+    riders.push_back(fmt::format("max-pool {} with stride {}", both(s.pool->window),
+                                 one_or_both(s.pool->stride)));
   }
   if (s.norm) text += "; the input is scaled and shifted by channel";
   for (std::size_t i = 0; i < riders.size(); ++i) text += (i ? ", " : "; then ") + riders[i];
@@ -64,10 +74,12 @@ using Size = Explanation::Size;
 Size output_size(const char* symbol, const char* meaning, const char* letter, const char* filter,
                  const char* pads, Index size, Index before, Index after, Index dil, Index taps,
                  Index stride, Index value) {
-  return {symbol, meaning,
-          fmt::format("floor(({} + {} - dilation*({} - 1) - 1) / stride) + 1", letter, pads, filter),
-          fmt::format("floor(({} + {} + {} - {}*({} - 1) - 1) / {}) + 1", size, before, after, dil, taps,
-                      stride), value};
+  return {
+      symbol, meaning,
+      fmt::format("floor(({} + {} - dilation*({} - 1) - 1) / stride) + 1", letter, pads, filter),
+      fmt::format("floor(({} + {} + {} - {}*({} - 1) - 1) / {}) + 1", size, before, after, dil,
+                  taps, stride),
+      value};
 }
 
 Size pooled_size(const char* symbol, const char* meaning, const char* letter, const Pool& pool,
@@ -77,30 +89,36 @@ Size pooled_size(const char* symbol, const char* meaning, const char* letter, co
   const char* rounding = pool.ceil ? "ceil" : "floor";
   // PyTorch: with ceil, a last window that would begin in the padding is left out.
   return {symbol, meaning,
-          fmt::format("{}(({} + 2*pad - dilation*(window - 1) - 1) / stride) + 1{}", rounding, letter,
-                      pool.ceil ? ", less 1 if the last window would begin outside" : ""),
-          fmt::format("{}(({} + 2*{} - {}*({} - 1) - 1) / {}) + 1", rounding, size, pad, dil, window,
-                      stride), value};
+          fmt::format("{}(({} + 2*pad - dilation*(window - 1) - 1) / stride) + 1{}", rounding,
+                      letter, pool.ceil ? ", less 1 if the last window would begin outside" : ""),
+          fmt::format("{}(({} + 2*{} - {}*({} - 1) - 1) / {}) + 1", rounding, size, pad, dil,
+                      window, stride),
+          value};
 }
 
 std::vector<Size> sizes_of(const Stage& s, const Shapes& shapes) {
   std::vector<Size> sizes;
-  sizes.push_back(output_size("P", "rows after the convolution", "H", "R", "pad_top + pad_bottom", s.h,
-                              s.pad.top, s.pad.bottom, s.dil.h, s.r, s.stride.h, shapes.p));
-  sizes.push_back(output_size("Q", "columns after the convolution", "W", "S", "pad_left + pad_right", s.w,
-                              s.pad.left, s.pad.right, s.dil.w, s.s, s.stride.w, shapes.q));
+  sizes.push_back(output_size("P", "rows after the convolution", "H", "R", "pad_top + pad_bottom",
+                              s.h, s.pad.top, s.pad.bottom, s.dil.h, s.r, s.stride.h, shapes.p));
+  sizes.push_back(output_size("Q", "columns after the convolution", "W", "S",
+                              "pad_left + pad_right", s.w, s.pad.left, s.pad.right, s.dil.w, s.s,
+                              s.stride.w, shapes.q));
   if (s.pool) {
-    sizes.push_back(pooled_size("P'", "rows after the pool", "P", *s.pool, true, shapes.p, shapes.out_h));
-    sizes.push_back(pooled_size("Q'", "columns after the pool", "Q", *s.pool, false, shapes.q, shapes.out_w));
+    sizes.push_back(
+        pooled_size("P'", "rows after the pool", "P", *s.pool, true, shapes.p, shapes.out_h));
+    sizes.push_back(
+        pooled_size("Q'", "columns after the pool", "Q", *s.pool, false, shapes.q, shapes.out_w));
   }
-  sizes.push_back({"gemm_m", "output pixels", "N*P*Q", fmt::format("{}*{}*{}", s.n, shapes.p, shapes.q),
-                   shapes.gemm_m});
+  sizes.push_back({"gemm_m", "output pixels", "N*P*Q",
+                   fmt::format("{}*{}*{}", s.n, shapes.p, shapes.q), shapes.gemm_m});
   sizes.push_back({"gemm_n", "filters", "K", fmt::format("{}", s.k), shapes.gemm_n});
   sizes.push_back({"gemm_k", "products in an output", s.groups > 1 ? "R*S*C/groups" : "R*S*C",
                    s.groups > 1 ? fmt::format("{}*{}*{}/{}", s.r, s.s, s.c, s.groups)
-                                : fmt::format("{}*{}*{}", s.r, s.s, s.c), shapes.gemm_k});
+                                : fmt::format("{}*{}*{}", s.r, s.s, s.c),
+                   shapes.gemm_k});
   sizes.push_back({"MACs", "multiply-adds of a direct convolution", "gemm_m*gemm_n*gemm_k",
-                   fmt::format("{}*{}*{}", shapes.gemm_m, shapes.gemm_n, shapes.gemm_k), shapes.macs});
+                   fmt::format("{}*{}*{}", shapes.gemm_m, shapes.gemm_n, shapes.gemm_k),
+                   shapes.macs});
   return sizes;
 }
 
@@ -112,7 +130,8 @@ std::vector<Explanation::Traffic> traffic_of(const Stage& s, const Shapes& shape
   // Held input: a chain, too, convolves once and feeds the result to every step.
   const double all_steps = neuron ? static_cast<double>(s.t) : 1;
   const double conv_steps = neuron && !s.hold ? all_steps : 1;
-  const double plane = bytes(shapes.gemm_m * s.k, out), state = bytes(shapes.gemm_m * s.k, DType::f32);
+  const double plane = bytes(shapes.gemm_m * s.k, out),
+               state = bytes(shapes.gemm_m * s.k, DType::f32);
   const double x = bytes(shapes.x_elements, s.dtype), y = bytes(shapes.y_elements, out);
   std::vector<Explanation::Traffic> lines;
   if (s.norm) {
@@ -144,7 +163,8 @@ std::vector<Explanation::Traffic> traffic_of(const Stage& s, const Shapes& shape
   if (s.pool) lines.push_back({"pool, its input read", 0, plane * all_steps});
   lines.push_back({"y, written", y, y});
   if (s.keep.idx)
-    lines.push_back({"idx, written", bytes(shapes.y_elements, DType::i32), bytes(shapes.y_elements, DType::i32)});
+    lines.push_back({"idx, written", bytes(shapes.y_elements, DType::i32),
+                     bytes(shapes.y_elements, DType::i32)});
   return lines;
 }
 
@@ -194,7 +214,8 @@ Explanation explain(const Stage& stage, const Machine& machine, const Selection&
   e.why_tile = selection.why_tile;
   e.predicted = selection.kernel().cost(stage, selection.tile.tile, machine);
   if (selection.tuned) e.tuned_seconds = selection.tuned->seconds;
-  e.traffic = traffic_of(stage, e.shapes, stage.output_dtype(machine.device.kind == DeviceKind::cuda));
+  e.traffic =
+      traffic_of(stage, e.shapes, stage.output_dtype(machine.device.kind == DeviceKind::cuda));
   e.compute_floor = e.operations() / machine.peak_flops;
   e.memory_floor = e.fused_bytes() / machine.memory_bandwidth;
   return e;
@@ -215,9 +236,10 @@ Explanation explain(const Stage& stage, const PlanOptions& options, const Explai
   constexpr double most_bytes = 4e9, most_seconds = 5;
   const double bytes = bytes_of_operands(stage);
   if (bytes > most_bytes || e.predicted.seconds > most_seconds) {
-    e.not_measured = fmt::format("one run takes {:.1f} GB and about {:.1f} s, more than the {:.0f} GB and "
-                                 "{:.0f} s that explain allows itself", bytes * 1e-9, e.predicted.seconds,
-                                 most_bytes * 1e-9, most_seconds);
+    e.not_measured = fmt::format(
+        "one run takes {:.1f} GB and about {:.1f} s, more than the {:.0f} GB and "
+        "{:.0f} s that explain allows itself",
+        bytes * 1e-9, e.predicted.seconds, most_bytes * 1e-9, most_seconds);
     return e;
   }
   const RandomOperands random(stage);

@@ -29,9 +29,13 @@ std::string grouped(Index value) {
   return digits;
 }
 
-std::string percent(double share) { return fmt::format("{:.0f} %", share * 100); }
+std::string percent(double share) {
+  return fmt::format("{:.0f} %", share * 100);
+}
 
-void heading(std::string& text, std::string_view title) { text += fmt::format("\n{}\n", title); }
+void heading(std::string& text, std::string_view title) {
+  text += fmt::format("\n{}\n", title);
+}
 
 std::string sizes_text(const Explanation& e) {
   std::string text;
@@ -47,15 +51,17 @@ std::string sizes_text(const Explanation& e) {
 std::string kernels_text(const Explanation& e) {
   std::string text;
   heading(text, "Kernels");
-  text += fmt::format("  {:<16} {:<24} {:>12} {:>12}  {}\n", "kernel", "arithmetic", "predicted", "measured",
-                      "verdict");
+  text += fmt::format("  {:<16} {:<24} {:>12} {:>12}  {}\n", "kernel", "arithmetic", "predicted",
+                      "measured", "verdict");
   for (const auto& line : e.kernels) {
     const bool fits = line.refusals.empty();
     text += fmt::format("{} {:<16} {:<24} {:>12} {:>12}  ", line.chosen ? ">" : " ", line.kernel,
                         line.arithmetic, fits ? time_text(line.predicted.seconds) : "",
                         line.measured ? time_text(line.measured->median) : "");
-    if (line.chosen) text += "chosen\n";
-    else if (fits) text += line.arithmetic == e.arithmetic ? "fits\n" : "fits, in another arithmetic\n";
+    if (line.chosen)
+      text += "chosen\n";
+    else if (fits)
+      text += line.arithmetic == e.arithmetic ? "fits\n" : "fits, in another arithmetic\n";
     for (std::size_t i = 0; i < line.refusals.size(); ++i)
       text += fmt::format("{}{}\n", i ? std::string(70, ' ') : "refuses: ",
                           i ? "         " + line.refusals[i] : line.refusals[i]);
@@ -70,15 +76,19 @@ std::string choice_text(const Explanation& e) {
     text += fmt::format("  {:<11} {}\n", label, value);
   };
   line("mode", e.stage.exact()
-                   ? fmt::format("exact on small integers, because of {}", e.stage.strict ? "+strict" : "the neuron")
+                   ? fmt::format("exact on small integers, because of {}",
+                                 e.stage.strict ? "+strict" : "the neuron")
                    : "default: any arithmetic whose error is within the bound of docs/numerics.md");
   line("arithmetic", fmt::format("{}: {}", e.arithmetic, e.why_arithmetic));
   line("kernel", e.kernel);
   line("tile", fmt::format("{}: {}", e.tile, e.why_tile));
-  line("waste", fmt::format("{} of its {:.4g} GFLOP fall on padding of tiles and channels, and are thrown away",
-                            percent(e.predicted.waste), e.predicted.flops * 1e-9));
+  line("waste",
+       fmt::format(
+           "{} of its {:.4g} GFLOP fall on padding of tiles and channels, and are thrown away",
+           percent(e.predicted.waste), e.predicted.flops * 1e-9));
   if (e.workspace_bytes)
-    line("workspace", *e.workspace_bytes ? bytes_text(static_cast<double>(*e.workspace_bytes)) : "none");
+    line("workspace",
+         *e.workspace_bytes ? bytes_text(static_cast<double>(*e.workspace_bytes)) : "none");
   return text;
 }
 
@@ -90,21 +100,25 @@ std::string time_lines(const Explanation& e) {
   };
   const char* source = e.machine_measured ? "measured just now" : "an estimate, not measured";
   line("floor, arithmetic", e.compute_floor,
-       fmt::format("{:.4g} GFLOP of a direct convolution at {:.1f} GFLOP/s, the FMA peak of {} {} ({})",
-                   e.operations() * 1e-9, e.machine.peak_flops * 1e-9, e.machine.threads,
-                   e.machine.threads == 1 ? "thread" : "threads", source));
+       fmt::format(
+           "{:.4g} GFLOP of a direct convolution at {:.1f} GFLOP/s, the FMA peak of {} {} ({})",
+           e.operations() * 1e-9, e.machine.peak_flops * 1e-9, e.machine.threads,
+           e.machine.threads == 1 ? "thread" : "threads", source));
   line("floor, memory", e.memory_floor,
        fmt::format("{} at {:.1f} GB/s, the speed of a copy ({})", bytes_text(e.fused_bytes()),
                    e.machine.memory_bandwidth * 1e-9, source));
-  line("predicted", e.predicted.seconds, "by the kernel's cost model, for this peak and this copy speed");
+  line("predicted", e.predicted.seconds,
+       "by the kernel's cost model, for this peak and this copy speed");
   if (e.tuned_seconds) line("tuned", *e.tuned_seconds, "when `convoy tune` measured it");
   if (e.measured) {
     line("measured", e.measured->median,
-         fmt::format("median of {} runs, the fastest {}; {:.2f} times the prediction", e.measured->runs,
-                     time_text(e.measured->minimum), e.measured->median / e.predicted.seconds));
+         fmt::format("median of {} runs, the fastest {}; {:.2f} times the prediction",
+                     e.measured->runs, time_text(e.measured->minimum),
+                     e.measured->median / e.predicted.seconds));
     const double share = e.compute_floor / e.measured->median;
-    text += fmt::format("  {:<17} {:>12}  of the FMA peak, in operations of a direct convolution{}\n", "share of peak",
-                        percent(share), share > 1 ? ": the arithmetic needs fewer" : "");
+    text += fmt::format(
+        "  {:<17} {:>12}  of the FMA peak, in operations of a direct convolution{}\n",
+        "share of peak", percent(share), share > 1 ? ": the arithmetic needs fewer" : "");
   } else if (!e.not_measured.empty()) {
     text += fmt::format("  {:<17} {:>12}  {}\n", "measured", "no", e.not_measured);
   }
@@ -116,17 +130,24 @@ std::string traffic_text(const Explanation& e) {
   heading(text, "Memory traffic of one run");
   text += fmt::format("  {:<34} {:>12} {:>12}\n", "", "fused", "unfused");
   for (const auto& line : e.traffic)
-    text += fmt::format("  {:<34} {:>12} {:>12}\n", line.what, bytes_text(line.fused), bytes_text(line.unfused));
-  text += fmt::format("  {:<34} {:>12} {:>12}  {:.2f} times as much\n", "in all", bytes_text(e.fused_bytes()),
-                      bytes_text(e.unfused_bytes()), e.unfused_bytes() / e.fused_bytes());
+    text += fmt::format("  {:<34} {:>12} {:>12}\n", line.what, bytes_text(line.fused),
+                        bytes_text(line.unfused));
+  text += fmt::format("  {:<34} {:>12} {:>12}  {:.2f} times as much\n", "in all",
+                      bytes_text(e.fused_bytes()), bytes_text(e.unfused_bytes()),
+                      e.unfused_bytes() / e.fused_bytes());
   return text;
 }
 
 nlohmann::ordered_json json_of(const Timing& timing) {
-  return {{"median_seconds", timing.median}, {"minimum_seconds", timing.minimum}, {"runs", timing.runs}};
+  return {{"median_seconds", timing.median},
+          {"minimum_seconds", timing.minimum},
+          {"runs", timing.runs}};
 }
 nlohmann::ordered_json json_of(const Cost& cost) {
-  return {{"seconds", cost.seconds}, {"flops", cost.flops}, {"waste", cost.waste}, {"bytes", cost.bytes}};
+  return {{"seconds", cost.seconds},
+          {"flops", cost.flops},
+          {"waste", cost.waste},
+          {"bytes", cost.bytes}};
 }
 
 }  // namespace
@@ -146,26 +167,35 @@ std::string to_json(const Explanation& e) {
   using Json = nlohmann::ordered_json;
   Json sizes = Json::object();
   for (const auto& size : e.sizes)
-    sizes[size.symbol] = {{"meaning", size.meaning}, {"formula", size.formula}, {"numbers", size.numbers},
+    sizes[size.symbol] = {{"meaning", size.meaning},
+                          {"formula", size.formula},
+                          {"numbers", size.numbers},
                           {"value", size.value}};
   Json kernels = Json::array();
   for (const auto& line : e.kernels) {
-    Json row = {{"kernel", line.kernel}, {"arithmetic", line.arithmetic}, {"exact", line.exact},
-                {"fits", line.refusals.empty()}, {"chosen", line.chosen}, {"refusals", line.refusals}};
+    Json row = {{"kernel", line.kernel}, {"arithmetic", line.arithmetic},
+                {"exact", line.exact},   {"fits", line.refusals.empty()},
+                {"chosen", line.chosen}, {"refusals", line.refusals}};
     if (line.refusals.empty()) row["tile"] = line.tile, row["predicted"] = json_of(line.predicted);
     if (line.measured) row["measured"] = json_of(*line.measured);
     kernels.push_back(std::move(row));
   }
   Json traffic = Json::array();
   for (const auto& line : e.traffic)
-    traffic.push_back({{"what", line.what}, {"fused_bytes", line.fused}, {"unfused_bytes", line.unfused}});
+    traffic.push_back(
+        {{"what", line.what}, {"fused_bytes", line.fused}, {"unfused_bytes", line.unfused}});
   Json json = {
       {"stage", to_text(e.stage)},
       {"in_words", e.sentence},
       {"sizes", std::move(sizes)},
-      {"machine", {{"device", to_text(e.machine.device)}, {"name", e.machine.name}, {"isa", e.machine.isa},
-                   {"threads", e.machine.threads}, {"peak_flops", e.machine.peak_flops},
-                   {"copy_bytes_per_second", e.machine.memory_bandwidth}, {"measured", e.machine_measured}}},
+      {"machine",
+       {{"device", to_text(e.machine.device)},
+        {"name", e.machine.name},
+        {"isa", e.machine.isa},
+        {"threads", e.machine.threads},
+        {"peak_flops", e.machine.peak_flops},
+        {"copy_bytes_per_second", e.machine.memory_bandwidth},
+        {"measured", e.machine_measured}}},
       {"kernels", std::move(kernels)},
       {"mode", e.stage.exact() ? "exact" : "default"},
       {"arithmetic", e.arithmetic},

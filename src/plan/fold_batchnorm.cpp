@@ -10,8 +10,10 @@ namespace {
 float* check(std::string_view what, const TensorView& view, int rank, Index first) {
   if (!view || view.dtype != DType::f32 || view.rank != rank || view.shape[0] != first ||
       !view.contiguous() || view.device.kind != DeviceKind::cpu)
-    throw Error(fmt::format("fold_batchnorm: {}: found {}, expected a contiguous f32 tensor of {} "
-                            "axes, {} filters, on cpu", what, describe(view), rank, first));
+    throw Error(
+        fmt::format("fold_batchnorm: {}: found {}, expected a contiguous f32 tensor of {} "
+                    "axes, {} filters, on cpu",
+                    what, describe(view), rank, first));
   return static_cast<float*>(view.data);
 }
 
@@ -27,18 +29,21 @@ void fold_batchnorm(const TensorView& weights, const TensorView& bias, const Ten
   const float* const s = check("beta", beta, 1, filters);
   const float* const m = check("mean", mean, 1, filters);
   const float* const v = check("variance", variance, 1, filters);
-  if (filters < 1) throw Error("fold_batchnorm: weights have no filters, expected [K,R,S,C/groups]");
+  if (filters < 1)
+    throw Error("fold_batchnorm: weights have no filters, expected [K,R,S,C/groups]");
   for (Index k = 0; k < filters; ++k) {
     // Written so that NaN fails as well.
     if (!(static_cast<double>(v[k]) + static_cast<double>(eps) > 0))
-      throw Error(fmt::format("fold_batchnorm: variance[{}] + eps is {}, expected above 0. Is the file "
-                              "of another parameter?", k, static_cast<double>(v[k]) + static_cast<double>(eps)));
+      throw Error(
+          fmt::format("fold_batchnorm: variance[{}] + eps is {}, expected above 0. Is the file "
+                      "of another parameter?",
+                      k, static_cast<double>(v[k]) + static_cast<double>(eps)));
   }
   const Index taps = weights.elements() / filters;
   for (Index k = 0; k < filters; ++k) {
     // In double: the fold happens once, and its rounding would stay for good.
-    const double scale = static_cast<double>(g[k]) /
-                         std::sqrt(static_cast<double>(v[k]) + static_cast<double>(eps));
+    const double scale =
+        static_cast<double>(g[k]) / std::sqrt(static_cast<double>(v[k]) + static_cast<double>(eps));
     for (Index i = 0; i < taps; ++i)
       w[k * taps + i] = static_cast<float>(static_cast<double>(w[k * taps + i]) * scale);
     b[k] = static_cast<float>((static_cast<double>(b[k]) - static_cast<double>(m[k])) * scale +

@@ -63,28 +63,30 @@ Status check_shape(std::string_view what, const TensorView& view, const Expected
     } else {
       good = size >= 1 && size <= most_images;
       if (good && n != 0 && size != n)
-        return Status(fmt::format("{}: {} images, but x has {}. Give every operand the same n.", what,
-                                  size, n));
+        return Status(fmt::format("{}: {} images, but x has {}. Give every operand the same n.",
+                                  what, size, n));
       if (good) n = size;
     }
   }
   if (!good)
-    return Status(fmt::format("{}: found {}, expected {}. Check the stage's sizes, or make a new plan "
-                              "for these.", what, describe(view), to_text(expected, most_images)));
+    return Status(
+        fmt::format("{}: found {}, expected {}. Check the stage's sizes, or make a new plan "
+                    "for these.",
+                    what, describe(view), to_text(expected, most_images)));
   if (!(view.device == device))
     return Status(fmt::format("{}: it is on {}, the plan on {}. Copy it there first.", what,
                               to_text(view.device), to_text(device)));
   const auto address = reinterpret_cast<std::uintptr_t>(view.data);
   if (address % size_of(view.dtype) != 0)
-    return Status(fmt::format("{}: its address {} is no multiple of {}, the size of {}. Align it.", what,
-                              view.data, size_of(view.dtype), name(view.dtype)));
+    return Status(fmt::format("{}: its address {} is no multiple of {}, the size of {}. Align it.",
+                              what, view.data, size_of(view.dtype), name(view.dtype)));
   return {};
 }
 
 Status check_dense(std::string_view what, const TensorView& view) {
   if (view.contiguous()) return {};
-  return Status(fmt::format("{}: {}, expected a contiguous tensor. Only x and y may be slices.", what,
-                            describe(view)));
+  return Status(fmt::format("{}: {}, expected a contiguous tensor. Only x and y may be slices.",
+                            what, describe(view)));
 }
 
 // Bytes from the first to just after the last element.
@@ -120,7 +122,8 @@ Status strides_of(std::string_view operand, const TensorView& view, Layout layou
   const bool nhwc = layout == Layout::nhwc;
   const auto axis = [&](std::size_t i) { return view.shape[first + i]; };
   const auto step = [&](std::size_t i) { return view.stride[first + i]; };
-  const Index c = nhwc ? axis(3) : axis(1), h = nhwc ? axis(1) : axis(2), w = nhwc ? axis(2) : axis(3);
+  const Index c = nhwc ? axis(3) : axis(1), h = nhwc ? axis(1) : axis(2),
+              w = nhwc ? axis(2) : axis(3);
   const Index channel_stride = nhwc ? step(3) : step(1);
   const Index row_stride = nhwc ? step(1) : step(2), pixel_stride = nhwc ? step(2) : step(3);
 
@@ -128,15 +131,20 @@ Status strides_of(std::string_view operand, const TensorView& view, Layout layou
   // one tells what a pixel (NHWC) or an image (NCHW) takes.
   Index unit = nhwc ? c : c * h * w;
   const Index least = unit;
-  if (nhwc && w > 1) unit = pixel_stride;
-  else if (nhwc && h > 1) unit = row_stride;
-  else if (axis(0) > 1) unit = step(0);
-  else if (steps && view.shape[0] > 1) unit = view.stride[0];
+  if (nhwc && w > 1)
+    unit = pixel_stride;
+  else if (nhwc && h > 1)
+    unit = row_stride;
+  else if (axis(0) > 1)
+    unit = step(0);
+  else if (steps && view.shape[0] > 1)
+    unit = view.stride[0];
 
   Index row = 0, image = 0, all = 0;
   bool good = unit >= least;
   if (nhwc) {
-    good = good && !__builtin_mul_overflow(w, unit, &row) && !__builtin_mul_overflow(h, row, &image);
+    good =
+        good && !__builtin_mul_overflow(w, unit, &row) && !__builtin_mul_overflow(h, row, &image);
     strides = {0, image, row, unit, 1};
   } else {
     image = unit;
@@ -154,9 +162,12 @@ Status strides_of(std::string_view operand, const TensorView& view, Layout layou
   if (good) return {};
   return Status(fmt::format(
       "{}: {}. Expected {}; copy it into such a tensor first.", operand, describe(view),
-      nhwc ? fmt::format("NHWC with channels side by side, pixels at any equal distance of at least {} "
-                         "elements, and rows and images without gaps", c)
-           : fmt::format("NCHW with dense images at any equal distance of at least {} elements", least)));
+      nhwc ? fmt::format(
+                 "NHWC with channels side by side, pixels at any equal distance of at least {} "
+                 "elements, and rows and images without gaps",
+                 c)
+           : fmt::format("NCHW with dense images at any equal distance of at least {} elements",
+                         least)));
 }
 
 Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
@@ -180,18 +191,30 @@ Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
   Expected index = pooled;
   index.dtype = DType::i32;
   std::array<Rule, 10> rules{{
-      {{"x", &operands.x, false}, always, "",
+      {{"x", &operands.x, false},
+       always,
+       "",
        image(stage, stage.dtype, neuron && !stage.hold, stage.h, stage.w, stage.c, stage.layout)},
       {{"bias", &operands.bias, false}, if_rider(stage.bias), "+bias", vector_of(stage.k)},
-      {{"norm_scale", &operands.norm_scale, false}, if_rider(stage.norm), "+norm", vector_of(stage.c)},
-      {{"norm_shift", &operands.norm_shift, false}, if_rider(stage.norm), "+norm", vector_of(stage.c)},
-      {{"membrane_in", &operands.membrane_in, false}, neuron ? optional : never, "neuron",
+      {{"norm_scale", &operands.norm_scale, false},
+       if_rider(stage.norm),
+       "+norm",
+       vector_of(stage.c)},
+      {{"norm_shift", &operands.norm_shift, false},
+       if_rider(stage.norm),
+       "+norm",
+       vector_of(stage.c)},
+      {{"membrane_in", &operands.membrane_in, false},
+       neuron ? optional : never,
+       "neuron",
        full(DType::f32, false)},
       {{"y", &operands.y, true}, always, "", pooled},
       {{"pre", &operands.pre, true}, if_rider(stage.keep.pre), "+keep(pre)", full(out, neuron)},
       {{"act", &operands.act, true}, if_rider(stage.keep.act), "+keep(act)", full(out, neuron)},
       {{"idx", &operands.idx, true}, if_rider(idx_wanted), "+keep(idx)", index},
-      {{"membrane_out", &operands.membrane_out, true}, neuron ? optional : never, "neuron",
+      {{"membrane_out", &operands.membrane_out, true},
+       neuron ? optional : never,
+       "neuron",
        full(DType::f32, false)},
   }};
 
@@ -202,19 +225,22 @@ Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
     if (!view) {
       if (rule.given == always)
         return Status(fmt::format("{}: not given, expected {}{}{}. Set Operands::{}.", operand.name,
-                                  to_text(rule.expected, stage.n), rule.rider.empty() ? "" : " for ",
-                                  rule.rider, operand.name));
+                                  to_text(rule.expected, stage.n),
+                                  rule.rider.empty() ? "" : " for ", rule.rider, operand.name));
       continue;
     }
     if (rule.given == never)
-      return Status(fmt::format("{}: given, but the stage has no {}. Leave it out, or add it to the "
-                                "stage {}.", operand.name, rule.rider, to_text(stage)));
+      return Status(
+          fmt::format("{}: given, but the stage has no {}. Leave it out, or add it to the "
+                      "stage {}.",
+                      operand.name, rule.rider, to_text(stage)));
     Status status = check_shape(operand.name, view, rule.expected, device, stage.n, n);
     if (!status.ok()) return status;
     const bool is_x = operand.view == &operands.x, is_y = operand.view == &operands.y;
     if (is_x || is_y) {
       Strides& strides = is_x ? args.x_stride : args.y_stride;
-      status = strides_of(operand.name, view, stage.layout, neuron && (is_y || !stage.hold), strides);
+      status =
+          strides_of(operand.name, view, stage.layout, neuron && (is_y || !stage.hold), strides);
       if (!status.ok()) return status;
       const Index bytes = static_cast<Index>(size_of(view.dtype));
       const bool nhwc = stage.layout == Layout::nhwc;
@@ -231,7 +257,8 @@ Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
     for (std::size_t j = 0; j < i && *rules[i].operand.view; ++j) {
       if (!*rules[j].operand.view || !overlap(rules[i].operand, rules[j].operand)) continue;
       return Status(fmt::format("{} and {} overlap in memory. Give {} memory of its own.",
-                                rules[i].operand.name, rules[j].operand.name, rules[i].operand.name));
+                                rules[i].operand.name, rules[j].operand.name,
+                                rules[i].operand.name));
     }
   }
 

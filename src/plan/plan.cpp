@@ -30,8 +30,8 @@ std::shared_ptr<Threads> shared_threads(int count) {
 void check_weights(const Stage& stage, const TensorView& weights) {
   const std::vector<Index> shape = w_shape(stage);
   const TensorView wanted(nullptr, DType::f32, shape);
-  const bool type_fits = weights.dtype == DType::f32 ||
-                         (weights.dtype == stage.dtype && stage.dtype != DType::u8);
+  const bool type_fits =
+      weights.dtype == DType::f32 || (weights.dtype == stage.dtype && stage.dtype != DType::u8);
   if (!weights || weights.rank != wanted.rank || weights.shape != wanted.shape || !type_fits)
     throw Error(fmt::format("weights: found {}, expected {}[{},{},{},{}] (k, r, s, c/groups of {})",
                             describe(weights),
@@ -43,8 +43,9 @@ void check_weights(const Stage& stage, const TensorView& weights) {
     throw Error(fmt::format("weights: they are on {}, expected the host. Copy them there first.",
                             to_text(weights.device)));
   if (reinterpret_cast<std::uintptr_t>(weights.data) % size_of(weights.dtype) != 0)
-    throw Error(fmt::format("weights: their address is no multiple of {}, the size of {}. Align them.",
-                            size_of(weights.dtype), name(weights.dtype)));
+    throw Error(
+        fmt::format("weights: their address is no multiple of {}, the size of {}. Align them.",
+                    size_of(weights.dtype), name(weights.dtype)));
 }
 
 }  // namespace
@@ -84,14 +85,15 @@ struct Plan::Impl {
 
   static int checked(int runs) {
     if (runs < 1 || runs > Workspaces::most)
-      throw Error(fmt::format("concurrent_runs: {}, expected 1 to {}. For more, give each run a "
-                              "workspace of its own.", runs, Workspaces::most));
+      throw Error(
+          fmt::format("concurrent_runs: {}, expected 1 to {}. For more, give each run a "
+                      "workspace of its own.",
+                      runs, Workspaces::most));
     return runs;
   }
 
   Status run(const Operands& operands, Stream stream) const {
-    if (!has_weights)
-      return Status("the plan has no weights yet. Call set_weights before run.");
+    if (!has_weights) return Status("the plan has no weights yet. Call set_weights before run.");
     RunArgs args;
     Status status = bind_operands(stage, shapes, machine.device, operands, args);
     if (!status.ok()) return status;
@@ -107,9 +109,11 @@ struct Plan::Impl {
     }
     args.workspace = workspaces.take();
     if (!args.workspace)
-      return Status(fmt::format("more than {} runs at once, which is what the plan has workspace for. "
-                                "Raise PlanOptions::concurrent_runs, or give each run a workspace of "
-                                "its own ({} bytes).", options.concurrent_runs, workspace_bytes));
+      return Status(
+          fmt::format("more than {} runs at once, which is what the plan has workspace for. "
+                      "Raise PlanOptions::concurrent_runs, or give each run a workspace of "
+                      "its own ({} bytes).",
+                      options.concurrent_runs, workspace_bytes));
     status = prepared->run(args);
     workspaces.give(args.workspace);
     return status;
@@ -160,15 +164,35 @@ Status Plan::run(const Operands& operands, Stream stream) const noexcept {
   }
 }
 
-const Stage& Plan::stage() const { return impl_->stage; }
-const Shapes& Plan::shapes() const { return impl_->shapes; }
-Device Plan::device() const { return impl_->machine.device; }
-std::string Plan::kernel() const { return std::string(impl_->selection.kernel().name()); }
-std::string Plan::tile() const { return impl_->selection.tile.tile.name; }
-std::string Plan::arithmetic() const { return std::string(impl_->selection.kernel().arithmetic()); }
-int Plan::threads() const { return impl_->machine.threads; }
-std::size_t Plan::workspace_bytes() const { return impl_->workspace_bytes; }
-std::string Plan::explain() const { return to_text(impl_->explanation()); }
-std::string Plan::explain_json() const { return to_json(impl_->explanation()); }
+const Stage& Plan::stage() const {
+  return impl_->stage;
+}
+const Shapes& Plan::shapes() const {
+  return impl_->shapes;
+}
+Device Plan::device() const {
+  return impl_->machine.device;
+}
+std::string Plan::kernel() const {
+  return std::string(impl_->selection.kernel().name());
+}
+std::string Plan::tile() const {
+  return impl_->selection.tile.tile.name;
+}
+std::string Plan::arithmetic() const {
+  return std::string(impl_->selection.kernel().arithmetic());
+}
+int Plan::threads() const {
+  return impl_->machine.threads;
+}
+std::size_t Plan::workspace_bytes() const {
+  return impl_->workspace_bytes;
+}
+std::string Plan::explain() const {
+  return to_text(impl_->explanation());
+}
+std::string Plan::explain_json() const {
+  return to_json(impl_->explanation());
+}
 
 }  // namespace convoy

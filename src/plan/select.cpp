@@ -18,7 +18,8 @@ std::vector<RankedTile> rank(const Kernel& kernel, const Stage& stage, const Mac
     Cost cost = kernel.cost(stage, tile, machine);
     ranked.push_back({std::move(tile), cost});
   }
-  // Stable: the family's own order breaks ties, so the answer does not depend on the library's sort.
+  // Stable: the family's own order breaks ties, so the answer does not depend on the library's
+  // sort.
   std::stable_sort(ranked.begin(), ranked.end(), [](const RankedTile& a, const RankedTile& b) {
     return a.cost.seconds < b.cost.seconds;
   });
@@ -43,9 +44,9 @@ Verdict judge(const Kernel& kernel, const Stage& stage, const Stage& canonical,
               const Machine& machine, const Machine& one_thread) {
   Verdict verdict{&kernel, kernel.refusals(stage, machine), 0, {}};
   if (stage.exact() && !kernel.exact()) {
-    verdict.refusals.push_back(fmt::format(
-        "its arithmetic ({}) is not exact on small integers, which {} asks for", kernel.arithmetic(),
-        stage.strict ? "+strict" : "a neuron"));
+    verdict.refusals.push_back(
+        fmt::format("its arithmetic ({}) is not exact on small integers, which {} asks for",
+                    kernel.arithmetic(), stage.strict ? "+strict" : "a neuron"));
   }
   if (!verdict.fits()) return verdict;
   verdict.canonical_seconds = rank(kernel, canonical, one_thread).front().cost.seconds;
@@ -125,7 +126,8 @@ void choose_tile(Selection& selection, std::size_t first, const Stage& stage,
 
 Machine machine_for(const PlanOptions& options) {
   if (options.threads < 0)
-    throw Error(fmt::format("threads: {}, expected at least 1, or 0 for every core", options.threads));
+    throw Error(
+        fmt::format("threads: {}, expected at least 1, or 0 for every core", options.threads));
   if (options.device.kind == DeviceKind::cpu) return cpu_machine(options.threads);
   throw Error(fmt::format("device {}: this build of Convoy has no GPU kernels. Use cpu.",
                           to_text(options.device)));

@@ -30,7 +30,7 @@ struct Selection {
   std::vector<Verdict> verdicts;  // in the order of the kernel table
   std::size_t chosen = 0;         // index into verdicts
   RankedTile tile;
-  std::string why_arithmetic;     // a sentence each
+  std::string why_arithmetic;  // a sentence each
   std::string why_tile;
   std::optional<TunedTile> tuned;  // the measurement that decided, if one did
 
@@ -42,8 +42,8 @@ struct Selection {
 Machine machine_for(const PlanOptions& options);
 
 /// The stage with which arithmetics are compared: n is replaced by the least one that gives 4,096
-/// output pixels (at most 1,024 images), so that the choice, and with it the bits of an image, can't
-/// depend on the batch.
+/// output pixels (at most 1,024 images), so that the choice, and with it the bits of an image,
+/// can't depend on the batch.
 Stage canonical_stage(const Stage& stage);
 
 /// Looks at every kernel. Throws Error when the stage is illegal, when a forced kernel or tile does

@@ -19,7 +19,8 @@ std::uint64_t next(std::uint64_t& state) {
   return z ^ (z >> 31);
 }
 
-// Near enough to normal for timing: the sum of four uniform bytes' worth, mean 0, deviation `scale`.
+// Near enough to normal for timing: the sum of four uniform bytes' worth, mean 0, deviation
+// `scale`.
 float next_normal(std::uint64_t& state, float scale) {
   const std::uint64_t bits = next(state);
   const auto part = [&](int shift) { return static_cast<float>((bits >> shift) & 0xffff); };
@@ -30,14 +31,18 @@ void fill(const Tensor& tensor, std::uint64_t seed, float scale) {
   const DType dtype = tensor.view().dtype;
   for (Index i = 0; i < tensor.elements(); ++i) {
     switch (dtype) {
-      case DType::f32: tensor.data<float>()[i] = next_normal(seed, scale); break;
+      case DType::f32:
+        tensor.data<float>()[i] = next_normal(seed, scale);
+        break;
       case DType::f16:
         tensor.data<std::uint16_t>()[i] = math::float_to_half(next_normal(seed, scale));
         break;
       case DType::bf16:
         tensor.data<std::uint16_t>()[i] = math::float_to_bfloat(next_normal(seed, scale));
         break;
-      default: tensor.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(next(seed) >> 56); break;
+      default:
+        tensor.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(next(seed) >> 56);
+        break;
     }
   }
 }

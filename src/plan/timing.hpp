@@ -8,7 +8,8 @@
 
 namespace convoy {
 
-/// Owns every tensor that a run of the stage takes: values near 0, as a normalised network has them.
+/// Owns every tensor that a run of the stage takes: values near 0, as a normalised network has
+/// them.
 struct RandomOperands {
   Tensor x, weights, bias, norm_scale, norm_shift, y, pre, act, idx, membrane_in, membrane_out;
   RandomOperands(const Stage& stage, std::uint64_t seed = 1);

@@ -63,8 +63,10 @@ struct File {
 };
 
 [[noreturn]] void fail(const std::string& path, std::string_view what) {
-  throw Error(fmt::format("tuning cache {}: can't {}: {}. Set CONVOY_CACHE to a folder that you may "
-                          "write to.", path, what, std::strerror(errno)));
+  throw Error(
+      fmt::format("tuning cache {}: can't {}: {}. Set CONVOY_CACHE to a folder that you may "
+                  "write to.",
+                  path, what, std::strerror(errno)));
 }
 
 void write_all(const std::string& path, int descriptor, std::string_view text) {
@@ -125,7 +127,8 @@ TuningCache TuningCache::parse(std::string_view text, std::string& warning) {
     if (!machine || !isa || !stage || !kernel || !tile)
       return bad("machine, isa, stage, kernel and tile must be texts");
     const auto threads = row.find("threads");
-    if (threads == row.end() || !threads->is_number_unsigned() || *threads < 1U || *threads > 65536U)
+    if (threads == row.end() || !threads->is_number_unsigned() || *threads < 1U ||
+        *threads > 65536U)
       return bad("threads must be a whole number from 1");
     const auto seconds = row.find("seconds");
     if (seconds == row.end() || !seconds->is_number()) return bad("seconds must be a number");
@@ -229,8 +232,9 @@ std::shared_ptr<const TuningCache> user_tuning_cache(std::string& warning) {
 
 void save_tuning_cache(const std::string& path, const TuningCache& rows) {
   if (path.empty())
-    throw Error("tuning cache: none of CONVOY_CACHE, XDG_CACHE_HOME and HOME is set. Set "
-                "CONVOY_CACHE to a folder that you may write to.");
+    throw Error(
+        "tuning cache: none of CONVOY_CACHE, XDG_CACHE_HOME and HOME is set. Set "
+        "CONVOY_CACHE to a folder that you may write to.");
   std::error_code failure;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), failure);
   if (failure) {

@@ -1,4 +1,5 @@
-// The tuning cache: which kernel and tile were measured to be the fastest, for a stage on a machine.
+// The tuning cache: which kernel and tile were measured to be the fastest, for a stage on a
+// machine.
 //
 // It is a hint and nothing else: a row chooses among tiles whose bits are equal. So a file that is
 // missing, cut short, of another version or plain wrong is ignored, never an error.
@@ -9,8 +10,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/machine.hpp"
 #include "convoy/stage.hpp"
+#include "core/machine.hpp"
 
 namespace convoy {
 
@@ -29,8 +30,8 @@ class TuningCache {
   /// Rows of `other` replace equal keys here.
   void merge(const TuningCache& other);
 
-  /// Reads JSON text. Anything unexpected, and text of another library version, whose tiles may mean
-  /// something else, gives an empty cache and says what it was in `warning`.
+  /// Reads JSON text. Anything unexpected, and text of another library version, whose tiles may
+  /// mean something else, gives an empty cache and says what it was in `warning`.
   static TuningCache parse(std::string_view text, std::string& warning);
   std::string to_json() const;
 
@@ -49,7 +50,8 @@ TuningCache load_tuning_cache(const std::string& path, std::string& warning);
 std::shared_ptr<const TuningCache> user_tuning_cache(std::string& warning);
 
 /// Merges `rows` into the file under a lock file: written to a temporary name, flushed to disk and
-/// renamed, so that a reader sees the old file or the new one. Throws Error when that can't be done.
+/// renamed, so that a reader sees the old file or the new one. Throws Error when that can't be
+/// done.
 void save_tuning_cache(const std::string& path, const TuningCache& rows);
 
 }  // namespace convoy

@@ -26,7 +26,8 @@ __attribute__((visibility("default"))) void* realloc(void* memory, std::size_t b
   ++allocations;
   return __libc_realloc(memory, bytes);
 }
-__attribute__((visibility("default"))) void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
+__attribute__((visibility("default"))) void* aligned_alloc(std::size_t alignment,
+                                                           std::size_t bytes) {
   ++allocations;
   return __libc_memalign(alignment, bytes);
 }
@@ -34,5 +35,7 @@ __attribute__((visibility("default"))) void* aligned_alloc(std::size_t alignment
 #endif
 
 namespace convoy {
-long allocations_of_this_thread() { return allocations; }
+long allocations_of_this_thread() {
+  return allocations;
+}
 }  // namespace convoy

@@ -9,7 +9,8 @@ inline constexpr bool counts_allocations = false;
 inline constexpr bool counts_allocations = true;
 #endif
 
-/// Calls of malloc, calloc, realloc and aligned_alloc by this thread so far; operator new ends there.
+/// Calls of malloc, calloc, realloc and aligned_alloc by this thread so far; operator new ends
+/// there.
 long allocations_of_this_thread();
 
 }  // namespace convoy

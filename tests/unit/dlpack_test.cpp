@@ -14,9 +14,12 @@ struct Foreign {
   int deleted = 0;
   DLManagedTensor managed{};
   Foreign() {
-    managed.dl_tensor = {data.data(), {kDLCPU, 0}, 4, {kDLFloat, 32, 1}, shape.data(), stride.data(), 8};
+    managed.dl_tensor = {data.data(),  {kDLCPU, 0},   4, {kDLFloat, 32, 1},
+                         shape.data(), stride.data(), 8};
     managed.manager_ctx = this;
-    managed.deleter = [](DLManagedTensor* self) { ++static_cast<Foreign*>(self->manager_ctx)->deleted; };
+    managed.deleter = [](DLManagedTensor* self) {
+      ++static_cast<Foreign*>(self->manager_ctx)->deleted;
+    };
   }
 };
 

@@ -50,8 +50,9 @@ TEST(Explain, CountsTheBytesThatMove) {
 TEST(Explain, GivesFormulaAndValueOfEverySize) {
   const Explanation e = explained("n3h11w13c6k9r3s5stride2x1pad1x2dil1x2groups3+max3x2s2p1x1ceil");
   for (const char* symbol : {"P", "Q", "P'", "Q'", "gemm_m", "gemm_n", "gemm_k", "MACs"}) {
-    const auto at = std::find_if(e.sizes.begin(), e.sizes.end(),
-                                 [&](const Explanation::Size& size) { return size.symbol == symbol; });
+    const auto at =
+        std::find_if(e.sizes.begin(), e.sizes.end(),
+                     [&](const Explanation::Size& size) { return size.symbol == symbol; });
     ASSERT_NE(at, e.sizes.end()) << symbol;
     EXPECT_FALSE(at->formula.empty());
     EXPECT_FALSE(at->numbers.empty());
@@ -72,7 +73,8 @@ TEST(Explain, SaysEveryKernelsVerdict) {
       EXPECT_FALSE(line.refusals.empty()) << line.kernel;
     }
     const std::string text = to_text(e);
-    for (const std::string& refusal : line.refusals) EXPECT_NE(text.find(refusal), std::string::npos);
+    for (const std::string& refusal : line.refusals)
+      EXPECT_NE(text.find(refusal), std::string::npos);
   }
   EXPECT_EQ(chosen, 1);
   EXPECT_GE(refused, 2);  // neither Winograd does 5x5

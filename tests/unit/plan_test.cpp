@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "core/kernel.hpp"
+#include "count_allocations.hpp"
 #include "plan/kernel_table.hpp"
 #include "plan/select.hpp"
 #include "plan/workspaces.hpp"
-#include "count_allocations.hpp"
 
 namespace convoy {
 namespace {
@@ -105,8 +105,7 @@ TEST(Plan, RunsFewerImagesAndSlices) {
   full.plan.run(slices).or_throw();
   for (Index pixel = 0; pixel < 2 * 9; ++pixel)
     for (Index k = 0; k < 24; ++k) {
-      const float expected =
-          k < 3 || k >= 19 ? -1.0F : full.y.data<float>()[pixel * 16 + k - 3];
+      const float expected = k < 3 || k >= 19 ? -1.0F : full.y.data<float>()[pixel * 16 + k - 3];
       ASSERT_EQ(wide_y.data<float>()[pixel * 24 + k], expected) << pixel << " " << k;
     }
 }
@@ -269,7 +268,8 @@ TEST(Workspaces, GivesEachOnceAndTakesThemBack) {
       taken.push_back(workspaces.take());
       ASSERT_NE(taken.back(), nullptr);
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(taken.back()) % 64, 0U);
-      for (int j = 0; j < i; ++j) EXPECT_GE(std::abs(taken.back() - taken[static_cast<std::size_t>(j)]), 100);
+      for (int j = 0; j < i; ++j)
+        EXPECT_GE(std::abs(taken.back() - taken[static_cast<std::size_t>(j)]), 100);
     }
     EXPECT_EQ(workspaces.take(), nullptr);
     workspaces.give(taken[0]);
@@ -329,10 +329,11 @@ TEST(FoldBatchnorm, EqualsConvolutionThenNorm) {
   EXPECT_EQ(w, (std::vector<float>{1, -2, 3, 4}));  // 2 / sqrt(4) and 0.5 / sqrt(0.25) are 1
   EXPECT_EQ(b, (std::vector<float>{1.25F, -8}));
   variance[1] = -1;
-  EXPECT_THROW(fold_batchnorm(TensorView::of(w.data(), {2, 1, 1, 2}), TensorView::of(b.data(), {2}),
-                              TensorView::of(gamma.data(), {2}), TensorView::of(beta.data(), {2}),
-                              TensorView::of(mean.data(), {2}), TensorView::of(variance.data(), {2})),
-               Error);
+  EXPECT_THROW(
+      fold_batchnorm(TensorView::of(w.data(), {2, 1, 1, 2}), TensorView::of(b.data(), {2}),
+                     TensorView::of(gamma.data(), {2}), TensorView::of(beta.data(), {2}),
+                     TensorView::of(mean.data(), {2}), TensorView::of(variance.data(), {2})),
+      Error);
 }
 
 }  // namespace

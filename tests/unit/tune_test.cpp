@@ -42,8 +42,8 @@ class TuneTest : public testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
   std::size_t files() const {
-    return static_cast<std::size_t>(
-        std::distance(std::filesystem::directory_iterator(folder_), std::filesystem::directory_iterator()));
+    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder_),
+                                                  std::filesystem::directory_iterator()));
   }
 
   std::string folder_;
