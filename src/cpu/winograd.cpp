@@ -3,7 +3,6 @@
 
 #include <fmt/core.h>
 
-#include <cmath>
 #include <cstring>
 
 #include "core/buffer.hpp"
@@ -37,7 +36,7 @@ Geometry geometry(const Stage& stage, Index m) {
   g.tiles_h = (g.p + m - 1) / m;
   g.tiles_w = (g.q + m - 1) / m;
   g.points = (m + 2) * (m + 2);
-  g.run = g.c < 48 ? 8 : (g.c < 128 ? 16 : 32);
+  g.run = g.c < 128 ? 16 : 32;
   g.act = stage.act;
   g.pool = stage.pool.has_value();
   return g;
@@ -121,22 +120,6 @@ void pack(const double (&g)[n][3], const float* w, Index k, Index c, Index panel
         for (int j = 0; j < n; ++j)
           to[(i * n + j) * c * panel] = static_cast<float>(transformed[i][j]);
     }
-}
-
-// How a run is cut into tasks.
-struct Cut {
-  Index tiles = 0, blocks = 0;
-  Block block(Index i, Index group) const {
-    const Index begin = i * tiles / blocks;
-    return {begin, (i + 1) * tiles / blocks - begin, group};
-  }
-};
-Cut cut(Index tiles, Index most, Index threads) {
-  Cut cut{tiles, (tiles + most - 1) / most};
-  // With few blocks a thread an uneven number leaves threads idle.
-  if (cut.blocks > 1 && cut.blocks < 8 * threads)
-    cut.blocks = std::min(tiles, round_up(cut.blocks, threads));
-  return cut;
 }
 
 class WinogradPrepared final : public Prepared {
@@ -246,18 +229,6 @@ class WinogradPrepared final : public Prepared {
 };
 
 }  // namespace
-
-std::vector<Tile> tiles(const Stage&, const Machine&, Index) {
-  return {{"tiles12", 12, 0},
-          {"tiles24", 24, 0},
-          {"tiles48", 48, 0},
-          {"shared24", 24, 1},
-          {"shared48", 48, 1}};
-}
-
-Cost cost(const Stage&, const Tile&, const Machine&, Index) {
-  return {};
-}
 
 std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile, const Machine& machine,
                                   Index m) {

@@ -3,8 +3,8 @@
 // An output tile of m x m (m = 4 or 2) needs (m+2)^2 products a channel pair instead of 9 m^2. A
 // run goes over blocks of tiles: transform the block's input to V, multiply with the transformed
 // weights U (one GEMM for each of the (m+2)^2 positions xi), transform the products back and finish
-// the stage in registers. winograd_transform.cpp and winograd_multiply.cpp have the arithmetic, once
-// for each instruction set; winograd.cpp walks the blocks. The layouts:
+// the stage in registers. winograd_transform.cpp and winograd_multiply.cpp have the arithmetic,
+// once for each instruction set; winograd.cpp walks the blocks. The layouts:
 //   U [K/panel][xi][C][panel]            zero filters fill the last panel
 //   V [group][xi][C/lanes][tiles of the group][lanes], 64 bytes of padding after each xi
 //   M [xi][tiles of the block][panel], 64 bytes of padding after each xi
@@ -89,8 +89,27 @@ inline Index m_stride(Index tiles, Index panel) {
 
 Geometry geometry(const Stage& stage, Index m);
 
+/// How the tiles of a run are cut into blocks.
+struct Cut {
+  Index tiles = 0, blocks = 0;
+  Block block(Index i, Index group) const {
+    const Index begin = i * tiles / blocks;
+    return {begin, (i + 1) * tiles / blocks - begin, group};
+  }
+};
+/// Blocks of at most `most` tiles. With few of them a thread an uneven number leaves threads idle,
+/// so there are as many blocks as a multiple of the threads.
+inline Cut cut(Index tiles, Index most, Index threads) {
+  Cut cut{tiles, (tiles + most - 1) / most};
+  if (cut.blocks > 1 && cut.blocks < 8 * threads)
+    cut.blocks = std::min(tiles, round_up(cut.blocks, threads));
+  return cut;
+}
+
 // What the two kernel classes are made of.
 std::vector<std::string> refusals(const Stage& stage, Index m);
+/// a: tiles of a block, at most. b: 0, a task is a block from x to y; else tasks share the
+/// transformed input and each takes b panels of filters.
 std::vector<Tile> tiles(const Stage& stage, const Machine& machine, Index m);
 Cost cost(const Stage& stage, const Tile& tile, const Machine& machine, Index m);
 std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile, const Machine& machine,

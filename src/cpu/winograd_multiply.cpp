@@ -59,7 +59,7 @@ HWY_NOINLINE void multiply_group(const float* HWY_RESTRICT u, const float* HWY_R
   for (int t = 0; t < tiles; ++t)
 #pragma GCC unroll 2
     for (int j = 0; j < vectors; ++j) total[t][j] = hn::Zero(d);
-  constexpr Index step = 4;  // divides lanes and run
+  constexpr Index step = lanes < 4 ? lanes : 4;  // divides lanes and run
   for (Index first = 0; first < c; first += run) {
 #pragma GCC unroll 16
     for (int t = 0; t < tiles; ++t)

@@ -7,6 +7,7 @@
 // output is divided by it.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/winograd_transform.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -125,10 +126,15 @@ void input(const Geometry& g, const Tensors& t, Index first, Index count, float*
     if (row >= 0 && column >= 0 && row + F::n <= g.h && column + F::n <= g.w) {
       const float* corner = image + row * s.h + column * s.w;
       Index c = 0;
-      for (; c < full; c += lanes, to += count * lanes)
+      for (; c < full; c += lanes, to += count * lanes) {
+        // The pixels of a tile are short runs, which the hardware does not foresee.
+        if (c % 16 == 0)
+          for (int i = 0; i < F::n; ++i)
+            for (int j = 0; j < F::m; ++j) hwy::Prefetch(corner + i * s.h + (F::n + j) * s.w + c);
         transform_input<F>(
             d, [&](int i, int j) HWY_ATTR { return hn::LoadU(d, corner + i * s.h + j * s.w + c); },
             to, step);
+      }
       if (rest)
         transform_input<F>(
             d,

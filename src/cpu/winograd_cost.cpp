@@ -1,0 +1,74 @@
+// What a run of Winograd costs: the sizes of blocks worth trying and the model that ranks them.
+#include <cmath>
+
+#include "cpu/winograd.hpp"
+
+namespace convoy::cpu::winograd {
+
+std::vector<Tile> tiles(const Stage&, const Machine&, Index) {
+  return {{"tiles12", 12, 0},
+          {"tiles24", 24, 0},
+          {"tiles48", 48, 0},
+          {"shared24", 24, 1},
+          {"shared48", 48, 1}};
+}
+
+Cost cost(const Stage& stage, const Tile& tile, const Machine& machine, Index m) {
+  // Measured on Zen 4 with AVX-512, in operations at the FMA peak: moving one element of V or M
+  // through its transform, and the share of the peak that the GEMMs reach.
+  constexpr double input_flops = 20, output_flops = 10, multiply_share = 0.96;
+  // Third-level cache and memory, as multiples of what a thread streams from memory with gaps.
+  constexpr double l3_speed = 6, stream_speed = 2.75;
+  constexpr double start_seconds = 4e-6;  // of one parallel loop
+
+  const Geometry g = geometry(stage, m);
+  const double threads = machine.threads, peak = machine.peak_flops / threads;
+  const double bandwidth = machine.memory_bandwidth / threads;
+  const Index lanes = machine.vector_floats;
+  const Index group = machine.isa == "avx512" ? 7 : (machine.isa == "neon" ? 12 : 6);
+  const Index k = round_up(g.k, lanes), panels = (g.k + 2 * lanes - 1) / (2 * lanes);
+  const Cut plan = cut(stage.n * g.tiles_an_image(), tile.a, machine.threads);
+  const Block block = plan.block(plan.blocks - 1, group);
+  const bool shared = tile.b > 0;
+
+  const auto count = [](Index value) { return static_cast<double>(value); };
+  const auto rounds = [&](double tasks) { return std::max(1.0, std::ceil(tasks / threads)); };
+  const double tiles = count(plan.tiles), blocks = count(plan.blocks);
+  const double points = count(g.points), channels = count(round_up(g.c, lanes));
+  const double multiply = 2 * points * tiles * count(g.c) * count(k);
+  const double input = input_flops * points * tiles * channels;
+  const double output = output_flops * points * tiles * count(k);
+  const double u_bytes = 4 * points * count(g.c) * count(k);
+  const double v_bytes = 4 * points * tiles * channels;
+  const double x_bytes = 4 * count(stage.n * g.h * g.w) * count(g.c);
+  const double y_bytes = 4 * count(stage.n * g.out_h * g.out_w) * count(g.k);
+
+  // Eight sums hide the latency of two multiply-adds a cycle; a group has two a tile.
+  const double sums = 2 * count(block.count) / count(block.groups);
+  const double share = multiply_share * std::min(1.0, sums / 8);
+  const double tasks = shared ? blocks * std::ceil(count(panels) / tile.b) : blocks;
+  const double busiest = rounds(tasks) / tasks;  // part of the work that the busiest thread does
+  const double input_part =
+      shared ? rounds(blocks * count(block.groups)) / (blocks * count(block.groups)) : busiest;
+
+  Cost cost;
+  cost.flops = multiply + input + output;
+  cost.waste = 1 - count(stage.n * g.p * g.q) * count(g.k) * count(g.c) /
+                       (tiles * count(m * m) * count(k) * channels);
+  cost.bytes = x_bytes + u_bytes + y_bytes;
+  cost.seconds = busiest * (multiply / share + output) / peak + input_part * input / peak +
+                 (shared ? 2 : 1) * (threads > 1 ? start_seconds : 0) +
+                 (x_bytes + y_bytes) / (bandwidth * threads);
+  // U passes by once a block. It stays in the second-level cache only where it leaves room for V.
+  const double l2 = count(static_cast<Index>(machine.l2_bytes));
+  const double l3 = count(static_cast<Index>(machine.l3_bytes));
+  if (u_bytes > l2 / 2)
+    cost.seconds +=
+        busiest * blocks * u_bytes / (bandwidth * (u_bytes > l3 ? stream_speed : l3_speed));
+  // V passes by once a panel.
+  if ((shared ? v_bytes : v_bytes / blocks) > l2)
+    cost.seconds += busiest * count(panels) * v_bytes / (bandwidth * l3_speed);
+  return cost;
+}
+
+}  // namespace convoy::cpu::winograd
