@@ -1,10 +1,8 @@
+// A stage in bands of rows: what is packed, how weights are laid out, how work is cut into tasks.
 #include "cpu/bands.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-
-#include "math/half.hpp"
 
 namespace convoy::cpu {
 namespace {
@@ -26,10 +24,15 @@ bool windows_of_four(const Stage& stage, const Shapes& shapes) {
 
 }  // namespace
 
+Index tile_depth(const Stage& stage, const TileLoops& loops) {
+  const Index c = stage.c / stage.groups;
+  return stage.r * stage.s * round_up(c, loops.channels);
+}
+
 std::vector<Bands::Block> filter_blocks(const Stage& stage, int vectors, const TileLoops& loops) {
   std::vector<Bands::Block> blocks;
   const Index k_group = stage.k / stage.groups;
-  const Index depth = stage.r * stage.s * (stage.c / stage.groups);
+  const Index depth = tile_depth(stage, loops);
   std::size_t weights = 0, bias = 0;
   for (Index group = 0; group < stage.groups; ++group)
     for (Index k = 0; k < k_group;) {
@@ -48,16 +51,16 @@ std::vector<Bands::Block> filter_blocks(const Stage& stage, int vectors, const T
   return blocks;
 }
 
-Bands::Bands(const Stage& stage, const Machine& machine, int vectors)
+Bands::Bands(const Stage& stage, const Machine& machine, const TileLoops& loops, int vectors)
     : stage_(stage),
       shapes_(shapes_of(stage)),
-      loops_(tile_loops()),
+      loops_(loops),
       clamp_(clamp_of(stage.act)),
       pool_rows_(math::pool_rows(stage, shapes_.p)),
       pool_columns_(math::pool_columns(stage, shapes_.q)),
       c_group_(stage.c / stage.groups),
-      k_group_(stage.k / stage.groups),
-      depth_(stage.r * stage.s * c_group_),
+      c_packed_(round_up(c_group_, loops.channels)),
+      depth_(tile_depth(stage, loops)),
       threads_(std::max(1, machine.threads)) {
   blocks_ = filter_blocks(stage, vectors, loops_);
   const Block& last = blocks_.back();
@@ -68,24 +71,25 @@ Bands::Bands(const Stage& stage, const Machine& machine, int vectors)
 
   const bool linear = stage.r == 1 && stage.s == 1 && stage.pad == Padding{0} &&
                       stage.dtype == DType::f32 && stage.layout == Layout::nhwc && !stage.norm;
-  packed_ = !linear;
+  packed_ = !linear || c_packed_ != c_group_;
   rows_.stage = stage;
   rows_.columns = (shapes_.q - 1) * stage.stride.w + (stage.s - 1) * stage.dil.w + 1;
-  rows_.pixel_pitch = stage.c;
+  rows_.clear = c_packed_ - c_group_;
+  rows_.pixel_pitch = stage.c + rows_.clear;
   // Pixels a large power of two apart share a few cache sets: a tile's would evict each other.
-  if (stage.c * stage.stride.w % 256 == 0) rows_.pixel_pitch += 16;
+  if (rows_.pixel_pitch * stage.stride.w % 256 == 0) rows_.pixel_pitch += 16;
   rows_.row_pitch = rows_.columns * rows_.pixel_pitch;
 
-  const bool merged = packed_ && rows_.pixel_pitch == c_group_ && stage.dil.w == 1;
+  const bool merged = packed_ && rows_.pixel_pitch == c_packed_ && stage.dil.w == 1;
   for (Index r = 0; r < stage.r; ++r)
     for (Index s = 0; s < stage.s; ++s) {
       const Index row = r * stage.dil.h * rows_.row_pitch;
       tap_runs_.push_back(
-          {row + s * stage.dil.w * rows_.pixel_pitch, c_group_, (r * stage.s + s) * c_group_});
+          {row + s * stage.dil.w * rows_.pixel_pitch, c_packed_, (r * stage.s + s) * c_packed_});
       if (!merged)
         runs_.push_back(tap_runs_.back());
       else if (s == 0)
-        runs_.push_back({row, stage.s * c_group_, r * stage.s * c_group_});
+        runs_.push_back({row, stage.s * c_packed_, r * stage.s * c_packed_});
     }
 
   if (stage.pool)
@@ -105,14 +109,18 @@ Bands::Bands(const Stage& stage, const Machine& machine, int vectors)
 
 void Bands::set_weights(const float* w) {
   std::fill_n(weights_.data(), weights_.size(), 0.0F);
+  const Index taps = stage_.r * stage_.s;
+  const Index together = loops_.channels;  // channels of one filter that lie side by side
   for (const Block& block : blocks_)
-    for (Index i = 0; i < block.count; ++i) {
-      const float* from = w + (block.first + i) * depth_;
-      float* to = weights_.data() + block.weights + i;
-      for (Index j = 0; j < depth_; ++j) to[j * block.width] = from[j];
-    }
+    for (Index i = 0; i < block.count; ++i)
+      for (Index tap = 0; tap < taps; ++tap) {
+        const float* from = w + ((block.first + i) * taps + tap) * c_group_;
+        float* to = weights_.data() + block.weights + tap * c_packed_ * block.width;
+        for (Index c = 0; c < c_group_; ++c)
+          to[(c / together * block.width + i) * together + c % together] = from[c];
+      }
   skip_ =
-      packed_ && !std::all_of(w, w + stage_.k * depth_, [](float v) { return std::isfinite(v); });
+      packed_ && !std::all_of(w, w + shapes_.w_elements, [](float v) { return std::isfinite(v); });
 }
 
 // Rows of padded input behind a piece.
@@ -206,221 +214,6 @@ Bands::Cut Bands::cut(Index n) const {
     }
   }
   return best;
-}
-
-void Bands::pack(const RunArgs& args, const Piece& piece, float* to) const {
-  rows_.pack(args, piece.image, piece.rows.begin * stage_.stride.h - stage_.pad.top,
-             packed_rows(piece.rows), to);
-}
-
-// Appends a piece's pixels to the task's list, window by window where registers pool; returns the
-// new length. Results go to y, or with a scratch pool to the pixel's row of it.
-Index Bands::list_pixels(const RunArgs& args, const Piece& piece, Index listed,
-                         const Scratch& s) const {
-  Index origin = piece.scratch - piece.rows.begin * stage_.stride.h * rows_.row_pitch;
-  Index row_step = stage_.stride.h * rows_.row_pitch;
-  Index column_step = stage_.stride.w * rows_.pixel_pitch;
-  if (!packed_) {
-    origin = piece.image * args.x_stride.n;
-    row_step = stage_.stride.h * args.x_stride.h;
-    column_step = stage_.stride.w * args.x_stride.w;
-  }
-  const Index y = piece.image * args.y_stride.n;
-  if (pooling_ == Pooling::registers) {
-    Index window = listed / 4;
-    for (Index o = piece.rows.out_begin; o < piece.rows.out_end; ++o) {
-      Index at = origin + 2 * o * row_step;
-      Index to = y + o * args.y_stride.h;
-      for (Index column = 0; column < shapes_.out_w; ++column) {
-        Index* four = s.at + 4 * window;
-        four[0] = at;
-        four[1] = at + column_step;
-        four[2] = at + row_step;
-        four[3] = at + row_step + column_step;
-        if (skip_) {
-          Index* place = s.place + 4 * window;
-          place[0] = 2 * o * shapes_.q + 2 * column;
-          place[1] = place[0] + 1;
-          place[2] = place[0] + shapes_.q;
-          place[3] = place[2] + 1;
-        }
-        s.to[window++] = to;
-        at += 2 * column_step;
-        to += args.y_stride.w;
-      }
-    }
-    return 4 * window;
-  }
-  for (Index row = piece.rows.begin; row < piece.rows.end; ++row) {
-    Index at = origin + row * row_step;
-    Index to = y + row * args.y_stride.h;
-    for (Index column = 0; column < shapes_.q; ++column, ++listed) {
-      s.at[listed] = at;
-      s.to[listed] = to;
-      if (skip_) s.place[listed] = row * shapes_.q + column;
-      at += column_step;
-      to += args.y_stride.w;
-    }
-  }
-  return listed;
-}
-
-void Bands::run_block(const RunArgs& args, const Block& block, const float* bias, Index count,
-                      const Scratch& scratch) const {
-  TileArgs tile;
-  tile.x = packed_ ? scratch.pack : static_cast<const float*>(args.x);
-  tile.x += block.group * c_group_;
-  tile.runs = runs_.data();
-  tile.run_count = static_cast<Index>(runs_.size());
-  tile.w = weights_.data() + block.weights;
-  tile.bias = bias;
-  tile.clamp = clamp_;
-  tile.valid = block.count;
-  if (pooling_ == Pooling::scratch) {
-    tile.y = scratch.pool;
-    tile.valid = block.width;
-  } else {
-    tile.y = static_cast<float*>(args.y) + block.first;
-  }
-  if (skip_) {
-    run_block_skipping(tile, block, count, scratch);
-    return;
-  }
-  const auto vectors = static_cast<std::size_t>(block.vectors);
-  const bool pool = pooling_ == Pooling::registers;
-  // Tiles of equal size, or one more: a last tile of one pixel would cost as much as a full one.
-  const Index unit = pool ? 4 : 1;
-  const Index units = count / unit;
-  const Index most = pool ? loops_.max_windows[vectors] : loops_.max_pixels[vectors];
-  const Index tiles = ceil_div(units, most);
-  const Index size = tiles > 0 ? units / tiles : 0, larger = tiles > 0 ? units % tiles : 0;
-  for (Index i = 0, done = 0; i < tiles; ++i) {
-    const Index now = size + (i < larger ? 1 : 0);
-    tile.at = scratch.at + done * unit;
-    tile.to = scratch.to + done;
-    const auto index = static_cast<std::size_t>(now);
-    (pool ? loops_.pooled[vectors][index] : loops_.plain[vectors][index])(tile);
-    done += now;
-  }
-}
-
-void Bands::pool_piece(const RunArgs& args, const Block& block, const Piece& piece,
-                       Index first_pixel, const float* from) const {
-  WindowArgs window;
-  window.column_pitch = pool_columns_.dil * block.width;
-  window.row_pitch = pool_rows_.dil * shapes_.q * block.width;
-  window.valid = block.count;
-  float* y = static_cast<float*>(args.y) + block.first + piece.image * args.y_stride.n;
-  for (Index o = piece.rows.out_begin; o < piece.rows.out_end; ++o) {
-    const Index top = pool_rows_.begin(o);
-    window.rows = ceil_div(pool_rows_.end(o) - top, pool_rows_.dil);
-    const float* row = from + (first_pixel + (top - piece.rows.begin) * shapes_.q) * block.width;
-    for (Index column = 0; column < shapes_.out_w; ++column) {
-      const Index left = pool_columns_.begin(column);
-      window.columns = ceil_div(pool_columns_.end(column) - left, pool_columns_.dil);
-      window.from = row + left * block.width;
-      window.to = y + o * args.y_stride.h + column * args.y_stride.w;
-      loops_.window(window);
-    }
-  }
-}
-
-// The taps of a pixel that lie inside the image.
-Index Bands::runs_inside(Index place, Run* runs) const {
-  const Index top = place / shapes_.q * stage_.stride.h - stage_.pad.top;
-  const Index left = place % shapes_.q * stage_.stride.w - stage_.pad.left;
-  Index count = 0;
-  for (Index r = 0; r < stage_.r; ++r)
-    for (Index s = 0; s < stage_.s; ++s) {
-      const Index h = top + r * stage_.dil.h, w = left + s * stage_.dil.w;
-      if (h >= 0 && h < stage_.h && w >= 0 && w < stage_.w)
-        runs[count++] = tap_runs_[static_cast<std::size_t>(r * stage_.s + s)];
-    }
-  return count;
-}
-
-// Infinite or NaN weights must not meet the zeros that stand for taps outside the image: pixel by
-// pixel, with only the taps inside.
-void Bands::run_block_skipping(TileArgs tile, const Block& block, Index count,
-                               const Scratch& scratch) const {
-  const auto loop = loops_.plain[static_cast<std::size_t>(block.vectors)][1];
-  tile.runs = scratch.runs;
-  if (pooling_ != Pooling::registers) {
-    for (Index i = 0; i < count; ++i) {
-      tile.run_count = runs_inside(scratch.place[i], scratch.runs);
-      tile.at = scratch.at + i;
-      tile.to = scratch.to + i;
-      loop(tile);
-    }
-    return;
-  }
-  alignas(64) float four[4 * 16 * max_tile_vectors + 16];
-  WindowArgs window{four, 1, 4, 0, block.width, nullptr, block.count};
-  float* y = tile.y;
-  tile.y = four;
-  tile.valid = block.width;
-  for (Index i = 0; i < count; ++i) {
-    const Index to = i % 4 * block.width;
-    tile.run_count = runs_inside(scratch.place[i], scratch.runs);
-    tile.at = scratch.at + i;
-    tile.to = &to;
-    loop(tile);
-    if (i % 4 != 3) continue;
-    window.to = y + scratch.to[i / 4];
-    loops_.window(window);
-  }
-}
-
-Status Bands::run(const RunArgs& args) const noexcept {
-  float* bias = reinterpret_cast<float*>(args.workspace);
-  for (const Block& block : blocks_)
-    for (Index i = 0; i < block.width; ++i)
-      bias[block.bias + static_cast<std::size_t>(i)] =
-          args.bias && i < block.count ? args.bias[block.first + i] : 0.0F;
-
-  const Index rows = args.n * shapes_.out_h;
-  const auto [step, splits] = cut(args.n);
-  const Index bands = ceil_div(rows, step);
-  const Index all_blocks = static_cast<Index>(blocks_.size());
-  const Index floats = slot_floats();
-  args.threads->for_each(bands * splits, [&, step = step, splits = splits](Index task, int slot) {
-    const Index begin = task / splits * step, end = std::min(rows, begin + step);
-    const Index first_block = all_blocks * (task % splits) / splits;
-    const Index last_block = all_blocks * (task % splits + 1) / splits;
-    const Scratch scratch = scratch_of(bias + bias_floats_ + slot * floats);
-    const auto each_piece = [&](auto&& body) {
-      Index pixels = 0, floats_used = 0;
-      for (Index row = begin; row < end;) {
-        Piece piece;
-        piece.image = row / shapes_.out_h;
-        const Index out = row % shapes_.out_h;
-        const Index count = std::min(end - row, shapes_.out_h - out);
-        piece.rows = math::span_of(pool_rows_, shapes_.out_h, out, out + count);
-        piece.rows.end = pool_rows_.end(out + count - 1);  // not what no window needs
-        piece.scratch = floats_used;
-        body(piece, pixels);
-        pixels += (piece.rows.end - piece.rows.begin) * shapes_.q;
-        if (packed_) floats_used += packed_rows(piece.rows) * rows_.row_pitch;
-        row += count;
-      }
-    };
-    Index listed = 0;
-    each_piece([&](const Piece& piece, Index) {
-      if (packed_) pack(args, piece, scratch.pack + piece.scratch);
-      listed = list_pixels(args, piece, listed, scratch);
-    });
-    for (Index i = first_block; i < last_block; ++i) {
-      const Block& block = blocks_[static_cast<std::size_t>(i)];
-      if (pooling_ == Pooling::scratch)
-        for (Index pixel = 0; pixel < listed; ++pixel) scratch.to[pixel] = pixel * block.width;
-      run_block(args, block, bias + block.bias, listed, scratch);
-      if (pooling_ == Pooling::scratch)
-        each_piece([&](const Piece& piece, Index first_pixel) {
-          pool_piece(args, block, piece, first_pixel, scratch.pool);
-        });
-    }
-  });
-  return Status();
 }
 
 }  // namespace convoy::cpu

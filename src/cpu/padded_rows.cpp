@@ -27,6 +27,8 @@ void PaddedRows::pack_row(const RunArgs& args, Index image, Index row, float* to
   const Strides& stride = args.x_stride;
   const Index from = image * stride.n + row * stride.h;
   const Index count = end - begin, c = stage.c, pitch = pixel_pitch;
+  if (clear > 0)
+    for (Index i = 0; i < count; ++i) std::fill_n(to + i * pitch + c, clear, 0.0F);
   if (stage.dtype == DType::f32 && stride.c == 1 && !stage.norm) {
     const float* x = static_cast<const float*>(args.x) + from;
     if (stride.w == c && pitch == c) {

@@ -12,6 +12,8 @@ std::span<const Kernel* const> kernel_table() {
   static const std::vector<const Kernel*> kernels = {
       &cpu::winograd4(),  // 3x3 stride 1: a quarter of the multiplications; default mode only
       &cpu::winograd2(),  // 3x3 stride 1: under half of them, exact on small integers
+      &cpu::first_winograd2(),  // 3x3 stride 1 of up to four channels: F(2x2) in registers
+      &cpu::few_filters(),      // up to eight filters over many channels
       &cpu::direct(),     // any filter size, stride, dilation and groups
       &cpu::general(),    // every legal stage
   };

@@ -1,0 +1,230 @@
+// The run of a stage in bands of rows: pack, list the pixels, tile by tile, pool.
+#include <algorithm>
+
+#include "cpu/bands.hpp"
+
+namespace convoy::cpu {
+namespace {
+
+Index ceil_div(Index a, Index b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace
+
+void Bands::pack(const RunArgs& args, const Piece& piece, float* to) const {
+  rows_.pack(args, piece.image, piece.rows.begin * stage_.stride.h - stage_.pad.top,
+             packed_rows(piece.rows), to);
+}
+
+// Appends a piece's pixels to the task's list, window by window where registers pool; returns the
+// new length. Results go to y, or with a scratch pool to the pixel's row of it.
+Index Bands::list_pixels(const RunArgs& args, const Piece& piece, Index listed,
+                         const Scratch& s) const {
+  Index origin = piece.scratch - piece.rows.begin * stage_.stride.h * rows_.row_pitch;
+  Index row_step = stage_.stride.h * rows_.row_pitch;
+  Index column_step = stage_.stride.w * rows_.pixel_pitch;
+  if (!packed_) {
+    origin = piece.image * args.x_stride.n;
+    row_step = stage_.stride.h * args.x_stride.h;
+    column_step = stage_.stride.w * args.x_stride.w;
+  }
+  const Index y = piece.image * args.y_stride.n;
+  if (pooling_ == Pooling::registers) {
+    Index window = listed / 4;
+    for (Index o = piece.rows.out_begin; o < piece.rows.out_end; ++o) {
+      Index at = origin + 2 * o * row_step;
+      Index to = y + o * args.y_stride.h;
+      for (Index column = 0; column < shapes_.out_w; ++column) {
+        Index* four = s.at + 4 * window;
+        four[0] = at;
+        four[1] = at + column_step;
+        four[2] = at + row_step;
+        four[3] = at + row_step + column_step;
+        if (skip_) {
+          Index* place = s.place + 4 * window;
+          place[0] = 2 * o * shapes_.q + 2 * column;
+          place[1] = place[0] + 1;
+          place[2] = place[0] + shapes_.q;
+          place[3] = place[2] + 1;
+        }
+        s.to[window++] = to;
+        at += 2 * column_step;
+        to += args.y_stride.w;
+      }
+    }
+    return 4 * window;
+  }
+  for (Index row = piece.rows.begin; row < piece.rows.end; ++row) {
+    Index at = origin + row * row_step;
+    Index to = y + row * args.y_stride.h;
+    for (Index column = 0; column < shapes_.q; ++column, ++listed) {
+      s.at[listed] = at;
+      s.to[listed] = to;
+      if (skip_) s.place[listed] = row * shapes_.q + column;
+      at += column_step;
+      to += args.y_stride.w;
+    }
+  }
+  return listed;
+}
+
+void Bands::run_block(const RunArgs& args, const Block& block, const float* bias, Index count,
+                      const Scratch& scratch) const {
+  TileArgs tile;
+  tile.x = packed_ ? scratch.pack : static_cast<const float*>(args.x);
+  tile.x += block.group * c_group_;
+  tile.runs = runs_.data();
+  tile.run_count = static_cast<Index>(runs_.size());
+  tile.w = weights_.data() + block.weights;
+  tile.bias = bias;
+  tile.clamp = clamp_;
+  tile.valid = block.count;
+  if (pooling_ == Pooling::scratch) {
+    tile.y = scratch.pool;
+    tile.valid = block.width;
+  } else {
+    tile.y = static_cast<float*>(args.y) + block.first;
+  }
+  if (skip_) {
+    run_block_skipping(tile, block, count, scratch);
+    return;
+  }
+  const auto vectors = static_cast<std::size_t>(block.vectors);
+  const bool pool = pooling_ == Pooling::registers;
+  // Tiles of equal size, or one more: a last tile of one pixel would cost as much as a full one.
+  const Index unit = pool ? 4 : 1;
+  const Index units = count / unit;
+  const Index most = pool ? loops_.max_windows[vectors] : loops_.max_pixels[vectors];
+  const Index tiles = ceil_div(units, most);
+  const Index size = tiles > 0 ? units / tiles : 0, larger = tiles > 0 ? units % tiles : 0;
+  for (Index i = 0, done = 0; i < tiles; ++i) {
+    const Index now = size + (i < larger ? 1 : 0);
+    tile.at = scratch.at + done * unit;
+    tile.to = scratch.to + done;
+    const auto index = static_cast<std::size_t>(now);
+    (pool ? loops_.pooled[vectors][index] : loops_.plain[vectors][index])(tile);
+    done += now;
+  }
+}
+
+void Bands::pool_piece(const RunArgs& args, const Block& block, const Piece& piece,
+                       Index first_pixel, const float* from) const {
+  WindowArgs window;
+  window.column_pitch = pool_columns_.dil * block.width;
+  window.row_pitch = pool_rows_.dil * shapes_.q * block.width;
+  window.valid = block.count;
+  float* y = static_cast<float*>(args.y) + block.first + piece.image * args.y_stride.n;
+  for (Index o = piece.rows.out_begin; o < piece.rows.out_end; ++o) {
+    const Index top = pool_rows_.begin(o);
+    window.rows = ceil_div(pool_rows_.end(o) - top, pool_rows_.dil);
+    const float* row = from + (first_pixel + (top - piece.rows.begin) * shapes_.q) * block.width;
+    for (Index column = 0; column < shapes_.out_w; ++column) {
+      const Index left = pool_columns_.begin(column);
+      window.columns = ceil_div(pool_columns_.end(column) - left, pool_columns_.dil);
+      window.from = row + left * block.width;
+      window.to = y + o * args.y_stride.h + column * args.y_stride.w;
+      loops_.window(window);
+    }
+  }
+}
+
+// The taps of a pixel that lie inside the image.
+Index Bands::runs_inside(Index place, Run* runs) const {
+  const Index top = place / shapes_.q * stage_.stride.h - stage_.pad.top;
+  const Index left = place % shapes_.q * stage_.stride.w - stage_.pad.left;
+  Index count = 0;
+  for (Index r = 0; r < stage_.r; ++r)
+    for (Index s = 0; s < stage_.s; ++s) {
+      const Index h = top + r * stage_.dil.h, w = left + s * stage_.dil.w;
+      if (h >= 0 && h < stage_.h && w >= 0 && w < stage_.w)
+        runs[count++] = tap_runs_[static_cast<std::size_t>(r * stage_.s + s)];
+    }
+  return count;
+}
+
+// Infinite or NaN weights must not meet the zeros that stand for taps outside the image: pixel by
+// pixel, with only the taps inside.
+void Bands::run_block_skipping(TileArgs tile, const Block& block, Index count,
+                               const Scratch& scratch) const {
+  const auto loop = loops_.plain[static_cast<std::size_t>(block.vectors)][1];
+  tile.runs = scratch.runs;
+  if (pooling_ != Pooling::registers) {
+    for (Index i = 0; i < count; ++i) {
+      tile.run_count = runs_inside(scratch.place[i], scratch.runs);
+      tile.at = scratch.at + i;
+      tile.to = scratch.to + i;
+      loop(tile);
+    }
+    return;
+  }
+  alignas(64) float four[4 * 16 * max_tile_vectors + 16];
+  WindowArgs window{four, 1, 4, 0, block.width, nullptr, block.count};
+  float* y = tile.y;
+  tile.y = four;
+  tile.valid = block.width;
+  for (Index i = 0; i < count; ++i) {
+    const Index to = i % 4 * block.width;
+    tile.run_count = runs_inside(scratch.place[i], scratch.runs);
+    tile.at = scratch.at + i;
+    tile.to = &to;
+    loop(tile);
+    if (i % 4 != 3) continue;
+    window.to = y + scratch.to[i / 4];
+    loops_.window(window);
+  }
+}
+
+Status Bands::run(const RunArgs& args) const noexcept {
+  float* bias = reinterpret_cast<float*>(args.workspace);
+  for (const Block& block : blocks_)
+    for (Index i = 0; i < block.width; ++i)
+      bias[block.bias + static_cast<std::size_t>(i)] =
+          args.bias && i < block.count ? args.bias[block.first + i] : 0.0F;
+
+  const Index rows = args.n * shapes_.out_h;
+  const auto [step, splits] = cut(args.n);
+  const Index bands = ceil_div(rows, step);
+  const Index all_blocks = static_cast<Index>(blocks_.size());
+  const Index floats = slot_floats();
+  args.threads->for_each(bands * splits, [&, step = step, splits = splits](Index task, int slot) {
+    const Index begin = task / splits * step, end = std::min(rows, begin + step);
+    const Index first_block = all_blocks * (task % splits) / splits;
+    const Index last_block = all_blocks * (task % splits + 1) / splits;
+    const Scratch scratch = scratch_of(bias + bias_floats_ + slot * floats);
+    const auto each_piece = [&](auto&& body) {
+      Index pixels = 0, floats_used = 0;
+      for (Index row = begin; row < end;) {
+        Piece piece;
+        piece.image = row / shapes_.out_h;
+        const Index out = row % shapes_.out_h;
+        const Index count = std::min(end - row, shapes_.out_h - out);
+        piece.rows = math::span_of(pool_rows_, shapes_.out_h, out, out + count);
+        piece.rows.end = pool_rows_.end(out + count - 1);  // not what no window needs
+        piece.scratch = floats_used;
+        body(piece, pixels);
+        pixels += (piece.rows.end - piece.rows.begin) * shapes_.q;
+        if (packed_) floats_used += packed_rows(piece.rows) * rows_.row_pitch;
+        row += count;
+      }
+    };
+    Index listed = 0;
+    each_piece([&](const Piece& piece, Index) {
+      if (packed_) pack(args, piece, scratch.pack + piece.scratch);
+      listed = list_pixels(args, piece, listed, scratch);
+    });
+    for (Index i = first_block; i < last_block; ++i) {
+      const Block& block = blocks_[static_cast<std::size_t>(i)];
+      if (pooling_ == Pooling::scratch)
+        for (Index pixel = 0; pixel < listed; ++pixel) scratch.to[pixel] = pixel * block.width;
+      run_block(args, block, bias + block.bias, listed, scratch);
+      if (pooling_ == Pooling::scratch)
+        each_piece([&](const Piece& piece, Index first_pixel) {
+          pool_piece(args, block, piece, first_pixel, scratch.pool);
+        });
+    }
+  });
+  return Status();
+}
+
+}  // namespace convoy::cpu
