@@ -14,6 +14,7 @@ std::span<const Kernel* const> kernel_table() {
       &cpu::winograd2(),  // 3x3 stride 1: under half of them, exact on small integers
       &cpu::first_winograd2(),  // 3x3 stride 1 of up to four channels: F(2x2) in registers
       &cpu::few_filters(),      // up to eight filters over many channels
+      &cpu::depthwise(),        // a filter of its own for each channel
       &cpu::direct(),     // any filter size, stride, dilation and groups
       &cpu::general(),    // every legal stage
   };

@@ -1,0 +1,118 @@
+// The loops of `depthwise`, compiled once for each instruction set. Vectors hold channels.
+#include "cpu/depthwise.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/depthwise_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <cstring>
+#include <utility>
+
+HWY_BEFORE_NAMESPACE();
+namespace convoy::cpu::depthwise_loops::HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+constexpr int lanes = HWY_LANES(float);
+using D = hn::FixedTag<float, lanes>;
+using V = hn::Vec<D>;
+
+// Reads and writes of whole vectors, or of the last few channels only: what lies behind them is
+// another pixel's, and another thread's to write.
+struct Whole {
+  HWY_INLINE V load(const float* p) const { return hn::LoadU(D(), p); }
+  HWY_INLINE void store(V v, float* p) const { hn::StoreU(v, D(), p); }
+};
+struct Some {
+  Index count;
+  HWY_INLINE V load(const float* p) const {
+    HWY_ALIGN float lane[lanes] = {};
+    std::memcpy(lane, p, static_cast<std::size_t>(count) * sizeof(float));
+    return hn::Load(D(), lane);
+  }
+  HWY_INLINE void store(V v, float* p) const {
+    HWY_ALIGN float lane[lanes];
+    hn::Store(v, D(), lane);
+    std::memcpy(p, lane, static_cast<std::size_t>(count) * sizeof(float));
+  }
+};
+
+HWY_INLINE V activate(V v, const Clamp& clamp) {
+  const D d;
+  if (clamp.leaky)
+    return hn::IfThenElse(hn::Lt(v, hn::Zero(d)), hn::Mul(hn::Set(d, clamp.slope), v), v);
+  const V lo = hn::Set(d, clamp.lo);
+  const V hi = hn::Set(d, clamp.hi);
+  const V low = hn::IfThenElse(hn::Lt(v, lo), lo, v);
+  return hn::IfThenElse(hn::Gt(low, hi), hi, low);
+}
+
+// stride: of the pixels in taps, 0 where nothing is known and inputs are loaded for each tap.
+template <int pixels, int stride, class Access>
+HWY_INLINE void channels(const PixelArgs& a, Index c, const Access& access) {
+  const D d;
+  V sum[pixels];
+#pragma GCC unroll 8
+  for (int i = 0; i < pixels; ++i) sum[i] = hn::Zero(d);
+  for (Index r = 0; r < a.tap_rows; ++r) {
+    const float* x = a.x + r * a.row + c;
+    const float* w = a.w + r * a.w_row + c;
+    if constexpr (stride > 0) {
+      const V weight[3] = {hn::LoadU(d, w), hn::LoadU(d, w + a.w_column),
+                           hn::LoadU(d, w + 2 * a.w_column)};
+#pragma GCC unroll 20
+      for (int column = 0; column < stride * (pixels - 1) + 3; ++column) {
+        const V value = access.load(x + column * a.column);
+        // Each pixel that has this column as tap s; ascending columns are ascending taps.
+#pragma GCC unroll 3
+        for (int s = 0; s < 3; ++s) {
+          const int at = column - s;
+          if (at >= 0 && at % stride == 0 && at / stride < pixels)
+            sum[at / stride] = hn::MulAdd(value, weight[s], sum[at / stride]);
+        }
+      }
+    } else {
+      for (Index s = 0; s < a.tap_columns; ++s) {
+        const V weight = hn::LoadU(d, w + s * a.w_column);
+#pragma GCC unroll 8
+        for (int i = 0; i < pixels; ++i)
+          sum[i] = hn::MulAdd(access.load(x + s * a.column + i * a.pixel), weight, sum[i]);
+      }
+    }
+  }
+  const V bias = hn::LoadU(d, a.bias + c);
+#pragma GCC unroll 8
+  for (int i = 0; i < pixels; ++i)
+    access.store(activate(hn::Add(sum[i], bias), a.clamp), a.y + i * a.y_pixel + c);
+}
+
+template <int pixels, int stride>
+void row(const PixelArgs& a) {
+  Index c = 0;
+  for (; c + lanes <= a.channels; c += lanes) channels<pixels, stride>(a, c, Whole());
+  if (c < a.channels) channels<pixels, stride>(a, c, Some{a.channels - c});
+}
+
+template <std::size_t... i>
+constexpr Loops make_loops(std::index_sequence<i...>) {
+  return Loops{lanes,
+               {&row<static_cast<int>(i + 1), 0>...},
+               {{&row<static_cast<int>(i + 1), 1>...}, {&row<static_cast<int>(i + 1), 2>...}}};
+}
+}  // namespace
+
+const Loops* all_loops() {
+  static constexpr Loops loops = make_loops(std::make_index_sequence<max_pixels>());
+  return &loops;
+}
+}  // namespace convoy::cpu::depthwise_loops::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace convoy::cpu::depthwise_loops {
+HWY_EXPORT(all_loops);
+const Loops& loops() {
+  return *HWY_DYNAMIC_DISPATCH(all_loops)();
+}
+}  // namespace convoy::cpu::depthwise_loops
+#endif
