@@ -22,7 +22,7 @@ namespace {
 
 constexpr int format_version = 1;
 constexpr std::size_t most_bytes = 64 << 20;  // a row takes about 200
-constexpr std::size_t longest_name = 200;
+constexpr std::size_t longest_text = 2000;    // longer than any stage's canonical text
 
 // The parts are joined by a character that is in none of them.
 std::string key(std::string_view machine, std::string_view isa, Index threads,
@@ -46,7 +46,7 @@ const std::string* text_field(const nlohmann::json& row, const char* name) {
   const auto at = row.find(name);
   if (at == row.end() || !at->is_string()) return nullptr;
   const auto& text = at->get_ref<const std::string&>();
-  if (text.empty() || text.size() > longest_name) return nullptr;
+  if (text.empty() || text.size() > longest_text) return nullptr;
   for (const char letter : text)
     if (static_cast<unsigned char>(letter) < 32) return nullptr;
   return &text;

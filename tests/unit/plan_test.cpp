@@ -299,6 +299,38 @@ TEST(Selection, DoesNotDependOnTheBatchOrTheThreads) {
   }
 }
 
+TEST(Selection, EveryPredictionIsATime) {
+  const Machine machine = machine_for(plain());
+  for (const std::string_view text :
+       {"n1h7c512k512r3pad1+bias+relu", "n4h32c64k128r3pad1+bias+relu+max2",
+        "n8h32c3k256r3pad1+relu", "n256h28c1k8r5+bias+relu+max2", "n8h32c256k3r3pad1",
+        "n1h56c64k256r1+bias", "n1000h1c256k128r1+bias", "n1h112c32k32r3pad1groups32+relu6",
+        "u8:n1h16c3k8r3+norm+relu", "n1h224c3k64r7stride2pad3+relu+max3s2p1",
+        "n2h12c8k16r5+if(1)+t2+max2"}) {
+    const Stage stage = parse_stage(text);
+    for (const Kernel* kernel : kernel_table()) {
+      if (!kernel->refusals(stage, machine).empty()) continue;
+      const std::vector<Tile> tiles = kernel->tiles(stage, machine);
+      ASSERT_FALSE(tiles.empty()) << kernel->name() << " " << text;
+      for (std::size_t i = 0; i < tiles.size(); ++i) {
+        const Cost cost = kernel->cost(stage, tiles[i], machine);
+        EXPECT_TRUE(std::isfinite(cost.seconds) && cost.seconds > 0)
+            << kernel->name() << " " << text;
+        EXPECT_TRUE(cost.waste >= 0 && cost.waste < 1) << kernel->name() << " " << text;
+        EXPECT_GT(cost.flops, 0) << kernel->name() << " " << text;
+        for (std::size_t j = 0; j < i; ++j)
+          EXPECT_NE(tiles[i].name, tiles[j].name) << kernel->name() << " " << text;
+      }
+    }
+  }
+}
+
+TEST(KernelTable, NamesAreUnique) {
+  for (const Kernel* kernel : kernel_table())
+    EXPECT_EQ(find_kernel(kernel->name(), kernel->device()), kernel) << kernel->name();
+  EXPECT_EQ(find_kernel("none", DeviceKind::cpu), nullptr);
+}
+
 TEST(Selection, TuningChoosesAmongTilesOfOneArithmeticOnly) {
   const Stage stage = parse_stage("n4h16c32k32r3pad1+bias+relu+max2");
   const PlanOptions options = plain();
