@@ -1,0 +1,227 @@
+// Winograd against the definition: integers exactly, values that are not finite, strides, and bits
+// that do not depend on tiles, threads or the number of images.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "core/buffer.hpp"
+#include "core/kernel.hpp"
+#include "cpu/families.hpp"
+
+namespace convoy {
+namespace {
+
+struct Case {
+  Stage stage;
+  Shapes shapes;
+  std::vector<float> x, w, bias;
+
+  explicit Case(const char* text, bool whole = true) : stage(parse_stage(text)) {
+    shapes = shapes_of(stage);
+    std::mt19937 random(7);
+    std::normal_distribution<float> normal;
+    const auto fill = [&](std::vector<float>& values, Index count, int span) {
+      values.resize(static_cast<std::size_t>(count));
+      for (float& v : values)
+        v = whole ? static_cast<float>(static_cast<int>(random() % (2U * span + 1)) - span)
+                  : normal(random);
+    };
+    fill(x, shapes.x_elements, 8);
+    fill(w, shapes.w_elements, 4);
+    fill(bias, stage.k, 4);
+  }
+  float& pixel(Index n, Index y, Index column, Index c) {
+    return x[static_cast<std::size_t>(((n * stage.h + y) * stage.w + column) * stage.c + c)];
+  }
+
+  // y by the definition; relu is the only activation drawn here.
+  std::vector<double> expected() const {
+    std::vector<double> y;
+    const Index window = stage.pool ? 2 : 1;
+    for (Index n = 0; n < stage.n; ++n)
+      for (Index row = 0; row < shapes.out_h; ++row)
+        for (Index column = 0; column < shapes.out_w; ++column)
+          for (Index k = 0; k < stage.k; ++k) {
+            double best = -std::numeric_limits<double>::infinity();
+            for (Index p = row * window; p < std::min((row + 1) * window, shapes.p); ++p)
+              for (Index q = column * window; q < std::min((column + 1) * window, shapes.q); ++q) {
+                double v = convolved(n, p, q, k);
+                if (stage.act.kind == Activation::Kind::relu && v < 0) v = 0;
+                if (v > best || std::isnan(v)) best = v;
+                if (std::isnan(best)) break;
+              }
+            y.push_back(best);
+          }
+    return y;
+  }
+  double convolved(Index n, Index p, Index q, Index k) const {
+    double sum = stage.bias ? bias[static_cast<std::size_t>(k)] : 0;
+    for (Index r = 0; r < 3; ++r)
+      for (Index s = 0; s < 3; ++s) {
+        const Index row = p + r - stage.pad.top, column = q + s - stage.pad.left;
+        if (row < 0 || row >= stage.h || column < 0 || column >= stage.w) continue;
+        for (Index c = 0; c < stage.c; ++c)
+          sum += static_cast<double>(x[static_cast<std::size_t>(
+                     ((n * stage.h + row) * stage.w + column) * stage.c + c)]) *
+                 w[static_cast<std::size_t>(((k * 3 + r) * 3 + s) * stage.c + c)];
+      }
+    return sum;
+  }
+
+  // Runs the first n images; `gap` floats of NaN lie between pixels of x and of y.
+  std::vector<float> run(const Kernel& kernel, const Tile& tile, int threads, Index n = 0,
+                         Index gap = 0) const {
+    if (n == 0) n = stage.n;
+    const Machine machine = cpu_machine(threads);
+    const auto prepared = kernel.prepare(stage, tile, machine);
+    prepared->set_weights(w.data());
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    Buffer<std::byte> workspace(prepared->workspace_bytes());
+    std::memset(workspace.data(), 0xff, workspace.size());
+    const Index from = stage.c + gap, to = stage.k + gap;
+    std::vector<float> wide(static_cast<std::size_t>(shapes.x_elements / stage.c * from), nan);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const auto c = static_cast<std::size_t>(stage.c);
+      wide[i / c * static_cast<std::size_t>(from) + i % c] = x[i];
+    }
+    const Index pixels = n * shapes.out_h * shapes.out_w;
+    std::vector<float> y(static_cast<std::size_t>(pixels * to), nan);
+    Threads pool(threads);
+    RunArgs args;
+    args.n = n;
+    args.x = wide.data();
+    args.x_stride = {0, stage.h * stage.w * from, stage.w * from, from, 1};
+    args.bias = stage.bias ? bias.data() : nullptr;
+    args.y = y.data();
+    args.y_stride = {0, shapes.out_h * shapes.out_w * to, shapes.out_w * to, to, 1};
+    args.workspace = workspace.data();
+    args.threads = &pool;
+    prepared->run(args).or_throw();
+    std::vector<float> dense;
+    for (Index i = 0; i < pixels; ++i)
+      for (Index k = 0; k < to; ++k) {
+        const float v = y[static_cast<std::size_t>(i * to + k)];
+        if (k < stage.k)
+          dense.push_back(v);
+        else
+          EXPECT_TRUE(std::isnan(v)) << "written between pixels";
+      }
+    return dense;
+  }
+};
+
+const char* const awkward[] = {"n3h13w11c50k37r3pad1+bias+relu",
+                               "n3h13w11c50k37r3pad1+bias+max2",
+                               "n2h13w11c48k33r3pad1+relu+max2s2ceil",
+                               "n1h5w4c49k1r3pad2x0x1x2+max2",
+                               "n1h4w4c48k16r3",
+                               "n2h9w14c67k70r3pad0x2x2x1+bias+max2s2ceil"};
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+TEST(Winograd2, IsExactOnIntegers) {
+  for (const char* text : awkward) {
+    const Case c(text);
+    const std::vector<double> expected = c.expected();
+    for (const Tile& tile : cpu::winograd2().tiles(c.stage, cpu_machine(2))) {
+      const std::vector<float> y = c.run(cpu::winograd2(), tile, 2, 0, 3);
+      ASSERT_EQ(y.size(), expected.size());
+      for (std::size_t i = 0; i < y.size(); ++i)
+        ASSERT_EQ(y[i], expected[i]) << text << " " << tile.name << " at " << i;
+    }
+  }
+}
+
+TEST(Winograd4, IsAsAccurateAsPlainFp32) {
+  for (const char* text : awkward) {
+    const Case c(text, false);
+    const std::vector<double> expected = c.expected();
+    const std::vector<float> y = c.run(cpu::winograd4(), {"tiles12", 12, 0}, 1);
+    double error = 0, largest = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      error = std::max(error, std::abs(y[i] - expected[i]));
+      largest = std::max(largest, std::abs(expected[i]));
+      ASSERT_TRUE(std::isfinite(y[i])) << text << " at " << i;
+    }
+    EXPECT_LT(error / largest, 2e-6) << text;
+  }
+}
+
+TEST(Winograd, BitsDoNotDependOnTilesThreadsOrImages) {
+  for (const Kernel* kernel : {&cpu::winograd2(), &cpu::winograd4()}) {
+    const Case c("n5h18w10c50k40r3pad1+bias+relu+max2", false);
+    const std::vector<Tile> tiles = kernel->tiles(c.stage, cpu_machine(1));
+    const std::vector<float> y = c.run(*kernel, tiles[0], 1);
+    for (const Tile& tile : tiles)
+      for (const int threads : {1, 2, 3})
+        EXPECT_TRUE(same_bits(y, c.run(*kernel, tile, threads))) << tile.name << " " << threads;
+    for (const Tile& tile : tiles) {
+      std::vector<float> one = c.run(*kernel, tile, 2, 1), first = y;
+      first.resize(one.size());
+      EXPECT_TRUE(same_bits(first, one)) << kernel->name() << " " << tile.name;
+    }
+  }
+}
+
+// NaN and the infinities reach exactly the outputs that see them, at every position of a tile; 1e37
+// overflows Winograd's sums but not the outputs.
+TEST(Winograd, ValuesThatAreNotFiniteReachOnlyWhatSeesThem) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const Kernel* kernel : {&cpu::winograd2(), &cpu::winograd4()})
+    for (const char* text : {"n1h9w9c48k5r3pad1+bias", "n1h8w8c48k5r3pad1+relu+max2"})
+      for (const float value : {std::numeric_limits<float>::quiet_NaN(), infinity, -infinity})
+        for (Index position = 0; position < 36; ++position) {
+          Case c(text);
+          c.pixel(0, 1 + position / 6, 1 + position % 6, 17) = value;
+          const std::vector<double> expected = c.expected();
+          const std::vector<float> y = c.run(*kernel, {"tiles12", 12, 0}, 1);
+          for (std::size_t i = 0; i < y.size(); ++i) {
+            if (std::isnan(expected[i])) {
+              ASSERT_TRUE(std::isnan(y[i])) << kernel->name() << " " << text << " at " << i;
+            } else if (std::isinf(expected[i])) {
+              ASSERT_EQ(y[i], expected[i]) << kernel->name() << " " << text << " at " << i;
+            } else {
+              ASSERT_NEAR(y[i], expected[i], 1e-2) << kernel->name() << " " << text << " at " << i;
+            }
+          }
+        }
+}
+
+TEST(Winograd, SumsThatOverflowAreComputedDirectly) {
+  for (const Kernel* kernel : {&cpu::winograd2(), &cpu::winograd4()}) {
+    Case c("n1h8w8c48k3r3pad1");
+    // The sums are at most 3e38; the factors of the transforms carry them past 3.4e38.
+    for (float& v : c.w) v = 0;
+    for (Index k = 0; k < 3; ++k)
+      for (Index tap = 0; tap < 9; ++tap) c.w[static_cast<std::size_t>((k * 9 + tap) * 48)] = 1;
+    for (float& v : c.x) v = 0;
+    for (Index i = 0; i < 64; ++i)
+      c.x[static_cast<std::size_t>(i * 48)] = (i / 8 + i) % 2 ? -3e38F : 3e38F;
+    const std::vector<double> expected = c.expected();
+    const std::vector<float> y = c.run(*kernel, {"tiles12", 12, 0}, 1);
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      if (std::abs(expected[i]) < 3.4e38) {
+        ASSERT_NEAR(y[i] / 3e38, expected[i] / 3e38, 1e-5) << kernel->name() << " at " << i;
+      }
+    }
+  }
+}
+
+TEST(Winograd, RefusesWithEveryReason) {
+  const Machine machine = cpu_machine(1);
+  const auto count = [&](const Kernel& kernel, const char* text) {
+    return kernel.refusals(parse_stage(text), machine).size();
+  };
+  EXPECT_EQ(count(cpu::winograd4(), "n1h8c64k8r3pad1+bias+relu+max2"), 0U);
+  EXPECT_EQ(count(cpu::winograd2(), "n1h8c3k8r3pad1+strict"), 0U);
+  EXPECT_EQ(count(cpu::winograd4(), "n1h8c3k8r3pad1"), 1U);
+  EXPECT_EQ(count(cpu::winograd2(), "n1h16c4k8r5stride2groups2nchw+max3"), 5U);
+}
+
+}  // namespace
+}  // namespace convoy
