@@ -151,7 +151,7 @@ std::vector<Contender> contenders(const Case& c, const DeviceFacts& device) {
   if (sm90::halo_refusals(c.stage, device).empty()) {
     for (const sm90::HaloTile& tile : sm90::halo_tiles(c.stage, device)) {
       const sm90::HaloLayout layout = sm90::halo_layout(c.stage, tile, device);
-      found.push_back({"halo." + tile.name(), sm90::halo_seconds(c.stage, tile, layout, device) * 1e6, [&c, tile, layout](const void* x, void* y, bool overlap, cudaStream_t stream) {
+      found.push_back({"halo." + tile.name(), sm90::halo_seconds(c.stage, tile, layout) * 1e6, [&c, tile, layout](const void* x, void* y, bool overlap, cudaStream_t stream) {
         return sm90::halo_launch(c.stage, tile, layout, {.n = c.stage.n, .x = x, .w = c.w.data, .bias = c.bias_or_null(), .y = y, .x_pixel_stride = c.stage.c, .y_pixel_stride = c.stage.k, .overlap_previous = overlap}, stream);
       }});
     }

@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(few_threads, 1) few(const __grid_constant__ Fe
   __syncthreads();
   ptx::grid_launch_dependents();
   ptx::grid_dependency_wait();
-  const int warpgroup = threadIdx.x / 128;
+  const int warpgroup = __shfl_sync(0xFFFFFFFF, threadIdx.x / 128, 0);  // so that the compiler sees one value a warp
   if (warpgroup == 2) {
     ptx::shrink_registers<40>();
     if (threadIdx.x == 256) few_produce(p, slots, full, empty);

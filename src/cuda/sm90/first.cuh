@@ -1,6 +1,6 @@
 // first: y = pool(act(conv(norm(x), w) + bias)) for C <= 4 on Hopper, from top to bottom.
 //
-// Four producer warps store a brick of the image in shared memory, four channels a pixel, normalised
+// Two producer warpgroups store a brick each of the image in shared memory, four channels a pixel, normalised
 // and rounded; where rows are multiples of 16 bytes, TMA has brought the brick as it is, and with it the zeros
 // around the image. There is no im2col: without swizzle a core matrix of wgmma is eight rows of 16 bytes,
 // here eight pairs of neighbouring pixels, and the next taps are the same memory 16 bytes on.
@@ -42,7 +42,7 @@ struct FirstParams {
   Divisor columns, rows;  // of bricks in an image
 };
 
-constexpr int first_threads = 384;
+constexpr int first_threads = 512;  // two warpgroups of consumers, two of producers
 
 // ---------------------------------------------------------------------------------- the image
 
@@ -94,8 +94,9 @@ __device__ __forceinline__ Pair<T> load_pair(const FirstParams& p, int n, int y,
 }
 
 /// Where a pair belongs in the planes; see the top of the file.
+template <int Stride>
 __device__ __forceinline__ void store_pair(const FirstParams& p, std::uint8_t* row, int pair, uint4 v) {
-  if (p.stride == 1) {
+  if constexpr (Stride == 1) {
     *reinterpret_cast<uint4*>(row + pair * 16) = v;
     std::uint8_t* odd = row + p.at.plane + pair * 16;
     *reinterpret_cast<uint2*>(odd) = make_uint2(v.z, v.w);
@@ -123,19 +124,21 @@ __device__ __forceinline__ void store_brick(const FirstParams& p, int t, std::ui
 #pragma unroll
     for (int i = 0; i < batch; ++i) {
       const int row = first + i * rows;
-      if (row < p.at.brick_rows) store_pair(p, planes + row * p.at.pitch, pair, *reinterpret_cast<const uint4*>(&v[i]));
+      if (row >= p.at.brick_rows) continue;
+      const uint4 packed = *reinterpret_cast<const uint4*>(&v[i]);
+      if (p.stride == 1) store_pair<1>(p, planes + row * p.at.pitch, pair, packed);
+      else store_pair<2>(p, planes + row * p.at.pitch, pair, packed);
     }
   }
 }
 
-/// Four channels a pixel from C, a pair at a time.
-__device__ __forceinline__ uint4 widen_pair(int c, const std::uint32_t* w) {
-  switch (c) {
-    case 1: return make_uint4(w[0] & 0xFFFF, 0, w[0] >> 16, 0);
-    case 2: return make_uint4(w[0], 0, w[1], 0);
-    case 3: return make_uint4(w[0], w[1] & 0xFFFF, w[1] >> 16 | w[2] << 16, w[2] >> 16);
-    default: return make_uint4(w[0], w[1], w[2], w[3]);
-  }
+/// Four channels a pixel from C, a pair at a time: C words.
+template <int C>
+__device__ __forceinline__ uint4 widen_pair(const std::uint32_t* w) {
+  if constexpr (C == 1) return make_uint4(w[0] & 0xFFFF, 0, w[0] >> 16, 0);
+  else if constexpr (C == 2) return make_uint4(w[0], 0, w[1], 0);
+  else if constexpr (C == 3) return make_uint4(w[0], w[1] & 0xFFFF, w[1] >> 16 | w[2] << 16, w[2] >> 16);
+  else return make_uint4(w[0], w[1], w[2], w[3]);
 }
 
 /// Element of an image row where a brick begins. The copy begins at a multiple of 16 bytes before it.
@@ -144,15 +147,31 @@ __device__ __forceinline__ int raw_column(const FirstParams& p, const Brick& b) 
 }
 
 /// From the raw rows to the planes. TMA has put zeros where the image ends.
+template <int C, int Stride>
+__device__ __forceinline__ void widen_rows(const FirstParams& p, const std::uint8_t* raw, std::uint8_t* planes, int pair, int first, int step) {
+  raw += pair * 4 * C + first * p.at.raw_pitch;
+  planes += first * p.at.pitch;
+  const int raw_step = step * p.at.raw_pitch, step_bytes = step * p.at.pitch;
+#pragma unroll 4
+  for (int row = first; row < p.at.brick_rows; row += step, raw += raw_step, planes += step_bytes) {
+    store_pair<Stride>(p, planes, pair, widen_pair<C>(reinterpret_cast<const std::uint32_t*>(raw)));
+  }
+}
+
 template <FirstPool Pool>
 __device__ __forceinline__ void convert_raw(const FirstParams& p, int t, const std::uint8_t* raw, std::uint8_t* planes, int thread) {
-  const int lanes = p.at.pairs <= 16 ? 16 : 32;
-  const int pair = thread % lanes, step = 128 / lanes;
+  const int lanes = p.at.pairs <= 16 ? 16 : 32, pair = thread % lanes;
   if (pair >= p.at.pairs) return;
-  raw += (raw_column(p, brick<Pool>(p, t)) & 7) * 2 + pair * 4 * p.c;
-#pragma unroll 4
-  for (int row = thread / lanes; row < p.at.brick_rows; row += step) {
-    store_pair(p, planes + row * p.at.pitch, pair, widen_pair(p.c, reinterpret_cast<const std::uint32_t*>(raw + row * p.at.raw_pitch)));
+  raw += (raw_column(p, brick<Pool>(p, t)) & 7) * 2;
+  const auto rows = [&]<int C>() {
+    if (p.stride == 1) widen_rows<C, 1>(p, raw, planes, pair, thread / lanes, 128 / lanes);
+    else widen_rows<C, 2>(p, raw, planes, pair, thread / lanes, 128 / lanes);
+  };
+  switch (p.c) {
+    case 1: return rows.template operator()<1>();
+    case 2: return rows.template operator()<2>();
+    case 3: return rows.template operator()<3>();
+    default: return rows.template operator()<4>();
   }
 }
 
@@ -213,14 +232,15 @@ __device__ __forceinline__ void mask_outside(const FirstParams& p, const Brick& 
 
 // ---------------------------------------------------------------------------------- producers
 
-constexpr int raw_slots = 3;
+constexpr int raw_slots = 4;  // two for each producing warpgroup
 
+/// Each of the two producing warpgroups stores every second brick of this CTA.
 template <class T, FirstPool Pool>
 __device__ __forceinline__ void first_produce(const FirstParams& p, const std::uint8_t* rows, std::uint8_t* planes,
-                                              std::uint32_t full, std::uint32_t empty, std::uint32_t raw_full) {
-  const int thread = threadIdx.x % 128, lane = thread % 32, stride = gridDim.x;
-  const auto request = [&](int turn) {
-    const int t = blockIdx.x + turn * stride, slot = turn % raw_slots;
+                                              std::uint32_t full, std::uint32_t empty, std::uint32_t raw_full, int g) {
+  const int thread = threadIdx.x % 128, lane = thread % 32;
+  const auto request = [&](int own) {
+    const int t = blockIdx.x + (2 * own + g) * gridDim.x, slot = 2 * g + own % 2;
     if (thread != 0 || t >= p.tiles) return;
     const Brick b = brick<Pool>(p, t);
     ptx::mbarrier_arrive_expect(raw_full + 8 * slot, p.at.raw_pitch * p.at.brick_rows);
@@ -228,16 +248,18 @@ __device__ __forceinline__ void first_produce(const FirstParams& p, const std::u
                   raw_column(p, b) & ~7, b.y * p.stride - p.pad_top, b.n);
   };
   if (p.at.raw) {
-    for (int turn = 0; turn < raw_slots; ++turn) request(turn);
+    request(0);
+    request(1);
   }
-  int turn = 0;
-  for (int t = blockIdx.x; t < p.tiles; t += stride, ++turn) {
-    const int slot = turn % p.at.bricks;
+  for (int own = 0;; ++own) {
+    const int turn = 2 * own + g, t = blockIdx.x + turn * gridDim.x, slot = turn % p.at.bricks;
+    if (t >= p.tiles) return;
     std::uint8_t* to = planes + slot * p.at.brick_bytes;
     ptx::mbarrier_wait(empty + 8 * slot, (turn / p.at.bricks & 1) ^ 1);
     if (p.at.raw) {
-      ptx::mbarrier_wait(raw_full + 8 * (turn % raw_slots), turn / raw_slots & 1);
-      convert_raw<Pool>(p, t, rows + turn % raw_slots * p.at.raw_bytes, to, thread);
+      const int raw = 2 * g + own % 2;
+      ptx::mbarrier_wait(raw_full + 8 * raw, own / 2 & 1);
+      convert_raw<Pool>(p, t, rows + raw * p.at.raw_bytes, to, thread);
     } else {
       store_brick<T, Pool>(p, t, to, thread);
     }
@@ -245,8 +267,8 @@ __device__ __forceinline__ void first_produce(const FirstParams& p, const std::u
     __syncwarp();
     if (lane == 0) ptx::mbarrier_arrive(full + 8 * slot);
     if (p.at.raw) {
-      ptx::bar_sync(4, 128);  // all four warps have read the raw rows
-      request(turn + raw_slots);
+      ptx::bar_sync(4 + g, 128);  // all four warps have read the raw rows
+      request(own + 2);
     }
   }
 }
@@ -328,7 +350,7 @@ __global__ void __launch_bounds__(first_threads, 1) first(const __grid_constant_
   std::uint8_t* rows = weights + p.at.w_bytes;
   const std::uint32_t full = ptx::shared_address(rows + raw_slots * p.at.raw_bytes), empty = full + 8 * p.at.bricks;
   const std::uint32_t raw_full = empty + 8 * p.at.bricks, w_full = raw_full + 8 * raw_slots;
-  const int warpgroup = threadIdx.x / 128;
+  const int warpgroup = __shfl_sync(0xFFFFFFFF, threadIdx.x / 128, 0);  // so that the compiler sees one value a warp
 
   if (threadIdx.x == 0) {
     for (int s = 0; s < p.at.bricks; ++s) {
@@ -343,11 +365,11 @@ __global__ void __launch_bounds__(first_threads, 1) first(const __grid_constant_
   ptx::grid_launch_dependents();
   ptx::grid_dependency_wait();
 
-  if (warpgroup == 2) {
-    ptx::shrink_registers<104>();
-    first_produce<T, Pool>(p, rows, planes, full, empty, raw_full);
+  if (warpgroup >= 2) {
+    ptx::shrink_registers<80>();
+    first_produce<T, Pool>(p, rows, planes, full, empty, raw_full, warpgroup - 2);
   } else {
-    ptx::grow_registers<200>();
+    ptx::grow_registers<176>();
     if (threadIdx.x == 0) {
       ptx::mbarrier_arrive_expect(w_full, p.at.w_bytes);
       ptx::bulk_load(ptx::shared_address(weights), p.w, p.at.w_bytes, w_full);

@@ -48,6 +48,11 @@ HaloParams parameters(const Stage& stage, const HaloTile& tile, const HaloLayout
   p.x_slot = l.x_slot;
   p.w_slot = l.w_slot;
   p.x_bytes = l.x_bytes;
+  const int tile_x = l.chunks * l.views, tile_w = l.chunks * (l.taps / l.slab_taps);
+  p.skip_x = tile_x % l.x_slots;
+  p.skip_x_odd = tile_x / l.x_slots & 1;
+  p.skip_w = tile_w % l.w_slots;
+  p.skip_w_odd = tile_w / l.w_slots & 1;
   p.w_offset = l.x_slots * l.x_slot;
   p.staging_offset = p.w_offset + l.w_slots * l.w_slot;
   p.staging = l.staging;

@@ -36,6 +36,7 @@ struct HaloParams {
   bool images, pingpong, resident;
   int warpgroup_channels, warpgroup_rows;  // from warpgroup 0's tile to warpgroup 1's
   int x_slots, w_slots, x_slot, w_slot, x_bytes;
+  int skip_x, skip_x_odd, skip_w, skip_w_odd;  // a tile's slots: beyond whole rounds; whether those are odd
   int w_offset, staging_offset, barrier_offset, staging;
   int group_stride, instruction_stride, warpgroup_stride;
   int store_i, store_j, stored_pixels;
@@ -49,7 +50,7 @@ enum class PoolKind { none, pixels, images };  // max 2x2: which accumulators fo
 constexpr int consumer_warps = 8;
 constexpr int halo_threads = 384;
 
-/// A position in a ring of slots: the slot, and the parity of the round.
+/// A producer's place in a ring: the slot, and the parity of the round.
 struct Ring {
   int slot = 0;
   std::uint32_t parity = 0;
@@ -58,11 +59,6 @@ struct Ring {
       slot = 0;
       parity ^= 1;
     }
-  }
-  __device__ __forceinline__ void skip(int count, int slots) {
-    const int to = slot + count;
-    parity ^= (to / slots) & 1;
-    slot = to % slots;
   }
 };
 
@@ -190,34 +186,67 @@ __device__ __forceinline__ std::uint64_t descriptor_of(std::uint32_t low, std::u
   return d;
 }
 
+/// A consumer's place in a ring, in the two forms it needs: the slot's full barrier (its empty one lies
+/// `end - begin` on) and the low half of its descriptor. All additions: this runs between two wgmmas,
+/// on one warp a scheduler, where every instruction shows.
+struct Slots {
+  std::uint32_t begin, end, first_low, step;  // barriers of the ring; descriptor of slot 0, between slots
+  std::uint32_t full, low, parity, flip;
+
+  __device__ __forceinline__ Slots(std::uint32_t barriers, int count, std::uint32_t address, int slot_bytes, bool turns)
+      : begin(barriers), end(barriers + 8 * count), first_low(1 << 16 | address >> 4), step(slot_bytes >> 4), full(begin),
+        low(first_low), parity(0), flip(turns ? 1 : 0) {}
+  __device__ __forceinline__ void advance() {
+    full += 8;
+    low += step;
+    if (full == end) {
+      full = begin;
+      low = first_low;
+      parity ^= flip;  // resident slots are filled once: their first round stays complete
+    }
+  }
+  /// Leaves out the slots of the other warpgroup's tile: `count` beyond whole rounds, of which `odd`.
+  __device__ __forceinline__ void skip(int count, int odd) {
+    full += 8 * count;
+    low += count * step;
+    if (full >= end) {
+      full -= end - begin;
+      low -= ((end - begin) >> 3) * step;
+      parity ^= 1;
+    }
+    parity ^= odd;
+  }
+  __device__ __forceinline__ std::uint32_t empty(std::uint32_t barrier) const { return barrier + (end - begin); }
+};
+
 /// A consumer's walk through both rings, one slab of weights at a time.
 struct Walk {
   const HaloParams& p;
-  const Barriers& bar;
-  std::uint32_t x_slots, w_slots;  // low halves of descriptors at this warpgroup's part of slot 0
-  Ring x_ring, w_ring;             // of the slots that come next
-  int slab = 0;                    // of the chunk, that comes next
-  int x_slot = 0;                  // that the last slab reads
-  std::uint32_t box = 0;
+  Slots x, w;               // what comes next
+  int tap = 0;              // the first of the next slab
+  std::uint32_t box = 0, box_low = 0;  // the box that the last slab reads: full barrier, descriptor
 
-  /// Waits for the next slab (and for its box, if it opens one) and moves on.
-  __device__ __forceinline__ void next(int slabs, std::uint32_t& a, std::uint32_t& b) {
-    const std::uint32_t tap = p.tap_shift[slab * p.slab_taps];
-    if (tap & opens_view) {
-      ptx::mbarrier_wait(bar.x_full(x_ring.slot), x_ring.parity);
-      x_slot = x_ring.slot;
-      box = x_slots + x_slot * (static_cast<std::uint32_t>(p.x_slot) >> 4);
-      x_ring.advance(p.x_slots);
+  /// Waits for the next slab (and for its box, if it opens one), and moves on.
+  __device__ __forceinline__ void next(std::uint32_t& a, std::uint32_t& b) {
+    const std::uint32_t shift = p.tap_shift[tap];
+    if (shift & opens_view) {
+      ptx::mbarrier_wait(x.full, x.parity);
+      box = x.full;
+      box_low = x.low;
+      x.advance();
     }
-    ptx::mbarrier_wait(bar.w_full(w_ring.slot), w_ring.parity);
-    a = w_slots + w_ring.slot * (static_cast<std::uint32_t>(p.w_slot) >> 4);
-    b = box + (tap & ~opens_view);
-    if (++slab == slabs) slab = 0;
+    ptx::mbarrier_wait(w.full, w.parity);
+    // The shuffle changes nothing, but tells the compiler that the values are one a warp: it then
+    // keeps descriptors in uniform registers, as wgmma wants them.
+    a = __shfl_sync(0xFFFFFFFF, w.low, 0);
+    b = __shfl_sync(0xFFFFFFFF, box_low + (shift & ~opens_view), 0);
+    w.advance();
+    tap += p.slab_taps;
+    if (tap == p.taps) tap = 0;
   }
-  /// Leaves out the slots of a tile that is the other warpgroup's.
   __device__ __forceinline__ void skip_tile() {
-    x_ring.skip(p.chunks * p.views, p.x_slots);
-    if (!p.resident) w_ring.skip(p.chunks * (p.taps / p.slab_taps), p.w_slots);
+    x.skip(p.skip_x, p.skip_x_odd);
+    if (!p.resident) w.skip(p.skip_w, p.skip_w_odd);
   }
 };
 
@@ -241,16 +270,13 @@ template <class T, int N, int I, PoolKind Pool>
 __device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar, std::uint32_t x_slots,
                                         std::uint32_t w_slots, std::uint32_t staging, int g) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-  const bool leader = threadIdx.x % 128 == 0;
+  const bool leader = threadIdx.x % 128 == 0, gives_x = lane == 0, gives_w = lane == 0 && !p.resident;
   const std::uint32_t tap_step = p.cta_channels * 128 >> 4;
-  const int slabs = p.taps / p.slab_taps, total = p.chunks * slabs;
-  const auto release = [&](std::uint32_t barrier) {
-    if (lane == 0) ptx::mbarrier_arrive(barrier);
-  };
+  const int total = p.chunks * (p.taps / p.slab_taps);
 
   float d[I][N / 2];
-  Walk walk{p, bar, static_cast<std::uint32_t>(ptx::descriptor(ptx::descriptor_base(0), x_slots + g * p.warpgroup_stride)),
-            static_cast<std::uint32_t>(ptx::descriptor(ptx::descriptor_base(0), w_slots + g * p.warpgroup_channels * 128)), {}, {}};
+  Walk walk{p, Slots(bar.x_full(0), p.x_slots, x_slots + g * p.warpgroup_stride, p.x_slot, true),
+            Slots(bar.w_full(0), p.w_slots, w_slots + g * p.warpgroup_channels * 128, p.w_slot, !p.resident)};
   int turn = 0;
   const int stride = p.pingpong ? 2 * gridDim.x : gridDim.x;
   if (p.pingpong && g == 1) walk.skip_tile();
@@ -271,47 +297,48 @@ __device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar
       ++turn;
     }
 
-    std::uint32_t a, b;
-    walk.next(slabs, a, b);
-    int x_now = walk.x_slot, x_last = -1, w_last = -1, first_tap = 0;
+    std::uint32_t a, b, w_last = 0, x_last = 0;
+    std::uint32_t w_now = walk.w.full;
+    int first_tap = 0;
+    walk.next(a, b);
 #pragma unroll
     for (int i = 0; i < I; ++i) ptx::touch(d[i]);
     for (int it = 0; it < total; ++it) {
+      // All of this tile's waits are over: the other warpgroup may begin under the last slab's math.
+      if (p.pingpong && it + 1 == total && lane == 0) ptx::mbarrier_arrive(bar.turn(1 - g));
       int keep = it > 0;
       for (int tap = 1; tap < p.slab_taps; ++tap) {
         half_tap<T, N, I>(d, a, b, p, keep);
         half_tap<T, N, I>(d, a + 4, b + 4, p, 1);
         keep = 1;
         a += tap_step;
-        b = walk.box + (p.tap_shift[first_tap + tap] & ~opens_view);
+        b = walk.box_low + (p.tap_shift[first_tap + tap] & ~opens_view);
       }
       half_tap<T, N, I>(d, a, b, p, keep);
       half_tap<T, N, I>(d, a + 4, b + 4, p, 1);
       ptx::wgmma_commit();
       // While this slab's math runs: find the next one, then give back the slots of the one before,
       // whose math is done when at most this slab's is left.
-      const int w_now = walk.w_ring.slot;
-      x_now = walk.x_slot;
-      walk.w_ring.advance(p.w_slots);
+      const std::uint32_t w_done = w_last, x_done = x_last;
+      w_last = w_now;
+      x_last = walk.box;
       if (it + 1 < total) {
-        first_tap = walk.slab * p.slab_taps;
-        walk.next(slabs, a, b);
-      } else if (p.pingpong) {
-        release(bar.turn(1 - g));
+        w_now = walk.w.full;
+        first_tap = walk.tap;
+        walk.next(a, b);
       }
       ptx::wgmma_wait<1>();
-      if (w_last >= 0) release(bar.w_empty(w_last));
-      if (x_last >= 0 && x_last != x_now) release(bar.x_empty(x_last));
-      x_last = x_now;
-      w_last = p.resident ? -1 : w_now;
+      if (it > 0) {
+        if (gives_w) ptx::mbarrier_arrive(walk.w.empty(w_done));
+        if (gives_x && x_done != x_last) ptx::mbarrier_arrive(walk.x.empty(x_done));
+      }
     }
     if (p.pingpong) walk.skip_tile();
-    if (p.resident) walk.w_ring = Ring{};  // the first round's barriers stay complete
     ptx::wgmma_wait<0>();
 #pragma unroll
     for (int i = 0; i < I; ++i) ptx::touch(d[i]);
-    if (w_last >= 0) release(bar.w_empty(w_last));
-    release(bar.x_empty(x_now));
+    if (gives_w) ptx::mbarrier_arrive(walk.w.empty(w_last));
+    if (gives_x) ptx::mbarrier_arrive(walk.x.empty(x_last));
 
     if (leader) ptx::bulk_wait_read<0>();  // the last tile has left the staging
     ptx::bar_sync(1 + g, 128);
@@ -359,7 +386,7 @@ __global__ void __launch_bounds__(halo_threads, 1) halo(const __grid_constant__ 
   ptx::grid_launch_dependents();
   ptx::grid_dependency_wait();
 
-  const int warpgroup = threadIdx.x / 128;
+  const int warpgroup = __shfl_sync(0xFFFFFFFF, threadIdx.x / 128, 0);  // so that the compiler sees one value a warp
   if (warpgroup == 2) {
     ptx::shrink_registers<40>();
     if (threadIdx.x == 256) produce_pixels(p, bar, x_slots);

@@ -82,7 +82,7 @@ std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& de
 HaloLayout halo_layout(const Stage& stage, const HaloTile& tile, const DeviceFacts& device);
 
 /// Predicted seconds of one run.
-double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& layout, const DeviceFacts& device);
+double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& layout);
 
 /// Tiles that serve the stage, best predicted first.
 std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device);
