@@ -1,0 +1,220 @@
+// The kernel `first`: first layers with one channel and stride 1, whose filters are 3, 5 or 7 wide.
+// The arithmetic is that of `direct`; what differs is that each input is loaded once a row of taps.
+#include "cpu/first.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/buffer.hpp"
+#include "cpu/families.hpp"
+#include "cpu/padded_rows.hpp"
+#include "math/activation.hpp"
+
+namespace convoy::cpu {
+namespace {
+using namespace first_rows;
+
+Index ceil_div(Index a, Index b) {
+  return (a + b - 1) / b;
+}
+
+// A 2×2 pool whose windows all lie inside the plane.
+bool pools_fours(const Stage& stage, const Shapes& shapes) {
+  return stage.pool && stage.pool->window == Extent{2} && stage.pool->stride == Extent{2} &&
+         stage.pool->pad == Extent{0} && stage.pool->dil == Extent{1} &&
+         2 * shapes.out_h <= shapes.p && 2 * shapes.out_w <= shapes.q;
+}
+
+class FirstPrepared final : public Prepared {
+ public:
+  FirstPrepared(const Stage& stage, const Machine& machine)
+      : stage_(stage),
+        shapes_(shapes_of(stage)),
+        loops_(loops()),
+        threads_(std::max(1, machine.threads)),
+        blocks_(ceil_div(stage.k, loops_.lanes)),
+        w_(static_cast<std::size_t>(blocks_ * loops_.lanes * stage.r * stage.s)) {
+    rows_.stage = stage;
+    rows_.pixel_pitch = 1;
+    rows_.columns = shapes_.q + stage.s - 1;
+    rows_.row_pitch = ceil_div(rows_.columns, 16) * 16;
+  }
+
+  void set_weights(const float* w) override {
+    const Index taps = stage_.r * stage_.s;
+    std::fill_n(w_.data(), w_.size(), 0.0F);
+    for (Index k = 0; k < stage_.k; ++k)
+      for (Index tap = 0; tap < taps; ++tap)
+        w_[static_cast<std::size_t>((k / loops_.lanes * taps + tap) * loops_.lanes +
+                                    k % loops_.lanes)] = w[k * taps + tap];
+    finite_ = std::all_of(w, w + stage_.k * taps, [](float v) { return std::isfinite(v); });
+  }
+
+  std::size_t workspace_bytes() const override {
+    return static_cast<std::size_t>(bias_floats() + threads_ * slot_floats()) * sizeof(float);
+  }
+
+  Status run(const RunArgs& args) const noexcept override {
+    float* bias = reinterpret_cast<float*>(args.workspace);
+    for (Index k = 0; k < bias_floats(); ++k)
+      bias[k] = args.bias && k < stage_.k ? args.bias[k] : 0.0F;
+    const Index rows = args.n * shapes_.out_h;
+    Index tasks = std::max(ceil_div(rows, band_rows), std::min<Index>(rows, 4 * threads_));
+    tasks = std::min(rows, ceil_div(tasks, threads_) * threads_);
+    args.threads->for_each(tasks, [&](Index task, int slot) {
+      float* packed = bias + bias_floats() + slot * slot_floats();
+      const Index end = rows * (task + 1) / tasks;
+      for (Index row = rows * task / tasks; row < end;) {
+        const Index first = row % shapes_.out_h;
+        const Index count = std::min({end - row, shapes_.out_h - first, band_rows});
+        run_band(args, bias, row / shapes_.out_h, first, count, packed);
+        row += count;
+      }
+    });
+    return Status();
+  }
+
+ private:
+  static constexpr Index band_rows = 32;
+
+  Index bias_floats() const { return ceil_div(blocks_ * loops_.lanes, 16) * 16; }
+  Index slot_floats() const { return (2 * band_rows + stage_.r - 1) * rows_.row_pitch; }
+
+  void run_band(const RunArgs& args, const float* bias, Index image, Index first, Index count,
+                float* packed) const {
+    const Index step = stage_.pool ? 2 : 1;
+    rows_.pack(args, image, step * first - stage_.pad.top, step * count + stage_.r - 1, packed);
+    RowArgs row;
+    row.row_pitch = rows_.row_pitch;
+    row.r = stage_.r;
+    row.s = stage_.s;
+    row.clamp = clamp_of(stage_.act);
+    row.pool = stage_.pool.has_value();
+    row.results = shapes_.out_w;
+    row.y_pixel = args.y_stride.w;
+    float* y = static_cast<float*>(args.y) + image * args.y_stride.n;
+    if (!finite_) {
+      for (Index i = 0; i < count; ++i)
+        skip_row(bias, first + i, packed + step * i * rows_.row_pitch, y, args.y_stride);
+      return;
+    }
+    for (Index i = 0; i < count; ++i)
+      for (Index block = 0; block < blocks_; ++block) {
+        row.x = packed + step * i * rows_.row_pitch;
+        row.w = w_.data() + block * loops_.lanes * stage_.r * stage_.s;
+        row.bias = bias + block * loops_.lanes;
+        row.valid = std::min(loops_.lanes, stage_.k - block * loops_.lanes);
+        row.y = y + (first + i) * args.y_stride.h + block * loops_.lanes;
+        loops_.row(row);
+      }
+  }
+
+  // Infinite or NaN weights must not meet the zeros that stand for taps outside the image.
+  void skip_row(const float* bias, Index out, const float* x, float* y,
+                const Strides& stride) const {
+    const Index step = stage_.pool ? 2 : 1;
+    const auto pixel = [&](Index p, Index q, Index k) {
+      const Index taps = stage_.r * stage_.s;
+      const float* w = w_.data() + k / loops_.lanes * taps * loops_.lanes + k % loops_.lanes;
+      float sum = 0;
+      for (Index r = 0; r < stage_.r; ++r)
+        for (Index s = 0; s < stage_.s; ++s) {
+          const Index h = p + r - stage_.pad.top, column = q + s - stage_.pad.left;
+          if (h < 0 || h >= stage_.h || column < 0 || column >= stage_.w) continue;
+          sum = std::fma(x[(p - step * out + r) * rows_.row_pitch + q + s],
+                         w[(r * stage_.s + s) * loops_.lanes], sum);
+        }
+      return math::activate(stage_.act.kind, stage_.act.a, stage_.act.b, sum + bias[k]);
+    };
+    for (Index column = 0; column < shapes_.out_w; ++column)
+      for (Index k = 0; k < stage_.k; ++k) {
+        float best = pixel(step * out, step * column, k);
+        for (Index i = 1; i < step * step; ++i) {
+          const float value = pixel(step * out + i / 2, step * column + i % 2, k);
+          if (math::beats(value, best)) best = value;
+        }
+        y[out * stride.h + column * stride.w + k] = best;
+      }
+  }
+
+  Stage stage_;
+  Shapes shapes_;
+  const Loops& loops_;
+  int threads_;
+  Index blocks_;
+  PaddedRows rows_;
+  Buffer<float> w_;  // [blocks][R][S][lanes]
+  bool finite_ = true;
+};
+
+class First final : public Kernel {
+ public:
+  std::string_view name() const override { return "first"; }
+  std::string_view arithmetic() const override { return "sequential"; }
+  bool exact() const override { return true; }
+  DeviceKind device() const override { return DeviceKind::cpu; }
+
+  std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
+    std::vector<std::string> reasons;
+    if (stage.c != 1) reasons.push_back(fmt::format("C = {}: it takes one channel", stage.c));
+    if (stage.s != 3 && stage.s != 5 && stage.s != 7)
+      reasons.push_back(fmt::format("filter width {}: it takes 3, 5 and 7", stage.s));
+    if (stage.stride != Extent{1}) reasons.push_back("stride: it steps by 1");
+    if (stage.dil != Extent{1}) reasons.push_back("dilation: its taps are neighbours");
+    if (stage.dtype != DType::f32 && stage.dtype != DType::u8)
+      reasons.push_back(fmt::format("input {}: it reads f32 and u8", convoy::name(stage.dtype)));
+    if (stage.output_dtype() != DType::f32)
+      reasons.push_back(
+          fmt::format("output {}: it writes f32", convoy::name(stage.output_dtype())));
+    if (stage.layout != Layout::nhwc) reasons.push_back("layout nchw: it writes nhwc");
+    if (stage.act.is_neuron()) reasons.push_back("a neuron: it applies element-wise activations");
+    if (stage.keep.any()) reasons.push_back("keep: it writes the pooled output only");
+    if (stage.pool && reasons.empty() && !pools_fours(stage, shapes_of(stage)))
+      reasons.push_back(
+          "pool: its tile is a row of 2x2 windows, stride 2, wholly inside the plane");
+    if (stage.pool && stage.act.kind == Activation::Kind::leaky && stage.act.a < 0)
+      reasons.push_back("leaky with a negative slope before a pool: it pools first");
+    return reasons;
+  }
+
+  std::vector<Tile> tiles(const Stage&, const Machine&) const override {
+    return {{fmt::format("row of {} filters", loops().lanes), 0}};
+  }
+
+  Cost cost(const Stage& stage, const Tile&, const Machine& machine) const override {
+    const Shapes shapes = shapes_of(stage);
+    const double lanes = static_cast<double>(loops().lanes);
+    const double vectors =
+        static_cast<double>(shapes.gemm_m) * static_cast<double>(ceil_div(stage.k, loops().lanes));
+    const double taps = static_cast<double>(stage.r * stage.s);
+    constexpr double cycle = 1 / 3.0e9;  // the clock of Machine's estimates
+    Cost cost;
+    cost.flops = 2 * vectors * lanes * taps;
+    cost.waste = 1 - 2 * static_cast<double>(shapes.macs) / cost.flops;
+    cost.bytes =
+        static_cast<double>(shapes.x_elements) * static_cast<double>(size_of(stage.dtype)) +
+        4.0 * static_cast<double>(shapes.w_elements + shapes.y_elements);
+    // Two multiply-adds a cycle.
+    const double seconds = vectors * (taps / 0.95 + 3) * cycle / 2 +
+                           static_cast<double>(shapes.x_elements) * cycle / 4;
+    cost.seconds = std::max(seconds / machine.threads, cost.bytes / machine.memory_bandwidth) +
+                   (machine.threads > 1 ? 3e-6 : 5e-7);
+    return cost;
+  }
+
+  std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile&,
+                                    const Machine& machine) const override {
+    return std::make_unique<FirstPrepared>(stage, machine);
+  }
+};
+
+}  // namespace
+
+const Kernel& first() {
+  static const First kernel;
+  return kernel;
+}
+
+}  // namespace convoy::cpu

@@ -1,0 +1,155 @@
+// The loops of `first`, compiled once for each instruction set.
+//
+// A tile is some neighbouring pixels of a row. A row of weights stays in registers and each input
+// is broadcast once for all the taps that meet it: with one channel and few filters it is the loads
+// that would set the pace otherwise.
+#include "cpu/first.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/first_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+HWY_BEFORE_NAMESPACE();
+namespace convoy::cpu::first_rows::HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+// Eight filters at most: first layers of one channel often have no more, and half vectors lose
+// nothing where a core does two of them at once.
+constexpr int lanes = HWY_LANES(float) < 8 ? HWY_LANES(float) : 8;
+using D = hn::FixedTag<float, lanes>;
+using V = hn::Vec<D>;
+// Pixels of a tile: with the weights of a row and one input they fill the registers.
+#if HWY_ARCH_ARM || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
+constexpr int max_pixels = 12;
+#else
+constexpr int max_pixels = 8;
+#endif
+
+HWY_INLINE V broadcast(const float* p) {
+  auto v = hn::Set(D(), *p);
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  asm volatile("" : "+v"(v.raw));
+#endif
+  return v;
+}
+
+HWY_INLINE V larger(V best, V candidate) {
+  return hn::IfThenElse(hn::Or(hn::Gt(candidate, best), hn::Ne(candidate, candidate)), candidate,
+                        best);
+}
+
+HWY_INLINE void finish(const RowArgs& a, V v, float* to) {
+  const D d;
+  v = hn::Add(v, hn::LoadU(d, a.bias));
+  if (a.clamp.leaky) {
+    v = hn::IfThenElse(hn::Lt(v, hn::Zero(d)), hn::Mul(hn::Set(d, a.clamp.slope), v), v);
+  } else {
+    const V lo = hn::Set(d, a.clamp.lo), hi = hn::Set(d, a.clamp.hi);
+    v = hn::IfThenElse(hn::Lt(v, lo), lo, v);
+    v = hn::IfThenElse(hn::Gt(v, hi), hi, v);
+  }
+  if (a.valid == lanes) {
+    hn::StoreU(v, d, to);
+    return;
+  }
+  HWY_ALIGN float lane[lanes];
+  hn::Store(v, d, lane);
+  std::memcpy(to, lane, static_cast<std::size_t>(a.valid) * sizeof(float));
+}
+
+template <int taps, int pixels>
+HWY_INLINE void sum_row(const RowArgs& a, const float* x, V (&sum)[pixels]) {
+  const D d;
+#pragma GCC unroll 12
+  for (int i = 0; i < pixels; ++i) sum[i] = hn::Zero(d);
+  const float* w = a.w;
+  for (Index r = 0; r < a.r; ++r, x += a.row_pitch, w += taps * lanes) {
+    V weight[taps];
+#pragma GCC unroll 7
+    for (int s = 0; s < taps; ++s) weight[s] = hn::Load(d, w + s * lanes);
+#pragma GCC unroll 20
+    for (int column = 0; column < pixels + taps - 1; ++column) {
+      const V value = broadcast(x + column);
+      // Ascending columns are ascending taps of each pixel.
+#pragma GCC unroll 7
+      for (int s = 0; s < taps; ++s) {
+        const int at = column - s;
+        if (at >= 0 && at < pixels) sum[at] = hn::MulAdd(value, weight[s], sum[at]);
+      }
+    }
+  }
+}
+
+template <int taps, int pixels>
+void plain(const RowArgs& a, Index first) {
+  V sum[pixels];
+  sum_row<taps, pixels>(a, a.x + first, sum);
+#pragma GCC unroll 12
+  for (int i = 0; i < pixels; ++i) finish(a, sum[i], a.y + (first + i) * a.y_pixel);
+}
+
+// Rounding and activation do not decrease, so bias and activation may follow the maximum.
+template <int taps, int windows>
+void pooled(const RowArgs& a, Index first) {
+  V upper[2 * windows], best[windows];
+  sum_row<taps, 2 * windows>(a, a.x + 2 * first, upper);
+#pragma GCC unroll 6
+  for (int i = 0; i < windows; ++i) best[i] = larger(upper[2 * i], upper[2 * i + 1]);
+  V lower[2 * windows];
+  sum_row<taps, 2 * windows>(a, a.x + 2 * first + a.row_pitch, lower);
+#pragma GCC unroll 6
+  for (int i = 0; i < windows; ++i)
+    finish(a, larger(best[i], larger(lower[2 * i], lower[2 * i + 1])),
+           a.y + (first + i) * a.y_pixel);
+}
+
+template <int taps>
+void row_of(const RowArgs& a) {
+  using Loop = void (*)(const RowArgs&, Index);
+  static constexpr auto plains = []<std::size_t... i>(std::index_sequence<i...>) {
+    return std::array<Loop, max_pixels>{&plain<taps, static_cast<int>(i + 1)>...};
+  }
+  (std::make_index_sequence<max_pixels>());
+  static constexpr auto pools = []<std::size_t... i>(std::index_sequence<i...>) {
+    return std::array<Loop, max_pixels / 2>{&pooled<taps, static_cast<int>(i + 1)>...};
+  }
+  (std::make_index_sequence<max_pixels / 2>());
+  const Index most = a.pool ? max_pixels / 2 : max_pixels;
+  const Index tiles = (a.results + most - 1) / most;
+  for (Index tile = 0; tile < tiles; ++tile) {
+    const Index begin = a.results * tile / tiles, end = a.results * (tile + 1) / tiles;
+    const auto index = static_cast<std::size_t>(end - begin - 1);
+    (a.pool ? pools[index] : plains[index])(a, begin);
+  }
+}
+
+void row(const RowArgs& a) {
+  if (a.s == 3)
+    row_of<3>(a);
+  else if (a.s == 5)
+    row_of<5>(a);
+  else
+    row_of<7>(a);
+}
+}  // namespace
+
+const Loops* all_loops() {
+  static constexpr Loops loops{lanes, &row};
+  return &loops;
+}
+}  // namespace convoy::cpu::first_rows::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace convoy::cpu::first_rows {
+HWY_EXPORT(all_loops);
+const Loops& loops() {
+  return *HWY_DYNAMIC_DISPATCH(all_loops)();
+}
+}  // namespace convoy::cpu::first_rows
+#endif
