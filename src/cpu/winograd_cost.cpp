@@ -16,10 +16,10 @@ std::vector<Tile> tiles(const Stage&, const Machine&, Index) {
 Cost cost(const Stage& stage, const Tile& tile, const Machine& machine, Index m) {
   // Measured on Zen 4 with AVX-512, in operations at the FMA peak: moving one element of V or M
   // through its transform, and the share of the peak that the GEMMs reach.
-  constexpr double input_flops = 20, output_flops = 10, multiply_share = 0.96;
+  constexpr double input_flops = 16, output_flops = 9, multiply_share = 0.97;
   // Third-level cache and memory, as multiples of what a thread streams from memory with gaps.
-  constexpr double l3_speed = 6, stream_speed = 2.75;
-  constexpr double start_seconds = 4e-6;  // of one parallel loop
+  constexpr double l3_speed = 8, stream_speed = 3;
+  constexpr double start_seconds = 8e-6;  // of one parallel loop
 
   const Geometry g = geometry(stage, m);
   const double threads = machine.threads, peak = machine.peak_flops / threads;
@@ -58,16 +58,18 @@ Cost cost(const Stage& stage, const Tile& tile, const Machine& machine, Index m)
   cost.bytes = x_bytes + u_bytes + y_bytes;
   cost.seconds = busiest * (multiply / share + output) / peak + input_part * input / peak +
                  (shared ? 2 : 1) * (threads > 1 ? start_seconds : 0) +
-                 (x_bytes + y_bytes) / (bandwidth * threads);
-  // U passes by once a block. It stays in the second-level cache only where it leaves room for V.
+                 (x_bytes + y_bytes) / (bandwidth * threads * stream_speed);
+  // U passes by once a block, unless the second-level cache has room for it beside V. A small part
+  // of the third level streams behind the GEMMs; most of it is shared with others.
   const double l2 = count(static_cast<Index>(machine.l2_bytes));
   const double l3 = count(static_cast<Index>(machine.l3_bytes));
-  if (u_bytes > l2 / 2)
-    cost.seconds +=
-        busiest * blocks * u_bytes / (bandwidth * (u_bytes > l3 ? stream_speed : l3_speed));
-  // V passes by once a panel.
+  if (u_bytes > l2 / 2) {
+    const double speed = u_bytes > l3 ? stream_speed : u_bytes > l3 / 4 ? 6 : 3 * l3_speed;
+    cost.seconds += busiest * blocks * u_bytes / (bandwidth * speed);
+  }
+  // V is written, then passes by once a panel, with less room for the hardware to look ahead.
   if ((shared ? v_bytes : v_bytes / blocks) > l2)
-    cost.seconds += busiest * count(panels) * v_bytes / (bandwidth * l3_speed);
+    cost.seconds += busiest * count(panels + 2) * v_bytes / (bandwidth * l3_speed / 2);
   return cost;
 }
 
