@@ -23,7 +23,8 @@ struct NetworkLayer {
 struct NetworkText {
   DType dtype = DType::u8;  // of the images: u8 or f32
   Index h = 0, w = 0, c = 0;
-  std::vector<float> mean, std;  // of each channel, or one of all; x' = (x/255 - mean)/std
+  // Of each channel, or one of all, or none. x' = (x/255 - mean)/std of u8, (x - mean)/std of f32.
+  std::vector<float> mean, std;
   Index steps = 1;               // the same image in every step
   std::vector<NetworkLayer> layers;
 };

@@ -95,9 +95,10 @@ HWY_INLINE unsigned bits_of(const hn::Mask<Float> (&fired)[kVecs]) {
 }
 
 template <int kPixels, int kBits>
-void run_block(const Params& p, Index n, const std::uint8_t* in, Index in_step, std::uint8_t* out,
+void run_block(const Params& params, Index n, const std::uint8_t* in, Index in_step, std::uint8_t* out,
                Index out_step) {
   const Float d;
+  const Params p = params;  // a copy, which the bytes written can't alias
   const Index out_bytes = (p.k + 7) / 8;
   const Index table_block = p.taps * (kBits == 8 ? 256 : 32) * 16;
   for (Index block = 0; block < p.filter_blocks; ++block) {

@@ -110,8 +110,9 @@ void clear(float* values, Index count) {
   for (Index i = 0; i < count; i += kLanes) hn::Store(hn::Zero(d), d, values + i);
 }
 
-void run_spike_linear(const Params& p, Index n, Index in_image, std::uint8_t* out, Index out_step) {
+void run_spike_linear(const Params& params, Index n, Index in_image, std::uint8_t* out, Index out_step) {
   const Float d;
+  const Params p = params;  // a copy, which the bytes written can't alias
   const Index out_bytes = (p.k + 7) / 8;
   const Vec threshold = hn::Set(d, p.neuron.threshold), tau = hn::Set(d, p.neuron.tau);
   for (Index image = 0; image < n; ++image) {

@@ -4,7 +4,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <limits>
 
 #include "convoy/error.hpp"
 #include "io/file.hpp"
@@ -64,10 +63,11 @@ std::vector<float> parse_weights(std::string_view text, const std::string& name,
       throw Error(fmt::format("{}: line {}: \"{}\" is not a number. Expected {} numbers ({}), "
                               "separated by white space.",
                               name, line, shown(word), count, meaning));
-    if (!(std::abs(value) <= std::numeric_limits<float>::max()))
+    const auto rounded = static_cast<float>(value);  // a little over the largest float is that float
+    if (!std::isfinite(rounded))
       throw Error(fmt::format("{}: line {}: {} is not a finite fp32 number. Was the training unstable?",
                               name, line, shown(word)));
-    if (found < count) values.push_back(static_cast<float>(value));
+    if (found < count) values.push_back(rounded);
     ++found;
     at = stop;
   }
@@ -100,7 +100,7 @@ std::vector<float> read_parameter(const std::string& folder, const std::string& 
     if (array.view().dtype != DType::f32)
       throw Error(fmt::format("{}: values of type {}, expected f4 or f8.", npy, convoy::name(array.view().dtype)));
     values.assign(array.data<float>(), array.data<float>() + array.elements());
-  } else if (file_exists(safetensors)) {
+  } else if (has_parameter(folder, parameter)) {
     name = safetensors + ": " + parameter;
     const auto bytes = read_file(safetensors);
     values = parse_safetensors(bytes, safetensors, parameter);

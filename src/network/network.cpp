@@ -21,14 +21,16 @@ using network::LayerWeights;
 using network::SpikeChain;
 using Clock = std::chrono::steady_clock;
 
+/// The mean or std of a channel: there may be none, one for all, or one each.
+float of_channel(const std::vector<float>& values, Index c, float none) {
+  return values.empty() ? none : values[values.size() == 1 ? 0 : static_cast<std::size_t>(c)];
+}
+
 /// x' of every pixel value and channel, [C][256], by PyTorch's own operations in fp32.
 std::vector<float> normalised_values(const NetworkText& text) {
   std::vector<float> values;
   for (Index c = 0; c < text.c; ++c) {
-    const auto of = [&](const std::vector<float>& v, float none) {
-      return v.empty() ? none : v[v.size() == 1 ? 0 : static_cast<std::size_t>(c)];
-    };
-    const float mean = of(text.mean, 0.0F), std = of(text.std, 1.0F);
+    const float mean = of_channel(text.mean, c, 0.0F), std = of_channel(text.std, c, 1.0F);
     for (int u = 0; u < 256; ++u) values.push_back((static_cast<float>(u) / 255.0F - mean) / std);
   }
   return values;
@@ -235,7 +237,7 @@ struct Network::Impl {
     Index largest = 0;
     for (const Segment& segment : segments)
       largest = std::max(largest, segment.output_values * (segment.timed_out ? text.steps : 1));
-    if (!takes_images_built && text.dtype == DType::u8)
+    if (!takes_images_built)
       input = Buffer<float>(static_cast<std::size_t>(options.batch * input_values));
     ping = Buffer<float>(static_cast<std::size_t>(options.batch * largest));
     pong = Buffer<float>(static_cast<std::size_t>(options.batch * largest));
@@ -274,6 +276,10 @@ const float* Network::Impl::dense_input(Index n, const TensorView& images, Index
     const auto* const from = static_cast<const std::uint8_t*>(images.data) + first * input_values;
     for (Index i = 0; i < n * input_values; ++i)
       to[i] = values[static_cast<std::size_t>(i % c * 256 + from[i])];
+  } else {
+    const auto* const from = static_cast<const float*>(images.data) + first * input_values;
+    for (Index i = 0; i < n * input_values; ++i)
+      to[i] = (from[i] - of_channel(text.mean, i % c, 0.0F)) / of_channel(text.std, i % c, 1.0F);
   }
   return to;
 }
