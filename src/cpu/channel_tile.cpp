@@ -3,6 +3,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/channel_tile.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -22,6 +23,16 @@ constexpr int passes = sums / lanes;
 using D = hn::FixedTag<float, lanes>;
 using V = hn::Vec<D>;
 
+// The compiler must not fold the load into each of the multiply-adds that use it: loads would set
+// the pace.
+HWY_INLINE V load_once(const float* p) {
+  auto v = hn::LoadU(D(), p);
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  asm volatile("" : "+v"(v.raw));
+#endif
+  return v;
+}
+
 // The tile's sums over one pass, [pixel][filter] vectors.
 template <int pixels, int filters>
 HWY_INLINE void accumulate(const TileArgs& args, int pass, V (&sum)[pixels][filters]) {
@@ -30,21 +41,35 @@ HWY_INLINE void accumulate(const TileArgs& args, int pass, V (&sum)[pixels][filt
   for (int i = 0; i < pixels; ++i)
 #pragma GCC unroll 4
     for (int k = 0; k < filters; ++k) sum[i][k] = hn::Zero(d);
-  for (Index run = 0; run < args.run_count; ++run) {
-    const float* HWY_RESTRICT w = args.w + args.runs[run].depth * filters + pass * lanes;
-    const float* HWY_RESTRICT x[pixels];
+  // Some channels at a time through all taps: what neighbouring taps share is then still in the
+  // first-level cache. (The runs of a tile have one length: a tap's channels, or a row of taps.)
+  constexpr Index together = 4 * sums;
+  const Index length = args.run_count > 0 ? args.runs[0].length : 0;
+  for (Index begin = 0; begin < length; begin += together) {
+    const Index end = std::min(begin + together, length);
+    for (Index run = 0; run < args.run_count; ++run) {
+      const float* HWY_RESTRICT w =
+          args.w + (args.runs[run].depth + begin) * filters + pass * lanes;
+      const float* HWY_RESTRICT x[pixels];
 #pragma GCC unroll 16
-    for (int i = 0; i < pixels; ++i)
-      x[i] = args.x + args.at[i] + args.runs[run].offset + pass * lanes;
-    for (Index c = 0; c < args.runs[run].length; c += sums, w += filters * sums) {
-      V weight[filters];
+      for (int i = 0; i < pixels; ++i)
+        x[i] = args.x + args.at[i] + args.runs[run].offset + pass * lanes;
+      for (Index c = begin; c < end; c += sums, w += filters * sums) {
+        V weight[filters];
 #pragma GCC unroll 4
-      for (int k = 0; k < filters; ++k) weight[k] = hn::LoadU(d, w + k * sums);
+        for (int k = 0; k < filters; ++k) {
+          hwy::Prefetch(w + k * sums + together * filters);
+          weight[k] = hn::LoadU(d, w + k * sums);
+        }
 #pragma GCC unroll 16
-      for (int i = 0; i < pixels; ++i) {
-        const V value = hn::LoadU(d, x[i] + c);
+        for (int i = 0; i < pixels; ++i) {
+          // The next channels of this tap: a tile's share of them is too scattered for the
+          // hardware to see them coming.
+          hwy::Prefetch(x[i] + c + together);
+          const V value = load_once(x[i] + c);
 #pragma GCC unroll 4
-        for (int k = 0; k < filters; ++k) sum[i][k] = hn::MulAdd(value, weight[k], sum[i][k]);
+          for (int k = 0; k < filters; ++k) sum[i][k] = hn::MulAdd(value, weight[k], sum[i][k]);
+        }
       }
     }
   }

@@ -93,6 +93,7 @@ class FirstPrepared final : public Prepared {
     row.clamp = clamp_of(stage_.act);
     row.pool = stage_.pool.has_value();
     row.results = shapes_.out_w;
+    row.y_row = args.y_stride.h;
     row.y_pixel = args.y_stride.w;
     float* y = static_cast<float*>(args.y) + image * args.y_stride.n;
     if (!finite_) {
@@ -100,7 +101,8 @@ class FirstPrepared final : public Prepared {
         skip_row(bias, first + i, packed + step * i * rows_.row_pitch, y, args.y_stride);
       return;
     }
-    for (Index i = 0; i < count; ++i)
+    for (Index i = 0; i < count; i += row.rows) {
+      row.rows = row.pool || i + 1 == count ? 1 : 2;
       for (Index block = 0; block < blocks_; ++block) {
         row.x = packed + step * i * rows_.row_pitch;
         row.w = w_.data() + block * loops_.lanes * stage_.r * stage_.s;
@@ -109,6 +111,7 @@ class FirstPrepared final : public Prepared {
         row.y = y + (first + i) * args.y_stride.h + block * loops_.lanes;
         loops_.row(row);
       }
+    }
   }
 
   // Infinite or NaN weights must not meet the zeros that stand for taps outside the image.

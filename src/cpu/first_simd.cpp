@@ -23,11 +23,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr int lanes = HWY_LANES(float) < 8 ? HWY_LANES(float) : 8;
 using D = hn::FixedTag<float, lanes>;
 using V = hn::Vec<D>;
-// Pixels of a tile: with the weights of a row and one input they fill the registers.
+// Pixels of a tile that is one or two rows high: with the weights of a row and an input a row they
+// fill the registers. Two rows keep enough sums under way to hide the latency of each.
 #if HWY_ARCH_ARM || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
-constexpr int max_pixels = 12;
+constexpr int max_pixels[2] = {12, 12};
 #else
-constexpr int max_pixels = 8;
+constexpr int max_pixels[2] = {8, 4};
 #endif
 
 HWY_INLINE V broadcast(const float* p) {
@@ -62,11 +63,13 @@ HWY_INLINE void finish(const RowArgs& a, V v, float* to) {
   std::memcpy(to, lane, static_cast<std::size_t>(a.valid) * sizeof(float));
 }
 
-template <int taps, int pixels>
-HWY_INLINE void sum_row(const RowArgs& a, const float* x, V (&sum)[pixels]) {
+template <int taps, int rows, int pixels>
+HWY_INLINE void sum_rows(const RowArgs& a, const float* x, V (&sum)[rows][pixels]) {
   const D d;
+#pragma GCC unroll 2
+  for (int row = 0; row < rows; ++row)
 #pragma GCC unroll 12
-  for (int i = 0; i < pixels; ++i) sum[i] = hn::Zero(d);
+    for (int i = 0; i < pixels; ++i) sum[row][i] = hn::Zero(d);
   const float* w = a.w;
   for (Index r = 0; r < a.r; ++r, x += a.row_pitch, w += taps * lanes) {
     V weight[taps];
@@ -74,58 +77,75 @@ HWY_INLINE void sum_row(const RowArgs& a, const float* x, V (&sum)[pixels]) {
     for (int s = 0; s < taps; ++s) weight[s] = hn::Load(d, w + s * lanes);
 #pragma GCC unroll 20
     for (int column = 0; column < pixels + taps - 1; ++column) {
-      const V value = broadcast(x + column);
-      // Ascending columns are ascending taps of each pixel.
+#pragma GCC unroll 2
+      for (int row = 0; row < rows; ++row) {
+        const V value = broadcast(x + row * a.row_pitch + column);
+        // Ascending columns are ascending taps of each pixel.
 #pragma GCC unroll 7
-      for (int s = 0; s < taps; ++s) {
-        const int at = column - s;
-        if (at >= 0 && at < pixels) sum[at] = hn::MulAdd(value, weight[s], sum[at]);
+        for (int s = 0; s < taps; ++s) {
+          const int at = column - s;
+          if (at >= 0 && at < pixels) sum[row][at] = hn::MulAdd(value, weight[s], sum[row][at]);
+        }
       }
     }
   }
 }
 
-template <int taps, int pixels>
+template <int taps, int rows, int pixels>
 void plain(const RowArgs& a, Index first) {
-  V sum[pixels];
-  sum_row<taps, pixels>(a, a.x + first, sum);
+  V sum[rows][pixels];
+  sum_rows<taps, rows, pixels>(a, a.x + first, sum);
+#pragma GCC unroll 2
+  for (int row = 0; row < rows; ++row)
 #pragma GCC unroll 12
-  for (int i = 0; i < pixels; ++i) finish(a, sum[i], a.y + (first + i) * a.y_pixel);
+    for (int i = 0; i < pixels; ++i)
+      finish(a, sum[row][i], a.y + row * a.y_row + (first + i) * a.y_pixel);
 }
 
 // Rounding and activation do not decrease, so bias and activation may follow the maximum.
 template <int taps, int windows>
 void pooled(const RowArgs& a, Index first) {
-  V upper[2 * windows], best[windows];
-  sum_row<taps, 2 * windows>(a, a.x + 2 * first, upper);
-#pragma GCC unroll 6
-  for (int i = 0; i < windows; ++i) best[i] = larger(upper[2 * i], upper[2 * i + 1]);
-  V lower[2 * windows];
-  sum_row<taps, 2 * windows>(a, a.x + 2 * first + a.row_pitch, lower);
+  V sum[2][2 * windows];
+  sum_rows<taps, 2, 2 * windows>(a, a.x + 2 * first, sum);
 #pragma GCC unroll 6
   for (int i = 0; i < windows; ++i)
-    finish(a, larger(best[i], larger(lower[2 * i], lower[2 * i + 1])),
-           a.y + (first + i) * a.y_pixel);
+    finish(
+        a,
+        larger(larger(sum[0][2 * i], sum[0][2 * i + 1]), larger(sum[1][2 * i], sum[1][2 * i + 1])),
+        a.y + (first + i) * a.y_pixel);
+}
+
+using Loop = void (*)(const RowArgs&, Index);
+template <int taps, int rows, std::size_t... i>
+constexpr auto plain_loops(std::index_sequence<i...>) {
+  return std::array<Loop, sizeof...(i)>{&plain<taps, rows, static_cast<int>(i + 1)>...};
+}
+template <int taps, std::size_t... i>
+constexpr auto pooled_loops(std::index_sequence<i...>) {
+  return std::array<Loop, sizeof...(i)>{&pooled<taps, static_cast<int>(i + 1)>...};
+}
+
+// Tiles of equal width, or one more.
+template <std::size_t most>
+void tiles(const RowArgs& a, const std::array<Loop, most>& loops) {
+  const Index count = (a.results + static_cast<Index>(most) - 1) / static_cast<Index>(most);
+  for (Index tile = 0; tile < count; ++tile) {
+    const Index begin = a.results * tile / count, end = a.results * (tile + 1) / count;
+    loops[static_cast<std::size_t>(end - begin - 1)](a, begin);
+  }
 }
 
 template <int taps>
 void row_of(const RowArgs& a) {
-  using Loop = void (*)(const RowArgs&, Index);
-  static constexpr auto plains = []<std::size_t... i>(std::index_sequence<i...>) {
-    return std::array<Loop, max_pixels>{&plain<taps, static_cast<int>(i + 1)>...};
-  }
-  (std::make_index_sequence<max_pixels>());
-  static constexpr auto pools = []<std::size_t... i>(std::index_sequence<i...>) {
-    return std::array<Loop, max_pixels / 2>{&pooled<taps, static_cast<int>(i + 1)>...};
-  }
-  (std::make_index_sequence<max_pixels / 2>());
-  const Index most = a.pool ? max_pixels / 2 : max_pixels;
-  const Index tiles = (a.results + most - 1) / most;
-  for (Index tile = 0; tile < tiles; ++tile) {
-    const Index begin = a.results * tile / tiles, end = a.results * (tile + 1) / tiles;
-    const auto index = static_cast<std::size_t>(end - begin - 1);
-    (a.pool ? pools[index] : plains[index])(a, begin);
-  }
+  static constexpr auto one = plain_loops<taps, 1>(std::make_index_sequence<max_pixels[0]>());
+  static constexpr auto two = plain_loops<taps, 2>(std::make_index_sequence<max_pixels[1]>());
+  static constexpr auto pool = pooled_loops<taps>(std::make_index_sequence<max_pixels[1] / 2>());
+  if (a.pool)
+    tiles(a, pool);
+  else if (a.rows == 2)
+    tiles(a, two);
+  else
+    tiles(a, one);
 }
 
 void row(const RowArgs& a) {

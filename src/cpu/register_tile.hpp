@@ -69,7 +69,7 @@ struct TileLoops {
 /// output is one fp32 FMA accumulator that starts at 0 and takes taps in the order r, s, c.
 const TileLoops& tile_loops();
 /// For few filters and many channels: a vector holds channels of one filter. The arithmetic is
-/// "sixteen sums over c": channel c goes to sum c mod 16 in the order r, s, c; these are then added
+/// "sixteen sums over c": channel c goes to sum c mod 16, 64 channels at a time through all taps; these are then added
 /// as ((0+8)+(4+12)) + ... in a fixed tree. `lanes` is 1 and a block's `vectors` its filters.
 const TileLoops& channel_loops();
 
