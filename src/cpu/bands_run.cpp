@@ -1,5 +1,6 @@
 // The run of a stage in bands of rows: pack, list the pixels, tile by tile, pool.
 #include <algorithm>
+#include <limits>
 
 #include "cpu/bands.hpp"
 
@@ -124,7 +125,10 @@ void Bands::pool_piece(const RunArgs& args, const Block& block, const Piece& pie
       window.columns = ceil_div(pool_columns_.end(column) - left, pool_columns_.dil);
       window.from = row + left * block.width;
       window.to = y + o * args.y_stride.h + column * args.y_stride.w;
-      loops_.window(window);
+      if (window.rows > 0 && window.columns > 0)
+        loops_.window(window);
+      else  // padding and dilation can leave a window with nothing inside the plane
+        std::fill_n(window.to, window.valid, -std::numeric_limits<float>::infinity());
     }
   }
 }

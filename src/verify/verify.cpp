@@ -26,7 +26,7 @@ constexpr const char* non_finite_stages[] = {
     "n1h12c48k16r3pad1",
     "n1h12c48k16r3pad1+bias+relu+max2",
     "n1h11c19k5r3pad1+strict+max2",
-    "n1h12c3k16r3pad1+bias+relu+max2",
+    "n1h12c4k16r3pad1+bias+relu+max2",
     "n1h12c16k3r3pad1+leaky(0.1)+max2",
     "n1h10c4k8r5+clip(0,1)",
     "n1h10c16k16r1+relu6+max2",
