@@ -8,6 +8,7 @@
 #include <chrono>
 
 #include "core/buffer.hpp"
+#include "core/machine.hpp"
 #include "io/file.hpp"
 #include "network/load.hpp"
 #include "network/spike_chain.hpp"
@@ -74,6 +75,8 @@ struct Network::Impl {
   Impl(const std::string& folder, const NetworkOptions& options_) : options(options_) {
     if (options.batch < 1)
       throw Error(fmt::format("batch {}: expected at least 1 image.", options.batch));
+    if (options.threads < 0)
+      throw Error(fmt::format("threads {}: expected a positive number, or 0 for every core.", options.threads));
     if (options.device.kind != DeviceKind::cpu)
       throw Error(fmt::format("device {}: networks run on the cpu as yet. Use cpu.", to_text(options.device)));
     const std::string file = folder + "/network.txt";
@@ -82,7 +85,7 @@ struct Network::Impl {
     weights = network::load_weights(text, folder);
     values = normalised_values(text);
     input_values = text.h * text.w * text.c;
-    threads = std::make_unique<Threads>(options.threads ? options.threads : default_threads());
+    threads = std::make_unique<Threads>(cpu_machine(options.threads).threads);
     for (std::size_t i = 0; i < text.layers.size(); ++i)
       if (!text.layers[i].flatten) stages.push_back(i);
     classes = stage(stages.size() - 1).k;

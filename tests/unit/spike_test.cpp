@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "core/machine.hpp"
 #include "core/threads.hpp"
 #include "cpu/spike_conv.hpp"
 #include "cpu/spike_first.hpp"
@@ -15,7 +16,8 @@ namespace {
 
 class Draw {
  public:
-  explicit Draw(unsigned seed) : engine_(seed) {}
+  // The machine is asked for so that CONVOY_ISA counts here too.
+  explicit Draw(unsigned seed) : engine_(seed) { cpu_machine(); }
   Index index(Index low, Index high) { return std::uniform_int_distribution<Index>(low, high)(engine_); }
   bool coin() { return index(0, 1) == 1; }
   std::vector<float> dyadic(Index count, int range) {
