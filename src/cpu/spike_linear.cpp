@@ -41,22 +41,29 @@ constexpr int kLanes = HWY_LANES(float) < 16 ? HWY_LANES(float) : 16;
 
 /// Lists the table rows, within a chunk, of the four-bit groups that are not 0. Returns how many.
 HWY_INLINE Index find_spikes(const std::uint8_t* in, std::uint16_t* found) {
+  Index count = 0;
+#if HWY_TARGET == HWY_AVX3
   const hn::CappedTag<std::uint16_t, 32> d;
   const hn::Rebind<std::uint8_t, decltype(d)> d8;
-  const Index lanes = static_cast<Index>(hn::Lanes(d));
-  Index count = 0;
+  const auto bytes = hn::PromoteTo(d, hn::LoadU(d8, in));
   for (Index half = 0; half < 2; ++half) {
-    for (Index byte = 0; byte < spike_chunk; byte += lanes) {
-      const auto bytes = hn::PromoteTo(d, hn::LoadU(d8, in + byte));
-      const auto value =
-          half == 0 ? hn::And(bytes, hn::Set(d, std::uint16_t{15})) : hn::ShiftRight<4>(bytes);
-      const auto first = static_cast<std::uint16_t>((half * spike_chunk + byte) * 16);
-      const auto row = hn::Add(value, hn::ShiftLeft<4>(hn::Iota(d, std::uint16_t{0})));
-      const auto any = hn::Ne(value, hn::Zero(d));
-      hn::StoreU(hn::Compress(hn::Add(row, hn::Set(d, first)), any), d, found + count);
-      count += static_cast<Index>(hn::CountTrue(d, any));
-    }
+    const auto value =
+        half == 0 ? hn::And(bytes, hn::Set(d, std::uint16_t{15})) : hn::ShiftRight<4>(bytes);
+    const auto first = static_cast<std::uint16_t>(half * spike_chunk * 16);
+    const auto row = hn::Add(value, hn::ShiftLeft<4>(hn::Iota(d, std::uint16_t{0})));
+    const auto any = hn::Ne(value, hn::Zero(d));
+    hn::StoreU(hn::Compress(hn::Add(row, hn::Set(d, first)), any), d, found + count);
+    count += static_cast<Index>(hn::CountTrue(d, any));
   }
+#else
+  // Without a compress instruction a plain loop is faster; it has no branch that data decides.
+  for (Index half = 0; half < 2; ++half)
+    for (Index byte = 0; byte < spike_chunk; ++byte) {
+      const unsigned value = half == 0 ? in[byte] & 15U : in[byte] >> 4;
+      found[count] = static_cast<std::uint16_t>((half * spike_chunk + byte) * 16 + value);
+      count += value != 0;
+    }
+#endif
   return count;
 }
 
