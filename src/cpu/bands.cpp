@@ -24,15 +24,10 @@ bool windows_of_four(const Stage& stage, const Shapes& shapes) {
 
 }  // namespace
 
-Index tile_depth(const Stage& stage, const TileLoops& loops) {
-  const Index c = stage.c / stage.groups;
-  return stage.r * stage.s * round_up(c, loops.channels);
-}
-
 std::vector<Bands::Block> filter_blocks(const Stage& stage, int vectors, const TileLoops& loops) {
   std::vector<Bands::Block> blocks;
   const Index k_group = stage.k / stage.groups;
-  const Index depth = tile_depth(stage, loops);
+  const Index depth = stage.r * stage.s * (stage.c / stage.groups);
   std::size_t weights = 0, bias = 0;
   for (Index group = 0; group < stage.groups; ++group)
     for (Index k = 0; k < k_group;) {
@@ -51,16 +46,15 @@ std::vector<Bands::Block> filter_blocks(const Stage& stage, int vectors, const T
   return blocks;
 }
 
-Bands::Bands(const Stage& stage, const Machine& machine, const TileLoops& loops, int vectors)
+Bands::Bands(const Stage& stage, const Machine& machine, int vectors)
     : stage_(stage),
       shapes_(shapes_of(stage)),
-      loops_(loops),
+      loops_(tile_loops()),
       clamp_(clamp_of(stage.act)),
       pool_rows_(math::pool_rows(stage, shapes_.p)),
       pool_columns_(math::pool_columns(stage, shapes_.q)),
       c_group_(stage.c / stage.groups),
-      c_packed_(round_up(c_group_, loops.channels)),
-      depth_(tile_depth(stage, loops)),
+      depth_(stage.r * stage.s * c_group_),
       threads_(std::max(1, machine.threads)) {
   blocks_ = filter_blocks(stage, vectors, loops_);
   const Block& last = blocks_.back();
@@ -71,25 +65,24 @@ Bands::Bands(const Stage& stage, const Machine& machine, const TileLoops& loops,
 
   const bool linear = stage.r == 1 && stage.s == 1 && stage.pad == Padding{0} &&
                       stage.dtype == DType::f32 && stage.layout == Layout::nhwc && !stage.norm;
-  packed_ = !linear || c_packed_ != c_group_;
+  packed_ = !linear;
   rows_.stage = stage;
   rows_.columns = (shapes_.q - 1) * stage.stride.w + (stage.s - 1) * stage.dil.w + 1;
-  rows_.clear = c_packed_ - c_group_;
-  rows_.pixel_pitch = stage.c + rows_.clear;
+  rows_.pixel_pitch = stage.c;
   // Pixels a large power of two apart share a few cache sets: a tile's would evict each other.
   if (rows_.pixel_pitch * stage.stride.w % 256 == 0) rows_.pixel_pitch += 16;
   rows_.row_pitch = rows_.columns * rows_.pixel_pitch;
 
-  const bool merged = packed_ && rows_.pixel_pitch == c_packed_ && stage.dil.w == 1;
+  const bool merged = packed_ && rows_.pixel_pitch == c_group_ && stage.dil.w == 1;
   for (Index r = 0; r < stage.r; ++r)
     for (Index s = 0; s < stage.s; ++s) {
       const Index row = r * stage.dil.h * rows_.row_pitch;
       tap_runs_.push_back(
-          {row + s * stage.dil.w * rows_.pixel_pitch, c_packed_, (r * stage.s + s) * c_packed_});
+          {row + s * stage.dil.w * rows_.pixel_pitch, c_group_, (r * stage.s + s) * c_group_});
       if (!merged)
         runs_.push_back(tap_runs_.back());
       else if (s == 0)
-        runs_.push_back({row, stage.s * c_packed_, r * stage.s * c_packed_});
+        runs_.push_back({row, stage.s * c_group_, r * stage.s * c_group_});
     }
 
   if (stage.pool)
@@ -109,16 +102,12 @@ Bands::Bands(const Stage& stage, const Machine& machine, const TileLoops& loops,
 
 void Bands::set_weights(const float* w) {
   std::fill_n(weights_.data(), weights_.size(), 0.0F);
-  const Index taps = stage_.r * stage_.s;
-  const Index together = loops_.channels;  // channels of one filter that lie side by side
   for (const Block& block : blocks_)
-    for (Index i = 0; i < block.count; ++i)
-      for (Index tap = 0; tap < taps; ++tap) {
-        const float* from = w + ((block.first + i) * taps + tap) * c_group_;
-        float* to = weights_.data() + block.weights + tap * c_packed_ * block.width;
-        for (Index c = 0; c < c_group_; ++c)
-          to[(c / together * block.width + i) * together + c % together] = from[c];
-      }
+    for (Index i = 0; i < block.count; ++i) {
+      const float* from = w + (block.first + i) * depth_;
+      float* to = weights_.data() + block.weights + i;
+      for (Index j = 0; j < depth_; ++j) to[j * block.width] = from[j];
+    }
   skip_ =
       packed_ && !std::all_of(w, w + shapes_.w_elements, [](float v) { return std::isfinite(v); });
 }

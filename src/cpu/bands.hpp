@@ -17,7 +17,7 @@ namespace convoy::cpu {
 class Bands : public Prepared {
  public:
   /// `vectors`: of filters in a tile, at most. The stage must pass `refusals_of_bands`.
-  Bands(const Stage& stage, const Machine& machine, const TileLoops& loops, int vectors);
+  Bands(const Stage& stage, const Machine& machine, int vectors);
   void set_weights(const float* w) override;
   std::size_t workspace_bytes() const override;
   Status run(const RunArgs& args) const noexcept override;
@@ -77,8 +77,7 @@ class Bands : public Prepared {
   bool packed_ = false;  // else tiles read x itself
   PaddedRows rows_;
   Index c_group_ = 0;
-  Index c_packed_ = 0;  // with the zeros that fill the last step of a tap
-  Index depth_ = 0;     // multiply-adds of an output
+  Index depth_ = 0;  // multiply-adds of an output
   int threads_ = 1;
   Index max_rows_ = 1;  // output rows of a task at most
   Index max_width_ = 0;
@@ -94,8 +93,6 @@ class Bands : public Prepared {
 std::vector<std::string> refusals_of_bands(const Stage& stage, const Machine& machine);
 /// Predicted cost with `vectors` vectors of filters in a tile.
 Cost cost_of_bands(const Stage& stage, int vectors, const Machine& machine);
-/// Multiply-adds of an output, those with zeros that fill a step included.
-Index tile_depth(const Stage& stage, const TileLoops& loops);
 /// Blocks of filters of at most `vectors` vectors that cover a stage's K, group by group.
 std::vector<Bands::Block> filter_blocks(const Stage& stage, int vectors, const TileLoops& loops);
 

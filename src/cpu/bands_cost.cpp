@@ -22,7 +22,7 @@ std::vector<std::string> refusals_of_bands(const Stage& stage, const Machine&) {
 Cost cost_of_bands(const Stage& stage, int vectors, const Machine& machine) {
   const TileLoops& loops = tile_loops();
   const Shapes shapes = shapes_of(stage);
-  const Index depth = tile_depth(stage, loops);
+  const Index depth = stage.r * stage.s * (stage.c / stage.groups);
   const double pixels = static_cast<double>(shapes.gemm_m);
   const double peak = machine.peak_flops / machine.threads;
   const double lanes = static_cast<double>(loops.lanes);

@@ -39,7 +39,7 @@ class Direct final : public Kernel {
   }
   std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
                                     const Machine& machine) const override {
-    return std::make_unique<Bands>(stage, machine, tile_loops(), tile.a);
+    return std::make_unique<Bands>(stage, machine, tile.a);
   }
 };
 

@@ -85,9 +85,17 @@ class FirstPrepared final : public Prepared {
   void run_band(const RunArgs& args, const float* bias, Index image, Index first, Index count,
                 float* packed) const {
     const Index step = stage_.pool ? 2 : 1;
-    rows_.pack(args, image, step * first - stage_.pad.top, step * count + stage_.r - 1, packed);
     RowArgs row;
     row.row_pitch = rows_.row_pitch;
+    const float* x = packed;
+    if (stage_.dtype == DType::f32 && !stage_.norm && stage_.pad == Padding{0} &&
+        args.x_stride.w == 1) {
+      x = static_cast<const float*>(args.x) + image * args.x_stride.n +
+          step * first * args.x_stride.h;
+      row.row_pitch = args.x_stride.h;
+    } else {
+      rows_.pack(args, image, step * first - stage_.pad.top, step * count + stage_.r - 1, packed);
+    }
     row.r = stage_.r;
     row.s = stage_.s;
     row.clamp = clamp_of(stage_.act);
@@ -98,13 +106,13 @@ class FirstPrepared final : public Prepared {
     float* y = static_cast<float*>(args.y) + image * args.y_stride.n;
     if (!finite_) {
       for (Index i = 0; i < count; ++i)
-        skip_row(bias, first + i, packed + step * i * rows_.row_pitch, y, args.y_stride);
+        skip_row(bias, first + i, x + step * i * row.row_pitch, row.row_pitch, y, args.y_stride);
       return;
     }
     for (Index i = 0; i < count; i += row.rows) {
       row.rows = row.pool || i + 1 == count ? 1 : 2;
       for (Index block = 0; block < blocks_; ++block) {
-        row.x = packed + step * i * rows_.row_pitch;
+        row.x = x + step * i * row.row_pitch;
         row.w = w_.data() + block * loops_.lanes * stage_.r * stage_.s;
         row.bias = bias + block * loops_.lanes;
         row.valid = std::min(loops_.lanes, stage_.k - block * loops_.lanes);
@@ -115,7 +123,7 @@ class FirstPrepared final : public Prepared {
   }
 
   // Infinite or NaN weights must not meet the zeros that stand for taps outside the image.
-  void skip_row(const float* bias, Index out, const float* x, float* y,
+  void skip_row(const float* bias, Index out, const float* x, Index pitch, float* y,
                 const Strides& stride) const {
     const Index step = stage_.pool ? 2 : 1;
     const auto pixel = [&](Index p, Index q, Index k) {
@@ -126,8 +134,8 @@ class FirstPrepared final : public Prepared {
         for (Index s = 0; s < stage_.s; ++s) {
           const Index h = p + r - stage_.pad.top, column = q + s - stage_.pad.left;
           if (h < 0 || h >= stage_.h || column < 0 || column >= stage_.w) continue;
-          sum = std::fma(x[(p - step * out + r) * rows_.row_pitch + q + s],
-                         w[(r * stage_.s + s) * loops_.lanes], sum);
+          sum = loops_.multiply_add(x[(p - step * out + r) * pitch + q + s],
+                                    w[(r * stage_.s + s) * loops_.lanes], sum);
         }
       return math::activate(stage_.act.kind, stage_.act.a, stage_.act.b, sum + bias[k]);
     };

@@ -7,7 +7,8 @@
 
 namespace convoy::cpu::first_rows {
 
-/// A row of results, or two without a pool, for one vector of filters, from packed rows of one channel.
+/// A row of results, or two without a pool, for one vector of filters, from packed rows of one
+/// channel.
 struct RowArgs {
   const float* x = nullptr;     // first tap of the first pixel
   Index row_pitch = 0;          // floats
@@ -27,6 +28,8 @@ struct RowArgs {
 struct Loops {
   Index lanes = 0;  // filters of a block
   void (*row)(const RowArgs& args) = nullptr;
+  /// a·b + c, rounded as in `row`.
+  float (*multiply_add)(float a, float b, float c) = nullptr;
 };
 const Loops& loops();
 

@@ -190,8 +190,8 @@ class FirstPrepared final : public Prepared {
           if (h < 0 || h >= stage_.h || w < 0 || w >= stage_.w) continue;
           const float* from = x + (p - 2 * tile_row + r) * rows_.row_pitch + (q + s) * stage_.c;
           for (Index c = 0; c < stage_.c; ++c)
-            sum = std::fma(from[c],
-                           w_[static_cast<std::size_t>(((k * 3 + r) * 3 + s) * stage_.c + c)], sum);
+            sum = loops_.multiply_add(
+                from[c], w_[static_cast<std::size_t>(((k * 3 + r) * 3 + s) * stage_.c + c)], sum);
         }
       return math::activate(stage_.act.kind, stage_.act.a, stage_.act.b, sum + bias[k]);
     };

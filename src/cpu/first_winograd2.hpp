@@ -39,6 +39,8 @@ struct Loops {
   /// the largest magnitude, NaN or infinity if one was met.
   float (*transform)(const float* x, Index row_pitch, Index c, Index tiles, float* v) = nullptr;
   void (*multiply)(const PieceArgs& args, Index c, int vectors) = nullptr;
+  /// a·b + c, rounded as in `multiply`.
+  float (*multiply_add)(float a, float b, float c) = nullptr;
 };
 const Loops& loops();
 

@@ -20,15 +20,12 @@ void PaddedRows::pack_row(const RunArgs& args, Index image, Index row, float* to
   const Index left = stage.pad.left;
   const Index begin = std::min(left, columns);
   const Index end = std::max(begin, std::min(columns, left + stage.w));
-  std::memset(to, 0, static_cast<std::size_t>(begin * pixel_pitch) * sizeof(float));
-  std::memset(to + end * pixel_pitch, 0,
-              static_cast<std::size_t>((columns - end) * pixel_pitch) * sizeof(float));
+  std::fill_n(to, begin * pixel_pitch, 0.0F);
+  std::fill_n(to + end * pixel_pitch, (columns - end) * pixel_pitch, 0.0F);
   to += begin * pixel_pitch;
   const Strides& stride = args.x_stride;
   const Index from = image * stride.n + row * stride.h;
   const Index count = end - begin, c = stage.c, pitch = pixel_pitch;
-  if (clear > 0)
-    for (Index i = 0; i < count; ++i) std::fill_n(to + i * pitch + c, clear, 0.0F);
   if (stage.dtype == DType::f32 && stride.c == 1 && !stage.norm) {
     const float* x = static_cast<const float*>(args.x) + from;
     if (stride.w == c && pitch == c) {

@@ -10,11 +10,10 @@ struct PaddedRows {
   Stage stage;
   Index columns = 0;      // of a packed row, left padding included
   Index pixel_pitch = 0;  // floats from a packed pixel to the next, ≥ C
-  Index clear = 0;        // floats after each pixel's channels that are set to 0
   Index row_pitch = 0;    // floats from a packed row to the next, ≥ columns · pixel_pitch
 
   /// Rows [first, first + count) of the image, counted without padding: first may be negative.
-  /// What lies between and is not cleared stays as it is. Reads u8 and f32.
+  /// Floats between C and the pitch stay as they are. Reads u8 and f32.
   void pack(const RunArgs& args, Index image, Index first, Index count, float* to) const;
 
  private:

@@ -31,7 +31,7 @@ struct TileArgs {
   const Index* at = nullptr;  // [pixels]: where each pixel's input begins, from x
   const Run* runs = nullptr;
   Index run_count = 0;
-  const float* w = nullptr;     // [depth][width] (see TileLoops::channels), 64-byte aligned
+  const float* w = nullptr;     // [depth][width], 64-byte aligned
   const float* bias = nullptr;  // [width]
   Clamp clamp;
   float* y = nullptr;
@@ -55,8 +55,7 @@ inline constexpr int max_tile_vectors = 4;
 /// What one instruction set offers. Index 0 of `vectors` is half a vector, where that is faster
 /// than a whole one whose other half is waste; else its max_pixels is 0.
 struct TileLoops {
-  Index lanes = 0;     // filters of a vector
-  Index channels = 1;  // that one step takes; weights are [depth / channels][width][channels]
+  Index lanes = 0;  // filters of a vector
   std::array<int, max_tile_vectors + 1> max_pixels{};
   std::array<int, max_tile_vectors + 1> max_windows{};
   std::array<std::array<TileLoop, max_tile_pixels + 1>, max_tile_vectors + 1> plain{};
@@ -68,9 +67,5 @@ struct TileLoops {
 /// Those of the instruction set that run-time dispatch chose. The arithmetic is "sequential": an
 /// output is one fp32 FMA accumulator that starts at 0 and takes taps in the order r, s, c.
 const TileLoops& tile_loops();
-/// For few filters and many channels: a vector holds channels of one filter. The arithmetic is
-/// "sixteen sums over c": channel c goes to sum c mod 16, 64 channels at a time through all taps; these are then added
-/// as ((0+8)+(4+12)) + ... in a fixed tree. `lanes` is 1 and a block's `vectors` its filters.
-const TileLoops& channel_loops();
 
 }  // namespace convoy::cpu

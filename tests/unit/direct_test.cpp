@@ -1,0 +1,162 @@
+// The direct families: that kernels which name the same arithmetic give the same bits as `general`,
+// for every tile, and that no result depends on what surrounds it.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/buffer.hpp"
+#include "core/kernel.hpp"
+#include "cpu/families.hpp"
+
+namespace convoy {
+namespace {
+
+Strides dense(Index h, Index w, Index c) {
+  return {0, h * w * c, w * c, c, 1};
+}
+
+struct Problem {
+  Stage stage;
+  Shapes shapes;
+  std::vector<float> x, w, bias, scale, shift;
+  std::vector<std::uint8_t> bytes;
+
+  explicit Problem(const std::string& text) : stage(parse_stage(text)), shapes(shapes_of(stage)) {
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal;
+    const auto fill = [&](std::vector<float>& v, Index count) {
+      v.resize(static_cast<std::size_t>(count));
+      for (float& value : v) value = normal(random);
+    };
+    fill(x, shapes.x_elements);
+    fill(w, shapes.w_elements);
+    fill(bias, stage.k);
+    fill(scale, stage.c);
+    fill(shift, stage.c);
+    for (Index i = 0; i < shapes.x_elements; ++i)
+      bytes.push_back(static_cast<std::uint8_t>(random()));
+  }
+
+  // y for the first n images; scratch starts as NaN, and so does y.
+  std::vector<float> run(const Kernel& kernel, const Tile& tile, int threads, Index n) const {
+    const Machine machine = cpu_machine(threads);
+    const auto prepared = kernel.prepare(stage, tile, machine);
+    prepared->set_weights(w.data());
+    Buffer<std::byte> workspace(prepared->workspace_bytes());
+    std::memset(workspace.data(), 0xff, workspace.size());
+    std::vector<float> y(static_cast<std::size_t>(shapes.y_elements / stage.n * n),
+                         std::numeric_limits<float>::quiet_NaN());
+    Threads pool(threads);
+    RunArgs args;
+    args.n = n;
+    args.x = stage.dtype == DType::u8 ? static_cast<const void*>(bytes.data()) : x.data();
+    args.x_stride = dense(stage.h, stage.w, stage.c);
+    if (stage.bias) args.bias = bias.data();
+    if (stage.norm) {
+      args.norm_scale = scale.data();
+      args.norm_shift = shift.data();
+    }
+    args.y = y.data();
+    args.y_stride = dense(shapes.out_h, shapes.out_w, stage.k);
+    args.workspace = workspace.data();
+    args.threads = &pool;
+    EXPECT_TRUE(prepared->run(args).ok());
+    return y;
+  }
+};
+
+// The first element that differs, NaN equal to NaN; -1 for none.
+Index first_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (!(a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])))) return static_cast<Index>(i);
+  return -1;
+}
+
+// Of those kernels that run the stage: sequential ones equal `general` bit for bit; every one gives
+// the same bits for each tile, with two threads, and for fewer images.
+void check(const Problem& problem) {
+  const Machine machine = cpu_machine(1);
+  const std::vector<float> general = problem.run(
+      cpu::general(), cpu::general().tiles(problem.stage, machine)[0], 1, problem.stage.n);
+  int ran = 0;
+  for (const Kernel* kernel : {&cpu::direct(), &cpu::first(), &cpu::first_winograd2(),
+                               &cpu::few_filters(), &cpu::depthwise()}) {
+    if (!kernel->refusals(problem.stage, machine).empty()) continue;
+    ++ran;
+    std::vector<float> expected;
+    if (kernel->arithmetic() == cpu::general().arithmetic()) expected = general;
+    for (const Tile& tile : kernel->tiles(problem.stage, machine)) {
+      SCOPED_TRACE(to_text(problem.stage) + " " + std::string(kernel->name()) + " " + tile.name);
+      const std::vector<float> y = problem.run(*kernel, tile, 1, problem.stage.n);
+      if (expected.empty()) expected = y;
+      EXPECT_EQ(first_difference(y, expected), -1);
+      EXPECT_EQ(first_difference(problem.run(*kernel, tile, 2, problem.stage.n), expected), -1);
+      const std::vector<float> one = problem.run(*kernel, tile, 2, 1);
+      EXPECT_EQ(first_difference(one, {expected.begin(),
+                                       expected.begin() + static_cast<std::ptrdiff_t>(one.size())}),
+                -1);
+    }
+  }
+  EXPECT_GT(ran, 0);
+}
+
+class Direct : public testing::TestWithParam<const char*> {};
+
+TEST_P(Direct, BitsAreThoseOfTheArithmetic) {
+  check(Problem(GetParam()));
+}
+
+TEST_P(Direct, InfiniteWeightsDoNotMeetThePadding) {
+  Problem problem(GetParam());
+  problem.w.front() = std::numeric_limits<float>::infinity();
+  problem.w.back() = std::numeric_limits<float>::quiet_NaN();
+  check(problem);
+}
+
+TEST_P(Direct, NaNAndHugeInputsReachWhatTheyTouchOnly) {
+  Problem problem(GetParam());
+  if (problem.stage.dtype != DType::f32) GTEST_SKIP() << "bytes hold neither";
+  problem.x.front() = std::numeric_limits<float>::quiet_NaN();
+  problem.x[problem.x.size() / 2] = 1e37F;
+  problem.x.back() = -std::numeric_limits<float>::infinity();
+  check(problem);
+  // Whatever the arithmetic, a result is NaN or infinite exactly where that of `general` is.
+  const Machine machine = cpu_machine(1);
+  const std::vector<float> general = problem.run(
+      cpu::general(), cpu::general().tiles(problem.stage, machine)[0], 1, problem.stage.n);
+  const Kernel& winograd = cpu::first_winograd2();
+  if (!winograd.refusals(problem.stage, machine).empty()) return;
+  const std::vector<float> y =
+      problem.run(winograd, winograd.tiles(problem.stage, machine)[0], 1, problem.stage.n);
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    EXPECT_EQ(std::isnan(y[i]), std::isnan(general[i])) << i;
+    EXPECT_EQ(std::isinf(y[i]), std::isinf(general[i])) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Stages, Direct,
+    testing::Values(
+        "n2h9w7c5k6r3pad1+bias+relu+max2", "n2h8c16k24r3pad1", "n3h7c32k40r1+bias+relu",
+        "n3h7w5c20k70r3stride2pad1+bias+relu6", "n2h12c8k16r5+bias+relu+max2",
+        "n3h28c1k9r5+bias+relu+max2", "n2h33c3k64r7stride2pad3+bias+relu+max3s2p1",
+        "n2h14c12k24r3pad2dil2groups3+bias+leaky(0.1)", "u8:n2h16c3k20r3pad1+bias+norm+relu+max2",
+        "n2h11c6k10r3pad1+bias+clip(-0.5,2)+max3s2p1ceil", "n2h11c6k10r3pad1+bias+max2ceil",
+        "n2h20w31c130k100r3stride2x1pad2x0x1x3+bias+max2s1", "n9h1c100k37r1+bias+relu",
+        "n2h13c64k64r1stride2+bias+relu", "n2h14c256k96r1+bias+relu+max2",
+        "n2h10c256k48r3pad1+bias+relu+max2", "n2h5c3k5r5pad4+max3s1p1d2",
+        "n2h33w90c1k33r3pad1x0x0x2+bias+leaky(0.1)", "n2h100c2k40r3+bias+relu6+max2",
+        "n2h31c4k70r3pad1+bias+clip(-0.5,2)", "n2h9w7c16k3r3pad1+bias+relu+max2",
+        "n2h8c40k8r3pad1+bias+leaky(0.1)", "n2h11c37k5r3stride2pad1+bias+relu6",
+        "n2h10c256k2r1+bias+max3s2p1", "n2h9w7c5k5r3pad1groups5+bias+relu",
+        "n2h8c40k40r3stride2pad1groups40+relu6", "n2h13c33k33r5pad2groups33+bias",
+        "n2h11c16k16r3stride2pad2dil2groups16", "u8:n2h16c1k20r2s3pad1+bias+norm+relu"));
+
+}  // namespace
+}  // namespace convoy
