@@ -45,12 +45,14 @@ Index positive(const std::string& option, const std::string& text, Index none) {
   Index value = 0;
   const auto [stop, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failure != std::errc() || stop != text.data() + text.size() || value < 1 || value > 1 << 30)
-    throw Error(fmt::format("{} {}: expected a positive integer. Leave it out for the default.", option, text));
+    throw Error(fmt::format("{} {}: expected a positive integer. Leave it out for the default.",
+                            option, text));
   return value;
 }
 
 TensorView view_of(const io::Images& images, Index first, Index n) {
-  auto* const data = const_cast<std::uint8_t*>(images.data.data()) + first * images.h * images.w * images.c;
+  auto* const data =
+      const_cast<std::uint8_t*>(images.data.data()) + first * images.h * images.w * images.c;
   return {data, DType::u8, {n, images.h, images.w, images.c}};
 }
 
@@ -83,9 +85,12 @@ Measured measure(const Network& network, const io::Images& images, Index n) {
 }
 
 /// counts[actual][predicted]
-std::vector<std::vector<Index>> confusion(const Measured& m, const std::vector<std::uint8_t>& truth, Index classes) {
-  std::vector<std::vector<Index>> counts(static_cast<std::size_t>(classes), std::vector<Index>(static_cast<std::size_t>(classes)));
-  for (std::size_t i = 0; i < m.labels.size(); ++i) ++counts[truth[i]][static_cast<std::size_t>(m.labels[i])];
+std::vector<std::vector<Index>> confusion(const Measured& m, const std::vector<std::uint8_t>& truth,
+                                          Index classes) {
+  std::vector<std::vector<Index>> counts(static_cast<std::size_t>(classes),
+                                         std::vector<Index>(static_cast<std::size_t>(classes)));
+  for (std::size_t i = 0; i < m.labels.size(); ++i)
+    ++counts[truth[i]][static_cast<std::size_t>(m.labels[i])];
   return counts;
 }
 
@@ -96,18 +101,21 @@ void print_table(const Network& network, const Measured& m, Index n, Index right
     kernel = std::max(kernel, layer.kernel.size());
     stage = std::max(stage, layer.stage.size());
   }
-  fmt::print("{:<{}}  {:<{}}  {:>10}  {:<{}}  {:>6}\n", "layer", name, "stage", stage, "parameters", "kernel", kernel, "time");
+  fmt::print("{:<{}}  {:<{}}  {:>10}  {:<{}}  {:>6}\n", "layer", name, "stage", stage, "parameters",
+             "kernel", kernel, "time");
   for (std::size_t i = 0; i < network.layers().size(); ++i) {
     const LayerReport& layer = network.layers()[i];
-    fmt::print("{:<{}}  {:<{}}  {:>10}  {:<{}}  {:>5.1f}%\n", layer.name, name, layer.stage, stage, layer.parameters,
-               layer.kernel, kernel, 100 * m.share[i]);
+    fmt::print("{:<{}}  {:<{}}  {:>10}  {:<{}}  {:>5.1f}%\n", layer.name, name, layer.stage, stage,
+               layer.parameters, layer.kernel, kernel, 100 * m.share[i]);
   }
   const auto [low, high] = std::minmax_element(m.seconds.begin(), m.seconds.end());
   fmt::print("\nparameters  {}, steps {}\n", network.parameters(), network.text().steps);
   fmt::print("threads     {}\n", network.threads());
-  fmt::print("images      {} in {:.3f} ms: {:.0f} images/s (median of {} runs, {:.3f} to {:.3f} ms)\n", n, seconds * 1e3,
-             static_cast<double>(n) / seconds, m.seconds.size(), *low * 1e3, *high * 1e3);
-  fmt::print("one image   {:.2f} us, host image to label (median of {})\n", median(m.latency) * 1e6, m.latency.size());
+  fmt::print(
+      "images      {} in {:.3f} ms: {:.0f} images/s (median of {} runs, {:.3f} to {:.3f} ms)\n", n,
+      seconds * 1e3, static_cast<double>(n) / seconds, m.seconds.size(), *low * 1e3, *high * 1e3);
+  fmt::print("one image   {:.2f} us, host image to label (median of {})\n", median(m.latency) * 1e6,
+             m.latency.size());
   fmt::print("accuracy    {} of {} right\n", right, n);
 }
 
@@ -127,30 +135,49 @@ std::string json_of(const Network& network, const Measured& m, Index n, Index ri
   nlohmann::ordered_json layers = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < network.layers().size(); ++i) {
     const LayerReport& layer = network.layers()[i];
-    layers.push_back({{"name", layer.name}, {"stage", layer.stage}, {"kernel", layer.kernel},
-                      {"parameters", layer.parameters}, {"macs", layer.macs}, {"share_of_time", m.share[i]}});
+    layers.push_back({{"name", layer.name},
+                      {"stage", layer.stage},
+                      {"kernel", layer.kernel},
+                      {"parameters", layer.parameters},
+                      {"macs", layer.macs},
+                      {"share_of_time", m.share[i]}});
   }
   const nlohmann::ordered_json report = {
-      {"convoy", version()}, {"model", arguments.model}, {"device", arguments.device},
-      {"threads", network.threads()}, {"images", n}, {"right", right},
-      {"accuracy", static_cast<double>(right) / static_cast<double>(n)}, {"seconds", seconds},
-      {"seconds_of_runs", m.seconds}, {"images_per_second", static_cast<double>(n) / seconds},
-      {"one_image_median_seconds", median(m.latency)}, {"parameters", network.parameters()},
-      {"steps", network.text().steps}, {"layers", layers}, {"confusion", counts}};
+      {"convoy", version()},
+      {"model", arguments.model},
+      {"device", arguments.device},
+      {"threads", network.threads()},
+      {"images", n},
+      {"right", right},
+      {"accuracy", static_cast<double>(right) / static_cast<double>(n)},
+      {"seconds", seconds},
+      {"seconds_of_runs", m.seconds},
+      {"images_per_second", static_cast<double>(n) / seconds},
+      {"one_image_median_seconds", median(m.latency)},
+      {"parameters", network.parameters()},
+      {"steps", network.text().steps},
+      {"layers", layers},
+      {"confusion", counts}};
   return report.dump(2) + "\n";
 }
 
-void check_labels(const std::vector<std::uint8_t>& labels, const std::string& path, Index images, Index classes) {
+void check_labels(const std::vector<std::uint8_t>& labels, const std::string& path, Index images,
+                  Index classes) {
   if (static_cast<Index>(labels.size()) != images)
-    throw Error(fmt::format("{}: {} labels for {} images. Give the labels that belong to the images.", path, labels.size(), images));
+    throw Error(
+        fmt::format("{}: {} labels for {} images. Give the labels that belong to the images.", path,
+                    labels.size(), images));
   for (std::size_t i = 0; i < labels.size(); ++i)
     if (labels[i] >= classes)
-      throw Error(fmt::format("{}: label {} is {}, expected less than {} (the network's classes).", path, i, labels[i], classes));
+      throw Error(fmt::format("{}: label {} is {}, expected less than {} (the network's classes).",
+                              path, i, labels[i], classes));
 }
 
 void run(const Arguments& arguments) {
   if (arguments.images.empty() != arguments.labels.empty())
-    throw Error("--images and --labels belong together: give both, or neither for the Fashion-MNIST test set.");
+    throw Error(
+        "--images and --labels belong together: give both, or neither for the Fashion-MNIST test "
+        "set.");
   NetworkOptions options;
   options.threads = static_cast<int>(positive("--threads", arguments.threads, 0));
   options.batch = positive("--batch", arguments.batch, options.batch);
@@ -159,13 +186,19 @@ void run(const Arguments& arguments) {
   const Network network(arguments.model, options);
   const NetworkText& text = network.text();
   if (text.dtype != DType::u8)
-    throw Error(fmt::format("{}/network.txt: the input is {}, expected u8: IDX images are bytes.", arguments.model, name(text.dtype)));
-  const std::string image_file = arguments.images.empty() ? io::find_data("t10k-images-idx3-ubyte", arguments.data) : arguments.images;
-  const std::string label_file = arguments.images.empty() ? io::find_data("t10k-labels-idx1-ubyte", arguments.data) : arguments.labels;
+    throw Error(fmt::format("{}/network.txt: the input is {}, expected u8: IDX images are bytes.",
+                            arguments.model, name(text.dtype)));
+  const std::string image_file = arguments.images.empty()
+                                     ? io::find_data("t10k-images-idx3-ubyte", arguments.data)
+                                     : arguments.images;
+  const std::string label_file = arguments.images.empty()
+                                     ? io::find_data("t10k-labels-idx1-ubyte", arguments.data)
+                                     : arguments.labels;
   const io::Images images = io::read_images(image_file);
   if (images.h != text.h || images.w != text.w || images.c != text.c)
-    throw Error(fmt::format("{}: images of {}x{}x{} (height, width, channels), expected {}x{}x{}, the network's input.",
-                            image_file, images.h, images.w, images.c, text.h, text.w, text.c));
+    throw Error(fmt::format(
+        "{}: images of {}x{}x{} (height, width, channels), expected {}x{}x{}, the network's input.",
+        image_file, images.h, images.w, images.c, text.h, text.w, text.c));
   const auto truth = io::read_labels(label_file);
   check_labels(truth, label_file, images.n, network.classes());
 
@@ -176,7 +209,8 @@ void run(const Arguments& arguments) {
   const double seconds = median(m.seconds);
   const auto counts = confusion(m, truth, network.classes());
   if (!arguments.json.empty())
-    write_file_atomically(arguments.json, json_of(network, m, n, right, seconds, arguments, counts));
+    write_file_atomically(arguments.json,
+                          json_of(network, m, n, right, seconds, arguments, counts));
   print_table(network, m, n, right, seconds);
   if (arguments.confusion) print_confusion(counts);
   fmt::print("{:.4f}:{:.4f}\n", seconds, static_cast<double>(right) / static_cast<double>(n));
@@ -186,19 +220,28 @@ void run(const Arguments& arguments) {
 
 void add_run(CLI::App& app, int&) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("run", "Classify images with a network; the last line is time:accuracy");
-  command->add_option("model", arguments->model, "Model folder: network.txt and its weights")->required();
-  command->add_option("--images", arguments->images, "IDX images, plain or gzip (default: the Fashion-MNIST test set)");
+  CLI::App* command =
+      app.add_subcommand("run", "Classify images with a network; the last line is time:accuracy");
+  command->add_option("model", arguments->model, "Model folder: network.txt and its weights")
+      ->required();
+  command->add_option("--images", arguments->images,
+                      "IDX images, plain or gzip (default: the Fashion-MNIST test set)");
   command->add_option("--labels", arguments->labels, "IDX labels, plain or gzip");
-  command->add_option("--data", arguments->data, "Folder to look for the test set in, before CONVOY_DATA, the XDG data folder and Debian's");
+  command->add_option(
+      "--data", arguments->data,
+      "Folder to look for the test set in, before CONVOY_DATA, the XDG data folder and Debian's");
   command->add_option("--device", arguments->device, "cpu (default)");
-  command->add_option("--threads", arguments->threads, "CPU threads (default: CONVOY_NUM_THREADS, else every core)");
-  command->add_option("--batch", arguments->batch, "Images at once in layers that are plans; changes no result");
+  command->add_option("--threads", arguments->threads,
+                      "CPU threads (default: CONVOY_NUM_THREADS, else every core)");
+  command->add_option("--batch", arguments->batch,
+                      "Images at once in layers that are plans; changes no result");
   command->add_option("--limit", arguments->limit, "Only the first so many images");
   command->add_option("--json", arguments->json, "Also write the report to this file");
   command->add_flag("--confusion", arguments->confusion, "Print the confusion matrix too");
-  command->footer("Example: convoy run models/fashion-scnn\n"
-                  "         convoy run models/fashion-scnn --images t10k-images-idx3-ubyte.gz --labels t10k-labels-idx1-ubyte.gz --threads 1");
+  command->footer(
+      "Example: convoy run models/fashion-scnn\n"
+      "         convoy run models/fashion-scnn --images t10k-images-idx3-ubyte.gz --labels "
+      "t10k-labels-idx1-ubyte.gz --threads 1");
   command->callback([arguments] { run(*arguments); });
 }
 

@@ -25,12 +25,12 @@ struct NetworkText {
   Index h = 0, w = 0, c = 0;
   // Of each channel, or one of all, or none. x' = (x/255 - mean)/std of u8, (x - mean)/std of f32.
   std::vector<float> mean, std;
-  Index steps = 1;               // the same image in every step
+  Index steps = 1;  // the same image in every step
   std::vector<NetworkLayer> layers;
 };
 
-/// Parses the text and derives every layer's shape. Throws Error "NAME:LINE: ..." that says what was
-/// found and what was expected. `name` is the file's name as errors shall say it.
+/// Parses the text and derives every layer's shape. Throws Error "NAME:LINE: ..." that says what
+/// was found and what was expected. `name` is the file's name as errors shall say it.
 CONVOY_API NetworkText parse_network(std::string_view text, const std::string& name);
 
 struct NetworkOptions {
@@ -66,7 +66,8 @@ class CONVOY_API Network {
   /// images [N,H,W] or [N,H,W,C], dense, u8 (or f32, as network.txt says), any N ≥ 0; logits
   /// [N,classes] f32 or empty: the mean over the steps; labels [N] i32 or empty: the index of the
   /// largest logit, the first of equals. Bits of an image do not depend on N, its place, threads.
-  Status run(const TensorView& images, const TensorView& logits, const TensorView& labels) const noexcept;
+  Status run(const TensorView& images, const TensorView& logits,
+             const TensorView& labels) const noexcept;
 
   /// As `run`, and adds the seconds spent in each layer, summed over threads, to seconds[i].
   Status profile(const TensorView& images, std::vector<double>& seconds) const;

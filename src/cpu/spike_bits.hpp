@@ -1,5 +1,5 @@
-// How spikes lie in memory: one bit each, eight channels a byte, so that a byte can index a table of
-// partial sums. Shared by the kernels spike_first, spike_conv and spike_linear.
+// How spikes lie in memory: one bit each, eight channels a byte, so that a byte can index a table
+// of partial sums. Shared by the kernels spike_first, spike_conv and spike_linear.
 #pragma once
 
 #include <cstdint>

@@ -95,8 +95,8 @@ HWY_INLINE unsigned bits_of(const hn::Mask<Float> (&fired)[kVecs]) {
 }
 
 template <int kPixels, int kBits>
-void run_block(const Params& params, Index n, const std::uint8_t* in, Index in_step, std::uint8_t* out,
-               Index out_step) {
+void run_block(const Params& params, Index n, const std::uint8_t* in, Index in_step,
+               std::uint8_t* out, Index out_step) {
   const Float d;
   const Params p = params;  // a copy, which the bytes written can't alias
   const Index out_bytes = (p.k + 7) / 8;
@@ -109,8 +109,7 @@ void run_block(const Params& params, Index n, const std::uint8_t* in, Index in_s
     for (Index image = 0; image < n; ++image) {
       for (Index row = 0; row < p.out_h; ++row) {
         const std::uint8_t* window = in + image * p.in_image + row * p.in_window_row;
-        std::uint8_t* to =
-            out + image * p.out_image + p.out_origin + row * p.out_row + 2 * block;
+        std::uint8_t* to = out + image * p.out_image + p.out_origin + row * p.out_row + 2 * block;
         for (Index column = 0; column < p.out_w; ++column) {
           Vec membrane[kPixels][kVecs], first[kPixels][kVecs];
 #pragma GCC unroll 4
@@ -135,8 +134,8 @@ void run_block(const Params& params, Index n, const std::uint8_t* in, Index in_s
               fired[v] = step(p.neuron, hn::Add(sum[0][v], bias[v]), membrane[0][v]);
 #pragma GCC unroll 4
               for (int i = 1; i < kPixels; ++i)
-                fired[v] = hn::Or(
-                    fired[v], step(p.neuron, hn::Add(sum[i][v], bias[v]), membrane[i][v]));
+                fired[v] =
+                    hn::Or(fired[v], step(p.neuron, hn::Add(sum[i][v], bias[v]), membrane[i][v]));
             }
             const unsigned bits = bits_of(fired);
             std::uint8_t* const at = to + t * out_step;
@@ -173,7 +172,9 @@ namespace {
 // of the size for twice the rows, win.
 constexpr Index max_table_bytes = 768 << 10;
 
-Index taps_of(const Stage& stage) { return stage.r * stage.s * ((stage.c + 7) / 8); }
+Index taps_of(const Stage& stage) {
+  return stage.r * stage.s * ((stage.c + 7) / 8);
+}
 
 /// rows[value][16]: sums over the set bits of value of weight[bit][lane], adding the lowest bit
 /// last, so that each row is one addition away from another.
@@ -220,13 +221,13 @@ SpikeConv::SpikeConv(const Stage& stage, const float* w, const float* bias, cons
       for (Index s = 0; s < stage.s; ++s) {
         for (Index byte = 0; byte < in.bytes(); ++byte) {
           if (block == 0)
-            tap_offset_.push_back(static_cast<std::int32_t>(
-                r * stage.dil.h * in.row_bytes() + s * stage.dil.w * in.bytes() + byte));
+            tap_offset_.push_back(static_cast<std::int32_t>(r * stage.dil.h * in.row_bytes() +
+                                                            s * stage.dil.w * in.bytes() + byte));
           float weight[8][16] = {};
           for (Index bit = 0; bit < 8 && byte * 8 + bit < stage.c; ++bit)
             for (Index lane = 0; lane < 16 && block * 16 + lane < stage.k; ++lane)
-              weight[bit][lane] = w[(((block * 16 + lane) * stage.r + r) * stage.s + s) * stage.c +
-                                    byte * 8 + bit];
+              weight[bit][lane] =
+                  w[(((block * 16 + lane) * stage.r + r) * stage.s + s) * stage.c + byte * 8 + bit];
           for (int group = 0; group < 8; group += group_bits_) {
             fill_rows(to, group_bits_, weight + group);
             to += (Index{1} << group_bits_) * 16;

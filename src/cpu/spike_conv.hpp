@@ -9,8 +9,8 @@
 
 namespace convoy::cpu {
 
-/// Eight input channels are one byte, and a byte indexes a table of the sums of the weights that its
-/// bits select: R*S*C/8 table rows are added for a pixel and 16 filters, instead of R*S*C
+/// Eight input channels are one byte, and a byte indexes a table of the sums of the weights that
+/// its bits select: R*S*C/8 table rows are added for a pixel and 16 filters, instead of R*S*C
 /// multiply-adds a filter. fp32; the order of summation is fixed: tap row, tap column, byte.
 class SpikeConv {
  public:

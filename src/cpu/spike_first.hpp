@@ -10,8 +10,8 @@ namespace convoy::cpu {
 /// fires by a threshold on its input alone: th in step 0, th/2 in step 1. So the convolution is
 /// computed once, pooled, and compared.
 ///
-/// It is computed in integers: u8 pixels by weights rounded to 16 bits, exact sums in int32. A bound
-/// on the rounding of the weights decides nearly every spike; the few that it leaves open are
+/// It is computed in integers: u8 pixels by weights rounded to 16 bits, exact sums in int32. A
+/// bound on the rounding of the weights decides nearly every spike; the few that it leaves open are
 /// decided by a double-precision convolution with the weights and inputs as given. The spikes are
 /// therefore those of exact arithmetic, on every machine.
 class SpikeFirst {
@@ -20,8 +20,8 @@ class SpikeFirst {
   static std::vector<std::string> refusals(const Stage& stage, const float* w, const float* bias,
                                            const float* input);
   /// The stage is u8 with hold; w [K,R,S,C]; bias [K] or null; input [C][256]: the value x' of each
-  /// pixel value. `out` is the pooled output, bordered as the next layer wants it; with two steps it
-  /// must say `increments`.
+  /// pixel value. `out` is the pooled output, bordered as the next layer wants it; with two steps
+  /// it must say `increments`.
   SpikeFirst(const Stage& stage, const float* w, const float* bias, const float* input,
              const SpikeLayout& out);
 

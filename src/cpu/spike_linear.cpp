@@ -20,8 +20,8 @@ struct SpikeLinear::Params {
   const std::uint8_t* in;
   bool increments;
   Neuron neuron;
-  float* sums;           // [k_padded]
-  float* membrane;       // [k_padded]
+  float* sums;      // [k_padded]
+  float* membrane;  // [k_padded]
 };
 
 /// Bytes of input whose table rows a 16-bit number can count, with room to spare.
@@ -117,7 +117,8 @@ void clear(float* values, Index count) {
   for (Index i = 0; i < count; i += kLanes) hn::Store(hn::Zero(d), d, values + i);
 }
 
-void run_spike_linear(const Params& params, Index n, Index in_image, std::uint8_t* out, Index out_step) {
+void run_spike_linear(const Params& params, Index n, Index in_image, std::uint8_t* out,
+                      Index out_step) {
   const Float d;
   const Params p = params;  // a copy, which the bytes written can't alias
   const Index out_bytes = (p.k + 7) / 8;
@@ -220,7 +221,9 @@ SpikeLinear::SpikeLinear(const Stage& stage, Index steps, const float* w, const 
   }
 }
 
-std::size_t SpikeLinear::scratch_floats() const { return static_cast<std::size_t>(2 * k_padded_); }
+std::size_t SpikeLinear::scratch_floats() const {
+  return static_cast<std::size_t>(2 * k_padded_);
+}
 
 SpikeLinear::Params SpikeLinear::params(const SpikeBlock& in, float* scratch) const {
   Params p{};

@@ -19,8 +19,11 @@ constexpr std::uint64_t max_deflate_ratio = 1032;
 class Source {
  public:
   Source(std::span<const unsigned char> bytes, const std::string& name)
-      : bytes_(bytes), name_(name), gzip_(bytes.size() >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b) {
-    if (bytes.empty()) throw Error(name + ": empty, expected an IDX file. Was the download cut short?");
+      : bytes_(bytes),
+        name_(name),
+        gzip_(bytes.size() >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b) {
+    if (bytes.empty())
+      throw Error(name + ": empty, expected an IDX file. Was the download cut short?");
     if (!gzip_) return;
     stream_.next_in = const_cast<Bytef*>(bytes.data());
     stream_.avail_in = static_cast<uInt>(std::min<std::size_t>(bytes.size(), UINT32_MAX));
@@ -54,7 +57,8 @@ class Source {
       done += want - stream_.avail_out;
       if (result == Z_STREAM_END) {
         ended_ = true;
-      } else if (result == Z_BUF_ERROR || (result == Z_OK && stream_.avail_in == 0 && stream_.avail_out)) {
+      } else if (result == Z_BUF_ERROR ||
+                 (result == Z_OK && stream_.avail_in == 0 && stream_.avail_out)) {
         throw Error(name_ + ": the gzip data ends early. Was the download cut short?");
       } else if (result != Z_OK) {
         throw Error(fmt::format("{}: broken gzip data ({}). Fetch the file again.", name_,
@@ -69,8 +73,9 @@ class Source {
   void expect_end(std::uint64_t total) {
     unsigned char one = 0;
     if (take({&one, 1}) != 0)
-      throw Error(fmt::format("{}: more bytes than the {} that its header says. Is it one whole IDX file?",
-                              name_, total));
+      throw Error(
+          fmt::format("{}: more bytes than the {} that its header says. Is it one whole IDX file?",
+                      name_, total));
     if (gzip_ && stream_.avail_in != 0)
       throw Error(name_ + ": bytes behind the end of the gzip data. Is it one whole file?");
   }
@@ -84,7 +89,8 @@ class Source {
 };
 
 std::uint32_t big_endian(const unsigned char* at) {
-  return std::uint32_t{at[0]} << 24 | std::uint32_t{at[1]} << 16 | std::uint32_t{at[2]} << 8 | at[3];
+  return std::uint32_t{at[0]} << 24 | std::uint32_t{at[1]} << 16 | std::uint32_t{at[2]} << 8 |
+         at[3];
 }
 
 std::uint32_t read_number(Source& source, const std::string& name, const char* what) {
@@ -104,18 +110,21 @@ std::vector<std::uint8_t> read_body(Source& source, const std::string& name,
     if (size == 0)
       throw Error(fmt::format("{}: a size of 0 in its header ({}). Nothing to read.", name, text));
     if (total > (std::uint64_t{1} << 40) / size)
-      throw Error(fmt::format("{}: its header says {} bytes and more. The file is damaged.", name, text));
+      throw Error(
+          fmt::format("{}: its header says {} bytes and more. The file is damaged.", name, text));
     total *= size;
   }
   if (total > source.most_left())
-    throw Error(fmt::format("{}: its header says {} = {} bytes, the file can hold at most {}. "
-                            "Was the file cut short?",
-                            name, text, total, source.most_left()));
+    throw Error(
+        fmt::format("{}: its header says {} = {} bytes, the file can hold at most {}. "
+                    "Was the file cut short?",
+                    name, text, total, source.most_left()));
   std::vector<std::uint8_t> data(total);
   const std::size_t got = source.take(data);
   if (got != total)
-    throw Error(fmt::format("{}: {} bytes behind the header, expected {} = {}. Was the file cut short?",
-                            name, got, text, total));
+    throw Error(
+        fmt::format("{}: {} bytes behind the header, expected {} = {}. Was the file cut short?",
+                    name, got, text, total));
   source.expect_end(total);
   return data;
 }
@@ -126,10 +135,11 @@ Images parse_images(std::span<const unsigned char> bytes, const std::string& nam
   Source source(bytes, name);
   const std::uint32_t magic = read_number(source, name, "magic number");
   if (magic != 0x803 && magic != 0x804)
-    throw Error(fmt::format("{}: magic number 0x{:08x}, expected 0x00000803 (u8 images N,H,W) or "
-                            "0x00000804 (N,H,W,C){}",
-                            name, magic,
-                            magic == 0x801 ? ". These are labels: give the images." : ". Is it an IDX file?"));
+    throw Error(fmt::format(
+        "{}: magic number 0x{:08x}, expected 0x00000803 (u8 images N,H,W) or "
+        "0x00000804 (N,H,W,C){}",
+        name, magic,
+        magic == 0x801 ? ". These are labels: give the images." : ". Is it an IDX file?"));
   std::array<std::uint32_t, 4> sizes{0, 0, 0, 1};
   const std::size_t rank = magic & 0xff;
   for (std::size_t i = 0; i < rank; ++i) sizes[i] = read_number(source, name, "sizes");
@@ -138,16 +148,19 @@ Images parse_images(std::span<const unsigned char> bytes, const std::string& nam
   return images;
 }
 
-Images read_images(const std::string& path) { return parse_images(read_file(path), path); }
+Images read_images(const std::string& path) {
+  return parse_images(read_file(path), path);
+}
 
 std::vector<std::uint8_t> parse_labels(std::span<const unsigned char> bytes,
                                        const std::string& name) {
   Source source(bytes, name);
   const std::uint32_t magic = read_number(source, name, "magic number");
   if (magic != 0x801)
-    throw Error(fmt::format("{}: magic number 0x{:08x}, expected 0x00000801 (u8 labels){}", name, magic,
-                            magic == 0x803 || magic == 0x804 ? ". These are images: give the labels."
-                                                             : ". Is it an IDX file?"));
+    throw Error(
+        fmt::format("{}: magic number 0x{:08x}, expected 0x00000801 (u8 labels){}", name, magic,
+                    magic == 0x803 || magic == 0x804 ? ". These are images: give the labels."
+                                                     : ". Is it an IDX file?"));
   const std::array<std::uint32_t, 1> sizes{read_number(source, name, "size")};
   return read_body(source, name, sizes);
 }

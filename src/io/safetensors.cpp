@@ -21,12 +21,13 @@ struct File {
 
 File open(std::span<const unsigned char> bytes, const std::string& name) {
   if (bytes.size() < 8)
-    throw Error(fmt::format("{}: {} bytes, expected a safetensors file. Was it cut short?", name, bytes.size()));
+    throw Error(fmt::format("{}: {} bytes, expected a safetensors file. Was it cut short?", name,
+                            bytes.size()));
   std::uint64_t size = 0;
   for (unsigned i = 8; i-- > 0;) size = size << 8 | bytes[i];
   if (size > bytes.size() - 8)
-    throw Error(fmt::format("{}: its header says {} bytes, the file has {}. Was it cut short?", name, size,
-                            bytes.size()));
+    throw Error(fmt::format("{}: its header says {} bytes, the file has {}. Was it cut short?",
+                            name, size, bytes.size()));
   File file{Json::parse(bytes.data() + 8, bytes.data() + 8 + size, nullptr, false),
             bytes.subspan(8 + static_cast<std::size_t>(size))};
   if (!file.header.is_object())
@@ -49,20 +50,23 @@ std::vector<float> parse_safetensors(std::span<const unsigned char> bytes, const
   const auto found = json.find(tensor);
   if (found == json.end()) throw Error(fmt::format("{}: holds no tensor \"{}\".", name, tensor));
   const auto broken = [&] {
-    return Error(fmt::format("{}: the header's entry \"{}\" is damaged: expected dtype, shape and "
-                             "data_offsets within the file's {} bytes of data.",
-                             name, tensor, body.size()));
+    return Error(
+        fmt::format("{}: the header's entry \"{}\" is damaged: expected dtype, shape and "
+                    "data_offsets within the file's {} bytes of data.",
+                    name, tensor, body.size()));
   };
   if (!found->is_object() || !found->contains("dtype") || !found->contains("shape") ||
       !found->contains("data_offsets"))
     throw broken();
-  const Json &dtype = (*found)["dtype"], &shape = (*found)["shape"], &offsets = (*found)["data_offsets"];
+  const Json &dtype = (*found)["dtype"], &shape = (*found)["shape"],
+             &offsets = (*found)["data_offsets"];
   if (!dtype.is_string() || !shape.is_array() || !offsets.is_array() || offsets.size() != 2 ||
       !offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned())
     throw broken();
   const std::string type = dtype.get<std::string>();
   if (type != "F32" && type != "F16" && type != "BF16")
-    throw Error(fmt::format("{}: tensor \"{}\" has type {}, expected F32, F16 or BF16.", name, tensor, type));
+    throw Error(fmt::format("{}: tensor \"{}\" has type {}, expected F32, F16 or BF16.", name,
+                            tensor, type));
   const std::uint64_t width = type == "F32" ? 4 : 2;
   std::uint64_t count = 1;
   for (const Json& size : shape) {

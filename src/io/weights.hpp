@@ -1,4 +1,5 @@
-// Weight files: text (a number each, as numpy.savetxt writes a flattened array), .npy, .safetensors.
+// Weight files: text (a number each, as numpy.savetxt writes a flattened array), .npy,
+// .safetensors.
 #pragma once
 
 #include <string>

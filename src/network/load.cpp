@@ -9,7 +9,8 @@ namespace convoy::network {
 namespace {
 
 /// Columns from PyTorch's order (C, pixel) to (pixel, C), in each of `rows` rows.
-std::vector<float> channels_last(const std::vector<float>& w, Index rows, Index channels, Index pixels) {
+std::vector<float> channels_last(const std::vector<float>& w, Index rows, Index channels,
+                                 Index pixels) {
   std::vector<float> result(w.size());
   auto to = result.begin();
   for (Index row = 0; row < rows; ++row)
@@ -34,8 +35,8 @@ void fold(const std::string& folder, const NetworkLayer& layer, LayerWeights& we
   if (weights.bias.empty()) weights.bias.assign(static_cast<std::size_t>(k), 0.0F);
   const auto view = [&](std::vector<float>& values) { return TensorView::of(values.data(), {k}); };
   const Stage& s = layer.stage;
-  fold_batchnorm(TensorView::of(weights.w.data(), {k, s.r, s.s, s.c / s.groups}), view(weights.bias),
-                 view(gamma), view(beta), view(mean), view(variance));
+  fold_batchnorm(TensorView::of(weights.w.data(), {k, s.r, s.s, s.c / s.groups}),
+                 view(weights.bias), view(gamma), view(beta), view(mean), view(variance));
 }
 
 }  // namespace
@@ -68,7 +69,8 @@ std::vector<LayerWeights> load_weights(const NetworkText& network, const std::st
     const Index channels = s.c / s.groups;
     const std::string meaning = linear ? fmt::format("{} outputs x {} inputs", s.k, s.c)
                                        : fmt::format("k{} r{} s{} c{}", s.k, s.r, s.s, channels);
-    weights.w = io::read_parameter(folder, layer.name + ".weight", shapes_of(s).w_elements, meaning);
+    weights.w =
+        io::read_parameter(folder, layer.name + ".weight", shapes_of(s).w_elements, meaning);
     if (i > 0 && network.layers[i - 1].flatten) {
       const Plane plane = plane_before(network, i - 1);
       weights.w = channels_last(weights.w, s.k, plane.c, plane.h * plane.w);
@@ -76,8 +78,10 @@ std::vector<LayerWeights> load_weights(const NetworkText& network, const std::st
       weights.w = channels_last(weights.w, s.k, channels, s.r * s.s);
     }
     // With a batch-norm the layer's own bias may be missing, as PyTorch users leave it out.
-    const bool own_bias = s.bias && (layer.batchnorm.empty() || io::has_parameter(folder, layer.name + ".bias"));
-    if (own_bias) weights.bias = io::read_parameter(folder, layer.name + ".bias", s.k, fmt::format("k{}", s.k));
+    const bool own_bias =
+        s.bias && (layer.batchnorm.empty() || io::has_parameter(folder, layer.name + ".bias"));
+    if (own_bias)
+      weights.bias = io::read_parameter(folder, layer.name + ".bias", s.k, fmt::format("k{}", s.k));
     if (!layer.batchnorm.empty()) fold(folder, layer, weights);
   }
   return all;

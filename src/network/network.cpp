@@ -1,4 +1,5 @@
-// A loaded network: which layers run as plans and which as chains of spike kernels, and running them.
+// A loaded network: which layers run as plans and which as chains of spike kernels, and running
+// them.
 #include "convoy/network.hpp"
 
 #include <fmt/core.h>
@@ -56,14 +57,14 @@ struct Network::Impl {
     std::vector<float> bias;
     Index fold = 1;  // steps that the plan sees as further images, where it has no neuron
     std::unique_ptr<SpikeChain> chain;
-    bool timed_out = false;     // output differs from step to step
-    Index output_values = 0;    // of one image and step
+    bool timed_out = false;   // output differs from step to step
+    Index output_values = 0;  // of one image and step
   };
 
   NetworkText text;
   NetworkOptions options;
-  std::vector<float> values;         // x' of pixel values
-  std::vector<std::size_t> stages;   // layers that have weights
+  std::vector<float> values;          // x' of pixel values
+  std::vector<std::size_t> stages;    // layers that have weights
   std::vector<LayerWeights> weights;  // of all layers
   std::vector<Segment> segments;
   std::vector<LayerReport> reports;
@@ -76,9 +77,11 @@ struct Network::Impl {
     if (options.batch < 1)
       throw Error(fmt::format("batch {}: expected at least 1 image.", options.batch));
     if (options.threads < 0)
-      throw Error(fmt::format("threads {}: expected a positive number, or 0 for every core.", options.threads));
+      throw Error(fmt::format("threads {}: expected a positive number, or 0 for every core.",
+                              options.threads));
     if (options.device.kind != DeviceKind::cpu)
-      throw Error(fmt::format("device {}: networks run on the cpu as yet. Use cpu.", to_text(options.device)));
+      throw Error(fmt::format("device {}: networks run on the cpu as yet. Use cpu.",
+                              to_text(options.device)));
     const std::string file = folder + "/network.txt";
     const auto bytes = io::read_file(file);
     text = parse_network({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file);
@@ -97,7 +100,9 @@ struct Network::Impl {
   const NetworkLayer& layer(std::size_t i) const { return text.layers[stages[i]]; }
   const Stage& stage(std::size_t i) const { return layer(i).stage; }
   const LayerWeights& weights_of(std::size_t i) const { return weights[stages[i]]; }
-  bool after_flatten(std::size_t i) const { return stages[i] > 0 && text.layers[stages[i] - 1].flatten; }
+  bool after_flatten(std::size_t i) const {
+    return stages[i] > 0 && text.layers[stages[i] - 1].flatten;
+  }
   bool linear(std::size_t i) const {
     for (std::size_t j = 0; j < stages[i]; ++j)
       if (text.layers[j].flatten) return true;
@@ -118,7 +123,9 @@ struct Network::Impl {
   }
   bool takes_images(std::size_t i) const {
     return i == 0 && text.dtype == DType::u8 && !linear(0) &&
-           cpu::SpikeFirst::refusals(image_stage(), weights_of(0).w.data(), bias_of(0), values.data()).empty();
+           cpu::SpikeFirst::refusals(image_stage(), weights_of(0).w.data(), bias_of(0),
+                                     values.data())
+               .empty();
   }
   bool takes_spikes(std::size_t i) const {
     if (!spikes_reach(i)) return false;
@@ -138,7 +145,8 @@ struct Network::Impl {
       const Shapes shapes = shapes_of(stage(i + segment.count - 1));
       segment.output_values = shapes.out_h * shapes.out_w * stage(i + segment.count - 1).k;
       for (std::size_t j = i; j < i + segment.count; ++j) timed |= stage(j).act.is_neuron();
-      segment.timed_out = timed && !(segment.chain && !stage(i + segment.count - 1).act.is_neuron());
+      segment.timed_out =
+          timed && !(segment.chain && !stage(i + segment.count - 1).act.is_neuron());
       i += segment.count;
       segments.push_back(std::move(segment));
     }
@@ -177,11 +185,13 @@ struct Network::Impl {
   /// The layout of what layer i reads from layer i-1, with the border that it wants.
   cpu::SpikeLayout layout_between(std::size_t i, bool increments) const {
     const Shapes before = shapes_of(stage(i - 1));
-    return {before.out_h, before.out_w, stage(i - 1).k, linear(i) ? Padding(0) : stage(i).pad, increments};
+    return {before.out_h, before.out_w, stage(i - 1).k, linear(i) ? Padding(0) : stage(i).pad,
+            increments};
   }
 
   /// Columns for every bit of a layout, from the columns [H,W,C] of a linear layer.
-  static std::vector<float> columns_of_bits(const std::vector<float>& w, Index k, const cpu::SpikeLayout& layout) {
+  static std::vector<float> columns_of_bits(const std::vector<float>& w, Index k,
+                                            const cpu::SpikeLayout& layout) {
     const Index pixels = layout.h * layout.w, bits = layout.bytes() * 8;
     std::vector<float> result(static_cast<std::size_t>(k * pixels * bits), 0.0F);
     for (Index row = 0; row < k * pixels; ++row)
@@ -194,7 +204,8 @@ struct Network::Impl {
     segment.first = first;
     segment.count = end - first;
     std::vector<SpikeChain::Layer> layers;
-    const cpu::SpikeLayout source = takes_images(first) ? cpu::SpikeLayout{} : layout_between(first, false);
+    const cpu::SpikeLayout source =
+        takes_images(first) ? cpu::SpikeLayout{} : layout_between(first, false);
     cpu::SpikeLayout in = source;
     for (std::size_t i = first; i < end; ++i) {
       const Stage& s = stage(i);
@@ -206,15 +217,18 @@ struct Network::Impl {
       if (!made.mean) {
         const bool increments = images && text.steps == 2;
         const Shapes shapes = shapes_of(s);
-        made.output = i + 1 < end ? layout_between(i + 1, increments)
-                                  : cpu::SpikeLayout{shapes.out_h, shapes.out_w, s.k, {}, increments};
+        made.output = i + 1 < end
+                          ? layout_between(i + 1, increments)
+                          : cpu::SpikeLayout{shapes.out_h, shapes.out_w, s.k, {}, increments};
       }
       if (images) {
-        made.first = std::make_unique<cpu::SpikeFirst>(image_stage(), w.w.data(), bias_of(i), values.data(), made.output);
+        made.first = std::make_unique<cpu::SpikeFirst>(image_stage(), w.w.data(), bias_of(i),
+                                                       values.data(), made.output);
         report(i, "spike_first");
       } else if (linear(i)) {
         const auto columns = columns_of_bits(w.w, s.k, in);
-        made.linear = std::make_unique<cpu::SpikeLinear>(s, text.steps, columns.data(), bias_of(i), in);
+        made.linear =
+            std::make_unique<cpu::SpikeLinear>(s, text.steps, columns.data(), bias_of(i), in);
         report(i, "spike_linear");
       } else {
         made.conv = std::make_unique<cpu::SpikeConv>(s, w.w.data(), bias_of(i), in, made.output);
@@ -223,14 +237,15 @@ struct Network::Impl {
       in = made.output;
       layers.push_back(std::move(made));
     }
-    segment.chain = std::make_unique<SpikeChain>(std::move(layers), source, input_values, text.steps, threads->count());
+    segment.chain = std::make_unique<SpikeChain>(std::move(layers), source, input_values,
+                                                 text.steps, threads->count());
     return segment;
   }
 
   /// A network that is one chain from images to means takes any number of images at once.
   bool one_chain() const {
-    return segments.size() == 1 && segments[0].chain && !segments[0].timed_out && text.dtype == DType::u8 &&
-           takes_images_built;
+    return segments.size() == 1 && segments[0].chain && !segments[0].timed_out &&
+           text.dtype == DType::u8 && takes_images_built;
   }
   bool takes_images_built = false;
 
@@ -247,25 +262,32 @@ struct Network::Impl {
     logits = Buffer<float>(static_cast<std::size_t>(options.batch * classes));
   }
 
-  std::string check(const TensorView& images, const TensorView& out, const TensorView& labels) const;
+  std::string check(const TensorView& images, const TensorView& out,
+                    const TensorView& labels) const;
   Status run_plan(const Segment& segment, Index n, float* x, float* y) const noexcept;
-  Status run_batch(Index n, const TensorView& images, Index first, float* mean, double* seconds) const noexcept;
-  Status run(const TensorView& images, const TensorView& out, const TensorView& labels, double* seconds) const noexcept;
+  Status run_batch(Index n, const TensorView& images, Index first, float* mean,
+                   double* seconds) const noexcept;
+  Status run(const TensorView& images, const TensorView& out, const TensorView& labels,
+             double* seconds) const noexcept;
   const float* dense_input(Index n, const TensorView& images, Index first) const;
 };
 
-std::string Network::Impl::check(const TensorView& images, const TensorView& out, const TensorView& labels) const {
-  const std::string wanted = fmt::format("{}[N,{},{},{}]{}", name(text.dtype), text.h, text.w, text.c,
-                                         text.c == 1 ? " (or without the last axis)" : "");
-  const bool shape = images && images.dtype == text.dtype && images.contiguous() &&
-                     images.device == Device{} && (images.rank == 4 || (images.rank == 3 && text.c == 1)) &&
-                     images.shape[1] == text.h && images.shape[2] == text.w &&
-                     (images.rank == 3 || images.shape[3] == text.c);
-  if (!shape) return fmt::format("images: {}, expected {}, dense, on the host.", describe(images), wanted);
+std::string Network::Impl::check(const TensorView& images, const TensorView& out,
+                                 const TensorView& labels) const {
+  const std::string wanted = fmt::format("{}[N,{},{},{}]{}", name(text.dtype), text.h, text.w,
+                                         text.c, text.c == 1 ? " (or without the last axis)" : "");
+  const bool shape =
+      images && images.dtype == text.dtype && images.contiguous() && images.device == Device{} &&
+      (images.rank == 4 || (images.rank == 3 && text.c == 1)) && images.shape[1] == text.h &&
+      images.shape[2] == text.w && (images.rank == 3 || images.shape[3] == text.c);
+  if (!shape)
+    return fmt::format("images: {}, expected {}, dense, on the host.", describe(images), wanted);
   const Index n = images.shape[0];
-  if (out && (out.dtype != DType::f32 || out.rank != 2 || out.shape[0] != n || out.shape[1] != classes || !out.contiguous()))
+  if (out && (out.dtype != DType::f32 || out.rank != 2 || out.shape[0] != n ||
+              out.shape[1] != classes || !out.contiguous()))
     return fmt::format("logits: {}, expected f32[{},{}], dense.", describe(out), n, classes);
-  if (labels && (labels.dtype != DType::i32 || labels.rank != 1 || labels.shape[0] != n || !labels.contiguous()))
+  if (labels && (labels.dtype != DType::i32 || labels.rank != 1 || labels.shape[0] != n ||
+                 !labels.contiguous()))
     return fmt::format("labels: {}, expected i32[{}], dense.", describe(labels), n);
   return {};
 }
@@ -309,10 +331,12 @@ Status Network::Impl::run_batch(Index n, const TensorView& images, Index first, 
       const Status status = run_plan(segment, n, x, y);
       if (!status.ok()) return Status(layer(segment.first).name + ": " + status.message());
       if (seconds)
-        seconds[segment.first] += std::chrono::duration<double>(Clock::now() - begin).count() * threads->count();
+        seconds[segment.first] +=
+            std::chrono::duration<double>(Clock::now() - begin).count() * threads->count();
     } else {
       const ChainSource source{pixels, x};
-      const ChainSink sink{segment.timed_out ? nullptr : y, nullptr, segment.timed_out ? y : nullptr};
+      const ChainSink sink{segment.timed_out ? nullptr : y, nullptr,
+                           segment.timed_out ? y : nullptr};
       segment.chain->run(*threads, n, source, sink, seconds ? seconds + segment.first : nullptr);
     }
     x = y;
@@ -360,13 +384,24 @@ Network::~Network() = default;
 Network::Network(Network&&) noexcept = default;
 Network& Network::operator=(Network&&) noexcept = default;
 
-const NetworkText& Network::text() const { return impl_->text; }
-Index Network::classes() const { return impl_->classes; }
-Index Network::parameters() const { return impl_->parameters; }
-int Network::threads() const { return impl_->threads->count(); }
-const std::vector<LayerReport>& Network::layers() const { return impl_->reports; }
+const NetworkText& Network::text() const {
+  return impl_->text;
+}
+Index Network::classes() const {
+  return impl_->classes;
+}
+Index Network::parameters() const {
+  return impl_->parameters;
+}
+int Network::threads() const {
+  return impl_->threads->count();
+}
+const std::vector<LayerReport>& Network::layers() const {
+  return impl_->reports;
+}
 
-Status Network::run(const TensorView& images, const TensorView& logits, const TensorView& labels) const noexcept {
+Status Network::run(const TensorView& images, const TensorView& logits,
+                    const TensorView& labels) const noexcept {
   return impl_->run(images, logits, labels, nullptr);
 }
 
@@ -381,22 +416,27 @@ std::vector<Tensor> Network::trace(const TensorView& images) const {
   if (!wrong.empty()) throw Error(wrong);
   const Index n = images.shape[0];
   if (n < 1 || n > impl.options.batch)
-    throw Error(fmt::format("images: {}, expected 1 to {} (the batch) to trace.", n, impl.options.batch));
+    throw Error(
+        fmt::format("images: {}, expected 1 to {} (the batch) to trace.", n, impl.options.batch));
   std::vector<Tensor> outputs;
   bool timed = false;
   for (std::size_t i = 0; i < impl.stages.size(); ++i) {
     const Shapes shapes = shapes_of(impl.stage(i));
     timed |= impl.stage(i).act.is_neuron();
     const bool mean = impl.reports[i].kernel == "spike_linear" && !impl.stage(i).act.is_neuron();
-    outputs.emplace_back(DType::f32, std::vector<Index>{timed && !mean ? impl.text.steps : 1, n, shapes.out_h,
-                                                        shapes.out_w, impl.stage(i).k});
+    outputs.emplace_back(DType::f32,
+                         std::vector<Index>{timed && !mean ? impl.text.steps : 1, n, shapes.out_h,
+                                            shapes.out_w, impl.stage(i).k});
   }
   float* x = impl.takes_images_built ? nullptr : const_cast<float*>(impl.dense_input(n, images, 0));
   for (const Impl::Segment& segment : impl.segments) {
     std::vector<float*> at;
-    for (std::size_t i = 0; i < segment.count; ++i) at.push_back(outputs[segment.first + i].data<float>());
-    if (segment.plan) impl.run_plan(segment, n, x, at[0]).or_throw();
-    else segment.chain->trace(n, {static_cast<const std::uint8_t*>(images.data), x}, at.data());
+    for (std::size_t i = 0; i < segment.count; ++i)
+      at.push_back(outputs[segment.first + i].data<float>());
+    if (segment.plan)
+      impl.run_plan(segment, n, x, at[0]).or_throw();
+    else
+      segment.chain->trace(n, {static_cast<const std::uint8_t*>(images.data), x}, at.data());
     x = at.back();
   }
   return outputs;

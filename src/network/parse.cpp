@@ -55,7 +55,8 @@ class Line {
 
  private:
   [[nodiscard]] Error bad_numbers(std::string_view word, std::string_view key) const {
-    return error(fmt::format("\"{}\": expected {}(NUMBER) or {}(NUMBER,NUMBER,...), one a channel", word, key, key));
+    return error(fmt::format("\"{}\": expected {}(NUMBER) or {}(NUMBER,NUMBER,...), one a channel",
+                             word, key, key));
   }
   const std::string& file_;
   int number_;
@@ -69,25 +70,31 @@ Stage parts(const Line& line, std::string_view text, GivenAxes& given) {
   }
 }
 
-void parse_input(const Line& line, const std::vector<std::string_view>& words, NetworkText& network) {
+void parse_input(const Line& line, const std::vector<std::string_view>& words,
+                 NetworkText& network) {
   if (network.h != 0) throw line.error("a second \"input\". Expected one, as the first line.");
   if (words.size() < 2)
     throw line.error("\"input\" alone: expected e.g. \"input u8:h28w28c1 mean(0.5) std(0.5)\"");
   GivenAxes given;
   const Stage stage = parts(line, words[1], given);
   if (!given.h || !given.c || given.n || given.k || given.r)
-    throw line.error(fmt::format("\"{}\": expected type, height, width and channels alone: u8:h28w28c1", words[1]));
+    throw line.error(fmt::format(
+        "\"{}\": expected type, height, width and channels alone: u8:h28w28c1", words[1]));
   Stage plain;
   plain.dtype = stage.dtype, plain.h = stage.h, plain.w = stage.w, plain.c = stage.c;
   if (stage != plain || (stage.dtype != DType::u8 && stage.dtype != DType::f32))
-    throw line.error(fmt::format("\"{}\": expected u8 or f32 and sizes, no riders: u8:h28w28c1", words[1]));
+    throw line.error(
+        fmt::format("\"{}\": expected u8 or f32 and sizes, no riders: u8:h28w28c1", words[1]));
   if (stage.h < 1 || stage.w < 1 || stage.c < 1)
     throw line.error(fmt::format("\"{}\": sizes must be at least 1", words[1]));
   network.dtype = stage.dtype, network.h = stage.h, network.w = stage.w, network.c = stage.c;
   for (std::size_t i = 2; i < words.size(); ++i) {
-    if (words[i].starts_with("mean(")) network.mean = line.numbers(words[i], "mean");
-    else if (words[i].starts_with("std(")) network.std = line.numbers(words[i], "std");
-    else throw line.error(fmt::format("\"{}\": expected mean(...) or std(...)", words[i]));
+    if (words[i].starts_with("mean("))
+      network.mean = line.numbers(words[i], "mean");
+    else if (words[i].starts_with("std("))
+      network.std = line.numbers(words[i], "std");
+    else
+      throw line.error(fmt::format("\"{}\": expected mean(...) or std(...)", words[i]));
   }
   for (const auto* values : {&network.mean, &network.std}) {
     const auto count = static_cast<Index>(values->size());
@@ -99,12 +106,16 @@ void parse_input(const Line& line, const std::vector<std::string_view>& words, N
     if (value == 0) throw line.error("std 0: values would be divided by 0");
 }
 
-void parse_steps(const Line& line, const std::vector<std::string_view>& words, NetworkText& network) {
-  if (!network.layers.empty()) throw line.error("\"steps\" after a layer. Move it before the first.");
+void parse_steps(const Line& line, const std::vector<std::string_view>& words,
+                 NetworkText& network) {
+  if (!network.layers.empty())
+    throw line.error("\"steps\" after a layer. Move it before the first.");
   Index value = 0;
   if (words.size() == 2) {
-    const auto [stop, failure] = std::from_chars(words[1].data(), words[1].data() + words[1].size(), value);
-    if (failure == std::errc() && stop == words[1].data() + words[1].size() && value >= 1 && value <= max_steps) {
+    const auto [stop, failure] =
+        std::from_chars(words[1].data(), words[1].data() + words[1].size(), value);
+    if (failure == std::errc() && stop == words[1].data() + words[1].size() && value >= 1 &&
+        value <= max_steps) {
       network.steps = value;
       return;
     }
@@ -125,37 +136,50 @@ void parse_layer(const Line& line, const std::vector<std::string_view>& words, F
   layer.name = std::string(words[0]);
   layer.line = number;
   if (layer.name.find('/') != std::string::npos)
-    throw line.error(fmt::format("\"{}\": a layer's name is part of file names and holds no \"/\"", words[0]));
+    throw line.error(
+        fmt::format("\"{}\": a layer's name is part of file names and holds no \"/\"", words[0]));
   for (const NetworkLayer& other : network.layers)
     if (other.name == layer.name)
-      throw line.error(fmt::format("a second layer \"{}\" (the first is in line {}). Names are part of "
-                                   "file names: give it another.", layer.name, other.line));
+      throw line.error(
+          fmt::format("a second layer \"{}\" (the first is in line {}). Names are part of "
+                      "file names: give it another.",
+                      layer.name, other.line));
   if (words.size() < 2)
-    throw line.error(fmt::format("\"{}\": unknown layer, or a name without a stage. Expected flatten, or a "
-                                 "name and a stage such as \"conv1 k8r5+bias+relu+max2\".", words[0]));
+    throw line.error(
+        fmt::format("\"{}\": unknown layer, or a name without a stage. Expected flatten, or a "
+                    "name and a stage such as \"conv1 k8r5+bias+relu+max2\".",
+                    words[0]));
   GivenAxes given;
   Stage stage = parts(line, words[1], given);
   for (std::size_t i = 2; i < words.size(); ++i) {
-    if (!words[i].starts_with("batchnorm(") || words[i].back() != ')' || words[i].size() < 12 || !layer.batchnorm.empty())
+    if (!words[i].starts_with("batchnorm(") || words[i].back() != ')' || words[i].size() < 12 ||
+        !layer.batchnorm.empty())
       throw line.error(fmt::format("\"{}\": expected nothing more, or batchnorm(NAME)", words[i]));
     layer.batchnorm = std::string(words[i].substr(10, words[i].size() - 11));
     if (layer.batchnorm.find('/') != std::string::npos)
-      throw line.error(fmt::format("\"{}\": the name is part of file names and holds no \"/\"", words[i]));
+      throw line.error(
+          fmt::format("\"{}\": the name is part of file names and holds no \"/\"", words[i]));
   }
   if (given.n || given.h || given.w || given.c || given.dtype)
-    throw line.error(fmt::format("\"{}\": n, h, w, c and the type follow from the layer before: leave them out", words[1]));
-  if (!given.k) throw line.error(fmt::format("\"{}\": k, the number of outputs, is missing", words[1]));
+    throw line.error(fmt::format(
+        "\"{}\": n, h, w, c and the type follow from the layer before: leave them out", words[1]));
+  if (!given.k)
+    throw line.error(fmt::format("\"{}\": k, the number of outputs, is missing", words[1]));
   if (flow.flat) {
     if (given.r || given.s)
-      throw line.error(fmt::format("\"{}\": a linear layer (after flatten) has no r and s: leave them out", words[1]));
+      throw line.error(fmt::format(
+          "\"{}\": a linear layer (after flatten) has no r and s: leave them out", words[1]));
     stage.r = stage.s = 1;
   } else if (!given.r) {
-    throw line.error(fmt::format("\"{}\": r, the filter's height, is missing. (A linear layer needs \"flatten\" before it.)", words[1]));
+    throw line.error(fmt::format(
+        "\"{}\": r, the filter's height, is missing. (A linear layer needs \"flatten\" before it.)",
+        words[1]));
   }
   if (stage.t != 1 || stage.hold)
     throw line.error("t and hold follow from \"steps\": leave them out");
   if (stage.keep.any() || stage.norm || stage.layout != Layout::nhwc || stage.out)
-    throw line.error(fmt::format("\"{}\": norm, keep, nchw and out have no place in a network", words[1]));
+    throw line.error(
+        fmt::format("\"{}\": norm, keep, nchw and out have no place in a network", words[1]));
   if (!layer.batchnorm.empty()) stage.bias = true;
   stage.h = flow.h, stage.w = flow.w, stage.c = flow.c;
   if (stage.act.is_neuron()) {
@@ -167,7 +191,8 @@ void parse_layer(const Line& line, const std::vector<std::string_view>& words, F
   if (!wrong.empty()) {
     std::string all;
     for (const std::string& one : wrong) all += (all.empty() ? "" : "; ") + one;
-    throw line.error(fmt::format("{} on an input of {}x{}x{}: {}", layer.name, flow.h, flow.w, flow.c, all));
+    throw line.error(
+        fmt::format("{} on an input of {}x{}x{}: {}", layer.name, flow.h, flow.w, flow.c, all));
   }
   const Shapes shapes = shapes_of(stage);
   flow.h = shapes.out_h, flow.w = shapes.out_w, flow.c = stage.k;
@@ -179,8 +204,9 @@ void parse_layer(const Line& line, const std::vector<std::string_view>& words, F
 
 NetworkText parse_network(std::string_view text, const std::string& name) {
   if (text.size() > max_text)
-    throw Error(fmt::format("{}: {} bytes, expected a network description of at most {}. Is it the right file?",
-                            name, text.size(), max_text));
+    throw Error(fmt::format(
+        "{}: {} bytes, expected a network description of at most {}. Is it the right file?", name,
+        text.size(), max_text));
   NetworkText network;
   Flow flow;
   int number = 0;
@@ -197,19 +223,23 @@ NetworkText parse_network(std::string_view text, const std::string& name) {
       continue;
     }
     if (network.h == 0)
-      throw line.error(fmt::format("\"{}\" before the input. Expected first e.g. \"input u8:h28w28c1 mean(0.5) std(0.5)\".", words[0]));
+      throw line.error(fmt::format(
+          "\"{}\" before the input. Expected first e.g. \"input u8:h28w28c1 mean(0.5) std(0.5)\".",
+          words[0]));
     if (network.layers.size() >= max_layers)
       throw line.error(fmt::format("more than {} layers", max_layers));
     if (words[0] == "steps") {
       parse_steps(line, words, network);
     } else if (words[0] == "flatten") {
       if (words.size() > 1) throw line.error("\"flatten\" stands alone in its line");
-      if (flow.flat) throw line.error("a second \"flatten\": the input of this line is a vector already");
+      if (flow.flat)
+        throw line.error("a second \"flatten\": the input of this line is a vector already");
       NetworkLayer layer;
       layer.name = "flatten", layer.flatten = true, layer.line = number;
       network.layers.push_back(layer);
       if (flow.h > (Index{1} << 40) / flow.w / flow.c)
-        throw line.error(fmt::format("{}x{}x{} values are too many for one vector", flow.h, flow.w, flow.c));
+        throw line.error(
+            fmt::format("{}x{}x{} values are too many for one vector", flow.h, flow.w, flow.c));
       flow = {1, 1, flow.h * flow.w * flow.c, true, flow.timed};
     } else {
       parse_layer(line, words, flow, network, number);
@@ -219,8 +249,10 @@ NetworkText parse_network(std::string_view text, const std::string& name) {
   if (network.layers.empty() || network.layers.back().flatten)
     throw Error(name + ": ends without a layer that gives the outputs. Was the file cut short?");
   if (flow.h != 1 || flow.w != 1)
-    throw Error(fmt::format("{}: the last layer gives {}x{}x{}, expected 1x1 and one channel a class. "
-                            "End with flatten and a linear layer.", name, flow.h, flow.w, flow.c));
+    throw Error(
+        fmt::format("{}: the last layer gives {}x{}x{}, expected 1x1 and one channel a class. "
+                    "End with flatten and a linear layer.",
+                    name, flow.h, flow.w, flow.c));
   return network;
 }
 

@@ -73,8 +73,10 @@ void SpikeChain::run_block(Slot& slot, Index first, Index count, Index total,
     if (outputs) {
       const Index image = layer.mean ? layer.k : layer.output.h * layer.output.w * layer.output.c;
       float* const to = outputs[i] + first * image;
-      if (layer.mean) std::copy_n(slot.mean.data(), count * image, to);
-      else cpu::unpack_spikes(layer.output, steps_, count, out, to, total * image);
+      if (layer.mean)
+        std::copy_n(slot.mean.data(), count * image, to);
+      else
+        cpu::unpack_spikes(layer.output, steps_, count, out, to, total * image);
     }
   }
   const Layer& last = layers_.back();

@@ -33,14 +33,15 @@ class SpikeChain {
     std::unique_ptr<cpu::SpikeFirst> first;
     std::unique_ptr<cpu::SpikeConv> conv;
     std::unique_ptr<cpu::SpikeLinear> linear;
-    bool mean = false;        // a linear layer without a neuron: the last one
+    bool mean = false;  // a linear layer without a neuron: the last one
     Index k = 0;
     cpu::SpikeLayout output;  // of bits; unused by a mean
   };
 
-  /// `input` is the bordered layout of the spikes that the first layer reads; unused by a SpikeFirst.
-  SpikeChain(std::vector<Layer> layers, const cpu::SpikeLayout& input, Index image_values, Index steps,
-             int threads);
+  /// `input` is the bordered layout of the spikes that the first layer reads; unused by a
+  /// SpikeFirst.
+  SpikeChain(std::vector<Layer> layers, const cpu::SpikeLayout& input, Index image_values,
+             Index steps, int threads);
 
   /// Runs n images. `seconds`, if not null, gets the time of each layer added, summed over threads.
   void run(Threads& threads, Index n, const ChainSource& source, const ChainSink& sink,

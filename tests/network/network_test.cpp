@@ -1,4 +1,5 @@
-// Whole networks against PyTorch and SpikingJelly (tests/golden) and layer by layer against the reference.
+// Whole networks against PyTorch and SpikingJelly (tests/golden) and layer by layer against the
+// reference.
 #include "convoy/network.hpp"
 
 #include <fmt/core.h>
@@ -18,7 +19,8 @@ namespace {
 const std::string golden = CONVOY_SOURCE_DIR "/tests/golden/";
 
 TensorView view_of(const io::Images& images, Index first, Index n) {
-  auto* const data = const_cast<std::uint8_t*>(images.data.data()) + first * images.h * images.w * images.c;
+  auto* const data =
+      const_cast<std::uint8_t*>(images.data.data()) + first * images.h * images.w * images.c;
   return {data, DType::u8, {n, images.h, images.w, images.c}};
 }
 
@@ -31,22 +33,26 @@ Outputs run(const Network& network, const io::Images& images, Index first, Index
   Outputs out;
   out.logits.resize(static_cast<std::size_t>(n * network.classes()));
   out.labels.resize(static_cast<std::size_t>(n));
-  network.run(view_of(images, first, n), TensorView::of(out.logits.data(), {n, network.classes()}),
-              TensorView::of(out.labels.data(), {n})).or_throw();
+  network
+      .run(view_of(images, first, n), TensorView::of(out.logits.data(), {n, network.classes()}),
+           TensorView::of(out.labels.data(), {n}))
+      .or_throw();
   return out;
 }
 
 /// The difference between the largest and the second largest output.
 float margin(const Outputs& out, Index image, Index classes) {
-  std::vector<float> row(out.logits.begin() + image * classes, out.logits.begin() + (image + 1) * classes);
+  std::vector<float> row(out.logits.begin() + image * classes,
+                         out.logits.begin() + (image + 1) * classes);
   std::sort(row.rbegin(), row.rend());
   return row[0] - row[1];
 }
 
 void expect_spikes(const Network& network, const std::string& folder, const TensorView& images) {
   const SpikeCheck check = check_spikes(network, folder, images);
-  fmt::print("{}: {} spikes compared, {} excused in {} images, outputs within {:.1e}\n", folder.substr(folder.rfind('/') + 1),
-             check.compared, check.excused, check.images.size(), check.logit_error);
+  fmt::print("{}: {} spikes compared, {} excused in {} images, outputs within {:.1e}\n",
+             folder.substr(folder.rfind('/') + 1), check.compared, check.excused,
+             check.images.size(), check.logit_error);
   for (const std::string& line : check.wrong) ADD_FAILURE() << line;
   EXPECT_LE(check.logit_error, 1e-5);
 }
@@ -60,7 +66,9 @@ class Fashion : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(Fashion, LabelsEqualPyTorchsOnTheWholeTestSet) {
-  const std::string name = GetParam(), folder = name == "fashion-scnn" ? CONVOY_SOURCE_DIR "/models/fashion-scnn" : golden + name;
+  const std::string name = GetParam(), folder = name == "fashion-scnn" ? CONVOY_SOURCE_DIR
+                                                    "/models/fashion-scnn"
+                                                                       : golden + name;
   const Network network(folder);
   const Tensor expected = io::read_npy(golden + name + "/labels.npy");
   ASSERT_EQ(expected.elements(), images().n);
@@ -72,25 +80,31 @@ TEST_P(Fashion, LabelsEqualPyTorchsOnTheWholeTestSet) {
     const SpikeCheck check = check_spikes(network, folder, view_of(images(), i, 1));
     // PyTorch's own sums may cross a threshold where ours and the reference agree: then, too, a
     // membrane is next to it. check_spikes excuses only our differences, so ask for the margin too.
-    EXPECT_TRUE(!check.images.empty() || margin(out, i, network.classes()) < 1e-5F) << "image " << i;
+    EXPECT_TRUE(!check.images.empty() || margin(out, i, network.classes()) < 1e-5F)
+        << "image " << i;
   }
   fmt::print("{}: {} of {} labels differ from PyTorch's\n", name, different, images().n);
   EXPECT_LE(different, 5);
 }
 
 TEST_P(Fashion, EverySpikeIsTheReferences) {
-  const std::string name = GetParam(), folder = name == "fashion-scnn" ? CONVOY_SOURCE_DIR "/models/fashion-scnn" : golden + name;
+  const std::string name = GetParam(), folder = name == "fashion-scnn" ? CONVOY_SOURCE_DIR
+                                                    "/models/fashion-scnn"
+                                                                       : golden + name;
   const Network network(folder);
   EXPECT_EQ(network.layers()[0].kernel, "spike_first");
   expect_spikes(network, folder, view_of(images(), 0, 150));
 }
 
 TEST_P(Fashion, PlansAloneGiveTheSameLabels) {
-  const std::string name = GetParam(), folder = name == "fashion-scnn" ? CONVOY_SOURCE_DIR "/models/fashion-scnn" : golden + name;
+  const std::string name = GetParam(), folder = name == "fashion-scnn" ? CONVOY_SOURCE_DIR
+                                                    "/models/fashion-scnn"
+                                                                       : golden + name;
   NetworkOptions options;
   options.spike_kernels = false;
   const Network plans(folder, options), kernels(folder);
-  for (const LayerReport& layer : plans.layers()) EXPECT_EQ(layer.kernel.find("spike"), std::string::npos);
+  for (const LayerReport& layer : plans.layers())
+    EXPECT_EQ(layer.kernel.find("spike"), std::string::npos);
   const Outputs a = run(plans, images(), 0, 600), b = run(kernels, images(), 0, 600);
   Index different = 0;
   for (std::size_t i = 0; i < a.labels.size(); ++i) different += a.labels[i] != b.labels[i];
@@ -99,7 +113,9 @@ TEST_P(Fashion, PlansAloneGiveTheSameLabels) {
 }
 
 TEST_P(Fashion, BitsDoNotDependOnBatchPlaceOrThreads) {
-  const std::string name = GetParam(), folder = name == "fashion-scnn" ? CONVOY_SOURCE_DIR "/models/fashion-scnn" : golden + name;
+  const std::string name = GetParam(), folder = name == "fashion-scnn" ? CONVOY_SOURCE_DIR
+                                                    "/models/fashion-scnn"
+                                                                       : golden + name;
   NetworkOptions one, two;
   one.threads = 1;
   two.threads = 2;
@@ -114,14 +130,17 @@ TEST_P(Fashion, BitsDoNotDependOnBatchPlaceOrThreads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Fashion, testing::Values("fashion-scnn", "fashion-scnn-b"),
-                         [](const auto& test) { return std::string(test.param) == "fashion-scnn" ? "shipped" : "other"; });
+                         [](const auto& test) {
+                           return std::string(test.param) == "fashion-scnn" ? "shipped" : "other";
+                         });
 
 class Golden : public testing::TestWithParam<std::tuple<const char*, bool>> {};
 
 TEST_P(Golden, OutputsAreThoseOfPyTorch) {
   const auto [name, kernels] = GetParam();
   const std::string folder = golden + "networks/" + name;
-  const io::Images images = io::read_images(folder + (std::string(name) == "scnn2" ? "/images.idx4-ubyte" : "/images.idx3-ubyte"));
+  const io::Images images = io::read_images(
+      folder + (std::string(name) == "scnn2" ? "/images.idx4-ubyte" : "/images.idx3-ubyte"));
   const auto labels = io::read_labels(folder + "/labels.idx1-ubyte");
   const Tensor logits = io::read_npy(folder + "/logits.npy");
   NetworkOptions options;
@@ -139,7 +158,8 @@ TEST_P(Golden, OutputsAreThoseOfPyTorch) {
     }
   }
   double largest = 0;
-  for (Index i = 0; i < logits.elements(); ++i) largest = std::max(largest, std::abs(static_cast<double>(logits.data<float>()[i])));
+  for (Index i = 0; i < logits.elements(); ++i)
+    largest = std::max(largest, std::abs(static_cast<double>(logits.data<float>()[i])));
   Index far = 0;
   for (Index i = 0; i < images.n; ++i) {
     bool near = true;
@@ -149,10 +169,12 @@ TEST_P(Golden, OutputsAreThoseOfPyTorch) {
     }
     far += !near;
     if (near || !spiking) {
-      EXPECT_EQ(out.labels[static_cast<std::size_t>(i)], labels[static_cast<std::size_t>(i)]) << "image " << i;
+      EXPECT_EQ(out.labels[static_cast<std::size_t>(i)], labels[static_cast<std::size_t>(i)])
+          << "image " << i;
     }
   }
-  fmt::print("{}: {} of {} images differ in a spike from PyTorch's, {} from the reference\n", name, far, images.n, excused.size());
+  fmt::print("{}: {} of {} images differ in a spike from PyTorch's, {} from the reference\n", name,
+             far, images.n, excused.size());
   // A spike that flips moves an output by far more than rounding; without time nothing may.
   EXPECT_LE(far, spiking ? 1 : 0);
 }
@@ -160,7 +182,8 @@ TEST_P(Golden, OutputsAreThoseOfPyTorch) {
 TEST_P(Golden, LayersAreThoseOfPyTorch) {
   const auto [name, kernels] = GetParam();
   const std::string folder = golden + "networks/" + name;
-  const io::Images images = io::read_images(folder + (std::string(name) == "scnn2" ? "/images.idx4-ubyte" : "/images.idx3-ubyte"));
+  const io::Images images = io::read_images(
+      folder + (std::string(name) == "scnn2" ? "/images.idx4-ubyte" : "/images.idx3-ubyte"));
   NetworkOptions options;
   options.spike_kernels = kernels;
   const Network network(folder, options);
@@ -170,17 +193,21 @@ TEST_P(Golden, LayersAreThoseOfPyTorch) {
     const Tensor expected = io::read_npy(folder + "/" + network.layers()[i].name + ".y.npy");
     ASSERT_EQ(outputs[i].elements(), expected.elements());
     for (Index j = 0; j < expected.elements(); ++j, ++compared) {
-      const double value = expected.view().dtype == DType::u8 ? expected.data<std::uint8_t>()[j]
-                                                               : static_cast<double>(expected.data<float>()[j]);
-      ASSERT_NEAR(outputs[i].data<float>()[j], value, 2e-5 * std::max(1.0, std::abs(value))) << network.layers()[i].name << " value " << j;
+      const double value = expected.view().dtype == DType::u8
+                               ? expected.data<std::uint8_t>()[j]
+                               : static_cast<double>(expected.data<float>()[j]);
+      ASSERT_NEAR(outputs[i].data<float>()[j], value, 2e-5 * std::max(1.0, std::abs(value)))
+          << network.layers()[i].name << " value " << j;
     }
   }
   EXPECT_GT(compared, 1000);
 }
 
-INSTANTIATE_TEST_SUITE_P(Networks, Golden, testing::Combine(testing::Values("scnn2", "dense"), testing::Bool()),
+INSTANTIATE_TEST_SUITE_P(Networks, Golden,
+                         testing::Combine(testing::Values("scnn2", "dense"), testing::Bool()),
                          [](const auto& test) {
-                           return std::string(std::get<0>(test.param)) + (std::get<1>(test.param) ? "_kernels" : "_plans");
+                           return std::string(std::get<0>(test.param)) +
+                                  (std::get<1>(test.param) ? "_kernels" : "_plans");
                          });
 
 TEST(Network, RunRefusesWrongViewsAndWritesNothing) {
@@ -188,12 +215,20 @@ TEST(Network, RunRefusesWrongViewsAndWritesNothing) {
   std::vector<std::uint8_t> pixels(28 * 28 * 2);
   std::vector<std::int32_t> labels(2, -1);
   const TensorView out = TensorView::of(labels.data(), {2});
-  const auto message = [&](const TensorView& images, const TensorView& l) { return network.run(images, {}, l).message(); };
-  EXPECT_NE(message(TensorView::of(pixels.data(), {2, 28, 27, 1}), out).find("expected u8[N,28,28,1] (or without the last axis)"), std::string::npos);
+  const auto message = [&](const TensorView& images, const TensorView& l) {
+    return network.run(images, {}, l).message();
+  };
+  EXPECT_NE(message(TensorView::of(pixels.data(), {2, 28, 27, 1}), out)
+                .find("expected u8[N,28,28,1] (or without the last axis)"),
+            std::string::npos);
   EXPECT_NE(message({}, out).find("images"), std::string::npos);
-  EXPECT_NE(message(TensorView::of(pixels.data(), {1, 28, 28}), out).find("i32[1]"), std::string::npos);
+  EXPECT_NE(message(TensorView::of(pixels.data(), {1, 28, 28}), out).find("i32[1]"),
+            std::string::npos);
   EXPECT_EQ(labels, (std::vector<std::int32_t>{-1, -1}));
-  EXPECT_TRUE(network.run(TensorView::of(pixels.data(), {0, 28, 28}), {}, TensorView::of(labels.data(), {0})).ok());
+  EXPECT_TRUE(
+      network
+          .run(TensorView::of(pixels.data(), {0, 28, 28}), {}, TensorView::of(labels.data(), {0}))
+          .ok());
   EXPECT_TRUE(network.run(TensorView::of(pixels.data(), {2, 28, 28}), {}, out).ok());
   EXPECT_EQ(labels[0], labels[1]);
   EXPECT_GE(labels[0], 0);

@@ -28,13 +28,15 @@ Tensor normalised(const NetworkText& text, const TensorView& images) {
 /// an earlier step was, as good as on the threshold.
 void compare_neurons(const Stage& stage, const Shapes& shapes, const reference::Outputs& expected,
                      const float* ours, const std::string& name, SpikeCheck& check) {
-  const double threshold = stage.act.threshold(), tolerance = 1e-5 * std::max(1.0, std::abs(threshold));
+  const double threshold = stage.act.threshold(),
+               tolerance = 1e-5 * std::max(1.0, std::abs(threshold));
   const Index window = stage.pool ? 2 : 1;
   const auto near_in_window = [&](Index last, Index n, Index i, Index j, Index k) {
     for (Index t = 0; t <= last; ++t)
       for (Index p = i * window; p < std::min((i + 1) * window, shapes.p); ++p)
         for (Index q = j * window; q < std::min((j + 1) * window, shapes.q); ++q) {
-          const auto at = static_cast<std::size_t>((((t * stage.n + n) * shapes.p + p) * shapes.q + q) * stage.k + k);
+          const auto at = static_cast<std::size_t>(
+              (((t * stage.n + n) * shapes.p + p) * shapes.q + q) * stage.k + k);
           if (std::abs(expected.pre[at] - threshold) <= tolerance) return true;
         }
     return false;
@@ -51,21 +53,23 @@ void compare_neurons(const Stage& stage, const Shapes& shapes, const reference::
               ++check.excused;
               check.images.insert(n);
             } else if (check.wrong.size() < 10) {
-              check.wrong.push_back(fmt::format("{}: step {}, image {}, row {}, column {}, channel {}: {}, expected {}",
-                                                name, t, n, i, j, k, ours[at], expected.y[at]));
+              check.wrong.push_back(fmt::format(
+                  "{}: step {}, image {}, row {}, column {}, channel {}: {}, expected {}", name, t,
+                  n, i, j, k, ours[at], expected.y[at]));
             }
           }
 }
 
 /// The last layer: ours is the mean over the steps, or has them still.
-void compare_outputs(const Stage& stage, Index steps, const reference::Outputs& expected, const Tensor& ours,
-                     SpikeCheck& check) {
+void compare_outputs(const Stage& stage, Index steps, const reference::Outputs& expected,
+                     const Tensor& ours, SpikeCheck& check) {
   const Index values = stage.n / steps * stage.k, ours_steps = ours.elements() / values;
   double largest = 0, error = 0;
   for (Index i = 0; i < values; ++i) {
     double mean = 0, found = 0;
     for (Index t = 0; t < steps; ++t) mean += expected.y[static_cast<std::size_t>(t * values + i)];
-    for (Index t = 0; t < ours_steps; ++t) found += static_cast<double>(ours.data<float>()[t * values + i]);
+    for (Index t = 0; t < ours_steps; ++t)
+      found += static_cast<double>(ours.data<float>()[t * values + i]);
     mean /= static_cast<double>(steps);
     found /= static_cast<double>(ours_steps);
     largest = std::max(largest, std::abs(mean));
@@ -76,7 +80,8 @@ void compare_outputs(const Stage& stage, Index steps, const reference::Outputs& 
 
 }  // namespace
 
-SpikeCheck check_spikes(const Network& network, const std::string& folder, const TensorView& images) {
+SpikeCheck check_spikes(const Network& network, const std::string& folder,
+                        const TensorView& images) {
   SpikeCheck check;
   Threads threads(default_threads());
   const NetworkText& text = network.text();
@@ -97,8 +102,9 @@ SpikeCheck check_spikes(const Network& network, const std::string& folder, const
     operands.x = TensorView(const_cast<float*>(x), DType::f32, x_shape(stage));
     if (!bias.empty()) operands.bias = TensorView::of(bias.data(), {stage.k});
     stage.keep.pre = true;  // the charged membranes
-    const reference::Oracle oracle(stage, TensorView::of(w.data(), {stage.k, stage.r, stage.s, stage.c / stage.groups}),
-                                   operands, reference::Sum::exact);
+    const reference::Oracle oracle(
+        stage, TensorView::of(w.data(), {stage.k, stage.r, stage.s, stage.c / stage.groups}),
+        operands, reference::Sum::exact);
     const reference::Outputs expected = oracle.all(threads);
     const Tensor& ours = outputs[output++];
     if (stage.act.is_neuron()) {

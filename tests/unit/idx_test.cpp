@@ -14,7 +14,8 @@ using Bytes = std::vector<unsigned char>;
 Bytes idx(std::uint32_t magic, const std::vector<std::uint32_t>& sizes, std::size_t count) {
   Bytes bytes;
   const auto number = [&](std::uint32_t value) {
-    for (int shift = 24; shift >= 0; shift -= 8) bytes.push_back(static_cast<unsigned char>(value >> shift));
+    for (int shift = 24; shift >= 0; shift -= 8)
+      bytes.push_back(static_cast<unsigned char>(value >> shift));
   };
   number(magic);
   for (const std::uint32_t size : sizes) number(size);
@@ -39,8 +40,10 @@ Bytes gzip(const Bytes& bytes) {
 /// The message of the error, empty if there was none.
 std::string refusal(const Bytes& bytes, bool labels = false) {
   try {
-    if (labels) parse_labels(bytes, "file");
-    else parse_images(bytes, "file");
+    if (labels)
+      parse_labels(bytes, "file");
+    else
+      parse_images(bytes, "file");
   } catch (const Error& error) {
     return error.what();
   }
@@ -50,12 +53,14 @@ std::string refusal(const Bytes& bytes, bool labels = false) {
 void expect_refusal(const Bytes& bytes, const std::string& part, bool labels = false) {
   const std::string message = refusal(bytes, labels);
   EXPECT_TRUE(message.starts_with("file: ")) << message;
-  EXPECT_NE(message.find(part), std::string::npos) << "\"" << message << "\" does not say \"" << part << "\"";
+  EXPECT_NE(message.find(part), std::string::npos)
+      << "\"" << message << "\" does not say \"" << part << "\"";
 }
 
 TEST(Idx, ReadsPlainAndGzipWithThreeAndFourSizes) {
   for (const bool packed : {false, true}) {
-    const Bytes gray = idx(0x803, {5, 3, 4}, 60), colour = idx(0x804, {2, 3, 4, 3}, 72), few = idx(0x801, {9}, 9);
+    const Bytes gray = idx(0x803, {5, 3, 4}, 60), colour = idx(0x804, {2, 3, 4, 3}, 72),
+                few = idx(0x801, {9}, 9);
     const Images a = parse_images(packed ? gzip(gray) : gray, "file");
     EXPECT_EQ(a.n, 5);
     EXPECT_EQ(a.h, 3);
@@ -73,14 +78,19 @@ TEST(Idx, ReadsPlainAndGzipWithThreeAndFourSizes) {
 TEST(Idx, EveryTruncationIsRefused) {
   const Bytes whole = idx(0x803, {5, 3, 4}, 60), packed = gzip(whole);
   for (std::size_t size = 0; size < whole.size(); ++size)
-    EXPECT_FALSE(refusal(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size))).empty()) << size;
+    EXPECT_FALSE(
+        refusal(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size))).empty())
+        << size;
   for (std::size_t size = 0; size < packed.size(); ++size)
-    EXPECT_FALSE(refusal(Bytes(packed.begin(), packed.begin() + static_cast<std::ptrdiff_t>(size))).empty()) << size;
+    EXPECT_FALSE(
+        refusal(Bytes(packed.begin(), packed.begin() + static_cast<std::ptrdiff_t>(size))).empty())
+        << size;
 }
 
 TEST(Idx, EveryDamagedByteOfGzipDataIsRefusedOrHarmless) {
   const Bytes whole = idx(0x803, {5, 3, 4}, 60), packed = gzip(whole);
-  for (std::size_t at = 10; at < packed.size(); ++at) {  // behind the gzip header, where some bytes are free
+  for (std::size_t at = 10; at < packed.size();
+       ++at) {  // behind the gzip header, where some bytes are free
     Bytes damaged = packed;
     damaged[at] ^= 0x55;
     try {

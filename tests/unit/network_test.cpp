@@ -37,7 +37,9 @@ TEST(NetworkText, ShapesAndStepsFollow) {
 
 TEST(NetworkText, ALayerBeforeTheFirstNeuronIsTheSameInEachStep) {
   const NetworkText network = parse_network(
-      "input u8:h8c3 mean(0.1,0.2,0.3)\nsteps 4\nconv1 k4r3+relu\nconv2 k4r3+lif(2,1)\nflatten\nfc k2\n", "n");
+      "input u8:h8c3 mean(0.1,0.2,0.3)\nsteps 4\nconv1 k4r3+relu\nconv2 k4r3+lif(2,1)\nflatten\nfc "
+      "k2\n",
+      "n");
   EXPECT_EQ(network.layers[0].stage.t, 1);
   EXPECT_EQ(network.layers[1].stage.t, 4);
   EXPECT_TRUE(network.layers[1].stage.hold);
@@ -91,7 +93,8 @@ TEST(NetworkText, SaysTheLineAndWhatIsWrong) {
       parse_network(text, "n");
       ADD_FAILURE() << "accepted: " << text;
     } catch (const Error& error) {
-      EXPECT_TRUE(std::string(error.what()).starts_with(expected)) << text << " -> " << error.what();
+      EXPECT_TRUE(std::string(error.what()).starts_with(expected))
+          << text << " -> " << error.what();
     }
   }
 }
@@ -103,7 +106,9 @@ class Model : public testing::Test {
     std::filesystem::create_directory(path_);
   }
   void TearDown() override { std::filesystem::remove_all(path_); }
-  void write(const std::string& name, const std::string& text) const { std::ofstream(path_ / name) << text; }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(path_ / name) << text;
+  }
   void numbers(const std::string& name, const std::vector<double>& values) const {
     std::ofstream out(path_ / name);
     out.precision(9);
@@ -176,7 +181,9 @@ TEST_F(Model, MissingPartsAreNamed) {
   write("network.txt", "input u8:h1w1c1\nflatten\nfc k3+bias\n");
   EXPECT_NE(message().find("fc.weight"), std::string::npos);
   numbers("fc.weight.txt", {0, 0});
-  EXPECT_NE(message().find("fc.weight.txt: 2 values, expected 3 (3 outputs x 1 inputs)"), std::string::npos) << message();
+  EXPECT_NE(message().find("fc.weight.txt: 2 values, expected 3 (3 outputs x 1 inputs)"),
+            std::string::npos)
+      << message();
 }
 
 }  // namespace

@@ -18,7 +18,9 @@ class Draw {
  public:
   // The machine is asked for so that CONVOY_ISA counts here too.
   explicit Draw(unsigned seed) : engine_(seed) { cpu_machine(); }
-  Index index(Index low, Index high) { return std::uniform_int_distribution<Index>(low, high)(engine_); }
+  Index index(Index low, Index high) {
+    return std::uniform_int_distribution<Index>(low, high)(engine_);
+  }
   bool coin() { return index(0, 1) == 1; }
   std::vector<float> dyadic(Index count, int range) {
     std::vector<float> values(static_cast<std::size_t>(count));
@@ -42,13 +44,15 @@ class Draw {
   std::mt19937 engine_;
 };
 
-std::vector<double> expected_spikes(const Stage& stage, std::vector<float>& x, std::vector<float>& w, std::vector<float>& bias) {
+std::vector<double> expected_spikes(const Stage& stage, std::vector<float>& x,
+                                    std::vector<float>& w, std::vector<float>& bias) {
   static Threads threads(2);
   Operands operands;
   operands.x = TensorView(x.data(), DType::f32, x_shape(stage));
   if (stage.bias) operands.bias = TensorView::of(bias.data(), {stage.k});
-  const reference::Oracle oracle(stage, TensorView::of(w.data(), {stage.k, stage.r, stage.s, stage.c}), operands,
-                                 reference::Sum::exact);
+  const reference::Oracle oracle(stage,
+                                 TensorView::of(w.data(), {stage.k, stage.r, stage.s, stage.c}),
+                                 operands, reference::Sum::exact);
   return oracle.all(threads).y;
 }
 
@@ -56,24 +60,29 @@ struct Bits {
   std::vector<std::uint8_t> data;
   SpikeBlock block;
   /// Filled, so that a test sees bytes that a kernel forgot or should have left alone.
-  Bits(const SpikeLayout& layout, Index steps, Index n, std::uint8_t fill) : data(static_cast<std::size_t>(steps * n * layout.image_bytes()), fill) {
+  Bits(const SpikeLayout& layout, Index steps, Index n, std::uint8_t fill)
+      : data(static_cast<std::size_t>(steps * n * layout.image_bytes()), fill) {
     block = {data.data(), n * layout.image_bytes()};
   }
 };
 
-void expect_equal(const std::vector<double>& expected, const SpikeLayout& layout, Index steps, Index n, const SpikeBlock& block, const Stage& stage) {
+void expect_equal(const std::vector<double>& expected, const SpikeLayout& layout, Index steps,
+                  Index n, const SpikeBlock& block, const Stage& stage) {
   std::vector<float> ours(expected.size());
   unpack_spikes(layout, steps, n, block, ours.data(), static_cast<Index>(expected.size()) / steps);
   Index different = 0;
-  for (std::size_t i = 0; i < ours.size(); ++i) different += ours[i] != static_cast<float>(expected[i]);
+  for (std::size_t i = 0; i < ours.size(); ++i)
+    different += ours[i] != static_cast<float>(expected[i]);
   EXPECT_EQ(different, 0) << to_text(stage) << ": of " << ours.size();
 }
 
 TEST(SpikeBits, PackAndUnpackAreInverse) {
   Draw draw(1);
   for (int round = 0; round < 50; ++round) {
-    const SpikeLayout layout{draw.index(1, 5), draw.index(1, 5), draw.index(1, 20), Padding(1, 2, 0, 1), false};
-    const Index steps = draw.index(1, 3), n = draw.index(1, 3), values = n * layout.h * layout.w * layout.c;
+    const SpikeLayout layout{draw.index(1, 5), draw.index(1, 5), draw.index(1, 20),
+                             Padding(1, 2, 0, 1), false};
+    const Index steps = draw.index(1, 3), n = draw.index(1, 3),
+                values = n * layout.h * layout.w * layout.c;
     const std::vector<float> spikes = draw.spikes(steps * values, 0.4);
     Bits bits(layout, steps, n, 0);
     pack_spikes(layout, steps, n, spikes.data(), values, bits.block);
@@ -87,7 +96,8 @@ TEST(SpikeConv, EverySpikeIsTheReferences) {
   Draw draw(2);
   for (int round = 0; round < 300; ++round) {
     Stage s;
-    s.n = draw.index(1, 3), s.c = draw.index(1, 30), s.k = draw.index(1, 40), s.r = draw.index(1, 5), s.s = draw.index(1, 5);
+    s.n = draw.index(1, 3), s.c = draw.index(1, 30), s.k = draw.index(1, 40),
+    s.r = draw.index(1, 5), s.s = draw.index(1, 5);
     s.h = draw.index(5, 11), s.w = draw.index(5, 11), s.t = draw.index(1, 5);
     s.pad = Padding(draw.index(0, 2), draw.index(0, 2), draw.index(0, 2), draw.index(0, 2));
     if (draw.index(0, 3) == 0) s.stride = {draw.index(1, 2), draw.index(1, 3)};
@@ -108,7 +118,8 @@ TEST(SpikeConv, EverySpikeIsTheReferences) {
     expect_equal(expected_spikes(s, x, w, bias), out, s.t, s.n, to.block, s);
     // Bits beyond the channels and the border of the next layer are 0.
     std::size_t ones = 0, fired = 0;
-    for (const std::uint8_t byte : to.data) ones += static_cast<std::size_t>(__builtin_popcount(byte));
+    for (const std::uint8_t byte : to.data)
+      ones += static_cast<std::size_t>(__builtin_popcount(byte));
     for (const double y : expected_spikes(s, x, w, bias)) fired += y != 0;
     EXPECT_EQ(ones, fired) << to_text(s);
   }
@@ -117,7 +128,8 @@ TEST(SpikeConv, EverySpikeIsTheReferences) {
 TEST(SpikeConv, LargeTablesUseFourBitGroups) {
   Draw draw(3);
   Stage s;
-  s.n = 2, s.c = 96, s.k = 48, s.r = s.s = 3, s.h = s.w = 6, s.t = 2, s.pad = 1, s.act = integrate_fire(1), s.pool = max(2);
+  s.n = 2, s.c = 96, s.k = 48, s.r = s.s = 3, s.h = s.w = 6, s.t = 2, s.pad = 1,
+  s.act = integrate_fire(1), s.pool = max(2);
   std::vector<float> w = draw.dyadic(shapes_of(s).w_elements, 3), bias;
   std::vector<float> x = draw.spikes(shapes_of(s).x_elements, 0.2);
   const SpikeLayout in{6, 6, 96, Padding(1), false}, out{3, 3, 48, Padding(0), false};
@@ -131,7 +143,8 @@ TEST(SpikeLinear, EverySpikeIsTheReferences) {
   Draw draw(4);
   for (int round = 0; round < 300; ++round) {
     Stage s;
-    s.n = draw.index(1, 4), s.h = s.w = s.r = s.s = 1, s.c = 8 * draw.index(1, 50), s.k = draw.index(1, 300), s.t = draw.index(1, 4);
+    s.n = draw.index(1, 4), s.h = s.w = s.r = s.s = 1, s.c = 8 * draw.index(1, 50),
+    s.k = draw.index(1, 300), s.t = draw.index(1, 4);
     s.act = draw.coin() ? integrate_fire(1) : lif(2, 0.5F);
     s.soft = draw.coin(), s.bias = draw.coin();
     std::vector<float> w = draw.dyadic(s.k * s.c, 6), bias = draw.dyadic(s.k, 16);
@@ -143,7 +156,9 @@ TEST(SpikeLinear, EverySpikeIsTheReferences) {
     std::vector<float> scratch(linear.scratch_floats() + 16);
     void* at = scratch.data();
     std::size_t room = scratch.size() * sizeof(float);
-    linear.run(s.n, from.block, to.block, static_cast<float*>(std::align(64, linear.scratch_floats() * sizeof(float), at, room)));
+    linear.run(
+        s.n, from.block, to.block,
+        static_cast<float*>(std::align(64, linear.scratch_floats() * sizeof(float), at, room)));
     const auto expected = expected_spikes(s, x, w, bias);
     expect_equal(expected, out, s.t, s.n, to.block, s);
 
@@ -167,7 +182,8 @@ TEST(SpikeFirst, EverySpikeIsThatOfExactArithmetic) {
   for (int round = 0; round < 200; ++round) {
     Stage s;
     s.dtype = DType::u8, s.hold = true;
-    s.n = draw.index(1, 3), s.c = draw.index(1, 4), s.k = draw.index(1, 20), s.r = draw.index(1, 5), s.s = draw.index(1, 5);
+    s.n = draw.index(1, 3), s.c = draw.index(1, 4), s.k = draw.index(1, 20), s.r = draw.index(1, 5),
+    s.s = draw.index(1, 5);
     s.h = draw.index(5, 16), s.w = draw.index(5, 16), s.t = draw.index(1, 2);
     if (draw.index(0, 3) == 0) s.stride = {draw.index(1, 2), draw.index(1, 3)};
     if (draw.index(0, 3) == 0) s.dil = {draw.index(1, 2), draw.index(1, 2)};
@@ -178,15 +194,18 @@ TEST(SpikeFirst, EverySpikeIsThatOfExactArithmetic) {
     const Shapes shapes = shapes_of(s);
     // Dyadic weights put many sums exactly on the threshold, where the bounds leave them open.
     const bool dyadic = draw.coin();
-    std::vector<float> w = dyadic ? draw.dyadic(shapes.w_elements, 8) : draw.normal(shapes.w_elements, 0.3F);
+    std::vector<float> w =
+        dyadic ? draw.dyadic(shapes.w_elements, 8) : draw.normal(shapes.w_elements, 0.3F);
     std::vector<float> bias = dyadic ? draw.dyadic(s.k, 16) : draw.normal(s.k, 0.3F);
     std::vector<float> input;
     for (Index c = 0; c < s.c; ++c)
       for (int u = 0; u < 256; ++u)
         input.push_back(dyadic ? static_cast<float>(u - 128) / 32
-                               : (static_cast<float>(u) / 255.0F - 0.1F * static_cast<float>(c)) / 0.5F);
+                               : (static_cast<float>(u) / 255.0F - 0.1F * static_cast<float>(c)) /
+                                     0.5F);
     std::vector<std::uint8_t> pixels(static_cast<std::size_t>(s.n * s.h * s.w * s.c));
-    for (auto& pixel : pixels) pixel = static_cast<std::uint8_t>(dyadic ? draw.index(112, 144) : draw.index(0, 255));
+    for (auto& pixel : pixels)
+      pixel = static_cast<std::uint8_t>(dyadic ? draw.index(112, 144) : draw.index(0, 255));
     const bool two = s.t == 2;
     const SpikeLayout out{shapes.out_h, shapes.out_w, s.k, Padding(1), two};
     ASSERT_TRUE(SpikeFirst::refusals(s, w.data(), bias.data(), input.data()).empty());
@@ -195,7 +214,8 @@ TEST(SpikeFirst, EverySpikeIsThatOfExactArithmetic) {
     std::vector<std::byte> scratch(first.scratch_bytes() + 64);
     void* at = scratch.data();
     std::size_t room = scratch.size();
-    first.run(s.n, pixels.data(), to.block, static_cast<std::byte*>(std::align(64, first.scratch_bytes(), at, room)));
+    first.run(s.n, pixels.data(), to.block,
+              static_cast<std::byte*>(std::align(64, first.scratch_bytes(), at, room)));
 
     Stage floats = s;
     floats.dtype = DType::f32;
@@ -208,7 +228,8 @@ TEST(SpikeFirst, EverySpikeIsThatOfExactArithmetic) {
 
 TEST(SpikeFirst, RefusesWhatThresholdsCannotDo) {
   Stage s;
-  s.dtype = DType::u8, s.hold = true, s.t = 2, s.h = s.w = 8, s.c = 1, s.k = 8, s.r = s.s = 3, s.act = integrate_fire(1);
+  s.dtype = DType::u8, s.hold = true, s.t = 2, s.h = s.w = 8, s.c = 1, s.k = 8, s.r = s.s = 3,
+  s.act = integrate_fire(1);
   std::vector<float> w(72, 0.1F), input(256, 1.0F);
   EXPECT_TRUE(SpikeFirst::refusals(s, w.data(), nullptr, input.data()).empty());
   const auto refused = [&](auto change) {
@@ -216,7 +237,8 @@ TEST(SpikeFirst, RefusesWhatThresholdsCannotDo) {
     change(other);
     return !SpikeFirst::refusals(other, w.data(), nullptr, input.data()).empty();
   };
-  EXPECT_TRUE(refused([](Stage& o) { o.t = 3; }));  // inputs 0.35 and 0.5 pool to 0,1,1, not to 0,1,0
+  EXPECT_TRUE(
+      refused([](Stage& o) { o.t = 3; }));  // inputs 0.35 and 0.5 pool to 0,1,1, not to 0,1,0
   EXPECT_TRUE(refused([](Stage& o) { o.act = lif(2, 1); }));
   EXPECT_TRUE(refused([](Stage& o) { o.hold = false; }));
   EXPECT_TRUE(refused([](Stage& o) { o.pad = 1; }));

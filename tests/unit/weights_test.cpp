@@ -25,7 +25,8 @@ std::string refusal(std::string_view text, Index count = 3) {
 }
 
 TEST(Weights, ReadsWhatNumpyWrites) {
-  const auto values = parse_weights("1.000000000000000000e+00\n-2.5e-01 +3\r\n\t4e-45\n1e-400\n.5\n-0", "w", 7, "k7");
+  const auto values = parse_weights(
+      "1.000000000000000000e+00\n-2.5e-01 +3\r\n\t4e-45\n1e-400\n.5\n-0", "w", 7, "k7");
   EXPECT_EQ(values, (std::vector<float>{1, -0.25F, 3, 4.2e-45F, 0, 0.5F, 0}));
   EXPECT_TRUE(std::signbit(values[6]));
   EXPECT_EQ(parse_weights("3.40282347e+38", "w", 1, "k1")[0], std::numeric_limits<float>::max());
@@ -67,19 +68,22 @@ TEST(Weights, SaysWhatIsWrong) {
   EXPECT_NE(refusal("1", Index{1} << 60).find("1 values"), std::string::npos);
 }
 
-std::vector<unsigned char> safetensors(const std::string& header, const std::vector<unsigned char>& body) {
+std::vector<unsigned char> safetensors(const std::string& header,
+                                       const std::vector<unsigned char>& body) {
   std::vector<unsigned char> bytes;
-  for (unsigned i = 0; i < 8; ++i) bytes.push_back(static_cast<unsigned char>(header.size() >> (8 * i)));
+  for (unsigned i = 0; i < 8; ++i)
+    bytes.push_back(static_cast<unsigned char>(header.size() >> (8 * i)));
   bytes.insert(bytes.end(), header.begin(), header.end());
   bytes.insert(bytes.end(), body.begin(), body.end());
   return bytes;
 }
 
 TEST(Safetensors, ReadsThreeTypes) {
-  const auto bytes = safetensors(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
-                                 R"("b":{"dtype":"F16","shape":[1,1],"data_offsets":[8,10]},)"
-                                 R"("c":{"dtype":"BF16","shape":[],"data_offsets":[10,12]},"__metadata__":{}})",
-                                 {0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0, 0, 0x3e, 0xc0, 0x3f});
+  const auto bytes =
+      safetensors(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+                  R"("b":{"dtype":"F16","shape":[1,1],"data_offsets":[8,10]},)"
+                  R"("c":{"dtype":"BF16","shape":[],"data_offsets":[10,12]},"__metadata__":{}})",
+                  {0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0, 0, 0x3e, 0xc0, 0x3f});
   EXPECT_EQ(parse_safetensors(bytes, "m", "a"), (std::vector<float>{1, -2}));
   EXPECT_EQ(parse_safetensors(bytes, "m", "b"), (std::vector<float>{1.5F}));
   EXPECT_EQ(parse_safetensors(bytes, "m", "c"), (std::vector<float>{1.5F}));
@@ -92,13 +96,20 @@ TEST(Safetensors, ReadsThreeTypes) {
 
 TEST(Safetensors, RefusesBrokenHeaders) {
   const std::vector<unsigned char> body(16);
-  for (const char* entry : {
-           R"({"dtype":"F32","shape":[4],"data_offsets":[0,20]})", R"({"dtype":"F32","shape":[5],"data_offsets":[0,16]})",
-           R"({"dtype":"F32","shape":[4],"data_offsets":[16,0]})", R"({"dtype":"F32","shape":[-4],"data_offsets":[0,16]})",
-           R"({"dtype":"F32","shape":[4294967296,4294967296,4],"data_offsets":[0,16]})", R"({"dtype":"I8","shape":[16],"data_offsets":[0,16]})",
-           R"({"dtype":"F32","shape":4,"data_offsets":[0,16]})", R"({"shape":[4],"data_offsets":[0,16]})",
-           R"({"dtype":"F32","shape":[4],"data_offsets":[0]})", R"({"dtype":7,"shape":[4],"data_offsets":[0,16]})", "7", "null"})
-    EXPECT_THROW(parse_safetensors(safetensors(std::string("{\"a\":") + entry + "}", body), "m", "a"), Error) << entry;
+  for (const char* entry :
+       {R"({"dtype":"F32","shape":[4],"data_offsets":[0,20]})",
+        R"({"dtype":"F32","shape":[5],"data_offsets":[0,16]})",
+        R"({"dtype":"F32","shape":[4],"data_offsets":[16,0]})",
+        R"({"dtype":"F32","shape":[-4],"data_offsets":[0,16]})",
+        R"({"dtype":"F32","shape":[4294967296,4294967296,4],"data_offsets":[0,16]})",
+        R"({"dtype":"I8","shape":[16],"data_offsets":[0,16]})",
+        R"({"dtype":"F32","shape":4,"data_offsets":[0,16]})",
+        R"({"shape":[4],"data_offsets":[0,16]})",
+        R"({"dtype":"F32","shape":[4],"data_offsets":[0]})",
+        R"({"dtype":7,"shape":[4],"data_offsets":[0,16]})", "7", "null"})
+    EXPECT_THROW(
+        parse_safetensors(safetensors(std::string("{\"a\":") + entry + "}", body), "m", "a"), Error)
+        << entry;
   EXPECT_THROW(parse_safetensors(safetensors("[]", body), "m", "a"), Error);
   EXPECT_THROW(parse_safetensors(safetensors("{", body), "m", "a"), Error);
 }
@@ -117,10 +128,12 @@ class Folder : public testing::Test {
 };
 
 TEST_F(Folder, TextThenNpyThenSafetensors) {
-  const auto tensors = safetensors(R"({"a.weight":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", {0, 0, 0x80, 0x3f});
+  const auto tensors = safetensors(
+      R"({"a.weight":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", {0, 0, 0x80, 0x3f});
   write("model.safetensors", std::string(tensors.begin(), tensors.end()));
   EXPECT_EQ(read_parameter(path_, "a.weight", 1, "k1"), (std::vector<float>{1}));
-  std::string npy = std::string("\x93NUMPY\x01\x00v\x00", 10) + "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }";
+  std::string npy = std::string("\x93NUMPY\x01\x00v\x00", 10) +
+                    "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }";
   npy.resize(127, ' ');
   write("a.weight.npy", npy + "\n" + std::string("\0\0\0\x40", 4));
   EXPECT_EQ(read_parameter(path_, "a.weight", 1, "k1"), (std::vector<float>{2}));
