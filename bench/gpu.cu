@@ -1,6 +1,7 @@
 // gpu_bench: parity and time of the GPU families on a list of stages, in JSON.
 //
 //     gpu_bench verify LIST            every tile of every stage against `general`, bit for bit
+//     gpu_bench invariance LIST        the same bits for every tile, run, batch and place in it
 //     gpu_bench time LIST [TILES]      the best of the first TILES tiles (default 8; 1: the model's choice)
 //     gpu_bench once STAGE TILE        three launches of one tile, for a profiler
 //
@@ -129,7 +130,7 @@ struct Case {
 struct Contender {
   std::string name;
   double predicted_us;
-  std::function<std::string(const void* x, void* y, bool overlap, cudaStream_t)> launch;
+  std::function<std::string(const void* x, void* y, Index n, bool overlap, cudaStream_t)> launch;
 };
 
 std::vector<Contender> contenders(const Case& c, const DeviceFacts& device) {
@@ -138,21 +139,21 @@ std::vector<Contender> contenders(const Case& c, const DeviceFacts& device) {
     const sm90::FirstLayout layout = sm90::first_layout(c.stage, device);
     const auto packed = std::make_shared<Memory>(layout.w_bytes);
     if (const std::string why = sm90::first_pack(c.stage, layout, c.w.data, packed->data, nullptr); !why.empty()) throw Error(why);
-    found.push_back({"first", 0, [&c, layout, packed](const void* x, void* y, bool overlap, cudaStream_t stream) {
-      return sm90::first_launch(c.stage, layout, {.n = c.stage.n, .x = x, .x_stride = c.x_stride(), .w = packed->data, .bias = c.bias_or_null(), .norm_scale = c.norm_or_null(0), .norm_shift = c.norm_or_null(c.stage.c), .y = y, .y_pixel_stride = c.stage.k, .overlap_previous = overlap}, stream);
+    found.push_back({"first", 0, [&c, layout, packed](const void* x, void* y, Index n, bool overlap, cudaStream_t stream) {
+      return sm90::first_launch(c.stage, layout, {.n = n, .x = x, .x_stride = c.x_stride(), .w = packed->data, .bias = c.bias_or_null(), .norm_scale = c.norm_or_null(0), .norm_shift = c.norm_or_null(c.stage.c), .y = y, .y_pixel_stride = c.stage.k, .overlap_previous = overlap}, stream);
     }});
   }
   if (sm90::few_refusals(c.stage, device).empty()) {
     const sm90::FewLayout layout = sm90::few_layout(c.stage, device);
-    found.push_back({"few", 0, [&c, layout](const void* x, void* y, bool overlap, cudaStream_t stream) {
-      return sm90::few_launch(c.stage, layout, {.n = c.stage.n, .x = x, .w = c.w.data, .bias = c.bias_or_null(), .y = y, .x_pixel_stride = c.stage.c, .y_pixel_stride = c.stage.k, .overlap_previous = overlap}, stream);
+    found.push_back({"few", 0, [&c, layout](const void* x, void* y, Index n, bool overlap, cudaStream_t stream) {
+      return sm90::few_launch(c.stage, layout, {.n = n, .x = x, .w = c.w.data, .bias = c.bias_or_null(), .y = y, .x_pixel_stride = c.stage.c, .y_pixel_stride = c.stage.k, .overlap_previous = overlap}, stream);
     }});
   }
   if (sm90::halo_refusals(c.stage, device).empty()) {
     for (const sm90::HaloTile& tile : sm90::halo_tiles(c.stage, device)) {
       const sm90::HaloLayout layout = sm90::halo_layout(c.stage, tile, device);
-      found.push_back({"halo." + tile.name(), sm90::halo_seconds(c.stage, tile, layout) * 1e6, [&c, tile, layout](const void* x, void* y, bool overlap, cudaStream_t stream) {
-        return sm90::halo_launch(c.stage, tile, layout, {.n = c.stage.n, .x = x, .w = c.w.data, .bias = c.bias_or_null(), .y = y, .x_pixel_stride = c.stage.c, .y_pixel_stride = c.stage.k, .overlap_previous = overlap}, stream);
+      found.push_back({"halo." + tile.name(), sm90::halo_seconds(c.stage, tile, layout) * 1e6, [&c, tile, layout](const void* x, void* y, Index n, bool overlap, cudaStream_t stream) {
+        return sm90::halo_launch(c.stage, tile, layout, {.n = n, .x = x, .w = c.w.data, .bias = c.bias_or_null(), .y = y, .x_pixel_stride = c.stage.c, .y_pixel_stride = c.stage.k, .overlap_previous = overlap}, stream);
       }});
     }
   }
@@ -178,7 +179,7 @@ int verify(const std::vector<Stage>& stages, const DeviceFacts& device, int limi
       if (tiles++ == limit) break;
       check(cudaMemset(y.data, 0xFF, c.y_bytes() + guard), "poisoning");
       check(cudaMemset(different.data, 0, 8), "clearing");
-      std::string why = contender.launch(x.data, y.data, false, nullptr);
+      std::string why = contender.launch(x.data, y.data, stage.n, false, nullptr);
       unsigned long long count = 0;
       if (why.empty()) {
         count_differences<<<1024, 256>>>(static_cast<std::uint16_t*>(y.data), static_cast<std::uint16_t*>(expected.data), c.shapes.y_elements, static_cast<unsigned long long*>(different.data));
@@ -196,6 +197,66 @@ int verify(const std::vector<Stage>& stages, const DeviceFacts& device, int limi
     std::fflush(stdout);
   }
   std::printf("verify: %d runs, %d failures\n", runs, failures);
+  return failures == 0 ? 0 : 1;
+}
+
+/// On normal inputs: every tile gives the same bits, twice, and for an image the same alone as in its
+/// batch; and the result is as near to `general` as one rounding allows.
+int invariance(const std::vector<Stage>& stages, const DeviceFacts& device) {
+  int failures = 0, runs = 0;
+  for (const Stage& stage : stages) {
+    const Case c(stage, 0);
+    Memory x(c.x_bytes()), first(c.y_bytes()), y(c.y_bytes()), different(8), exact(c.y_bytes());
+    fill_type(stage.dtype, x.data, c.shapes.x_elements, 3, 1, 0);
+    c.general(x.data, exact.data);
+    std::string family;
+    const auto differences = [&](const void* a, const void* b, Index count) {
+      check(cudaMemset(different.data, 0, 8), "clearing");
+      count_differences<<<1024, 256>>>(static_cast<const std::uint16_t*>(a), static_cast<const std::uint16_t*>(b), count, static_cast<unsigned long long*>(different.data));
+      unsigned long long n = 0;
+      check(cudaMemcpy(&n, different.data, 8, cudaMemcpyDeviceToHost), "comparing on " + to_text(stage));
+      return n;
+    };
+    const Index image_x = static_cast<Index>(c.x_bytes()) / stage.n, image_y = static_cast<Index>(c.y_bytes()) / stage.n, last = stage.n - 1;
+    for (const Contender& contender : contenders(c, device)) {
+      const auto run = [&](const void* from, void* to, Index n) {
+        check(cudaMemset(to, 0xFF, static_cast<std::size_t>(image_y * n)), "poisoning");
+        if (const std::string why = contender.launch(from, to, n, false, nullptr); !why.empty()) throw Error(why);
+      };
+      const std::string its_family = contender.name.substr(0, contender.name.find('.'));
+      if (its_family != family) run(x.data, first.data, stage.n);
+      run(x.data, y.data, stage.n);
+      unsigned long long wrong = differences(first.data, y.data, c.shapes.y_elements);
+      run(static_cast<const char*>(x.data) + last * image_x, y.data, 1);
+      wrong += differences(static_cast<const char*>(first.data) + last * image_y, y.data, image_y / 2);
+      if (its_family != family) {
+        std::vector<std::uint16_t> a(static_cast<std::size_t>(c.shapes.y_elements)), b(a.size());
+        check(cudaMemcpy(a.data(), first.data, c.y_bytes(), cudaMemcpyDeviceToHost), "reading y");
+        check(cudaMemcpy(b.data(), exact.data, c.y_bytes(), cudaMemcpyDeviceToHost), "reading y");
+        const auto value = [&](std::uint16_t bits) {
+          if (c.out == DType::bf16) return static_cast<double>(__bfloat162float(__nv_bfloat16(__nv_bfloat16_raw{bits})));
+          return static_cast<double>(__half2float(__half(__half_raw{bits})));
+        };
+        double error = 0, norm = 0;
+        for (std::size_t i = 0; i < a.size(); ++i) {
+          const double e = value(a[i]) - value(b[i]);
+          error += e * e;
+          norm += value(b[i]) * value(b[i]);
+        }
+        const double relative = std::sqrt(error / norm);
+        std::printf("%s %s: relative distance to general %.2g\n", to_text(stage).c_str(), its_family.c_str(), relative);
+        // `first` rounds normalised inputs to the output type, once more than `general`.
+        if (!(relative < (c.out == DType::bf16 ? 1e-3 : 1.5e-4) * (stage.norm ? 4 : 1))) ++wrong;
+      }
+      family = its_family;
+      ++runs;
+      if (wrong > 0) {
+        ++failures;
+        std::printf("FAIL %s %s: %llu values differ\n", to_text(stage).c_str(), contender.name.c_str(), wrong);
+      }
+    }
+  }
+  std::printf("invariance: %d tiles, %d failures\n", runs, failures);
   return failures == 0 ? 0 : 1;
 }
 
@@ -266,7 +327,7 @@ void time_all(const std::vector<Stage>& stages, const DeviceFacts& device, int l
     std::vector<Timed> timed;
     const auto measure = [&](const Contender& contender, double warm, double ms, bool overlap) {
       return time_graph(sets, warm, ms, [&](int i, cudaStream_t stream) {
-        if (const std::string why = contender.launch(x[i].data, y[i].data, overlap, stream); !why.empty()) throw Error(why);
+        if (const std::string why = contender.launch(x[i].data, y[i].data, stage.n, overlap, stream); !why.empty()) throw Error(why);
       });
     };
     for (const Contender& contender : all) {
@@ -297,7 +358,7 @@ void once(const Stage& stage, const DeviceFacts& device, const std::string& name
   for (const Contender& contender : contenders(c, device)) {
     if (contender.name != name) continue;
     for (int i = 0; i < 3; ++i) {
-      if (const std::string why = contender.launch(x.data, y.data, false, nullptr); !why.empty()) throw Error(why);
+      if (const std::string why = contender.launch(x.data, y.data, stage.n, false, nullptr); !why.empty()) throw Error(why);
     }
     check(cudaDeviceSynchronize(), "running " + name + " on " + to_text(stage));
     return;
@@ -309,13 +370,18 @@ void once(const Stage& stage, const DeviceFacts& device, const std::string& name
 
 int main(int argc, char** argv) {
   const std::string verb = argc > 2 ? argv[1] : "";
-  if (verb != "verify" && verb != "time" && !(verb == "once" && argc == 4)) {
-    std::fprintf(stderr, "usage: gpu_bench verify|time LIST [TILES], gpu_bench once STAGE TILE\n"
+  if (verb != "verify" && verb != "invariance" && verb != "time" && !(verb == "once" && argc == 4)) {
+    std::fprintf(stderr, "usage: gpu_bench verify|invariance|time LIST [TILES], gpu_bench once STAGE TILE\n"
                          "  e.g. gpu_bench time shapes/targets-gpu.txt 8\n");
     return 2;
   }
   try {
-    const DeviceFacts device = facts_of(0);
+    const Discovery found = discover();
+    if (found.devices.empty()) {
+      std::fprintf(stderr, "skipped: no GPU (%s)\n", found.why_none.c_str());
+      return 77;  // ctest: not run
+    }
+    const DeviceFacts device = found.devices.front();
     if (verb == "once") {
       once(parse_stage(argv[2]), device, argv[3]);
       return 0;
@@ -323,6 +389,7 @@ int main(int argc, char** argv) {
     const std::vector<Stage> stages = read_shape_list(argv[2]);
     const int limit = argc > 3 ? std::atoi(argv[3]) : 0;
     if (verb == "verify") return verify(stages, device, limit > 0 ? limit : 1000);
+    if (verb == "invariance") return invariance(stages, device);
     time_all(stages, device, limit > 0 ? limit : 8);
     return 0;
   } catch (const std::exception& error) {

@@ -4,29 +4,14 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include <limits>
+#include <cstdint>
 #include <type_traits>
 
-#include "convoy/stage.hpp"
 #include "cuda/ptx/stmatrix.cuh"
 #include "cuda/ptx/sync.cuh"
+#include "cuda/sm90/clamp.hpp"
 
 namespace convoy::cuda::sm90 {
-
-/// Every activation these families take: min(max(v < 0 ? slope*v : v, low), high), NaN passes.
-struct Clamp {
-  float slope, low, high;
-};
-inline Clamp clamp_of(const Activation& act) {
-  constexpr float infinity = std::numeric_limits<float>::infinity();
-  switch (act.kind) {
-    case Activation::Kind::relu: return {1.0f, 0.0f, infinity};
-    case Activation::Kind::relu6: return {1.0f, 0.0f, 6.0f};
-    case Activation::Kind::clip: return {1.0f, act.a, act.b};
-    case Activation::Kind::leaky: return {act.a, -infinity, infinity};
-    default: return {1.0f, -infinity, infinity};
-  }
-}
 
 template <class T>
 __device__ __forceinline__ std::uint32_t pack(float a, float b) {

@@ -63,6 +63,11 @@ HaloParams parameters(const Stage& stage, const HaloTile& tile, const HaloLayout
   p.store_i = l.store_i;
   p.store_j = l.store_j;
   p.stored_pixels = l.stored_pixels;
+  if (!stage.pool) {
+    p.part_y = p.images ? 1 : 0;
+    p.part_x = !p.images && tile.bw > 8 ? 8 : 0;
+    p.part_n = !p.images && tile.bn > 1 ? 1 : 0;
+  }
   for (std::size_t i = 0; i < max_taps; ++i) {
     p.view[i] = l.view[i];
     p.tap_shift[i] = l.tap_shift[i];

@@ -11,39 +11,17 @@
 // Order of summation: 64 input channels, tap, 16 input channels. It does not depend on the tile.
 #pragma once
 
+#include <utility>
+
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/ptx/warpgroup.cuh"
 #include "cuda/ptx/wgmma.cuh"
-#include "cuda/sm90/divide.hpp"
 #include "cuda/sm90/epilogue.cuh"
-#include "cuda/sm90/halo_tile.hpp"
+#include "cuda/sm90/halo_params.hpp"
 
 namespace convoy::cuda::sm90 {
-
-struct HaloParams {
-  CUtensorMap x, w, y;
-  const float* bias;
-  Clamp act;
-  int k;
-  int chunks, views, taps, slab_taps;
-  Divisor k_blocks, tiles_x, tiles_y;
-  int tiles;
-  int cta_channels, cta_w, cta_h, cta_n;  // of a CTA's tile, in output channels and conv pixels
-  int step_w, step_h, first_w, first_h;   // the convolution's stride; minus the padding
-  int window;                             // of the pool: 1 or 2
-  bool images, pingpong, resident;
-  int warpgroup_channels, warpgroup_rows;  // from warpgroup 0's tile to warpgroup 1's
-  int x_slots, w_slots, x_slot, w_slot, x_bytes;
-  int skip_x, skip_x_odd, skip_w, skip_w_odd;  // a tile's slots: beyond whole rounds; whether those are odd
-  int w_offset, staging_offset, barrier_offset, staging;
-  int group_stride, instruction_stride, warpgroup_stride;
-  int store_i, store_j, stored_pixels;
-  View view[max_taps];
-  std::uint16_t tap_shift[max_taps];
-  std::uint8_t tap_index[max_taps];
-};
 
 enum class PoolKind { none, pixels, images };  // max 2x2: which accumulators form a window
 
@@ -168,13 +146,20 @@ struct Units {
   }
 };
 
-/// Pools, adds the bias, activates, rounds once and stages the tile for the TMA store.
-template <class T, int N, int I, PoolKind Pool>
-__device__ __forceinline__ void stage_tile(const HaloParams& p, const float (&d)[I][N / 2], const float (&bias)[2],
+/// How often a warpgroup stages and stores a tile: without a pool once an instruction, so that the
+/// staging leaves room for the rings.
+template <int I, PoolKind Pool>
+constexpr int store_parts = Pool == PoolKind::none ? I : 1;
+
+/// Pools, adds the bias, activates, rounds once and stages a part of the tile for the TMA store.
+template <class T, int N, int I, PoolKind Pool, int Part>
+__device__ __forceinline__ void stage_part(const HaloParams& p, const float (&d)[I][N / 2], const float (&bias)[2],
                                            std::uint32_t staging) {
   using U = Units<N, I, Pool>;
-  stage_units<T, U::count>(
-      p.act, bias, staging, [&](int u) { return U::value(d, u); }, [&](int u, int column) { return U::row(p, u, column); });
+  constexpr int count = U::count / store_parts<I, Pool>;
+  stage_units<T, count>(
+      p.act, bias, staging, [&](int u) { return U::value(d, Part * count + u); },
+      [&](int u, int column) { return Pool == PoolKind::none ? 8 * u + column : U::row(p, u, column); });
 }
 
 // ---------------------------------------------------------------------------------- consumers
@@ -340,18 +325,23 @@ __device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar
     if (gives_w) ptx::mbarrier_arrive(walk.w.empty(w_last));
     if (gives_x) ptx::mbarrier_arrive(walk.x.empty(x_last));
 
-    if (leader) ptx::bulk_wait_read<0>();  // the last tile has left the staging
-    ptx::bar_sync(1 + g, 128);
-    stage_tile<T, N, I, Pool>(p, d, bias, staging);
-    ptx::fence_proxy_async();
-    ptx::bar_sync(1 + g, 128);
-    if (leader) {
-      const int k = at.k + g * p.warpgroup_channels;
-      const int x = at.x / p.window, y = (at.y + g * p.warpgroup_rows) / p.window;
-      if (p.images) ptx::tma_store(&p.y, staging, k, at.n, x, y);
-      else ptx::tma_store(&p.y, staging, k, x, y, at.n);
-      ptx::bulk_commit();
-    }
+    const auto store = [&]<int Part>() {
+      if (leader) ptx::bulk_wait_read<0>();  // what was staged before has left
+      ptx::bar_sync(1 + g, 128);
+      stage_part<T, N, I, Pool, Part>(p, d, bias, staging);
+      ptx::fence_proxy_async();
+      ptx::bar_sync(1 + g, 128);
+      if (leader) {
+        const int k = at.k + g * p.warpgroup_channels, x = at.x / p.window + Part * p.part_x;
+        const int y = (at.y + g * p.warpgroup_rows) / p.window + Part * p.part_y, n = at.n + Part * p.part_n;
+        if (p.images) ptx::tma_store(&p.y, staging, k, n, x, y);
+        else ptx::tma_store(&p.y, staging, k, x, y, n);
+        ptx::bulk_commit();
+      }
+    };
+    [&]<int... Part>(std::integer_sequence<int, Part...>) {
+      (store.template operator()<Part>(), ...);
+    }(std::make_integer_sequence<int, store_parts<I, Pool>>{});
   }
   if (leader) ptx::bulk_wait_read<0>();
 }

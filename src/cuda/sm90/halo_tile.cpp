@@ -88,10 +88,10 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
   out.warpgroup_stride = tile.schedule == Schedule::rows ? tile.bh * row : 0;
 
   const int stored_w = tile.bw / window, stored_h = tile.bh / window;
-  out.stored_pixels = stored_w * stored_h * tile.bn;
+  out.stored_pixels = pooled(stage) ? stored_w * stored_h * tile.bn : tile.instruction_n();
   out.store_j = images ? 8 : stored_w;
   out.store_i = images ? 8 * stored_w : (tile.bw > 8 ? 8 / window : stored_w * stored_h);
-  out.staging = round_up((out.stored_pixels + 1) * row_bytes, alignment);  // + 1: see Epilogue's spare row
+  out.staging = round_up((out.stored_pixels + (pooled(stage) ? 1 : 0)) * row_bytes, alignment);  // + 1: Units::row's spare
 
   const int all_w = out.chunks * (out.taps / out.slab_taps);
   const int room = static_cast<int>(device.shared_bytes) - alignment - barrier_bytes - 2 * out.staging;
@@ -195,7 +195,7 @@ double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& 
   const double math = 4.0 * layout.chunks * layout.taps * pixels / 2 * warpgroups / rate;
   const double loads = double(layout.chunks) * (layout.views * layout.x_bytes +
                        (tile.resident ? 0 : layout.taps / layout.slab_taps * layout.w_slot)) / l2_bytes_a_cycle;
-  const double store = warpgroups * layout.stored_pixels * 128.0 / 12.0;
+  const double store = warpgroups * (stage.pool ? pixels / 4.0 : pixels) * 128.0 / 12.0;
   const double epilogue = 600 + pixels * (stage.pool ? 3.0 : 5.0) + store / 4;
   const int turns = ceil_div(layout.tiles(), layout.grid);
   double cycles = 1700;
@@ -275,11 +275,14 @@ TensorMapArgs halo_w_map(const Stage& stage, const HaloTile& tile, const HaloLay
 TensorMapArgs halo_y_map(const Stage& stage, const HaloTile& tile, Index pixel_stride) {
   const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
   const Shapes shapes = shapes_of(stage);
-  const int window = pooled(stage) ? 2 : 1;
   const std::uint64_t pixel = u(pixel_stride) * 2;
   const std::uint64_t image = pixel * u(shapes.out_w) * u(shapes.out_h);
-  const auto bw = static_cast<std::uint32_t>(tile.bw / window), bh = static_cast<std::uint32_t>(tile.bh / window);
-  const auto bn = static_cast<std::uint32_t>(tile.bn);
+  // Without a pool a tile leaves one instruction at a time.
+  const auto u32 = [](int v) { return static_cast<std::uint32_t>(v); };
+  const bool images = tile.inner == Inner::images;
+  const auto bw = u32(pooled(stage) ? tile.bw / 2 : images ? tile.bw : 8);
+  const auto bh = u32(pooled(stage) ? tile.bh / 2 : images ? 1 : tile.bh);
+  const auto bn = u32(pooled(stage) || images ? tile.bn : 1);
   TensorMapArgs map{.dtype = stage.dtype, .rank = 4};
   if (tile.inner == Inner::pixels) {
     map.size = {u(stage.k), u(shapes.out_w), u(shapes.out_h), u(stage.n)};

@@ -1,0 +1,36 @@
+// What one launch of a halo kernel is told. Everything that does not change the code it compiles to.
+#pragma once
+
+#include <cuda.h>
+
+#include "cuda/sm90/clamp.hpp"
+#include "cuda/sm90/divide.hpp"
+#include "cuda/sm90/halo_tile.hpp"
+
+namespace convoy::cuda::sm90 {
+
+struct HaloParams {
+  CUtensorMap x, w, y;
+  const float* bias;
+  Clamp act;
+  int k;
+  int chunks, views, taps, slab_taps;
+  Divisor k_blocks, tiles_x, tiles_y;
+  int tiles;
+  int cta_channels, cta_w, cta_h, cta_n;  // of a CTA's tile, in output channels and conv pixels
+  int step_w, step_h, first_w, first_h;   // the convolution's stride; minus the padding
+  int window;                             // of the pool: 1 or 2
+  bool images, pingpong, resident;
+  int warpgroup_channels, warpgroup_rows;  // from warpgroup 0's tile to warpgroup 1's
+  int x_slots, w_slots, x_slot, w_slot, x_bytes;
+  int skip_x, skip_x_odd, skip_w, skip_w_odd;  // a tile's slots: beyond whole rounds; whether those are odd
+  int w_offset, staging_offset, barrier_offset, staging;
+  int group_stride, instruction_stride, warpgroup_stride;
+  int store_i, store_j, stored_pixels;
+  int part_x, part_y, part_n;  // pixels from one part of a tile's output to the next
+  View view[max_taps];
+  std::uint16_t tap_shift[max_taps];
+  std::uint8_t tap_index[max_taps];
+};
+
+}  // namespace convoy::cuda::sm90

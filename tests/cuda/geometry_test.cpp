@@ -1,0 +1,193 @@
+// The Hopper families' index maps, checked on the host: what the copy engine puts where, and what the
+// tensor cores then read there.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "cuda/sm90/divide.hpp"
+#include "cuda/sm90/few.hpp"
+#include "cuda/sm90/first.hpp"
+#include "cuda/sm90/halo_tile.hpp"
+
+namespace convoy::cuda::sm90 {
+namespace {
+
+DeviceFacts h200() {
+  DeviceFacts facts;
+  facts.name = "NVIDIA H200";
+  facts.major = 9;
+  facts.sms = 132;
+  facts.shared_bytes = 232448;
+  facts.l2_bytes = std::size_t{60} << 20;
+  return facts;
+}
+
+std::vector<Stage> stages_of(const char* list) {
+  return read_shape_list(std::string(CONVOY_SOURCE_DIR) + "/tests/cuda/" + list);
+}
+
+TEST(Divisor, DividesExactly) {
+  std::mt19937 random(1);
+  for (int d = 1; d <= 3000; ++d) {
+    const Divisor divisor(d);
+    for (int i = 0; i < 50; ++i) {
+      const int limit = static_cast<int>(std::min<std::uint64_t>((std::uint64_t{1} << 32) / static_cast<unsigned>(d) - 1, 0x7FFFFFFF));
+      const int n = static_cast<int>(random() % static_cast<unsigned>(limit));
+      int quotient = n;
+      const int remainder = divisor.reduce(quotient);
+      ASSERT_EQ(quotient, n / d) << n << " / " << d;
+      ASSERT_EQ(remainder, n % d);
+    }
+  }
+}
+
+// For every tap and every column of the pixel operand: the pixel that the descriptor reaches in the box
+// is the one the convolution asks for.
+TEST(Halo, TapsReachTheirPixels) {
+  for (const Stage& stage : stages_of("halo-stages.txt")) {
+    for (const HaloTile& tile : halo_tiles(stage, h200())) {
+      const HaloLayout l = halo_layout(stage, tile, h200());
+      const bool images = tile.inner == Inner::images;
+      for (int v = 0; v < l.views; ++v) {
+        const View& view = l.view[static_cast<std::size_t>(v)];
+        for (int t = view.first; t < view.first + view.count; ++t) {
+          const auto shift = l.tap_shift[static_cast<std::size_t>(t)];
+          ASSERT_EQ((shift & opens_view) != 0, t == view.first);
+          const int r = l.tap_index[static_cast<std::size_t>(t)] / static_cast<int>(stage.s), s = l.tap_index[static_cast<std::size_t>(t)] % static_cast<int>(stage.s);
+          for (int g = 0; g < (tile.schedule == Schedule::rows ? 2 : 1); ++g) {
+            for (int i = 0; i < tile.instructions(); ++i) {
+              for (int column = 0; column < tile.instruction_n(); ++column) {
+                const int group = column / 8, inner = column % 8;
+                const int row = (g * l.warpgroup_stride + (shift & ~opens_view) * 16 + i * l.instruction_stride + group * l.group_stride) / 128 + inner;
+                int x, y, n;  // in the box
+                if (images) n = row % 8, x = row / 8 % l.box_w, y = row / 8 / l.box_w;
+                else x = row % l.box_w, y = row / l.box_w % l.box_h, n = row / l.box_w / l.box_h;
+                int out_x, out_y, out_n;  // in the tile
+                if (images) out_n = inner, out_x = group, out_y = i;
+                else out_n = tile.bn > 1 ? i : 0, out_x = inner + (tile.bw > 8 ? 8 * i : 0), out_y = group;
+                out_y += g * tile.bh;
+                ASSERT_LT(row, l.box_w * l.box_h * l.box_n);
+                ASSERT_EQ(view.dx + x * stage.stride.w, out_x * stage.stride.w + s * stage.dil.w) << to_text(stage) << ' ' << tile.name();
+                ASSERT_EQ(view.dy + y * stage.stride.h, out_y * stage.stride.h + r * stage.dil.h) << to_text(stage) << ' ' << tile.name();
+                ASSERT_EQ(n, out_n);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Halo, EveryTapOnceInAnOrderOfTheStageAlone) {
+  for (const Stage& stage : stages_of("halo-stages.txt")) {
+    std::vector<int> order;
+    for (const HaloTile& tile : halo_tiles(stage, h200())) {
+      const HaloLayout l = halo_layout(stage, tile, h200());
+      const std::vector<int> own(l.tap_index.begin(), l.tap_index.begin() + l.taps);
+      if (order.empty()) order = own;
+      EXPECT_EQ(own, order) << tile.name();
+    }
+    ASSERT_EQ(static_cast<Index>(order.size()), stage.r * stage.s);
+    std::vector<int> sorted = order;
+    std::sort(sorted.begin(), sorted.end());
+    for (std::size_t i = 0; i < sorted.size(); ++i) EXPECT_EQ(sorted[i], static_cast<int>(i));
+  }
+}
+
+TEST(Halo, LayoutsFitAndRingsCantLock) {
+  for (const Stage& stage : stages_of("halo-stages.txt")) {
+    const std::vector<HaloTile> tiles = halo_tiles(stage, h200());
+    ASSERT_FALSE(tiles.empty()) << to_text(stage);
+    for (const HaloTile& tile : tiles) {
+      const HaloLayout l = halo_layout(stage, tile, h200());
+      EXPECT_LE(l.shared_bytes, 232448);
+      EXPECT_LE(8 * (2 * l.x_slots + 2 * l.w_slots + 2), 1024);
+      EXPECT_EQ(l.taps % l.slab_taps, 0);
+      // The consumer holds two slabs while it waits for a third, and boxes likewise where a box has one slab.
+      bool single = false;
+      for (int v = 0; v < l.views; ++v) single |= l.view[static_cast<std::size_t>(v)].count == l.slab_taps;
+      EXPECT_GE(l.x_slots, single ? 3 : 2) << to_text(stage) << ' ' << tile.name();
+      if (!tile.resident) EXPECT_GE(l.w_slots, 3);
+      if (tile.resident) EXPECT_TRUE(l.grid % l.k_blocks == 0) << tile.name();
+    }
+  }
+}
+
+TEST(Halo, TensorMapsAreLegal) {
+  alignas(16) static char memory[16];
+  for (const Stage& stage : stages_of("halo-stages.txt")) {
+    for (const HaloTile& tile : halo_tiles(stage, h200())) {
+      const HaloLayout l = halo_layout(stage, tile, h200());
+      for (const TensorMapArgs& map : {halo_x_map(stage, tile, l, stage.c), halo_w_map(stage, tile, l), halo_y_map(stage, tile, stage.k)}) {
+        const std::vector<std::string> found = problems(map, memory);
+        EXPECT_TRUE(found.empty()) << to_text(stage) << ' ' << tile.name() << ": " << found.front();
+      }
+    }
+  }
+}
+
+// The pairs of pixels that a wgmma core matrix reads, by the addresses of the layout, are the ones that
+// the taps ask for. Mirrors store_pair's planes.
+TEST(First, CoreMatricesHoldTheirTaps) {
+  for (const Stage& stage : stages_of("first-stages.txt")) {
+    const FirstLayout l = first_layout(stage, h200());
+    const int u = static_cast<int>(stage.stride.h);
+    const auto pair_at = [&](int address) {  // the first pixel of the pair stored at an address of a row
+      const int plane = address / l.plane, at = address % l.plane / 16;
+      if (u == 1) return 2 * at + plane;
+      return 2 * (2 * at + (plane == 1 ? 1 : plane == 2 ? 2 : 0));
+    };
+    for (int parity = 0; parity < 2; ++parity) {
+      for (int slot = 0; slot < l.slots; slot += 2) {
+        for (int column = 0; column < 8; ++column) {
+          const int address = parity * l.plane + slot / 4 * l.step_stride + slot / 2 % 2 * l.k_stride + column * 16;
+          ASSERT_EQ(pair_at(address), u * (2 * column + parity) + slot) << to_text(stage) << " slot " << slot;
+          ASSERT_LT(pair_at(address), 2 * l.pairs) << to_text(stage);
+        }
+      }
+    }
+    EXPECT_GE(l.slots, stage.s + l.lead);
+    EXPECT_LE(l.shared_bytes, 232448);
+  }
+}
+
+TEST(Few, BoxesCoverTheirTiles) {
+  for (const Stage& stage : stages_of("few-stages.txt")) {
+    const FewLayout l = few_layout(stage, h200());
+    const Shapes shapes = shapes_of(stage);
+    const int window = stage.pool ? 2 : 1;
+    EXPECT_LE(l.box_w * l.box_h, 640);
+    EXPECT_EQ(l.out_w % window, 0);
+    EXPECT_EQ(l.out_h % window, 0);
+    EXPECT_EQ(l.box_w, l.out_w + stage.s - 1);
+    EXPECT_GE(l.tiles_x * l.out_w, shapes.out_w * window);
+    EXPECT_GE(l.tiles_y * l.out_h, shapes.out_h * window);
+    EXPECT_LE(l.shared_bytes, 232448);
+  }
+}
+
+TEST(Refusals, NameEveryReason) {
+  const Stage stage = parse_stage("f16:n1h8c12k20r3stride2pad1groups4+max3s2p1+keep(pre)");
+  EXPECT_EQ(halo_refusals(stage, h200()).size(), 5u);  // C, K, groups, keep, pool
+  DeviceFacts ampere = h200();
+  ampere.major = 8;
+  const std::vector<std::string> why = first_refusals(parse_stage("f16:n1h8c3k64r3pad1"), ampere);
+  ASSERT_EQ(why.size(), 1u);
+  EXPECT_NE(why.front().find("8.0"), std::string::npos);
+  EXPECT_TRUE(few_refusals(parse_stage("f16:n1h8c64k3r3pad1+relu"), h200()).empty());
+  EXPECT_FALSE(few_refusals(parse_stage("f16:n1h8c64k8r3pad1+relu"), h200()).empty());
+}
+
+TEST(TensorMap, NamesEveryBrokenRule) {
+  TensorMapArgs map{.dtype = DType::f32, .rank = 2};
+  map.size = {64, 0};
+  map.stride = {0, 100};
+  map.box = {128, 300};
+  map.step = {1, 9};
+  const std::vector<std::string> found = problems(map, reinterpret_cast<const void*>(std::uintptr_t{8}));
+  EXPECT_EQ(found.size(), 7u);  // type, address, size, box, step, stride, swizzle
+}
+
+}  // namespace
+}  // namespace convoy::cuda::sm90
