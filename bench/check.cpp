@@ -16,16 +16,20 @@ namespace {
 
 float load(const TensorView& view, Index i) {
   switch (view.dtype) {
-    case DType::f32: return static_cast<const float*>(view.data)[i];
-    case DType::f16: return math::half_to_float(static_cast<const std::uint16_t*>(view.data)[i]);
-    default: return math::bfloat_to_float(static_cast<const std::uint16_t*>(view.data)[i]);
+    case DType::f32:
+      return static_cast<const float*>(view.data)[i];
+    case DType::f16:
+      return math::half_to_float(static_cast<const std::uint16_t*>(view.data)[i]);
+    default:
+      return math::bfloat_to_float(static_cast<const std::uint16_t*>(view.data)[i]);
   }
 }
 
 void poison(const TensorView& view) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Index count = view.elements();
-  if (view.dtype == DType::f32) std::fill_n(static_cast<float*>(view.data), count, nan);
+  if (view.dtype == DType::f32)
+    std::fill_n(static_cast<float*>(view.data), count, nan);
   else
     for (Index i = 0; i < count; ++i) store_half(view, i, nan);
 }
@@ -66,7 +70,8 @@ double checked_error(const Stage& stage, const Operands& operands, const TensorV
       if (sample < 4) return (corner ? size - 1 : Index{0});
       return static_cast<Index>(random() % static_cast<std::uint64_t>(size));
     };
-    const Index n = any(stage.n, sample & 1), i = any(shapes.out_h, sample & 1), j = any(shapes.out_w, sample & 2);
+    const Index n = any(stage.n, sample & 1), i = any(shapes.out_h, sample & 1),
+                j = any(shapes.out_w, sample & 2);
     const reference::Window window = oracle.window(n, i, j);
     for (Index t = 0; t < stage.t; ++t)
       for (Index k = 0; k < stage.k; ++k) {
@@ -77,17 +82,24 @@ double checked_error(const Stage& stage, const Operands& operands, const TensorV
         most = std::max(most, std::abs(want));
         // A NaN that was left or made compares as infinitely wrong.
         const double error = std::abs(found - want);
-        difference = std::max(difference, std::isnan(error) ? std::numeric_limits<double>::infinity() : error);
+        difference = std::max(difference,
+                              std::isnan(error) ? std::numeric_limits<double>::infinity() : error);
       }
   }
   // Neurons are discontinuous: a few spikes sit on the threshold. `verify` has the exact rule.
-  const double error = stage.act.is_neuron() ? static_cast<double>(differing) / static_cast<double>(compared)
-                                             : difference / std::max(most, 1e-30);
+  const double error = stage.act.is_neuron()
+                           ? static_cast<double>(differing) / static_cast<double>(compared)
+                           : difference / std::max(most, 1e-30);
   const DType out = stage.output_dtype();
-  const double bound = stage.act.is_neuron() ? 1e-3 : out == DType::f32 ? 3e-5 : out == DType::f16 ? 2e-3 : 1.6e-2;
+  const double bound = stage.act.is_neuron() ? 1e-3
+                       : out == DType::f32   ? 3e-5
+                       : out == DType::f16   ? 2e-3
+                                             : 1.6e-2;
   if (!(error <= bound))
-    throw Error(fmt::format("{}: kernel {} is wrong, error {:.2g}, expected at most {:.2g}. repro: convoy verify --stage \"{}\" --kernel {}",
-                            to_text(stage), plan.kernel(), error, bound, to_text(stage), plan.kernel()));
+    throw Error(
+        fmt::format("{}: kernel {} is wrong, error {:.2g}, expected at most {:.2g}. repro: convoy "
+                    "verify --stage \"{}\" --kernel {}",
+                    to_text(stage), plan.kernel(), error, bound, to_text(stage), plan.kernel()));
   return error;
 }
 

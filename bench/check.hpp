@@ -5,9 +5,9 @@
 
 namespace convoy::bench {
 
-/// Runs the plan once on NaN-poisoned outputs and compares sampled pooling windows with the oracle in
-/// double. Returns max|y - y64| / max|y64| over them (for a neuron the share of spikes that differ).
-/// Throws Error when that is more than rounding explains, or an output was not written.
+/// Runs the plan once on NaN-poisoned outputs and compares sampled pooling windows with the oracle
+/// in double. Returns max|y - y64| / max|y64| over them (for a neuron the share of spikes that
+/// differ). Throws Error when that is more than rounding explains, or an output was not written.
 double checked_error(const Stage& stage, const Operands& operands, const TensorView& weights,
                      const Plan& plan);
 

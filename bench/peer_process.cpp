@@ -26,20 +26,43 @@ nlohmann::json to_json(const Stage& stage) {
   const auto pair = [](Extent e) { return nlohmann::json{e.h, e.w}; };
   const char* act = "";
   switch (stage.act.kind) {
-    case Kind::relu: act = "relu"; break;
-    case Kind::relu6: act = "relu6"; break;
-    case Kind::clip: act = "clip"; break;
-    case Kind::leaky: act = "leaky"; break;
-    default: break;
+    case Kind::relu:
+      act = "relu";
+      break;
+    case Kind::relu6:
+      act = "relu6";
+      break;
+    case Kind::clip:
+      act = "clip";
+      break;
+    case Kind::leaky:
+      act = "leaky";
+      break;
+    default:
+      break;
   }
-  nlohmann::json json{{"n", stage.n}, {"h", stage.h}, {"w", stage.w}, {"c", stage.c}, {"k", stage.k},
-                      {"r", stage.r}, {"s", stage.s}, {"groups", stage.groups}, {"bias", stage.bias},
-                      {"stride", pair(stage.stride)}, {"dil", pair(stage.dil)},
+  nlohmann::json json{{"n", stage.n},
+                      {"h", stage.h},
+                      {"w", stage.w},
+                      {"c", stage.c},
+                      {"k", stage.k},
+                      {"r", stage.r},
+                      {"s", stage.s},
+                      {"groups", stage.groups},
+                      {"bias", stage.bias},
+                      {"stride", pair(stage.stride)},
+                      {"dil", pair(stage.dil)},
                       {"pad", {stage.pad.top, stage.pad.left, stage.pad.bottom, stage.pad.right}},
-                      {"act", act}, {"a", stage.act.a}, {"b", stage.act.b}, {"pool", nullptr}};
+                      {"act", act},
+                      {"a", stage.act.a},
+                      {"b", stage.act.b},
+                      {"pool", nullptr}};
   if (const auto& pool = stage.pool)
-    json["pool"] = {{"window", pair(pool->window)}, {"stride", pair(pool->stride)},
-                    {"pad", pair(pool->pad)}, {"dil", pair(pool->dil)}, {"ceil", pool->ceil}};
+    json["pool"] = {{"window", pair(pool->window)},
+                    {"stride", pair(pool->stride)},
+                    {"pad", pair(pool->pad)},
+                    {"dil", pair(pool->dil)},
+                    {"ceil", pool->ceil}};
   return json;
 }
 
@@ -47,10 +70,13 @@ nlohmann::json to_json(const Stage& stage) {
 
 PeerProcess::PeerProcess(const std::string& python, const std::string& script, int threads) {
   if (access(script.c_str(), R_OK) != 0)
-    throw Error(script + ": not found. --peers needs the source tree; give its bench/peers.py with --peers-script.");
+    throw Error(
+        script +
+        ": not found. --peers needs the source tree; give its bench/peers.py with --peers-script.");
   if (python.find('/') != std::string::npos && access(python.c_str(), X_OK) != 0)
-    throw Error(python + ": not found. Run scripts/peers to make it, or give an interpreter with "
-                         "torch, onnxruntime, onnx and openvino as --peers-python.");
+    throw Error(python +
+                ": not found. Run scripts/peers to make it, or give an interpreter with "
+                "torch, onnxruntime, onnx and openvino as --peers-python.");
   int in[2], out[2];
   if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0)
     throw Error(fmt::format("pipe: {}", std::strerror(errno)));
@@ -70,7 +96,8 @@ PeerProcess::PeerProcess(const std::string& python, const std::string& script, i
   environment.push_back(nullptr);
   std::string python_copy = python, script_copy = script;
   char* arguments[] = {python_copy.data(), script_copy.data(), nullptr};
-  const int failure = posix_spawnp(&child_, python.c_str(), &actions, nullptr, arguments, environment.data());
+  const int failure =
+      posix_spawnp(&child_, python.c_str(), &actions, nullptr, arguments, environment.data());
   posix_spawn_file_actions_destroy(&actions);
   close(in[0]);
   close(out[1]);
@@ -80,7 +107,8 @@ PeerProcess::PeerProcess(const std::string& python, const std::string& script, i
     child_ = -1;
     close(to_child_);
     close(from_child_);
-    throw Error(fmt::format("{}: can't be started: {}. Run scripts/peers.", python, std::strerror(failure)));
+    throw Error(fmt::format("{}: can't be started: {}. Run scripts/peers.", python,
+                            std::strerror(failure)));
   }
   signal(SIGPIPE, SIG_IGN);  // a worker that died shows as a failed write
 }
@@ -94,7 +122,9 @@ PeerProcess::~PeerProcess() {
 }
 
 void PeerProcess::lost() const {
-  throw Error("the peers' worker died. Run bench/peers.py by hand to see why: echo '{\"op\":\"time\"}' | python bench/peers.py");
+  throw Error(
+      "the peers' worker died. Run bench/peers.py by hand to see why: echo '{\"op\":\"time\"}' | "
+      "python bench/peers.py");
 }
 
 nlohmann::json PeerProcess::ask(const nlohmann::json& request) {

@@ -13,8 +13,8 @@ namespace convoy::bench {
 
 class PeerProcess {
  public:
-  /// Starts the worker. `python`: an interpreter with torch, onnxruntime and openvino (scripts/peers
-  /// makes one). Throws Error when it can't be started.
+  /// Starts the worker. `python`: an interpreter with torch, onnxruntime and openvino
+  /// (scripts/peers makes one). Throws Error when it can't be started.
   PeerProcess(const std::string& python, const std::string& script, int threads);
   ~PeerProcess();
   PeerProcess(const PeerProcess&) = delete;

@@ -15,7 +15,9 @@ inline double quantile(std::vector<double> samples, double share) {
   const std::size_t above = std::min(below + 1, samples.size() - 1);
   return samples[below] + (samples[above] - samples[below]) * (place - static_cast<double>(below));
 }
-inline double median(const std::vector<double>& samples) { return quantile(samples, 0.5); }
+inline double median(const std::vector<double>& samples) {
+  return quantile(samples, 0.5);
+}
 
 /// Half of the samples lie in a band this wide, relative to the median.
 inline double spread(const std::vector<double>& samples) {

@@ -15,7 +15,8 @@ Stage convolution_of(Stage stage) {
     throw Error("--unfused: it times f32 NHWC stages without neuron or keep. Found " +
                 to_text(stage) + ".");
   if (!stage.pool && stage.act == no_act)
-    throw Error("--unfused: " + to_text(stage) + " has neither activation nor pool: there is nothing to fuse.");
+    throw Error("--unfused: " + to_text(stage) +
+                " has neither activation nor pool: there is nothing to fuse.");
   stage.act = no_act;
   stage.pool.reset();
   return stage;
@@ -30,17 +31,23 @@ void activate_row(const Activation& act, const float* from, float* to, Index cou
 auto row_function(Activation::Kind kind) {
   using Kind = Activation::Kind;
   switch (kind) {
-    case Kind::relu: return &activate_row<Kind::relu>;
-    case Kind::relu6: return &activate_row<Kind::relu6>;
-    case Kind::clip: return &activate_row<Kind::clip>;
-    default: return &activate_row<Kind::leaky>;
+    case Kind::relu:
+      return &activate_row<Kind::relu>;
+    case Kind::relu6:
+      return &activate_row<Kind::relu6>;
+    case Kind::clip:
+      return &activate_row<Kind::clip>;
+    default:
+      return &activate_row<Kind::leaky>;
   }
 }
 
 }  // namespace
 
 UnfusedChain::UnfusedChain(const Stage& stage, const TensorView& w, const PlanOptions& options)
-    : stage_(stage), convolution_(convolution_of(stage), w, options), threads_(convolution_.threads()) {
+    : stage_(stage),
+      convolution_(convolution_of(stage), w, options),
+      threads_(convolution_.threads()) {
   const Shapes shapes = shapes_of(stage);
   const std::vector<Index> plane{stage.n, shapes.p, shapes.q, stage.k};
   conv_ = Tensor(DType::f32, plane);

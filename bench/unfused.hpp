@@ -11,8 +11,8 @@ namespace convoy::bench {
 /// arithmetic of the plan that is chosen without a pool.
 class UnfusedChain {
  public:
-  /// For f32 NHWC stages without a neuron and second outputs, that have an activation or a pool; throws
-  /// Error for others. w [K,R,S,C/groups] f32.
+  /// For f32 NHWC stages without a neuron and second outputs, that have an activation or a pool;
+  /// throws Error for others. w [K,R,S,C/groups] f32.
   UnfusedChain(const Stage& stage, const TensorView& w, const PlanOptions& options);
 
   /// Operands as for the stage; writes its y.
