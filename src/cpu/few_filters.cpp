@@ -178,14 +178,12 @@ class FewFiltersPrepared final : public Prepared {
     for (Index o = out_begin; o < out_end; ++o)
       for (Index column = 0; column < shapes_.out_w; ++column)
         for (Index k = 0; k < stage_.k; ++k) {
-          bool first = true;
-          float best = 0;
+          float best = -std::numeric_limits<float>::infinity();  // of a window of padding alone
           for (Index p = pool_rows_.begin(o); p < pool_rows_.end(o); p += pool_rows_.dil)
             for (Index q = pool_columns_.begin(column); q < pool_columns_.end(column);
                  q += pool_columns_.dil) {
               const float value = plane[((p - p_begin) * shapes_.q + q) * k_padded_ + k];
-              if (first || math::beats(value, best)) best = value;
-              first = false;
+              if (math::beats(value, best)) best = value;
             }
           y[o * args.y_stride.h + column * args.y_stride.w + k] = best;
         }

@@ -22,7 +22,7 @@ Index rounded(Index floats) {
 // A linear layer is one pixel an image, too little for a register tile: lay the images along w.
 bool is_linear(const Stage& stage) {
   return stage.h == 1 && stage.w == 1 && stage.r == 1 && stage.s == 1 && !stage.pool &&
-         stage.pad == Padding{0};
+         stage.stride == Extent(1) && stage.pad == Padding{0};
 }
 
 Geometry geometry_of(const Stage& stage, Index n) {
