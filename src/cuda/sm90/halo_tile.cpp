@@ -190,13 +190,16 @@ double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& 
   double rate = pixels >= 192 ? 0.95 : pixels >= 128 ? 0.88 : pixels >= 112 ? 0.86 : pixels >= 64 ? 0.80 : 0.42;
   // One warpgroup at a time can't hide what lies between slabs of a single tap.
   if (pingpong && layout.slab_taps == 1) rate *= tile.instruction_n() < 112 ? 0.72 : 0.80;
+  else if (pingpong && pixels < 192) rate *= tile.instructions() > 1 ? 0.88 : 0.94;
+  else if (pingpong && tile.instruction_n() < 112) rate *= 0.95;
   if (!pingpong && tile.instruction_n() < 112 && tile.instructions() > 1) rate *= 0.98;
+  if (!tile.resident) rate *= 0.98;  // the ring of weights is never quite full
   const double warpgroups = pingpong ? 1 : 2;
   const double math = 4.0 * layout.chunks * layout.taps * pixels / 2 * warpgroups / rate;
   const double loads = double(layout.chunks) * (layout.views * layout.x_bytes +
                        (tile.resident ? 0 : layout.taps / layout.slab_taps * layout.w_slot)) / l2_bytes_a_cycle;
   const double store = warpgroups * (stage.pool ? pixels / 4.0 : pixels) * 128.0 / 12.0;
-  const double epilogue = 600 + pixels * (stage.pool ? 3.0 : 5.0) + store / 4;
+  const double epilogue = 800 + pixels * (stage.pool ? 3.0 : 5.0) + store / 4 + (stage.pool ? 0 : 500.0 * tile.instructions());
   const int turns = ceil_div(layout.tiles(), layout.grid);
   double cycles = 1700;
   if (pingpong) {

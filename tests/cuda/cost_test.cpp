@@ -1,0 +1,45 @@
+// The cost model against tiles measured on an H200: a stage that is in no table must still come near
+// its best tile.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "cuda/sm90/halo_tile.hpp"
+
+namespace convoy::cuda::sm90 {
+namespace {
+
+TEST(CostModel, PicksWithinATenthOfTheBestMeasured) {
+  std::ifstream file(std::string(CONVOY_SOURCE_DIR) + "/bench/results/h200/tiles.json");
+  ASSERT_TRUE(file) << "bench/results/h200/tiles.json is missing";
+  std::map<std::string, std::map<std::string, double>> measured;  // later runs, of newer code, replace earlier
+  const nlohmann::json results = nlohmann::json::parse(file);
+  for (const auto& row : results["rows"]) {
+    for (const auto& tile : row["tiles"]) measured[row["stage"]][tile[0]] = tile[1];
+  }
+  ASSERT_GE(measured.size(), 20u);
+  DeviceFacts h200;
+  h200.major = 9;
+  h200.sms = 132;
+  h200.shared_bytes = 232448;
+  double sum = 0;
+  for (const auto& [text, tiles] : measured) {
+    double best = tiles.begin()->second, picked = 0;
+    for (const auto& [name, us] : tiles) best = std::min(best, us);
+    for (const HaloTile& tile : halo_tiles(parse_stage(text), h200)) {
+      const auto found = tiles.find("halo." + tile.name());
+      if (found == tiles.end()) continue;
+      picked = found->second;
+      break;
+    }
+    EXPECT_LE(picked, 1.10 * best) << text;
+    EXPECT_GT(picked, 0) << text << ": none of the measured tiles exists any more; measure again";
+    sum += picked / best;
+  }
+  EXPECT_LE(sum / static_cast<double>(measured.size()), 1.03);
+}
+
+}  // namespace
+}  // namespace convoy::cuda::sm90
