@@ -9,7 +9,6 @@ namespace convoy::cpu {
 const Kernel& winograd4();
 const Kernel& winograd2();
 const Kernel& direct();
-const Kernel& pointwise();
 const Kernel& first();
 const Kernel& first_winograd2();
 const Kernel& few_filters();
