@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "count_allocations.hpp"
+
 namespace convoy {
 namespace {
 
@@ -166,6 +168,34 @@ TEST_F(Model, EqualOutputsGiveTheFirstLabel) {
   std::int32_t label = -1;
   network.run(TensorView::of(image, {1, 1, 1, 1}), {}, TensorView::of(&label, {1})).or_throw();
   EXPECT_EQ(label, 1);
+}
+
+TEST(NetworkRun, AllocatesNothing) {
+  if (!counts_allocations) GTEST_SKIP() << "sanitizers allocate themselves";
+  for (const bool kernels : {true, false}) {
+    NetworkOptions options;
+    options.threads = 1;  // what TBB does for its workers is not ours
+    options.batch = 8;
+    options.spike_kernels = kernels;
+    const Network network(CONVOY_SOURCE_DIR "/models/fashion-scnn", options);
+    std::vector<std::uint8_t> pixels(20 * 28 * 28, 77);
+    std::vector<float> logits(200);
+    std::vector<std::int32_t> labels(20);
+    struct Views {
+      TensorView images, logits, labels;
+    };
+    const auto views = [&](Index n) -> Views {
+      return {TensorView::of(pixels.data(), {n, 28, 28}), TensorView::of(logits.data(), {n, 10}),
+              TensorView::of(labels.data(), {n})};
+    };
+    const Views many = views(20), one = views(1);
+    const auto run = [&](const Views& v) { network.run(v.images, v.logits, v.labels).or_throw(); };
+    run(many);
+    const long before = allocations_of_this_thread();
+    run(many);
+    run(one);
+    EXPECT_EQ(allocations_of_this_thread(), before) << (kernels ? "kernels" : "plans");
+  }
 }
 
 TEST_F(Model, MissingPartsAreNamed) {

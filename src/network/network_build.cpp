@@ -1,0 +1,175 @@
+// Loading a network: which layers run as plans and which as chains of spike kernels.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "core/machine.hpp"
+#include "io/file.hpp"
+#include "network/network_impl.hpp"
+
+namespace convoy {
+namespace {
+
+using network::LayerWeights;
+using network::SpikeChain;
+
+/// x' of every pixel value and channel, [C][256], by PyTorch's own operations in fp32.
+std::vector<float> normalised_values(const NetworkText& text) {
+  std::vector<float> values;
+  for (Index c = 0; c < text.c; ++c) {
+    const float mean = of_channel(text.mean, c, 0.0F), std = of_channel(text.std, c, 1.0F);
+    for (int u = 0; u < 256; ++u) values.push_back((static_cast<float>(u) / 255.0F - mean) / std);
+  }
+  return values;
+}
+
+/// Columns for every bit of a layout, from the columns [H,W,C] of a linear layer.
+std::vector<float> columns_of_bits(const std::vector<float>& w, Index k,
+                                   const cpu::SpikeLayout& layout) {
+  const Index pixels = layout.h * layout.w, bits = layout.bytes() * 8;
+  std::vector<float> result(static_cast<std::size_t>(k * pixels * bits), 0.0F);
+  for (Index row = 0; row < k * pixels; ++row)
+    std::copy_n(w.begin() + row * layout.c, layout.c, result.begin() + row * bits);
+  return result;
+}
+
+}  // namespace
+
+Network::Impl::Impl(const std::string& folder, const NetworkOptions& options_) : options(options_) {
+  if (options.batch < 1)
+    throw Error(fmt::format("batch {}: expected at least 1 image.", options.batch));
+  if (options.threads < 0)
+    throw Error(fmt::format("threads {}: expected a positive number, or 0 for every core.",
+                            options.threads));
+  if (options.device.kind != DeviceKind::cpu)
+    throw Error(fmt::format("device {}: networks run on the cpu as yet. Use cpu.",
+                            to_text(options.device)));
+  const std::string file = folder + "/network.txt";
+  const auto bytes = io::read_file(file);
+  text = parse_network({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file);
+  weights = network::load_weights(text, folder);
+  values = normalised_values(text);
+  input_values = text.h * text.w * text.c;
+  threads = std::make_unique<Threads>(cpu_machine(options.threads).threads);
+  for (std::size_t i = 0; i < text.layers.size(); ++i)
+    if (!text.layers[i].flatten) stages.push_back(i);
+  classes = stage(stages.size() - 1).k;
+  build();
+  weights.clear();
+  make_buffers();
+}
+
+void Network::Impl::build() {
+  bool timed = false;
+  for (std::size_t i = 0; i < stages.size();) {
+    std::size_t end = i;
+    if (options.spike_kernels) {
+      if (takes_images(i) || takes_spikes(i)) ++end;
+      while (end > i && end < stages.size() && takes_spikes(end)) ++end;
+    }
+    Segment segment = end > i ? make_chain(i, end) : make_plan(i, timed);
+    const Shapes shapes = shapes_of(stage(i + segment.count - 1));
+    segment.output_values = shapes.out_h * shapes.out_w * stage(i + segment.count - 1).k;
+    for (std::size_t j = i; j < i + segment.count; ++j) timed |= stage(j).act.is_neuron();
+    segment.timed_out = timed && !(segment.chain && !stage(i + segment.count - 1).act.is_neuron());
+    i += segment.count;
+    segments.push_back(std::move(segment));
+  }
+}
+
+void Network::Impl::report(std::size_t i, const std::string& kernel) {
+  LayerReport r;
+  r.name = layer(i).name;
+  r.stage = to_text(stage(i));
+  r.kernel = kernel;
+  r.parameters = static_cast<Index>(weights_of(i).w.size() + weights_of(i).bias.size());
+  parameters += r.parameters;
+  bool varies = false;
+  for (std::size_t j = 0; j < i; ++j) varies |= stage(j).act.is_neuron();
+  r.macs = shapes_of(stage(i)).macs * (varies ? text.steps : 1);
+  reports.push_back(std::move(r));
+}
+
+Network::Impl::Segment Network::Impl::make_plan(std::size_t i, bool timed) {
+  Segment segment;
+  segment.first = i;
+  Stage s = stage(i);
+  segment.fold = timed && !s.act.is_neuron() ? text.steps : 1;
+  s.n = options.batch * segment.fold;
+  PlanOptions plan_options;
+  plan_options.device = options.device;
+  plan_options.threads = threads->count();
+  const LayerWeights& w = weights_of(i);
+  segment.plan = std::make_unique<Plan>(
+      s, TensorView::of(w.w.data(), {s.k, s.r, s.s, s.c / s.groups}), plan_options);
+  segment.x = TensorView(nullptr, DType::f32, x_shape(s));
+  segment.y = TensorView(nullptr, DType::f32, y_shape(s));
+  segment.bias = w.bias;
+  if (!segment.bias.empty()) segment.bias_view = TensorView::of(segment.bias.data(), {s.k});
+  report(i, segment.plan->kernel());
+  return segment;
+}
+
+/// The layout of what layer i reads from layer i-1, with the border that it wants.
+cpu::SpikeLayout Network::Impl::layout_between(std::size_t i, bool increments) const {
+  const Shapes before = shapes_of(stage(i - 1));
+  return {before.out_h, before.out_w, stage(i - 1).k, linear(i) ? Padding(0) : stage(i).pad,
+          increments};
+}
+
+Network::Impl::Segment Network::Impl::make_chain(std::size_t first, std::size_t end) {
+  Segment segment;
+  segment.first = first;
+  segment.count = end - first;
+  std::vector<SpikeChain::Layer> layers;
+  const cpu::SpikeLayout source =
+      takes_images(first) ? cpu::SpikeLayout{} : layout_between(first, false);
+  cpu::SpikeLayout in = source;
+  for (std::size_t i = first; i < end; ++i) {
+    const Stage& s = stage(i);
+    const LayerWeights& w = weights_of(i);
+    SpikeChain::Layer made;
+    made.k = s.k;
+    made.mean = !s.act.is_neuron();
+    const bool images = takes_images(i);
+    if (!made.mean) {
+      const bool increments = images && text.steps == 2;
+      const Shapes shapes = shapes_of(s);
+      made.output = i + 1 < end ? layout_between(i + 1, increments)
+                                : cpu::SpikeLayout{shapes.out_h, shapes.out_w, s.k, {}, increments};
+    }
+    if (images) {
+      made.first = std::make_unique<cpu::SpikeFirst>(image_stage(), w.w.data(), bias_of(i),
+                                                     values.data(), made.output);
+      report(i, "spike_first");
+    } else if (linear(i)) {
+      const auto columns = columns_of_bits(w.w, s.k, in);
+      made.linear =
+          std::make_unique<cpu::SpikeLinear>(s, text.steps, columns.data(), bias_of(i), in);
+      report(i, "spike_linear");
+    } else {
+      made.conv = std::make_unique<cpu::SpikeConv>(s, w.w.data(), bias_of(i), in, made.output);
+      report(i, "spike_conv");
+    }
+    in = made.output;
+    layers.push_back(std::move(made));
+  }
+  segment.chain = std::make_unique<SpikeChain>(std::move(layers), source, input_values, text.steps,
+                                               threads->count());
+  return segment;
+}
+
+void Network::Impl::make_buffers() {
+  takes_images_built = !reports.empty() && reports[0].kernel == "spike_first";
+  if (one_chain()) return;
+  Index largest = 0;
+  for (const Segment& segment : segments)
+    largest = std::max(largest, segment.output_values * (segment.timed_out ? text.steps : 1));
+  if (!takes_images_built)
+    input = Buffer<float>(static_cast<std::size_t>(options.batch * input_values));
+  ping = Buffer<float>(static_cast<std::size_t>(options.batch * largest));
+  pong = Buffer<float>(static_cast<std::size_t>(options.batch * largest));
+  logits = Buffer<float>(static_cast<std::size_t>(options.batch * classes));
+}
+
+}  // namespace convoy
