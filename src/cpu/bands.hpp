@@ -1,4 +1,4 @@
-// How the kernels `direct`, `pointwise` and `first` walk over a stage: bands of output rows, each
+// How the kernels `direct` and `first` walk over a stage: bands of output rows, each
 // packed once into a thread's own scratch, then register tiles over its pixels for each block of
 // filters.
 #pragma once

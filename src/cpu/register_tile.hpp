@@ -1,4 +1,4 @@
-// Register tiles: the innermost loops that the kernels `direct`, `pointwise` and `first` share.
+// Register tiles: the innermost loops that the kernels `direct` and `first` share.
 //
 // A tile holds the sums of some pixels × some vectors of filters in registers while it walks over
 // the taps and channels. It knows pixels only by where their data lie, so a tile may run across
