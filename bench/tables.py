@@ -36,9 +36,10 @@ def wide_list(result):
 
 
 def spiking(result):
-    lines = ["| what | images/s, two threads | one image, µs |", "|---|---:|---:|"]
-    for name, row in sorted(result["contestants"].items(), key=lambda item: -item[1]["images_per_second"]):
-        lines.append(f"| {name} | {row['images_per_second']:,.0f} | {row['one_image_us']:.1f} |")
+    everyone = {"Convoy": result, **result["peers"]}
+    lines = ["| what | images/s | one image, µs |", "|---|---:|---:|"]
+    for name, row in sorted(everyone.items(), key=lambda item: -item[1]["images_per_second"]):
+        lines.append(f"| {name} | {row['images_per_second']:,.0f} | {1e6 * row['one_image_seconds']:.1f} |")
     return lines
 
 
@@ -49,8 +50,9 @@ def tables():
             continue
         for path in sorted(folder.glob("*.json")):
             result = json.loads(path.read_text())
-            if "contestants" in result:
-                lines += [f"### {path.stem}: {result['machine']}", ""] + spiking(result) + [""]
+            if "images_per_second" in result:
+                lines += [f"### {result['model']}: {result['machine']}, {result['isa']}, {result['threads']} threads",
+                          ""] + spiking(result) + [""]
             elif "rows" in result and "mode" in result:
                 lines += [f"### {path.stem}: {result['machine']}, {result['isa']}", "",
                           f"{result['mode']} mode, {result['threads']} threads, median of {result['processes']} "
