@@ -59,11 +59,14 @@ def main():
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--processes", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement of a peer")
+    parser.add_argument("--add", action="store_true", help="to the processes that the result file has already")
     parser.add_argument("--out", default=str(ROOT / "bench/results"))
     args = parser.parse_args()
     devices = json.loads(subprocess.run([args.convoy, "devices", "--json", "--no-measure"], check=True,
                                         stdout=subprocess.PIPE, text=True).stdout)["devices"][0]
-    rounds = []
+    machine = re.sub(r"[^a-z0-9]+", "-", f"{devices['name']} {devices['isa']}".lower()).strip("-")
+    out = Path(args.out) / machine / "snn.json"
+    rounds = json.loads(out.read_text())["rounds"] if args.add and out.exists() else []
     for process in range(args.processes):
         rounds.append(one_round(args, Path(args.images)))
         r = rounds[-1]
@@ -77,8 +80,6 @@ def main():
              for name in rounds[0]["peers"]}
     result = {"machine": devices["name"], "isa": devices["isa"], "threads": args.threads, "processes": len(rounds),
               "model": Path(args.model).name, **median, "peers": peers, "versions": rounds[0]["versions"], "rounds": rounds}
-    machine = re.sub(r"[^a-z0-9]+", "-", f"{devices['name']} {devices['isa']}".lower()).strip("-")
-    out = Path(args.out) / machine / "snn.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.with_suffix(".tmp").write_text(json.dumps(result, indent=1) + "\n")
     out.with_suffix(".tmp").rename(out)
