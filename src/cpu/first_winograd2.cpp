@@ -242,7 +242,12 @@ class FirstWinograd2 final : public Kernel {
     if (stage.dil != Extent{1})
       reasons.push_back("dilation: its transform is for neighbouring taps");
     if (stage.groups != 1) reasons.push_back(fmt::format("{} groups: it takes one", stage.groups));
+    // Measured on drawn stages: with fewer channels, or an image of mostly padding, its error may
+    // exceed twice that of plain fp32.
     if (stage.c > 4) reasons.push_back(fmt::format("C = {}: it takes up to 4 channels", stage.c));
+    if (stage.c < 3) reasons.push_back(fmt::format("C = {}: it takes at least 3", stage.c));
+    if (stage.h < 4 || stage.w < 4)
+      reasons.push_back(fmt::format("an image of {}x{}: it takes 4x4 or more", stage.h, stage.w));
     if (stage.dtype != DType::f32 && stage.dtype != DType::u8)
       reasons.push_back(fmt::format("input {}: it reads f32 and u8", convoy::name(stage.dtype)));
     if (stage.output_dtype() != DType::f32)

@@ -70,13 +70,16 @@ std::vector<std::string> refusals(const Stage& stage, Index m) {
   }
   // Measured against plain fp32 on thousands of drawn stages: with fewer channels, or an image of
   // mostly padding, too few roundings average out and the error exceeds twice that of plain fp32.
-  refuse(m == 4 && stage.c < 48,
-         fmt::format("c is {}, expected at least 48: with fewer the error of F(4x4) is too large",
-                     stage.c));
-  refuse(m == 4 && (stage.h < 4 || stage.w < 4),
-         fmt::format("the image is {}x{}, expected at least 4x4: with less the error of F(4x4) is "
-                     "too large",
-                     stage.h, stage.w));
+  const bool small = stage.h < 8 || stage.w < 8;
+  const Index least = m == 2 ? 4 : (small ? 96 : 48);
+  refuse(stage.c < least,
+         fmt::format("c is {}, expected at least {}: with fewer the error of F({}x{}) is too large",
+                     stage.c, least, m, m));
+  refuse(
+      stage.h < 4 || stage.w < 4,
+      fmt::format("the image is {}x{}, expected at least 4x4: with less the error of F({}x{}) is "
+                  "too large",
+                  stage.h, stage.w, m, m));
   return reasons;
 }
 

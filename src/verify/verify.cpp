@@ -33,6 +33,17 @@ constexpr const char* non_finite_stages[] = {
     "n1h12c16k16r3pad1groups16+relu",
 };
 
+// What draws meet once in thousands, and what some kernel once got wrong.
+constexpr const char* rare_stages[] = {
+    "n1h1w1c16k2r1+bias+leaky(0)+max3p0x1d1x2ceil+strict",  // windows of padding alone
+    "n2h1w19c48k64r3pad1+relu+max2x3p1d2x1",
+    "n1h12w1c29k4r3pad1+relu6+max4x3s1x4p1d2ceil",
+    "n3h1w1c13k2r1stride2+bias",  // a linear layer with a stride
+    "n16h1w1c33k40r1+bias+if(0.5)+t3+soft+keep(pre,act)",
+    "n2h9w7c6k6r3groups6pad2dil3+norm+bias",  // padding that reaches far outside
+    "f16:n1h8c3k4r3pad1+max3s1p1+keep(idx)",  // ties after rounding
+};
+
 class Driver {
  public:
   explicit Driver(const VerifyOptions& options) : options_(options) {
@@ -100,11 +111,13 @@ class Driver {
       Job job{stage, checks_of(stage)};
       if (!job.checks.empty()) jobs_.push_back(std::move(job));
     }
-    for (const char* text : non_finite_stages) {
+    const auto add = [&](const char* text, bool non_finite) {
       const Stage stage = parse_stage(text);
-      Job job{stage, checks_of(stage), true, true};
+      Job job{stage, checks_of(stage), true, non_finite};
       if (!job.checks.empty()) jobs_.push_back(std::move(job));
-    }
+    };
+    for (const char* text : rare_stages) add(text, false);
+    for (const char* text : non_finite_stages) add(text, true);
     if (options_.fill) {
       report_.least = 5;
       std::vector<Check> planned;

@@ -218,7 +218,7 @@ TEST(Winograd, RefusesWithEveryReason) {
     return kernel.refusals(parse_stage(text), machine).size();
   };
   EXPECT_EQ(count(cpu::winograd4(), "n1h8c64k8r3pad1+bias+relu+max2"), 0U);
-  EXPECT_EQ(count(cpu::winograd2(), "n1h8c3k8r3pad1+strict"), 0U);
+  EXPECT_EQ(count(cpu::winograd2(), "n1h8c4k8r3pad1+strict"), 0U);
   EXPECT_EQ(count(cpu::winograd4(), "n1h8c3k8r3pad1"), 1U);
   EXPECT_EQ(count(cpu::winograd2(), "n1h16c4k8r5stride2groups2nchw+max3"), 5U);
 }
