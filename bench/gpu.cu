@@ -2,12 +2,12 @@
 //
 //     gpu_bench verify LIST            every tile of every stage against `general`, bit for bit
 //     gpu_bench invariance LIST        the same bits for every tile, run, batch and place in it
-//     gpu_bench time LIST [TILES]      the best of the first TILES tiles (default 8; 1: the model's choice)
-//     gpu_bench once STAGE TILE        three launches of one tile, for a profiler
+//     gpu_bench time LIST [TILES]      the best of the first TILES tiles (default 8; 1: the model's
+//     choice) gpu_bench once STAGE TILE        three launches of one tile, for a profiler
 //
-// Verify draws small integers, so that every partial sum is exact and all orders of summation agree;
-// outputs are poisoned with NaN and fenced. Time replays a CUDA graph over buffers that together
-// exceed the L2, with normal inputs, after a warm-up of 100 ms.
+// Verify draws small integers, so that every partial sum is exact and all orders of summation
+// agree; outputs are poisoned with NaN and fenced. Time replays a CUDA graph over buffers that
+// together exceed the L2, with normal inputs, after a warm-up of 100 ms.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -36,7 +36,9 @@ constexpr std::size_t guard = 4096;  // bytes behind an output
 
 struct Memory {
   void* data = nullptr;
-  explicit Memory(std::size_t bytes) { check(cudaMalloc(&data, bytes), "allocating " + std::to_string(bytes) + " bytes"); }
+  explicit Memory(std::size_t bytes) {
+    check(cudaMalloc(&data, bytes), "allocating " + std::to_string(bytes) + " bytes");
+  }
   Memory(Memory&& other) noexcept : data(std::exchange(other.data, nullptr)) {}
   ~Memory() { static_cast<void>(cudaFree(data)); }
 };
@@ -51,26 +53,34 @@ __device__ std::uint32_t hash(std::uint64_t i, std::uint32_t seed) {
 /// Normal values times `scale`, or with `integers` > 0 whole numbers in [-integers, integers].
 template <class T>
 __global__ void fill(T* data, Index count, std::uint32_t seed, float scale, int integers) {
-  for (Index i = blockIdx.x * static_cast<Index>(blockDim.x) + threadIdx.x; i < count; i += static_cast<Index>(gridDim.x) * blockDim.x) {
+  for (Index i = blockIdx.x * static_cast<Index>(blockDim.x) + threadIdx.x; i < count;
+       i += static_cast<Index>(gridDim.x) * blockDim.x) {
     float v;
     if (integers > 0) {
       v = static_cast<float>(static_cast<int>(hash(i, seed) % (2 * integers + 1)) - integers);
     } else {
-      const float u = (hash(i, seed) + 1.0f) / 4294967808.0f, angle = hash(i, seed + 7919) * 1.4629180792671596e-9f;
+      const float u = (hash(i, seed) + 1.0f) / 4294967808.0f,
+                  angle = hash(i, seed + 7919) * 1.4629180792671596e-9f;
       v = scale * sqrtf(-2.0f * logf(u)) * cosf(angle);
     }
     data[i] = static_cast<T>(v);
   }
 }
 __global__ void fill_bytes(std::uint8_t* data, Index count, std::uint32_t seed, int most) {
-  for (Index i = blockIdx.x * static_cast<Index>(blockDim.x) + threadIdx.x; i < count; i += static_cast<Index>(gridDim.x) * blockDim.x) data[i] = hash(i, seed) % (most + 1);
+  for (Index i = blockIdx.x * static_cast<Index>(blockDim.x) + threadIdx.x; i < count;
+       i += static_cast<Index>(gridDim.x) * blockDim.x)
+    data[i] = hash(i, seed) % (most + 1);
 }
 template <class T>
 __global__ void widen(const T* from, float* to, Index count) {
-  for (Index i = blockIdx.x * static_cast<Index>(blockDim.x) + threadIdx.x; i < count; i += static_cast<Index>(gridDim.x) * blockDim.x) to[i] = static_cast<float>(from[i]);
+  for (Index i = blockIdx.x * static_cast<Index>(blockDim.x) + threadIdx.x; i < count;
+       i += static_cast<Index>(gridDim.x) * blockDim.x)
+    to[i] = static_cast<float>(from[i]);
 }
-__global__ void count_differences(const std::uint16_t* a, const std::uint16_t* b, Index count, unsigned long long* different) {
-  for (Index i = blockIdx.x * static_cast<Index>(blockDim.x) + threadIdx.x; i < count; i += static_cast<Index>(gridDim.x) * blockDim.x) {
+__global__ void count_differences(const std::uint16_t* a, const std::uint16_t* b, Index count,
+                                  unsigned long long* different) {
+  for (Index i = blockIdx.x * static_cast<Index>(blockDim.x) + threadIdx.x; i < count;
+       i += static_cast<Index>(gridDim.x) * blockDim.x) {
     const bool zeros = ((a[i] | b[i]) & 0x7FFF) == 0;  // -0 = +0
     if (a[i] != b[i] && !zeros) atomicAdd(different, 1ull);
   }
@@ -86,10 +96,15 @@ __global__ void measure_clock(long long* cycles, unsigned long long* nanoseconds
 }
 
 void fill_type(DType type, void* data, Index count, std::uint32_t seed, float scale, int integers) {
-  if (type == DType::u8) fill_bytes<<<2048, 256>>>(static_cast<std::uint8_t*>(data), count, seed, integers > 0 ? 2 * integers : 255);
-  else if (type == DType::f32) fill<<<2048, 256>>>(static_cast<float*>(data), count, seed, scale, integers);
-  else if (type == DType::bf16) fill<<<2048, 256>>>(static_cast<__nv_bfloat16*>(data), count, seed, scale, integers);
-  else fill<<<2048, 256>>>(static_cast<__half*>(data), count, seed, scale, integers);
+  if (type == DType::u8)
+    fill_bytes<<<2048, 256>>>(static_cast<std::uint8_t*>(data), count, seed,
+                              integers > 0 ? 2 * integers : 255);
+  else if (type == DType::f32)
+    fill<<<2048, 256>>>(static_cast<float*>(data), count, seed, scale, integers);
+  else if (type == DType::bf16)
+    fill<<<2048, 256>>>(static_cast<__nv_bfloat16*>(data), count, seed, scale, integers);
+  else
+    fill<<<2048, 256>>>(static_cast<__half*>(data), count, seed, scale, integers);
   check(cudaGetLastError(), "filling");
 }
 
@@ -100,18 +115,37 @@ struct Case {
   DType out;
   Memory w, bias, w32, norm;
   Case(const Stage& s, int integers)
-      : stage(s), shapes(shapes_of(s)), out(s.output_dtype(true)), w(shapes.w_elements * 2), bias(s.k * 4), w32(shapes.w_elements * 4), norm(s.c * 8) {
-    fill_type(out, w.data, shapes.w_elements, 1, 1.0f / std::sqrt(static_cast<float>(shapes.gemm_k)), integers);
+      : stage(s),
+        shapes(shapes_of(s)),
+        out(s.output_dtype(true)),
+        w(shapes.w_elements * 2),
+        bias(s.k * 4),
+        w32(shapes.w_elements * 4),
+        norm(s.c * 8) {
+    fill_type(out, w.data, shapes.w_elements, 1,
+              1.0f / std::sqrt(static_cast<float>(shapes.gemm_k)), integers);
     fill_type(DType::f32, bias.data, stage.k, 2, 1.0f, integers);
     fill_type(DType::f32, norm.data, stage.c * 2, 4, 0.1f, integers > 0 ? 1 : 0);
-    if (out == DType::bf16) widen<<<512, 256>>>(static_cast<__nv_bfloat16*>(w.data), static_cast<float*>(w32.data), shapes.w_elements);
-    else widen<<<512, 256>>>(static_cast<__half*>(w.data), static_cast<float*>(w32.data), shapes.w_elements);
+    if (out == DType::bf16)
+      widen<<<512, 256>>>(static_cast<__nv_bfloat16*>(w.data), static_cast<float*>(w32.data),
+                          shapes.w_elements);
+    else
+      widen<<<512, 256>>>(static_cast<__half*>(w.data), static_cast<float*>(w32.data),
+                          shapes.w_elements);
   }
-  std::size_t x_bytes() const { return static_cast<std::size_t>(shapes.x_elements) * size_of(stage.dtype); }
+  std::size_t x_bytes() const {
+    return static_cast<std::size_t>(shapes.x_elements) * size_of(stage.dtype);
+  }
   std::size_t y_bytes() const { return static_cast<std::size_t>(shapes.y_elements) * size_of(out); }
-  const float* bias_or_null() const { return stage.bias ? static_cast<const float*>(bias.data) : nullptr; }
-  const float* norm_or_null(Index first) const { return stage.norm ? static_cast<const float*>(norm.data) + first : nullptr; }
-  Strides x_stride() const { return {0, stage.h * stage.w * stage.c, stage.w * stage.c, stage.c, 1}; }
+  const float* bias_or_null() const {
+    return stage.bias ? static_cast<const float*>(bias.data) : nullptr;
+  }
+  const float* norm_or_null(Index first) const {
+    return stage.norm ? static_cast<const float*>(norm.data) + first : nullptr;
+  }
+  Strides x_stride() const {
+    return {0, stage.h * stage.w * stage.c, stage.w * stage.c, stage.c, 1};
+  }
   void general(const void* x, void* y) const {
     RunArgs args;
     args.n = stage.n;
@@ -122,7 +156,10 @@ struct Case {
     args.bias = bias_or_null();
     args.norm_scale = norm_or_null(0);
     args.norm_shift = norm_or_null(stage.c);
-    if (const std::string why = general_launch(stage, args, static_cast<const float*>(w32.data), nullptr); !why.empty()) throw Error(why);
+    if (const std::string why =
+            general_launch(stage, args, static_cast<const float*>(w32.data), nullptr);
+        !why.empty())
+      throw Error(why);
   }
 };
 
@@ -138,23 +175,60 @@ std::vector<Contender> contenders(const Case& c, const DeviceFacts& device) {
   if (sm90::first_refusals(c.stage, device).empty()) {
     const sm90::FirstLayout layout = sm90::first_layout(c.stage, device);
     const auto packed = std::make_shared<Memory>(layout.w_bytes);
-    if (const std::string why = sm90::first_pack(c.stage, layout, c.w.data, packed->data, nullptr); !why.empty()) throw Error(why);
-    found.push_back({"first", 0, [&c, layout, packed](const void* x, void* y, Index n, bool overlap, cudaStream_t stream) {
-      return sm90::first_launch(c.stage, layout, {.n = n, .x = x, .x_stride = c.x_stride(), .w = packed->data, .bias = c.bias_or_null(), .norm_scale = c.norm_or_null(0), .norm_shift = c.norm_or_null(c.stage.c), .y = y, .y_pixel_stride = c.stage.k, .overlap_previous = overlap}, stream);
-    }});
+    if (const std::string why = sm90::first_pack(c.stage, layout, c.w.data, packed->data, nullptr);
+        !why.empty())
+      throw Error(why);
+    found.push_back(
+        {"first", 0,
+         [&c, layout, packed](const void* x, void* y, Index n, bool overlap, cudaStream_t stream) {
+           return sm90::first_launch(c.stage, layout,
+                                     {.n = n,
+                                      .x = x,
+                                      .x_stride = c.x_stride(),
+                                      .w = packed->data,
+                                      .bias = c.bias_or_null(),
+                                      .norm_scale = c.norm_or_null(0),
+                                      .norm_shift = c.norm_or_null(c.stage.c),
+                                      .y = y,
+                                      .y_pixel_stride = c.stage.k,
+                                      .overlap_previous = overlap},
+                                     stream);
+         }});
   }
   if (sm90::few_refusals(c.stage, device).empty()) {
     const sm90::FewLayout layout = sm90::few_layout(c.stage, device);
-    found.push_back({"few", 0, [&c, layout](const void* x, void* y, Index n, bool overlap, cudaStream_t stream) {
-      return sm90::few_launch(c.stage, layout, {.n = n, .x = x, .w = c.w.data, .bias = c.bias_or_null(), .y = y, .x_pixel_stride = c.stage.c, .y_pixel_stride = c.stage.k, .overlap_previous = overlap}, stream);
-    }});
+    found.push_back(
+        {"few", 0,
+         [&c, layout](const void* x, void* y, Index n, bool overlap, cudaStream_t stream) {
+           return sm90::few_launch(c.stage, layout,
+                                   {.n = n,
+                                    .x = x,
+                                    .w = c.w.data,
+                                    .bias = c.bias_or_null(),
+                                    .y = y,
+                                    .x_pixel_stride = c.stage.c,
+                                    .y_pixel_stride = c.stage.k,
+                                    .overlap_previous = overlap},
+                                   stream);
+         }});
   }
   if (sm90::halo_refusals(c.stage, device).empty()) {
     for (const sm90::HaloTile& tile : sm90::halo_tiles(c.stage, device)) {
       const sm90::HaloLayout layout = sm90::halo_layout(c.stage, tile, device);
-      found.push_back({"halo." + tile.name(), sm90::halo_seconds(c.stage, tile, layout) * 1e6, [&c, tile, layout](const void* x, void* y, Index n, bool overlap, cudaStream_t stream) {
-        return sm90::halo_launch(c.stage, tile, layout, {.n = n, .x = x, .w = c.w.data, .bias = c.bias_or_null(), .y = y, .x_pixel_stride = c.stage.c, .y_pixel_stride = c.stage.k, .overlap_previous = overlap}, stream);
-      }});
+      found.push_back(
+          {"halo." + tile.name(), sm90::halo_seconds(c.stage, tile, layout) * 1e6,
+           [&c, tile, layout](const void* x, void* y, Index n, bool overlap, cudaStream_t stream) {
+             return sm90::halo_launch(c.stage, tile, layout,
+                                      {.n = n,
+                                       .x = x,
+                                       .w = c.w.data,
+                                       .bias = c.bias_or_null(),
+                                       .y = y,
+                                       .x_pixel_stride = c.stage.c,
+                                       .y_pixel_stride = c.stage.k,
+                                       .overlap_previous = overlap},
+                                      stream);
+           }});
     }
   }
   return found;
@@ -162,7 +236,9 @@ std::vector<Contender> contenders(const Case& c, const DeviceFacts& device) {
 
 bool guard_intact(const void* y, std::size_t bytes) {
   std::vector<unsigned char> fence(guard);
-  check(cudaMemcpy(fence.data(), static_cast<const char*>(y) + bytes, guard, cudaMemcpyDeviceToHost), "reading the fence");
+  check(
+      cudaMemcpy(fence.data(), static_cast<const char*>(y) + bytes, guard, cudaMemcpyDeviceToHost),
+      "reading the fence");
   return std::all_of(fence.begin(), fence.end(), [](unsigned char b) { return b == 0xFF; });
 }
 
@@ -182,15 +258,21 @@ int verify(const std::vector<Stage>& stages, const DeviceFacts& device, int limi
       std::string why = contender.launch(x.data, y.data, stage.n, false, nullptr);
       unsigned long long count = 0;
       if (why.empty()) {
-        count_differences<<<1024, 256>>>(static_cast<std::uint16_t*>(y.data), static_cast<std::uint16_t*>(expected.data), c.shapes.y_elements, static_cast<unsigned long long*>(different.data));
-        check(cudaMemcpy(&count, different.data, 8, cudaMemcpyDeviceToHost), "running " + contender.name + " on " + to_text(stage));
-        if (count > 0) why = std::to_string(count) + " of " + std::to_string(c.shapes.y_elements) + " values differ";
+        count_differences<<<1024, 256>>>(
+            static_cast<std::uint16_t*>(y.data), static_cast<std::uint16_t*>(expected.data),
+            c.shapes.y_elements, static_cast<unsigned long long*>(different.data));
+        check(cudaMemcpy(&count, different.data, 8, cudaMemcpyDeviceToHost),
+              "running " + contender.name + " on " + to_text(stage));
+        if (count > 0)
+          why = std::to_string(count) + " of " + std::to_string(c.shapes.y_elements) +
+                " values differ";
         if (!guard_intact(y.data, c.y_bytes())) why += " the fence behind y was overwritten";
       }
       ++runs;
       if (!why.empty()) {
         ++failures;
-        std::printf("FAIL %s %s: %s\n", to_text(stage).c_str(), contender.name.c_str(), why.c_str());
+        std::printf("FAIL %s %s: %s\n", to_text(stage).c_str(), contender.name.c_str(),
+                    why.c_str());
       }
     }
     std::printf("%s %s: %d tiles\n", tiles > 0 ? "ran " : "skip", to_text(stage).c_str(), tiles);
@@ -200,8 +282,8 @@ int verify(const std::vector<Stage>& stages, const DeviceFacts& device, int limi
   return failures == 0 ? 0 : 1;
 }
 
-/// On normal inputs: every tile gives the same bits, twice, and for an image the same alone as in its
-/// batch; and the result is as near to `general` as one rounding allows.
+/// On normal inputs: every tile gives the same bits, twice, and for an image the same alone as in
+/// its batch; and the result is as near to `general` as one rounding allows.
 int invariance(const std::vector<Stage>& stages, const DeviceFacts& device) {
   int failures = 0, runs = 0;
   for (const Stage& stage : stages) {
@@ -212,29 +294,36 @@ int invariance(const std::vector<Stage>& stages, const DeviceFacts& device) {
     std::string family;
     const auto differences = [&](const void* a, const void* b, Index count) {
       check(cudaMemset(different.data, 0, 8), "clearing");
-      count_differences<<<1024, 256>>>(static_cast<const std::uint16_t*>(a), static_cast<const std::uint16_t*>(b), count, static_cast<unsigned long long*>(different.data));
+      count_differences<<<1024, 256>>>(static_cast<const std::uint16_t*>(a),
+                                       static_cast<const std::uint16_t*>(b), count,
+                                       static_cast<unsigned long long*>(different.data));
       unsigned long long n = 0;
-      check(cudaMemcpy(&n, different.data, 8, cudaMemcpyDeviceToHost), "comparing on " + to_text(stage));
+      check(cudaMemcpy(&n, different.data, 8, cudaMemcpyDeviceToHost),
+            "comparing on " + to_text(stage));
       return n;
     };
-    const Index image_x = static_cast<Index>(c.x_bytes()) / stage.n, image_y = static_cast<Index>(c.y_bytes()) / stage.n, last = stage.n - 1;
+    const Index image_x = static_cast<Index>(c.x_bytes()) / stage.n,
+                image_y = static_cast<Index>(c.y_bytes()) / stage.n, last = stage.n - 1;
     for (const Contender& contender : contenders(c, device)) {
       const auto run = [&](const void* from, void* to, Index n) {
         check(cudaMemset(to, 0xFF, static_cast<std::size_t>(image_y * n)), "poisoning");
-        if (const std::string why = contender.launch(from, to, n, false, nullptr); !why.empty()) throw Error(why);
+        if (const std::string why = contender.launch(from, to, n, false, nullptr); !why.empty())
+          throw Error(why);
       };
       const std::string its_family = contender.name.substr(0, contender.name.find('.'));
       if (its_family != family) run(x.data, first.data, stage.n);
       run(x.data, y.data, stage.n);
       unsigned long long wrong = differences(first.data, y.data, c.shapes.y_elements);
       run(static_cast<const char*>(x.data) + last * image_x, y.data, 1);
-      wrong += differences(static_cast<const char*>(first.data) + last * image_y, y.data, image_y / 2);
+      wrong +=
+          differences(static_cast<const char*>(first.data) + last * image_y, y.data, image_y / 2);
       if (its_family != family) {
         std::vector<std::uint16_t> a(static_cast<std::size_t>(c.shapes.y_elements)), b(a.size());
         check(cudaMemcpy(a.data(), first.data, c.y_bytes(), cudaMemcpyDeviceToHost), "reading y");
         check(cudaMemcpy(b.data(), exact.data, c.y_bytes(), cudaMemcpyDeviceToHost), "reading y");
         const auto value = [&](std::uint16_t bits) {
-          if (c.out == DType::bf16) return static_cast<double>(__bfloat162float(__nv_bfloat16(__nv_bfloat16_raw{bits})));
+          if (c.out == DType::bf16)
+            return static_cast<double>(__bfloat162float(__nv_bfloat16(__nv_bfloat16_raw{bits})));
           return static_cast<double>(__half2float(__half(__half_raw{bits})));
         };
         double error = 0, norm = 0;
@@ -244,7 +333,8 @@ int invariance(const std::vector<Stage>& stages, const DeviceFacts& device) {
           norm += value(b[i]) * value(b[i]);
         }
         const double relative = std::sqrt(error / norm);
-        std::printf("%s %s: relative distance to general %.2g\n", to_text(stage).c_str(), its_family.c_str(), relative);
+        std::printf("%s %s: relative distance to general %.2g\n", to_text(stage).c_str(),
+                    its_family.c_str(), relative);
         // `first` rounds normalised inputs to the output type, once more than `general`.
         if (!(relative < (c.out == DType::bf16 ? 1e-3 : 1.5e-4) * (stage.norm ? 4 : 1))) ++wrong;
       }
@@ -252,7 +342,8 @@ int invariance(const std::vector<Stage>& stages, const DeviceFacts& device) {
       ++runs;
       if (wrong > 0) {
         ++failures;
-        std::printf("FAIL %s %s: %llu values differ\n", to_text(stage).c_str(), contender.name.c_str(), wrong);
+        std::printf("FAIL %s %s: %llu values differ\n", to_text(stage).c_str(),
+                    contender.name.c_str(), wrong);
       }
     }
   }
@@ -261,7 +352,8 @@ int invariance(const std::vector<Stage>& stages, const DeviceFacts& device) {
 }
 
 /// Median microseconds of one launch: replays of a graph with one launch for each buffer set.
-double time_graph(int sets, double warm_ms, double measure_ms, const std::function<void(int, cudaStream_t)>& launch) {
+double time_graph(int sets, double warm_ms, double measure_ms,
+                  const std::function<void(int, cudaStream_t)>& launch) {
   cudaStream_t stream;
   cudaEvent_t from, to;
   check(cudaStreamCreate(&stream), "creating a stream");
@@ -299,7 +391,8 @@ double time_graph(int sets, double warm_ms, double measure_ms, const std::functi
 
 double clock_ghz() {
   Memory cycles(8), ns(8);
-  measure_clock<<<1, 1>>>(static_cast<long long*>(cycles.data), static_cast<unsigned long long*>(ns.data));
+  measure_clock<<<1, 1>>>(static_cast<long long*>(cycles.data),
+                          static_cast<unsigned long long*>(ns.data));
   long long c = 0, n = 1;
   check(cudaMemcpy(&c, cycles.data, 8, cudaMemcpyDeviceToHost), "reading the clock");
   check(cudaMemcpy(&n, ns.data, 8, cudaMemcpyDeviceToHost), "reading the clock");
@@ -307,13 +400,15 @@ double clock_ghz() {
 }
 
 void time_all(const std::vector<Stage>& stages, const DeviceFacts& device, int limit) {
-  std::printf("{\"device\": \"%s\", \"sms\": %d, \"inputs\": \"normal\", \"rows\": [", device.name.c_str(), device.sms);
+  std::printf("{\"device\": \"%s\", \"sms\": %d, \"inputs\": \"normal\", \"rows\": [",
+              device.name.c_str(), device.sms);
   const char* comma = "\n";
   for (const Stage& stage : stages) {
     const Case c(stage, 0);
     const std::vector<Contender> all = contenders(c, device);
     if (all.empty()) continue;
-    const int sets = static_cast<int>(std::clamp<std::size_t>(3 * device.l2_bytes / (c.x_bytes() + c.y_bytes()) + 1, 8, 128));
+    const int sets = static_cast<int>(
+        std::clamp<std::size_t>(3 * device.l2_bytes / (c.x_bytes() + c.y_bytes()) + 1, 8, 128));
     std::vector<Memory> x, y;
     for (int i = 0; i < sets; ++i) {
       x.emplace_back(c.x_bytes());
@@ -327,7 +422,10 @@ void time_all(const std::vector<Stage>& stages, const DeviceFacts& device, int l
     std::vector<Timed> timed;
     const auto measure = [&](const Contender& contender, double warm, double ms, bool overlap) {
       return time_graph(sets, warm, ms, [&](int i, cudaStream_t stream) {
-        if (const std::string why = contender.launch(x[i].data, y[i].data, stage.n, overlap, stream); !why.empty()) throw Error(why);
+        if (const std::string why =
+                contender.launch(x[i].data, y[i].data, stage.n, overlap, stream);
+            !why.empty())
+          throw Error(why);
       });
     };
     for (const Contender& contender : all) {
@@ -335,13 +433,21 @@ void time_all(const std::vector<Stage>& stages, const DeviceFacts& device, int l
       timed.push_back({&contender, measure(contender, timed.empty() ? 100 : 20, 15, true)});
     }
     const Timed first = timed.front();
-    std::stable_sort(timed.begin(), timed.end(), [](const Timed& a, const Timed& b) { return a.us < b.us; });
-    const double best = measure(*timed.front().contender, 100, 60, true), alone = measure(*timed.front().contender, 20, 30, false);
-    std::printf("%s {\"stage\": \"%s\", \"us\": %.2f, \"us_without_overlap\": %.2f, \"tile\": \"%s\", \"tflops\": %.0f, \"clock_ghz\": %.2f, \"model_tile\": \"%s\", \"model_us\": %.2f, \"tiles\": [",
-                comma, to_text(stage).c_str(), best, alone, timed.front().contender->name.c_str(), 2e-6 * static_cast<double>(c.shapes.macs) / best, clock_ghz(), first.contender->name.c_str(), first.us);
+    std::stable_sort(timed.begin(), timed.end(),
+                     [](const Timed& a, const Timed& b) { return a.us < b.us; });
+    const double best = measure(*timed.front().contender, 100, 60, true),
+                 alone = measure(*timed.front().contender, 20, 30, false);
+    std::printf(
+        "%s {\"stage\": \"%s\", \"us\": %.2f, \"us_without_overlap\": %.2f, \"tile\": \"%s\", "
+        "\"tflops\": %.0f, \"clock_ghz\": %.2f, \"model_tile\": \"%s\", \"model_us\": %.2f, "
+        "\"tiles\": [",
+        comma, to_text(stage).c_str(), best, alone, timed.front().contender->name.c_str(),
+        2e-6 * static_cast<double>(c.shapes.macs) / best, clock_ghz(),
+        first.contender->name.c_str(), first.us);
     const char* inner = "";
     for (const Timed& t : timed) {
-      std::printf("%s[\"%s\", %.2f, %.2f]", inner, t.contender->name.c_str(), t.us, t.contender->predicted_us);
+      std::printf("%s[\"%s\", %.2f, %.2f]", inner, t.contender->name.c_str(), t.us,
+                  t.contender->predicted_us);
       inner = ", ";
     }
     std::printf("]}");
@@ -358,7 +464,9 @@ void once(const Stage& stage, const DeviceFacts& device, const std::string& name
   for (const Contender& contender : contenders(c, device)) {
     if (contender.name != name) continue;
     for (int i = 0; i < 3; ++i) {
-      if (const std::string why = contender.launch(x.data, y.data, stage.n, false, nullptr); !why.empty()) throw Error(why);
+      if (const std::string why = contender.launch(x.data, y.data, stage.n, false, nullptr);
+          !why.empty())
+        throw Error(why);
     }
     check(cudaDeviceSynchronize(), "running " + name + " on " + to_text(stage));
     return;
@@ -370,9 +478,11 @@ void once(const Stage& stage, const DeviceFacts& device, const std::string& name
 
 int main(int argc, char** argv) {
   const std::string verb = argc > 2 ? argv[1] : "";
-  if (verb != "verify" && verb != "invariance" && verb != "time" && !(verb == "once" && argc == 4)) {
-    std::fprintf(stderr, "usage: gpu_bench verify|invariance|time LIST [TILES], gpu_bench once STAGE TILE\n"
-                         "  e.g. gpu_bench time shapes/targets-gpu.txt 8\n");
+  if (verb != "verify" && verb != "invariance" && verb != "time" &&
+      !(verb == "once" && argc == 4)) {
+    std::fprintf(stderr,
+                 "usage: gpu_bench verify|invariance|time LIST [TILES], gpu_bench once STAGE TILE\n"
+                 "  e.g. gpu_bench time shapes/targets-gpu.txt 8\n");
     return 2;
   }
   try {

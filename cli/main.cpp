@@ -28,7 +28,8 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "convoy: {}\n", error.what());
     return 2;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "convoy: {}. Please report this with the command that you ran.\n", error.what());
+    fmt::print(stderr, "convoy: {}. Please report this with the command that you ran.\n",
+               error.what());
     return 2;
   }
   return exit_code;

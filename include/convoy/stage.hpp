@@ -46,12 +46,12 @@ struct Padding {
 struct Activation {
   enum class Kind : std::uint8_t {
     none,
-    relu,     // max(v, 0)
-    relu6,    // min(max(v, 0), 6)
-    clip,     // min(max(v, a), b)
-    leaky,    // v >= 0 ? v : a*v
-    if_,      // integrate and fire, threshold a
-    lif,      // leaky integrate and fire, tau a, threshold b
+    relu,   // max(v, 0)
+    relu6,  // min(max(v, 0), 6)
+    clip,   // min(max(v, a), b)
+    leaky,  // v >= 0 ? v : a*v
+    if_,    // integrate and fire, threshold a
+    lif,    // leaky integrate and fire, tau a, threshold b
   };
   Kind kind = Kind::none;
   float a = 0, b = 0;
@@ -63,10 +63,18 @@ struct Activation {
 inline constexpr Activation no_act{};
 inline constexpr Activation relu{Activation::Kind::relu};
 inline constexpr Activation relu6{Activation::Kind::relu6};
-constexpr Activation clip(float lo, float hi) { return {Activation::Kind::clip, lo, hi}; }
-constexpr Activation leaky(float slope) { return {Activation::Kind::leaky, slope}; }
-constexpr Activation integrate_fire(float th = 1) { return {Activation::Kind::if_, th}; }
-constexpr Activation lif(float tau = 2, float th = 1) { return {Activation::Kind::lif, tau, th}; }
+constexpr Activation clip(float lo, float hi) {
+  return {Activation::Kind::clip, lo, hi};
+}
+constexpr Activation leaky(float slope) {
+  return {Activation::Kind::leaky, slope};
+}
+constexpr Activation integrate_fire(float th = 1) {
+  return {Activation::Kind::if_, th};
+}
+constexpr Activation lif(float tau = 2, float th = 1) {
+  return {Activation::Kind::lif, tau, th};
+}
 
 /// Max-pooling as PyTorch defines it: -inf outside the image, NaN wins, the first maximum in
 /// row-major order gives the index.
@@ -78,7 +86,9 @@ struct Pool {
   bool ceil = false;
   bool operator==(const Pool&) const = default;
 };
-constexpr Pool max(Extent window) { return {window, window}; }
+constexpr Pool max(Extent window) {
+  return {window, window};
+}
 constexpr Pool max(Extent window, Extent stride, Extent pad = {0, 0}) {
   return {window, stride, pad};
 }
@@ -103,8 +113,8 @@ struct Stage {
   Padding pad{0};
   Extent dil{1};
   Index groups = 1;
-  Layout layout = Layout::nhwc;  // of x and y alike
-  std::optional<DType> out = {};    // of y; see output_dtype()
+  Layout layout = Layout::nhwc;   // of x and y alike
+  std::optional<DType> out = {};  // of y; see output_dtype()
 
   bool bias = false;
   bool norm = false;  // x' = x*scale + shift per input channel, padding is 0 in x'
@@ -130,12 +140,12 @@ struct Stage {
 
 /// Sizes that follow from a legal stage; all products checked against overflow.
 struct Shapes {
-  Index p = 0, q = 0;        // convolution output
-  Index out_h = 0, out_w = 0;  // after the pool (p, q without one)
+  Index p = 0, q = 0;                        // convolution output
+  Index out_h = 0, out_w = 0;                // after the pool (p, q without one)
   Index gemm_m = 0, gemm_n = 0, gemm_k = 0;  // implicit GEMM: N*P*Q, K, R*S*C/groups
-  Index macs = 0;            // multiply-adds of one time step that a direct convolution does
+  Index macs = 0;  // multiply-adds of one time step that a direct convolution does
   Index x_elements = 0, w_elements = 0, y_elements = 0;  // x and y count all time steps
-  Index pre_elements = 0;    // of pre and act, all time steps
+  Index pre_elements = 0;                                // of pre and act, all time steps
 };
 
 /// Every reason why the stage is not legal, each naming the field, its value and what is legal.

@@ -55,10 +55,15 @@ struct TensorView {
 
   template <class T>
   static constexpr DType dtype_of() {
-    if constexpr (std::is_same_v<T, float>) return DType::f32;
-    else if constexpr (std::is_same_v<T, std::uint8_t>) return DType::u8;
-    else if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
-    else static_assert(sizeof(T) == 0, "float, uint8_t or int32_t; give f16 and bf16 as void* with a DType");
+    if constexpr (std::is_same_v<T, float>)
+      return DType::f32;
+    else if constexpr (std::is_same_v<T, std::uint8_t>)
+      return DType::u8;
+    else if constexpr (std::is_same_v<T, std::int32_t>)
+      return DType::i32;
+    else
+      static_assert(sizeof(T) == 0,
+                    "float, uint8_t or int32_t; give f16 and bf16 as void* with a DType");
   }
 };
 CONVOY_API std::string describe(const TensorView& view);  // "f32[4,32,32,64] on cpu, contiguous"
@@ -92,9 +97,10 @@ class CONVOY_API Tensor {
 
 /// Shapes of a stage's tensors, outermost axis first, in the stage's layout.
 CONVOY_API std::vector<Index> x_shape(const Stage& stage);
-CONVOY_API std::vector<Index> w_shape(const Stage& stage);    // [K,R,S,C/groups] always
+CONVOY_API std::vector<Index> w_shape(const Stage& stage);  // [K,R,S,C/groups] always
 CONVOY_API std::vector<Index> y_shape(const Stage& stage);
-CONVOY_API std::vector<Index> pre_shape(const Stage& stage);  // of pre, act: [T,]N,P,Q,K (NHWC always)
+CONVOY_API std::vector<Index> pre_shape(
+    const Stage& stage);  // of pre, act: [T,]N,P,Q,K (NHWC always)
 CONVOY_API std::vector<Index> membrane_shape(const Stage& stage);  // [N,P,Q,K] fp32
 
 }  // namespace convoy

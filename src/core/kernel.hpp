@@ -32,9 +32,9 @@ struct Tile {
 /// What the cost model predicts for one run of the whole stage.
 struct Cost {
   double seconds = 0;
-  double flops = 0;   // operations done, waste included
-  double waste = 0;   // share of them whose result is thrown away (tile and channel padding)
-  double bytes = 0;   // moved to and from memory: x, w and y once each, and any spill of blocks
+  double flops = 0;  // operations done, waste included
+  double waste = 0;  // share of them whose result is thrown away (tile and channel padding)
+  double bytes = 0;  // moved to and from memory: x, w and y once each, and any spill of blocks
 };
 
 /// One run, checked by the plan: pointers are aligned to their element, shapes and types are the
@@ -48,9 +48,9 @@ struct RunArgs {
   const float* norm_shift = nullptr;  // [C]
   void* y = nullptr;
   Strides y_stride;
-  void* pre = nullptr;  // dense [T,N,P,Q,K]
-  void* act = nullptr;  // dense [T,N,P,Q,K]
-  std::int32_t* idx = nullptr;  // shaped and laid out as y, dense
+  void* pre = nullptr;                 // dense [T,N,P,Q,K]
+  void* act = nullptr;                 // dense [T,N,P,Q,K]
+  std::int32_t* idx = nullptr;         // shaped and laid out as y, dense
   const float* membrane_in = nullptr;  // dense [N,P,Q,K]; null: zero
   float* membrane_out = nullptr;       // dense [N,P,Q,K]; null: not wanted
   std::byte* workspace = nullptr;      // 64-byte aligned, workspace_bytes()
@@ -74,7 +74,7 @@ class Kernel {
   virtual ~Kernel() = default;
   virtual std::string_view name() const = 0;        // file name = kernel name = name in `explain`
   virtual std::string_view arithmetic() const = 0;  // kernels that share it give equal bits
-  virtual bool exact() const = 0;                   // exact on small integers: allowed in strict mode
+  virtual bool exact() const = 0;  // exact on small integers: allowed in strict mode
   virtual DeviceKind device() const = 0;
   /// Every reason why the kernel can't run this legal stage here; empty: it fits.
   virtual std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const = 0;

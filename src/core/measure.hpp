@@ -1,5 +1,5 @@
-// What this machine reaches right now: measured, for `bench`, `explain` and `devices`. Selection never
-// asks, or its answer would differ from run to run.
+// What this machine reaches right now: measured, for `bench`, `explain` and `devices`. Selection
+// never asks, or its answer would differ from run to run.
 #pragma once
 
 namespace convoy {

@@ -15,21 +15,29 @@ Error::~Error() = default;
 
 std::string_view name(DType dtype) {
   switch (dtype) {
-    case DType::f32: return "f32";
-    case DType::f16: return "f16";
-    case DType::bf16: return "bf16";
-    case DType::u8: return "u8";
-    case DType::i32: return "i32";
+    case DType::f32:
+      return "f32";
+    case DType::f16:
+      return "f16";
+    case DType::bf16:
+      return "bf16";
+    case DType::u8:
+      return "u8";
+    case DType::i32:
+      return "i32";
   }
   return "?";
 }
 
 std::size_t size_of(DType dtype) {
   switch (dtype) {
-    case DType::u8: return 1;
+    case DType::u8:
+      return 1;
     case DType::f16:
-    case DType::bf16: return 2;
-    default: return 4;
+    case DType::bf16:
+      return 2;
+    default:
+      return 4;
   }
 }
 
@@ -94,8 +102,10 @@ class Checker {
     const Index padded = in + before + after;
     const Index reach = dil * (taps - 1) + 1;  // both factors < 2^31
     if (reach > padded) {
-      problem("the filter reaches over {} pixels of {}, the padded image has {}; make the image or "
-              "the padding larger", reach, axis, padded);
+      problem(
+          "the filter reaches over {} pixels of {}, the padded image has {}; make the image or "
+          "the padding larger",
+          reach, axis, padded);
       return 0;
     }
     return (padded - reach) / stride + 1;
@@ -136,8 +146,9 @@ class Checker {
     const Index reach = dil * (window - 1) + 1;
     const Index room = in + 2 * pad - reach;
     if (room < 0 && !(stage_.pool->ceil && room > -stride)) {
-      problem("the pool reaches over {} pixels of {}, its padded image has {}; use a smaller window",
-              reach, axis, in + 2 * pad);
+      problem(
+          "the pool reaches over {} pixels of {}, its padded image has {}; use a smaller window",
+          reach, axis, in + 2 * pad);
       return 0;
     }
     if (!stage_.pool->ceil) return room / stride + 1;
@@ -160,8 +171,10 @@ class Checker {
     size("the pool's dilation height", pool.dil.h);
     size("the pool's dilation width", pool.dil.w);
     if (!problems_.empty()) return;
-    shapes.out_h = pool_size("height", shapes.p, pool.window.h, pool.stride.h, pool.pad.h, pool.dil.h);
-    shapes.out_w = pool_size("width", shapes.q, pool.window.w, pool.stride.w, pool.pad.w, pool.dil.w);
+    shapes.out_h =
+        pool_size("height", shapes.p, pool.window.h, pool.stride.h, pool.pad.h, pool.dil.h);
+    shapes.out_w =
+        pool_size("width", shapes.q, pool.window.w, pool.stride.w, pool.pad.w, pool.dil.w);
     if (stage_.keep.idx && shapes.p * shapes.q > largest_axis)
       problem("keep(idx): p*q is {}, expected at most {} (idx is int32)", shapes.p * shapes.q,
               largest_axis);
@@ -213,6 +226,8 @@ Shapes shapes_of(const Stage& stage) {
   return shapes;
 }
 
-std::size_t hash_of(const Stage& stage) { return std::hash<std::string>{}(to_text(stage)); }
+std::size_t hash_of(const Stage& stage) {
+  return std::hash<std::string>{}(to_text(stage));
+}
 
 }  // namespace convoy

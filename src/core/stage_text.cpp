@@ -33,8 +33,8 @@ class Parser {
   [[noreturn]] void fail_at(std::size_t place, const std::string& what) const {
     constexpr std::size_t most = 160;  // of a text that may come from a broken file
     const std::string shown(text_.substr(0, most));
-    throw Error(fmt::format("stage \"{}{}\", column {}: {}", shown, text_.size() > most ? "..." : "",
-                            place + 1, what));
+    throw Error(fmt::format("stage \"{}{}\", column {}: {}", shown,
+                            text_.size() > most ? "..." : "", place + 1, what));
   }
   bool at_end() const { return at_ == text_.size(); }
   char peek() const { return text_[at_]; }
@@ -69,7 +69,8 @@ class Parser {
     const Index second = integer();
     if (!take("x")) return Padding{first, second};
     const Index third = integer();
-    if (!take("x")) fail("expected pad<all>, pad<height>x<width> or pad<top>x<left>x<bottom>x<right>");
+    if (!take("x"))
+      fail("expected pad<all>, pad<height>x<width> or pad<top>x<left>x<bottom>x<right>");
     return {first, second, third, integer()};
   }
   float number() {
@@ -146,8 +147,9 @@ class Parser {
     } else if (take("s")) {
       axis(given_.s, stage_.s, place, "s");
     } else {
-      fail("expected an axis (n h w c k r s), an option (stride pad dil groups nchw out) or '+' and "
-           "a rider");
+      fail(
+          "expected an axis (n h w c k r s), an option (stride pad dil groups nchw out) or '+' and "
+          "a rider");
     }
   }
 
@@ -203,9 +205,12 @@ class Parser {
       once(stage_.strict, place, word);
     } else {
       for (const std::string_view later : planned)
-        if (word == later) fail_at(place, fmt::format("rider '{}' is planned, not there yet", word));
-      fail_at(place, fmt::format("unknown rider '{}', expected bias norm relu relu6 clip leaky if lif "
-                                 "soft t hold max keep strict", word.substr(0, 32)));
+        if (word == later)
+          fail_at(place, fmt::format("rider '{}' is planned, not there yet", word));
+      fail_at(place,
+              fmt::format("unknown rider '{}', expected bias norm relu relu6 clip leaky if lif "
+                          "soft t hold max keep strict",
+                          word.substr(0, 32)));
     }
   }
   void parse_clip(std::size_t place) {
@@ -241,10 +246,14 @@ class Parser {
     do {
       const std::size_t item_place = at_;
       const std::string_view item = take_word();
-      if (item == "pre") once(stage_.keep.pre, item_place, item);
-      else if (item == "act") once(stage_.keep.act, item_place, item);
-      else if (item == "idx") once(stage_.keep.idx, item_place, item);
-      else fail_at(item_place, "expected pre, act or idx");
+      if (item == "pre")
+        once(stage_.keep.pre, item_place, item);
+      else if (item == "act")
+        once(stage_.keep.act, item_place, item);
+      else if (item == "idx")
+        once(stage_.keep.idx, item_place, item);
+      else
+        fail_at(item_place, "expected pre, act or idx");
     } while (take(","));
     close();
   }
@@ -280,13 +289,20 @@ std::string padding_text(const Padding& p) {
 std::string act_text(const Activation& act) {
   using Kind = Activation::Kind;
   switch (act.kind) {
-    case Kind::none: return "";
-    case Kind::relu: return "+relu";
-    case Kind::relu6: return "+relu6";
-    case Kind::clip: return fmt::format("+clip({},{})", number_text(act.a), number_text(act.b));
-    case Kind::leaky: return fmt::format("+leaky({})", number_text(act.a));
-    case Kind::if_: return fmt::format("+if({})", number_text(act.a));
-    case Kind::lif: return fmt::format("+lif({},{})", number_text(act.a), number_text(act.b));
+    case Kind::none:
+      return "";
+    case Kind::relu:
+      return "+relu";
+    case Kind::relu6:
+      return "+relu6";
+    case Kind::clip:
+      return fmt::format("+clip({},{})", number_text(act.a), number_text(act.b));
+    case Kind::leaky:
+      return fmt::format("+leaky({})", number_text(act.a));
+    case Kind::if_:
+      return fmt::format("+if({})", number_text(act.a));
+    case Kind::lif:
+      return fmt::format("+lif({},{})", number_text(act.a), number_text(act.b));
   }
   return "";
 }
@@ -321,8 +337,10 @@ Stage parse_stage(std::string_view text) {
   const std::string_view shown = trim(text).substr(0, 160);
   const auto missing = [&](bool there, const char* axis) {
     if (!there)
-      throw Error(fmt::format("stage \"{}\": {} is missing, expected n<N>h<H>[w<W>]c<C>k<K>r<R>[s<S>], "
-                              "for example n1h56c64k128r3pad1+bias+relu+max2", shown, axis));
+      throw Error(
+          fmt::format("stage \"{}\": {} is missing, expected n<N>h<H>[w<W>]c<C>k<K>r<R>[s<S>], "
+                      "for example n1h56c64k128r3pad1+bias+relu+max2",
+                      shown, axis));
   };
   missing(given.n, "n");
   missing(given.h, "h");
@@ -375,8 +393,7 @@ std::vector<Stage> read_shape_list(const std::string& path) {
     }
   }
   if (file.bad()) throw Error(fmt::format("{}: reading failed. Is it a file?", path));
-  if (stages.empty())
-    throw Error(fmt::format("{}: no stage in it, expected one a line", path));
+  if (stages.empty()) throw Error(fmt::format("{}: no stage in it, expected one a line", path));
   return stages;
 }
 

@@ -21,7 +21,8 @@ Device parse_device(std::string_view text) {
            (device.kind == DeviceKind::cuda || device.index == 0);
   }
   if (!good)
-    throw Error(fmt::format("device \"{}\": expected cpu, cuda or cuda:<number>", text.substr(0, 64)));
+    throw Error(
+        fmt::format("device \"{}\": expected cpu, cuda or cuda:<number>", text.substr(0, 64)));
   return device;
 }
 
@@ -37,7 +38,8 @@ TensorView::TensorView(void* data_, DType dtype_, std::initializer_list<Index> s
 TensorView::TensorView(void* data_, DType dtype_, const std::vector<Index>& shape_, Device device_)
     : data(data_), dtype(dtype_), rank(static_cast<int>(shape_.size())), device(device_) {
   if (shape_.size() > shape.size())
-    throw Error(fmt::format("a tensor of {} axes, expected at most {}", shape_.size(), shape.size()));
+    throw Error(
+        fmt::format("a tensor of {} axes, expected at most {}", shape_.size(), shape.size()));
   Index next = 1;
   for (std::size_t axis = shape_.size(); axis-- > 0;) {
     shape[axis] = shape_[axis];
@@ -81,14 +83,18 @@ std::string describe(const TensorView& view) {
                      view.contiguous() ? "contiguous" : "strides " + axes(view.stride));
 }
 
-void Tensor::Free::operator()(void* p) const { std::free(p); }
+void Tensor::Free::operator()(void* p) const {
+  std::free(p);
+}
 
 Tensor::Tensor(DType dtype, const std::vector<Index>& shape) {
   Index bytes = static_cast<Index>(size_of(dtype));
   for (const Index size : shape)
     if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes) || bytes > (Index{1} << 60))
-      throw Error(fmt::format("a tensor of [{}]: sizes must not be negative and their product must "
-                              "fit in memory", fmt::join(shape, ",")));
+      throw Error(
+          fmt::format("a tensor of [{}]: sizes must not be negative and their product must "
+                      "fit in memory",
+                      fmt::join(shape, ",")));
   const std::size_t rounded = (static_cast<std::size_t>(bytes) + 63) / 64 * 64;
   memory_.reset(std::aligned_alloc(64, rounded ? rounded : 64));
   if (!memory_)
@@ -99,7 +105,8 @@ Tensor::Tensor(DType dtype, const std::vector<Index>& shape) {
 }
 
 Tensor Tensor::clone() const {
-  Tensor copy(view_.dtype, std::vector<Index>(view_.shape.begin(), view_.shape.begin() + view_.rank));
+  Tensor copy(view_.dtype,
+              std::vector<Index>(view_.shape.begin(), view_.shape.begin() + view_.rank));
   std::memcpy(copy.memory_.get(), memory_.get(), bytes());
   return copy;
 }
@@ -128,7 +135,8 @@ std::vector<Index> w_shape(const Stage& stage) {
 }
 std::vector<Index> y_shape(const Stage& stage) {
   const Shapes shapes = shapes_of(stage);
-  return image_shape(stage, stage.act.is_neuron(), shapes.out_h, shapes.out_w, stage.k, stage.layout);
+  return image_shape(stage, stage.act.is_neuron(), shapes.out_h, shapes.out_w, stage.k,
+                     stage.layout);
 }
 std::vector<Index> pre_shape(const Stage& stage) {
   const Shapes shapes = shapes_of(stage);

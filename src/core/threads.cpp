@@ -56,7 +56,8 @@ void Threads::run(Index tasks, void (*body)(void*, Index, int), void* context) {
 
 Threads::Threads(int count) : count_(count) {
   if (count < 1)
-    throw Error("threads: " + std::to_string(count) + ", expected at least 1. Leave it out to use every core.");
+    throw Error("threads: " + std::to_string(count) +
+                ", expected at least 1. Leave it out to use every core.");
   if (count > 1) arena_ = std::make_unique<Arena>(count);
 }
 Threads::~Threads() = default;

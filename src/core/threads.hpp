@@ -28,7 +28,8 @@ class Threads {
       return;
     }
     using B = std::remove_reference_t<Body>;
-    run(tasks, [](void* b, Index task, int slot) { (*static_cast<B*>(b))(task, slot); },
+    run(
+        tasks, [](void* b, Index task, int slot) { (*static_cast<B*>(b))(task, slot); },
         const_cast<void*>(static_cast<const void*>(&body)));
   }
 

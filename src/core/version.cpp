@@ -4,6 +4,8 @@
 
 namespace convoy {
 
-const char* version() { return CONVOY_VERSION; }
+const char* version() {
+  return CONVOY_VERSION;
+}
 
 }  // namespace convoy

@@ -1,17 +1,17 @@
 // The ceilings: FMA rate and copy bandwidth.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/measure.cpp"
+#include "core/measure.hpp"
+
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
-
-#include "core/measure.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convoy::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Fourteen independent chains hide an FMA's latency on every machine known (2 units x 5 cycles = 10)
-// and fit in 16 registers. The results go through `sink`, or the loop would be removed.
+// Fourteen independent chains hide an FMA's latency on every machine known (2 units x 5 cycles =
+// 10) and fit in 16 registers. The results go through `sink`, or the loop would be removed.
 double FmaFlops(long rounds, float* sink) {
   const hn::ScalableTag<float> d;
   const auto factor = hn::Set(d, 0.999F), step = hn::Set(d, 0.001F);
@@ -29,7 +29,8 @@ double FmaFlops(long rounds, float* sink) {
     b2 = hn::MulAdd(b2, factor, step), b3 = hn::MulAdd(b3, factor, step);
     b4 = hn::MulAdd(b4, factor, step), b5 = hn::MulAdd(b5, factor, step);
   }
-  const auto sum = hn::Add(hn::Add(hn::Add(a0, a1), hn::Add(a2, a3)), hn::Add(hn::Add(a4, a5), hn::Add(a6, a7)));
+  const auto sum =
+      hn::Add(hn::Add(hn::Add(a0, a1), hn::Add(a2, a3)), hn::Add(hn::Add(a4, a5), hn::Add(a6, a7)));
   const auto more = hn::Add(hn::Add(b0, b1), hn::Add(hn::Add(b2, b3), hn::Add(b4, b5)));
   *sink += 1e-30F * hn::GetLane(hn::Add(sum, more));
   return 2.0 * 14.0 * static_cast<double>(hn::Lanes(d)) * static_cast<double>(rounds);
@@ -51,7 +52,9 @@ namespace convoy::cpu {
 HWY_EXPORT(FmaFlops);
 namespace {
 // In the namespace of the function: with one instruction set (NEON) the macro is a plain call.
-double fma_flops(long rounds, float* sink) { return HWY_DYNAMIC_DISPATCH(FmaFlops)(rounds, sink); }
+double fma_flops(long rounds, float* sink) {
+  return HWY_DYNAMIC_DISPATCH(FmaFlops)(rounds, sink);
+}
 }  // namespace
 }  // namespace convoy::cpu
 

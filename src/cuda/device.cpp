@@ -9,7 +9,8 @@ namespace {
 
 int attribute(cudaDeviceAttr which, int device) {
   int value = 0;
-  check(cudaDeviceGetAttribute(&value, which, device), "reading an attribute of cuda:" + std::to_string(device));
+  check(cudaDeviceGetAttribute(&value, which, device),
+        "reading an attribute of cuda:" + std::to_string(device));
   return value;
 }
 
@@ -22,7 +23,8 @@ DeviceFacts read(int index) {
   facts.major = properties.major;
   facts.minor = properties.minor;
   facts.sms = properties.multiProcessorCount;
-  facts.shared_bytes = static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index));
+  facts.shared_bytes =
+      static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index));
   facts.l2_bytes = static_cast<std::size_t>(properties.l2CacheSize);
   facts.memory_bytes = properties.totalGlobalMem;
   return facts;
@@ -38,8 +40,10 @@ Discovery discover() {
     static_cast<void>(cudaGetLastError());
     int driver = 0;
     static_cast<void>(cudaDriverGetVersion(&driver));
-    if (driver == 0) found.why_none = "no NVIDIA driver is installed (or this container can't see it)";
-    else found.why_none = describe(error, "asking CUDA for devices");
+    if (driver == 0)
+      found.why_none = "no NVIDIA driver is installed (or this container can't see it)";
+    else
+      found.why_none = describe(error, "asking CUDA for devices");
     return found;
   }
   for (int i = 0; i < count; ++i) found.devices.push_back(read(i));
@@ -49,10 +53,12 @@ Discovery discover() {
 
 DeviceFacts facts_of(int index) {
   const Discovery found = discover();
-  if (index >= 0 && index < static_cast<int>(found.devices.size())) return found.devices[static_cast<std::size_t>(index)];
+  if (index >= 0 && index < static_cast<int>(found.devices.size()))
+    return found.devices[static_cast<std::size_t>(index)];
   throw Error("cuda:" + std::to_string(index) + " is not here: " +
               (found.devices.empty() ? found.why_none
-                                     : "there are " + std::to_string(found.devices.size()) + " GPUs, numbered from 0"));
+                                     : "there are " + std::to_string(found.devices.size()) +
+                                           " GPUs, numbered from 0"));
 }
 
 }  // namespace convoy::cuda

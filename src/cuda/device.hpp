@@ -11,9 +11,9 @@ namespace convoy::cuda {
 struct DeviceFacts {
   int index = 0;
   std::string name;
-  int major = 0, minor = 0;          // compute capability
+  int major = 0, minor = 0;  // compute capability
   int sms = 0;
-  std::size_t shared_bytes = 0;      // of one CTA, opted in
+  std::size_t shared_bytes = 0;  // of one CTA, opted in
   std::size_t l2_bytes = 0;
   std::size_t memory_bytes = 0;
   bool operator==(const DeviceFacts&) const = default;

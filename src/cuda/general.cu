@@ -1,8 +1,8 @@
 // general: one thread an output, loops that read like the definition.
 //
 // Two launches at most. `outputs` gives y and idx: a thread walks its pooling window and, for a
-// neuron, runs every time step at each pixel of it. `pixels` gives what exists before the pool: pre,
-// act and final membranes. It comes second, so that membranes may be updated in place.
+// neuron, runs every time step at each pixel of it. `pixels` gives what exists before the pool:
+// pre, act and final membranes. It comes second, so that membranes may be updated in place.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -29,10 +29,14 @@ struct GeneralParams {
 
 __device__ float load(const void* data, DType type, Index i) {
   switch (type) {
-    case DType::f16: return __half2float(static_cast<const __half*>(data)[i]);
-    case DType::bf16: return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[i]);
-    case DType::u8: return static_cast<float>(static_cast<const std::uint8_t*>(data)[i]);
-    default: return static_cast<const float*>(data)[i];
+    case DType::f16:
+      return __half2float(static_cast<const __half*>(data)[i]);
+    case DType::bf16:
+      return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[i]);
+    case DType::u8:
+      return static_cast<float>(static_cast<const std::uint8_t*>(data)[i]);
+    default:
+      return static_cast<const float*>(data)[i];
   }
 }
 
@@ -74,7 +78,8 @@ __device__ float convolve(const GeneralParams& g, int t, int n, int p, int q, in
       const Index pixel = image + y * at.h + x * at.w;
       for (int c = 0; c < g.group_c; ++c) {
         float v = load(g.args.x, g.in, pixel + (first_c + c) * at.c);
-        if (g.args.norm_scale != nullptr) v = v * g.args.norm_scale[first_c + c] + g.args.norm_shift[first_c + c];
+        if (g.args.norm_scale != nullptr)
+          v = v * g.args.norm_scale[first_c + c] + g.args.norm_shift[first_c + c];
         sum = fmaf(v, w[c], sum);
       }
     }
@@ -106,9 +111,11 @@ struct Cell {
 
 __global__ void outputs(const __grid_constant__ GeneralParams g) {
   const Index total = static_cast<Index>(g.n) * g.out_h * g.out_w * g.k;
-  for (Index i = blockIdx.x * static_cast<Index>(blockDim.x) + threadIdx.x; i < total; i += static_cast<Index>(gridDim.x) * blockDim.x) {
+  for (Index i = blockIdx.x * static_cast<Index>(blockDim.x) + threadIdx.x; i < total;
+       i += static_cast<Index>(gridDim.x) * blockDim.x) {
     const int k = static_cast<int>(i % g.k), ow = static_cast<int>(i / g.k % g.out_w);
-    const int oh = static_cast<int>(i / g.k / g.out_w % g.out_h), n = static_cast<int>(i / g.k / g.out_w / g.out_h);
+    const int oh = static_cast<int>(i / g.k / g.out_w % g.out_h),
+              n = static_cast<int>(i / g.k / g.out_w / g.out_h);
     bool first = true;
     for (int a = 0; a < g.win_h; ++a) {
       for (int b = 0; b < g.win_w; ++b) {
@@ -136,7 +143,8 @@ __global__ void outputs(const __grid_constant__ GeneralParams g) {
 
 __global__ void pixels(const __grid_constant__ GeneralParams g) {
   const Index total = static_cast<Index>(g.n) * g.p * g.q * g.k;
-  for (Index i = blockIdx.x * static_cast<Index>(blockDim.x) + threadIdx.x; i < total; i += static_cast<Index>(gridDim.x) * blockDim.x) {
+  for (Index i = blockIdx.x * static_cast<Index>(blockDim.x) + threadIdx.x; i < total;
+       i += static_cast<Index>(gridDim.x) * blockDim.x) {
     const int k = static_cast<int>(i % g.k), q = static_cast<int>(i / g.k % g.q);
     const int p = static_cast<int>(i / g.k / g.q % g.p), n = static_cast<int>(i / g.k / g.q / g.p);
     Cell cell(g, n, p, q, k);
@@ -148,13 +156,15 @@ __global__ void pixels(const __grid_constant__ GeneralParams g) {
       if (g.args.pre != nullptr) store(g.args.pre, g.out, to, cell.pre);
       if (g.args.act != nullptr) store(g.args.act, g.out, to, v);
     }
-    if (g.args.membrane_out != nullptr) g.args.membrane_out[plane(g, 0, n, p, q, k)] = cell.membrane;
+    if (g.args.membrane_out != nullptr)
+      g.args.membrane_out[plane(g, 0, n, p, q, k)] = cell.membrane;
   }
 }
 
 }  // namespace
 
-std::string general_launch(const Stage& stage, const RunArgs& args, const float* w, cudaStream_t stream) noexcept {
+std::string general_launch(const Stage& stage, const RunArgs& args, const float* w,
+                           cudaStream_t stream) noexcept {
   const Shapes shapes = shapes_of(stage);
   const auto i = [](Index v) { return static_cast<int>(v); };
   GeneralParams g{};
@@ -167,18 +177,25 @@ std::string general_launch(const Stage& stage, const RunArgs& args, const float*
   g.threshold = stage.act.threshold();
   g.soft = stage.soft;
   g.hold = stage.hold;
-  g.t = i(stage.t), g.n = i(args.n), g.h = i(stage.h), g.wd = i(stage.w), g.c = i(stage.c), g.k = i(stage.k);
-  g.r = i(stage.r), g.s = i(stage.s), g.group_c = i(stage.c / stage.groups), g.group_k = i(stage.k / stage.groups);
+  g.t = i(stage.t), g.n = i(args.n), g.h = i(stage.h), g.wd = i(stage.w), g.c = i(stage.c),
+  g.k = i(stage.k);
+  g.r = i(stage.r), g.s = i(stage.s), g.group_c = i(stage.c / stage.groups),
+  g.group_k = i(stage.k / stage.groups);
   g.p = i(shapes.p), g.q = i(shapes.q), g.out_h = i(shapes.out_h), g.out_w = i(shapes.out_w);
-  g.sh = i(stage.stride.h), g.sw = i(stage.stride.w), g.top = i(stage.pad.top), g.left = i(stage.pad.left);
+  g.sh = i(stage.stride.h), g.sw = i(stage.stride.w), g.top = i(stage.pad.top),
+  g.left = i(stage.pad.left);
   g.dh = i(stage.dil.h), g.dw = i(stage.dil.w);
   g.pooled = stage.pool.has_value();
   const Pool pool = stage.pool.value_or(Pool{.window = 1, .stride = 1});
-  g.win_h = i(pool.window.h), g.win_w = i(pool.window.w), g.pool_sh = i(pool.stride.h), g.pool_sw = i(pool.stride.w);
-  g.pool_top = i(pool.pad.h), g.pool_left = i(pool.pad.w), g.pool_dh = i(pool.dil.h), g.pool_dw = i(pool.dil.w);
+  g.win_h = i(pool.window.h), g.win_w = i(pool.window.w), g.pool_sh = i(pool.stride.h),
+  g.pool_sw = i(pool.stride.w);
+  g.pool_top = i(pool.pad.h), g.pool_left = i(pool.pad.w), g.pool_dh = i(pool.dil.h),
+  g.pool_dw = i(pool.dil.w);
 
   constexpr unsigned threads = 256;
-  const auto blocks = [](Index total) { return static_cast<unsigned>(std::min<Index>((total + threads - 1) / threads, 1 << 20)); };
+  const auto blocks = [](Index total) {
+    return static_cast<unsigned>(std::min<Index>((total + threads - 1) / threads, 1 << 20));
+  };
   outputs<<<blocks(args.n * shapes.out_h * shapes.out_w * stage.k), threads, 0, stream>>>(g);
   if (args.pre != nullptr || args.act != nullptr || args.membrane_out != nullptr) {
     pixels<<<blocks(args.n * shapes.p * shapes.q * stage.k), threads, 0, stream>>>(g);

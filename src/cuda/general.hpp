@@ -1,5 +1,5 @@
-// The general family: every legal stage on any GPU from compute capability 7.5, plain and right. The
-// fallback where no fast family fits, and the GPU's own cross-check of those that do.
+// The general family: every legal stage on any GPU from compute capability 7.5, plain and right.
+// The fallback where no fast family fits, and the GPU's own cross-check of those that do.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,6 +14,7 @@ namespace convoy::cuda {
 /// [K,R,S,C/groups], already rounded to the type the stage computes with. Enqueues one or two
 /// launches on `stream`; membranes may be updated in place. Returns an empty string, or what went
 /// wrong. Summation: r, s, c in sequence, fused multiply-add in fp32.
-std::string general_launch(const Stage& stage, const RunArgs& args, const float* w, cudaStream_t stream) noexcept;
+std::string general_launch(const Stage& stage, const RunArgs& args, const float* w,
+                           cudaStream_t stream) noexcept;
 
 }  // namespace convoy::cuda

@@ -14,48 +14,70 @@ Encode driver_encode() noexcept {
   static const Encode function = [] {
     void* entry = nullptr;
     cudaDriverEntryPointQueryResult result{};
-    const cudaError_t error =
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &result);
+    const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry,
+                                                               12000, cudaEnableDefault, &result);
     if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
-    return error == cudaSuccess && result == cudaDriverEntryPointSuccess ? reinterpret_cast<Encode>(entry) : nullptr;
+    return error == cudaSuccess && result == cudaDriverEntryPointSuccess
+               ? reinterpret_cast<Encode>(entry)
+               : nullptr;
   }();
   return function;
 }
 
-std::string axis(int i) { return "axis " + std::to_string(i); }
+std::string axis(int i) {
+  return "axis " + std::to_string(i);
+}
 
 }  // namespace
 
 std::vector<std::string> problems(const TensorMapArgs& args, const void* data) {
   std::vector<std::string> found;
-  if (args.dtype != DType::f16 && args.dtype != DType::bf16) found.push_back("the type is " + std::string(name(args.dtype)) + ", TMA here takes f16 and bf16");
+  if (args.dtype != DType::f16 && args.dtype != DType::bf16)
+    found.push_back("the type is " + std::string(name(args.dtype)) +
+                    ", TMA here takes f16 and bf16");
   if (args.rank < 1 || args.rank > 5) {
     found.push_back("rank " + std::to_string(args.rank) + ", legal are 1 to 5");
     return found;
   }
-  if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0) found.push_back("the address is not a multiple of 16 bytes");
+  if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0)
+    found.push_back("the address is not a multiple of 16 bytes");
   for (int i = 0; i < args.rank; ++i) {
     const auto a = static_cast<std::size_t>(i);
-    if (args.size[a] == 0 || args.size[a] > (std::uint64_t{1} << 32)) found.push_back(axis(i) + " has " + std::to_string(args.size[a]) + " elements, legal are 1 to 2^32");
-    if (args.box[a] == 0 || args.box[a] > 256) found.push_back("the box spans " + std::to_string(args.box[a]) + " on " + axis(i) + ", legal are 1 to 256");
-    if (args.step[a] == 0 || args.step[a] > 8) found.push_back("step " + std::to_string(args.step[a]) + " on " + axis(i) + ", legal are 1 to 8");
-    if (i > 0 && (args.stride[a] % 16 != 0 || args.stride[a] >= (std::uint64_t{1} << 40))) found.push_back(axis(i) + " has a stride of " + std::to_string(args.stride[a]) + " bytes, legal are multiples of 16 under 2^40");
+    if (args.size[a] == 0 || args.size[a] > (std::uint64_t{1} << 32))
+      found.push_back(axis(i) + " has " + std::to_string(args.size[a]) +
+                      " elements, legal are 1 to 2^32");
+    if (args.box[a] == 0 || args.box[a] > 256)
+      found.push_back("the box spans " + std::to_string(args.box[a]) + " on " + axis(i) +
+                      ", legal are 1 to 256");
+    if (args.step[a] == 0 || args.step[a] > 8)
+      found.push_back("step " + std::to_string(args.step[a]) + " on " + axis(i) +
+                      ", legal are 1 to 8");
+    if (i > 0 && (args.stride[a] % 16 != 0 || args.stride[a] >= (std::uint64_t{1} << 40)))
+      found.push_back(axis(i) + " has a stride of " + std::to_string(args.stride[a]) +
+                      " bytes, legal are multiples of 16 under 2^40");
   }
-  if (args.box[0] * 2 % 16 != 0) found.push_back("the box spans " + std::to_string(args.box[0] * 2) + " bytes on axis 0, legal are multiples of 16");
-  if (args.swizzle && args.box[0] * 2 > 128) found.push_back("the box spans " + std::to_string(args.box[0] * 2) + " bytes on axis 0, the swizzle takes 128");
+  if (args.box[0] * 2 % 16 != 0)
+    found.push_back("the box spans " + std::to_string(args.box[0] * 2) +
+                    " bytes on axis 0, legal are multiples of 16");
+  if (args.swizzle && args.box[0] * 2 > 128)
+    found.push_back("the box spans " + std::to_string(args.box[0] * 2) +
+                    " bytes on axis 0, the swizzle takes 128");
   return found;
 }
 
 std::string encode(const TensorMapArgs& args, const void* data, CUtensorMap* map) noexcept {
   const Encode function = driver_encode();
   if (function == nullptr) return "no NVIDIA driver with tensor maps (CUDA 12.0 or later) is here";
-  const auto type = args.dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  const CUresult result = function(map, type, static_cast<cuuint32_t>(args.rank), const_cast<void*>(data),
-                                   args.size.data(), args.stride.data() + 1, args.box.data(), args.step.data(),
-                                   CU_TENSOR_MAP_INTERLEAVE_NONE, args.swizzle ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
-                                   CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const auto type = args.dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                              : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  const CUresult result = function(
+      map, type, static_cast<cuuint32_t>(args.rank), const_cast<void*>(data), args.size.data(),
+      args.stride.data() + 1, args.box.data(), args.step.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+      args.swizzle ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result == CUDA_SUCCESS) return {};
-  std::string message = "the driver refused a tensor map (error " + std::to_string(static_cast<int>(result)) + ")";
+  std::string message =
+      "the driver refused a tensor map (error " + std::to_string(static_cast<int>(result)) + ")";
   for (const std::string& problem : problems(args, data)) message += "; " + problem;
   return message;
 }

@@ -1,5 +1,5 @@
-// Tensor maps: how TMA walks a tensor. The arguments are plain numbers that a test can check without
-// a GPU; only `encode` needs a driver.
+// Tensor maps: how TMA walks a tensor. The arguments are plain numbers that a test can check
+// without a GPU; only `encode` needs a driver.
 #pragma once
 
 #include <cuda.h>

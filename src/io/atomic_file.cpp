@@ -19,8 +19,9 @@ void write_file_atomically(const std::string& path, std::string_view text) {
   const auto fail = [&](const char* doing) {
     const int reason = errno;
     unlink(temporary.c_str());
-    throw Error(fmt::format("{}: {} failed: {}. Choose a folder that exists, is writable and has space.",
-                            path, doing, std::strerror(reason)));
+    throw Error(
+        fmt::format("{}: {} failed: {}. Choose a folder that exists, is writable and has space.",
+                    path, doing, std::strerror(reason)));
   };
   const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (file < 0) fail("creating a file beside it");

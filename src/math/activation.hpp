@@ -15,23 +15,30 @@ namespace convoy::math {
 /// a NaN fails them.
 CONVOY_HD float activate(Activation::Kind kind, float a, float b, float v) {
   switch (kind) {
-    case Activation::Kind::relu: return v < 0.0F ? 0.0F : v;
-    case Activation::Kind::relu6: return v < 0.0F ? 0.0F : (v > 6.0F ? 6.0F : v);
+    case Activation::Kind::relu:
+      return v < 0.0F ? 0.0F : v;
+    case Activation::Kind::relu6:
+      return v < 0.0F ? 0.0F : (v > 6.0F ? 6.0F : v);
     case Activation::Kind::clip: {
       const float low = v < a ? a : v;
       return low > b ? b : low;
     }
-    case Activation::Kind::leaky: return v < 0.0F ? a * v : v;
-    default: return v;
+    case Activation::Kind::leaky:
+      return v < 0.0F ? a * v : v;
+    default:
+      return v;
   }
 }
 
-/// Charge: the membrane before it may fire. IF: v + x. LIF (decay_input, v_reset 0): v + (x - v)/tau.
+/// Charge: the membrane before it may fire. IF: v + x. LIF (decay_input, v_reset 0): v + (x -
+/// v)/tau.
 CONVOY_HD float charge(Activation::Kind kind, float tau, float v, float x) {
   return kind == Activation::Kind::lif ? v + (x - v) / tau : v + x;
 }
 /// 1 where the charged membrane reaches the threshold.
-CONVOY_HD float fire(float v, float th) { return v >= th ? 1.0F : 0.0F; }
+CONVOY_HD float fire(float v, float th) {
+  return v >= th ? 1.0F : 0.0F;
+}
 /// The membrane after the spike: hard reset to 0, soft reset by the threshold.
 CONVOY_HD float reset(float v, float th, float spike, bool soft) {
   return spike != 0.0F ? (soft ? v - th : 0.0F) : v;

@@ -1,5 +1,5 @@
-// The cost model against tiles measured on an H200: a stage that is in no table must still come near
-// its best tile.
+// The cost model against tiles measured on an H200: a stage that is in no table must still come
+// near its best tile.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -14,7 +14,8 @@ namespace {
 TEST(CostModel, PicksWithinATenthOfTheBestMeasured) {
   std::ifstream file(std::string(CONVOY_SOURCE_DIR) + "/bench/results/h200/tiles.json");
   ASSERT_TRUE(file) << "bench/results/h200/tiles.json is missing";
-  std::map<std::string, std::map<std::string, double>> measured;  // later runs, of newer code, replace earlier
+  std::map<std::string, std::map<std::string, double>>
+      measured;  // later runs, of newer code, replace earlier
   const nlohmann::json results = nlohmann::json::parse(file);
   for (const auto& row : results["rows"]) {
     for (const auto& tile : row["tiles"]) measured[row["stage"]][tile[0]] = tile[1];

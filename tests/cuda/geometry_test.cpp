@@ -1,5 +1,5 @@
-// The Hopper families' index maps, checked on the host: what the copy engine puts where, and what the
-// tensor cores then read there.
+// The Hopper families' index maps, checked on the host: what the copy engine puts where, and what
+// the tensor cores then read there.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -31,7 +31,8 @@ TEST(Divisor, DividesExactly) {
   for (int d = 1; d <= 3000; ++d) {
     const Divisor divisor(d);
     for (int i = 0; i < 50; ++i) {
-      const int limit = static_cast<int>(std::min<std::uint64_t>((std::uint64_t{1} << 32) / static_cast<unsigned>(d) - 1, 0x7FFFFFFF));
+      const int limit = static_cast<int>(std::min<std::uint64_t>(
+          (std::uint64_t{1} << 32) / static_cast<unsigned>(d) - 1, 0x7FFFFFFF));
       const int n = static_cast<int>(random() % static_cast<unsigned>(limit));
       int quotient = n;
       const int remainder = divisor.reduce(quotient);
@@ -41,8 +42,8 @@ TEST(Divisor, DividesExactly) {
   }
 }
 
-// For every tap and every column of the pixel operand: the pixel that the descriptor reaches in the box
-// is the one the convolution asks for.
+// For every tap and every column of the pixel operand: the pixel that the descriptor reaches in the
+// box is the one the convolution asks for.
 TEST(Halo, TapsReachTheirPixels) {
   for (const Stage& stage : stages_of("halo-stages.txt")) {
     for (const HaloTile& tile : halo_tiles(stage, h200())) {
@@ -53,22 +54,33 @@ TEST(Halo, TapsReachTheirPixels) {
         for (int t = view.first; t < view.first + view.count; ++t) {
           const auto shift = l.tap_shift[static_cast<std::size_t>(t)];
           ASSERT_EQ((shift & opens_view) != 0, t == view.first);
-          const int r = l.tap_index[static_cast<std::size_t>(t)] / static_cast<int>(stage.s), s = l.tap_index[static_cast<std::size_t>(t)] % static_cast<int>(stage.s);
+          const int r = l.tap_index[static_cast<std::size_t>(t)] / static_cast<int>(stage.s),
+                    s = l.tap_index[static_cast<std::size_t>(t)] % static_cast<int>(stage.s);
           for (int g = 0; g < (tile.schedule == Schedule::rows ? 2 : 1); ++g) {
             for (int i = 0; i < tile.instructions(); ++i) {
               for (int column = 0; column < tile.instruction_n(); ++column) {
                 const int group = column / 8, inner = column % 8;
-                const int row = (g * l.warpgroup_stride + (shift & ~opens_view) * 16 + i * l.instruction_stride + group * l.group_stride) / 128 + inner;
+                const int row = (g * l.warpgroup_stride + (shift & ~opens_view) * 16 +
+                                 i * l.instruction_stride + group * l.group_stride) /
+                                    128 +
+                                inner;
                 int x, y, n;  // in the box
-                if (images) n = row % 8, x = row / 8 % l.box_w, y = row / 8 / l.box_w;
-                else x = row % l.box_w, y = row / l.box_w % l.box_h, n = row / l.box_w / l.box_h;
+                if (images)
+                  n = row % 8, x = row / 8 % l.box_w, y = row / 8 / l.box_w;
+                else
+                  x = row % l.box_w, y = row / l.box_w % l.box_h, n = row / l.box_w / l.box_h;
                 int out_x, out_y, out_n;  // in the tile
-                if (images) out_n = inner, out_x = group, out_y = i;
-                else out_n = tile.bn > 1 ? i : 0, out_x = inner + (tile.bw > 8 ? 8 * i : 0), out_y = group;
+                if (images)
+                  out_n = inner, out_x = group, out_y = i;
+                else
+                  out_n = tile.bn > 1 ? i : 0, out_x = inner + (tile.bw > 8 ? 8 * i : 0),
+                  out_y = group;
                 out_y += g * tile.bh;
                 ASSERT_LT(row, l.box_w * l.box_h * l.box_n);
-                ASSERT_EQ(view.dx + x * stage.stride.w, out_x * stage.stride.w + s * stage.dil.w) << to_text(stage) << ' ' << tile.name();
-                ASSERT_EQ(view.dy + y * stage.stride.h, out_y * stage.stride.h + r * stage.dil.h) << to_text(stage) << ' ' << tile.name();
+                ASSERT_EQ(view.dx + x * stage.stride.w, out_x * stage.stride.w + s * stage.dil.w)
+                    << to_text(stage) << ' ' << tile.name();
+                ASSERT_EQ(view.dy + y * stage.stride.h, out_y * stage.stride.h + r * stage.dil.h)
+                    << to_text(stage) << ' ' << tile.name();
                 ASSERT_EQ(n, out_n);
               }
             }
@@ -104,9 +116,11 @@ TEST(Halo, LayoutsFitAndRingsCantLock) {
       EXPECT_LE(l.shared_bytes, 232448);
       EXPECT_LE(8 * (2 * l.x_slots + 2 * l.w_slots + 2), 1024);
       EXPECT_EQ(l.taps % l.slab_taps, 0);
-      // The consumer holds two slabs while it waits for a third, and boxes likewise where a box has one slab.
+      // The consumer holds two slabs while it waits for a third, and boxes likewise where a box has
+      // one slab.
       bool single = false;
-      for (int v = 0; v < l.views; ++v) single |= l.view[static_cast<std::size_t>(v)].count == l.slab_taps;
+      for (int v = 0; v < l.views; ++v)
+        single |= l.view[static_cast<std::size_t>(v)].count == l.slab_taps;
       EXPECT_GE(l.x_slots, single ? 3 : 2) << to_text(stage) << ' ' << tile.name();
       if (!tile.resident) EXPECT_GE(l.w_slots, 3);
       if (tile.resident) EXPECT_TRUE(l.grid % l.k_blocks == 0) << tile.name();
@@ -119,7 +133,9 @@ TEST(Halo, TensorMapsAreLegal) {
   for (const Stage& stage : stages_of("halo-stages.txt")) {
     for (const HaloTile& tile : halo_tiles(stage, h200())) {
       const HaloLayout l = halo_layout(stage, tile, h200());
-      for (const TensorMapArgs& map : {halo_x_map(stage, tile, l, stage.c), halo_w_map(stage, tile, l), halo_y_map(stage, tile, stage.k)}) {
+      for (const TensorMapArgs& map :
+           {halo_x_map(stage, tile, l, stage.c), halo_w_map(stage, tile, l),
+            halo_y_map(stage, tile, stage.k)}) {
         const std::vector<std::string> found = problems(map, memory);
         EXPECT_TRUE(found.empty()) << to_text(stage) << ' ' << tile.name() << ": " << found.front();
       }
@@ -127,22 +143,25 @@ TEST(Halo, TensorMapsAreLegal) {
   }
 }
 
-// The pairs of pixels that a wgmma core matrix reads, by the addresses of the layout, are the ones that
-// the taps ask for. Mirrors store_pair's planes.
+// The pairs of pixels that a wgmma core matrix reads, by the addresses of the layout, are the ones
+// that the taps ask for. Mirrors store_pair's planes.
 TEST(First, CoreMatricesHoldTheirTaps) {
   for (const Stage& stage : stages_of("first-stages.txt")) {
     const FirstLayout l = first_layout(stage, h200());
     const int u = static_cast<int>(stage.stride.h);
-    const auto pair_at = [&](int address) {  // the first pixel of the pair stored at an address of a row
-      const int plane = address / l.plane, at = address % l.plane / 16;
-      if (u == 1) return 2 * at + plane;
-      return 2 * (2 * at + (plane == 1 ? 1 : plane == 2 ? 2 : 0));
-    };
+    const auto pair_at =
+        [&](int address) {  // the first pixel of the pair stored at an address of a row
+          const int plane = address / l.plane, at = address % l.plane / 16;
+          if (u == 1) return 2 * at + plane;
+          return 2 * (2 * at + (plane == 1 ? 1 : plane == 2 ? 2 : 0));
+        };
     for (int parity = 0; parity < 2; ++parity) {
       for (int slot = 0; slot < l.slots; slot += 2) {
         for (int column = 0; column < 8; ++column) {
-          const int address = parity * l.plane + slot / 4 * l.step_stride + slot / 2 % 2 * l.k_stride + column * 16;
-          ASSERT_EQ(pair_at(address), u * (2 * column + parity) + slot) << to_text(stage) << " slot " << slot;
+          const int address =
+              parity * l.plane + slot / 4 * l.step_stride + slot / 2 % 2 * l.k_stride + column * 16;
+          ASSERT_EQ(pair_at(address), u * (2 * column + parity) + slot)
+              << to_text(stage) << " slot " << slot;
           ASSERT_LT(pair_at(address), 2 * l.pairs) << to_text(stage);
         }
       }
@@ -185,7 +204,8 @@ TEST(TensorMap, NamesEveryBrokenRule) {
   map.stride = {0, 100};
   map.box = {128, 300};
   map.step = {1, 9};
-  const std::vector<std::string> found = problems(map, reinterpret_cast<const void*>(std::uintptr_t{8}));
+  const std::vector<std::string> found =
+      problems(map, reinterpret_cast<const void*>(std::uintptr_t{8}));
   EXPECT_EQ(found.size(), 7u);  // type, address, size, box, step, stride, swizzle
 }
 

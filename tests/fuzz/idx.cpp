@@ -1,5 +1,7 @@
-// IDX images and labels: as they come (plain, or what claims to be gzip), and again packed as gzip, so
-// that what lies behind the inflater is reached. Plain and packed must agree.
+// IDX images and labels: as they come (plain, or what claims to be gzip), and again packed as gzip,
+// so that what lies behind the inflater is reached. Plain and packed must agree.
+#include "io/idx.hpp"
+
 #include <zlib.h>
 
 #include <cstdint>
@@ -9,7 +11,6 @@
 #include <vector>
 
 #include "convoy/error.hpp"
-#include "io/idx.hpp"
 
 namespace {
 
@@ -45,7 +46,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Bytes bytes(data, size);
   const bool gzip = size >= 2 && data[0] == 0x1f && data[1] == 0x8b;
   const auto images = result_of(convoy::io::parse_images, bytes);
-  if (images && images->data.size() != static_cast<std::size_t>(images->n * images->h * images->w * images->c))
+  if (images && images->data.size() !=
+                    static_cast<std::size_t>(images->n * images->h * images->w * images->c))
     std::abort();
   const auto labels = result_of(convoy::io::parse_labels, bytes);
   if (images && labels) std::abort();  // one magic number can't be both

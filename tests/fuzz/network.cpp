@@ -1,11 +1,12 @@
-// network.txt: whatever the text, an Error that names the place, or layers whose shapes follow one from
-// the other.
+// network.txt: whatever the text, an Error that names the place, or layers whose shapes follow one
+// from the other.
+#include "convoy/network.hpp"
+
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
 #include "convoy/error.hpp"
-#include "convoy/network.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {

@@ -1,4 +1,5 @@
-// Stage text: whatever is typed either throws Error or gives a legal stage whose text gives it back.
+// Stage text: whatever is typed either throws Error or gives a legal stage whose text gives it
+// back.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

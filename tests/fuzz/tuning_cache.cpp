@@ -1,11 +1,11 @@
-// The tuning cache: whatever is in the file, it is read or ignored with a warning, and what was read
-// is written and read again unchanged.
+// The tuning cache: whatever is in the file, it is read or ignored with a warning, and what was
+// read is written and read again unchanged.
+#include "plan/tuning_cache.hpp"
+
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
-
-#include "plan/tuning_cache.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::string warning;

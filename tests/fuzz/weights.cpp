@@ -1,5 +1,7 @@
 // Weight files, all three forms: whatever the bytes, the right number of finite values or an Error.
 // The first byte chooses form and count, the rest is the file.
+#include "io/weights.hpp"
+
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -9,7 +11,6 @@
 #include "convoy/error.hpp"
 #include "io/npy.hpp"
 #include "io/safetensors.hpp"
-#include "io/weights.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;

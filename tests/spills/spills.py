@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 
-HOT = ["channel_tile.cpp", "register_tile.cpp", "winograd_multiply.cpp"]
+HOT = ["register_tile.cpp", "winograd_multiply.cpp"]
 INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(\S.*)$")
 FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")
 MEMBER = re.compile(r"^(\S+)\.o:\s+file format")

@@ -20,8 +20,18 @@ std::string error_of(const std::string& text) {
 }
 
 TEST(StageText, ReadsTheDesignsExample) {
-  const Stage expected{.dtype = DType::f16, .n = 32, .h = 56, .w = 56, .c = 64, .k = 128, .r = 3, .s = 3,
-                       .pad = 1, .bias = true, .act = relu, .pool = max(2)};
+  const Stage expected{.dtype = DType::f16,
+                       .n = 32,
+                       .h = 56,
+                       .w = 56,
+                       .c = 64,
+                       .k = 128,
+                       .r = 3,
+                       .s = 3,
+                       .pad = 1,
+                       .bias = true,
+                       .act = relu,
+                       .pool = max(2)};
   EXPECT_EQ(parse_stage("f16:n32h56w56c64k128r3pad1+bias+relu+max2"), expected);
   EXPECT_EQ(to_text(expected), "f16:n32h56w56c64k128r3pad1+bias+relu+max2");
   EXPECT_EQ(parse_stage("f16:n32h56c64k128r3s3pad1+max2+relu+bias"), expected);
@@ -53,13 +63,21 @@ Stage random_stage(std::mt19937& random) {
     if (below(2)) s.layout = Layout::nchw;
     if (below(3) == 0) s.out = std::array{DType::f32, DType::f16, DType::bf16}[below(3)];
     s.bias = below(2), s.norm = below(2), s.strict = below(2);
-    const std::array acts{no_act, relu, relu6, clip(-1.25F, 1e-7F), leaky(number()),
-                          integrate_fire(number()), lif(1 + 1 / (1 + number() * number()), number())};
+    const std::array acts{no_act,
+                          relu,
+                          relu6,
+                          clip(-1.25F, 1e-7F),
+                          leaky(number()),
+                          integrate_fire(number()),
+                          lif(1 + 1 / (1 + number() * number()), number())};
     s.act = acts[below(7)];
     if (s.act.is_neuron()) s.soft = below(2), s.hold = below(2), s.t = 1 + below(5);
     if (below(2)) {
-      s.pool = Pool{{1 + below(3), 1 + below(3)}, {1 + below(3), 1 + below(3)}, {0, below(2)},
-                    {1 + below(2), 1}, below(2) == 1};
+      s.pool = Pool{{1 + below(3), 1 + below(3)},
+                    {1 + below(3), 1 + below(3)},
+                    {0, below(2)},
+                    {1 + below(2), 1},
+                    below(2) == 1};
       s.keep.idx = below(2);
     }
     s.keep.pre = below(2), s.keep.act = below(2);
@@ -107,7 +125,8 @@ TEST(StageText, ErrorsPointAtThePlace) {
       {"n4294967296h1c1k1r1", "n is 4294967296, expected 1 to 2147483647"},
   };
   for (const auto& [text, expected] : cases)
-    EXPECT_NE(error_of(text).find(expected), std::string::npos) << text << " gave: " << error_of(text);
+    EXPECT_NE(error_of(text).find(expected), std::string::npos)
+        << text << " gave: " << error_of(text);
 }
 
 TEST(StageShapes, FollowTheFormula) {
@@ -121,7 +140,8 @@ TEST(StageShapes, FollowTheFormula) {
 
 TEST(StageShapes, CeilPoolIsPyTorchs) {
   // torch.nn.MaxPool2d(2, 2, ceil_mode=True) on 7 gives 4; (3, 2, 1, ceil) on 6 gives 4;
-  // (2, 3, 1, ceil) on 5: the last window would start in the padding after the image and is dropped.
+  // (2, 3, 1, ceil) on 5: the last window would start in the padding after the image and is
+  // dropped.
   EXPECT_EQ(shapes_of(parse_stage("n1h7c1k1r1+max2ceil")).out_h, 4);
   EXPECT_EQ(shapes_of(parse_stage("n1h6c1k1r1+max3s2p1ceil")).out_h, 4);
   EXPECT_EQ(shapes_of(parse_stage("n1h5c1k1r1+max2s3p1ceil")).out_h, 2);

@@ -9,12 +9,13 @@ namespace convoy::ptx {
 
 __device__ __forceinline__ void stmatrix_trans(std::uint32_t to, std::uint32_t a, std::uint32_t b,
                                                std::uint32_t c, std::uint32_t d) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(a),
-               "r"(b), "r"(c), "r"(d)
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
+               "r"(a), "r"(b), "r"(c), "r"(d)
                : "memory");
 }
 __device__ __forceinline__ void stmatrix_trans(std::uint32_t to, std::uint32_t a, std::uint32_t b) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(to), "r"(a), "r"(b)
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(to), "r"(a),
+               "r"(b)
                : "memory");
 }
 

@@ -11,14 +11,17 @@ __device__ __forceinline__ void bar_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-/// Makes this thread's ordinary shared-memory writes visible to TMA and wgmma; a barrier must follow.
+/// Makes this thread's ordinary shared-memory writes visible to TMA and wgmma; a barrier must
+/// follow.
 __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 /// Waits until the grids this one depends on have finished and their writes are visible. No-op
 /// unless launched with programmatic stream serialization.
-__device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+__device__ __forceinline__ void grid_dependency_wait() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
 __device__ __forceinline__ void grid_launch_dependents() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }

@@ -13,8 +13,8 @@ __device__ __forceinline__ void prefetch_tensor_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-__device__ __forceinline__ void tma_load(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier,
-                                         int c0, int c1, int c2) {
+__device__ __forceinline__ void tma_load(std::uint32_t to, const CUtensorMap* map,
+                                         std::uint32_t barrier, int c0, int c1, int c2) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
       " [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
@@ -22,8 +22,8 @@ __device__ __forceinline__ void tma_load(std::uint32_t to, const CUtensorMap* ma
       : "memory");
 }
 
-__device__ __forceinline__ void tma_load(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier,
-                                         int c0, int c1, int c2, int c3) {
+__device__ __forceinline__ void tma_load(std::uint32_t to, const CUtensorMap* map,
+                                         std::uint32_t barrier, int c0, int c1, int c2, int c3) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
       " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
@@ -32,21 +32,27 @@ __device__ __forceinline__ void tma_load(std::uint32_t to, const CUtensorMap* ma
 }
 
 /// Contiguous bytes, no map: addresses and size are multiples of 16.
-__device__ __forceinline__ void bulk_load(std::uint32_t to, const void* from, std::uint32_t bytes, std::uint32_t barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-               "l"(from), "r"(bytes), "r"(barrier)
-               : "memory");
+__device__ __forceinline__ void bulk_load(std::uint32_t to, const void* from, std::uint32_t bytes,
+                                          std::uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
 }
 
-__device__ __forceinline__ void tma_store(const CUtensorMap* map, std::uint32_t from, int c0, int c1,
-                                          int c2, int c3) {
+__device__ __forceinline__ void tma_store(const CUtensorMap* map, std::uint32_t from, int c0,
+                                          int c1, int c2, int c3) {
   asm volatile(
-      "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+      "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::
+          "l"(map),
       "r"(from), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
       : "memory");
 }
 
-__device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void bulk_commit() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
 
 /// Waits until at most `Pending` of this thread's bulk groups still read shared memory.
 template <int Pending>

@@ -5,10 +5,10 @@
 
 namespace convoy::ptx {
 
-/// Shared-memory descriptor of a K-major operand in 128-byte swizzle: eight rows of 128 bytes form a
-/// group, groups lie `group_stride` bytes apart. Add 2 for each 16 channels. The swizzle XORs absolute
-/// address bits, so `address` may start at any row of a slot whose base is 1024-byte aligned, and
-/// base_offset stays 0.
+/// Shared-memory descriptor of a K-major operand in 128-byte swizzle: eight rows of 128 bytes form
+/// a group, groups lie `group_stride` bytes apart. Add 2 for each 16 channels. The swizzle XORs
+/// absolute address bits, so `address` may start at any row of a slot whose base is 1024-byte
+/// aligned, and base_offset stays 0.
 __device__ __forceinline__ std::uint64_t descriptor_base(std::uint32_t group_stride) {
   return std::uint64_t{1} << 62 | std::uint64_t{group_stride >> 4} << 32 | std::uint64_t{1} << 16;
 }
@@ -19,13 +19,20 @@ __device__ __forceinline__ std::uint64_t descriptor(std::uint64_t base, std::uin
 /// Descriptor of a K-major operand without swizzle, in core matrices of eight rows of 16 bytes,
 /// contiguous: `k_stride` bytes to the next eight channels, `group_stride` to the next eight rows.
 /// Core matrices may overlap, which is how neighbouring taps read one stored image.
-__device__ __forceinline__ std::uint64_t plain_descriptor(std::uint32_t address, std::uint32_t k_stride, std::uint32_t group_stride) {
-  return std::uint64_t{group_stride >> 4} << 32 | std::uint64_t{k_stride >> 4} << 16 | ((address & 0x3FFFF) >> 4);
+__device__ __forceinline__ std::uint64_t plain_descriptor(std::uint32_t address,
+                                                          std::uint32_t k_stride,
+                                                          std::uint32_t group_stride) {
+  return std::uint64_t{group_stride >> 4} << 32 | std::uint64_t{k_stride >> 4} << 16 |
+         ((address & 0x3FFFF) >> 4);
 }
 
 /// Orders this warpgroup's register and shared-memory accesses before its next wgmma.
-__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_fence() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wgmma_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
 /// Waits until at most `Pending` committed groups are unfinished.
 template <int Pending>
 __device__ __forceinline__ void wgmma_wait() {

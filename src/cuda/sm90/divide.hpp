@@ -1,5 +1,5 @@
-// Division by a number that the host knows: a multiplication on the device, where an integer division
-// costs some thirty instructions.
+// Division by a number that the host knows: a multiplication on the device, where an integer
+// division costs some thirty instructions.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,15 @@ namespace convoy::cuda::sm90 {
 struct Divisor {
   std::uint32_t d = 1, magic = 0;
   Divisor() = default;
-  explicit Divisor(int by) : d(static_cast<std::uint32_t>(by)), magic(static_cast<std::uint32_t>(((std::uint64_t{1} << 32) + d - 1) / d)) {}
+  explicit Divisor(int by)
+      : d(static_cast<std::uint32_t>(by)),
+        magic(static_cast<std::uint32_t>(((std::uint64_t{1} << 32) + d - 1) / d)) {}
   /// Divides n in place and returns the remainder.
   CONVOY_DIVIDE_HD int reduce(int& n) const {
     const auto value = static_cast<std::uint32_t>(n);
     // For d = 1 the magic number is 2^32, which does not fit and reads 0.
-    const std::uint32_t q = magic == 0 ? value : static_cast<std::uint32_t>((std::uint64_t{value} * magic) >> 32);
+    const std::uint32_t q =
+        magic == 0 ? value : static_cast<std::uint32_t>((std::uint64_t{value} * magic) >> 32);
     n = static_cast<int>(q);
     return static_cast<int>(value - q * d);
   }

@@ -34,12 +34,12 @@ struct Unit {
   float low[2], high[2];
 };
 
-/// Adds the bias, activates, rounds once and writes a warpgroup's 64 channels x pixels to `staging`:
-/// a row of 128 bytes a pixel, swizzled as TMA expects it. `value(u)` is unit u, `row(u, c)` the
-/// pixel of its column c; both are called with compile-time u once unrolled.
+/// Adds the bias, activates, rounds once and writes a warpgroup's 64 channels x pixels to
+/// `staging`: a row of 128 bytes a pixel, swizzled as TMA expects it. `value(u)` is unit u, `row(u,
+/// c)` the pixel of its column c; both are called with compile-time u once unrolled.
 template <class T, int Count, class Value, class Row>
-__device__ __forceinline__ void stage_units(const Clamp& clamp, const float (&bias)[2], std::uint32_t staging,
-                                            Value value, Row row) {
+__device__ __forceinline__ void stage_units(const Clamp& clamp, const float (&bias)[2],
+                                            std::uint32_t staging, Value value, Row row) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const bool slope = clamp.slope != 1.0f;
   const auto act = [&](float v, float b) {
@@ -52,10 +52,12 @@ __device__ __forceinline__ void stage_units(const Clamp& clamp, const float (&bi
     low = pack<T>(act(v.low[0], bias[0]), act(v.low[1], bias[0]));
     high = pack<T>(act(v.high[0], bias[1]), act(v.high[1], bias[1]));
   };
-  // Lane 8m + c addresses column c of block m: m&1 says which 8 of the warp's 16 channels, m>>1 which
-  // of two units.
+  // Lane 8m + c addresses column c of block m: m&1 says which 8 of the warp's 16 channels, m>>1
+  // which of two units.
   const int column = lane & 7, piece = 2 * warp + (lane >> 3 & 1);
-  const auto address = [&](int pixel) { return staging + pixel * 128 + ((piece ^ (pixel & 7)) << 4); };
+  const auto address = [&](int pixel) {
+    return staging + pixel * 128 + ((piece ^ (pixel & 7)) << 4);
+  };
 #pragma unroll
   for (int u = 0; u + 1 < Count; u += 2) {
     std::uint32_t r[4];

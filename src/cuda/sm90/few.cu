@@ -1,9 +1,9 @@
 // few: y = pool(act(conv(x, w) + bias)) for K*R*S <= 64 on Hopper, from top to bottom.
 //
-// With three filters a tensor-core tile of 64 channels would be empty but for three rows. Here every
-// tap of every filter is a row: one pass over the input gives z[k, r, s][pixel], a dot product over C,
-// and the convolution is a sum of R*S shifted planes of z, made in shared memory. Nine times less
-// math than a 3x3 by shifted views; what is left is reading x once.
+// With three filters a tensor-core tile of 64 channels would be empty but for three rows. Here
+// every tap of every filter is a row: one pass over the input gives z[k, r, s][pixel], a dot
+// product over C, and the convolution is a sum of R*S shifted planes of z, made in shared memory.
+// Nine times less math than a 3x3 by shifted views; what is left is reading x once.
 //
 // Order of summation: 64 input channels, 16 input channels for each tap; then the taps in order.
 #include <algorithm>
@@ -25,7 +25,8 @@ constexpr int few_threads = 384;
 constexpr int instruction_n = 160, instructions = 2;
 constexpr int warpgroup_pixels = instruction_n * instructions, box_pixels = 2 * warpgroup_pixels;
 constexpr int x_bytes = box_pixels * 128, w_bytes = 64 * 128;
-// 8 floats more than a multiple of 32: the eight rows that a warp stores at once fall into all banks.
+// 8 floats more than a multiple of 32: the eight rows that a warp stores at once fall into all
+// banks.
 constexpr int z_pitch = box_pixels + 8;
 
 struct FewParams {
@@ -36,7 +37,8 @@ struct FewParams {
   FewLayout at;
   int k, r, s, pad_top, pad_left, window, out_w, out_h, tiles;
   Index y_pixel, y_row, y_image;
-  Divisor columns, rows, filters, tile_w;  // tiles in a row, in a column; K; stored pixels in a tile's row
+  Divisor columns, rows, filters,
+      tile_w;  // tiles in a row, in a column; K; stored pixels in a tile's row
 };
 
 struct Tile3 {
@@ -51,7 +53,8 @@ __device__ __forceinline__ Tile3 tile_at(const FewParams& p, int t) {
 }
 
 /// One thread loads, for each 64 channels, the box of pixels and all taps' weights into one slot.
-__device__ __forceinline__ void few_produce(const FewParams& p, std::uint32_t slots, std::uint32_t full, std::uint32_t empty) {
+__device__ __forceinline__ void few_produce(const FewParams& p, std::uint32_t slots,
+                                            std::uint32_t full, std::uint32_t empty) {
   int turn = 0;
   for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
     const Tile3 at = tile_at(p, t);
@@ -60,28 +63,35 @@ __device__ __forceinline__ void few_produce(const FewParams& p, std::uint32_t sl
       ptx::mbarrier_wait(empty + 8 * slot, (turn / p.at.slots & 1) ^ 1);
       ptx::mbarrier_arrive_expect(full + 8 * slot, p.at.box_w * p.at.box_h * 128 + w_bytes);
       const std::uint32_t to = slots + slot * p.at.slot_bytes;
-      ptx::tma_load(to, &p.x, full + 8 * slot, chunk * 64, at.x - p.pad_left, at.y - p.pad_top, at.n);
+      ptx::tma_load(to, &p.x, full + 8 * slot, chunk * 64, at.x - p.pad_left, at.y - p.pad_top,
+                    at.n);
       ptx::tma_load(to + x_bytes, &p.w, full + 8 * slot, chunk * 64, 0, 0);
     }
   }
 }
 
 /// z to shared memory: rows of taps, columns of pixels.
-__device__ __forceinline__ void store_z(const FewParams& p, const float (&d)[instructions][instruction_n / 2], float* z, int g) {
-  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane / 4, rows = p.k * p.r * p.s;
+__device__ __forceinline__ void store_z(const FewParams& p,
+                                        const float (&d)[instructions][instruction_n / 2], float* z,
+                                        int g) {
+  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane / 4,
+            rows = p.k * p.r * p.s;
 #pragma unroll
   for (int i = 0; i < instructions; ++i) {
 #pragma unroll
     for (int j = 0; j < instruction_n / 8; ++j) {
-      float* to = z + row * z_pitch + g * warpgroup_pixels + i * instruction_n + 8 * j + 2 * (lane % 4);
+      float* to =
+          z + row * z_pitch + g * warpgroup_pixels + i * instruction_n + 8 * j + 2 * (lane % 4);
       if (row < rows) *reinterpret_cast<float2*>(to) = make_float2(d[i][4 * j], d[i][4 * j + 1]);
-      if (row + 8 < rows) *reinterpret_cast<float2*>(to + 8 * z_pitch) = make_float2(d[i][4 * j + 2], d[i][4 * j + 3]);
+      if (row + 8 < rows)
+        *reinterpret_cast<float2*>(to + 8 * z_pitch) =
+            make_float2(d[i][4 * j + 2], d[i][4 * j + 3]);
     }
   }
 }
 
-/// Sums the taps, pools, adds the bias, activates, rounds once. Neighbouring threads take the filters
-/// of a pixel, then the next pixel, as they lie in y.
+/// Sums the taps, pools, adds the bias, activates, rounds once. Neighbouring threads take the
+/// filters of a pixel, then the next pixel, as they lie in y.
 template <class T>
 __device__ __forceinline__ void store_outputs(const FewParams& p, const Tile3& at, const float* z) {
   const int stored_w = p.at.out_w / p.window, stored = stored_w * (p.at.out_h / p.window) * p.k;
@@ -94,7 +104,8 @@ __device__ __forceinline__ void store_outputs(const FewParams& p, const Tile3& a
     float best = 0;
     for (int a = 0; a < p.window; ++a) {
       for (int b = 0; b < p.window; ++b) {
-        const float* from = z + k * p.r * p.s * z_pitch + (y * p.window + a) * p.at.box_w + x * p.window + b;
+        const float* from =
+            z + k * p.r * p.s * z_pitch + (y * p.window + a) * p.at.box_w + x * p.window + b;
         float sum = 0;
         for (int r = 0; r < p.r; ++r) {
           for (int s = 0; s < p.s; ++s, from += z_pitch) sum += from[r * p.at.box_w + s];
@@ -105,13 +116,14 @@ __device__ __forceinline__ void store_outputs(const FewParams& p, const Tile3& a
     if (p.bias != nullptr) best += p.bias[k];
     if (p.act.slope != 1.0f) best = best < 0.0f ? best * p.act.slope : best;
     best = ptx::min_nan(ptx::max_nan(best, p.act.low), p.act.high);
-    static_cast<T*>(p.y)[at.n * p.y_image + out_y * p.y_row + out_x * p.y_pixel + k] = static_cast<T>(best);
+    static_cast<T*>(p.y)[at.n * p.y_image + out_y * p.y_row + out_x * p.y_pixel + k] =
+        static_cast<T>(best);
   }
 }
 
 template <class T>
-__device__ __forceinline__ void few_consume(const FewParams& p, std::uint32_t slots, float* z, std::uint32_t full,
-                                            std::uint32_t empty, int g) {
+__device__ __forceinline__ void few_consume(const FewParams& p, std::uint32_t slots, float* z,
+                                            std::uint32_t full, std::uint32_t empty, int g) {
   const int lane = threadIdx.x % 32;
   const std::uint64_t base = ptx::descriptor_base(1024);
   int turn = 0;
@@ -124,19 +136,23 @@ __device__ __forceinline__ void few_consume(const FewParams& p, std::uint32_t sl
       const int slot = turn % p.at.slots;
       ptx::mbarrier_wait(full + 8 * slot, turn / p.at.slots & 1);
       const std::uint32_t from = slots + slot * p.at.slot_bytes;
-      const std::uint64_t a = ptx::descriptor(base, from + x_bytes), b = ptx::descriptor(base, from + g * warpgroup_pixels * 128);
+      const std::uint64_t a = ptx::descriptor(base, from + x_bytes),
+                          b = ptx::descriptor(base, from + g * warpgroup_pixels * 128);
       ptx::wgmma_fence();
 #pragma unroll
       for (int step = 0; step < 4; ++step) {
 #pragma unroll
         for (int i = 0; i < instructions; ++i) {
-          ptx::Wgmma<T, instruction_n>::mma(d[i], a + 2 * step, b + 2 * step + i * (instruction_n * 128 >> 4), step == 0 ? keep : 1);
+          ptx::Wgmma<T, instruction_n>::mma(d[i], a + 2 * step,
+                                            b + 2 * step + i * (instruction_n * 128 >> 4),
+                                            step == 0 ? keep : 1);
         }
       }
       ptx::wgmma_commit();
       keep = 1;
       ptx::wgmma_wait<0>();
-      // z will lie over the slots: those that this tile does not load again are given back after it.
+      // z will lie over the slots: those that this tile does not load again are given back after
+      // it.
       if (turn + p.at.slots < end && lane == 0) ptx::mbarrier_arrive(empty + 8 * slot);
     }
     for (int i = 0; i < instructions; ++i) ptx::touch(d[i]);
@@ -147,7 +163,8 @@ __device__ __forceinline__ void few_consume(const FewParams& p, std::uint32_t sl
     ptx::fence_proxy_async();  // the copy engine writes these slots next
     ptx::bar_sync(1, 256);
     for (int back = end - p.at.slots < 0 ? 0 : end - p.at.slots; back < end; ++back) {
-      if (back >= end - p.at.chunks && lane == 0) ptx::mbarrier_arrive(empty + 8 * (back % p.at.slots));
+      if (back >= end - p.at.chunks && lane == 0)
+        ptx::mbarrier_arrive(empty + 8 * (back % p.at.slots));
     }
   }
 }
@@ -170,7 +187,8 @@ __global__ void __launch_bounds__(few_threads, 1) few(const __grid_constant__ Fe
   __syncthreads();
   ptx::grid_launch_dependents();
   ptx::grid_dependency_wait();
-  const int warpgroup = __shfl_sync(0xFFFFFFFF, threadIdx.x / 128, 0);  // so that the compiler sees one value a warp
+  const int warpgroup =
+      __shfl_sync(0xFFFFFFFF, threadIdx.x / 128, 0);  // so that the compiler sees one value a warp
   if (warpgroup == 2) {
     ptx::shrink_registers<40>();
     if (threadIdx.x == 256) few_produce(p, slots, full, empty);
@@ -180,7 +198,9 @@ __global__ void __launch_bounds__(few_threads, 1) few(const __grid_constant__ Fe
   }
 }
 
-int ceil_div(Index a, Index b) { return static_cast<int>((a + b - 1) / b); }
+int ceil_div(Index a, Index b) {
+  return static_cast<int>((a + b - 1) / b);
+}
 
 }  // namespace
 
@@ -189,11 +209,15 @@ std::vector<std::string> few_refusals(const Stage& stage, const DeviceFacts& dev
   const auto no = [&](bool refused, std::string reason) {
     if (refused) why.push_back(std::move(reason));
   };
-  no(device.major != 9, "compute capability " + std::to_string(device.major) + "." + std::to_string(device.minor) + ", the family needs 9.0 (wgmma)");
-  no(stage.dtype != DType::f16 && stage.dtype != DType::bf16, "the input is " + std::string(name(stage.dtype)) + ", the family takes f16 and bf16");
+  no(device.major != 9, "compute capability " + std::to_string(device.major) + "." +
+                            std::to_string(device.minor) + ", the family needs 9.0 (wgmma)");
+  no(stage.dtype != DType::f16 && stage.dtype != DType::bf16,
+     "the input is " + std::string(name(stage.dtype)) + ", the family takes f16 and bf16");
   no(stage.output_dtype(true) != stage.dtype, "the output type differs from the input type");
-  no(stage.c % 8 != 0, "C = " + std::to_string(stage.c) + " is no multiple of 8 (TMA moves 16 bytes)");
-  no(stage.k * stage.r * stage.s > 64, "K*R*S = " + std::to_string(stage.k * stage.r * stage.s) + ", at most 64 rows fit");
+  no(stage.c % 8 != 0,
+     "C = " + std::to_string(stage.c) + " is no multiple of 8 (TMA moves 16 bytes)");
+  no(stage.k * stage.r * stage.s > 64,
+     "K*R*S = " + std::to_string(stage.k * stage.r * stage.s) + ", at most 64 rows fit");
   no(stage.stride != Extent(1), "a stride other than 1");
   no(stage.dil != Extent(1), "dilation is not supported");
   no(stage.groups != 1, "groups are not supported");
@@ -203,22 +227,27 @@ std::vector<std::string> few_refusals(const Stage& stage, const DeviceFacts& dev
   no(stage.act.is_neuron() || stage.t != 1, "neurons are not supported");
   if (stage.pool) {
     no(*stage.pool != max(2), "a pool other than max 2x2 with stride 2");
-    no(stage.act.kind == Activation::Kind::leaky && stage.act.a < 0, "a decreasing activation: pooling before it would change the result");
+    no(stage.act.kind == Activation::Kind::leaky && stage.act.a < 0,
+       "a decreasing activation: pooling before it would change the result");
   }
-  if (why.empty()) no(few_layout(stage, device).slots == 0, "no box of at most " + std::to_string(box_pixels) + " pixels fits in shared memory");
+  if (why.empty())
+    no(few_layout(stage, device).slots == 0,
+       "no box of at most " + std::to_string(box_pixels) + " pixels fits in shared memory");
   return why;
 }
 
 FewLayout few_layout(const Stage& stage, const DeviceFacts& device) {
   const Shapes shapes = shapes_of(stage);
   const int window = stage.pool ? 2 : 1;
-  const int conv_w = static_cast<int>(shapes.out_w) * window, conv_h = static_cast<int>(shapes.out_h) * window;
+  const int conv_w = static_cast<int>(shapes.out_w) * window,
+            conv_h = static_cast<int>(shapes.out_h) * window;
   const int halo_w = static_cast<int>(stage.s) - 1, halo_h = static_cast<int>(stage.r) - 1;
   FewLayout best;
   Index best_pixels = std::numeric_limits<Index>::max();
   // The box that moves the fewest pixels, waves counted whole.
   for (int w = window; w <= std::min(conv_w, 256 - halo_w); w += window) {
-    const int h = std::min(conv_h, std::min(box_pixels / (w + halo_w), 256) - halo_h) / window * window;
+    const int h =
+        std::min(conv_h, std::min(box_pixels / (w + halo_w), 256) - halo_h) / window * window;
     if (h <= 0) continue;
     const Index tiles = stage.n * ceil_div(conv_w, w) * ceil_div(conv_h, h);
     const Index pixels = ceil_div(tiles, device.sms) * Index{w + halo_w} * (h + halo_h);
@@ -261,7 +290,8 @@ TensorMapArgs few_w_map(const Stage& stage) {
   return map;
 }
 
-std::string few_launch(const Stage& stage, const FewLayout& layout, const FewRun& run, cudaStream_t stream) noexcept {
+std::string few_launch(const Stage& stage, const FewLayout& layout, const FewRun& run,
+                       cudaStream_t stream) noexcept {
   const Shapes shapes = shapes_of(stage);
   const auto i = [](Index v) { return static_cast<int>(v); };
   const auto kernel = stage.dtype == DType::bf16 ? few<__nv_bfloat16> : few<__half>;
@@ -289,7 +319,8 @@ std::string few_launch(const Stage& stage, const FewLayout& layout, const FewRun
   std::string why = encode(few_x_map(part, layout, run.x_pixel_stride), run.x, &p.x);
   if (why.empty()) why = encode(few_w_map(part), run.w, &p.w);
   if (!why.empty()) return why;
-  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.shared_bytes);
+  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                           layout.shared_bytes);
   if (error == cudaSuccess) {
     cudaLaunchAttribute overlap{};
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;

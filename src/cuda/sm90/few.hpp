@@ -1,5 +1,5 @@
-// The few family: so few filters that all their taps together are at most 64 rows of a matrix, as in
-// the last layer of a decoder. Host side: what fits, the geometry, the launch.
+// The few family: so few filters that all their taps together are at most 64 rows of a matrix, as
+// in the last layer of a decoder. Host side: what fits, the geometry, the launch.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,7 +17,7 @@ namespace convoy::cuda::sm90 {
 struct FewLayout {
   int out_w = 0, out_h = 0;  // conv pixels of a tile
   int box_w = 0, box_h = 0;
-  int chunks = 0;            // of 64 input channels
+  int chunks = 0;  // of 64 input channels
   int slots = 0, slot_bytes = 0, shared_bytes = 0;
   int tiles_x = 0, tiles_y = 0, grid = 0;
 };
@@ -29,8 +29,8 @@ TensorMapArgs few_x_map(const Stage& stage, const FewLayout& layout, Index pixel
 TensorMapArgs few_w_map(const Stage& stage);
 
 /// Device pointers, x and w 16-byte aligned: x [n,H,W,C], w [K,R,S,C], y [n,P',Q',K] of the stage's
-/// type, NHWC, with pixel strides in elements. Enqueues one launch; returns an empty string, or what
-/// went wrong.
+/// type, NHWC, with pixel strides in elements. Enqueues one launch; returns an empty string, or
+/// what went wrong.
 struct FewRun {
   Index n = 0;
   const void* x = nullptr;
@@ -40,6 +40,7 @@ struct FewRun {
   Index x_pixel_stride = 0, y_pixel_stride = 0;
   bool overlap_previous = false;
 };
-std::string few_launch(const Stage& stage, const FewLayout& layout, const FewRun& run, cudaStream_t stream) noexcept;
+std::string few_launch(const Stage& stage, const FewLayout& layout, const FewRun& run,
+                       cudaStream_t stream) noexcept;
 
 }  // namespace convoy::cuda::sm90

@@ -8,8 +8,12 @@ namespace {
 
 using FirstKernel = void (*)(FirstParams);
 
-int ceil_div(Index a, Index b) { return static_cast<int>((a + b - 1) / b); }
-int round_up(int a, int b) { return (a + b - 1) / b * b; }
+int ceil_div(Index a, Index b) {
+  return static_cast<int>((a + b - 1) / b);
+}
+int round_up(int a, int b) {
+  return (a + b - 1) / b * b;
+}
 
 FirstPool pool_of(const Stage& stage) {
   if (!stage.pool) return FirstPool::none;
@@ -19,21 +23,28 @@ FirstPool pool_of(const Stage& stage) {
 template <class T>
 FirstKernel find(FirstPool pool) {
   switch (pool) {
-    case FirstPool::max2: return first<T, 128, FirstPool::max2>;
-    case FirstPool::max3: return first<T, 120, FirstPool::max3>;
-    default: return first<T, 128, FirstPool::none>;
+    case FirstPool::max2:
+      return first<T, 128, FirstPool::max2>;
+    case FirstPool::max3:
+      return first<T, 120, FirstPool::max3>;
+    default:
+      return first<T, 128, FirstPool::none>;
   }
 }
 
-/// For each block of 64 channels and each k16 step two columns of eight core matrices (eight channels x
-/// 16 bytes); taps and channels that do not exist are zero.
-__global__ void pack_first(const std::uint16_t* w, std::uint16_t* packed, FirstLayout l, int k_all, int r_all, int s_all, int c_all) {
+/// For each block of 64 channels and each k16 step two columns of eight core matrices (eight
+/// channels x 16 bytes); taps and channels that do not exist are zero.
+__global__ void pack_first(const std::uint16_t* w, std::uint16_t* packed, FirstLayout l, int k_all,
+                           int r_all, int s_all, int c_all) {
   const int steps = l.slots / 4;
-  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < l.w_bytes / 2; i += gridDim.x * blockDim.x) {
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < l.w_bytes / 2;
+       i += gridDim.x * blockDim.x) {
     const int within = i % 8;
     const int unit = i / 8;  // of 16 bytes: block, step, column, channel
-    const int channel = unit % 64, column = unit / 64 % 2, step = unit / 128 % (r_all * steps), block = unit / 128 / (r_all * steps);
-    const int slot = step % steps * 4 + column * 2 + within / 4, s = slot - l.lead, c = within % 4, r = step / steps;
+    const int channel = unit % 64, column = unit / 64 % 2, step = unit / 128 % (r_all * steps),
+              block = unit / 128 / (r_all * steps);
+    const int slot = step % steps * 4 + column * 2 + within / 4, s = slot - l.lead, c = within % 4,
+              r = step / steps;
     const int k_at = block * 64 + channel;
     const bool there = k_at < k_all && s >= 0 && s < s_all && c < c_all;
     packed[i] = there ? w[((k_at * r_all + r) * s_all + s) * c_all + c] : std::uint16_t{0};
@@ -42,9 +53,12 @@ __global__ void pack_first(const std::uint16_t* w, std::uint16_t* packed, FirstL
 
 }  // namespace
 
-std::string first_pack(const Stage& stage, const FirstLayout& layout, const void* w, void* packed, cudaStream_t stream) noexcept {
-  pack_first<<<64, 256, 0, stream>>>(static_cast<const std::uint16_t*>(w), static_cast<std::uint16_t*>(packed), layout,
-                                     static_cast<int>(stage.k), static_cast<int>(stage.r), static_cast<int>(stage.s), static_cast<int>(stage.c));
+std::string first_pack(const Stage& stage, const FirstLayout& layout, const void* w, void* packed,
+                       cudaStream_t stream) noexcept {
+  pack_first<<<64, 256, 0, stream>>>(static_cast<const std::uint16_t*>(w),
+                                     static_cast<std::uint16_t*>(packed), layout,
+                                     static_cast<int>(stage.k), static_cast<int>(stage.r),
+                                     static_cast<int>(stage.s), static_cast<int>(stage.c));
   return describe(cudaGetLastError(), "packing the weights of first for " + to_text(stage));
 }
 
@@ -54,11 +68,16 @@ std::vector<std::string> first_refusals(const Stage& stage, const DeviceFacts& d
     if (refused) why.push_back(std::move(reason));
   };
   const DType out = stage.output_dtype(true);
-  no(device.major != 9, "compute capability " + std::to_string(device.major) + "." + std::to_string(device.minor) + ", the family needs 9.0 (wgmma)");
+  no(device.major != 9, "compute capability " + std::to_string(device.major) + "." +
+                            std::to_string(device.minor) + ", the family needs 9.0 (wgmma)");
   no(stage.c > 4, "C = " + std::to_string(stage.c) + ", the family takes at most 4");
-  no(out != DType::f16 && out != DType::bf16, "the output is " + std::string(name(out)) + ", the family gives f16 and bf16");
-  no(stage.dtype != out && stage.dtype != DType::u8, "the input is " + std::string(name(stage.dtype)) + ", the family takes the output's type or u8");
-  no(stage.k % 8 != 0, "K = " + std::to_string(stage.k) + " is no multiple of 8 (TMA moves 16 bytes)");
+  no(out != DType::f16 && out != DType::bf16,
+     "the output is " + std::string(name(out)) + ", the family gives f16 and bf16");
+  no(stage.dtype != out && stage.dtype != DType::u8,
+     "the input is " + std::string(name(stage.dtype)) +
+         ", the family takes the output's type or u8");
+  no(stage.k % 8 != 0,
+     "K = " + std::to_string(stage.k) + " is no multiple of 8 (TMA moves 16 bytes)");
   no(stage.stride.h != stage.stride.w || stage.stride.h > 2, "a stride other than 1 or 2");
   no(stage.dil != Extent(1), "dilation is not supported");
   no(stage.groups != 1, "groups are not supported");
@@ -70,9 +89,12 @@ std::vector<std::string> first_refusals(const Stage& stage, const DeviceFacts& d
     const Pool& p = *stage.pool;
     const bool two = p == max(2), three = p == max(3, 2, Extent(1));
     no(!two && !three, "a pool other than max 2x2 or max 3x3 with stride 2 and pad 1");
-    no(stage.act.kind == Activation::Kind::leaky && stage.act.a < 0, "a decreasing activation: pooling before it would change the result");
+    no(stage.act.kind == Activation::Kind::leaky && stage.act.a < 0,
+       "a decreasing activation: pooling before it would change the result");
   }
-  if (why.empty()) no(first_layout(stage, device).bricks < 2, "weights and two bricks of the image do not fit in shared memory");
+  if (why.empty())
+    no(first_layout(stage, device).bricks < 2,
+       "weights and two bricks of the image do not fit in shared memory");
   return why;
 }
 
@@ -105,9 +127,11 @@ FirstLayout first_layout(const Stage& stage, const DeviceFacts& device) {
   l.raw = stage.dtype == stage.output_dtype(true) && !stage.norm && row_bytes % 16 == 0;
   l.raw_pitch = l.raw ? round_up(l.pairs * 4 * static_cast<int>(stage.c) + 14, 16) : 0;
   l.raw_bytes = round_up(l.brick_rows * l.raw_pitch, 128);
-  const int room = static_cast<int>(device.shared_bytes) - 2048 - 2 * l.staging - l.w_bytes - raw_slots * l.raw_bytes;
+  const int room = static_cast<int>(device.shared_bytes) - 2048 - 2 * l.staging - l.w_bytes -
+                   raw_slots * l.raw_bytes;
   l.bricks = room < 0 || l.pairs > 32 ? 0 : std::min(4, room / l.brick_bytes);
-  l.shared_bytes = 2048 + 2 * l.staging + l.w_bytes + raw_slots * l.raw_bytes + l.bricks * l.brick_bytes;
+  l.shared_bytes =
+      2048 + 2 * l.staging + l.w_bytes + raw_slots * l.raw_bytes + l.bricks * l.brick_bytes;
   l.tiles_x = ceil_div(shapes.out_w, l.out_w);
   l.tiles_y = ceil_div(shapes.out_h, l.out_h);
   l.grid = static_cast<int>(std::min<Index>(device.sms, stage.n * l.tiles_x * l.tiles_y));
@@ -120,7 +144,8 @@ TensorMapArgs first_x_map(const Stage& stage, const FirstLayout& l) {
   TensorMapArgs map{.dtype = stage.dtype, .rank = 3};
   map.size = {row, u(stage.h), u(stage.n)};
   map.stride = {0, row * 2, row * u(stage.h) * 2};
-  map.box = {static_cast<std::uint32_t>(l.raw_pitch / 2), static_cast<std::uint32_t>(l.brick_rows), 1};
+  map.box = {static_cast<std::uint32_t>(l.raw_pitch / 2), static_cast<std::uint32_t>(l.brick_rows),
+             1};
   map.swizzle = false;
   return map;
 }
@@ -136,10 +161,12 @@ TensorMapArgs first_y_map(const Stage& stage, const FirstLayout& l, Index pixel_
   return map;
 }
 
-std::string first_launch(const Stage& stage, const FirstLayout& layout, const FirstRun& run, cudaStream_t stream) noexcept {
+std::string first_launch(const Stage& stage, const FirstLayout& layout, const FirstRun& run,
+                         cudaStream_t stream) noexcept {
   const Shapes shapes = shapes_of(stage);
   const DType out = stage.output_dtype(true);
-  const FirstKernel kernel = out == DType::bf16 ? find<__nv_bfloat16>(pool_of(stage)) : find<__half>(pool_of(stage));
+  const FirstKernel kernel =
+      out == DType::bf16 ? find<__nv_bfloat16>(pool_of(stage)) : find<__half>(pool_of(stage));
   const auto i = [](Index v) { return static_cast<int>(v); };
   FirstParams p{};
   p.x = run.x;
@@ -158,18 +185,23 @@ std::string first_launch(const Stage& stage, const FirstLayout& layout, const Fi
   p.at = layout;
   p.tiles = i(run.n) * layout.tiles_x * layout.tiles_y;
   const Strides& given = run.x_stride;
-  const bool dense = given.n == stage.h * stage.w * stage.c && given.h == stage.w * stage.c && given.w == stage.c && given.c == 1;
+  const bool dense = given.n == stage.h * stage.w * stage.c && given.h == stage.w * stage.c &&
+                     given.w == stage.c && given.c == 1;
   if (!dense || reinterpret_cast<std::uintptr_t>(run.x) % 16 != 0) p.at.raw = false;
   Stage part = stage;
   part.n = run.n;
   if (p.at.raw) {
-    if (std::string why = encode(first_x_map(part, layout), run.x, &p.image); !why.empty()) return why;
+    if (std::string why = encode(first_x_map(part, layout), run.x, &p.image); !why.empty())
+      return why;
   }
   p.columns = Divisor(layout.tiles_x);
   p.rows = Divisor(layout.tiles_y);
-  if (std::string why = encode(first_y_map(part, layout, run.y_pixel_stride), run.y, &p.y); !why.empty()) return why;
+  if (std::string why = encode(first_y_map(part, layout, run.y_pixel_stride), run.y, &p.y);
+      !why.empty())
+    return why;
 
-  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.shared_bytes);
+  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                           layout.shared_bytes);
   if (error == cudaSuccess) {
     cudaLaunchAttribute overlap{};
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;

@@ -1,17 +1,20 @@
 // first: y = pool(act(conv(norm(x), w) + bias)) for C <= 4 on Hopper, from top to bottom.
 //
-// Two producer warpgroups store a brick each of the image in shared memory, four channels a pixel, normalised
-// and rounded; where rows are multiples of 16 bytes, TMA has brought the brick as it is, and with it the zeros
-// around the image. There is no im2col: without swizzle a core matrix of wgmma is eight rows of 16 bytes,
-// here eight pairs of neighbouring pixels, and the next taps are the same memory 16 bytes on.
-// A row of eight output pixels takes every second one, so that the windows of a 2x2 pool lie in
-// one thread: accumulators d[0] hold the first, third, ... pixel of a row, d[1] the others.
+// Two producer warpgroups store a brick each of the image in shared memory, four channels a pixel,
+// normalised and rounded; where rows are multiples of 16 bytes, TMA has brought the brick as it is,
+// and with it the zeros around the image. There is no im2col: without swizzle a core matrix of
+// wgmma is eight rows of 16 bytes, here eight pairs of neighbouring pixels, and the next taps are
+// the same memory 16 bytes on. A row of eight output pixels takes every second one, so that the
+// windows of a 2x2 pool lie in one thread: accumulators d[0] hold the first, third, ... pixel of a
+// row, d[1] the others.
 //
-//   stride 1: d[e] column c reads the pairs that start at pixel 2c + e: a plane of pairs for each e.
-//   stride 2: it reads the pairs 2c + e, 2c + e + 1, ... of the brick: a plane of even pairs, one of
+//   stride 1: d[e] column c reads the pairs that start at pixel 2c + e: a plane of pairs for each
+//   e. stride 2: it reads the pairs 2c + e, 2c + e + 1, ... of the brick: a plane of even pairs,
+//   one of
 //             odd pairs, and the even ones again, one on, so that one distance serves both.
 //
-// Two consumer warpgroups take turns over channel blocks (K > 64) or bricks. Sum: r, then s in fours.
+// Two consumer warpgroups take turns over channel blocks (K > 64) or bricks. Sum: r, then s in
+// fours.
 #pragma once
 
 #include "cuda/ptx/mbarrier.cuh"
@@ -38,7 +41,7 @@ struct FirstParams {
   int c, k, r, s, h, w_in, p, q;
   int stride, pad_top, pad_left;  // pad_left counts the zero taps in front
   FirstLayout at;
-  int tiles;  // bricks of the whole batch
+  int tiles;              // bricks of the whole batch
   Divisor columns, rows;  // of bricks in an image
 };
 
@@ -95,7 +98,8 @@ __device__ __forceinline__ Pair<T> load_pair(const FirstParams& p, int n, int y,
 
 /// Where a pair belongs in the planes; see the top of the file.
 template <int Stride>
-__device__ __forceinline__ void store_pair(const FirstParams& p, std::uint8_t* row, int pair, uint4 v) {
+__device__ __forceinline__ void store_pair(const FirstParams& p, std::uint8_t* row, int pair,
+                                           uint4 v) {
   if constexpr (Stride == 1) {
     *reinterpret_cast<uint4*>(row + pair * 16) = v;
     std::uint8_t* odd = row + p.at.plane + pair * 16;
@@ -103,14 +107,16 @@ __device__ __forceinline__ void store_pair(const FirstParams& p, std::uint8_t* r
     if (pair > 0) *reinterpret_cast<uint2*>(odd - 8) = make_uint2(v.x, v.y);
   } else {
     *reinterpret_cast<uint4*>(row + (pair & 1) * p.at.plane + (pair >> 1) * 16) = v;
-    if ((pair & 1) == 0 && pair > 0) *reinterpret_cast<uint4*>(row + 2 * p.at.plane + ((pair >> 1) - 1) * 16) = v;
+    if ((pair & 1) == 0 && pair > 0)
+      *reinterpret_cast<uint4*>(row + 2 * p.at.plane + ((pair >> 1) - 1) * 16) = v;
   }
 }
 
-/// The brick through ordinary loads: any strides, u8, normalisation. Loads come in batches before their
-/// stores, since the image is far away.
+/// The brick through ordinary loads: any strides, u8, normalisation. Loads come in batches before
+/// their stores, since the image is far away.
 template <class T, FirstPool Pool>
-__device__ __forceinline__ void store_brick(const FirstParams& p, int t, std::uint8_t* planes, int thread) {
+__device__ __forceinline__ void store_brick(const FirstParams& p, int t, std::uint8_t* planes,
+                                            int thread) {
   const Brick b = brick<Pool>(p, t);
   const int x0 = b.x * p.stride - p.pad_left, y0 = b.y * p.stride - p.pad_top;
   const int lanes = p.at.pairs <= 16 ? 16 : 32;
@@ -120,14 +126,17 @@ __device__ __forceinline__ void store_brick(const FirstParams& p, int t, std::ui
   for (int first = thread / lanes; first < p.at.brick_rows; first += batch * rows) {
     Pair<T> v[batch];
 #pragma unroll
-    for (int i = 0; i < batch; ++i) v[i] = load_pair<T>(p, b.n, y0 + first + i * rows, x0 + 2 * pair);
+    for (int i = 0; i < batch; ++i)
+      v[i] = load_pair<T>(p, b.n, y0 + first + i * rows, x0 + 2 * pair);
 #pragma unroll
     for (int i = 0; i < batch; ++i) {
       const int row = first + i * rows;
       if (row >= p.at.brick_rows) continue;
       const uint4 packed = *reinterpret_cast<const uint4*>(&v[i]);
-      if (p.stride == 1) store_pair<1>(p, planes + row * p.at.pitch, pair, packed);
-      else store_pair<2>(p, planes + row * p.at.pitch, pair, packed);
+      if (p.stride == 1)
+        store_pair<1>(p, planes + row * p.at.pitch, pair, packed);
+      else
+        store_pair<2>(p, planes + row * p.at.pitch, pair, packed);
     }
   }
 }
@@ -135,20 +144,26 @@ __device__ __forceinline__ void store_brick(const FirstParams& p, int t, std::ui
 /// Four channels a pixel from C, a pair at a time: C words.
 template <int C>
 __device__ __forceinline__ uint4 widen_pair(const std::uint32_t* w) {
-  if constexpr (C == 1) return make_uint4(w[0] & 0xFFFF, 0, w[0] >> 16, 0);
-  else if constexpr (C == 2) return make_uint4(w[0], 0, w[1], 0);
-  else if constexpr (C == 3) return make_uint4(w[0], w[1] & 0xFFFF, w[1] >> 16 | w[2] << 16, w[2] >> 16);
-  else return make_uint4(w[0], w[1], w[2], w[3]);
+  if constexpr (C == 1)
+    return make_uint4(w[0] & 0xFFFF, 0, w[0] >> 16, 0);
+  else if constexpr (C == 2)
+    return make_uint4(w[0], 0, w[1], 0);
+  else if constexpr (C == 3)
+    return make_uint4(w[0], w[1] & 0xFFFF, w[1] >> 16 | w[2] << 16, w[2] >> 16);
+  else
+    return make_uint4(w[0], w[1], w[2], w[3]);
 }
 
-/// Element of an image row where a brick begins. The copy begins at a multiple of 16 bytes before it.
+/// Element of an image row where a brick begins. The copy begins at a multiple of 16 bytes before
+/// it.
 __device__ __forceinline__ int raw_column(const FirstParams& p, const Brick& b) {
   return (b.x * p.stride - p.pad_left) * p.c;
 }
 
 /// From the raw rows to the planes. TMA has put zeros where the image ends.
 template <int C, int Stride>
-__device__ __forceinline__ void widen_rows(const FirstParams& p, const std::uint8_t* raw, std::uint8_t* planes, int pair, int first, int step) {
+__device__ __forceinline__ void widen_rows(const FirstParams& p, const std::uint8_t* raw,
+                                           std::uint8_t* planes, int pair, int first, int step) {
   raw += pair * 4 * C + first * p.at.raw_pitch;
   planes += first * p.at.pitch;
   const int raw_step = step * p.at.raw_pitch, step_bytes = step * p.at.pitch;
@@ -159,19 +174,26 @@ __device__ __forceinline__ void widen_rows(const FirstParams& p, const std::uint
 }
 
 template <FirstPool Pool>
-__device__ __forceinline__ void convert_raw(const FirstParams& p, int t, const std::uint8_t* raw, std::uint8_t* planes, int thread) {
+__device__ __forceinline__ void convert_raw(const FirstParams& p, int t, const std::uint8_t* raw,
+                                            std::uint8_t* planes, int thread) {
   const int lanes = p.at.pairs <= 16 ? 16 : 32, pair = thread % lanes;
   if (pair >= p.at.pairs) return;
   raw += (raw_column(p, brick<Pool>(p, t)) & 7) * 2;
   const auto rows = [&]<int C>() {
-    if (p.stride == 1) widen_rows<C, 1>(p, raw, planes, pair, thread / lanes, 128 / lanes);
-    else widen_rows<C, 2>(p, raw, planes, pair, thread / lanes, 128 / lanes);
+    if (p.stride == 1)
+      widen_rows<C, 1>(p, raw, planes, pair, thread / lanes, 128 / lanes);
+    else
+      widen_rows<C, 2>(p, raw, planes, pair, thread / lanes, 128 / lanes);
   };
   switch (p.c) {
-    case 1: return rows.template operator()<1>();
-    case 2: return rows.template operator()<2>();
-    case 3: return rows.template operator()<3>();
-    default: return rows.template operator()<4>();
+    case 1:
+      return rows.template operator()<1>();
+    case 2:
+      return rows.template operator()<2>();
+    case 3:
+      return rows.template operator()<3>();
+    default:
+      return rows.template operator()<4>();
   }
 }
 
@@ -181,7 +203,9 @@ __device__ __forceinline__ void convert_raw(const FirstParams& p, int t, const s
 template <int N, FirstPool Pool>
 struct FirstUnits {
   static constexpr int rows = N / 8;
-  static constexpr int count = Pool == FirstPool::none ? 2 * rows : Pool == FirstPool::max2 ? rows / 2 : (rows - 1) / 2;
+  static constexpr int count = Pool == FirstPool::none   ? 2 * rows
+                               : Pool == FirstPool::max2 ? rows / 2
+                                                         : (rows - 1) / 2;
 
   static __device__ __forceinline__ Unit value(const float (&d)[2][N / 2], int u) {
     if constexpr (Pool == FirstPool::none) {
@@ -190,10 +214,13 @@ struct FirstUnits {
       return {{v[a], v[a + 1]}, {v[a + 2], v[a + 3]}};
     } else if constexpr (Pool == FirstPool::max2) {
       const int a = 8 * u, b = a + 4;
-      return {{max4(d[0][a], d[1][a], d[0][b], d[1][b]), max4(d[0][a + 1], d[1][a + 1], d[0][b + 1], d[1][b + 1])},
-              {max4(d[0][a + 2], d[1][a + 2], d[0][b + 2], d[1][b + 2]), max4(d[0][a + 3], d[1][a + 3], d[0][b + 3], d[1][b + 3])}};
+      return {{max4(d[0][a], d[1][a], d[0][b], d[1][b]),
+               max4(d[0][a + 1], d[1][a + 1], d[0][b + 1], d[1][b + 1])},
+              {max4(d[0][a + 2], d[1][a + 2], d[0][b + 2], d[1][b + 2]),
+               max4(d[0][a + 3], d[1][a + 3], d[0][b + 3], d[1][b + 3])}};
     } else {
-      // Window of output column c: d[0] columns c and c + 1 (left and right), d[1] column c (middle).
+      // Window of output column c: d[0] columns c and c + 1 (left and right), d[1] column c
+      // (middle).
       const int a = 8 * u;
       float left[4], middle[4];
 #pragma unroll
@@ -201,22 +228,29 @@ struct FirstUnits {
         left[i] = ptx::max_nan(ptx::max_nan(d[0][a + i], d[0][a + 4 + i]), d[0][a + 8 + i]);
         middle[i] = ptx::max_nan(ptx::max_nan(d[1][a + i], d[1][a + 4 + i]), d[1][a + 8 + i]);
       }
-      const float next_low = __shfl_down_sync(0xFFFFFFFF, left[0], 1), next_high = __shfl_down_sync(0xFFFFFFFF, left[2], 1);
-      return {{ptx::max_nan(ptx::max_nan(left[0], middle[0]), left[1]), ptx::max_nan(ptx::max_nan(left[1], middle[1]), next_low)},
-              {ptx::max_nan(ptx::max_nan(left[2], middle[2]), left[3]), ptx::max_nan(ptx::max_nan(left[3], middle[3]), next_high)}};
+      const float next_low = __shfl_down_sync(0xFFFFFFFF, left[0], 1),
+                  next_high = __shfl_down_sync(0xFFFFFFFF, left[2], 1);
+      return {{ptx::max_nan(ptx::max_nan(left[0], middle[0]), left[1]),
+               ptx::max_nan(ptx::max_nan(left[1], middle[1]), next_low)},
+              {ptx::max_nan(ptx::max_nan(left[2], middle[2]), left[3]),
+               ptx::max_nan(ptx::max_nan(left[3], middle[3]), next_high)}};
     }
   }
   /// Row in the staged tile; the eighth column of max3 has no window and goes to the spare row.
   static __device__ __forceinline__ int row(int u, int c) {
-    if constexpr (Pool == FirstPool::none) return (u >> 1) * 16 + 2 * c + (u & 1);
-    else if constexpr (Pool == FirstPool::max2) return u * 8 + c;
-    else return c < 7 ? u * 7 + c : count * 7;
+    if constexpr (Pool == FirstPool::none)
+      return (u >> 1) * 16 + 2 * c + (u & 1);
+    else if constexpr (Pool == FirstPool::max2)
+      return u * 8 + c;
+    else
+      return c < 7 ? u * 7 + c : count * 7;
   }
 };
 
 /// Pixels outside the convolution's plane must not win a window.
 template <int N>
-__device__ __forceinline__ void mask_outside(const FirstParams& p, const Brick& b, float (&d)[2][N / 2]) {
+__device__ __forceinline__ void mask_outside(const FirstParams& p, const Brick& b,
+                                             float (&d)[2][N / 2]) {
   constexpr float never = -INFINITY;
 #pragma unroll
   for (int j = 0; j < N / 8; ++j) {
@@ -236,8 +270,9 @@ constexpr int raw_slots = 4;  // two for each producing warpgroup
 
 /// Each of the two producing warpgroups stores every second brick of this CTA.
 template <class T, FirstPool Pool>
-__device__ __forceinline__ void first_produce(const FirstParams& p, const std::uint8_t* rows, std::uint8_t* planes,
-                                              std::uint32_t full, std::uint32_t empty, std::uint32_t raw_full, int g) {
+__device__ __forceinline__ void first_produce(const FirstParams& p, const std::uint8_t* rows,
+                                              std::uint8_t* planes, std::uint32_t full,
+                                              std::uint32_t empty, std::uint32_t raw_full, int g) {
   const int thread = threadIdx.x % 128, lane = thread % 32;
   const auto request = [&](int own) {
     const int t = blockIdx.x + (2 * own + g) * gridDim.x, slot = 2 * g + own % 2;
@@ -276,8 +311,9 @@ __device__ __forceinline__ void first_produce(const FirstParams& p, const std::u
 // ---------------------------------------------------------------------------------- the kernel
 
 template <class T, int N, FirstPool Pool>
-__device__ __forceinline__ void first_consume(const FirstParams& p, std::uint32_t planes, std::uint32_t weights,
-                                              std::uint32_t staging, std::uint32_t full, std::uint32_t empty, int g) {
+__device__ __forceinline__ void first_consume(const FirstParams& p, std::uint32_t planes,
+                                              std::uint32_t weights, std::uint32_t staging,
+                                              std::uint32_t full, std::uint32_t empty, int g) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const bool leader = threadIdx.x % 128 == 0;
   const int steps = p.at.slots / 4, block_bytes = p.r * steps * 2048;
@@ -306,7 +342,8 @@ __device__ __forceinline__ void first_consume(const FirstParams& p, std::uint32_
       std::uint32_t from = image;
       int step = 0, left = p.r * steps, keep = 0;
       do {
-        const std::uint64_t b0 = ptx::descriptor(b_base, from), b1 = ptx::descriptor(b_base, from + p.at.plane);
+        const std::uint64_t b0 = ptx::descriptor(b_base, from),
+                            b1 = ptx::descriptor(b_base, from + p.at.plane);
         ptx::wgmma_fence();  // fence and commit in this very block, or the compiler serialises
         ptx::Wgmma<T, N>::mma(d[0], a, b0, keep);
         ptx::Wgmma<T, N>::mma(d[1], a, b1, keep);
@@ -328,7 +365,8 @@ __device__ __forceinline__ void first_consume(const FirstParams& p, std::uint32_
       ptx::bar_sync(1 + g, 128);
       using U = FirstUnits<N, Pool>;
       stage_units<T, U::count>(
-          p.act, bias, staging, [&](int u) { return U::value(d, u); }, [&](int u, int column) { return U::row(u, column); });
+          p.act, bias, staging, [&](int u) { return U::value(d, u); },
+          [&](int u, int column) { return U::row(u, column); });
       ptx::fence_proxy_async();
       ptx::bar_sync(1 + g, 128);
       if (leader) {
@@ -348,9 +386,11 @@ __global__ void __launch_bounds__(first_threads, 1) first(const __grid_constant_
   std::uint8_t* planes = base + 2 * p.at.staging;
   std::uint8_t* weights = planes + p.at.bricks * p.at.brick_bytes;
   std::uint8_t* rows = weights + p.at.w_bytes;
-  const std::uint32_t full = ptx::shared_address(rows + raw_slots * p.at.raw_bytes), empty = full + 8 * p.at.bricks;
+  const std::uint32_t full = ptx::shared_address(rows + raw_slots * p.at.raw_bytes),
+                      empty = full + 8 * p.at.bricks;
   const std::uint32_t raw_full = empty + 8 * p.at.bricks, w_full = raw_full + 8 * raw_slots;
-  const int warpgroup = __shfl_sync(0xFFFFFFFF, threadIdx.x / 128, 0);  // so that the compiler sees one value a warp
+  const int warpgroup =
+      __shfl_sync(0xFFFFFFFF, threadIdx.x / 128, 0);  // so that the compiler sees one value a warp
 
   if (threadIdx.x == 0) {
     for (int s = 0; s < p.at.bricks; ++s) {
@@ -376,7 +416,8 @@ __global__ void __launch_bounds__(first_threads, 1) first(const __grid_constant_
     }
     ptx::mbarrier_wait(w_full, 0);
     first_consume<T, N, Pool>(p, ptx::shared_address(planes), ptx::shared_address(weights),
-                              ptx::shared_address(base) + warpgroup * p.at.staging, full, empty, warpgroup);
+                              ptx::shared_address(base) + warpgroup * p.at.staging, full, empty,
+                              warpgroup);
   }
 }
 

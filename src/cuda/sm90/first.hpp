@@ -18,15 +18,16 @@ namespace convoy::cuda::sm90 {
 /// pairs of pixels of 16 bytes: a row of the pixel operand is a pair, and the taps of a filter row
 /// read overlapping pairs.
 struct FirstLayout {
-  int conv_rows = 0;              // of a tile; it is 16 columns wide
-  int out_w = 0, out_h = 0;       // pixels of y a tile gives
-  int lead = 0, slots = 0;        // zero taps in front of a filter row; taps of a row with padding, a multiple of 4
+  int conv_rows = 0;         // of a tile; it is 16 columns wide
+  int out_w = 0, out_h = 0;  // pixels of y a tile gives
+  int lead = 0,
+      slots = 0;  // zero taps in front of a filter row; taps of a row with padding, a multiple of 4
   int brick_rows = 0, pairs = 0;  // of the stored image; pairs loaded for a row
   int pitch = 0, plane = 0;       // bytes of a stored row, of a plane
   int planes = 0;
   int k_stride = 0, step_stride = 0;  // between core matrices of a k16 step, between steps
-  int bricks = 0;                 // slots of the ring
-  bool raw = false;               // rows of the image come through TMA, as they are: needs 16-byte rows
+  int bricks = 0;                     // slots of the ring
+  bool raw = false;  // rows of the image come through TMA, as they are: needs 16-byte rows
   int raw_pitch = 0, raw_bytes = 0;  // of a row and of a brick of them
   int brick_bytes = 0, w_bytes = 0, staging = 0, shared_bytes = 0;
   int k_blocks = 0, tiles_x = 0, tiles_y = 0, grid = 0;
@@ -38,13 +39,15 @@ FirstLayout first_layout(const Stage& stage, const DeviceFacts& device);
 TensorMapArgs first_x_map(const Stage& stage, const FirstLayout& layout);  // where layout.raw
 TensorMapArgs first_y_map(const Stage& stage, const FirstLayout& layout, Index pixel_stride);
 
-/// Packs w [K,R,S,C] in the output type (device) into `packed`, layout.w_bytes bytes, 16-byte aligned.
-/// Enqueues one launch; returns an empty string, or what went wrong.
-std::string first_pack(const Stage& stage, const FirstLayout& layout, const void* w, void* packed, cudaStream_t stream) noexcept;
+/// Packs w [K,R,S,C] in the output type (device) into `packed`, layout.w_bytes bytes, 16-byte
+/// aligned. Enqueues one launch; returns an empty string, or what went wrong.
+std::string first_pack(const Stage& stage, const FirstLayout& layout, const void* w, void* packed,
+                       cudaStream_t stream) noexcept;
 
-/// Device pointers; x NHWC with any strides (elements), f16, bf16 or u8, 16-byte aligned; w as packed
-/// by first_pack; y NHWC, 16-byte aligned. With `norm`, x*scale + shift is rounded to the output type
-/// before the product. Enqueues one launch; returns an empty string, or what went wrong.
+/// Device pointers; x NHWC with any strides (elements), f16, bf16 or u8, 16-byte aligned; w as
+/// packed by first_pack; y NHWC, 16-byte aligned. With `norm`, x*scale + shift is rounded to the
+/// output type before the product. Enqueues one launch; returns an empty string, or what went
+/// wrong.
 struct FirstRun {
   Index n = 0;
   const void* x = nullptr;
@@ -57,6 +60,7 @@ struct FirstRun {
   Index y_pixel_stride = 0;
   bool overlap_previous = false;
 };
-std::string first_launch(const Stage& stage, const FirstLayout& layout, const FirstRun& run, cudaStream_t stream) noexcept;
+std::string first_launch(const Stage& stage, const FirstLayout& layout, const FirstRun& run,
+                         cudaStream_t stream) noexcept;
 
 }  // namespace convoy::cuda::sm90

@@ -1,7 +1,6 @@
-#include "cuda/sm90/halo.hpp"
-
 #include "cuda/error.hpp"
 #include "cuda/sm90/halo.cuh"
+#include "cuda/sm90/halo.hpp"
 #include "cuda/tensor_map.hpp"
 
 namespace convoy::cuda::sm90 {
@@ -13,7 +12,9 @@ HaloKernel find_halo_bf16(Accumulator wanted, PoolKind pool);  // halo_bf16.cu
 namespace {
 
 HaloKernel find(const Stage& stage, const HaloTile& tile) {
-  const PoolKind pool = !stage.pool ? PoolKind::none : tile.inner == Inner::images ? PoolKind::images : PoolKind::pixels;
+  const PoolKind pool = !stage.pool                   ? PoolKind::none
+                        : tile.inner == Inner::images ? PoolKind::images
+                                                      : PoolKind::pixels;
   const Accumulator wanted{tile.instruction_n(), tile.instructions()};
   return stage.dtype == DType::bf16 ? find_halo_bf16(wanted, pool) : find_halo_f16(wanted, pool);
 }
@@ -78,8 +79,8 @@ HaloParams parameters(const Stage& stage, const HaloTile& tile, const HaloLayout
 
 }  // namespace
 
-std::string halo_launch(const Stage& stage, const HaloTile& tile, const HaloLayout& layout, const HaloRun& run,
-                        cudaStream_t stream) noexcept {
+std::string halo_launch(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
+                        const HaloRun& run, cudaStream_t stream) noexcept {
   const HaloKernel kernel = find(stage, tile);
   if (kernel == nullptr) return "halo " + tile.name() + " is not compiled";
   Stage part = stage;
@@ -93,13 +94,15 @@ std::string halo_launch(const Stage& stage, const HaloTile& tile, const HaloLayo
   if (why.empty()) why = encode(halo_y_map(part, tile, run.y_pixel_stride), run.y, &p.y);
   if (!why.empty()) return why;
 
-  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.shared_bytes);
+  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                           layout.shared_bytes);
   if (error == cudaSuccess) {
     cudaLaunchAttribute overlap{};
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     overlap.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(layout.grid < p.tiles || tile.resident ? layout.grid : p.tiles));
+    config.gridDim =
+        dim3(static_cast<unsigned>(layout.grid < p.tiles || tile.resident ? layout.grid : p.tiles));
     config.blockDim = dim3(halo_threads);
     config.dynamicSmemBytes = static_cast<std::size_t>(layout.shared_bytes);
     config.stream = stream;

@@ -1,8 +1,8 @@
 // halo: y = pool(act(conv(x, w) + bias)) by implicit GEMM on Hopper, from top to bottom.
 //
-// One CTA per SM walks over tiles of the output. A tile is 64 channels (GEMM's M) by a brick of pixels
-// (GEMM's N) for each of two consumer warpgroups. M = channels, so that a thread's accumulators hold
-// whole 2x2 windows: the pool needs no shuffle and no shared memory.
+// One CTA per SM walks over tiles of the output. A tile is 64 channels (GEMM's M) by a brick of
+// pixels (GEMM's N) for each of two consumer warpgroups. M = channels, so that a thread's
+// accumulators hold whole 2x2 windows: the pool needs no shuffle and no shared memory.
 //
 // The brick of input pixels, with its halo, is loaded once per 64 input channels; the taps of the
 // filter are shifted views of that box, made by moving the start address of the wgmma descriptor.
@@ -59,15 +59,22 @@ struct Barriers {
   int x_slots, w_slots;
   __device__ __forceinline__ std::uint32_t x_full(int s) const { return base + 8 * s; }
   __device__ __forceinline__ std::uint32_t x_empty(int s) const { return base + 8 * (x_slots + s); }
-  __device__ __forceinline__ std::uint32_t w_full(int s) const { return base + 8 * (2 * x_slots + s); }
-  __device__ __forceinline__ std::uint32_t w_empty(int s) const { return base + 8 * (2 * x_slots + w_slots + s); }
-  __device__ __forceinline__ std::uint32_t turn(int g) const { return base + 8 * (2 * x_slots + 2 * w_slots + g); }
+  __device__ __forceinline__ std::uint32_t w_full(int s) const {
+    return base + 8 * (2 * x_slots + s);
+  }
+  __device__ __forceinline__ std::uint32_t w_empty(int s) const {
+    return base + 8 * (2 * x_slots + w_slots + s);
+  }
+  __device__ __forceinline__ std::uint32_t turn(int g) const {
+    return base + 8 * (2 * x_slots + 2 * w_slots + g);
+  }
 };
 
 // ---------------------------------------------------------------------------------- producers
 
 /// One thread keeps the ring of pixel boxes full.
-__device__ __forceinline__ void produce_pixels(const HaloParams& p, const Barriers& bar, std::uint32_t slots) {
+__device__ __forceinline__ void produce_pixels(const HaloParams& p, const Barriers& bar,
+                                               std::uint32_t slots) {
   Ring ring;
   for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
     const Place at = place(p, t);
@@ -87,7 +94,8 @@ __device__ __forceinline__ void produce_pixels(const HaloParams& p, const Barrie
 }
 
 /// Another keeps the ring of weight slabs full; resident weights are loaded once.
-__device__ __forceinline__ void produce_weights(const HaloParams& p, const Barriers& bar, std::uint32_t slots) {
+__device__ __forceinline__ void produce_weights(const HaloParams& p, const Barriers& bar,
+                                                std::uint32_t slots) {
   Ring ring;
   for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
     const int k = place(p, t).k;
@@ -111,8 +119,9 @@ __device__ __forceinline__ void produce_weights(const HaloParams& p, const Barri
 template <int N, int I, PoolKind Pool>
 struct Units {
   static constexpr int groups = N / 8, pooled = groups / 2;
-  static constexpr int per_instruction =
-      Pool == PoolKind::none ? groups : Pool == PoolKind::pixels ? (pooled + 1) / 2 : pooled;
+  static constexpr int per_instruction = Pool == PoolKind::none     ? groups
+                                         : Pool == PoolKind::pixels ? (pooled + 1) / 2
+                                                                    : pooled;
   static constexpr int count = Pool == PoolKind::images ? I / 2 * pooled : I * per_instruction;
 
   static __device__ __forceinline__ Unit value(const float (&d)[I][N / 2], int u) {
@@ -123,14 +132,17 @@ struct Units {
       // Groups are rows of eight pixels: a window is two columns of two neighbouring groups. The
       // unit's two columns are pooled rows 2j and 2j + 1; the second may not exist.
       const int a = 16 * j, b = 2 * j + 1 < pooled ? a + 8 : a;
-      return {{max4(d[i][a], d[i][a + 1], d[i][a + 4], d[i][a + 5]), max4(d[i][b], d[i][b + 1], d[i][b + 4], d[i][b + 5])},
-              {max4(d[i][a + 2], d[i][a + 3], d[i][a + 6], d[i][a + 7]), max4(d[i][b + 2], d[i][b + 3], d[i][b + 6], d[i][b + 7])}};
+      return {{max4(d[i][a], d[i][a + 1], d[i][a + 4], d[i][a + 5]),
+               max4(d[i][b], d[i][b + 1], d[i][b + 4], d[i][b + 5])},
+              {max4(d[i][a + 2], d[i][a + 3], d[i][a + 6], d[i][a + 7]),
+               max4(d[i][b + 2], d[i][b + 3], d[i][b + 6], d[i][b + 7])}};
     } else {
       // Groups are pixels of a row for eight images, instructions are rows.
       const int a = 8 * j;
       const float(&r)[N / 2] = d[2 * i], (&s)[N / 2] = d[2 * i + 1];
       return {{max4(r[a], r[a + 4], s[a], s[a + 4]), max4(r[a + 1], r[a + 5], s[a + 1], s[a + 5])},
-              {max4(r[a + 2], r[a + 6], s[a + 2], s[a + 6]), max4(r[a + 3], r[a + 7], s[a + 3], s[a + 7])}};
+              {max4(r[a + 2], r[a + 6], s[a + 2], s[a + 6]),
+               max4(r[a + 3], r[a + 7], s[a + 3], s[a + 7])}};
     }
   }
 
@@ -153,13 +165,15 @@ constexpr int store_parts = Pool == PoolKind::none ? I : 1;
 
 /// Pools, adds the bias, activates, rounds once and stages a part of the tile for the TMA store.
 template <class T, int N, int I, PoolKind Pool, int Part>
-__device__ __forceinline__ void stage_part(const HaloParams& p, const float (&d)[I][N / 2], const float (&bias)[2],
-                                           std::uint32_t staging) {
+__device__ __forceinline__ void stage_part(const HaloParams& p, const float (&d)[I][N / 2],
+                                           const float (&bias)[2], std::uint32_t staging) {
   using U = Units<N, I, Pool>;
   constexpr int count = U::count / store_parts<I, Pool>;
   stage_units<T, count>(
       p.act, bias, staging, [&](int u) { return U::value(d, Part * count + u); },
-      [&](int u, int column) { return Pool == PoolKind::none ? 8 * u + column : U::row(p, u, column); });
+      [&](int u, int column) {
+        return Pool == PoolKind::none ? 8 * u + column : U::row(p, u, column);
+      });
 }
 
 // ---------------------------------------------------------------------------------- consumers
@@ -171,16 +185,24 @@ __device__ __forceinline__ std::uint64_t descriptor_of(std::uint32_t low, std::u
   return d;
 }
 
-/// A consumer's place in a ring, in the two forms it needs: the slot's full barrier (its empty one lies
-/// `end - begin` on) and the low half of its descriptor. All additions: this runs between two wgmmas,
-/// on one warp a scheduler, where every instruction shows.
+/// A consumer's place in a ring, in the two forms it needs: the slot's full barrier (its empty one
+/// lies `end - begin` on) and the low half of its descriptor. All additions: this runs between two
+/// wgmmas, on one warp a scheduler, where every instruction shows.
 struct Slots {
-  std::uint32_t begin, end, first_low, step;  // barriers of the ring; descriptor of slot 0, between slots
+  std::uint32_t begin, end, first_low,
+      step;  // barriers of the ring; descriptor of slot 0, between slots
   std::uint32_t full, low, parity, flip;
 
-  __device__ __forceinline__ Slots(std::uint32_t barriers, int count, std::uint32_t address, int slot_bytes, bool turns)
-      : begin(barriers), end(barriers + 8 * count), first_low(1 << 16 | address >> 4), step(slot_bytes >> 4), full(begin),
-        low(first_low), parity(0), flip(turns ? 1 : 0) {}
+  __device__ __forceinline__ Slots(std::uint32_t barriers, int count, std::uint32_t address,
+                                   int slot_bytes, bool turns)
+      : begin(barriers),
+        end(barriers + 8 * count),
+        first_low(1 << 16 | address >> 4),
+        step(slot_bytes >> 4),
+        full(begin),
+        low(first_low),
+        parity(0),
+        flip(turns ? 1 : 0) {}
   __device__ __forceinline__ void advance() {
     full += 8;
     low += step;
@@ -190,7 +212,8 @@ struct Slots {
       parity ^= flip;  // resident slots are filled once: their first round stays complete
     }
   }
-  /// Leaves out the slots of the other warpgroup's tile: `count` beyond whole rounds, of which `odd`.
+  /// Leaves out the slots of the other warpgroup's tile: `count` beyond whole rounds, of which
+  /// `odd`.
   __device__ __forceinline__ void skip(int count, int odd) {
     full += 8 * count;
     low += count * step;
@@ -201,14 +224,16 @@ struct Slots {
     }
     parity ^= odd;
   }
-  __device__ __forceinline__ std::uint32_t empty(std::uint32_t barrier) const { return barrier + (end - begin); }
+  __device__ __forceinline__ std::uint32_t empty(std::uint32_t barrier) const {
+    return barrier + (end - begin);
+  }
 };
 
 /// A consumer's walk through both rings, one slab of weights at a time.
 struct Walk {
   const HaloParams& p;
-  Slots x, w;               // what comes next
-  int tap = 0;              // the first of the next slab
+  Slots x, w;                          // what comes next
+  int tap = 0;                         // the first of the next slab
   std::uint32_t box = 0, box_low = 0;  // the box that the last slab reads: full barrier, descriptor
 
   /// Waits for the next slab (and for its box, if it opens one), and moves on.
@@ -238,30 +263,36 @@ struct Walk {
 /// Two of the four k16 steps of a tap. The fence costs nothing here, but without one in every basic
 /// block the compiler serialises all of them.
 template <class T, int N, int I>
-__device__ __forceinline__ void half_tap(float (&d)[I][N / 2], std::uint32_t a, std::uint32_t b, const HaloParams& p, int keep) {
-  const std::uint32_t a_high = ptx::descriptor_base(1024) >> 32, b_high = 1u << 30 | p.group_stride >> 4;
+__device__ __forceinline__ void half_tap(float (&d)[I][N / 2], std::uint32_t a, std::uint32_t b,
+                                         const HaloParams& p, int keep) {
+  const std::uint32_t a_high = ptx::descriptor_base(1024) >> 32,
+                      b_high = 1u << 30 | p.group_stride >> 4;
   ptx::wgmma_fence();
 #pragma unroll
   for (int step = 0; step < 2; ++step) {
 #pragma unroll
     for (int i = 0; i < I; ++i) {
       ptx::Wgmma<T, N>::mma(d[i], descriptor_of(a + 2 * step, a_high),
-                            descriptor_of(b + 2 * step + i * (p.instruction_stride >> 4), b_high), step == 0 ? keep : 1);
+                            descriptor_of(b + 2 * step + i * (p.instruction_stride >> 4), b_high),
+                            step == 0 ? keep : 1);
     }
   }
 }
 
 template <class T, int N, int I, PoolKind Pool>
-__device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar, std::uint32_t x_slots,
-                                        std::uint32_t w_slots, std::uint32_t staging, int g) {
+__device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar,
+                                        std::uint32_t x_slots, std::uint32_t w_slots,
+                                        std::uint32_t staging, int g) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-  const bool leader = threadIdx.x % 128 == 0, gives_x = lane == 0, gives_w = lane == 0 && !p.resident;
+  const bool leader = threadIdx.x % 128 == 0, gives_x = lane == 0,
+             gives_w = lane == 0 && !p.resident;
   const std::uint32_t tap_step = p.cta_channels * 128 >> 4;
   const int total = p.chunks * (p.taps / p.slab_taps);
 
   float d[I][N / 2];
   Walk walk{p, Slots(bar.x_full(0), p.x_slots, x_slots + g * p.warpgroup_stride, p.x_slot, true),
-            Slots(bar.w_full(0), p.w_slots, w_slots + g * p.warpgroup_channels * 128, p.w_slot, !p.resident)};
+            Slots(bar.w_full(0), p.w_slots, w_slots + g * p.warpgroup_channels * 128, p.w_slot,
+                  !p.resident)};
   int turn = 0;
   const int stride = p.pingpong ? 2 * gridDim.x : gridDim.x;
   if (p.pingpong && g == 1) walk.skip_tile();
@@ -274,9 +305,9 @@ __device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar
       if (channel < p.k) bias[0] = p.bias[channel];
       if (channel + 8 < p.k) bias[1] = p.bias[channel + 8];
     }
-    // In ping-pong a warpgroup waits for its slots only when the other has waited for all of its own:
-    // slots are then taken in the order of loading, and no wait can be a whole round of the ring
-    // early. Warpgroup 0 begins unasked.
+    // In ping-pong a warpgroup waits for its slots only when the other has waited for all of its
+    // own: slots are then taken in the order of loading, and no wait can be a whole round of the
+    // ring early. Warpgroup 0 begins unasked.
     if (p.pingpong) {
       if (g == 1 || turn > 0) ptx::mbarrier_wait(bar.turn(g), (turn + (g == 1 ? 0 : 1)) & 1);
       ++turn;
@@ -289,7 +320,8 @@ __device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar
 #pragma unroll
     for (int i = 0; i < I; ++i) ptx::touch(d[i]);
     for (int it = 0; it < total; ++it) {
-      // All of this tile's waits are over: the other warpgroup may begin under the last slab's math.
+      // All of this tile's waits are over: the other warpgroup may begin under the last slab's
+      // math.
       if (p.pingpong && it + 1 == total && lane == 0) ptx::mbarrier_arrive(bar.turn(1 - g));
       int keep = it > 0;
       for (int tap = 1; tap < p.slab_taps; ++tap) {
@@ -333,15 +365,19 @@ __device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar
       ptx::bar_sync(1 + g, 128);
       if (leader) {
         const int k = at.k + g * p.warpgroup_channels, x = at.x / p.window + Part * p.part_x;
-        const int y = (at.y + g * p.warpgroup_rows) / p.window + Part * p.part_y, n = at.n + Part * p.part_n;
-        if (p.images) ptx::tma_store(&p.y, staging, k, n, x, y);
-        else ptx::tma_store(&p.y, staging, k, x, y, n);
+        const int y = (at.y + g * p.warpgroup_rows) / p.window + Part * p.part_y,
+                  n = at.n + Part * p.part_n;
+        if (p.images)
+          ptx::tma_store(&p.y, staging, k, n, x, y);
+        else
+          ptx::tma_store(&p.y, staging, k, x, y, n);
         ptx::bulk_commit();
       }
     };
     [&]<int... Part>(std::integer_sequence<int, Part...>) {
       (store.template operator()<Part>(), ...);
-    }(std::make_integer_sequence<int, store_parts<I, Pool>>{});
+    }
+    (std::make_integer_sequence<int, store_parts<I, Pool>>{});
   }
   if (leader) ptx::bulk_wait_read<0>();
 }
@@ -376,14 +412,16 @@ __global__ void __launch_bounds__(halo_threads, 1) halo(const __grid_constant__ 
   ptx::grid_launch_dependents();
   ptx::grid_dependency_wait();
 
-  const int warpgroup = __shfl_sync(0xFFFFFFFF, threadIdx.x / 128, 0);  // so that the compiler sees one value a warp
+  const int warpgroup =
+      __shfl_sync(0xFFFFFFFF, threadIdx.x / 128, 0);  // so that the compiler sees one value a warp
   if (warpgroup == 2) {
     ptx::shrink_registers<40>();
     if (threadIdx.x == 256) produce_pixels(p, bar, x_slots);
     if (threadIdx.x == 288) produce_weights(p, bar, w_slots);
   } else {
     ptx::grow_registers<232>();
-    consume<T, N, I, Pool>(p, bar, x_slots, w_slots, base + p.staging_offset + warpgroup * p.staging, warpgroup);
+    consume<T, N, I, Pool>(p, bar, x_slots, w_slots,
+                           base + p.staging_offset + warpgroup * p.staging, warpgroup);
   }
 }
 

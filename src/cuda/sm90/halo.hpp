@@ -1,5 +1,5 @@
-// The halo family: any R x S convolution with bias, activation and max 2x2 on Hopper's tensor cores.
-// `halo_tile.hpp` chooses tiles; this launches one.
+// The halo family: any R x S convolution with bias, activation and max 2x2 on Hopper's tensor
+// cores. `halo_tile.hpp` chooses tiles; this launches one.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,8 +11,8 @@
 
 namespace convoy::cuda::sm90 {
 
-/// Device pointers, 16-byte aligned. x [n,H,W,C], w [K,R,S,C], y [n,P',Q',K], each of the stage's type
-/// and NHWC, with a pixel stride (elements) of at least C and K; bias fp32 [K] or null.
+/// Device pointers, 16-byte aligned. x [n,H,W,C], w [K,R,S,C], y [n,P',Q',K], each of the stage's
+/// type and NHWC, with a pixel stride (elements) of at least C and K; bias fp32 [K] or null.
 struct HaloRun {
   Index n = 0;  // images, at most the stage's n
   const void* x = nullptr;
@@ -20,13 +20,14 @@ struct HaloRun {
   const float* bias = nullptr;
   void* y = nullptr;
   Index x_pixel_stride = 0, y_pixel_stride = 0;
-  bool overlap_previous = false;  // start while the stream's previous kernel drains (it is still waited for)
+  bool overlap_previous =
+      false;  // start while the stream's previous kernel drains (it is still waited for)
 };
 
 /// Enqueues one launch. No allocation, no synchronisation, capturable. Returns an empty string, or
 /// what went wrong. The layout must be halo_layout(stage, tile, device) with x_slots > 0.
-std::string halo_launch(const Stage& stage, const HaloTile& tile, const HaloLayout& layout, const HaloRun& run,
-                        cudaStream_t stream) noexcept;
+std::string halo_launch(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
+                        const HaloRun& run, cudaStream_t stream) noexcept;
 
 /// Registers, spilled bytes and shared memory of the kernel behind a tile.
 cudaFuncAttributes halo_attributes(const Stage& stage, const HaloTile& tile);

@@ -9,7 +9,8 @@ namespace convoy::cuda::sm90 {
 
 using HaloKernel = void (*)(HaloParams);
 
-/// Null where the combination makes no sense: a pool over images needs two rows and pairs of pixels.
+/// Null where the combination makes no sense: a pool over images needs two rows and pairs of
+/// pixels.
 template <class T, int N, int I>
 HaloKernel halo_of(PoolKind pool) {
   constexpr int groups = N / 8;
@@ -26,8 +27,11 @@ HaloKernel find_halo(Accumulator wanted, PoolKind pool) {
   HaloKernel found = nullptr;
   [&]<std::size_t... Entry>(std::index_sequence<Entry...>) {
     (void)((accumulators[Entry] == wanted &&
-            ((found = halo_of<T, accumulators[Entry].n, accumulators[Entry].instructions>(pool)), true)) || ...);
-  }(std::make_index_sequence<accumulators.size()>{});
+            ((found = halo_of<T, accumulators[Entry].n, accumulators[Entry].instructions>(pool)),
+             true)) ||
+           ...);
+  }
+  (std::make_index_sequence<accumulators.size()>{});
   return found;
 }
 

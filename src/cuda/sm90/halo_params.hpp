@@ -1,4 +1,5 @@
-// What one launch of a halo kernel is told. Everything that does not change the code it compiles to.
+// What one launch of a halo kernel is told. Everything that does not change the code it compiles
+// to.
 #pragma once
 
 #include <cuda.h>
@@ -23,7 +24,8 @@ struct HaloParams {
   bool images, pingpong, resident;
   int warpgroup_channels, warpgroup_rows;  // from warpgroup 0's tile to warpgroup 1's
   int x_slots, w_slots, x_slot, w_slot, x_bytes;
-  int skip_x, skip_x_odd, skip_w, skip_w_odd;  // a tile's slots: beyond whole rounds; whether those are odd
+  int skip_x, skip_x_odd, skip_w,
+      skip_w_odd;  // a tile's slots: beyond whole rounds; whether those are odd
   int w_offset, staging_offset, barrier_offset, staging;
   int group_stride, instruction_stride, warpgroup_stride;
   int store_i, store_j, stored_pixels;

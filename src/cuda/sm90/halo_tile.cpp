@@ -6,13 +6,19 @@
 namespace convoy::cuda::sm90 {
 namespace {
 
-constexpr int row_bytes = 128;     // 64 channels of 16 bits: one row of a swizzled box
+constexpr int row_bytes = 128;  // 64 channels of 16 bits: one row of a swizzled box
 constexpr int barrier_bytes = 1024;
-constexpr int alignment = 1024;    // the swizzle's period
+constexpr int alignment = 1024;  // the swizzle's period
 
-int ceil_div(Index a, Index b) { return static_cast<int>((a + b - 1) / b); }
-int round_up(int a, int b) { return (a + b - 1) / b * b; }
-bool pooled(const Stage& stage) { return stage.pool.has_value(); }
+int ceil_div(Index a, Index b) {
+  return static_cast<int>((a + b - 1) / b);
+}
+int round_up(int a, int b) {
+  return (a + b - 1) / b * b;
+}
+bool pooled(const Stage& stage) {
+  return stage.pool.has_value();
+}
 
 bool compiled(const HaloTile& tile) {
   return std::find(accumulators.begin(), accumulators.end(),
@@ -33,7 +39,8 @@ void lay_taps(const Stage& stage, bool one_tap_a_view, HaloLayout& out) {
       for (int r = 0; r < stage.r; ++r) {
         for (int s = 0; s < stage.s; ++s) {
           const int dy = r * static_cast<int>(stage.dil.h), dx = s * static_cast<int>(stage.dil.w);
-          if (dy % sh == py && dx % sw == px) members.push_back({dy, dx, r * static_cast<int>(stage.s) + s});
+          if (dy % sh == py && dx % sw == px)
+            members.push_back({dy, dx, r * static_cast<int>(stage.s) + s});
         }
       }
       for (const Tap& tap : members) {
@@ -41,7 +48,9 @@ void lay_taps(const Stage& stage, bool one_tap_a_view, HaloLayout& out) {
         const auto t = static_cast<std::size_t>(taps++);
         if (opens) {
           const int dx = one_tap_a_view ? tap.dx : px, dy = one_tap_a_view ? tap.dy : py;
-          out.view[static_cast<std::size_t>(views++)] = {static_cast<std::int16_t>(dx), static_cast<std::int16_t>(dy), static_cast<std::uint8_t>(t), 0};
+          out.view[static_cast<std::size_t>(views++)] = {static_cast<std::int16_t>(dx),
+                                                         static_cast<std::int16_t>(dy),
+                                                         static_cast<std::uint8_t>(t), 0};
         }
         View& view = out.view[static_cast<std::size_t>(views - 1)];
         ++view.count;
@@ -59,7 +68,8 @@ void lay_taps(const Stage& stage, bool one_tap_a_view, HaloLayout& out) {
   out.box_h = reach_h;
 }
 
-HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& device, bool one_tap_a_view) {
+HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& device,
+               bool one_tap_a_view) {
   HaloLayout out;
   lay_taps(stage, one_tap_a_view, out);
   const bool images = tile.inner == Inner::images;
@@ -68,7 +78,8 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
   out.box_w += tile.bw;
   out.box_h += tile.cta_rows();
   out.box_n = tile.bn;
-  const int pixel = images ? 8 * row_bytes : row_bytes;  // bytes from a pixel to its right neighbour
+  const int pixel =
+      images ? 8 * row_bytes : row_bytes;  // bytes from a pixel to its right neighbour
   const int row = out.box_w * pixel;
   for (int t = 0; t < out.taps; ++t) {
     auto& shift = out.tap_shift[static_cast<std::size_t>(t)];
@@ -76,13 +87,15 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
   }
   out.x_bytes = out.box_w * out.box_h * out.box_n * row_bytes;
   out.x_slot = round_up(out.x_bytes, alignment);
-  // Between two slabs a warpgroup spends about 300 cycles, which a tap of a small tile does not cover
-  // but a whole filter row does. Large tiles keep single taps, for depth, unless weights are resident.
+  // Between two slabs a warpgroup spends about 300 cycles, which a tap of a small tile does not
+  // cover but a whole filter row does. Large tiles keep single taps, for depth, unless weights are
+  // resident.
   const bool small = tile.instruction_n() * tile.instructions() <= 128 && tile.cta_channels() == 64;
   const bool one_view = out.views == 1 && out.taps == stage.r * stage.s;
   out.slab_taps = one_view && (small || tile.resident) ? static_cast<int>(stage.s) : 1;
   out.w_slot = tile.cta_channels() * row_bytes * out.slab_taps;
-  for (int v = 0; v < out.views; ++v) out.tap_shift[out.view[static_cast<std::size_t>(v)].first] |= opens_view;
+  for (int v = 0; v < out.views; ++v)
+    out.tap_shift[out.view[static_cast<std::size_t>(v)].first] |= opens_view;
   out.group_stride = images ? 8 * row_bytes : row;
   out.instruction_stride = images ? row : (tile.bw > 8 ? 8 * row_bytes : row * out.box_h);
   out.warpgroup_stride = tile.schedule == Schedule::rows ? tile.bh * row : 0;
@@ -91,12 +104,14 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
   out.stored_pixels = pooled(stage) ? stored_w * stored_h * tile.bn : tile.instruction_n();
   out.store_j = images ? 8 : stored_w;
   out.store_i = images ? 8 * stored_w : (tile.bw > 8 ? 8 / window : stored_w * stored_h);
-  out.staging = round_up((out.stored_pixels + (pooled(stage) ? 1 : 0)) * row_bytes, alignment);  // + 1: Units::row's spare
+  out.staging = round_up((out.stored_pixels + (pooled(stage) ? 1 : 0)) * row_bytes,
+                         alignment);  // + 1: Units::row's spare
 
   const int all_w = out.chunks * (out.taps / out.slab_taps);
-  const int room = static_cast<int>(device.shared_bytes) - alignment - barrier_bytes - 2 * out.staging;
-  // A warpgroup gives a box back one slab after its last: a view of a single slab holds the box before
-  // it, its own and waits for the next.
+  const int room =
+      static_cast<int>(device.shared_bytes) - alignment - barrier_bytes - 2 * out.staging;
+  // A warpgroup gives a box back one slab after its last: a view of a single slab holds the box
+  // before it, its own and waits for the next.
   int fewest = 2;
   for (int v = 0; v < out.views; ++v) {
     if (out.view[static_cast<std::size_t>(v)].count == out.slab_taps) fewest = 3;
@@ -121,7 +136,8 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
     out.x_slots = 0;
     return out;
   }
-  out.shared_bytes = alignment + barrier_bytes + 2 * out.staging + out.x_slots * out.x_slot + out.w_slots * out.w_slot;
+  out.shared_bytes = alignment + barrier_bytes + 2 * out.staging + out.x_slots * out.x_slot +
+                     out.w_slots * out.w_slot;
 
   const Shapes shapes = shapes_of(stage);
   out.k_blocks = ceil_div(stage.k, tile.cta_channels());
@@ -129,7 +145,8 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
   out.tiles_y = ceil_div(shapes.out_h * window, tile.cta_rows());
   out.tiles_n = ceil_div(stage.n, tile.bn);
   out.grid = std::min(device.sms, out.tiles());
-  // A CTA with resident weights keeps its channel block: tile % k_blocks must not change as it walks.
+  // A CTA with resident weights keeps its channel block: tile % k_blocks must not change as it
+  // walks.
   if (tile.resident) out.grid = std::max(out.k_blocks, out.grid / out.k_blocks * out.k_blocks);
   return out;
 }
@@ -138,8 +155,9 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
 
 std::string HaloTile::name() const {
   static constexpr const char* schedules[] = {"channels", "rows", "pingpong"};
-  return std::to_string(bw) + "x" + std::to_string(bh) + "x" + std::to_string(bn) + (inner == Inner::images ? "n" : "") +
-         "." + schedules[static_cast<int>(schedule)] + (resident ? ".resident" : "");
+  return std::to_string(bw) + "x" + std::to_string(bh) + "x" + std::to_string(bn) +
+         (inner == Inner::images ? "n" : "") + "." + schedules[static_cast<int>(schedule)] +
+         (resident ? ".resident" : "");
 }
 
 std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& device) {
@@ -147,12 +165,17 @@ std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& de
   const auto no = [&](bool refused, std::string reason) {
     if (refused) why.push_back(std::move(reason));
   };
-  no(device.major != 9, "compute capability " + std::to_string(device.major) + "." + std::to_string(device.minor) + ", the family needs 9.0 (wgmma)");
-  no(stage.dtype != DType::f16 && stage.dtype != DType::bf16, "the input is " + std::string(name(stage.dtype)) + ", the family takes f16 and bf16");
+  no(device.major != 9, "compute capability " + std::to_string(device.major) + "." +
+                            std::to_string(device.minor) + ", the family needs 9.0 (wgmma)");
+  no(stage.dtype != DType::f16 && stage.dtype != DType::bf16,
+     "the input is " + std::string(name(stage.dtype)) + ", the family takes f16 and bf16");
   no(stage.output_dtype(true) != stage.dtype, "the output type differs from the input type");
-  no(stage.c % 8 != 0, "C = " + std::to_string(stage.c) + " is no multiple of 8 (TMA moves 16 bytes)");
-  no(stage.k % 8 != 0, "K = " + std::to_string(stage.k) + " is no multiple of 8 (TMA moves 16 bytes)");
-  no(stage.r * stage.s > max_taps, "R*S = " + std::to_string(stage.r * stage.s) + ", at most " + std::to_string(max_taps) + " taps fit the kernel's table");
+  no(stage.c % 8 != 0,
+     "C = " + std::to_string(stage.c) + " is no multiple of 8 (TMA moves 16 bytes)");
+  no(stage.k % 8 != 0,
+     "K = " + std::to_string(stage.k) + " is no multiple of 8 (TMA moves 16 bytes)");
+  no(stage.r * stage.s > max_taps, "R*S = " + std::to_string(stage.r * stage.s) + ", at most " +
+                                       std::to_string(max_taps) + " taps fit the kernel's table");
   no(stage.groups != 1, "groups are not supported");
   no(stage.stride.h > 8 || stage.stride.w > 8, "a stride above 8");
   no(stage.layout != Layout::nhwc, "the layout is NCHW");
@@ -161,8 +184,11 @@ std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& de
   no(stage.act.is_neuron() || stage.t != 1, "neurons are not supported");
   if (stage.pool) {
     const Pool& p = *stage.pool;
-    no(p.window != Extent(2) || p.stride != Extent(2) || p.pad != Extent(0, 0) || p.dil != Extent(1) || p.ceil, "a pool other than max 2x2 with stride 2");
-    no(stage.act.kind == Activation::Kind::leaky && stage.act.a < 0, "a decreasing activation: pooling before it would change the result");
+    no(p.window != Extent(2) || p.stride != Extent(2) || p.pad != Extent(0, 0) ||
+           p.dil != Extent(1) || p.ceil,
+       "a pool other than max 2x2 with stride 2");
+    no(stage.act.kind == Activation::Kind::leaky && stage.act.a < 0,
+       "a decreasing activation: pooling before it would change the result");
   }
   return why;
 }
@@ -175,7 +201,8 @@ HaloLayout halo_layout(const Stage& stage, const HaloTile& tile, const DeviceFac
   if (tile.inner == Inner::pixels && tile.bw > 8 && (tile.bw != 16 || tile.bn != 1)) return none;
   HaloLayout out = lay(stage, tile, device, false);
   const auto boxed = [&](const HaloLayout& l) {
-    return l.x_slots > 0 && (l.box_w - 1) * stage.stride.w + 1 <= 256 && (l.box_h - 1) * stage.stride.h + 1 <= 256;
+    return l.x_slots > 0 && (l.box_w - 1) * stage.stride.w + 1 <= 256 &&
+           (l.box_h - 1) * stage.stride.h + 1 <= 256;
   };
   if (!boxed(out)) out = lay(stage, tile, device, true);
   return boxed(out) ? out : none;
@@ -187,25 +214,37 @@ double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& 
   constexpr double clock = 1.45e9, l2_bytes_a_cycle = 40;
   const bool pingpong = tile.schedule == Schedule::pingpong;
   const int pixels = tile.instruction_n() * tile.instructions();
-  double rate = pixels >= 192 ? 0.95 : pixels >= 128 ? 0.88 : pixels >= 112 ? 0.86 : pixels >= 64 ? 0.80 : 0.42;
+  double rate = pixels >= 192   ? 0.95
+                : pixels >= 128 ? 0.88
+                : pixels >= 112 ? 0.86
+                : pixels >= 64  ? 0.80
+                                : 0.42;
   // One warpgroup at a time can't hide what lies between slabs of a single tap.
-  if (pingpong && layout.slab_taps == 1) rate *= tile.instruction_n() < 112 ? 0.72 : 0.80;
-  else if (pingpong && pixels < 192) rate *= tile.instructions() > 1 ? 0.88 : 0.94;
-  else if (pingpong && tile.instruction_n() < 112) rate *= 0.95;
+  if (pingpong && layout.slab_taps == 1)
+    rate *= tile.instruction_n() < 112 ? 0.72 : 0.80;
+  else if (pingpong && pixels < 192)
+    rate *= tile.instructions() > 1 ? 0.88 : 0.94;
+  else if (pingpong && tile.instruction_n() < 112)
+    rate *= 0.95;
   if (!pingpong && tile.instruction_n() < 112 && tile.instructions() > 1) rate *= 0.98;
   if (!tile.resident) rate *= 0.98;  // the ring of weights is never quite full
   const double warpgroups = pingpong ? 1 : 2;
   const double math = 4.0 * layout.chunks * layout.taps * pixels / 2 * warpgroups / rate;
-  const double loads = double(layout.chunks) * (layout.views * layout.x_bytes +
-                       (tile.resident ? 0 : layout.taps / layout.slab_taps * layout.w_slot)) / l2_bytes_a_cycle;
+  const double loads = double(layout.chunks) *
+                       (layout.views * layout.x_bytes +
+                        (tile.resident ? 0 : layout.taps / layout.slab_taps * layout.w_slot)) /
+                       l2_bytes_a_cycle;
   const double store = warpgroups * (stage.pool ? pixels / 4.0 : pixels) * 128.0 / 12.0;
-  const double epilogue = 800 + pixels * (stage.pool ? 3.0 : 5.0) + store / 4 + (stage.pool ? 0 : 500.0 * tile.instructions());
+  const double epilogue = 800 + pixels * (stage.pool ? 3.0 : 5.0) + store / 4 +
+                          (stage.pool ? 0 : 500.0 * tile.instructions());
   const int turns = ceil_div(layout.tiles(), layout.grid);
   double cycles = 1700;
   if (pingpong) {
-    // Two warpgroups take turns, but each needs its own math and epilogue, and the last epilogue shows.
+    // Two warpgroups take turns, but each needs its own math and epilogue, and the last epilogue
+    // shows.
     const double pair = (math + epilogue + 900) / 2;
-    cycles += turns * std::max({math, loads, store, pair}) + epilogue + (turns == 1 ? 0.1 * math : 0);
+    cycles +=
+        turns * std::max({math, loads, store, pair}) + epilogue + (turns == 1 ? 0.1 * math : 0);
   } else {
     cycles += turns * (std::max(math, loads) + epilogue);
   }
@@ -239,19 +278,24 @@ std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device) 
       consider({.inner = Inner::images, .bw = rows, .bh = a.instructions, .bn = 8});
     }
   }
-  std::stable_sort(found.begin(), found.end(), [](const Ranked& a, const Ranked& b) { return a.seconds < b.seconds; });
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Ranked& a, const Ranked& b) { return a.seconds < b.seconds; });
   std::vector<HaloTile> tiles;
   for (const Ranked& r : found) tiles.push_back(r.tile);
   return tiles;
 }
 
-TensorMapArgs halo_x_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout, Index pixel_stride) {
+TensorMapArgs halo_x_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
+                         Index pixel_stride) {
   const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
-  const auto reach = [](int box, Index step) { return static_cast<std::uint32_t>((box - 1) * step + 1); };
+  const auto reach = [](int box, Index step) {
+    return static_cast<std::uint32_t>((box - 1) * step + 1);
+  };
   const std::uint64_t pixel = u(pixel_stride) * 2;
   TensorMapArgs map{.dtype = stage.dtype, .rank = 4};
   const auto bn = static_cast<std::uint32_t>(layout.box_n);
-  const auto sw = static_cast<std::uint32_t>(stage.stride.w), sh = static_cast<std::uint32_t>(stage.stride.h);
+  const auto sw = static_cast<std::uint32_t>(stage.stride.w),
+             sh = static_cast<std::uint32_t>(stage.stride.h);
   if (tile.inner == Inner::pixels) {
     map.size = {u(stage.c), u(stage.w), u(stage.h), u(stage.n)};
     map.stride = {0, pixel, pixel * u(stage.w), pixel * u(stage.w) * u(stage.h)};
@@ -271,7 +315,8 @@ TensorMapArgs halo_w_map(const Stage& stage, const HaloTile& tile, const HaloLay
   TensorMapArgs map{.dtype = stage.dtype, .rank = 3};
   map.size = {u(stage.c), u(stage.k), u(stage.r * stage.s)};
   map.stride = {0, u(stage.c * stage.r * stage.s) * 2, u(stage.c) * 2};
-  map.box = {64, static_cast<std::uint32_t>(tile.cta_channels()), static_cast<std::uint32_t>(layout.slab_taps)};
+  map.box = {64, static_cast<std::uint32_t>(tile.cta_channels()),
+             static_cast<std::uint32_t>(layout.slab_taps)};
   return map;
 }
 

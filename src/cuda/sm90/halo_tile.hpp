@@ -1,5 +1,5 @@
-// Host side of the halo family: which tiles exist for a stage, how a tile lies in shared memory, how
-// long it should take. Plain arithmetic; needs no GPU.
+// Host side of the halo family: which tiles exist for a stage, how a tile lies in shared memory,
+// how long it should take. Plain arithmetic; needs no GPU.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@ namespace convoy::cuda::sm90 {
 /// What the eight columns of one 8-row group of the pixel operand run over.
 enum class Inner : std::uint8_t { pixels, images };
 
-/// What the two consumer warpgroups share: a pixel tile (64 channels each), 64 channels (half of the
-/// rows each), or nothing: tiles in turn, so that one's epilogue runs under the other's math.
+/// What the two consumer warpgroups share: a pixel tile (64 channels each), 64 channels (half of
+/// the rows each), or nothing: tiles in turn, so that one's epilogue runs under the other's math.
 enum class Schedule : std::uint8_t { channels, rows, pingpong };
 
 /// One warpgroup's tile is 64 channels x (bw x bh x bn) pixels of the convolution's output.
@@ -42,30 +42,39 @@ struct Accumulator {
   int n, instructions;
   bool operator==(const Accumulator&) const = default;
 };
-inline constexpr std::array<Accumulator, 11> accumulators{{
-    {256, 1}, {224, 1}, {128, 2}, {112, 2}, {64, 4}, {56, 4},
-    {128, 1}, {64, 2}, {112, 1}, {64, 1}, {32, 1}}};
+inline constexpr std::array<Accumulator, 11> accumulators{{{256, 1},
+                                                           {224, 1},
+                                                           {128, 2},
+                                                           {112, 2},
+                                                           {64, 4},
+                                                           {56, 4},
+                                                           {128, 1},
+                                                           {64, 2},
+                                                           {112, 1},
+                                                           {64, 1},
+                                                           {32, 1}}};
 
 inline constexpr int max_taps = 64;
 inline constexpr std::uint16_t opens_view = 1 << 15;  // in a tap's shift: the first tap of a view
 
-/// One TMA box of pixels and the taps that read it. A stride-1 stage has one view; with stride 2 each
-/// parity of rows and columns is a view; where halos don't fit, each tap is one.
+/// One TMA box of pixels and the taps that read it. A stride-1 stage has one view; with stride 2
+/// each parity of rows and columns is a view; where halos don't fit, each tap is one.
 struct View {
-  std::int16_t dx, dy;  // of its first pixel, from the tile's first input pixel
+  std::int16_t dx, dy;        // of its first pixel, from the tile's first input pixel
   std::uint8_t first, count;  // taps
 };
 
 /// How a tile of a stage lies in shared memory and walks through the output.
 struct HaloLayout {
-  int chunks = 0;   // of 64 input channels
+  int chunks = 0;  // of 64 input channels
   int views = 0, taps = 0;
-  int slab_taps = 1;         // taps of a slab of weights, the unit of their ring
+  int slab_taps = 1;  // taps of a slab of weights, the unit of their ring
   std::array<View, max_taps> view{};
-  std::array<std::uint16_t, max_taps> tap_shift{};  // of the first pixel in the box, in 16 bytes; | opens_view
-  std::array<std::uint8_t, max_taps> tap_index{};   // r*S + s, in the order of summation
-  int box_w = 0, box_h = 0, box_n = 0;              // pixels of a box in shared memory
-  int x_bytes = 0, x_slot = 0, w_slot = 0;          // of a box; of the slots
+  std::array<std::uint16_t, max_taps>
+      tap_shift{};  // of the first pixel in the box, in 16 bytes; | opens_view
+  std::array<std::uint8_t, max_taps> tap_index{};  // r*S + s, in the order of summation
+  int box_w = 0, box_h = 0, box_n = 0;             // pixels of a box in shared memory
+  int x_bytes = 0, x_slot = 0, w_slot = 0;         // of a box; of the slots
   int group_stride = 0, instruction_stride = 0, warpgroup_stride = 0;  // bytes in a pixel slot
   int store_i = 0, store_j = 0, stored_pixels = 0;  // rows of the staged output tile
   int staging = 0;                                  // bytes a warpgroup
@@ -88,7 +97,8 @@ double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& 
 std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device);
 
 /// Arguments of the three tensor maps. Pixel strides in elements, at least C and K.
-TensorMapArgs halo_x_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout, Index pixel_stride);
+TensorMapArgs halo_x_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
+                         Index pixel_stride);
 TensorMapArgs halo_w_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout);
 TensorMapArgs halo_y_map(const Stage& stage, const HaloTile& tile, Index pixel_stride);
 
