@@ -19,8 +19,8 @@ class Parity : public testing::TestWithParam<std::string> {};
 
 TEST_P(Parity, DrawnStages) {
   VerifyOptions options;
-  options.random = 100;
-  options.seed = 20;
+  options.random = 160;
+  options.seed = 11;
   options.kernel = GetParam();
   const Report report = verify(options);
   if (report.checks == 0 && cpu_machine(1).vector_floats < 4)
