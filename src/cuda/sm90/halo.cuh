@@ -13,104 +13,16 @@
 
 #include <utility>
 
-#include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/ptx/warpgroup.cuh"
 #include "cuda/ptx/wgmma.cuh"
 #include "cuda/sm90/epilogue.cuh"
-#include "cuda/sm90/halo_params.hpp"
+#include "cuda/sm90/halo_load.cuh"
 
 namespace convoy::cuda::sm90 {
 
 enum class PoolKind { none, pixels, images };  // max 2x2: which accumulators form a window
-
-constexpr int consumer_warps = 8;
-constexpr int halo_threads = 384;
-
-/// A producer's place in a ring: the slot, and the parity of the round.
-struct Ring {
-  int slot = 0;
-  std::uint32_t parity = 0;
-  __device__ __forceinline__ void advance(int slots) {
-    if (++slot == slots) {
-      slot = 0;
-      parity ^= 1;
-    }
-  }
-};
-
-/// Where tile number t lies: channel block fastest, so that CTAs at work together share pixels.
-struct Place {
-  int k, x, y, n;  // first channel, first conv pixel, first image
-};
-__device__ __forceinline__ Place place(const HaloParams& p, int t) {
-  Place at;
-  at.k = p.k_blocks.reduce(t) * p.cta_channels;
-  at.x = p.tiles_x.reduce(t) * p.cta_w;
-  at.y = p.tiles_y.reduce(t) * p.cta_h;
-  at.n = t * p.cta_n;
-  return at;
-}
-
-/// Barriers in shared memory, 8 bytes each: full and empty of both rings, then whose turn it is.
-struct Barriers {
-  std::uint32_t base;
-  int x_slots, w_slots;
-  __device__ __forceinline__ std::uint32_t x_full(int s) const { return base + 8 * s; }
-  __device__ __forceinline__ std::uint32_t x_empty(int s) const { return base + 8 * (x_slots + s); }
-  __device__ __forceinline__ std::uint32_t w_full(int s) const {
-    return base + 8 * (2 * x_slots + s);
-  }
-  __device__ __forceinline__ std::uint32_t w_empty(int s) const {
-    return base + 8 * (2 * x_slots + w_slots + s);
-  }
-  __device__ __forceinline__ std::uint32_t turn(int g) const {
-    return base + 8 * (2 * x_slots + 2 * w_slots + g);
-  }
-};
-
-// ---------------------------------------------------------------------------------- producers
-
-/// One thread keeps the ring of pixel boxes full.
-__device__ __forceinline__ void produce_pixels(const HaloParams& p, const Barriers& bar,
-                                               std::uint32_t slots) {
-  Ring ring;
-  for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
-    const Place at = place(p, t);
-    const int x0 = at.x * p.step_w + p.first_w, y0 = at.y * p.step_h + p.first_h;
-    for (int chunk = 0; chunk < p.chunks; ++chunk) {
-      for (int v = 0; v < p.views; ++v) {
-        ptx::mbarrier_wait(bar.x_empty(ring.slot), ring.parity ^ 1);
-        const std::uint32_t full = bar.x_full(ring.slot);
-        ptx::mbarrier_arrive_expect(full, p.x_bytes);
-        const int x = x0 + p.view[v].dx, y = y0 + p.view[v].dy;
-        const int c1 = p.images ? at.n : x, c2 = p.images ? x : y, c3 = p.images ? y : at.n;
-        ptx::tma_load(slots + ring.slot * p.x_slot, &p.x, full, chunk * 64, c1, c2, c3);
-        ring.advance(p.x_slots);
-      }
-    }
-  }
-}
-
-/// Another keeps the ring of weight slabs full; resident weights are loaded once.
-__device__ __forceinline__ void produce_weights(const HaloParams& p, const Barriers& bar,
-                                                std::uint32_t slots) {
-  Ring ring;
-  for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
-    const int k = place(p, t).k;
-    for (int chunk = 0; chunk < p.chunks; ++chunk) {
-      for (int tap = 0; tap < p.taps; tap += p.slab_taps) {
-        if (!p.resident) ptx::mbarrier_wait(bar.w_empty(ring.slot), ring.parity ^ 1);
-        const std::uint32_t full = bar.w_full(ring.slot);
-        ptx::mbarrier_arrive_expect(full, p.w_slot);
-        ptx::tma_load(slots + ring.slot * p.w_slot, &p.w, full, chunk * 64, k, p.tap_index[tap]);
-        ring.advance(p.w_slots);
-      }
-    }
-    if (p.resident) return;
-  }
-}
 
 // ---------------------------------------------------------------------------------- epilogue
 
@@ -174,6 +86,35 @@ __device__ __forceinline__ void stage_part(const HaloParams& p, const float (&d)
       [&](int u, int column) {
         return Pool == PoolKind::none ? 8 * u + column : U::row(p, u, column);
       });
+}
+
+/// Takes a warpgroup's tile from its accumulators to memory.
+template <class T, int N, int I, PoolKind Pool>
+__device__ __forceinline__ void store_tile(const HaloParams& p, const float (&d)[I][N / 2],
+                                           const float (&bias)[2], const Place& at,
+                                           std::uint32_t staging, int g) {
+  const bool leader = threadIdx.x % 128 == 0;
+  const auto store = [&]<int Part>() {
+    if (leader) ptx::bulk_wait_read<0>();  // what was staged before has left
+    ptx::bar_sync(1 + g, 128);
+    stage_part<T, N, I, Pool, Part>(p, d, bias, staging);
+    ptx::fence_proxy_async();
+    ptx::bar_sync(1 + g, 128);
+    if (leader) {
+      const int k = at.k + g * p.warpgroup_channels, x = at.x / p.window + Part * p.part_x;
+      const int y = (at.y + g * p.warpgroup_rows) / p.window + Part * p.part_y,
+                n = at.n + Part * p.part_n;
+      if (p.images)
+        ptx::tma_store(&p.y, staging, k, n, x, y);
+      else
+        ptx::tma_store(&p.y, staging, k, x, y, n);
+      ptx::bulk_commit();
+    }
+  };
+  [&]<int... Part>(std::integer_sequence<int, Part...>) {
+    (store.template operator()<Part>(), ...);
+  }
+  (std::make_integer_sequence<int, store_parts<I, Pool>>{});
 }
 
 // ---------------------------------------------------------------------------------- consumers
@@ -279,13 +220,14 @@ __device__ __forceinline__ void half_tap(float (&d)[I][N / 2], std::uint32_t a, 
   }
 }
 
-template <class T, int N, int I, PoolKind Pool>
+/// The math of warpgroup g: `finish(d, bias, at)` gets the accumulators of each of its tiles, with
+/// the bias of the thread's two channels.
+template <class T, int N, int I, class Finish>
 __device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar,
-                                        std::uint32_t x_slots, std::uint32_t w_slots,
-                                        std::uint32_t staging, int g) {
+                                        std::uint32_t x_slots, std::uint32_t w_slots, int g,
+                                        Finish finish) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-  const bool leader = threadIdx.x % 128 == 0, gives_x = lane == 0,
-             gives_w = lane == 0 && !p.resident;
+  const bool gives_x = lane == 0, gives_w = lane == 0 && !p.resident;
   const std::uint32_t tap_step = p.cta_channels * 128 >> 4;
   const int total = p.chunks * (p.taps / p.slab_taps);
 
@@ -295,9 +237,12 @@ __device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar
                   !p.resident)};
   int turn = 0;
   const int stride = p.pingpong ? 2 * gridDim.x : gridDim.x;
+  const int first = p.sharers == 2 ? 2 * blockIdx.x + g
+                    : p.pingpong   ? blockIdx.x + g * gridDim.x
+                                   : blockIdx.x;
   if (p.pingpong && g == 1) walk.skip_tile();
 
-  for (int t = blockIdx.x + (p.pingpong ? g * gridDim.x : 0); t < p.tiles; t += stride) {
+  for (int t = first; t < p.tiles; t += stride) {
     const Place at = place(p, t);
     const int channel = at.k + g * p.warpgroup_channels + 16 * warp + lane / 4;
     float bias[2] = {0.0f, 0.0f};
@@ -357,29 +302,8 @@ __device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar
     if (gives_w) ptx::mbarrier_arrive(walk.w.empty(w_last));
     if (gives_x) ptx::mbarrier_arrive(walk.x.empty(x_last));
 
-    const auto store = [&]<int Part>() {
-      if (leader) ptx::bulk_wait_read<0>();  // what was staged before has left
-      ptx::bar_sync(1 + g, 128);
-      stage_part<T, N, I, Pool, Part>(p, d, bias, staging);
-      ptx::fence_proxy_async();
-      ptx::bar_sync(1 + g, 128);
-      if (leader) {
-        const int k = at.k + g * p.warpgroup_channels, x = at.x / p.window + Part * p.part_x;
-        const int y = (at.y + g * p.warpgroup_rows) / p.window + Part * p.part_y,
-                  n = at.n + Part * p.part_n;
-        if (p.images)
-          ptx::tma_store(&p.y, staging, k, n, x, y);
-        else
-          ptx::tma_store(&p.y, staging, k, x, y, n);
-        ptx::bulk_commit();
-      }
-    };
-    [&]<int... Part>(std::integer_sequence<int, Part...>) {
-      (store.template operator()<Part>(), ...);
-    }
-    (std::make_integer_sequence<int, store_parts<I, Pool>>{});
+    finish(d, bias, at);
   }
-  if (leader) ptx::bulk_wait_read<0>();
 }
 
 // ---------------------------------------------------------------------------------- the kernel
@@ -391,19 +315,8 @@ __global__ void __launch_bounds__(halo_threads, 1) halo(const __grid_constant__ 
   const std::uint32_t x_slots = base, w_slots = base + p.w_offset;
   const Barriers bar{base + p.barrier_offset, p.x_slots, p.w_slots};
 
-  // One thread a barrier: a small stage is over in the time a single thread takes for all of them.
-  const int readers = p.pingpong ? consumer_warps / 2 : consumer_warps, thread = threadIdx.x;
-  if (thread < p.x_slots) {
-    ptx::mbarrier_init(bar.x_full(thread), 1);
-    ptx::mbarrier_init(bar.x_empty(thread), readers);
-  }
-  if (thread < p.w_slots) {
-    ptx::mbarrier_init(bar.w_full(thread), 1);
-    ptx::mbarrier_init(bar.w_empty(thread), readers);
-  }
-  if (thread < 2) ptx::mbarrier_init(bar.turn(thread), consumer_warps / 2);
-  if (thread < 64) ptx::mbarrier_init_fence();
-  if (thread == 256) {
+  init_rings(p, bar);
+  if (threadIdx.x == 256) {
     ptx::prefetch_tensor_map(&p.x);
     ptx::prefetch_tensor_map(&p.w);
     ptx::prefetch_tensor_map(&p.y);
@@ -420,8 +333,12 @@ __global__ void __launch_bounds__(halo_threads, 1) halo(const __grid_constant__ 
     if (threadIdx.x == 288) produce_weights(p, bar, w_slots);
   } else {
     ptx::grow_registers<232>();
-    consume<T, N, I, Pool>(p, bar, x_slots, w_slots,
-                           base + p.staging_offset + warpgroup * p.staging, warpgroup);
+    const std::uint32_t staging = base + p.staging_offset + warpgroup * p.staging;
+    consume<T, N, I>(p, bar, x_slots, w_slots, warpgroup,
+                     [&](const float(&d)[I][N / 2], const float(&bias)[2], const Place& at) {
+                       store_tile<T, N, I, Pool>(p, d, bias, at, staging, warpgroup);
+                     });
+    if (threadIdx.x % 128 == 0) ptx::bulk_wait_read<0>();
   }
 }
 

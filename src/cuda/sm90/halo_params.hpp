@@ -22,6 +22,7 @@ struct HaloParams {
   int step_w, step_h, first_w, first_h;   // the convolution's stride; minus the padding
   int window;                             // of the pool: 1 or 2
   bool images, pingpong, resident;
+  int sharers = 1;  // 2: warpgroups in ping-pong take both channel blocks of a box that loads once
   int warpgroup_channels, warpgroup_rows;  // from warpgroup 0's tile to warpgroup 1's
   int x_slots, w_slots, x_slot, w_slot, x_bytes;
   int skip_x, skip_x_odd, skip_w,

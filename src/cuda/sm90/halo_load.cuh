@@ -1,0 +1,114 @@
+// How the halo family's pixels and weights reach shared memory: where a tile lies, the barriers of
+// the two rings, and the two threads that keep the rings full.
+#pragma once
+
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/tma.cuh"
+#include "cuda/sm90/halo_params.hpp"
+
+namespace convoy::cuda::sm90 {
+
+constexpr int consumer_warps = 8;
+constexpr int halo_threads = 384;
+
+/// A producer's place in a ring: the slot, and the parity of the round.
+struct Ring {
+  int slot = 0;
+  std::uint32_t parity = 0;
+  __device__ __forceinline__ void advance(int slots) {
+    if (++slot == slots) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+/// Where tile number t lies: channel block fastest, so that CTAs at work together share pixels.
+struct Place {
+  int k, x, y, n;  // first channel, first conv pixel, first image
+};
+__device__ __forceinline__ Place place(const HaloParams& p, int t) {
+  Place at;
+  at.k = p.k_blocks.reduce(t) * p.cta_channels;
+  at.x = p.tiles_x.reduce(t) * p.cta_w;
+  at.y = p.tiles_y.reduce(t) * p.cta_h;
+  at.n = t * p.cta_n;
+  return at;
+}
+
+/// Barriers in shared memory, 8 bytes each: full and empty of both rings, then whose turn it is.
+struct Barriers {
+  std::uint32_t base;
+  int x_slots, w_slots;
+  __device__ __forceinline__ std::uint32_t x_full(int s) const { return base + 8 * s; }
+  __device__ __forceinline__ std::uint32_t x_empty(int s) const { return base + 8 * (x_slots + s); }
+  __device__ __forceinline__ std::uint32_t w_full(int s) const {
+    return base + 8 * (2 * x_slots + s);
+  }
+  __device__ __forceinline__ std::uint32_t w_empty(int s) const {
+    return base + 8 * (2 * x_slots + w_slots + s);
+  }
+  __device__ __forceinline__ std::uint32_t turn(int g) const {
+    return base + 8 * (2 * x_slots + 2 * w_slots + g);
+  }
+};
+
+/// Initialises the barriers of both rings; a CTA barrier must follow.
+__device__ __forceinline__ void init_rings(const HaloParams& p, const Barriers& bar) {
+  // One thread a barrier: a small stage is over in the time a single thread takes for all of them.
+  const int thread = threadIdx.x, half = consumer_warps / 2;
+  if (thread < p.x_slots) {
+    ptx::mbarrier_init(bar.x_full(thread), 1);
+    ptx::mbarrier_init(bar.x_empty(thread), p.pingpong ? half * p.sharers : consumer_warps);
+  }
+  if (thread < p.w_slots) {
+    ptx::mbarrier_init(bar.w_full(thread), 1);
+    ptx::mbarrier_init(bar.w_empty(thread), p.pingpong ? half : consumer_warps);
+  }
+  if (thread < 2) ptx::mbarrier_init(bar.turn(thread), half);
+  if (thread < 64) ptx::mbarrier_init_fence();
+}
+
+/// One thread keeps the ring of pixel boxes full.
+__device__ __forceinline__ void produce_pixels(const HaloParams& p, const Barriers& bar,
+                                               std::uint32_t slots) {
+  Ring ring;
+  for (int t = blockIdx.x * p.sharers; t < p.tiles; t += gridDim.x * p.sharers) {
+    const Place at = place(p, t);
+    const int x0 = at.x * p.step_w + p.first_w, y0 = at.y * p.step_h + p.first_h;
+    for (int chunk = 0; chunk < p.chunks; ++chunk) {
+      for (int v = 0; v < p.views; ++v) {
+        ptx::mbarrier_wait(bar.x_empty(ring.slot), ring.parity ^ 1);
+        const std::uint32_t full = bar.x_full(ring.slot);
+        ptx::mbarrier_arrive_expect(full, p.x_bytes);
+        const int x = x0 + p.view[v].dx, y = y0 + p.view[v].dy;
+        const int c1 = p.images ? at.n : x, c2 = p.images ? x : y, c3 = p.images ? y : at.n;
+        ptx::tma_load(slots + ring.slot * p.x_slot, &p.x, full, chunk * 64, c1, c2, c3);
+        ring.advance(p.x_slots);
+      }
+    }
+  }
+}
+
+/// Another keeps the ring of weight slabs full; resident weights are loaded once.
+__device__ __forceinline__ void produce_weights(const HaloParams& p, const Barriers& bar,
+                                                std::uint32_t slots) {
+  Ring ring;
+  for (int t = blockIdx.x * p.sharers; t < p.tiles; t += gridDim.x * p.sharers) {
+    for (int tile = t; tile < t + p.sharers; ++tile) {
+      const int k = place(p, tile).k;
+      for (int chunk = 0; chunk < p.chunks; ++chunk) {
+        for (int tap = 0; tap < p.taps; tap += p.slab_taps) {
+          if (!p.resident) ptx::mbarrier_wait(bar.w_empty(ring.slot), ring.parity ^ 1);
+          const std::uint32_t full = bar.w_full(ring.slot);
+          ptx::mbarrier_arrive_expect(full, p.w_slot);
+          ptx::tma_load(slots + ring.slot * p.w_slot, &p.w, full, chunk * 64, k, p.tap_index[tap]);
+          ring.advance(p.w_slots);
+        }
+      }
+    }
+    if (p.resident) return;
+  }
+}
+
+}  // namespace convoy::cuda::sm90
