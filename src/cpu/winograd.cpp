@@ -42,7 +42,7 @@ Geometry geometry(const Stage& stage, Index m) {
   return g;
 }
 
-std::vector<std::string> refusals(const Stage& stage, Index m) {
+std::vector<std::string> refusals(const Stage& stage, const Machine& machine, Index m) {
   std::vector<std::string> reasons;
   const auto refuse = [&](bool when, std::string reason) {
     if (when) reasons.push_back(std::move(reason));
@@ -80,6 +80,11 @@ std::vector<std::string> refusals(const Stage& stage, Index m) {
       fmt::format("the image is {}x{}, expected at least 4x4: with less the error of F({}x{}) is "
                   "too large",
                   stage.h, stage.w, m, m));
+  // There a product is rounded before it is added, which F(4x4) has no margin for.
+  refuse(
+      m == 4 && machine.isa == "scalar",
+      "this CPU has no vectors with fused multiply-add, which F(4x4) needs: without, its error is "
+      "too large");
   return reasons;
 }
 

@@ -107,7 +107,7 @@ inline Cut cut(Index tiles, Index most, Index threads) {
 }
 
 // What the two kernel classes are made of.
-std::vector<std::string> refusals(const Stage& stage, Index m);
+std::vector<std::string> refusals(const Stage& stage, const Machine& machine, Index m);
 /// a: tiles of a block, at most. b: 0, a task is a block from x to y; else tasks share the
 /// transformed input and each takes b panels of filters.
 std::vector<Tile> tiles(const Stage& stage, const Machine& machine, Index m);

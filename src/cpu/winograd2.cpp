@@ -11,8 +11,8 @@ class Winograd2 final : public Kernel {
   std::string_view arithmetic() const override { return "winograd f2"; }
   bool exact() const override { return true; }
   DeviceKind device() const override { return DeviceKind::cpu; }
-  std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
-    return winograd::refusals(stage, 2);
+  std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
+    return winograd::refusals(stage, machine, 2);
   }
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
     return winograd::tiles(stage, machine, 2);

@@ -11,8 +11,8 @@ class Winograd4 final : public Kernel {
   std::string_view arithmetic() const override { return "winograd f4"; }
   bool exact() const override { return false; }
   DeviceKind device() const override { return DeviceKind::cpu; }
-  std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
-    return winograd::refusals(stage, 4);
+  std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
+    return winograd::refusals(stage, machine, 4);
   }
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
     return winograd::tiles(stage, machine, 4);

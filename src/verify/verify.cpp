@@ -104,36 +104,53 @@ class Driver {
       }
       jobs_.push_back(std::move(job));
     }
-    if (options_.random == 0) return count_all();
-    Random random(options_.seed);
-    for (Index i = 0; i < options_.random; ++i) {
-      const Stage stage = draw_stage(random);
-      Job job{stage, checks_of(stage)};
-      if (!job.checks.empty()) jobs_.push_back(std::move(job));
-    }
-    const auto add = [&](const char* text, bool non_finite) {
-      const Stage stage = parse_stage(text);
-      Job job{stage, checks_of(stage), true, non_finite};
-      if (!job.checks.empty()) jobs_.push_back(std::move(job));
-    };
-    for (const char* text : rare_stages) add(text, false);
-    for (const char* text : non_finite_stages) add(text, true);
-    if (options_.fill) {
-      report_.least = 5;
-      std::vector<Check> planned;
-      for (const Job& job : jobs_)
-        planned.insert(planned.end(), job.checks.begin(), job.checks.end());
-      for (const Check& check :
-           fill_coverage(planned, report_.least, machine_, options_.kernel, random))
-        if (options_.tile.empty() || check.tile.name == options_.tile)
-          jobs_.push_back({check.stage, {check}, false});
-    }
-    count_all();
-  }
-
-  void count_all() {
+    if (options_.random > 0) draw_jobs();
+    if (jobs_.empty()) throw Error(why_nothing());
     for (const Job& job : jobs_)
       for (const Check& check : job.checks) count(check, report_.coverage);
+  }
+
+  void draw_jobs() {
+    Random random(options_.seed);
+    for (Index i = 0; i < options_.random; ++i) add_job(draw_stage(random), false);
+    for (const char* text : rare_stages) add_job(parse_stage(text), false);
+    for (const char* text : non_finite_stages) add_job(parse_stage(text), true);
+    if (!options_.fill) return;
+    report_.least = 5;
+    std::vector<Check> planned;
+    for (const Job& job : jobs_)
+      planned.insert(planned.end(), job.checks.begin(), job.checks.end());
+    for (const Check& check :
+         fill_coverage(planned, report_.least, machine_, options_.kernel, random))
+      if (options_.tile.empty() || check.tile.name == options_.tile)
+        jobs_.push_back({check.stage, {check}, false});
+  }
+
+  // A drawn stage, unless nothing that was asked for fits it.
+  void add_job(const Stage& stage, bool non_finite) {
+    Job job{stage, checks_of(stage), true, non_finite};
+    if (!job.checks.empty()) jobs_.push_back(std::move(job));
+  }
+
+  // What keeps a kernel from every drawn stage is a matter of this machine.
+  std::string why_nothing() const {
+    if (options_.random == 0)
+      return "verify: no stage was given and none drawn. Give stages, or draw at least one.";
+    const Kernel* kernel = find_kernel(options_.kernel, options_.device.kind);
+    std::vector<std::string> always;
+    Random random(options_.seed);
+    for (Index i = 0; kernel && i < options_.random; ++i) {
+      const auto reasons = kernel->refusals(draw_stage(random), machine_);
+      if (i == 0) always = reasons;
+      std::erase_if(always, [&](const std::string& reason) {
+        return std::find(reasons.begin(), reasons.end(), reason) == reasons.end();
+      });
+    }
+    return fmt::format(
+        "verify: no drawn stage fits {}{}{}{}. Draw more stages, or leave the kernel or tile open.",
+        kernel ? "kernel " + options_.kernel : "a kernel",
+        options_.tile.empty() ? "" : " with tile " + options_.tile,
+        always.empty() ? "" : " on this machine: ", fmt::join(always, "; "));
   }
 
   void run_job(const Job& job) {

@@ -39,7 +39,8 @@ struct Report {
   bool passed() const { return failures.empty() && gaps().empty(); }
 };
 
-/// Throws Error when a stage, kernel or tile does not exist or does not fit.
+/// Throws Error when a stage, kernel or tile does not exist or does not fit, and when nothing is
+/// left to check.
 Report verify(const VerifyOptions& options);
 
 }  // namespace convoy::verify

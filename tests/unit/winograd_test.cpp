@@ -213,7 +213,8 @@ TEST(Winograd, SumsThatOverflowAreComputedDirectly) {
 }
 
 TEST(Winograd, RefusesWithEveryReason) {
-  const Machine machine = cpu_machine(1);
+  Machine machine;
+  machine.isa = "avx2";
   const auto count = [&](const Kernel& kernel, const char* text) {
     return kernel.refusals(parse_stage(text), machine).size();
   };
@@ -221,6 +222,9 @@ TEST(Winograd, RefusesWithEveryReason) {
   EXPECT_EQ(count(cpu::winograd2(), "n1h8c4k8r3pad1+strict"), 0U);
   EXPECT_EQ(count(cpu::winograd4(), "n1h8c3k8r3pad1"), 1U);
   EXPECT_EQ(count(cpu::winograd2(), "n1h16c4k8r5stride2groups2nchw+max3"), 5U);
+  machine.isa = "scalar";
+  EXPECT_EQ(count(cpu::winograd4(), "n1h8c64k8r3pad1+bias+relu+max2"), 1U);
+  EXPECT_EQ(count(cpu::winograd2(), "n1h8c64k8r3pad1+strict"), 0U);
 }
 
 }  // namespace
