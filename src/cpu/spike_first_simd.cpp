@@ -227,7 +227,7 @@ HWY_INLINE void emit(const Params& p, const std::uint8_t* image, Index block, In
     open[1] = sum.above(p.maybe + at + 8) & ~fired[1];
   }
   if (HWY_UNLIKELY(open[0] | open[1])) {
-    for (Index t = 0; t < p.steps; ++t)
+    for (int t = 0; t < 2; ++t)
       for (; open[t]; open[t] &= open[t] - 1) {
         const int k = __builtin_ctz(open[t]);
         if (p.decide(p.self, image, block * 8 + k, row, column, p.threshold[t]))
