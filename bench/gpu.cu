@@ -4,6 +4,8 @@
 //     gpu_bench invariance LIST        the same bits for every tile, run, batch and place in it
 //     gpu_bench time LIST [TILES]      the best of the first TILES tiles (default 8; 1: the model's
 //     choice) gpu_bench once STAGE TILE        three launches of one tile, for a profiler
+//     gpu_bench pairs LIST [TILES]     lines 1 and 2, 3 and 4, ... in one launch: bits and time
+//     beside those of two launches
 //
 // Verify draws small integers, so that every partial sum is exact and all orders of summation
 // agree; outputs are poisoned with NaN and fenced. Time replays a CUDA graph over buffers that
@@ -27,6 +29,7 @@
 #include "cuda/sm90/few.hpp"
 #include "cuda/sm90/first.hpp"
 #include "cuda/sm90/halo.hpp"
+#include "cuda/sm90/pair.hpp"
 
 namespace {
 using namespace convoy;
@@ -457,6 +460,125 @@ void time_all(const std::vector<Stage>& stages, const DeviceFacts& device, int l
   std::printf("\n]}\n");
 }
 
+/// Each two stages in one launch: on integers equal to two runs of `general`, on normal inputs
+/// equal to two launches of halo, alone as in the batch; and how long both take.
+int pairs(const std::vector<Stage>& stages, const DeviceFacts& device, int limit) {
+  int failures = 0, runs = 0;
+  for (std::size_t i = 0; i + 1 < stages.size(); i += 2) {
+    const Stage &first = stages[i], &second = stages[i + 1];
+    for (const std::string& why : sm90::pair_refusals(first, second, device))
+      std::printf("refused: %s\n", why.c_str());
+    const std::vector<sm90::HaloTile> tiles = sm90::pair_tiles(first, second, device);
+    for (const int integers : {1, 0}) {
+      const Case a(first, integers), b(second, integers);
+      const sm90::HaloTile tile_a = sm90::halo_tiles(first, device).front(),
+                           tile_b = sm90::halo_tiles(second, device).front();
+      const auto halo = [&](const Case& c, const sm90::HaloTile& tile, const void* x, void* y,
+                            bool overlap, cudaStream_t stream) {
+        if (const std::string why =
+                sm90::halo_launch(c.stage, tile, sm90::halo_layout(c.stage, tile, device),
+                                  {.n = c.stage.n,
+                                   .x = x,
+                                   .w = c.w.data,
+                                   .bias = c.bias_or_null(),
+                                   .y = y,
+                                   .x_pixel_stride = c.stage.c,
+                                   .y_pixel_stride = c.stage.k,
+                                   .overlap_previous = overlap},
+                                  stream);
+            !why.empty())
+          throw Error(why);
+      };
+      const auto pair = [&](const sm90::HaloTile& tile, const void* x, void* y, Index n,
+                            bool overlap, cudaStream_t stream) {
+        if (const std::string why = sm90::pair_launch(
+                first, second, tile, sm90::pair_layout(first, second, tile, device),
+                {.n = n,
+                 .x = x,
+                 .w = a.w.data,
+                 .bias = a.bias_or_null(),
+                 .w2 = b.w.data,
+                 .bias2 = b.bias_or_null(),
+                 .y = y,
+                 .x_pixel_stride = first.c,
+                 .y_pixel_stride = second.k,
+                 .overlap_previous = overlap},
+                stream);
+            !why.empty())
+          throw Error(why);
+      };
+      const int sets = integers > 0
+                           ? 1
+                           : static_cast<int>(std::clamp<std::size_t>(
+                                 3 * device.l2_bytes / (a.x_bytes() + b.y_bytes()) + 1, 8, 128));
+      std::vector<Memory> x, y;
+      for (int s = 0; s < sets; ++s) {
+        x.emplace_back(a.x_bytes());
+        y.emplace_back(b.y_bytes() + guard);
+        fill_type(first.dtype, x.back().data, a.shapes.x_elements, 100 + s, 1, integers);
+      }
+      Memory middle(a.y_bytes()), expected(b.y_bytes()), different(8);
+      if (integers > 0) {
+        a.general(x[0].data, middle.data);
+        b.general(middle.data, expected.data);
+      } else {
+        halo(a, tile_a, x[0].data, middle.data, false, nullptr);
+        halo(b, tile_b, middle.data, expected.data, false, nullptr);
+      }
+      check(cudaDeviceSynchronize(), "two launches of " + to_text(first));
+      const auto compare = [&](const void* got, const void* wanted, Index count) {
+        check(cudaMemset(different.data, 0, 8), "clearing");
+        count_differences<<<1024, 256>>>(static_cast<const std::uint16_t*>(got),
+                                         static_cast<const std::uint16_t*>(wanted), count,
+                                         static_cast<unsigned long long*>(different.data));
+        unsigned long long n = 0;
+        check(cudaMemcpy(&n, different.data, 8, cudaMemcpyDeviceToHost), "comparing");
+        return n;
+      };
+      const Index image_x = static_cast<Index>(a.x_bytes()) / first.n,
+                  image_y = static_cast<Index>(b.y_bytes()) / first.n, last = first.n - 1;
+      for (const sm90::HaloTile& tile : tiles) {
+        check(cudaMemset(y[0].data, 0xFF, b.y_bytes() + guard), "poisoning");
+        pair(tile, x[0].data, y[0].data, first.n, false, nullptr);
+        unsigned long long wrong = compare(y[0].data, expected.data, b.shapes.y_elements);
+        if (!guard_intact(y[0].data, b.y_bytes())) ++wrong;
+        check(cudaMemset(y[0].data, 0xFF, b.y_bytes()), "poisoning");
+        pair(tile, static_cast<const char*>(x[0].data) + last * image_x, y[0].data, 1, false,
+             nullptr);
+        wrong += compare(y[0].data, static_cast<const char*>(expected.data) + last * image_y,
+                         image_y / 2);
+        ++runs;
+        if (wrong > 0) {
+          ++failures;
+          std::printf("FAIL pair.%s %s, %s, %s: %llu values differ\n", tile.name().c_str(),
+                      to_text(first).c_str(), to_text(second).c_str(),
+                      integers > 0 ? "integers" : "normal", wrong);
+        }
+      }
+      if (integers > 0 || limit == 0) continue;
+      std::vector<Memory> middles;
+      for (int s = 0; s < sets; ++s) middles.emplace_back(a.y_bytes());
+      const double two = time_graph(sets, 100, 30, [&](int s, cudaStream_t stream) {
+        halo(a, tile_a, x[s].data, middles[s].data, true, stream);
+        halo(b, tile_b, middles[s].data, y[s].data, true, stream);
+      });
+      std::printf("two launches %s, %s: %.2f us (%s, %s)\n", to_text(first).c_str(),
+                  to_text(second).c_str(), two, tile_a.name().c_str(), tile_b.name().c_str());
+      for (std::size_t t = 0; t < tiles.size() && t < static_cast<std::size_t>(limit); ++t) {
+        const double us = time_graph(sets, 20, 20, [&](int s, cudaStream_t stream) {
+          pair(tiles[t], x[s].data, y[s].data, first.n, true, stream);
+        });
+        std::printf("  pair.%s: %.2f us, predicted %.2f\n", tiles[t].name().c_str(), us,
+                    1e6 * sm90::pair_seconds(first, tiles[t],
+                                             sm90::pair_layout(first, second, tiles[t], device)));
+      }
+      std::fflush(stdout);
+    }
+  }
+  std::printf("pairs: %d runs, %d failures\n", runs, failures);
+  return failures == 0 ? 0 : 1;
+}
+
 void once(const Stage& stage, const DeviceFacts& device, const std::string& name) {
   const Case c(stage, 0);
   Memory x(c.x_bytes()), y(c.y_bytes());
@@ -478,11 +600,12 @@ void once(const Stage& stage, const DeviceFacts& device, const std::string& name
 
 int main(int argc, char** argv) {
   const std::string verb = argc > 2 ? argv[1] : "";
-  if (verb != "verify" && verb != "invariance" && verb != "time" &&
+  if (verb != "verify" && verb != "invariance" && verb != "time" && verb != "pairs" &&
       !(verb == "once" && argc == 4)) {
-    std::fprintf(stderr,
-                 "usage: gpu_bench verify|invariance|time LIST [TILES], gpu_bench once STAGE TILE\n"
-                 "  e.g. gpu_bench time shapes/targets-gpu.txt 8\n");
+    std::fprintf(
+        stderr,
+        "usage: gpu_bench verify|invariance|time|pairs LIST [TILES], gpu_bench once STAGE TILE\n"
+        "  e.g. gpu_bench time shapes/targets-gpu.txt 8\n");
     return 2;
   }
   try {
@@ -499,6 +622,7 @@ int main(int argc, char** argv) {
     const std::vector<Stage> stages = read_shape_list(argv[2]);
     const int limit = argc > 3 ? std::atoi(argv[3]) : 0;
     if (verb == "verify") return verify(stages, device, limit > 0 ? limit : 1000);
+    if (verb == "pairs") return pairs(stages, device, limit);
     if (verb == "invariance") return invariance(stages, device);
     time_all(stages, device, limit > 0 ? limit : 8);
     return 0;

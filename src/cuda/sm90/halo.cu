@@ -19,7 +19,9 @@ HaloKernel find(const Stage& stage, const HaloTile& tile) {
   return stage.dtype == DType::bf16 ? find_halo_bf16(wanted, pool) : find_halo_f16(wanted, pool);
 }
 
-HaloParams parameters(const Stage& stage, const HaloTile& tile, const HaloLayout& l) {
+}  // namespace
+
+HaloParams halo_params(const Stage& stage, const HaloTile& tile, const HaloLayout& l) noexcept {
   HaloParams p{};
   p.act = clamp_of(stage.act);
   p.k = static_cast<int>(stage.k);
@@ -77,15 +79,13 @@ HaloParams parameters(const Stage& stage, const HaloTile& tile, const HaloLayout
   return p;
 }
 
-}  // namespace
-
 std::string halo_launch(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
                         const HaloRun& run, cudaStream_t stream) noexcept {
   const HaloKernel kernel = find(stage, tile);
   if (kernel == nullptr) return "halo " + tile.name() + " is not compiled";
   Stage part = stage;
   part.n = run.n;
-  HaloParams p = parameters(stage, tile, layout);
+  HaloParams p = halo_params(stage, tile, layout);
   p.bias = run.bias;
   const int tiles_n = static_cast<int>((run.n + tile.bn - 1) / tile.bn);
   p.tiles = layout.k_blocks * layout.tiles_x * layout.tiles_y * tiles_n;

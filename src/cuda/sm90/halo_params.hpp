@@ -36,4 +36,7 @@ struct HaloParams {
   std::uint8_t tap_index[max_taps];
 };
 
+/// What follows from stage, tile and layout: all but the maps, the bias and the number of tiles.
+HaloParams halo_params(const Stage& stage, const HaloTile& tile, const HaloLayout& layout) noexcept;
+
 }  // namespace convoy::cuda::sm90
