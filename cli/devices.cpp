@@ -5,6 +5,7 @@
 
 #include "commands.hpp"
 #include "convoy/plan.hpp"
+#include "core/gpu.hpp"
 #include "plan/kernel_table.hpp"
 #include "plan/timing.hpp"
 
@@ -24,7 +25,63 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
-constexpr const char* no_gpu = "none: this build of Convoy has no GPU kernels";
+std::string capability(const Machine& gpu) {
+  return fmt::format("{}.{}", gpu.compute_capability / 10, gpu.compute_capability % 10);
+}
+
+/// Why the fast kernels stay away from a GPU that `general` runs on; empty: they do not.
+std::string only_general(const Machine& gpu) {
+  if (gpu.compute_capability / 10 == 9) return {};
+  return "the fast kernels need compute capability 9.0 (Hopper)";
+}
+
+nlohmann::ordered_json gpus_json(const gpu::Survey& survey) {
+  auto gpus = nlohmann::ordered_json::array();
+  for (const Machine& gpu : survey.machines) {
+    const std::string limit = only_general(gpu);
+    gpus.push_back({{"device", to_text(gpu.device)},
+                    {"name", gpu.name},
+                    {"compute_capability", capability(gpu)},
+                    {"multiprocessors", gpu.multiprocessors},
+                    {"shared_memory_bytes", gpu.shared_memory_bytes},
+                    {"l2_bytes", gpu.l2_bytes},
+                    {"memory_bytes", gpu.memory_bytes},
+                    {"memory_bytes_per_second", gpu.memory_bandwidth},
+                    {"tensor_flops", gpu.tensor_flops},
+                    {"peak_flops", gpu.peak_flops},
+                    {"kernels", limit.empty() ? kernels_of(DeviceKind::cuda)
+                                              : std::vector<std::string>{"general"}},
+                    {"limit", limit}});
+  }
+  return {{"compiled_for", survey.compiled},
+          {"driver", survey.driver},
+          {"devices", std::move(gpus)},
+          {"why_none", survey.why_none}};
+}
+
+void print_gpus(const gpu::Survey& survey) {
+  const auto line = [](const char* label, const std::string& value) {
+    fmt::print("  {:<19} {}\n", label, value);
+  };
+  for (const Machine& gpu : survey.machines) {
+    fmt::print("{}\n", to_text(gpu.device));
+    line("name", gpu.name);
+    line("compute capability",
+         fmt::format("{}, {} multiprocessors", capability(gpu), gpu.multiprocessors));
+    line("memory",
+         fmt::format("{:.1f} GB at {:.0f} GB/s by its clock, L2 {} KiB, {} KiB shared a CTA",
+                     static_cast<double>(gpu.memory_bytes) * 1e-9, gpu.memory_bandwidth * 1e-9,
+                     gpu.l2_bytes >> 10, gpu.shared_memory_bytes >> 10));
+    line("peak",
+         fmt::format("{:.0f} TFLOP/s fp16 on tensor cores, {:.0f} fp32, at the highest clock",
+                     gpu.tensor_flops * 1e-12, gpu.peak_flops * 1e-12));
+    const std::string limit = only_general(gpu);
+    line("kernels", limit.empty() ? joined(kernels_of(DeviceKind::cuda)) : "general; " + limit);
+  }
+  if (survey.machines.empty()) fmt::print("cuda\n  not usable: {}.\n", survey.why_none);
+  if (!survey.driver.empty()) line("driver", "serves CUDA " + survey.driver);
+  if (!survey.compiled.empty()) line("compiled for", survey.compiled);
+}
 
 void run_devices(bool json, bool no_measure) {
   const Machine machine = cpu_machine();
@@ -48,7 +105,7 @@ void run_devices(bool json, bool no_measure) {
       cpu["copy_bytes_per_second"] = now.memory_bandwidth;
     }
     const nlohmann::ordered_json all = {
-        {"convoy", version()}, {"devices", {std::move(cpu)}}, {"gpus", no_gpu}};
+        {"convoy", version()}, {"devices", {std::move(cpu)}}, {"gpus", gpus_json(gpu::survey())}};
     fmt::print("{}\n", all.dump(2));
     return;
   }
@@ -70,7 +127,7 @@ void run_devices(bool json, bool no_measure) {
                              now.memory_bandwidth * 1e-9));
   }
   line("kernels", joined(kernels));
-  fmt::print("cuda\n  {}\n", no_gpu);
+  print_gpus(gpu::survey());
 }
 
 }  // namespace

@@ -10,7 +10,12 @@ if(CMAKE_CUDA_COMPILER)
     list(APPEND CMAKE_CUDA_COMPILE_FEATURES cuda_std_20)
   endif()
   set(CMAKE_CUDA_STANDARD 20)
-  include(${PROJECT_SOURCE_DIR}/cmake/cuda.cmake)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
+  # cudart is linked statically and libcuda not at all, so the library loads on a machine without a
+  # driver.
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+  find_package(CUDAToolkit REQUIRED)
 else()
   message(STATUS "CUDA: off, no nvcc was found. Put it on PATH or set CUDACXX to build the GPU kernels.")
 endif()

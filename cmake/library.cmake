@@ -7,16 +7,29 @@ configure_file(${PROJECT_SOURCE_DIR}/cmake/version.hpp.in
                ${PROJECT_BINARY_DIR}/generated/convoy/version.hpp @ONLY)
 
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp)
-list(FILTER sources EXCLUDE REGEX "/src/(cuda|verify)/")
+list(FILTER sources EXCLUDE REGEX "/src/verify/")
+if(CMAKE_CUDA_COMPILER)
+  include(${PROJECT_SOURCE_DIR}/cmake/cuda.cmake)
+  list(FILTER sources EXCLUDE REGEX "/src/core/no_gpu.cpp")
+else()
+  list(FILTER sources EXCLUDE REGEX "/src/cuda/")
+endif()
 add_library(convoy_objects OBJECT ${sources})
 target_link_libraries(convoy_objects PRIVATE convoy_options hwy::hwy TBB::tbb ZLIB::ZLIB fmt::fmt
                                              nlohmann_json::nlohmann_json)
+set(convoy_parts $<TARGET_OBJECTS:convoy_objects>)
+if(CMAKE_CUDA_COMPILER)
+  list(APPEND convoy_parts $<TARGET_OBJECTS:convoy_any_gpu> $<TARGET_OBJECTS:convoy_sm90>)
+  target_compile_definitions(convoy_objects PRIVATE CONVOY_CUDA)
+  target_include_directories(convoy_objects SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+  set(convoy_cudart CUDA::cudart_static)
+endif()
 target_include_directories(
   convoy_objects
   PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/generated
   PRIVATE ${PROJECT_SOURCE_DIR}/src)
 
-add_library(convoy $<TARGET_OBJECTS:convoy_objects>)
+add_library(convoy ${convoy_parts})
 add_library(convoy::convoy ALIAS convoy)
 set_target_properties(convoy PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
 target_compile_features(convoy INTERFACE cxx_std_20)
@@ -27,15 +40,16 @@ target_include_directories(
             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_link_libraries(
   convoy PRIVATE $<BUILD_INTERFACE:convoy_options> hwy::hwy TBB::tbb ZLIB::ZLIB fmt::fmt
-                 $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>)
+                 $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> ${convoy_cudart})
 
 # A shared library hides what the program and the tests call, so they get the objects themselves.
 add_library(convoy_internal INTERFACE)
 target_include_directories(convoy_internal INTERFACE ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(convoy_internal INTERFACE convoy_options hwy::hwy TBB::tbb ZLIB::ZLIB
-                                                fmt::fmt nlohmann_json::nlohmann_json)
+                                                fmt::fmt nlohmann_json::nlohmann_json
+                                                ${convoy_cudart})
 if(BUILD_SHARED_LIBS)
-  add_library(convoy_whole STATIC $<TARGET_OBJECTS:convoy_objects>)
+  add_library(convoy_whole STATIC ${convoy_parts})
   target_include_directories(convoy_whole INTERFACE ${PROJECT_SOURCE_DIR}/include
                                                     ${PROJECT_BINARY_DIR}/generated)
   target_link_libraries(convoy_internal INTERFACE convoy_whole)

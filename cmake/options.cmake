@@ -3,13 +3,13 @@ add_library(convoy_options INTERFACE)
 
 # -ffp-contract=off: a multiply-add is fused only where the code says so, or the bits would depend
 # on the compiler's mood.
-target_compile_options(
-  convoy_options INTERFACE -ffp-contract=off -Wall -Wextra -Wshadow -Wpedantic -Wnon-virtual-dtor
-                           -Woverloaded-virtual -Wextra-semi $<$<BOOL:${CONVOY_WERROR}>:-Werror>)
+set(options_for_cxx -ffp-contract=off -Wall -Wextra -Wshadow -Wpedantic -Wnon-virtual-dtor
+                    -Woverloaded-virtual -Wextra-semi $<$<BOOL:${CONVOY_WERROR}>:-Werror>)
+target_compile_options(convoy_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${options_for_cxx}>")
 
 # GCC 12 warns of overlapping copies inside std::string that can't happen (its bug 105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  target_compile_options(convoy_options INTERFACE -Wno-restrict)
+  target_compile_options(convoy_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
 endif()
 
 # Which instruction sets Highway compiles a kernel for: AVX2, AVX-512 and NEON, and the machine's

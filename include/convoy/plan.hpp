@@ -11,11 +11,6 @@
 
 namespace convoy {
 
-/// An opaque stream handle: a cudaStream_t on a GPU, unused on the CPU.
-struct Stream {
-  void* handle = nullptr;
-};
-
 struct PlanOptions {
   Device device{};
   /// CPU threads; 0: the environment's CONVOY_NUM_THREADS, else every core this process may use.
@@ -25,7 +20,8 @@ struct PlanOptions {
   std::string kernel;
   /// A tile by name, as `explain` prints it; empty: the planner chooses.
   std::string tile;
-  /// How many `run` calls may be under way at once with workspace that the plan owns.
+  /// How many `run` calls may be under way at once with workspace that the plan owns. On a GPU: on
+  /// how many streams, each of which keeps a workspace from its first run on.
   int concurrent_runs = 1;
   /// Weights are flipped in r and s: true convolution instead of cross-correlation.
   bool flip_filters = false;
@@ -33,9 +29,10 @@ struct PlanOptions {
   bool use_tuning = true;
 };
 
-/// What one run reads and writes. Views must match the stage's shapes with n ≤ the plan's n (all
-/// the same n); x and y may have any pixel stride ≥ C (K). Outputs must not overlap inputs.
-/// (Each has an initialiser, or compilers would warn of those that a call leaves out.)
+/// What one run reads and writes, all on the plan's device. Views must match the stage's shapes
+/// with n ≤ the plan's n (all the same n); x and y may have any pixel stride ≥ C (K). Outputs must
+/// not overlap inputs. (Each has an initialiser, or compilers would warn of those that a call
+/// leaves out.)
 struct Operands {
   TensorView x{};
   TensorView bias{};                      // [K] f32
@@ -44,11 +41,14 @@ struct Operands {
   TensorView pre{}, act{}, idx{};  // where the stage keeps them
   TensorView membrane_in{};        // [N,P,Q,K] f32; empty: 0
   TensorView membrane_out{};       // [N,P,Q,K] f32; empty: not written
-  void* workspace = nullptr;       // of workspace_bytes(), 64-byte aligned; null: the plan's own
+  void* workspace = nullptr;       // of workspace_bytes(), 64-byte aligned (256-byte on a GPU);
+                                   // null: the plan's own
 };
 
 /// Ready to run. Making one allocates and may throw Error; running does neither. Movable.
 /// `run` may be called from many threads at once; `set_weights` may not overlap a run.
+/// On a GPU `run` enqueues on the stream and returns: no synchronisation, and it may be captured in
+/// a CUDA graph. What goes wrong after that is reported by whatever waits for the stream.
 class CONVOY_API Plan {
  public:
   Plan(const Stage& stage, const PlanOptions& options = {});
@@ -57,8 +57,9 @@ class CONVOY_API Plan {
   Plan(Plan&&) noexcept;
   Plan& operator=(Plan&&) noexcept;
 
-  /// Packs w [K,R,S,C/groups], f32 (or the stage's type), into the layout that the kernel wants.
-  /// The view may be freed afterwards. Throws Error when shape, type or device are wrong.
+  /// Packs w [K,R,S,C/groups] on the host, f32 (or the stage's type), into the layout that the
+  /// kernel wants. On a GPU it waits for the stream first. The view may be freed afterwards. Throws
+  /// Error when shape, type or device are wrong.
   void set_weights(const TensorView& weights, Stream stream = {});
 
   /// Computes the stage. Deterministic: the bits of an image do not depend on n, the threads, the

@@ -68,15 +68,23 @@ struct TensorView {
 };
 CONVOY_API std::string describe(const TensorView& view);  // "f32[4,32,32,64] on cpu, contiguous"
 
-/// Owns its host memory, 64-byte aligned; moves, does not copy silently.
+/// An opaque stream handle: a cudaStream_t on a GPU, unused on the CPU.
+struct Stream {
+  void* handle = nullptr;
+};
+
+/// Owns its memory, 64-byte aligned on the host and 256-byte on a GPU; moves, does not copy
+/// silently.
 class CONVOY_API Tensor {
  public:
   Tensor() = default;
-  /// Zero-filled; throws Error when a size is negative or overflows.
-  Tensor(DType dtype, const std::vector<Index>& shape);
+  /// Zero-filled; throws Error when a size is negative or overflows, when the device is not here or
+  /// has not enough memory.
+  Tensor(DType dtype, const std::vector<Index>& shape, Device device = {});
   Tensor(Tensor&&) noexcept = default;
   Tensor& operator=(Tensor&&) noexcept = default;
-  Tensor clone() const;
+  Tensor clone() const;            // on the same device
+  Tensor to(Device device) const;  // a copy there
 
   const TensorView& view() const { return view_; }
   operator const TensorView&() const { return view_; }  // NOLINT: a tensor is a view of itself
@@ -89,11 +97,18 @@ class CONVOY_API Tensor {
 
  private:
   struct Free {
+    Device device;
     void operator()(void* p) const;
   };
   std::unique_ptr<void, Free> memory_;
   TensorView view_;
 };
+
+/// Copies elements between views of the same type and shape on any two devices. Each view is
+/// contiguous or a slice of channels (one distance between all pixels). Between GPUs, or on one,
+/// the copy is enqueued on the stream; where the host takes part it is complete on return, after
+/// all earlier work of the stream. Throws Error.
+CONVOY_API void copy(const TensorView& from, const TensorView& to, Stream stream = {});
 
 /// Shapes of a stage's tensors, outermost axis first, in the stage's layout.
 CONVOY_API std::vector<Index> x_shape(const Stage& stage);

@@ -17,10 +17,14 @@ struct Machine {
   std::size_t l1_bytes = 32 << 10, l2_bytes = 512 << 10, l3_bytes = 8 << 20;
   double peak_flops = 0;        // of `threads` threads, fp32 FMA = 2; an estimate until measured
   double memory_bandwidth = 0;  // bytes/s, an estimate until measured
-  // GPU
+  // GPU: peak_flops is that of fp32, tensor_flops that of the tensor cores on dense fp16, at the
+  // highest clock
+  double tensor_flops = 0;
   int compute_capability = 0;  // 90 for 9.0
   int multiprocessors = 0;
-  std::size_t shared_memory_bytes = 0;
+  std::size_t shared_memory_bytes = 0;  // that one CTA may have
+  std::size_t memory_bytes = 0;
+  std::string driver;  // the CUDA version that the driver serves: "13.0"
 };
 
 /// The CPU this process runs on, with `threads` threads (0: CONVOY_NUM_THREADS or every usable

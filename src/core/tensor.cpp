@@ -3,9 +3,13 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
+
+#include "core/gpu.hpp"
 
 namespace convoy {
 
@@ -84,10 +88,13 @@ std::string describe(const TensorView& view) {
 }
 
 void Tensor::Free::operator()(void* p) const {
-  std::free(p);
+  if (device.kind == DeviceKind::cpu)
+    std::free(p);
+  else
+    gpu::release(device, p);
 }
 
-Tensor::Tensor(DType dtype, const std::vector<Index>& shape) {
+Tensor::Tensor(DType dtype, const std::vector<Index>& shape, Device device) {
   Index bytes = static_cast<Index>(size_of(dtype));
   for (const Index size : shape)
     if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes) || bytes > (Index{1} << 60))
@@ -95,20 +102,101 @@ Tensor::Tensor(DType dtype, const std::vector<Index>& shape) {
           fmt::format("a tensor of [{}]: sizes must not be negative and their product must "
                       "fit in memory",
                       fmt::join(shape, ",")));
-  const std::size_t rounded = (static_cast<std::size_t>(bytes) + 63) / 64 * 64;
-  memory_.reset(std::aligned_alloc(64, rounded ? rounded : 64));
-  if (!memory_)
-    throw Error(fmt::format("no memory for a tensor of [{}], {} bytes. Use a smaller n.",
-                            fmt::join(shape, ","), bytes));
-  std::memset(memory_.get(), 0, rounded);
-  view_ = TensorView(memory_.get(), dtype, shape);
+  const std::size_t rounded =
+      std::max<std::size_t>(64, (static_cast<std::size_t>(bytes) + 63) / 64 * 64);
+  memory_.get_deleter().device = device;
+  if (device.kind == DeviceKind::cpu) {
+    memory_.reset(std::aligned_alloc(64, rounded));
+    if (!memory_)
+      throw Error(fmt::format("no memory for a tensor of [{}], {} bytes. Use a smaller n.",
+                              fmt::join(shape, ","), bytes));
+    std::memset(memory_.get(), 0, rounded);
+  } else {
+    memory_.reset(
+        gpu::allocate(device, rounded, fmt::format("a tensor of [{}]", fmt::join(shape, ","))));
+  }
+  view_ = TensorView(memory_.get(), dtype, shape, device);
+}
+
+Tensor Tensor::to(Device device) const {
+  Tensor there(view_.dtype,
+               std::vector<Index>(view_.shape.begin(), view_.shape.begin() + view_.rank), device);
+  copy(view_, there);
+  return there;
 }
 
 Tensor Tensor::clone() const {
-  Tensor copy(view_.dtype,
-              std::vector<Index>(view_.shape.begin(), view_.shape.begin() + view_.rank));
-  std::memcpy(copy.memory_.get(), memory_.get(), bytes());
-  return copy;
+  return to(view_.device);
+}
+
+namespace {
+
+// A view as rows of `row` elements, each `pitch` elements behind the last: a contiguous tensor is
+// one row, a slice of channels has a row a pixel.
+struct Rows {
+  Index count = 1, row = 1, pitch = 1;
+};
+bool rows_of(const TensorView& view, Rows& rows) {
+  if (view.contiguous()) {
+    rows.row = rows.pitch = view.elements();
+    return true;
+  }
+  const auto last = static_cast<std::size_t>(view.rank - 1);
+  if (view.shape[last] != 1 && view.stride[last] != 1) return false;
+  rows.row = view.shape[last];
+  Index pitch = 0;  // of the innermost axis that has more than one element
+  for (std::size_t axis = last; axis-- > 0;) {
+    if (view.shape[axis] == 1) continue;
+    if (pitch == 0) {
+      pitch = rows.pitch = view.stride[axis];
+    } else if (view.stride[axis] != pitch) {
+      return false;
+    }
+    pitch *= view.shape[axis];
+    rows.count *= view.shape[axis];
+  }
+  return rows.pitch >= rows.row;
+}
+
+}  // namespace
+
+void copy(const TensorView& from, const TensorView& to, Stream stream) {
+  const bool same =
+      from.dtype == to.dtype && from.rank == to.rank &&
+      std::equal(from.shape.begin(), from.shape.begin() + from.rank, to.shape.begin());
+  if (!same)
+    throw Error(fmt::format("copy: from {} to {}, expected the same type and shape", describe(from),
+                            describe(to)));
+  if (from.elements() == 0) return;
+  Rows source, target;
+  for (const auto& [view, rows] : {std::pair{&from, &source}, std::pair{&to, &target}}) {
+    if (!view->data || !rows_of(*view, *rows))
+      throw Error(fmt::format("copy: {}, expected a contiguous tensor or a slice of its channels",
+                              describe(*view)));
+  }
+  // One side may be contiguous where the other is a slice: cut both into the slice's rows.
+  const Index row = std::min(source.row, target.row);
+  for (Rows* rows : {&source, &target})
+    if (rows->row > row) *rows = {rows->row / row, row, row};
+  const auto bytes = [&](Index elements) {
+    return static_cast<std::size_t>(elements) * size_of(from.dtype);
+  };
+  if (from.device.kind == DeviceKind::cpu && to.device.kind == DeviceKind::cpu) {
+    const auto* read = static_cast<const char*>(from.data);
+    auto* write = static_cast<char*>(to.data);
+    for (Index i = 0; i < source.count; ++i)
+      std::memcpy(write + bytes(i * target.pitch), read + bytes(i * source.pitch), bytes(row));
+    return;
+  }
+  gpu::copy({.from = from.data,
+             .to = to.data,
+             .from_device = from.device,
+             .to_device = to.device,
+             .row_bytes = bytes(row),
+             .rows = static_cast<std::size_t>(source.count),
+             .from_pitch = bytes(source.pitch),
+             .to_pitch = bytes(target.pitch)},
+            stream);
 }
 
 namespace {

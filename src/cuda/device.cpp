@@ -1,53 +1,98 @@
 #include "cuda/device.hpp"
 
 #include <cuda_runtime_api.h>
+#include <fmt/core.h>
+
+#include <mutex>
 
 #include "cuda/error.hpp"
 
 namespace convoy::cuda {
 namespace {
 
-int attribute(cudaDeviceAttr which, int device) {
-  int value = 0;
-  check(cudaDeviceGetAttribute(&value, which, device),
-        "reading an attribute of cuda:" + std::to_string(device));
-  return value;
+std::string version_text(int version) {  // 13020 is 13.2
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
 DeviceFacts read(int index) {
+  const auto attribute = [&](cudaDeviceAttr which) {
+    int value = 0;
+    check(cudaDeviceGetAttribute(&value, which, index),
+          fmt::format("reading an attribute of cuda:{}", index));
+    return value;
+  };
+  const auto bytes = [&](cudaDeviceAttr which) {
+    return static_cast<std::size_t>(attribute(which));
+  };
   cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, index), "reading cuda:" + std::to_string(index));
+  check(cudaGetDeviceProperties(&properties, index), fmt::format("reading cuda:{}", index));
   DeviceFacts facts;
   facts.index = index;
   facts.name = properties.name;
   facts.major = properties.major;
   facts.minor = properties.minor;
   facts.sms = properties.multiProcessorCount;
-  facts.shared_bytes =
-      static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index));
-  facts.l2_bytes = static_cast<std::size_t>(properties.l2CacheSize);
+  facts.shared_bytes = bytes(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  facts.l2_bytes = bytes(cudaDevAttrL2CacheSize);
   facts.memory_bytes = properties.totalGlobalMem;
+  facts.clock = 1e3 * attribute(cudaDevAttrClockRate);
+  // Two transfers a clock.
+  facts.memory_bandwidth =
+      2e3 * attribute(cudaDevAttrMemoryClockRate) * attribute(cudaDevAttrGlobalMemoryBusWidth) / 8;
   return facts;
 }
 
-}  // namespace
-
-Discovery discover() {
+Discovery read_all() {
   Discovery found;
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());
-    int driver = 0;
-    static_cast<void>(cudaDriverGetVersion(&driver));
-    if (driver == 0)
-      found.why_none = "no NVIDIA driver is installed (or this container can't see it)";
-    else
-      found.why_none = describe(error, "asking CUDA for devices");
-    return found;
+  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
+  const std::string driver = driver_version();
+  if (driver.empty()) {
+    found.why_none =
+        "no NVIDIA driver is installed, or this container can't see it. Install one; in a "
+        "container, start it with its GPUs (--gpus all)";
+  } else if (error == cudaErrorInsufficientDriver) {
+    found.why_none = fmt::format(
+        "the driver serves CUDA {}, and this build needs {}. Install a newer driver, or build "
+        "with an older toolkit",
+        driver, version_text(CUDART_VERSION));
+  } else if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0)) {
+    found.why_none =
+        "the driver sees no GPU. Look at CUDA_VISIBLE_DEVICES and at what nvidia-smi says";
+  } else if (error != cudaSuccess) {
+    found.why_none = describe(error, "asking CUDA for devices") + ". Look at what nvidia-smi says";
   }
+  if (error != cudaSuccess) return found;
   for (int i = 0; i < count; ++i) found.devices.push_back(read(i));
-  if (count == 0) found.why_none = "the driver sees no GPU";
+  return found;
+}
+
+/// fp32 multiply-adds a clock of one SM, and fp16 ones of its tensor cores (dense, fp32 sums).
+struct Rate {
+  int capability, fp32, tensor;
+};
+constexpr Rate rates[] = {{75, 64, 512},    {80, 64, 1024},   {86, 128, 256},
+                          {87, 128, 512},   {89, 128, 512},   {90, 128, 2048},
+                          {100, 128, 4096}, {103, 128, 4096}, {120, 128, 512}};
+
+}  // namespace
+
+std::string driver_version() {
+  int version = 0;
+  if (cudaDriverGetVersion(&version) != cudaSuccess) static_cast<void>(cudaGetLastError());
+  return version > 0 ? version_text(version) : std::string();
+}
+
+Discovery discover() {
+  // Facts do not change while a process lives, and reading them takes milliseconds. A failure is
+  // not kept: what was in its way may be gone at the next call.
+  static const Discovery* kept = nullptr;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (kept) return *kept;
+  Discovery found = read_all();
+  if (!found.devices.empty()) kept = new Discovery(found);  // lives as long as the process
   return found;
 }
 
@@ -55,10 +100,47 @@ DeviceFacts facts_of(int index) {
   const Discovery found = discover();
   if (index >= 0 && index < static_cast<int>(found.devices.size()))
     return found.devices[static_cast<std::size_t>(index)];
-  throw Error("cuda:" + std::to_string(index) + " is not here: " +
-              (found.devices.empty() ? found.why_none
-                                     : "there are " + std::to_string(found.devices.size()) +
-                                           " GPUs, numbered from 0"));
+  if (found.devices.empty())
+    throw Error(fmt::format("device cuda:{}: {}; or use cpu.", index, found.why_none));
+  throw Error(fmt::format("device cuda:{}: there {} here, numbered from 0. Use one of them.", index,
+                          found.devices.size() == 1
+                              ? std::string("is 1 GPU")
+                              : fmt::format("are {} GPUs", found.devices.size())));
+}
+
+Machine machine_of(const DeviceFacts& facts) {
+  Machine machine;
+  machine.device = {DeviceKind::cuda, facts.index};
+  machine.name = facts.name;
+  machine.compute_capability = 10 * facts.major + facts.minor;
+  machine.isa = fmt::format("sm_{}", machine.compute_capability);
+  machine.l1_bytes = machine.l3_bytes = 0;
+  machine.l2_bytes = facts.l2_bytes;
+  machine.multiprocessors = facts.sms;
+  machine.shared_memory_bytes = facts.shared_bytes;
+  machine.memory_bytes = facts.memory_bytes;
+  machine.memory_bandwidth = facts.memory_bandwidth;
+  machine.driver = driver_version();
+  Rate rate = rates[0];
+  for (const Rate& known : rates)
+    if (known.capability <= machine.compute_capability) rate = known;
+  machine.peak_flops = 2.0 * rate.fp32 * facts.sms * facts.clock;
+  machine.tensor_flops = 2.0 * rate.tensor * facts.sms * facts.clock;
+  return machine;
+}
+
+DeviceFacts facts_of(const Machine& machine) {
+  DeviceFacts facts;
+  facts.index = machine.device.index;
+  facts.name = machine.name;
+  facts.major = machine.compute_capability / 10;
+  facts.minor = machine.compute_capability % 10;
+  facts.sms = machine.multiprocessors;
+  facts.shared_bytes = machine.shared_memory_bytes;
+  facts.l2_bytes = machine.l2_bytes;
+  facts.memory_bytes = machine.memory_bytes;
+  facts.memory_bandwidth = machine.memory_bandwidth;
+  return facts;
 }
 
 }  // namespace convoy::cuda

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/machine.hpp"
+
 namespace convoy::cuda {
 
 /// Facts read from a device, never assumed.
@@ -16,6 +18,8 @@ struct DeviceFacts {
   std::size_t shared_bytes = 0;  // of one CTA, opted in
   std::size_t l2_bytes = 0;
   std::size_t memory_bytes = 0;
+  double clock = 0;             // Hz, the highest of the SMs
+  double memory_bandwidth = 0;  // bytes/s: the memory's clock times the width of its bus
   bool operator==(const DeviceFacts&) const = default;
 };
 
@@ -23,11 +27,18 @@ struct DeviceFacts {
 /// none. Needs no driver: a machine without one gets an empty list and the reason.
 struct Discovery {
   std::vector<DeviceFacts> devices;
-  std::string why_none;
+  std::string why_none;  // and what to do
 };
 Discovery discover();
 
+/// The CUDA version that the driver serves, "13.0"; empty: there is no driver.
+std::string driver_version();
+
 /// Facts of one device; throws Error that says what is there.
 DeviceFacts facts_of(int index);
+
+/// What the planner knows of a device, and back: the part of it that tiles depend on.
+Machine machine_of(const DeviceFacts& facts);
+DeviceFacts facts_of(const Machine& machine);
 
 }  // namespace convoy::cuda

@@ -10,7 +10,8 @@
 
 #include "cuda/error.hpp"
 #include "cuda/general.hpp"
-#include "math/activation.hpp"
+#include "math/half.hpp"
+#include "math/pool.hpp"
 
 namespace convoy::cuda {
 namespace {
@@ -21,10 +22,10 @@ struct GeneralParams {
   DType in, out;
   Activation act;
   float threshold;
-  bool neuron, soft, hold, pooled;
+  bool neuron, soft, hold, nchw;
   int t, n, h, wd, c, k, r, s, group_c, group_k, p, q, out_h, out_w;
   int sh, sw, top, left, dh, dw;
-  int win_h, win_w, pool_sh, pool_sw, pool_top, pool_left, pool_dh, pool_dw;
+  math::PoolAxis rows, columns;
 };
 
 __device__ float load(const void* data, DType type, Index i) {
@@ -79,7 +80,7 @@ __device__ float convolve(const GeneralParams& g, int t, int n, int p, int q, in
       for (int c = 0; c < g.group_c; ++c) {
         float v = load(g.args.x, g.in, pixel + (first_c + c) * at.c);
         if (g.args.norm_scale != nullptr)
-          v = v * g.args.norm_scale[first_c + c] + g.args.norm_shift[first_c + c];
+          v = math::normalise(v, g.args.norm_scale[first_c + c], g.args.norm_shift[first_c + c]);
         sum = fmaf(v, w[c], sum);
       }
     }
@@ -89,6 +90,13 @@ __device__ float convolve(const GeneralParams& g, int t, int n, int p, int q, in
 
 __device__ Index plane(const GeneralParams& g, int t, int n, int p, int q, int k) {
   return (((static_cast<Index>(t) * g.n + n) * g.p + p) * g.q + q) * g.k + k;
+}
+
+/// In idx: shaped and laid out as y, but dense where y may be a slice.
+__device__ Index dense_at(const GeneralParams& g, int t, int n, int oh, int ow, int k) {
+  const Index image = (static_cast<Index>(t) * g.n + n) * g.out_h * g.out_w * g.k;
+  return image + (g.nchw ? (static_cast<Index>(k) * g.out_h + oh) * g.out_w + ow
+                         : (static_cast<Index>(oh) * g.out_w + ow) * g.k + k);
 }
 
 /// A unit before the pool, stepped through time: charge, fire, reset, or just the activation.
@@ -116,26 +124,31 @@ __global__ void outputs(const __grid_constant__ GeneralParams g) {
     const int k = static_cast<int>(i % g.k), ow = static_cast<int>(i / g.k % g.out_w);
     const int oh = static_cast<int>(i / g.k / g.out_w % g.out_h),
               n = static_cast<int>(i / g.k / g.out_w / g.out_h);
-    bool first = true;
-    for (int a = 0; a < g.win_h; ++a) {
-      for (int b = 0; b < g.win_w; ++b) {
-        const int p = g.pooled ? oh * g.pool_sh - g.pool_top + a * g.pool_dh : oh;
-        const int q = g.pooled ? ow * g.pool_sw - g.pool_left + b * g.pool_dw : ow;
-        if (p < 0 || p >= g.p || q < 0 || q >= g.q) continue;
+    const Strides& at = g.args.y_stride;
+    const auto each_step = [&](auto&& body) {
+      for (int t = 0; t < g.t; ++t)
+        body(t, t * at.t + n * at.n + oh * at.h + ow * at.w + k * at.c,
+             dense_at(g, t, n, oh, ow, k));
+    };
+    const int top = static_cast<int>(g.rows.begin(oh)),
+              left = static_cast<int>(g.columns.begin(ow));
+    // The maximum so far is kept in y itself: one slot a time step, however many there are. A
+    // window of padding alone stays at -inf.
+    each_step([&](int, Index to, Index dense) {
+      store(g.args.y, g.out, to, -INFINITY);
+      if (g.args.idx != nullptr) g.args.idx[dense] = top * g.q + left;
+    });
+    for (int p = top; p < g.rows.end(oh); p += static_cast<int>(g.rows.dil)) {
+      for (int q = left; q < g.columns.end(ow); q += static_cast<int>(g.columns.dil)) {
         Cell cell(g, n, p, q, k);
         float held = 0;
-        for (int t = 0; t < g.t; ++t) {
+        each_step([&](int t, Index to, Index dense) {
           if (t == 0 || !g.hold) held = convolve(g, t, n, p, q, k);
-          // The maximum so far is kept in y itself: one slot a time step, however many there are.
           const float v = store(nullptr, g.out, 0, cell.step(g, held));
-          const Strides& at = g.args.y_stride;
-          const Index to = t * at.t + n * at.n + oh * at.h + ow * at.w + k * at.c;
-          if (first || math::beats(v, load(g.args.y, g.out, to))) {
-            store(g.args.y, g.out, to, v);
-            if (g.args.idx != nullptr) g.args.idx[to] = p * g.q + q;
-          }
-        }
-        first = false;
+          if (!math::beats(v, load(g.args.y, g.out, to))) return;
+          store(g.args.y, g.out, to, v);
+          if (g.args.idx != nullptr) g.args.idx[dense] = p * g.q + q;
+        });
       }
     }
   }
@@ -163,6 +176,25 @@ __global__ void pixels(const __grid_constant__ GeneralParams g) {
 
 }  // namespace
 
+std::vector<std::string> general_refusals(const Stage& stage) {
+  // Positions on an axis are ints; a filter's reach is added to them.
+  constexpr Index most = 1 << 30;
+  const Shapes shapes = shapes_of(stage);
+  std::vector<std::string> why;
+  const auto check_size = [&](const char* axis, Index size) {
+    if (size > most)
+      why.push_back(std::string(axis) + " = " + std::to_string(size) + ", at most 2^30 fit");
+  };
+  check_size("N", stage.n);
+  check_size("C", stage.c);
+  check_size("K", stage.k);
+  check_size("T", stage.t);
+  check_size("P*Q", shapes.p * shapes.q);
+  check_size("H", stage.h + stage.pad.top + stage.pad.bottom + stage.dil.h * stage.r);
+  check_size("W", stage.w + stage.pad.left + stage.pad.right + stage.dil.w * stage.s);
+  return why;
+}
+
 std::string general_launch(const Stage& stage, const RunArgs& args, const float* w,
                            cudaStream_t stream) noexcept {
   const Shapes shapes = shapes_of(stage);
@@ -185,12 +217,9 @@ std::string general_launch(const Stage& stage, const RunArgs& args, const float*
   g.sh = i(stage.stride.h), g.sw = i(stage.stride.w), g.top = i(stage.pad.top),
   g.left = i(stage.pad.left);
   g.dh = i(stage.dil.h), g.dw = i(stage.dil.w);
-  g.pooled = stage.pool.has_value();
-  const Pool pool = stage.pool.value_or(Pool{.window = 1, .stride = 1});
-  g.win_h = i(pool.window.h), g.win_w = i(pool.window.w), g.pool_sh = i(pool.stride.h),
-  g.pool_sw = i(pool.stride.w);
-  g.pool_top = i(pool.pad.h), g.pool_left = i(pool.pad.w), g.pool_dh = i(pool.dil.h),
-  g.pool_dw = i(pool.dil.w);
+  g.nchw = stage.layout == Layout::nchw;
+  g.rows = math::pool_rows(stage, shapes.p);
+  g.columns = math::pool_columns(stage, shapes.q);
 
   constexpr unsigned threads = 256;
   const auto blocks = [](Index total) {
@@ -200,7 +229,9 @@ std::string general_launch(const Stage& stage, const RunArgs& args, const float*
   if (args.pre != nullptr || args.act != nullptr || args.membrane_out != nullptr) {
     pixels<<<blocks(args.n * shapes.p * shapes.q * stage.k), threads, 0, stream>>>(g);
   }
-  return describe(cudaGetLastError(), "launching general for " + to_text(stage));
+  const cudaError_t error = cudaGetLastError();
+  return error == cudaSuccess ? std::string()
+                              : describe(error, "launching general for " + to_text(stage));
 }
 
 }  // namespace convoy::cuda

@@ -5,10 +5,14 @@
 #include <cuda_runtime_api.h>
 
 #include <string>
+#include <vector>
 
 #include "core/kernel.hpp"
 
 namespace convoy::cuda {
+
+/// Every reason why the family can't run a legal stage: sizes beyond 2^30. Empty: it can.
+std::vector<std::string> general_refusals(const Stage& stage);
 
 /// Device pointers: operands as RunArgs has them (workspace and threads unused); weights fp32
 /// [K,R,S,C/groups], already rounded to the type the stage computes with. Enqueues one or two

@@ -43,11 +43,11 @@ CONVOY_HD PoolSpan span_of(const PoolAxis& axis, Index out_size, Index out_begin
   return span;
 }
 
-CONVOY_HD PoolAxis pool_rows(const Stage& stage, Index p) {
+inline PoolAxis pool_rows(const Stage& stage, Index p) {
   if (!stage.pool) return {p};
   return {p, stage.pool->window.h, stage.pool->stride.h, stage.pool->pad.h, stage.pool->dil.h};
 }
-CONVOY_HD PoolAxis pool_columns(const Stage& stage, Index q) {
+inline PoolAxis pool_columns(const Stage& stage, Index q) {
   if (!stage.pool) return {q};
   return {q, stage.pool->window.w, stage.pool->stride.w, stage.pool->pad.w, stage.pool->dil.w};
 }

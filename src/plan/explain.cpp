@@ -180,6 +180,9 @@ double Explanation::unfused_bytes() const {
   for (const Traffic& line : traffic) sum += line.unfused;
   return sum;
 }
+bool Explanation::on_tensor_cores() const {
+  return machine.tensor_flops > 0 && stage.dtype != DType::f32;
+}
 double Explanation::operations() const {
   const double steps = stage.act.is_neuron() && !stage.hold ? static_cast<double>(stage.t) : 1;
   return 2 * static_cast<double>(shapes.macs) * steps;
@@ -216,7 +219,8 @@ Explanation explain(const Stage& stage, const Machine& machine, const Selection&
   if (selection.tuned) e.tuned_seconds = selection.tuned->seconds;
   e.traffic =
       traffic_of(stage, e.shapes, stage.output_dtype(machine.device.kind == DeviceKind::cuda));
-  e.compute_floor = e.operations() / machine.peak_flops;
+  e.compute_floor =
+      e.operations() / (e.on_tensor_cores() ? machine.tensor_flops : machine.peak_flops);
   e.memory_floor = e.fused_bytes() / machine.memory_bandwidth;
   return e;
 }
@@ -229,7 +233,7 @@ Explanation explain(const Stage& stage, const PlanOptions& options, const Explai
   if (request.measure) machine = measured(machine);
   Explanation e = explain(stage, machine, selection);
   e.warning = warning;
-  e.machine_measured = request.measure;
+  e.machine_measured = request.measure && machine.device.kind == DeviceKind::cpu;
   if (!request.measure) return e;
 
   // A look at a stage should not fill the memory or take minutes.
@@ -242,7 +246,7 @@ Explanation explain(const Stage& stage, const PlanOptions& options, const Explai
         bytes * 1e-9, e.predicted.seconds, most_bytes * 1e-9, most_seconds);
     return e;
   }
-  const RandomOperands random(stage);
+  const RandomOperands random(stage, 1, options.device);
   for (Explanation::KernelLine& line : e.kernels) {
     if (!line.refusals.empty() || !(line.chosen || request.every_kernel)) continue;
     if (!line.chosen && line.predicted.seconds > most_seconds) continue;

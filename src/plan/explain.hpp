@@ -51,6 +51,7 @@ struct Explanation {
 
   double fused_bytes() const;
   double unfused_bytes() const;
+  bool on_tensor_cores() const;  // the peak that counts: 16-bit and u8 stages on a GPU
   double operations() const;  // of a direct convolution: 2 a multiply-add, all time steps computed
 };
 

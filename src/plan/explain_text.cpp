@@ -92,21 +92,30 @@ std::string choice_text(const Explanation& e) {
   return text;
 }
 
+std::string peak_of(const Explanation& e) {
+  if (e.machine.device.kind == DeviceKind::cuda)
+    return e.on_tensor_cores() ? "tensor cores' peak" : "FMA peak";
+  return fmt::format("FMA peak of {} {}", e.machine.threads,
+                     e.machine.threads == 1 ? "thread" : "threads");
+}
+
 std::string time_lines(const Explanation& e) {
   std::string text;
   heading(text, "Time");
   const auto line = [&](std::string_view label, double seconds, const std::string& note) {
     text += fmt::format("  {:<17} {:>12}  {}\n", label, time_text(seconds), note);
   };
+  const bool gpu = e.machine.device.kind == DeviceKind::cuda;
   const char* source = e.machine_measured ? "measured just now" : "an estimate, not measured";
   line("floor, arithmetic", e.compute_floor,
-       fmt::format(
-           "{:.4g} GFLOP of a direct convolution at {:.1f} GFLOP/s, the FMA peak of {} {} ({})",
-           e.operations() * 1e-9, e.machine.peak_flops * 1e-9, e.machine.threads,
-           e.machine.threads == 1 ? "thread" : "threads", source));
+       fmt::format("{:.4g} GFLOP of a direct convolution at {:.1f} GFLOP/s, the {} ({})",
+                   e.operations() * 1e-9, e.operations() / e.compute_floor * 1e-9, peak_of(e),
+                   gpu ? "at its highest clock" : source));
   line("floor, memory", e.memory_floor,
-       fmt::format("{} at {:.1f} GB/s, the speed of a copy ({})", bytes_text(e.fused_bytes()),
-                   e.machine.memory_bandwidth * 1e-9, source));
+       fmt::format("{} at {:.1f} GB/s, the {}", bytes_text(e.fused_bytes()),
+                   e.machine.memory_bandwidth * 1e-9,
+                   gpu ? std::string("memory's clock times its width")
+                       : fmt::format("speed of a copy ({})", source)));
   line("predicted", e.predicted.seconds,
        "by the kernel's cost model, for this peak and this copy speed");
   if (e.tuned_seconds) line("tuned", *e.tuned_seconds, "when `convoy tune` measured it");
@@ -156,8 +165,12 @@ std::string to_text(const Explanation& e) {
   std::string text = to_text(e.stage) + "\n" + e.sentence + ".\n";
   text += sizes_text(e);
   heading(text, "Machine");
-  text += fmt::format("  {}, {}, {} {}\n", e.machine.name, e.machine.isa, e.machine.threads,
-                      e.machine.threads == 1 ? "thread" : "threads");
+  if (e.machine.device.kind == DeviceKind::cuda)
+    text += fmt::format("  {}, {}, {} multiprocessors\n", e.machine.name, e.machine.isa,
+                        e.machine.multiprocessors);
+  else
+    text += fmt::format("  {}, {}, {} {}\n", e.machine.name, e.machine.isa, e.machine.threads,
+                        e.machine.threads == 1 ? "thread" : "threads");
   text += kernels_text(e) + choice_text(e) + time_lines(e) + traffic_text(e);
   if (!e.warning.empty()) text += fmt::format("\nWarning: {}\n", e.warning);
   return text;
@@ -193,7 +206,7 @@ std::string to_json(const Explanation& e) {
         {"name", e.machine.name},
         {"isa", e.machine.isa},
         {"threads", e.machine.threads},
-        {"peak_flops", e.machine.peak_flops},
+        {"peak_flops", e.on_tensor_cores() ? e.machine.tensor_flops : e.machine.peak_flops},
         {"copy_bytes_per_second", e.machine.memory_bandwidth},
         {"measured", e.machine_measured}}},
       {"kernels", std::move(kernels)},

@@ -3,6 +3,9 @@
 #include <vector>
 
 #include "cpu/families.hpp"
+#if defined(CONVOY_CUDA)
+#include "cuda/families.hpp"
+#endif
 
 namespace convoy {
 
@@ -10,14 +13,20 @@ namespace convoy {
 // be there yet when this file's would be.
 std::span<const Kernel* const> kernel_table() {
   static const std::vector<const Kernel*> kernels = {
-      &cpu::winograd4(),        // 3x3 stride 1: a quarter of the multiplications; default mode only
-      &cpu::winograd2(),        // 3x3 stride 1: under half of them, exact on small integers
-      &cpu::first(),            // one channel, stride 1, filters 3, 5 or 7 wide
-      &cpu::first_winograd2(),  // 3x3 stride 1 of up to four channels: F(2x2) in registers
-      &cpu::few_filters(),      // up to eight filters over many channels
-      &cpu::depthwise(),        // a filter of its own for each channel
-      &cpu::direct(),           // any filter size, stride, dilation and groups
-      &cpu::general(),          // every legal stage
+    &cpu::winograd4(),        // 3x3 stride 1: a quarter of the multiplications; default mode only
+    &cpu::winograd2(),        // 3x3 stride 1: under half of them, exact on small integers
+    &cpu::first(),            // one channel, stride 1, filters 3, 5 or 7 wide
+    &cpu::first_winograd2(),  // 3x3 stride 1 of up to four channels: F(2x2) in registers
+    &cpu::few_filters(),      // up to eight filters over many channels
+    &cpu::depthwise(),        // a filter of its own for each channel
+    &cpu::direct(),           // any filter size, stride, dilation and groups
+    &cpu::general(),          // every legal stage
+#if defined(CONVOY_CUDA)
+    &cuda::sm90::first(),  // up to four input channels, f16, bf16 or u8
+    &cuda::sm90::few(),    // up to 64 taps of all filters together
+    &cuda::sm90::halo(),   // any filter, stride and dilation, f16 and bf16, max 2x2 or no pool
+    &cuda::general(),      // every legal stage
+#endif
   };
   return kernels;
 }

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "core/gpu.hpp"
 #include "math/half.hpp"
 #include "plan/explain.hpp"
 #include "plan/operands.hpp"
@@ -61,7 +62,8 @@ struct Plan::Impl {
   std::shared_ptr<Threads> threads;
   std::unique_ptr<Prepared> prepared;
   std::size_t workspace_bytes = 0;
-  mutable Workspaces workspaces;
+  mutable Workspaces workspaces;  // CPU
+  mutable StreamWorkspaces stream_workspaces;
   bool has_weights = false;
 
   Impl(const Stage& stage_, const PlanOptions& options_)
@@ -71,10 +73,15 @@ struct Plan::Impl {
         machine(machine_for(options_)),
         tuning(options_.use_tuning ? user_tuning_cache(tuning_warning) : nullptr),
         selection(select(stage, machine, options, tuning.get())),
-        threads(shared_threads(machine.threads)),
+        threads(on_gpu() ? nullptr : shared_threads(machine.threads)),
         prepared(selection.kernel().prepare(stage, selection.tile.tile, machine)),
         workspace_bytes(prepared->workspace_bytes()),
-        workspaces(workspace_bytes, checked(options_.concurrent_runs)) {}
+        workspaces(on_gpu() ? 0 : workspace_bytes, checked(options_.concurrent_runs)) {
+    if (on_gpu() && workspace_bytes > 0)
+      stream_workspaces = {workspace_bytes, options.concurrent_runs, machine.device};
+  }
+
+  bool on_gpu() const { return machine.device.kind == DeviceKind::cuda; }
 
   Explanation explanation() const {
     Explanation e = convoy::explain(stage, machine, selection);
@@ -101,22 +108,31 @@ struct Plan::Impl {
     args.stream = stream.handle;
     if (workspace_bytes == 0) return prepared->run(args);
     if (operands.workspace) {
-      if (reinterpret_cast<std::uintptr_t>(operands.workspace) % 64 != 0)
-        return Status(fmt::format("workspace: its address {} is no multiple of 64. Align it.",
-                                  operands.workspace));
+      const std::uintptr_t unit = on_gpu() ? 256 : 64;
+      if (reinterpret_cast<std::uintptr_t>(operands.workspace) % unit != 0)
+        return Status(fmt::format("workspace: its address {} is no multiple of {}. Align it.",
+                                  operands.workspace, unit));
       args.workspace = static_cast<std::byte*>(operands.workspace);
       return prepared->run(args);
     }
+    if (on_gpu()) {
+      args.workspace = stream_workspaces.of(stream.handle);
+      return args.workspace ? prepared->run(args) : no_workspace("on more than {} streams");
+    }
     args.workspace = workspaces.take();
-    if (!args.workspace)
-      return Status(
-          fmt::format("more than {} runs at once, which is what the plan has workspace for. "
-                      "Raise PlanOptions::concurrent_runs, or give each run a workspace of "
-                      "its own ({} bytes).",
-                      options.concurrent_runs, workspace_bytes));
+    if (!args.workspace) return no_workspace("more than {} runs at once");
     status = prepared->run(args);
     workspaces.give(args.workspace);
     return status;
+  }
+
+  Status no_workspace(fmt::format_string<int&> what) const {
+    int count = options.concurrent_runs;
+    return Status(fmt::format(what, count) +
+                  fmt::format(", which is what the plan has workspace for. Raise "
+                              "PlanOptions::concurrent_runs, or give each run a workspace of its "
+                              "own ({} bytes).",
+                              workspace_bytes));
   }
 };
 
@@ -131,9 +147,10 @@ Plan::~Plan() = default;
 Plan::Plan(Plan&&) noexcept = default;
 Plan& Plan::operator=(Plan&&) noexcept = default;
 
-void Plan::set_weights(const TensorView& weights, Stream) {
+void Plan::set_weights(const TensorView& weights, Stream stream) {
   const Stage& stage = impl_->stage;
   check_weights(stage, weights);
+  if (impl_->on_gpu()) gpu::synchronize(impl_->machine.device, stream);
   const Index filters = stage.k, taps = stage.r * stage.s, channels = stage.c / stage.groups;
   if (weights.contiguous() && weights.dtype == DType::f32 && !impl_->options.flip_filters) {
     impl_->prepared->set_weights(static_cast<const float*>(weights.data));

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "convoy/error.hpp"
+#include "core/gpu.hpp"
 #include "plan/kernel_table.hpp"
 
 namespace convoy {
@@ -129,16 +130,16 @@ Machine machine_for(const PlanOptions& options) {
     throw Error(
         fmt::format("threads: {}, expected at least 1, or 0 for every core", options.threads));
   if (options.device.kind == DeviceKind::cpu) return cpu_machine(options.threads);
-  throw Error(fmt::format("device {}: this build of Convoy has no GPU kernels. Use cpu.",
-                          to_text(options.device)));
+  return gpu::machine(options.device.index);
 }
 
-Stage canonical_stage(const Stage& stage) {
+Stage canonical_stage(const Stage& stage, DeviceKind device) {
   Stage canonical = stage;
   canonical.n = 1;
   const Shapes one = shapes_of(canonical);
   const Index pixels = std::max<Index>(1, one.p * one.q);
-  canonical.n = std::clamp<Index>((4096 + pixels - 1) / pixels, 1, 1024);
+  const Index enough = device == DeviceKind::cpu ? 4096 : 131072;
+  canonical.n = std::clamp<Index>((enough + pixels - 1) / pixels, 1, 1024);
   // Huge images: more than one would overflow the size arithmetic.
   if (!problems(canonical).empty()) canonical.n = 1;
   return canonical;
@@ -148,7 +149,7 @@ Selection select(const Stage& stage, const Machine& machine, const PlanOptions& 
                  const TuningCache* tuning) {
   shapes_of(stage);  // throws with every problem unless the stage is legal
   Selection selection;
-  selection.canonical = canonical_stage(stage);
+  selection.canonical = canonical_stage(stage, machine.device.kind);
   Machine one_thread = machine;
   if (machine.device.kind == DeviceKind::cpu) one_thread = cpu_machine(1);
   for (const Kernel* kernel : kernel_table()) {
@@ -172,9 +173,10 @@ Selection select(const Stage& stage, const Machine& machine, const PlanOptions& 
       throw Error(fmt::format("no kernel on {} can run {}:{}", to_text(machine.device),
                               to_text(stage), every_refusal(selection.verdicts)));
     selection.why_arithmetic = fmt::format(
-        "that of {}, the fastest predicted for one thread and {} {}. Arithmetics are compared at "
+        "that of {}, the fastest predicted for {}{} {}. Arithmetics are compared at "
         "that batch whatever n is, so results don't depend on n",
-        selection.verdicts[first].kernel->name(), selection.canonical.n,
+        selection.verdicts[first].kernel->name(),
+        machine.device.kind == DeviceKind::cpu ? "one thread and " : "", selection.canonical.n,
         selection.canonical.n == 1 ? "image" : "images");
   }
   choose_tile(selection, first, stage, machine, options, tuning);

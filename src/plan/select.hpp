@@ -42,9 +42,9 @@ struct Selection {
 Machine machine_for(const PlanOptions& options);
 
 /// The stage with which arithmetics are compared: n is replaced by the least one that gives 4,096
-/// output pixels (at most 1,024 images), so that the choice, and with it the bits of an image,
-/// can't depend on the batch.
-Stage canonical_stage(const Stage& stage);
+/// output pixels (131,072 on a GPU, enough to fill it; at most 1,024 images), so that the choice,
+/// and with it the bits of an image, can't depend on the batch.
+Stage canonical_stage(const Stage& stage, DeviceKind device);
 
 /// Looks at every kernel. Throws Error when the stage is illegal, when a forced kernel or tile does
 /// not exist or fit (with every reason, and what does fit), or when nothing fits.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/gpu.hpp"
 #include "core/measure.hpp"
 #include "math/half.hpp"
 
@@ -49,10 +50,9 @@ void fill(const Tensor& tensor, std::uint64_t seed, float scale) {
 
 }  // namespace
 
-RandomOperands::RandomOperands(const Stage& stage, std::uint64_t seed)
-    : x(stage.dtype, x_shape(stage)),
-      weights(DType::f32, w_shape(stage)),
-      y(stage.output_dtype(), y_shape(stage)) {
+RandomOperands::RandomOperands(const Stage& stage, std::uint64_t seed, Device device)
+    : x(stage.dtype, x_shape(stage)), weights(DType::f32, w_shape(stage)) {
+  const DType out = stage.output_dtype(device.kind == DeviceKind::cuda);
   fill(x, seed, 1);
   fill(weights, seed + 1, 1.0F / std::sqrt(static_cast<float>(shapes_of(stage).gemm_k)));
   if (stage.bias) {
@@ -65,13 +65,17 @@ RandomOperands::RandomOperands(const Stage& stage, std::uint64_t seed)
     fill(norm_scale, seed + 3, stage.dtype == DType::u8 ? 1.0F / 128 : 1.0F);
     fill(norm_shift, seed + 4, 0.5F);
   }
-  const DType out = stage.output_dtype();
-  if (stage.keep.pre) pre = Tensor(out, pre_shape(stage));
-  if (stage.keep.act) act = Tensor(out, pre_shape(stage));
-  if (stage.keep.idx) idx = Tensor(DType::i32, y_shape(stage));
+  if (device.kind != DeviceKind::cpu) {
+    for (Tensor* drawn : {&x, &bias, &norm_scale, &norm_shift})
+      if (drawn->view()) *drawn = drawn->to(device);
+  }
+  y = Tensor(out, y_shape(stage), device);
+  if (stage.keep.pre) pre = Tensor(out, pre_shape(stage), device);
+  if (stage.keep.act) act = Tensor(out, pre_shape(stage), device);
+  if (stage.keep.idx) idx = Tensor(DType::i32, y_shape(stage), device);
   if (stage.act.is_neuron()) {
-    membrane_in = Tensor(DType::f32, membrane_shape(stage));
-    membrane_out = Tensor(DType::f32, membrane_shape(stage));
+    membrane_in = Tensor(DType::f32, membrane_shape(stage), device);
+    membrane_out = Tensor(DType::f32, membrane_shape(stage), device);
   }
 }
 
@@ -104,6 +108,7 @@ double bytes_of_operands(const Stage& stage) {
 }
 
 Machine measured(Machine machine) {
+  if (machine.device.kind != DeviceKind::cpu) return machine;
   machine.peak_flops = machine.memory_bandwidth = 0;
   for (int i = 0; i < 3; ++i) {
     machine.peak_flops = std::max(machine.peak_flops, measure_peak_flops(machine.threads));
@@ -113,7 +118,34 @@ Machine measured(Machine machine) {
   return machine;
 }
 
+namespace {
+
+// The shortest and the median of runs that the GPU itself timed, in batches long enough for its
+// clock to tell them apart and for launches to overlap as they do in use.
+Timing time_gpu_runs(const Plan& plan, const Operands& operands, double seconds) {
+  const auto batch_seconds = [&](int runs) {
+    return gpu::time(plan.device(), {}, [&] {
+      for (int i = 0; i < runs; ++i) plan.run(operands).or_throw();
+    });
+  };
+  static_cast<void>(batch_seconds(1));
+  const double one = std::max(batch_seconds(4) / 4, 1e-7);
+  const int runs = static_cast<int>(std::clamp(200e-6 / one, 1.0, 64.0));
+  std::vector<double> times;
+  double spent = 0;
+  do {
+    const double batch = batch_seconds(runs);
+    spent += batch;
+    times.push_back(batch / runs);
+  } while (times.size() < 3 || (spent < seconds && times.size() < 100000));
+  std::sort(times.begin(), times.end());
+  return {times[times.size() / 2], times.front(), static_cast<int>(times.size()) * runs};
+}
+
+}  // namespace
+
 Timing time_runs(const Plan& plan, const Operands& operands, double seconds) {
+  if (plan.device().kind == DeviceKind::cuda) return time_gpu_runs(plan, operands, seconds);
   using Clock = std::chrono::steady_clock;
   plan.run(operands).or_throw();
   std::vector<double> times;

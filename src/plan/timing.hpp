@@ -8,11 +8,11 @@
 
 namespace convoy {
 
-/// Owns every tensor that a run of the stage takes: values near 0, as a normalised network has
-/// them.
+/// Owns every tensor that a run of the stage takes, on the device, and weights on the host: values
+/// near 0, as a normalised network has them.
 struct RandomOperands {
   Tensor x, weights, bias, norm_scale, norm_shift, y, pre, act, idx, membrane_in, membrane_out;
-  RandomOperands(const Stage& stage, std::uint64_t seed = 1);
+  explicit RandomOperands(const Stage& stage, std::uint64_t seed = 1, Device device = {});
   Operands operands(const Stage& stage) const;
 };
 
@@ -25,7 +25,8 @@ struct Timing {
 };
 
 /// The machine with the peak and the copy bandwidth that it reaches right now, the best of a few
-/// short measurements: whatever else runs on it can only make them smaller.
+/// short measurements: whatever else runs on it can only make them smaller. A GPU keeps the peak
+/// and the bandwidth that it was built for.
 Machine measured(Machine machine);
 
 /// Runs until `seconds` are over, at least three times after one run that is not counted.

@@ -47,7 +47,7 @@ std::vector<Candidate> candidates_of(const Stage& stage, const Machine& machine,
 TuneResult tune(const Stage& stage, const PlanOptions& options, double seconds, bool save) {
   if (!(seconds > 0)) throw Error(fmt::format("tune: {} seconds, expected above 0", seconds));
   const Machine machine = machine_for(options);
-  const RandomOperands random(stage);
+  const RandomOperands random(stage, 1, machine.device);
   const Operands operands = random.operands(stage);
   std::vector<Candidate> candidates = candidates_of(stage, machine, options, random.weights);
 

@@ -1,11 +1,14 @@
 // The workspaces that a plan owns, handed out to runs without a lock.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
+#include "convoy/tensor.hpp"
 #include "core/buffer.hpp"
 
 namespace convoy {
@@ -40,6 +43,39 @@ class Workspaces {
   std::size_t stride_ = 0;
   Buffer<std::byte> memory_;
   std::atomic<std::uint64_t> free_{0};
+};
+
+/// The workspaces of a plan on a GPU. Runs on one stream follow each other, so that a stream keeps
+/// the one it got first; nothing tells when a run is over, so that none is ever given back.
+class StreamWorkspaces {
+ public:
+  static constexpr int most = Workspaces::most;
+
+  StreamWorkspaces() = default;
+  /// count in [1, most], each of `bytes` > 0 on the device. Throws Error.
+  StreamWorkspaces(std::size_t bytes, int count, Device device)
+      : stride_((bytes + 255) / 256 * 256),
+        count_(count),
+        memory_(DType::u8, {static_cast<Index>(stride_) * count}, device),
+        owner_(std::make_unique<std::array<std::atomic<std::uintptr_t>, most>>()) {}
+
+  /// The stream's workspace, or null when other streams have all.
+  std::byte* of(const void* stream) {
+    const std::uintptr_t mine = reinterpret_cast<std::uintptr_t>(stream) + 1;  // 0: nobody's
+    for (int i = 0; i < count_; ++i) {
+      std::uintptr_t seen = 0;
+      if ((*owner_)[static_cast<std::size_t>(i)].compare_exchange_strong(seen, mine) ||
+          seen == mine)
+        return memory_.data<std::byte>() + stride_ * static_cast<std::size_t>(i);
+    }
+    return nullptr;
+  }
+
+ private:
+  std::size_t stride_ = 0;
+  int count_ = 0;
+  Tensor memory_;
+  std::unique_ptr<std::array<std::atomic<std::uintptr_t>, most>> owner_;
 };
 
 }  // namespace convoy

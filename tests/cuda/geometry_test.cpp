@@ -122,8 +122,12 @@ TEST(Halo, LayoutsFitAndRingsCantLock) {
       for (int v = 0; v < l.views; ++v)
         single |= l.view[static_cast<std::size_t>(v)].count == l.slab_taps;
       EXPECT_GE(l.x_slots, single ? 3 : 2) << to_text(stage) << ' ' << tile.name();
-      if (!tile.resident) EXPECT_GE(l.w_slots, 3);
-      if (tile.resident) EXPECT_TRUE(l.grid % l.k_blocks == 0) << tile.name();
+      if (!tile.resident) {
+        EXPECT_GE(l.w_slots, 3);
+      }
+      if (tile.resident) {
+        EXPECT_TRUE(l.grid % l.k_blocks == 0) << tile.name();
+      }
     }
   }
 }

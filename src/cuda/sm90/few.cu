@@ -334,6 +334,7 @@ std::string few_launch(const Stage& stage, const FewLayout& layout, const FewRun
     config.numAttrs = run.overlap_previous ? 1 : 0;
     error = cudaLaunchKernelEx(&config, kernel, p);
   }
+  if (error == cudaSuccess) return {};  // the text below allocates
   return describe(error, "launching few for " + to_text(stage));
 }
 

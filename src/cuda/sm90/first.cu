@@ -215,6 +215,7 @@ std::string first_launch(const Stage& stage, const FirstLayout& layout, const Fi
     config.numAttrs = run.overlap_previous ? 1 : 0;
     error = cudaLaunchKernelEx(&config, kernel, p);
   }
+  if (error == cudaSuccess) return {};  // the text below allocates
   return describe(error, "launching first for " + to_text(stage));
 }
 

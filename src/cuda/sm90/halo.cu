@@ -110,6 +110,7 @@ std::string halo_launch(const Stage& stage, const HaloTile& tile, const HaloLayo
     config.numAttrs = run.overlap_previous ? 1 : 0;
     error = cudaLaunchKernelEx(&config, kernel, p);
   }
+  if (error == cudaSuccess) return {};  // the text below allocates
   return describe(error, "launching halo " + tile.name() + " for " + to_text(stage));
 }
 

@@ -1,0 +1,28 @@
+# The bench of the GPU families and the tests of src/cuda.
+add_executable(gpu_bench bench/gpu.cu)
+set_target_properties(gpu_bench PROPERTIES CUDA_ARCHITECTURES "${CONVOY_CUDA_ARCHITECTURES}")
+target_link_libraries(gpu_bench PRIVATE convoy_internal CUDA::cudart_static)
+
+if(CONVOY_TESTS)
+  find_package(GTest REQUIRED)
+  include(GoogleTest)
+  enable_testing()
+  # Index maps, boxes, tensor maps and the cost model need no GPU; what does need one skips itself.
+  file(GLOB cuda_test_sources CONFIGURE_DEPENDS tests/cuda/*.cpp)
+  list(APPEND cuda_test_sources tests/unit/count_allocations.cpp)
+  add_executable(cuda_tests ${cuda_test_sources})
+  target_link_libraries(cuda_tests PRIVATE convoy_verify CUDA::cudart_static GTest::gtest_main)
+  target_compile_definitions(cuda_tests PRIVATE CONVOY_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  gtest_discover_tests(cuda_tests TEST_PREFIX cuda. TEST_FILTER -Gpu* TEST_LIST no_gpu
+                       DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
+  gtest_discover_tests(cuda_tests TEST_PREFIX cuda. TEST_FILTER Gpu* TEST_LIST with_gpu
+                       DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600 LABELS gpu)
+  # On a GPU: exit code 77 says that there is none.
+  foreach(family halo first few)
+    add_test(NAME cuda_verify_${family}
+             COMMAND gpu_bench verify ${PROJECT_SOURCE_DIR}/tests/cuda/${family}-stages.txt)
+    add_test(NAME cuda_invariance_${family}
+             COMMAND gpu_bench invariance ${PROJECT_SOURCE_DIR}/tests/cuda/${family}-stages.txt)
+    set_tests_properties(cuda_verify_${family} cuda_invariance_${family} PROPERTIES LABELS gpu SKIP_RETURN_CODE 77)
+  endforeach()
+endif()

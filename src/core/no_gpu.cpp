@@ -1,0 +1,39 @@
+// The seam to the GPU code in a build without any.
+#include <fmt/core.h>
+
+#include "core/gpu.hpp"
+
+namespace convoy::gpu {
+namespace {
+
+constexpr const char* why =
+    "this build of Convoy has no GPU code. Install the CUDA toolkit (nvcc 12 or later) and "
+    "configure with -DCONVOY_CUDA=ON (cmake --preset cuda)";
+
+[[noreturn]] void refuse(Device device) {
+  throw Error(fmt::format("device {}: {}, or use cpu.", to_text(device), why));
+}
+
+}  // namespace
+
+Survey survey() {
+  return {{}, {}, {}, why};
+}
+Machine machine(int index) {
+  refuse({DeviceKind::cuda, index});
+}
+void* allocate(Device device, std::size_t, const std::string&) {
+  refuse(device);
+}
+void release(Device, void*) noexcept {}
+void copy(const CopyRows& rows, Stream) {
+  refuse(rows.from_device.kind == DeviceKind::cuda ? rows.from_device : rows.to_device);
+}
+void synchronize(Device device, Stream) {
+  refuse(device);
+}
+double time(Device device, Stream, const std::function<void()>&) {
+  refuse(device);
+}
+
+}  // namespace convoy::gpu

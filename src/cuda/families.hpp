@@ -1,0 +1,17 @@
+// The GPU families, one function each: it returns the family's only instance. What each computes is
+// said at the top of its kernel's file; NAME_kernel.cpp ties it to the planner.
+#pragma once
+
+#include "core/kernel.hpp"
+
+namespace convoy::cuda {
+
+const Kernel& general();
+
+namespace sm90 {
+const Kernel& halo();
+const Kernel& first();
+const Kernel& few();
+}  // namespace sm90
+
+}  // namespace convoy::cuda

@@ -1,0 +1,67 @@
+#include "cuda/family.hpp"
+
+#include <fmt/core.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "math/half.hpp"
+
+namespace convoy::cuda {
+
+DType compute_type(const Stage& stage) {
+  const DType type = stage.dtype == DType::u8 ? stage.output_dtype(true) : stage.dtype;
+  return type == DType::f16 || type == DType::bf16 ? type : DType::f32;
+}
+
+void upload_weights(const Stage& stage, const float* w, bool widened, const DeviceMemory& to) {
+  const DType type = compute_type(stage);
+  const auto count = static_cast<std::size_t>(shapes_of(stage).w_elements);
+  if (type == DType::f32) {
+    to.upload(w, count * sizeof(float));
+    return;
+  }
+  if (widened) {
+    std::vector<float> rounded(count);
+    for (std::size_t i = 0; i < count; ++i) rounded[i] = math::round_to(type, w[i]);
+    to.upload(rounded.data(), count * sizeof(float));
+    return;
+  }
+  std::vector<std::uint16_t> rounded(count);
+  for (std::size_t i = 0; i < count; ++i)
+    rounded[i] = type == DType::bf16 ? math::float_to_bfloat(w[i]) : math::float_to_half(w[i]);
+  to.upload(rounded.data(), count * sizeof(std::uint16_t));
+}
+
+Cost cost_of(const Stage& stage, double seconds, double waste) {
+  const Shapes shapes = shapes_of(stage);
+  const auto bytes = [](Index elements, DType dtype) {
+    return static_cast<double>(elements) * static_cast<double>(size_of(dtype));
+  };
+  const double steps = stage.hold ? 1.0 : static_cast<double>(stage.t);
+  Cost cost;
+  cost.seconds = seconds;
+  cost.waste = waste;
+  cost.flops = 2.0 * static_cast<double>(shapes.macs) * steps / (1 - waste);
+  cost.bytes = bytes(shapes.x_elements, stage.dtype) +
+               bytes(shapes.w_elements, compute_type(stage)) +
+               bytes(shapes.y_elements, stage.output_dtype(true));
+  return cost;
+}
+
+Status check_16_bytes(std::string_view kernel, std::string_view operand, const void* data,
+                      Index pixel_stride, DType dtype) {
+  if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0)
+    return Status(
+        fmt::format("{}: its address {} is no multiple of 16, which kernel {} needs. Align it, or "
+                    "plan with the kernel general.",
+                    operand, data, kernel));
+  if (pixel_stride * static_cast<Index>(size_of(dtype)) % 16 != 0)
+    return Status(
+        fmt::format("{}: its pixels lie {} elements of {} apart, no multiple of the 16 bytes that "
+                    "kernel {} needs. Change the slice, or plan with the kernel general.",
+                    operand, pixel_stride, name(dtype), kernel));
+  return {};
+}
+
+}  // namespace convoy::cuda

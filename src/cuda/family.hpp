@@ -1,0 +1,33 @@
+// What the families' ties to the planner (NAME_kernel.cpp) have in common.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string_view>
+
+#include "core/kernel.hpp"
+#include "cuda/memory.hpp"
+
+namespace convoy::cuda {
+
+/// The type a stage multiplies in: that of its 16-bit input; for u8 the output's; else fp32.
+/// Weights are rounded to it.
+DType compute_type(const Stage& stage);
+
+/// Weights of the stage on the device in their compute type, [K,R,S,C/groups] as they came.
+/// fp32 holds rounded values where `widened`.
+void upload_weights(const Stage& stage, const float* w, bool widened, const DeviceMemory& to);
+
+/// A cost from its predicted seconds: bytes that a run must move, operations with `waste` (a share)
+/// of them thrown away.
+Cost cost_of(const Stage& stage, double seconds, double waste);
+
+/// TMA and vector stores want tensors on 16 bytes, pixels too. Says which is not, and what to do.
+Status check_16_bytes(std::string_view kernel, std::string_view operand, const void* data,
+                      Index pixel_stride, DType dtype);
+
+inline cudaStream_t stream_of(const RunArgs& args) {
+  return static_cast<cudaStream_t>(args.stream);
+}
+
+}  // namespace convoy::cuda

@@ -1,0 +1,75 @@
+// Kernel `general` on a GPU, as the planner sees it.
+#include <fmt/core.h>
+
+#include "cuda/families.hpp"
+#include "cuda/family.hpp"
+#include "cuda/general.hpp"
+
+namespace convoy::cuda {
+namespace {
+
+class PreparedGeneral final : public Prepared {
+ public:
+  PreparedGeneral(const Stage& stage, const Machine& machine)
+      : stage_(stage),
+        device_(machine.device.index),
+        weights_(device_, static_cast<std::size_t>(shapes_of(stage).w_elements) * sizeof(float),
+                 "the weights of " + to_text(stage)) {}
+
+  void set_weights(const float* w) override { upload_weights(stage_, w, true, weights_); }
+
+  Status run(const RunArgs& args) const noexcept override {
+    if (args.n == 0) return {};
+    const OnDevice on(device_);
+    return Status(
+        general_launch(stage_, args, static_cast<const float*>(weights_.data()), stream_of(args)));
+  }
+
+ private:
+  Stage stage_;
+  int device_;
+  DeviceMemory weights_;
+};
+
+class General final : public Kernel {
+ public:
+  std::string_view name() const override { return "general"; }
+  std::string_view arithmetic() const override { return "sequential"; }
+  bool exact() const override { return true; }
+  DeviceKind device() const override { return DeviceKind::cuda; }
+
+  std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
+    return general_refusals(stage);
+  }
+  std::vector<Tile> tiles(const Stage&, const Machine&) const override { return {{"output"}}; }
+
+  Cost cost(const Stage& stage, const Tile&, const Machine& machine) const override {
+    // A thread an output, every load from a cache: a hundredth of what the fp32 units could do.
+    // Overlapping windows of a pool are computed anew.
+    const Shapes shapes = shapes_of(stage);
+    double again = 1;
+    if (stage.pool)
+      again = static_cast<double>(shapes.out_h * shapes.out_w * stage.pool->window.h *
+                                  stage.pool->window.w) /
+              static_cast<double>(shapes.p * shapes.q);
+    const double steps = stage.hold ? 1.0 : static_cast<double>(stage.t);
+    return cost_of(
+        stage,
+        5e-6 + 2.0 * static_cast<double>(shapes.macs) * steps * again / (0.01 * machine.peak_flops),
+        again > 1 ? 1 - 1 / again : 0);
+  }
+
+  std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile&,
+                                    const Machine& machine) const override {
+    return std::make_unique<PreparedGeneral>(stage, machine);
+  }
+};
+
+}  // namespace
+
+const Kernel& general() {
+  static const General kernel;
+  return kernel;
+}
+
+}  // namespace convoy::cuda

@@ -1,0 +1,103 @@
+// Kernel `first` as the planner sees it.
+#include <algorithm>
+#include <cmath>
+
+#include "cuda/error.hpp"
+#include "cuda/families.hpp"
+#include "cuda/family.hpp"
+#include "cuda/sm90/first.hpp"
+
+namespace convoy::cuda::sm90 {
+namespace {
+
+class PreparedFirst final : public Prepared {
+ public:
+  PreparedFirst(const Stage& stage, const Machine& machine)
+      : stage_(stage),
+        layout_(first_layout(stage, facts_of(machine))),
+        device_(machine.device.index),
+        weights_(device_, static_cast<std::size_t>(layout_.w_bytes),
+                 "the weights of " + to_text(stage)) {}
+
+  void set_weights(const float* w) override {
+    const std::string what = "the weights of " + to_text(stage_) + " before they are packed";
+    const DeviceMemory plain(device_, static_cast<std::size_t>(shapes_of(stage_).w_elements) * 2,
+                             what);
+    upload_weights(stage_, w, false, plain);
+    const OnDevice on(device_);
+    Status(first_pack(stage_, layout_, plain.data(), weights_.data(), nullptr)).or_throw();
+    check(cudaStreamSynchronize(nullptr), "packing " + what);
+  }
+
+  Status run(const RunArgs& args) const noexcept override {
+    if (args.n == 0) return {};
+    const Status status =
+        check_16_bytes("first", "y", args.y, args.y_stride.w, compute_type(stage_));
+    if (!status.ok()) return status;
+    const OnDevice on(device_);
+    return Status(first_launch(stage_, layout_,
+                               {.n = args.n,
+                                .x = args.x,
+                                .x_stride = args.x_stride,
+                                .w = weights_.data(),
+                                .bias = args.bias,
+                                .norm_scale = args.norm_scale,
+                                .norm_shift = args.norm_shift,
+                                .y = args.y,
+                                .y_pixel_stride = args.y_stride.w,
+                                .overlap_previous = true},
+                               stream_of(args)));
+  }
+
+ private:
+  Stage stage_;
+  FirstLayout layout_;
+  int device_;
+  DeviceMemory weights_;
+};
+
+class First final : public Kernel {
+ public:
+  std::string_view name() const override { return "first"; }
+  std::string_view arithmetic() const override { return "filter rows, four taps of four channels"; }
+  bool exact() const override { return true; }
+  DeviceKind device() const override { return DeviceKind::cuda; }
+
+  std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
+    return first_refusals(stage, facts_of(machine));
+  }
+  std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
+    const FirstLayout layout = first_layout(stage, facts_of(machine));
+    return {{std::to_string(layout.out_w) + "x" + std::to_string(layout.out_h)}};
+  }
+
+  Cost cost(const Stage& stage, const Tile&, const Machine& machine) const override {
+    const FirstLayout layout = first_layout(stage, facts_of(machine));
+    const double tiles = static_cast<double>(stage.n) * layout.tiles_x * layout.tiles_y;
+    const double turns = std::ceil(tiles / layout.grid);
+    // A fit to the measured stages (bench/results/h200): the brick is rearranged pair by pair, then
+    // each block of 64 channels is multiplied, pooled and stored.
+    const double tile = 1.7e-9 * layout.brick_rows * layout.pairs + 0.6e-6 * layout.k_blocks;
+    const Cost moved = cost_of(stage, 0, 0);
+    const double seconds =
+        2.5e-6 + std::max(turns * tile, moved.bytes / (0.85 * machine.memory_bandwidth));
+    const double done = tiles * layout.conv_rows * 16 * layout.k_blocks * 64 *
+                        static_cast<double>(stage.r) * layout.slots * 4;
+    return cost_of(stage, seconds,
+                   std::max(0.0, 1 - static_cast<double>(shapes_of(stage).macs) / done));
+  }
+
+  std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile&,
+                                    const Machine& machine) const override {
+    return std::make_unique<PreparedFirst>(stage, machine);
+  }
+};
+
+}  // namespace
+
+const Kernel& first() {
+  static const First kernel;
+  return kernel;
+}
+
+}  // namespace convoy::cuda::sm90

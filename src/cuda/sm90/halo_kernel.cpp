@@ -1,0 +1,109 @@
+// Kernel `halo` as the planner sees it: tiles by name, weights on the device, checked operands.
+#include <algorithm>
+
+#include "cuda/families.hpp"
+#include "cuda/family.hpp"
+#include "cuda/sm90/halo.hpp"
+
+namespace convoy::cuda::sm90 {
+namespace {
+
+// A HaloTile in the planner's Tile: the box, and the choices as bits.
+Tile tile_of(const HaloTile& tile) {
+  const int choices = (tile.inner == Inner::images ? 1 : 0) | (tile.resident ? 2 : 0) |
+                      static_cast<int>(tile.schedule) << 2;
+  return {tile.name(), tile.bw, tile.bh, tile.bn, choices};
+}
+HaloTile halo_tile(const Tile& tile) {
+  return {.inner = tile.d & 1 ? Inner::images : Inner::pixels,
+          .bw = tile.a,
+          .bh = tile.b,
+          .bn = tile.c,
+          .schedule = static_cast<Schedule>(tile.d >> 2),
+          .resident = (tile.d & 2) != 0};
+}
+
+class PreparedHalo final : public Prepared {
+ public:
+  PreparedHalo(const Stage& stage, const HaloTile& tile, const Machine& machine)
+      : stage_(stage),
+        tile_(tile),
+        layout_(halo_layout(stage, tile, facts_of(machine))),
+        device_(machine.device.index),
+        weights_(device_, static_cast<std::size_t>(shapes_of(stage).w_elements) * 2,
+                 "the weights of " + to_text(stage)) {}
+
+  void set_weights(const float* w) override { upload_weights(stage_, w, false, weights_); }
+
+  Status run(const RunArgs& args) const noexcept override {
+    if (args.n == 0) return {};
+    Status status = check_16_bytes("halo", "x", args.x, args.x_stride.w, stage_.dtype);
+    if (status.ok()) status = check_16_bytes("halo", "y", args.y, args.y_stride.w, stage_.dtype);
+    if (!status.ok()) return status;
+    const OnDevice on(device_);
+    return Status(halo_launch(stage_, tile_, layout_,
+                              {.n = args.n,
+                               .x = args.x,
+                               .w = weights_.data(),
+                               .bias = args.bias,
+                               .y = args.y,
+                               .x_pixel_stride = args.x_stride.w,
+                               .y_pixel_stride = args.y_stride.w,
+                               .overlap_previous = true},
+                              stream_of(args)));
+  }
+
+ private:
+  Stage stage_;
+  HaloTile tile_;
+  HaloLayout layout_;
+  int device_;
+  DeviceMemory weights_;
+};
+
+class Halo final : public Kernel {
+ public:
+  std::string_view name() const override { return "halo"; }
+  std::string_view arithmetic() const override { return "64 channels, tap, 16 channels"; }
+  bool exact() const override { return true; }
+  DeviceKind device() const override { return DeviceKind::cuda; }
+
+  std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
+    const DeviceFacts facts = facts_of(machine);
+    std::vector<std::string> why = halo_refusals(stage, facts);
+    if (why.empty() && halo_tiles(stage, facts).empty())
+      why.emplace_back("no tile of the family serves this filter, stride and pool");
+    return why;
+  }
+
+  std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
+    std::vector<Tile> all;
+    for (const HaloTile& tile : halo_tiles(stage, facts_of(machine))) all.push_back(tile_of(tile));
+    return all;
+  }
+
+  Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const override {
+    const HaloTile ours = halo_tile(tile);
+    const HaloLayout layout = halo_layout(stage, ours, facts_of(machine));
+    const Shapes shapes = shapes_of(stage);
+    const double done = static_cast<double>(layout.tiles()) * ours.cta_channels() * ours.bw *
+                        ours.cta_rows() * ours.bn * layout.chunks * 64 *
+                        static_cast<double>(stage.r * stage.s);
+    return cost_of(stage, halo_seconds(stage, ours, layout),
+                   std::max(0.0, 1 - static_cast<double>(shapes.macs) / done));
+  }
+
+  std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
+                                    const Machine& machine) const override {
+    return std::make_unique<PreparedHalo>(stage, halo_tile(tile), machine);
+  }
+};
+
+}  // namespace
+
+const Kernel& halo() {
+  static const Halo kernel;
+  return kernel;
+}
+
+}  // namespace convoy::cuda::sm90

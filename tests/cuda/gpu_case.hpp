@@ -1,0 +1,51 @@
+// A stage with operands on the host and on a GPU, for tests that compare plans on the two.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "convoy/plan.hpp"
+#include "core/gpu.hpp"
+
+namespace convoy {
+
+/// The base of every test suite that needs a GPU; suites so derived are named Gpu*, for ctest's
+/// label.
+class GpuTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const gpu::Survey survey = gpu::survey();
+    if (survey.machines.empty()) GTEST_SKIP() << "skipped: no GPU (" << survey.why_none << ")";
+  }
+};
+
+inline constexpr Device gpu0{DeviceKind::cuda, 0};
+
+/// Plan options for a device that leave tuning out.
+PlanOptions options_for(Device device, std::string_view kernel = {}, std::string_view tile = {});
+
+enum class Values : std::uint8_t {
+  integers,  // small: every partial sum is exact, so that all kernels agree bit for bit
+  normal,
+};
+
+/// What a run reads and writes, on one device. The output type is written out in the stage.
+struct GpuCase {
+  Stage stage;
+  Device device;
+  Tensor x, w, bias, norm_scale, norm_shift, membrane_in;  // w on the host
+  Tensor y, pre, act, idx, membrane_out;
+
+  GpuCase(const Stage& stage, Values values, Device device);
+  Operands operands() const;
+  /// Every output's bytes, copied to the host; -0 reads +0.
+  std::vector<unsigned char> outputs() const;
+};
+
+/// The images of one tensor: [first, first + n) of an NHWC or NCHW view without time steps.
+TensorView images(const TensorView& view, Index first, Index n);
+
+}  // namespace convoy

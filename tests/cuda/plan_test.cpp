@@ -1,0 +1,228 @@
+// Plans on a GPU: the same answers as on the CPU, the same bits whatever the batch, the stream and
+// the run, capture in a graph, and what a call costs the host.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "../unit/count_allocations.hpp"
+#include "gpu_case.hpp"
+#include "plan/select.hpp"
+
+namespace convoy {
+namespace {
+
+class GpuPlan : public GpuTest {};
+
+void ok(cudaError_t error) {
+  ASSERT_EQ(error, cudaSuccess) << cudaGetErrorString(error);
+}
+
+struct CudaStream {
+  cudaStream_t stream = nullptr;
+  CudaStream() { ok(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)); }
+  ~CudaStream() { ok(cudaStreamDestroy(stream)); }
+  operator Stream() const { return {stream}; }  // NOLINT: it is one
+};
+
+// Each with what it is there for; integers make every order of summation give the same bits.
+struct Line {
+  const char* stage;
+  const char* kernel;  // that the planner must choose
+};
+constexpr Line lines[] = {
+    {"f16:n3h9w13c16k24r3pad1+bias+relu+max2", "halo"},
+    {"bf16:n3h9w13c16k24r3pad1+bias+relu+max2", "halo"},
+    {"f16:n2h12c72k136r1+leaky(0.5)", "halo"},
+    {"f16:n2h15c32k16r3stride2pad1+bias+relu6", "halo"},
+    {"bf16:n1h11c8k8r5dil2pad4+clip(-1,3)+max2", "halo"},
+    {"f16:n4h16c3k16r3pad1+bias+relu+max2", "first"},
+    {"u8:n2h18w20c3k24r3pad1+bias+norm+relu+max2", "first"},
+    {"f16:n2h23c3k16r7stride2pad3+bias+relu+max3s2p1", "first"},
+    {"f16:n2h10c64k3r3pad1+bias+relu+max2", "few"},
+    // What no fast family takes.
+    {"n2h9w7c5k6r3pad1+bias+relu+max2", "general"},
+    {"f16:n2h9w7c5k6r3x2pad1x2x0x1+bias+relu", "general"},
+    {"f16:n2h8c12k8r3pad1groups4+bias+relu+max2", "general"},
+    {"n2h9c4k6r3stride2x1dil1x2pad2x3+leaky(-0.5)+max3s2p1", "general"},
+    {"bf16:n2h9c8k16r3pad1nchw+bias+relu+max2", "general"},
+    {"n2h9c3k5r3pad1+max2x3s1p1d2ceil+keep(pre,act,idx)+bias+relu", "general"},
+    {"f16:n2h9c8k8r3pad1nchw+keep(pre,act,idx)+bias+relu+max2", "general"},
+    {"u8:n2h9c3k5r3pad1out(f32)+norm+bias+relu", "general"},
+    {"f16:n2h8c8k8r3pad1out(f32)+relu+max2", "general"},
+    {"n2h8c4k6r3pad1+bias+if(3)+t3+max2", "general"},
+    {"n2h8c4k6r3pad1+bias+lif(2,1.5)+soft+t4+hold+max2+keep(pre,act,idx)", "general"},
+    {"f16:n2h1c40k10r1+if(2)+t2", "general"},
+    {"n1h1c3k1r1", "general"},
+};
+
+TEST_F(GpuPlan, GivesTheBitsOfTheCpuOnIntegers) {
+  for (const Line& line : lines) {
+    SCOPED_TRACE(line.stage);
+    const GpuCase host(parse_stage(line.stage), Values::integers, {}),
+        device(parse_stage(line.stage), Values::integers, gpu0);
+    const Plan cpu(host.stage, host.w, options_for({})), gpu(host.stage, host.w, options_for(gpu0));
+    EXPECT_EQ(gpu.kernel(), line.kernel);
+    cpu.run(host.operands()).or_throw();
+    gpu.run(device.operands()).or_throw();
+    EXPECT_EQ(device.outputs(), host.outputs());
+    if (gpu.kernel() == "general") continue;
+    const Plan general(host.stage, host.w, options_for(gpu0, "general"));
+    general.run(device.operands()).or_throw();
+    EXPECT_EQ(device.outputs(), host.outputs()) << "general";
+  }
+}
+
+TEST_F(GpuPlan, EveryTileGivesTheSameBits) {
+  for (const char* text : {"f16:n9h17w14c72k136r3pad1+bias+relu+max2",
+                           "bf16:n9h9w30c64k64r3pad1+bias+relu", "f16:n8h14c40k64r3stride2pad1"}) {
+    SCOPED_TRACE(text);
+    const GpuCase one(parse_stage(text), Values::normal, gpu0);
+    const Selection selection = select(one.stage, gpu::machine(0), options_for(gpu0), nullptr);
+    std::vector<unsigned char> expected;
+    for (const RankedTile& ranked : selection.verdict().tiles) {
+      const Plan plan(one.stage, one.w, options_for(gpu0, "halo", ranked.tile.name));
+      plan.run(one.operands()).or_throw();
+      if (expected.empty()) expected = one.outputs();
+      EXPECT_EQ(one.outputs(), expected) << ranked.tile.name;
+    }
+  }
+}
+
+TEST_F(GpuPlan, BitsDoNotDependOnBatchPlaceStreamOrRun) {
+  for (const char* text :
+       {"f16:n64h14c64k64r3pad1+bias+relu+max2", "u8:n64h12c3k16r3pad1+norm+bias+relu+max2",
+        "f16:n64h10c64k3r3pad1+bias+relu", "n64h7c5k6r3pad1+bias+relu+max2"}) {
+    SCOPED_TRACE(text);
+    const GpuCase all(parse_stage(text), Values::normal, gpu0);
+    const Plan plan(all.stage, all.w, options_for(gpu0));
+    plan.run(all.operands()).or_throw();
+    const std::vector<unsigned char> expected = all.outputs();
+    const std::size_t image = expected.size() / 64;
+
+    const CudaStream one, two;
+    for (const CudaStream* stream : {&one, &two}) {
+      ok(cudaMemset(all.y.view().data, 0xFF, all.y.bytes()));
+      ok(cudaDeviceSynchronize());
+      plan.run(all.operands(), *stream).or_throw();
+      ok(cudaStreamSynchronize(stream->stream));
+      EXPECT_EQ(all.outputs(), expected);
+    }
+    Stage single = all.stage;
+    single.n = 1;
+    const Plan alone(single, all.w, options_for(gpu0));
+    EXPECT_EQ(alone.arithmetic(), plan.arithmetic());
+    for (const Index at : {0, 1, 63}) {
+      for (const Plan* of : {&plan, &alone}) {
+        ok(cudaMemset(all.y.view().data, 0xFF, all.y.bytes()));
+        Operands operands = all.operands();
+        operands.x = images(all.x, at, 1);
+        operands.y = images(all.y, 0, 1);
+        of->run(operands).or_throw();
+        const std::vector<unsigned char> bytes = all.outputs();
+        EXPECT_TRUE(std::equal(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(image),
+                               expected.begin() + at * static_cast<std::ptrdiff_t>(image)))
+            << "image " << at;
+      }
+    }
+  }
+}
+
+TEST_F(GpuPlan, WritesSlicesOfAConcatenation) {
+  const Stage stage = parse_stage("f16:n2h8c16k16r3pad1+bias+relu");
+  const GpuCase one(stage, Values::integers, gpu0);
+  for (const char* kernel : {"halo", "general"}) {
+    const Plan plan(stage, one.w, options_for(gpu0, kernel));
+    plan.run(one.operands()).or_throw();
+    const Tensor wide(DType::f16, {2, 8, 8, 48}, gpu0);
+    copy(one.x, wide.view().channels(8, 16));
+    Operands operands = one.operands();
+    operands.x = wide.view().channels(8, 16);
+    operands.y = wide.view().channels(32, 16);
+    plan.run(operands).or_throw();
+    const Tensor slice(DType::f16, {2, 8, 8, 16});
+    copy(operands.y, slice);
+    const Tensor dense = one.y.to({});
+    EXPECT_EQ(std::memcmp(slice.view().data, dense.view().data, dense.bytes()), 0) << kernel;
+  }
+}
+
+TEST_F(GpuPlan, IsCapturedInAGraphAndReplayed) {
+  for (const char* text :
+       {"f16:n4h14c64k64r3pad1+bias+relu+max2", "f16:n2h10c64k3r3pad1+bias",
+        "f16:n4h16c3k16r3pad1+bias+relu+max2", "n2h7c5k6r3pad1+bias+relu+max2"}) {
+    SCOPED_TRACE(text);
+    const GpuCase one(parse_stage(text), Values::normal, gpu0);
+    const Plan plan(one.stage, one.w, options_for(gpu0));
+    const CudaStream stream;
+    cudaGraph_t graph = nullptr;
+    // The plan's first run of all is the captured one: nothing may be left to be done lazily.
+    ok(cudaStreamBeginCapture(stream.stream, cudaStreamCaptureModeGlobal));
+    for (int i = 0; i < 3; ++i) plan.run(one.operands(), stream).or_throw();
+    ok(cudaStreamEndCapture(stream.stream, &graph));
+    cudaGraphExec_t ready = nullptr;
+    ok(cudaGraphInstantiate(&ready, graph, 0));
+    ok(cudaMemset(one.y.view().data, 0xFF, one.y.bytes()));
+    ok(cudaDeviceSynchronize());
+    ok(cudaGraphLaunch(ready, stream.stream));
+    ok(cudaStreamSynchronize(stream.stream));
+    const std::vector<unsigned char> replayed = one.outputs();
+    plan.run(one.operands()).or_throw();
+    EXPECT_EQ(replayed, one.outputs());
+    ok(cudaGraphExecDestroy(ready));
+    ok(cudaGraphDestroy(graph));
+  }
+}
+
+TEST_F(GpuPlan, RunNeitherAllocatesNorTakesTheHostLong) {
+  using Clock = std::chrono::steady_clock;
+  for (const char* text : {"f16:n1h14c64k64r3pad1+bias+relu+max2", "f16:n1h10c64k3r3pad1+bias",
+                           "f16:n1h16c3k16r3pad1+bias+relu+max2", "n1h3c5k6r3pad1+bias+relu"}) {
+    SCOPED_TRACE(text);
+    const GpuCase one(parse_stage(text), Values::normal, gpu0);
+    const Plan plan(one.stage, one.w, options_for(gpu0));
+    const Operands operands = one.operands();
+    plan.run(operands).or_throw();
+    ok(cudaDeviceSynchronize());
+    std::size_t before = 0, after = 0, total = 0;
+    ok(cudaMemGetInfo(&before, &total));
+    const long allocations = allocations_of_this_thread();
+    std::vector<double> microseconds;
+    microseconds.reserve(50);
+    for (int batch = 0; batch < 50; ++batch) {
+      // Few enough that the queue to the GPU does not fill up, which would time the GPU.
+      const auto begin = Clock::now();
+      for (int i = 0; i < 50; ++i) static_cast<void>(plan.run(operands));
+      microseconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count() * 1e6 /
+                             50);
+      static_cast<void>(cudaDeviceSynchronize());
+    }
+    EXPECT_EQ(allocations_of_this_thread(), allocations);
+    ok(cudaMemGetInfo(&after, &total));
+    EXPECT_EQ(after, before);
+    std::sort(microseconds.begin(), microseconds.end());
+    RecordProperty(std::string("us of ") + plan.kernel(), std::to_string(microseconds[25]));
+    std::printf("%s: plan.run takes the host %.2f us\n", plan.kernel().c_str(), microseconds[25]);
+    EXPECT_LE(microseconds[25], 3.0);
+  }
+}
+
+TEST_F(GpuPlan, IsMadeInAMillisecond) {
+  using Clock = std::chrono::steady_clock;
+  // What a process does once: the context, and the facts of the device.
+  { const Plan warm(parse_stage("f16:n1h4c8k8r3"), options_for(gpu0)); }
+  for (const char* text :
+       {"f16:n32h56c64k128r3pad1+bias+relu+max2", "f16:n32h28c512k512r3pad1+bias+relu",
+        "bf16:n8h14c96k64r5pad2+relu", "f16:n32h224c3k64r7stride2pad3+bias+relu+max3s2p1"}) {
+    const auto begin = Clock::now();
+    const Plan plan(parse_stage(text), options_for(gpu0));
+    const double ms = std::chrono::duration<double>(Clock::now() - begin).count() * 1e3;
+    std::printf("%s: made in %.3f ms\n", text, ms);
+    EXPECT_LE(ms, 1.0) << text;
+  }
+}
+
+}  // namespace
+}  // namespace convoy
