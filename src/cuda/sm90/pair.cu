@@ -44,6 +44,8 @@ PairParams parameters(const Stage& first, const Stage& second, const HaloTile& t
   p.window_j = l.window_j;
   p.w2_slot = l.w2_slot;
   p.w2_slots = l.w2_slots;
+  p.w2_resident = l.blocks <= l.w2_slots;
+  p.staging2 = l.staging2;
   p.w2_offset = p.first.barrier_offset + barrier_bytes;
   p.staging2_offset = p.w2_offset + l.w2_slots * l.w2_slot;
   p.shrink = second.pool ? 4 : 2;

@@ -20,6 +20,7 @@
 namespace convoy::cuda::sm90 {
 
 constexpr int pair_threads = 512;
+constexpr int area_weights = 64 * 128;  // bytes: 64 channels in, 64 out
 
 struct PairParams {
   HaloParams first;
@@ -28,9 +29,10 @@ struct PairParams {
   Clamp act2;
   int k2, blocks, areas, window_i, window_j;
   int w2_slot, w2_slots;
-  int w2_offset, staging2_offset;  // of what lies behind the first stage's shared memory
-  int shrink;                      // conv pixels of the first stage to output pixels: 2 or 4
-  int log2_across;                 // windows of the second pool across a tile
+  bool w2_resident;                          // all blocks have a slot: loaded once
+  int w2_offset, staging2_offset, staging2;  // of what lies behind the first stage's shared memory
+  int shrink;       // conv pixels of the first stage to output pixels: 2 or 4
+  int log2_across;  // windows of the second pool across a tile
 };
 
 /// Barriers behind those of the first stage: areas of the middle tile, then the second weights'
@@ -59,10 +61,11 @@ __device__ __forceinline__ void produce_second_weights(const PairParams& p, cons
       const std::uint32_t full = bar.w_full(ring.slot);
       ptx::mbarrier_arrive_expect(full, p.w2_slot);
       for (int area = 0; area < p.areas; ++area)
-        ptx::tma_load(slots + ring.slot * p.w2_slot + area * 8192, &p.w2, full, area * 64,
+        ptx::tma_load(slots + ring.slot * p.w2_slot + area * area_weights, &p.w2, full, area * 64,
                       block * 64, 0);
       ring.advance(p.w2_slots);
     }
+    if (p.w2_resident) return;
   }
 }
 
@@ -113,13 +116,13 @@ __device__ __forceinline__ void stage_second(const PairParams& p, const float (&
   }
 }
 
-/// The second stage: one warpgroup over all tiles of the CTA.
+/// The second stage: one warpgroup over all tiles of the CTA, two blocks of 64 channels at a time.
 template <class T, int N2>
 __device__ __forceinline__ void consume_middle(const PairParams& p, const PairBarriers& bar,
                                                std::uint32_t middle, std::uint32_t w2_slots,
                                                std::uint32_t staging) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-  const bool leader = threadIdx.x % 128 == 0;
+  const bool leader = threadIdx.x % 128 == 0, gives_w = lane == 0 && !p.w2_resident;
   const std::uint64_t rows = ptx::descriptor_base(1024);
   const int step = gridDim.x * p.first.sharers;
   Ring ring;
@@ -131,46 +134,60 @@ __device__ __forceinline__ void consume_middle(const PairParams& p, const PairBa
     const std::uint32_t parity = (p.areas == 2 ? turn : turn >> 1) & 1;
     for (int area = first; area < first + p.areas; ++area)
       ptx::mbarrier_wait(bar.middle_full(area), parity);
-    for (int block = 0; block < p.blocks; ++block) {
-      const int channel = block * 64 + 16 * warp + lane / 4;
-      float bias[2] = {0.0f, 0.0f};
-      if (p.bias2 != nullptr) {
-        if (channel < p.k2) bias[0] = p.bias2[channel];
-        if (channel + 8 < p.k2) bias[1] = p.bias2[channel + 8];
-      }
-      float d[1][N2 / 2];
-      ptx::mbarrier_wait(bar.w_full(ring.slot), ring.parity);
-      ptx::touch(d[0]);
-      for (int area = 0; area < p.areas; ++area) {
-        const std::uint32_t w = __shfl_sync(0xFFFFFFFF, w2_slots + ring.slot * p.w2_slot, 0),
-                            x = __shfl_sync(0xFFFFFFFF, middle + (first + area) * p.first.staging,
-                                            0);
-        const std::uint64_t a = ptx::descriptor(rows, w + area * 8192),
-                            b = ptx::descriptor(rows, x);
-        ptx::wgmma_fence();
+    for (int block = 0; block < p.blocks; block += 2) {
+      float d[2][1][N2 / 2], bias[2][2] = {};
+      std::uint32_t emptied[2];
 #pragma unroll
-        for (int k = 0; k < 4; ++k)
-          ptx::Wgmma<T, N2>::mma(d[0], a + 2 * k, b + 2 * k, k == 0 ? area > 0 : 1);
-        ptx::wgmma_commit();
+      for (int h = 0; h < 2; ++h) {
+        const int channel = (block + h) * 64 + 16 * warp + lane / 4;
+        if (p.bias2 != nullptr) {
+          if (channel < p.k2) bias[h][0] = p.bias2[channel];
+          if (channel + 8 < p.k2) bias[h][1] = p.bias2[channel + 8];
+        }
+        ptx::touch(d[h][0]);
       }
-      ptx::wgmma_wait<0>();
-      ptx::touch(d[0]);
-      if (lane == 0) {
-        ptx::mbarrier_arrive(bar.w_empty(ring.slot));
-        if (block + 1 == p.blocks) {
-          for (int area = first; area < first + p.areas; ++area)
-            ptx::mbarrier_arrive(bar.middle_empty(area));
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        ptx::mbarrier_wait(bar.w_full(ring.slot), p.w2_resident ? 0 : ring.parity);
+        const std::uint32_t w = __shfl_sync(0xFFFFFFFF, w2_slots + ring.slot * p.w2_slot, 0);
+        const std::uint32_t x = __shfl_sync(0xFFFFFFFF, middle + first * p.first.staging, 0);
+        emptied[h] = bar.w_empty(ring.slot);
+        ring.advance(p.w2_slots);
+        for (int area = 0; area < p.areas; ++area) {
+          const std::uint64_t a = ptx::descriptor(rows, w + area * area_weights),
+                              b = ptx::descriptor(rows, x + area * p.first.staging);
+          ptx::wgmma_fence();
+#pragma unroll
+          for (int k = 0; k < 4; ++k)
+            ptx::Wgmma<T, N2>::mma(d[h][0], a + 2 * k, b + 2 * k, k == 0 ? area > 0 : 1);
+          ptx::wgmma_commit();
         }
       }
-      ring.advance(p.w2_slots);
+      if (p.areas == 2)
+        ptx::wgmma_wait<2>();
+      else
+        ptx::wgmma_wait<1>();
+      if (gives_w) ptx::mbarrier_arrive(emptied[0]);
+      ptx::wgmma_wait<0>();
+      if (gives_w) ptx::mbarrier_arrive(emptied[1]);
+      if (lane == 0 && block + 2 >= p.blocks) {
+        for (int area = first; area < first + p.areas; ++area)
+          ptx::mbarrier_arrive(bar.middle_empty(area));
+      }
 
       if (leader) ptx::bulk_wait_read<0>();  // what was staged before has left
       ptx::bar_sync(1, 128);
-      stage_second<T, N2>(p, d, bias, staging);
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        ptx::touch(d[h][0]);
+        stage_second<T, N2>(p, d[h], bias[h], staging + h * p.staging2);
+      }
       ptx::fence_proxy_async();
       ptx::bar_sync(1, 128);
       if (leader) {
-        ptx::tma_store(&p.y2, staging, block * 64, at.x / p.shrink, at.y / p.shrink, at.n);
+        for (int h = 0; h < 2; ++h)
+          ptx::tma_store(&p.y2, staging + h * p.staging2, (block + h) * 64, at.x / p.shrink,
+                         at.y / p.shrink, at.n);
         ptx::bulk_commit();
       }
     }
@@ -210,7 +227,7 @@ __global__ void __launch_bounds__(pair_threads, 1) pair(const __grid_constant__ 
   const int warpgroup =
       __shfl_sync(0xFFFFFFFF, threadIdx.x / 128, 0);  // so that the compiler sees one value a warp
   if (warpgroup < 2) {
-    ptx::grow_registers<192>();
+    ptx::grow_registers<176>();
     int turn = 0;
     consume<T, N, I>(p.first, bar, x_slots, w_slots, warpgroup,
                      [&](float(&d)[I][N / 2], const float(&bias)[2], const Place&) {
@@ -218,7 +235,7 @@ __global__ void __launch_bounds__(pair_threads, 1) pair(const __grid_constant__ 
                                              warpgroup, turn++);
                      });
   } else if (warpgroup == 2) {
-    ptx::shrink_registers<88>();
+    ptx::shrink_registers<120>();
     consume_middle<T, middle_columns(N, I)>(p, bar2, middle, w2_slots, base + p.staging2_offset);
   } else {
     ptx::shrink_registers<40>();

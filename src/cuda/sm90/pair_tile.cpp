@@ -9,7 +9,8 @@ namespace {
 
 constexpr int row_bytes = 128, barrier_bytes = 1024, alignment = 1024;
 constexpr int area_channels = 64;
-constexpr int second_slots = 2;  // one under the math, one on its way
+constexpr int second_weights =
+    32768;  // bytes of their ring: two blocks of 128 channels, four of 64
 
 int round_up(int a, int b) {
   return (a + b - 1) / b * b;
@@ -62,20 +63,25 @@ PairLayout pair_layout(const Stage& first, const Stage& second, const HaloTile& 
   out.columns = middle_columns(accumulator.n, accumulator.instructions);
   out.window_i = tile.bw > 8 ? 2 : tile.bh / 2;
   out.window_j = tile.bw / 4;
-  out.blocks = ceil_div(second.k, 64);
+  out.blocks = ceil_div(second.k, 128) * 2;
   out.w2_slot = 64 * row_bytes * out.areas;
-  out.w2_slots = second_slots;
+  out.w2_slots = second_weights / out.w2_slot;
   // A pooled unit writes eight rows even where fewer exist.
   out.staging2 =
       round_up((second.pool ? std::max(out.columns / 4, 8) : out.columns) * row_bytes, alignment);
 
-  const int own = out.w2_slots * out.w2_slot + out.staging2;
+  // The middle tile needs less than halo's staging: no spare row behind it.
+  const int own = out.w2_slots * out.w2_slot + 2 * out.staging2, staging = out.columns * row_bytes,
+            spare = 2 * (halo_layout(first, tile, device).staging - staging);
   DeviceFacts rest = device;
   if (device.shared_bytes < static_cast<std::size_t>(own)) return none;
-  rest.shared_bytes -= static_cast<std::size_t>(own);
+  rest.shared_bytes += static_cast<std::size_t>(spare - own);
   HaloLayout& l = out.first;
   l = halo_layout(first, tile, rest);
   if (l.x_slots == 0) return none;
+  l.staging = staging;
+  l.shared_bytes -= spare;
+  rest.shared_bytes -= static_cast<std::size_t>(spare);
   if (out.sharers == 2) {
     // Both warpgroups walk over a tile's boxes one after the other: all of them must be there, and
     // one more for what comes next. Weights stream, a filter row at a time: a tap does not cover

@@ -24,9 +24,9 @@ struct PairLayout {
   int areas = 1;     // staging areas that make one middle tile: 64 middle channels each
   int columns = 0;   // of the second GEMM
   int window_i = 0, window_j = 0;  // windows from one instruction, unit of the first to the next
-  int blocks = 0;                  // of 64 output channels
+  int blocks = 0;                  // of 64 output channels, an even number
   int w2_slot = 0, w2_slots = 0;   // a slot holds the weights of one block
-  int staging2 = 0;
+  int staging2 = 0;                // of two that take turns
   int shared_bytes = 0, grid = 0;
 };
 
