@@ -43,6 +43,8 @@ std::string or_default(const std::string& given, const char* variable, const cha
 
 void run_bench(const Arguments& arguments) {
   const std::vector<Stage> stages = stages_of(arguments);
+  if (!arguments.json.empty() && arguments.json != "-") expect_writable(arguments.json);
+  if (!arguments.csv.empty()) expect_writable(arguments.csv);
   bench::Options options;
   options.plan.device = parse_device(arguments.device);
   options.plan.threads = arguments.threads;

@@ -1,8 +1,28 @@
 #include <fmt/core.h>
 
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <system_error>
+
 #include "commands.hpp"
 #include "convoy/error.hpp"
 #include "convoy/plan.hpp"
+
+namespace {
+
+// What was printed may still be on its way. Lost output is no success, though the work was done.
+int after_output(int exit_code) {
+  std::cout.flush();
+  if (std::cout.good() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  fmt::print(stderr,
+             "convoy: standard output: writing failed: {}. Is it closed, or is the disk full?\n",
+             std::strerror(errno));
+  return 2;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace convoy::cli;
@@ -20,11 +40,14 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version
-    return app.exit(success);
+    return after_output(app.exit(success));
   } catch (const CLI::ParseError& error) {
     app.exit(error);
     return 2;
   } catch (const convoy::Error& error) {
+    fmt::print(stderr, "convoy: {}\n", error.what());
+    return 2;
+  } catch (const std::system_error& error) {  // output that can't be written, threads not to be had
     fmt::print(stderr, "convoy: {}\n", error.what());
     return 2;
   } catch (const std::exception& error) {
@@ -32,5 +55,5 @@ int main(int argc, char** argv) {
                error.what());
     return 2;
   }
-  return exit_code;
+  return after_output(exit_code);
 }

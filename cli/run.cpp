@@ -178,6 +178,7 @@ void run(const Arguments& arguments) {
     throw Error(
         "--images and --labels belong together: give both, or neither for the Fashion-MNIST test "
         "set.");
+  if (!arguments.json.empty()) expect_writable(arguments.json);
   NetworkOptions options;
   options.threads = static_cast<int>(positive("--threads", arguments.threads, 0));
   options.batch = positive("--batch", arguments.batch, options.batch);

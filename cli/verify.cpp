@@ -141,7 +141,9 @@ void add_verify(CLI::App& app, int& exit_code) {
                    "So many drawn stages, and more until the coverage table is full "
                    "(200 when no stage is given)")
       ->check(CLI::NonNegativeNumber);
-  command->add_option("--seed", arguments->seed, "Of the draws")->capture_default_str();
+  command->add_option("--seed", arguments->seed, "Of the draws")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   command->add_option("--kernel", arguments->kernel, "Only this kernel");
   command->add_option("--tile", arguments->tile, "Only this tile");
   command->add_flag("--non-finite", arguments->non_finite,

@@ -14,6 +14,16 @@ namespace {
 
 constexpr std::string_view planned[] = {"add", "silu", "gelu", "hswish", "avg", "gap"};
 
+// The text as a message shows it. It may come from a broken file: no more than a line of it, and
+// nothing that a terminal would obey or that would end the message.
+std::string shown(std::string_view text) {
+  constexpr std::size_t most = 160;
+  std::string shown(text.substr(0, most));
+  for (char& c : shown)
+    if (c < ' ' || c > '~') c = '?';
+  return text.size() > most ? shown + "..." : shown;
+}
+
 class Parser {
  public:
   Parser(std::string_view text, GivenAxes& given) : text_(text), given_(given) {}
@@ -31,10 +41,7 @@ class Parser {
  private:
   [[noreturn]] void fail(const std::string& what) const { fail_at(at_, what); }
   [[noreturn]] void fail_at(std::size_t place, const std::string& what) const {
-    constexpr std::size_t most = 160;  // of a text that may come from a broken file
-    const std::string shown(text_.substr(0, most));
-    throw Error(fmt::format("stage \"{}{}\", column {}: {}", shown,
-                            text_.size() > most ? "..." : "", place + 1, what));
+    throw Error(fmt::format("stage \"{}\", column {}: {}", shown(text_), place + 1, what));
   }
   bool at_end() const { return at_ == text_.size(); }
   char peek() const { return text_[at_]; }
@@ -334,13 +341,12 @@ Stage parse_stage_parts(std::string_view text, GivenAxes& given) {
 Stage parse_stage(std::string_view text) {
   GivenAxes given;
   const Stage stage = parse_stage_parts(text, given);
-  const std::string_view shown = trim(text).substr(0, 160);
   const auto missing = [&](bool there, const char* axis) {
     if (!there)
       throw Error(
           fmt::format("stage \"{}\": {} is missing, expected n<N>h<H>[w<W>]c<C>k<K>r<R>[s<S>], "
                       "for example n1h56c64k128r3pad1+bias+relu+max2",
-                      shown, axis));
+                      shown(trim(text)), axis));
   };
   missing(given.n, "n");
   missing(given.h, "h");
@@ -350,7 +356,7 @@ Stage parse_stage(std::string_view text) {
   try {
     shapes_of(stage);
   } catch (const Error& error) {
-    throw Error(fmt::format("stage \"{}\": {}", shown, error.what()));
+    throw Error(fmt::format("stage \"{}\": {}", shown(trim(text)), error.what()));
   }
   return stage;
 }

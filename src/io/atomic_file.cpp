@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,19 +13,45 @@
 #include "convoy/error.hpp"
 
 namespace convoy {
+namespace {
+
+std::string temporary_name(const std::string& path) {
+  static std::atomic<unsigned> serial{0};  // two threads may write the same path
+  return fmt::format("{}.{}.{}.tmp", path, getpid(), serial++);
+}
+
+[[noreturn]] void throw_errno(const std::string& path, const char* doing) {
+  throw Error(
+      fmt::format("{}: {} failed: {}. Choose a folder that exists, is writable and has space.",
+                  path, doing, std::strerror(errno)));
+}
+
+int create(const std::string& path, const std::string& temporary) {
+  const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (file < 0) throw_errno(path, "creating a file beside it");
+  return file;
+}
+
+}  // namespace
+
+void expect_writable(const std::string& path) {
+  struct stat found {};
+  if (stat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode))
+    throw Error(path + ": is a folder, expected a file to write. Add a name to it.");
+  const std::string temporary = temporary_name(path);
+  close(create(path, temporary));
+  unlink(temporary.c_str());
+}
 
 void write_file_atomically(const std::string& path, std::string_view text) {
-  static std::atomic<unsigned> serial{0};  // two threads may write the same path
-  const std::string temporary = fmt::format("{}.{}.{}.tmp", path, getpid(), serial++);
+  const std::string temporary = temporary_name(path);
+  const int file = create(path, temporary);
   const auto fail = [&](const char* doing) {
     const int reason = errno;
     unlink(temporary.c_str());
-    throw Error(
-        fmt::format("{}: {} failed: {}. Choose a folder that exists, is writable and has space.",
-                    path, doing, std::strerror(reason)));
+    errno = reason;
+    throw_errno(path, doing);
   };
-  const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (file < 0) fail("creating a file beside it");
   std::string_view rest = text;
   while (!rest.empty()) {
     const ssize_t written = write(file, rest.data(), rest.size());

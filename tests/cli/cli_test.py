@@ -285,6 +285,20 @@ class Stages(CliTest):
         bad = self.write("bad.txt", f"{STAGE}\nn1h5c3\n".encode())
         self.refused(convoy("verify", "--shapes", bad), r"bad\.txt.*2")
         self.refused(convoy("bench", "--shapes", self.here / "absent"), "absent")
+        self.refused(convoy("bench", "--shapes", self.here), "(?i)file")
+        for name, data in (("none.txt", b""), ("comment.txt", b"# nothing\n\n")):
+            self.refused(convoy("verify", "--shapes", self.write(name, data)), name, "no stage")
+        binary = self.write("binary.txt", b"n1h8c4k4r3\x1b[2J\0\xff+relu\n")
+        result = convoy("verify", "--shapes", binary)
+        self.refused(result, r"binary\.txt:1", "column 11")
+        self.assertTrue(result.stderr.rstrip("\n").isprintable(), repr(result.stderr))
+
+    def test_nothing_to_verify(self):
+        self.refused(convoy("verify", "--random", "0"), "no stage")
+        self.refused(convoy("verify", "--random", "3", "--tile", "paint"), "no drawn stage", "paint")
+        self.refused(convoy("verify", "--random", "3", "--kernel", "winograd4",
+                            env={"CONVOY_ISA": "scalar"}), "winograd4", "multiply-add")
+        self.refused(convoy("verify", "--random", "3", "--seed", "-1"), "seed")
 
     def test_unknown_kernel(self):
         self.refused(convoy("bench", "--stage", STAGE, "--kernel", "paint"), "paint", "general")
@@ -299,7 +313,35 @@ class Output(CliTest):
     def test_no_folder(self):
         before = self.left()
         self.refused(self.run_model("--json", self.here / "absent/out.json"), "absent", "(?i)no such")
+        self.refused(self.run_model("--json", self.here), "folder")
         self.assertEqual(self.left(), before)
+
+    def test_an_unwritable_result_is_told_before_measuring(self):
+        before = self.left()
+        for option in ("--json", "--csv"):
+            result = convoy("bench", "--stage", STAGE, "--rounds", "1000", "--seconds", "10", option,
+                            self.here / "absent/out", timeout=30)
+            self.refused(result, "absent", "(?i)no such")
+        self.assertEqual(self.left(), before)
+
+    def test_lost_output_is_no_success(self):
+        for words in (["devices", "--no-measure"], ["explain", STAGE, "--no-measure"], ["--help"],
+                      ["--version"], ["verify", "--random", "3", "--kernel", "depthwise", "--json"]):
+            with self.subTest(words), open("/dev/full", "w") as full:
+                result = subprocess.run([PROGRAM, *words], stdout=full, stderr=subprocess.PIPE,
+                                        text=True, timeout=120)
+                self.assertEqual(result.returncode, 2)
+                self.assertRegex(result.stderr, "(?i)no space")
+                self.assertNotIn("report this", result.stderr)
+
+    def test_a_reader_that_has_seen_enough(self):
+        # The end is silent, as of other programs: SIGPIPE, no message.
+        process = subprocess.Popen([PROGRAM, "verify", "--stage", STAGE], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        with process:
+            process.stdout.close()
+            self.assertEqual(process.stderr.read(), "")
+            self.assertEqual(process.wait(timeout=120), -signal.SIGPIPE)
 
     @unittest.skipIf(os.geteuid() != 0, "needs root, to become somebody without permission")
     def test_no_permission(self):
