@@ -23,19 +23,29 @@ struct Whole {
   HWY_INLINE V load(const float* p) const { return hn::LoadU(D(), p); }
   HWY_INLINE void store(V v, float* p) const { hn::StoreU(v, D(), p); }
 };
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
 struct Some {
-  Index count;
+  hn::Mask<D> mask;
+  explicit Some(Index count) : mask(hn::FirstN(D(), static_cast<std::size_t>(count))) {}
+  HWY_INLINE V load(const float* p) const { return hn::MaskedLoad(mask, D(), p); }
+  HWY_INLINE void store(V v, float* p) const { hn::BlendedStore(v, mask, D(), p); }
+};
+#else
+struct Some {
+  std::size_t bytes;
+  explicit Some(Index count) : bytes(static_cast<std::size_t>(count) * sizeof(float)) {}
   HWY_INLINE V load(const float* p) const {
     HWY_ALIGN float lane[lanes] = {};
-    std::memcpy(lane, p, static_cast<std::size_t>(count) * sizeof(float));
+    std::memcpy(lane, p, bytes);
     return hn::Load(D(), lane);
   }
   HWY_INLINE void store(V v, float* p) const {
     HWY_ALIGN float lane[lanes];
     hn::Store(v, D(), lane);
-    std::memcpy(p, lane, static_cast<std::size_t>(count) * sizeof(float));
+    std::memcpy(p, lane, bytes);
   }
 };
+#endif
 
 HWY_INLINE V activate(V v, const Clamp& clamp) {
   const D d;
@@ -90,7 +100,7 @@ template <int pixels, int stride>
 void row(const PixelArgs& a) {
   Index c = 0;
   for (; c + lanes <= a.channels; c += lanes) channels<pixels, stride>(a, c, Whole());
-  if (c < a.channels) channels<pixels, stride>(a, c, Some{a.channels - c});
+  if (c < a.channels) channels<pixels, stride>(a, c, Some(a.channels - c));
 }
 
 template <std::size_t... i>

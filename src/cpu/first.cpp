@@ -101,7 +101,6 @@ class FirstPrepared final : public Prepared {
     row.clamp = clamp_of(stage_.act);
     row.pool = stage_.pool.has_value();
     row.results = shapes_.out_w;
-    row.y_row = args.y_stride.h;
     row.y_pixel = args.y_stride.w;
     float* y = static_cast<float*>(args.y) + image * args.y_stride.n;
     if (!finite_) {
@@ -109,8 +108,7 @@ class FirstPrepared final : public Prepared {
         skip_row(bias, first + i, x + step * i * row.row_pitch, row.row_pitch, y, args.y_stride);
       return;
     }
-    for (Index i = 0; i < count; i += row.rows) {
-      row.rows = row.pool || i + 1 == count ? 1 : 2;
+    for (Index i = 0; i < count; ++i) {
       for (Index block = 0; block < blocks_; ++block) {
         row.x = x + step * i * row.row_pitch;
         row.w = w_.data() + block * loops_.lanes * stage_.r * stage_.s;

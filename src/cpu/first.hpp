@@ -7,8 +7,7 @@
 
 namespace convoy::cpu::first_rows {
 
-/// A row of results, or two without a pool, for one vector of filters, from packed rows of one
-/// channel.
+/// A row of results for one vector of filters, from packed rows of one channel.
 struct RowArgs {
   const float* x = nullptr;     // first tap of the first pixel
   Index row_pitch = 0;          // floats
@@ -17,10 +16,8 @@ struct RowArgs {
   const float* bias = nullptr;  // [lanes]
   Clamp clamp;
   bool pool = false;  // the maxima of 2x2 windows, which cover two rows of pixels
-  Index rows = 1;     // of results
   Index results = 0;  // in a row
   float* y = nullptr;
-  Index y_row = 0;
   Index y_pixel = 0;
   Index valid = 0;  // filters to store
 };

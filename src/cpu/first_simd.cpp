@@ -23,12 +23,22 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr int lanes = HWY_LANES(float) < 8 ? HWY_LANES(float) : 8;
 using D = hn::FixedTag<float, lanes>;
 using V = hn::Vec<D>;
-// Pixels of a tile that is one or two rows high: with the weights of a row and an input a row they
-// fill the registers. Two rows keep enough sums under way to hide the latency of each.
+// Pixels of a tile, and 2x2 windows of one that pools: with the weights of a row of taps and an
+// input they fill the registers, of which compilers want one or two for themselves.
 #if HWY_ARCH_ARM || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
-constexpr int max_pixels[2] = {12, 12};
+constexpr int max_pixels(int taps) {
+  return taps < 7 ? 12 : 9;
+}
+constexpr int max_windows(int taps) {
+  return taps < 7 ? 6 : 5;
+}
 #else
-constexpr int max_pixels[2] = {8, 4};
+constexpr int max_pixels(int taps) {
+  return taps < 7 ? 8 : 6;
+}
+constexpr int max_windows(int) {
+  return 2;
+}
 #endif
 
 HWY_INLINE V broadcast(const float* p) {
@@ -91,15 +101,12 @@ HWY_INLINE void sum_rows(const RowArgs& a, const float* x, V (&sum)[rows][pixels
   }
 }
 
-template <int taps, int rows, int pixels>
+template <int taps, int pixels>
 void plain(const RowArgs& a, Index first) {
-  V sum[rows][pixels];
-  sum_rows<taps, rows, pixels>(a, a.x + first, sum);
-#pragma GCC unroll 2
-  for (int row = 0; row < rows; ++row)
+  V sum[1][pixels];
+  sum_rows<taps, 1, pixels>(a, a.x + first, sum);
 #pragma GCC unroll 12
-    for (int i = 0; i < pixels; ++i)
-      finish(a, sum[row][i], a.y + row * a.y_row + (first + i) * a.y_pixel);
+  for (int i = 0; i < pixels; ++i) finish(a, sum[0][i], a.y + (first + i) * a.y_pixel);
 }
 
 // Rounding and activation do not decrease, so bias and activation may follow the maximum.
@@ -116,9 +123,9 @@ void pooled(const RowArgs& a, Index first) {
 }
 
 using Loop = void (*)(const RowArgs&, Index);
-template <int taps, int rows, std::size_t... i>
+template <int taps, std::size_t... i>
 constexpr auto plain_loops(std::index_sequence<i...>) {
-  return std::array<Loop, sizeof...(i)>{&plain<taps, rows, static_cast<int>(i + 1)>...};
+  return std::array<Loop, sizeof...(i)>{&plain<taps, static_cast<int>(i + 1)>...};
 }
 template <int taps, std::size_t... i>
 constexpr auto pooled_loops(std::index_sequence<i...>) {
@@ -137,15 +144,12 @@ void tiles(const RowArgs& a, const std::array<Loop, most>& loops) {
 
 template <int taps>
 void row_of(const RowArgs& a) {
-  static constexpr auto one = plain_loops<taps, 1>(std::make_index_sequence<max_pixels[0]>());
-  static constexpr auto two = plain_loops<taps, 2>(std::make_index_sequence<max_pixels[1]>());
-  static constexpr auto pool = pooled_loops<taps>(std::make_index_sequence<max_pixels[1] / 2>());
+  static constexpr auto each = plain_loops<taps>(std::make_index_sequence<max_pixels(taps)>());
+  static constexpr auto pool = pooled_loops<taps>(std::make_index_sequence<max_windows(taps)>());
   if (a.pool)
     tiles(a, pool);
-  else if (a.rows == 2)
-    tiles(a, two);
   else
-    tiles(a, one);
+    tiles(a, each);
 }
 
 void row(const RowArgs& a) {

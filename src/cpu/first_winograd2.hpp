@@ -38,7 +38,7 @@ struct Loops {
   /// Transforms `tiles` tiles whose upper left pixel is x; rows are row_pitch floats apart. Returns
   /// the largest magnitude, NaN or infinity if one was met.
   float (*transform)(const float* x, Index row_pitch, Index c, Index tiles, float* v) = nullptr;
-  void (*multiply)(const PieceArgs& args, Index c, int vectors) = nullptr;
+  void (*multiply)(const PieceArgs& args, Index c, int vectors) = nullptr;  // c: 3 or 4
   /// a·b + c, rounded as in `multiply`.
   float (*multiply_add)(float a, float b, float c) = nullptr;
 };

@@ -216,16 +216,8 @@ void multiply_piece(const PieceArgs& args) {
 
 template <int vectors>
 void multiply_vectors(const PieceArgs& args, Index c) {
-  switch (c) {
-    case 1:
-      return multiply_piece<1, vectors>(args);
-    case 2:
-      return multiply_piece<2, vectors>(args);
-    case 3:
-      return multiply_piece<3, vectors>(args);
-    default:
-      return multiply_piece<4, vectors>(args);
-  }
+  if (c == 3) return multiply_piece<3, vectors>(args);
+  multiply_piece<4, vectors>(args);
 }
 
 // Registers: a tile and a vector take six.

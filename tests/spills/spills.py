@@ -15,7 +15,10 @@ import re
 import subprocess
 import sys
 
-HOT = ["register_tile.cpp", "winograd_multiply.cpp"]
+# Accesses of vectors on the stack that a multiply-add may have on average. The loop of first_winograd2
+# is a whole tile, a hundred loads and more, and a few sums may wait on the stack once in it.
+HOT = {"depthwise_simd.cpp": 0, "first_simd.cpp": 0, "first_winograd2_simd.cpp": 1 / 16,
+       "register_tile.cpp": 0, "winograd_multiply.cpp": 0}
 INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(\S.*)$")
 FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")
 MEMBER = re.compile(r"^(\S+)\.o:\s+file format")
@@ -97,14 +100,13 @@ def main():
         if not any(loop.member == name for loop in loops):
             failed = True
             print(f"{name}: no loop with {options.least} multiply-adds. Was it renamed? Correct HOT.")
-    for loop in loops:
-        if loop.spills:
-            failed = True
-            print(f"{loop.member}: {loop.function}: the loop {loop.begin:x}..{loop.end:x} of {loop.fmas} "
-                  f"multiply-adds spills:")
-            print("\n".join(f"    {line}" for line in loop.spills[:6]))
-    print(f"{len(loops)} loops of multiply-adds, {sum(bool(loop.spills) for loop in loops)} with spills")
-    sys.exit(failed)
+    spilling = [loop for loop in loops if len(loop.spills) > HOT[loop.member] * loop.fmas]
+    for loop in spilling:
+        print(f"{loop.member}: {loop.function}: the loop {loop.begin:x}..{loop.end:x} of {loop.fmas} "
+              f"multiply-adds spills:")
+        print("\n".join(f"    {line}" for line in loop.spills[:6]))
+    print(f"{len(loops)} loops of multiply-adds, {len(spilling)} with spills")
+    sys.exit(failed or bool(spilling))
 
 
 main()
