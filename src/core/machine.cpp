@@ -212,7 +212,8 @@ Facts read_facts() {
   machine.l3_bytes = caches.l3;
   // Two FMA units of a vector's width, two operations an FMA.
   facts.flops_a_cycle = 4.0 * machine.vector_floats;
-  if (machine.isa == "avx512" && splits_avx512()) facts.flops_a_cycle /= 2;
+  machine.halves = machine.isa == "avx512" && splits_avx512();
+  if (machine.halves) facts.flops_a_cycle /= 2;
   return facts;
 }
 

@@ -14,6 +14,7 @@ struct Machine {
   // CPU
   std::string isa;        // what run-time dispatch chose: "avx512", "avx2", "neon", "scalar"
   int vector_floats = 1;  // fp32 lanes of one vector
+  bool halves = false;    // a vector's multiply-add is done as two halves, as Zen 4's 512-bit ones
   std::size_t l1_bytes = 32 << 10, l2_bytes = 512 << 10, l3_bytes = 8 << 20;
   double peak_flops = 0;        // of `threads` threads, fp32 FMA = 2; an estimate until measured
   double memory_bandwidth = 0;  // bytes/s, an estimate until measured

@@ -13,6 +13,7 @@ Index round_up(Index value, Index to) {
 Index ceil_div(Index a, Index b) {
   return (a + b - 1) / b;
 }
+constexpr Index max_run = 64;
 
 // The pool whose windows tile the plane in fours: they can be pooled before they leave registers.
 bool windows_of_four(const Stage& stage, const Shapes& shapes) {
@@ -74,30 +75,59 @@ Bands::Bands(const Stage& stage, const Machine& machine, int vectors)
   rows_.row_pitch = rows_.columns * rows_.pixel_pitch;
 
   const bool merged = packed_ && rows_.pixel_pitch == c_group_ && stage.dil.w == 1;
+  // Short runs, so that what is fetched ahead between them comes in small portions.
+  const auto add_run = [&](const Run& run) {
+    for (Index done = 0; done < run.length; done += max_run)
+      runs_.push_back({run.offset + done, std::min(max_run, run.length - done), run.depth + done});
+  };
   for (Index r = 0; r < stage.r; ++r)
     for (Index s = 0; s < stage.s; ++s) {
       const Index row = r * stage.dil.h * rows_.row_pitch;
       tap_runs_.push_back(
           {row + s * stage.dil.w * rows_.pixel_pitch, c_group_, (r * stage.s + s) * c_group_});
       if (!merged)
-        runs_.push_back(tap_runs_.back());
+        add_run(tap_runs_.back());
       else if (s == 0)
-        runs_.push_back({row, stage.s * c_group_, r * stage.s * c_group_});
+        add_run({row, stage.s * c_group_, r * stage.s * c_group_});
     }
+
+  cut_parts(static_cast<Index>(machine.l2_bytes));
 
   if (stage.pool)
     pooling_ = windows_of_four(stage, shapes_) ? Pooling::registers : Pooling::scratch;
   // Bands so large that halo rows, rows that two pooling windows share, and weights are spread over
-  // many pixels, so small that what is packed stays in the second-level cache beside a block's
-  // weights.
+  // many pixels, so small that what each block of filters reads again, packed or in x itself, stays
+  // in the second-level cache beside the block's weights.
   const Index cache = static_cast<Index>(machine.l2_bytes / sizeof(float)) / 3;
   const Index all_rows = stage.n * shapes_.out_h;
   const auto small_enough = [&](Index rows) {
     const Index pixels = pixels_of(rows);
-    return pixels <= 2048 && packed_floats(rows) <= cache &&
+    const Index floats = packed_ ? packed_floats(rows) : pixels * stage.c;
+    return pixels <= 4096 && floats <= cache &&
            (pooling_ != Pooling::scratch || pixels * max_width_ <= cache);
   };
   while (max_rows_ < all_rows && small_enough(max_rows_ + 1)) ++max_rows_;
+}
+
+void Bands::cut_parts(Index l2_bytes) {
+  // A loop that ends after a few steps costs more than loading where each input lies.
+  if (runs_.front().length < 32 && runs_.size() > 1) {
+    for (const Run& run : runs_)
+      for (Index i = 0; i < run.length; ++i) offsets_.push_back(run.offset + i);
+    runs_.clear();
+    parts_.push_back({0, 0, 0, depth_});
+    return;
+  }
+  const Index most =
+      std::max<Index>(max_run, l2_bytes / 8 / static_cast<Index>(sizeof(float)) / max_width_);
+  const Index count = ceil_div(depth_, most), all_runs = static_cast<Index>(runs_.size());
+  for (Index i = 0; i < count; ++i) {
+    const Index first = all_runs * i / count, end = all_runs * (i + 1) / count;
+    if (first == end) continue;
+    const Run& last = runs_[static_cast<std::size_t>(end - 1)];
+    const Index depth = runs_[static_cast<std::size_t>(first)].depth;
+    parts_.push_back({first, end - first, depth, last.depth + last.length - depth});
+  }
 }
 
 void Bands::set_weights(const float* w) {
@@ -147,6 +177,7 @@ Bands::Scratch Bands::scratch_of(float* slot) const {
   scratch.runs = reinterpret_cast<Run*>(slot + 3 * pixels);
   scratch.pack = slot + 3 * pixels + run_floats();
   scratch.pool = scratch.pack + round_up(packed_floats(max_rows_), 16);
+  scratch.sums = scratch.pool + pool_floats();
   return scratch;
 }
 
@@ -154,11 +185,15 @@ Index Bands::run_floats() const {
   return round_up(stage_.r * stage_.s * static_cast<Index>(sizeof(Run) / sizeof(float)), 16);
 }
 
+Index Bands::pool_floats() const {
+  return pooling_ == Pooling::scratch ? round_up(pixels_of(max_rows_) * max_width_ + 16, 16) : 0;
+}
+
 Index Bands::slot_floats() const {
   const Index pixels = pixels_of(max_rows_);
-  const Index pool = pooling_ == Pooling::scratch ? pixels * max_width_ + 16 : 0;
+  const Index sums = parts_.size() > 1 ? pixels * max_width_ : 0;
   return 6 * round_up(pixels, 8) + run_floats() + round_up(packed_floats(max_rows_), 16) +
-         round_up(pool, 16);
+         pool_floats() + round_up(sums, 16);
 }
 
 std::size_t Bands::workspace_bytes() const {

@@ -40,6 +40,7 @@ class Bands : public Prepared {
   struct Scratch {
     float* pack = nullptr;
     float* pool = nullptr;
+    float* sums = nullptr;   // of each pixel, between parts
     Index* at = nullptr;     // of each pixel: where its input begins
     Index* to = nullptr;     // of each result: where it goes
     Index* place = nullptr;  // of each pixel: row·Q + column, only where taps may be skipped
@@ -48,6 +49,16 @@ class Bands : public Prepared {
   // Tasks: output rows of each, and parts that the filters are split into.
   struct Cut {
     Index rows = 1, splits = 1;
+  };
+  // Consecutive runs whose weights, and the next part's, leave room in the second-level cache.
+  struct Part {
+    Index first = 0, count = 0;  // runs
+    Index depth = 0, depths = 0;
+  };
+  // What a block of filters fetches into the second-level cache while it computes.
+  struct Ahead {
+    const float* from = nullptr;
+    Index floats = 0;
   };
   enum class Pooling { none, registers, scratch };
 
@@ -58,13 +69,19 @@ class Bands : public Prepared {
   void pack(const RunArgs& args, const Piece& piece, float* to) const;
   Index list_pixels(const RunArgs& args, const Piece& piece, Index listed, const Scratch& s) const;
   void run_block(const RunArgs& args, const Block& block, const float* bias, Index count,
-                 const Scratch& scratch) const;
+                 const Scratch& scratch, const Ahead& ahead) const;
+  Ahead weights_of(const Block& block, const Part& part) const;
+  void run_part(TileArgs& tile, const Block& block, Index count, const Scratch& scratch,
+                const Ahead& ahead) const;
+  void cut_parts(Index l2_bytes);
+  Ahead input_of(const RunArgs& args, Index row, Index rows) const;
   void pool_piece(const RunArgs& args, const Block& block, const Piece& piece, Index first_pixel,
                   const float* from) const;
   Index runs_inside(Index place, Run* runs) const;
   void run_block_skipping(TileArgs tile, const Block& block, Index count,
                           const Scratch& scratch) const;
   Index run_floats() const;
+  Index pool_floats() const;
   Index slot_floats() const;
   Scratch scratch_of(float* slot) const;
 
@@ -81,8 +98,10 @@ class Bands : public Prepared {
   int threads_ = 1;
   Index max_rows_ = 1;  // output rows of a task at most
   Index max_width_ = 0;
-  std::vector<Run> runs_;      // of a pixel of which no tap is left out
-  std::vector<Run> tap_runs_;  // one for each tap r, s
+  std::vector<Run> runs_;  // of a pixel of which no tap is left out
+  std::vector<Part> parts_;
+  std::vector<Index> offsets_;  // instead of the runs, if those are short
+  std::vector<Run> tap_runs_;   // one for each tap r, s
   std::vector<Block> blocks_;
   Buffer<float> weights_;
   Index bias_floats_ = 0;

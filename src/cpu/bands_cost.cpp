@@ -34,11 +34,13 @@ Cost cost_of_bands(const Stage& stage, int vectors, const Machine& machine) {
     const double width = static_cast<double>(block.width);
     // A step of a tile takes as long as its multiply-adds, two a cycle, or its loads at 1.7 a cycle
     // where they take longer. (Registers of half a vector: see register_tile.cpp.)
-    const double registers =
-        lanes >= 16 && block.vectors <= 1 ? width / (lanes / 2) : width / lanes;
-    const double step =
-        std::max({2 * tile_pixels * width / peak, tile_pixels * registers / 2 * cycle,
-                  (tile_pixels + registers) / 1.7 * cycle});
+    const bool halves = block.vectors == 0 || (block.vectors == 1 && loops.halves);
+    const double registers = halves ? width / (lanes / 2) : width / lanes;
+    double step = std::max({2 * tile_pixels * width / peak, tile_pixels * registers / 2 * cycle,
+                            (tile_pixels + registers) / 1.7 * cycle});
+    // Weights that the first-level cache can't hold come from the second for each tile.
+    if (static_cast<double>(depth) * width * 4 > static_cast<double>(machine.l1_bytes))
+      step = std::max(step, width * 4 / 20 * cycle);
     // Every load costs a little, so that of two tiles alike the one with fewer wins.
     const double loads = 0.03 * (tile_pixels + registers) * cycle;
     // Beside the steps: lists, bias, activation, stores, or five steps' worth.

@@ -57,26 +57,46 @@ Index Bands::list_pixels(const RunArgs& args, const Piece& piece, Index listed,
     return 4 * window;
   }
   for (Index row = piece.rows.begin; row < piece.rows.end; ++row) {
-    Index at = origin + row * row_step;
-    Index to = y + row * args.y_stride.h;
-    for (Index column = 0; column < shapes_.q; ++column, ++listed) {
-      s.at[listed] = at;
-      s.to[listed] = to;
-      if (skip_) s.place[listed] = row * shapes_.q + column;
-      at += column_step;
-      to += args.y_stride.w;
-    }
+    const Index at = origin + row * row_step;
+    const Index to = y + row * args.y_stride.h;
+    Index* const first_at = s.at + listed;
+    Index* const first_to = s.to + listed;
+    const Index to_step = args.y_stride.w;
+    for (Index column = 0; column < shapes_.q; ++column)
+      first_at[column] = at + column * column_step;
+    for (Index column = 0; column < shapes_.q; ++column) first_to[column] = to + column * to_step;
+    if (skip_)
+      for (Index column = 0; column < shapes_.q; ++column)
+        s.place[listed + column] = row * shapes_.q + column;
+    listed += shapes_.q;
   }
   return listed;
 }
 
+Bands::Ahead Bands::weights_of(const Block& block, const Part& part) const {
+  return {weights_.data() + block.weights + part.depth * block.width, part.depths * block.width};
+}
+
+// The input of `rows` output rows from `row`, counted over all images: as much of it as lies in the
+// first one's image.
+Bands::Ahead Bands::input_of(const RunArgs& args, Index row, Index rows) const {
+  if (stage_.dtype != DType::f32) return {};
+  const Index image = row / shapes_.out_h, out = row % shapes_.out_h;
+  const Index last = std::min(out + rows, shapes_.out_h) - 1;
+  const Index begin = pool_rows_.begin(out) * stage_.stride.h - stage_.pad.top;
+  const Index end = (pool_rows_.end(last) - 1) * stage_.stride.h - stage_.pad.top +
+                    (stage_.r - 1) * stage_.dil.h + 1;
+  const Index first = std::clamp<Index>(begin, 0, stage_.h);
+  const Index count = std::clamp<Index>(end, first, stage_.h) - first;
+  return {static_cast<const float*>(args.x) + image * args.x_stride.n + first * args.x_stride.h,
+          count * args.x_stride.h};
+}
+
 void Bands::run_block(const RunArgs& args, const Block& block, const float* bias, Index count,
-                      const Scratch& scratch) const {
+                      const Scratch& scratch, const Ahead& ahead) const {
   TileArgs tile;
   tile.x = packed_ ? scratch.pack : static_cast<const float*>(args.x);
   tile.x += block.group * c_group_;
-  tile.runs = runs_.data();
-  tile.run_count = static_cast<Index>(runs_.size());
   tile.w = weights_.data() + block.weights;
   tile.bias = bias;
   tile.clamp = clamp_;
@@ -91,6 +111,20 @@ void Bands::run_block(const RunArgs& args, const Block& block, const float* bias
     run_block_skipping(tile, block, count, scratch);
     return;
   }
+  tile.offsets = offsets_.empty() ? nullptr : offsets_.data();
+  tile.depth = depth_;
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const Part& part = parts_[i];
+    tile.runs = runs_.data() + part.first;
+    tile.run_count = part.count;
+    tile.resume = i > 0;
+    tile.suspend = i + 1 < parts_.size();
+    run_part(tile, block, count, scratch, tile.suspend ? weights_of(block, parts_[i + 1]) : ahead);
+  }
+}
+
+void Bands::run_part(TileArgs& tile, const Block& block, Index count, const Scratch& scratch,
+                     const Ahead& ahead) const {
   const auto vectors = static_cast<std::size_t>(block.vectors);
   const bool pool = pooling_ == Pooling::registers;
   // Tiles of equal size, or one more: a last tile of one pixel would cost as much as a full one.
@@ -99,10 +133,16 @@ void Bands::run_block(const RunArgs& args, const Block& block, const float* bias
   const Index most = pool ? loops_.max_windows[vectors] : loops_.max_pixels[vectors];
   const Index tiles = ceil_div(units, most);
   const Index size = tiles > 0 ? units / tiles : 0, larger = tiles > 0 ? units % tiles : 0;
+  const Index lines = ceil_div(ahead.floats, 16), portions = std::max<Index>(1, tile.run_count);
+  const Index portion = tiles > 0 ? std::min<Index>(ceil_div(lines, tiles * portions), 32) : 0;
   for (Index i = 0, done = 0; i < tiles; ++i) {
     const Index now = size + (i < larger ? 1 : 0);
+    const Index fetched = i * portions * portion;
+    tile.ahead_lines = fetched < lines ? portion : 0;
+    tile.ahead = tile.ahead_lines > 0 ? ahead.from + 16 * fetched : nullptr;
     tile.at = scratch.at + done * unit;
     tile.to = scratch.to + done;
+    tile.sums = scratch.sums + done * unit * block.width;
     const auto index = static_cast<std::size_t>(now);
     (pool ? loops_.pooled[vectors][index] : loops_.plain[vectors][index])(tile);
     done += now;
@@ -221,7 +261,15 @@ Status Bands::run(const RunArgs& args) const noexcept {
       const Block& block = blocks_[static_cast<std::size_t>(i)];
       if (pooling_ == Pooling::scratch)
         for (Index pixel = 0; pixel < listed; ++pixel) scratch.to[pixel] = pixel * block.width;
-      run_block(args, block, bias + block.bias, listed, scratch);
+      // The next block's weights, after the last block what the next task begins with.
+      Ahead ahead;
+      if (i + 1 < last_block)
+        ahead = weights_of(blocks_[static_cast<std::size_t>(i + 1)], parts_.front());
+      else if (last_block < all_blocks)
+        ahead = weights_of(blocks_[static_cast<std::size_t>(last_block)], parts_.front());
+      else if (end < rows)
+        ahead = input_of(args, end, step);
+      run_block(args, block, bias + block.bias, listed, scratch, ahead);
       if (pooling_ == Pooling::scratch)
         each_piece([&](const Piece& piece, Index first_pixel) {
           pool_piece(args, block, piece, first_pixel, scratch.pool);

@@ -1,5 +1,7 @@
 #include "cpu/register_tile.hpp"
 
+#include "core/machine.hpp"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/register_tile.cpp"
 #include <hwy/foreach_target.h>
@@ -75,6 +77,21 @@ HWY_INLINE hn::Vec<D> activate(D d, hn::Vec<D> v, const Clamp& clamp) {
 #endif
 }
 
+template <class D, int pixels, int vectors>
+HWY_INLINE void multiply_add(D d, const float* const (&x)[pixels], Index c, const float* w,
+                             hn::Vec<D> (&sum)[pixels][vectors]) {
+  hn::Vec<D> weight[vectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v)
+    weight[v] = hn::Load(d, w + v * static_cast<Index>(hn::MaxLanes(d)));
+#pragma GCC unroll 16
+  for (int i = 0; i < pixels; ++i) {
+    const auto value = broadcast(d, x[i] + c);
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) sum[i][v] = hn::MulAdd(value, weight[v], sum[i][v]);
+  }
+}
+
 template <class D, int pixels, int vectors, bool pool>
 void tile(const TileArgs& args) {
   const D d;
@@ -84,25 +101,38 @@ void tile(const TileArgs& args) {
 #pragma GCC unroll 16
   for (int i = 0; i < pixels; ++i)
 #pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) sum[i][v] = hn::Zero(d);
+    for (int v = 0; v < vectors; ++v)
+      sum[i][v] = args.resume ? hn::Load(d, args.sums + (i * vectors + v) * n) : hn::Zero(d);
 
+  // Pointers that a run begins at would be worked out again for each: an index serves them all.
+  const float* x[pixels];
+#pragma GCC unroll 16
+  for (int i = 0; i < pixels; ++i) x[i] = args.x + args.at[i];
+  const float* ahead = args.ahead;
+  const auto fetch = [&] {
+    for (Index line = 0; line < args.ahead_lines; ++line, ahead += 16)
+      __builtin_prefetch(ahead, 0, 2);
+  };
+  if (args.offsets) {
+    fetch();
+    const float* w = args.w;
+    const Index* const end = args.offsets + args.depth;
+    for (const Index* c = args.offsets; c != end; ++c, w += n * vectors)
+      multiply_add<D, pixels, vectors>(d, x, *c, w, sum);
+  }
   for (Index run = 0; run < args.run_count; ++run) {
-    const Index length = args.runs[run].length;
-    const float* HWY_RESTRICT w = args.w + args.runs[run].depth * (n * vectors);
-    const float* HWY_RESTRICT x[pixels];
+    fetch();
+    const Index end = args.runs[run].offset + args.runs[run].length;
+    const float* w = args.w + args.runs[run].depth * (n * vectors);
+    for (Index c = args.runs[run].offset; c < end; ++c, w += n * vectors)
+      multiply_add<D, pixels, vectors>(d, x, c, w, sum);
+  }
+  if (args.suspend) {
 #pragma GCC unroll 16
-    for (int i = 0; i < pixels; ++i) x[i] = args.x + args.at[i] + args.runs[run].offset;
-    for (Index c = 0; c < length; ++c, w += n * vectors) {
-      V weight[vectors];
+    for (int i = 0; i < pixels; ++i)
 #pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) weight[v] = hn::Load(d, w + v * n);
-#pragma GCC unroll 16
-      for (int i = 0; i < pixels; ++i) {
-        const V value = broadcast(d, x[i] + c);
-#pragma GCC unroll 4
-        for (int v = 0; v < vectors; ++v) sum[i][v] = hn::MulAdd(value, weight[v], sum[i][v]);
-      }
-    }
+      for (int v = 0; v < vectors; ++v) hn::Store(sum[i][v], d, args.sums + (i * vectors + v) * n);
+    return;
   }
 
   V bias[vectors];
@@ -192,17 +222,22 @@ void offer(TileLoops& loops, int index) {
   (std::make_index_sequence<static_cast<std::size_t>(max_windows)>());
 }
 
-TileLoops make_loops() {
+TileLoops make_loops([[maybe_unused]] bool halves) {
   TileLoops loops;
   loops.lanes = lanes;
   loops.window = &window;
   using D = hn::FixedTag<float, lanes>;
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
-  // 32 registers. Halves where a whole vector would do: 8 filters need not pay for 16, and a tile
-  // one vector wide is bound by its broadcasts, of which a Zen 4 does twice as many to halves.
+  // 32 registers. Halves where a whole vector would do: 8 filters need not pay for 16. And a tile
+  // one vector wide is bound by its broadcasts, of which a core that splits vectors does twice as
+  // many to halves; one that does not would lose half of its multiply-adds.
   using Half = hn::FixedTag<float, lanes / 2>;
   offer<Half, 1, 12, 3>(loops, 0);
-  offer<Half, 2, 12, 3>(loops, 1);
+  if (halves)
+    offer<Half, 2, 12, 3>(loops, 1);
+  else
+    offer<D, 1, 12, 3>(loops, 1);
+  loops.halves = halves;
   offer<D, 2, 12, 3>(loops, 2);
   offer<D, 3, 8, 2>(loops, 3);
   offer<D, 4, 6, 1>(loops, 4);
@@ -221,8 +256,8 @@ TileLoops make_loops() {
 }
 }  // namespace
 
-const TileLoops* all_loops() {
-  static const TileLoops loops = make_loops();
+const TileLoops* all_loops(bool halves) {
+  static const TileLoops loops = make_loops(halves);
   return &loops;
 }
 }  // namespace convoy::cpu::HWY_NAMESPACE
@@ -232,7 +267,7 @@ HWY_AFTER_NAMESPACE();
 namespace convoy::cpu {
 HWY_EXPORT(all_loops);
 const TileLoops& tile_loops() {
-  return *HWY_DYNAMIC_DISPATCH(all_loops)();
+  return *HWY_DYNAMIC_DISPATCH(all_loops)(cpu_machine(1).halves);
 }
 
 Clamp clamp_of(const Activation& act) {

@@ -31,12 +31,21 @@ struct TileArgs {
   const Index* at = nullptr;  // [pixels]: where each pixel's input begins, from x
   const Run* runs = nullptr;
   Index run_count = 0;
+  // Instead of runs, where those would be short: how far from the pixel's first each input lies.
+  const Index* offsets = nullptr;
+  Index depth = 0;              // of offsets
   const float* w = nullptr;     // [depth][width], 64-byte aligned
   const float* bias = nullptr;  // [width]
   Clamp clamp;
   float* y = nullptr;
   const Index* to = nullptr;  // [pixels], pooled: [pixels / 4]: where each result goes, from y
   Index valid = 0;            // filters to store, ≤ width
+  // A sum may be made in parts: all but the first resume it, all but the last suspend it.
+  float* sums = nullptr;  // [pixels][width], 64-byte aligned
+  bool resume = false, suspend = false;
+  // Fetched into the second-level cache on the way, for later: 64-byte lines a run.
+  const float* ahead = nullptr;
+  Index ahead_lines = 0;
 };
 using TileLoop = void (*)(const TileArgs&);
 
@@ -55,7 +64,8 @@ inline constexpr int max_tile_vectors = 4;
 /// What one instruction set offers. Index 0 of `vectors` is half a vector, where that is faster
 /// than a whole one whose other half is waste; else its max_pixels is 0.
 struct TileLoops {
-  Index lanes = 0;  // filters of a vector
+  Index lanes = 0;      // filters of a vector
+  bool halves = false;  // a tile one vector wide has it in two registers of half a vector
   std::array<int, max_tile_vectors + 1> max_pixels{};
   std::array<int, max_tile_vectors + 1> max_windows{};
   std::array<std::array<TileLoop, max_tile_pixels + 1>, max_tile_vectors + 1> plain{};
