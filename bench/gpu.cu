@@ -173,10 +173,15 @@ struct Contender {
   std::function<std::string(const void* x, void* y, Index n, bool overlap, cudaStream_t)> launch;
 };
 
+void ready(const std::string& why) {
+  if (!why.empty()) throw Error(why);
+}
+
 std::vector<Contender> contenders(const Case& c, const DeviceFacts& device) {
   std::vector<Contender> found;
   if (sm90::first_refusals(c.stage, device).empty()) {
     const sm90::FirstLayout layout = sm90::first_layout(c.stage, device);
+    ready(sm90::first_ready(c.stage));
     const auto packed = std::make_shared<Memory>(layout.w_bytes);
     if (const std::string why = sm90::first_pack(c.stage, layout, c.w.data, packed->data, nullptr);
         !why.empty())
@@ -200,6 +205,7 @@ std::vector<Contender> contenders(const Case& c, const DeviceFacts& device) {
   }
   if (sm90::few_refusals(c.stage, device).empty()) {
     const sm90::FewLayout layout = sm90::few_layout(c.stage, device);
+    ready(sm90::few_ready(c.stage));
     found.push_back(
         {"few", 0,
          [&c, layout](const void* x, void* y, Index n, bool overlap, cudaStream_t stream) {
@@ -218,6 +224,7 @@ std::vector<Contender> contenders(const Case& c, const DeviceFacts& device) {
   if (sm90::halo_refusals(c.stage, device).empty()) {
     for (const sm90::HaloTile& tile : sm90::halo_tiles(c.stage, device)) {
       const sm90::HaloLayout layout = sm90::halo_layout(c.stage, tile, device);
+      ready(sm90::halo_ready(c.stage, tile));
       found.push_back(
           {"halo." + tile.name(), sm90::halo_seconds(c.stage, tile, layout) * 1e6,
            [&c, tile, layout](const void* x, void* y, Index n, bool overlap, cudaStream_t stream) {
@@ -475,6 +482,7 @@ int pairs(const std::vector<Stage>& stages, const DeviceFacts& device, int limit
                            tile_b = sm90::halo_tiles(second, device).front();
       const auto halo = [&](const Case& c, const sm90::HaloTile& tile, const void* x, void* y,
                             bool overlap, cudaStream_t stream) {
+        ready(sm90::halo_ready(c.stage, tile));
         if (const std::string why =
                 sm90::halo_launch(c.stage, tile, sm90::halo_layout(c.stage, tile, device),
                                   {.n = c.stage.n,
@@ -491,6 +499,7 @@ int pairs(const std::vector<Stage>& stages, const DeviceFacts& device, int limit
       };
       const auto pair = [&](const sm90::HaloTile& tile, const void* x, void* y, Index n,
                             bool overlap, cudaStream_t stream) {
+        ready(sm90::pair_ready(first, tile));
         if (const std::string why = sm90::pair_launch(
                 first, second, tile, sm90::pair_layout(first, second, tile, device),
                 {.n = n,

@@ -8,9 +8,10 @@ if(CONVOY_TESTS)
   include(GoogleTest)
   enable_testing()
   # Index maps, boxes, tensor maps and the cost model need no GPU; what does need one skips itself.
-  file(GLOB cuda_test_sources CONFIGURE_DEPENDS tests/cuda/*.cpp)
+  file(GLOB cuda_test_sources CONFIGURE_DEPENDS tests/cuda/*.cpp tests/cuda/*.cu)
   list(APPEND cuda_test_sources tests/unit/count_allocations.cpp)
   add_executable(cuda_tests ${cuda_test_sources})
+  set_target_properties(cuda_tests PROPERTIES CUDA_ARCHITECTURES "${CONVOY_CUDA_ARCHITECTURES}")
   target_link_libraries(cuda_tests PRIVATE convoy_verify CUDA::cudart_static GTest::gtest_main)
   target_compile_definitions(cuda_tests PRIVATE CONVOY_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(cuda_tests TEST_PREFIX cuda. TEST_FILTER -Gpu* TEST_LIST no_gpu

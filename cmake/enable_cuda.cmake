@@ -1,4 +1,4 @@
-# Turns CUDA on where a compiler for it is found; elsewhere says so in a line and goes on without.
+# Turns CUDA on where a compiler for it is found (CONVOY_HAS_CUDA); elsewhere says so in a line and goes on without.
 include(CheckLanguage)
 check_language(CUDA)
 if(CMAKE_CUDA_COMPILER)
@@ -16,6 +16,7 @@ if(CMAKE_CUDA_COMPILER)
   # driver.
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
   find_package(CUDAToolkit REQUIRED)
+  set(CONVOY_HAS_CUDA ON)
 else()
   message(STATUS "CUDA: off, no nvcc was found. Put it on PATH or set CUDACXX to build the GPU kernels.")
 endif()

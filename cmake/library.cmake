@@ -8,17 +8,29 @@ configure_file(${PROJECT_SOURCE_DIR}/cmake/version.hpp.in
 
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp)
 list(FILTER sources EXCLUDE REGEX "/src/verify/")
-if(CMAKE_CUDA_COMPILER)
+if(CONVOY_HAS_CUDA)
   include(${PROJECT_SOURCE_DIR}/cmake/cuda.cmake)
   list(FILTER sources EXCLUDE REGEX "/src/core/no_gpu.cpp")
 else()
   list(FILTER sources EXCLUDE REGEX "/src/cuda/")
 endif()
-add_library(convoy_objects OBJECT ${sources})
+
+# Measured tables that ship with the library, as text in it.
+file(GLOB tuned_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/plan/tuned/*.json)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${tuned_files})
+set(tuned_tables)
+foreach(tuned_file IN LISTS tuned_files)
+  file(READ ${tuned_file} table)
+  string(APPEND tuned_tables "R\"json(${table})json\",\n")
+endforeach()
+configure_file(${PROJECT_SOURCE_DIR}/src/plan/tuned/tables.cpp.in
+               ${PROJECT_BINARY_DIR}/generated/tuned_tables.cpp @ONLY)
+
+add_library(convoy_objects OBJECT ${sources} ${PROJECT_BINARY_DIR}/generated/tuned_tables.cpp)
 target_link_libraries(convoy_objects PRIVATE convoy_options hwy::hwy TBB::tbb ZLIB::ZLIB fmt::fmt
                                              nlohmann_json::nlohmann_json)
 set(convoy_parts $<TARGET_OBJECTS:convoy_objects>)
-if(CMAKE_CUDA_COMPILER)
+if(CONVOY_HAS_CUDA)
   list(APPEND convoy_parts $<TARGET_OBJECTS:convoy_any_gpu> $<TARGET_OBJECTS:convoy_sm90>)
   target_compile_definitions(convoy_objects PRIVATE CONVOY_CUDA)
   target_include_directories(convoy_objects SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})

@@ -47,22 +47,7 @@ Discovery read_all() {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
-  const std::string driver = driver_version();
-  if (driver.empty()) {
-    found.why_none =
-        "no NVIDIA driver is installed, or this container can't see it. Install one; in a "
-        "container, start it with its GPUs (--gpus all)";
-  } else if (error == cudaErrorInsufficientDriver) {
-    found.why_none = fmt::format(
-        "the driver serves CUDA {}, and this build needs {}. Install a newer driver, or build "
-        "with an older toolkit",
-        driver, version_text(CUDART_VERSION));
-  } else if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0)) {
-    found.why_none =
-        "the driver sees no GPU. Look at CUDA_VISIBLE_DEVICES and at what nvidia-smi says";
-  } else if (error != cudaSuccess) {
-    found.why_none = describe(error, "asking CUDA for devices") + ". Look at what nvidia-smi says";
-  }
+  found.why_none = why_no_device(error, count, driver_version());
   if (error != cudaSuccess) return found;
   for (int i = 0; i < count; ++i) found.devices.push_back(read(i));
   return found;
@@ -77,6 +62,22 @@ constexpr Rate rates[] = {{75, 64, 512},    {80, 64, 1024},   {86, 128, 256},
                           {100, 128, 4096}, {103, 128, 4096}, {120, 128, 512}};
 
 }  // namespace
+
+std::string why_no_device(cudaError_t error, int count, const std::string& driver) {
+  if (driver.empty())
+    return "no NVIDIA driver is installed, or this container can't see it. Install one; in a "
+           "container, start it with its GPUs (--gpus all)";
+  if (error == cudaErrorInsufficientDriver)
+    return fmt::format(
+        "the driver serves CUDA {}, and this build needs {}. Install a newer driver, or build "
+        "with an older toolkit",
+        driver, version_text(CUDART_VERSION));
+  if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0))
+    return "the driver sees no GPU. Look at CUDA_VISIBLE_DEVICES and at what nvidia-smi says";
+  if (error != cudaSuccess)
+    return describe(error, "asking CUDA for devices") + ". Look at what nvidia-smi says";
+  return {};
+}
 
 std::string driver_version() {
   int version = 0;

@@ -1,6 +1,8 @@
 // What GPUs are here, and the few facts about them that tiles depend on.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -30,6 +32,10 @@ struct Discovery {
   std::string why_none;  // and what to do
 };
 Discovery discover();
+
+/// Why CUDA's answer to how many devices there are means that none is usable, and what to do;
+/// empty: there are some. `driver` as driver_version() says.
+std::string why_no_device(cudaError_t error, int count, const std::string& driver);
 
 /// The CUDA version that the driver serves, "13.0"; empty: there is no driver.
 std::string driver_version();

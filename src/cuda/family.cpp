@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -47,6 +48,16 @@ Cost cost_of(const Stage& stage, double seconds, double waste) {
                bytes(shapes.w_elements, compute_type(stage)) +
                bytes(shapes.y_elements, stage.output_dtype(true));
   return cost;
+}
+
+bool countable(std::initializer_list<Index> tiles_along_axes) {
+  constexpr Index limit = Index{1} << 32;
+  Index all = 1, most = 1;
+  for (const Index tiles : tiles_along_axes) {
+    if (__builtin_mul_overflow(all, tiles, &all)) return false;
+    most = std::max(most, tiles);
+  }
+  return all < limit / 2 && all < limit / most;
 }
 
 Status check_16_bytes(std::string_view kernel, std::string_view operand, const void* data,

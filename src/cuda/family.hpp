@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <initializer_list>
 #include <string_view>
 
 #include "core/kernel.hpp"
@@ -21,6 +22,11 @@ void upload_weights(const Stage& stage, const float* w, bool widened, const Devi
 /// A cost from its predicted seconds: bytes that a run must move, operations with `waste` (a share)
 /// of them thrown away.
 Cost cost_of(const Stage& stage, double seconds, double waste);
+
+/// The Hopper families count tiles in 32 bits, and divide their numbers by the number in a row, in
+/// a column and of channel blocks (sm90/divide.hpp): whether all that is exact for these.
+bool countable(std::initializer_list<Index> tiles_along_axes);
+inline constexpr const char* too_many_tiles = "more tiles than the kernel's 32-bit numbers count";
 
 /// TMA and vector stores want tensors on 16 bytes, pixels too. Says which is not, and what to do.
 Status check_16_bytes(std::string_view kernel, std::string_view operand, const void* data,

@@ -1,6 +1,7 @@
 // An Explanation as text for a person and as JSON for a program.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "plan/explain.hpp"
@@ -51,19 +52,21 @@ std::string sizes_text(const Explanation& e) {
 std::string kernels_text(const Explanation& e) {
   std::string text;
   heading(text, "Kernels");
-  text += fmt::format("  {:<16} {:<24} {:>12} {:>12}  {}\n", "kernel", "arithmetic", "predicted",
-                      "measured", "verdict");
+  std::size_t width = 24;
+  for (const auto& line : e.kernels) width = std::max(width, line.arithmetic.size());
+  text += fmt::format("  {:<16} {:<{}} {:>12} {:>12}  {}\n", "kernel", "arithmetic", width,
+                      "predicted", "measured", "verdict");
   for (const auto& line : e.kernels) {
     const bool fits = line.refusals.empty();
-    text += fmt::format("{} {:<16} {:<24} {:>12} {:>12}  ", line.chosen ? ">" : " ", line.kernel,
-                        line.arithmetic, fits ? time_text(line.predicted.seconds) : "",
+    text += fmt::format("{} {:<16} {:<{}} {:>12} {:>12}  ", line.chosen ? ">" : " ", line.kernel,
+                        line.arithmetic, width, fits ? time_text(line.predicted.seconds) : "",
                         line.measured ? time_text(line.measured->median) : "");
     if (line.chosen)
       text += "chosen\n";
     else if (fits)
       text += line.arithmetic == e.arithmetic ? "fits\n" : "fits, in another arithmetic\n";
     for (std::size_t i = 0; i < line.refusals.size(); ++i)
-      text += fmt::format("{}{}\n", i ? std::string(70, ' ') : "refuses: ",
+      text += fmt::format("{}{}\n", i ? std::string(46 + width, ' ') : "refuses: ",
                           i ? "         " + line.refusals[i] : line.refusals[i]);
   }
   return text;
@@ -118,16 +121,17 @@ std::string time_lines(const Explanation& e) {
                        : fmt::format("speed of a copy ({})", source)));
   line("predicted", e.predicted.seconds,
        "by the kernel's cost model, for this peak and this copy speed");
-  if (e.tuned_seconds) line("tuned", *e.tuned_seconds, "when `convoy tune` measured it");
+  if (e.tuned_seconds) line("tuned", *e.tuned_seconds, "when its tile was measured");
   if (e.measured) {
     line("measured", e.measured->median,
          fmt::format("median of {} runs, the fastest {}; {:.2f} times the prediction",
                      e.measured->runs, time_text(e.measured->minimum),
                      e.measured->median / e.predicted.seconds));
     const double share = e.compute_floor / e.measured->median;
-    text += fmt::format(
-        "  {:<17} {:>12}  of the FMA peak, in operations of a direct convolution{}\n",
-        "share of peak", percent(share), share > 1 ? ": the arithmetic needs fewer" : "");
+    text +=
+        fmt::format("  {:<17} {:>12}  of the {} peak, in operations of a direct convolution{}\n",
+                    "share of peak", percent(share), e.on_tensor_cores() ? "tensor cores'" : "FMA",
+                    share > 1 ? ": the arithmetic needs fewer" : "");
   } else if (!e.not_measured.empty()) {
     text += fmt::format("  {:<17} {:>12}  {}\n", "measured", "no", e.not_measured);
   }

@@ -105,7 +105,9 @@ void choose_tile(Selection& selection, std::size_t first, const Stage& stage,
           selection.chosen = i;
           selection.tile = ranked;
           selection.tuned = *row;
-          selection.why_tile = "the fastest when `convoy tune` measured this stage on this machine";
+          selection.why_tile =
+              row->shipped ? "the fastest in the table of measurements that comes with Convoy"
+                           : "the fastest when `convoy tune` measured this stage on this machine";
           return;
         }
       }

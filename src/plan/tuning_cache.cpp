@@ -205,6 +205,18 @@ TuningCache load_tuning_cache(const std::string& path, std::string& warning) {
   return cache;
 }
 
+const TuningCache& shipped_tuning() {
+  static const TuningCache all = [] {
+    TuningCache tables;
+    std::string ignored;  // a test holds that there is none
+    for (const std::string_view text : shipped_tuning_tables())
+      tables.merge(TuningCache::parse(text, ignored));
+    for (auto& [k, row] : tables.rows_) row.shipped = true;
+    return tables;
+  }();
+  return all;
+}
+
 std::shared_ptr<const TuningCache> user_tuning_cache(std::string& warning) {
   struct Known {
     std::string path, warning;
@@ -222,7 +234,9 @@ std::shared_ptr<const TuningCache> user_tuning_cache(std::string& warning) {
   const std::lock_guard lock(mutex);
   if (!known.cache || known.path != path || known.facts != facts) {
     known.warning.clear();
-    known.cache = std::make_shared<const TuningCache>(load_tuning_cache(path, known.warning));
+    TuningCache all = shipped_tuning();
+    all.merge(load_tuning_cache(path, known.warning));
+    known.cache = std::make_shared<const TuningCache>(std::move(all));
     known.path = path;
     known.facts = facts;
   }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "convoy/stage.hpp"
 #include "core/machine.hpp"
@@ -17,7 +18,8 @@ namespace convoy {
 
 struct TunedTile {
   std::string kernel, tile;
-  double seconds = 0;  // median of the runs that were timed
+  double seconds = 0;    // median of the runs that were timed
+  bool shipped = false;  // from a table that came with the library
   bool operator==(const TunedTile&) const = default;
 };
 
@@ -36,6 +38,7 @@ class TuningCache {
   std::string to_json() const;
 
  private:
+  friend const TuningCache& shipped_tuning();
   std::map<std::string, TunedTile> rows_;  // by key(): ordered, so that the file diffs well
 };
 
@@ -46,7 +49,14 @@ std::string tuning_cache_path();
 /// Reads the file of that path. A missing file, or an empty path, is an empty cache and no warning.
 TuningCache load_tuning_cache(const std::string& path, std::string& warning);
 
-/// The user's cache, read again only when the file has changed. Never null. Safe from any thread.
+/// Texts of the tables that ship with the library (src/plan/tuned), one a known device.
+std::vector<std::string_view> shipped_tuning_tables();
+
+/// Their rows.
+const TuningCache& shipped_tuning();
+
+/// The shipped rows and over them the user's cache, read again only when the file has changed.
+/// Never null. Safe from any thread.
 std::shared_ptr<const TuningCache> user_tuning_cache(std::string& warning);
 
 /// Merges `rows` into the file under a lock file: written to a temporary name, flushed to disk and

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "cuda/device.hpp"
 #include "gpu_case.hpp"
 
 namespace convoy {
@@ -20,6 +21,17 @@ std::string message_of(const auto& call) {
 
 void expect_in(const std::string& message, std::initializer_list<const char*> parts) {
   for (const char* part : parts) EXPECT_NE(message.find(part), std::string::npos) << message;
+}
+
+TEST(WhyNoDevice, SaysWhatToDo) {
+  using cuda::why_no_device;
+  expect_in(why_no_device(cudaErrorInsufficientDriver, 0, ""), {"no NVIDIA driver", "Install"});
+  expect_in(why_no_device(cudaErrorInsufficientDriver, 0, "11.4"),
+            {"serves CUDA 11.4", "this build needs", "Install a newer driver"});
+  expect_in(why_no_device(cudaErrorNoDevice, 0, "13.0"), {"sees no GPU", "CUDA_VISIBLE_DEVICES"});
+  expect_in(why_no_device(cudaErrorInitializationError, 0, "13.0"),
+            {"cudaErrorInitializationError", "nvidia-smi"});
+  EXPECT_EQ(why_no_device(cudaSuccess, 1, "13.0"), "");
 }
 
 // Without a driver, too: the library loads, the CPU works, and a GPU is refused with the reason.
@@ -67,7 +79,7 @@ TEST_F(GpuErrors, OutOfMemory) {
   // A plan whose weights alone are larger than any GPU's memory.
   const Stage stage = parse_stage("n1h1c1000000k1000000r1");
   const std::string plan = message_of([&] { const Plan made(stage, options_for(gpu0)); });
-  expect_in(plan, {"no memory on cuda:0 for the weights of n1h1c1000000k1000000r1"});
+  expect_in(plan, {"no memory on cuda:0 for the weights of", to_text(stage).c_str()});
   ASSERT_EQ(cudaMemGetInfo(&free_after, &total), cudaSuccess);
   EXPECT_EQ(free_after, free_before);
   expect_usable();

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "cuda/error.hpp"
+#include "cuda/launch.hpp"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/ptx/warpgroup.cuh"
@@ -290,11 +291,22 @@ TensorMapArgs few_w_map(const Stage& stage) {
   return map;
 }
 
+namespace {
+using FewKernel = void (*)(FewParams);
+FewKernel find(const Stage& stage) {
+  return stage.dtype == DType::bf16 ? few<__nv_bfloat16> : few<__half>;
+}
+}  // namespace
+
+std::string few_ready(const Stage& stage) {
+  return describe(make_ready(find(stage)), "loading few");
+}
+
 std::string few_launch(const Stage& stage, const FewLayout& layout, const FewRun& run,
                        cudaStream_t stream) noexcept {
   const Shapes shapes = shapes_of(stage);
   const auto i = [](Index v) { return static_cast<int>(v); };
-  const auto kernel = stage.dtype == DType::bf16 ? few<__nv_bfloat16> : few<__half>;
+  const FewKernel kernel = find(stage);
   FewParams p{};
   p.bias = run.bias;
   p.y = run.y;
@@ -319,21 +331,10 @@ std::string few_launch(const Stage& stage, const FewLayout& layout, const FewRun
   std::string why = encode(few_x_map(part, layout, run.x_pixel_stride), run.x, &p.x);
   if (why.empty()) why = encode(few_w_map(part), run.w, &p.w);
   if (!why.empty()) return why;
-  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                           layout.shared_bytes);
-  if (error == cudaSuccess) {
-    cudaLaunchAttribute overlap{};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(std::min(layout.grid, p.tiles)));
-    config.blockDim = dim3(few_threads);
-    config.dynamicSmemBytes = static_cast<std::size_t>(layout.shared_bytes);
-    config.stream = stream;
-    config.attrs = &overlap;
-    config.numAttrs = run.overlap_previous ? 1 : 0;
-    error = cudaLaunchKernelEx(&config, kernel, p);
-  }
+  const cudaError_t error = launch(kernel,
+                                   {std::min(layout.grid, p.tiles), few_threads,
+                                    layout.shared_bytes, stream, run.overlap_previous},
+                                   p);
   if (error == cudaSuccess) return {};  // the text below allocates
   return describe(error, "launching few for " + to_text(stage));
 }

@@ -28,6 +28,10 @@ FewLayout few_layout(const Stage& stage, const DeviceFacts& device);
 TensorMapArgs few_x_map(const Stage& stage, const FewLayout& layout, Index pixel_stride);
 TensorMapArgs few_w_map(const Stage& stage);
 
+/// Loads the kernel on the current device. To be called once before few_launch; returns an empty
+/// string, or what went wrong.
+std::string few_ready(const Stage& stage);
+
 /// Device pointers, x and w 16-byte aligned: x [n,H,W,C], w [K,R,S,C], y [n,P',Q',K] of the stage's
 /// type, NHWC, with pixel strides in elements. Enqueues one launch; returns an empty string, or
 /// what went wrong.

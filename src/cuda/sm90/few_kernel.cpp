@@ -16,7 +16,10 @@ class PreparedFew final : public Prepared {
         layout_(few_layout(stage, facts_of(machine))),
         device_(machine.device.index),
         weights_(device_, static_cast<std::size_t>(shapes_of(stage).w_elements) * 2,
-                 "the weights of " + to_text(stage)) {}
+                 "the weights of " + to_text(stage)) {
+    const OnDevice on(device_);
+    Status(few_ready(stage)).or_throw();
+  }
 
   void set_weights(const float* w) override { upload_weights(stage_, w, false, weights_); }
 
@@ -52,7 +55,12 @@ class Few final : public Kernel {
   DeviceKind device() const override { return DeviceKind::cuda; }
 
   std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
-    return few_refusals(stage, facts_of(machine));
+    const DeviceFacts facts = facts_of(machine);
+    std::vector<std::string> why = few_refusals(stage, facts);
+    if (!why.empty()) return why;
+    const auto layout = few_layout(stage, facts);
+    if (!countable({layout.tiles_x, layout.tiles_y, stage.n})) why.emplace_back(too_many_tiles);
+    return why;
   }
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
     const FewLayout layout = few_layout(stage, facts_of(machine));

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "cuda/error.hpp"
+#include "cuda/launch.hpp"
 #include "cuda/sm90/first.cuh"
 
 namespace convoy::cuda::sm90 {
@@ -30,6 +31,11 @@ FirstKernel find(FirstPool pool) {
     default:
       return first<T, 128, FirstPool::none>;
   }
+}
+
+FirstKernel find(const Stage& stage) {
+  return stage.output_dtype(true) == DType::bf16 ? find<__nv_bfloat16>(pool_of(stage))
+                                                 : find<__half>(pool_of(stage));
 }
 
 /// For each block of 64 channels and each k16 step two columns of eight core matrices (eight
@@ -161,12 +167,14 @@ TensorMapArgs first_y_map(const Stage& stage, const FirstLayout& l, Index pixel_
   return map;
 }
 
+std::string first_ready(const Stage& stage) {
+  return describe(make_ready(find(stage)), "loading first");
+}
+
 std::string first_launch(const Stage& stage, const FirstLayout& layout, const FirstRun& run,
                          cudaStream_t stream) noexcept {
   const Shapes shapes = shapes_of(stage);
-  const DType out = stage.output_dtype(true);
-  const FirstKernel kernel =
-      out == DType::bf16 ? find<__nv_bfloat16>(pool_of(stage)) : find<__half>(pool_of(stage));
+  const FirstKernel kernel = find(stage);
   const auto i = [](Index v) { return static_cast<int>(v); };
   FirstParams p{};
   p.x = run.x;
@@ -200,21 +208,10 @@ std::string first_launch(const Stage& stage, const FirstLayout& layout, const Fi
       !why.empty())
     return why;
 
-  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                           layout.shared_bytes);
-  if (error == cudaSuccess) {
-    cudaLaunchAttribute overlap{};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(std::min(layout.grid, p.tiles)));
-    config.blockDim = dim3(first_threads);
-    config.dynamicSmemBytes = static_cast<std::size_t>(layout.shared_bytes);
-    config.stream = stream;
-    config.attrs = &overlap;
-    config.numAttrs = run.overlap_previous ? 1 : 0;
-    error = cudaLaunchKernelEx(&config, kernel, p);
-  }
+  const cudaError_t error = launch(kernel,
+                                   {std::min(layout.grid, p.tiles), first_threads,
+                                    layout.shared_bytes, stream, run.overlap_previous},
+                                   p);
   if (error == cudaSuccess) return {};  // the text below allocates
   return describe(error, "launching first for " + to_text(stage));
 }

@@ -44,6 +44,10 @@ TensorMapArgs first_y_map(const Stage& stage, const FirstLayout& layout, Index p
 std::string first_pack(const Stage& stage, const FirstLayout& layout, const void* w, void* packed,
                        cudaStream_t stream) noexcept;
 
+/// Loads the kernel on the current device. To be called once before first_launch; returns an empty
+/// string, or what went wrong.
+std::string first_ready(const Stage& stage);
+
 /// Device pointers; x NHWC with any strides (elements), f16, bf16 or u8, 16-byte aligned; w as
 /// packed by first_pack; y NHWC, 16-byte aligned. With `norm`, x*scale + shift is rounded to the
 /// output type before the product. Enqueues one launch; returns an empty string, or what went

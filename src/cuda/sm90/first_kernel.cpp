@@ -17,7 +17,10 @@ class PreparedFirst final : public Prepared {
         layout_(first_layout(stage, facts_of(machine))),
         device_(machine.device.index),
         weights_(device_, static_cast<std::size_t>(layout_.w_bytes),
-                 "the weights of " + to_text(stage)) {}
+                 "the weights of " + to_text(stage)) {
+    const OnDevice on(device_);
+    Status(first_ready(stage)).or_throw();
+  }
 
   void set_weights(const float* w) override {
     const std::string what = "the weights of " + to_text(stage_) + " before they are packed";
@@ -64,7 +67,12 @@ class First final : public Kernel {
   DeviceKind device() const override { return DeviceKind::cuda; }
 
   std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
-    return first_refusals(stage, facts_of(machine));
+    const DeviceFacts facts = facts_of(machine);
+    std::vector<std::string> why = first_refusals(stage, facts);
+    if (!why.empty()) return why;
+    const auto layout = first_layout(stage, facts);
+    if (!countable({layout.tiles_x, layout.tiles_y, stage.n})) why.emplace_back(too_many_tiles);
+    return why;
   }
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
     const FirstLayout layout = first_layout(stage, facts_of(machine));

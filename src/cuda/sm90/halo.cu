@@ -1,4 +1,5 @@
 #include "cuda/error.hpp"
+#include "cuda/launch.hpp"
 #include "cuda/sm90/halo.cuh"
 #include "cuda/sm90/halo.hpp"
 #include "cuda/tensor_map.hpp"
@@ -79,6 +80,12 @@ HaloParams halo_params(const Stage& stage, const HaloTile& tile, const HaloLayou
   return p;
 }
 
+std::string halo_ready(const Stage& stage, const HaloTile& tile) {
+  const HaloKernel kernel = find(stage, tile);
+  if (kernel == nullptr) return "halo " + tile.name() + " is not compiled";
+  return describe(make_ready(kernel), "loading halo " + tile.name());
+}
+
 std::string halo_launch(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
                         const HaloRun& run, cudaStream_t stream) noexcept {
   const HaloKernel kernel = find(stage, tile);
@@ -94,22 +101,9 @@ std::string halo_launch(const Stage& stage, const HaloTile& tile, const HaloLayo
   if (why.empty()) why = encode(halo_y_map(part, tile, run.y_pixel_stride), run.y, &p.y);
   if (!why.empty()) return why;
 
-  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                           layout.shared_bytes);
-  if (error == cudaSuccess) {
-    cudaLaunchAttribute overlap{};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim =
-        dim3(static_cast<unsigned>(layout.grid < p.tiles || tile.resident ? layout.grid : p.tiles));
-    config.blockDim = dim3(halo_threads);
-    config.dynamicSmemBytes = static_cast<std::size_t>(layout.shared_bytes);
-    config.stream = stream;
-    config.attrs = &overlap;
-    config.numAttrs = run.overlap_previous ? 1 : 0;
-    error = cudaLaunchKernelEx(&config, kernel, p);
-  }
+  const int grid = layout.grid < p.tiles || tile.resident ? layout.grid : p.tiles;
+  const cudaError_t error =
+      launch(kernel, {grid, halo_threads, layout.shared_bytes, stream, run.overlap_previous}, p);
   if (error == cudaSuccess) return {};  // the text below allocates
   return describe(error, "launching halo " + tile.name() + " for " + to_text(stage));
 }

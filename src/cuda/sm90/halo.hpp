@@ -11,6 +11,10 @@
 
 namespace convoy::cuda::sm90 {
 
+/// Loads the kernel on the current device. To be called once before halo_launch; returns an empty
+/// string, or what went wrong.
+std::string halo_ready(const Stage& stage, const HaloTile& tile);
+
 /// Device pointers, 16-byte aligned. x [n,H,W,C], w [K,R,S,C], y [n,P',Q',K], each of the stage's
 /// type and NHWC, with a pixel stride (elements) of at least C and K; bias fp32 [K] or null.
 struct HaloRun {

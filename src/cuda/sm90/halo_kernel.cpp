@@ -31,7 +31,10 @@ class PreparedHalo final : public Prepared {
         layout_(halo_layout(stage, tile, facts_of(machine))),
         device_(machine.device.index),
         weights_(device_, static_cast<std::size_t>(shapes_of(stage).w_elements) * 2,
-                 "the weights of " + to_text(stage)) {}
+                 "the weights of " + to_text(stage)) {
+    const OnDevice on(device_);
+    Status(halo_ready(stage, tile)).or_throw();
+  }
 
   void set_weights(const float* w) override { upload_weights(stage_, w, false, weights_); }
 
@@ -71,14 +74,22 @@ class Halo final : public Kernel {
   std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
     const DeviceFacts facts = facts_of(machine);
     std::vector<std::string> why = halo_refusals(stage, facts);
-    if (why.empty() && halo_tiles(stage, facts).empty())
+    const Shapes shapes = shapes_of(stage);
+    // No tile is smaller than a pixel by 64 channels: below this no count of tiles overflows.
+    if (why.empty() && shapes.gemm_m > (Index{1} << 31) / ((stage.k + 63) / 64))
+      why.emplace_back(too_many_tiles);
+    if (why.empty() && tiles(stage, machine).empty())
       why.emplace_back("no tile of the family serves this filter, stride and pool");
     return why;
   }
 
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
     std::vector<Tile> all;
-    for (const HaloTile& tile : halo_tiles(stage, facts_of(machine))) all.push_back(tile_of(tile));
+    const DeviceFacts facts = facts_of(machine);
+    for (const HaloTile& tile : halo_tiles(stage, facts)) {
+      const HaloLayout l = halo_layout(stage, tile, facts);
+      if (countable({l.k_blocks, l.tiles_x, l.tiles_y, l.tiles_n})) all.push_back(tile_of(tile));
+    }
     return all;
   }
 

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "cuda/error.hpp"
+#include "cuda/launch.hpp"
 #include "cuda/sm90/pair.cuh"
 #include "cuda/sm90/pair.hpp"
 #include "cuda/tensor_map.hpp"
@@ -59,6 +60,12 @@ std::string name_of(const HaloTile& tile) {
 
 }  // namespace
 
+std::string pair_ready(const Stage& first, const HaloTile& tile) {
+  const PairKernel kernel = find(first, tile);
+  if (kernel == nullptr) return name_of(tile) + " is not compiled";
+  return describe(make_ready(kernel), "loading " + name_of(tile));
+}
+
 std::string pair_launch(const Stage& first, const Stage& second, const HaloTile& tile,
                         const PairLayout& layout, const PairRun& run,
                         cudaStream_t stream) noexcept {
@@ -78,22 +85,11 @@ std::string pair_launch(const Stage& first, const Stage& second, const HaloTile&
   if (why.empty()) why = encode(pair_y_map(part2, tile, run.y_pixel_stride), run.y, &p.y2);
   if (!why.empty()) return why;
 
-  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                           layout.shared_bytes);
-  if (error == cudaSuccess) {
-    cudaLaunchAttribute overlap{};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    const int tiles = p.first.tiles / layout.sharers;
-    config.gridDim = dim3(static_cast<unsigned>(layout.grid < tiles ? layout.grid : tiles));
-    config.blockDim = dim3(pair_threads);
-    config.dynamicSmemBytes = static_cast<std::size_t>(layout.shared_bytes);
-    config.stream = stream;
-    config.attrs = &overlap;
-    config.numAttrs = run.overlap_previous ? 1 : 0;
-    error = cudaLaunchKernelEx(&config, kernel, p);
-  }
+  const int tiles = p.first.tiles / layout.sharers;
+  const int grid = layout.grid < tiles ? layout.grid : tiles;
+  const cudaError_t error =
+      launch(kernel, {grid, pair_threads, layout.shared_bytes, stream, run.overlap_previous}, p);
+  if (error == cudaSuccess) return {};  // the text below allocates
   return describe(
       error, "launching " + name_of(tile) + " for " + to_text(first) + " and " + to_text(second));
 }

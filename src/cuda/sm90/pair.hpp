@@ -10,6 +10,10 @@
 
 namespace convoy::cuda::sm90 {
 
+/// Loads the kernel on the current device. To be called once before pair_launch; returns an empty
+/// string, or what went wrong.
+std::string pair_ready(const Stage& first, const HaloTile& tile);
+
 /// Device pointers, 16-byte aligned. x [n,H,W,C], w [K,R,S,C], w2 [K2,K], y [n,P',Q',K2], each of
 /// the stages' type and NHWC, with a pixel stride (elements) of at least C and K2; biases fp32 or
 /// null.
