@@ -28,8 +28,7 @@ def cpu_targets(result):
 
 def wide_list(result):
     under = [row for row in result["rows"] if row["ratio"] < 1]
-    lines = [f"{len(result['rows'])} stages, geometric mean **{result['geometric_mean']:.2f}**, "
-             f"least {result['least_ratio']:.2f}, {len(under)} under 1.0."]
+    lines = [f"{len(result['rows'])} stages, {len(under)} under 1.0{':' if under else '.'}", ""]
     for row in under:
         lines.append(f"- `{row['stage']}` {row['ratio']:.2f}: {row['kernel']} against {row['best_peer']}")
     return lines

@@ -28,9 +28,12 @@ Cost cost_of_bands(const Stage& stage, int vectors, const Machine& machine) {
   const double lanes = static_cast<double>(loops.lanes);
   constexpr double cycle = 1 / 3.0e9;  // the clock of Machine's estimates
   double seconds = 0, flops = 0;       // of all threads together
+  // A 2x2 pool is taken in registers, over tiles of whole windows.
+  const bool fours =
+      stage.pool && stage.pool->window == Extent{2} && stage.pool->stride == Extent{2};
   for (const Bands::Block& block : filter_blocks(stage, vectors, loops)) {
     const auto at = static_cast<std::size_t>(block.vectors);
-    const double tile_pixels = loops.max_pixels[at];
+    const double tile_pixels = fours ? 4 * loops.max_windows[at] : loops.max_pixels[at];
     const double width = static_cast<double>(block.width);
     // A step of a tile takes as long as its multiply-adds, two a cycle, or its loads at 1.7 a cycle
     // where they take longer. (Registers of half a vector: see register_tile.cpp.)
@@ -38,18 +41,18 @@ Cost cost_of_bands(const Stage& stage, int vectors, const Machine& machine) {
     const double registers = halves ? width / (lanes / 2) : width / lanes;
     double step = std::max({2 * tile_pixels * width / peak, tile_pixels * registers / 2 * cycle,
                             (tile_pixels + registers) / 1.7 * cycle});
-    // Weights that the first-level cache can't hold come from the second for each tile.
-    if (static_cast<double>(depth) * width * 4 > static_cast<double>(machine.l1_bytes))
-      step = std::max(step, width * 4 / 20 * cycle);
-    // Every load costs a little, so that of two tiles alike the one with fewer wins.
-    const double loads = 0.03 * (tile_pixels + registers) * cycle;
+    // Weights that take much of the second-level cache come from further away.
+    if (static_cast<double>(depth) * width * 16 > static_cast<double>(machine.l2_bytes))
+      step = std::max(step, width * 4 / 10 * cycle);
+    // Every load costs a little, and more beside two whole 512-bit multiply-adds a cycle: of two
+    // tiles alike the one with fewer wins.
+    const double loads =
+        (lanes >= 16 && !loops.halves ? 0.25 : 0.03) * (tile_pixels + registers) * cycle;
     // Beside the steps: lists, bias, activation, stores, or five steps' worth.
     seconds += pixels / tile_pixels * (static_cast<double>(depth) / 0.98 + 5) * (step + loads);
     flops += pixels * static_cast<double>(depth) * width * 2;
   }
   // A pool that registers do not hold reads each sum again, a few operations a vector.
-  const bool fours =
-      stage.pool && stage.pool->window == Extent{2} && stage.pool->stride == Extent{2};
   if (stage.pool && !fours) {
     const double reads = static_cast<double>(stage.pool->window.h * stage.pool->window.w) *
                          static_cast<double>(shapes.out_h * shapes.out_w * stage.n * stage.k) /
