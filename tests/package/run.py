@@ -21,14 +21,23 @@ def run(*command, **options):
     return subprocess.run([str(word) for word in command], check=True, **options)
 
 
-def snippet(readme):
-    """The README's C++ program, and the output that it promises after the word `prints`."""
+def snippets(readme):
+    """The README's C++ programs, for the CPU and for a GPU, and the output that the first promises
+    after the word `prints`."""
     text = readme.read_text()
-    program = re.search(r"```cpp\n(.*?)```", text, re.S)
+    programs = re.findall(r"```cpp\n(.*?)```", text, re.S)
     printed = re.search(r"prints\s+```text\n(.*?)```", text, re.S)
-    if not program or not printed:
-        sys.exit(f"{readme}: expected a ```cpp block and, after the word 'prints', a ```text block")
-    return program.group(1), printed.group(1)
+    if len(programs) != 2 or not printed:
+        sys.exit(f"{readme}: expected two ```cpp blocks and, after the word 'prints', a ```text block")
+    return *programs, printed.group(1)
+
+
+def run_on_gpu(program):
+    """The GPU's program runs, or says why there is no GPU to run on."""
+    done = subprocess.run([program], capture_output=True, text=True)
+    print(done.stdout + done.stderr)
+    if done.returncode != 0 and "device cuda:0: " not in done.stderr:
+        sys.exit("The README's GPU program failed")
 
 
 def exported_symbols(library):
@@ -52,7 +61,7 @@ def main():
             "-DCMAKE_BUILD_TYPE=Release", "-DCONVOY_CLI=OFF", "-DCONVOY_TESTS=OFF")
         run("cmake", "--build", build, "--target", "convoy")
 
-    program, printed = snippet(options.source / "README.md")
+    program, gpu_program, printed = snippets(options.source / "README.md")
     with tempfile.TemporaryDirectory() as folder:
         prefix, project = pathlib.Path(folder, "prefix"), pathlib.Path(folder, "project")
         run("cmake", "--install", build, "--prefix", prefix)
@@ -64,11 +73,13 @@ def main():
         project.mkdir()
         shutil.copy(options.source / "tests/package/CMakeLists.txt", project)
         (project / "main.cpp").write_text(program)
+        (project / "gpu.cpp").write_text(gpu_program)
         run("cmake", "-S", project, "-B", project / "build", "-G", "Ninja",
             "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_PREFIX_PATH={prefix}",
             "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wpedantic -Werror")
         run("cmake", "--build", project / "build")
         output = run(project / "build/consumer", capture_output=True, text=True).stdout
+        run_on_gpu(project / "build/gpu")
     print(output)
     if output != printed:
         sys.exit(f"The README says that its program prints\n{printed}")
