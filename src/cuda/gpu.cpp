@@ -52,6 +52,8 @@ void* allocate(Device device, std::size_t bytes, const std::string& what) {
   cuda::DeviceMemory memory(device.index, bytes, what);
   const cuda::OnDevice on(device.index);
   cuda::check(cudaMemset(memory.data(), 0, bytes), "clearing " + what);
+  // It returns before the GPU has done it, and streams of one's own would not wait for it.
+  cuda::check(cudaStreamSynchronize(nullptr), "clearing " + what);
   return memory.release();
 }
 

@@ -1,0 +1,26 @@
+// Replays and the clock in a build without GPU code.
+#include "core/gpu.hpp"
+#include "core/gpu_timing.hpp"
+
+namespace convoy::gpu {
+
+struct Graph::Impl {};
+
+OwnedStream::OwnedStream(Device device) : device_(device) {
+  if (device.kind == DeviceKind::cuda) static_cast<void>(machine(device.index));  // throws
+}
+OwnedStream::~OwnedStream() = default;
+
+Graph::Graph(Device device, const std::function<void(Stream)>&) {
+  static_cast<void>(machine(device.index));  // throws
+}
+Graph::~Graph() = default;
+Graph::Graph(Graph&&) noexcept = default;
+double Graph::replay(int) {
+  return 0;
+}
+double Graph::clock_hz() {
+  return 0;
+}
+
+}  // namespace convoy::gpu
