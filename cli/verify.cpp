@@ -9,6 +9,7 @@
 
 #include "commands.hpp"
 #include "convoy/error.hpp"
+#include "stage_changes.hpp"
 
 namespace convoy::cli {
 namespace {
@@ -19,6 +20,7 @@ struct Arguments {
   std::string device = "cpu";
   std::string shapes;
   std::vector<std::string> stages;
+  StageChanges changes;
   Index random = -1;
   std::uint64_t seed = 1;
   std::string kernel, tile;
@@ -61,6 +63,9 @@ void print_text(const Report& report) {
   if (tally.worst > 0)
     fmt::print("largest error: {:.2f} x that of plain fp32 (2 allowed), {}\n", tally.worst,
                tally.worst_at);
+  if (tally.refused > 0)
+    fmt::print("{} runs on views with gaps or least alignment were refused, with a reason\n",
+               tally.refused);
   fmt::print("spikes: {}, of which {} differ with the membrane at the threshold\n",
              tally.spikes.spikes, tally.spikes.excused);
   fmt::print("{}\n", report.passed() ? "passed"
@@ -77,6 +82,7 @@ void print_json(const Report& report, const Arguments& arguments) {
   json["checks"] = report.checks;
   json["runs"] = report.tally.runs;
   json["outputs_compared"] = report.tally.outputs;
+  json["runs_refused"] = report.tally.refused;
   json["seconds"] = report.seconds;
   json["largest_error_over_plain_fp32"] = report.tally.worst;
   json["largest_error_at"] = report.tally.worst_at;
@@ -109,6 +115,7 @@ int run_verify(const Arguments& arguments) {
   options.non_finite = arguments.non_finite;
   if (!arguments.shapes.empty()) options.stages = read_shape_list(arguments.shapes);
   for (const std::string& text : arguments.stages) options.stages.push_back(parse_stage(text));
+  for (Stage& stage : options.stages) stage = arguments.changes.apply(stage);
   options.random = arguments.random;
   if (arguments.random < 0) options.random = options.stages.empty() ? 200 : 0;
   const bool terminal = isatty(STDERR_FILENO) != 0;
@@ -144,6 +151,7 @@ void add_verify(CLI::App& app, int& exit_code) {
   command->add_option("--seed", arguments->seed, "Of the draws")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
+  arguments->changes.add_to(*command);
   command->add_option("--kernel", arguments->kernel, "Only this kernel");
   command->add_option("--tile", arguments->tile, "Only this tile");
   command->add_flag("--non-finite", arguments->non_finite,

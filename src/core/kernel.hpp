@@ -75,6 +75,9 @@ class Kernel {
   virtual std::string_view name() const = 0;        // file name = kernel name = name in `explain`
   virtual std::string_view arithmetic() const = 0;  // kernels that share it give equal bits
   virtual bool exact() const = 0;  // exact on small integers: allowed in strict mode
+  /// False: a NaN or an infinity in x also makes outputs NaN whose filter ends up to three pixels
+  /// to its left, or begins next to its right.
+  virtual bool contains_non_finite() const { return true; }
   virtual DeviceKind device() const = 0;
   /// Every reason why the kernel can't run this legal stage here; empty: it fits.
   virtual std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const = 0;

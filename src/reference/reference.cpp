@@ -63,6 +63,7 @@ Oracle::Oracle(const Stage& stage, const TensorView& weights, const Operands& op
   const auto number = [](const TensorView& view, Index i) {
     return static_cast<double>(math::load(view.dtype, view.data, i));
   };
+  const DType multiplied = stage.dtype == DType::u8 ? stage.output_dtype() : stage.dtype;
   x_.reserve(at(shapes_.x_elements));
   for (Index t = 0; t < (stage.hold ? 1 : stage.t); ++t)
     for (Index n = 0; n < stage.n; ++n)
@@ -76,6 +77,8 @@ Oracle::Oracle(const Stage& stage, const TensorView& weights, const Operands& op
               // In double the product is exact, so that this is the fused multiply-add of fp32.
               value = value * scale + shift;
               if (sum != Sum::real) value = static_cast<float>(value);
+              if (sum == Sum::sequential)
+                value = math::round_to(multiplied, static_cast<float>(value));
             }
             x_.push_back(value);
           }
@@ -90,6 +93,12 @@ Oracle::Oracle(const Stage& stage, const TensorView& weights, const Operands& op
   if (operands.membrane_in)
     for (Index i = 0; i < operands.membrane_in.elements(); ++i)
       membrane_in_.push_back(number(operands.membrane_in, i));
+}
+
+Stage for_device(Stage stage, DeviceKind device) {
+  const DType out = stage.output_dtype(device == DeviceKind::cuda);
+  if (out != stage.output_dtype()) stage.out = out;
+  return stage;
 }
 
 double Oracle::round(double value) const {

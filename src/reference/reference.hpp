@@ -14,7 +14,8 @@ namespace convoy::reference {
 enum class Sum {
   exact,       // summed in double, rounded once to fp32; then fp32 steps and one last rounding
   real,        // double from start to end, never rounded: y64
-  sequential,  // one fp32 FMA accumulator in the order c, r, s: the yardstick for rounding errors
+  sequential,  // one fp32 FMA accumulator in the order c, r, s: the yardstick for rounding errors.
+               // What it multiplies has the type the stage multiplies in, after `norm` too
 };
 
 /// One pixel of the convolution's output, all filters.
@@ -41,6 +42,10 @@ struct Outputs {
   std::vector<double> y, pre, act, membrane;
   std::vector<std::int32_t> idx;
 };
+
+/// The stage with the output type written out where a device has another default for it (u8): the
+/// oracle knows no device.
+Stage for_device(Stage stage, DeviceKind device);
 
 /// A stage with its inputs as doubles. Weights [K,R,S,C/groups] are f32, f16 or bf16; of the
 /// operands x, bias, norm_* and membrane_in are read, with any strides. Host memory only.

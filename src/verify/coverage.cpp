@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "verify/parity.hpp"
-
 namespace convoy::verify {
 namespace {
 
@@ -108,7 +106,7 @@ std::vector<Check> fill_coverage(const std::vector<Check>& planned, Index least,
     more.push_back(check);
   };
   for (int draw = 0; draw < 20'000; ++draw) {
-    const Stage stage = draw_stage(random);
+    const Stage stage = draw_stage(random, machine.device.kind);
     for (const Kernel* kernel : fitting_kernels(stage, machine))
       if (only.empty() || kernel->name() == only)
         for (const Tile& tile : kernel->tiles(stage, machine)) take({stage, kernel, tile});

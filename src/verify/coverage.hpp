@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/kernel.hpp"
+#include "verify/parity.hpp"
 #include "verify/random.hpp"
 
 namespace convoy::verify {
@@ -27,12 +27,6 @@ std::vector<Cell> cells_of(const Stage& stage, const Kernel& kernel, const Tile&
 
 using Coverage = std::map<Cell, Index>;
 
-/// A stage by one kernel with one tile.
-struct Check {
-  Stage stage;
-  const Kernel* kernel = nullptr;
-  Tile tile;
-};
 void count(const Check& check, Coverage& coverage);
 
 /// Finds the cells that exist (`planned` and 20,000 draws tell) and draws checks until each will

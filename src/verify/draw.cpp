@@ -69,14 +69,26 @@ void draw_convolution(Random& random, Stage& s) {
   }
 }
 
+Index round_up(Index value, Index step) {
+  return (value + step - 1) / step * step;
+}
+
 // Sizes that leave nothing over at the ends of tiles: they are too rare among the others.
 void make_whole(Stage& s) {
-  const auto up = [](Index value, Index step) { return (value + step - 1) / step * step; };
   if (s.groups != 1) return;
-  s.c = up(s.c, 8);
-  s.k = up(s.k, 16);
-  s.h = up(s.h, 8);
-  s.w = up(s.w, 8);
+  s.c = round_up(s.c, 8);
+  s.k = round_up(s.k, 16);
+  s.h = round_up(s.h, 8);
+  s.w = round_up(s.w, 8);
+}
+
+// What a GPU's fast families are made for: 16-bit types, and channels in units of 16 bytes.
+void suit_gpu(Random& random, Stage& s) {
+  const double type = random.uniform();
+  if (type < 0.85) s.dtype = type < 0.5 ? DType::f16 : type < 0.75 ? DType::bf16 : DType::u8;
+  if (s.groups != 1 || random.chance(0.25)) return;
+  if (s.c > 4) s.c = round_up(s.c, 8);
+  if (s.k > 8) s.k = round_up(s.k, 8);
 }
 
 void draw_neuron(Random& random, Stage& s) {
@@ -147,12 +159,13 @@ Bounds exact_bounds(const Stage& s) {
 
 }  // namespace
 
-Stage draw_stage(Random& random) {
+Stage draw_stage(Random& random, DeviceKind device) {
   while (true) {
     Stage s;
     s.dtype = random.chance(0.72) ? DType::f32 : random.pick({DType::u8, DType::f16, DType::bf16});
     draw_convolution(random, s);
     if (random.chance(0.15)) make_whole(s);
+    if (device == DeviceKind::cuda) suit_gpu(random, s);
     draw_riders(random, s);
     if (random.chance(0.06)) s.layout = Layout::nchw;
     if (random.chance(0.06)) {
@@ -204,7 +217,7 @@ std::optional<Inputs> draw_inputs(const Stage& stage, Data data, std::uint64_t s
   // Sums of order one; bytes without `norm` are large.
   const double size = stage.dtype == DType::u8 && !stage.norm ? 128 : 1;
   const double spread = 1 / (size * std::sqrt(static_cast<double>(depth)));
-  const DType weight_type = stage.dtype == DType::u8 ? DType::f32 : stage.dtype;
+  const DType weight_type = stage.dtype == DType::u8 ? stage.output_dtype() : stage.dtype;
   for (Index i = 0; i < in.weights.elements(); ++i) {
     const double w = integers ? static_cast<double>(random.between(-bounds.w, bounds.w))
                               : random.normal() * spread;

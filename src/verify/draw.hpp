@@ -9,8 +9,9 @@
 
 namespace convoy::verify {
 
-/// A legal stage of at most 3 million multiply-adds a step, any rider, any type.
-Stage draw_stage(Random& random);
+/// A legal stage of at most 3 million multiply-adds a step, any rider, any type. For a GPU most are
+/// f16 and bf16, with channels that its fast families take.
+Stage draw_stage(Random& random, DeviceKind device = DeviceKind::cpu);
 
 enum class Data : std::uint8_t {
   integers,  // every partial sum is exact, in F(2x2, 3x3) too

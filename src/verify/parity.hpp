@@ -1,8 +1,9 @@
 // Parity of one stage: every kernel and tile that fits it, judged by the oracle.
 //
 // (a) integers, bit for bit; (b) three kinds of real numbers, within twice the error of plain fp32;
-// (c) outputs poisoned and fenced; (d) the same bits again, for other n, threads, tiles and kernels
-// of the same arithmetic; (e) views with gaps and the least alignment.
+// (c) outputs poisoned and fenced; (d) the same bits again, for other n, threads or streams, tiles
+// and kernels of the same arithmetic; (e) views with gaps, with and without alignment, which a
+// GPU's kernel may refuse.
 #pragma once
 
 #include <array>
@@ -20,6 +21,7 @@ namespace convoy::verify {
 struct Tally {
   Index runs = 0;
   Index outputs = 0;     // elements of y that were compared with the oracle
+  Index refused = 0;     // runs on views with gaps that a kernel refused, with a reason
   double worst = 0;      // largest error of (b) as a multiple of the error of plain fp32
   std::string worst_at;  // of which stage and kernel
   SpikeCount spikes;
@@ -29,6 +31,13 @@ struct Tally {
 /// Data with mean 10 or scaled channels is sampled from a twentieth of the multiply-adds on.
 constexpr Index sample_above_macs = 2'000'000'000;
 constexpr Index sample_above_outputs = 4'000'000;  // of the convolution
+
+/// A stage by one kernel with one tile.
+struct Check {
+  Stage stage;
+  const Kernel* kernel = nullptr;
+  Tile tile;
+};
 
 class StageParity {
  public:
@@ -51,12 +60,14 @@ class StageParity {
   std::string judge_samples(const Expected& want, const Result& got) const;
   std::string check_repeats(const Kernel& kernel, const Tile& tile, const Plan& one,
                             const Inputs& inputs, const Result& base, Tally& tally);
+  bool on_gpu() const { return device_.kind == DeviceKind::cuda; }
 
   Stage stage_;
   Shapes shapes_;
   std::uint64_t seed_;
   Device device_;
   Threads& threads_;
+  Guard guard_, other_guard_;  // on two streams
   std::array<std::unique_ptr<Expected>, 4> expected_;
   std::map<std::string, Result, std::less<>> bits_;  // of each arithmetic, from its first kernel
 };
@@ -65,9 +76,10 @@ class StageParity {
 std::vector<const Kernel*> fitting_kernels(const Stage& stage, const Machine& machine);
 
 /// NaN, infinities and 1e37 at each position of a 6x6 patch of the input: what is not finite must
-/// be where the oracle has it, and nowhere else. For small stages: it takes 144 runs.
+/// be where the oracle has it, and nowhere else. For small stages: it takes 144 runs, or those of
+/// every `parts`-th position from `part` on.
 std::vector<std::string> check_non_finite(const Stage& stage, std::uint64_t seed,
-                                          const Kernel& kernel, const Tile& tile, Device device,
-                                          Threads& threads, Tally& tally);
+                                          const Check& check, Device device, Threads& threads,
+                                          Tally& tally, Index part = 0, Index parts = 1);
 
 }  // namespace convoy::verify

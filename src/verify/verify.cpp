@@ -112,9 +112,18 @@ class Driver {
 
   void draw_jobs() {
     Random random(options_.seed);
-    for (Index i = 0; i < options_.random; ++i) add_job(draw_stage(random), false);
+    const DeviceKind device = options_.device.kind;
+    for (Index i = 0; i < options_.random; ++i) add_job(draw_stage(random, device), false);
     for (const char* text : rare_stages) add_job(parse_stage(text), false);
-    for (const char* text : non_finite_stages) add_job(parse_stage(text), true);
+    for (const char* text : non_finite_stages) {
+      Stage stage = parse_stage(text);
+      add_job(stage, true);
+      if (device == DeviceKind::cpu) continue;
+      for (const DType type : {DType::f16, DType::bf16}) {
+        stage.dtype = type;
+        add_job(stage, true);
+      }
+    }
     if (!options_.fill) return;
     report_.least = 5;
     std::vector<Check> planned;
@@ -140,7 +149,7 @@ class Driver {
     std::vector<std::string> always;
     Random random(options_.seed);
     for (Index i = 0; kernel && i < options_.random; ++i) {
-      const auto reasons = kernel->refusals(draw_stage(random), machine_);
+      const auto reasons = kernel->refusals(draw_stage(random, options_.device.kind), machine_);
       if (i == 0) always = reasons;
       std::erase_if(always, [&](const std::string& reason) {
         return std::find(reasons.begin(), reasons.end(), reason) == reasons.end();
@@ -157,13 +166,19 @@ class Driver {
     Threads inline_threads(1);
     Tally tally;
     StageParity parity(job.stage, options_.seed, options_.device, inline_threads);
+    Index number = 0;
     for (const Check& check : job.checks) {
+      // Of a kernel with dozens of tiles, each takes some of the positions.
+      const auto tiles =
+          std::count_if(job.checks.begin(), job.checks.end(),
+                        [&](const Check& other) { return other.kernel == check.kernel; });
+      const Index parts = tiles > 16 ? 6 : 1;
       std::vector<std::string> failures;
       try {
         failures = parity.check(*check.kernel, check.tile, job.thorough, tally);
         if (job.non_finite) {
-          const auto more = check_non_finite(job.stage, options_.seed, *check.kernel, check.tile,
-                                             options_.device, inline_threads, tally);
+          const auto more = check_non_finite(job.stage, options_.seed, check, options_.device,
+                                             inline_threads, tally, number++ % parts, parts);
           failures.insert(failures.end(), more.begin(), more.end());
         }
       } catch (const Error& error) {
@@ -175,6 +190,7 @@ class Driver {
     Tally& sum = report_.tally;
     sum.runs += tally.runs;
     sum.outputs += tally.outputs;
+    sum.refused += tally.refused;
     sum.spikes.spikes += tally.spikes.spikes;
     sum.spikes.excused += tally.spikes.excused;
     if (tally.worst > sum.worst) {

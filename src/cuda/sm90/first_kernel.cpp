@@ -64,6 +64,8 @@ class First final : public Kernel {
   std::string_view name() const override { return "first"; }
   std::string_view arithmetic() const override { return "filter rows, four taps of four channels"; }
   bool exact() const override { return true; }
+  // Rows of filters are padded with zero taps, and 0 * NaN is NaN.
+  bool contains_non_finite() const override { return false; }
   DeviceKind device() const override { return DeviceKind::cuda; }
 
   std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Runs a few stages of every GPU kernel under compute-sanitizer; needs a GPU.
+
+    python3 tests/cuda/sanitize.py build/cuda/bin/convoy
+
+Each case is one `convoy verify` with one tile, under memcheck, racecheck, synccheck and initcheck, some
+side by side. Exit code 1 if a tool reports anything or a check fails, 77 without a GPU.
+"""
+
+import argparse
+import itertools
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+TOOLS = ["memcheck", "racecheck", "synccheck", "initcheck"]
+ODD = "n2h9w13c72k136r3pad1+bias+relu+max2"
+CASES = [  # stage, kernel, tile
+    (f"f16:{ODD}", "halo", "8x8x2.channels"),
+    (f"bf16:{ODD}", "halo", "16x8x1.rows"),
+    (f"f16:{ODD}", "halo", "8x8x1.pingpong"),
+    ("f16:n9h6w10c64k72r3pad1+bias+relu", "halo", "8x4x8n.channels"),
+    ("f16:n2h15c32k16r3stride2pad1+bias+relu6", "halo", "8x8x1.rows.resident"),
+    # More tiles than multiprocessors: the rings go round, warpgroups take second turns.
+    ("f16:n40h32c16k64r3pad1+relu+max2", "halo", "8x8x1.pingpong.resident"),
+    ("f16:n40h32c72k64r1+bias", "halo", "8x8x1.pingpong"),
+    ("f16:n40h32c16k136r3pad1+relu+max2", "halo", "8x8x2.channels"),
+    ("f16:n2h23c3k16r7stride2pad3+bias+relu+max3s2p1", "first", "7x7"),
+    ("u8:n2h18w20c3k24r3pad1+bias+norm+relu+max2", "first", "8x8"),
+    ("f16:n2h10c64k3r3pad1+bias+relu+max2", "few", ""),
+    ("n2h8c4k6r3pad1+bias+lif(2,1.5)+soft+t3+max2+keep(pre,act,idx)", "general", ""),
+]
+
+
+def run(job):
+    tool, (stage, kernel, tile), program, sanitizer = job
+    command = [sanitizer, "--tool", tool, "--error-exitcode", "3", program, "verify", "--device", "cuda", "--stage", stage,
+               "--kernel", kernel] + (["--tile", tile] if tile else [])
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return job, done.returncode, done.stdout + done.stderr
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("--sanitizer", default="compute-sanitizer")
+    parser.add_argument("--processes", type=int, default=8)
+    args = parser.parse_args()
+    if subprocess.run(["nvidia-smi", "-L"], capture_output=True).returncode:
+        print("skipped: no GPU")
+        return 77
+    jobs = [(tool, case, args.program, args.sanitizer) for tool, case in itertools.product(TOOLS, CASES)]
+    failed = 0
+    with ThreadPoolExecutor(args.processes) as pool:
+        for (tool, case, *_), code, text in pool.map(run, jobs):
+            if code:
+                failed += 1
+                print(f"FAILED {tool}: {' '.join(case)}: exit code {code}\n{text[-3000:]}")
+    print(f"{len(jobs)} runs, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except FileNotFoundError as error:
+        print(f"skipped: {error.filename} is not here")
+        sys.exit(77)
