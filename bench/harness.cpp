@@ -2,81 +2,20 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <limits>
-#include <random>
 #include <thread>
 
-#include "bench/check.hpp"
+#include "bench/runs.hpp"
 #include "convoy/error.hpp"
-#include "core/machine.hpp"
-#include "core/measure.hpp"
 #include "peer_process.hpp"
+#include "reference/reference.hpp"
 #include "statistics.hpp"
 #include "unfused.hpp"
 
 namespace convoy::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-// Normal inputs: zeros and ReLU'd data run faster on some machines and are not what users have.
-struct Problem {
-  Tensor x, w, bias, scale, shift, y, pre, act, idx, membrane;
-  Operands operands;
-
-  explicit Problem(const Stage& stage)
-      : x(stage.dtype, x_shape(stage)),
-        w(DType::f32, w_shape(stage)),
-        y(stage.output_dtype(), y_shape(stage)) {
-    fill(x, 1, 1);
-    fill(w, 2, 1 / std::sqrt(static_cast<float>(shapes_of(stage).gemm_k)));
-    operands.x = x;
-    operands.y = y;
-    if (stage.bias) {
-      bias = Tensor(DType::f32, {stage.k});
-      fill(bias, 3, 1);
-      operands.bias = bias;
-    }
-    if (stage.norm) {
-      scale = Tensor(DType::f32, {stage.c});
-      shift = Tensor(DType::f32, {stage.c});
-      fill(scale, 4, 1 / 64.0F);
-      fill(shift, 5, 1);
-      operands.norm_scale = scale;
-      operands.norm_shift = shift;
-    }
-    if (stage.keep.pre) operands.pre = pre = Tensor(stage.output_dtype(), pre_shape(stage));
-    if (stage.keep.act) operands.act = act = Tensor(stage.output_dtype(), pre_shape(stage));
-    if (stage.keep.idx) operands.idx = idx = Tensor(DType::i32, y_shape(stage));
-  }
-
-  static void fill(Tensor& tensor, unsigned seed, float scale) {
-    std::mt19937 random(seed);
-    std::normal_distribution<float> normal(0, scale);
-    const Index count = tensor.elements();
-    for (Index i = 0; i < count; ++i) store(tensor, i, normal(random), random());
-  }
-  static void store(Tensor& tensor, Index i, float value, unsigned bits);
-};
-
-void Problem::store(Tensor& tensor, Index i, float value, unsigned bits) {
-  switch (tensor.view().dtype) {
-    case DType::f32:
-      tensor.data<float>()[i] = value;
-      break;
-    case DType::u8:
-      tensor.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(bits >> 24);
-      break;
-    default:
-      store_half(tensor.view(), i, value);
-      break;
-  }
-}
 
 struct Contestant {
   Timing timing;
@@ -85,34 +24,20 @@ struct Contestant {
   bool in_race = true;
 };
 
-template <class Run>
-std::vector<double> time_runs(const Run& run, double seconds) {
-  std::vector<double> samples;
-  run();
-  const auto begin = Clock::now();
-  double elapsed = 0;
-  do {
-    const auto start = Clock::now();
-    run();
-    samples.push_back(seconds_since(start));
-    elapsed = seconds_since(begin);
-  } while (elapsed < seconds || (samples.size() < 3 && elapsed < 4 * seconds));
-  return samples;
-}
-
 // Ours in one mode, with the row that it will fill.
 struct Ours {
-  Plan plan;
+  std::unique_ptr<Runs> runs;
   Row row;
 
   Ours(const Stage& stage, const Problem& problem, const Options& options)
-      : plan(stage, problem.w, options.plan) {
+      : runs(make_runs(stage, problem, options.plan)) {
+    const Plan& plan = runs->plan();
     row.stage = stage;
     row.kernel = plan.kernel();
     row.tile = plan.tile();
     row.arithmetic = plan.arithmetic();
     row.threads = plan.threads();
-    row.error = checked_error(stage, problem.operands, problem.w, plan);
+    row.error = runs->error();
   }
 };
 
@@ -120,26 +45,32 @@ struct Ours {
 class Race {
  public:
   Race(const Options& options, std::size_t ours) : options_(options), ours_(ours) {}
-  void add(std::string name, std::function<std::vector<double>()> turn) {
-    contestants_.push_back({.timing = {.name = std::move(name)}, .turn = std::move(turn)});
+  void add(std::string name, std::function<std::vector<double>()> turn, bool whole = true) {
+    contestants_.push_back(
+        {.timing = {.name = std::move(name), .whole = whole}, .turn = std::move(turn)});
   }
 
-  void run(const std::string& title, int threads) {
+  /// `peak_now`: what the machine reaches at the moment. On a CPU it is measured around a round,
+  /// which is dropped where it fell; on a GPU behind our turn, for the clock depends on the load.
+  void run(const std::string& title, const std::function<double()>& peak_now) {
+    const bool gpu = options_.plan.device.kind == DeviceKind::cuda;
     double best_peak = 0;
     for (int round = 0; round < options_.most_rounds && !quiet(); ++round) {
       if (options_.progress)
         options_.progress(
             fmt::format("round {} of at most {}: {}", round + 1, options_.most_rounds, title));
       rest(10);
-      const double before = measure_peak_flops(threads, 0.002);
       std::vector<std::vector<double>> samples;
-      for (Contestant& c : contestants_) {
+      double peak = gpu ? 0 : peak_now();
+      for (std::size_t i = 0; i < contestants_.size(); ++i) {
+        Contestant& c = contestants_[i];
         samples.push_back(c.in_race ? c.turn() : std::vector<double>());
+        if (gpu && i == 0) peak = peak_now();
         rest(5);
       }
-      const double peak = std::min(before, measure_peak_flops(threads, 0.002));
+      if (!gpu) peak = std::min(peak, peak_now());
       best_peak = std::max(best_peak, peak);
-      if (peak < 0.9 * best_peak) {
+      if (!gpu && peak < 0.9 * best_peak) {
         ++dropped_;
         continue;
       }
@@ -177,9 +108,10 @@ class Race {
   }
 
  private:
-  // Peers' threads spin for some milliseconds after a run.
+  // Peers' threads spin for some milliseconds after a run on the CPU.
   void rest(int milliseconds) const {
-    if (options_.peers) std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    if (options_.peers && options_.plan.device.kind == DeviceKind::cpu)
+      std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
   }
   static void keep(Contestant& c, const std::vector<double>& samples) {
     if (samples.empty()) return;
@@ -190,7 +122,7 @@ class Race {
   double best_other() const {
     double best = std::numeric_limits<double>::infinity();
     for (std::size_t i = ours_; i < contestants_.size(); ++i)
-      best = std::min(best, median(contestants_[i].rounds));
+      if (contestants_[i].timing.whole) best = std::min(best, median(contestants_[i].rounds));
     return best;
   }
   // A peer far behind the best one can't be the best any more: its time is better spent on the
@@ -223,12 +155,13 @@ class Race {
 const Timing* Row::best_peer() const {
   const Timing* best = nullptr;
   for (const Timing& peer : peers)
-    if (!best || peer.ratio < best->ratio) best = &peer;
+    if (peer.whole && (!best || peer.ratio < best->ratio)) best = &peer;
   return best;
 }
 
-std::vector<Row> run(const Stage& stage, const Options& options) {
-  Problem problem(stage);
+std::vector<Row> run(const Stage& given, const Options& options) {
+  const Stage stage = reference::for_device(given, options.plan.device.kind);
+  const Problem problem(stage);
   std::vector<Ours> ours;
   ours.emplace_back(stage, problem, options);
   if (options.both_modes && !stage.exact()) {
@@ -238,10 +171,7 @@ std::vector<Row> run(const Stage& stage, const Options& options) {
   }
   Race race(options, ours.size());
   for (const Ours& our : ours)
-    race.add("convoy", [&] {
-      return time_runs([&] { our.plan.run(problem.operands).or_throw(); },
-                       options.seconds_per_turn);
-    });
+    race.add("convoy", [&] { return our.runs->turn(options.seconds_per_turn); });
   std::optional<UnfusedChain> unfused;
   if (options.unfused) {
     unfused.emplace(stage, problem.w, options.plan);
@@ -249,25 +179,39 @@ std::vector<Row> run(const Stage& stage, const Options& options) {
       return time_runs([&] { unfused->run(problem.operands); }, options.seconds_per_turn);
     });
   }
-  nlohmann::json left_out = nlohmann::json::array();
+  nlohmann::json left_out = nlohmann::json::array(), versions;
   if (options.peers) {
     if (options.progress) options.progress("building the peers for " + to_text(stage));
     const nlohmann::json prepared = options.peers->prepare(stage);
     left_out = prepared.at("left_out");
+    versions = prepared.at("versions");
+    const nlohmann::json partial = prepared.value("partial", nlohmann::json::array());
     for (const std::string name : prepared.at("peers"))
-      race.add(name,
-               [&options, name] { return options.peers->time(name, options.seconds_per_turn); });
+      race.add(
+          name, [&options, name] { return options.peers->time(name, options.seconds_per_turn); },
+          std::find(partial.begin(), partial.end(), name) == partial.end());
   }
-  race.run(to_text(stage), ours[0].row.threads);
+  race.run(to_text(stage), [&] { return ours[0].runs->peak_flops(); });
 
   std::vector<Row> rows;
   for (std::size_t i = 0; i < ours.size(); ++i) {
     Row& row = ours[i].row;
     race.fill(row, i);
     row.left_out = left_out;
-    row.gflops = 2e-9 *
-                 static_cast<double>(ours[i].plan.shapes().macs * (stage.hold ? 1 : stage.t)) /
-                 row.ours.median;
+    row.versions = versions;
+    const Shapes& shapes = ours[i].runs->plan().shapes();
+    const double flops = 2 * static_cast<double>(shapes.macs * (stage.hold ? 1 : stage.t));
+    row.gflops = 1e-9 * flops / row.ours.median;
+    const auto bytes = [](Index elements, DType type) {
+      return static_cast<double>(elements) * static_cast<double>(size_of(type));
+    };
+    const DType held = stage.dtype == DType::u8 ? stage.output_dtype() : stage.dtype;
+    row.bytes = bytes(shapes.x_elements, stage.dtype) + bytes(shapes.w_elements, held) +
+                bytes(shapes.y_elements, stage.output_dtype());
+    if (const double cycle = ours[i].runs->flops_a_cycle(); cycle > 0)
+      row.clock_ghz = row.peak_gflops / cycle;
+    if (options.bandwidth > 0)
+      row.floor = std::max(1e-9 * flops / row.peak_gflops, row.bytes / options.bandwidth);
     rows.push_back(std::move(row));
   }
   return rows;

@@ -1,8 +1,9 @@
 // Times stages, beside other libraries, on a machine that is not ours alone.
 //
-// Everything runs in turns: each round measures the machine's FMA peak, then our plan, then each
-// peer, a few milliseconds each. A round in which the peak fell is dropped (a neighbour had the
-// cores). A ratio is the median over rounds of peer/ours, so that drift cancels.
+// Everything runs in turns: each round measures the machine's peak, then our plan, then each peer,
+// a few milliseconds each. On a CPU a round in which the FMA peak fell is dropped (a neighbour had
+// the cores); on a GPU the peak is that at the clock our turn ended with. A ratio is the median
+// over rounds of peer/ours, so that drift cancels.
 #pragma once
 
 #include <functional>
@@ -26,6 +27,7 @@ struct Options {
   PeerProcess* peers = nullptr;  // not owned
   bool both_modes = false;       // time the stage in strict mode too, in the same rounds
   bool unfused = false;          // also time the stage as a chain of passes, see unfused.hpp
+  double bandwidth = 0;          // of the memory, bytes/s; 0: unknown, and no floor is given
   std::function<void(const std::string&)> progress;  // may be empty
 };
 
@@ -36,6 +38,7 @@ struct Timing {
   double median = 0;   // of the rounds' medians
   double spread = 0;   // interquartile range of the rounds' medians / median
   double ratio = 0;    // median over rounds of its time / ours; 1 for ours
+  bool whole = true;   // false: a peer that does only a part of the stage, for comparison
 };
 
 struct Row {
@@ -45,8 +48,13 @@ struct Row {
   Timing ours;
   std::vector<Timing> peers;
   nlohmann::json left_out = nlohmann::json::array();  // peers that could not: name, why
+  nlohmann::json versions;                            // of the peers' libraries
   double gflops = 0;       // operations of the direct convolution / median time
-  double peak_gflops = 0;  // FMA peak measured beside it, median of the rounds kept
+  double peak_gflops = 0;  // measured beside it, median of the rounds kept
+  double bytes = 0;        // x, weights and y once each
+  double clock_ghz = 0;    // GPU: of its multiprocessors at the end of our turns
+  double floor = 0;        // seconds, where the bandwidth is known: the larger of operations over
+                           // peak and bytes over bandwidth
   double error = 0;        // max|y - y64| / max|y64| of the timed output, on sampled outputs
   int rounds = 0, dropped = 0;
   bool quiet = false;  // the noise stop was reached

@@ -17,11 +17,15 @@ extern char** environ;
 namespace convoy::bench {
 namespace {
 
-nlohmann::json to_json(const Stage& stage) {
-  if (stage.dtype != DType::f32 || stage.layout != Layout::nhwc || stage.norm ||
-      stage.act.is_neuron() || stage.keep.any())
-    throw Error("--peers: they time f32 NHWC stages without norm, neuron or keep. Found " +
-                to_text(stage) + ".");
+nlohmann::json to_json(const Stage& stage, DeviceKind device) {
+  const bool gpu = device == DeviceKind::cuda;
+  const bool type =
+      gpu ? stage.dtype == DType::f16 || stage.dtype == DType::bf16 : stage.dtype == DType::f32;
+  if (!type || stage.out || stage.layout != Layout::nhwc || stage.norm || stage.act.is_neuron() ||
+      stage.keep.any())
+    throw Error(
+        fmt::format("--peers: they time {} NHWC stages without norm, neuron or keep. Found {}.",
+                    gpu ? "f16 and bf16" : "f32", to_text(stage)));
   using Kind = Activation::Kind;
   const auto pair = [](Extent e) { return nlohmann::json{e.h, e.w}; };
   const char* act = "";
@@ -41,7 +45,8 @@ nlohmann::json to_json(const Stage& stage) {
     default:
       break;
   }
-  nlohmann::json json{{"n", stage.n},
+  nlohmann::json json{{"dtype", name(stage.dtype)},
+                      {"n", stage.n},
                       {"h", stage.h},
                       {"w", stage.w},
                       {"c", stage.c},
@@ -68,15 +73,19 @@ nlohmann::json to_json(const Stage& stage) {
 
 }  // namespace
 
-PeerProcess::PeerProcess(const std::string& python, const std::string& script, int threads) {
+PeerProcess::PeerProcess(const std::string& python, const std::string& script, DeviceKind device,
+                         int threads)
+    : script_(script), device_(device) {
+  const bool gpu = device == DeviceKind::cuda;
   if (access(script.c_str(), R_OK) != 0)
-    throw Error(
-        script +
-        ": not found. --peers needs the source tree; give its bench/peers.py with --peers-script.");
+    throw Error(fmt::format(
+        "{}: not found. --peers needs the source tree; give its bench/{} with --peers-script.",
+        script, gpu ? "peers_gpu.py" : "peers.py"));
   if (python.find('/') != std::string::npos && access(python.c_str(), X_OK) != 0)
     throw Error(python +
-                ": not found. Run scripts/peers to make it, or give an interpreter with "
-                "torch, onnxruntime, onnx and openvino as --peers-python.");
+                (gpu ? ": not found. Give an interpreter with torch and jax as --peers-python."
+                     : ": not found. Run scripts/peers to make it, or give an interpreter with "
+                       "torch, onnxruntime, onnx and openvino as --peers-python."));
   int in[2], out[2];
   if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0)
     throw Error(fmt::format("pipe: {}", std::strerror(errno)));
@@ -89,7 +98,8 @@ PeerProcess::PeerProcess(const std::string& python, const std::string& script, i
   // batches; the peers are to be at their best.
   std::vector<std::string> extra = {fmt::format("CONVOY_PEER_THREADS={}", threads),
                                     "MALLOC_MMAP_THRESHOLD_=4294967296",
-                                    "MALLOC_TRIM_THRESHOLD_=17179869184", "CUDA_VISIBLE_DEVICES="};
+                                    "MALLOC_TRIM_THRESHOLD_=17179869184"};
+  if (!gpu) extra.emplace_back("CUDA_VISIBLE_DEVICES=");
   std::vector<char*> environment;
   for (char** entry = environ; *entry; ++entry) environment.push_back(*entry);
   for (std::string& entry : extra) environment.push_back(entry.data());
@@ -122,9 +132,9 @@ PeerProcess::~PeerProcess() {
 }
 
 void PeerProcess::lost() const {
-  throw Error(
-      "the peers' worker died. Run bench/peers.py by hand to see why: echo '{\"op\":\"time\"}' | "
-      "python bench/peers.py");
+  throw Error(fmt::format(
+      "the peers' worker died. Run it by hand to see why: echo '{{\"op\":\"time\"}}' | python {}",
+      script_));
 }
 
 nlohmann::json PeerProcess::ask(const nlohmann::json& request) {
@@ -149,7 +159,7 @@ nlohmann::json PeerProcess::ask(const nlohmann::json& request) {
 }
 
 nlohmann::json PeerProcess::prepare(const Stage& stage) {
-  return ask({{"op", "prepare"}, {"stage", to_json(stage)}});
+  return ask({{"op", "prepare"}, {"stage", to_json(stage, device_)}});
 }
 
 std::vector<double> PeerProcess::time(const std::string& peer, double seconds) {

@@ -1,217 +1,350 @@
 #!/usr/bin/env python3
-"""Time the peers of the GPU families on a list of stages: cuDNN, torch.compile and XLA.
+"""Times one stage in other libraries, on a GPU: a worker that `convoy bench --device cuda --peers` talks to.
 
-    python3 bench/peers_gpu.py --list shapes/targets-gpu.txt --peers cudnn,xla,compile --json out.json
+Reads one JSON object a line from standard input, answers with one on standard output:
+  {"op": "prepare", "stage": {...}, "threads": 2}  -> {"peers": [...], "partial": [...], "left_out": [...]}
+  {"op": "time", "peer": NAME, "seconds": 0.03}    -> {"samples": [seconds, ...]}
 
-Each figure is the median microseconds of one stage: CUDA-graph replays (for XLA: one jitted call)
-over buffer sets that together exceed the L2, normal inputs, after 100 ms of warm-up. `conv` is the
-convolution alone, `conv_relu` with bias and ReLU in cuDNN's own fused kernel, `chain` everything the
-stage does. Needs PyTorch; JAX only for xla.
+Peers: cuDNN through PyTorch (its algorithm chosen by measurement), torch.compile with max-autotune,
+XLA through JAX, and for a 1x1 stage without riders cuBLAS. `partial` ones do less than the stage:
+the convolution alone, or without the pool. All run the stage's type in NHWC on normal inputs, over
+buffers that together exceed the L2 three times, as replays of a CUDA graph (XLA: one jitted call).
+Each peer's result is compared with PyTorch in fp32.
+
+    python3 bench/peers_gpu.py --warm shapes/targets-gpu.txt --processes 8
+
+compiles the stages of a list for torch.compile and XLA beforehand, side by side, into the caches
+that TORCHINDUCTOR_CACHE_DIR and JAX_COMPILATION_CACHE_DIR name. CONVOY_GPU_PEERS chooses among
+cudnn,compile,xla,cublas (default: all); torch.compile takes part in stages with a pool.
 """
+
 import argparse
 import json
 import math
+import os
 import re
-import statistics
+import subprocess
 import sys
 import time
 
-AXES = re.compile(r"(f16|bf16):n(\d+)h(\d+)(?:w(\d+))?c(\d+)k(\d+)r(\d+)(?:s(\d+))?")
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+ASKED = os.environ.get("CONVOY_GPU_PEERS", "cudnn,compile,xla,cublas").split(",")
+LAUNCHES = 24  # of a graph, at least
 
 
-def parse(text):
-    """The part of the stage grammar that the GPU lists use; raises ValueError on the rest."""
-    head = AXES.match(text)
-    if not head:
-        raise ValueError(f"{text}: expected f16: or bf16: and the axes n h c k r")
-    dtype, n, h, w, c, k, r, s = head.groups()
-    stage = dict(text=text, dtype=dtype, n=int(n), h=int(h), w=int(w or h), c=int(c), k=int(k), r=int(r), s=int(s or r),
-                 stride=1, pad=0, bias=False, relu=False, pool=None)
-    options, *riders = text[head.end():].split("+")
-    for name, value in re.findall(r"(stride|pad)(\d+)", options):
-        stage[name] = int(value)
-    if re.sub(r"(stride|pad)\d+", "", options):
-        raise ValueError(f"{text}: this script knows stride<U> and pad<P> only, found {options!r}")
-    for rider in riders:
-        pool = re.fullmatch(r"max(\d+)(?:s(\d+))?(?:p(\d+))?", rider)
-        if pool:
-            window, stride, pad = (int(v) if v else None for v in pool.groups())
-            stage["pool"] = (window, stride or window, pad or 0)
-        elif rider in ("bias", "relu"):
-            stage[rider] = True
-        else:
-            raise ValueError(f"{text}: this script knows bias, relu and max, found {rider!r}")
-    return stage
-
-
-def buffer_sets(stage, l2_bytes):
-    p = (stage["h"] + 2 * stage["pad"] - stage["r"]) // stage["stride"] + 1
-    q = (stage["w"] + 2 * stage["pad"] - stage["s"]) // stage["stride"] + 1
+def buffers_of(stage, l2_bytes):
+    """How many inputs and outputs exceed the L2 three times; as bench/gpu_runs.cpp has it."""
+    (top, left, bottom, right), (sh, sw), (dh, dw) = stage["pad"], stage["stride"], stage["dil"]
+    p = (stage["h"] + top + bottom - dh * (stage["r"] - 1) - 1) // sh + 1
+    q = (stage["w"] + left + right - dw * (stage["s"] - 1) - 1) // sw + 1
     if stage["pool"]:
-        window, stride, pad = stage["pool"]
-        p, q = (p + 2 * pad - window) // stride + 1, (q + 2 * pad - window) // stride + 1
+        pool = stage["pool"]
+        p, q = ((size + 2 * pad - d * (window - 1) - 1) // stride + 1 for size, pad, d, window, stride in
+                zip((p, q), pool["pad"], pool["dil"], pool["window"], pool["stride"]))
     moved = 2 * stage["n"] * (stage["h"] * stage["w"] * stage["c"] + p * q * stage["k"])
-    return max(8, min(128, 3 * l2_bytes // moved + 1))
+    return max(8, min(512, 3 * l2_bytes // moved + 1))
 
 
 class Torch:
+    """Eager through cuDNN, compiled, and cuBLAS."""
+
     def __init__(self):
         import torch
         self.torch = torch
         torch.backends.cudnn.benchmark = True
+        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+        torch.set_grad_enabled(False)
         self.l2 = torch.cuda.get_device_properties(0).L2_cache_size
-        self.version = f"torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, {torch.cuda.get_device_name(0)}"
 
-    def tensors(self, stage):
-        torch = self.torch
-        dtype = torch.float16 if stage["dtype"] == "f16" else torch.bfloat16
+    def open(self, stage):
+        torch, s = self.torch, stage
+        torch.manual_seed(1)
+        dtype = {"f16": torch.float16, "bf16": torch.bfloat16}[s["dtype"]]
         make = lambda *shape: torch.randn(*shape, device="cuda", dtype=dtype)
-        w = make(stage["k"], stage["c"], stage["r"], stage["s"]) / math.sqrt(stage["c"] * stage["r"] * stage["s"])
-        xs = [make(stage["n"], stage["c"], stage["h"], stage["w"]).to(memory_format=torch.channels_last)
-              for _ in range(buffer_sets(stage, self.l2))]
-        return xs, w.to(memory_format=torch.channels_last), make(stage["k"])
+        fan = s["c"] // s["groups"] * s["r"] * s["s"]
+        last = torch.channels_last
+        self.s = s
+        self.w = (make(s["k"], s["c"] // s["groups"], s["r"], s["s"]) / math.sqrt(fan)).to(memory_format=last)
+        self.b = make(s["k"]) if s["bias"] else None
+        self.xs = [make(s["n"], s["c"], s["h"], s["w"]).to(memory_format=last) for _ in range(buffers_of(s, self.l2))]
 
-    def time(self, function, xs, measure_ms=60):
+    def activate(self, y):
+        f, s = self.torch.nn.functional, self.s
+        return {"": lambda: y, "relu": lambda: f.relu(y), "relu6": lambda: f.relu6(y),
+                "clip": lambda: self.torch.clamp(y, s["a"], s["b"]), "leaky": lambda: f.leaky_relu(y, s["a"])}[s["act"]]()
+
+    def pool(self, y):
+        p = self.s["pool"]
+        return self.torch.nn.functional.max_pool2d(y, p["window"], p["stride"], p["pad"], p["dil"], p["ceil"]) if p else y
+
+    def conv(self, x, w, b):
+        f, s = self.torch.nn.functional, self.s
+        top, left, bottom, right = s["pad"]
+        if (top, left) != (bottom, right):
+            x, pad = f.pad(x, (left, right, top, bottom)), 0
+        else:
+            pad = (top, left)
+        return f.conv2d(x, w, b, s["stride"], pad, s["dil"], s["groups"])
+
+    def whole(self, x):
+        return self.pool(self.activate(self.conv(x, self.w, self.b)))
+
+    def fused(self, x):
+        """cuDNN's own convolution + bias + ReLU, where the stage has that."""
+        s = self.s
+        if s["act"] != "relu" or not s["bias"] or s["pad"][:2] != s["pad"][2:]:
+            return self.activate(self.conv(x, self.w, self.b))
+        return self.torch.cudnn_convolution_relu(x, self.w, self.b, s["stride"], s["pad"][:2], s["dil"], s["groups"])
+
+    def compiled(self):
+        self.torch._dynamo.reset()
+        return self.torch.compile(self.whole, mode="max-autotune-no-cudagraphs", dynamic=False)
+
+    def makers(self):
+        s = self.s
+        riders = s["bias"] or s["act"]
+        found = {}
+        if "cudnn" in ASKED:
+            found["cudnn"] = lambda: lambda x: self.pool(self.fused(x))
+            if s["pool"] and riders:
+                found["cudnn without pool"] = lambda: self.fused
+            if s["pool"] or riders:
+                found["cudnn convolution alone"] = lambda: lambda x: self.conv(x, self.w, None)
+        if "compile" in ASKED and s["pool"]:
+            found["torch.compile"] = self.compiled
+        pointwise = (s["r"], s["s"], s["groups"], s["stride"], s["pad"]) == (1, 1, 1, [1, 1], [0] * 4)
+        if "cublas" in ASKED and pointwise and not riders and not s["pool"]:
+            w = self.w.reshape(s["k"], s["c"]).t()
+            found["cublas"] = lambda: lambda x: (x.permute(0, 2, 3, 1).reshape(-1, s["c"]) @ w)
+        return found
+
+    def check(self, name, y):
+        """Against fp32 on the first image."""
+        torch, s = self.torch, self.s
+        tf32 = torch.backends.cudnn.allow_tf32
+        torch.backends.cudnn.allow_tf32 = False
+        want = self.conv(self.xs[0][:1].float(), self.w.float(), None if name == "cudnn convolution alone" or
+                         self.b is None else self.b.float())
+        torch.backends.cudnn.allow_tf32 = tf32
+        if name != "cudnn convolution alone":
+            want = self.activate(want)
+        if name not in ("cudnn convolution alone", "cudnn without pool"):
+            want = self.pool(want)
+        if name == "cublas":
+            y = y.reshape(s["n"], s["h"], s["w"], s["k"]).permute(0, 3, 1, 2)
+        error = ((y[:1].float() - want).abs().max() / want.abs().max()).item()
+        if not error < (4e-3 if s["dtype"] == "f16" else 2e-2):
+            raise RuntimeError(f"wrong result, error {error:.1e}")
+
+    def graph(self, name, function):
+        """Captured launches over all buffers; gives a function that replays them so many times and
+        returns the seconds of one launch."""
         torch = self.torch
+        self.check(name, function(self.xs[0]))
         stream = torch.cuda.Stream()
-        with torch.no_grad(), torch.cuda.stream(stream):
-            for _ in range(3):
-                function(xs[0])
+        with torch.cuda.stream(stream):
+            for _ in range(2):
+                function(self.xs[0])
+            launches = max(LAUNCHES, len(self.xs))
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, stream=stream):
-                kept = [function(x) for x in xs]
+                kept = [function(self.xs[i % len(self.xs)]) for i in range(launches)]
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 
-            def replay(times):
+        def replay(times, _kept=kept):
+            with torch.cuda.stream(stream):
                 start.record()
                 for _ in range(times):
                     graph.replay()
                 end.record()
-                end.synchronize()
-                return start.elapsed_time(end) / times
+            end.synchronize()
+            return start.elapsed_time(end) * 1e-3 / times / launches
+        return replay, launches
 
-            once = max(replay(2), 1e-3)
-            replay(max(1, int(100 / once)))
-            times = max(1, int(measure_ms / 5 / once))
-            result = statistics.median(replay(times) for _ in range(5)) / len(xs) * 1e3
-            del kept, graph
-        return round(result, 2)
-
-    def parts(self, stage, w, b):
-        torch = self.torch
-        functional = torch.nn.functional
-        stride, pad = [stage["stride"]] * 2, [stage["pad"]] * 2
-        bias = b if stage["bias"] else None
-
-        def conv(x):
-            return functional.conv2d(x, w, None, stride, pad)
-
-        def conv_relu(x):
-            if stage["relu"]:
-                return torch.cudnn_convolution_relu(x, w, b, stride, pad, [1, 1], 1)
-            return functional.conv2d(x, w, bias, stride, pad)
-
-        def chain(x):
-            y = conv_relu(x)
-            return functional.max_pool2d(y, *stage["pool"]) if stage["pool"] else y
-
-        def plain(x):
-            y = functional.conv2d(x, w, bias, stride, pad)
-            y = torch.relu(y) if stage["relu"] else y
-            return functional.max_pool2d(y, *stage["pool"]) if stage["pool"] else y
-
-        return conv, conv_relu, chain, plain
-
-    def eager(self, stage):
-        xs, w, b = self.tensors(stage)
-        conv, conv_relu, chain, _ = self.parts(stage, w, b)
-        row = {"conv": self.time(conv, xs), "conv_relu": self.time(conv_relu, xs)}
-        row["chain"] = self.time(chain, xs) if stage["pool"] else row["conv_relu"]
-        return row
-
-    def compiled(self, stage):
-        xs, w, b = self.tensors(stage)
-        self.torch._dynamo.reset()
-        function = self.torch.compile(self.parts(stage, w, b)[3], mode="max-autotune-no-cudagraphs")
-        with self.torch.no_grad():
-            function(xs[0])
-        return {"chain": self.time(function, xs)}
+    def close(self):
+        self.xs = self.w = self.b = None
+        self.torch.cuda.synchronize()
+        self.torch.cuda.empty_cache()
 
 
 class Xla:
     def __init__(self):
         import jax
         self.jax = jax
-        self.version = f"jax {jax.__version__}"
+        if "JAX_COMPILATION_CACHE_DIR" in os.environ:
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+            jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+            jax.config.update("jax_persistent_cache_enable_xla_caches", "all")
 
-    def chain(self, stage):
-        jax, jnp, lax = self.jax, self.jax.numpy, self.jax.lax
-        dtype = jnp.float16 if stage["dtype"] == "f16" else jnp.bfloat16
-        count = min(24, buffer_sets(stage, 60 << 20))
-        keys = jax.random.split(jax.random.key(0), count + 2)
-        xs = [jax.random.normal(key, (stage["n"], stage["h"], stage["w"], stage["c"]), dtype) for key in keys[2:]]
-        w = jax.random.normal(keys[0], (stage["r"], stage["s"], stage["c"], stage["k"]), dtype) / math.sqrt(stage["c"] * stage["r"] * stage["s"])
-        b = jax.random.normal(keys[1], (stage["k"],), dtype)
-        pad = [(stage["pad"], stage["pad"])] * 2
+    def function(self, stage):
+        """The stage on each of a list of inputs, as one jitted call."""
+        jax, s = self.jax, stage
+        lax, jnp = jax.lax, jax.numpy
+        top, left, bottom, right = s["pad"]
 
-        def one(x):
-            y = lax.conv_general_dilated(x, w, (stage["stride"],) * 2, pad, dimension_numbers=("NHWC", "HWIO", "NHWC"))
-            y = y + b if stage["bias"] else y
-            y = jax.nn.relu(y) if stage["relu"] else y
-            if stage["pool"]:
-                window, stride, margin = stage["pool"]
-                y = lax.reduce_window(y, -jnp.inf, lax.max, (1, window, window, 1), (1, stride, stride, 1),
-                                      ((0, 0), (margin, margin), (margin, margin), (0, 0)))
+        def one(x, w, b):
+            y = lax.conv_general_dilated(x, w, s["stride"], [(top, bottom), (left, right)], rhs_dilation=s["dil"],
+                                         dimension_numbers=("NHWC", "HWIO", "NHWC"), feature_group_count=s["groups"])
+            y = y + b if s["bias"] else y
+            y = {"": lambda: y, "relu": lambda: jax.nn.relu(y), "relu6": lambda: jax.nn.relu6(y),
+                 "clip": lambda: jnp.clip(y, s["a"], s["b"]), "leaky": lambda: jax.nn.leaky_relu(y, s["a"])}[s["act"]]()
+            p = s["pool"]
+            if p:
+                if p["ceil"]:
+                    raise RuntimeError("a pool with ceil")
+                y = lax.reduce_window(y, jnp.array(-jnp.inf, y.dtype), lax.max, (1, *p["window"], 1), (1, *p["stride"], 1),
+                                      ((0, 0), (p["pad"][0],) * 2, (p["pad"][1],) * 2, (0, 0)),
+                                      window_dilation=(1, *p["dil"], 1))
             return y
+        return one, jax.jit(lambda xs, w, b: [one(x, w, b) for x in xs])
 
-        every = jax.jit(lambda xs: [one(x) for x in xs])
-        jax.block_until_ready(every(xs))
+    def inputs(self, stage, l2):
+        jax, s = self.jax, stage
+        dtype = {"f16": jax.numpy.float16, "bf16": jax.numpy.bfloat16}[s["dtype"]]
+        count = buffers_of(s, l2)
+        keys = jax.random.split(jax.random.key(0), count + 2)
+        fan = s["c"] // s["groups"] * s["r"] * s["s"]
+        draw = jax.jit(lambda key, shape: jax.random.normal(key, shape, dtype), static_argnums=1)
+        xs = [draw(key, (s["n"], s["h"], s["w"], s["c"])) for key in keys[2:]]
+        w = draw(keys[0], (s["r"], s["s"], s["c"] // s["groups"], s["k"])) / math.sqrt(fan)
+        return xs, w.astype(dtype), draw(keys[1], (s["k"],))
+
+    def graph(self, stage, l2):
+        jax = self.jax
+        xs, w, b = self.inputs(stage, l2)
+        launches = len(xs)  # each input once: XLA computes what it is asked for twice only once
+        one, every = self.function(stage)
+        up = lambda a: a.astype(jax.numpy.float32)
+        with jax.default_matmul_precision("float32"):
+            want = one(up(xs[0][:1]), up(w), up(b))
+        got = jax.block_until_ready(every(xs, w, b))[0]
+        error = float(abs(up(got[:1]) - want).max() / abs(want).max())
+        if not error < (4e-3 if stage["dtype"] == "f16" else 2e-2):
+            raise RuntimeError(f"wrong result, error {error:.1e}")
 
         def replay(times):
             start = time.perf_counter()
             for _ in range(times):
-                out = every(xs)
+                out = every(xs, w, b)
             jax.block_until_ready(out)
-            return (time.perf_counter() - start) * 1e3 / times
+            return (time.perf_counter() - start) / times / launches
+        return replay, launches
 
-        once = replay(3)
-        replay(max(1, int(100 / once)))
-        times = max(3, int(20 / once))
-        return {"chain": round(statistics.median(replay(times) for _ in range(5)) / count * 1e3, 2)}
+
+class Bench:
+    def __init__(self):
+        self.torch = Torch() if {"cudnn", "compile", "cublas"} & set(ASKED) else None
+        self.xla = Xla() if "xla" in ASKED else None
+        self.runs, self.left_out = {}, []
+
+    def prepare(self, stage):
+        self.runs, self.left_out = {}, []
+        if self.torch:
+            self.torch.close()
+            self.torch.open(stage)
+            for name, make in self.torch.makers().items():
+                self.attempt(name, lambda: self.torch.graph(name, make()))
+        if self.xla:
+            l2 = self.torch.l2 if self.torch else 60 << 20
+            self.attempt("xla", lambda: self.xla.graph(stage, l2))
+        partial = [name for name in self.runs if name in ("cudnn without pool", "cudnn convolution alone")]
+        return {"peers": list(self.runs), "partial": partial, "left_out": self.left_out, "versions": self.versions()}
+
+    def attempt(self, name, make):
+        try:
+            self.runs[name] = make()
+        except Exception as error:  # a peer that can't run the stage is named, not hidden
+            self.left_out.append({"name": name, "why": (str(error).splitlines() or [repr(error)])[0][:200]})
+
+    def time(self, name, seconds):
+        """Warm for as long as it measures: the chip is bound by its power."""
+        replay, launches = self.runs[name]
+        once = max(replay(1), 1e-7) * launches
+        replay(max(1, int(seconds / once)))
+        times = max(1, int(seconds / 5 / once))
+        return [replay(times) for _ in range(5)]
+
+    def versions(self):
+        found = {}
+        if self.torch:
+            torch = self.torch.torch
+            found = {"torch": torch.__version__, "cudnn": str(torch.backends.cudnn.version())}
+        if self.xla:
+            found["jax"] = self.xla.jax.__version__
+        return found
+
+
+AXES = re.compile(r"(?:(f16|bf16|f32):)?n(\d+)h(\d+)(?:w(\d+))?c(\d+)k(\d+)r(\d+)(?:s(\d+))?")
+
+
+def parse(text):
+    """The part of the stage grammar that the lists use, as `prepare` gets it; ValueError on the rest."""
+    head = AXES.match(text)
+    if not head:
+        raise ValueError(f"{text}: expected a type and the axes n h c k r")
+    dtype, n, h, w, c, k, r, s = head.groups()
+    stage = dict(dtype=dtype if dtype == "bf16" else "f16", n=int(n), h=int(h), w=int(w or h), c=int(c), k=int(k),
+                 r=int(r), s=int(s or r), stride=[1, 1], pad=[0] * 4, dil=[1, 1], groups=1, bias=False, act="", a=0,
+                 b=0, pool=None)
+    options, *riders = text[head.end():].split("+")
+    for name, value in re.findall(r"(stride|pad|dil|groups)(\d+)", options):
+        stage[name] = int(value) if name == "groups" else [int(value)] * len(stage[name])
+    if re.sub(r"(stride|pad|dil|groups)\d+", "", options):
+        raise ValueError(f"{text}: this script knows stride, pad, dil and groups only, found {options!r}")
+    for rider in riders:
+        pool = re.fullmatch(r"max(\d+)(?:s(\d+))?(?:p(\d+))?", rider)
+        if pool:
+            window, stride, pad = (int(v) if v else None for v in pool.groups())
+            stage["pool"] = dict(window=[window] * 2, stride=[stride or window] * 2, pad=[pad or 0] * 2, dil=[1, 1],
+                                 ceil=False)
+        elif rider in ("relu", "relu6"):
+            stage["act"] = rider
+        elif rider == "bias":
+            stage["bias"] = True
+        elif rider != "strict":
+            raise ValueError(f"{text}: this script knows bias, relu, relu6 and max, found {rider!r}")
+    return stage
+
+
+def warm(path, processes, part):
+    """Compiles every `processes`-th stage of a list; without a part, starts that many of itself."""
+    if part is None:
+        command = [sys.executable, __file__, "--warm", path, "--processes", str(processes), "--part"]
+        running = [subprocess.Popen(command + [str(i)]) for i in range(processes)]
+        return max(child.wait() for child in running)
+    with open(path, encoding="utf-8") as file:
+        lines = [line.split("#")[0].strip() for line in file]
+    bench = Bench()
+    for stage in [parse(line) for line in lines if line][part::processes]:
+        start = time.perf_counter()
+        if bench.torch and "compile" in ASKED and stage["pool"]:
+            bench.torch.open(stage)
+            bench.attempt("torch.compile", lambda: bench.torch.compiled()(bench.torch.xs[0]))
+            bench.torch.close()
+        if bench.xla:
+            bench.attempt("xla", lambda: bench.xla.graph(stage, bench.torch.l2 if bench.torch else 60 << 20))
+        print(f"part {part}: {time.perf_counter() - start:.1f} s", bench.left_out, file=sys.stderr, flush=True)
+    return 0
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", required=True, help="a file with one stage a line")
-    parser.add_argument("--peers", default="cudnn", help="some of cudnn,compile,xla")
-    parser.add_argument("--match", default="", help="only stages that contain one of these texts, separated by commas")
-    parser.add_argument("--json", help="write the figures here")
+    parser.add_argument("--warm", metavar="LIST", help="compile the stages of this list and end")
+    parser.add_argument("--processes", type=int, default=8, help="that compile side by side")
+    parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    with open(arguments.list, encoding="utf-8") as file:
-        lines = [line.split("#")[0].strip() for line in file]
-    wanted = arguments.match.split(",")
-    stages = [parse(line) for line in lines if line and any(text in line for text in wanted)]
-    torch_peer = Torch() if {"cudnn", "compile"} & set(arguments.peers.split(",")) else None
-    runners = {"cudnn": lambda s: torch_peer.eager(s), "compile": lambda s: torch_peer.compiled(s)}
-    result = {"versions": {}, "rows": []}
-    if torch_peer:
-        result["versions"]["torch"] = torch_peer.version
-    if "xla" in arguments.peers:
-        xla = Xla()
-        result["versions"]["xla"] = xla.version
-        runners["xla"] = xla.chain
-    for stage in stages:
-        row = {"stage": stage["text"]}
-        for peer in arguments.peers.split(","):
-            try:
-                row[peer] = runners[peer](stage)
-            except Exception as error:  # a peer that can't run a stage is recorded, and the rest goes on
-                row[peer] = {"error": str(error).split("\n")[0][:200]}
-        result["rows"].append(row)
-        print(json.dumps(row), flush=True)
-        if arguments.json:
-            with open(arguments.json, "w", encoding="utf-8") as file:
-                json.dump(result, file, indent=1)
+    if arguments.warm:
+        return warm(arguments.warm, arguments.processes, arguments.part)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a library prints must not mix with our answers
+    bench = Bench()
+    for line in sys.stdin:
+        request = json.loads(line)
+        if request["op"] == "prepare":
+            answer = bench.prepare(request["stage"])
+        else:
+            answer = {"samples": bench.time(request["peer"], request["seconds"])}
+        print(json.dumps(answer), file=answers, flush=True)
     return 0
 
 

@@ -10,12 +10,14 @@ namespace {
 
 nlohmann::json timing_json(const Timing& timing, const Row& row) {
   const double flops = row.gflops * row.ours.median;  // 1e9 operations of one run
-  return {{"name", timing.name},
-          {"minimum_us", timing.minimum * 1e6},
-          {"median_us", timing.median * 1e6},
-          {"spread", timing.spread},
-          {"ratio", timing.ratio},
-          {"share_of_peak", flops / timing.median / row.peak_gflops}};
+  nlohmann::json json = {{"name", timing.name},
+                         {"minimum_us", timing.minimum * 1e6},
+                         {"median_us", timing.median * 1e6},
+                         {"spread", timing.spread},
+                         {"ratio", timing.ratio},
+                         {"share_of_peak", flops / timing.median / row.peak_gflops}};
+  if (!timing.whole) json["partial"] = true;
+  return json;
 }
 
 std::string cell_ratio(const Timing* peer) {
@@ -28,22 +30,29 @@ nlohmann::json to_json(const Row& row) {
   nlohmann::json peers = nlohmann::json::array();
   for (const Timing& peer : row.peers) peers.push_back(timing_json(peer, row));
   const Timing* best = row.best_peer();
-  return {{"stage", to_text(row.stage)},
-          {"kernel", row.kernel},
-          {"tile", row.tile},
-          {"arithmetic", row.arithmetic},
-          {"threads", row.threads},
-          {"convoy", timing_json(row.ours, row)},
-          {"peers", peers},
-          {"left_out", row.left_out},
-          {"best_peer", best ? nlohmann::json(best->name) : nlohmann::json()},
-          {"ratio", best ? nlohmann::json(best->ratio) : nlohmann::json()},
-          {"gflops", row.gflops},
-          {"peak_gflops", row.peak_gflops},
-          {"error", row.error},
-          {"rounds", row.rounds},
-          {"dropped_rounds", row.dropped},
-          {"quiet", row.quiet}};
+  nlohmann::json json = {{"stage", to_text(row.stage)},
+                         {"kernel", row.kernel},
+                         {"tile", row.tile},
+                         {"arithmetic", row.arithmetic},
+                         {"threads", row.threads},
+                         {"convoy", timing_json(row.ours, row)},
+                         {"peers", peers},
+                         {"left_out", row.left_out},
+                         {"best_peer", best ? nlohmann::json(best->name) : nlohmann::json()},
+                         {"ratio", best ? nlohmann::json(best->ratio) : nlohmann::json()},
+                         {"gflops", row.gflops},
+                         {"peak_gflops", row.peak_gflops},
+                         {"error", row.error},
+                         {"rounds", row.rounds},
+                         {"dropped_rounds", row.dropped},
+                         {"quiet", row.quiet}};
+  if (row.clock_ghz > 0) json["clock_ghz"] = row.clock_ghz;
+  if (row.floor > 0) {
+    json["bytes"] = row.bytes;
+    json["floor_us"] = row.floor * 1e6;
+  }
+  if (!row.versions.is_null()) json["versions"] = row.versions;
+  return json;
 }
 
 std::string csv_header() {
@@ -67,8 +76,10 @@ std::string to_table(const std::vector<Row>& rows) {
   std::size_t width = 5;
   for (const Row& row : rows) width = std::max(width, to_text(row.stage).size());
   const bool peers = !rows.empty() && !rows[0].peers.empty();
+  const bool floor = !rows.empty() && rows[0].floor > 0;
   std::string text = fmt::format("{:<{}}  {:<16} {:>10} {:>10} {:>7} {:>9} {:>7}", "stage", width,
                                  "kernel", "median us", "min us", "spread", "GFLOP/s", "of peak");
+  if (floor) text += fmt::format(" {:>8} {:>6}", "floor us", "GHz");
   if (peers) text += fmt::format("  {:<17} {:>10} {:>6}", "best peer", "median us", "ratio");
   text += "\n";
   double log_sum = 0;
@@ -78,6 +89,7 @@ std::string to_table(const std::vector<Row>& rows) {
                         to_text(row.stage), width, row.kernel, row.ours.median * 1e6,
                         row.ours.minimum * 1e6, row.ours.spread * 100, row.gflops,
                         100 * row.gflops / row.peak_gflops);
+    if (floor) text += fmt::format(" {:>8.1f} {:>6.2f}", row.floor * 1e6, row.clock_ghz);
     if (const Timing* best = row.best_peer()) {
       text +=
           fmt::format("  {:<17} {:>10.1f} {:>6}", best->name, best->median * 1e6, cell_ratio(best));
@@ -90,8 +102,12 @@ std::string to_table(const std::vector<Row>& rows) {
     text += fmt::format("geometric mean of the ratios over {} stages: {:.2f}\n", ratios,
                         std::exp(log_sum / ratios));
   text +=
-      "GFLOP/s counts the operations of a direct convolution; of peak: of the FMA peak measured in "
-      "the same rounds.\n";
+      "GFLOP/s counts the operations of a direct convolution; of peak: of the peak measured in the "
+      "same rounds.\n";
+  if (floor)
+    text +=
+        "floor: the larger of operations over that peak and bytes (x, weights, y once each) over "
+        "the copy bandwidth.\n";
   if (peers)
     text += "ratio: the peer's time / ours, the median over rounds that run all in turn.\n";
   return text;

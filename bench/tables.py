@@ -10,9 +10,12 @@ import json
 import sys
 from pathlib import Path
 
+import tables_gpu
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs/performance.md"
 BEGIN, END = "<!-- tables: made by bench/tables.py -->", "<!-- end of tables -->"
+BEGIN_GPU, END_GPU = "<!-- GPU tables: made by bench/tables.py -->", "<!-- end of GPU tables -->"
 
 
 def cpu_targets(result):
@@ -49,6 +52,8 @@ def tables():
             continue
         for path in sorted(folder.glob("*.json")):
             result = json.loads(path.read_text())
+            if "copy_bandwidth" in result:  # a GPU's
+                continue
             if "images_per_second" in result:
                 lines += [f"### {result['model']}: {result['machine']}, {result['isa']}, {result['threads']} threads",
                           ""] + spiking(result) + [""]
@@ -65,10 +70,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
-    text = DOCUMENT.read_text()
-    head, rest = text.split(BEGIN)
-    _, tail = rest.split(END)
-    new = f"{head}{BEGIN}\n\n{tables()}\n{END}{tail}"
+    text = new = DOCUMENT.read_text()
+    for begin, end, made in ((BEGIN, END, tables()), (BEGIN_GPU, END_GPU, tables_gpu.tables(ROOT))):
+        head, rest = new.split(begin)
+        _, tail = rest.split(end)
+        new = f"{head}{begin}\n\n{made}\n{end}{tail}"
     if args.check:
         if new != text:
             sys.exit("docs/performance.md is not what bench/results says. Run bench/tables.py and commit.")

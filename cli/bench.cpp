@@ -6,10 +6,12 @@
 
 #include "bench/harness.hpp"
 #include "bench/peer_process.hpp"
+#include "bench/runs.hpp"
 #include "commands.hpp"
 #include "convoy/error.hpp"
-#include "core/machine.hpp"
 #include "io/atomic_file.hpp"
+#include "plan/select.hpp"
+#include "stage_changes.hpp"
 
 namespace convoy::cli {
 namespace {
@@ -17,7 +19,8 @@ namespace {
 struct Arguments {
   std::string stage, shapes, device = "cpu", kernel, json, csv, python, script;
   int threads = 0;
-  bool strict = false, both = false, peers = false, unfused = false, no_tuning = false;
+  StageChanges changes;
+  bool both = false, peers = false, unfused = false, no_tuning = false;
   double seconds = 0.03;
   int rounds = 25;
 };
@@ -29,8 +32,7 @@ std::vector<Stage> stages_of(const Arguments& arguments) {
         "--stage n4h32c64k128r3pad1+bias+relu+max2");
   std::vector<Stage> stages = arguments.stage.empty() ? read_shape_list(arguments.shapes)
                                                       : std::vector{parse_stage(arguments.stage)};
-  if (arguments.strict)
-    for (Stage& stage : stages) stage.strict = true;
+  for (Stage& stage : stages) stage = arguments.changes.apply(stage);
   return stages;
 }
 
@@ -58,12 +60,16 @@ void run_bench(const Arguments& arguments) {
   const bool terminal = isatty(STDERR_FILENO) != 0;
   if (terminal)
     options.progress = [](const std::string& text) { fmt::print(stderr, "\r\033[K{}", text); };
-  const Machine machine = cpu_machine(arguments.threads);
+  const Machine machine = machine_for(options.plan);
+  const bool gpu = machine.device.kind == DeviceKind::cuda;
+  if (gpu) options.bandwidth = bench::measure_gpu_copy_bandwidth(machine.device);
   std::unique_ptr<bench::PeerProcess> peers;
   if (arguments.peers) {
     peers = std::make_unique<bench::PeerProcess>(
         or_default(arguments.python, "CONVOY_PEERS_PYTHON", "/.venv/bin/python"),
-        or_default(arguments.script, "CONVOY_PEERS_SCRIPT", "/bench/peers.py"), machine.threads);
+        or_default(arguments.script, "CONVOY_PEERS_SCRIPT",
+                   gpu ? "/bench/peers_gpu.py" : "/bench/peers.py"),
+        machine.device.kind, machine.threads);
     options.peers = peers.get();
   }
 
@@ -73,27 +79,36 @@ void run_bench(const Arguments& arguments) {
                         {"machine", machine.name},
                         {"isa", machine.isa},
                         {"threads", machine.threads},
-                        {"mode", arguments.both     ? "both"
-                                 : arguments.strict ? "strict"
-                                                    : "default"},
+                        {"mode", arguments.both             ? "both"
+                                 : arguments.changes.strict ? "strict"
+                                                            : "default"},
                         {"rows", nlohmann::json::array()}};
+  if (gpu) {
+    report["driver"] = machine.driver;
+    report["copy_bandwidth"] = options.bandwidth;
+  }
   for (const Stage& stage : stages) {
     for (bench::Row& row : bench::run(stage, options)) {
       csv += bench::to_csv(row);
       report["rows"].push_back(bench::to_json(row));
       rows.push_back(std::move(row));
     }
+    // Stage by stage: an interrupt keeps what was measured before it.
+    if (!arguments.json.empty() && arguments.json != "-")
+      write_file_atomically(arguments.json, report.dump(1) + "\n");
   }
   if (terminal) fmt::print(stderr, "\r\033[K");
-  if (!arguments.json.empty() && arguments.json != "-")
-    write_file_atomically(arguments.json, report.dump(1) + "\n");
   if (!arguments.csv.empty()) write_file_atomically(arguments.csv, csv);
   if (arguments.json == "-") {
     fmt::print("{}\n", report.dump(1));
     return;
   }
-  fmt::print("{}, {}, {} thread{}\n", machine.name, machine.isa, machine.threads,
-             machine.threads == 1 ? "" : "s");
+  if (gpu)
+    fmt::print("{}, {} multiprocessors, driver {}, copies at {:.2f} TB/s\n", machine.name,
+               machine.multiprocessors, machine.driver, 1e-12 * options.bandwidth);
+  else
+    fmt::print("{}, {}, {} thread{}\n", machine.name, machine.isa, machine.threads,
+               machine.threads == 1 ? "" : "s");
   fmt::print("{}", bench::to_table(rows));
 }
 
@@ -105,6 +120,7 @@ void add_bench(CLI::App& app, int&) {
       app.add_subcommand("bench", "Measure stages, beside other libraries if asked");
   command->add_option("--stage", arguments->stage, "One stage, as text");
   command->add_option("--shapes", arguments->shapes, "A shape list, one stage a line");
+  arguments->changes.add_to(*command);
   command->add_option("--device", arguments->device, "cpu, cuda or cuda:<number>")
       ->capture_default_str();
   command
@@ -112,7 +128,7 @@ void add_bench(CLI::App& app, int&) {
                    "CPU threads; default: CONVOY_NUM_THREADS or every core")
       ->check(CLI::Range(1, 4096));
   command->add_option("--kernel", arguments->kernel, "Force a kernel by name");
-  command->add_flag("--strict", arguments->strict,
+  command->add_flag("--strict", arguments->changes.strict,
                     "Only arithmetics that are exact on small integers");
   command
       ->add_flag("--both-modes", arguments->both,
@@ -123,11 +139,13 @@ void add_bench(CLI::App& app, int&) {
       "--unfused", arguments->unfused,
       "Time the same stage unfused: convolution + bias, activation and pool, one after the other");
   command->add_flag("--peers", arguments->peers,
-                    "Time PyTorch, ONNX Runtime and OpenVINO in turns with Convoy");
+                    "Time PyTorch, ONNX Runtime and OpenVINO in turns with Convoy; on a GPU "
+                    "cuDNN, torch.compile and XLA");
   command->add_option("--peers-python", arguments->python,
                       "Their interpreter; default: .venv of the source tree");
   command->add_option("--peers-script", arguments->script,
-                      "Their worker; default: bench/peers.py of the source tree");
+                      "Their worker; default: bench/peers.py (on a GPU bench/peers_gpu.py) of the "
+                      "source tree");
   command->add_option("--seconds", arguments->seconds, "Of each contestant in each round")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 10.0));
@@ -138,7 +156,8 @@ void add_bench(CLI::App& app, int&) {
                       "Write the result as JSON to a file; - for standard output");
   command->add_option("--csv", arguments->csv, "Write the result as CSV to a file");
   command->footer(
-      "Example: convoy bench --peers --shapes shapes/targets-cpu.txt --json result.json");
+      "Example: convoy bench --peers --shapes shapes/targets-cpu.txt --json result.json\n"
+      "         convoy bench --device cuda --shapes shapes/resnet50.txt --dtype f16");
   command->callback([arguments] { run_bench(*arguments); });
 }
 

@@ -293,6 +293,21 @@ class Stages(CliTest):
         self.refused(result, r"binary\.txt:1", "column 11")
         self.assertTrue(result.stderr.rstrip("\n").isprintable(), repr(result.stderr))
 
+    def test_a_list_for_other_types_and_sizes(self):
+        shapes = self.here / "list"
+        shapes.write_text("n8h8c4k5r3pad1+relu+max2+keep(idx)\n")
+        changes = ["--shapes", shapes, "--dtype", "f16", "--images", "2", "--without-pool"]
+        result = convoy("verify", *changes, "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        report = json.loads(result.stdout)
+        self.assertGreater(report["checks"], 0)
+        self.assertEqual({cell["epilogue"] for cell in report["coverage"]}, {"relu"})
+        out = self.here / "bench.json"
+        self.assertEqual(convoy("bench", *changes, "--rounds", "1", "--json", out).returncode, 0)
+        self.assertEqual([row["stage"] for row in json.loads(out.read_text())["rows"]],
+                         ["f16:n2h8w8c4k5r3pad1+relu"])
+        self.refused(convoy("bench", *changes[:3], "f8"), "f8")
+
     def test_nothing_to_verify(self):
         self.refused(convoy("verify", "--random", "0"), "no stage")
         self.refused(convoy("verify", "--random", "3", "--kernel", "winograd4",

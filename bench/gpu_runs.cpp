@@ -1,0 +1,114 @@
+#include "bench/gpu_runs.hpp"
+
+#include <algorithm>
+
+#include "bench/check.hpp"
+#include "core/gpu.hpp"
+#include "plan/select.hpp"
+
+namespace convoy::bench {
+namespace {
+
+constexpr int least_launches = 24;
+
+std::size_t rounded_bytes(const TensorView& view) {
+  const std::size_t bytes = static_cast<std::size_t>(view.elements()) * size_of(view.dtype);
+  return (bytes + 255) / 256 * 256;
+}
+TensorView at(const Tensor& block, std::size_t offset, TensorView view) {
+  view.data = block.data<char>() + offset;
+  view.device = block.view().device;
+  return view;
+}
+
+}  // namespace
+
+GpuRuns::GpuRuns(const Stage& stage, const Problem& problem, const PlanOptions& options)
+    : Runs(Plan(stage, problem.w, options)),
+      machine_(machine_for(options)),
+      one_x_(problem.operands.x),
+      one_y_(problem.operands.y),
+      x_bytes_(rounded_bytes(one_x_)),
+      y_bytes_(rounded_bytes(one_y_)) {
+  const Device device = options.device;
+  sets_ = static_cast<int>(
+      std::clamp<std::size_t>(3 * machine_.l2_bytes / (x_bytes_ + y_bytes_) + 1, 8, 512));
+  launches_ = std::max(sets_, least_launches);
+  x_ = Tensor(DType::u8, {sets_ * static_cast<Index>(x_bytes_)}, device);
+  y_ = Tensor(DType::u8, {sets_ * static_cast<Index>(y_bytes_)}, device);
+  copy(one_x_, at(x_, 0, one_x_));
+  for (int i = 1; i < sets_; ++i)
+    copy(at(x_, 0, one_x_), at(x_, static_cast<std::size_t>(i) * x_bytes_, one_x_));
+
+  const auto on_device = [&](const TensorView& host, TensorView& operand) {
+    if (!host) return;
+    const std::vector<Index> shape(host.shape.begin(), host.shape.begin() + host.rank);
+    kept_.emplace_back(host.dtype, shape, device);
+    copy(host, kept_.back());
+    operand = kept_.back();
+  };
+  const Operands& from = problem.operands;
+  on_device(from.bias, fixed_.bias);
+  on_device(from.norm_scale, fixed_.norm_scale);
+  on_device(from.norm_shift, fixed_.norm_shift);
+  on_device(from.pre, fixed_.pre);
+  on_device(from.act, fixed_.act);
+  on_device(from.idx, fixed_.idx);
+  check(stage, problem);
+  graph_.emplace(device, [&](Stream stream) {
+    for (int i = 0; i < launches_; ++i) plan_.run(set(i % sets_), stream).or_throw();
+  });
+}
+
+Operands GpuRuns::set(int i) const {
+  Operands operands = fixed_;
+  operands.x = at(x_, static_cast<std::size_t>(i) * x_bytes_, one_x_);
+  operands.y = at(y_, static_cast<std::size_t>(i) * y_bytes_, one_y_);
+  return operands;
+}
+
+void GpuRuns::check(const Stage& stage, const Problem& problem) {
+  error_ = checked_error(stage, problem.operands, problem.w, plan_, [&] {
+    const Operands operands = set(0);
+    copy(one_y_, operands.y);  // the poison
+    plan_.run(operands).or_throw();
+    copy(operands.y, one_y_);
+  });
+}
+
+std::vector<double> GpuRuns::turn(double seconds) {
+  const double once = std::max(graph_->replay(1), 1e-7);
+  graph_->replay(std::max(1, static_cast<int>(seconds / once)));
+  const int times = std::max(1, static_cast<int>(seconds / 5 / once));
+  std::vector<double> samples;
+  for (int i = 0; i < 5; ++i) samples.push_back(graph_->replay(times) / times / launches_);
+  return samples;
+}
+
+double GpuRuns::peak_flops() {
+  return graph_->clock_hz() * flops_a_cycle();
+}
+
+double GpuRuns::flops_a_cycle() const {
+  // Dense multiply-adds a cycle of one multiprocessor; the tensor cores' for 16-bit types and for
+  // u8, which is computed as f16.
+  const int capability = machine_.compute_capability;
+  const double tensor = capability >= 90 ? 2048 : capability == 80 ? 1024 : 512;
+  const double simple = capability == 75 || capability == 80 ? 64 : 128;
+  return 2 * (plan_.stage().dtype == DType::f32 ? simple : tensor) * machine_.multiprocessors;
+}
+
+double measure_gpu_copy_bandwidth(Device device) {
+  constexpr Index bytes = Index{1} << 30;
+  const Tensor from(DType::u8, {bytes}, device), to(DType::u8, {bytes}, device);
+  const gpu::OwnedStream stream(device);
+  const auto copies = [&](int times) {
+    return gpu::time(device, stream.stream(), [&] {
+      for (int i = 0; i < times; ++i) copy(from, to, stream.stream());
+    });
+  };
+  copies(3);
+  return 5 * 2.0 * static_cast<double>(bytes) / copies(5);
+}
+
+}  // namespace convoy::bench

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Measures the GPU figures of docs/performance.md, ours and the peers in the same run.
+
+    python3 bench/targets_gpu.py --convoy build/cuda/bin/convoy --out bench/results/h200
+
+Each part below is one `convoy bench --device cuda`: rounds in which everything runs in turns, medians
+over the rounds. Before the first, torch.compile and XLA compile their stages side by side. A part's
+result goes to OUT/<part>.json, with the geometric mean and the least of its ratios to the best peer
+that does the whole stage. Needs an interpreter with torch and jax.
+"""
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ALL = "cudnn,compile,xla"
+# name: list, peers, further words for `convoy bench`
+PARTS = {
+    "targets": ("targets-gpu", ALL, []),
+    "targets-without-pool": ("targets-gpu", "cudnn", ["--without-pool"]),
+    "targets-bf16": ("targets-gpu", "cudnn", ["--dtype", "bf16"]),
+    "k-sweep": ("k-sweep", "cublas,cudnn", []),
+    "same-pixels": ("same-pixels", "", []),
+    "launch-split": ("launch-split", "", []),
+}
+PARTS |= {name: (name, "cudnn,xla", ["--dtype", "f16"])
+          for name in ("resnet50", "vgg16", "mobilenetv2", "yolov8n", "unet")}
+
+
+def shapes(name):
+    return ROOT / f"shapes/{name}.txt"
+
+
+def warm(parts, processes, environment):
+    """torch.compile for the targets, XLA for every list that it takes part in."""
+    for peer in ("compile", "xla"):
+        lists = {PARTS[part][0] for part in parts if peer in PARTS[part][1]}
+        if not lists:
+            continue
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as stages:
+            stages.write("".join(shapes(name).read_text() for name in sorted(lists)))
+            stages.flush()
+            subprocess.run([sys.executable, ROOT / "bench/peers_gpu.py", "--warm", stages.name, "--processes",
+                            str(processes)], env={**environment, "CONVOY_GPU_PEERS": peer})
+
+
+def summarize(path):
+    result = json.loads(path.read_text())
+    ratios = [row["ratio"] for row in result["rows"] if row["ratio"]]
+    if ratios:
+        result["geometric_mean"] = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        result["least_ratio"] = min(ratios)
+    path.with_suffix(".tmp").write_text(json.dumps(result, indent=1) + "\n")
+    path.with_suffix(".tmp").rename(path)
+    return result
+
+
+def print_rows(result):
+    for row in result["rows"]:
+        ours = row["convoy"]
+        peers = "  ".join(f"{peer['name']} {peer['median_us']:.1f}" for peer in row["peers"])
+        left = "  ".join(f"({gone['name']}: {gone['why'][:60]})" for gone in row["left_out"])
+        print(f"  {row['stage']:<46} {row['kernel']}/{row['tile']} {ours['median_us']:8.2f} us  "
+              f"floor {row.get('floor_us', 0):.1f}  {row.get('clock_ghz', 0):.2f} GHz  "
+              f"ratio {row['ratio'] or 0:.2f}  {peers} {left}")
+    if "geometric_mean" in result:
+        print(f"  geometric mean {result['geometric_mean']:.2f}, least {result['least_ratio']:.2f}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--convoy", default=str(ROOT / "build/cuda/bin/convoy"))
+    parser.add_argument("--out", default=str(ROOT / "bench/results/h200"))
+    parser.add_argument("--parts", default=",".join(PARTS), help="some of " + ", ".join(PARTS))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.03, help="of each contestant in each round, and to warm up")
+    parser.add_argument("--processes", type=int, default=8, help="that compile side by side")
+    parser.add_argument("--cache", default=tempfile.gettempdir() + "/convoy-peers", help="of what the peers compile")
+    parser.add_argument("--only-warm", action="store_true", help="compile for the peers and end")
+    args = parser.parse_args()
+    parts = args.parts.split(",")
+    if unknown := [part for part in parts if part not in PARTS]:
+        parser.error(f"--parts: {', '.join(unknown)}: expected some of {', '.join(PARTS)}")
+    out = Path(args.out)
+    out.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": args.cache + "/inductor",
+                   "JAX_COMPILATION_CACHE_DIR": args.cache + "/xla", "CONVOY_PEERS_PYTHON": sys.executable,
+                   "CONVOY_PEERS_SCRIPT": str(ROOT / "bench/peers_gpu.py")}
+    start = time.perf_counter()
+    say = lambda text: print(f"[{time.perf_counter() - start:5.0f} s] {text}", flush=True)
+    warm(parts, args.processes, environment)
+    say("peers compiled")
+    failures = 0
+    for part in parts if not args.only_warm else []:
+        name, peers, words = PARTS[part]
+        path = out / f"{part}.json"
+        command = [args.convoy, "bench", "--device", "cuda", "--shapes", shapes(name), "--json", path, "--rounds",
+                   str(args.rounds), "--seconds", str(args.seconds), *words] + (["--peers"] if peers else [])
+        done = subprocess.run(command, env={**environment, "CONVOY_GPU_PEERS": peers}, stdout=subprocess.DEVNULL)
+        say(f"{part}: exit code {done.returncode}")
+        failures += done.returncode != 0
+        if path.exists():
+            print_rows(summarize(path))
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
