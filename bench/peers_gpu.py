@@ -32,8 +32,8 @@ ASKED = os.environ.get("CONVOY_GPU_PEERS", "cudnn,compile,xla,cublas").split(","
 LAUNCHES = 24  # of a graph, at least
 
 
-def buffers_of(stage, l2_bytes):
-    """How many inputs and outputs exceed the L2 three times; as bench/gpu_runs.cpp has it."""
+def moved_by(stage):
+    """Bytes of an input and an output."""
     (top, left, bottom, right), (sh, sw), (dh, dw) = stage["pad"], stage["stride"], stage["dil"]
     p = (stage["h"] + top + bottom - dh * (stage["r"] - 1) - 1) // sh + 1
     q = (stage["w"] + left + right - dw * (stage["s"] - 1) - 1) // sw + 1
@@ -41,8 +41,12 @@ def buffers_of(stage, l2_bytes):
         pool = stage["pool"]
         p, q = ((size + 2 * pad - d * (window - 1) - 1) // stride + 1 for size, pad, d, window, stride in
                 zip((p, q), pool["pad"], pool["dil"], pool["window"], pool["stride"]))
-    moved = 2 * stage["n"] * (stage["h"] * stage["w"] * stage["c"] + p * q * stage["k"])
-    return max(8, min(512, 3 * l2_bytes // moved + 1))
+    return 2 * stage["n"] * (stage["h"] * stage["w"] * stage["c"] + p * q * stage["k"])
+
+
+def buffers_of(stage, l2_bytes):
+    """How many inputs and outputs exceed the L2 three times; as bench/gpu_runs.cpp has it."""
+    return max(8, min(512, 3 * l2_bytes // moved_by(stage) + 1))
 
 
 class Torch:
@@ -201,7 +205,8 @@ class Xla:
     def inputs(self, stage, l2):
         jax, s = self.jax, stage
         dtype = {"f16": jax.numpy.float16, "bf16": jax.numpy.bfloat16}[s["dtype"]]
-        count = buffers_of(s, l2)
+        # A call is timed on the host, so it must hold more work than the host needs to enqueue it.
+        count = max(buffers_of(s, l2), min(64, (2 << 30) // moved_by(s)))
         keys = jax.random.split(jax.random.key(0), count + 2)
         fan = s["c"] // s["groups"] * s["r"] * s["s"]
         draw = jax.jit(lambda key, shape: jax.random.normal(key, shape, dtype), static_argnums=1)
