@@ -11,18 +11,15 @@ the convolution alone, or without the pool. All run the stage's type in NHWC on 
 buffers that together exceed the L2 three times, as replays of a CUDA graph (XLA: one jitted call).
 Each peer's result is compared with PyTorch in fp32.
 
-    python3 bench/peers_gpu.py --warm shapes/targets-gpu.txt --processes 8
-
-compiles the stages of a list for torch.compile and XLA beforehand, side by side, into the caches
-that TORCHINDUCTOR_CACHE_DIR and JAX_COMPILATION_CACHE_DIR name. CONVOY_GPU_PEERS chooses among
-cudnn,compile,xla,cublas (default: all); torch.compile takes part in stages with a pool.
+CONVOY_GPU_PEERS chooses among
+cudnn,compile,xla,cublas (default: all); torch.compile takes part in stages with a pool. XLA runs in
+a process of its own: a kernel that fails there must not take the others along. CONVOY_PEERS_LOG
+names a file for what the libraries print.
 """
 
-import argparse
 import json
 import math
 import os
-import re
 import subprocess
 import sys
 import time
@@ -155,7 +152,7 @@ class Torch:
                 kept = [function(self.xs[i % len(self.xs)]) for i in range(launches)]
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 
-        def replay(times, _kept=kept):
+        def replay(times, _kept=kept):  # what the graph writes to lives as long as it
             with torch.cuda.stream(stream):
                 start.record()
                 for _ in range(times):
@@ -163,7 +160,7 @@ class Torch:
                 end.record()
             end.synchronize()
             return start.elapsed_time(end) * 1e-3 / times / launches
-        return replay, launches
+        return samples_of(replay, launches)
 
     def close(self):
         self.xs = self.w = self.b = None
@@ -174,11 +171,7 @@ class Torch:
 class Xla:
     def __init__(self):
         import jax
-        self.jax = jax
-        if "JAX_COMPILATION_CACHE_DIR" in os.environ:
-            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-            jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-            jax.config.update("jax_persistent_cache_enable_xla_caches", "all")
+        self.jax, self.version = jax, jax.__version__
 
     def function(self, stage):
         """The stage on each of a list of inputs, as one jitted call."""
@@ -233,16 +226,61 @@ class Xla:
                 out = every(xs, w, b)
             jax.block_until_ready(out)
             return (time.perf_counter() - start) / times / launches
-        return replay, launches
+        return samples_of(replay, launches)
+
+
+class XlaProcess:
+    """The worker again, for XLA alone; a new one after it died."""
+
+    def __init__(self):
+        self.child = None
+
+    def ask(self, request):
+        if not self.child:
+            self.child = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                          text=True, env={**os.environ, "CONVOY_GPU_PEERS": "xla"})
+        try:
+            self.child.stdin.write(json.dumps(request) + "\n")
+            self.child.stdin.flush()
+            return json.loads(self.child.stdout.readline())
+        except (OSError, ValueError):
+            self.close()
+            raise RuntimeError("XLA's process died") from None
+
+    def graph(self, stage, l2):
+        answer = self.ask({"op": "prepare", "stage": stage, "l2": l2})
+        if not answer["peers"]:
+            self.close()  # a failed kernel leaves its process unusable
+            raise RuntimeError(answer["left_out"][0]["why"])
+        self.version = answer["versions"]["jax"]
+        return lambda seconds: self.ask({"op": "time", "peer": "xla", "seconds": seconds})["samples"]
+
+    def close(self):
+        self.child.kill()
+        self.child.wait()
+        self.child = None
+
+
+def samples_of(replay, launches):
+    """A function that gives the seconds of one launch, five times in about so many seconds, after a
+    warm-up as long: the chip is bound by its power."""
+    def samples(seconds):
+        once = max(replay(1), 1e-7) * launches
+        replay(max(1, int(seconds / once)))
+        times = max(1, int(seconds / 5 / once))
+        return [replay(times) for _ in range(5)]
+    return samples
 
 
 class Bench:
     def __init__(self):
         self.torch = Torch() if {"cudnn", "compile", "cublas"} & set(ASKED) else None
-        self.xla = Xla() if "xla" in ASKED else None
+        self.xla = None
+        if "xla" in ASKED:
+            self.xla = XlaProcess() if self.torch else Xla()
         self.runs, self.left_out = {}, []
 
-    def prepare(self, stage):
+    def prepare(self, stage, l2=60 << 20):
         self.runs, self.left_out = {}, []
         if self.torch:
             self.torch.close()
@@ -250,8 +288,7 @@ class Bench:
             for name, make in self.torch.makers().items():
                 self.attempt(name, lambda: self.torch.graph(name, make()))
         if self.xla:
-            l2 = self.torch.l2 if self.torch else 60 << 20
-            self.attempt("xla", lambda: self.xla.graph(stage, l2))
+            self.attempt("xla", lambda: self.xla.graph(stage, self.torch.l2 if self.torch else l2))
         partial = [name for name in self.runs if name in ("cudnn without pool", "cudnn convolution alone")]
         return {"peers": list(self.runs), "partial": partial, "left_out": self.left_out, "versions": self.versions()}
 
@@ -262,96 +299,32 @@ class Bench:
             self.left_out.append({"name": name, "why": (str(error).splitlines() or [repr(error)])[0][:200]})
 
     def time(self, name, seconds):
-        """Warm for as long as it measures: the chip is bound by its power."""
-        replay, launches = self.runs[name]
-        once = max(replay(1), 1e-7) * launches
-        replay(max(1, int(seconds / once)))
-        times = max(1, int(seconds / 5 / once))
-        return [replay(times) for _ in range(5)]
+        return self.runs[name](seconds)
 
     def versions(self):
         found = {}
         if self.torch:
             torch = self.torch.torch
             found = {"torch": torch.__version__, "cudnn": str(torch.backends.cudnn.version())}
-        if self.xla:
-            found["jax"] = self.xla.jax.__version__
+        if "xla" in self.runs:
+            found["jax"] = self.xla.version
         return found
 
 
-AXES = re.compile(r"(?:(f16|bf16|f32):)?n(\d+)h(\d+)(?:w(\d+))?c(\d+)k(\d+)r(\d+)(?:s(\d+))?")
-
-
-def parse(text):
-    """The part of the stage grammar that the lists use, as `prepare` gets it; ValueError on the rest."""
-    head = AXES.match(text)
-    if not head:
-        raise ValueError(f"{text}: expected a type and the axes n h c k r")
-    dtype, n, h, w, c, k, r, s = head.groups()
-    stage = dict(dtype=dtype if dtype == "bf16" else "f16", n=int(n), h=int(h), w=int(w or h), c=int(c), k=int(k),
-                 r=int(r), s=int(s or r), stride=[1, 1], pad=[0] * 4, dil=[1, 1], groups=1, bias=False, act="", a=0,
-                 b=0, pool=None)
-    options, *riders = text[head.end():].split("+")
-    for name, value in re.findall(r"(stride|pad|dil|groups)(\d+)", options):
-        stage[name] = int(value) if name == "groups" else [int(value)] * len(stage[name])
-    if re.sub(r"(stride|pad|dil|groups)\d+", "", options):
-        raise ValueError(f"{text}: this script knows stride, pad, dil and groups only, found {options!r}")
-    for rider in riders:
-        pool = re.fullmatch(r"max(\d+)(?:s(\d+))?(?:p(\d+))?", rider)
-        if pool:
-            window, stride, pad = (int(v) if v else None for v in pool.groups())
-            stage["pool"] = dict(window=[window] * 2, stride=[stride or window] * 2, pad=[pad or 0] * 2, dil=[1, 1],
-                                 ceil=False)
-        elif rider in ("relu", "relu6"):
-            stage["act"] = rider
-        elif rider == "bias":
-            stage["bias"] = True
-        elif rider != "strict":
-            raise ValueError(f"{text}: this script knows bias, relu, relu6 and max, found {rider!r}")
-    return stage
-
-
-def warm(path, processes, part):
-    """Compiles every `processes`-th stage of a list; without a part, starts that many of itself."""
-    if part is None:
-        command = [sys.executable, __file__, "--warm", path, "--processes", str(processes), "--part"]
-        running = [subprocess.Popen(command + [str(i)]) for i in range(processes)]
-        return max(child.wait() for child in running)
-    with open(path, encoding="utf-8") as file:
-        lines = [line.split("#")[0].strip() for line in file]
-    bench = Bench()
-    for stage in [parse(line) for line in lines if line][part::processes]:
-        start = time.perf_counter()
-        if bench.torch and "compile" in ASKED and stage["pool"]:
-            bench.torch.open(stage)
-            bench.attempt("torch.compile", lambda: bench.torch.compiled()(bench.torch.xs[0]))
-            bench.torch.close()
-        if bench.xla:
-            bench.attempt("xla", lambda: bench.xla.graph(stage, bench.torch.l2 if bench.torch else 60 << 20))
-        print(f"part {part}: {time.perf_counter() - start:.1f} s", bench.left_out, file=sys.stderr, flush=True)
-    return 0
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--warm", metavar="LIST", help="compile the stages of this list and end")
-    parser.add_argument("--processes", type=int, default=8, help="that compile side by side")
-    parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.warm:
-        return warm(arguments.warm, arguments.processes, arguments.part)
     answers = os.fdopen(os.dup(1), "w")
+    if "CONVOY_PEERS_LOG" in os.environ:
+        os.dup2(os.open(os.environ["CONVOY_PEERS_LOG"], os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
     os.dup2(2, 1)  # what a library prints must not mix with our answers
     bench = Bench()
     for line in sys.stdin:
         request = json.loads(line)
         if request["op"] == "prepare":
-            answer = bench.prepare(request["stage"])
+            answer = bench.prepare(request["stage"], request.get("l2", 60 << 20))
         else:
             answer = {"samples": bench.time(request["peer"], request["seconds"])}
         print(json.dumps(answer), file=answers, flush=True)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -4,7 +4,7 @@
     python3 bench/targets_gpu.py --convoy build/cuda/bin/convoy --out bench/results/h200
 
 Each part below is one `convoy bench --device cuda`: rounds in which everything runs in turns, medians
-over the rounds. Before the first, torch.compile and XLA compile their stages side by side. A part's
+over the rounds. A part's
 result goes to OUT/<part>.json, with the geometric mean and the least of its ratios to the best peer
 that does the whole stage. Needs an interpreter with torch and jax.
 """
@@ -15,7 +15,6 @@ import math
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -25,30 +24,17 @@ ALL = "cudnn,compile,xla"
 PARTS = {
     "targets": ("targets-gpu", ALL, []),
     "targets-without-pool": ("targets-gpu", "cudnn", ["--without-pool"]),
-    "targets-bf16": ("targets-gpu", "cudnn", ["--dtype", "bf16"]),
+    "targets-bf16": ("targets-gpu", "", ["--dtype", "bf16"]),
     "k-sweep": ("k-sweep", "cublas,cudnn", []),
     "same-pixels": ("same-pixels", "", []),
     "launch-split": ("launch-split", "", []),
 }
-PARTS |= {name: (name, "cudnn,xla", ["--dtype", "f16"])
+PARTS |= {name: (name, "cudnn", ["--dtype", "f16", "--rounds", "3", "--seconds", "0.01"])
           for name in ("resnet50", "vgg16", "mobilenetv2", "yolov8n", "unet")}
 
 
 def shapes(name):
     return ROOT / f"shapes/{name}.txt"
-
-
-def warm(parts, processes, environment):
-    """torch.compile for the targets, XLA for every list that it takes part in."""
-    for peer in ("compile", "xla"):
-        lists = {PARTS[part][0] for part in parts if peer in PARTS[part][1]}
-        if not lists:
-            continue
-        with tempfile.NamedTemporaryFile("w", suffix=".txt") as stages:
-            stages.write("".join(shapes(name).read_text() for name in sorted(lists)))
-            stages.flush()
-            subprocess.run([sys.executable, ROOT / "bench/peers_gpu.py", "--warm", stages.name, "--processes",
-                            str(processes)], env={**environment, "CONVOY_GPU_PEERS": peer})
 
 
 def summarize(path):
@@ -81,28 +67,24 @@ def main():
     parser.add_argument("--parts", default=",".join(PARTS), help="some of " + ", ".join(PARTS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.03, help="of each contestant in each round, and to warm up")
-    parser.add_argument("--processes", type=int, default=8, help="that compile side by side")
-    parser.add_argument("--cache", default=tempfile.gettempdir() + "/convoy-peers", help="of what the peers compile")
-    parser.add_argument("--only-warm", action="store_true", help="compile for the peers and end")
     args = parser.parse_args()
     parts = args.parts.split(",")
     if unknown := [part for part in parts if part not in PARTS]:
         parser.error(f"--parts: {', '.join(unknown)}: expected some of {', '.join(PARTS)}")
     out = Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": args.cache + "/inductor",
-                   "JAX_COMPILATION_CACHE_DIR": args.cache + "/xla", "CONVOY_PEERS_PYTHON": sys.executable,
+    environment = {**os.environ, "CONVOY_PEERS_PYTHON": sys.executable,
                    "CONVOY_PEERS_SCRIPT": str(ROOT / "bench/peers_gpu.py")}
     start = time.perf_counter()
     say = lambda text: print(f"[{time.perf_counter() - start:5.0f} s] {text}", flush=True)
-    warm(parts, args.processes, environment)
-    say("peers compiled")
     failures = 0
-    for part in parts if not args.only_warm else []:
+    for part in parts:
         name, peers, words = PARTS[part]
         path = out / f"{part}.json"
-        command = [args.convoy, "bench", "--device", "cuda", "--shapes", shapes(name), "--json", path, "--rounds",
-                   str(args.rounds), "--seconds", str(args.seconds), *words] + (["--peers"] if peers else [])
+        command = [args.convoy, "bench", "--device", "cuda", "--shapes", shapes(name), "--json", path, *words]
+        command += ["--peers"] if peers else []
+        if "--rounds" not in words:
+            command += ["--rounds", str(args.rounds), "--seconds", str(args.seconds)]
         done = subprocess.run(command, env={**environment, "CONVOY_GPU_PEERS": peers}, stdout=subprocess.DEVNULL)
         say(f"{part}: exit code {done.returncode}")
         failures += done.returncode != 0

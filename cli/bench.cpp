@@ -43,7 +43,7 @@ std::string or_default(const std::string& given, const char* variable, const cha
   return std::string(CONVOY_SOURCE_DIR) + relative;
 }
 
-void run_bench(const Arguments& arguments) {
+int run_bench(const Arguments& arguments) {
   const std::vector<Stage> stages = stages_of(arguments);
   if (!arguments.json.empty() && arguments.json != "-") expect_writable(arguments.json);
   if (!arguments.csv.empty()) expect_writable(arguments.csv);
@@ -64,14 +64,16 @@ void run_bench(const Arguments& arguments) {
   const bool gpu = machine.device.kind == DeviceKind::cuda;
   if (gpu) options.bandwidth = bench::measure_gpu_copy_bandwidth(machine.device);
   std::unique_ptr<bench::PeerProcess> peers;
-  if (arguments.peers) {
+  const auto start_peers = [&] {
+    if (!arguments.peers) return;
     peers = std::make_unique<bench::PeerProcess>(
         or_default(arguments.python, "CONVOY_PEERS_PYTHON", "/.venv/bin/python"),
         or_default(arguments.script, "CONVOY_PEERS_SCRIPT",
                    gpu ? "/bench/peers_gpu.py" : "/bench/peers.py"),
         machine.device.kind, machine.threads);
     options.peers = peers.get();
-  }
+  };
+  start_peers();
 
   std::vector<bench::Row> rows;
   std::string csv = bench::csv_header();
@@ -87,11 +89,21 @@ void run_bench(const Arguments& arguments) {
     report["driver"] = machine.driver;
     report["copy_bandwidth"] = options.bandwidth;
   }
+  int exit_code = 0;
   for (const Stage& stage : stages) {
-    for (bench::Row& row : bench::run(stage, options)) {
-      csv += bench::to_csv(row);
-      report["rows"].push_back(bench::to_json(row));
-      rows.push_back(std::move(row));
+    try {
+      for (bench::Row& row : bench::run(stage, options)) {
+        csv += bench::to_csv(row);
+        report["rows"].push_back(bench::to_json(row));
+        rows.push_back(std::move(row));
+      }
+    } catch (const Error& error) {
+      if (stages.size() == 1) throw;
+      // The rest of a list is measured all the same, with peers that nothing happened to.
+      fmt::print(stderr, "{}convoy: {}\n", terminal ? "\r\033[K" : "", error.what());
+      report["failed"].push_back({{"stage", to_text(stage)}, {"why", error.what()}});
+      exit_code = 1;
+      start_peers();
     }
     // Stage by stage: an interrupt keeps what was measured before it.
     if (!arguments.json.empty() && arguments.json != "-")
@@ -101,7 +113,7 @@ void run_bench(const Arguments& arguments) {
   if (!arguments.csv.empty()) write_file_atomically(arguments.csv, csv);
   if (arguments.json == "-") {
     fmt::print("{}\n", report.dump(1));
-    return;
+    return exit_code;
   }
   if (gpu)
     fmt::print("{}, {} multiprocessors, driver {}, copies at {:.2f} TB/s\n", machine.name,
@@ -110,11 +122,12 @@ void run_bench(const Arguments& arguments) {
     fmt::print("{}, {}, {} thread{}\n", machine.name, machine.isa, machine.threads,
                machine.threads == 1 ? "" : "s");
   fmt::print("{}", bench::to_table(rows));
+  return exit_code;
 }
 
 }  // namespace
 
-void add_bench(CLI::App& app, int&) {
+void add_bench(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command =
       app.add_subcommand("bench", "Measure stages, beside other libraries if asked");
@@ -158,7 +171,7 @@ void add_bench(CLI::App& app, int&) {
   command->footer(
       "Example: convoy bench --peers --shapes shapes/targets-cpu.txt --json result.json\n"
       "         convoy bench --device cuda --shapes shapes/resnet50.txt --dtype f16");
-  command->callback([arguments] { run_bench(*arguments); });
+  command->callback([arguments, &exit_code] { exit_code = run_bench(*arguments); });
 }
 
 }  // namespace convoy::cli

@@ -257,6 +257,7 @@ std::string StageParity::check_repeats(const Kernel& kernel, const Tile& tile, c
     other.set_weights(inputs.weights, guard_.stream());
     return other;
   };
+  if (!base.error.empty()) return base.error;
   std::string why = same("a second run", one, 0, stage_.n, guard_);
   if (why.empty())
     why = on_gpu() ? same("another stream", one, 0, stage_.n, other_guard_)
