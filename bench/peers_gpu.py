@@ -9,12 +9,11 @@ Peers: cuDNN through PyTorch (its algorithm chosen by measurement), torch.compil
 XLA through JAX, and for a 1x1 stage without riders cuBLAS. `partial` ones do less than the stage:
 the convolution alone, or without the pool. All run the stage's type in NHWC on normal inputs, over
 buffers that together exceed the L2 three times, as replays of a CUDA graph (XLA: one jitted call).
-Each peer's result is compared with PyTorch in fp32.
+Each peer's result is compared with PyTorch in fp32. A stage's "then" is a stage that follows it.
 
-CONVOY_GPU_PEERS chooses among
-cudnn,compile,xla,cublas (default: all); torch.compile takes part in stages with a pool. XLA runs in
-a process of its own: a kernel that fails there must not take the others along. CONVOY_PEERS_LOG
-names a file for what the libraries print.
+CONVOY_GPU_PEERS chooses among cudnn,compile,xla,cublas (default: all); torch.compile takes part in
+stages with a pool. XLA runs in a process of its own: a kernel that fails there must not take the
+others along. CONVOY_PEERS_LOG names a file for what the libraries print.
 """
 
 import json
@@ -31,6 +30,8 @@ LAUNCHES = 24  # of a graph, at least
 
 def moved_by(stage):
     """Bytes of an input and an output."""
+    if stage.get("then"):
+        return moved_by(stage["then"]) + 2 * stage["n"] * stage["h"] * stage["w"] * stage["c"]
     (top, left, bottom, right), (sh, sw), (dh, dw) = stage["pad"], stage["stride"], stage["dil"]
     p = (stage["h"] + top + bottom - dh * (stage["r"] - 1) - 1) // sh + 1
     q = (stage["w"] + left + right - dw * (stage["s"] - 1) - 1) // sw + 1
@@ -58,28 +59,30 @@ class Torch:
         self.l2 = torch.cuda.get_device_properties(0).L2_cache_size
 
     def open(self, stage):
-        torch, s = self.torch, stage
+        torch = self.torch
         torch.manual_seed(1)
-        dtype = {"f16": torch.float16, "bf16": torch.bfloat16}[s["dtype"]]
+        dtype = {"f16": torch.float16, "bf16": torch.bfloat16}[stage["dtype"]]
         make = lambda *shape: torch.randn(*shape, device="cuda", dtype=dtype)
-        fan = s["c"] // s["groups"] * s["r"] * s["s"]
         last = torch.channels_last
-        self.s = s
-        self.w = (make(s["k"], s["c"] // s["groups"], s["r"], s["s"]) / math.sqrt(fan)).to(memory_format=last)
-        self.b = make(s["k"]) if s["bias"] else None
-        self.xs = [make(s["n"], s["c"], s["h"], s["w"]).to(memory_format=last) for _ in range(buffers_of(s, self.l2))]
+        self.s, self.layers = stage, []  # of each stage: itself, weights, bias
+        for s in [stage] + ([stage["then"]] if stage.get("then") else []):
+            fan = s["c"] // s["groups"] * s["r"] * s["s"]
+            w = (make(s["k"], s["c"] // s["groups"], s["r"], s["s"]) / math.sqrt(fan)).to(memory_format=last)
+            self.layers.append((s, w, make(s["k"]) if s["bias"] else None))
+        self.xs = [make(stage["n"], stage["c"], stage["h"], stage["w"]).to(memory_format=last)
+                   for _ in range(buffers_of(stage, self.l2))]
 
-    def activate(self, y):
-        f, s = self.torch.nn.functional, self.s
+    def activate(self, s, y):
+        f = self.torch.nn.functional
         return {"": lambda: y, "relu": lambda: f.relu(y), "relu6": lambda: f.relu6(y),
                 "clip": lambda: self.torch.clamp(y, s["a"], s["b"]), "leaky": lambda: f.leaky_relu(y, s["a"])}[s["act"]]()
 
-    def pool(self, y):
-        p = self.s["pool"]
+    def pool(self, s, y):
+        p = s["pool"]
         return self.torch.nn.functional.max_pool2d(y, p["window"], p["stride"], p["pad"], p["dil"], p["ceil"]) if p else y
 
-    def conv(self, x, w, b):
-        f, s = self.torch.nn.functional, self.s
+    def conv(self, s, w, b, x):
+        f = self.torch.nn.functional
         top, left, bottom, right = s["pad"]
         if (top, left) != (bottom, right):
             x, pad = f.pad(x, (left, right, top, bottom)), 0
@@ -87,36 +90,39 @@ class Torch:
             pad = (top, left)
         return f.conv2d(x, w, b, s["stride"], pad, s["dil"], s["groups"])
 
-    def whole(self, x):
-        return self.pool(self.activate(self.conv(x, self.w, self.b)))
-
-    def fused(self, x):
+    def fused(self, s, w, b, x):
         """cuDNN's own convolution + bias + ReLU, where the stage has that."""
-        s = self.s
         if s["act"] != "relu" or not s["bias"] or s["pad"][:2] != s["pad"][2:]:
-            return self.activate(self.conv(x, self.w, self.b))
-        return self.torch.cudnn_convolution_relu(x, self.w, self.b, s["stride"], s["pad"][:2], s["dil"], s["groups"])
+            return self.activate(s, self.conv(s, w, b, x))
+        return self.torch.cudnn_convolution_relu(x, w, b, s["stride"], s["pad"][:2], s["dil"], s["groups"])
+
+    def chain(self, x, pools=True, fused=True):
+        for s, w, b in self.layers:
+            x = self.fused(s, w, b, x) if fused else self.activate(s, self.conv(s, w, b, x))
+            x = self.pool(s, x) if pools else x
+        return x
 
     def compiled(self):
         self.torch._dynamo.reset()
-        return self.torch.compile(self.whole, mode="max-autotune-no-cudagraphs", dynamic=False)
+        return self.torch.compile(lambda x: self.chain(x, fused=False), mode="max-autotune-no-cudagraphs", dynamic=False)
 
     def makers(self):
-        s = self.s
+        s, w, _ = self.layers[0]
         riders = s["bias"] or s["act"]
+        single = len(self.layers) == 1
         found = {}
         if "cudnn" in ASKED:
-            found["cudnn"] = lambda: lambda x: self.pool(self.fused(x))
-            if s["pool"] and riders:
-                found["cudnn without pool"] = lambda: self.fused
-            if s["pool"] or riders:
-                found["cudnn convolution alone"] = lambda: lambda x: self.conv(x, self.w, None)
+            found["cudnn"] = lambda: self.chain
+            if s["pool"] and riders and single:
+                found["cudnn without pool"] = lambda: lambda x: self.chain(x, pools=False)
+            if (s["pool"] or riders) and single:
+                found["cudnn convolution alone"] = lambda: lambda x: self.conv(s, w, None, x)
         if "compile" in ASKED and s["pool"]:
             found["torch.compile"] = self.compiled
         pointwise = (s["r"], s["s"], s["groups"], s["stride"], s["pad"]) == (1, 1, 1, [1, 1], [0] * 4)
-        if "cublas" in ASKED and pointwise and not riders and not s["pool"]:
-            w = self.w.reshape(s["k"], s["c"]).t()
-            found["cublas"] = lambda: lambda x: (x.permute(0, 2, 3, 1).reshape(-1, s["c"]) @ w)
+        if "cublas" in ASKED and pointwise and single and not riders and not s["pool"]:
+            matrix = w.reshape(s["k"], s["c"]).t()
+            found["cublas"] = lambda: lambda x: (x.permute(0, 2, 3, 1).reshape(-1, s["c"]) @ matrix)
         return found
 
     def check(self, name, y):
@@ -124,13 +130,13 @@ class Torch:
         torch, s = self.torch, self.s
         tf32 = torch.backends.cudnn.allow_tf32
         torch.backends.cudnn.allow_tf32 = False
-        want = self.conv(self.xs[0][:1].float(), self.w.float(), None if name == "cudnn convolution alone" or
-                         self.b is None else self.b.float())
+        want = self.xs[0][:1].float()
+        for layer, w, b in self.layers:
+            alone = name == "cudnn convolution alone"
+            want = self.conv(layer, w.float(), None if alone or b is None else b.float(), want)
+            want = want if alone else self.activate(layer, want)
+            want = want if alone or name == "cudnn without pool" else self.pool(layer, want)
         torch.backends.cudnn.allow_tf32 = tf32
-        if name != "cudnn convolution alone":
-            want = self.activate(want)
-        if name not in ("cudnn convolution alone", "cudnn without pool"):
-            want = self.pool(want)
         if name == "cublas":
             y = y.reshape(s["n"], s["h"], s["w"], s["k"]).permute(0, 3, 1, 2)
         error = ((y[:1].float() - want).abs().max() / want.abs().max()).item()
@@ -163,7 +169,7 @@ class Torch:
         return samples_of(replay, launches)
 
     def close(self):
-        self.xs = self.w = self.b = None
+        self.xs = self.layers = None
         self.torch.cuda.synchronize()
         self.torch.cuda.empty_cache()
 
@@ -173,49 +179,51 @@ class Xla:
         import jax
         self.jax, self.version = jax, jax.__version__
 
-    def function(self, stage):
-        """The stage on each of a list of inputs, as one jitted call."""
-        jax, s = self.jax, stage
+    def stage(self, s, x, w, b):
+        jax = self.jax
         lax, jnp = jax.lax, jax.numpy
         top, left, bottom, right = s["pad"]
-
-        def one(x, w, b):
-            y = lax.conv_general_dilated(x, w, s["stride"], [(top, bottom), (left, right)], rhs_dilation=s["dil"],
-                                         dimension_numbers=("NHWC", "HWIO", "NHWC"), feature_group_count=s["groups"])
-            y = y + b if s["bias"] else y
-            y = {"": lambda: y, "relu": lambda: jax.nn.relu(y), "relu6": lambda: jax.nn.relu6(y),
-                 "clip": lambda: jnp.clip(y, s["a"], s["b"]), "leaky": lambda: jax.nn.leaky_relu(y, s["a"])}[s["act"]]()
-            p = s["pool"]
-            if p:
-                if p["ceil"]:
-                    raise RuntimeError("a pool with ceil")
-                y = lax.reduce_window(y, jnp.array(-jnp.inf, y.dtype), lax.max, (1, *p["window"], 1), (1, *p["stride"], 1),
-                                      ((0, 0), (p["pad"][0],) * 2, (p["pad"][1],) * 2, (0, 0)),
-                                      window_dilation=(1, *p["dil"], 1))
-            return y
-        return one, jax.jit(lambda xs, w, b: [one(x, w, b) for x in xs])
+        y = lax.conv_general_dilated(x, w, s["stride"], [(top, bottom), (left, right)], rhs_dilation=s["dil"],
+                                     dimension_numbers=("NHWC", "HWIO", "NHWC"), feature_group_count=s["groups"])
+        y = y + b if s["bias"] else y
+        y = {"": lambda: y, "relu": lambda: jax.nn.relu(y), "relu6": lambda: jax.nn.relu6(y),
+             "clip": lambda: jnp.clip(y, s["a"], s["b"]), "leaky": lambda: jax.nn.leaky_relu(y, s["a"])}[s["act"]]()
+        p = s["pool"]
+        if p and p["ceil"]:
+            raise RuntimeError("a pool with ceil")
+        return y if not p else lax.reduce_window(
+            y, jnp.array(-jnp.inf, y.dtype), lax.max, (1, *p["window"], 1), (1, *p["stride"], 1),
+            ((0, 0), (p["pad"][0],) * 2, (p["pad"][1],) * 2, (0, 0)), window_dilation=(1, *p["dil"], 1))
 
     def inputs(self, stage, l2):
-        jax, s = self.jax, stage
-        dtype = {"f16": jax.numpy.float16, "bf16": jax.numpy.bfloat16}[s["dtype"]]
+        jax = self.jax
+        dtype = {"f16": jax.numpy.float16, "bf16": jax.numpy.bfloat16}[stage["dtype"]]
         # A call is timed on the host, so it must hold more work than the host needs to enqueue it.
-        count = max(buffers_of(s, l2), min(64, (2 << 30) // moved_by(s)))
-        keys = jax.random.split(jax.random.key(0), count + 2)
-        fan = s["c"] // s["groups"] * s["r"] * s["s"]
+        count = max(buffers_of(stage, l2), min(64, (2 << 30) // moved_by(stage)))
+        keys = iter(jax.random.split(jax.random.key(0), count + 4))
         draw = jax.jit(lambda key, shape: jax.random.normal(key, shape, dtype), static_argnums=1)
-        xs = [draw(key, (s["n"], s["h"], s["w"], s["c"])) for key in keys[2:]]
-        w = draw(keys[0], (s["r"], s["s"], s["c"] // s["groups"], s["k"])) / math.sqrt(fan)
-        return xs, w.astype(dtype), draw(keys[1], (s["k"],))
+        layers = []
+        for s in [stage] + ([stage["then"]] if stage.get("then") else []):
+            fan = s["c"] // s["groups"] * s["r"] * s["s"]
+            w = draw(next(keys), (s["r"], s["s"], s["c"] // s["groups"], s["k"])) / math.sqrt(fan)
+            layers.append((w.astype(dtype), draw(next(keys), (s["k"],))))
+        return [draw(next(keys), (stage["n"], stage["h"], stage["w"], stage["c"])) for _ in range(count)], layers
 
     def graph(self, stage, l2):
         jax = self.jax
-        xs, w, b = self.inputs(stage, l2)
+        xs, layers = self.inputs(stage, l2)
         launches = len(xs)  # each input once: XLA computes what it is asked for twice only once
-        one, every = self.function(stage)
+
+        def chain(x, layers):
+            for s, (w, b) in zip([stage, stage.get("then")], layers):
+                x = self.stage(s, x, w, b)
+            return x
+
+        every = jax.jit(lambda xs, layers: [chain(x, layers) for x in xs])
         up = lambda a: a.astype(jax.numpy.float32)
         with jax.default_matmul_precision("float32"):
-            want = one(up(xs[0][:1]), up(w), up(b))
-        got = jax.block_until_ready(every(xs, w, b))[0]
+            want = chain(up(xs[0][:1]), jax.tree.map(up, layers))
+        got = jax.block_until_ready(every(xs, layers))[0]
         error = float(abs(up(got[:1]) - want).max() / abs(want).max())
         if not error < (4e-3 if stage["dtype"] == "f16" else 2e-2):
             raise RuntimeError(f"wrong result, error {error:.1e}")
@@ -223,7 +231,7 @@ class Xla:
         def replay(times):
             start = time.perf_counter()
             for _ in range(times):
-                out = every(xs, w, b)
+                out = every(xs, layers)
             jax.block_until_ready(out)
             return (time.perf_counter() - start) / times / launches
         return samples_of(replay, launches)
