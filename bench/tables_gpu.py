@@ -31,7 +31,7 @@ def targets(result):
         ours, floor = row["convoy"], row["floor_us"]
         best = peer(row, row["best_peer"])
         alone = peer(row, "cudnn without pool")
-        bound = "math" if 1e-3 * row["gflops"] * ours["median_us"] / row["peak_gflops"] >= 0.999 * floor else "memory"
+        bound = "math" if row["gflops"] * ours["median_us"] / row["peak_gflops"] >= 0.999 * floor else "memory"
         lines.append(f"| `{row['stage']}` | {kernel(row)} | {ours['median_us']:.1f} | {row['clock_ghz']:.2f} "
                      f"| {tflops(row):.0f} | {100 * ours['share_of_peak']:.0f} % | {floor:.1f} ({bound}) "
                      f"| {ours['median_us'] / floor:.2f} | {best['name']} {best['median_us']:.1f} | **{row['ratio']:.2f}** "
@@ -91,8 +91,15 @@ def launch_split(result):
     slope = sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points)
     head = y - slope * x
     worst = max(abs(head + slope * a - b) for a, b in points)
-    return times(result) + ["", f"A line through them: {head:.2f} µs for launch, prologue and epilogue, {slope:.3f} µs for "
-                            f"64 channels and nine taps; the farthest point lies {worst:.2f} µs off."]
+    return times(result) + ["", f"A line through them: {head:.2f} µs for launch, prologue and epilogue, {slope:.3f} µs "
+                            f"for 64 channels and nine taps; the farthest point lies {worst:.2f} µs off."]
+
+
+def two_stages(result):
+    lines = [f"`{result['first']}`, then `{result['second']}`.", "", "| what | µs | time / one launch |", "|---|---:|---:|"]
+    one = result["microseconds"]["one launch"]
+    return lines + [f"| {name} | {us:.1f} | {us / one:.2f} |"
+                    for name, us in sorted(result["microseconds"].items(), key=lambda item: item[1])]
 
 
 def resources(result):
@@ -128,6 +135,7 @@ def section(folder):
     add("Targets: convolution + bias + ReLU + max-pool", "targets", targets)
     add("The same without the pool", "targets-without-pool", lambda part: against(part, "cudnn"))
     add("The same in bf16", "targets-bf16", lambda part: half_types(part, result))
+    add("Two stages", "two-stages", two_stages)
     lists = [(name, load(folder, name)) for name in ("resnet50", "vgg16", "mobilenetv2", "yolov8n", "unet")]
     if any(part for _, part in lists):
         lines += ["#### Wide lists, f16", ""]

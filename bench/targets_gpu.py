@@ -3,7 +3,7 @@
 
     python3 bench/targets_gpu.py --convoy build/cuda/bin/convoy --out bench/results/h200
 
-Each part below is one `convoy bench --device cuda`: rounds in which everything runs in turns, medians
+Each part but `two-stages` is one `convoy bench --device cuda`: rounds in which everything runs in turns, medians
 over the rounds. A part's
 result goes to OUT/<part>.json, with the geometric mean and the least of its ratios to the best peer
 that does the whole stage. Needs an interpreter with torch and jax.
@@ -13,8 +13,11 @@ import argparse
 import json
 import math
 import os
+import re
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -33,6 +36,9 @@ PARTS |= {name: (name, "cudnn", ["--dtype", "f16", "--rounds", "3", "--seconds",
           for name in ("resnet50", "vgg16", "mobilenetv2", "yolov8n", "unet")}
 
 
+TWO_STAGES = ["f16:n32h56w56c64k128r3pad1+bias+relu+max2", "f16:n32h28w28c128k256r1+bias+relu+max2"]
+
+
 def shapes(name):
     return ROOT / f"shapes/{name}.txt"
 
@@ -43,9 +49,47 @@ def summarize(path):
     if ratios:
         result["geometric_mean"] = math.exp(sum(map(math.log, ratios)) / len(ratios))
         result["least_ratio"] = min(ratios)
+    write(path, result)
+    return result
+
+
+def two_stages(args, environment):
+    """A pipeline of two stages in one launch (timed by gpu_bench) beside the peers' chains, in rounds."""
+    common = dict(dtype="f16", n=32, stride=[1, 1], dil=[1, 1], groups=1, bias=True, act="relu", a=0, b=0,
+                  pool=dict(window=[2, 2], stride=[2, 2], pad=[0, 0], dil=[1, 1], ceil=False))
+    second = dict(common, h=28, w=28, c=128, k=256, r=1, s=1, pad=[0] * 4)
+    first = dict(common, h=56, w=56, c=64, k=128, r=3, s=3, pad=[1] * 4, then=second)
+    worker = subprocess.Popen([sys.executable, ROOT / "bench/peers_gpu.py"], stdin=subprocess.PIPE, text=True,
+                              stdout=subprocess.PIPE, env={**environment, "CONVOY_GPU_PEERS": ALL})
+
+    def ask(**request):
+        worker.stdin.write(json.dumps(request) + "\n")
+        worker.stdin.flush()
+        return json.loads(worker.stdout.readline())
+
+    prepared = ask(op="prepare", stage=first)
+    samples = {}
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as stages:
+        stages.write("\n".join(TWO_STAGES) + "\n")
+        stages.flush()
+        for _ in range(args.rounds):
+            ours = subprocess.run([args.gpu_bench, "pairs", stages.name, "1"], capture_output=True, text=True, check=True)
+            two, one = (float(re.search(pattern, ours.stdout)[1])
+                        for pattern in (r"two launches .*?: ([\d.]+) us", r"pair\.\S+: ([\d.]+) us"))
+            samples.setdefault("one launch", []).append(one)
+            samples.setdefault("two launches", []).append(two)
+            for peer in prepared["peers"]:
+                timed = ask(op="time", peer=peer, seconds=args.seconds)["samples"]
+                samples.setdefault(peer, []).append(1e6 * statistics.median(timed))
+    worker.stdin.close()
+    worker.wait()
+    return dict(first=TWO_STAGES[0], second=TWO_STAGES[1], versions=prepared["versions"], rounds=args.rounds,
+                left_out=prepared["left_out"], microseconds={name: statistics.median(s) for name, s in samples.items()})
+
+
+def write(path, result):
     path.with_suffix(".tmp").write_text(json.dumps(result, indent=1) + "\n")
     path.with_suffix(".tmp").rename(path)
-    return result
 
 
 def print_rows(result):
@@ -63,14 +107,16 @@ def print_rows(result):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--convoy", default=str(ROOT / "build/cuda/bin/convoy"))
+    parser.add_argument("--gpu-bench", default=str(ROOT / "build/cuda/bin/gpu_bench"), help="for two-stages")
     parser.add_argument("--out", default=str(ROOT / "bench/results/h200"))
-    parser.add_argument("--parts", default=",".join(PARTS), help="some of " + ", ".join(PARTS))
+    names = [*PARTS, "two-stages"]
+    parser.add_argument("--parts", default=",".join(names), help="some of " + ", ".join(names))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.03, help="of each contestant in each round, and to warm up")
     args = parser.parse_args()
     parts = args.parts.split(",")
-    if unknown := [part for part in parts if part not in PARTS]:
-        parser.error(f"--parts: {', '.join(unknown)}: expected some of {', '.join(PARTS)}")
+    if unknown := [part for part in parts if part not in names]:
+        parser.error(f"--parts: {', '.join(unknown)}: expected some of {', '.join(names)}")
     out = Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "CONVOY_PEERS_PYTHON": sys.executable,
@@ -79,6 +125,11 @@ def main():
     say = lambda text: print(f"[{time.perf_counter() - start:5.0f} s] {text}", flush=True)
     failures = 0
     for part in parts:
+        if part == "two-stages":
+            result = two_stages(args, environment)
+            write(out / "two-stages.json", result)
+            say(f"two-stages: {result['microseconds']}")
+            continue
         name, peers, words = PARTS[part]
         path = out / f"{part}.json"
         command = [args.convoy, "bench", "--device", "cuda", "--shapes", shapes(name), "--json", path, *words]
