@@ -2,7 +2,10 @@
 // has no word for.
 #pragma once
 
+#include <cuda_fp16.h>
+
 #include <cstdint>
+#include <type_traits>
 
 namespace convoy::ptx {
 
@@ -35,6 +38,26 @@ __device__ __forceinline__ float max_nan(float a, float b) {
 __device__ __forceinline__ float min_nan(float a, float b) {
   float d;
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
+  return d;
+}
+
+/// The same on two packed 16-bit values.
+template <class T>
+__device__ __forceinline__ std::uint32_t max2_nan(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t d;
+  if constexpr (std::is_same_v<T, __half>)
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+  else
+    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+  return d;
+}
+template <class T>
+__device__ __forceinline__ std::uint32_t min2_nan(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t d;
+  if constexpr (std::is_same_v<T, __half>)
+    asm("min.NaN.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+  else
+    asm("min.NaN.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
   return d;
 }
 

@@ -34,23 +34,35 @@ struct Unit {
   float low[2], high[2];
 };
 
+/// min(max(v, low), high) of packed values. Rounding never decreases, so that clamping after it
+/// gives the bits of clamping before, with half the instructions.
+template <class T>
+struct PackedClamp {
+  std::uint32_t low, high;
+  __device__ __forceinline__ explicit PackedClamp(const Clamp& c)
+      : low(pack<T>(c.low, c.low)), high(pack<T>(c.high, c.high)) {}
+  __device__ __forceinline__ std::uint32_t operator()(std::uint32_t v) const {
+    return ptx::min2_nan<T>(ptx::max2_nan<T>(v, low), high);
+  }
+};
+
 /// Adds the bias, activates, rounds once and writes a warpgroup's 64 channels x pixels to
 /// `staging`: a row of 128 bytes a pixel, swizzled as TMA expects it. `value(u)` is unit u, `row(u,
 /// c)` the pixel of its column c; both are called with compile-time u once unrolled.
-template <class T, int Count, class Value, class Row>
-__device__ __forceinline__ void stage_units(const Clamp& clamp, const float (&bias)[2],
-                                            std::uint32_t staging, Value value, Row row) {
+template <class T, int Count, bool Leaky, class Value, class Row>
+__device__ __forceinline__ void stage_activated(const Clamp& clamp, const float (&bias)[2],
+                                                std::uint32_t staging, Value value, Row row) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-  const bool slope = clamp.slope != 1.0f;
+  const PackedClamp<T> clamped(clamp);
   const auto act = [&](float v, float b) {
     v += b;
-    if (slope) v = v < 0.0f ? v * clamp.slope : v;
-    return ptx::min_nan(ptx::max_nan(v, clamp.low), clamp.high);
+    if constexpr (Leaky) v = v < 0.0f ? v * clamp.slope : v;
+    return v;
   };
   const auto packed = [&](int u, std::uint32_t& low, std::uint32_t& high) {
     const Unit v = value(u);
-    low = pack<T>(act(v.low[0], bias[0]), act(v.low[1], bias[0]));
-    high = pack<T>(act(v.high[0], bias[1]), act(v.high[1], bias[1]));
+    low = clamped(pack<T>(act(v.low[0], bias[0]), act(v.low[1], bias[0])));
+    high = clamped(pack<T>(act(v.high[0], bias[1]), act(v.high[1], bias[1])));
   };
   // Lane 8m + c addresses column c of block m: m&1 says which 8 of the warp's 16 channels, m>>1
   // which of two units.
@@ -71,6 +83,15 @@ __device__ __forceinline__ void stage_units(const Clamp& clamp, const float (&bi
     packed(Count - 1, low, high);
     ptx::stmatrix_trans(address(row(Count - 1, column)), low, high);
   }
+}
+
+template <class T, int Count, class Value, class Row>
+__device__ __forceinline__ void stage_units(const Clamp& clamp, const float (&bias)[2],
+                                            std::uint32_t staging, Value value, Row row) {
+  if (clamp.slope == 1.0f)
+    stage_activated<T, Count, false>(clamp, bias, staging, value, row);
+  else
+    stage_activated<T, Count, true>(clamp, bias, staging, value, row);
 }
 
 }  // namespace convoy::cuda::sm90
