@@ -147,27 +147,18 @@ TEST(Halo, TensorMapsAreLegal) {
   }
 }
 
-// The pairs of pixels that a wgmma core matrix reads, by the addresses of the layout, are the ones
-// that the taps ask for. Mirrors store_pair's planes.
+// The pixels that a wgmma core matrix reads, by the addresses of the layout, are the ones that the
+// taps ask for. Unit i of a row begins at pixel stride * i, as in first_load.cuh.
 TEST(First, CoreMatricesHoldTheirTaps) {
   for (const Stage& stage : stages_of("first-stages.txt")) {
     const FirstLayout l = first_layout(stage, h200());
     const int u = static_cast<int>(stage.stride.h);
-    const auto pair_at =
-        [&](int address) {  // the first pixel of the pair stored at an address of a row
-          const int plane = address / l.plane, at = address % l.plane / 16;
-          if (u == 1) return 2 * at + plane;
-          return 2 * (2 * at + (plane == 1 ? 1 : plane == 2 ? 2 : 0));
-        };
-    for (int parity = 0; parity < 2; ++parity) {
-      for (int slot = 0; slot < l.slots; slot += 2) {
-        for (int column = 0; column < 8; ++column) {
-          const int address =
-              parity * l.plane + slot / 4 * l.step_stride + slot / 2 % 2 * l.k_stride + column * 16;
-          ASSERT_EQ(pair_at(address), u * (2 * column + parity) + slot)
-              << to_text(stage) << " slot " << slot;
-          ASSERT_LT(pair_at(address), 2 * l.pairs) << to_text(stage);
-        }
+    for (int slot = 0; slot < l.slots; slot += 2) {
+      for (int column = 0; column < 16; ++column) {
+        const int address = column / 8 * 128 + slot / 4 * l.step_stride +
+                            slot / 2 % 2 * l.k_stride + column % 8 * 16;
+        ASSERT_EQ(u * (address / 16), u * column + slot) << to_text(stage) << " slot " << slot;
+        ASSERT_LT(address, l.pitch) << to_text(stage);
       }
     }
     EXPECT_GE(l.slots, stage.s + l.lead);

@@ -26,6 +26,14 @@ __device__ __forceinline__ std::uint64_t plain_descriptor(std::uint32_t address,
          ((address & 0x3FFFF) >> 4);
 }
 
+/// A descriptor from its halves: in a loop the low one moves (addresses in 16 bytes), the high one
+/// never does.
+__device__ __forceinline__ std::uint64_t descriptor_of(std::uint32_t low, std::uint32_t high) {
+  std::uint64_t d;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(d) : "r"(low), "r"(high));
+  return d;
+}
+
 /// Orders this warpgroup's register and shared-memory accesses before its next wgmma.
 __device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

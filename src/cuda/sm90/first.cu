@@ -118,24 +118,23 @@ FirstLayout first_layout(const Stage& stage, const DeviceFacts& device) {
   l.lead = static_cast<int>(stage.pad.left + margin) % 2;
   l.slots = round_up(static_cast<int>(stage.s) + l.lead, 4);
   l.brick_rows = u * (l.conv_rows - 1) + static_cast<int>(stage.r);
-  const int row = 8 + (u == 1 ? l.slots / 2 : l.slots / 4 + 1);  // pairs of a plane's row
-  l.pairs = u * row;
-  l.pitch = row * 16;
-  l.plane = l.brick_rows * l.pitch;
-  l.planes = u == 1 ? 2 : 3;
-  l.k_stride = u == 1 ? 16 : l.plane;
-  l.step_stride = u == 1 ? 32 : 16;
-  l.brick_bytes = round_up(l.planes * l.plane, 128);
+  l.units = u == 1 ? 14 + l.slots : 15 + l.slots / 2;  // a pair of taps is 2 / u units on
+  l.pitch = l.units * 16;
+  l.k_stride = 16 * 2 / u;
+  l.step_stride = 2 * l.k_stride;
+  l.brick_bytes = round_up(l.brick_rows * l.pitch, 128);
   l.k_blocks = ceil_div(stage.k, 64);
   l.w_bytes = l.k_blocks * static_cast<int>(stage.r) * (l.slots / 4) * 2048;
   l.staging = round_up((l.out_w * l.out_h + 1) * 128, 1024);
   const int row_bytes = static_cast<int>(stage.w * stage.c) * 2;
   l.raw = stage.dtype == stage.output_dtype(true) && !stage.norm && row_bytes % 16 == 0;
-  l.raw_pitch = l.raw ? round_up(l.pairs * 4 * static_cast<int>(stage.c) + 14, 16) : 0;
+  // A word more than the units hold: see widen_rows; up to 14 bytes before them: see raw_column.
+  const int row_halves = (u * (l.units - 1) + 2) * static_cast<int>(stage.c);
+  l.raw_pitch = l.raw ? round_up(row_halves * 2 + 4 + 14, 16) : 0;
   l.raw_bytes = round_up(l.brick_rows * l.raw_pitch, 128);
   const int room = static_cast<int>(device.shared_bytes) - 2048 - 2 * l.staging - l.w_bytes -
                    raw_slots * l.raw_bytes;
-  l.bricks = room < 0 || l.pairs > 32 ? 0 : std::min(4, room / l.brick_bytes);
+  l.bricks = room < 0 ? 0 : std::min(4, room / l.brick_bytes);
   l.shared_bytes =
       2048 + 2 * l.staging + l.w_bytes + raw_slots * l.raw_bytes + l.bricks * l.brick_bytes;
   l.tiles_x = ceil_div(shapes.out_w, l.out_w);
@@ -204,6 +203,9 @@ std::string first_launch(const Stage& stage, const FirstLayout& layout, const Fi
   }
   p.columns = Divisor(layout.tiles_x);
   p.rows = Divisor(layout.tiles_y);
+  p.units = Divisor(layout.units);
+  p.rows_step = 128 / layout.units;
+  p.units_step = 128 % layout.units;
   if (std::string why = encode(first_y_map(part, layout, run.y_pixel_stride), run.y, &p.y);
       !why.empty())
     return why;

@@ -14,17 +14,15 @@
 
 namespace convoy::cuda::sm90 {
 
-/// How a tile lies in shared memory. A brick of the image is stored with four channels a pixel, in
-/// pairs of pixels of 16 bytes: a row of the pixel operand is a pair, and the taps of a filter row
-/// read overlapping pairs.
+/// How a tile lies in shared memory. A brick of the image is stored in units of 16 bytes: two
+/// neighbouring pixels of four channels, beginning at every stride-th pixel.
 struct FirstLayout {
   int conv_rows = 0;         // of a tile; it is 16 columns wide
   int out_w = 0, out_h = 0;  // pixels of y a tile gives
   int lead = 0,
       slots = 0;  // zero taps in front of a filter row; taps of a row with padding, a multiple of 4
-  int brick_rows = 0, pairs = 0;  // of the stored image; pairs loaded for a row
-  int pitch = 0, plane = 0;       // bytes of a stored row, of a plane
-  int planes = 0;
+  int brick_rows = 0, units = 0;      // of the stored image; units of a row
+  int pitch = 0;                      // bytes of a stored row
   int k_stride = 0, step_stride = 0;  // between core matrices of a k16 step, between steps
   int bricks = 0;                     // slots of the ring
   bool raw = false;  // rows of the image come through TMA, as they are: needs 16-byte rows
@@ -62,7 +60,7 @@ struct FirstRun {
   const float* norm_shift = nullptr;
   void* y = nullptr;
   Index y_pixel_stride = 0;
-  bool overlap_previous = false;
+  bool overlap_previous = false;  // as HaloRun's: w must have been written by the time of the call
 };
 std::string first_launch(const Stage& stage, const FirstLayout& layout, const FirstRun& run,
                          cudaStream_t stream) noexcept;

@@ -85,9 +85,9 @@ class First final : public Kernel {
     const FirstLayout layout = first_layout(stage, facts_of(machine));
     const double tiles = static_cast<double>(stage.n) * layout.tiles_x * layout.tiles_y;
     const double turns = std::ceil(tiles / layout.grid);
-    // A fit to the measured stages (bench/results/h200): the brick is rearranged pair by pair, then
+    // A fit to the measured stages (bench/results/h200): the brick is rearranged unit by unit, then
     // each block of 64 channels is multiplied, pooled and stored.
-    const double tile = 1.7e-9 * layout.brick_rows * layout.pairs + 0.6e-6 * layout.k_blocks;
+    const double tile = 1.7e-9 * layout.brick_rows * layout.units + 0.6e-6 * layout.k_blocks;
     const Cost moved = cost_of(stage, 0, 0);
     const double seconds =
         2.5e-6 + std::max(turns * tile, moved.bytes / (0.85 * machine.memory_bandwidth));
