@@ -60,7 +60,8 @@ HaloParams halo_params(const Stage& stage, const HaloTile& tile, const HaloLayou
   p.w_offset = l.x_slots * l.x_slot;
   p.staging_offset = p.w_offset + l.w_slots * l.w_slot;
   p.staging = l.staging;
-  p.barrier_offset = p.staging_offset + 2 * l.staging;
+  p.store_buffers = l.store_buffers;
+  p.barrier_offset = p.staging_offset + 2 * l.store_buffers * l.staging;
   p.group_stride = l.group_stride;
   p.instruction_stride = l.instruction_stride;
   p.warpgroup_stride = l.warpgroup_stride;
@@ -71,6 +72,9 @@ HaloParams halo_params(const Stage& stage, const HaloTile& tile, const HaloLayou
     p.part_y = p.images ? 1 : 0;
     p.part_x = !p.images && tile.bw > 8 ? 8 : 0;
     p.part_n = !p.images && tile.bn > 1 ? 1 : 0;
+    const int pieces = store_pieces(tile.instruction_n());
+    p.piece_x = p.images ? tile.bw / pieces : 0;
+    p.piece_y = p.images ? 0 : tile.bh / pieces;
   }
   for (std::size_t i = 0; i < max_taps; ++i) {
     p.view[i] = l.view[i];

@@ -70,17 +70,18 @@ struct Units {
   }
 };
 
-/// How often a warpgroup stages and stores a tile: without a pool once an instruction, so that the
-/// staging leaves room for the rings.
-template <int I, PoolKind Pool>
-constexpr int store_parts = Pool == PoolKind::none ? I : 1;
+/// How often a warpgroup stages and stores an instruction's pixels, and its tile.
+template <int N, PoolKind Pool>
+constexpr int pieces = Pool == PoolKind::none ? store_pieces(N) : 1;
+template <int N, int I, PoolKind Pool>
+constexpr int store_parts = Pool == PoolKind::none ? I* pieces<N, Pool> : 1;
 
 /// Pools, adds the bias, activates, rounds once and stages a part of the tile for the TMA store.
 template <class T, int N, int I, PoolKind Pool, int Part>
 __device__ __forceinline__ void stage_part(const HaloParams& p, const float (&d)[I][N / 2],
                                            const float (&bias)[2], std::uint32_t staging) {
   using U = Units<N, I, Pool>;
-  constexpr int count = U::count / store_parts<I, Pool>;
+  constexpr int count = U::count / store_parts<N, I, Pool>;
   stage_units<T, count>(
       p.act, bias, staging, [&](int u) { return U::value(d, Part * count + u); },
       [&](int u, int column) {
@@ -94,37 +95,35 @@ __device__ __forceinline__ void store_tile(const HaloParams& p, const float (&d)
                                            const float (&bias)[2], const Place& at,
                                            std::uint32_t staging, int g) {
   const bool leader = threadIdx.x % 128 == 0;
+  const bool two = p.store_buffers == 2;
   const auto store = [&]<int Part>() {
-    if (leader) ptx::bulk_wait_read<0>();  // what was staged before has left
+    // What was staged in this buffer before has left.
+    if (leader && two) ptx::bulk_wait_read<1>();
+    if (leader && !two) ptx::bulk_wait_read<0>();
+    const std::uint32_t buffer = staging + (two ? Part % 2 * p.staging : 0);
     ptx::bar_sync(1 + g, 128);
-    stage_part<T, N, I, Pool, Part>(p, d, bias, staging);
+    stage_part<T, N, I, Pool, Part>(p, d, bias, buffer);
     ptx::fence_proxy_async();
     ptx::bar_sync(1 + g, 128);
     if (leader) {
-      const int k = at.k + g * p.warpgroup_channels, x = at.x / p.window + Part * p.part_x;
-      const int y = (at.y + g * p.warpgroup_rows) / p.window + Part * p.part_y,
-                n = at.n + Part * p.part_n;
+      constexpr int i = Part / pieces<N, Pool>, piece = Part % pieces<N, Pool>;
+      const int k = at.k + g * p.warpgroup_channels, n = at.n + i * p.part_n;
+      const int x = at.x / p.window + i * p.part_x + piece * p.piece_x;
+      const int y = (at.y + g * p.warpgroup_rows) / p.window + i * p.part_y + piece * p.piece_y;
       if (p.images)
-        ptx::tma_store(&p.y, staging, k, n, x, y);
+        ptx::tma_store(&p.y, buffer, k, n, x, y);
       else
-        ptx::tma_store(&p.y, staging, k, x, y, n);
+        ptx::tma_store(&p.y, buffer, k, x, y, n);
       ptx::bulk_commit();
     }
   };
   [&]<int... Part>(std::integer_sequence<int, Part...>) {
     (store.template operator()<Part>(), ...);
   }
-  (std::make_integer_sequence<int, store_parts<I, Pool>>{});
+  (std::make_integer_sequence<int, store_parts<N, I, Pool>>{});
 }
 
 // ---------------------------------------------------------------------------------- consumers
-
-/// A descriptor's two halves: the low one moves (addresses in 16 bytes), the high one never does.
-__device__ __forceinline__ std::uint64_t descriptor_of(std::uint32_t low, std::uint32_t high) {
-  std::uint64_t d;
-  asm("mov.b64 %0, {%1, %2};" : "=l"(d) : "r"(low), "r"(high));
-  return d;
-}
 
 /// A consumer's place in a ring, in the two forms it needs: the slot's full barrier (its empty one
 /// lies `end - begin` on) and the low half of its descriptor. All additions: this runs between two
@@ -201,21 +200,23 @@ struct Walk {
   }
 };
 
-/// Two of the four k16 steps of a tap. The fence costs nothing here, but without one in every basic
-/// block the compiler serialises all of them.
+/// The four k16 steps of a tap. One fence a tap: without one in every basic block the compiler
+/// serialises all wgmmas, and each fence begins a group that wgmma_wait counts, committed or not.
+/// A whole tap may then be left unfinished, so that the tensor cores do not run dry between slabs.
 template <class T, int N, int I>
-__device__ __forceinline__ void half_tap(float (&d)[I][N / 2], std::uint32_t a, std::uint32_t b,
-                                         const HaloParams& p, int keep) {
+__device__ __forceinline__ void multiply_tap(float (&d)[I][N / 2], std::uint32_t a, std::uint32_t b,
+                                             const HaloParams& p, int keep) {
   const std::uint32_t a_high = ptx::descriptor_base(1024) >> 32,
                       b_high = 1u << 30 | p.group_stride >> 4;
   ptx::wgmma_fence();
 #pragma unroll
-  for (int step = 0; step < 2; ++step) {
+  for (int step = 0; step < 4; ++step) {
 #pragma unroll
     for (int i = 0; i < I; ++i) {
-      ptx::Wgmma<T, N>::mma(d[i], descriptor_of(a + 2 * step, a_high),
-                            descriptor_of(b + 2 * step + i * (p.instruction_stride >> 4), b_high),
-                            step == 0 ? keep : 1);
+      ptx::Wgmma<T, N>::mma(
+          d[i], ptx::descriptor_of(a + 2 * step, a_high),
+          ptx::descriptor_of(b + 2 * step + i * (p.instruction_stride >> 4), b_high),
+          step == 0 ? keep : 1);
     }
   }
 }
@@ -268,31 +269,27 @@ __device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar
       // All of this tile's waits are over: the other warpgroup may begin under the last slab's
       // math.
       if (p.pingpong && it + 1 == total && lane == 0) ptx::mbarrier_arrive(bar.turn(1 - g));
-      int keep = it > 0;
-      for (int tap = 1; tap < p.slab_taps; ++tap) {
-        half_tap<T, N, I>(d, a, b, p, keep);
-        half_tap<T, N, I>(d, a + 4, b + 4, p, 1);
-        keep = 1;
-        a += tap_step;
-        b = walk.box_low + (p.tap_shift[first_tap + tap] & ~opens_view);
-      }
-      half_tap<T, N, I>(d, a, b, p, keep);
-      half_tap<T, N, I>(d, a + 4, b + 4, p, 1);
+      multiply_tap<T, N, I>(d, a, b, p, it > 0);
       ptx::wgmma_commit();
-      // While this slab's math runs: find the next one, then give back the slots of the one before,
-      // whose math is done when at most this slab's is left.
-      const std::uint32_t w_done = w_last, x_done = x_last;
+      // While this tap's math runs, that of the slab before is done: its slots go back at once, so
+      // that their next load has the whole of this slab's time.
+      ptx::wgmma_wait<1>();
+      if (it > 0) {
+        if (gives_w) ptx::mbarrier_arrive(walk.w.empty(w_last));
+        if (gives_x && x_last != walk.box) ptx::mbarrier_arrive(walk.x.empty(x_last));
+      }
       w_last = w_now;
       x_last = walk.box;
+      for (int tap = 1; tap < p.slab_taps; ++tap) {
+        a += tap_step;
+        b = walk.box_low + (p.tap_shift[first_tap + tap] & ~opens_view);
+        multiply_tap<T, N, I>(d, a, b, p, 1);
+        ptx::wgmma_commit();
+      }
       if (it + 1 < total) {
         w_now = walk.w.full;
         first_tap = walk.tap;
         walk.next(a, b);
-      }
-      ptx::wgmma_wait<1>();
-      if (it > 0) {
-        if (gives_w) ptx::mbarrier_arrive(walk.w.empty(w_done));
-        if (gives_x && x_done != x_last) ptx::mbarrier_arrive(walk.x.empty(x_done));
       }
     }
     if (p.pingpong) walk.skip_tile();
@@ -316,24 +313,26 @@ __global__ void __launch_bounds__(halo_threads, 1) halo(const __grid_constant__ 
   const Barriers bar{base + p.barrier_offset, p.x_slots, p.w_slots};
 
   init_rings(p, bar);
-  if (threadIdx.x == 256) {
+  if (threadIdx.x == pixels_thread) {
     ptx::prefetch_tensor_map(&p.x);
     ptx::prefetch_tensor_map(&p.w);
     ptx::prefetch_tensor_map(&p.y);
   }
   __syncthreads();
   ptx::grid_launch_dependents();
-  ptx::grid_dependency_wait();
+  // Weights are settled before the launch (HaloRun), so that their warp alone need not wait for the
+  // kernel before.
+  if (threadIdx.x / 32 != weights_thread / 32) ptx::grid_dependency_wait();
 
   const int warpgroup =
       __shfl_sync(0xFFFFFFFF, threadIdx.x / 128, 0);  // so that the compiler sees one value a warp
   if (warpgroup == 2) {
     ptx::shrink_registers<40>();
-    if (threadIdx.x == 256) produce_pixels(p, bar, x_slots);
-    if (threadIdx.x == 288) produce_weights(p, bar, w_slots);
+    if (threadIdx.x == pixels_thread) produce_pixels(p, bar, x_slots);
+    if (threadIdx.x == weights_thread) produce_weights(p, bar, w_slots);
   } else {
     ptx::grow_registers<232>();
-    const std::uint32_t staging = base + p.staging_offset + warpgroup * p.staging;
+    const std::uint32_t staging = base + p.staging_offset + warpgroup * p.store_buffers * p.staging;
     consume<T, N, I>(p, bar, x_slots, w_slots, warpgroup,
                      [&](const float(&d)[I][N / 2], const float(&bias)[2], const Place& at) {
                        store_tile<T, N, I, Pool>(p, d, bias, at, staging, warpgroup);

@@ -24,8 +24,10 @@ struct HaloRun {
   const float* bias = nullptr;
   void* y = nullptr;
   Index x_pixel_stride = 0, y_pixel_stride = 0;
-  bool overlap_previous =
-      false;  // start while the stream's previous kernel drains (it is still waited for)
+  /// Start while the stream's previous kernel drains. It is waited for before x and bias are read
+  /// and y is written, but not before w is read: w must have been written by the time of the call,
+  /// or this be false.
+  bool overlap_previous = false;
 };
 
 /// Enqueues one launch. No allocation, no synchronisation, capturable. Returns an empty string, or

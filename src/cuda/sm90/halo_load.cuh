@@ -10,6 +10,7 @@ namespace convoy::cuda::sm90 {
 
 constexpr int consumer_warps = 8;
 constexpr int halo_threads = 384;
+constexpr int pixels_thread = 256, weights_thread = 288;  // the producers
 
 /// A producer's place in a ring: the slot, and the parity of the round.
 struct Ring {

@@ -30,7 +30,9 @@ struct HaloParams {
   int w_offset, staging_offset, barrier_offset, staging;
   int group_stride, instruction_stride, warpgroup_stride;
   int store_i, store_j, stored_pixels;
-  int part_x, part_y, part_n;  // pixels from one part of a tile's output to the next
+  int part_x, part_y, part_n;  // of the output, from one instruction's pixels to the next's
+  int piece_x, piece_y;        // from one piece of an instruction's to the next
+  int store_buffers;
   View view[max_taps];
   std::uint16_t tap_shift[max_taps];
   std::uint8_t tap_index[max_taps];

@@ -87,13 +87,6 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
   }
   out.x_bytes = out.box_w * out.box_h * out.box_n * row_bytes;
   out.x_slot = round_up(out.x_bytes, alignment);
-  // Between two slabs a warpgroup spends about 300 cycles, which a tap of a small tile does not
-  // cover but a whole filter row does. Large tiles keep single taps, for depth, unless weights are
-  // resident.
-  const bool small = tile.instruction_n() * tile.instructions() <= 128 && tile.cta_channels() == 64;
-  const bool one_view = out.views == 1 && out.taps == stage.r * stage.s;
-  out.slab_taps = one_view && (small || tile.resident) ? static_cast<int>(stage.s) : 1;
-  out.w_slot = tile.cta_channels() * row_bytes * out.slab_taps;
   for (int v = 0; v < out.views; ++v)
     out.tap_shift[out.view[static_cast<std::size_t>(v)].first] |= opens_view;
   out.group_stride = images ? 8 * row_bytes : row;
@@ -101,15 +94,30 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
   out.warpgroup_stride = tile.schedule == Schedule::rows ? tile.bh * row : 0;
 
   const int stored_w = tile.bw / window, stored_h = tile.bh / window;
-  out.stored_pixels = pooled(stage) ? stored_w * stored_h * tile.bn : tile.instruction_n();
+  out.stored_pixels = pooled(stage) ? stored_w * stored_h * tile.bn
+                                    : tile.instruction_n() / store_pieces(tile.instruction_n());
   out.store_j = images ? 8 : stored_w;
   out.store_i = images ? 8 * stored_w : (tile.bw > 8 ? 8 / window : stored_w * stored_h);
   out.staging = round_up((out.stored_pixels + (pooled(stage) ? 1 : 0)) * row_bytes,
                          alignment);  // + 1: Units::row's spare
 
+  // Between two slabs a warpgroup spends about 300 cycles, which a tap of a single tile does not
+  // cover but a whole filter row does: in ping-pong, and where weights are resident, a slab is a
+  // row. Two warpgroups at once cover for each other: single taps give their ring more depth.
+  const bool one_view = out.views == 1 && out.taps == stage.r * stage.s;
+  const bool small = tile.instruction_n() * tile.instructions() <= 128 && tile.cta_channels() == 64;
+  const int tap_bytes = tile.cta_channels() * row_bytes, row_taps = static_cast<int>(stage.s);
+  const int rings = static_cast<int>(device.shared_bytes) - alignment - barrier_bytes;
+  const int row_needs = (stage.r > 1 ? 2 : 3) * out.x_slot + 3 * row_taps * tap_bytes;
+  const bool row_fits = rings - 2 * out.staging >= row_needs;
+  const bool by_row = small || tile.resident || (tile.schedule == Schedule::pingpong && row_fits);
+  out.slab_taps = one_view && by_row ? row_taps : 1;
+  out.w_slot = tap_bytes * out.slab_taps;
+  const bool pieces = !pooled(stage) && store_pieces(tile.instruction_n()) == 2;
+  const bool spare = out.slab_taps == 1 || tile.resident || rings - 4 * out.staging >= row_needs;
+  out.store_buffers = pieces && spare ? 2 : 1;
+  const int room = rings - 2 * out.store_buffers * out.staging;
   const int all_w = out.chunks * (out.taps / out.slab_taps);
-  const int room =
-      static_cast<int>(device.shared_bytes) - alignment - barrier_bytes - 2 * out.staging;
   // A warpgroup gives a box back one slab after its last: a view of a single slab holds the box
   // before it, its own and waits for the next.
   int fewest = 2;
@@ -136,8 +144,8 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
     out.x_slots = 0;
     return out;
   }
-  out.shared_bytes = alignment + barrier_bytes + 2 * out.staging + out.x_slots * out.x_slot +
-                     out.w_slots * out.w_slot;
+  out.shared_bytes = alignment + barrier_bytes + 2 * out.store_buffers * out.staging +
+                     out.x_slots * out.x_slot + out.w_slots * out.w_slot;
 
   const Shapes shapes = shapes_of(stage);
   out.k_blocks = ceil_div(stage.k, tile.cta_channels());
@@ -209,46 +217,41 @@ HaloLayout halo_layout(const Stage& stage, const HaloTile& tile, const DeviceFac
 }
 
 double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& layout) {
-  // Cycles at the clock the chip holds under load; every constant is a fit to measured tiles
-  // (bench/results/h200). The rate of a warpgroup's tile is a share of the tensor cores' peak.
-  constexpr double clock = 1.45e9, l2_bytes_a_cycle = 40;
-  const bool pingpong = tile.schedule == Schedule::pingpong;
-  const int pixels = tile.instruction_n() * tile.instructions();
-  double rate = pixels >= 192   ? 0.95
-                : pixels >= 128 ? 0.88
-                : pixels >= 112 ? 0.86
-                : pixels >= 64  ? 0.80
-                                : 0.42;
-  // One warpgroup at a time can't hide what lies between slabs of a single tap.
-  if (pingpong && layout.slab_taps == 1)
-    rate *= tile.instruction_n() < 112 ? 0.72 : 0.80;
-  else if (pingpong && pixels < 192)
-    rate *= tile.instructions() > 1 ? 0.88 : 0.94;
-  else if (pingpong && tile.instruction_n() < 112)
-    rate *= 0.95;
-  if (!pingpong && tile.instruction_n() < 112 && tile.instructions() > 1) rate *= 0.98;
-  if (!tile.resident) rate *= 0.98;  // the ring of weights is never quite full
+  // Cycles at the clock that the chip holds under load; the constants are a least-distance fit to
+  // the tiles of bench/results/h200/tiles.json, near to what in-kernel clocks show.
+  constexpr double clock = 1.592e9, launch = 0.24e-6, start = 1770;
+  constexpr double l2_bytes_a_cycle = 40.5, store_bytes_a_cycle = 26.7;
+  const bool pingpong = tile.schedule == Schedule::pingpong, pool = stage.pool.has_value();
+  const int n = tile.instruction_n(), pixels = n * tile.instructions();
   const double warpgroups = pingpong ? 1 : 2;
-  const double math = 4.0 * layout.chunks * layout.taps * pixels / 2 * warpgroups / rate;
-  const double loads = double(layout.chunks) *
-                       (layout.views * layout.x_bytes +
-                        (tile.resident ? 0 : layout.taps / layout.slab_taps * layout.w_slot)) /
-                       l2_bytes_a_cycle;
-  const double store = warpgroups * (stage.pool ? pixels / 4.0 : pixels) * 128.0 / 12.0;
-  const double epilogue = 800 + pixels * (stage.pool ? 3.0 : 5.0) + store / 4 +
-                          (stage.pool ? 0 : 500.0 * tile.instructions());
+
+  // Math: narrow instructions wait for their weights, several share a tap's latency less well.
+  const double instruction = std::max(n / 2.0, 32.0) + (n <= 64 ? 3.2 : 0);
+  const double step = instruction * tile.instructions() * warpgroups;
+  // Between two slabs: what one tap in flight does not cover, and a gap in any case.
+  const double slabs = static_cast<double>(layout.chunks) * layout.taps / layout.slab_taps;
+  const double gap = (pingpong ? 115 : 77) + std::max(0.0, 256 - 4 * step);
+  const double math =
+      4.0 * layout.chunks * layout.taps * step * (tile.instructions() > 1 ? 1.05 : 1) + slabs * gap;
+  const double boxes = static_cast<double>(layout.chunks) * layout.views * layout.x_bytes;
+  const double weights = tile.resident ? 0 : slabs * layout.w_slot;
+  const double loads = (boxes + weights) / l2_bytes_a_cycle;
+  // Loads cost power, and with it clock, even where they hide.
+  const double tile_cycles = std::max(math, loads) + (tile.resident ? 0 : 0.055 * loads);
+
+  const double epilogue = 525 + (pool ? 5.7 * pixels : 6.8 * pixels + 400.0 * tile.instructions());
+  const double store =
+      warpgroups * (pool ? pixels / 4.0 : pixels) * row_bytes / store_bytes_a_cycle;
   const int turns = ceil_div(layout.tiles(), layout.grid);
-  double cycles = 1700;
+  double cycles = start + 1.4 * store;  // the last tile's store shows
   if (pingpong) {
-    // Two warpgroups take turns, but each needs its own math and epilogue, and the last epilogue
-    // shows.
-    const double pair = (math + epilogue + 900) / 2;
-    cycles +=
-        turns * std::max({math, loads, store, pair}) + epilogue + (turns == 1 ? 0.1 * math : 0);
+    // Two warpgroups take turns, but each needs its own math and epilogue.
+    const double pair = turns > 1 ? std::max((tile_cycles + epilogue) / 2, store) : 0;
+    cycles += turns * std::max(tile_cycles, pair) + epilogue;
   } else {
-    cycles += turns * (std::max(math, loads) + epilogue);
+    cycles += turns * std::max(tile_cycles + epilogue, store);
   }
-  return cycles / clock + 0.8e-6;
+  return cycles / clock + launch;
 }
 
 std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device) {
@@ -325,11 +328,12 @@ TensorMapArgs halo_y_map(const Stage& stage, const HaloTile& tile, Index pixel_s
   const Shapes shapes = shapes_of(stage);
   const std::uint64_t pixel = u(pixel_stride) * 2;
   const std::uint64_t image = pixel * u(shapes.out_w) * u(shapes.out_h);
-  // Without a pool a tile leaves one instruction at a time.
+  // Without a pool a tile leaves in parts of an instruction.
   const auto u32 = [](int v) { return static_cast<std::uint32_t>(v); };
   const bool images = tile.inner == Inner::images;
-  const auto bw = u32(pooled(stage) ? tile.bw / 2 : images ? tile.bw : 8);
-  const auto bh = u32(pooled(stage) ? tile.bh / 2 : images ? 1 : tile.bh);
+  const int pieces = store_pieces(tile.instruction_n());
+  const auto bw = u32(pooled(stage) ? tile.bw / 2 : images ? tile.bw / pieces : 8);
+  const auto bh = u32(pooled(stage) ? tile.bh / 2 : images ? 1 : tile.bh / pieces);
   const auto bn = u32(pooled(stage) || images ? tile.bn : 1);
   TensorMapArgs map{.dtype = stage.dtype, .rank = 4};
   if (tile.inner == Inner::pixels) {

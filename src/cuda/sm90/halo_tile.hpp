@@ -54,6 +54,12 @@ inline constexpr std::array<Accumulator, 11> accumulators{{{256, 1},
                                                            {64, 1},
                                                            {32, 1}}};
 
+/// Without a pool a tile leaves in parts, so that its staging leaves room for the rings: this many
+/// for each instruction.
+constexpr int store_pieces(int instruction_n) {
+  return instruction_n >= 112 ? 2 : 1;
+}
+
 inline constexpr int max_taps = 64;
 inline constexpr std::uint16_t opens_view = 1 << 15;  // in a tap's shift: the first tap of a view
 
@@ -77,7 +83,8 @@ struct HaloLayout {
   int x_bytes = 0, x_slot = 0, w_slot = 0;         // of a box; of the slots
   int group_stride = 0, instruction_stride = 0, warpgroup_stride = 0;  // bytes in a pixel slot
   int store_i = 0, store_j = 0, stored_pixels = 0;  // rows of the staged output tile
-  int staging = 0;                                  // bytes a warpgroup
+  int staging = 0;                                  // bytes of one buffer
+  int store_buffers = 1;  // of each warpgroup: with two, a part is staged while the last one leaves
   int x_slots = 0, w_slots = 0, shared_bytes = 0;
   int k_blocks = 0, tiles_x = 0, tiles_y = 0, tiles_n = 0;
   int tiles() const { return k_blocks * tiles_x * tiles_y * tiles_n; }
