@@ -219,31 +219,32 @@ HaloLayout halo_layout(const Stage& stage, const HaloTile& tile, const DeviceFac
 double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& layout) {
   // Cycles at the clock that the chip holds under load; the constants are a least-distance fit to
   // the tiles of bench/results/h200/tiles.json, near to what in-kernel clocks show.
-  constexpr double clock = 1.592e9, launch = 0.24e-6, start = 1770;
-  constexpr double l2_bytes_a_cycle = 40.5, store_bytes_a_cycle = 26.7;
+  constexpr double clock = 1.558e9, launch = 0.35e-6, start = 1650;
+  constexpr double l2_bytes_a_cycle = 46.6, store_bytes_a_cycle = 35.2;
   const bool pingpong = tile.schedule == Schedule::pingpong, pool = stage.pool.has_value();
   const int n = tile.instruction_n(), pixels = n * tile.instructions();
   const double warpgroups = pingpong ? 1 : 2;
 
   // Math: narrow instructions wait for their weights, several share a tap's latency less well.
-  const double instruction = std::max(n / 2.0, 32.0) + (n <= 64 ? 3.2 : 0);
+  const double instruction = std::max(n / 2.0, 32.0) + (n <= 64 ? 3.12 : 0);
   const double step = instruction * tile.instructions() * warpgroups;
   // Between two slabs: what one tap in flight does not cover, and a gap in any case.
   const double slabs = static_cast<double>(layout.chunks) * layout.taps / layout.slab_taps;
-  const double gap = (pingpong ? 115 : 77) + std::max(0.0, 256 - 4 * step);
+  const double gap = (pingpong ? 141 : 91.2) + std::max(0.0, 257 - 4 * step);
   const double math =
-      4.0 * layout.chunks * layout.taps * step * (tile.instructions() > 1 ? 1.05 : 1) + slabs * gap;
+      4.0 * layout.chunks * layout.taps * step * (tile.instructions() > 1 ? 1.047 : 1) +
+      slabs * gap;
   const double boxes = static_cast<double>(layout.chunks) * layout.views * layout.x_bytes;
   const double weights = tile.resident ? 0 : slabs * layout.w_slot;
   const double loads = (boxes + weights) / l2_bytes_a_cycle;
-  // Loads cost power, and with it clock, even where they hide.
-  const double tile_cycles = std::max(math, loads) + (tile.resident ? 0 : 0.055 * loads);
+  const double tile_cycles = std::max(math, loads);
 
-  const double epilogue = 525 + (pool ? 5.7 * pixels : 6.8 * pixels + 400.0 * tile.instructions());
+  const double epilogue =
+      568 + (pool ? 5.38 * pixels : 6.22 * pixels + 449.0 * tile.instructions());
   const double store =
       warpgroups * (pool ? pixels / 4.0 : pixels) * row_bytes / store_bytes_a_cycle;
   const int turns = ceil_div(layout.tiles(), layout.grid);
-  double cycles = start + 1.4 * store;  // the last tile's store shows
+  double cycles = start + 1.39 * store;  // the last tile's store shows
   if (pingpong) {
     // Two warpgroups take turns, but each needs its own math and epilogue.
     const double pair = turns > 1 ? std::max((tile_cycles + epilogue) / 2, store) : 0;
