@@ -31,7 +31,9 @@ def cpu_targets(result):
 
 def wide_list(result):
     under = [row for row in result["rows"] if row["ratio"] < 1]
-    lines = [f"{len(result['rows'])} stages, {len(under)} under 1.0{':' if under else '.'}", ""]
+    lines = [f"{len(result['rows'])} stages, {len(under)} under 1.0{':' if under else '.'}"]
+    if under:
+        lines.append("")
     for row in under:
         lines.append(f"- `{row['stage']}` {row['ratio']:.2f}: {row['kernel']} against {row['best_peer']}")
     return lines
