@@ -114,8 +114,9 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
   out.slab_taps = one_view && by_row ? row_taps : 1;
   out.w_slot = tap_bytes * out.slab_taps;
   const bool pieces = !pooled(stage) && store_pieces(tile.instruction_n()) == 2;
-  const bool spare = out.slab_taps == 1 || tile.resident || rings - 4 * out.staging >= row_needs;
-  out.store_buffers = pieces && spare ? 2 : 1;
+  const bool room_for_two =
+      out.slab_taps == 1 || tile.resident || rings - 4 * out.staging >= row_needs;
+  out.store_buffers = pieces && room_for_two ? 2 : 1;
   const int room = rings - 2 * out.store_buffers * out.staging;
   const int all_w = out.chunks * (out.taps / out.slab_taps);
   // A warpgroup gives a box back one slab after its last: a view of a single slab holds the box
