@@ -3,14 +3,17 @@
 
 #include <fmt/core.h>
 
+#include <nlohmann/json.hpp>
+
 #include "commands.hpp"
 #include "convoy/error.hpp"
+#include "plan/fusion.hpp"
 
 namespace convoy::cli {
 namespace {
 
 struct Arguments {
-  std::string stage, device = "cpu", kernel, tile;
+  std::string stage, then, device = "cpu", kernel, tile;
   int threads = 0;
   double seconds = 0.4;
   bool json = false, no_measure = false, all = false, strict = false, no_tuning = false;
@@ -27,6 +30,19 @@ void run_explain(const Arguments& arguments) {
   options.use_tuning = !arguments.no_tuning;
   if (arguments.all && arguments.no_measure)
     throw Error("explain: --all measures every kernel, --no-measure none. Leave one of them out.");
+  if (!arguments.then.empty()) {
+    const Stage second = parse_stage(arguments.then);
+    const Fusion fusion = judge_fusion(stage, second, machine_for(options));
+    if (arguments.json)
+      fmt::print("{}\n", nlohmann::ordered_json{{"first", to_text(stage)},
+                                                {"second", to_text(second)},
+                                                {"one_launch", fusion.fused},
+                                                {"why", fusion.why}}
+                             .dump(2));
+    else
+      fmt::print("{}\n{}\n{}\n", to_text(stage), to_text(second), fusion.why);
+    return;
+  }
   const Explanation explanation =
       explain(stage, options, {!arguments.no_measure, arguments.all, arguments.seconds});
   if (arguments.json)
@@ -42,6 +58,8 @@ void add_explain(CLI::App& app, int&) {
   CLI::App* command = app.add_subcommand(
       "explain", "Tell why a stage runs as it does: sizes, kernels, tile, time and memory traffic");
   command->add_option("stage", arguments->stage, "The stage, as text (docs/stage.md)")->required();
+  command->add_option("--then", arguments->then,
+                      "Another stage: tell instead whether both run in one launch, and why");
   command->add_option("--device", arguments->device, "cpu, cuda or cuda:<number>")
       ->capture_default_str();
   command

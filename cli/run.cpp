@@ -108,6 +108,12 @@ void print_table(const Network& network, const Measured& m, Index n, Index right
     fmt::print("{:<{}}  {:<{}}  {:>10}  {:<{}}  {:>5.1f}%\n", layer.name, name, layer.stage, stage,
                layer.parameters, layer.kernel, kernel, 100 * m.share[i]);
   }
+  const char* heading = "\n";
+  for (const LayerReport& layer : network.layers()) {
+    if (layer.fusion.empty()) continue;
+    fmt::print("{}{} and the next: {}\n", heading, layer.name, layer.fusion);
+    heading = "";
+  }
   const auto [low, high] = std::minmax_element(m.seconds.begin(), m.seconds.end());
   fmt::print("\nparameters  {}, steps {}\n", network.parameters(), network.text().steps);
   fmt::print("threads     {}\n", network.threads());
@@ -138,6 +144,7 @@ std::string json_of(const Network& network, const Measured& m, Index n, Index ri
     layers.push_back({{"name", layer.name},
                       {"stage", layer.stage},
                       {"kernel", layer.kernel},
+                      {"fusion", layer.fusion},
                       {"parameters", layer.parameters},
                       {"macs", layer.macs},
                       {"share_of_time", m.share[i]}});
@@ -231,7 +238,7 @@ void add_run(CLI::App& app, int&) {
   command->add_option(
       "--data", arguments->data,
       "Folder to look for the test set in, before CONVOY_DATA, the XDG data folder and Debian's");
-  command->add_option("--device", arguments->device, "cpu (default)");
+  command->add_option("--device", arguments->device, "cpu (default), cuda or cuda:<number>");
   command->add_option("--threads", arguments->threads,
                       "CPU threads (default: CONVOY_NUM_THREADS, else every core)");
   command->add_option("--batch", arguments->batch,

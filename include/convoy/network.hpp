@@ -21,12 +21,15 @@ struct NetworkLayer {
 
 /// A network.txt, parsed: what it computes, without weights. See docs/network.md for the format.
 struct NetworkText {
-  DType dtype = DType::u8;  // of the images: u8 or f32
+  DType dtype = DType::u8;  // of the images: u8, f32, f16 or bf16
   Index h = 0, w = 0, c = 0;
   // Of each channel, or one of all, or none. x' = (x/255 - mean)/std of u8, (x - mean)/std of f32.
   std::vector<float> mean, std;
   Index steps = 1;  // the same image in every step
   std::vector<NetworkLayer> layers;
+
+  /// What the layers compute in: the images' type, f32 for u8.
+  DType layer_type() const { return dtype == DType::u8 ? DType::f32 : dtype; }
 };
 
 /// Parses the text and derives every layer's shape. Throws Error "NAME:LINE: ..." that says what
@@ -44,6 +47,7 @@ struct NetworkOptions {
 /// What a network does for a layer, for people.
 struct LayerReport {
   std::string name, stage, kernel;
+  std::string fusion;  // on a GPU: whether it runs in one launch with the next layer, and why
   Index parameters = 0;
   Index macs = 0;  // multiply-adds of one image, all steps
 };
@@ -58,14 +62,15 @@ class CONVOY_API Network {
   Network& operator=(Network&&) noexcept;
 
   const NetworkText& text() const;
-  Index classes() const;
+  Index classes() const;  // values of the last layer
   Index parameters() const;
   int threads() const;
   const std::vector<LayerReport>& layers() const;
 
-  /// images [N,H,W] or [N,H,W,C], dense, u8 (or f32, as network.txt says), any N ≥ 0; logits
-  /// [N,classes] f32 or empty: the mean over the steps; labels [N] i32 or empty: the index of the
-  /// largest logit, the first of equals. Bits of an image do not depend on N, its place, threads.
+  /// All on the host: images [N,H,W] or [N,H,W,C], dense, of the type that network.txt says, any
+  /// N ≥ 0; logits [N,classes] f32 or empty: the mean over the steps, of a last layer that is no
+  /// vector its values in the order H, W, C; labels [N] i32 or empty: the index of the largest
+  /// logit, the first of equals. Bits of an image do not depend on N, its place, threads.
   Status run(const TensorView& images, const TensorView& logits,
              const TensorView& labels) const noexcept;
 

@@ -4,9 +4,12 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "convoy/error.hpp"
+#include "convoy/stage.hpp"
 #include "convoy/tensor.hpp"
 #include "core/machine.hpp"
 
@@ -44,5 +47,25 @@ void synchronize(Device device, Stream stream);
 
 /// Seconds that the GPU spent on what `enqueue` put on the stream, in all. Throws Error.
 double time(Device device, Stream stream, const std::function<void()>& enqueue);
+
+/// Two stages in one launch, the tensor between them never in memory. The bits are those of two
+/// runs of the kernel `halo`.
+class Pair {
+ public:
+  virtual ~Pair() = default;
+  /// fp32 [K,R,S,C] of the first stage and [K2,K] of the second, on the host.
+  virtual void set_weights(const float* first, const float* second) = 0;
+  /// Dense NHWC tensors on the GPU, biases fp32 or null. Enqueued on the stream.
+  virtual Status run(Index n, const void* x, const float* bias, const float* bias2, void* y,
+                     Stream stream) const noexcept = 0;
+};
+struct PairVerdict {
+  std::vector<std::string> refusals;  // every reason why not; empty: the two can run in one launch
+  std::string tile;
+  double seconds = 0;  // predicted
+};
+PairVerdict judge_pair(const Stage& first, const Stage& second, const Machine& machine);
+/// Of two stages that judge_pair does not refuse. Throws Error.
+std::unique_ptr<Pair> prepare_pair(const Stage& first, const Stage& second, const Machine& machine);
 
 }  // namespace convoy::gpu

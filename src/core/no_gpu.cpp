@@ -35,5 +35,11 @@ void synchronize(Device device, Stream) {
 double time(Device device, Stream, const std::function<void()>&) {
   refuse(device);
 }
+PairVerdict judge_pair(const Stage&, const Stage&, const Machine& machine) {
+  refuse(machine.device);
+}
+std::unique_ptr<Pair> prepare_pair(const Stage&, const Stage&, const Machine& machine) {
+  refuse(machine.device);
+}
 
 }  // namespace convoy::gpu

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "math/half.hpp"
 #include "network/network_impl.hpp"
 
 namespace convoy {
@@ -18,7 +19,7 @@ std::int32_t arg_max(const float* values, Index count) {
 }
 
 /// `view` with other data and another number of images, dense; a leading axis counts steps.
-TensorView with_images(TensorView view, float* data, Index n) {
+TensorView with_images(TensorView view, void* data, Index n) {
   const auto images = static_cast<std::size_t>(view.rank - 4);
   view.data = data;
   view.shape[images] = n;
@@ -42,15 +43,22 @@ std::string Network::Impl::check(const TensorView& images, const TensorView& out
   if (out && (out.dtype != DType::f32 || out.rank != 2 || out.shape[0] != n ||
               out.shape[1] != classes || !out.contiguous()))
     return fmt::format("logits: {}, expected f32[{},{}], dense.", describe(out), n, classes);
+  const Shapes last_layer = shapes_of(stage(stages.size() - 1));
+  if (labels && (last_layer.out_h != 1 || last_layer.out_w != 1))
+    return fmt::format(
+        "labels: the last layer gives {}x{}x{}, expected 1x1 and one channel a class. End the "
+        "network with flatten and a linear layer, or ask for logits alone.",
+        last_layer.out_h, last_layer.out_w, stage(stages.size() - 1).k);
   if (labels && (labels.dtype != DType::i32 || labels.rank != 1 || labels.shape[0] != n ||
                  !labels.contiguous()))
     return fmt::format("labels: {}, expected i32[{}], dense.", describe(labels), n);
   return {};
 }
 
-const float* Network::Impl::dense_input(Index n, const TensorView& images, Index first) const {
-  if (text.dtype == DType::f32 && text.mean.empty() && text.std.empty())
-    return static_cast<const float*>(images.data) + first * input_values;
+const void* Network::Impl::dense_input(Index n, const TensorView& images, Index first) const {
+  if (text.dtype != DType::u8 && text.mean.empty() && text.std.empty())
+    return static_cast<const std::byte*>(images.data) +
+           first * input_values * static_cast<Index>(size_of(text.dtype));
   float* const to = input.data();
   const Index c = text.c;
   if (text.dtype == DType::u8) {
@@ -65,41 +73,73 @@ const float* Network::Impl::dense_input(Index n, const TensorView& images, Index
   return to;
 }
 
-Status Network::Impl::run_plan(const Segment& segment, Index n, float* x, float* y) const noexcept {
+Status Network::Impl::run_plan(const Planned& planned, Index n, void* x, void* y) const noexcept {
   Operands operands;
-  operands.x = with_images(segment.x, x, n * segment.fold);
-  operands.y = with_images(segment.y, y, n * segment.fold);
-  operands.bias = segment.bias_view;
-  return segment.plan->run(operands);
+  operands.x = with_images(planned.x, x, n * planned.fold);
+  operands.y = with_images(planned.y, y, n * planned.fold);
+  operands.bias = planned.bias;
+  return planned.plan->run(operands);
+}
+
+Status Network::Impl::run_segment(const Segment& segment, Index n, const std::uint8_t* pixels,
+                                  void* x, void* y, double* seconds) const {
+  if (segment.chain) {
+    auto* const out = static_cast<float*>(y);
+    const ChainSource source{pixels, static_cast<float*>(x)};
+    const ChainSink sink{segment.timed_out ? nullptr : out, nullptr,
+                         segment.timed_out ? out : nullptr};
+    segment.chain->run(*threads, n, source, sink, seconds ? seconds + segment.first : nullptr);
+    return {};
+  }
+  const auto begin = Clock::now();
+  const Planned& planned = segment.plans[0];
+  const Index images = n * planned.fold;
+  Status status = segment.pair ? segment.pair->run(images, x, planned.bias.data<float>(),
+                                                   segment.plans[1].bias.data<float>(), y, {})
+                               : run_plan(planned, n, x, y);
+  if (!status.ok()) return Status(layer(segment.first).name + ": " + status.message());
+  if (!seconds) return {};
+  if (on_gpu()) gpu::synchronize(options.device, {});
+  seconds[segment.first] += std::chrono::duration<double>(Clock::now() - begin).count() *
+                            (on_gpu() ? 1 : threads->count());
+  return {};
+}
+
+/// The input of the first layer, on the device.
+void* Network::Impl::on_device(Index n, const void* host) const {
+  if (!on_gpu() || !host) return const_cast<void*>(host);
+  const Index count = n * input_values;
+  copy({const_cast<void*>(host), text.layer_type(), {count}},
+       {device_input.view().data, text.layer_type(), {count}, options.device});
+  return device_input.view().data;
+}
+
+/// Values of the last layer, on the host; everything before has happened.
+const void* Network::Impl::on_host(Index count, const void* data) const {
+  if (!on_gpu()) return data;
+  copy({const_cast<void*>(data), text.layer_type(), {count}, options.device},
+       {output.view().data, text.layer_type(), {count}});
+  return output.view().data;
 }
 
 /// One batch through every segment; mean is [n,classes].
 Status Network::Impl::run_batch(Index n, const TensorView& images, Index first, float* mean,
-                                double* seconds) const noexcept {
+                                double* seconds) const {
   const auto* const pixels = static_cast<const std::uint8_t*>(images.data) + first * input_values;
-  float* x = takes_images_built ? nullptr : const_cast<float*>(dense_input(n, images, first));
-  float* y = ping.data();
+  void* x = takes_images_built ? nullptr : on_device(n, dense_input(n, images, first));
+  void* y = ping.view().data;
   for (const Segment& segment : segments) {
-    const auto begin = Clock::now();
-    if (segment.plan) {
-      const Status status = run_plan(segment, n, x, y);
-      if (!status.ok()) return Status(layer(segment.first).name + ": " + status.message());
-      if (seconds)
-        seconds[segment.first] +=
-            std::chrono::duration<double>(Clock::now() - begin).count() * threads->count();
-    } else {
-      const ChainSource source{pixels, x};
-      const ChainSink sink{segment.timed_out ? nullptr : y, nullptr,
-                           segment.timed_out ? y : nullptr};
-      segment.chain->run(*threads, n, source, sink, seconds ? seconds + segment.first : nullptr);
-    }
+    const Status status = run_segment(segment, n, pixels, x, y, seconds);
+    if (!status.ok()) return status;
     x = y;
-    y = y == ping.data() ? pong.data() : ping.data();
+    y = y == ping.view().data ? pong.view().data : ping.view().data;
   }
   const Index values_of_step = n * classes, steps = segments.back().timed_out ? text.steps : 1;
+  const void* const out = on_host(values_of_step * steps, x);
+  const auto value = [&](Index i) { return math::load(text.layer_type(), out, i); };
   for (Index i = 0; i < values_of_step; ++i) {
-    float sum = x[i];
-    for (Index t = 1; t < steps; ++t) sum += x[t * values_of_step + i];
+    float sum = value(i);
+    for (Index t = 1; t < steps; ++t) sum += value(t * values_of_step + i);
     mean[i] = steps > 1 ? sum / static_cast<float>(steps) : sum;
   }
   return {};
@@ -123,7 +163,11 @@ Status Network::Impl::run(const TensorView& images, const TensorView& out, const
     for (Index first = 0; first < n && status.ok(); first += options.batch) {
       const Index count = std::min(options.batch, n - first);
       float* const mean = logit ? logit + first * classes : logits.data();
-      status = run_batch(count, images, first, mean, seconds);
+      try {
+        status = run_batch(count, images, first, mean, seconds);
+      } catch (const Error& error) {  // of a GPU: on the CPU nothing throws
+        status = Status(error.what());
+      }
       for (Index i = 0; label && status.ok() && i < count; ++i)
         label[first + i] = arg_max(mean + i * classes, classes);
     }
@@ -182,16 +226,25 @@ std::vector<Tensor> Network::trace(const TensorView& images) const {
                          std::vector<Index>{timed && !mean ? impl.text.steps : 1, n, shapes.out_h,
                                             shapes.out_w, impl.stage(i).k});
   }
-  float* x = impl.takes_images_built ? nullptr : const_cast<float*>(impl.dense_input(n, images, 0));
+  void* x = impl.takes_images_built ? nullptr : impl.on_device(n, impl.dense_input(n, images, 0));
+  void* y = impl.ping.view().data;
+  const DType type = impl.text.layer_type();
   for (const Impl::Segment& segment : impl.segments) {
     std::vector<float*> at;
     for (std::size_t i = 0; i < segment.count; ++i)
       at.push_back(outputs[segment.first + i].data<float>());
-    if (segment.plan)
-      impl.run_plan(segment, n, x, at[0]).or_throw();
-    else
-      segment.chain->trace(n, {static_cast<const std::uint8_t*>(images.data), x}, at.data());
-    x = at.back();
+    if (segment.chain)
+      segment.chain->trace(
+          n, {static_cast<const std::uint8_t*>(images.data), static_cast<float*>(x)}, at.data());
+    for (std::size_t i = 0; i < segment.plans.size(); ++i) {
+      impl.run_plan(segment.plans[i], n, x, y).or_throw();
+      const Index values = outputs[segment.first + i].elements();
+      const void* const out = impl.on_host(values, y);
+      for (Index v = 0; v < values; ++v) at[i][v] = math::load(type, out, v);
+      x = y;
+      y = y == impl.ping.view().data ? impl.pong.view().data : impl.ping.view().data;
+    }
+    if (segment.chain) x = at.back();
   }
   return outputs;
 }

@@ -6,6 +6,8 @@
 #include "core/machine.hpp"
 #include "io/file.hpp"
 #include "network/network_impl.hpp"
+#include "plan/fusion.hpp"
+#include "plan/select.hpp"
 
 namespace convoy {
 namespace {
@@ -41,9 +43,6 @@ Network::Impl::Impl(const std::string& folder, const NetworkOptions& options_) :
   if (options.threads < 0)
     throw Error(fmt::format("threads {}: expected a positive number, or 0 for every core.",
                             options.threads));
-  if (options.device.kind != DeviceKind::cpu)
-    throw Error(fmt::format("device {}: networks run on the cpu as yet. Use cpu.",
-                            to_text(options.device)));
   const std::string file = folder + "/network.txt";
   const auto bytes = io::read_file(file);
   text = parse_network({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file);
@@ -53,7 +52,8 @@ Network::Impl::Impl(const std::string& folder, const NetworkOptions& options_) :
   threads = std::make_unique<Threads>(cpu_machine(options.threads).threads);
   for (std::size_t i = 0; i < text.layers.size(); ++i)
     if (!text.layers[i].flatten) stages.push_back(i);
-  classes = stage(stages.size() - 1).k;
+  const Shapes last = shapes_of(stage(stages.size() - 1));
+  classes = last.out_h * last.out_w * stage(stages.size() - 1).k;
   build();
   weights.clear();
   make_buffers();
@@ -63,11 +63,11 @@ void Network::Impl::build() {
   bool timed = false;
   for (std::size_t i = 0; i < stages.size();) {
     std::size_t end = i;
-    if (options.spike_kernels) {
+    if (uses_chains()) {
       if (takes_images(i) || takes_spikes(i)) ++end;
       while (end > i && end < stages.size() && takes_spikes(end)) ++end;
     }
-    Segment segment = end > i ? make_chain(i, end) : make_plan(i, timed);
+    Segment segment = end > i ? make_chain(i, end) : make_plans(i, timed);
     const Shapes shapes = shapes_of(stage(i + segment.count - 1));
     segment.output_values = shapes.out_h * shapes.out_w * stage(i + segment.count - 1).k;
     for (std::size_t j = i; j < i + segment.count; ++j) timed |= stage(j).act.is_neuron();
@@ -90,23 +90,52 @@ void Network::Impl::report(std::size_t i, const std::string& kernel) {
   reports.push_back(std::move(r));
 }
 
-Network::Impl::Segment Network::Impl::make_plan(std::size_t i, bool timed) {
-  Segment segment;
-  segment.first = i;
+Network::Impl::Planned Network::Impl::make_plan(std::size_t i, bool timed) {
+  Planned planned;
   Stage s = stage(i);
-  segment.fold = timed && !s.act.is_neuron() ? text.steps : 1;
-  s.n = options.batch * segment.fold;
+  planned.fold = timed && !s.act.is_neuron() ? text.steps : 1;
+  s.n = options.batch * planned.fold;
   PlanOptions plan_options;
   plan_options.device = options.device;
   plan_options.threads = threads->count();
   const LayerWeights& w = weights_of(i);
-  segment.plan = std::make_unique<Plan>(
+  planned.plan = std::make_unique<Plan>(
       s, TensorView::of(w.w.data(), {s.k, s.r, s.s, s.c / s.groups}), plan_options);
-  segment.x = TensorView(nullptr, DType::f32, x_shape(s));
-  segment.y = TensorView(nullptr, DType::f32, y_shape(s));
-  segment.bias = w.bias;
-  if (!segment.bias.empty()) segment.bias_view = TensorView::of(segment.bias.data(), {s.k});
-  report(i, segment.plan->kernel());
+  planned.x = TensorView(nullptr, s.dtype, x_shape(s), options.device);
+  planned.y = TensorView(nullptr, s.dtype, y_shape(s), options.device);
+  if (!w.bias.empty()) {
+    planned.bias = Tensor(DType::f32, {s.k}, options.device);
+    copy(TensorView::of(w.bias.data(), {s.k}), planned.bias);
+  }
+  return planned;
+}
+
+/// Layer i, and the next one with it where one launch does both. The plans of such a pair stay, for
+/// `trace` to show what lies between.
+Network::Impl::Segment Network::Impl::make_plans(std::size_t i, bool timed) {
+  Segment segment;
+  segment.first = i;
+  segment.plans.push_back(make_plan(i, timed));
+  report(i, segment.plans[0].plan->kernel());
+  if (!on_gpu() || last(i)) return segment;
+  PlanOptions on_device;
+  on_device.device = options.device;
+  const Machine machine = machine_for(on_device);
+  Stage first = segment.plans[0].plan->stage(), second = stage(i + 1);
+  second.n = first.n;
+  Fusion fusion;
+  if (after_flatten(i + 1))
+    fusion.why = "two launches: a flatten lies between";
+  else
+    fusion = judge_fusion(first, second, machine);
+  reports.back().fusion = fusion.why;
+  if (!fusion.fused) return segment;
+  segment.plans.push_back(make_plan(i + 1, timed));
+  segment.pair = gpu::prepare_pair(first, second, machine);
+  segment.pair->set_weights(weights_of(i).w.data(), weights_of(i + 1).w.data());
+  segment.count = 2;
+  reports.back().kernel = "pair";
+  report(i + 1, "pair");
   return segment;
 }
 
@@ -165,10 +194,22 @@ void Network::Impl::make_buffers() {
   Index largest = 0;
   for (const Segment& segment : segments)
     largest = std::max(largest, segment.output_values * (segment.timed_out ? text.steps : 1));
+  for (const Segment& segment : segments) {  // `trace` shows what lies inside a pair
+    if (segment.pair)
+      largest = std::max(largest, segment.plans[0].plan->shapes().y_elements / options.batch);
+  }
+  const auto bytes = static_cast<Index>(size_of(text.layer_type()));
+  const auto memory = [&](Index of_image, Device device) {
+    return Tensor(DType::u8, {options.batch * of_image * bytes}, device);
+  };
   if (!takes_images_built)
     input = Buffer<float>(static_cast<std::size_t>(options.batch * input_values));
-  ping = Buffer<float>(static_cast<std::size_t>(options.batch * largest));
-  pong = Buffer<float>(static_cast<std::size_t>(options.batch * largest));
+  ping = memory(largest, options.device);
+  pong = memory(largest, options.device);
+  if (on_gpu()) {
+    device_input = memory(input_values, options.device);
+    output = memory(largest, {});
+  }
   logits = Buffer<float>(static_cast<std::size_t>(options.batch * classes));
 }
 

@@ -5,20 +5,27 @@
 
 #include "convoy/network.hpp"
 #include "core/buffer.hpp"
+#include "core/gpu.hpp"
 #include "network/load.hpp"
 #include "network/spike_chain.hpp"
 
 namespace convoy {
 
 struct Network::Impl {
-  /// One step of a run: a plan for one layer, or a chain of layers.
-  struct Segment {
-    std::size_t first = 0, count = 1;  // of layers that have weights
+  /// One layer as a plan.
+  struct Planned {
     std::unique_ptr<Plan> plan;
     TensorView x, y;  // shapes of the plan's operands, without data
-    std::vector<float> bias;
-    TensorView bias_view;
+    Tensor bias;
     Index fold = 1;  // steps that the plan sees as further images, where it has no neuron
+  };
+
+  /// One step of a run: a plan for one layer, two plans and the launch that does both, or a chain
+  /// of layers.
+  struct Segment {
+    std::size_t first = 0, count = 1;  // of layers that have weights
+    std::vector<Planned> plans;
+    std::unique_ptr<gpu::Pair> pair;
     std::unique_ptr<network::SpikeChain> chain;
     bool timed_out = false;   // output differs from step to step
     Index output_values = 0;  // of one image and step
@@ -33,7 +40,10 @@ struct Network::Impl {
   std::vector<LayerReport> reports;
   std::unique_ptr<Threads> threads;
   Index classes = 0, parameters = 0, input_values = 0;
-  mutable Buffer<float> input, ping, pong, logits;
+  mutable Buffer<float> input, logits;
+  // Bytes: what layers hand each other, on the device; the images there; the last layer's output on
+  // the host.
+  mutable Tensor ping, pong, device_input, output;
   mutable std::atomic_flag busy = ATOMIC_FLAG_INIT;
 
   Impl(const std::string& folder, const NetworkOptions& options_);
@@ -74,9 +84,15 @@ struct Network::Impl {
     return cpu::SpikeLinear::refusals(stage(i)).empty() && (stage(i).act.is_neuron() || last(i));
   }
 
+  bool on_gpu() const { return options.device.kind == DeviceKind::cuda; }
+  bool uses_chains() const {
+    return options.spike_kernels && !on_gpu() && text.layer_type() == DType::f32;
+  }
+
   void build();
   void report(std::size_t i, const std::string& kernel);
-  Segment make_plan(std::size_t i, bool timed);
+  Planned make_plan(std::size_t i, bool timed);
+  Segment make_plans(std::size_t i, bool timed);
   Segment make_chain(std::size_t first, std::size_t end);
   cpu::SpikeLayout layout_between(std::size_t i, bool increments) const;
   void make_buffers();
@@ -90,12 +106,16 @@ struct Network::Impl {
 
   std::string check(const TensorView& images, const TensorView& out,
                     const TensorView& labels) const;
-  Status run_plan(const Segment& segment, Index n, float* x, float* y) const noexcept;
+  Status run_plan(const Planned& planned, Index n, void* x, void* y) const noexcept;
+  Status run_segment(const Segment& segment, Index n, const std::uint8_t* pixels, void* x, void* y,
+                     double* seconds) const;
+  void* on_device(Index n, const void* input) const;
+  const void* on_host(Index count, const void* data) const;
   Status run_batch(Index n, const TensorView& images, Index first, float* mean,
-                   double* seconds) const noexcept;
+                   double* seconds) const;
   Status run(const TensorView& images, const TensorView& out, const TensorView& labels,
              double* seconds) const noexcept;
-  const float* dense_input(Index n, const TensorView& images, Index first) const;
+  const void* dense_input(Index n, const TensorView& images, Index first) const;
 };
 
 /// The mean or std of a channel: there may be none, one for all, or one each.

@@ -82,9 +82,9 @@ void parse_input(const Line& line, const std::vector<std::string_view>& words,
         "\"{}\": expected type, height, width and channels alone: u8:h28w28c1", words[1]));
   Stage plain;
   plain.dtype = stage.dtype, plain.h = stage.h, plain.w = stage.w, plain.c = stage.c;
-  if (stage != plain || (stage.dtype != DType::u8 && stage.dtype != DType::f32))
-    throw line.error(
-        fmt::format("\"{}\": expected u8 or f32 and sizes, no riders: u8:h28w28c1", words[1]));
+  if (stage != plain || stage.dtype == DType::i32)
+    throw line.error(fmt::format(
+        "\"{}\": expected u8, f32, f16 or bf16 and sizes, no riders: u8:h28w28c1", words[1]));
   if (stage.h < 1 || stage.w < 1 || stage.c < 1)
     throw line.error(fmt::format("\"{}\": sizes must be at least 1", words[1]));
   network.dtype = stage.dtype, network.h = stage.h, network.w = stage.w, network.c = stage.c;
@@ -96,6 +96,9 @@ void parse_input(const Line& line, const std::vector<std::string_view>& words,
     else
       throw line.error(fmt::format("\"{}\": expected mean(...) or std(...)", words[i]));
   }
+  if (network.layer_type() != DType::f32 && !(network.mean.empty() && network.std.empty()))
+    throw line.error(
+        fmt::format("mean and std with {} images: expected u8 or f32 ones", name(network.dtype)));
   for (const auto* values : {&network.mean, &network.std}) {
     const auto count = static_cast<Index>(values->size());
     if (count > 1 && count != network.c)
@@ -181,6 +184,7 @@ void parse_layer(const Line& line, const std::vector<std::string_view>& words, F
     throw line.error(
         fmt::format("\"{}\": norm, keep, nchw and out have no place in a network", words[1]));
   if (!layer.batchnorm.empty()) stage.bias = true;
+  stage.dtype = network.layer_type();
   stage.h = flow.h, stage.w = flow.w, stage.c = flow.c;
   if (stage.act.is_neuron()) {
     stage.t = network.steps;
@@ -248,11 +252,6 @@ NetworkText parse_network(std::string_view text, const std::string& name) {
   if (network.h == 0) throw Error(name + ": empty, expected an \"input\" line and layers.");
   if (network.layers.empty() || network.layers.back().flatten)
     throw Error(name + ": ends without a layer that gives the outputs. Was the file cut short?");
-  if (flow.h != 1 || flow.w != 1)
-    throw Error(
-        fmt::format("{}: the last layer gives {}x{}x{}, expected 1x1 and one channel a class. "
-                    "End with flatten and a linear layer.",
-                    name, flow.h, flow.w, flow.c));
   return network;
 }
 

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "count_allocations.hpp"
+#include "math/half.hpp"
 
 namespace convoy {
 namespace {
@@ -56,7 +57,8 @@ TEST(NetworkText, SaysTheLineAndWhatIsWrong) {
       {head + head, "n:2: a second \"input\""},
       {"input\n", "n:1: \"input\" alone"},
       {"input u8:h8w8c1k3\n", "n:1: "},
-      {"input f16:h8w8c1\n", "n:1: "},
+      {"input i32:h8w8c1\n", "n:1: "},
+      {"input f16:h8w8c1 mean(0.5)\n", "n:1: mean and std with f16 images"},
       {"input u8:h0w8c1\n", "n:1: "},
       {"input u8:h8w8c1 mean(0.5\n", "n:1: \"mean(0.5\""},
       {"input u8:h8w8c1 mean(x)\n", "n:1: \"mean(x)\""},
@@ -86,7 +88,6 @@ TEST(NetworkText, SaysTheLineAndWhatIsWrong) {
       {head + "flatten\nfc k2r1\n", "n:3: \"k2r1\": a linear layer"},
       {head, "n: ends without a layer"},
       {head + "flatten\n", "n: ends without a layer"},
-      {head + "conv1 k2r3\n", "n: the last layer gives 6x6x2, expected 1x1"},
       {head + "conv1 k999999999999999999r3\n", "n:2: "},
       {"input u8:h99999999w99999999c99999999\nflatten\nfc k2\n", "n:2: "},
   };
@@ -168,6 +169,28 @@ TEST_F(Model, EqualOutputsGiveTheFirstLabel) {
   std::int32_t label = -1;
   network.run(TensorView::of(image, {1, 1, 1, 1}), {}, TensorView::of(&label, {1})).or_throw();
   EXPECT_EQ(label, 1);
+}
+
+TEST_F(Model, ALastLayerThatIsNoVectorGivesItsValuesButNoLabels) {
+  write("network.txt", "input f16:h2w2c1\nconv k2r1+bias+relu\n");
+  numbers("conv.weight.txt", {1, -2});
+  numbers("conv.bias.txt", {0.5, 0.25});
+  const Network network(path_);
+  EXPECT_EQ(network.layers()[0].stage, "f16:n1h2w2c1k2r1+bias+relu");
+  Tensor images(DType::f16, {1, 2, 2, 1});
+  for (Index i = 0; i < 4; ++i)
+    math::store(DType::f16, images.view().data, i, static_cast<float>(i) - 1.0F);
+  float out[8];
+  ASSERT_EQ(network.classes(), 8);
+  network.run(images, TensorView::of(out, {1, 8}), {}).or_throw();
+  const float expected[8] = {0, 2.25F, 0.5F, 0.25F, 1.5F, 0, 2.5F, 0};
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(out[i], expected[i]) << i;
+  const std::vector<Tensor> traced = network.trace(images);
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(traced[0].data<float>()[i], expected[i]) << i;
+  std::int32_t label = 0;
+  const Status status = network.run(images, {}, TensorView::of(&label, {1}));
+  EXPECT_NE(status.message().find("the last layer gives 2x2x2"), std::string::npos)
+      << status.message();
 }
 
 TEST(NetworkRun, AllocatesNothing) {

@@ -1,0 +1,90 @@
+// `pair` as networks see it: the best predicted tile, weights of both stages on the device.
+#include "core/gpu.hpp"
+#include "cuda/family.hpp"
+#include "cuda/sm90/pair.hpp"
+
+namespace convoy::gpu {
+namespace {
+
+using cuda::sm90::HaloTile;
+using cuda::sm90::PairLayout;
+
+class PreparedPair final : public Pair {
+ public:
+  PreparedPair(const Stage& first, const Stage& second, const HaloTile& tile,
+               const Machine& machine)
+      : first_(first),
+        second_(second),
+        tile_(tile),
+        layout_(cuda::sm90::pair_layout(first, second, tile, cuda::facts_of(machine))),
+        device_(machine.device.index),
+        w_(memory_for(first)),
+        w2_(memory_for(second)) {
+    const cuda::OnDevice on(device_);
+    Status(cuda::sm90::pair_ready(first, tile)).or_throw();
+  }
+
+  void set_weights(const float* first, const float* second) override {
+    cuda::upload_weights(first_, first, false, w_);
+    cuda::upload_weights(second_, second, false, w2_);
+  }
+
+  Status run(Index n, const void* x, const float* bias, const float* bias2, void* y,
+             Stream stream) const noexcept override {
+    if (n == 0) return {};
+    Status status = cuda::check_16_bytes("pair", "x", x, first_.c, first_.dtype);
+    if (status.ok()) status = cuda::check_16_bytes("pair", "y", y, second_.k, second_.dtype);
+    if (!status.ok()) return status;
+    const cuda::OnDevice on(device_);
+    return Status(cuda::sm90::pair_launch(first_, second_, tile_, layout_,
+                                          {.n = n,
+                                           .x = x,
+                                           .w = w_.data(),
+                                           .bias = bias,
+                                           .w2 = w2_.data(),
+                                           .bias2 = bias2,
+                                           .y = y,
+                                           .x_pixel_stride = first_.c,
+                                           .y_pixel_stride = second_.k,
+                                           .overlap_previous = true},
+                                          static_cast<cudaStream_t>(stream.handle)));
+  }
+
+ private:
+  cuda::DeviceMemory memory_for(const Stage& stage) const {
+    return {device_, static_cast<std::size_t>(shapes_of(stage).w_elements) * 2,
+            "the weights of " + to_text(stage)};
+  }
+
+  Stage first_, second_;
+  HaloTile tile_;
+  PairLayout layout_;
+  int device_;
+  cuda::DeviceMemory w_, w2_;
+};
+
+}  // namespace
+
+PairVerdict judge_pair(const Stage& first, const Stage& second, const Machine& machine) {
+  const cuda::DeviceFacts facts = cuda::facts_of(machine);
+  PairVerdict verdict;
+  verdict.refusals = cuda::sm90::pair_refusals(first, second, facts);
+  if (!verdict.refusals.empty()) return verdict;
+  const std::vector<HaloTile> tiles = cuda::sm90::pair_tiles(first, second, facts);
+  if (tiles.empty()) {
+    verdict.refusals.emplace_back("no tile of both stages fits into shared memory");
+    return verdict;
+  }
+  verdict.tile = tiles.front().name();
+  verdict.seconds = cuda::sm90::pair_seconds(
+      first, tiles.front(), cuda::sm90::pair_layout(first, second, tiles.front(), facts));
+  return verdict;
+}
+
+std::unique_ptr<Pair> prepare_pair(const Stage& first, const Stage& second,
+                                   const Machine& machine) {
+  const HaloTile tile = cuda::sm90::pair_tiles(first, second, cuda::facts_of(machine)).front();
+  return std::make_unique<PreparedPair>(first, second, tile, machine);
+}
+
+}  // namespace convoy::gpu

@@ -1,0 +1,165 @@
+// Networks on a GPU: two stages in one launch give the bits of two, and the labels are the CPU's.
+#include "convoy/network.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "gpu_case.hpp"
+#include "io/dataset.hpp"
+#include "io/idx.hpp"
+#include "math/half.hpp"
+#include "plan/select.hpp"
+
+namespace convoy {
+namespace {
+
+class GpuNetwork : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    path_ =
+        std::filesystem::temp_directory_path() / ("convoy-gpu-network-" + std::to_string(getpid()));
+    std::filesystem::create_directory(path_);
+  }
+  void TearDown() override { std::filesystem::remove_all(path_); }
+
+  /// A parameter's file, and its values as read back. `taps` turns [K,C,taps] into [K,taps,C].
+  Tensor parameter(const std::string& name, Index k, Index c, Index taps, float scale) {
+    std::ofstream out(path_ / (name + ".txt"));
+    out.precision(9);
+    Tensor ours(DType::f32, {k, 1, taps, c});
+    for (Index i = 0; i < k * c * taps; ++i) {
+      const float value = scale * normal_(random_);
+      out << value << "\n";
+      ours.data<float>()[(i / (c * taps) * taps + i % taps) * c + i / taps % c] = value;
+    }
+    return ours;
+  }
+
+  std::filesystem::path path_;
+  std::mt19937 random_{11};
+  std::normal_distribution<float> normal_;
+};
+
+// n, h, w and the channels in, between and out of the pipeline conv3x3 + ReLU + max-pool, conv1x1 +
+// ReLU + max-pool.
+struct Pipeline {
+  Index n, h, w, c, middle, k;
+};
+constexpr Pipeline pipelines[] = {{1, 8, 8, 16, 32, 16},
+                                  {4, 32, 32, 64, 128, 256},
+                                  {32, 56, 56, 64, 64, 256},
+                                  {32, 56, 56, 64, 128, 256},
+                                  {2, 28, 14, 64, 64, 128}};
+
+TEST_F(GpuNetwork, OneLaunchGivesTheBitsOfTwo) {
+  for (const Pipeline& p : pipelines) {
+    Stage first = parse_stage("f16:n1h8c16k32r3pad1+bias+relu+max2"),
+          second = parse_stage("f16:n1h4c32k16r1+bias+relu+max2");
+    first.n = second.n = p.n, first.h = p.h, first.w = p.w, first.c = p.c, first.k = p.middle;
+    second.h = p.h / 2, second.w = p.w / 2, second.c = p.middle, second.k = p.k;
+    SCOPED_TRACE(to_text(first) + ", " + to_text(second));
+
+    std::ofstream(path_ / "network.txt")
+        << "input f16:h" << p.h << "w" << p.w << "c" << p.c << "\nconv1 k" << p.middle
+        << "r3pad1+bias+relu+max2\nconv2 k" << p.k << "r1+bias+relu+max2\n";
+    const float scale = 1 / std::sqrt(static_cast<float>(9 * p.c)),
+                scale2 = 1 / std::sqrt(static_cast<float>(p.middle));
+    const Tensor w = parameter("conv1.weight", p.middle, p.c, 9, scale),
+                 bias = parameter("conv1.bias", p.middle, 1, 1, 1),
+                 w2 = parameter("conv2.weight", p.k, p.middle, 1, scale2),
+                 bias2 = parameter("conv2.bias", p.k, 1, 1, 1);
+    Tensor x(DType::f16, x_shape(first));
+    for (Index i = 0; i < x.elements(); ++i)
+      math::store(DType::f16, x.view().data, i, normal_(random_));
+
+    // Two plans on the GPU.
+    const Tensor on_gpu = x.to(gpu0);
+    const auto weights = [](const Tensor& t, const Stage& s) {
+      return TensorView(t.view().data, DType::f32, {s.k, s.r, s.s, s.c});
+    };
+    const auto vector = [](const Tensor& t, Index k) {
+      return TensorView(t.view().data, DType::f32, {k}, t.view().device);
+    };
+    const Tensor b = bias.to(gpu0), b2 = bias2.to(gpu0);
+    Tensor middle(DType::f16, y_shape(first), gpu0), y(DType::f16, y_shape(second), gpu0),
+        together(DType::f16, y_shape(second), gpu0);
+    const Plan plan(first, weights(w, first), options_for(gpu0, "halo")),
+        plan2(second, weights(w2, second), options_for(gpu0, "halo"));
+    plan.run({.x = on_gpu, .bias = vector(b, first.k), .y = middle}).or_throw();
+    plan2.run({.x = middle, .bias = vector(b2, second.k), .y = y}).or_throw();
+    const Tensor expected = y.to({});
+
+    // One launch.
+    const Machine machine = machine_for(options_for(gpu0));
+    ASSERT_EQ(gpu::judge_pair(first, second, machine).refusals, std::vector<std::string>{});
+    const auto pair = gpu::prepare_pair(first, second, machine);
+    pair->set_weights(w.data<float>(), w2.data<float>());
+    pair->run(p.n, on_gpu.view().data, b.data<float>(), b2.data<float>(), together.view().data, {})
+        .or_throw();
+    const Tensor got = together.to({});
+    EXPECT_EQ(std::memcmp(got.view().data, expected.view().data, got.bytes()), 0);
+
+    // As a network of two lines.
+    NetworkOptions options;
+    options.device = gpu0;
+    options.batch = p.n;
+    const Network network(path_, options);
+    SCOPED_TRACE(network.layers()[0].fusion);
+    std::vector<float> logits(static_cast<std::size_t>(y.elements()));
+    ASSERT_EQ(network.classes() * p.n, y.elements());
+    network.run(x, TensorView::of(logits.data(), {p.n, network.classes()}), {}).or_throw();
+    for (Index i = 0; i < y.elements(); ++i)
+      ASSERT_EQ(logits[static_cast<std::size_t>(i)],
+                math::load(DType::f16, expected.view().data, i));
+    const std::vector<Tensor> traced = network.trace(x);
+    const Tensor between = middle.to({});
+    for (Index i = 0; i < between.elements(); ++i)
+      ASSERT_EQ(traced[0].data<float>()[i], math::load(DType::f16, between.view().data, i));
+
+    // The CPU, which sums in another order: half an ulp of the rounding in the middle, and at the
+    // end.
+    if (p.n > 4) continue;
+    options.device = {};
+    const Network host(path_, options);
+    std::vector<float> reference(logits.size());
+    host.run(x, TensorView::of(reference.data(), {p.n, host.classes()}), {}).or_throw();
+    float error = 0, largest = 0;
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      error = std::max(error, std::abs(logits[i] - reference[i]));
+      largest = std::max(largest, std::abs(reference[i]));
+    }
+    EXPECT_LE(error, 2e-3F * largest);
+  }
+}
+
+TEST_F(GpuNetwork, GivesTheLabelsOfTheCpu) {
+  const std::string model = CONVOY_SOURCE_DIR "/models/fashion-scnn";
+  std::mt19937 random(3);
+  constexpr Index n = 300;
+  std::vector<std::uint8_t> pixels(n * 28 * 28);
+  for (std::uint8_t& pixel : pixels) pixel = static_cast<std::uint8_t>(random() % 256);
+  const auto labels = [&](Device device) {
+    NetworkOptions options;
+    options.device = device;
+    options.batch = 128;  // the last batch is not full
+    const Network network(model, options);
+    std::vector<std::int32_t> all(n);
+    network.run(TensorView::of(pixels.data(), {n, 28, 28}), {}, TensorView::of(all.data(), {n}))
+        .or_throw();
+    return all;
+  };
+  const std::vector<std::int32_t> host = labels({}), device = labels(gpu0);
+  int different = 0;
+  for (std::size_t i = 0; i < host.size(); ++i) different += host[i] != device[i];
+  EXPECT_LE(different, 1);  // a spike may differ where the membrane is next to the threshold
+}
+
+}  // namespace
+}  // namespace convoy
