@@ -12,6 +12,10 @@ namespace sm90 {
 const Kernel& halo();
 const Kernel& first();
 const Kernel& few();
+const Kernel& halo_pool();  // pool_kernel.cpp
+const Kernel& halo_nchw();  // these three: layout_kernel.cpp
+const Kernel& first_nchw();
+const Kernel& few_nchw();
 }  // namespace sm90
 
 }  // namespace convoy::cuda

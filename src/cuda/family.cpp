@@ -60,6 +60,12 @@ bool countable(std::initializer_list<Index> tiles_along_axes) {
   return all < limit / 2 && all < limit / most;
 }
 
+Tile best_tile(const Kernel& family, const Stage& stage, const Machine& machine) {
+  Tile tile = family.tiles(stage, machine).front();
+  tile.name = "best";
+  return tile;
+}
+
 Status check_16_bytes(std::string_view kernel, std::string_view operand, const void* data,
                       Index pixel_stride, DType dtype) {
   if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0)

@@ -32,6 +32,10 @@ inline constexpr const char* too_many_tiles = "more tiles than the kernel's 32-b
 Status check_16_bytes(std::string_view kernel, std::string_view operand, const void* data,
                       Index pixel_stride, DType dtype);
 
+/// The one tile of a kernel that runs another family inside: that family's best predicted one (they
+/// come in that order), under the name "best". What is slow in it shows in the family's own tiles.
+Tile best_tile(const Kernel& family, const Stage& stage, const Machine& machine);
+
 inline cudaStream_t stream_of(const RunArgs& args) {
   return static_cast<cudaStream_t>(args.stream);
 }

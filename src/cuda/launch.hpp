@@ -19,6 +19,13 @@ cudaError_t make_ready(void (*kernel)(Params)) {
   return error;
 }
 
+/// Loads a kernel of static shared memory on the current device.
+template <class... Arguments>
+cudaError_t load(void (*kernel)(Arguments...)) {
+  cudaFuncAttributes attributes{};
+  return cudaFuncGetAttributes(&attributes, kernel);
+}
+
 struct Launch {
   int grid = 0, threads = 0, shared_bytes = 0;
   cudaStream_t stream = nullptr;

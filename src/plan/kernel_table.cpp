@@ -22,10 +22,14 @@ std::span<const Kernel* const> kernel_table() {
     &cpu::direct(),           // any filter size, stride, dilation and groups
     &cpu::general(),          // every legal stage
 #if defined(CONVOY_CUDA)
-    &cuda::sm90::first(),  // up to four input channels, f16, bf16 or u8
-    &cuda::sm90::few(),    // up to 64 taps of all filters together
-    &cuda::sm90::halo(),   // any filter, stride and dilation, f16 and bf16, max 2x2 or no pool
-    &cuda::general(),      // every legal stage
+    &cuda::sm90::first(),       // up to four input channels, f16, bf16 or u8
+    &cuda::sm90::few(),         // up to 64 taps of all filters together
+    &cuda::sm90::halo(),        // any filter, stride and dilation, f16 and bf16, max 2x2 or no pool
+    &cuda::sm90::halo_pool(),   // the same with any pool and second outputs, in a second pass
+    &cuda::sm90::first_nchw(),  // the same for NCHW, between transpositions
+    &cuda::sm90::few_nchw(),
+    &cuda::sm90::halo_nchw(),
+    &cuda::general(),  // every legal stage
 #endif
   };
   return kernels;

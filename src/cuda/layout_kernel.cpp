@@ -1,0 +1,181 @@
+// Kernels for NCHW stages: a fast NHWC family between two transpositions, in workspace of the plan.
+// A side whose bytes are the same in both layouts (one pixel, or one channel) is left where it is,
+// and a family that reads any strides reads NCHW in place.
+#include <fmt/core.h>
+
+#include "cuda/families.hpp"
+#include "cuda/family.hpp"
+#include "cuda/layout.hpp"
+
+namespace convoy::cuda {
+namespace {
+
+Stage nhwc(Stage stage) {
+  stage.layout = Layout::nhwc;
+  return stage;
+}
+
+std::size_t aligned(Index elements) {
+  return (static_cast<std::size_t>(elements) * 2 + 255) / 256 * 256;
+}
+
+/// One tensor, of `channels` on `pixels` an image.
+struct Side {
+  Index pixels, channels;
+  bool converts;
+  Index elements(Index n) const { return n * pixels * channels; }
+  Strides dense(Index w) const { return {0, pixels * channels, w * channels, channels, 1}; }
+  /// NHWC strides of a tensor that reads the same in both layouts; images lie `image` apart.
+  Strides in_place(Index w, Index image) const {
+    return pixels == 1 ? Strides{0, image, image, image, 1} : Strides{0, image, w, 1, 1};
+  }
+};
+
+struct Sides {
+  Side x, y;
+  Sides(const Stage& stage, bool strided_x)
+      : x{stage.h * stage.w, stage.c, false}, y{0, stage.k, false} {
+    const Shapes shapes = shapes_of(stage);
+    y.pixels = shapes.out_h * shapes.out_w;
+    x.converts = !strided_x && x.pixels > 1 && x.channels > 1;
+    y.converts = y.pixels > 1 && y.channels > 1;
+  }
+  double bytes(Index n) const {
+    return 4.0 *
+           static_cast<double>((x.converts ? x.elements(n) : 0) + (y.converts ? y.elements(n) : 0));
+  }
+};
+
+class PreparedNchw final : public Prepared {
+ public:
+  PreparedNchw(const Stage& stage, bool strided_x, std::unique_ptr<Prepared> inner,
+               const Machine& machine)
+      : stage_(stage),
+        sides_(stage, strided_x),
+        out_w_(shapes_of(stage).out_w),
+        strided_x_(strided_x),
+        inner_(std::move(inner)),
+        device_(machine.device.index) {
+    const OnDevice on(device_);
+    Status(transpose_ready()).or_throw();
+  }
+
+  void set_weights(const float* w) override { inner_->set_weights(w); }
+
+  std::size_t workspace_bytes() const override {
+    return x_bytes() + y_bytes() + inner_->workspace_bytes();
+  }
+
+  Status run(const RunArgs& args) const noexcept override {
+    if (args.n == 0) return {};
+    const OnDevice on(device_);
+    RunArgs inside = args;
+    std::byte* const ours = args.workspace;
+    if (inner_->workspace_bytes() > 0) inside.workspace = ours + x_bytes() + y_bytes();
+    if (sides_.x.converts) {
+      const Side& x = sides_.x;
+      if (std::string why = transpose_launch({.from = args.x,
+                                              .to = ours,
+                                              .batch = args.n,
+                                              .rows = x.channels,
+                                              .columns = x.pixels,
+                                              .from_stride = args.x_stride.n,
+                                              .to_stride = x.pixels * x.channels},
+                                             stream_of(args));
+          !why.empty())
+        return Status(why);
+      inside.x = ours;
+      inside.x_stride = x.dense(stage_.w);
+    } else if (!strided_x_) {
+      inside.x_stride = sides_.x.in_place(stage_.w, args.x_stride.n);
+    }
+    const Side& y = sides_.y;
+    std::byte* const made = ours + x_bytes();
+    if (y.converts) inside.y = made;
+    inside.y_stride = y.converts ? y.dense(out_w_) : y.in_place(out_w_, args.y_stride.n);
+    Status status = inner_->run(inside);
+    if (!status.ok() || !y.converts) return status;
+    return Status(transpose_launch({.from = made,
+                                    .to = args.y,
+                                    .batch = args.n,
+                                    .rows = y.pixels,
+                                    .columns = y.channels,
+                                    .from_stride = y.pixels * y.channels,
+                                    .to_stride = args.y_stride.n},
+                                   stream_of(args)));
+  }
+
+ private:
+  std::size_t x_bytes() const {
+    return sides_.x.converts ? aligned(sides_.x.elements(stage_.n)) : 0;
+  }
+  std::size_t y_bytes() const {
+    return sides_.y.converts ? aligned(sides_.y.elements(stage_.n)) : 0;
+  }
+
+  Stage stage_;
+  Sides sides_;
+  Index out_w_;
+  bool strided_x_;
+  std::unique_ptr<Prepared> inner_;
+  int device_;
+};
+
+class Nchw final : public Kernel {
+ public:
+  /// `strided_x`: the family reads x with any strides.
+  Nchw(std::string_view name, const Kernel& inner, bool strided_x)
+      : name_(name), inner_(inner), strided_x_(strided_x) {}
+
+  std::string_view name() const override { return name_; }
+  std::string_view arithmetic() const override { return inner_.arithmetic(); }
+  bool exact() const override { return inner_.exact(); }
+  DeviceKind device() const override { return DeviceKind::cuda; }
+
+  std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
+    if (stage.layout != Layout::nchw)
+      return {fmt::format("the layout is NHWC, which {} takes", inner_.name())};
+    return inner_.refusals(nhwc(stage), machine);
+  }
+  std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
+    return {best_tile(inner_, nhwc(stage), machine)};
+  }
+  Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const override {
+    Cost cost = inner_.cost(nhwc(stage), tile, machine);
+    const Sides sides(stage, strided_x_);
+    const double moved = sides.bytes(stage.n);
+    cost.bytes += moved;
+    cost.seconds += moved / (0.8 * machine.memory_bandwidth) +
+                    2e-6 * ((sides.x.converts ? 1 : 0) + (sides.y.converts ? 1 : 0));
+    return cost;
+  }
+  std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
+                                    const Machine& machine) const override {
+    return std::make_unique<PreparedNchw>(stage, strided_x_,
+                                          inner_.prepare(nhwc(stage), tile, machine), machine);
+  }
+
+ private:
+  std::string_view name_;
+  const Kernel& inner_;
+  bool strided_x_;
+};
+
+}  // namespace
+
+namespace sm90 {
+const Kernel& halo_nchw() {
+  static const Nchw kernel("halo_nchw", halo(), false);
+  return kernel;
+}
+const Kernel& first_nchw() {
+  static const Nchw kernel("first_nchw", first(), true);
+  return kernel;
+}
+const Kernel& few_nchw() {
+  static const Nchw kernel("few_nchw", few(), false);
+  return kernel;
+}
+}  // namespace sm90
+
+}  // namespace convoy::cuda

@@ -1,0 +1,96 @@
+// NCHW on a GPU: the fast families between transpositions give the bits of `general`, which reads
+// NCHW itself, and the transposition runs near the speed of a copy.
+#include "cuda/layout.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/gpu.hpp"
+#include "gpu_case.hpp"
+
+namespace convoy {
+namespace {
+
+class GpuLayout : public GpuTest {};
+
+struct Line {
+  const char* stage;
+  const char* kernel;  // that the planner must choose; empty: one by name
+};
+
+TEST_F(GpuLayout, NchwGivesTheBitsOfGeneral) {
+  constexpr Line lines[] = {
+      {"f16:n3h9w13c16k24r3pad1nchw+bias+relu+max2", "halo_nchw"},
+      {"bf16:n2h7c72k136r1nchw+leaky(0.5)", "halo_nchw"},
+      {"f16:n5h1c64k40r1nchw+bias", "halo_nchw"},       // nothing to convert
+      {"f16:n2h3c64k40r3nchw+bias+relu", "halo_nchw"},  // one output pixel
+      {"f16:n4h16c3k16r3pad1nchw+bias+relu+max2", "first_nchw"},
+      {"u8:n2h18w20c3k24r3pad1nchw+bias+norm+relu+max2", "first_nchw"},
+      {"f16:n2h23c1k16r7stride2pad3nchw+bias+relu+max3s2p1", "first_nchw"},
+      {"f16:n2h10c64k3r3pad1nchw+bias+relu+max2", "few_nchw"},
+  };
+  for (const Line& line : lines) {
+    SCOPED_TRACE(line.stage);
+    const GpuCase fast(parse_stage(line.stage), Values::integers, gpu0),
+        slow(parse_stage(line.stage), Values::integers, gpu0);
+    const Plan plan(fast.stage, fast.w, options_for(gpu0, line.kernel)),
+        general(slow.stage, slow.w, options_for(gpu0, "general"));
+    plan.run(fast.operands()).or_throw();
+    general.run(slow.operands()).or_throw();
+    EXPECT_EQ(fast.outputs(), slow.outputs());
+  }
+}
+
+TEST_F(GpuLayout, FewerImagesOfALargerTensorGiveTheSameBits) {
+  const GpuCase all(parse_stage("f16:n6h12w10c32k48r3pad1nchw+bias+relu+max2"), Values::normal,
+                    gpu0);
+  const Plan plan(all.stage, all.w, options_for(gpu0, "halo_nchw"));
+  plan.run(all.operands()).or_throw();
+  const Tensor expected = all.y.to({});
+  Tensor two(*all.stage.out, {2, 48, 6, 5}, gpu0);
+  Operands operands = all.operands();
+  operands.x = images(all.x, 3, 2);
+  operands.y = two;
+  plan.run(operands).or_throw();
+  const Tensor got = two.to({});
+  EXPECT_EQ(
+      std::memcmp(got.view().data, expected.data<std::byte>() + 3 * 48 * 6 * 5 * 2, got.bytes()),
+      0);
+}
+
+TEST_F(GpuLayout, TransposesNearTheSpeedOfACopy) {
+  struct Shape {
+    Index batch, rows, columns;
+  };
+  for (const Shape& s : {Shape{32, 64, 224 * 224}, Shape{32, 224 * 224, 64}, Shape{256, 256, 196},
+                         Shape{256, 512, 49}, Shape{64, 72, 1001}}) {
+    const Index count = s.batch * s.rows * s.columns;
+    const Tensor from(DType::f16, {count}, gpu0), to(DType::f16, {count}, gpu0);
+    const cuda::Transpose what{.from = from.view().data,
+                               .to = to.view().data,
+                               .batch = s.batch,
+                               .rows = s.rows,
+                               .columns = s.columns,
+                               .from_stride = s.rows * s.columns,
+                               .to_stride = s.rows * s.columns};
+    const auto best = [](auto&& enqueue) {
+      double seconds = 1;
+      for (int i = 0; i < 20; ++i) seconds = std::min(seconds, gpu::time(gpu0, {}, enqueue));
+      return seconds;
+    };
+    const double ours = best([&] { Status(cuda::transpose_launch(what, nullptr)).or_throw(); }),
+                 copied = best([&] { copy(from, to); });
+    const double bytes = 4.0 * static_cast<double>(count);
+    std::printf("%lld x %lld x %lld: %.0f GB/s, a copy %.0f GB/s\n",
+                static_cast<long long>(s.batch), static_cast<long long>(s.rows),
+                static_cast<long long>(s.columns), bytes / ours / 1e9, bytes / copied / 1e9);
+    if (count >= Index{1} << 26) {
+      EXPECT_GE(copied / ours, 0.75) << s.rows << " x " << s.columns;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace convoy
