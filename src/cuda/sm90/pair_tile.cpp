@@ -108,7 +108,7 @@ PairLayout pair_layout(const Stage& first, const Stage& second, const HaloTile& 
 double pair_seconds(const Stage& first, const HaloTile& tile, const PairLayout& layout) {
   // The first stage as it would run alone, the second's math among it, and the last tile's second
   // stage, which nothing covers. Fits to measured tiles (bench/results/h200).
-  constexpr double clock = 1.45e9, rate = 0.8, block = 700;
+  constexpr double clock = 1.45e9, rate = 0.8, block = 400;
   const double math = 4.0 * layout.areas * layout.columns / 2 / rate * layout.blocks;
   const int tiles = ceil_div(layout.first.tiles() / layout.sharers, layout.grid);
   // Weights that stay must first come, to all CTAs at once: small tiles end before that.
