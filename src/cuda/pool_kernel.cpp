@@ -76,6 +76,8 @@ class HaloPool final : public Kernel {
   DeviceKind device() const override { return DeviceKind::cuda; }
 
   std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
+    // Without its activation such a stage would not even be legal.
+    if (stage.act.is_neuron()) return {"neurons are not supported"};
     if (sm90::halo().refusals(stage, machine).empty()) return {"halo runs the stage in one launch"};
     std::vector<std::string> why = sm90::halo().refusals(without_pool(stage), machine);
     const Shapes shapes = shapes_of(stage);
