@@ -246,7 +246,7 @@ Explanation explain(const Stage& stage, const PlanOptions& options, const Explai
         bytes * 1e-9, e.predicted.seconds, most_bytes * 1e-9, most_seconds);
     return e;
   }
-  const RandomOperands random(stage, 1, options.device);
+  const RandomOperands random(stage, 1, machine);
   for (Explanation::KernelLine& line : e.kernels) {
     if (!line.refusals.empty() || !(line.chosen || request.every_kernel)) continue;
     if (!line.chosen && line.predicted.seconds > most_seconds) continue;
@@ -254,7 +254,7 @@ Explanation explain(const Stage& stage, const PlanOptions& options, const Explai
     forced.kernel = line.kernel;
     forced.tile = line.tile;
     const Plan plan(stage, random.weights, forced);
-    line.measured = time_runs(plan, random.operands(stage), request.seconds);
+    line.measured = time_runs(plan, random, request.seconds);
     if (!line.chosen) continue;
     e.measured = line.measured;
     e.workspace_bytes = plan.workspace_bytes();

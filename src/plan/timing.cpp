@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "core/gpu.hpp"
+#include "core/gpu_timing.hpp"
 #include "core/measure.hpp"
 #include "math/half.hpp"
 
@@ -50,9 +50,11 @@ void fill(const Tensor& tensor, std::uint64_t seed, float scale) {
 
 }  // namespace
 
-RandomOperands::RandomOperands(const Stage& stage, std::uint64_t seed, Device device)
+RandomOperands::RandomOperands(const Stage& stage, std::uint64_t seed, const Machine& machine)
     : x(stage.dtype, x_shape(stage)), weights(DType::f32, w_shape(stage)) {
-  const DType out = stage.output_dtype(device.kind == DeviceKind::cuda);
+  const Device device = machine.device;
+  const bool gpu = device.kind == DeviceKind::cuda;
+  const DType out = stage.output_dtype(gpu);
   fill(x, seed, 1);
   fill(weights, seed + 1, 1.0F / std::sqrt(static_cast<float>(shapes_of(stage).gemm_k)));
   if (stage.bias) {
@@ -65,7 +67,7 @@ RandomOperands::RandomOperands(const Stage& stage, std::uint64_t seed, Device de
     fill(norm_scale, seed + 3, stage.dtype == DType::u8 ? 1.0F / 128 : 1.0F);
     fill(norm_shift, seed + 4, 0.5F);
   }
-  if (device.kind != DeviceKind::cpu) {
+  if (gpu) {
     for (Tensor* drawn : {&x, &bias, &norm_scale, &norm_shift})
       if (drawn->view()) *drawn = drawn->to(device);
   }
@@ -77,12 +79,19 @@ RandomOperands::RandomOperands(const Stage& stage, std::uint64_t seed, Device de
     membrane_in = Tensor(DType::f32, membrane_shape(stage), device);
     membrane_out = Tensor(DType::f32, membrane_shape(stage), device);
   }
+  if (!gpu) return;
+  constexpr std::size_t most_sets = 64;
+  const std::size_t enough = 3 * machine.l2_bytes;
+  while ((x.bytes() + y.bytes()) * sets() < enough && sets() < most_sets) {
+    more_x.push_back(x.clone());
+    more_y.emplace_back(out, y_shape(stage), device);
+  }
 }
 
-Operands RandomOperands::operands(const Stage& stage) const {
+Operands RandomOperands::operands(const Stage& stage, std::size_t set) const {
   Operands all;
-  all.x = x;
-  all.y = y;
+  all.x = set == 0 ? x : more_x[set - 1];
+  all.y = set == 0 ? y : more_y[set - 1];
   if (stage.bias) all.bias = bias;
   if (stage.norm) all.norm_scale = norm_scale, all.norm_shift = norm_shift;
   if (stage.keep.pre) all.pre = pre;
@@ -120,32 +129,29 @@ Machine measured(Machine machine) {
 
 namespace {
 
-// The shortest and the median of runs that the GPU itself timed, in batches long enough for its
-// clock to tell them apart and for launches to overlap as they do in use.
-Timing time_gpu_runs(const Plan& plan, const Operands& operands, double seconds) {
-  const auto batch_seconds = [&](int runs) {
-    return gpu::time(plan.device(), {}, [&] {
-      for (int i = 0; i < runs; ++i) plan.run(operands).or_throw();
-    });
-  };
-  static_cast<void>(batch_seconds(1));
-  const double one = std::max(batch_seconds(4) / 4, 1e-7);
-  const int runs = static_cast<int>(std::clamp(200e-6 / one, 1.0, 64.0));
+Timing time_gpu_runs(const Plan& plan, const RandomOperands& random, double seconds) {
+  // Enough launches that the graph's own start does not show.
+  const std::size_t launches = std::max<std::size_t>(24, random.sets());
+  gpu::Graph graph(plan.device(), [&](Stream stream) {
+    for (std::size_t i = 0; i < launches; ++i)
+      plan.run(random.operands(plan.stage(), i % random.sets()), stream).or_throw();
+  });
+  graph.replay(1);  // not counted: the first run finds cold caches
   std::vector<double> times;
-  double spent = 0;
-  do {
-    const double batch = batch_seconds(runs);
-    spent += batch;
-    times.push_back(batch / runs);
-  } while (times.size() < 3 || (spent < seconds && times.size() < 100000));
+  for (double spent = 0; times.size() < 3 || (spent < seconds && times.size() < 100000);) {
+    const double replay = graph.replay(1);
+    spent += replay;
+    times.push_back(replay / static_cast<double>(launches));
+  }
   std::sort(times.begin(), times.end());
-  return {times[times.size() / 2], times.front(), static_cast<int>(times.size()) * runs};
+  return {times[times.size() / 2], times.front(), static_cast<int>(times.size() * launches)};
 }
 
 }  // namespace
 
-Timing time_runs(const Plan& plan, const Operands& operands, double seconds) {
-  if (plan.device().kind == DeviceKind::cuda) return time_gpu_runs(plan, operands, seconds);
+Timing time_runs(const Plan& plan, const RandomOperands& random, double seconds) {
+  if (plan.device().kind == DeviceKind::cuda) return time_gpu_runs(plan, random, seconds);
+  const Operands operands = random.operands(plan.stage());
   using Clock = std::chrono::steady_clock;
   plan.run(operands).or_throw();
   std::vector<double> times;

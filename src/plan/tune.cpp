@@ -47,15 +47,14 @@ std::vector<Candidate> candidates_of(const Stage& stage, const Machine& machine,
 TuneResult tune(const Stage& stage, const PlanOptions& options, double seconds, bool save) {
   if (!(seconds > 0)) throw Error(fmt::format("tune: {} seconds, expected above 0", seconds));
   const Machine machine = machine_for(options);
-  const RandomOperands random(stage, 1, machine.device);
-  const Operands operands = random.operands(stage);
+  const RandomOperands random(stage, 1, machine);
   std::vector<Candidate> candidates = candidates_of(stage, machine, options, random.weights);
 
   // In turns, so that a slow moment of the machine falls on all of them.
   constexpr int rounds = 5;
   for (int round = 0; round < rounds; ++round) {
     for (Candidate& candidate : candidates) {
-      const Timing timing = time_runs(candidate.plan, operands, seconds / rounds);
+      const Timing timing = time_runs(candidate.plan, random, seconds / rounds);
       candidate.medians.push_back(timing.median);
       TuneRow& row = candidate.row;
       row.minimum = round == 0 ? timing.minimum : std::min(row.minimum, timing.minimum);

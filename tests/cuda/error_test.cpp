@@ -139,6 +139,9 @@ TEST_F(GpuErrors, OperandsThatOverlapOrLieElsewhere) {
   operands = one.operands();
   operands.bias = host.bias;
   expect_in(plan.run(operands).message(), {"bias: it is on cpu"});
+  operands = one.operands();
+  operands.y.device.index = 1;
+  expect_in(plan.run(operands).message(), {"y: it is on cuda:1, the plan on cuda"});
   Plan weights(stage, options_for(gpu0));
   expect_in(message_of([&] { weights.set_weights(one.w.to(gpu0)); }),
             {"weights", "expected the host"});
