@@ -38,11 +38,12 @@ TEST(ShippedTables, NameTilesThatExist) {
   const Machine machine = h200();
   for (const Stage& stage :
        read_shape_list(std::string(CONVOY_SOURCE_DIR) + "/shapes/targets-gpu.txt")) {
-    const TunedTile* row = shipped_tuning().find(machine, stage);
-    ASSERT_NE(row, nullptr) << to_text(stage);
     PlanOptions options;
     options.device = machine.device;
     const Selection selection = select(stage, machine, options, &shipped_tuning());
+    if (selection.kernel().name() != "halo") continue;  // the others have one tile each
+    const TunedTile* row = shipped_tuning().find(machine, stage);
+    ASSERT_NE(row, nullptr) << to_text(stage);
     EXPECT_TRUE(selection.tuned) << to_text(stage) << ": " << row->kernel << " " << row->tile
                                  << " is not there any more. Measure again: convoy tune.";
     EXPECT_EQ(selection.tile.tile.name, row->tile);
