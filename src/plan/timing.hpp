@@ -9,8 +9,8 @@
 
 namespace convoy {
 
-/// Owns every tensor that a run of the stage takes, on the machine's device, and weights on the host:
-/// values near 0, as a normalised network has them. On a GPU x and y exist in several copies,
+/// Owns every tensor that a run of the stage takes, on the machine's device, and weights on the
+/// host: values near 0, as a normalised network has them. On a GPU x and y exist in several copies,
 /// together larger than its L2: a replayed run then finds no input where the last one left it.
 struct RandomOperands {
   Tensor x, weights, bias, norm_scale, norm_shift, y, pre, act, idx, membrane_in, membrane_out;
@@ -33,8 +33,8 @@ struct Timing {
 /// and the bandwidth that it was built for.
 Machine measured(Machine machine);
 
-/// Runs until `seconds` are over, at least three times after one run that is not counted; on a GPU by
-/// replays of a graph, through all sets of operands. Throws Error when a run fails.
+/// Runs until `seconds` are over, at least three times after one run that is not counted; on a GPU
+/// by replays of a graph, through all sets of operands. Throws Error when a run fails.
 Timing time_runs(const Plan& plan, const RandomOperands& random, double seconds);
 
 }  // namespace convoy
