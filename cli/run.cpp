@@ -185,7 +185,8 @@ void run(const Arguments& arguments) {
     throw Error(
         "--images and --labels belong together: give both, or neither for the Fashion-MNIST test "
         "set.");
-  if (!arguments.json.empty()) expect_writable(arguments.json);
+  const bool json_only = arguments.json == "-";
+  if (!arguments.json.empty() && !json_only) expect_writable(arguments.json);
   NetworkOptions options;
   options.threads = static_cast<int>(positive("--threads", arguments.threads, 0));
   options.batch = positive("--batch", arguments.batch, options.batch);
@@ -216,9 +217,14 @@ void run(const Arguments& arguments) {
   for (std::size_t i = 0; i < m.labels.size(); ++i) right += m.labels[i] == truth[i];
   const double seconds = median(m.seconds);
   const auto counts = confusion(m, truth, network.classes());
-  if (!arguments.json.empty())
-    write_file_atomically(arguments.json,
-                          json_of(network, m, n, right, seconds, arguments, counts));
+  if (!arguments.json.empty()) {
+    const std::string report = json_of(network, m, n, right, seconds, arguments, counts);
+    if (json_only) {
+      fmt::print("{}", report);
+      return;
+    }
+    write_file_atomically(arguments.json, report);
+  }
   print_table(network, m, n, right, seconds);
   if (arguments.confusion) print_confusion(counts);
   fmt::print("{:.4f}:{:.4f}\n", seconds, static_cast<double>(right) / static_cast<double>(n));
@@ -244,7 +250,9 @@ void add_run(CLI::App& app, int&) {
   command->add_option("--batch", arguments->batch,
                       "Images at once in layers that are plans; changes no result");
   command->add_option("--limit", arguments->limit, "Only the first so many images");
-  command->add_option("--json", arguments->json, "Also write the report to this file");
+  command->add_option(
+      "--json", arguments->json,
+      "Also write the report to this file; - for the report alone, on standard output");
   command->add_flag("--confusion", arguments->confusion, "Print the confusion matrix too");
   command->footer(
       "Example: convoy run models/fashion-scnn\n"

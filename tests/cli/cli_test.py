@@ -157,6 +157,13 @@ class Run(CliTest):
         self.assertIn("accuracy", report)
         self.assertEqual([p.name for p in self.here.iterdir() if "out.json" in p.name], ["out.json"])
 
+    def test_json_on_standard_output(self):
+        before = set(self.here.iterdir())
+        result = self.run_model("--json", "-", cwd=self.here)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("accuracy", json.loads(result.stdout))
+        self.assertEqual(set(self.here.iterdir()), before)
+
     def test_spoiled_images(self):
         good = self.images.read_bytes()
         packed = gzip.compress(good)
