@@ -1,12 +1,30 @@
 // 64-byte aligned host memory: packed weights, workspaces.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
 #include <new>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 namespace convoy {
+
+/// Aligned to a cache line, or to a huge page where the bytes fill one: weights that are streamed
+/// once an image would miss the translation buffers every 4 KiB. Free with std::free; may be null.
+inline void* allocate_aligned(std::size_t bytes) {
+  constexpr std::size_t line = 64, huge_page = std::size_t{1} << 21;
+  const std::size_t unit = bytes < huge_page ? line : huge_page;
+  const std::size_t whole = std::max(line, (bytes + unit - 1) / unit * unit);
+  void* const memory = std::aligned_alloc(unit, whole);
+#ifdef __linux__
+  // A hint: memory without huge pages is as good, but slower.
+  if (memory && unit == huge_page) madvise(memory, whole, MADV_HUGEPAGE);
+#endif
+  return memory;
+}
 
 /// Uninitialised, aligned to a cache line. T is a trivial type.
 template <class T>
@@ -14,8 +32,7 @@ class Buffer {
  public:
   Buffer() = default;
   explicit Buffer(std::size_t count) : size_(count) {
-    const std::size_t bytes = (count * sizeof(T) + 63) / 64 * 64;
-    data_.reset(static_cast<T*>(std::aligned_alloc(64, bytes ? bytes : 64)));
+    data_.reset(static_cast<T*>(allocate_aligned(count * sizeof(T))));
     if (!data_) throw std::bad_alloc();
   }
   T* data() const { return data_.get(); }
