@@ -9,7 +9,8 @@ struct Graph::Impl {};
 OwnedStream::OwnedStream(Device device) : device_(device) {
   if (device.kind == DeviceKind::cuda) static_cast<void>(machine(device.index));  // throws
 }
-OwnedStream::~OwnedStream() = default;
+// Not defaulted: with CUDA it releases the stream.
+OwnedStream::~OwnedStream() {}
 
 Graph::Graph(Device device, const std::function<void(Stream)>&) {
   static_cast<void>(machine(device.index));  // throws
