@@ -129,7 +129,7 @@ Status Network::Impl::run_batch(Index n, const TensorView& images, Index first, 
   void* x = takes_images_built ? nullptr : on_device(n, dense_input(n, images, first));
   void* y = ping.view().data;
   for (const Segment& segment : segments) {
-    const Status status = run_segment(segment, n, pixels, x, y, seconds);
+    Status status = run_segment(segment, n, pixels, x, y, seconds);
     if (!status.ok()) return status;
     x = y;
     y = y == ping.view().data ? pong.view().data : ping.view().data;
