@@ -23,8 +23,9 @@ TEST_P(Parity, DrawnStages) {
   options.seed = 20;
   options.kernel = GetParam();
 #if defined(__SANITIZE_ADDRESS__)
-  // Memory is what is looked at here, and the drawn stages meet every way through a kernel. Filling
-  // the table five times over is for the bits, which the release's run of this test looks at.
+  // Memory is what is looked at here, and enough drawn stages meet every way through a kernel.
+  // Filling the table five times over is for the bits, which the release's run looks at.
+  options.random = 500;
   options.fill = false;
 #endif
   // Without vectors a kernel may fit nowhere. With them each must show what it can do.
