@@ -38,8 +38,7 @@ double time(Device device, Stream, const std::function<void()>&) {
 PairVerdict judge_pair(const Stage&, const Stage&, const Machine& machine) {
   refuse(machine.device);
 }
-std::unique_ptr<Pair> prepare_pair(const Stage&, const Stage&, const Machine& machine,
-                                   std::string_view) {
+std::unique_ptr<Pair> prepare_pair(const Stage&, const Stage&, const Machine& machine) {
   refuse(machine.device);
 }
 

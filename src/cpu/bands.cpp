@@ -95,6 +95,7 @@ Bands::Bands(const Stage& stage, const Machine& machine, int vectors)
 
   if (stage.pool)
     pooling_ = windows_of_four(stage, shapes_) ? Pooling::registers : Pooling::scratch;
+  plan_rows();
   // Bands so large that halo rows, rows that two pooling windows share, and weights are spread over
   // many pixels, so small that what each block of filters reads again, packed or in x itself, stays
   // in the second-level cache beside the block's weights.

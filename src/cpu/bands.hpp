@@ -61,6 +61,11 @@ class Bands : public Prepared {
     Index floats = 0;
   };
   enum class Pooling { none, registers, scratch };
+  // A row of the convolution's output as tiles of neighbours, and the pixels that they leave over.
+  struct Row {
+    Index begin = 0, tiles = 0, pixels = 0;  // tiles of so many pixels, from pixel `begin`
+    Index end = 0;                           // of what they cover, or one more that ends here
+  };
 
   Index packed_rows(const math::PoolSpan& rows) const;
   Index packed_floats(Index out_rows) const;
@@ -68,12 +73,21 @@ class Bands : public Prepared {
   Cut cut(Index n) const;
   void pack(const RunArgs& args, const Piece& piece, float* to) const;
   Index list_pixels(const RunArgs& args, const Piece& piece, Index listed, const Scratch& s) const;
-  void run_block(const RunArgs& args, const Block& block, const float* bias, Index count,
-                 const Scratch& scratch, const Ahead& ahead) const;
+  TileArgs tile_of(const RunArgs& args, const Block& block, const float* bias,
+                   const Scratch& scratch) const;
+  void run_block(TileArgs tile, const Block& block, Index count, const Scratch& scratch,
+                 const Ahead& ahead) const;
   Ahead weights_of(const Block& block, const Part& part) const;
   void run_part(TileArgs& tile, const Block& block, Index count, const Scratch& scratch,
                 const Ahead& ahead) const;
   void cut_parts(Index l2_bytes);
+  void plan_rows();
+  bool reads_x(const RunArgs& args) const;
+  Row row_of(const Block& block, bool from_x) const;
+  math::PoolSpan rows_inside(const math::PoolSpan& rows) const;
+  void pack_edges(const RunArgs& args, const Piece& piece, float* to) const;
+  Index run_rows(const RunArgs& args, TileArgs tile, const Block& block, const Piece& piece,
+                 Index first_pixel, Index listed, const Scratch& scratch) const;
   Ahead input_of(const RunArgs& args, Index row, Index rows) const;
   void pool_piece(const RunArgs& args, const Block& block, const Piece& piece, Index first_pixel,
                   const float* from) const;
@@ -101,7 +115,11 @@ class Bands : public Prepared {
   std::vector<Run> runs_;  // of a pixel of which no tap is left out
   std::vector<Part> parts_;
   std::vector<Index> offsets_;  // instead of the runs, if those are short
-  std::vector<Run> tap_runs_;   // one for each tap r, s
+  bool by_rows_ = false;        // see bands_rows.cpp
+  // Pixels of a row whose taps all lie in x itself, and how far from each they lie there.
+  Index inner_begin_ = 0, inner_end_ = 0;
+  std::vector<Index> x_offsets_;
+  std::vector<Run> tap_runs_;  // one for each tap r, s
   std::vector<Block> blocks_;
   Buffer<float> weights_;
   Index bias_floats_ = 0;

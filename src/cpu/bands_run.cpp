@@ -92,8 +92,8 @@ Bands::Ahead Bands::input_of(const RunArgs& args, Index row, Index rows) const {
           count * args.x_stride.h};
 }
 
-void Bands::run_block(const RunArgs& args, const Block& block, const float* bias, Index count,
-                      const Scratch& scratch, const Ahead& ahead) const {
+TileArgs Bands::tile_of(const RunArgs& args, const Block& block, const float* bias,
+                        const Scratch& scratch) const {
   TileArgs tile;
   tile.x = packed_ ? scratch.pack : static_cast<const float*>(args.x);
   tile.x += block.group * c_group_;
@@ -107,12 +107,20 @@ void Bands::run_block(const RunArgs& args, const Block& block, const float* bias
   } else {
     tile.y = static_cast<float*>(args.y) + block.first;
   }
+  if (skip_) return tile;
+  tile.offsets = offsets_.empty() ? nullptr : offsets_.data();
+  tile.depth = depth_;
+  tile.runs = runs_.data();
+  tile.run_count = parts_.front().count;
+  return tile;
+}
+
+void Bands::run_block(TileArgs tile, const Block& block, Index count, const Scratch& scratch,
+                      const Ahead& ahead) const {
   if (skip_) {
     run_block_skipping(tile, block, count, scratch);
     return;
   }
-  tile.offsets = offsets_.empty() ? nullptr : offsets_.data();
-  tile.depth = depth_;
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const Part& part = parts_[i];
     tile.runs = runs_.data() + part.first;
@@ -252,14 +260,25 @@ Status Bands::run(const RunArgs& args) const noexcept {
         row += count;
       }
     };
+    const bool by_rows = by_rows_ && !skip_;
     Index listed = 0;
     each_piece([&](const Piece& piece, Index) {
-      if (packed_) pack(args, piece, scratch.pack + piece.scratch);
-      listed = list_pixels(args, piece, listed, scratch);
+      float* const packed = scratch.pack + piece.scratch;
+      if (by_rows && reads_x(args))
+        pack_edges(args, piece, packed);
+      else if (packed_)
+        pack(args, piece, packed);
+      if (!by_rows) listed = list_pixels(args, piece, listed, scratch);
     });
     for (Index i = first_block; i < last_block; ++i) {
       const Block& block = blocks_[static_cast<std::size_t>(i)];
-      if (pooling_ == Pooling::scratch)
+      const TileArgs tile = tile_of(args, block, bias + block.bias, scratch);
+      if (by_rows) {
+        listed = 0;
+        each_piece([&](const Piece& piece, Index first_pixel) {
+          listed = run_rows(args, tile, block, piece, first_pixel, listed, scratch);
+        });
+      } else if (pooling_ == Pooling::scratch)
         for (Index pixel = 0; pixel < listed; ++pixel) scratch.to[pixel] = pixel * block.width;
       // The next block's weights, after the last block what the next task begins with.
       Ahead ahead;
@@ -269,7 +288,7 @@ Status Bands::run(const RunArgs& args) const noexcept {
         ahead = weights_of(blocks_[static_cast<std::size_t>(last_block)], parts_.front());
       else if (end < rows)
         ahead = input_of(args, end, step);
-      run_block(args, block, bias + block.bias, listed, scratch, ahead);
+      run_block(tile, block, listed, scratch, ahead);
       if (pooling_ == Pooling::scratch)
         each_piece([&](const Piece& piece, Index first_pixel) {
           pool_piece(args, block, piece, first_pixel, scratch.pool);

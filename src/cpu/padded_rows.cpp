@@ -7,24 +7,28 @@
 
 namespace convoy::cpu {
 
-void PaddedRows::pack(const RunArgs& args, Index image, Index first, Index count, float* to) const {
+void PaddedRows::pack(const RunArgs& args, Index image, Index first, Index count, Index begin,
+                      Index end, float* to) const {
+  if (begin >= end) return;
   for (Index row = first; row < first + count; ++row, to += row_pitch) {
     if (row < 0 || row >= stage.h)
-      std::memset(to, 0, static_cast<std::size_t>(columns * pixel_pitch) * sizeof(float));
+      std::fill_n(to + begin * pixel_pitch, (end - begin) * pixel_pitch, 0.0F);
     else
-      pack_row(args, image, row, to);
+      pack_row(args, image, row, begin, end, to);
   }
 }
 
-void PaddedRows::pack_row(const RunArgs& args, Index image, Index row, float* to) const {
+void PaddedRows::pack_row(const RunArgs& args, Index image, Index row, Index first, Index last,
+                          float* to) const {
   const Index left = stage.pad.left;
-  const Index begin = std::min(left, columns);
-  const Index end = std::max(begin, std::min(columns, left + stage.w));
-  std::fill_n(to, begin * pixel_pitch, 0.0F);
-  std::fill_n(to + end * pixel_pitch, (columns - end) * pixel_pitch, 0.0F);
+  const Index begin = std::clamp(left, first, last);
+  const Index end = std::clamp(left + stage.w, begin, last);
+  std::fill_n(to + first * pixel_pitch, (begin - first) * pixel_pitch, 0.0F);
+  std::fill_n(to + end * pixel_pitch, (last - end) * pixel_pitch, 0.0F);
+  if (begin == end) return;
   to += begin * pixel_pitch;
   const Strides& stride = args.x_stride;
-  const Index from = image * stride.n + row * stride.h;
+  const Index from = image * stride.n + row * stride.h + (begin - left) * stride.w;
   const Index count = end - begin, c = stage.c, pitch = pixel_pitch;
   if (stage.dtype == DType::f32 && stride.c == 1 && !stage.norm) {
     const float* x = static_cast<const float*>(args.x) + from;

@@ -14,10 +14,16 @@ struct PaddedRows {
 
   /// Rows [first, first + count) of the image, counted without padding: first may be negative.
   /// Floats between C and the pitch stay as they are. Reads u8 and f32.
-  void pack(const RunArgs& args, Index image, Index first, Index count, float* to) const;
+  void pack(const RunArgs& args, Index image, Index first, Index count, float* to) const {
+    pack(args, image, first, count, 0, columns, to);
+  }
+  /// Only the packed columns [begin, end) of these rows.
+  void pack(const RunArgs& args, Index image, Index first, Index count, Index begin, Index end,
+            float* to) const;
 
  private:
-  void pack_row(const RunArgs& args, Index image, Index row, float* to) const;
+  void pack_row(const RunArgs& args, Index image, Index row, Index begin, Index end,
+                float* to) const;
 };
 
 }  // namespace convoy::cpu

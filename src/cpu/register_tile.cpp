@@ -77,38 +77,74 @@ HWY_INLINE hn::Vec<D> activate(D d, hn::Vec<D> v, const Clamp& clamp) {
 #endif
 }
 
-template <class D, int pixels, int vectors>
-HWY_INLINE void multiply_add(D d, const float* const (&x)[pixels], Index c, const float* w,
+// Where the pixels of a tile lie: anywhere, a pointer each. Pointers that a run begins at would be
+// worked out again for each: an index serves them all.
+template <int pixels>
+class Scattered {
+ public:
+  explicit HWY_INLINE Scattered(const TileArgs& args) {
+#pragma GCC unroll 16
+    for (int i = 0; i < pixels; ++i) x_[i] = args.x + args.at[i];
+  }
+  template <class Body>
+  HWY_INLINE void each(Index c, const Body& body) const {
+#pragma GCC unroll 16
+    for (int i = 0; i < pixels; ++i) body(i, x_[i] + c);
+  }
+
+ private:
+  const float* x_[pixels];
+};
+
+// Or at one pitch: x86 scales an index by 1, 2, 4 and 8, so that p, 3p and 5p reach six pixels from
+// one pointer, and no pointer is kept in a vector register for want of others.
+template <int pixels>
+class Pitched {
+ public:
+  explicit HWY_INLINE Pitched(const TileArgs& args)
+      : x_(reinterpret_cast<const char*>(args.x)),
+        once_(args.x_pitch * static_cast<Index>(sizeof(float))),
+        thrice_(3 * once_),
+        five_times_(5 * once_) {
+    asm("" : "+r"(thrice_), "+r"(five_times_));  // not to be worked out again
+  }
+  HWY_INLINE void advance() { x_ += pixels * once_; }
+  template <class Body>
+  HWY_INLINE void each(Index c, const Body& body) const {
+    const char* six = x_ + c * static_cast<Index>(sizeof(float));
+#pragma GCC unroll 16
+    for (int i = 0; i < pixels; ++i) {
+      if (i > 0 && i % 6 == 0) six += 2 * thrice_;
+      asm("" : "+r"(six));  // nor a pointer for each pixel
+      const Index of_six[] = {0, once_, 2 * once_, thrice_, 4 * once_, five_times_};
+      body(i, reinterpret_cast<const float*>(six + of_six[i % 6]));
+    }
+  }
+
+ private:
+  const char* x_;
+  Index once_, thrice_, five_times_;
+};
+
+template <class D, int pixels, int vectors, class Pixels>
+HWY_INLINE void multiply_add(D d, const Pixels& x, Index c, const float* w,
                              hn::Vec<D> (&sum)[pixels][vectors]) {
   hn::Vec<D> weight[vectors];
 #pragma GCC unroll 4
   for (int v = 0; v < vectors; ++v)
     weight[v] = hn::Load(d, w + v * static_cast<Index>(hn::MaxLanes(d)));
-#pragma GCC unroll 16
-  for (int i = 0; i < pixels; ++i) {
-    const auto value = broadcast(d, x[i] + c);
+  x.each(c, [&](int i, const float* at) HWY_ATTR {
+    const auto value = broadcast(d, at);
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) sum[i][v] = hn::MulAdd(value, weight[v], sum[i][v]);
-  }
+  });
 }
 
-template <class D, int pixels, int vectors, bool pool>
-void tile(const TileArgs& args) {
-  const D d;
-  using V = hn::Vec<D>;
+// All taps and channels.
+template <class D, int pixels, int vectors, class Pixels>
+HWY_INLINE void add_products(D d, const TileArgs& args, const Pixels& x, const float*& ahead,
+                             hn::Vec<D> (&sum)[pixels][vectors]) {
   constexpr int n = static_cast<int>(hn::MaxLanes(D()));
-  V sum[pixels][vectors];
-#pragma GCC unroll 16
-  for (int i = 0; i < pixels; ++i)
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v)
-      sum[i][v] = args.resume ? hn::Load(d, args.sums + (i * vectors + v) * n) : hn::Zero(d);
-
-  // Pointers that a run begins at would be worked out again for each: an index serves them all.
-  const float* x[pixels];
-#pragma GCC unroll 16
-  for (int i = 0; i < pixels; ++i) x[i] = args.x + args.at[i];
-  const float* ahead = args.ahead;
   const auto fetch = [&] {
     for (Index line = 0; line < args.ahead_lines; ++line, ahead += 16)
       __builtin_prefetch(ahead, 0, 2);
@@ -127,14 +163,13 @@ void tile(const TileArgs& args) {
     for (Index c = args.runs[run].offset; c < end; ++c, w += n * vectors)
       multiply_add<D, pixels, vectors>(d, x, c, w, sum);
   }
-  if (args.suspend) {
-#pragma GCC unroll 16
-    for (int i = 0; i < pixels; ++i)
-#pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) hn::Store(sum[i][v], d, args.sums + (i * vectors + v) * n);
-    return;
-  }
+}
 
+template <class D, int pixels, int vectors>
+HWY_INLINE void add_bias_and_activate(D d, const TileArgs& args,
+                                      hn::Vec<D> (&sum)[pixels][vectors]) {
+  using V = hn::Vec<D>;
+  constexpr int n = static_cast<int>(hn::MaxLanes(D()));
   V bias[vectors];
 #pragma GCC unroll 4
   for (int v = 0; v < vectors; ++v) bias[v] = hn::LoadU(d, args.bias + v * n);
@@ -142,6 +177,7 @@ void tile(const TileArgs& args) {
   for (int i = 0; i < pixels; ++i)
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) sum[i][v] = hn::Add(sum[i][v], bias[v]);
+  constexpr float infinity = std::numeric_limits<float>::infinity();
   if (args.clamp.leaky) {
     const V slope = hn::Set(d, args.clamp.slope);
 #pragma GCC unroll 16
@@ -150,12 +186,34 @@ void tile(const TileArgs& args) {
       for (int v = 0; v < vectors; ++v)
         sum[i][v] =
             hn::IfThenElse(hn::Lt(sum[i][v], hn::Zero(d)), hn::Mul(slope, sum[i][v]), sum[i][v]);
-  } else {
+  } else if (args.clamp.lo > -infinity || args.clamp.hi < infinity) {
 #pragma GCC unroll 16
     for (int i = 0; i < pixels; ++i)
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) sum[i][v] = activate(d, sum[i][v], args.clamp);
   }
+}
+
+template <class D, int pixels, int vectors, bool pool>
+void tile(const TileArgs& args) {
+  const D d;
+  constexpr int n = static_cast<int>(hn::MaxLanes(D()));
+  hn::Vec<D> sum[pixels][vectors];
+#pragma GCC unroll 16
+  for (int i = 0; i < pixels; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v)
+      sum[i][v] = args.resume ? hn::Load(d, args.sums + (i * vectors + v) * n) : hn::Zero(d);
+  const float* ahead = args.ahead;
+  add_products<D, pixels, vectors>(d, args, Scattered<pixels>(args), ahead, sum);
+  if (args.suspend) {
+#pragma GCC unroll 16
+    for (int i = 0; i < pixels; ++i)
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) hn::Store(sum[i][v], d, args.sums + (i * vectors + v) * n);
+    return;
+  }
+  add_bias_and_activate<D, pixels, vectors>(d, args, sum);
   if constexpr (pool) {
 #pragma GCC unroll 16
     for (int i = 0; i < pixels; i += 4) {
@@ -169,6 +227,34 @@ void tile(const TileArgs& args) {
 #pragma GCC unroll 16
     for (int i = 0; i < pixels; ++i)
       store_block<D, vectors>(d, sum[i], args.y + args.to[i], args.valid);
+  }
+}
+
+template <class D, int pixels, int vectors>
+void row(const TileArgs& args, Index tiles) {
+  const D d;
+  constexpr int n = static_cast<int>(hn::MaxLanes(D()));
+  Pitched<pixels> x(args);
+  const float* ahead = args.ahead;
+  float* y = args.y;
+  for (Index done = 0; done < tiles; ++done, x.advance()) {
+    hn::Vec<D> sum[pixels][vectors];
+#pragma GCC unroll 16
+    for (int i = 0; i < pixels; ++i)
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) sum[i][v] = hn::Zero(d);
+    add_products<D, pixels, vectors>(d, args, x, ahead, sum);
+    add_bias_and_activate<D, pixels, vectors>(d, args, sum);
+    const Index step = args.y_pitch;
+    if (args.valid == vectors * n) {
+#pragma GCC unroll 16
+      for (int i = 0; i < pixels; ++i, y += step)
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v) hn::StoreU(sum[i][v], d, y + v * n);
+    } else {
+#pragma GCC unroll 16
+      for (int i = 0; i < pixels; ++i, y += step) store_block<D, vectors>(d, sum[i], y, args.valid);
+    }
   }
 }
 
@@ -207,11 +293,13 @@ void window(const WindowArgs& args) {
   }
 }
 
-template <class D, int vectors, int max_pixels, int max_windows>
+template <class D, int vectors, int max_pixels, int max_windows, int row_pixels = max_pixels>
 void offer(TileLoops& loops, int index) {
   const auto at = static_cast<std::size_t>(index);
   loops.max_pixels[at] = max_pixels;
   loops.max_windows[at] = max_windows;
+  loops.row_pixels[at] = row_pixels;
+  loops.row[at] = &row<D, row_pixels, vectors>;
   [&]<std::size_t... i>(std::index_sequence<i...>) {
     ((loops.plain[at][i + 1] = &tile<D, static_cast<int>(i + 1), vectors, false>), ...);
   }
@@ -232,17 +320,17 @@ TileLoops make_loops([[maybe_unused]] bool halves) {
   // one vector wide is bound by its broadcasts, of which a core that splits vectors does twice as
   // many to halves; one that does not would lose half of its multiply-adds.
   using Half = hn::FixedTag<float, lanes / 2>;
-  offer<Half, 1, 12, 3>(loops, 0);
+  offer<Half, 1, 12, 3, 16>(loops, 0);
   if (halves)
     offer<Half, 2, 12, 3>(loops, 1);
   else
-    offer<D, 1, 12, 3>(loops, 1);
+    offer<D, 1, 12, 3, 16>(loops, 1);
   loops.halves = halves;
   offer<D, 2, 12, 3>(loops, 2);
   offer<D, 3, 8, 2>(loops, 3);
   offer<D, 4, 6, 1>(loops, 4);
 #elif HWY_ARCH_ARM
-  offer<D, 1, 12, 3>(loops, 1);
+  offer<D, 1, 12, 3, 16>(loops, 1);
   offer<D, 2, 12, 3>(loops, 2);
   offer<D, 3, 8, 2>(loops, 3);
   offer<D, 4, 6, 1>(loops, 4);

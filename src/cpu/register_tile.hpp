@@ -2,7 +2,8 @@
 //
 // A tile holds the sums of some pixels × some vectors of filters in registers while it walks over
 // the taps and channels. It knows pixels only by where their data lie, so a tile may run across
-// rows and images, and four pixels may be a pooling window.
+// rows and images, and four pixels may be a pooling window. Tiles within one row need no list of
+// places: two pitches say it all.
 #pragma once
 
 #include <array>
@@ -29,6 +30,7 @@ Clamp clamp_of(const Activation& act);
 struct TileArgs {
   const float* x = nullptr;
   const Index* at = nullptr;  // [pixels]: where each pixel's input begins, from x
+  Index x_pitch = 0;          // in a row instead: from a pixel's first input to the next one's
   const Run* runs = nullptr;
   Index run_count = 0;
   // Instead of runs, where those would be short: how far from the pixel's first each input lies.
@@ -39,6 +41,7 @@ struct TileArgs {
   Clamp clamp;
   float* y = nullptr;
   const Index* to = nullptr;  // [pixels], pooled: [pixels / 4]: where each result goes, from y
+  Index y_pitch = 0;          // in a row instead: from a result to the next
   Index valid = 0;            // filters to store, ≤ width
   // A sum may be made in parts: all but the first resume it, all but the last suspend it.
   float* sums = nullptr;  // [pixels][width], 64-byte aligned
@@ -48,6 +51,8 @@ struct TileArgs {
   Index ahead_lines = 0;
 };
 using TileLoop = void (*)(const TileArgs&);
+/// Tiles of row_pixels neighbours one after the other; their sums are not made in parts.
+using RowLoop = void (*)(const TileArgs&, Index tiles);
 
 /// The maximum over a window of pixels, each `width` filters, NaN wins.
 struct WindowArgs {
@@ -70,6 +75,8 @@ struct TileLoops {
   std::array<int, max_tile_vectors + 1> max_windows{};
   std::array<std::array<TileLoop, max_tile_pixels + 1>, max_tile_vectors + 1> plain{};
   std::array<std::array<TileLoop, max_tile_pixels / 4 + 1>, max_tile_vectors + 1> pooled{};
+  std::array<int, max_tile_vectors + 1> row_pixels{};
+  std::array<RowLoop, max_tile_vectors + 1> row{};
   void (*window)(const WindowArgs&) = nullptr;
 
   Index width(int vectors) const { return vectors == 0 ? lanes / 2 : vectors * lanes; }

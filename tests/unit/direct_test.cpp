@@ -142,21 +142,28 @@ TEST_P(Direct, NaNAndHugeInputsReachWhatTheyTouchOnly) {
 
 INSTANTIATE_TEST_SUITE_P(
     Stages, Direct,
-    testing::Values(
-        "n2h9w7c5k6r3pad1+bias+relu+max2", "n2h8c16k24r3pad1", "n3h7c32k40r1+bias+relu",
-        "n3h7w5c20k70r3stride2pad1+bias+relu6", "n2h12c8k16r5+bias+relu+max2",
-        "n3h28c1k9r5+bias+relu+max2", "n2h33c3k64r7stride2pad3+bias+relu+max3s2p1",
-        "n2h14c12k24r3pad2dil2groups3+bias+leaky(0.1)", "u8:n2h16c3k20r3pad1+bias+norm+relu+max2",
-        "n2h11c6k10r3pad1+bias+clip(-0.5,2)+max3s2p1ceil", "n2h11c6k10r3pad1+bias+max2ceil",
-        "n2h20w31c130k100r3stride2x1pad2x0x1x3+bias+max2s1", "n9h1c100k37r1+bias+relu",
-        "n2h13c64k64r1stride2+bias+relu", "n2h14c256k96r1+bias+relu+max2",
-        "n2h10c256k48r3pad1+bias+relu+max2", "n2h5c3k5r5pad4+max3s1p1d2",
-        "n2h33w90c1k33r3pad1x0x0x2+bias+leaky(0.1)", "n2h100c2k40r3+bias+relu6+max2",
-        "n2h31c4k70r3pad1+bias+clip(-0.5,2)", "n2h9w7c16k3r3pad1+bias+relu+max2",
-        "n2h8c40k8r3pad1+bias+leaky(0.1)", "n2h11c37k5r3stride2pad1+bias+relu6",
-        "n2h10c256k2r1+bias+max3s2p1", "n2h9w7c5k5r3pad1groups5+bias+relu",
-        "n2h8c40k40r3stride2pad1groups40+relu6", "n2h13c33k33r5pad2groups33+bias",
-        "n2h11c16k16r3stride2pad2dil2groups16", "u8:n2h16c1k20r2s3pad1+bias+norm+relu"));
+    testing::Values("n2h9w7c5k6r3pad1+bias+relu+max2", "n2h8c16k24r3pad1", "n3h7c32k40r1+bias+relu",
+                    "n3h7w5c20k70r3stride2pad1+bias+relu6", "n2h12c8k16r5+bias+relu+max2",
+                    "n3h28c1k9r5+bias+relu+max2", "n2h33c3k64r7stride2pad3+bias+relu+max3s2p1",
+                    "n2h14c12k24r3pad2dil2groups3+bias+leaky(0.1)",
+                    "u8:n2h16c3k20r3pad1+bias+norm+relu+max2",
+                    "n2h11c6k10r3pad1+bias+clip(-0.5,2)+max3s2p1ceil",
+                    "n2h11c6k10r3pad1+bias+max2ceil",
+                    "n2h20w31c130k100r3stride2x1pad2x0x1x3+bias+max2s1", "n9h1c100k37r1+bias+relu",
+                    "n2h13c64k64r1stride2+bias+relu", "n2h14c256k96r1+bias+relu+max2",
+                    "n2h10c256k48r3pad1+bias+relu+max2", "n2h5c3k5r5pad4+max3s1p1d2",
+                    "n2h33w90c1k33r3pad1x0x0x2+bias+leaky(0.1)", "n2h100c2k40r3+bias+relu6+max2",
+                    "n2h31c4k70r3pad1+bias+clip(-0.5,2)", "n2h9w7c16k3r3pad1+bias+relu+max2",
+                    "n2h8c40k8r3pad1+bias+leaky(0.1)", "n2h11c37k5r3stride2pad1+bias+relu6",
+                    "n2h10c256k2r1+bias+max3s2p1", "n2h9w7c5k5r3pad1groups5+bias+relu",
+                    "n2h8c40k40r3stride2pad1groups40+relu6", "n2h13c33k33r5pad2groups33+bias",
+                    "n2h11c16k16r3stride2pad2dil2groups16", "u8:n2h16c1k20r2s3pad1+bias+norm+relu",
+                    // Wide rows, of which tiles read x itself or packed rows.
+                    "n2h9w67c3k20r3stride2pad1+bias", "n2h8w80c3k70r5stride1x2pad2x0x1x3+bias+relu",
+                    "n1h40w70c4k24r3pad1dil2groups2+bias+leaky(0.1)",
+                    "n2h12w60c3k70r7stride2pad3+relu+max3s2p1", "n2h6w50c16k33r3stride2x1pad1+bias",
+                    "u8:n2h6w60c3k20r3pad1+bias+norm+relu", "n2h3w60c3k16r5pad2",
+                    "n2h6w100c2k48r3pad1x0x0x1+bias+relu", "n2h5w40c3k8r3+bias"));
 
 }  // namespace
 }  // namespace convoy

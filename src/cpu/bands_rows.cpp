@@ -1,0 +1,128 @@
+// Rows of the output wide enough for tiles of neighbouring pixels: these need no list of places.
+// Where x is fp32 and dense and taps are short, such tiles read x itself, and only what pixels at
+// its edges see is packed. Pixels that the tiles of a row leave over are listed as any others.
+#include <algorithm>
+
+#include "cpu/bands.hpp"
+
+namespace convoy::cpu {
+namespace {
+
+Index ceil_div(Index a, Index b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace
+
+void Bands::plan_rows() {
+  by_rows_ = packed_ && pooling_ != Pooling::registers && parts_.size() == 1 &&
+             shapes_.q >= 2 * max_tile_pixels;
+  if (!by_rows_ || offsets_.empty() || stage_.dtype != DType::f32 || stage_.norm) return;
+  // The first pixel whose taps begin at column 0 or later, and the first that reaches beyond the
+  // last column.
+  const Index reach = (stage_.s - 1) * stage_.dil.w, room = stage_.w + stage_.pad.left - 1 - reach;
+  inner_begin_ = std::min(shapes_.q, ceil_div(stage_.pad.left, stage_.stride.w));
+  inner_end_ = room < 0 ? 0 : std::min(shapes_.q, room / stage_.stride.w + 1);
+  if (inner_end_ - inner_begin_ < 2 * max_tile_pixels) return;
+  for (Index r = 0; r < stage_.r; ++r)
+    for (Index s = 0; s < stage_.s; ++s)
+      for (Index c = 0; c < c_group_; ++c)
+        x_offsets_.push_back((r * stage_.dil.h * stage_.w + s * stage_.dil.w) * stage_.c + c);
+}
+
+bool Bands::reads_x(const RunArgs& args) const {
+  return !x_offsets_.empty() && args.x_stride.w == stage_.c &&
+         args.x_stride.h == stage_.w * stage_.c;
+}
+
+Bands::Row Bands::row_of(const Block& block, bool from_x) const {
+  const Index pixels = loops_.row_pixels[static_cast<std::size_t>(block.vectors)];
+  const Index begin = from_x ? inner_begin_ : 0, end = from_x ? inner_end_ : shapes_.q;
+  const Index tiles = (end - begin) / pixels, rest = (end - begin) % pixels;
+  // One more tile, over pixels that are done already, costs less than many in a list.
+  const bool again = 4 * rest >= 3 * pixels;
+  return {begin, tiles, pixels, again ? end : begin + tiles * pixels};
+}
+
+// Those of the convolution's rows whose taps all lie in the image.
+math::PoolSpan Bands::rows_inside(const math::PoolSpan& rows) const {
+  const Index room = stage_.h + stage_.pad.top - 1 - (stage_.r - 1) * stage_.dil.h;
+  math::PoolSpan inside = rows;
+  inside.begin = std::clamp(ceil_div(stage_.pad.top, stage_.stride.h), rows.begin, rows.end);
+  inside.end = std::clamp(room < 0 ? 0 : room / stage_.stride.h + 1, inside.begin, rows.end);
+  return inside;
+}
+
+// Packs what tiles that read x itself leave to others: all of the rows that meet the padding, of
+// the rest what pixels at either end see.
+void Bands::pack_edges(const RunArgs& args, const Piece& piece, float* to) const {
+  const math::PoolSpan inside = rows_inside(piece.rows);
+  const Index stride = stage_.stride.h, tail = (stage_.r - 1) * stage_.dil.h + 1;
+  const Index first = piece.rows.begin * stride - stage_.pad.top, count = packed_rows(piece.rows);
+  const Index top =
+      inside.begin > piece.rows.begin ? (inside.begin - 1 - piece.rows.begin) * stride + tail : 0;
+  const Index bottom =
+      inside.end < piece.rows.end ? std::max(top, (inside.end - piece.rows.begin) * stride) : count;
+  const auto pack = [&](Index begin, Index end, Index left, Index right) {
+    rows_.pack(args, piece.image, first + begin, end - begin, left, right,
+               to + begin * rows_.row_pitch);
+  };
+  pack(0, top, 0, rows_.columns);
+  Index rest = shapes_.q;
+  for (const Block& block : blocks_) rest = std::min(rest, row_of(block, true).end);
+  if (inner_begin_ > 0)
+    pack(top, bottom, 0, (inner_begin_ - 1) * stage_.stride.w + (stage_.s - 1) * stage_.dil.w + 1);
+  if (rest < shapes_.q) pack(top, bottom, rest * stage_.stride.w, rows_.columns);
+  pack(bottom, count, 0, rows_.columns);
+}
+
+// Computes a piece's rows but for the pixels that it appends to the list; returns the new length.
+Index Bands::run_rows(const RunArgs& args, TileArgs tile, const Block& block, const Piece& piece,
+                      Index first_pixel, Index listed, const Scratch& scratch) const {
+  const auto vectors = static_cast<std::size_t>(block.vectors);
+  const Index x_step = stage_.stride.w * rows_.pixel_pitch;
+  const Index y_step = pooling_ == Pooling::scratch ? block.width : args.y_stride.w;
+  const math::PoolSpan inside = reads_x(args) ? rows_inside(piece.rows) : math::PoolSpan{};
+  const float* const x = static_cast<const float*>(args.x) + block.group * c_group_ +
+                         piece.image * args.x_stride.n - stage_.pad.top * args.x_stride.h -
+                         stage_.pad.left * args.x_stride.w;
+  const TileArgs listing = tile;
+  tile.y_pitch = y_step;
+  for (Index row = piece.rows.begin; row < piece.rows.end; ++row) {
+    const bool from_x = inside.begin <= row && row < inside.end;
+    const Row tiles = row_of(block, from_x);
+    const Index at = piece.scratch + (row - piece.rows.begin) * stage_.stride.h * rows_.row_pitch;
+    const Index done = row - piece.rows.begin;
+    const Index to = pooling_ == Pooling::scratch
+                         ? (first_pixel + done * shapes_.q) * block.width
+                         : piece.image * args.y_stride.n + row * args.y_stride.h;
+    if (from_x) {
+      tile.x_pitch = stage_.stride.w * stage_.c;
+      tile.x = x + row * stage_.stride.h * args.x_stride.h + tiles.begin * tile.x_pitch;
+      tile.offsets = x_offsets_.data();
+    } else {
+      tile.x_pitch = x_step;
+      tile.x = listing.x + at;
+      tile.offsets = listing.offsets;
+    }
+    tile.y = listing.y + to + tiles.begin * y_step;
+    loops_.row[vectors](tile, tiles.tiles);
+    if (const Index last = tiles.end - tiles.pixels - tiles.begin;
+        last > (tiles.tiles - 1) * tiles.pixels) {
+      tile.x += last * tile.x_pitch;
+      tile.y += last * y_step;
+      loops_.row[vectors](tile, 1);
+    }
+    const auto list = [&](Index begin, Index end) {
+      for (Index column = begin; column < end; ++column, ++listed) {
+        scratch.at[listed] = at + column * x_step;
+        scratch.to[listed] = to + column * y_step;
+      }
+    };
+    list(0, tiles.begin);
+    list(tiles.end, shapes_.q);
+  }
+  return listed;
+}
+
+}  // namespace convoy::cpu
