@@ -13,11 +13,9 @@ import argparse
 import json
 import math
 import os
-import re
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -54,7 +52,7 @@ def summarize(path):
 
 
 def two_stages(args, environment):
-    """A pipeline of two stages in one launch (timed by gpu_bench) beside the peers' chains, in rounds."""
+    """A pipeline of two stages in one launch (timed by `convoy explain --then`) beside the peers' chains, in rounds."""
     common = dict(dtype="f16", n=32, stride=[1, 1], dil=[1, 1], groups=1, bias=True, act="relu", a=0, b=0,
                   pool=dict(window=[2, 2], stride=[2, 2], pad=[0, 0], dil=[1, 1], ceil=False))
     second = dict(common, h=28, w=28, c=128, k=256, r=1, s=1, pad=[0] * 4)
@@ -69,18 +67,15 @@ def two_stages(args, environment):
 
     prepared = ask(op="prepare", stage=first)
     samples = {}
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as stages:
-        stages.write("\n".join(TWO_STAGES) + "\n")
-        stages.flush()
-        for _ in range(args.rounds):
-            ours = subprocess.run([args.gpu_bench, "pairs", stages.name, "1"], capture_output=True, text=True, check=True)
-            two, one = (float(re.search(pattern, ours.stdout)[1])
-                        for pattern in (r"two launches .*?: ([\d.]+) us", r"pair\.\S+: ([\d.]+) us"))
-            samples.setdefault("one launch", []).append(one)
-            samples.setdefault("two launches", []).append(two)
-            for peer in prepared["peers"]:
-                timed = ask(op="time", peer=peer, seconds=args.seconds)["samples"]
-                samples.setdefault(peer, []).append(1e6 * statistics.median(timed))
+    command = [args.convoy, "explain", "--device", "cuda", TWO_STAGES[0], "--then", TWO_STAGES[1], "--json",
+               "--seconds", str(args.seconds)]
+    for _ in range(args.rounds):
+        ours = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+        for name in ("one launch", "two launches"):
+            samples.setdefault(name, []).append(1e6 * ours[name.replace(" ", "_") + "_seconds"])
+        for peer in prepared["peers"]:
+            timed = ask(op="time", peer=peer, seconds=args.seconds)["samples"]
+            samples.setdefault(peer, []).append(1e6 * statistics.median(timed))
     worker.stdin.close()
     worker.wait()
     return dict(first=TWO_STAGES[0], second=TWO_STAGES[1], versions=prepared["versions"], rounds=args.rounds,
@@ -107,7 +102,6 @@ def print_rows(result):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--convoy", default=str(ROOT / "build/cuda/bin/convoy"))
-    parser.add_argument("--gpu-bench", default=str(ROOT / "build/cuda/bin/gpu_bench"), help="for two-stages")
     parser.add_argument("--out", default=str(ROOT / "bench/results/h200"))
     names = [*PARTS, "two-stages"]
     parser.add_argument("--parts", default=",".join(names), help="some of " + ", ".join(names))

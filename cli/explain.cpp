@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "commands.hpp"
 #include "convoy/error.hpp"
@@ -19,6 +20,30 @@ struct Arguments {
   bool json = false, no_measure = false, all = false, strict = false, no_tuning = false;
 };
 
+void explain_fusion(const Stage& first, const Stage& second, const Machine& machine,
+                    const Arguments& arguments) {
+  const Fusion fusion = judge_fusion(first, second, machine);
+  std::optional<FusionTimes> times;
+  if (fusion.possible && !arguments.no_measure)
+    times = measure_fusion(first, second, machine, arguments.seconds);
+  if (arguments.json) {
+    nlohmann::ordered_json json{{"first", to_text(first)},
+                                {"second", to_text(second)},
+                                {"one_launch", fusion.fused},
+                                {"why", fusion.why}};
+    if (times) {
+      json["one_launch_seconds"] = times->one_launch;
+      json["two_launches_seconds"] = times->two_launches;
+    }
+    fmt::print("{}\n", json.dump(2));
+    return;
+  }
+  fmt::print("{}\n{}\n{}\n", to_text(first), to_text(second), fusion.why);
+  if (times)
+    fmt::print("measured: one launch {:.1f} us, two launches {:.1f} us\n", times->one_launch * 1e6,
+               times->two_launches * 1e6);
+}
+
 void run_explain(const Arguments& arguments) {
   Stage stage = parse_stage(arguments.stage);
   if (arguments.strict) stage.strict = true;
@@ -31,16 +56,7 @@ void run_explain(const Arguments& arguments) {
   if (arguments.all && arguments.no_measure)
     throw Error("explain: --all measures every kernel, --no-measure none. Leave one of them out.");
   if (!arguments.then.empty()) {
-    const Stage second = parse_stage(arguments.then);
-    const Fusion fusion = judge_fusion(stage, second, machine_for(options));
-    if (arguments.json)
-      fmt::print("{}\n", nlohmann::ordered_json{{"first", to_text(stage)},
-                                                {"second", to_text(second)},
-                                                {"one_launch", fusion.fused},
-                                                {"why", fusion.why}}
-                             .dump(2));
-    else
-      fmt::print("{}\n{}\n{}\n", to_text(stage), to_text(second), fusion.why);
+    explain_fusion(stage, parse_stage(arguments.then), machine_for(options), arguments);
     return;
   }
   const Explanation explanation =

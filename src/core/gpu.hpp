@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "convoy/error.hpp"
@@ -65,7 +66,9 @@ struct PairVerdict {
   double seconds = 0;  // predicted
 };
 PairVerdict judge_pair(const Stage& first, const Stage& second, const Machine& machine);
-/// Of two stages that judge_pair does not refuse. Throws Error.
-std::unique_ptr<Pair> prepare_pair(const Stage& first, const Stage& second, const Machine& machine);
+/// Of two stages that judge_pair does not refuse, with the tile of that name; empty: the best
+/// predicted one. Throws Error.
+std::unique_ptr<Pair> prepare_pair(const Stage& first, const Stage& second, const Machine& machine,
+                                   std::string_view tile = {});
 
 }  // namespace convoy::gpu

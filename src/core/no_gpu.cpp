@@ -38,7 +38,8 @@ double time(Device device, Stream, const std::function<void()>&) {
 PairVerdict judge_pair(const Stage&, const Stage&, const Machine& machine) {
   refuse(machine.device);
 }
-std::unique_ptr<Pair> prepare_pair(const Stage&, const Stage&, const Machine& machine) {
+std::unique_ptr<Pair> prepare_pair(const Stage&, const Stage&, const Machine& machine,
+                                   std::string_view) {
   refuse(machine.device);
 }
 

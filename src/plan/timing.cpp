@@ -127,30 +127,31 @@ Machine measured(Machine machine) {
   return machine;
 }
 
-namespace {
-
-Timing time_gpu_runs(const Plan& plan, const RandomOperands& random, double seconds) {
-  // Enough launches that the graph's own start does not show.
-  const std::size_t launches = std::max<std::size_t>(24, random.sets());
-  gpu::Graph graph(plan.device(), [&](Stream stream) {
-    for (std::size_t i = 0; i < launches; ++i)
-      plan.run(random.operands(plan.stage(), i % random.sets()), stream).or_throw();
-  });
+Timing time_replays(Device device, std::size_t runs, const std::function<void(Stream)>& enqueue,
+                    double seconds) {
+  gpu::Graph graph(device, enqueue);
   graph.replay(1);  // not counted: the first run finds cold caches
   std::vector<double> times;
   for (double spent = 0; times.size() < 3 || (spent < seconds && times.size() < 100000);) {
     const double replay = graph.replay(1);
     spent += replay;
-    times.push_back(replay / static_cast<double>(launches));
+    times.push_back(replay / static_cast<double>(runs));
   }
   std::sort(times.begin(), times.end());
-  return {times[times.size() / 2], times.front(), static_cast<int>(times.size() * launches)};
+  return {times[times.size() / 2], times.front(), static_cast<int>(times.size() * runs)};
 }
 
-}  // namespace
-
 Timing time_runs(const Plan& plan, const RandomOperands& random, double seconds) {
-  if (plan.device().kind == DeviceKind::cuda) return time_gpu_runs(plan, random, seconds);
+  if (plan.device().kind == DeviceKind::cuda) {
+    const std::size_t runs = std::max(least_replayed_runs, random.sets());
+    return time_replays(
+        plan.device(), runs,
+        [&](Stream stream) {
+          for (std::size_t i = 0; i < runs; ++i)
+            plan.run(random.operands(plan.stage(), i % random.sets()), stream).or_throw();
+        },
+        seconds);
+  }
   const Operands operands = random.operands(plan.stage());
   using Clock = std::chrono::steady_clock;
   plan.run(operands).or_throw();

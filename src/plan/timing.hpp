@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "convoy/plan.hpp"
@@ -32,6 +33,14 @@ struct Timing {
 /// short measurements: whatever else runs on it can only make them smaller. A GPU keeps the peak
 /// and the bandwidth that it was built for.
 Machine measured(Machine machine);
+
+/// Replays a graph of the `runs` runs that `enqueue` puts on a stream of a GPU, one replay after
+/// the other until `seconds` are over, and at least three times. The times are those of one run.
+/// Throws Error when the GPU does.
+Timing time_replays(Device device, std::size_t runs, const std::function<void(Stream)>& enqueue,
+                    double seconds);
+/// So many runs in a graph that its own start does not show.
+constexpr std::size_t least_replayed_runs = 24;
 
 /// Runs until `seconds` are over, at least three times after one run that is not counted; on a GPU
 /// by replays of a graph, through all sets of operands. Throws Error when a run fails.

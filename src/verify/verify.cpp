@@ -124,8 +124,8 @@ class Driver {
         add_job(stage, true);
       }
     }
-    if (!options_.fill) return;
-    report_.least = 5;
+    if (options_.fill == 0) return;
+    report_.least = options_.fill;
     std::vector<Check> planned;
     for (const Job& job : jobs_)
       planned.insert(planned.end(), job.checks.begin(), job.checks.end());

@@ -14,7 +14,7 @@ struct VerifyOptions {
   Device device{};
   std::vector<Stage> stages;  // given ones, and
   Index random = 0;           // so many drawn ones; these must fill the coverage table
-  bool fill = true;           // draw more where the table has gaps
+  Index fill = 5;             // draw more until each cell of the table has so many; 0: no more
   bool non_finite = false;    // put NaN, infinities and 1e37 into the given stages
   std::uint64_t seed = 1;
   std::string kernel, tile;  // only these; empty: every one that fits

@@ -1,11 +1,11 @@
-// Networks on a GPU: two stages in one launch give the bits of two, and the labels are the CPU's.
+// Networks on a GPU: layers that share a launch give the bits of two plans, and the labels are the
+// CPU's.
 #include "convoy/network.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -14,7 +14,6 @@
 #include "io/dataset.hpp"
 #include "io/idx.hpp"
 #include "math/half.hpp"
-#include "plan/select.hpp"
 
 namespace convoy {
 namespace {
@@ -58,7 +57,7 @@ constexpr Pipeline pipelines[] = {{1, 8, 8, 16, 32, 16},
                                   {32, 56, 56, 64, 128, 256},
                                   {2, 28, 14, 64, 64, 128}};
 
-TEST_F(GpuNetwork, OneLaunchGivesTheBitsOfTwo) {
+TEST_F(GpuNetwork, SharedLaunchesGiveTheBitsOfTwoPlans) {
   for (const Pipeline& p : pipelines) {
     Stage first = parse_stage("f16:n1h8c16k32r3pad1+bias+relu+max2"),
           second = parse_stage("f16:n1h4c32k16r1+bias+relu+max2");
@@ -88,23 +87,12 @@ TEST_F(GpuNetwork, OneLaunchGivesTheBitsOfTwo) {
       return TensorView(t.view().data, DType::f32, {k}, t.view().device);
     };
     const Tensor b = bias.to(gpu0), b2 = bias2.to(gpu0);
-    Tensor middle(DType::f16, y_shape(first), gpu0), y(DType::f16, y_shape(second), gpu0),
-        together(DType::f16, y_shape(second), gpu0);
+    Tensor middle(DType::f16, y_shape(first), gpu0), y(DType::f16, y_shape(second), gpu0);
     const Plan plan(first, weights(w, first), options_for(gpu0, "halo")),
         plan2(second, weights(w2, second), options_for(gpu0, "halo"));
     plan.run({.x = on_gpu, .bias = vector(b, first.k), .y = middle}).or_throw();
     plan2.run({.x = middle, .bias = vector(b2, second.k), .y = y}).or_throw();
     const Tensor expected = y.to({});
-
-    // One launch.
-    const Machine machine = machine_for(options_for(gpu0));
-    ASSERT_EQ(gpu::judge_pair(first, second, machine).refusals, std::vector<std::string>{});
-    const auto pair = gpu::prepare_pair(first, second, machine);
-    pair->set_weights(w.data<float>(), w2.data<float>());
-    pair->run(p.n, on_gpu.view().data, b.data<float>(), b2.data<float>(), together.view().data, {})
-        .or_throw();
-    const Tensor got = together.to({});
-    EXPECT_EQ(std::memcmp(got.view().data, expected.view().data, got.bytes()), 0);
 
     // As a network of two lines.
     NetworkOptions options;

@@ -1,4 +1,4 @@
-// What bench and verify stand on: streams of their own, replays, the clock.
+// What bench, verify and explain stand on: streams of their own, replays, the clock, times.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include "core/gpu.hpp"
 #include "core/gpu_timing.hpp"
 #include "gpu_case.hpp"
+#include "plan/fusion.hpp"
 
 namespace convoy {
 namespace {
@@ -55,6 +56,20 @@ TEST_F(GpuTiming, WhatFailsWhileItIsCapturedIsThrown) {
   const Tensor from(DType::u8, {256}, gpu0), to(DType::u8, {256}, gpu0);
   gpu::Graph graph(gpu0, [&](Stream stream) { copy(from, to, stream); });
   EXPECT_GT(graph.replay(1), 0);
+}
+
+TEST_F(GpuTiming, TwoStagesAreTimedInOneLaunchAndInTwo) {
+  const Stage first = parse_stage("f16:n4h32c64k128r3pad1+bias+relu+max2"),
+              second = parse_stage("f16:n4h16c128k256r1+bias+relu+max2");
+  const Machine machine = gpu::machine(0);
+  const Fusion fusion = judge_fusion(first, second, machine);
+  if (machine.compute_capability != 90) GTEST_SKIP() << "skipped: " << fusion.why;
+  ASSERT_TRUE(fusion.possible) << fusion.why;
+  const FusionTimes times = measure_fusion(first, second, machine, 0.01);
+  for (const double seconds : {times.one_launch, times.two_launches}) {
+    EXPECT_GT(seconds, 1e-6);
+    EXPECT_LT(seconds, 1e-3);
+  }
 }
 
 }  // namespace

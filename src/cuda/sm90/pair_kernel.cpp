@@ -1,4 +1,6 @@
-// `pair` as networks see it: the best predicted tile, weights of both stages on the device.
+// `pair` as networks see it: a tile, weights of both stages on the device.
+#include <fmt/core.h>
+
 #include "core/gpu.hpp"
 #include "cuda/family.hpp"
 #include "cuda/sm90/pair.hpp"
@@ -81,10 +83,13 @@ PairVerdict judge_pair(const Stage& first, const Stage& second, const Machine& m
   return verdict;
 }
 
-std::unique_ptr<Pair> prepare_pair(const Stage& first, const Stage& second,
-                                   const Machine& machine) {
-  const HaloTile tile = cuda::sm90::pair_tiles(first, second, cuda::facts_of(machine)).front();
-  return std::make_unique<PreparedPair>(first, second, tile, machine);
+std::unique_ptr<Pair> prepare_pair(const Stage& first, const Stage& second, const Machine& machine,
+                                   std::string_view tile) {
+  for (const HaloTile& one : cuda::sm90::pair_tiles(first, second, cuda::facts_of(machine)))
+    if (tile.empty() || one.name() == tile)
+      return std::make_unique<PreparedPair>(first, second, one, machine);
+  throw Error(fmt::format("{}, then {}: no tile {} of both in one launch", to_text(first),
+                          to_text(second), tile));
 }
 
 }  // namespace convoy::gpu

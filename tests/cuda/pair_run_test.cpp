@@ -1,0 +1,94 @@
+// The pair family on a GPU: two stages in one launch against two launches.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/gpu.hpp"
+#include "cuda/device.hpp"
+#include "cuda/sm90/pair_tile.hpp"
+#include "gpu_case.hpp"
+
+namespace convoy {
+namespace {
+
+class GpuPair : public GpuTest {};
+
+// A stage's y in the middle of poison.
+struct FencedOutput {
+  static constexpr Index fence = 4096;  // bytes before and behind
+  Tensor block;
+  TensorView y;
+
+  explicit FencedOutput(const Tensor& like)
+      : block(DType::u8, {static_cast<Index>(like.bytes()) + 2 * fence}, gpu0), y(like.view()) {
+    y.data = block.data<char>() + fence;
+    poison();
+  }
+  void poison() const {
+    const Tensor bytes(DType::u8, {block.elements()});
+    std::fill_n(bytes.data<std::uint8_t>(), bytes.elements(), std::uint8_t{0xFF});
+    copy(bytes, block);
+  }
+  bool fences_stand() const {
+    const Tensor bytes = block.to({});
+    const auto* begin = bytes.data<std::uint8_t>();
+    const auto stands = [](const std::uint8_t* at) {
+      return std::all_of(at, at + fence, [](std::uint8_t byte) { return byte == 0xFF; });
+    };
+    return stands(begin) && stands(begin + bytes.elements() - fence);
+  }
+};
+
+// On integers every order of summation gives the same bits, so that `general` judges; on other
+// numbers one launch must round as two of `halo` do. The last image has the same bits alone.
+TEST_F(GpuPair, EveryTileGivesTheBitsOfTwoLaunches) {
+  const Machine machine = gpu::machine(0);
+  const std::vector<Stage> stages =
+      read_shape_list(CONVOY_SOURCE_DIR "/tests/cuda/pair-stages.txt");
+  for (std::size_t i = 0; i + 1 < stages.size(); i += 2) {
+    SCOPED_TRACE(to_text(stages[i]) + ", " + to_text(stages[i + 1]));
+    const auto refusals = gpu::judge_pair(stages[i], stages[i + 1], machine).refusals;
+    if (machine.compute_capability != 90) GTEST_SKIP() << "skipped: " << refusals.front();
+    ASSERT_EQ(refusals, std::vector<std::string>{});
+    for (const Values values : {Values::integers, Values::normal}) {
+      SCOPED_TRACE(values == Values::integers ? "integers" : "normal");
+      const char* judge = values == Values::integers ? "general" : "halo";
+      const GpuCase first(stages[i], values, gpu0), second(stages[i + 1], values, gpu0);
+      const Plan plan(first.stage, first.w, options_for(gpu0, judge)),
+          plan2(second.stage, second.w, options_for(gpu0, judge));
+      Operands after = second.operands();
+      after.x = first.y;
+      plan.run(first.operands()).or_throw();
+      plan2.run(after).or_throw();
+      const std::vector<unsigned char> expected = second.outputs();
+
+      const Index n = first.stage.n;
+      const auto image = static_cast<std::ptrdiff_t>(expected.size()) / n;
+      const FencedOutput out(second.y);
+      for (const auto& tile : cuda::sm90::pair_tiles(stages[i], stages[i + 1],
+                                                     cuda::facts_of(machine))) {
+        SCOPED_TRACE(tile.name());
+        const auto pair = gpu::prepare_pair(stages[i], stages[i + 1], machine, tile.name());
+        pair->set_weights(first.w.data<float>(), second.w.data<float>());
+        const auto bytes_of_run = [&](Index images_of_run, const TensorView& x) {
+          out.poison();
+          const TensorView bias = first.bias, bias2 = second.bias;
+          pair->run(images_of_run, x.data, static_cast<const float*>(bias.data),
+                    static_cast<const float*>(bias2.data), out.y.data, {})
+              .or_throw();
+          EXPECT_TRUE(out.fences_stand());
+          copy(out.y, second.y);
+          return second.outputs();
+        };
+        EXPECT_EQ(bytes_of_run(n, first.x), expected);
+        const auto alone = bytes_of_run(1, images(first.x, n - 1, 1));
+        EXPECT_TRUE(std::equal(alone.begin(), alone.begin() + image, expected.end() - image))
+            << "the last image alone";
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace convoy
