@@ -10,31 +10,21 @@
 #include "commands.hpp"
 #include "convoy/error.hpp"
 #include "io/atomic_file.hpp"
+#include "options.hpp"
 #include "plan/select.hpp"
-#include "stage_changes.hpp"
 
 namespace convoy::cli {
 namespace {
 
 struct Arguments {
-  std::string stage, shapes, device = "cpu", kernel, json, csv, python, script;
+  StageList stages;
+  std::string device = "cpu", kernel, json, csv, python, script;
   int threads = 0;
   StageChanges changes;
   bool both = false, peers = false, unfused = false, no_tuning = false;
   double seconds = 0.03;
   int rounds = 25;
 };
-
-std::vector<Stage> stages_of(const Arguments& arguments) {
-  if (arguments.stage.empty() == arguments.shapes.empty())
-    throw Error(
-        "bench: give either --stage TEXT or --shapes FILE, for example "
-        "--stage n4h32c64k128r3pad1+bias+relu+max2");
-  std::vector<Stage> stages = arguments.stage.empty() ? read_shape_list(arguments.shapes)
-                                                      : std::vector{parse_stage(arguments.stage)};
-  for (Stage& stage : stages) stage = arguments.changes.apply(stage);
-  return stages;
-}
 
 // Beside the program's source tree; scripts/peers makes the interpreter.
 std::string or_default(const std::string& given, const char* variable, const char* relative) {
@@ -44,7 +34,8 @@ std::string or_default(const std::string& given, const char* variable, const cha
 }
 
 int run_bench(const Arguments& arguments) {
-  const std::vector<Stage> stages = stages_of(arguments);
+  std::vector<Stage> stages = arguments.stages.read_some("bench");
+  for (Stage& stage : stages) stage = arguments.changes.apply(stage);
   if (!arguments.json.empty() && arguments.json != "-") expect_writable(arguments.json);
   if (!arguments.csv.empty()) expect_writable(arguments.csv);
   bench::Options options;
@@ -131,43 +122,46 @@ void add_bench(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command =
       app.add_subcommand("bench", "Measure stages, beside other libraries if asked");
-  command->add_option("--stage", arguments->stage, "One stage, as text");
-  command->add_option("--shapes", arguments->shapes, "A shape list, one stage a line");
+  arguments->stages.add_to(*command);
   arguments->changes.add_to(*command);
-  command->add_option("--device", arguments->device, "cpu, cuda or cuda:<number>")
-      ->capture_default_str();
-  command
-      ->add_option("--threads", arguments->threads,
-                   "CPU threads; default: CONVOY_NUM_THREADS or every core")
-      ->check(CLI::Range(1, 4096));
-  command->add_option("--kernel", arguments->kernel, "Force a kernel by name");
-  command->add_flag("--strict", arguments->changes.strict,
-                    "Only arithmetics that are exact on small integers");
+  add_device(*command, arguments->device);
+  add_threads(*command, arguments->threads);
+  command->add_option("--kernel", arguments->kernel, "Force a kernel by name")->type_name("NAME");
+  add_strict(*command, arguments->changes.strict);
   command
       ->add_flag("--both-modes", arguments->both,
                  "Each stage in default and in strict mode, in the same rounds")
       ->excludes("--strict");
-  command->add_flag("--no-tuning", arguments->no_tuning, "Ignore the tuning cache");
+  add_no_tuning(*command, arguments->no_tuning);
   command->add_flag(
       "--unfused", arguments->unfused,
       "Time the same stage unfused: convolution + bias, activation and pool, one after the other");
   command->add_flag("--peers", arguments->peers,
                     "Time PyTorch, ONNX Runtime and OpenVINO in turns with Convoy; on a GPU "
                     "cuDNN, torch.compile and XLA");
-  command->add_option("--peers-python", arguments->python,
-                      "Their interpreter; default: .venv of the source tree");
-  command->add_option("--peers-script", arguments->script,
-                      "Their worker; default: bench/peers.py (on a GPU bench/peers_gpu.py) of the "
-                      "source tree");
+  command
+      ->add_option("--peers-python", arguments->python,
+                   "Their interpreter; without it .venv of the source tree")
+      ->type_name("FILE");
+  command
+      ->add_option("--peers-script", arguments->script,
+                   "Their worker; without it bench/peers.py (on a GPU bench/peers_gpu.py) of "
+                   "the source tree")
+      ->type_name("FILE");
   command->add_option("--seconds", arguments->seconds, "Of each contestant in each round")
+      ->type_name("S")
       ->capture_default_str()
-      ->check(CLI::Range(0.001, 10.0));
+      ->check(between(0.001, 10.0));
   command->add_option("--rounds", arguments->rounds, "At most; it stops sooner when all is quiet")
+      ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
-  command->add_option("--json", arguments->json,
-                      "Write the result as JSON to a file; - for standard output");
-  command->add_option("--csv", arguments->csv, "Write the result as CSV to a file");
+      ->check(between(Index{1}, 1000));
+  command
+      ->add_option("--json", arguments->json,
+                   "Write the result as JSON to a file; - for standard output")
+      ->type_name("FILE");
+  command->add_option("--csv", arguments->csv, "Write the result as CSV to a file")
+      ->type_name("FILE");
   command->footer(
       "Example: convoy bench --peers --shapes shapes/targets-cpu.txt --json result.json\n"
       "         convoy bench --device cuda --shapes shapes/resnet50.txt --dtype f16");

@@ -6,6 +6,7 @@
 #include "commands.hpp"
 #include "convoy/plan.hpp"
 #include "core/gpu.hpp"
+#include "options.hpp"
 #include "plan/kernel_table.hpp"
 #include "plan/timing.hpp"
 
@@ -139,7 +140,7 @@ void add_devices(CLI::App& app, int&) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command =
       app.add_subcommand("devices", "Tell what is here, what is usable and why not");
-  command->add_flag("--json", arguments->json, "Print JSON");
+  add_json(*command, arguments->json);
   command->add_flag("--no-measure", arguments->no_measure,
                     "Leave out the measured peak and copy speed");
   command->footer("Example: convoy devices --json");

@@ -8,6 +8,7 @@
 
 #include "commands.hpp"
 #include "convoy/error.hpp"
+#include "options.hpp"
 #include "plan/fusion.hpp"
 
 namespace convoy::cli {
@@ -73,27 +74,27 @@ void add_explain(CLI::App& app, int&) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand(
       "explain", "Tell why a stage runs as it does: sizes, kernels, tile, time and memory traffic");
-  command->add_option("stage", arguments->stage, "The stage, as text (docs/stage.md)")->required();
-  command->add_option("--then", arguments->then,
-                      "Another stage: tell instead whether both run in one launch, and why");
-  command->add_option("--device", arguments->device, "cpu, cuda or cuda:<number>")
-      ->capture_default_str();
+  command->add_option("stage", arguments->stage, "The stage, as text (docs/stage.md)")
+      ->type_name("STAGE")
+      ->required();
   command
-      ->add_option("--threads", arguments->threads,
-                   "CPU threads; default: CONVOY_NUM_THREADS or every core")
-      ->check(CLI::Range(1, 4096));
-  command->add_option("--kernel", arguments->kernel, "Force a kernel by name");
-  command->add_option("--tile", arguments->tile, "Force a tile by name");
-  command->add_flag("--strict", arguments->strict,
-                    "Only arithmetics that are exact on small integers");
-  command->add_flag("--no-tuning", arguments->no_tuning, "Ignore the tuning cache");
+      ->add_option("--then", arguments->then,
+                   "Another stage: tell instead whether both run in one launch, and why")
+      ->type_name("STAGE");
+  add_device(*command, arguments->device);
+  add_threads(*command, arguments->threads);
+  command->add_option("--kernel", arguments->kernel, "Force a kernel by name")->type_name("NAME");
+  command->add_option("--tile", arguments->tile, "Force a tile by name")->type_name("NAME");
+  add_strict(*command, arguments->strict);
+  add_no_tuning(*command, arguments->no_tuning);
   command->add_flag("--no-measure", arguments->no_measure, "Predict only: run nothing");
   command->add_flag("--all", arguments->all,
                     "Measure each kernel that fits, not only the chosen one");
   command->add_option("--seconds", arguments->seconds, "To measure, for each kernel")
+      ->type_name("S")
       ->capture_default_str()
-      ->check(CLI::Range(0.001, 60.0));
-  command->add_flag("--json", arguments->json, "Print JSON");
+      ->check(between(0.001, 60.0));
+  add_json(*command, arguments->json);
   command->footer("Example: convoy explain n4h32c64k128r3pad1+bias+relu+max2");
   command->callback([arguments] { run_explain(*arguments); });
 }

@@ -4,11 +4,13 @@
 #include <cstdio>
 #include <cstring>
 #include <iostream>
+#include <memory>
 #include <system_error>
 
 #include "commands.hpp"
 #include "convoy/error.hpp"
 #include "convoy/plan.hpp"
+#include "options.hpp"
 
 namespace {
 
@@ -22,6 +24,24 @@ int after_output(int exit_code) {
   return 2;
 }
 
+// One line, as of every other error, and whose help tells more.
+void print_usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  const auto chosen = app.get_subcommands();
+  const auto unknown = app.remaining();
+  if (!chosen.empty()) {
+    fmt::print(stderr, "convoy {0}: {1}. `convoy {0} --help` tells more.\n",
+               chosen.front()->get_name(), error.what());
+  } else if (!unknown.empty()) {
+    std::string names;
+    for (const CLI::App* one : app.get_subcommands({})) names += " " + one->get_name();
+    fmt::print(stderr,
+               "convoy: \"{}\": expected a subcommand. There are:{}. `convoy --help` tells more.\n",
+               unknown.front(), names);
+  } else {
+    fmt::print(stderr, "{}", app.help());
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -29,7 +49,11 @@ int main(int argc, char** argv) {
   CLI::App app{"Convolution and all that follows it, as one kernel.", "convoy"};
   app.set_version_flag("--version", convoy::version());
   app.require_subcommand(1);
-  app.failure_message(CLI::FailureMessage::simple);
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.footer(
+      "Examples: convoy run models/fashion-scnn\n"
+      "          convoy explain n4h32c64k128r3pad1+bias+relu+max2\n"
+      "Each subcommand has a help of its own: convoy bench --help");
   int exit_code = 0;
   add_run(app, exit_code);
   add_bench(app, exit_code);
@@ -42,7 +66,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& success) {  // --help, --version
     return after_output(app.exit(success));
   } catch (const CLI::ParseError& error) {
-    app.exit(error);
+    print_usage_error(app, error);
     return 2;
   } catch (const convoy::Error& error) {
     fmt::print(stderr, "convoy: {}\n", error.what());

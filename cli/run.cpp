@@ -2,8 +2,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
@@ -11,6 +11,7 @@
 #include "io/atomic_file.hpp"
 #include "io/dataset.hpp"
 #include "io/idx.hpp"
+#include "options.hpp"
 
 namespace convoy::cli {
 namespace {
@@ -18,7 +19,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct Arguments {
-  std::string model, images, labels, data, device = "cpu", json, threads, batch, limit;
+  std::string model, images, labels, data, device = "cpu", json;
+  int threads = 0;
+  Index batch = NetworkOptions{}.batch, limit = std::numeric_limits<Index>::max();
   bool confusion = false;
 };
 
@@ -38,16 +41,6 @@ double median(std::vector<double> values) {
 
 double since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-Index positive(const std::string& option, const std::string& text, Index none) {
-  if (text.empty()) return none;
-  Index value = 0;
-  const auto [stop, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || stop != text.data() + text.size() || value < 1 || value > 1 << 30)
-    throw Error(fmt::format("{} {}: expected a positive integer. Leave it out for the default.",
-                            option, text));
-  return value;
 }
 
 TensorView view_of(const io::Images& images, Index first, Index n) {
@@ -188,10 +181,9 @@ void run(const Arguments& arguments) {
   const bool json_only = arguments.json == "-";
   if (!arguments.json.empty() && !json_only) expect_writable(arguments.json);
   NetworkOptions options;
-  options.threads = static_cast<int>(positive("--threads", arguments.threads, 0));
-  options.batch = positive("--batch", arguments.batch, options.batch);
+  options.threads = arguments.threads;
+  options.batch = arguments.batch;
   options.device = parse_device(arguments.device);
-  const Index limit = positive("--limit", arguments.limit, 1 << 30);
   const Network network(arguments.model, options);
   const NetworkText& text = network.text();
   if (text.dtype != DType::u8)
@@ -211,7 +203,7 @@ void run(const Arguments& arguments) {
   const auto truth = io::read_labels(label_file);
   check_labels(truth, label_file, images.n, network.classes());
 
-  const Index n = std::min(limit, images.n);
+  const Index n = std::min(arguments.limit, images.n);
   const Measured m = measure(network, images, n);
   Index right = 0;
   for (std::size_t i = 0; i < m.labels.size(); ++i) right += m.labels[i] == truth[i];
@@ -237,22 +229,34 @@ void add_run(CLI::App& app, int&) {
   CLI::App* command =
       app.add_subcommand("run", "Classify images with a network; the last line is time:accuracy");
   command->add_option("model", arguments->model, "Model folder: network.txt and its weights")
+      ->type_name("FOLDER")
       ->required();
-  command->add_option("--images", arguments->images,
-                      "IDX images, plain or gzip (default: the Fashion-MNIST test set)");
-  command->add_option("--labels", arguments->labels, "IDX labels, plain or gzip");
-  command->add_option(
-      "--data", arguments->data,
-      "Folder to look for the test set in, before CONVOY_DATA, the XDG data folder and Debian's");
-  command->add_option("--device", arguments->device, "cpu (default), cuda or cuda:<number>");
-  command->add_option("--threads", arguments->threads,
-                      "CPU threads (default: CONVOY_NUM_THREADS, else every core)");
-  command->add_option("--batch", arguments->batch,
-                      "Images at once in layers that are plans; changes no result");
-  command->add_option("--limit", arguments->limit, "Only the first so many images");
-  command->add_option(
-      "--json", arguments->json,
-      "Also write the report to this file; - for the report alone, on standard output");
+  command
+      ->add_option("--images", arguments->images,
+                   "IDX images, plain or gzip (without it the Fashion-MNIST test set)")
+      ->type_name("FILE");
+  command->add_option("--labels", arguments->labels, "IDX labels, plain or gzip")
+      ->type_name("FILE");
+  command
+      ->add_option("--data", arguments->data,
+                   "Where to look for the test set; without it in CONVOY_DATA, the XDG data folder "
+                   "and Debian's")
+      ->type_name("FOLDER");
+  add_device(*command, arguments->device);
+  add_threads(*command, arguments->threads);
+  command
+      ->add_option("--batch", arguments->batch,
+                   "Images at once in layers that are plans; changes no result")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(at_least(1));
+  command->add_option("--limit", arguments->limit, "Only the first so many images")
+      ->type_name("N")
+      ->check(at_least(1));
+  command
+      ->add_option("--json", arguments->json,
+                   "Also write the report to this file; - for the report alone, on standard output")
+      ->type_name("FILE");
   command->add_flag("--confusion", arguments->confusion, "Print the confusion matrix too");
   command->footer(
       "Example: convoy run models/fashion-scnn\n"

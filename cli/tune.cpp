@@ -7,13 +7,14 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
-#include "convoy/error.hpp"
+#include "options.hpp"
 
 namespace convoy::cli {
 namespace {
 
 struct Arguments {
-  std::string stage, shapes, device = "cpu";
+  StageList stages;
+  std::string device = "cpu";
   int threads = 0;
   double seconds = 0.3;
   bool json = false, strict = false, dry_run = false;
@@ -45,12 +46,7 @@ void print_table(const TuneResult& result) {
 }
 
 void run_tune(const Arguments& arguments) {
-  if (arguments.stage.empty() == arguments.shapes.empty())
-    throw Error(
-        "tune: give either --stage TEXT or --shapes FILE, for example "
-        "--stage n4h32c64k128r3pad1+bias+relu+max2");
-  std::vector<Stage> stages = arguments.stage.empty() ? read_shape_list(arguments.shapes)
-                                                      : std::vector{parse_stage(arguments.stage)};
+  std::vector<Stage> stages = arguments.stages.read_some("tune");
   PlanOptions options;
   options.device = parse_device(arguments.device);
   options.threads = arguments.threads;
@@ -86,21 +82,16 @@ void add_tune(CLI::App& app, int&) {
   CLI::App* command = app.add_subcommand(
       "tune",
       "Measure the tiles that a stage may use and remember the fastest; results never change");
-  command->add_option("--stage", arguments->stage, "One stage, as text (docs/stage.md)");
-  command->add_option("--shapes", arguments->shapes, "A shape list, one stage a line");
-  command->add_option("--device", arguments->device, "cpu, cuda or cuda:<number>")
-      ->capture_default_str();
-  command
-      ->add_option("--threads", arguments->threads,
-                   "CPU threads; default: CONVOY_NUM_THREADS or every core")
-      ->check(CLI::Range(1, 4096));
+  arguments->stages.add_to(*command);
+  add_device(*command, arguments->device);
+  add_threads(*command, arguments->threads);
   command->add_option("--seconds", arguments->seconds, "To measure, for each tile")
+      ->type_name("S")
       ->capture_default_str()
-      ->check(CLI::Range(0.001, 600.0));
-  command->add_flag("--strict", arguments->strict,
-                    "Only arithmetics that are exact on small integers");
+      ->check(between(0.001, 600.0));
+  add_strict(*command, arguments->strict);
   command->add_flag("--dry-run", arguments->dry_run, "Measure and print, but save nothing");
-  command->add_flag("--json", arguments->json, "Print JSON");
+  add_json(*command, arguments->json);
   command->footer("Example: convoy tune --shapes shapes/targets-cpu.txt");
   command->callback([arguments] { run_tune(*arguments); });
 }

@@ -9,7 +9,7 @@
 
 #include "commands.hpp"
 #include "convoy/error.hpp"
-#include "stage_changes.hpp"
+#include "options.hpp"
 
 namespace convoy::cli {
 namespace {
@@ -18,8 +18,7 @@ using verify::Report;
 
 struct Arguments {
   std::string device = "cpu";
-  std::string shapes;
-  std::vector<std::string> stages;
+  StageList stages;
   StageChanges changes;
   Index random = -1;
   std::uint64_t seed = 1;
@@ -113,8 +112,7 @@ int run_verify(const Arguments& arguments) {
   options.kernel = arguments.kernel;
   options.tile = arguments.tile;
   options.non_finite = arguments.non_finite;
-  if (!arguments.shapes.empty()) options.stages = read_shape_list(arguments.shapes);
-  for (const std::string& text : arguments.stages) options.stages.push_back(parse_stage(text));
+  options.stages = arguments.stages.read();
   for (Stage& stage : options.stages) stage = arguments.changes.apply(stage);
   options.random = arguments.random;
   if (arguments.random < 0) options.random = options.stages.empty() ? 200 : 0;
@@ -137,26 +135,24 @@ int run_verify(const Arguments& arguments) {
 void add_verify(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("verify", "Compare every kernel with the oracle");
-  command->add_option("--device", arguments->device, "cpu, cuda or cuda:<number>")
-      ->capture_default_str();
-  auto* shapes =
-      command->add_option("--shapes", arguments->shapes, "A shape list, one stage a line");
-  command->add_option("--stage", arguments->stages, "A stage's text; may be repeated")
-      ->excludes(shapes);
+  add_device(*command, arguments->device);
+  arguments->stages.add_to(*command);
   command
       ->add_option("--random", arguments->random,
-                   "So many drawn stages, and more until the coverage table is full "
-                   "(200 when no stage is given)")
-      ->check(CLI::NonNegativeNumber);
+                   "So many drawn stages, and more until the coverage table is full; 200 when no "
+                   "stage is given")
+      ->type_name("N")
+      ->check(at_least(0));
   command->add_option("--seed", arguments->seed, "Of the draws")
+      ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   arguments->changes.add_to(*command);
-  command->add_option("--kernel", arguments->kernel, "Only this kernel");
-  command->add_option("--tile", arguments->tile, "Only this tile");
+  command->add_option("--kernel", arguments->kernel, "Only this kernel")->type_name("NAME");
+  command->add_option("--tile", arguments->tile, "Only this tile")->type_name("NAME");
   command->add_flag("--non-finite", arguments->non_finite,
                     "Also put NaN, infinities and 1e37 into the input, 144 runs a kernel");
-  command->add_flag("--json", arguments->json, "Print JSON");
+  add_json(*command, arguments->json);
   command->footer(
       "Example: convoy verify --random 2000 --seed 7\n"
       "         convoy verify --stage n4h32c64k128r3pad1+bias+relu+max2 --kernel winograd4\n"

@@ -104,11 +104,22 @@ class Usage(CliTest):
                 self.assertRegex(result.stdout, rf"convoy {name} \S")
                 self.assertIn("xample", result.stdout)
 
+    def test_without_a_word_the_help_is_an_error(self):
+        result = convoy()
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertEqual(result.stderr, convoy("--help").stdout)
+
     def test_wrong_usage(self):
-        for words in ([], ["paint"], ["run"], ["explain"], ["bench", "--frobnicate"]):
+        for words, *expected in ((["paint"], '"paint"', *SUBCOMMANDS), (["--paint"], '"--paint"', *SUBCOMMANDS),
+                                 (["run"], "model", "convoy run --help"), (["explain"], "stage", "convoy explain --help"),
+                                 (["bench"], "--stage", "--shapes"), (["tune"], "--stage", "--shapes"),
+                                 (["bench", "--frobnicate"], "--frobnicate"), (["bench", "extra"], "extra"),
+                                 (["verify", "--stage", STAGE, "--shapes", "list"], "excludes"),
+                                 (["verify", "--stage", STAGE, "--images", "0"], '--images: "0": expected a whole number, 1 or more'),
+                                 (["bench", "--stage", STAGE, "--seconds", "nan"], '--seconds: "nan": expected a number, 0.001 to 10'),
+                                 (["bench", "--stage", STAGE, "--dtype", "f8"], '--dtype: "f8": expected f32, f16, bf16 or u8')):
             with self.subTest(words):
-                self.assertEqual(convoy(*words).returncode, 2)
-                self.assertTrue(convoy(*words).stderr.strip())
+                self.refused(convoy(*words), *expected)
 
     def test_zero_threads(self):
         for count in ("0", "-3", "many"):
@@ -313,7 +324,14 @@ class Stages(CliTest):
         self.assertEqual(convoy("bench", *changes, "--rounds", "1", "--json", out).returncode, 0)
         self.assertEqual([row["stage"] for row in json.loads(out.read_text())["rows"]],
                          ["f16:n2h8w8c4k5r3pad1+relu"])
-        self.refused(convoy("bench", *changes[:3], "f8"), "f8")
+
+    def test_several_stages(self):
+        stages = ["--stage", STAGE, "--stage", "n1h5c3k4r3"]
+        for words in (["bench", "--rounds", "1"], ["tune", "--dry-run", "--seconds", "0.01"], ["verify"]):
+            with self.subTest(words[0]):
+                result = convoy(*words, *stages)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertRegex(result.stdout, "2 stages|n2h8w8c16(.|\n)*n1h5w5c3")
 
     def test_nothing_to_verify(self):
         self.refused(convoy("verify", "--random", "0"), "no stage")

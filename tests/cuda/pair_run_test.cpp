@@ -66,8 +66,8 @@ TEST_F(GpuPair, EveryTileGivesTheBitsOfTwoLaunches) {
       const Index n = first.stage.n;
       const auto image = static_cast<std::ptrdiff_t>(expected.size()) / n;
       const FencedOutput out(second.y);
-      for (const auto& tile : cuda::sm90::pair_tiles(stages[i], stages[i + 1],
-                                                     cuda::facts_of(machine))) {
+      for (const auto& tile :
+           cuda::sm90::pair_tiles(stages[i], stages[i + 1], cuda::facts_of(machine))) {
         SCOPED_TRACE(tile.name());
         const auto pair = gpu::prepare_pair(stages[i], stages[i + 1], machine, tile.name());
         pair->set_weights(first.w.data<float>(), second.w.data<float>());
