@@ -101,13 +101,14 @@ Bands::Bands(const Stage& stage, const Machine& machine, int vectors)
   // in the second-level cache beside the block's weights.
   const Index cache = static_cast<Index>(machine.l2_bytes / sizeof(float)) / 3;
   const Index all_rows = stage.n * shapes_.out_h;
+  const Index most_pixels = pooling_ == Pooling::scratch && by_rows_ ? 8192 : 4096;
   const auto small_enough = [&](Index rows) {
     const Index pixels = pixels_of(rows);
-    const Index floats = packed_ ? packed_floats(rows) : pixels * stage.c;
-    return pixels <= 4096 && floats <= cache &&
-           (pooling_ != Pooling::scratch || pixels * max_width_ <= cache);
+    return pixels <= most_pixels && (packed_ ? packed_floats(rows) : pixels * stage.c) <= cache;
   };
   while (max_rows_ < all_rows && small_enough(max_rows_ + 1)) ++max_rows_;
+  // What is pooled lies there besides.
+  while (pool_step_ < max_rows_ && 2 * pool_floats(pool_step_ + 1) <= cache) ++pool_step_;
 }
 
 void Bands::cut_parts(Index l2_bytes) {
@@ -178,7 +179,7 @@ Bands::Scratch Bands::scratch_of(float* slot) const {
   scratch.runs = reinterpret_cast<Run*>(slot + 3 * pixels);
   scratch.pack = slot + 3 * pixels + run_floats();
   scratch.pool = scratch.pack + round_up(packed_floats(max_rows_), 16);
-  scratch.sums = scratch.pool + pool_floats();
+  scratch.sums = scratch.pool + pool_floats(pool_step_);
   return scratch;
 }
 
@@ -186,15 +187,18 @@ Index Bands::run_floats() const {
   return round_up(stage_.r * stage_.s * static_cast<Index>(sizeof(Run) / sizeof(float)), 16);
 }
 
-Index Bands::pool_floats() const {
-  return pooling_ == Pooling::scratch ? round_up(pixels_of(max_rows_) * max_width_ + 16, 16) : 0;
+Index Bands::pool_floats(Index out_rows) const {
+  if (pooling_ != Pooling::scratch) return 0;
+  const Index window = (pool_rows_.window - 1) * pool_rows_.dil + 1;
+  const Index rows = std::min((out_rows - 1) * pool_rows_.stride + window, shapes_.p);
+  return round_up(rows * shapes_.q * max_width_ + 16, 16);
 }
 
 Index Bands::slot_floats() const {
   const Index pixels = pixels_of(max_rows_);
   const Index sums = parts_.size() > 1 ? pixels * max_width_ : 0;
   return 6 * round_up(pixels, 8) + run_floats() + round_up(packed_floats(max_rows_), 16) +
-         pool_floats() + round_up(sums, 16);
+         pool_floats(pool_step_) + round_up(sums, 16);
 }
 
 std::size_t Bands::workspace_bytes() const {

@@ -61,8 +61,12 @@ class Bands : public Prepared {
     Index floats = 0;
   };
   enum class Pooling { none, registers, scratch };
-  // A row of the convolution's output as tiles of neighbours, and the pixels that they leave over.
-  struct Row {
+  // Rows [begin, end) of the convolution's output.
+  struct Rows {
+    Index begin = 0, end = 0;
+  };
+  // A row of them as tiles of neighbours, and the pixels that they leave over.
+  struct RowTiles {
     Index begin = 0, tiles = 0, pixels = 0;  // tiles of so many pixels, from pixel `begin`
     Index end = 0;                           // of what they cover, or one more that ends here
   };
@@ -83,19 +87,21 @@ class Bands : public Prepared {
   void cut_parts(Index l2_bytes);
   void plan_rows();
   bool reads_x(const RunArgs& args) const;
-  Row row_of(const Block& block, bool from_x) const;
-  math::PoolSpan rows_inside(const math::PoolSpan& rows) const;
+  RowTiles row_tiles(const Block& block, bool from_x) const;
+  Rows rows_inside(const math::PoolSpan& rows) const;
   void pack_edges(const RunArgs& args, const Piece& piece, float* to) const;
   Index run_rows(const RunArgs& args, TileArgs tile, const Block& block, const Piece& piece,
-                 Index first_pixel, Index listed, const Scratch& scratch) const;
+                 const Rows& rows, Index first_pixel, Index listed, const Scratch& scratch) const;
   Ahead input_of(const RunArgs& args, Index row, Index rows) const;
-  void pool_piece(const RunArgs& args, const Block& block, const Piece& piece, Index first_pixel,
-                  const float* from) const;
+  void run_pooled(const RunArgs& args, const TileArgs& tile, const Block& block, const Piece& piece,
+                  Index first_pixel, const Scratch& scratch, const Ahead& ahead) const;
+  void pool_rows(const RunArgs& args, const Block& block, Index image, const math::PoolSpan& rows,
+                 const float* from) const;
   Index runs_inside(Index place, Run* runs) const;
   void run_block_skipping(TileArgs tile, const Block& block, Index count,
                           const Scratch& scratch) const;
   Index run_floats() const;
-  Index pool_floats() const;
+  Index pool_floats(Index out_rows) const;
   Index slot_floats() const;
   Scratch scratch_of(float* slot) const;
 
@@ -110,7 +116,8 @@ class Bands : public Prepared {
   Index c_group_ = 0;
   Index depth_ = 0;  // multiply-adds of an output
   int threads_ = 1;
-  Index max_rows_ = 1;  // output rows of a task at most
+  Index max_rows_ = 1;   // output rows of a task at most
+  Index pool_step_ = 1;  // of these, what goes through scratch.pool at a time
   Index max_width_ = 0;
   std::vector<Run> runs_;  // of a pixel of which no tap is left out
   std::vector<Part> parts_;

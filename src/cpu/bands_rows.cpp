@@ -35,7 +35,7 @@ bool Bands::reads_x(const RunArgs& args) const {
          args.x_stride.h == stage_.w * stage_.c;
 }
 
-Bands::Row Bands::row_of(const Block& block, bool from_x) const {
+Bands::RowTiles Bands::row_tiles(const Block& block, bool from_x) const {
   const Index pixels = loops_.row_pixels[static_cast<std::size_t>(block.vectors)];
   const Index begin = from_x ? inner_begin_ : 0, end = from_x ? inner_end_ : shapes_.q;
   const Index tiles = (end - begin) / pixels, rest = (end - begin) % pixels;
@@ -45,18 +45,17 @@ Bands::Row Bands::row_of(const Block& block, bool from_x) const {
 }
 
 // Those of the convolution's rows whose taps all lie in the image.
-math::PoolSpan Bands::rows_inside(const math::PoolSpan& rows) const {
+Bands::Rows Bands::rows_inside(const math::PoolSpan& rows) const {
   const Index room = stage_.h + stage_.pad.top - 1 - (stage_.r - 1) * stage_.dil.h;
-  math::PoolSpan inside = rows;
-  inside.begin = std::clamp(ceil_div(stage_.pad.top, stage_.stride.h), rows.begin, rows.end);
-  inside.end = std::clamp(room < 0 ? 0 : room / stage_.stride.h + 1, inside.begin, rows.end);
-  return inside;
+  const Index begin = std::clamp(ceil_div(stage_.pad.top, stage_.stride.h), rows.begin, rows.end);
+  const Index end = room < 0 ? 0 : room / stage_.stride.h + 1;
+  return {begin, std::clamp(end, begin, rows.end)};
 }
 
 // Packs what tiles that read x itself leave to others: all of the rows that meet the padding, of
 // the rest what pixels at either end see.
 void Bands::pack_edges(const RunArgs& args, const Piece& piece, float* to) const {
-  const math::PoolSpan inside = rows_inside(piece.rows);
+  const Rows inside = rows_inside(piece.rows);
   const Index stride = stage_.stride.h, tail = (stage_.r - 1) * stage_.dil.h + 1;
   const Index first = piece.rows.begin * stride - stage_.pad.top, count = packed_rows(piece.rows);
   const Index top =
@@ -69,32 +68,33 @@ void Bands::pack_edges(const RunArgs& args, const Piece& piece, float* to) const
   };
   pack(0, top, 0, rows_.columns);
   Index rest = shapes_.q;
-  for (const Block& block : blocks_) rest = std::min(rest, row_of(block, true).end);
+  for (const Block& block : blocks_) rest = std::min(rest, row_tiles(block, true).end);
   if (inner_begin_ > 0)
     pack(top, bottom, 0, (inner_begin_ - 1) * stage_.stride.w + (stage_.s - 1) * stage_.dil.w + 1);
   if (rest < shapes_.q) pack(top, bottom, rest * stage_.stride.w, rows_.columns);
   pack(bottom, count, 0, rows_.columns);
 }
 
-// Computes a piece's rows but for the pixels that it appends to the list; returns the new length.
+// Computes rows of a piece, in scratch.pool from `first_pixel` on, but for the pixels that it
+// appends to the list; returns the new length.
 Index Bands::run_rows(const RunArgs& args, TileArgs tile, const Block& block, const Piece& piece,
-                      Index first_pixel, Index listed, const Scratch& scratch) const {
+                      const Rows& rows, Index first_pixel, Index listed,
+                      const Scratch& scratch) const {
   const auto vectors = static_cast<std::size_t>(block.vectors);
   const Index x_step = stage_.stride.w * rows_.pixel_pitch;
   const Index y_step = pooling_ == Pooling::scratch ? block.width : args.y_stride.w;
-  const math::PoolSpan inside = reads_x(args) ? rows_inside(piece.rows) : math::PoolSpan{};
+  const Rows inside = reads_x(args) ? rows_inside(piece.rows) : Rows{};
   const float* const x = static_cast<const float*>(args.x) + block.group * c_group_ +
                          piece.image * args.x_stride.n - stage_.pad.top * args.x_stride.h -
                          stage_.pad.left * args.x_stride.w;
   const TileArgs listing = tile;
   tile.y_pitch = y_step;
-  for (Index row = piece.rows.begin; row < piece.rows.end; ++row) {
+  for (Index row = rows.begin; row < rows.end; ++row) {
     const bool from_x = inside.begin <= row && row < inside.end;
-    const Row tiles = row_of(block, from_x);
+    const RowTiles tiles = row_tiles(block, from_x);
     const Index at = piece.scratch + (row - piece.rows.begin) * stage_.stride.h * rows_.row_pitch;
-    const Index done = row - piece.rows.begin;
     const Index to = pooling_ == Pooling::scratch
-                         ? (first_pixel + done * shapes_.q) * block.width
+                         ? (first_pixel + (row - rows.begin) * shapes_.q) * block.width
                          : piece.image * args.y_stride.n + row * args.y_stride.h;
     if (from_x) {
       tile.x_pitch = stage_.stride.w * stage_.c;

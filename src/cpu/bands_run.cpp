@@ -1,6 +1,5 @@
 // The run of a stage in bands of rows: pack, list the pixels, tile by tile, pool.
 #include <algorithm>
-#include <limits>
 
 #include "cpu/bands.hpp"
 
@@ -157,30 +156,6 @@ void Bands::run_part(TileArgs& tile, const Block& block, Index count, const Scra
   }
 }
 
-void Bands::pool_piece(const RunArgs& args, const Block& block, const Piece& piece,
-                       Index first_pixel, const float* from) const {
-  WindowArgs window;
-  window.column_pitch = pool_columns_.dil * block.width;
-  window.row_pitch = pool_rows_.dil * shapes_.q * block.width;
-  window.valid = block.count;
-  float* y = static_cast<float*>(args.y) + block.first + piece.image * args.y_stride.n;
-  for (Index o = piece.rows.out_begin; o < piece.rows.out_end; ++o) {
-    const Index top = pool_rows_.begin(o);
-    window.rows = ceil_div(pool_rows_.end(o) - top, pool_rows_.dil);
-    const float* row = from + (first_pixel + (top - piece.rows.begin) * shapes_.q) * block.width;
-    for (Index column = 0; column < shapes_.out_w; ++column) {
-      const Index left = pool_columns_.begin(column);
-      window.columns = ceil_div(pool_columns_.end(column) - left, pool_columns_.dil);
-      window.from = row + left * block.width;
-      window.to = y + o * args.y_stride.h + column * args.y_stride.w;
-      if (window.rows > 0 && window.columns > 0)
-        loops_.window(window);
-      else  // padding and dilation can leave a window with nothing inside the plane
-        std::fill_n(window.to, window.valid, -std::numeric_limits<float>::infinity());
-    }
-  }
-}
-
 // The taps of a pixel that lie inside the image.
 Index Bands::runs_inside(Index place, Run* runs) const {
   const Index top = place / shapes_.q * stage_.stride.h - stage_.pad.top;
@@ -273,13 +248,6 @@ Status Bands::run(const RunArgs& args) const noexcept {
     for (Index i = first_block; i < last_block; ++i) {
       const Block& block = blocks_[static_cast<std::size_t>(i)];
       const TileArgs tile = tile_of(args, block, bias + block.bias, scratch);
-      if (by_rows) {
-        listed = 0;
-        each_piece([&](const Piece& piece, Index first_pixel) {
-          listed = run_rows(args, tile, block, piece, first_pixel, listed, scratch);
-        });
-      } else if (pooling_ == Pooling::scratch)
-        for (Index pixel = 0; pixel < listed; ++pixel) scratch.to[pixel] = pixel * block.width;
       // The next block's weights, after the last block what the next task begins with.
       Ahead ahead;
       if (i + 1 < last_block)
@@ -288,11 +256,20 @@ Status Bands::run(const RunArgs& args) const noexcept {
         ahead = weights_of(blocks_[static_cast<std::size_t>(last_block)], parts_.front());
       else if (end < rows)
         ahead = input_of(args, end, step);
-      run_block(tile, block, listed, scratch, ahead);
-      if (pooling_ == Pooling::scratch)
+      if (pooling_ == Pooling::scratch) {
         each_piece([&](const Piece& piece, Index first_pixel) {
-          pool_piece(args, block, piece, first_pixel, scratch.pool);
+          run_pooled(args, tile, block, piece, first_pixel, scratch, ahead);
         });
+        continue;
+      }
+      if (by_rows) {
+        listed = 0;
+        each_piece([&](const Piece& piece, Index) {
+          listed = run_rows(args, tile, block, piece, {piece.rows.begin, piece.rows.end}, 0, listed,
+                            scratch);
+        });
+      }
+      run_block(tile, block, listed, scratch, ahead);
     }
   });
   return Status();

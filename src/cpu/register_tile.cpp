@@ -266,31 +266,44 @@ HWY_INLINE void store_window(D d, hn::Vec<D> best, float* to, Index left) {
     store_some(d, best, to, left);
 }
 
-void window(const WindowArgs& args) {
+template <int vectors>
+HWY_INLINE void window_of(const WindowArgs& args, Index k) {
   const hn::FixedTag<float, lanes> d;
-  for (Index k = 0; k < args.valid; k += lanes) {
-    const float* first = args.from + k;
-    auto best = hn::LoadU(d, first);
-    // The hardware's maximum may drop a NaN. A sum does not: one that is no number tells that the
-    // window needs care (infinities of both signs do too, but they are as rare).
-    auto sum = best;
-    for (Index row = 0; row < args.rows; ++row) {
-      const float* from = first + row * args.row_pitch;
-      for (Index column = 0; column < args.columns; ++column, from += args.column_pitch) {
-        const auto value = hn::LoadU(d, from);
-        best = hn::Max(best, value);
-        sum = hn::Add(sum, value);
+  using V = hn::Vec<decltype(d)>;
+  const float* const first = args.from + k;
+  // The hardware's maximum may drop a NaN. A sum does not: one that is no number tells that the
+  // window needs care (infinities of both signs do too, but they are as rare).
+  V best[vectors], sum[vectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) best[v] = sum[v] = hn::LoadU(d, first + v * lanes);
+  for (Index row = 0; row < args.rows; ++row) {
+    const float* from = first + row * args.row_pitch;
+    for (Index column = 0; column < args.columns; ++column, from += args.column_pitch)
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) {
+        const auto value = hn::LoadU(d, from + v * lanes);
+        best[v] = hn::Max(best[v], value);
+        sum[v] = hn::Add(sum[v], value);
       }
-    }
-    if (!hn::AllTrue(d, hn::Eq(sum, sum))) {
-      best = hn::LoadU(d, first);
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) {
+    if (!hn::AllTrue(d, hn::Eq(sum[v], sum[v]))) {
+      const float* const from = first + v * lanes;
+      best[v] = hn::LoadU(d, from);
       for (Index row = 0; row < args.rows; ++row)
         for (Index column = 0; column < args.columns; ++column)
-          best = larger(d, best,
-                        hn::LoadU(d, first + row * args.row_pitch + column * args.column_pitch));
+          best[v] = larger(d, best[v],
+                           hn::LoadU(d, from + row * args.row_pitch + column * args.column_pitch));
     }
-    store_window(d, best, args.to + k, args.valid - k);
+    store_window(d, best[v], args.to + k + v * lanes, args.valid - k - v * lanes);
   }
+}
+
+void window(const WindowArgs& args) {
+  Index k = 0;
+  for (; args.valid - k > 3 * lanes; k += 4 * lanes) window_of<4>(args, k);
+  for (; k < args.valid; k += lanes) window_of<1>(args, k);
 }
 
 template <class D, int vectors, int max_pixels, int max_windows, int row_pixels = max_pixels>
