@@ -46,8 +46,7 @@ void add_device(CLI::App& command, std::string& device) {
 }
 void add_threads(CLI::App& command, int& threads) {
   command
-      .add_option("--threads", threads,
-                  "CPU threads; without it CONVOY_NUM_THREADS or every core")
+      .add_option("--threads", threads, "CPU threads; without it CONVOY_NUM_THREADS or every core")
       ->type_name("N")
       ->check(between(Index{1}, 4096));
 }

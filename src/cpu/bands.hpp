@@ -64,6 +64,7 @@ class Bands : public Prepared {
   // Rows [begin, end) of the convolution's output.
   struct Rows {
     Index begin = 0, end = 0;
+    Index pixel = 0;  // where they begin in scratch.pool
   };
   // A row of them as tiles of neighbours, and the pixels that they leave over.
   struct RowTiles {
@@ -91,7 +92,7 @@ class Bands : public Prepared {
   Rows rows_inside(const math::PoolSpan& rows) const;
   void pack_edges(const RunArgs& args, const Piece& piece, float* to) const;
   Index run_rows(const RunArgs& args, TileArgs tile, const Block& block, const Piece& piece,
-                 const Rows& rows, Index first_pixel, Index listed, const Scratch& scratch) const;
+                 const Rows& rows, Index listed, const Scratch& scratch, Ahead& ahead) const;
   Ahead input_of(const RunArgs& args, Index row, Index rows) const;
   void run_pooled(const RunArgs& args, const TileArgs& tile, const Block& block, const Piece& piece,
                   Index first_pixel, const Scratch& scratch, const Ahead& ahead) const;
@@ -126,6 +127,7 @@ class Bands : public Prepared {
   // Pixels of a row whose taps all lie in x itself, and how far from each they lie there.
   Index inner_begin_ = 0, inner_end_ = 0;
   std::vector<Index> x_offsets_;
+  std::vector<Run> x_runs_;
   std::vector<Run> tap_runs_;  // one for each tap r, s
   std::vector<Block> blocks_;
   Buffer<float> weights_;

@@ -28,12 +28,11 @@ void Bands::run_pooled(const RunArgs& args, const TileArgs& tile, const Block& b
     if (kept > 0)
       std::memmove(scratch.pool, scratch.pool + (step.begin - held.begin) * row_floats,
                    static_cast<std::size_t>(kept * row_floats) * sizeof(float));
-    const Rows rows{step.begin + kept, step.end};
+    const Rows rows{step.begin + kept, step.end, kept * shapes_.q};
     held = {step.begin, step.end};
-    const Ahead& now = out_end == piece.rows.out_end ? ahead : Ahead{};
-    const Index pixel = kept * shapes_.q;
+    Ahead now = out_end == piece.rows.out_end ? ahead : Ahead{};
     if (by_rows_ && !skip_) {
-      const Index listed = run_rows(args, tile, block, piece, rows, pixel, 0, scratch);
+      const Index listed = run_rows(args, tile, block, piece, rows, 0, scratch, now);
       run_block(tile, block, listed, scratch, now);
     } else {
       const Index first = first_pixel + (rows.begin - piece.rows.begin) * shapes_.q;
@@ -41,7 +40,7 @@ void Bands::run_pooled(const RunArgs& args, const TileArgs& tile, const Block& b
       Scratch listed = scratch;
       listed.at += first;
       listed.place += first;
-      for (Index i = 0; i < count; ++i) listed.to[i] = (pixel + i) * block.width;
+      for (Index i = 0; i < count; ++i) listed.to[i] = (rows.pixel + i) * block.width;
       run_block(tile, block, count, listed, now);
     }
     pool_rows(args, block, piece.image, step, scratch.pool);

@@ -1,6 +1,6 @@
 // Rows of the output wide enough for tiles of neighbouring pixels: these need no list of places.
-// Where x is fp32 and dense and taps are short, such tiles read x itself, and only what pixels at
-// its edges see is packed. Pixels that the tiles of a row leave over are listed as any others.
+// Where x is fp32 and dense, such tiles read x itself, and only what pixels at its edges see is
+// packed. Pixels that the tiles of a row leave over are listed as any others.
 #include <algorithm>
 
 #include "cpu/bands.hpp"
@@ -15,23 +15,26 @@ Index ceil_div(Index a, Index b) {
 }  // namespace
 
 void Bands::plan_rows() {
+  // Wide enough that any row has at least one tile.
   by_rows_ = packed_ && pooling_ != Pooling::registers && parts_.size() == 1 &&
              shapes_.q >= 2 * max_tile_pixels;
-  if (!by_rows_ || offsets_.empty() || stage_.dtype != DType::f32 || stage_.norm) return;
+  if (!by_rows_ || rows_.pixel_pitch != stage_.c || stage_.dtype != DType::f32 || stage_.norm)
+    return;
   // The first pixel whose taps begin at column 0 or later, and the first that reaches beyond the
   // last column.
   const Index reach = (stage_.s - 1) * stage_.dil.w, room = stage_.w + stage_.pad.left - 1 - reach;
   inner_begin_ = std::min(shapes_.q, ceil_div(stage_.pad.left, stage_.stride.w));
   inner_end_ = room < 0 ? 0 : std::min(shapes_.q, room / stage_.stride.w + 1);
   if (inner_end_ - inner_begin_ < 2 * max_tile_pixels) return;
-  for (Index r = 0; r < stage_.r; ++r)
-    for (Index s = 0; s < stage_.s; ++s)
-      for (Index c = 0; c < c_group_; ++c)
-        x_offsets_.push_back((r * stage_.dil.h * stage_.w + s * stage_.dil.w) * stage_.c + c);
+  const auto in_x = [&](Index packed) {
+    return packed / rows_.row_pitch * stage_.w * stage_.c + packed % rows_.row_pitch;
+  };
+  for (const Index offset : offsets_) x_offsets_.push_back(in_x(offset));
+  for (const Run& run : runs_) x_runs_.push_back({in_x(run.offset), run.length, run.depth});
 }
 
 bool Bands::reads_x(const RunArgs& args) const {
-  return !x_offsets_.empty() && args.x_stride.w == stage_.c &&
+  return x_offsets_.size() + x_runs_.size() > 0 && args.x_stride.w == stage_.c &&
          args.x_stride.h == stage_.w * stage_.c;
 }
 
@@ -75,18 +78,16 @@ void Bands::pack_edges(const RunArgs& args, const Piece& piece, float* to) const
   pack(bottom, count, 0, rows_.columns);
 }
 
-// Computes rows of a piece, in scratch.pool from `first_pixel` on, but for the pixels that it
-// appends to the list; returns the new length.
+// Computes rows of a piece but for the pixels that it appends to the list; returns the new length.
+// Leaves in `ahead` what is still to be fetched.
 Index Bands::run_rows(const RunArgs& args, TileArgs tile, const Block& block, const Piece& piece,
-                      const Rows& rows, Index first_pixel, Index listed,
-                      const Scratch& scratch) const {
+                      const Rows& rows, Index listed, const Scratch& scratch, Ahead& ahead) const {
   const auto vectors = static_cast<std::size_t>(block.vectors);
   const Index x_step = stage_.stride.w * rows_.pixel_pitch;
   const Index y_step = pooling_ == Pooling::scratch ? block.width : args.y_stride.w;
   const Rows inside = reads_x(args) ? rows_inside(piece.rows) : Rows{};
-  const float* const x = static_cast<const float*>(args.x) + block.group * c_group_ +
-                         piece.image * args.x_stride.n - stage_.pad.top * args.x_stride.h -
-                         stage_.pad.left * args.x_stride.w;
+  const Index origin = block.group * c_group_ + piece.image * args.x_stride.n -
+                       stage_.pad.top * args.x_stride.h - stage_.pad.left * args.x_stride.w;
   const TileArgs listing = tile;
   tile.y_pitch = y_step;
   for (Index row = rows.begin; row < rows.end; ++row) {
@@ -94,21 +95,31 @@ Index Bands::run_rows(const RunArgs& args, TileArgs tile, const Block& block, co
     const RowTiles tiles = row_tiles(block, from_x);
     const Index at = piece.scratch + (row - piece.rows.begin) * stage_.stride.h * rows_.row_pitch;
     const Index to = pooling_ == Pooling::scratch
-                         ? (first_pixel + (row - rows.begin) * shapes_.q) * block.width
+                         ? (rows.pixel + (row - rows.begin) * shapes_.q) * block.width
                          : piece.image * args.y_stride.n + row * args.y_stride.h;
     if (from_x) {
       tile.x_pitch = stage_.stride.w * stage_.c;
-      tile.x = x + row * stage_.stride.h * args.x_stride.h + tiles.begin * tile.x_pitch;
-      tile.offsets = x_offsets_.data();
+      tile.x = static_cast<const float*>(args.x) + origin +
+               row * stage_.stride.h * args.x_stride.h + tiles.begin * tile.x_pitch;
+      tile.offsets = x_offsets_.empty() ? nullptr : x_offsets_.data();
+      tile.runs = x_runs_.data();
     } else {
       tile.x_pitch = x_step;
       tile.x = listing.x + at;
       tile.offsets = listing.offsets;
+      tile.runs = listing.runs;
     }
     tile.y = listing.y + to + tiles.begin * y_step;
+    const Index portions = std::max<Index>(1, tiles.tiles * std::max<Index>(1, tile.run_count));
+    tile.ahead = ahead.from;
+    tile.ahead_lines =
+        std::min<Index>(32, ceil_div(ceil_div(ahead.floats, 16), (rows.end - row) * portions));
+    const Index fetched = std::min(ahead.floats, 16 * tile.ahead_lines * portions);
+    ahead = {ahead.from + fetched, ahead.floats - fetched};
     loops_.row[vectors](tile, tiles.tiles);
     if (const Index last = tiles.end - tiles.pixels - tiles.begin;
         last > (tiles.tiles - 1) * tiles.pixels) {
+      tile.ahead_lines = 0;
       tile.x += last * tile.x_pitch;
       tile.y += last * y_step;
       loops_.row[vectors](tile, 1);

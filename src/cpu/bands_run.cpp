@@ -265,8 +265,8 @@ Status Bands::run(const RunArgs& args) const noexcept {
       if (by_rows) {
         listed = 0;
         each_piece([&](const Piece& piece, Index) {
-          listed = run_rows(args, tile, block, piece, {piece.rows.begin, piece.rows.end}, 0, listed,
-                            scratch);
+          listed = run_rows(args, tile, block, piece, {piece.rows.begin, piece.rows.end}, listed,
+                            scratch, ahead);
         });
       }
       run_block(tile, block, listed, scratch, ahead);

@@ -164,6 +164,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "n2h12w60c3k70r7stride2pad3+relu+max3s2p1", "n2h6w50c16k33r3stride2x1pad1+bias",
                     "u8:n2h6w60c3k20r3pad1+bias+norm+relu", "n2h3w60c3k16r5pad2",
                     "n2h6w100c2k48r3pad1x0x0x1+bias+relu", "n2h5w40c3k8r3+bias",
+                    "n1h9w60c32k24r3pad2dil2", "n2h8w60c128k24r3stride2pad1+relu",
                     // So large that they are pooled in steps.
                     "n2h90w60c3k70r3pad1+bias+relu+max3s2p1", "n1h120w60c3k64r3+max3s1p1d2",
                     "n1h100w70c2k64r3pad1+bias+max2s3", "n1h400w20c3k64r3pad1+relu+max3s2"));
