@@ -3,7 +3,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "core/buffer.hpp"
 
@@ -99,35 +101,57 @@ constexpr double filter4[6][3] = {{64.0 / 81, 0, 0},
                                   {0, 0, 1}};
 constexpr double filter2[4][3] = {{2, 0, 0}, {1, 1, 1}, {1, -1, 1}, {0, 0, 2}};
 
-// U of one filter and channel: w is [3][3] with `step` floats between taps.
+// U of one filter and some of its channels: w is [3][3] with `step` floats between taps.
+constexpr Index side_by_side = 8;
 template <int n>
-void transform_filter(const double (&g)[n][3], const float* w, Index step, double (&u)[n][n]) {
-  double half[n][3];
-  for (int i = 0; i < n; ++i)
-    for (int s = 0; s < 3; ++s) {
-      half[i][s] = 0;
-      for (int r = 0; r < 3; ++r)
-        if (g[i][r] != 0) half[i][s] += g[i][r] * static_cast<double>(w[(r * 3 + s) * step]);
-    }
-  for (int i = 0; i < n; ++i)
-    for (int j = 0; j < n; ++j) {
-      u[i][j] = 0;
-      for (int s = 0; s < 3; ++s)
-        if (g[j][s] != 0) u[i][j] += half[i][s] * g[j][s];
-    }
-}
+using Transformed = double[n][n][side_by_side];
 
 template <int n>
+void transform_filter(const double (&g)[n][3], const float* w, Index step, Index channels,
+                      Transformed<n>& u) {
+  double taps[3][3][side_by_side] = {};
+  for (int tap = 0; tap < 9; ++tap)
+    for (Index i = 0; i < channels; ++i)
+      taps[tap / 3][tap % 3][i] = static_cast<double>(w[tap * step + i]);
+  const auto add = [](double(&to)[side_by_side], double factor, const double(&from)[side_by_side]) {
+    for (Index i = 0; i < side_by_side; ++i) to[i] += factor * from[i];
+  };
+  double half[n][3][side_by_side] = {};
+  for (int i = 0; i < n; ++i)
+    for (int s = 0; s < 3; ++s)
+      for (int r = 0; r < 3; ++r)
+        if (g[i][r] != 0) add(half[i][s], g[i][r], taps[r][s]);
+  std::memset(u, 0, sizeof u);
+  for (int i = 0; i < n; ++i)
+    for (int j = 0; j < n; ++j)
+      for (int s = 0; s < 3; ++s)
+        if (g[j][s] != 0) add(u[i][j], g[j][s], half[i][s]);
+}
+
+// u is [panel of filters][n][n][c][filter of the panel]. Some channels of a panel are put together
+// first: u's points lie so far apart, by powers of two, that they would turn one another out of the
+// caches.
+template <int n>
 void pack(const double (&g)[n][3], const float* w, Index k, Index c, Index panel, float* u) {
-  for (Index filter = 0; filter < k; ++filter)
-    for (Index channel = 0; channel < c; ++channel) {
-      double transformed[n][n];
-      transform_filter(g, w + filter * 9 * c + channel, c, transformed);
-      float* to = u + (filter / panel * n * n * c + channel) * panel + filter % panel;
-      for (int i = 0; i < n; ++i)
-        for (int j = 0; j < n; ++j)
-          to[(i * n + j) * c * panel] = static_cast<float>(transformed[i][j]);
+  std::vector<float> block(static_cast<std::size_t>(n * n * side_by_side * panel));
+  for (Index first = 0; first < k; first += panel) {
+    std::fill(block.begin(), block.end(), 0.0F);  // filters that fill the last panel are zero
+    for (Index channel = 0; channel < c; channel += side_by_side) {
+      const Index channels = std::min(side_by_side, c - channel);
+      for (Index filter = first; filter < std::min(first + panel, k); ++filter) {
+        Transformed<n> transformed;
+        transform_filter(g, w + filter * 9 * c + channel, c, channels, transformed);
+        float* to = block.data() + filter - first;
+        for (int i = 0; i < n; ++i)
+          for (int j = 0; j < n; ++j)
+            for (Index lane = 0; lane < side_by_side; ++lane, to += panel)
+              *to = static_cast<float>(transformed[i][j][lane]);
+      }
+      for (Index point = 0; point < n * n; ++point)
+        std::copy_n(block.data() + point * side_by_side * panel, channels * panel,
+                    u + first * n * n * c + (point * c + channel) * panel);
     }
+  }
 }
 
 class WinogradPrepared final : public Prepared {
@@ -139,8 +163,6 @@ class WinogradPrepared final : public Prepared {
     weights_ = Buffer<float>(static_cast<std::size_t>(g_.k * 9 * g_.c));
     zeros_ = Buffer<float>(static_cast<std::size_t>(round_up(g_.c, simd_.lanes)));
     std::fill_n(zeros_.data(), zeros_.size(), 0.0F);
-    // Filters that fill the last panel stay zero.
-    std::fill_n(u_.data(), u_.size(), 0.0F);
     const Index most_tiles = stage.n * g_.tiles_an_image();
     most_ = std::min<Index>(tile.a, most_tiles);
     // cut() makes more and smaller blocks than this, never larger ones.
