@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/buffer.hpp"
 #include "math/half.hpp"
 
 namespace convoy::verify {
@@ -54,59 +55,63 @@ class Fenced {
   }
 
   void fill(char* block) const {
-    const std::size_t size = size_of(view_.dtype);
-    const char* base = values_->data<char>();
-    const Fenced dense("", view_.dtype, shape(), layout_, Views::dense, nullptr);
-    std::vector<std::ptrdiff_t> from;
-    from.reserve(static_cast<std::size_t>(view_.elements()));
-    dense.for_each([&](std::ptrdiff_t at) { from.push_back(at); });
-    std::size_t i = 0;
-    for_each([&](std::ptrdiff_t at) { std::memcpy(block + at, base + from[i++], size); });
+    const char* from = values_->data<char>();
+    for_each_stretch([&](std::size_t at, std::size_t bytes) {
+      std::memcpy(block + at, from, bytes);
+      from += bytes;
+    });
   }
-  std::vector<float> read(const char* block) const {
-    std::vector<float> values;
-    values.reserve(static_cast<std::size_t>(view_.elements()));
-    for_each([&](std::ptrdiff_t at) { values.push_back(math::load(view_.dtype, block + at, 0)); });
-    return values;
-  }
-  std::vector<std::int32_t> read_integers(const char* block) const {
-    std::vector<std::int32_t> values;
-    for_each([&](std::ptrdiff_t at) {
-      values.push_back(0);
-      std::memcpy(&values.back(), block + at, sizeof values.back());
+  /// The elements in the order [T,N,H,W,C], whatever the layout, as fp32 or i32 numbers.
+  template <class T>
+  std::vector<T> read(const char* block) const {
+    const DType dtype = view_.dtype;
+    std::vector<T> values(static_cast<std::size_t>(view_.elements()));
+    T* to = values.data();
+    for_each_run(Layout::nhwc, [&](std::size_t at, Index count, Index step) {
+      const char* from = block + at;
+      if (size_of(dtype) != sizeof(T))
+        for (Index i = 0; i < count; ++i) to[i] = static_cast<T>(math::load(dtype, from, i * step));
+      else if (step == 1)
+        std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(T));
+      else
+        for (Index i = 0; i < count; ++i)
+          std::memcpy(to + i, from + static_cast<std::size_t>(i * step) * sizeof(T), sizeof(T));
+      to += count;
     });
     return values;
   }
-  void wipe(char* block) const {
-    const std::size_t size = size_of(view_.dtype);
-    for_each([&](std::ptrdiff_t at) { std::memset(block + at, poison, size); });
+  /// f(first byte in the block, bytes) for each stretch of memory that elements fill, upwards.
+  template <class F>
+  void for_each_stretch(F&& f) const {
+    for_each_run(layout_, [&](std::size_t at, Index count, Index) {
+      f(at, static_cast<std::size_t>(count) * size_of(view_.dtype));
+    });
   }
 
  private:
-  std::vector<Index> shape() const {
-    return {view_.shape.begin(), view_.shape.begin() + view_.rank};
-  }
-  /// f(element's byte in the block) for each in the order [T,N,H,W,C], whatever the layout.
+  /// f(first byte in the block, elements, elements from one to the next) for each run of elements
+  /// at one pitch, in the order of the view's own axes, or as [T,N,H,W,C] where `order` is NHWC.
   template <class F>
-  void for_each(F&& f) const {
-    std::array<std::size_t, 5> order{0, 1, 2, 3, 4};
+  void for_each_run(Layout order, F&& f) const {
+    std::array<std::size_t, 5> axes{0, 1, 2, 3, 4};
     const auto rank = static_cast<std::size_t>(view_.rank);
-    if (layout_ == Layout::nchw)  // C, H, W become H, W, C
-      std::rotate(order.begin() + view_.rank - 3, order.begin() + view_.rank - 2,
-                  order.begin() + view_.rank);
-    const std::size_t inner = rank > 0 ? order[rank - 1] : 0;
-    const Index run = rank > 0 ? view_.shape[inner] : 1;
-    const auto size = static_cast<Index>(size_of(view_.dtype));
+    if (layout_ == Layout::nchw && order == Layout::nhwc)  // C, H, W become H, W, C
+      std::rotate(axes.begin() + view_.rank - 3, axes.begin() + view_.rank - 2,
+                  axes.begin() + view_.rank);
+    std::size_t outer = rank - 1;
+    const Index step = view_.stride[axes[outer]];
+    Index count = view_.shape[axes[outer]];
+    while (outer > 0 && view_.stride[axes[outer - 1]] == count * step)
+      count *= view_.shape[axes[--outer]];
+
     std::array<Index, 5> at{};
-    const Index runs = run > 0 ? view_.elements() / run : 0;
-    for (Index i = 0; i < runs; ++i) {
+    for (Index run = count > 0 ? view_.elements() / count : 0; run > 0; --run) {
       Index from = 0;
-      for (std::size_t axis = 0; axis < rank; ++axis) from += at[axis] * view_.stride[axis];
-      for (Index j = 0; j < run; ++j)
-        f(static_cast<std::ptrdiff_t>(offset_) + (from + j * view_.stride[inner]) * size);
-      for (std::size_t axis = rank > 0 ? rank - 1 : 0; axis-- > 0;) {
-        if (++at[order[axis]] < view_.shape[order[axis]]) break;
-        at[order[axis]] = 0;
+      for (std::size_t axis = 0; axis < outer; ++axis) from += at[axis] * view_.stride[axes[axis]];
+      f(offset_ + static_cast<std::size_t>(from) * size_of(view_.dtype), count, step);
+      for (std::size_t axis = outer; axis-- > 0;) {
+        if (++at[axis] < view_.shape[axes[axis]]) break;
+        at[axis] = 0;
       }
     }
   }
@@ -118,9 +123,15 @@ class Fenced {
   std::size_t shift_ = 0, offset_ = 0;
 };
 
-// All operands of one run in one block of host memory.
-class Block {
+}  // namespace
+
+// All operands of one run in one block of host memory, and a copy of it from before the run.
+class Guard::Block {
  public:
+  void clear() {
+    operands_.clear();
+    bytes_ = fence;
+  }
   std::size_t add(std::string_view name, DType dtype, const std::vector<Index>& shape,
                   Layout layout, Views views, const Tensor* values) {
     operands_.emplace_back(name, dtype, shape, layout, views, values);
@@ -129,25 +140,39 @@ class Block {
   }
   /// After the last `add`: memory, poisoned, with the inputs in their places.
   void make() {
-    memory_ = Tensor(DType::u8, {static_cast<Index>(bytes_)});
-    std::memset(memory_.data<char>(), poison, bytes_);
+    if (before_.size() < bytes_) {
+      memory_ = Buffer<char>(bytes_);
+      before_ = Buffer<char>(bytes_);
+    }
+    std::memset(before_.data(), poison, bytes_);
     for (const Fenced& operand : operands_)
-      if (!operand.is_output()) operand.fill(memory_.data<char>());
-    before_ = memory_.clone();
+      if (!operand.is_output()) operand.fill(before_.data());
+    std::memcpy(memory_.data(), before_.data(), bytes_);
   }
-  Tensor& memory() { return memory_; }
+  char* memory() const { return memory_.data(); }
+  TensorView view() const { return {memory(), DType::u8, {static_cast<Index>(bytes_)}}; }
   const Fenced& operator[](std::size_t i) const { return operands_[i]; }
 
-  /// Empty, or what was changed besides the outputs' elements. Overwrites these.
-  std::string damage() {
+  /// Empty, or what was changed besides the outputs' elements.
+  std::string damage() const {
+    std::size_t same = 0;  // all before this byte is as it was, or an output's element
+    const auto compare_up_to = [&](std::size_t end) {
+      if (std::memcmp(memory() + same, before_.data() + same, end - same) != 0) return false;
+      same = end;
+      return true;
+    };
+    bool whole = true;
     for (const Fenced& operand : operands_)
-      if (operand.is_output()) operand.wipe(memory_.data<char>());
-    const char* begin = memory_.data<char>();
-    const auto found = std::mismatch(begin, begin + bytes_, before_.data<char>()).first;
-    if (found == begin + bytes_) return {};
+      if (operand.is_output())
+        operand.for_each_stretch([&](std::size_t at, std::size_t bytes) {
+          whole = whole && compare_up_to(at);
+          if (whole) same = at + bytes;
+        });
+    if (whole && compare_up_to(bytes_)) return {};
     // The operand whose elements or fence this is: the last that begins before it, but the bytes
     // just before an operand are its fence too.
-    const std::ptrdiff_t at = found - begin;
+    const std::ptrdiff_t at =
+        std::mismatch(memory() + same, memory() + bytes_, before_.data() + same).first - memory();
     const Fenced* nearest = &operands_.front();
     for (const Fenced& operand : operands_)
       if (operand.offset() - static_cast<std::ptrdiff_t>(fence / 2) <= at) nearest = &operand;
@@ -158,10 +183,11 @@ class Block {
  private:
   std::vector<Fenced> operands_;
   std::size_t bytes_ = fence;
-  Tensor memory_, before_;
+  Buffer<char> memory_, before_;
 };
 
-}  // namespace
+Guard::Guard(Device device) : device_(device), stream_(device), block_(std::make_unique<Block>()) {}
+Guard::~Guard() = default;
 
 Result run_guarded(const Plan& plan, const Inputs& inputs, Views views) {
   return Guard(plan.device()).run(plan, inputs, views);
@@ -182,7 +208,8 @@ Result Guard::run(const std::function<Status(const Operands&, Stream)>& run, con
   const Stage& stage = inputs.stage;
   const DType out = stage.output_dtype(device_.kind == DeviceKind::cuda);
   const Layout layout = stage.layout;
-  Block block;
+  Block& block = *block_;
+  block.clear();
   Operands operands;
   std::vector<std::pair<TensorView*, std::size_t>> placed;
   const auto add = [&](TensorView& operand, std::string_view name, DType dtype,
@@ -217,7 +244,8 @@ Result Guard::run(const std::function<Status(const Operands&, Stream)>& run, con
         output(operands.membrane_out, "membrane_out", DType::f32, membrane_shape(stage), nhwc);
 
   block.make();
-  TensorView host = block.memory(), device = host;
+  const TensorView host = block.view();
+  TensorView device = host;
   if (device_.kind != DeviceKind::cpu) {
     if (on_device_.elements() < host.elements())
       on_device_ = Tensor(DType::u8, {host.elements() * 3 / 2}, device_);
@@ -235,12 +263,12 @@ Result Guard::run(const std::function<Status(const Operands&, Stream)>& run, con
     return result;
   }
   if (device_.kind != DeviceKind::cpu) copy(device, host, stream());
-  const char* memory = block.memory().data<char>();
-  result.y = block[y].read(memory);
-  if (pre) result.pre = block[pre].read(memory);
-  if (act) result.act = block[act].read(memory);
-  if (idx) result.idx = block[idx].read_integers(memory);
-  if (membrane) result.membrane = block[membrane].read(memory);
+  const char* memory = block.memory();
+  result.y = block[y].read<float>(memory);
+  if (pre) result.pre = block[pre].read<float>(memory);
+  if (act) result.act = block[act].read<float>(memory);
+  if (idx) result.idx = block[idx].read<std::int32_t>(memory);
+  if (membrane) result.membrane = block[membrane].read<float>(memory);
   result.error = block.damage();
   return result;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -26,12 +27,14 @@ struct Result {
   bool refused = false;
 };
 
-/// Runs operands that lie in one block of memory of the device, each between fences; keeps the
-/// block from run to run, for allocating on a GPU takes longer than most runs.
+/// Runs operands that lie in one block of memory, each between fences; keeps the block from run to
+/// run: allocating takes longer than most runs on a GPU, and touching fresh pages than many on a
+/// CPU.
 class Guard {
  public:
   /// Runs on a stream of its own.
-  explicit Guard(Device device) : device_(device), stream_(device) {}
+  explicit Guard(Device device);
+  ~Guard();
   Stream stream() const { return stream_.stream(); }
 
   /// Runs on `inputs.stage.n` images. Outputs are NaN beforehand, and so is all that lies around
@@ -42,8 +45,10 @@ class Guard {
              Views views);
 
  private:
+  class Block;
   Device device_;
   gpu::OwnedStream stream_;
+  std::unique_ptr<Block> block_;
   Tensor on_device_;  // empty on the CPU, where runs read and write the host's memory itself
 };
 
