@@ -86,7 +86,8 @@ Oracle::Oracle(const Stage& stage, const TensorView& weights, const Operands& op
   const Index filter = stage.r * stage.s * (stage.c / stage.groups);
   w_.resize(at(filter * stage.k));
   for (Index k = 0; k < stage.k; ++k)
-    for (Index i = 0; i < filter; ++i) w_[at(i * stage.k + k)] = number(weights, k * filter + i);
+    for (Index i = 0; i < filter; ++i)
+      w_[at(i * stage.k + k)] = math::load(weights.dtype, weights.data, k * filter + i);
   if (stage.bias)
     for (Index k = 0; k < stage.k; ++k)
       bias_.push_back(number(operands.bias, k * operands.bias.stride[0]));
@@ -116,7 +117,7 @@ void Oracle::convolve(Index t, Pixel at_pixel, double* sums) const {
     const Index h = at_pixel.p * s.stride.h - s.pad.top + r * s.dil.h;
     const Index w = at_pixel.q * s.stride.w - s.pad.left + col * s.dil.w;
     if (h < 0 || h >= s.h || w < 0 || w >= s.w) return;
-    const double* weights = &w_[at(((r * s.s + col) * c_group + c) * s.k)];
+    const float* weights = &w_[at(((r * s.s + col) * c_group + c) * s.k)];
     for (Index group = 0; group < s.groups; ++group) {
       const double x = input(t, at_pixel.n, h, w, group * c_group + c);
       const Index end = (group + 1) * k_group;

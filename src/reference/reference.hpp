@@ -47,9 +47,10 @@ struct Outputs {
 /// oracle knows no device.
 Stage for_device(Stage stage, DeviceKind device);
 
-/// A stage with its inputs as doubles. Weights [K,R,S,C/groups] are f32, f16 or bf16; of the
-/// operands x, bias, norm_* and membrane_in are read, with any strides. Host memory only.
-/// Throws Error when the stage is illegal; the shapes of the views are taken on trust.
+/// A stage with its inputs as doubles (weights as fp32, which holds them all exactly). Weights
+/// [K,R,S,C/groups] are f32, f16 or bf16; of the operands x, bias, norm_* and membrane_in are read,
+/// with any strides. Host memory only. Throws Error when the stage is illegal; the shapes of the
+/// views are taken on trust.
 class Oracle {
  public:
   Oracle(const Stage& stage, const TensorView& weights, const Operands& operands, Sum sum);
@@ -76,7 +77,7 @@ class Oracle {
   Shapes shapes_;
   Sum sum_;
   std::vector<double> x_;  // [T,N,H,W,C] after norm; T = 1 when held
-  std::vector<double> w_;  // [R,S,C/groups,K]: all filters of a tap side by side
+  std::vector<float> w_;   // [R,S,C/groups,K]: all filters of a tap side by side
   std::vector<double> bias_;
   std::vector<double> membrane_in_;
 };
