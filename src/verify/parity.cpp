@@ -200,25 +200,24 @@ std::vector<std::string> StageParity::check(const Kernel& kernel, const Tile& ti
     }
   }
 
-  std::vector<Data> kinds{Data::normal};
   if (thorough && stage_.dtype != DType::u8 && !stage_.act.is_neuron())
-    kinds.insert(kinds.end(), {Data::mean10, Data::scaled});
-  for (const Data data : kinds) {
-    const Expected& e = *expected(data);
-    const Result got = run(e);
-    if (fail(fmt::format("(b) {}", name(data)), judge(e, got, kernel, tally))) continue;
-    if (data != Data::normal) continue;
-    if (!kernel.exact()) judge_views("(e) normal", e);
-    const auto [first, is_new] = bits_.try_emplace(std::string(kernel.arithmetic()), got);
+    for (const Data data : {Data::mean10, Data::scaled}) {
+      const Expected& e = *expected(data);
+      fail(fmt::format("(b) {}", name(data)), judge(e, run(e), kernel, tally));
+    }
+  const Expected& normal = *expected(Data::normal);
+  const Result got = run(normal);
+  if (!fail("(b) normal", judge(normal, got, kernel, tally))) {
+    if (!kernel.exact()) judge_views("(e) normal", normal);
+    const auto [first, is_new] = bits_.try_emplace(std::string(kernel.arithmetic()), got.y);
     if (!is_new)
       fail(fmt::format("(d) bits of arithmetic \"{}\", which another kernel or tile has too",
                        kernel.arithmetic()),
-           compare_bits("y", got.y, first->second.y, {}));
+           compare_bits("y", got.y, first->second, {}));
   }
   if (thorough) {
-    const Expected& e = *expected(Data::normal);
-    const Result base = run(e);
-    fail("(d)", check_repeats(kernel, tile, one, e.inputs, base, tally));
+    if (two) two->set_weights(normal.inputs.weights);
+    fail("(d)", check_repeats(kernel, tile, one, two ? &*two : nullptr, normal.inputs, got, tally));
   }
   return failures;
 }
@@ -226,12 +225,14 @@ std::vector<std::string> StageParity::check(const Kernel& kernel, const Tile& ti
 // The same bits once more, with two threads or on another stream, with fewer images than planned
 // for, and in batches of 7 and 64.
 std::string StageParity::check_repeats(const Kernel& kernel, const Tile& tile, const Plan& one,
-                                       const Inputs& inputs, const Result& base, Tally& tally) {
+                                       const Plan* two, const Inputs& inputs, const Result& base,
+                                       Tally& tally) {
   const std::size_t steps = static_cast<std::size_t>(stage_.t);
   const auto same = [&](std::string_view what, const Plan& on, Index first, Index n, Guard& guard) {
-    const Inputs batch = repeat_images(inputs, first, n);
+    std::optional<Inputs> batch;
+    if (first != 0 || n != stage_.n) batch = repeat_images(inputs, first, n);
     ++tally.runs;
-    const Result got = guard.run(on, batch, Views::dense);
+    const Result got = guard.run(on, batch ? *batch : inputs, Views::dense);
     if (!got.error.empty()) return fmt::format("{}: {}", what, got.error);
     const auto images = [&](const std::vector<float>& part, const std::vector<float>& whole,
                             std::size_t parts) {
@@ -252,21 +253,18 @@ std::string StageParity::check_repeats(const Kernel& kernel, const Tile& tile, c
     if (why.empty() && !got.membrane.empty()) why = images(got.membrane, base.membrane, 1);
     return why.empty() ? why : fmt::format("{}: {}", what, why);
   };
-  const auto fresh = [&](Index n, int threads) {
-    Plan other = plan(kernel, tile, n, threads);
-    other.set_weights(inputs.weights, guard_.stream());
-    return other;
-  };
   if (!base.error.empty()) return base.error;
   std::string why = same("a second run", one, 0, stage_.n, guard_);
   if (why.empty())
-    why = on_gpu() ? same("another stream", one, 0, stage_.n, other_guard_)
-                   : same("two threads", fresh(stage_.n, 2), 0, stage_.n, guard_);
+    why = two ? same("two threads", *two, 0, stage_.n, guard_)
+              : same("another stream", one, 0, stage_.n, other_guard_);
   if (why.empty()) why = same("the last image alone", one, stage_.n - 1, 1, guard_);
   for (const Index n : {7, 64}) {
     const Index work = (shapes_.macs + shapes_.x_elements + shapes_.pre_elements) / stage_.n * n;
-    if (why.empty() && work < 100'000'000)
-      why = same(fmt::format("a batch of {}", n), fresh(n, 2), 0, n, guard_);
+    if (!why.empty() || work >= 100'000'000) continue;
+    Plan fresh = plan(kernel, tile, n, 2);
+    fresh.set_weights(inputs.weights, guard_.stream());
+    why = same(fmt::format("a batch of {}", n), fresh, 0, n, guard_);
   }
   return why;
 }
@@ -343,83 +341,6 @@ std::string StageParity::judge_samples(const Expected& want, const Result& got) 
   const std::vector<Index> shape{static_cast<Index>(want.samples.size()), stage_.t, stage_.k};
   return exact ? compare_exact("y, sampled", y, want.want.y, shape)
                : compare_close("y, sampled", y, want.want.y, want.most, shape);
-}
-
-namespace {
-
-// The stage with zero taps around its filters' rows: where a kernel that computes them may give
-// NaN.
-Outputs with_zero_taps(const Stage& stage, const Inputs& inputs, Threads& threads) {
-  constexpr Index before = 1, after = 3;
-  Stage wide = stage;
-  wide.s += before + after;
-  wide.pad.left += before;
-  wide.pad.right += after;
-  Tensor weights(DType::f32, w_shape(wide));
-  const Index filter_row = stage.s * stage.c / stage.groups,
-              wide_row = wide.s * stage.c / stage.groups;
-  for (Index row = 0; row < stage.k * stage.r; ++row)
-    std::copy_n(inputs.weights.data<float>() + row * filter_row, filter_row,
-                weights.data<float>() + row * wide_row + before * stage.c / stage.groups);
-  return Oracle(wide, weights, inputs.operands(), Sum::exact).all(threads);
-}
-
-}  // namespace
-
-std::vector<std::string> check_non_finite(const Stage& given, std::uint64_t seed,
-                                          const Check& check, Device device, Threads& threads,
-                                          Tally& tally, Index part, Index parts) {
-  const Stage stage = reference::for_device(given, device.kind);
-  auto inputs = draw_inputs(stage, Data::normal, seed);
-  PlanOptions options;
-  options.device = device;
-  options.kernel = check.kernel->name();
-  options.tile = check.tile.name;
-  options.use_tuning = false;
-  Plan plan(stage, inputs->weights, options);
-  Guard guard(device);
-  Stage nhwc = stage;
-  nhwc.layout = Layout::nhwc;
-  constexpr float infinity = std::numeric_limits<float>::infinity();
-  std::vector<std::string> failures;
-  Index more = 0;
-  // Large, but finite in the stage's types; its products are not, with f16.
-  const bool f16 = stage.dtype == DType::f16 || stage.output_dtype() == DType::f16;
-  const float large = f16 ? 6e4F : 1e37F;
-  const double rounding = stage.output_dtype() == DType::f32   ? 1e-5
-                          : stage.output_dtype() == DType::f16 ? 1e-3
-                                                               : 8e-3;
-  for (const float special : {std::numeric_limits<float>::quiet_NaN(), infinity, -infinity, large})
-    for (Index h = 3; h < std::min<Index>(9, stage.h); ++h)
-      for (Index w = 3; w < std::min<Index>(9, stage.w); ++w) {
-        if ((h + 5 * w) % parts != part) continue;
-        const Index at = (h * stage.w + w) * stage.c + (h + w) % stage.c;
-        const float before = math::load(stage.dtype, inputs->x.view().data, at);
-        math::store(stage.dtype, inputs->x.view().data, at, special);
-        const Operands operands = inputs->operands();
-        Outputs want = Oracle(stage, inputs->weights, operands, Sum::exact).all(threads);
-        const Result got = guard.run(plan, *inputs, Views::dense);
-        ++tally.runs;
-        tally.outputs += static_cast<Index>(got.y.size());
-        if (!check.kernel->contains_non_finite()) {
-          const Outputs wide = with_zero_taps(stage, *inputs, threads);
-          for (std::size_t i = 0; i < got.y.size(); ++i)
-            if (std::isnan(got.y[i]) && std::isnan(wide.y[i])) want.y[i] = wide.y[i];
-        }
-        const std::string why =
-            got.error.empty()
-                ? compare_close("y", got.y, want.y, rounding * std::max(1.0, largest(want.y)),
-                                y_shape(nhwc))
-                : got.error;
-        if (!why.empty() && failures.empty())
-          failures.push_back(
-              fmt::format("{} at x[0,{},{},{}]: {}", special, h, w, (h + w) % stage.c, why));
-        else if (!why.empty())
-          ++more;
-        math::store(stage.dtype, inputs->x.view().data, at, before);
-      }
-  if (more > 0) failures.back() += fmt::format(" (and at {} more places and values)", more);
-  return failures;
 }
 
 }  // namespace convoy::verify

@@ -59,7 +59,8 @@ class StageParity {
                          Tally& tally);
   std::string judge_samples(const Expected& want, const Result& got) const;
   std::string check_repeats(const Kernel& kernel, const Tile& tile, const Plan& one,
-                            const Inputs& inputs, const Result& base, Tally& tally);
+                            const Plan* two, const Inputs& inputs, const Result& base,
+                            Tally& tally);
   bool on_gpu() const { return device_.kind == DeviceKind::cuda; }
 
   Stage stage_;
@@ -69,17 +70,11 @@ class StageParity {
   Threads& threads_;
   Guard guard_, other_guard_;  // on two streams
   std::array<std::unique_ptr<Expected>, 4> expected_;
-  std::map<std::string, Result, std::less<>> bits_;  // of each arithmetic, from its first kernel
+  // y of each arithmetic, from its first kernel
+  std::map<std::string, std::vector<float>, std::less<>> bits_;
 };
 
 /// Kernels that may run the stage on the machine: they fit, and are exact where the stage asks.
 std::vector<const Kernel*> fitting_kernels(const Stage& stage, const Machine& machine);
-
-/// NaN, infinities and 1e37 at each position of a 6x6 patch of the input: what is not finite must
-/// be where the oracle has it, and nowhere else. For small stages: it takes 144 runs, or those of
-/// every `parts`-th position from `part` on.
-std::vector<std::string> check_non_finite(const Stage& stage, std::uint64_t seed,
-                                          const Check& check, Device device, Threads& threads,
-                                          Tally& tally, Index part = 0, Index parts = 1);
 
 }  // namespace convoy::verify
