@@ -117,7 +117,7 @@ void Bands::cut_parts(Index l2_bytes) {
     for (const Run& run : runs_)
       for (Index i = 0; i < run.length; ++i) offsets_.push_back(run.offset + i);
     runs_.clear();
-    parts_.push_back({0, 0, 0, depth_});
+    parts_.push_back({0, 0});
     return;
   }
   const Index most =
@@ -125,10 +125,7 @@ void Bands::cut_parts(Index l2_bytes) {
   const Index count = ceil_div(depth_, most), all_runs = static_cast<Index>(runs_.size());
   for (Index i = 0; i < count; ++i) {
     const Index first = all_runs * i / count, end = all_runs * (i + 1) / count;
-    if (first == end) continue;
-    const Run& last = runs_[static_cast<std::size_t>(end - 1)];
-    const Index depth = runs_[static_cast<std::size_t>(first)].depth;
-    parts_.push_back({first, end - first, depth, last.depth + last.length - depth});
+    if (first < end) parts_.push_back({first, end - first});
   }
 }
 

@@ -50,12 +50,12 @@ class Bands : public Prepared {
   struct Cut {
     Index rows = 1, splits = 1;
   };
-  // Consecutive runs whose weights, and the next part's, leave room in the second-level cache.
+  // Consecutive runs whose weights leave room in the second-level cache.
   struct Part {
     Index first = 0, count = 0;  // runs
-    Index depth = 0, depths = 0;
   };
-  // What a block of filters fetches into the second-level cache while it computes.
+  // What a task fetches into the second-level cache while it computes its last filters: the input
+  // of the next. (Weights come faster unfetched: portions of them fill the line buffers.)
   struct Ahead {
     const float* from = nullptr;
     Index floats = 0;
@@ -82,7 +82,6 @@ class Bands : public Prepared {
                    const Scratch& scratch) const;
   void run_block(TileArgs tile, const Block& block, Index count, const Scratch& scratch,
                  const Ahead& ahead) const;
-  Ahead weights_of(const Block& block, const Part& part) const;
   void run_part(TileArgs& tile, const Block& block, Index count, const Scratch& scratch,
                 const Ahead& ahead) const;
   void cut_parts(Index l2_bytes);

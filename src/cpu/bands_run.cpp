@@ -72,10 +72,6 @@ Index Bands::list_pixels(const RunArgs& args, const Piece& piece, Index listed,
   return listed;
 }
 
-Bands::Ahead Bands::weights_of(const Block& block, const Part& part) const {
-  return {weights_.data() + block.weights + part.depth * block.width, part.depths * block.width};
-}
-
 // The input of `rows` output rows from `row`, counted over all images: as much of it as lies in the
 // first one's image.
 Bands::Ahead Bands::input_of(const RunArgs& args, Index row, Index rows) const {
@@ -126,7 +122,7 @@ void Bands::run_block(TileArgs tile, const Block& block, Index count, const Scra
     tile.run_count = part.count;
     tile.resume = i > 0;
     tile.suspend = i + 1 < parts_.size();
-    run_part(tile, block, count, scratch, tile.suspend ? weights_of(block, parts_[i + 1]) : ahead);
+    run_part(tile, block, count, scratch, tile.suspend ? Ahead{} : ahead);
   }
 }
 
@@ -248,13 +244,8 @@ Status Bands::run(const RunArgs& args) const noexcept {
     for (Index i = first_block; i < last_block; ++i) {
       const Block& block = blocks_[static_cast<std::size_t>(i)];
       const TileArgs tile = tile_of(args, block, bias + block.bias, scratch);
-      // The next block's weights, after the last block what the next task begins with.
       Ahead ahead;
-      if (i + 1 < last_block)
-        ahead = weights_of(blocks_[static_cast<std::size_t>(i + 1)], parts_.front());
-      else if (last_block < all_blocks)
-        ahead = weights_of(blocks_[static_cast<std::size_t>(last_block)], parts_.front());
-      else if (end < rows)
+      if (i + 1 == last_block && last_block == all_blocks && end < rows)
         ahead = input_of(args, end, step);
       if (pooling_ == Pooling::scratch) {
         each_piece([&](const Piece& piece, Index first_pixel) {
