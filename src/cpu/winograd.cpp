@@ -12,12 +12,12 @@
 namespace convoy::cpu::winograd {
 
 void fill_multiply(Simd& simd);
-void fill_transforms(Simd& simd, Index m);
+void fill_transforms(Simd& simd, Index m, Index stride);
 
-Simd simd(Index m) {
+Simd simd(Index m, Index stride) {
   Simd simd;
   fill_multiply(simd);
-  fill_transforms(simd, m);
+  fill_transforms(simd, m, stride);
   return simd;
 }
 
@@ -37,7 +37,10 @@ Geometry geometry(const Stage& stage, Index m) {
   g.m = m;
   g.tiles_h = (g.p + m - 1) / m;
   g.tiles_w = (g.q + m - 1) / m;
-  g.points = (m + 2) * (m + 2);
+  g.stride = stage.stride.h;
+  g.n = g.stride == 2 ? 5 : m + 2;
+  g.points = g.n * g.n;
+  g.filters = g.stride == 2 ? 16 : g.points;
   g.run = g.c < 128 ? 16 : 32;
   g.act = stage.act;
   g.pool = stage.pool.has_value();
@@ -51,8 +54,9 @@ std::vector<std::string> refusals(const Stage& stage, const Machine& machine, In
   };
   refuse(stage.r != 3 || stage.s != 3,
          fmt::format("the filter is {}x{}, expected 3x3", stage.r, stage.s));
-  refuse(stage.stride != Extent(1),
-         fmt::format("the stride is {}x{}, expected 1", stage.stride.h, stage.stride.w));
+  refuse(stage.stride != Extent(1) && (m != 2 || stage.stride != Extent(2)),
+         fmt::format("the stride is {}x{}, expected 1{}", stage.stride.h, stage.stride.w,
+                     m == 2 ? " or 2" : ""));
   refuse(stage.dil != Extent(1),
          fmt::format("the dilation is {}x{}, expected 1", stage.dil.h, stage.dil.w));
   refuse(stage.groups != 1, fmt::format("groups is {}, expected 1", stage.groups));
@@ -100,6 +104,7 @@ constexpr double filter4[6][3] = {{64.0 / 81, 0, 0},
                                   {32.0 / 243, -16.0 / 81, 8.0 / 27},
                                   {0, 0, 1}};
 constexpr double filter2[4][3] = {{2, 0, 0}, {1, 1, 1}, {1, -1, 1}, {0, 0, 2}};
+constexpr double filter2_stride2[4][3] = {{1, 0, 0}, {1, 0, 1}, {0, 0, 1}, {0, 1, 0}};
 
 // U of one filter and some of its channels: w is [3][3] with `step` floats between taps.
 constexpr Index side_by_side = 8;
@@ -157,9 +162,9 @@ void pack(const double (&g)[n][3], const float* w, Index k, Index c, Index panel
 class WinogradPrepared final : public Prepared {
  public:
   WinogradPrepared(const Stage& stage, const Tile& tile, const Machine& machine, Index m)
-      : g_(geometry(stage, m)), simd_(simd(m)), tile_(tile), threads_(machine.threads) {
+      : g_(geometry(stage, m)), simd_(simd(m, g_.stride)), tile_(tile), threads_(machine.threads) {
     panels_ = (g_.k + simd_.panel - 1) / simd_.panel;
-    u_ = Buffer<float>(static_cast<std::size_t>(panels_ * simd_.panel * g_.points * g_.c));
+    u_ = Buffer<float>(static_cast<std::size_t>(panels_ * simd_.panel * g_.filters * g_.c));
     weights_ = Buffer<float>(static_cast<std::size_t>(g_.k * 9 * g_.c));
     zeros_ = Buffer<float>(static_cast<std::size_t>(round_up(g_.c, simd_.lanes)));
     std::fill_n(zeros_.data(), zeros_.size(), 0.0F);
@@ -177,6 +182,8 @@ class WinogradPrepared final : public Prepared {
     std::memcpy(weights_.data(), w, weights_.size() * sizeof(float));
     if (g_.m == 4)
       pack(filter4, w, g_.k, g_.c, simd_.panel, u_.data());
+    else if (g_.stride == 2)
+      pack(filter2_stride2, w, g_.k, g_.c, simd_.panel, u_.data());
     else
       pack(filter2, w, g_.k, g_.c, simd_.panel, u_.data());
   }
@@ -206,7 +213,7 @@ class WinogradPrepared final : public Prepared {
 
  private:
   bool shared() const { return tile_.b > 0; }
-  const float* u(Index panel) const { return u_.data() + panel * g_.points * g_.c * simd_.panel; }
+  const float* u(Index panel) const { return u_.data() + panel * g_.filters * g_.c * simd_.panel; }
 
   void transform_group(const Tensors& t, const Block& block, Index group, float* v) const {
     const Index begin = block.begin(group), count = block.begin(group + 1) - begin;

@@ -1,11 +1,14 @@
-// Winograd's minimal filtering for 3x3 filters with stride 1: what winograd4 and winograd2 share.
+// Winograd's minimal filtering for 3x3 filters: what winograd4 and winograd2 share.
 //
-// An output tile of m x m (m = 4 or 2) needs (m+2)^2 products a channel pair instead of 9 m^2. A
-// run goes over blocks of tiles: transform the block's input to V, multiply with the transformed
-// weights U (one GEMM for each of the (m+2)^2 positions xi), transform the products back and finish
-// the stage in registers. winograd_transform.cpp and winograd_multiply.cpp have the arithmetic,
-// once for each instruction set; winograd.cpp walks the blocks. The layouts:
-//   U [K/panel][xi][C][panel]            zero filters fill the last panel
+// With stride 1 an output tile of m x m (m = 4 or 2) needs (m+2)^2 products a channel pair instead
+// of 9 m^2. With stride 2, a row of outputs is the sum of two convolutions with stride 1: the even
+// inputs with the outer two taps, the odd inputs with the middle tap. F(2, 2) gives two outputs of
+// the first for three products, and the second takes one each: a tile of 2x2 needs 25 products
+// instead of 36. A run goes over blocks of tiles: transform the block's input to V, multiply with
+// the transformed weights U (one GEMM for each of the products xi), transform the products back and
+// finish the stage in registers. winograd_transform.cpp and winograd_multiply.cpp have the
+// arithmetic, once for each instruction set; winograd.cpp walks the blocks. The layouts:
+//   U [K/panel][filter][C][panel]        zero filters fill the last panel; filter: Geometry::filter
 //   V [group][xi][C/lanes][tiles of the group][lanes], 64 bytes of padding after each xi
 //   M [xi][tiles of the block][panel], 64 bytes of padding after each xi
 // A group is the register tile's height. Sizes of groups and blocks vary freely: each product is
@@ -28,12 +31,20 @@ struct Geometry {
   Index pad_top = 0, pad_left = 0;
   Index m = 0;  // output tile, 2 or 4
   Index tiles_h = 0, tiles_w = 0;
-  Index points = 0;  // (m+2)^2
-  Index run = 0;     // channels summed before they join the total
+  Index stride = 1;   // 1 or 2
+  Index points = 0;   // xi: products of a tile, n x n
+  Index n = 0;        // m+2, with stride 2 five
+  Index filters = 0;  // distinct ones: with stride 2 each odd input meets the same middle tap
+  Index run = 0;      // channels summed before they join the total
   Activation act;
   bool pool = false;  // max 2x2, stride 2
 
   Index tiles_an_image() const { return tiles_h * tiles_w; }
+  /// Which filter product xi takes.
+  Index filter(Index xi) const {
+    if (filters == points) return xi;
+    return std::min<Index>(xi / n, 3) * 4 + std::min<Index>(xi % n, 3);
+  }
 };
 
 /// Tensors of one run.
@@ -73,7 +84,7 @@ struct Simd {
 };
 
 /// The best instruction set of this CPU, for tiles of m x m.
-Simd simd(Index m);
+Simd simd(Index m, Index stride);
 
 inline Index round_up(Index value, Index to) {
   return (value + to - 1) / to * to;

@@ -1,4 +1,4 @@
-// 3x3 stride 1 by Winograd's F(2x2, 3x3).
+// 3x3 by Winograd's F(2x2, 3x3), and with stride 2 by F(2, 2) of its even inputs.
 #include "cpu/families.hpp"
 #include "cpu/winograd.hpp"
 

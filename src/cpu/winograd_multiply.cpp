@@ -102,15 +102,15 @@ void multiply(const Geometry& g, const Block& block, const float* u, const float
   const Index step_m = m_stride(block.count, panel);
   const std::make_integer_sequence<int, most_tiles> counts;
   for (Index xi = 0; xi < g.points; ++xi) {
+    const float* filter = u + g.filter(xi) * g.c * panel;
     const float* group_v = v;
     for (Index group = 0; group < block.groups; ++group) {
       const Index begin = block.begin(group), count = block.begin(group + 1) - begin;
       const Index step_v = v_stride(g, lanes, count);
-      (half ? pick<1>(count, counts) : pick<2>(count, counts))(u, group_v + xi * step_v, g.c, g.run,
-                                                               m + begin * panel);
+      (half ? pick<1>(count, counts) : pick<2>(count, counts))(filter, group_v + xi * step_v, g.c,
+                                                               g.run, m + begin * panel);
       group_v += g.points * step_v;
     }
-    u += g.c * panel;
     m += step_m;
   }
 }

@@ -4,7 +4,8 @@
 // quarter of that with 0, 1, -1, 2, -2, all factors of the input transform are exact in binary, and
 // a 1-D transform of six values is twelve multiply-adds. F(2x2, 3x3) interpolates at 0, 1, -1 and
 // infinity; its filters carry a factor of 4, which makes them whole for whole filters, and the
-// output is divided by it.
+// output is divided by it. F(2, 2) of the even inputs of a stride of 2, at 0, 1 and infinity, needs
+// no factor.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/winograd_transform.cpp"
 #include <hwy/cache_control.h>
@@ -39,7 +40,7 @@ HWY_INLINE void store_some(D d, V v, float* to, Index count) {
 }
 
 struct F4 {
-  static constexpr int m = 4, n = 6;
+  static constexpr int m = 4, n = 6, stride = 1;
   static HWY_INLINE void input(D d, const V (&x)[n], V (&v)[n]) {
     const V a = hn::Set(d, 0.75F), b = hn::Set(d, 1.5F);
     const V aa = hn::Set(d, 0.5625F), bb = hn::Set(d, 2.25F);
@@ -68,7 +69,7 @@ struct F4 {
 };
 
 struct F2 {
-  static constexpr int m = 2, n = 4;
+  static constexpr int m = 2, n = 4, stride = 1;
   static HWY_INLINE void input(D, const V (&x)[n], V (&v)[n]) {
     v[0] = hn::Sub(x[0], x[2]);
     v[1] = hn::Add(x[1], x[2]);
@@ -80,6 +81,22 @@ struct F2 {
     y[1] = hn::Sub(hn::Sub(x[1], x[2]), x[3]);
   }
   static HWY_INLINE V scale(D d, V y) { return hn::Mul(y, hn::Set(d, 0.25F)); }
+};
+
+struct F2Stride2 {
+  static constexpr int m = 2, n = 5, stride = 2;
+  static HWY_INLINE void input(D, const V (&x)[n], V (&v)[n]) {
+    v[0] = hn::Sub(x[0], x[2]);
+    v[1] = x[2];
+    v[2] = hn::Sub(x[4], x[2]);
+    v[3] = x[1];
+    v[4] = x[3];
+  }
+  static HWY_INLINE void output(D, const V (&x)[n], V (&y)[m]) {
+    y[0] = hn::Add(x[0], hn::Add(x[1], x[3]));
+    y[1] = hn::Add(x[2], hn::Add(x[1], x[4]));
+  }
+  static HWY_INLINE V scale(D, V y) { return y; }
 };
 
 // Where a tile lies.
@@ -120,7 +137,7 @@ void input(const Geometry& g, const Tensors& t, Index first, Index count, float*
   const Strides s = t.x_stride;
   for (Index tile = 0; tile < count; ++tile) {
     const Place at = place_of(g, first + tile);
-    const Index row = at.row - g.pad_top, column = at.column - g.pad_left;
+    const Index row = at.row * F::stride - g.pad_top, column = at.column * F::stride - g.pad_left;
     const float* image = t.x + at.image * s.n;
     float* to = v + tile * lanes;
     if (row >= 0 && column >= 0 && row + F::n <= g.h && column + F::n <= g.w) {
@@ -130,7 +147,8 @@ void input(const Geometry& g, const Tensors& t, Index first, Index count, float*
         // The pixels of a tile are short runs, which the hardware does not foresee.
         if (c % 16 == 0)
           for (int i = 0; i < F::n; ++i)
-            for (int j = 0; j < F::m; ++j) hwy::Prefetch(corner + i * s.h + (F::n + j) * s.w + c);
+            for (int j = 0; j < F::m * F::stride; ++j)
+              hwy::Prefetch(corner + i * s.h + (F::n + j) * s.w + c);
         transform_input<F>(
             d, [&](int i, int j) HWY_ATTR { return hn::LoadU(d, corner + i * s.h + j * s.w + c); },
             to, step);
@@ -185,7 +203,8 @@ HWY_NOINLINE float direct_pixel(const Geometry& g, const Tensors& t, const Place
   auto sum = hn::Zero(one);
   for (Index r = 0; r < 3; ++r)
     for (Index s = 0; s < 3; ++s) {
-      const Index y = at.row + i + r - g.pad_top, x = at.column + j + s - g.pad_left;
+      const Index y = (at.row + i) * g.stride + r - g.pad_top;
+      const Index x = (at.column + j) * g.stride + s - g.pad_left;
       if (y < 0 || y >= g.h || x < 0 || x >= g.w) continue;
       const float* pixel = t.x + at.image * t.x_stride.n + y * t.x_stride.h + x * t.x_stride.w;
       const float* filter = t.weights + ((k * 3 + r) * 3 + s) * g.c;
@@ -298,9 +317,18 @@ void output(const Geometry& g, const Tensors& t, const Block& block, const float
   }
 }
 
-void fill(Simd& simd, Index m) {
-  simd.input = m == 4 ? &input<F4> : &input<F2>;
-  simd.output = m == 4 ? &output<F4> : &output<F2>;
+template <class F>
+void fill(Simd& simd) {
+  simd.input = &input<F>;
+  simd.output = &output<F>;
+}
+void fill_one(Simd& simd, Index m, Index stride) {
+  if (m == 4)
+    fill<F4>(simd);
+  else if (stride == 2)
+    fill<F2Stride2>(simd);
+  else
+    fill<F2>(simd);
 }
 
 }  // namespace convoy::cpu::winograd::HWY_NAMESPACE
@@ -309,9 +337,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace convoy::cpu::winograd {
 
-HWY_EXPORT(fill);
-void fill_transforms(Simd& simd, Index m) {
-  HWY_DYNAMIC_DISPATCH(fill)(simd, m);
+HWY_EXPORT(fill_one);
+void fill_transforms(Simd& simd, Index m, Index stride) {
+  HWY_DYNAMIC_DISPATCH(fill_one)(simd, m, stride);
 }
 
 }  // namespace convoy::cpu::winograd

@@ -14,7 +14,8 @@ namespace convoy {
 std::span<const Kernel* const> kernel_table() {
   static const std::vector<const Kernel*> kernels = {
     &cpu::winograd4(),        // 3x3 stride 1: a quarter of the multiplications; default mode only
-    &cpu::winograd2(),        // 3x3 stride 1: under half of them, exact on small integers
+    &cpu::winograd2(),        // 3x3 stride 1 or 2: under half of them, or 25 of 36; exact on small
+                              // integers
     &cpu::first(),            // one channel, stride 1, filters 3, 5 or 7 wide
     &cpu::first_winograd2(),  // 3x3 stride 1 of up to four channels: F(2x2) in registers
     &cpu::few_filters(),      // up to eight filters over many channels

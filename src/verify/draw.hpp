@@ -14,7 +14,7 @@ namespace convoy::verify {
 Stage draw_stage(Random& random, DeviceKind device = DeviceKind::cpu);
 
 enum class Data : std::uint8_t {
-  integers,  // every partial sum is exact, in F(2x2, 3x3) too
+  integers,  // every partial sum is exact, in winograd2 too
   normal,    // mean 0, variance 1
   mean10,    // mean 10, variance 1
   scaled,    // normal, every second channel times 10^4 (100 where f16 would overflow)

@@ -65,7 +65,7 @@ TEST(ParityOfArithmetics, SameBits) {
 
 TEST(ParityDriver, RefusesWhatDoesNotExistOrFit) {
   VerifyOptions options;
-  options.stages.push_back(parse_stage("n1h8c16k16r3stride2"));
+  options.stages.push_back(parse_stage("n1h8c16k16r5pad2"));
   options.kernel = "winograd9";
   EXPECT_THROW(verify(options), Error);
   options.kernel = "winograd2";
