@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "math/divide.hpp"
+
 namespace convoy::cpu {
 namespace {
 
 Index round_up(Index value, Index to) {
   return (value + to - 1) / to * to;
 }
-Index ceil_div(Index a, Index b) {
-  return (a + b - 1) / b;
-}
+using math::ceil_div;
 constexpr Index max_run = 64;
 
 // The pool whose windows tile the plane in fours: they can be pooled before they leave registers.

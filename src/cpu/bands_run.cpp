@@ -2,15 +2,10 @@
 #include <algorithm>
 
 #include "cpu/bands.hpp"
+#include "math/divide.hpp"
 
 namespace convoy::cpu {
-namespace {
-
-Index ceil_div(Index a, Index b) {
-  return (a + b - 1) / b;
-}
-
-}  // namespace
+using math::ceil_div;
 
 void Bands::pack(const RunArgs& args, const Piece& piece, float* to) const {
   rows_.pack(args, piece.image, piece.rows.begin * stage_.stride.h - stage_.pad.top,

@@ -9,14 +9,13 @@
 
 #include "core/buffer.hpp"
 #include "cpu/families.hpp"
+#include "math/divide.hpp"
 
 namespace convoy::cpu {
 namespace {
 using namespace depthwise_loops;
 
-Index ceil_div(Index a, Index b) {
-  return (a + b - 1) / b;
-}
+using math::ceil_div;
 
 // Taps of one axis that lie inside the image, for the output at `at`.
 struct Inside {

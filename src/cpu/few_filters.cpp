@@ -11,13 +11,12 @@
 #include "cpu/bands.hpp"
 #include "cpu/families.hpp"
 #include "math/activation.hpp"
+#include "math/divide.hpp"
 
 namespace convoy::cpu {
 namespace {
 
-Index ceil_div(Index a, Index b) {
-  return (a + b - 1) / b;
-}
+using math::ceil_div;
 
 // Filters are summed four at a time: the compiler makes one vector of it, everywhere.
 constexpr Index quad = 4;

@@ -9,6 +9,7 @@
 
 #include "core/buffer.hpp"
 #include "cpu/families.hpp"
+#include "cpu/first_layer.hpp"
 #include "cpu/padded_rows.hpp"
 #include "math/activation.hpp"
 
@@ -16,16 +17,7 @@ namespace convoy::cpu {
 namespace {
 using namespace first_rows;
 
-Index ceil_div(Index a, Index b) {
-  return (a + b - 1) / b;
-}
-
-// A 2×2 pool whose windows all lie inside the plane.
-bool pools_fours(const Stage& stage, const Shapes& shapes) {
-  return stage.pool && stage.pool->window == Extent{2} && stage.pool->stride == Extent{2} &&
-         stage.pool->pad == Extent{0} && stage.pool->dil == Extent{1} &&
-         2 * shapes.out_h <= shapes.p && 2 * shapes.out_w <= shapes.q;
-}
+using math::ceil_div;
 
 class FirstPrepared final : public Prepared {
  public:
@@ -58,21 +50,12 @@ class FirstPrepared final : public Prepared {
 
   Status run(const RunArgs& args) const noexcept override {
     float* bias = reinterpret_cast<float*>(args.workspace);
-    for (Index k = 0; k < bias_floats(); ++k)
-      bias[k] = args.bias && k < stage_.k ? args.bias[k] : 0.0F;
-    const Index rows = args.n * shapes_.out_h;
-    Index tasks = std::max(ceil_div(rows, band_rows), std::min<Index>(rows, 4 * threads_));
-    tasks = std::min(rows, ceil_div(tasks, threads_) * threads_);
-    args.threads->for_each(tasks, [&](Index task, int slot) {
-      float* packed = bias + bias_floats() + slot * slot_floats();
-      const Index end = rows * (task + 1) / tasks;
-      for (Index row = rows * task / tasks; row < end;) {
-        const Index first = row % shapes_.out_h;
-        const Index count = std::min({end - row, shapes_.out_h - first, band_rows});
-        run_band(args, bias, row / shapes_.out_h, first, count, packed);
-        row += count;
-      }
-    });
+    copy_bias(args, stage_, bias_floats(), bias);
+    for_each_band(args, shapes_.out_h, band_rows, threads_,
+                  [&](Index image, Index first, Index count, int slot) {
+                    float* packed = bias + bias_floats() + slot * slot_floats();
+                    run_band(args, bias, image, first, count, packed);
+                  });
     return Status();
   }
 
@@ -172,19 +155,7 @@ class First final : public Kernel {
       reasons.push_back(fmt::format("filter width {}: it takes 3, 5 and 7", stage.s));
     if (stage.stride != Extent{1}) reasons.push_back("stride: it steps by 1");
     if (stage.dil != Extent{1}) reasons.push_back("dilation: its taps are neighbours");
-    if (stage.dtype != DType::f32 && stage.dtype != DType::u8)
-      reasons.push_back(fmt::format("input {}: it reads f32 and u8", convoy::name(stage.dtype)));
-    if (stage.output_dtype() != DType::f32)
-      reasons.push_back(
-          fmt::format("output {}: it writes f32", convoy::name(stage.output_dtype())));
-    if (stage.layout != Layout::nhwc) reasons.push_back("layout nchw: it writes nhwc");
-    if (stage.act.is_neuron()) reasons.push_back("a neuron: it applies element-wise activations");
-    if (stage.keep.any()) reasons.push_back("keep: it writes the pooled output only");
-    if (stage.pool && reasons.empty() && !pools_fours(stage, shapes_of(stage)))
-      reasons.push_back(
-          "pool: its tile is a row of 2x2 windows, stride 2, wholly inside the plane");
-    if (stage.pool && stage.act.kind == Activation::Kind::leaky && stage.act.a < 0)
-      reasons.push_back("leaky with a negative slope before a pool: it pools first");
+    refuse_first_layer(stage, reasons);
     return reasons;
   }
 
@@ -202,9 +173,7 @@ class First final : public Kernel {
     Cost cost;
     cost.flops = 2 * vectors * lanes * taps;
     cost.waste = 1 - 2 * static_cast<double>(shapes.macs) / cost.flops;
-    cost.bytes =
-        static_cast<double>(shapes.x_elements) * static_cast<double>(size_of(stage.dtype)) +
-        4.0 * static_cast<double>(shapes.w_elements + shapes.y_elements);
+    cost.bytes = bytes_of_first_layer(stage);
     // Two multiply-adds a cycle.
     const double seconds = vectors * (taps / 0.95 + 3) * cycle / 2 +
                            static_cast<double>(shapes.x_elements) * cycle / 4;

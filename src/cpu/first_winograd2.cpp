@@ -15,6 +15,7 @@
 
 #include "core/buffer.hpp"
 #include "cpu/families.hpp"
+#include "cpu/first_layer.hpp"
 #include "cpu/padded_rows.hpp"
 #include "math/activation.hpp"
 
@@ -22,16 +23,7 @@ namespace convoy::cpu {
 namespace {
 using namespace first_tiles;
 
-Index ceil_div(Index a, Index b) {
-  return (a + b - 1) / b;
-}
-
-// A 2×2 pool whose windows all lie inside the plane.
-bool pools_tiles(const Stage& stage, const Shapes& shapes) {
-  return stage.pool && stage.pool->window == Extent{2} && stage.pool->stride == Extent{2} &&
-         stage.pool->pad == Extent{0} && stage.pool->dil == Extent{1} &&
-         2 * shapes.out_h <= shapes.p && 2 * shapes.out_w <= shapes.q;
-}
+using math::ceil_div;
 
 class FirstPrepared final : public Prepared {
  public:
@@ -104,21 +96,12 @@ class FirstPrepared final : public Prepared {
 
   Status run(const RunArgs& args) const noexcept override {
     float* bias = reinterpret_cast<float*>(args.workspace);
-    for (Index k = 0; k < padded_k_; ++k) bias[k] = args.bias && k < stage_.k ? args.bias[k] : 0.0F;
-    // Bands of tile rows, the same number to each thread, small enough to be packed in cache.
-    const Index rows = args.n * tile_rows_;
-    Index tasks = std::max(ceil_div(rows, band_rows), std::min<Index>(rows, 4 * threads_));
-    tasks = std::min(rows, ceil_div(tasks, threads_) * threads_);
-    args.threads->for_each(tasks, [&](Index task, int slot) {
-      float* scratch = bias + padded_k_ + slot * slot_floats();
-      const Index end = rows * (task + 1) / tasks;
-      for (Index row = rows * task / tasks; row < end;) {
-        const Index first = row % tile_rows_;
-        const Index count = std::min({end - row, tile_rows_ - first, band_rows});
-        run_band(args, bias, row / tile_rows_, first, count, scratch);
-        row += count;
-      }
-    });
+    copy_bias(args, stage_, padded_k_, bias);
+    for_each_band(args, tile_rows_, band_rows, threads_,
+                  [&](Index image, Index first, Index count, int slot) {
+                    float* scratch = bias + padded_k_ + slot * slot_floats();
+                    run_band(args, bias, image, first, count, scratch);
+                  });
     return Status();
   }
 
@@ -248,18 +231,7 @@ class FirstWinograd2 final : public Kernel {
     if (stage.c < 3) reasons.push_back(fmt::format("C = {}: it takes at least 3", stage.c));
     if (stage.h < 4 || stage.w < 4)
       reasons.push_back(fmt::format("an image of {}x{}: it takes 4x4 or more", stage.h, stage.w));
-    if (stage.dtype != DType::f32 && stage.dtype != DType::u8)
-      reasons.push_back(fmt::format("input {}: it reads f32 and u8", convoy::name(stage.dtype)));
-    if (stage.output_dtype() != DType::f32)
-      reasons.push_back(
-          fmt::format("output {}: it writes f32", convoy::name(stage.output_dtype())));
-    if (stage.layout != Layout::nhwc) reasons.push_back("layout nchw: it writes nhwc");
-    if (stage.act.is_neuron()) reasons.push_back("a neuron: it applies element-wise activations");
-    if (stage.keep.any()) reasons.push_back("keep: it writes the pooled output only");
-    if (stage.pool && reasons.empty() && !pools_tiles(stage, shapes_of(stage)))
-      reasons.push_back("pool: its tile is a 2x2 window, stride 2, wholly inside the plane");
-    if (stage.pool && stage.act.kind == Activation::Kind::leaky && stage.act.a < 0)
-      reasons.push_back("leaky with a negative slope before a pool: it pools first");
+    refuse_first_layer(stage, reasons);
     return reasons;
   }
 
@@ -285,9 +257,7 @@ class FirstWinograd2 final : public Kernel {
     cost.flops = 2 * tiles * vectors * lanes * 16 * c;
     cost.waste = 1 - static_cast<double>(shapes.gemm_m * stage.k) / (4 * tiles * vectors * lanes);
     cost.waste = std::max(cost.waste, 0.0);
-    cost.bytes =
-        static_cast<double>(shapes.x_elements) * static_cast<double>(size_of(stage.dtype)) +
-        4.0 * static_cast<double>(shapes.w_elements + shapes.y_elements);
+    cost.bytes = bytes_of_first_layer(stage);
     cost.seconds =
         std::max((products + transforms) / machine.threads, cost.bytes / machine.memory_bandwidth) +
         (machine.threads > 1 ? 3e-6 : 5e-7);
