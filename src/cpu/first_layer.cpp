@@ -24,7 +24,8 @@ void refuse_first_layer(const Stage& stage, std::vector<std::string>& reasons) {
   if (stage.act.is_neuron()) reasons.emplace_back("a neuron: it applies element-wise activations");
   if (stage.keep.any()) reasons.emplace_back("keep: it writes the pooled output only");
   if (stage.pool && reasons.empty() && !pools_fours(stage))
-    reasons.emplace_back("pool: its tile is made of 2x2 windows, stride 2, wholly inside the plane");
+    reasons.emplace_back(
+        "pool: its tile is made of 2x2 windows, stride 2, wholly inside the plane");
   if (stage.pool && stage.act.kind == Activation::Kind::leaky && stage.act.a < 0)
     reasons.emplace_back("leaky with a negative slope before a pool: it pools first");
 }

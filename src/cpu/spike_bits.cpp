@@ -1,6 +1,23 @@
 #include "cpu/spike_bits.hpp"
 
+#include <limits>
+
 namespace convoy::cpu {
+
+void refuse_beyond_spikes(const Stage& stage, std::vector<std::string>& reasons) {
+  if (stage.groups != 1) reasons.emplace_back("groups > 1");
+  if (stage.norm || stage.hold) reasons.emplace_back("the input is not spikes");
+  if (stage.keep.any()) reasons.emplace_back("keeps no second outputs");
+}
+
+Buffer<float> padded_bias(const float* bias, Index k) {
+  Buffer<float> padded(static_cast<std::size_t>((k + 15) / 16 * 16));
+  for (std::size_t i = 0; i < padded.size(); ++i) {
+    const bool real = i < static_cast<std::size_t>(k);
+    padded[i] = !real ? -std::numeric_limits<float>::infinity() : bias ? bias[i] : 0.0F;
+  }
+  return padded;
+}
 
 void pack_spikes(const SpikeLayout& layout, Index steps, Index n, const float* spikes,
                  Index spikes_step, const SpikeBlock& to) {

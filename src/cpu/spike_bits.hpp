@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "convoy/stage.hpp"
+#include "core/buffer.hpp"
 
 namespace convoy::cpu {
 
@@ -42,6 +45,11 @@ inline Neuron neuron_of(const Stage& stage) {
   const bool leaky = stage.act.kind == Activation::Kind::lif;
   return {leaky, stage.soft, stage.act.threshold(), leaky ? stage.act.a : 0.0F};
 }
+
+/// Adds why a layer that reads spikes and writes nothing but its output can't run the stage.
+void refuse_beyond_spikes(const Stage& stage, std::vector<std::string>& reasons);
+/// [K, rounded up to 16]: the bias, or 0 without one; -inf beyond K, where nothing fires then.
+Buffer<float> padded_bias(const float* bias, Index k);
 
 /// Spikes as bits: `spikes` is [steps][n][h][w][c] f32, 0 or not, with `spikes_step` values from a
 /// step to the next. The border is left alone.

@@ -6,6 +6,8 @@
 // After foreach_target: this file is compiled once for each instruction set.
 #include <hwy/highway.h>
 
+#include "cpu/spike_neuron-inl.hpp"
+
 #ifndef CONVOY_CPU_SPIKE_CONV_ONCE
 #define CONVOY_CPU_SPIKE_CONV_ONCE
 namespace convoy::cpu {
@@ -30,11 +32,7 @@ struct SpikeConv::Params {
 HWY_BEFORE_NAMESPACE();
 namespace convoy::cpu::HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
 using Params = SpikeConv::Params;
-using Float = hn::CappedTag<float, 16>;
-using Vec = hn::Vec<Float>;
-constexpr int kLanes = HWY_LANES(float) < 16 ? HWY_LANES(float) : 16;
 constexpr int kVecs = 16 / kLanes;
 
 /// Sums of kPixels pixels and 16 filters over every tap of one step.
@@ -69,29 +67,6 @@ HWY_INLINE void sum_taps(const Params& p, const float* table, const std::uint8_t
     }
     table += kBits == 8 ? 256 * 16 : 2 * 16 * 16;
   }
-}
-
-/// One step of a neuron: charges v by x, resets it and returns where it fired.
-HWY_INLINE hn::Mask<Float> step(const Neuron& neuron, Vec x, Vec& v) {
-  const Float d;
-  const Vec threshold = hn::Set(d, neuron.threshold);
-  const Vec charge = neuron.leaky ? hn::Div(hn::Sub(x, v), hn::Set(d, neuron.tau)) : x;
-  v = hn::Add(v, charge);
-  const auto fired = hn::Ge(v, threshold);
-  v = neuron.soft ? hn::IfThenElse(fired, hn::Sub(v, threshold), v) : hn::IfThenZeroElse(fired, v);
-  return fired;
-}
-
-HWY_INLINE unsigned bits_of(const hn::Mask<Float> (&fired)[kVecs]) {
-  const Float d;
-  unsigned bits = 0;
-#pragma GCC unroll 4
-  for (int v = 0; v < kVecs; ++v) {
-    std::uint8_t part[8] = {};
-    hn::StoreMaskBits(d, fired[v], part);
-    bits |= (part[0] | static_cast<unsigned>(part[1]) << 8) << (v * kLanes);
-  }
-  return bits;
 }
 
 template <int kPixels, int kBits>
@@ -137,7 +112,9 @@ void run_block(const Params& params, Index n, const std::uint8_t* in, Index in_s
                 fired[v] =
                     hn::Or(fired[v], step(p.neuron, hn::Add(sum[i][v], bias[v]), membrane[i][v]));
             }
-            const unsigned bits = bits_of(fired);
+            unsigned bits = 0;
+#pragma GCC unroll 4
+            for (int v = 0; v < kVecs; ++v) bits |= bits_of(fired[v]) << (v * kLanes);
             std::uint8_t* const at = to + t * out_step;
             at[0] = static_cast<std::uint8_t>(bits);
             if (both_bytes) at[1] = static_cast<std::uint8_t>(bits >> 8);
@@ -191,9 +168,7 @@ void fill_rows(float* rows, int bits, const float (*weight)[16]) {
 std::vector<std::string> SpikeConv::refusals(const Stage& stage) {
   std::vector<std::string> reasons;
   if (!stage.act.is_neuron()) reasons.push_back("no neuron: spike_conv goes from spikes to spikes");
-  if (stage.groups != 1) reasons.push_back("groups > 1");
-  if (stage.norm || stage.hold) reasons.push_back("the input is not spikes");
-  if (stage.keep.any()) reasons.push_back("keeps no second outputs");
+  refuse_beyond_spikes(stage, reasons);
   if (stage.pool && *stage.pool != max(2)) reasons.push_back("a pool other than max2");
   if (stage.pool && (shapes_of(stage).p % 2 || shapes_of(stage).q % 2) && stage.pool->ceil)
     reasons.push_back("a pool with ceil over an odd plane");
@@ -210,11 +185,7 @@ SpikeConv::SpikeConv(const Stage& stage, const float* w, const float* bias, cons
   if (blocks * taps * 256 * 16 * Index{sizeof(float)} > max_table_bytes) group_bits_ = 4;
   const Index rows = group_bits_ == 8 ? 256 : 32;
   table_ = Buffer<float>(static_cast<std::size_t>(blocks * taps * rows * 16));
-  bias_ = Buffer<float>(static_cast<std::size_t>(blocks * 16));
-  for (Index k = 0; k < blocks * 16; ++k) {
-    bias_[static_cast<std::size_t>(k)] =
-        k >= stage.k ? -std::numeric_limits<float>::infinity() : (bias ? bias[k] : 0.0F);
-  }
+  bias_ = padded_bias(bias, stage.k);
   float* to = table_.data();
   for (Index block = 0; block < blocks; ++block) {
     for (Index r = 0; r < stage.r; ++r) {

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "core/buffer.hpp"
 #include "cpu/spike_bits.hpp"
 
 namespace convoy::cpu {

@@ -1,7 +1,6 @@
 // Kernel `spike_first`: the first layer of a spiking network, from u8 images to bits.
 #pragma once
 
-#include "core/buffer.hpp"
 #include "cpu/spike_bits.hpp"
 
 namespace convoy::cpu {

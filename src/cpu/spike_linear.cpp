@@ -1,12 +1,12 @@
 #include "cpu/spike_linear.hpp"
 
-#include <limits>
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/spike_linear.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 // After foreach_target: this file is compiled once for each instruction set.
 #include <hwy/highway.h>
+
+#include "cpu/spike_neuron-inl.hpp"
 
 #ifndef CONVOY_CPU_SPIKE_LINEAR_ONCE
 #define CONVOY_CPU_SPIKE_LINEAR_ONCE
@@ -33,11 +33,7 @@ inline constexpr Index spike_chunk = 32;
 HWY_BEFORE_NAMESPACE();
 namespace convoy::cpu::HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
 using Params = SpikeLinear::Params;
-using Float = hn::CappedTag<float, 16>;
-using Vec = hn::Vec<Float>;
-constexpr int kLanes = HWY_LANES(float) < 16 ? HWY_LANES(float) : 16;
 
 /// Lists the table rows, within a chunk, of the four-bit groups that are not 0. Returns how many.
 HWY_INLINE Index find_spikes(const std::uint8_t* in, std::uint16_t* found) {
@@ -122,7 +118,6 @@ void run_spike_linear(const Params& params, Index n, Index in_image, std::uint8_
   const Float d;
   const Params p = params;  // a copy, which the bytes written can't alias
   const Index out_bytes = (p.k + 7) / 8;
-  const Vec threshold = hn::Set(d, p.neuron.threshold), tau = hn::Set(d, p.neuron.tau);
   for (Index image = 0; image < n; ++image) {
     clear(p.membrane, p.k_padded);
     for (Index t = 0; t < p.steps; ++t) {
@@ -135,14 +130,8 @@ void run_spike_linear(const Params& params, Index n, Index in_image, std::uint8_
         for (int lane = 0; lane < 16; lane += kLanes) {
           Vec v = hn::Load(d, p.membrane + k + lane);
           const Vec x = hn::Add(hn::Load(d, p.sums + k + lane), hn::Load(d, p.bias + k + lane));
-          v = hn::Add(v, p.neuron.leaky ? hn::Div(hn::Sub(x, v), tau) : x);
-          const auto fired = hn::Ge(v, threshold);
-          v = p.neuron.soft ? hn::IfThenElse(fired, hn::Sub(v, threshold), v)
-                            : hn::IfThenZeroElse(fired, v);
+          bits |= bits_of(step(p.neuron, x, v)) << lane;
           hn::Store(v, d, p.membrane + k + lane);
-          std::uint8_t part[8] = {};
-          hn::StoreMaskBits(d, fired, part);
-          bits |= (part[0] | static_cast<unsigned>(part[1]) << 8) << lane;
         }
         to[k / 8] = static_cast<std::uint8_t>(bits);
         if (k / 8 + 1 < out_bytes) to[k / 8 + 1] = static_cast<std::uint8_t>(bits >> 8);
@@ -181,9 +170,7 @@ std::vector<std::string> SpikeLinear::refusals(const Stage& stage) {
     reasons.push_back("an activation that is not a neuron");
   if (stage.h != 1 || stage.w != 1 || stage.r != 1 || stage.s != 1)
     reasons.push_back("not a linear layer");
-  if (stage.groups != 1) reasons.push_back("groups > 1");
-  if (stage.norm || stage.hold) reasons.push_back("the input is not spikes");
-  if (stage.keep.any()) reasons.push_back("keeps no second outputs");
+  refuse_beyond_spikes(stage, reasons);
   if (stage.pool) reasons.push_back("a pool on a 1x1 image");
   return reasons;
 }
@@ -198,10 +185,7 @@ SpikeLinear::SpikeLinear(const Stage& stage, Index steps, const float* w, const 
       neuron_(neuron_of(stage)) {
   const Index chunks = (in_bytes_ + spike_chunk - 1) / spike_chunk;
   table_ = Buffer<float>(static_cast<std::size_t>(chunks * spike_chunk * 2 * 16 * k_padded_));
-  bias_ = Buffer<float>(static_cast<std::size_t>(k_padded_));
-  for (Index k = 0; k < k_padded_; ++k)
-    bias_[static_cast<std::size_t>(k)] =
-        k >= k_ ? -std::numeric_limits<float>::infinity() : (bias ? bias[k] : 0.0F);
+  bias_ = padded_bias(bias, k_);
   float* row = table_.data();
   for (Index chunk = 0; chunk < chunks; ++chunk) {
     for (Index half = 0; half < 2; ++half) {

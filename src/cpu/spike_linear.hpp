@@ -1,7 +1,6 @@
 // Kernel `spike_linear`: a linear layer of spikes, from bits to bits or to mean outputs.
 #pragma once
 
-#include "core/buffer.hpp"
 #include "cpu/spike_bits.hpp"
 
 namespace convoy::cpu {
