@@ -1,4 +1,4 @@
-// The text form of a stage: parser and printer of the grammar in docs/stage.md.
+// Reads the text form of a stage: the grammar in docs/stage.md. stage_print.cpp writes it.
 #include "core/stage_text.hpp"
 
 #include <fmt/core.h>
@@ -279,59 +279,6 @@ std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
 
-// Shortest text that reads back as the same fp32.
-std::string number_text(float value) {
-  char buffer[64];
-  const auto [end, error] = std::to_chars(buffer, buffer + sizeof buffer, value);
-  (void)error;  // 64 characters hold any fp32
-  return {buffer, end};
-}
-std::string extent_text(Extent e) {
-  return e.h == e.w ? fmt::format("{}", e.h) : fmt::format("{}x{}", e.h, e.w);
-}
-std::string padding_text(const Padding& p) {
-  if (p.top == p.bottom && p.left == p.right) return extent_text({p.top, p.left});
-  return fmt::format("{}x{}x{}x{}", p.top, p.left, p.bottom, p.right);
-}
-std::string act_text(const Activation& act) {
-  using Kind = Activation::Kind;
-  switch (act.kind) {
-    case Kind::none:
-      return "";
-    case Kind::relu:
-      return "+relu";
-    case Kind::relu6:
-      return "+relu6";
-    case Kind::clip:
-      return fmt::format("+clip({},{})", number_text(act.a), number_text(act.b));
-    case Kind::leaky:
-      return fmt::format("+leaky({})", number_text(act.a));
-    case Kind::if_:
-      return fmt::format("+if({})", number_text(act.a));
-    case Kind::lif:
-      return fmt::format("+lif({},{})", number_text(act.a), number_text(act.b));
-  }
-  return "";
-}
-std::string pool_text(const Pool& pool) {
-  std::string text = "+max" + extent_text(pool.window);
-  if (pool.stride != pool.window) text += "s" + extent_text(pool.stride);
-  if (pool.pad != Extent{0}) text += "p" + extent_text(pool.pad);
-  if (pool.dil != Extent{1}) text += "d" + extent_text(pool.dil);
-  if (pool.ceil) text += "ceil";
-  return text;
-}
-std::string keep_text(const Keep& keep) {
-  std::string items;
-  const auto add = [&](bool wanted, const char* item) {
-    if (wanted) items += (items.empty() ? "" : ",") + std::string(item);
-  };
-  add(keep.pre, "pre");
-  add(keep.act, "act");
-  add(keep.idx, "idx");
-  return "+keep(" + items + ")";
-}
-
 }  // namespace
 
 Stage parse_stage_parts(std::string_view text, GivenAxes& given) {
@@ -359,29 +306,6 @@ Stage parse_stage(std::string_view text) {
     throw Error(fmt::format("stage \"{}\": {}", shown(trim(text)), error.what()));
   }
   return stage;
-}
-
-std::string to_text(const Stage& stage) {
-  std::string text;
-  if (stage.dtype != DType::f32) text += std::string(name(stage.dtype)) + ":";
-  text += fmt::format("n{}h{}w{}c{}k{}r{}", stage.n, stage.h, stage.w, stage.c, stage.k, stage.r);
-  if (stage.s != stage.r) text += fmt::format("s{}", stage.s);
-  if (stage.stride != Extent{1}) text += "stride" + extent_text(stage.stride);
-  if (stage.pad != Padding{0}) text += "pad" + padding_text(stage.pad);
-  if (stage.dil != Extent{1}) text += "dil" + extent_text(stage.dil);
-  if (stage.groups != 1) text += fmt::format("groups{}", stage.groups);
-  if (stage.layout == Layout::nchw) text += "nchw";
-  if (stage.out) text += fmt::format("out({})", name(*stage.out));
-  if (stage.bias) text += "+bias";
-  if (stage.norm) text += "+norm";
-  text += act_text(stage.act);
-  if (stage.soft) text += "+soft";
-  if (stage.t != 1) text += fmt::format("+t{}", stage.t);
-  if (stage.hold) text += "+hold";
-  if (stage.pool) text += pool_text(*stage.pool);
-  if (stage.keep.any()) text += keep_text(stage.keep);
-  if (stage.strict) text += "+strict";
-  return text;
 }
 
 std::vector<Stage> read_shape_list(const std::string& path) {

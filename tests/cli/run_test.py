@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""`convoy run`, on good files and on bad ones.
+
+    CONVOY_PROGRAM=build/release/bin/convoy tests/cli/run_test.py [unittest options]
+"""
+import gzip
+import json
+import os
+import resource
+import unittest
+
+from cli_case import CLASSES, CliTest, IMAGES, SIZE, idx
+
+
+class Run(CliTest):
+    def test_the_last_line_is_time_and_accuracy(self):
+        result = self.run_model()
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout.splitlines()[-1], r"^\d+\.\d{4}:[01]\.\d{4}$")
+
+    def test_gzip_threads_batch_and_limit_change_nothing(self):
+        accuracy = self.run_model().stdout.splitlines()[-1].split(":")[1]
+        packed = self.write("images.gz", gzip.compress(self.images.read_bytes()))
+        for words, images in ((["--threads", "1"], None), (["--threads", "2"], None),
+                              (["--batch", "1"], None), (["--batch", "5"], None), ([], packed)):
+            with self.subTest(words=words, images=images):
+                result = self.run_model(*words, images=images)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(result.stdout.splitlines()[-1].split(":")[1], accuracy)
+        limited = self.run_model("--limit", "4")
+        self.assertEqual(limited.returncode, 0, limited.stderr)
+        self.assertIn(float(limited.stdout.splitlines()[-1].split(":")[1]), (0, 0.25, 0.5, 0.75, 1))
+
+    def test_json(self):
+        path = self.here / "out.json"
+        self.assertEqual(self.run_model("--json", path).returncode, 0)
+        report = json.loads(path.read_text())
+        self.assertIn("accuracy", report)
+        self.assertEqual([p.name for p in self.here.iterdir() if "out.json" in p.name], ["out.json"])
+
+    def test_json_on_standard_output(self):
+        before = set(self.here.iterdir())
+        result = self.run_model("--json", "-", cwd=self.here)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("accuracy", json.loads(result.stdout))
+        self.assertEqual(set(self.here.iterdir()), before)
+
+    def test_spoiled_images(self):
+        good = self.images.read_bytes()
+        packed = gzip.compress(good)
+        spoiled = {
+            "truncated": (good[:-1], str(len(self.pixels) - 1)),
+            "oversized": (good + b"\0\0", str(len(self.pixels))),
+            "header cut": (good[:10], "sizes.*cut short"),
+            "empty": (b"", "empty|0 bytes"),
+            "wrong magic": (b"\0\0\x0d\x03" + good[4:], "(?i)magic|0x"),
+            "labels for images": (self.labels.read_bytes(), "(?i)label|magic|0x"),
+            "huge sizes": (idx(0x803, (0xFFFFFFFF,) * 3, b"12"), "4294967295"),
+            "huge claim": (idx(0x803, (2**24, 2**10, 2**10), b"12"), r"\d"),
+            "no image": (idx(0x803, (0, SIZE, SIZE), b""), "0|empty|no image"),
+            "another size": (idx(0x803, (4, 5, 5), bytes(100)), "5.*6|6.*5"),
+            "text": (b"P5 6 6 255 this is no IDX file", "(?i)idx|magic"),
+            "gzip cut short": (packed[:-9], "(?i)gzip|gz|cut"),
+            "gzip spoiled": (packed[:60] + bytes(40) + packed[100:], "(?i)gzip"),
+        }
+        for name, (data, expected) in spoiled.items():
+            with self.subTest(name):
+                self.refused(self.run_model(images=self.write("spoiled", data)), "spoiled", expected)
+
+    def test_no_gzip_in_a_gz_file(self):
+        result = self.run_model(images=self.write("plain.gz", b"certainly not gzip" * 9))
+        self.refused(result, "plain.gz")
+
+    @unittest.skipIf(os.environ.get("CONVOY_SANITIZED"), "sanitizers reserve more memory than the limit")
+    def test_a_huge_claim_allocates_nothing(self):
+        claim = self.write("claim", idx(0x803, (2**30, 32, 32), b""))
+        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+        self.refused(self.run_model(images=claim, preexec_fn=limit), "claim")
+
+    def test_missing_files(self):
+        self.refused(self.run_model(images=self.here / "absent"), "absent")
+        self.refused(self.run_model(labels=self.here / "absent"), "absent")
+        self.refused(self.run_model(model=self.here / "absent"), "absent")
+        self.refused(self.run_model(images=self.here), "(?i)director|folder|not a file")
+
+    def test_labels_that_do_not_match(self):
+        fewer = self.write("fewer", idx(0x801, (IMAGES - 1,), bytes(IMAGES - 1)))
+        self.refused(self.run_model(labels=fewer), str(IMAGES - 1), str(IMAGES))
+        beyond = self.write("beyond", idx(0x801, (IMAGES,), bytes(IMAGES - 1) + b"\x09"))
+        self.refused(self.run_model(labels=beyond), "9", str(CLASSES))
+
+    def test_spoiled_weights(self):
+        path = self.model / "fc1.weight.txt"
+        lines = path.read_text().splitlines()
+        spoiled = {
+            "short": (lines[:-1], ("95", "96")),
+            "long": (lines + ["0.5"], ("97|more", "96")),
+            "empty": ([], ("0 values|empty", "96")),
+            "text": (lines[:5] + ["three"] + lines[6:], ("three", "6")),
+            "half a number": (lines[:5] + ["0.5x"] + lines[6:], ("0.5x",)),
+            "NaN": (lines[:5] + ["nan"] + lines[6:], ("(?i)nan|finite",)),
+            "infinite": (lines[:5] + ["inf"] + lines[6:], ("(?i)inf|finite",)),
+            "beyond float": (lines[:5] + ["1e400"] + lines[6:], ("1e400|range|finite",)),
+        }
+        for name, (content, expected) in spoiled.items():
+            with self.subTest(name):
+                path.write_text("\n".join(content))
+                self.refused(self.run_model(), r"fc1\.weight\.txt", *expected)
+        path.unlink()
+        self.refused(self.run_model(), r"fc1\.weight")
+
+    def test_spoiled_networks(self):
+        path = self.model / "network.txt"
+        good = path.read_text()
+        spoiled = {
+            "unknown layer": (good.replace("flatten", "dropout"), ("4", "dropout")),
+            "no parse": (good.replace("k2r3", "k2q3"), ("3", "q3")),
+            "unknown rider": (good.replace("+relu", "+gelu"), ("3", "gelu")),
+            "no input": (good.replace("input", "#"), ("(?i)input",)),
+            "two inputs": (good + "input u8:h6w6c1\n", ("6", "(?i)input")),
+            "empty": ("", ("(?i)empty|input",)),
+            "a name twice": (good.replace("fc1", "conv1"), ("5", "conv1")),
+            "zero": (good.replace("k2r3", "k0r3"), ("3", "k")),
+            "overflow": (good.replace("k2r3", "k99999999999999999999r3"), ("3",)),
+            "too large a filter": (good.replace("k2r3", "k2r9"), ("3", "9")),
+            "pool larger than its image": (good.replace("+relu", "+relu+max5"), ("3", "5")),
+            "binary": ("\0\1\2\xff\n", ("1",)),
+        }
+        for name, (content, expected) in spoiled.items():
+            with self.subTest(name):
+                path.write_text(content)
+                self.refused(self.run_model(), r"network\.txt", *expected)
+        path.unlink()
+        self.refused(self.run_model(), r"network\.txt")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Help, versions, options and words that the program does not know.
+
+    CONVOY_PROGRAM=build/release/bin/convoy tests/cli/usage_test.py [unittest options]
+"""
+import re
+import unittest
+
+from cli_case import CliTest, STAGE, convoy
+
+SUBCOMMANDS = ["run", "bench", "verify", "explain", "tune", "devices"]
+
+
+class Usage(CliTest):
+    def test_version(self):
+        result = convoy("--version")
+        self.assertEqual(result.returncode, 0)
+        self.assertRegex(result.stdout, r"^\d+\.\d+\.\d+\n$")
+
+    def test_help_of_every_subcommand_has_an_example(self):
+        listed = convoy("--help").stdout
+        for name in SUBCOMMANDS:
+            with self.subTest(name):
+                self.assertIn(name, listed)
+                result = convoy(name, "--help")
+                self.assertEqual(result.returncode, 0)
+                self.assertRegex(result.stdout, rf"convoy {name} \S")
+                self.assertIn("xample", result.stdout)
+
+    def test_without_a_word_the_help_is_an_error(self):
+        result = convoy()
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertEqual(result.stderr, convoy("--help").stdout)
+
+    def test_wrong_usage(self):
+        for words, *expected in ((["paint"], '"paint"', *SUBCOMMANDS), (["--paint"], '"--paint"', *SUBCOMMANDS),
+                                 (["run"], "model", "convoy run --help"), (["explain"], "stage", "convoy explain --help"),
+                                 (["bench"], "--stage", "--shapes"), (["tune"], "--stage", "--shapes"),
+                                 (["bench", "--frobnicate"], "--frobnicate"), (["bench", "extra"], "extra"),
+                                 (["verify", "--stage", STAGE, "--shapes", "list"], "excludes"),
+                                 (["verify", "--stage", STAGE, "--images", "0"], '--images: "0": expected a whole number, 1 or more'),
+                                 (["bench", "--stage", STAGE, "--seconds", "nan"], '--seconds: "nan": expected a number, 0.001 to 10'),
+                                 (["bench", "--stage", STAGE, "--dtype", "f8"], '--dtype: "f8": expected f32, f16, bf16 or u8')):
+            with self.subTest(words):
+                self.refused(convoy(*words), *expected)
+
+    def test_zero_threads(self):
+        for count in ("0", "-3", "many"):
+            with self.subTest(count):
+                self.refused(self.run_model("--threads", count), "(?i)threads", re.escape(count))
+                self.refused(self.run_model(env={"CONVOY_NUM_THREADS": count}),
+                             "CONVOY_NUM_THREADS", re.escape(count))
+
+    def test_unknown_device(self):
+        self.refused(self.run_model("--device", "toaster"), "toaster", "cpu")
+
+    def test_a_pipe_gets_no_progress(self):
+        for words in (["bench", "--stage", STAGE, "--rounds", "3"], ["verify", "--stage", STAGE],
+                      ["explain", STAGE], ["devices"]):
+            with self.subTest(words[0]):
+                result = convoy(*words)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(result.stderr, "")
+                self.assertNotIn("\r", result.stdout)
+                self.assertNotIn("\033", result.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
