@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cuda/sm90/halo_tile.hpp"
+#include "h200.hpp"
 
 namespace convoy::cuda::sm90 {
 namespace {
@@ -21,15 +22,11 @@ TEST(CostModel, PicksWithinATenthOfTheBestMeasured) {
     for (const auto& tile : row["tiles"]) measured[row["stage"]][tile[0]] = tile[1];
   }
   ASSERT_GE(measured.size(), 20u);
-  DeviceFacts h200;
-  h200.major = 9;
-  h200.sms = 132;
-  h200.shared_bytes = 232448;
   double sum = 0;
   for (const auto& [text, tiles] : measured) {
     double best = tiles.begin()->second, picked = 0;
     for (const auto& [name, us] : tiles) best = std::min(best, us);
-    for (const HaloTile& tile : halo_tiles(parse_stage(text), h200)) {
+    for (const HaloTile& tile : halo_tiles(parse_stage(text), h200())) {
       const auto found = tiles.find("halo." + tile.name());
       if (found == tiles.end()) continue;
       picked = found->second;

@@ -8,19 +8,10 @@
 #include "cuda/sm90/few.hpp"
 #include "cuda/sm90/first.hpp"
 #include "cuda/sm90/halo_tile.hpp"
+#include "h200.hpp"
 
 namespace convoy::cuda::sm90 {
 namespace {
-
-DeviceFacts h200() {
-  DeviceFacts facts;
-  facts.name = "NVIDIA H200";
-  facts.major = 9;
-  facts.sms = 132;
-  facts.shared_bytes = 232448;
-  facts.l2_bytes = std::size_t{60} << 20;
-  return facts;
-}
 
 std::vector<Stage> stages_of(const char* list) {
   return read_shape_list(std::string(CONVOY_SOURCE_DIR) + "/tests/cuda/" + list);

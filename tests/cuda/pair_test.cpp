@@ -6,19 +6,10 @@
 #include "convoy/stage.hpp"
 #include "cuda/sm90/pair_map.hpp"
 #include "cuda/sm90/pair_tile.hpp"
+#include "h200.hpp"
 
 namespace convoy::cuda::sm90 {
 namespace {
-
-DeviceFacts h200() {
-  DeviceFacts facts;
-  facts.name = "NVIDIA H200";
-  facts.major = 9;
-  facts.sms = 132;
-  facts.shared_bytes = 232448;
-  facts.l2_bytes = std::size_t{60} << 20;
-  return facts;
-}
 
 std::vector<Stage> pairs() {
   return read_shape_list(std::string(CONVOY_SOURCE_DIR) + "/tests/cuda/pair-stages.txt");

@@ -7,23 +7,12 @@
 #include <filesystem>
 
 #include "cuda/device.hpp"
+#include "h200.hpp"
 #include "plan/kernel_table.hpp"
 #include "plan/select.hpp"
 
 namespace convoy {
 namespace {
-
-Machine h200() {
-  cuda::DeviceFacts facts;
-  facts.name = "NVIDIA H200";
-  facts.major = 9;
-  facts.sms = 132;
-  facts.shared_bytes = 232448;
-  facts.l2_bytes = 60 << 20;
-  facts.clock = 1.98e9;
-  facts.memory_bandwidth = 4.8e12;
-  return cuda::machine_of(facts);
-}
 
 TEST(ShippedTables, AreRead) {
   ASSERT_FALSE(shipped_tuning_tables().empty());
@@ -35,7 +24,7 @@ TEST(ShippedTables, AreRead) {
 }
 
 TEST(ShippedTables, NameTilesThatExist) {
-  const Machine machine = h200();
+  const Machine machine = cuda::machine_of(cuda::h200());
   for (const Stage& stage :
        read_shape_list(std::string(CONVOY_SOURCE_DIR) + "/shapes/targets-gpu.txt")) {
     PlanOptions options;
@@ -55,7 +44,7 @@ TEST(ShippedTables, YieldToTheUsersOwnRows) {
   std::string folder = testing::TempDir() + "convoy-tuned-XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   setenv("CONVOY_CACHE", folder.c_str(), 1);
-  const Machine machine = h200();
+  const Machine machine = cuda::machine_of(cuda::h200());
   const Stage stage = parse_stage("f16:n32h56c64k128r3pad1+bias+relu+max2");
   TuningCache own;
   own.set(machine, stage, {"halo", "a tile of theirs", 1e-6});
