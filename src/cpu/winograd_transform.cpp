@@ -28,15 +28,24 @@ constexpr Index lanes = hn::MaxLanes(D());
 constexpr Index panel = 2 * lanes;
 
 // The last channels of a pixel: a full vector there could reach past the tensor's end.
+// (Through memory it would wait for a store that the load is wider than.)
 HWY_INLINE V load_some(D d, const float* from, Index count) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(count)), d, from);
+#else
   HWY_ALIGN float part[lanes] = {};
   std::memcpy(part, from, static_cast<std::size_t>(count) * sizeof(float));
   return hn::Load(d, part);
+#endif
 }
 HWY_INLINE void store_some(D d, V v, float* to, Index count) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  hn::BlendedStore(v, hn::FirstN(d, static_cast<std::size_t>(count)), d, to);
+#else
   HWY_ALIGN float part[lanes];
   hn::Store(v, d, part);
   std::memcpy(to, part, static_cast<std::size_t>(count) * sizeof(float));
+#endif
 }
 
 struct F4 {
