@@ -13,6 +13,9 @@
 
 namespace convoy::cpu {
 
+/// Rows of the output at least so wide run as tiles of neighbours: each has at least one.
+inline constexpr Index min_row_pixels = 2 * max_tile_pixels;
+
 /// A convolution stage bound to register tiles; how a sum is made is theirs.
 class Bands : public Prepared {
  public:

@@ -31,23 +31,29 @@ Cost cost_of_bands(const Stage& stage, int vectors, const Machine& machine) {
   // A 2x2 pool is taken in registers, over tiles of whole windows.
   const bool fours =
       stage.pool && stage.pool->window == Extent{2} && stage.pool->stride == Extent{2};
+  const bool rows = !fours && stage.r * stage.s > 1 && shapes.q >= min_row_pixels;
+  // Loads of a cycle, and what each costs besides: more beside two whole 512-bit multiply-adds a
+  // cycle, so that of two tiles alike the one with fewer wins; less in rows, whose places are not
+  // loaded.
+  const bool wide = lanes >= 16 && !loops.halves;
+  const double loads_a_cycle = wide && rows ? 2.0 : 1.7;
+  const double load_cost = !wide ? 0.03 : rows ? 0.08 : 0.25;
   for (const Bands::Block& block : filter_blocks(stage, vectors, loops)) {
     const auto at = static_cast<std::size_t>(block.vectors);
-    const double tile_pixels = fours ? 4 * loops.max_windows[at] : loops.max_pixels[at];
+    const double tile_pixels = fours  ? 4 * loops.max_windows[at]
+                               : rows ? loops.row_pixels[at]
+                                      : loops.max_pixels[at];
     const double width = static_cast<double>(block.width);
-    // A step of a tile takes as long as its multiply-adds, two a cycle, or its loads at 1.7 a cycle
-    // where they take longer. (Registers of half a vector: see register_tile.cpp.)
+    // A step of a tile takes as long as its multiply-adds, two a cycle, or its loads where they
+    // take longer. (Registers of half a vector: see register_tile.cpp.)
     const bool halves = block.vectors == 0 || (block.vectors == 1 && loops.halves);
     const double registers = halves ? width / (lanes / 2) : width / lanes;
     double step = std::max({2 * tile_pixels * width / peak, tile_pixels * registers / 2 * cycle,
-                            (tile_pixels + registers) / 1.7 * cycle});
+                            (tile_pixels + registers) / loads_a_cycle * cycle});
     // Weights that take much of the second-level cache come from further away.
     if (static_cast<double>(depth) * width * 16 > static_cast<double>(machine.l2_bytes))
       step = std::max(step, width * 4 / 10 * cycle);
-    // Every load costs a little, and more beside two whole 512-bit multiply-adds a cycle: of two
-    // tiles alike the one with fewer wins.
-    const double loads =
-        (lanes >= 16 && !loops.halves ? 0.25 : 0.03) * (tile_pixels + registers) * cycle;
+    const double loads = load_cost * (tile_pixels + registers) * cycle;
     // Beside the steps: lists, bias, activation, stores, or five steps' worth.
     seconds += pixels / tile_pixels * (static_cast<double>(depth) / 0.98 + 5) * (step + loads);
     flops += pixels * static_cast<double>(depth) * width * 2;
@@ -57,17 +63,11 @@ Cost cost_of_bands(const Stage& stage, int vectors, const Machine& machine) {
     const double reads = static_cast<double>(stage.pool->window.h * stage.pool->window.w) *
                          static_cast<double>(shapes.out_h * shapes.out_w * stage.n * stage.k) /
                          lanes;
-    // Rows that windows of two bands share are computed twice.
-    const double rows = std::min(static_cast<double>(shapes.p),
-                                 static_cast<double>(machine.l2_bytes) / 12 /
-                                     static_cast<double>(shapes.q) / (vectors * lanes));
-    seconds *=
-        1 + static_cast<double>(std::max<Index>(0, stage.pool->window.h - stage.pool->stride.h)) /
-                std::max(rows, 1.0);
     seconds += reads * 2.5 * cycle;
   }
   const double x_floats = static_cast<double>(shapes.x_elements);
-  if (stage.r * stage.s > 1) seconds += x_floats * 4 / lanes * cycle;  // packing
+  const bool reads_x = rows && stage.dtype == DType::f32 && !stage.norm;
+  if (stage.r * stage.s > 1 && !reads_x) seconds += x_floats * 4 / lanes * cycle;  // packing
   Cost cost;
   cost.flops = flops;
   cost.waste = flops > 0 ? 1 - 2.0 * static_cast<double>(shapes.macs) / flops : 0;

@@ -15,9 +15,8 @@ Index ceil_div(Index a, Index b) {
 }  // namespace
 
 void Bands::plan_rows() {
-  // Wide enough that any row has at least one tile.
   by_rows_ = packed_ && pooling_ != Pooling::registers && parts_.size() == 1 &&
-             shapes_.q >= 2 * max_tile_pixels;
+             shapes_.q >= min_row_pixels;
   if (!by_rows_ || rows_.pixel_pitch != stage_.c || stage_.dtype != DType::f32 || stage_.norm)
     return;
   // The first pixel whose taps begin at column 0 or later, and the first that reaches beyond the
@@ -25,7 +24,7 @@ void Bands::plan_rows() {
   const Index reach = (stage_.s - 1) * stage_.dil.w, room = stage_.w + stage_.pad.left - 1 - reach;
   inner_begin_ = std::min(shapes_.q, ceil_div(stage_.pad.left, stage_.stride.w));
   inner_end_ = room < 0 ? 0 : std::min(shapes_.q, room / stage_.stride.w + 1);
-  if (inner_end_ - inner_begin_ < 2 * max_tile_pixels) return;
+  if (inner_end_ - inner_begin_ < min_row_pixels) return;
   const auto in_x = [&](Index packed) {
     return packed / rows_.row_pitch * stage_.w * stage_.c + packed % rows_.row_pitch;
   };
