@@ -17,9 +17,9 @@ Cost cost(const Stage& stage, const Tile& tile, const Machine& machine, Index m)
   // Moving one element of V or M through its transform, in operations at two multiply-adds of eight
   // floats a cycle: measured on Zen 4 and Sapphire Rapids. Loads and stores set the pace, and wider
   // multiply-adds do not help them.
-  constexpr double input_flops = 16, output_flops = 9;
+  const double input_flops = stage.stride.h == 2 ? 12 : 16, output_flops = 9;
   // Third-level cache and memory, as multiples of what a thread streams from memory with gaps.
-  constexpr double l3_speed = 8, stream_speed = 3, mesh_speed = 1.3;
+  constexpr double l3_speed = 8, stream_speed = 3;
   constexpr double start_seconds = 8e-6;  // of one parallel loop
 
   const Geometry g = geometry(stage, m);
@@ -50,7 +50,10 @@ Cost cost(const Stage& stage, const Tile& tile, const Machine& machine, Index m)
 
   // Eight sums hide the latency of two multiply-adds a cycle; a group has two a tile.
   const double sums = 2 * count(block.count) / count(block.groups);
-  const double share = multiply_share * std::min(1.0, sums / 8);
+  // A panel of which half is wanted has half as many sums, and more loads than multiply-adds.
+  const double half = k / lanes % 2 == 1 ? count(lanes) / count(k) : 0;
+  const double share =
+      multiply_share / ((1 - half) / std::min(1.0, sums / 8) + half / std::min(1.0, sums / 20));
   const double tasks = shared ? blocks * std::ceil(count(panels) / tile.b) : blocks;
   const double busiest = rounds(tasks) / tasks;  // part of the work that the busiest thread does
   const double input_part =
@@ -71,8 +74,9 @@ Cost cost(const Stage& stage, const Tile& tile, const Machine& machine, Index m)
   const double l2 = count(static_cast<Index>(machine.l2_bytes));
   const double l3 = count(static_cast<Index>(machine.l3_bytes));
   if (u_bytes > l2 / 2) {
+    const double mesh = u_bytes > 4 * l2 ? 1.3 : 4;
     const double near = u_bytes > l3 ? stream_speed : u_bytes > l3 / 4 ? 6 : 3 * l3_speed;
-    cost.seconds += busiest * blocks * u_bytes / (bandwidth * (wide ? mesh_speed : near));
+    cost.seconds += busiest * blocks * u_bytes / (bandwidth * (wide ? mesh : near));
   }
   // V is written, then passes by once a panel, with less room for the hardware to look ahead.
   if ((shared ? v_bytes : v_bytes / blocks) > l2)
