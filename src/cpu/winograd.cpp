@@ -77,7 +77,7 @@ std::vector<std::string> refusals(const Stage& stage, const Machine& machine, In
   // Measured against plain fp32 on thousands of drawn stages: with fewer channels, or an image of
   // mostly padding, too few roundings average out and the error exceeds twice that of plain fp32.
   const bool small = stage.h < 8 || stage.w < 8;
-  const Index least = m == 2 ? 4 : (small ? 96 : 48);
+  const Index least = m == 2 ? 4 : (small ? 96 : 64);
   refuse(stage.c < least,
          fmt::format("c is {}, expected at least {}: with fewer the error of F({}x{}) is too large",
                      stage.c, least, m, m));
@@ -97,11 +97,13 @@ std::vector<std::string> refusals(const Stage& stage, const Machine& machine, In
 namespace {
 
 // 1-D filter transform, rows in the order of the points; for 2x2 times 2.
-constexpr double filter4[6][3] = {{64.0 / 81, 0, 0},
-                                  {-128.0 / 243, -32.0 / 81, -8.0 / 27},
-                                  {-128.0 / 243, 32.0 / 81, -8.0 / 27},
-                                  {32.0 / 243, 16.0 / 81, 8.0 / 27},
-                                  {32.0 / 243, -16.0 / 81, 8.0 / 27},
+constexpr double aa = point_a * point_a, bb = point_b * point_b;
+constexpr double at_a = 1 / (2 * aa * (aa - bb)), at_b = 1 / (2 * bb * (bb - aa));
+constexpr double filter4[6][3] = {{1 / (aa * bb), 0, 0},
+                                  {at_a, at_a* point_a, at_a* aa},
+                                  {at_a, -at_a* point_a, at_a* aa},
+                                  {at_b, at_b* point_b, at_b* bb},
+                                  {at_b, -at_b* point_b, at_b* bb},
                                   {0, 0, 1}};
 constexpr double filter2[4][3] = {{2, 0, 0}, {1, 1, 1}, {1, -1, 1}, {0, 0, 2}};
 constexpr double filter2_stride2[4][3] = {{1, 0, 0}, {1, 0, 1}, {0, 0, 1}, {0, 1, 0}};

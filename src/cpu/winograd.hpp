@@ -24,6 +24,11 @@
 
 namespace convoy::cpu::winograd {
 
+/// F(4x4, 3x3) interpolates at 0, a, -a, b, -b and infinity. With these the rounding errors of an
+/// output tile's four corners are alike, and the largest of them is least; and all factors of the
+/// input transform are exact in binary.
+inline constexpr double point_a = 11.0 / 16, point_b = 23.0 / 16;
+
 /// A stage as the kernels see it.
 struct Geometry {
   Index h = 0, w = 0, c = 0, k = 0;

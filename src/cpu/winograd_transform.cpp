@@ -1,11 +1,9 @@
 // Winograd's transforms of the input and of the products; the latter finishes the stage.
 //
-// F(4x4, 3x3) interpolates at 0, 3/4, -3/4, 3/2, -3/2 and infinity: with these the error is a
-// quarter of that with 0, 1, -1, 2, -2, all factors of the input transform are exact in binary, and
-// a 1-D transform of six values is twelve multiply-adds. F(2x2, 3x3) interpolates at 0, 1, -1 and
-// infinity; its filters carry a factor of 4, which makes them whole for whole filters, and the
-// output is divided by it. F(2, 2) of the even inputs of a stride of 2, at 0, 1 and infinity, needs
-// no factor.
+// In F(4x4, 3x3) a 1-D transform of six values is twelve multiply-adds. F(2x2, 3x3) interpolates at
+// 0, 1, -1 and infinity; its filters carry a factor of 4, which makes them whole for whole filters,
+// and the output is divided by it. F(2, 2) of the even inputs of a stride of 2, at 0, 1 and
+// infinity, needs no factor.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/winograd_transform.cpp"
 #include <hwy/cache_control.h>
@@ -50,10 +48,11 @@ HWY_INLINE void store_some(D d, V v, float* to, Index count) {
 
 struct F4 {
   static constexpr int m = 4, n = 6, stride = 1;
+  static constexpr double p = point_a, q = point_b;
+  static HWY_INLINE V factor(D d, double value) { return hn::Set(d, static_cast<float>(value)); }
   static HWY_INLINE void input(D d, const V (&x)[n], V (&v)[n]) {
-    const V a = hn::Set(d, 0.75F), b = hn::Set(d, 1.5F);
-    const V aa = hn::Set(d, 0.5625F), bb = hn::Set(d, 2.25F);
-    const V sum = hn::Set(d, 2.8125F), product = hn::Set(d, 1.265625F);  // aa + bb, aa bb
+    const V a = factor(d, p), b = factor(d, q), aa = factor(d, p * p), bb = factor(d, q * q);
+    const V sum = factor(d, p * p + q * q), product = factor(d, p * p * q * q);
     v[0] = hn::MulAdd(product, x[0], hn::NegMulAdd(sum, x[2], x[4]));
     const V even_a = hn::NegMulAdd(bb, x[2], x[4]), odd_a = hn::NegMulAdd(bb, x[1], x[3]);
     const V even_b = hn::NegMulAdd(aa, x[2], x[4]), odd_b = hn::NegMulAdd(aa, x[1], x[3]);
@@ -64,9 +63,8 @@ struct F4 {
     v[5] = hn::MulAdd(product, x[1], hn::NegMulAdd(sum, x[3], x[5]));
   }
   static HWY_INLINE void output(D d, const V (&x)[n], V (&y)[m]) {
-    const V a = hn::Set(d, 0.75F), b = hn::Set(d, 1.5F);
-    const V aa = hn::Set(d, 0.5625F), bb = hn::Set(d, 2.25F);
-    const V aaa = hn::Set(d, 0.421875F), bbb = hn::Set(d, 3.375F);
+    const V a = factor(d, p), b = factor(d, q), aa = factor(d, p * p), bb = factor(d, q * q);
+    const V aaa = factor(d, p * p * p), bbb = factor(d, q * q * q);
     const V even_a = hn::Add(x[1], x[2]), odd_a = hn::Sub(x[1], x[2]);
     const V even_b = hn::Add(x[3], x[4]), odd_b = hn::Sub(x[3], x[4]);
     y[0] = hn::Add(x[0], hn::Add(even_a, even_b));

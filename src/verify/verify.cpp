@@ -33,8 +33,8 @@ struct Job {
 
 // Small enough for 144 runs, large enough for a whole 6x6 tile inside.
 constexpr const char* non_finite_stages[] = {
-    "n1h12c48k16r3pad1",
-    "n1h12c48k16r3pad1+bias+relu+max2",
+    "n1h12c64k16r3pad1",
+    "n1h12c64k16r3pad1+bias+relu+max2",
     "n1h11c19k5r3pad1+strict+max2",
     "n1h12c4k16r3pad1+bias+relu+max2",
     "n1h12c16k3r3pad1+leaky(0.1)+max2",

@@ -188,7 +188,7 @@ TEST(Winograd, ValuesThatAreNotFiniteReachOnlyWhatSeesThem) {
   const float infinity = std::numeric_limits<float>::infinity();
   for (const Kernel* kernel : {&cpu::winograd2(), &cpu::winograd4()})
     for (const char* text :
-         {"n1h9w9c48k5r3pad1+bias", "n1h8w8c48k5r3pad1+relu+max2", "n1h9w9c48k5r3stride2pad1+bias"})
+         {"n1h9w9c64k5r3pad1+bias", "n1h8w8c64k5r3pad1+relu+max2", "n1h9w9c48k5r3stride2pad1+bias"})
       for (const float value : {std::numeric_limits<float>::quiet_NaN(), infinity, -infinity})
         for (Index position = 0; position < 36; ++position) {
           Case c(text);
