@@ -86,10 +86,14 @@ void count(const Check& check, Coverage& coverage) {
 std::vector<Check> fill_coverage(const std::vector<Check>& planned, Index least,
                                  const Machine& machine, std::string_view only, Random& random) {
   Coverage coverage;
+  // The smallest stage of each cell: variations of a large one would all be too large.
   std::map<Cell, Check> examples;
   const auto note = [&](const Check& check) {
-    for (const Cell& cell : cells_of(check.stage, *check.kernel, check.tile))
-      examples.try_emplace(cell, check);
+    const Index macs = shapes_of(check.stage).macs;
+    for (const Cell& cell : cells_of(check.stage, *check.kernel, check.tile)) {
+      const auto [example, is_new] = examples.try_emplace(cell, check);
+      if (!is_new && macs < shapes_of(example->second.stage).macs) example->second = check;
+    }
   };
   for (const Check& check : planned) {
     note(check);
@@ -115,7 +119,7 @@ std::vector<Check> fill_coverage(const std::vector<Check>& planned, Index least,
   for (bool grew = true; grew;) {
     grew = false;
     for (const auto& [cell, example] : std::map<Cell, Check>(examples)) {
-      for (int attempt = 0; attempt < 500 && coverage[cell] < least; ++attempt) {
+      for (int attempt = 0; attempt < 5000 && coverage[cell] < least; ++attempt) {
         Check check = example;
         check.stage = vary(example.stage, random);
         if (!problems(check.stage).empty() || shapes_of(check.stage).macs > 10'000'000 ||
