@@ -4,15 +4,10 @@
 #include <limits>
 
 #include "cpu/bands.hpp"
+#include "math/divide.hpp"
 
 namespace convoy::cpu {
-namespace {
-
-Index ceil_div(Index a, Index b) {
-  return (a + b - 1) / b;
-}
-
-}  // namespace
+using math::ceil_div;
 
 // Rows that windows of two steps share are kept, not computed twice.
 void Bands::run_pooled(const RunArgs& args, const TileArgs& tile, const Block& block,

@@ -4,15 +4,10 @@
 #include <algorithm>
 
 #include "cpu/bands.hpp"
+#include "math/divide.hpp"
 
 namespace convoy::cpu {
-namespace {
-
-Index ceil_div(Index a, Index b) {
-  return (a + b - 1) / b;
-}
-
-}  // namespace
+using math::ceil_div;
 
 void Bands::plan_rows() {
   by_rows_ = packed_ && pooling_ != Pooling::registers && parts_.size() == 1 &&
