@@ -25,8 +25,8 @@
 namespace convoy::cpu::winograd {
 
 /// F(4x4, 3x3) interpolates at 0, a, -a, b, -b and infinity. With these the rounding errors of an
-/// output tile's four corners are alike, and the largest of them is least; and all factors of the
-/// input transform are exact in binary.
+/// output tile's four corners are alike, and the largest is the least of all points tried; all
+/// factors of the input transform are exact in binary.
 inline constexpr double point_a = 11.0 / 16, point_b = 23.0 / 16;
 
 /// A stage as the kernels see it.
