@@ -6,6 +6,7 @@
 
 namespace convoy::cuda {
 
+const Kernel& depthwise();
 const Kernel& general();
 
 namespace sm90 {

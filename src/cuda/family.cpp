@@ -66,19 +66,24 @@ Tile best_tile(const Kernel& family, const Stage& stage, const Machine& machine)
   return tile;
 }
 
+Status check_alignment(std::string_view kernel, std::string_view operand, const void* data,
+                       Index pixel_stride, DType dtype, int bytes) {
+  if (reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(bytes) != 0)
+    return Status(
+        fmt::format("{}: its address {} is no multiple of {}, which kernel {} needs. Align it, or "
+                    "plan with the kernel general.",
+                    operand, data, bytes, kernel));
+  if (pixel_stride * static_cast<Index>(size_of(dtype)) % bytes != 0)
+    return Status(
+        fmt::format("{}: its pixels lie {} elements of {} apart, no multiple of the {} bytes that "
+                    "kernel {} needs. Change the slice, or plan with the kernel general.",
+                    operand, pixel_stride, name(dtype), bytes, kernel));
+  return {};
+}
+
 Status check_16_bytes(std::string_view kernel, std::string_view operand, const void* data,
                       Index pixel_stride, DType dtype) {
-  if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0)
-    return Status(
-        fmt::format("{}: its address {} is no multiple of 16, which kernel {} needs. Align it, or "
-                    "plan with the kernel general.",
-                    operand, data, kernel));
-  if (pixel_stride * static_cast<Index>(size_of(dtype)) % 16 != 0)
-    return Status(
-        fmt::format("{}: its pixels lie {} elements of {} apart, no multiple of the 16 bytes that "
-                    "kernel {} needs. Change the slice, or plan with the kernel general.",
-                    operand, pixel_stride, name(dtype), kernel));
-  return {};
+  return check_alignment(kernel, operand, data, pixel_stride, dtype, 16);
 }
 
 }  // namespace convoy::cuda

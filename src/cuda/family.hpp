@@ -28,7 +28,10 @@ Cost cost_of(const Stage& stage, double seconds, double waste);
 bool countable(std::initializer_list<Index> tiles_along_axes);
 inline constexpr const char* too_many_tiles = "more tiles than the kernel's 32-bit numbers count";
 
-/// TMA and vector stores want tensors on 16 bytes, pixels too. Says which is not, and what to do.
+/// Vector loads and stores want tensors on `bytes`, pixels too. Says which is not, and what to do.
+Status check_alignment(std::string_view kernel, std::string_view operand, const void* data,
+                       Index pixel_stride, DType dtype, int bytes);
+/// TMA wants 16.
 Status check_16_bytes(std::string_view kernel, std::string_view operand, const void* data,
                       Index pixel_stride, DType dtype);
 

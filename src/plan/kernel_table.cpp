@@ -30,7 +30,8 @@ std::span<const Kernel* const> kernel_table() {
     &cuda::sm90::first_nchw(),  // the same for NCHW, between transpositions
     &cuda::sm90::few_nchw(),
     &cuda::sm90::halo_nchw(),
-    &cuda::general(),  // every legal stage
+    &cuda::depthwise(),  // a filter of its own for each channel, on any GPU
+    &cuda::general(),    // every legal stage
 #endif
   };
   return kernels;

@@ -86,7 +86,12 @@ void make_whole(Stage& s) {
 void suit_gpu(Random& random, Stage& s) {
   const double type = random.uniform();
   if (type < 0.85) s.dtype = type < 0.5 ? DType::f16 : type < 0.75 ? DType::bf16 : DType::u8;
-  if (s.groups != 1 || random.chance(0.25)) return;
+  if (random.chance(0.25)) return;
+  if (s.groups == s.c) {
+    s.k = s.k / s.c * round_up(s.c, 8);
+    s.c = s.groups = round_up(s.c, 8);
+  }
+  if (s.groups != 1) return;
   if (s.c > 4) s.c = round_up(s.c, 8);
   if (s.k > 8) s.k = round_up(s.k, 8);
 }

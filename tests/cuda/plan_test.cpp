@@ -44,6 +44,9 @@ constexpr Line lines[] = {
     {"u8:n2h18w20c3k24r3pad1+bias+norm+relu+max2", "first"},
     {"f16:n2h23c3k16r7stride2pad3+bias+relu+max3s2p1", "first"},
     {"f16:n2h10c64k3r3pad1+bias+relu+max2", "few"},
+    {"f16:n2h9w13c24k24r3pad1groups24+bias+relu6", "depthwise"},
+    {"bf16:n2h14c40k40r5stride2pad2groups40+bias+leaky(0.5)", "depthwise"},
+    {"n1h9w7c6k6r3dil2pad2groups6+clip(-1,3)+max2", "depthwise"},
     // What no fast family takes.
     {"n2h9w7c5k6r3pad1+bias+relu+max2", "general"},
     {"f16:n2h9w7c5k6r3s2pad1x2x0x1+bias+relu", "general"},
@@ -97,7 +100,8 @@ TEST_F(GpuPlan, EveryTileGivesTheSameBits) {
 TEST_F(GpuPlan, BitsDoNotDependOnBatchPlaceStreamOrRun) {
   for (const char* text :
        {"f16:n64h14c64k64r3pad1+bias+relu+max2", "u8:n64h12c3k16r3pad1+norm+bias+relu+max2",
-        "f16:n64h10c64k3r3pad1+bias+relu", "n64h7c5k6r3pad1+bias+relu+max2"}) {
+        "f16:n64h10c64k3r3pad1+bias+relu", "f16:n64h9c48k48r3pad1groups48+bias+relu6",
+        "n64h7c5k6r3pad1+bias+relu+max2"}) {
     SCOPED_TRACE(text);
     const GpuCase all(parse_stage(text), Values::normal, gpu0);
     const Plan plan(all.stage, all.w, options_for(gpu0));
@@ -155,7 +159,8 @@ TEST_F(GpuPlan, WritesSlicesOfAConcatenation) {
 TEST_F(GpuPlan, IsCapturedInAGraphAndReplayed) {
   for (const char* text :
        {"f16:n4h14c64k64r3pad1+bias+relu+max2", "f16:n2h10c64k3r3pad1+bias",
-        "f16:n4h16c3k16r3pad1+bias+relu+max2", "n2h7c5k6r3pad1+bias+relu+max2"}) {
+        "f16:n4h16c3k16r3pad1+bias+relu+max2", "f16:n4h9c48k48r3pad1groups48+bias+relu6",
+        "n2h7c5k6r3pad1+bias+relu+max2"}) {
     SCOPED_TRACE(text);
     const GpuCase one(parse_stage(text), Values::normal, gpu0);
     const Plan plan(one.stage, one.w, options_for(gpu0));
@@ -199,7 +204,8 @@ TEST_F(GpuPlan, RunNeitherAllocatesNorTakesTheHostLong) {
   const double bare = host_microseconds([] { launch_nothing(); });
   std::printf("a launch of an empty kernel takes the host %.2f us\n", bare);
   for (const char* text : {"f16:n1h14c64k64r3pad1+bias+relu+max2", "f16:n1h10c64k3r3pad1+bias",
-                           "f16:n1h16c3k16r3pad1+bias+relu+max2", "n1h3c5k6r3pad1+bias+relu"}) {
+                           "f16:n1h16c3k16r3pad1+bias+relu+max2", "f16:n1h7c48k48r3pad1groups48",
+                           "n1h3c5k6r3pad1+bias+relu"}) {
     SCOPED_TRACE(text);
     const GpuCase one(parse_stage(text), Values::normal, gpu0);
     const Plan plan(one.stage, one.w, options_for(gpu0));

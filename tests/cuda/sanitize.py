@@ -28,6 +28,9 @@ CASES = [  # stage, kernel, tile
     ("f16:n2h23c3k16r7stride2pad3+bias+relu+max3s2p1", "first", "7x7"),
     ("u8:n2h18w20c3k24r3pad1+bias+norm+relu+max2", "first", "8x8"),
     ("f16:n2h10c64k3r3pad1+bias+relu+max2", "few", ""),
+    ("f16:n2h9w13c24k24r3pad1groups24+bias+relu6", "depthwise", ""),
+    ("bf16:n2h11w9c68k68r5stride2pad2groups68+bias+leaky(0.1)+max2ceil", "depthwise", ""),
+    ("n2h14w9c6k6r7dil2pad6groups6+bias+relu", "depthwise", ""),
     ("n2h8c4k6r3pad1+bias+lif(2,1.5)+soft+t3+max2+keep(pre,act,idx)", "general", ""),
 ]
 

@@ -1,0 +1,56 @@
+// The depthwise family: as many groups and filters as channels. Host side: what fits, tiles, the
+// geometry, the launch.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+#include <vector>
+
+#include "core/kernel.hpp"
+
+namespace convoy::cuda {
+
+constexpr int depthwise_threads = 128;  // of a CTA, at most
+constexpr int depthwise_bytes = 8;      // of neighbouring channels that a thread takes
+
+/// Output pixels of a thread, before the pool.
+struct DepthwiseTile {
+  int rows = 0, columns = 0;
+};
+
+/// How threads lie over the convolution's output: in a CTA `lanes` vectors of channels by `across`
+/// by `down` tiles.
+struct DepthwiseLayout {
+  int rows = 0, columns = 0;  // of the convolution that y is made of
+  int lanes = 0, across = 0, down = 0;
+  int channel_blocks = 0, column_blocks = 0, row_blocks = 0;  // CTAs of an image
+};
+
+/// Whether the filter's size and strides are compiled in; else a loop over taps runs it.
+bool is_compiled_in(const Stage& stage);
+
+/// Every reason why the family can't run a legal stage; empty: it can.
+std::vector<std::string> depthwise_refusals(const Stage& stage);
+std::vector<DepthwiseTile> depthwise_tiles(const Stage& stage);
+DepthwiseLayout depthwise_layout(const Stage& stage, const DepthwiseTile& tile);
+/// Predicted seconds of a run.
+double depthwise_seconds(const Stage& stage, const DepthwiseTile& tile, const Machine& machine);
+
+/// Loads the kernel on the current device. To be called once before depthwise_launch; returns an
+/// empty string, or what went wrong.
+std::string depthwise_ready(const Stage& stage, const DepthwiseTile& tile);
+
+/// Device pointers: operands as RunArgs has them, x and y on `depthwise_bytes`, pixels too; w
+/// [R,S,C] in the stage's type. Enqueues one launch; returns an empty string, or what went wrong.
+/// Summation: r, s in sequence from +0, fused multiply-add in fp32.
+struct DepthwiseRun {
+  RunArgs args;
+  const void* w = nullptr;
+  bool overlap_previous = false;  // from compute capability 9.0 on
+};
+std::string depthwise_launch(const Stage& stage, const DepthwiseTile& tile,
+                             const DepthwiseLayout& layout, const DepthwiseRun& run,
+                             cudaStream_t stream) noexcept;
+
+}  // namespace convoy::cuda

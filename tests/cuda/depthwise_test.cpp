@@ -1,0 +1,53 @@
+// The depthwise family's geometry: needs no GPU.
+#include "cuda/depthwise.hpp"
+
+#include <gtest/gtest.h>
+
+namespace convoy::cuda {
+namespace {
+
+TEST(Depthwise, TilesCoverTheOutputOnce) {
+  for (const char* text :
+       {"f16:n1h112c32k32r3pad1groups32", "f16:n1h7c960k960r3pad1groups960",
+        "f16:n2h9w13c20k20r5stride2pad2groups20", "n1h1w300c6k6r1s9pad0x4groups6",
+        "f16:n1h15c144k144r3pad1groups144+max2", "f16:n1h15c144k144r3pad1groups144+max2ceil",
+        "f16:n1h3w70000c4k4r3pad1groups4", "f16:n1h1c4k4r1groups4"}) {
+    const Stage stage = parse_stage(text);
+    const Shapes shapes = shapes_of(stage);
+    EXPECT_EQ(depthwise_refusals(stage), std::vector<std::string>()) << text;
+    for (const DepthwiseTile& tile : depthwise_tiles(stage)) {
+      SCOPED_TRACE(std::string(text) + " " + std::to_string(tile.rows) + "x" +
+                   std::to_string(tile.columns));
+      const DepthwiseLayout at = depthwise_layout(stage, tile);
+      EXPECT_GE(at.lanes * at.across * at.down, 1);
+      EXPECT_LE(at.lanes * at.across * at.down, depthwise_threads);
+      const auto covers = [](Index size, Index a_block, Index blocks) {
+        EXPECT_GE(a_block * blocks, size);
+        EXPECT_LT(a_block * (blocks - 1), size);  // no CTA without work
+      };
+      const Index vector = depthwise_bytes / static_cast<Index>(size_of(stage.dtype));
+      covers(stage.c, at.lanes * vector, at.channel_blocks);
+      covers(at.columns, at.across * tile.columns, at.column_blocks);
+      covers(at.rows, at.down * tile.rows, at.row_blocks);
+      const Index window = stage.pool ? 2 : 1;
+      EXPECT_LE(at.rows, shapes.p);
+      EXPECT_GT(at.rows, window * (shapes.out_h - 1));
+      EXPECT_LE(at.columns, shapes.q);
+      EXPECT_GT(at.columns, window * (shapes.out_w - 1));
+      EXPECT_EQ(tile.rows % window, 0);
+      EXPECT_EQ(tile.columns % window, 0);
+    }
+  }
+}
+
+TEST(Depthwise, RefusesWithEveryReason) {
+  EXPECT_EQ(depthwise_refusals(parse_stage("f16:n1h8c6k6r3groups6")),
+            std::vector<std::string>{"C = 6: expected a multiple of 4"});
+  EXPECT_EQ(depthwise_refusals(parse_stage("n1h8c6k6r3groups6")), std::vector<std::string>());
+  EXPECT_EQ(depthwise_refusals(parse_stage("u8:n1h8c8k16r3groups8nchw+norm+max3+keep(act)")).size(),
+            6u);
+  EXPECT_EQ(depthwise_refusals(parse_stage("f16:n1h8c8k8r3groups4+if(1)")).size(), 2u);
+}
+
+}  // namespace
+}  // namespace convoy::cuda
