@@ -13,11 +13,13 @@ namespace convoy::cpu::winograd {
 
 void fill_multiply(Simd& simd);
 void fill_transforms(Simd& simd, Index m, Index stride);
+void fill_filter(Simd& simd);
 
 Simd simd(Index m, Index stride) {
   Simd simd;
   fill_multiply(simd);
   fill_transforms(simd, m, stride);
+  if (m == 4) fill_filter(simd);
   return simd;
 }
 
@@ -42,6 +44,8 @@ Geometry geometry(const Stage& stage, Index m) {
   g.points = g.n * g.n;
   g.filters = g.stride == 2 ? 16 : g.points;
   g.run = g.c < 128 ? 16 : 32;
+  // U of 36 MiB and more. What it loses by being made in fp32 does not show beside long sums.
+  if (m == 4 && g.c >= 256 && g.c * g.k >= 512 * 512) g.slice = 4 * g.run;
   g.act = stage.act;
   g.pool = stage.pool.has_value();
   return g;
@@ -97,14 +101,9 @@ std::vector<std::string> refusals(const Stage& stage, const Machine& machine, In
 namespace {
 
 // 1-D filter transform, rows in the order of the points; for 2x2 times 2.
-constexpr double aa = point_a * point_a, bb = point_b * point_b;
-constexpr double at_a = 1 / (2 * aa * (aa - bb)), at_b = 1 / (2 * bb * (bb - aa));
-constexpr double filter4[6][3] = {{1 / (aa * bb), 0, 0},
-                                  {at_a, at_a* point_a, at_a* aa},
-                                  {at_a, -at_a* point_a, at_a* aa},
-                                  {at_b, at_b* point_b, at_b* bb},
-                                  {at_b, -at_b* point_b, at_b* bb},
-                                  {0, 0, 1}};
+constexpr double a = point_a, b = point_b;
+constexpr double filter4[6][3] = {{1, 0, 0},    {1, a, a* a},  {1, -a, a* a},
+                                  {1, b, b* b}, {1, -b, b* b}, {0, 0, 1}};
 constexpr double filter2[4][3] = {{2, 0, 0}, {1, 1, 1}, {1, -1, 1}, {0, 0, 2}};
 constexpr double filter2_stride2[4][3] = {{1, 0, 0}, {1, 0, 1}, {0, 0, 1}, {0, 1, 0}};
 
@@ -161,38 +160,54 @@ void pack(const double (&g)[n][3], const float* w, Index k, Index c, Index panel
   }
 }
 
+// [panel of filters][c][9][filter of the panel]
+void pack_plain(const float* w, Index k, Index c, Index panel, float* to) {
+  for (Index first = 0; first < k; first += panel)
+    for (Index channel = 0; channel < c; ++channel)
+      for (Index tap = 0; tap < 9; ++tap, to += panel)
+        for (Index i = 0; i < panel; ++i)
+          to[i] = first + i < k ? w[((first + i) * 9 + tap) * c + channel] : 0.0F;
+}
+
 class WinogradPrepared final : public Prepared {
  public:
   WinogradPrepared(const Stage& stage, const Tile& tile, const Machine& machine, Index m)
       : g_(geometry(stage, m)), simd_(simd(m, g_.stride)), tile_(tile), threads_(machine.threads) {
     panels_ = (g_.k + simd_.panel - 1) / simd_.panel;
-    u_ = Buffer<float>(static_cast<std::size_t>(panels_ * simd_.panel * g_.filters * g_.c));
+    panel_floats_ = (g_.slice > 0 ? 9 : g_.filters) * g_.c * simd_.panel;
+    packed_ = Buffer<float>(static_cast<std::size_t>(panels_ * panel_floats_));
     weights_ = Buffer<float>(static_cast<std::size_t>(g_.k * 9 * g_.c));
     zeros_ = Buffer<float>(static_cast<std::size_t>(round_up(g_.c, simd_.lanes)));
     std::fill_n(zeros_.data(), zeros_.size(), 0.0F);
     const Index most_tiles = stage.n * g_.tiles_an_image();
     most_ = std::min<Index>(tile.a, most_tiles);
     // cut() makes more and smaller blocks than this, never larger ones.
-    const Index groups = (most_ + simd_.group - 1) / simd_.group;
+    few_ = g_.slice > 0 && most_ <= 2 * simd_.few;
+    group_ = few_ ? simd_.few : simd_.group;
+    const Index groups = (most_ + group_ - 1) / group_;
     v_floats_ = round_up(g_.points * (round_up(g_.c, simd_.lanes) * most_ + 16 * groups), 16);
     m_floats_ = round_up(g_.points * m_stride(most_, simd_.panel), 16);
+    u_floats_ = g_.slice > 0 ? round_up(g_.n * u_stride(g_, simd_.panel), 16) : 0;
     most_blocks_ = (most_tiles + most_ - 1) / most_;
     if (most_blocks_ > 1) most_blocks_ = round_up(most_blocks_, threads_);
   }
 
   void set_weights(const float* w) override {
     std::memcpy(weights_.data(), w, weights_.size() * sizeof(float));
-    if (g_.m == 4)
-      pack(filter4, w, g_.k, g_.c, simd_.panel, u_.data());
+    if (g_.slice > 0)
+      pack_plain(w, g_.k, g_.c, simd_.panel, packed_.data());
+    else if (g_.m == 4)
+      pack(filter4, w, g_.k, g_.c, simd_.panel, packed_.data());
     else if (g_.stride == 2)
-      pack(filter2_stride2, w, g_.k, g_.c, simd_.panel, u_.data());
+      pack(filter2_stride2, w, g_.k, g_.c, simd_.panel, packed_.data());
     else
-      pack(filter2, w, g_.k, g_.c, simd_.panel, u_.data());
+      pack(filter2, w, g_.k, g_.c, simd_.panel, packed_.data());
   }
 
   std::size_t workspace_bytes() const override {
     const Index v = shared() ? most_blocks_ : threads_;
-    return static_cast<std::size_t>(v * v_floats_ + threads_ * m_floats_) * sizeof(float);
+    return static_cast<std::size_t>(v * v_floats_ + threads_ * (m_floats_ + u_floats_)) *
+           sizeof(float);
   }
 
   Status run(const RunArgs& args) const noexcept override {
@@ -215,7 +230,6 @@ class WinogradPrepared final : public Prepared {
 
  private:
   bool shared() const { return tile_.b > 0; }
-  const float* u(Index panel) const { return u_.data() + panel * g_.filters * g_.c * simd_.panel; }
 
   void transform_group(const Tensors& t, const Block& block, Index group, float* v) const {
     const Index begin = block.begin(group), count = block.begin(group + 1) - begin;
@@ -225,15 +239,31 @@ class WinogradPrepared final : public Prepared {
   void finish_panel(const Tensors& t, const Block& block, Index panel, const float* v,
                     float* m) const {
     const Index k = panel * simd_.panel;
-    simd_.multiply(g_, block, u(panel), v, m, g_.k - k <= simd_.panel / 2);
+    const bool half = g_.k - k <= simd_.panel / 2;
+    const float* const packed = packed_.data() + panel * panel_floats_;
+    if (few_) {
+      simd_.multiply_few(g_, block, packed, v, m, half);
+    } else if (g_.slice > 0) {
+      float* const u = m + m_floats_;
+      const Index step = u_stride(g_, simd_.panel);
+      for (Index c = 0; c < g_.c; c += g_.slice) {
+        const Index end = std::min(c + g_.slice, g_.c);
+        for (Index row = 0; row < g_.n; ++row) {
+          simd_.filter(row, packed + c * 9 * simd_.panel, end - c, u, step);
+          simd_.multiply(g_, block, {u, step, c, end, row * g_.n, (row + 1) * g_.n}, v, m, half);
+        }
+      }
+    } else {
+      simd_.multiply(g_, block, {packed, g_.c * simd_.panel, 0, g_.c, 0, g_.points}, v, m, half);
+    }
     simd_.output(g_, t, block, m, k);
   }
 
   // A task is a block from x to y.
   void run_blocks(const Tensors& t, const Cut& plan, float* workspace, Threads& threads) const {
     threads.for_each(plan.blocks, [&](Index task, int slot) {
-      const Block block = plan.block(task, simd_.group);
-      float* const v = workspace + slot * (v_floats_ + m_floats_);
+      const Block block = plan.block(task, group_);
+      float* const v = workspace + slot * (v_floats_ + m_floats_ + u_floats_);
       for (Index group = 0; group < block.groups; ++group) transform_group(t, block, group, v);
       for (Index panel = 0; panel < panels_; ++panel)
         finish_panel(t, block, panel, v, v + v_floats_);
@@ -242,20 +272,20 @@ class WinogradPrepared final : public Prepared {
 
   // Few tiles: threads share the transformed input and divide the filters.
   void run_shared(const Tensors& t, const Cut& plan, float* workspace, Threads& threads) const {
-    const Index groups = (most_ + simd_.group - 1) / simd_.group;
+    const Index groups = (most_ + group_ - 1) / group_;
     threads.for_each(plan.blocks * groups, [&](Index task, int) {
-      const Block block = plan.block(task / groups, simd_.group);
+      const Block block = plan.block(task / groups, group_);
       if (task % groups < block.groups)
         transform_group(t, block, task % groups, workspace + task / groups * v_floats_);
     });
     const Index chunks = (panels_ + tile_.b - 1) / tile_.b;
     float* const products = workspace + most_blocks_ * v_floats_;
     threads.for_each(chunks * plan.blocks, [&](Index task, int slot) {
-      const Block block = plan.block(task % plan.blocks, simd_.group);
+      const Block block = plan.block(task % plan.blocks, group_);
       const Index first = task / plan.blocks * tile_.b;
       for (Index panel = first; panel < std::min(first + tile_.b, panels_); ++panel)
         finish_panel(t, block, panel, workspace + task % plan.blocks * v_floats_,
-                     products + slot * m_floats_);
+                     products + slot * (m_floats_ + u_floats_));
     });
   }
 
@@ -263,8 +293,12 @@ class WinogradPrepared final : public Prepared {
   Simd simd_;
   Tile tile_;
   Index threads_;
-  Index panels_ = 0, most_ = 0, most_blocks_ = 0, v_floats_ = 0, m_floats_ = 0;
-  Buffer<float> u_, weights_, zeros_;
+  bool few_ = false;  // U is made in registers
+  Index group_ = 0;   // tiles of a group, at most
+  Index panels_ = 0, most_ = 0, most_blocks_ = 0;
+  Index panel_floats_ = 0, v_floats_ = 0, m_floats_ = 0, u_floats_ = 0;
+  Buffer<float> packed_;  // U, or W where U is made of it in a run
+  Buffer<float> weights_, zeros_;
 };
 
 }  // namespace

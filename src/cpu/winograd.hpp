@@ -11,6 +11,11 @@
 //   U [K/panel][filter][C][panel]        zero filters fill the last panel; filter: Geometry::filter
 //   V [group][xi][C/lanes][tiles of the group][lanes], 64 bytes of padding after each xi
 //   M [xi][tiles of the block][panel], 64 bytes of padding after each xi
+// U takes four times the bytes of the weights in F(4x4). With many channels it would stream from
+// beyond the second-level cache, so there U is made as a block goes by, a row of some channels at
+// a time:
+//   W [K/panel][C][9][panel]             the weights, zero filters in the last panel
+//   U [n][channels][panel]               64 bytes of padding after each filter
 // A group is the register tile's height. Sizes of groups and blocks vary freely: each product is
 // summed in the same order whatever its place, so they do not touch the bits. That order: runs of
 // `run` ascending channels, each summed from zero, then added up. The rounding of one long sum
@@ -41,6 +46,7 @@ struct Geometry {
   Index n = 0;        // m+2, with stride 2 five
   Index filters = 0;  // distinct ones: with stride 2 each odd input meets the same middle tap
   Index run = 0;      // channels summed before they join the total
+  Index slice = 0;    // channels of which U is made at a time; 0: U was made with the weights
   Activation act;
   bool pool = false;  // max 2x2, stride 2
 
@@ -74,6 +80,15 @@ struct Block {
   }
 };
 
+/// U of some channels of a panel and of products [first, last); its filters lie `step` floats
+/// apart. `begin` is a multiple of Geometry::run.
+struct Slice {
+  const float* u = nullptr;
+  Index step = 0;
+  Index begin = 0, end = 0;  // channels
+  Index first = 0, last = 0;
+};
+
 /// One instruction set's arithmetic.
 struct Simd {
   Index lanes = 0;  // floats of a vector
@@ -81,9 +96,17 @@ struct Simd {
   Index panel = 0;  // filters of a panel
   /// V of one group: tiles [first, first+count).
   void (*input)(const Geometry&, const Tensors&, Index first, Index count, float* v);
-  /// M of a block and a panel. `half`: only the panel's first `panel/2` filters are wanted.
-  void (*multiply)(const Geometry&, const Block&, const float* u, const float* v, float* m,
+  /// One of the six rows of U of F(4x4), from W, for some channels of a panel; its filters lie
+  /// `step` floats apart. Null for other tiles.
+  void (*filter)(Index row, const float* w, Index channels, float* u, Index step);
+  /// What a slice of channels adds to M of a block and a panel; the first one sets it. `half`: only
+  /// the panel's first `panel/2` filters are wanted.
+  void (*multiply)(const Geometry&, const Block&, const Slice&, const float* v, float* m,
                    bool half);
+  /// All of a block's M of a panel of F(4x4), from W, in groups of `few` tiles at most.
+  Index few = 0;  // 0: registers don't suffice
+  void (*multiply_few)(const Geometry&, const Block&, const float* w, const float* v, float* m,
+                       bool half);
   /// y of a block and a panel, filters [k, min(k+panel, K)).
   void (*output)(const Geometry&, const Tensors&, const Block&, const float* m, Index k);
 };
@@ -97,6 +120,10 @@ inline Index round_up(Index value, Index to) {
 /// Floats between two xi of a group's V.
 inline Index v_stride(const Geometry& g, Index lanes, Index tiles) {
   return round_up(g.c, lanes) * tiles + 16;
+}
+/// Floats between two filters of a slice's U.
+inline Index u_stride(const Geometry& g, Index panel) {
+  return g.slice * panel + 16;
 }
 /// Floats between two xi of M.
 inline Index m_stride(Index tiles, Index panel) {

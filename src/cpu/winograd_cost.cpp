@@ -18,6 +18,7 @@ Cost cost(const Stage& stage, const Tile& tile, const Machine& machine, Index m)
   // floats a cycle: measured on Zen 4 and Sapphire Rapids. Loads and stores set the pace, and wider
   // multiply-adds do not help them.
   const double input_flops = stage.stride.h == 2 ? 12 : 16, output_flops = 9;
+  const double filter_flops = 16;  // the same for U, where a block makes it
   // Third-level cache and memory, as multiples of what a thread streams from memory with gaps.
   constexpr double l3_speed = 8, stream_speed = 3;
   constexpr double start_seconds = 8e-6;  // of one parallel loop
@@ -43,7 +44,8 @@ Cost cost(const Stage& stage, const Tile& tile, const Machine& machine, Index m)
   const double multiply = 2 * points * tiles * count(g.c) * count(k);
   const double input = input_flops * points * tiles * channels;
   const double output = output_flops * points * tiles * count(k);
-  const double u_bytes = 4 * count(g.filters) * count(g.c) * count(k);
+  const double u_bytes = 4 * count(g.slice > 0 ? 9 : g.filters) * count(g.c) * count(k);
+  const double filter = g.slice > 0 ? filter_flops * blocks * points * count(g.c) * count(k) : 0;
   const double v_bytes = 4 * points * tiles * channels;
   const double x_bytes = 4 * count(stage.n * g.h * g.w) * count(g.c);
   const double y_bytes = 4 * count(stage.n * g.out_h * g.out_w) * count(g.k);
@@ -60,17 +62,18 @@ Cost cost(const Stage& stage, const Tile& tile, const Machine& machine, Index m)
       shared ? rounds(blocks * count(block.groups)) / (blocks * count(block.groups)) : busiest;
 
   Cost cost;
-  cost.flops = multiply + input + output;
+  cost.flops = multiply + input + filter + output;
   cost.waste = 1 - count(stage.n * g.p * g.q) * count(g.k) * count(g.c) /
                        (tiles * count(m * m) * count(k) * channels);
   cost.bytes = x_bytes + u_bytes + y_bytes;
-  cost.seconds = busiest * (multiply / share / peak + output / transform_peak) +
+  cost.seconds = busiest * (multiply / share / peak + (output + filter) / transform_peak) +
                  input_part * input / transform_peak +
                  (shared ? 2 : 1) * (threads > 1 ? start_seconds : 0) +
                  (x_bytes + y_bytes) / (bandwidth * threads * stream_speed);
-  // U passes by once a block, unless the second-level cache has room for it beside V. A small part
-  // of a third level near its cores streams behind the GEMMs; most of it is shared with others. The
-  // far one of a server with a mesh delays them: measured on Sapphire Rapids.
+  // U, or what it is made of, passes by once a block, unless the second-level cache has room for it
+  // beside V. A small part of a third level near its cores streams behind the GEMMs; most of it is
+  // shared with others. The far one of a server with a mesh delays them: measured on Sapphire
+  // Rapids.
   const double l2 = count(static_cast<Index>(machine.l2_bytes));
   const double l3 = count(static_cast<Index>(machine.l3_bytes));
   if (u_bytes > l2 / 2) {

@@ -49,8 +49,8 @@ HWY_INLINE void accumulate(D d, const float* HWY_RESTRICT u, const float* HWY_RE
 }
 
 template <int tiles, int vectors>
-HWY_NOINLINE void multiply_group(const float* HWY_RESTRICT u, const float* HWY_RESTRICT v, Index c,
-                                 Index run, float* HWY_RESTRICT m) {
+HWY_NOINLINE void multiply_group(const float* HWY_RESTRICT u, const float* HWY_RESTRICT v,
+                                 Index begin, Index end, Index run, float* HWY_RESTRICT m) {
   const D d;
   // Where they fit, the totals stay in registers; else they are added up in M.
   constexpr bool resident = 2 * tiles * vectors + vectors + 1 <= registers;
@@ -58,18 +58,19 @@ HWY_NOINLINE void multiply_group(const float* HWY_RESTRICT u, const float* HWY_R
 #pragma GCC unroll 16
   for (int t = 0; t < tiles; ++t)
 #pragma GCC unroll 2
-    for (int j = 0; j < vectors; ++j) total[t][j] = hn::Zero(d);
+    for (int j = 0; j < vectors; ++j)
+      total[t][j] = resident && begin > 0 ? hn::Load(d, m + t * panel + j * lanes) : hn::Zero(d);
   constexpr Index step = lanes < 4 ? lanes : 4;  // divides lanes and run
-  for (Index first = 0; first < c; first += run) {
+  for (Index first = begin; first < end; first += run) {
 #pragma GCC unroll 16
     for (int t = 0; t < tiles; ++t)
 #pragma GCC unroll 2
       for (int j = 0; j < vectors; ++j) acc[t][j] = hn::Zero(d);
-    const Index end = std::min(first + run, c);
+    const Index last = std::min(first + run, end);
     Index i = first;
-    for (; i + step <= end; i += step, u += step * panel)
+    for (; i + step <= last; i += step, u += step * panel)
       accumulate<tiles, vectors, step>(d, u, v + (i & -lanes) * tiles + (i & (lanes - 1)), acc);
-    for (; i < end; ++i, u += panel)
+    for (; i < last; ++i, u += panel)
       accumulate<tiles, vectors, 1>(d, u, v + (i & -lanes) * tiles + (i & (lanes - 1)), acc);
 #pragma GCC unroll 16
     for (int t = 0; t < tiles; ++t)
@@ -90,25 +91,26 @@ HWY_NOINLINE void multiply_group(const float* HWY_RESTRICT u, const float* HWY_R
   }
 }
 
-using GroupFunction = void (*)(const float*, const float*, Index, Index, float*);
+using GroupFunction = void (*)(const float*, const float*, Index, Index, Index, float*);
 template <int vectors, int... tiles>
 GroupFunction pick(Index count, std::integer_sequence<int, tiles...>) {
   constexpr GroupFunction functions[] = {&multiply_group<tiles + 1, vectors>...};
   return functions[count - 1];
 }
 
-void multiply(const Geometry& g, const Block& block, const float* u, const float* v, float* m,
+void multiply(const Geometry& g, const Block& block, const Slice& slice, const float* v, float* m,
               bool half) {
   const Index step_m = m_stride(block.count, panel);
   const std::make_integer_sequence<int, most_tiles> counts;
-  for (Index xi = 0; xi < g.points; ++xi) {
-    const float* filter = u + g.filter(xi) * g.c * panel;
+  m += slice.first * step_m;
+  for (Index xi = slice.first; xi < slice.last; ++xi) {
+    const float* filter = slice.u + (g.filter(xi) - g.filter(slice.first)) * slice.step;
     const float* group_v = v;
     for (Index group = 0; group < block.groups; ++group) {
       const Index begin = block.begin(group), count = block.begin(group + 1) - begin;
       const Index step_v = v_stride(g, lanes, count);
-      (half ? pick<1>(count, counts) : pick<2>(count, counts))(filter, group_v + xi * step_v, g.c,
-                                                               g.run, m + begin * panel);
+      (half ? pick<1>(count, counts) : pick<2>(count, counts))(
+          filter, group_v + xi * step_v, slice.begin, slice.end, g.run, m + begin * panel);
       group_v += g.points * step_v;
     }
     m += step_m;

@@ -49,6 +49,11 @@ HWY_INLINE void store_some(D d, V v, float* to, Index count) {
 struct F4 {
   static constexpr int m = 4, n = 6, stride = 1;
   static constexpr double p = point_a, q = point_b;
+  // What Lagrange's interpolation divides by, here instead of in U, whose factors are then exact in
+  // binary.
+  static constexpr double scale_0 = 1 / (p * p * q * q);
+  static constexpr double scale_p = 1 / (2 * p * p * (p * p - q * q));
+  static constexpr double scale_q = 1 / (2 * q * q * (q * q - p * p));
   static HWY_INLINE V factor(D d, double value) { return hn::Set(d, static_cast<float>(value)); }
   static HWY_INLINE void input(D d, const V (&x)[n], V (&v)[n]) {
     const V a = factor(d, p), b = factor(d, q), aa = factor(d, p * p), bb = factor(d, q * q);
@@ -63,14 +68,15 @@ struct F4 {
     v[5] = hn::MulAdd(product, x[1], hn::NegMulAdd(sum, x[3], x[5]));
   }
   static HWY_INLINE void output(D d, const V (&x)[n], V (&y)[m]) {
-    const V a = factor(d, p), b = factor(d, q), aa = factor(d, p * p), bb = factor(d, q * q);
-    const V aaa = factor(d, p * p * p), bbb = factor(d, q * q * q);
     const V even_a = hn::Add(x[1], x[2]), odd_a = hn::Sub(x[1], x[2]);
     const V even_b = hn::Add(x[3], x[4]), odd_b = hn::Sub(x[3], x[4]);
-    y[0] = hn::Add(x[0], hn::Add(even_a, even_b));
-    y[1] = hn::MulAdd(b, odd_b, hn::Mul(a, odd_a));
-    y[2] = hn::MulAdd(bb, even_b, hn::Mul(aa, even_a));
-    y[3] = hn::MulAdd(bbb, odd_b, hn::MulAdd(aaa, odd_a, x[5]));
+    constexpr double a = scale_p, b = scale_q, aa = p * a, bb = q * b, aaa = p * aa, bbb = q * bb;
+    constexpr double aaaa = p * aaa, bbbb = q * bbb;
+    y[0] = hn::MulAdd(factor(d, scale_0), x[0],
+                      hn::MulAdd(factor(d, b), even_b, hn::Mul(factor(d, a), even_a)));
+    y[1] = hn::MulAdd(factor(d, bb), odd_b, hn::Mul(factor(d, aa), odd_a));
+    y[2] = hn::MulAdd(factor(d, bbb), even_b, hn::Mul(factor(d, aaa), even_a));
+    y[3] = hn::MulAdd(factor(d, bbbb), odd_b, hn::MulAdd(factor(d, aaaa), odd_a, x[5]));
   }
   static HWY_INLINE V scale(D, V y) { return y; }
 };

@@ -128,6 +128,9 @@ const char* const awkward_stride2[] = {"n3h13w11c50k37r3stride2pad1+bias+relu",
                                        "n1h4w4c48k16r3stride2",
                                        "n2h9w14c67k70r3stride2pad0x2x2x1+bias+max2s2ceil"};
 
+// U is made of the weights as a block passes by.
+const char* const deep = "n3h9w6c300k1003r3pad1+bias+relu";
+
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
@@ -148,7 +151,9 @@ TEST(Winograd2, IsExactOnIntegers) {
 }
 
 TEST(Winograd4, IsAsAccurateAsPlainFp32) {
-  for (const char* text : awkward) {
+  std::vector<const char*> texts(std::begin(awkward), std::end(awkward));
+  texts.push_back(deep);
+  for (const char* text : texts) {
     const Case c(text, false);
     const std::vector<double> expected = c.expected();
     const std::vector<float> y = c.run(cpu::winograd4(), {"tiles12", 12, 0}, 1);
@@ -166,7 +171,8 @@ TEST(Winograd, BitsDoNotDependOnTilesThreadsOrImages) {
   const std::pair<const Kernel*, const char*> cases[] = {
       {&cpu::winograd2(), "n5h18w10c50k40r3pad1+bias+relu+max2"},
       {&cpu::winograd2(), "n5h18w10c50k40r3stride2pad1+bias+relu+max2"},
-      {&cpu::winograd4(), "n5h18w10c50k40r3pad1+bias+relu+max2"}};
+      {&cpu::winograd4(), "n5h18w10c50k40r3pad1+bias+relu+max2"},
+      {&cpu::winograd4(), deep}};
   for (const auto& [kernel, text] : cases) {
     const Case c(text, false);
     const std::vector<Tile> tiles = kernel->tiles(c.stage, cpu_machine(1));
@@ -226,6 +232,15 @@ TEST(Winograd, SumsThatOverflowAreComputedDirectly) {
       }
     }
   }
+}
+
+// A plan for one image of few tiles makes U in registers, larger blocks make it in rows.
+TEST(Winograd4, BitsDoNotDependOnWhereTheFilterIsMade) {
+  const Case many(deep, false);
+  const std::vector<float> all = many.run(cpu::winograd4(), {"shared24", 24, 1}, 1);
+  for (const int most : {1, 2, 3, 4, 5, 8, 9})
+    for (const int shared : {0, 1})
+      EXPECT_TRUE(same_bits(all, many.run(cpu::winograd4(), {"few", most, shared}, 2))) << most;
 }
 
 TEST(Winograd, RefusesWithEveryReason) {
