@@ -157,19 +157,42 @@ TEST(First, CoreMatricesHoldTheirTaps) {
   }
 }
 
-TEST(Few, BoxesCoverTheirTiles) {
+TEST(Few, TilesCoverTheOutputAndFitInSharedMemory) {
   for (const Stage& stage : stages_of("few-stages.txt")) {
+    SCOPED_TRACE(to_text(stage));
     const FewLayout l = few_layout(stage, h200());
     const Shapes shapes = shapes_of(stage);
     const int window = stage.pool ? 2 : 1;
-    EXPECT_LE(l.box_w * l.box_h, 640);
     EXPECT_EQ(l.out_w % window, 0);
     EXPECT_EQ(l.out_h % window, 0);
     EXPECT_EQ(l.box_w, l.out_w + stage.s - 1);
-    EXPECT_GE(l.tiles_x * l.out_w, shapes.out_w * window);
-    EXPECT_GE(l.tiles_y * l.out_h, shapes.out_h * window);
+    EXPECT_EQ(l.box_h, l.out_h + stage.r - 1);
+    EXPECT_LE(l.box_w * l.box_h, 64 * l.blocks);
+    EXPECT_LE(l.blocks, few_blocks);
+    EXPECT_LE(stage.k * stage.r * stage.s, l.columns);
+    if (l.flat) {
+      EXPECT_GE(few_tiles(stage, l) * l.out_w, stage.n * shapes.out_h * shapes.out_w);
+      EXPECT_LE(l.blocks * l.columns, few_flat_columns);
+    } else {
+      EXPECT_GE(l.tiles_x * l.out_w, shapes.out_w * window);
+      EXPECT_GE(l.tiles_y * l.out_h, shapes.out_h * window);
+    }
+    // Weights, slots and z one after the other, or z over the slots; then the barriers.
+    const int weights = l.resident ? l.chunks * l.w_bytes : 0,
+              z = static_cast<int>(stage.k * stage.r * stage.s) * l.z_pitch * 4,
+              slots = l.slots * l.slot_bytes;
+    EXPECT_GE(l.slot_bytes, l.blocks * 64 * 128 + (l.resident ? 0 : l.w_bytes));
+    EXPECT_LE(weights + (l.z_over_slots ? std::max(slots, z) : slots + z), l.barriers);
+    EXPECT_LE(l.barriers + 8 * (2 * l.slots + 1) + 1024, l.shared_bytes);
     EXPECT_LE(l.shared_bytes, 232448);
   }
+}
+
+TEST(Few, PixelsLieInALineWhereNoTapLooksBeside) {
+  EXPECT_TRUE(few_layout(parse_stage("f16:n8h256c64k2r1+bias"), h200()).flat);
+  EXPECT_FALSE(few_layout(parse_stage("f16:n8h256c64k2r1+bias+max2"), h200()).flat);
+  EXPECT_FALSE(few_layout(parse_stage("f16:n8h256c64k2r1pad1+bias"), h200()).flat);
+  EXPECT_FALSE(few_layout(parse_stage("f16:n8h256c64k2r1s2+bias"), h200()).flat);
 }
 
 TEST(Refusals, NameEveryReason) {

@@ -1,13 +1,14 @@
 // few: y = pool(act(conv(x, w) + bias)) for K*R*S <= 64 on Hopper, from top to bottom.
 //
 // With three filters a tensor-core tile of 64 channels would be empty but for three rows. Here
-// every tap of every filter is a row: one pass over the input gives z[k, r, s][pixel], a dot
+// every tap of every filter is a column: one pass over the input gives z[pixel][k, r, s], a dot
 // product over C, and the convolution is a sum of R*S shifted planes of z, made in shared memory.
-// Nine times less math than a 3x3 by shifted views; what is left is reading x once.
+// Nine times less math than a 3x3 by shifted views; what is left is reading x once. A 1x1 has no
+// other taps to wait for: its z goes from registers to y, and tiles are runs of pixels that know
+// neither rows nor images.
 //
 // Order of summation: 64 input channels, 16 input channels for each tap; then the taps in order.
 #include <algorithm>
-#include <limits>
 
 #include "cuda/error.hpp"
 #include "cuda/launch.hpp"
@@ -22,13 +23,8 @@
 namespace convoy::cuda::sm90 {
 namespace {
 
-constexpr int few_threads = 384;
-constexpr int instruction_n = 160, instructions = 2;
-constexpr int warpgroup_pixels = instruction_n * instructions, box_pixels = 2 * warpgroup_pixels;
-constexpr int x_bytes = box_pixels * 128, w_bytes = 64 * 128;
-// 8 floats more than a multiple of 32: the eight rows that a warp stores at once fall into all
-// banks.
-constexpr int z_pitch = box_pixels + 8;
+constexpr int few_threads = 384;  // two warpgroups of consumers, and one whose first thread loads
+constexpr int block_bytes = 64 * 128;
 
 struct FewParams {
   CUtensorMap x, w;
@@ -36,16 +32,19 @@ struct FewParams {
   void* y;
   Clamp act;
   FewLayout at;
-  int k, r, s, pad_top, pad_left, window, out_w, out_h, tiles;
+  int k, r, s, pad_top, pad_left, window, tiles;
+  int out_w, out_h;  // of y; of a flat layout all pixels there are, and 1
+  bool pairs;        // y takes two channels at a time
   Index y_pixel, y_row, y_image;
-  Divisor columns, rows, filters,
-      tile_w;  // tiles in a row, in a column; K; stored pixels in a tile's row
+  Divisor columns, rows;   // of tiles
+  Divisor tile_w, tile_h;  // conv columns of a tile, stored rows
 };
 
 struct Tile3 {
   int x, y, n;  // first conv pixel, image
 };
 __device__ __forceinline__ Tile3 tile_at(const FewParams& p, int t) {
+  if (p.at.flat) return {t * p.at.out_w, 0, 0};
   Tile3 at;
   at.x = p.columns.reduce(t) * p.at.out_w;
   at.y = p.rows.reduce(t) * p.at.out_h;
@@ -53,260 +52,267 @@ __device__ __forceinline__ Tile3 tile_at(const FewParams& p, int t) {
   return at;
 }
 
-/// One thread loads, for each 64 channels, the box of pixels and all taps' weights into one slot.
-__device__ __forceinline__ void few_produce(const FewParams& p, std::uint32_t slots,
-                                            std::uint32_t full, std::uint32_t empty) {
-  int turn = 0;
+/// Where things lie in shared memory: weights where they are resident, slots, z, barriers.
+struct FewShared {
+  std::uint32_t weights, slots, full, empty, resident;
+  float* z;
+  __device__ __forceinline__ FewShared(const FewLayout& l, std::uint8_t* base) {
+    weights = ptx::shared_address(base);
+    const int before = l.resident ? l.chunks * l.w_bytes : 0;
+    slots = weights + before;
+    z = reinterpret_cast<float*>(base + before + (l.z_over_slots ? 0 : l.slots * l.slot_bytes));
+    full = weights + l.barriers;
+    empty = full + 8 * l.slots;
+    resident = empty + 8 * l.slots;
+  }
+};
+
+/// A place in the ring of slots.
+struct FewSlot {
+  int slot = 0;
+  std::uint32_t parity = 0;
+  __device__ __forceinline__ void advance(int slots) {
+    if (++slot == slots) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+/// One thread loads, for each 64 channels, the box of pixels into one slot, and with it the taps'
+/// weights where they do not all stay.
+__device__ __forceinline__ void few_produce(const FewParams& p, const FewShared& shared) {
+  const int box_bytes = p.at.box_w * p.at.box_h * 128;
+  FewSlot ring;
   for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
     const Tile3 at = tile_at(p, t);
-    for (int chunk = 0; chunk < p.at.chunks; ++chunk, ++turn) {
-      const int slot = turn % p.at.slots;
-      ptx::mbarrier_wait(empty + 8 * slot, (turn / p.at.slots & 1) ^ 1);
-      ptx::mbarrier_arrive_expect(full + 8 * slot, p.at.box_w * p.at.box_h * 128 + w_bytes);
-      const std::uint32_t to = slots + slot * p.at.slot_bytes;
-      ptx::tma_load(to, &p.x, full + 8 * slot, chunk * 64, at.x - p.pad_left, at.y - p.pad_top,
-                    at.n);
-      ptx::tma_load(to + x_bytes, &p.w, full + 8 * slot, chunk * 64, 0, 0);
+    for (int chunk = 0; chunk < p.at.chunks; ++chunk, ring.advance(p.at.slots)) {
+      const std::uint32_t full = shared.full + 8 * ring.slot,
+                          to = shared.slots + ring.slot * p.at.slot_bytes;
+      ptx::mbarrier_wait(shared.empty + 8 * ring.slot, ring.parity ^ 1);
+      ptx::mbarrier_arrive_expect(full, box_bytes + (p.at.resident ? 0 : p.at.w_bytes));
+      ptx::tma_load(to, &p.x, full, chunk * 64, at.x - p.pad_left, at.y - p.pad_top, at.n);
+      if (!p.at.resident)
+        ptx::tma_load(to + p.at.blocks * block_bytes, &p.w, full, chunk * 64, 0, 0);
     }
   }
 }
 
-/// z to shared memory: rows of taps, columns of pixels.
-__device__ __forceinline__ void store_z(const FewParams& p,
-                                        const float (&d)[instructions][instruction_n / 2], float* z,
-                                        int g) {
-  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane / 4,
-            rows = p.k * p.r * p.s;
+/// z to shared memory: rows of taps, columns of pixels. The pitch is 4 floats more than a multiple
+/// of 64: the eight pixels of four taps that a warp stores at once fall into all banks.
+template <int N, int Blocks>
+__device__ __forceinline__ void store_z(const FewParams& p, const float (&d)[Blocks][N / 2],
+                                        float* z, int g) {
+  const int lane = threadIdx.x % 32, taps = p.k * p.r * p.s;
+  z += threadIdx.x / 32 % 4 * 16 + lane / 4;
 #pragma unroll
-  for (int i = 0; i < instructions; ++i) {
+  for (int b = 0; b < Blocks; ++b) {
+    if (2 * b + g >= p.at.blocks) break;
+    float* block = z + (2 * b + g) * 64;
 #pragma unroll
-    for (int j = 0; j < instruction_n / 8; ++j) {
-      float* to =
-          z + row * z_pitch + g * warpgroup_pixels + i * instruction_n + 8 * j + 2 * (lane % 4);
-      if (row < rows) *reinterpret_cast<float2*>(to) = make_float2(d[i][4 * j], d[i][4 * j + 1]);
-      if (row + 8 < rows)
-        *reinterpret_cast<float2*>(to + 8 * z_pitch) =
-            make_float2(d[i][4 * j + 2], d[i][4 * j + 3]);
+    for (int i = 0; i < N / 4; ++i) {  // two pixels of a tap
+      const int tap = i / 2 * 8 + 2 * (lane % 4) + i % 2, j = i / 2 * 4 + i % 2;
+      if (tap >= taps) continue;
+      block[tap * p.at.z_pitch] = d[b][j];
+      block[tap * p.at.z_pitch + 8] = d[b][j + 2];
     }
   }
 }
 
-/// Sums the taps, pools, adds the bias, activates, rounds once. Neighbouring threads take the
-/// filters of a pixel, then the next pixel, as they lie in y.
-template <class T>
+__device__ __forceinline__ float activate(const Clamp& act, float v) {
+  if (act.slope != 1.0f) v = v < 0.0f ? v * act.slope : v;
+  return ptx::min_nan(ptx::max_nan(v, act.low), act.high);
+}
+
+/// The taps of one conv pixel of one filter, in order. R and S of 0: as the stage says.
+template <int R, int S>
+__device__ __forceinline__ float sum_taps(const FewParams& p, const float* from) {
+  const int filter_h = R > 0 ? R : p.r, filter_w = S > 0 ? S : p.s;
+  float sum = 0;
+#pragma unroll
+  for (int r = 0; r < filter_h; ++r) {
+#pragma unroll
+    for (int s = 0; s < filter_w; ++s)
+      sum += from[(r * filter_w + s) * p.at.z_pitch + r * p.at.box_w + s];
+  }
+  return sum;
+}
+
+/// Sums the taps, pools, adds the bias, activates, rounds once. Neighbouring threads take
+/// neighbouring columns; of a pooling window each takes one column, and the left one stores.
+template <class T, int R, int S>
 __device__ __forceinline__ void store_outputs(const FewParams& p, const Tile3& at, const float* z) {
-  const int stored_w = p.at.out_w / p.window, stored = stored_w * (p.at.out_h / p.window) * p.k;
-  for (int i = threadIdx.x; i < stored; i += 256) {
-    int pixel = i;
-    const int k = p.filters.reduce(pixel);
-    const int x = p.tile_w.reduce(pixel), y = pixel;
-    const int out_x = at.x / p.window + x, out_y = at.y / p.window + y;
-    if (out_x >= p.out_w || out_y >= p.out_h) continue;
-    float best = 0;
-    for (int a = 0; a < p.window; ++a) {
-      for (int b = 0; b < p.window; ++b) {
-        const float* from =
-            z + k * p.r * p.s * z_pitch + (y * p.window + a) * p.at.box_w + x * p.window + b;
-        float sum = 0;
-        for (int r = 0; r < p.r; ++r) {
-          for (int s = 0; s < p.s; ++s, from += z_pitch) sum += from[r * p.at.box_w + s];
-        }
-        best = a + b == 0 ? sum : ptx::max_nan(best, sum);
+  const int items = p.at.out_w * (p.at.out_h / p.window) * p.k;
+  for (int base = 0; base < items; base += 256) {
+    const int item = base + threadIdx.x;
+    int k = item < items ? item : 0;
+    const int x = p.tile_w.reduce(k), y = p.tile_h.reduce(k);
+    const float* from = z + k * p.r * p.s * p.at.z_pitch + y * p.window * p.at.box_w + x;
+    float best = sum_taps<R, S>(p, from);
+    if (p.window == 2) {
+      best = ptx::max_nan(best, sum_taps<R, S>(p, from + p.at.box_w));
+      best = ptx::max_nan(best, __shfl_xor_sync(0xFFFFFFFF, best, 1));
+    }
+    const int out_x = (at.x + x) / p.window, out_y = at.y / p.window + y;
+    if (item >= items || x % p.window != 0 || out_x >= p.out_w || out_y >= p.out_h) continue;
+    if (p.bias != nullptr) best += p.bias[k];
+    static_cast<T*>(p.y)[at.n * p.y_image + out_y * p.y_row + out_x * p.y_pixel + k] =
+        static_cast<T>(activate(p.act, best));
+  }
+}
+
+/// A 1x1's z is y but for the bias and the activation.
+template <class T, int N, int Blocks>
+__device__ __forceinline__ void store_pixels(const FewParams& p, int first,
+                                             const float (&d)[Blocks][N / 2],
+                                             const float (&bias)[N / 4], int g) {
+  const int lane = threadIdx.x % 32;
+  first += threadIdx.x / 32 % 4 * 16 + lane / 4;
+#pragma unroll
+  for (int i = 0; i < 2 * Blocks; ++i) {
+    const int b = i / 2, pixel = first + (2 * b + g) * 64 + i % 2 * 8;
+    if (2 * b + g >= p.at.blocks || pixel >= p.out_w) continue;
+    T* to = static_cast<T*>(p.y) + pixel * p.y_pixel;
+#pragma unroll
+    for (int j = 0; j < N / 8; ++j) {
+      const int k = 8 * j + 2 * (lane % 4);
+      if (k >= p.k) continue;
+      const float v0 = activate(p.act, d[b][4 * j + i % 2 * 2] + bias[2 * j]),
+                  v1 = activate(p.act, d[b][4 * j + i % 2 * 2 + 1] + bias[2 * j + 1]);
+      if (p.pairs) {
+        *reinterpret_cast<std::uint32_t*>(to + k) = pack<T>(v0, v1);
+      } else {
+        to[k] = static_cast<T>(v0);
+        if (k + 1 < p.k) to[k + 1] = static_cast<T>(v1);
       }
     }
-    if (p.bias != nullptr) best += p.bias[k];
-    if (p.act.slope != 1.0f) best = best < 0.0f ? best * p.act.slope : best;
-    best = ptx::min_nan(ptx::max_nan(best, p.act.low), p.act.high);
-    static_cast<T*>(p.y)[at.n * p.y_image + out_y * p.y_row + out_x * p.y_pixel + k] =
-        static_cast<T>(best);
   }
 }
 
-template <class T>
-__device__ __forceinline__ void few_consume(const FewParams& p, std::uint32_t slots, float* z,
-                                            std::uint32_t full, std::uint32_t empty, int g) {
+template <class T, int N, bool Flat>
+__device__ __forceinline__ void few_consume(const FewParams& p, const FewShared& shared, int g) {
+  constexpr int Blocks = (Flat ? few_flat_columns / N : few_blocks) / 2;  // of a warpgroup
   const int lane = threadIdx.x % 32;
   const std::uint64_t base = ptx::descriptor_base(1024);
-  int turn = 0;
+  float bias[N / 4] = {};
+  if (Flat && p.bias != nullptr) {
+#pragma unroll
+    for (int i = 0; i < N / 4; ++i) {
+      const int k = i / 2 * 8 + 2 * (lane % 4) + i % 2;
+      if (k < p.k) bias[i] = p.bias[k];
+    }
+  }
+  if (p.at.resident) ptx::mbarrier_wait(shared.resident, 0);
+  FewSlot ring;
   for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
-    float d[instructions][instruction_n / 2];
-    for (int i = 0; i < instructions; ++i) ptx::touch(d[i]);
-    const int end = turn + p.at.chunks;
-    int keep = 0;
-    for (; turn < end; ++turn) {
-      const int slot = turn % p.at.slots;
-      ptx::mbarrier_wait(full + 8 * slot, turn / p.at.slots & 1);
-      const std::uint32_t from = slots + slot * p.at.slot_bytes;
-      const std::uint64_t a = ptx::descriptor(base, from + x_bytes),
-                          b = ptx::descriptor(base, from + g * warpgroup_pixels * 128);
-      ptx::wgmma_fence();
+    float d[Blocks][N / 2];
+    for (int b = 0; b < Blocks; ++b) ptx::touch(d[b]);
+    for (int chunk = 0; chunk < p.at.chunks; ++chunk, ring.advance(p.at.slots)) {
+      ptx::mbarrier_wait(shared.full + 8 * ring.slot, ring.parity);
+      const std::uint32_t from = shared.slots + ring.slot * p.at.slot_bytes;
+      const std::uint64_t x = ptx::descriptor(base, from + g * block_bytes),
+                          w = ptx::descriptor(base, p.at.resident
+                                                        ? shared.weights + chunk * p.at.w_bytes
+                                                        : from + p.at.blocks * block_bytes);
 #pragma unroll
-      for (int step = 0; step < 4; ++step) {
+      for (int b = 0; b < Blocks; ++b) {
+        if (2 * b + g < p.at.blocks) {
+          ptx::wgmma_fence();
 #pragma unroll
-        for (int i = 0; i < instructions; ++i) {
-          ptx::Wgmma<T, instruction_n>::mma(d[i], a + 2 * step,
-                                            b + 2 * step + i * (instruction_n * 128 >> 4),
-                                            step == 0 ? keep : 1);
+          for (int step = 0; step < 4; ++step) {
+            ptx::Wgmma<T, N>::mma(d[b], x + 2 * step + b * (2 * block_bytes >> 4), w + 2 * step,
+                                  step == 0 ? chunk : 1);
+          }
+          ptx::wgmma_commit();
         }
       }
-      ptx::wgmma_commit();
-      keep = 1;
       ptx::wgmma_wait<0>();
-      // z will lie over the slots: those that this tile does not load again are given back after
-      // it.
-      if (turn + p.at.slots < end && lane == 0) ptx::mbarrier_arrive(empty + 8 * slot);
+      // Where z lies over the slots, those that this tile does not load again wait for it.
+      if ((!p.at.z_over_slots || chunk + p.at.slots < p.at.chunks) && lane == 0)
+        ptx::mbarrier_arrive(shared.empty + 8 * ring.slot);
     }
-    for (int i = 0; i < instructions; ++i) ptx::touch(d[i]);
-    ptx::bar_sync(1, 256);  // both warpgroups have read their last slot
-    store_z(p, d, z, g);
-    ptx::bar_sync(1, 256);
-    store_outputs<T>(p, tile_at(p, t), z);
-    ptx::fence_proxy_async();  // the copy engine writes these slots next
-    ptx::bar_sync(1, 256);
-    for (int back = end - p.at.slots < 0 ? 0 : end - p.at.slots; back < end; ++back) {
-      if (back >= end - p.at.chunks && lane == 0)
-        ptx::mbarrier_arrive(empty + 8 * (back % p.at.slots));
+    for (int b = 0; b < Blocks; ++b) ptx::touch(d[b]);
+    const Tile3 at = tile_at(p, t);
+    if constexpr (Flat) {
+      store_pixels<T, N, Blocks>(p, at.x, d, bias, g);
+    } else {
+      ptx::bar_sync(1, 256);  // both warpgroups have read z, and the slots under it
+      store_z<N, Blocks>(p, d, shared.z, g);
+      ptx::bar_sync(1, 256);
+      if (p.r == 3 && p.s == 3)
+        store_outputs<T, 3, 3>(p, at, shared.z);
+      else
+        store_outputs<T, 0, 0>(p, at, shared.z);
+      if (p.at.z_over_slots) {
+        ptx::fence_proxy_async();  // the copy engine writes these slots next
+        ptx::bar_sync(1, 256);
+        // With no more slots than chunks, each is held from its last chunk on.
+        for (int slot = 0; slot < p.at.slots; ++slot) {
+          if (lane == 0) ptx::mbarrier_arrive(shared.empty + 8 * slot);
+        }
+      }
     }
   }
 }
 
-template <class T>
-__global__ void __launch_bounds__(few_threads, 1) few(const __grid_constant__ FewParams p) {
+// A flat CTA leaves room for one of the next launch: half the registers, half the shared memory.
+template <class T, int N, bool Flat>
+__global__ void __launch_bounds__(few_threads, Flat ? 2 : 1)
+    few(const __grid_constant__ FewParams p) {
   extern __shared__ std::uint8_t raw[];
-  std::uint8_t* base = raw + (1024 - (ptx::shared_address(raw) & 1023)) % 1024;
-  const std::uint32_t slots = ptx::shared_address(base);
-  const std::uint32_t full = slots + p.at.shared_bytes - 2048, empty = full + 8 * p.at.slots;
+  const FewShared shared(p.at, raw + (1024 - (ptx::shared_address(raw) & 1023)) % 1024);
   if (threadIdx.x == 0) {
     for (int s = 0; s < p.at.slots; ++s) {
-      ptx::mbarrier_init(full + 8 * s, 1);
-      ptx::mbarrier_init(empty + 8 * s, 8);
+      ptx::mbarrier_init(shared.full + 8 * s, 1);
+      ptx::mbarrier_init(shared.empty + 8 * s, 8);
     }
+    ptx::mbarrier_init(shared.resident, 1);
     ptx::mbarrier_init_fence();
     ptx::prefetch_tensor_map(&p.x);
-    ptx::prefetch_tensor_map(&p.w);
   }
   __syncthreads();
   ptx::grid_launch_dependents();
+  if (threadIdx.x == 0 && p.at.resident) {  // settled before the launch (FewRun): no need to wait
+    ptx::mbarrier_arrive_expect(shared.resident, p.at.chunks * p.at.w_bytes);
+    for (int chunk = 0; chunk < p.at.chunks; ++chunk)
+      ptx::tma_load(shared.weights + chunk * p.at.w_bytes, &p.w, shared.resident, chunk * 64, 0, 0);
+  }
   ptx::grid_dependency_wait();
   const int warpgroup =
       __shfl_sync(0xFFFFFFFF, threadIdx.x / 128, 0);  // so that the compiler sees one value a warp
   if (warpgroup == 2) {
-    ptx::shrink_registers<40>();
-    if (threadIdx.x == 256) few_produce(p, slots, full, empty);
+    if constexpr (!Flat) ptx::shrink_registers<40>();
+    if (threadIdx.x == 256) few_produce(p, shared);
   } else {
-    ptx::grow_registers<232>();
-    few_consume<T>(p, slots, reinterpret_cast<float*>(base), full, empty, warpgroup);
+    if constexpr (!Flat) ptx::grow_registers<232>();
+    few_consume<T, N, Flat>(p, shared, warpgroup);
   }
-}
-
-int ceil_div(Index a, Index b) {
-  return static_cast<int>((a + b - 1) / b);
 }
 
 }  // namespace
-
-std::vector<std::string> few_refusals(const Stage& stage, const DeviceFacts& device) {
-  std::vector<std::string> why;
-  const auto no = [&](bool refused, std::string reason) {
-    if (refused) why.push_back(std::move(reason));
-  };
-  no(device.major != 9, "compute capability " + std::to_string(device.major) + "." +
-                            std::to_string(device.minor) + ", the family needs 9.0 (wgmma)");
-  no(stage.dtype != DType::f16 && stage.dtype != DType::bf16,
-     "the input is " + std::string(name(stage.dtype)) + ", the family takes f16 and bf16");
-  no(stage.output_dtype(true) != stage.dtype, "the output type differs from the input type");
-  no(stage.c % 8 != 0,
-     "C = " + std::to_string(stage.c) + " is no multiple of 8 (TMA moves 16 bytes)");
-  no(stage.k * stage.r * stage.s > 64,
-     "K*R*S = " + std::to_string(stage.k * stage.r * stage.s) + ", at most 64 rows fit");
-  no(stage.stride != Extent(1), "a stride other than 1");
-  no(stage.dil != Extent(1), "dilation is not supported");
-  no(stage.groups != 1, "groups are not supported");
-  no(stage.layout != Layout::nhwc, "the layout is NCHW");
-  no(stage.norm, "norm is not supported");
-  no(stage.keep.any(), "second outputs are not supported");
-  no(stage.act.is_neuron() || stage.t != 1, "neurons are not supported");
-  if (stage.pool) {
-    no(*stage.pool != max(2), "a pool other than max 2x2 with stride 2");
-    no(stage.act.kind == Activation::Kind::leaky && stage.act.a < 0,
-       "a decreasing activation: pooling before it would change the result");
-  }
-  if (why.empty())
-    no(few_layout(stage, device).slots == 0,
-       "no box of at most " + std::to_string(box_pixels) + " pixels fits in shared memory");
-  return why;
-}
-
-FewLayout few_layout(const Stage& stage, const DeviceFacts& device) {
-  const Shapes shapes = shapes_of(stage);
-  const int window = stage.pool ? 2 : 1;
-  const int conv_w = static_cast<int>(shapes.out_w) * window,
-            conv_h = static_cast<int>(shapes.out_h) * window;
-  const int halo_w = static_cast<int>(stage.s) - 1, halo_h = static_cast<int>(stage.r) - 1;
-  FewLayout best;
-  Index best_pixels = std::numeric_limits<Index>::max();
-  // The box that moves the fewest pixels, waves counted whole.
-  for (int w = window; w <= std::min(conv_w, 256 - halo_w); w += window) {
-    const int h =
-        std::min(conv_h, std::min(box_pixels / (w + halo_w), 256) - halo_h) / window * window;
-    if (h <= 0) continue;
-    const Index tiles = stage.n * ceil_div(conv_w, w) * ceil_div(conv_h, h);
-    const Index pixels = ceil_div(tiles, device.sms) * Index{w + halo_w} * (h + halo_h);
-    if (pixels >= best_pixels) continue;
-    best_pixels = pixels;
-    best.out_w = w;
-    best.out_h = h;
-  }
-  if (best_pixels == std::numeric_limits<Index>::max()) return best;
-  best.box_w = best.out_w + halo_w;
-  best.box_h = best.out_h + halo_h;
-  best.chunks = ceil_div(stage.c, 64);
-  best.slot_bytes = x_bytes + w_bytes;
-  const int room = static_cast<int>(device.shared_bytes) - 3072;
-  const int z = static_cast<int>(stage.k * stage.r * stage.s) * z_pitch * 4;
-  best.slots = z > room ? 0 : std::min(best.chunks, room / best.slot_bytes);
-  best.shared_bytes = std::max(best.slots * best.slot_bytes, (z + 127) / 128 * 128) + 2048 + 1024;
-  best.tiles_x = ceil_div(conv_w, best.out_w);
-  best.tiles_y = ceil_div(conv_h, best.out_h);
-  best.grid = static_cast<int>(std::min<Index>(device.sms, stage.n * best.tiles_x * best.tiles_y));
-  return best;
-}
-
-TensorMapArgs few_x_map(const Stage& stage, const FewLayout& l, Index pixel_stride) {
-  const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
-  const std::uint64_t pixel = u(pixel_stride) * 2;
-  TensorMapArgs map{.dtype = stage.dtype, .rank = 4};
-  map.size = {u(stage.c), u(stage.w), u(stage.h), u(stage.n)};
-  map.stride = {0, pixel, pixel * u(stage.w), pixel * u(stage.w) * u(stage.h)};
-  map.box = {64, static_cast<std::uint32_t>(l.box_w), static_cast<std::uint32_t>(l.box_h), 1};
-  return map;
-}
-
-TensorMapArgs few_w_map(const Stage& stage) {
-  const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
-  TensorMapArgs map{.dtype = stage.dtype, .rank = 3};
-  map.size = {u(stage.c), u(stage.k * stage.r * stage.s), 1};
-  map.stride = {0, u(stage.c) * 2, u(stage.c * stage.k * stage.r * stage.s) * 2};
-  map.box = {64, 64, 1};
-  return map;
-}
 
 namespace {
 using FewKernel = void (*)(FewParams);
-FewKernel find(const Stage& stage) {
-  return stage.dtype == DType::bf16 ? few<__nv_bfloat16> : few<__half>;
+
+template <class T>
+FewKernel find(const FewLayout& layout) {
+  if (layout.flat) return layout.columns == 32 ? few<T, 32, true> : few<T, 64, true>;
+  return layout.columns == 32 ? few<T, 32, false> : few<T, 64, false>;
+}
+FewKernel find(const Stage& stage, const FewLayout& layout) {
+  return stage.dtype == DType::bf16 ? find<__nv_bfloat16>(layout) : find<__half>(layout);
 }
 }  // namespace
 
-std::string few_ready(const Stage& stage) {
-  return describe(make_ready(find(stage)), "loading few");
+std::string few_ready(const Stage& stage, const FewLayout& layout) {
+  return describe(make_ready(find(stage, layout)), "loading few");
 }
 
 std::string few_launch(const Stage& stage, const FewLayout& layout, const FewRun& run,
                        cudaStream_t stream) noexcept {
   const Shapes shapes = shapes_of(stage);
   const auto i = [](Index v) { return static_cast<int>(v); };
-  const FewKernel kernel = find(stage);
+  const FewKernel kernel = find(stage, layout);
   FewParams p{};
   p.bias = run.bias;
   p.y = run.y;
@@ -316,20 +322,22 @@ std::string few_launch(const Stage& stage, const FewLayout& layout, const FewRun
   p.pad_top = i(stage.pad.top);
   p.pad_left = i(stage.pad.left);
   p.window = stage.pool ? 2 : 1;
-  p.out_w = i(shapes.out_w);
-  p.out_h = i(shapes.out_h);
-  p.tiles = i(run.n) * layout.tiles_x * layout.tiles_y;
+  Stage part = stage;
+  part.n = run.n;
+  p.out_w = i(layout.flat ? run.n * stage.h * stage.w : shapes.out_w);
+  p.out_h = i(layout.flat ? 1 : shapes.out_h);
+  p.pairs = stage.k % 2 == 0 && run.y_pixel_stride % 2 == 0 &&
+            reinterpret_cast<std::uintptr_t>(run.y) % 4 == 0;
+  p.tiles = i(few_tiles(part, layout));
   p.y_pixel = run.y_pixel_stride;
   p.y_row = p.y_pixel * shapes.out_w;
   p.y_image = p.y_row * shapes.out_h;
   p.columns = Divisor(layout.tiles_x);
   p.rows = Divisor(layout.tiles_y);
-  p.filters = Divisor(p.k);
-  p.tile_w = Divisor(layout.out_w / p.window);
-  Stage part = stage;
-  part.n = run.n;
+  p.tile_w = Divisor(layout.out_w);
+  p.tile_h = Divisor(layout.out_h / p.window);
   std::string why = encode(few_x_map(part, layout, run.x_pixel_stride), run.x, &p.x);
-  if (why.empty()) why = encode(few_w_map(part), run.w, &p.w);
+  if (why.empty()) why = encode(few_w_map(part, layout), run.w, &p.w);
   if (!why.empty()) return why;
   const cudaError_t error = launch(kernel,
                                    {std::min(layout.grid, p.tiles), few_threads,

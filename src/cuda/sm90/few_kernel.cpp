@@ -18,7 +18,7 @@ class PreparedFew final : public Prepared {
         weights_(device_, static_cast<std::size_t>(shapes_of(stage).w_elements) * 2,
                  "the weights of " + to_text(stage)) {
     const OnDevice on(device_);
-    Status(few_ready(stage)).or_throw();
+    Status(few_ready(stage, layout_)).or_throw();
   }
 
   void set_weights(const float* w) override { upload_weights(stage_, w, false, weights_); }
@@ -59,7 +59,8 @@ class Few final : public Kernel {
     std::vector<std::string> why = few_refusals(stage, facts);
     if (!why.empty()) return why;
     const auto layout = few_layout(stage, facts);
-    if (!countable({layout.tiles_x, layout.tiles_y, stage.n})) why.emplace_back(too_many_tiles);
+    if (!countable({layout.tiles_x, layout.tiles_y, layout.images}))
+      why.emplace_back(too_many_tiles);
     return why;
   }
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
@@ -69,16 +70,10 @@ class Few final : public Kernel {
 
   Cost cost(const Stage& stage, const Tile&, const Machine& machine) const override {
     const FewLayout layout = few_layout(stage, facts_of(machine));
-    const double tiles = static_cast<double>(stage.n) * layout.tiles_x * layout.tiles_y;
-    const double turns = std::ceil(tiles / layout.grid);
-    // Reading x bounds it: from memory, or a slot of 64 channels at 40 bytes a cycle; then the sums
-    // in shared memory.
-    constexpr double clock = 1.45e9;
-    const double slots = turns * layout.chunks * layout.slot_bytes / 40 / clock;
     const Cost moved = cost_of(stage, 0, 0);
-    const double seconds =
-        3e-6 + std::max(slots, moved.bytes / (0.85 * machine.memory_bandwidth)) + turns * 3e-6;
-    const double rows = static_cast<double>(stage.k * stage.r * stage.s) / 64;
+    const double seconds = 3e-6 + std::max(few_cycles(stage, layout) / 1.7e9,
+                                           moved.bytes / (0.85 * machine.memory_bandwidth));
+    const double rows = static_cast<double>(stage.k * stage.r * stage.s) / layout.columns;
     const double channels = static_cast<double>(stage.c) / (64.0 * layout.chunks);
     return cost_of(stage, seconds, 1 - rows * channels);
   }

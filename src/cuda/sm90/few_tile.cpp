@@ -1,0 +1,193 @@
+// The geometry of few: which tile of a stage a CTA works on, and what lies where in shared memory.
+#include <algorithm>
+#include <limits>
+
+#include "cuda/sm90/few.hpp"
+#include "math/divide.hpp"
+
+namespace convoy::cuda::sm90 {
+namespace {
+
+using math::ceil_div;
+
+constexpr int most_pixels = few_blocks * 64;
+constexpr int most_slots = 8;
+constexpr int barrier_bytes = 256, alignment_bytes = 1024;
+constexpr int most_resident_bytes = 64 << 10;
+
+int to_int(Index v) {
+  return static_cast<int>(v);
+}
+
+/// Pixels of the image that the boxes along one axis cover, each as often as it is loaded; what
+/// lies outside is zero and costs nothing.
+double covered(Index tiles, int box, Index image, int halo) {
+  return static_cast<double>(std::min(tiles * box, image + (tiles - 1) * halo));
+}
+
+/// What is known before the tile is chosen.
+FewLayout without_tile(const Stage& stage) {
+  FewLayout l;
+  l.chunks = to_int(ceil_div(stage.c, 64));
+  l.columns = stage.k * stage.r * stage.s <= 32 ? 32 : 64;
+  l.w_bytes = l.columns * 128;
+  l.resident = l.chunks * l.w_bytes <= most_resident_bytes;
+  l.flat = stage.r == 1 && stage.s == 1 && !stage.pool && stage.pad == Padding{} &&
+           stage.n * stage.h * stage.w < Index{1} << 30;
+  return l;
+}
+
+/// Slots, and z beside or over them; false: they do not fit.
+bool fit(const Stage& stage, int room, FewLayout& l) {
+  l.blocks = to_int(ceil_div(Index{l.box_w} * l.box_h, 64));
+  l.slot_bytes = l.blocks * 64 * 128 + (l.resident ? 0 : l.w_bytes);
+  const int fixed = (l.resident ? l.chunks * l.w_bytes : 0) + barrier_bytes + alignment_bytes;
+  l.z_pitch = l.flat ? 0 : l.blocks * 64 + 4;
+  const int z = to_int(ceil_div(stage.k * stage.r * stage.s * l.z_pitch * 4, 128) * 128);
+  l.slots = std::min(most_slots, (room - fixed - z) / l.slot_bytes);
+  l.z_over_slots = !l.flat && l.slots < 2;
+  if (l.z_over_slots)
+    l.slots = fixed + z > room ? 0 : std::min(l.chunks, (room - fixed) / l.slot_bytes);
+  const int slots = l.slots * l.slot_bytes;
+  l.shared_bytes = fixed + (l.z_over_slots ? std::max(slots, z) : slots + z);
+  l.barriers = l.shared_bytes - barrier_bytes - alignment_bytes;
+  return l.slots > 0;
+}
+
+void keep_better(const Stage& stage, const DeviceFacts& device, FewLayout& l, FewLayout& best,
+                 double& best_cycles) {
+  l.grid = to_int(std::min<Index>(device.sms, few_tiles(stage, l)));
+  const double cycles = few_cycles(stage, l);
+  if (cycles >= best_cycles) return;
+  best_cycles = cycles;
+  best = l;
+}
+
+FewLayout flat_layout(const Stage& stage, const DeviceFacts& device) {
+  const int whole = to_int(device.shared_bytes), half = (whole + 1024) / 2 - 1024;
+  FewLayout best;
+  double best_cycles = std::numeric_limits<double>::max();
+  for (const int tile : {256, 128, 64}) {
+    FewLayout l = without_tile(stage);
+    if (tile > few_flat_columns / l.columns * 64) continue;
+    l.out_w = l.box_w = tile;
+    l.out_h = l.box_h = 1;
+    // Half of the shared memory, so that the next launch's CTAs begin while this one's end.
+    if (!(fit(stage, half, l) && l.slots >= 2) && !fit(stage, whole, l)) continue;
+    l.tiles_x = to_int(few_tiles(stage, l));
+    l.tiles_y = l.images = 1;
+    keep_better(stage, device, l, best, best_cycles);
+  }
+  return best;
+}
+
+FewLayout box_layout(const Stage& stage, const DeviceFacts& device) {
+  const Shapes shapes = shapes_of(stage);
+  const int window = stage.pool ? 2 : 1;
+  const int conv_w = to_int(shapes.out_w) * window, conv_h = to_int(shapes.out_h) * window;
+  const int halo_w = to_int(stage.s) - 1, halo_h = to_int(stage.r) - 1;
+  FewLayout best;
+  double best_cycles = std::numeric_limits<double>::max();
+  // Steps of 8 columns and 4 rows, or all there are.
+  const auto step = [](int v, int by, int last) {
+    return v < last ? std::min(v + by, last) : v + 1;
+  };
+  const int widest = std::min(conv_w, (256 - halo_w) / window * window);
+  for (int w = std::min(8, widest); w <= widest; w = step(w, 8, widest)) {
+    const int rows = std::min(most_pixels / (w + halo_w), 256) - halo_h,
+              highest = std::min(conv_h, rows / window * window);
+    for (int h = std::min(4, highest); h > 0 && h <= highest; h = step(h, 4, highest)) {
+      FewLayout l = without_tile(stage);
+      l.out_w = w;
+      l.out_h = h;
+      l.box_w = w + halo_w;
+      l.box_h = h + halo_h;
+      if (!fit(stage, to_int(device.shared_bytes), l)) continue;
+      l.tiles_x = to_int(ceil_div(conv_w, w));
+      l.tiles_y = to_int(ceil_div(conv_h, h));
+      l.images = to_int(stage.n);
+      keep_better(stage, device, l, best, best_cycles);
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+std::vector<std::string> few_refusals(const Stage& stage, const DeviceFacts& device) {
+  std::vector<std::string> why;
+  const auto no = [&](bool refused, std::string reason) {
+    if (refused) why.push_back(std::move(reason));
+  };
+  no(device.major != 9, "compute capability " + std::to_string(device.major) + "." +
+                            std::to_string(device.minor) + ", the family needs 9.0 (wgmma)");
+  no(stage.dtype != DType::f16 && stage.dtype != DType::bf16,
+     "the input is " + std::string(name(stage.dtype)) + ", the family takes f16 and bf16");
+  no(stage.output_dtype(true) != stage.dtype, "the output type differs from the input type");
+  no(stage.c % 8 != 0,
+     "C = " + std::to_string(stage.c) + " is no multiple of 8 (TMA moves 16 bytes)");
+  no(stage.k * stage.r * stage.s > 64,
+     "K*R*S = " + std::to_string(stage.k * stage.r * stage.s) + ", at most 64 rows fit");
+  no(stage.stride != Extent(1), "a stride other than 1");
+  no(stage.dil != Extent(1), "dilation is not supported");
+  no(stage.groups != 1, "groups are not supported");
+  no(stage.layout != Layout::nhwc, "the layout is NCHW");
+  no(stage.norm, "norm is not supported");
+  no(stage.keep.any(), "second outputs are not supported");
+  no(stage.act.is_neuron() || stage.t != 1, "neurons are not supported");
+  if (stage.pool) {
+    no(*stage.pool != max(2), "a pool other than max 2x2 with stride 2");
+    no(stage.act.kind == Activation::Kind::leaky && stage.act.a < 0,
+       "a decreasing activation: pooling before it would change the result");
+  }
+  if (why.empty())
+    no(few_layout(stage, device).slots == 0,
+       "no box of at most " + std::to_string(most_pixels) + " pixels fits in shared memory");
+  return why;
+}
+
+FewLayout few_layout(const Stage& stage, const DeviceFacts& device) {
+  return without_tile(stage).flat ? flat_layout(stage, device) : box_layout(stage, device);
+}
+
+Index few_tiles(const Stage& stage, const FewLayout& l) {
+  return l.flat ? ceil_div(stage.n * stage.h * stage.w, l.out_w) : stage.n * l.tiles_x * l.tiles_y;
+}
+
+double few_cycles(const Stage& stage, const FewLayout& l) {
+  const double turns = static_cast<double>(ceil_div(few_tiles(stage, l), l.grid));
+  const int halo_w = l.box_w - l.out_w, halo_h = l.box_h - l.out_h;
+  const double pixels = l.flat ? l.out_w
+                               : covered(l.tiles_x, l.box_w, stage.w, halo_w) *
+                                     covered(l.tiles_y, l.box_h, stage.h, halo_h) /
+                                     (1.0 * l.tiles_x * l.tiles_y);
+  // 128 bytes of a pixel: what the memory gives all multiprocessors, or all that one can take.
+  const double load = l.chunks * pixels * std::max(7.0 * l.grid / 132, 3.2);
+  if (l.flat) return turns * (load + 300) + 500;
+  const double sums = 800 + 2 * pixels;
+  return l.z_over_slots ? turns * (load + sums + 1500) : turns * std::max(load, sums) + sums;
+}
+
+TensorMapArgs few_x_map(const Stage& stage, const FewLayout& l, Index pixel_stride) {
+  const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
+  const std::uint64_t pixel = u(pixel_stride) * 2;
+  TensorMapArgs map{.dtype = stage.dtype, .rank = 4};
+  if (l.flat)
+    map.size = {u(stage.c), u(stage.n * stage.h * stage.w), 1, 1};
+  else
+    map.size = {u(stage.c), u(stage.w), u(stage.h), u(stage.n)};
+  map.stride = {0, pixel, pixel * u(stage.w), pixel * u(stage.w) * u(stage.h)};
+  map.box = {64, static_cast<std::uint32_t>(l.box_w), static_cast<std::uint32_t>(l.box_h), 1};
+  return map;
+}
+
+TensorMapArgs few_w_map(const Stage& stage, const FewLayout& l) {
+  const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
+  TensorMapArgs map{.dtype = stage.dtype, .rank = 3};
+  map.size = {u(stage.c), u(stage.k * stage.r * stage.s), 1};
+  map.stride = {0, u(stage.c) * 2, u(stage.c * stage.k * stage.r * stage.s) * 2};
+  map.box = {64, static_cast<std::uint32_t>(l.columns), 1};
+  return map;
+}
+
+}  // namespace convoy::cuda::sm90
