@@ -92,6 +92,7 @@ Bands::Bands(const Stage& stage, const Machine& machine, int vectors)
     }
 
   cut_parts(static_cast<Index>(machine.l2_bytes));
+  fetch_weights_ = weights_.size() * sizeof(float) > machine.l2_bytes;
 
   if (stage.pool)
     pooling_ = windows_of_four(stage, shapes_) ? Pooling::registers : Pooling::scratch;
@@ -117,7 +118,7 @@ void Bands::cut_parts(Index l2_bytes) {
     for (const Run& run : runs_)
       for (Index i = 0; i < run.length; ++i) offsets_.push_back(run.offset + i);
     runs_.clear();
-    parts_.push_back({0, 0});
+    parts_.push_back({0, 0, 0, depth_});
     return;
   }
   const Index most =
@@ -125,7 +126,10 @@ void Bands::cut_parts(Index l2_bytes) {
   const Index count = ceil_div(depth_, most), all_runs = static_cast<Index>(runs_.size());
   for (Index i = 0; i < count; ++i) {
     const Index first = all_runs * i / count, end = all_runs * (i + 1) / count;
-    if (first < end) parts_.push_back({first, end - first});
+    if (first == end) continue;
+    const Run &from = runs_[static_cast<std::size_t>(first)],
+              &to = runs_[static_cast<std::size_t>(end - 1)];
+    parts_.push_back({first, end - first, from.depth, to.depth + to.length - from.depth});
   }
 }
 

@@ -56,9 +56,10 @@ class Bands : public Prepared {
   // Consecutive runs whose weights leave room in the second-level cache.
   struct Part {
     Index first = 0, count = 0;  // runs
+    Index begin = 0, depth = 0;  // of the weights: of its first channel, and how many
   };
   // What a task fetches into the second-level cache while it computes its last filters: the input
-  // of the next. (Weights come faster unfetched: portions of them fill the line buffers.)
+  // of the next.
   struct Ahead {
     const float* from = nullptr;
     Index floats = 0;
@@ -124,6 +125,9 @@ class Bands : public Prepared {
   Index max_width_ = 0;
   std::vector<Run> runs_;  // of a pixel of which no tap is left out
   std::vector<Part> parts_;
+  // Weights that the second-level cache does not hold: each part fetches those after it, evenly, as
+  // portions of them would fill the line buffers.
+  bool fetch_weights_ = false;
   std::vector<Index> offsets_;  // instead of the runs, if those are short
   bool by_rows_ = false;        // see bands_rows.cpp
   // Pixels of a row whose taps all lie in x itself, and how far from each they lie there.

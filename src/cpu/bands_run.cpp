@@ -117,6 +117,13 @@ void Bands::run_block(TileArgs tile, const Block& block, Index count, const Scra
     tile.run_count = part.count;
     tile.resume = i > 0;
     tile.suspend = i + 1 < parts_.size();
+    tile.depth = part.depth;
+    // The next part's, or the next block's first's: tiles fetch less than twice this part's.
+    const auto floats = static_cast<std::size_t>(part.depth * block.width);
+    const std::size_t end =
+        block.weights + static_cast<std::size_t>(part.begin * block.width) + floats;
+    const bool fetch = fetch_weights_ && end + 2 * floats <= weights_.size();
+    tile.next = fetch ? weights_.data() + end : nullptr;
     run_part(tile, block, count, scratch, tile.suspend ? Ahead{} : ahead);
   }
 }
@@ -133,6 +140,7 @@ void Bands::run_part(TileArgs& tile, const Block& block, Index count, const Scra
   const Index size = tiles > 0 ? units / tiles : 0, larger = tiles > 0 ? units % tiles : 0;
   const Index lines = ceil_div(ahead.floats, 16), portions = std::max<Index>(1, tile.run_count);
   const Index portion = tiles > 0 ? std::min<Index>(ceil_div(lines, tiles * portions), 32) : 0;
+  tile.next_floats = tile.next && tiles > 0 ? ceil_div(block.width, tiles) : 0;
   for (Index i = 0, done = 0; i < tiles; ++i) {
     const Index now = size + (i < larger ? 1 : 0);
     const Index fetched = i * portions * portion;
@@ -144,6 +152,12 @@ void Bands::run_part(TileArgs& tile, const Block& block, Index count, const Scra
     const auto index = static_cast<std::size_t>(now);
     (pool ? loops_.pooled[vectors][index] : loops_.plain[vectors][index])(tile);
     done += now;
+    if ((i + 1) * tile.next_floats < block.width) {
+      tile.next += tile.next_floats * tile.depth;
+    } else {
+      tile.next = nullptr;
+      tile.next_floats = 0;
+    }
   }
 }
 

@@ -156,12 +156,19 @@ HWY_INLINE void add_products(D d, const TileArgs& args, const Pixels& x, const f
     for (const Index* c = args.offsets; c != end; ++c, w += n * vectors)
       multiply_add<D, pixels, vectors>(d, x, *c, w, sum);
   }
+  const float* next = args.next;
   for (Index run = 0; run < args.run_count; ++run) {
     fetch();
     const Index end = args.runs[run].offset + args.runs[run].length;
     const float* w = args.w + args.runs[run].depth * (n * vectors);
-    for (Index c = args.runs[run].offset; c < end; ++c, w += n * vectors)
-      multiply_add<D, pixels, vectors>(d, x, c, w, sum);
+    Index c = args.runs[run].offset;
+    if constexpr (vectors >= 3)
+      if (next)
+        for (; c < end; ++c, w += n * vectors, next += args.next_floats) {
+          __builtin_prefetch(next, 0, 2);
+          multiply_add<D, pixels, vectors>(d, x, c, w, sum);
+        }
+    for (; c < end; ++c, w += n * vectors) multiply_add<D, pixels, vectors>(d, x, c, w, sum);
   }
 }
 

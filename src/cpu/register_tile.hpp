@@ -35,7 +35,7 @@ struct TileArgs {
   Index run_count = 0;
   // Instead of runs, where those would be short: how far from the pixel's first each input lies.
   const Index* offsets = nullptr;
-  Index depth = 0;              // of offsets
+  Index depth = 0;              // of offsets, or of all runs
   const float* w = nullptr;     // [depth][width], 64-byte aligned
   const float* bias = nullptr;  // [width]
   Clamp clamp;
@@ -49,6 +49,10 @@ struct TileArgs {
   // Fetched into the second-level cache on the way, for later: 64-byte lines a run.
   const float* ahead = nullptr;
   Index ahead_lines = 0;
+  // The same evenly, so many floats a channel of the runs, by tiles three vectors wide and wider;
+  // the others have no register left for it.
+  const float* next = nullptr;
+  Index next_floats = 0;
 };
 using TileLoop = void (*)(const TileArgs&);
 /// Tiles of row_pixels neighbours one after the other; their sums are not made in parts.
