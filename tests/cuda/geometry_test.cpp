@@ -40,21 +40,26 @@ TEST(Halo, TapsReachTheirPixels) {
     for (const HaloTile& tile : halo_tiles(stage, h200())) {
       const HaloLayout l = halo_layout(stage, tile, h200());
       const bool images = tile.inner == Inner::images;
-      for (int v = 0; v < l.views; ++v) {
+      for (int box = 0; box < l.slot_chunks * l.views; ++box) {
+        const int v = box % l.views, chunk = box / l.views;
+        const int in_slot = tile.deep > 0 ? box : 0;
         const View& view = l.view[static_cast<std::size_t>(v)];
-        for (int t = view.first; t < view.first + view.count; ++t) {
+        for (int t = chunk * l.taps + view.first; t < chunk * l.taps + view.first + view.count;
+             ++t) {
           const auto shift = l.tap_shift[static_cast<std::size_t>(t)];
-          ASSERT_EQ((shift & opens_view) != 0, t == view.first);
+          ASSERT_EQ((shift & opens_slot) != 0, tile.deep > 0 ? t == 0 : t == view.first);
+          ASSERT_EQ(l.tap_chunk[static_cast<std::size_t>(t)], chunk);
           const int r = l.tap_index[static_cast<std::size_t>(t)] / static_cast<int>(stage.s),
                     s = l.tap_index[static_cast<std::size_t>(t)] % static_cast<int>(stage.s);
           for (int g = 0; g < (tile.schedule == Schedule::rows ? 2 : 1); ++g) {
             for (int i = 0; i < tile.instructions(); ++i) {
               for (int column = 0; column < tile.instruction_n(); ++column) {
                 const int group = column / 8, inner = column % 8;
-                const int row = (g * l.warpgroup_stride + (shift & ~opens_view) * 16 +
-                                 i * l.instruction_stride + group * l.group_stride) /
-                                    128 +
-                                inner;
+                const int row =
+                    (g * l.warpgroup_stride + (shift & ~opens_slot) * 16 - in_slot * l.x_box +
+                     i * l.instruction_stride + group * l.group_stride) /
+                        128 +
+                    inner;
                 int x, y, n;  // in the box
                 if (images)
                   n = row % 8, x = row / 8 % l.box_w, y = row / 8 / l.box_w;
@@ -67,6 +72,7 @@ TEST(Halo, TapsReachTheirPixels) {
                   out_n = tile.bn > 1 ? i : 0, out_x = inner + (tile.bw > 8 ? 8 * i : 0),
                   out_y = group;
                 out_y += g * tile.bh;
+                ASSERT_GE(row, 0);
                 ASSERT_LT(row, l.box_w * l.box_h * l.box_n);
                 ASSERT_EQ(view.dx + x * stage.stride.w, out_x * stage.stride.w + s * stage.dil.w)
                     << to_text(stage) << ' ' << tile.name();
@@ -106,12 +112,14 @@ TEST(Halo, LayoutsFitAndRingsCantLock) {
       const HaloLayout l = halo_layout(stage, tile, h200());
       EXPECT_LE(l.shared_bytes, 232448);
       EXPECT_LE(8 * (2 * l.x_slots + 2 * l.w_slots + 2), 1024);
-      EXPECT_EQ(l.taps % l.slab_taps, 0);
+      EXPECT_EQ(l.slot_taps() % l.slab_taps, 0);
+      EXPECT_EQ(l.slab_taps % l.load_taps, 0);
       // The consumer holds two slabs while it waits for a third, and boxes likewise where a box has
       // one slab.
       bool single = false;
       for (int v = 0; v < l.views; ++v)
-        single |= l.view[static_cast<std::size_t>(v)].count == l.slab_taps;
+        single |= (tile.deep > 0 ? l.slot_taps() : l.view[static_cast<std::size_t>(v)].count) ==
+                  l.slab_taps;
       EXPECT_GE(l.x_slots, single ? 3 : 2) << to_text(stage) << ' ' << tile.name();
       if (!tile.resident) {
         EXPECT_GE(l.w_slots, 3);

@@ -28,8 +28,12 @@ HaloParams halo_params(const Stage& stage, const HaloTile& tile, const HaloLayou
   p.k = static_cast<int>(stage.k);
   p.chunks = l.chunks;
   p.views = l.views;
-  p.taps = l.taps;
+  p.slot_chunks = l.slot_chunks;
+  p.slot_views = l.slot_views;
+  p.taps = l.slot_taps();
   p.slab_taps = l.slab_taps;
+  p.load_taps = l.load_taps;
+  p.slabs = l.slabs_a_tile();
   p.k_blocks = Divisor(l.k_blocks);
   p.tiles_x = Divisor(l.tiles_x);
   p.tiles_y = Divisor(l.tiles_y);
@@ -51,8 +55,9 @@ HaloParams halo_params(const Stage& stage, const HaloTile& tile, const HaloLayou
   p.w_slots = l.w_slots;
   p.x_slot = l.x_slot;
   p.w_slot = l.w_slot;
-  p.x_bytes = l.x_bytes;
-  const int tile_x = l.chunks * l.views, tile_w = l.chunks * (l.taps / l.slab_taps);
+  p.x_bytes = l.x_bytes * l.slot_chunks * l.slot_views;
+  p.x_box = l.x_box;
+  const int tile_x = l.slots_a_tile(), tile_w = l.slabs_a_tile();
   p.skip_x = tile_x % l.x_slots;
   p.skip_x_odd = tile_x / l.x_slots & 1;
   p.skip_w = tile_w % l.w_slots;
@@ -80,6 +85,7 @@ HaloParams halo_params(const Stage& stage, const HaloTile& tile, const HaloLayou
     p.view[i] = l.view[i];
     p.tap_shift[i] = l.tap_shift[i];
     p.tap_index[i] = l.tap_index[i];
+    p.tap_chunk[i] = l.tap_chunk[i];
   }
   return p;
 }

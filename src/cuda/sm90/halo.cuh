@@ -172,27 +172,37 @@ struct Slots {
 /// A consumer's walk through both rings, one slab of weights at a time.
 struct Walk {
   const HaloParams& p;
-  Slots x, w;                          // what comes next
-  int tap = 0;                         // the first of the next slab
-  std::uint32_t box = 0, box_low = 0;  // the box that the last slab reads: full barrier, descriptor
+  Slots x, w;                            // what comes next
+  int first = 0, tap = 0;                // first taps of the last slab and of the next
+  std::uint32_t slot = 0, slot_low = 0;  // the pixels that the last slab reads: barrier, descriptor
+  std::uint32_t slab = 0;                // the last slab's barrier
+  std::uint32_t x_full = 0, x_parity = 0, w_parity = 0;  // what wait() is to wait for
 
-  /// Waits for the next slab (and for its box, if it opens one), and moves on.
-  __device__ __forceinline__ void next(std::uint32_t& a, std::uint32_t& b) {
+  /// Moves on to the next slab, and to the next pixels if it opens a slot. `a` and `b` are its
+  /// descriptors: not to be read before wait().
+  __device__ __forceinline__ void look(std::uint32_t& a, std::uint32_t& b) {
     const std::uint32_t shift = p.tap_shift[tap];
-    if (shift & opens_view) {
-      ptx::mbarrier_wait(x.full, x.parity);
-      box = x.full;
-      box_low = x.low;
+    first = tap;
+    x_full = 0;
+    if (shift & opens_slot) {
+      x_full = slot = x.full;
+      x_parity = x.parity;
+      slot_low = x.low;
       x.advance();
     }
-    ptx::mbarrier_wait(w.full, w.parity);
+    slab = w.full;
+    w_parity = w.parity;
     // The shuffle changes nothing, but tells the compiler that the values are one a warp: it then
     // keeps descriptors in uniform registers, as wgmma wants them.
     a = __shfl_sync(0xFFFFFFFF, w.low, 0);
-    b = __shfl_sync(0xFFFFFFFF, box_low + (shift & ~opens_view), 0);
+    b = __shfl_sync(0xFFFFFFFF, slot_low + (shift & ~opens_slot), 0);
     w.advance();
     tap += p.slab_taps;
     if (tap == p.taps) tap = 0;
+  }
+  __device__ __forceinline__ void wait() const {
+    if (x_full != 0) ptx::mbarrier_wait(x_full, x_parity);
+    ptx::mbarrier_wait(slab, w_parity);
   }
   __device__ __forceinline__ void skip_tile() {
     x.skip(p.skip_x, p.skip_x_odd);
@@ -230,8 +240,6 @@ __device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const bool gives_x = lane == 0, gives_w = lane == 0 && !p.resident;
   const std::uint32_t tap_step = p.cta_channels * 128 >> 4;
-  const int total = p.chunks * (p.taps / p.slab_taps);
-
   float d[I][N / 2];
   Walk walk{p, Slots(bar.x_full(0), p.x_slots, x_slots + g * p.warpgroup_stride, p.x_slot, true),
             Slots(bar.w_full(0), p.w_slots, w_slots + g * p.warpgroup_channels * 128, p.w_slot,
@@ -259,38 +267,47 @@ __device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar
       ++turn;
     }
 
-    std::uint32_t a, b, w_last = 0, x_last = 0;
-    std::uint32_t w_now = walk.w.full;
-    int first_tap = 0;
-    walk.next(a, b);
+    std::uint32_t a, b, next_a = 0, next_b = 0;
+    walk.look(a, b);
+    walk.wait();
 #pragma unroll
     for (int i = 0; i < I; ++i) ptx::touch(d[i]);
-    for (int it = 0; it < total; ++it) {
-      // All of this tile's waits are over: the other warpgroup may begin under the last slab's
-      // math.
-      if (p.pingpong && it + 1 == total && lane == 0) ptx::mbarrier_arrive(bar.turn(1 - g));
+    std::uint32_t w_last = 0, x_last = 0;
+    for (int it = 0; it < p.slabs; ++it) {
+      const bool last = it + 1 == p.slabs;
       multiply_tap<T, N, I>(d, a, b, p, it > 0);
       ptx::wgmma_commit();
+      // All of this tile's waits are over: the other warpgroup may begin under the last slab's
+      // math.
+      if (p.pingpong && last && lane == 0) ptx::mbarrier_arrive(bar.turn(1 - g));
       // While this tap's math runs, that of the slab before is done: its slots go back at once, so
       // that their next load has the whole of this slab's time.
       ptx::wgmma_wait<1>();
       if (it > 0) {
         if (gives_w) ptx::mbarrier_arrive(walk.w.empty(w_last));
-        if (gives_x && x_last != walk.box) ptx::mbarrier_arrive(walk.x.empty(x_last));
+        if (gives_x && x_last != walk.slot) ptx::mbarrier_arrive(walk.x.empty(x_last));
       }
-      w_last = w_now;
-      x_last = walk.box;
-      for (int tap = 1; tap < p.slab_taps; ++tap) {
+      w_last = walk.slab;
+      x_last = walk.slot;
+      // Only the waiting stands between the last tap of this slab and the first of the next: what
+      // they are is found under the taps before.
+      const std::uint32_t low = walk.slot_low;
+      const int first = walk.first;
+      for (int tap = 1; tap + 1 < p.slab_taps; ++tap) {
         a += tap_step;
-        b = walk.box_low + (p.tap_shift[first_tap + tap] & ~opens_view);
-        multiply_tap<T, N, I>(d, a, b, p, 1);
+        multiply_tap<T, N, I>(d, a, low + (p.tap_shift[first + tap] & ~opens_slot), p, 1);
         ptx::wgmma_commit();
       }
-      if (it + 1 < total) {
-        w_now = walk.w.full;
-        first_tap = walk.tap;
-        walk.next(a, b);
+      if (!last) walk.look(next_a, next_b);
+      if (p.slab_taps > 1) {
+        a += tap_step;
+        multiply_tap<T, N, I>(d, a, low + (p.tap_shift[first + p.slab_taps - 1] & ~opens_slot), p,
+                              1);
+        ptx::wgmma_commit();
       }
+      if (!last) walk.wait();
+      a = next_a;
+      b = next_b;
     }
     if (p.pingpong) walk.skip_tile();
     ptx::wgmma_wait<0>();

@@ -11,7 +11,7 @@ namespace {
 // A HaloTile in the planner's Tile: the box, and the choices as bits.
 Tile tile_of(const HaloTile& tile) {
   const int choices = (tile.inner == Inner::images ? 1 : 0) | (tile.resident ? 2 : 0) |
-                      static_cast<int>(tile.schedule) << 2;
+                      static_cast<int>(tile.schedule) << 2 | tile.deep << 4;
   return {tile.name(), tile.bw, tile.bh, tile.bn, choices};
 }
 HaloTile halo_tile(const Tile& tile) {
@@ -19,8 +19,9 @@ HaloTile halo_tile(const Tile& tile) {
           .bw = tile.a,
           .bh = tile.b,
           .bn = tile.c,
-          .schedule = static_cast<Schedule>(tile.d >> 2),
-          .resident = (tile.d & 2) != 0};
+          .schedule = static_cast<Schedule>(tile.d >> 2 & 3),
+          .resident = (tile.d & 2) != 0,
+          .deep = tile.d >> 4};
 }
 
 class PreparedHalo final : public Prepared {

@@ -77,14 +77,20 @@ __device__ __forceinline__ void produce_pixels(const HaloParams& p, const Barrie
   for (int t = blockIdx.x * p.sharers; t < p.tiles; t += gridDim.x * p.sharers) {
     const Place at = place(p, t);
     const int x0 = at.x * p.step_w + p.first_w, y0 = at.y * p.step_h + p.first_h;
-    for (int chunk = 0; chunk < p.chunks; ++chunk) {
-      for (int v = 0; v < p.views; ++v) {
+    for (int first = 0; first < p.chunks; first += p.slot_chunks) {
+      for (int first_v = 0; first_v < p.views; first_v += p.slot_views) {
         ptx::mbarrier_wait(bar.x_empty(ring.slot), ring.parity ^ 1);
         const std::uint32_t full = bar.x_full(ring.slot);
         ptx::mbarrier_arrive_expect(full, p.x_bytes);
-        const int x = x0 + p.view[v].dx, y = y0 + p.view[v].dy;
-        const int c1 = p.images ? at.n : x, c2 = p.images ? x : y, c3 = p.images ? y : at.n;
-        ptx::tma_load(slots + ring.slot * p.x_slot, &p.x, full, chunk * 64, c1, c2, c3);
+        std::uint32_t to = slots + ring.slot * p.x_slot;
+        for (int chunk = first; chunk < first + p.slot_chunks; ++chunk) {
+          for (int v = first_v; v < first_v + p.slot_views; ++v) {
+            const int x = x0 + p.view[v].dx, y = y0 + p.view[v].dy;
+            const int c1 = p.images ? at.n : x, c2 = p.images ? x : y, c3 = p.images ? y : at.n;
+            ptx::tma_load(to, &p.x, full, chunk * 64, c1, c2, c3);
+            to += p.x_box;
+          }
+        }
         ring.advance(p.x_slots);
       }
     }
@@ -95,15 +101,21 @@ __device__ __forceinline__ void produce_pixels(const HaloParams& p, const Barrie
 __device__ __forceinline__ void produce_weights(const HaloParams& p, const Barriers& bar,
                                                 std::uint32_t slots) {
   Ring ring;
+  const int load_bytes = p.load_taps * p.cta_channels * 128;
   for (int t = blockIdx.x * p.sharers; t < p.tiles; t += gridDim.x * p.sharers) {
     for (int tile = t; tile < t + p.sharers; ++tile) {
       const int k = place(p, tile).k;
-      for (int chunk = 0; chunk < p.chunks; ++chunk) {
-        for (int tap = 0; tap < p.taps; tap += p.slab_taps) {
+      for (int chunk = 0; chunk < p.chunks; chunk += p.slot_chunks) {
+        for (int first = 0; first < p.taps; first += p.slab_taps) {
           if (!p.resident) ptx::mbarrier_wait(bar.w_empty(ring.slot), ring.parity ^ 1);
           const std::uint32_t full = bar.w_full(ring.slot);
           ptx::mbarrier_arrive_expect(full, p.w_slot);
-          ptx::tma_load(slots + ring.slot * p.w_slot, &p.w, full, chunk * 64, k, p.tap_index[tap]);
+          std::uint32_t to = slots + ring.slot * p.w_slot;
+          for (int tap = first; tap < first + p.slab_taps; tap += p.load_taps) {
+            const int c = (chunk + p.tap_chunk[tap]) * 64;
+            ptx::tma_load(to, &p.w, full, c, k, p.tap_index[tap]);
+            to += load_bytes;
+          }
           ring.advance(p.w_slots);
         }
       }

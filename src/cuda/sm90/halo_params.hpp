@@ -15,7 +15,8 @@ struct HaloParams {
   const float* bias;
   Clamp act;
   int k;
-  int chunks, views, taps, slab_taps;
+  int chunks, views, slot_chunks, slot_views;
+  int taps, slab_taps, load_taps, slabs;  // of a slot, of a slab, of a load; slabs of a tile
   Divisor k_blocks, tiles_x, tiles_y;
   int tiles;
   int cta_channels, cta_w, cta_h, cta_n;  // of a CTA's tile, in output channels and conv pixels
@@ -24,7 +25,8 @@ struct HaloParams {
   bool images, pingpong, resident;
   int sharers = 1;  // 2: warpgroups in ping-pong take both channel blocks of a box that loads once
   int warpgroup_channels, warpgroup_rows;  // from warpgroup 0's tile to warpgroup 1's
-  int x_slots, w_slots, x_slot, w_slot, x_bytes;
+  int x_slots, w_slots, x_slot, w_slot;
+  int x_bytes, x_box;  // that a slot's loads bring; from one box to the next
   int skip_x, skip_x_odd, skip_w,
       skip_w_odd;  // a tile's slots: beyond whole rounds; whether those are odd
   int w_offset, staging_offset, barrier_offset, staging;
@@ -35,7 +37,7 @@ struct HaloParams {
   int store_buffers;
   View view[max_taps];
   std::uint16_t tap_shift[max_taps];
-  std::uint8_t tap_index[max_taps];
+  std::uint8_t tap_index[max_taps], tap_chunk[max_taps];
 };
 
 /// What follows from stage, tile and layout: all but the maps, the bias and the number of tiles.

@@ -68,6 +68,35 @@ void lay_taps(const Stage& stage, bool one_tap_a_view, HaloLayout& out) {
   out.box_h = reach_h;
 }
 
+/// Puts all boxes of `deep` chunks into a slot: the table of taps then runs over all of them, and a
+/// slab of weights over as many of the taps as leaves their ring deep enough. `room`: for both
+/// rings.
+void deepen(const HaloTile& tile, int deep, int room, HaloLayout& out) {
+  out.slot_chunks = deep;
+  out.slot_views = out.views;
+  for (int v = 0; v < out.views; ++v) {
+    const View& view = out.view[static_cast<std::size_t>(v)];
+    for (int t = view.first; t < view.first + view.count; ++t)
+      out.tap_shift[static_cast<std::size_t>(t)] += static_cast<std::uint16_t>(v * out.x_box / 16);
+  }
+  for (int t = out.taps; t < out.slot_taps(); ++t) {
+    const auto to = static_cast<std::size_t>(t), from = static_cast<std::size_t>(t - out.taps);
+    out.tap_shift[to] =
+        static_cast<std::uint16_t>(out.tap_shift[from] + out.views * out.x_box / 16);
+    out.tap_index[to] = out.tap_index[from];
+    out.tap_chunk[to] = static_cast<std::uint8_t>(t / out.taps);
+  }
+  out.x_slot = deep * out.views * out.x_box;
+  const int tap_bytes = tile.cta_channels() * row_bytes;
+  const auto slabs = [&](int taps) { return (room - 2 * out.x_slot) / (taps * tap_bytes); };
+  out.slab_taps = out.slot_taps();
+  if (room / (out.x_slot + out.slot_taps() * tap_bytes) < 3) {
+    while (out.slab_taps > 1 && (out.slot_taps() % out.slab_taps != 0 || slabs(out.slab_taps) < 4 ||
+                                 out.slab_taps == out.slot_taps()))
+      --out.slab_taps;
+  }
+}
+
 HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& device,
                bool one_tap_a_view) {
   HaloLayout out;
@@ -86,9 +115,7 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
     shift = static_cast<std::uint16_t>(((shift >> 8) * row + (shift & 255) * pixel) / 16);
   }
   out.x_bytes = out.box_w * out.box_h * out.box_n * row_bytes;
-  out.x_slot = round_up(out.x_bytes, alignment);
-  for (int v = 0; v < out.views; ++v)
-    out.tap_shift[out.view[static_cast<std::size_t>(v)].first] |= opens_view;
+  out.x_box = out.x_slot = round_up(out.x_bytes, alignment);
   out.group_stride = images ? 8 * row_bytes : row;
   out.instruction_stride = images ? row : (tile.bw > 8 ? 8 * row_bytes : row * out.box_h);
   out.warpgroup_stride = tile.schedule == Schedule::rows ? tile.bh * row : 0;
@@ -111,25 +138,37 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
   const int row_needs = (stage.r > 1 ? 2 : 3) * out.x_slot + 3 * row_taps * tap_bytes;
   const bool row_fits = rings - 2 * out.staging >= row_needs;
   const bool by_row = small || tile.resident || (tile.schedule == Schedule::pingpong && row_fits);
-  out.slab_taps = one_view && by_row ? row_taps : 1;
+  out.slab_taps = out.load_taps = one_view && by_row ? row_taps : 1;
+  if (tile.deep > 0) {
+    // Worth its waiting only where a tap's math is short, and only for taps that lie in one table.
+    if (!small || tile.resident || one_tap_a_view || out.chunks % tile.deep != 0 ||
+        tile.deep * out.taps > max_taps || (tile.deep == 1 && out.views == 1))
+      return out;
+    out.load_taps = 1;
+    deepen(tile, tile.deep, rings - 2 * out.staging, out);
+    out.tap_shift[0] |= opens_slot;
+  } else {
+    for (int v = 0; v < out.views; ++v)
+      out.tap_shift[out.view[static_cast<std::size_t>(v)].first] |= opens_slot;
+  }
   out.w_slot = tap_bytes * out.slab_taps;
   const bool pieces = !pooled(stage) && store_pieces(tile.instruction_n()) == 2;
   const bool room_for_two =
       out.slab_taps == 1 || tile.resident || rings - 4 * out.staging >= row_needs;
   out.store_buffers = pieces && room_for_two ? 2 : 1;
   const int room = rings - 2 * out.store_buffers * out.staging;
-  const int all_w = out.chunks * (out.taps / out.slab_taps);
-  // A warpgroup gives a box back one slab after its last: a view of a single slab holds the box
+  const int all_w = out.slabs_a_tile();
+  // A warpgroup gives a slot back one slab after its last: one of a single slab holds the slot
   // before it, its own and waits for the next.
-  int fewest = 2;
-  for (int v = 0; v < out.views; ++v) {
+  int fewest = tile.deep > 0 && out.slab_taps == out.slot_taps() ? 3 : 2;
+  for (int v = 0; v < out.views && tile.deep == 0; ++v) {
     if (out.view[static_cast<std::size_t>(v)].count == out.slab_taps) fewest = 3;
   }
   int w_fewest = 3;
   if (tile.resident) {
     out.w_slots = w_fewest = all_w;
     out.x_slots = std::min(6, (room - all_w * out.w_slot) / out.x_slot);
-  } else if (out.taps / out.views < 2) {
+  } else if (tile.deep > 0 ? fewest == 3 : out.taps / out.views < 2) {
     out.x_slots = out.w_slots = std::min(8, room / (out.x_slot + out.w_slot));
   } else {
     // Few boxes hide the load of one behind the taps of the other; weights need the depth.
@@ -166,7 +205,7 @@ std::string HaloTile::name() const {
   static constexpr const char* schedules[] = {"channels", "rows", "pingpong"};
   return std::to_string(bw) + "x" + std::to_string(bh) + "x" + std::to_string(bn) +
          (inner == Inner::images ? "n" : "") + "." + schedules[static_cast<int>(schedule)] +
-         (resident ? ".resident" : "");
+         (resident ? ".resident" : "") + (deep > 0 ? ".deep" + std::to_string(deep) : "");
 }
 
 std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& device) {
@@ -230,7 +269,7 @@ double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& 
   const double instruction = std::max(n / 2.0, 32.0) + (n <= 64 ? 3.12 : 0);
   const double step = instruction * tile.instructions() * warpgroups;
   // Between two slabs: what one tap in flight does not cover, and a gap in any case.
-  const double slabs = static_cast<double>(layout.chunks) * layout.taps / layout.slab_taps;
+  const double slabs = layout.slabs_a_tile();
   const double gap = (pingpong ? 141 : 91.2) + std::max(0.0, 257 - 4 * step);
   const double math =
       4.0 * layout.chunks * layout.taps * step * (tile.instructions() > 1 ? 1.047 : 1) +
@@ -264,15 +303,22 @@ std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device) 
     double seconds;
   };
   std::vector<Ranked> found;
+  const auto add = [&](const HaloTile& tile) {
+    const HaloLayout layout = halo_layout(stage, tile, device);
+    if (layout.x_slots > 0) found.push_back({tile, halo_seconds(stage, tile, layout)});
+  };
   const auto consider = [&](HaloTile tile) {
     for (const Schedule schedule : {Schedule::channels, Schedule::rows, Schedule::pingpong}) {
       for (const bool resident : {false, true}) {
         tile.schedule = schedule;
         tile.resident = resident;
+        tile.deep = 0;
         if (tile.schedule == Schedule::channels && stage.k <= 64) continue;
-        const HaloLayout layout = halo_layout(stage, tile, device);
-        if (layout.x_slots == 0) continue;
-        found.push_back({tile, halo_seconds(stage, tile, layout)});
+        add(tile);
+        for (const int deep : depths) {
+          tile.deep = deep;
+          add(tile);
+        }
       }
     }
   };
@@ -323,7 +369,7 @@ TensorMapArgs halo_w_map(const Stage& stage, const HaloTile& tile, const HaloLay
   map.size = {u(stage.c), u(stage.k), u(stage.r * stage.s)};
   map.stride = {0, u(stage.c * stage.r * stage.s) * 2, u(stage.c) * 2};
   map.box = {64, static_cast<std::uint32_t>(tile.cta_channels()),
-             static_cast<std::uint32_t>(layout.slab_taps)};
+             static_cast<std::uint32_t>(layout.load_taps)};
   return map;
 }
 

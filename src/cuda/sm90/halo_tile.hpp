@@ -26,13 +26,15 @@ struct HaloTile {
   int bw = 8, bh = 28, bn = 1;
   Schedule schedule = Schedule::channels;
   bool resident = false;  // all weights of the channel block stay in shared memory
+  int deep = 0;           // a slot holds all boxes of this many 64 channels; 0: one box
   bool operator==(const HaloTile&) const = default;
 
   int instruction_n() const { return inner == Inner::pixels ? 8 * bh : 8 * bw; }
   int instructions() const { return inner == Inner::pixels ? (bw / 8) * bn : bh; }
   int cta_channels() const { return schedule == Schedule::channels ? 128 : 64; }
   int cta_rows() const { return schedule == Schedule::rows ? 2 * bh : bh; }
-  /// "8x28x1.channels", with "n" after the box for Inner::images and ".resident" at the end.
+  /// "8x28x1.channels", with "n" after the box for Inner::images; ".resident" or ".deep4" at the
+  /// end.
   std::string name() const;
 };
 
@@ -60,8 +62,11 @@ constexpr int store_pieces(int instruction_n) {
   return instruction_n >= 112 ? 2 : 1;
 }
 
+/// The depths that tiles come in, where they divide the stage's blocks of 64 channels.
+inline constexpr std::array<int, 6> depths{1, 2, 3, 4, 5, 8};
+
 inline constexpr int max_taps = 64;
-inline constexpr std::uint16_t opens_view = 1 << 15;  // in a tap's shift: the first tap of a view
+inline constexpr std::uint16_t opens_slot = 1 << 15;  // in a tap's shift: the first tap of a slot
 
 /// One TMA box of pixels and the taps that read it. A stride-1 stage has one view; with stride 2
 /// each parity of rows and columns is a view; where halos don't fit, each tap is one.
@@ -74,19 +79,26 @@ struct View {
 struct HaloLayout {
   int chunks = 0;  // of 64 input channels
   int views = 0, taps = 0;
-  int slab_taps = 1;  // taps of a slab of weights, the unit of their ring
+  int slot_chunks = 1, slot_views = 1;  // boxes of a pixel slot: those of so many chunks and views
+  int slab_taps = 1;                    // taps of a slab of weights, the unit of their ring
+  int load_taps = 1;                    // taps that one load of weights brings
   std::array<View, max_taps> view{};
   std::array<std::uint16_t, max_taps>
-      tap_shift{};  // of the first pixel in the box, in 16 bytes; | opens_view
+      tap_shift{};  // of the first pixel in the slot, in 16 bytes; | opens_slot
   std::array<std::uint8_t, max_taps> tap_index{};  // r*S + s, in the order of summation
+  std::array<std::uint8_t, max_taps> tap_chunk{};  // of the slot's
   int box_w = 0, box_h = 0, box_n = 0;             // pixels of a box in shared memory
-  int x_bytes = 0, x_slot = 0, w_slot = 0;         // of a box; of the slots
+  int x_bytes = 0, x_box = 0;                      // of a box: loaded; to the next one in its slot
+  int x_slot = 0, w_slot = 0;                      // bytes of the slots
   int group_stride = 0, instruction_stride = 0, warpgroup_stride = 0;  // bytes in a pixel slot
   int store_i = 0, store_j = 0, stored_pixels = 0;  // rows of the staged output tile
   int staging = 0;                                  // bytes of one buffer
   int store_buffers = 1;  // of each warpgroup: with two, a part is staged while the last one leaves
   int x_slots = 0, w_slots = 0, shared_bytes = 0;
   int k_blocks = 0, tiles_x = 0, tiles_y = 0, tiles_n = 0;
+  int slot_taps() const { return slot_chunks * taps; }
+  int slots_a_tile() const { return chunks / slot_chunks * (views / slot_views); }
+  int slabs_a_tile() const { return chunks * taps / slab_taps; }
   int tiles() const { return k_blocks * tiles_x * tiles_y * tiles_n; }
   int grid = 0;
 };

@@ -88,7 +88,7 @@ PairLayout pair_layout(const Stage& first, const Stage& second, const HaloTile& 
     // what lies between two slabs.
     if (tile.resident) return none;
     if (l.views == 1 && l.taps == first.r * first.s) {
-      l.slab_taps = static_cast<int>(first.s);
+      l.slab_taps = l.load_taps = static_cast<int>(first.s);
       l.w_slot = tile.cta_channels() * row_bytes * l.slab_taps;
     }
     l.x_slots = l.chunks * l.views + 1;
