@@ -6,7 +6,9 @@
 //
 // The brick of input pixels, with its halo, is loaded once per 64 input channels; the taps of the
 // filter are shifted views of that box, made by moving the start address of the wgmma descriptor.
-// Weights stream through a ring of their own, a tap or a filter row a slab, or stay resident.
+// Weights stream through a ring of their own, a tap or a filter row a slab, or stay resident. Where
+// tiles are few and taps short, a slot of pixels is deep: it holds the boxes of several blocks of
+// 64 channels, and a slab as many of their taps as fit, so that a wait is for more math.
 //
 // Order of summation: 64 input channels, tap, 16 input channels. It does not depend on the tile.
 #pragma once

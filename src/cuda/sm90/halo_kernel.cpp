@@ -79,18 +79,14 @@ class Halo final : public Kernel {
     // No tile is smaller than a pixel by 64 channels: below this no count of tiles overflows.
     if (why.empty() && shapes.gemm_m > (Index{1} << 31) / ((stage.k + 63) / 64))
       why.emplace_back(too_many_tiles);
-    if (why.empty() && tiles(stage, machine).empty())
+    if (why.empty() && halo_tiles(stage, facts).empty())
       why.emplace_back("no tile of the family serves this filter, stride and pool");
     return why;
   }
 
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
     std::vector<Tile> all;
-    const DeviceFacts facts = facts_of(machine);
-    for (const HaloTile& tile : halo_tiles(stage, facts)) {
-      const HaloLayout l = halo_layout(stage, tile, facts);
-      if (countable({l.k_blocks, l.tiles_x, l.tiles_y, l.tiles_n})) all.push_back(tile_of(tile));
-    }
+    for (const HaloTile& tile : halo_tiles(stage, facts_of(machine))) all.push_back(tile_of(tile));
     return all;
   }
 

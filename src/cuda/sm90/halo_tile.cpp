@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+
+#include "cuda/family.hpp"
 
 namespace convoy::cuda::sm90 {
 namespace {
@@ -20,9 +23,14 @@ bool pooled(const Stage& stage) {
   return stage.pool.has_value();
 }
 
+/// Whether a tap's math is short against what lies between two slabs.
+bool small(const HaloTile& tile) {
+  return tile.instruction_n() * tile.instructions() <= 128 && tile.cta_channels() == 64;
+}
+
 bool compiled(const HaloTile& tile) {
-  return std::find(accumulators.begin(), accumulators.end(),
-                   Accumulator{tile.instruction_n(), tile.instructions()}) != accumulators.end();
+  const Accumulator wanted{tile.instruction_n(), tile.instructions()};
+  return std::find(accumulators.begin(), accumulators.end(), wanted) != accumulators.end();
 }
 
 /// Taps, grouped into views by the parity of their offset, so that stride and dilation become plain
@@ -35,15 +43,16 @@ void lay_taps(const Stage& stage, bool one_tap_a_view, HaloLayout& out) {
   int reach_w = 0, reach_h = 0, taps = 0, views = 0;
   for (int py = 0; py < sh; ++py) {
     for (int px = 0; px < sw; ++px) {
-      std::vector<Tap> members;
+      std::array<Tap, max_taps> members;  // no vector: a plan lays out hundreds of tiles
+      std::size_t count = 0;
       for (int r = 0; r < stage.r; ++r) {
         for (int s = 0; s < stage.s; ++s) {
           const int dy = r * static_cast<int>(stage.dil.h), dx = s * static_cast<int>(stage.dil.w);
           if (dy % sh == py && dx % sw == px)
-            members.push_back({dy, dx, r * static_cast<int>(stage.s) + s});
+            members[count++] = {dy, dx, r * static_cast<int>(stage.s) + s};
         }
       }
-      for (const Tap& tap : members) {
+      for (const Tap& tap : std::span(members).first(count)) {
         const bool opens = one_tap_a_view || &tap == &members.front();
         const auto t = static_cast<std::size_t>(taps++);
         if (opens) {
@@ -132,18 +141,15 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
   // cover but a whole filter row does: in ping-pong, and where weights are resident, a slab is a
   // row. Two warpgroups at once cover for each other: single taps give their ring more depth.
   const bool one_view = out.views == 1 && out.taps == stage.r * stage.s;
-  const bool small = tile.instruction_n() * tile.instructions() <= 128 && tile.cta_channels() == 64;
   const int tap_bytes = tile.cta_channels() * row_bytes, row_taps = static_cast<int>(stage.s);
   const int rings = static_cast<int>(device.shared_bytes) - alignment - barrier_bytes;
   const int row_needs = (stage.r > 1 ? 2 : 3) * out.x_slot + 3 * row_taps * tap_bytes;
   const bool row_fits = rings - 2 * out.staging >= row_needs;
-  const bool by_row = small || tile.resident || (tile.schedule == Schedule::pingpong && row_fits);
+  const bool by_row =
+      small(tile) || tile.resident || (tile.schedule == Schedule::pingpong && row_fits);
   out.slab_taps = out.load_taps = one_view && by_row ? row_taps : 1;
   if (tile.deep > 0) {
-    // Worth its waiting only where a tap's math is short, and only for taps that lie in one table.
-    if (!small || tile.resident || one_tap_a_view || out.chunks % tile.deep != 0 ||
-        tile.deep * out.taps > max_taps || (tile.deep == 1 && out.views == 1))
-      return out;
+    if (tile.deep == 1 && out.views == 1) return out;  // the same as no depth
     out.load_taps = 1;
     deepen(tile, tile.deep, rings - 2 * out.staging, out);
     out.tap_shift[0] |= opens_slot;
@@ -247,20 +253,24 @@ HaloLayout halo_layout(const Stage& stage, const HaloTile& tile, const DeviceFac
   if (!compiled(tile) || (pooled(stage) && !even)) return none;
   if (tile.inner == Inner::images && tile.bn != 8) return none;
   if (tile.inner == Inner::pixels && tile.bw > 8 && (tile.bw != 16 || tile.bn != 1)) return none;
+  // A deep slot is worth the wait for all its boxes only where a tap's math is short.
+  if (tile.deep > 0 && (!small(tile) || tile.resident || ceil_div(stage.c, 64) % tile.deep != 0 ||
+                        tile.deep * stage.r * stage.s > max_taps))
+    return none;
   HaloLayout out = lay(stage, tile, device, false);
   const auto boxed = [&](const HaloLayout& l) {
     return l.x_slots > 0 && (l.box_w - 1) * stage.stride.w + 1 <= 256 &&
            (l.box_h - 1) * stage.stride.h + 1 <= 256;
   };
-  if (!boxed(out)) out = lay(stage, tile, device, true);
+  if (!boxed(out) && tile.deep == 0) out = lay(stage, tile, device, true);
   return boxed(out) ? out : none;
 }
 
 double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& layout) {
   // Cycles at the clock that the chip holds under load; the constants are a least-distance fit to
   // the tiles of bench/results/h200/tiles.json, near to what in-kernel clocks show.
-  constexpr double clock = 1.558e9, launch = 0.35e-6, start = 1650;
-  constexpr double l2_bytes_a_cycle = 46.6, store_bytes_a_cycle = 35.2;
+  constexpr double clock = 1.558e9, launch = 0.35e-6, start = 1176;
+  constexpr double l2_bytes_a_cycle = 56, store_bytes_a_cycle = 35.2;
   const bool pingpong = tile.schedule == Schedule::pingpong, pool = stage.pool.has_value();
   const int n = tile.instruction_n(), pixels = n * tile.instructions();
   const double warpgroups = pingpong ? 1 : 2;
@@ -270,23 +280,27 @@ double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& 
   const double step = instruction * tile.instructions() * warpgroups;
   // Between two slabs: what one tap in flight does not cover, and a gap in any case.
   const double slabs = layout.slabs_a_tile();
-  const double gap = (pingpong ? 141 : 91.2) + std::max(0.0, 257 - 4 * step);
+  const double gap = (pingpong ? 116 : 73.5) + std::max(0.0, 182 - 4 * step);
   const double math =
-      4.0 * layout.chunks * layout.taps * step * (tile.instructions() > 1 ? 1.047 : 1) +
-      slabs * gap;
+      4.0 * layout.chunks * layout.taps * step * (tile.instructions() > 1 ? 1.047 : 1);
   const double boxes = static_cast<double>(layout.chunks) * layout.views * layout.x_bytes;
   const double weights = tile.resident ? 0 : slabs * layout.w_slot;
   const double loads = (boxes + weights) / l2_bytes_a_cycle;
-  // Hidden loads cost no time that could be measured, but among equals resident weights win: the
-  // last term only orders them.
-  const double tile_cycles = std::max(math, loads) + (tile.resident ? 0 : 1e-6 * loads);
+  // Few tiles are bound by their loads and stop between slabs nevertheless. Among equals resident
+  // weights win: the last term only orders them.
+  const double tile_cycles =
+      std::max(math, loads) + slabs * gap + (tile.resident ? 0 : 1e-6 * loads);
 
   const double epilogue =
-      568 + (pool ? 5.38 * pixels : 6.22 * pixels + 449.0 * tile.instructions());
+      648 + (pool ? 4.54 * pixels : 6.49 * pixels + 409.0 * tile.instructions());
   const double store =
       warpgroups * (pool ? pixels / 4.0 : pixels) * row_bytes / store_bytes_a_cycle;
   const int turns = ceil_div(layout.tiles(), layout.grid);
-  double cycles = start + 1.39 * store;  // the last tile's store shows
+  // The last tile's store shows, and some of the first slot's load.
+  const double first = 0.1 *
+                       (layout.x_bytes * layout.slot_chunks * layout.slot_views + layout.w_slot) /
+                       l2_bytes_a_cycle;
+  double cycles = start + first + 1.39 * store;
   if (pingpong) {
     // Two warpgroups take turns, but each needs its own math and epilogue.
     const double pair = turns > 1 ? std::max((tile_cycles + epilogue) / 2, store) : 0;
@@ -304,8 +318,9 @@ std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device) 
   };
   std::vector<Ranked> found;
   const auto add = [&](const HaloTile& tile) {
-    const HaloLayout layout = halo_layout(stage, tile, device);
-    if (layout.x_slots > 0) found.push_back({tile, halo_seconds(stage, tile, layout)});
+    const HaloLayout l = halo_layout(stage, tile, device);
+    if (l.x_slots > 0 && countable({l.k_blocks, l.tiles_x, l.tiles_y, l.tiles_n}))
+      found.push_back({tile, halo_seconds(stage, tile, l)});
   };
   const auto consider = [&](HaloTile tile) {
     for (const Schedule schedule : {Schedule::channels, Schedule::rows, Schedule::pingpong}) {
