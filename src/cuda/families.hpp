@@ -13,8 +13,10 @@ namespace sm90 {
 const Kernel& halo();
 const Kernel& first();
 const Kernel& few();
-const Kernel& halo_pool();  // pool_kernel.cpp
-const Kernel& halo_nchw();  // these three: layout_kernel.cpp
+const Kernel& halo_pool();    // pool_kernel.cpp
+const Kernel& halo_padded();  // pad_kernel.cpp
+const Kernel& halo_nchw();    // these four: layout_kernel.cpp
+const Kernel& halo_padded_nchw();
 const Kernel& first_nchw();
 const Kernel& few_nchw();
 }  // namespace sm90

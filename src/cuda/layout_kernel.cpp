@@ -168,6 +168,10 @@ const Kernel& halo_nchw() {
   static const Nchw kernel("halo_nchw", halo(), false);
   return kernel;
 }
+const Kernel& halo_padded_nchw() {
+  static const Nchw kernel("halo_padded_nchw", halo_padded(), false);
+  return kernel;
+}
 const Kernel& first_nchw() {
   static const Nchw kernel("first_nchw", first(), true);
   return kernel;

@@ -23,13 +23,15 @@ std::span<const Kernel* const> kernel_table() {
     &cpu::direct(),           // any filter size, stride, dilation and groups
     &cpu::general(),          // every legal stage
 #if defined(CONVOY_CUDA)
-    &cuda::sm90::first(),       // up to four input channels, f16, bf16 or u8
-    &cuda::sm90::few(),         // up to 64 taps of all filters together
-    &cuda::sm90::halo(),        // any filter, stride and dilation, f16 and bf16, max 2x2 or no pool
-    &cuda::sm90::halo_pool(),   // the same with any pool and second outputs, in a second pass
-    &cuda::sm90::first_nchw(),  // the same for NCHW, between transpositions
+    &cuda::sm90::first(),      // up to four input channels, f16, bf16 or u8
+    &cuda::sm90::few(),        // up to 64 taps of all filters together
+    &cuda::sm90::halo(),       // any filter, stride and dilation, f16 and bf16, max 2x2 or no pool
+    &cuda::sm90::halo_pool(),  // the same with any pool and second outputs, in a second pass
+    &cuda::sm90::halo_padded(),  // halo for C or K that are no multiples of 8, between copies
+    &cuda::sm90::first_nchw(),   // the same for NCHW, between transpositions
     &cuda::sm90::few_nchw(),
     &cuda::sm90::halo_nchw(),
+    &cuda::sm90::halo_padded_nchw(),
     &cuda::depthwise(),  // a filter of its own for each channel, on any GPU
     &cuda::general(),    // every legal stage
 #endif

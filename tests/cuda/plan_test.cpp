@@ -47,6 +47,9 @@ constexpr Line lines[] = {
     {"f16:n2h9w13c24k24r3pad1groups24+bias+relu6", "depthwise"},
     {"bf16:n2h14c40k40r5stride2pad2groups40+bias+leaky(0.5)", "depthwise"},
     {"n1h9w7c6k6r3dil2pad2groups6+clip(-1,3)+max2", "depthwise"},
+    {"f16:n2h15w14c20k36r3pad1+bias+relu+max2", "halo_padded"},
+    {"bf16:n3h20c72k100r1+leaky(0.5)", "halo_padded"},
+    {"f16:n2h25c13k40r3stride2pad1nchw+bias+clip(-1,3)", "halo_padded_nchw"},
     // What no fast family takes.
     {"n2h9w7c5k6r3pad1+bias+relu+max2", "general"},
     {"f16:n2h9w7c5k6r3s2pad1x2x0x1+bias+relu", "general"},
