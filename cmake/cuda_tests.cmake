@@ -22,6 +22,11 @@ if(CONVOY_TESTS)
                        --shapes ${PROJECT_SOURCE_DIR}/tests/cuda/${family}-stages.txt)
       set_tests_properties(cuda_verify_${family} PROPERTIES LABELS gpu SKIP_REGULAR_EXPRESSION "device cuda:0: [^\n]*; or use cpu")
     endforeach()
+    # Kernels with workspace: the check and what is timed run on different streams.
+    add_test(NAME cuda_bench_workspace
+             COMMAND convoy_cli bench --device cuda --rounds 1 --seconds 0.001
+                     --stage f16:n2h9c16k24r3pad1nchw+bias+relu --stage f16:n2h9c16k24r3pad1+relu+max3s1)
+    set_tests_properties(cuda_bench_workspace PROPERTIES LABELS gpu SKIP_REGULAR_EXPRESSION "device cuda:0: [^\n]*; or use cpu")
     find_package(Python3 COMPONENTS Interpreter)
     add_test(NAME cuda_sanitizers COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cuda/sanitize.py
                                           $<TARGET_FILE:convoy_cli>)

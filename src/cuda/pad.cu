@@ -32,8 +32,7 @@ template <int Width, bool Zeros>
 __global__ void __launch_bounds__(threads) pad(const PadParams p) {
   if (blockIdx.x == 0 && p.bias.to != nullptr) {
     const int k = static_cast<int>(p.bias.k), wide = (k + lanes - 1) / lanes * lanes;
-    for (int i = threadIdx.x; i < wide; i += threads)
-      p.bias.to[i] = i < k ? p.bias.from[i] : 0.0f;
+    for (int i = threadIdx.x; i < wide; i += threads) p.bias.to[i] = i < k ? p.bias.from[i] : 0.0f;
   }
   const unsigned i = blockIdx.x * threads + threadIdx.x;
   if (i >= p.pieces) return;
@@ -42,8 +41,7 @@ __global__ void __launch_bounds__(threads) pad(const PadParams p) {
   const std::uint16_t* const from = p.from + pixel * p.from_stride + first;
   std::uint16_t* const to = p.to + pixel * p.to_stride + first;
   alignas(16) Word<Width> words[lanes / Width] = {};
-  if constexpr (!Zeros)
-    *reinterpret_cast<uint4*>(words) = *reinterpret_cast<const uint4*>(from);
+  if constexpr (!Zeros) *reinterpret_cast<uint4*>(words) = *reinterpret_cast<const uint4*>(from);
 #pragma unroll
   for (int w = 0; w < lanes / Width; ++w) {
     if (first + w * Width >= p.channels) continue;

@@ -112,6 +112,7 @@ class HaloPadded final : public Kernel {
 
   std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
     if (stage.c % 8 == 0 && stage.k % 8 == 0) return {"C and K are multiples of 8, as halo needs"};
+    if (stage.groups != 1) return {"groups are not supported"};  // they would not divide the rest
     // A filter of one channel grows 64-fold: what fitted before must fit after.
     constexpr Index most = Index{1} << 40;
     const Shapes shapes = shapes_of(stage);
@@ -131,7 +132,7 @@ class HaloPadded final : public Kernel {
       if (!copies) return;
       const double moved = 2.0 * static_cast<double>(narrow + wide);
       cost.bytes += moved;
-      cost.seconds += moved / (0.5 * machine.memory_bandwidth) + 2e-6;
+      cost.seconds += moved / (0.5 * machine.memory_bandwidth) + 3e-6;
     };
     copied(inner.c != stage.c, shapes.x_elements, inner_shapes.x_elements);
     copied(inner.k != stage.k, shapes.y_elements, inner_shapes.y_elements);

@@ -1,5 +1,5 @@
-// halo_padded on a GPU: any C and K, with the bits of `general` on integers; image for image the same
-// bits in a smaller batch.
+// halo_padded on a GPU: any C and K, with the bits of `general` on integers; image for image the
+// same bits in a smaller batch.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -12,14 +12,13 @@ namespace {
 class GpuHaloPadded : public GpuTest {};
 
 TEST_F(GpuHaloPadded, GivesTheBitsOfGeneral) {
-  for (const char* text :
-       {"f16:n2h9w11c20k36r3pad1+bias+relu+max2",      // words of four channels
-        "bf16:n3h8w5c6k10r3pad1+bias+leaky(0.1)",      // of two
-        "f16:n2h7w9c13k27r5pad2+bias+relu6",           // of one
-        "f16:n2h7c5k16r3pad1+bias+relu+max2",          // only C
-        "bf16:n2h7c16k5r3stride2pad1+clip(-1,2.3)",    // only K, no bias
-        "f16:n1h1c1k1r1+bias", "f16:n1h30c65k129r1+relu",
-        "f16:n2h9w11c20k36r3pad1nchw+bias+relu+max2"}) {
+  for (const char* text : {"f16:n2h9w11c20k36r3pad1+bias+relu+max2",    // words of four channels
+                           "bf16:n3h8w5c6k10r3pad1+bias+leaky(0.1)",    // of two
+                           "f16:n2h7w9c13k27r5pad2+bias+relu6",         // of one
+                           "f16:n2h7c5k16r3pad1+bias+relu+max2",        // only C
+                           "bf16:n2h7c16k5r3stride2pad1+clip(-1,2.3)",  // only K, no bias
+                           "f16:n1h1c1k1r1+bias", "f16:n1h30c65k129r1+relu",
+                           "f16:n2h9w11c20k36r3pad1nchw+bias+relu+max2"}) {
     SCOPED_TRACE(text);
     const Stage stage = parse_stage(text);
     const char* name = stage.layout == Layout::nchw ? "halo_padded_nchw" : "halo_padded";

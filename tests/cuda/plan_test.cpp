@@ -52,7 +52,7 @@ constexpr Line lines[] = {
     {"f16:n2h25c13k40r3stride2pad1nchw+bias+clip(-1,3)", "halo_padded_nchw"},
     // What no fast family takes.
     {"n2h9w7c5k6r3pad1+bias+relu+max2", "general"},
-    {"f16:n2h9w7c5k6r3s2pad1x2x0x1+bias+relu", "general"},
+    {"f16:n2h9w7c5k6r3s2pad1x2x0x1out(f32)+bias+relu", "general"},
     {"f16:n2h8c12k8r3pad1groups4+bias+relu+max2", "general"},
     {"n2h9c4k6r3stride2x1dil1x2pad2x3+leaky(-0.5)+max3s2p1", "general"},
     {"bf16:n2h9c8k16r3pad1nchw+bias+relu+max2", "halo_nchw"},
