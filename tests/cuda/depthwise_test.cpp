@@ -1,7 +1,14 @@
-// The depthwise family's geometry: needs no GPU.
+// The depthwise family's geometry, refusals and cost model: needs no GPU.
 #include "cuda/depthwise.hpp"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "h200.hpp"
 
 namespace convoy::cuda {
 namespace {
@@ -47,6 +54,35 @@ TEST(Depthwise, RefusesWithEveryReason) {
   EXPECT_EQ(depthwise_refusals(parse_stage("u8:n1h8c8k16r3groups8nchw+norm+max3+keep(act)")).size(),
             6u);
   EXPECT_EQ(depthwise_refusals(parse_stage("f16:n1h8c8k8r3groups4+if(1)")).size(), 2u);
+}
+
+// Tiles measured on an H200: what the cost model picks must come near the best of them.
+TEST(Depthwise, CostModelPicksNearTheBestMeasured) {
+  std::ifstream file(std::string(CONVOY_SOURCE_DIR) + "/bench/results/h200/depthwise-tiles.json");
+  ASSERT_TRUE(file) << "bench/results/h200/depthwise-tiles.json is missing";
+  const nlohmann::json results = nlohmann::json::parse(file);
+  const Machine machine = machine_of(h200());
+  double sum = 0;
+  for (const auto& row : results["rows"]) {
+    const Stage stage = parse_stage(row["stage"].get<std::string>());
+    std::map<std::string, double> measured;
+    for (const auto& tile : row["tiles"]) measured[tile[0]] = tile[1];
+    const auto tiles = depthwise_tiles(stage);
+    const auto seconds = [&](const DepthwiseTile& tile) {
+      return depthwise_seconds(stage, tile, machine);
+    };
+    const auto picked =
+        std::min_element(tiles.begin(), tiles.end(),
+                         [&](const auto& a, const auto& b) { return seconds(a) < seconds(b); });
+    const double us =
+        measured.at(std::to_string(picked->rows) + "x" + std::to_string(picked->columns));
+    double best = us;
+    for (const auto& [name, other] : measured) best = std::min(best, other);
+    EXPECT_LE(us, 1.35 * best) << row["stage"];
+    sum += us / best;
+  }
+  ASSERT_GE(results["rows"].size(), 20u);
+  EXPECT_LE(sum / static_cast<double>(results["rows"].size()), 1.06);
 }
 
 }  // namespace
