@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "cuda/families.hpp"
 #include "cuda/sm90/halo_tile.hpp"
 #include "h200.hpp"
 
@@ -37,6 +38,28 @@ TEST(CostModel, PicksWithinATenthOfTheBestMeasured) {
     sum += picked / best;
   }
   EXPECT_LE(sum / static_cast<double>(measured.size()), 1.03);
+}
+
+TEST(CostModel, FirstIsWithinAFifthOfWhatWasMeasured) {
+  const Machine machine = machine_of(h200());
+  int rows = 0;
+  for (const char* name :
+       {"targets", "targets-without-pool", "resnet50", "unet", "yolov8n", "mobilenetv2"}) {
+    std::ifstream file(std::string(CONVOY_SOURCE_DIR) + "/bench/results/h200/" + name + ".json");
+    ASSERT_TRUE(file) << name;
+    const nlohmann::json results = nlohmann::json::parse(file);
+    for (const auto& row : results["rows"]) {
+      if (row["kernel"] != "first") continue;
+      const Stage stage = parse_stage(row["stage"].get<std::string>());
+      const double measured =
+          2.0 * static_cast<double>(shapes_of(stage).macs) / (row["gflops"].get<double>() * 1e9);
+      const double predicted =
+          first().cost(stage, first().tiles(stage, machine).front(), machine).seconds;
+      EXPECT_NEAR(predicted / measured, 1, 0.2) << to_text(stage);
+      ++rows;
+    }
+  }
+  EXPECT_GE(rows, 10);
 }
 
 }  // namespace

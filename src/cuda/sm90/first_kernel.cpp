@@ -85,12 +85,15 @@ class First final : public Kernel {
     const FirstLayout layout = first_layout(stage, facts_of(machine));
     const double tiles = static_cast<double>(stage.n) * layout.tiles_x * layout.tiles_y;
     const double turns = std::ceil(tiles / layout.grid);
-    // A fit to the measured stages (bench/results/h200): the brick is rearranged unit by unit, then
-    // each block of 64 channels is multiplied, pooled and stored.
-    const double tile = 1.7e-9 * layout.brick_rows * layout.units + 0.6e-6 * layout.k_blocks;
+    // A fit to the measured stages (bench/results/h200). The slower side of the ring sets the pace:
+    // bricks are rearranged unit by unit, twice as slowly without TMA's raw rows; or each block of
+    // 64 channels is multiplied step by step, pooled and stored.
+    const double produced = (layout.raw ? 1.6e-9 : 3.3e-9) * layout.brick_rows * layout.units;
+    const double steps = static_cast<double>(stage.r) * (layout.slots / 4);
+    const double consumed = layout.k_blocks * (0.093e-6 * steps + (stage.pool ? 0.20e-6 : 0.42e-6));
     const Cost moved = cost_of(stage, 0, 0);
-    const double seconds =
-        2.5e-6 + std::max(turns * tile, moved.bytes / (0.85 * machine.memory_bandwidth));
+    const double seconds = 2.85e-6 + std::max(turns * std::max(produced, consumed),
+                                              moved.bytes / (0.78 * machine.memory_bandwidth));
     const double done = tiles * layout.conv_rows * 16 * layout.k_blocks * 64 *
                         static_cast<double>(stage.r) * layout.slots * 4;
     return cost_of(stage, seconds,
