@@ -205,13 +205,17 @@ __global__ void __launch_bounds__(depthwise_threads)
   const Place at = Place::of<count, Rows, Columns>(g);
   if (at.channel >= g.c || at.p >= g.p || at.q >= g.q) return;
 
-  Channels<T> w[R][R];  // before the kernel before has finished: they are the plan's own
+  const auto weights = [&](int r, int s) {
+    return *reinterpret_cast<const Channels<T>*>(static_cast<const T*>(g.w) + (r * R + s) * g.c +
+                                                 at.channel);
+  };
+  // Before the kernel before has finished: they are the plan's own. Registers hold up to 5x5.
+  constexpr bool early = R <= 5;
+  Channels<T> w[R][R];
 #pragma unroll
-  for (int r = 0; r < R; ++r)
+  for (int r = 0; early && r < R; ++r)
 #pragma unroll
-    for (int s = 0; s < R; ++s)
-      w[r][s] = *reinterpret_cast<const Channels<T>*>(static_cast<const T*>(g.w) +
-                                                      (r * R + s) * g.c + at.channel);
+    for (int s = 0; s < R; ++s) w[r][s] = weights(r, s);
   dependency_wait();
   float bias[count];
   load_bias<T>(g, at.channel, bias);
@@ -243,7 +247,7 @@ __global__ void __launch_bounds__(depthwise_threads)
 #pragma unroll
       for (int s = 0; s < R; ++s) {
         float tap[count];
-        widen(w[r][s], tap);
+        widen(early ? w[r][s] : weights(r, s), tap);
 #pragma unroll
         for (int column = 0; column < Columns; ++column)
           add_products<T>(x[column * Stride + s], tap, sums[row][column]);
@@ -299,13 +303,17 @@ DepthwiseKernel of_tile(const DepthwiseTile& tile) {
     if (tile.columns == 4) return depthwise<T, R, Stride, 2, 4>;
     if (tile.columns == 1) return depthwise<T, R, Stride, 1, 1>;
   }
-  return tile.rows == 1 ? depthwise<T, R, Stride, 1, 2> : depthwise<T, R, Stride, 2, 2>;
+  if constexpr (R <= 5)
+    if (tile.rows == 1) return depthwise<T, R, Stride, 1, 2>;
+  return depthwise<T, R, Stride, 2, 2>;
 }
 template <class T>
 DepthwiseKernel find(const Stage& stage, const DepthwiseTile& tile) {
   if (!is_compiled_in(stage)) return depthwise_any<T>;
-  if (stage.r == 3) return stage.stride.h == 1 ? of_tile<T, 3, 1>(tile) : of_tile<T, 3, 2>(tile);
-  return stage.stride.h == 1 ? of_tile<T, 5, 1>(tile) : of_tile<T, 5, 2>(tile);
+  const bool dense = stage.stride == Extent(1);
+  if (stage.r == 3) return dense ? of_tile<T, 3, 1>(tile) : of_tile<T, 3, 2>(tile);
+  if (stage.r == 5) return dense ? of_tile<T, 5, 1>(tile) : of_tile<T, 5, 2>(tile);
+  return of_tile<T, 7, 1>(tile);
 }
 DepthwiseKernel find(const Stage& stage, const DepthwiseTile& tile) {
   if (stage.dtype == DType::f16) return find<__half>(stage, tile);

@@ -14,8 +14,9 @@ namespace convoy::cuda {
 using math::ceil_div;
 
 bool is_compiled_in(const Stage& stage) {
-  return stage.r == stage.s && (stage.r == 3 || stage.r == 5) && stage.stride.h == stage.stride.w &&
-         stage.stride.h <= 2 && stage.dil == Extent(1);
+  if (stage.r != stage.s || stage.stride.h != stage.stride.w || stage.dil != Extent(1))
+    return false;
+  return stage.r == 7 ? stage.stride.h == 1 : (stage.r == 3 || stage.r == 5) && stage.stride.h <= 2;
 }
 
 std::vector<std::string> depthwise_refusals(const Stage& stage) {
@@ -57,7 +58,7 @@ std::vector<std::string> depthwise_refusals(const Stage& stage) {
 
 std::vector<DepthwiseTile> depthwise_tiles(const Stage& stage) {
   // A pool's windows lie inside the tiles.
-  if (stage.pool || !is_compiled_in(stage)) return {{2, 2}};
+  if (stage.pool || !is_compiled_in(stage) || stage.r == 7) return {{2, 2}};
   if (stage.r == 5) return {{1, 2}, {2, 2}};
   if (stage.stride.h == 2)
     return {{1, 1}, {1, 2}, {2, 4}};  // 2x2 was behind one of these everywhere
