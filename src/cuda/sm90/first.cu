@@ -3,15 +3,13 @@
 #include "cuda/error.hpp"
 #include "cuda/launch.hpp"
 #include "cuda/sm90/first.cuh"
+#include "math/divide.hpp"
 
 namespace convoy::cuda::sm90 {
 namespace {
 
 using FirstKernel = void (*)(FirstParams);
 
-int ceil_div(Index a, Index b) {
-  return static_cast<int>((a + b - 1) / b);
-}
 int round_up(int a, int b) {
   return (a + b - 1) / b * b;
 }
@@ -123,7 +121,7 @@ FirstLayout first_layout(const Stage& stage, const DeviceFacts& device) {
   l.k_stride = 16 * 2 / u;
   l.step_stride = 2 * l.k_stride;
   l.brick_bytes = round_up(l.brick_rows * l.pitch, 128);
-  l.k_blocks = ceil_div(stage.k, 64);
+  l.k_blocks = static_cast<int>(math::ceil_div(stage.k, 64));
   l.w_bytes = l.k_blocks * static_cast<int>(stage.r) * (l.slots / 4) * 2048;
   l.staging = round_up((l.out_w * l.out_h + 1) * 128, 1024);
   const int row_bytes = static_cast<int>(stage.w * stage.c) * 2;
@@ -137,8 +135,8 @@ FirstLayout first_layout(const Stage& stage, const DeviceFacts& device) {
   l.bricks = room < 0 ? 0 : std::min(4, room / l.brick_bytes);
   l.shared_bytes =
       2048 + 2 * l.staging + l.w_bytes + raw_slots * l.raw_bytes + l.bricks * l.brick_bytes;
-  l.tiles_x = ceil_div(shapes.out_w, l.out_w);
-  l.tiles_y = ceil_div(shapes.out_h, l.out_h);
+  l.tiles_x = static_cast<int>(math::ceil_div(shapes.out_w, l.out_w));
+  l.tiles_y = static_cast<int>(math::ceil_div(shapes.out_h, l.out_h));
   l.grid = static_cast<int>(std::min<Index>(device.sms, stage.n * l.tiles_x * l.tiles_y));
   return l;
 }
