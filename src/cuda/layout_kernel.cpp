@@ -29,6 +29,14 @@ struct Side {
   Strides in_place(Index w, Index image) const {
     return pixels == 1 ? Strides{0, image, image, image, 1} : Strides{0, image, w, 1, 1};
   }
+  /// Families know the distance of pixels alone: images of one channel must follow each other.
+  Status check_in_place(std::string_view kernel, std::string_view operand, Index image) const {
+    if (converts || pixels == 1 || image == pixels) return {};
+    return Status(
+        fmt::format("{}: its images of one channel lie {} elements apart, expected {} for kernel "
+                    "{}. Give it a dense tensor, or plan with the kernel general.",
+                    operand, image, pixels, kernel));
+  }
 };
 
 struct Sides {
@@ -48,9 +56,10 @@ struct Sides {
 
 class PreparedNchw final : public Prepared {
  public:
-  PreparedNchw(const Stage& stage, bool strided_x, std::unique_ptr<Prepared> inner,
-               const Machine& machine)
-      : stage_(stage),
+  PreparedNchw(std::string_view name, const Stage& stage, bool strided_x,
+               std::unique_ptr<Prepared> inner, const Machine& machine)
+      : name_(name),
+        stage_(stage),
         sides_(stage, strided_x),
         out_w_(shapes_of(stage).out_w),
         strided_x_(strided_x),
@@ -68,6 +77,9 @@ class PreparedNchw final : public Prepared {
 
   Status run(const RunArgs& args) const noexcept override {
     if (args.n == 0) return {};
+    Status status = sides_.y.check_in_place(name_, "y", args.y_stride.n);
+    if (status.ok() && !strided_x_) status = sides_.x.check_in_place(name_, "x", args.x_stride.n);
+    if (!status.ok()) return status;
     const OnDevice on(device_);
     RunArgs inside = args;
     std::byte* const ours = args.workspace;
@@ -93,7 +105,7 @@ class PreparedNchw final : public Prepared {
     std::byte* const made = ours + x_bytes();
     if (y.converts) inside.y = made;
     inside.y_stride = y.converts ? y.dense(out_w_) : y.in_place(out_w_, args.y_stride.n);
-    Status status = inner_->run(inside);
+    status = inner_->run(inside);
     if (!status.ok() || !y.converts) return status;
     return Status(transpose_launch({.from = made,
                                     .to = args.y,
@@ -113,6 +125,7 @@ class PreparedNchw final : public Prepared {
     return sides_.y.converts ? aligned(sides_.y.elements(stage_.n)) : 0;
   }
 
+  std::string_view name_;
   Stage stage_;
   Sides sides_;
   Index out_w_;
@@ -151,7 +164,7 @@ class Nchw final : public Kernel {
   }
   std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
                                     const Machine& machine) const override {
-    return std::make_unique<PreparedNchw>(stage, strided_x_,
+    return std::make_unique<PreparedNchw>(name_, stage, strided_x_,
                                           inner_.prepare(nhwc(stage), tile, machine), machine);
   }
 

@@ -117,22 +117,21 @@ struct Plan::Impl {
     }
     if (on_gpu()) {
       args.workspace = stream_workspaces.of(stream.handle);
-      return args.workspace ? prepared->run(args) : no_workspace("on more than {} streams");
+      return args.workspace ? prepared->run(args) : no_workspace("kept by other streams");
     }
     args.workspace = workspaces.take();
-    if (!args.workspace) return no_workspace("more than {} runs at once");
+    if (!args.workspace) return no_workspace("taken by runs under way");
     status = prepared->run(args);
     workspaces.give(args.workspace);
     return status;
   }
 
-  Status no_workspace(fmt::format_string<int&> what) const {
-    int count = options.concurrent_runs;
-    return Status(fmt::format(what, count) +
-                  fmt::format(", which is what the plan has workspace for. Raise "
-                              "PlanOptions::concurrent_runs, or give each run a workspace of its "
-                              "own ({} bytes).",
-                              workspace_bytes));
+  Status no_workspace(std::string_view others) const {
+    return Status(
+        fmt::format("workspace: found none free, of the plan's {} all are {}; expected one for "
+                    "this run. Raise PlanOptions::concurrent_runs, or give each run a workspace of "
+                    "its own ({} bytes).",
+                    options.concurrent_runs, others, workspace_bytes));
   }
 };
 

@@ -156,6 +156,7 @@ Plan StageParity::plan(const Kernel& kernel, const Tile& tile, Index n, int thre
   options.threads = threads;
   options.kernel = kernel.name();
   options.use_tuning = false;
+  if (on_gpu()) options.concurrent_runs = 2;  // the streams of guard_ and other_guard_
   // A tile may be made for more images than these: then the planner's choice, of the same bits.
   const std::vector<Tile> tiles = kernel.tiles(stage, machine_for(options));
   if (std::find(tiles.begin(), tiles.end(), tile) != tiles.end()) options.tile = tile.name;
