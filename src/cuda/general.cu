@@ -8,8 +8,9 @@
 
 #include <algorithm>
 
-#include "cuda/error.hpp"
 #include "cuda/general.hpp"
+#include "cuda/launch.hpp"
+#include "cuda/ptx/sync.cuh"
 #include "math/half.hpp"
 #include "math/pool.hpp"
 
@@ -118,6 +119,7 @@ struct Cell {
 };
 
 __global__ void outputs(const __grid_constant__ GeneralParams g) {
+  ptx::grid_dependency_wait();
   const Index total = static_cast<Index>(g.n) * g.out_h * g.out_w * g.k;
   for (Index i = blockIdx.x * static_cast<Index>(blockDim.x) + threadIdx.x; i < total;
        i += static_cast<Index>(gridDim.x) * blockDim.x) {
@@ -155,6 +157,7 @@ __global__ void outputs(const __grid_constant__ GeneralParams g) {
 }
 
 __global__ void pixels(const __grid_constant__ GeneralParams g) {
+  ptx::grid_dependency_wait();
   const Index total = static_cast<Index>(g.n) * g.p * g.q * g.k;
   for (Index i = blockIdx.x * static_cast<Index>(blockDim.x) + threadIdx.x; i < total;
        i += static_cast<Index>(gridDim.x) * blockDim.x) {
@@ -195,12 +198,18 @@ std::vector<std::string> general_refusals(const Stage& stage) {
   return why;
 }
 
-std::string general_launch(const Stage& stage, const RunArgs& args, const float* w,
-                           cudaStream_t stream) noexcept {
+struct GeneralLaunch::Ready {
+  Stage stage;
+  Shapes shapes;
+  LoadedKernel<GeneralParams> outputs, pixels;
+  GeneralParams params;  // all but the operands and their number of images
+  bool overlap;
+};
+
+GeneralLaunch::GeneralLaunch(const Stage& stage, const float* w, bool overlap_previous) {
   const Shapes shapes = shapes_of(stage);
   const auto i = [](Index v) { return static_cast<int>(v); };
   GeneralParams g{};
-  g.args = args;
   g.w = w;
   g.in = stage.dtype;
   g.out = stage.output_dtype(true);
@@ -209,8 +218,7 @@ std::string general_launch(const Stage& stage, const RunArgs& args, const float*
   g.threshold = stage.act.threshold();
   g.soft = stage.soft;
   g.hold = stage.hold;
-  g.t = i(stage.t), g.n = i(args.n), g.h = i(stage.h), g.wd = i(stage.w), g.c = i(stage.c),
-  g.k = i(stage.k);
+  g.t = i(stage.t), g.h = i(stage.h), g.wd = i(stage.w), g.c = i(stage.c), g.k = i(stage.k);
   g.r = i(stage.r), g.s = i(stage.s), g.group_c = i(stage.c / stage.groups),
   g.group_k = i(stage.k / stage.groups);
   g.p = i(shapes.p), g.q = i(shapes.q), g.out_h = i(shapes.out_h), g.out_w = i(shapes.out_w);
@@ -221,17 +229,27 @@ std::string general_launch(const Stage& stage, const RunArgs& args, const float*
   g.rows = math::pool_rows(stage, shapes.p);
   g.columns = math::pool_columns(stage, shapes.q);
 
-  constexpr unsigned threads = 256;
-  const auto blocks = [](Index total) {
-    return static_cast<unsigned>(std::min<Index>((total + threads - 1) / threads, 1 << 20));
+  ready_ = std::make_unique<const Ready>(
+      Ready{stage, shapes, {outputs, "general"}, {pixels, "general"}, g, overlap_previous});
+}
+GeneralLaunch::~GeneralLaunch() = default;
+
+std::string GeneralLaunch::run(const RunArgs& args, cudaStream_t stream) const noexcept {
+  const auto& [stage, shapes, outputs, pixels, ready, overlap] = *ready_;
+  GeneralParams g = ready;
+  g.args = args;
+  g.n = static_cast<int>(args.n);
+  const auto launch = [&, overlap = overlap](const LoadedKernel<GeneralParams>& kernel,
+                                             Index threads) {
+    constexpr int of_cta = 256;
+    const auto ctas = static_cast<int>(std::min<Index>((threads + of_cta - 1) / of_cta, 1 << 20));
+    return kernel.launch({ctas, of_cta, 0, stream, overlap}, g);
   };
-  outputs<<<blocks(args.n * shapes.out_h * shapes.out_w * stage.k), threads, 0, stream>>>(g);
-  if (args.pre != nullptr || args.act != nullptr || args.membrane_out != nullptr) {
-    pixels<<<blocks(args.n * shapes.p * shapes.q * stage.k), threads, 0, stream>>>(g);
-  }
-  const cudaError_t error = cudaGetLastError();
-  return error == cudaSuccess ? std::string()
-                              : describe(error, "launching general for " + to_text(stage));
+  cudaError_t error = launch(outputs, args.n * shapes.out_h * shapes.out_w * stage.k);
+  const bool more = args.pre != nullptr || args.act != nullptr || args.membrane_out != nullptr;
+  if (error == cudaSuccess && more) error = launch(pixels, args.n * shapes.p * shapes.q * stage.k);
+  if (error == cudaSuccess) return {};  // the text below allocates
+  return describe(error, "launching general for " + to_text(stage));
 }
 
 }  // namespace convoy::cuda

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,11 +15,24 @@ namespace convoy::cuda {
 /// Every reason why the family can't run a legal stage: sizes beyond 2^30. Empty: it can.
 std::vector<std::string> general_refusals(const Stage& stage);
 
-/// Device pointers: operands as RunArgs has them (workspace and threads unused); weights fp32
-/// [K,R,S,C/groups], already rounded to the type the stage computes with. Enqueues one or two
-/// launches on `stream`; membranes may be updated in place. Returns an empty string, or what went
-/// wrong. Summation: r, s, c in sequence, fused multiply-add in fp32.
-std::string general_launch(const Stage& stage, const RunArgs& args, const float* w,
-                           cudaStream_t stream) noexcept;
+/// A stage: its kernels loaded, and what all its launches have in common made once. Summation: r,
+/// s, c in sequence, fused multiply-add in fp32.
+class GeneralLaunch {
+ public:
+  /// On the current device; w fp32 [K,R,S,C/groups] on it, already rounded to the type that the
+  /// stage computes with. `overlap_previous`: each launch starts while the stream's previous kernel
+  /// drains, which takes compute capability 9.0. Throws Error.
+  GeneralLaunch(const Stage& stage, const float* w, bool overlap_previous);
+  ~GeneralLaunch();
+
+  /// Device pointers: operands as RunArgs has them (workspace and threads unused); membranes may be
+  /// updated in place. Enqueues one or two launches. No allocation, no synchronisation, capturable.
+  /// Returns an empty string, or what went wrong. From any thread.
+  std::string run(const RunArgs& args, cudaStream_t stream) const noexcept;
+
+ private:
+  struct Ready;
+  std::unique_ptr<const Ready> ready_;
+};
 
 }  // namespace convoy::cuda

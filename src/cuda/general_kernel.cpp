@@ -1,6 +1,8 @@
 // Kernel `general` on a GPU, as the planner sees it.
 #include <fmt/core.h>
 
+#include <optional>
+
 #include "cuda/families.hpp"
 #include "cuda/family.hpp"
 #include "cuda/general.hpp"
@@ -14,21 +16,25 @@ class PreparedGeneral final : public Prepared {
       : stage_(stage),
         device_(machine.device.index),
         weights_(device_, static_cast<std::size_t>(shapes_of(stage).w_elements) * sizeof(float),
-                 "the weights of " + to_text(stage)) {}
+                 "the weights of " + to_text(stage)) {
+    const OnDevice on(device_);
+    launch_.emplace(stage, static_cast<const float*>(weights_.data()),
+                    machine.compute_capability >= 90);
+  }
 
   void set_weights(const float* w) override { upload_weights(stage_, w, true, weights_); }
 
   Status run(const RunArgs& args) const noexcept override {
     if (args.n == 0) return {};
     const OnDevice on(device_);
-    return Status(
-        general_launch(stage_, args, static_cast<const float*>(weights_.data()), stream_of(args)));
+    return Status(launch_->run(args, stream_of(args)));
   }
 
  private:
   Stage stage_;
   int device_;
   DeviceMemory weights_;
+  std::optional<GeneralLaunch> launch_;
 };
 
 class General final : public Kernel {

@@ -2,16 +2,22 @@
 
 #include <fmt/core.h>
 
+#include "cuda/driver.hpp"
 #include "cuda/error.hpp"
 
 namespace convoy::cuda {
 
 OnDevice::OnDevice(int device) noexcept {
-  int current = -1;
-  error_ = cudaGetDevice(&current);
-  if (error_ != cudaSuccess || current == device) return;
+  // The driver tells in half the time, and tells a thread that CUDA has not seen yet from one on
+  // device 0: only cudaSetDevice makes that ready for the driver's launches.
+  CUdevice current = -1;
+  const auto current_device = driver().current_device;
+  if (current_device && current_device(&current) == CUDA_SUCCESS && current == device) return;
+  int former = -1;
+  error_ = cudaGetDevice(&former);
+  if (error_ != cudaSuccess) return;
   error_ = cudaSetDevice(device);
-  if (error_ == cudaSuccess) former_ = current;
+  if (error_ == cudaSuccess && former != device) former_ = former;
 }
 
 OnDevice::~OnDevice() {

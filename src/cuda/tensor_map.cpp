@@ -1,27 +1,16 @@
 #include "cuda/tensor_map.hpp"
 
-#include <cuda_runtime_api.h>
-
 #include <cstdint>
+
+#include "cuda/driver.hpp"
 
 namespace convoy::cuda {
 namespace {
 
-using Encode = decltype(&cuTensorMapEncodeTiled);
+constexpr const char* no_driver = "no NVIDIA driver with tensor maps (CUDA 12.0 or later) is here";
 
-/// Null where there is no driver, or one older than Hopper.
-Encode driver_encode() noexcept {
-  static const Encode function = [] {
-    void* entry = nullptr;
-    cudaDriverEntryPointQueryResult result{};
-    const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry,
-                                                               12000, cudaEnableDefault, &result);
-    if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
-    return error == cudaSuccess && result == cudaDriverEntryPointSuccess
-               ? reinterpret_cast<Encode>(entry)
-               : nullptr;
-  }();
-  return function;
+std::string refused(CUresult result) {
+  return "the driver refused a tensor map (error " + std::to_string(static_cast<int>(result)) + ")";
 }
 
 std::string axis(int i) {
@@ -66,8 +55,8 @@ std::vector<std::string> problems(const TensorMapArgs& args, const void* data) {
 }
 
 std::string encode(const TensorMapArgs& args, const void* data, CUtensorMap* map) noexcept {
-  const Encode function = driver_encode();
-  if (function == nullptr) return "no NVIDIA driver with tensor maps (CUDA 12.0 or later) is here";
+  const auto function = driver().encode_tensor_map;
+  if (function == nullptr) return no_driver;
   const auto type = args.dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                               : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   const CUresult result = function(
@@ -76,10 +65,16 @@ std::string encode(const TensorMapArgs& args, const void* data, CUtensorMap* map
       args.swizzle ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
       CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result == CUDA_SUCCESS) return {};
-  std::string message =
-      "the driver refused a tensor map (error " + std::to_string(static_cast<int>(result)) + ")";
+  std::string message = refused(result);
   for (const std::string& problem : problems(args, data)) message += "; " + problem;
   return message;
+}
+
+std::string redirect(CUtensorMap* map, const void* data) noexcept {
+  const auto function = driver().replace_address;
+  if (function == nullptr) return no_driver;
+  const CUresult result = function(map, const_cast<void*>(data));
+  return result == CUDA_SUCCESS ? std::string() : refused(result);
 }
 
 }  // namespace convoy::cuda

@@ -32,4 +32,8 @@ std::vector<std::string> problems(const TensorMapArgs& args, const void* data);
 /// an empty string, or why not.
 std::string encode(const TensorMapArgs& args, const void* data, CUtensorMap* map) noexcept;
 
+/// Gives a map another address, on 16 bytes: a fifth of the time that making one takes. Returns an
+/// empty string, or what went wrong.
+std::string redirect(CUtensorMap* map, const void* data) noexcept;
+
 }  // namespace convoy::cuda

@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "../unit/count_allocations.hpp"
 #include "empty.hpp"
@@ -187,25 +188,65 @@ TEST_F(GpuPlan, IsCapturedInAGraphAndReplayed) {
   }
 }
 
-/// Median microseconds that a call keeps the host, in batches small enough that the queue to the
-/// GPU does not fill up, which would time the GPU.
+/// Median microseconds that a call keeps the host, of many batches, each so small that the queue to
+/// the GPU does not fill up, which would time the GPU. Beside it, in turns, a launch of an empty
+/// kernel: what a launch costs differs from machine to machine, and falls while a CPU wakes up.
+struct HostTime {
+  double call, bare;
+};
 template <class Call>
-double host_microseconds(const Call& call) {
-  using Clock = std::chrono::steady_clock;
-  std::array<double, 51> batches{};
-  for (double& batch : batches) {
+HostTime host_microseconds(const Call& call) {
+  const auto batch = [](const auto& what) {
+    using Clock = std::chrono::steady_clock;
     const auto begin = Clock::now();
-    for (int i = 0; i < 50; ++i) call();
-    batch = std::chrono::duration<double>(Clock::now() - begin).count() * 1e6 / 50;
+    for (int i = 0; i < 50; ++i) what();
+    const double us = std::chrono::duration<double>(Clock::now() - begin).count() * 1e6 / 50;
     static_cast<void>(cudaDeviceSynchronize());
+    return us;
+  };
+  std::array<double, 201> calls{}, bares{};
+  for (int i = 0; i < 200; ++i) batch(call);
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    calls[i] = batch(call);
+    bares[i] = batch(launch_nothing);
   }
-  std::sort(batches.begin(), batches.end());
-  return batches[batches.size() / 2];
+  const auto median = [](auto& values) {
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 2];
+  };
+  return {median(calls), median(bares)};
 }
 
+// Launches go to the driver, which knows no device in a thread where nobody has chosen one.
+TEST_F(GpuPlan, RunsFromManyThreadsThatCudaHasNotSeen) {
+  for (const char* text :
+       {"f16:n4h14c64k64r3pad1+bias+relu+max2", "f16:n2h10c64k3r3pad1+bias",
+        "f16:n4h16c3k16r3pad1+bias+relu+max2", "n2h7c5k6r3pad1+bias+relu+max2"}) {
+    SCOPED_TRACE(text);
+    const GpuCase one(parse_stage(text), Values::normal, gpu0);
+    const Plan plan(one.stage, one.w, options_for(gpu0));
+    plan.run(one.operands()).or_throw();
+    const std::vector<unsigned char> expected = one.outputs();
+    std::vector<Tensor> outputs;
+    for (int i = 0; i < 4; ++i) outputs.emplace_back(one.y.view().dtype, y_shape(one.stage), gpu0);
+    std::vector<std::thread> threads;
+    for (const Tensor& y : outputs)
+      threads.emplace_back([&] {
+        Operands operands = one.operands();
+        operands.y = y;
+        for (int run = 0; run < 20; ++run) EXPECT_EQ(plan.run(operands).message(), "");
+      });
+    for (std::thread& thread : threads) thread.join();
+    for (const Tensor& y : outputs) {
+      copy(y, one.y);
+      EXPECT_EQ(one.outputs(), expected);
+    }
+  }
+}
+
+// Three microseconds, or where even that is too little for a launch (the driver and the CPU decide)
+// no more than the runtime's launch of an empty kernel.
 TEST_F(GpuPlan, RunNeitherAllocatesNorTakesTheHostLong) {
-  const double bare = host_microseconds([] { launch_nothing(); });
-  std::printf("a launch of an empty kernel takes the host %.2f us\n", bare);
   for (const char* text : {"f16:n1h14c64k64r3pad1+bias+relu+max2", "f16:n1h10c64k3r3pad1+bias",
                            "f16:n1h16c3k16r3pad1+bias+relu+max2", "f16:n1h7c48k48r3pad1groups48",
                            "n1h3c5k6r3pad1+bias+relu"}) {
@@ -218,12 +259,13 @@ TEST_F(GpuPlan, RunNeitherAllocatesNorTakesTheHostLong) {
     std::size_t before = 0, after = 0, total = 0;
     ok(cudaMemGetInfo(&before, &total));
     const long allocations = allocations_of_this_thread();
-    const double all = host_microseconds([&] { static_cast<void>(plan.run(operands)); });
+    const auto [all, bare] = host_microseconds([&] { static_cast<void>(plan.run(operands)); });
     EXPECT_EQ(allocations_of_this_thread(), allocations);
     ok(cudaMemGetInfo(&after, &total));
     EXPECT_EQ(after, before);
-    std::printf("%s: plan.run takes the host %.2f us\n", plan.kernel().c_str(), all);
-    EXPECT_LE(all, std::max(3.0, bare + 1.5));
+    std::printf("%s: plan.run takes the host %.2f us, a launch of an empty kernel %.2f us\n",
+                plan.kernel().c_str(), all, bare);
+    EXPECT_LE(all, std::max(3.0, bare));
   }
 }
 

@@ -21,9 +21,11 @@ __device__ __forceinline__ void fence_proxy_async() {
 }
 
 /// Waits until the grids this one depends on have finished and their writes are visible. No-op
-/// unless launched with programmatic stream serialization.
+/// unless launched with programmatic stream serialization, which came with Hopper.
 __device__ __forceinline__ void grid_dependency_wait() {
+#if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 __device__ __forceinline__ void grid_launch_dependents() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

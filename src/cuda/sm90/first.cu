@@ -164,22 +164,18 @@ TensorMapArgs first_y_map(const Stage& stage, const FirstLayout& l, Index pixel_
   return map;
 }
 
-std::string first_ready(const Stage& stage) {
-  return describe(make_ready(find(stage)), "loading first");
-}
+struct FirstLaunch::Ready {
+  Stage stage;
+  FirstLayout layout;
+  LoadedKernel<FirstParams> kernel;
+  FirstParams params;  // of a run of all images, with dense y: addresses are set last
+};
 
-std::string first_launch(const Stage& stage, const FirstLayout& layout, const FirstRun& run,
-                         cudaStream_t stream) noexcept {
+FirstLaunch::FirstLaunch(const Stage& stage, const FirstLayout& layout, const void* w) {
   const Shapes shapes = shapes_of(stage);
-  const FirstKernel kernel = find(stage);
   const auto i = [](Index v) { return static_cast<int>(v); };
   FirstParams p{};
-  p.x = run.x;
-  p.w = run.w;
-  p.bias = run.bias;
-  p.norm_scale = run.norm_scale;
-  p.norm_shift = run.norm_shift;
-  p.x_stride = run.x_stride;
+  p.w = w;
   p.act = clamp_of(stage.act);
   p.in = stage.dtype;
   p.c = i(stage.c), p.k = i(stage.k), p.r = i(stage.r), p.s = i(stage.s);
@@ -188,30 +184,47 @@ std::string first_launch(const Stage& stage, const FirstLayout& layout, const Fi
   p.pad_top = i(stage.pad.top);
   p.pad_left = i(stage.pad.left) + layout.lead;
   p.at = layout;
-  p.tiles = i(run.n) * layout.tiles_x * layout.tiles_y;
-  const Strides& given = run.x_stride;
-  const bool dense = given.n == stage.h * stage.w * stage.c && given.h == stage.w * stage.c &&
-                     given.w == stage.c && given.c == 1;
-  if (!dense || reinterpret_cast<std::uintptr_t>(run.x) % 16 != 0) p.at.raw = false;
-  Stage part = stage;
-  part.n = run.n;
-  if (p.at.raw) {
-    if (std::string why = encode(first_x_map(part, layout), run.x, &p.image); !why.empty())
-      return why;
-  }
   p.columns = Divisor(layout.tiles_x);
   p.rows = Divisor(layout.tiles_y);
   p.units = Divisor(layout.units);
   p.rows_step = 128 / layout.units;
   p.units_step = 128 % layout.units;
-  if (std::string why = encode(first_y_map(part, layout, run.y_pixel_stride), run.y, &p.y);
-      !why.empty())
-    return why;
+  std::string why = encode(first_y_map(stage, layout, stage.k), w, &p.y);
+  if (why.empty() && layout.raw) why = encode(first_x_map(stage, layout), w, &p.image);
+  if (!why.empty()) throw Error("first for " + to_text(stage) + ": " + why);
+  ready_ = std::make_unique<const Ready>(Ready{stage, layout, {find(stage), "first"}, p});
+}
+FirstLaunch::~FirstLaunch() = default;
 
-  const cudaError_t error = launch(kernel,
-                                   {std::min(layout.grid, p.tiles), first_threads,
-                                    layout.shared_bytes, stream, run.overlap_previous},
-                                   p);
+std::string FirstLaunch::run(const FirstRun& run, cudaStream_t stream) const noexcept {
+  const auto& [stage, layout, kernel, ready] = *ready_;
+  FirstParams p = ready;
+  p.x = run.x;
+  p.bias = run.bias;
+  p.norm_scale = run.norm_scale;
+  p.norm_shift = run.norm_shift;
+  p.x_stride = run.x_stride;
+  p.tiles = static_cast<int>(run.n) * layout.tiles_x * layout.tiles_y;
+  const Strides& given = run.x_stride;
+  const bool dense = given.n == stage.h * stage.w * stage.c && given.h == stage.w * stage.c &&
+                     given.w == stage.c && given.c == 1;
+  if (!dense || reinterpret_cast<std::uintptr_t>(run.x) % 16 != 0) p.at.raw = false;
+  const auto part = [&] {
+    Stage fewer = stage;
+    fewer.n = run.n;
+    return fewer;
+  };
+  const bool whole = run.n == stage.n;
+  std::string why = whole && run.y_pixel_stride == stage.k
+                        ? redirect(&p.y, run.y)
+                        : encode(first_y_map(part(), layout, run.y_pixel_stride), run.y, &p.y);
+  if (why.empty() && p.at.raw)
+    why = whole ? redirect(&p.image, run.x) : encode(first_x_map(part(), layout), run.x, &p.image);
+  if (!why.empty()) return why;
+
+  const cudaError_t error = kernel.launch({std::min(layout.grid, p.tiles), first_threads,
+                                           layout.shared_bytes, stream, run.overlap_previous},
+                                          p);
   if (error == cudaSuccess) return {};  // the text below allocates
   return describe(error, "launching first for " + to_text(stage));
 }

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -42,19 +43,12 @@ TensorMapArgs first_y_map(const Stage& stage, const FirstLayout& layout, Index p
 std::string first_pack(const Stage& stage, const FirstLayout& layout, const void* w, void* packed,
                        cudaStream_t stream) noexcept;
 
-/// Loads the kernel on the current device. To be called once before first_launch; returns an empty
-/// string, or what went wrong.
-std::string first_ready(const Stage& stage);
-
-/// Device pointers; x NHWC with any strides (elements), f16, bf16 or u8, 16-byte aligned; w as
-/// packed by first_pack; y NHWC, 16-byte aligned. With `norm`, x*scale + shift is rounded to the
-/// output type before the product. Enqueues one launch; returns an empty string, or what went
-/// wrong.
+/// Device pointers; x NHWC with any strides (elements), f16, bf16 or u8, 16-byte aligned; y NHWC,
+/// 16-byte aligned. With `norm`, x*scale + shift is rounded to the output type before the product.
 struct FirstRun {
   Index n = 0;
   const void* x = nullptr;
   Strides x_stride;
-  const void* w = nullptr;
   const float* bias = nullptr;
   const float* norm_scale = nullptr;
   const float* norm_shift = nullptr;
@@ -62,7 +56,21 @@ struct FirstRun {
   Index y_pixel_stride = 0;
   bool overlap_previous = false;  // as HaloRun's: w must have been written by the time of the call
 };
-std::string first_launch(const Stage& stage, const FirstLayout& layout, const FirstRun& run,
-                         cudaStream_t stream) noexcept;
+
+/// A stage: its kernel loaded, and what all its launches have in common made once.
+class FirstLaunch {
+ public:
+  /// On the current device; w as packed by first_pack. Throws Error.
+  FirstLaunch(const Stage& stage, const FirstLayout& layout, const void* w);
+  ~FirstLaunch();
+
+  /// Enqueues one launch. No allocation, no synchronisation, capturable. Returns an empty string,
+  /// or what went wrong. From any thread.
+  std::string run(const FirstRun& run, cudaStream_t stream) const noexcept;
+
+ private:
+  struct Ready;
+  std::unique_ptr<const Ready> ready_;
+};
 
 }  // namespace convoy::cuda::sm90

@@ -1,6 +1,7 @@
 // Kernel `first` as the planner sees it.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "cuda/error.hpp"
 #include "cuda/families.hpp"
@@ -19,7 +20,7 @@ class PreparedFirst final : public Prepared {
         weights_(device_, static_cast<std::size_t>(layout_.w_bytes),
                  "the weights of " + to_text(stage)) {
     const OnDevice on(device_);
-    Status(first_ready(stage)).or_throw();
+    launch_.emplace(stage, layout_, weights_.data());
   }
 
   void set_weights(const float* w) override {
@@ -38,11 +39,9 @@ class PreparedFirst final : public Prepared {
         check_16_bytes("first", "y", args.y, args.y_stride.w, compute_type(stage_));
     if (!status.ok()) return status;
     const OnDevice on(device_);
-    return Status(first_launch(stage_, layout_,
-                               {.n = args.n,
+    return Status(launch_->run({.n = args.n,
                                 .x = args.x,
                                 .x_stride = args.x_stride,
-                                .w = weights_.data(),
                                 .bias = args.bias,
                                 .norm_scale = args.norm_scale,
                                 .norm_shift = args.norm_shift,
@@ -57,6 +56,7 @@ class PreparedFirst final : public Prepared {
   FirstLayout layout_;
   int device_;
   DeviceMemory weights_;
+  std::optional<FirstLaunch> launch_;
 };
 
 class First final : public Kernel {

@@ -90,30 +90,50 @@ HaloParams halo_params(const Stage& stage, const HaloTile& tile, const HaloLayou
   return p;
 }
 
-std::string halo_ready(const Stage& stage, const HaloTile& tile) {
-  const HaloKernel kernel = find(stage, tile);
-  if (kernel == nullptr) return "halo " + tile.name() + " is not compiled";
-  return describe(make_ready(kernel), "loading halo " + tile.name());
-}
+struct HaloLaunch::Ready {
+  Stage stage;
+  HaloTile tile;
+  HaloLayout layout;
+  LoadedKernel<HaloParams> kernel;
+  HaloParams params;  // of a run of all images, with dense x and y: their addresses are set last
+};
 
-std::string halo_launch(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
-                        const HaloRun& run, cudaStream_t stream) noexcept {
-  const HaloKernel kernel = find(stage, tile);
-  if (kernel == nullptr) return "halo " + tile.name() + " is not compiled";
-  Stage part = stage;
-  part.n = run.n;
+HaloLaunch::HaloLaunch(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
+                       const void* w) {
   HaloParams p = halo_params(stage, tile, layout);
+  std::string why = encode(halo_w_map(stage, tile, layout), w, &p.w);
+  if (why.empty()) why = encode(halo_x_map(stage, tile, layout, stage.c), w, &p.x);
+  if (why.empty()) why = encode(halo_y_map(stage, tile, stage.k), w, &p.y);
+  if (!why.empty()) throw Error("halo " + tile.name() + " for " + to_text(stage) + ": " + why);
+  ready_ = std::make_unique<const Ready>(
+      Ready{stage, tile, layout, {find(stage, tile), "halo " + tile.name()}, p});
+}
+HaloLaunch::~HaloLaunch() = default;
+
+std::string HaloLaunch::run(const HaloRun& run, cudaStream_t stream) const noexcept {
+  const auto& [stage, tile, layout, kernel, ready] = *ready_;
+  HaloParams p = ready;
   p.bias = run.bias;
   const int tiles_n = static_cast<int>((run.n + tile.bn - 1) / tile.bn);
   p.tiles = layout.k_blocks * layout.tiles_x * layout.tiles_y * tiles_n;
-  std::string why = encode(halo_x_map(part, tile, layout, run.x_pixel_stride), run.x, &p.x);
-  if (why.empty()) why = encode(halo_w_map(part, tile, layout), run.w, &p.w);
-  if (why.empty()) why = encode(halo_y_map(part, tile, run.y_pixel_stride), run.y, &p.y);
+  const auto part = [&] {
+    Stage fewer = stage;
+    fewer.n = run.n;
+    return fewer;
+  };
+  const bool whole = run.n == stage.n;
+  std::string why = whole && run.x_pixel_stride == stage.c
+                        ? redirect(&p.x, run.x)
+                        : encode(halo_x_map(part(), tile, layout, run.x_pixel_stride), run.x, &p.x);
+  if (why.empty())
+    why = whole && run.y_pixel_stride == stage.k
+              ? redirect(&p.y, run.y)
+              : encode(halo_y_map(part(), tile, run.y_pixel_stride), run.y, &p.y);
   if (!why.empty()) return why;
 
   const int grid = layout.grid < p.tiles || tile.resident ? layout.grid : p.tiles;
   const cudaError_t error =
-      launch(kernel, {grid, halo_threads, layout.shared_bytes, stream, run.overlap_previous}, p);
+      kernel.launch({grid, halo_threads, layout.shared_bytes, stream, run.overlap_previous}, p);
   if (error == cudaSuccess) return {};  // the text below allocates
   return describe(error, "launching halo " + tile.name() + " for " + to_text(stage));
 }

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <memory>
 #include <string>
 
 #include "convoy/stage.hpp"
@@ -11,16 +12,11 @@
 
 namespace convoy::cuda::sm90 {
 
-/// Loads the kernel on the current device. To be called once before halo_launch; returns an empty
-/// string, or what went wrong.
-std::string halo_ready(const Stage& stage, const HaloTile& tile);
-
-/// Device pointers, 16-byte aligned. x [n,H,W,C], w [K,R,S,C], y [n,P',Q',K], each of the stage's
-/// type and NHWC, with a pixel stride (elements) of at least C and K; bias fp32 [K] or null.
+/// Device pointers, 16-byte aligned. x [n,H,W,C], y [n,P',Q',K], each of the stage's type and NHWC,
+/// with a pixel stride (elements) of at least C and K; bias fp32 [K] or null.
 struct HaloRun {
   Index n = 0;  // images, at most the stage's n
   const void* x = nullptr;
-  const void* w = nullptr;
   const float* bias = nullptr;
   void* y = nullptr;
   Index x_pixel_stride = 0, y_pixel_stride = 0;
@@ -30,10 +26,22 @@ struct HaloRun {
   bool overlap_previous = false;
 };
 
-/// Enqueues one launch. No allocation, no synchronisation, capturable. Returns an empty string, or
-/// what went wrong. The layout must be halo_layout(stage, tile, device) with x_slots > 0.
-std::string halo_launch(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
-                        const HaloRun& run, cudaStream_t stream) noexcept;
+/// A stage on one tile: its kernel loaded, and what all its launches have in common made once.
+class HaloLaunch {
+ public:
+  /// On the current device. The layout must be halo_layout(stage, tile, device) with x_slots > 0; w
+  /// [K,R,S,C] of the stage's type on the device, 16-byte aligned. Throws Error.
+  HaloLaunch(const Stage& stage, const HaloTile& tile, const HaloLayout& layout, const void* w);
+  ~HaloLaunch();
+
+  /// Enqueues one launch. No allocation, no synchronisation, capturable. Returns an empty string,
+  /// or what went wrong. From any thread.
+  std::string run(const HaloRun& run, cudaStream_t stream) const noexcept;
+
+ private:
+  struct Ready;
+  std::unique_ptr<const Ready> ready_;
+};
 
 /// Registers, spilled bytes and shared memory of the kernel behind a tile.
 cudaFuncAttributes halo_attributes(const Stage& stage, const HaloTile& tile);

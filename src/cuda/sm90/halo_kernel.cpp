@@ -1,5 +1,6 @@
 // Kernel `halo` as the planner sees it: tiles by name, weights on the device, checked operands.
 #include <algorithm>
+#include <optional>
 
 #include "cuda/families.hpp"
 #include "cuda/family.hpp"
@@ -28,13 +29,11 @@ class PreparedHalo final : public Prepared {
  public:
   PreparedHalo(const Stage& stage, const HaloTile& tile, const Machine& machine)
       : stage_(stage),
-        tile_(tile),
-        layout_(halo_layout(stage, tile, facts_of(machine))),
         device_(machine.device.index),
         weights_(device_, static_cast<std::size_t>(shapes_of(stage).w_elements) * 2,
                  "the weights of " + to_text(stage)) {
     const OnDevice on(device_);
-    Status(halo_ready(stage, tile)).or_throw();
+    launch_.emplace(stage, tile, halo_layout(stage, tile, facts_of(machine)), weights_.data());
   }
 
   void set_weights(const float* w) override { upload_weights(stage_, w, false, weights_); }
@@ -45,24 +44,21 @@ class PreparedHalo final : public Prepared {
     if (status.ok()) status = check_16_bytes("halo", "y", args.y, args.y_stride.w, stage_.dtype);
     if (!status.ok()) return status;
     const OnDevice on(device_);
-    return Status(halo_launch(stage_, tile_, layout_,
-                              {.n = args.n,
-                               .x = args.x,
-                               .w = weights_.data(),
-                               .bias = args.bias,
-                               .y = args.y,
-                               .x_pixel_stride = args.x_stride.w,
-                               .y_pixel_stride = args.y_stride.w,
-                               .overlap_previous = true},
-                              stream_of(args)));
+    return Status(launch_->run({.n = args.n,
+                                .x = args.x,
+                                .bias = args.bias,
+                                .y = args.y,
+                                .x_pixel_stride = args.x_stride.w,
+                                .y_pixel_stride = args.y_stride.w,
+                                .overlap_previous = true},
+                               stream_of(args)));
   }
 
  private:
   Stage stage_;
-  HaloTile tile_;
-  HaloLayout layout_;
   int device_;
   DeviceMemory weights_;
+  std::optional<HaloLaunch> launch_;
 };
 
 class Halo final : public Kernel {

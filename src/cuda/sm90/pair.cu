@@ -60,35 +60,52 @@ std::string name_of(const HaloTile& tile) {
 
 }  // namespace
 
-std::string pair_ready(const Stage& first, const HaloTile& tile) {
-  const PairKernel kernel = find(first, tile);
-  if (kernel == nullptr) return name_of(tile) + " is not compiled";
-  return describe(make_ready(kernel), "loading " + name_of(tile));
-}
+struct PairLaunch::Ready {
+  Stage first, second;
+  HaloTile tile;
+  PairLayout layout;
+  LoadedKernel<PairParams> kernel;
+  PairParams params;  // of a run of all images: the addresses of x and y are set last
+};
 
-std::string pair_launch(const Stage& first, const Stage& second, const HaloTile& tile,
-                        const PairLayout& layout, const PairRun& run,
-                        cudaStream_t stream) noexcept {
-  const PairKernel kernel = find(first, tile);
-  if (kernel == nullptr) return name_of(tile) + " is not compiled";
-  Stage part = first, part2 = second;
-  part.n = part2.n = run.n;
+PairLaunch::PairLaunch(const Stage& first, const Stage& second, const HaloTile& tile,
+                       const PairLayout& layout, const void* w, const void* w2) {
   PairParams p = parameters(first, second, tile, layout);
+  std::string why = encode(halo_w_map(first, tile, layout.first), w, &p.first.w);
+  if (why.empty()) why = encode(halo_x_map(first, tile, layout.first, first.c), w, &p.first.x);
+  if (why.empty()) why = encode(pair_w_map(second), w2, &p.w2);
+  if (why.empty()) why = encode(pair_y_map(second, tile, second.k), w2, &p.y2);
+  if (!why.empty())
+    throw Error(name_of(tile) + " for " + to_text(first) + " and " + to_text(second) + ": " + why);
+  ready_ = std::make_unique<const Ready>(
+      Ready{first, second, tile, layout, {find(first, tile), name_of(tile)}, p});
+}
+PairLaunch::~PairLaunch() = default;
+
+std::string PairLaunch::run(const PairRun& run, cudaStream_t stream) const noexcept {
+  const auto& [first, second, tile, layout, kernel, ready] = *ready_;
+  PairParams p = ready;
   p.first.bias = run.bias;
   p.bias2 = run.bias2;
   const HaloLayout& l = layout.first;
   const int tiles_n = static_cast<int>((run.n + tile.bn - 1) / tile.bn);
   p.first.tiles = l.k_blocks * l.tiles_x * l.tiles_y * tiles_n;
-  std::string why = encode(halo_x_map(part, tile, l, run.x_pixel_stride), run.x, &p.first.x);
-  if (why.empty()) why = encode(halo_w_map(part, tile, l), run.w, &p.first.w);
-  if (why.empty()) why = encode(pair_w_map(part2), run.w2, &p.w2);
-  if (why.empty()) why = encode(pair_y_map(part2, tile, run.y_pixel_stride), run.y, &p.y2);
+  std::string why;
+  if (run.n == first.n) {
+    why = redirect(&p.first.x, run.x);
+    if (why.empty()) why = redirect(&p.y2, run.y);
+  } else {
+    Stage fewer = first, fewer2 = second;
+    fewer.n = fewer2.n = run.n;
+    why = encode(halo_x_map(fewer, tile, l, first.c), run.x, &p.first.x);
+    if (why.empty()) why = encode(pair_y_map(fewer2, tile, second.k), run.y, &p.y2);
+  }
   if (!why.empty()) return why;
 
   const int tiles = p.first.tiles / layout.sharers;
   const int grid = layout.grid < tiles ? layout.grid : tiles;
   const cudaError_t error =
-      launch(kernel, {grid, pair_threads, layout.shared_bytes, stream, run.overlap_previous}, p);
+      kernel.launch({grid, pair_threads, layout.shared_bytes, stream, run.overlap_previous}, p);
   if (error == cudaSuccess) return {};  // the text below allocates
   return describe(
       error, "launching " + name_of(tile) + " for " + to_text(first) + " and " + to_text(second));

@@ -1,6 +1,8 @@
 // `pair` as networks see it: a tile, weights of both stages on the device.
 #include <fmt/core.h>
 
+#include <optional>
+
 #include "core/gpu.hpp"
 #include "cuda/family.hpp"
 #include "cuda/sm90/pair.hpp"
@@ -9,7 +11,6 @@ namespace convoy::gpu {
 namespace {
 
 using cuda::sm90::HaloTile;
-using cuda::sm90::PairLayout;
 
 class PreparedPair final : public Pair {
  public:
@@ -17,13 +18,13 @@ class PreparedPair final : public Pair {
                const Machine& machine)
       : first_(first),
         second_(second),
-        tile_(tile),
-        layout_(cuda::sm90::pair_layout(first, second, tile, cuda::facts_of(machine))),
         device_(machine.device.index),
         w_(memory_for(first)),
         w2_(memory_for(second)) {
     const cuda::OnDevice on(device_);
-    Status(cuda::sm90::pair_ready(first, tile)).or_throw();
+    launch_.emplace(first, second, tile,
+                    cuda::sm90::pair_layout(first, second, tile, cuda::facts_of(machine)),
+                    w_.data(), w2_.data());
   }
 
   void set_weights(const float* first, const float* second) override {
@@ -38,18 +39,9 @@ class PreparedPair final : public Pair {
     if (status.ok()) status = cuda::check_16_bytes("pair", "y", y, second_.k, second_.dtype);
     if (!status.ok()) return status;
     const cuda::OnDevice on(device_);
-    return Status(cuda::sm90::pair_launch(first_, second_, tile_, layout_,
-                                          {.n = n,
-                                           .x = x,
-                                           .w = w_.data(),
-                                           .bias = bias,
-                                           .w2 = w2_.data(),
-                                           .bias2 = bias2,
-                                           .y = y,
-                                           .x_pixel_stride = first_.c,
-                                           .y_pixel_stride = second_.k,
-                                           .overlap_previous = true},
-                                          static_cast<cudaStream_t>(stream.handle)));
+    return Status(launch_->run(
+        {.n = n, .x = x, .bias = bias, .bias2 = bias2, .y = y, .overlap_previous = true},
+        static_cast<cudaStream_t>(stream.handle)));
   }
 
  private:
@@ -59,10 +51,9 @@ class PreparedPair final : public Pair {
   }
 
   Stage first_, second_;
-  HaloTile tile_;
-  PairLayout layout_;
   int device_;
   cuda::DeviceMemory w_, w2_;
+  std::optional<cuda::sm90::PairLaunch> launch_;
 };
 
 }  // namespace
