@@ -169,6 +169,12 @@ std::vector<Row> run(const Stage& given, const Options& options) {
     strict.strict = true;
     ours.emplace_back(strict, problem, options);
   }
+  std::optional<Problem> in_bf16;
+  if (options.both_types && stage.dtype == DType::f16) {
+    Stage other = stage;
+    other.dtype = DType::bf16;
+    ours.emplace_back(other, in_bf16.emplace(other), options);
+  }
   Race race(options, ours.size());
   for (const Ours& our : ours)
     race.add("convoy", [&] { return our.runs->turn(options.seconds_per_turn); });

@@ -26,6 +26,7 @@ struct Options {
   double quiet = 0.02;           // stop once every spread over rounds is below this
   PeerProcess* peers = nullptr;  // not owned
   bool both_modes = false;       // time the stage in strict mode too, in the same rounds
+  bool both_types = false;       // time an f16 stage in bf16 too, in the same rounds; without peers
   bool unfused = false;          // also time the stage as a chain of passes, see unfused.hpp
   double bandwidth = 0;          // of the memory, bytes/s; 0: unknown, and no floor is given
   std::function<void(const std::string&)> progress;  // may be empty
@@ -62,8 +63,8 @@ struct Row {
   const Timing* best_peer() const;  // null without peers
 };
 
-/// One row, or with both_modes one for each mode of a stage that has two. Throws Error when the
-/// stage does not fit, or when the timed output is wrong.
+/// One row, or with both_modes (both_types) one for each mode (type) of a stage that has two.
+/// Throws Error when the stage does not fit, or when the timed output is wrong.
 std::vector<Row> run(const Stage& stage, const Options& options);
 
 nlohmann::json to_json(const Row& row);

@@ -6,14 +6,13 @@ Reads one JSON object a line from standard input, answers with one on standard o
   {"op": "time", "peer": NAME, "seconds": 0.03}    -> {"samples": [seconds, ...]}
 
 Peers: cuDNN through PyTorch (its algorithm chosen by measurement), torch.compile with max-autotune,
-XLA through JAX, and for a 1x1 stage without riders cuBLAS. `partial` ones do less than the stage:
-the convolution alone, or without the pool. All run the stage's type in NHWC on normal inputs, over
-buffers that together exceed the L2 three times, as replays of a CUDA graph (XLA: one jitted call).
+XLA through JAX, and for a 1x1 stage without riders cuBLAS. A `partial` one leaves out the pool. All
+run the stage's type in NHWC on normal inputs, over buffers that together exceed the L2 three times,
+as replays of a CUDA graph (XLA: one jitted call).
 Each peer's result is compared with PyTorch in fp32. A stage's "then" is a stage that follows it.
 
-CONVOY_GPU_PEERS chooses among cudnn,compile,xla,cublas (default: all); torch.compile takes part in
-stages with a pool. XLA runs in a process of its own: a kernel that fails there must not take the
-others along. CONVOY_PEERS_LOG names a file for what the libraries print.
+CONVOY_GPU_PEERS chooses among cudnn,compile,xla,cublas (default: all). XLA runs in a process of its
+own: a kernel that fails there must not take the others along. CONVOY_PEERS_LOG names a file for what the libraries print.
 """
 
 import json
@@ -115,9 +114,7 @@ class Torch:
             found["cudnn"] = lambda: self.chain
             if s["pool"] and riders and single:
                 found["cudnn without pool"] = lambda: lambda x: self.chain(x, pools=False)
-            if (s["pool"] or riders) and single:
-                found["cudnn convolution alone"] = lambda: lambda x: self.conv(s, w, None, x)
-        if "compile" in ASKED and s["pool"]:
+        if "compile" in ASKED:
             found["torch.compile"] = self.compiled
         pointwise = (s["r"], s["s"], s["groups"], s["stride"], s["pad"]) == (1, 1, 1, [1, 1], [0] * 4)
         if "cublas" in ASKED and pointwise and single and not riders and not s["pool"]:
@@ -132,10 +129,8 @@ class Torch:
         torch.backends.cudnn.allow_tf32 = False
         want = self.xs[0][:1].float()
         for layer, w, b in self.layers:
-            alone = name == "cudnn convolution alone"
-            want = self.conv(layer, w.float(), None if alone or b is None else b.float(), want)
-            want = want if alone else self.activate(layer, want)
-            want = want if alone or name == "cudnn without pool" else self.pool(layer, want)
+            want = self.activate(layer, self.conv(layer, w.float(), None if b is None else b.float(), want))
+            want = want if name == "cudnn without pool" else self.pool(layer, want)
         torch.backends.cudnn.allow_tf32 = tf32
         if name == "cublas":
             y = y.reshape(s["n"], s["h"], s["w"], s["k"]).permute(0, 3, 1, 2)
@@ -297,7 +292,7 @@ class Bench:
                 self.attempt(name, lambda: self.torch.graph(name, make()))
         if self.xla:
             self.attempt("xla", lambda: self.xla.graph(stage, self.torch.l2 if self.torch else l2))
-        partial = [name for name in self.runs if name in ("cudnn without pool", "cudnn convolution alone")]
+        partial = [name for name in self.runs if name == "cudnn without pool"]
         return {"peers": list(self.runs), "partial": partial, "left_out": self.left_out, "versions": self.versions()}
 
     def attempt(self, name, make):

@@ -31,6 +31,14 @@ def one_process(args, threads):
         return json.loads(out.read_text())
 
 
+def merge_row(same):
+    """One stage's rows of all processes: that of the middle process, with the median of the ratios."""
+    ratios = [row["ratio"] for row in same]
+    middle = sorted(same, key=lambda row: row["ratio"])[len(same) // 2]
+    return dict(middle, ratio=statistics.median(ratios), ratios_of_processes=ratios,
+                least_us=min(row["convoy"]["minimum_us"] for row in same))
+
+
 def merge(runs, mode):
     """The rows of one mode, each with the median of its ratios."""
     rows = []
@@ -38,10 +46,7 @@ def merge(runs, mode):
         strict = same[0]["stage"].endswith("+strict")
         if strict != (mode == "strict"):
             continue
-        ratios = [row["ratio"] for row in same]
-        middle = sorted(same, key=lambda row: row["ratio"])[len(same) // 2]
-        rows.append(dict(middle, ratio=statistics.median(ratios), ratios_of_processes=ratios,
-                         least_us=min(row["convoy"]["minimum_us"] for row in same)))
+        rows.append(merge_row(same))
     head = {key: runs[0][key] for key in ("convoy", "machine", "isa", "threads")}
     ratios = [row["ratio"] for row in rows]
     return dict(head, mode=mode, processes=len(runs),

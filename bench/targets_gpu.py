@@ -4,9 +4,10 @@
     python3 bench/targets_gpu.py --convoy build/cuda/bin/convoy --out bench/results/h200
 
 Each part but `two-stages` is one `convoy bench --device cuda`: rounds in which everything runs in turns, medians
-over the rounds. A part's
-result goes to OUT/<part>.json, with the geometric mean and the least of its ratios to the best peer
-that does the whole stage. Needs an interpreter with torch and jax.
+over the rounds. `targets` and `targets-without-pool` run so in several processes, one after the other; a stage's ratio
+is the median of the processes' ratios, each of which is kept. What torch.compile and XLA choose by measurement they
+choose once, in the first process. A part's result goes to OUT/<part>.json, with the geometric mean and the least of
+its ratios to the best peer that does the whole stage. Needs an interpreter with torch and jax.
 """
 
 import argparse
@@ -16,22 +17,26 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+
+from targets_cpu import merge_row
 
 ROOT = Path(__file__).resolve().parent.parent
 ALL = "cudnn,compile,xla"
 # name: list, peers, further words for `convoy bench`
 PARTS = {
     "targets": ("targets-gpu", ALL, []),
-    "targets-without-pool": ("targets-gpu", "cudnn", ["--without-pool"]),
-    "targets-bf16": ("targets-gpu", "", ["--dtype", "bf16"]),
+    "targets-without-pool": ("targets-gpu", ALL, ["--without-pool"]),
+    "targets-bf16": ("targets-gpu", "", ["--both-types", "--rounds", "10", "--seconds", "0.02"]),
     "k-sweep": ("k-sweep", "cublas,cudnn", []),
     "same-pixels": ("same-pixels", "", []),
     "launch-split": ("launch-split", "", []),
 }
 PARTS |= {name: (name, "cudnn", ["--dtype", "f16", "--rounds", "3", "--seconds", "0.01"])
           for name in ("resnet50", "vgg16", "mobilenetv2", "yolov8n", "unet")}
+REPEATED = ("targets", "targets-without-pool")  # in several processes
 
 
 TWO_STAGES = ["f16:n32h56w56c64k128r3pad1+bias+relu+max2", "f16:n32h28w28c128k256r1+bias+relu+max2"]
@@ -41,14 +46,44 @@ def shapes(name):
     return ROOT / f"shapes/{name}.txt"
 
 
-def summarize(path):
-    result = json.loads(path.read_text())
-    ratios = [row["ratio"] for row in result["rows"] if row["ratio"]]
-    if ratios:
+def merge_peers(same):
+    """The peers of the middle process, each with the median of its ratios."""
+    def ratio(name):
+        return statistics.median(peer["ratio"] for row in same for peer in row["peers"] if peer["name"] == name)
+    return [dict(peer, ratio=ratio(peer["name"])) for peer in merge_row(same)["peers"]]
+
+
+def merge(runs):
+    """The processes' results as one. A stage that failed in one of them is left out of it, and named."""
+    by_stage = {}
+    for row in (row for run in runs for row in run["rows"]):
+        by_stage.setdefault(row["stage"], []).append(row)
+    result = dict(runs[0], processes=len(runs),
+                  rows=[dict(merge_row(same), peers=merge_peers(same),
+                             us_of_processes=[row["convoy"]["median_us"] for row in same]) if same[0]["ratio"] else same[0]
+                        for same in by_stage.values()])
+    if failed := [failure for run in runs for failure in run.get("failed", [])]:
+        result["failed"] = failed
+    if ratios := [row["ratio"] for row in result["rows"] if row["ratio"]]:
         result["geometric_mean"] = math.exp(sum(map(math.log, ratios)) / len(ratios))
         result["least_ratio"] = min(ratios)
-    write(path, result)
     return result
+
+
+def measure(part, args, environment):
+    """One process of a part: its result, or None, and the exit code."""
+    name, peers, words = PARTS[part]
+    with tempfile.TemporaryDirectory() as folder:
+        stages = shapes(name).read_text().splitlines()
+        chosen = Path(folder) / f"{name}.txt"
+        chosen.write_text("\n".join([line for line in stages if line and line[0] != "#"][:args.stages]) + "\n")
+        path = Path(folder) / "result.json"
+        command = [args.convoy, "bench", "--device", "cuda", "--shapes", chosen, "--json", path, *words]
+        command += ["--peers"] if peers else []
+        if "--rounds" not in words:
+            command += ["--rounds", str(args.rounds), "--seconds", str(args.seconds)]
+        code = subprocess.run(command, env={**environment, "CONVOY_GPU_PEERS": peers}, stdout=subprocess.DEVNULL).returncode
+        return json.loads(path.read_text()) if path.exists() else None, code
 
 
 def two_stages(args, environment):
@@ -105,36 +140,41 @@ def main():
     parser.add_argument("--out", default=str(ROOT / "bench/results/h200"))
     names = [*PARTS, "two-stages"]
     parser.add_argument("--parts", default=",".join(names), help="some of " + ", ".join(names))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.03, help="of each contestant in each round, and to warm up")
+    parser.add_argument("--processes", type=int, default=5, help="of " + " and ".join(REPEATED))
+    parser.add_argument("--rounds", type=int, default=3, help="of each process")
+    parser.add_argument("--seconds", type=float, default=0.02, help="of each contestant in each round, and to warm up")
+    parser.add_argument("--stages", type=int, help="only the first so many of each list: a trial")
     args = parser.parse_args()
     parts = args.parts.split(",")
     if unknown := [part for part in parts if part not in names]:
         parser.error(f"--parts: {', '.join(unknown)}: expected some of {', '.join(names)}")
     out = Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "CONVOY_PEERS_PYTHON": sys.executable,
-                   "CONVOY_PEERS_SCRIPT": str(ROOT / "bench/peers_gpu.py")}
     start = time.perf_counter()
     say = lambda text: print(f"[{time.perf_counter() - start:5.0f} s] {text}", flush=True)
-    failures = 0
-    for part in parts:
-        if part == "two-stages":
-            result = two_stages(args, environment)
-            write(out / "two-stages.json", result)
-            say(f"two-stages: {result['microseconds']}")
-            continue
-        name, peers, words = PARTS[part]
-        path = out / f"{part}.json"
-        command = [args.convoy, "bench", "--device", "cuda", "--shapes", shapes(name), "--json", path, *words]
-        command += ["--peers"] if peers else []
-        if "--rounds" not in words:
-            command += ["--rounds", str(args.rounds), "--seconds", str(args.seconds)]
-        done = subprocess.run(command, env={**environment, "CONVOY_GPU_PEERS": peers}, stdout=subprocess.DEVNULL)
-        say(f"{part}: exit code {done.returncode}")
-        failures += done.returncode != 0
-        if path.exists():
-            print_rows(summarize(path))
+    failures, runs = 0, {}
+    with tempfile.TemporaryDirectory() as choices:  # of torch.compile and XLA
+        environment = {**os.environ, "CONVOY_PEERS_PYTHON": sys.executable,
+                       "CONVOY_PEERS_SCRIPT": str(ROOT / "bench/peers_gpu.py"),
+                       "TORCHINDUCTOR_CACHE_DIR": f"{choices}/torch", "JAX_COMPILATION_CACHE_DIR": f"{choices}/jax",
+                       "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
+        for process in range(args.processes):
+            for part in parts:
+                if process and part not in REPEATED:
+                    continue
+                if part == "two-stages":
+                    result = two_stages(args, environment)
+                    write(out / "two-stages.json", result)
+                    say(f"two-stages: {result['microseconds']}")
+                    continue
+                result, code = measure(part, args, environment)
+                say(f"{part}, process {process + 1}: exit code {code}")
+                failures += code != 0
+                if result:
+                    runs.setdefault(part, []).append(result)
+                    merged = merge(runs[part])  # after each process: an interrupt keeps those before it
+                    write(out / f"{part}.json", merged)
+                    print_rows(merged)
     return 1 if failures else 0
 
 

@@ -21,7 +21,7 @@ struct Arguments {
   std::string device = "cpu", kernel, json, csv, python, script;
   int threads = 0;
   StageChanges changes;
-  bool both = false, peers = false, unfused = false, no_tuning = false;
+  bool both = false, both_types = false, peers = false, unfused = false, no_tuning = false;
   double seconds = 0.03;
   int rounds = 25;
 };
@@ -45,6 +45,7 @@ int run_bench(const Arguments& arguments) {
   options.plan.use_tuning = !arguments.no_tuning;
   options.unfused = arguments.unfused;
   options.both_modes = arguments.both;
+  options.both_types = arguments.both_types;
   options.seconds_per_turn = arguments.seconds;
   options.most_rounds = arguments.rounds;
   options.least_rounds = std::min(options.least_rounds, arguments.rounds);
@@ -132,13 +133,18 @@ void add_bench(CLI::App& app, int& exit_code) {
       ->add_flag("--both-modes", arguments->both,
                  "Each stage in default and in strict mode, in the same rounds")
       ->excludes("--strict");
+  CLI::Option* both_types = command->add_flag(
+      "--both-types", arguments->both_types,
+      "Each f16 stage in bf16 too, in the same rounds: equally warm, so that times compare");
   add_no_tuning(*command, arguments->no_tuning);
   command->add_flag(
       "--unfused", arguments->unfused,
       "Time the same stage unfused: convolution + bias, activation and pool, one after the other");
-  command->add_flag("--peers", arguments->peers,
-                    "Time PyTorch, ONNX Runtime and OpenVINO in turns with Convoy; on a GPU "
-                    "cuDNN, torch.compile and XLA");
+  command
+      ->add_flag("--peers", arguments->peers,
+                 "Time PyTorch, ONNX Runtime and OpenVINO in turns with Convoy; on a GPU "
+                 "cuDNN, torch.compile and XLA")
+      ->excludes(both_types);
   command
       ->add_option("--peers-python", arguments->python,
                    "Their interpreter; without it .venv of the source tree")
