@@ -12,12 +12,15 @@ as replays of a CUDA graph (XLA: one jitted call).
 Each peer's result is compared with PyTorch in fp32. A stage's "then" is a stage that follows it.
 
 CONVOY_GPU_PEERS chooses among cudnn,compile,xla,cublas (default: all). XLA runs in a process of its
-own: a kernel that fails there must not take the others along. CONVOY_PEERS_LOG names a file for what the libraries print.
+own: a kernel that fails there must not take the others along. CONVOY_PEERS_LOG names a file for what
+the libraries print. CONVOY_PEERS_HISTORY names one for the times of former processes: a peer that was
+a quarter behind the best there is left out.
 """
 
 import json
 import math
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -25,6 +28,7 @@ import time
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 ASKED = os.environ.get("CONVOY_GPU_PEERS", "cudnn,compile,xla,cublas").split(",")
 LAUNCHES = 24  # of a graph, at least
+PARTIAL = "cudnn without pool"
 
 
 def moved_by(stage):
@@ -113,7 +117,7 @@ class Torch:
         if "cudnn" in ASKED:
             found["cudnn"] = lambda: self.chain
             if s["pool"] and riders and single:
-                found["cudnn without pool"] = lambda: lambda x: self.chain(x, pools=False)
+                found[PARTIAL] = lambda: lambda x: self.chain(x, pools=False)
         if "compile" in ASKED:
             found["torch.compile"] = self.compiled
         pointwise = (s["r"], s["s"], s["groups"], s["stride"], s["pad"]) == (1, 1, 1, [1, 1], [0] * 4)
@@ -130,7 +134,7 @@ class Torch:
         want = self.xs[0][:1].float()
         for layer, w, b in self.layers:
             want = self.activate(layer, self.conv(layer, w.float(), None if b is None else b.float(), want))
-            want = want if name == "cudnn without pool" else self.pool(layer, want)
+            want = want if name == PARTIAL else self.pool(layer, want)
         torch.backends.cudnn.allow_tf32 = tf32
         if name == "cublas":
             y = y.reshape(s["n"], s["h"], s["w"], s["k"]).permute(0, 3, 1, 2)
@@ -240,8 +244,9 @@ class XlaProcess:
 
     def ask(self, request):
         if not self.child:
+            environment = {**os.environ, "CONVOY_GPU_PEERS": "xla", "CONVOY_PEERS_HISTORY": ""}
             self.child = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                          text=True, env={**os.environ, "CONVOY_GPU_PEERS": "xla"})
+                                          text=True, env=environment)
         try:
             self.child.stdin.write(json.dumps(request) + "\n")
             self.child.stdin.flush()
@@ -282,9 +287,18 @@ class Bench:
         if "xla" in ASKED:
             self.xla = XlaProcess() if self.torch else Xla()
         self.runs, self.left_out = {}, []
+        self.path = os.environ.get("CONVOY_PEERS_HISTORY")
+        self.history = {}  # of a stage's text: each peer's seconds
+        if self.path and os.path.exists(self.path):
+            with open(self.path) as file:
+                self.history = json.load(file)
+        self.former = {}  # of this stage, in former processes
+        self.now = {}  # in this one
 
     def prepare(self, stage, l2=60 << 20):
         self.runs, self.left_out = {}, []
+        self.now = self.history.setdefault(json.dumps(stage), {})
+        self.former = dict(self.now)
         if self.torch:
             self.torch.close()
             self.torch.open(stage)
@@ -292,17 +306,26 @@ class Bench:
                 self.attempt(name, lambda: self.torch.graph(name, make()))
         if self.xla:
             self.attempt("xla", lambda: self.xla.graph(stage, self.torch.l2 if self.torch else l2))
-        partial = [name for name in self.runs if name == "cudnn without pool"]
+        partial = [name for name in self.runs if name == PARTIAL]
         return {"peers": list(self.runs), "partial": partial, "left_out": self.left_out, "versions": self.versions()}
 
     def attempt(self, name, make):
+        best = min((seconds for peer, seconds in self.former.items() if peer != PARTIAL), default=math.inf)
+        if name != PARTIAL and self.former.get(name, 0) > 1.25 * best:
+            self.left_out.append({"name": name, "why": f"{self.former[name] / best:.2f} x the best in a former process"})
+            return
         try:
             self.runs[name] = make()
         except Exception as error:  # a peer that can't run the stage is named, not hidden
             self.left_out.append({"name": name, "why": (str(error).splitlines() or [repr(error)])[0][:200]})
 
     def time(self, name, seconds):
-        return self.runs[name](seconds)
+        samples = self.runs[name](seconds)
+        self.now[name] = min(statistics.median(samples), self.now.get(name, math.inf))
+        if self.path:  # at once: this process ends by a signal
+            with open(self.path, "w") as file:
+                json.dump(self.history, file)
+        return samples
 
     def versions(self):
         found = {}

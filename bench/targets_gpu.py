@@ -6,8 +6,9 @@
 Each part but `two-stages` is one `convoy bench --device cuda`: rounds in which everything runs in turns, medians
 over the rounds. `targets` and `targets-without-pool` run so in several processes, one after the other; a stage's ratio
 is the median of the processes' ratios, each of which is kept. What torch.compile and XLA choose by measurement they
-choose once, in the first process. A part's result goes to OUT/<part>.json, with the geometric mean and the least of
-its ratios to the best peer that does the whole stage. Needs an interpreter with torch and jax.
+choose once, in the first process; of a stage's peers the others time those that were near the best there. A part's
+result goes to OUT/<part>.json, with the geometric mean and the least of its ratios to the best peer that does the
+whole stage. Needs an interpreter with torch and jax.
 """
 
 import argparse
@@ -141,6 +142,8 @@ def main():
     names = [*PARTS, "two-stages"]
     parser.add_argument("--parts", default=",".join(names), help="some of " + ", ".join(names))
     parser.add_argument("--processes", type=int, default=5, help="of " + " and ".join(REPEATED))
+    parser.add_argument("--limit", type=float, default=math.inf,
+                        help="seconds: no process begins that would likely end after them")
     parser.add_argument("--rounds", type=int, default=3, help="of each process")
     parser.add_argument("--seconds", type=float, default=0.02, help="of each contestant in each round, and to warm up")
     parser.add_argument("--stages", type=int, help="only the first so many of each list: a trial")
@@ -152,7 +155,7 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     say = lambda text: print(f"[{time.perf_counter() - start:5.0f} s] {text}", flush=True)
-    failures, runs = 0, {}
+    failures, runs, took = 0, {}, {}
     with tempfile.TemporaryDirectory() as choices:  # of torch.compile and XLA
         environment = {**os.environ, "CONVOY_PEERS_PYTHON": sys.executable,
                        "CONVOY_PEERS_SCRIPT": str(ROOT / "bench/peers_gpu.py"),
@@ -160,15 +163,18 @@ def main():
                        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
         for process in range(args.processes):
             for part in parts:
-                if process and part not in REPEATED:
+                begin = time.perf_counter()
+                if process and part not in REPEATED or begin - start + took.get(part, 0) > args.limit:
                     continue
                 if part == "two-stages":
                     result = two_stages(args, environment)
                     write(out / "two-stages.json", result)
                     say(f"two-stages: {result['microseconds']}")
                     continue
-                result, code = measure(part, args, environment)
-                say(f"{part}, process {process + 1}: exit code {code}")
+                history = {"CONVOY_PEERS_HISTORY": f"{choices}/{part}.json"} if part in REPEATED else {}
+                result, code = measure(part, args, environment | history)
+                took[part] = time.perf_counter() - begin
+                say(f"{part}, process {process + 1}, {took[part]:.0f} s: exit code {code}")
                 failures += code != 0
                 if result:
                     runs.setdefault(part, []).append(result)
