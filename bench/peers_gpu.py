@@ -14,7 +14,7 @@ Each peer's result is compared with PyTorch in fp32. A stage's "then" is a stage
 CONVOY_GPU_PEERS chooses among cudnn,compile,xla,cublas (default: all). XLA runs in a process of its
 own: a kernel that fails there must not take the others along. CONVOY_PEERS_LOG names a file for what
 the libraries print. CONVOY_PEERS_HISTORY names one for the times of former processes: a peer that was
-a quarter behind the best there is left out.
+a tenth behind the best there is left out.
 """
 
 import json
@@ -311,7 +311,7 @@ class Bench:
 
     def attempt(self, name, make):
         best = min((seconds for peer, seconds in self.former.items() if peer != PARTIAL), default=math.inf)
-        if name != PARTIAL and self.former.get(name, 0) > 1.25 * best:
+        if name != PARTIAL and self.former.get(name, 0) > 1.1 * best:
             self.left_out.append({"name": name, "why": f"{self.former[name] / best:.2f} x the best in a former process"})
             return
         try:

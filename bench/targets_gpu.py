@@ -29,7 +29,7 @@ ALL = "cudnn,compile,xla"
 # name: list, peers, further words for `convoy bench`
 PARTS = {
     "targets": ("targets-gpu", ALL, []),
-    "targets-without-pool": ("targets-gpu", ALL, ["--without-pool"]),
+    "targets-without-pool": ("targets-gpu", "cudnn", ["--without-pool"]),
     "targets-bf16": ("targets-gpu", "", ["--both-types", "--rounds", "10", "--seconds", "0.02"]),
     "k-sweep": ("k-sweep", "cublas,cudnn", []),
     "same-pixels": ("same-pixels", "", []),
@@ -161,26 +161,27 @@ def main():
                        "CONVOY_PEERS_SCRIPT": str(ROOT / "bench/peers_gpu.py"),
                        "TORCHINDUCTOR_CACHE_DIR": f"{choices}/torch", "JAX_COMPILATION_CACHE_DIR": f"{choices}/jax",
                        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
-        for process in range(args.processes):
-            for part in parts:
-                begin = time.perf_counter()
-                if process and part not in REPEATED or begin - start + took.get(part, 0) > args.limit:
-                    continue
-                if part == "two-stages":
-                    result = two_stages(args, environment)
-                    write(out / "two-stages.json", result)
-                    say(f"two-stages: {result['microseconds']}")
-                    continue
-                history = {"CONVOY_PEERS_HISTORY": f"{choices}/{part}.json"} if part in REPEATED else {}
-                result, code = measure(part, args, environment | history)
-                took[part] = time.perf_counter() - begin
-                say(f"{part}, process {process + 1}, {took[part]:.0f} s: exit code {code}")
-                failures += code != 0
-                if result:
-                    runs.setdefault(part, []).append(result)
-                    merged = merge(runs[part])  # after each process: an interrupt keeps those before it
-                    write(out / f"{part}.json", merged)
-                    print_rows(merged)
+        repeated = [part for part in parts if part in REPEATED] * args.processes
+        for part in repeated + [part for part in parts if part not in REPEATED]:
+            begin = time.perf_counter()
+            if begin - start + took.get(part, 0) > args.limit:
+                say(f"{part}: no time left for another process")
+                continue
+            if part == "two-stages":
+                result = two_stages(args, environment)
+                write(out / "two-stages.json", result)
+                say(f"two-stages: {result['microseconds']}")
+                continue
+            history = {"CONVOY_PEERS_HISTORY": f"{choices}/{part}.json"} if part in REPEATED else {}
+            result, code = measure(part, args, environment | history)
+            took[part] = time.perf_counter() - begin
+            say(f"{part}, {took[part]:.0f} s: exit code {code}")
+            failures += code != 0
+            if result:
+                runs.setdefault(part, []).append(result)
+                merged = merge(runs[part])  # after each process: an interrupt keeps those before it
+                write(out / f"{part}.json", merged)
+                print_rows(merged)
     return 1 if failures else 0
 
 

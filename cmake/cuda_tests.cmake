@@ -29,7 +29,7 @@ if(CONVOY_TESTS)
     set_tests_properties(cuda_bench_workspace PROPERTIES LABELS gpu SKIP_REGULAR_EXPRESSION "device cuda:0: [^\n]*; or use cpu")
     find_package(Python3 COMPONENTS Interpreter)
     add_test(NAME cuda_sanitizers COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cuda/sanitize.py
-                                          $<TARGET_FILE:convoy_cli>)
+                                          $<TARGET_FILE:convoy_cli> $<TARGET_FILE:cuda_tests>)
     set_tests_properties(cuda_sanitizers PROPERTIES LABELS gpu SKIP_RETURN_CODE 77)
   endif()
 endif()

@@ -24,7 +24,8 @@ const Driver& driver() noexcept {
     find("cuTensorMapEncodeTiled", all.encode_tensor_map);
     find("cuTensorMapReplaceAddress", all.replace_address);
     find("cuLaunchKernelEx", all.launch);
-    find("cuCtxGetDevice", all.current_device);
+    find("cuCtxGetCurrent", all.current_context);
+    find("cuCtxGetDevice", all.device_of_context);
     return all;
   }();
   return found;

@@ -10,7 +10,8 @@ struct Driver {
   decltype(&cuTensorMapEncodeTiled) encode_tensor_map = nullptr;
   decltype(&cuTensorMapReplaceAddress) replace_address = nullptr;
   decltype(&cuLaunchKernelEx) launch = nullptr;
-  decltype(&cuCtxGetDevice) current_device = nullptr;
+  decltype(&cuCtxGetCurrent) current_context = nullptr;
+  decltype(&cuCtxGetDevice) device_of_context = nullptr;
 };
 const Driver& driver() noexcept;
 

@@ -7,12 +7,23 @@
 
 namespace convoy::cuda {
 
-OnDevice::OnDevice(int device) noexcept {
-  // The driver tells in half the time, and tells a thread that CUDA has not seen yet from one on
-  // device 0: only cudaSetDevice makes that ready for the driver's launches.
+namespace {
+
+/// Whether the calling thread's launches go to the device. Asked of the driver, which tells a
+/// thread that CUDA has not seen yet from one on device 0.
+bool is_on(int device) noexcept {
+  const Driver& ask = driver();
+  CUcontext context = nullptr;
   CUdevice current = -1;
-  const auto current_device = driver().current_device;
-  if (current_device && current_device(&current) == CUDA_SUCCESS && current == device) return;
+  return ask.current_context && ask.device_of_context &&
+         ask.current_context(&context) == CUDA_SUCCESS && context != nullptr &&
+         ask.device_of_context(&current) == CUDA_SUCCESS && current == device;
+}
+
+}  // namespace
+
+OnDevice::OnDevice(int device) noexcept {
+  if (is_on(device)) return;
   int former = -1;
   error_ = cudaGetDevice(&former);
   if (error_ != cudaSuccess) return;

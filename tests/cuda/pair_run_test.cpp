@@ -12,8 +12,6 @@
 namespace convoy {
 namespace {
 
-class GpuPair : public GpuTest {};
-
 // A stage's y in the middle of poison.
 struct FencedOutput {
   static constexpr Index fence = 4096;  // bytes before and behind
@@ -40,52 +38,61 @@ struct FencedOutput {
   }
 };
 
+// The pairs of tests/cuda/pair-stages.txt by their number: sanitize.py runs some alone.
+class PairRun : public GpuTest, public testing::WithParamInterface<std::size_t> {};
+const std::vector<Stage>& stages() {
+  static const std::vector<Stage> all =
+      read_shape_list(CONVOY_SOURCE_DIR "/tests/cuda/pair-stages.txt");
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Gpu, PairRun, testing::Range<std::size_t>(0, 12));
+
+TEST(Pairs, AllOfTheListAreRun) {
+  EXPECT_EQ(stages().size(), 24U) << "raise the range of PairRun";
+}
+
 // On integers every order of summation gives the same bits, so that `general` judges; on other
 // numbers one launch must round as two of `halo` do. The last image has the same bits alone.
-TEST_F(GpuPair, EveryTileGivesTheBitsOfTwoLaunches) {
+TEST_P(PairRun, EveryTileGivesTheBitsOfTwoLaunches) {
   const Machine machine = gpu::machine(0);
-  const std::vector<Stage> stages =
-      read_shape_list(CONVOY_SOURCE_DIR "/tests/cuda/pair-stages.txt");
-  for (std::size_t i = 0; i + 1 < stages.size(); i += 2) {
-    SCOPED_TRACE(to_text(stages[i]) + ", " + to_text(stages[i + 1]));
-    const auto refusals = gpu::judge_pair(stages[i], stages[i + 1], machine).refusals;
-    if (machine.compute_capability != 90) GTEST_SKIP() << "skipped: " << refusals.front();
-    ASSERT_EQ(refusals, std::vector<std::string>{});
-    for (const Values values : {Values::integers, Values::normal}) {
-      SCOPED_TRACE(values == Values::integers ? "integers" : "normal");
-      const char* judge = values == Values::integers ? "general" : "halo";
-      const GpuCase first(stages[i], values, gpu0), second(stages[i + 1], values, gpu0);
-      const Plan plan(first.stage, first.w, options_for(gpu0, judge)),
-          plan2(second.stage, second.w, options_for(gpu0, judge));
-      Operands after = second.operands();
-      after.x = first.y;
-      plan.run(first.operands()).or_throw();
-      plan2.run(after).or_throw();
-      const std::vector<unsigned char> expected = second.outputs();
+  const Stage &one = stages()[2 * GetParam()], &two = stages()[2 * GetParam() + 1];
+  SCOPED_TRACE(to_text(one) + ", " + to_text(two));
+  const auto refusals = gpu::judge_pair(one, two, machine).refusals;
+  if (machine.compute_capability != 90) GTEST_SKIP() << "skipped: " << refusals.front();
+  ASSERT_EQ(refusals, std::vector<std::string>{});
+  for (const Values values : {Values::integers, Values::normal}) {
+    SCOPED_TRACE(values == Values::integers ? "integers" : "normal");
+    const char* judge = values == Values::integers ? "general" : "halo";
+    const GpuCase first(one, values, gpu0), second(two, values, gpu0);
+    const Plan plan(first.stage, first.w, options_for(gpu0, judge)),
+        plan2(second.stage, second.w, options_for(gpu0, judge));
+    Operands after = second.operands();
+    after.x = first.y;
+    plan.run(first.operands()).or_throw();
+    plan2.run(after).or_throw();
+    const std::vector<unsigned char> expected = second.outputs();
 
-      const Index n = first.stage.n;
-      const auto image = static_cast<std::ptrdiff_t>(expected.size()) / n;
-      const FencedOutput out(second.y);
-      for (const auto& tile :
-           cuda::sm90::pair_tiles(stages[i], stages[i + 1], cuda::facts_of(machine))) {
-        SCOPED_TRACE(tile.name());
-        const auto pair = gpu::prepare_pair(stages[i], stages[i + 1], machine, tile.name());
-        pair->set_weights(first.w.data<float>(), second.w.data<float>());
-        const auto bytes_of_run = [&](Index images_of_run, const TensorView& x) {
-          out.poison();
-          const TensorView bias = first.bias, bias2 = second.bias;
-          pair->run(images_of_run, x.data, static_cast<const float*>(bias.data),
-                    static_cast<const float*>(bias2.data), out.y.data, {})
-              .or_throw();
-          EXPECT_TRUE(out.fences_stand());
-          copy(out.y, second.y);
-          return second.outputs();
-        };
-        EXPECT_EQ(bytes_of_run(n, first.x), expected);
-        const auto alone = bytes_of_run(1, images(first.x, n - 1, 1));
-        EXPECT_TRUE(std::equal(alone.begin(), alone.begin() + image, expected.end() - image))
-            << "the last image alone";
-      }
+    const Index n = first.stage.n;
+    const auto image = static_cast<std::ptrdiff_t>(expected.size()) / n;
+    const FencedOutput out(second.y);
+    for (const auto& tile : cuda::sm90::pair_tiles(one, two, cuda::facts_of(machine))) {
+      SCOPED_TRACE(tile.name());
+      const auto pair = gpu::prepare_pair(one, two, machine, tile.name());
+      pair->set_weights(first.w.data<float>(), second.w.data<float>());
+      const auto bytes_of_run = [&](Index images_of_run, const TensorView& x) {
+        out.poison();
+        const TensorView bias = first.bias, bias2 = second.bias;
+        pair->run(images_of_run, x.data, static_cast<const float*>(bias.data),
+                  static_cast<const float*>(bias2.data), out.y.data, {})
+            .or_throw();
+        EXPECT_TRUE(out.fences_stand());
+        copy(out.y, second.y);
+        return second.outputs();
+      };
+      EXPECT_EQ(bytes_of_run(n, first.x), expected);
+      const auto alone = bytes_of_run(1, images(first.x, n - 1, 1));
+      EXPECT_TRUE(std::equal(alone.begin(), alone.begin() + image, expected.end() - image))
+          << "the last image alone";
     }
   }
 }
