@@ -245,7 +245,7 @@ TEST_F(GpuPlan, RunsFromManyThreadsThatCudaHasNotSeen) {
 }
 
 // Three microseconds, or where even that is too little for a launch (the driver and the CPU decide)
-// no more than the runtime's launch of an empty kernel.
+// half a microsecond more than the runtime's launch of an empty kernel.
 TEST_F(GpuPlan, RunNeitherAllocatesNorTakesTheHostLong) {
   for (const char* text : {"f16:n1h14c64k64r3pad1+bias+relu+max2", "f16:n1h10c64k3r3pad1+bias",
                            "f16:n1h16c3k16r3pad1+bias+relu+max2", "f16:n1h7c48k48r3pad1groups48",
@@ -267,7 +267,7 @@ TEST_F(GpuPlan, RunNeitherAllocatesNorTakesTheHostLong) {
     const auto [all, bare] = host_microseconds([&] { static_cast<void>(plan.run(operands)); });
     std::printf("%s: plan.run takes the host %.2f us, a launch of an empty kernel %.2f us\n",
                 plan.kernel().c_str(), all, bare);
-    EXPECT_LE(all, std::max(3.0, bare));
+    EXPECT_LE(all, std::max(3.0, bare + 0.5));
   }
 }
 
