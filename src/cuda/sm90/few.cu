@@ -304,45 +304,59 @@ FewKernel find(const Stage& stage, const FewLayout& layout) {
 }
 }  // namespace
 
-std::string few_ready(const Stage& stage, const FewLayout& layout) {
-  return describe(make_ready(find(stage, layout)), "loading few");
-}
+struct FewLaunch::Ready {
+  Stage stage;
+  FewLayout layout;
+  LoadedKernel<FewParams> kernel;
+  FewParams params;  // of a run of all images, with dense x: its address is set last
+  Index out_w, out_h;
+};
 
-std::string few_launch(const Stage& stage, const FewLayout& layout, const FewRun& run,
-                       cudaStream_t stream) noexcept {
+FewLaunch::FewLaunch(const Stage& stage, const FewLayout& layout, const void* w) {
   const Shapes shapes = shapes_of(stage);
   const auto i = [](Index v) { return static_cast<int>(v); };
-  const FewKernel kernel = find(stage, layout);
   FewParams p{};
-  p.bias = run.bias;
-  p.y = run.y;
   p.act = clamp_of(stage.act);
   p.at = layout;
   p.k = i(stage.k), p.r = i(stage.r), p.s = i(stage.s);
   p.pad_top = i(stage.pad.top);
   p.pad_left = i(stage.pad.left);
   p.window = stage.pool ? 2 : 1;
-  Stage part = stage;
-  part.n = run.n;
-  p.out_w = i(layout.flat ? run.n * stage.h * stage.w : shapes.out_w);
-  p.out_h = i(layout.flat ? 1 : shapes.out_h);
-  p.pairs = stage.k % 2 == 0 && run.y_pixel_stride % 2 == 0 &&
-            reinterpret_cast<std::uintptr_t>(run.y) % 4 == 0;
-  p.tiles = i(few_tiles(part, layout));
-  p.y_pixel = run.y_pixel_stride;
-  p.y_row = p.y_pixel * shapes.out_w;
-  p.y_image = p.y_row * shapes.out_h;
   p.columns = Divisor(layout.tiles_x);
   p.rows = Divisor(layout.tiles_y);
   p.tile_w = Divisor(layout.out_w);
   p.tile_h = Divisor(layout.out_h / p.window);
-  std::string why = encode(few_x_map(part, layout, run.x_pixel_stride), run.x, &p.x);
-  if (why.empty()) why = encode(few_w_map(part, layout), run.w, &p.w);
+  std::string why = encode(few_w_map(stage, layout), w, &p.w);
+  if (why.empty()) why = encode(few_x_map(stage, layout, stage.c), w, &p.x);
+  if (!why.empty()) throw Error("few for " + to_text(stage) + ": " + why);
+  ready_ = std::make_unique<const Ready>(
+      Ready{stage, layout, {find(stage, layout), "few"}, p, shapes.out_w, shapes.out_h});
+}
+FewLaunch::~FewLaunch() = default;
+
+std::string FewLaunch::run(const FewRun& run, cudaStream_t stream) const noexcept {
+  const auto& [stage, layout, kernel, ready, out_w, out_h] = *ready_;
+  const auto i = [](Index v) { return static_cast<int>(v); };
+  FewParams p = ready;
+  p.bias = run.bias;
+  p.y = run.y;
+  Stage part = stage;
+  part.n = run.n;
+  p.out_w = i(layout.flat ? run.n * stage.h * stage.w : out_w);
+  p.out_h = i(layout.flat ? 1 : out_h);
+  p.pairs = stage.k % 2 == 0 && run.y_pixel_stride % 2 == 0 &&
+            reinterpret_cast<std::uintptr_t>(run.y) % 4 == 0;
+  p.tiles = i(few_tiles(part, layout));
+  p.y_pixel = run.y_pixel_stride;
+  p.y_row = p.y_pixel * out_w;
+  p.y_image = p.y_row * out_h;
+  std::string why = run.n == stage.n && run.x_pixel_stride == stage.c
+                        ? redirect(&p.x, run.x)
+                        : encode(few_x_map(part, layout, run.x_pixel_stride), run.x, &p.x);
   if (!why.empty()) return why;
-  const cudaError_t error = launch(kernel,
-                                   {std::min(layout.grid, p.tiles), few_threads,
-                                    layout.shared_bytes, stream, run.overlap_previous},
-                                   p);
+  const cudaError_t error = kernel.launch({std::min(layout.grid, p.tiles), few_threads,
+                                           layout.shared_bytes, stream, run.overlap_previous},
+                                          p);
   if (error == cudaSuccess) return {};  // the text below allocates
   return describe(error, "launching few for " + to_text(stage));
 }

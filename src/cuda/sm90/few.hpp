@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -46,23 +47,31 @@ double few_cycles(const Stage& stage, const FewLayout& layout);
 TensorMapArgs few_x_map(const Stage& stage, const FewLayout& layout, Index pixel_stride);
 TensorMapArgs few_w_map(const Stage& stage, const FewLayout& layout);
 
-/// Loads the kernel on the current device. To be called once before few_launch; returns an empty
-/// string, or what went wrong.
-std::string few_ready(const Stage& stage, const FewLayout& layout);
-
-/// Device pointers, x and w 16-byte aligned: x [n,H,W,C], w [K,R,S,C], y [n,P',Q',K] of the stage's
-/// type, NHWC, with pixel strides in elements. Enqueues one launch; returns an empty string, or
-/// what went wrong.
+/// Device pointers: x [n,H,W,C], 16-byte aligned, y [n,P',Q',K] of the stage's type, NHWC, with
+/// pixel strides in elements; bias fp32 [K] or null.
 struct FewRun {
   Index n = 0;
   const void* x = nullptr;
-  const void* w = nullptr;
   const float* bias = nullptr;
   void* y = nullptr;
   Index x_pixel_stride = 0, y_pixel_stride = 0;
   bool overlap_previous = false;  // as HaloRun's: w must have been written by the time of the call
 };
-std::string few_launch(const Stage& stage, const FewLayout& layout, const FewRun& run,
-                       cudaStream_t stream) noexcept;
+
+/// A stage: its kernel loaded, and what all its launches have in common made once.
+class FewLaunch {
+ public:
+  /// On the current device; w [K,R,S,C] of the stage's type on it, 16-byte aligned. Throws Error.
+  FewLaunch(const Stage& stage, const FewLayout& layout, const void* w);
+  ~FewLaunch();
+
+  /// Enqueues one launch. No allocation, no synchronisation, capturable. Returns an empty string,
+  /// or what went wrong. From any thread.
+  std::string run(const FewRun& run, cudaStream_t stream) const noexcept;
+
+ private:
+  struct Ready;
+  std::unique_ptr<const Ready> ready_;
+};
 
 }  // namespace convoy::cuda::sm90

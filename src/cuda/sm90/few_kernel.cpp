@@ -1,6 +1,7 @@
 // Kernel `few` as the planner sees it.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "cuda/families.hpp"
 #include "cuda/family.hpp"
@@ -13,12 +14,11 @@ class PreparedFew final : public Prepared {
  public:
   PreparedFew(const Stage& stage, const Machine& machine)
       : stage_(stage),
-        layout_(few_layout(stage, facts_of(machine))),
         device_(machine.device.index),
         weights_(device_, static_cast<std::size_t>(shapes_of(stage).w_elements) * 2,
                  "the weights of " + to_text(stage)) {
     const OnDevice on(device_);
-    Status(few_ready(stage, layout_)).or_throw();
+    launch_.emplace(stage, few_layout(stage, facts_of(machine)), weights_.data());
   }
 
   void set_weights(const float* w) override { upload_weights(stage_, w, false, weights_); }
@@ -28,23 +28,21 @@ class PreparedFew final : public Prepared {
     Status status = check_16_bytes("few", "x", args.x, args.x_stride.w, stage_.dtype);
     if (!status.ok()) return status;
     const OnDevice on(device_);
-    return Status(few_launch(stage_, layout_,
-                             {.n = args.n,
-                              .x = args.x,
-                              .w = weights_.data(),
-                              .bias = args.bias,
-                              .y = args.y,
-                              .x_pixel_stride = args.x_stride.w,
-                              .y_pixel_stride = args.y_stride.w,
-                              .overlap_previous = true},
-                             stream_of(args)));
+    return Status(launch_->run({.n = args.n,
+                                .x = args.x,
+                                .bias = args.bias,
+                                .y = args.y,
+                                .x_pixel_stride = args.x_stride.w,
+                                .y_pixel_stride = args.y_stride.w,
+                                .overlap_previous = true},
+                               stream_of(args)));
   }
 
  private:
   Stage stage_;
-  FewLayout layout_;
   int device_;
   DeviceMemory weights_;
+  std::optional<FewLaunch> launch_;
 };
 
 class Few final : public Kernel {
