@@ -62,7 +62,9 @@ std::string encode(const TensorMapArgs& args, const void* data, CUtensorMap* map
   const CUresult result = function(
       map, type, static_cast<cuuint32_t>(args.rank), const_cast<void*>(data), args.size.data(),
       args.stride.data() + 1, args.box.data(), args.step.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-      args.swizzle ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+      !args.swizzle           ? CU_TENSOR_MAP_SWIZZLE_NONE
+      : args.box[0] * 2 == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                              : CU_TENSOR_MAP_SWIZZLE_128B,
       CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result == CUDA_SUCCESS) return {};
   std::string message = refused(result);

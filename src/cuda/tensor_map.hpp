@@ -21,7 +21,8 @@ struct TensorMapArgs {
   std::array<std::uint64_t, 5> stride{};
   std::array<std::uint32_t, 5> box{};
   std::array<std::uint32_t, 5> step{1, 1, 1, 1, 1};  // takes every step-th element of the box
-  bool swizzle = true;  // in 128 bytes; else the box lies in shared memory as it is
+  bool swizzle = true;  // in rows of 128 bytes, or of 64 if axis 0 of the box is that; else the box
+                        // lies in shared memory as it is
   bool operator==(const TensorMapArgs&) const = default;
 };
 

@@ -46,10 +46,11 @@ struct PackedClamp {
   }
 };
 
-/// Adds the bias, activates, rounds once and writes a warpgroup's 64 channels x pixels to
-/// `staging`: a row of 128 bytes a pixel, swizzled as TMA expects it. `value(u)` is unit u, `row(u,
+/// Adds the bias, activates, rounds once and writes a warpgroup's channels x pixels to
+/// `staging`: a row of 128 bytes a pixel, swizzled as TMA expects it; or, of 32 channels, which two
+/// warps have, one of 64 bytes. `value(u)` is unit u, `row(u,
 /// c)` the pixel of its column c; both are called with compile-time u once unrolled.
-template <class T, int Count, bool Leaky, class Value, class Row>
+template <class T, int Count, int Channels, bool Leaky, class Value, class Row>
 __device__ __forceinline__ void stage_activated(const Clamp& clamp, const float (&bias)[2],
                                                 std::uint32_t staging, Value value, Row row) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
@@ -68,7 +69,10 @@ __device__ __forceinline__ void stage_activated(const Clamp& clamp, const float 
   // which of two units.
   const int column = lane & 7, piece = 2 * warp + (lane >> 3 & 1);
   const auto address = [&](int pixel) {
-    return staging + pixel * 128 + ((piece ^ (pixel & 7)) << 4);
+    if constexpr (Channels == 64)
+      return staging + pixel * 128 + ((piece ^ (pixel & 7)) << 4);
+    else
+      return staging + pixel * 64 + ((piece ^ (pixel >> 1 & 3)) << 4);
   };
 #pragma unroll
   for (int u = 0; u + 1 < Count; u += 2) {
@@ -85,13 +89,13 @@ __device__ __forceinline__ void stage_activated(const Clamp& clamp, const float 
   }
 }
 
-template <class T, int Count, class Value, class Row>
+template <class T, int Count, int Channels = 64, class Value, class Row>
 __device__ __forceinline__ void stage_units(const Clamp& clamp, const float (&bias)[2],
                                             std::uint32_t staging, Value value, Row row) {
   if (clamp.slope == 1.0f)
-    stage_activated<T, Count, false>(clamp, bias, staging, value, row);
+    stage_activated<T, Count, Channels, false>(clamp, bias, staging, value, row);
   else
-    stage_activated<T, Count, true>(clamp, bias, staging, value, row);
+    stage_activated<T, Count, Channels, true>(clamp, bias, staging, value, row);
 }
 
 }  // namespace convoy::cuda::sm90

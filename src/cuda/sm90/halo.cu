@@ -49,6 +49,7 @@ HaloParams halo_params(const Stage& stage, const HaloTile& tile, const HaloLayou
   p.images = tile.inner == Inner::images;
   p.pingpong = tile.schedule == Schedule::pingpong;
   p.resident = tile.resident;
+  p.half = tile.half;
   p.warpgroup_channels = tile.schedule == Schedule::channels ? 64 : 0;
   p.warpgroup_rows = tile.schedule == Schedule::rows ? tile.bh : 0;
   p.x_slots = l.x_slots;

@@ -77,6 +77,8 @@ template <int N, PoolKind Pool>
 constexpr int pieces = Pool == PoolKind::none ? store_pieces(N) : 1;
 template <int N, int I, PoolKind Pool>
 constexpr int store_parts = Pool == PoolKind::none ? I* pieces<N, Pool> : 1;
+template <int N, int I>
+constexpr bool may_be_half = serves_half({N, I});
 
 /// Pools, adds the bias, activates, rounds once and stages a part of the tile for the TMA store.
 template <class T, int N, int I, PoolKind Pool, int Part>
@@ -84,11 +86,17 @@ __device__ __forceinline__ void stage_part(const HaloParams& p, const float (&d)
                                            const float (&bias)[2], std::uint32_t staging) {
   using U = Units<N, I, Pool>;
   constexpr int count = U::count / store_parts<N, I, Pool>;
-  stage_units<T, count>(
-      p.act, bias, staging, [&](int u) { return U::value(d, Part * count + u); },
-      [&](int u, int column) {
-        return Pool == PoolKind::none ? 8 * u + column : U::row(p, u, column);
-      });
+  const auto value = [&](int u) { return U::value(d, Part * count + u); };
+  const auto row = [&](int u, int column) {
+    return Pool == PoolKind::none ? 8 * u + column : U::row(p, u, column);
+  };
+  if constexpr (may_be_half<N, I>) {
+    if (p.half) {
+      if (threadIdx.x % 128 < 64) stage_units<T, count, 32>(p.act, bias, staging, value, row);
+      return;
+    }
+  }
+  stage_units<T, count>(p.act, bias, staging, value, row);
 }
 
 /// Takes a warpgroup's tile from its accumulators to memory.

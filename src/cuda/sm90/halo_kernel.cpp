@@ -12,7 +12,7 @@ namespace {
 // A HaloTile in the planner's Tile: the box, and the choices as bits.
 Tile tile_of(const HaloTile& tile) {
   const int choices = (tile.inner == Inner::images ? 1 : 0) | (tile.resident ? 2 : 0) |
-                      static_cast<int>(tile.schedule) << 2 | tile.deep << 4;
+                      static_cast<int>(tile.schedule) << 2 | tile.deep << 4 | (tile.half ? 256 : 0);
   return {tile.name(), tile.bw, tile.bh, tile.bn, choices};
 }
 HaloTile halo_tile(const Tile& tile) {
@@ -22,7 +22,8 @@ HaloTile halo_tile(const Tile& tile) {
           .bn = tile.c,
           .schedule = static_cast<Schedule>(tile.d >> 2 & 3),
           .resident = (tile.d & 2) != 0,
-          .deep = tile.d >> 4};
+          .half = (tile.d & 256) != 0,
+          .deep = tile.d >> 4 & 15};
 }
 
 class PreparedHalo final : public Prepared {

@@ -22,7 +22,7 @@ struct HaloParams {
   int cta_channels, cta_w, cta_h, cta_n;  // of a CTA's tile, in output channels and conv pixels
   int step_w, step_h, first_w, first_h;   // the convolution's stride; minus the padding
   int window;                             // of the pool: 1 or 2
-  bool images, pingpong, resident;
+  bool images, pingpong, resident, half;
   int sharers = 1;  // 2: warpgroups in ping-pong take both channel blocks of a box that loads once
   int warpgroup_channels, warpgroup_rows;  // from warpgroup 0's tile to warpgroup 1's
   int x_slots, w_slots, x_slot, w_slot;

@@ -25,11 +25,13 @@ bool pooled(const Stage& stage) {
 
 /// Whether a tap's math is short against what lies between two slabs.
 bool small(const HaloTile& tile) {
-  return tile.instruction_n() * tile.instructions() <= 128 && tile.cta_channels() == 64;
+  return tile.instruction_n() * tile.instructions() <= 128 && tile.cta_channels() <= 64;
 }
 
 bool compiled(const HaloTile& tile) {
   const Accumulator wanted{tile.instruction_n(), tile.instructions()};
+  if (tile.half && (!serves_half(wanted) || tile.schedule != Schedule::pingpong || tile.resident))
+    return false;
   return std::find(accumulators.begin(), accumulators.end(), wanted) != accumulators.end();
 }
 
@@ -211,7 +213,8 @@ std::string HaloTile::name() const {
   static constexpr const char* schedules[] = {"channels", "rows", "pingpong"};
   return std::to_string(bw) + "x" + std::to_string(bh) + "x" + std::to_string(bn) +
          (inner == Inner::images ? "n" : "") + "." + schedules[static_cast<int>(schedule)] +
-         (resident ? ".resident" : "") + (deep > 0 ? ".deep" + std::to_string(deep) : "");
+         (resident ? ".resident" : "") + (half ? ".half" : "") +
+         (deep > 0 ? ".deep" + std::to_string(deep) : "");
 }
 
 std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& device) {
@@ -327,12 +330,15 @@ std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device) 
       for (const bool resident : {false, true}) {
         tile.schedule = schedule;
         tile.resident = resident;
-        tile.deep = 0;
         if (tile.schedule == Schedule::channels && stage.k <= 64) continue;
-        add(tile);
-        for (const int deep : depths) {
-          tile.deep = deep;
+        for (const bool half : {false, true}) {
+          tile.half = half;
+          tile.deep = 0;
           add(tile);
+          for (const int deep : depths) {
+            tile.deep = deep;
+            add(tile);
+          }
         }
       }
     }
@@ -399,16 +405,16 @@ TensorMapArgs halo_y_map(const Stage& stage, const HaloTile& tile, Index pixel_s
   const int pieces = store_pieces(tile.instruction_n());
   const auto bw = u32(pooled(stage) ? tile.bw / 2 : images ? tile.bw / pieces : 8);
   const auto bh = u32(pooled(stage) ? tile.bh / 2 : images ? 1 : tile.bh / pieces);
-  const auto bn = u32(pooled(stage) || images ? tile.bn : 1);
+  const auto bn = u32(pooled(stage) || images ? tile.bn : 1), channels = u32(tile.half ? 32 : 64);
   TensorMapArgs map{.dtype = stage.dtype, .rank = 4};
   if (tile.inner == Inner::pixels) {
     map.size = {u(stage.k), u(shapes.out_w), u(shapes.out_h), u(stage.n)};
     map.stride = {0, pixel, pixel * u(shapes.out_w), image};
-    map.box = {64, bw, bh, bn};
+    map.box = {channels, bw, bh, bn};
   } else {
     map.size = {u(stage.k), u(stage.n), u(shapes.out_w), u(shapes.out_h)};
     map.stride = {0, image, pixel, pixel * u(shapes.out_w)};
-    map.box = {64, bn, bw, bh};
+    map.box = {channels, bn, bw, bh};
   }
   return map;
 }

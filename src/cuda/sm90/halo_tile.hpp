@@ -26,15 +26,16 @@ struct HaloTile {
   int bw = 8, bh = 28, bn = 1;
   Schedule schedule = Schedule::channels;
   bool resident = false;  // all weights of the channel block stay in shared memory
+  bool half = false;      // 32 channels: half of the rows of each instruction are thrown away
   int deep = 0;           // a slot holds all boxes of this many 64 channels; 0: one box
   bool operator==(const HaloTile&) const = default;
 
   int instruction_n() const { return inner == Inner::pixels ? 8 * bh : 8 * bw; }
   int instructions() const { return inner == Inner::pixels ? (bw / 8) * bn : bh; }
-  int cta_channels() const { return schedule == Schedule::channels ? 128 : 64; }
+  int cta_channels() const { return schedule == Schedule::channels ? 128 : half ? 32 : 64; }
   int cta_rows() const { return schedule == Schedule::rows ? 2 * bh : bh; }
-  /// "8x28x1.channels", with "n" after the box for Inner::images; ".resident" or ".deep4" at the
-  /// end.
+  /// "8x28x1.channels", with "n" after the box for Inner::images; ".resident", ".half", ".deep4"
+  /// at the end.
   std::string name() const;
 };
 
@@ -55,6 +56,12 @@ inline constexpr std::array<Accumulator, 11> accumulators{{{256, 1},
                                                            {112, 1},
                                                            {64, 1},
                                                            {32, 1}}};
+
+/// Whether an accumulator serves tiles of half the channels: they are for few pixels, where a tap's
+/// weights take longer to come than its math.
+constexpr bool serves_half(Accumulator a) {
+  return a.n <= 64 && a.instructions == 1;
+}
 
 /// Without a pool a tile leaves in parts, so that its staging leaves room for the rings: this many
 /// for each instruction.
