@@ -6,12 +6,12 @@ Reads one JSON object a line from standard input, answers with one on standard o
   {"op": "time", "peer": NAME, "seconds": 0.03}    -> {"samples": [seconds, ...]}
 
 Peers: cuDNN through PyTorch (its algorithm chosen by measurement), torch.compile with max-autotune,
-XLA through JAX, and for a 1x1 stage without riders cuBLAS. A `partial` one leaves out the pool. All
-run the stage's type in NHWC on normal inputs, over buffers that together exceed the L2 three times,
-as replays of a CUDA graph (XLA: one jitted call).
+XLA through JAX, and for a 1x1 stage without riders cuBLAS. `partial` ones do less than the stage:
+the convolution alone, or without the pool. All run the stage's type in NHWC on normal inputs, over
+buffers that together exceed the L2 three times, as replays of a CUDA graph (XLA: one jitted call).
 Each peer's result is compared with PyTorch in fp32. A stage's "then" is a stage that follows it.
 
-CONVOY_GPU_PEERS chooses among cudnn,compile,xla,cublas (default: all). XLA runs in a process of its
+CONVOY_GPU_PEERS chooses among cudnn,alone,compile,xla,cublas (default: all). XLA runs in a process of its
 own: a kernel that fails there must not take the others along. CONVOY_PEERS_LOG names a file for what
 the libraries print. CONVOY_PEERS_HISTORY names one for the times of former processes: a peer that was
 a tenth behind the best there is left out.
@@ -26,9 +26,9 @@ import sys
 import time
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-ASKED = os.environ.get("CONVOY_GPU_PEERS", "cudnn,compile,xla,cublas").split(",")
+ASKED = os.environ.get("CONVOY_GPU_PEERS", "cudnn,alone,compile,xla,cublas").split(",")
 LAUNCHES = 24  # of a graph, at least
-PARTIAL = "cudnn without pool"
+PARTIAL = ("cudnn without pool", "cudnn convolution alone")  # do less than the stage
 
 
 def moved_by(stage):
@@ -117,7 +117,9 @@ class Torch:
         if "cudnn" in ASKED:
             found["cudnn"] = lambda: self.chain
             if s["pool"] and riders and single:
-                found[PARTIAL] = lambda: lambda x: self.chain(x, pools=False)
+                found[PARTIAL[0]] = lambda: lambda x: self.chain(x, pools=False)
+        if "alone" in ASKED and (s["pool"] or riders) and single:
+            found[PARTIAL[1]] = lambda: lambda x: self.conv(s, w, None, x)
         if "compile" in ASKED:
             found["torch.compile"] = self.compiled
         pointwise = (s["r"], s["s"], s["groups"], s["stride"], s["pad"]) == (1, 1, 1, [1, 1], [0] * 4)
@@ -133,8 +135,10 @@ class Torch:
         torch.backends.cudnn.allow_tf32 = False
         want = self.xs[0][:1].float()
         for layer, w, b in self.layers:
-            want = self.activate(layer, self.conv(layer, w.float(), None if b is None else b.float(), want))
-            want = want if name == PARTIAL else self.pool(layer, want)
+            alone = name == PARTIAL[1]
+            want = self.conv(layer, w.float(), None if alone or b is None else b.float(), want)
+            want = want if alone else self.activate(layer, want)
+            want = want if name in PARTIAL else self.pool(layer, want)
         torch.backends.cudnn.allow_tf32 = tf32
         if name == "cublas":
             y = y.reshape(s["n"], s["h"], s["w"], s["k"]).permute(0, 3, 1, 2)
@@ -306,12 +310,12 @@ class Bench:
                 self.attempt(name, lambda: self.torch.graph(name, make()))
         if self.xla:
             self.attempt("xla", lambda: self.xla.graph(stage, self.torch.l2 if self.torch else l2))
-        partial = [name for name in self.runs if name == PARTIAL]
+        partial = [name for name in self.runs if name in PARTIAL]
         return {"peers": list(self.runs), "partial": partial, "left_out": self.left_out, "versions": self.versions()}
 
     def attempt(self, name, make):
-        best = min((seconds for peer, seconds in self.former.items() if peer != PARTIAL), default=math.inf)
-        if name != PARTIAL and self.former.get(name, 0) > 1.1 * best:
+        best = min((seconds for peer, seconds in self.former.items() if peer not in PARTIAL), default=math.inf)
+        if name not in PARTIAL and self.former.get(name, 0) > 1.1 * best:
             self.left_out.append({"name": name, "why": f"{self.former[name] / best:.2f} x the best in a former process"})
             return
         try:
