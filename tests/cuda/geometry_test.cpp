@@ -181,6 +181,8 @@ TEST(Few, TilesCoverTheOutputAndFitInSharedMemory) {
     if (l.flat) {
       EXPECT_GE(few_tiles(stage, l) * l.out_w, stage.n * shapes.out_h * shapes.out_w);
       EXPECT_LE(l.blocks * l.columns, few_flat_columns);
+      EXPECT_GT(3 * (l.shared_bytes + 1024), 228 << 10) << "no third CTA";
+      EXPECT_LE(2 * (l.shared_bytes + 1024), 228 << 10) << "two CTAs on a multiprocessor";
     } else {
       EXPECT_GE(l.tiles_x * l.out_w, shapes.out_w * window);
       EXPECT_GE(l.tiles_y * l.out_h, shapes.out_h * window);

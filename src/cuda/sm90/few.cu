@@ -255,7 +255,7 @@ __device__ __forceinline__ void few_consume(const FewParams& p, const FewShared&
   }
 }
 
-// A flat CTA leaves room for one of the next launch: half the registers, half the shared memory.
+// Two flat CTAs share a multiprocessor: the one loads while the other waits.
 template <class T, int N, bool Flat>
 __global__ void __launch_bounds__(few_threads, Flat ? 2 : 1)
     few(const __grid_constant__ FewParams p) {

@@ -11,7 +11,7 @@ namespace {
 using math::ceil_div;
 
 constexpr int most_pixels = few_blocks * 64;
-constexpr int most_slots = 8;
+constexpr int box_slots = 8;
 constexpr int barrier_bytes = 256, alignment_bytes = 1024;
 constexpr int most_resident_bytes = 64 << 10;
 
@@ -37,8 +37,8 @@ FewLayout without_tile(const Stage& stage) {
   return l;
 }
 
-/// Slots, and z beside or over them; false: they do not fit.
-bool fit(const Stage& stage, int room, FewLayout& l) {
+/// Slots, and z beside or over them; false: they do not fit. A flat layout has no z.
+bool fit(const Stage& stage, int room, int most_slots, FewLayout& l) {
   l.blocks = to_int(ceil_div(Index{l.box_w} * l.box_h, 64));
   l.slot_bytes = l.blocks * 64 * 128 + (l.resident ? 0 : l.w_bytes);
   const int fixed = (l.resident ? l.chunks * l.w_bytes : 0) + barrier_bytes + alignment_bytes;
@@ -54,9 +54,8 @@ bool fit(const Stage& stage, int room, FewLayout& l) {
   return l.slots > 0;
 }
 
-void keep_better(const Stage& stage, const DeviceFacts& device, FewLayout& l, FewLayout& best,
-                 double& best_cycles) {
-  l.grid = to_int(std::min<Index>(device.sms, few_tiles(stage, l)));
+void keep_better(const Stage& stage, int ctas, FewLayout& l, FewLayout& best, double& best_cycles) {
+  l.grid = to_int(std::min<Index>(ctas, few_tiles(stage, l)));
   const double cycles = few_cycles(stage, l);
   if (cycles >= best_cycles) return;
   best_cycles = cycles;
@@ -64,19 +63,22 @@ void keep_better(const Stage& stage, const DeviceFacts& device, FewLayout& l, Fe
 }
 
 FewLayout flat_layout(const Stage& stage, const DeviceFacts& device) {
-  const int whole = to_int(device.shared_bytes), half = (whole + 1024) / 2 - 1024;
   FewLayout best;
   double best_cycles = std::numeric_limits<double>::max();
-  for (const int tile : {256, 128, 64}) {
+  for (const int blocks : {2, 4, 1}) {
     FewLayout l = without_tile(stage);
-    if (tile > few_flat_columns / l.columns * 64) continue;
-    l.out_w = l.box_w = tile;
+    if (blocks * l.columns > few_flat_columns) continue;
+    l.out_w = l.box_w = blocks * 64;
     l.out_h = l.box_h = 1;
-    // Half of the shared memory, so that the next launch's CTAs begin while this one's end.
-    if (!(fit(stage, half, l) && l.slots >= 2) && !fit(stage, whole, l)) continue;
+    // More slots than these of memory's loads in flight at once are slower.
+    const int slots = std::max(2, (32 << 10) / (blocks * 64 * 128));
+    if (!fit(stage, to_int(device.shared_bytes), slots, l)) continue;
+    // Room for two CTAs and no third: the next launch's would fill up some multiprocessors early
+    // and leave others with one.
+    l.shared_bytes = std::max(l.shared_bytes, 228 * 1024 / 3);
     l.tiles_x = to_int(few_tiles(stage, l));
     l.tiles_y = l.images = 1;
-    keep_better(stage, device, l, best, best_cycles);
+    keep_better(stage, 2 * device.sms, l, best, best_cycles);
   }
   return best;
 }
@@ -102,11 +104,11 @@ FewLayout box_layout(const Stage& stage, const DeviceFacts& device) {
       l.out_h = h;
       l.box_w = w + halo_w;
       l.box_h = h + halo_h;
-      if (!fit(stage, to_int(device.shared_bytes), l)) continue;
+      if (!fit(stage, to_int(device.shared_bytes), box_slots, l)) continue;
       l.tiles_x = to_int(ceil_div(conv_w, w));
       l.tiles_y = to_int(ceil_div(conv_h, h));
       l.images = to_int(stage.n);
-      keep_better(stage, device, l, best, best_cycles);
+      keep_better(stage, device.sms, l, best, best_cycles);
     }
   }
   return best;
@@ -161,9 +163,9 @@ double few_cycles(const Stage& stage, const FewLayout& l) {
                                : covered(l.tiles_x, l.box_w, stage.w, halo_w) *
                                      covered(l.tiles_y, l.box_h, stage.h, halo_h) /
                                      (1.0 * l.tiles_x * l.tiles_y);
-  // 128 bytes of a pixel: what the memory gives all multiprocessors, or all that one can take.
+  // 128 bytes of a pixel: what the memory gives all CTAs, or all that one can take.
   const double load = l.chunks * pixels * std::max(7.0 * l.grid / 132, 3.2);
-  if (l.flat) return turns * (load + 300) + 500;
+  if (l.flat) return turns * std::max(load, 1000.0) + 500;
   const double sums = 800 + 2 * pixels;
   return l.z_over_slots ? turns * (load + sums + 1500) : turns * std::max(load, sums) + sums;
 }
