@@ -314,18 +314,12 @@ double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& 
   return cycles / clock + launch;
 }
 
-std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device) {
-  struct Ranked {
-    HaloTile tile;
-    double seconds;
-  };
-  std::vector<Ranked> found;
-  const auto add = [&](const HaloTile& tile) {
-    const HaloLayout l = halo_layout(stage, tile, device);
-    if (l.x_slots > 0 && countable({l.k_blocks, l.tiles_x, l.tiles_y, l.tiles_n}))
-      found.push_back({tile, halo_seconds(stage, tile, l)});
-  };
-  const auto consider = [&](HaloTile tile) {
+namespace {
+
+/// Calls `visit` for every tile worth laying out, until it returns true. Whether it did.
+template <class Visit>
+bool visit_tiles(const Stage& stage, Visit visit) {
+  const auto all_of_box = [&](HaloTile tile) {
     for (const Schedule schedule : {Schedule::channels, Schedule::rows, Schedule::pingpong}) {
       for (const bool resident : {false, true}) {
         tile.schedule = schedule;
@@ -334,89 +328,56 @@ std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device) 
         for (const bool half : {false, true}) {
           tile.half = half;
           tile.deep = 0;
-          add(tile);
+          if (visit(tile)) return true;
           for (const int deep : depths) {
             tile.deep = deep;
-            add(tile);
+            if (visit(tile)) return true;
           }
         }
       }
     }
+    return false;
   };
   for (const Accumulator& a : accumulators) {
-    const int rows = a.n / 8;
-    if (a.instructions == 1) consider({.inner = Inner::pixels, .bw = 8, .bh = rows, .bn = 1});
-    if (a.instructions == 2) consider({.inner = Inner::pixels, .bw = 16, .bh = rows, .bn = 1});
-    if (a.instructions > 1) {
-      consider({.inner = Inner::pixels, .bw = 8, .bh = rows, .bn = a.instructions});
-      consider({.inner = Inner::images, .bw = rows, .bh = a.instructions, .bn = 8});
-    }
+    const int rows = a.n / 8, several = a.instructions;
+    if (several == 1 && all_of_box({.inner = Inner::pixels, .bw = 8, .bh = rows, .bn = 1}))
+      return true;
+    if (several == 2 && all_of_box({.inner = Inner::pixels, .bw = 16, .bh = rows, .bn = 1}))
+      return true;
+    if (several > 1 && (all_of_box({.inner = Inner::pixels, .bw = 8, .bh = rows, .bn = several}) ||
+                        all_of_box({.inner = Inner::images, .bw = rows, .bh = several, .bn = 8})))
+      return true;
   }
+  return false;
+}
+
+bool serves(const HaloLayout& l) {
+  return l.x_slots > 0 && countable({l.k_blocks, l.tiles_x, l.tiles_y, l.tiles_n});
+}
+
+}  // namespace
+
+bool halo_serves(const Stage& stage, const DeviceFacts& device) {
+  return visit_tiles(
+      stage, [&](const HaloTile& tile) { return serves(halo_layout(stage, tile, device)); });
+}
+
+std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device) {
+  struct Ranked {
+    HaloTile tile;
+    double seconds;
+  };
+  std::vector<Ranked> found;
+  visit_tiles(stage, [&](const HaloTile& tile) {
+    const HaloLayout l = halo_layout(stage, tile, device);
+    if (serves(l)) found.push_back({tile, halo_seconds(stage, tile, l)});
+    return false;
+  });
   std::stable_sort(found.begin(), found.end(),
                    [](const Ranked& a, const Ranked& b) { return a.seconds < b.seconds; });
   std::vector<HaloTile> tiles;
   for (const Ranked& r : found) tiles.push_back(r.tile);
   return tiles;
-}
-
-TensorMapArgs halo_x_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
-                         Index pixel_stride) {
-  const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
-  const auto reach = [](int box, Index step) {
-    return static_cast<std::uint32_t>((box - 1) * step + 1);
-  };
-  const std::uint64_t pixel = u(pixel_stride) * 2;
-  TensorMapArgs map{.dtype = stage.dtype, .rank = 4};
-  const auto bn = static_cast<std::uint32_t>(layout.box_n);
-  const auto sw = static_cast<std::uint32_t>(stage.stride.w),
-             sh = static_cast<std::uint32_t>(stage.stride.h);
-  if (tile.inner == Inner::pixels) {
-    map.size = {u(stage.c), u(stage.w), u(stage.h), u(stage.n)};
-    map.stride = {0, pixel, pixel * u(stage.w), pixel * u(stage.w) * u(stage.h)};
-    map.box = {64, reach(layout.box_w, stage.stride.w), reach(layout.box_h, stage.stride.h), bn};
-    map.step = {1, sw, sh, 1, 1};
-  } else {
-    map.size = {u(stage.c), u(stage.n), u(stage.w), u(stage.h)};
-    map.stride = {0, pixel * u(stage.w) * u(stage.h), pixel, pixel * u(stage.w)};
-    map.box = {64, bn, reach(layout.box_w, stage.stride.w), reach(layout.box_h, stage.stride.h)};
-    map.step = {1, 1, sw, sh, 1};
-  }
-  return map;
-}
-
-TensorMapArgs halo_w_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout) {
-  const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
-  TensorMapArgs map{.dtype = stage.dtype, .rank = 3};
-  map.size = {u(stage.c), u(stage.k), u(stage.r * stage.s)};
-  map.stride = {0, u(stage.c * stage.r * stage.s) * 2, u(stage.c) * 2};
-  map.box = {64, static_cast<std::uint32_t>(tile.cta_channels()),
-             static_cast<std::uint32_t>(layout.load_taps)};
-  return map;
-}
-
-TensorMapArgs halo_y_map(const Stage& stage, const HaloTile& tile, Index pixel_stride) {
-  const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
-  const Shapes shapes = shapes_of(stage);
-  const std::uint64_t pixel = u(pixel_stride) * 2;
-  const std::uint64_t image = pixel * u(shapes.out_w) * u(shapes.out_h);
-  // Without a pool a tile leaves in parts of an instruction.
-  const auto u32 = [](int v) { return static_cast<std::uint32_t>(v); };
-  const bool images = tile.inner == Inner::images;
-  const int pieces = store_pieces(tile.instruction_n());
-  const auto bw = u32(pooled(stage) ? tile.bw / 2 : images ? tile.bw / pieces : 8);
-  const auto bh = u32(pooled(stage) ? tile.bh / 2 : images ? 1 : tile.bh / pieces);
-  const auto bn = u32(pooled(stage) || images ? tile.bn : 1), channels = u32(tile.half ? 32 : 64);
-  TensorMapArgs map{.dtype = stage.dtype, .rank = 4};
-  if (tile.inner == Inner::pixels) {
-    map.size = {u(stage.k), u(shapes.out_w), u(shapes.out_h), u(stage.n)};
-    map.stride = {0, pixel, pixel * u(shapes.out_w), image};
-    map.box = {channels, bw, bh, bn};
-  } else {
-    map.size = {u(stage.k), u(stage.n), u(shapes.out_w), u(shapes.out_h)};
-    map.stride = {0, image, pixel, pixel * u(shapes.out_w)};
-    map.box = {channels, bn, bw, bh};
-  }
-  return map;
 }
 
 }  // namespace convoy::cuda::sm90

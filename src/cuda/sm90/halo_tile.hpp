@@ -119,6 +119,9 @@ HaloLayout halo_layout(const Stage& stage, const HaloTile& tile, const DeviceFac
 /// Predicted seconds of one run.
 double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& layout);
 
+/// Whether any tile serves the stage.
+bool halo_serves(const Stage& stage, const DeviceFacts& device);
+
 /// Tiles that serve the stage, best predicted first.
 std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device);
 

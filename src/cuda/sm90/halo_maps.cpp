@@ -1,0 +1,66 @@
+// The tensor maps of the halo family.
+#include "cuda/sm90/halo_tile.hpp"
+
+namespace convoy::cuda::sm90 {
+
+TensorMapArgs halo_x_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
+                         Index pixel_stride) {
+  const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
+  const auto reach = [](int box, Index step) {
+    return static_cast<std::uint32_t>((box - 1) * step + 1);
+  };
+  const std::uint64_t pixel = u(pixel_stride) * 2;
+  TensorMapArgs map{.dtype = stage.dtype, .rank = 4};
+  const auto bn = static_cast<std::uint32_t>(layout.box_n);
+  const auto sw = static_cast<std::uint32_t>(stage.stride.w),
+             sh = static_cast<std::uint32_t>(stage.stride.h);
+  if (tile.inner == Inner::pixels) {
+    map.size = {u(stage.c), u(stage.w), u(stage.h), u(stage.n)};
+    map.stride = {0, pixel, pixel * u(stage.w), pixel * u(stage.w) * u(stage.h)};
+    map.box = {64, reach(layout.box_w, stage.stride.w), reach(layout.box_h, stage.stride.h), bn};
+    map.step = {1, sw, sh, 1, 1};
+  } else {
+    map.size = {u(stage.c), u(stage.n), u(stage.w), u(stage.h)};
+    map.stride = {0, pixel * u(stage.w) * u(stage.h), pixel, pixel * u(stage.w)};
+    map.box = {64, bn, reach(layout.box_w, stage.stride.w), reach(layout.box_h, stage.stride.h)};
+    map.step = {1, 1, sw, sh, 1};
+  }
+  return map;
+}
+
+TensorMapArgs halo_w_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout) {
+  const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
+  TensorMapArgs map{.dtype = stage.dtype, .rank = 3};
+  map.size = {u(stage.c), u(stage.k), u(stage.r * stage.s)};
+  map.stride = {0, u(stage.c * stage.r * stage.s) * 2, u(stage.c) * 2};
+  map.box = {64, static_cast<std::uint32_t>(tile.cta_channels()),
+             static_cast<std::uint32_t>(layout.load_taps)};
+  return map;
+}
+
+TensorMapArgs halo_y_map(const Stage& stage, const HaloTile& tile, Index pixel_stride) {
+  const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
+  const Shapes shapes = shapes_of(stage);
+  const std::uint64_t pixel = u(pixel_stride) * 2;
+  const std::uint64_t image = pixel * u(shapes.out_w) * u(shapes.out_h);
+  // Without a pool a tile leaves in parts of an instruction.
+  const auto u32 = [](int v) { return static_cast<std::uint32_t>(v); };
+  const bool images = tile.inner == Inner::images;
+  const int pieces = store_pieces(tile.instruction_n());
+  const auto bw = u32(stage.pool.has_value() ? tile.bw / 2 : images ? tile.bw / pieces : 8);
+  const auto bh = u32(stage.pool.has_value() ? tile.bh / 2 : images ? 1 : tile.bh / pieces);
+  const auto bn = u32(stage.pool.has_value() || images ? tile.bn : 1), channels = u32(tile.half ? 32 : 64);
+  TensorMapArgs map{.dtype = stage.dtype, .rank = 4};
+  if (tile.inner == Inner::pixels) {
+    map.size = {u(stage.k), u(shapes.out_w), u(shapes.out_h), u(stage.n)};
+    map.stride = {0, pixel, pixel * u(shapes.out_w), image};
+    map.box = {channels, bw, bh, bn};
+  } else {
+    map.size = {u(stage.k), u(stage.n), u(shapes.out_w), u(shapes.out_h)};
+    map.stride = {0, image, pixel, pixel * u(shapes.out_w)};
+    map.box = {channels, bn, bw, bh};
+  }
+  return map;
+}
+
+}  // namespace convoy::cuda::sm90
