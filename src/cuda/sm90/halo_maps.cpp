@@ -49,7 +49,8 @@ TensorMapArgs halo_y_map(const Stage& stage, const HaloTile& tile, Index pixel_s
   const int pieces = store_pieces(tile.instruction_n());
   const auto bw = u32(stage.pool.has_value() ? tile.bw / 2 : images ? tile.bw / pieces : 8);
   const auto bh = u32(stage.pool.has_value() ? tile.bh / 2 : images ? 1 : tile.bh / pieces);
-  const auto bn = u32(stage.pool.has_value() || images ? tile.bn : 1), channels = u32(tile.half ? 32 : 64);
+  const auto bn = u32(stage.pool.has_value() || images ? tile.bn : 1),
+             channels = u32(tile.half ? 32 : 64);
   TensorMapArgs map{.dtype = stage.dtype, .rank = 4};
   if (tile.inner == Inner::pixels) {
     map.size = {u(stage.k), u(shapes.out_w), u(shapes.out_h), u(stage.n)};
