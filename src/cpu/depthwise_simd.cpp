@@ -6,13 +6,17 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include <cstring>
 #include <utility>
+
+#include "cpu/vector-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convoy::cpu::depthwise_loops::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
+using cpu::HWY_NAMESPACE::activate;
+using cpu::HWY_NAMESPACE::load_some;
+using cpu::HWY_NAMESPACE::store_some;
 constexpr int lanes = HWY_LANES(float);
 using D = hn::FixedTag<float, lanes>;
 using V = hn::Vec<D>;
@@ -23,39 +27,11 @@ struct Whole {
   HWY_INLINE V load(const float* p) const { return hn::LoadU(D(), p); }
   HWY_INLINE void store(V v, float* p) const { hn::StoreU(v, D(), p); }
 };
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
 struct Some {
-  hn::Mask<D> mask;
-  explicit Some(Index count) : mask(hn::FirstN(D(), static_cast<std::size_t>(count))) {}
-  HWY_INLINE V load(const float* p) const { return hn::MaskedLoad(mask, D(), p); }
-  HWY_INLINE void store(V v, float* p) const { hn::BlendedStore(v, mask, D(), p); }
+  Index count;
+  HWY_INLINE V load(const float* p) const { return load_some(D(), p, count); }
+  HWY_INLINE void store(V v, float* p) const { store_some(D(), v, p, count); }
 };
-#else
-struct Some {
-  std::size_t bytes;
-  explicit Some(Index count) : bytes(static_cast<std::size_t>(count) * sizeof(float)) {}
-  HWY_INLINE V load(const float* p) const {
-    HWY_ALIGN float lane[lanes] = {};
-    std::memcpy(lane, p, bytes);
-    return hn::Load(D(), lane);
-  }
-  HWY_INLINE void store(V v, float* p) const {
-    HWY_ALIGN float lane[lanes];
-    hn::Store(v, D(), lane);
-    std::memcpy(p, lane, bytes);
-  }
-};
-#endif
-
-HWY_INLINE V activate(V v, const Clamp& clamp) {
-  const D d;
-  if (clamp.leaky)
-    return hn::IfThenElse(hn::Lt(v, hn::Zero(d)), hn::Mul(hn::Set(d, clamp.slope), v), v);
-  const V lo = hn::Set(d, clamp.lo);
-  const V hi = hn::Set(d, clamp.hi);
-  const V low = hn::IfThenElse(hn::Lt(v, lo), lo, v);
-  return hn::IfThenElse(hn::Gt(low, hi), hi, low);
-}
 
 // stride: of the pixels in taps, 0 where nothing is known and inputs are loaded for each tap.
 template <int pixels, int stride, class Access>
@@ -93,7 +69,7 @@ HWY_INLINE void channels(const PixelArgs& a, Index c, const Access& access) {
   const V bias = hn::LoadU(d, a.bias + c);
 #pragma GCC unroll 8
   for (int i = 0; i < pixels; ++i)
-    access.store(activate(hn::Add(sum[i], bias), a.clamp), a.y + i * a.y_pixel + c);
+    access.store(activate(d, hn::Add(sum[i], bias), a.clamp), a.y + i * a.y_pixel + c);
 }
 
 template <int pixels, int stride>

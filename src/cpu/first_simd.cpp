@@ -11,13 +11,18 @@
 #include <hwy/highway.h>
 
 #include <array>
-#include <cstring>
 #include <utility>
+
+#include "cpu/vector-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convoy::cpu::first_rows::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
+using cpu::HWY_NAMESPACE::activate;
+using cpu::HWY_NAMESPACE::broadcast;
+using cpu::HWY_NAMESPACE::larger;
+using cpu::HWY_NAMESPACE::store_some;
 // Eight filters at most: first layers of one channel often have no more, and half vectors lose
 // nothing where a core does two of them at once.
 constexpr int lanes = HWY_LANES(float) < 8 ? HWY_LANES(float) : 8;
@@ -41,36 +46,13 @@ constexpr int max_windows(int) {
 }
 #endif
 
-HWY_INLINE V broadcast(const float* p) {
-  auto v = hn::Set(D(), *p);
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
-  asm volatile("" : "+v"(v.raw));
-#endif
-  return v;
-}
-
-HWY_INLINE V larger(V best, V candidate) {
-  return hn::IfThenElse(hn::Or(hn::Gt(candidate, best), hn::Ne(candidate, candidate)), candidate,
-                        best);
-}
-
 HWY_INLINE void finish(const RowArgs& a, V v, float* to) {
   const D d;
-  v = hn::Add(v, hn::LoadU(d, a.bias));
-  if (a.clamp.leaky) {
-    v = hn::IfThenElse(hn::Lt(v, hn::Zero(d)), hn::Mul(hn::Set(d, a.clamp.slope), v), v);
-  } else {
-    const V lo = hn::Set(d, a.clamp.lo), hi = hn::Set(d, a.clamp.hi);
-    v = hn::IfThenElse(hn::Lt(v, lo), lo, v);
-    v = hn::IfThenElse(hn::Gt(v, hi), hi, v);
-  }
-  if (a.valid == lanes) {
+  v = activate(d, hn::Add(v, hn::LoadU(d, a.bias)), a.clamp);
+  if (a.valid == lanes)
     hn::StoreU(v, d, to);
-    return;
-  }
-  HWY_ALIGN float lane[lanes];
-  hn::Store(v, d, lane);
-  std::memcpy(to, lane, static_cast<std::size_t>(a.valid) * sizeof(float));
+  else
+    store_some(d, v, to, a.valid);
 }
 
 template <int taps, int rows, int pixels>
@@ -89,7 +71,7 @@ HWY_INLINE void sum_rows(const RowArgs& a, const float* x, V (&sum)[rows][pixels
     for (int column = 0; column < pixels + taps - 1; ++column) {
 #pragma GCC unroll 2
       for (int row = 0; row < rows; ++row) {
-        const V value = broadcast(x + row * a.row_pitch + column);
+        const V value = broadcast(d, x + row * a.row_pitch + column);
         // Ascending columns are ascending taps of each pixel.
 #pragma GCC unroll 7
         for (int s = 0; s < taps; ++s) {
@@ -112,14 +94,15 @@ void plain(const RowArgs& a, Index first) {
 // Rounding and activation do not decrease, so bias and activation may follow the maximum.
 template <int taps, int windows>
 void pooled(const RowArgs& a, Index first) {
+  const D d;
   V sum[2][2 * windows];
   sum_rows<taps, 2, 2 * windows>(a, a.x + 2 * first, sum);
 #pragma GCC unroll 6
   for (int i = 0; i < windows; ++i)
-    finish(
-        a,
-        larger(larger(sum[0][2 * i], sum[0][2 * i + 1]), larger(sum[1][2 * i], sum[1][2 * i + 1])),
-        a.y + (first + i) * a.y_pixel);
+    finish(a,
+           larger(d, larger(d, sum[0][2 * i], sum[0][2 * i + 1]),
+                  larger(d, sum[1][2 * i], sum[1][2 * i + 1])),
+           a.y + (first + i) * a.y_pixel);
 }
 
 using Loop = void (*)(const RowArgs&, Index);

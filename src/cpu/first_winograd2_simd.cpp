@@ -6,12 +6,15 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include <cstring>
+#include "cpu/vector-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convoy::cpu::first_tiles::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
+using cpu::HWY_NAMESPACE::activate;
+using cpu::HWY_NAMESPACE::broadcast;
+using cpu::HWY_NAMESPACE::store_some;
 constexpr int lanes = HWY_LANES(float);
 using D = hn::FixedTag<float, lanes>;
 using V = hn::Vec<D>;
@@ -53,24 +56,6 @@ float transform(const float* x, Index row_pitch, Index c, Index tiles, float* v)
   return hn::GetLane(hn::BitCast(d, hn::MaxOfLanes(di, most)));
 }
 
-HWY_INLINE V broadcast(const float* p) {
-  auto v = hn::Set(D(), *p);
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
-  asm volatile("" : "+v"(v.raw));
-#endif
-  return v;
-}
-
-HWY_INLINE void store_some(V v, float* to, Index count) {
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
-  hn::BlendedStore(v, hn::FirstN(D(), static_cast<std::size_t>(count)), D(), to);
-#else
-  HWY_ALIGN float lane[lanes];
-  hn::Store(v, D(), lane);
-  std::memcpy(to, lane, static_cast<std::size_t>(count) * sizeof(float));
-#endif
-}
-
 // sum[i][k] += sign · u · v over the channels of one transformed position.
 template <int c, int tiles, int vectors, bool negative>
 HWY_INLINE void accumulate(V (&sum)[tiles][vectors], const float* v, const float* u, int position) {
@@ -83,7 +68,7 @@ HWY_INLINE void accumulate(V (&sum)[tiles][vectors], const float* v, const float
       weight[k] = hn::Load(d, u + ((position * c + j) * vectors + k) * lanes);
 #pragma GCC unroll 4
     for (int i = 0; i < tiles; ++i) {
-      const V value = broadcast(v + position * piece_floats + 2 * c * i + j);
+      const V value = broadcast(d, v + position * piece_floats + 2 * c * i + j);
 #pragma GCC unroll 2
       for (int k = 0; k < vectors; ++k)
         sum[i][k] = negative ? hn::NegMulAdd(value, weight[k], sum[i][k])
@@ -112,13 +97,6 @@ HWY_INLINE void cross(V (&a)[tiles][vectors], V (&b)[tiles][vectors]) {
       b[i][k] = hn::Sub(a[i][k], b[i][k]);
       a[i][k] = sum;
     }
-}
-
-HWY_INLINE V activate(V v, const Clamp& clamp) {
-  const D d;
-  if (clamp.leaky)
-    return hn::IfThenElse(hn::Lt(v, hn::Zero(d)), hn::Mul(hn::Set(d, clamp.slope), v), v);
-  return hn::Min(hn::Set(d, clamp.hi), hn::Max(hn::Set(d, clamp.lo), v));
 }
 
 // The output transform is o = (m0 + m1 + m2, m1 - m2 - m3) in both dimensions. The middle positions
@@ -181,14 +159,15 @@ HWY_INLINE void multiply_tiles(const PieceArgs& args, const float* v, Index firs
         if (left >= lanes)
           hn::StoreU(value, d, to);
         else if (left > 0)
-          store_some(value, to, left);
+          store_some(d, value, to, left);
       };
       const V bias = hn::LoadU(d, args.bias + k * lanes);
       if (args.pool) {
         // Rounding and activation do not decrease, so they may follow the maximum.
         const V most =
             hn::Max(hn::Max(o[0][0][i][k], o[0][1][i][k]), hn::Max(o[1][0][i][k], o[1][1][i][k]));
-        store(activate(hn::Add(most, bias), args.clamp), args.y + tile * args.column + k * lanes);
+        store(activate(d, hn::Add(most, bias), args.clamp),
+              args.y + tile * args.column + k * lanes);
         continue;
       }
       const Index columns = tile == args.tiles - 1 ? args.last_columns : 2;
@@ -198,7 +177,7 @@ HWY_INLINE void multiply_tiles(const PieceArgs& args, const float* v, Index firs
 #pragma GCC unroll 2
         for (int column = 0; column < 2; ++column)
           if (row < args.rows && column < columns)
-            store(activate(hn::Add(o[row][column][i][k], bias), args.clamp),
+            store(activate(d, hn::Add(o[row][column][i][k], bias), args.clamp),
                   y + row * args.row + column * args.column);
     }
   }

@@ -13,40 +13,20 @@
 #include <cstring>
 #include <limits>
 
+#include "cpu/vector-inl.hpp"
 #include "math/half.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convoy::cpu::general_loops::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
+using cpu::HWY_NAMESPACE::activate;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr D d;
 constexpr hn::RebindToSigned<D> di;
 constexpr Index lanes = HWY_LANES(float);
 constexpr Index block = 2 * lanes;
-
-V activate(const Activation& act, V v) {
-  const V zero = hn::Zero(d);
-  switch (act.kind) {
-    case Activation::Kind::relu:
-      return hn::IfThenElse(hn::Lt(v, zero), zero, v);
-    case Activation::Kind::relu6: {
-      const V six = hn::Set(d, 6.0F);
-      return hn::IfThenElse(hn::Lt(v, zero), zero, hn::IfThenElse(hn::Gt(v, six), six, v));
-    }
-    case Activation::Kind::clip: {
-      const V lo = hn::Set(d, act.a);
-      const V hi = hn::Set(d, act.b);
-      const V low = hn::IfThenElse(hn::Lt(v, lo), lo, v);
-      return hn::IfThenElse(hn::Gt(low, hi), hi, low);
-    }
-    case Activation::Kind::leaky:
-      return hn::IfThenElse(hn::Lt(v, zero), hn::Mul(hn::Set(d, act.a), v), v);
-    default:
-      return v;
-  }
-}
 
 V charge(const Activation& act, V membrane, V x) {
   if (act.kind == Activation::Kind::if_) return hn::Add(membrane, x);
@@ -270,7 +250,7 @@ class Runner {
             hn::Store(hn::IfThenElse(fires, after, value), d, membrane);
             result = hn::IfThenElseZero(fires, hn::Set(d, 1.0F));
           } else {
-            result = activate(stage_.act, value);
+            result = activate(d, value, stage_.act);
           }
           hn::Store(value, d, pre + v * lanes);
           hn::Store(result, d, scratch_.act + at + v * lanes);

@@ -7,9 +7,10 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include <cstring>
 #include <limits>
 #include <utility>
+
+#include "cpu/vector-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convoy::cpu::HWY_NAMESPACE {
@@ -17,29 +18,6 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int lanes = HWY_LANES(float);
-// A pixel's value, in every lane. The compiler must not fold the broadcast into each of the
-// multiply-adds that use it, nor keep broadcasts of other taps: it runs out of registers and
-// spills.
-template <class D>
-HWY_INLINE hn::Vec<D> broadcast(D d, const float* p) {
-  auto v = hn::Set(d, *p);
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
-  asm volatile("" : "+v"(v.raw));
-#endif
-  return v;
-}
-
-template <class D>
-HWY_INLINE void store_some(D d, hn::Vec<D> v, float* to, Index count) {
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
-  hn::BlendedStore(v, hn::FirstN(d, static_cast<std::size_t>(count)), d, to);
-#else
-  HWY_ALIGN float lane[hn::MaxLanes(d)];
-  hn::Store(v, d, lane);
-  std::memcpy(to, lane, static_cast<std::size_t>(count) * sizeof(float));
-#endif
-}
-
 template <class D, int vectors>
 HWY_INLINE void store_block(D d, const hn::Vec<D> (&v)[vectors], float* to, Index valid) {
   const Index n = static_cast<Index>(hn::MaxLanes(d));
@@ -56,25 +34,6 @@ HWY_INLINE void store_block(D d, const hn::Vec<D> (&v)[vectors], float* to, Inde
     else if (left > 0)
       store_some(d, v[i], to + i * n, left);
   }
-}
-
-// NaN wins: max of the hardware would drop it from one side, and Highway's Ne is ordered on x86.
-template <class D>
-HWY_INLINE hn::Vec<D> larger(D, hn::Vec<D> best, hn::Vec<D> candidate) {
-  return hn::IfThenElse(hn::Or(hn::Gt(candidate, best), hn::IsNaN(candidate)), candidate, best);
-}
-
-// lo > v ? lo : v, so that NaN stays.
-template <class D>
-HWY_INLINE hn::Vec<D> activate(D d, hn::Vec<D> v, const Clamp& clamp) {
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
-  return hn::Min(hn::Set(d, clamp.hi), hn::Max(hn::Set(d, clamp.lo), v));
-#else
-  const auto lo = hn::Set(d, clamp.lo);
-  const auto hi = hn::Set(d, clamp.hi);
-  const auto low = hn::IfThenElse(hn::Lt(v, lo), lo, v);
-  return hn::IfThenElse(hn::Gt(low, hi), hi, low);
-#endif
 }
 
 // Where the pixels of a tile lie: anywhere, a pointer each. Pointers that a run begins at would be
@@ -185,19 +144,18 @@ HWY_INLINE void add_bias_and_activate(D d, const TileArgs& args,
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) sum[i][v] = hn::Add(sum[i][v], bias[v]);
   constexpr float infinity = std::numeric_limits<float>::infinity();
-  if (args.clamp.leaky) {
-    const V slope = hn::Set(d, args.clamp.slope);
+  const Clamp& clamp = args.clamp;
+  if (clamp.leaky) {
+#pragma GCC unroll 16
+    for (int i = 0; i < pixels; ++i)
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) sum[i][v] = leaky(d, sum[i][v], clamp.slope);
+  } else if (clamp.lo > -infinity || clamp.hi < infinity) {
 #pragma GCC unroll 16
     for (int i = 0; i < pixels; ++i)
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v)
-        sum[i][v] =
-            hn::IfThenElse(hn::Lt(sum[i][v], hn::Zero(d)), hn::Mul(slope, sum[i][v]), sum[i][v]);
-  } else if (args.clamp.lo > -infinity || args.clamp.hi < infinity) {
-#pragma GCC unroll 16
-    for (int i = 0; i < pixels; ++i)
-#pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) sum[i][v] = activate(d, sum[i][v], args.clamp);
+        sum[i][v] = at_most(d, at_least(d, sum[i][v], clamp.lo), clamp.hi);
   }
 }
 

@@ -10,41 +10,23 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include <cstring>
 #include <limits>
 
+#include "cpu/vector-inl.hpp"
 #include "cpu/winograd.hpp"
 #include "math/activation.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convoy::cpu::winograd::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+using cpu::HWY_NAMESPACE::activate;
+using cpu::HWY_NAMESPACE::load_some;
+using cpu::HWY_NAMESPACE::store_some;
 
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr Index lanes = hn::MaxLanes(D());
 constexpr Index panel = 2 * lanes;
-
-// The last channels of a pixel: a full vector there could reach past the tensor's end.
-// (Through memory it would wait for a store that the load is wider than.)
-HWY_INLINE V load_some(D d, const float* from, Index count) {
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
-  return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(count)), d, from);
-#else
-  HWY_ALIGN float part[lanes] = {};
-  std::memcpy(part, from, static_cast<std::size_t>(count) * sizeof(float));
-  return hn::Load(d, part);
-#endif
-}
-HWY_INLINE void store_some(D d, V v, float* to, Index count) {
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
-  hn::BlendedStore(v, hn::FirstN(d, static_cast<std::size_t>(count)), d, to);
-#else
-  HWY_ALIGN float part[lanes];
-  hn::Store(v, d, part);
-  std::memcpy(to, part, static_cast<std::size_t>(count) * sizeof(float));
-#endif
-}
 
 struct F4 {
   static constexpr int m = 4, n = 6, stride = 1;
@@ -191,23 +173,6 @@ void input(const Geometry& g, const Tensors& t, Index first, Index count, float*
   }
 }
 
-// max and min give their second operand where one is NaN: the value, so that a bias that is NaN
-// shows.
-HWY_INLINE V activate(D d, const Activation& act, V v) {
-  switch (act.kind) {
-    case Activation::Kind::relu:
-      return hn::Max(hn::Zero(d), v);
-    case Activation::Kind::relu6:
-      return hn::Min(hn::Set(d, 6.0F), hn::Max(hn::Zero(d), v));
-    case Activation::Kind::clip:
-      return hn::Min(hn::Set(d, act.b), hn::Max(hn::Set(d, act.a), v));
-    case Activation::Kind::leaky:
-      return hn::IfThenElse(hn::Lt(v, hn::Zero(d)), hn::Mul(hn::Set(d, act.a), v), v);
-    default:
-      return v;
-  }
-}
-
 // The value of one output pixel of a tile by the definition, for a tile that overflowed or met a
 // value that is not finite: Winograd's sums would spread it to pixels that do not see it.
 HWY_NOINLINE float direct_pixel(const Geometry& g, const Tensors& t, const Place& at, Index i,
@@ -302,7 +267,7 @@ void output(const Geometry& g, const Tensors& t, const Block& block, const float
       if (!g.pool) {
         for (int i = 0; i < rows; ++i)
           for (int j = 0; j < columns; ++j)
-            store(activate(d, g.act, hn::Add(y[i][j], bias)), at.row + i, at.column + j);
+            store(activate(d, hn::Add(y[i][j], bias), g.act), at.row + i, at.column + j);
       } else {
         for (int i = 0; i < F::m; i += 2)
           for (int j = 0; j < F::m; j += 2) {
@@ -310,11 +275,11 @@ void output(const Geometry& g, const Tensors& t, const Block& block, const float
             if (row >= g.out_h || column >= g.out_w) continue;
             V window[4] = {y[i][j], y[i][j + 1], y[i + 1][j], y[i + 1][j + 1]};
             if (!late)
-              for (V& v : window) v = activate(d, g.act, hn::Add(v, bias));
+              for (V& v : window) v = activate(d, hn::Add(v, bias), g.act);
             if (j + 1 >= columns) window[1] = window[3] = outside;
             if (i + 1 >= rows) window[2] = window[3] = outside;
             V best = hn::Max(hn::Max(window[0], window[1]), hn::Max(window[2], window[3]));
-            if (late) best = activate(d, g.act, hn::Add(best, bias));
+            if (late) best = activate(d, hn::Add(best, bias), g.act);
             store(best, row, column);
           }
       }

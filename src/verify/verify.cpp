@@ -39,6 +39,9 @@ constexpr const char* non_finite_stages[] = {
     "n1h12c4k16r3pad1+bias+relu+max2",
     "n1h12c16k3r3pad1+leaky(0.1)+max2",
     "n1h10c4k8r5+clip(0,1)",
+    "n1h12c1k8r5+bias+relu+max2",
+    "n1h12c64k16r3pad1+relu6",
+    "n1h12c16k24r3pad1+relu+max3s2p1",
     "n1h10c16k16r1+relu6+max2",
     "n1h12c16k16r3pad1groups16+relu",
 };

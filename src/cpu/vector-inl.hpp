@@ -1,0 +1,108 @@
+// What the families' loops do alike to vectors of fp32: broadcasts, the last few lanes, maxima,
+// activations. Once for each instruction set, behind <hwy/highway.h>.
+#include <cstring>
+
+#include "cpu/register_tile.hpp"
+
+#if defined(CONVOY_CPU_VECTOR_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef CONVOY_CPU_VECTOR_INL
+#undef CONVOY_CPU_VECTOR_INL
+#else
+#define CONVOY_CPU_VECTOR_INL
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace convoy::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// A value in every lane. The compiler must not fold the broadcast into each of the multiply-adds
+/// that use it, nor keep broadcasts of other taps: it runs out of registers and spills.
+template <class D>
+HWY_INLINE hn::Vec<D> broadcast(D d, const float* p) {
+  auto v = hn::Set(d, *p);
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  asm volatile("" : "+v"(v.raw));
+#endif
+  return v;
+}
+
+/// The first `count` lanes, 0 behind them: a full vector could reach past a tensor's end. (Through
+/// memory it waits for a store that the load is wider than.)
+template <class D>
+HWY_INLINE hn::Vec<D> load_some(D d, const float* from, Index count) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(count)), d, from);
+#else
+  HWY_ALIGN float lane[hn::MaxLanes(d)] = {};
+  std::memcpy(lane, from, static_cast<std::size_t>(count) * sizeof(float));
+  return hn::Load(d, lane);
+#endif
+}
+/// Writes the first `count` lanes: what lies behind may be another thread's to write.
+template <class D>
+HWY_INLINE void store_some(D d, hn::Vec<D> v, float* to, Index count) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  hn::BlendedStore(v, hn::FirstN(d, static_cast<std::size_t>(count)), d, to);
+#else
+  HWY_ALIGN float lane[hn::MaxLanes(d)];
+  hn::Store(v, d, lane);
+  std::memcpy(to, lane, static_cast<std::size_t>(count) * sizeof(float));
+#endif
+}
+
+/// NaN wins: the hardware's maximum would drop it from one side, and Highway's Ne is ordered on
+/// x86.
+template <class D>
+HWY_INLINE hn::Vec<D> larger(D, hn::Vec<D> best, hn::Vec<D> candidate) {
+  return hn::IfThenElse(hn::Or(hn::Gt(candidate, best), hn::IsNaN(candidate)), candidate, best);
+}
+
+// lo > v ? lo : v, so that NaN stays: the hardware's maximum gives its second operand then.
+template <class D>
+HWY_INLINE hn::Vec<D> at_least(D d, hn::Vec<D> v, float low) {
+  const auto lo = hn::Set(d, low);
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  return hn::Max(lo, v);
+#else
+  return hn::IfThenElse(hn::Lt(v, lo), lo, v);
+#endif
+}
+template <class D>
+HWY_INLINE hn::Vec<D> at_most(D d, hn::Vec<D> v, float high) {
+  const auto hi = hn::Set(d, high);
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  return hn::Min(hi, v);
+#else
+  return hn::IfThenElse(hn::Gt(v, hi), hi, v);
+#endif
+}
+template <class D>
+HWY_INLINE hn::Vec<D> leaky(D d, hn::Vec<D> v, float slope) {
+  return hn::IfThenElse(hn::Lt(v, hn::Zero(d)), hn::Mul(hn::Set(d, slope), v), v);
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> activate(D d, hn::Vec<D> v, const Clamp& clamp) {
+  return clamp.leaky ? leaky(d, v, clamp.slope) : at_most(d, at_least(d, v, clamp.lo), clamp.hi);
+}
+/// Not of a neuron, whose value it hands on.
+template <class D>
+HWY_INLINE hn::Vec<D> activate(D d, hn::Vec<D> v, const Activation& act) {
+  switch (act.kind) {
+    case Activation::Kind::relu:
+      return at_least(d, v, 0);
+    case Activation::Kind::relu6:
+      return at_most(d, at_least(d, v, 0), 6);
+    case Activation::Kind::clip:
+      return at_most(d, at_least(d, v, act.a), act.b);
+    case Activation::Kind::leaky:
+      return leaky(d, v, act.a);
+    default:
+      return v;
+  }
+}
+
+}  // namespace convoy::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
