@@ -90,6 +90,34 @@ std::vector<unsigned char> GpuCase::outputs() const {
   return bytes;
 }
 
+void expect_bits_of_general(const char* text, std::string_view kernel) {
+  SCOPED_TRACE(text);
+  const Stage stage = parse_stage(text);
+  const GpuCase fast(stage, Values::integers, gpu0), slow(stage, Values::integers, gpu0);
+  const Plan plan(fast.stage, fast.w, options_for(gpu0, kernel)),
+      general(slow.stage, slow.w, options_for(gpu0, "general"));
+  plan.run(fast.operands()).or_throw();
+  general.run(slow.operands()).or_throw();
+  EXPECT_EQ(fast.outputs(), slow.outputs());
+}
+
+void expect_same_bits_of_fewer_images(const char* text, std::string_view kernel) {
+  SCOPED_TRACE(text);
+  const GpuCase all(parse_stage(text), Values::normal, gpu0);
+  const Plan plan(all.stage, all.w, options_for(gpu0, kernel));
+  plan.run(all.operands()).or_throw();
+  const Tensor expected = all.y.to({});
+  Stage fewer = all.stage;
+  fewer.n = 2;
+  const Tensor two(*fewer.out, y_shape(fewer), gpu0);
+  Operands operands = all.operands();
+  operands.x = images(all.x, 3, 2);
+  operands.y = two;
+  plan.run(operands).or_throw();
+  const Tensor got = two.to({});
+  EXPECT_EQ(std::memcmp(got.view().data, images(expected.view(), 3, 2).data, got.bytes()), 0);
+}
+
 TensorView images(const TensorView& view, Index first, Index n) {
   TensorView some = view;
   some.data = static_cast<char*>(view.data) +

@@ -45,6 +45,12 @@ struct GpuCase {
   std::vector<unsigned char> outputs() const;
 };
 
+/// Runs a stage on integers by a kernel and by `general`: all outputs have the same bits.
+void expect_bits_of_general(const char* stage, std::string_view kernel);
+/// Runs a stage of five images or more, then its images 3 and 4 alone by the same plan: y has the
+/// same bits.
+void expect_same_bits_of_fewer_images(const char* stage, std::string_view kernel);
+
 /// The images of one tensor: [first, first + n) of an NHWC or NCHW view without time steps.
 TensorView images(const TensorView& view, Index first, Index n);
 

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/gpu.hpp"
 #include "gpu_case.hpp"
@@ -15,13 +14,10 @@ namespace {
 
 class GpuLayout : public GpuTest {};
 
-struct Line {
-  const char* stage;
-  const char* kernel;  // that the planner must choose; empty: one by name
-};
-
 TEST_F(GpuLayout, NchwGivesTheBitsOfGeneral) {
-  constexpr Line lines[] = {
+  constexpr struct {
+    const char *stage, *kernel;
+  } lines[] = {
       {"f16:n3h9w13c16k24r3pad1nchw+bias+relu+max2", "halo_nchw"},
       {"bf16:n2h7c72k136r1nchw+leaky(0.5)", "halo_nchw"},
       {"f16:n5h1c64k40r1nchw+bias", "halo_nchw"},       // nothing to convert
@@ -31,33 +27,11 @@ TEST_F(GpuLayout, NchwGivesTheBitsOfGeneral) {
       {"f16:n2h23c1k16r7stride2pad3nchw+bias+relu+max3s2p1", "first_nchw"},
       {"f16:n2h10c64k3r3pad1nchw+bias+relu+max2", "few_nchw"},
   };
-  for (const Line& line : lines) {
-    SCOPED_TRACE(line.stage);
-    const GpuCase fast(parse_stage(line.stage), Values::integers, gpu0),
-        slow(parse_stage(line.stage), Values::integers, gpu0);
-    const Plan plan(fast.stage, fast.w, options_for(gpu0, line.kernel)),
-        general(slow.stage, slow.w, options_for(gpu0, "general"));
-    plan.run(fast.operands()).or_throw();
-    general.run(slow.operands()).or_throw();
-    EXPECT_EQ(fast.outputs(), slow.outputs());
-  }
+  for (const auto& line : lines) expect_bits_of_general(line.stage, line.kernel);
 }
 
 TEST_F(GpuLayout, FewerImagesOfALargerTensorGiveTheSameBits) {
-  const GpuCase all(parse_stage("f16:n6h12w10c32k48r3pad1nchw+bias+relu+max2"), Values::normal,
-                    gpu0);
-  const Plan plan(all.stage, all.w, options_for(gpu0, "halo_nchw"));
-  plan.run(all.operands()).or_throw();
-  const Tensor expected = all.y.to({});
-  Tensor two(*all.stage.out, {2, 48, 6, 5}, gpu0);
-  Operands operands = all.operands();
-  operands.x = images(all.x, 3, 2);
-  operands.y = two;
-  plan.run(operands).or_throw();
-  const Tensor got = two.to({});
-  EXPECT_EQ(
-      std::memcmp(got.view().data, expected.data<std::byte>() + 3 * 48 * 6 * 5 * 2, got.bytes()),
-      0);
+  expect_same_bits_of_fewer_images("f16:n6h12w10c32k48r3pad1nchw+bias+relu+max2", "halo_nchw");
 }
 
 TEST_F(GpuLayout, TransposesNearTheSpeedOfACopy) {

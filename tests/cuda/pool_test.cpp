@@ -20,16 +20,8 @@ TEST_F(GpuHaloPool, GivesTheBitsOfGeneral) {
         "f16:n3h8c8k16r3pad1+bias+leaky(-0.5)+max2", "f16:n2h7c16k8r1+bias+relu+keep(pre,act)",
         "f16:n2h15c32k64r3stride2pad1+bias+relu+max3s2p1",
         "bf16:n1h12w9c24k16r3pad1+bias+max3x2s2x1p1d2ceil+keep(act,idx)",
-        "f16:n2h10c64k72r5pad2+bias+relu+max3s1"}) {
-    SCOPED_TRACE(text);
-    const GpuCase fast(parse_stage(text), Values::integers, gpu0),
-        slow(parse_stage(text), Values::integers, gpu0);
-    const Plan plan(fast.stage, fast.w, options_for(gpu0, "halo_pool")),
-        general(slow.stage, slow.w, options_for(gpu0, "general"));
-    plan.run(fast.operands()).or_throw();
-    general.run(slow.operands()).or_throw();
-    EXPECT_EQ(fast.outputs(), slow.outputs());
-  }
+        "f16:n2h10c64k72r5pad2+bias+relu+max3s1"})
+    expect_bits_of_general(text, "halo_pool");
 }
 
 TEST_F(GpuHaloPool, SecondOutputsChangeNoBitOfTheFirst) {
