@@ -36,8 +36,13 @@ std::string or_default(const std::string& given, const char* variable, const cha
 int run_bench(const Arguments& arguments) {
   std::vector<Stage> stages = arguments.stages.read_some("bench");
   for (Stage& stage : stages) stage = arguments.changes.apply(stage);
-  if (!arguments.json.empty() && arguments.json != "-") expect_writable(arguments.json);
-  if (!arguments.csv.empty()) expect_writable(arguments.csv);
+  const bool print_json = arguments.json == "-", print_csv = arguments.csv == "-";
+  if (print_json && print_csv)
+    throw Error("bench: --json - and --csv - are both for standard output. Name a file for one.");
+  const bool write_json = !arguments.json.empty() && !print_json;
+  const bool write_csv = !arguments.csv.empty() && !print_csv;
+  if (write_json) expect_writable(arguments.json);
+  if (write_csv) expect_writable(arguments.csv);
   bench::Options options;
   options.plan.device = parse_device(arguments.device);
   options.plan.threads = arguments.threads;
@@ -98,15 +103,13 @@ int run_bench(const Arguments& arguments) {
       start_peers();
     }
     // Stage by stage: an interrupt keeps what was measured before it.
-    if (!arguments.json.empty() && arguments.json != "-")
-      write_file_atomically(arguments.json, report.dump(1) + "\n");
+    if (write_json) write_file_atomically(arguments.json, report.dump(1) + "\n");
   }
   if (terminal) fmt::print(stderr, "\r\033[K");
-  if (!arguments.csv.empty()) write_file_atomically(arguments.csv, csv);
-  if (arguments.json == "-") {
-    fmt::print("{}\n", report.dump(1));
-    return exit_code;
-  }
+  if (write_csv) write_file_atomically(arguments.csv, csv);
+  if (print_json) fmt::print("{}\n", report.dump(1));
+  if (print_csv) fmt::print("{}", csv);
+  if (print_json || print_csv) return exit_code;
   if (gpu)
     fmt::print("{}, {} multiprocessors, driver {}, copies at {:.2f} TB/s\n", machine.name,
                machine.multiprocessors, machine.driver, 1e-12 * options.bandwidth);
@@ -165,9 +168,13 @@ void add_bench(CLI::App& app, int& exit_code) {
   command
       ->add_option("--json", arguments->json,
                    "Write the result as JSON to a file; - for standard output")
-      ->type_name("FILE");
-  command->add_option("--csv", arguments->csv, "Write the result as CSV to a file")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(not_empty());
+  command
+      ->add_option("--csv", arguments->csv,
+                   "Write the result as CSV to a file; - for standard output")
+      ->type_name("FILE")
+      ->check(not_empty());
   command->footer(
       "Example: convoy bench --peers --shapes shapes/targets-cpu.txt --json result.json\n"
       "         convoy bench --device cuda --shapes shapes/resnet50.txt --dtype f16");

@@ -39,6 +39,13 @@ CLI::Validator between(double least, double most) {
   return within(least, most, "number", fmt::format("{} to {}", least, most));
 }
 
+CLI::Validator not_empty() {
+  return {[](const std::string& text) {
+            return text.empty() ? std::string("\"\": expected a name") : std::string();
+          },
+          ""};
+}
+
 void add_device(CLI::App& command, std::string& device) {
   command.add_option("--device", device, "cpu, cuda or cuda:<number>")
       ->type_name("DEVICE")

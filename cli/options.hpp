@@ -15,6 +15,7 @@ namespace convoy::cli {
 CLI::Validator at_least(Index least);  // whole numbers
 CLI::Validator between(Index least, Index most);
 CLI::Validator between(double least, double most);
+CLI::Validator not_empty();
 
 void add_device(CLI::App& command, std::string& device);
 void add_threads(CLI::App& command, int& threads);

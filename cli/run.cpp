@@ -230,7 +230,8 @@ void add_run(CLI::App& app, int&) {
       app.add_subcommand("run", "Classify images with a network; the last line is time:accuracy");
   command->add_option("model", arguments->model, "Model folder: network.txt and its weights")
       ->type_name("FOLDER")
-      ->required();
+      ->required()
+      ->check(not_empty());
   command
       ->add_option("--images", arguments->images,
                    "IDX images, plain or gzip (without it the Fashion-MNIST test set)")
@@ -256,7 +257,8 @@ void add_run(CLI::App& app, int&) {
   command
       ->add_option("--json", arguments->json,
                    "Also write the report to this file; - for the report alone, on standard output")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(not_empty());
   command->add_flag("--confusion", arguments->confusion, "Print the confusion matrix too");
   command->footer(
       "Example: convoy run models/fashion-scnn\n"

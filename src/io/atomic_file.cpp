@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include "convoy/error.hpp"
 
@@ -26,6 +27,20 @@ std::string temporary_name(const std::string& path) {
                   path, doing, std::strerror(errno)));
 }
 
+// Where the file is: a link stays, and what it points to is replaced. Renaming would also replace a
+// device or a pipe.
+std::string target_of(const std::string& path) {
+  struct stat found {};
+  if (stat(path.c_str(), &found) != 0) return path;
+  if (S_ISDIR(found.st_mode))
+    throw Error(path + ": is a folder, expected a file to write. Add a name to it.");
+  if (!S_ISREG(found.st_mode))
+    throw Error(path + ": is a device or a pipe, expected a file to write. Name a new one.");
+  std::error_code failure;
+  const auto target = std::filesystem::canonical(path, failure);
+  return failure ? path : target.string();
+}
+
 int create(const std::string& path, const std::string& temporary) {
   const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (file < 0) throw_errno(path, "creating a file beside it");
@@ -35,16 +50,13 @@ int create(const std::string& path, const std::string& temporary) {
 }  // namespace
 
 void expect_writable(const std::string& path) {
-  struct stat found {};
-  if (stat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode))
-    throw Error(path + ": is a folder, expected a file to write. Add a name to it.");
-  const std::string temporary = temporary_name(path);
+  const std::string temporary = temporary_name(target_of(path));
   close(create(path, temporary));
   unlink(temporary.c_str());
 }
 
 void write_file_atomically(const std::string& path, std::string_view text) {
-  const std::string temporary = temporary_name(path);
+  const std::string target = target_of(path), temporary = temporary_name(target);
   const int file = create(path, temporary);
   const auto fail = [&](const char* doing) {
     const int reason = errno;
@@ -66,7 +78,7 @@ void write_file_atomically(const std::string& path, std::string_view text) {
   }
   const bool flushed = fsync(file) == 0;
   if (close(file) != 0 || !flushed) fail("flushing");
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) fail("renaming the new file");
+  if (std::rename(temporary.c_str(), target.c_str()) != 0) fail("renaming the new file");
 }
 
 }  // namespace convoy

@@ -29,10 +29,12 @@ std::string find_data(const std::string& file, const std::string& folder) {
     for (const char* suffix : {"", ".gz"})
       if (file_exists(place + "/" + file + suffix)) return place + "/" + file + suffix;
   }
-  throw Error(file + "[.gz] not found in: --data " + (folder.empty() ? "(not given)" : folder) +
-              ", CONVOY_DATA " + (variable.empty() ? "(not set)" : variable) + ", " +
+  if (!folder.empty())
+    throw Error(file + "[.gz] not found in " + folder + ". Is it the folder of the test set?");
+  throw Error(file + "[.gz] not found in: CONVOY_DATA " +
+              (variable.empty() ? "(not set)" : variable) + ", " +
               (user.empty() ? "the XDG data folder (no HOME)" : user) + ", " + debian +
-              ". Install Debian's dataset-fashion-mnist or name a folder.");
+              ". Install Debian's dataset-fashion-mnist or name a folder with --data.");
 }
 
 }  // namespace convoy::io

@@ -3,6 +3,7 @@
 
     CONVOY_PROGRAM=build/release/bin/convoy tests/cli/output_test.py [unittest options]
 """
+import json
 import os
 import resource
 import shutil
@@ -33,6 +34,27 @@ class Output(CliTest):
                             self.here / "absent/out", timeout=30)
             self.refused(result, "absent", "(?i)no such")
         self.assertEqual(self.left(), before)
+
+    def test_a_pipe_is_not_replaced_and_a_link_stays(self):
+        pipe, link, file = self.here / "pipe", self.here / "link", self.here / "file"
+        os.mkfifo(pipe)
+        file.write_text("old")
+        link.symlink_to(file)
+        bench = ["bench", "--stage", STAGE, "--rounds", "1", "--seconds", "0.01"]
+        self.refused(self.run_model("--json", pipe), "pipe", "expected a file")
+        self.refused(convoy(*bench, "--csv", pipe), "pipe", "expected a file")
+        self.assertTrue(pipe.is_fifo())
+        self.assertEqual(self.run_model("--json", link).returncode, 0)
+        self.assertTrue(link.is_symlink())
+        self.assertIn("accuracy", json.loads(file.read_text()))
+        self.refused(self.run_model("--json", ""), "--json", "expected a name")
+
+    def test_a_table_for_programs_on_standard_output(self):
+        bench = ["bench", "--stage", STAGE, "--rounds", "1", "--seconds", "0.01"]
+        lines = convoy(*bench, "--csv", "-", cwd=self.here).stdout.splitlines()
+        self.assertEqual(len(lines), 2, lines)
+        self.assertTrue(all("," in line for line in lines), lines)
+        self.refused(convoy(*bench, "--csv", "-", "--json", "-"), "--json -", "--csv -")
 
     def test_lost_output_is_no_success(self):
         more_than_a_buffer = [word for act in ("relu", "relu6", "leaky(0.1)", "clip(0,2)", "relu+max2")

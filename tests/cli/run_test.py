@@ -9,7 +9,7 @@ import os
 import resource
 import unittest
 
-from cli_case import CLASSES, CliTest, IMAGES, SIZE, idx
+from cli_case import CLASSES, CliTest, IMAGES, SIZE, convoy, idx
 
 
 class Run(CliTest):
@@ -82,6 +82,11 @@ class Run(CliTest):
         self.refused(self.run_model(labels=self.here / "absent"), "absent")
         self.refused(self.run_model(model=self.here / "absent"), "absent")
         self.refused(self.run_model(images=self.here), "(?i)director|folder|not a file")
+
+    def test_a_named_data_folder_is_the_only_one(self):
+        result = convoy("run", self.model, "--data", self.here)
+        self.refused(result, str(self.here))
+        self.assertNotIn("/usr/share", result.stderr)
 
     def test_labels_that_do_not_match(self):
         fewer = self.write("fewer", idx(0x801, (IMAGES - 1,), bytes(IMAGES - 1)))
