@@ -76,7 +76,7 @@ template <int pixels, int stride>
 void row(const PixelArgs& a) {
   Index c = 0;
   for (; c + lanes <= a.channels; c += lanes) channels<pixels, stride>(a, c, Whole());
-  if (c < a.channels) channels<pixels, stride>(a, c, Some(a.channels - c));
+  if (c < a.channels) channels<pixels, stride>(a, c, Some{a.channels - c});
 }
 
 template <std::size_t... i>
