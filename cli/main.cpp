@@ -5,6 +5,7 @@
 #include <cstring>
 #include <iostream>
 #include <memory>
+#include <new>
 #include <system_error>
 
 #include "commands.hpp"
@@ -73,6 +74,9 @@ int main(int argc, char** argv) {
     return 2;
   } catch (const std::system_error& error) {  // output that can't be written, threads not to be had
     fmt::print(stderr, "convoy: {}\n", error.what());
+    return 2;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "convoy: no memory is left. Use a smaller n or smaller images.\n");
     return 2;
   } catch (const std::exception& error) {
     fmt::print(stderr, "convoy: {}. Please report this with the command that you ran.\n",

@@ -49,8 +49,9 @@ void print_coverage(const Report& report) {
 
 void print_text(const Report& report) {
   for (const verify::Failure& failure : report.failures)
-    fmt::print("FAILED {} by {} {}: {}\nrepro: {}\n", to_text(failure.stage), failure.kernel,
-               failure.tile, failure.what, failure.repro);
+    fmt::print("FAILED {}{}: {}\nrepro: {}\n", to_text(failure.stage),
+               failure.kernel.empty() ? "" : " by " + failure.kernel + " " + failure.tile,
+               failure.what, failure.repro);
   print_coverage(report);
   for (const verify::Cell& gap : report.gaps())
     fmt::print("NOT COVERED {} {}, {}, {}: {} of {}\n", gap.kernel, gap.tile, gap.epilogue,

@@ -108,8 +108,9 @@ Tensor::Tensor(DType dtype, const std::vector<Index>& shape, Device device) {
   if (device.kind == DeviceKind::cpu) {
     memory_.reset(std::aligned_alloc(64, rounded));
     if (!memory_)
-      throw Error(fmt::format("no memory for a tensor of [{}], {} bytes. Use a smaller n.",
-                              fmt::join(shape, ","), bytes));
+      throw Error(fmt::format(
+          "no memory for a tensor of [{}], {} bytes. Use a smaller n or smaller images.",
+          fmt::join(shape, ","), bytes));
     std::memset(memory_.get(), 0, rounded);
   } else {
     memory_.reset(

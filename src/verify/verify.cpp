@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <new>
 
 #include "plan/kernel_table.hpp"
 #include "plan/select.hpp"
@@ -85,6 +86,8 @@ class Driver {
       const Job& job = jobs_[next++];
       try {
         run_job(job);
+      } catch (const std::bad_alloc&) {
+        add_failure(job, {}, "no memory for its tensors. Use a smaller n or smaller images.");
       } catch (const std::exception& error) {
         add_failure(job, {}, error.what());
       }

@@ -6,7 +6,7 @@
 import json
 import unittest
 
-from cli_case import CliTest, STAGE, convoy
+from cli_case import CliTest, PROGRAM, STAGE, convoy
 
 
 class Stages(CliTest):
@@ -77,6 +77,15 @@ class Stages(CliTest):
                 result = convoy(*words, *stages)
                 self.assertEqual(result.returncode, 0, result.stderr)
                 self.assertRegex(result.stdout, "2 stages|n2h8w8c16(.|\n)*n1h5w5c3")
+
+    @unittest.skipIf("/asan/" in PROGRAM or "/tsan/" in PROGRAM,
+                     "sanitizers end a program whose allocation fails")
+    def test_more_than_memory_holds(self):
+        huge = "n1h2c1k1r1pad3000000"  # y alone is larger than the address space
+        self.refused(convoy("bench", "--stage", huge, "--rounds", "1"), "(?i)no memory", "smaller")
+        result = convoy("verify", "--stage", huge, "--kernel", "general")
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stdout.splitlines()[0], "^FAILED n1h2w2c1k1r1pad3000000: no memory")
 
     def test_nothing_to_verify(self):
         self.refused(convoy("verify", "--random", "0"), "no stage")
