@@ -165,6 +165,41 @@ TEST(First, CoreMatricesHoldTheirTaps) {
   }
 }
 
+// Every column of y is given once: by the tiles of a run, without the first column of the first
+// tile where windows overlap and another run lies before.
+TEST(First, RunsGiveEveryColumnOnce) {
+  int long_runs = 0;
+  for (const Stage& stage : stages_of("first-stages.txt")) {
+    SCOPED_TRACE(to_text(stage));
+    const FirstLayout l = first_layout(stage, h200());
+    const Shapes shapes = shapes_of(stage);
+    const bool overlap = stage.pool && stage.pool->window == Extent(3);
+    std::vector<int> given(static_cast<std::size_t>(shapes.out_w));
+    for (int run = 0; run < l.runs_x; ++run) {
+      for (int tile = 0; tile < l.run; ++tile) {
+        const int x = run * l.run_pitch + tile * l.out_w,
+                  skip = overlap && run > 0 && tile == 0 ? 1 : 0;
+        for (int i = x + skip; i < std::min<int>(x + l.out_w, static_cast<int>(shapes.out_w)); ++i)
+          ++given[static_cast<std::size_t>(i)];
+      }
+    }
+    EXPECT_EQ(given, std::vector<int>(given.size(), 1));
+    EXPECT_GE(l.runs_y * l.out_h, shapes.out_h);
+    EXPECT_TRUE(l.k_blocks > 1 || l.bricks % 2 == 0) << "a ring for each consumer";
+    long_runs += l.run > 1;
+  }
+  EXPECT_GE(long_runs, 3) << "the list should have some";
+}
+
+TEST(First, LongRunsWhereTheyLeaveFewerTiles) {
+  const auto run = [](const char* stage) { return first_layout(parse_stage(stage), h200()).run; };
+  // A whole row of tiles: 256 runs of 7 for 264 warpgroups; tiles by themselves would be 8 each.
+  EXPECT_EQ(run("f16:n32h224c3k64r7stride2pad3+bias+relu+max3s2p1"), 7);
+  EXPECT_EQ(run("f16:n1h224c3k64r7stride2pad3+bias+relu+max3s2p1"), 1);
+  EXPECT_EQ(run("f16:n32h224c3k64r7stride2pad3+bias+relu"), 1);  // no window overlaps
+  EXPECT_EQ(run("f16:n32h224c3k128r7stride2pad3+max3s2p1"), 1);  // each tile has two blocks
+}
+
 TEST(Few, TilesCoverTheOutputAndFitInSharedMemory) {
   for (const Stage& stage : stages_of("few-stages.txt")) {
     SCOPED_TRACE(to_text(stage));

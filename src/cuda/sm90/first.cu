@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "cuda/error.hpp"
 #include "cuda/launch.hpp"
@@ -55,6 +56,27 @@ __global__ void pack_first(const std::uint16_t* w, std::uint16_t* packed, FirstL
   }
 }
 
+/// How many neighbouring tiles make a run, and how many runs a row of them: as many as leave the
+/// busiest warpgroup the fewest tiles. Longer runs lose fewer columns, shorter ones share better.
+void cut_runs(const Stage& stage, const Shapes& shapes, int sms, FirstLayout& l) {
+  const bool overlap = pool_of(stage) == FirstPool::max3;
+  const int longest = overlap && l.k_blocks == 1
+                          ? static_cast<int>(math::ceil_div(shapes.out_w, l.out_w))
+                          : 1,
+            workers = l.k_blocks == 1 ? 2 * sms : sms;
+  Index fewest = std::numeric_limits<Index>::max();
+  for (int run = 1; run <= longest; ++run) {
+    const int pitch = run * l.out_w - (overlap ? 1 : 0);
+    const Index along = math::ceil_div(std::max<Index>(shapes.out_w - (overlap ? 1 : 0), 1), pitch),
+                tiles = run * math::ceil_div(stage.n * l.runs_y * along, workers);
+    if (tiles >= fewest) continue;
+    fewest = tiles;
+    l.run = run;
+    l.run_pitch = pitch;
+    l.runs_x = static_cast<int>(along);
+  }
+}
+
 }  // namespace
 
 std::string first_pack(const Stage& stage, const FirstLayout& layout, const void* w, void* packed,
@@ -108,12 +130,11 @@ FirstLayout first_layout(const Stage& stage, const DeviceFacts& device) {
   const int u = static_cast<int>(stage.stride.h);
   FirstLayout l;
   l.conv_rows = pool == FirstPool::max3 ? 15 : 16;
-  l.out_w = pool == FirstPool::none ? 16 : pool == FirstPool::max2 ? 8 : 7;
+  l.out_w = pool == FirstPool::none ? 16 : 8;
   l.out_h = pool == FirstPool::none ? 16 : pool == FirstPool::max2 ? 8 : 7;
   // The first stored pixel should be an even one, so that pairs start at words: a zero tap in front
-  // where padding and the pool's margin make it odd.
-  const int margin = pool == FirstPool::max3 ? u : 0;
-  l.lead = static_cast<int>(stage.pad.left + margin) % 2;
+  // where padding makes it odd.
+  l.lead = static_cast<int>(stage.pad.left) % 2;
   l.slots = round_up(static_cast<int>(stage.s) + l.lead, 4);
   l.brick_rows = u * (l.conv_rows - 1) + static_cast<int>(stage.r);
   l.units = u == 1 ? 14 + l.slots : 15 + l.slots / 2;  // a pair of taps is 2 / u units on
@@ -133,11 +154,12 @@ FirstLayout first_layout(const Stage& stage, const DeviceFacts& device) {
   const int room = static_cast<int>(device.shared_bytes) - 2048 - 2 * l.staging - l.w_bytes -
                    raw_slots * l.raw_bytes;
   l.bricks = room < 0 ? 0 : std::min(4, room / l.brick_bytes);
+  if (l.k_blocks == 1) l.bricks -= l.bricks % 2;  // a ring for each consumer
   l.shared_bytes =
       2048 + 2 * l.staging + l.w_bytes + raw_slots * l.raw_bytes + l.bricks * l.brick_bytes;
-  l.tiles_x = static_cast<int>(math::ceil_div(shapes.out_w, l.out_w));
-  l.tiles_y = static_cast<int>(math::ceil_div(shapes.out_h, l.out_h));
-  l.grid = static_cast<int>(std::min<Index>(device.sms, stage.n * l.tiles_x * l.tiles_y));
+  l.runs_y = static_cast<int>(math::ceil_div(shapes.out_h, l.out_h));
+  cut_runs(stage, shapes, device.sms, l);
+  l.grid = static_cast<int>(std::min<Index>(device.sms, stage.n * l.runs_x * l.runs_y));
   return l;
 }
 
@@ -153,14 +175,16 @@ TensorMapArgs first_x_map(const Stage& stage, const FirstLayout& l) {
   return map;
 }
 
-TensorMapArgs first_y_map(const Stage& stage, const FirstLayout& l, Index pixel_stride) {
+TensorMapArgs first_y_map(const Stage& stage, const FirstLayout& l, Index pixel_stride,
+                          bool without_first) {
   const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
   const Shapes shapes = shapes_of(stage);
   const std::uint64_t pixel = u(pixel_stride) * 2, row = pixel * u(shapes.out_w);
   TensorMapArgs map{.dtype = stage.output_dtype(true), .rank = 4};
   map.size = {u(stage.k), u(shapes.out_w), u(shapes.out_h), u(stage.n)};
   map.stride = {0, pixel, row, row * u(shapes.out_h)};
-  map.box = {64, static_cast<std::uint32_t>(l.out_w), static_cast<std::uint32_t>(l.out_h), 1};
+  map.box = {64, static_cast<std::uint32_t>(l.out_w - (without_first ? 1 : 0)),
+             static_cast<std::uint32_t>(l.out_h), 1};
   return map;
 }
 
@@ -184,12 +208,13 @@ FirstLaunch::FirstLaunch(const Stage& stage, const FirstLayout& layout, const vo
   p.pad_top = i(stage.pad.top);
   p.pad_left = i(stage.pad.left) + layout.lead;
   p.at = layout;
-  p.columns = Divisor(layout.tiles_x);
-  p.rows = Divisor(layout.tiles_y);
+  p.columns = Divisor(layout.runs_x);
+  p.rows = Divisor(layout.runs_y);
   p.units = Divisor(layout.units);
   p.rows_step = 128 / layout.units;
   p.units_step = 128 % layout.units;
-  std::string why = encode(first_y_map(stage, layout, stage.k), w, &p.y);
+  std::string why = encode(first_y_map(stage, layout, stage.k, false), w, &p.y);
+  if (why.empty()) why = encode(first_y_map(stage, layout, stage.k, true), w, &p.y_without_first);
   if (why.empty() && layout.raw) why = encode(first_x_map(stage, layout), w, &p.image);
   if (!why.empty()) throw Error("first for " + to_text(stage) + ": " + why);
   ready_ = std::make_unique<const Ready>(Ready{stage, layout, {find(stage), "first"}, p});
@@ -204,7 +229,7 @@ std::string FirstLaunch::run(const FirstRun& run, cudaStream_t stream) const noe
   p.norm_scale = run.norm_scale;
   p.norm_shift = run.norm_shift;
   p.x_stride = run.x_stride;
-  p.tiles = static_cast<int>(run.n) * layout.tiles_x * layout.tiles_y;
+  p.runs = static_cast<int>(run.n) * layout.runs_x * layout.runs_y;
   const Strides& given = run.x_stride;
   const bool dense = given.n == stage.h * stage.w * stage.c && given.h == stage.w * stage.c &&
                      given.w == stage.c && given.c == 1;
@@ -215,14 +240,18 @@ std::string FirstLaunch::run(const FirstRun& run, cudaStream_t stream) const noe
     return fewer;
   };
   const bool whole = run.n == stage.n;
-  std::string why = whole && run.y_pixel_stride == stage.k
-                        ? redirect(&p.y, run.y)
-                        : encode(first_y_map(part(), layout, run.y_pixel_stride), run.y, &p.y);
+  const auto to_y = [&](CUtensorMap* map, bool without_first) {
+    return whole && run.y_pixel_stride == stage.k
+               ? redirect(map, run.y)
+               : encode(first_y_map(part(), layout, run.y_pixel_stride, without_first), run.y, map);
+  };
+  std::string why = to_y(&p.y, false);
+  if (why.empty() && layout.runs_x > 1) why = to_y(&p.y_without_first, true);
   if (why.empty() && p.at.raw)
     why = whole ? redirect(&p.image, run.x) : encode(first_x_map(part(), layout), run.x, &p.image);
   if (!why.empty()) return why;
 
-  const cudaError_t error = kernel.launch({std::min(layout.grid, p.tiles), first_threads,
+  const cudaError_t error = kernel.launch({std::min(layout.grid, p.runs), first_threads,
                                            layout.shared_bytes, stream, run.overlap_previous},
                                           p);
   if (error == cudaSuccess) return {};  // the text below allocates

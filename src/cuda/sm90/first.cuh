@@ -9,8 +9,9 @@
 //
 // A tile is 16 output pixels wide: accumulators d[0] hold its left eight columns, d[1] the others.
 //
-// Two consumer warpgroups take turns over channel blocks (K > 64) or bricks. Sum: r, then s in
-// fours.
+// Two consumer warpgroups take turns over channel blocks (K > 64), or each over its own runs of
+// tiles: windows of three columns then find the last column of the tile before in registers. Sum:
+// r, then s in fours.
 #pragma once
 
 #include "cuda/ptx/mbarrier.cuh"
@@ -34,8 +35,12 @@ struct FirstUnits {
   static constexpr int count = Pool == FirstPool::none   ? 2 * rows
                                : Pool == FirstPool::max2 ? rows / 2
                                                          : (rows - 1) / 2;
+  static constexpr int carried = Pool == FirstPool::max3 ? count : 0;
+  /// For max3 the maxima of the column before the tile, of channels lane/4 and lane/4 + 8, in the
+  /// last thread of the four; `value` leaves those of the tile's last column.
+  using Carry = float[carried + 1][2];
 
-  static __device__ __forceinline__ Unit value(const float (&d)[2][N / 2], int u) {
+  static __device__ __forceinline__ Unit value(const float (&d)[2][N / 2], Carry& carry, int u) {
     if constexpr (Pool == FirstPool::none) {
       const float(&v)[N / 2] = d[u & 1];
       const int a = 4 * (u >> 1);
@@ -47,20 +52,22 @@ struct FirstUnits {
       };
       return {{window(d[0], 0), window(d[1], 0)}, {window(d[0], 2), window(d[1], 2)}};
     } else {
-      // A window's third column is the first of the next thread of the four; for the fourth thread
-      // that is where the right half begins.
+      // A window's first column is the second of the thread before; for the first of the four that
+      // is where the left half ends, or the tile before.
       const auto column = [&](int h, int i) {
         const float(&v)[N / 2] = d[h];
         const int a = 8 * u + i;
         return ptx::max_nan(ptx::max_nan(v[a], v[a + 4]), v[a + 8]);
       };
-      const int lane = threadIdx.x % 32, next = (lane & ~3) | ((lane + 1) & 3);
+      const int lane = threadIdx.x % 32, before = (lane & ~3) | ((lane - 1) & 3);
+      const bool last = lane % 4 == 3;
       const auto windows = [&](int i, float(&out)[2]) {
-        const float left = column(0, i), right = column(1, i);
-        const float after_left = __shfl_sync(0xFFFFFFFF, lane % 4 == 0 ? right : left, next),
-                    after_right = __shfl_sync(0xFFFFFFFF, right, next);
-        out[0] = ptx::max_nan(ptx::max_nan(left, column(0, i + 1)), after_left);
-        out[1] = ptx::max_nan(ptx::max_nan(right, column(1, i + 1)), after_right);
+        const float left = column(0, i + 1), right = column(1, i + 1);
+        const float before_left = __shfl_sync(0xFFFFFFFF, last ? carry[u][i / 2] : left, before),
+                    before_right = __shfl_sync(0xFFFFFFFF, last ? left : right, before);
+        carry[u][i / 2] = right;
+        out[0] = ptx::max_nan(ptx::max_nan(left, column(0, i)), before_left);
+        out[1] = ptx::max_nan(ptx::max_nan(right, column(1, i)), before_right);
       };
       Unit unit;
       windows(0, unit.low);
@@ -68,15 +75,15 @@ struct FirstUnits {
       return unit;
     }
   }
-  /// Row in the staged tile; the eighth column of max3 has no window and goes to the spare row.
-  static __device__ __forceinline__ int row(int u, int c) {
+  /// Row in the staged tile, whose first `skip` columns go to the spare row.
+  static __device__ __forceinline__ int row(int u, int c, int skip) {
     const int column = (c >> 1) + 4 * (c & 1);
     if constexpr (Pool == FirstPool::none)
       return u * 8 + c;
     else if constexpr (Pool == FirstPool::max2)
       return u * 8 + column;
     else
-      return column < 7 ? u * 7 + column : count * 7;
+      return column < skip ? count * 8 : u * (8 - skip) + column - skip;
   }
 };
 
@@ -84,14 +91,18 @@ struct FirstUnits {
 template <int N>
 __device__ __forceinline__ void mask_outside(const FirstParams& p, const Brick& b,
                                              float (&d)[2][N / 2]) {
-  if (b.x >= 0 && b.y >= 0 && b.x + 16 <= p.q && b.y + N / 8 <= p.p) return;
+  if (b.y < 0) {  // -1: the pool's padding
+#pragma unroll
+    for (int i = 0; i < 8; ++i) d[i >> 2][i & 3] = -INFINITY;
+  }
+  if (b.x + 16 <= p.q && b.y + N / 8 <= p.p) return;
 #pragma unroll
   for (int j = 0; j < N / 8; ++j) {
-    const bool row = b.y + j >= 0 && b.y + j < p.p;
+    const bool row = b.y + j < p.p;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const int x = b.x + 8 * (i >> 2) + threadIdx.x % 4 * 2 + (i & 1);
-      if (!row || x < 0 || x >= p.q) d[i >> 2][4 * j + (i & 3)] = -INFINITY;
+      if (!row || x >= p.q) d[i >> 2][4 * j + (i & 3)] = -INFINITY;
     }
   }
 }
@@ -105,7 +116,7 @@ __device__ __forceinline__ void first_consume(const FirstParams& p, std::uint32_
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const bool leader = threadIdx.x % 128 == 0;
   const int steps = p.at.slots / 4, block_bytes = p.r * steps * 2048;
-  // With one channel block the warpgroups take bricks in turn, else blocks of the same brick.
+  // With one channel block the warpgroups take runs of tiles, else blocks of the same brick.
   const bool by_brick = p.at.k_blocks == 1;
   const std::uint64_t a_base = ptx::descriptor(ptx::plain_descriptor(0, 1024, 128), weights);
   const std::uint64_t b_base =
@@ -115,20 +126,30 @@ __device__ __forceinline__ void first_consume(const FirstParams& p, std::uint32_
   const std::uint32_t next_step = p.at.step_stride >> 4,
                       next_row = (p.at.pitch >> 4) - (steps - 1) * next_step;
   const int stride = by_brick ? 2 : 1, first = by_brick ? g : 0;
+  using U = FirstUnits<N, Pool>;
+  typename U::Carry carry;
   BrickSlot at{first};
-  int turn = 0;
-  for (int t = blockIdx.x + first * gridDim.x; t < p.tiles; t += stride * gridDim.x, ++turn) {
-    const Brick b = brick<Pool>(p, t);
+  TileWalk tile{static_cast<int>(blockIdx.x + first * gridDim.x),
+                static_cast<int>(stride * gridDim.x)};
+  for (int turn = 0; tile.run < p.runs; tile.advance(p), ++turn) {
+    const Brick b = brick<Pool>(p, tile);
     ptx::mbarrier_wait(bar.full + 8 * at.slot, at.parity);
     // Turns keep one warpgroup's epilogue under the other's math; left alone, both would do math at
-    // half speed and then both none.
-    if (by_brick && (g == 1 || turn > 0)) ptx::mbarrier_wait(bar.turn(g), (turn + 1 - g) & 1);
+    // half speed and then both none. The first warpgroup's last run may be one more than the
+    // other's.
+    const bool alone = g == 0 && tile.tile > 0 && tile.run + gridDim.x >= p.runs;
+    if (by_brick && !alone && (g == 1 || turn > 0))
+      ptx::mbarrier_wait(bar.turn(g), (turn + 1 - g) & 1);
     for (int block = by_brick ? 0 : g; block < p.at.k_blocks; block += by_brick ? 1 : 2) {
       const int channel = block * 64 + 16 * warp + lane / 4;
       float bias[2] = {0.0f, 0.0f};
       if (p.bias != nullptr) {
         if (channel < p.k) bias[0] = p.bias[channel];
         if (channel + 8 < p.k) bias[1] = p.bias[channel + 8];
+      }
+      if (tile.tile == 0) {
+#pragma unroll
+        for (auto& unit : carry) unit[0] = unit[1] = -INFINITY;
       }
       float d[2][N / 2];
       ptx::touch(d[0]);
@@ -167,14 +188,14 @@ __device__ __forceinline__ void first_consume(const FirstParams& p, std::uint32_
 
       if (leader) ptx::bulk_wait_read<0>();
       ptx::bar_sync(1 + g, 128);
-      using U = FirstUnits<N, Pool>;
       stage_units<T, U::count>(
-          p.act, bias, staging, [&](int u) { return U::value(d, u); },
-          [&](int u, int column) { return U::row(u, column); });
+          p.act, bias, staging, [&](int u) { return U::value(d, carry, u); },
+          [&](int u, int column) { return U::row(u, column, b.skip); });
       ptx::fence_proxy_async();
       ptx::bar_sync(1 + g, 128);
       if (leader) {
-        ptx::tma_store(&p.y, staging, block * 64, b.out_x, b.out_y, b.n);
+        ptx::tma_store(b.skip ? &p.y_without_first : &p.y, staging, block * 64, b.out_x + b.skip,
+                       b.out_y, b.n);
         ptx::bulk_commit();
       }
     }
@@ -204,6 +225,7 @@ __global__ void __launch_bounds__(first_threads, 1) first(const __grid_constant_
     ptx::mbarrier_init(bar.weights, 1);
     ptx::mbarrier_init_fence();
     ptx::prefetch_tensor_map(&p.y);
+    ptx::prefetch_tensor_map(&p.y_without_first);
   }
   __syncthreads();
   ptx::grid_launch_dependents();

@@ -20,6 +20,10 @@ namespace convoy::cuda::sm90 {
 struct FirstLayout {
   int conv_rows = 0;         // of a tile; it is 16 columns wide
   int out_w = 0, out_h = 0;  // pixels of y a tile gives
+  // A warpgroup takes `run` neighbouring tiles of a row of tiles from left to right. Runs begin
+  // `run_pitch` pixels of y apart: where windows overlap, one less than they have, because a run's
+  // first window wants the convolution's column before it and is left to the run before.
+  int run = 1, run_pitch = 0;
   int lead = 0,
       slots = 0;  // zero taps in front of a filter row; taps of a row with padding, a multiple of 4
   int brick_rows = 0, units = 0;      // of the stored image; units of a row
@@ -29,14 +33,16 @@ struct FirstLayout {
   bool raw = false;  // rows of the image come through TMA, as they are: needs 16-byte rows
   int raw_pitch = 0, raw_bytes = 0;  // of a row and of a brick of them
   int brick_bytes = 0, w_bytes = 0, staging = 0, shared_bytes = 0;
-  int k_blocks = 0, tiles_x = 0, tiles_y = 0, grid = 0;
+  int k_blocks = 0, runs_x = 0, runs_y = 0, grid = 0;
 };
 
 /// Every reason why the family can't run a legal stage; empty: it can.
 std::vector<std::string> first_refusals(const Stage& stage, const DeviceFacts& device);
 FirstLayout first_layout(const Stage& stage, const DeviceFacts& device);
 TensorMapArgs first_x_map(const Stage& stage, const FirstLayout& layout);  // where layout.raw
-TensorMapArgs first_y_map(const Stage& stage, const FirstLayout& layout, Index pixel_stride);
+/// Of tiles with all their columns; of the first tile of a run, without its first one.
+TensorMapArgs first_y_map(const Stage& stage, const FirstLayout& layout, Index pixel_stride,
+                          bool without_first);
 
 /// Packs w [K,R,S,C] in the output type (device) into `packed`, layout.w_bytes bytes, 16-byte
 /// aligned. Enqueues one launch; returns an empty string, or what went wrong.

@@ -73,7 +73,8 @@ class First final : public Kernel {
     std::vector<std::string> why = first_refusals(stage, facts);
     if (!why.empty()) return why;
     const auto layout = first_layout(stage, facts);
-    if (!countable({layout.tiles_x, layout.tiles_y, stage.n})) why.emplace_back(too_many_tiles);
+    if (!countable({layout.runs_x, layout.run, layout.runs_y, stage.n}))
+      why.emplace_back(too_many_tiles);
     return why;
   }
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
@@ -83,8 +84,9 @@ class First final : public Kernel {
 
   Cost cost(const Stage& stage, const Tile&, const Machine& machine) const override {
     const FirstLayout layout = first_layout(stage, facts_of(machine));
-    const double tiles = static_cast<double>(stage.n) * layout.tiles_x * layout.tiles_y;
-    const double turns = std::ceil(tiles / layout.grid);
+    const double runs = static_cast<double>(stage.n) * layout.runs_x * layout.runs_y;
+    const double tiles = runs * layout.run;
+    const double turns = layout.run * std::ceil(runs / layout.grid);
     // A fit to the measured stages (bench/results/h200). The slower side of the ring sets the pace:
     // bricks are rearranged unit by unit, twice as slowly without TMA's raw rows; or each block of
     // 64 channels is multiplied step by step, pooled and stored.

@@ -12,7 +12,7 @@ namespace convoy::cuda::sm90 {
 enum class FirstPool { none, max2, max3 };  // max3: 3x3, stride 2, pad 1
 
 struct FirstParams {
-  CUtensorMap image, y;
+  CUtensorMap image, y, y_without_first;
   const void* x;
   const void* w;  // packed
   const float* bias;
@@ -23,25 +23,40 @@ struct FirstParams {
   int c, k, r, s, h, w_in, p, q;
   int stride, pad_top, pad_left;  // pad_left counts the zero taps in front
   FirstLayout at;
-  int tiles;                  // bricks of the whole batch
-  Divisor columns, rows;      // of bricks in an image
+  int runs;                   // of the whole batch
+  Divisor columns, rows;      // of runs in an image
   Divisor units;              // of a brick's row
   int rows_step, units_step;  // 128 units on: whole rows, and the rest
 };
 
-/// Conv pixel of the first column and row of brick t, and its image.
+/// A walk over the tiles of every `step`-th run.
+struct TileWalk {
+  int run, step, tile = 0;
+  __device__ __forceinline__ void advance(const FirstParams& p) {
+    if (++tile == p.at.run) {
+      tile = 0;
+      run += step;
+    }
+  }
+};
+
+/// Conv pixel of the first column and row of a tile, and its image.
 struct Brick {
   int x, y, n, out_x, out_y;
+  int skip;  // columns of y that another run gives: 1 or 0
 };
 template <FirstPool Pool>
-__device__ __forceinline__ Brick brick(const FirstParams& p, int t) {
+__device__ __forceinline__ Brick brick(const FirstParams& p, const TileWalk& at) {
+  int t = at.run;
+  const int column = p.columns.reduce(t);
   Brick b;
-  b.out_x = p.columns.reduce(t) * p.at.out_w;
+  b.out_x = column * p.at.run_pitch + at.tile * p.at.out_w;
   b.out_y = p.rows.reduce(t) * p.at.out_h;
   b.n = t;
   constexpr int window = Pool == FirstPool::none ? 1 : 2, margin = Pool == FirstPool::max3 ? 1 : 0;
-  b.x = b.out_x * window - margin;
+  b.x = b.out_x * window;
   b.y = b.out_y * window - margin;
+  b.skip = margin == 1 && column > 0 && at.tile == 0 ? 1 : 0;
   return b;
 }
 
@@ -97,9 +112,9 @@ __device__ __forceinline__ PixelPair<T> load_unit(const FirstParams& p, int n, i
 /// The brick through ordinary loads: any strides, u8, normalisation. Loads come in batches before
 /// their stores, since the image is far away.
 template <class T, FirstPool Pool>
-__device__ __forceinline__ void store_brick(const FirstParams& p, int t, std::uint8_t* to,
-                                            int thread) {
-  const Brick b = brick<Pool>(p, t);
+__device__ __forceinline__ void store_brick(const FirstParams& p, const TileWalk& tile,
+                                            std::uint8_t* to, int thread) {
+  const Brick b = brick<Pool>(p, tile);
   const int x0 = b.x * p.stride - p.pad_left, y0 = b.y * p.stride - p.pad_top;
   UnitWalk at(p, thread);
   auto* out = reinterpret_cast<uint4*>(to) + thread;
@@ -177,9 +192,9 @@ __device__ __forceinline__ void widen_rows(const FirstParams& p, const std::uint
 }
 
 template <FirstPool Pool>
-__device__ __forceinline__ void convert_raw(const FirstParams& p, int t, const std::uint8_t* raw,
-                                            std::uint8_t* to, int thread) {
-  raw += (raw_column(p, brick<Pool>(p, t)) & 7) * 2;
+__device__ __forceinline__ void convert_raw(const FirstParams& p, const TileWalk& tile,
+                                            const std::uint8_t* raw, std::uint8_t* to, int thread) {
+  raw += (raw_column(p, brick<Pool>(p, tile)) & 7) * 2;
   const auto rows = [&]<int C>() {
     if (p.stride == 1)
       widen_rows<C, 1>(p, raw, to, thread);
@@ -227,16 +242,20 @@ struct FirstBarriers {
   __device__ __forceinline__ std::uint32_t turn(int g) const { return turns + 8 * g; }
 };
 
-/// Each of the two producing warpgroups stores every second brick of this CTA.
+/// Each of the two producing warpgroups stores the bricks of every second run of this CTA.
 template <class T, FirstPool Pool>
 __device__ __forceinline__ void first_produce(const FirstParams& p, const std::uint8_t* rows,
                                               std::uint8_t* bricks, const FirstBarriers& bar,
                                               int g) {
   const int thread = threadIdx.x % 128, lane = thread % 32;
+  TileWalk at{static_cast<int>(blockIdx.x + g * gridDim.x), static_cast<int>(2 * gridDim.x)},
+      ahead = at;
   const auto request = [&](int own) {
-    const int t = blockIdx.x + (2 * own + g) * gridDim.x, slot = 2 * g + own % 2;
-    if (thread != 0 || t >= p.tiles) return;
-    const Brick b = brick<Pool>(p, t);
+    const int slot = 2 * g + own % 2;
+    const Brick b = brick<Pool>(p, ahead);
+    const bool there = ahead.run < p.runs;
+    ahead.advance(p);
+    if (thread != 0 || !there) return;
     ptx::mbarrier_arrive_expect(bar.raw + 8 * slot, p.at.raw_pitch * p.at.brick_rows);
     ptx::tma_load(ptx::shared_address(rows) + slot * p.at.raw_bytes, &p.image, bar.raw + 8 * slot,
                   raw_column(p, b) & ~7, b.y * p.stride - p.pad_top, b.n);
@@ -245,22 +264,21 @@ __device__ __forceinline__ void first_produce(const FirstParams& p, const std::u
     request(0);
     request(1);
   }
-  BrickSlot at{g};
-  int own = 0;
-  for (int t = blockIdx.x + g * gridDim.x; t < p.tiles; t += 2 * gridDim.x, ++own) {
-    std::uint8_t* to = bricks + at.slot * p.at.brick_bytes;
-    ptx::mbarrier_wait(bar.empty + 8 * at.slot, at.parity ^ 1);
+  BrickSlot ring{g};
+  for (int own = 0; at.run < p.runs; at.advance(p), ++own) {
+    std::uint8_t* to = bricks + ring.slot * p.at.brick_bytes;
+    ptx::mbarrier_wait(bar.empty + 8 * ring.slot, ring.parity ^ 1);
     if (p.at.raw) {
       const int raw = 2 * g + own % 2;
       ptx::mbarrier_wait(bar.raw + 8 * raw, own / 2 & 1);
-      convert_raw<Pool>(p, t, rows + raw * p.at.raw_bytes, to, thread);
+      convert_raw<Pool>(p, at, rows + raw * p.at.raw_bytes, to, thread);
     } else {
-      store_brick<T, Pool>(p, t, to, thread);
+      store_brick<T, Pool>(p, at, to, thread);
     }
     ptx::fence_proxy_async();
     __syncwarp();
-    if (lane == 0) ptx::mbarrier_arrive(bar.full + 8 * at.slot);
-    at.advance(p, 2);
+    if (lane == 0) ptx::mbarrier_arrive(bar.full + 8 * ring.slot);
+    ring.advance(p, 2);
     if (p.at.raw) {
       ptx::bar_sync(4 + g, 128);  // all four warps have read the raw rows
       request(own + 2);
