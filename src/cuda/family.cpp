@@ -15,6 +15,14 @@ DType compute_type(const Stage& stage) {
   return type == DType::f16 || type == DType::bf16 ? type : DType::f32;
 }
 
+void upload_rounded(DType type, const float* values, std::size_t count, const DeviceMemory& to) {
+  std::vector<std::uint16_t> rounded(count);
+  for (std::size_t i = 0; i < count; ++i)
+    rounded[i] =
+        type == DType::bf16 ? math::float_to_bfloat(values[i]) : math::float_to_half(values[i]);
+  to.upload(rounded.data(), count * sizeof(std::uint16_t));
+}
+
 void upload_weights(const Stage& stage, const float* w, bool widened, const DeviceMemory& to) {
   const DType type = compute_type(stage);
   const auto count = static_cast<std::size_t>(shapes_of(stage).w_elements);
@@ -28,10 +36,7 @@ void upload_weights(const Stage& stage, const float* w, bool widened, const Devi
     to.upload(rounded.data(), count * sizeof(float));
     return;
   }
-  std::vector<std::uint16_t> rounded(count);
-  for (std::size_t i = 0; i < count; ++i)
-    rounded[i] = type == DType::bf16 ? math::float_to_bfloat(w[i]) : math::float_to_half(w[i]);
-  to.upload(rounded.data(), count * sizeof(std::uint16_t));
+  upload_rounded(type, w, count, to);
 }
 
 Cost cost_of(const Stage& stage, double seconds, double waste) {

@@ -15,6 +15,9 @@ namespace convoy::cuda {
 /// Weights are rounded to it.
 DType compute_type(const Stage& stage);
 
+/// Values rounded to f16 or bf16.
+void upload_rounded(DType type, const float* values, std::size_t count, const DeviceMemory& to);
+
 /// Weights of the stage on the device in their compute type, [K,R,S,C/groups] as they came.
 /// fp32 holds rounded values where `widened`.
 void upload_weights(const Stage& stage, const float* w, bool widened, const DeviceMemory& to);

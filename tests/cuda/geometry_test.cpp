@@ -42,15 +42,14 @@ TEST(Halo, TapsReachTheirPixels) {
       const bool images = tile.inner == Inner::images;
       for (int box = 0; box < l.slot_chunks * l.views; ++box) {
         const int v = box % l.views, chunk = box / l.views;
-        const int in_slot = tile.deep > 0 ? box : 0;
+        const int in_slot = tile.deep > 0 ? v * l.slot_chunks + chunk : 0;
         const View& view = l.view[static_cast<std::size_t>(v)];
         for (int t = chunk * l.taps + view.first; t < chunk * l.taps + view.first + view.count;
              ++t) {
           const auto shift = l.tap_shift[static_cast<std::size_t>(t)];
           ASSERT_EQ((shift & opens_slot) != 0, tile.deep > 0 ? t == 0 : t == view.first);
-          ASSERT_EQ(l.tap_chunk[static_cast<std::size_t>(t)], chunk);
-          const int r = l.tap_index[static_cast<std::size_t>(t)] / static_cast<int>(stage.s),
-                    s = l.tap_index[static_cast<std::size_t>(t)] % static_cast<int>(stage.s);
+          const int tap = l.tap_index[static_cast<std::size_t>(t % l.taps)];
+          const int r = tap / static_cast<int>(stage.s), s = tap % static_cast<int>(stage.s);
           for (int g = 0; g < (tile.schedule == Schedule::rows ? 2 : 1); ++g) {
             for (int i = 0; i < tile.instructions(); ++i) {
               for (int column = 0; column < tile.instruction_n(); ++column) {
@@ -66,12 +65,17 @@ TEST(Halo, TapsReachTheirPixels) {
                 else
                   x = row % l.box_w, y = row / l.box_w % l.box_h, n = row / l.box_w / l.box_h;
                 int out_x, out_y, out_n;  // in the tile
-                if (images)
+                if (tile.inner == Inner::line)
+                  out_n = 0, out_x = column, out_y = 0;
+                else if (images)
                   out_n = inner, out_x = group, out_y = i;
                 else
                   out_n = tile.bn > 1 ? i : 0, out_x = inner + (tile.bw > 8 ? 8 * i : 0),
                   out_y = group;
-                out_y += g * tile.bh;
+                if (tile.inner == Inner::line)
+                  out_x += g * tile.bw;
+                else
+                  out_y += g * tile.bh;
                 ASSERT_GE(row, 0);
                 ASSERT_LT(row, l.box_w * l.box_h * l.box_n);
                 ASSERT_EQ(view.dx + x * stage.stride.w, out_x * stage.stride.w + s * stage.dil.w)
@@ -113,7 +117,7 @@ TEST(Halo, LayoutsFitAndRingsCantLock) {
       EXPECT_LE(l.shared_bytes, 232448);
       EXPECT_LE(8 * (2 * l.x_slots + 2 * l.w_slots + 2), 1024);
       EXPECT_EQ(l.slot_taps() % l.slab_taps, 0);
-      EXPECT_EQ(l.slab_taps % l.load_taps, 0);
+      EXPECT_EQ(l.slot_chunks % l.load_chunks, 0);
       // The consumer holds two slabs while it waits for a third, and boxes likewise where a box has
       // one slab.
       bool single = false;

@@ -31,6 +31,16 @@ __device__ __forceinline__ void tma_load(std::uint32_t to, const CUtensorMap* ma
       : "memory");
 }
 
+__device__ __forceinline__ void tma_load(std::uint32_t to, const CUtensorMap* map,
+                                         std::uint32_t barrier, int c0, int c1, int c2, int c3,
+                                         int c4) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
+      : "memory");
+}
+
 /// Contiguous bytes, no map: addresses and size are multiples of 16.
 __device__ __forceinline__ void bulk_load(std::uint32_t to, const void* from, std::uint32_t bytes,
                                           std::uint32_t barrier) {

@@ -30,15 +30,16 @@ HaloParams halo_params(const Stage& stage, const HaloTile& tile, const HaloLayou
   p.views = l.views;
   p.slot_chunks = l.slot_chunks;
   p.slot_views = l.slot_views;
+  p.load_chunks = l.load_chunks;
+  p.chunk_channels = whole_chunks(stage) ? 0 : 64;
   p.taps = l.slot_taps();
   p.slab_taps = l.slab_taps;
-  p.load_taps = l.load_taps;
   p.slabs = l.slabs_a_tile();
   p.k_blocks = Divisor(l.k_blocks);
   p.tiles_x = Divisor(l.tiles_x);
   p.tiles_y = Divisor(l.tiles_y);
   p.cta_channels = tile.cta_channels();
-  p.cta_w = tile.bw;
+  p.cta_w = tile.cta_columns();
   p.cta_h = tile.cta_rows();
   p.cta_n = tile.bn;
   p.step_w = static_cast<int>(stage.stride.w);
@@ -51,7 +52,9 @@ HaloParams halo_params(const Stage& stage, const HaloTile& tile, const HaloLayou
   p.resident = tile.resident;
   p.half = tile.half;
   p.warpgroup_channels = tile.schedule == Schedule::channels ? 64 : 0;
-  p.warpgroup_rows = tile.schedule == Schedule::rows ? tile.bh : 0;
+  const bool split = tile.schedule == Schedule::rows, line = tile.inner == Inner::line;
+  p.warpgroup_rows = split && !line ? tile.bh : 0;
+  p.warpgroup_columns = split && line ? tile.bw : 0;
   p.x_slots = l.x_slots;
   p.w_slots = l.w_slots;
   p.x_slot = l.x_slot;
@@ -76,17 +79,15 @@ HaloParams halo_params(const Stage& stage, const HaloTile& tile, const HaloLayou
   p.stored_pixels = l.stored_pixels;
   if (!stage.pool) {
     p.part_y = p.images ? 1 : 0;
-    p.part_x = !p.images && tile.bw > 8 ? 8 : 0;
+    p.part_x = tile.inner == Inner::pixels && tile.bw > 8 ? 8 : 0;
     p.part_n = !p.images && tile.bn > 1 ? 1 : 0;
     const int pieces = store_pieces(tile.instruction_n());
-    p.piece_x = p.images ? tile.bw / pieces : 0;
-    p.piece_y = p.images ? 0 : tile.bh / pieces;
+    p.piece_x = tile.inner == Inner::pixels ? 0 : tile.bw / pieces;
+    p.piece_y = tile.inner == Inner::pixels ? tile.bh / pieces : 0;
   }
   for (std::size_t i = 0; i < max_taps; ++i) {
     p.view[i] = l.view[i];
     p.tap_shift[i] = l.tap_shift[i];
-    p.tap_index[i] = l.tap_index[i];
-    p.tap_chunk[i] = l.tap_chunk[i];
   }
   return p;
 }
@@ -115,8 +116,7 @@ std::string HaloLaunch::run(const HaloRun& run, cudaStream_t stream) const noexc
   const auto& [stage, tile, layout, kernel, ready] = *ready_;
   HaloParams p = ready;
   p.bias = run.bias;
-  const int tiles_n = static_cast<int>((run.n + tile.bn - 1) / tile.bn);
-  p.tiles = layout.k_blocks * layout.tiles_x * layout.tiles_y * tiles_n;
+  p.tiles = halo_tiles_of(stage, tile, layout, run.n);
   const auto part = [&] {
     Stage fewer = stage;
     fewer.n = run.n;

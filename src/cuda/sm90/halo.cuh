@@ -6,9 +6,10 @@
 //
 // The brick of input pixels, with its halo, is loaded once per 64 input channels; the taps of the
 // filter are shifted views of that box, made by moving the start address of the wgmma descriptor.
-// Weights stream through a ring of their own, a tap or a filter row a slab, or stay resident. Where
-// tiles are few and taps short, a slot of pixels is deep: it holds the boxes of several blocks of
-// 64 channels, and a slab as many of their taps as fit, so that a wait is for more math.
+// Weights stream through a ring of their own, a tap or a filter row a slab, or stay resident; they
+// lie in memory in the order of summation, so that a slab is one load (halo_maps.cpp). Where tiles
+// are few and taps short, a slot of pixels is deep: it holds the boxes of several blocks of 64
+// channels, and a slab as many of their taps as fit, so that a wait is for more math.
 //
 // Order of summation: 64 input channels, tap, 16 input channels. It does not depend on the tile.
 #pragma once
@@ -118,7 +119,7 @@ __device__ __forceinline__ void store_tile(const HaloParams& p, const float (&d)
     if (leader) {
       constexpr int i = Part / pieces<N, Pool>, piece = Part % pieces<N, Pool>;
       const int k = at.k + g * p.warpgroup_channels, n = at.n + i * p.part_n;
-      const int x = at.x / p.window + i * p.part_x + piece * p.piece_x;
+      const int x = (at.x + g * p.warpgroup_columns) / p.window + i * p.part_x + piece * p.piece_x;
       const int y = (at.y + g * p.warpgroup_rows) / p.window + i * p.part_y + piece * p.piece_y;
       if (p.images)
         ptx::tma_store(&p.y, buffer, k, n, x, y);
@@ -339,26 +340,32 @@ __global__ void __launch_bounds__(halo_threads, 1) halo(const __grid_constant__ 
   const std::uint32_t x_slots = base, w_slots = base + p.w_offset;
   const Barriers bar{base + p.barrier_offset, p.x_slots, p.w_slots};
 
+  fetch_constants(p);
   init_rings(p, bar);
-  if (threadIdx.x == pixels_thread) {
+  if (threadIdx.x == 32 * consumer_warps) {
     ptx::prefetch_tensor_map(&p.x);
     ptx::prefetch_tensor_map(&p.w);
     ptx::prefetch_tensor_map(&p.y);
   }
   __syncthreads();
   ptx::grid_launch_dependents();
-  // Weights are settled before the launch (HaloRun), so that their warp alone need not wait for the
-  // kernel before.
-  if (threadIdx.x / 32 != weights_thread / 32) ptx::grid_dependency_wait();
 
   const int warpgroup =
       __shfl_sync(0xFFFFFFFF, threadIdx.x / 128, 0);  // so that the compiler sees one value a warp
   if (warpgroup == 2) {
+    // Four producers, two for each ring. Weights are settled before the launch (HaloRun), so that
+    // theirs need not wait for the kernel before.
     ptx::shrink_registers<40>();
-    if (threadIdx.x == pixels_thread) produce_pixels(p, bar, x_slots);
-    if (threadIdx.x == weights_thread) produce_weights(p, bar, w_slots);
+    const int producer = static_cast<int>(threadIdx.x / 32 % 4);
+    if (threadIdx.x % 32 == 0) {
+      if (producer % 2 == 0)
+        produce_pixels(p, bar, x_slots, {producer / 2, 2});
+      else
+        produce_weights(p, bar, w_slots, {producer / 2, 2});
+    }
   } else {
     ptx::grow_registers<232>();
+    ptx::grid_dependency_wait();
     const std::uint32_t staging = base + p.staging_offset + warpgroup * p.store_buffers * p.staging;
     consume<T, N, I>(p, bar, x_slots, w_slots, warpgroup,
                      [&](const float(&d)[I][N / 2], const float(&bias)[2], const Place& at) {

@@ -11,19 +11,19 @@ namespace {
 
 // A HaloTile in the planner's Tile: the box, and the choices as bits.
 Tile tile_of(const HaloTile& tile) {
-  const int choices = (tile.inner == Inner::images ? 1 : 0) | (tile.resident ? 2 : 0) |
-                      static_cast<int>(tile.schedule) << 2 | tile.deep << 4 | (tile.half ? 256 : 0);
+  const int choices = static_cast<int>(tile.inner) | (tile.resident ? 4 : 0) |
+                      static_cast<int>(tile.schedule) << 3 | (tile.half ? 32 : 0) | tile.deep << 8;
   return {tile.name(), tile.bw, tile.bh, tile.bn, choices};
 }
 HaloTile halo_tile(const Tile& tile) {
-  return {.inner = tile.d & 1 ? Inner::images : Inner::pixels,
+  return {.inner = static_cast<Inner>(tile.d & 3),
           .bw = tile.a,
           .bh = tile.b,
           .bn = tile.c,
-          .schedule = static_cast<Schedule>(tile.d >> 2 & 3),
-          .resident = (tile.d & 2) != 0,
-          .half = (tile.d & 256) != 0,
-          .deep = tile.d >> 4 & 15};
+          .schedule = static_cast<Schedule>(tile.d >> 3 & 3),
+          .resident = (tile.d & 4) != 0,
+          .half = (tile.d & 32) != 0,
+          .deep = tile.d >> 8 & 15};
 }
 
 class PreparedHalo final : public Prepared {
@@ -31,13 +31,16 @@ class PreparedHalo final : public Prepared {
   PreparedHalo(const Stage& stage, const HaloTile& tile, const Machine& machine)
       : stage_(stage),
         device_(machine.device.index),
-        weights_(device_, static_cast<std::size_t>(shapes_of(stage).w_elements) * 2,
+        weights_(device_, static_cast<std::size_t>(halo_weights_elements(stage)) * 2,
                  "the weights of " + to_text(stage)) {
     const OnDevice on(device_);
     launch_.emplace(stage, tile, halo_layout(stage, tile, facts_of(machine)), weights_.data());
   }
 
-  void set_weights(const float* w) override { upload_weights(stage_, w, false, weights_); }
+  void set_weights(const float* w) override {
+    const std::vector<float> packed = halo_weights(stage_, w);
+    upload_rounded(stage_.dtype, packed.data(), packed.size(), weights_);
+  }
 
   Status run(const RunArgs& args) const noexcept override {
     if (args.n == 0) return {};
@@ -91,8 +94,8 @@ class Halo final : public Kernel {
     const HaloTile ours = halo_tile(tile);
     const HaloLayout layout = halo_layout(stage, ours, facts_of(machine));
     const Shapes shapes = shapes_of(stage);
-    const double done = static_cast<double>(layout.tiles()) * ours.cta_channels() * ours.bw *
-                        ours.cta_rows() * ours.bn * layout.chunks * 64 *
+    const double done = static_cast<double>(layout.tiles()) * ours.cta_channels() *
+                        ours.cta_columns() * ours.cta_rows() * ours.bn * layout.chunks * 64 *
                         static_cast<double>(stage.r * stage.s);
     return cost_of(stage, halo_seconds(stage, ours, layout),
                    std::max(0.0, 1 - static_cast<double>(shapes.macs) / done));

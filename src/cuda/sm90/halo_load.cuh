@@ -1,8 +1,14 @@
 // How the halo family's pixels and weights reach shared memory: where a tile lies, the barriers of
-// the two rings, and the two threads that keep the rings full.
+// the two rings, and the threads that keep the rings full.
+//
+// To fill a slot takes a thread about 300 cycles, whatever the slot's size: a wait, an arrival, a
+// load, each of which waits for the one before. That is more than the math of a tap of a small
+// tile. So a slot is one load wherever TMA can bring it as one, and threads take turns with the
+// slots of a ring.
 #pragma once
 
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/sm90/halo_params.hpp"
 
@@ -10,7 +16,11 @@ namespace convoy::cuda::sm90 {
 
 constexpr int consumer_warps = 8;
 constexpr int halo_threads = 384;
-constexpr int pixels_thread = 256, weights_thread = 288;  // the producers
+
+/// Which of a ring's producers a thread is: every `of`-th slot is its own, from number `which` on.
+struct Producer {
+  int which, of;
+};
 
 /// A producer's place in a ring: the slot, and the parity of the round.
 struct Ring {
@@ -54,41 +64,60 @@ struct Barriers {
   }
 };
 
+/// Touches all of a kernel's parameters, each warp some: they are new to the constant caches in
+/// every launch, and would otherwise be missed line by line, one after the other.
+template <class Params>
+__device__ __forceinline__ void fetch_constants(const Params& p) {
+  constexpr int line = 64, lines = sizeof(Params) / line;
+  const auto* bytes = reinterpret_cast<const char*>(&p);
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  for (int i = static_cast<int>(threadIdx.x) / 32; i < lines; i += warps)
+    asm volatile("" ::"r"(*reinterpret_cast<const int*>(bytes + line * i)));
+}
+
 /// Initialises the barriers of both rings; a CTA barrier must follow.
 __device__ __forceinline__ void init_rings(const HaloParams& p, const Barriers& bar) {
   // One thread a barrier: a small stage is over in the time a single thread takes for all of them.
-  const int thread = threadIdx.x, half = consumer_warps / 2;
+  const int thread = threadIdx.x, readers = p.pingpong ? consumer_warps / 2 : consumer_warps;
   if (thread < p.x_slots) {
     ptx::mbarrier_init(bar.x_full(thread), 1);
-    ptx::mbarrier_init(bar.x_empty(thread), p.pingpong ? half * p.sharers : consumer_warps);
+    ptx::mbarrier_init(bar.x_empty(thread), readers * p.sharers);
   }
   if (thread < p.w_slots) {
     ptx::mbarrier_init(bar.w_full(thread), 1);
-    ptx::mbarrier_init(bar.w_empty(thread), p.pingpong ? half : consumer_warps);
+    ptx::mbarrier_init(bar.w_empty(thread), readers);
   }
-  if (thread < 2) ptx::mbarrier_init(bar.turn(thread), half);
+  if (thread < 2) ptx::mbarrier_init(bar.turn(thread), consumer_warps / 2);
   if (thread < 64) ptx::mbarrier_init_fence();
 }
 
-/// One thread keeps the ring of pixel boxes full.
+/// Keeps the ring of pixel boxes full, once the kernel before has written them.
 __device__ __forceinline__ void produce_pixels(const HaloParams& p, const Barriers& bar,
-                                               std::uint32_t slots) {
+                                               std::uint32_t slots, Producer me) {
   Ring ring;
+  int others = me.which;  // slots until the next of its own
+  bool written = false;
   for (int t = blockIdx.x * p.sharers; t < p.tiles; t += gridDim.x * p.sharers) {
     const Place at = place(p, t);
     const int x0 = at.x * p.step_w + p.first_w, y0 = at.y * p.step_h + p.first_h;
     for (int first = 0; first < p.chunks; first += p.slot_chunks) {
       for (int first_v = 0; first_v < p.views; first_v += p.slot_views) {
-        ptx::mbarrier_wait(bar.x_empty(ring.slot), ring.parity ^ 1);
-        const std::uint32_t full = bar.x_full(ring.slot);
-        ptx::mbarrier_arrive_expect(full, p.x_bytes);
-        std::uint32_t to = slots + ring.slot * p.x_slot;
-        for (int chunk = first; chunk < first + p.slot_chunks; ++chunk) {
+        if (others-- == 0) {
+          others = me.of - 1;
+          ptx::mbarrier_wait(bar.x_empty(ring.slot), ring.parity ^ 1);
+          const std::uint32_t full = bar.x_full(ring.slot);
+          ptx::mbarrier_arrive_expect(full, p.x_bytes);
+          std::uint32_t to = slots + ring.slot * p.x_slot;
+          if (!written) ptx::grid_dependency_wait();
+          written = true;
           for (int v = first_v; v < first_v + p.slot_views; ++v) {
             const int x = x0 + p.view[v].dx, y = y0 + p.view[v].dy;
             const int c1 = p.images ? at.n : x, c2 = p.images ? x : y, c3 = p.images ? y : at.n;
-            ptx::tma_load(to, &p.x, full, chunk * 64, c1, c2, c3);
-            to += p.x_box;
+            for (int chunk = first; chunk < first + p.slot_chunks; chunk += p.load_chunks) {
+              ptx::tma_load(to, &p.x, full, chunk * p.chunk_channels, c1, c2, c3,
+                            p.chunk_channels == 0 ? chunk : 0);
+              to += p.load_chunks * p.x_box;
+            }
           }
         }
         ring.advance(p.x_slots);
@@ -97,27 +126,23 @@ __device__ __forceinline__ void produce_pixels(const HaloParams& p, const Barrie
   }
 }
 
-/// Another keeps the ring of weight slabs full; resident weights are loaded once.
+/// Keeps the ring of weight slabs full; resident weights are loaded once.
 __device__ __forceinline__ void produce_weights(const HaloParams& p, const Barriers& bar,
-                                                std::uint32_t slots) {
+                                                std::uint32_t slots, Producer me) {
   Ring ring;
-  const int load_bytes = p.load_taps * p.cta_channels * 128;
+  int others = me.which;
   for (int t = blockIdx.x * p.sharers; t < p.tiles; t += gridDim.x * p.sharers) {
     for (int tile = t; tile < t + p.sharers; ++tile) {
       const int k = place(p, tile).k;
-      for (int chunk = 0; chunk < p.chunks; chunk += p.slot_chunks) {
-        for (int first = 0; first < p.taps; first += p.slab_taps) {
+      for (int slab = 0; slab < p.slabs; ++slab) {
+        if (others-- == 0) {
+          others = me.of - 1;
           if (!p.resident) ptx::mbarrier_wait(bar.w_empty(ring.slot), ring.parity ^ 1);
           const std::uint32_t full = bar.w_full(ring.slot);
           ptx::mbarrier_arrive_expect(full, p.w_slot);
-          std::uint32_t to = slots + ring.slot * p.w_slot;
-          for (int tap = first; tap < first + p.slab_taps; tap += p.load_taps) {
-            const int c = (chunk + p.tap_chunk[tap]) * 64;
-            ptx::tma_load(to, &p.w, full, c, k, p.tap_index[tap]);
-            to += load_bytes;
-          }
-          ring.advance(p.w_slots);
+          ptx::tma_load(slots + ring.slot * p.w_slot, &p.w, full, 0, k, slab * p.slab_taps);
         }
+        ring.advance(p.w_slots);
       }
     }
     if (p.resident) return;

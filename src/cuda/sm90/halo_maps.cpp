@@ -1,7 +1,27 @@
-// The tensor maps of the halo family.
+// How the halo family's tensors lie in memory: the packed weights and the tensor maps.
+#include <algorithm>
+
 #include "cuda/sm90/halo_tile.hpp"
 
 namespace convoy::cuda::sm90 {
+
+Index halo_weights_elements(const Stage& stage) {
+  return (stage.c + 63) / 64 * stage.r * stage.s * stage.k * 64;
+}
+
+std::vector<float> halo_weights(const Stage& stage, const float* w) {
+  const std::vector<int> order = halo_tap_order(stage);
+  std::vector<float> packed(static_cast<std::size_t>(halo_weights_elements(stage)));
+  float* to = packed.data();
+  for (Index first = 0; first < stage.c; first += 64) {
+    for (const int tap : order) {
+      for (Index k = 0; k < stage.k; ++k, to += 64)
+        std::copy_n(w + (k * stage.r * stage.s + tap) * stage.c + first,
+                    std::min<Index>(64, stage.c - first), to);
+    }
+  }
+  return packed;
+}
 
 TensorMapArgs halo_x_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
                          Index pixel_stride) {
@@ -10,11 +30,17 @@ TensorMapArgs halo_x_map(const Stage& stage, const HaloTile& tile, const HaloLay
     return static_cast<std::uint32_t>((box - 1) * step + 1);
   };
   const std::uint64_t pixel = u(pixel_stride) * 2;
-  TensorMapArgs map{.dtype = stage.dtype, .rank = 4};
+  TensorMapArgs map{.dtype = stage.dtype, .rank = 5};
+  const bool whole = whole_chunks(stage);
   const auto bn = static_cast<std::uint32_t>(layout.box_n);
   const auto sw = static_cast<std::uint32_t>(stage.stride.w),
              sh = static_cast<std::uint32_t>(stage.stride.h);
-  if (tile.inner == Inner::pixels) {
+  if (tile.inner == Inner::line) {
+    const std::uint64_t pixels = u(stage.n * stage.h * stage.w);
+    map.size = {u(stage.c), pixels, 1, 1};
+    map.stride = {0, pixel, pixel * pixels, pixel * pixels};
+    map.box = {64, static_cast<std::uint32_t>(layout.box_w), 1, 1};
+  } else if (tile.inner == Inner::pixels) {
     map.size = {u(stage.c), u(stage.w), u(stage.h), u(stage.n)};
     map.stride = {0, pixel, pixel * u(stage.w), pixel * u(stage.w) * u(stage.h)};
     map.box = {64, reach(layout.box_w, stage.stride.w), reach(layout.box_h, stage.stride.h), bn};
@@ -25,16 +51,21 @@ TensorMapArgs halo_x_map(const Stage& stage, const HaloTile& tile, const HaloLay
     map.box = {64, bn, reach(layout.box_w, stage.stride.w), reach(layout.box_h, stage.stride.h)};
     map.step = {1, 1, sw, sh, 1};
   }
+  // Blocks of 64 channels are an axis of their own where all of them are whole.
+  if (whole) map.size[0] = 64;
+  map.size[4] = whole ? u(stage.c) / 64 : 1;
+  map.stride[4] = 128;
+  map.box[4] = static_cast<std::uint32_t>(layout.load_chunks);
   return map;
 }
 
 TensorMapArgs halo_w_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout) {
   const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
   TensorMapArgs map{.dtype = stage.dtype, .rank = 3};
-  map.size = {u(stage.c), u(stage.k), u(stage.r * stage.s)};
-  map.stride = {0, u(stage.c * stage.r * stage.s) * 2, u(stage.c) * 2};
+  map.size = {64, u(stage.k), u(layout.chunks * layout.taps)};
+  map.stride = {0, 128, u(stage.k) * 128};
   map.box = {64, static_cast<std::uint32_t>(tile.cta_channels()),
-             static_cast<std::uint32_t>(layout.load_taps)};
+             static_cast<std::uint32_t>(layout.slab_taps)};
   return map;
 }
 
@@ -52,7 +83,12 @@ TensorMapArgs halo_y_map(const Stage& stage, const HaloTile& tile, Index pixel_s
   const auto bn = u32(stage.pool.has_value() || images ? tile.bn : 1),
              channels = u32(tile.half ? 32 : 64);
   TensorMapArgs map{.dtype = stage.dtype, .rank = 4};
-  if (tile.inner == Inner::pixels) {
+  if (tile.inner == Inner::line) {
+    const std::uint64_t pixels = u(stage.n * stage.h * stage.w);
+    map.size = {u(stage.k), pixels, 1, 1};
+    map.stride = {0, pixel, pixel * pixels, pixel * pixels};
+    map.box = {channels, u32(tile.bw / pieces), 1, 1};
+  } else if (tile.inner == Inner::pixels) {
     map.size = {u(stage.k), u(shapes.out_w), u(shapes.out_h), u(stage.n)};
     map.stride = {0, pixel, pixel * u(shapes.out_w), image};
     map.box = {channels, bw, bh, bn};

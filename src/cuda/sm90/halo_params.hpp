@@ -16,7 +16,8 @@ struct HaloParams {
   Clamp act;
   int k;
   int chunks, views, slot_chunks, slot_views;
-  int taps, slab_taps, load_taps, slabs;  // of a slot, of a slab, of a load; slabs of a tile
+  int load_chunks, chunk_channels;  // that one load brings; from one to the next along axis 0
+  int taps, slab_taps, slabs;       // of a slot, of a slab; slabs of a tile
   Divisor k_blocks, tiles_x, tiles_y;
   int tiles;
   int cta_channels, cta_w, cta_h, cta_n;  // of a CTA's tile, in output channels and conv pixels
@@ -24,7 +25,7 @@ struct HaloParams {
   int window;                             // of the pool: 1 or 2
   bool images, pingpong, resident, half;
   int sharers = 1;  // 2: warpgroups in ping-pong take both channel blocks of a box that loads once
-  int warpgroup_channels, warpgroup_rows;  // from warpgroup 0's tile to warpgroup 1's
+  int warpgroup_channels, warpgroup_rows, warpgroup_columns;  // from warpgroup 0's tile to 1's
   int x_slots, w_slots, x_slot, w_slot;
   int x_bytes, x_box;  // that a slot's loads bring; from one box to the next
   int skip_x, skip_x_odd, skip_w,
@@ -37,7 +38,6 @@ struct HaloParams {
   int store_buffers;
   View view[max_taps];
   std::uint16_t tap_shift[max_taps];
-  std::uint8_t tap_index[max_taps], tap_chunk[max_taps];
 };
 
 /// What follows from stage, tile and layout: all but the maps, the bias and the number of tiles.

@@ -80,24 +80,24 @@ void lay_taps(const Stage& stage, bool one_tap_a_view, HaloLayout& out) {
 }
 
 /// Puts all boxes of `deep` chunks into a slot: the table of taps then runs over all of them, and a
-/// slab of weights over as many of the taps as leaves their ring deep enough. `room`: for both
-/// rings.
-void deepen(const HaloTile& tile, int deep, int room, HaloLayout& out) {
+/// slab of weights over as many of the taps as leaves their ring deep enough. `whole`: the chunks
+/// are of 64 channels. `room`: for both rings.
+void deepen(const HaloTile& tile, bool whole, int deep, int room, HaloLayout& out) {
   out.slot_chunks = deep;
   out.slot_views = out.views;
+  // A view's boxes of all blocks lie one after the other, as one load brings them.
+  if (whole) out.load_chunks = deep, out.x_box = out.x_bytes;
   for (int v = 0; v < out.views; ++v) {
     const View& view = out.view[static_cast<std::size_t>(v)];
     for (int t = view.first; t < view.first + view.count; ++t)
-      out.tap_shift[static_cast<std::size_t>(t)] += static_cast<std::uint16_t>(v * out.x_box / 16);
+      out.tap_shift[static_cast<std::size_t>(t)] +=
+          static_cast<std::uint16_t>(v * deep * out.x_box / 16);
   }
   for (int t = out.taps; t < out.slot_taps(); ++t) {
     const auto to = static_cast<std::size_t>(t), from = static_cast<std::size_t>(t - out.taps);
-    out.tap_shift[to] =
-        static_cast<std::uint16_t>(out.tap_shift[from] + out.views * out.x_box / 16);
-    out.tap_index[to] = out.tap_index[from];
-    out.tap_chunk[to] = static_cast<std::uint8_t>(t / out.taps);
+    out.tap_shift[to] = static_cast<std::uint16_t>(out.tap_shift[from] + out.x_box / 16);
   }
-  out.x_slot = deep * out.views * out.x_box;
+  out.x_slot = round_up(deep * out.views * out.x_box, alignment);
   const int tap_bytes = tile.cta_channels() * row_bytes;
   const auto slabs = [&](int taps) { return (room - 2 * out.x_slot) / (taps * tap_bytes); };
   out.slab_taps = out.slot_taps();
@@ -115,12 +115,12 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
   const bool images = tile.inner == Inner::images;
   const int window = pooled(stage) ? 2 : 1;
   out.chunks = ceil_div(stage.c, 64);
-  out.box_w += tile.bw;
+  out.box_w += tile.cta_columns();
   out.box_h += tile.cta_rows();
   out.box_n = tile.bn;
   const int pixel =
       images ? 8 * row_bytes : row_bytes;  // bytes from a pixel to its right neighbour
-  const int row = out.box_w * pixel;
+  const int row = tile.inner == Inner::line ? 8 * pixel : out.box_w * pixel;
   for (int t = 0; t < out.taps; ++t) {
     auto& shift = out.tap_shift[static_cast<std::size_t>(t)];
     shift = static_cast<std::uint16_t>(((shift >> 8) * row + (shift & 255) * pixel) / 16);
@@ -129,7 +129,8 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
   out.x_box = out.x_slot = round_up(out.x_bytes, alignment);
   out.group_stride = images ? 8 * row_bytes : row;
   out.instruction_stride = images ? row : (tile.bw > 8 ? 8 * row_bytes : row * out.box_h);
-  out.warpgroup_stride = tile.schedule == Schedule::rows ? tile.bh * row : 0;
+  if (tile.schedule == Schedule::rows)
+    out.warpgroup_stride = tile.inner == Inner::line ? tile.bw * pixel : tile.bh * row;
 
   const int stored_w = tile.bw / window, stored_h = tile.bh / window;
   out.stored_pixels = pooled(stage) ? stored_w * stored_h * tile.bn
@@ -149,11 +150,10 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
   const bool row_fits = rings - 2 * out.staging >= row_needs;
   const bool by_row =
       small(tile) || tile.resident || (tile.schedule == Schedule::pingpong && row_fits);
-  out.slab_taps = out.load_taps = one_view && by_row ? row_taps : 1;
+  out.slab_taps = one_view && by_row ? row_taps : 1;
   if (tile.deep > 0) {
     if (tile.deep == 1 && out.views == 1) return out;  // the same as no depth
-    out.load_taps = 1;
-    deepen(tile, tile.deep, rings - 2 * out.staging, out);
+    deepen(tile, whole_chunks(stage), tile.deep, rings - 2 * out.staging, out);
     out.tap_shift[0] |= opens_slot;
   } else {
     for (int v = 0; v < out.views; ++v)
@@ -164,7 +164,7 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
   const bool room_for_two =
       out.slab_taps == 1 || tile.resident || rings - 4 * out.staging >= row_needs;
   out.store_buffers = pieces && room_for_two ? 2 : 1;
-  const int room = rings - 2 * out.store_buffers * out.staging;
+  const int staged = 2 * out.store_buffers * out.staging, room = rings - staged;
   const int all_w = out.slabs_a_tile();
   // A warpgroup gives a slot back one slab after its last: one of a single slab holds the slot
   // before it, its own and waits for the next.
@@ -192,29 +192,55 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
     out.x_slots = 0;
     return out;
   }
-  out.shared_bytes = alignment + barrier_bytes + 2 * out.store_buffers * out.staging +
-                     out.x_slots * out.x_slot + out.w_slots * out.w_slot;
+  out.shared_bytes =
+      alignment + barrier_bytes + staged + out.x_slots * out.x_slot + out.w_slots * out.w_slot;
 
   const Shapes shapes = shapes_of(stage);
   out.k_blocks = ceil_div(stage.k, tile.cta_channels());
-  out.tiles_x = ceil_div(shapes.out_w * window, tile.bw);
-  out.tiles_y = ceil_div(shapes.out_h * window, tile.cta_rows());
-  out.tiles_n = ceil_div(stage.n, tile.bn);
+  if (tile.inner == Inner::line) {
+    out.tiles_x = ceil_div(stage.n * stage.h * stage.w, tile.cta_columns());
+    out.tiles_y = out.tiles_n = 1;
+  } else {
+    out.tiles_x = ceil_div(shapes.out_w * window, tile.bw);
+    out.tiles_y = ceil_div(shapes.out_h * window, tile.cta_rows());
+    out.tiles_n = ceil_div(stage.n, tile.bn);
+  }
   out.grid = std::min(device.sms, out.tiles());
   // A CTA with resident weights keeps its channel block: tile % k_blocks must not change as it
   // walks.
   if (tile.resident) out.grid = std::max(out.k_blocks, out.grid / out.k_blocks * out.k_blocks);
+  out.crowded = 2 * out.grid > device.sms;
   return out;
 }
 
 }  // namespace
 
+std::vector<int> halo_tap_order(const Stage& stage) {
+  HaloLayout layout;
+  lay_taps(stage, false, layout);
+  return {layout.tap_index.begin(), layout.tap_index.begin() + layout.taps};
+}
+
 std::string HaloTile::name() const {
   static constexpr const char* schedules[] = {"channels", "rows", "pingpong"};
-  return std::to_string(bw) + "x" + std::to_string(bh) + "x" + std::to_string(bn) +
-         (inner == Inner::images ? "n" : "") + "." + schedules[static_cast<int>(schedule)] +
-         (resident ? ".resident" : "") + (half ? ".half" : "") +
-         (deep > 0 ? ".deep" + std::to_string(deep) : "");
+  const std::string box = inner == Inner::line
+                              ? "line" + std::to_string(bw)
+                              : std::to_string(bw) + "x" + std::to_string(bh) + "x" +
+                                    std::to_string(bn) + (inner == Inner::images ? "n" : "");
+  return box + "." + schedules[static_cast<int>(schedule)] + (resident ? ".resident" : "") +
+         (half ? ".half" : "") + (deep > 0 ? ".deep" + std::to_string(deep) : "");
+}
+
+bool pointwise(const Stage& stage) {
+  return stage.r == 1 && stage.s == 1 && stage.stride == Extent(1) && stage.pad == Padding(0) &&
+         !stage.pool && stage.n * stage.h * stage.w < Index{1} << 31;
+}
+
+int halo_tiles_of(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
+                  Index images) {
+  if (tile.inner == Inner::line)
+    return layout.k_blocks * ceil_div(images * stage.h * stage.w, tile.cta_columns());
+  return layout.k_blocks * layout.tiles_x * layout.tiles_y * ceil_div(images, tile.bn);
 }
 
 std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& device) {
@@ -256,6 +282,7 @@ HaloLayout halo_layout(const Stage& stage, const HaloTile& tile, const DeviceFac
   if (!compiled(tile) || (pooled(stage) && !even)) return none;
   if (tile.inner == Inner::images && tile.bn != 8) return none;
   if (tile.inner == Inner::pixels && tile.bw > 8 && (tile.bw != 16 || tile.bn != 1)) return none;
+  if (tile.inner == Inner::line && (!pointwise(stage) || tile.bh != 1 || tile.bn != 1)) return none;
   // A deep slot is worth the wait for all its boxes only where a tap's math is short.
   if (tile.deep > 0 && (!small(tile) || tile.resident || ceil_div(stage.c, 64) % tile.deep != 0 ||
                         tile.deep * stage.r * stage.s > max_taps))
@@ -272,38 +299,38 @@ HaloLayout halo_layout(const Stage& stage, const HaloTile& tile, const DeviceFac
 double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& layout) {
   // Cycles at the clock that the chip holds under load; the constants are a least-distance fit to
   // the tiles of bench/results/h200/tiles.json, near to what in-kernel clocks show.
-  constexpr double clock = 1.558e9, launch = 0.35e-6, start = 1176;
-  constexpr double l2_bytes_a_cycle = 56, store_bytes_a_cycle = 35.2;
+  constexpr double clock = 1.558e9;
+  constexpr double l2_bytes_a_cycle = 7748, store_bytes_a_cycle = 25.6;  // of all, of one CTA
   const bool pingpong = tile.schedule == Schedule::pingpong, pool = stage.pool.has_value();
   const int n = tile.instruction_n(), pixels = n * tile.instructions();
   const double warpgroups = pingpong ? 1 : 2;
 
-  // Math: narrow instructions wait for their weights, several share a tap's latency less well.
-  const double instruction = std::max(n / 2.0, 32.0) + (n <= 64 ? 3.12 : 0);
-  const double step = instruction * tile.instructions() * warpgroups;
-  // Between two slabs: what one tap in flight does not cover, and a gap in any case.
-  const double slabs = layout.slabs_a_tile();
-  const double gap = (pingpong ? 116 : 73.5) + std::max(0.0, 182 - 4 * step);
+  // Math, and between two slabs what one tap in flight does not cover, and a gap in any case.
+  const double step = std::max(n / 2.0, 32.0) * tile.instructions() * warpgroups;
+  const double slabs = layout.slabs_a_tile(), slots = layout.slots_a_tile();
+  const double gap = (pingpong ? 73.2 : 44.8) + std::max(0.0, 141.7 - 1.94 * step);
   const double math =
-      4.0 * layout.chunks * layout.taps * step * (tile.instructions() > 1 ? 1.047 : 1);
+      4.0 * layout.chunks * layout.taps * step * (tile.instructions() > 1 ? 1.041 : 1) +
+      slabs * gap;
+  // All CTAs share the L2; and each slot takes a producer's time, each of its rows the copy
+  // engine's. Among equals resident weights win: the last term only orders them.
   const double boxes = static_cast<double>(layout.chunks) * layout.views * layout.x_bytes;
-  const double weights = tile.resident ? 0 : slabs * layout.w_slot;
-  const double loads = (boxes + weights) / l2_bytes_a_cycle;
-  // Few tiles are bound by their loads and stop between slabs nevertheless. Among equals resident
-  // weights win: the last term only orders them.
+  const double weights = slabs * layout.w_slot, streamed = tile.resident ? 0 : weights;
+  const double loads = (boxes + streamed) * layout.grid / l2_bytes_a_cycle;
+  const double producing =
+      375 * std::max(slots, tile.resident ? 0 : slabs) + 0.309 * (boxes + streamed) / row_bytes;
   const double tile_cycles =
-      std::max(math, loads) + slabs * gap + (tile.resident ? 0 : 1e-6 * loads);
+      std::max({math, loads, producing}) + (tile.resident ? 0 : 1e-6 * loads);
 
   const double epilogue =
-      648 + (pool ? 4.54 * pixels : 6.49 * pixels + 409.0 * tile.instructions());
+      852 + (pool ? 3.76 * pixels : 3.24 * pixels + 432.0 * tile.instructions());
   const double store =
       warpgroups * (pool ? pixels / 4.0 : pixels) * row_bytes / store_bytes_a_cycle;
   const int turns = ceil_div(layout.tiles(), layout.grid);
-  // The last tile's store shows, and some of the first slot's load.
-  const double first = 0.1 *
-                       (layout.x_bytes * layout.slot_chunks * layout.slot_views + layout.w_slot) /
-                       l2_bytes_a_cycle;
-  double cycles = start + first + 1.39 * store;
+  // The last tile's store shows, and some of the load of weights that stay. A launch that leaves
+  // half of the multiprocessors free lets the next one start there.
+  double cycles = 1175 + (layout.crowded ? 1318 : 0) + 1.1 * store;
+  if (tile.resident) cycles += 0.264 * weights * layout.grid / l2_bytes_a_cycle;
   if (pingpong) {
     // Two warpgroups take turns, but each needs its own math and epilogue.
     const double pair = turns > 1 ? std::max((tile_cycles + epilogue) / 2, store) : 0;
@@ -311,7 +338,7 @@ double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& 
   } else {
     cycles += turns * std::max(tile_cycles + epilogue, store);
   }
-  return cycles / clock + launch;
+  return cycles / clock;
 }
 
 namespace {
@@ -340,6 +367,11 @@ bool visit_tiles(const Stage& stage, Visit visit) {
   };
   for (const Accumulator& a : accumulators) {
     const int rows = a.n / 8, several = a.instructions;
+    if (pointwise(stage)) {
+      if (several == 1 && all_of_box({.inner = Inner::line, .bw = a.n, .bh = 1, .bn = 1}))
+        return true;
+      continue;
+    }
     if (several == 1 && all_of_box({.inner = Inner::pixels, .bw = 8, .bh = rows, .bn = 1}))
       return true;
     if (several == 2 && all_of_box({.inner = Inner::pixels, .bw = 16, .bh = rows, .bn = 1}))

@@ -13,8 +13,9 @@
 
 namespace convoy::cuda::sm90 {
 
-/// What the eight columns of one 8-row group of the pixel operand run over.
-enum class Inner : std::uint8_t { pixels, images };
+/// What the eight columns of one 8-row group of the pixel operand run over. A line is the pixels of
+/// all images one after the other, for 1x1 stages that leave every pixel where it is.
+enum class Inner : std::uint8_t { pixels, images, line };
 
 /// What the two consumer warpgroups share: a pixel tile (64 channels each), 64 channels (half of
 /// the rows each), or nothing: tiles in turn, so that one's epilogue runs under the other's math.
@@ -30,12 +31,19 @@ struct HaloTile {
   int deep = 0;           // a slot holds all boxes of this many 64 channels; 0: one box
   bool operator==(const HaloTile&) const = default;
 
-  int instruction_n() const { return inner == Inner::pixels ? 8 * bh : 8 * bw; }
-  int instructions() const { return inner == Inner::pixels ? (bw / 8) * bn : bh; }
+  int instruction_n() const {
+    return inner == Inner::line ? bw : inner == Inner::pixels ? 8 * bh : 8 * bw;
+  }
+  int instructions() const {
+    return inner == Inner::line ? 1 : inner == Inner::pixels ? (bw / 8) * bn : bh;
+  }
   int cta_channels() const { return schedule == Schedule::channels ? 128 : half ? 32 : 64; }
-  int cta_rows() const { return schedule == Schedule::rows ? 2 * bh : bh; }
-  /// "8x28x1.channels", with "n" after the box for Inner::images; ".resident", ".half", ".deep4"
-  /// at the end.
+  int cta_columns() const {
+    return schedule == Schedule::rows && inner == Inner::line ? 2 * bw : bw;
+  }
+  int cta_rows() const { return schedule == Schedule::rows && inner != Inner::line ? 2 * bh : bh; }
+  /// "8x28x1.channels", with "n" after the box for Inner::images, or "line64.rows"; ".resident",
+  /// ".half", ".deep4" at the end.
   std::string name() const;
 };
 
@@ -87,13 +95,12 @@ struct HaloLayout {
   int chunks = 0;  // of 64 input channels
   int views = 0, taps = 0;
   int slot_chunks = 1, slot_views = 1;  // boxes of a pixel slot: those of so many chunks and views
+  int load_chunks = 1;                  // that one load of pixels brings: all of a slot's, or one
   int slab_taps = 1;                    // taps of a slab of weights, the unit of their ring
-  int load_taps = 1;                    // taps that one load of weights brings
   std::array<View, max_taps> view{};
   std::array<std::uint16_t, max_taps>
       tap_shift{};  // of the first pixel in the slot, in 16 bytes; | opens_slot
   std::array<std::uint8_t, max_taps> tap_index{};  // r*S + s, in the order of summation
-  std::array<std::uint8_t, max_taps> tap_chunk{};  // of the slot's
   int box_w = 0, box_h = 0, box_n = 0;             // pixels of a box in shared memory
   int x_bytes = 0, x_box = 0;                      // of a box: loaded; to the next one in its slot
   int x_slot = 0, w_slot = 0;                      // bytes of the slots
@@ -108,13 +115,23 @@ struct HaloLayout {
   int slabs_a_tile() const { return chunks * taps / slab_taps; }
   int tiles() const { return k_blocks * tiles_x * tiles_y * tiles_n; }
   int grid = 0;
+  bool crowded = false;  // too many CTAs for those of the next launch to lie beside them
 };
 
 /// Every reason why the family can't run a legal stage on any tile; empty: it can.
 std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& device);
 
+/// The taps r*S + s of the stage in the order of summation, which no tile changes.
+std::vector<int> halo_tap_order(const Stage& stage);
+
+/// Whether the stage's output pixels are its input pixels, each by itself: a line of them.
+bool pointwise(const Stage& stage);
+
 /// The layout, or why the tile does not serve the stage: x_slots is 0 then.
 HaloLayout halo_layout(const Stage& stage, const HaloTile& tile, const DeviceFacts& device);
+
+/// Tiles that a run of so many images takes.
+int halo_tiles_of(const Stage& stage, const HaloTile& tile, const HaloLayout& layout, Index images);
 
 /// Predicted seconds of one run.
 double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& layout);
@@ -124,6 +141,16 @@ bool halo_serves(const Stage& stage, const DeviceFacts& device);
 
 /// Tiles that serve the stage, best predicted first.
 std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device);
+
+/// Whether the input channels are whole blocks of 64, of which one load can then bring several.
+inline bool whole_chunks(const Stage& stage) {
+  return stage.c % 64 == 0;
+}
+
+/// Weights [K,R,S,C] as they lie on the device, in the order of summation: [blocks of 64 channels,
+/// taps, K, 64], with zeros for channels that do not exist. A slab is then one box for TMA.
+std::vector<float> halo_weights(const Stage& stage, const float* w);
+Index halo_weights_elements(const Stage& stage);
 
 /// Arguments of the three tensor maps. Pixel strides in elements, at least C and K.
 TensorMapArgs halo_x_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,

@@ -7,8 +7,8 @@
 // and stores the output, under the math of the next tile.
 //
 //     warpgroups 0, 1    first stage: 64 middle channels each, of one tile (cooperative) or in
-//     turns warpgroup 2        second stage warpgroup 3        three producers: pixels, weights,
-//     weights of the second stage
+//     turns warpgroup 2        second stage warpgroup 3        four producers: pixels, weights
+//     (two), weights of the second stage
 //
 // Order of summation of both stages: halo's. Two launches of `halo` give the same bits.
 #pragma once
@@ -61,8 +61,8 @@ __device__ __forceinline__ void produce_second_weights(const PairParams& p, cons
       const std::uint32_t full = bar.w_full(ring.slot);
       ptx::mbarrier_arrive_expect(full, p.w2_slot);
       for (int area = 0; area < p.areas; ++area)
-        ptx::tma_load(slots + ring.slot * p.w2_slot + area * area_weights, &p.w2, full, area * 64,
-                      block * 64, 0);
+        ptx::tma_load(slots + ring.slot * p.w2_slot + area * area_weights, &p.w2, full, 0,
+                      block * 64, area);
       ring.advance(p.w2_slots);
     }
     if (p.w2_resident) return;
@@ -239,9 +239,10 @@ __global__ void __launch_bounds__(pair_threads, 1) pair(const __grid_constant__ 
     consume_middle<T, middle_columns(N, I)>(p, bar2, middle, w2_slots, base + p.staging2_offset);
   } else {
     ptx::shrink_registers<40>();
-    if (thread == 384) produce_pixels(p.first, bar, x_slots);
-    if (thread == 416) produce_weights(p.first, bar, w_slots);
-    if (thread == 448) produce_second_weights(p, bar2, w2_slots);
+    if (thread == 384) produce_pixels(p.first, bar, x_slots, {0, 1});
+    if (thread == 416) produce_weights(p.first, bar, w_slots, {0, 2});
+    if (thread == 448) produce_weights(p.first, bar, w_slots, {1, 2});
+    if (thread == 480) produce_second_weights(p, bar2, w2_slots);
   }
 }
 

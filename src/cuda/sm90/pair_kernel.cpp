@@ -28,8 +28,8 @@ class PreparedPair final : public Pair {
   }
 
   void set_weights(const float* first, const float* second) override {
-    cuda::upload_weights(first_, first, false, w_);
-    cuda::upload_weights(second_, second, false, w2_);
+    upload(first_, first, w_);
+    upload(second_, second, w2_);
   }
 
   Status run(Index n, const void* x, const float* bias, const float* bias2, void* y,
@@ -45,8 +45,12 @@ class PreparedPair final : public Pair {
   }
 
  private:
+  static void upload(const Stage& stage, const float* w, const cuda::DeviceMemory& to) {
+    const std::vector<float> packed = cuda::sm90::halo_weights(stage, w);
+    cuda::upload_rounded(stage.dtype, packed.data(), packed.size(), to);
+  }
   cuda::DeviceMemory memory_for(const Stage& stage) const {
-    return {device_, static_cast<std::size_t>(shapes_of(stage).w_elements) * 2,
+    return {device_, static_cast<std::size_t>(cuda::sm90::halo_weights_elements(stage)) * 2,
             "the weights of " + to_text(stage)};
   }
 

@@ -56,8 +56,8 @@ PairLayout pair_layout(const Stage& first, const Stage& second, const HaloTile& 
     return none;
   const bool wide = first.k > area_channels, pingpong = tile.schedule == Schedule::pingpong;
   // Narrow stages only in ping-pong, a middle tile a warpgroup; wide ones never with half of the
-  // rows.
-  if (tile.schedule == Schedule::rows || (!wide && !pingpong)) return none;
+  // pixels.
+  if (!pingpong && (!wide || tile.schedule != Schedule::channels)) return none;
   out.sharers = wide && pingpong ? 2 : 1;
   out.areas = wide ? 2 : 1;
   out.columns = middle_columns(accumulator.n, accumulator.instructions);
@@ -88,7 +88,7 @@ PairLayout pair_layout(const Stage& first, const Stage& second, const HaloTile& 
     // what lies between two slabs.
     if (tile.resident) return none;
     if (l.views == 1 && l.taps == first.r * first.s) {
-      l.slab_taps = l.load_taps = static_cast<int>(first.s);
+      l.slab_taps = static_cast<int>(first.s);
       l.w_slot = tile.cta_channels() * row_bytes * l.slab_taps;
     }
     l.x_slots = l.chunks * l.views + 1;
@@ -152,8 +152,8 @@ TensorMapArgs pair_w_map(const Stage& second) {
   const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
   return {.dtype = second.dtype,
           .rank = 3,
-          .size = {u(second.c), u(second.k), 1},
-          .stride = {0, u(second.c) * 2, u(second.c * second.k) * 2},
+          .size = {64, u(second.k), u((second.c + 63) / 64)},
+          .stride = {0, 128, u(second.k) * 128},
           .box = {64, 64, 1}};
 }
 
