@@ -25,12 +25,13 @@ CASES = [  # stage, kernel, tile
     ("f16:n2h15c32k16r3stride2pad1+bias+relu6", "halo", "8x8x1.rows.resident"),
     # More tiles than multiprocessors: the rings go round, warpgroups take second turns.
     ("f16:n40h32c16k64r3pad1+relu+max2", "halo", "8x8x1.pingpong.resident"),
-    ("f16:n40h32c72k64r1+bias", "halo", "8x8x1.pingpong"),
+    ("f16:n40h32c72k64r1+bias", "halo", "line64.pingpong"),
+    ("f16:n5h9w13c64k136r1+bias", "halo", "line64.rows"),
     ("f16:n40h32c16k136r3pad1+relu+max2", "halo", "8x8x2.channels"),
     # Slots of several boxes, slabs over several blocks of channels.
-    ("f16:n1h9w13c512k72r1+bias+relu", "halo", "8x4x1.pingpong.deep4"),
+    ("f16:n1h9w13c512k72r1+bias+relu", "halo", "line32.pingpong.deep4"),
     ("f16:n40h15c128k72r3stride2pad1+bias+max2", "halo", "8x8x1.rows.deep1"),
-    ("f16:n40h32c256k64r1+relu", "halo", "8x8x1.pingpong.deep2"),
+    ("f16:n40h32c256k64r1+relu", "halo", "line64.pingpong.deep2"),
     # Half of an instruction's rows are whatever lies behind the slab.
     ("f16:n40h15c128k72r3stride2pad1+bias", "halo", "8x4x1.pingpong.half.deep1"),
     (f"f16:{ODD}", "halo", "8x8x1.pingpong.half"),
