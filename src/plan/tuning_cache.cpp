@@ -83,7 +83,12 @@ void write_all(const std::string& path, int descriptor, std::string_view text) {
 
 const TunedTile* TuningCache::find(const Machine& machine, const Stage& stage) const {
   if (rows_.empty()) return nullptr;
-  const auto row = rows_.find(key(machine.name, machine.isa, machine.threads, to_text(stage)));
+  auto row = rows_.find(key(machine.name, machine.isa, machine.threads, to_text(stage)));
+  if (row == rows_.end() && stage.dtype == DType::bf16) {
+    Stage twin = stage;
+    twin.dtype = DType::f16;
+    row = rows_.find(key(machine.name, machine.isa, machine.threads, to_text(twin)));
+  }
   return row == rows_.end() ? nullptr : &row->second;
 }
 

@@ -37,6 +37,11 @@ TEST(ShippedTables, NameTilesThatExist) {
                                  << " is not there any more. Measure again: convoy tune.";
     EXPECT_EQ(selection.tile.tile.name, row->tile);
     EXPECT_NE(selection.why_tile.find("comes with Convoy"), std::string::npos);
+
+    Stage twin = stage;
+    twin.dtype = DType::bf16;
+    const Selection of_twin = select(twin, machine, options, &shipped_tuning());
+    EXPECT_EQ(of_twin.tile.tile.name, row->tile) << "bf16 takes the row of f16";
   }
 }
 
