@@ -19,6 +19,7 @@
 #include "cuda/sm90/divide.hpp"
 #include "cuda/sm90/epilogue.cuh"
 #include "cuda/sm90/few.hpp"
+#include "cuda/sm90/ring.cuh"
 
 namespace convoy::cuda::sm90 {
 namespace {
@@ -67,23 +68,11 @@ struct FewShared {
   }
 };
 
-/// A place in the ring of slots.
-struct FewSlot {
-  int slot = 0;
-  std::uint32_t parity = 0;
-  __device__ __forceinline__ void advance(int slots) {
-    if (++slot == slots) {
-      slot = 0;
-      parity ^= 1;
-    }
-  }
-};
-
 /// One thread loads, for each 64 channels, the box of pixels into one slot, and with it the taps'
 /// weights where they do not all stay.
 __device__ __forceinline__ void few_produce(const FewParams& p, const FewShared& shared) {
   const int box_bytes = p.at.box_w * p.at.box_h * 128;
-  FewSlot ring;
+  Ring ring;
   for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
     const Tile3 at = tile_at(p, t);
     for (int chunk = 0; chunk < p.at.chunks; ++chunk, ring.advance(p.at.slots)) {
@@ -203,7 +192,7 @@ __device__ __forceinline__ void few_consume(const FewParams& p, const FewShared&
     }
   }
   if (p.at.resident) ptx::mbarrier_wait(shared.resident, 0);
-  FewSlot ring;
+  Ring ring;
   for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
     float d[Blocks][N / 2];
     for (int b = 0; b < Blocks; ++b) ptx::touch(d[b]);

@@ -11,6 +11,7 @@
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/sm90/halo_params.hpp"
+#include "cuda/sm90/ring.cuh"
 
 namespace convoy::cuda::sm90 {
 
@@ -20,18 +21,6 @@ constexpr int halo_threads = 384;
 /// Which of a ring's producers a thread is: every `of`-th slot is its own, from number `which` on.
 struct Producer {
   int which, of;
-};
-
-/// A producer's place in a ring: the slot, and the parity of the round.
-struct Ring {
-  int slot = 0;
-  std::uint32_t parity = 0;
-  __device__ __forceinline__ void advance(int slots) {
-    if (++slot == slots) {
-      slot = 0;
-      parity ^= 1;
-    }
-  }
 };
 
 /// Where tile number t lies: channel block fastest, so that CTAs at work together share pixels.

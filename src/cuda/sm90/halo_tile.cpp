@@ -296,52 +296,6 @@ HaloLayout halo_layout(const Stage& stage, const HaloTile& tile, const DeviceFac
   return boxed(out) ? out : none;
 }
 
-double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& layout) {
-  // Cycles at the clock that the chip holds under load; the constants are a least-distance fit to
-  // the tiles of bench/results/h200/tiles.json, near to what in-kernel clocks show.
-  constexpr double clock = 1.558e9;
-  constexpr double l2_bytes_a_cycle = 6323, store_bytes_a_cycle = 24;  // of all, of one CTA
-  const bool pingpong = tile.schedule == Schedule::pingpong, pool = stage.pool.has_value();
-  const int n = tile.instruction_n(), pixels = n * tile.instructions();
-  const double warpgroups = pingpong ? 1 : 2;
-
-  // Math, and between two slabs what one tap in flight does not cover, and a gap in any case.
-  const double step = std::max(n / 2.0, 32.0) * tile.instructions() * warpgroups;
-  const double slabs = layout.slabs_a_tile(), slots = layout.slots_a_tile();
-  const double gap = (!pingpong       ? 62.9
-                      : tile.resident ? 15.5
-                                      : 44.2) +
-                     std::max(0.0, 148.9 - 1.785 * step);
-  const double math =
-      4.0 * layout.chunks * layout.taps * step * (tile.instructions() > 1 ? 1.048 : 1) +
-      slabs * gap;
-  // All CTAs share the L2, and each slot takes a producer's time. Among equals resident weights
-  // win: the last term only orders them.
-  const double boxes = static_cast<double>(layout.chunks) * layout.views * layout.x_bytes;
-  const double weights = slabs * layout.w_slot, streamed = tile.resident ? 0 : weights;
-  const double loads = (boxes + streamed) * layout.grid / l2_bytes_a_cycle;
-  const double producing = 547 * std::max(slots, tile.resident ? 0 : slabs);
-  const double tile_cycles =
-      std::max({math, loads, producing}) + (tile.resident ? 0 : 1e-6 * loads);
-
-  const double epilogue = 1033 + 1.93 * pixels + (pool ? 0 : 366.0 * tile.instructions());
-  const double store =
-      warpgroups * (pool ? pixels / 4.0 : pixels) * row_bytes / store_bytes_a_cycle;
-  const int turns = ceil_div(layout.tiles(), layout.grid);
-  // The last tile's store shows, and some of the load of weights that stay. A launch that leaves
-  // half of the multiprocessors free lets the next one start there.
-  double cycles = 1264 + (layout.crowded ? 680 : 0) + 1.49 * store;
-  if (tile.resident) cycles += 0.121 * weights * layout.grid / l2_bytes_a_cycle;
-  if (pingpong) {
-    // Two warpgroups take turns, but each needs its own math and epilogue.
-    const double pair = turns > 1 ? std::max((tile_cycles + epilogue) / 2, store) : 0;
-    cycles += turns * std::max(tile_cycles, pair) + epilogue;
-  } else {
-    cycles += turns * std::max(tile_cycles + epilogue, store);
-  }
-  return cycles / clock;
-}
-
 namespace {
 
 /// Calls `visit` for every tile worth laying out, until it returns true. Whether it did.
