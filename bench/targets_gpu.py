@@ -144,6 +144,8 @@ def main():
     parser.add_argument("--processes", type=int, default=5, help="of " + " and ".join(REPEATED))
     parser.add_argument("--limit", type=float, default=math.inf,
                         help="seconds: no process begins that would likely end after them")
+    parser.add_argument("--choices", help="a folder for what torch.compile and XLA choose, and for which peers were near "
+                                          "the best: a later run on such a machine begins from it (default: a temporary one)")
     parser.add_argument("--rounds", type=int, default=3, help="of each process")
     parser.add_argument("--seconds", type=float, default=0.02, help="of each contestant in each round, and to warm up")
     parser.add_argument("--stages", type=int, help="only the first so many of each list: a trial")
@@ -156,7 +158,9 @@ def main():
     start = time.perf_counter()
     say = lambda text: print(f"[{time.perf_counter() - start:5.0f} s] {text}", flush=True)
     failures, runs, took = 0, {}, {}
-    with tempfile.TemporaryDirectory() as choices:  # of torch.compile and XLA
+    with tempfile.TemporaryDirectory() as temporary:
+        choices = os.path.abspath(args.choices or temporary)
+        os.makedirs(choices, exist_ok=True)
         environment = {**os.environ, "CONVOY_PEERS_PYTHON": sys.executable,
                        "CONVOY_PEERS_SCRIPT": str(ROOT / "bench/peers_gpu.py"),
                        "TORCHINDUCTOR_CACHE_DIR": f"{choices}/torch", "JAX_COMPILATION_CACHE_DIR": f"{choices}/jax",
@@ -164,7 +168,9 @@ def main():
         repeated = [part for part in parts if part in REPEATED] * args.processes
         for part in repeated + [part for part in parts if part not in REPEATED]:
             begin = time.perf_counter()
-            if begin - start + took.get(part, 0) > args.limit:
+            # The first process also searches, and takes some four times as long as those after it.
+            likely = took.get(part, 0) / (4 if len(runs.get(part, [])) == 1 and not args.choices else 1)
+            if begin - start + likely > args.limit:
                 say(f"{part}: no time left for another process")
                 continue
             if part == "two-stages":
