@@ -140,9 +140,9 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
   out.staging = round_up((out.stored_pixels + (pooled(stage) ? 1 : 0)) * row_bytes,
                          alignment);  // + 1: Units::row's spare
 
-  // Between two slabs a warpgroup spends about 300 cycles, which a tap of a single tile does not
-  // cover but a whole filter row does: in ping-pong, and where weights are resident, a slab is a
-  // row. Two warpgroups at once cover for each other: single taps give their ring more depth.
+  // A tap of a single tile takes less time than a producer does to fill a slot (halo_load.cuh), a
+  // whole filter row more: in ping-pong, and where weights are resident, a slab is a row. Two
+  // warpgroups at once need a slab half as often: single taps give their ring more depth.
   const bool one_view = out.views == 1 && out.taps == stage.r * stage.s;
   const int tap_bytes = tile.cta_channels() * row_bytes, row_taps = static_cast<int>(stage.s);
   const int rings = static_cast<int>(device.shared_bytes) - alignment - barrier_bytes;
