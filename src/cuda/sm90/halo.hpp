@@ -30,7 +30,7 @@ struct HaloRun {
 class HaloLaunch {
  public:
   /// On the current device. The layout must be halo_layout(stage, tile, device) with x_slots > 0; w
-  /// [K,R,S,C] of the stage's type on the device, 16-byte aligned. Throws Error.
+  /// as halo_weights packs it, of the stage's type on the device, 16-byte aligned. Throws Error.
   HaloLaunch(const Stage& stage, const HaloTile& tile, const HaloLayout& layout, const void* w);
   ~HaloLaunch();
 

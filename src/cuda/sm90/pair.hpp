@@ -27,8 +27,8 @@ struct PairRun {
 class PairLaunch {
  public:
   /// On the current device. The layout must be pair_layout(first, second, tile, device) with
-  /// first.x_slots > 0; w [K,R,S,C] and w2 [K2,K] of the stages' type on the device, 16-byte
-  /// aligned. Throws Error.
+  /// first.x_slots > 0; w and w2 as halo_weights packs them, of the stages' type on the device,
+  /// 16-byte aligned. Throws Error.
   PairLaunch(const Stage& first, const Stage& second, const HaloTile& tile,
              const PairLayout& layout, const void* w, const void* w2);
   ~PairLaunch();
