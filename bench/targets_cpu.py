@@ -4,7 +4,8 @@
     bench/targets_cpu.py --convoy build/release/bin/convoy --shapes shapes/targets-cpu.txt
 
 Each stage's ratio is the median over processes of that process's ratio to its best peer. One JSON
-file per mode and thread count goes to bench/results/<cpu>/.
+file per mode and thread count goes to bench/results/<cpu>/; with --more the processes are added to
+those that it holds, for a list whose processes do not all fit into one quiet hour.
 """
 
 import argparse
@@ -32,24 +33,32 @@ def one_process(args, threads):
 
 
 def merge_row(same):
-    """One stage's rows of all processes: that of the middle process, with the median of the ratios."""
-    ratios = [row["ratio"] for row in same]
-    middle = sorted(same, key=lambda row: row["ratio"])[len(same) // 2]
-    return dict(middle, ratio=statistics.median(ratios), ratios_of_processes=ratios,
-                least_us=min(row["convoy"]["minimum_us"] for row in same))
+    """One stage's rows of all processes, some perhaps merged before: that of the middle process, with the
+    median of the ratios."""
+    ratios = [ratio for row in same for ratio in row.get("ratios_of_processes", [row["ratio"]])]
+    median = statistics.median(ratios)
+    middle = min(same, key=lambda row: abs(row["ratio"] - median))
+    return dict(middle, ratio=median, ratios_of_processes=ratios,
+                least_us=min(row.get("least_us", row["convoy"]["minimum_us"]) for row in same))
 
 
-def merge(runs, mode):
-    """The rows of one mode, each with the median of its ratios."""
+def merge(runs, mode, before=None):
+    """The rows of one mode, each with the median of its ratios; `before`: what earlier processes gave."""
+    head = {key: runs[0][key] for key in ("convoy", "machine", "isa", "threads")}
+    earlier = {row["stage"]: [row] for row in before["rows"]} if before else {}
+    if before and ({key: before[key] for key in head} != head or
+                   set(earlier) != {row["stage"] for row in runs[0]["rows"] if
+                                    row["stage"].endswith("+strict") == (mode == "strict")}):
+        raise SystemExit(f"--more: the result there is of {before['machine']}, Convoy {before['convoy']}, and "
+                         f"{len(earlier)} stages; measure the list anew, without --more")
     rows = []
     for same in zip(*(run["rows"] for run in runs)):
         strict = same[0]["stage"].endswith("+strict")
         if strict != (mode == "strict"):
             continue
-        rows.append(merge_row(same))
-    head = {key: runs[0][key] for key in ("convoy", "machine", "isa", "threads")}
+        rows.append(merge_row([*same, *earlier.get(same[0]["stage"], [])]))
     ratios = [row["ratio"] for row in rows]
-    return dict(head, mode=mode, processes=len(runs),
+    return dict(head, mode=mode, processes=len(runs) + (before["processes"] if before else 0),
                 geometric_mean=math.exp(sum(map(math.log, ratios)) / len(ratios)), least_ratio=min(ratios), rows=rows)
 
 
@@ -62,6 +71,7 @@ def main():
     parser.add_argument("--threads", type=int, nargs="+", default=[os.cpu_count()])
     parser.add_argument("--seconds", type=float, default=0.03, help="of each contestant in each round")
     parser.add_argument("--out", default=str(ROOT / "bench/results"))
+    parser.add_argument("--more", action="store_true", help="add to the processes of the result that is there")
     args = parser.parse_args()
     name = Path(args.shapes).stem
     runs = {threads: [] for threads in args.threads}
@@ -70,11 +80,12 @@ def main():
             print(f"process {process + 1} of {args.processes}, {threads} threads", file=sys.stderr)
             done.append(one_process(args, threads))
     for threads, mode in ((threads, mode) for threads in args.threads for mode in ("default", "strict")):
-        merged = merge(runs[threads], mode)
-        machine = re.sub(r"[^a-z0-9]+", "-", f"{merged['machine']} {merged['isa']}".lower()).strip("-")
+        machine = re.sub(r"[^a-z0-9]+", "-", "{machine} {isa}".format(**runs[threads][0]).lower()).strip("-")
         folder = Path(args.out) / machine
         folder.mkdir(parents=True, exist_ok=True)
         out = folder / f"{name}-{mode}-{threads}t.json"
+        before = json.loads(out.read_text()) if args.more and out.exists() else None
+        merged = merge(runs[threads], mode, before)
         out.with_suffix(".tmp").write_text(json.dumps(merged, indent=1) + "\n")
         out.with_suffix(".tmp").rename(out)
         print(f"{out}: geometric mean {merged['geometric_mean']:.2f}, least {merged['least_ratio']:.2f}")
