@@ -32,6 +32,9 @@ CASES = [  # stage, kernel, tile
     ("f16:n1h9w13c512k72r1+bias+relu", "halo", "line32.pingpong.deep4"),
     ("f16:n40h15c128k72r3stride2pad1+bias+max2", "halo", "8x8x1.rows.deep1"),
     ("f16:n40h32c256k64r1+relu", "halo", "line64.pingpong.deep2"),
+    # A CTA's only tile fills its rings, or not; weights wait for the first pixels.
+    ("f16:n40h8c128k128r3pad1+bias+relu+max2", "halo", "8x8x1.pingpong.deep2"),
+    ("f16:n40h8c256k128r3pad1+bias", "halo", "8x8x1.pingpong"),
     # Half of an instruction's rows are whatever lies behind the slab.
     ("f16:n40h15c128k72r3stride2pad1+bias", "halo", "8x4x1.pingpong.half.deep1"),
     (f"f16:{ODD}", "halo", "8x8x1.pingpong.half"),

@@ -87,6 +87,13 @@ __device__ __forceinline__ void few_produce(const FewParams& p, const FewShared&
   }
 }
 
+/// Brings what the CTA's first slots will hold to the L2 while the kernel before still runs.
+__device__ __forceinline__ void few_prefetch(const FewParams& p) {
+  const Tile3 at = tile_at(p, blockIdx.x);
+  for (int chunk = 0; chunk < p.at.chunks && chunk < p.at.slots; ++chunk)
+    ptx::tma_prefetch(&p.x, chunk * 64, at.x - p.pad_left, at.y - p.pad_top, at.n);
+}
+
 /// z to shared memory: rows of taps, columns of pixels. The pitch is 4 floats more than a multiple
 /// of 64: the eight pixels of four taps that a warp stores at once fall into all banks.
 template <int N, int Blocks>
@@ -266,6 +273,7 @@ __global__ void __launch_bounds__(few_threads, Flat ? 2 : 1)
     for (int chunk = 0; chunk < p.at.chunks; ++chunk)
       ptx::tma_load(shared.weights + chunk * p.at.w_bytes, &p.w, shared.resident, chunk * 64, 0, 0);
   }
+  if (Flat && threadIdx.x == 256) few_prefetch(p);
   ptx::grid_dependency_wait();
   const int warpgroup =
       __shfl_sync(0xFFFFFFFF, threadIdx.x / 128, 0);  // so that the compiler sees one value a warp

@@ -233,6 +233,7 @@ __global__ void __launch_bounds__(first_threads, 1) first(const __grid_constant_
     ptx::mbarrier_arrive_expect(bar.weights, p.at.w_bytes);
     ptx::bulk_load(ptx::shared_address(weights), p.w, p.at.w_bytes, bar.weights);
   }
+  if (warpgroup >= 2 && p.at.raw && threadIdx.x % 128 == 0) first_prefetch<Pool>(p, warpgroup - 2);
   ptx::grid_dependency_wait();
 
   if (warpgroup >= 2) {

@@ -40,6 +40,11 @@ struct TileWalk {
   }
 };
 
+/// The runs that producing warpgroup or consumer g begins with, and takes.
+__device__ __forceinline__ TileWalk first_tile(int g) {
+  return {static_cast<int>(blockIdx.x + g * gridDim.x), static_cast<int>(2 * gridDim.x)};
+}
+
 /// Conv pixel of the first column and row of a tile, and its image.
 struct Brick {
   int x, y, n, out_x, out_y;
@@ -242,23 +247,39 @@ struct FirstBarriers {
   __device__ __forceinline__ std::uint32_t turn(int g) const { return turns + 8 * g; }
 };
 
+/// The rows of the image that the brick `at` needs, as coordinates of a box for `load`.
+template <FirstPool Pool, class Load>
+__device__ __forceinline__ void raw_box(const FirstParams& p, const TileWalk& at, Load load) {
+  const Brick b = brick<Pool>(p, at);
+  load(raw_column(p, b) & ~7, b.y * p.stride - p.pad_top, b.n);
+}
+
+/// Brings what the first raw rows of producing warpgroup g will hold to the L2 while the kernel
+/// before still runs.
+template <FirstPool Pool>
+__device__ __forceinline__ void first_prefetch(const FirstParams& p, int g) {
+  TileWalk at = first_tile(g);
+  for (int i = 0; i < raw_slots / 2 && at.run < p.runs; ++i, at.advance(p))
+    raw_box<Pool>(p, at, [&](int x, int y, int n) { ptx::tma_prefetch(&p.image, x, y, n); });
+}
+
 /// Each of the two producing warpgroups stores the bricks of every second run of this CTA.
 template <class T, FirstPool Pool>
 __device__ __forceinline__ void first_produce(const FirstParams& p, const std::uint8_t* rows,
                                               std::uint8_t* bricks, const FirstBarriers& bar,
                                               int g) {
   const int thread = threadIdx.x % 128, lane = thread % 32;
-  TileWalk at{static_cast<int>(blockIdx.x + g * gridDim.x), static_cast<int>(2 * gridDim.x)},
-      ahead = at;
+  TileWalk at = first_tile(g), ahead = at;
   const auto request = [&](int own) {
     const int slot = 2 * g + own % 2;
-    const Brick b = brick<Pool>(p, ahead);
-    const bool there = ahead.run < p.runs;
+    const TileWalk wanted = ahead;
     ahead.advance(p);
-    if (thread != 0 || !there) return;
+    if (thread != 0 || wanted.run >= p.runs) return;
     ptx::mbarrier_arrive_expect(bar.raw + 8 * slot, p.at.raw_pitch * p.at.brick_rows);
-    ptx::tma_load(ptx::shared_address(rows) + slot * p.at.raw_bytes, &p.image, bar.raw + 8 * slot,
-                  raw_column(p, b) & ~7, b.y * p.stride - p.pad_top, b.n);
+    raw_box<Pool>(p, wanted, [&](int x, int y, int n) {
+      ptx::tma_load(ptx::shared_address(rows) + slot * p.at.raw_bytes, &p.image, bar.raw + 8 * slot,
+                    x, y, n);
+    });
   };
   if (p.at.raw) {
     request(0);

@@ -7,8 +7,8 @@
 namespace convoy::cuda::sm90 {
 
 using HaloKernel = void (*)(HaloParams);
-HaloKernel find_halo_f16(Accumulator wanted, PoolKind pool);   // halo_f16.cu
-HaloKernel find_halo_bf16(Accumulator wanted, PoolKind pool);  // halo_bf16.cu
+HaloKernel find_halo_f16(Accumulator wanted, PoolKind pool, int steps);   // halo_f16.cu
+HaloKernel find_halo_bf16(Accumulator wanted, PoolKind pool, int steps);  // halo_bf16.cu
 
 namespace {
 
@@ -17,7 +17,8 @@ HaloKernel find(const Stage& stage, const HaloTile& tile) {
                         : tile.inner == Inner::images ? PoolKind::images
                                                       : PoolKind::pixels;
   const Accumulator wanted{tile.instruction_n(), tile.instructions()};
-  return stage.dtype == DType::bf16 ? find_halo_bf16(wanted, pool) : find_halo_f16(wanted, pool);
+  const auto find_halo = stage.dtype == DType::bf16 ? find_halo_bf16 : find_halo_f16;
+  return find_halo(wanted, pool, halo_steps(stage, tile));
 }
 
 }  // namespace
@@ -59,6 +60,7 @@ HaloParams halo_params(const Stage& stage, const HaloTile& tile, const HaloLayou
   p.w_slots = l.w_slots;
   p.x_slot = l.x_slot;
   p.w_slot = l.w_slot;
+  p.early_slabs = l.early_slabs;
   p.x_bytes = l.x_bytes * l.slot_chunks * l.slot_views;
   p.x_box = l.x_box;
   const int tile_x = l.slots_a_tile(), tile_w = l.slabs_a_tile();

@@ -221,17 +221,18 @@ struct Walk {
   }
 };
 
-/// The four k16 steps of a tap. One fence a tap: without one in every basic block the compiler
+/// The k16 steps of a tap: four, or fewer where the stage has so few channels that the others would
+/// multiply zeros. One fence a tap: without one in every basic block the compiler
 /// serialises all wgmmas, and each fence begins a group that wgmma_wait counts, committed or not.
 /// A whole tap may then be left unfinished, so that the tensor cores do not run dry between slabs.
-template <class T, int N, int I>
+template <class T, int N, int I, int Steps>
 __device__ __forceinline__ void multiply_tap(float (&d)[I][N / 2], std::uint32_t a, std::uint32_t b,
                                              const HaloParams& p, int keep) {
   const std::uint32_t a_high = ptx::descriptor_base(1024) >> 32,
                       b_high = 1u << 30 | p.group_stride >> 4;
   ptx::wgmma_fence();
 #pragma unroll
-  for (int step = 0; step < 4; ++step) {
+  for (int step = 0; step < Steps; ++step) {
 #pragma unroll
     for (int i = 0; i < I; ++i) {
       ptx::Wgmma<T, N>::mma(
@@ -244,7 +245,7 @@ __device__ __forceinline__ void multiply_tap(float (&d)[I][N / 2], std::uint32_t
 
 /// The math of warpgroup g: `finish(d, bias, at)` gets the accumulators of each of its tiles, with
 /// the bias of the thread's two channels.
-template <class T, int N, int I, class Finish>
+template <class T, int N, int I, int Steps = 4, class Finish>
 __device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar,
                                         std::uint32_t x_slots, std::uint32_t w_slots, int g,
                                         Finish finish) {
@@ -286,7 +287,7 @@ __device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar
     std::uint32_t w_last = 0, x_last = 0;
     for (int it = 0; it < p.slabs; ++it) {
       const bool last = it + 1 == p.slabs;
-      multiply_tap<T, N, I>(d, a, b, p, it > 0);
+      multiply_tap<T, N, I, Steps>(d, a, b, p, it > 0);
       ptx::wgmma_commit();
       // All of this tile's waits are over: the other warpgroup may begin under the last slab's
       // math.
@@ -306,14 +307,14 @@ __device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar
       const int first = walk.first;
       for (int tap = 1; tap + 1 < p.slab_taps; ++tap) {
         a += tap_step;
-        multiply_tap<T, N, I>(d, a, low + (p.tap_shift[first + tap] & ~opens_slot), p, 1);
+        multiply_tap<T, N, I, Steps>(d, a, low + (p.tap_shift[first + tap] & ~opens_slot), p, 1);
         ptx::wgmma_commit();
       }
       if (!last) walk.look(next_a, next_b);
       if (p.slab_taps > 1) {
         a += tap_step;
-        multiply_tap<T, N, I>(d, a, low + (p.tap_shift[first + p.slab_taps - 1] & ~opens_slot), p,
-                              1);
+        multiply_tap<T, N, I, Steps>(
+            d, a, low + (p.tap_shift[first + p.slab_taps - 1] & ~opens_slot), p, 1);
         ptx::wgmma_commit();
       }
       if (!last) walk.wait();
@@ -333,7 +334,7 @@ __device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar
 
 // ---------------------------------------------------------------------------------- the kernel
 
-template <class T, int N, int I, PoolKind Pool>
+template <class T, int N, int I, PoolKind Pool, int Steps>
 __global__ void __launch_bounds__(halo_threads, 1) halo(const __grid_constant__ HaloParams p) {
   extern __shared__ std::uint8_t raw[];
   const std::uint32_t base = (ptx::shared_address(raw) + 1023) & ~1023u;
@@ -347,6 +348,7 @@ __global__ void __launch_bounds__(halo_threads, 1) halo(const __grid_constant__ 
     ptx::prefetch_tensor_map(&p.w);
     ptx::prefetch_tensor_map(&p.y);
   }
+  if (threadIdx.x == 32 * (consumer_warps + 2)) prefetch_pixels(p);
   __syncthreads();
   ptx::grid_launch_dependents();
 
@@ -367,10 +369,10 @@ __global__ void __launch_bounds__(halo_threads, 1) halo(const __grid_constant__ 
     ptx::grow_registers<232>();
     ptx::grid_dependency_wait();
     const std::uint32_t staging = base + p.staging_offset + warpgroup * p.store_buffers * p.staging;
-    consume<T, N, I>(p, bar, x_slots, w_slots, warpgroup,
-                     [&](const float(&d)[I][N / 2], const float(&bias)[2], const Place& at) {
-                       store_tile<T, N, I, Pool>(p, d, bias, at, staging, warpgroup);
-                     });
+    consume<T, N, I, Steps>(p, bar, x_slots, w_slots, warpgroup,
+                            [&](const float(&d)[I][N / 2], const float(&bias)[2], const Place& at) {
+                              store_tile<T, N, I, Pool>(p, d, bias, at, staging, warpgroup);
+                            });
     if (threadIdx.x % 128 == 0) ptx::bulk_wait_read<0>();
   }
 }

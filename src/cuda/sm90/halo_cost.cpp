@@ -14,15 +14,17 @@ double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& 
   const int n = tile.instruction_n(), pixels = n * tile.instructions();
   const double warpgroups = pingpong ? 1 : 2;
 
-  // Math, and between two slabs what one tap in flight does not cover, and a gap in any case.
+  // Math, and between two slabs what one tap in flight does not cover, and a gap in any case. The
+  // fit's taps are of four steps.
+  const int steps = halo_steps(stage, tile);
   const double step = std::max(n / 2.0, 32.0) * tile.instructions() * warpgroups;
   const double slabs = layout.slabs_a_tile(), slots = layout.slots_a_tile();
   const double gap = (!pingpong       ? 62.9
                       : tile.resident ? 15.5
                                       : 44.2) +
-                     std::max(0.0, 148.9 - 1.785 * step);
+                     std::max(0.0, 148.9 - 1.785 * step * steps / 4);
   const double math =
-      4.0 * layout.chunks * layout.taps * step * (tile.instructions() > 1 ? 1.048 : 1) +
+      1.0 * steps * layout.chunks * layout.taps * step * (tile.instructions() > 1 ? 1.048 : 1) +
       slabs * gap;
   // All CTAs share the L2, and each slot takes a producer's time. Among equals resident weights
   // win: the last term only orders them.

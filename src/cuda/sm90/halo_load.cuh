@@ -80,6 +80,41 @@ __device__ __forceinline__ void init_rings(const HaloParams& p, const Barriers& 
   if (thread < 64) ptx::mbarrier_init_fence();
 }
 
+/// Calls `load` with the coordinates of each box of a slot of pixels, that of the given first chunk
+/// and view.
+template <class Load>
+__device__ __forceinline__ void each_box(const HaloParams& p, const Place& at, int first_chunk,
+                                         int first_view, Load load) {
+  const int x0 = at.x * p.step_w + p.first_w, y0 = at.y * p.step_h + p.first_h;
+  for (int v = first_view; v < first_view + p.slot_views; ++v) {
+    const int x = x0 + p.view[v].dx, y = y0 + p.view[v].dy;
+    const int c1 = p.images ? at.n : x, c2 = p.images ? x : y, c3 = p.images ? y : at.n;
+    for (int chunk = first_chunk; chunk < first_chunk + p.slot_chunks; chunk += p.load_chunks)
+      load(chunk * p.chunk_channels, c1, c2, c3, p.chunk_channels == 0 ? chunk : 0);
+  }
+}
+
+/// Brings what the CTA's first slots will hold to the L2 while the kernel before still runs: what
+/// that one did not write may yet lie in memory. The CTAs of a tile's channel blocks share the
+/// pixels, and the work.
+__device__ __forceinline__ void prefetch_pixels(const HaloParams& p) {
+  int t = blockIdx.x * p.sharers;
+  if (t >= p.tiles) return;
+  const Place at = place(p, t);
+  int others = p.k_blocks.reduce(t) / p.sharers, slots = p.x_slots;
+  const int sharing = static_cast<int>(p.k_blocks.d) / p.sharers;
+  for (int chunk = 0; chunk < p.chunks; chunk += p.slot_chunks) {
+    for (int view = 0; view < p.views; view += p.slot_views) {
+      if (slots-- == 0) return;
+      if (others-- > 0) continue;
+      others = sharing - 1;
+      each_box(p, at, chunk, view, [&](int c0, int c1, int c2, int c3, int c4) {
+        ptx::tma_prefetch(&p.x, c0, c1, c2, c3, c4);
+      });
+    }
+  }
+}
+
 /// Keeps the ring of pixel boxes full, once the kernel before has written them.
 __device__ __forceinline__ void produce_pixels(const HaloParams& p, const Barriers& bar,
                                                std::uint32_t slots, Producer me) {
@@ -88,7 +123,6 @@ __device__ __forceinline__ void produce_pixels(const HaloParams& p, const Barrie
   bool written = false;
   for (int t = blockIdx.x * p.sharers; t < p.tiles; t += gridDim.x * p.sharers) {
     const Place at = place(p, t);
-    const int x0 = at.x * p.step_w + p.first_w, y0 = at.y * p.step_h + p.first_h;
     for (int first = 0; first < p.chunks; first += p.slot_chunks) {
       for (int first_v = 0; first_v < p.views; first_v += p.slot_views) {
         if (others-- == 0) {
@@ -99,15 +133,10 @@ __device__ __forceinline__ void produce_pixels(const HaloParams& p, const Barrie
           std::uint32_t to = slots + ring.slot * p.x_slot;
           if (!written) ptx::grid_dependency_wait();
           written = true;
-          for (int v = first_v; v < first_v + p.slot_views; ++v) {
-            const int x = x0 + p.view[v].dx, y = y0 + p.view[v].dy;
-            const int c1 = p.images ? at.n : x, c2 = p.images ? x : y, c3 = p.images ? y : at.n;
-            for (int chunk = first; chunk < first + p.slot_chunks; chunk += p.load_chunks) {
-              ptx::tma_load(to, &p.x, full, chunk * p.chunk_channels, c1, c2, c3,
-                            p.chunk_channels == 0 ? chunk : 0);
-              to += p.load_chunks * p.x_box;
-            }
-          }
+          each_box(p, at, first, first_v, [&](int c0, int c1, int c2, int c3, int c4) {
+            ptx::tma_load(to, &p.x, full, c0, c1, c2, c3, c4);
+            to += p.load_chunks * p.x_box;
+          });
         }
         ring.advance(p.x_slots);
       }
@@ -115,15 +144,17 @@ __device__ __forceinline__ void produce_pixels(const HaloParams& p, const Barrie
   }
 }
 
-/// Keeps the ring of weight slabs full; resident weights are loaded once.
+/// Keeps the ring of weight slabs full; resident weights are loaded once. The first pixels would
+/// queue behind all slabs that were asked for before them: only `early_slabs` are.
 __device__ __forceinline__ void produce_weights(const HaloParams& p, const Barriers& bar,
                                                 std::uint32_t slots, Producer me) {
   Ring ring;
-  int others = me.which;
+  int others = me.which, early = p.early_slabs;
   for (int t = blockIdx.x * p.sharers; t < p.tiles; t += gridDim.x * p.sharers) {
     for (int tile = t; tile < t + p.sharers; ++tile) {
       const int k = place(p, tile).k;
       for (int slab = 0; slab < p.slabs; ++slab) {
+        if (early-- == 0) ptx::mbarrier_wait(bar.x_full(0), 0);
         if (others-- == 0) {
           others = me.of - 1;
           if (!p.resident) ptx::mbarrier_wait(bar.w_empty(ring.slot), ring.parity ^ 1);

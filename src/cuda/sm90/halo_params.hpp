@@ -27,6 +27,7 @@ struct HaloParams {
   int sharers = 1;  // 2: warpgroups in ping-pong take both channel blocks of a box that loads once
   int warpgroup_channels, warpgroup_rows, warpgroup_columns;  // from warpgroup 0's tile to 1's
   int x_slots, w_slots, x_slot, w_slot;
+  int early_slabs;     // of weights, that are asked for before the first pixels have come
   int x_bytes, x_box;  // that a slot's loads bring; from one box to the next
   int skip_x, skip_x_odd, skip_w,
       skip_w_odd;  // a tile's slots: beyond whole rounds; whether those are odd

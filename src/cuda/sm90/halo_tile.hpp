@@ -71,6 +71,11 @@ constexpr bool serves_half(Accumulator a) {
   return a.n <= 64 && a.instructions == 1;
 }
 
+/// Whether an accumulator also comes compiled for stages of at most 16 and 32 channels.
+constexpr bool serves_narrow(Accumulator a) {
+  return a.instructions == 1 && a.n % 64 == 0;
+}
+
 /// Without a pool a tile leaves in parts, so that its staging leaves room for the rings: this many
 /// for each instruction.
 constexpr int store_pieces(int instruction_n) {
@@ -109,6 +114,7 @@ struct HaloLayout {
   int staging = 0;                                  // bytes of one buffer
   int store_buffers = 1;  // of each warpgroup: with two, a part is staged while the last one leaves
   int x_slots = 0, w_slots = 0, shared_bytes = 0;
+  int early_slabs = 0;  // of weights, that are asked for before the first pixels have come
   int k_blocks = 0, tiles_x = 0, tiles_y = 0, tiles_n = 0;
   int slot_taps() const { return slot_chunks * taps; }
   int slots_a_tile() const { return chunks / slot_chunks * (views / slot_views); }
@@ -123,6 +129,10 @@ std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& de
 
 /// The taps r*S + s of the stage in the order of summation, which no tile changes.
 std::vector<int> halo_tap_order(const Stage& stage);
+
+/// The k16 steps that a tile takes for a tap of 64 input channels: 1 or 2 where the stage has
+/// fewer.
+int halo_steps(const Stage& stage, const HaloTile& tile);
 
 /// Whether the stage's output pixels are its input pixels, each by itself: a line of them.
 bool pointwise(const Stage& stage);

@@ -220,14 +220,15 @@ __global__ void __launch_bounds__(pair_threads, 1) pair(const __grid_constant__ 
     ptx::prefetch_tensor_map(&p.w2);
     ptx::prefetch_tensor_map(&p.y2);
   }
+  if (thread == 416) prefetch_pixels(p.first);
   __syncthreads();
   ptx::grid_launch_dependents();
-  ptx::grid_dependency_wait();
 
   const int warpgroup =
       __shfl_sync(0xFFFFFFFF, threadIdx.x / 128, 0);  // so that the compiler sees one value a warp
   if (warpgroup < 2) {
     ptx::grow_registers<176>();
+    ptx::grid_dependency_wait();
     int turn = 0;
     consume<T, N, I>(p.first, bar, x_slots, w_slots, warpgroup,
                      [&](float(&d)[I][N / 2], const float(&bias)[2], const Place&) {
@@ -236,8 +237,10 @@ __global__ void __launch_bounds__(pair_threads, 1) pair(const __grid_constant__ 
                      });
   } else if (warpgroup == 2) {
     ptx::shrink_registers<120>();
+    ptx::grid_dependency_wait();
     consume_middle<T, middle_columns(N, I)>(p, bar2, middle, w2_slots, base + p.staging2_offset);
   } else {
+    // Weights are settled before the launch (PairRun): they come while the kernel before drains.
     ptx::shrink_registers<40>();
     if (thread == 384) produce_pixels(p.first, bar, x_slots, {0, 1});
     if (thread == 416) produce_weights(p.first, bar, w_slots, {0, 2});

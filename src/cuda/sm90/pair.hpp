@@ -20,7 +20,7 @@ struct PairRun {
   const float* bias2 = nullptr;
   void* y = nullptr;
   bool overlap_previous =
-      false;  // start while the stream's previous kernel drains (it is still waited for)
+      false;  // as HaloRun's: weights must have been written by the time of the call
 };
 
 /// Two stages on one tile: their kernel loaded, and what all its launches have in common made once.

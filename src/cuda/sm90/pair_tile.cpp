@@ -1,6 +1,7 @@
 #include "cuda/sm90/pair_tile.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "cuda/sm90/pair_map.hpp"
 
@@ -77,8 +78,10 @@ PairLayout pair_layout(const Stage& first, const Stage& second, const HaloTile& 
   if (device.shared_bytes < static_cast<std::size_t>(own)) return none;
   rest.shared_bytes += static_cast<std::size_t>(spare - own);
   HaloLayout& l = out.first;
+  rest.sms = 1;  // one tile's boxes and weights shall not fill the rings
   l = halo_layout(first, tile, rest);
   if (l.x_slots == 0) return none;
+  l.early_slabs = std::numeric_limits<int>::max();
   l.staging = staging;
   l.shared_bytes -= spare;
   rest.shared_bytes -= static_cast<std::size_t>(spare);
@@ -102,6 +105,7 @@ PairLayout pair_layout(const Stage& first, const Stage& second, const HaloTile& 
   out.shared_bytes = l.shared_bytes + own;
   out.grid = std::min(device.sms, l.tiles() / out.sharers);
   l.grid = out.grid;
+  l.crowded = 2 * out.grid > device.sms;
   return out;
 }
 
