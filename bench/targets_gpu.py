@@ -55,13 +55,16 @@ def merge_peers(same):
 
 
 def merge(runs):
-    """The processes' results as one. A stage that failed in one of them is left out of it, and named."""
+    """The processes' results, some perhaps merged before, as one. A stage that failed in one of them is left out of
+    it, and named."""
     by_stage = {}
     for row in (row for run in runs for row in run["rows"]):
         by_stage.setdefault(row["stage"], []).append(row)
-    result = dict(runs[0], processes=len(runs),
+    def times(row):
+        return row.get("us_of_processes", [row["convoy"]["median_us"]])
+    result = dict(runs[0], processes=sum(run.get("processes", 1) for run in runs),
                   rows=[dict(merge_row(same), peers=merge_peers(same),
-                             us_of_processes=[row["convoy"]["median_us"] for row in same]) if same[0]["ratio"] else same[0]
+                             us_of_processes=[us for row in same for us in times(row)]) if same[0]["ratio"] else same[0]
                         for same in by_stage.values()])
     if failed := [failure for run in runs for failure in run.get("failed", [])]:
         result["failed"] = failed
@@ -142,6 +145,7 @@ def main():
     names = [*PARTS, "two-stages"]
     parser.add_argument("--parts", default=",".join(names), help="some of " + ", ".join(names))
     parser.add_argument("--processes", type=int, default=5, help="of " + " and ".join(REPEATED))
+    parser.add_argument("--more", action="store_true", help="add to the processes of the results in --out")
     parser.add_argument("--limit", type=float, default=math.inf,
                         help="seconds: no process begins that would likely end after them")
     parser.add_argument("--choices", help="a folder for what torch.compile and XLA choose, and for which peers were near "
@@ -161,6 +165,7 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         choices = os.path.abspath(args.choices or temporary)
         os.makedirs(choices, exist_ok=True)
+        searches = not os.listdir(choices)
         environment = {**os.environ, "CONVOY_PEERS_PYTHON": sys.executable,
                        "CONVOY_PEERS_SCRIPT": str(ROOT / "bench/peers_gpu.py"),
                        "TORCHINDUCTOR_CACHE_DIR": f"{choices}/torch", "JAX_COMPILATION_CACHE_DIR": f"{choices}/jax",
@@ -169,7 +174,7 @@ def main():
         for part in repeated + [part for part in parts if part not in REPEATED]:
             begin = time.perf_counter()
             # The first process also searches, and takes some four times as long as those after it.
-            likely = took.get(part, 0) / (4 if len(runs.get(part, [])) == 1 and not args.choices else 1)
+            likely = took.get(part, 0) / (4 if len(runs.get(part, [])) == 1 and searches else 1)
             if begin - start + likely > args.limit:
                 say(f"{part}: no time left for another process")
                 continue
@@ -184,7 +189,9 @@ def main():
             say(f"{part}, {took[part]:.0f} s: exit code {code}")
             failures += code != 0
             if result:
-                runs.setdefault(part, []).append(result)
+                path = out / f"{part}.json"
+                more = args.more and part in REPEATED and part not in runs and path.exists()
+                runs.setdefault(part, [json.loads(path.read_text())] if more else []).append(result)
                 merged = merge(runs[part])  # after each process: an interrupt keeps those before it
                 write(out / f"{part}.json", merged)
                 print_rows(merged)
