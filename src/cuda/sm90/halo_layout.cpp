@@ -151,9 +151,10 @@ bool hold_tile(const HaloTile& tile, int rings, bool pieces, HaloLayout& out) {
   return true;
 }
 
-/// Pixels queue behind the weights that were asked for before them. Where a launch cannot lie beside
-/// the one before, only so much is as comes by the time that they may be read; but never so little
-/// that the first box could be given back before the producers of weights have looked at its slot.
+/// Pixels queue behind the weights that were asked for before them. Where a launch cannot lie
+/// beside the one before, only so much is as comes by the time that they may be read; but never so
+/// little that the first box could be given back before the producers of weights have looked at its
+/// slot.
 void limit_early_slabs(const HaloTile& tile, HaloLayout& out) {
   constexpr int bytes = 80 << 10;
   const int taps = tile.deep > 0 ? out.slot_taps() : out.view[0].count;
