@@ -94,7 +94,7 @@ class First final : public Kernel {
     const double steps = static_cast<double>(stage.r) * (layout.slots / 4);
     const double consumed = layout.k_blocks * (0.093e-6 * steps + (stage.pool ? 0.20e-6 : 0.42e-6));
     const Cost moved = cost_of(stage, 0, 0);
-    const double seconds = 2.85e-6 + std::max(turns * std::max(produced, consumed),
+    const double seconds = 2.45e-6 + std::max(turns * std::max(produced, consumed),
                                               moved.bytes / (0.78 * machine.memory_bandwidth));
     const double done = tiles * layout.conv_rows * 16 * layout.k_blocks * 64 *
                         static_cast<double>(stage.r) * layout.slots * 4;

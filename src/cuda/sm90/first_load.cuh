@@ -40,7 +40,7 @@ struct TileWalk {
   }
 };
 
-/// The runs that producing warpgroup or consumer g begins with, and takes.
+/// The runs that producing warpgroup g takes, from its first on.
 __device__ __forceinline__ TileWalk first_tile(int g) {
   return {static_cast<int>(blockIdx.x + g * gridDim.x), static_cast<int>(2 * gridDim.x)};
 }

@@ -9,7 +9,11 @@
 // Weights stream through a ring of their own, a tap or a filter row a slab, or stay resident; they
 // lie in memory in the order of summation, so that a slab is one load (halo_maps.cpp). Where tiles
 // are few and taps short, a slot of pixels is deep: it holds the boxes of several blocks of 64
-// channels, and a slab as many of their taps as fit, so that a wait is for more math.
+// channels, and a slab as many of their taps as fit, so that a wait is for more math. Where a CTA
+// has one tile, and all of that fits, the rings hold it all.
+//
+// A launch begins while the one before ends: its weights are loaded, and the pixels that it will
+// read first are brought to the L2, before it may read them.
 //
 // Order of summation: 64 input channels, tap, 16 input channels. It does not depend on the tile.
 #pragma once

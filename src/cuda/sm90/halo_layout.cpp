@@ -134,18 +134,20 @@ void deepen(const HaloTile& tile, bool whole, int deep, int room, HaloLayout& ou
 bool hold_tile(const HaloTile& tile, int rings, bool pieces, HaloLayout& out) {
   if (out.grid != out.tiles() || (tile.deep == 0 && out.views > 1)) return false;
   const int tap_bytes = tile.cta_channels() * row_bytes,
-            slot_taps = tile.deep > 0 ? out.slot_taps() : out.taps;
-  const int held = out.slots_a_tile() * out.x_slot + out.chunks * out.taps * tap_bytes;
-  if (out.slots_a_tile() > 16 || 2 * out.staging + held > rings) return false;
+            slot_taps = tile.deep > 0 ? out.slot_taps() : out.taps, slots = out.slots_a_tile();
+  const int held = slots * out.x_slot + out.chunks * out.taps * tap_bytes;
   // Where launches lie beside each other, weights come under the math of the one before; else the
   // math begins with the first of them.
   const int most = (out.crowded ? 48 << 10 : rings) / tap_bytes;
-  out.slab_taps = std::clamp(most, 1, slot_taps);
-  while (slot_taps % out.slab_taps != 0) --out.slab_taps;
-  out.w_slot = out.slab_taps * tap_bytes;
-  out.x_slots = out.slots_a_tile();
-  out.w_slots = out.slabs_a_tile();
-  if (out.w_slots > 48) return false;
+  int slab_taps = std::clamp(most, 1, slot_taps);
+  while (slot_taps % slab_taps != 0) --slab_taps;
+  const int slabs = slots * slot_taps / slab_taps;
+  if (2 * out.staging + held > rings || 8 * (2 * slots + 2 * slabs + 2) > barrier_bytes)
+    return false;
+  out.slab_taps = slab_taps;
+  out.w_slot = slab_taps * tap_bytes;
+  out.x_slots = slots;
+  out.w_slots = slabs;
   out.store_buffers = pieces && 4 * out.staging + held <= rings ? 2 : 1;
   out.shared_bytes = alignment + barrier_bytes + 2 * out.store_buffers * out.staging + held;
   return true;
