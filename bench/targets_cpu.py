@@ -20,6 +20,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+HEAD = ("convoy", "machine", "isa", "threads")
 
 
 def one_process(args, threads):
@@ -42,19 +43,23 @@ def merge_row(same):
                 least_us=min(row.get("least_us", row["convoy"]["minimum_us"]) for row in same))
 
 
+def of_mode(row, mode):
+    return row["stage"].endswith("+strict") == (mode == "strict")
+
+
+def comparable(before, run, mode):
+    """Whether an earlier result is of the same stages, machine and version as a run."""
+    stages = [row["stage"] for row in run["rows"] if of_mode(row, mode)]
+    return all(before[key] == run[key] for key in HEAD) and [row["stage"] for row in before["rows"]] == stages
+
+
 def merge(runs, mode, before=None):
     """The rows of one mode, each with the median of its ratios; `before`: what earlier processes gave."""
-    head = {key: runs[0][key] for key in ("convoy", "machine", "isa", "threads")}
+    head = {key: runs[0][key] for key in HEAD}
     earlier = {row["stage"]: [row] for row in before["rows"]} if before else {}
-    if before and ({key: before[key] for key in head} != head or
-                   set(earlier) != {row["stage"] for row in runs[0]["rows"] if
-                                    row["stage"].endswith("+strict") == (mode == "strict")}):
-        raise SystemExit(f"--more: the result there is of {before['machine']}, Convoy {before['convoy']}, and "
-                         f"{len(earlier)} stages; measure the list anew, without --more")
     rows = []
     for same in zip(*(run["rows"] for run in runs)):
-        strict = same[0]["stage"].endswith("+strict")
-        if strict != (mode == "strict"):
+        if not of_mode(same[0], mode):
             continue
         rows.append(merge_row([*same, *earlier.get(same[0]["stage"], [])]))
     ratios = [row["ratio"] for row in rows]
@@ -85,6 +90,10 @@ def main():
         folder.mkdir(parents=True, exist_ok=True)
         out = folder / f"{name}-{mode}-{threads}t.json"
         before = json.loads(out.read_text()) if args.more and out.exists() else None
+        if before and not comparable(before, runs[threads][0], mode):
+            aside = out.with_name(f"{out.stem}-new.json")
+            print(f"{out} is of other stages, another machine or version: it stays, and these runs go to {aside}")
+            out, before = aside, None
         merged = merge(runs[threads], mode, before)
         out.with_suffix(".tmp").write_text(json.dumps(merged, indent=1) + "\n")
         out.with_suffix(".tmp").rename(out)
