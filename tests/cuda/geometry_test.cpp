@@ -2,6 +2,7 @@
 // the tensor cores then read there.
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <random>
 
 #include "cuda/sm90/divide.hpp"
@@ -124,6 +125,12 @@ TEST(Halo, LayoutsFitAndRingsCantLock) {
       for (int v = 0; v < l.views; ++v)
         single |= (tile.deep > 0 ? l.slot_taps() : l.view[static_cast<std::size_t>(v)].count) ==
                   l.slab_taps;
+      // Weights that wait for the first pixels belong to the slot of those, so that it is not given
+      // back, and filled anew, under the wait.
+      const int slot_taps = tile.deep > 0 ? l.slot_taps() : static_cast<int>(l.view[0].count);
+      EXPECT_TRUE(l.early_slabs == std::numeric_limits<int>::max() ||
+                  l.early_slabs + 1 < slot_taps / l.slab_taps)
+          << to_text(stage) << ' ' << tile.name();
       const bool whole =
           l.grid == l.tiles() && l.x_slots == l.slots_a_tile() && l.w_slots == l.slabs_a_tile();
       EXPECT_TRUE(whole || l.x_slots >= (single ? 3 : 2)) << to_text(stage) << ' ' << tile.name();

@@ -1,7 +1,7 @@
 // Written by generate_wgmma.py; change that, not this.
 //
 // D[64, N] += A[64, 16] * B[N, 16]^T for one warpgroup. A and B lie in shared memory, K-major, and
-// are named by descriptors (descriptor.cuh); D is N/2 fp32 registers a thread: d[4j + 2h + e] holds
+// are named by descriptors (warpgroup.cuh); D is N/2 fp32 registers a thread: d[4j + 2h + e] holds
 // row 16*warp + lane/4 + 8h, column 8j + 2*(lane%4) + e. With keep == 0 the old D is ignored.
 #pragma once
 
