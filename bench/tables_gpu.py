@@ -88,14 +88,20 @@ def times(result):
 
 
 def launch_split(result):
-    """A line through the times over the channels."""
-    points = [(int(row["stage"].split("c")[1].split("k")[0]) / 64, row["convoy"]["median_us"]) for row in result["rows"]]
+    """A line through the cycles over the channels: the clock falls as the loop grows."""
+    lines = ["| stage | kernel, tile | µs | GHz | cycles | TFLOP/s |", "|---|---|---:|---:|---:|---:|"]
+    points = []
+    for row in result["rows"]:
+        cycles = 1e3 * row["convoy"]["median_us"] * row["clock_ghz"]
+        points.append((int(row["stage"].split("c")[1].split("k")[0]) / 64, cycles))
+        lines.append(f"| `{row['stage']}` | {kernel(row)} | {row['convoy']['median_us']:.1f} | {row['clock_ghz']:.2f} "
+                     f"| {cycles:,.0f} | {tflops(row):.0f} |")
     x, y = (sum(values) / len(points) for values in zip(*points))
     slope = sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points)
     head = y - slope * x
     worst = max(abs(head + slope * a - b) for a, b in points)
-    return times(result) + ["", f"A line through them: {head:.2f} µs for launch, prologue and epilogue, {slope:.3f} µs "
-                            f"for 64 channels and nine taps; the farthest point lies {worst:.2f} µs off."]
+    return lines + ["", f"A line through the cycles: {head:,.0f} for launch, prologue and epilogue, {slope:,.0f} for 64 "
+                    f"channels and nine taps; the farthest point lies {worst:,.0f} off."]
 
 
 def two_stages(result):

@@ -4,8 +4,8 @@
     python3 bench/targets_gpu.py --convoy build/cuda/bin/convoy --out bench/results/h200
 
 Each part but `two-stages` is one `convoy bench --device cuda`: rounds in which everything runs in turns, medians
-over the rounds. `targets` and `targets-without-pool` run so in several processes, one after the other; a stage's ratio
-is the median of the processes' ratios, each of which is kept. What torch.compile and XLA choose by measurement they
+over the rounds. `targets`, `targets-without-pool` and the wide lists run so in several processes, one after the other;
+a stage's ratio is the median of the processes' ratios, each of which is kept. What torch.compile and XLA choose by measurement they
 choose once, in the first process; of a stage's peers the others time those that were near the best there. A part's
 result goes to OUT/<part>.json, with the geometric mean and the least of its ratios to the best peer that does the
 whole stage. Needs an interpreter with torch and jax.
@@ -35,9 +35,9 @@ PARTS = {
     "same-pixels": ("same-pixels", "", []),
     "launch-split": ("launch-split", "", []),
 }
-PARTS |= {name: (name, "cudnn", ["--dtype", "f16", "--rounds", "3", "--seconds", "0.01"])
-          for name in ("resnet50", "vgg16", "mobilenetv2", "yolov8n", "unet")}
-REPEATED = ("targets", "targets-without-pool")  # in several processes
+LISTS = ("resnet50", "vgg16", "mobilenetv2", "yolov8n", "unet")
+PARTS |= {name: (name, "cudnn", ["--dtype", "f16", "--rounds", "3", "--seconds", "0.01"]) for name in LISTS}
+REPEATED = ("targets", "targets-without-pool", *LISTS)  # in several processes
 
 
 TWO_STAGES = ["f16:n32h56w56c64k128r3pad1+bias+relu+max2", "f16:n32h28w28c128k256r1+bias+relu+max2"]
