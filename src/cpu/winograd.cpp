@@ -190,6 +190,8 @@ class WinogradPrepared final : public Prepared {
     u_floats_ = g_.slice > 0 ? round_up(g_.n * u_stride(g_, simd_.panel), 16) : 0;
     most_blocks_ = (most_tiles + most_ - 1) / most_;
     if (most_blocks_ > 1) most_blocks_ = round_up(most_blocks_, threads_);
+    const Index held = static_cast<Index>(machine.l2_bytes / sizeof(float));
+    streams_ = panels_ * panel_floats_ + v_floats_ > held;
   }
 
   void set_weights(const float* w) override {
@@ -241,6 +243,11 @@ class WinogradPrepared final : public Prepared {
     const Index k = panel * simd_.panel;
     const bool half = g_.k - k <= simd_.panel / 2;
     const float* const packed = packed_.data() + panel * panel_floats_;
+    // The weights after `next`, as many as `products` products of these channels take time for.
+    const auto ahead = [&](const float* next, Index floats, Index channels, Index products) {
+      const Index times = (channels + g_.run - 1) / g_.run * block.groups * products * Ahead::line;
+      return streams_ ? Ahead{next, (floats + times - 1) / times} : Ahead{};
+    };
     if (few_) {
       simd_.multiply_few(g_, block, packed, v, m, half);
     } else if (g_.slice > 0) {
@@ -250,11 +257,20 @@ class WinogradPrepared final : public Prepared {
         const Index end = std::min(c + g_.slice, g_.c);
         for (Index row = 0; row < g_.n; ++row) {
           simd_.filter(row, packed + c * 9 * simd_.panel, end - c, u, step);
-          simd_.multiply(g_, block, {u, step, c, end, row * g_.n, (row + 1) * g_.n}, v, m, half);
+          // A row's share of the next slice.
+          const Index share = (end - c) * 9 * simd_.panel / g_.n;
+          const float* const next = packed + end * 9 * simd_.panel + row * share;
+          simd_.multiply(
+              g_, block,
+              {u, step, c, end, row * g_.n, (row + 1) * g_.n, ahead(next, share, end - c, g_.n)}, v,
+              m, half);
         }
       }
     } else {
-      simd_.multiply(g_, block, {packed, g_.c * simd_.panel, 0, g_.c, 0, g_.points}, v, m, half);
+      const Index step = g_.c * simd_.panel;
+      simd_.multiply(g_, block,
+                     {packed, step, 0, g_.c, 0, g_.points, ahead(packed + step, step, g_.c, 1)}, v,
+                     m, half);
     }
     simd_.output(g_, t, block, m, k);
   }
@@ -293,8 +309,9 @@ class WinogradPrepared final : public Prepared {
   Simd simd_;
   Tile tile_;
   Index threads_;
-  bool few_ = false;  // U is made in registers
-  Index group_ = 0;   // tiles of a group, at most
+  bool few_ = false;      // U is made in registers
+  bool streams_ = false;  // the weights do not stay in the second-level cache beside V
+  Index group_ = 0;       // tiles of a group, at most
   Index panels_ = 0, most_ = 0, most_blocks_ = 0;
   Index panel_floats_ = 0, v_floats_ = 0, m_floats_ = 0, u_floats_ = 0;
   Buffer<float> packed_;  // U, or W where U is made of it in a run

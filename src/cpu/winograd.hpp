@@ -80,6 +80,18 @@ struct Block {
   }
 };
 
+/// What comes next of the weights, brought to the second-level cache while a loop runs: they go by
+/// once a block, from further away than it can wait for.
+struct Ahead {
+  static constexpr Index line = 64 / sizeof(float);
+  const float* from = nullptr;
+  Index lines = 0;  // each time
+
+  void fetch() {
+    for (Index i = 0; i < lines; ++i, from += line) __builtin_prefetch(from, 0, 2);
+  }
+};
+
 /// U of some channels of a panel and of products [first, last); its filters lie `step` floats
 /// apart. `begin` is a multiple of Geometry::run.
 struct Slice {
@@ -87,6 +99,7 @@ struct Slice {
   Index step = 0;
   Index begin = 0, end = 0;  // channels
   Index first = 0, last = 0;
+  Ahead ahead;  // each run of channels of a group and a product
 };
 
 /// One instruction set's arithmetic.

@@ -118,6 +118,9 @@ constexpr RowFunction outer_rows[] = {&add_row<1, false>, &add_row<2, false>, &a
 void multiply_few(const Geometry& g, const Block& block, const float* w, const float* v, float* m,
                   bool half) {
   const Index step_m = m_stride(block.count, panel);
+  // The next run's weights, a part of them in each of its rows.
+  const Index run_floats = g.run * 9 * panel;
+  Ahead ahead{w + run_floats, run_floats / Ahead::line / (half ? 6 : 12)};
   for (Index group = 0; group < block.groups; ++group) {
     const Index begin = block.begin(group), count = block.begin(group + 1) - begin;
     const Index step_v = v_stride(g, lanes, count);
@@ -125,6 +128,7 @@ void multiply_few(const Geometry& g, const Block& block, const float* w, const f
       for (Index part = 0; part < (half ? lanes : panel); part += lanes)
         for (Index row = 0; row < 6; ++row) {
           const RowOf& of = row_of[row];
+          if (group == 0) ahead.fetch();
           (of.point != 0 ? inner_rows : outer_rows)[count - 1](
               w + (c * 9 + of.taps) * panel + part, of.point, std::min(g.run, g.c - c),
               v + row * 6 * step_v + c * count, step_v, m + row * 6 * step_m + begin * panel + part,

@@ -48,10 +48,13 @@ HWY_INLINE void accumulate(D d, const float* HWY_RESTRICT u, const float* HWY_RE
   }
 }
 
+// Returns where `ahead` has come to.
 template <int tiles, int vectors>
-HWY_NOINLINE void multiply_group(const float* HWY_RESTRICT u, const float* HWY_RESTRICT v,
-                                 Index begin, Index end, Index run, float* HWY_RESTRICT m) {
+HWY_NOINLINE const float* multiply_group(const float* HWY_RESTRICT u, const float* HWY_RESTRICT v,
+                                         const Slice& slice, Index run, float* HWY_RESTRICT m,
+                                         Ahead ahead) {
   const D d;
+  const Index begin = slice.begin, end = slice.end;
   // Where they fit, the totals stay in registers; else they are added up in M.
   constexpr bool resident = 2 * tiles * vectors + vectors + 1 <= registers;
   V acc[tiles][vectors], total[tiles][vectors];
@@ -62,6 +65,7 @@ HWY_NOINLINE void multiply_group(const float* HWY_RESTRICT u, const float* HWY_R
       total[t][j] = resident && begin > 0 ? hn::Load(d, m + t * panel + j * lanes) : hn::Zero(d);
   constexpr Index step = lanes < 4 ? lanes : 4;  // divides lanes and run
   for (Index first = begin; first < end; first += run) {
+    ahead.fetch();
 #pragma GCC unroll 16
     for (int t = 0; t < tiles; ++t)
 #pragma GCC unroll 2
@@ -89,9 +93,11 @@ HWY_NOINLINE void multiply_group(const float* HWY_RESTRICT u, const float* HWY_R
 #pragma GCC unroll 2
       for (int j = 0; j < vectors; ++j) hn::Store(total[t][j], d, m + t * panel + j * lanes);
   }
+  return ahead.from;
 }
 
-using GroupFunction = void (*)(const float*, const float*, Index, Index, Index, float*);
+using GroupFunction = const float* (*)(const float*, const float*, const Slice&, Index, float*,
+                                       Ahead);
 template <int vectors, int... tiles>
 GroupFunction pick(Index count, std::integer_sequence<int, tiles...>) {
   constexpr GroupFunction functions[] = {&multiply_group<tiles + 1, vectors>...};
@@ -102,6 +108,7 @@ void multiply(const Geometry& g, const Block& block, const Slice& slice, const f
               bool half) {
   const Index step_m = m_stride(block.count, panel);
   const std::make_integer_sequence<int, most_tiles> counts;
+  Ahead ahead = slice.ahead;
   m += slice.first * step_m;
   for (Index xi = slice.first; xi < slice.last; ++xi) {
     const float* filter = slice.u + (g.filter(xi) - g.filter(slice.first)) * slice.step;
@@ -109,8 +116,8 @@ void multiply(const Geometry& g, const Block& block, const Slice& slice, const f
     for (Index group = 0; group < block.groups; ++group) {
       const Index begin = block.begin(group), count = block.begin(group + 1) - begin;
       const Index step_v = v_stride(g, lanes, count);
-      (half ? pick<1>(count, counts) : pick<2>(count, counts))(
-          filter, group_v + xi * step_v, slice.begin, slice.end, g.run, m + begin * panel);
+      ahead.from = (half ? pick<1>(count, counts) : pick<2>(count, counts))(
+          filter, group_v + xi * step_v, slice, g.run, m + begin * panel, ahead);
       group_v += g.points * step_v;
     }
     m += step_m;
