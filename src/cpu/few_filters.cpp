@@ -1,179 +1,205 @@
 // The kernel `few_filters`: few filters over many channels, as the last layer of a decoder has
-// them. One filter's taps become filters of their own: a 1×1 convolution with R·S·K filters fills
-// the vectors that K filters would leave mostly empty, and an output is then the sum of R·S
-// neighbours' results. Each input is read once, and taps outside the image are never computed.
+// them. Vectors of filters would be mostly empty, so vectors hold channels: a pixel's input and a
+// tap's weights are multiplied lane by lane, and the lanes are added up at the end.
+#include "cpu/few_filters.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "core/buffer.hpp"
 #include "cpu/bands.hpp"
 #include "cpu/families.hpp"
-#include "math/activation.hpp"
 #include "math/divide.hpp"
+#include "math/pool.hpp"
 
 namespace convoy::cpu {
 namespace {
+using namespace few_loops;
 
 using math::ceil_div;
 
-// Filters are summed four at a time: the compiler makes one vector of it, everywhere.
-constexpr Index quad = 4;
-constexpr Index max_filters = 8;
-
-// The 1×1 stage of the taps.
-Stage taps_apart(const Stage& stage) {
-  return {.n = stage.n,
-          .h = stage.h,
-          .w = stage.w,
-          .c = stage.c,
-          .k = stage.k * stage.r * stage.s,
-          .r = 1,
-          .s = 1};
-}
-
 class FewFiltersPrepared final : public Prepared {
  public:
-  FewFiltersPrepared(const Stage& stage, const Machine& machine, int vectors)
+  FewFiltersPrepared(const Stage& stage, const Machine& machine)
       : stage_(stage),
         shapes_(shapes_of(stage)),
-        loops_(tile_loops()),
-        none_(clamp_of(no_act)),
+        loops_(loops(stage.k)),
+        clamp_(clamp_of(stage.act)),
         threads_(std::max(1, machine.threads)),
         pool_rows_(math::pool_rows(stage, shapes_.p)),
         pool_columns_(math::pool_columns(stage, shapes_.q)),
-        blocks_(filter_blocks(taps_apart(stage), vectors, loops_)),
-        w_(blocks_.back().weights + static_cast<std::size_t>(stage.c * blocks_.back().width)),
-        k_padded_(ceil_div(stage.k, quad) * quad) {
-    Index width = 0;
-    for (const Bands::Block& block : blocks_) width += block.width;
-    // What lies behind the last tap's filters is read with them, and thrown away.
-    sum_pitch_ = ceil_div(width + quad, 16) * 16;
-    const Index cache = static_cast<Index>(machine.l2_bytes / sizeof(float)) / 3;
-    while (max_rows_ < shapes_.out_h && slot_floats(max_rows_ + 1) <= cache) ++max_rows_;
+        taps_(stage.r * stage.s) {
+    // A part's weights stay in the first-level cache, beside the pixels that go by.
+    constexpr Index cached = 24 << 10;
+    const Index most = std::max<Index>(
+        loops_.lanes, cached / static_cast<Index>(sizeof(float)) / (taps_ * stage.k));
+    parts_ = ceil_div(stage.c, most);
+    part_ = ceil_div(ceil_div(stage.c, parts_), loops_.lanes) * loops_.lanes;
+    parts_ = ceil_div(stage.c, part_);
+    w_ = Buffer<float>(static_cast<std::size_t>(parts_ * part_ * taps_ * stage.k));
+    zeros_ = Buffer<float>(static_cast<std::size_t>(part_));
+    std::fill_n(zeros_.data(), zeros_.size(), 0.0F);
+    const Index cache = static_cast<Index>(machine.l2_bytes / sizeof(float)) / 4;
+    while (max_rows_ < shapes_.out_h && plane_floats(max_rows_ + 1) <= cache) ++max_rows_;
   }
 
   void set_weights(const float* w) override {
-    const Index taps = stage_.r * stage_.s;
     std::fill_n(w_.data(), w_.size(), 0.0F);
-    for (const Bands::Block& block : blocks_)
-      for (Index i = 0; i < block.count; ++i) {
-        const Index tap = (block.first + i) / stage_.k, k = (block.first + i) % stage_.k;
-        const float* from = w + (k * taps + tap) * stage_.c;
-        float* to = w_.data() + block.weights + i;
-        for (Index c = 0; c < stage_.c; ++c) to[c * block.width] = from[c];
-      }
+    finite_ = true;
+    for (Index k = 0; k < stage_.k; ++k)
+      for (Index tap = 0; tap < taps_; ++tap)
+        for (Index c = 0; c < stage_.c; ++c) {
+          const float value = w[(k * taps_ + tap) * stage_.c + c];
+          const Index vector = c % part_ / loops_.lanes, lane = c % loops_.lanes;
+          tap_weights(c / part_, tap)[(vector * stage_.k + k) * loops_.lanes + lane] = value;
+          finite_ = finite_ && std::isfinite(value);
+        }
   }
 
   std::size_t workspace_bytes() const override {
-    return static_cast<std::size_t>(zeros + threads_ * slot_floats(max_rows_)) * sizeof(float);
+    return static_cast<std::size_t>(bias_floats() + threads_ * slot_floats(max_rows_)) *
+           sizeof(float);
   }
 
   Status run(const RunArgs& args) const noexcept override {
-    float* no_bias = reinterpret_cast<float*>(args.workspace);
-    std::fill_n(no_bias, zeros, 0.0F);
-    // Bands of one image each, all of nearly the same height.
+    float* const bias = reinterpret_cast<float*>(args.workspace);
+    for (Index i = 0; i < stage_.k * loops_.lanes; ++i)
+      bias[i] = args.bias ? args.bias[i % stage_.k] : 0.0F;
+    // Bands of one image each, all of nearly the same height, a few for each thread.
+    const Index enough = threads_ == 1 ? 1 : 4 * threads_;
     Index bands = ceil_div(shapes_.out_h, max_rows_);
-    while (bands < shapes_.out_h && args.n * bands < threads_) ++bands;
+    while (bands < shapes_.out_h && args.n * bands < enough) ++bands;
     args.threads->for_each(args.n * bands, [&](Index task, int slot) {
       const Index band = task % bands;
-      run_band(args, no_bias, task / bands, shapes_.out_h * band / bands,
-               shapes_.out_h * (band + 1) / bands, no_bias + zeros + slot * slot_floats(max_rows_));
+      float* const scratch = bias + bias_floats() + slot * slot_floats(max_rows_);
+      run_band(args, bias, task / bands, shapes_.out_h * band / bands,
+               shapes_.out_h * (band + 1) / bands, scratch);
     });
     return Status();
   }
 
  private:
-  static constexpr Index zeros = 16 * max_tile_vectors;
+  static constexpr Index pointer_floats = sizeof(const float*) / sizeof(float);
 
+  // What a thread has for itself.
+  struct Scratch {
+    const float** x;  // [taps][pixels]
+    const float** w;  // [taps]
+    float* sums;      // [tiles of a row][pixels][filters][lanes], where there are several parts
+    float* plane;     // [rows][Q][filters]
+  };
+  Scratch scratch_of(float* slot) const {
+    Scratch s;
+    s.x = reinterpret_cast<const float**>(slot);
+    s.w = s.x + taps_ * loops_.pixels;
+    s.sums = slot + pointers();
+    s.plane = s.sums + sums_floats();
+    return s;
+  }
+  Index bias_floats() const { return ceil_div(stage_.k * loops_.lanes, 16) * 16; }
+  Index pointers() const { return ceil_div(taps_ * (loops_.pixels + 1) * pointer_floats, 16) * 16; }
+  Index tiles_of_row() const {
+    return shapes_.q < loops_.pixels ? shapes_.q : ceil_div(shapes_.q, loops_.pixels);
+  }
+  Index tile_floats() const { return loops_.pixels * stage_.k * loops_.lanes; }
+  Index sums_floats() const { return parts_ > 1 ? tiles_of_row() * tile_floats() : 0; }
   Index conv_rows(Index out_rows) const {
     const Index window = (pool_rows_.window - 1) * pool_rows_.dil + 1;
     return std::min(shapes_.p, out_rows * pool_rows_.stride + window);
   }
+  Index plane_floats(Index out_rows) const { return conv_rows(out_rows) * shapes_.q * stage_.k; }
   Index slot_floats(Index out_rows) const {
-    const Index rows = conv_rows(out_rows);
-    const Index inputs = std::min(stage_.h, rows + (stage_.r - 1) * stage_.dil.h);
-    return ceil_div(inputs * stage_.w * sum_pitch_ + 16, 16) * 16 +
-           ceil_div(rows * shapes_.q * k_padded_, 16) * 16;
+    return pointers() + sums_floats() + ceil_div(plane_floats(out_rows), 16) * 16;
+  }
+  float* tap_weights(Index part, Index tap) const {
+    return w_.data() + (part * taps_ + tap) * part_ * stage_.k;
   }
 
-  void run_band(const RunArgs& args, const float* no_bias, Index image, Index out_begin,
-                Index out_end, float* sums) const {
+  void run_band(const RunArgs& args, const float* bias, Index image, Index out_begin, Index out_end,
+                float* slot) const {
+    const Scratch scratch = scratch_of(slot);
+    const Index row = shapes_.q * stage_.k;
+    float* const y = static_cast<float*>(args.y) + image * args.y_stride.n;
+    if (!stage_.pool && args.y_stride.w == stage_.k) {
+      for (Index p = out_begin; p < out_end; ++p)
+        run_row(args, bias, image, p, scratch, y + p * args.y_stride.h);
+      return;
+    }
     Index p_begin = pool_rows_.begin(out_begin), p_end = p_begin;
     for (Index o = out_begin; o < out_end; ++o) {
       p_begin = std::min(p_begin, pool_rows_.begin(o));
       p_end = std::max(p_end, pool_rows_.end(o));
     }
-    const Index h_begin = std::clamp<Index>(p_begin - stage_.pad.top, 0, stage_.h);
-    const Index h_end = std::clamp<Index>(
-        p_end - 1 - stage_.pad.top + (stage_.r - 1) * stage_.dil.h + 1, h_begin, stage_.h);
-    const Index pixels = (h_end - h_begin) * stage_.w;
-    float* plane = sums + ceil_div(pixels * sum_pitch_ + 16, 16) * 16;
-    for (const Bands::Block& block : blocks_)
-      sum_taps(args, no_bias, image, h_begin, pixels, block, sums);
-    add_taps(args, p_begin, p_end, h_begin, h_end, sums, plane);
-    pool(args, image, out_begin, out_end, p_begin, plane);
-  }
-
-  // sums[pixel][tap][k] = the tap's share of the output that it belongs to.
-  void sum_taps(const RunArgs& args, const float* no_bias, Index image, Index h_begin, Index pixels,
-                const Bands::Block& block, float* sums) const {
-    const Run run{0, stage_.c, 0};
-    Index at[max_tile_pixels], to[max_tile_pixels];
-    TileArgs tile;
-    tile.x =
-        static_cast<const float*>(args.x) + image * args.x_stride.n + h_begin * args.x_stride.h;
-    tile.at = at;
-    tile.runs = &run;
-    tile.run_count = 1;
-    tile.w = w_.data() + block.weights;
-    tile.bias = no_bias;
-    tile.clamp = none_;
-    tile.y = sums + block.first;
-    tile.to = to;
-    tile.valid = block.width;
-    const auto vectors = static_cast<std::size_t>(block.vectors);
-    const Index tiles = ceil_div(pixels, loops_.max_pixels[vectors]);
-    for (Index i = 0; i < tiles; ++i) {
-      const Index begin = pixels * i / tiles, count = pixels * (i + 1) / tiles - begin;
-      for (Index j = 0; j < count; ++j) {
-        const Index pixel = begin + j;
-        at[j] = pixel / stage_.w * args.x_stride.h + pixel % stage_.w * args.x_stride.w;
-        to[j] = pixel * sum_pitch_;
-      }
-      loops_.plain[vectors][static_cast<std::size_t>(count)](tile);
-    }
-  }
-
-  // plane[pixel][k] = act(bias + the taps inside the image, in the order r, s)
-  void add_taps(const RunArgs& args, Index p_begin, Index p_end, Index h_begin, Index h_end,
-                const float* sums, float* plane) const {
     for (Index p = p_begin; p < p_end; ++p)
-      for (Index q = 0; q < shapes_.q; ++q)
-        for (Index k = 0; k < k_padded_; k += quad, plane += quad) {
-          float sum[quad] = {};
-          for (Index r = 0; r < stage_.r; ++r) {
-            const Index h = p - stage_.pad.top + r * stage_.dil.h;
-            if (h < h_begin || h >= h_end) continue;
-            const float* row = sums + (h - h_begin) * stage_.w * sum_pitch_ + k;
-            for (Index s = 0; s < stage_.s; ++s) {
-              const Index w = q - stage_.pad.left + s * stage_.dil.w;
-              if (w < 0 || w >= stage_.w) continue;
-              const float* tap = row + w * sum_pitch_ + (r * stage_.s + s) * stage_.k;
-              for (Index i = 0; i < quad; ++i) sum[i] += tap[i];
-            }
-          }
-          for (Index i = 0; i < quad; ++i) {
-            const float bias = args.bias && k + i < stage_.k ? args.bias[k + i] : 0.0F;
-            plane[i] = math::activate(stage_.act.kind, stage_.act.a, stage_.act.b, sum[i] + bias);
-          }
-        }
+      run_row(args, bias, image, p, scratch, scratch.plane + (p - p_begin) * row);
+    pool(args.y_stride, y, out_begin, out_end, p_begin, scratch.plane);
   }
 
-  void pool(const RunArgs& args, Index image, Index out_begin, Index out_end, Index p_begin,
+  // y[q][k] of row p of the convolution, activated.
+  void run_row(const RunArgs& args, const float* bias, Index image, Index p, const Scratch& s,
+               float* y) const {
+    const float* const x = static_cast<const float*>(args.x) + image * args.x_stride.n;
+    const Index tiles = tiles_of_row(), pixels = shapes_.q < loops_.pixels ? 1 : loops_.pixels;
+    for (Index part = 0; part < parts_; ++part)
+      for (Index tile = 0; tile < tiles; ++tile) {
+        // The last tile ends with the row: it may compute some pixels again.
+        const Index q = std::min(tile * pixels, shapes_.q - pixels);
+        PixelArgs a;
+        a.pixel = stage_.stride.w * args.x_stride.w;
+        a.channels = std::min(part_, stage_.c - part * part_);
+        a.sums = s.sums + tile * tile_floats();
+        a.first = part == 0;
+        a.last = part + 1 == parts_;
+        run_tile(args.x_stride, x, p, q, pixels, part, s, a, y);
+      }
+    loops_.finish(y, shapes_.q * stage_.k, bias, clamp_);
+  }
+
+  // Pixels [q, q + pixels) of row p, some of their channels.
+  void run_tile(const Strides& stride, const float* x, Index p, Index q, Index pixels, Index part,
+                const Scratch& s, PixelArgs a, float* y) const {
+    const Index w_first = q * stage_.stride.w - stage_.pad.left;
+    const Index w_last = w_first + (pixels - 1) * stage_.stride.w + (stage_.s - 1) * stage_.dil.w;
+    const bool inside = w_first >= 0 && w_last < stage_.w;
+    // Zeros stand for the pixels outside the image; but not where they would meet an infinity.
+    if (!inside && !finite_ && pixels > 1) {
+      for (Index i = 0; i < pixels; ++i) {
+        run_tile(stride, x, p, q + i, 1, part, s, a, y);
+        a.sums += stage_.k * loops_.lanes;
+      }
+      return;
+    }
+    a.x = s.x;
+    a.w = s.w;
+    a.y = y + q * stage_.k;
+    const bool listed = !inside && pixels > 1;
+    for (Index r = 0; r < stage_.r; ++r) {
+      const Index h = p * stage_.stride.h - stage_.pad.top + r * stage_.dil.h;
+      if (h < 0 || h >= stage_.h) continue;
+      const float* const row = x + h * stride.h + part * part_;
+      for (Index column = 0; column < stage_.s; ++column) {
+        const Index w = w_first + column * stage_.dil.w;
+        const auto input = [&](Index at) {
+          return at >= 0 && at < stage_.w ? row + at * stride.w : zeros_.data();
+        };
+        if (pixels == 1 && (w < 0 || w >= stage_.w)) continue;
+        s.w[a.taps] = tap_weights(part, r * stage_.s + column);
+        if (listed)
+          for (Index i = 0; i < pixels; ++i)
+            s.x[a.taps * pixels + i] = input(w + i * stage_.stride.w);
+        else
+          s.x[a.taps] = row + w * stride.w;
+        ++a.taps;
+      }
+    }
+    (pixels == 1 ? loops_.one : listed ? loops_.border : loops_.tile)(a);
+  }
+
+  void pool(const Strides& stride, float* y, Index out_begin, Index out_end, Index p_begin,
             const float* plane) const {
-    float* y = static_cast<float*>(args.y) + image * args.y_stride.n;
     for (Index o = out_begin; o < out_end; ++o)
       for (Index column = 0; column < shapes_.out_w; ++column)
         for (Index k = 0; k < stage_.k; ++k) {
@@ -181,30 +207,31 @@ class FewFiltersPrepared final : public Prepared {
           for (Index p = pool_rows_.begin(o); p < pool_rows_.end(o); p += pool_rows_.dil)
             for (Index q = pool_columns_.begin(column); q < pool_columns_.end(column);
                  q += pool_columns_.dil) {
-              const float value = plane[((p - p_begin) * shapes_.q + q) * k_padded_ + k];
+              const float value = plane[((p - p_begin) * shapes_.q + q) * stage_.k + k];
               if (math::beats(value, best)) best = value;
             }
-          y[o * args.y_stride.h + column * args.y_stride.w + k] = best;
+          y[o * stride.h + column * stride.w + k] = best;
         }
   }
 
   Stage stage_;
   Shapes shapes_;
-  const TileLoops& loops_;
-  Clamp none_;
+  const Loops& loops_;
+  Clamp clamp_;
   int threads_;
   math::PoolAxis pool_rows_, pool_columns_;
-  std::vector<Bands::Block> blocks_;
-  Buffer<float> w_;
-  Index k_padded_;
-  Index sum_pitch_ = 0;
+  Index taps_;
+  Index parts_ = 1, part_ = 0;  // of the channels, each of so many
+  Buffer<float> w_;             // [part][tap][vector of channels][filter][lane]
+  Buffer<float> zeros_;
+  bool finite_ = true;  // all weights
   Index max_rows_ = 1;
 };
 
 class FewFilters final : public Kernel {
  public:
   std::string_view name() const override { return "few_filters"; }
-  std::string_view arithmetic() const override { return "taps apart"; }
+  std::string_view arithmetic() const override { return "lanes of channels"; }
   bool exact() const override { return true; }
   DeviceKind device() const override { return DeviceKind::cpu; }
 
@@ -214,38 +241,44 @@ class FewFilters final : public Kernel {
     if (stage.k > max_filters)
       reasons.push_back(fmt::format("K = {}: it takes up to {} filters", stage.k, max_filters));
     if (stage.c < 16) reasons.push_back(fmt::format("C = {}: it pays from 16 channels", stage.c));
-    if (stage.r * stage.s == 1) reasons.push_back("filters 1x1: it makes filters of the taps");
-    if (stage.stride != Extent{1}) reasons.push_back("stride: it computes all taps of every pixel");
     if (stage.dtype != DType::f32) reasons.push_back("input u8: it reads f32 where it lies");
     if (stage.norm) reasons.push_back("norm: it reads its input where it lies");
     return reasons;
   }
 
-  // a: vectors of filters.
   std::vector<Tile> tiles(const Stage& stage, const Machine&) const override {
-    const TileLoops& loops = tile_loops();
-    const int vectors = stage.k * stage.r * stage.s > loops.lanes ? 2 : 1;
-    return {{fmt::format("{}x{}", loops.max_pixels[static_cast<std::size_t>(vectors)],
-                         vectors * loops.lanes),
-             vectors}};
+    return {{fmt::format("{}x{}", loops(stage.k).pixels, stage.k)}};
   }
 
-  Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const override {
+  Cost cost(const Stage& stage, const Tile&, const Machine& machine) const override {
     const Shapes shapes = shapes_of(stage);
-    Cost cost = cost_of_bands(taps_apart(stage), tile.a, machine);
-    cost.waste = 1 - 2 * static_cast<double>(shapes.macs) / cost.flops;
-    cost.bytes =
-        4.0 * static_cast<double>(shapes.x_elements + shapes.w_elements + shapes.y_elements);
-    constexpr double cycle = 1 / 3.0e9;
-    const double quads = static_cast<double>(shapes.gemm_m * ceil_div(stage.k, quad));
-    cost.seconds +=
-        quads * (3.0 * static_cast<double>(stage.r * stage.s) + 20) * cycle / machine.threads;
+    const Loops& l = loops(stage.k);
+    const auto count = [](Index i) { return static_cast<double>(i); };
+    constexpr double cycle = 1 / 3.0e9;  // the clock of Machine's estimates
+    const double sums = count(l.pixels * stage.k), taps = count(stage.r * stage.s);
+    const double vectors = count(ceil_div(stage.c, l.lanes));
+    // A step is its multiply-adds or its loads, two a cycle; beside the steps of a tile there are
+    // each tap's pointers, and the lanes to add.
+    const double peak = machine.peak_flops / machine.threads;
+    const double step =
+        std::max(2 * sums * count(l.lanes) / peak, count(l.pixels + stage.k) / 2 * cycle);
+    const double tile = taps * (1.2 * vectors * step + 25 * cycle) + (4 * sums + 60) * cycle;
+    const double tiles = count(stage.n * shapes.p * ceil_div(shapes.q, l.pixels));
+    const double window = stage.pool ? count(stage.pool->window.h * stage.pool->window.w) : 0;
+    const double pooling = window * count(shapes.y_elements) * 2 * cycle;
+    Cost cost;
+    cost.flops = 2 * tiles * sums * taps * vectors * count(l.lanes);
+    cost.waste = 1 - 2 * count(shapes.macs) / cost.flops;
+    cost.bytes = 4 * count(shapes.x_elements + shapes.w_elements + shapes.y_elements);
+    cost.seconds = std::max((tiles * tile + pooling) / machine.threads,
+                            cost.bytes / machine.memory_bandwidth) +
+                   (machine.threads > 1 ? 3e-6 : 5e-7);
     return cost;
   }
 
-  std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
+  std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile&,
                                     const Machine& machine) const override {
-    return std::make_unique<FewFiltersPrepared>(stage, machine, tile.a);
+    return std::make_unique<FewFiltersPrepared>(stage, machine);
   }
 };
 

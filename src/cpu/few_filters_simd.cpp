@@ -1,0 +1,200 @@
+// The loops of `few_filters`, compiled once for each instruction set. Vectors hold channels: a sum
+// is a vector of partial sums until its last channel, and few filters leave no lane empty.
+#include "cpu/few_filters.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/few_filters_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <type_traits>
+#include <utility>
+
+#include "cpu/vector-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace convoy::cpu::few_loops::HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+using cpu::HWY_NAMESPACE::activate;
+using cpu::HWY_NAMESPACE::load_some;
+using cpu::HWY_NAMESPACE::store_some;
+constexpr int lanes = HWY_LANES(float);
+using D = hn::FixedTag<float, lanes>;
+using V = hn::Vec<D>;
+
+// Sums that fill the registers beside a step's weights and an input.
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
+constexpr int most_sums = 24;
+#else
+constexpr int most_sums = 12;
+#endif
+constexpr int pixels_of(int filters) {
+  const int most = most_sums / filters;
+  return most < static_cast<int>(max_pixels) ? most : static_cast<int>(max_pixels);
+}
+
+// Reads whole vectors, or the last few channels only: what lies behind them is another pixel's.
+struct Whole {
+  HWY_INLINE V load(const float* p) const { return hn::LoadU(D(), p); }
+};
+struct Some {
+  Index count;
+  HWY_INLINE V load(const float* p) const { return load_some(D(), p, count); }
+};
+
+// sum[i][k] += x[i][c] w[k], for a vector of channels of one tap.
+template <int pixels, int filters, class Access>
+HWY_INLINE void step(const float* const (&x)[pixels], Index c, const float* HWY_RESTRICT w,
+                     V (&sum)[pixels][filters], const Access& access) {
+  const D d;
+  if constexpr (filters <= pixels) {
+    // The last channels' mask takes a register: there the weights are loaded for each pixel.
+    constexpr bool held = std::is_same_v<Access, Whole>;
+    V weight[filters];
+#pragma GCC unroll 8
+    for (int k = 0; held && k < filters; ++k) weight[k] = hn::Load(d, w + k * lanes);
+#pragma GCC unroll 8
+    for (int i = 0; i < pixels; ++i) {
+      const V value = access.load(x[i] + c);
+#pragma GCC unroll 8
+      for (int k = 0; k < filters; ++k)
+        sum[i][k] = hn::MulAdd(value, held ? weight[k] : hn::Load(d, w + k * lanes), sum[i][k]);
+      // GCC 12 would load the next inputs here, where no register is free, and spill weights.
+      asm volatile("" ::: "memory");
+    }
+  } else {
+    V value[pixels];
+#pragma GCC unroll 8
+    for (int i = 0; i < pixels; ++i) value[i] = access.load(x[i] + c);
+#pragma GCC unroll 8
+    for (int k = 0; k < filters; ++k) {
+      const V weight = hn::Load(d, w + k * lanes);
+#pragma GCC unroll 8
+      for (int i = 0; i < pixels; ++i) sum[i][k] = hn::MulAdd(value[i], weight, sum[i][k]);
+    }
+  }
+}
+
+#if HWY_TARGET != HWY_SCALAR
+using D4 = hn::FixedTag<float, 4>;
+template <class DN>
+HWY_INLINE hn::Vec<D4> add_blocks(DN d, hn::Vec<DN> v) {
+  if constexpr (hn::MaxLanes(d) == 4) {
+    return v;
+  } else {
+    const hn::Half<DN> half;
+    return add_blocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+}
+// The sums of four vectors' lanes.
+HWY_INLINE hn::Vec<D4> add_lanes(V a, V b, V c, V e) {
+  const D d;
+  const hn::RepartitionToWide<D> pairs;
+  const V ab = hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
+  const V ce = hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
+  const auto low = hn::InterleaveLower(pairs, hn::BitCast(pairs, ab), hn::BitCast(pairs, ce));
+  const auto high = hn::InterleaveUpper(pairs, hn::BitCast(pairs, ab), hn::BitCast(pairs, ce));
+  return add_blocks(d, hn::Add(hn::BitCast(d, low), hn::BitCast(d, high)));
+}
+#endif
+
+template <int pixels, int filters>
+HWY_INLINE void reduce(const V (&sum)[pixels][filters], float* y) {
+#if HWY_TARGET == HWY_SCALAR
+  for (int i = 0; i < pixels; ++i)
+    for (int k = 0; k < filters; ++k) y[i * filters + k] = hn::GetLane(sum[i][k]);
+#else
+  constexpr int count = pixels * filters;
+  const D d;
+  const D4 d4;
+  V all[(count + 3) / 4 * 4];
+#pragma GCC unroll 24
+  for (int i = 0; i < (count + 3) / 4 * 4; ++i)
+    all[i] = i < count ? sum[i / filters][i % filters] : hn::Zero(d);
+#pragma GCC unroll 6
+  for (int i = 0; i < count; i += 4) {
+    const auto four = add_lanes(all[i], all[i + 1], all[i + 2], all[i + 3]);
+    if (i + 4 <= count)
+      hn::StoreU(four, d4, y + i);
+    else
+      store_some(d4, four, y + i, count - i);
+  }
+#endif
+}
+
+template <int pixels, int filters, bool listed>
+void run(const PixelArgs& a) {
+  const D d;
+  V sum[pixels][filters];
+#pragma GCC unroll 8
+  for (int i = 0; i < pixels; ++i)
+#pragma GCC unroll 8
+    for (int k = 0; k < filters; ++k)
+      sum[i][k] = a.first ? hn::Zero(d) : hn::LoadU(d, a.sums + (i * filters + k) * lanes);
+  const Index whole = a.channels / lanes * lanes;
+  for (Index t = 0; t < a.taps; ++t) {
+    const float* x[pixels];
+#pragma GCC unroll 8
+    for (int i = 0; i < pixels; ++i) x[i] = listed ? a.x[t * pixels + i] : a.x[t] + i * a.pixel;
+    const float* w = a.w[t];
+    Index c = 0;
+    for (; c < whole; c += lanes, w += filters * lanes)
+      step<pixels, filters>(x, c, w, sum, Whole());
+    if (c < a.channels) step<pixels, filters>(x, c, w, sum, Some{a.channels - c});
+  }
+  if (a.last) {
+    reduce(sum, a.y);
+    return;
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < pixels; ++i)
+#pragma GCC unroll 8
+    for (int k = 0; k < filters; ++k)
+      hn::StoreU(sum[i][k], d, a.sums + (i * filters + k) * lanes);
+}
+
+template <int filters>
+void finish(float* y, Index count, const float* bias, const Clamp& clamp) {
+  const D d;
+  for (Index i = 0, j = 0; i < count; i += lanes, j = j + lanes == filters * lanes ? 0 : j + lanes) {
+    const V b = hn::LoadU(d, bias + j);
+    if (i + lanes <= count)
+      hn::StoreU(activate(d, hn::Add(hn::LoadU(d, y + i), b), clamp), d, y + i);
+    else
+      store_some(d, activate(d, hn::Add(load_some(d, y + i, count - i), b), clamp), y + i,
+                 count - i);
+  }
+}
+
+template <int filters>
+constexpr Loops loops_of() {
+  constexpr int pixels = pixels_of(filters);
+  return {lanes,
+          pixels,
+          &run<pixels, filters, false>,
+          &run<pixels, filters, true>,
+          &run<1, filters, false>,
+          &finish<filters>};
+}
+template <int... i>
+const Loops* make_loops(std::integer_sequence<int, i...>) {
+  static constexpr Loops loops[] = {loops_of<i + 1>()...};
+  return loops;
+}
+}  // namespace
+
+const Loops* all_loops() {
+  return make_loops(std::make_integer_sequence<int, max_filters>());
+}
+}  // namespace convoy::cpu::few_loops::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace convoy::cpu::few_loops {
+HWY_EXPORT(all_loops);
+const Loops& loops(Index filters) {
+  return HWY_DYNAMIC_DISPATCH(all_loops)()[filters - 1];
+}
+}  // namespace convoy::cpu::few_loops
+#endif
