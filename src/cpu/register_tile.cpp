@@ -169,6 +169,13 @@ void tile(const TileArgs& args) {
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v)
       sum[i][v] = args.resume ? hn::Load(d, args.sums + (i * vectors + v) * n) : hn::Zero(d);
+  // Results would wait for their lines where they are many.
+  if constexpr (!pool)
+    if (!args.suspend)
+#pragma GCC unroll 16
+      for (int i = 0; i < pixels; ++i)
+        for (int v = 0; v < vectors; ++v)
+          __builtin_prefetch(args.y + args.to[i] + v * n, 1, 3);
   const float* ahead = args.ahead;
   add_products<D, pixels, vectors>(d, args, Scattered<pixels>(args), ahead, sum);
   if (args.suspend) {
