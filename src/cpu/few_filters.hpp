@@ -17,7 +17,7 @@ struct PixelArgs {
   Index pixel = 0;
   const float* const* w = nullptr;  // of each tap: [vectors of channels][filters][lanes]
   Index taps = 0, channels = 0;
-  float* sums = nullptr;  // [pixels][filters][lanes], between two parts of the channels
+  float* sums = nullptr;           // [pixels][filters][lanes], between two parts of the channels
   bool first = true, last = true;  // of the parts
   float* y = nullptr;              // [pixels][filters], once the last part has been added
 };

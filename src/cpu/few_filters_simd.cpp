@@ -150,14 +150,14 @@ void run(const PixelArgs& a) {
 #pragma GCC unroll 8
   for (int i = 0; i < pixels; ++i)
 #pragma GCC unroll 8
-    for (int k = 0; k < filters; ++k)
-      hn::StoreU(sum[i][k], d, a.sums + (i * filters + k) * lanes);
+    for (int k = 0; k < filters; ++k) hn::StoreU(sum[i][k], d, a.sums + (i * filters + k) * lanes);
 }
 
 template <int filters>
 void finish(float* y, Index count, const float* bias, const Clamp& clamp) {
   const D d;
-  for (Index i = 0, j = 0; i < count; i += lanes, j = j + lanes == filters * lanes ? 0 : j + lanes) {
+  for (Index i = 0, j = 0; i < count;
+       i += lanes, j = j + lanes == filters * lanes ? 0 : j + lanes) {
     const V b = hn::LoadU(d, bias + j);
     if (i + lanes <= count)
       hn::StoreU(activate(d, hn::Add(hn::LoadU(d, y + i), b), clamp), d, y + i);
