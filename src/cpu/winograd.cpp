@@ -43,7 +43,7 @@ Geometry geometry(const Stage& stage, Index m) {
   g.n = g.stride == 2 ? 5 : m + 2;
   g.points = g.n * g.n;
   g.filters = g.stride == 2 ? 16 : g.points;
-  g.run = g.c < 128 ? 16 : 32;
+  g.run = m == 2 ? 64 : g.c < 128 ? 16 : 32;
   // U of 36 MiB and more. What it loses by being made in fp32 does not show beside long sums.
   if (m == 4 && g.c >= 256 && g.c * g.k >= 512 * 512) g.slice = 4 * g.run;
   g.act = stage.act;
