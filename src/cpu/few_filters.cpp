@@ -82,7 +82,7 @@ class FewFiltersPrepared final : public Prepared {
   }
 
  private:
-  static constexpr Index pointer_floats = sizeof(const float*) / sizeof(float);
+  static constexpr Index line_bytes = 64, line_floats = line_bytes / sizeof(float);
 
   // What a thread has for itself.
   struct Scratch {
@@ -100,7 +100,10 @@ class FewFiltersPrepared final : public Prepared {
     return s;
   }
   Index bias_floats() const { return ceil_div(stage_.k * loops_.lanes, 16) * 16; }
-  Index pointers() const { return ceil_div(taps_ * (loops_.pixels + 1) * pointer_floats, 16) * 16; }
+  Index pointers() const {
+    const auto bytes = taps_ * (loops_.pixels + 1) * static_cast<Index>(sizeof(void*));
+    return ceil_div(bytes, line_bytes) * line_floats;
+  }
   Index tiles_of_row() const {
     return shapes_.q < loops_.pixels ? shapes_.q : ceil_div(shapes_.q, loops_.pixels);
   }
