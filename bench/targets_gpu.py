@@ -5,10 +5,10 @@
 
 Each part but `two-stages` is one `convoy bench --device cuda`: rounds in which everything runs in turns, medians
 over the rounds. `targets`, `targets-without-pool` and the wide lists run so in several processes, one after the other;
-a stage's ratio is the median of the processes' ratios, each of which is kept. What torch.compile and XLA choose by measurement they
-choose once, in the first process; of a stage's peers the others time those that were near the best there. A part's
-result goes to OUT/<part>.json, with the geometric mean and the least of its ratios to the best peer that does the
-whole stage. Needs an interpreter with torch and jax.
+a stage's ratio is the median of the processes' ratios, each of which is kept. What torch.compile and XLA choose by
+measurement they choose once, in the first process; of a stage's peers the others time those that were near the best
+there. A part's result goes to OUT/<part>.json, with the geometric mean and the least of its ratios to the best peer
+that does the whole stage. Needs an interpreter with torch and jax.
 """
 
 import argparse

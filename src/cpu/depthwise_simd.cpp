@@ -15,23 +15,11 @@ namespace convoy::cpu::depthwise_loops::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using cpu::HWY_NAMESPACE::activate;
-using cpu::HWY_NAMESPACE::load_some;
-using cpu::HWY_NAMESPACE::store_some;
+using cpu::HWY_NAMESPACE::Some;
+using cpu::HWY_NAMESPACE::Whole;
 constexpr int lanes = HWY_LANES(float);
 using D = hn::FixedTag<float, lanes>;
 using V = hn::Vec<D>;
-
-// Reads and writes of whole vectors, or of the last few channels only: what lies behind them is
-// another pixel's, and another thread's to write.
-struct Whole {
-  HWY_INLINE V load(const float* p) const { return hn::LoadU(D(), p); }
-  HWY_INLINE void store(V v, float* p) const { hn::StoreU(v, D(), p); }
-};
-struct Some {
-  Index count;
-  HWY_INLINE V load(const float* p) const { return load_some(D(), p, count); }
-  HWY_INLINE void store(V v, float* p) const { store_some(D(), v, p, count); }
-};
 
 // stride: of the pixels in taps, 0 where nothing is known and inputs are loaded for each tap.
 template <int pixels, int stride, class Access>
@@ -75,8 +63,9 @@ HWY_INLINE void channels(const PixelArgs& a, Index c, const Access& access) {
 template <int pixels, int stride>
 void row(const PixelArgs& a) {
   Index c = 0;
-  for (; c + lanes <= a.channels; c += lanes) channels<pixels, stride>(a, c, Whole());
-  if (c < a.channels) channels<pixels, stride>(a, c, Some{a.channels - c});
+  for (; c + lanes <= a.channels; c += lanes) channels<pixels, stride>(a, c, Whole<D>());
+  // What lies behind the last channels is another pixel's, and another thread's to write.
+  if (c < a.channels) channels<pixels, stride>(a, c, Some<D>{a.channels - c});
 }
 
 template <std::size_t... i>

@@ -18,7 +18,9 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using cpu::HWY_NAMESPACE::activate;
 using cpu::HWY_NAMESPACE::load_some;
+using cpu::HWY_NAMESPACE::Some;
 using cpu::HWY_NAMESPACE::store_some;
+using cpu::HWY_NAMESPACE::Whole;
 constexpr int lanes = HWY_LANES(float);
 using D = hn::FixedTag<float, lanes>;
 using V = hn::Vec<D>;
@@ -34,15 +36,6 @@ constexpr int pixels_of(int filters) {
   return most < static_cast<int>(max_pixels) ? most : static_cast<int>(max_pixels);
 }
 
-// Reads whole vectors, or the last few channels only: what lies behind them is another pixel's.
-struct Whole {
-  HWY_INLINE V load(const float* p) const { return hn::LoadU(D(), p); }
-};
-struct Some {
-  Index count;
-  HWY_INLINE V load(const float* p) const { return load_some(D(), p, count); }
-};
-
 // sum[i][k] += x[i][c] w[k], for a vector of channels of one tap.
 template <int pixels, int filters, class Access>
 HWY_INLINE void step(const float* const (&x)[pixels], Index c, const float* HWY_RESTRICT w,
@@ -50,7 +43,7 @@ HWY_INLINE void step(const float* const (&x)[pixels], Index c, const float* HWY_
   const D d;
   if constexpr (filters <= pixels) {
     // The last channels' mask takes a register: there the weights are loaded for each pixel.
-    constexpr bool held = std::is_same_v<Access, Whole>;
+    constexpr bool held = std::is_same_v<Access, Whole<D>>;
     V weight[filters];
 #pragma GCC unroll 8
     for (int k = 0; held && k < filters; ++k) weight[k] = hn::Load(d, w + k * lanes);
@@ -140,8 +133,8 @@ void run(const PixelArgs& a) {
     const float* w = a.w[t];
     Index c = 0;
     for (; c < whole; c += lanes, w += filters * lanes)
-      step<pixels, filters>(x, c, w, sum, Whole());
-    if (c < a.channels) step<pixels, filters>(x, c, w, sum, Some{a.channels - c});
+      step<pixels, filters>(x, c, w, sum, Whole<D>());
+    if (c < a.channels) step<pixels, filters>(x, c, w, sum, Some<D>{a.channels - c});
   }
   if (a.last) {
     reduce(sum, a.y);

@@ -50,6 +50,19 @@ HWY_INLINE void store_some(D d, hn::Vec<D> v, float* to, Index count) {
 #endif
 }
 
+/// Reads and writes of whole vectors, or of the first few lanes only.
+template <class D>
+struct Whole {
+  HWY_INLINE hn::Vec<D> load(const float* p) const { return hn::LoadU(D(), p); }
+  HWY_INLINE void store(hn::Vec<D> v, float* p) const { hn::StoreU(v, D(), p); }
+};
+template <class D>
+struct Some {
+  Index count;
+  HWY_INLINE hn::Vec<D> load(const float* p) const { return load_some(D(), p, count); }
+  HWY_INLINE void store(hn::Vec<D> v, float* p) const { store_some(D(), v, p, count); }
+};
+
 /// NaN wins: the hardware's maximum would drop it from one side, and Highway's Ne is ordered on
 /// x86.
 template <class D>

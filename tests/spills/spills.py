@@ -17,8 +17,8 @@ import sys
 
 # Accesses of vectors on the stack that a multiply-add may have on average. The loop of first_winograd2
 # is a whole tile, a hundred loads and more, and a few sums may wait on the stack once in it.
-HOT = {"depthwise_simd.cpp": 0, "few_filters_simd.cpp": 0, "first_simd.cpp": 0, "first_winograd2_simd.cpp": 1 / 16,
-       "register_tile.cpp": 0, "winograd_multiply.cpp": 0}
+HOT = {"depthwise_simd.cpp": 0, "few_filters_simd.cpp": 0, "first_simd.cpp": 0,
+       "first_winograd2_simd.cpp": 1 / 16, "register_tile.cpp": 0, "winograd_multiply.cpp": 0}
 INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(\S.*)$")
 FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")
 MEMBER = re.compile(r"^(\S+)\.o:\s+file format")
