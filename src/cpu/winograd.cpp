@@ -192,6 +192,7 @@ class WinogradPrepared final : public Prepared {
     if (most_blocks_ > 1) most_blocks_ = round_up(most_blocks_, threads_);
     const Index held = static_cast<Index>(machine.l2_bytes / sizeof(float));
     streams_ = panels_ * panel_floats_ + v_floats_ > held;
+    far_ = !streams_ && tile.b == 0 && stage.n * g_.h * g_.w * g_.c > held / 2;
   }
 
   void set_weights(const float* w) override {
@@ -238,15 +239,33 @@ class WinogradPrepared final : public Prepared {
     simd_.input(g_, t, block.first + begin, count,
                 v + g_.points * (round_up(g_.c, simd_.lanes) * begin + 16 * group));
   }
-  void finish_panel(const Tensors& t, const Block& block, Index panel, const float* v,
-                    float* m) const {
+  // The pixels of a block, where it comes next: part `panel` of them.
+  Ahead pixels(const Tensors& t, const Block& block, Index panel, Index steps) const {
+    const Index image = block.first / g_.tiles_an_image(), rest = block.first % g_.tiles_an_image();
+    const Index tile_row = rest / g_.tiles_w, tile_column = rest % g_.tiles_w;
+    const Index step = g_.m * g_.stride, last = tile_column + block.count - 1;
+    const auto inside = [](Index at, Index size) { return std::clamp<Index>(at, 0, size); };
+    // All columns if the block goes on in another row.
+    const bool wraps = last >= g_.tiles_w;
+    const Index top = inside(tile_row * step - g_.pad_top, g_.h);
+    const Index bottom =
+        inside((tile_row + last / g_.tiles_w) * step + g_.n - g_.pad_top, g_.h);
+    const Index left = wraps ? 0 : inside(tile_column * step - g_.pad_left, g_.w);
+    const Index right = wraps ? g_.w : inside(last * step + g_.n - g_.pad_left, g_.w);
+    const Strides s = t.x_stride;
+    return Ahead::rows(t.x + image * s.n + top * s.h + left * s.w, bottom - top,
+                       (right - left) * s.w, s.h, panel, panels_, steps);
+  }
+  void finish_panel(const Tensors& t, const Block& block, Index panel, const float* v, float* m,
+                    const Block* next = nullptr) const {
     const Index k = panel * simd_.panel;
     const bool half = g_.k - k <= simd_.panel / 2;
     const float* const packed = packed_.data() + panel * panel_floats_;
-    // The weights after `next`, as many as `products` products of these channels take time for.
-    const auto ahead = [&](const float* next, Index floats, Index channels, Index products) {
-      const Index times = (channels + g_.run - 1) / g_.run * block.groups * products * Ahead::line;
-      return streams_ ? Ahead{next, (floats + times - 1) / times} : Ahead{};
+    const auto steps = [&](Index channels, Index products) {
+      return (channels + g_.run - 1) / g_.run * block.groups * products;
+    };
+    const auto weights = [&](const float* from, Index floats, Index channels, Index products) {
+      return streams_ ? Ahead::rows(from, 1, floats, 0, 0, 1, steps(channels, products)) : Ahead{};
     };
     if (few_) {
       simd_.multiply_few(g_, block, packed, v, m, half);
@@ -259,18 +278,18 @@ class WinogradPrepared final : public Prepared {
           simd_.filter(row, packed + c * 9 * simd_.panel, end - c, u, step);
           // A row's share of the next slice.
           const Index share = (end - c) * 9 * simd_.panel / g_.n;
-          const float* const next = packed + end * 9 * simd_.panel + row * share;
+          const float* const after = packed + end * 9 * simd_.panel + row * share;
           simd_.multiply(
               g_, block,
-              {u, step, c, end, row * g_.n, (row + 1) * g_.n, ahead(next, share, end - c, g_.n)}, v,
-              m, half);
+              {u, step, c, end, row * g_.n, (row + 1) * g_.n, weights(after, share, end - c, g_.n)},
+              v, m, half);
         }
       }
     } else {
       const Index step = g_.c * simd_.panel;
-      simd_.multiply(g_, block,
-                     {packed, step, 0, g_.c, 0, g_.points, ahead(packed + step, step, g_.c, 1)}, v,
-                     m, half);
+      const Ahead ahead = next ? pixels(t, *next, panel, steps(g_.c, g_.points))
+                               : weights(packed + step, step * g_.points, g_.c, g_.points);
+      simd_.multiply(g_, block, {packed, step, 0, g_.c, 0, g_.points, ahead}, v, m, half);
     }
     simd_.output(g_, t, block, m, k);
   }
@@ -281,8 +300,9 @@ class WinogradPrepared final : public Prepared {
       const Block block = plan.block(task, group_);
       float* const v = workspace + slot * (v_floats_ + m_floats_ + u_floats_);
       for (Index group = 0; group < block.groups; ++group) transform_group(t, block, group, v);
+      const Block next = plan.block(std::min(task + 1, plan.blocks - 1), group_);
       for (Index panel = 0; panel < panels_; ++panel)
-        finish_panel(t, block, panel, v, v + v_floats_);
+        finish_panel(t, block, panel, v, v + v_floats_, far_ ? &next : nullptr);
     });
   }
 
@@ -311,6 +331,7 @@ class WinogradPrepared final : public Prepared {
   Index threads_;
   bool few_ = false;      // U is made in registers
   bool streams_ = false;  // the weights do not stay in the second-level cache beside V
+  bool far_ = false;      // the input does not
   Index group_ = 0;       // tiles of a group, at most
   Index panels_ = 0, most_ = 0, most_blocks_ = 0;
   Index panel_floats_ = 0, v_floats_ = 0, m_floats_ = 0, u_floats_ = 0;

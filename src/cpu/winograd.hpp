@@ -80,15 +80,37 @@ struct Block {
   }
 };
 
-/// What comes next of the weights, brought to the second-level cache while a loop runs: they go by
-/// once a block, from further away than it can wait for.
+/// What is wanted next, brought to the second-level cache while a loop runs, for it comes from
+/// further away than the next loop could wait: the weights, which go by once a block, or the next
+/// block's pixels.
 struct Ahead {
   static constexpr Index line = 64 / sizeof(float);
   const float* from = nullptr;
-  Index lines = 0;  // each time
+  Index left = 0;  // floats of this row
+  const float* next = nullptr;
+  Index row = 0, stride = 0;  // floats of a row, and from one to the next
+  Index lines = 0, each = 0;  // still wanted, and in a step
 
+  /// Part `part` of `parts` of some rows, in `steps` steps.
+  static Ahead rows(const float* first, Index rows, Index row, Index stride, Index part,
+                    Index parts, Index steps) {
+    const Index a_row = (row + line - 1) / line;
+    const Index begin = part * rows * a_row / parts, end = (part + 1) * rows * a_row / parts;
+    Ahead ahead;
+    const float* const at = first + begin / a_row * stride;
+    ahead.from = at + begin % a_row * line;
+    ahead.left = row - begin % a_row * line;
+    ahead.next = at + stride;
+    ahead.row = row, ahead.stride = stride;
+    ahead.lines = end - begin, ahead.each = (end - begin + steps - 1) / steps;
+    return ahead;
+  }
   void fetch() {
-    for (Index i = 0; i < lines; ++i, from += line) __builtin_prefetch(from, 0, 2);
+    for (Index i = std::min(each, lines); i > 0; --i, --lines) {
+      __builtin_prefetch(from, 0, 2);
+      from += line, left -= line;
+      if (left <= 0) from = next, next += stride, left = row;
+    }
   }
 };
 

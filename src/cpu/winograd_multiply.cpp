@@ -31,7 +31,7 @@ constexpr int most_tiles = 6, registers = 16;
 template <int tiles, int vectors, int channels>
 HWY_INLINE void accumulate(D d, const float* HWY_RESTRICT u, const float* HWY_RESTRICT v,
                            V (&acc)[tiles][vectors]) {
-#pragma GCC unroll 2
+#pragma GCC unroll 8
   for (int i = 0; i < channels; ++i) {
     V filter[vectors];
 #pragma GCC unroll 2
@@ -48,11 +48,10 @@ HWY_INLINE void accumulate(D d, const float* HWY_RESTRICT u, const float* HWY_RE
   }
 }
 
-// Returns where `ahead` has come to.
 template <int tiles, int vectors>
-HWY_NOINLINE const float* multiply_group(const float* HWY_RESTRICT u, const float* HWY_RESTRICT v,
-                                         const Slice& slice, Index run, float* HWY_RESTRICT m,
-                                         Ahead ahead) {
+HWY_NOINLINE void multiply_group(const float* HWY_RESTRICT u, const float* HWY_RESTRICT v,
+                                 const Slice& slice, Index run, float* HWY_RESTRICT m,
+                                 Ahead& ahead) {
   const D d;
   const Index begin = slice.begin, end = slice.end;
   // Where they fit, the totals stay in registers; else they are added up in M.
@@ -63,7 +62,7 @@ HWY_NOINLINE const float* multiply_group(const float* HWY_RESTRICT u, const floa
 #pragma GCC unroll 2
     for (int j = 0; j < vectors; ++j)
       total[t][j] = resident && begin > 0 ? hn::Load(d, m + t * panel + j * lanes) : hn::Zero(d);
-  constexpr Index step = lanes < 4 ? lanes : 4;  // divides lanes and run
+  constexpr Index step = lanes < 8 ? lanes : 8;  // divides lanes and run
   for (Index first = begin; first < end; first += run) {
     ahead.fetch();
 #pragma GCC unroll 16
@@ -71,11 +70,14 @@ HWY_NOINLINE const float* multiply_group(const float* HWY_RESTRICT u, const floa
 #pragma GCC unroll 2
       for (int j = 0; j < vectors; ++j) acc[t][j] = hn::Zero(d);
     const Index last = std::min(first + run, end);
+    const float* from = v + first * tiles;
     Index i = first;
-    for (; i + step <= last; i += step, u += step * panel)
-      accumulate<tiles, vectors, step>(d, u, v + (i & -lanes) * tiles + (i & (lanes - 1)), acc);
-    for (; i < last; ++i, u += panel)
-      accumulate<tiles, vectors, 1>(d, u, v + (i & -lanes) * tiles + (i & (lanes - 1)), acc);
+    for (; i + lanes <= last; i += lanes, from += lanes * tiles)
+#pragma GCC unroll 1
+      for (Index part = 0; part < lanes; part += step, u += step * panel)
+        accumulate<tiles, vectors, step>(d, u, from + part, acc);
+    for (; i < last; ++i, ++from, u += panel)
+      accumulate<tiles, vectors, 1>(d, u, from, acc);
 #pragma GCC unroll 16
     for (int t = 0; t < tiles; ++t)
 #pragma GCC unroll 2
@@ -93,11 +95,9 @@ HWY_NOINLINE const float* multiply_group(const float* HWY_RESTRICT u, const floa
 #pragma GCC unroll 2
       for (int j = 0; j < vectors; ++j) hn::Store(total[t][j], d, m + t * panel + j * lanes);
   }
-  return ahead.from;
 }
 
-using GroupFunction = const float* (*)(const float*, const float*, const Slice&, Index, float*,
-                                       Ahead);
+using GroupFunction = void (*)(const float*, const float*, const Slice&, Index, float*, Ahead&);
 template <int vectors, int... tiles>
 GroupFunction pick(Index count, std::integer_sequence<int, tiles...>) {
   constexpr GroupFunction functions[] = {&multiply_group<tiles + 1, vectors>...};
@@ -108,18 +108,29 @@ void multiply(const Geometry& g, const Block& block, const Slice& slice, const f
               bool half) {
   const Index step_m = m_stride(block.count, panel);
   const std::make_integer_sequence<int, most_tiles> counts;
+  // The first groups have one tile more.
+  const Index least = block.count / block.groups, larger = block.count % block.groups;
+  const auto function = [&](Index count) {
+    return half ? pick<1>(count, counts) : pick<2>(count, counts);
+  };
+  const GroupFunction large = function(std::min<Index>(least + 1, most_tiles));
+  const GroupFunction small = function(least);
   Ahead ahead = slice.ahead;
   m += slice.first * step_m;
   for (Index xi = slice.first; xi < slice.last; ++xi) {
     const float* filter = slice.u + (g.filter(xi) - g.filter(slice.first)) * slice.step;
     const float* group_v = v;
-    for (Index group = 0; group < block.groups; ++group) {
-      const Index begin = block.begin(group), count = block.begin(group + 1) - begin;
-      const Index step_v = v_stride(g, lanes, count);
-      ahead.from = (half ? pick<1>(count, counts) : pick<2>(count, counts))(
-          filter, group_v + xi * step_v, slice, g.run, m + begin * panel, ahead);
-      group_v += g.points * step_v;
-    }
+    float* group_m = m;
+    const auto multiply_groups = [&](GroupFunction multiply_one, Index tiles, Index groups) {
+      const Index step_v = v_stride(g, lanes, tiles);
+      for (Index group = 0; group < groups; ++group) {
+        multiply_one(filter, group_v + xi * step_v, slice, g.run, group_m, ahead);
+        group_v += g.points * step_v;
+        group_m += tiles * panel;
+      }
+    };
+    multiply_groups(large, least + 1, larger);
+    multiply_groups(small, least, block.groups - larger);
     m += step_m;
   }
 }

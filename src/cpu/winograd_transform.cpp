@@ -102,8 +102,28 @@ HWY_INLINE Place place_of(const Geometry& g, Index tile) {
   const Index image = tile / g.tiles_an_image(), rest = tile % g.tiles_an_image();
   return {image, rest / g.tiles_w * g.m, rest % g.tiles_w * g.m};
 }
+HWY_INLINE void advance(const Geometry& g, Place& at) {
+  at.column += g.m;
+  if (at.column < g.tiles_w * g.m) return;
+  at.column = 0;
+  at.row += g.m;
+  if (at.row < g.tiles_h * g.m) return;
+  at.row = 0;
+  ++at.image;
+}
 
-// One tile and one vector of channels: load(i, j) gives its pixels.
+// Hides where a pointer comes from: GCC would keep the offsets of all of a tile's vectors, most of
+// them on the stack.
+HWY_INLINE const float* here(const float* pointer) {
+  asm("" : "+r"(pointer));
+  return pointer;
+}
+HWY_INLINE float* here(float* pointer) {
+  asm("" : "+r"(pointer));
+  return pointer;
+}
+
+// One tile and one vector of channels: load(i, j) gives its pixels, column by column.
 template <class F, class LoadPixel>
 HWY_INLINE void transform_input(D d, LoadPixel load, float* HWY_RESTRICT v, Index step) {
   V half[F::n][F::n];
@@ -121,7 +141,8 @@ HWY_INLINE void transform_input(D d, LoadPixel load, float* HWY_RESTRICT v, Inde
     V out[F::n];
     F::input(d, half[i], out);
 #pragma GCC unroll 6
-    for (int j = 0; j < F::n; ++j) hn::Store(out[j], d, v + (i * F::n + j) * step);
+    for (int j = 0; j < F::n; ++j) hn::Store(out[j], d, v + j * step);
+    v = here(v + F::n * step);
   }
 }
 
@@ -130,13 +151,21 @@ void input(const Geometry& g, const Tensors& t, Index first, Index count, float*
   const D d;
   const Index step = v_stride(g, lanes, count), full = g.c / lanes * lanes, rest = g.c - full;
   const Strides s = t.x_stride;
-  for (Index tile = 0; tile < count; ++tile) {
-    const Place at = place_of(g, first + tile);
+  Place at = place_of(g, first);
+  for (Index tile = 0; tile < count; ++tile, advance(g, at)) {
     const Index row = at.row * F::stride - g.pad_top, column = at.column * F::stride - g.pad_left;
     const float* image = t.x + at.image * s.n;
     float* to = v + tile * lanes;
     if (row >= 0 && column >= 0 && row + F::n <= g.h && column + F::n <= g.w) {
       const float* corner = image + row * s.h + column * s.w;
+      // Column by column, from the top.
+      const auto pixels = [&](const float* top, auto load_one) HWY_ATTR {
+        return [&s, top, load_one](int i, int) mutable HWY_ATTR {
+          const V value = load_one(top + i * s.h);
+          if (i == F::n - 1) top = here(top + s.w);
+          return value;
+        };
+      };
       Index c = 0;
       for (; c < full; c += lanes, to += count * lanes) {
         // The pixels of a tile are short runs, which the hardware does not foresee.
@@ -145,31 +174,30 @@ void input(const Geometry& g, const Tensors& t, Index first, Index count, float*
             for (int j = 0; j < F::m * F::stride; ++j)
               hwy::Prefetch(corner + i * s.h + (F::n + j) * s.w + c);
         transform_input<F>(
-            d, [&](int i, int j) HWY_ATTR { return hn::LoadU(d, corner + i * s.h + j * s.w + c); },
-            to, step);
+            d, pixels(corner + c, [&](const float* pixel) HWY_ATTR { return hn::LoadU(d, pixel); }), to,
+            step);
       }
       if (rest)
         transform_input<F>(
             d,
-            [&](int i, int j)
-                HWY_ATTR { return load_some(d, corner + i * s.h + j * s.w + c, rest); },
+            pixels(corner + c, [&](const float* pixel) HWY_ATTR { return load_some(d, pixel, rest); }),
             to, step);
       continue;
     }
-    const float* pixels[F::n][F::n];
+    const float* outer[F::n][F::n];
     for (int i = 0; i < F::n; ++i)
       for (int j = 0; j < F::n; ++j) {
         const Index y = row + i, x = column + j;
         const bool inside = y >= 0 && y < g.h && x >= 0 && x < g.w;
-        pixels[i][j] = inside ? image + y * s.h + x * s.w : t.zeros;
+        outer[i][j] = inside ? image + y * s.h + x * s.w : t.zeros;
       }
     Index c = 0;
     for (; c < full; c += lanes, to += count * lanes)
       transform_input<F>(
-          d, [&](int i, int j) HWY_ATTR { return hn::LoadU(d, pixels[i][j] + c); }, to, step);
+          d, [&](int i, int j) HWY_ATTR { return hn::LoadU(d, outer[i][j] + c); }, to, step);
     if (rest)
       transform_input<F>(
-          d, [&](int i, int j) HWY_ATTR { return load_some(d, pixels[i][j] + c, rest); }, to, step);
+          d, [&](int i, int j) HWY_ATTR { return load_some(d, outer[i][j] + c, rest); }, to, step);
   }
 }
 
@@ -223,8 +251,18 @@ void output(const Geometry& g, const Tensors& t, const Block& block, const float
   // A maximum commutes with what does not decrease; rounding does not either.
   const bool late = !(g.act.kind == Activation::Kind::leaky && g.act.a < 0);
   const V outside = hn::Set(d, -std::numeric_limits<float>::infinity());
-  for (Index tile = 0; tile < block.count; ++tile) {
-    const Place at = place_of(g, block.first + tile);
+  Place at = place_of(g, block.first), next = at;
+  const auto ask = [&]() HWY_ATTR {
+    const Index size = g.pool ? F::m / 2 : F::m, row = g.pool ? next.row / 2 : next.row,
+                column = g.pool ? next.column / 2 : next.column;
+    const float* to = t.y + next.image * s.n + row * s.h + column * s.w + k;
+    for (Index i = 0; i < size; ++i, to += s.h)
+      for (Index j = 0; j < size; ++j) __builtin_prefetch(to + j * s.w, 1);
+    advance(g, next);
+  };
+  for (Index tile = 0; tile < std::min<Index>(2, block.count); ++tile) ask();
+  for (Index tile = 0; tile < block.count; ++tile, advance(g, at)) {
+    if (tile + 2 < block.count) ask();
     float* image = t.y + at.image * s.n;
     const Index rows = std::min<Index>(F::m, g.p - at.row);
     const Index columns = std::min<Index>(F::m, g.q - at.column);
@@ -237,7 +275,8 @@ void output(const Geometry& g, const Tensors& t, const Block& block, const float
       for (int j = 0; j < F::n; ++j) {
         V column[F::n], out[F::m];
 #pragma GCC unroll 6
-        for (int i = 0; i < F::n; ++i) column[i] = hn::Load(d, from + (i * F::n + j) * step);
+        for (int i = 0; i < F::n; ++i) column[i] = hn::Load(d, from + i * F::n * step);
+        from = here(from + step);
         F::output(d, column, out);
 #pragma GCC unroll 4
         for (int i = 0; i < F::m; ++i) half[i][j] = out[i];
