@@ -26,6 +26,19 @@ HWY_INLINE hn::Vec<D> broadcast(D d, const float* p) {
   return v;
 }
 
+/// sum += a * b. Left the choice among the instruction's forms, GCC 12 lets long loops end with
+/// their sums in other registers than they began, and spills where none is free.
+template <class V>
+HWY_INLINE void add_product(V a, V b, V& sum) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  auto to = sum.raw;
+  asm volatile("vfmadd231ps %2, %1, %0" : "+v"(to) : "v"(a.raw), "v"(b.raw));
+  sum.raw = to;
+#else
+  sum = hn::MulAdd(a, b, sum);
+#endif
+}
+
 /// The first `count` lanes, 0 behind them: a full vector could reach past a tensor's end. (Through
 /// memory it waits for a store that the load is wider than.)
 template <class D>

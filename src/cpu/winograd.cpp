@@ -240,7 +240,7 @@ class WinogradPrepared final : public Prepared {
                 v + g_.points * (round_up(g_.c, simd_.lanes) * begin + 16 * group));
   }
   // The pixels of a block, where it comes next: part `panel` of them.
-  Ahead pixels(const Tensors& t, const Block& block, Index panel, Index steps) const {
+  Pixels pixels(const Tensors& t, const Block& block, Index panel, Index steps) const {
     const Index image = block.first / g_.tiles_an_image(), rest = block.first % g_.tiles_an_image();
     const Index tile_row = rest / g_.tiles_w, tile_column = rest % g_.tiles_w;
     const Index step = g_.m * g_.stride, last = tile_column + block.count - 1;
@@ -248,24 +248,27 @@ class WinogradPrepared final : public Prepared {
     // All columns if the block goes on in another row.
     const bool wraps = last >= g_.tiles_w;
     const Index top = inside(tile_row * step - g_.pad_top, g_.h);
-    const Index bottom =
-        inside((tile_row + last / g_.tiles_w) * step + g_.n - g_.pad_top, g_.h);
+    const Index bottom = inside((tile_row + last / g_.tiles_w) * step + g_.n - g_.pad_top, g_.h);
     const Index left = wraps ? 0 : inside(tile_column * step - g_.pad_left, g_.w);
     const Index right = wraps ? g_.w : inside(last * step + g_.n - g_.pad_left, g_.w);
     const Strides s = t.x_stride;
-    return Ahead::rows(t.x + image * s.n + top * s.h + left * s.w, bottom - top,
-                       (right - left) * s.w, s.h, panel, panels_, steps);
+    return {t.x + image * s.n + top * s.h + left * s.w,
+            bottom - top,
+            (right - left) * s.w,
+            s.h,
+            panel,
+            panels_,
+            steps};
   }
   void finish_panel(const Tensors& t, const Block& block, Index panel, const float* v, float* m,
                     const Block* next = nullptr) const {
     const Index k = panel * simd_.panel;
     const bool half = g_.k - k <= simd_.panel / 2;
     const float* const packed = packed_.data() + panel * panel_floats_;
-    const auto steps = [&](Index channels, Index products) {
-      return (channels + g_.run - 1) / g_.run * block.groups * products;
-    };
-    const auto weights = [&](const float* from, Index floats, Index channels, Index products) {
-      return streams_ ? Ahead::rows(from, 1, floats, 0, 0, 1, steps(channels, products)) : Ahead{};
+    // The weights after `from`, as many as `products` products of these channels take time for.
+    const auto ahead = [&](const float* from, Index floats, Index channels, Index products) {
+      const Index times = (channels + g_.run - 1) / g_.run * block.groups * products * Ahead::line;
+      return streams_ ? Ahead{from, (floats + times - 1) / times} : Ahead{};
     };
     if (few_) {
       simd_.multiply_few(g_, block, packed, v, m, half);
@@ -279,17 +282,24 @@ class WinogradPrepared final : public Prepared {
           // A row's share of the next slice.
           const Index share = (end - c) * 9 * simd_.panel / g_.n;
           const float* const after = packed + end * 9 * simd_.panel + row * share;
-          simd_.multiply(
-              g_, block,
-              {u, step, c, end, row * g_.n, (row + 1) * g_.n, weights(after, share, end - c, g_.n)},
-              v, m, half);
+          simd_.multiply(g_, block,
+                         {u,
+                          step,
+                          c,
+                          end,
+                          row * g_.n,
+                          (row + 1) * g_.n,
+                          ahead(after, share, end - c, g_.n),
+                          {}},
+                         v, m, half);
         }
       }
     } else {
       const Index step = g_.c * simd_.panel;
-      const Ahead ahead = next ? pixels(t, *next, panel, steps(g_.c, g_.points))
-                               : weights(packed + step, step * g_.points, g_.c, g_.points);
-      simd_.multiply(g_, block, {packed, step, 0, g_.c, 0, g_.points, ahead}, v, m, half);
+      simd_.multiply(g_, block,
+                     {packed, step, 0, g_.c, 0, g_.points, ahead(packed + step, step, g_.c, 1),
+                      next ? pixels(t, *next, panel, block.groups * g_.points) : Pixels()},
+                     v, m, half);
     }
     simd_.output(g_, t, block, m, k);
   }

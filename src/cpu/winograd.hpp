@@ -80,35 +80,44 @@ struct Block {
   }
 };
 
-/// What is wanted next, brought to the second-level cache while a loop runs, for it comes from
-/// further away than the next loop could wait: the weights, which go by once a block, or the next
-/// block's pixels.
+/// What comes next of the weights, brought to the second-level cache while a loop runs: they go by
+/// once a block, from further away than it can wait for.
 struct Ahead {
   static constexpr Index line = 64 / sizeof(float);
+  const float* from = nullptr;
+  Index lines = 0;  // each time
+
+  void fetch() {
+    for (Index i = 0; i < lines; ++i, from += line) __builtin_prefetch(from, 0, 2);
+  }
+};
+
+/// Rows of the next block's pixels, or a part of them, brought to the second-level cache as well.
+struct Pixels {
   const float* from = nullptr;
   Index left = 0;  // floats of this row
   const float* next = nullptr;
   Index row = 0, stride = 0;  // floats of a row, and from one to the next
   Index lines = 0, each = 0;  // still wanted, and in a step
 
-  /// Part `part` of `parts` of some rows, in `steps` steps.
-  static Ahead rows(const float* first, Index rows, Index row, Index stride, Index part,
-                    Index parts, Index steps) {
-    const Index a_row = (row + line - 1) / line;
+  Pixels() = default;
+  /// Part `part` of `parts`, in `steps` steps.
+  Pixels(const float* first, Index rows, Index row_, Index stride_, Index part, Index parts,
+         Index steps)
+      : row(row_), stride(stride_) {
+    const Index a_row = (row + Ahead::line - 1) / Ahead::line;
     const Index begin = part * rows * a_row / parts, end = (part + 1) * rows * a_row / parts;
-    Ahead ahead;
     const float* const at = first + begin / a_row * stride;
-    ahead.from = at + begin % a_row * line;
-    ahead.left = row - begin % a_row * line;
-    ahead.next = at + stride;
-    ahead.row = row, ahead.stride = stride;
-    ahead.lines = end - begin, ahead.each = (end - begin + steps - 1) / steps;
-    return ahead;
+    from = at + begin % a_row * Ahead::line;
+    left = row - begin % a_row * Ahead::line;
+    next = at + stride;
+    lines = end - begin;
+    each = (lines + steps - 1) / steps;
   }
   void fetch() {
     for (Index i = std::min(each, lines); i > 0; --i, --lines) {
       __builtin_prefetch(from, 0, 2);
-      from += line, left -= line;
+      from += Ahead::line, left -= Ahead::line;
       if (left <= 0) from = next, next += stride, left = row;
     }
   }
@@ -121,7 +130,8 @@ struct Slice {
   Index step = 0;
   Index begin = 0, end = 0;  // channels
   Index first = 0, last = 0;
-  Ahead ahead;  // each run of channels of a group and a product
+  Ahead ahead;    // each run of channels of a group and a product
+  Pixels pixels;  // each group and product
 };
 
 /// One instruction set's arithmetic.

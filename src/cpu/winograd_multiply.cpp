@@ -8,11 +8,13 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "cpu/vector-inl.hpp"
 #include "cpu/winograd.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convoy::cpu::winograd::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+using cpu::HWY_NAMESPACE::add_product;
 
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
@@ -40,7 +42,7 @@ HWY_INLINE void accumulate(D d, const float* HWY_RESTRICT u, const float* HWY_RE
     for (int t = 0; t < tiles; ++t) {
       const V pixel = hn::Set(d, v[t * lanes + i]);
 #pragma GCC unroll 2
-      for (int j = 0; j < vectors; ++j) acc[t][j] = hn::MulAdd(pixel, filter[j], acc[t][j]);
+      for (int j = 0; j < vectors; ++j) add_product(pixel, filter[j], acc[t][j]);
     }
     // GCC 12 would move the next channel's loads up here, where no register is free, and spill
     // sums.
@@ -48,10 +50,11 @@ HWY_INLINE void accumulate(D d, const float* HWY_RESTRICT u, const float* HWY_RE
   }
 }
 
+// Returns where `ahead` has come to.
 template <int tiles, int vectors>
-HWY_NOINLINE void multiply_group(const float* HWY_RESTRICT u, const float* HWY_RESTRICT v,
-                                 const Slice& slice, Index run, float* HWY_RESTRICT m,
-                                 Ahead& ahead) {
+HWY_NOINLINE const float* multiply_group(const float* HWY_RESTRICT u, const float* HWY_RESTRICT v,
+                                         const Slice& slice, Index run, float* HWY_RESTRICT m,
+                                         Ahead ahead) {
   const D d;
   const Index begin = slice.begin, end = slice.end;
   // Where they fit, the totals stay in registers; else they are added up in M.
@@ -62,7 +65,7 @@ HWY_NOINLINE void multiply_group(const float* HWY_RESTRICT u, const float* HWY_R
 #pragma GCC unroll 2
     for (int j = 0; j < vectors; ++j)
       total[t][j] = resident && begin > 0 ? hn::Load(d, m + t * panel + j * lanes) : hn::Zero(d);
-  constexpr Index step = lanes < 8 ? lanes : 8;  // divides lanes and run
+  constexpr Index step = lanes == 8 ? 8 : std::min<Index>(lanes, 4);  // divides lanes and run
   for (Index first = begin; first < end; first += run) {
     ahead.fetch();
 #pragma GCC unroll 16
@@ -73,11 +76,9 @@ HWY_NOINLINE void multiply_group(const float* HWY_RESTRICT u, const float* HWY_R
     const float* from = v + first * tiles;
     Index i = first;
     for (; i + lanes <= last; i += lanes, from += lanes * tiles)
-#pragma GCC unroll 1
       for (Index part = 0; part < lanes; part += step, u += step * panel)
         accumulate<tiles, vectors, step>(d, u, from + part, acc);
-    for (; i < last; ++i, ++from, u += panel)
-      accumulate<tiles, vectors, 1>(d, u, from, acc);
+    for (; i < last; ++i, ++from, u += panel) accumulate<tiles, vectors, 1>(d, u, from, acc);
 #pragma GCC unroll 16
     for (int t = 0; t < tiles; ++t)
 #pragma GCC unroll 2
@@ -95,9 +96,11 @@ HWY_NOINLINE void multiply_group(const float* HWY_RESTRICT u, const float* HWY_R
 #pragma GCC unroll 2
       for (int j = 0; j < vectors; ++j) hn::Store(total[t][j], d, m + t * panel + j * lanes);
   }
+  return ahead.from;
 }
 
-using GroupFunction = void (*)(const float*, const float*, const Slice&, Index, float*, Ahead&);
+using GroupFunction = const float* (*)(const float*, const float*, const Slice&, Index, float*,
+                                       Ahead);
 template <int vectors, int... tiles>
 GroupFunction pick(Index count, std::integer_sequence<int, tiles...>) {
   constexpr GroupFunction functions[] = {&multiply_group<tiles + 1, vectors>...};
@@ -116,6 +119,7 @@ void multiply(const Geometry& g, const Block& block, const Slice& slice, const f
   const GroupFunction large = function(std::min<Index>(least + 1, most_tiles));
   const GroupFunction small = function(least);
   Ahead ahead = slice.ahead;
+  Pixels pixels = slice.pixels;
   m += slice.first * step_m;
   for (Index xi = slice.first; xi < slice.last; ++xi) {
     const float* filter = slice.u + (g.filter(xi) - g.filter(slice.first)) * slice.step;
@@ -124,7 +128,8 @@ void multiply(const Geometry& g, const Block& block, const Slice& slice, const f
     const auto multiply_groups = [&](GroupFunction multiply_one, Index tiles, Index groups) {
       const Index step_v = v_stride(g, lanes, tiles);
       for (Index group = 0; group < groups; ++group) {
-        multiply_one(filter, group_v + xi * step_v, slice, g.run, group_m, ahead);
+        pixels.fetch();
+        ahead.from = multiply_one(filter, group_v + xi * step_v, slice, g.run, group_m, ahead);
         group_v += g.points * step_v;
         group_m += tiles * panel;
       }

@@ -174,14 +174,14 @@ void input(const Geometry& g, const Tensors& t, Index first, Index count, float*
             for (int j = 0; j < F::m * F::stride; ++j)
               hwy::Prefetch(corner + i * s.h + (F::n + j) * s.w + c);
         transform_input<F>(
-            d, pixels(corner + c, [&](const float* pixel) HWY_ATTR { return hn::LoadU(d, pixel); }), to,
-            step);
+            d, pixels(corner + c, [&](const float* pixel) HWY_ATTR { return hn::LoadU(d, pixel); }),
+            to, step);
       }
       if (rest)
-        transform_input<F>(
-            d,
-            pixels(corner + c, [&](const float* pixel) HWY_ATTR { return load_some(d, pixel, rest); }),
-            to, step);
+        transform_input<F>(d,
+                           pixels(corner + c, [&](const float* pixel)
+                                                  HWY_ATTR { return load_some(d, pixel, rest); }),
+                           to, step);
       continue;
     }
     const float* outer[F::n][F::n];
@@ -252,12 +252,13 @@ void output(const Geometry& g, const Tensors& t, const Block& block, const float
   const bool late = !(g.act.kind == Activation::Kind::leaky && g.act.a < 0);
   const V outside = hn::Set(d, -std::numeric_limits<float>::infinity());
   Place at = place_of(g, block.first), next = at;
+  const Index size = g.pool ? F::m / 2 : F::m, shrink = g.pool ? 2 : 1;
   const auto ask = [&]() HWY_ATTR {
-    const Index size = g.pool ? F::m / 2 : F::m, row = g.pool ? next.row / 2 : next.row,
-                column = g.pool ? next.column / 2 : next.column;
+    const Index row = next.row / shrink, column = next.column / shrink;
+    const Index rows = std::min(size, g.out_h - row), columns = std::min(size, g.out_w - column);
     const float* to = t.y + next.image * s.n + row * s.h + column * s.w + k;
-    for (Index i = 0; i < size; ++i, to += s.h)
-      for (Index j = 0; j < size; ++j) __builtin_prefetch(to + j * s.w, 1);
+    for (Index i = 0; i < rows; ++i, to += s.h)
+      for (Index j = 0; j < columns; ++j) __builtin_prefetch(to + j * s.w, 1);
     advance(g, next);
   };
   for (Index tile = 0; tile < std::min<Index>(2, block.count); ++tile) ask();
