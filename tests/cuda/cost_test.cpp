@@ -13,17 +13,24 @@
 namespace convoy::cuda::sm90 {
 namespace {
 
-TEST(CostModel, PicksWithinATenthOfTheBestMeasured) {
-  std::ifstream file(std::string(CONVOY_SOURCE_DIR) + "/bench/results/h200/tiles.json");
-  ASSERT_TRUE(file) << "bench/results/h200/tiles.json is missing";
+// What the tiles that the model picks take, over the best measured: on average, at worst, and how
+// many take a tenth more.
+struct Picks {
+  double mean = 0, worst = 0;
+  std::size_t stages = 0, slow = 0;
+};
+Picks picks_of(const std::string& result) {
+  std::ifstream file(std::string(CONVOY_SOURCE_DIR) + "/bench/results/h200/" + result);
+  EXPECT_TRUE(file) << result << " is missing";
+  if (!file) return {};
   std::map<std::string, std::map<std::string, double>>
       measured;  // later runs, of newer code, replace earlier
   const nlohmann::json results = nlohmann::json::parse(file);
   for (const auto& row : results["rows"]) {
     for (const auto& tile : row["tiles"]) measured[row["stage"]][tile[0]] = tile[1];
   }
-  ASSERT_GE(measured.size(), 20u);
-  double sum = 0;
+  Picks picks;
+  picks.stages = measured.size();
   for (const auto& [text, tiles] : measured) {
     double best = tiles.begin()->second, picked = 0;
     for (const auto& [name, us] : tiles) best = std::min(best, us);
@@ -33,11 +40,28 @@ TEST(CostModel, PicksWithinATenthOfTheBestMeasured) {
       picked = found->second;
       break;
     }
-    EXPECT_LE(picked, 1.10 * best) << text;
     EXPECT_GT(picked, 0) << text << ": none of the measured tiles exists any more; measure again";
-    sum += picked / best;
+    picks.mean += picked / best / static_cast<double>(picks.stages);
+    picks.worst = std::max(picks.worst, picked / best);
+    if (picked > 1.10 * best) ++picks.slow;
   }
-  EXPECT_LE(sum / static_cast<double>(measured.size()), 1.03);
+  return picks;
+}
+
+TEST(CostModel, PicksNearlyTheBestOfWhatItWasFittedTo) {
+  const Picks picks = picks_of("tiles.json");
+  EXPECT_GE(picks.stages, 250u);
+  EXPECT_LE(picks.mean, 1.012);
+  EXPECT_LE(picks.worst, 1.2);
+  EXPECT_LE(picks.slow, 3u);
+}
+
+TEST(CostModel, PicksNearlyTheBestOfStagesThatItNeverSaw) {
+  const Picks picks = picks_of("tiles-unseen.json");
+  EXPECT_GE(picks.stages, 40u);
+  EXPECT_LE(picks.mean, 1.025);
+  EXPECT_LE(picks.worst, 1.35);
+  EXPECT_LE(picks.slow, 2u);
 }
 
 TEST(CostModel, FirstIsWithinAFifthOfWhatWasMeasured) {

@@ -9,7 +9,8 @@ double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& 
   // Cycles at the clock that the chip holds under load. The constants are a least-distance fit to
   // the tiles of bench/results/h200/tiles.json: of the order that in-kernel clocks show, no more.
   constexpr double clock = 1.558e9;
-  constexpr double l2_bytes_a_cycle = 7535, store_bytes_a_cycle = 30.8;  // of all, of one CTA
+  constexpr double l2_bytes_a_cycle = 8387, memory_bytes_a_cycle = 4482;  // of all CTAs
+  constexpr double store_bytes_a_cycle = 48.74;                           // of one
   const bool pingpong = tile.schedule == Schedule::pingpong, pool = stage.pool.has_value();
   const int n = tile.instruction_n(), pixels = n * tile.instructions();
   const double warpgroups = pingpong ? 1 : 2;
@@ -19,37 +20,44 @@ double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& 
   const int steps = halo_steps(stage, tile);
   const double step = std::max(n / 2.0, 32.0) * tile.instructions() * warpgroups;
   const double slabs = layout.slabs_a_tile(), slots = layout.slots_a_tile();
-  const double gap = (!pingpong       ? 43.1
-                      : tile.resident ? 27.7
-                                      : 73.4) +
-                     std::max(0.0, 248.2 - 3.892 * step * steps / 4);
+  const double gap = (!pingpong       ? 39.69
+                      : tile.resident ? 34.25
+                                      : 60.9) +
+                     std::max(0.0, 254.8 - 4.309 * step * steps / 4);
   const double math =
-      1.0 * steps * layout.chunks * layout.taps * step * (tile.instructions() > 1 ? 1.056 : 1) +
+      1.0 * steps * layout.chunks * layout.taps * step * (tile.instructions() > 1 ? 1.048 : 1) +
       slabs * gap;
   // All CTAs share the L2; each slot takes a producer's time, and each pixel of a box the copy
-  // engine's. Among equals resident weights win: the last term only orders them.
+  // engine's. Loads that hide under the math still cost some: the power that they take slows the
+  // clock. Among equals resident weights win: the last term only orders them.
   const double boxes = static_cast<double>(layout.chunks) * layout.views * layout.x_bytes;
   const double weights = slabs * layout.w_slot, streamed = tile.resident ? 0 : weights;
   const double loads = (boxes + streamed) * layout.grid / l2_bytes_a_cycle;
   const double producing =
-      std::max(458.7 * std::max(slots, tile.resident ? 0 : slabs), 2.608 * boxes / 128);
-  const double tile_cycles =
-      std::max({math, loads, producing}) + (tile.resident ? 0 : 1e-6 * loads);
+      std::max(390.1 * std::max(slots, tile.resident ? 0 : slabs), 2.732 * boxes / 128);
+  const double tile_cycles = std::max({math, loads, producing}) + 0.007816 * std::min(math, loads) +
+                             (tile.resident ? 0 : 1e-6 * loads);
 
-  const double epilogue = 1084 + 2.06 * pixels + (pool ? 0 : 115.7 * tile.instructions());
+  const double epilogue = 1023 + 0.3165 * pixels + (pool ? 0 : 127.1 * tile.instructions());
   const double store = warpgroups * (pool ? pixels / 4.0 : pixels) * 128 / store_bytes_a_cycle;
   const int turns = (layout.tiles() + layout.grid - 1) / layout.grid;
   // The last tile's store shows, and some of the load of weights that stay. A launch that leaves
   // half of the multiprocessors free lets the next one start there.
-  double cycles = 899.7 + (layout.crowded ? 1203 : 0) + 1.607 * store;
-  if (tile.resident) cycles += 0.117 * weights * layout.grid / l2_bytes_a_cycle;
-  if (pingpong) {
-    // Two warpgroups take turns, but each needs its own math and epilogue.
-    const double pair = turns > 1 ? std::max((tile_cycles + epilogue) / 2, store) : 0;
-    cycles += turns * std::max(tile_cycles, pair) + epilogue;
-  } else {
-    cycles += turns * std::max(tile_cycles + epilogue, store);
-  }
+  double cycles = 1235 + (layout.crowded ? 1034 : 0) + 1.757 * store;
+  if (tile.resident) cycles += 0.07083 * weights * layout.grid / l2_bytes_a_cycle;
+  // Two warpgroups in turns each need their own math and epilogue.
+  const double pair = turns > 1 ? std::max((tile_cycles + epilogue) / 2, store) : 0;
+  const double tiles = pingpong ? turns * std::max(tile_cycles, pair) + epilogue
+                                : turns * std::max(tile_cycles + epilogue, store);
+  // What the stage reads and writes hides under its tiles, or they under it, in part.
+  const Shapes shapes = shapes_of(stage);
+  const bool skips = stage.r == 1 && stage.s == 1;
+  const double memory = 2 *
+                        (static_cast<double>(shapes.x_elements) /
+                             static_cast<double>(skips ? stage.stride.h * stage.stride.w : 1) +
+                         static_cast<double>(shapes.y_elements)) /
+                        memory_bytes_a_cycle;
+  cycles += std::max(tiles, memory) + 0.5388 * std::min(tiles, memory);
   return cycles / clock;
 }
 
