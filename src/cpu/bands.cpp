@@ -23,6 +23,16 @@ bool windows_of_four(const Stage& stage, const Shapes& shapes) {
          pool.dil == Extent{1} && 2 * shapes.out_h <= shapes.p && 2 * shapes.out_w <= shapes.q;
 }
 
+// 1x1 filters without padding: the same stage on those pixels alone that it sees.
+Stage without_skipped_pixels(Stage stage) {
+  if (stage.r != 1 || stage.s != 1 || stage.pad != Padding{0}) return stage;
+  const Shapes shapes = shapes_of(stage);
+  stage.h = shapes.p;
+  stage.w = shapes.q;
+  stage.stride = Extent{1};
+  return stage;
+}
+
 }  // namespace
 
 std::vector<Bands::Block> filter_blocks(const Stage& stage, int vectors, const TileLoops& loops) {
@@ -47,16 +57,18 @@ std::vector<Bands::Block> filter_blocks(const Stage& stage, int vectors, const T
   return blocks;
 }
 
-Bands::Bands(const Stage& stage, const Machine& machine, int vectors)
-    : stage_(stage),
-      shapes_(shapes_of(stage)),
+Bands::Bands(const Stage& given, const Machine& machine, int vectors)
+    : stage_(without_skipped_pixels(given)),
+      shapes_(shapes_of(stage_)),
       loops_(tile_loops()),
-      clamp_(clamp_of(stage.act)),
-      pool_rows_(math::pool_rows(stage, shapes_.p)),
-      pool_columns_(math::pool_columns(stage, shapes_.q)),
-      c_group_(stage.c / stage.groups),
-      depth_(stage.r * stage.s * c_group_),
+      clamp_(clamp_of(given.act)),
+      pool_rows_(math::pool_rows(stage_, shapes_.p)),
+      pool_columns_(math::pool_columns(stage_, shapes_.q)),
+      c_group_(given.c / given.groups),
+      depth_(given.r * given.s * c_group_),
       threads_(std::max(1, machine.threads)) {
+  const Stage& stage = stage_;
+  skipped_ = {given.stride.h / stage.stride.h, given.stride.w / stage.stride.w};
   blocks_ = filter_blocks(stage, vectors, loops_);
   const Block& last = blocks_.back();
   weights_ =
@@ -66,7 +78,8 @@ Bands::Bands(const Stage& stage, const Machine& machine, int vectors)
 
   const bool linear = stage.r == 1 && stage.s == 1 && stage.pad == Padding{0} &&
                       stage.dtype == DType::f32 && stage.layout == Layout::nhwc && !stage.norm;
-  packed_ = !linear;
+  // A tile's pixels of which others are skipped between lie a large power of two apart, most often.
+  packed_ = !linear || skipped_ != Extent{1};
   rows_.stage = stage;
   rows_.columns = (shapes_.q - 1) * stage.stride.w + (stage.s - 1) * stage.dil.w + 1;
   rows_.pixel_pitch = stage.c;

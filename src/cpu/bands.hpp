@@ -23,7 +23,7 @@ class Bands : public Prepared {
   Bands(const Stage& stage, const Machine& machine, int vectors);
   void set_weights(const float* w) override;
   std::size_t workspace_bytes() const override;
-  Status run(const RunArgs& args) const noexcept override;
+  Status run(const RunArgs& given) const noexcept override;
 
   struct Block {
     Index group = 0, first = 0, count = 0;  // filters [first, first + count)
@@ -109,7 +109,8 @@ class Bands : public Prepared {
   Index slot_floats() const;
   Scratch scratch_of(float* slot) const;
 
-  Stage stage_;
+  Stage stage_;        // of the pixels that it sees
+  Extent skipped_{1};  // x has one of these at each so many rows and columns
   Shapes shapes_;
   const TileLoops& loops_;
   Clamp clamp_;

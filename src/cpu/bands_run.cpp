@@ -70,7 +70,7 @@ Index Bands::list_pixels(const RunArgs& args, const Piece& piece, Index listed,
 // The input of `rows` output rows from `row`, counted over all images: as much of it as lies in the
 // first one's image.
 Bands::Ahead Bands::input_of(const RunArgs& args, Index row, Index rows) const {
-  if (stage_.dtype != DType::f32) return {};
+  if (stage_.dtype != DType::f32 || skipped_ != Extent{1}) return {};
   const Index image = row / shapes_.out_h, out = row % shapes_.out_h;
   const Index last = std::min(out + rows, shapes_.out_h) - 1;
   const Index begin = pool_rows_.begin(out) * stage_.stride.h - stage_.pad.top;
@@ -207,7 +207,10 @@ void Bands::run_block_skipping(TileArgs tile, const Block& block, Index count,
   }
 }
 
-Status Bands::run(const RunArgs& args) const noexcept {
+Status Bands::run(const RunArgs& given) const noexcept {
+  RunArgs args = given;
+  args.x_stride.h *= skipped_.h;
+  args.x_stride.w *= skipped_.w;
   float* bias = reinterpret_cast<float*>(args.workspace);
   for (const Block& block : blocks_)
     for (Index i = 0; i < block.width; ++i)
