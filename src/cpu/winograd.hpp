@@ -105,6 +105,7 @@ struct Pixels {
   Pixels(const float* first, Index rows, Index row_, Index stride_, Index part, Index parts,
          Index steps)
       : row(row_), stride(stride_) {
+    if (rows <= 0 || row <= 0) return;  // all of them padding
     const Index a_row = (row + Ahead::line - 1) / Ahead::line;
     const Index begin = part * rows * a_row / parts, end = (part + 1) * rows * a_row / parts;
     const float* const at = first + begin / a_row * stride;

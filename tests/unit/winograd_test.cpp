@@ -72,11 +72,13 @@ struct Case {
     return sum;
   }
 
-  // Runs the first n images; `gap` floats of NaN lie between pixels of x and of y.
+  // Runs the first n images; `gap` floats of NaN lie between pixels of x and of y. With `l2_bytes`
+  // as if the second-level cache had so many.
   std::vector<float> run(const Kernel& kernel, const Tile& tile, int threads, Index n = 0,
-                         Index gap = 0) const {
+                         Index gap = 0, std::size_t l2_bytes = 0) const {
     if (n == 0) n = stage.n;
-    const Machine machine = cpu_machine(threads);
+    Machine machine = cpu_machine(threads);
+    if (l2_bytes > 0) machine.l2_bytes = l2_bytes;
     const auto prepared = kernel.prepare(stage, tile, machine);
     prepared->set_weights(w.data());
     const float nan = std::numeric_limits<float>::quiet_NaN();
@@ -185,6 +187,19 @@ TEST(Winograd, BitsDoNotDependOnTilesThreadsOrImages) {
       first.resize(one.size());
       EXPECT_TRUE(same_bits(first, one)) << kernel->name() << " " << tile.name;
     }
+  }
+}
+
+// Where the input does not fit into the second-level cache, a block asks for the next one's pixels,
+// of which all may lie in the padding.
+TEST(Winograd, WhatIsAskedForAheadTouchesNothing) {
+  for (const char* text : {"n6h30w22c50k16r3pad1+bias+relu+max2", "n1h36w36c50k16r3pad60+bias",
+                           "n2h31w30c50k16r3pad0x7x60x0+bias+max2"}) {
+    const Case c(text, false);
+    for (const Kernel* kernel : {&cpu::winograd2(), &cpu::winograd4()})
+      for (const Tile& tile : kernel->tiles(c.stage, cpu_machine(1)))
+        EXPECT_TRUE(same_bits(c.run(*kernel, tile, 1), c.run(*kernel, tile, 2, 0, 3, 400'000)))
+            << text << " " << kernel->name() << " " << tile.name;
   }
 }
 
