@@ -100,7 +100,11 @@ HWY_INLINE void multiply_add(D d, const Pixels& x, Index c, const float* w,
   x.each(c, [&](int i, const float* at) HWY_ATTR {
     const auto value = broadcast(d, at);
 #pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) add_product(value, weight[v], sum[i][v]);
+    for (int v = 0; v < vectors; ++v)
+      if constexpr (Pixels::unrolled > 1)
+        add_product(value, weight[v], sum[i][v]);
+      else
+        sum[i][v] = hn::MulAdd(value, weight[v], sum[i][v]);
   });
 }
 
