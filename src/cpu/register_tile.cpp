@@ -135,14 +135,15 @@ HWY_INLINE void add_products(D d, const TileArgs& args, const Pixels& x, const f
 #pragma GCC unroll 4
       for (Index i = 0; i < step; ++i)
         multiply_add<D, pixels, vectors>(d, x, c + i, w + i * n * vectors, sum);
-      c += step, w += step * n * vectors;
     };
     if constexpr (vectors >= 3)
       if (next)
-        for (; c + step <= end; add_step())
+        for (; c + step <= end; c += step, w += step * n * vectors) {
 #pragma GCC unroll 4
           for (Index i = 0; i < step; ++i, next += args.next_floats) __builtin_prefetch(next, 0, 2);
-    while (c + step <= end) add_step();
+          add_step();
+        }
+    for (; c + step <= end; c += step, w += step * n * vectors) add_step();
     for (; c < end; ++c, w += n * vectors) multiply_add<D, pixels, vectors>(d, x, c, w, sum);
   }
 }

@@ -158,9 +158,9 @@ void input(const Geometry& g, const Tensors& t, Index first, Index count, float*
     float* to = v + tile * lanes;
     if (row >= 0 && column >= 0 && row + F::n <= g.h && column + F::n <= g.w) {
       const float* corner = image + row * s.h + column * s.w;
-      // Column by column, from the top.
-      const auto pixels = [&](const float* top, auto load_one) HWY_ATTR {
-        return [&s, top, load_one](int i, int) mutable HWY_ATTR {
+      const float* top = nullptr;  // of the column that is read next
+      const auto columns = [&](auto load_one) HWY_ATTR {
+        return [&s, &top, load_one](int i, int) HWY_ATTR {
           const V value = load_one(top + i * s.h);
           if (i == F::n - 1) top = here(top + s.w);
           return value;
@@ -173,15 +173,16 @@ void input(const Geometry& g, const Tensors& t, Index first, Index count, float*
           for (int i = 0; i < F::n; ++i)
             for (int j = 0; j < F::m * F::stride; ++j)
               hwy::Prefetch(corner + i * s.h + (F::n + j) * s.w + c);
+        top = corner + c;
         transform_input<F>(
-            d, pixels(corner + c, [&](const float* pixel) HWY_ATTR { return hn::LoadU(d, pixel); }),
-            to, step);
+            d, columns([&](const float* pixel) HWY_ATTR { return hn::LoadU(d, pixel); }), to, step);
       }
-      if (rest)
-        transform_input<F>(d,
-                           pixels(corner + c, [&](const float* pixel)
-                                                  HWY_ATTR { return load_some(d, pixel, rest); }),
-                           to, step);
+      if (rest) {
+        top = corner + c;
+        transform_input<F>(
+            d, columns([&](const float* pixel) HWY_ATTR { return load_some(d, pixel, rest); }), to,
+            step);
+      }
       continue;
     }
     const float* outer[F::n][F::n];
