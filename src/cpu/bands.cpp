@@ -43,9 +43,8 @@ std::vector<Bands::Block> filter_blocks(const Stage& stage, int vectors, const T
   for (Index group = 0; group < stage.groups; ++group)
     for (Index k = 0; k < k_group;) {
       const Index left = k_group - k;
-      int block_vectors = static_cast<int>(std::min<Index>(vectors, left / loops.lanes));
-      if (block_vectors == 0)
-        block_vectors = loops.max_pixels[0] > 0 && left <= loops.lanes / 2 ? 0 : 1;
+      int block_vectors = static_cast<int>(std::min<Index>(vectors, loops.vectors_of(left)));
+      if (left <= loops.lanes / 2 && loops.max_pixels[0] > 0) block_vectors = 0;
       const Index width = loops.width(block_vectors);
       Bands::Block block{
           group, group * k_group + k, std::min(width, left), block_vectors, width, weights, bias};

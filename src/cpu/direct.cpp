@@ -29,7 +29,7 @@ class Direct final : public Kernel {
       const auto at = static_cast<std::size_t>(vectors);
       if (loops.max_pixels[at] == 0) continue;
       // A tile wider than the filters of a group is that of the next smaller width.
-      if (vectors > 1 && vectors * loops.lanes > stage.k / stage.groups) continue;
+      if (vectors > loops.vectors_of(stage.k / stage.groups)) continue;
       tiles.push_back({fmt::format("{}x{}", loops.max_pixels[at], vectors * loops.lanes), vectors});
     }
     return tiles;

@@ -231,9 +231,13 @@ void row(const TileArgs& args, Index tiles) {
     for (int i = 0; i < pixels; ++i)
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) sum[i][v] = hn::Zero(d);
+    const Index step = args.y_pitch;
+#pragma GCC unroll 16
+    for (int i = 0; i < pixels; ++i)
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) __builtin_prefetch(y + i * step + v * n, 1, 3);
     add_products<D, pixels, vectors>(d, args, x, ahead, sum);
     add_bias_and_activate<D, pixels, vectors>(d, args, sum);
-    const Index step = args.y_pitch;
     if (args.valid == vectors * n) {
 #pragma GCC unroll 16
       for (int i = 0; i < pixels; ++i, y += step)

@@ -6,6 +6,7 @@
 // places: two pitches say it all.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -84,6 +85,12 @@ struct TileLoops {
   void (*window)(const WindowArgs&) = nullptr;
 
   Index width(int vectors) const { return vectors == 0 ? lanes / 2 : vectors * lanes; }
+  /// Of so many filters in one block. A vector that is filled in part costs no more beside others
+  /// than in a block of its own, which would pass over the pixels once more; but where a vector is
+  /// two halves anyway, half of one is for nothing there.
+  Index vectors_of(Index filters) const {
+    return std::max<Index>(1, halves ? filters / lanes : (filters + lanes - 1) / lanes);
+  }
 };
 /// Those of the instruction set that run-time dispatch chose. The arithmetic is "sequential": an
 /// output is one fp32 FMA accumulator that starts at 0 and takes taps in the order r, s, c.
