@@ -50,18 +50,18 @@ Picks picks_of(const std::string& result) {
 
 TEST(CostModel, PicksNearlyTheBestOfWhatItWasFittedTo) {
   const Picks picks = picks_of("tiles.json");
-  EXPECT_GE(picks.stages, 320u);
+  EXPECT_GE(picks.stages, 370u);
   EXPECT_LE(picks.mean, 1.012);
   EXPECT_LE(picks.worst, 1.2);
-  EXPECT_LE(picks.slow, 5u);
+  EXPECT_LE(picks.slow, 6u);
 }
 
 TEST(CostModel, PicksNearlyTheBestOfStagesThatItNeverSaw) {
   const Picks picks = picks_of("tiles-unseen.json");
-  EXPECT_GE(picks.stages, 40u);
-  EXPECT_LE(picks.mean, 1.012);
-  EXPECT_LE(picks.worst, 1.12);
-  EXPECT_LE(picks.slow, 1u);
+  EXPECT_GE(picks.stages, 90u);
+  EXPECT_LE(picks.mean, 1.02);
+  EXPECT_LE(picks.worst, 1.3);
+  EXPECT_LE(picks.slow, 3u);
 }
 
 TEST(CostModel, FirstIsWithinAFifthOfWhatWasMeasured) {
