@@ -13,7 +13,6 @@ Index round_up(Index value, Index to) {
   return (value + to - 1) / to * to;
 }
 using math::ceil_div;
-constexpr Index max_run = 64;
 
 // The pool whose windows tile the plane in fours: they can be pooled before they leave registers.
 bool windows_of_four(const Stage& stage, const Shapes& shapes) {
@@ -87,7 +86,9 @@ Bands::Bands(const Stage& given, const Machine& machine, int vectors)
   rows_.row_pitch = rows_.columns * rows_.pixel_pitch;
 
   const bool merged = packed_ && rows_.pixel_pitch == c_group_ && stage.dil.w == 1;
-  // Short runs, so that what is fetched ahead between them comes in small portions.
+  // Short runs, so that what is fetched ahead between them comes in small portions; a tile of 1x1
+  // filters has little to fetch, and the end of a run costs it more.
+  const Index max_run = stage.r * stage.s > 1 ? 64 : 512;
   const auto add_run = [&](const Run& run) {
     for (Index done = 0; done < run.length; done += max_run)
       runs_.push_back({run.offset + done, std::min(max_run, run.length - done), run.depth + done});
@@ -134,7 +135,7 @@ void Bands::cut_parts(Index l2_bytes) {
     return;
   }
   const Index most =
-      std::max<Index>(max_run, l2_bytes / 8 / static_cast<Index>(sizeof(float)) / max_width_);
+      std::max<Index>(64, l2_bytes / 8 / static_cast<Index>(sizeof(float)) / max_width_);
   const Index count = ceil_div(depth_, most), all_runs = static_cast<Index>(runs_.size());
   for (Index i = 0; i < count; ++i) {
     const Index first = all_runs * i / count, end = all_runs * (i + 1) / count;
