@@ -5,11 +5,16 @@ if(CONVOY_TESTS)
   enable_testing()
   # Index maps, boxes, tensor maps and the cost model need no GPU; what does need one skips itself.
   file(GLOB cuda_test_sources CONFIGURE_DEPENDS tests/cuda/*.cpp tests/cuda/*.cu)
-  list(APPEND cuda_test_sources tests/unit/count_allocations.cpp)
+  list(APPEND cuda_test_sources tests/unit/count_allocations.cpp bench/fit/measured_tiles.cpp)
   add_executable(cuda_tests ${cuda_test_sources})
   set_target_properties(cuda_tests PROPERTIES CUDA_ARCHITECTURES "${CONVOY_CUDA_ARCHITECTURES}")
   target_link_libraries(cuda_tests PRIVATE convoy_verify CUDA::cudart_static GTest::gtest_main)
+  target_include_directories(cuda_tests PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(cuda_tests PRIVATE CONVOY_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  # Fits the cost model's constants to measured tiles: run by hand after `convoy tune --dry-run`.
+  add_executable(fit_halo_cost bench/fit/halo_cost.cpp bench/fit/measured_tiles.cpp)
+  target_include_directories(fit_halo_cost PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(fit_halo_cost PRIVATE convoy_verify CUDA::cudart_static)
   gtest_discover_tests(cuda_tests TEST_PREFIX cuda. TEST_FILTER -Gpu* TEST_LIST no_gpu
                        DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
   gtest_discover_tests(cuda_tests TEST_PREFIX cuda. TEST_FILTER Gpu* TEST_LIST with_gpu

@@ -116,8 +116,13 @@ Bands::Bands(const Stage& given, const Machine& machine, int vectors)
   const Index cache = static_cast<Index>(machine.l2_bytes / sizeof(float)) / 3;
   const Index all_rows = stage.n * shapes_.out_h;
   const Index most_pixels = pooling_ == Pooling::scratch && by_rows_ ? 8192 : 4096;
+  // The results of few inputs drive those out: with 1x1 filters, which share no rows, both lie
+  // there.
+  const bool few_weights = 4 * weights_.size() * sizeof(float) <= machine.l2_bytes;
+  const bool with_results = stage.r * stage.s == 1 && !stage.pool && few_weights;
   const auto small_enough = [&](Index rows) {
     const Index pixels = pixels_of(rows);
+    if (with_results && 4 * pixels * (stage.c + stage.k) > 3 * cache) return false;
     return pixels <= most_pixels && (packed_ ? packed_floats(rows) : pixels * stage.c) <= cache;
   };
   while (max_rows_ < all_rows && small_enough(max_rows_ + 1)) ++max_rows_;
@@ -219,40 +224,47 @@ std::size_t Bands::workspace_bytes() const {
   return static_cast<std::size_t>(bias_floats_ + threads_ * slot_floats()) * sizeof(float);
 }
 
-// Cuts n images into tasks of equal rows, and of a part of the filters where rows are few, so that
-// the thread that ends last ends as early as can be.
+// Cuts n images into tasks of equal rows or, where every pixel is a result and in the list, of
+// equal pixels, and of a part of the filters where those are few, so that the thread that ends last
+// ends as early as can be.
 Bands::Cut Bands::cut(Index n) const {
   const Index rows = n * shapes_.out_h;
   const Index blocks = static_cast<Index>(blocks_.size());
-  Cut best{max_rows_, 1};
+  Cut best;
   double least = 0;
   const Index fewest = ceil_div(rows, max_rows_);
   for (Index bands = fewest; bands <= std::min<Index>(rows, fewest + 4 * threads_); ++bands) {
     const Index step = ceil_div(rows, bands);
-    if (bands > fewest && ceil_div(rows, step) < bands) continue;  // the same as fewer
+    // A band that begins and ends within rows touches one more.
+    const bool by_pixels =
+        pooling_ == Pooling::none && !by_rows_ && rows % bands != 0 && step < max_rows_;
+    if (!by_pixels && bands > fewest && ceil_div(rows, step) < bands)
+      continue;  // the same as fewer
+    const double size = by_pixels ? static_cast<double>(rows) / static_cast<double>(bands)
+                                  : static_cast<double>(step);
     // What each band costs beyond its rows, in rows: halo, lists, weights fetched again.
-    const double extra = 0.02 * static_cast<double>(step) +
-                         24.0 / static_cast<double>(shapes_.q * pool_rows_.stride) +
+    const double extra = 0.02 * size + 24.0 / static_cast<double>(shapes_.q * pool_rows_.stride) +
                          static_cast<double>(pool_rows_.window - pool_rows_.stride) /
                              static_cast<double>(pool_rows_.stride);
     for (Index splits = 1; splits <= std::min<Index>(blocks, 2 * threads_); ++splits) {
       const double share =
           static_cast<double>(ceil_div(blocks, splits)) / static_cast<double>(blocks);
-      const double packing = splits > 1 ? 0.02 * static_cast<double>(step) : 0.0;
-      const double whole = (static_cast<double>(step) + extra) * share + packing;
-      const Index tasks = rows / step * splits, left = tasks % threads_;
+      const double packing = splits > 1 ? 0.02 * size : 0.0;
+      const double whole = (size + extra) * share + packing;
+      const Index rest = by_pixels ? 0 : rows % step;
+      const Index tasks = (by_pixels ? bands : rows / step) * splits, left = tasks % threads_;
       double time = static_cast<double>(tasks / threads_) * whole;
-      if (const Index rest = rows % step; rest == 0) {
+      if (rest == 0) {
         time += left > 0 ? whole : 0.0;
       } else {
         const double part = (static_cast<double>(rest) + extra) * share + packing;
         time += left == 0 ? part * static_cast<double>(ceil_div(splits, threads_))
                           : std::max(whole, left + splits > threads_ ? 2 * part : part);
       }
-      if (tasks + (rows % step ? splits : 0) < 2 * threads_) time *= 1.02;  // little to even out
+      if (tasks + (rest > 0 ? splits : 0) < 2 * threads_) time *= 1.02;  // little to even out
       if (least == 0 || time < 0.995 * least) {
         least = time;
-        best = {step, splits};
+        best = {step, splits, by_pixels ? bands : ceil_div(rows, step), by_pixels};
       }
     }
   }

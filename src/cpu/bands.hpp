@@ -38,6 +38,8 @@ class Bands : public Prepared {
   struct Piece {
     Index image = 0;
     math::PoolSpan rows;
+    // Its pixels, from the first of these rows on: all, but where tasks are cut by pixels.
+    Index first = 0, last = 0;
     Index scratch = 0;  // first float of its packed rows
   };
   struct Scratch {
@@ -49,9 +51,11 @@ class Bands : public Prepared {
     Index* place = nullptr;  // of each pixel: row·Q + column, only where taps may be skipped
     Run* runs = nullptr;     // of the one pixel at hand, likewise
   };
-  // Tasks: output rows of each, and parts that the filters are split into.
+  // Tasks: bands of so many output rows, or of pixels as equal as can be, and parts that the filters
+  // are split into.
   struct Cut {
-    Index rows = 1, splits = 1;
+    Index rows = 1, splits = 1, bands = 1;
+    bool by_pixels = false;
   };
   // Consecutive runs whose weights leave room in the second-level cache.
   struct Part {

@@ -51,18 +51,19 @@ Index Bands::list_pixels(const RunArgs& args, const Piece& piece, Index listed,
     return 4 * window;
   }
   for (Index row = piece.rows.begin; row < piece.rows.end; ++row) {
-    const Index at = origin + row * row_step;
-    const Index to = y + row * args.y_stride.h;
+    const Index before = (row - piece.rows.begin) * shapes_.q;
+    const Index first = std::clamp<Index>(piece.first - before, 0, shapes_.q);
+    const Index count = std::clamp<Index>(piece.last - before, first, shapes_.q) - first;
+    const Index at = origin + row * row_step + first * column_step;
+    const Index to_step = args.y_stride.w;
+    const Index to = y + row * args.y_stride.h + first * to_step;
     Index* const first_at = s.at + listed;
     Index* const first_to = s.to + listed;
-    const Index to_step = args.y_stride.w;
-    for (Index column = 0; column < shapes_.q; ++column)
-      first_at[column] = at + column * column_step;
-    for (Index column = 0; column < shapes_.q; ++column) first_to[column] = to + column * to_step;
+    for (Index i = 0; i < count; ++i) first_at[i] = at + i * column_step;
+    for (Index i = 0; i < count; ++i) first_to[i] = to + i * to_step;
     if (skip_)
-      for (Index column = 0; column < shapes_.q; ++column)
-        s.place[listed + column] = row * shapes_.q + column;
-    listed += shapes_.q;
+      for (Index i = 0; i < count; ++i) s.place[listed + i] = row * shapes_.q + first + i;
+    listed += count;
   }
   return listed;
 }
@@ -148,6 +149,7 @@ void Bands::run_part(TileArgs& tile, const Block& block, Index count, const Scra
     tile.ahead = tile.ahead_lines > 0 ? ahead.from + 16 * fetched : nullptr;
     tile.at = scratch.at + done * unit;
     tile.to = scratch.to + done;
+    tile.next_to = scratch.to + std::min(done + now, units - now);
     tile.sums = scratch.sums + done * unit * block.width;
     const auto index = static_cast<std::size_t>(now);
     (pool ? loops_.pooled[vectors][index] : loops_.plain[vectors][index])(tile);
@@ -185,7 +187,7 @@ void Bands::run_block_skipping(TileArgs tile, const Block& block, Index count,
     for (Index i = 0; i < count; ++i) {
       tile.run_count = runs_inside(scratch.place[i], scratch.runs);
       tile.at = scratch.at + i;
-      tile.to = scratch.to + i;
+      tile.to = tile.next_to = scratch.to + i;
       loop(tile);
     }
     return;
@@ -199,7 +201,7 @@ void Bands::run_block_skipping(TileArgs tile, const Block& block, Index count,
     const Index to = i % 4 * block.width;
     tile.run_count = runs_inside(scratch.place[i], scratch.runs);
     tile.at = scratch.at + i;
-    tile.to = &to;
+    tile.to = tile.next_to = &to;
     loop(tile);
     if (i % 4 != 3) continue;
     window.to = y + scratch.to[i / 4];
@@ -218,17 +220,25 @@ Status Bands::run(const RunArgs& given) const noexcept {
           args.bias && i < block.count ? args.bias[block.first + i] : 0.0F;
 
   const Index rows = args.n * shapes_.out_h;
-  const auto [step, splits] = cut(args.n);
-  const Index bands = ceil_div(rows, step);
+  const Cut cut = this->cut(args.n);
+  const Index splits = cut.splits, pixels = rows * shapes_.q;
   const Index all_blocks = static_cast<Index>(blocks_.size());
   const Index floats = slot_floats();
-  args.threads->for_each(bands * splits, [&, step = step, splits = splits](Index task, int slot) {
-    const Index begin = task / splits * step, end = std::min(rows, begin + step);
+  args.threads->for_each(cut.bands * splits, [&](Index task, int slot) {
+    const Index band = task / splits;
+    Index begin = band * cut.rows, end = std::min(rows, begin + cut.rows);
+    Index first = begin * shapes_.q, last = end * shapes_.q;
+    if (cut.by_pixels) {
+      first = pixels * band / cut.bands;
+      last = pixels * (band + 1) / cut.bands;
+      begin = first / shapes_.q;
+      end = ceil_div(last, shapes_.q);
+    }
     const Index first_block = all_blocks * (task % splits) / splits;
     const Index last_block = all_blocks * (task % splits + 1) / splits;
     const Scratch scratch = scratch_of(bias + bias_floats_ + slot * floats);
     const auto each_piece = [&](auto&& body) {
-      Index pixels = 0, floats_used = 0;
+      Index before = 0, floats_used = 0;
       for (Index row = begin; row < end;) {
         Piece piece;
         piece.image = row / shapes_.out_h;
@@ -237,8 +247,14 @@ Status Bands::run(const RunArgs& given) const noexcept {
         piece.rows = math::span_of(pool_rows_, shapes_.out_h, out, out + count);
         piece.rows.end = pool_rows_.end(out + count - 1);  // not what no window needs
         piece.scratch = floats_used;
-        body(piece, pixels);
-        pixels += (piece.rows.end - piece.rows.begin) * shapes_.q;
+        const Index all = (piece.rows.end - piece.rows.begin) * shapes_.q;
+        piece.last = all;
+        if (cut.by_pixels) {
+          piece.first = std::max<Index>(0, first - row * shapes_.q);
+          piece.last = std::min(all, last - row * shapes_.q);
+        }
+        body(piece, before);
+        before += all;
         if (packed_) floats_used += packed_rows(piece.rows) * rows_.row_pitch;
         row += count;
       }
@@ -258,7 +274,7 @@ Status Bands::run(const RunArgs& given) const noexcept {
       const TileArgs tile = tile_of(args, block, bias + block.bias, scratch);
       Ahead ahead;
       if (i + 1 == last_block && last_block == all_blocks && end < rows)
-        ahead = input_of(args, end, step);
+        ahead = input_of(args, end, cut.rows);
       if (pooling_ == Pooling::scratch) {
         each_piece([&](const Piece& piece, Index first_pixel) {
           run_pooled(args, tile, block, piece, first_pixel, scratch, ahead);

@@ -191,7 +191,8 @@ void tile(const TileArgs& args) {
     if (!args.suspend)
 #pragma GCC unroll 16
       for (int i = 0; i < pixels; ++i)
-        for (int v = 0; v < vectors; ++v) __builtin_prefetch(args.y + args.to[i] + v * n, 1, 3);
+        for (int v = 0; v < vectors; ++v)
+          __builtin_prefetch(args.y + args.next_to[i] + v * n, 1, 2);
   const float* ahead = args.ahead;
   add_products<D, pixels, vectors>(d, args, Scattered<pixels>(args), ahead, sum);
   if (args.suspend) {

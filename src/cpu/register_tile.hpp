@@ -42,8 +42,10 @@ struct TileArgs {
   Clamp clamp;
   float* y = nullptr;
   const Index* to = nullptr;  // [pixels], pooled: [pixels / 4]: where each result goes, from y
-  Index y_pitch = 0;          // in a row instead: from a result to the next
-  Index valid = 0;            // filters to store, ≤ width
+  const Index* next_to =
+      nullptr;        // [pixels]: where the next tile's go, whose lines this one fetches
+  Index y_pitch = 0;  // in a row instead: from a result to the next
+  Index valid = 0;    // filters to store, ≤ width
   // A sum may be made in parts: all but the first resume it, all but the last suspend it.
   float* sums = nullptr;  // [pixels][width], 64-byte aligned
   bool resume = false, suspend = false;

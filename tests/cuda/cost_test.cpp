@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 
+#include "bench/fit/measured_tiles.hpp"
 #include "cuda/families.hpp"
 #include "cuda/sm90/halo_tile.hpp"
 #include "h200.hpp"
@@ -13,43 +13,14 @@
 namespace convoy::cuda::sm90 {
 namespace {
 
-// What the tiles that the model picks take, over the best measured: on average, at worst, and how
-// many take a tenth more.
-struct Picks {
-  double mean = 0, worst = 0;
-  std::size_t stages = 0, slow = 0;
-};
-Picks picks_of(const std::string& result) {
-  std::ifstream file(std::string(CONVOY_SOURCE_DIR) + "/bench/results/h200/" + result);
-  EXPECT_TRUE(file) << result << " is missing";
-  if (!file) return {};
-  std::map<std::string, std::map<std::string, double>>
-      measured;  // later runs, of newer code, replace earlier
-  const nlohmann::json results = nlohmann::json::parse(file);
-  for (const auto& row : results["rows"]) {
-    for (const auto& tile : row["tiles"]) measured[row["stage"]][tile[0]] = tile[1];
-  }
-  Picks picks;
-  picks.stages = measured.size();
-  for (const auto& [text, tiles] : measured) {
-    double best = tiles.begin()->second, picked = 0;
-    for (const auto& [name, us] : tiles) best = std::min(best, us);
-    for (const HaloTile& tile : halo_tiles(parse_stage(text), h200())) {
-      const auto found = tiles.find("halo." + tile.name());
-      if (found == tiles.end()) continue;
-      picked = found->second;
-      break;
-    }
-    EXPECT_GT(picked, 0) << text << ": none of the measured tiles exists any more; measure again";
-    picks.mean += picked / best / static_cast<double>(picks.stages);
-    picks.worst = std::max(picks.worst, picked / best);
-    if (picked > 1.10 * best) ++picks.slow;
-  }
-  return picks;
+Picks picks_in(const std::string& result) {
+  return picks_of(
+      measured_tiles(std::string(CONVOY_SOURCE_DIR) + "/bench/results/h200/" + result, h200()),
+      HaloCosts());
 }
 
 TEST(CostModel, PicksNearlyTheBestOfWhatItWasFittedTo) {
-  const Picks picks = picks_of("tiles.json");
+  const Picks picks = picks_in("tiles.json");
   EXPECT_GE(picks.stages, 370u);
   EXPECT_LE(picks.mean, 1.012);
   EXPECT_LE(picks.worst, 1.2);
@@ -57,7 +28,7 @@ TEST(CostModel, PicksNearlyTheBestOfWhatItWasFittedTo) {
 }
 
 TEST(CostModel, PicksNearlyTheBestOfStagesThatItNeverSaw) {
-  const Picks picks = picks_of("tiles-unseen.json");
+  const Picks picks = picks_in("tiles-unseen.json");
   EXPECT_GE(picks.stages, 90u);
   EXPECT_LE(picks.mean, 1.02);
   EXPECT_LE(picks.worst, 1.3);

@@ -1,0 +1,171 @@
+// Fits the constants of halo_seconds to measured tiles and prints them as halo_cost.hpp has them.
+//
+//   fit_halo_cost [--seconds S] [--seed N] FILE... [--beside FILE...]
+//
+// FILE holds rows {"stage", "tiles": [[tile, microseconds], ...]}, as
+// bench/results/h200/tiles.json. Minimised is what the picks take over the best tile of each stage
+// and, far less, the distance of the predicted times. Files after --beside are only reported on.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <random>
+#include <utility>
+
+#include "bench/fit/measured_tiles.hpp"
+#include "tests/cuda/h200.hpp"
+
+namespace convoy::cuda::sm90 {
+namespace {
+
+struct Constant {
+  const char* name;
+  double HaloCosts::*value;
+};
+// All but the clock, which scales all times alike.
+constexpr std::array constants{
+    Constant{"l2", &HaloCosts::l2},
+    Constant{"memory", &HaloCosts::memory},
+    Constant{"store", &HaloCosts::store},
+    Constant{"gap", &HaloCosts::gap},
+    Constant{"gap_resident", &HaloCosts::gap_resident},
+    Constant{"gap_pingpong", &HaloCosts::gap_pingpong},
+    Constant{"uncovered", &HaloCosts::uncovered},
+    Constant{"covered", &HaloCosts::covered},
+    Constant{"narrow", &HaloCosts::narrow},
+    Constant{"several", &HaloCosts::several},
+    Constant{"slot", &HaloCosts::slot},
+    Constant{"pixel", &HaloCosts::pixel},
+    Constant{"skipping", &HaloCosts::skipping},
+    Constant{"hidden_loads", &HaloCosts::hidden_loads},
+    Constant{"epilogue", &HaloCosts::epilogue},
+    Constant{"epilogue_pixel", &HaloCosts::epilogue_pixel},
+    Constant{"epilogue_plain", &HaloCosts::epilogue_plain},
+    Constant{"crowded", &HaloCosts::crowded},
+    Constant{"last_store", &HaloCosts::last_store},
+    Constant{"first_weights", &HaloCosts::first_weights},
+};
+
+// The picks' mean excess, each tile weighed by how near it comes to the least prediction: a step
+// at every change of a pick would hide the way down. Excess beyond a tenth counts twice.
+double loss(const std::vector<MeasuredStage>& stages, const HaloCosts& costs) {
+  constexpr double temperature = 0.01, of_distance = 0.02;
+  double excess = 0, distance = 0;
+  std::vector<double> predicted;
+  for (const MeasuredStage& stage : stages) {
+    predicted.clear();
+    for (const MeasuredTile& tile : stage.tiles)
+      predicted.push_back(halo_seconds(stage.stage, tile.tile, tile.layout, costs));
+    const double least = *std::min_element(predicted.begin(), predicted.end());
+    double weights = 0, picked = 0, squares = 0;
+    for (std::size_t i = 0; i < predicted.size(); ++i) {
+      const double us = stage.tiles[i].microseconds, over = us / stage.best - 1;
+      const double weight = std::exp((1 - predicted[i] / least) / temperature);
+      weights += weight;
+      picked += weight * (over + std::max(0.0, over - 0.1));
+      const double log = std::log(predicted[i] * 1e6 / us);
+      squares += log * log;
+    }
+    excess += picked / weights;
+    distance += squares / static_cast<double>(predicted.size());
+  }
+  return (excess + of_distance * distance) / static_cast<double>(stages.size());
+}
+
+// Random steps of a few constants at a time, shorter when they fail, longer when they help.
+HaloCosts fit(const std::vector<MeasuredStage>& stages, double seconds, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal;
+  HaloCosts best;
+  double least = loss(stages, best), length = 0.1;
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  while (Clock::now() < end) {
+    HaloCosts next = best;
+    const int count = 1 + static_cast<int>(random() % 4);
+    for (int i = 0; i < count; ++i)
+      next.*constants[random() % constants.size()].value *= std::exp(length * normal(random));
+    const double now = loss(stages, next);
+    if (now < least) {
+      best = next;
+      least = now;
+      length = std::min(0.5, 1.5 * length);
+    } else {
+      length = length < 1e-3 ? 0.3 : 0.98 * length;
+    }
+  }
+  return best;
+}
+
+void report(const char* what, const std::vector<MeasuredStage>& stages, const HaloCosts& costs) {
+  const Picks picks = picks_of(stages, costs);
+  std::printf(
+      "// %s: %zu stages, picks take %.4f of the best on average, %.3f at worst, %zu a tenth "
+      "more\n",
+      what, picks.stages, picks.mean, picks.worst, picks.slow);
+  for (const MeasuredStage& stage : stages) {
+    const MeasuredTile& picked = pick(stage, costs);
+    if (picked.microseconds <= 1.1 * stage.best) continue;
+    const auto fastest = std::min_element(
+        stage.tiles.begin(), stage.tiles.end(),
+        [](const auto& a, const auto& b) { return a.microseconds < b.microseconds; });
+    const auto predicted = [&](const MeasuredTile& tile) {
+      return 1e6 * halo_seconds(stage.stage, tile.tile, tile.layout, costs);
+    };
+    std::printf("//   %.2f  %s: %s %.2f us (predicted %.2f), best %s %.2f (%.2f)\n",
+                picked.microseconds / stage.best, stage.text.c_str(), picked.tile.name().c_str(),
+                picked.microseconds, predicted(picked), fastest->tile.name().c_str(),
+                fastest->microseconds, predicted(*fastest));
+  }
+}
+
+int run(int count, char** arguments) {
+  double seconds = 60;
+  unsigned seed = 1;
+  bool beside = false;
+  std::vector<MeasuredStage> stages;
+  std::vector<std::pair<const char*, std::vector<MeasuredStage>>> others;
+  for (int i = 1; i < count; ++i) {
+    if (std::strcmp(arguments[i], "--beside") == 0) {
+      beside = true;
+    } else if (std::strcmp(arguments[i], "--seconds") == 0 && i + 1 < count) {
+      seconds = std::atof(arguments[++i]);
+    } else if (std::strcmp(arguments[i], "--seed") == 0 && i + 1 < count) {
+      seed = static_cast<unsigned>(std::atoi(arguments[++i]));
+    } else {
+      std::vector<MeasuredStage> read = measured_tiles(arguments[i], h200());
+      if (beside)
+        others.emplace_back(arguments[i], std::move(read));
+      else
+        std::move(read.begin(), read.end(), std::back_inserter(stages));
+    }
+  }
+  if (stages.empty()) {
+    std::fprintf(stderr,
+                 "usage: fit_halo_cost [--seconds S] [--seed N] FILE... [--beside FILE...]\n");
+    return 2;
+  }
+  std::printf("// before: loss %.5f\n", loss(stages, HaloCosts()));
+  const HaloCosts costs = fit(stages, seconds, seed);
+  std::printf("// after: loss %.5f\n", loss(stages, costs));
+  for (const Constant& constant : constants)
+    std::printf("%s = %.4g\n", constant.name, costs.*constant.value);
+  report("fitted to", stages, costs);
+  for (const auto& [name, other] : others) report(name, other, costs);
+  return 0;
+}
+
+}  // namespace
+}  // namespace convoy::cuda::sm90
+
+int main(int count, char** arguments) {
+  try {
+    return convoy::cuda::sm90::run(count, arguments);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "fit_halo_cost: %s\n", error.what());
+    return 2;
+  }
+}
