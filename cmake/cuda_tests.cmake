@@ -11,10 +11,14 @@ if(CONVOY_TESTS)
   target_link_libraries(cuda_tests PRIVATE convoy_verify CUDA::cudart_static GTest::gtest_main)
   target_include_directories(cuda_tests PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(cuda_tests PRIVATE CONVOY_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  # Fits the cost model's constants to measured tiles: run by hand after `convoy tune --dry-run`.
+  # Fits the cost model's constants to measured tiles; the test sees that it still does.
   add_executable(fit_halo_cost bench/fit/halo_cost.cpp bench/fit/measured_tiles.cpp)
   target_include_directories(fit_halo_cost PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(fit_halo_cost PRIVATE convoy_verify CUDA::cudart_static)
+  set(tiles ${PROJECT_SOURCE_DIR}/bench/results/h200/tiles)
+  add_test(NAME cuda_fit_halo_cost
+           COMMAND fit_halo_cost --seconds 1 ${tiles}.json --beside ${tiles}-unseen.json)
+  set_tests_properties(cuda_fit_halo_cost PROPERTIES PASS_REGULAR_EXPRESSION "fitted to: 463 stages")
   gtest_discover_tests(cuda_tests TEST_PREFIX cuda. TEST_FILTER -Gpu* TEST_LIST no_gpu
                        DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
   gtest_discover_tests(cuda_tests TEST_PREFIX cuda. TEST_FILTER Gpu* TEST_LIST with_gpu

@@ -120,12 +120,16 @@ Bands::Bands(const Stage& given, const Machine& machine, int vectors)
   // there.
   const bool few_weights = 4 * weights_.size() * sizeof(float) <= machine.l2_bytes;
   const bool with_results = stage.r * stage.s == 1 && !stage.pool && few_weights;
-  const auto small_enough = [&](Index rows) {
-    const Index pixels = pixels_of(rows);
+  const auto small_enough = [&](Index rows, Index images) {
+    const Index pixels = pixels_of(rows, images);
     if (with_results && 4 * pixels * (stage.c + stage.k) > 3 * cache) return false;
-    return pixels <= most_pixels && (packed_ ? packed_floats(rows) : pixels * stage.c) <= cache;
+    return pixels <= most_pixels &&
+           (packed_ ? packed_floats(rows, images) : pixels * stage.c) <= cache;
   };
-  while (max_rows_ < all_rows && small_enough(max_rows_ + 1)) ++max_rows_;
+  while (max_rows_ < all_rows && small_enough(max_rows_ + 1, images_of(max_rows_ + 1))) ++max_rows_;
+  // Whole images have fewer halos than as many rows anywhere.
+  while (max_images_ < stage.n && small_enough((max_images_ + 1) * shapes_.out_h, max_images_ + 1))
+    ++max_images_;
   // What is pooled lies there besides.
   while (pool_step_ < max_rows_ && 2 * pool_floats(pool_step_ + 1) <= cache) ++pool_step_;
 }
@@ -168,28 +172,40 @@ Index Bands::packed_rows(const math::PoolSpan& rows) const {
   return (rows.end - rows.begin - 1) * stage_.stride.h + (stage_.r - 1) * stage_.dil.h + 1;
 }
 
-// At most, for any `out_rows` consecutive output rows: they touch this many images at most.
-Index Bands::packed_floats(Index out_rows) const {
+// That any `out_rows` consecutive output rows touch, at most.
+Index Bands::images_of(Index out_rows) const {
+  return std::min(out_rows, (out_rows - 1) / shapes_.out_h + 2);
+}
+
+// At most, for output rows of so many images.
+Index Bands::packed_floats(Index out_rows, Index images) const {
   if (!packed_) return 0;
-  const Index images = std::min(out_rows, (out_rows - 1) / shapes_.out_h + 2);
-  const Index window = (pool_rows_.window - 1) * pool_rows_.dil + 1;
-  // The conv rows of o output rows of one image are at most o·stride + window.
-  const Index rows = out_rows * pool_rows_.stride + images * window;
-  const Index most = std::min(rows, images * shapes_.p);
+  const Index most = pixels_of(out_rows, images) / shapes_.q;
   const Index halo = (stage_.r - 1) * stage_.dil.h + stage_.stride.h;
   return (most * stage_.stride.h + images * halo) * rows_.row_pitch + 16;
 }
 
-Index Bands::pixels_of(Index out_rows) const {
-  const Index images = std::min(out_rows, (out_rows - 1) / shapes_.out_h + 2);
+Index Bands::pixels_of(Index out_rows, Index images) const {
+  // The conv rows of o output rows of one image are at most o·stride + window.
   const Index window = (pool_rows_.window - 1) * pool_rows_.dil + 1;
   const Index rows = std::min(out_rows * pool_rows_.stride + images * window, images * shapes_.p);
   return rows * shapes_.q;
 }
 
+Index Bands::most_pixels() const {
+  return std::max(pixels_of(max_rows_, images_of(max_rows_)),
+                  pixels_of(max_images_ * shapes_.out_h, max_images_));
+}
+
+Index Bands::most_packed() const {
+  return round_up(std::max(packed_floats(max_rows_, images_of(max_rows_)),
+                           packed_floats(max_images_ * shapes_.out_h, max_images_)),
+                  16);
+}
+
 // A thread's scratch, 64-byte aligned throughout.
 Bands::Scratch Bands::scratch_of(float* slot) const {
-  const Index pixels = 2 * round_up(pixels_of(max_rows_), 8);  // an Index takes two floats
+  const Index pixels = 2 * round_up(most_pixels(), 8);  // an Index takes two floats
   const auto indices = [&](Index i) { return reinterpret_cast<Index*>(slot + i * pixels); };
   Scratch scratch;
   scratch.at = indices(0);
@@ -197,7 +213,7 @@ Bands::Scratch Bands::scratch_of(float* slot) const {
   scratch.place = indices(2);
   scratch.runs = reinterpret_cast<Run*>(slot + 3 * pixels);
   scratch.pack = slot + 3 * pixels + run_floats();
-  scratch.pool = scratch.pack + round_up(packed_floats(max_rows_), 16);
+  scratch.pool = scratch.pack + most_packed();
   scratch.sums = scratch.pool + pool_floats(pool_step_);
   return scratch;
 }
@@ -214,10 +230,10 @@ Index Bands::pool_floats(Index out_rows) const {
 }
 
 Index Bands::slot_floats() const {
-  const Index pixels = pixels_of(max_rows_);
+  const Index pixels = most_pixels();
   const Index sums = parts_.size() > 1 ? pixels * max_width_ : 0;
-  return 6 * round_up(pixels, 8) + run_floats() + round_up(packed_floats(max_rows_), 16) +
-         pool_floats(pool_step_) + round_up(sums, 16);
+  return 6 * round_up(pixels, 8) + run_floats() + most_packed() + pool_floats(pool_step_) +
+         round_up(sums, 16);
 }
 
 std::size_t Bands::workspace_bytes() const {
@@ -232,14 +248,7 @@ Bands::Cut Bands::cut(Index n) const {
   const Index blocks = static_cast<Index>(blocks_.size());
   Cut best;
   double least = 0;
-  const Index fewest = ceil_div(rows, max_rows_);
-  for (Index bands = fewest; bands <= std::min<Index>(rows, fewest + 4 * threads_); ++bands) {
-    const Index step = ceil_div(rows, bands);
-    // A band that begins and ends within rows touches one more.
-    const bool by_pixels =
-        pooling_ == Pooling::none && !by_rows_ && rows % bands != 0 && step < max_rows_;
-    if (!by_pixels && bands > fewest && ceil_div(rows, step) < bands)
-      continue;  // the same as fewer
+  const auto consider = [&](Index step, Index bands, bool by_pixels) {
     const double size = by_pixels ? static_cast<double>(rows) / static_cast<double>(bands)
                                   : static_cast<double>(step);
     // What each band costs beyond its rows, in rows: halo, lists, weights fetched again.
@@ -264,10 +273,21 @@ Bands::Cut Bands::cut(Index n) const {
       if (tasks + (rest > 0 ? splits : 0) < 2 * threads_) time *= 1.02;  // little to even out
       if (least == 0 || time < 0.995 * least) {
         least = time;
-        best = {step, splits, by_pixels ? bands : ceil_div(rows, step), by_pixels};
+        best = {step, splits, bands, by_pixels};
       }
     }
+  };
+  const Index fewest = ceil_div(rows, max_rows_);
+  for (Index bands = fewest; bands <= std::min<Index>(rows, fewest + 4 * threads_); ++bands) {
+    const Index step = ceil_div(rows, bands);
+    // A band that begins and ends within rows touches one more.
+    const bool by_pixels =
+        pooling_ == Pooling::none && !by_rows_ && rows % bands != 0 && step < max_rows_;
+    if (by_pixels || bands == fewest || ceil_div(rows, step) == bands)  // else the same as fewer
+      consider(step, by_pixels ? bands : ceil_div(rows, step), by_pixels);
   }
+  for (Index images = max_rows_ / shapes_.out_h + 1; images <= std::min(n, max_images_); ++images)
+    consider(images * shapes_.out_h, ceil_div(n, images), false);
   return best;
 }
 

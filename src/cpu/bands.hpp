@@ -51,8 +51,8 @@ class Bands : public Prepared {
     Index* place = nullptr;  // of each pixel: row·Q + column, only where taps may be skipped
     Run* runs = nullptr;     // of the one pixel at hand, likewise
   };
-  // Tasks: bands of so many output rows, or of pixels as equal as can be, and parts that the filters
-  // are split into.
+  // Tasks: bands of so many output rows, or of pixels as equal as can be, and parts that the
+  // filters are split into.
   struct Cut {
     Index rows = 1, splits = 1, bands = 1;
     bool by_pixels = false;
@@ -81,8 +81,11 @@ class Bands : public Prepared {
   };
 
   Index packed_rows(const math::PoolSpan& rows) const;
-  Index packed_floats(Index out_rows) const;
-  Index pixels_of(Index out_rows) const;
+  Index images_of(Index out_rows) const;
+  Index packed_floats(Index out_rows, Index images) const;
+  Index pixels_of(Index out_rows, Index images) const;
+  Index most_pixels() const;
+  Index most_packed() const;
   Cut cut(Index n) const;
   void pack(const RunArgs& args, const Piece& piece, float* to) const;
   Index list_pixels(const RunArgs& args, const Piece& piece, Index listed, const Scratch& s) const;
@@ -125,7 +128,8 @@ class Bands : public Prepared {
   Index c_group_ = 0;
   Index depth_ = 0;  // multiply-adds of an output
   int threads_ = 1;
-  Index max_rows_ = 1;   // output rows of a task at most
+  // Output rows of a task at most, anywhere, or so many images.
+  Index max_rows_ = 1, max_images_ = 0;
   Index pool_step_ = 1;  // of these, what goes through scratch.pool at a time
   Index max_width_ = 0;
   std::vector<Run> runs_;  // of a pixel of which no tap is left out
