@@ -58,8 +58,9 @@ void print_text(const Report& report) {
                gap.tail, report.coverage.at(gap), report.least);
   const verify::Tally& tally = report.tally;
   fmt::print(
-      "{} stages, {} checks (stage x kernel x tile), {} runs, {} outputs compared, {:.1f} s\n",
-      report.stages, report.checks, tally.runs, tally.outputs, report.seconds);
+      "{} stage{}, {} checks (stage x kernel x tile), {} runs, {} outputs compared, {:.1f} s\n",
+      report.stages, report.stages == 1 ? "" : "s", report.checks, tally.runs, tally.outputs,
+      report.seconds);
   if (tally.worst > 0)
     fmt::print("largest error: {:.2f} x that of plain fp32 (2 allowed), {}\n", tally.worst,
                tally.worst_at);
