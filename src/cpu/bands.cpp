@@ -86,8 +86,9 @@ Bands::Bands(const Stage& given, const Machine& machine, int vectors)
   rows_.row_pitch = rows_.columns * rows_.pixel_pitch;
 
   const bool merged = packed_ && rows_.pixel_pitch == c_group_ && stage.dil.w == 1;
-  // Short runs, so that what is fetched ahead between them comes in small portions. The end of a run
-  // costs tiles of 1x1 filters more than that gains, but where one block of filters reads x once.
+  // Short runs, so that what is fetched ahead between them comes in small portions. The end of a
+  // run costs tiles of 1x1 filters more than that gains, but where one block of filters reads x
+  // once.
   const Index max_run = stage.r * stage.s > 1 || blocks_.size() == 1 ? 64 : 512;
   const auto add_run = [&](const Run& run) {
     for (Index done = 0; done < run.length; done += max_run)
