@@ -10,10 +10,13 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "bench/fit/measured_tiles.hpp"
 #include "tests/cuda/h200.hpp"
