@@ -41,6 +41,7 @@ constexpr std::array constants{
     Constant{"narrow", &HaloCosts::narrow},
     Constant{"several", &HaloCosts::several},
     Constant{"slot", &HaloCosts::slot},
+    Constant{"box_a_tap", &HaloCosts::box_a_tap},
     Constant{"pixel", &HaloCosts::pixel},
     Constant{"skipping", &HaloCosts::skipping},
     Constant{"hidden_loads", &HaloCosts::hidden_loads},

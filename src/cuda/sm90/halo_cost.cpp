@@ -32,8 +32,10 @@ double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& 
   const double boxes = static_cast<double>(layout.chunks) * layout.views * layout.x_bytes;
   const double weights = slabs * layout.w_slot, streamed = tile.resident ? 0 : weights;
   const double loads = (boxes + streamed) * layout.grid / costs.l2;
-  const double producing =
-      std::max(costs.slot * std::max(slots, tile.resident ? 0 : slabs), pixel * boxes / 128);
+  const bool box_a_tap = !tile.resident && layout.taps > 1 && layout.views == layout.taps;
+  const double producing = std::max(
+      (box_a_tap ? costs.box_a_tap : 1) * costs.slot * std::max(slots, tile.resident ? 0 : slabs),
+      pixel * boxes / 128);
   const double tile_cycles = std::max({math, loads, producing}) +
                              costs.hidden_loads * std::min(math, loads) +
                              (tile.resident ? 0 : 1e-6 * loads);

@@ -17,9 +17,10 @@ struct HaloCosts {
   double gap = 100.5, gap_resident = 77.55, gap_pingpong = 111.6;
   double uncovered = 333.9, covered = 5.552;
   double narrow = 1.03, several = 1.082;  // instructions below 64 columns; several of them
-  // A slot or slab of a producer's time, a pixel of a box of the copy engine's, and how much more
-  // where every second pixel is taken.
-  double slot = 452.9, pixel = 3.079, skipping = 1.483;
+  // A slot or slab of a producer's time, how much more where each slab comes with a slot of its own
+  // (a box a tap), a pixel of a box of the copy engine's, and how much more where every second
+  // pixel is taken.
+  double slot = 452.9, box_a_tap = 1.4, pixel = 3.079, skipping = 1.483;
   double hidden_loads = 0.1287;  // the part of hidden loads that shows as power: a slower clock
   double epilogue = 1383, epilogue_pixel = 1.451, epilogue_plain = 400.4;
   double crowded = 781.3, last_store = 1.536;
