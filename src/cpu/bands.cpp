@@ -14,7 +14,7 @@ Index round_up(Index value, Index to) {
 }
 using math::ceil_div;
 
-// The pool whose windows tile the plane in fours: they can be pooled before they leave registers.
+// The pool whose windows tile the plane in fours.
 bool windows_of_four(const Stage& stage, const Shapes& shapes) {
   if (!stage.pool) return false;
   const Pool& pool = *stage.pool;
@@ -33,6 +33,12 @@ Stage without_skipped_pixels(Stage stage) {
 }
 
 }  // namespace
+
+bool pools_in_registers(const Stage& stage, int vectors) {
+  const int sums = 4 * tile_loops().max_windows[static_cast<std::size_t>(vectors)] * vectors;
+  const Index depth = stage.r * stage.s * (stage.c / stage.groups);
+  return windows_of_four(stage, shapes_of(stage)) && (sums > 8 || depth < 160);
+}
 
 std::vector<Bands::Block> filter_blocks(const Stage& stage, int vectors, const TileLoops& loops) {
   std::vector<Bands::Block> blocks;
@@ -109,7 +115,8 @@ Bands::Bands(const Stage& given, const Machine& machine, int vectors)
   fetch_weights_ = weights_.size() * sizeof(float) > machine.l2_bytes;
 
   if (stage.pool)
-    pooling_ = windows_of_four(stage, shapes_) ? Pooling::registers : Pooling::scratch;
+    pooling_ =
+        pools_in_registers(stage, blocks_.front().vectors) ? Pooling::registers : Pooling::scratch;
   plan_rows();
   // Bands so large that halo rows, rows that two pooling windows share, and weights are spread over
   // many pixels, so small that what each block of filters reads again, packed or in x itself, stays

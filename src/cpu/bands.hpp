@@ -32,6 +32,14 @@ class Bands : public Prepared {
     std::size_t weights = 0;  // where its packed weights begin, floats
     std::size_t bias = 0;     // the same for its padded bias
   };
+  /// Tasks: bands of so many output rows, or of pixels as equal as can be, and parts that the
+  /// filters are split into.
+  struct Cut {
+    Index rows = 1, splits = 1, bands = 1;
+    bool by_pixels = false;
+  };
+  /// Of a run of n images.
+  Cut cut(Index n) const;
 
  private:
   // Consecutive output rows of one image that a task computes.
@@ -50,12 +58,6 @@ class Bands : public Prepared {
     Index* to = nullptr;     // of each result: where it goes
     Index* place = nullptr;  // of each pixel: row·Q + column, only where taps may be skipped
     Run* runs = nullptr;     // of the one pixel at hand, likewise
-  };
-  // Tasks: bands of so many output rows, or of pixels as equal as can be, and parts that the
-  // filters are split into.
-  struct Cut {
-    Index rows = 1, splits = 1, bands = 1;
-    bool by_pixels = false;
   };
   // Consecutive runs whose weights leave room in the second-level cache.
   struct Part {
@@ -86,7 +88,6 @@ class Bands : public Prepared {
   Index pixels_of(Index out_rows, Index images) const;
   Index most_pixels() const;
   Index most_packed() const;
-  Cut cut(Index n) const;
   void pack(const RunArgs& args, const Piece& piece, float* to) const;
   Index list_pixels(const RunArgs& args, const Piece& piece, Index listed, const Scratch& s) const;
   TileArgs tile_of(const RunArgs& args, const Block& block, const float* bias,
@@ -154,6 +155,10 @@ class Bands : public Prepared {
 std::vector<std::string> refusals_of_bands(const Stage& stage, const Machine& machine);
 /// Predicted cost with `vectors` vectors of filters in a tile.
 Cost cost_of_bands(const Stage& stage, int vectors, const Machine& machine);
+/// Whether tiles of so many vectors pool 2x2 windows before their sums leave registers. Eight sums
+/// just hide a multiply-add's latency, if nothing else comes between: where they would be all, long
+/// sums are made in larger tiles and pooled from scratch.
+bool pools_in_registers(const Stage& stage, int vectors);
 /// Blocks of filters of at most `vectors` vectors that cover a stage's K, group by group.
 std::vector<Bands::Block> filter_blocks(const Stage& stage, int vectors, const TileLoops& loops);
 

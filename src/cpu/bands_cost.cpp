@@ -28,9 +28,8 @@ Cost cost_of_bands(const Stage& stage, int vectors, const Machine& machine) {
   const double lanes = static_cast<double>(loops.lanes);
   constexpr double cycle = 1 / 3.0e9;  // the clock of Machine's estimates
   double seconds = 0, flops = 0;       // of all threads together
-  // A 2x2 pool is taken in registers, over tiles of whole windows.
-  const bool fours =
-      stage.pool && stage.pool->window == Extent{2} && stage.pool->stride == Extent{2};
+  const std::vector<Bands::Block> blocks = filter_blocks(stage, vectors, loops);
+  const bool fours = pools_in_registers(stage, blocks.front().vectors);
   const bool rows = !fours && stage.r * stage.s > 1 && shapes.q >= min_row_pixels;
   // Loads of a cycle, and what each costs besides: more beside two whole 512-bit multiply-adds a
   // cycle, so that of two tiles alike the one with fewer wins; less in rows, whose places are not
@@ -38,7 +37,7 @@ Cost cost_of_bands(const Stage& stage, int vectors, const Machine& machine) {
   const bool wide = lanes >= 16 && !loops.halves;
   const double loads_a_cycle = wide && rows ? 2.0 : 1.7;
   const double load_cost = !wide ? 0.03 : rows ? 0.08 : 0.25;
-  for (const Bands::Block& block : filter_blocks(stage, vectors, loops)) {
+  for (const Bands::Block& block : blocks) {
     const auto at = static_cast<std::size_t>(block.vectors);
     const double tile_pixels = fours  ? 4 * loops.max_windows[at]
                                : rows ? loops.row_pixels[at]

@@ -33,9 +33,8 @@ class FewFiltersPrepared final : public Prepared {
         pool_columns_(math::pool_columns(stage, shapes_.q)),
         taps_(stage.r * stage.s) {
     // A part's weights stay in the first-level cache, beside the pixels that go by.
-    constexpr Index cached = 24 << 10;
-    const Index most = std::max<Index>(
-        loops_.lanes, cached / static_cast<Index>(sizeof(float)) / (taps_ * stage.k));
+    const Index cached = static_cast<Index>(machine.l1_bytes / sizeof(float)) * 3 / 4;
+    const Index most = std::max<Index>(loops_.lanes, cached / (taps_ * stage.k));
     parts_ = ceil_div(stage.c, most);
     part_ = ceil_div(ceil_div(stage.c, parts_), loops_.lanes) * loops_.lanes;
     parts_ = ceil_div(stage.c, part_);

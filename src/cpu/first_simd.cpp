@@ -10,6 +10,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -20,6 +21,7 @@ namespace convoy::cpu::first_rows::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using cpu::HWY_NAMESPACE::activate;
+using cpu::HWY_NAMESPACE::add_product;
 using cpu::HWY_NAMESPACE::broadcast;
 using cpu::HWY_NAMESPACE::larger;
 using cpu::HWY_NAMESPACE::store_some;
@@ -28,8 +30,10 @@ using cpu::HWY_NAMESPACE::store_some;
 constexpr int lanes = HWY_LANES(float) < 8 ? HWY_LANES(float) : 8;
 using D = hn::FixedTag<float, lanes>;
 using V = hn::Vec<D>;
-// Pixels of a tile, and 2x2 windows of one that pools: with the weights of a row of taps and an
-// input they fill the registers, of which compilers want one or two for themselves.
+// Pixels of a tile, and 2x2 windows of one that pools: with the weights of so many taps of a row
+// and an input they fill the registers, of which compilers want one or two for themselves. Eight
+// sums just hide a multiply-add's latency, if nothing else comes between; twelve, with the taps of
+// a row in two turns, do so with room to spare.
 #if HWY_ARCH_ARM || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
 constexpr int max_pixels(int taps) {
   return taps < 7 ? 12 : 9;
@@ -37,12 +41,18 @@ constexpr int max_pixels(int taps) {
 constexpr int max_windows(int taps) {
   return taps < 7 ? 6 : 5;
 }
+constexpr int held_taps(int taps, int) {
+  return taps;
+}
 #else
 constexpr int max_pixels(int taps) {
   return taps < 7 ? 8 : 6;
 }
-constexpr int max_windows(int) {
-  return 2;
+constexpr int max_windows(int taps) {
+  return taps < 7 ? 3 : 2;
+}
+constexpr int held_taps(int taps, int sums) {
+  return sums > 8 ? 3 : taps;
 }
 #endif
 
@@ -55,6 +65,30 @@ HWY_INLINE void finish(const RowArgs& a, V v, float* to) {
     store_some(d, v, to, a.valid);
 }
 
+// The taps [begin, end) of a row of them.
+template <int begin, int end, int rows, int pixels>
+HWY_INLINE void row_taps(const RowArgs& a, const float* x, const float* w, V (&sum)[rows][pixels]) {
+  const D d;
+  V weight[end - begin];
+#pragma GCC unroll 7
+  for (int s = begin; s < end; ++s) weight[s - begin] = hn::Load(d, w + s * lanes);
+#pragma GCC unroll 20
+  for (int column = begin; column < pixels + end - 1; ++column) {
+#pragma GCC unroll 2
+    for (int row = 0; row < rows; ++row) {
+      const V value = broadcast(d, x + row * a.row_pitch + column);
+      // Ascending columns are ascending taps of each pixel.
+#pragma GCC unroll 7
+      for (int s = begin; s < end; ++s) {
+        const int at = column - s;
+        if (at >= 0 && at < pixels) add_product(value, weight[s - begin], sum[row][at]);
+      }
+      // Else GCC 12 broadcasts inputs long before their turn, and spills sums.
+      if constexpr (rows * pixels > 8) asm volatile("" ::: "memory");
+    }
+  }
+}
+
 template <int taps, int rows, int pixels>
 HWY_INLINE void sum_rows(const RowArgs& a, const float* x, V (&sum)[rows][pixels]) {
   const D d;
@@ -64,22 +98,9 @@ HWY_INLINE void sum_rows(const RowArgs& a, const float* x, V (&sum)[rows][pixels
     for (int i = 0; i < pixels; ++i) sum[row][i] = hn::Zero(d);
   const float* w = a.w;
   for (Index r = 0; r < a.r; ++r, x += a.row_pitch, w += taps * lanes) {
-    V weight[taps];
-#pragma GCC unroll 7
-    for (int s = 0; s < taps; ++s) weight[s] = hn::Load(d, w + s * lanes);
-#pragma GCC unroll 20
-    for (int column = 0; column < pixels + taps - 1; ++column) {
-#pragma GCC unroll 2
-      for (int row = 0; row < rows; ++row) {
-        const V value = broadcast(d, x + row * a.row_pitch + column);
-        // Ascending columns are ascending taps of each pixel.
-#pragma GCC unroll 7
-        for (int s = 0; s < taps; ++s) {
-          const int at = column - s;
-          if (at >= 0 && at < pixels) sum[row][at] = hn::MulAdd(value, weight[s], sum[row][at]);
-        }
-      }
-    }
+    constexpr int held = std::min(taps, held_taps(taps, rows * pixels));
+    row_taps<0, held>(a, x, w, sum);
+    if constexpr (held < taps) row_taps<held, taps>(a, x, w, sum);
   }
 }
 
@@ -119,9 +140,12 @@ constexpr auto pooled_loops(std::index_sequence<i...>) {
 template <std::size_t most>
 void tiles(const RowArgs& a, const std::array<Loop, most>& loops) {
   const Index count = (a.results + static_cast<Index>(most) - 1) / static_cast<Index>(most);
+  const Index size = a.results / count, larger = a.results % count;
+  Index at = 0;
   for (Index tile = 0; tile < count; ++tile) {
-    const Index begin = a.results * tile / count, end = a.results * (tile + 1) / count;
-    loops[static_cast<std::size_t>(end - begin - 1)](a, begin);
+    const Index now = size + (tile < larger ? 1 : 0);
+    loops[static_cast<std::size_t>(now - 1)](a, at);
+    at += now;
   }
 }
 

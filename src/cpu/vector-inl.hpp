@@ -76,11 +76,18 @@ struct Some {
   HWY_INLINE void store(hn::Vec<D> v, float* p) const { store_some(D(), v, p, count); }
 };
 
-/// NaN wins: the hardware's maximum would drop it from one side, and Highway's Ne is ordered on
-/// x86.
+/// candidate > best ? candidate : best, but NaN wins. The hardware's maximum gives its second
+/// operand unless the first is larger, so that only a candidate's NaN is lost, and set again: every
+/// bit of it. (Highway's Ne is ordered on x86.)
 template <class D>
-HWY_INLINE hn::Vec<D> larger(D, hn::Vec<D> best, hn::Vec<D> candidate) {
+HWY_INLINE hn::Vec<D> larger([[maybe_unused]] D d, hn::Vec<D> best, hn::Vec<D> candidate) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  return hn::IfThenElse(hn::IsNaN(candidate), candidate, hn::Max(candidate, best));
+#elif HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  return hn::Or(hn::Max(candidate, best), hn::VecFromMask(d, hn::IsNaN(candidate)));
+#else
   return hn::IfThenElse(hn::Or(hn::Gt(candidate, best), hn::IsNaN(candidate)), candidate, best);
+#endif
 }
 
 // lo > v ? lo : v, so that NaN stays: the hardware's maximum gives its second operand then.

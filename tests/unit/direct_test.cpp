@@ -11,6 +11,7 @@
 
 #include "core/buffer.hpp"
 #include "core/kernel.hpp"
+#include "cpu/bands.hpp"
 #include "cpu/families.hpp"
 
 namespace convoy {
@@ -44,14 +45,17 @@ struct Problem {
 
   // y for the first n images; scratch starts as NaN, and so does y.
   std::vector<float> run(const Kernel& kernel, const Tile& tile, int threads, Index n) const {
-    const Machine machine = cpu_machine(threads);
+    return run(kernel, tile, cpu_machine(threads), n);
+  }
+  std::vector<float> run(const Kernel& kernel, const Tile& tile, const Machine& machine,
+                         Index n) const {
     const auto prepared = kernel.prepare(stage, tile, machine);
     prepared->set_weights(w.data());
     Buffer<std::byte> workspace(prepared->workspace_bytes());
     std::memset(workspace.data(), 0xff, workspace.size());
     std::vector<float> y(static_cast<std::size_t>(shapes.y_elements / stage.n * n),
                          std::numeric_limits<float>::quiet_NaN());
-    Threads pool(threads);
+    Threads pool(machine.threads);
     RunArgs args;
     args.n = n;
     args.x = stage.dtype == DType::u8 ? static_cast<const void*>(bytes.data()) : x.data();
@@ -104,6 +108,40 @@ void check(const Problem& problem) {
     }
   }
   EXPECT_GT(ran, 0);
+}
+
+// How a run is cut into tasks depends on threads and on the second-level cache; its bits do not.
+// The stages are met in bands of rows, of pixels that begin and end within rows, and of whole
+// images.
+TEST(DirectTasks, BitsDoNotDependOnHowARunIsCut) {
+  const Kernel& kernel = cpu::direct();
+  if (!kernel.refusals(parse_stage("n1h8c16k16r1"), cpu_machine(1)).empty())
+    GTEST_SKIP() << "no vectors";
+  int by_rows = 0, by_pixels = 0, by_images = 0;
+  for (const char* text :
+       {"n1h14c40k48r3stride2pad1+bias", "n5h13c40k48r3stride2pad1+relu", "n7h5w9c24k70r1+bias",
+        "n3h9w7c20k40r5pad2", "n4h7c16k33r3pad1+bias+max2"}) {
+    const Problem problem(text);
+    const Tile tile = kernel.tiles(problem.stage, cpu_machine(1)).front();
+    const std::vector<float> expected = problem.run(
+        cpu::general(), cpu::general().tiles(problem.stage, cpu_machine(1))[0], 1, problem.stage.n);
+    for (const std::size_t cache : {24 << 10, 40 << 10, 64 << 10, 128 << 10, 512 << 10})
+      for (int threads = 1; threads <= 5; ++threads) {
+        Machine machine = cpu_machine(threads);
+        machine.l2_bytes = cache;
+        const cpu::Bands bands(problem.stage, machine, tile.a);
+        const cpu::Bands::Cut cut = bands.cut(problem.stage.n);
+        const bool images = problem.shapes.out_h > 1 && cut.rows % problem.shapes.out_h == 0;
+        ++(cut.by_pixels ? by_pixels : images ? by_images : by_rows);
+        SCOPED_TRACE(testing::Message() << text << ", " << threads << " threads, a cache of "
+                                        << cache << " bytes, tasks of " << cut.rows << " rows");
+        EXPECT_EQ(first_difference(problem.run(kernel, tile, machine, problem.stage.n), expected),
+                  -1);
+      }
+  }
+  EXPECT_GT(by_rows, 0);
+  EXPECT_GT(by_pixels, 0);
+  EXPECT_GT(by_images, 0);
 }
 
 class Direct : public testing::TestWithParam<const char*> {};
