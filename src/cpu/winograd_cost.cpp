@@ -79,7 +79,10 @@ Cost cost(const Stage& stage, const Tile& tile, const Machine& machine, Index m)
   if (u_bytes > l2 / 2) {
     const double mesh = u_bytes > 4 * l2 ? 1.3 : 4;
     const bool far = l3 > 96 << 20;  // more than lies near any core
-    const double near = u_bytes > l3 ? stream_speed : u_bytes > l3 / 4 ? 6 : far ? 14 : 3 * l3_speed;
+    const double near = u_bytes > l3       ? stream_speed
+                        : u_bytes > l3 / 4 ? 6
+                        : far              ? 14
+                                           : 3 * l3_speed;
     cost.seconds += busiest * blocks * u_bytes / (bandwidth * (wide ? mesh : near));
   }
   // V is written, then passes by once a panel, with less room for the hardware to look ahead.
