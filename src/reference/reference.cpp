@@ -57,8 +57,9 @@ Index offset(const TensorView& x, Layout layout, Index t, Index n, Index h, Inde
 
 }  // namespace
 
-Oracle::Oracle(const Stage& stage, const TensorView& weights, const Operands& operands, Sum sum)
-    : stage_(stage), shapes_(shapes_of(stage)), sum_(sum) {
+Oracle::Oracle(const Stage& stage, const TensorView& weights, const Operands& operands, Sum sum,
+               Index first_product)
+    : stage_(stage), shapes_(shapes_of(stage)), sum_(sum), first_product_(first_product) {
   const TensorView& x = operands.x;
   const auto number = [](const TensorView& view, Index i) {
     return static_cast<double>(math::load(view.dtype, view.data, i));
@@ -130,9 +131,12 @@ void Oracle::convolve(Index t, Pixel at_pixel, double* sums) const {
   };
 
   if (sum_ == Sum::sequential) {
-    for (Index c = 0; c < c_group; ++c)
-      for (Index r = 0; r < s.r; ++r)
-        for (Index col = 0; col < s.s; ++col) add_tap(r, col, c);
+    const Index taps = s.r * s.s;
+    const auto add = [&](Index begin, Index end) {
+      for (Index i = begin; i < end; ++i) add_tap(i % taps / s.s, i % s.s, i / taps);
+    };
+    add(first_product_, c_group * taps);
+    add(0, first_product_);
   } else {
     for (Index r = 0; r < s.r; ++r)
       for (Index col = 0; col < s.s; ++col)

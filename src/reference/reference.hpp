@@ -53,7 +53,10 @@ Stage for_device(Stage stage, DeviceKind device);
 /// views are taken on trust.
 class Oracle {
  public:
-  Oracle(const Stage& stage, const TensorView& weights, const Operands& operands, Sum sum);
+  /// Sum::sequential begins each sum at this product of the order c, r, s and ends at the one
+  /// before.
+  Oracle(const Stage& stage, const TensorView& weights, const Operands& operands, Sum sum,
+         Index first_product = 0);
 
   /// conv(x, w) at one pixel in one time step, [K].
   void convolve(Index t, Pixel at, double* sums) const;
@@ -76,6 +79,7 @@ class Oracle {
   Stage stage_;
   Shapes shapes_;
   Sum sum_;
+  Index first_product_;
   std::vector<double> x_;  // [T,N,H,W,C] after norm; T = 1 when held
   std::vector<float> w_;   // [R,S,C/groups,K]: all filters of a tap side by side
   std::vector<double> bias_;
