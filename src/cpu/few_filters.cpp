@@ -178,11 +178,15 @@ class FewFiltersPrepared final : public Prepared {
     a.w = s.w;
     a.y = y + q * stage_.k;
     const bool listed = !inside && pixels > 1;
+    // A row's taps that follow one another in memory are one tap of more channels.
+    const bool runs =
+        inside && pixels > 1 && stage_.dil.w == 1 && stage_.c == part_ && stride.w == part_;
+    if (runs) a.channels *= stage_.s;
     for (Index r = 0; r < stage_.r; ++r) {
       const Index h = p * stage_.stride.h - stage_.pad.top + r * stage_.dil.h;
       if (h < 0 || h >= stage_.h) continue;
       const float* const row = x + h * stride.h + part * part_;
-      for (Index column = 0; column < stage_.s; ++column) {
+      for (Index column = 0; column < (runs ? 1 : stage_.s); ++column) {
         const Index w = w_first + column * stage_.dil.w;
         const auto input = [&](Index at) {
           return at >= 0 && at < stage_.w ? row + at * stride.w : zeros_.data();
@@ -259,12 +263,14 @@ class FewFilters final : public Kernel {
     constexpr double cycle = 1 / 3.0e9;  // the clock of Machine's estimates
     const double sums = count(l.pixels * stage.k), taps = count(stage.r * stage.s);
     const double vectors = count(ceil_div(stage.c, l.lanes));
-    // A step is its multiply-adds or its loads, two a cycle; beside the steps of a tile there are
-    // each tap's pointers, and the lanes to add.
+    // A step is its multiply-adds or its loads, two a cycle; the few sums of one pixel alone don't
+    // hide the latency. Beside the steps of a tile there are each tap's pointers, and the lanes to
+    // add.
     const double peak = machine.peak_flops / machine.threads;
     const double step =
-        std::max(2 * sums * count(l.lanes) / peak, count(l.pixels + stage.k) / 2 * cycle);
-    const double tile = taps * (1.2 * vectors * step + 25 * cycle) + (4 * sums + 60) * cycle;
+        std::max(2 * sums * count(l.lanes) / peak, count(l.pixels + stage.k) / 2 * cycle) *
+        (l.pixels == 1 ? 1.4 : 1.0);
+    const double tile = taps * (vectors * step + 15 * cycle) + (4 * sums + 60) * cycle;
     const double tiles = count(stage.n * shapes.p * ceil_div(shapes.q, l.pixels));
     const double window = stage.pool ? count(stage.pool->window.h * stage.pool->window.w) : 0;
     const double pooling = window * count(shapes.y_elements) * 2 * cycle;

@@ -7,7 +7,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include <type_traits>
+#include <algorithm>
 #include <utility>
 
 #include "cpu/vector-inl.hpp"
@@ -17,6 +17,7 @@ namespace convoy::cpu::few_loops::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using cpu::HWY_NAMESPACE::activate;
+using cpu::HWY_NAMESPACE::add_product;
 using cpu::HWY_NAMESPACE::load_some;
 using cpu::HWY_NAMESPACE::Some;
 using cpu::HWY_NAMESPACE::store_some;
@@ -27,23 +28,22 @@ using V = hn::Vec<D>;
 
 // Sums that fill the registers beside a step's weights and an input.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
-constexpr int most_sums = 24;
+constexpr int registers = 32, most_sums = 24;
 #else
-constexpr int most_sums = 12;
+constexpr int registers = 16, most_sums = 12;
 #endif
 constexpr int pixels_of(int filters) {
   const int most = most_sums / filters;
   return most < static_cast<int>(max_pixels) ? most : static_cast<int>(max_pixels);
 }
 
-// sum[i][k] += x[i][c] w[k], for a vector of channels of one tap.
-template <int pixels, int filters, class Access>
+// sum[i][k] += x[i][c] w[k], for a vector of channels of one tap. `held`: what is met again in the
+// step waits in registers; otherwise weights are loaded for each pixel.
+template <int pixels, int filters, bool held, class Access>
 HWY_INLINE void step(const float* const (&x)[pixels], Index c, const float* HWY_RESTRICT w,
                      V (&sum)[pixels][filters], const Access& access) {
   const D d;
-  if constexpr (filters <= pixels) {
-    // The last channels' mask takes a register: there the weights are loaded for each pixel.
-    constexpr bool held = std::is_same_v<Access, Whole<D>>;
+  if constexpr (!held || filters <= pixels) {
     V weight[filters];
 #pragma GCC unroll 8
     for (int k = 0; held && k < filters; ++k) weight[k] = hn::Load(d, w + k * lanes);
@@ -52,7 +52,7 @@ HWY_INLINE void step(const float* const (&x)[pixels], Index c, const float* HWY_
       const V value = access.load(x[i] + c);
 #pragma GCC unroll 8
       for (int k = 0; k < filters; ++k)
-        sum[i][k] = hn::MulAdd(value, held ? weight[k] : hn::Load(d, w + k * lanes), sum[i][k]);
+        add_product(value, held ? weight[k] : hn::Load(d, w + k * lanes), sum[i][k]);
       // GCC 12 would load the next inputs here, where no register is free, and spill weights.
       asm volatile("" ::: "memory");
     }
@@ -64,7 +64,7 @@ HWY_INLINE void step(const float* const (&x)[pixels], Index c, const float* HWY_
     for (int k = 0; k < filters; ++k) {
       const V weight = hn::Load(d, w + k * lanes);
 #pragma GCC unroll 8
-      for (int i = 0; i < pixels; ++i) sum[i][k] = hn::MulAdd(value[i], weight, sum[i][k]);
+      for (int i = 0; i < pixels; ++i) add_product(value[i], weight, sum[i][k]);
     }
   }
 }
@@ -132,9 +132,19 @@ void run(const PixelArgs& a) {
     for (int i = 0; i < pixels; ++i) x[i] = listed ? a.x[t * pixels + i] : a.x[t] + i * a.pixel;
     const float* w = a.w[t];
     Index c = 0;
+    // Four vectors make a loop that GCC 12 fits into all registers. One alone it does not, nor one
+    // with a mask, which takes a register in AVX2.
+    constexpr Index four = 4 * lanes;
+    constexpr int used = pixels * filters + std::min(pixels, filters) + 1;
+    constexpr bool held = used < registers, held_with_mask = used + 1 < registers;
+    for (; pixels > 1 && c + four <= whole; c += four)
+#pragma GCC unroll 4
+      for (Index v = 0; v < four; v += lanes, w += filters * lanes)
+        step<pixels, filters, true>(x, c + v, w, sum, Whole<D>());
     for (; c < whole; c += lanes, w += filters * lanes)
-      step<pixels, filters>(x, c, w, sum, Whole<D>());
-    if (c < a.channels) step<pixels, filters>(x, c, w, sum, Some<D>{a.channels - c});
+      step<pixels, filters, held>(x, c, w, sum, Whole<D>());
+    if (c < a.channels)
+      step<pixels, filters, held_with_mask>(x, c, w, sum, Some<D>{a.channels - c});
   }
   if (a.last) {
     reduce(sum, a.y);
