@@ -138,7 +138,6 @@ struct Slice {
 /// One instruction set's arithmetic.
 struct Simd {
   Index lanes = 0;  // floats of a vector
-  Index group = 0;  // tiles of a group, at most
   Index panel = 0;  // filters of a panel
   /// V of one group: tiles [first, first+count).
   void (*input)(const Geometry&, const Tensors&, Index first, Index count, float* v);
@@ -177,6 +176,8 @@ inline Index m_stride(Index tiles, Index panel) {
 }
 
 Geometry geometry(const Stage& stage, Index m);
+/// Tiles of a group, at most.
+Index group_tiles(const Geometry& g, const Machine& machine);
 
 /// How the tiles of a run are cut into blocks.
 struct Cut {

@@ -31,7 +31,7 @@ Cost cost(const Stage& stage, const Tile& tile, const Machine& machine, Index m)
   const double multiply_share = wide ? 0.8 : 0.97;
   const double bandwidth = machine.memory_bandwidth / threads;
   const Index lanes = machine.vector_floats;
-  const Index group = machine.isa == "avx512" ? 7 : (machine.isa == "neon" ? 12 : 6);
+  const Index group = group_tiles(g, machine);
   const Index k = round_up(g.k, lanes), panels = (g.k + 2 * lanes - 1) / (2 * lanes);
   const Cut plan = cut(stage.n * g.tiles_an_image(), tile.a, machine.threads);
   const Block block = plan.block(plan.blocks - 1, group);

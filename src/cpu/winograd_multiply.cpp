@@ -2,7 +2,8 @@
 //
 // For each xi the panel of U stays in the first-level cache while the groups of V pass by. The
 // register tile is a group of tiles x two vectors of filters: it leaves registers for the two
-// vectors of U and one broadcast of V, and needs fewer loads than multiply-adds.
+// vectors of U and one broadcast of V, and needs fewer loads than multiply-adds. group_tiles()
+// says how many tiles.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/winograd_multiply.cpp"
 #include <hwy/foreach_target.h>
@@ -20,10 +21,7 @@ using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr Index lanes = hn::MaxLanes(D());
 constexpr Index panel = 2 * lanes;
-// Registers: 2 x group accumulators, two vectors of U, one of V.
-#if HWY_TARGET == HWY_AVX3
-constexpr int most_tiles = 7, registers = 32;
-#elif HWY_TARGET == HWY_NEON
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
 constexpr int most_tiles = 12, registers = 32;
 #else
 constexpr int most_tiles = 6, registers = 16;
@@ -142,7 +140,6 @@ void multiply(const Geometry& g, const Block& block, const Slice& slice, const f
 
 void fill(Simd& simd) {
   simd.lanes = lanes;
-  simd.group = most_tiles;
   simd.panel = panel;
   simd.multiply = &multiply;
 }
