@@ -76,15 +76,18 @@ Cost cost(const Stage& stage, const Tile& tile, const Machine& machine, Index m)
   // Rapids.
   const double l2 = count(static_cast<Index>(machine.l2_bytes));
   const double l3 = count(static_cast<Index>(machine.l3_bytes));
+  const bool far = l3 > 96 << 20;  // more than lies near any core
   if (u_bytes > l2 / 2) {
     const double mesh = u_bytes > 4 * l2 ? 1.3 : 4;
-    const bool far = l3 > 96 << 20;  // more than lies near any core
     const double near = u_bytes > l3       ? stream_speed
                         : u_bytes > l3 / 4 ? 6
                         : far              ? 14
                                            : 3 * l3_speed;
     cost.seconds += busiest * blocks * u_bytes / (bandwidth * (wide ? mesh : near));
   }
+  // A thread's first look at what others wrote of a shared V goes through that mesh too, line by
+  // line.
+  if (shared && far) cost.seconds += (1 - 1 / threads) * v_bytes / bandwidth;
   // V is written, then passes by once a panel, with less room for the hardware to look ahead.
   if ((shared ? v_bytes : v_bytes / blocks) > l2)
     cost.seconds += busiest * count(panels + 2) * v_bytes / (bandwidth * l3_speed / 2);
