@@ -43,6 +43,7 @@ class FewFiltersPrepared final : public Prepared {
     std::fill_n(zeros_.data(), zeros_.size(), 0.0F);
     const Index cache = static_cast<Index>(machine.l2_bytes / sizeof(float)) / 4;
     while (max_rows_ < shapes_.out_h && plane_floats(max_rows_ + 1) <= cache) ++max_rows_;
+    two_rows_ = pays_two_rows(machine);
   }
 
   void set_weights(const float* w) override {
@@ -87,8 +88,8 @@ class FewFiltersPrepared final : public Prepared {
   struct Scratch {
     const float** x;  // [taps][pixels]
     const float** w;  // [taps]
-    float* sums;      // [tiles of a row][pixels][filters][lanes], where there are several parts
-    float* plane;     // [rows][Q][filters]
+    float* sums;   // [tiles of a row or two][pixels][filters][lanes], where there are several parts
+    float* plane;  // [rows][Q][filters]
   };
   Scratch scratch_of(float* slot) const {
     Scratch s;
@@ -103,11 +104,32 @@ class FewFiltersPrepared final : public Prepared {
     const auto bytes = taps_ * (loops_.pixels + 1) * static_cast<Index>(sizeof(void*));
     return ceil_div(bytes, line_bytes) * line_floats;
   }
-  Index tiles_of_row() const {
-    return shapes_.q < loops_.pixels ? shapes_.q : ceil_div(shapes_.q, loops_.pixels);
+  // Whether tiles of two rows pay: where they read fewer inputs a pixel, by a tenth or more, and
+  // these come from the second-level cache, as a tile's inputs and weights exceed the first; but
+  // twice the sums that wait for the next part of the channels must not crowd it.
+  bool pays_two_rows(const Machine& machine) const {
+    const Index columns = loops_.pixels / 2;
+    if (loops_.pixels % 2 != 0 || shapes_.q < columns) return false;
+    if (stage_.stride != Extent(1) || stage_.dil != Extent(1)) return false;
+    const Index one = stage_.r * (loops_.pixels + stage_.s - 1),
+                two = (stage_.r + 1) * (columns + stage_.s - 1);
+    const Index floats = (one + taps_ * stage_.k) * stage_.c;
+    const auto l1 = static_cast<Index>(machine.l1_bytes / sizeof(float));
+    return 10 * two < 9 * one && floats > l1 && 6 * sums_floats() <= l1;
+  }
+  // The tile that row p begins: two rows only where all their taps lie inside the image.
+  Extent tile_at(Index p, Index end) const {
+    const bool two = two_rows_ && p + 2 <= end && p >= stage_.pad.top &&
+                     p + 1 - stage_.pad.top + stage_.r <= stage_.h;
+    if (two) return {2, loops_.pixels / 2};
+    return {1, shapes_.q < loops_.pixels ? 1 : loops_.pixels};
+  }
+  Index most_tiles_of_rows() const {
+    const Index columns = std::max<Index>(1, loops_.pixels / 2);
+    return shapes_.q < loops_.pixels ? shapes_.q : ceil_div(shapes_.q, columns);
   }
   Index tile_floats() const { return loops_.pixels * stage_.k * loops_.lanes; }
-  Index sums_floats() const { return parts_ > 1 ? tiles_of_row() * tile_floats() : 0; }
+  Index sums_floats() const { return parts_ > 1 ? most_tiles_of_rows() * tile_floats() : 0; }
   Index conv_rows(Index out_rows) const {
     const Index window = (pool_rows_.window - 1) * pool_rows_.dil + 1;
     return std::min(shapes_.p, out_rows * pool_rows_.stride + window);
@@ -126,8 +148,8 @@ class FewFiltersPrepared final : public Prepared {
     const Index row = shapes_.q * stage_.k;
     float* const y = static_cast<float*>(args.y) + image * args.y_stride.n;
     if (!stage_.pool && args.y_stride.w == stage_.k) {
-      for (Index p = out_begin; p < out_end; ++p)
-        run_row(args, bias, image, p, scratch, y + p * args.y_stride.h);
+      run_rows(args, bias, image, out_begin, out_end, scratch, y + out_begin * args.y_stride.h,
+               args.y_stride.h);
       return;
     }
     Index p_begin = pool_rows_.begin(out_begin), p_end = p_begin;
@@ -135,48 +157,57 @@ class FewFiltersPrepared final : public Prepared {
       p_begin = std::min(p_begin, pool_rows_.begin(o));
       p_end = std::max(p_end, pool_rows_.end(o));
     }
-    for (Index p = p_begin; p < p_end; ++p)
-      run_row(args, bias, image, p, scratch, scratch.plane + (p - p_begin) * row);
+    run_rows(args, bias, image, p_begin, p_end, scratch, scratch.plane, row);
     pool(args.y_stride, y, out_begin, out_end, p_begin, scratch.plane);
   }
 
-  // y[q][k] of row p of the convolution, activated.
-  void run_row(const RunArgs& args, const float* bias, Index image, Index p, const Scratch& s,
-               float* y) const {
+  // y[q][k] of rows [p, end) of the convolution, activated; `y_row`: floats between two rows of y.
+  void run_rows(const RunArgs& args, const float* bias, Index image, Index p, Index end,
+                const Scratch& s, float* y, Index y_row) const {
     const float* const x = static_cast<const float*>(args.x) + image * args.x_stride.n;
-    const Index tiles = tiles_of_row(), pixels = shapes_.q < loops_.pixels ? 1 : loops_.pixels;
-    for (Index part = 0; part < parts_; ++part)
-      for (Index tile = 0; tile < tiles; ++tile) {
-        // The last tile ends with the row: it may compute some pixels again.
-        const Index q = std::min(tile * pixels, shapes_.q - pixels);
-        PixelArgs a;
-        a.pixel = stage_.stride.w * args.x_stride.w;
+    while (p < end) {
+      const Extent tile = tile_at(p, end);
+      const Index tiles = ceil_div(shapes_.q, tile.w);
+      PixelArgs a;
+      a.pixel = stage_.stride.w * args.x_stride.w;
+      a.row = stage_.stride.h * args.x_stride.h;
+      for (Index part = 0; part < parts_; ++part) {
         a.channels = std::min(part_, stage_.c - part * part_);
-        a.sums = s.sums + tile * tile_floats();
         a.first = part == 0;
         a.last = part + 1 == parts_;
-        run_tile(args.x_stride, x, p, q, pixels, part, s, a, y);
+        for (Index t = 0; t < tiles; ++t) {
+          // The last tile ends with the row: it may compute some pixels again.
+          const Index q = std::min(t * tile.w, shapes_.q - tile.w);
+          a.sums = s.sums + t * tile_floats();
+          a.y = y + q * stage_.k;
+          run_tile(args.x_stride, x, p, q, tile, part, s, a, y_row);
+        }
       }
-    loops_.finish(y, shapes_.q * stage_.k, bias, clamp_);
+      for (Index row = 0; row < tile.h; ++row, ++p, y += y_row)
+        loops_.finish(y, shapes_.q * stage_.k, bias, clamp_);
+    }
   }
 
-  // Pixels [q, q + pixels) of row p, some of their channels.
-  void run_tile(const Strides& stride, const float* x, Index p, Index q, Index pixels, Index part,
-                const Scratch& s, PixelArgs a, float* y) const {
+  // The tile's pixels from column q of row p on, some of their channels, to a.y.
+  void run_tile(const Strides& stride, const float* x, Index p, Index q, Extent tile, Index part,
+                const Scratch& s, PixelArgs a, Index y_row) const {
+    const Index pixels = tile.h * tile.w;
     const Index w_first = q * stage_.stride.w - stage_.pad.left;
-    const Index w_last = w_first + (pixels - 1) * stage_.stride.w + (stage_.s - 1) * stage_.dil.w;
+    const Index w_last = w_first + (tile.w - 1) * stage_.stride.w + (stage_.s - 1) * stage_.dil.w;
     const bool inside = w_first >= 0 && w_last < stage_.w;
     // Zeros stand for the pixels outside the image; but not where they would meet an infinity.
     if (!inside && !finite_ && pixels > 1) {
-      for (Index i = 0; i < pixels; ++i) {
-        run_tile(stride, x, p, q + i, 1, part, s, a, y);
-        a.sums += stage_.k * loops_.lanes;
-      }
+      for (Index row = 0; row < tile.h; ++row)
+        for (Index column = 0; column < tile.w; ++column) {
+          PixelArgs one = a;
+          one.sums += (row * tile.w + column) * stage_.k * loops_.lanes;
+          one.y += row * y_row + column * stage_.k;
+          run_tile(stride, x, p + row, q + column, {1, 1}, part, s, one, y_row);
+        }
       return;
     }
     a.x = s.x;
     a.w = s.w;
-    a.y = y + q * stage_.k;
     const bool listed = !inside && pixels > 1;
     // A row's taps that follow one another in memory are one tap of more channels.
     const bool runs =
@@ -188,20 +219,37 @@ class FewFiltersPrepared final : public Prepared {
       const float* const row = x + h * stride.h + part * part_;
       for (Index column = 0; column < (runs ? 1 : stage_.s); ++column) {
         const Index w = w_first + column * stage_.dil.w;
-        const auto input = [&](Index at) {
-          return at >= 0 && at < stage_.w ? row + at * stride.w : zeros_.data();
-        };
         if (pixels == 1 && (w < 0 || w >= stage_.w)) continue;
         s.w[a.taps] = tap_weights(part, r * stage_.s + column);
-        if (listed)
-          for (Index i = 0; i < pixels; ++i)
-            s.x[a.taps * pixels + i] = input(w + i * stage_.stride.w);
-        else
+        const auto list = [&](const float** to, const float* from) {
+          for (Index i = 0; i < tile.w; ++i) {
+            const Index at = w + i * stage_.stride.w;
+            to[i] = at >= 0 && at < stage_.w ? from + at * stride.w : zeros_.data();
+          }
+        };
+        if (listed) {
+          list(s.x + a.taps * pixels, row);
+          if (tile.h == 2) list(s.x + a.taps * pixels + tile.w, row + a.row);
+        } else {
           s.x[a.taps] = row + w * stride.w;
+        }
         ++a.taps;
       }
     }
-    (pixels == 1 ? loops_.one : listed ? loops_.border : loops_.tile)(a);
+    const PixelLoop loop = pixels == 1   ? loops_.one
+                           : listed      ? loops_.border
+                           : tile.h == 2 ? loops_.rows
+                                         : loops_.tile;
+    if (tile.h == 1 || !a.last) {
+      loop(a);
+      return;
+    }
+    float both[max_pixels * max_filters];
+    float* const y = a.y;
+    a.y = both;
+    loop(a);
+    for (Index row = 0, count = tile.w * stage_.k; row < tile.h; ++row)
+      std::copy_n(both + row * count, count, y + row * y_row);
   }
 
   void pool(const Strides& stride, float* y, Index out_begin, Index out_end, Index p_begin,
@@ -230,7 +278,8 @@ class FewFiltersPrepared final : public Prepared {
   Index parts_ = 1, part_ = 0;  // of the channels, each of so many
   Buffer<float> w_;             // [part][tap][vector of channels][filter][lane]
   Buffer<float> zeros_;
-  bool finite_ = true;  // all weights
+  bool finite_ = true;     // all weights
+  bool two_rows_ = false;  // some tiles are of two rows
   Index max_rows_ = 1;
 };
 

@@ -9,12 +9,12 @@ namespace convoy::cpu::few_loops {
 
 inline constexpr Index max_filters = 8, max_pixels = 8;
 
-/// Neighbouring pixels of one output row, all filters, some of the channels.
+/// Neighbouring pixels of one output row or of two, all filters, some of the channels.
 struct PixelArgs {
-  /// Where a tap's inputs begin: tap t's of pixel i at x[t] + i * pixel; or, where some lie outside
-  /// the image, at x[t * pixels + i].
+  /// Where a tap's inputs begin: tap t's of pixel i of a row at x[t] + i * pixel, of the second of
+  /// two rows by `row` further; or, where some lie outside the image, at x[t * pixels + i].
   const float* const* x = nullptr;
-  Index pixel = 0;
+  Index pixel = 0, row = 0;
   const float* const* w = nullptr;  // of each tap: [vectors of channels][filters][lanes]
   Index taps = 0, channels = 0;
   float* sums = nullptr;           // [pixels][filters][lanes], between two parts of the channels
@@ -26,8 +26,9 @@ using PixelLoop = void (*)(const PixelArgs&);
 /// For one number of filters.
 struct Loops {
   Index lanes = 0, pixels = 0;
-  PixelLoop tile = nullptr;    // `pixels` pixels, all of their taps inside the image
-  PixelLoop border = nullptr;  // likewise, x lists each pixel's
+  PixelLoop tile = nullptr;    // `pixels` pixels of a row, all of their taps inside the image
+  PixelLoop rows = nullptr;    // likewise, half of them in each of two rows; of an even number
+  PixelLoop border = nullptr;  // of either, x lists each pixel's
   PixelLoop one = nullptr;     // one pixel
   /// y[i] = act(y[i] + bias[i % filters]); bias: [filters][lanes], repeating the filters' own.
   void (*finish)(float* y, Index count, const float* bias, const Clamp& clamp) = nullptr;

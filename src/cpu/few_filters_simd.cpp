@@ -7,7 +7,6 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "cpu/vector-inl.hpp"
@@ -116,7 +115,9 @@ HWY_INLINE void reduce(const V (&sum)[pixels][filters], float* y) {
 #endif
 }
 
-template <int pixels, int filters, bool listed>
+enum class Inputs { row, rows, listed };
+
+template <int pixels, int filters, Inputs inputs>
 void run(const PixelArgs& a) {
   const D d;
   V sum[pixels][filters];
@@ -129,13 +130,17 @@ void run(const PixelArgs& a) {
   for (Index t = 0; t < a.taps; ++t) {
     const float* x[pixels];
 #pragma GCC unroll 8
-    for (int i = 0; i < pixels; ++i) x[i] = listed ? a.x[t * pixels + i] : a.x[t] + i * a.pixel;
+    for (int i = 0; i < pixels; ++i) {
+      constexpr int columns = inputs == Inputs::rows ? pixels / 2 : pixels;
+      x[i] = inputs == Inputs::listed ? a.x[t * pixels + i]
+                                      : a.x[t] + i / columns * a.row + i % columns * a.pixel;
+    }
     const float* w = a.w[t];
     Index c = 0;
     // Four vectors make a loop that GCC 12 fits into all registers. One alone it does not, nor one
     // with a mask, which takes a register in AVX2.
     constexpr Index four = 4 * lanes;
-    constexpr int used = pixels * filters + std::min(pixels, filters) + 1;
+    constexpr int used = pixels * filters + (pixels < filters ? pixels : filters) + 1;
     constexpr bool held = used < registers, held_with_mask = used + 1 < registers;
     for (; pixels > 1 && c + four <= whole; c += four)
 #pragma GCC unroll 4
@@ -170,14 +175,20 @@ void finish(float* y, Index count, const float* bias, const Clamp& clamp) {
   }
 }
 
+template <int pixels, int filters>
+constexpr PixelLoop rows_of() {
+  if constexpr (pixels % 2 == 0) return &run<pixels, filters, Inputs::rows>;
+  return nullptr;
+}
 template <int filters>
 constexpr Loops loops_of() {
   constexpr int pixels = pixels_of(filters);
   return {lanes,
           pixels,
-          &run<pixels, filters, false>,
-          &run<pixels, filters, true>,
-          &run<1, filters, false>,
+          &run<pixels, filters, Inputs::row>,
+          rows_of<pixels, filters>(),
+          &run<pixels, filters, Inputs::listed>,
+          &run<1, filters, Inputs::row>,
           &finish<filters>};
 }
 template <int... i>

@@ -71,9 +71,9 @@ Cost cost(const Stage& stage, const Tile& tile, const Machine& machine, Index m)
                  (shared ? 2 : 1) * (threads > 1 ? start_seconds : 0) +
                  (x_bytes + y_bytes) / (bandwidth * threads * stream_speed);
   // U, or what it is made of, passes by once a block, unless the second-level cache has room for it
-  // beside V. A small part of a third level near its cores streams behind the GEMMs; most of it is
-  // shared with others. The far one of a server with a mesh delays them: measured on Sapphire
-  // Rapids.
+  // beside V. A small part of a third level near its cores streams behind the GEMMs, less so behind
+  // those of 512 bits (Zen 5); most of it is shared with others. The far one of a server with a
+  // mesh delays them: measured on Sapphire Rapids.
   const double l2 = count(static_cast<Index>(machine.l2_bytes));
   const double l3 = count(static_cast<Index>(machine.l3_bytes));
   const bool far = l3 > 96 << 20;  // more than lies near any core
@@ -82,15 +82,19 @@ Cost cost(const Stage& stage, const Tile& tile, const Machine& machine, Index m)
     const double near = u_bytes > l3       ? stream_speed
                         : u_bytes > l3 / 4 ? 6
                         : far              ? 14
+                        : wide             ? l3_speed
                                            : 3 * l3_speed;
-    cost.seconds += busiest * blocks * u_bytes / (bandwidth * (wide ? mesh : near));
+    cost.seconds += busiest * blocks * u_bytes / (bandwidth * (wide && far ? mesh : near));
   }
   // A thread's first look at what others wrote of a shared V goes through that mesh too, line by
   // line.
   if (shared && far) cost.seconds += (1 - 1 / threads) * v_bytes / bandwidth;
   // V is written, then passes by once a panel, with less room for the hardware to look ahead.
-  if ((shared ? v_bytes : v_bytes / blocks) > l2)
-    cost.seconds += busiest * count(panels + 2) * v_bytes / (bandwidth * l3_speed / 2);
+  const double v = shared ? v_bytes : v_bytes / blocks;
+  if (v > l2) {
+    const double v_speed = far || v > l3 / 2 ? l3_speed / 2 : 1.5 * l3_speed;
+    cost.seconds += busiest * count(panels + 2) * v_bytes / (bandwidth * v_speed);
+  }
   return cost;
 }
 

@@ -56,8 +56,9 @@ TEST(ParityOfArithmetics, SameBits) {
   VerifyOptions options;
   for (const char* text :
        {"n2h14c16k32r3pad1+bias+relu+max2+strict", "n1h16c3k16r3pad1+bias+relu+max2+strict",
-        "n3h9c24k16r1+bias+relu", "n2h12c20k3r3pad1+bias", "n1h11c24k24r3pad1groups24+bias+relu6",
-        "u8:n2h28c1k8r5+norm+bias+relu+max2", "n1h23c3k16r7stride2pad3+bias+relu+max3s2p1"})
+        "n3h9c24k16r1+bias+relu", "n2h12c20k3r3pad1+bias", "n1h9w11c600k3r3pad1+bias",
+        "n1h11c24k24r3pad1groups24+bias+relu6", "u8:n2h28c1k8r5+norm+bias+relu+max2",
+        "n1h23c3k16r7stride2pad3+bias+relu+max3s2p1"})
     options.stages.push_back(parse_stage(text));
   for (const Failure& failure : verify(options).failures)
     ADD_FAILURE() << failure.what << "\nrepro: " << failure.repro;

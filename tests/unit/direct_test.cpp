@@ -144,6 +144,32 @@ TEST(DirectTasks, BitsDoNotDependOnHowARunIsCut) {
   EXPECT_GT(by_images, 0);
 }
 
+// Tiles of two rows are for inputs that come from the second-level cache: whether it is so here is
+// no matter of the bits. The channels are few enough for one part of them beside either cache.
+TEST(FewFilters, TilesOfTwoRowsGiveTheBitsOfOne) {
+  const Kernel& kernel = cpu::few_filters();
+  if (!kernel.refusals(parse_stage("n1h8c16k3r3"), cpu_machine(1)).empty())
+    GTEST_SKIP() << "no vectors";
+  for (const char* text :
+       {"n2h9w13c40k3r3pad1+bias+relu+max2", "n1h8w4c64k1r3pad1", "n2h7w5c64k1r3pad2x0x1x3+relu",
+        "n1h11w30c56k2r3+bias+max3s2p1", "n1h2w9c40k3r3pad1", "n2h10w17c30k4r3pad1+leaky(0.1)",
+        "n1h9w12c20k2r5pad2+bias"})
+    for (const bool finite : {true, false}) {
+      Problem problem(text);
+      if (!finite) problem.w[problem.w.size() / 2] = std::numeric_limits<float>::infinity();
+      const Tile tile = kernel.tiles(problem.stage, cpu_machine(1)).front();
+      const auto run = [&](std::size_t l1_bytes, int threads) {
+        Machine machine = cpu_machine(threads);
+        machine.l1_bytes = l1_bytes;
+        return problem.run(kernel, tile, machine, problem.stage.n);
+      };
+      const std::vector<float> one_row = run(1 << 20, 1);
+      for (int threads = 1; threads <= 3; ++threads)
+        EXPECT_EQ(first_difference(run(6 << 10, threads), one_row), -1)
+            << text << ", " << threads << " threads, weights " << (finite ? "finite" : "infinite");
+    }
+}
+
 class Direct : public testing::TestWithParam<const char*> {};
 
 TEST_P(Direct, BitsAreThoseOfTheArithmetic) {
