@@ -194,9 +194,10 @@ Index Bands::packed_floats(Index out_rows, Index images) const {
 }
 
 Index Bands::pixels_of(Index out_rows, Index images) const {
-  // The conv rows of o output rows of one image are at most o·stride + window.
+  // The conv rows of o output rows of one image: (o - 1)·stride + window.
   const Index window = (pool_rows_.window - 1) * pool_rows_.dil + 1;
-  const Index rows = std::min(out_rows * pool_rows_.stride + images * window, images * shapes_.p);
+  const Index shared = std::max<Index>(0, window - pool_rows_.stride);
+  const Index rows = std::min(out_rows * pool_rows_.stride + images * shared, images * shapes_.p);
   return rows * shapes_.q;
 }
 
@@ -248,15 +249,15 @@ std::size_t Bands::workspace_bytes() const {
   return static_cast<std::size_t>(bias_floats_ + threads_ * slot_floats()) * sizeof(float);
 }
 
-// Cuts n images into tasks of equal rows or, where every pixel is a result and in the list, of
-// equal pixels, and of a part of the filters where those are few, so that the thread that ends last
+// Cuts n images into tasks of even rows or, where every pixel is a result and in the list, of
+// even pixels, and of a part of the filters where those are few, so that the thread that ends last
 // ends as early as can be.
 Bands::Cut Bands::cut(Index n) const {
   const Index rows = n * shapes_.out_h;
   const Index blocks = static_cast<Index>(blocks_.size());
   Cut best;
   double least = 0;
-  const auto consider = [&](Index step, Index bands, bool by_pixels) {
+  const auto consider = [&](Index step, Index bands, bool by_pixels, bool images) {
     const double size = by_pixels ? static_cast<double>(rows) / static_cast<double>(bands)
                                   : static_cast<double>(step);
     // What each band costs beyond its rows, in rows: halo, lists, weights fetched again.
@@ -268,20 +269,18 @@ Bands::Cut Bands::cut(Index n) const {
           static_cast<double>(ceil_div(blocks, splits)) / static_cast<double>(blocks);
       const double packing = splits > 1 ? 0.02 * size : 0.0;
       const double whole = (size + extra) * share + packing;
-      const Index rest = by_pixels ? 0 : rows % step;
-      const Index tasks = (by_pixels ? bands : rows / step) * splits, left = tasks % threads_;
-      double time = static_cast<double>(tasks / threads_) * whole;
-      if (rest == 0) {
-        time += left > 0 ? whole : 0.0;
-      } else {
-        const double part = (static_cast<double>(rest) + extra) * share + packing;
-        time += left == 0 ? part * static_cast<double>(ceil_div(splits, threads_))
-                          : std::max(whole, left + splits > threads_ ? 2 * part : part);
+      const Index tasks = bands * splits, turns = ceil_div(tasks, threads_);
+      double time = static_cast<double>(turns) * whole;
+      if (!by_pixels && !images) {
+        // Threads begin with neighbouring tasks, and rows are even among those.
+        const Index most = ceil_div(turns, splits), of_thread = ceil_div(rows * most, bands);
+        time -= static_cast<double>(turns) * share *
+                (size - static_cast<double>(of_thread) / static_cast<double>(most));
       }
-      if (tasks + (rest > 0 ? splits : 0) < 2 * threads_) time *= 1.02;  // little to even out
+      if (tasks < 2 * threads_) time *= 1.02;  // little to even out
       if (least == 0 || time < 0.995 * least) {
         least = time;
-        best = {step, splits, bands, by_pixels};
+        best = {step, splits, bands, by_pixels, images};
       }
     }
   };
@@ -291,11 +290,10 @@ Bands::Cut Bands::cut(Index n) const {
     // A band that begins and ends within rows touches one more.
     const bool by_pixels =
         pooling_ == Pooling::none && !by_rows_ && rows % bands != 0 && step < max_rows_;
-    if (by_pixels || bands == fewest || ceil_div(rows, step) == bands)  // else the same as fewer
-      consider(step, by_pixels ? bands : ceil_div(rows, step), by_pixels);
+    consider(step, bands, by_pixels, false);
   }
   for (Index images = max_rows_ / shapes_.out_h + 1; images <= std::min(n, max_images_); ++images)
-    consider(images * shapes_.out_h, ceil_div(n, images), false);
+    consider(images * shapes_.out_h, ceil_div(n, images), false, true);
   return best;
 }
 

@@ -32,11 +32,11 @@ class Bands : public Prepared {
     std::size_t weights = 0;  // where its packed weights begin, floats
     std::size_t bias = 0;     // the same for its padded bias
   };
-  /// Tasks: bands of so many output rows, or of pixels as equal as can be, and parts that the
-  /// filters are split into.
+  /// Tasks: bands of rows or of pixels as equal as can be, of at most so many output rows, or of so
+  /// many rows that are whole images; and parts that the filters are split into.
   struct Cut {
     Index rows = 1, splits = 1, bands = 1;
-    bool by_pixels = false;
+    bool by_pixels = false, by_images = false;
   };
   /// Of a run of n images.
   Cut cut(Index n) const;

@@ -226,7 +226,11 @@ Status Bands::run(const RunArgs& given) const noexcept {
   const Index floats = slot_floats();
   args.threads->for_each(cut.bands * splits, [&](Index task, int slot) {
     const Index band = task / splits;
-    Index begin = band * cut.rows, end = std::min(rows, begin + cut.rows);
+    Index begin = rows * band / cut.bands, end = rows * (band + 1) / cut.bands;
+    if (cut.by_images) {
+      begin = band * cut.rows;
+      end = std::min(rows, begin + cut.rows);
+    }
     Index first = begin * shapes_.q, last = end * shapes_.q;
     if (cut.by_pixels) {
       first = pixels * band / cut.bands;

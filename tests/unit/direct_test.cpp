@@ -131,8 +131,7 @@ TEST(DirectTasks, BitsDoNotDependOnHowARunIsCut) {
         machine.l2_bytes = cache;
         const cpu::Bands bands(problem.stage, machine, tile.a);
         const cpu::Bands::Cut cut = bands.cut(problem.stage.n);
-        const bool images = problem.shapes.out_h > 1 && cut.rows % problem.shapes.out_h == 0;
-        ++(cut.by_pixels ? by_pixels : images ? by_images : by_rows);
+        ++(cut.by_pixels ? by_pixels : cut.by_images ? by_images : by_rows);
         SCOPED_TRACE(testing::Message() << text << ", " << threads << " threads, a cache of "
                                         << cache << " bytes, tasks of " << cut.rows << " rows");
         EXPECT_EQ(first_difference(problem.run(kernel, tile, machine, problem.stage.n), expected),
