@@ -56,7 +56,8 @@ Index group_tiles(const Geometry& g, const Machine& machine) {
   if (machine.isa != "avx512") return 6;
   // Seven leave room for the totals of short runs of channels. Long runs do without, and with
   // twelve tiles have fewer loads: as long as what is loaded stays in the first-level cache.
-  constexpr Index tiles = 12, panel = 32;
+  constexpr Index tiles = 12;
+  const Index panel = 2 * machine.vector_floats;
   const auto loaded = static_cast<std::size_t>(g.c * (tiles + panel)) * sizeof(float);
   return g.m == 2 && loaded <= machine.l1_bytes * 3 / 4 ? tiles : 7;
 }
