@@ -107,8 +107,6 @@ class Bands : public Prepared {
   Ahead input_of(const RunArgs& args, Index row, Index rows) const;
   void run_pooled(const RunArgs& args, const TileArgs& tile, const Block& block, const Piece& piece,
                   Index first_pixel, const Scratch& scratch, const Ahead& ahead) const;
-  void pool_rows(const RunArgs& args, const Block& block, Index image, const math::PoolSpan& rows,
-                 const float* from) const;
   Index runs_inside(Index place, Run* runs) const;
   void run_block_skipping(TileArgs tile, const Block& block, Index count,
                           const Scratch& scratch) const;

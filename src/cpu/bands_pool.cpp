@@ -1,13 +1,11 @@
 // Pools that registers do not hold: some rows of sums at a time, while they lie in a cache.
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "cpu/bands.hpp"
-#include "math/divide.hpp"
+#include "cpu/pool_rows.hpp"
 
 namespace convoy::cpu {
-using math::ceil_div;
 
 // Rows that windows of two steps share are kept, not computed twice.
 void Bands::run_pooled(const RunArgs& args, const TileArgs& tile, const Block& block,
@@ -38,32 +36,11 @@ void Bands::run_pooled(const RunArgs& args, const TileArgs& tile, const Block& b
       for (Index i = 0; i < count; ++i) listed.to[i] = (rows.pixel + i) * block.width;
       run_block(tile, block, count, listed, now);
     }
-    pool_rows(args, block, piece.image, step, scratch.pool);
-  }
-}
-
-// The maxima of output rows whose windows lie from rows.begin on in `from`.
-void Bands::pool_rows(const RunArgs& args, const Block& block, Index image,
-                      const math::PoolSpan& rows, const float* from) const {
-  WindowArgs window;
-  window.column_pitch = pool_columns_.dil * block.width;
-  window.row_pitch = pool_rows_.dil * shapes_.q * block.width;
-  window.valid = block.count;
-  float* y = static_cast<float*>(args.y) + block.first + image * args.y_stride.n;
-  for (Index o = rows.out_begin; o < rows.out_end; ++o) {
-    const Index top = pool_rows_.begin(o);
-    window.rows = ceil_div(pool_rows_.end(o) - top, pool_rows_.dil);
-    const float* row = from + (top - rows.begin) * shapes_.q * block.width;
-    for (Index column = 0; column < shapes_.out_w; ++column) {
-      const Index left = pool_columns_.begin(column);
-      window.columns = ceil_div(pool_columns_.end(column) - left, pool_columns_.dil);
-      window.from = row + left * block.width;
-      window.to = y + o * args.y_stride.h + column * args.y_stride.w;
-      if (window.rows > 0 && window.columns > 0)
-        loops_.window(window);
-      else  // padding and dilation can leave a window with nothing inside the plane
-        std::fill_n(window.to, window.valid, -std::numeric_limits<float>::infinity());
-    }
+    const RowsToPool results{pool_rows_,  pool_columns_, shapes_.q, block.width,
+                             block.count, scratch.pool,  step.begin};
+    pool_rows(results, step.out_begin, step.out_end, shapes_.out_w,
+              static_cast<float*>(args.y) + block.first + piece.image * args.y_stride.n,
+              args.y_stride);
   }
 }
 

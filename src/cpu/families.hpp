@@ -11,6 +11,7 @@ const Kernel& winograd2();
 const Kernel& direct();
 const Kernel& first();
 const Kernel& first_winograd2();
+const Kernel& tap_pairs();
 const Kernel& few_filters();
 const Kernel& depthwise();
 const Kernel& general();

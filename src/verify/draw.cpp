@@ -151,9 +151,10 @@ struct Bounds {
   Index x = 0, w = 0;
 };
 Bounds exact_bounds(const Stage& s) {
-  Index depth = s.r * s.s * (s.c / s.groups);
+  // Pairs of taps make sums of up to four times as many products as an output.
+  Index depth = 4 * s.r * s.s * (s.c / s.groups);
   // The transforms of F(2x2, 3x3) make sums of up to 324 such products a channel, in quarters.
-  if (s.r == 3 && s.s == 3) depth = std::max(depth, 324 * (s.c / s.groups));
+  if (s.r == 3 && s.s == 3) depth = 324 * (s.c / s.groups);
   const Index product = ((Index{1} << 24) - 1) / depth;
   if (product < 1) return {};
   Bounds bounds;

@@ -1,0 +1,407 @@
+// The kernel `tap_pairs`: filters of any size over few channels, two taps at a time by Winograd's
+// F(2×2, 2×2).
+//
+// Two outputs of two taps that lie a stride apart take three products instead of four:
+//   y0 = x0·g0 + x1·g1 = (x0 - x1)·g0 + x1·(g0 + g1)
+//   y1 = x1·g0 + x2·g1 = x1·(g0 + g1) - (x1 - x2)·g1
+// A filter is a sum of such pairs and single taps, stride by stride, and all of them add to the same
+// three sums: m0, m1 and m2 with y0 = m0 + m1 and y1 = m1 + m2; a single tap adds to m0 and m2. In
+// two dimensions a tile of 2×2 outputs has nine sums. A 7×7 filter with stride 2 takes 121 products
+// instead of 196. The differences are the input's own, and those along columns, along rows and along
+// both are made once for all filters: no product has a transformed input of its own, so that each of
+// the nine sums is an implicit GEMM, which the register tiles of `direct` run.
+#include "cpu/tap_pairs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "core/buffer.hpp"
+#include "cpu/bands.hpp"
+#include "cpu/families.hpp"
+#include "cpu/padded_rows.hpp"
+#include "cpu/pool_rows.hpp"
+#include "math/divide.hpp"
+
+namespace convoy::cpu {
+namespace {
+using math::ceil_div;
+using tap_pairs_loops::sums;
+
+constexpr Index round_up(Index value, Index to) {
+  return ceil_div(value, to) * to;
+}
+
+// A product of one dimension: the value `offset` on from the tile's first, or its difference to the
+// one a stride on, times ±(first tap + second tap).
+struct Factor {
+  Index offset = 0;
+  bool difference = false;
+  double sign = 1;
+  Index first = 0, second = -1;
+};
+using Factors = std::array<std::vector<Factor>, 3>;  // of m0, m1, m2
+
+Factors factors_of(Index taps, Index stride) {
+  Factors factors;
+  for (Index begin = 0; begin < std::min(stride, taps); ++begin)
+    for (Index tap = begin; tap < taps; tap += 2 * stride) {
+      const Index next = tap + stride;
+      if (next < taps) {
+        factors[0].push_back({tap, true, 1, tap});
+        factors[1].push_back({next, false, 1, tap, next});
+        factors[2].push_back({next, true, -1, next});
+      } else {
+        factors[0].push_back({tap, false, 1, tap});
+        factors[2].push_back({next, false, 1, tap});
+      }
+    }
+  return factors;
+}
+
+// Products of all nine sums.
+Index products_of(const Stage& stage) {
+  const auto all = [](const Factors& f) {
+    return static_cast<Index>(f[0].size() + f[1].size() + f[2].size());
+  };
+  return all(factors_of(stage.r, stage.stride.h)) * all(factors_of(stage.s, stage.stride.w)) *
+         stage.c;
+}
+
+// The factor of a product: w is [R,S,C], from one filter's channel on.
+double transformed(const Stage& stage, const float* w, const Factor& row, const Factor& column) {
+  const auto in_row = [&](Index r) {
+    const float* const at = w + r * stage.s * stage.c;
+    double sum = static_cast<double>(at[column.first * stage.c]);
+    if (column.second >= 0) sum += static_cast<double>(at[column.second * stage.c]);
+    return column.sign * sum;
+  };
+  return row.sign * (row.second < 0 ? in_row(row.first) : in_row(row.first) + in_row(row.second));
+}
+
+class TapPairsPrepared final : public Prepared {
+ public:
+  TapPairsPrepared(const Stage& stage, const Machine& machine, int vectors)
+      : stage_(stage),
+        shapes_(shapes_of(stage)),
+        tiles_(tile_loops()),
+        loops_(tap_pairs_loops::loops()),
+        clamp_(clamp_of(stage.act)),
+        pool_rows_(math::pool_rows(stage, shapes_.p)),
+        pool_columns_(math::pool_columns(stage, shapes_.q)),
+        rows_factors_(factors_of(stage.r, stage.stride.h)),
+        columns_factors_(factors_of(stage.s, stage.stride.w)),
+        threads_(std::max(1, machine.threads)) {
+    tiles_w_ = ceil_div(shapes_.q, 2);
+    rows_.stage = stage;
+    rows_.pixel_pitch = stage.c;
+    rows_.columns = (2 * tiles_w_ - 1) * stage.stride.w + stage.s;
+    // Differences are made in whole vectors.
+    rows_.row_pitch = round_up((rows_.columns + stage.stride.w) * stage.c, 16);
+    depth_ = products_of(stage);
+    for (const Bands::Block& b : filter_blocks(stage, vectors, tiles_)) {
+      blocks_.push_back({b.first, b.count, b.vectors, b.width, b.first * depth_, {}});
+      most_width_ = std::max(most_width_, b.width);
+      padded_k_ = b.first + b.width;
+    }
+    u_ = Buffer<float>(static_cast<std::size_t>(padded_k_ * depth_));
+    w_ = Buffer<float>(static_cast<std::size_t>(padded_k_ * stage.r * stage.s * stage.c));
+    std::fill_n(w_.data(), w_.size(), 0.0F);
+    // What a step reads again for each block of filters stays in the second-level cache, with the
+    // sums. More rows at a time share more of what is packed.
+    const Index cache = static_cast<Index>(machine.l2_bytes / sizeof(float)) / 2;
+    const Index rows = ceil_div(shapes_.p, 2);
+    while (step_ < std::min<Index>(rows, 8) &&
+           4 * plane_floats(step_ + 1) + sums * m_pitch(step_ + 1) <= cache)
+      ++step_;
+    for (Index i = 0; i < step_ * tiles_w_; ++i)
+      at_.push_back(2 * (i / tiles_w_ * stage.stride.h * rows_.row_pitch +
+                         i % tiles_w_ * stage.stride.w * stage.c));
+    for (Block& block : blocks_)
+      for (Index i = 0; i < step_ * tiles_w_; ++i) block.to.push_back(i * block.width);
+    const Index plane = plane_floats(step_);
+    for (int sum = 0; sum < sums; ++sum)
+      for (const Factor& row : rows_factors_[static_cast<std::size_t>(sum / 3)])
+        for (const Factor& column : columns_factors_[static_cast<std::size_t>(sum % 3)])
+          for (Index c = 0; c < stage.c; ++c)
+            offsets_[static_cast<std::size_t>(sum)].push_back(
+                (2 * row.difference + column.difference) * plane + row.offset * rows_.row_pitch +
+                column.offset * stage.c + c);
+    if (!stage.pool) return;
+    // Rows of which some are pooled already, and those of a step.
+    const Index window = (pool_rows_.window - 1) * pool_rows_.dil + 1;
+    held_rows_ = std::min(window, shapes_.p) + 2 * step_ + 2;
+  }
+
+  void set_weights(const float* w) override {
+    const Index taps = stage_.r * stage_.s * stage_.c;
+    std::copy_n(w, stage_.k * taps, w_.data());
+    for (const Block& block : blocks_) {
+      float* to = u_.data() + block.weights;
+      for (int sum = 0; sum < sums; ++sum)
+        for (const Factor& row : rows_factors_[static_cast<std::size_t>(sum / 3)])
+          for (const Factor& column : columns_factors_[static_cast<std::size_t>(sum % 3)])
+            for (Index c = 0; c < stage_.c; ++c, to += block.width)
+              for (Index i = 0; i < block.width; ++i)
+                to[i] = static_cast<float>(
+                    transformed(stage_, w_.data() + (block.first + i) * taps + c, row, column));
+    }
+  }
+
+  std::size_t workspace_bytes() const override {
+    return static_cast<std::size_t>(round_up(padded_k_, 16) + threads_ * slot_floats()) *
+           sizeof(float);
+  }
+
+  Status run(const RunArgs& args) const noexcept override {
+    float* const bias = reinterpret_cast<float*>(args.workspace);
+    for (Index k = 0; k < padded_k_; ++k) bias[k] = args.bias && k < stage_.k ? args.bias[k] : 0.0F;
+    // Rows of the output, or without a pool rows of tiles. Windows that overlap make a band compute
+    // rows of the one before it.
+    const Index image_rows = stage_.pool ? shapes_.out_h : ceil_div(shapes_.p, 2);
+    const Index rows = args.n * image_rows;
+    const bool shares = pool_rows_.window > pool_rows_.stride;
+    Index tasks = std::clamp<Index>(rows / (shares ? 24 : 4), threads_, 8 * threads_);
+    tasks = std::min(rows, round_up(tasks, threads_));
+    args.threads->for_each(tasks, [&](Index task, int slot) {
+      const Index end = rows * (task + 1) / tasks;
+      for (Index row = rows * task / tasks; row < end;) {
+        const Index first = row % image_rows, count = std::min(end - row, image_rows - first);
+        run_band(args, bias, row / image_rows, first, count,
+                 bias + round_up(padded_k_, 16) + slot * slot_floats());
+        row += count;
+      }
+    });
+    return Status();
+  }
+
+ private:
+  struct Block {
+    Index first = 0, count = 0;
+    int vectors = 0;
+    Index width = 0;
+    Index weights = 0;      // [sum][product][width] begins here
+    std::vector<Index> to;  // of each tile of a step: its sums
+  };
+
+  // Packed rows behind so many rows of tiles.
+  Index packed_rows(Index rows) const { return (2 * rows - 1) * stage_.stride.h + stage_.r; }
+  // A vector behind the last row, which differences are written to.
+  Index plane_floats(Index rows) const { return packed_rows(rows) * rows_.row_pitch + 64; }
+  Index m_pitch(Index rows) const { return rows * tiles_w_ * most_width_ + 16; }
+  Index slot_floats() const {
+    return 4 * plane_floats(step_) + round_up(sums * m_pitch(step_), 16) +
+           round_up(held_rows_ * shapes_.q * padded_k_ + 16, 16);
+  }
+
+  void run_band(const RunArgs& args, const float* bias, Index image, Index first, Index count,
+                float* scratch) const;
+  void multiply(const Block& block, const float* x, Index tiles, float* m) const;
+
+  Stage stage_;
+  Shapes shapes_;
+  const TileLoops& tiles_;
+  const tap_pairs_loops::Loops& loops_;
+  Clamp clamp_;
+  math::PoolAxis pool_rows_, pool_columns_;
+  Factors rows_factors_, columns_factors_;
+  int threads_;
+  Index tiles_w_ = 0;
+  PaddedRows rows_;
+  Index depth_ = 0;  // products of all sums
+  std::vector<Block> blocks_;
+  Index most_width_ = 0, padded_k_ = 0;
+  Index step_ = 1;         // rows of tiles at a time
+  std::vector<Index> at_;  // of each tile of a step: its input
+  std::array<std::vector<Index>, sums> offsets_;
+  Index held_rows_ = 0;
+  Buffer<float> u_;
+  Buffer<float> w_;  // [K,R,S,C], zeros behind the last filter
+};
+
+void TapPairsPrepared::multiply(const Block& block, const float* x, Index tiles, float* m) const {
+  alignas(64) static constexpr float no_bias[16 * max_tile_vectors] = {};
+  TileArgs tile;
+  tile.x = x;
+  tile.w = u_.data() + block.weights;
+  tile.bias = no_bias;
+  tile.clamp = clamp_of(Activation());
+  tile.valid = block.width;
+  const auto vectors = static_cast<std::size_t>(block.vectors);
+  const Index count = ceil_div(tiles, tiles_.max_pixels[vectors]);
+  for (int sum = 0; sum < sums; ++sum) {
+    const std::vector<Index>& offsets = offsets_[static_cast<std::size_t>(sum)];
+    tile.offsets = offsets.data();
+    tile.depth = static_cast<Index>(offsets.size());
+    tile.y = m + sum * m_pitch(step_);
+    for (Index i = 0; i < count; ++i) {
+      const Index begin = tiles * i / count, end = tiles * (i + 1) / count;
+      tile.at = at_.data() + begin;
+      tile.to = tile.next_to = block.to.data() + begin;
+      tiles_.plain[vectors][static_cast<std::size_t>(end - begin)](tile);
+    }
+    tile.w += tile.depth * block.width;
+  }
+}
+
+void TapPairsPrepared::run_band(const RunArgs& args, const float* bias, Index image, Index first,
+                                Index count, float* scratch) const {
+  const Index plane = plane_floats(step_);
+  float* const packed = scratch;
+  float* const m = scratch + 4 * plane;
+  float* const held = m + round_up(sums * m_pitch(step_), 16);
+  float* const y = static_cast<float*>(args.y) + image * args.y_stride.n;
+  const bool pool = stage_.pool.has_value();
+  const Index last_row =
+      pool ? pool_rows_.end(first + count - 1) : std::min(2 * (first + count), shapes_.p);
+  RowsToPool rows{pool_rows_, pool_columns_, shapes_.q, padded_k_, stage_.k, held};
+
+  tap_pairs_loops::DifferenceArgs differences;
+  differences.x = packed;
+  differences.pitch = rows_.row_pitch;
+  differences.floats = rows_.columns * stage_.c;
+  differences.column_step = stage_.stride.w * stage_.c;
+  differences.row_step = stage_.stride.h;
+  differences.to = packed + plane;
+  differences.plane = plane;
+  tap_pairs_loops::OutputArgs out;
+  out.m = m;
+  out.m_pitch = m_pitch(step_);
+  out.last_columns = shapes_.q - 2 * (tiles_w_ - 1);
+  out.clamp = clamp_;
+  out.stage = &stage_;
+  out.pitch = rows_.row_pitch;
+
+  Index pooled = first;  // the next row of the output, of a pool
+  Index row = pool ? pool_rows_.begin(first) / 2 * 2 : 2 * first;
+  rows.first = row;
+  while (row < last_row) {
+    const Index tile_rows = std::min(step_, ceil_div(last_row - row, 2));
+    const Index end = std::min(row + 2 * tile_rows, shapes_.p);
+    rows_.pack(args, image, row * stage_.stride.h - stage_.pad.top, packed_rows(tile_rows), packed);
+    differences.rows = packed_rows(tile_rows);
+    loops_.differences(differences);
+    for (const Block& block : blocks_) {
+      multiply(block, packed, tile_rows * tiles_w_, m);
+      out.width = block.width;
+      out.valid = pool ? block.width : block.count;
+      out.bias = bias + block.first;
+      out.w = w_.data() + block.first * stage_.r * stage_.s * stage_.c;
+      out.tiles = tiles_w_;
+      for (Index i = 0; i < tile_rows; ++i) {
+        out.p = row + 2 * i;
+        out.rows = std::min<Index>(2, shapes_.p - out.p);
+        out.m = m + i * tiles_w_ * block.width;
+        out.x = packed + 2 * i * stage_.stride.h * rows_.row_pitch;
+        out.row = pool ? shapes_.q * padded_k_ : args.y_stride.h;
+        out.column = pool ? padded_k_ : args.y_stride.w;
+        out.y = (pool ? held - rows.first * out.row : y) + out.p * out.row + block.first;
+        loops_.output(out);
+      }
+    }
+    row = end;
+    if (!pool) continue;
+    Index ready = pooled;
+    while (ready < first + count && pool_rows_.end(ready) <= end) ++ready;
+    pool_rows(rows, pooled, ready, shapes_.out_w, y, args.y_stride);
+    pooled = ready;
+    if (pooled == first + count) break;
+    // Rows that windows still need go to the front.
+    const Index needed = pool_rows_.begin(pooled), floats = shapes_.q * padded_k_;
+    if (needed < end) {
+      std::memmove(held, held + (needed - rows.first) * floats,
+                   static_cast<std::size_t>((end - needed) * floats) * sizeof(float));
+      rows.first = needed;
+    } else {
+      row = rows.first = needed / 2 * 2;
+    }
+  }
+  // Windows that padding and dilation leave with no row inside the plane.
+  if (pool) pool_rows(rows, pooled, first + count, shapes_.out_w, y, args.y_stride);
+}
+
+class TapPairs final : public Kernel {
+ public:
+  std::string_view name() const override { return "tap_pairs"; }
+  std::string_view arithmetic() const override { return "winograd f2 of two taps"; }
+  bool exact() const override { return true; }
+  DeviceKind device() const override { return DeviceKind::cpu; }
+
+  std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
+    std::vector<std::string> reasons = refusals_of_bands(stage, machine);
+    if (stage.r <= stage.stride.h || stage.s <= stage.stride.w)
+      reasons.push_back(
+          fmt::format("filters {}x{}, stride {}x{}: it pairs taps that lie a stride apart", stage.r,
+                      stage.s, stage.stride.h, stage.stride.w));
+    if (stage.dil != Extent{1})
+      reasons.push_back(fmt::format("dilation {}x{}: its pairs are of neighbouring outputs",
+                                    stage.dil.h, stage.dil.w));
+    if (stage.groups != 1) reasons.push_back(fmt::format("{} groups: it takes one", stage.groups));
+    if (stage.c > 16) reasons.push_back(fmt::format("C = {}: it takes up to 16 channels", stage.c));
+    return reasons;
+  }
+
+  // a: vectors of filters.
+  std::vector<Tile> tiles(const Stage& stage, const Machine&) const override {
+    const TileLoops& loops = tile_loops();
+    std::vector<Tile> tiles;
+    for (int vectors : {4, 3, 2, 1}) {
+      const auto at = static_cast<std::size_t>(vectors);
+      if (loops.max_pixels[at] == 0 || vectors > loops.vectors_of(stage.k)) continue;
+      tiles.push_back(
+          {fmt::format("{}x2x2x{}", loops.max_pixels[at], vectors * loops.lanes), vectors});
+    }
+    return tiles;
+  }
+
+  Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const override {
+    const TileLoops& loops = tile_loops();
+    const Shapes shapes = shapes_of(stage);
+    const double peak = machine.peak_flops / machine.threads;
+    const double lanes = static_cast<double>(loops.lanes);
+    constexpr double cycle = 1 / 3.0e9;
+    const double depth = static_cast<double>(products_of(stage));
+    const double output_tiles = static_cast<double>(stage.n * ceil_div(shapes.p, 2)) *
+                                static_cast<double>(ceil_div(shapes.q, 2));
+    Cost cost;
+    double seconds = 0;
+    for (const Bands::Block& block : filter_blocks(stage, tile.a, loops)) {
+      const double pixels = loops.max_pixels[static_cast<std::size_t>(block.vectors)];
+      const double width = static_cast<double>(block.width);
+      const double step = std::max(2 * pixels * width / peak, (pixels + width / lanes) / 1.7 * cycle);
+      seconds += output_tiles / pixels * (depth / 0.95 + 5 * sums) * step;
+      // Nine loads, ten additions, bias, activation and four stores a vector.
+      seconds += output_tiles * std::ceil(width / lanes) * 24 * cycle;
+      cost.flops += 2 * output_tiles * depth * width;
+    }
+    if (stage.pool)
+      seconds += static_cast<double>(stage.pool->window.h * stage.pool->window.w) *
+                 static_cast<double>(shapes.out_h * shapes.out_w * stage.n * stage.k) / lanes * 2.5 *
+                 cycle;
+    const double x_floats = static_cast<double>(shapes.x_elements);
+    seconds += x_floats * 16 / lanes * cycle;  // packing and differences
+    cost.waste = 0;
+    cost.bytes = x_floats * static_cast<double>(size_of(stage.dtype)) +
+                 4.0 * static_cast<double>(shapes.w_elements + shapes.y_elements);
+    cost.seconds = std::max(seconds / machine.threads, cost.bytes / machine.memory_bandwidth) +
+                   (machine.threads > 1 ? 3e-6 : 5e-7);
+    return cost;
+  }
+
+  std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
+                                    const Machine& machine) const override {
+    return std::make_unique<TapPairsPrepared>(stage, machine, tile.a);
+  }
+};
+
+}  // namespace
+
+const Kernel& tap_pairs() {
+  static const TapPairs kernel;
+  return kernel;
+}
+
+}  // namespace convoy::cpu
