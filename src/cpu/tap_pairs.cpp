@@ -4,12 +4,12 @@
 // Two outputs of two taps that lie a stride apart take three products instead of four:
 //   y0 = x0·g0 + x1·g1 = (x0 - x1)·g0 + x1·(g0 + g1)
 //   y1 = x1·g0 + x2·g1 = x1·(g0 + g1) - (x1 - x2)·g1
-// A filter is a sum of such pairs and single taps, stride by stride, and all of them add to the same
-// three sums: m0, m1 and m2 with y0 = m0 + m1 and y1 = m1 + m2; a single tap adds to m0 and m2. In
-// two dimensions a tile of 2×2 outputs has nine sums. A 7×7 filter with stride 2 takes 121 products
-// instead of 196. The differences are the input's own, and those along columns, along rows and along
-// both are made once for all filters: no product has a transformed input of its own, so that each of
-// the nine sums is an implicit GEMM, which the register tiles of `direct` run.
+// A filter is a sum of such pairs and single taps, stride by stride, and all of them add to the
+// same three sums: m0, m1 and m2 with y0 = m0 + m1 and y1 = m1 + m2; a single tap adds to m0 and
+// m2. In two dimensions a tile of 2×2 outputs has nine sums. A 7×7 filter with stride 2 takes 121
+// products instead of 196. The differences are the input's own, and those along columns, along rows
+// and along both are made once for all filters: no product has a transformed input of its own, so
+// that each of the nine sums is an implicit GEMM, which the register tiles of `direct` run.
 #include "cpu/tap_pairs.hpp"
 
 #include <fmt/format.h>
@@ -62,13 +62,10 @@ Factors factors_of(Index taps, Index stride) {
   return factors;
 }
 
-// Products of all nine sums.
-Index products_of(const Stage& stage) {
-  const auto all = [](const Factors& f) {
-    return static_cast<Index>(f[0].size() + f[1].size() + f[2].size());
-  };
-  return all(factors_of(stage.r, stage.stride.h)) * all(factors_of(stage.s, stage.stride.w)) *
-         stage.c;
+// Products of a dimension's three sums, for `tiles` tiles of which so many have two results.
+Index products_of(const Factors& f, Index tiles, Index whole) {
+  return tiles * static_cast<Index>(f[0].size() + f[1].size()) +
+         whole * static_cast<Index>(f[2].size());
 }
 
 // The factor of a product: w is [R,S,C], from one filter's channel on.
@@ -80,6 +77,39 @@ double transformed(const Stage& stage, const float* w, const Factor& row, const 
     return column.sign * sum;
   };
   return row.sign * (row.second < 0 ? in_row(row.first) : in_row(row.first) + in_row(row.second));
+}
+
+PaddedRows rows_of(const Stage& stage) {
+  PaddedRows rows;
+  rows.stage = stage;
+  rows.pixel_pitch = stage.c;
+  // Pixels a large power of two apart share a few cache sets: a tile's would evict each other.
+  if (2 * stage.stride.w * stage.c % 1024 == 0) rows.pixel_pitch += 16;
+  rows.columns = (2 * ceil_div(shapes_of(stage).q, 2) - 1) * stage.stride.w + stage.s;
+  // Differences are made in whole vectors.
+  rows.row_pitch = round_up((rows.columns + stage.stride.w) * rows.pixel_pitch, 16);
+  return rows;
+}
+// Packed rows behind so many rows of tiles.
+Index packed_rows(const Stage& stage, Index tile_rows) {
+  return (2 * tile_rows - 1) * stage.stride.h + stage.r;
+}
+// Of these or of one of their differences. A vector behind the last row is written to, too.
+Index plane_floats(const PaddedRows& rows, Index tile_rows) {
+  return packed_rows(rows.stage, tile_rows) * rows.row_pitch + 64;
+}
+// Rows of tiles at a time. More of them share more of what is packed and of the weights' way; what
+// each block of filters reads again stays in the second-level cache, with a block's sums.
+Index step_of(const Stage& stage, const Machine& machine, Index width) {
+  const Shapes shapes = shapes_of(stage);
+  const PaddedRows rows = rows_of(stage);
+  const Index cache = static_cast<Index>(machine.l2_bytes / sizeof(float)) / 2;
+  const auto floats = [&](Index tile_rows) {
+    return 4 * plane_floats(rows, tile_rows) + sums * tile_rows * ceil_div(shapes.q, 2) * width;
+  };
+  Index step = 1;
+  while (step < std::min<Index>(ceil_div(shapes.p, 2), 8) && floats(step + 1) <= cache) ++step;
+  return step;
 }
 
 class TapPairsPrepared final : public Prepared {
@@ -94,14 +124,10 @@ class TapPairsPrepared final : public Prepared {
         pool_columns_(math::pool_columns(stage, shapes_.q)),
         rows_factors_(factors_of(stage.r, stage.stride.h)),
         columns_factors_(factors_of(stage.s, stage.stride.w)),
-        threads_(std::max(1, machine.threads)) {
-    tiles_w_ = ceil_div(shapes_.q, 2);
-    rows_.stage = stage;
-    rows_.pixel_pitch = stage.c;
-    rows_.columns = (2 * tiles_w_ - 1) * stage.stride.w + stage.s;
-    // Differences are made in whole vectors.
-    rows_.row_pitch = round_up((rows_.columns + stage.stride.w) * stage.c, 16);
-    depth_ = products_of(stage);
+        threads_(std::max(1, machine.threads)),
+        rows_(rows_of(stage)),
+        tiles_w_(ceil_div(shapes_.q, 2)) {
+    depth_ = products_of(rows_factors_, 1, 1) * products_of(columns_factors_, 1, 1) * stage.c;
     for (const Bands::Block& b : filter_blocks(stage, vectors, tiles_)) {
       blocks_.push_back({b.first, b.count, b.vectors, b.width, b.first * depth_, {}});
       most_width_ = std::max(most_width_, b.width);
@@ -110,26 +136,25 @@ class TapPairsPrepared final : public Prepared {
     u_ = Buffer<float>(static_cast<std::size_t>(padded_k_ * depth_));
     w_ = Buffer<float>(static_cast<std::size_t>(padded_k_ * stage.r * stage.s * stage.c));
     std::fill_n(w_.data(), w_.size(), 0.0F);
-    // What a step reads again for each block of filters stays in the second-level cache, with the
-    // sums. More rows at a time share more of what is packed.
-    const Index cache = static_cast<Index>(machine.l2_bytes / sizeof(float)) / 2;
-    const Index rows = ceil_div(shapes_.p, 2);
-    while (step_ < std::min<Index>(rows, 8) &&
-           4 * plane_floats(step_ + 1) + sums * m_pitch(step_ + 1) <= cache)
-      ++step_;
-    for (Index i = 0; i < step_ * tiles_w_; ++i)
-      at_.push_back(2 * (i / tiles_w_ * stage.stride.h * rows_.row_pitch +
-                         i % tiles_w_ * stage.stride.w * stage.c));
-    for (Block& block : blocks_)
-      for (Index i = 0; i < step_ * tiles_w_; ++i) block.to.push_back(i * block.width);
-    const Index plane = plane_floats(step_);
+    step_ = step_of(stage, machine, most_width_);
+    for (const bool whole : {false, true}) {
+      List& list = lists_[static_cast<std::size_t>(whole)];
+      list.a_row = whole ? shapes_.q / 2 : tiles_w_;
+      for (Index row = 0; row < step_; ++row)
+        for (Index i = 0; i < list.a_row; ++i) {
+          list.at.push_back(2 * (row * stage.stride.h * rows_.row_pitch +
+                                 i * stage.stride.w * rows_.pixel_pitch));
+          for (Block& block : blocks_)
+            block.to[static_cast<std::size_t>(whole)].push_back((row * tiles_w_ + i) * block.width);
+        }
+    }
     for (int sum = 0; sum < sums; ++sum)
       for (const Factor& row : rows_factors_[static_cast<std::size_t>(sum / 3)])
         for (const Factor& column : columns_factors_[static_cast<std::size_t>(sum % 3)])
           for (Index c = 0; c < stage.c; ++c)
             offsets_[static_cast<std::size_t>(sum)].push_back(
-                (2 * row.difference + column.difference) * plane + row.offset * rows_.row_pitch +
-                column.offset * stage.c + c);
+                (2 * row.difference + column.difference) * plane() + row.offset * rows_.row_pitch +
+                column.offset * rows_.pixel_pitch + c);
     if (!stage.pool) return;
     // Rows of which some are pooled already, and those of a step.
     const Index window = (pool_rows_.window - 1) * pool_rows_.dil + 1;
@@ -183,23 +208,25 @@ class TapPairsPrepared final : public Prepared {
     Index first = 0, count = 0;
     int vectors = 0;
     Index width = 0;
-    Index weights = 0;      // [sum][product][width] begins here
-    std::vector<Index> to;  // of each tile of a step: its sums
+    Index weights = 0;                     // [sum][product][width] begins here
+    std::array<std::vector<Index>, 2> to;  // of each tile of a list: its sums
+  };
+  // Tiles of a step: all of them, or those of two columns inside the output.
+  struct List {
+    Index a_row = 0;
+    std::vector<Index> at;  // where the input of each begins
   };
 
-  // Packed rows behind so many rows of tiles.
-  Index packed_rows(Index rows) const { return (2 * rows - 1) * stage_.stride.h + stage_.r; }
-  // A vector behind the last row, which differences are written to.
-  Index plane_floats(Index rows) const { return packed_rows(rows) * rows_.row_pitch + 64; }
-  Index m_pitch(Index rows) const { return rows * tiles_w_ * most_width_ + 16; }
+  Index plane() const { return plane_floats(rows_, step_); }
+  Index m_pitch() const { return step_ * tiles_w_ * most_width_ + 16; }
   Index slot_floats() const {
-    return 4 * plane_floats(step_) + round_up(sums * m_pitch(step_), 16) +
+    return 4 * plane() + round_up(sums * m_pitch(), 16) +
            round_up(held_rows_ * shapes_.q * padded_k_ + 16, 16);
   }
 
   void run_band(const RunArgs& args, const float* bias, Index image, Index first, Index count,
                 float* scratch) const;
-  void multiply(const Block& block, const float* x, Index tiles, float* m) const;
+  void multiply(const Block& block, const float* x, Index rows, bool odd, float* m) const;
 
   Stage stage_;
   Shapes shapes_;
@@ -209,20 +236,23 @@ class TapPairsPrepared final : public Prepared {
   math::PoolAxis pool_rows_, pool_columns_;
   Factors rows_factors_, columns_factors_;
   int threads_;
-  Index tiles_w_ = 0;
   PaddedRows rows_;
+  Index tiles_w_ = 0;
   Index depth_ = 0;  // products of all sums
   std::vector<Block> blocks_;
   Index most_width_ = 0, padded_k_ = 0;
-  Index step_ = 1;         // rows of tiles at a time
-  std::vector<Index> at_;  // of each tile of a step: its input
+  Index step_ = 1;  // rows of tiles at a time
+  std::array<List, 2> lists_;
   std::array<std::vector<Index>, sums> offsets_;
   Index held_rows_ = 0;
   Buffer<float> u_;
   Buffer<float> w_;  // [K,R,S,C], zeros behind the last filter
 };
 
-void TapPairsPrepared::multiply(const Block& block, const float* x, Index tiles, float* m) const {
+// The nine sums of so many rows of tiles, of which the last may have one row of results only. Those
+// of m2 alone, in either dimension, are not made where no second result lies inside the output.
+void TapPairsPrepared::multiply(const Block& block, const float* x, Index rows, bool odd,
+                                float* m) const {
   alignas(64) static constexpr float no_bias[16 * max_tile_vectors] = {};
   TileArgs tile;
   tile.x = x;
@@ -231,16 +261,19 @@ void TapPairsPrepared::multiply(const Block& block, const float* x, Index tiles,
   tile.clamp = clamp_of(Activation());
   tile.valid = block.width;
   const auto vectors = static_cast<std::size_t>(block.vectors);
-  const Index count = ceil_div(tiles, tiles_.max_pixels[vectors]);
   for (int sum = 0; sum < sums; ++sum) {
+    const std::size_t whole = sum % 3 == 2;
+    const List& list = lists_[whole];
+    const Index tiles = (odd && sum / 3 == 2 ? rows - 1 : rows) * list.a_row;
+    const Index count = ceil_div(tiles, tiles_.max_pixels[vectors]);
     const std::vector<Index>& offsets = offsets_[static_cast<std::size_t>(sum)];
     tile.offsets = offsets.data();
     tile.depth = static_cast<Index>(offsets.size());
-    tile.y = m + sum * m_pitch(step_);
+    tile.y = m + sum * m_pitch();
     for (Index i = 0; i < count; ++i) {
       const Index begin = tiles * i / count, end = tiles * (i + 1) / count;
-      tile.at = at_.data() + begin;
-      tile.to = tile.next_to = block.to.data() + begin;
+      tile.at = list.at.data() + begin;
+      tile.to = tile.next_to = block.to[whole].data() + begin;
       tiles_.plain[vectors][static_cast<std::size_t>(end - begin)](tile);
     }
     tile.w += tile.depth * block.width;
@@ -249,10 +282,9 @@ void TapPairsPrepared::multiply(const Block& block, const float* x, Index tiles,
 
 void TapPairsPrepared::run_band(const RunArgs& args, const float* bias, Index image, Index first,
                                 Index count, float* scratch) const {
-  const Index plane = plane_floats(step_);
   float* const packed = scratch;
-  float* const m = scratch + 4 * plane;
-  float* const held = m + round_up(sums * m_pitch(step_), 16);
+  float* const m = scratch + 4 * plane();
+  float* const held = m + round_up(sums * m_pitch(), 16);
   float* const y = static_cast<float*>(args.y) + image * args.y_stride.n;
   const bool pool = stage_.pool.has_value();
   const Index last_row =
@@ -262,18 +294,19 @@ void TapPairsPrepared::run_band(const RunArgs& args, const float* bias, Index im
   tap_pairs_loops::DifferenceArgs differences;
   differences.x = packed;
   differences.pitch = rows_.row_pitch;
-  differences.floats = rows_.columns * stage_.c;
-  differences.column_step = stage_.stride.w * stage_.c;
+  differences.floats = rows_.columns * rows_.pixel_pitch;
+  differences.column_step = stage_.stride.w * rows_.pixel_pitch;
   differences.row_step = stage_.stride.h;
-  differences.to = packed + plane;
-  differences.plane = plane;
+  differences.to = packed + plane();
+  differences.plane = plane();
   tap_pairs_loops::OutputArgs out;
   out.m = m;
-  out.m_pitch = m_pitch(step_);
+  out.m_pitch = m_pitch();
   out.last_columns = shapes_.q - 2 * (tiles_w_ - 1);
   out.clamp = clamp_;
   out.stage = &stage_;
-  out.pitch = rows_.row_pitch;
+  out.pixel_pitch = rows_.pixel_pitch;
+  out.row_pitch = rows_.row_pitch;
 
   Index pooled = first;  // the next row of the output, of a pool
   Index row = pool ? pool_rows_.begin(first) / 2 * 2 : 2 * first;
@@ -281,11 +314,12 @@ void TapPairsPrepared::run_band(const RunArgs& args, const float* bias, Index im
   while (row < last_row) {
     const Index tile_rows = std::min(step_, ceil_div(last_row - row, 2));
     const Index end = std::min(row + 2 * tile_rows, shapes_.p);
-    rows_.pack(args, image, row * stage_.stride.h - stage_.pad.top, packed_rows(tile_rows), packed);
-    differences.rows = packed_rows(tile_rows);
+    rows_.pack(args, image, row * stage_.stride.h - stage_.pad.top, packed_rows(stage_, tile_rows),
+               packed);
+    differences.rows = packed_rows(stage_, tile_rows);
     loops_.differences(differences);
     for (const Block& block : blocks_) {
-      multiply(block, packed, tile_rows * tiles_w_, m);
+      multiply(block, packed, tile_rows, end == shapes_.p && shapes_.p % 2 == 1, m);
       out.width = block.width;
       out.valid = pool ? block.width : block.count;
       out.bias = bias + block.first;
@@ -340,7 +374,6 @@ class TapPairs final : public Kernel {
       reasons.push_back(fmt::format("dilation {}x{}: its pairs are of neighbouring outputs",
                                     stage.dil.h, stage.dil.w));
     if (stage.groups != 1) reasons.push_back(fmt::format("{} groups: it takes one", stage.groups));
-    if (stage.c > 16) reasons.push_back(fmt::format("C = {}: it takes up to 16 channels", stage.c));
     return reasons;
   }
 
@@ -363,30 +396,53 @@ class TapPairs final : public Kernel {
     const double peak = machine.peak_flops / machine.threads;
     const double lanes = static_cast<double>(loops.lanes);
     constexpr double cycle = 1 / 3.0e9;
-    const double depth = static_cast<double>(products_of(stage));
-    const double output_tiles = static_cast<double>(stage.n * ceil_div(shapes.p, 2)) *
-                                static_cast<double>(ceil_div(shapes.q, 2));
+    const Factors row_factors = factors_of(stage.r, stage.stride.h);
+    const Factors column_factors = factors_of(stage.s, stage.stride.w);
+    const Index tile_rows = ceil_div(shapes.p, 2), tile_columns = ceil_div(shapes.q, 2);
+    const auto count = [](Index value) { return static_cast<double>(value); };
+    // Of all images and a filter.
+    const double products = count(stage.n * stage.c) *
+                            count(products_of(row_factors, tile_rows, shapes.p / 2)) *
+                            count(products_of(column_factors, tile_columns, shapes.q / 2));
+    const double depth =
+        count(products_of(row_factors, 1, 1)) * count(products_of(column_factors, 1, 1) * stage.c);
+    const double output_tiles = count(stage.n * tile_rows) * count(tile_columns);
     Cost cost;
     double seconds = 0;
     for (const Bands::Block& block : filter_blocks(stage, tile.a, loops)) {
-      const double pixels = loops.max_pixels[static_cast<std::size_t>(block.vectors)];
-      const double width = static_cast<double>(block.width);
-      const double step = std::max(2 * pixels * width / peak, (pixels + width / lanes) / 1.7 * cycle);
-      seconds += output_tiles / pixels * (depth / 0.95 + 5 * sums) * step;
+      const Index rows = step_of(stage, machine, block.width), together = rows * tile_columns;
+      const Index most = loops.max_pixels[static_cast<std::size_t>(block.vectors)];
+      const double pixels = count(together) / count(ceil_div(together, most));
+      const double width = count(block.width);
+      // A step's multiply-adds or loads, and what those cost besides, more so of weights that the
+      // first-level cache does not hold.
+      const double loads = pixels + width / lanes;
+      const bool deep = depth / sums * width * 8 > count(static_cast<Index>(machine.l1_bytes));
+      const double step = std::max(2 * pixels * width / peak, loads / 1.7 * cycle) +
+                          (0.1 * loads + (deep ? 0.01 * 4 * width : 0)) * cycle;
+      const double multiply = (products / 0.92 + output_tiles * 5 * sums) / pixels * step;
+      // Weights pass by once a step of rows, unless the second-level cache holds them: bytes a
+      // cycle of a third level near its cores (Zen 5), and of a server's with a mesh.
+      const double speed = machine.l3_bytes > std::size_t{96} << 20 ? 8 : 16;
+      const bool far = depth * count(stage.k) * 16 > count(static_cast<Index>(machine.l2_bytes));
+      const double passes = count(stage.n * ceil_div(tile_rows, rows));
+      seconds += std::max(multiply, far ? passes * 4 * width * depth / speed * cycle : 0);
       // Nine loads, ten additions, bias, activation and four stores a vector.
       seconds += output_tiles * std::ceil(width / lanes) * 24 * cycle;
-      cost.flops += 2 * output_tiles * depth * width;
+      cost.flops += 2 * products * width;
     }
     if (stage.pool)
       seconds += static_cast<double>(stage.pool->window.h * stage.pool->window.w) *
-                 static_cast<double>(shapes.out_h * shapes.out_w * stage.n * stage.k) / lanes * 2.5 *
-                 cycle;
+                 static_cast<double>(shapes.out_h * shapes.out_w * stage.n * stage.k) / lanes *
+                 2.5 * cycle;
     const double x_floats = static_cast<double>(shapes.x_elements);
     seconds += x_floats * 16 / lanes * cycle;  // packing and differences
-    cost.waste = 0;
     cost.bytes = x_floats * static_cast<double>(size_of(stage.dtype)) +
                  4.0 * static_cast<double>(shapes.w_elements + shapes.y_elements);
-    cost.seconds = std::max(seconds / machine.threads, cost.bytes / machine.memory_bandwidth) +
+    // Threads share rows of tiles.
+    const Index rows = stage.n * tile_rows;
+    const double busiest = count(ceil_div(rows, machine.threads)) / count(rows);
+    cost.seconds = std::max(seconds * busiest, cost.bytes / machine.memory_bandwidth) +
                    (machine.threads > 1 ? 3e-6 : 5e-7);
     return cost;
   }

@@ -1,5 +1,5 @@
-// What the two halves of the kernel `tap_pairs` share: tap_pairs.cpp decides what is multiplied with
-// what, tap_pairs_simd.cpp transforms before and after.
+// What the two halves of the kernel `tap_pairs` share: tap_pairs.cpp decides what is multiplied
+// with what, tap_pairs_simd.cpp transforms before and after.
 #pragma once
 
 #include "convoy/stage.hpp"
@@ -21,7 +21,8 @@ struct DifferenceArgs {
   Index plane = 0;
 };
 
-/// A row of 2×2 output tiles for one block of filters.
+/// A row of 2×2 output tiles for one block of filters. Of tiles that reach beyond the output, sums
+/// that only results there are made of may hold anything.
 struct OutputArgs {
   const float* m = nullptr;  // [sums][tiles][width], m_pitch floats from a sum to the next
   Index m_pitch = 0, width = 0;
@@ -29,14 +30,14 @@ struct OutputArgs {
   Index valid = 0;              // filters to store
   const float* bias = nullptr;  // [width]
   Clamp clamp;
-  float* y = nullptr;             // the first tile's first result
-  Index row = 0, column = 0;      // floats from a result to the one below, and to the next
-  Index rows = 2;                 // rows of the tiles inside the output
-  Index last_columns = 2;         // columns of the last tile inside the output
+  float* y = nullptr;         // the first tile's first result
+  Index row = 0, column = 0;  // floats from a result to the one below, and to the next
+  Index rows = 2;             // rows of the tiles inside the output
+  Index last_columns = 2;     // columns of the last tile inside the output
   // For results that are not finite, which are made again tap by tap.
   const Stage* stage = nullptr;
   const float* x = nullptr;  // packed rows, where the first tile's input begins
-  Index pitch = 0;           // of those
+  Index pixel_pitch = 0, row_pitch = 0;
   const float* w = nullptr;  // [K,R,S,C], from the block's first filter
   Index p = 0, q = 0;        // of the first tile's first result
 };

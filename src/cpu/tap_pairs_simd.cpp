@@ -47,15 +47,15 @@ HWY_NOINLINE float by_taps(const OutputArgs& args, Index tile, Index i, Index j,
   const Stage& stage = *args.stage;
   const Index top = (args.p + i) * stage.stride.h - stage.pad.top;
   const Index left = (args.q + 2 * tile + j) * stage.stride.w - stage.pad.left;
-  const float* const x =
-      args.x + i * stage.stride.h * args.pitch + (2 * tile + j) * stage.stride.w * stage.c;
+  const float* const x = args.x + i * stage.stride.h * args.row_pitch +
+                         (2 * tile + j) * stage.stride.w * args.pixel_pitch;
   const float* const w = args.w + filter * stage.r * stage.s * stage.c;
   auto sum = hn::Zero(one);
   for (Index r = 0; r < stage.r; ++r)
     for (Index s = 0; s < stage.s; ++s) {
       if (top + r < 0 || top + r >= stage.h || left + s < 0 || left + s >= stage.w) continue;
       for (Index c = 0; c < stage.c; ++c)
-        sum = hn::MulAdd(hn::Set(one, x[r * args.pitch + s * stage.c + c]),
+        sum = hn::MulAdd(hn::Set(one, x[r * args.row_pitch + s * args.pixel_pitch + c]),
                          hn::Set(one, w[(r * stage.s + s) * stage.c + c]), sum);
     }
   return math::activate(stage.act.kind, stage.act.a, stage.act.b,
@@ -91,7 +91,6 @@ void output(const OutputArgs& args) {
       for (int i = 0; i < 2; ++i) {
         result[i][0] = hn::Add(half[i][0], half[i][1]);
         result[i][1] = hn::Add(half[i][1], half[i][2]);
-        check = hn::Add(check, hn::Add(result[i][0], result[i][1]));
       }
       const Index left = args.valid - k;
 #pragma GCC unroll 2
@@ -99,6 +98,7 @@ void output(const OutputArgs& args) {
 #pragma GCC unroll 2
         for (int j = 0; j < 2; ++j) {
           if (i >= args.rows || j >= columns) continue;
+          check = hn::Add(check, result[i][j]);
           const V value = activate(d, hn::Add(result[i][j], bias), args.clamp);
           float* const to = y + i * args.row + j * args.column + k;
           if (left >= lanes)
@@ -106,7 +106,7 @@ void output(const OutputArgs& args) {
           else
             store_some(d, value, to, left);
         }
-      // An infinity or a NaN anywhere in the tile leaves the sum not finite.
+      // An infinity or a NaN among them leaves the sum not finite.
       const V distance = hn::Sub(check, check);
       if (HWY_UNLIKELY(!hn::AllTrue(d, hn::Eq(distance, hn::Zero(d))))) {
         HWY_ALIGN float bad[lanes];
