@@ -121,7 +121,10 @@ Bands::Bands(const Stage& given, const Machine& machine, int vectors)
   // Bands so large that halo rows, rows that two pooling windows share, and weights are spread over
   // many pixels, so small that what each block of filters reads again, packed or in x itself, stays
   // in the second-level cache beside the block's weights.
-  const Index cache = static_cast<Index>(machine.l2_bytes / sizeof(float)) / 3;
+  // Where weights come by from further away, for every band anew, larger bands have fewer; a part
+  // of them meets few of the packed pixels' channels or taps at a time.
+  const Index l2 = static_cast<Index>(machine.l2_bytes / sizeof(float));
+  const Index cache = fetch_weights_ && stage.r * stage.s > 1 ? l2 * 3 / 4 : l2 / 3;
   const Index all_rows = stage.n * shapes_.out_h;
   const Index most_pixels = pooling_ == Pooling::scratch && by_rows_ ? 8192 : 4096;
   // The results of few inputs drive those out: with 1x1 filters, which share no rows, both lie
