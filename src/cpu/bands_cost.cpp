@@ -49,12 +49,14 @@ Cost cost_of_bands(const Stage& stage, int vectors, const Machine& machine) {
     const double registers = halves ? width / (lanes / 2) : width / lanes;
     double step = std::max({2 * tile_pixels * width / peak, tile_pixels * registers / 2 * cycle,
                             (tile_pixels + registers) / loads_a_cycle * cycle});
-    // Weights that take much of the second-level cache come from further away; wide tiles fetch
-    // those that do not fit.
+    // Weights that take much of the second-level cache come from further away: sooner from a third
+    // level near the cores than from a server's with a mesh. Wide tiles fetch those that do not
+    // fit.
+    const bool near = machine.l3_bytes <= std::size_t{96} << 20;
     const double l2 = static_cast<double>(machine.l2_bytes);
     const bool fetched = block.vectors >= 3 && 4.0 * static_cast<double>(shapes.w_elements) > l2;
     if (static_cast<double>(depth) * width * 16 > l2)
-      step = std::max(step, width * 4 / (fetched ? 20 : 10) * cycle);
+      step = std::max(step, width * 4 / (!fetched ? 10 : near ? 24 : 20) * cycle);
     const double loads = load_cost * (tile_pixels + registers) * cycle;
     // Beside the steps: lists, bias, activation, stores, or five steps' worth.
     seconds += pixels / tile_pixels * (static_cast<double>(depth) / 0.98 + 5) * (step + loads);
