@@ -104,6 +104,9 @@ class Bands : public Prepared {
   void pack_edges(const RunArgs& args, const Piece& piece, float* to) const;
   Index run_rows(const RunArgs& args, TileArgs tile, const Block& block, const Piece& piece,
                  const Rows& rows, Index listed, const Scratch& scratch, Ahead& ahead) const;
+  bool in_line(const RunArgs& args) const;
+  Index run_line(const RunArgs& args, TileArgs tile, const Block& block, const Piece& piece,
+                 Index listed, const Scratch& scratch, Ahead& ahead) const;
   Ahead input_of(const RunArgs& args, Index row, Index rows) const;
   void run_pooled(const RunArgs& args, const TileArgs& tile, const Block& block, const Piece& piece,
                   Index first_pixel, const Scratch& scratch, const Ahead& ahead) const;

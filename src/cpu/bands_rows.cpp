@@ -130,4 +130,43 @@ Index Bands::run_rows(const RunArgs& args, TileArgs tile, const Block& block, co
   return listed;
 }
 
+// Whether a piece's pixels lie at one distance from each other, in x itself and in y, row after
+// row.
+bool Bands::in_line(const RunArgs& args) const {
+  return !packed_ && pooling_ == Pooling::none && parts_.size() == 1 &&
+         args.x_stride.h == shapes_.q * args.x_stride.w &&
+         args.y_stride.h == shapes_.q * args.y_stride.w;
+}
+
+// The same for such a piece, as if it were one row.
+Index Bands::run_line(const RunArgs& args, TileArgs tile, const Block& block, const Piece& piece,
+                      Index listed, const Scratch& scratch, Ahead& ahead) const {
+  const auto vectors = static_cast<std::size_t>(block.vectors);
+  const Index pixels = loops_.row_pixels[vectors], count = piece.last - piece.first;
+  Index tiles = count / pixels, rest = count % pixels;
+  // A list is cut into tiles of even size, which counts where they are few.
+  if (tiles < 8 && rest > 0) tiles = 0, rest = count;
+  // A last tile of a pixel would cost as much as one of several.
+  if (tiles > 0 && rest > 0) --tiles, rest += pixels;
+  const Index first = piece.rows.begin * shapes_.q + piece.first;
+  const Index at = piece.image * args.x_stride.n + first * args.x_stride.w;
+  const Index to = piece.image * args.y_stride.n + first * args.y_stride.w;
+  for (Index i = count - rest; i < count; ++i, ++listed) {
+    scratch.at[listed] = at + i * args.x_stride.w;
+    scratch.to[listed] = to + i * args.y_stride.w;
+  }
+  if (tiles == 0) return listed;
+  tile.x += at;
+  tile.x_pitch = args.x_stride.w;
+  tile.y += to;
+  tile.y_pitch = args.y_stride.w;
+  const Index portions = tiles * std::max<Index>(1, tile.run_count);
+  tile.ahead = ahead.from;
+  tile.ahead_lines = std::min<Index>(32, ceil_div(ceil_div(ahead.floats, 16), portions));
+  const Index fetched = std::min(ahead.floats, 16 * tile.ahead_lines * portions);
+  ahead = {ahead.from + fetched, ahead.floats - fetched};
+  loops_.row[vectors](tile, tiles);
+  return listed;
+}
+
 }  // namespace convoy::cpu

@@ -263,7 +263,7 @@ Status Bands::run(const RunArgs& given) const noexcept {
         row += count;
       }
     };
-    const bool by_rows = by_rows_ && !skip_;
+    const bool by_rows = by_rows_ && !skip_, in_line = this->in_line(args);
     Index listed = 0;
     each_piece([&](const Piece& piece, Index) {
       float* const packed = scratch.pack + piece.scratch;
@@ -271,7 +271,7 @@ Status Bands::run(const RunArgs& given) const noexcept {
         pack_edges(args, piece, packed);
       else if (packed_)
         pack(args, piece, packed);
-      if (!by_rows) listed = list_pixels(args, piece, listed, scratch);
+      if (!by_rows && !in_line) listed = list_pixels(args, piece, listed, scratch);
     });
     for (Index i = first_block; i < last_block; ++i) {
       const Block& block = blocks_[static_cast<std::size_t>(i)];
@@ -290,6 +290,11 @@ Status Bands::run(const RunArgs& given) const noexcept {
         each_piece([&](const Piece& piece, Index) {
           listed = run_rows(args, tile, block, piece, {piece.rows.begin, piece.rows.end}, listed,
                             scratch, ahead);
+        });
+      } else if (in_line) {
+        listed = 0;
+        each_piece([&](const Piece& piece, Index) {
+          listed = run_line(args, tile, block, piece, listed, scratch, ahead);
         });
       }
       run_block(tile, block, listed, scratch, ahead);
