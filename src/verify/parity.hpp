@@ -53,6 +53,7 @@ class StageParity {
  private:
   struct Expected;
   const Expected* expected(Data data);
+  static double most_error(const Expected& e);
   Plan plan(const Kernel& kernel, const Tile& tile, Index n, int threads) const;
   std::string judge(const Expected& want, const Result& got, const Kernel& kernel, Tally& tally);
   std::string judge_real(const Expected& want, const Result& got, const Kernel& kernel,
