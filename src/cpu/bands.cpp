@@ -93,9 +93,10 @@ Bands::Bands(const Stage& given, const Machine& machine, int vectors)
 
   const bool merged = packed_ && rows_.pixel_pitch == c_group_ && stage.dil.w == 1;
   // Short runs, so that what is fetched ahead between them comes in small portions. The end of a
-  // run costs tiles of 1x1 filters more than that gains, but where one block of filters reads x
-  // once.
-  const Index max_run = stage.r * stage.s > 1 || blocks_.size() == 1 ? 64 : 512;
+  // run costs tiles of 1x1 filters more than that gains where a sum is made in parts, and x comes
+  // by more slowly anyway.
+  const Index part = most_of_part(static_cast<Index>(machine.l2_bytes));
+  const Index max_run = stage.r * stage.s > 1 || blocks_.size() == 1 || depth_ <= part ? 64 : 512;
   const auto add_run = [&](const Run& run) {
     for (Index done = 0; done < run.length; done += max_run)
       runs_.push_back({run.offset + done, std::min(max_run, run.length - done), run.depth + done});
@@ -145,6 +146,11 @@ Bands::Bands(const Stage& given, const Machine& machine, int vectors)
   while (pool_step_ < max_rows_ && 2 * pool_floats(pool_step_ + 1) <= cache) ++pool_step_;
 }
 
+// Channels and taps whose weights leave room in the second-level cache.
+Index Bands::most_of_part(Index l2_bytes) const {
+  return std::max<Index>(64, l2_bytes / 8 / static_cast<Index>(sizeof(float)) / max_width_);
+}
+
 void Bands::cut_parts(Index l2_bytes) {
   // A loop that ends after a few steps costs more than loading where each input lies.
   if (runs_.front().length < 32 && runs_.size() > 1) {
@@ -154,9 +160,8 @@ void Bands::cut_parts(Index l2_bytes) {
     parts_.push_back({0, 0, 0, depth_});
     return;
   }
-  const Index most =
-      std::max<Index>(64, l2_bytes / 8 / static_cast<Index>(sizeof(float)) / max_width_);
-  const Index count = ceil_div(depth_, most), all_runs = static_cast<Index>(runs_.size());
+  const Index count = ceil_div(depth_, most_of_part(l2_bytes)),
+              all_runs = static_cast<Index>(runs_.size());
   for (Index i = 0; i < count; ++i) {
     const Index first = all_runs * i / count, end = all_runs * (i + 1) / count;
     if (first == end) continue;

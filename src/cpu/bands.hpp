@@ -96,6 +96,7 @@ class Bands : public Prepared {
                  const Ahead& ahead) const;
   void run_part(TileArgs& tile, const Block& block, Index count, const Scratch& scratch,
                 const Ahead& ahead) const;
+  Index most_of_part(Index l2_bytes) const;
   void cut_parts(Index l2_bytes);
   void plan_rows();
   bool reads_x(const RunArgs& args) const;
