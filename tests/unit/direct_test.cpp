@@ -90,7 +90,7 @@ void check(const Problem& problem) {
       cpu::general(), cpu::general().tiles(problem.stage, machine)[0], 1, problem.stage.n);
   int ran = 0;
   for (const Kernel* kernel : {&cpu::direct(), &cpu::first(), &cpu::first_winograd2(),
-                               &cpu::few_filters(), &cpu::depthwise()}) {
+                               &cpu::tap_pairs(), &cpu::few_filters(), &cpu::depthwise()}) {
     if (!kernel->refusals(problem.stage, machine).empty()) continue;
     ++ran;
     std::vector<float> expected;
@@ -193,13 +193,14 @@ TEST_P(Direct, NaNAndHugeInputsReachWhatTheyTouchOnly) {
   const Machine machine = cpu_machine(1);
   const std::vector<float> general = problem.run(
       cpu::general(), cpu::general().tiles(problem.stage, machine)[0], 1, problem.stage.n);
-  const Kernel& winograd = cpu::first_winograd2();
-  if (!winograd.refusals(problem.stage, machine).empty()) return;
-  const std::vector<float> y =
-      problem.run(winograd, winograd.tiles(problem.stage, machine)[0], 1, problem.stage.n);
-  for (std::size_t i = 0; i < y.size(); ++i) {
-    EXPECT_EQ(std::isnan(y[i]), std::isnan(general[i])) << i;
-    EXPECT_EQ(std::isinf(y[i]), std::isinf(general[i])) << i;
+  for (const Kernel* kernel : {&cpu::first_winograd2(), &cpu::tap_pairs()}) {
+    if (!kernel->refusals(problem.stage, machine).empty()) continue;
+    const std::vector<float> y =
+        problem.run(*kernel, kernel->tiles(problem.stage, machine)[0], 1, problem.stage.n);
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      EXPECT_EQ(std::isnan(y[i]), std::isnan(general[i])) << kernel->name() << ", " << i;
+      EXPECT_EQ(std::isinf(y[i]), std::isinf(general[i])) << kernel->name() << ", " << i;
+    }
   }
 }
 
@@ -228,6 +229,15 @@ INSTANTIATE_TEST_SUITE_P(
                     "u8:n2h6w60c3k20r3pad1+bias+norm+relu", "n2h3w60c3k16r5pad2",
                     "n2h6w100c2k48r3pad1x0x0x1+bias+relu", "n2h5w40c3k8r3+bias",
                     "n1h9w60c32k24r3pad2dil2", "n2h8w60c128k24r3stride2pad1+relu",
+                    // 1x1 filters over pixels in line, and the few that tiles leave over.
+                    "n2h20w31c20k24r1+bias+relu", "n3h13w40c40k70r1", "n1h1w500c9k16r1+relu6",
+                    "n2h25c70k130r1groups2+bias",
+                    // Pairs of taps: single taps, one row or column of results in the last tiles,
+                    // windows that leave rows out, or lie in the padding.
+                    "n2h7c9k20r5stride3pad2", "n1h31w13c3k33r11stride4pad2+bias+max3s2p1",
+                    "n2h4w9c2k17r2pad1x0x0x1+leaky(-0.5)+max2", "n2h60w9c2k20r5+max2s3",
+                    "n2h5w6c3k9r4s2pad3+max2s4p1d3", "u8:n2h12w14c3k40r6stride2pad1+norm+relu",
+                    "n2h5c512k20r3stride2pad1",
                     // So large that they are pooled in steps.
                     "n2h90w60c3k70r3pad1+bias+relu+max3s2p1", "n1h120w60c3k64r3+max3s1p1d2",
                     "n1h100w70c2k64r3pad1+bias+max2s3", "n1h400w20c3k64r3pad1+relu+max3s2"));
