@@ -426,9 +426,11 @@ class TapPairs final : public Kernel {
                           (0.1 * loads + (deep ? 0.01 * 4 * width : 0)) * cycle;
       const double multiply = (products / 0.92 + output_tiles * 5 * sums) / pixels * step;
       // Weights pass by once a step of rows, unless the second-level cache holds them: bytes a
-      // cycle of a third level near its cores (Zen 5), and of a server's with a mesh.
-      const double speed = machine.l3_bytes > std::size_t{96} << 20 ? 8 : 16;
-      const bool far = depth * count(stage.k) * 16 > count(static_cast<Index>(machine.l2_bytes));
+      // cycle of a third level near its cores, with room for them (Zen 5), and of other memory.
+      const double l3 = count(static_cast<Index>(machine.l3_bytes)),
+                   all = 4 * depth * count(stage.k);
+      const double speed = l3 > 96 << 20 || all > l3 / 2 ? 8 : 16;
+      const bool far = 4 * all > count(static_cast<Index>(machine.l2_bytes));
       const double passes = count(stage.n * ceil_div(tile_rows, rows));
       seconds += std::max(multiply, far ? passes * 4 * width * depth / speed * cycle : 0);
       // Nine loads, ten additions, bias, activation and four stores a vector.
