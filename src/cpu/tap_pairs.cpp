@@ -424,7 +424,7 @@ class TapPairs final : public Kernel {
       const bool deep = depth / sums * width * 8 > count(static_cast<Index>(machine.l1_bytes));
       const double step = std::max(2 * pixels * width / peak, loads / 1.7 * cycle) +
                           (0.1 * loads + (deep ? 0.01 * 4 * width : 0)) * cycle;
-      const double multiply = (products / 0.92 + output_tiles * 5 * sums) / pixels * step;
+      const double multiply = (products / 0.945 + output_tiles * 5 * sums) / pixels * step;
       // Weights pass by once a step of rows, unless the second-level cache holds them: bytes a
       // cycle of a third level near its cores, with room for them (Zen 5), and of other memory.
       const double l3 = count(static_cast<Index>(machine.l3_bytes)),
