@@ -425,14 +425,17 @@ class TapPairs final : public Kernel {
       const double step = std::max(2 * pixels * width / peak, loads / 1.7 * cycle) +
                           (0.1 * loads + (deep ? 0.01 * 4 * width : 0)) * cycle;
       const double multiply = (products / 0.945 + output_tiles * 5 * sums) / pixels * step;
-      // Weights pass by once a step of rows, unless the second-level cache holds them: bytes a
-      // cycle of a third level near its cores, with room for them (Zen 5), and of other memory.
-      const double l3 = count(static_cast<Index>(machine.l3_bytes)),
-                   all = 4 * depth * count(stage.k);
-      const double speed = l3 > 96 << 20 || all > l3 / 2 ? 8 : 16;
-      const bool far = 4 * all > count(static_cast<Index>(machine.l2_bytes));
+      // Weights pass by once a step of rows, unless the second-level cache holds them: behind the
+      // multiply-adds from a third level near its cores (Zen 5), if it has room for them, else more
+      // slowly; a server's mesh delays those.
+      const double l2 = count(static_cast<Index>(machine.l2_bytes));
+      const double l3 = count(static_cast<Index>(machine.l3_bytes));
+      const double all = 4 * depth * count(stage.k);
+      const bool mesh = l3 > 96 << 20;
+      const double bytes_a_cycle = mesh ? (all > 4 * l2 ? 5 : 15) : all > l3 / 2 ? 8 : 16;
       const double passes = count(stage.n * ceil_div(tile_rows, rows));
-      seconds += std::max(multiply, far ? passes * 4 * width * depth / speed * cycle : 0);
+      const double stream = 4 * all > l2 ? passes * 4 * width * depth / bytes_a_cycle * cycle : 0;
+      seconds += mesh ? multiply + stream : std::max(multiply, stream);
       // Nine loads, ten additions, bias, activation and four stores a vector.
       seconds += output_tiles * std::ceil(width / lanes) * 24 * cycle;
       cost.flops += 2 * products * width;
