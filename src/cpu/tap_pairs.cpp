@@ -1,4 +1,4 @@
-// The kernel `tap_pairs`: filters of any size over few channels, two taps at a time by Winograd's
+// The kernel `tap_pairs`: filters larger than their stride, two taps at a time by Winograd's
 // F(2×2, 2×2).
 //
 // Two outputs of two taps that lie a stride apart take three products instead of four:
@@ -22,50 +22,16 @@
 #include "core/buffer.hpp"
 #include "cpu/bands.hpp"
 #include "cpu/families.hpp"
-#include "cpu/padded_rows.hpp"
 #include "cpu/pool_rows.hpp"
 #include "math/divide.hpp"
 
 namespace convoy::cpu {
 namespace {
 using math::ceil_div;
-using tap_pairs_loops::sums;
+using namespace tap_pairs_loops;
 
 constexpr Index round_up(Index value, Index to) {
   return ceil_div(value, to) * to;
-}
-
-// A product of one dimension: the value `offset` on from the tile's first, or its difference to the
-// one a stride on, times ±(first tap + second tap).
-struct Factor {
-  Index offset = 0;
-  bool difference = false;
-  double sign = 1;
-  Index first = 0, second = -1;
-};
-using Factors = std::array<std::vector<Factor>, 3>;  // of m0, m1, m2
-
-Factors factors_of(Index taps, Index stride) {
-  Factors factors;
-  for (Index begin = 0; begin < std::min(stride, taps); ++begin)
-    for (Index tap = begin; tap < taps; tap += 2 * stride) {
-      const Index next = tap + stride;
-      if (next < taps) {
-        factors[0].push_back({tap, true, 1, tap});
-        factors[1].push_back({next, false, 1, tap, next});
-        factors[2].push_back({next, true, -1, next});
-      } else {
-        factors[0].push_back({tap, false, 1, tap});
-        factors[2].push_back({next, false, 1, tap});
-      }
-    }
-  return factors;
-}
-
-// Products of a dimension's three sums, for `tiles` tiles of which so many have two results.
-Index products_of(const Factors& f, Index tiles, Index whole) {
-  return tiles * static_cast<Index>(f[0].size() + f[1].size()) +
-         whole * static_cast<Index>(f[2].size());
 }
 
 // The factor of a product: w is [R,S,C], from one filter's channel on.
@@ -77,39 +43,6 @@ double transformed(const Stage& stage, const float* w, const Factor& row, const 
     return column.sign * sum;
   };
   return row.sign * (row.second < 0 ? in_row(row.first) : in_row(row.first) + in_row(row.second));
-}
-
-PaddedRows rows_of(const Stage& stage) {
-  PaddedRows rows;
-  rows.stage = stage;
-  rows.pixel_pitch = stage.c;
-  // Pixels a large power of two apart share a few cache sets: a tile's would evict each other.
-  if (2 * stage.stride.w * stage.c % 1024 == 0) rows.pixel_pitch += 16;
-  rows.columns = (2 * ceil_div(shapes_of(stage).q, 2) - 1) * stage.stride.w + stage.s;
-  // Differences are made in whole vectors.
-  rows.row_pitch = round_up((rows.columns + stage.stride.w) * rows.pixel_pitch, 16);
-  return rows;
-}
-// Packed rows behind so many rows of tiles.
-Index packed_rows(const Stage& stage, Index tile_rows) {
-  return (2 * tile_rows - 1) * stage.stride.h + stage.r;
-}
-// Of these or of one of their differences. A vector behind the last row is written to, too.
-Index plane_floats(const PaddedRows& rows, Index tile_rows) {
-  return packed_rows(rows.stage, tile_rows) * rows.row_pitch + 64;
-}
-// Rows of tiles at a time. More of them share more of what is packed and of the weights' way; what
-// each block of filters reads again stays in the second-level cache, with a block's sums.
-Index step_of(const Stage& stage, const Machine& machine, Index width) {
-  const Shapes shapes = shapes_of(stage);
-  const PaddedRows rows = rows_of(stage);
-  const Index cache = static_cast<Index>(machine.l2_bytes / sizeof(float)) / 2;
-  const auto floats = [&](Index tile_rows) {
-    return 4 * plane_floats(rows, tile_rows) + sums * tile_rows * ceil_div(shapes.q, 2) * width;
-  };
-  Index step = 1;
-  while (step < std::min<Index>(ceil_div(shapes.p, 2), 8) && floats(step + 1) <= cache) ++step;
-  return step;
 }
 
 class TapPairsPrepared final : public Prepared {
@@ -374,8 +307,10 @@ class TapPairs final : public Kernel {
       reasons.push_back(fmt::format("dilation {}x{}: its pairs are of neighbouring outputs",
                                     stage.dil.h, stage.dil.w));
     if (stage.groups != 1) reasons.push_back(fmt::format("{} groups: it takes one", stage.groups));
-    // Measured on thousands of drawn stages: on an image of mostly padding its error may exceed
-    // twice that of plain fp32.
+    // Measured on tens of thousands of drawn stages: of few products, or on an image of mostly
+    // padding, its error may exceed twice that of plain fp32.
+    if (const Index depth = stage.r * stage.s * stage.c; depth < 64)
+      reasons.push_back(fmt::format("R*S*C = {}: it takes sums of 64 products or more", depth));
     if (stage.h < 4 || stage.w < 4)
       reasons.push_back(fmt::format("an image of {}x{}: it takes 4x4 or more", stage.h, stage.w));
     return reasons;
@@ -395,65 +330,7 @@ class TapPairs final : public Kernel {
   }
 
   Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const override {
-    const TileLoops& loops = tile_loops();
-    const Shapes shapes = shapes_of(stage);
-    const double peak = machine.peak_flops / machine.threads;
-    const double lanes = static_cast<double>(loops.lanes);
-    constexpr double cycle = 1 / 3.0e9;
-    const Factors row_factors = factors_of(stage.r, stage.stride.h);
-    const Factors column_factors = factors_of(stage.s, stage.stride.w);
-    const Index tile_rows = ceil_div(shapes.p, 2), tile_columns = ceil_div(shapes.q, 2);
-    const auto count = [](Index value) { return static_cast<double>(value); };
-    // Of all images and a filter.
-    const double products = count(stage.n * stage.c) *
-                            count(products_of(row_factors, tile_rows, shapes.p / 2)) *
-                            count(products_of(column_factors, tile_columns, shapes.q / 2));
-    const double depth =
-        count(products_of(row_factors, 1, 1)) * count(products_of(column_factors, 1, 1) * stage.c);
-    const double output_tiles = count(stage.n * tile_rows) * count(tile_columns);
-    Cost cost;
-    double seconds = 0;
-    for (const Bands::Block& block : filter_blocks(stage, tile.a, loops)) {
-      const Index rows = step_of(stage, machine, block.width), together = rows * tile_columns;
-      const Index most = loops.max_pixels[static_cast<std::size_t>(block.vectors)];
-      const double pixels = count(together) / count(ceil_div(together, most));
-      const double width = count(block.width);
-      // A step's multiply-adds or loads, and what those cost besides, more so of weights that the
-      // first-level cache does not hold.
-      const double loads = pixels + width / lanes;
-      const bool deep = depth / sums * width * 8 > count(static_cast<Index>(machine.l1_bytes));
-      const double step = std::max(2 * pixels * width / peak, loads / 1.7 * cycle) +
-                          (0.1 * loads + (deep ? 0.01 * 4 * width : 0)) * cycle;
-      const double multiply = (products / 0.945 + output_tiles * 5 * sums) / pixels * step;
-      // Weights pass by once a step of rows, unless the second-level cache holds them: behind the
-      // multiply-adds from a third level near its cores (Zen 5), if it has room for them, else more
-      // slowly; a server's mesh delays those.
-      const double l2 = count(static_cast<Index>(machine.l2_bytes));
-      const double l3 = count(static_cast<Index>(machine.l3_bytes));
-      const double all = 4 * depth * count(stage.k);
-      const bool mesh = l3 > 96 << 20;
-      const double bytes_a_cycle = mesh ? (all > 4 * l2 ? 5 : 15) : all > l3 / 2 ? 8 : 16;
-      const double passes = count(stage.n * ceil_div(tile_rows, rows));
-      const double stream = 4 * all > l2 ? passes * 4 * width * depth / bytes_a_cycle * cycle : 0;
-      seconds += mesh ? multiply + stream : std::max(multiply, stream);
-      // Nine loads, ten additions, bias, activation and four stores a vector.
-      seconds += output_tiles * std::ceil(width / lanes) * 24 * cycle;
-      cost.flops += 2 * products * width;
-    }
-    if (stage.pool)
-      seconds += static_cast<double>(stage.pool->window.h * stage.pool->window.w) *
-                 static_cast<double>(shapes.out_h * shapes.out_w * stage.n * stage.k) / lanes *
-                 2.5 * cycle;
-    const double x_floats = static_cast<double>(shapes.x_elements);
-    seconds += x_floats * 16 / lanes * cycle;  // packing and differences
-    cost.bytes = x_floats * static_cast<double>(size_of(stage.dtype)) +
-                 4.0 * static_cast<double>(shapes.w_elements + shapes.y_elements);
-    // Threads share rows of tiles.
-    const Index rows = stage.n * tile_rows;
-    const double busiest = count(ceil_div(rows, machine.threads)) / count(rows);
-    cost.seconds = std::max(seconds * busiest, cost.bytes / machine.memory_bandwidth) +
-                   (machine.threads > 1 ? 3e-6 : 5e-7);
-    return cost;
+    return cost_of(stage, tile.a, machine);
   }
 
   std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,

@@ -1,11 +1,43 @@
-// What the two halves of the kernel `tap_pairs` share: tap_pairs.cpp decides what is multiplied
-// with what, tap_pairs_simd.cpp transforms before and after.
+// What the parts of the kernel `tap_pairs` share: tap_pairs.cpp decides what is multiplied with
+// what and walks over the output, tap_pairs_cost.cpp predicts what that takes, tap_pairs_simd.cpp
+// transforms before and after.
 #pragma once
 
-#include "convoy/stage.hpp"
+#include <array>
+#include <vector>
+
+#include "core/kernel.hpp"
+#include "cpu/padded_rows.hpp"
 #include "cpu/register_tile.hpp"
 
 namespace convoy::cpu::tap_pairs_loops {
+
+/// A product of one dimension: the value `offset` on from the tile's first, or its difference to
+/// the one a stride on, times ±(first tap + second tap).
+struct Factor {
+  Index offset = 0;
+  bool difference = false;
+  double sign = 1;
+  Index first = 0, second = -1;
+};
+using Factors = std::array<std::vector<Factor>, 3>;  // of m0, m1, m2
+Factors factors_of(Index taps, Index stride);
+/// Products of a dimension's three sums, for `tiles` tiles of which so many have two results.
+Index products_of(const Factors& factors, Index tiles, Index whole);
+
+/// The padded input as a step packs it.
+PaddedRows rows_of(const Stage& stage);
+/// Packed rows behind so many rows of tiles.
+Index packed_rows(const Stage& stage, Index tile_rows);
+/// Floats of these, or of one of their differences. A vector behind the last row is written to,
+/// too.
+Index plane_floats(const PaddedRows& rows, Index tile_rows);
+/// Rows of tiles at a time, with blocks of `width` filters. More of them share more of what is
+/// packed and of the weights' way; what each block of filters reads again stays in the second-level
+/// cache, with a block's sums.
+Index step_of(const Stage& stage, const Machine& machine, Index width);
+/// `vectors`: of filters in a register tile, at most.
+Cost cost_of(const Stage& stage, int vectors, const Machine& machine);
 
 /// Sums of an output tile of 2×2: three in each dimension.
 inline constexpr int sums = 9;
@@ -39,7 +71,7 @@ struct OutputArgs {
   const float* x = nullptr;  // packed rows, where the first tile's input begins
   Index pixel_pitch = 0, row_pitch = 0;
   const float* w = nullptr;  // [K,R,S,C], from the block's first filter
-  Index p = 0, q = 0;        // of the first tile's first result
+  Index p = 0;               // the row of the first tile's results
 };
 
 struct Loops {

@@ -46,7 +46,7 @@ HWY_NOINLINE float by_taps(const OutputArgs& args, Index tile, Index i, Index j,
   const hn::CappedTag<float, 1> one;
   const Stage& stage = *args.stage;
   const Index top = (args.p + i) * stage.stride.h - stage.pad.top;
-  const Index left = (args.q + 2 * tile + j) * stage.stride.w - stage.pad.left;
+  const Index left = (2 * tile + j) * stage.stride.w - stage.pad.left;
   const float* const x = args.x + i * stage.stride.h * args.row_pitch +
                          (2 * tile + j) * stage.stride.w * args.pixel_pitch;
   const float* const w = args.w + filter * stage.r * stage.s * stage.c;

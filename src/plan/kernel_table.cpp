@@ -18,7 +18,7 @@ std::span<const Kernel* const> kernel_table() {
                               // integers
     &cpu::first(),            // one channel, stride 1, filters 3, 5 or 7 wide
     &cpu::first_winograd2(),  // 3x3 stride 1 of up to four channels: F(2x2) in registers
-    &cpu::tap_pairs(),        // few channels, larger filters, any stride: products by pairs of taps
+    &cpu::tap_pairs(),        // filters larger than their stride: 9 products for 16
     &cpu::few_filters(),      // up to eight filters over many channels
     &cpu::depthwise(),        // a filter of its own for each channel
     &cpu::direct(),           // any filter size, stride, dilation and groups

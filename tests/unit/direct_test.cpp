@@ -235,8 +235,8 @@ INSTANTIATE_TEST_SUITE_P(
                     // Pairs of taps: single taps, one row or column of results in the last tiles,
                     // windows that leave rows out, or lie in the padding.
                     "n2h7c9k20r5stride3pad2", "n1h31w13c3k33r11stride4pad2+bias+max3s2p1",
-                    "n2h4w9c2k17r2pad1x0x0x1+leaky(-0.5)+max2", "n2h60w9c2k20r5+max2s3",
-                    "n2h5w6c3k9r4s2pad3+max2s4p1d3", "u8:n2h12w14c3k40r6stride2pad1+norm+relu",
+                    "n2h4w9c16k17r2pad1x0x0x1+leaky(-0.5)+max2", "n2h60w9c3k20r5+max2s3",
+                    "n2h5w6c9k9r4s2pad3+max2s4p1d3", "u8:n2h12w14c3k40r6stride2pad1+norm+relu",
                     "n2h5c512k20r3stride2pad1",
                     // So large that they are pooled in steps.
                     "n2h90w60c3k70r3pad1+bias+relu+max3s2p1", "n1h120w60c3k64r3+max3s1p1d2",
