@@ -106,10 +106,11 @@ Cost cost_of(const Stage& stage, int vectors, const Machine& machine) {
     seconds += output_tiles * std::ceil(width / lanes) * 24 * cycle;
     cost.flops += 2 * products * width;
   }
+  cost.waste = 1 - 2 * products * count(stage.k) / cost.flops;
   if (stage.pool)
     seconds += static_cast<double>(stage.pool->window.h * stage.pool->window.w) *
-               static_cast<double>(shapes.out_h * shapes.out_w * stage.n * stage.k) / lanes *
-               2.5 * cycle;
+               static_cast<double>(shapes.out_h * shapes.out_w * stage.n * stage.k) / lanes * 2.5 *
+               cycle;
   const double x_floats = static_cast<double>(shapes.x_elements);
   seconds += x_floats * 16 / lanes * cycle;  // packing and differences
   cost.bytes = x_floats * static_cast<double>(size_of(stage.dtype)) +
