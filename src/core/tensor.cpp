@@ -35,6 +35,23 @@ std::string to_text(Device device) {
   return device.index == 0 ? "cuda" : fmt::format("cuda:{}", device.index);
 }
 
+namespace {
+
+// all *= size, whether it fits. An empty axis leaves the others as large as they are: their strides
+// must fit, too.
+bool multiply(Index& all, Index size) {
+  return size >= 0 && !__builtin_mul_overflow(all, std::max<Index>(size, 1), &all) &&
+         all <= Index{1} << 60;
+}
+
+Error too_large(const std::vector<Index>& shape) {
+  return Error(fmt::format(
+      "a tensor of [{}]: sizes must not be negative and their product must fit in memory",
+      fmt::join(shape, ",")));
+}
+
+}  // namespace
+
 TensorView::TensorView(void* data_, DType dtype_, std::initializer_list<Index> shape_,
                        Device device_)
     : TensorView(data_, dtype_, std::vector<Index>(shape_), device_) {}
@@ -48,7 +65,7 @@ TensorView::TensorView(void* data_, DType dtype_, const std::vector<Index>& shap
   for (std::size_t axis = shape_.size(); axis-- > 0;) {
     shape[axis] = shape_[axis];
     stride[axis] = next;
-    next *= shape_[axis];
+    if (!multiply(next, shape_[axis])) throw too_large(shape_);
   }
 }
 
@@ -59,10 +76,11 @@ Index TensorView::elements() const {
 }
 
 bool TensorView::contiguous() const {
+  if (std::find(shape.begin(), shape.begin() + rank, 0) != shape.begin() + rank) return true;
   Index next = 1;
   for (int axis = rank; axis-- > 0;) {
     if (shape[axis] != 1 && stride[axis] != next) return false;
-    next *= shape[axis];
+    if (!multiply(next, shape[axis])) return false;
   }
   return true;
 }
@@ -95,13 +113,11 @@ void Tensor::Free::operator()(void* p) const {
 }
 
 Tensor::Tensor(DType dtype, const std::vector<Index>& shape, Device device) {
-  Index bytes = static_cast<Index>(size_of(dtype));
-  for (const Index size : shape)
-    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes) || bytes > (Index{1} << 60))
-      throw Error(
-          fmt::format("a tensor of [{}]: sizes must not be negative and their product must "
-                      "fit in memory",
-                      fmt::join(shape, ",")));
+  Index most = static_cast<Index>(size_of(dtype)), bytes = most;
+  for (const Index size : shape) {
+    if (!multiply(most, size)) throw too_large(shape);
+    bytes *= size;
+  }
   const std::size_t rounded =
       std::max<std::size_t>(64, (static_cast<std::size_t>(bytes) + 63) / 64 * 64);
   memory_.get_deleter().device = device;

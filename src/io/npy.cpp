@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <fstream>
@@ -101,10 +102,14 @@ Tensor parse_npy(std::string_view bytes, std::string_view name) {
         "{}: elements of type {}, expected one of <f4 <f2 |u1 <i4 <f8 <i8. Convert with .astype.",
         name, quoted.substr(0, 16)));
 
-  std::size_t expected = type->bytes;
-  for (const Index size : shape)
-    if (__builtin_mul_overflow(expected, static_cast<std::size_t>(size), &expected))
-      expected = SIZE_MAX;
+  std::size_t expected = type->bytes, most = expected;  // most: as if no axis were empty
+  for (const Index size : shape) {
+    const auto unsigned_size = static_cast<std::size_t>(size);
+    if (__builtin_mul_overflow(most, std::max<std::size_t>(unsigned_size, 1), &most) ||
+        most > std::size_t{1} << 60)
+      throw Error(fmt::format("{}: the sizes of its shape are more than memory can hold", name));
+    expected *= unsigned_size;
+  }
   if (data.size() != expected)
     throw Error(
         fmt::format("{}: {} bytes of data, expected {} for its shape. Was the file cut short?",

@@ -90,5 +90,17 @@ TEST(DLPack, ComesBackAsItWent) {
   kept.data<float>()[0] = 1;  // still ours
 }
 
+TEST(TensorView, StridesOfEmptyTensorsDoNotOverflow) {
+  const Index large = Index{1} << 40;
+  EXPECT_THROW(TensorView(nullptr, DType::f32, {0, large, large}), Error);
+  EXPECT_THROW(TensorView(nullptr, DType::f32, {large, large, 0}), Error);
+  EXPECT_THROW(Tensor(DType::f32, {0, large, large}), Error);
+  TensorView view(nullptr, DType::f32, {0, large, 2});
+  EXPECT_EQ(view.elements(), 0);
+  EXPECT_TRUE(view.contiguous());
+  view.shape = {0, large, large};  // as a foreign library's may be
+  EXPECT_TRUE(view.contiguous());
+}
+
 }  // namespace
 }  // namespace convoy

@@ -63,6 +63,11 @@ TEST(Npy, BadFilesSayWhatIsWrong) {
             std::string::npos);
   EXPECT_NE(message(file(dictionary("<f4", "(-2,)"), "1234")), "");
   EXPECT_NE(message(file(dictionary("<f4", "(4611686018427387904, 4)"), "1234")), "");
+  // Nothing in it, but strides that overflow.
+  for (const char* shape : {"(0, 17606, 184474407370595115, 63)", "(4611686018427387904, 4, 0)"})
+    EXPECT_NE(message(file(dictionary("<f4", shape), "")).find("a.npy: the sizes"),
+              std::string::npos)
+        << shape;
   EXPECT_NE(message(file(dictionary("<i8", "(1,)"), bytes_of<std::int64_t>({1LL << 40})))
                 .find("element 0"),
             std::string::npos);
