@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cpu/bands.hpp"
+#include "cpu/third_level.hpp"
 
 namespace convoy::cpu {
 
@@ -52,11 +53,11 @@ Cost cost_of_bands(const Stage& stage, int vectors, const Machine& machine) {
     // Weights that take much of the second-level cache come from further away: sooner from a third
     // level near the cores than from a server's with a mesh. Wide tiles fetch those that do not
     // fit.
-    const bool near = machine.l3_bytes <= std::size_t{96} << 20;
     const double l2 = static_cast<double>(machine.l2_bytes);
     const bool fetched = block.vectors >= 3 && 4.0 * static_cast<double>(shapes.w_elements) > l2;
+    const double bytes_a_cycle = !fetched ? 10 : far_third_level(machine) ? 20 : 24;
     if (static_cast<double>(depth) * width * 16 > l2)
-      step = std::max(step, width * 4 / (!fetched ? 10 : near ? 24 : 20) * cycle);
+      step = std::max(step, width * 4 / bytes_a_cycle * cycle);
     const double loads = load_cost * (tile_pixels + registers) * cycle;
     // Beside the steps: lists, bias, activation, stores, or five steps' worth.
     seconds += pixels / tile_pixels * (static_cast<double>(depth) / 0.98 + 5) * (step + loads);

@@ -4,6 +4,7 @@
 
 #include "cpu/bands.hpp"
 #include "cpu/tap_pairs.hpp"
+#include "cpu/third_level.hpp"
 #include "math/divide.hpp"
 
 namespace convoy::cpu::tap_pairs_loops {
@@ -97,7 +98,7 @@ Cost cost_of(const Stage& stage, int vectors, const Machine& machine) {
     const double l2 = count(static_cast<Index>(machine.l2_bytes));
     const double l3 = count(static_cast<Index>(machine.l3_bytes));
     const double all = 4 * depth * count(stage.k);
-    const bool mesh = l3 > 96 << 20;
+    const bool mesh = far_third_level(machine);
     const double bytes_a_cycle = mesh ? (all > 4 * l2 ? 5 : 15) : all > l3 / 2 ? 8 : 16;
     const double passes = count(stage.n * ceil_div(tile_rows, rows));
     const double stream = 4 * all > l2 ? passes * 4 * width * depth / bytes_a_cycle * cycle : 0;

@@ -1,6 +1,7 @@
 // What a run of Winograd costs: the sizes of blocks worth trying and the model that ranks them.
 #include <cmath>
 
+#include "cpu/third_level.hpp"
 #include "cpu/winograd.hpp"
 
 namespace convoy::cpu::winograd {
@@ -76,7 +77,7 @@ Cost cost(const Stage& stage, const Tile& tile, const Machine& machine, Index m)
   // mesh delays them: measured on Sapphire Rapids.
   const double l2 = count(static_cast<Index>(machine.l2_bytes));
   const double l3 = count(static_cast<Index>(machine.l3_bytes));
-  const bool far = l3 > 96 << 20;  // more than lies near any core
+  const bool far = far_third_level(machine);
   if (u_bytes > l2 / 2) {
     const double mesh = u_bytes > 4 * l2 ? 1.3 : 4;
     const double near = u_bytes > l3       ? stream_speed
