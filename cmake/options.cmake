@@ -29,3 +29,8 @@ if(CONVOY_SANITIZE)
               $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(convoy_options INTERFACE -fsanitize=${CONVOY_SANITIZE})
 endif()
+
+# CONVOY_ASSUME (src/core/assume.hpp) is checked where somebody looks for mistakes.
+if(CONVOY_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Debug")
+  target_compile_definitions(convoy_options INTERFACE CONVOY_CHECK_ASSUMPTIONS)
+endif()
