@@ -56,6 +56,11 @@ void print_text(const Report& report) {
   for (const verify::Cell& gap : report.gaps())
     fmt::print("NOT COVERED {} {}, {}, {}: {} of {}\n", gap.kernel, gap.tile, gap.epilogue,
                gap.tail, report.coverage.at(gap), report.least);
+  for (const std::string& gap : report.field_gaps()) fmt::print("NOT DRAWN {}\n", gap);
+  if (!report.fields.empty())
+    fmt::print(
+        "fields: {} pairs of {} fields of a stage were drawn together, each {} times or more\n",
+        report.fields.size(), verify::fields().size(), report.least);
   const verify::Tally& tally = report.tally;
   fmt::print(
       "{} stage{}, {} checks (stage x kernel x tile), {} runs, {} outputs compared, {:.1f} s\n",
@@ -69,9 +74,11 @@ void print_text(const Report& report) {
                tally.refused);
   fmt::print("spikes: {}, of which {} differ with the membrane at the threshold\n",
              tally.spikes.spikes, tally.spikes.excused);
-  fmt::print("{}\n", report.passed() ? "passed"
-                                     : fmt::format("{} failures, {} gaps in the coverage",
-                                                   report.failures.size(), report.gaps().size()));
+  fmt::print("{}\n",
+             report.passed()
+                 ? "passed"
+                 : fmt::format("{} failures, {} gaps in the coverage", report.failures.size(),
+                               report.gaps().size() + report.field_gaps().size()));
 }
 
 void print_json(const Report& report, const Arguments& arguments) {
@@ -97,6 +104,8 @@ void print_json(const Report& report, const Arguments& arguments) {
                                 {"what", failure.what},
                                 {"repro", failure.repro}});
   json["coverage_least"] = report.least;
+  json["field_pairs"] = report.fields.size();
+  json["field_gaps"] = report.field_gaps();
   json["coverage"] = nlohmann::json::array();
   for (const auto& [cell, count] : report.coverage)
     json["coverage"].push_back({{"kernel", cell.kernel},

@@ -17,6 +17,7 @@ std::vector<std::string> refusals_of_bands(const Stage& stage, const Machine&) {
   if (stage.layout != Layout::nhwc) reasons.push_back("layout nchw: it writes nhwc");
   if (stage.act.is_neuron()) reasons.push_back("a neuron: it applies element-wise activations");
   if (stage.keep.any()) reasons.push_back("keep: it writes the pooled output only");
+  refuse_packing(stage, math::rows_of_window(stage), reasons);
   return reasons;
 }
 

@@ -74,7 +74,7 @@ Bands::Ahead Bands::input_of(const RunArgs& args, Index row, Index rows) const {
   if (stage_.dtype != DType::f32 || skipped_ != Extent{1}) return {};
   const Index image = row / shapes_.out_h, out = row % shapes_.out_h;
   const Index last = std::min(out + rows, shapes_.out_h) - 1;
-  const Index begin = pool_rows_.begin(out) * stage_.stride.h - stage_.pad.top;
+  const Index begin = pool_rows_.lowest(out) * stage_.stride.h - stage_.pad.top;
   const Index end = (pool_rows_.end(last) - 1) * stage_.stride.h - stage_.pad.top +
                     (stage_.r - 1) * stage_.dil.h + 1;
   const Index first = std::clamp<Index>(begin, 0, stage_.h);

@@ -15,6 +15,7 @@ namespace convoy::cpu::depthwise_loops::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using cpu::HWY_NAMESPACE::activate;
+using cpu::HWY_NAMESPACE::one_nan;
 using cpu::HWY_NAMESPACE::Some;
 using cpu::HWY_NAMESPACE::Whole;
 constexpr int lanes = HWY_LANES(float);
@@ -25,7 +26,8 @@ using V = hn::Vec<D>;
 template <int pixels, int stride, class Access>
 HWY_INLINE void channels(const PixelArgs& a, Index c, const Access& access) {
   const D d;
-  V sum[pixels];
+  V sums[1][pixels];
+  V(&sum)[pixels] = sums[0];
 #pragma GCC unroll 8
   for (int i = 0; i < pixels; ++i) sum[i] = hn::Zero(d);
   for (Index r = 0; r < a.tap_rows; ++r) {
@@ -56,8 +58,10 @@ HWY_INLINE void channels(const PixelArgs& a, Index c, const Access& access) {
   }
   const V bias = hn::LoadU(d, a.bias + c);
 #pragma GCC unroll 8
-  for (int i = 0; i < pixels; ++i)
-    access.store(activate(d, hn::Add(sum[i], bias), a.clamp), a.y + i * a.y_pixel + c);
+  for (int i = 0; i < pixels; ++i) sum[i] = activate(d, hn::Add(sum[i], bias), a.clamp);
+  one_nan(d, sums);
+#pragma GCC unroll 8
+  for (int i = 0; i < pixels; ++i) access.store(sum[i], a.y + i * a.y_pixel + c);
 }
 
 template <int pixels, int stride>

@@ -152,11 +152,7 @@ class FewFiltersPrepared final : public Prepared {
                args.y_stride.h);
       return;
     }
-    Index p_begin = pool_rows_.begin(out_begin), p_end = p_begin;
-    for (Index o = out_begin; o < out_end; ++o) {
-      p_begin = std::min(p_begin, pool_rows_.begin(o));
-      p_end = std::max(p_end, pool_rows_.end(o));
-    }
+    const Index p_begin = pool_rows_.lowest(out_begin), p_end = pool_rows_.end(out_end - 1);
     run_rows(args, bias, image, p_begin, p_end, scratch, scratch.plane, row);
     pool(args.y_stride, y, out_begin, out_end, p_begin, scratch.plane);
   }
@@ -183,9 +179,36 @@ class FewFiltersPrepared final : public Prepared {
           run_tile(args.x_stride, x, p, q, tile, part, s, a, y_row);
         }
       }
-      for (Index row = 0; row < tile.h; ++row, ++p, y += y_row)
+      for (Index row = 0; row < tile.h; ++row, ++p, y += y_row) {
+        if (!loops_.all_finite(y, shapes_.q * stage_.k)) repair_row(args.x_stride, x, p, y);
         loops_.finish(y, shapes_.q * stage_.k, bias, clamp_);
+      }
     }
+  }
+
+  // Sums of row p that are not finite, again and one product after the other: partial sums of some
+  // lanes may have overflowed, and met an infinity of the other sign, where no sum of all does.
+  void repair_row(const Strides& stride, const float* x, Index p, float* y) const {
+    for (Index i = 0; i < shapes_.q * stage_.k; ++i) {
+      if (std::isfinite(y[i])) continue;
+      const Index q = i / stage_.k, k = i % stage_.k;
+      double sum = 0;
+      for (Index r = 0; r < stage_.r; ++r)
+        for (Index s = 0; s < stage_.s; ++s) {
+          const Index h = p * stage_.stride.h - stage_.pad.top + r * stage_.dil.h;
+          const Index w = q * stage_.stride.w - stage_.pad.left + s * stage_.dil.w;
+          if (h < 0 || h >= stage_.h || w < 0 || w >= stage_.w) continue;
+          const float* const pixel = x + h * stride.h + w * stride.w;
+          for (Index c = 0; c < stage_.c; ++c)
+            sum +=
+                static_cast<double>(pixel[c]) * static_cast<double>(weight(k, r * stage_.s + s, c));
+        }
+      y[i] = static_cast<float>(sum);
+    }
+  }
+  float weight(Index k, Index tap, Index c) const {
+    const Index vector = c % part_ / loops_.lanes, lane = c % loops_.lanes;
+    return tap_weights(c / part_, tap)[(vector * stage_.k + k) * loops_.lanes + lane];
   }
 
   // The tile's pixels from column q of row p on, some of their channels, to a.y.

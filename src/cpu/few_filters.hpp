@@ -30,6 +30,7 @@ struct Loops {
   PixelLoop rows = nullptr;    // likewise, half of them in each of two rows; of an even number
   PixelLoop border = nullptr;  // of either, x lists each pixel's
   PixelLoop one = nullptr;     // one pixel
+  bool (*all_finite)(const float* y, Index count) = nullptr;
   /// y[i] = act(y[i] + bias[i % filters]); bias: [filters][lanes], repeating the filters' own.
   void (*finish)(float* y, Index count, const float* bias, const Clamp& clamp) = nullptr;
 };

@@ -18,6 +18,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using cpu::HWY_NAMESPACE::activate;
 using cpu::HWY_NAMESPACE::add_product;
 using cpu::HWY_NAMESPACE::load_some;
+using cpu::HWY_NAMESPACE::one_nan;
 using cpu::HWY_NAMESPACE::Some;
 using cpu::HWY_NAMESPACE::store_some;
 using cpu::HWY_NAMESPACE::Whole;
@@ -161,6 +162,22 @@ void run(const PixelArgs& a) {
     for (int k = 0; k < filters; ++k) hn::StoreU(sum[i][k], d, a.sums + (i * filters + k) * lanes);
 }
 
+// Whether all are numbers and none is infinite.
+bool all_finite(const float* y, Index count) {
+  const D d;
+  V sum = hn::Zero(d);
+  Index i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const V v = hn::LoadU(d, y + i);
+    sum = hn::Add(sum, hn::Sub(v, v));
+  }
+  if (i < count) {
+    const V v = load_some(d, y + i, count - i);
+    sum = hn::Add(sum, hn::Sub(v, v));
+  }
+  return hn::AllTrue(d, hn::Eq(sum, hn::Zero(d)));
+}
+
 template <int filters>
 void finish(float* y, Index count, const float* bias, const Clamp& clamp) {
   const D d;
@@ -168,10 +185,10 @@ void finish(float* y, Index count, const float* bias, const Clamp& clamp) {
        i += lanes, j = j + lanes == filters * lanes ? 0 : j + lanes) {
     const V b = hn::LoadU(d, bias + j);
     if (i + lanes <= count)
-      hn::StoreU(activate(d, hn::Add(hn::LoadU(d, y + i), b), clamp), d, y + i);
+      hn::StoreU(one_nan(d, activate(d, hn::Add(hn::LoadU(d, y + i), b), clamp)), d, y + i);
     else
-      store_some(d, activate(d, hn::Add(load_some(d, y + i, count - i), b), clamp), y + i,
-                 count - i);
+      store_some(d, one_nan(d, activate(d, hn::Add(load_some(d, y + i, count - i), b), clamp)),
+                 y + i, count - i);
   }
 }
 
@@ -189,6 +206,7 @@ constexpr Loops loops_of() {
           rows_of<pixels, filters>(),
           &run<pixels, filters, Inputs::listed>,
           &run<1, filters, Inputs::row>,
+          &all_finite,
           &finish<filters>};
 }
 template <int... i>

@@ -11,7 +11,7 @@
 #include "cpu/families.hpp"
 #include "cpu/first_layer.hpp"
 #include "cpu/padded_rows.hpp"
-#include "math/activation.hpp"
+#include "math/nan.hpp"
 
 namespace convoy::cpu {
 namespace {
@@ -118,7 +118,8 @@ class FirstPrepared final : public Prepared {
           sum = loops_.multiply_add(x[(p - step * out + r) * pitch + q + s],
                                     w[(r * stage_.s + s) * loops_.lanes], sum);
         }
-      return math::activate(stage_.act.kind, stage_.act.a, stage_.act.b, sum + bias[k]);
+      return math::one_nan(
+          math::activate(stage_.act.kind, stage_.act.a, stage_.act.b, sum + bias[k]));
     };
     for (Index column = 0; column < shapes_.out_w; ++column)
       for (Index k = 0; k < stage_.k; ++k) {

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "cpu/padded_rows.hpp"
+#include "math/activation.hpp"
+
 namespace convoy::cpu {
 namespace {
 
@@ -26,8 +29,9 @@ void refuse_first_layer(const Stage& stage, std::vector<std::string>& reasons) {
   if (stage.pool && reasons.empty() && !pools_fours(stage))
     reasons.emplace_back(
         "pool: its tile is made of 2x2 windows, stride 2, wholly inside the plane");
-  if (stage.pool && stage.act.kind == Activation::Kind::leaky && stage.act.a < 0)
-    reasons.emplace_back("leaky with a negative slope before a pool: it pools first");
+  refuse_packing(stage, 2, reasons);
+  if (stage.pool && !stage.act.is_neuron() && !math::may_pool_first(stage.act))
+    reasons.emplace_back("leaky with a slope of 0 or less before a pool: it pools first");
 }
 
 double bytes_of_first_layer(const Stage& stage) {

@@ -24,6 +24,7 @@ using cpu::HWY_NAMESPACE::activate;
 using cpu::HWY_NAMESPACE::add_product;
 using cpu::HWY_NAMESPACE::broadcast;
 using cpu::HWY_NAMESPACE::larger;
+using cpu::HWY_NAMESPACE::one_nan;
 using cpu::HWY_NAMESPACE::store_some;
 // Eight filters at most: first layers of one channel often have no more, and half vectors lose
 // nothing where a core does two of them at once.
@@ -56,13 +57,22 @@ constexpr int held_taps(int taps, int sums) {
 }
 #endif
 
-HWY_INLINE void finish(const RowArgs& a, V v, float* to) {
+// Results of neighbours, from the sums.
+template <int results>
+HWY_INLINE void finish(const RowArgs& a, V (&v)[1][results], Index first) {
   const D d;
-  v = activate(d, hn::Add(v, hn::LoadU(d, a.bias)), a.clamp);
-  if (a.valid == lanes)
-    hn::StoreU(v, d, to);
-  else
-    store_some(d, v, to, a.valid);
+#pragma GCC unroll 12
+  for (int i = 0; i < results; ++i)
+    v[0][i] = activate(d, hn::Add(v[0][i], hn::LoadU(d, a.bias)), a.clamp);
+  one_nan(d, v);
+#pragma GCC unroll 12
+  for (int i = 0; i < results; ++i) {
+    float* const to = a.y + (first + i) * a.y_pixel;
+    if (a.valid == lanes)
+      hn::StoreU(v[0][i], d, to);
+    else
+      store_some(d, v[0][i], to, a.valid);
+  }
 }
 
 // The taps [begin, end) of a row of them.
@@ -108,8 +118,7 @@ template <int taps, int pixels>
 void plain(const RowArgs& a, Index first) {
   V sum[1][pixels];
   sum_rows<taps, 1, pixels>(a, a.x + first, sum);
-#pragma GCC unroll 12
-  for (int i = 0; i < pixels; ++i) finish(a, sum[0][i], a.y + (first + i) * a.y_pixel);
+  finish(a, sum, first);
 }
 
 // Rounding and activation do not decrease, so bias and activation may follow the maximum.
@@ -118,12 +127,12 @@ void pooled(const RowArgs& a, Index first) {
   const D d;
   V sum[2][2 * windows];
   sum_rows<taps, 2, 2 * windows>(a, a.x + 2 * first, sum);
+  V most[1][windows];
 #pragma GCC unroll 6
   for (int i = 0; i < windows; ++i)
-    finish(a,
-           larger(d, larger(d, sum[0][2 * i], sum[0][2 * i + 1]),
-                  larger(d, sum[1][2 * i], sum[1][2 * i + 1])),
-           a.y + (first + i) * a.y_pixel);
+    most[0][i] = larger(d, larger(d, sum[0][2 * i], sum[0][2 * i + 1]),
+                        larger(d, sum[1][2 * i], sum[1][2 * i + 1]));
+  finish(a, most, first);
 }
 
 using Loop = void (*)(const RowArgs&, Index);

@@ -17,7 +17,7 @@
 #include "cpu/families.hpp"
 #include "cpu/first_layer.hpp"
 #include "cpu/padded_rows.hpp"
-#include "math/activation.hpp"
+#include "math/nan.hpp"
 
 namespace convoy::cpu {
 namespace {
@@ -176,7 +176,8 @@ class FirstPrepared final : public Prepared {
             sum = loops_.multiply_add(
                 from[c], w_[static_cast<std::size_t>(((k * 3 + r) * 3 + s) * stage_.c + c)], sum);
         }
-      return math::activate(stage_.act.kind, stage_.act.a, stage_.act.b, sum + bias[k]);
+      return math::one_nan(
+          math::activate(stage_.act.kind, stage_.act.a, stage_.act.b, sum + bias[k]));
     };
     for (Index tile = begin; tile < end; ++tile)
       for (Index k = 0; k < stage_.k; ++k) {

@@ -15,9 +15,10 @@ namespace {
 Index ceil_div(Index a, Index b) {
   return (a + b - 1) / b;
 }
-Index rounded(Index floats) {
-  return ceil_div(floats, 16) * 16;
-}  // to a cache line
+// To a cache line.
+Size rounded(Size floats) {
+  return floats.fits() ? Size(ceil_div(floats.value(), 16) * 16) : floats;
+}
 
 // A linear layer is one pixel an image, too little for a register tile: lay the images along w.
 bool is_linear(const Stage& stage) {
@@ -43,9 +44,11 @@ struct BlockShape {
 };
 
 struct ScratchSizes {
-  Index patch = 0, pixels = 0;  // floats
-  Index total = 0;
+  Size patch, pixels;  // floats
+  Size total;
 };
+// Of a thread, in floats: with 4,096 threads of them sizes in bytes are still far from 2^63.
+constexpr Index most_scratch = Index{1} << 40;
 
 ScratchSizes scratch_sizes(const Layer& layer, const Geometry& g, BlockShape shape) {
   const auto extent = [](const math::PoolAxis& axis, Index out, Index count) {
@@ -59,11 +62,11 @@ ScratchSizes scratch_sizes(const Layer& layer, const Geometry& g, BlockShape sha
   const Stage& s = layer.stage;
   const Index p = extent(g.rows, g.out_h, shape.rows);
   const Index q = extent(g.columns, g.out_w, shape.columns);
-  const Index patch_h = (p - 1) * s.stride.h + s.dil.h * (s.r - 1) + 1;
-  const Index patch_w = (q - 1) * s.stride.w + s.dil.w * (s.s - 1) + 1;
+  const PatchAxis rows(p, s.r, s.stride.h, s.dil.h), columns(q, s.s, s.stride.w, s.dil.w);
   ScratchSizes sizes;
-  sizes.patch = rounded(patch_h * patch_w * layer.c_group * (layer.per_lane ? layer.block : 1));
-  sizes.pixels = rounded(p * q * layer.block);
+  sizes.patch =
+      rounded(Size(rows.size) * columns.size * layer.c_group * (layer.per_lane ? layer.block : 1));
+  sizes.pixels = rounded(Size(p) * q * layer.block);
   sizes.total = sizes.patch + sizes.pixels * (s.act.is_neuron() ? 3 : 1);
   return sizes;
 }
@@ -82,7 +85,9 @@ Layer layer_of(const Stage& stage) {
 BlockShape choose_block(const Layer& layer, const Machine& machine) {
   const Geometry g = geometry_of(layer.stage, layer.stage.n);
   const Index room = static_cast<Index>(machine.l2_bytes / 2 / sizeof(float));
-  const auto fits = [&](BlockShape shape) { return scratch_sizes(layer, g, shape).total <= room; };
+  const auto fits = [&](BlockShape shape) {
+    return scratch_sizes(layer, g, shape).total.fits(room);
+  };
   const auto tasks = [&](BlockShape shape) {
     return g.n * ceil_div(g.out_h, shape.rows) * ceil_div(g.out_w, shape.columns);
   };
@@ -134,7 +139,7 @@ class PreparedGeneral final : public Prepared {
   }
 
   std::size_t workspace_bytes() const override {
-    return static_cast<std::size_t>(slots_ * sizes_.total) * sizeof(float);
+    return static_cast<std::size_t>(slots_ * sizes_.total.value()) * sizeof(float);
   }
 
   Status run(const RunArgs& args) const noexcept override {
@@ -175,14 +180,14 @@ class PreparedGeneral final : public Prepared {
 
  private:
   Scratch scratch(std::byte* workspace, int slot) const {
-    float* base = reinterpret_cast<float*>(workspace) + slot * sizes_.total;
+    float* base = reinterpret_cast<float*>(workspace) + slot * sizes_.total.value();
     Scratch scratch;
     scratch.patch = base;
-    scratch.sums = base + sizes_.patch;
+    scratch.sums = base + sizes_.patch.value();
     scratch.act = scratch.sums;
     if (layer_.stage.act.is_neuron()) {  // `hold` needs the sums again in the next step
-      scratch.act = scratch.sums + sizes_.pixels;
-      scratch.membrane = scratch.act + sizes_.pixels;
+      scratch.act = scratch.sums + sizes_.pixels.value();
+      scratch.membrane = scratch.act + sizes_.pixels.value();
     }
     return scratch;
   }
@@ -204,9 +209,13 @@ class General final : public Kernel {
   bool exact() const override { return true; }
   DeviceKind device() const override { return DeviceKind::cpu; }
 
-  std::vector<std::string> refusals(const Stage&, const Machine& machine) const override {
+  std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
     if (machine.device.kind != DeviceKind::cpu) return {"runs on the CPU only"};
-    return {};
+    const Layer layer = layer_of(stage);
+    const Size total =
+        scratch_sizes(layer, geometry_of(stage, stage.n), choose_block(layer, machine)).total;
+    if (total.fits(most_scratch)) return {};
+    return {"the input of its smallest block of outputs takes more than 2^40 floats"};
   }
 
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {

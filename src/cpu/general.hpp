@@ -4,6 +4,7 @@
 
 #include "convoy/stage.hpp"
 #include "core/kernel.hpp"
+#include "core/size.hpp"
 #include "math/pool.hpp"
 
 namespace convoy::cpu::general_loops {
@@ -34,12 +35,35 @@ struct Layer {
 };
 
 /// A thread's own memory, in floats. A patch is the padded input of a block as fp32: [h,w,C/groups]
-/// or with `per_lane` [h,w,C/groups,block]. The others are [pixels of the block, block of filters].
+/// or with `per_lane` [h,w,C/groups,block]; h and w are two PatchAxis. The others are [pixels of
+/// the block, block of filters].
 struct Scratch {
   float* patch = nullptr;
   float* sums = nullptr;
   float* act = nullptr;
   float* membrane = nullptr;
+};
+
+/// One axis of a patch: the input of `outputs` neighbouring outputs. All positions from the first
+/// tap of the first to the last of the last, or, where strides or dilation leave out more than
+/// that is, the taps alone, output by output.
+struct PatchAxis {
+  Index taps = 1, stride = 1, dil = 1;
+  Index size = 1;           // positions in the patch
+  Index step = 1, tap = 1;  // in it, from an output to the next and from a tap to the next
+  bool apart = false;       // the taps alone
+
+  PatchAxis() = default;
+  PatchAxis(Index outputs, Index taps_, Index stride_, Index dil_)
+      : taps(taps_), stride(stride_), dil(dil_) {
+    const Index all = (outputs - 1) * stride + dil * (taps - 1) + 1;
+    apart = Size(outputs) * taps < Size(all);
+    size = apart ? outputs * taps : all;
+    step = apart ? taps : stride;
+    tap = apart ? 1 : dil;
+  }
+  /// Where the input of place `i` lies, counted from the first tap of the first output.
+  Index position(Index i) const { return apart ? i / taps * stride + i % taps * dil : i; }
 };
 
 /// One task: windows of one image and filter blocks.

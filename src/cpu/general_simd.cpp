@@ -21,6 +21,7 @@ namespace convoy::cpu::general_loops::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using cpu::HWY_NAMESPACE::activate;
+using cpu::HWY_NAMESPACE::one_nan;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr D d;
@@ -62,8 +63,8 @@ class Runner {
         pixel_(layer.c_group * (layer.per_lane ? block : 1)),
         rows_(task.rows.end - task.rows.begin),
         columns_(task.columns.end - task.columns.begin),
-        patch_h_((rows_ - 1) * stage_.stride.h + stage_.dil.h * (stage_.r - 1) + 1),
-        patch_w_((columns_ - 1) * stage_.stride.w + stage_.dil.w * (stage_.s - 1) + 1),
+        patch_rows_(rows_, stage_.r, stage_.stride.h, stage_.dil.h),
+        patch_columns_(columns_, stage_.s, stage_.stride.w, stage_.dil.w),
         first_row_(task.rows.begin * stage_.stride.h - stage_.pad.top),
         first_column_(task.columns.begin * stage_.stride.w - stage_.pad.left) {}
 
@@ -89,16 +90,17 @@ class Runner {
  private:
   // ---- the patch ----
   void load_patch(const FilterBlock& filters, Index step) {
-    for (Index i = 0; i < patch_h_; ++i) {
-      const Index row = first_row_ + i;
-      float* to = scratch_.patch + i * patch_w_ * pixel_;
+    const Index row_floats = patch_columns_.size * pixel_;
+    for (Index i = 0; i < patch_rows_.size; ++i) {
+      const Index row = first_row_ + patch_rows_.position(i);
+      float* to = scratch_.patch + i * row_floats;
       if (row < 0 || row >= g_.h) {
-        std::memset(to, 0, static_cast<std::size_t>(patch_w_ * pixel_) * sizeof(float));
+        std::memset(to, 0, static_cast<std::size_t>(row_floats) * sizeof(float));
         continue;
       }
       const Index from = step * g_.x.t + task_.image * g_.x.n + row * g_.x.h;
-      for (Index j = 0; j < patch_w_; ++j, to += pixel_) {
-        const Index column = first_column_ + j;
+      for (Index j = 0; j < patch_columns_.size; ++j, to += pixel_) {
+        const Index column = first_column_ + patch_columns_.position(j);
         if (column < 0 || column >= g_.w)
           std::memset(to, 0, static_cast<std::size_t>(pixel_) * sizeof(float));
         else if (layer_.per_lane)
@@ -159,9 +161,9 @@ class Runner {
   void convolve_rows(const FilterBlock& filters) {
     const Taps all{0, stage_.r, 0, stage_.s};
     for (Index i = 0; i < rows_; ++i) {
-      const float* row = scratch_.patch + i * stage_.stride.h * patch_w_ * pixel_;
+      const float* row = scratch_.patch + i * patch_rows_.step * patch_columns_.size * pixel_;
       float* sums = scratch_.sums + i * columns_ * block;
-      const Index step = stage_.stride.w * pixel_;
+      const Index step = patch_columns_.step * pixel_;
       Index j = 0;
       if (layer_.finite) {
         for (; j + 6 <= columns_; j += 6)
@@ -192,7 +194,7 @@ class Runner {
   // One accumulator an output, from 0, in the order r, s, c: this is the arithmetic "sequential".
   template <int kPixels, int kVectors, bool kPerLane>
   void tile(const float* patch, const float* weights, const Taps& taps, float* sums) const {
-    const Index step = stage_.stride.w * pixel_;
+    const Index step = patch_columns_.step * pixel_;
     V sum[kPixels][kVectors];
 #pragma GCC unroll 8
     for (int u = 0; u < kPixels; ++u)
@@ -200,7 +202,8 @@ class Runner {
       for (int v = 0; v < kVectors; ++v) sum[u][v] = hn::Zero(d);
     for (Index r = taps.r_begin; r < taps.r_end; ++r) {
       for (Index s = taps.s_begin; s < taps.s_end; ++s) {
-        const float* x = patch + (r * stage_.dil.h * patch_w_ + s * stage_.dil.w) * pixel_;
+        const float* x =
+            patch + (r * patch_rows_.tap * patch_columns_.size + s * patch_columns_.tap) * pixel_;
         const float* w = weights + (r * stage_.s + s) * layer_.c_group * block;
         for (Index c = 0; c < layer_.c_group; ++c, w += block, x += kPerLane ? block : 1) {
           V filter[kVectors];
@@ -232,7 +235,6 @@ class Runner {
                   static_cast<std::size_t>(filters.count) * sizeof(float));
     alignas(64) float pre[block];
     const bool neuron = stage_.act.is_neuron();
-    const bool has_bias = args_.bias != nullptr;
     const V threshold = hn::Set(d, stage_.act.threshold());
     const Index vectors = filters.count <= lanes ? 1 : 2;
     for (Index i = 0; i < rows_; ++i) {
@@ -240,17 +242,18 @@ class Runner {
         const Index at = (i * columns_ + j) * block;
         for (Index v = 0; v < vectors; ++v) {
           V value = hn::Load(d, scratch_.sums + at + v * lanes);
-          if (has_bias) value = hn::Add(value, hn::Load(d, bias + v * lanes));
+          value = hn::Add(value, hn::Load(d, bias + v * lanes));
           V result;
           if (neuron) {
             float* membrane = scratch_.membrane + at + v * lanes;
-            value = charge(stage_.act, hn::Load(d, membrane), value);
+            value = one_nan(d, charge(stage_.act, hn::Load(d, membrane), value));
             const auto fires = hn::Ge(value, threshold);
             const V after = stage_.soft ? hn::Sub(value, threshold) : hn::Zero(d);
             hn::Store(hn::IfThenElse(fires, after, value), d, membrane);
             result = hn::IfThenElseZero(fires, hn::Set(d, 1.0F));
           } else {
-            result = activate(d, value, stage_.act);
+            value = one_nan(d, value);
+            result = one_nan(d, activate(d, value, stage_.act));
           }
           hn::Store(value, d, pre + v * lanes);
           hn::Store(result, d, scratch_.act + at + v * lanes);
@@ -361,7 +364,7 @@ class Runner {
   const DType out_;
   const Index pixel_;  // floats of a pixel of the patch
   const Index rows_, columns_;
-  const Index patch_h_, patch_w_;
+  const PatchAxis patch_rows_, patch_columns_;
   const Index first_row_, first_column_;  // of the image, at the patch's corner
 };
 

@@ -1,11 +1,31 @@
 #include "cpu/padded_rows.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
+#include "core/size.hpp"
 #include "math/half.hpp"
 
 namespace convoy::cpu {
+
+void refuse_packing(const Stage& stage, Index rows, std::vector<std::string>& reasons) {
+  // Never refused: 64 MiB, and images that are so large themselves. Never taken: what sizes in
+  // bytes, times threads and transforms, have no room for.
+  constexpr Index always = Index{1} << 24, never = Index{1} << 36;
+  const Shapes shapes = shapes_of(stage);
+  // Tiles may end behind the last output, and pixels be set apart.
+  const Size columns = (Size(shapes.q) + 3) * stage.stride.w + Size(stage.s) * stage.dil.w;
+  const Size high = (Size(rows) + 3) * stage.stride.h + Size(stage.r) * stage.dil.h;
+  const Size floats = columns * high * (Size(stage.c) + 16);
+  const Size image = Size(4) * stage.h * stage.w * stage.c;
+  if (floats.fits(always) || (floats <= image && floats.fits(never))) return;
+  reasons.push_back(
+      fmt::format("it packs {} MiB of padding and of pixels that the stride skips for a row of "
+                  "outputs, most of them for nothing",
+                  floats.fits() ? std::to_string(floats.value() >> 18) : "endless"));
+}
 
 void PaddedRows::pack(const RunArgs& args, Index image, Index first, Index count, Index begin,
                       Index end, float* to) const {

@@ -2,6 +2,9 @@
 // that types, layouts and borders are dealt with once an element and not once a tap.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "core/kernel.hpp"
 
 namespace convoy::cpu {
@@ -25,5 +28,10 @@ struct PaddedRows {
   void pack_row(const RunArgs& args, Index image, Index row, Index begin, Index end,
                 float* to) const;
 };
+
+/// Adds the reason why a stage's rows can't be packed, where there is one: those of `rows` rows of
+/// the convolution's output, the fewest that the kernel makes at a time, would take far more memory
+/// than the image, as with absurd paddings and strides.
+void refuse_packing(const Stage& stage, Index rows, std::vector<std::string>& reasons);
 
 }  // namespace convoy::cpu

@@ -174,6 +174,7 @@ HWY_INLINE void add_bias_and_activate(D d, const TileArgs& args,
       for (int v = 0; v < vectors; ++v)
         sum[i][v] = at_most(d, at_least(d, sum[i][v], clamp.lo), clamp.hi);
   }
+  one_nan(d, sum);
 }
 
 template <class D, int pixels, int vectors, bool pool>
@@ -275,7 +276,7 @@ HWY_INLINE void window_of(const WindowArgs& args, Index k) {
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) {
         const auto value = hn::LoadU(d, from + v * lanes);
-        best[v] = hn::Max(best[v], value);
+        best[v] = larger_number(d, best[v], value);
         sum[v] = hn::Add(sum[v], value);
       }
   }

@@ -242,7 +242,7 @@ void TapPairsPrepared::run_band(const RunArgs& args, const float* bias, Index im
   out.row_pitch = rows_.row_pitch;
 
   Index pooled = first;  // the next row of the output, of a pool
-  Index row = pool ? pool_rows_.begin(first) / 2 * 2 : 2 * first;
+  Index row = pool ? pool_rows_.lowest(first) / 2 * 2 : 2 * first;
   rows.first = row;
   while (row < last_row) {
     const Index tile_rows = std::min(step_, ceil_div(last_row - row, 2));
@@ -277,7 +277,7 @@ void TapPairsPrepared::run_band(const RunArgs& args, const float* bias, Index im
     pooled = ready;
     if (pooled == first + count) break;
     // Rows that windows still need go to the front.
-    const Index needed = pool_rows_.begin(pooled), floats = shapes_.q * padded_k_;
+    const Index needed = pool_rows_.lowest(pooled), floats = shapes_.q * padded_k_;
     if (needed < end) {
       std::memmove(held, held + (needed - rows.first) * floats,
                    static_cast<std::size_t>((end - needed) * floats) * sizeof(float));

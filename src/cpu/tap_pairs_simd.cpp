@@ -8,7 +8,7 @@
 #include <hwy/highway.h>
 
 #include "cpu/vector-inl.hpp"
-#include "math/activation.hpp"
+#include "math/nan.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convoy::cpu::tap_pairs_loops::HWY_NAMESPACE {
@@ -58,8 +58,8 @@ HWY_NOINLINE float by_taps(const OutputArgs& args, Index tile, Index i, Index j,
         sum = hn::MulAdd(hn::Set(one, x[r * args.row_pitch + s * args.pixel_pitch + c]),
                          hn::Set(one, w[(r * stage.s + s) * stage.c + c]), sum);
     }
-  return math::activate(stage.act.kind, stage.act.a, stage.act.b,
-                        hn::GetLane(sum) + args.bias[filter]);
+  return math::one_nan(math::activate(stage.act.kind, stage.act.a, stage.act.b,
+                                      hn::GetLane(sum) + args.bias[filter]));
 }
 
 HWY_NOINLINE void repair(const OutputArgs& args, Index tile, Index columns, Index filter) {

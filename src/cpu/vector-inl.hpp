@@ -90,6 +90,44 @@ HWY_INLINE hn::Vec<D> larger([[maybe_unused]] D d, hn::Vec<D> best, hn::Vec<D> c
 #endif
 }
 
+/// The same of numbers: a NaN may get lost. Of a zero of each sign the one that came first stays,
+/// as with `larger`.
+template <class D>
+HWY_INLINE hn::Vec<D> larger_number([[maybe_unused]] D d, hn::Vec<D> best, hn::Vec<D> candidate) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  return hn::Max(candidate, best);
+#else
+  return hn::IfThenElse(hn::Gt(candidate, best), candidate, best);
+#endif
+}
+
+/// Results that are NaN are the same NaN, all bits set. Which operand's bits a multiply-add hands
+/// on is the compiler's choice, loop by loop: without this the bits of an image would depend on
+/// which tiles it was cut into, and so on n and threads.
+template <class D>
+HWY_INLINE hn::Vec<D> one_nan(D d, hn::Vec<D> v) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && HWY_TARGET > HWY_AVX3
+  return hn::Or(v, hn::VecFromMask(d, hn::IsNaN(v)));
+#else
+  const hn::RebindToSigned<D> di;
+  return hn::IfThenElse(hn::IsNaN(v), hn::BitCast(d, hn::Set(di, -1)), v);
+#endif
+}
+/// The same for a tile of results, at the price of an addition each where all are numbers.
+template <class D, int rows, int columns>
+HWY_INLINE void one_nan(D d, hn::Vec<D> (&v)[rows][columns]) {
+  auto sum = hn::Zero(d);
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 12
+    for (int j = 0; j < columns; ++j) sum = hn::Add(sum, v[i][j]);
+  if (HWY_LIKELY(hn::AllTrue(d, hn::Eq(sum, sum)))) return;
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 12
+    for (int j = 0; j < columns; ++j) v[i][j] = one_nan(d, v[i][j]);
+}
+
 // lo > v ? lo : v, so that NaN stays: the hardware's maximum gives its second operand then.
 template <class D>
 HWY_INLINE hn::Vec<D> at_least(D d, hn::Vec<D> v, float low) {
@@ -111,7 +149,8 @@ HWY_INLINE hn::Vec<D> at_most(D d, hn::Vec<D> v, float high) {
 }
 template <class D>
 HWY_INLINE hn::Vec<D> leaky(D d, hn::Vec<D> v, float slope) {
-  return hn::IfThenElse(hn::Lt(v, hn::Zero(d)), hn::Mul(hn::Set(d, slope), v), v);
+  const auto zero = hn::Zero(d);
+  return hn::IfThenElse(hn::Lt(v, zero), hn::Add(hn::Mul(hn::Set(d, slope), v), zero), v);
 }
 
 template <class D>

@@ -1,17 +1,22 @@
 // What a run of Winograd costs: the sizes of blocks worth trying and the model that ranks them.
 #include <cmath>
 
+#include "core/size.hpp"
 #include "cpu/third_level.hpp"
 #include "cpu/winograd.hpp"
 
 namespace convoy::cpu::winograd {
 
-std::vector<Tile> tiles(const Stage&, const Machine&, Index) {
-  return {{"tiles12", 12, 0},
-          {"tiles24", 24, 0},
-          {"tiles48", 48, 0},
-          {"shared24", 24, 1},
-          {"shared48", 48, 1}};
+std::vector<Tile> tiles(const Stage& stage, const Machine&, Index m) {
+  std::vector<Tile> tiles{{"tiles12", 12, 0}, {"tiles24", 24, 0}, {"tiles48", 48, 0}};
+  // Threads share V of all tiles: not where it is larger than any memory.
+  const Geometry g = geometry(stage, m);
+  const Size v = Size(stage.n) * g.tiles_an_image() * g.points * (Size(g.c) + 64);
+  if (v.fits(Index{1} << 36)) {
+    tiles.push_back({"shared24", 24, 1});
+    tiles.push_back({"shared48", 48, 1});
+  }
+  return tiles;
 }
 
 Cost cost(const Stage& stage, const Tile& tile, const Machine& machine, Index m) {

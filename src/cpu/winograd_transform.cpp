@@ -14,7 +14,7 @@
 
 #include "cpu/vector-inl.hpp"
 #include "cpu/winograd.hpp"
-#include "math/activation.hpp"
+#include "math/nan.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convoy::cpu::winograd::HWY_NAMESPACE {
@@ -219,7 +219,7 @@ HWY_NOINLINE float direct_pixel(const Geometry& g, const Tensors& t, const Place
         sum = hn::MulAdd(hn::Set(one, pixel[c]), hn::Set(one, filter[c]), sum);
     }
   const float value = hn::GetLane(sum) + (t.bias ? t.bias[k] : 0.0F);
-  return math::activate(g.act.kind, g.act.a, g.act.b, value);
+  return math::one_nan(math::activate(g.act.kind, g.act.a, g.act.b, value));
 }
 
 HWY_NOINLINE void repair(const Geometry& g, const Tensors& t, const Place& at, Index k) {
@@ -249,8 +249,7 @@ void output(const Geometry& g, const Tensors& t, const Block& block, const float
   const D d;
   const Index step = m_stride(block.count, panel);
   const Strides s = t.y_stride;
-  // A maximum commutes with what does not decrease; rounding does not either.
-  const bool late = !(g.act.kind == Activation::Kind::leaky && g.act.a < 0);
+  const bool late = math::may_pool_first(g.act);
   const V outside = hn::Set(d, -std::numeric_limits<float>::infinity());
   Place at = place_of(g, block.first), next = at;
   const Index size = g.pool ? F::m / 2 : F::m, shrink = g.pool ? 2 : 1;

@@ -12,7 +12,8 @@
 namespace convoy::math {
 
 /// Element-wise activation. NaN passes through, as in PyTorch: the comparisons are written so that
-/// a NaN fails them.
+/// a NaN fails them. A product that is 0 is +0, so that zeros of both signs never meet in a pool,
+/// where their order would show.
 CONVOY_HD float activate(Activation::Kind kind, float a, float b, float v) {
   switch (kind) {
     case Activation::Kind::relu:
@@ -24,10 +25,29 @@ CONVOY_HD float activate(Activation::Kind kind, float a, float b, float v) {
       return low > b ? b : low;
     }
     case Activation::Kind::leaky:
-      return v < 0.0F ? a * v : v;
+      return v < 0.0F ? a * v + 0.0F : v;
     default:
       return v;
   }
+}
+
+/// Whether a maximum over a window may be taken before bias and activation, as it changes nothing:
+/// the activation does not decrease, and makes no NaN of what is none. (leaky(0) makes one of -inf,
+/// which a larger value in the window would hide.) Neurons never: see docs/numerics.md.
+inline bool may_pool_first(const Activation& act) {
+  switch (act.kind) {
+    case Activation::Kind::none:
+    case Activation::Kind::relu:
+    case Activation::Kind::relu6:
+    case Activation::Kind::clip:
+      return true;
+    case Activation::Kind::leaky:
+      return act.a > 0;
+    case Activation::Kind::if_:
+    case Activation::Kind::lif:
+      return false;
+  }
+  return false;
 }
 
 /// Charge: the membrane before it may fire. IF: v + x. LIF (decay_input, v_reset 0): v + (x -

@@ -12,12 +12,18 @@ struct PoolAxis {
   Index size = 0;
   Index window = 1, stride = 1, pad = 0, dil = 1;
 
-  /// First position inside the plane that window `i` covers; the next ones are `dil` apart.
+  /// First position inside the plane that window `i` covers; the next ones are `dil` apart. With
+  /// padding and dilation it does not rise with `i`: what bounds a block of windows is lowest().
   CONVOY_HD Index begin(Index i) const {
     const Index first = i * stride - pad;
     return first >= 0 ? first : first + (-first + dil - 1) / dil * dil;
   }
-  /// One past the last position inside the plane that window `i` may cover.
+  /// No window from `i` on covers a position before this one. Rises with `i`.
+  CONVOY_HD Index lowest(Index i) const {
+    const Index first = i * stride - pad;
+    return first > 0 ? first : 0;
+  }
+  /// One past the last position inside the plane that window `i` may cover. Rises with `i`.
   CONVOY_HD Index end(Index i) const {
     const Index last = i * stride - pad + dil * (window - 1) + 1;
     return last < size ? last : size;
@@ -46,6 +52,10 @@ CONVOY_HD PoolSpan span_of(const PoolAxis& axis, Index out_size, Index out_begin
 inline PoolAxis pool_rows(const Stage& stage, Index p) {
   if (!stage.pool) return {p};
   return {p, stage.pool->window.h, stage.pool->stride.h, stage.pool->pad.h, stage.pool->dil.h};
+}
+/// Rows of the unpooled plane from a window's first to its last; 1 without a pool.
+inline Index rows_of_window(const Stage& stage) {
+  return stage.pool ? (stage.pool->window.h - 1) * stage.pool->dil.h + 1 : 1;
 }
 inline PoolAxis pool_columns(const Stage& stage, Index q) {
   if (!stage.pool) return {q};

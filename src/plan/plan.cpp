@@ -28,6 +28,14 @@ std::shared_ptr<Threads> shared_threads(int count) {
   return threads;
 }
 
+// A bound of -0 would show where a pool meets zeros of both signs. The stage stays the same: -0
+// equals 0.
+Stage without_negative_zero(Stage stage) {
+  stage.act.a += 0.0F;
+  stage.act.b += 0.0F;
+  return stage;
+}
+
 void check_weights(const Stage& stage, const TensorView& weights) {
   const std::vector<Index> shape = w_shape(stage);
   const TensorView wanted(nullptr, DType::f32, shape);
@@ -67,7 +75,7 @@ struct Plan::Impl {
   bool has_weights = false;
 
   Impl(const Stage& stage_, const PlanOptions& options_)
-      : stage(stage_),
+      : stage(without_negative_zero(stage_)),
         options(options_),
         shapes(shapes_of(stage_)),
         machine(machine_for(options_)),

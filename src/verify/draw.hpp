@@ -12,6 +12,8 @@ namespace convoy::verify {
 /// A legal stage of at most 3 million multiply-adds a step, any rider, any type. For a GPU most are
 /// f16 and bf16, with channels that its fast families take.
 Stage draw_stage(Random& random, DeviceKind device = DeviceKind::cpu);
+/// Whether a stage is legal and small enough for that.
+bool is_small(const Stage& stage);
 
 enum class Data : std::uint8_t {
   integers,  // every partial sum is exact, in winograd2 too

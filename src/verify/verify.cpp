@@ -147,6 +147,13 @@ class Driver {
     }
     if (options_.fill == 0) return;
     report_.least = options_.fill;
+    // Of one kernel alone: what it refuses can't be drawn for it.
+    if (options_.kernel.empty()) {
+      std::vector<Stage> stages;
+      for (const Job& job : jobs_) stages.push_back(job.stage);
+      for (const Stage& stage : fill_fields(stages, report_.least, device, random, report_.fields))
+        add_job(stage, false);
+    }
     std::vector<Check> planned;
     for (const Job& job : jobs_)
       planned.insert(planned.end(), job.checks.begin(), job.checks.end());
@@ -254,6 +261,16 @@ std::vector<Cell> Report::gaps() const {
   std::vector<Cell> gaps;
   for (const auto& [cell, count] : coverage)
     if (count < least) gaps.push_back(cell);
+  return gaps;
+}
+
+std::vector<std::string> Report::field_gaps() const {
+  std::vector<std::string> gaps;
+  for (const auto& [pair, count] : fields)
+    if (count < least)
+      gaps.push_back(fmt::format(
+          "{} with {}: {} of {}", verify::fields()[static_cast<std::size_t>(pair.first)].name,
+          verify::fields()[static_cast<std::size_t>(pair.second)].name, count, least));
   return gaps;
 }
 

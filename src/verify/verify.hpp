@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "verify/coverage.hpp"
+#include "verify/fields.hpp"
 #include "verify/parity.hpp"
 
 namespace convoy::verify {
@@ -33,10 +34,14 @@ struct Report {
   Tally tally;
   std::vector<Failure> failures;
   Coverage coverage;
-  Index least = 0;  // counts that each cell of the table must reach; 0: none was asked for
+  FieldPairs fields;  // of all stages
+  Index least = 0;  // counts that each cell of the table and pair of fields must reach; 0: none was
+                    // asked for
   double seconds = 0;
   std::vector<Cell> gaps() const;
-  bool passed() const { return failures.empty() && gaps().empty(); }
+  /// Pairs of fields that stages can have together and that were met too rarely.
+  std::vector<std::string> field_gaps() const;
+  bool passed() const { return failures.empty() && gaps().empty() && field_gaps().empty(); }
 };
 
 /// Throws Error when a stage, kernel or tile does not exist or does not fit, and when nothing is
