@@ -57,13 +57,15 @@ target_link_libraries(
 # A shared library hides what the program and the tests call, so they get the objects themselves.
 add_library(convoy_internal INTERFACE)
 target_include_directories(convoy_internal INTERFACE ${PROJECT_SOURCE_DIR}/src)
-target_link_libraries(convoy_internal INTERFACE convoy_options hwy::hwy TBB::tbb ZLIB::ZLIB
-                                                fmt::fmt nlohmann_json::nlohmann_json
-                                                ${convoy_cudart})
+target_link_libraries(convoy_internal INTERFACE convoy_options fmt::fmt
+                                                nlohmann_json::nlohmann_json ${convoy_cudart})
 if(BUILD_SHARED_LIBS)
   add_library(convoy_whole STATIC ${convoy_parts})
   target_include_directories(convoy_whole INTERFACE ${PROJECT_SOURCE_DIR}/include
                                                     ${PROJECT_BINARY_DIR}/generated)
+  # Its own, so that they come behind it on the linker's line: --as-needed drops what comes before.
+  target_link_libraries(convoy_whole INTERFACE hwy::hwy TBB::tbb ZLIB::ZLIB fmt::fmt
+                                               ${convoy_cudart})
   target_link_libraries(convoy_internal INTERFACE convoy_whole)
 else()
   target_compile_definitions(convoy_objects PUBLIC CONVOY_STATIC)
@@ -90,8 +92,8 @@ install(EXPORT convoy_targets NAMESPACE convoy:: FILE convoyTargets.cmake
 configure_package_config_file(
   ${PROJECT_SOURCE_DIR}/cmake/convoyConfig.cmake.in ${PROJECT_BINARY_DIR}/convoyConfig.cmake
   INSTALL_DESTINATION ${package_folder} NO_SET_AND_CHECK_MACRO NO_CHECK_REQUIRED_COMPONENTS_MACRO)
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/convoyConfigVersion.cmake
-                                 COMPATIBILITY SameMinorVersion)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/convoyConfigVersion.cmake.in
+               ${PROJECT_BINARY_DIR}/convoyConfigVersion.cmake @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/convoyConfig.cmake
               ${PROJECT_BINARY_DIR}/convoyConfigVersion.cmake DESTINATION ${package_folder})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -50,7 +50,8 @@ namespace convoy {
 
 /// A view of somebody else's tensor: valid until its deleter is called. Up to five axes; float32,
 /// float16, bfloat16, uint8 and int32; memory of the CPU (pinned too) or of CUDA.
-/// Throws Error that says what was found, for anything else.
+/// Throws Error that says what was found, for anything else. What the structure points to is
+/// believed: that shape and strides have ndim numbers, and that the memory is there.
 CONVOY_API TensorView from_dlpack(const DLManagedTensor& tensor);
 
 /// Calls the deleter, as the one who took a tensor over must.
@@ -61,11 +62,12 @@ struct DLPackDelete {
 };
 using DLPackOwner = std::unique_ptr<DLManagedTensor, DLPackDelete>;
 
-/// Gives the memory away: it lives until the receiver calls the deleter. `release()` the result to
-/// hand it over.
+/// Gives the memory away: it lives until the receiver calls the deleter, and `tensor` is empty.
+/// `release()` the result to hand it over.
 CONVOY_API DLPackOwner to_dlpack(Tensor&& tensor);
 
-/// Lends the memory: whoever owns it must keep it until the receiver calls the deleter.
+/// Lends the memory: whoever owns it must keep it until the receiver calls the deleter. Throws
+/// Error for a view whose rank or type is none.
 CONVOY_API DLPackOwner to_dlpack(const TensorView& view);
 
 }  // namespace convoy

@@ -39,7 +39,7 @@ CONVOY_API NetworkText parse_network(std::string_view text, const std::string& n
 struct NetworkOptions {
   Device device{};
   int threads = 0;    // as in PlanOptions
-  Index batch = 256;  // images that layers outside the spike kernels handle at once; at least 1
+  Index batch = 256;  // images that layers outside the spike kernels handle at once; 1 to 2^31 - 1
   /// Use the kernels for 0/1 inputs where they fit. Off: every layer is a plan.
   bool spike_kernels = true;
 };
@@ -52,8 +52,10 @@ struct LayerReport {
   Index macs = 0;  // multiply-adds of one image, all steps
 };
 
-/// A model folder, loaded. Making one reads files and allocates and may throw Error; running does
-/// neither. One run at a time: a second one meanwhile fails with a status that says so.
+/// A model folder, loaded. Making one reads files and allocates and may throw Error, also where
+/// memory runs out; running does neither. One run at a time: a second one meanwhile fails with a
+/// status that says so; a move and the destructor may not overlap a run. What plan.hpp says of a
+/// Plan that was moved from, of the end of the program and of forked children holds here too.
 class CONVOY_API Network {
  public:
   explicit Network(const std::string& folder, const NetworkOptions& options = {});
@@ -67,10 +69,11 @@ class CONVOY_API Network {
   int threads() const;
   const std::vector<LayerReport>& layers() const;
 
-  /// All on the host: images [N,H,W] or [N,H,W,C], dense, of the type that network.txt says, any
-  /// N ≥ 0; logits [N,classes] f32 or empty: the mean over the steps, of a last layer that is no
-  /// vector its values in the order H, W, C; labels [N] i32 or empty: the index of the largest
-  /// logit, the first of equals. Bits of an image do not depend on N, its place, threads.
+  /// All on the host, none over another: images [N,H,W] or [N,H,W,C], dense, of the type that
+  /// network.txt says, any N ≥ 0 (their data may be null where N is 0); logits [N,classes] f32 or
+  /// empty: the mean over the steps, of a last layer that is no vector its values in the order H,
+  /// W, C; labels [N] i32 or empty: the index of the largest logit, the first of equals. Bits of an
+  /// image do not depend on N, its place, threads.
   Status run(const TensorView& images, const TensorView& logits,
              const TensorView& labels) const noexcept;
 
@@ -83,6 +86,7 @@ class CONVOY_API Network {
 
  private:
   struct Impl;
+  const Impl& impl() const;  // throws Error where there is none
   std::unique_ptr<Impl> impl_;
 };
 

@@ -13,8 +13,8 @@ namespace convoy {
 
 struct PlanOptions {
   Device device{};
-  /// CPU threads; 0: the environment's CONVOY_NUM_THREADS, else every core this process may use.
-  /// Results do not depend on it.
+  /// CPU threads, at most 4096; 0: the environment's CONVOY_NUM_THREADS, else every core this
+  /// process may use. Results do not depend on it.
   int threads = 0;
   /// A kernel by name ("winograd4"); empty: the planner chooses. Throws if it does not fit.
   std::string kernel;
@@ -45,8 +45,24 @@ struct Operands {
                                    // null: the plan's own
 };
 
-/// Ready to run. Making one allocates and may throw Error; running does neither. Movable.
-/// `run` may be called from many threads at once; `set_weights` may not overlap a run.
+/// Ready to run. Making one allocates and may throw Error, also where memory runs out; running does
+/// neither. `run` may be called from many threads at once; `set_weights`, a move and the destructor
+/// may not overlap a run or each other.
+///
+/// Moved from, a Plan is empty: `run` returns a status that says so, everything else throws Error.
+/// It may be destroyed and assigned to. References that `stage` and `shapes` gave stay with the
+/// plan that it was moved to.
+///
+/// On the CPU plans may be made and run in destructors of statics, in handlers of atexit, and by
+/// detached threads that are still running when the program ends. They may be made and run in a
+/// child of fork(), also when another thread was running one at that moment; there they run on one
+/// thread where the parent had made a plan for several, with the same bits. All that does not hold
+/// in a child of vfork() or of a bare clone(), nor in a handler of a signal.
+///
+/// What a caller must see to: memory behind every view as large as its shape and strides say, alive
+/// and unchanged until the run is over; no two runs at once that write the same memory or share a
+/// workspace.
+///
 /// On a GPU `run` enqueues on the stream and returns: no synchronisation, and it may be captured in
 /// a CUDA graph. What goes wrong after that is reported by whatever waits for the stream.
 class CONVOY_API Plan {
@@ -59,7 +75,8 @@ class CONVOY_API Plan {
 
   /// Packs w [K,R,S,C/groups] on the host, f32 (or the stage's type), into the layout that the
   /// kernel wants. On a GPU it waits for the stream first. The view may be freed afterwards. Throws
-  /// Error when shape, type or device are wrong.
+  /// Error when shape, type or device are wrong: the weights from before stay; and when memory runs
+  /// out: the plan may then have none.
   void set_weights(const TensorView& weights, Stream stream = {});
 
   /// Computes the stage. Deterministic: the bits of an image do not depend on n, the threads, the
@@ -83,11 +100,13 @@ class CONVOY_API Plan {
 
  private:
   struct Impl;
+  Impl& impl() const;  // throws Error where there is none
   std::unique_ptr<Impl> impl_;
 };
 
 /// Folds an inference batch-norm into weights [K,R,S,C/groups] and bias [K], in place:
-/// w *= gamma/sqrt(var+eps), b = (b-mean)*gamma/sqrt(var+eps) + beta. All f32 [K], contiguous.
+/// w *= gamma/sqrt(var+eps), b = (b-mean)*gamma/sqrt(var+eps) + beta. All f32 [K], contiguous, on
+/// the host. Throws Error before anything is changed.
 CONVOY_API void fold_batchnorm(const TensorView& weights, const TensorView& bias,
                                const TensorView& gamma, const TensorView& beta,
                                const TensorView& mean, const TensorView& variance,

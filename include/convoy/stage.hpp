@@ -20,8 +20,8 @@ namespace convoy {
 using Index = std::int64_t;
 
 enum class DType : std::uint8_t { f32, f16, bf16, u8, i32 };
-CONVOY_API std::string_view name(DType dtype);  // "f32"
-CONVOY_API std::size_t size_of(DType dtype);    // bytes of one element
+CONVOY_API std::string_view name(DType dtype);  // "f32"; "?" for a number that is no type
+CONVOY_API std::size_t size_of(DType dtype);    // bytes of one element; 4 for no type
 
 enum class Layout : std::uint8_t { nhwc, nchw };
 
@@ -42,7 +42,8 @@ struct Padding {
   bool operator==(const Padding&) const = default;
 };
 
-/// What is applied to conv + bias, element by element. `a` and `b` are the parameters, fp32.
+/// What is applied to conv + bias, element by element. `a` and `b` are the parameters, fp32; one
+/// that the kind does not have is 0.
 struct Activation {
   enum class Kind : std::uint8_t {
     none,

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "convoy/error.hpp"
@@ -16,7 +17,7 @@ struct DLManagedTensor;  // dlpack.h; convoy/dlpack.hpp converts
 namespace convoy {
 
 enum class DeviceKind : std::uint8_t { cpu, cuda };
-/// A device by kind and number. Text form: "cpu", "cuda", "cuda:1".
+/// A device by kind and number. Text form: "cpu", "cuda", "cuda:1". The CPU's number is 0.
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
   int index = 0;
@@ -26,7 +27,9 @@ CONVOY_API Device parse_device(std::string_view text);
 CONVOY_API std::string to_text(Device device);
 
 /// A pointer with a shape: owns nothing, copies freely. Up to five axes, outermost first;
-/// strides in elements.
+/// strides in elements. The fields may be filled in by hand: what takes a view checks them (a rank
+/// outside 0 to 5, sizes below 0, strides that overflow, no data) before it reads through them.
+/// What nobody can check is whether the memory is there.
 struct TensorView {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -48,9 +51,12 @@ struct TensorView {
                       shape);
   }
   explicit operator bool() const { return data != nullptr; }
+  /// The product of the sizes; 0 for a rank outside 0 to 5, more than 2^60 where a size is below 0
+  /// or the product too large.
   CONVOY_API Index elements() const;
   CONVOY_API bool contiguous() const;
-  /// Channels [first, first+count) of an NHWC view: the same pixels, the same strides.
+  /// Channels [first, first+count) of an NHWC view: the same pixels, the same strides. Throws Error
+  /// where it has no such channels.
   CONVOY_API TensorView channels(Index first, Index count) const;
 
   template <class T>
@@ -74,15 +80,21 @@ struct Stream {
 };
 
 /// Owns its memory, 64-byte aligned on the host and 256-byte on a GPU; moves, does not copy
-/// silently.
+/// silently. Moved from, also by to_dlpack, it is as one that was made empty.
 class CONVOY_API Tensor {
  public:
   Tensor() = default;
   /// Zero-filled; throws Error when a size is negative or overflows, when the device is not here or
   /// has not enough memory.
   Tensor(DType dtype, const std::vector<Index>& shape, Device device = {});
-  Tensor(Tensor&&) noexcept = default;
-  Tensor& operator=(Tensor&&) noexcept = default;
+  Tensor(Tensor&& other) noexcept
+      : memory_(std::move(other.memory_)), view_(std::exchange(other.view_, {})) {}
+  Tensor& operator=(Tensor&& other) noexcept {
+    memory_ = std::move(other.memory_);
+    view_ = std::exchange(other.view_, {});
+    return *this;
+  }
+  ~Tensor() = default;
   Tensor clone() const;            // on the same device
   Tensor to(Device device) const;  // a copy there
 
@@ -104,8 +116,9 @@ class CONVOY_API Tensor {
   TensorView view_;
 };
 
-/// Copies elements between views of the same type and shape on any two devices. Each view is
-/// contiguous or a slice of channels (one distance between all pixels). Between GPUs, or on one,
+/// Copies elements between views of the same type and shape on any two devices, whose memory does
+/// not overlap. Each view is contiguous or a slice of channels (one distance between all pixels).
+/// Between GPUs, or on one,
 /// the copy is enqueued on the stream; where the host takes part it is complete on return, after
 /// all earlier work of the stream. Throws Error.
 CONVOY_API void copy(const TensorView& from, const TensorView& to, Stream stream = {});

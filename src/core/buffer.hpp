@@ -17,6 +17,7 @@ namespace convoy {
 inline void* allocate_aligned(std::size_t bytes) {
   constexpr std::size_t line = 64, huge_page = std::size_t{1} << 21;
   const std::size_t unit = bytes < huge_page ? line : huge_page;
+  if (bytes > std::size_t{1} << 62) return nullptr;  // rounded up it could be 0
   const std::size_t whole = std::max(line, (bytes + unit - 1) / unit * unit);
   void* const memory = std::aligned_alloc(unit, whole);
 #ifdef __linux__
@@ -32,6 +33,7 @@ class Buffer {
  public:
   Buffer() = default;
   explicit Buffer(std::size_t count) : size_(count) {
+    if (count > (std::size_t{1} << 62) / sizeof(T)) throw std::bad_alloc();
     data_.reset(static_cast<T*>(allocate_aligned(count * sizeof(T))));
     if (!data_) throw std::bad_alloc();
   }

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "core/size.hpp"
+
 namespace convoy {
 namespace {
 
@@ -61,6 +63,9 @@ struct Lent {
 };
 
 DLPackOwner lend(const TensorView& view, Tensor&& owner) {
+  if (view.rank < 0 || view.rank > static_cast<int>(view.shape.size()) || view.dtype > DType::i32)
+    throw Error(fmt::format("to_dlpack: {}, expected 0 to {} axes of a known type", describe(view),
+                            view.shape.size()));
   auto lent = std::make_unique<Lent>();
   lent->owner = std::move(owner);
   lent->shape = view.shape;
@@ -92,18 +97,19 @@ TensorView from_dlpack(const DLManagedTensor& managed) {
   view.dtype = dtype_of(tensor.dtype);
   view.device = device_of(tensor.device);
   view.rank = tensor.ndim;
-  Index elements = 1;
+  Size elements = 1;
   for (std::size_t axis = static_cast<std::size_t>(view.rank); axis-- > 0;) {
     view.shape[axis] = tensor.shape[axis];
-    view.stride[axis] = tensor.strides ? tensor.strides[axis] : elements;
-    if (view.shape[axis] < 0 || __builtin_mul_overflow(elements, view.shape[axis], &elements))
+    view.stride[axis] = tensor.strides ? tensor.strides[axis] : elements.value();
+    elements *= view.shape[axis];
+    if (view.shape[axis] < 0 || !elements.fits())
       throw Error(
           fmt::format("DLPack tensor: axis {} has {} elements; sizes must not be negative and "
-                      "their product must fit in 64 bits",
+                      "their product must be at most 2^60",
                       axis, tensor.shape[axis]));
   }
   if (!tensor.data && elements > 0)
-    throw Error(fmt::format("DLPack tensor: {} elements but no memory", elements));
+    throw Error(fmt::format("DLPack tensor: {} elements but no memory", elements.value()));
   view.data = static_cast<char*>(tensor.data) + (tensor.data ? tensor.byte_offset : 0);
   return view;
 }

@@ -71,7 +71,6 @@ class Prepared {
 
 class Kernel {
  public:
-  virtual ~Kernel() = default;
   virtual std::string_view name() const = 0;        // file name = kernel name = name in `explain`
   virtual std::string_view arithmetic() const = 0;  // kernels that share it give equal bits
   virtual bool exact() const = 0;  // exact on small integers: allowed in strict mode
@@ -86,6 +85,11 @@ class Kernel {
   virtual Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const = 0;
   virtual std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
                                             const Machine& machine) const = 0;
+
+ protected:
+  // Families are statics that nobody deletes. Without a virtual destructor they need none at all,
+  // and stay whole for plans that are made while the program ends.
+  ~Kernel() = default;
 };
 
 }  // namespace convoy

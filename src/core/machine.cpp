@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "convoy/error.hpp"
+#include "core/process.hpp"
 #include "core/threads.hpp"
 
 namespace convoy {
@@ -218,8 +219,8 @@ Facts read_facts() {
 }
 
 const Facts& facts() {
-  static const Facts the_facts = read_facts();
-  return the_facts;
+  static constinit Immortal<Facts> the_facts;
+  return the_facts.get(read_facts);
 }
 
 }  // namespace
@@ -234,6 +235,7 @@ int usable_cores() {
 }
 
 Machine cpu_machine(int threads) {
+  check_threads(threads);
   Machine machine = facts().machine;
   machine.threads = threads > 0 ? threads : default_threads();
   // A fixed clock and a fixed bandwidth: selection must give the same answer on every run, and only

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "convoy/error.hpp"
+#include "core/size.hpp"
 
 namespace convoy {
 
@@ -69,6 +70,19 @@ class Checker {
       problem("{} is {}, expected {} to {}", field, value, least, largest_axis);
   }
 
+  void check_types() {
+    if (stage_.dtype > DType::u8)
+      problem("the input type is {}, expected f32, f16, bf16 or u8", type_text(stage_.dtype));
+    if (stage_.out && *stage_.out > DType::bf16)
+      problem("the output type is {}, expected f32, f16 or bf16", type_text(*stage_.out));
+    if (stage_.layout > Layout::nchw)
+      problem("the layout is number {}, expected nhwc or nchw", static_cast<int>(stage_.layout));
+  }
+  static std::string type_text(DType dtype) {
+    return dtype <= DType::i32 ? std::string(name(dtype))
+                               : fmt::format("number {}", static_cast<int>(dtype));
+  }
+
   void check_axes() {
     size("n", stage_.n);
     size("h", stage_.h);
@@ -87,9 +101,7 @@ class Checker {
     size("pad right", stage_.pad.right, 0);
     size("groups", stage_.groups);
     size("t", stage_.t);
-    if (stage_.dtype == DType::i32) problem("the input type is i32, expected f32, f16, bf16 or u8");
-    if (stage_.out && (*stage_.out == DType::i32 || *stage_.out == DType::u8))
-      problem("the output type is {}, expected f32, f16 or bf16", name(*stage_.out));
+    check_types();
     if (!problems_.empty()) return;
     if (stage_.c % stage_.groups != 0)
       problem("groups is {}, which does not divide c = {}", stage_.groups, stage_.c);
@@ -108,7 +120,11 @@ class Checker {
           reach, axis, padded);
       return 0;
     }
-    return (padded - reach) / stride + 1;
+    const Index out = (padded - reach) / stride + 1;
+    if (out > largest_axis)
+      problem("the {} of the convolution's output is {}, expected at most {}", axis, out,
+              largest_axis);
+    return out;
   }
 
   void check_conv(Shapes& shapes) {
@@ -120,9 +136,22 @@ class Checker {
     shapes.out_w = shapes.q;
   }
 
+  // A parameter that means nothing must be 0: the text form does not have it.
+  void unused(const char* parameter, float value) {
+    if (!(value == 0))
+      problem("the activation's {} is {}, expected 0: it has no meaning there", parameter, value);
+  }
+
   void check_act() {
     const Activation& act = stage_.act;
     using Kind = Activation::Kind;
+    if (act.kind > Kind::lif) {
+      problem("the activation is number {}, expected one of Activation::Kind",
+              static_cast<int>(act.kind));
+      return;
+    }
+    if (act.kind <= Kind::relu6) unused("a", act.a);
+    if (act.kind != Kind::clip && act.kind != Kind::lif) unused("b", act.b);
     if (act.kind == Kind::clip && !(act.a <= act.b))
       problem("clip({},{}): expected the lower bound first", act.a, act.b);
     if (act.kind == Kind::leaky && !std::isfinite(act.a))
@@ -175,22 +204,18 @@ class Checker {
         pool_size("height", shapes.p, pool.window.h, pool.stride.h, pool.pad.h, pool.dil.h);
     shapes.out_w =
         pool_size("width", shapes.q, pool.window.w, pool.stride.w, pool.pad.w, pool.dil.w);
-    if (stage_.keep.idx && shapes.p * shapes.q > largest_axis)
-      problem("keep(idx): p*q is {}, expected at most {} (idx is int32)", shapes.p * shapes.q,
+    if (stage_.keep.idx && !(Size(shapes.p) * shapes.q).fits(largest_axis))
+      problem("keep(idx): p*q is {}*{}, expected at most {} (idx is int32)", shapes.p, shapes.q,
               largest_axis);
   }
 
   // The product, or a problem that names it.
   Index product(const char* what, std::initializer_list<Index> factors) {
-    Index result = 1;
-    for (const Index factor : factors) {
-      // 2^60 leaves room for a multiplication by the size of an element.
-      if (__builtin_mul_overflow(result, factor, &result) || result > (Index{1} << 60)) {
-        problem("{} overflows: {} is more than 2^60", what, fmt::join(factors, " x "));
-        return 0;
-      }
-    }
-    return result;
+    Size result = 1;
+    for (const Index factor : factors) result *= factor;
+    if (result.fits()) return result.value();
+    problem("{} overflows: {} is more than 2^60", what, fmt::join(factors, " x "));
+    return 0;
   }
 
   void check_products(Shapes& shapes) {
@@ -227,7 +252,10 @@ Shapes shapes_of(const Stage& stage) {
 }
 
 std::size_t hash_of(const Stage& stage) {
-  return std::hash<std::string>{}(to_text(stage));
+  Stage same = stage;  // 0 and -0 are equal and must have equal hashes
+  same.act.a += 0.0F;
+  same.act.b += 0.0F;
+  return std::hash<std::string>{}(to_text(same));
 }
 
 }  // namespace convoy

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/gpu.hpp"
+#include "core/size.hpp"
 
 namespace convoy {
 
@@ -31,17 +32,27 @@ Device parse_device(std::string_view text) {
 }
 
 std::string to_text(Device device) {
-  if (device.kind == DeviceKind::cpu) return "cpu";
-  return device.index == 0 ? "cuda" : fmt::format("cuda:{}", device.index);
+  const std::string kind = device.kind == DeviceKind::cpu ? "cpu"
+                           : device.kind == DeviceKind::cuda
+                               ? "cuda"
+                               : fmt::format("kind {}", static_cast<int>(device.kind));
+  return device.index == 0 ? kind : fmt::format("{}:{}", kind, device.index);
 }
 
 namespace {
 
-// all *= size, whether it fits. An empty axis leaves the others as large as they are: their strides
-// must fit, too.
-bool multiply(Index& all, Index size) {
-  return size >= 0 && !__builtin_mul_overflow(all, std::max<Index>(size, 1), &all) &&
-         all <= Index{1} << 60;
+// What an axis multiplies the strides of those outside of it by. An empty axis leaves the others as
+// large as they are: their strides must fit, too.
+Size factor(Index size) {
+  return size == 0 ? 1 : size;
+}
+
+bool rank_fits(const TensorView& view) {
+  return view.rank >= 0 && view.rank <= static_cast<int>(view.shape.size());
+}
+
+bool is_known(DType dtype) {
+  return dtype <= DType::i32;
 }
 
 Error too_large(const std::vector<Index>& shape) {
@@ -61,33 +72,41 @@ TensorView::TensorView(void* data_, DType dtype_, const std::vector<Index>& shap
   if (shape_.size() > shape.size())
     throw Error(
         fmt::format("a tensor of {} axes, expected at most {}", shape_.size(), shape.size()));
-  Index next = 1;
+  Size next = 1;
   for (std::size_t axis = shape_.size(); axis-- > 0;) {
     shape[axis] = shape_[axis];
-    stride[axis] = next;
-    if (!multiply(next, shape_[axis])) throw too_large(shape_);
+    stride[axis] = next.value();
+    next *= factor(shape_[axis]);
+    if (!next.fits()) throw too_large(shape_);
   }
 }
 
 Index TensorView::elements() const {
-  Index count = 1;
-  for (int axis = 0; axis < rank; ++axis) count *= shape[axis];
-  return count;
+  if (!rank_fits(*this)) return 0;
+  Size count = 1;
+  for (std::size_t axis = 0; axis < static_cast<std::size_t>(rank); ++axis) count *= shape[axis];
+  return count.value();
 }
 
 bool TensorView::contiguous() const {
+  if (!rank_fits(*this)) return false;
   if (std::find(shape.begin(), shape.begin() + rank, 0) != shape.begin() + rank) return true;
-  Index next = 1;
-  for (int axis = rank; axis-- > 0;) {
-    if (shape[axis] != 1 && stride[axis] != next) return false;
-    if (!multiply(next, shape[axis])) return false;
+  Size next = 1;
+  for (auto axis = static_cast<std::size_t>(rank); axis-- > 0;) {
+    if (shape[axis] != 1 && stride[axis] != next.value()) return false;
+    next *= shape[axis];
+    if (!next.fits()) return false;
   }
   return true;
 }
 
 TensorView TensorView::channels(Index first, Index count) const {
-  if (rank < 1 || first < 0 || count < 1 || first + count > shape[rank - 1])
-    throw Error(fmt::format("channels [{}, {}) of {}: out of range", first, first + count,
+  if (!rank_fits(*this) || rank < 1 || first < 0 || count < 1 || first > shape[rank - 1] ||
+      count > shape[rank - 1] - first)
+    throw Error(
+        fmt::format("{} channels from {} on of {}: out of range", count, first, describe(*this)));
+  if (stride[rank - 1] < 0 || !(Size(first) * stride[rank - 1]).fits())
+    throw Error(fmt::format("channels of {}: expected strides of at least 0 that fit in memory",
                             describe(*this)));
   TensorView slice = *this;
   slice.data = static_cast<char*>(data) +
@@ -97,11 +116,16 @@ TensorView TensorView::channels(Index first, Index count) const {
 }
 
 std::string describe(const TensorView& view) {
+  if (!rank_fits(view))
+    return fmt::format("a view of rank {} (expected 0 to {})", view.rank, view.shape.size());
   const auto axes = [&](const std::array<Index, 5>& numbers) {
     return fmt::format("[{}]", fmt::join(numbers.begin(), numbers.begin() + view.rank, ","));
   };
   if (!view.data) return "no tensor";
-  return fmt::format("{}{} on {}, {}", name(view.dtype), axes(view.shape), to_text(view.device),
+  const std::string type = is_known(view.dtype)
+                               ? std::string(name(view.dtype))
+                               : fmt::format("type {}", static_cast<int>(view.dtype));
+  return fmt::format("{}{} on {}, {}", type, axes(view.shape), to_text(view.device),
                      view.contiguous() ? "contiguous" : "strides " + axes(view.stride));
 }
 
@@ -113,20 +137,27 @@ void Tensor::Free::operator()(void* p) const {
 }
 
 Tensor::Tensor(DType dtype, const std::vector<Index>& shape, Device device) {
-  Index most = static_cast<Index>(size_of(dtype)), bytes = most;
+  if (!is_known(dtype))
+    throw Error(fmt::format("a tensor of type {}: expected f32, f16, bf16, u8 or i32",
+                            static_cast<int>(dtype)));
+  if (device.kind != DeviceKind::cuda && !(device == Device{}))
+    throw Error(
+        fmt::format("a tensor on {}: expected cpu, cuda or cuda:<number>", to_text(device)));
+  Size most = static_cast<Index>(size_of(dtype)), bytes = most;
   for (const Index size : shape) {
-    if (!multiply(most, size)) throw too_large(shape);
+    most *= factor(size);
     bytes *= size;
   }
+  if (!most.fits()) throw too_large(shape);
   const std::size_t rounded =
-      std::max<std::size_t>(64, (static_cast<std::size_t>(bytes) + 63) / 64 * 64);
+      std::max<std::size_t>(64, (static_cast<std::size_t>(bytes.value()) + 63) / 64 * 64);
   memory_.get_deleter().device = device;
   if (device.kind == DeviceKind::cpu) {
     memory_.reset(std::aligned_alloc(64, rounded));
     if (!memory_)
       throw Error(fmt::format(
           "no memory for a tensor of [{}], {} bytes. Use a smaller n or smaller images.",
-          fmt::join(shape, ","), bytes));
+          fmt::join(shape, ","), bytes.value()));
     std::memset(memory_.get(), 0, rounded);
   } else {
     memory_.reset(
@@ -154,6 +185,7 @@ struct Rows {
   Index count = 1, row = 1, pitch = 1;
 };
 bool rows_of(const TensorView& view, Rows& rows) {
+  if (!Size(view.elements()).fits()) return false;
   if (view.contiguous()) {
     rows.row = rows.pitch = view.elements();
     return true;
@@ -161,25 +193,24 @@ bool rows_of(const TensorView& view, Rows& rows) {
   const auto last = static_cast<std::size_t>(view.rank - 1);
   if (view.shape[last] != 1 && view.stride[last] != 1) return false;
   rows.row = view.shape[last];
-  Index pitch = 0;  // of the innermost axis that has more than one element
+  Size pitch;  // of the innermost axis that has more than one element
   for (std::size_t axis = last; axis-- > 0;) {
     if (view.shape[axis] == 1) continue;
-    if (pitch == 0) {
+    if (pitch == 0)
       pitch = rows.pitch = view.stride[axis];
-    } else if (view.stride[axis] != pitch) {
+    else if (view.stride[axis] != pitch.value())
       return false;
-    }
     pitch *= view.shape[axis];
     rows.count *= view.shape[axis];
   }
-  return rows.pitch >= rows.row;
+  return rows.pitch >= rows.row && (pitch * static_cast<Index>(size_of(view.dtype))).fits();
 }
 
 }  // namespace
 
 void copy(const TensorView& from, const TensorView& to, Stream stream) {
   const bool same =
-      from.dtype == to.dtype && from.rank == to.rank &&
+      from.dtype == to.dtype && from.rank == to.rank && rank_fits(from) && is_known(from.dtype) &&
       std::equal(from.shape.begin(), from.shape.begin() + from.rank, to.shape.begin());
   if (!same)
     throw Error(fmt::format("copy: from {} to {}, expected the same type and shape", describe(from),

@@ -1,5 +1,6 @@
 #include "core/threads.hpp"
 
+#include <fmt/core.h>
 #include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
@@ -14,8 +15,24 @@
 
 #include "convoy/error.hpp"
 #include "core/machine.hpp"
+#include "core/printable.hpp"
+#include "core/process.hpp"
 
 namespace convoy {
+namespace {
+
+// oneTBB belongs to one process: a child has its state and none of its workers. This is the fork
+// generation of the process that began to use it, -1 while none has.
+constinit std::atomic<int> tbb_generation{-1};
+
+bool may_use_tbb() {
+  const int now = fork_generation();
+  int owner = tbb_generation.load(std::memory_order_relaxed);
+  if (owner == -1 && tbb_generation.compare_exchange_strong(owner, now)) return true;
+  return owner == now;
+}
+
+}  // namespace
 
 #if defined(__SANITIZE_THREAD__)
 // The thread sanitizer does not see into libtbb and would report its tasks as races. Plain threads
@@ -24,7 +41,7 @@ struct Threads::Arena {
   explicit Arena(int) {}
 };
 
-void Threads::run(Index tasks, void (*body)(void*, Index, int), void* context) {
+void Threads::spread(Index tasks, void (*body)(void*, Index, int), void* context) {
   std::atomic<Index> next{0};
   const auto work = [&](int slot) {
     for (Index task = next++; task < tasks; task = next++) body(context, task, slot);
@@ -41,7 +58,7 @@ struct Threads::Arena {
   explicit Arena(int count) : arena(std::min(count, tbb::info::default_concurrency())) {}
 };
 
-void Threads::run(Index tasks, void (*body)(void*, Index, int), void* context) {
+void Threads::spread(Index tasks, void (*body)(void*, Index, int), void* context) {
   arena_->arena.execute([&] {
     tbb::parallel_for(
         tbb::blocked_range<Index>(0, tasks, 1),
@@ -54,25 +71,42 @@ void Threads::run(Index tasks, void (*body)(void*, Index, int), void* context) {
 }
 #endif
 
-Threads::Threads(int count) : count_(count) {
-  if (count < 1)
-    throw Error("threads: " + std::to_string(count) +
-                ", expected at least 1. Leave it out to use every core.");
-  if (count > 1) arena_ = std::make_unique<Arena>(count);
+void Threads::run(Index tasks, void (*body)(void*, Index, int), void* context) {
+  if (arena_ && may_use_tbb())
+    spread(tasks, body, context);
+  else
+    for (Index task = 0; task < tasks; ++task) body(context, task, 0);
 }
-Threads::~Threads() = default;
+
+Threads::Threads(int count) : count_(count) {
+  check_threads(count);
+  if (count < 1) throw Error("threads: 0, expected at least 1.");
+  if (count > 1 && may_use_tbb()) arena_ = std::make_unique<Arena>(count);
+}
+Threads::~Threads() {
+  // What a child inherited is left alone: taking it down may wait for a thread that is not there.
+  if (arena_ && !may_use_tbb()) static_cast<void>(arena_.release());
+}
+
+void check_threads(int count) {
+  if (count < 0 || count > most_threads)
+    throw Error(
+        fmt::format("threads: {}, expected 1 to {}, or 0 for every core.", count, most_threads));
+}
 
 int default_threads() {
   if (const char* text = std::getenv("CONVOY_NUM_THREADS")) {
     int value = 0;
     const char* end = text + std::strlen(text);
     const auto [stop, failure] = std::from_chars(text, end, value);
-    if (failure != std::errc() || stop != end || value < 1)
-      throw Error("CONVOY_NUM_THREADS=" + std::string(text) +
-                  ": expected a positive integer. Unset it to use every core.");
+    if (failure != std::errc() || stop != end || value < 1 || value > most_threads)
+      throw Error(
+          fmt::format("CONVOY_NUM_THREADS={}: expected a whole number from 1 to {}. Unset it to "
+                      "use every core.",
+                      printable(text), most_threads));
     return value;
   }
-  return usable_cores();
+  return std::min(usable_cores(), most_threads);
 }
 
 }  // namespace convoy

@@ -10,7 +10,7 @@ namespace convoy {
 
 class Threads {
  public:
-  explicit Threads(int count);  // count ≥ 1
+  explicit Threads(int count);  // 1 to most_threads, else throws Error
   ~Threads();
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
@@ -20,7 +20,7 @@ class Threads {
   /// Calls body(task, slot) once for each task in [0, tasks), on up to count() threads. slot is in
   /// [0, count()) and no two bodies that run at the same time share one: index scratch by it.
   /// Tasks may run in any order; bits may not depend on it. body must not throw. Runs inline for
-  /// one task or one thread.
+  /// one task or one thread, and in a child forked by a process that had used several threads.
   template <class Body>
   void for_each(Index tasks, Body&& body) {
     if (count_ == 1 || tasks <= 1) {
@@ -36,11 +36,18 @@ class Threads {
  private:
   struct Arena;
   void run(Index tasks, void (*body)(void*, Index, int), void* context);
+  void spread(Index tasks, void (*body)(void*, Index, int), void* context);
   int count_;
   std::unique_ptr<Arena> arena_;
 };
 
-/// CONVOY_NUM_THREADS if set (throws Error unless a positive integer), else every usable core.
+/// More than any machine has cores.
+constexpr int most_threads = 4096;
+
+/// Throws Error unless `count` is 1 to most_threads, or 0 for every core.
+void check_threads(int count);
+
+/// CONVOY_NUM_THREADS if set (throws Error unless 1 to most_threads), else every usable core.
 int default_threads();
 
 }  // namespace convoy

@@ -40,13 +40,20 @@ double FmaFlops(long rounds, float* sink) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include <fmt/core.h>
+
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <new>
+#include <system_error>
 #include <thread>
 #include <vector>
 
+#include "convoy/error.hpp"
 #include "core/buffer.hpp"
+#include "core/machine.hpp"
 
 namespace convoy::cpu {
 HWY_EXPORT(FmaFlops);
@@ -63,54 +70,97 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Sum over threads of work/time, each thread timing itself once all have started.
+// Sum over threads of work/time, each thread timing itself once all have started. There is one
+// `work` a thread, which holds whatever memory it needs: no thread allocates.
 template <class Work>
-double rate(int threads, double seconds, const Work& work) {
+double rate(std::vector<Work>& works, double seconds) {
+  const auto threads = static_cast<int>(works.size());
   std::atomic<int> waiting{threads};
-  std::vector<double> rates(static_cast<std::size_t>(threads));
-  const auto body = [&](int thread) {
-    auto state = work();
-    state();  // pages, caches, clock
+  std::atomic<bool> given_up{false};
+  std::vector<double> rates(works.size());
+  const auto body = [&](std::size_t thread) {
+    Work& work = works[thread];
+    work();  // pages, caches, clock
     --waiting;
-    while (waiting.load() > 0) std::this_thread::yield();
+    while (waiting.load() > 0 && !given_up.load()) std::this_thread::yield();
+    if (given_up.load()) return;
     const auto begin = Clock::now();
     double done = 0, elapsed = 0;
     do {
-      done += state();
+      done += work();
       elapsed = std::chrono::duration<double>(Clock::now() - begin).count();
     } while (elapsed < seconds);
-    rates[static_cast<std::size_t>(thread)] = done / elapsed;
+    rates[thread] = done / elapsed;
   };
-  std::vector<std::thread> others;
-  for (int thread = 1; thread < threads; ++thread) others.emplace_back(body, thread);
-  body(0);
-  for (std::thread& other : others) other.join();
+  {
+    std::vector<std::jthread> others;  // joined when this block is left
+    others.reserve(works.size());
+    try {
+      for (std::size_t thread = 1; thread < works.size(); ++thread)
+        others.emplace_back(body, thread);
+    } catch (const std::system_error& failure) {
+      given_up = true;
+      throw Error(
+          fmt::format("measuring this machine: only {} of {} threads could be started ({}). Raise "
+                      "the limits of memory and processes (ulimit -v, ulimit -u), use fewer "
+                      "threads, or don't measure.",
+                      others.size() + 1, threads, failure.code().message()));
+    }
+    body(0);
+  }
   double sum = 0;
   for (const double r : rates) sum += r;
   return sum;
 }
 
+std::size_t threads_of(int asked) {
+  return static_cast<std::size_t>(std::clamp(asked, 1, usable_cores()));
+}
+
+struct Fma {
+  float sink = 0;
+  double operator()() {
+    constexpr long rounds = 4000;  // some 10 us: the clock is read seldom
+    return cpu::fma_flops(rounds, &sink);
+  }
+};
+
+struct Copy {
+  Buffer<char> from, to;
+  bool filled = false;
+  explicit Copy(std::size_t bytes) : from(bytes), to(bytes) {}
+  double operator()() {
+    // By the thread that copies: the pages then lie near it.
+    if (!filled) std::memset(from.data(), 1, from.size());
+    filled = true;
+    std::memcpy(to.data(), from.data(), from.size());
+    return 2.0 * static_cast<double>(from.size());
+  }
+};
+
 }  // namespace
 
 double measure_peak_flops(int threads, double seconds) {
-  return rate(threads, seconds, [] {
-    return [sink = 0.0F]() mutable {
-      constexpr long rounds = 4000;  // some 10 us: the clock is read seldom
-      return cpu::fma_flops(rounds, &sink);
-    };
-  });
+  std::vector<Fma> works(threads_of(threads));
+  return rate(works, seconds);
 }
 
 double measure_copy_bandwidth(int threads, double seconds) {
-  return rate(threads, seconds, [] {
-    constexpr std::size_t half = 32 << 20;
-    Buffer<char> from(half), to(half);
-    std::memset(from.data(), 1, half);
-    return [from = std::move(from), to = std::move(to)]() {
-      std::memcpy(to.data(), from.data(), half);
-      return 2.0 * static_cast<double>(half);
-    };
-  });
+  // Of very many threads less each: together their blocks are still beyond every cache.
+  constexpr std::size_t most_half = 32 << 20, most_in_all = std::size_t{4} << 30;
+  const std::size_t count = threads_of(threads),
+                    half = std::min(most_half, most_in_all / 2 / count);
+  std::vector<Copy> works;
+  try {
+    works.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) works.emplace_back(half);
+  } catch (const std::bad_alloc&) {
+    throw Error(
+        fmt::format("measuring the copy bandwidth: no memory for {} MiB ({} threads). Raise the "
+                    "limit of memory (ulimit -v), use fewer threads, or don't measure.",
+                    2 * half * count >> 20, count));
+  }
+  return rate(works, seconds);
 }
 
 }  // namespace convoy

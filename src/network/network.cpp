@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <iterator>
 
 #include "math/half.hpp"
 #include "network/network_impl.hpp"
+#include "plan/operands.hpp"
 
 namespace convoy {
 namespace {
@@ -32,9 +35,10 @@ TensorView with_images(TensorView view, void* data, Index n) {
 std::string Network::Impl::check(const TensorView& images, const TensorView& out,
                                  const TensorView& labels) const {
   const bool shape =
-      images && images.dtype == text.dtype && images.contiguous() && images.device == Device{} &&
+      images.dtype == text.dtype && images.contiguous() && images.device == Device{} &&
       (images.rank == 4 || (images.rank == 3 && text.c == 1)) && images.shape[1] == text.h &&
-      images.shape[2] == text.w && (images.rank == 3 || images.shape[3] == text.c);
+      images.shape[2] == text.w && (images.rank == 3 || images.shape[3] == text.c) &&
+      (images || images.shape[0] == 0);
   if (!shape)
     return fmt::format("images: {}, expected {}[N,{},{},{}]{}, dense, on the host.",
                        describe(images), convoy::name(text.dtype), text.h, text.w, text.c,
@@ -52,6 +56,35 @@ std::string Network::Impl::check(const TensorView& images, const TensorView& out
   if (labels && (labels.dtype != DType::i32 || labels.rank != 1 || labels.shape[0] != n ||
                  !labels.contiguous()))
     return fmt::format("labels: {}, expected i32[{}], dense.", describe(labels), n);
+  return check_memory(images, out, labels);
+}
+
+// Where the tensors lie, whose shapes are right.
+std::string Network::Impl::check_memory(const TensorView& images, const TensorView& out,
+                                        const TensorView& labels) const {
+  struct Given {
+    std::string_view name;
+    const TensorView& view;
+  };
+  const Given all[] = {{"images", images}, {"logits", out}, {"labels", labels}};
+  for (std::size_t i = 0; i < std::size(all); ++i) {
+    const TensorView& view = all[i].view;
+    if (!view) continue;
+    if (!(view.device == Device{}))
+      return fmt::format("{}: they are on {}, expected the host.", all[i].name,
+                         to_text(view.device));
+    const Status aligned = check_aligned(all[i].name, view);
+    if (!aligned.ok()) return aligned.message();
+    const auto begin = reinterpret_cast<std::uintptr_t>(view.data);
+    const auto end = begin + static_cast<std::uintptr_t>(extent_bytes(view).value());
+    for (std::size_t j = 0; j < i; ++j) {
+      const auto other = reinterpret_cast<std::uintptr_t>(all[j].view.data);
+      const auto bytes = static_cast<std::uintptr_t>(extent_bytes(all[j].view).value());
+      if (all[j].view && begin < other + bytes && other < end)
+        return fmt::format("{} and {} overlap in memory. Give {} memory of its own.", all[i].name,
+                           all[j].name, all[i].name);
+    }
+  }
   return {};
 }
 
@@ -146,19 +179,19 @@ Status Network::Impl::run_batch(Index n, const TensorView& images, Index first, 
 }
 
 Status Network::Impl::run(const TensorView& images, const TensorView& out, const TensorView& labels,
-                          double* seconds) const noexcept {
+                          double* seconds) const {
   const std::string wrong = check(images, out, labels);
   if (!wrong.empty()) return Status(wrong);
-  if (busy.test_and_set(std::memory_order_acquire))
+  if (images.shape[0] == 0) return {};
+  if (!busy.take())
     return Status("this network is running already. Load a second one for a second caller.");
   const Index n = images.shape[0];
   auto* const label = static_cast<std::int32_t*>(labels.data);
   auto* const logit = static_cast<float*>(out.data);
   Status status;
   if (one_chain()) {
-    if (n > 0)
-      segments[0].chain->run(*threads, n, {static_cast<const std::uint8_t*>(images.data), nullptr},
-                             {logit, label, nullptr}, seconds);
+    segments[0].chain->run(*threads, n, {static_cast<const std::uint8_t*>(images.data), nullptr},
+                           {logit, label, nullptr}, seconds);
   } else {
     for (Index first = 0; first < n && status.ok(); first += options.batch) {
       const Index count = std::min(options.batch, n - first);
@@ -172,44 +205,58 @@ Status Network::Impl::run(const TensorView& images, const TensorView& out, const
         label[first + i] = arg_max(mean + i * classes, classes);
     }
   }
-  busy.clear(std::memory_order_release);
+  busy.give();
   return status;
 }
 
 Network::Network(const std::string& folder, const NetworkOptions& options)
-    : impl_(std::make_unique<Impl>(folder, options)) {}
+    : impl_(Impl::make(folder, options)) {}
 Network::~Network() = default;
 Network::Network(Network&&) noexcept = default;
 Network& Network::operator=(Network&&) noexcept = default;
 
+// What a Network without an Impl is.
+constexpr const char* moved_from =
+    "this Network was moved from. Use the one that it was moved to, or load it again.";
+
+const Network::Impl& Network::impl() const {
+  if (!impl_) throw Error(moved_from);
+  return *impl_;
+}
+
 const NetworkText& Network::text() const {
-  return impl_->text;
+  return impl().text;
 }
 Index Network::classes() const {
-  return impl_->classes;
+  return impl().classes;
 }
 Index Network::parameters() const {
-  return impl_->parameters;
+  return impl().parameters;
 }
 int Network::threads() const {
-  return impl_->threads->count();
+  return impl().threads->count();
 }
 const std::vector<LayerReport>& Network::layers() const {
-  return impl_->reports;
+  return impl().reports;
 }
 
 Status Network::run(const TensorView& images, const TensorView& logits,
                     const TensorView& labels) const noexcept {
-  return impl_->run(images, logits, labels, nullptr);
+  try {
+    return impl_ ? impl_->run(images, logits, labels, nullptr) : Status(moved_from);
+  } catch (...) {
+    // Only writing a message allocates; this one fits into the string itself.
+    return Status("out of memory");
+  }
 }
 
 Status Network::profile(const TensorView& images, std::vector<double>& seconds) const {
-  seconds.resize(impl_->reports.size(), 0.0);
-  return impl_->run(images, {}, {}, seconds.data());
+  seconds.resize(impl().reports.size(), 0.0);
+  return impl().run(images, {}, {}, seconds.data());
 }
 
 std::vector<Tensor> Network::trace(const TensorView& images) const {
-  const Impl& impl = *impl_;
+  const Impl& impl = this->impl();
   const std::string wrong = impl.check(images, {}, {});
   if (!wrong.empty()) throw Error(wrong);
   const Index n = images.shape[0];

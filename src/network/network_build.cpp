@@ -2,8 +2,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <new>
+#include <stdexcept>
 
 #include "core/machine.hpp"
+#include "core/printable.hpp"
+#include "core/size.hpp"
 #include "io/file.hpp"
 #include "network/network_impl.hpp"
 #include "plan/fusion.hpp"
@@ -14,6 +18,9 @@ namespace {
 
 using network::LayerWeights;
 using network::SpikeChain;
+
+// A stage's n ends there.
+constexpr Index most_images = (Index{1} << 31) - 1;
 
 /// x' of every pixel value and channel, [C][256], by PyTorch's own operations in fp32.
 std::vector<float> normalised_values(const NetworkText& text) {
@@ -38,17 +45,19 @@ std::vector<float> columns_of_bits(const std::vector<float>& w, Index k,
 }  // namespace
 
 Network::Impl::Impl(const std::string& folder, const NetworkOptions& options_) : options(options_) {
-  if (options.batch < 1)
-    throw Error(fmt::format("batch {}: expected at least 1 image.", options.batch));
-  if (options.threads < 0)
-    throw Error(fmt::format("threads {}: expected a positive number, or 0 for every core.",
-                            options.threads));
+  if (options.batch < 1 || options.batch > most_images)
+    throw Error(fmt::format("batch {}: expected 1 to {} images. 256 is the default, and enough.",
+                            options.batch, most_images));
+  PlanOptions on_device;
+  on_device.device = options.device;
+  on_device.threads = options.threads;
+  machine_for(on_device);  // throws where that is none
   const std::string file = folder + "/network.txt";
   const auto bytes = io::read_file(file);
   text = parse_network({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file);
   weights = network::load_weights(text, folder);
   values = normalised_values(text);
-  input_values = text.h * text.w * text.c;
+  input_values = (Size(text.h) * text.w * text.c).value();
   threads = std::make_unique<Threads>(cpu_machine(options.threads).threads);
   for (std::size_t i = 0; i < text.layers.size(); ++i)
     if (!text.layers[i].flatten) stages.push_back(i);
@@ -57,6 +66,23 @@ Network::Impl::Impl(const std::string& folder, const NetworkOptions& options_) :
   build();
   weights.clear();
   make_buffers();
+}
+
+std::unique_ptr<Network::Impl> Network::Impl::make(const std::string& folder,
+                                                   const NetworkOptions& options) {
+  const auto no_memory = [&] {
+    return Error(
+        fmt::format("no memory for the network {}. Its weights are kept twice, as numbers and "
+                    "packed, while it is loaded: use a smaller network or a smaller batch.",
+                    printable(folder)));
+  };
+  try {
+    return std::make_unique<Impl>(folder, options);
+  } catch (const std::bad_alloc&) {
+    throw no_memory();
+  } catch (const std::length_error&) {
+    throw no_memory();
+  }
 }
 
 void Network::Impl::build() {
@@ -94,7 +120,13 @@ Network::Impl::Planned Network::Impl::make_plan(std::size_t i, bool timed) {
   Planned planned;
   Stage s = stage(i);
   planned.fold = timed && !s.act.is_neuron() ? text.steps : 1;
-  s.n = options.batch * planned.fold;
+  const Size images = Size(options.batch) * planned.fold;
+  if (!images.fits(most_images))
+    throw Error(
+        fmt::format("batch {}: {} takes the {} steps of each image as images, expected at most "
+                    "{} in all. Use a smaller batch.",
+                    options.batch, layer(i).name, planned.fold, most_images));
+  s.n = images.value();
   PlanOptions plan_options;
   plan_options.device = options.device;
   plan_options.threads = threads->count();
@@ -191,26 +223,39 @@ Network::Impl::Segment Network::Impl::make_chain(std::size_t first, std::size_t 
 void Network::Impl::make_buffers() {
   takes_images_built = !reports.empty() && reports[0].kernel == "spike_first";
   if (one_chain()) return;
-  Index largest = 0;
+  Size largest;  // values of one image between two segments
   for (const Segment& segment : segments)
-    largest = std::max(largest, segment.output_values * (segment.timed_out ? text.steps : 1));
+    largest = std::max(largest, Size(segment.output_values) * (segment.timed_out ? text.steps : 1));
   for (const Segment& segment : segments) {  // `trace` shows what lies inside a pair
     if (segment.pair)
-      largest = std::max(largest, segment.plans[0].plan->shapes().y_elements / options.batch);
+      largest = std::max(largest, Size(segment.plans[0].plan->shapes().y_elements / options.batch));
   }
-  const auto bytes = static_cast<Index>(size_of(text.layer_type()));
-  const auto memory = [&](Index of_image, Device device) {
-    return Tensor(DType::u8, {options.batch * of_image * bytes}, device);
+  const Size values_in = takes_images_built ? 0 : Size(input_values) * options.batch;
+  const Size values_out = Size(classes) * options.batch;
+  const auto type_bytes = static_cast<Index>(size_of(text.layer_type()));
+  const Size between = largest * options.batch * type_bytes;
+  const Size images = Size(input_values) * options.batch * type_bytes;
+  const Size all = (values_in + values_out) * static_cast<Index>(sizeof(float)) + between * 2 +
+                   (on_gpu() ? images + between : Size(0));
+  try {
+    if (!all.fits()) throw std::bad_alloc();
+    input = Buffer<float>(static_cast<std::size_t>(values_in.value()));
+    logits = Buffer<float>(static_cast<std::size_t>(values_out.value()));
+  } catch (const std::bad_alloc&) {
+    throw Error(
+        fmt::format("batch {}: no memory for the {} bytes that so many images take between the "
+                    "layers. Use a smaller batch.",
+                    options.batch, all.fits() ? fmt::format("{}", all.value()) : "more than 2^60"));
+  }
+  const auto memory = [](Size bytes, Device device) {
+    return Tensor(DType::u8, {bytes.value()}, device);
   };
-  if (!takes_images_built)
-    input = Buffer<float>(static_cast<std::size_t>(options.batch * input_values));
-  ping = memory(largest, options.device);
-  pong = memory(largest, options.device);
+  ping = memory(between, options.device);
+  pong = memory(between, options.device);
   if (on_gpu()) {
-    device_input = memory(input_values, options.device);
-    output = memory(largest, {});
+    device_input = memory(images, options.device);
+    output = memory(between, {});
   }
-  logits = Buffer<float>(static_cast<std::size_t>(options.batch * classes));
 }
 
 }  // namespace convoy

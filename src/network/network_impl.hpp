@@ -1,11 +1,10 @@
 // What a loaded network holds. network_build.cpp fills it, network.cpp runs it.
 #pragma once
 
-#include <atomic>
-
 #include "convoy/network.hpp"
 #include "core/buffer.hpp"
 #include "core/gpu.hpp"
+#include "core/process.hpp"
 #include "network/load.hpp"
 #include "network/spike_chain.hpp"
 
@@ -44,9 +43,11 @@ struct Network::Impl {
   // Bytes: what layers hand each other, on the device; the images there; the last layer's output on
   // the host.
   mutable Tensor ping, pong, device_input, output;
-  mutable std::atomic_flag busy = ATOMIC_FLAG_INIT;
+  mutable Claim busy;
 
   Impl(const std::string& folder, const NetworkOptions& options_);
+  /// Throws Error also where memory runs out.
+  static std::unique_ptr<Impl> make(const std::string& folder, const NetworkOptions& options);
 
   const NetworkLayer& layer(std::size_t i) const { return text.layers[stages[i]]; }
   const Stage& stage(std::size_t i) const { return layer(i).stage; }
@@ -106,6 +107,8 @@ struct Network::Impl {
 
   std::string check(const TensorView& images, const TensorView& out,
                     const TensorView& labels) const;
+  std::string check_memory(const TensorView& images, const TensorView& out,
+                           const TensorView& labels) const;
   Status run_plan(const Planned& planned, Index n, void* x, void* y) const noexcept;
   Status run_segment(const Segment& segment, Index n, const std::uint8_t* pixels, void* x, void* y,
                      double* seconds) const;
@@ -114,7 +117,7 @@ struct Network::Impl {
   Status run_batch(Index n, const TensorView& images, Index first, float* mean,
                    double* seconds) const;
   Status run(const TensorView& images, const TensorView& out, const TensorView& labels,
-             double* seconds) const noexcept;
+             double* seconds) const;
   const void* dense_input(Index n, const TensorView& images, Index first) const;
 };
 

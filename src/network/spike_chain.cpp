@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
+
+#include "core/assume.hpp"
+#include "core/size.hpp"
 
 namespace convoy::network {
 namespace {
@@ -15,25 +19,34 @@ std::int32_t arg_max(const float* values, Index count) {
   return static_cast<std::int32_t>(best);
 }
 
+// What SpikeLayout::image_bytes() says where it fits: a border may be as large as a stage's
+// padding.
+Size image_bytes(const cpu::SpikeLayout& layout) {
+  return (Size(layout.h) + layout.pad.top + layout.pad.bottom) *
+         (Size(layout.w) + layout.pad.left + layout.pad.right) * layout.bytes();
+}
+
 }  // namespace
 
 SpikeChain::SpikeChain(std::vector<Layer> layers, const cpu::SpikeLayout& input, Index image_values,
                        Index steps, int threads)
     : layers_(std::move(layers)), input_(input), image_values_(image_values), steps_(steps) {
+  CONVOY_ASSUME(!layers_.empty() && threads >= 1);
   for (int i = 0; i < threads; ++i) slots_.push_back(make_slot());
 }
 
 SpikeChain::Slot SpikeChain::make_slot() const {
   Slot slot;
-  const auto add = [&](Index bytes) {
-    Buffer<std::uint8_t> bits(static_cast<std::size_t>(bytes));
+  const auto add = [&](Size bytes) {
+    if (!bytes.fits()) throw std::bad_alloc();
+    Buffer<std::uint8_t> bits(static_cast<std::size_t>(bytes.value()));
     std::fill_n(bits.data(), bits.size(), std::uint8_t{0});  // borders stay 0 from here on
     slot.bits.push_back(std::move(bits));
   };
   std::size_t images = 0, floats = 0;
-  add(layers_[0].first ? 0 : steps_ * block_ * input_.image_bytes());
+  add(layers_[0].first ? 0 : Size(steps_) * block_ * image_bytes(input_));
   for (const Layer& layer : layers_) {
-    add(layer.mean ? 0 : steps_ * block_ * layer.output.image_bytes());
+    add(layer.mean ? 0 : Size(steps_) * block_ * image_bytes(layer.output));
     if (layer.first) images = std::max(images, layer.first->scratch_bytes());
     if (layer.linear) floats = std::max(floats, layer.linear->scratch_floats());
     if (layer.mean) slot.mean = Buffer<float>(static_cast<std::size_t>(block_ * layer.k));
@@ -99,6 +112,7 @@ void SpikeChain::run(Threads& threads, Index n, const ChainSource& source, const
   if (seconds)
     for (Slot& slot : slots_) std::fill_n(slot.seconds.data(), layers_.size(), 0.0);
   threads.for_each((n + block - 1) / block, [&](Index task, int index) {
+    CONVOY_ASSUME(index >= 0 && static_cast<std::size_t>(index) < slots_.size());
     Slot& slot = slots_[static_cast<std::size_t>(index)];
     const Index first = task * block;
     run_block(slot, first, std::min(block, n - first), n, source, sink,

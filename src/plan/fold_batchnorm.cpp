@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "convoy/plan.hpp"
+#include "plan/operands.hpp"
 
 namespace convoy {
 namespace {
@@ -14,6 +15,7 @@ float* check(std::string_view what, const TensorView& view, int rank, Index firs
         fmt::format("fold_batchnorm: {}: found {}, expected a contiguous f32 tensor of {} "
                     "axes, {} filters, on cpu",
                     what, describe(view), rank, first));
+  check_aligned(what, view).or_throw();
   return static_cast<float*>(view.data);
 }
 

@@ -1,7 +1,5 @@
 #include "plan/kernel_table.hpp"
 
-#include <vector>
-
 #include "cpu/families.hpp"
 #if defined(CONVOY_CUDA)
 #include "cuda/families.hpp"
@@ -12,7 +10,7 @@ namespace convoy {
 // A function's result and not a constant: the families live in other files, whose statics may not
 // be there yet when this file's would be.
 std::span<const Kernel* const> kernel_table() {
-  static const std::vector<const Kernel*> kernels = {
+  static const Kernel* const kernels[] = {
     &cpu::winograd4(),        // 3x3 stride 1: a quarter of the multiplications; default mode only
     &cpu::winograd2(),        // 3x3 stride 1 or 2: under half of them, or 25 of 36; exact on small
                               // integers

@@ -76,25 +76,13 @@ Status check_shape(std::string_view what, const TensorView& view, const Expected
   if (!(view.device == device))
     return Status(fmt::format("{}: it is on {}, the plan on {}. Copy it there first.", what,
                               to_text(view.device), to_text(device)));
-  const auto address = reinterpret_cast<std::uintptr_t>(view.data);
-  if (address % size_of(view.dtype) != 0)
-    return Status(fmt::format("{}: its address {} is no multiple of {}, the size of {}. Align it.",
-                              what, view.data, size_of(view.dtype), name(view.dtype)));
-  return {};
+  return check_aligned(what, view);
 }
 
 Status check_dense(std::string_view what, const TensorView& view) {
   if (view.contiguous()) return {};
   return Status(fmt::format("{}: {}, expected a contiguous tensor. Only x and y may be slices.",
                             what, describe(view)));
-}
-
-// Bytes from the first to just after the last element.
-Index extent_bytes(const TensorView& view) {
-  Index last = 0;
-  for (std::size_t axis = 0; axis < static_cast<std::size_t>(view.rank); ++axis)
-    last += (view.shape[axis] - 1) * view.stride[axis];
-  return (last + 1) * static_cast<Index>(size_of(view.dtype));
 }
 
 // Two channel slices of one concatenation lie over each other without touching: that is how a block
@@ -109,12 +97,27 @@ bool interleaved(const Operand& a, const Operand& b, Index distance) {
 bool overlap(const Operand& a, const Operand& b) {
   const auto begin_a = reinterpret_cast<std::uintptr_t>(a.view->data);
   const auto begin_b = reinterpret_cast<std::uintptr_t>(b.view->data);
-  if (begin_a + static_cast<std::uintptr_t>(extent_bytes(*a.view)) <= begin_b) return false;
-  if (begin_b + static_cast<std::uintptr_t>(extent_bytes(*b.view)) <= begin_a) return false;
+  if (begin_a + static_cast<std::uintptr_t>(extent_bytes(*a.view).value()) <= begin_b) return false;
+  if (begin_b + static_cast<std::uintptr_t>(extent_bytes(*b.view).value()) <= begin_a) return false;
   return !interleaved(a, b, static_cast<Index>(begin_b - begin_a));
 }
 
 }  // namespace
+
+Status check_aligned(std::string_view what, const TensorView& view) {
+  if (reinterpret_cast<std::uintptr_t>(view.data) % size_of(view.dtype) == 0) return {};
+  return Status(fmt::format("{}: its address {} is no multiple of {}, the size of {}. Align it.",
+                            what, view.data, size_of(view.dtype), name(view.dtype)));
+}
+
+Size extent_bytes(const TensorView& view) {
+  Size last;
+  for (std::size_t axis = 0; axis < static_cast<std::size_t>(view.rank); ++axis) {
+    if (view.shape[axis] == 0) return 0;
+    if (view.shape[axis] > 1) last += Size(view.shape[axis] - 1) * view.stride[axis];
+  }
+  return (last + 1) * static_cast<Index>(size_of(view.dtype));
+}
 
 Status strides_of(std::string_view operand, const TensorView& view, Layout layout, bool steps,
                   Strides& strides) {
@@ -140,22 +143,14 @@ Status strides_of(std::string_view operand, const TensorView& view, Layout layou
   else if (steps && view.shape[0] > 1)
     unit = view.stride[0];
 
-  Index row = 0, image = 0, all = 0;
-  bool good = unit >= least;
-  if (nhwc) {
-    good =
-        good && !__builtin_mul_overflow(w, unit, &row) && !__builtin_mul_overflow(h, row, &image);
-    strides = {0, image, row, unit, 1};
-  } else {
-    image = unit;
-    strides = {0, image, w, 1, h * w};
-  }
-  good = good && !__builtin_mul_overflow(axis(0), image, &all);
-  if (steps) {
-    strides.t = all;
-    Index everything = 0;
-    good = good && !__builtin_mul_overflow(view.shape[0], all, &everything) &&
-           (view.shape[0] == 1 || view.stride[0] == all);
+  const Size row = Size(w) * unit, image = nhwc ? row * h : Size(unit), all = image * axis(0);
+  const Size everything = steps ? all * view.shape[0] : all;
+  bool good = unit >= least && (everything * static_cast<Index>(size_of(view.dtype))).fits();
+  if (good) {
+    strides =
+        nhwc ? Strides{0, image.value(), row.value(), unit, 1} : Strides{0, unit, w, 1, h * w};
+    if (steps) strides.t = all.value();
+    good = !steps || view.shape[0] == 1 || view.stride[0] == strides.t;
   }
   good = good && (axis(0) == 1 || step(0) == strides.n) && (h == 1 || row_stride == strides.h) &&
          (w == 1 || pixel_stride == strides.w) && (c == 1 || channel_stride == strides.c);

@@ -3,6 +3,7 @@
 
 #include "convoy/plan.hpp"
 #include "core/kernel.hpp"
+#include "core/size.hpp"
 
 namespace convoy {
 
@@ -10,6 +11,12 @@ namespace convoy {
 /// operand, what was found and what was expected. Allocates only to write that message.
 Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
                      const Operands& operands, RunArgs& args);
+
+/// Whether the view's address is a multiple of its element's size, or a status that says not.
+Status check_aligned(std::string_view what, const TensorView& view);
+
+/// Bytes from the first to just after the last element of a view with strides of at least 0.
+Size extent_bytes(const TensorView& view);
 
 /// How to walk a tensor of `view`'s shape: NHWC with any pixel stride, NCHW with any image stride.
 /// steps: the outermost axis is T. An empty status and filled strides, or why not.

@@ -2,12 +2,16 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
-#include <mutex>
+#include <new>
+#include <stdexcept>
 #include <vector>
 
 #include "core/gpu.hpp"
+#include "core/process.hpp"
+#include "core/size.hpp"
 #include "math/half.hpp"
 #include "plan/explain.hpp"
 #include "plan/operands.hpp"
@@ -20,11 +24,11 @@ namespace {
 // Plans with the same number of threads share one arena: layers that run one after the other then
 // find its workers awake. The arena goes with the last plan.
 std::shared_ptr<Threads> shared_threads(int count) {
-  static std::mutex mutex;
-  static std::map<int, std::weak_ptr<Threads>> arenas;
-  const std::lock_guard lock(mutex);
-  std::shared_ptr<Threads> threads = arenas[count].lock();
-  if (!threads) arenas[count] = threads = std::make_shared<Threads>(count);
+  static constinit Shared<std::map<int, std::weak_ptr<Threads>>> shared;
+  const auto arenas = shared.lock();
+  std::weak_ptr<Threads>& arena = (*arenas)[count];
+  std::shared_ptr<Threads> threads = arena.lock();
+  if (!threads) arena = threads = std::make_shared<Threads>(count);
   return threads;
 }
 
@@ -38,10 +42,10 @@ Stage without_negative_zero(Stage stage) {
 
 void check_weights(const Stage& stage, const TensorView& weights) {
   const std::vector<Index> shape = w_shape(stage);
-  const TensorView wanted(nullptr, DType::f32, shape);
   const bool type_fits =
       weights.dtype == DType::f32 || (weights.dtype == stage.dtype && stage.dtype != DType::u8);
-  if (!weights || weights.rank != wanted.rank || weights.shape != wanted.shape || !type_fits)
+  if (!weights || weights.rank != static_cast<int>(shape.size()) ||
+      !std::equal(shape.begin(), shape.end(), weights.shape.begin()) || !type_fits)
     throw Error(fmt::format("weights: found {}, expected {}[{},{},{},{}] (k, r, s, c/groups of {})",
                             describe(weights),
                             stage.dtype == DType::f32 || stage.dtype == DType::u8
@@ -51,10 +55,25 @@ void check_weights(const Stage& stage, const TensorView& weights) {
   if (weights.device.kind != DeviceKind::cpu)
     throw Error(fmt::format("weights: they are on {}, expected the host. Copy them there first.",
                             to_text(weights.device)));
-  if (reinterpret_cast<std::uintptr_t>(weights.data) % size_of(weights.dtype) != 0)
-    throw Error(
-        fmt::format("weights: their address is no multiple of {}, the size of {}. Align them.",
-                    size_of(weights.dtype), name(weights.dtype)));
+  check_aligned("weights", weights).or_throw();
+  Size reach;  // of the furthest element, in either direction
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+    const Index stride = weights.stride[axis];
+    reach += Size(shape[axis] - 1) * Size(stride < 0 ? -(stride + 1) : stride);
+  }
+  if (!reach.fits())
+    throw Error(fmt::format("weights: {}: no memory is that large. Give the strides in elements.",
+                            describe(weights)));
+}
+
+// Memory ran out while something was made for this stage.
+Error no_memory(const char* what, const Stage& stage) {
+  const Shapes shapes = shapes_of(stage);
+  return Error(
+      fmt::format("no memory for {} of {}: its weights are {} numbers, {} bytes in fp32, and a "
+                  "kernel keeps a copy in its own order. Use fewer filters or channels, or a "
+                  "machine with more memory.",
+                  what, to_text(stage), shapes.w_elements, 4 * shapes.w_elements));
 }
 
 }  // namespace
@@ -89,7 +108,21 @@ struct Plan::Impl {
       stream_workspaces = {workspace_bytes, options.concurrent_runs, machine.device};
   }
 
+  /// Throws Error also where memory runs out.
+  static std::unique_ptr<Impl> make(const Stage& stage, const PlanOptions& options) {
+    try {
+      return std::make_unique<Impl>(stage, options);
+    } catch (const std::bad_alloc&) {
+      throw no_memory("the plan", stage);
+    } catch (const std::length_error&) {
+      throw no_memory("the plan", stage);
+    }
+  }
+
   bool on_gpu() const { return machine.device.kind == DeviceKind::cuda; }
+
+  void set_weights(const TensorView& weights);
+  void pack(const float* weights);
 
   Explanation explanation() const {
     Explanation e = convoy::explain(stage, machine, selection);
@@ -143,8 +176,7 @@ struct Plan::Impl {
   }
 };
 
-Plan::Plan(const Stage& stage, const PlanOptions& options)
-    : impl_(std::make_unique<Impl>(stage, options)) {}
+Plan::Plan(const Stage& stage, const PlanOptions& options) : impl_(Impl::make(stage, options)) {}
 
 Plan::Plan(const Stage& stage, const TensorView& weights, const PlanOptions& options)
     : Plan(stage, options) {
@@ -154,33 +186,56 @@ Plan::~Plan() = default;
 Plan::Plan(Plan&&) noexcept = default;
 Plan& Plan::operator=(Plan&&) noexcept = default;
 
-void Plan::set_weights(const TensorView& weights, Stream stream) {
-  const Stage& stage = impl_->stage;
-  check_weights(stage, weights);
-  if (impl_->on_gpu()) gpu::synchronize(impl_->machine.device, stream);
+// Without weights until the kernel has packed them all.
+void Plan::Impl::pack(const float* weights) {
+  has_weights = false;
+  prepared->set_weights(weights);
+  has_weights = true;
+}
+
+void Plan::Impl::set_weights(const TensorView& weights) {
   const Index filters = stage.k, taps = stage.r * stage.s, channels = stage.c / stage.groups;
-  if (weights.contiguous() && weights.dtype == DType::f32 && !impl_->options.flip_filters) {
-    impl_->prepared->set_weights(static_cast<const float*>(weights.data));
-    impl_->has_weights = true;
-    return;
-  }
+  if (weights.contiguous() && weights.dtype == DType::f32 && !options.flip_filters)
+    return pack(static_cast<const float*>(weights.data));
   std::vector<float> dense(static_cast<std::size_t>(filters * taps * channels));
   const auto& stride = weights.stride;
   std::size_t at = 0;
   for (Index k = 0; k < filters; ++k) {
     for (Index tap = 0; tap < taps; ++tap) {
-      const Index from = impl_->options.flip_filters ? taps - 1 - tap : tap;
+      const Index from = options.flip_filters ? taps - 1 - tap : tap;
       const Index base = k * stride[0] + from / stage.s * stride[1] + from % stage.s * stride[2];
       for (Index c = 0; c < channels; ++c)
         dense[at++] = math::load(weights.dtype, weights.data, base + c * stride[3]);
     }
   }
-  impl_->prepared->set_weights(dense.data());
-  impl_->has_weights = true;
+  pack(dense.data());
+}
+
+// What a Plan without an Impl is.
+constexpr const char* moved_from =
+    "this Plan was moved from. Use the one that it was moved to, or make a new one.";
+
+Plan::Impl& Plan::impl() const {
+  if (!impl_) throw Error(moved_from);
+  return *impl_;
+}
+
+void Plan::set_weights(const TensorView& weights, Stream stream) {
+  Impl& plan = impl();
+  check_weights(plan.stage, weights);
+  if (plan.on_gpu()) gpu::synchronize(plan.machine.device, stream);
+  try {
+    plan.set_weights(weights);
+  } catch (const std::bad_alloc&) {
+    throw no_memory("the packed weights", plan.stage);
+  } catch (const std::length_error&) {
+    throw no_memory("the packed weights", plan.stage);
+  }
 }
 
 Status Plan::run(const Operands& operands, Stream stream) const noexcept {
   try {
+    if (!impl_) return Status(moved_from);
     return impl_->run(operands, stream);
   } catch (...) {
     // Only writing a message allocates; this one fits into the string itself.
@@ -189,34 +244,34 @@ Status Plan::run(const Operands& operands, Stream stream) const noexcept {
 }
 
 const Stage& Plan::stage() const {
-  return impl_->stage;
+  return impl().stage;
 }
 const Shapes& Plan::shapes() const {
-  return impl_->shapes;
+  return impl().shapes;
 }
 Device Plan::device() const {
-  return impl_->machine.device;
+  return impl().machine.device;
 }
 std::string Plan::kernel() const {
-  return std::string(impl_->selection.kernel().name());
+  return std::string(impl().selection.kernel().name());
 }
 std::string Plan::tile() const {
-  return impl_->selection.tile.tile.name;
+  return impl().selection.tile.tile.name;
 }
 std::string Plan::arithmetic() const {
-  return std::string(impl_->selection.kernel().arithmetic());
+  return std::string(impl().selection.kernel().arithmetic());
 }
 int Plan::threads() const {
-  return impl_->machine.threads;
+  return impl().machine.threads;
 }
 std::size_t Plan::workspace_bytes() const {
-  return impl_->workspace_bytes;
+  return impl().workspace_bytes;
 }
 std::string Plan::explain() const {
-  return to_text(impl_->explanation());
+  return to_text(impl().explanation());
 }
 std::string Plan::explain_json() const {
-  return to_json(impl_->explanation());
+  return to_json(impl().explanation());
 }
 
 }  // namespace convoy

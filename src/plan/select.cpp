@@ -128,10 +128,11 @@ void choose_tile(Selection& selection, std::size_t first, const Stage& stage,
 }  // namespace
 
 Machine machine_for(const PlanOptions& options) {
-  if (options.threads < 0)
+  check_threads(options.threads);
+  if (options.device == Device{}) return cpu_machine(options.threads);
+  if (options.device.kind != DeviceKind::cuda)
     throw Error(
-        fmt::format("threads: {}, expected at least 1, or 0 for every core", options.threads));
-  if (options.device.kind == DeviceKind::cpu) return cpu_machine(options.threads);
+        fmt::format("device {}: expected cpu, cuda or cuda:<number>", to_text(options.device)));
   return gpu::machine(options.device.index);
 }
 

@@ -11,11 +11,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "convoy/error.hpp"
 #include "convoy/plan.hpp"
+#include "core/process.hpp"
 
 namespace convoy {
 namespace {
@@ -211,15 +211,15 @@ TuningCache load_tuning_cache(const std::string& path, std::string& warning) {
 }
 
 const TuningCache& shipped_tuning() {
-  static const TuningCache all = [] {
+  static constinit Immortal<TuningCache> all;
+  return all.get([] {
     TuningCache tables;
     std::string ignored;  // a test holds that there is none
     for (const std::string_view text : shipped_tuning_tables())
       tables.merge(TuningCache::parse(text, ignored));
     for (auto& [k, row] : tables.rows_) row.shipped = true;
     return tables;
-  }();
-  return all;
+  });
 }
 
 std::shared_ptr<const TuningCache> user_tuning_cache(std::string& warning) {
@@ -228,15 +228,15 @@ std::shared_ptr<const TuningCache> user_tuning_cache(std::string& warning) {
     std::array<std::int64_t, 4> facts{-1, -1, -1, -1};
     std::shared_ptr<const TuningCache> cache;
   };
-  static std::mutex mutex;
-  static Known known;
+  static constinit Shared<Known> shared;
   const std::string path = tuning_cache_path();
   std::array<std::int64_t, 4> facts{};
   struct stat status {};
   if (!path.empty() && ::stat(path.c_str(), &status) == 0)
     facts = {static_cast<std::int64_t>(status.st_ino), status.st_size, status.st_mtim.tv_sec,
              status.st_mtim.tv_nsec};
-  const std::lock_guard lock(mutex);
+  const auto locked = shared.lock();
+  Known& known = *locked;
   if (!known.cache || known.path != path || known.facts != facts) {
     known.warning.clear();
     TuningCache all = shipped_tuning();

@@ -64,7 +64,7 @@ TEST(DLPack, SaysWhatItCannotTake) {
   foreign.shape[2] = -2;
   EXPECT_NE(error_of(foreign).find("axis 2"), std::string::npos);
   foreign.shape = {1LL << 40, 1LL << 40, 1, 1};
-  EXPECT_NE(error_of(foreign).find("64 bits"), std::string::npos);
+  EXPECT_NE(error_of(foreign).find("2^60"), std::string::npos);
   foreign.shape = {1, 1, 1, 1};
   tensor.data = nullptr;
   EXPECT_NE(error_of(foreign).find("no memory"), std::string::npos);
