@@ -1,0 +1,109 @@
+// Any text of a stage that parses: planned, and run by a kernel and a tile that the text picks,
+// with poisoned workspaces of exactly the bytes that the plan asked for, operands in fences, and
+// results compared with those of `general`.
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "convoy/error.hpp"
+#include "convoy/plan.hpp"
+#include "core/size.hpp"
+#include "fuzz/memory_limit.hpp"
+#include "verify/guarded.hpp"
+#include "verify/parity.hpp"
+
+namespace {
+
+using namespace convoy;
+using verify::Inputs;
+using verify::Result;
+
+[[noreturn]] void fail(const Stage& stage, const std::string& what) {
+  std::fprintf(stderr, "%s: %s\n", to_text(stage).c_str(), what.c_str());
+  std::abort();
+}
+
+// Small enough for some hundred runs a second.
+bool is_small(const Stage& stage) {
+  const Shapes shapes = shapes_of(stage);
+  constexpr Index most = 1 << 14;
+  return Size(shapes.macs) * stage.t <= Size(1 << 19) && shapes.x_elements <= most &&
+         shapes.w_elements <= most && shapes.y_elements <= most && shapes.pre_elements <= most;
+}
+
+Result run(const Stage& stage, const Inputs& inputs, const PlanOptions& options,
+           verify::Views views) {
+  Plan plan(stage, inputs.weights, options);
+  const std::size_t bytes = plan.workspace_bytes();
+  // From malloc, so that the sanitizer sees a step behind the last byte.
+  void* const workspace = std::aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
+  if (!workspace) throw Error("no memory for the workspace");
+  std::memset(workspace, 0xff, bytes);
+  const Result result = verify::run_guarded(
+      [&](const Operands& given) {
+        Operands operands = given;
+        operands.workspace = workspace;
+        return plan.run(operands);
+      },
+      inputs, views);
+  std::free(workspace);
+  return result;
+}
+
+void compare(const Stage& stage, const char* what, const std::vector<float>& want,
+             const std::vector<float>& got, bool exactly) {
+  double largest = 1;
+  for (const float v : want)
+    if (std::isfinite(v)) largest = std::max(largest, std::abs(static_cast<double>(v)));
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    const bool same = want[i] == got[i] || (std::isnan(want[i]) && std::isnan(got[i])) ||
+                      (!exactly && std::abs(static_cast<double>(want[i]) -
+                                            static_cast<double>(got[i])) <= 1e-2 * largest);
+    if (!same)
+      fail(stage, std::string(what) + "[" + std::to_string(i) + "] is " + std::to_string(got[i]) +
+                      ", general has " + std::to_string(want[i]));
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  Stage stage;
+  try {
+    stage = parse_stage(text);
+    if (!is_small(stage)) return 0;
+  } catch (const Error&) {
+    return 0;
+  }
+  const std::uint64_t hash = verify::mix(1, text);
+  auto inputs = verify::draw_inputs(stage, verify::Data::integers, hash);
+  const bool exact = inputs.has_value();
+  if (!inputs) inputs = verify::draw_inputs(stage, verify::Data::normal, hash);
+  try {
+    PlanOptions options;
+    options.use_tuning = false;
+    options.threads = 1;
+    options.kernel = "general";
+    const Result want = run(stage, *inputs, options, verify::Views::dense);
+    if (!want.error.empty()) fail(stage, "general: " + want.error);
+    const Machine machine = cpu_machine(1);
+    const auto kernels = verify::fitting_kernels(stage, machine);
+    const Kernel& kernel = *kernels[hash % kernels.size()];
+    const auto tiles = kernel.tiles(stage, machine);
+    options.kernel = kernel.name();
+    options.tile = tiles[hash / 64 % tiles.size()].name;
+    const Result got =
+        run(stage, *inputs, options, hash & 32 ? verify::Views::strided : verify::Views::dense);
+    if (!got.error.empty()) fail(stage, options.kernel + ": " + got.error);
+    // A neuron turns the last bit of inexact sums into a spike.
+    if (stage.act.is_neuron() && !exact) return 0;
+    compare(stage, options.kernel.c_str(), want.y, got.y, exact && kernel.exact());
+  } catch (const Error& error) {  // no memory
+    if (std::string_view(error.what()).empty()) std::abort();
+  }
+  return 0;
+}
