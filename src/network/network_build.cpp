@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "core/file.hpp"
 #include "core/machine.hpp"
-#include "io/file.hpp"
 #include "network/network_impl.hpp"
 #include "plan/fusion.hpp"
 #include "plan/select.hpp"
@@ -44,8 +44,8 @@ Network::Impl::Impl(const std::string& folder, const NetworkOptions& options_) :
     throw Error(fmt::format("threads {}: expected a positive number, or 0 for every core.",
                             options.threads));
   const std::string file = folder + "/network.txt";
-  const auto bytes = io::read_file(file);
-  text = parse_network({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file);
+  const auto bytes = read_file(file, std::size_t{1} << 20);  // as parse_network takes
+  text = parse_network(text_of(bytes), file);
   weights = network::load_weights(text, folder);
   values = normalised_values(text);
   input_values = text.h * text.w * text.c;
