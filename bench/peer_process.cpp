@@ -8,14 +8,20 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "convoy/error.hpp"
+#include "core/json.hpp"
+#include "core/printable.hpp"
 
 extern char** environ;
 
 namespace convoy::bench {
 namespace {
+
+constexpr std::size_t longest_answer = 64 << 20;  // a turn of ten seconds has two million samples
 
 nlohmann::json to_json(const Stage& stage, DeviceKind device) {
   const bool gpu = device == DeviceKind::cuda;
@@ -80,9 +86,9 @@ PeerProcess::PeerProcess(const std::string& python, const std::string& script, D
   if (access(script.c_str(), R_OK) != 0)
     throw Error(fmt::format(
         "{}: not found. --peers needs the source tree; give its bench/{} with --peers-script.",
-        script, gpu ? "peers_gpu.py" : "peers.py"));
+        printable_path(script), gpu ? "peers_gpu.py" : "peers.py"));
   if (python.find('/') != std::string::npos && access(python.c_str(), X_OK) != 0)
-    throw Error(python +
+    throw Error(printable_path(python) +
                 (gpu ? ": not found. Give an interpreter with torch and jax as --peers-python."
                      : ": not found. Run scripts/peers to make it, or give an interpreter with "
                        "torch, onnxruntime, onnx and openvino as --peers-python."));
@@ -117,7 +123,7 @@ PeerProcess::PeerProcess(const std::string& python, const std::string& script, D
     child_ = -1;
     close(to_child_);
     close(from_child_);
-    throw Error(fmt::format("{}: can't be started: {}. Run scripts/peers.", python,
+    throw Error(fmt::format("{}: can't be started: {}. Run scripts/peers.", printable_path(python),
                             std::strerror(failure)));
   }
   signal(SIGPIPE, SIG_IGN);  // a worker that died shows as a failed write
@@ -128,42 +134,79 @@ PeerProcess::~PeerProcess() {
   close(to_child_);
   close(from_child_);
   kill(child_, SIGTERM);
+  for (int i = 0; i < 100; ++i) {
+    if (waitpid(child_, nullptr, WNOHANG) != 0) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  kill(child_, SIGKILL);  // it does not want to go
   waitpid(child_, nullptr, 0);
 }
 
 void PeerProcess::lost() const {
   throw Error(fmt::format(
       "the peers' worker died. Run it by hand to see why: echo '{{\"op\":\"time\"}}' | python {}",
-      script_));
+      printable_path(script_)));
+}
+
+void PeerProcess::garbled(std::string_view answer) const {
+  throw Error(fmt::format(
+      "the peers' worker {} answered \"{}\", which is not what bench asked for. Do --peers-python "
+      "and --peers-script name the right ones?",
+      printable_path(script_), printable(answer, 80)));
 }
 
 nlohmann::json PeerProcess::ask(const nlohmann::json& request) {
-  const std::string line = request.dump() + "\n";
+  const std::string line = json_text(request) + "\n";
   for (std::size_t sent = 0; sent < line.size();) {
     const ssize_t count = write(to_child_, line.data() + sent, line.size() - sent);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) lost();
     sent += static_cast<std::size_t>(count);
   }
-  std::size_t end;
-  while ((end = unread_.find('\n')) == std::string::npos) {
+  std::size_t end = unread_.find('\n');
+  while (end == std::string::npos) {
+    if (unread_.size() > longest_answer) garbled(unread_);
     char block[1 << 16];
     const ssize_t count = read(from_child_, block, sizeof block);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) lost();
+    const std::size_t searched = unread_.size();
     unread_.append(block, static_cast<std::size_t>(count));
+    end = unread_.find('\n', searched);
   }
-  const auto answer = nlohmann::json::parse(unread_.substr(0, end));
+  const std::string line_back = unread_.substr(0, end);
   unread_.erase(0, end + 1);
+  nlohmann::json answer = nlohmann::json::parse(line_back, nullptr, false);
+  if (!answer.is_object()) garbled(line_back);
   return answer;
 }
 
 nlohmann::json PeerProcess::prepare(const Stage& stage) {
-  return ask({{"op", "prepare"}, {"stage", to_json(stage, device_)}});
+  nlohmann::json answer = ask({{"op", "prepare"}, {"stage", to_json(stage, device_)}});
+  const auto names = [&](const char* key) {
+    const auto list = answer.find(key);
+    if (list == answer.end() || !list->is_array()) garbled(json_text(answer));
+    for (const nlohmann::json& name : *list)  // they go into tables and CSV
+      if (!name.is_string() || !is_printable(name.get_ref<const std::string&>()) ||
+          name.get_ref<const std::string&>().find_first_of(",\"") != std::string::npos)
+        garbled(json_text(answer));
+  };
+  names("peers");
+  if (answer.contains("partial")) names("partial");
+  if (!answer.contains("left_out") || !answer.contains("versions")) garbled(json_text(answer));
+  return answer;
 }
 
 std::vector<double> PeerProcess::time(const std::string& peer, double seconds) {
-  return ask({{"op", "time"}, {"peer", peer}, {"seconds", seconds}}).at("samples");
+  const nlohmann::json answer = ask({{"op", "time"}, {"peer", peer}, {"seconds", seconds}});
+  const auto list = answer.find("samples");
+  if (list == answer.end() || !list->is_array() || list->empty()) garbled(json_text(answer));
+  std::vector<double> samples;
+  for (const nlohmann::json& sample : *list) {
+    if (!sample.is_number() || !(sample.get<double>() > 0)) garbled(json_text(answer));
+    samples.push_back(sample.get<double>());
+  }
+  return samples;
 }
 
 }  // namespace convoy::bench

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "convoy/tensor.hpp"
@@ -22,6 +23,9 @@ class PeerProcess {
   PeerProcess(const PeerProcess&) = delete;
   PeerProcess& operator=(const PeerProcess&) = delete;
 
+  // Both throw Error when the worker is gone or answers something else; an answer is at most 64
+  // MiB.
+
   /// Builds the stage in every library: {"peers": [names], "left_out": [{name, why}], "versions"},
   /// and "partial": [names] of those that do less than the stage.
   nlohmann::json prepare(const Stage& stage);
@@ -31,6 +35,7 @@ class PeerProcess {
  private:
   nlohmann::json ask(const nlohmann::json& request);
   [[noreturn]] void lost() const;
+  [[noreturn]] void garbled(std::string_view answer) const;
   std::string script_;
   DeviceKind device_;
   pid_t child_ = -1;

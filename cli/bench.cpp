@@ -8,10 +8,12 @@
 #include "bench/peer_process.hpp"
 #include "bench/runs.hpp"
 #include "commands.hpp"
+#include "console.hpp"
 #include "convoy/error.hpp"
-#include "io/atomic_file.hpp"
+#include "core/json.hpp"
 #include "options.hpp"
 #include "plan/select.hpp"
+#include "result_file.hpp"
 
 namespace convoy::cli {
 namespace {
@@ -36,13 +38,8 @@ std::string or_default(const std::string& given, const char* variable, const cha
 int run_bench(const Arguments& arguments) {
   std::vector<Stage> stages = arguments.stages.read_some("bench");
   for (Stage& stage : stages) stage = arguments.changes.apply(stage);
-  const bool print_json = arguments.json == "-", print_csv = arguments.csv == "-";
-  if (print_json && print_csv)
-    throw Error("bench: --json - and --csv - are both for standard output. Name a file for one.");
-  const bool write_json = !arguments.json.empty() && !print_json;
-  const bool write_csv = !arguments.csv.empty() && !print_csv;
-  if (write_json) expect_writable(arguments.json);
-  if (write_csv) expect_writable(arguments.csv);
+  const ResultFile json("--json", arguments.json), table("--csv", arguments.csv);
+  ResultFile::expect_different(json, table);
   bench::Options options;
   options.plan.device = parse_device(arguments.device);
   options.plan.threads = arguments.threads;
@@ -55,8 +52,7 @@ int run_bench(const Arguments& arguments) {
   options.most_rounds = arguments.rounds;
   options.least_rounds = std::min(options.least_rounds, arguments.rounds);
   const bool terminal = isatty(STDERR_FILENO) != 0;
-  if (terminal)
-    options.progress = [](const std::string& text) { fmt::print(stderr, "\r\033[K{}", text); };
+  if (terminal) options.progress = [](const std::string& text) { print_error("\r\033[K{}", text); };
   const Machine machine = machine_for(options.plan);
   const bool gpu = machine.device.kind == DeviceKind::cuda;
   if (gpu) options.bandwidth = bench::measure_gpu_copy_bandwidth(machine.device);
@@ -97,19 +93,18 @@ int run_bench(const Arguments& arguments) {
     } catch (const Error& error) {
       if (stages.size() == 1) throw;
       // The rest of a list is measured all the same, with peers that nothing happened to.
-      fmt::print(stderr, "{}convoy: {}\n", terminal ? "\r\033[K" : "", error.what());
+      print_error("{}convoy: {}\n", terminal ? "\r\033[K" : "", error.what());
       report["failed"].push_back({{"stage", to_text(stage)}, {"why", error.what()}});
       exit_code = 1;
       start_peers();
     }
     // Stage by stage: an interrupt keeps what was measured before it.
-    if (write_json) write_file_atomically(arguments.json, report.dump(1) + "\n");
+    if (json.asked_for() && !json.on_standard_output()) json.write(json_text(report, 1) + "\n");
   }
-  if (terminal) fmt::print(stderr, "\r\033[K");
-  if (write_csv) write_file_atomically(arguments.csv, csv);
-  if (print_json) fmt::print("{}\n", report.dump(1));
-  if (print_csv) fmt::print("{}", csv);
-  if (print_json || print_csv) return exit_code;
+  if (terminal) print_error("\r\033[K");
+  if (table.asked_for()) table.write(csv);
+  if (json.on_standard_output()) json.write(json_text(report, 1) + "\n");
+  if (json.alone() || table.alone()) return exit_code;
   if (gpu)
     fmt::print("{}, {} multiprocessors, driver {}, copies at {:.2f} TB/s\n", machine.name,
                machine.multiprocessors, machine.driver, 1e-12 * options.bandwidth);
@@ -130,7 +125,9 @@ void add_bench(CLI::App& app, int& exit_code) {
   arguments->changes.add_to(*command);
   add_device(*command, arguments->device);
   add_threads(*command, arguments->threads);
-  command->add_option("--kernel", arguments->kernel, "Force a kernel by name")->type_name("NAME");
+  command->add_option("--kernel", arguments->kernel, "Force a kernel by name")
+      ->type_name("NAME")
+      ->check(not_empty());
   add_strict(*command, arguments->changes.strict);
   command
       ->add_flag("--both-modes", arguments->both,
@@ -151,12 +148,14 @@ void add_bench(CLI::App& app, int& exit_code) {
   command
       ->add_option("--peers-python", arguments->python,
                    "Their interpreter; without it .venv of the source tree")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(not_empty());
   command
       ->add_option("--peers-script", arguments->script,
                    "Their worker; without it bench/peers.py (on a GPU bench/peers_gpu.py) of "
                    "the source tree")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(not_empty());
   command->add_option("--seconds", arguments->seconds, "Of each contestant in each round")
       ->type_name("S")
       ->capture_default_str()

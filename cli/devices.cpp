@@ -6,6 +6,7 @@
 #include "commands.hpp"
 #include "convoy/plan.hpp"
 #include "core/gpu.hpp"
+#include "core/json.hpp"
 #include "options.hpp"
 #include "plan/kernel_table.hpp"
 #include "plan/timing.hpp"
@@ -107,7 +108,7 @@ void run_devices(bool json, bool no_measure) {
     }
     const nlohmann::ordered_json all = {
         {"convoy", version()}, {"devices", {std::move(cpu)}}, {"gpus", gpus_json(gpu::survey())}};
-    fmt::print("{}\n", all.dump(2));
+    fmt::print("{}\n", json_text(all, 2));
     return;
   }
   const auto line = [](const char* label, const std::string& value) {

@@ -8,6 +8,7 @@
 
 #include "commands.hpp"
 #include "convoy/error.hpp"
+#include "core/json.hpp"
 #include "options.hpp"
 #include "plan/fusion.hpp"
 
@@ -36,7 +37,7 @@ void explain_fusion(const Stage& first, const Stage& second, const Machine& mach
       json["one_launch_seconds"] = times->one_launch;
       json["two_launches_seconds"] = times->two_launches;
     }
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", json_text(json, 2));
     return;
   }
   fmt::print("{}\n{}\n{}\n", to_text(first), to_text(second), fusion.why);
@@ -80,11 +81,16 @@ void add_explain(CLI::App& app, int&) {
   command
       ->add_option("--then", arguments->then,
                    "Another stage: tell instead whether both run in one launch, and why")
-      ->type_name("STAGE");
+      ->type_name("STAGE")
+      ->check(not_empty());
   add_device(*command, arguments->device);
   add_threads(*command, arguments->threads);
-  command->add_option("--kernel", arguments->kernel, "Force a kernel by name")->type_name("NAME");
-  command->add_option("--tile", arguments->tile, "Force a tile by name")->type_name("NAME");
+  command->add_option("--kernel", arguments->kernel, "Force a kernel by name")
+      ->type_name("NAME")
+      ->check(not_empty());
+  command->add_option("--tile", arguments->tile, "Force a tile by name")
+      ->type_name("NAME")
+      ->check(not_empty());
   add_strict(*command, arguments->strict);
   add_no_tuning(*command, arguments->no_tuning);
   command->add_flag("--no-measure", arguments->no_measure, "Predict only: run nothing");

@@ -1,5 +1,3 @@
-#include <fmt/core.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -9,19 +7,22 @@
 #include <system_error>
 
 #include "commands.hpp"
+#include "console.hpp"
 #include "convoy/error.hpp"
 #include "convoy/plan.hpp"
+#include "core/printable.hpp"
 #include "options.hpp"
 
 namespace {
+
+using convoy::cli::print_error;
 
 // What was printed may still be on its way. Lost output is no success, though the work was done.
 int after_output(int exit_code) {
   std::cout.flush();
   if (std::cout.good() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
-  fmt::print(stderr,
-             "convoy: standard output: writing failed: {}. Is it closed, or is the disk full?\n",
-             std::strerror(errno));
+  print_error("convoy: standard output: writing failed: {}. Is it closed, or is the disk full?\n",
+              std::strerror(errno));
   return 2;
 }
 
@@ -30,16 +31,16 @@ void print_usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const auto chosen = app.get_subcommands();
   const auto unknown = app.remaining();
   if (!chosen.empty()) {
-    fmt::print(stderr, "convoy {0}: {1}. `convoy {0} --help` tells more.\n",
-               chosen.front()->get_name(), error.what());
+    print_error("convoy {0}: {1}. `convoy {0} --help` tells more.\n", chosen.front()->get_name(),
+                convoy::printable(error.what(), 500));
   } else if (!unknown.empty()) {
     std::string names;
     for (const CLI::App* one : app.get_subcommands({})) names += " " + one->get_name();
-    fmt::print(stderr,
-               "convoy: \"{}\": expected a subcommand. There are:{}. `convoy --help` tells more.\n",
-               unknown.front(), names);
+    print_error(
+        "convoy: \"{}\": expected a subcommand. There are:{}. `convoy --help` tells more.\n",
+        convoy::printable(unknown.front()), names);
   } else {
-    fmt::print(stderr, "{}", app.help());
+    print_error("{}", app.help());
   }
 }
 
@@ -47,6 +48,7 @@ void print_usage_error(const CLI::App& app, const CLI::ParseError& error) {
 
 int main(int argc, char** argv) {
   using namespace convoy::cli;
+  prepare_process();
   CLI::App app{"Convolution and all that follows it, as one kernel.", "convoy"};
   app.set_version_flag("--version", convoy::version());
   app.require_subcommand(1);
@@ -70,17 +72,17 @@ int main(int argc, char** argv) {
     print_usage_error(app, error);
     return 2;
   } catch (const convoy::Error& error) {
-    fmt::print(stderr, "convoy: {}\n", error.what());
+    print_error("convoy: {}\n", error.what());
     return 2;
   } catch (const std::system_error& error) {  // output that can't be written, threads not to be had
-    fmt::print(stderr, "convoy: {}\n", error.what());
+    print_error("convoy: {}\n", error.what());
     return 2;
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "convoy: no memory is left. Use a smaller n or smaller images.\n");
+    print_error("convoy: no memory is left. Use a smaller n or smaller images.\n");
     return 2;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "convoy: {}. Please report this with the command that you ran.\n",
-               error.what());
+    print_error("convoy: {}. Please report this with the command that you ran.\n",
+                convoy::printable_lines(error.what()));
     return 2;
   }
   return after_output(exit_code);

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "convoy/error.hpp"
+#include "core/printable.hpp"
 
 namespace convoy::cli {
 namespace {
@@ -13,7 +14,7 @@ CLI::Validator within(Number least, Number most, std::string_view kind, const st
     Number value{};
     if (CLI::detail::lexical_cast(text, value) && value >= least && value <= most)
       return std::string();
-    return fmt::format("\"{}\": expected a {}, {}", text, kind, limits);
+    return fmt::format("\"{}\": expected a {}, {}", printable(text, 80), kind, limits);
   };
   return {check, limits};
 }
@@ -68,8 +69,9 @@ void add_json(CLI::App& command, bool& json) {
 }
 
 void StageList::add_to(CLI::App& command) {
-  auto* shapes =
-      command.add_option("--shapes", file, "A shape list, one stage a line")->type_name("FILE");
+  auto* shapes = command.add_option("--shapes", file, "A shape list, one stage a line")
+                     ->type_name("FILE")
+                     ->check(not_empty());
   command.add_option("--stage", texts, "A stage, as text (docs/stage.md); may be repeated")
       ->type_name("STAGE")
       ->excludes(shapes);
@@ -98,7 +100,8 @@ void StageChanges::add_to(CLI::App& command) {
               if (name(type) == text) dtype = type;
             if (!dtype)
               throw CLI::ValidationError(
-                  "--dtype", fmt::format("\"{}\": expected f32, f16, bf16 or u8", text));
+                  "--dtype",
+                  fmt::format("\"{}\": expected f32, f16, bf16 or u8", printable(text, 80)));
           },
           "Change the type of every stage: f32, f16, bf16 or u8")
       ->type_name("TYPE");

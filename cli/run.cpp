@@ -8,10 +8,12 @@
 
 #include "commands.hpp"
 #include "convoy/network.hpp"
-#include "io/atomic_file.hpp"
+#include "core/json.hpp"
+#include "core/printable.hpp"
 #include "io/dataset.hpp"
 #include "io/idx.hpp"
 #include "options.hpp"
+#include "result_file.hpp"
 
 namespace convoy::cli {
 namespace {
@@ -158,19 +160,19 @@ std::string json_of(const Network& network, const Measured& m, Index n, Index ri
       {"steps", network.text().steps},
       {"layers", layers},
       {"confusion", counts}};
-  return report.dump(2) + "\n";
+  return json_text(report, 2) + "\n";
 }
 
 void check_labels(const std::vector<std::uint8_t>& labels, const std::string& path, Index images,
                   Index classes) {
   if (static_cast<Index>(labels.size()) != images)
     throw Error(
-        fmt::format("{}: {} labels for {} images. Give the labels that belong to the images.", path,
-                    labels.size(), images));
+        fmt::format("{}: {} labels for {} images. Give the labels that belong to the images.",
+                    printable_path(path), labels.size(), images));
   for (std::size_t i = 0; i < labels.size(); ++i)
     if (labels[i] >= classes)
       throw Error(fmt::format("{}: label {} is {}, expected less than {} (the network's classes).",
-                              path, i, labels[i], classes));
+                              printable_path(path), i, labels[i], classes));
 }
 
 void run(const Arguments& arguments) {
@@ -178,8 +180,7 @@ void run(const Arguments& arguments) {
     throw Error(
         "--images and --labels belong together: give both, or neither for the Fashion-MNIST test "
         "set.");
-  const bool json_only = arguments.json == "-";
-  if (!arguments.json.empty() && !json_only) expect_writable(arguments.json);
+  const ResultFile json("--json", arguments.json);
   NetworkOptions options;
   options.threads = arguments.threads;
   options.batch = arguments.batch;
@@ -188,7 +189,7 @@ void run(const Arguments& arguments) {
   const NetworkText& text = network.text();
   if (text.dtype != DType::u8)
     throw Error(fmt::format("{}/network.txt: the input is {}, expected u8: IDX images are bytes.",
-                            arguments.model, name(text.dtype)));
+                            printable_path(arguments.model), name(text.dtype)));
   const std::string image_file = arguments.images.empty()
                                      ? io::find_data("t10k-images-idx3-ubyte", arguments.data)
                                      : arguments.images;
@@ -199,7 +200,7 @@ void run(const Arguments& arguments) {
   if (images.h != text.h || images.w != text.w || images.c != text.c)
     throw Error(fmt::format(
         "{}: images of {}x{}x{} (height, width, channels), expected {}x{}x{}, the network's input.",
-        image_file, images.h, images.w, images.c, text.h, text.w, text.c));
+        printable_path(image_file), images.h, images.w, images.c, text.h, text.w, text.c));
   const auto truth = io::read_labels(label_file);
   check_labels(truth, label_file, images.n, network.classes());
 
@@ -209,14 +210,8 @@ void run(const Arguments& arguments) {
   for (std::size_t i = 0; i < m.labels.size(); ++i) right += m.labels[i] == truth[i];
   const double seconds = median(m.seconds);
   const auto counts = confusion(m, truth, network.classes());
-  if (!arguments.json.empty()) {
-    const std::string report = json_of(network, m, n, right, seconds, arguments, counts);
-    if (json_only) {
-      fmt::print("{}", report);
-      return;
-    }
-    write_file_atomically(arguments.json, report);
-  }
+  if (json.asked_for()) json.write(json_of(network, m, n, right, seconds, arguments, counts));
+  if (json.alone()) return;
   print_table(network, m, n, right, seconds);
   if (arguments.confusion) print_confusion(counts);
   fmt::print("{:.4f}:{:.4f}\n", seconds, static_cast<double>(right) / static_cast<double>(n));
@@ -235,14 +230,17 @@ void add_run(CLI::App& app, int&) {
   command
       ->add_option("--images", arguments->images,
                    "IDX images, plain or gzip (without it the Fashion-MNIST test set)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(not_empty());
   command->add_option("--labels", arguments->labels, "IDX labels, plain or gzip")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(not_empty());
   command
       ->add_option("--data", arguments->data,
                    "Where to look for the test set; without it in CONVOY_DATA, the XDG data folder "
                    "and Debian's")
-      ->type_name("FOLDER");
+      ->type_name("FOLDER")
+      ->check(not_empty());
   add_device(*command, arguments->device);
   add_threads(*command, arguments->threads);
   command

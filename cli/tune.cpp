@@ -7,6 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "console.hpp"
+#include "core/json.hpp"
+#include "core/printable.hpp"
 #include "options.hpp"
 
 namespace convoy::cli {
@@ -55,11 +58,10 @@ void run_tune(const Arguments& arguments) {
   std::string saved_to;
   for (std::size_t i = 0; i < stages.size(); ++i) {
     if (arguments.strict) stages[i].strict = true;
-    if (terminal)
-      fmt::print(stderr, "\r\033[K{} of {}: {}", i + 1, stages.size(), to_text(stages[i]));
+    if (terminal) print_error("\r\033[K{} of {}: {}", i + 1, stages.size(), to_text(stages[i]));
     // Saved stage by stage: what was measured before an interrupt is kept.
     const TuneResult result = tune(stages[i], options, arguments.seconds, !arguments.dry_run);
-    if (terminal) fmt::print(stderr, "\r\033[K");
+    if (terminal) print_error("\r\033[K");
     saved_to = result.saved_to;
     if (arguments.json)
       report.push_back(json_of(result));
@@ -69,9 +71,9 @@ void run_tune(const Arguments& arguments) {
   if (arguments.json) {
     nlohmann::ordered_json all = {{"convoy", version()}, {"stages", std::move(report)}};
     if (!saved_to.empty()) all["saved_to"] = saved_to;
-    fmt::print("{}\n", all.dump(2));
+    fmt::print("{}\n", json_text(all, 2));
   } else if (!saved_to.empty()) {
-    fmt::print("Saved to {}.\n", saved_to);
+    fmt::print("Saved to {}.\n", printable_path(saved_to));
   }
 }
 

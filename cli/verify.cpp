@@ -8,7 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "console.hpp"
 #include "convoy/error.hpp"
+#include "core/json.hpp"
 #include "options.hpp"
 
 namespace convoy::cli {
@@ -113,7 +115,7 @@ void print_json(const Report& report, const Arguments& arguments) {
                                 {"epilogue", cell.epilogue},
                                 {"tail", cell.tail},
                                 {"count", count}});
-  fmt::print("{}\n", json.dump(1));
+  fmt::print("{}\n", json_text(json, 1));
 }
 
 int run_verify(const Arguments& arguments) {
@@ -130,10 +132,10 @@ int run_verify(const Arguments& arguments) {
   const bool terminal = isatty(STDERR_FILENO) != 0;
   if (terminal)
     options.progress = [](Index done, Index all, Index failures) {
-      fmt::print(stderr, "\r{} of {} stages, {} failures ", done, all, failures);
+      print_error("\r{} of {} stages, {} failures ", done, all, failures);
     };
   const Report report = verify::verify(options);
-  if (terminal) fmt::print(stderr, "\r\033[K");
+  if (terminal) print_error("\r\033[K");
   if (arguments.json)
     print_json(report, arguments);
   else
@@ -159,8 +161,12 @@ void add_verify(CLI::App& app, int& exit_code) {
       ->capture_default_str()
       ->check(at_least(0));
   arguments->changes.add_to(*command);
-  command->add_option("--kernel", arguments->kernel, "Only this kernel")->type_name("NAME");
-  command->add_option("--tile", arguments->tile, "Only this tile")->type_name("NAME");
+  command->add_option("--kernel", arguments->kernel, "Only this kernel")
+      ->type_name("NAME")
+      ->check(not_empty());
+  command->add_option("--tile", arguments->tile, "Only this tile")
+      ->type_name("NAME")
+      ->check(not_empty());
   command->add_flag("--non-finite", arguments->non_finite,
                     "Also put NaN, infinities and 1e37 into the input, 144 runs a kernel");
   add_json(*command, arguments->json);

@@ -30,12 +30,11 @@ std::size_t character(std::string_view text, std::size_t at) {
   return bytes;
 }
 
-}  // namespace
-
-std::string printable(std::string_view text, std::size_t most) {
+std::string cleaned(std::string_view text, std::size_t most, std::string_view kept) {
   std::string shown;
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t bytes = character(text, at);
+    const bool keep = kept.find(text[at]) != std::string_view::npos;
+    const std::size_t bytes = keep ? 1 : character(text, at);
     const std::size_t step = bytes > 0 ? bytes : 1;
     if (shown.size() + step > most) return shown + "...";
     if (bytes > 0)
@@ -47,6 +46,20 @@ std::string printable(std::string_view text, std::size_t most) {
   return shown;
 }
 
+}  // namespace
+
+std::string printable(std::string_view text, std::size_t most) {
+  return cleaned(text, most, {});
+}
+
+std::string printable_path(std::string_view path) {
+  return cleaned(path, 1000, {});
+}
+
+std::string printable_lines(std::string_view text, std::size_t most) {
+  return cleaned(text, most, "\n\t");
+}
+
 bool is_printable(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t bytes = character(text, at);
@@ -54,6 +67,12 @@ bool is_printable(std::string_view text) {
     at += bytes;
   }
   return true;
+}
+
+std::string_view without_mark(std::string_view text) {
+  constexpr std::string_view mark = "\xef\xbb\xbf";
+  if (text.starts_with(mark)) text.remove_prefix(mark.size());
+  return text;
 }
 
 }  // namespace convoy

@@ -7,11 +7,13 @@
 #include <cmath>
 
 #include "convoy/error.hpp"
+#include "core/printable.hpp"
 #include "core/size.hpp"
 
 namespace convoy {
 
-Error::Error(const std::string& message) : std::runtime_error(message) {}
+// Whoever writes a message cleans what came from outside; what was forgotten ends here.
+Error::Error(const std::string& message) : std::runtime_error(printable_lines(message)) {}
 Error::~Error() = default;
 
 std::string_view name(DType dtype) {

@@ -5,24 +5,15 @@
 
 #include <charconv>
 #include <cmath>
-#include <fstream>
 
 #include "convoy/error.hpp"
+#include "core/file.hpp"
+#include "core/printable.hpp"
 
 namespace convoy {
 namespace {
 
 constexpr std::string_view planned[] = {"add", "silu", "gelu", "hswish", "avg", "gap"};
-
-// The text as a message shows it. It may come from a broken file: no more than a line of it, and
-// nothing that a terminal would obey or that would end the message.
-std::string shown(std::string_view text) {
-  constexpr std::size_t most = 160;
-  std::string shown(text.substr(0, most));
-  for (char& c : shown)
-    if (c < ' ' || c > '~') c = '?';
-  return text.size() > most ? shown + "..." : shown;
-}
 
 class Parser {
  public:
@@ -41,7 +32,7 @@ class Parser {
  private:
   [[noreturn]] void fail(const std::string& what) const { fail_at(at_, what); }
   [[noreturn]] void fail_at(std::size_t place, const std::string& what) const {
-    throw Error(fmt::format("stage \"{}\", column {}: {}", shown(text_), place + 1, what));
+    throw Error(fmt::format("stage \"{}\", column {}: {}", printable(text_), place + 1, what));
   }
   bool at_end() const { return at_ == text_.size(); }
   char peek() const { return text_[at_]; }
@@ -101,7 +92,7 @@ class Parser {
   DType dtype(std::string_view word) const {
     for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::u8})
       if (word == name(type)) return type;
-    fail(fmt::format("unknown type '{}', expected f32, f16, bf16 or u8", word.substr(0, 32)));
+    fail(fmt::format("unknown type '{}', expected f32, f16, bf16 or u8", printable(word, 32)));
   }
 
   // A keyword once: the second is an error.
@@ -293,7 +284,7 @@ Stage parse_stage(std::string_view text) {
       throw Error(
           fmt::format("stage \"{}\": {} is missing, expected n<N>h<H>[w<W>]c<C>k<K>r<R>[s<S>], "
                       "for example n1h56c64k128r3pad1+bias+relu+max2",
-                      shown(trim(text)), axis));
+                      printable(trim(text)), axis));
   };
   missing(given.n, "n");
   missing(given.h, "h");
@@ -303,27 +294,29 @@ Stage parse_stage(std::string_view text) {
   try {
     shapes_of(stage);
   } catch (const Error& error) {
-    throw Error(fmt::format("stage \"{}\": {}", shown(trim(text)), error.what()));
+    throw Error(fmt::format("stage \"{}\": {}", printable(trim(text)), error.what()));
   }
   return stage;
 }
 
 std::vector<Stage> read_shape_list(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw Error(fmt::format("{}: can't be opened. Is the path right?", path));
+  constexpr std::size_t most_bytes = 16 << 20;
+  const auto bytes = read_file(path, most_bytes);
+  std::string_view rest = without_mark(text_of(bytes));
   std::vector<Stage> stages;
-  std::string line;
-  for (int number = 1; std::getline(file, line); ++number) {
-    const std::string_view text = trim(std::string_view(line).substr(0, line.find('#')));
+  for (int number = 1; !rest.empty(); ++number) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    const std::string_view text = trim(line.substr(0, line.find('#')));
     if (text.empty()) continue;
     try {
       stages.push_back(parse_stage(text));
     } catch (const Error& error) {
-      throw Error(fmt::format("{}:{}: {}", path, number, error.what()));
+      throw Error(fmt::format("{}:{}: {}", printable_path(path), number, error.what()));
     }
   }
-  if (file.bad()) throw Error(fmt::format("{}: reading failed. Is it a file?", path));
-  if (stages.empty()) throw Error(fmt::format("{}: no stage in it, expected one a line", path));
+  if (stages.empty())
+    throw Error(fmt::format("{}: no stage in it, expected one a line", printable_path(path)));
   return stages;
 }
 

@@ -1,10 +1,12 @@
 #include "io/dataset.hpp"
 
 #include <cstdlib>
+#include <filesystem>
 #include <vector>
 
 #include "convoy/error.hpp"
-#include "io/file.hpp"
+#include "core/file.hpp"
+#include "core/printable.hpp"
 
 namespace convoy::io {
 namespace {
@@ -26,15 +28,21 @@ std::string find_data(const std::string& file, const std::string& folder) {
       folder.empty() ? std::vector<std::string>{variable, user, debian} : std::vector{folder};
   for (const std::string& place : folders) {
     if (place.empty()) continue;
-    for (const char* suffix : {"", ".gz"})
-      if (file_exists(place + "/" + file + suffix)) return place + "/" + file + suffix;
+    for (const char* suffix : {"", ".gz"}) {
+      std::string path = place + "/" + file + suffix;
+      // In a folder that was named, anything of that name: reading says why it is not the file.
+      std::error_code none;
+      if (folder.empty() ? std::filesystem::is_regular_file(path, none) : file_there(path))
+        return path;
+    }
   }
   if (!folder.empty())
-    throw Error(file + "[.gz] not found in " + folder + ". Is it the folder of the test set?");
+    throw Error(file + "[.gz] not found in " + printable_path(folder) +
+                ". Is it the folder of the test set?");
   throw Error(file + "[.gz] not found in: CONVOY_DATA " +
-              (variable.empty() ? "(not set)" : variable) + ", " +
-              (user.empty() ? "the XDG data folder (no HOME)" : user) + ", " + debian +
-              ". Install Debian's dataset-fashion-mnist or name a folder with --data.");
+              (variable.empty() ? "(not set)" : printable_path(variable)) + ", " +
+              (user.empty() ? "the XDG data folder (no HOME)" : printable_path(user)) + ", " +
+              debian + ". Install Debian's dataset-fashion-mnist or name a folder with --data.");
 }
 
 }  // namespace convoy::io

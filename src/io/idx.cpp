@@ -7,7 +7,8 @@
 #include <array>
 
 #include "convoy/error.hpp"
-#include "io/file.hpp"
+#include "core/file.hpp"
+#include "core/printable.hpp"
 
 namespace convoy::io {
 namespace {
@@ -149,7 +150,7 @@ Images parse_images(std::span<const unsigned char> bytes, const std::string& nam
 }
 
 Images read_images(const std::string& path) {
-  return parse_images(read_file(path), path);
+  return parse_images(read_file(path), printable_path(path));
 }
 
 std::vector<std::uint8_t> parse_labels(std::span<const unsigned char> bytes,
@@ -166,7 +167,7 @@ std::vector<std::uint8_t> parse_labels(std::span<const unsigned char> bytes,
 }
 
 std::vector<std::uint8_t> read_labels(const std::string& path) {
-  return parse_labels(read_file(path), path);
+  return parse_labels(read_file(path), printable_path(path));
 }
 
 }  // namespace convoy::io

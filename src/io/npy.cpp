@@ -5,49 +5,104 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <fstream>
 #include <limits>
-#include <sstream>
+
+#include "core/file.hpp"
+#include "core/printable.hpp"
 
 namespace convoy::io {
 namespace {
 
-// The header is the text of a Python dictionary: {'descr': '<f4', 'fortran_order': False,
-// 'shape': (4, 3), }. What follows a key is all that is needed.
-std::string_view after_key(std::string_view header, std::string_view key, std::string_view name) {
-  const std::size_t at = header.find(key);
-  const std::size_t colon = at == std::string_view::npos ? at : header.find(':', at);
-  if (colon == std::string_view::npos)
-    throw Error(
-        fmt::format("{}: its header has no {}, expected a file made by numpy.save", name, key));
-  std::string_view value = header.substr(colon + 1);
-  value.remove_prefix(std::min(value.find_first_not_of(' '), value.size()));
-  return value;
-}
-
-std::vector<Index> parse_shape(std::string_view text, std::string_view name) {
-  std::vector<Index> shape;
-  const std::size_t end = text.find(')');
-  if (text.empty() || text[0] != '(' || end == std::string_view::npos)
-    throw Error(fmt::format(
-        "{}: its header has no shape like (4, 3), expected a file made by numpy.save", name));
-  text = text.substr(1, end - 1);
-  while (true) {
-    const std::size_t start = text.find_first_not_of(" ,");
-    if (start == std::string_view::npos) return shape;
-    text.remove_prefix(start);
-    Index size = 0;
-    const auto [stop, failure] = std::from_chars(text.data(), text.data() + text.size(), size);
-    if (failure != std::errc() || size < 0)
-      throw Error(fmt::format(
-          "{}: a size in its shape is no number, expected a file made by numpy.save", name));
-    shape.push_back(size);
-    if (shape.size() > 5)
-      throw Error(
-          fmt::format("{}: more than 5 axes, expected at most 5. Reshape it before saving.", name));
-    text.remove_prefix(static_cast<std::size_t>(stop - text.data()));
+/// The text of a Python dictionary with three keys, in any order, each once:
+/// {'descr': '<f4', 'fortran_order': False, 'shape': (4, 3), }
+class Header {
+ public:
+  Header(std::string_view text, std::string_view name) : rest_(text), name_(name) {
+    expect('{');
+    while (!take('}')) {
+      const std::string_view key = quoted();
+      expect(':');
+      if (key == "descr")
+        once(descr_given_, key), descr_ = quoted();
+      else if (key == "fortran_order")
+        once(order_given_, key), fortran_ = truth();
+      else if (key == "shape")
+        once(shape_given_, key), shape_ = sizes();
+      else
+        fail(fmt::format("the key '{}'", printable(key, 32)));
+      if (!take(',') && (skip_space(), !rest_.starts_with('}'))) fail("no comma between its parts");
+    }
+    skip_space();
+    if (!rest_.empty()) fail("something behind its dictionary");
+    if (!descr_given_ || !order_given_ || !shape_given_)
+      fail(fmt::format("no '{}'",
+                       !descr_given_ ? "descr" : (!order_given_ ? "fortran_order" : "shape")));
   }
-}
+  std::string_view descr() const { return descr_; }
+  bool fortran() const { return fortran_; }
+  const std::vector<Index>& shape() const { return shape_; }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw Error(
+        fmt::format("{}: its header has {}, expected a file made by numpy.save", name_, what));
+  }
+  void once(bool& given, std::string_view key) const {
+    if (given) fail(fmt::format("'{}' twice", key));
+    given = true;
+  }
+  void skip_space() {
+    rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t\r\n"), rest_.size()));
+  }
+  bool take(std::string_view word) {
+    skip_space();
+    if (!rest_.starts_with(word)) return false;
+    rest_.remove_prefix(word.size());
+    return true;
+  }
+  bool take(char c) { return take(std::string_view(&c, 1)); }
+  void expect(char c) {
+    if (!take(c)) fail(fmt::format("no '{}' where one belongs", c));
+  }
+  std::string_view quoted() {
+    skip_space();
+    const char quote = rest_.empty() ? ' ' : rest_[0];
+    const std::size_t end = rest_.find(quote, 1);
+    if ((quote != '\'' && quote != '"') || end == std::string_view::npos)
+      fail("no quoted text where one belongs");
+    const std::string_view text = rest_.substr(1, end - 1);
+    rest_.remove_prefix(end + 1);
+    return text;
+  }
+  bool truth() {
+    if (take("True")) return true;
+    if (!take("False")) fail("a 'fortran_order' that is neither True nor False");
+    return false;
+  }
+  std::vector<Index> sizes() {
+    std::vector<Index> shape;
+    if (!take('(')) fail("no shape like (4, 3)");
+    bool comma = true;
+    while (!take(')')) {
+      Index size = 0;
+      const auto [stop, failure] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), size);
+      if (!comma || failure != std::errc() || size < 0)
+        fail("a size in its shape that is no number");
+      if (shape.size() == 5)
+        throw Error(fmt::format(
+            "{}: more than 5 axes, expected at most 5. Reshape it before saving.", name_));
+      shape.push_back(size);
+      rest_.remove_prefix(static_cast<std::size_t>(stop - rest_.data()));
+      comma = take(',');
+    }
+    if (shape.size() == 1 && !comma) fail("no shape like (4,)");
+    return shape;
+  }
+
+  std::string_view rest_, name_, descr_;
+  bool fortran_ = false, descr_given_ = false, order_given_ = false, shape_given_ = false;
+  std::vector<Index> shape_;
+};
 
 template <class From, class To>
 void convert(std::string_view data, Tensor& tensor, std::string_view name) {
@@ -71,22 +126,24 @@ Tensor parse_npy(std::string_view bytes, std::string_view name) {
   const auto byte = [&](std::size_t i) {
     return static_cast<std::size_t>(static_cast<unsigned char>(bytes[i]));
   };
-  const bool long_header = bytes[6] >= 2;
+  if (byte(6) < 1 || byte(6) > 3 || byte(7) != 0)
+    throw Error(
+        fmt::format("{}: .npy version {}.{}, expected 1.0, 2.0 or 3.0. Save it with numpy.save.",
+                    name, byte(6), byte(7)));
+  const bool long_header = byte(6) >= 2;
   std::size_t length = byte(8) | byte(9) << 8;
   if (long_header) length |= byte(10) << 16 | byte(11) << 24;
   const std::size_t start = long_header ? 12 : 10;
   if (length > bytes.size() - start)
     throw Error(fmt::format(
         "{}: its header of {} bytes ends after the file. Was the file cut short?", name, length));
-  const std::string_view header = bytes.substr(start, length);
+  const Header header(bytes.substr(start, length), name);
   const std::string_view data = bytes.substr(start + length);
 
-  if (after_key(header, "'fortran_order'", name).substr(0, 4) == "True")
+  if (header.fortran())
     throw Error(fmt::format(
         "{}: in Fortran order, expected C order. Save numpy.ascontiguousarray of it.", name));
-  const std::vector<Index> shape = parse_shape(after_key(header, "'shape'", name), name);
-  const std::string_view descr = after_key(header, "'descr'", name);
-  const std::string_view quoted = descr.size() > 5 ? descr.substr(1, 3) : descr;
+  const std::vector<Index>& shape = header.shape();
   struct Type {
     std::string_view text;
     DType dtype;
@@ -96,11 +153,11 @@ Tensor parse_npy(std::string_view bytes, std::string_view name) {
                             {"<i4", DType::i32, 4}, {"<f8", DType::f32, 8}, {"<i8", DType::i32, 8}};
   const Type* type = nullptr;
   for (const Type& candidate : types)
-    if (candidate.text == quoted) type = &candidate;
+    if (candidate.text == header.descr()) type = &candidate;
   if (!type)
     throw Error(fmt::format(
         "{}: elements of type {}, expected one of <f4 <f2 |u1 <i4 <f8 <i8. Convert with .astype.",
-        name, quoted.substr(0, 16)));
+        name, printable(header.descr(), 16)));
 
   std::size_t expected = type->bytes, most = expected;  // most: as if no axis were empty
   for (const Index size : shape) {
@@ -115,9 +172,9 @@ Tensor parse_npy(std::string_view bytes, std::string_view name) {
         fmt::format("{}: {} bytes of data, expected {} for its shape. Was the file cut short?",
                     name, data.size(), expected));
   Tensor tensor(type->dtype, shape);
-  if (quoted == "<f8")
+  if (header.descr() == "<f8")
     convert<double, float>(data, tensor, name);
-  else if (quoted == "<i8")
+  else if (header.descr() == "<i8")
     convert<std::int64_t, std::int32_t>(data, tensor, name);
   else if (!data.empty())
     std::memcpy(tensor.data<char>(), data.data(), data.size());
@@ -125,13 +182,8 @@ Tensor parse_npy(std::string_view bytes, std::string_view name) {
 }
 
 Tensor read_npy(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    throw Error(
-        fmt::format("{}: can't be read. Is the path right, and the file yours to read?", path));
-  std::ostringstream bytes;
-  bytes << file.rdbuf();
-  return parse_npy(bytes.view(), path);
+  const auto bytes = read_file(path);
+  return parse_npy(text_of(bytes), printable_path(path));
 }
 
 }  // namespace convoy::io

@@ -1,19 +1,38 @@
 // The .safetensors format: a JSON header with types, shapes and places, then the numbers.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace convoy::io {
 
-/// The values of one tensor, F32, F16 or BF16, flattened, as fp32. Every bound is checked before
-/// anything is allocated. Throws Error naming `name`: damaged file, no such tensor, another type.
-std::vector<float> parse_safetensors(std::span<const unsigned char> bytes, const std::string& name,
-                                     const std::string& tensor);
+/// A whole file, its header read once.
+class SafeTensors {
+ public:
+  /// `name` is the file's, for messages. Every bound is checked before anything is allocated.
+  /// Throws Error: damaged file, a key twice, tensors that overlap or leave bytes out.
+  SafeTensors(std::vector<unsigned char> bytes, std::string name);
 
-/// Whether the file holds a tensor of that name. Throws Error when its header is damaged.
-bool has_safetensor(std::span<const unsigned char> bytes, const std::string& name,
-                    const std::string& tensor);
+  bool contains(const std::string& tensor) const { return tensors_.count(tensor) > 0; }
+  /// The values of one tensor, F32, F16 or BF16, flattened, as fp32. Throws Error: no such tensor,
+  /// another type, a shape that is not its place's.
+  std::vector<float> values(const std::string& tensor) const;
+
+ private:
+  struct Entry {
+    std::string dtype;
+    std::vector<std::uint64_t> shape;
+    std::uint64_t begin = 0, end = 0;  // bytes of the body
+  };
+  void check_places() const;
+
+  std::vector<unsigned char> bytes_;
+  std::string name_;
+  std::span<const unsigned char> body_;
+  std::map<std::string, Entry> tensors_;
+};
 
 }  // namespace convoy::io

@@ -1,14 +1,16 @@
 #include "io/weights.hpp"
 
 #include <fmt/core.h>
+#include <locale.h>
 
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 
 #include "convoy/error.hpp"
-#include "io/file.hpp"
+#include "core/file.hpp"
+#include "core/printable.hpp"
 #include "io/npy.hpp"
-#include "io/safetensors.hpp"
 
 namespace convoy::io {
 namespace {
@@ -32,18 +34,25 @@ void check_finite(const std::vector<float>& values, const std::string& name) {
                       name, i + 1, values[i]));
 }
 
-/// A word as it may be printed: short, without control characters.
-std::string shown(std::string_view word) {
-  std::string text(word.substr(0, 24));
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 32 || static_cast<unsigned char>(c) > 126) c = '?';
-  return text + (word.size() > 24 ? "..." : "");
+// A whole word as a number; from_chars alone refuses what is too small and a leading '+'.
+bool parse_number(std::string_view word, double& value) {
+  if (word.starts_with('+') && !word.starts_with("+-")) word.remove_prefix(1);
+  const char* const end = word.data() + word.size();
+  const auto result = std::from_chars(word.data(), end, value);
+  if (result.ptr != end || result.ec == std::errc::invalid_argument) return false;
+  if (result.ec == std::errc::result_out_of_range) {
+    // Is it 0 or infinite? from_chars does not say; strtod does, in the "C" locale.
+    static const locale_t c_locale = newlocale(LC_ALL_MASK, "C", nullptr);
+    value = strtod_l(std::string(word).c_str(), nullptr, c_locale);
+  }
+  return true;
 }
 
 }  // namespace
 
 std::vector<float> parse_weights(std::string_view text, const std::string& name, Index count,
                                  const std::string& meaning) {
+  text = without_mark(text);
   std::vector<float> values;
   // A number takes at least two characters, so a short text can't make this large.
   values.reserve(std::min(static_cast<std::size_t>(count), text.size() / 2 + 1));
@@ -56,23 +65,18 @@ std::vector<float> parse_weights(std::string_view text, const std::string& name,
     const char* stop = at;
     while (stop != end && !is_space(*stop)) ++stop;
     double value = 0;
-    const char* const digits = *at == '+' ? at + 1 : at;
-    const auto result = std::from_chars(digits, stop, value);
-    // from_chars leaves the value alone when it is out of range: 1e-400 is 0, 1e400 an error.
     const std::string_view word(at, static_cast<std::size_t>(stop - at));
-    const bool underflow =
-        result.ec == std::errc::result_out_of_range && word.find("e-") != std::string_view::npos;
-    if ((result.ec != std::errc() && !underflow) || result.ptr != stop)
+    if (!parse_number(word, value))
       throw Error(
           fmt::format("{}: line {}: \"{}\" is not a number. Expected {} numbers ({}), "
                       "separated by white space.",
-                      name, line, shown(word), count, meaning));
+                      name, line, printable(word, 24), count, meaning));
     const auto rounded =
         static_cast<float>(value);  // a little over the largest float is that float
     if (!std::isfinite(rounded))
       throw Error(
           fmt::format("{}: line {}: {} is not a finite fp32 number. Was the training unstable?",
-                      name, line, shown(word)));
+                      name, line, printable(word, 24)));
     if (found < count) values.push_back(rounded);
     ++found;
     at = stop;
@@ -81,42 +85,42 @@ std::vector<float> parse_weights(std::string_view text, const std::string& name,
   return values;
 }
 
-bool has_parameter(const std::string& folder, const std::string& parameter) {
-  const std::string safetensors = folder + "/model.safetensors";
-  return file_exists(folder + "/" + parameter + ".txt") ||
-         file_exists(folder + "/" + parameter + ".npy") ||
-         (file_exists(safetensors) &&
-          has_safetensor(read_file(safetensors), safetensors, parameter));
+bool ParameterFolder::in_safetensors(const std::string& parameter) {
+  const std::string path = folder_ + "/model.safetensors";
+  if (!tensors_ && file_there(path)) tensors_.emplace(read_file(path), printable_path(path));
+  return tensors_ && tensors_->contains(parameter);
 }
 
-std::vector<float> read_parameter(const std::string& folder, const std::string& parameter,
-                                  Index count, const std::string& meaning) {
-  const std::string text = folder + "/" + parameter + ".txt";
-  const std::string npy = folder + "/" + parameter + ".npy";
-  const std::string safetensors = folder + "/model.safetensors";
-  if (file_exists(text)) {
-    const auto bytes = read_file(text);
-    return parse_weights({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, text, count,
-                         meaning);
+bool ParameterFolder::has(const std::string& parameter) {
+  const std::string path = folder_ + "/" + parameter;
+  return file_there(path + ".txt") || file_there(path + ".npy") || in_safetensors(parameter);
+}
+
+std::vector<float> ParameterFolder::read(const std::string& parameter, Index count,
+                                         const std::string& meaning) {
+  const std::string path = folder_ + "/" + parameter;
+  if (file_there(path + ".txt")) {
+    const auto bytes = read_file(path + ".txt");
+    return parse_weights(text_of(bytes), printable_path(path + ".txt"), count, meaning);
   }
   std::vector<float> values;
   std::string name;
-  if (file_exists(npy)) {
-    name = npy;
-    const Tensor array = read_npy(npy);
+  if (file_there(path + ".npy")) {
+    name = printable_path(path + ".npy");
+    const Tensor array = read_npy(path + ".npy");
     if (array.view().dtype != DType::f32)
-      throw Error(fmt::format("{}: values of type {}, expected f4 or f8.", npy,
+      throw Error(fmt::format("{}: values of type {}, expected f4 or f8.", name,
                               convoy::name(array.view().dtype)));
     values.assign(array.data<float>(), array.data<float>() + array.elements());
-  } else if (has_parameter(folder, parameter)) {
-    name = safetensors + ": " + parameter;
-    const auto bytes = read_file(safetensors);
-    values = parse_safetensors(bytes, safetensors, parameter);
+  } else if (in_safetensors(parameter)) {
+    name = printable_path(folder_ + "/model.safetensors: " + parameter);
+    values = tensors_->values(parameter);
   } else {
     throw Error(
         fmt::format("{}: no weights \"{}\": expected {} values ({}) in {}.txt, {}.npy or "
                     "model.safetensors. Copy the file into the model's folder.",
-                    folder, parameter, count, meaning, parameter, parameter));
+                    printable_path(folder_), printable(parameter), count, meaning,
+                    printable(parameter), printable(parameter)));
   }
   const auto found = static_cast<Index>(values.size());
   if (found != count) wrong_count(name, found, count, meaning);

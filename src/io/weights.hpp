@@ -2,11 +2,13 @@
 // .safetensors.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "convoy/stage.hpp"
+#include "io/safetensors.hpp"
 
 namespace convoy::io {
 
@@ -16,13 +18,26 @@ namespace convoy::io {
 std::vector<float> parse_weights(std::string_view text, const std::string& name, Index count,
                                  const std::string& meaning);
 
-/// The parameter `parameter` ("conv1.weight") of the model in `folder`: from the file
-/// conv1.weight.txt, conv1.weight.npy or the entry of that name in a .safetensors file of the
-/// folder (model.safetensors). Exactly `count` finite values, flattened. Throws Error.
-std::vector<float> read_parameter(const std::string& folder, const std::string& parameter,
-                                  Index count, const std::string& meaning);
+/// Where a model's parameters lie. Each file is opened once, model.safetensors when it is first
+/// needed, and read no more after that.
+class ParameterFolder {
+ public:
+  explicit ParameterFolder(std::string folder) : folder_(std::move(folder)) {}
 
-/// Whether one of these files is there; a .safetensors file counts if it holds the entry.
-bool has_parameter(const std::string& folder, const std::string& parameter);
+  /// The parameter of that name ("conv1.weight"): from the file conv1.weight.txt, conv1.weight.npy
+  /// or the entry in model.safetensors. Exactly `count` finite values, flattened. Throws Error,
+  /// also where such a file is a folder, a pipe, a broken link or unreadable.
+  std::vector<float> read(const std::string& parameter, Index count, const std::string& meaning);
+
+  /// Whether something of one of these names is there; model.safetensors counts if it holds the
+  /// entry.
+  bool has(const std::string& parameter);
+
+ private:
+  bool in_safetensors(const std::string& parameter);
+
+  std::string folder_;
+  std::optional<SafeTensors> tensors_;
+};
 
 }  // namespace convoy::io

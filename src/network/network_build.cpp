@@ -5,10 +5,10 @@
 #include <new>
 #include <stdexcept>
 
+#include "core/file.hpp"
 #include "core/machine.hpp"
 #include "core/printable.hpp"
 #include "core/size.hpp"
-#include "io/file.hpp"
 #include "network/network_impl.hpp"
 #include "plan/fusion.hpp"
 #include "plan/select.hpp"
@@ -53,8 +53,8 @@ Network::Impl::Impl(const std::string& folder, const NetworkOptions& options_) :
   on_device.threads = options.threads;
   machine_for(on_device);  // throws where that is none
   const std::string file = folder + "/network.txt";
-  const auto bytes = io::read_file(file);
-  text = parse_network({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file);
+  const auto bytes = read_file(file, std::size_t{1} << 20);  // as parse_network takes
+  text = parse_network(text_of(bytes), file);
   weights = network::load_weights(text, folder);
   values = normalised_values(text);
   input_values = (Size(text.h) * text.w * text.c).value();

@@ -6,6 +6,7 @@
 
 #include "convoy/error.hpp"
 #include "convoy/network.hpp"
+#include "core/printable.hpp"
 #include "core/stage_text.hpp"
 
 namespace convoy {
@@ -56,7 +57,7 @@ class Line {
  private:
   [[nodiscard]] Error bad_numbers(std::string_view word, std::string_view key) const {
     return error(fmt::format("\"{}\": expected {}(NUMBER) or {}(NUMBER,NUMBER,...), one a channel",
-                             word, key, key));
+                             printable(word), key, key));
   }
   const std::string& file_;
   int number_;
@@ -78,15 +79,17 @@ void parse_input(const Line& line, const std::vector<std::string_view>& words,
   GivenAxes given;
   const Stage stage = parts(line, words[1], given);
   if (!given.h || !given.c || given.n || given.k || given.r)
-    throw line.error(fmt::format(
-        "\"{}\": expected type, height, width and channels alone: u8:h28w28c1", words[1]));
+    throw line.error(
+        fmt::format("\"{}\": expected type, height, width and channels alone: u8:h28w28c1",
+                    printable(words[1])));
   Stage plain;
   plain.dtype = stage.dtype, plain.h = stage.h, plain.w = stage.w, plain.c = stage.c;
   if (stage != plain || stage.dtype == DType::i32)
-    throw line.error(fmt::format(
-        "\"{}\": expected u8, f32, f16 or bf16 and sizes, no riders: u8:h28w28c1", words[1]));
+    throw line.error(
+        fmt::format("\"{}\": expected u8, f32, f16 or bf16 and sizes, no riders: u8:h28w28c1",
+                    printable(words[1])));
   if (stage.h < 1 || stage.w < 1 || stage.c < 1)
-    throw line.error(fmt::format("\"{}\": sizes must be at least 1", words[1]));
+    throw line.error(fmt::format("\"{}\": sizes must be at least 1", printable(words[1])));
   network.dtype = stage.dtype, network.h = stage.h, network.w = stage.w, network.c = stage.c;
   for (std::size_t i = 2; i < words.size(); ++i) {
     if (words[i].starts_with("mean("))
@@ -94,7 +97,7 @@ void parse_input(const Line& line, const std::vector<std::string_view>& words,
     else if (words[i].starts_with("std("))
       network.std = line.numbers(words[i], "std");
     else
-      throw line.error(fmt::format("\"{}\": expected mean(...) or std(...)", words[i]));
+      throw line.error(fmt::format("\"{}\": expected mean(...) or std(...)", printable(words[i])));
   }
   if (network.layer_type() != DType::f32 && !(network.mean.empty() && network.std.empty()))
     throw line.error(
@@ -126,6 +129,22 @@ void parse_steps(const Line& line, const std::vector<std::string_view>& words,
   throw line.error(fmt::format("expected \"steps N\" with N from 1 to {}", max_steps));
 }
 
+void check_name(const Line& line, std::string_view name) {
+  constexpr std::size_t longest = 200;  // file systems take 255, with the ending
+  if (name.size() > longest)
+    throw line.error(
+        fmt::format("\"{}\": a name of {} bytes, expected at most {}: it is part of file names",
+                    printable(name), name.size(), longest));
+  if (!is_printable(name))
+    throw line.error(
+        fmt::format("\"{}\": a name is part of file names and of tables. Expected UTF-8 without "
+                    "control characters.",
+                    printable(name)));
+  if (name.find('/') != std::string_view::npos)
+    throw line.error(
+        fmt::format("\"{}\": a name is part of file names and holds no \"/\"", printable(name)));
+}
+
 /// The shape that reaches the next layer.
 struct Flow {
   Index h = 0, w = 0, c = 0;
@@ -136,53 +155,53 @@ struct Flow {
 void parse_layer(const Line& line, const std::vector<std::string_view>& words, Flow& flow,
                  NetworkText& network, int number) {
   NetworkLayer layer;
+  check_name(line, words[0]);
   layer.name = std::string(words[0]);
   layer.line = number;
-  if (layer.name.find('/') != std::string::npos)
-    throw line.error(
-        fmt::format("\"{}\": a layer's name is part of file names and holds no \"/\"", words[0]));
   for (const NetworkLayer& other : network.layers)
     if (other.name == layer.name)
       throw line.error(
           fmt::format("a second layer \"{}\" (the first is in line {}). Names are part of "
                       "file names: give it another.",
-                      layer.name, other.line));
+                      printable(layer.name), other.line));
   if (words.size() < 2)
     throw line.error(
         fmt::format("\"{}\": unknown layer, or a name without a stage. Expected flatten, or a "
                     "name and a stage such as \"conv1 k8r5+bias+relu+max2\".",
-                    words[0]));
+                    printable(words[0])));
   GivenAxes given;
   Stage stage = parts(line, words[1], given);
   for (std::size_t i = 2; i < words.size(); ++i) {
     if (!words[i].starts_with("batchnorm(") || words[i].back() != ')' || words[i].size() < 12 ||
         !layer.batchnorm.empty())
-      throw line.error(fmt::format("\"{}\": expected nothing more, or batchnorm(NAME)", words[i]));
-    layer.batchnorm = std::string(words[i].substr(10, words[i].size() - 11));
-    if (layer.batchnorm.find('/') != std::string::npos)
       throw line.error(
-          fmt::format("\"{}\": the name is part of file names and holds no \"/\"", words[i]));
+          fmt::format("\"{}\": expected nothing more, or batchnorm(NAME)", printable(words[i])));
+    layer.batchnorm = std::string(words[i].substr(10, words[i].size() - 11));
+    check_name(line, layer.batchnorm);
   }
   if (given.n || given.h || given.w || given.c || given.dtype)
-    throw line.error(fmt::format(
-        "\"{}\": n, h, w, c and the type follow from the layer before: leave them out", words[1]));
+    throw line.error(
+        fmt::format("\"{}\": n, h, w, c and the type follow from the layer before: leave them out",
+                    printable(words[1])));
   if (!given.k)
-    throw line.error(fmt::format("\"{}\": k, the number of outputs, is missing", words[1]));
+    throw line.error(
+        fmt::format("\"{}\": k, the number of outputs, is missing", printable(words[1])));
   if (flow.flat) {
     if (given.r || given.s)
-      throw line.error(fmt::format(
-          "\"{}\": a linear layer (after flatten) has no r and s: leave them out", words[1]));
+      throw line.error(
+          fmt::format("\"{}\": a linear layer (after flatten) has no r and s: leave them out",
+                      printable(words[1])));
     stage.r = stage.s = 1;
   } else if (!given.r) {
     throw line.error(fmt::format(
         "\"{}\": r, the filter's height, is missing. (A linear layer needs \"flatten\" before it.)",
-        words[1]));
+        printable(words[1])));
   }
   if (stage.t != 1 || stage.hold)
     throw line.error("t and hold follow from \"steps\": leave them out");
   if (stage.keep.any() || stage.norm || stage.layout != Layout::nhwc || stage.out)
-    throw line.error(
-        fmt::format("\"{}\": norm, keep, nchw and out have no place in a network", words[1]));
+    throw line.error(fmt::format("\"{}\": norm, keep, nchw and out have no place in a network",
+                                 printable(words[1])));
   if (!layer.batchnorm.empty()) stage.bias = true;
   stage.dtype = network.layer_type();
   stage.h = flow.h, stage.w = flow.w, stage.c = flow.c;
@@ -195,8 +214,8 @@ void parse_layer(const Line& line, const std::vector<std::string_view>& words, F
   if (!wrong.empty()) {
     std::string all;
     for (const std::string& one : wrong) all += (all.empty() ? "" : "; ") + one;
-    throw line.error(
-        fmt::format("{} on an input of {}x{}x{}: {}", layer.name, flow.h, flow.w, flow.c, all));
+    throw line.error(fmt::format("{} on an input of {}x{}x{}: {}", printable(layer.name), flow.h,
+                                 flow.w, flow.c, all));
   }
   const Shapes shapes = shapes_of(stage);
   flow.h = shapes.out_h, flow.w = shapes.out_w, flow.c = stage.k;
@@ -206,7 +225,9 @@ void parse_layer(const Line& line, const std::vector<std::string_view>& words, F
 
 }  // namespace
 
-NetworkText parse_network(std::string_view text, const std::string& name) {
+NetworkText parse_network(std::string_view text, const std::string& file) {
+  const std::string name = printable_path(file);
+  text = without_mark(text);
   if (text.size() > max_text)
     throw Error(fmt::format(
         "{}: {} bytes, expected a network description of at most {}. Is it the right file?", name,
@@ -218,6 +239,8 @@ NetworkText parse_network(std::string_view text, const std::string& name) {
     std::string_view content = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(content.size() + 1, text.size()));
     const Line line(name, ++number);
+    if (content.find('\0') != std::string_view::npos)
+      throw line.error("a NUL byte. Is it a text file?");
     content = content.substr(0, content.find('#'));
     const auto words = words_of(content);
     if (words.empty()) continue;
@@ -229,7 +252,7 @@ NetworkText parse_network(std::string_view text, const std::string& name) {
     if (network.h == 0)
       throw line.error(fmt::format(
           "\"{}\" before the input. Expected first e.g. \"input u8:h28w28c1 mean(0.5) std(0.5)\".",
-          words[0]));
+          printable(words[0])));
     if (network.layers.size() >= max_layers)
       throw line.error(fmt::format("more than {} layers", max_layers));
     if (words[0] == "steps") {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/json.hpp"
 #include "plan/explain.hpp"
 
 namespace convoy {
@@ -233,7 +234,7 @@ std::string to_json(const Explanation& e) {
   if (!e.not_measured.empty()) json["not_measured"] = e.not_measured;
   if (e.workspace_bytes) json["workspace_bytes"] = *e.workspace_bytes;
   if (!e.warning.empty()) json["warning"] = e.warning;
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+  return json_text(json, 2);
 }
 
 }  // namespace convoy

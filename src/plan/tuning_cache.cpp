@@ -4,17 +4,21 @@
 #include <fmt/core.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "convoy/error.hpp"
 #include "convoy/plan.hpp"
+#include "core/file.hpp"
+#include "core/json.hpp"
+#include "core/printable.hpp"
 #include "core/process.hpp"
 
 namespace convoy {
@@ -46,38 +50,47 @@ const std::string* text_field(const nlohmann::json& row, const char* name) {
   const auto at = row.find(name);
   if (at == row.end() || !at->is_string()) return nullptr;
   const auto& text = at->get_ref<const std::string&>();
-  if (text.empty() || text.size() > longest_text) return nullptr;
-  for (const char letter : text)
-    if (static_cast<unsigned char>(letter) < 32) return nullptr;
-  return &text;
+  return !text.empty() && text.size() <= longest_text && is_printable(text) ? &text : nullptr;
 }
-
-struct File {
-  int descriptor = -1;
-  explicit File(int opened) : descriptor(opened) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (descriptor >= 0) ::close(descriptor);
-  }
-};
 
 [[noreturn]] void fail(const std::string& path, std::string_view what) {
   throw Error(
-      fmt::format("tuning cache {}: can't {}: {}. Set CONVOY_CACHE to a folder that you may "
-                  "write to.",
-                  path, what, std::strerror(errno)));
+      fmt::format("tuning cache {}: {}. Set CONVOY_CACHE to a folder that you may write to.",
+                  printable_path(path), what));
 }
 
-void write_all(const std::string& path, int descriptor, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(descriptor, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) fail(path, "write");
-    text.remove_prefix(static_cast<std::size_t>(written));
+// Two processes that tune at once: the second reads what the first wrote before it adds its own.
+// Somebody may hold the lock who never lets go (a stopped process), so that nobody waits for ever.
+class Lock {
+ public:
+  Lock(const std::string& path, double wait)
+      : name_(path + ".lock"),
+        file_(::open(name_.c_str(),
+                     O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0644)) {
+    if (file_.get() < 0 && errno != ELOOP)
+      fail(path, fmt::format("its lock file can't be opened: {}", std::strerror(errno)));
+    struct stat info {};
+    if (file_.get() < 0 || ::fstat(file_.get(), &info) != 0 || !S_ISREG(info.st_mode))
+      fail(path, fmt::format("{} is no regular file. Remove it", printable_path(name_)));
+    using Clock = std::chrono::steady_clock;
+    const auto until = Clock::now() + std::chrono::duration<double>(wait);
+    while (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK && errno != EINTR)
+        fail(path, fmt::format("it can't be locked: {}", std::strerror(errno)));
+      if (Clock::now() > until)
+        throw Error(fmt::format(
+            "tuning cache {0}: another process has held {1} for {2} seconds, so that nothing was "
+            "saved. Is a `convoy tune` stopped or stuck? `fuser {1}` names it: end it and try "
+            "again.",
+            printable_path(path), printable_path(name_), wait));
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
   }
-  if (::fsync(descriptor) != 0) fail(path, "flush to disk");
-}
+
+ private:
+  std::string name_;
+  Descriptor file_;
+};
 
 }  // namespace
 
@@ -115,7 +128,8 @@ TuningCache TuningCache::parse(std::string_view text, std::string& warning) {
   const std::string* version_text = text_field(file, "version");
   if (!version_text || *version_text != version())
     return ignore(fmt::format("it was written by Convoy {}, this is {}",
-                              version_text ? *version_text : "of no version", version()));
+                              version_text ? printable(*version_text, 40) : "of no version",
+                              version()));
   const auto rows = file.find("rows");
   if (rows == file.end() || !rows->is_array()) return ignore("it has no list of rows");
   for (std::size_t i = 0; i < rows->size(); ++i) {
@@ -163,7 +177,7 @@ std::string TuningCache::to_json() const {
   }
   const nlohmann::ordered_json file = {
       {"format", format_version}, {"version", version()}, {"rows", std::move(rows)}};
-  return file.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return json_text(file, 1) + "\n";
 }
 
 std::string tuning_cache_path() {
@@ -181,33 +195,18 @@ std::string tuning_cache_path() {
 
 TuningCache load_tuning_cache(const std::string& path, std::string& warning) {
   if (path.empty()) return {};
-  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat facts {};
-  if (file.descriptor < 0) {
-    // No file, or no folder, is how everybody starts.
-    if (errno != ENOENT && errno != ENOTDIR)
-      warning = fmt::format("the tuning cache {} is ignored: {}.", path, std::strerror(errno));
-    return {};
-  }
-  if (::fstat(file.descriptor, &facts) != 0 || !S_ISREG(facts.st_mode) ||
-      static_cast<std::size_t>(facts.st_size) > most_bytes) {
-    warning = fmt::format("the tuning cache {} is ignored: not a file of at most {} MiB.", path,
-                          most_bytes >> 20);
-    return {};
-  }
-  std::string text(static_cast<std::size_t>(facts.st_size), '\0');
-  std::size_t have = 0;
-  while (have < text.size()) {
-    const ssize_t count = ::read(file.descriptor, text.data() + have, text.size() - have);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;
-    have += static_cast<std::size_t>(count);
-  }
-  text.resize(have);
+  // No file, or no folder, is how everybody starts.
+  if (!file_there(path)) return {};
   std::string why;
-  TuningCache cache = TuningCache::parse(text, why);
-  if (!why.empty()) warning = fmt::format("{}: {}", path, why);
-  return cache;
+  try {
+    const auto bytes = read_file(path, most_bytes);
+    TuningCache cache = TuningCache::parse(text_of(bytes), why);
+    if (!why.empty()) warning = fmt::format("{}: {}", printable_path(path), why);
+    return cache;
+  } catch (const Error& error) {
+    warning = fmt::format("the tuning cache is ignored: {}", error.what());
+    return {};
+  }
 }
 
 const TuningCache& shipped_tuning() {
@@ -249,32 +248,22 @@ std::shared_ptr<const TuningCache> user_tuning_cache(std::string& warning) {
   return known.cache;
 }
 
-void save_tuning_cache(const std::string& path, const TuningCache& rows) {
+void save_tuning_cache(const std::string& path, const TuningCache& rows, double wait) {
   if (path.empty())
     throw Error(
         "tuning cache: none of CONVOY_CACHE, XDG_CACHE_HOME and HOME is set. Set "
         "CONVOY_CACHE to a folder that you may write to.");
   std::error_code failure;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), failure);
-  if (failure) {
-    errno = failure.value();
-    fail(path, "make its folder");
-  }
-  // Two processes that tune at once: the second reads what the first wrote before it adds its own.
-  const File lock(::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (lock.descriptor < 0 || ::flock(lock.descriptor, LOCK_EX) != 0) fail(path, "lock");
+  if (failure) fail(path, fmt::format("its folder can't be made: {}", failure.message()));
+  const Lock lock(path, wait);
   std::string ignored;
   TuningCache merged = load_tuning_cache(path, ignored);
   merged.merge(rows);
-  const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
   try {
-    const File file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (file.descriptor < 0) fail(path, "write beside it");
-    write_all(path, file.descriptor, merged.to_json());
-    if (::rename(temporary.c_str(), path.c_str()) != 0) fail(path, "replace");
-  } catch (...) {
-    ::unlink(temporary.c_str());
-    throw;
+    write_file_atomically(path, merged.to_json());
+  } catch (const Error& error) {
+    throw Error(fmt::format("tuning cache {} Or set CONVOY_CACHE to another.", error.what()));
   }
 }
 

@@ -62,8 +62,8 @@ const TuningCache& shipped_tuning();
 std::shared_ptr<const TuningCache> user_tuning_cache(std::string& warning);
 
 /// Merges `rows` into the file under a lock file: written to a temporary name, flushed to disk and
-/// renamed, so that a reader sees the old file or the new one. Throws Error when that can't be
-/// done.
-void save_tuning_cache(const std::string& path, const TuningCache& rows);
+/// renamed, so that a reader sees the old file or the new one. Waits up to `wait` seconds for
+/// others who do the same. Throws Error when that can't be done.
+void save_tuning_cache(const std::string& path, const TuningCache& rows, double wait = 10);
 
 }  // namespace convoy

@@ -28,7 +28,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const convoy::Tensor tensor = convoy::io::parse_npy(text, "input");
       if (tensor.elements() < 0 || tensor.bytes() > 8 * size) std::abort();
     } else {
-      const auto values = convoy::io::parse_safetensors(bytes, "input", "w");
+      const auto values =
+          convoy::io::SafeTensors({bytes.begin(), bytes.end()}, "input").values("w");
       if (values.size() > size) std::abort();
     }
   } catch (const convoy::Error& error) {

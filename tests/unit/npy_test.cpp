@@ -76,5 +76,40 @@ TEST(Npy, BadFilesSayWhatIsWrong) {
             std::string::npos);
 }
 
+TEST(Npy, TheHeaderIsADictionaryOfThreeKeysAndNothingElse) {
+  const auto with = [](const std::string& header) { return message(file(header, "1234")); };
+  EXPECT_EQ(with("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }"), "");
+  EXPECT_EQ(with("{\"shape\":(1,),\"fortran_order\":False,\"descr\":\"<f4\"}"), "");
+  EXPECT_EQ(message(file("{'descr': '<f4', 'fortran_order': False, 'shape': (1,1) }", "1234")), "");
+  for (const char* bad : {
+           "{'descr': '<f4', 'fortran_order': 1, 'shape': (1,), }",
+           "{'descr': '<f4', 'fortran_order': Falsehood, 'shape': (1,), }",
+           "{'descr': '<f4', 'fortran_order': 'False', 'shape': (1,), }",
+           "{'descr': '<f4junk', 'fortran_order': False, 'shape': (1,), }",
+           "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }",
+           "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,), }",
+           "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'more': '', }",
+           "{'descr': '<f4', 'fortran_order': False, }",
+           "{'descr': '<f4', 'shape': (1,), }",
+           "{'fortran_order': False, 'shape': (1,), }",
+           "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), } more",
+           "{'descr': '<f4', 'fortran_order': False, 'shape': (1), }",
+           "{'descr': '<f4', 'fortran_order': False, 'shape': (1 1), }",
+           "{'descr': '<f4', 'fortran_order': False, 'shape': (,), }",
+           "{'descr': '<f4' 'fortran_order': False, 'shape': (1,), }",
+           "{'descr': '<f4', 'fortran_order': False, 'shape': (1,)",
+           "{'descr\x1b': '<f4', 'fortran_order': False, 'shape': (1,), }",
+           "'descr': '<f4', 'fortran_order': False, 'shape': (1,)",
+       }) {
+    EXPECT_EQ(with(bad).find("a.npy: "), 0U) << bad;
+    EXPECT_EQ(with(bad).find('\x1b'), std::string::npos);
+  }
+  for (const char version : {'\0', '\x04', '\x09', '\xff'}) {
+    std::string bytes = file(dictionary("<f4", "(1,)"), "1234");
+    bytes[6] = version;
+    EXPECT_NE(message(bytes).find("expected 1.0, 2.0 or 3.0"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace convoy::io

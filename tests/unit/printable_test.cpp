@@ -26,6 +26,13 @@ TEST(Printable, CutsLongTextBetweenCharacters) {
   EXPECT_EQ(printable("abcd", 4), "abcd");
 }
 
+TEST(Printable, LinesAndPaths) {
+  EXPECT_EQ(printable_lines("one\n\ttwo\r\x1b"), "one\n\ttwo??");
+  EXPECT_EQ(printable_lines(std::string(9000, 'x')).size(), 8003U);
+  EXPECT_EQ(printable_path(std::string(400, 'x')), std::string(400, 'x'));
+  EXPECT_EQ(printable_path("a\nb"), "a?b");
+}
+
 TEST(Printable, TellsWhetherAnythingWouldBeReplaced) {
   EXPECT_TRUE(is_printable("conv1.weight 層"));
   EXPECT_TRUE(is_printable(""));

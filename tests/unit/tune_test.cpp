@@ -1,7 +1,9 @@
 // The tuning cache survives what happens to files, and tuning never changes a result.
 #include "convoy/tune.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -141,6 +143,62 @@ TEST_F(TuneTest, SaysWhatItCannotWrite) {
   }
   EXPECT_THROW(save_tuning_cache("", cache), Error);
   EXPECT_EQ(read(), "not a folder");
+}
+
+TEST_F(TuneTest, APipeOrADeviceBlocksNoPlan) {
+  ASSERT_EQ(mkfifo(path().c_str(), 0600), 0);
+  EXPECT_NE(Plan(stage_).explain().find("ignored"), std::string::npos);
+  TuningCache cache;
+  cache.set(machine_, stage_, {"direct", "6x16", 1e-3});
+  EXPECT_THROW(save_tuning_cache(path(), cache), Error);
+  std::filesystem::remove(path());
+  std::filesystem::create_symlink("/dev/zero", path());
+  EXPECT_NE(Plan(stage_).explain().find("is a device"), std::string::npos);
+}
+
+TEST_F(TuneTest, WritesNothingButTheCache) {
+  TuningCache cache;
+  cache.set(machine_, stage_, {"direct", "6x16", 1e-3});
+  std::ofstream(folder_ + "/victim") << "precious";
+  // Where a temporary file might be foreseen.
+  std::filesystem::create_symlink("victim", path() + "." + std::to_string(getpid()) + ".tmp");
+  write("{}");
+  ASSERT_EQ(chmod(path().c_str(), 0600), 0);
+  save_tuning_cache(path(), cache);
+  std::string victim;
+  std::ifstream(folder_ + "/victim") >> victim;
+  EXPECT_EQ(victim, "precious");
+  struct stat status {};
+  ASSERT_EQ(stat(path().c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777U, 0600U);
+  EXPECT_EQ(files(), 4U);
+}
+
+TEST_F(TuneTest, WaitsForNoLockForEver) {
+  TuningCache cache;
+  cache.set(machine_, stage_, {"direct", "6x16", 1e-3});
+  const auto refusal = [&] {
+    try {
+      save_tuning_cache(path(), cache, 0.1);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::string lock = path() + ".lock";
+  const int held = open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_EQ(flock(held, LOCK_EX), 0);
+  EXPECT_NE(refusal().find("has held " + lock), std::string::npos) << refusal();
+  EXPECT_EQ(files(), 1U);
+  close(held);
+  EXPECT_EQ(refusal(), "");
+  std::filesystem::remove(lock);
+  std::filesystem::create_symlink("elsewhere", lock);
+  EXPECT_NE(refusal().find("is no regular file. Remove it"), std::string::npos) << refusal();
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/elsewhere"));
+  std::filesystem::remove(lock);
+  ASSERT_EQ(mkfifo(lock.c_str(), 0600), 0);
+  EXPECT_NE(refusal().find("is no regular file. Remove it"), std::string::npos) << refusal();
 }
 
 TEST_F(TuneTest, WritersAtOnceLoseNothing) {

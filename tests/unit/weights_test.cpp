@@ -2,6 +2,7 @@
 #include "io/weights.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -50,6 +51,25 @@ TEST(Weights, NineDigitsComeBackBitForBit) {
   EXPECT_EQ(std::memcmp(read.data(), values.data(), values.size() * 4), 0);
 }
 
+TEST(Weights, TooSmallIsZeroAndTooLargeAnError) {
+  const std::string zeros(400, '0');
+  const auto values = parse_weights("1E-400 -1e-400 +1e-99999999999999999999 0." + zeros + "1 1" +
+                                        zeros + "e-400 0." + zeros + "1e401 " + zeros + "1 1E-310",
+                                    "w", 8, "k8");
+  EXPECT_EQ(values, (std::vector<float>{0, 0, 0, 0, 1, 1, 1, 0}));
+  EXPECT_TRUE(std::signbit(values[1]));
+  for (const std::string& large :
+       {std::string("1E400"), "-1" + zeros, "1" + zeros + "e-4", "0.01e" + std::string(30, '9')})
+    EXPECT_NE(refusal("1 2 " + large).find("not a finite fp32 number"), std::string::npos) << large;
+}
+
+TEST(Weights, AMarkIsNoNumberAndNoError) {
+  EXPECT_EQ(parse_weights("\xef\xbb\xbf"
+                          "1 2",
+                          "w", 2, "k2"),
+            (std::vector<float>{1, 2}));
+}
+
 TEST(Weights, SaysWhatIsWrong) {
   EXPECT_EQ(refusal("1 2"), "w.txt: 2 values, expected 3 (k3). Was the file cut short?");
   EXPECT_EQ(refusal(""), "w.txt: 0 values, expected 3 (k3). Was the file cut short?");
@@ -62,6 +82,9 @@ TEST(Weights, SaysWhatIsWrong) {
     EXPECT_NE(refusal(bad).find("finite"), std::string::npos) << bad;
   EXPECT_NE(refusal("1 2 1e400").find("1e400"), std::string::npos);
   EXPECT_NE(refusal("1 2 ++3").find("++3"), std::string::npos);
+  for (const char* bad : {"1 2 +-0.5", "1 2 -+0.5", "1 2 --1", "1 2 1e", "1 2 1e-400x"})
+    EXPECT_NE(refusal(bad).find("is not a number"), std::string::npos) << bad;
+  EXPECT_NE(refusal("1 2 \x1b[31m").find("\"?[31m\""), std::string::npos);
   EXPECT_FALSE(refusal("1 2 +").empty());
   EXPECT_FALSE(refusal(std::string_view("1 2 \0", 5)).empty());
   // The expected count alone makes nothing large.
@@ -84,14 +107,18 @@ TEST(Safetensors, ReadsThreeTypes) {
                   R"("b":{"dtype":"F16","shape":[1,1],"data_offsets":[8,10]},)"
                   R"("c":{"dtype":"BF16","shape":[],"data_offsets":[10,12]},"__metadata__":{}})",
                   {0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0, 0, 0x3e, 0xc0, 0x3f});
-  EXPECT_EQ(parse_safetensors(bytes, "m", "a"), (std::vector<float>{1, -2}));
-  EXPECT_EQ(parse_safetensors(bytes, "m", "b"), (std::vector<float>{1.5F}));
-  EXPECT_EQ(parse_safetensors(bytes, "m", "c"), (std::vector<float>{1.5F}));
-  EXPECT_TRUE(has_safetensor(bytes, "m", "b"));
-  EXPECT_FALSE(has_safetensor(bytes, "m", "d"));
-  EXPECT_THROW(parse_safetensors(bytes, "m", "d"), Error);
+  const SafeTensors tensors(bytes, "m");
+  EXPECT_EQ(tensors.values("a"), (std::vector<float>{1, -2}));
+  EXPECT_EQ(tensors.values("b"), (std::vector<float>{1.5F}));
+  EXPECT_EQ(tensors.values("c"), (std::vector<float>{1.5F}));
+  EXPECT_TRUE(tensors.contains("b"));
+  EXPECT_FALSE(tensors.contains("d"));
+  EXPECT_FALSE(tensors.contains("__metadata__"));
+  EXPECT_THROW(tensors.values("d"), Error);
   for (std::size_t size = 0; size < bytes.size(); ++size)
-    EXPECT_THROW(parse_safetensors(std::span(bytes).first(size), "m", "c"), Error) << size;
+    EXPECT_THROW(
+        SafeTensors({bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size)}, "m"), Error)
+        << size;
 }
 
 TEST(Safetensors, RefusesBrokenHeaders) {
@@ -108,10 +135,41 @@ TEST(Safetensors, RefusesBrokenHeaders) {
         R"({"dtype":"F32","shape":[4],"data_offsets":[0]})",
         R"({"dtype":7,"shape":[4],"data_offsets":[0,16]})", "7", "null"})
     EXPECT_THROW(
-        parse_safetensors(safetensors(std::string("{\"a\":") + entry + "}", body), "m", "a"), Error)
+        SafeTensors(safetensors(std::string("{\"a\":") + entry + "}", body), "m").values("a"),
+        Error)
         << entry;
-  EXPECT_THROW(parse_safetensors(safetensors("[]", body), "m", "a"), Error);
-  EXPECT_THROW(parse_safetensors(safetensors("{", body), "m", "a"), Error);
+  EXPECT_THROW(SafeTensors(safetensors("[]", body), "m"), Error);
+  EXPECT_THROW(SafeTensors(safetensors("{", body), "m"), Error);
+  EXPECT_THROW(SafeTensors(safetensors(std::string(100'000, '['), body), "m"), Error);
+}
+
+std::string broken(const std::string& header) {
+  try {
+    const SafeTensors tensors(safetensors(header, std::vector<unsigned char>(16)), "m");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Safetensors, HasEachNameOnceAndEachByteOnce) {
+  const std::string whole = R"({"dtype":"F32","shape":[4],"data_offsets":[0,16]})",
+                    first = R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})",
+                    second = R"({"dtype":"F32","shape":[2],"data_offsets":[8,16]})",
+                    empty = R"({"dtype":"F32","shape":[0],"data_offsets":[8,8]})";
+  EXPECT_EQ(broken(R"({"a":)" + whole + "}  "), "");
+  EXPECT_EQ(broken(R"({"b":)" + second + R"(,"e":)" + empty + R"(,"a":)" + first + "}"), "");
+  EXPECT_NE(broken(R"({"a":)" + first + R"(,"a":)" + second + "}").find("\"a\" twice"),
+            std::string::npos);
+  EXPECT_NE(broken(R"({"a":{"dtype":"F32","dtype":"F16","shape":[4],"data_offsets":[0,16]}})")
+                .find("\"dtype\" twice"),
+            std::string::npos);
+  EXPECT_NE(broken(R"({"a":)" + whole + R"(,"b":)" + second + "}").find("overlap"),
+            std::string::npos);
+  EXPECT_NE(broken(R"({"b":)" + second + "}").find("hole"), std::string::npos);
+  EXPECT_NE(broken(R"({"a":)" + first + "}").find("16 bytes of data, its tensors take 8"),
+            std::string::npos);
+  EXPECT_NE(broken("{\"a\\u001b\":7}").find("\"a?\""), std::string::npos);
 }
 
 class Folder : public testing::Test {
@@ -131,23 +189,70 @@ TEST_F(Folder, TextThenNpyThenSafetensors) {
   const auto tensors = safetensors(
       R"({"a.weight":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", {0, 0, 0x80, 0x3f});
   write("model.safetensors", std::string(tensors.begin(), tensors.end()));
-  EXPECT_EQ(read_parameter(path_, "a.weight", 1, "k1"), (std::vector<float>{1}));
+  EXPECT_EQ(ParameterFolder(path_).read("a.weight", 1, "k1"), (std::vector<float>{1}));
   std::string npy = std::string("\x93NUMPY\x01\x00v\x00", 10) +
                     "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }";
   npy.resize(127, ' ');
   write("a.weight.npy", npy + "\n" + std::string("\0\0\0\x40", 4));
-  EXPECT_EQ(read_parameter(path_, "a.weight", 1, "k1"), (std::vector<float>{2}));
+  EXPECT_EQ(ParameterFolder(path_).read("a.weight", 1, "k1"), (std::vector<float>{2}));
   write("a.weight.txt", "3\n");
-  EXPECT_EQ(read_parameter(path_, "a.weight", 1, "k1"), (std::vector<float>{3}));
-  EXPECT_TRUE(has_parameter(path_, "a.weight"));
-  EXPECT_FALSE(has_parameter(path_, "a.bias"));
+  ParameterFolder folder(path_);
+  EXPECT_EQ(folder.read("a.weight", 1, "k1"), (std::vector<float>{3}));
+  EXPECT_TRUE(folder.has("a.weight"));
+  EXPECT_FALSE(folder.has("a.bias"));
   try {
-    read_parameter(path_, "a.bias", 8, "k8");
+    folder.read("a.bias", 8, "k8");
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("a.bias.txt"), std::string::npos) << error.what();
     EXPECT_NE(std::string(error.what()).find("8 values (k8)"), std::string::npos) << error.what();
   }
+}
+
+TEST_F(Folder, SafetensorsAreReadOnce) {
+  const auto tensors =
+      safetensors(R"({"a.weight":{"dtype":"F16","shape":[1],"data_offsets":[0,2]},)"
+                  R"("b.weight":{"dtype":"F16","shape":[1],"data_offsets":[2,4]}})",
+                  {0, 0x3c, 0, 0x40});
+  write("model.safetensors", std::string(tensors.begin(), tensors.end()));
+  ParameterFolder folder(path_);
+  EXPECT_EQ(folder.read("a.weight", 1, "k1"), (std::vector<float>{1}));
+  std::filesystem::remove(path_ / "model.safetensors");
+  EXPECT_TRUE(folder.has("b.weight"));
+  EXPECT_EQ(folder.read("b.weight", 1, "k1"), (std::vector<float>{2}));
+}
+
+TEST_F(Folder, WhatHasTheNameAndIsNoFileIsNamed) {
+  ParameterFolder folder(path_);
+  const auto refused = [&](const std::string& name, const std::string& expected) {
+    EXPECT_TRUE(folder.has("a.weight") || name == "model.safetensors") << name;
+    try {
+      folder.read("a.weight", 1, "k1");
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(name + ": " + expected), std::string::npos)
+          << error.what();
+    }
+    std::filesystem::remove(path_ / name);
+  };
+  for (const char* form : {".txt", ".npy"}) {
+    const std::string name = std::string("a.weight") + form;
+    std::filesystem::create_directory(path_ / name);
+    refused(name, "is a folder");
+    ASSERT_EQ(mkfifo((path_ / name).c_str(), 0600), 0);
+    refused(name, "is a pipe");
+    std::filesystem::create_symlink(name, path_ / name);
+    refused(name, "cannot be opened: Too many");
+    std::filesystem::create_symlink("nowhere", path_ / name);
+    refused(name, "cannot be opened: No such");
+  }
+  write("a.weight.npy", "");
+  std::filesystem::resize_file(path_ / "a.weight.npy", std::uintmax_t{20} << 30);
+  refused("a.weight.npy", "21474836480 bytes, expected at most");
+  std::filesystem::create_directory(path_ / "model.safetensors");
+  EXPECT_THROW(folder.has("a.weight"), Error);
+  std::filesystem::remove(path_ / "model.safetensors");
+  EXPECT_FALSE(folder.has("a.weight"));
 }
 
 }  // namespace

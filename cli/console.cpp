@@ -1,0 +1,66 @@
+#include "console.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <ctime>
+
+#include "core/file.hpp"
+
+namespace convoy::cli {
+namespace {
+
+// The handler is gone by now (SA_RESETHAND): raised again, the signal ends the program as ever.
+void end_by(int signal) {
+  remove_temporary_file();
+  raise(signal);
+}
+
+void open_missing_descriptors() {
+  for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(standard, F_GETFD) >= 0 || errno != EBADF) continue;
+    // For reading alone: what is printed on a closed standard output is lost, and that is an error.
+    const int mode = standard == STDERR_FILENO ? O_RDWR : O_RDONLY;
+    if (open("/dev/null", mode) != standard) std::_Exit(2);
+  }
+}
+
+}  // namespace
+
+void prepare_process() {
+  open_missing_descriptors();
+  signal(SIGXFSZ, SIG_IGN);
+  for (const int ending : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    if (sigaction(ending, nullptr, &before) != 0 || before.sa_handler == SIG_IGN) continue;
+    struct sigaction action {};
+    action.sa_handler = end_by;
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    sigemptyset(&action.sa_mask);
+    sigaction(ending, &action, nullptr);
+  }
+}
+
+void write_error(std::string_view text) noexcept {
+  // Where nobody reads any more, the program must not end by SIGPIPE before its exit code is set.
+  sigset_t pipe, before;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe, &before);
+  while (!text.empty()) {
+    const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EPIPE) {
+      const timespec now{};
+      sigtimedwait(&pipe, nullptr, &now);
+    }
+    if (written <= 0) break;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+}  // namespace convoy::cli
