@@ -14,10 +14,11 @@ endif()
 
 # Which instruction sets Highway compiles a kernel for: AVX2, AVX-512 and NEON, and the machine's
 # baseline for everything older. What is left out would cost compile time and gain nothing.
-target_compile_definitions(
-  convoy_options
-  INTERFACE
-    "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3_DL|HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")
+set(without HWY_SSSE3|HWY_SSE4|HWY_AVX3_DL|HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)
+if(CONVOY_FUZZ)
+  string(APPEND without |HWY_AVX3)
+endif()
+target_compile_definitions(convoy_options INTERFACE "HWY_DISABLED_TARGETS=(${without})")
 
 # CONVOY_SANITIZE: a list for -fsanitize, "address,undefined" or "thread".
 set(CONVOY_SANITIZE "" CACHE STRING "Sanitizers to build with: address,undefined or thread")
