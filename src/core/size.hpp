@@ -24,8 +24,8 @@ class Size {
   constexpr Index value() const { return value_; }
 
   constexpr Size& operator*=(Size other) {
-    // No division: planning multiplies thousands of sizes. 0 times too large is 0: of an empty tensor
-    // nothing is allocated.
+    // No division: planning multiplies thousands of sizes. 0 times too large is 0: of an empty
+    // tensor nothing is allocated.
     if (__builtin_mul_overflow(value_, other.value_, &value_) || value_ > most) value_ = too_large;
     return *this;
   }

@@ -69,8 +69,8 @@ TEST(Plan, MovedFromSaysSo) {
 }
 
 TEST(Plan, RefusesOperandsOfAnyContent) {
-  for (const char* text : {"n2h6c8k16r3pad1+bias", "n2h6c8k16r3pad1nchw+bias",
-                           "n2h6c8k16r3pad1+bias+if(1)+t2"}) {
+  for (const char* text :
+       {"n2h6c8k16r3pad1+bias", "n2h6c8k16r3pad1nchw+bias", "n2h6c8k16r3pad1+bias+if(1)+t2"}) {
     const Ready setup(text);
     const Operands good = setup.operands();
     ASSERT_TRUE(setup.plan.run(good).ok());
@@ -82,7 +82,8 @@ TEST(Plan, RefusesOperandsOfAnyContent) {
         EXPECT_NE(message.find(part), std::string::npos) << text << ": " << message;
       };
       for (const int rank : {-1, 0, 6, 9, std::numeric_limits<int>::max()})
-        refused([&](TensorView& view) { view.rank = rank; }, rank == 0 ? "found" : "a view of rank");
+        refused([&](TensorView& view) { view.rank = rank; },
+                rank == 0 ? "found" : "a view of rank");
       refused([](TensorView& view) { view.dtype = static_cast<DType>(77); }, "type 77");
       refused([](TensorView& view) { view.device.index = 3; }, "it is on cpu:3, the plan on cpu");
       refused([](TensorView& view) { view.device.kind = static_cast<DeviceKind>(9); }, "kind 9");

@@ -58,8 +58,9 @@ struct Ready {
   Tensor output() const { return {DType::f32, y_shape(stage)}; }
 };
 
-bool works() {
-  const Ready setup;
+bool works(int threads = 2) {
+  Ready setup;
+  setup.options.threads = threads;
   const Tensor y = setup.output();
   return setup.run(setup.plan(), y).ok();
 }
@@ -97,10 +98,12 @@ TEST(ProcessDeathTest, DetachedThreadsMayPlanWhileTheProgramEnds) {
       for (const int before = planned; planned < before + 20;) std::this_thread::yield();
       std::fputs("plans were made\n", stderr);
     });
+    // The thread sanitizer's build has threads of its own in place of oneTBB's, and calls one
+    // leaked that has not been joined when the program ends.
     for (int i = 0; i < 3; ++i)
       std::thread([] {
         for (;; ++planned)
-          if (!works()) std::abort();
+          if (!works(thread_sanitizer ? 1 : 2)) std::abort();
       }).detach();
     while (planned == 0) std::this_thread::yield();
     std::exit(0);
@@ -191,8 +194,8 @@ TEST(Threads, HaveACeiling) {
       setup.plan();
       ADD_FAILURE() << count;
     } catch (const Error& error) {
-      EXPECT_EQ(error.what(), "threads: " + std::to_string(count) +
-                                  ", expected 1 to 4096, or 0 for every core.");
+      EXPECT_EQ(error.what(),
+                "threads: " + std::to_string(count) + ", expected 1 to 4096, or 0 for every core.");
     }
   }
   setup.options.threads = most_threads;

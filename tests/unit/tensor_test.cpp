@@ -49,7 +49,9 @@ TEST(Tensor, MovedFromIsEmpty) {
 TEST(Tensor, RefusesWhatIsNoTypeOrDevice) {
   EXPECT_NE(error_of([] { Tensor(static_cast<DType>(77), {2}); }).find("type 77"),
             std::string::npos);
-  EXPECT_NE(error_of([] { Tensor(DType::f32, {2}, {DeviceKind::cpu, 3}); }).find("cpu:3"),
+  EXPECT_NE(error_of([] {
+              Tensor(DType::f32, {2}, {DeviceKind::cpu, 3});
+            }).find("cpu:3"),
             std::string::npos);
   EXPECT_THROW(Tensor(DType::f32, {2}, {static_cast<DeviceKind>(9), 0}), Error);
   EXPECT_THROW(Tensor(DType::f32, {-1}), Error);
@@ -68,7 +70,8 @@ TEST(Device, SaysItsNumber) {
 
 TEST(TensorView, AnyRankIsSafe) {
   std::vector<float> memory(64);
-  for (const int rank : {-1, 6, 9, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
+  for (const int rank :
+       {-1, 6, 9, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
     TensorView view = TensorView::of(memory.data(), {2, 2, 2, 2});
     view.rank = rank;
     EXPECT_EQ(describe(view), "a view of rank " + std::to_string(rank) + " (expected 0 to 5)");
@@ -117,8 +120,8 @@ TEST(TensorView, FoldingWantsAlignedMemory) {
   const TensorView vector = TensorView::of(memory.data(), {1});
   TensorView weights = TensorView::of(memory.data() + 8, {1, 1, 1, 2});
   weights.data = static_cast<char*>(weights.data) + 2;
-  const std::string error = error_of(
-      [&] { fold_batchnorm(weights, vector, vector, vector, vector, vector); });
+  const std::string error =
+      error_of([&] { fold_batchnorm(weights, vector, vector, vector, vector, vector); });
   EXPECT_NE(error.find("no multiple of 4"), std::string::npos) << error;
 }
 
