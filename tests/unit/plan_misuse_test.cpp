@@ -128,7 +128,7 @@ TEST(Plan, RefusesDevicesThatAreNone) {
   }
 }
 
-// conv -> relu -> linear, or a chain of spike kernels.
+// A folder with a network of one linear layer.
 class Misused : public testing::Test {
  protected:
   void SetUp() override {
