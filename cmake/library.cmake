@@ -57,8 +57,9 @@ target_link_libraries(
 # A shared library hides what the program and the tests call, so they get the objects themselves.
 add_library(convoy_internal INTERFACE)
 target_include_directories(convoy_internal INTERFACE ${PROJECT_SOURCE_DIR}/src)
-target_link_libraries(convoy_internal INTERFACE convoy_options fmt::fmt
-                                                nlohmann_json::nlohmann_json ${convoy_cudart})
+target_link_libraries(convoy_internal INTERFACE convoy_options hwy::hwy TBB::tbb ZLIB::ZLIB
+                                                fmt::fmt nlohmann_json::nlohmann_json
+                                                ${convoy_cudart})
 if(BUILD_SHARED_LIBS)
   add_library(convoy_whole STATIC ${convoy_parts})
   target_include_directories(convoy_whole INTERFACE ${PROJECT_SOURCE_DIR}/include

@@ -10,7 +10,7 @@ namespace convoy {
 
 /// Thrown when a stage is illegal, a plan can't be made or a file can't be read.
 /// `what()` says in a line or two what was found, what was expected and what to do.
-/// Nothing was allocated, written or changed when it is thrown.
+/// Nothing was allocated, written or changed when it is thrown, unless the function says otherwise.
 class CONVOY_API Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message);

@@ -10,7 +10,7 @@ namespace {
 
 float* check(std::string_view what, const TensorView& view, int rank, Index first) {
   if (!view || view.dtype != DType::f32 || view.rank != rank || view.shape[0] != first ||
-      !view.contiguous() || view.device.kind != DeviceKind::cpu)
+      !view.contiguous() || !(view.device == Device{}))
     throw Error(
         fmt::format("fold_batchnorm: {}: found {}, expected a contiguous f32 tensor of {} "
                     "axes, {} filters, on cpu",

@@ -52,7 +52,7 @@ void check_weights(const Stage& stage, const TensorView& weights) {
                                 ? "f32"
                                 : fmt::format("f32 or {}", name(stage.dtype)),
                             shape[0], shape[1], shape[2], shape[3], to_text(stage)));
-  if (weights.device.kind != DeviceKind::cpu)
+  if (!(weights.device == Device{}))
     throw Error(fmt::format("weights: they are on {}, expected the host. Copy them there first.",
                             to_text(weights.device)));
   check_aligned("weights", weights).or_throw();

@@ -4,7 +4,8 @@ find_package(convoy) out of the README's C++ snippet, and runs it.
 
     run.py --source DIR --build DIR [--shared]
 
---shared configures and builds a shared libconvoy first, in a tree of its own below --build.
+--shared configures and builds a shared libconvoy first, in a tree of its own below --build, and
+the program under the linker's --as-needed, as distributions build it.
 Exit code 0: everything worked and the program printed what the README says it prints.
 """
 import argparse
@@ -48,6 +49,22 @@ def exported_symbols(library):
     return [n for n in names if "convoy::cpu::" in n or "convoy::cuda::" in n]
 
 
+def check_versions(prefix, folder):
+    """Which versions and ranges find_package() accepts. Ours is 0.1.x."""
+    cases = {"": True, "0.1": True, "0.1.0": True, "0.1...0.3": True, "0.0...0.1": True,
+             "0.0.5...0.2": True, "0.1.0...<0.2": True, "0.0...<0.1": False, "0.2...0.3": False,
+             "0.0": False, "0.2": False, "1.0": False, "0.1.999": False}
+    lines = ["cmake_minimum_required(VERSION 3.25)", "project(versions LANGUAGES CXX)"]
+    for asked, accepted in cases.items():
+        lines += ["set(convoy_FOUND FALSE)", f"find_package(convoy {asked} QUIET CONFIG)",
+                  f"if({'NOT' if accepted else ''} convoy_FOUND)",
+                  f'  message(SEND_ERROR "find_package(convoy {asked}): expected to be '
+                  f'{"accepted" if accepted else "refused"}")', "endif()"]
+    folder.mkdir()
+    (folder / "CMakeLists.txt").write_text("\n".join(lines) + "\n")
+    run("cmake", "-S", folder, "-B", folder / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}")
+
+
 def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--source", type=pathlib.Path, required=True)
@@ -58,8 +75,10 @@ def main():
     if options.shared:
         build = options.build / "shared"
         run("cmake", "-S", options.source, "-B", build, "-G", "Ninja", "-DBUILD_SHARED_LIBS=ON",
-            "-DCMAKE_BUILD_TYPE=Release", "-DCONVOY_CLI=OFF", "-DCONVOY_TESTS=OFF")
-        run("cmake", "--build", build, "--target", "convoy")
+            "-DCMAKE_BUILD_TYPE=Release", "-DCONVOY_TESTS=OFF",
+            "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--as-needed")
+        run("cmake", "--build", build, "--target", "convoy", "convoy_cli")
+        run(build / "bin/convoy", "--version")
 
     program, gpu_program, printed = snippets(options.source / "README.md")
     with tempfile.TemporaryDirectory() as folder:
@@ -70,6 +89,7 @@ def main():
             leaked = exported_symbols(library)
             if leaked:
                 sys.exit(f"{library.name} exports what no public header declares: {leaked[:5]}")
+        check_versions(prefix, pathlib.Path(folder, "versions"))
         project.mkdir()
         shutil.copy(options.source / "tests/package/CMakeLists.txt", project)
         (project / "main.cpp").write_text(program)

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <random>
 
 #include "convoy/error.hpp"
@@ -94,6 +96,120 @@ TEST(StageText, RoundTripsEveryLegalStage) {
     ASSERT_EQ(to_text(parse_stage(text)), text);
     ASSERT_EQ(hash_of(parse_stage(text)), hash_of(stage));
   }
+}
+
+// Fills every field with anything, absurd values among them.
+Stage any_stage(std::mt19937& random) {
+  const auto below = [&](unsigned n) { return static_cast<Index>(random() % n); };
+  const auto size = [&]() -> Index {
+    constexpr Index odd[] = {0,
+                             -1,
+                             (Index{1} << 31) - 1,
+                             Index{1} << 31,
+                             Index{1} << 62,
+                             std::numeric_limits<Index>::max(),
+                             std::numeric_limits<Index>::min()};
+    return below(60) == 0 ? odd[below(std::size(odd))] : 1 + below(below(8) == 0 ? 100000 : 3);
+  };
+  const auto pad = [&] { return below(2) ? 0 : size() / 2; };
+  const auto number = [&]() -> float {
+    constexpr float odd[] = {-0.0F,
+                             std::numeric_limits<float>::infinity(),
+                             -std::numeric_limits<float>::infinity(),
+                             std::numeric_limits<float>::quiet_NaN(),
+                             std::numeric_limits<float>::max(),
+                             std::numeric_limits<float>::lowest(),
+                             std::numeric_limits<float>::min(),
+                             std::numeric_limits<float>::denorm_min(),
+                             1e-30F,
+                             1.0F / 3};
+    if (below(3) == 0) return 0;
+    return below(2) ? odd[below(std::size(odd))]
+                    : std::uniform_real_distribution<float>(-3, 3)(random);
+  };
+  // Mostly an enumerator, else any byte.
+  const auto code = [&](unsigned kinds) {
+    return static_cast<std::uint8_t>(below(20) ? below(kinds) : below(256));
+  };
+  Stage s;
+  s.dtype = static_cast<DType>(code(4));
+  s.n = size(), s.h = size() + 20, s.w = size() + 20, s.c = size(), s.k = size();
+  s.r = size(), s.s = size();
+  s.stride = {size(), size()};
+  s.pad = {pad(), pad(), pad(), pad()};
+  s.dil = {size(), size()};
+  s.groups = below(3) ? 1 : size();
+  s.layout = static_cast<Layout>(code(2));
+  if (below(3) == 0) s.out = static_cast<DType>(code(3));
+  s.bias = below(2), s.norm = below(2), s.strict = below(2);
+  s.act = {static_cast<Activation::Kind>(code(7)), number(), number()};
+  s.soft = below(4) == 0, s.hold = below(4) == 0;
+  if (s.act.is_neuron() || below(8) == 0) s.t = size();
+  if (below(2))
+    s.pool =
+        Pool{{size(), size()}, {size(), size()}, {pad(), pad()}, {size(), size()}, below(2) == 1};
+  s.keep = {below(2) == 1, below(2) == 1, below(3) == 0};
+  return s;
+}
+
+TEST(StageText, RoundTripsWhateverIsLegal) {
+  std::mt19937 random(11);
+  int legal = 0, with_act = 0;
+  for (int i = 0; i < 400000; ++i) {
+    const Stage stage = any_stage(random);
+    const std::string text = to_text(stage);  // never fails, also where it is no text of a stage
+    if (!problems(stage).empty()) continue;
+    ++legal;
+    with_act += stage.act.kind != Activation::Kind::none;
+    ASSERT_EQ(parse_stage(text), stage) << text;
+    ASSERT_EQ(hash_of(parse_stage(text)), hash_of(stage)) << text;
+  }
+  EXPECT_GT(legal, 5000);
+  EXPECT_GT(with_act, 500);
+}
+
+TEST(Stage, NamesWhatHasNoMeaning) {
+  const Stage good = parse_stage("n1h8c4k4r3");
+  const auto problem = [&](const auto& spoil) {
+    Stage stage = good;
+    spoil(stage);
+    const auto found = problems(stage);
+    EXPECT_EQ(found.size(), 1U);
+    EXPECT_FALSE(to_text(stage).empty());
+    return found.empty() ? std::string() : found[0];
+  };
+  using Kind = Activation::Kind;
+  EXPECT_EQ(problem([](Stage& s) {
+              s.act = {Kind::relu, 5, 0};
+            }),
+            "the activation's a is 5, expected 0: it has no meaning there");
+  EXPECT_EQ(problem([](Stage& s) {
+              s.act = {Kind::leaky, 0.5F, 3};
+            }),
+            "the activation's b is 3, expected 0: it has no meaning there");
+  EXPECT_EQ(problem([](Stage& s) {
+              s.act = {Kind::none, 0, std::nanf("")};
+            }),
+            "the activation's b is nan, expected 0: it has no meaning there");
+  EXPECT_EQ(problem([](Stage& s) { s.act.kind = static_cast<Kind>(99); }),
+            "the activation is number 99, expected one of Activation::Kind");
+  EXPECT_EQ(problem([](Stage& s) { s.dtype = static_cast<DType>(77); }),
+            "the input type is number 77, expected f32, f16, bf16 or u8");
+  EXPECT_EQ(problem([](Stage& s) { s.out = static_cast<DType>(200); }),
+            "the output type is number 200, expected f32, f16 or bf16");
+  EXPECT_EQ(problem([](Stage& s) { s.layout = static_cast<Layout>(5); }),
+            "the layout is number 5, expected nhwc or nchw");
+  EXPECT_EQ(problem([](Stage& s) { s.pad = Padding((Index{1} << 31) - 1, 0); }),
+            "the height of the convolution's output is 4294967300, expected at most 2147483647");
+  EXPECT_EQ(name(static_cast<DType>(77)), "?");
+  EXPECT_EQ(size_of(static_cast<DType>(77)), 4U);
+}
+
+TEST(Stage, EqualStagesHaveEqualHashes) {
+  Stage a = parse_stage("n1h8c4k4r3+clip(0,1)"), b = a;
+  b.act.a = -0.0F;
+  EXPECT_EQ(a, b);
+  EXPECT_EQ(hash_of(a), hash_of(b));
 }
 
 TEST(StageText, ErrorsPointAtThePlace) {

@@ -1,0 +1,269 @@
+// Plans and networks in the hands of a caller who does what they should not.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "convoy/network.hpp"
+#include "convoy/plan.hpp"
+
+namespace convoy {
+namespace {
+
+constexpr Index largest = std::numeric_limits<Index>::max();
+
+struct Ready {
+  Stage stage;
+  Tensor x, w, bias, y;
+  Plan plan;
+  explicit Ready(std::string_view text)
+      : stage(parse_stage(text)),
+        x(stage.dtype, x_shape(stage)),
+        w(DType::f32, w_shape(stage)),
+        bias(DType::f32, {stage.k}),
+        y(DType::f32, y_shape(stage)),
+        plan(stage, w, options()) {}
+  static PlanOptions options() {
+    PlanOptions options;
+    options.threads = 1;
+    options.use_tuning = false;
+    return options;
+  }
+  Operands operands() const {
+    Operands all;
+    all.x = x;
+    all.y = y;
+    if (stage.bias) all.bias = bias;
+    return all;
+  }
+};
+
+TEST(Plan, MovedFromSaysSo) {
+  Ready setup("n1h4c2k2r3+bias");
+  Plan there = std::move(setup.plan);
+  const Plan& gone = setup.plan;
+  EXPECT_NE(gone.run(setup.operands()).message().find("this Plan was moved from"),
+            std::string::npos);
+  EXPECT_THROW(gone.stage(), Error);
+  EXPECT_THROW(gone.shapes(), Error);
+  EXPECT_THROW(static_cast<void>(gone.device()), Error);
+  EXPECT_THROW(gone.kernel(), Error);
+  EXPECT_THROW(gone.tile(), Error);
+  EXPECT_THROW(gone.arithmetic(), Error);
+  EXPECT_THROW(static_cast<void>(gone.threads()), Error);
+  EXPECT_THROW(static_cast<void>(gone.workspace_bytes()), Error);
+  EXPECT_THROW(gone.explain(), Error);
+  EXPECT_THROW(gone.explain_json(), Error);
+  EXPECT_THROW(setup.plan.set_weights(setup.w), Error);
+  EXPECT_TRUE(there.run(setup.operands()).ok());
+  Plan& same = there;
+  there = std::move(same);
+  EXPECT_TRUE(there.run(setup.operands()).ok());
+  setup.plan = std::move(there);
+  EXPECT_TRUE(setup.plan.run(setup.operands()).ok());
+}
+
+TEST(Plan, RefusesOperandsOfAnyContent) {
+  for (const char* text :
+       {"n2h6c8k16r3pad1+bias", "n2h6c8k16r3pad1nchw+bias", "n2h6c8k16r3pad1+bias+if(1)+t2"}) {
+    const Ready setup(text);
+    const Operands good = setup.operands();
+    ASSERT_TRUE(setup.plan.run(good).ok());
+    for (TensorView Operands::*field : {&Operands::x, &Operands::bias, &Operands::y}) {
+      const auto refused = [&](const auto& spoil, std::string_view part) {
+        Operands operands = good;
+        spoil(operands.*field);
+        const std::string message = setup.plan.run(operands).message();
+        EXPECT_NE(message.find(part), std::string::npos) << text << ": " << message;
+      };
+      for (const int rank : {-1, 0, 6, 9, std::numeric_limits<int>::max()})
+        refused([&](TensorView& view) { view.rank = rank; },
+                rank == 0 ? "found" : "a view of rank");
+      refused([](TensorView& view) { view.dtype = static_cast<DType>(77); }, "type 77");
+      refused([](TensorView& view) { view.device.index = 3; }, "it is on cpu:3, the plan on cpu");
+      refused([](TensorView& view) { view.device.kind = static_cast<DeviceKind>(9); }, "kind 9");
+      refused([](TensorView& view) { view.data = nullptr; }, "not given");
+      for (const Index size : {Index{-1}, Index{0}, std::numeric_limits<Index>::min(), largest})
+        for (std::size_t axis = 0; axis < static_cast<std::size_t>((good.*field).rank); ++axis)
+          refused([&](TensorView& view) { view.shape[axis] = size; }, "found");
+      for (const Index stride : {Index{-1}, std::numeric_limits<Index>::min(), largest,
+                                 Index{1} << 59, Index{1} << 61, largest / 2})
+        refused([&](TensorView& view) { view.stride.fill(stride); }, "strides");
+    }
+  }
+}
+
+TEST(Plan, RefusesWeightsOfAnyContent) {
+  Ready setup("n1h4c2k2r3");
+  const auto refused = [&](const auto& spoil) {
+    TensorView weights = setup.w;
+    spoil(weights);
+    EXPECT_THROW(setup.plan.set_weights(weights), Error);
+  };
+  refused([](TensorView& view) { view.rank = 9; });
+  refused([](TensorView& view) { view.rank = -1; });
+  refused([](TensorView& view) { view.dtype = static_cast<DType>(77); });
+  refused([](TensorView& view) { view.shape[0] = -2; });
+  refused([](TensorView& view) { view.device.index = 1; });
+  for (const Index stride : {std::numeric_limits<Index>::min(), largest, largest / 2})
+    refused([&](TensorView& view) { view.stride[0] = stride; });
+  // The weights from before are still there.
+  EXPECT_TRUE(setup.plan.run(setup.operands()).ok());
+  TensorView weights = setup.w;
+  weights.shape[4] = 5;  // beyond its rank: means nothing
+  setup.plan.set_weights(weights);
+}
+
+TEST(Plan, RefusesDevicesThatAreNone) {
+  const Stage stage = parse_stage("n1h4c2k2r3");
+  for (const Device device : {Device{DeviceKind::cpu, 3}, Device{static_cast<DeviceKind>(9), 0}}) {
+    PlanOptions options;
+    options.device = device;
+    EXPECT_THROW(Plan(stage, options), Error);
+  }
+}
+
+// A folder with a network of one linear layer.
+class Misused : public testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = std::filesystem::temp_directory_path() / ("convoy-misused-" + std::to_string(getpid()));
+    std::filesystem::create_directory(path_);
+    write("network.txt", "input u8:h2w2c1\nflatten\nfc k3\n");
+    write("fc.weight.txt", "1 2 3 4 5 6 7 8 9 10 11 12\n");
+  }
+  void TearDown() override { std::filesystem::remove_all(path_); }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(path_ / name) << text;
+  }
+  std::string error_of(const NetworkOptions& options) const {
+    try {
+      const Network network(path_, options);
+      return "accepted";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+  std::filesystem::path path_;
+};
+
+TEST_F(Misused, BatchesThatFitNowhere) {
+  NetworkOptions options;
+  options.threads = 1;
+  for (const Index batch : {Index{1} << 60, largest, Index{1} << 31, Index{0}, Index{-1}}) {
+    options.batch = batch;
+    const std::string error = error_of(options);
+    EXPECT_NE(error.find("batch " + std::to_string(batch)), std::string::npos) << error;
+    EXPECT_NE(error.find("expected 1 to 2147483647"), std::string::npos) << error;
+  }
+  // In bounds, but with the steps folded into n it is not.
+  write("network.txt", "input f32:h2w2c1\nsteps 9\nc1 k1r1+if(1)\nflatten\nfc k3\n");
+  write("c1.weight.txt", "1\n");
+  options.batch = Index{1} << 30;
+  options.spike_kernels = false;
+  EXPECT_NE(error_of(options).find("batch 1073741824"), std::string::npos) << error_of(options);
+  // What lies between the layers is larger than any memory.
+  write("network.txt", "input f32:h4000w4000c1\nc1 k20r1+relu\n");
+  write("c1.weight.txt", "1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n");
+  options.batch = (Index{1} << 31) - 1;
+  EXPECT_NE(error_of(options).find("no memory for the more than 2^60 bytes"), std::string::npos)
+      << error_of(options);
+}
+
+TEST_F(Misused, ThreadsAndDevices) {
+  NetworkOptions options;
+  options.threads = 4097;
+  EXPECT_NE(error_of(options).find("threads: 4097, expected 1 to 4096"), std::string::npos);
+  options.threads = 1;
+  options.device.index = 2;
+  EXPECT_NE(error_of(options).find("cpu:2"), std::string::npos) << error_of(options);
+}
+
+TEST_F(Misused, NetworkMovedFromSaysSo) {
+  NetworkOptions options;
+  options.threads = 1;
+  Network network(path_, options);
+  const std::vector<std::uint8_t> pixels(4, 1);
+  std::vector<float> logits(3);
+  const TensorView images = TensorView::of(pixels.data(), {1, 2, 2});
+  const TensorView out = TensorView::of(logits.data(), {1, 3});
+  Network there = std::move(network);
+  EXPECT_NE(network.run(images, out, {}).message().find("this Network was moved from"),
+            std::string::npos);
+  EXPECT_THROW(network.text(), Error);
+  EXPECT_THROW(static_cast<void>(network.classes()), Error);
+  EXPECT_THROW(static_cast<void>(network.parameters()), Error);
+  EXPECT_THROW(static_cast<void>(network.threads()), Error);
+  EXPECT_THROW(network.layers(), Error);
+  std::vector<double> seconds;
+  EXPECT_THROW(static_cast<void>(network.profile(images, seconds)), Error);
+  EXPECT_THROW(network.trace(images), Error);
+  EXPECT_TRUE(there.run(images, out, {}).ok());
+}
+
+void check_operands(const Network& network, Index side, Index classes) {
+  const auto values = static_cast<std::size_t>(side * side);
+  std::vector<std::uint8_t> memory(4096 + 4 * values);
+  std::vector<float> logits(64);
+  std::vector<std::int32_t> labels(4);
+  const TensorView images = TensorView::of(memory.data(), {2, side, side});
+  const TensorView out = TensorView::of(logits.data(), {2, classes});
+  const TensorView label = TensorView::of(labels.data(), {2});
+  ASSERT_TRUE(network.run(images, out, label).ok());
+  const auto refused = [&](TensorView a, TensorView b, TensorView c, std::string_view part) {
+    const std::string message = network.run(a, b, c).message();
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  TensorView wrong = out;
+  wrong.device = {DeviceKind::cuda, 0};
+  refused(images, wrong, label, "logits: they are on cuda, expected the host");
+  wrong = out;
+  wrong.data = logits.data();
+  wrong.data = static_cast<char*>(wrong.data) + 1;
+  refused(images, wrong, label, "logits: its address");
+  wrong = label;
+  wrong.device.index = 1;
+  refused(images, out, wrong, "labels: they are on cpu:1");
+  wrong = label;
+  wrong.data = static_cast<char*>(wrong.data) + 2;
+  refused(images, out, wrong, "labels: its address");
+  wrong = out;
+  wrong.data = memory.data();
+  refused(images, wrong, label, "logits and images overlap");
+  wrong = label;
+  wrong.data = logits.data() + 1;
+  refused(images, out, wrong, "labels and logits overlap");
+  wrong = images;
+  wrong.rank = 9;
+  refused(wrong, out, label, "images: a view of rank 9");
+  for (const Index n : {Index{-1}, largest}) {
+    wrong = images;
+    wrong.shape[0] = n;
+    refused(wrong, {}, {}, "images:");
+  }
+  wrong = images;
+  wrong.data = nullptr;
+  refused(wrong, out, label, "images: no tensor");
+  // None at all: nothing is read or written.
+  EXPECT_TRUE(network
+                  .run(TensorView(nullptr, DType::u8, {0, side, side}),
+                       TensorView(nullptr, DType::f32, {0, classes}),
+                       TensorView(nullptr, DType::i32, {0}))
+                  .ok());
+  EXPECT_TRUE(network.run(TensorView(nullptr, DType::u8, {0, side, side}), {}, {}).ok());
+}
+
+TEST_F(Misused, NetworkChecksWhereItsOperandsLie) {
+  NetworkOptions options;
+  options.threads = 2;
+  check_operands(Network(path_, options), 2, 3);
+  check_operands(Network(CONVOY_SOURCE_DIR "/models/fashion-scnn", options), 28, 10);
+}
+
+}  // namespace
+}  // namespace convoy
