@@ -52,6 +52,12 @@ struct LayerReport {
   Index macs = 0;  // multiply-adds of one image, all steps
 };
 
+class Network;
+namespace network {
+struct Model;  // a text with its weights, in src/network/load.hpp
+Network assemble(Model model, const NetworkOptions& options);
+}  // namespace network
+
 /// A model folder, loaded. Making one reads files and allocates and may throw Error, also where
 /// memory runs out; running does neither. One run at a time: a second one meanwhile fails with a
 /// status that says so; a move and the destructor may not overlap a run. What plan.hpp says of a
@@ -86,6 +92,8 @@ class CONVOY_API Network {
 
  private:
   struct Impl;
+  friend Network network::assemble(network::Model model, const NetworkOptions& options);
+  explicit Network(std::unique_ptr<Impl> impl);
   const Impl& impl() const;  // throws Error where there is none
   std::unique_ptr<Impl> impl_;
 };

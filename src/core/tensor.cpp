@@ -109,8 +109,9 @@ TensorView TensorView::channels(Index first, Index count) const {
     throw Error(fmt::format("channels of {}: expected strides of at least 0 that fit in memory",
                             describe(*this)));
   TensorView slice = *this;
-  slice.data = static_cast<char*>(data) +
-               static_cast<std::size_t>(first * stride[rank - 1]) * size_of(dtype);
+  if (data)
+    slice.data = static_cast<char*>(data) +
+                 static_cast<std::size_t>(first * stride[rank - 1]) * size_of(dtype);
   slice.shape[rank - 1] = count;
   return slice;
 }

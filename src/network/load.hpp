@@ -13,6 +13,14 @@ struct LayerWeights {
   std::vector<float> bias;  // [K]; empty without the rider
 };
 
+/// What a network is made of.
+struct Model {
+  NetworkText text;
+  std::vector<LayerWeights> weights;  // of each layer; none of flatten
+};
+/// A network from memory instead of a folder. Throws Error as the constructor that reads one.
+Network assemble(Model model, const NetworkOptions& options);
+
 /// Reads every parameter of the network (flatten layers get none), puts filters from PyTorch's
 /// (K,C,R,S) into (K,R,S,C) and folds batch-norms. Throws Error naming file, count and meaning.
 std::vector<LayerWeights> load_weights(const NetworkText& network, const std::string& folder);

@@ -211,6 +211,7 @@ Status Network::Impl::run(const TensorView& images, const TensorView& out, const
 
 Network::Network(const std::string& folder, const NetworkOptions& options)
     : impl_(Impl::make(folder, options)) {}
+Network::Network(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Network::~Network() = default;
 Network::Network(Network&&) noexcept = default;
 Network& Network::operator=(Network&&) noexcept = default;

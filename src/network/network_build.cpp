@@ -44,7 +44,9 @@ std::vector<float> columns_of_bits(const std::vector<float>& w, Index k,
 
 }  // namespace
 
-Network::Impl::Impl(const std::string& folder, const NetworkOptions& options_) : options(options_) {
+namespace {
+
+void check_options(const NetworkOptions& options) {
   if (options.batch < 1 || options.batch > most_images)
     throw Error(fmt::format("batch {}: expected 1 to {} images. 256 is the default, and enough.",
                             options.batch, most_images));
@@ -52,10 +54,38 @@ Network::Impl::Impl(const std::string& folder, const NetworkOptions& options_) :
   on_device.device = options.device;
   on_device.threads = options.threads;
   machine_for(on_device);  // throws where that is none
+}
+
+network::Model read_model(const std::string& folder) {
   const std::string file = folder + "/network.txt";
   const auto bytes = read_file(file, std::size_t{1} << 20);  // as parse_network takes
-  text = parse_network(text_of(bytes), file);
-  weights = network::load_weights(text, folder);
+  network::Model model{parse_network(text_of(bytes), file), {}};
+  model.weights = network::load_weights(model.text, folder);
+  return model;
+}
+
+// What `make` returns. `name`: of the network, for the message where memory runs out.
+template <class Make>
+auto with_memory(const std::string& name, const Make& make) {
+  const auto no_memory = [&] {
+    return Error(
+        fmt::format("no memory for the network {}. Its weights are kept twice, as numbers and "
+                    "packed, while it is loaded: use a smaller network or a smaller batch.",
+                    printable(name)));
+  };
+  try {
+    return make();
+  } catch (const std::bad_alloc&) {
+    throw no_memory();
+  } catch (const std::length_error&) {
+    throw no_memory();
+  }
+}
+
+}  // namespace
+
+Network::Impl::Impl(network::Model model, const NetworkOptions& options_)
+    : text(std::move(model.text)), options(options_), weights(std::move(model.weights)) {
   values = normalised_values(text);
   input_values = (Size(text.h) * text.w * text.c).value();
   threads = std::make_unique<Threads>(cpu_machine(options.threads).threads);
@@ -70,19 +100,15 @@ Network::Impl::Impl(const std::string& folder, const NetworkOptions& options_) :
 
 std::unique_ptr<Network::Impl> Network::Impl::make(const std::string& folder,
                                                    const NetworkOptions& options) {
-  const auto no_memory = [&] {
-    return Error(
-        fmt::format("no memory for the network {}. Its weights are kept twice, as numbers and "
-                    "packed, while it is loaded: use a smaller network or a smaller batch.",
-                    printable(folder)));
-  };
-  try {
-    return std::make_unique<Impl>(folder, options);
-  } catch (const std::bad_alloc&) {
-    throw no_memory();
-  } catch (const std::length_error&) {
-    throw no_memory();
-  }
+  check_options(options);  // before any file is read
+  return with_memory(folder, [&] { return std::make_unique<Impl>(read_model(folder), options); });
+}
+
+Network network::assemble(Model model, const NetworkOptions& options) {
+  check_options(options);
+  return with_memory("in memory", [&] {
+    return Network(std::make_unique<Network::Impl>(std::move(model), options));
+  });
 }
 
 void Network::Impl::build() {

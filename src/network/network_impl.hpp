@@ -45,7 +45,7 @@ struct Network::Impl {
   mutable Tensor ping, pong, device_input, output;
   mutable Claim busy;
 
-  Impl(const std::string& folder, const NetworkOptions& options_);
+  Impl(network::Model model, const NetworkOptions& options_);
   /// Throws Error also where memory runs out.
   static std::unique_ptr<Impl> make(const std::string& folder, const NetworkOptions& options);
 

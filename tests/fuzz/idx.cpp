@@ -1,5 +1,6 @@
 // IDX images and labels: as they come (plain, or what claims to be gzip), and again packed as gzip,
-// so that what lies behind the inflater is reached. Plain and packed must agree.
+// so that what lies behind the inflater is reached. Plain and packed must agree. Accepted images
+// are classified.
 #include "io/idx.hpp"
 
 #include <zlib.h>
@@ -8,9 +9,11 @@
 #include <cstdlib>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "convoy/error.hpp"
+#include "network/load.hpp"
 
 namespace {
 
@@ -40,6 +43,30 @@ std::vector<unsigned char> packed(Bytes bytes) {
   return to;
 }
 
+// What was accepted, through a network of its size.
+void classify(const convoy::io::Images& images) {
+  using namespace convoy;
+  const Index values = images.h * images.w * images.c;
+  if (values > 64 || images.n > 16) return;
+  network::Model model{
+      parse_network("input u8:h" + std::to_string(images.h) + "w" + std::to_string(images.w) + "c" +
+                        std::to_string(images.c) + "\nflatten\nfc k3\n",
+                    "network.txt"),
+      {}};
+  model.weights.resize(2);
+  for (Index i = 0; i < 3 * values; ++i)
+    model.weights[1].w.push_back(static_cast<float>(i % 7 - 3));
+  NetworkOptions options;
+  options.threads = 1;
+  options.batch = 4;
+  const Network net = network::assemble(std::move(model), options);
+  const Tensor labels(DType::i32, {images.n});
+  net.run(TensorView::of(images.data.data(), {images.n, images.h, images.w, images.c}), {}, labels)
+      .or_throw();
+  for (Index i = 0; i < images.n; ++i)
+    if (labels.data<std::int32_t>()[i] < 0 || labels.data<std::int32_t>()[i] > 2) std::abort();
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -51,6 +78,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::abort();
   const auto labels = result_of(convoy::io::parse_labels, bytes);
   if (images && labels) std::abort();  // one magic number can't be both
+  if (images) classify(*images);
   // Packing is the dear part: only for what begins like an IDX file.
   if (gzip || size < 4 || data[0] != 0 || data[1] != 0 || data[2] != 8) return 0;
   const std::vector<unsigned char> again = packed(bytes);

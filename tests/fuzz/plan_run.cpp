@@ -1,6 +1,8 @@
 // Any text of a stage that parses: planned, and run by a kernel and a tile that the text picks,
 // with poisoned workspaces of exactly the bytes that the plan asked for, operands in fences, and
-// results compared with those of `general`.
+// results compared with those of `general`. Any text of a network that parses: assembled with
+// weights that its text determines and run, with its spike kernels and without. Anything else
+// short: a drawn stage.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -12,6 +14,7 @@
 #include "convoy/plan.hpp"
 #include "core/size.hpp"
 #include "fuzz/memory_limit.hpp"
+#include "network/load.hpp"
 #include "verify/guarded.hpp"
 #include "verify/parity.hpp"
 
@@ -68,18 +71,7 @@ void compare(const Stage& stage, const char* what, const std::vector<float>& wan
   }
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
-  Stage stage;
-  try {
-    stage = parse_stage(text);
-    if (!is_small(stage)) return 0;
-  } catch (const Error&) {
-    return 0;
-  }
-  const std::uint64_t hash = verify::mix(1, text);
+void run_stage(const Stage& stage, std::uint64_t hash) {
   auto inputs = verify::draw_inputs(stage, verify::Data::integers, hash);
   const bool exact = inputs.has_value();
   if (!inputs) inputs = verify::draw_inputs(stage, verify::Data::normal, hash);
@@ -100,9 +92,83 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         run(stage, *inputs, options, hash & 32 ? verify::Views::strided : verify::Views::dense);
     if (!got.error.empty()) fail(stage, options.kernel + ": " + got.error);
     // A neuron turns the last bit of inexact sums into a spike.
-    if (stage.act.is_neuron() && !exact) return 0;
+    if (stage.act.is_neuron() && !exact) return;
     compare(stage, options.kernel.c_str(), want.y, got.y, exact && kernel.exact());
   } catch (const Error& error) {  // no memory
+    if (std::string_view(error.what()).empty()) std::abort();
+  }
+}
+
+// Logits of three images.
+std::vector<float> logits_of(const NetworkText& text, std::uint64_t hash, bool spike_kernels) {
+  verify::Random random(hash);
+  network::Model model{text, {}};
+  for (const NetworkLayer& layer : text.layers) {
+    network::LayerWeights weights;
+    if (!layer.flatten) {
+      const Stage& s = layer.stage;
+      for (Index i = shapes_of(s).w_elements; i > 0; --i)
+        weights.w.push_back(static_cast<float>(random.between(-2, 2)));
+      for (Index i = s.bias ? s.k : 0; i > 0; --i)
+        weights.bias.push_back(static_cast<float>(random.between(-2, 2)));
+    }
+    model.weights.push_back(std::move(weights));
+  }
+  NetworkOptions options;
+  options.threads = 1 + static_cast<int>(hash % 2);
+  options.batch = 2;
+  options.spike_kernels = spike_kernels;
+  const Network net = network::assemble(std::move(model), options);
+  const Tensor images(text.dtype, {3, text.h, text.w, text.c}),
+      logits(DType::f32, {3, net.classes()});
+  if (text.dtype == DType::u8)
+    for (Index i = 0; i < images.elements(); ++i)
+      images.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(random.next());
+  std::memset(logits.data<char>(), 0x7e, logits.bytes());
+  net.run(images, logits, {}).or_throw();
+  return {logits.data<float>(), logits.data<float>() + logits.elements()};
+}
+
+void run_network(std::string_view input, std::uint64_t hash) {
+  const NetworkText text = parse_network(input, "network.txt");
+  Size work = Size(text.h) * text.w * text.c;
+  for (const NetworkLayer& layer : text.layers) {
+    if (layer.flatten) continue;
+    Stage three = layer.stage;
+    three.n = 3;
+    if (!problems(three).empty() || !is_small(three)) return;
+    work += shapes_of(three).macs;
+  }
+  if (!work.fits(1 << 19) || text.steps > 8) return;
+  const std::vector<float> plain = logits_of(text, hash, false),
+                           spikes = logits_of(text, hash, true);
+  if (plain.size() != spikes.size()) std::abort();
+  constexpr unsigned char unwritten[] = {0x7e, 0x7e, 0x7e, 0x7e};
+  for (const auto* logits : {&plain, &spikes})
+    for (const float v : *logits)
+      if (std::memcmp(&v, unwritten, sizeof v) == 0) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const std::uint64_t hash = verify::mix(1, text);
+  try {
+    if (text.find("input ") != std::string_view::npos) {
+      run_network(text, hash);
+      return 0;
+    }
+    Stage stage;
+    try {
+      stage = parse_stage(text);
+    } catch (const Error&) {
+      if (size > 8) return 0;
+      verify::Random random(hash);
+      stage = verify::draw_stage(random);
+    }
+    if (is_small(stage)) run_stage(stage, hash);
+  } catch (const Error& error) {  // illegal, or no memory
     if (std::string_view(error.what()).empty()) std::abort();
   }
   return 0;

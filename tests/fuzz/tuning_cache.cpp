@@ -2,10 +2,13 @@
 // read is written and read again unchanged.
 #include "plan/tuning_cache.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
+
+#include "plan/select.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::string warning;
@@ -16,5 +19,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string text = cache.to_json();
   const auto again = convoy::TuningCache::parse(text, warning);
   if (!warning.empty() || again.size() != cache.size() || again.to_json() != text) std::abort();
+  // What was read may only choose among what fits.
+  convoy::Machine machine = convoy::cpu_machine(1);
+  machine.name = "m";
+  static const convoy::Stage stage = convoy::parse_stage("n1h4c8k8r1");
+  const convoy::Selection chosen = convoy::select(stage, machine, convoy::PlanOptions(), &cache);
+  if (!chosen.verdict().fits() || !chosen.kernel().refusals(stage, machine).empty()) std::abort();
+  const auto tiles = chosen.kernel().tiles(stage, machine);
+  if (std::find(tiles.begin(), tiles.end(), chosen.tile.tile) == tiles.end()) std::abort();
   return 0;
 }
