@@ -25,7 +25,7 @@ if(CONVOY_TESTS)
                        DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600 LABELS gpu)
   if(CONVOY_CLI)
     # Every tile of a family on stages that are awkward for it. Skipped at what is said without a GPU.
-    foreach(family halo first few depthwise)
+    foreach(family halo first few depthwise general halo_pool)
       add_test(NAME cuda_verify_${family}
                COMMAND convoy_cli verify --device cuda --kernel ${family}
                        --shapes ${PROJECT_SOURCE_DIR}/tests/cuda/${family}-stages.txt)

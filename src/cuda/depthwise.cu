@@ -10,13 +10,11 @@
 
 #include <type_traits>
 
+#include "cuda/activate.cuh"
 #include "cuda/depthwise.hpp"
 #include "cuda/error.hpp"
 #include "cuda/launch.hpp"
-#include "cuda/ptx/sync.cuh"
-#include "cuda/sm90/clamp.hpp"
 #include "cuda/sm90/divide.hpp"
-#include "math/activation.hpp"
 
 namespace convoy::cuda {
 namespace {
@@ -31,7 +29,7 @@ struct DepthwiseParams {
   int out_h, out_w;  // of y
   int top, left;
   int r, s, stride_h, stride_w, dil_h, dil_w;
-  sm90::Clamp act;
+  Clamp act;
   bool pool;
   sm90::Divisor lanes, across;                              // threads of a CTA
   sm90::Divisor channel_blocks, column_blocks, row_blocks;  // CTAs
@@ -109,22 +107,12 @@ __device__ __forceinline__ void dependency_wait() {
 #endif
 }
 
-/// max and min as PyTorch has them: NaN passes.
-__device__ __forceinline__ float clamp(float v, float low, float high) {
-#if __CUDA_ARCH__ >= 800
-  return ptx::min_nan(ptx::max_nan(v, low), high);
-#else
-  v = v < low ? low : v;
-  return v > high ? high : v;
-#endif
-}
-
 template <class T>
 __device__ __forceinline__ void load_bias(const DepthwiseParams& g, int channel,
                                           float (&bias)[Channels<T>::count]) {
 #pragma unroll
   for (int e = 0; e < Channels<T>::count; ++e)
-    bias[e] = g.bias == nullptr ? -0.0f : g.bias[channel + e];
+    bias[e] = g.bias == nullptr ? 0.0f : positive_zero(g.bias[channel + e]);
 }
 
 template <class T>
@@ -166,7 +154,7 @@ __device__ __forceinline__ void finish(const DepthwiseParams& g, const Place& at
   };
   each([&](float v, int e) { return v + bias[e]; });
   if (g.act.slope != 1.0f) each([&](float v, int) { return v < 0.0f ? g.act.slope * v : v; });
-  each([&](float v, int) { return clamp(v, g.act.low, g.act.high); });
+  each([&](float v, int) { return ptx::min_nan(ptx::max_nan(v, g.act.low), g.act.high); });
   if (!g.pool) {
 #pragma unroll
     for (int i = 0; i < Rows; ++i)
@@ -184,7 +172,7 @@ __device__ __forceinline__ void finish(const DepthwiseParams& g, const Place& at
         for (int e = 0; e < Channels<T>::count; ++e) {
           float& best = sums[i][j][e];
           const auto take = [&](bool inside, float v) {
-            if (inside && math::beats(v, best)) best = v;
+            if (inside) best = ptx::max_nan(best, v);
           };
           take(right, sums[i][j + 1][e]);
           take(below, sums[i + 1][j][e]);
@@ -343,7 +331,7 @@ std::string depthwise_launch(const Stage& stage, const DepthwiseTile& tile,
   g.r = i(stage.r), g.s = i(stage.s);
   g.stride_h = i(stage.stride.h), g.stride_w = i(stage.stride.w);
   g.dil_h = i(stage.dil.h), g.dil_w = i(stage.dil.w);
-  g.act = sm90::clamp_of(stage.act);
+  g.act = clamp_of(stage.act);
   g.pool = stage.pool.has_value();
   g.lanes = sm90::Divisor(layout.lanes), g.across = sm90::Divisor(layout.across);
   g.down = layout.down;

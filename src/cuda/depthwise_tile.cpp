@@ -20,7 +20,6 @@ bool is_compiled_in(const Stage& stage) {
 }
 
 std::vector<std::string> depthwise_refusals(const Stage& stage) {
-  constexpr Index most = 1 << 30;
   std::vector<std::string> why;
   if (stage.groups != stage.c || stage.groups != stage.k)
     why.push_back(
@@ -41,10 +40,13 @@ std::vector<std::string> depthwise_refusals(const Stage& stage) {
     pool.ceil = false;
     if (pool != max(2)) why.emplace_back("its pool: expected max2 or none");
   }
-  if (std::max({stage.h + stage.pad.top + stage.pad.bottom + stage.dil.h * stage.r,
-                stage.w + stage.pad.left + stage.pad.right + stage.dil.w * stage.s, stage.c}) >
-      most)
-    why.emplace_back("an axis is longer than 2^30");
+  for (std::string& reason : too_large(stage)) why.push_back(std::move(reason));
+  const Shapes shapes = shapes_of(stage);
+  // A tile's pixels beyond the last are not computed, but where they would lie is.
+  if (std::max(shapes.p * stage.stride.h, shapes.q * stage.stride.w) > Index{1} << 30)
+    why.emplace_back("its stride leads beyond 2^30 pixels");
+  if (stage.r * stage.s * stage.c > std::numeric_limits<int>::max())
+    why.emplace_back("more weights than 32 bits count");
   if (!why.empty()) return why;
   for (const DepthwiseTile& tile : depthwise_tiles(stage)) {
     const DepthwiseLayout layout = depthwise_layout(stage, tile);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/size.hpp"
 #include "math/half.hpp"
 
 namespace convoy::cuda {
@@ -55,14 +56,37 @@ Cost cost_of(const Stage& stage, double seconds, double waste) {
   return cost;
 }
 
+std::vector<std::string> too_large(const Stage& stage) {
+  constexpr Index most = Index{1} << 30, most_elements = Index{1} << 39;
+  std::vector<std::string> why;
+  const auto check = [&](const char* what, Index size, Index limit, const char* limit_text) {
+    if (size > limit) why.push_back(fmt::format("{} {}, at most {} fit", what, size, limit_text));
+  };
+  const Shapes shapes = shapes_of(stage);
+  check("N =", stage.n, most, "2^30");
+  check("C =", stage.c, most, "2^30");
+  check("K =", stage.k, most, "2^30");
+  check("H, padded, and the filter's rows =",
+        stage.h + stage.pad.top + stage.pad.bottom + stage.dil.h * stage.r, most, "2^30");
+  check("W, padded, and the filter's columns =",
+        stage.w + stage.pad.left + stage.pad.right + stage.dil.w * stage.s, most, "2^30");
+  check("elements of x =", shapes.x_elements, most_elements, "2^39");
+  check("elements of w =", shapes.w_elements, most_elements, "2^39");
+  check("elements of the convolution's output =", shapes.pre_elements, most_elements, "2^39");
+  check("elements of y =", shapes.y_elements, most_elements, "2^39");
+  return why;
+}
+
 bool countable(std::initializer_list<Index> tiles_along_axes) {
   constexpr Index limit = Index{1} << 32;
-  Index all = 1, most = 1;
+  constexpr Index last_step = 1 << 16;  // by which a CTA's walk passes the last tile, and more
+  Size all = 1;
+  Index most = 1;
   for (const Index tiles : tiles_along_axes) {
-    if (__builtin_mul_overflow(all, tiles, &all)) return false;
+    all *= tiles;
     most = std::max(most, tiles);
   }
-  return all < limit / 2 && all < limit / most;
+  return all.fits(std::min(limit / 2 - last_step, limit / most) - 1);
 }
 
 Tile best_tile(const Kernel& family, const Stage& stage, const Machine& machine) {

@@ -4,7 +4,9 @@
 #include <cuda_runtime_api.h>
 
 #include <initializer_list>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/kernel.hpp"
 #include "cuda/memory.hpp"
@@ -26,9 +28,16 @@ void upload_weights(const Stage& stage, const float* w, bool widened, const Devi
 /// of them thrown away.
 Cost cost_of(const Stage& stage, double seconds, double waste);
 
+/// Every size of a legal stage that the fast families' 32-bit positions, or TMA's strides below
+/// 2^40 bytes, do not hold; empty: all fit.
+std::vector<std::string> too_large(const Stage& stage);
+
 /// The Hopper families count tiles in 32 bits, and divide their numbers by the number in a row, in
 /// a column and of channel blocks (sm90/divide.hpp): whether all that is exact for these.
 bool countable(std::initializer_list<Index> tiles_along_axes);
+/// Why the Hopper families refuse leaky(a) with a pool for a ≤ 0.
+inline constexpr const char* pools_first =
+    "leaky of a slope that is not above 0: pooling before it would change the result";
 inline constexpr const char* too_many_tiles = "more tiles than the kernel's 32-bit numbers count";
 
 /// Vector loads and stores want tensors on `bytes`, pixels too. Says which is not, and what to do.

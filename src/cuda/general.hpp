@@ -6,14 +6,10 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "core/kernel.hpp"
 
 namespace convoy::cuda {
-
-/// Every reason why the family can't run a legal stage: sizes beyond 2^30. Empty: it can.
-std::vector<std::string> general_refusals(const Stage& stage);
 
 /// A stage: its kernels loaded, and what all its launches have in common made once. Summation: r,
 /// s, c in sequence, fused multiply-add in fp32.

@@ -1,6 +1,7 @@
 // Kernel `general` on a GPU, as the planner sees it.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "cuda/families.hpp"
@@ -44,20 +45,21 @@ class General final : public Kernel {
   bool exact() const override { return true; }
   DeviceKind device() const override { return DeviceKind::cuda; }
 
-  std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
-    return general_refusals(stage);
-  }
+  std::vector<std::string> refusals(const Stage&, const Machine&) const override { return {}; }
   std::vector<Tile> tiles(const Stage&, const Machine&) const override { return {{"output"}}; }
 
   Cost cost(const Stage& stage, const Tile&, const Machine& machine) const override {
     // A thread an output, every load from a cache: a hundredth of what the fp32 units could do.
     // Overlapping windows of a pool are computed anew.
     const Shapes shapes = shapes_of(stage);
+    const auto again_along = [](Index windows, Index window, Index plane) {
+      return static_cast<double>(windows) * static_cast<double>(std::min(window, plane)) /
+             static_cast<double>(plane);
+    };
     double again = 1;
     if (stage.pool)
-      again = static_cast<double>(shapes.out_h * shapes.out_w * stage.pool->window.h *
-                                  stage.pool->window.w) /
-              static_cast<double>(shapes.p * shapes.q);
+      again = again_along(shapes.out_h, stage.pool->window.h, shapes.p) *
+              again_along(shapes.out_w, stage.pool->window.w, shapes.q);
     const double steps = stage.hold ? 1.0 : static_cast<double>(stage.t);
     return cost_of(
         stage,

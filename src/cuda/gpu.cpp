@@ -67,7 +67,8 @@ void copy(const CopyRows& rows, Stream stream) {
   const bool from_gpu = rows.from_device.kind == DeviceKind::cuda;
   const bool to_gpu = rows.to_device.kind == DeviceKind::cuda;
   const int device = (to_gpu ? rows.to_device : rows.from_device).index;
-  static_cast<void>(machine(device));
+  if (from_gpu) static_cast<void>(machine(rows.from_device.index));  // throws where there is none
+  if (to_gpu) static_cast<void>(machine(rows.to_device.index));
   const cuda::OnDevice on(device);
   const std::string doing =
       fmt::format("copying from {} to {}", to_text(rows.from_device), to_text(rows.to_device));

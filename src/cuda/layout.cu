@@ -5,7 +5,6 @@
 // whole words, 128 bytes a warp, wherever columns and rows are even.
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 
 #include "cuda/error.hpp"
 #include "cuda/launch.hpp"
@@ -14,7 +13,7 @@
 namespace convoy::cuda {
 namespace {
 
-constexpr int side = 64, threads = 256, warps = threads / 32;
+constexpr int side = transpose_side, threads = 256, warps = threads / 32;
 constexpr int pairs_a_warp = side / 2 / warps, columns_a_warp = side / warps;
 
 struct TransposeParams {
@@ -104,13 +103,13 @@ std::string transpose_ready() {
 }
 
 std::string transpose_launch(const Transpose& what, cudaStream_t stream) noexcept {
-  const Index across = (what.columns + side - 1) / side, down = (what.rows + side - 1) / side;
+  if (!may_transpose(what.batch, what.rows, what.columns))
+    return "transpose: " + std::to_string(what.batch) + " matrices of " +
+           std::to_string(what.rows) + " x " + std::to_string(what.columns) +
+           ", at most 2^31 - 1 tiles of 64x64 fit. Use fewer images.";
+  const Index across = math::ceil_div(what.columns, side), down = math::ceil_div(what.rows, side);
   const Index tiles = what.batch * across * down;
   if (tiles == 0) return {};
-  constexpr Index most = std::numeric_limits<int>::max();
-  if (tiles > most || what.rows > most || what.columns > most)
-    return "transpose: " + std::to_string(tiles) +
-           " tiles of 64x64, at most 2^31 - 1. Use fewer images.";
   TransposeParams p{};
   p.from = static_cast<const std::uint16_t*>(what.from);
   p.to = static_cast<std::uint16_t*>(what.to);

@@ -3,9 +3,13 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
+#include <limits>
 #include <string>
 
 #include "convoy/stage.hpp"
+#include "core/size.hpp"
+#include "math/divide.hpp"
 
 namespace convoy::cuda {
 
@@ -18,6 +22,16 @@ struct Transpose {
   Index batch = 0, rows = 0, columns = 0;
   Index from_stride = 0, to_stride = 0;
 };
+
+/// A CTA takes a tile of this many rows and columns; a launch at most 2^31 - 1 tiles, and matrices
+/// of at most as many rows and columns.
+constexpr Index transpose_side = 64;
+inline bool may_transpose(Index batch, Index rows, Index columns) {
+  constexpr Index most = std::numeric_limits<std::int32_t>::max();
+  const Size tiles =
+      Size(batch) * math::ceil_div(rows, transpose_side) * math::ceil_div(columns, transpose_side);
+  return tiles.fits(most) && rows <= most && columns <= most;
+}
 
 /// Loads the kernels on the current device. To be called once before transpose_launch; returns an
 /// empty string, or what went wrong.

@@ -24,6 +24,7 @@ struct Side {
   Index pixels, channels;
   bool converts;
   Index elements(Index n) const { return n * pixels * channels; }
+  bool may_convert(Index n) const { return !converts || may_transpose(n, pixels, channels); }
   Strides dense(Index w) const { return {0, pixels * channels, w * channels, channels, 1}; }
   /// NHWC strides of a tensor that reads the same in both layouts; images lie `image` apart.
   Strides in_place(Index w, Index image) const {
@@ -148,7 +149,11 @@ class Nchw final : public Kernel {
   std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
     if (stage.layout != Layout::nchw)
       return {fmt::format("the layout is NHWC, which {} takes", inner_.name())};
-    return inner_.refusals(nhwc(stage), machine);
+    std::vector<std::string> why = inner_.refusals(nhwc(stage), machine);
+    const Sides sides(stage, strided_x_);
+    if (!sides.x.may_convert(stage.n) || !sides.y.may_convert(stage.n))
+      why.emplace_back("more tiles of 64x64 to transpose than 32 bits count");
+    return why;
   }
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
     return {best_tile(inner_, nhwc(stage), machine)};

@@ -28,6 +28,11 @@ struct PadBias {
   Index k = 0;
 };
 
+/// Whether so many elements, on the wider side, are not too many for a launch.
+constexpr bool may_pad(Index elements) {
+  return elements / 8 < Index{1} << 31;
+}
+
 /// Loads the kernels on the current device. To be called once before pad_launch; returns an empty
 /// string, or what went wrong.
 std::string pad_ready();

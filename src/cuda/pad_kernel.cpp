@@ -113,13 +113,15 @@ class HaloPadded final : public Kernel {
   std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
     if (stage.c % 8 == 0 && stage.k % 8 == 0) return {"C and K are multiples of 8, as halo needs"};
     if (stage.groups != 1) return {"groups are not supported"};  // they would not divide the rest
-    // A filter of one channel grows 64-fold: what fitted before must fit after.
-    constexpr Index most = Index{1} << 40;
-    const Shapes shapes = shapes_of(stage);
-    if (std::max({shapes.x_elements, shapes.w_elements, shapes.y_elements, shapes.pre_elements}) >
-        most)
-      return {"a tensor of more than 2^40 elements"};
-    return sm90::halo().refusals(padded(stage), machine);
+    const Stage inner = padded(stage);
+    // A filter of one channel grows 64-fold: what was legal may not be so after.
+    if (!problems(inner).empty()) return {"too large with more channels"};
+    std::vector<std::string> why = sm90::halo().refusals(inner, machine);
+    const Shapes shapes = shapes_of(inner);
+    if ((inner.c != stage.c && !may_pad(shapes.x_elements)) ||
+        (inner.k != stage.k && !may_pad(shapes.y_elements)))
+      why.emplace_back("a tensor of more than 2^31 - 1 pieces of eight channels");
+    return why;
   }
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
     return {best_tile(sm90::halo(), padded(stage), machine)};

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 
+#include "cuda/activate.cuh"
 #include "cuda/error.hpp"
 #include "cuda/launch.hpp"
 #include "cuda/pool.hpp"
-#include "math/activation.hpp"
 #include "math/pool.hpp"
 
 namespace convoy::cuda {
@@ -18,7 +18,7 @@ constexpr int threads = 256, lanes = 8;
 
 struct PoolParams {
   PoolRun run;
-  Activation act;
+  Clamp act;
   Index vectors;  // of eight channels, in all
   int p, q, k, out_h, out_w;
   math::PoolAxis rows, columns;
@@ -41,8 +41,8 @@ __device__ __forceinline__ __nv_bfloat16 rounded<__nv_bfloat16>(float v) {
 }
 
 template <class T>
-__device__ __forceinline__ T activate(const Activation& act, T v) {
-  return rounded<T>(math::activate(act.kind, act.a, act.b, static_cast<float>(v)));
+__device__ __forceinline__ T activated_as(const Clamp& act, T v) {
+  return rounded<T>(activate(act, static_cast<float>(v)));
 }
 
 template <class T>
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(threads) activated(const PoolParams g) {
   if (i >= g.vectors) return;
   Eight<T> values = static_cast<const Eight<T>*>(g.run.from)[i];
 #pragma unroll
-  for (int e = 0; e < lanes; ++e) values.v[e] = activate(g.act, values.v[e]);
+  for (int e = 0; e < lanes; ++e) values.v[e] = activated_as(g.act, values.v[e]);
   static_cast<Eight<T>*>(g.run.act)[i] = values;
 }
 
@@ -64,23 +64,23 @@ __global__ void __launch_bounds__(threads) pooled(const PoolParams g) {
   const int rest = static_cast<int>(i - n * of_image), vector = rest % of_row,
             ow = rest / of_row % g.out_w, oh = rest / of_row / g.out_w;
   const Index image = n * g.p * g.q;
-  const int top = static_cast<int>(g.rows.begin(oh)), left = static_cast<int>(g.columns.begin(ow));
-  const int bottom = static_cast<int>(g.rows.end(oh)), right = static_cast<int>(g.columns.end(ow));
+  // Of padding alone, a window may begin behind the plane; and one step may lead far out of it.
+  const Index top = g.rows.begin(oh), left = g.columns.begin(ow);
+  const Index bottom = g.rows.end(oh), right = g.columns.end(ow);
   float best[lanes];
   int at[lanes];
 #pragma unroll
-  for (int e = 0; e < lanes; ++e) best[e] = -INFINITY, at[e] = top * g.q + left;
-  for (int p = top; p < bottom; p += static_cast<int>(g.rows.dil)) {
-    for (int q = left; q < right; q += static_cast<int>(g.columns.dil)) {
+  for (int e = 0; e < lanes; ++e) best[e] = -INFINITY, at[e] = static_cast<int>(top * g.q + left);
+  for (Index p = top; p < bottom; p += g.rows.dil) {
+    for (Index q = left; q < right; q += g.columns.dil) {
       const Index pixel = image + p * g.q + q;
       const Eight<T> values = static_cast<const Eight<T>*>(g.run.from)[pixel * of_row + vector];
 #pragma unroll
       for (int e = 0; e < lanes; ++e) {
         const float v =
-            static_cast<float>(g.run.activate ? activate(g.act, values.v[e]) : values.v[e]);
-        if (!math::beats(v, best[e])) continue;
-        best[e] = v;
-        at[e] = p * g.q + q;
+            static_cast<float>(g.run.activate ? activated_as(g.act, values.v[e]) : values.v[e]);
+        if (math::beats(v, best[e])) at[e] = static_cast<int>(p * g.q + q);
+        best[e] = ptx::max_nan(best[e], v);
       }
     }
   }
@@ -127,7 +127,7 @@ std::string pool_launch(const Stage& stage, const PoolRun& run, cudaStream_t str
   const auto i = [](Index v) { return static_cast<int>(v); };
   PoolParams g{};
   g.run = run;
-  g.act = stage.act;
+  g.act = clamp_of(stage.act);
   g.p = i(shapes.p), g.q = i(shapes.q), g.k = i(stage.k);
   g.out_h = i(shapes.out_h), g.out_w = i(shapes.out_w);
   g.rows = math::pool_rows(stage, shapes.p);

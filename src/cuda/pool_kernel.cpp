@@ -1,7 +1,9 @@
 // Kernel `halo_pool`: what `halo` leaves out. `halo` writes the convolution without its pool, and a
 // pass over that, near the speed of a copy, gives any pool, its indices and the second outputs.
+#include <algorithm>
 #include <limits>
 
+#include "core/size.hpp"
 #include "cuda/families.hpp"
 #include "cuda/family.hpp"
 #include "cuda/pool.hpp"
@@ -81,7 +83,9 @@ class HaloPool final : public Kernel {
     if (sm90::halo().refusals(stage, machine).empty()) return {"halo runs the stage in one launch"};
     std::vector<std::string> why = sm90::halo().refusals(without_pool(stage), machine);
     const Shapes shapes = shapes_of(stage);
-    if (shapes.p * shapes.q * stage.k / 8 > std::numeric_limits<int>::max())
+    // Windows in the padding may outnumber the plane's pixels.
+    const Size pixels = std::max(Size(shapes.p) * shapes.q, Size(shapes.out_h) * shapes.out_w);
+    if (!(pixels * (stage.k / 8)).fits(std::numeric_limits<int>::max()))
       why.emplace_back("an image has more outputs than 32 bits count");
     if (stage.keep.pre && stage.act.kind == Activation::Kind::leaky)
       why.emplace_back("leaky of what is rounded for keep(pre) would round a second time");

@@ -48,6 +48,12 @@ CASES = [  # stage, kernel, tile
     ("bf16:n2h11w9c68k68r5stride2pad2groups68+bias+leaky(0.1)+max2ceil", "depthwise", ""),
     ("n2h14w9c6k6r7dil2pad6groups6+bias+relu", "depthwise", ""),
     ("n2h8c4k6r3pad1+bias+lif(2,1.5)+soft+t3+max2+keep(pre,act,idx)", "general", ""),
+    # Windows that do not rise, taps and windows far outside.
+    ("n2h9c3k5r3pad1+max2s1p1d5+keep(idx)", "general", ""),
+    ("n1h4c2k3r1+max1d2147483647", "general", ""),
+    ("f16:n2h9c8k16r3pad1+bias+relu+max2s1p1d5+keep(pre,act,idx)", "halo_pool", ""),
+    ("f16:n2h5c16k24r3pad300dil300+bias+relu+max2", "halo", ""),
+    ("f16:n2h5c3k16r3pad20+bias+relu+max2", "first", ""),
     # Two stages in one launch, by their number in pair-stages.txt, from 0.
     ("7", "pair", ""),
     ("11", "pair", ""),

@@ -31,16 +31,25 @@ __device__ __forceinline__ void grid_launch_dependents() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
-/// IEEE 754-2019 maximum and minimum: a NaN wins, as in PyTorch.
+/// IEEE 754-2019 maximum and minimum: a NaN wins, as in PyTorch, and is the one that arithmetic
+/// makes; -0 lies below +0.
 __device__ __forceinline__ float max_nan(float a, float b) {
+#if __CUDA_ARCH__ >= 800
   float d;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
   return d;
+#else
+  return a != a || b != b ? __int_as_float(0x7fffffff) : fmaxf(a, b);
+#endif
 }
 __device__ __forceinline__ float min_nan(float a, float b) {
+#if __CUDA_ARCH__ >= 800
   float d;
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
   return d;
+#else
+  return a != a || b != b ? __int_as_float(0x7fffffff) : fminf(a, b);
+#endif
 }
 
 /// The same on two packed 16-bit values.

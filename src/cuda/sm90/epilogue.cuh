@@ -7,9 +7,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/activate.cuh"
 #include "cuda/ptx/stmatrix.cuh"
-#include "cuda/ptx/sync.cuh"
-#include "cuda/sm90/clamp.hpp"
 
 namespace convoy::cuda::sm90 {
 
@@ -55,6 +54,7 @@ __device__ __forceinline__ void stage_activated(const Clamp& clamp, const float 
                                                 std::uint32_t staging, Value value, Row row) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const PackedClamp<T> clamped(clamp);
+  const float low_bias = positive_zero(bias[0]), high_bias = positive_zero(bias[1]);
   const auto act = [&](float v, float b) {
     v += b;
     if constexpr (Leaky) v = v < 0.0f ? v * clamp.slope : v;
@@ -62,8 +62,8 @@ __device__ __forceinline__ void stage_activated(const Clamp& clamp, const float 
   };
   const auto packed = [&](int u, std::uint32_t& low, std::uint32_t& high) {
     const Unit v = value(u);
-    low = clamped(pack<T>(act(v.low[0], bias[0]), act(v.low[1], bias[0])));
-    high = clamped(pack<T>(act(v.high[0], bias[1]), act(v.high[1], bias[1])));
+    low = clamped(pack<T>(act(v.low[0], low_bias), act(v.low[1], low_bias)));
+    high = clamped(pack<T>(act(v.high[0], high_bias), act(v.high[1], high_bias)));
   };
   // Lane 8m + c addresses column c of block m: m&1 says which 8 of the warp's 16 channels, m>>1
   // which of two units.

@@ -115,11 +115,6 @@ __device__ __forceinline__ void store_z(const FewParams& p, const float (&d)[Blo
   }
 }
 
-__device__ __forceinline__ float activate(const Clamp& act, float v) {
-  if (act.slope != 1.0f) v = v < 0.0f ? v * act.slope : v;
-  return ptx::min_nan(ptx::max_nan(v, act.low), act.high);
-}
-
 /// The taps of one conv pixel of one filter, in order. R and S of 0: as the stage says.
 template <int R, int S>
 __device__ __forceinline__ float sum_taps(const FewParams& p, const float* from) {
@@ -151,7 +146,7 @@ __device__ __forceinline__ void store_outputs(const FewParams& p, const Tile3& a
     }
     const int out_x = (at.x + x) / p.window, out_y = at.y / p.window + y;
     if (item >= items || x % p.window != 0 || out_x >= p.out_w || out_y >= p.out_h) continue;
-    if (p.bias != nullptr) best += p.bias[k];
+    if (p.bias != nullptr) best += positive_zero(p.bias[k]);
     static_cast<T*>(p.y)[at.n * p.y_image + out_y * p.y_row + out_x * p.y_pixel + k] =
         static_cast<T>(activate(p.act, best));
   }
@@ -173,8 +168,9 @@ __device__ __forceinline__ void store_pixels(const FewParams& p, int first,
     for (int j = 0; j < N / 8; ++j) {
       const int k = 8 * j + 2 * (lane % 4);
       if (k >= p.k) continue;
-      const float v0 = activate(p.act, d[b][4 * j + i % 2 * 2] + bias[2 * j]),
-                  v1 = activate(p.act, d[b][4 * j + i % 2 * 2 + 1] + bias[2 * j + 1]);
+      const float v0 = activate(p.act, d[b][4 * j + i % 2 * 2] + positive_zero(bias[2 * j])),
+                  v1 =
+                      activate(p.act, d[b][4 * j + i % 2 * 2 + 1] + positive_zero(bias[2 * j + 1]));
       if (p.pairs) {
         *reinterpret_cast<std::uint32_t*>(to + k) = pack<T>(v0, v1);
       } else {

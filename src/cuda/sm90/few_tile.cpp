@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "cuda/family.hpp"
 #include "cuda/sm90/few.hpp"
+#include "math/activation.hpp"
 #include "math/divide.hpp"
 
 namespace convoy::cuda::sm90 {
@@ -31,7 +33,7 @@ FewLayout without_tile(const Stage& stage) {
   l.chunks = to_int(ceil_div(stage.c, 64));
   l.columns = stage.k * stage.r * stage.s <= 32 ? 32 : 64;
   l.w_bytes = l.columns * 128;
-  l.resident = l.chunks * l.w_bytes <= most_resident_bytes;
+  l.resident = Index{l.chunks} * l.w_bytes <= most_resident_bytes;
   l.flat = stage.r == 1 && stage.s == 1 && !stage.pool && stage.pad == Padding{} &&
            stage.n * stage.h * stage.w < Index{1} << 30;
   return l;
@@ -139,9 +141,9 @@ std::vector<std::string> few_refusals(const Stage& stage, const DeviceFacts& dev
   no(stage.act.is_neuron() || stage.t != 1, "neurons are not supported");
   if (stage.pool) {
     no(*stage.pool != max(2), "a pool other than max 2x2 with stride 2");
-    no(stage.act.kind == Activation::Kind::leaky && stage.act.a < 0,
-       "a decreasing activation: pooling before it would change the result");
+    no(!stage.act.is_neuron() && !math::may_pool_first(stage.act), pools_first);
   }
+  for (std::string& reason : too_large(stage)) why.push_back(std::move(reason));
   if (why.empty())
     no(few_layout(stage, device).slots == 0,
        "no box of at most " + std::to_string(most_pixels) + " pixels fits in shared memory");

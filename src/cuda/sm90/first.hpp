@@ -36,8 +36,14 @@ struct FirstLayout {
   int k_blocks = 0, runs_x = 0, runs_y = 0, grid = 0;
 };
 
+enum class FirstPool { none, max2, max3 };  // max3: 3x3, stride 2, pad 1
+FirstPool first_pool(const Stage& stage);   // of a stage that fits
+
+constexpr int raw_slots = 4;  // of rows of the image: two for each producing warpgroup
+
 /// Every reason why the family can't run a legal stage; empty: it can.
 std::vector<std::string> first_refusals(const Stage& stage, const DeviceFacts& device);
+/// bricks < 2: it does not fit.
 FirstLayout first_layout(const Stage& stage, const DeviceFacts& device);
 TensorMapArgs first_x_map(const Stage& stage, const FirstLayout& layout);  // where layout.raw
 /// Of tiles with all their columns; of the first tile of a run, without its first one.

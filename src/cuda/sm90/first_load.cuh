@@ -9,8 +9,6 @@
 
 namespace convoy::cuda::sm90 {
 
-enum class FirstPool { none, max2, max3 };  // max3: 3x3, stride 2, pad 1
-
 struct FirstParams {
   CUtensorMap image, y, y_without_first;
   const void* x;
@@ -217,8 +215,6 @@ __device__ __forceinline__ void convert_raw(const FirstParams& p, const TileWalk
       return rows.template operator()<4>();
   }
 }
-
-constexpr int raw_slots = 4;  // two for each producing warpgroup
 
 /// A place in the ring of bricks: the slot, and the parity of the round. Two warpgroups that take
 /// turns each leave out the other's slot.

@@ -43,7 +43,7 @@ double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& 
   const double epilogue = costs.epilogue + costs.epilogue_pixel * pixels +
                           (pool ? 0 : costs.epilogue_plain * tile.instructions());
   const double store = warpgroups * (pool ? pixels / 4.0 : pixels) * 128 / costs.store;
-  const int turns = (layout.tiles() + layout.grid - 1) / layout.grid;
+  const auto turns = static_cast<double>((layout.tiles() + layout.grid - 1) / layout.grid);
   // The last tile's store shows, and some of the load of weights that stay. A launch that leaves
   // half of the multiprocessors free lets the next one start there.
   double cycles = (layout.crowded ? costs.crowded : 0) + costs.last_store * store;

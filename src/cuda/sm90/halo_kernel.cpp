@@ -75,10 +75,6 @@ class Halo final : public Kernel {
   std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
     const DeviceFacts facts = facts_of(machine);
     std::vector<std::string> why = halo_refusals(stage, facts);
-    const Shapes shapes = shapes_of(stage);
-    // No tile is smaller than a pixel by 64 channels: below this no count of tiles overflows.
-    if (why.empty() && shapes.gemm_m > (Index{1} << 31) / ((stage.k + 63) / 64))
-      why.emplace_back(too_many_tiles);
     if (why.empty() && !halo_serves(stage, facts))
       why.emplace_back("no tile of the family serves this filter, stride and pool");
     return why;

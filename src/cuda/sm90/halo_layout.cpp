@@ -10,7 +10,9 @@ namespace {
 
 constexpr int row_bytes = 128;  // 64 channels of 16 bits: one row of a swizzled box
 constexpr int barrier_bytes = 1024;
+constexpr int most_box = 256;    // elements of an axis that TMA takes
 constexpr int alignment = 1024;  // the swizzle's period
+constexpr int most_w_slots = 48;
 
 int ceil_div(Index a, Index b) {
   return static_cast<int>((a + b - 1) / b);
@@ -92,7 +94,7 @@ void lay_grid(const Stage& stage, const HaloTile& tile, const DeviceFacts& devic
     out.tiles_y = ceil_div(shapes.out_h * window, tile.cta_rows());
     out.tiles_n = ceil_div(stage.n, tile.bn);
   }
-  out.grid = std::min(device.sms, out.tiles());
+  out.grid = static_cast<int>(std::min<Index>(device.sms, out.tiles()));
   // A CTA with resident weights keeps its channel block: tile % k_blocks must not change as it
   // walks.
   if (tile.resident) out.grid = std::max(out.k_blocks, out.grid / out.k_blocks * out.k_blocks);
@@ -134,22 +136,24 @@ void deepen(const HaloTile& tile, bool whole, int deep, int room, HaloLayout& ou
 bool hold_tile(const HaloTile& tile, int rings, bool pieces, HaloLayout& out) {
   if (out.grid != out.tiles() || (tile.deep == 0 && out.views > 1)) return false;
   const int tap_bytes = tile.cta_channels() * row_bytes,
-            slot_taps = tile.deep > 0 ? out.slot_taps() : out.taps, slots = out.slots_a_tile();
-  const int held = slots * out.x_slot + out.chunks * out.taps * tap_bytes;
+            slot_taps = tile.deep > 0 ? out.slot_taps() : out.taps;
+  const Index slots = out.slots_a_tile(),
+              held = slots * out.x_slot + Index{out.chunks} * out.taps * tap_bytes;
   // Where launches lie beside each other, weights come under the math of the one before; else the
   // math begins with the first of them.
   const int most = (out.crowded ? 48 << 10 : rings) / tap_bytes;
   int slab_taps = std::clamp(most, 1, slot_taps);
   while (slot_taps % slab_taps != 0) --slab_taps;
-  const int slabs = slots * slot_taps / slab_taps;
+  const Index slabs = slots * slot_taps / slab_taps;
   if (2 * out.staging + held > rings || 8 * (2 * slots + 2 * slabs + 2) > barrier_bytes)
     return false;
   out.slab_taps = slab_taps;
   out.w_slot = slab_taps * tap_bytes;
-  out.x_slots = slots;
-  out.w_slots = slabs;
+  out.x_slots = static_cast<int>(slots);
+  out.w_slots = static_cast<int>(slabs);
   out.store_buffers = pieces && 4 * out.staging + held <= rings ? 2 : 1;
-  out.shared_bytes = alignment + barrier_bytes + 2 * out.store_buffers * out.staging + held;
+  out.shared_bytes =
+      alignment + barrier_bytes + 2 * out.store_buffers * out.staging + static_cast<int>(held);
   return true;
 }
 
@@ -176,6 +180,11 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
   out.box_w += tile.cta_columns();
   out.box_h += tile.cta_rows();
   out.box_n = tile.bn;
+  const auto spans = [](int box, Index step) { return (box - 1) * step + 1; };
+  const Index box_bytes = Index{out.box_w} * out.box_h * out.box_n * row_bytes;
+  if (spans(out.box_w, stage.stride.w) > most_box || spans(out.box_h, stage.stride.h) > most_box ||
+      box_bytes > static_cast<Index>(device.shared_bytes))
+    return out;  // without slots, and without what follows from a box of that size
   const int pixel =
       images ? 8 * row_bytes : row_bytes;  // bytes from a pixel to its right neighbour
   const int row = tile.inner == Inner::line ? 8 * pixel : out.box_w * pixel;
@@ -183,7 +192,7 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
     auto& shift = out.tap_shift[static_cast<std::size_t>(t)];
     shift = static_cast<std::uint16_t>(((shift >> 8) * row + (shift & 255) * pixel) / 16);
   }
-  out.x_bytes = out.box_w * out.box_h * out.box_n * row_bytes;
+  out.x_bytes = static_cast<int>(box_bytes);
   out.x_box = out.x_slot = round_up(out.x_bytes, alignment);
   out.group_stride = images ? 8 * row_bytes : row;
   out.instruction_stride = images ? row : (tile.bw > 8 ? 8 * row_bytes : row * out.box_h);
@@ -235,6 +244,7 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
     if (out.view[static_cast<std::size_t>(v)].count == out.slab_taps) fewest = 3;
   }
   int w_fewest = 3;
+  if (tile.resident && all_w > most_w_slots) return out;
   if (tile.resident) {
     out.w_slots = w_fewest = all_w;
     out.x_slots = std::min(6, (room - all_w * out.w_slot) / out.x_slot);
@@ -250,7 +260,7 @@ HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& devi
       out.w_slots = std::min(10, (room - out.x_slots * out.x_slot) / out.w_slot);
     }
   }
-  if (out.x_slots < fewest || out.w_slots < w_fewest || out.w_slots > 48) {
+  if (out.x_slots < fewest || out.w_slots < w_fewest || out.w_slots > most_w_slots) {
     out.x_slots = 0;
     return out;
   }
@@ -287,12 +297,8 @@ HaloLayout halo_layout(const Stage& stage, const HaloTile& tile, const DeviceFac
                         tile.deep * stage.r * stage.s > max_taps))
     return none;
   HaloLayout out = lay(stage, tile, device, false);
-  const auto boxed = [&](const HaloLayout& l) {
-    return l.x_slots > 0 && (l.box_w - 1) * stage.stride.w + 1 <= 256 &&
-           (l.box_h - 1) * stage.stride.h + 1 <= 256;
-  };
-  if (!boxed(out) && tile.deep == 0) out = lay(stage, tile, device, true);
-  return boxed(out) ? out : none;
+  if (out.x_slots == 0 && tile.deep == 0) out = lay(stage, tile, device, true);
+  return out.x_slots > 0 ? out : none;
 }
 
 }  // namespace convoy::cuda::sm90

@@ -4,7 +4,7 @@
 
 #include <cuda.h>
 
-#include "cuda/sm90/clamp.hpp"
+#include "cuda/clamp.hpp"
 #include "cuda/sm90/divide.hpp"
 #include "cuda/sm90/halo_tile.hpp"
 

@@ -2,8 +2,12 @@
 #include "cuda/sm90/halo_tile.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 
+#include "core/size.hpp"
 #include "cuda/family.hpp"
+#include "math/activation.hpp"
 
 namespace convoy::cuda::sm90 {
 
@@ -54,9 +58,16 @@ std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& de
     no(p.window != Extent(2) || p.stride != Extent(2) || p.pad != Extent(0, 0) ||
            p.dil != Extent(1) || p.ceil,
        "a pool other than max 2x2 with stride 2");
-    no(stage.act.kind == Activation::Kind::leaky && stage.act.a < 0,
-       "a decreasing activation: pooling before it would change the result");
+    no(!stage.act.is_neuron() && !math::may_pool_first(stage.act), pools_first);
   }
+  // Where each tap is a box of its own, the box's place has 16 bits (View).
+  constexpr Index furthest = std::numeric_limits<std::int16_t>::max();
+  no((stage.r - 1) * stage.dil.h > furthest || (stage.s - 1) * stage.dil.w > furthest,
+     "the filter reaches over more than 2^15 pixels");
+  for (std::string& reason : too_large(stage)) why.push_back(std::move(reason));
+  // No tile is smaller than a pixel by 32 channels: below this no count of tiles overflows.
+  const Size pixels = Size(stage.n) * shapes_of(stage).p * shapes_of(stage).q;
+  no(!(pixels * ((stage.k + 31) / 32)).fits(Index{1} << 32), too_many_tiles);
   return why;
 }
 
@@ -102,15 +113,17 @@ bool visit_tiles(const Stage& stage, Visit visit) {
   return false;
 }
 
-bool serves(const HaloLayout& l) {
-  return l.x_slots > 0 && countable({l.k_blocks, l.tiles_x, l.tiles_y, l.tiles_n});
+bool tiles_countable(const HaloLayout& l) {
+  return countable({l.k_blocks, l.tiles_x, l.tiles_y, l.tiles_n});
 }
 
 }  // namespace
 
 bool halo_serves(const Stage& stage, const DeviceFacts& device) {
-  return visit_tiles(
-      stage, [&](const HaloTile& tile) { return serves(halo_layout(stage, tile, device)); });
+  return visit_tiles(stage, [&](const HaloTile& tile) {
+    const HaloLayout l = halo_layout(stage, tile, device);
+    return l.x_slots > 0 && tiles_countable(l);
+  });
 }
 
 std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device) {
@@ -118,12 +131,16 @@ std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device) 
     HaloTile tile;
     double seconds;
   };
-  std::vector<Ranked> found;
+  // Arithmetics are compared at a batch that may be too large to run: its tiles are ranked all the
+  // same.
+  std::vector<Ranked> found, beyond;
   visit_tiles(stage, [&](const HaloTile& tile) {
     const HaloLayout l = halo_layout(stage, tile, device);
-    if (serves(l)) found.push_back({tile, halo_seconds(stage, tile, l)});
+    if (l.x_slots > 0)
+      (tiles_countable(l) ? found : beyond).push_back({tile, halo_seconds(stage, tile, l)});
     return false;
   });
+  if (found.empty()) found = std::move(beyond);
   std::stable_sort(found.begin(), found.end(),
                    [](const Ranked& a, const Ranked& b) { return a.seconds < b.seconds; });
   std::vector<HaloTile> tiles;

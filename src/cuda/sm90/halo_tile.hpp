@@ -119,7 +119,7 @@ struct HaloLayout {
   int slot_taps() const { return slot_chunks * taps; }
   int slots_a_tile() const { return chunks / slot_chunks * (views / slot_views); }
   int slabs_a_tile() const { return chunks * taps / slab_taps; }
-  int tiles() const { return k_blocks * tiles_x * tiles_y * tiles_n; }
+  Index tiles() const { return Index{k_blocks} * tiles_x * tiles_y * tiles_n; }
   int grid = 0;
   bool crowded = false;  // too many CTAs for those of the next launch to lie beside them
 };

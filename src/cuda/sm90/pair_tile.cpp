@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "cuda/family.hpp"
 #include "cuda/sm90/pair_map.hpp"
 
 namespace convoy::cuda::sm90 {
@@ -95,15 +96,16 @@ PairLayout pair_layout(const Stage& first, const Stage& second, const HaloTile& 
       l.w_slot = tile.cta_channels() * row_bytes * l.slab_taps;
     }
     l.x_slots = l.chunks * l.views + 1;
-    const int room = static_cast<int>(rest.shared_bytes) - alignment - barrier_bytes -
-                     2 * l.staging - l.x_slots * l.x_slot;
-    l.w_slots = std::min(10, room / l.w_slot);
-    if (room < 0 || l.w_slots < 3) return none;
+    const Index room = static_cast<Index>(rest.shared_bytes) - alignment - barrier_bytes -
+                       2 * l.staging - Index{l.x_slots} * l.x_slot;
+    if (room < 3 * l.w_slot) return none;
+    l.w_slots = static_cast<int>(std::min<Index>(10, room / l.w_slot));
     l.shared_bytes =
         alignment + barrier_bytes + 2 * l.staging + l.x_slots * l.x_slot + l.w_slots * l.w_slot;
   }
   out.shared_bytes = l.shared_bytes + own;
-  out.grid = std::min(device.sms, l.tiles() / out.sharers);
+  if (!countable({l.k_blocks, l.tiles_x, l.tiles_y, l.tiles_n})) return none;
+  out.grid = static_cast<int>(std::min<Index>(device.sms, l.tiles() / out.sharers));
   l.grid = out.grid;
   l.crowded = 2 * out.grid > device.sms;
   return out;
@@ -114,7 +116,7 @@ double pair_seconds(const Stage& first, const HaloTile& tile, const PairLayout& 
   // stage, which nothing covers. Fits to measured tiles (bench/results/h200).
   constexpr double clock = 1.45e9, rate = 0.8, block = 400;
   const double math = 4.0 * layout.areas * layout.columns / 2 / rate * layout.blocks;
-  const int tiles = ceil_div(layout.first.tiles() / layout.sharers, layout.grid);
+  const Index tiles = (layout.first.tiles() / layout.sharers + layout.grid - 1) / layout.grid;
   // Weights that stay must first come, to all CTAs at once: small tiles end before that.
   const HaloLayout& l = layout.first;
   const double share = std::min(60.0, 5300.0 / layout.grid);  // of the L2, bytes a cycle
@@ -122,7 +124,8 @@ double pair_seconds(const Stage& first, const HaloTile& tile, const PairLayout& 
                             (layout.areas == 2 ? 1.0 : 0.5);
   const double wait =
       tile.resident ? std::max(0.0, l.w_slots * double(l.w_slot) / share - first_math) : 0;
-  return halo_seconds(first, tile, l) + (tiles * math + block * layout.blocks + wait) / clock;
+  return halo_seconds(first, tile, l) +
+         (static_cast<double>(tiles) * math + block * layout.blocks + wait) / clock;
 }
 
 std::vector<HaloTile> pair_tiles(const Stage& first, const Stage& second,

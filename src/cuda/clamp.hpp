@@ -1,13 +1,13 @@
-// Activations as the Hopper families compute them.
+// Activations as GPU kernels compute them.
 #pragma once
 
 #include <limits>
 
 #include "convoy/stage.hpp"
 
-namespace convoy::cuda::sm90 {
+namespace convoy::cuda {
 
-/// Every activation these families take: min(max(v < 0 ? slope*v : v, low), high), NaN passes.
+/// Every activation but neurons: min(max(v < 0 ? slope*v : v, low), high), NaN passes.
 struct Clamp {
   float slope, low, high;
 };
@@ -27,4 +27,4 @@ inline Clamp clamp_of(const Activation& act) {
   }
 }
 
-}  // namespace convoy::cuda::sm90
+}  // namespace convoy::cuda

@@ -1,0 +1,152 @@
+// The geometry of first: what fits, tiles and runs of them, how a brick lies in shared memory.
+#include <algorithm>
+#include <limits>
+
+#include "cuda/family.hpp"
+#include "cuda/sm90/first.hpp"
+#include "math/activation.hpp"
+#include "math/divide.hpp"
+
+namespace convoy::cuda::sm90 {
+namespace {
+
+int round_up(int a, int b) {
+  return (a + b - 1) / b * b;
+}
+
+/// How many neighbouring tiles make a run, and how many runs a row of them: as many as leave the
+/// busiest warpgroup the fewest tiles. Longer runs lose fewer columns, shorter ones share better.
+void cut_runs(const Stage& stage, const Shapes& shapes, int sms, FirstLayout& l) {
+  const bool overlap = first_pool(stage) == FirstPool::max3;
+  // A longer run would save less than a thousandth.
+  constexpr Index longest_tried = 1024;
+  const int longest = overlap && l.k_blocks == 1
+                          ? static_cast<int>(
+                                std::min(longest_tried, math::ceil_div(shapes.out_w, l.out_w)))
+                          : 1,
+            workers = l.k_blocks == 1 ? 2 * sms : sms;
+  Index fewest = std::numeric_limits<Index>::max();
+  for (int run = 1; run <= longest; ++run) {
+    const int pitch = run * l.out_w - (overlap ? 1 : 0);
+    const Index along = math::ceil_div(std::max<Index>(shapes.out_w - (overlap ? 1 : 0), 1), pitch),
+                tiles = run * math::ceil_div(stage.n * l.runs_y * along, workers);
+    if (tiles >= fewest) continue;
+    fewest = tiles;
+    l.run = run;
+    l.run_pitch = pitch;
+    l.runs_x = static_cast<int>(along);
+  }
+}
+
+}  // namespace
+
+FirstPool first_pool(const Stage& stage) {
+  if (!stage.pool) return FirstPool::none;
+  return stage.pool->window == Extent(2) ? FirstPool::max2 : FirstPool::max3;
+}
+
+std::vector<std::string> first_refusals(const Stage& stage, const DeviceFacts& device) {
+  std::vector<std::string> why;
+  const auto no = [&](bool refused, std::string reason) {
+    if (refused) why.push_back(std::move(reason));
+  };
+  const DType out = stage.output_dtype(true);
+  no(device.major != 9, "compute capability " + std::to_string(device.major) + "." +
+                            std::to_string(device.minor) + ", the family needs 9.0 (wgmma)");
+  no(stage.c > 4, "C = " + std::to_string(stage.c) + ", the family takes at most 4");
+  no(out != DType::f16 && out != DType::bf16,
+     "the output is " + std::string(name(out)) + ", the family gives f16 and bf16");
+  no(stage.dtype != out && stage.dtype != DType::u8,
+     "the input is " + std::string(name(stage.dtype)) +
+         ", the family takes the output's type or u8");
+  no(stage.k % 8 != 0,
+     "K = " + std::to_string(stage.k) + " is no multiple of 8 (TMA moves 16 bytes)");
+  no(stage.stride.h != stage.stride.w || stage.stride.h > 2, "a stride other than 1 or 2");
+  no(stage.dil != Extent(1), "dilation is not supported");
+  no(stage.groups != 1, "groups are not supported");
+  no(stage.layout != Layout::nhwc, "the output layout is NCHW");
+  no(stage.keep.any(), "second outputs are not supported");
+  no(stage.act.is_neuron() || stage.t != 1, "neurons are not supported");
+  no(stage.s > 15 || stage.r > 15, "a filter above 15x15");
+  if (stage.pool) {
+    const Pool& p = *stage.pool;
+    const bool two = p == max(2), three = p == max(3, 2, Extent(1));
+    no(!two && !three, "a pool other than max 2x2 or max 3x3 with stride 2 and pad 1");
+    no(!stage.act.is_neuron() && !math::may_pool_first(stage.act), pools_first);
+  }
+  for (std::string& reason : too_large(stage)) why.push_back(std::move(reason));
+  // Elements of a row are counted with 32 bits.
+  no((stage.w + stage.pad.left + stage.pad.right) * stage.c > Index{1} << 30,
+     "padded rows of more than 2^30 elements");
+  if (why.empty())
+    no(first_layout(stage, device).bricks < 2,
+       "weights and two bricks of the image do not fit in shared memory");
+  return why;
+}
+
+FirstLayout first_layout(const Stage& stage, const DeviceFacts& device) {
+  const FirstPool pool = first_pool(stage);
+  const Shapes shapes = shapes_of(stage);
+  const int u = static_cast<int>(stage.stride.h);
+  FirstLayout l;
+  l.conv_rows = pool == FirstPool::max3 ? 15 : 16;
+  l.out_w = pool == FirstPool::none ? 16 : 8;
+  l.out_h = pool == FirstPool::none ? 16 : pool == FirstPool::max2 ? 8 : 7;
+  // The first stored pixel should be an even one, so that pairs start at words: a zero tap in front
+  // where padding makes it odd.
+  l.lead = static_cast<int>(stage.pad.left) % 2;
+  l.slots = round_up(static_cast<int>(stage.s) + l.lead, 4);
+  l.brick_rows = u * (l.conv_rows - 1) + static_cast<int>(stage.r);
+  l.units = u == 1 ? 14 + l.slots : 15 + l.slots / 2;  // a pair of taps is 2 / u units on
+  l.pitch = l.units * 16;
+  l.k_stride = 16 * 2 / u;
+  l.step_stride = 2 * l.k_stride;
+  l.brick_bytes = round_up(l.brick_rows * l.pitch, 128);
+  l.k_blocks = static_cast<int>(math::ceil_div(stage.k, 64));
+  const Index w_bytes = stage.r * (l.slots / 4) * 2048 * l.k_blocks;
+  if (w_bytes > static_cast<Index>(device.shared_bytes)) return l;
+  l.w_bytes = static_cast<int>(w_bytes);
+  l.staging = round_up((l.out_w * l.out_h + 1) * 128, 1024);
+  l.raw = stage.dtype == stage.output_dtype(true) && !stage.norm && stage.w * stage.c % 8 == 0;
+  // A word more than the units hold: see widen_rows; up to 14 bytes before them: see raw_column.
+  const int row_halves = (u * (l.units - 1) + 2) * static_cast<int>(stage.c);
+  l.raw_pitch = l.raw ? round_up(row_halves * 2 + 4 + 14, 16) : 0;
+  l.raw_bytes = round_up(l.brick_rows * l.raw_pitch, 128);
+  const int room = static_cast<int>(device.shared_bytes) - 2048 - 2 * l.staging - l.w_bytes -
+                   raw_slots * l.raw_bytes;
+  l.bricks = room < 0 ? 0 : std::min(4, room / l.brick_bytes);
+  if (l.k_blocks == 1) l.bricks -= l.bricks % 2;  // a ring for each consumer
+  l.shared_bytes =
+      2048 + 2 * l.staging + l.w_bytes + raw_slots * l.raw_bytes + l.bricks * l.brick_bytes;
+  l.runs_y = static_cast<int>(math::ceil_div(shapes.out_h, l.out_h));
+  cut_runs(stage, shapes, device.sms, l);
+  l.grid = static_cast<int>(std::min<Index>(device.sms, stage.n * l.runs_x * l.runs_y));
+  return l;
+}
+
+TensorMapArgs first_x_map(const Stage& stage, const FirstLayout& l) {
+  const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
+  const std::uint64_t row = u(stage.w * stage.c);
+  TensorMapArgs map{.dtype = stage.dtype, .rank = 3};
+  map.size = {row, u(stage.h), u(stage.n)};
+  map.stride = {0, row * 2, row * u(stage.h) * 2};
+  map.box = {static_cast<std::uint32_t>(l.raw_pitch / 2), static_cast<std::uint32_t>(l.brick_rows),
+             1};
+  map.swizzle = false;
+  return map;
+}
+
+TensorMapArgs first_y_map(const Stage& stage, const FirstLayout& l, Index pixel_stride,
+                          bool without_first) {
+  const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
+  const Shapes shapes = shapes_of(stage);
+  const std::uint64_t pixel = u(pixel_stride) * 2, row = pixel * u(shapes.out_w);
+  TensorMapArgs map{.dtype = stage.output_dtype(true), .rank = 4};
+  map.size = {u(stage.k), u(shapes.out_w), u(shapes.out_h), u(stage.n)};
+  map.stride = {0, pixel, row, row * u(shapes.out_h)};
+  map.box = {64, static_cast<std::uint32_t>(l.out_w - (without_first ? 1 : 0)),
+             static_cast<std::uint32_t>(l.out_h), 1};
+  return map;
+}
+
+}  // namespace convoy::cuda::sm90
