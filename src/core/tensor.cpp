@@ -195,9 +195,10 @@ bool rows_of(const TensorView& view, Rows& rows) {
   if (view.shape[last] != 1 && view.stride[last] != 1) return false;
   rows.row = view.shape[last];
   Size pitch;  // of the innermost axis that has more than one element
+  bool found = false;
   for (std::size_t axis = last; axis-- > 0;) {
     if (view.shape[axis] == 1) continue;
-    if (pitch == 0)
+    if (!std::exchange(found, true))
       pitch = rows.pitch = view.stride[axis];
     else if (view.stride[axis] != pitch.value())
       return false;

@@ -125,5 +125,15 @@ TEST(TensorView, FoldingWantsAlignedMemory) {
   EXPECT_NE(error.find("no multiple of 4"), std::string::npos) << error;
 }
 
+// A broadcast axis, of stride 0, is no axis that tells the distance of pixels.
+TEST(TensorView, CopyRefusesAxesOfStrideZero) {
+  std::vector<float> from(16, 1.0F), to(24, 0.0F);
+  TensorView view = TensorView::of(from.data(), {2, 3, 4});
+  view.stride = {12, 0, 1};
+  EXPECT_THROW(copy(view, TensorView::of(to.data(), {2, 3, 4})), Error);
+  view.stride = {0, 0, 1};
+  EXPECT_THROW(copy(view, TensorView::of(to.data(), {2, 3, 4})), Error);
+}
+
 }  // namespace
 }  // namespace convoy
