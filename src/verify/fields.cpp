@@ -12,18 +12,6 @@ namespace {
 Index reach(Index taps, Index dil) {
   return dil * (taps - 1) + 1;
 }
-// Of the convolution's output along one axis; 0 where the filter does not fit.
-Index outputs(Index size, Index before, Index after, Index taps, Index dil, Index stride) {
-  const Index room = size + before + after - reach(taps, dil);
-  return room < 0 ? 0 : room / stride + 1;
-}
-Index output_rows(const Stage& s) {
-  return outputs(s.h, s.pad.top, s.pad.bottom, s.r, s.dil.h, s.stride.h);
-}
-Index output_columns(const Stage& s) {
-  return outputs(s.w, s.pad.left, s.pad.right, s.s, s.dil.w, s.stride.w);
-}
-
 Pool& pool(Stage& s) {
   if (!s.pool) s.pool = max(2);
   return *s.pool;
@@ -32,12 +20,15 @@ void need_neuron(Random& random, Stage& s) {
   if (!s.act.is_neuron())
     s.act = random.chance(0.5) ? integrate_fire(random.pick({1.0F, 0.25F})) : lif(2, 0.5F);
 }
-// A window wide enough for padding, and a plane for its reach.
+// A plane for the window's reach.
 void room_for_window(Stage& s) {
   const Index rows = reach(s.pool->window.h, s.pool->dil.h) - 2 * s.pool->pad.h;
   const Index columns = reach(s.pool->window.w, s.pool->dil.w) - 2 * s.pool->pad.w;
-  while (output_rows(s) < rows) s.h += rows * s.stride.h;
-  while (output_columns(s) < columns) s.w += columns * s.stride.w;
+  const Index h = (rows - 1) * s.stride.h + reach(s.r, s.dil.h) - s.pad.top - s.pad.bottom;
+  const Index w = (columns - 1) * s.stride.w + reach(s.s, s.dil.w) - s.pad.left - s.pad.right;
+  // Where that is absurd the stage is dropped.
+  s.h = std::max(s.h, h);
+  s.w = std::max(s.w, w);
 }
 void pad_pool_rows(Random& random, Stage& s) {
   Pool& p = pool(s);
