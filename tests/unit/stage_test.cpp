@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -133,7 +134,8 @@ Stage any_stage(std::mt19937& random) {
   };
   Stage s;
   s.dtype = static_cast<DType>(code(4));
-  s.n = size(), s.h = size() + 20, s.w = size() + 20, s.c = size(), s.k = size();
+  s.n = size(), s.c = size(), s.k = size();
+  s.h = std::max<Index>(size(), 20), s.w = std::max<Index>(size(), 20);
   s.r = size(), s.s = size();
   s.stride = {size(), size()};
   s.pad = {pad(), pad(), pad(), pad()};
