@@ -50,6 +50,20 @@ TEST_P(Parity, DrawnStages) {
 INSTANTIATE_TEST_SUITE_P(All, Parity, testing::ValuesIn(kernels()),
                          [](const auto& test) { return test.param; });
 
+// Every pair of awkward fields that a stage can have: it can be drawn, and every kernel that takes
+// the stage is right.
+TEST(ParityOfFields, EveryPair) {
+  Random random(9);
+  FieldPairs pairs;
+  VerifyOptions options;
+  options.stages = fill_fields({}, 1, DeviceKind::cpu, random, pairs);
+  EXPECT_GT(pairs.size(), 1600U);
+  for (const auto& [pair, count] : pairs)
+    EXPECT_GE(count, 1) << fields()[static_cast<std::size_t>(pair.first)].name;
+  for (const Failure& failure : verify(options).failures)
+    ADD_FAILURE() << failure.what << "\nrepro: " << failure.repro;
+}
+
 // Of few outputs plain fp32's largest error may be a lucky one: this stage's, by the very sums that
 // it is measured with in another order, is over twice as large until more outputs are looked at.
 TEST(ParityOfFewOutputs, IsNotAMatterOfLuck) {
