@@ -211,6 +211,11 @@ class General final : public Kernel {
 
   std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
     if (machine.device.kind != DeviceKind::cpu) return {"runs on the CPU only"};
+    // A block is a part of the padded image: only where that is absurd a closer look pays.
+    const Size padded = (Size(stage.h) + stage.pad.top + stage.pad.bottom) *
+                        (Size(stage.w) + stage.pad.left + stage.pad.right) *
+                        (Size(stage.c) + stage.k);
+    if (padded.fits(Index{1} << 32)) return {};
     const Layer layer = layer_of(stage);
     const Size total =
         scratch_sizes(layer, geometry_of(stage, stage.n), choose_block(layer, machine)).total;

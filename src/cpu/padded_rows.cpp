@@ -14,9 +14,9 @@ void refuse_packing(const Stage& stage, Index rows, std::vector<std::string>& re
   // Never refused: 64 MiB, and images that are so large themselves. Never taken: what sizes in
   // bytes, times threads and transforms, have no room for.
   constexpr Index always = Index{1} << 24, never = Index{1} << 36;
-  const Shapes shapes = shapes_of(stage);
   // Tiles may end behind the last output, and pixels be set apart.
-  const Size columns = (Size(shapes.q) + 3) * stage.stride.w + Size(stage.s) * stage.dil.w;
+  const Size columns = Size(stage.w) + stage.pad.left + stage.pad.right + Size(4) * stage.stride.w +
+                       Size(stage.s) * stage.dil.w;
   const Size high = (Size(rows) + 3) * stage.stride.h + Size(stage.r) * stage.dil.h;
   const Size floats = columns * high * (Size(stage.c) + 16);
   const Size image = Size(4) * stage.h * stage.w * stage.c;
