@@ -3,10 +3,10 @@
 
 Four steps, each a subcommand:
 
-    train_fashion.py check                                   the fast form against SpikingJelly: logits and gradients
-    train_fashion.py train --out run                         teachers, then all seeds; writes run/students.npz and run/training.log
-    train_fashion.py export run ../models/fashion-scnn       the seed that is best on the validation images, as text files
-    train_fashion.py evaluate ../models/fashion-scnn         accuracy on the test images, by SpikingJelly on the CPU
+    train_fashion.py check                              the fast form against SpikingJelly: logits and gradients
+    train_fashion.py train --out run                    teachers, then all seeds; writes students.npz and training.log
+    train_fashion.py export run ../models/fashion-scnn  the seed that is best on the validation images, as text files
+    train_fashion.py evaluate ../models/fashion-scnn    accuracy on the test images, by SpikingJelly on the CPU
 """
 
 import argparse
@@ -36,13 +36,20 @@ def arguments():
     modes = parser.add_subparsers(dest="mode", required=True)
 
     def mode(name, text):
-        sub = modes.add_parser(name, help=text, description=text, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+        sub = modes.add_parser(
+            name, help=text, description=text, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+        )
         if name != "check":
-            sub.add_argument("--data", help="folder of the Fashion-MNIST IDX files; else $CONVOY_DATA, the XDG data folder, Debian's package")
+            sub.add_argument(
+                "--data",
+                help="folder of the Fashion-MNIST IDX files; else $CONVOY_DATA, the XDG data folder, Debian's package",
+            )
         return sub
 
     train = mode("train", "train many seeds at once")
-    train.add_argument("--out", required=True, help="folder for students.npz, results.json and training.log; must not exist yet")
+    train.add_argument(
+        "--out", required=True, help="folder for students.npz, results.json and training.log; must not exist yet"
+    )
     train.add_argument("--epochs", type=positive, default=300)
     train.add_argument("--seeds", type=positive, default=16, help="networks trained at once")
     train.add_argument("--seed", type=int, default=0, help="the first of them")
@@ -52,7 +59,9 @@ def arguments():
     train.add_argument("--lr", type=float, default=0.02, help="of Muon; AdamW for the biases takes half")
     train.add_argument("--weight-decay", type=float, default=0.01)
     train.add_argument("--alpha", type=float, default=1.5, help="steepness of the surrogate gradient")
-    train.add_argument("--route", choices=("membrane", "first"), default="membrane", help="where a pool's gradient goes")
+    train.add_argument(
+        "--route", choices=("membrane", "first"), default="membrane", help="where a pool's gradient goes"
+    )
     train.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     train.add_argument("--no-compile", action="store_true", help="without torch.compile: slower, the same networks")
     train.add_argument("--limit", type=positive, help="train on this many images only (for a trial)")
@@ -60,7 +69,9 @@ def arguments():
     export = mode("export", "write one trained network as a model folder's weight files")
     export.add_argument("run", help="folder that `train` wrote")
     export.add_argument("model", help="folder to write *.txt to")
-    export.add_argument("--rank", type=positive, default=1, help="1: best on the validation images, 2: second best, ...")
+    export.add_argument(
+        "--rank", type=positive, default=1, help="1: best on the validation images, 2: second best, ..."
+    )
 
     evaluate = mode("evaluate", "accuracy of a model folder, by SpikingJelly on the CPU")
     evaluate.add_argument("model")
@@ -77,7 +88,9 @@ def train(args):
 
     out = Path(args.out)
     if out.exists():
-        raise data.DataError(f"{out}: exists already. Remove it or name another folder, so that no earlier run is overwritten")
+        raise data.DataError(
+            f"{out}: exists already. Remove it or name another folder, so that no earlier run is overwritten"
+        )
     device = torch.device(args.device)
     (images, labels), (held, held_labels) = data.split(*data.read_set(data.find_folder(args.data), "train"))
     if args.limit:
@@ -98,13 +111,23 @@ def train(args):
         log(f"torch {torch.__version__} on {name}; {len(labels)} training images, {len(held_labels)} for validation")
         log("settings " + json.dumps(settings))
         torch.backends.cuda.matmul.allow_tf32 = True
-        held, held_labels = torch.from_numpy(held.copy()).to(device), torch.from_numpy(held_labels.astype("int64")).to(device)
+        held, held_labels = (
+            torch.from_numpy(held.copy()).to(device),
+            torch.from_numpy(held_labels.astype("int64")).to(device),
+        )
         teachers = []
         for k in range(args.teachers):
-            teachers.append(train_teacher(images, labels, args.teacher_epochs, args.seed + 1000 + k, device, min(500, args.batch * 2)))
+            teachers.append(
+                train_teacher(
+                    images, labels, args.teacher_epochs, args.seed + 1000 + k, device, min(500, args.batch * 2)
+                )
+            )
             with torch.no_grad():
                 scores = sum(t(data.normalise(held)) for t in teachers)
-            log(f"teacher {k + 1} of {args.teachers}: the mean of those so far has {accuracy(scores.argmax(1), held_labels):.4f} on the validation images")
+            log(
+                f"teacher {k + 1} of {args.teachers}: the mean of those so far has "
+                f"{accuracy(scores.argmax(1), held_labels):.4f} on the validation images"
+            )
         augment = data.Augmenter(images, 1, device)
         taught = teach(teachers, augment)
         log(f"teachers' logits for {augment.variants} variants of each image")
@@ -117,7 +140,10 @@ def train(args):
             loss = students.run_epoch()
             if epoch == 1 or epoch % 20 == 0 or epoch == args.epochs:
                 held_accuracy = students.accuracy(held, held_labels)
-                log(f"epoch {epoch:4d}  loss {loss:.4f}  validation mean {held_accuracy.mean():.4f} best {held_accuracy.max():.4f}")
+                log(
+                    f"epoch {epoch:4d}  loss {loss:.4f}  "
+                    f"validation mean {held_accuracy.mean():.4f} best {held_accuracy.max():.4f}"
+                )
         scores = [round(a, 4) for a in held_accuracy.tolist()]
         log("validation accuracy by seed: " + " ".join(f"{args.seed + s}:{a:.4f}" for s, a in enumerate(scores)))
         log(f"{students.seconds:.0f} s for {args.epochs} epochs of {args.seeds} networks")
@@ -151,7 +177,9 @@ def evaluate(args):
     from training.spiking_net import predict
 
     folder = data.find_folder(args.data)
-    images, labels = data.read_set(folder, "t10k") if args.set == "test" else data.split(*data.read_set(folder, "train"))[1]
+    images, labels = (
+        data.read_set(folder, "t10k") if args.set == "test" else data.split(*data.read_set(folder, "train"))[1]
+    )
     predicted = predict(args.model, images)
     print(f"{args.model}: {np.mean(predicted == labels):.4f} of {len(labels)} {args.set} images")
     if args.predictions:
@@ -159,7 +187,7 @@ def evaluate(args):
 
 
 def check(_):
-    """The fast form and SpikingJelly, same weights: equal logits for both routes, equal gradients where both pool alike."""
+    """The fast form and SpikingJelly, same weights: equal logits by both routes, equal gradients if both pool alike."""
     from training.spiking_net import SpikingNet
 
     torch.manual_seed(0)

@@ -95,7 +95,9 @@ def forward(params, x, alpha=2.0, route="membrane"):
 
     y = torch.stack([p.permute(0, 1, 4, 2, 3).reshape(copies, batch, 256) for p in pooled], dim=1)
     for name in ("fc1", "fc2"):
-        current = torch.baddbmm(params[name + ".bias"][:, None], y.flatten(1, 2), params[name + ".weight"].transpose(1, 2))
+        current = torch.baddbmm(
+            params[name + ".bias"][:, None], y.flatten(1, 2), params[name + ".weight"].transpose(1, 2)
+        )
         y = torch.stack(neuron(current.view(copies, STEPS, batch, -1).unbind(1), alpha), dim=1)
     # The last layer is linear: its mean over the steps is its value at the mean of the spikes.
     return torch.baddbmm(params["fc3.bias"][:, None], y.mean(1), params["fc3.weight"].transpose(1, 2))

@@ -21,11 +21,14 @@ def find_folder(option):
     xdg = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
     candidates = [option, os.environ.get("CONVOY_DATA"), os.path.join(xdg, "convoy"), DEBIAN_FOLDER]
     for folder in [option] if option else candidates:
-        if folder and (any(Path(folder).glob("train-images-idx3-ubyte*")) or any(Path(folder).glob("t10k-images-idx3-ubyte*"))):
+        if folder and (
+            any(Path(folder).glob("train-images-idx3-ubyte*")) or any(Path(folder).glob("t10k-images-idx3-ubyte*"))
+        ):
             return Path(folder)
     raise DataError(
-        "no Fashion-MNIST found; looked in --data (%s), $CONVOY_DATA (%s), %s and %s. Install Debian's package dataset-fashion-mnist or give --data"
-        % (option or "not given", os.environ.get("CONVOY_DATA") or "not set", candidates[2], DEBIAN_FOLDER)
+        f"no Fashion-MNIST found; looked in --data ({option or 'not given'}), "
+        f"$CONVOY_DATA ({os.environ.get('CONVOY_DATA') or 'not set'}), {candidates[2]} and {DEBIAN_FOLDER}. "
+        "Install Debian's package dataset-fashion-mnist or give --data"
     )
 
 
@@ -59,7 +62,9 @@ def read_set(folder, name):
     images = read_idx(Path(folder) / f"{name}-images-idx3-ubyte", 3)
     labels = read_idx(Path(folder) / f"{name}-labels-idx1-ubyte", 1)
     if images.shape[1:] != (28, 28) or len(images) != len(labels):
-        raise DataError(f"{folder}: {name} has images {images.shape} and {len(labels)} labels, expected [N, 28, 28] and N")
+        raise DataError(
+            f"{folder}: {name} has images {images.shape} and {len(labels)} labels, expected [N, 28, 28] and N"
+        )
     return images, labels
 
 

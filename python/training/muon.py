@@ -8,7 +8,7 @@ import math
 
 import torch
 
-# The quintic of K. Jordan's Muon: steep at zero, so five rounds bring the singular values near 1 (0.7 to 1.2 is enough).
+# The quintic of K. Jordan's Muon: steep at zero, so five rounds bring singular values near 1 (0.7 to 1.2 is enough).
 QUINTIC = (3.4445, -4.7750, 2.0315)
 
 

@@ -18,7 +18,9 @@ class SpikingNet(nn.Module):
         super().__init__()
 
         def cell():
-            return neuron.IFNode(v_threshold=1.0, v_reset=0.0, surrogate_function=surrogate.ATan(alpha), detach_reset=True)
+            return neuron.IFNode(
+                v_threshold=1.0, v_reset=0.0, surrogate_function=surrogate.ATan(alpha), detach_reset=True
+            )
 
         self.conv1, self.if1, self.pool1 = layer.Conv2d(1, 8, 5), cell(), layer.MaxPool2d(2, 2)
         self.conv2, self.if2, self.pool2 = layer.Conv2d(8, 16, 5), cell(), layer.MaxPool2d(2, 2)
@@ -57,7 +59,10 @@ def read_weights(folder):
             except (OSError, ValueError) as error:
                 raise DataError(f"{path}: {error}") from None
             if values.size != np.prod(expected):
-                raise DataError(f"{path}: {values.size} values, expected {np.prod(expected)} for shape {expected}. Was the file cut short?")
+                raise DataError(
+                    f"{path}: {values.size} values, expected {np.prod(expected)} for shape {expected}. "
+                    "Was the file cut short?"
+                )
             state[name + leaf] = torch.from_numpy(values.reshape(expected))
     return state
 

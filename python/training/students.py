@@ -11,8 +11,8 @@ from .muon import Muon
 class Students:
     """`copies` networks in training on the same batches. Every random draw follows from `seed`."""
 
-    def __init__(self, augment, labels, taught, copies, seed, epochs, batch=250, compiled=False, alpha=2.0, route="membrane",
-                 weight=0.9, temperature=3.0, **optimiser):  # fmt: skip
+    def __init__(self, augment, labels, taught, copies, seed, epochs, batch=250, compiled=False, alpha=2.0,
+                 route="membrane", weight=0.9, temperature=3.0, **optimiser):  # fmt: skip
         self.augment, self.labels, self.taught = augment, labels, taught
         self.device, self.batch, self.epochs = labels.device, batch, epochs
         self.per_epoch = len(labels) // batch

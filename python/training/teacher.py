@@ -27,8 +27,8 @@ class Teacher(nn.Module):
         super().__init__()
         w = width
         self.features = nn.Sequential(
-            block(1, w), block(w, 2 * w), nn.MaxPool2d(2), Residual(2 * w), block(2 * w, 4 * w), nn.MaxPool2d(2), Residual(4 * w),
-            nn.AdaptiveMaxPool2d(1), nn.Flatten(),
+            block(1, w), block(w, 2 * w), nn.MaxPool2d(2), Residual(2 * w),
+            block(2 * w, 4 * w), nn.MaxPool2d(2), Residual(4 * w), nn.AdaptiveMaxPool2d(1), nn.Flatten(),
         )  # fmt: skip
         self.head = nn.Linear(4 * w, 10, bias=False)
 
