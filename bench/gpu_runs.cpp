@@ -9,8 +9,6 @@
 namespace convoy::bench {
 namespace {
 
-constexpr int least_launches = 24;
-
 std::size_t rounded_bytes(const TensorView& view) {
   const std::size_t bytes = static_cast<std::size_t>(view.elements()) * size_of(view.dtype);
   return (bytes + 255) / 256 * 256;
@@ -29,28 +27,28 @@ PlanOptions on_two_streams(PlanOptions options) {
 
 }  // namespace
 
-GpuRuns::GpuRuns(const Stage& stage, const Problem& problem, const PlanOptions& options)
+GpuRuns::GpuRuns(const Stage& stage, const Problem& problem, const PlanOptions& options,
+                 double seconds, bool apart)
     : Runs(Plan(stage, problem.w, on_two_streams(options))),
       machine_(machine_for(options)),
       one_x_(problem.operands.x),
       one_y_(problem.operands.y),
       x_bytes_(rounded_bytes(one_x_)),
-      y_bytes_(rounded_bytes(one_y_)) {
+      y_bytes_(rounded_bytes(one_y_)),
+      graph_(options.device) {
   const Device device = options.device;
-  sets_ = static_cast<int>(
-      std::clamp<std::size_t>(3 * machine_.l2_bytes / (x_bytes_ + y_bytes_) + 1, 8, 512));
-  launches_ = std::max(sets_, least_launches);
-  x_ = Tensor(DType::u8, {sets_ * static_cast<Index>(x_bytes_)}, device);
-  y_ = Tensor(DType::u8, {sets_ * static_cast<Index>(y_bytes_)}, device);
-  copy(one_x_, at(x_, 0, one_x_));
-  for (int i = 1; i < sets_; ++i)
-    copy(at(x_, 0, one_x_), at(x_, static_cast<std::size_t>(i) * x_bytes_, one_x_));
+  sets_ = std::clamp<std::size_t>(3 * machine_.l2_bytes / (x_bytes_ + y_bytes_) + 1, 8, 512);
+  x_ = Tensor(DType::u8, {static_cast<Index>(sets_ * x_bytes_)}, device);
+  y_ = Tensor(DType::u8, {static_cast<Index>(sets_ * y_bytes_)}, device);
+  copy_tensor(one_x_, at(x_, 0, one_x_));
+  for (std::size_t i = 1; i < sets_; ++i)
+    copy_tensor(at(x_, 0, one_x_), at(x_, i * x_bytes_, one_x_));
 
   const auto on_device = [&](const TensorView& host, TensorView& operand) {
     if (!host) return;
     const std::vector<Index> shape(host.shape.begin(), host.shape.begin() + host.rank);
     kept_.emplace_back(host.dtype, shape, device);
-    copy(host, kept_.back());
+    copy_tensor(host, kept_.back());
     operand = kept_.back();
   };
   const Operands& from = problem.operands;
@@ -61,47 +59,63 @@ GpuRuns::GpuRuns(const Stage& stage, const Problem& problem, const PlanOptions& 
   on_device(from.act, fixed_.act);
   on_device(from.idx, fixed_.idx);
   check(stage, problem);
-  graph_.emplace(device, [&](Stream stream) {
-    for (int i = 0; i < launches_; ++i) plan_.run(set(i % sets_), stream).or_throw();
-  });
+  const double once = graph_.run([&](Stream stream) { plan_.run(set(0), stream).or_throw(); });
+  replays_ = choose_replays(once, sets_, seconds);
+  graph_.capture([&](Stream stream) { enqueue(stream, nullptr); });
+  if (!apart) return;
+  word_ = Tensor(DType::u8, {256}, device);
+  apart_.emplace(device, [&](Stream stream) { enqueue(stream, word_.data<char>()); });
 }
 
-Operands GpuRuns::set(int i) const {
+void GpuRuns::enqueue(Stream stream, void* word) {
+  for (std::size_t i = 0; i < replays_.runs; ++i) {
+    plan_.run(set(i % sets_), stream).or_throw();
+    if (word) gpu::launch_foreign(machine_.device, word, stream);
+  }
+}
+
+Operands GpuRuns::set(std::size_t i) const {
   Operands operands = fixed_;
-  operands.x = at(x_, static_cast<std::size_t>(i) * x_bytes_, one_x_);
-  operands.y = at(y_, static_cast<std::size_t>(i) * y_bytes_, one_y_);
+  operands.x = at(x_, i * x_bytes_, one_x_);
+  operands.y = at(y_, i * y_bytes_, one_y_);
   return operands;
 }
 
 void GpuRuns::check(const Stage& stage, const Problem& problem) {
   error_ = checked_error(stage, problem.operands, problem.w, plan_, [&] {
     const Operands operands = set(0);
-    copy(one_y_, operands.y);  // the poison
+    copy_tensor(one_y_, operands.y);  // the poison
     plan_.run(operands).or_throw();
-    copy(operands.y, one_y_);
+    copy_tensor(operands.y, one_y_);
   });
 }
 
 std::vector<double> GpuRuns::turn(double seconds) {
-  const double once = std::max(graph_->replay(1), 1e-7);
-  graph_->replay(std::max(1, static_cast<int>(seconds / once)));
+  return samples_of(graph_, seconds);
+}
+std::vector<double> GpuRuns::turn_apart(double seconds) {
+  return apart_ ? samples_of(*apart_, seconds) : std::vector<double>();
+}
+
+std::vector<double> GpuRuns::samples_of(gpu::Graph& graph, double seconds) const {
+  const auto runs = static_cast<double>(replays_.runs);
+  const double once = std::max(graph.replay(1), 1e-7);
+  if (replays_.least == 1) return {once / runs};
+  graph.replay(std::max(1, static_cast<int>(seconds / once)));
   const int times = std::max(1, static_cast<int>(seconds / 5 / once));
   std::vector<double> samples;
-  for (int i = 0; i < 5; ++i) samples.push_back(graph_->replay(times) / times / launches_);
+  for (int i = 0; i < 5; ++i) samples.push_back(graph.replay(times) / times / runs);
   return samples;
 }
 
 double GpuRuns::peak_flops() {
-  return graph_->clock_hz() * flops_a_cycle();
+  return graph_.clock_hz() * flops_a_cycle();
 }
 
 double GpuRuns::flops_a_cycle() const {
-  // Dense multiply-adds a cycle of one multiprocessor; the tensor cores' for 16-bit types and for
-  // u8, which is computed as f16.
-  const int capability = machine_.compute_capability;
-  const double tensor = capability >= 90 ? 2048 : capability == 80 ? 1024 : 512;
-  const double simple = capability == 75 || capability == 80 ? 64 : 128;
-  return 2 * (plan_.stage().dtype == DType::f32 ? simple : tensor) * machine_.multiprocessors;
+  // The tensor cores' for 16-bit types and for u8, which is computed as f16.
+  const bool simple = plan_.stage().dtype == DType::f32;
+  return (simple ? machine_.peak_flops : machine_.tensor_flops) / machine_.clock_hz;
 }
 
 double measure_gpu_copy_bandwidth(Device device) {
@@ -110,7 +124,7 @@ double measure_gpu_copy_bandwidth(Device device) {
   const gpu::OwnedStream stream(device);
   const auto copies = [&](int times) {
     return gpu::time(device, stream.stream(), [&] {
-      for (int i = 0; i < times; ++i) copy(from, to, stream.stream());
+      for (int i = 0; i < times; ++i) copy_tensor(from, to, stream.stream());
     });
   };
   copies(3);

@@ -6,18 +6,25 @@
 #include "bench/runs.hpp"
 #include "core/gpu_timing.hpp"
 #include "core/machine.hpp"
+#include "plan/timing.hpp"
 
 namespace convoy::bench {
 
 class GpuRuns final : public Runs {
  public:
-  GpuRuns(const Stage& stage, const Problem& problem, const PlanOptions& options);
+  /// `seconds`: of a turn. `apart`: turn_apart will be called.
+  GpuRuns(const Stage& stage, const Problem& problem, const PlanOptions& options, double seconds,
+          bool apart);
   std::vector<double> turn(double seconds) override;
+  std::vector<double> turn_apart(double seconds) override;
   double peak_flops() override;
   double flops_a_cycle() const override;
 
  private:
-  Operands set(int i) const;  // operands with the i-th buffers
+  Operands set(std::size_t i) const;  // operands with the i-th buffers
+  void enqueue(Stream stream,
+               void* word);  // the runs of a graph; word: a foreign kernel behind each
+  std::vector<double> samples_of(gpu::Graph& graph, double seconds) const;
   void check(const Stage& stage, const Problem& problem);
 
   Machine machine_;
@@ -26,8 +33,11 @@ class GpuRuns final : public Runs {
   Tensor x_, y_;  // of all sets, in one block each
   TensorView one_x_, one_y_;
   std::size_t x_bytes_ = 0, y_bytes_ = 0;  // from one set to the next
-  int sets_ = 0, launches_ = 0;
-  std::optional<gpu::Graph> graph_;
+  std::size_t sets_ = 0;
+  Tensor word_;  // that the foreign kernel writes
+  gpu::Graph graph_;
+  std::optional<gpu::Graph> apart_;
+  Replays replays_;
 };
 
 }  // namespace convoy::bench

@@ -1,28 +1,16 @@
 #include "harness.hpp"
 
-#include <fmt/core.h>
-
 #include <algorithm>
-#include <chrono>
-#include <limits>
-#include <thread>
 
+#include "bench/plan_times.hpp"
+#include "bench/race.hpp"
 #include "bench/runs.hpp"
-#include "convoy/error.hpp"
 #include "peer_process.hpp"
 #include "reference/reference.hpp"
-#include "statistics.hpp"
 #include "unfused.hpp"
 
 namespace convoy::bench {
 namespace {
-
-struct Contestant {
-  Timing timing;
-  std::function<std::vector<double>()> turn;
-  std::vector<double> rounds = {};  // median of each round kept, from the first on
-  bool in_race = true;
-};
 
 // Ours in one mode, with the row that it will fill.
 struct Ours {
@@ -30,7 +18,7 @@ struct Ours {
   Row row;
 
   Ours(const Stage& stage, const Problem& problem, const Options& options)
-      : runs(make_runs(stage, problem, options.plan)) {
+      : runs(make_runs(stage, problem, options.plan, options.seconds_per_turn, options.apart)) {
     const Plan& plan = runs->plan();
     row.stage = stage;
     row.kernel = plan.kernel();
@@ -38,117 +26,71 @@ struct Ours {
     row.arithmetic = plan.arithmetic();
     row.threads = plan.threads();
     row.error = runs->error();
+    const PlanTimes times = time_plan(stage, problem.w, options.plan);
+    row.plan = times.plan;
+    row.pack = times.pack;
   }
 };
 
-// The contestants of one stage, ours first, one for each mode.
-class Race {
- public:
-  Race(const Options& options, std::size_t ours) : options_(options), ours_(ours) {}
-  void add(std::string name, std::function<std::vector<double>()> turn, bool whole = true) {
-    contestants_.push_back(
-        {.timing = {.name = std::move(name), .whole = whole}, .turn = std::move(turn)});
+// The stage, and with both_modes (both_types) its twin in strict mode (in bf16).
+std::vector<Ours> all_of_ours(const Stage& stage, const Problem& problem, const Options& options,
+                              std::optional<Problem>& in_bf16) {
+  std::vector<Ours> ours;
+  ours.emplace_back(stage, problem, options);
+  if (options.both_modes && !stage.exact()) {
+    Stage strict = stage;
+    strict.strict = true;
+    ours.emplace_back(strict, problem, options);
   }
+  if (options.both_types && stage.dtype == DType::f16) {
+    Stage other = stage;
+    other.dtype = DType::bf16;
+    ours.emplace_back(other, in_bf16.emplace(other), options);
+  }
+  return ours;
+}
 
-  /// `peak_now`: what the machine reaches at the moment. On a CPU it is measured around a round,
-  /// which is dropped where it fell; on a GPU behind our turn, for the clock depends on the load.
-  void run(const std::string& title, const std::function<double()>& peak_now) {
-    const bool gpu = options_.plan.device.kind == DeviceKind::cuda;
-    double best_peak = 0;
-    for (int round = 0; round < options_.most_rounds && !quiet(); ++round) {
-      if (options_.progress)
-        options_.progress(
-            fmt::format("round {} of at most {}: {}", round + 1, options_.most_rounds, title));
-      rest(10);
-      std::vector<std::vector<double>> samples;
-      double peak = gpu ? 0 : peak_now();
-      for (std::size_t i = 0; i < contestants_.size(); ++i) {
-        Contestant& c = contestants_[i];
-        samples.push_back(c.in_race ? c.turn() : std::vector<double>());
-        if (gpu && i == 0) peak = peak_now();
-        rest(5);
-      }
-      if (!gpu) peak = std::min(peak, peak_now());
-      best_peak = std::max(best_peak, peak);
-      if (!gpu && peak < 0.9 * best_peak) {
-        ++dropped_;
-        continue;
-      }
-      peaks_.push_back(peak);
-      for (std::size_t i = 0; i < contestants_.size(); ++i) keep(contestants_[i], samples[i]);
-      if (peaks_.size() == 3) leave_behind();
-    }
-    if (peaks_.empty())
-      throw Error(fmt::format(
-          "bench: no quiet round in {}: the machine is busy. Stop other work and try again.",
-          options_.most_rounds));
-  }
+bool among(const nlohmann::json& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
-  // The row of one of ours, against everything that is not ours.
-  void fill(Row& row, std::size_t mine) const {
-    for (std::size_t i = 0; i < contestants_.size(); ++i) {
-      const Contestant& c = contestants_[i];
-      if (i < ours_ && i != mine) continue;
-      Timing timing = c.timing;
-      timing.median = median(c.rounds);
-      timing.spread = spread(c.rounds);
-      std::vector<double> ratios;
-      for (std::size_t r = 0; r < c.rounds.size(); ++r)
-        ratios.push_back(c.rounds[r] / contestants_[mine].rounds[r]);
-      timing.ratio = median(ratios);
-      if (i == mine)
-        row.ours = timing;
-      else
-        row.peers.push_back(timing);
-    }
-    row.peak_gflops = 1e-9 * median(peaks_);
-    row.rounds = static_cast<int>(peaks_.size());
-    row.dropped = dropped_;
-    row.quiet = quiet();
+// Builds the peers for the stage and adds them. Returns what they said.
+nlohmann::json add_peers(Race& race, const Stage& stage, const Options& options) {
+  if (options.progress) options.progress("building the peers for " + to_text(stage));
+  PeerProcess& peers = *options.peers;
+  const double seconds = options.seconds_per_turn;
+  nlohmann::json prepared = peers.prepare(stage, options.apart);
+  const nlohmann::json none = nlohmann::json::array();
+  const nlohmann::json partial = prepared.value("partial", none);
+  const nlohmann::json apart = prepared.value("apart", none);
+  for (const std::string name : prepared.at("peers")) {
+    Contestant peer;
+    peer.timing.name = name;
+    peer.timing.whole = !among(partial, name);
+    peer.turn = [&peers, seconds, name] { return peers.time(name, seconds, false); };
+    if (options.apart && among(apart, name))
+      peer.apart = [&peers, seconds, name] { return peers.time(name, seconds, true); };
+    race.add(std::move(peer));
   }
+  return prepared;
+}
 
- private:
-  // Peers' threads spin for some milliseconds after a run on the CPU.
-  void rest(int milliseconds) const {
-    if (options_.peers && options_.plan.device.kind == DeviceKind::cpu)
-      std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
-  }
-  static void keep(Contestant& c, const std::vector<double>& samples) {
-    if (samples.empty()) return;
-    c.rounds.push_back(median(samples));
-    const double least = quantile(samples, 0);
-    c.timing.minimum = c.timing.minimum > 0 ? std::min(c.timing.minimum, least) : least;
-  }
-  double best_other() const {
-    double best = std::numeric_limits<double>::infinity();
-    for (std::size_t i = ours_; i < contestants_.size(); ++i)
-      if (contestants_[i].timing.whole) best = std::min(best, median(contestants_[i].rounds));
-    return best;
-  }
-  // A peer far behind the best one can't be the best any more: its time is better spent on the
-  // rest.
-  void leave_behind() {
-    const double best = best_other();
-    for (std::size_t i = ours_; i < contestants_.size(); ++i)
-      contestants_[i].in_race = median(contestants_[i].rounds) < 1.5 * best;
-  }
-  // Ours and the peers still in the race have settled.
-  bool quiet() const {
-    if (static_cast<int>(peaks_.size()) < options_.least_rounds) return false;
-    const double best = best_other();
-    for (std::size_t i = 0; i < contestants_.size(); ++i) {
-      const bool matters = i < ours_ || median(contestants_[i].rounds) < 1.1 * best;
-      if (matters && spread(contestants_[i].rounds) >= options_.quiet) return false;
-    }
-    return true;
-  }
-
-  const Options& options_;
-  std::size_t ours_;
-  std::vector<Contestant> contestants_;
-  std::vector<double> peaks_;
-  int dropped_ = 0;
-};
+// What follows from the times and the sizes of the stage.
+void add_rates(Row& row, const Runs& runs, const Options& options) {
+  const Stage& stage = runs.plan().stage();
+  const Shapes& shapes = runs.plan().shapes();
+  const double flops = 2 * static_cast<double>(shapes.macs * (stage.hold ? 1 : stage.t));
+  row.gflops = 1e-9 * flops / row.ours.median;
+  const auto bytes = [](Index elements, DType type) {
+    return static_cast<double>(elements) * static_cast<double>(size_of(type));
+  };
+  const DType held = stage.dtype == DType::u8 ? stage.output_dtype() : stage.dtype;
+  row.bytes = bytes(shapes.x_elements, stage.dtype) + bytes(shapes.w_elements, held) +
+              bytes(shapes.y_elements, stage.output_dtype());
+  if (const double cycle = runs.flops_a_cycle(); cycle > 0) row.clock_ghz = row.peak_gflops / cycle;
+  if (options.bandwidth > 0)
+    row.floor = std::max(1e-9 * flops / row.peak_gflops, row.bytes / options.bandwidth);
+}
 
 }  // namespace
 
@@ -159,65 +101,50 @@ const Timing* Row::best_peer() const {
   return best;
 }
 
+double Row::apart_ratio() const {
+  double least = 0;
+  for (const Timing& peer : peers)
+    if (peer.whole && peer.apart_ratio > 0)
+      least = least > 0 ? std::min(least, peer.apart_ratio) : peer.apart_ratio;
+  return least;
+}
+
 std::vector<Row> run(const Stage& given, const Options& options) {
   const Stage stage = reference::for_device(given, options.plan.device.kind);
   const Problem problem(stage);
-  std::vector<Ours> ours;
-  ours.emplace_back(stage, problem, options);
-  if (options.both_modes && !stage.exact()) {
-    Stage strict = stage;
-    strict.strict = true;
-    ours.emplace_back(strict, problem, options);
-  }
   std::optional<Problem> in_bf16;
-  if (options.both_types && stage.dtype == DType::f16) {
-    Stage other = stage;
-    other.dtype = DType::bf16;
-    ours.emplace_back(other, in_bf16.emplace(other), options);
-  }
+  std::vector<Ours> ours = all_of_ours(stage, problem, options, in_bf16);
+  const double seconds = options.seconds_per_turn;
   Race race(options, ours.size());
-  for (const Ours& our : ours)
-    race.add("convoy", [&] { return our.runs->turn(options.seconds_per_turn); });
+  for (const Ours& our : ours) {
+    Runs* runs = our.runs.get();
+    Contestant mine{.turn = [runs, seconds] { return runs->turn(seconds); }};
+    if (options.apart) mine.apart = [runs, seconds] { return runs->turn_apart(seconds); };
+    mine.timing.name = "convoy";
+    race.add(std::move(mine));
+  }
   std::optional<UnfusedChain> unfused;
   if (options.unfused) {
     unfused.emplace(stage, problem.w, options.plan);
-    race.add("unfused chain", [&] {
-      return time_runs([&] { unfused->run(problem.operands); }, options.seconds_per_turn);
-    });
+    Contestant chain{
+        .turn = [&] { return time_runs([&] { unfused->run(problem.operands); }, seconds); }};
+    chain.timing.name = "unfused chain";
+    race.add(std::move(chain));
   }
-  nlohmann::json left_out = nlohmann::json::array(), versions;
-  if (options.peers) {
-    if (options.progress) options.progress("building the peers for " + to_text(stage));
-    const nlohmann::json prepared = options.peers->prepare(stage);
-    left_out = prepared.at("left_out");
-    versions = prepared.at("versions");
-    const nlohmann::json partial = prepared.value("partial", nlohmann::json::array());
-    for (const std::string name : prepared.at("peers"))
-      race.add(
-          name, [&options, name] { return options.peers->time(name, options.seconds_per_turn); },
-          std::find(partial.begin(), partial.end(), name) == partial.end());
-  }
+  nlohmann::json prepared;
+  if (options.peers) prepared = add_peers(race, stage, options);
   race.run(to_text(stage), [&] { return ours[0].runs->peak_flops(); });
 
   std::vector<Row> rows;
   for (std::size_t i = 0; i < ours.size(); ++i) {
     Row& row = ours[i].row;
     race.fill(row, i);
-    row.left_out = left_out;
-    row.versions = versions;
-    const Shapes& shapes = ours[i].runs->plan().shapes();
-    const double flops = 2 * static_cast<double>(shapes.macs * (stage.hold ? 1 : stage.t));
-    row.gflops = 1e-9 * flops / row.ours.median;
-    const auto bytes = [](Index elements, DType type) {
-      return static_cast<double>(elements) * static_cast<double>(size_of(type));
-    };
-    const DType held = stage.dtype == DType::u8 ? stage.output_dtype() : stage.dtype;
-    row.bytes = bytes(shapes.x_elements, stage.dtype) + bytes(shapes.w_elements, held) +
-                bytes(shapes.y_elements, stage.output_dtype());
-    if (const double cycle = ours[i].runs->flops_a_cycle(); cycle > 0)
-      row.clock_ghz = row.peak_gflops / cycle;
-    if (options.bandwidth > 0)
-      row.floor = std::max(1e-9 * flops / row.peak_gflops, row.bytes / options.bandwidth);
+    if (options.peers) {
+      row.left_out = prepared.at("left_out");
+      row.versions = prepared.at("versions");
+      row.peers_method = prepared.value("method", std::string());
+    }
+    add_rates(row, *ours[i].runs, options);
     rows.push_back(std::move(row));
   }
   return rows;

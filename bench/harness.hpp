@@ -27,6 +27,7 @@ struct Options {
   PeerProcess* peers = nullptr;  // not owned
   bool both_modes = false;       // time the stage in strict mode too, in the same rounds
   bool both_types = false;       // time an f16 stage in bf16 too, in the same rounds; without peers
+  bool apart = false;            // on a GPU: also with a tiny foreign kernel behind each run
   bool unfused = false;          // also time the stage as a chain of passes, see unfused.hpp
   double bandwidth = 0;          // of the memory, bytes/s; 0: unknown, and no floor is given
   std::function<void(const std::string&)> progress;  // may be empty
@@ -39,7 +40,9 @@ struct Timing {
   double median = 0;   // of the rounds' medians
   double spread = 0;   // interquartile range of the rounds' medians / median
   double ratio = 0;    // median over rounds of its time / ours; 1 for ours
-  bool whole = true;   // false: a peer that does only a part of the stage, for comparison
+  double apart = 0;    // of the rounds' medians with a foreign kernel behind each run; 0: not timed
+  double apart_ratio = 0;  // median over rounds of its time apart / ours apart
+  bool whole = true;       // false: a peer that does only a part of the stage, for comparison
 };
 
 struct Row {
@@ -50,6 +53,9 @@ struct Row {
   std::vector<Timing> peers;
   nlohmann::json left_out = nlohmann::json::array();  // peers that could not: name, why
   nlohmann::json versions;                            // of the peers' libraries
+  std::string peers_method;                           // how the peers say that they are timed
+  double plan = 0,
+         pack = 0;         // seconds to make the plan and to pack its weights, see plan_times.hpp
   double gflops = 0;       // operations of the direct convolution / median time
   double peak_gflops = 0;  // measured beside it, median of the rounds kept
   double bytes = 0;        // x, weights and y once each
@@ -61,12 +67,15 @@ struct Row {
   bool quiet = false;  // the noise stop was reached
 
   const Timing* best_peer() const;  // null without peers
+  double apart_ratio() const;       // least of the whole peers' ratios apart; 0: none was timed so
 };
 
 /// One row, or with both_modes (both_types) one for each mode (type) of a stage that has two.
 /// Throws Error when the stage does not fit, or when the timed output is wrong.
 std::vector<Row> run(const Stage& stage, const Options& options);
 
+/// How ours is timed, for whoever reads a record.
+std::string method_of(DeviceKind device);
 nlohmann::json to_json(const Row& row);
 std::string csv_header();
 std::string to_csv(const Row& row);

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <thread>
 
@@ -48,10 +49,12 @@ nlohmann::json to_json(const Stage& stage, DeviceKind device) {
     case Kind::leaky:
       act = "leaky";
       break;
-    default:
+    case Kind::none:
+    case Kind::if_:
+    case Kind::lif:
       break;
   }
-  nlohmann::json json{{"dtype", name(stage.dtype)},
+  nlohmann::json json{{"dtype", to_text(stage.dtype)},
                       {"n", stage.n},
                       {"h", stage.h},
                       {"w", stage.w},
@@ -65,8 +68,9 @@ nlohmann::json to_json(const Stage& stage, DeviceKind device) {
                       {"dil", pair(stage.dil)},
                       {"pad", {stage.pad.top, stage.pad.left, stage.pad.bottom, stage.pad.right}},
                       {"act", act},
-                      {"a", stage.act.a},
-                      {"b", stage.act.b},
+                      {"lo", stage.act.lo()},
+                      {"hi", stage.act.hi()},
+                      {"slope", stage.act.slope()},
                       {"pool", nullptr}};
   if (const auto& pool = stage.pool)
     json["pool"] = {{"window", pair(pool->window)},
@@ -77,11 +81,63 @@ nlohmann::json to_json(const Stage& stage, DeviceKind device) {
   return json;
 }
 
+constexpr int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
+volatile std::sig_atomic_t watched_group = 0;
+
+extern "C" void end_with_group(int signal) {
+  if (watched_group > 0) kill(-static_cast<pid_t>(watched_group), SIGKILL);
+  raise(signal);  // the action is the default one again
+}
+
+// Signals that are ignored (nohup) or handled already stay so.
+void watch(pid_t group) {
+  watched_group = static_cast<std::sig_atomic_t>(group);
+  struct sigaction action {
+  }, before{};
+  action.sa_handler = end_with_group;
+  action.sa_flags = SA_RESETHAND | SA_NODEFER;
+  for (const int signal : ending_signals)
+    if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_DFL)
+      sigaction(signal, &action, nullptr);
+}
+void unwatch() {
+  for (const int signal : ending_signals) {
+    struct sigaction now {};
+    if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler == end_with_group)
+      std::signal(signal, SIG_DFL);
+  }
+  watched_group = 0;
+}
+
+// Starts it in a process group of its own. Returns an error number.
+int spawn(pid_t& child, std::string python, std::string script, const int (&in)[2],
+          const int (&out)[2], std::vector<std::string> extra_environment) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+  posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  std::vector<char*> environment;
+  for (char** entry = environ; *entry; ++entry) environment.push_back(*entry);
+  for (std::string& entry : extra_environment) environment.push_back(entry.data());
+  environment.push_back(nullptr);
+  char* arguments[] = {python.data(), script.data(), nullptr};
+  const int failure =
+      posix_spawnp(&child, python.c_str(), &actions, &attributes, arguments, environment.data());
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  return failure;
+}
+
 }  // namespace
 
 PeerProcess::PeerProcess(const std::string& python, const std::string& script, DeviceKind device,
-                         int threads)
-    : script_(script), device_(device) {
+                         int threads, bool stopped)
+    : script_(script), device_(device), stopped_(stopped) {
   const bool gpu = device == DeviceKind::cuda;
   if (access(script.c_str(), R_OK) != 0)
     throw Error(fmt::format(
@@ -95,26 +151,13 @@ PeerProcess::PeerProcess(const std::string& python, const std::string& script, D
   int in[2], out[2];
   if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0)
     throw Error(fmt::format("pipe: {}", std::strerror(errno)));
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, in[0], 0);
-  posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
   // glibc's default of giving large blocks back to the system halves PyTorch's speed at large
   // batches; the peers are to be at their best.
   std::vector<std::string> extra = {fmt::format("CONVOY_PEER_THREADS={}", threads),
                                     "MALLOC_MMAP_THRESHOLD_=4294967296",
                                     "MALLOC_TRIM_THRESHOLD_=17179869184"};
   if (!gpu) extra.emplace_back("CUDA_VISIBLE_DEVICES=");
-  std::vector<char*> environment;
-  for (char** entry = environ; *entry; ++entry) environment.push_back(*entry);
-  for (std::string& entry : extra) environment.push_back(entry.data());
-  environment.push_back(nullptr);
-  std::string python_copy = python, script_copy = script;
-  char* arguments[] = {python_copy.data(), script_copy.data(), nullptr};
-  const int failure =
-      posix_spawnp(&child_, python.c_str(), &actions, nullptr, arguments, environment.data());
-  posix_spawn_file_actions_destroy(&actions);
+  const int failure = spawn(child_, python, script, in, out, std::move(extra));
   close(in[0]);
   close(out[1]);
   to_child_ = in[1];
@@ -127,19 +170,36 @@ PeerProcess::PeerProcess(const std::string& python, const std::string& script, D
                             std::strerror(failure)));
   }
   signal(SIGPIPE, SIG_IGN);  // a worker that died shows as a failed write
+  watch(child_);
 }
 
 PeerProcess::~PeerProcess() {
   if (child_ < 0) return;
   close(to_child_);
   close(from_child_);
-  kill(child_, SIGTERM);
-  for (int i = 0; i < 100; ++i) {
-    if (waitpid(child_, nullptr, WNOHANG) != 0) return;
+  kill(-child_, SIGTERM);
+  kill(-child_, SIGCONT);
+  // Two seconds to go. It is not waited for until the group was killed: nobody else gets its
+  // number.
+  const auto gone = [&] {
+    siginfo_t info{};
+    return waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+           info.si_pid != 0;
+  };
+  for (int i = 0; i < 100 && !gone(); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  kill(child_, SIGKILL);  // it does not want to go
+  kill(-child_, SIGKILL);
+  unwatch();
   waitpid(child_, nullptr, 0);
+}
+
+// Returns when the worker stands still, or is gone, which the next question finds out.
+void PeerProcess::stop() const {
+  kill(-child_, SIGSTOP);
+  siginfo_t info{};
+  while (waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WSTOPPED | WNOWAIT) != 0 &&
+         errno == EINTR) {
+  }
 }
 
 void PeerProcess::lost() const {
@@ -156,6 +216,14 @@ void PeerProcess::garbled(std::string_view answer) const {
 }
 
 nlohmann::json PeerProcess::ask(const nlohmann::json& request) {
+  if (!stopped_) return answer_to(request);
+  kill(-child_, SIGCONT);
+  nlohmann::json answer = answer_to(request);  // throws: bench ends, and the group with it
+  stop();
+  return answer;
+}
+
+nlohmann::json PeerProcess::answer_to(const nlohmann::json& request) {
   const std::string line = json_text(request) + "\n";
   for (std::size_t sent = 0; sent < line.size();) {
     const ssize_t count = write(to_child_, line.data() + sent, line.size() - sent);
@@ -181,8 +249,9 @@ nlohmann::json PeerProcess::ask(const nlohmann::json& request) {
   return answer;
 }
 
-nlohmann::json PeerProcess::prepare(const Stage& stage) {
-  nlohmann::json answer = ask({{"op", "prepare"}, {"stage", to_json(stage, device_)}});
+nlohmann::json PeerProcess::prepare(const Stage& stage, bool apart) {
+  nlohmann::json answer =
+      ask({{"op", "prepare"}, {"stage", to_json(stage, device_)}, {"apart", apart}});
   const auto names = [&](const char* key) {
     const auto list = answer.find(key);
     if (list == answer.end() || !list->is_array()) garbled(json_text(answer));
@@ -192,13 +261,18 @@ nlohmann::json PeerProcess::prepare(const Stage& stage) {
         garbled(json_text(answer));
   };
   names("peers");
-  if (answer.contains("partial")) names("partial");
-  if (!answer.contains("left_out") || !answer.contains("versions")) garbled(json_text(answer));
+  for (const char* key : {"partial", "apart"})
+    if (answer.contains(key)) names(key);
+  const auto method = answer.find("method");
+  if (!answer.contains("left_out") || !answer.contains("versions") ||
+      (method != answer.end() && !method->is_string()))
+    garbled(json_text(answer));
   return answer;
 }
 
-std::vector<double> PeerProcess::time(const std::string& peer, double seconds) {
-  const nlohmann::json answer = ask({{"op", "time"}, {"peer", peer}, {"seconds", seconds}});
+std::vector<double> PeerProcess::time(const std::string& peer, double seconds, bool apart) {
+  const nlohmann::json answer =
+      ask({{"op", "time"}, {"peer", peer}, {"seconds", seconds}, {"apart", apart}});
   const auto list = answer.find("samples");
   if (list == answer.end() || !list->is_array() || list->empty()) garbled(json_text(answer));
   std::vector<double> samples;

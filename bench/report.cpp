@@ -17,7 +17,15 @@ nlohmann::json timing_json(const Timing& timing, const Row& row) {
                          {"ratio", timing.ratio},
                          {"share_of_peak", flops / timing.median / row.peak_gflops}};
   if (!timing.whole) json["partial"] = true;
+  if (timing.apart > 0) {
+    json["apart_us"] = timing.apart * 1e6;
+    json["apart_ratio"] = timing.apart_ratio;
+  }
   return json;
+}
+
+std::string where_known(double value) {
+  return value > 0 ? fmt::format("{:.3f}", value) : "";
 }
 
 std::string cell_ratio(const Timing* peer) {
@@ -25,6 +33,18 @@ std::string cell_ratio(const Timing* peer) {
 }
 
 }  // namespace
+
+std::string method_of(DeviceKind device) {
+  if (device == DeviceKind::cpu)
+    return "each run on the host's clock, in turns of some milliseconds; rounds in which the FMA "
+           "peak fell by a tenth are dropped";
+  return "replays of a CUDA graph of 24 launches or more (24 ms of them where one takes longer "
+         "than "
+         "a millisecond) over buffers that together exceed the L2 three times, after a warm-up as "
+         "long; launches may overlap (programmatic dependent launch), which shows on small stages; "
+         "apart: a kernel that writes one word stands behind each launch, so that they can't, and "
+         "its time is not subtracted";
+}
 
 nlohmann::json to_json(const Row& row) {
   nlohmann::json peers = nlohmann::json::array();
@@ -42,6 +62,8 @@ nlohmann::json to_json(const Row& row) {
                          {"ratio", best ? nlohmann::json(best->ratio) : nlohmann::json()},
                          {"gflops", row.gflops},
                          {"peak_gflops", row.peak_gflops},
+                         {"plan_us", row.plan * 1e6},
+                         {"pack_us", row.pack * 1e6},
                          {"error", row.error},
                          {"rounds", row.rounds},
                          {"dropped_rounds", row.dropped},
@@ -51,36 +73,65 @@ nlohmann::json to_json(const Row& row) {
     json["bytes"] = row.bytes;
     json["floor_us"] = row.floor * 1e6;
   }
+  if (const double ratio = row.apart_ratio(); ratio > 0) json["apart_ratio"] = ratio;
   if (!row.versions.is_null()) json["versions"] = row.versions;
   return json;
 }
 
 std::string csv_header() {
   return "stage,kernel,tile,threads,median_us,minimum_us,spread,gflops,peak_gflops,share_of_peak,"
-         "best_peer,best_peer_us,ratio,rounds,quiet\n";
+         "best_peer,best_peer_us,ratio,rounds,quiet,apart_us,apart_ratio,plan_us,pack_us\n";
 }
 
 std::string to_csv(const Row& row) {
   const Timing* best = row.best_peer();
   // A stage's text holds commas (clip(0,6), keep(pre,act)).
   return fmt::format(
-      "\"{}\",{},\"{}\",{},{:.3f},{:.3f},{:.4f},{:.2f},{:.2f},{:.4f},{},{},{},{},{}\n",
+      "\"{}\",{},\"{}\",{},{:.3f},{:.3f},{:.4f},{:.2f},{:.2f},{:.4f},{},{},{},{},{},{},{},{:.1f},{:"
+      ".1f}\n",
       to_text(row.stage), row.kernel, row.tile, row.threads, row.ours.median * 1e6,
       row.ours.minimum * 1e6, row.ours.spread, row.gflops, row.peak_gflops,
       row.gflops / row.peak_gflops, best ? best->name : "",
       best ? fmt::format("{:.3f}", best->median * 1e6) : "",
-      best ? fmt::format("{:.4f}", best->ratio) : "", row.rounds, row.quiet ? 1 : 0);
+      best ? fmt::format("{:.4f}", best->ratio) : "", row.rounds, row.quiet ? 1 : 0,
+      where_known(row.ours.apart * 1e6), where_known(row.apart_ratio()), row.plan * 1e6,
+      row.pack * 1e6);
 }
+
+namespace {
+
+std::string notes_of(const std::vector<Row>& rows) {
+  std::string text =
+      "GFLOP/s counts the operations of a direct convolution; of peak: of the peak measured in the "
+      "same rounds.\n";
+  if (rows.empty()) return text;
+  if (rows[0].floor > 0)
+    text +=
+        "floor: the larger of operations over that peak and bytes (x, weights, y once each) over "
+        "the copy bandwidth.\n";
+  if (!rows[0].peers.empty())
+    text += "ratio: the peer's time / ours, the median over rounds that run all in turn.\n";
+  if (rows[0].ours.apart > 0)
+    text +=
+        "apart: with a foreign kernel that writes one word behind each run, so that runs can't "
+        "overlap; its time is in it.\n";
+  return text;
+}
+
+}  // namespace
 
 std::string to_table(const std::vector<Row>& rows) {
   std::size_t width = 5;
   for (const Row& row : rows) width = std::max(width, to_text(row.stage).size());
   const bool peers = !rows.empty() && !rows[0].peers.empty();
   const bool floor = !rows.empty() && rows[0].floor > 0;
+  const bool apart = !rows.empty() && rows[0].ours.apart > 0;
   std::string text = fmt::format("{:<{}}  {:<16} {:>10} {:>10} {:>7} {:>9} {:>7}", "stage", width,
                                  "kernel", "median us", "min us", "spread", "GFLOP/s", "of peak");
   if (floor) text += fmt::format(" {:>8} {:>6}", "floor us", "GHz");
-  if (peers) text += fmt::format("  {:<17} {:>10} {:>6}", "best peer", "median us", "ratio");
+  if (apart) text += fmt::format(" {:>9}", "apart us");
+  if (peers) text += fmt::format("  {:<21} {:>10} {:>6}", "best peer", "median us", "ratio");
+  if (apart && peers) text += fmt::format(" {:>6}", "apart");
   text += "\n";
   double log_sum = 0;
   int ratios = 0;
@@ -90,9 +141,11 @@ std::string to_table(const std::vector<Row>& rows) {
                         row.ours.minimum * 1e6, row.ours.spread * 100, row.gflops,
                         100 * row.gflops / row.peak_gflops);
     if (floor) text += fmt::format(" {:>8.1f} {:>6.2f}", row.floor * 1e6, row.clock_ghz);
+    if (apart) text += fmt::format(" {:>9.1f}", row.ours.apart * 1e6);
     if (const Timing* best = row.best_peer()) {
       text +=
-          fmt::format("  {:<17} {:>10.1f} {:>6}", best->name, best->median * 1e6, cell_ratio(best));
+          fmt::format("  {:<21} {:>10.1f} {:>6}", best->name, best->median * 1e6, cell_ratio(best));
+      if (apart) text += fmt::format(" {:>6}", where_known(row.apart_ratio()).substr(0, 4));
       log_sum += std::log(best->ratio);
       ++ratios;
     }
@@ -101,16 +154,7 @@ std::string to_table(const std::vector<Row>& rows) {
   if (ratios > 1)
     text += fmt::format("geometric mean of the ratios over {} stages: {:.2f}\n", ratios,
                         std::exp(log_sum / ratios));
-  text +=
-      "GFLOP/s counts the operations of a direct convolution; of peak: of the peak measured in the "
-      "same rounds.\n";
-  if (floor)
-    text +=
-        "floor: the larger of operations over that peak and bytes (x, weights, y once each) over "
-        "the copy bandwidth.\n";
-  if (peers)
-    text += "ratio: the peer's time / ours, the median over rounds that run all in turn.\n";
-  return text;
+  return text + notes_of(rows);
 }
 
 }  // namespace convoy::bench

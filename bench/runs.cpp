@@ -46,10 +46,10 @@ std::vector<double> time_runs(const std::function<void()>& run, double seconds) 
 }
 
 std::unique_ptr<Runs> make_runs(const Stage& stage, const Problem& problem,
-                                const PlanOptions& options) {
+                                const PlanOptions& options, double seconds, bool apart) {
   if (options.device.kind == DeviceKind::cpu)
     return std::make_unique<CpuRuns>(stage, problem, options);
-  return std::make_unique<GpuRuns>(stage, problem, options);
+  return std::make_unique<GpuRuns>(stage, problem, options, seconds, apart);
 }
 
 }  // namespace convoy::bench

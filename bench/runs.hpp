@@ -19,6 +19,9 @@ class Runs {
 
   /// Runs for about `seconds` and returns the seconds of one run, several times over.
   virtual std::vector<double> turn(double seconds) = 0;
+  /// The same on a GPU with a tiny foreign kernel behind each run, so that two runs can't overlap;
+  /// empty where make_runs was not asked for it.
+  virtual std::vector<double> turn_apart(double) { return {}; }
   /// Operations a second that the machine reaches right now: the FMA peak of the threads, or that
   /// of the GPU's units at the clock that it held at the end of the last turn.
   virtual double peak_flops() = 0;
@@ -37,9 +40,11 @@ std::vector<double> time_runs(const std::function<void()>& run, double seconds);
 /// The stage by the plan that the options ask for, on `problem`'s data, which must outlive it.
 /// Throws Error when the stage does not fit, or when its output is wrong. On a GPU: inputs and
 /// outputs rotate over buffers that together exceed the L2 three times, and a turn replays a CUDA
-/// graph of one launch for each, 24 at least, after a warm-up as long as itself.
+/// graph of one launch for each, 24 at least, after a warm-up as long as itself; of stages that
+/// take more than a millisecond as many as choose_replays says for turns of `seconds`. `apart`: a
+/// GPU's turn_apart will be called.
 std::unique_ptr<Runs> make_runs(const Stage& stage, const Problem& problem,
-                                const PlanOptions& options);
+                                const PlanOptions& options, double seconds, bool apart = false);
 
 /// Bytes a second, read and written both counted, of copies between blocks of a GPU's memory that
 /// are larger than its L2.

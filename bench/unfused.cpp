@@ -25,7 +25,9 @@ Stage convolution_of(Stage stage) {
 // The kind is a template argument, so that the loop has no branch and becomes vector code.
 template <Activation::Kind kind>
 void activate_row(const Activation& act, const float* from, float* to, Index count) {
-  for (Index i = 0; i < count; ++i) to[i] = math::activate(kind, act.a, act.b, from[i]);
+  Activation known = act;
+  known.kind = kind;
+  for (Index i = 0; i < count; ++i) to[i] = math::activate(known, from[i]);
 }
 
 auto row_function(Activation::Kind kind) {
@@ -37,9 +39,14 @@ auto row_function(Activation::Kind kind) {
       return &activate_row<Kind::relu6>;
     case Kind::clip:
       return &activate_row<Kind::clip>;
-    default:
+    case Kind::leaky:
       return &activate_row<Kind::leaky>;
+    case Kind::none:
+    case Kind::if_:
+    case Kind::lif:
+      break;  // not reached: convolution_of refuses neurons, and run does nothing for none
   }
+  return &activate_row<Kind::none>;
 }
 
 }  // namespace

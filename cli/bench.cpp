@@ -6,6 +6,7 @@
 
 #include "bench/harness.hpp"
 #include "bench/peer_process.hpp"
+#include "bench/record.hpp"
 #include "bench/runs.hpp"
 #include "commands.hpp"
 #include "console.hpp"
@@ -23,7 +24,8 @@ struct Arguments {
   std::string device = "cpu", kernel, json, csv, python, script;
   int threads = 0;
   StageChanges changes;
-  bool both = false, both_types = false, peers = false, unfused = false, no_tuning = false;
+  bool both = false, both_types = false, apart = false, unfused = false, no_tuning = false;
+  bool peers = false, peers_keep_running = false;
   double seconds = 0.03;
   int rounds = 25;
 };
@@ -35,84 +37,123 @@ std::string or_default(const std::string& given, const char* variable, const cha
   return std::string(CONVOY_SOURCE_DIR) + relative;
 }
 
-int run_bench(const Arguments& arguments) {
-  std::vector<Stage> stages = arguments.stages.read_some("bench");
-  for (Stage& stage : stages) stage = arguments.changes.apply(stage);
-  const ResultFile json("--json", arguments.json), table("--csv", arguments.csv);
-  ResultFile::expect_different(json, table);
+bench::Options options_of(const Arguments& arguments, bool terminal) {
   bench::Options options;
   options.plan.device = parse_device(arguments.device);
   options.plan.threads = arguments.threads;
   options.plan.kernel = arguments.kernel;
   options.plan.use_tuning = !arguments.no_tuning;
   options.unfused = arguments.unfused;
+  options.apart = arguments.apart;
   options.both_modes = arguments.both;
   options.both_types = arguments.both_types;
   options.seconds_per_turn = arguments.seconds;
   options.most_rounds = arguments.rounds;
   options.least_rounds = std::min(options.least_rounds, arguments.rounds);
-  const bool terminal = isatty(STDERR_FILENO) != 0;
   if (terminal) options.progress = [](const std::string& text) { print_error("\r\033[K{}", text); };
-  const Machine machine = machine_for(options.plan);
-  const bool gpu = machine.device.kind == DeviceKind::cuda;
-  if (gpu) options.bandwidth = bench::measure_gpu_copy_bandwidth(machine.device);
-  std::unique_ptr<bench::PeerProcess> peers;
-  const auto start_peers = [&] {
-    if (!arguments.peers) return;
-    peers = std::make_unique<bench::PeerProcess>(
-        or_default(arguments.python, "CONVOY_PEERS_PYTHON", "/.venv/bin/python"),
-        or_default(arguments.script, "CONVOY_PEERS_SCRIPT",
-                   gpu ? "/bench/peers_gpu.py" : "/bench/peers.py"),
-        machine.device.kind, machine.threads);
-    options.peers = peers.get();
-  };
-  start_peers();
+  if (options.plan.device.kind == DeviceKind::cuda)
+    options.bandwidth = bench::measure_gpu_copy_bandwidth(machine_for(options.plan).device);
+  else if (options.apart)
+    throw Error("--apart: on a CPU runs never overlap. Leave it out, or give --device cuda.");
+  return options;
+}
 
-  std::vector<bench::Row> rows;
-  std::string csv = bench::csv_header();
-  nlohmann::json report{{"convoy", version()},
-                        {"machine", machine.name},
-                        {"isa", machine.isa},
-                        {"threads", machine.threads},
-                        {"mode", arguments.both             ? "both"
-                                 : arguments.changes.strict ? "strict"
-                                                            : "default"},
-                        {"rows", nlohmann::json::array()}};
-  if (gpu) {
-    report["driver"] = machine.driver;
-    report["copy_bandwidth"] = options.bandwidth;
+std::unique_ptr<bench::PeerProcess> start_peers(const Arguments& arguments,
+                                                const Machine& machine) {
+  const bool gpu = machine.device.kind == DeviceKind::cuda;
+  return std::make_unique<bench::PeerProcess>(
+      or_default(arguments.python, "CONVOY_PEERS_PYTHON", "/.venv/bin/python"),
+      or_default(arguments.script, "CONVOY_PEERS_SCRIPT",
+                 gpu ? "/bench/peers_gpu.py" : "/bench/peers.py"),
+      machine.device.kind, machine.threads, !gpu && !arguments.peers_keep_running);
+}
+
+// What was measured, and what could not be.
+class Report {
+ public:
+  Report(const Arguments& arguments, const bench::Options& options, const Machine& machine);
+
+  void add(bench::Row row);
+  void add_failure(const Stage& stage, const Error& error);
+  void write() const;  // the JSON
+  /// Stage by stage: an interrupt keeps what was measured before it.
+  void write_so_far() const {
+    if (json_.asked_for() && !json_.on_standard_output()) write();
   }
-  int exit_code = 0;
-  for (const Stage& stage : stages) {
-    try {
-      for (bench::Row& row : bench::run(stage, options)) {
-        csv += bench::to_csv(row);
-        report["rows"].push_back(bench::to_json(row));
-        rows.push_back(std::move(row));
-      }
-    } catch (const Error& error) {
-      if (stages.size() == 1) throw;
-      // The rest of a list is measured all the same, with peers that nothing happened to.
-      print_error("{}convoy: {}\n", terminal ? "\r\033[K" : "", error.what());
-      report["failed"].push_back({{"stage", to_text(stage)}, {"why", error.what()}});
-      exit_code = 1;
-      start_peers();
-    }
-    // Stage by stage: an interrupt keeps what was measured before it.
-    if (json.asked_for() && !json.on_standard_output()) json.write(json_text(report, 1) + "\n");
-  }
-  if (terminal) print_error("\r\033[K");
-  if (table.asked_for()) table.write(csv);
-  if (json.on_standard_output()) json.write(json_text(report, 1) + "\n");
-  if (json.alone() || table.alone()) return exit_code;
-  if (gpu)
+  void print(const Machine& machine, const bench::Options& options) const;
+  int exit_code() const { return all_.contains("failed") ? 1 : 0; }
+
+ private:
+  ResultFile json_, table_;
+  std::vector<bench::Row> rows_;
+  std::string csv_ = bench::csv_header();
+  nlohmann::json all_;
+};
+
+Report::Report(const Arguments& arguments, const bench::Options& options, const Machine& machine)
+    : json_("--json", arguments.json), table_("--csv", arguments.csv) {
+  ResultFile::expect_different(json_, table_);
+  all_ = bench::record_of(machine);
+  all_["mode"] = arguments.both ? "both" : arguments.changes.strict ? "strict" : "default";
+  all_["method"]["convoy"] = bench::method_of(machine.device.kind);
+  all_["rows"] = nlohmann::json::array();
+  if (machine.device.kind == DeviceKind::cuda) all_["copy_bandwidth"] = options.bandwidth;
+}
+
+void Report::add(bench::Row row) {
+  csv_ += bench::to_csv(row);
+  all_["rows"].push_back(bench::to_json(row));
+  if (!row.peers_method.empty()) all_["method"]["peers"] = row.peers_method;
+  rows_.push_back(std::move(row));
+}
+
+void Report::add_failure(const Stage& stage, const Error& error) {
+  all_["failed"].push_back({{"stage", to_text(stage)}, {"why", error.what()}});
+}
+
+void Report::write() const {
+  json_.write(json_text(all_, 1) + "\n");
+}
+
+void Report::print(const Machine& machine, const bench::Options& options) const {
+  if (table_.asked_for()) table_.write(csv_);
+  if (json_.on_standard_output()) write();
+  if (json_.alone() || table_.alone()) return;
+  if (machine.device.kind == DeviceKind::cuda)
     fmt::print("{}, {} multiprocessors, driver {}, copies at {:.2f} TB/s\n", machine.name,
                machine.multiprocessors, machine.driver, 1e-12 * options.bandwidth);
   else
     fmt::print("{}, {}, {} thread{}\n", machine.name, machine.isa, machine.threads,
                machine.threads == 1 ? "" : "s");
-  fmt::print("{}", bench::to_table(rows));
-  return exit_code;
+  fmt::print("{}", bench::to_table(rows_));
+}
+
+int run_bench(const Arguments& arguments) {
+  std::vector<Stage> stages = arguments.stages.read_some("bench");
+  for (Stage& stage : stages) stage = arguments.changes.apply(stage);
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  const char* clear = terminal ? "\r\033[K" : "";
+  bench::Options options = options_of(arguments, terminal);
+  const Machine machine = machine_for(options.plan);
+  Report report(arguments, options, machine);
+  std::unique_ptr<bench::PeerProcess> peers;
+  for (const Stage& stage : stages) {
+    try {
+      if (arguments.peers && !peers) peers = start_peers(arguments, machine);
+      options.peers = peers.get();
+      for (bench::Row& row : bench::run(stage, options)) report.add(std::move(row));
+    } catch (const Error& error) {
+      if (stages.size() == 1) throw;
+      // The rest of a list is measured all the same, with peers that nothing happened to.
+      print_error("{}convoy: {}\n", clear, error.what());
+      report.add_failure(stage, error);
+      peers.reset();
+    }
+    report.write_so_far();
+  }
+  if (terminal) print_error("{}", clear);
+  report.print(machine, options);
+  return report.exit_code();
 }
 
 }  // namespace
@@ -136,6 +177,10 @@ void add_bench(CLI::App& app, int& exit_code) {
   CLI::Option* both_types = command->add_flag(
       "--both-types", arguments->both_types,
       "Each f16 stage in bf16 too, in the same rounds: equally warm, so that times compare");
+  command->add_flag(
+      "--apart", arguments->apart,
+      "On a GPU: time runs also with a tiny foreign kernel between them, so that they "
+      "can't overlap");
   add_no_tuning(*command, arguments->no_tuning);
   command->add_flag(
       "--unfused", arguments->unfused,
@@ -156,6 +201,8 @@ void add_bench(CLI::App& app, int& exit_code) {
                    "the source tree")
       ->type_name("FILE")
       ->check(not_empty());
+  command->add_flag("--peers-keep-running", arguments->peers_keep_running,
+                    "On a CPU: do not stop their process while ours is timed");
   command->add_option("--seconds", arguments->seconds, "Of each contestant in each round")
       ->type_name("S")
       ->capture_default_str()

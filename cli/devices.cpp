@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bench/record.hpp"
 #include "commands.hpp"
 #include "convoy/plan.hpp"
 #include "core/gpu.hpp"
@@ -93,6 +94,7 @@ void run_devices(bool json, bool no_measure) {
   if (json) {
     nlohmann::ordered_json cpu = {{"device", "cpu"},
                                   {"name", machine.name},
+                                  {"cpu_model", machine.cpu_model},
                                   {"isa", machine.isa},
                                   {"vector_floats", machine.vector_floats},
                                   {"usable_cores", usable_cores()},
@@ -106,8 +108,10 @@ void run_devices(bool json, bool no_measure) {
       cpu["peak_flops_of_one_thread"] = one.peak_flops;
       cpu["copy_bytes_per_second"] = now.memory_bandwidth;
     }
-    const nlohmann::ordered_json all = {
-        {"convoy", version()}, {"devices", {std::move(cpu)}}, {"gpus", gpus_json(gpu::survey())}};
+    const nlohmann::ordered_json all = {{"convoy", version()},
+                                        {"devices", {std::move(cpu)}},
+                                        {"gpus", gpus_json(gpu::survey())},
+                                        {"record", bench::record_of(machine)}};
     fmt::print("{}\n", json_text(all, 2));
     return;
   }

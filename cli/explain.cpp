@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -10,40 +11,61 @@
 #include "convoy/error.hpp"
 #include "core/json.hpp"
 #include "options.hpp"
-#include "plan/fusion.hpp"
+#include "plan/kernel_table.hpp"
+#include "plan/segments.hpp"
 
 namespace convoy::cli {
 namespace {
 
 struct Arguments {
-  std::string stage, then, device = "cpu", kernel, tile;
+  std::string stage, device = "cpu", kernel, tile;
+  std::vector<std::string> then;
   int threads = 0;
   double seconds = 0.4;
   bool json = false, no_measure = false, all = false, strict = false, no_tuning = false;
 };
 
-void explain_fusion(const Stage& first, const Stage& second, const Machine& machine,
-                    const Arguments& arguments) {
-  const Fusion fusion = judge_fusion(first, second, machine);
-  std::optional<FusionTimes> times;
-  if (fusion.possible && !arguments.no_measure)
-    times = measure_fusion(first, second, machine, arguments.seconds);
+std::vector<std::string> texts_of(const std::vector<Stage>& stages) {
+  std::vector<std::string> texts;
+  texts.reserve(stages.size());
+  for (const Stage& stage : stages) texts.push_back(to_text(stage));
+  return texts;
+}
+
+// Whether one kernel runs all the stages, and why.
+void explain_chain(const std::vector<Stage>& stages, const PlanOptions& options,
+                   const Machine& machine, const Arguments& arguments) {
+  const Chain chain(stages);
+  const std::vector<Segment> segments = cut(chain, machine, options);
+  const bool one = segments.size() == 1;
+  std::string why = segments.front().why;
+  if (why.empty())
+    why =
+        fmt::format("by itself: no kernel on {} runs these stages as one", to_text(machine.device));
+  const auto kernels = kernel_table();
+  const bool possible = std::any_of(kernels.begin(), kernels.end(), [&](const Kernel* kernel) {
+    return kernel->facts().least_stages > 1 && fits(*kernel, chain, machine);
+  });
+  std::optional<SegmentTimes> times;
+  if (possible && !arguments.no_measure)
+    times = measure_segments(chain, machine, arguments.seconds);
   if (arguments.json) {
-    nlohmann::ordered_json json{{"first", to_text(first)},
-                                {"second", to_text(second)},
-                                {"one_launch", fusion.fused},
-                                {"why", fusion.why}};
+    nlohmann::ordered_json json{{"stages", texts_of(stages)},
+                                {"one_kernel", one},
+                                {"kernel", one ? std::string(segments.front().kernel->name()) : ""},
+                                {"why", why}};
     if (times) {
-      json["one_launch_seconds"] = times->one_launch;
-      json["two_launches_seconds"] = times->two_launches;
+      json["one_kernel_seconds"] = times->one_kernel;
+      json["by_themselves_seconds"] = times->by_themselves;
     }
     fmt::print("{}\n", json_text(json, 2));
     return;
   }
-  fmt::print("{}\n{}\n{}\n", to_text(first), to_text(second), fusion.why);
+  for (const Stage& stage : stages) fmt::print("{}\n", to_text(stage));
+  fmt::print("{}\n", why);
   if (times)
-    fmt::print("measured: one launch {:.1f} us, two launches {:.1f} us\n", times->one_launch * 1e6,
-               times->two_launches * 1e6);
+    fmt::print("measured: in one kernel {:.1f} us, by themselves {:.1f} us\n",
+               times->one_kernel * 1e6, times->by_themselves * 1e6);
 }
 
 void run_explain(const Arguments& arguments) {
@@ -58,7 +80,9 @@ void run_explain(const Arguments& arguments) {
   if (arguments.all && arguments.no_measure)
     throw Error("explain: --all measures every kernel, --no-measure none. Leave one of them out.");
   if (!arguments.then.empty()) {
-    explain_fusion(stage, parse_stage(arguments.then), machine_for(options), arguments);
+    std::vector<Stage> stages{stage};
+    for (const std::string& text : arguments.then) stages.push_back(parse_stage(text));
+    explain_chain(stages, options, machine_for(options), arguments);
     return;
   }
   const Explanation explanation =

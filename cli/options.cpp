@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "convoy/error.hpp"
+#include "core/dtype.hpp"
 #include "core/printable.hpp"
 
 namespace convoy::cli {
@@ -96,8 +97,8 @@ void StageChanges::add_to(CLI::App& command) {
       .add_option_function<std::string>(
           "--dtype",
           [this](const std::string& text) {
-            for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::u8})
-              if (name(type) == text) dtype = type;
+            for (const DType type : all_types)
+              if (to_text(type) == text && facts_of(type).input) dtype = type;
             if (!dtype)
               throw CLI::ValidationError(
                   "--dtype",

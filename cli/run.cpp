@@ -106,7 +106,7 @@ void print_table(const Network& network, const Measured& m, Index n, Index right
   const char* heading = "\n";
   for (const LayerReport& layer : network.layers()) {
     if (layer.fusion.empty()) continue;
-    fmt::print("{}{} and the next: {}\n", heading, layer.name, layer.fusion);
+    fmt::print("{}from {} on: {}\n", heading, layer.name, layer.fusion);
     heading = "";
   }
   const auto [low, high] = std::minmax_element(m.seconds.begin(), m.seconds.end());
@@ -189,7 +189,7 @@ void run(const Arguments& arguments) {
   const NetworkText& text = network.text();
   if (text.dtype != DType::u8)
     throw Error(fmt::format("{}/network.txt: the input is {}, expected u8: IDX images are bytes.",
-                            printable_path(arguments.model), name(text.dtype)));
+                            printable_path(arguments.model), to_text(text.dtype)));
   const std::string image_file = arguments.images.empty()
                                      ? io::find_data("t10k-images-idx3-ubyte", arguments.data)
                                      : arguments.images;

@@ -1,22 +1,58 @@
 # The GPU kernels as object libraries, which library.cmake makes a part of `convoy`. The host side of
 # the families (src/cuda/**/*.cpp) is ordinary C++ and compiled with the rest of the library.
 
-# Code for every GPU: machine code for 7.5, 8.0 and 9.0, and PTX for what comes later.
-set(CONVOY_CUDA_ARCHITECTURES "75-real;80-real;90-real;90-virtual")
-file(GLOB any_gpu_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cu)
-add_library(convoy_any_gpu OBJECT ${any_gpu_sources})
-set_target_properties(convoy_any_gpu PROPERTIES CUDA_ARCHITECTURES "${CONVOY_CUDA_ARCHITECTURES}")
+# What the .cu files of a folder of src/cuda are compiled for: machine code for these GPUs (-real),
+# and PTX (-virtual) for what comes later. Those directly in src/cuda count as any/.
+set(CONVOY_CUDA_ARCHITECTURES "75-real;80-real;90-real;90-virtual")  # every GPU
+set(architectures_of_any ${CONVOY_CUDA_ARCHITECTURES})
+set(architectures_of_wrap ${CONVOY_CUDA_ARCHITECTURES})
+set(architectures_of_sm75 ${CONVOY_CUDA_ARCHITECTURES})  # and later ones: 9.0 runs no code for 7.5
+set(architectures_of_sm80 "80-real;90-real;90-virtual")
+set(architectures_of_sm90 "90a-real")  # wgmma and setmaxnreg exist in machine code for 9.0a alone
 
-# wgmma and setmaxnreg exist in machine code for 9.0a alone.
-file(GLOB sm90_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/sm90/*.cu)
-add_library(convoy_sm90 OBJECT ${sm90_sources})
-set_target_properties(convoy_sm90 PROPERTIES CUDA_ARCHITECTURES 90a-real)
+# Sets `libraries` to an object library for each folder, and `compiled` to their architectures.
+function(add_gpu_folders libraries compiled)
+  set(root ${PROJECT_SOURCE_DIR}/src/cuda)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${root} ${root}/*.cu)
+  set(folders)
+  foreach(source IN LISTS sources)
+    cmake_path(GET source PARENT_PATH folder)
+    if(folder STREQUAL "")
+      set(folder any)
+    endif()
+    list(APPEND folders "${folder}")
+    list(APPEND sources_of_${folder} ${root}/${source})
+  endforeach()
+  list(REMOVE_DUPLICATES folders)
+  set(made)
+  set(all)
+  foreach(folder IN LISTS folders)
+    if(NOT DEFINED architectures_of_${folder})
+      message(FATAL_ERROR "src/cuda/${folder} has .cu files, and cmake/cuda.cmake does not say what "
+                          "they are compiled for. Give it a line architectures_of_${folder}.")
+    endif()
+    string(MAKE_C_IDENTIFIER "convoy_gpu_${folder}" library)
+    add_library(${library} OBJECT ${sources_of_${folder}})
+    set_target_properties(${library} PROPERTIES CUDA_ARCHITECTURES "${architectures_of_${folder}}")
+    target_include_directories(
+      ${library} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include
+                         ${PROJECT_BINARY_DIR}/generated)
+    if(NOT BUILD_SHARED_LIBS)
+      target_compile_definitions(${library} PRIVATE CONVOY_STATIC)
+    endif()
+    # A switch over types or activations says what it does with each of them.
+    target_compile_options(${library} PRIVATE -Xcompiler=-Werror=switch)
+    list(APPEND made ${library})
+    list(APPEND all ${architectures_of_${folder}})
+  endforeach()
+  list(REMOVE_DUPLICATES all)
+  list(SORT all)
+  set(${libraries} ${made} PARENT_SCOPE)
+  set(${compiled} "${all}" PARENT_SCOPE)
+endfunction()
 
-foreach(target convoy_any_gpu convoy_sm90)
-  target_include_directories(
-    ${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include
-                      ${PROJECT_BINARY_DIR}/generated)
-  if(NOT BUILD_SHARED_LIBS)
-    target_compile_definitions(${target} PRIVATE CONVOY_STATIC)
-  endif()
-endforeach()
+add_gpu_folders(convoy_gpu_libraries convoy_gpu_compiled)
+# "75-real 80-real ...": what src/cuda/gpu.cpp tells `convoy devices`.
+list(JOIN convoy_gpu_compiled " " compiled)
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/cuda/gpu.cpp
+                            PROPERTIES COMPILE_DEFINITIONS CONVOY_GPU_COMPILED="${compiled}")

@@ -26,12 +26,38 @@ endforeach()
 configure_file(${PROJECT_SOURCE_DIR}/src/plan/tuned/tables.cpp.in
                ${PROJECT_BINARY_DIR}/generated/tuned_tables.cpp @ONLY)
 
+# Which build this is. The commit is looked up at every build, and only src/core/build.cpp is compiled again for it.
+set(CONVOY_COMMIT "" CACHE STRING "The commit's name, where the source is no clone of the repository")
+set(commit_header ${PROJECT_BINARY_DIR}/generated/commit.hpp)
+add_custom_target(
+  convoy_commit
+  COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR} -DOUT=${commit_header} "-DGIVEN=${CONVOY_COMMIT}"
+          -P ${PROJECT_SOURCE_DIR}/cmake/write_commit.cmake
+  BYPRODUCTS ${commit_header}
+  COMMENT "Looking up the commit"
+  VERBATIM)
+string(TOUPPER "${CMAKE_BUILD_TYPE}" build_type)
+string(TOLOWER "${CMAKE_CXX_COMPILER_ID}" compiler)
+string(REPLACE gnu gcc compiler "${compiler}")
+set(cuda_compiler)
+if(CONVOY_HAS_CUDA)
+  set(cuda_compiler "nvcc ${CMAKE_CUDA_COMPILER_VERSION}")
+endif()
+string(STRIP "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${build_type}} -ffp-contract=off" compiler_flags)
+set_source_files_properties(
+  ${PROJECT_SOURCE_DIR}/src/core/build.cpp
+  PROPERTIES COMPILE_DEFINITIONS
+             "CONVOY_COMPILER=\"${compiler} ${CMAKE_CXX_COMPILER_VERSION}\";CONVOY_CUDA_COMPILER=\"${cuda_compiler}\";CONVOY_FLAGS=\"${compiler_flags}\"")
+
 add_library(convoy_objects OBJECT ${sources} ${PROJECT_BINARY_DIR}/generated/tuned_tables.cpp)
+add_dependencies(convoy_objects convoy_commit)
 target_link_libraries(convoy_objects PRIVATE convoy_options hwy::hwy TBB::tbb ZLIB::ZLIB fmt::fmt
                                              nlohmann_json::nlohmann_json)
 set(convoy_parts $<TARGET_OBJECTS:convoy_objects>)
 if(CONVOY_HAS_CUDA)
-  list(APPEND convoy_parts $<TARGET_OBJECTS:convoy_any_gpu> $<TARGET_OBJECTS:convoy_sm90>)
+  foreach(library IN LISTS convoy_gpu_libraries)
+    list(APPEND convoy_parts $<TARGET_OBJECTS:${library}>)
+  endforeach()
   target_compile_definitions(convoy_objects PRIVATE CONVOY_CUDA)
   target_include_directories(convoy_objects SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
   set(convoy_cudart CUDA::cudart_static)
@@ -43,7 +69,13 @@ target_include_directories(
 
 add_library(convoy ${convoy_parts})
 add_library(convoy::convoy ALIAS convoy)
-set_target_properties(convoy PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+# Below 1.0 a minor version may change the interface, as CHANGELOG.md says.
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+  set(convoy_soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+else()
+  set(convoy_soversion ${PROJECT_VERSION_MAJOR})
+endif()
+set_target_properties(convoy PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${convoy_soversion})
 target_compile_features(convoy INTERFACE cxx_std_20)
 target_include_directories(
   convoy

@@ -1,13 +1,15 @@
-// Fits the constants of halo_seconds to measured tiles and prints them as halo_cost.hpp has them.
+// Fits the constants of halo_seconds to measured tiles and prints them as costs.hpp has them.
 //
-//   fit_halo_cost [--seconds S] [--seed N] FILE... [--beside FILE...]
+//   fit_halo_cost [--steps N] [--seed N] FILE... [--beside FILE...]
+//   fit_halo_cost --check FILE...
 //
 // FILE holds rows {"stage", "tiles": [[tile, microseconds], ...]}, as
 // bench/results/h200/tiles.json. Minimised is what the picks take over the best tile of each stage
 // and, far less, the distance of the predicted times. Files after --beside are only reported on.
+// --check sees whether the fit still does: from constants that are a third off it must come back at
+// least half of the way to the loss of those in costs.hpp.
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -18,8 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "bench/fit/h200.hpp"
 #include "bench/fit/measured_tiles.hpp"
-#include "tests/cuda/h200.hpp"
 
 namespace convoy::cuda::sm90 {
 namespace {
@@ -62,7 +64,7 @@ double loss(const std::vector<MeasuredStage>& stages, const HaloCosts& costs) {
   for (const MeasuredStage& stage : stages) {
     predicted.clear();
     for (const MeasuredTile& tile : stage.tiles)
-      predicted.push_back(halo_seconds(stage.stage, tile.tile, tile.layout, costs));
+      predicted.push_back(halo_seconds(stage.stage, tile.tile, tile.layout, h200(), costs));
     const double least = *std::min_element(predicted.begin(), predicted.end());
     double weights = 0, picked = 0, squares = 0;
     for (std::size_t i = 0; i < predicted.size(); ++i) {
@@ -80,14 +82,11 @@ double loss(const std::vector<MeasuredStage>& stages, const HaloCosts& costs) {
 }
 
 // Random steps of a few constants at a time, shorter when they fail, longer when they help.
-HaloCosts fit(const std::vector<MeasuredStage>& stages, double seconds, unsigned seed) {
-  std::mt19937 random(seed);
+HaloCosts fit(const std::vector<MeasuredStage>& stages, HaloCosts best, int steps,
+              std::mt19937& random) {
   std::normal_distribution<double> normal;
-  HaloCosts best;
   double least = loss(stages, best), length = 0.1;
-  using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-  while (Clock::now() < end) {
+  for (int step = 0; step < steps; ++step) {
     HaloCosts next = best;
     const int count = 1 + static_cast<int>(random() % 4);
     for (int i = 0; i < count; ++i)
@@ -104,20 +103,33 @@ HaloCosts fit(const std::vector<MeasuredStage>& stages, double seconds, unsigned
   return best;
 }
 
+// 0 where the fit finds its way back, else 1.
+int check(const std::vector<MeasuredStage>& stages, std::mt19937& random) {
+  HaloCosts wrong;
+  for (const Constant& constant : constants) wrong.*constant.value *= random() % 2 ? 1.33 : 0.75;
+  const double ours = loss(stages, HaloCosts()), before = loss(stages, wrong),
+               after = loss(stages, fit(stages, wrong, 400, random));
+  std::printf("%zu stages: loss %.5f with ours, %.5f a third off, %.5f fitted from there\n",
+              stages.size(), ours, before, after);
+  if (before > ours && after < (before + ours) / 2) return 0;
+  std::printf("expected a fit that is at most halfway between: does halo_seconds use its costs?\n");
+  return 1;
+}
+
 void report(const char* what, const std::vector<MeasuredStage>& stages, const HaloCosts& costs) {
-  const Picks picks = picks_of(stages, costs);
+  const Picks picks = picks_of(stages, h200(), costs);
   std::printf(
       "// %s: %zu stages, picks take %.4f of the best on average, %.3f at worst, %zu a tenth "
       "more\n",
       what, picks.stages, picks.mean, picks.worst, picks.slow);
   for (const MeasuredStage& stage : stages) {
-    const MeasuredTile& picked = pick(stage, costs);
+    const MeasuredTile& picked = pick(stage, h200(), costs);
     if (picked.microseconds <= 1.1 * stage.best) continue;
     const auto fastest = std::min_element(
         stage.tiles.begin(), stage.tiles.end(),
         [](const auto& a, const auto& b) { return a.microseconds < b.microseconds; });
     const auto predicted = [&](const MeasuredTile& tile) {
-      return 1e6 * halo_seconds(stage.stage, tile.tile, tile.layout, costs);
+      return 1e6 * halo_seconds(stage.stage, tile.tile, tile.layout, h200(), costs);
     };
     std::printf("//   %.2f  %s: %s %.2f us (predicted %.2f), best %s %.2f (%.2f)\n",
                 picked.microseconds / stage.best, stage.text.c_str(), picked.tile.name().c_str(),
@@ -127,16 +139,18 @@ void report(const char* what, const std::vector<MeasuredStage>& stages, const Ha
 }
 
 int run(int count, char** arguments) {
-  double seconds = 60;
+  int steps = 20000;
   unsigned seed = 1;
-  bool beside = false;
+  bool beside = false, only_check = false;
   std::vector<MeasuredStage> stages;
   std::vector<std::pair<const char*, std::vector<MeasuredStage>>> others;
   for (int i = 1; i < count; ++i) {
     if (std::strcmp(arguments[i], "--beside") == 0) {
       beside = true;
-    } else if (std::strcmp(arguments[i], "--seconds") == 0 && i + 1 < count) {
-      seconds = std::atof(arguments[++i]);
+    } else if (std::strcmp(arguments[i], "--check") == 0) {
+      only_check = true;
+    } else if (std::strcmp(arguments[i], "--steps") == 0 && i + 1 < count) {
+      steps = std::atoi(arguments[++i]);
     } else if (std::strcmp(arguments[i], "--seed") == 0 && i + 1 < count) {
       seed = static_cast<unsigned>(std::atoi(arguments[++i]));
     } else {
@@ -148,12 +162,15 @@ int run(int count, char** arguments) {
     }
   }
   if (stages.empty()) {
-    std::fprintf(stderr,
-                 "usage: fit_halo_cost [--seconds S] [--seed N] FILE... [--beside FILE...]\n");
+    std::fprintf(
+        stderr,
+        "usage: fit_halo_cost [--check] [--steps N] [--seed N] FILE... [--beside FILE...]\n");
     return 2;
   }
+  std::mt19937 random(seed);
+  if (only_check) return check(stages, random);
   std::printf("// before: loss %.5f\n", loss(stages, HaloCosts()));
-  const HaloCosts costs = fit(stages, seconds, seed);
+  const HaloCosts costs = fit(stages, HaloCosts(), steps, random);
   std::printf("// after: loss %.5f\n", loss(stages, costs));
   for (const Constant& constant : constants)
     std::printf("%s = %.4g\n", constant.name, costs.*constant.value);

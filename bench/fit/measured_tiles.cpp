@@ -33,9 +33,10 @@ std::vector<MeasuredStage> measured_tiles(const std::string& path, const DeviceF
   return stages;
 }
 
-const MeasuredTile& pick(const MeasuredStage& stage, const HaloCosts& costs) {
+const MeasuredTile& pick(const MeasuredStage& stage, const DeviceFacts& device,
+                         const HaloCosts& costs) {
   const auto predicted = [&](const MeasuredTile& tile) {
-    return halo_seconds(stage.stage, tile.tile, tile.layout, costs);
+    return halo_seconds(stage.stage, tile.tile, tile.layout, device, costs);
   };
   const MeasuredTile* best = nullptr;
   double least = 0;
@@ -48,11 +49,12 @@ const MeasuredTile& pick(const MeasuredStage& stage, const HaloCosts& costs) {
   return *best;
 }
 
-Picks picks_of(const std::vector<MeasuredStage>& stages, const HaloCosts& costs) {
+Picks picks_of(const std::vector<MeasuredStage>& stages, const DeviceFacts& device,
+               const HaloCosts& costs) {
   Picks picks;
   picks.stages = stages.size();
   for (const MeasuredStage& stage : stages) {
-    const double ratio = pick(stage, costs).microseconds / stage.best;
+    const double ratio = pick(stage, device, costs).microseconds / stage.best;
     picks.mean += ratio / static_cast<double>(stages.size());
     picks.worst = std::max(picks.worst, ratio);
     if (ratio > 1.10) ++picks.slow;

@@ -27,13 +27,15 @@ struct MeasuredStage {
 std::vector<MeasuredStage> measured_tiles(const std::string& path, const DeviceFacts& device);
 
 /// The tile of least predicted time.
-const MeasuredTile& pick(const MeasuredStage& stage, const HaloCosts& costs);
+const MeasuredTile& pick(const MeasuredStage& stage, const DeviceFacts& device,
+                         const HaloCosts& costs);
 
 /// What the picks take over the best tiles: on average, at worst, and how many take a tenth more.
 struct Picks {
   double mean = 0, worst = 0;
   std::size_t stages = 0, slow = 0;
 };
-Picks picks_of(const std::vector<MeasuredStage>& stages, const HaloCosts& costs);
+Picks picks_of(const std::vector<MeasuredStage>& stages, const DeviceFacts& device,
+               const HaloCosts& costs);
 
 }  // namespace convoy::cuda::sm90

@@ -47,7 +47,7 @@ struct NetworkOptions {
 /// What a network does for a layer, for people.
 struct LayerReport {
   std::string name, stage, kernel;
-  std::string fusion;  // on a GPU: whether it runs in one launch with the next layer, and why
+  std::string fusion;  // whether it runs in one kernel with the layers behind it, and why
   Index parameters = 0;
   Index macs = 0;  // multiply-adds of one image, all steps
 };
@@ -75,19 +75,25 @@ class CONVOY_API Network {
   int threads() const;
   const std::vector<LayerReport>& layers() const;
 
-  /// All on the host, none over another: images [N,H,W] or [N,H,W,C], dense, of the type that
-  /// network.txt says, any N ≥ 0 (their data may be null where N is 0); logits [N,classes] f32 or
+  /// Each on the host or on the network's device, none over another: images [N,H,W] or [N,H,W,C],
+  /// dense, of the type that network.txt says, any N ≥ 0 (their data may be null where N is 0);
+  /// logits [N,classes] f32 or
   /// empty: the mean over the steps, of a last layer that is no vector its values in the order H,
   /// W, C; labels [N] i32 or empty: the index of the largest logit, the first of equals. Bits of an
   /// image do not depend on N, its place, threads.
-  Status run(const TensorView& images, const TensorView& logits,
-             const TensorView& labels) const noexcept;
+  ///
+  /// On a GPU all work is enqueued on the stream. What is on the host is complete on return; where
+  /// images and outputs are on the device, nothing waits, and no later run may begin on another
+  /// stream before this one is done.
+  Status run(const TensorView& images, const TensorView& logits, const TensorView& labels,
+             Stream stream = {}) const noexcept;
 
   /// As `run`, and adds the seconds spent in each layer, summed over threads, to seconds[i].
   Status profile(const TensorView& images, std::vector<double>& seconds) const;
 
   /// Every layer's output for these images (few: all is kept): [T,N,P',Q',K] f32, T is 1 where the
-  /// output is the same in each step. For checks against another implementation.
+  /// output is the same in each step. For checks against another implementation. Throws Error,
+  /// also while the network is running.
   std::vector<Tensor> trace(const TensorView& images) const;
 
  private:

@@ -1,8 +1,8 @@
 // How to compute a stage: a plan binds it to a device, a kernel and a tile, ready to run.
 #pragma once
 
+#include <cstddef>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "convoy/error.hpp"
@@ -20,8 +20,11 @@ struct PlanOptions {
   std::string kernel;
   /// A tile by name, as `explain` prints it; empty: the planner chooses.
   std::string tile;
-  /// How many `run` calls may be under way at once with workspace that the plan owns. On a GPU: on
-  /// how many streams, each of which keeps a workspace from its first run on.
+  /// How many `run` calls compute at once with workspace that the plan owns, 1 to 64; each costs
+  /// workspace_bytes(), taken when the plan is made. On the CPU a further run waits until one of
+  /// them is done: they share the plan's threads, so that little is lost. On a GPU it counts
+  /// streams: each keeps a workspace from its first run on, and a run on a further one is refused
+  /// (no_workspace), for nothing tells when a stream is done.
   int concurrent_runs = 1;
   /// Weights are flipped in r and s: true convolution instead of cross-correlation.
   bool flip_filters = false;
@@ -49,6 +52,9 @@ struct Operands {
 /// neither. `run` may be called from many threads at once; `set_weights`, a move and the destructor
 /// may not overlap a run or each other.
 ///
+///     const Plan plan(stage, weights);
+///     plan.run({.x = x, .bias = bias, .y = y}).or_throw();
+///
 /// Moved from, a Plan is empty: `run` returns a status that says so, everything else throws Error.
 /// It may be destroyed and assigned to. References that `stage` and `shapes` gave stay with the
 /// plan that it was moved to.
@@ -65,33 +71,43 @@ struct Operands {
 ///
 /// On a GPU `run` enqueues on the stream and returns: no synchronisation, and it may be captured in
 /// a CUDA graph. What goes wrong after that is reported by whatever waits for the stream.
+/// A workspace of the plan's own belongs to the stream that ran first with it. So:
+/// cudaStreamPerThread, one handle for a stream of each thread, is refused without a workspace of
+/// the caller's (no_workspace); and a graph uses the workspace of the stream that it was captured
+/// on, wherever it is launched: while it runs, neither that stream nor another launch of it may be
+/// at work on this plan. Give the captured run a workspace of its own where that can happen.
 class CONVOY_API Plan {
  public:
-  Plan(const Stage& stage, const PlanOptions& options = {});
-  Plan(const Stage& stage, const TensorView& weights, const PlanOptions& options = {});
+  /// Without weights: `run` needs set_weights first. Throws Error where the stage is illegal, with
+  /// every reason, and where no kernel fits the device and the options.
+  explicit Plan(const Stage& stage, const PlanOptions& options = {});
+  /// As that, and set_weights(weights).
+  explicit Plan(const Stage& stage, const TensorView& weights, const PlanOptions& options = {});
   ~Plan();
   Plan(Plan&&) noexcept;
   Plan& operator=(Plan&&) noexcept;
 
   /// Packs w [K,R,S,C/groups] on the host, f32 (or the stage's type), into the layout that the
-  /// kernel wants. On a GPU it waits for the stream first. The view may be freed afterwards. Throws
+  /// kernel wants. On a GPU it waits for the stream first; a CUDA graph that captured a run reads
+  /// the memory of the former weights: capture it anew. The view may be freed afterwards. Throws
   /// Error when shape, type or device are wrong: the weights from before stay; and when memory runs
   /// out: the plan may then have none.
   void set_weights(const TensorView& weights, Stream stream = {});
 
   /// Computes the stage. Deterministic: the bits of an image do not depend on n, the threads, the
   /// run or tuning. A failing status says what is wrong with which operand; then nothing was
-  /// written.
+  /// written, except with device_error. Its codes are invalid_operand, no_weights, no_workspace,
+  /// moved_from, out_of_memory (for a message) and device_error.
   Status run(const Operands& operands, Stream stream = {}) const noexcept;
 
-  const Stage& stage() const;
+  const Stage& stage() const;  // normalised
   const Shapes& shapes() const;
   Device device() const;
   std::string kernel() const;  // its name, as in `explain`
   std::string tile() const;
-  std::string arithmetic() const;  // what fixes the bits
-  int threads() const;
-  std::size_t workspace_bytes() const;
+  std::string arithmetic() const;       // what fixes the bits
+  int threads() const;                  // 1 on a GPU
+  std::size_t workspace_bytes() const;  // of one run; 0: it needs none
 
   /// Why this kernel: shapes, each kernel's verdict with every refusal, tile, waste, predicted
   /// time, bytes moved fused and unfused. JSON for programs.
@@ -106,7 +122,7 @@ class CONVOY_API Plan {
 
 /// Folds an inference batch-norm into weights [K,R,S,C/groups] and bias [K], in place:
 /// w *= gamma/sqrt(var+eps), b = (b-mean)*gamma/sqrt(var+eps) + beta. All f32 [K], contiguous, on
-/// the host. Throws Error before anything is changed.
+/// the host, eps at least 0. Throws Error before anything is changed.
 CONVOY_API void fold_batchnorm(const TensorView& weights, const TensorView& bias,
                                const TensorView& gamma, const TensorView& beta,
                                const TensorView& mean, const TensorView& variance,

@@ -20,8 +20,10 @@ namespace convoy {
 using Index = std::int64_t;
 
 enum class DType : std::uint8_t { f32, f16, bf16, u8, i32 };
-CONVOY_API std::string_view name(DType dtype);  // "f32"; "?" for a number that is no type
-CONVOY_API std::size_t size_of(DType dtype);    // bytes of one element; 4 for no type
+/// "f32"; "?" for a number that is no type.
+CONVOY_API std::string_view to_text(DType dtype);
+/// Bytes of one element; 4 for a number that is no type.
+CONVOY_API std::size_t size_of(DType dtype);
 
 enum class Layout : std::uint8_t { nhwc, nchw };
 
@@ -42,37 +44,68 @@ struct Padding {
   bool operator==(const Padding&) const = default;
 };
 
-/// What is applied to conv + bias, element by element. `a` and `b` are the parameters, fp32; one
-/// that the kind does not have is 0.
+/// What is applied to conv + bias, element by element. Made by the functions below it:
+/// `Stage{..., .act = relu}`, `.act = clip_to(0, 1)`, `.act = lif(2, 0.5F)`.
 struct Activation {
   enum class Kind : std::uint8_t {
     none,
     relu,   // max(v, 0)
     relu6,  // min(max(v, 0), 6)
-    clip,   // min(max(v, a), b)
-    leaky,  // v >= 0 ? v : a*v
-    if_,    // integrate and fire, threshold a
-    lif,    // leaky integrate and fire, tau a, threshold b
+    clip,   // min(max(v, lo), hi)
+    leaky,  // v >= 0 ? v : slope*v
+    if_,    // integrate and fire: v += x, spike where v >= threshold
+    lif,    // leaky integrate and fire: v += (x - v)/tau, spike where v >= threshold
   };
   Kind kind = Kind::none;
-  float a = 0, b = 0;
+
+  constexpr Activation() = default;
+  /// A kind without parameters.
+  constexpr explicit Activation(Kind kind_) : kind(kind_) {}
 
   constexpr bool is_neuron() const { return kind == Kind::if_ || kind == Kind::lif; }
-  constexpr float threshold() const { return kind == Kind::lif ? b : a; }
+  /// The parameters, each 0 where the kind has none of that name.
+  constexpr float lo() const { return kind == Kind::clip ? first_ : 0; }
+  constexpr float hi() const { return kind == Kind::clip ? second_ : 0; }
+  constexpr float slope() const { return kind == Kind::leaky ? first_ : 0; }
+  constexpr float tau() const { return kind == Kind::lif ? first_ : 0; }
+  constexpr float threshold() const {
+    return kind == Kind::lif ? second_ : kind == Kind::if_ ? first_ : 0;
+  }
+  /// False where the kind was changed by hand and a parameter of another is left behind.
+  constexpr bool consistent() const {
+    const int parameters = kind == Kind::clip || kind == Kind::lif    ? 2
+                           : kind == Kind::leaky || kind == Kind::if_ ? 1
+                                                                      : 0;
+    return (parameters > 0 || first_ == 0) && (parameters > 1 || second_ == 0);
+  }
   bool operator==(const Activation&) const = default;
+
+ private:
+  friend constexpr Activation clip_to(float lo, float hi);
+  friend constexpr Activation leaky(float slope);
+  friend constexpr Activation integrate_fire(float th);
+  friend constexpr Activation lif(float tau, float th);
+  // + 0 turns -0 into 0: a bound of -0 would show where a pool meets zeros of both signs.
+  constexpr Activation(Kind kind_, float first, float second = 0)
+      : kind(kind_), first_(first + 0.0F), second_(second + 0.0F) {}
+  float first_ = 0, second_ = 0;
 };
 inline constexpr Activation no_act{};
 inline constexpr Activation relu{Activation::Kind::relu};
 inline constexpr Activation relu6{Activation::Kind::relu6};
-constexpr Activation clip(float lo, float hi) {
+/// min(max(v, lo), hi), lo ≤ hi; either may be infinite.
+constexpr Activation clip_to(float lo, float hi) {
   return {Activation::Kind::clip, lo, hi};
 }
+/// v ≥ 0 ? v : slope·v
 constexpr Activation leaky(float slope) {
   return {Activation::Kind::leaky, slope};
 }
+/// A neuron: v += x, a spike where v ≥ th.
 constexpr Activation integrate_fire(float th = 1) {
   return {Activation::Kind::if_, th};
 }
+/// A leaky neuron: v += (x − v)/tau, tau ≥ 1, a spike where v ≥ th.
 constexpr Activation lif(float tau = 2, float th = 1) {
   return {Activation::Kind::lif, tau, th};
 }
@@ -81,16 +114,30 @@ constexpr Activation lif(float tau = 2, float th = 1) {
 /// row-major order gives the index.
 struct Pool {
   Extent window{2};
-  Extent stride{2};  // default: the window
+  Extent stride{0};  // 0: the window
   Extent pad{0};     // at most half the window
   Extent dil{1};
   bool ceil = false;
-  bool operator==(const Pool&) const = default;
+
+  /// The same pool with its stride filled in.
+  constexpr Pool normalised() const {
+    Pool same = *this;
+    if (stride.h == 0) same.stride.h = window.h;
+    if (stride.w == 0) same.stride.w = window.w;
+    return same;
+  }
+  /// Whether they pool alike: a stride of 0 equals the window.
+  constexpr bool operator==(const Pool& other) const {
+    const Pool a = normalised(), b = other.normalised();
+    return a.window == b.window && a.stride == b.stride && a.pad == b.pad && a.dil == b.dil &&
+           a.ceil == b.ceil;
+  }
 };
-constexpr Pool max(Extent window) {
+/// A window with the stride of the window, or with another: `max_pool(2)`, `max_pool(3, 2, 1)`.
+constexpr Pool max_pool(Extent window) {
   return {window, window};
 }
-constexpr Pool max(Extent window, Extent stride, Extent pad = {0, 0}) {
+constexpr Pool max_pool(Extent window, Extent stride, Extent pad = {0, 0}) {
   return {window, stride, pad};
 }
 
@@ -103,13 +150,16 @@ struct Keep {
 };
 
 /// One convolution and its riders. A plain aggregate: write
-/// `Stage{.n = 32, .h = 56, .w = 56, .c = 64, .k = 128, .r = 3, .s = 3, .pad = 1, .bias = true,
-///  .act = relu, .pool = max(2)}` or `parse_stage("n32h56c64k128r3pad1+bias+relu+max2")`.
+/// `Stage{.n = 32, .h = 56, .c = 64, .k = 128, .r = 3, .pad = 1, .bias = true, .act = relu,
+///  .pool = max_pool(2)}` or `parse_stage("n32h56c64k128r3pad1+bias+relu+max2")`.
 /// Shapes: x [N,H,W,C] (or [N,C,H,W]); w [K,R,S,C/groups]; y [N,P',Q',K]. With a neuron a leading
 /// T is added to x (unless `hold`) and to y.
 struct Stage {
   DType dtype = DType::f32;  // of x
-  Index n = 1, h = 0, w = 0, c = 0, k = 0, r = 0, s = 0;
+  Index n = 1;
+  Index h = 0, w = 0;  // w 0: as h
+  Index c = 0, k = 0;
+  Index r = 0, s = 0;  // s 0: as r
   Extent stride{1};
   Padding pad{0};
   Extent dil{1};
@@ -136,7 +186,18 @@ struct Stage {
   /// True where only exact-on-integers arithmetic may be used: `strict`, or any neuron.
   constexpr bool exact() const { return strict || act.is_neuron(); }
 
-  bool operator==(const Stage&) const = default;
+  /// The same stage with its defaults filled in: w, s and the pool's stride; no `out` where it is
+  /// x's type. What a plan computes with, and what the text form says.
+  constexpr Stage normalised() const {
+    Stage same = *this;
+    if (w == 0) same.w = h;
+    if (s == 0) same.s = r;
+    if (pool) same.pool = pool->normalised();
+    if (dtype != DType::u8 && out == dtype) same.out.reset();
+    return same;
+  }
+  /// Whether they are the same when normalised; equal stages have equal hashes and texts.
+  CONVOY_API bool operator==(const Stage& other) const;
 };
 
 /// Sizes that follow from a legal stage; all products checked against overflow.
@@ -153,16 +214,18 @@ struct Shapes {
 /// Empty for a legal stage.
 CONVOY_API std::vector<std::string> problems(const Stage& stage);
 /// Shapes of a legal stage; throws Error with every problem otherwise.
+///
+///     shapes_of(parse_stage("n1h224c3k64r7stride2pad3+max3s2p1")).out_h  // 56
 CONVOY_API Shapes shapes_of(const Stage& stage);
 
 /// Parses the text form (docs/stage.md has the grammar); throws Error that points at the place.
-/// The result is legal. parse_stage(to_text(stage)) == stage for every legal stage.
+/// The result is legal and normalised. parse_stage(to_text(stage)) == stage for every legal stage.
 CONVOY_API Stage parse_stage(std::string_view text);
-/// Canonical text: defaults left out, riders in canonical order.
+/// Canonical text of the normalised stage: defaults left out, riders in canonical order.
 CONVOY_API std::string to_text(const Stage& stage);
 /// Stages of a shape list: one a line, '#' starts a comment; errors name file and line.
 CONVOY_API std::vector<Stage> read_shape_list(const std::string& path);
-CONVOY_API std::size_t hash_of(const Stage& stage);
+CONVOY_API std::size_t hash_of(const Stage& stage);  // std::hash<Stage> calls it
 
 }  // namespace convoy
 

@@ -2,17 +2,18 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "convoy/error.hpp"
 #include "convoy/stage.hpp"
-
-struct DLManagedTensor;  // dlpack.h; convoy/dlpack.hpp converts
 
 namespace convoy {
 
@@ -23,8 +24,9 @@ struct Device {
   int index = 0;
   bool operator==(const Device&) const = default;
 };
+/// parse_device("cuda:1"); throws Error for any other text. Whether it is here is not asked.
 CONVOY_API Device parse_device(std::string_view text);
-CONVOY_API std::string to_text(Device device);
+CONVOY_API std::string to_text(Device device);  // "cuda" for cuda:0
 
 /// A pointer with a shape: owns nothing, copies freely. Up to five axes, outermost first;
 /// strides in elements. The fields may be filled in by hand: what takes a view checks them (a rank
@@ -118,17 +120,18 @@ class CONVOY_API Tensor {
 
 /// Copies elements between views of the same type and shape on any two devices, whose memory does
 /// not overlap. Each view is contiguous or a slice of channels (one distance between all pixels).
-/// Between GPUs, or on one,
-/// the copy is enqueued on the stream; where the host takes part it is complete on return, after
-/// all earlier work of the stream. Throws Error.
-CONVOY_API void copy(const TensorView& from, const TensorView& to, Stream stream = {});
+/// Between GPUs, or on one, the copy is enqueued on the stream; where the host takes part it is
+/// complete on return, after all earlier work of the stream. Throws Error that says what differs.
+///
+///     copy_tensor(y, wide.view().channels(64, 32));  // into a concatenation
+CONVOY_API void copy_tensor(const TensorView& from, const TensorView& to, Stream stream = {});
 
-/// Shapes of a stage's tensors, outermost axis first, in the stage's layout.
-CONVOY_API std::vector<Index> x_shape(const Stage& stage);
-CONVOY_API std::vector<Index> w_shape(const Stage& stage);  // [K,R,S,C/groups] always
-CONVOY_API std::vector<Index> y_shape(const Stage& stage);
-CONVOY_API std::vector<Index> pre_shape(
-    const Stage& stage);  // of pre, act: [T,]N,P,Q,K (NHWC always)
-CONVOY_API std::vector<Index> membrane_shape(const Stage& stage);  // [N,P,Q,K] fp32
+/// Shapes of a stage's tensors, outermost axis first: `Tensor x(stage.dtype, x_shape(stage))`.
+/// y_shape, pre_shape and membrane_shape throw Error where the stage is illegal.
+CONVOY_API std::vector<Index> x_shape(const Stage& stage);    // [T,]N,H,W,C, or NCHW
+CONVOY_API std::vector<Index> w_shape(const Stage& stage);    // K,R,S,C/groups
+CONVOY_API std::vector<Index> y_shape(const Stage& stage);    // [T,]N,P',Q',K, or NCHW; also idx
+CONVOY_API std::vector<Index> pre_shape(const Stage& stage);  // [T,]N,P,Q,K; also act
+CONVOY_API std::vector<Index> membrane_shape(const Stage& stage);  // N,P,Q,K, f32
 
 }  // namespace convoy

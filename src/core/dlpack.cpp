@@ -4,18 +4,34 @@
 
 #include <utility>
 
+#include "core/dlpack_layout.hpp"
+#include "core/dtype.hpp"
 #include "core/size.hpp"
 
 namespace convoy {
 namespace {
 
-DType dtype_of(const DLDataType& type) {
+// The structures as others know them and as we do.
+dlpack::Managed* ours(DLManagedTensor* tensor) {
+  return reinterpret_cast<dlpack::Managed*>(tensor);
+}
+dlpack::ManagedVersioned* ours(DLManagedTensorVersioned* tensor) {
+  return reinterpret_cast<dlpack::ManagedVersioned*>(tensor);
+}
+DLManagedTensor* theirs(dlpack::Managed* managed) {
+  return reinterpret_cast<DLManagedTensor*>(managed);
+}
+DLManagedTensorVersioned* theirs(dlpack::ManagedVersioned* managed) {
+  return reinterpret_cast<DLManagedTensorVersioned*>(managed);
+}
+
+DType dtype_of(const dlpack::DataType& type) {
   if (type.lanes == 1) {
-    if (type.code == kDLFloat && type.bits == 32) return DType::f32;
-    if (type.code == kDLFloat && type.bits == 16) return DType::f16;
-    if (type.code == kDLBfloat && type.bits == 16) return DType::bf16;
-    if (type.code == kDLUInt && type.bits == 8) return DType::u8;
-    if (type.code == kDLInt && type.bits == 32) return DType::i32;
+    if (type.code == dlpack::floating && type.bits == 32) return DType::f32;
+    if (type.code == dlpack::floating && type.bits == 16) return DType::f16;
+    if (type.code == dlpack::bfloat && type.bits == 16) return DType::bf16;
+    if (type.code == dlpack::unsigned_integer && type.bits == 8) return DType::u8;
+    if (type.code == dlpack::signed_integer && type.bits == 32) return DType::i32;
   }
   throw Error(fmt::format(
       "DLPack tensor: its elements are code {}, {} bits, {} lanes; expected float32, "
@@ -23,103 +39,140 @@ DType dtype_of(const DLDataType& type) {
       static_cast<int>(type.code), static_cast<int>(type.bits), static_cast<int>(type.lanes)));
 }
 
-DLDataType type_of(DType dtype) {
-  const auto bits = static_cast<std::uint8_t>(8 * size_of(dtype));
+dlpack::TypeCode code_of(DType dtype) {
   switch (dtype) {
+    case DType::f32:
+    case DType::f16:
+      return dlpack::floating;
     case DType::bf16:
-      return {kDLBfloat, bits, 1};
+      return dlpack::bfloat;
     case DType::u8:
-      return {kDLUInt, bits, 1};
+      return dlpack::unsigned_integer;
     case DType::i32:
-      return {kDLInt, bits, 1};
-    default:
-      return {kDLFloat, bits, 1};
+      return dlpack::signed_integer;
   }
+  return dlpack::floating;
 }
 
-Device device_of(const DLDevice& device) {
-  switch (device.device_type) {
-    case kDLCPU:
-    case kDLCUDAHost:
-      return {DeviceKind::cpu, 0};
-    case kDLCUDA:
-    case kDLCUDAManaged:
-      if (device.device_id >= 0) return {DeviceKind::cuda, device.device_id};
-      break;
-    default:
-      break;
-  }
+Device device_of(const dlpack::Device& device) {
+  if (device.type == dlpack::cpu || device.type == dlpack::cuda_host) return {DeviceKind::cpu, 0};
+  if ((device.type == dlpack::cuda || device.type == dlpack::cuda_managed) && device.number >= 0)
+    return {DeviceKind::cuda, device.number};
   throw Error(
       fmt::format("DLPack tensor: it is on device type {}, number {}; expected the CPU (1, or 3 "
                   "for pinned memory) or CUDA (2). Copy it there first.",
-                  static_cast<int>(device.device_type), device.device_id));
+                  device.type, device.number));
 }
 
-// What a DLManagedTensor of ours points to, in one allocation with it.
-struct Lent {
-  DLManagedTensor managed{};
-  Tensor owner;  // empty where the memory is only lent
-  std::array<std::int64_t, 5> shape{}, stride{};
-};
-
-DLPackOwner lend(const TensorView& view, Tensor&& owner) {
-  if (view.rank < 0 || view.rank > static_cast<int>(view.shape.size()) || view.dtype > DType::i32)
-    throw Error(fmt::format("to_dlpack: {}, expected 0 to {} axes of a known type", describe(view),
-                            view.shape.size()));
-  auto lent = std::make_unique<Lent>();
-  lent->owner = std::move(owner);
-  lent->shape = view.shape;
-  lent->stride = view.stride;
-  DLTensor& tensor = lent->managed.dl_tensor;
-  tensor.data = view.data;
-  tensor.device = {view.device.kind == DeviceKind::cpu ? kDLCPU : kDLCUDA, view.device.index};
-  tensor.ndim = view.rank;
-  tensor.dtype = type_of(view.dtype);
-  tensor.shape = lent->shape.data();
-  tensor.strides = lent->stride.data();
-  tensor.byte_offset = 0;
-  lent->managed.manager_ctx = lent.get();
-  lent->managed.deleter = [](DLManagedTensor* self) {
-    delete static_cast<Lent*>(self->manager_ctx);
-  };
-  return DLPackOwner(&lent.release()->managed);
-}
-
-}  // namespace
-
-TensorView from_dlpack(const DLManagedTensor& managed) {
-  const DLTensor& tensor = managed.dl_tensor;
+TensorView view_of(const dlpack::Array& array) {
   TensorView view;
-  if (tensor.ndim < 0 || tensor.ndim > static_cast<int>(view.shape.size()) ||
-      (tensor.ndim > 0 && !tensor.shape))
+  if (array.ndim < 0 || array.ndim > static_cast<int>(view.shape.size()) ||
+      (array.ndim > 0 && !array.shape))
     throw Error(fmt::format("DLPack tensor: {} axes, expected at most {} with their sizes",
-                            tensor.ndim, view.shape.size()));
-  view.dtype = dtype_of(tensor.dtype);
-  view.device = device_of(tensor.device);
-  view.rank = tensor.ndim;
+                            array.ndim, view.shape.size()));
+  view.dtype = dtype_of(array.dtype);
+  view.device = device_of(array.device);
+  view.rank = array.ndim;
   Size elements = 1;
   for (std::size_t axis = static_cast<std::size_t>(view.rank); axis-- > 0;) {
-    view.shape[axis] = tensor.shape[axis];
-    view.stride[axis] = tensor.strides ? tensor.strides[axis] : elements.value();
+    view.shape[axis] = array.shape[axis];
+    view.stride[axis] = array.strides ? array.strides[axis] : elements.value();
     elements *= view.shape[axis];
     if (view.shape[axis] < 0 || !elements.fits())
       throw Error(
           fmt::format("DLPack tensor: axis {} has {} elements; sizes must not be negative and "
                       "their product must be at most 2^60",
-                      axis, tensor.shape[axis]));
+                      axis, array.shape[axis]));
   }
-  if (!tensor.data && elements > 0)
+  if (!array.data && elements > 0)
     throw Error(fmt::format("DLPack tensor: {} elements but no memory", elements.value()));
-  view.data = static_cast<char*>(tensor.data) + (tensor.data ? tensor.byte_offset : 0);
+  view.data = static_cast<char*>(array.data) + (array.data ? array.byte_offset : 0);
   return view;
+}
+
+// What a structure of ours points to, in one allocation with it.
+template <class Managed>
+struct Lent {
+  Managed managed{};
+  Tensor owner;  // empty where the memory is only lent
+  std::array<std::int64_t, 5> shape{}, stride{};
+};
+
+template <class Managed>
+Managed* lend(const TensorView& view, Tensor&& owner) {
+  if (view.rank < 0 || view.rank > static_cast<int>(view.shape.size()) ||
+      !facts_of(view.dtype).known)
+    throw Error(fmt::format("to_dlpack: {}, expected 0 to {} axes of a known type", describe(view),
+                            view.shape.size()));
+  auto lent = std::make_unique<Lent<Managed>>();
+  lent->owner = std::move(owner);
+  lent->shape = view.shape;
+  lent->stride = view.stride;
+  const auto bits = static_cast<std::uint8_t>(8 * size_of(view.dtype));
+  lent->managed.array = {
+      .data = view.data,
+      .device = {view.device.kind == DeviceKind::cpu ? dlpack::cpu : dlpack::cuda,
+                 view.device.index},
+      .ndim = view.rank,
+      .dtype = {code_of(view.dtype), bits, 1},
+      .shape = lent->shape.data(),
+      .strides = lent->stride.data(),
+      .byte_offset = 0};
+  lent->managed.context = lent.get();
+  lent->managed.deleter = [](Managed* self) { delete static_cast<Lent<Managed>*>(self->context); };
+  return &lent.release()->managed;
+}
+
+DLPackVersionedOwner lend_versioned(const TensorView& view, Tensor&& owner, DLPackAccess access) {
+  auto* const managed = lend<dlpack::ManagedVersioned>(view, std::move(owner));
+  managed->version = {dlpack::version_major, dlpack::version_minor};
+  managed->flags = access == DLPackAccess::read ? dlpack::flag_read_only : 0;
+  return DLPackVersionedOwner(theirs(managed));
+}
+
+template <class Managed>
+void call_deleter(Managed* managed) {
+  if (managed && managed->deleter) managed->deleter(managed);
+}
+
+}  // namespace
+
+TensorView from_dlpack(const DLManagedTensor& tensor) {
+  return view_of(ours(const_cast<DLManagedTensor*>(&tensor))->array);
+}
+
+TensorView from_dlpack(const DLManagedTensorVersioned& tensor, DLPackAccess access) {
+  const dlpack::ManagedVersioned& managed = *ours(const_cast<DLManagedTensorVersioned*>(&tensor));
+  if (managed.version.major != dlpack::version_major)
+    throw Error(fmt::format("DLPack tensor: it is of version {}.{}, expected {}.x. Ask for that.",
+                            managed.version.major, managed.version.minor, dlpack::version_major));
+  if (access != DLPackAccess::read && (managed.flags & dlpack::flag_read_only) != 0)
+    throw Error(
+        "DLPack tensor: it is read only, expected one to write to. Copy it, or take it as an "
+        "input: from_dlpack(tensor, DLPackAccess::read).");
+  return view_of(managed.array);
+}
+
+void DLPackDelete::operator()(DLManagedTensor* tensor) const {
+  call_deleter(ours(tensor));
+}
+void DLPackDelete::operator()(DLManagedTensorVersioned* tensor) const {
+  call_deleter(ours(tensor));
 }
 
 DLPackOwner to_dlpack(Tensor&& tensor) {
   const TensorView view = tensor.view();
-  return lend(view, std::move(tensor));
+  return DLPackOwner(theirs(lend<dlpack::Managed>(view, std::move(tensor))));
 }
 DLPackOwner to_dlpack(const TensorView& view) {
-  return lend(view, Tensor());
+  return DLPackOwner(theirs(lend<dlpack::Managed>(view, Tensor())));
+}
+DLPackVersionedOwner to_dlpack_versioned(Tensor&& tensor) {
+  const TensorView view = tensor.view();
+  return lend_versioned(view, std::move(tensor), DLPackAccess::read_and_write);
+}
+DLPackVersionedOwner to_dlpack_versioned(const TensorView& view, DLPackAccess access) {
+  return lend_versioned(view, Tensor(), access);
 }
 
 }  // namespace convoy

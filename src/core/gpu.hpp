@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,26 +48,15 @@ void synchronize(Device device, Stream stream);
 /// Seconds that the GPU spent on what `enqueue` put on the stream, in all. Throws Error.
 double time(Device device, Stream stream, const std::function<void()>& enqueue);
 
-/// Two stages in one launch, the tensor between them never in memory. The bits are those of two
-/// runs of the kernel `halo`.
-class Pair {
- public:
-  virtual ~Pair() = default;
-  /// fp32 [K,R,S,C] of the first stage and [K2,K] of the second, on the host.
-  virtual void set_weights(const float* first, const float* second) = 0;
-  /// Dense NHWC tensors on the GPU, biases fp32 or null. Enqueued on the stream.
-  virtual Status run(Index n, const void* x, const float* bias, const float* bias2, void* y,
-                     Stream stream) const noexcept = 0;
-};
-struct PairVerdict {
-  std::vector<std::string> refusals;  // every reason why not; empty: the two can run in one launch
-  std::string tile;
-  double seconds = 0;  // predicted
-};
-PairVerdict judge_pair(const Stage& first, const Stage& second, const Machine& machine);
-/// Of two stages that judge_pair does not refuse, with the tile of that name; empty: the best
-/// predicted one. Throws Error.
-std::unique_ptr<Pair> prepare_pair(const Stage& first, const Stage& second, const Machine& machine,
-                                   std::string_view tile = {});
+/// What surrounds the layers of a network; enqueued on the stream. Each throws Error.
+/// `count` u8 values of whole pixels to values [channels][256].
+void values_of_pixels(Device device, Stream stream, const std::uint8_t* from, Index count,
+                      Index channels, const float* values, float* to);
+/// (x - mean) / std, which lie behind each other, [2][channels].
+void normalise(Device device, Stream stream, const float* from, Index count, Index channels,
+               const float* mean_and_std, float* to);
+/// As network::mean_and_labels, whose bits it gives; `mean` and `labels` are not null.
+void mean_and_labels(Device device, Stream stream, DType type, const void* outputs, Index steps,
+                     Index n, Index classes, float* mean, std::int32_t* labels);
 
 }  // namespace convoy::gpu

@@ -1,16 +1,19 @@
 // What a kernel is: the interface between the planner and every family, CPU and GPU alike.
 //
-// A family is one file (src/cpu/direct.cpp, ...) that defines one class derived from `Kernel` and
-// one function that returns its only instance. src/plan/kernel_table.cpp lists those functions.
+// A kernel runs a chain of stages (core/chain.hpp). Most run chains of one and derive from
+// `StageKernel`, whose functions take a stage. Each is one class with one instance, which a
+// function of its name returns; src/plan/kernel_table.cpp lists those functions.
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "convoy/plan.hpp"
 #include "convoy/stage.hpp"
+#include "core/chain.hpp"
 #include "core/machine.hpp"
 #include "core/threads.hpp"
 
@@ -21,6 +24,10 @@ struct Strides {
   Index t = 0, n = 0, h = 0, w = 0, c = 1;
 };
 
+/// Of the dense x and y of n images of a stage, in its layout.
+Strides dense_x(const Stage& stage, Index n);
+Strides dense_y(const Stage& stage, Index n);
+
 /// One configuration of a family. Its numbers mean what the family says; the name is what
 /// `explain` prints, `--tile` accepts and the tuning cache stores. Tiles never change the bits.
 struct Tile {
@@ -29,7 +36,7 @@ struct Tile {
   bool operator==(const Tile&) const = default;
 };
 
-/// What the cost model predicts for one run of the whole stage.
+/// What the cost model predicts for one run of the whole chain.
 struct Cost {
   double seconds = 0;
   double flops = 0;  // operations done, waste included
@@ -37,59 +44,179 @@ struct Cost {
   double bytes = 0;  // moved to and from memory: x, w and y once each, and any spill of blocks
 };
 
-/// One run, checked by the plan: pointers are aligned to their element, shapes and types are the
-/// stage's, n ≤ stage.n. Dense tensors have no strides here.
-struct RunArgs {
-  Index n = 0;
-  const void* x = nullptr;
-  Strides x_stride;
-  const float* bias = nullptr;        // [K], null without the rider
-  const float* norm_scale = nullptr;  // [C]
-  const float* norm_shift = nullptr;  // [C]
-  void* y = nullptr;
-  Strides y_stride;
-  void* pre = nullptr;                 // dense [T,N,P,Q,K]
-  void* act = nullptr;                 // dense [T,N,P,Q,K]
-  std::int32_t* idx = nullptr;         // shaped and laid out as y, dense
-  const float* membrane_in = nullptr;  // dense [N,P,Q,K]; null: zero
-  float* membrane_out = nullptr;       // dense [N,P,Q,K]; null: not wanted
-  std::byte* workspace = nullptr;      // 64-byte aligned, workspace_bytes()
-  Threads* threads = nullptr;          // CPU
-  void* stream = nullptr;              // GPU
+/// What a stage reads and writes beside its x and y. Dense tensors, null where there is none.
+struct StageArgs {
+  const float* bias = nullptr;         // [K]
+  const float* norm_scale = nullptr;   // [C]
+  const float* norm_shift = nullptr;   // [C]
+  void* pre = nullptr;                 // [T,N,P,Q,K]
+  void* act = nullptr;                 // [T,N,P,Q,K]
+  std::int32_t* idx = nullptr;         // shaped and laid out as y
+  const float* membrane_in = nullptr;  // [N,P,Q,K]; null: zero
+  float* membrane_out = nullptr;       // [N,P,Q,K]; null: not wanted
+  /// Of a stage that is not the chain's last: its y in f32, [T,N,P',Q',K]. A chain keeps it where
+  /// it is asked for, for checks; null: not wanted.
+  float* inner_y = nullptr;
 };
 
-/// A kernel bound to a stage and a tile, with packed weights. Immutable while running.
+/// One run, checked by the plan: pointers are aligned to their element, shapes and types are the
+/// stages', n ≤ stage.n. It begins with the arguments of the first stage.
+struct RunArgs : StageArgs {
+  Index n = 0;
+  const void* x = nullptr;  // of the first stage
+  Strides x_stride;
+  void* y = nullptr;  // of the last stage
+  Strides y_stride;
+  std::span<const StageArgs> later;  // of the stages behind the first
+  std::int32_t* labels = nullptr;    // of a mean: the index of its largest value, [N]
+  double* seconds = nullptr;         // of a chain on the CPU: adds each stage's time over threads
+  std::byte* workspace = nullptr;    // 64-byte aligned, workspace_bytes()
+  Threads* threads = nullptr;        // CPU
+  void* stream = nullptr;            // GPU
+};
+
+/// What a stage is trained to: constants of a plan, on the host.
+struct Parameters {
+  const float* w = nullptr;  // contiguous f32 [K,R,S,C/groups], already flipped if asked for
+  /// Of chains that fold it into what they pack (`KernelFacts::folds`); else an operand of a run.
+  const float* bias = nullptr;
+  const float* values = nullptr;  // likewise, of u8 images: x' of each pixel value, [C][256]
+};
+
+/// Weights in the layout that a kernel wants, on its device. Plans that agree on the layout share
+/// them: they do not change.
+class PackedWeights {
+ public:
+  virtual ~PackedWeights() = default;
+};
+
+/// A kernel bound to a chain and a tile. Immutable while running.
 class Prepared {
  public:
   virtual ~Prepared() = default;
-  /// w: contiguous f32 [K,R,S,C/groups] on the host, already flipped if asked for.
-  virtual void set_weights(const float* w) = 0;
+  /// Names the layout that `pack` makes: whatever of stage and tile decides it. Two plans on one
+  /// device whose kernels and packings are equal may share weights.
+  virtual std::string packing() const = 0;
+  /// One element a stage. Throws Error where the kernel does not serve these parameters.
+  virtual std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const = 0;
+  /// What a `pack` of an equal packing made; runs read it from then on.
+  virtual void use(std::shared_ptr<const PackedWeights> weights) = 0;
   virtual std::size_t workspace_bytes() const { return 0; }
   /// No allocation, no exception. Re-entrant as long as workspaces differ.
   virtual Status run(const RunArgs& args) const noexcept = 0;
 };
 
-class Kernel {
- public:
-  virtual std::string_view name() const = 0;        // file name = kernel name = name in `explain`
-  virtual std::string_view arithmetic() const = 0;  // kernels that share it give equal bits
-  virtual bool exact() const = 0;  // exact on small integers: allowed in strict mode
+/// What is true of a kernel whatever the chain. A kernel that runs another inside hands on that
+/// one's facts and changes what differs.
+struct KernelFacts {
+  std::string_view name;        // of its file, in `explain`, in profilers
+  std::string_view arithmetic;  // kernels that share it give equal bits
+  DeviceKind device = DeviceKind::cpu;
+  /// Exact on small integers: allowed in strict mode.
+  bool exact = false;
   /// False: a NaN or an infinity in x also makes outputs NaN whose filter ends up to three pixels
   /// to its left, or begins next to its right.
-  virtual bool contains_non_finite() const { return true; }
-  virtual DeviceKind device() const = 0;
-  /// Every reason why the kernel can't run this legal stage here; empty: it fits.
+  bool contains_non_finite = true;
+  /// Never chosen, only asked for: `--kernel NAME`.
+  bool by_name_only = false;
+  /// The largest error allowed on real numbers, as a multiple of that of plain fp32 sums.
+  double error_bound = 2;
+  /// It reads weights before the work that its stream holds already is done: they must be settled
+  /// when a run is enqueued. set_weights waits for that.
+  bool settled_weights = false;
+  /// Bias, and the values of u8 pixels, are folded into the packed weights (`Parameters`).
+  bool folds = false;
+  /// n of the stages is no limit: a run may have more images.
+  bool any_n = false;
+  /// It gives what lies between its stages where a run asks for it (`StageArgs::inner_y`), and the
+  /// time of each stage (`RunArgs::seconds`).
+  bool keeps_inner = false;
+  /// Chains of fewer stages are not its business: nothing is said of it there.
+  std::size_t least_stages = 1;
+
+  /// The same under another name: of a kernel that runs this one inside.
+  KernelFacts called(std::string_view other) const {
+    KernelFacts facts = *this;
+    facts.name = other;
+    return facts;
+  }
+};
+
+class Kernel {
+ public:
+  const KernelFacts& facts() const { return facts_; }
+  std::string_view name() const { return facts_.name; }
+  std::string_view arithmetic() const { return facts_.arithmetic; }
+  bool exact() const { return facts_.exact; }
+  DeviceKind device() const { return facts_.device; }
+
+  /// Every reason why the kernel can't run this legal chain here; empty: it fits.
+  std::vector<std::string> refusals(const Chain& chain, const Machine& machine) const {
+    return chain_refusals(chain, machine);
+  }
+  /// Tiles worth considering for a chain that fits, at least one, in a fixed order.
+  std::vector<Tile> tiles(const Chain& chain, const Machine& machine) const {
+    return chain_tiles(chain, machine);
+  }
+  Cost cost(const Chain& chain, const Tile& tile, const Machine& machine) const {
+    return chain_cost(chain, tile, machine);
+  }
+  std::unique_ptr<Prepared> prepare(const Chain& chain, const Tile& tile,
+                                    const Machine& machine) const {
+    return chain_prepare(chain, tile, machine);
+  }
+
+ protected:
+  explicit Kernel(const KernelFacts& facts) : facts_(facts) {}
+  // Kernels are statics that nobody deletes. Without a virtual destructor they need none at all,
+  // and stay whole for plans that are made while the program ends.
+  ~Kernel() = default;
+
+  virtual std::vector<std::string> chain_refusals(const Chain& chain,
+                                                  const Machine& machine) const = 0;
+  virtual std::vector<Tile> chain_tiles(const Chain& chain, const Machine& machine) const = 0;
+  virtual Cost chain_cost(const Chain& chain, const Tile& tile, const Machine& machine) const = 0;
+  virtual std::unique_ptr<Prepared> chain_prepare(const Chain& chain, const Tile& tile,
+                                                  const Machine& machine) const = 0;
+
+ private:
+  KernelFacts facts_;
+};
+
+/// A kernel that runs one stage.
+class StageKernel : public Kernel {
+ public:
   virtual std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const = 0;
-  /// Tiles worth considering for a stage that fits, at least one, in a fixed order.
   virtual std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const = 0;
   virtual Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const = 0;
   virtual std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
                                             const Machine& machine) const = 0;
 
  protected:
-  // Families are statics that nobody deletes. Without a virtual destructor they need none at all,
-  // and stay whole for plans that are made while the program ends.
-  ~Kernel() = default;
+  using Kernel::Kernel;
+  ~StageKernel() = default;
+
+ private:
+  std::vector<std::string> chain_refusals(const Chain& chain, const Machine& m) const final {
+    if (chain.size() != 1) return {"runs one stage, not a chain of them"};
+    return refusals(chain.front(), m);
+  }
+  std::vector<Tile> chain_tiles(const Chain& chain, const Machine& m) const final {
+    return tiles(chain.front(), m);
+  }
+  Cost chain_cost(const Chain& chain, const Tile& tile, const Machine& m) const final {
+    return cost(chain.front(), tile, m);
+  }
+  std::unique_ptr<Prepared> chain_prepare(const Chain& chain, const Tile& tile,
+                                          const Machine& m) const final {
+    return prepare(chain.front(), tile, m);
+  }
 };
+
+/// Packs the weights of a chain of one and uses them.
+inline void set_weights(Prepared& prepared, const float* w) {
+  const Parameters parameters{.w = w};
+  prepared.use(prepared.pack({&parameters, 1}));
+}
 
 }  // namespace convoy

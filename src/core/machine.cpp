@@ -24,44 +24,58 @@ namespace {
 
 struct Isa {
   std::string_view name;
-  std::int64_t target;
-  int vector_floats;
+  std::int64_t target;  // 0: not on this processor
+  int vector_floats, vector_registers;
 };
+#if HWY_ARCH_X86
+constexpr std::int64_t avx512 = HWY_AVX3, avx2 = HWY_AVX2, neon = 0;
+#elif HWY_ARCH_ARM
+constexpr std::int64_t avx512 = 0, avx2 = 0, neon = HWY_NEON;
+#else
+constexpr std::int64_t avx512 = 0, avx2 = 0, neon = 0;
+#endif
 // Best first: what kernels are compiled for (HWY_DISABLED_TARGETS leaves out the rest).
 constexpr Isa isas[] = {
-#if HWY_ARCH_X86
-    {"avx512", HWY_AVX3, 16},
-    {"avx2", HWY_AVX2, 8},
-#elif HWY_ARCH_ARM
-    {"neon", HWY_NEON, 4},
-#endif
+    {"avx512", avx512, 16, 32},
+    {"avx2", avx2, 8, 16},
+    {"neon", neon, 4, 32},
     // Highway compiles one of the two, by what the compiler can do.
-    {"scalar", HWY_EMU128 | HWY_SCALAR, (HWY_TARGETS & HWY_EMU128) ? 4 : 1},
+    {"scalar", HWY_EMU128 | HWY_SCALAR, (HWY_TARGETS & HWY_EMU128) ? 4 : 1, 16},
 };
+
+const Isa* find_isa(std::string_view name) {
+  const Isa* const found =
+      std::find_if(std::begin(isas), std::end(isas), [&](const Isa& i) { return i.name == name; });
+  return found == std::end(isas) ? nullptr : found;
+}
+
+std::string isa_names(bool of_this_processor) {
+  std::string names;
+  for (const Isa& isa : isas) {
+    if (of_this_processor && isa.target == 0) continue;
+    names += names.empty() ? "" : ", ";
+    names += isa.name;
+  }
+  return names;
+}
 
 // CONVOY_ISA keeps run-time dispatch from going above an instruction set: it lets one machine test
 // what another runs.
 void limit_isa() {
   const char* text = std::getenv("CONVOY_ISA");
   if (!text || !*text) return;
-  std::string known;
-  for (const Isa& isa : isas) {
-    if (isa.name == text) {
-      if ((hwy::SupportedTargets() & HWY_TARGETS & isa.target) == 0)
-        throw Error(
-            fmt::format("CONVOY_ISA={}: this CPU or this build has no {}. Unset it to use "
-                        "the best there is.",
-                        text, text));
-      // Highway's bits are ordered: a lower bit is a better target.
-      // Not DisableTargets: in Highway 1.0.3 the next question after the targets undoes it.
-      hwy::SetSupportedTargetsForTest(hwy::SupportedTargets() & ~((isa.target & -isa.target) - 1));
-      return;
-    }
-    known += known.empty() ? "" : ", ";
-    known += isa.name;
-  }
-  throw Error(fmt::format("CONVOY_ISA={}: expected one of {}. Unset it to use the best there is.",
-                          std::string_view(text).substr(0, 32), known));
+  const Isa* const isa = find_isa(text);
+  if (!isa || isa->target == 0)
+    throw Error(fmt::format("CONVOY_ISA={}: expected one of {}. Unset it to use the best there is.",
+                            std::string_view(text).substr(0, 32), isa_names(true)));
+  if ((hwy::SupportedTargets() & HWY_TARGETS & isa->target) == 0)
+    throw Error(
+        fmt::format("CONVOY_ISA={}: this CPU or this build has no {}. Unset it to use the best "
+                    "there is.",
+                    text, text));
+  // Highway's bits are ordered: a lower bit is a better target.
+  // Not DisableTargets: in Highway 1.0.3 the next question after the targets undoes it.
+  hwy::SetSupportedTargetsForTest(hwy::SupportedTargets() & ~((isa->target & -isa->target) - 1));
 }
 
 std::string read_line(const std::string& path) {
@@ -71,17 +85,63 @@ std::string read_line(const std::string& path) {
   return line;
 }
 
-std::string cpu_name() {
+// What /proc/cpuinfo says of the first core, empty where it says nothing.
+std::string cpu_fact(std::string_view name) {
   std::ifstream file("/proc/cpuinfo");
   std::string line;
   while (std::getline(file, line)) {
-    if (line.rfind("model name", 0) != 0) continue;
+    if (line.rfind(name, 0) != 0) continue;
     const std::size_t colon = line.find(':');
     if (colon == std::string::npos) continue;
     const std::size_t begin = line.find_first_not_of(" \t", colon + 1);
     if (begin == std::string::npos) continue;
     return line.substr(begin, line.find_last_not_of(" \t") + 1 - begin);
   }
+  return {};
+}
+
+enum class Vendor { amd, intel, other };
+// As /proc/cpuinfo numbers them.
+struct Model {
+  Vendor vendor = Vendor::other;
+  unsigned family = 0, model = 0, stepping = 0;
+};
+
+Model read_model() {
+  Model model;
+#if defined(__x86_64__)
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (!__get_cpuid(0, &eax, &ebx, &ecx, &edx)) return model;
+  if (ebx == signature_AMD_ebx) model.vendor = Vendor::amd;
+  if (ebx == signature_INTEL_ebx) model.vendor = Vendor::intel;
+  if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx)) return model;
+  model.family = (eax >> 8) & 15;
+  model.model = (eax >> 4) & 15;
+  model.stepping = eax & 15;
+  if (model.family == 6 || model.family == 15) model.model += (eax >> 12) & 0xf0;
+  if (model.family == 15) model.family += (eax >> 20) & 255;
+#endif
+  return model;
+}
+
+// Family, model and stepping; of an Arm core implementer, part, variant and revision.
+std::string cpu_model() {
+#if defined(__x86_64__)
+  const Model model = read_model();
+  if (model.family == 0) return "unknown";
+  return fmt::format("{}-{}-{}", model.family, model.model, model.stepping);
+#else
+  std::string text;
+  for (const char* name : {"CPU implementer", "CPU part", "CPU variant", "CPU revision"}) {
+    const std::string fact = cpu_fact(name);
+    if (!fact.empty()) text += (text.empty() ? "" : "-") + fact;
+  }
+  return text.empty() ? "unknown" : text;
+#endif
+}
+
+std::string cpu_name() {
+  if (std::string name = cpu_fact("model name"); !name.empty()) return name;
 #if defined(__aarch64__)
   return "64-bit ARM CPU";
 #elif defined(__x86_64__)
@@ -92,16 +152,26 @@ std::string cpu_name() {
 }
 
 // Zen 4 executes a 512-bit FMA as two halves: its peak is AVX2's.
-bool splits_avx512() {
-#if defined(__x86_64__)
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  if (!__get_cpuid(0, &eax, &ebx, &ecx, &edx) || ebx != signature_AMD_ebx) return false;
-  if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx)) return false;
-  const unsigned family = ((eax >> 8) & 15) + ((eax >> 20) & 255);
-  return family <= 0x19;
-#else
-  return false;
-#endif
+bool splits_avx512(const Model& model) {
+  return model.vendor == Vendor::amd && model.family <= 0x19;
+}
+
+// AMD's L3 belongs to at most eight neighbouring cores, that of Intel's desktops to a ring; Intel's
+// servers since Skylake spread theirs over a mesh. Of other processors its size tells.
+bool has_mesh(const Model& model, std::size_t l3_bytes) {
+  if (model.vendor == Vendor::amd) return false;
+  if (model.vendor == Vendor::intel && model.family == 6) {
+    constexpr unsigned servers[] = {
+        0x55,        // Skylake, Cascade Lake, Cooper Lake
+        0x6a, 0x6c,  // Ice Lake
+        0x8f, 0xcf,  // Sapphire Rapids, Emerald Rapids
+        0xad, 0xae,  // Granite Rapids
+        0xaf         // Sierra Forest
+    };
+    if (std::find(std::begin(servers), std::end(servers), model.model) != std::end(servers))
+      return true;
+  }
+  return l3_bytes > std::size_t{96} << 20;
 }
 
 // "1024K" or "32M" as sysfs writes it.
@@ -187,16 +257,11 @@ int quota_cores() {
   return 0;
 }
 
-struct Facts {
-  Machine machine;
-  double flops_a_cycle = 0;
-};
-
-Facts read_facts() {
+Machine read_facts() {
   limit_isa();
-  Facts facts;
-  Machine& machine = facts.machine;
+  Machine machine;
   machine.name = cpu_name();
+  machine.cpu_model = cpu_model();
   const std::int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
   const Isa* chosen = std::end(isas) - 1;
   for (const Isa& isa : isas) {
@@ -205,25 +270,32 @@ Facts read_facts() {
       break;
     }
   }
-  machine.isa = chosen->name;
-  machine.vector_floats = chosen->vector_floats;
+  set_isa(machine, chosen->name);
   const Caches caches = read_caches();
   machine.l1_bytes = caches.l1;
   machine.l2_bytes = caches.l2;
   machine.l3_bytes = caches.l3;
-  // Two FMA units of a vector's width, two operations an FMA.
-  facts.flops_a_cycle = 4.0 * machine.vector_floats;
-  machine.halves = machine.isa == "avx512" && splits_avx512();
-  if (machine.halves) facts.flops_a_cycle /= 2;
-  return facts;
-}
-
-const Facts& facts() {
-  static constinit Immortal<Facts> the_facts;
-  return the_facts.get(read_facts);
+  const Model model = read_model();
+  machine.halves = machine.isa == "avx512" && splits_avx512(model);
+  machine.mesh = has_mesh(model, machine.l3_bytes);
+  return machine;
 }
 
 }  // namespace
+
+const Machine& cpu_facts() {
+  static constinit Immortal<Machine> facts;
+  return facts.get(read_facts);
+}
+
+void set_isa(Machine& machine, std::string_view name) {
+  const Isa* const isa = find_isa(name);
+  if (!isa)
+    throw Error(fmt::format("instruction set \"{}\": expected one of {}", name, isa_names(false)));
+  machine.isa = isa->name;
+  machine.vector_floats = isa->vector_floats;
+  machine.vector_registers = isa->vector_registers;
+}
 
 int usable_cores() {
   cpu_set_t set;
@@ -232,18 +304,6 @@ int usable_cores() {
   if (sched_getaffinity(0, sizeof set, &set) == 0) cores = std::max(1, CPU_COUNT(&set));
   const int quota = quota_cores();
   return quota > 0 ? std::min(cores, quota) : cores;
-}
-
-Machine cpu_machine(int threads) {
-  check_threads(threads);
-  Machine machine = facts().machine;
-  machine.threads = threads > 0 ? threads : default_threads();
-  // A fixed clock and a fixed bandwidth: selection must give the same answer on every run, and only
-  // their ratio matters to it. `explain` and `bench` measure the real ones.
-  constexpr double clock = 3.0e9;
-  machine.peak_flops = facts().flops_a_cycle * clock * machine.threads;
-  machine.memory_bandwidth = 12e9 * std::min(machine.threads, 4);
-  return machine;
 }
 
 }  // namespace convoy

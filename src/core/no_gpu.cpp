@@ -35,12 +35,17 @@ void synchronize(Device device, Stream) {
 double time(Device device, Stream, const std::function<void()>&) {
   refuse(device);
 }
-PairVerdict judge_pair(const Stage&, const Stage&, const Machine& machine) {
-  refuse(machine.device);
+
+void values_of_pixels(Device device, Stream, const std::uint8_t*, Index, Index, const float*,
+                      float*) {
+  refuse(device);
 }
-std::unique_ptr<Pair> prepare_pair(const Stage&, const Stage&, const Machine& machine,
-                                   std::string_view) {
-  refuse(machine.device);
+void normalise(Device device, Stream, const float*, Index, Index, const float*, float*) {
+  refuse(device);
+}
+void mean_and_labels(Device device, Stream, DType, const void*, Index, Index, Index, float*,
+                     std::int32_t*) {
+  refuse(device);
 }
 
 }  // namespace convoy::gpu

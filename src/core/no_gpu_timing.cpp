@@ -12,16 +12,23 @@ OwnedStream::OwnedStream(Device device) : device_(device) {
 // Not defaulted: with CUDA it releases the stream.
 OwnedStream::~OwnedStream() {}
 
-Graph::Graph(Device device, const std::function<void(Stream)>&) {
+Graph::Graph(Device device) {
   static_cast<void>(machine(device.index));  // throws
 }
+Graph::Graph(Device device, const Enqueue&) : Graph(device) {}
 Graph::~Graph() = default;
 Graph::Graph(Graph&&) noexcept = default;
+double Graph::run(const Enqueue&) {
+  return 0;
+}
+void Graph::capture(const Enqueue&) {}
 double Graph::replay(int) {
   return 0;
 }
 double Graph::clock_hz() {
   return 0;
 }
+
+void launch_foreign(Device, void*, Stream) {}
 
 }  // namespace convoy::gpu

@@ -5,43 +5,20 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "convoy/error.hpp"
-#include "core/printable.hpp"
+#include "core/dtype.hpp"
 #include "core/size.hpp"
 
 namespace convoy {
 
-// Whoever writes a message cleans what came from outside; what was forgotten ends here.
-Error::Error(const std::string& message) : std::runtime_error(printable_lines(message)) {}
-Error::~Error() = default;
-
-std::string_view name(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return "f32";
-    case DType::f16:
-      return "f16";
-    case DType::bf16:
-      return "bf16";
-    case DType::u8:
-      return "u8";
-    case DType::i32:
-      return "i32";
-  }
-  return "?";
+std::string_view to_text(DType dtype) {
+  return facts_of(dtype).name;
 }
 
 std::size_t size_of(DType dtype) {
-  switch (dtype) {
-    case DType::u8:
-      return 1;
-    case DType::f16:
-    case DType::bf16:
-      return 2;
-    default:
-      return 4;
-  }
+  return facts_of(dtype).bytes;
 }
 
 namespace {
@@ -51,7 +28,7 @@ constexpr Index largest_axis = (Index{1} << 31) - 1;
 
 class Checker {
  public:
-  explicit Checker(const Stage& stage) : stage_(stage) {}
+  explicit Checker(const Stage& stage) : stage_(stage.normalised()) {}
 
   std::vector<std::string> check(Shapes& shapes) {
     check_axes();
@@ -73,16 +50,16 @@ class Checker {
   }
 
   void check_types() {
-    if (stage_.dtype > DType::u8)
+    if (!facts_of(stage_.dtype).input)
       problem("the input type is {}, expected f32, f16, bf16 or u8", type_text(stage_.dtype));
-    if (stage_.out && *stage_.out > DType::bf16)
+    if (stage_.out && !facts_of(*stage_.out).output)
       problem("the output type is {}, expected f32, f16 or bf16", type_text(*stage_.out));
     if (stage_.layout > Layout::nchw)
       problem("the layout is number {}, expected nhwc or nchw", static_cast<int>(stage_.layout));
   }
   static std::string type_text(DType dtype) {
-    return dtype <= DType::i32 ? std::string(name(dtype))
-                               : fmt::format("number {}", static_cast<int>(dtype));
+    return facts_of(dtype).known ? std::string(to_text(dtype))
+                                 : fmt::format("number {}", static_cast<int>(dtype));
   }
 
   void check_axes() {
@@ -138,12 +115,6 @@ class Checker {
     shapes.out_w = shapes.q;
   }
 
-  // A parameter that means nothing must be 0: the text form does not have it.
-  void unused(const char* parameter, float value) {
-    if (!(value == 0))
-      problem("the activation's {} is {}, expected 0: it has no meaning there", parameter, value);
-  }
-
   void check_act() {
     const Activation& act = stage_.act;
     using Kind = Activation::Kind;
@@ -152,16 +123,19 @@ class Checker {
               static_cast<int>(act.kind));
       return;
     }
-    if (act.kind <= Kind::relu6) unused("a", act.a);
-    if (act.kind != Kind::clip && act.kind != Kind::lif) unused("b", act.b);
-    if (act.kind == Kind::clip && !(act.a <= act.b))
-      problem("clip({},{}): expected the lower bound first", act.a, act.b);
-    if (act.kind == Kind::leaky && !std::isfinite(act.a))
-      problem("leaky({}): expected a finite slope", act.a);
+    // The text form does not have a parameter that means nothing.
+    if (!act.consistent())
+      problem(
+          "the activation has a parameter of another kind; make it with relu, clip_to(lo, hi) and "
+          "so on, do not change its kind");
+    if (act.kind == Kind::clip && !(act.lo() <= act.hi()))
+      problem("clip({},{}): expected the lower bound first", act.lo(), act.hi());
+    if (act.kind == Kind::leaky && !std::isfinite(act.slope()))
+      problem("leaky({}): expected a finite slope", act.slope());
     if (act.is_neuron() && !std::isfinite(act.threshold()))
       problem("the threshold is {}, expected a finite number", act.threshold());
-    if (act.kind == Kind::lif && !(std::isfinite(act.a) && act.a >= 1))
-      problem("tau is {}, expected a finite number of at least 1", act.a);
+    if (act.kind == Kind::lif && !(std::isfinite(act.tau()) && act.tau() >= 1))
+      problem("tau is {}, expected a finite number of at least 1", act.tau());
     if (!act.is_neuron()) {
       if (stage_.soft) problem("soft needs a neuron: add if(th) or lif(tau,th)");
       if (stage_.t != 1) problem("t{} needs a neuron: add if(th) or lif(tau,th)", stage_.t);
@@ -235,11 +209,24 @@ class Checker {
         product("the size of the convolution's output", {s.t, s.n, shapes.p, shapes.q, s.k});
   }
 
-  const Stage& stage_;
+  const Stage stage_;
   std::vector<std::string> problems_;
 };
 
+auto fields_of(const Stage& stage) {
+  // Names every field: one more does not compile until it is compared, too.
+  const auto& [dtype, n, h, w, c, k, r, s, stride, pad, dil, groups, layout, out, bias, norm, act,
+               soft, t, hold, pool, keep, strict] = stage;
+  return std::tie(dtype, n, h, w, c, k, r, s, stride, pad, dil, groups, layout, out, bias, norm,
+                  act, soft, t, hold, pool, keep, strict);
+}
+
 }  // namespace
+
+bool Stage::operator==(const Stage& other) const {
+  const Stage a = normalised(), b = other.normalised();
+  return fields_of(a) == fields_of(b);
+}
 
 std::vector<std::string> problems(const Stage& stage) {
   Shapes shapes;
@@ -254,10 +241,7 @@ Shapes shapes_of(const Stage& stage) {
 }
 
 std::size_t hash_of(const Stage& stage) {
-  Stage same = stage;  // 0 and -0 are equal and must have equal hashes
-  same.act.a += 0.0F;
-  same.act.b += 0.0F;
-  return std::hash<std::string>{}(to_text(same));
+  return std::hash<std::string>{}(to_text(stage));
 }
 
 }  // namespace convoy

@@ -33,13 +33,13 @@ std::string act_text(const Activation& act) {
     case Kind::relu6:
       return "+relu6";
     case Kind::clip:
-      return fmt::format("+clip({},{})", number_text(act.a), number_text(act.b));
+      return fmt::format("+clip({},{})", number_text(act.lo()), number_text(act.hi()));
     case Kind::leaky:
-      return fmt::format("+leaky({})", number_text(act.a));
+      return fmt::format("+leaky({})", number_text(act.slope()));
     case Kind::if_:
-      return fmt::format("+if({})", number_text(act.a));
+      return fmt::format("+if({})", number_text(act.threshold()));
     case Kind::lif:
-      return fmt::format("+lif({},{})", number_text(act.a), number_text(act.b));
+      return fmt::format("+lif({},{})", number_text(act.tau()), number_text(act.threshold()));
   }
   return "";
 }
@@ -64,9 +64,10 @@ std::string keep_text(const Keep& keep) {
 
 }  // namespace
 
-std::string to_text(const Stage& stage) {
+std::string to_text(const Stage& given) {
+  const Stage stage = given.normalised();
   std::string text;
-  if (stage.dtype != DType::f32) text += std::string(name(stage.dtype)) + ":";
+  if (stage.dtype != DType::f32) text += std::string(to_text(stage.dtype)) + ":";
   text += fmt::format("n{}h{}w{}c{}k{}r{}", stage.n, stage.h, stage.w, stage.c, stage.k, stage.r);
   if (stage.s != stage.r) text += fmt::format("s{}", stage.s);
   if (stage.stride != Extent{1}) text += "stride" + extent_text(stage.stride);
@@ -74,7 +75,7 @@ std::string to_text(const Stage& stage) {
   if (stage.dil != Extent{1}) text += "dil" + extent_text(stage.dil);
   if (stage.groups != 1) text += fmt::format("groups{}", stage.groups);
   if (stage.layout == Layout::nchw) text += "nchw";
-  if (stage.out) text += fmt::format("out({})", name(*stage.out));
+  if (stage.out) text += fmt::format("out({})", to_text(*stage.out));
   if (stage.bias) text += "+bias";
   if (stage.norm) text += "+norm";
   text += act_text(stage.act);

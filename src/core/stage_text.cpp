@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "convoy/error.hpp"
+#include "core/dtype.hpp"
 #include "core/file.hpp"
 #include "core/printable.hpp"
 
@@ -90,8 +91,8 @@ class Parser {
     at_ = colon + 1;
   }
   DType dtype(std::string_view word) const {
-    for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::u8})
-      if (word == name(type)) return type;
+    for (const DType type : all_types)
+      if (word == to_text(type) && facts_of(type).input) return type;
     fail(fmt::format("unknown type '{}', expected f32, f16, bf16 or u8", printable(word, 32)));
   }
 
@@ -217,7 +218,7 @@ class Parser {
     comma();
     const float high = number();
     close();
-    set_act(place, clip(low, high));
+    set_act(place, clip_to(low, high));
   }
   void parse_lif(std::size_t place) {
     float tau = 2, th = 1;
@@ -228,11 +229,19 @@ class Parser {
     }
     set_act(place, lif(tau, th));
   }
+  Extent pool_stride() {  // 0 stands for the window in a Pool, but not in a text
+    const std::size_t place = at_;
+    const Extent stride = extent();
+    if (stride.h < 1 || stride.w < 1)
+      fail_at(place,
+              fmt::format("the pool's stride is {}x{}, expected at least 1", stride.h, stride.w));
+    return stride;
+  }
   void parse_pool(std::size_t place) {
     if (stage_.pool) fail_at(place, "a second pool; a stage has one");
     Pool pool;
     pool.window = pool.stride = extent();
-    if (take("s")) pool.stride = extent();
+    if (take("s")) pool.stride = pool_stride();
     if (take("p")) pool.pad = extent();
     if (take("d")) pool.dil = extent();
     pool.ceil = take("ceil");
@@ -296,7 +305,7 @@ Stage parse_stage(std::string_view text) {
   } catch (const Error& error) {
     throw Error(fmt::format("stage \"{}\": {}", printable(trim(text)), error.what()));
   }
-  return stage;
+  return stage.normalised();
 }
 
 std::vector<Stage> read_shape_list(const std::string& path) {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/dtype.hpp"
 #include "core/gpu.hpp"
 #include "core/size.hpp"
 
@@ -49,10 +50,6 @@ Size factor(Index size) {
 
 bool rank_fits(const TensorView& view) {
   return view.rank >= 0 && view.rank <= static_cast<int>(view.shape.size());
-}
-
-bool is_known(DType dtype) {
-  return dtype <= DType::i32;
 }
 
 Error too_large(const std::vector<Index>& shape) {
@@ -123,8 +120,8 @@ std::string describe(const TensorView& view) {
     return fmt::format("[{}]", fmt::join(numbers.begin(), numbers.begin() + view.rank, ","));
   };
   if (!view.data) return "no tensor";
-  const std::string type = is_known(view.dtype)
-                               ? std::string(name(view.dtype))
+  const std::string type = facts_of(view.dtype).known
+                               ? std::string(to_text(view.dtype))
                                : fmt::format("type {}", static_cast<int>(view.dtype));
   return fmt::format("{}{} on {}, {}", type, axes(view.shape), to_text(view.device),
                      view.contiguous() ? "contiguous" : "strides " + axes(view.stride));
@@ -138,7 +135,7 @@ void Tensor::Free::operator()(void* p) const {
 }
 
 Tensor::Tensor(DType dtype, const std::vector<Index>& shape, Device device) {
-  if (!is_known(dtype))
+  if (!facts_of(dtype).known)
     throw Error(fmt::format("a tensor of type {}: expected f32, f16, bf16, u8 or i32",
                             static_cast<int>(dtype)));
   if (device.kind != DeviceKind::cuda && !(device == Device{}))
@@ -170,7 +167,7 @@ Tensor::Tensor(DType dtype, const std::vector<Index>& shape, Device device) {
 Tensor Tensor::to(Device device) const {
   Tensor there(view_.dtype,
                std::vector<Index>(view_.shape.begin(), view_.shape.begin() + view_.rank), device);
-  copy(view_, there);
+  copy_tensor(view_, there);
   return there;
 }
 
@@ -210,19 +207,21 @@ bool rows_of(const TensorView& view, Rows& rows) {
 
 }  // namespace
 
-void copy(const TensorView& from, const TensorView& to, Stream stream) {
+void copy_tensor(const TensorView& from, const TensorView& to, Stream stream) {
   const bool same =
-      from.dtype == to.dtype && from.rank == to.rank && rank_fits(from) && is_known(from.dtype) &&
+      from.dtype == to.dtype && from.rank == to.rank && rank_fits(from) &&
+      facts_of(from.dtype).known &&
       std::equal(from.shape.begin(), from.shape.begin() + from.rank, to.shape.begin());
   if (!same)
-    throw Error(fmt::format("copy: from {} to {}, expected the same type and shape", describe(from),
-                            describe(to)));
+    throw Error(fmt::format("copy_tensor: from {} to {}, expected the same type and shape",
+                            describe(from), describe(to)));
   if (from.elements() == 0) return;
   Rows source, target;
   for (const auto& [view, rows] : {std::pair{&from, &source}, std::pair{&to, &target}}) {
     if (!view->data || !rows_of(*view, *rows))
-      throw Error(fmt::format("copy: {}, expected a contiguous tensor or a slice of its channels",
-                              describe(*view)));
+      throw Error(
+          fmt::format("copy_tensor: {}, expected a contiguous tensor or a slice of its channels",
+                      describe(*view)));
   }
   // One side may be contiguous where the other is a slice: cut both into the slice's rows.
   const Index row = std::min(source.row, target.row);
@@ -264,11 +263,13 @@ std::vector<Index> image_shape(const Stage& stage, bool steps, Index h, Index w,
 }
 }  // namespace
 
-std::vector<Index> x_shape(const Stage& stage) {
+std::vector<Index> x_shape(const Stage& given) {
+  const Stage stage = given.normalised();
   return image_shape(stage, stage.act.is_neuron() && !stage.hold, stage.h, stage.w, stage.c,
                      stage.layout);
 }
-std::vector<Index> w_shape(const Stage& stage) {
+std::vector<Index> w_shape(const Stage& given) {
+  const Stage stage = given.normalised();
   return {stage.k, stage.r, stage.s, stage.c / stage.groups};
 }
 std::vector<Index> y_shape(const Stage& stage) {

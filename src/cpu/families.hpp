@@ -15,5 +15,6 @@ const Kernel& tap_pairs();
 const Kernel& few_filters();
 const Kernel& depthwise();
 const Kernel& general();
+const Kernel& spike_chain();  // spike/: layers that hand each other bits
 
 }  // namespace convoy::cpu

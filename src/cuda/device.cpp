@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "cuda/error.hpp"
@@ -79,6 +80,23 @@ std::string why_no_device(cudaError_t error, int count, const std::string& drive
   return {};
 }
 
+std::string architectures_text(std::string_view list) {
+  std::string code, ptx;
+  while (!list.empty()) {
+    const std::string_view one = list.substr(0, list.find(' '));
+    list.remove_prefix(std::min(list.size(), one.size() + 1));
+    // "90a-real": the last digit is the minor version.
+    const std::string_view number = one.substr(0, one.find('-'));
+    const std::size_t minor = number.find_last_of("0123456789");
+    std::string& into = one.ends_with("-virtual") ? ptx : code;
+    into += fmt::format("{}{}.{}", into.empty() ? "" : ", ", number.substr(0, minor),
+                        number.substr(minor));
+  }
+  std::string text = "machine code for compute capability " + code;
+  if (!ptx.empty()) text += "; PTX for " + ptx + " and later";
+  return text;
+}
+
 std::string driver_version() {
   int version = 0;
   if (cudaDriverGetVersion(&version) != cudaSuccess) static_cast<void>(cudaGetLastError());
@@ -118,6 +136,7 @@ Machine machine_of(const DeviceFacts& facts) {
   machine.l1_bytes = machine.l3_bytes = 0;
   machine.l2_bytes = facts.l2_bytes;
   machine.multiprocessors = facts.sms;
+  machine.clock_hz = facts.clock;
   machine.shared_memory_bytes = facts.shared_bytes;
   machine.memory_bytes = facts.memory_bytes;
   machine.memory_bandwidth = facts.memory_bandwidth;
@@ -137,6 +156,7 @@ DeviceFacts facts_of(const Machine& machine) {
   facts.major = machine.compute_capability / 10;
   facts.minor = machine.compute_capability % 10;
   facts.sms = machine.multiprocessors;
+  facts.clock = machine.clock_hz;
   facts.shared_bytes = machine.shared_memory_bytes;
   facts.l2_bytes = machine.l2_bytes;
   facts.memory_bytes = machine.memory_bytes;

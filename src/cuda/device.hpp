@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/machine.hpp"
@@ -36,6 +37,10 @@ Discovery discover();
 /// Why CUDA's answer to how many devices there are means that none is usable, and what to do;
 /// empty: there are some. `driver` as driver_version() says.
 std::string why_no_device(cudaError_t error, int count, const std::string& driver);
+
+/// What a build has code for, from CMake's list: "75-real 90-virtual" is "machine code for compute
+/// capability 7.5; PTX for 9.0 and later".
+std::string architectures_text(std::string_view list);
 
 /// The CUDA version that the driver serves, "13.0"; empty: there is no driver.
 std::string driver_version();

@@ -23,4 +23,9 @@ inline void check(cudaError_t error, const std::string& doing) {
   throw Error(describe(error, doing));
 }
 
+/// What a launch says of its error, as a status; empty: it had none.
+inline Status launch_status(const std::string& error) {
+  return error.empty() ? Status() : Status(StatusCode::device_error, error);
+}
+
 }  // namespace convoy::cuda

@@ -1,5 +1,6 @@
 // The GPU families, one function each: it returns the family's only instance. What each computes is
-// said at the top of its kernel's file; NAME_kernel.cpp ties it to the planner.
+// said at the top of its kernel's file; NAME_kernel.cpp ties it to the planner. Those that run
+// inside another (src/cuda/wrap) have a line in src/plan/kernel_table.cpp.
 #pragma once
 
 #include "core/kernel.hpp"
@@ -13,12 +14,7 @@ namespace sm90 {
 const Kernel& halo();
 const Kernel& first();
 const Kernel& few();
-const Kernel& halo_pool();    // pool_kernel.cpp
-const Kernel& halo_padded();  // pad_kernel.cpp
-const Kernel& halo_nchw();    // these four: layout_kernel.cpp
-const Kernel& halo_padded_nchw();
-const Kernel& first_nchw();
-const Kernel& few_nchw();
+const Kernel& pair();  // two stages in one launch
 }  // namespace sm90
 
 }  // namespace convoy::cuda

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -13,31 +14,46 @@ namespace convoy::cuda {
 
 DType compute_type(const Stage& stage) {
   const DType type = stage.dtype == DType::u8 ? stage.output_dtype(true) : stage.dtype;
-  return type == DType::f16 || type == DType::bf16 ? type : DType::f32;
+  switch (type) {
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16:
+      return type;
+    case DType::u8:
+    case DType::i32:
+      break;
+  }
+  throw Error(fmt::format("{}: no kernel multiplies {}", to_text(stage), to_text(type)));
 }
 
-void upload_rounded(DType type, const float* values, std::size_t count, const DeviceMemory& to) {
-  std::vector<std::uint16_t> rounded(count);
-  for (std::size_t i = 0; i < count; ++i)
-    rounded[i] =
-        type == DType::bf16 ? math::float_to_bfloat(values[i]) : math::float_to_half(values[i]);
-  to.upload(rounded.data(), count * sizeof(std::uint16_t));
+namespace {
+
+std::shared_ptr<DeviceWeights> room_for_weights(const Stage& stage, std::size_t count, DType type,
+                                                int device) {
+  return std::make_shared<DeviceWeights>(
+      DeviceMemory(device, count * size_of(type), "the weights of " + to_text(stage)));
 }
 
-void upload_weights(const Stage& stage, const float* w, bool widened, const DeviceMemory& to) {
+}  // namespace
+
+std::shared_ptr<const DeviceWeights> pack_rounded(const Stage& stage, std::span<const float> values,
+                                                  int device) {
   const DType type = compute_type(stage);
-  const auto count = static_cast<std::size_t>(shapes_of(stage).w_elements);
-  if (type == DType::f32) {
-    to.upload(w, count * sizeof(float));
-    return;
-  }
-  if (widened) {
-    std::vector<float> rounded(count);
-    for (std::size_t i = 0; i < count; ++i) rounded[i] = math::round_to(type, w[i]);
-    to.upload(rounded.data(), count * sizeof(float));
-    return;
-  }
-  upload_rounded(type, w, count, to);
+  const auto weights = room_for_weights(stage, values.size(), type, device);
+  std::vector<std::byte> rounded(weights->memory.bytes());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    math::store(type, rounded.data(), static_cast<Index>(i), values[i]);
+  weights->memory.upload(rounded.data(), rounded.size());
+  return weights;
+}
+
+std::shared_ptr<const DeviceWeights> pack_widened(const Stage& stage, const float* w, int device) {
+  const DType type = compute_type(stage);
+  std::vector<float> rounded(w, w + shapes_of(stage).w_elements);
+  for (float& value : rounded) value = math::round_to(type, value);
+  const auto weights = room_for_weights(stage, rounded.size(), DType::f32, device);
+  weights->memory.upload(rounded.data(), rounded.size() * sizeof(float));
+  return weights;
 }
 
 Cost cost_of(const Stage& stage, double seconds, double waste) {
@@ -99,14 +115,16 @@ Status check_alignment(std::string_view kernel, std::string_view operand, const 
                        Index pixel_stride, DType dtype, int bytes) {
   if (reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(bytes) != 0)
     return Status(
+        StatusCode::invalid_operand,
         fmt::format("{}: its address {} is no multiple of {}, which kernel {} needs. Align it, or "
                     "plan with the kernel general.",
                     operand, data, bytes, kernel));
   if (pixel_stride * static_cast<Index>(size_of(dtype)) % bytes != 0)
     return Status(
+        StatusCode::invalid_operand,
         fmt::format("{}: its pixels lie {} elements of {} apart, no multiple of the {} bytes that "
                     "kernel {} needs. Change the slice, or plan with the kernel general.",
-                    operand, pixel_stride, name(dtype), bytes, kernel));
+                    operand, pixel_stride, to_text(dtype), bytes, kernel));
   return {};
 }
 

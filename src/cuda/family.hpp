@@ -4,6 +4,8 @@
 #include <cuda_runtime_api.h>
 
 #include <initializer_list>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,12 +19,19 @@ namespace convoy::cuda {
 /// Weights are rounded to it.
 DType compute_type(const Stage& stage);
 
-/// Values rounded to f16 or bf16.
-void upload_rounded(DType type, const float* values, std::size_t count, const DeviceMemory& to);
+/// Weights in a device's memory.
+struct DeviceWeights final : PackedWeights {
+  explicit DeviceWeights(DeviceMemory memory_) : memory(std::move(memory_)) {}
+  DeviceMemory memory;
+};
 
-/// Weights of the stage on the device in their compute type, [K,R,S,C/groups] as they came.
-/// fp32 holds rounded values where `widened`.
-void upload_weights(const Stage& stage, const float* w, bool widened, const DeviceMemory& to);
+/// Weights of the stage as a kernel wants them, rounded to the type that it multiplies in. They are
+/// in the device's memory when this returns: kernels of `settled_weights` may read them before what
+/// their stream holds already is done. So nobody may write to them later, not even on that stream.
+std::shared_ptr<const DeviceWeights> pack_rounded(const Stage& stage, std::span<const float> values,
+                                                  int device);
+/// The same of [K,R,S,C/groups] as they came, the rounded values held in fp32.
+std::shared_ptr<const DeviceWeights> pack_widened(const Stage& stage, const float* w, int device);
 
 /// A cost from its predicted seconds: bytes that a run must move, operations with `waste` (a share)
 /// of them thrown away.
@@ -33,7 +42,7 @@ Cost cost_of(const Stage& stage, double seconds, double waste);
 std::vector<std::string> too_large(const Stage& stage);
 
 /// The Hopper families count tiles in 32 bits, and divide their numbers by the number in a row, in
-/// a column and of channel blocks (sm90/divide.hpp): whether all that is exact for these.
+/// a column and of channel blocks (cuda/divide.hpp): whether all that is exact for these.
 bool countable(std::initializer_list<Index> tiles_along_axes);
 /// Why the Hopper families refuse leaky(a) with a pool for a ≤ 0.
 inline constexpr const char* pools_first =

@@ -28,9 +28,8 @@ struct Event {
 Survey survey() {
   const cuda::Discovery found = cuda::discover();
   Survey all;
-  all.compiled = fmt::format(
-      "compute capability 7.5 to 8.9 and 9.0 (wgmma), later ones through PTX; CUDA {}.{}",
-      CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+  all.compiled = fmt::format("{}; CUDA {}.{}", cuda::architectures_text(CONVOY_GPU_COMPILED),
+                             CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
   all.driver = cuda::driver_version();
   for (const cuda::DeviceFacts& facts : found.devices)
     all.machines.push_back(cuda::machine_of(facts));

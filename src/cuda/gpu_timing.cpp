@@ -5,6 +5,7 @@
 #include "core/gpu.hpp"
 #include "cuda/clock.hpp"
 #include "cuda/error.hpp"
+#include "cuda/foreign.hpp"
 #include "cuda/memory.hpp"
 
 namespace convoy::gpu {
@@ -50,9 +51,21 @@ struct Graph::Impl {
   }
 };
 
-Graph::Graph(Device device, const std::function<void(Stream)>& enqueue)
-    : impl_(std::make_unique<Impl>(device)) {
-  const cuda::OnDevice on(device.index);
+Graph::Graph(Device device) : impl_(std::make_unique<Impl>(device)) {}
+Graph::Graph(Device device, const Enqueue& enqueue) : Graph(device) {
+  capture(enqueue);
+}
+Graph::~Graph() = default;
+Graph::Graph(Graph&&) noexcept = default;
+
+double Graph::run(const Enqueue& enqueue) {
+  const cuda::OnDevice on(impl_->device.index);
+  const Stream stream = impl_->stream.stream();
+  return time(impl_->device, stream, [&] { enqueue(stream); });
+}
+
+void Graph::capture(const Enqueue& enqueue) {
+  const cuda::OnDevice on(impl_->device.index);
   const cudaStream_t stream = handle_of(impl_->stream.stream());
   cuda::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing");
   try {
@@ -64,13 +77,9 @@ Graph::Graph(Device device, const std::function<void(Stream)>& enqueue)
   cuda::check(cudaStreamEndCapture(stream, &impl_->graph), "ending a capture");
   cuda::check(cudaGraphInstantiate(&impl_->ready, impl_->graph, 0), "instantiating a graph");
 }
-Graph::~Graph() = default;
-Graph::Graph(Graph&&) noexcept = default;
 
 double Graph::replay(int times) {
-  const cuda::OnDevice on(impl_->device.index);
-  const Stream stream = impl_->stream.stream();
-  return time(impl_->device, stream, [&] {
+  return run([&](Stream stream) {
     for (int i = 0; i < times; ++i)
       cuda::check(cudaGraphLaunch(impl_->ready, handle_of(stream)), "replaying a graph");
   });
@@ -87,6 +96,12 @@ double Graph::clock_hz() {
               "reading the clock");
   cuda::check(cudaStreamSynchronize(stream), "reading the clock");
   return 1e9 * static_cast<double>(read.cycles) / static_cast<double>(read.nanoseconds);
+}
+
+void launch_foreign(Device device, void* word, Stream stream) {
+  const cuda::OnDevice on(device.index);
+  cuda::check(cuda::launch_foreign(static_cast<std::uint32_t*>(word), handle_of(stream)),
+              "launching a kernel that writes one word");
 }
 
 }  // namespace convoy::gpu

@@ -1,6 +1,7 @@
 #include "cuda/tensor_map.hpp"
 
 #include <cstdint>
+#include <optional>
 
 #include "cuda/driver.hpp"
 
@@ -13,6 +14,21 @@ std::string refused(CUresult result) {
   return "the driver refused a tensor map (error " + std::to_string(static_cast<int>(result)) + ")";
 }
 
+/// Its type, where TMA here takes it.
+std::optional<CUtensorMapDataType> type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case DType::bf16:
+      return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case DType::f32:
+    case DType::u8:
+    case DType::i32:
+      break;
+  }
+  return {};
+}
+
 std::string axis(int i) {
   return "axis " + std::to_string(i);
 }
@@ -21,8 +37,8 @@ std::string axis(int i) {
 
 std::vector<std::string> problems(const TensorMapArgs& args, const void* data) {
   std::vector<std::string> found;
-  if (args.dtype != DType::f16 && args.dtype != DType::bf16)
-    found.push_back("the type is " + std::string(name(args.dtype)) +
+  if (!type_of(args.dtype))
+    found.push_back("the type is " + std::string(to_text(args.dtype)) +
                     ", TMA here takes f16 and bf16");
   if (args.rank < 1 || args.rank > 5) {
     found.push_back("rank " + std::to_string(args.rank) + ", legal are 1 to 5");
@@ -55,12 +71,12 @@ std::vector<std::string> problems(const TensorMapArgs& args, const void* data) {
 }
 
 std::string encode(const TensorMapArgs& args, const void* data, CUtensorMap* map) noexcept {
+  const auto type = type_of(args.dtype);
+  if (!type) return "a tensor map was refused; " + problems(args, data).front();
   const auto function = driver().encode_tensor_map;
   if (function == nullptr) return no_driver;
-  const auto type = args.dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                                              : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   const CUresult result = function(
-      map, type, static_cast<cuuint32_t>(args.rank), const_cast<void*>(data), args.size.data(),
+      map, *type, static_cast<cuuint32_t>(args.rank), const_cast<void*>(data), args.size.data(),
       args.stride.data() + 1, args.box.data(), args.step.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
       !args.swizzle           ? CU_TENSOR_MAP_SWIZZLE_NONE
       : args.box[0] * 2 == 64 ? CU_TENSOR_MAP_SWIZZLE_64B

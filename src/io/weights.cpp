@@ -110,7 +110,7 @@ std::vector<float> ParameterFolder::read(const std::string& parameter, Index cou
     const Tensor array = read_npy(path + ".npy");
     if (array.view().dtype != DType::f32)
       throw Error(fmt::format("{}: values of type {}, expected f4 or f8.", name,
-                              convoy::name(array.view().dtype)));
+                              to_text(array.view().dtype)));
     values.assign(array.data<float>(), array.data<float>() + array.elements());
   } else if (in_safetensors(parameter)) {
     name = printable_path(folder_ + "/model.safetensors: " + parameter);

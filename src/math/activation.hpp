@@ -2,33 +2,31 @@
 #pragma once
 
 #include "convoy/stage.hpp"
-
-#if defined(__CUDACC__)
-#define CONVOY_HD __host__ __device__ __forceinline__
-#else
-#define CONVOY_HD inline
-#endif
+#include "math/host_device.hpp"
 
 namespace convoy::math {
 
 /// Element-wise activation. NaN passes through, as in PyTorch: the comparisons are written so that
 /// a NaN fails them. A product that is 0 is +0, so that zeros of both signs never meet in a pool,
 /// where their order would show.
-CONVOY_HD float activate(Activation::Kind kind, float a, float b, float v) {
-  switch (kind) {
+inline float activate(const Activation& act, float v) {
+  switch (act.kind) {
     case Activation::Kind::relu:
       return v < 0.0F ? 0.0F : v;
     case Activation::Kind::relu6:
       return v < 0.0F ? 0.0F : (v > 6.0F ? 6.0F : v);
     case Activation::Kind::clip: {
-      const float low = v < a ? a : v;
-      return low > b ? b : low;
+      const float low = v < act.lo() ? act.lo() : v;
+      return low > act.hi() ? act.hi() : low;
     }
     case Activation::Kind::leaky:
-      return v < 0.0F ? a * v + 0.0F : v;
-    default:
-      return v;
+      return v < 0.0F ? act.slope() * v + 0.0F : v;
+    case Activation::Kind::none:
+    case Activation::Kind::if_:
+    case Activation::Kind::lif:
+      break;
   }
+  return v;
 }
 
 /// Whether a maximum over a window may be taken before bias and activation, as it changes nothing:
@@ -42,7 +40,7 @@ inline bool may_pool_first(const Activation& act) {
     case Activation::Kind::clip:
       return true;
     case Activation::Kind::leaky:
-      return act.a > 0;
+      return act.slope() > 0;
     case Activation::Kind::if_:
     case Activation::Kind::lif:
       return false;

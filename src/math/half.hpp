@@ -67,9 +67,12 @@ CONVOY_HD float round_to(DType dtype, float value) {
       return half_to_float(float_to_half(value));
     case DType::bf16:
       return bfloat_to_float(float_to_bfloat(value));
-    default:
-      return value;
+    case DType::f32:
+    case DType::u8:
+    case DType::i32:
+      break;  // nothing is rounded to whole numbers
   }
+  return value;
 }
 
 /// Element `i` of an array of any input type, as fp32.
@@ -83,9 +86,10 @@ CONVOY_HD float load(DType dtype, const void* data, Index i) {
       return static_cast<float>(static_cast<const std::uint8_t*>(data)[i]);
     case DType::i32:
       return static_cast<float>(static_cast<const std::int32_t*>(data)[i]);
-    default:
-      return static_cast<const float*>(data)[i];
+    case DType::f32:
+      break;
   }
+  return static_cast<const float*>(data)[i];
 }
 
 /// Rounds once and stores as element `i` of an array of an output type: f32, f16 or bf16.
@@ -97,9 +101,12 @@ CONVOY_HD void store(DType dtype, void* data, Index i, float value) {
     case DType::bf16:
       static_cast<std::uint16_t*>(data)[i] = float_to_bfloat(value);
       break;
-    default:
+    case DType::f32:
       static_cast<float*>(data)[i] = value;
       break;
+    case DType::u8:
+    case DType::i32:
+      break;  // no stage's output
   }
 }
 

@@ -100,8 +100,8 @@ void parse_input(const Line& line, const std::vector<std::string_view>& words,
       throw line.error(fmt::format("\"{}\": expected mean(...) or std(...)", printable(words[i])));
   }
   if (network.layer_type() != DType::f32 && !(network.mean.empty() && network.std.empty()))
-    throw line.error(
-        fmt::format("mean and std with {} images: expected u8 or f32 ones", name(network.dtype)));
+    throw line.error(fmt::format("mean and std with {} images: expected u8 or f32 ones",
+                                 to_text(network.dtype)));
   for (const auto* values : {&network.mean, &network.std}) {
     const auto count = static_cast<Index>(values->size());
     if (count > 1 && count != network.c)

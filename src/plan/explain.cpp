@@ -16,6 +16,8 @@ std::string one_or_both(Extent extent) {
 
 std::string_view activation_in_words(Activation::Kind kind) {
   switch (kind) {
+    case Activation::Kind::none:
+      break;
     case Activation::Kind::relu:
       return "ReLU";
     case Activation::Kind::relu6:
@@ -28,16 +30,15 @@ std::string_view activation_in_words(Activation::Kind kind) {
       return "integrate-and-fire neurons";
     case Activation::Kind::lif:
       return "leaky integrate-and-fire neurons";
-    default:
-      return "";
   }
+  return "";
 }
 
 std::string in_words(const Stage& s) {
   std::string text =
       fmt::format("{} {} of {} x {} pixels and {} {} ({}, {}); {} {} of {} x {}", s.n,
                   s.n == 1 ? "image" : "images", s.h, s.w, s.c, s.c == 1 ? "channel" : "channels",
-                  name(s.dtype), s.layout == Layout::nhwc ? "NHWC" : "NCHW", s.k,
+                  to_text(s.dtype), s.layout == Layout::nhwc ? "NHWC" : "NCHW", s.k,
                   s.k == 1 ? "filter" : "filters", s.r, s.s);
   if (!(s.stride == Extent{1})) text += fmt::format(", stride {}", one_or_both(s.stride));
   if (s.pad.top == s.pad.left && s.pad == Padding{s.pad.top} && s.pad.top != 0)

@@ -3,6 +3,9 @@
 #include "cpu/families.hpp"
 #if defined(CONVOY_CUDA)
 #include "cuda/families.hpp"
+#include "cuda/wrap/nchw.hpp"
+#include "cuda/wrap/padded.hpp"
+#include "cuda/wrap/pooled.hpp"
 #endif
 
 namespace convoy {
@@ -10,6 +13,15 @@ namespace convoy {
 // A function's result and not a constant: the families live in other files, whose statics may not
 // be there yet when this file's would be.
 std::span<const Kernel* const> kernel_table() {
+#if defined(CONVOY_CUDA)
+  // GPU families that run inside another kernel, between passes over memory.
+  static const cuda::Pooled halo_pool("halo_pool", cuda::sm90::halo());
+  static const cuda::Padded halo_padded("halo_padded", cuda::sm90::halo(), 8);
+  static const cuda::Nchw first_nchw("first_nchw", cuda::sm90::first(), cuda::Nchw::strided_x);
+  static const cuda::Nchw few_nchw("few_nchw", cuda::sm90::few());
+  static const cuda::Nchw halo_nchw("halo_nchw", cuda::sm90::halo());
+  static const cuda::Nchw halo_padded_nchw("halo_padded_nchw", halo_padded);
+#endif
   static const Kernel* const kernels[] = {
     &cpu::winograd4(),        // 3x3 stride 1: a quarter of the multiplications; default mode only
     &cpu::winograd2(),        // 3x3 stride 1 or 2: under half of them, or 25 of 36; exact on small
@@ -20,17 +32,19 @@ std::span<const Kernel* const> kernel_table() {
     &cpu::few_filters(),      // up to eight filters over many channels
     &cpu::depthwise(),        // a filter of its own for each channel
     &cpu::direct(),           // any filter size, stride, dilation and groups
+    &cpu::spike_chain(),      // spiking layers in a row, by tables of sums
     &cpu::general(),          // every legal stage
 #if defined(CONVOY_CUDA)
-    &cuda::sm90::first(),      // up to four input channels, f16, bf16 or u8
-    &cuda::sm90::few(),        // up to 64 taps of all filters together
-    &cuda::sm90::halo(),       // any filter, stride and dilation, f16 and bf16, max 2x2 or no pool
-    &cuda::sm90::halo_pool(),  // the same with any pool and second outputs, in a second pass
-    &cuda::sm90::halo_padded(),  // halo for C or K that are no multiples of 8, between copies
-    &cuda::sm90::first_nchw(),   // the same for NCHW, between transpositions
-    &cuda::sm90::few_nchw(),
-    &cuda::sm90::halo_nchw(),
-    &cuda::sm90::halo_padded_nchw(),
+    &cuda::sm90::first(),  // up to four input channels, f16, bf16 or u8
+    &cuda::sm90::few(),    // up to 64 taps of all filters together
+    &cuda::sm90::halo(),   // any filter, stride and dilation, f16 and bf16, max 2x2 or no pool
+    &cuda::sm90::pair(),   // two such stages in one launch, the second 1x1
+    &halo_pool,            // halo with any pool and second outputs, in a second pass
+    &halo_padded,          // halo for C or K that are no multiples of 8, between copies
+    &first_nchw,           // the same for NCHW, between transpositions
+    &few_nchw,
+    &halo_nchw,
+    &halo_padded_nchw,
     &cuda::depthwise(),  // a filter of its own for each channel, on any GPU
     &cuda::general(),    // every legal stage
 #endif

@@ -8,6 +8,10 @@
 namespace convoy {
 namespace {
 
+Status invalid(const std::string& message) {
+  return {StatusCode::invalid_operand, message};
+}
+
 // One operand as it goes through the checks.
 struct Operand {
   std::string_view name;
@@ -44,7 +48,7 @@ Expected vector_of(Index count) {
 }
 
 std::string to_text(const Expected& expected, Index most_images) {
-  std::string text = fmt::format("{}[", name(expected.dtype));
+  std::string text = fmt::format("{}[", to_text(expected.dtype));
   for (int axis = 0; axis < expected.rank; ++axis) {
     const Index size = expected.shape[static_cast<std::size_t>(axis)];
     if (axis) text += ",";
@@ -63,26 +67,26 @@ Status check_shape(std::string_view what, const TensorView& view, const Expected
     } else {
       good = size >= 1 && size <= most_images;
       if (good && n != 0 && size != n)
-        return Status(fmt::format("{}: {} images, but x has {}. Give every operand the same n.",
-                                  what, size, n));
+        return invalid(fmt::format("{}: {} images, but x has {}. Give every operand the same n.",
+                                   what, size, n));
       if (good) n = size;
     }
   }
   if (!good)
-    return Status(
+    return invalid(
         fmt::format("{}: found {}, expected {}. Check the stage's sizes, or make a new plan "
                     "for these.",
                     what, describe(view), to_text(expected, most_images)));
   if (!(view.device == device))
-    return Status(fmt::format("{}: it is on {}, the plan on {}. Copy it there first.", what,
-                              to_text(view.device), to_text(device)));
+    return invalid(fmt::format("{}: it is on {}, the plan on {}. Copy it there first.", what,
+                               to_text(view.device), to_text(device)));
   return check_aligned(what, view);
 }
 
 Status check_dense(std::string_view what, const TensorView& view) {
   if (view.contiguous()) return {};
-  return Status(fmt::format("{}: {}, expected a contiguous tensor. Only x and y may be slices.",
-                            what, describe(view)));
+  return invalid(fmt::format("{}: {}, expected a contiguous tensor. Only x and y may be slices.",
+                             what, describe(view)));
 }
 
 // Two channel slices of one concatenation lie over each other without touching: that is how a block
@@ -106,8 +110,8 @@ bool overlap(const Operand& a, const Operand& b) {
 
 Status check_aligned(std::string_view what, const TensorView& view) {
   if (reinterpret_cast<std::uintptr_t>(view.data) % size_of(view.dtype) == 0) return {};
-  return Status(fmt::format("{}: its address {} is no multiple of {}, the size of {}. Align it.",
-                            what, view.data, size_of(view.dtype), name(view.dtype)));
+  return invalid(fmt::format("{}: its address {} is no multiple of {}, the size of {}. Align it.",
+                             what, view.data, size_of(view.dtype), to_text(view.dtype)));
 }
 
 Size extent_bytes(const TensorView& view) {
@@ -155,7 +159,7 @@ Status strides_of(std::string_view operand, const TensorView& view, Layout layou
   good = good && (axis(0) == 1 || step(0) == strides.n) && (h == 1 || row_stride == strides.h) &&
          (w == 1 || pixel_stride == strides.w) && (c == 1 || channel_stride == strides.c);
   if (good) return {};
-  return Status(fmt::format(
+  return invalid(fmt::format(
       "{}: {}. Expected {}; copy it into such a tensor first.", operand, describe(view),
       nhwc ? fmt::format(
                  "NHWC with channels side by side, pixels at any equal distance of at least {} "
@@ -219,13 +223,13 @@ Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
     const TensorView& view = *operand.view;
     if (!view) {
       if (rule.given == always)
-        return Status(fmt::format("{}: not given, expected {}{}{}. Set Operands::{}.", operand.name,
-                                  to_text(rule.expected, stage.n),
-                                  rule.rider.empty() ? "" : " for ", rule.rider, operand.name));
+        return invalid(fmt::format("{}: not given, expected {}{}{}. Set Operands::{}.",
+                                   operand.name, to_text(rule.expected, stage.n),
+                                   rule.rider.empty() ? "" : " for ", rule.rider, operand.name));
       continue;
     }
     if (rule.given == never)
-      return Status(
+      return invalid(
           fmt::format("{}: given, but the stage has no {}. Leave it out, or add it to the "
                       "stage {}.",
                       operand.name, rule.rider, to_text(stage)));
@@ -251,9 +255,9 @@ Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
   for (std::size_t i = 5; i < rules.size(); ++i) {
     for (std::size_t j = 0; j < i && *rules[i].operand.view; ++j) {
       if (!*rules[j].operand.view || !overlap(rules[i].operand, rules[j].operand)) continue;
-      return Status(fmt::format("{} and {} overlap in memory. Give {} memory of its own.",
-                                rules[i].operand.name, rules[j].operand.name,
-                                rules[i].operand.name));
+      return invalid(fmt::format("{} and {} overlap in memory. Give {} memory of its own.",
+                                 rules[i].operand.name, rules[j].operand.name,
+                                 rules[i].operand.name));
     }
   }
 

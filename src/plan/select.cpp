@@ -11,12 +11,11 @@
 #include "plan/kernel_table.hpp"
 
 namespace convoy {
-namespace {
 
-std::vector<RankedTile> rank(const Kernel& kernel, const Stage& stage, const Machine& machine) {
+std::vector<RankedTile> rank(const Kernel& kernel, const Chain& chain, const Machine& machine) {
   std::vector<RankedTile> ranked;
-  for (Tile& tile : kernel.tiles(stage, machine)) {
-    Cost cost = kernel.cost(stage, tile, machine);
+  for (Tile& tile : kernel.tiles(chain, machine)) {
+    Cost cost = kernel.cost(chain, tile, machine);
     ranked.push_back({std::move(tile), cost});
   }
   // Stable: the family's own order breaks ties, so the answer does not depend on the library's
@@ -26,6 +25,8 @@ std::vector<RankedTile> rank(const Kernel& kernel, const Stage& stage, const Mac
   });
   return ranked;
 }
+
+namespace {
 
 std::vector<std::string> names_of_fitting(const std::vector<Verdict>& verdicts) {
   std::vector<std::string> names;
@@ -41,22 +42,39 @@ std::string every_refusal(const std::vector<Verdict>& verdicts) {
   return text;
 }
 
-Verdict judge(const Kernel& kernel, const Stage& stage, const Stage& canonical,
-              const Machine& machine, const Machine& one_thread) {
-  Verdict verdict{&kernel, kernel.refusals(stage, machine), 0, {}};
-  if (stage.exact() && !kernel.exact()) {
-    verdict.refusals.push_back(
+// Whether the kernel's verdict on the chain is worth a line.
+bool concerns(const Kernel& kernel, const Chain& chain, const Machine& machine) {
+  return kernel.device() == machine.device.kind && kernel.facts().least_stages <= chain.size() &&
+         (chain.constants || !kernel.facts().folds);
+}
+
+// Why the kernel may not run the chain; empty: it may.
+std::vector<std::string> refusals_of(const Kernel& kernel, const Chain& chain,
+                                     const Machine& machine) {
+  std::vector<std::string> refusals = kernel.refusals(chain, machine);
+  if (chain.exact() && !kernel.exact()) {
+    const bool asked = std::any_of(chain.stages.begin(), chain.stages.end(),
+                                   [](const Stage& stage) { return stage.strict; });
+    refusals.push_back(
         fmt::format("its arithmetic ({}) is not exact on small integers, which {} asks for",
-                    kernel.arithmetic(), stage.strict ? "+strict" : "a neuron"));
+                    kernel.arithmetic(), asked ? "+strict" : "a neuron"));
   }
+  return refusals;
+}
+
+Verdict judge(const Kernel& kernel, const Chain& chain, const Chain& canonical,
+              const Machine& machine, const Machine& one_thread, const PlanOptions& options) {
+  Verdict verdict{&kernel, refusals_of(kernel, chain, machine), 0, {}};
+  if (kernel.facts().by_name_only && options.kernel != kernel.name())
+    verdict.refusals.push_back(fmt::format("runs by name only: --kernel {}", kernel.name()));
   if (!verdict.fits()) return verdict;
   verdict.canonical_seconds = rank(kernel, canonical, one_thread).front().cost.seconds;
-  verdict.tiles = rank(kernel, stage, machine);
+  verdict.tiles = rank(kernel, chain, machine);
   return verdict;
 }
 
 // The forced kernel, or the arithmetic's.
-std::size_t forced_kernel(const Selection& selection, const Stage& stage,
+std::size_t forced_kernel(const Selection& selection, const Chain& chain,
                           const PlanOptions& options) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < selection.verdicts.size(); ++i) {
@@ -65,14 +83,14 @@ std::size_t forced_kernel(const Selection& selection, const Stage& stage,
     if (verdict.kernel->name() != options.kernel) continue;
     if (verdict.fits()) return i;
     throw Error(fmt::format("kernel {} can't run {}: {}. What can: {}.", options.kernel,
-                            to_text(stage), fmt::join(verdict.refusals, "; "),
+                            to_text(chain), fmt::join(verdict.refusals, "; "),
                             fmt::join(names_of_fitting(selection.verdicts), ", ")));
   }
   throw Error(fmt::format("kernel \"{}\": there is none of that name on {}. There are: {}.",
                           options.kernel, to_text(options.device), fmt::join(names, ", ")));
 }
 
-void choose_tile(Selection& selection, std::size_t first, const Stage& stage,
+void choose_tile(Selection& selection, std::size_t first, const Chain& chain,
                  const Machine& machine, const PlanOptions& options, const TuningCache* tuning) {
   const std::string_view arithmetic = selection.verdicts[first].kernel->arithmetic();
   const bool forced = !options.kernel.empty();
@@ -94,10 +112,10 @@ void choose_tile(Selection& selection, std::size_t first, const Stage& stage,
       }
     }
     throw Error(fmt::format("tile \"{}\": the kernel has none of that name for {}. It has: {}.",
-                            options.tile, to_text(stage), fmt::join(names, ", ")));
+                            options.tile, to_text(chain), fmt::join(names, ", ")));
   }
   if (tuning) {
-    if (const TunedTile* row = tuning->find(machine, stage)) {
+    if (const TunedTile* row = tuning->find(machine, chain)) {
       for (std::size_t i = 0; i < selection.verdicts.size(); ++i) {
         if (!candidate(i) || selection.verdicts[i].kernel->name() != row->kernel) continue;
         for (const RankedTile& ranked : selection.verdicts[i].tiles) {
@@ -136,33 +154,38 @@ Machine machine_for(const PlanOptions& options) {
   return gpu::machine(options.device.index);
 }
 
-Stage canonical_stage(const Stage& stage, DeviceKind device) {
-  Stage canonical = stage;
-  canonical.n = 1;
-  const Shapes one = shapes_of(canonical);
+OwnedChain canonical_chain(const Chain& chain, DeviceKind device) {
+  const Shapes one = shapes_of(with_images(chain.front(), 1).stages.front());
   const Index pixels = std::max<Index>(1, one.p * one.q);
   const Index enough = device == DeviceKind::cpu ? 4096 : 131072;
-  canonical.n = std::clamp<Index>((enough + pixels - 1) / pixels, 1, 1024);
+  OwnedChain canonical =
+      with_images(chain, std::clamp<Index>((enough + pixels - 1) / pixels, 1, 1024));
   // Huge images: more than one would overflow the size arithmetic.
-  if (!problems(canonical).empty()) canonical.n = 1;
+  for (const Stage& stage : canonical.stages)
+    if (!problems(stage).empty()) return with_images(chain, 1);
   return canonical;
 }
 
-Selection select(const Stage& stage, const Machine& machine, const PlanOptions& options,
+bool fits(const Kernel& kernel, const Chain& chain, const Machine& machine) {
+  return concerns(kernel, chain, machine) && refusals_of(kernel, chain, machine).empty();
+}
+
+Selection select(const Chain& chain, const Machine& machine, const PlanOptions& options,
                  const TuningCache* tuning) {
-  shapes_of(stage);  // throws with every problem unless the stage is legal
+  check(chain, machine.device.kind == DeviceKind::cuda);
   Selection selection;
-  selection.canonical = canonical_stage(stage, machine.device.kind);
+  selection.canonical = canonical_chain(chain, machine.device.kind);
   Machine one_thread = machine;
-  if (machine.device.kind == DeviceKind::cpu) one_thread = cpu_machine(1);
+  if (machine.device.kind == DeviceKind::cpu) one_thread = with_threads(machine, 1);
   for (const Kernel* kernel : kernel_table()) {
-    if (kernel->device() != machine.device.kind) continue;
-    selection.verdicts.push_back(judge(*kernel, stage, selection.canonical, machine, one_thread));
+    if (!concerns(*kernel, chain, machine)) continue;
+    selection.verdicts.push_back(
+        judge(*kernel, chain, selection.canonical, machine, one_thread, options));
   }
 
   std::size_t first = selection.verdicts.size();
   if (!options.kernel.empty()) {
-    first = forced_kernel(selection, stage, options);
+    first = forced_kernel(selection, chain, options);
     selection.why_arithmetic = "that of the kernel asked for by name";
   } else {
     double best = std::numeric_limits<double>::infinity();
@@ -174,15 +197,16 @@ Selection select(const Stage& stage, const Machine& machine, const PlanOptions& 
     }
     if (first == selection.verdicts.size())
       throw Error(fmt::format("no kernel on {} can run {}:{}", to_text(machine.device),
-                              to_text(stage), every_refusal(selection.verdicts)));
+                              to_text(chain), every_refusal(selection.verdicts)));
+    const Index images = selection.canonical.stages.front().n;
     selection.why_arithmetic = fmt::format(
         "that of {}, the fastest predicted for {}{} {}. Arithmetics are compared at "
         "that batch whatever n is, so results don't depend on n",
         selection.verdicts[first].kernel->name(),
-        machine.device.kind == DeviceKind::cpu ? "one thread and " : "", selection.canonical.n,
-        selection.canonical.n == 1 ? "image" : "images");
+        machine.device.kind == DeviceKind::cpu ? "one thread and " : "", images,
+        images == 1 ? "image" : "images");
   }
-  choose_tile(selection, first, stage, machine, options, tuning);
+  choose_tile(selection, first, chain, machine, options, tuning);
   return selection;
 }
 

@@ -1,4 +1,4 @@
-// Selection: from a stage and a machine to an arithmetic, a kernel and a tile.
+// Selection: from a chain of stages and a machine to an arithmetic, a kernel and a tile.
 #pragma once
 
 #include <optional>
@@ -20,13 +20,13 @@ struct RankedTile {
 struct Verdict {
   const Kernel* kernel = nullptr;
   std::vector<std::string> refusals;  // empty: it fits
-  double canonical_seconds = 0;       // best predicted time of the canonical stage, one thread
-  std::vector<RankedTile> tiles;      // of the stage itself, the best first
+  double canonical_seconds = 0;       // best predicted time of the canonical chain, one thread
+  std::vector<RankedTile> tiles;      // of the chain itself, the best first
   bool fits() const { return refusals.empty(); }
 };
 
 struct Selection {
-  Stage canonical;                // on which the arithmetics were compared
+  OwnedChain canonical;           // on which the arithmetics were compared
   std::vector<Verdict> verdicts;  // in the order of the kernel table
   std::size_t chosen = 0;         // index into verdicts
   RankedTile tile;
@@ -41,18 +41,26 @@ struct Selection {
 /// The machine that a plan with these options will run on. Throws Error where there is none.
 Machine machine_for(const PlanOptions& options);
 
-/// The stage with which arithmetics are compared: n is replaced by the least one that gives 4,096
-/// output pixels (131,072 on a GPU, enough to fill it; at most 1,024 images), so that the choice,
-/// and with it the bits of an image, can't depend on the batch.
-Stage canonical_stage(const Stage& stage, DeviceKind device);
+/// The chain with which arithmetics are compared: n is replaced by the least one that gives the
+/// first stage 4,096 output pixels (131,072 on a GPU, enough to fill it; at most 1,024 images), so
+/// that the choice, and with it the bits of an image, can't depend on the batch.
+OwnedChain canonical_chain(const Chain& chain, DeviceKind device);
 
-/// Looks at every kernel. Throws Error when the stage is illegal, when a forced kernel or tile does
+/// The kernel's tiles for a chain that it runs, the best predicted first.
+std::vector<RankedTile> rank(const Kernel& kernel, const Chain& chain, const Machine& machine);
+
+/// Whether the kernel may run the chain, by name or by choice: it does not refuse it, and is exact
+/// where the chain asks for that.
+bool fits(const Kernel& kernel, const Chain& chain, const Machine& machine);
+
+/// Looks at every kernel. Throws Error when the chain is illegal, when a forced kernel or tile does
 /// not exist or fit (with every reason, and what does fit), or when nothing fits.
-/// The rule: 1. kernels that refuse the stage are out, and so is, in exact mode, each whose
-/// arithmetic is not exact. 2. The arithmetic is that of the kernel with the least predicted
-/// time on the canonical stage with one thread. 3. Among the kernels and tiles of that arithmetic
-/// a measured time (tuning) decides, else the least predicted time of the stage itself.
-Selection select(const Stage& stage, const Machine& machine, const PlanOptions& options,
+/// The rule: 1. kernels that refuse the chain are out, and so is, in exact mode, each whose
+/// arithmetic is not exact, and each that runs by name only unless it is named. 2. The arithmetic
+/// is that of the kernel with the least predicted time on the canonical chain with one thread. 3.
+/// Among the kernels and tiles of that arithmetic a measured time (tuning) decides, else the least
+/// predicted time of the chain itself.
+Selection select(const Chain& chain, const Machine& machine, const PlanOptions& options,
                  const TuningCache* tuning);
 
 }  // namespace convoy

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "core/gpu_timing.hpp"
@@ -29,8 +30,10 @@ float next_normal(std::uint64_t& state, float scale) {
 }
 
 void fill(const Tensor& tensor, std::uint64_t seed, float scale) {
+  constexpr Index drawn = 1'048'583;  // a prime, repeated: no two rows or images are alike
   const DType dtype = tensor.view().dtype;
-  for (Index i = 0; i < tensor.elements(); ++i) {
+  const Index count = tensor.elements();
+  for (Index i = 0; i < std::min(count, drawn); ++i) {
     switch (dtype) {
       case DType::f32:
         tensor.data<float>()[i] = next_normal(seed, scale);
@@ -41,11 +44,17 @@ void fill(const Tensor& tensor, std::uint64_t seed, float scale) {
       case DType::bf16:
         tensor.data<std::uint16_t>()[i] = math::float_to_bfloat(next_normal(seed, scale));
         break;
-      default:
+      case DType::u8:
         tensor.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(next(seed) >> 56);
         break;
+      case DType::i32:
+        break;  // no operand's: idx is written
     }
   }
+  const std::size_t size = size_of(dtype);
+  for (Index done = drawn; done < count; done += drawn)
+    std::memcpy(tensor.data<char>() + static_cast<std::size_t>(done) * size, tensor.data<char>(),
+                static_cast<std::size_t>(std::min(drawn, count - done)) * size);
 }
 
 }  // namespace
@@ -127,39 +136,57 @@ Machine measured(Machine machine) {
   return machine;
 }
 
-Timing time_replays(Device device, std::size_t runs, const std::function<void(Stream)>& enqueue,
-                    double seconds) {
-  gpu::Graph graph(device, enqueue);
-  graph.replay(1);  // not counted: the first run finds cold caches
-  std::vector<double> times;
-  for (double spent = 0; times.size() < 3 || (spent < seconds && times.size() < 100000);) {
-    const double replay = graph.replay(1);
-    spent += replay;
-    times.push_back(replay / static_cast<double>(runs));
-  }
-  std::sort(times.begin(), times.end());
-  return {times[times.size() / 2], times.front(), static_cast<int>(times.size() * runs)};
+Replays choose_replays(double once, std::size_t sets, double seconds) {
+  constexpr double enough = 24e-3;      // seconds of a graph: its start takes some 10 microseconds
+  constexpr std::size_t launches = 24;  // of a graph, for stages of up to a millisecond
+  constexpr double patience = 0.25;     // seconds, where less was asked for
+  const std::size_t all = std::max(launches, sets);
+  const double wanted = std::ceil(std::max(enough, seconds / 4) / std::max(once, 1e-9));
+  Replays replays;
+  if (wanted < static_cast<double>(all))
+    replays.runs = static_cast<std::size_t>(std::max(1.0, wanted));
+  else
+    replays.runs = all;
+  const double graph = once * static_cast<double>(replays.runs);
+  replays.least = 3 * graph <= std::max(seconds, patience) ? 3 : 1;
+  return replays;
 }
 
-Timing time_runs(const Plan& plan, const RandomOperands& random, double seconds) {
-  if (plan.device().kind == DeviceKind::cuda) {
-    const std::size_t runs = std::max(least_replayed_runs, random.sets());
-    return time_replays(
-        plan.device(), runs,
-        [&](Stream stream) {
-          for (std::size_t i = 0; i < runs; ++i)
-            plan.run(random.operands(plan.stage(), i % random.sets()), stream).or_throw();
-        },
-        seconds);
+Timing time_replays(Device device, std::size_t sets,
+                    const std::function<void(Stream, std::size_t)>& enqueue, double seconds) {
+  gpu::Graph graph(device);
+  const auto one = [&](Stream stream) { enqueue(stream, 0); };
+  double once = graph.run(one);
+  // The first run of a process also loads its kernel.
+  if (once < 0.1) once = std::min(once, graph.run(one));
+  const Replays replays = choose_replays(once, sets, seconds);
+  graph.capture([&](Stream stream) {
+    for (std::size_t i = 0; i < replays.runs; ++i) enqueue(stream, i % sets);
+  });
+  if (replays.least > 1) graph.replay(1);  // not counted: the first finds cold caches
+  std::vector<double> times;
+  for (double spent = 0; times.size() < static_cast<std::size_t>(replays.least) ||
+                         (spent < seconds && times.size() < 100000);) {
+    const double replay = graph.replay(1);
+    spent += replay;
+    times.push_back(replay / static_cast<double>(replays.runs));
   }
-  const Operands operands = random.operands(plan.stage());
+  std::sort(times.begin(), times.end());
+  return {times[times.size() / 2], times.front(), static_cast<int>(times.size() * replays.runs)};
+}
+
+Timing time_calls(Device device, std::size_t sets,
+                  const std::function<void(Stream, std::size_t)>& call, double seconds) {
+  if (device.kind == DeviceKind::cuda) return time_replays(device, sets, call, seconds);
   using Clock = std::chrono::steady_clock;
-  plan.run(operands).or_throw();
+  std::size_t set = 0;
+  call({}, 0);
   std::vector<double> times;
   const auto begin = Clock::now();
   auto last = begin;
   do {
-    plan.run(operands).or_throw();
+    set = set + 1 == sets ? 0 : set + 1;
+    call({}, set);
     const auto now = Clock::now();
     times.push_back(std::chrono::duration<double>(now - last).count());
     last = now;
@@ -167,6 +194,15 @@ Timing time_runs(const Plan& plan, const RandomOperands& random, double seconds)
                                 times.size() < 100000));
   std::sort(times.begin(), times.end());
   return {times[times.size() / 2], times.front(), static_cast<int>(times.size())};
+}
+
+Timing time_runs(const Plan& plan, const RandomOperands& random, double seconds) {
+  std::vector<Operands> operands;
+  for (std::size_t set = 0; set < random.sets(); ++set)
+    operands.push_back(random.operands(plan.stage(), set));
+  return time_calls(
+      plan.device(), random.sets(),
+      [&](Stream stream, std::size_t set) { plan.run(operands[set], stream).or_throw(); }, seconds);
 }
 
 }  // namespace convoy

@@ -34,16 +34,29 @@ struct Timing {
 /// and the bandwidth that it was built for.
 Machine measured(Machine machine);
 
-/// Replays a graph of the `runs` runs that `enqueue` puts on a stream of a GPU, one replay after
-/// the other until `seconds` are over, and at least three times. The times are those of one run.
-/// Throws Error when the GPU does.
-Timing time_replays(Device device, std::size_t runs, const std::function<void(Stream)>& enqueue,
-                    double seconds);
-/// So many runs in a graph that its own start does not show.
-constexpr std::size_t least_replayed_runs = 24;
+/// How a stage is timed by replays of a graph.
+struct Replays {
+  std::size_t runs = 1;  // in the graph
+  int least = 1;         // replays, however short the time for them
+};
+/// For runs of about `once` seconds that go through so many sets of operands. Through all of them,
+/// and at least 24, so that the graph's own start does not show. Where the least number of such
+/// replays would take longer than `seconds` and a tenth of a second, fewer: a graph of 24 ms hides
+/// its start too. One replay where three of a single run take too long.
+Replays choose_replays(double once, std::size_t sets, double seconds);
 
-/// Runs until `seconds` are over, at least three times after one run that is not counted; on a GPU
-/// by replays of a graph, through all sets of operands. Throws Error when a run fails.
+/// Times one run, then replays a graph of several, as choose_replays says, one replay after the
+/// other until `seconds` are over. `enqueue` puts the i-th run on a stream of the GPU; `sets` of
+/// them differ. The times are those of one run. Throws Error when the GPU does.
+Timing time_replays(Device device, std::size_t sets,
+                    const std::function<void(Stream, std::size_t i)>& enqueue, double seconds);
+
+/// Calls until `seconds` are over, at least three times after one call that is not counted; on a
+/// GPU by replays of a graph. `call` gets the sets of operands in turn.
+Timing time_calls(Device device, std::size_t sets,
+                  const std::function<void(Stream, std::size_t set)>& call, double seconds);
+
+/// time_calls of the plan's runs. Throws Error when one fails.
 Timing time_runs(const Plan& plan, const RandomOperands& random, double seconds);
 
 }  // namespace convoy

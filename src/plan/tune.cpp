@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/date.hpp"
 #include "plan/select.hpp"
 #include "plan/timing.hpp"
 
@@ -44,7 +45,8 @@ std::vector<Candidate> candidates_of(const Stage& stage, const Machine& machine,
 
 }  // namespace
 
-TuneResult tune(const Stage& stage, const PlanOptions& options, double seconds, bool save) {
+TuneResult tune(const Stage& given, const PlanOptions& options, double seconds, bool save) {
+  const Stage stage = given.normalised();
   if (!(seconds > 0)) throw Error(fmt::format("tune: {} seconds, expected above 0", seconds));
   const Machine machine = machine_for(options);
   const RandomOperands random(stage, 1, machine);
@@ -73,7 +75,7 @@ TuneResult tune(const Stage& stage, const PlanOptions& options, double seconds, 
   fastest.chosen = true;
   if (save) {
     TuningCache cache;
-    cache.set(machine, stage, {fastest.kernel, fastest.tile, fastest.median});
+    cache.set(machine, stage, {fastest.kernel, fastest.tile, fastest.median, false, utc_now()});
     result.saved_to = tuning_cache_path();
     save_tuning_cache(result.saved_to, cache);
   }

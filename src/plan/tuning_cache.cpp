@@ -16,6 +16,7 @@
 
 #include "convoy/error.hpp"
 #include "convoy/plan.hpp"
+#include "core/build.hpp"
 #include "core/file.hpp"
 #include "core/json.hpp"
 #include "core/printable.hpp"
@@ -24,18 +25,21 @@
 namespace convoy {
 namespace {
 
-constexpr int format_version = 1;
+constexpr int format_version = 2;
 constexpr std::size_t most_bytes = 64 << 20;  // a row takes about 200
 constexpr std::size_t longest_text = 2000;    // longer than any stage's canonical text
 
 // The parts are joined by a character that is in none of them.
-std::string key(std::string_view machine, std::string_view isa, Index threads,
-                std::string_view stage) {
-  return fmt::format("{}\n{}\n{}\n{}", machine, isa, threads, stage);
+std::string key(std::string_view machine, std::string_view cpu_model, std::string_view isa,
+                Index threads, std::string_view stage) {
+  return fmt::format("{}\n{}\n{}\n{}\n{}", machine, cpu_model, isa, threads, stage);
+}
+std::string key(const Machine& machine, std::string_view stage) {
+  return key(machine.name, machine.cpu_model, machine.isa, machine.threads, stage);
 }
 
-std::array<std::string, 4> parts_of(const std::string& key) {
-  std::array<std::string, 4> parts;
+std::array<std::string, 5> parts_of(const std::string& key) {
+  std::array<std::string, 5> parts;
   std::size_t begin = 0;
   for (std::string& part : parts) {
     const std::size_t end = std::min(key.find('\n', begin), key.size());
@@ -94,19 +98,19 @@ class Lock {
 
 }  // namespace
 
-const TunedTile* TuningCache::find(const Machine& machine, const Stage& stage) const {
+const TunedTile* TuningCache::find(const Machine& machine, const Chain& chain) const {
   if (rows_.empty()) return nullptr;
-  auto row = rows_.find(key(machine.name, machine.isa, machine.threads, to_text(stage)));
-  if (row == rows_.end() && stage.dtype == DType::bf16) {
-    Stage twin = stage;
-    twin.dtype = DType::f16;
-    row = rows_.find(key(machine.name, machine.isa, machine.threads, to_text(twin)));
+  auto row = rows_.find(key(machine, to_text(chain)));
+  if (row == rows_.end() && chain.front().dtype == DType::bf16) {
+    OwnedChain twin(chain);
+    for (Stage& stage : twin.stages) stage.dtype = DType::f16;
+    row = rows_.find(key(machine, to_text(twin)));
   }
   return row == rows_.end() ? nullptr : &row->second;
 }
 
-void TuningCache::set(const Machine& machine, const Stage& stage, TunedTile row) {
-  rows_[key(machine.name, machine.isa, machine.threads, to_text(stage))] = std::move(row);
+void TuningCache::set(const Machine& machine, const Chain& chain, TunedTile row) {
+  rows_[key(machine, to_text(chain))] = std::move(row);
 }
 
 void TuningCache::merge(const TuningCache& other) {
@@ -130,6 +134,13 @@ TuningCache TuningCache::parse(std::string_view text, std::string& warning) {
     return ignore(fmt::format("it was written by Convoy {}, this is {}",
                               version_text ? printable(*version_text, 40) : "of no version",
                               version()));
+  // A table that ships with the library names no build: it is of this one.
+  if (file.contains("build")) {
+    const std::string* built = text_field(file, "build");
+    if (!built || *built != build().text())
+      return ignore(fmt::format("it was written by the build {}, this is {}",
+                                built ? printable(*built, 80) : "of no name", build().text()));
+  }
   const auto rows = file.find("rows");
   if (rows == file.end() || !rows->is_array()) return ignore("it has no list of rows");
   for (std::size_t i = 0; i < rows->size(); ++i) {
@@ -145,6 +156,10 @@ TuningCache TuningCache::parse(std::string_view text, std::string& warning) {
     const std::string* tile = text_field(row, "tile");
     if (!machine || !isa || !stage || !kernel || !tile)
       return bad("machine, isa, stage, kernel and tile must be texts");
+    const std::string* cpu_model = text_field(row, "cpu_model");
+    const std::string* date = text_field(row, "date");
+    if ((row.contains("cpu_model") && !cpu_model) || (row.contains("date") && !date))
+      return bad("cpu_model and date must be texts");
     const auto threads = row.find("threads");
     if (threads == row.end() || !threads->is_number_unsigned() || *threads < 1U ||
         *threads > 65536U)
@@ -154,8 +169,9 @@ TuningCache TuningCache::parse(std::string_view text, std::string& warning) {
     const double time = seconds->get<double>();
     if (!std::isfinite(time) || time <= 0) return bad("seconds must be above 0");
     try {
-      cache.rows_[key(*machine, *isa, threads->get<Index>(), to_text(parse_stage(*stage)))] = {
-          *kernel, *tile, time};
+      cache.rows_[key(*machine, cpu_model ? *cpu_model : "", *isa, threads->get<Index>(),
+                      to_text(parse_stage(*stage)))] = {*kernel, *tile, time, false,
+                                                        date ? *date : ""};
     } catch (const Error&) {
       return bad("its stage is not legal");
     }
@@ -167,16 +183,21 @@ std::string TuningCache::to_json() const {
   auto rows = nlohmann::ordered_json::array();
   for (const auto& [k, row] : rows_) {
     const auto parts = parts_of(k);
-    rows.push_back({{"machine", parts[0]},
-                    {"isa", parts[1]},
-                    {"threads", std::stoll(parts[2])},
-                    {"stage", parts[3]},
-                    {"kernel", row.kernel},
-                    {"tile", row.tile},
-                    {"seconds", row.seconds}});
+    nlohmann::ordered_json json{{"machine", parts[0]}};
+    if (!parts[1].empty()) json["cpu_model"] = parts[1];  // a GPU has none
+    json.update({{"isa", parts[2]},
+                 {"threads", std::stoll(parts[3])},
+                 {"stage", parts[4]},
+                 {"kernel", row.kernel},
+                 {"tile", row.tile},
+                 {"seconds", row.seconds}});
+    if (!row.date.empty()) json["date"] = row.date;
+    rows.push_back(std::move(json));
   }
-  const nlohmann::ordered_json file = {
-      {"format", format_version}, {"version", version()}, {"rows", std::move(rows)}};
+  const nlohmann::ordered_json file = {{"format", format_version},
+                                       {"version", version()},
+                                       {"build", build().text()},
+                                       {"rows", std::move(rows)}};
   return json_text(file, 1) + "\n";
 }
 

@@ -2,7 +2,8 @@
 // machine.
 //
 // It is a hint and nothing else: a row chooses among tiles whose bits are equal. So a file that is
-// missing, cut short, of another version or plain wrong is ignored, never an error.
+// missing, cut short, of another version, commit or compiler, or plain wrong is ignored, never an
+// error. A row holds for a machine's name, a CPU's model too, the instruction set and the threads.
 #pragma once
 
 #include <map>
@@ -11,31 +12,32 @@
 #include <string_view>
 #include <vector>
 
-#include "convoy/stage.hpp"
+#include "core/chain.hpp"
 #include "core/machine.hpp"
 
 namespace convoy {
 
 struct TunedTile {
   std::string kernel, tile;
-  double seconds = 0;    // median of the runs that were timed
-  bool shipped = false;  // from a table that came with the library
+  double seconds = 0;     // median of the runs that were timed
+  bool shipped = false;   // from a table that came with the library
+  std::string date = {};  // of the measurement, "2026-11-24T08:30:00Z"; may be empty
   bool operator==(const TunedTile&) const = default;
 };
 
 class TuningCache {
  public:
-  /// The row for this stage on this machine with its number of threads; null if there is none. A
-  /// bf16 stage without one of its own takes that of the same stage in f16: it moves the same bytes
+  /// The row for this chain on this machine with its number of threads; null if there is none. A
+  /// bf16 chain without one of its own takes that of the same one in f16: it moves the same bytes
   /// and multiplies at the same rate.
-  const TunedTile* find(const Machine& machine, const Stage& stage) const;
-  void set(const Machine& machine, const Stage& stage, TunedTile row);
+  const TunedTile* find(const Machine& machine, const Chain& chain) const;
+  void set(const Machine& machine, const Chain& chain, TunedTile row);
   std::size_t size() const { return rows_.size(); }
   /// Rows of `other` replace equal keys here.
   void merge(const TuningCache& other);
 
-  /// Reads JSON text. Anything unexpected, and text of another library version, whose tiles may
-  /// mean something else, gives an empty cache and says what it was in `warning`.
+  /// Reads JSON text. Anything unexpected, and text of another build of the library, whose tiles
+  /// may mean something else, gives an empty cache and says what it was in `warning`.
   static TuningCache parse(std::string_view text, std::string& warning);
   std::string to_json() const;
 

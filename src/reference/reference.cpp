@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "math/half.hpp"
+#include "math/index_map.hpp"
 #include "math/pool.hpp"
 
 namespace convoy::reference {
@@ -18,22 +19,24 @@ std::size_t at(Index i) {
 template <class Real>
 double activate(const Activation& act, double value) {
   const Real v = static_cast<Real>(value);
-  const Real a = static_cast<Real>(act.a);
-  const Real b = static_cast<Real>(act.b);
   switch (act.kind) {
     case Activation::Kind::relu:
       return v < 0 ? 0 : v;
     case Activation::Kind::relu6:
       return v < 0 ? 0 : (v > 6 ? 6 : v);
     case Activation::Kind::clip: {
-      const Real low = v < a ? a : v;
-      return low > b ? b : low;
+      const Real lo = static_cast<Real>(act.lo()), hi = static_cast<Real>(act.hi());
+      const Real above = v < lo ? lo : v;
+      return above > hi ? hi : above;
     }
     case Activation::Kind::leaky:
-      return v < 0 ? static_cast<Real>(a * v) : v;
-    default:
-      return v;
+      return v < 0 ? static_cast<Real>(static_cast<Real>(act.slope()) * v) : v;
+    case Activation::Kind::none:
+    case Activation::Kind::if_:
+    case Activation::Kind::lif:
+      break;
   }
+  return v;
 }
 
 template <class Real>
@@ -41,7 +44,7 @@ double charge(const Activation& act, double membrane, double input) {
   const Real v = static_cast<Real>(membrane);
   const Real x = static_cast<Real>(input);
   if (act.kind == Activation::Kind::if_) return v + x;
-  const Real change = (x - v) / static_cast<Real>(act.a);
+  const Real change = (x - v) / static_cast<Real>(act.tau());
   return v + change;
 }
 
@@ -77,11 +80,11 @@ Oracle::Oracle(const Stage& stage, const TensorView& weights, const Operands& op
               const double shift = number(operands.norm_shift, c * operands.norm_shift.stride[0]);
               // In double the product is exact, so that this is the fused multiply-add of fp32.
               value = value * scale + shift;
-              if (sum != Sum::real) value = static_cast<float>(value);
+              if (!in_double()) value = static_cast<float>(value);
               if (sum == Sum::sequential)
                 value = math::round_to(multiplied, static_cast<float>(value));
             }
-            x_.push_back(value);
+            x_.push_back(sum == Sum::magnitude ? std::abs(value) : value);
           }
 
   const Index filter = stage.r * stage.s * (stage.c / stage.groups);
@@ -92,6 +95,10 @@ Oracle::Oracle(const Stage& stage, const TensorView& weights, const Operands& op
   if (stage.bias)
     for (Index k = 0; k < stage.k; ++k)
       bias_.push_back(number(operands.bias, k * operands.bias.stride[0]));
+  if (sum == Sum::magnitude) {
+    for (float& w : w_) w = std::abs(w);
+    for (double& bias : bias_) bias = std::abs(bias);
+  }
   if (operands.membrane_in)
     for (Index i = 0; i < operands.membrane_in.elements(); ++i)
       membrane_in_.push_back(number(operands.membrane_in, i));
@@ -104,7 +111,7 @@ Stage for_device(Stage stage, DeviceKind device) {
 }
 
 double Oracle::round(double value) const {
-  if (sum_ == Sum::real) return value;
+  if (in_double()) return value;
   return math::round_to(stage_.output_dtype(), static_cast<float>(value));
 }
 
@@ -112,13 +119,14 @@ void Oracle::convolve(Index t, Pixel at_pixel, double* sums) const {
   const Stage& s = stage_;
   const Index c_group = s.c / s.groups;
   const Index k_group = s.k / s.groups;
+  const math::ConvAxis<Index> rows = math::conv_rows(s), columns = math::conv_columns(s);
+  const math::ConvTaps<Index> taps{s.s, c_group};
   for (Index k = 0; k < s.k; ++k) sums[k] = 0;
 
   const auto add_tap = [&](Index r, Index col, Index c) {
-    const Index h = at_pixel.p * s.stride.h - s.pad.top + r * s.dil.h;
-    const Index w = at_pixel.q * s.stride.w - s.pad.left + col * s.dil.w;
-    if (h < 0 || h >= s.h || w < 0 || w >= s.w) return;
-    const float* weights = &w_[at(((r * s.s + col) * c_group + c) * s.k)];
+    const Index h = rows.at(at_pixel.p, r), w = columns.at(at_pixel.q, col);
+    if (!rows.inside(h) || !columns.inside(w)) return;
+    const float* weights = &w_[at(taps.number({r, col, c}) * s.k)];
     for (Index group = 0; group < s.groups; ++group) {
       const double x = input(t, at_pixel.n, h, w, group * c_group + c);
       const Index end = (group + 1) * k_group;
@@ -131,11 +139,11 @@ void Oracle::convolve(Index t, Pixel at_pixel, double* sums) const {
   };
 
   if (sum_ == Sum::sequential) {
-    const Index taps = s.r * s.s;
+    const Index of_channel = s.r * s.s;
     const auto add = [&](Index begin, Index end) {
-      for (Index i = begin; i < end; ++i) add_tap(i % taps / s.s, i % s.s, i / taps);
+      for (Index i = begin; i < end; ++i) add_tap(i % of_channel / s.s, i % s.s, i / of_channel);
     };
-    add(first_product_, c_group * taps);
+    add(first_product_, c_group * of_channel);
     add(0, first_product_);
   } else {
     for (Index r = 0; r < s.r; ++r)
@@ -148,12 +156,13 @@ void Oracle::convolve(Index t, Pixel at_pixel, double* sums) const {
 
 Trace Oracle::trace(Pixel at_pixel) const {
   const Stage& s = stage_;
-  const bool real = sum_ == Sum::real;
+  const bool real = in_double();
   Trace trace;
   trace.pre.resize(at(s.t * s.k));
   trace.act.resize(at(s.t * s.k));
   if (s.act.is_neuron()) trace.membrane.assign(at(s.k), 0.0);
-  const Index first = ((at_pixel.n * shapes_.p + at_pixel.p) * shapes_.q + at_pixel.q) * s.k;
+  const math::ConvPixels<Index> pixels{shapes_.p, shapes_.q};
+  const Index first = pixels.number({at_pixel.n, at_pixel.p, at_pixel.q}) * s.k;
   if (!membrane_in_.empty())
     trace.membrane.assign(&membrane_in_[at(first)], &membrane_in_[at(first)] + s.k);
 
@@ -166,6 +175,11 @@ Trace Oracle::trace(Pixel at_pixel) const {
       double& act = trace.act[at(t * s.k + k)];
       pre = sums[at(k)];
       if (s.bias) pre = real ? pre + bias_[at(k)] : static_cast<float>(pre + bias_[at(k)]);
+      if (sum_ == Sum::magnitude) {
+        const bool steep = s.act.kind == Activation::Kind::leaky && std::abs(s.act.slope()) > 1;
+        act = steep ? std::abs(static_cast<double>(s.act.slope())) * pre : pre;
+        continue;
+      }
       if (!s.act.is_neuron()) {
         act = real ? activate<double>(s.act, pre) : activate<float>(s.act, pre);
         continue;

@@ -16,6 +16,8 @@ enum class Sum {
   real,        // double from start to end, never rounded: y64
   sequential,  // one fp32 FMA accumulator in the order c, r, s: the yardstick for rounding errors.
                // What it multiplies has the type the stage multiplies in, after `norm` too
+  magnitude,   // what rounding errors are measured against, in double: the sum of |x·w|, plus
+               // |bias|, times the slope of an activation where that is above 1. Of no neuron
 };
 
 /// One pixel of the convolution's output, all filters.
@@ -29,15 +31,15 @@ struct Trace {
   std::vector<double> pre, act, membrane;
 };
 
-/// One pooling window: [T,K]. y is rounded to the output type unless Sum::real.
+/// One pooling window: [T,K]. y is rounded to the output type where the arithmetic is fp32.
 struct Window {
   std::vector<double> y;
   std::vector<std::int32_t> idx;
 };
 
 /// All outputs, dense: y and idx [T,N,P',Q',K], pre and act [T,N,P,Q,K], membrane [N,P,Q,K] of a
-/// neuron, whatever the stage's layout. Rounded to the output type (membranes to fp32) unless
-/// Sum::real.
+/// neuron, whatever the stage's layout. Rounded to the output type (membranes to fp32) where the
+/// arithmetic is fp32.
 struct Outputs {
   std::vector<double> y, pre, act, membrane;
   std::vector<std::int32_t> idx;
@@ -72,6 +74,8 @@ class Oracle {
     return x_[static_cast<std::size_t>(
         (((t * stage_.n + n) * stage_.h + h) * stage_.w + w) * stage_.c + c)];
   }
+  /// Nothing is rounded.
+  bool in_double() const { return sum_ == Sum::real || sum_ == Sum::magnitude; }
   double round(double value) const;  // to the output type
   Window pool(Index i, Index j, const std::vector<Trace>& plane, Index plane_row,
               Index plane_column, Index plane_width) const;

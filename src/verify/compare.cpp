@@ -64,6 +64,25 @@ std::string compare_close(std::string_view what, const std::vector<float>& got,
                  });
 }
 
+std::string compare_close(std::string_view what, const std::vector<float>& got,
+                          const std::vector<double>& want, const std::vector<double>& most,
+                          const std::vector<Index>& shape) {
+  if (got.size() != want.size() || got.size() != most.size())
+    return fmt::format("{}: {} elements, expected {}", what, got.size(), want.size());
+  const auto close = [&](std::size_t i) {
+    if (std::isnan(want[i])) return std::isnan(got[i]);
+    // A NaN fails.
+    return static_cast<double>(got[i]) == want[i] || std::abs(got[i] - want[i]) <= most[i];
+  };
+  std::size_t wrong = 0, first = 0;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    if (!close(i) && wrong++ == 0) first = i;
+  if (wrong == 0) return {};
+  return fmt::format("{}: {} of {} differ, the first at {}: {}, expected {}, may differ by {:.3g}",
+                     what, wrong, got.size(), position(first, shape), got[first], want[first],
+                     most[first]);
+}
+
 double largest(const std::vector<double>& values) {
   double most = 0;
   for (const double value : values)
@@ -125,7 +144,7 @@ class SpikeJudge {
             if (stage_.bias) x += inputs_.bias.data<float>()[k];
             double& v = membrane_[i];
             v = stage_.act.kind == Activation::Kind::lif
-                    ? v + (x - v) / static_cast<double>(stage_.act.a)
+                    ? v + (x - v) / static_cast<double>(stage_.act.tau())
                     : v + x;
             if (stage_.keep.pre) {
               const double pre = result_.pre[static_cast<std::size_t>(t * neurons_) + i];

@@ -24,6 +24,11 @@ std::string compare_close(std::string_view what, const std::vector<float>& got,
                           const std::vector<double>& want, double most,
                           const std::vector<Index>& shape);
 
+/// The same with a bound of its own for each element.
+std::string compare_close(std::string_view what, const std::vector<float>& got,
+                          const std::vector<double>& want, const std::vector<double>& most,
+                          const std::vector<Index>& shape);
+
 /// The largest |x|, infinities and NaN left out.
 double largest(const std::vector<double>& values);
 /// The largest |a - b|, infinities and NaN left out.

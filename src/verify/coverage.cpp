@@ -58,7 +58,7 @@ std::string epilogue_of(const Stage& stage) {
   if (!stage.pool) return text;
   Pool pool = *stage.pool;
   pool.ceil = false;
-  return text + (pool == max(2) ? " max2" : " other pool");
+  return text + (pool == max_pool(2) ? " max2" : " other pool");
 }
 
 std::vector<std::string> tails_of(const Stage& stage) {

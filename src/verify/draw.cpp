@@ -115,14 +115,14 @@ void draw_riders(Random& random, Stage& s) {
   else if (act < 0.46)
     s.act = relu6;
   else if (act < 0.56)
-    s.act = clip(random.pick({0.0F, -1.0F, 0.3F}), random.pick({0.5F, 2.0F, 1e30F}));
+    s.act = clip_to(random.pick({0.0F, -1.0F, 0.3F}), random.pick({0.5F, 2.0F, 1e30F}));
   else if (act < 0.66)
     s.act = leaky(random.pick({0.1F, 0.01F, 0.0F, 1.5F, -0.5F}));
   else if (act < 0.84)
     draw_neuron(random, s);
   const double pool = random.uniform();
   if (pool < 0.35) {
-    s.pool = max(2);
+    s.pool = max_pool(2);
   } else if (pool < 0.65) {
     Pool other;
     other.window = Extent(random.between(1, 4), random.between(1, 4));
@@ -134,7 +134,7 @@ void draw_riders(Random& random, Stage& s) {
     other.ceil = random.chance(0.3);
     s.pool = other;
   }
-  if (s.pool == max(2) && random.chance(0.2)) s.pool->ceil = true;
+  if (s.pool == max_pool(2) && random.chance(0.2)) s.pool->ceil = true;
   if (random.chance(0.12))
     s.keep = {random.chance(0.5), random.chance(0.5), s.pool.has_value() && random.chance(0.6)};
   s.strict = random.chance(0.3);

@@ -13,7 +13,7 @@ Index reach(Index taps, Index dil) {
   return dil * (taps - 1) + 1;
 }
 Pool& pool(Stage& s) {
-  if (!s.pool) s.pool = max(2);
+  if (!s.pool) s.pool = max_pool(2);
   return *s.pool;
 }
 void need_neuron(Random& random, Stage& s) {
@@ -181,14 +181,15 @@ constexpr Field all_fields[] = {
      [](Random&, Stage& s) { s.act = relu; }},
     {"clip", [](const Stage& s) { return s.act.kind == Activation::Kind::clip; },
      [](Random& random, Stage& s) {
-       s.act = clip(random.pick({-1.0F, 0.0F, -0.0F}), 2);
+       s.act = clip_to(random.pick({-1.0F, 0.0F, -0.0F}), 2);
      }},
-    {"leaky", [](const Stage& s) { return s.act.kind == Activation::Kind::leaky && s.act.a > 0; },
+    {"leaky",
+     [](const Stage& s) { return s.act.kind == Activation::Kind::leaky && s.act.slope() > 0; },
      [](Random& random, Stage& s) {
        s.act = leaky(random.pick({0.1F, 1.5F}));
      }},
     {"leaky that falls or is flat",
-     [](const Stage& s) { return s.act.kind == Activation::Kind::leaky && s.act.a <= 0; },
+     [](const Stage& s) { return s.act.kind == Activation::Kind::leaky && s.act.slope() <= 0; },
      [](Random& random, Stage& s) {
        s.act = leaky(random.pick({0.0F, -0.5F}));
      }},
@@ -208,8 +209,8 @@ constexpr Field all_fields[] = {
        need_neuron(random, s);
        s.hold = true;
      }},
-    {"max2", [](const Stage& s) { return s.pool == max(2); },
-     [](Random&, Stage& s) { s.pool = max(2); }},
+    {"max2", [](const Stage& s) { return s.pool == max_pool(2); },
+     [](Random&, Stage& s) { s.pool = max_pool(2); }},
     {"pool of one row", [](const Stage& s) { return s.pool && s.pool->window.h == 1; },
      [](Random&, Stage& s) { pool(s).window.h = 1, pool(s).pad.h = 0; }},
     {"pool of one column", [](const Stage& s) { return s.pool && s.pool->window.w == 1; },

@@ -250,7 +250,7 @@ Result Guard::run(const std::function<Status(const Operands&, Stream)>& run, con
     if (on_device_.elements() < host.elements())
       on_device_ = Tensor(DType::u8, {host.elements() * 3 / 2}, device_);
     device = TensorView(on_device_.view().data, DType::u8, {host.elements()}, device_);
-    copy(host, device, stream());
+    copy_tensor(host, device, stream());
   }
   for (const auto& [operand, at] : placed)
     *operand = block[at].view(static_cast<char*>(device.data), device_);
@@ -262,7 +262,7 @@ Result Guard::run(const std::function<Status(const Operands&, Stream)>& run, con
     result.refused = true;
     return result;
   }
-  if (device_.kind != DeviceKind::cpu) copy(device, host, stream());
+  if (device_.kind != DeviceKind::cpu) copy_tensor(device, host, stream());
   const char* memory = block.memory();
   result.y = block[y].read<float>(memory);
   if (pre) result.pre = block[pre].read<float>(memory);

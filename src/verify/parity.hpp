@@ -53,12 +53,15 @@ class StageParity {
  private:
   struct Expected;
   const Expected* expected(Data data);
-  static double most_error(const Expected& e);
   Plan plan(const Kernel& kernel, const Tile& tile, Index n, int threads) const;
   std::string judge(const Expected& want, const Result& got, const Kernel& kernel, Tally& tally);
   std::string judge_real(const Expected& want, const Result& got, const Kernel& kernel,
                          Tally& tally);
-  std::string judge_samples(const Expected& want, const Result& got) const;
+  std::string judge_samples(const Expected& want, const Result& got, const Kernel& kernel,
+                            Tally& tally) const;
+  std::string judge_largest(std::string_view what, const Expected& want,
+                            const std::vector<float>& got, const std::vector<double>& real,
+                            const Kernel& kernel, Tally& tally) const;
   std::string check_repeats(const Kernel& kernel, const Tile& tile, const Plan& one,
                             const Plan* two, const Inputs& inputs, const Result& base,
                             Tally& tally);

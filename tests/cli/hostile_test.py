@@ -13,7 +13,7 @@ import subprocess
 import sys
 import unittest
 
-from cli_case import CliTest, PROGRAM, STAGE, convoy
+from cli_case import PROGRAM, STAGE, CliTest, convoy
 
 BENCH = ["bench", "--stage", STAGE, "--rounds", "1", "--seconds", "0.001"]
 ESCAPE = "\x1b[31m"
@@ -253,7 +253,7 @@ class Names(CliTest):
         cache = os.fsencode(self.here) + b"/c\xff\x1b[31m"
         os.mkdir(cache)
         with open(cache + b"/tuning.json", "w") as file:
-            file.write('{"format": 1, "version": "\\u001b[31m", "rows": []}')
+            file.write('{"format": 2, "version": "\\u001b[31m", "rows": []}')
         self.raw("explain", STAGE, "--no-measure", env={"CONVOY_CACHE": cache}, code=0)
         json.loads(self.raw("explain", STAGE, "--no-measure", "--json", env={"CONVOY_CACHE": cache}, code=0).stdout)
         for words in ([], ["--json"]):

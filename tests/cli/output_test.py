@@ -12,7 +12,7 @@ import subprocess
 import time
 import unittest
 
-from cli_case import CliTest, PROGRAM, STAGE, convoy
+from cli_case import PROGRAM, STAGE, CliTest, convoy
 
 
 class Output(CliTest):
@@ -111,7 +111,7 @@ class Output(CliTest):
     def test_a_spoiled_tuning_cache_is_a_warning(self):
         cache = self.here / "cache"
         cache.mkdir()
-        (cache / "tuning.json").write_text('{"format": 1, "rows": [')
+        (cache / "tuning.json").write_text('{"format": 2, "rows": [')
         result = convoy("explain", STAGE, "--no-measure", env={"CONVOY_CACHE": str(cache)})
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("tuning cache", result.stdout + result.stderr)

@@ -9,7 +9,7 @@ import os
 import resource
 import unittest
 
-from cli_case import CLASSES, CliTest, IMAGES, SIZE, convoy, idx
+from cli_case import CLASSES, IMAGES, SIZE, CliTest, convoy, idx
 
 
 class Run(CliTest):
@@ -74,7 +74,9 @@ class Run(CliTest):
     @unittest.skipIf(os.environ.get("CONVOY_SANITIZED"), "sanitizers reserve more memory than the limit")
     def test_a_huge_claim_allocates_nothing(self):
         claim = self.write("claim", idx(0x803, (2**30, 32, 32), b""))
-        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+
         self.refused(self.run_model(images=claim, preexec_fn=limit), "claim")
 
     def test_missing_files(self):

@@ -6,22 +6,37 @@
 import json
 import unittest
 
-from cli_case import CliTest, PROGRAM, STAGE, convoy
+from cli_case import PROGRAM, STAGE, CliTest, convoy
 
 
 class Stages(CliTest):
     def test_illegal_stages(self):
         illegal = {
-            "n0h8c4k4r3": "n", "n1h0c4k4r3": "h", "n1h8c0k4r3": "c", "n1h8c4k0r3": "k",
-            "n1h8c4k4r0": "r", "n-1h8c4k4r3": "-1", "n1h8c4k4r3stride0": "stride",
+            "n0h8c4k4r3": "n",
+            "n1h0c4k4r3": "h",
+            "n1h8c0k4r3": "c",
+            "n1h8c4k0r3": "k",
+            "n1h8c4k4r0": "r",
+            "n-1h8c4k4r3": "-1",
+            "n1h8c4k4r3stride0": "stride",
             "n9999999999h9999999c4k4r3": "2147483647",
             "n2147483647h999999c99999k4r3": "(?i)overflow|large|many|more than",
             "n99999999999999999999h8c4k4r3": "99999999999999999999",
-            "n1h8c4k4r3+paint": "paint", "n1h8c4k4r3+gelu": "gelu.*planned|planned.*gelu",
-            "n1h8c6k4r3groups4": "groups", "n1h4c4k4r3+max3": "(?i)pool|max", "n1h2c4k4r3": "(?i)r|filter",
-            "n1h8c4k4r3+relu+relu6": "relu6", "n1h8c4k4r3+bias+bias": "bias", "n1h8c4k4r3+soft": "soft",
-            "n1h8c4k4r3+keep(idx)": "idx", "n1h8c4k4r3+max2s2p2": "pad", "f64:n1h8c4k4r3": "f64",
-            "n1h8c4k4": "r is missing", "": "n is missing", "n1h8c4k4r3+clip(2,1)": "clip", "n1h8c4k4r3+lif(0,1)": "tau|lif",
+            "n1h8c4k4r3+paint": "paint",
+            "n1h8c4k4r3+gelu": "gelu.*planned|planned.*gelu",
+            "n1h8c6k4r3groups4": "groups",
+            "n1h4c4k4r3+max3": "(?i)pool|max",
+            "n1h2c4k4r3": "(?i)r|filter",
+            "n1h8c4k4r3+relu+relu6": "relu6",
+            "n1h8c4k4r3+bias+bias": "bias",
+            "n1h8c4k4r3+soft": "soft",
+            "n1h8c4k4r3+keep(idx)": "idx",
+            "n1h8c4k4r3+max2s2p2": "pad",
+            "f64:n1h8c4k4r3": "f64",
+            "n1h8c4k4": "r is missing",
+            "": "n is missing",
+            "n1h8c4k4r3+clip(2,1)": "clip",
+            "n1h8c4k4r3+lif(0,1)": "tau|lif",
         }
         for text, expected in illegal.items():
             with self.subTest(text):

@@ -6,7 +6,7 @@
 import re
 import unittest
 
-from cli_case import CliTest, STAGE, convoy
+from cli_case import STAGE, CliTest, convoy
 
 SUBCOMMANDS = ["run", "bench", "verify", "explain", "tune", "devices"]
 
@@ -33,14 +33,20 @@ class Usage(CliTest):
         self.assertEqual(result.stderr, convoy("--help").stdout)
 
     def test_wrong_usage(self):
-        for words, *expected in ((["paint"], '"paint"', *SUBCOMMANDS), (["--paint"], '"--paint"', *SUBCOMMANDS),
-                                 (["run"], "model", "convoy run --help"), (["explain"], "stage", "convoy explain --help"),
-                                 (["bench"], "--stage", "--shapes"), (["tune"], "--stage", "--shapes"),
-                                 (["bench", "--frobnicate"], "--frobnicate"), (["bench", "extra"], "extra"),
-                                 (["verify", "--stage", STAGE, "--shapes", "list"], "excludes"),
-                                 (["verify", "--stage", STAGE, "--images", "0"], '--images: "0": expected a whole number, 1 or more'),
-                                 (["bench", "--stage", STAGE, "--seconds", "nan"], '--seconds: "nan": expected a number, 0.001 to 10'),
-                                 (["bench", "--stage", STAGE, "--dtype", "f8"], '--dtype: "f8": expected f32, f16, bf16 or u8')):
+        for words, *expected in (
+            (["paint"], '"paint"', *SUBCOMMANDS),
+            (["--paint"], '"--paint"', *SUBCOMMANDS),
+            (["run"], "model", "convoy run --help"),
+            (["explain"], "stage", "convoy explain --help"),
+            (["bench"], "--stage", "--shapes"),
+            (["tune"], "--stage", "--shapes"),
+            (["bench", "--frobnicate"], "--frobnicate"),
+            (["bench", "extra"], "extra"),
+            (["verify", "--stage", STAGE, "--shapes", "list"], "excludes"),
+            (["verify", "--stage", STAGE, "--images", "0"], '--images: "0": expected a whole number, 1 or more'),
+            (["bench", "--stage", STAGE, "--seconds", "nan"], '--seconds: "nan": expected a number, 0.001 to 10'),
+            (["bench", "--stage", STAGE, "--dtype", "f8"], '--dtype: "f8": expected f32, f16, bf16 or u8'),
+        ):
             with self.subTest(words):
                 self.refused(convoy(*words), *expected)
 

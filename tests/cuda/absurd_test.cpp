@@ -4,13 +4,13 @@
 
 #include <cmath>
 
+#include "bench/fit/h200.hpp"
 #include "cuda/family.hpp"
-#include "cuda/layout.hpp"
-#include "cuda/pad.hpp"
 #include "cuda/sm90/few.hpp"
 #include "cuda/sm90/first.hpp"
 #include "cuda/sm90/pair_tile.hpp"
-#include "h200.hpp"
+#include "cuda/wrap/pad.hpp"
+#include "cuda/wrap/transpose.hpp"
 #include "plan/kernel_table.hpp"
 #include "plan/select.hpp"
 #include "verify/random.hpp"
@@ -24,10 +24,12 @@ Machine machine() {
   return machine_of(h200());
 }
 
+/// Those that run one stage.
 std::vector<const Kernel*> gpu_kernels() {
   std::vector<const Kernel*> kernels;
   for (const Kernel* kernel : kernel_table())
-    if (kernel->device() == DeviceKind::cuda) kernels.push_back(kernel);
+    if (kernel->device() == DeviceKind::cuda && dynamic_cast<const StageKernel*>(kernel))
+      kernels.push_back(kernel);
   return kernels;
 }
 
@@ -61,8 +63,8 @@ Stage draw(Random& random) {
   for (Index* side : {&s.pad.top, &s.pad.left, &s.pad.bottom, &s.pad.right})
     if (random.chance(0.5)) *side = size() - 1;
   if (random.chance(0.2)) s.layout = Layout::nchw;
-  s.act = random.pick({no_act, relu, leaky(0), leaky(0.1F), clip(0, 1)});
-  if (random.chance(0.3)) s.pool = random.pick({max(2), max(3, 2, 1)});
+  s.act = random.pick({no_act, relu, leaky(0), leaky(0.1F), clip_to(0, 1)});
+  if (random.chance(0.3)) s.pool = random.pick({max_pool(2), max_pool(3, 2, 1)});
   if (random.chance(0.2))
     s.pool = Pool{{size(), size()},
                   {size(), size()},
@@ -95,14 +97,14 @@ void check_halo(const Stage& stage) {
     expect_legal(sm90::halo_x_map(stage, tile, l, stage.c));
     expect_legal(sm90::halo_w_map(stage, tile, l));
     expect_legal(sm90::halo_y_map(stage, tile, stage.k));
-    for (int v = 0; v < l.views; ++v) {  // a box begins where its first tap does
-      const sm90::View& view = l.view[static_cast<std::size_t>(v)];
-      const int tap = l.tap_index[view.first];
+    for (int v = 0; v < l.boxes; ++v) {  // a box begins where its first tap does
+      const sm90::TapBox& box = l.box[v];
+      const int tap = l.tap_index[box.first];
       const Index dy = tap / stage.s * stage.dil.h, dx = tap % stage.s * stage.dil.w;
-      EXPECT_TRUE(dy >= view.dy && (dy - view.dy) % stage.stride.h == 0) << dy << ' ' << view.dy;
-      EXPECT_TRUE(dx >= view.dx && (dx - view.dx) % stage.stride.w == 0) << dx << ' ' << view.dx;
-      EXPECT_LT((dy - view.dy) / stage.stride.h, l.box_h);
-      EXPECT_LT((dx - view.dx) / stage.stride.w, l.box_w);
+      EXPECT_TRUE(dy >= box.dy && (dy - box.dy) % stage.stride.h == 0) << dy << ' ' << box.dy;
+      EXPECT_TRUE(dx >= box.dx && (dx - box.dx) % stage.stride.w == 0) << dx << ' ' << box.dx;
+      EXPECT_LT((dy - box.dy) / stage.stride.h, l.box_h);
+      EXPECT_LT((dx - box.dx) / stage.stride.w, l.box_w);
     }
   }
 }
@@ -110,7 +112,7 @@ void check_first(const Stage& stage) {
   const sm90::FirstLayout l = sm90::first_layout(stage, h200());
   EXPECT_GE(l.bricks, 2);
   EXPECT_LE(l.shared_bytes, static_cast<int>(h200().shared_bytes));
-  EXPECT_EQ(l.w_bytes, (stage.k + 63) / 64 * stage.r * (l.slots / 4) * 2048);
+  EXPECT_EQ(l.w_bytes, (stage.k + 63) / 64 * stage.r * (l.row_taps / 4) * 2048);
   expect_legal(sm90::first_y_map(stage, l, stage.k, false));
   if (l.raw) expect_legal(sm90::first_x_map(stage, l));
 }
@@ -133,7 +135,7 @@ TEST(Absurd, KernelsRefuseDrawnStagesOrAreSound) {
     const Stage stage = draw(random);
     if (!problems(stage).empty()) continue;
     SCOPED_TRACE(to_text(stage));
-    const Stage compared = canonical_stage(stage, DeviceKind::cuda);
+    const Stage compared = canonical_chain(stage, DeviceKind::cuda).stages.front();
     for (const Kernel* kernel : kernels) {
       if (!kernel->refusals(stage, machine()).empty()) continue;
       ++taken[kernel->name()];
@@ -186,7 +188,8 @@ TEST(Absurd, WeightsBeyondSharedMemoryDoNotSeemToFit) {
 TEST(Absurd, ManyFiltersAreRanked) {
   const Stage stage = parse_stage("f16:n1h1c8k8000000r1");
   EXPECT_TRUE(refusals("halo", "f16:n1h1c8k8000000r1").empty());
-  EXPECT_FALSE(sm90::halo_tiles(canonical_stage(stage, DeviceKind::cuda), h200()).empty());
+  EXPECT_FALSE(
+      sm90::halo_tiles(canonical_chain(stage, DeviceKind::cuda).stages.front(), h200()).empty());
   PlanOptions options;
   options.use_tuning = false;
   EXPECT_EQ(select(stage, machine(), options, nullptr).kernel().name(), "halo");

@@ -5,10 +5,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "bench/fit/h200.hpp"
 #include "bench/fit/measured_tiles.hpp"
 #include "cuda/families.hpp"
 #include "cuda/sm90/halo_tile.hpp"
-#include "h200.hpp"
 
 namespace convoy::cuda::sm90 {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 Picks picks_in(const std::string& result) {
   return picks_of(
       measured_tiles(std::string(CONVOY_SOURCE_DIR) + "/bench/results/h200/" + result, h200()),
-      HaloCosts());
+      h200(), HaloCosts());
 }
 
 TEST(CostModel, PicksNearlyTheBestOfWhatItWasFittedTo) {

@@ -1,5 +1,5 @@
 // The depthwise family's geometry, refusals and cost model: needs no GPU.
-#include "cuda/depthwise.hpp"
+#include "cuda/any/depthwise.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "h200.hpp"
+#include "bench/fit/h200.hpp"
 
 namespace convoy::cuda {
 namespace {

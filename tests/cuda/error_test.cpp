@@ -34,6 +34,14 @@ TEST(WhyNoDevice, SaysWhatToDo) {
   EXPECT_EQ(why_no_device(cudaSuccess, 1, "13.0"), "");
 }
 
+TEST(CompiledFor, SaysWhatTheBuildHasCodeFor) {
+  EXPECT_EQ(cuda::architectures_text("75-real 80-real 90-virtual 90a-real 120-real"),
+            "machine code for compute capability 7.5, 8.0, 9.0a, 12.0; PTX for 9.0 and later");
+  EXPECT_EQ(cuda::architectures_text("90a-real"), "machine code for compute capability 9.0a");
+  // What CMake compiled: the folders any/ and sm90/ at least.
+  expect_in(gpu::survey().compiled, {"7.5", "9.0a", "PTX for 9.0 and later; CUDA "});
+}
+
 // Without a driver, too: the library loads, the CPU works, and a GPU is refused with the reason.
 TEST(WithoutGpu, IsRefusedWithTheReason) {
   const gpu::Survey survey = gpu::survey();
@@ -79,7 +87,7 @@ TEST_F(GpuErrors, OutOfMemory) {
   // A plan whose weights alone are larger than any GPU's memory.
   const Stage stage = parse_stage("n1h1c1000000k1000000r1");
   const std::string plan = message_of([&] { const Plan made(stage, options_for(gpu0)); });
-  expect_in(plan, {"no memory on cuda:0 for the weights of", to_text(stage).c_str()});
+  expect_in(plan, {"no memory on cuda for the weights of", to_text(stage).c_str()});
   ASSERT_EQ(cudaMemGetInfo(&free_after, &total), cudaSuccess);
   EXPECT_EQ(free_after, free_before);
   expect_usable();
@@ -101,7 +109,7 @@ TEST_F(GpuErrors, MisalignedOperandsAreRefusedOrServed) {
 
   Operands operands = one.operands();
   operands.x = moved(one.x, 2);
-  copy(one.x, operands.x);
+  copy_tensor(one.x, operands.x);
   expect_in(halo.run(operands).message(), {"x: its address", "16", "halo", "kernel general"});
   general.run(operands).or_throw();
   EXPECT_EQ(one.outputs(), expected);
@@ -110,7 +118,7 @@ TEST_F(GpuErrors, MisalignedOperandsAreRefusedOrServed) {
   operands.y = moved(one.y, 4);
   expect_in(halo.run(operands).message(), {"y: its address", "16"});
   general.run(operands).or_throw();
-  copy(operands.y, one.y);
+  copy_tensor(operands.y, one.y);
   EXPECT_EQ(one.outputs(), expected);
 
   operands.y = moved(one.y, 1);
@@ -119,7 +127,7 @@ TEST_F(GpuErrors, MisalignedOperandsAreRefusedOrServed) {
   const Tensor wide(DType::f16, {2, 8, 8, 19}, gpu0);
   operands = one.operands();
   operands.x = wide.view().channels(0, 16);
-  copy(one.x, operands.x);
+  copy_tensor(one.x, operands.x);
   expect_in(halo.run(operands).message(), {"x: its pixels lie 19 elements", "16 bytes"});
   general.run(operands).or_throw();
   EXPECT_EQ(one.outputs(), expected);
@@ -150,8 +158,8 @@ TEST_F(GpuErrors, OperandsThatOverlapOrLieElsewhere) {
 
 TEST_F(GpuErrors, CopyNeedsEqualTypesAndShapes) {
   const Tensor a(DType::f32, {2, 3}, gpu0), b(DType::f32, {3, 2}), c(DType::f16, {2, 3});
-  expect_in(message_of([&] { copy(a, b); }), {"copy", "same type and shape"});
-  expect_in(message_of([&] { copy(a, c); }), {"copy", "same type and shape"});
+  expect_in(message_of([&] { copy_tensor(a, b); }), {"copy", "same type and shape"});
+  expect_in(message_of([&] { copy_tensor(a, c); }), {"copy", "same type and shape"});
   expect_usable();
 }
 

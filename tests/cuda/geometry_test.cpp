@@ -5,11 +5,11 @@
 #include <limits>
 #include <random>
 
-#include "cuda/sm90/divide.hpp"
+#include "bench/fit/h200.hpp"
+#include "cuda/divide.hpp"
 #include "cuda/sm90/few.hpp"
 #include "cuda/sm90/first.hpp"
-#include "cuda/sm90/halo_tile.hpp"
-#include "h200.hpp"
+#include "cuda/sm90/halo_layout.hpp"
 
 namespace convoy::cuda::sm90 {
 namespace {
@@ -41,14 +41,14 @@ TEST(Halo, TapsReachTheirPixels) {
     for (const HaloTile& tile : halo_tiles(stage, h200())) {
       const HaloLayout l = halo_layout(stage, tile, h200());
       const bool images = tile.inner == Inner::images;
-      for (int box = 0; box < l.slot_chunks * l.views; ++box) {
-        const int v = box % l.views, chunk = box / l.views;
+      for (int box = 0; box < l.slot_chunks * l.boxes; ++box) {
+        const int v = box % l.boxes, chunk = box / l.boxes;
         const int in_slot = tile.deep > 0 ? v * l.slot_chunks + chunk : 0;
-        const View& view = l.view[static_cast<std::size_t>(v)];
-        for (int t = chunk * l.taps + view.first; t < chunk * l.taps + view.first + view.count;
+        const TapBox& reads = l.box[v];
+        for (int t = chunk * l.taps + reads.first; t < chunk * l.taps + reads.first + reads.count;
              ++t) {
-          const auto shift = l.tap_shift[static_cast<std::size_t>(t)];
-          ASSERT_EQ((shift & opens_slot) != 0, tile.deep > 0 ? t == 0 : t == view.first);
+          const auto shift = l.tap_shift[t];
+          ASSERT_EQ((shift & opens_slot) != 0, tile.deep > 0 ? t == 0 : t == reads.first);
           const int tap = l.tap_index[static_cast<std::size_t>(t % l.taps)];
           const int r = tap / static_cast<int>(stage.s), s = tap % static_cast<int>(stage.s);
           for (int g = 0; g < (tile.schedule == Schedule::rows ? 2 : 1); ++g) {
@@ -79,9 +79,9 @@ TEST(Halo, TapsReachTheirPixels) {
                   out_y += g * tile.bh;
                 ASSERT_GE(row, 0);
                 ASSERT_LT(row, l.box_w * l.box_h * l.box_n);
-                ASSERT_EQ(view.dx + x * stage.stride.w, out_x * stage.stride.w + s * stage.dil.w)
+                ASSERT_EQ(reads.dx + x * stage.stride.w, out_x * stage.stride.w + s * stage.dil.w)
                     << to_text(stage) << ' ' << tile.name();
-                ASSERT_EQ(view.dy + y * stage.stride.h, out_y * stage.stride.h + r * stage.dil.h)
+                ASSERT_EQ(reads.dy + y * stage.stride.h, out_y * stage.stride.h + r * stage.dil.h)
                     << to_text(stage) << ' ' << tile.name();
                 ASSERT_EQ(n, out_n);
               }
@@ -122,12 +122,11 @@ TEST(Halo, LayoutsFitAndRingsCantLock) {
       // The consumer holds two slabs while it waits for a third, and boxes likewise where a box has
       // one slab; but no slot is taken twice where the rings hold a CTA's only tile.
       bool single = false;
-      for (int v = 0; v < l.views; ++v)
-        single |= (tile.deep > 0 ? l.slot_taps() : l.view[static_cast<std::size_t>(v)].count) ==
-                  l.slab_taps;
+      for (int v = 0; v < l.boxes; ++v)
+        single |= (tile.deep > 0 ? l.slot_taps() : l.box[v].count) == l.slab_taps;
       // Weights that wait for the first pixels belong to the slot of those, so that it is not given
       // back, and filled anew, under the wait.
-      const int slot_taps = tile.deep > 0 ? l.slot_taps() : static_cast<int>(l.view[0].count);
+      const int slot_taps = tile.deep > 0 ? l.slot_taps() : static_cast<int>(l.box[0].count);
       EXPECT_TRUE(l.early_slabs == std::numeric_limits<int>::max() ||
                   l.early_slabs + 1 < slot_taps / l.slab_taps)
           << to_text(stage) << ' ' << tile.name();
@@ -163,7 +162,7 @@ TEST(First, CoreMatricesHoldTheirTaps) {
   for (const Stage& stage : stages_of("first-stages.txt")) {
     const FirstLayout l = first_layout(stage, h200());
     const int u = static_cast<int>(stage.stride.h);
-    for (int slot = 0; slot < l.slots; slot += 2) {
+    for (int slot = 0; slot < l.row_taps; slot += 2) {
       for (int column = 0; column < 16; ++column) {
         const int address = column / 8 * 128 + slot / 4 * l.step_stride +
                             slot / 2 % 2 * l.k_stride + column % 8 * 16;
@@ -171,7 +170,7 @@ TEST(First, CoreMatricesHoldTheirTaps) {
         ASSERT_LT(address, l.pitch) << to_text(stage);
       }
     }
-    EXPECT_GE(l.slots, stage.s + l.lead);
+    EXPECT_GE(l.row_taps, stage.s + l.lead);
     EXPECT_LE(l.shared_bytes, 232448);
   }
 }

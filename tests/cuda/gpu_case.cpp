@@ -56,6 +56,17 @@ GpuCase::GpuCase(const Stage& given, Values values, Device on) : stage(given), d
   if (stage.keep.pre) pre = Tensor(*stage.out, pre_shape(stage), device);
   if (stage.keep.act) act = Tensor(*stage.out, pre_shape(stage), device);
   if (stage.keep.idx) idx = Tensor(DType::i32, y_shape(stage), device);
+  poison();
+}
+
+void GpuCase::poison() const {
+  for (const Tensor* tensor : {&y, &pre, &act, &idx, &membrane_out}) {
+    const TensorView& view = tensor->view();
+    if (!view) continue;
+    const Tensor bits(view.dtype, {view.shape.begin(), view.shape.begin() + view.rank});
+    std::memset(bits.view().data, 0xFF, bits.bytes());
+    copy_tensor(bits, *tensor);
+  }
 }
 
 Operands GpuCase::operands() const {

@@ -39,8 +39,11 @@ struct GpuCase {
   Tensor x, w, bias, norm_scale, norm_shift, membrane_in;  // w on the host
   Tensor y, pre, act, idx, membrane_out;
 
+  /// Outputs are poisoned: what a run does not write differs from what another one wrote.
   GpuCase(const Stage& stage, Values values, Device device);
   Operands operands() const;
+  /// All bits of the outputs set: NaN, and an index that no plane has. Before a second run.
+  void poison() const;
   /// Every output's bytes, copied to the host; -0 reads +0.
   std::vector<unsigned char> outputs() const;
 };

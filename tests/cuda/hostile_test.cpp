@@ -88,7 +88,7 @@ TEST_F(GpuHostile, WhatWasMovedFromSaysSo) {
   Tensor tensor(DType::f16, {4}, gpu0);
   const Tensor taken = std::move(tensor);
   EXPECT_FALSE(tensor.view());  // NOLINT(bugprone-use-after-move)
-  EXPECT_THROW(copy(tensor, taken), Error);
+  EXPECT_THROW(copy_tensor(tensor, taken), Error);
 }
 
 TEST_F(GpuHostile, AbsurdSizesAreNoMemory) {
@@ -119,9 +119,9 @@ TEST_F(GpuHostile, DevicesThatAreNotThereAreNamed) {
     const Tensor here(DType::f32, {4}, gpu0), host(DType::f32, {4});
     TensorView there = here;
     there.device = none;
-    EXPECT_THROW(copy(there, here), Error);
-    EXPECT_THROW(copy(here, there), Error);
-    EXPECT_THROW(copy(there, host), Error);
+    EXPECT_THROW(copy_tensor(there, here), Error);
+    EXPECT_THROW(copy_tensor(here, there), Error);
+    EXPECT_THROW(copy_tensor(there, host), Error);
     EXPECT_THROW(static_cast<void>(here.to(none)), Error);
   }
 }

@@ -1,12 +1,12 @@
 // NCHW on a GPU: the fast families between transpositions give the bits of `general`, which reads
 // NCHW itself, and the transposition runs near the speed of a copy.
-#include "cuda/layout.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "core/gpu.hpp"
+#include "cuda/error.hpp"
+#include "cuda/wrap/transpose.hpp"
 #include "gpu_case.hpp"
 
 namespace convoy {
@@ -37,9 +37,11 @@ TEST_F(GpuLayout, FewerImagesOfALargerTensorGiveTheSameBits) {
 TEST_F(GpuLayout, TransposesNearTheSpeedOfACopy) {
   struct Shape {
     Index batch, rows, columns;
+    double least;  // of the speed of a copy; odd columns go by single elements
   };
-  for (const Shape& s : {Shape{32, 64, 224 * 224}, Shape{32, 224 * 224, 64}, Shape{256, 256, 196},
-                         Shape{256, 512, 49}, Shape{64, 72, 1001}}) {
+  for (const Shape& s :
+       {Shape{32, 64, 224 * 224, 0.75}, Shape{32, 224 * 224, 64, 0.75}, Shape{256, 256, 196, 0.7},
+        Shape{256, 512, 49, 0.6}, Shape{64, 72, 1001, 0.2}}) {
     const Index count = s.batch * s.rows * s.columns;
     const Tensor from(DType::f16, {count}, gpu0), to(DType::f16, {count}, gpu0);
     const cuda::Transpose what{.from = from.view().data,
@@ -54,15 +56,15 @@ TEST_F(GpuLayout, TransposesNearTheSpeedOfACopy) {
       for (int i = 0; i < 20; ++i) seconds = std::min(seconds, gpu::time(gpu0, {}, enqueue));
       return seconds;
     };
-    const double ours = best([&] { Status(cuda::transpose_launch(what, nullptr)).or_throw(); }),
-                 copied = best([&] { copy(from, to); });
+    const double ours = best([&] {
+      cuda::launch_status(cuda::transpose_launch(what, nullptr)).or_throw();
+    }),
+                 copied = best([&] { copy_tensor(from, to); });
     const double bytes = 4.0 * static_cast<double>(count);
     std::printf("%lld x %lld x %lld: %.0f GB/s, a copy %.0f GB/s\n",
                 static_cast<long long>(s.batch), static_cast<long long>(s.rows),
                 static_cast<long long>(s.columns), bytes / ours / 1e9, bytes / copied / 1e9);
-    if (count >= Index{1} << 26) {
-      EXPECT_GE(copied / ours, 0.75) << s.rows << " x " << s.columns;
-    }
+    EXPECT_GE(copied / ours, s.least) << s.rows << " x " << s.columns;
   }
 }
 

@@ -10,6 +10,8 @@
 #include <fstream>
 #include <random>
 
+#include "core/gpu.hpp"
+#include "core/gpu_timing.hpp"
 #include "gpu_case.hpp"
 #include "io/dataset.hpp"
 #include "io/idx.hpp"
@@ -147,6 +149,50 @@ TEST_F(GpuNetwork, GivesTheLabelsOfTheCpu) {
   int different = 0;
   for (std::size_t i = 0; i < host.size(); ++i) different += host[i] != device[i];
   EXPECT_LE(different, 1);  // a spike may differ where the membrane is next to the threshold
+}
+
+// From the device to the device on a stream of the caller's: the bits of a run from host to host,
+// of u8 pixels and of f32 images that are normalised.
+TEST_F(GpuNetwork, ReadsAndWritesOnTheDevice) {
+  const std::string text = "mean(0.3) std(0.25)\nsteps 2\nconv1 k8r3+if(1)+max2\nflatten\nfc k5\n";
+  parameter("conv1.weight", 8, 1, 9, 0.4F);
+  parameter("fc.weight", 5, 8 * 6 * 6, 1, 0.1F);
+  for (const DType type : {DType::u8, DType::f32}) {
+    SCOPED_TRACE(to_text(type));
+    std::ofstream(path_ / "network.txt") << "input " << to_text(type) << ":h14w14c1 " << text;
+    NetworkOptions options;
+    options.device = gpu0;
+    options.batch = 16;  // the last batch is not full
+    const Network network(path_, options);
+    constexpr Index n = 37;
+    Tensor images(type, {n, 14, 14, 1}), logits(DType::f32, {n, 5}), labels(DType::i32, {n});
+    for (Index i = 0; i < images.elements(); ++i) {
+      const auto pixel = static_cast<std::uint8_t>(random_() % 256);
+      if (type == DType::u8)
+        images.data<std::uint8_t>()[i] = pixel;
+      else
+        images.data<float>()[i] = static_cast<float>(pixel) / 255;
+    }
+    network.run(images, logits, labels).or_throw();
+
+    const gpu::OwnedStream own(gpu0);
+    const Tensor on_device = images.to(gpu0), logits_there(DType::f32, {n, 5}, gpu0),
+                 labels_there(DType::i32, {n}, gpu0);
+    network.run(on_device, logits_there, labels_there, own.stream()).or_throw();
+    gpu::synchronize(gpu0, own.stream());
+    const Tensor got = logits_there.to({}), got_labels = labels_there.to({});
+    for (Index i = 0; i < logits.elements(); ++i)
+      ASSERT_EQ(got.data<float>()[i], logits.data<float>()[i]) << i;
+    for (Index i = 0; i < n; ++i)
+      ASSERT_EQ(got_labels.data<std::int32_t>()[i], labels.data<std::int32_t>()[i]) << i;
+
+    // From the host, to one output of each kind.
+    const Tensor cleared(DType::i32, {n}, gpu0);
+    network.run(images, {}, cleared).or_throw();
+    const Tensor again = cleared.to({});
+    for (Index i = 0; i < n; ++i)
+      ASSERT_EQ(again.data<std::int32_t>()[i], labels.data<std::int32_t>()[i]) << i;
+  }
 }
 
 }  // namespace

@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "core/gpu.hpp"
-#include "cuda/device.hpp"
-#include "cuda/sm90/pair_tile.hpp"
+#include "cuda/families.hpp"
 #include "gpu_case.hpp"
 
 namespace convoy {
@@ -26,7 +25,7 @@ struct FencedOutput {
   void poison() const {
     const Tensor bytes(DType::u8, {block.elements()});
     std::fill_n(bytes.data<std::uint8_t>(), bytes.elements(), std::uint8_t{0xFF});
-    copy(bytes, block);
+    copy_tensor(bytes, block);
   }
   bool fences_stand() const {
     const Tensor bytes = block.to({});
@@ -57,7 +56,9 @@ TEST_P(PairRun, EveryTileGivesTheBitsOfTwoLaunches) {
   const Machine machine = gpu::machine(0);
   const Stage &one = stages()[2 * GetParam()], &two = stages()[2 * GetParam() + 1];
   SCOPED_TRACE(to_text(one) + ", " + to_text(two));
-  const auto refusals = gpu::judge_pair(one, two, machine).refusals;
+  const std::vector<Stage> both{one, two};
+  const Chain chain(both);
+  const auto refusals = cuda::sm90::pair().refusals(chain, machine);
   if (machine.compute_capability != 90) GTEST_SKIP() << "skipped: " << refusals.front();
   ASSERT_EQ(refusals, std::vector<std::string>{});
   for (const Values values : {Values::integers, Values::normal}) {
@@ -75,18 +76,26 @@ TEST_P(PairRun, EveryTileGivesTheBitsOfTwoLaunches) {
     const Index n = first.stage.n;
     const auto image = static_cast<std::ptrdiff_t>(expected.size()) / n;
     const FencedOutput out(second.y);
-    for (const auto& tile : cuda::sm90::pair_tiles(one, two, cuda::facts_of(machine))) {
-      SCOPED_TRACE(tile.name());
-      const auto pair = gpu::prepare_pair(one, two, machine, tile.name());
-      pair->set_weights(first.w.data<float>(), second.w.data<float>());
+    const Parameters parameters[] = {{.w = first.w.data<float>()}, {.w = second.w.data<float>()}};
+    for (const Tile& tile : cuda::sm90::pair().tiles(chain, machine)) {
+      SCOPED_TRACE(tile.name);
+      const auto pair = cuda::sm90::pair().prepare(chain, tile, machine);
+      pair->use(pair->pack(parameters));
       const auto bytes_of_run = [&](Index images_of_run, const TensorView& x) {
         out.poison();
         const TensorView bias = first.bias, bias2 = second.bias;
-        pair->run(images_of_run, x.data, static_cast<const float*>(bias.data),
-                  static_cast<const float*>(bias2.data), out.y.data, {})
-            .or_throw();
+        const StageArgs later{.bias = static_cast<const float*>(bias2.data)};
+        RunArgs args;
+        args.n = images_of_run;
+        args.bias = static_cast<const float*>(bias.data);
+        args.x = x.data;
+        args.x_stride = dense_x(one, images_of_run);
+        args.y = out.y.data;
+        args.y_stride = dense_y(two, images_of_run);
+        args.later = {&later, 1};
+        pair->run(args).or_throw();
         EXPECT_TRUE(out.fences_stand());
-        copy(out.y, second.y);
+        copy_tensor(out.y, second.y);
         return second.outputs();
       };
       EXPECT_EQ(bytes_of_run(n, first.x), expected);

@@ -3,10 +3,10 @@
 
 #include <set>
 
+#include "bench/fit/h200.hpp"
 #include "convoy/stage.hpp"
 #include "cuda/sm90/pair_map.hpp"
 #include "cuda/sm90/pair_tile.hpp"
-#include "h200.hpp"
 
 namespace convoy::cuda::sm90 {
 namespace {
@@ -37,15 +37,15 @@ void for_each_tile(Check check) {
 TEST(Pair, PixelsKeepTheirPlace) {
   for_each_tile([](const Stage&, const Stage& second, const HaloTile& tile, const PairLayout& l) {
     const int rows = tile.bh / 2, across = tile.bw / 2, per_instruction = rows / 2;
-    std::vector<int> pixel_at(static_cast<std::size_t>(l.columns), -1);
+    std::vector<int> pixel_at(static_cast<std::size_t>(l.second.columns), -1);
     for (int i = 0; i < tile.instructions(); ++i) {
       for (int j = 0; j < per_instruction; ++j) {
         for (int c = 0; c < 8; ++c) {
           // What halo would store there: row 2j + c%2 of the instruction's box, column c/2.
           const int y = 2 * j + (c & 1), x = (c >> 1) + (tile.bw > 8 ? 4 * i : 0);
           const int image = tile.bw > 8 ? 0 : i;
-          const int row = middle_row(i * l.window_i + j * l.window_j, c);
-          ASSERT_LT(row, l.columns);
+          const int row = middle_row(i * l.second.window_i + j * l.second.window_j, c);
+          ASSERT_LT(row, l.second.columns);
           ASSERT_EQ(pixel_at[static_cast<std::size_t>(row)], -1) << "two pixels in one row";
           pixel_at[static_cast<std::size_t>(row)] = (image * rows + y) * across + x;
         }
@@ -54,10 +54,10 @@ TEST(Pair, PixelsKeepTheirPlace) {
     const int windows = tile.bw * tile.bh * tile.bn / 16;
     if (second.pool) {
       std::set<int> seen;
-      for (int u = 0; u < (l.columns / 16 + 1) / 2; ++u) {
+      for (int u = 0; u < (l.second.columns / 16 + 1) / 2; ++u) {
         for (int c = 0; c < 8; ++c) {
           const int w = pooled_row(u, c);
-          ASSERT_LT(w * 128, l.staging2);
+          ASSERT_LT(w * 128, l.second.staging);
           if (w >= windows) continue;
           seen.insert(w);
           // Columns 2*(w%4), +1 of two neighbouring groups of eight: Units<..., pixels>::value.
@@ -71,9 +71,9 @@ TEST(Pair, PixelsKeepTheirPlace) {
       }
       EXPECT_EQ(static_cast<int>(seen.size()), windows);
     } else {
-      for (int row = 0; row < l.columns; ++row) {
+      for (int row = 0; row < l.second.columns; ++row) {
         const int stored = unpooled_row(row, tile.bw > 8 ? 2 : 1);
-        ASSERT_LT(stored * 128, l.staging2);
+        ASSERT_LT(stored * 128, l.second.staging);
         if (pixel_at[static_cast<std::size_t>(row)] >= 0) {
           EXPECT_EQ(stored, pixel_at[static_cast<std::size_t>(row)]);
         }
@@ -85,14 +85,15 @@ TEST(Pair, PixelsKeepTheirPlace) {
 TEST(Pair, FitsIntoSharedMemory) {
   for_each_tile([](const Stage& first, const Stage&, const HaloTile&, const PairLayout& l) {
     EXPECT_LE(l.shared_bytes, static_cast<int>(h200().shared_bytes));
-    EXPECT_GE(l.first.staging, l.columns * 128) << "a staging area holds 64 channels of the tile";
-    EXPECT_EQ(l.areas * 64, (first.k + 63) / 64 * 64);
-    EXPECT_LE(8 * (2 * (l.first.x_slots + l.first.w_slots) + 6 + 2 * l.w2_slots), 1024);
-    if (l.sharers == 2) {
-      EXPECT_GT(l.first.x_slots, l.first.chunks * l.first.views)
+    EXPECT_GE(l.first.staging, l.second.columns * 128)
+        << "a staging area holds 64 channels of the tile";
+    EXPECT_EQ(l.second.areas * 64, (first.k + 63) / 64 * 64);
+    EXPECT_LE(8 * (2 * (l.first.x_slots + l.first.w_slots) + 6 + 2 * l.second.w_slots), 1024);
+    if (l.first.sharers == 2) {
+      EXPECT_GT(l.first.x_slots, l.first.chunks * l.first.boxes)
           << "a tile's boxes and the next one";
     }
-    EXPECT_EQ(l.first.tiles() % l.sharers, 0);
+    EXPECT_EQ(l.first.tiles() % l.first.sharers, 0);
   });
 }
 

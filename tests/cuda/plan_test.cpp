@@ -80,6 +80,7 @@ TEST_F(GpuPlan, GivesTheBitsOfTheCpuOnIntegers) {
     EXPECT_EQ(device.outputs(), host.outputs());
     if (gpu.kernel() == "general") continue;
     const Plan general(host.stage, host.w, options_for(gpu0, "general"));
+    device.poison();
     general.run(device.operands()).or_throw();
     EXPECT_EQ(device.outputs(), host.outputs()) << "general";
   }
@@ -94,6 +95,7 @@ TEST_F(GpuPlan, EveryTileGivesTheSameBits) {
     std::vector<unsigned char> expected;
     for (const RankedTile& ranked : selection.verdict().tiles) {
       const Plan plan(one.stage, one.w, options_for(gpu0, "halo", ranked.tile.name));
+      one.poison();
       plan.run(one.operands()).or_throw();
       if (expected.empty()) expected = one.outputs();
       EXPECT_EQ(one.outputs(), expected) << ranked.tile.name;
@@ -148,13 +150,13 @@ TEST_F(GpuPlan, WritesSlicesOfAConcatenation) {
     const Plan plan(stage, one.w, options_for(gpu0, kernel));
     plan.run(one.operands()).or_throw();
     const Tensor wide(DType::f16, {2, 8, 8, 48}, gpu0);
-    copy(one.x, wide.view().channels(8, 16));
+    copy_tensor(one.x, wide.view().channels(8, 16));
     Operands operands = one.operands();
     operands.x = wide.view().channels(8, 16);
     operands.y = wide.view().channels(32, 16);
     plan.run(operands).or_throw();
     const Tensor slice(DType::f16, {2, 8, 8, 16});
-    copy(operands.y, slice);
+    copy_tensor(operands.y, slice);
     const Tensor dense = one.y.to({});
     EXPECT_EQ(std::memcmp(slice.view().data, dense.view().data, dense.bytes()), 0) << kernel;
   }
@@ -238,7 +240,7 @@ TEST_F(GpuPlan, RunsFromManyThreadsThatCudaHasNotSeen) {
       });
     for (std::thread& thread : threads) thread.join();
     for (const Tensor& y : outputs) {
-      copy(y, one.y);
+      copy_tensor(y, one.y);
       EXPECT_EQ(one.outputs(), expected);
     }
   }
@@ -258,9 +260,9 @@ TEST_F(GpuPlan, RunNeitherAllocatesNorTakesTheHostLong) {
     ok(cudaDeviceSynchronize());
     std::size_t before = 0, after = 0, total = 0;
     ok(cudaMemGetInfo(&before, &total));
-    const long allocations = allocations_of_this_thread();
+    const long before_runs = allocations();
     for (int i = 0; i < 100; ++i) static_cast<void>(plan.run(operands));
-    EXPECT_EQ(allocations_of_this_thread(), allocations);
+    EXPECT_EQ(allocations(), before_runs);
     ok(cudaDeviceSynchronize());
     ok(cudaMemGetInfo(&after, &total));
     EXPECT_EQ(after, before);

@@ -1,13 +1,16 @@
 // What bench, verify and explain stand on: streams of their own, replays, the clock, times.
+#include "plan/timing.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "core/gpu.hpp"
 #include "core/gpu_timing.hpp"
 #include "gpu_case.hpp"
-#include "plan/fusion.hpp"
+#include "plan/segments.hpp"
 
 namespace convoy {
 namespace {
@@ -23,9 +26,9 @@ TEST_F(GpuTiming, AFreshTensorIsClearBeforeAnyStreamWritesIt) {
   for (int i = 0; i < 20; ++i) {
     const Tensor fresh(DType::u8, {large}, gpu0);
     TensorView end(fresh.data<char>() + (large - bytes), DType::u8, {bytes}, gpu0);
-    copy(ones, end, own.stream());
+    copy_tensor(ones, end, own.stream());
     gpu::synchronize(gpu0, {});
-    copy(end, back, own.stream());
+    copy_tensor(end, back, own.stream());
     ASSERT_EQ(std::memcmp(back.data<char>(), ones.data<char>(), static_cast<std::size_t>(bytes)), 0)
         << "tensor " << i;
   }
@@ -35,17 +38,17 @@ TEST_F(GpuTiming, AGraphDoesItsWorkAtEachReplay) {
   Tensor host(DType::f32, {4});
   std::fill_n(host.data<float>(), 4, 3.0F);
   const Tensor from = host.to(gpu0), to(DType::f32, {4}, gpu0);
-  gpu::Graph graph(gpu0, [&](Stream stream) { copy(from, to, stream); });
-  copy(to, host);
+  gpu::Graph graph(gpu0, [&](Stream stream) { copy_tensor(from, to, stream); });
+  copy_tensor(to, host);
   EXPECT_EQ(host.data<float>()[3], 0);  // captured, not run
   EXPECT_GT(graph.replay(2), 0);
-  copy(to, host);
+  copy_tensor(to, host);
   EXPECT_EQ(host.data<float>()[3], 3);
 }
 
 TEST_F(GpuTiming, TheClockIsThatOfAGpu) {
   const Tensor from(DType::u8, {1 << 20}, gpu0), to(DType::u8, {1 << 20}, gpu0);
-  gpu::Graph graph(gpu0, [&](Stream stream) { copy(from, to, stream); });
+  gpu::Graph graph(gpu0, [&](Stream stream) { copy_tensor(from, to, stream); });
   const double clock = graph.clock_hz();
   EXPECT_GT(clock, 0.1e9);
   EXPECT_LT(clock, 4e9);
@@ -54,19 +57,41 @@ TEST_F(GpuTiming, TheClockIsThatOfAGpu) {
 TEST_F(GpuTiming, WhatFailsWhileItIsCapturedIsThrown) {
   EXPECT_THROW(gpu::Graph(gpu0, [](Stream) { throw Error("no"); }), Error);
   const Tensor from(DType::u8, {256}, gpu0), to(DType::u8, {256}, gpu0);
-  gpu::Graph graph(gpu0, [&](Stream stream) { copy(from, to, stream); });
+  gpu::Graph graph(gpu0, [&](Stream stream) { copy_tensor(from, to, stream); });
   EXPECT_GT(graph.replay(1), 0);
 }
 
+TEST_F(GpuTiming, WhatIsRunWithoutAGraphIsRunOnce) {
+  Tensor host(DType::f32, {4});
+  std::fill_n(host.data<float>(), 4, 3.0F);
+  const Tensor from = host.to(gpu0), to(DType::f32, {4}, gpu0);
+  gpu::Graph graph(gpu0);
+  EXPECT_GT(graph.run([&](Stream stream) { copy_tensor(from, to, stream); }), 0);
+  copy_tensor(to, host);
+  EXPECT_EQ(host.data<float>()[3], 3);
+}
+
+// 96 launches of this stage take longer than ten seconds.
+TEST_F(GpuTiming, SlowStagesKeepToTheirTime) {
+  const Stage stage = parse_stage("f16:n1000h28w28c64k64r3pad1+bias+lif(2,1)+t4+max2");
+  const RandomOperands random(stage, 1, gpu::machine(0));
+  PlanOptions options;
+  options.device = gpu0;
+  options.kernel = "general";
+  const Plan plan(stage, random.weights, options);
+  const auto begin = std::chrono::steady_clock::now();
+  const Timing timing = time_runs(plan, random, 0.1);
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(spent.count(), 0.5 + 8 * timing.median);
+}
+
 TEST_F(GpuTiming, TwoStagesAreTimedInOneLaunchAndInTwo) {
-  const Stage first = parse_stage("f16:n4h32c64k128r3pad1+bias+relu+max2"),
-              second = parse_stage("f16:n4h16c128k256r1+bias+relu+max2");
+  const OwnedChain chain = parse_chain(
+      "f16:n4h32c64k128r3pad1+bias+relu+max2 > f16:n4h16c128k256r1+bias+relu+max2", true);
   const Machine machine = gpu::machine(0);
-  const Fusion fusion = judge_fusion(first, second, machine);
-  if (machine.compute_capability != 90) GTEST_SKIP() << "skipped: " << fusion.why;
-  ASSERT_TRUE(fusion.possible) << fusion.why;
-  const FusionTimes times = measure_fusion(first, second, machine, 0.01);
-  for (const double seconds : {times.one_launch, times.two_launches}) {
+  if (machine.compute_capability != 90) GTEST_SKIP() << "skipped: needs compute capability 9.0";
+  const SegmentTimes times = measure_segments(chain, machine, 0.01);
+  for (const double seconds : {times.one_kernel, times.by_themselves}) {
     EXPECT_GT(seconds, 1e-6);
     EXPECT_LT(seconds, 1e-3);
   }

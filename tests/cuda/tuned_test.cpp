@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "bench/fit/h200.hpp"
 #include "cuda/device.hpp"
-#include "h200.hpp"
 #include "plan/kernel_table.hpp"
 #include "plan/select.hpp"
 

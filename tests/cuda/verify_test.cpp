@@ -1,7 +1,10 @@
 // `convoy verify` on a GPU where a kernel has workspace.
 #include "verify/verify.hpp"
 
+#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
+
+#include <cstring>
 
 #include "core/gpu_timing.hpp"
 #include "gpu_case.hpp"
@@ -43,6 +46,45 @@ TEST_F(GpuVerify, ASecondStreamWithoutWorkspaceIsRefused) {
   const Status status = plan.run(one.operands(), second.stream());
   EXPECT_EQ(status.message().rfind("workspace: found none free, of the plan's 1 ", 0), 0U)
       << status.message();
+  EXPECT_EQ(status.code(), StatusCode::no_workspace);
+}
+
+TEST_F(GpuVerify, CudaStreamPerThreadNeedsAWorkspaceOfTheCallers) {
+  const GpuCase one(parse_stage("f16:n2h9c8k16r3pad1+bias+relu+max3s2p1"), Values::normal, gpu0);
+  const Plan plan(one.stage, one.w, options_for(gpu0, "halo_pool"));
+  const Stream per_thread{cudaStreamPerThread};
+  Operands operands = one.operands();
+  const Status status = plan.run(operands, per_thread);
+  EXPECT_EQ(status.code(), StatusCode::no_workspace);
+  EXPECT_NE(status.message().find("cudaStreamPerThread"), std::string::npos) << status.message();
+  const Tensor workspace(DType::u8, {static_cast<Index>(plan.workspace_bytes())}, gpu0);
+  operands.workspace = workspace.data<void>();
+  plan.run(operands, per_thread).or_throw();
+  gpu::synchronize(gpu0, per_thread);
+}
+
+// The graph has the workspace of the stream that it was captured on, and uses it on any other.
+TEST_F(GpuVerify, AGraphRunsOnAnotherStreamWhileTheFirstRests) {
+  const GpuCase one(parse_stage("f16:n2h9c8k16r3pad1+bias+relu+max3s2p1"), Values::normal, gpu0);
+  const Plan plan(one.stage, one.w, options_for(gpu0, "halo_pool"));
+  plan.run(one.operands()).or_throw();
+  const Tensor want = one.y.to(Device{});
+  copy_tensor(Tensor(one.y.view().dtype, y_shape(one.stage), gpu0), one.y);
+  const gpu::OwnedStream first(gpu0), other(gpu0);
+  const Plan again(one.stage, one.w, options_for(gpu0, "halo_pool"));
+  auto* const captured = static_cast<cudaStream_t>(first.stream().handle);
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t ready = nullptr;
+  ASSERT_EQ(cudaStreamBeginCapture(captured, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  again.run(one.operands(), first.stream()).or_throw();
+  ASSERT_EQ(cudaStreamEndCapture(captured, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&ready, graph, 0), cudaSuccess);
+  ASSERT_EQ(cudaGraphLaunch(ready, static_cast<cudaStream_t>(other.stream().handle)), cudaSuccess);
+  gpu::synchronize(gpu0, other.stream());
+  cudaGraphExecDestroy(ready);
+  cudaGraphDestroy(graph);
+  const Tensor got = one.y.to(Device{});
+  EXPECT_EQ(std::memcmp(got.data<void>(), want.data<void>(), got.bytes()), 0);
 }
 
 }  // namespace

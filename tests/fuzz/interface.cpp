@@ -13,6 +13,7 @@
 #include "convoy/error.hpp"
 #include "convoy/plan.hpp"
 #include "fuzz/memory_limit.hpp"
+#include "unit/foreign_dlpack.hpp"
 
 namespace {
 
@@ -187,7 +188,7 @@ void move_around(Bytes& bytes, Views& views) {
   static_cast<void>(a.elements());
   static_cast<void>(a.contiguous());
   static_cast<void>(a.channels(bytes.number(), bytes.number()));
-  copy(a, b);
+  copy_tensor(a, b);
   DLPackOwner lent = to_dlpack(a);
   lent->dl_tensor.ndim = static_cast<int>(bytes.number());
   if (lent->dl_tensor.ndim > 5) lent->dl_tensor.ndim = 6;  // it has room for five

@@ -22,6 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // What was read may only choose among what fits.
   convoy::Machine machine = convoy::cpu_machine(1);
   machine.name = "m";
+  machine.cpu_model = "";
   static const convoy::Stage stage = convoy::parse_stage("n1h4c8k8r1");
   const convoy::Selection chosen = convoy::select(stage, machine, convoy::PlanOptions(), &cache);
   if (!chosen.verdict().fits() || !chosen.kernel().refusals(stage, machine).empty()) std::abort();

@@ -55,7 +55,12 @@ def read(text):
             continue
         if words[0] == "input":
             source = parse(words[1])
-            source.update({w[: w.index("(")]: torch.tensor([float(v) for v in w[w.index("(") + 1 : -1].split(",")]).double() for w in words[2:]})
+            source.update(
+                {
+                    w[: w.index("(")]: torch.tensor([float(v) for v in w[w.index("(") + 1 : -1].split(",")]).double()
+                    for w in words[2:]
+                }
+            )
         elif words[0] == "steps":
             steps = int(words[1])
         else:
@@ -83,7 +88,7 @@ def layer_inputs(source, images):
 
 
 def run_layer(stage, x, params, steps):
-    """One layer on x [T or 1, N, ...]; a linear layer is a 1x1 stage. `run` of torch_stage, y as the layer hands it on."""
+    """One layer on x [T or 1, N, ...]; a linear layer is a 1x1 stage. `run` of torch_stage, y as it is handed on."""
     flat = x.dim() == 3
     if flat:
         x = x[..., None, None]
@@ -140,7 +145,9 @@ def evaluate(layers, source, steps, images, params=None, rng=None):
 
 
 def write_idx(path, array):
-    path.write_bytes(struct.pack(f">{1 + array.ndim}I", 0x800 + array.ndim, *array.shape) + array.astype(np.uint8).tobytes())
+    path.write_bytes(
+        struct.pack(f">{1 + array.ndim}I", 0x800 + array.ndim, *array.shape) + array.astype(np.uint8).tobytes()
+    )
 
 
 def make_network(name, text):
@@ -186,7 +193,10 @@ def make_network(name, text):
         y = (y.movedim(2, -1) if y.dim() == 5 else y).numpy()
         y = y.astype(np.uint8) if steps else y[0].astype(np.float32)
         np.save(folder / f"{layer}.y.npy", np.ascontiguousarray(y))
-    print(f"{name}: firing rates {rates}, smallest margin {margins.min().item():.1e}, labels {np.bincount(labels, minlength=10).tolist()}")
+    print(
+        f"{name}: firing rates {rates}, smallest margin {margins.min().item():.1e}, "
+        f"labels {np.bincount(labels, minlength=10).tolist()}"
+    )
 
 
 def make_networks():

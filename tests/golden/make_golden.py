@@ -5,9 +5,9 @@
 
 stages/<name>/ holds stage.txt (one line of the stage grammar) and .npy files: x [N,H,W,C] ([T,N,H,W,C] for a neuron
 without hold; C before H where the stage says nchw), w [K,R,S,C/groups], bias, norm_scale, norm_shift, v_in and v_out
-[N,P,Q,K]; y and idx [N,P',Q',K], pre and act [N,P,Q,K], all four with T in front for a neuron and NHWC whatever the stage's
-layout. Computed in float64 from inputs of the stage's type, stored as fp32 after one rounding to the output type; idx is
-int32. Membranes keep 1e-4 from their thresholds, so spikes must be equal.
+[N,P,Q,K]; y and idx [N,P',Q',K], pre and act [N,P,Q,K], all four with T in front for a neuron and NHWC whatever the
+stage's layout. Computed in float64 from inputs of the stage's type, stored as fp32 after one rounding to the output
+type; idx is int32. Membranes keep 1e-4 from their thresholds, so spikes must be equal.
 networks/ and fashion-scnn*/: see golden_networks.py.
 """
 
@@ -25,7 +25,8 @@ from stage_text import parse
 
 HERE = Path(__file__).resolve().parent
 
-# Name, stage, and how the inputs are drawn: "normal", "integers" (many ties; exact in every type), "special" (NaN, infinities).
+# Name, stage, and how the inputs are drawn: "normal", "integers" (many ties; exact in every type), "special" (NaN,
+# infinities).
 CASES = """
 plain                n2h9w7c5k6r3
 bias_pad1            n1h8c16k16r3pad1+bias
@@ -134,12 +135,18 @@ def draw(stage, how, rng):
         gain = 2.5 if how == "spikes" else 1.2 if neuron else 1.0
         if stage["dtype"] == "u8" and not stage["norm"]:
             gain /= 128
-        got["w"], bias = typed(rng.standard_normal(taps) * gain / np.sqrt(fan), dtype), rng.standard_normal(stage["k"]) * 0.3
+        got["w"], bias = (
+            typed(rng.standard_normal(taps) * gain / np.sqrt(fan), dtype),
+            rng.standard_normal(stage["k"]) * 0.3,
+        )
     if stage["bias"]:
         got["bias"] = typed(bias)
     if stage["norm"]:
         if stage["dtype"] == "u8":
-            got["scale"], got["shift"] = typed(rng.uniform(0.01, 0.02, stage["c"])), typed(rng.uniform(-2, -1, stage["c"]))
+            got["scale"], got["shift"] = (
+                typed(rng.uniform(0.01, 0.02, stage["c"])),
+                typed(rng.uniform(-2, -1, stage["c"])),
+            )
         else:
             got["scale"], got["shift"] = typed(rng.uniform(0.5, 2, stage["c"])), typed(rng.uniform(-1, 1, stage["c"]))
     return got
@@ -203,7 +210,11 @@ def main():
     wanted = sys.argv[1:] or list(parts)
     unknown = [w for w in wanted if w not in parts]
     if unknown:
-        print(__doc__ if unknown[0] in ("-h", "--help") else f"make_golden.py: unknown part {unknown[0]}, expected {' '.join(parts)}")
+        print(
+            __doc__
+            if unknown[0] in ("-h", "--help")
+            else f"make_golden.py: unknown part {unknown[0]}, expected {' '.join(parts)}"
+        )
         sys.exit(0 if unknown[0] in ("-h", "--help") else 2)
     torch.set_num_threads(1)
     for part in wanted:

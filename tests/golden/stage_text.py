@@ -1,4 +1,4 @@
-"""The stage grammar of docs/stage.md, as far as the golden cases use it: text to a dict. Illegal text is an assertion."""
+"""The stage grammar of docs/stage.md, as far as the golden cases use it: text to a dict. Illegal text: an assertion."""
 
 import re
 
@@ -14,11 +14,12 @@ def pair(text, default=None):
 
 
 def parse(text):
-    """{'dtype', 'n', 'h', ..., 'stride': [h, w], 'pad': [top, left, bottom, right], 'act': (name, numbers) or None, ...}"""
+    """{'dtype', 'n', 'h', ..., 'stride': [h, w], 'pad': [top, left, bottom, right], 'act': (name, numbers), ...}"""
     dtype, _, rest = text.rpartition(":")
     head, *riders = re.split(r"\+(?![\d.])", rest)
     stage = dict(dtype=dtype or "f32", n=1, stride=[1, 1], pad=[0, 0, 0, 0], dil=[1, 1], groups=1, nchw=False, out=None,
-                 bias=False, norm=False, act=None, soft=False, t=1, hold=False, pool=None, keep=[], strict=False)  # fmt: skip
+                 bias=False, norm=False, act=None, soft=False, t=1, hold=False, pool=None, keep=[],
+                 strict=False)  # fmt: skip
     at = 0
     while at < len(head):
         match = AXES.match(head, at)

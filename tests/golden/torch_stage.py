@@ -78,4 +78,11 @@ def run(stage, x, w, bias=None, scale=None, shift=None, v=None):
         acted = activation(*act)(conv) if act else conv
     acted = rounded(acted, out)
     y, idx = zip(*(pooled(stage, step) for step in acted))
-    return dict(y=torch.stack(y), pre=rounded(pre, out), act=acted, idx=None if idx[0] is None else torch.stack(idx), v_out=v_out, margin=margin)
+    return dict(
+        y=torch.stack(y),
+        pre=rounded(pre, out),
+        act=acted,
+        idx=None if idx[0] is None else torch.stack(idx),
+        v_out=v_out,
+        margin=margin,
+    )

@@ -92,7 +92,7 @@ TEST_P(Fashion, EverySpikeIsTheReferences) {
                                                     "/models/fashion-scnn"
                                                                        : golden + name;
   const Network network(folder);
-  EXPECT_EQ(network.layers()[0].kernel, "spike_first");
+  EXPECT_EQ(network.layers()[0].kernel, "spike_chain");
   expect_spikes(network, folder, view_of(images(), 0, 150));
 }
 

@@ -5,7 +5,7 @@ find_package(convoy) out of the README's C++ snippet, and runs it.
     run.py --source DIR --build DIR [--shared]
 
 --shared configures and builds a shared libconvoy first, in a tree of its own below --build, and
-the program under the linker's --as-needed, as distributions build it.
+the program, both under the linker's --as-needed and --no-undefined, as distributions build them.
 Exit code 0: everything worked and the program printed what the README says it prints.
 """
 import argparse
@@ -15,6 +15,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+
+LINKER_FLAGS = [f"-DCMAKE_{kind}_LINKER_FLAGS=-Wl,--as-needed,--no-undefined"
+                for kind in ("EXE", "SHARED")]
 
 
 def run(*command, **options):
@@ -49,6 +52,19 @@ def exported_symbols(library):
     return [n for n in names if "convoy::cpu::" in n or "convoy::cuda::" in n]
 
 
+def check_soname(library, source):
+    """A program finds a library by its soname: below 1.0 it holds the minor version."""
+    version = re.search(r"project\(\s*convoy\s+VERSION (\d+)\.(\d+)",
+                        (source / "CMakeLists.txt").read_text())
+    major, minor = version.groups()
+    expected = f"libconvoy.so.{major}.{minor}" if major == "0" else f"libconvoy.so.{major}"
+    dynamic = subprocess.run(["readelf", "-d", library], check=True, text=True,
+                             capture_output=True).stdout
+    soname = re.search(r"\(SONAME\).*\[(.*)\]", dynamic).group(1)
+    if soname != expected or not (library.parent / soname).exists():
+        sys.exit(f"{library.name}: its soname is {soname}, expected {expected}, a file beside it")
+
+
 def check_versions(prefix, folder):
     """Which versions and ranges find_package() accepts. Ours is 0.1.x."""
     cases = {"": True, "0.1": True, "0.1.0": True, "0.1...0.3": True, "0.0...0.1": True,
@@ -75,8 +91,7 @@ def main():
     if options.shared:
         build = options.build / "shared"
         run("cmake", "-S", options.source, "-B", build, "-G", "Ninja", "-DBUILD_SHARED_LIBS=ON",
-            "-DCMAKE_BUILD_TYPE=Release", "-DCONVOY_TESTS=OFF",
-            "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--as-needed")
+            "-DCMAKE_BUILD_TYPE=Release", "-DCONVOY_TESTS=OFF", *LINKER_FLAGS)
         run("cmake", "--build", build, "--target", "convoy", "convoy_cli")
         run(build / "bin/convoy", "--version")
 
@@ -86,19 +101,21 @@ def main():
         run("cmake", "--install", build, "--prefix", prefix)
         if options.shared:
             library = next(prefix.glob("lib*/**/libconvoy.so"))
+            check_soname(library, options.source)
             leaked = exported_symbols(library)
             if leaked:
                 sys.exit(f"{library.name} exports what no public header declares: {leaked[:5]}")
         check_versions(prefix, pathlib.Path(folder, "versions"))
-        project.mkdir()
-        shutil.copy(options.source / "tests/package/CMakeLists.txt", project)
-        (project / "main.cpp").write_text(program)
+        shutil.copytree(options.source / "tests/package", project,
+                        ignore=shutil.ignore_patterns("*.py"))
+        (project / "consumer.cpp").write_text(program)
         (project / "gpu.cpp").write_text(gpu_program)
         run("cmake", "-S", project, "-B", project / "build", "-G", "Ninja",
             "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_PREFIX_PATH={prefix}",
-            "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wpedantic -Werror")
+            "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wpedantic -Werror", *LINKER_FLAGS)
         run("cmake", "--build", project / "build")
         output = run(project / "build/consumer", capture_output=True, text=True).stdout
+        run(project / "build/names")
         run_on_gpu(project / "build/gpu")
     print(output)
     if output != printed:

@@ -3,7 +3,10 @@
 
 #include <cmath>
 
+#include "math/half.hpp"
+#include "verify/error_bound.hpp"
 #include "verify/parity.hpp"
+#include "verify/verify.hpp"
 
 namespace convoy::verify {
 namespace {
@@ -20,6 +23,56 @@ TEST(Compare, SeesOneWrongElement) {
   EXPECT_NE(compare_close("y", {INFINITY, 0, 3, std::nanf("")}, want, 0.5, {4}), "");
   EXPECT_NE(compare_bits("y", {0.0F}, {-0.0F}, {1}), "");
   EXPECT_EQ(position(23, {2, 3, 4}), "[1,2,3]");
+}
+
+// A pixel that a kernel reads as 0 spoils one product of each output that sees it. Nearly all of
+// them are found, and nothing else: products of 512 channels are small beside their sum.
+TEST(ErrorBound, AWrongProductIsSeen) {
+  for (const char* text :
+       {"n1h9c64k8r3pad1+bias", "n1h5c512k4r3pad1", "n2h12c3k16r5pad2+bias+leaky(3)",
+        "f16:n1h9c64k8r3pad1+bias", "bf16:n1h6c16k8r3pad1out(f32)"}) {
+    SCOPED_TRACE(text);
+    const Stage stage = parse_stage(text);
+    const auto inputs = draw_inputs(stage, Data::normal, 5);
+    Threads threads(1);
+    const auto by_oracle = [&](reference::Sum sum) {
+      return reference::Oracle(stage, inputs->weights, inputs->operands(), sum).all(threads).y;
+    };
+    const std::vector<double> want = by_oracle(reference::Sum::real),
+                              bounds =
+                                  error_bounds(stage, want, by_oracle(reference::Sum::magnitude));
+    const auto spoilt = [&] {
+      PlanOptions options;
+      options.use_tuning = false;
+      const Plan plan(stage, inputs->weights, options);
+      const Result got = run_guarded(plan, *inputs, Views::dense);
+      std::size_t count = 0;
+      for (std::size_t i = 0; i < want.size(); ++i)
+        count +=
+            compare_close("y", {got.y[i]}, {want[i]}, std::vector<double>{bounds[i]}, {1}) != "";
+      return count;
+    };
+    EXPECT_EQ(spoilt(), 0U);
+    const Index pixel = (stage.h / 2 * stage.w + stage.w / 2) * stage.c;
+    math::store(stage.dtype, inputs->x.view().data, pixel, 0.0F);
+    const auto seen_by = static_cast<std::size_t>(stage.r * stage.s * stage.k);
+    EXPECT_LE(spoilt(), seen_by);
+    EXPECT_GE(spoilt(), seen_by * 8 / 10);
+  }
+}
+
+// Outputs that see padding alone are 0, but for the rounding that Winograd's tiles bring.
+TEST(ErrorBound, HoldsForOutputsThatSeePaddingAlone) {
+  const Stage stage = parse_stage("n1h2c1k2r1");
+  const std::vector<double> want{0, 0, 1, 2, 0, 0, 0, 0}, magnitude{0, 0, 4, 8, 0, 0, 0, 0};
+  const std::vector<double> bounds = error_bounds(stage, want, magnitude);
+  EXPECT_NEAR(bounds[0], 4 * tile_error * 0x1p-24, 1e-10);
+  EXPECT_NEAR(bounds[1], 8 * tile_error * 0x1p-24, 1e-10);
+  EXPECT_NEAR(bounds[3], (8 * (own_error + tile_error) + 2) * 0x1p-24, 1e-10);
+  VerifyOptions options;
+  options.stages = {parse_stage("n1h9w16c80k1r3pad4x0x5x0+leaky(0.01)")};
+  options.seed = 9;
+  for (const Failure& failure : verify(options).failures) ADD_FAILURE() << failure.what;
 }
 
 struct Ran {
@@ -76,7 +129,11 @@ TEST(Spikes, AMembraneAtTheThresholdIsExcused) {
 class Wrong final : public Prepared {
  public:
   Wrong(std::unique_ptr<Prepared> right, int fault) : right_(std::move(right)), fault_(fault) {}
-  void set_weights(const float* w) override { right_->set_weights(w); }
+  std::string packing() const override { return right_->packing(); }
+  std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
+    return right_->pack(all);
+  }
+  void use(std::shared_ptr<const PackedWeights> weights) override { right_->use(weights); }
   std::size_t workspace_bytes() const override { return right_->workspace_bytes(); }
   Status run(const RunArgs& args) const noexcept override {
     const Status status = right_->run(args);
@@ -107,7 +164,7 @@ TEST(Fences, WritesOutsideAreSeen) {
   const Kernel& kernel = *fitting_kernels(stage, machine).back();
   for (const int fault : {0, 1, 2, 3, 4, 5, 6}) {
     Wrong wrong(kernel.prepare(stage, kernel.tiles(stage, machine).front(), machine), fault);
-    wrong.set_weights(inputs->weights.data<float>());
+    set_weights(wrong, inputs->weights.data<float>());
     const Result result = run_guarded(
         [&](const Operands& given) {
           RunArgs args;

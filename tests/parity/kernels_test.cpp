@@ -8,10 +8,12 @@
 namespace convoy::verify {
 namespace {
 
+// Those of one stage. `spike_chain` is held to the rule for spikes by tests/network.
 std::vector<std::string> kernels() {
   std::vector<std::string> names;
   for (const Kernel* kernel : kernel_table())
-    if (kernel->device() == DeviceKind::cpu) names.emplace_back(kernel->name());
+    if (kernel->device() == DeviceKind::cpu && !kernel->facts().folds)
+      names.emplace_back(kernel->name());
   return names;
 }
 
@@ -65,7 +67,8 @@ TEST(ParityOfFields, EveryPair) {
 }
 
 // Of few outputs plain fp32's largest error may be a lucky one: this stage's, by the very sums that
-// it is measured with in another order, is over twice as large until more outputs are looked at.
+// it is measured with in another order, is over twice as large. Its outputs are bounded each by
+// itself.
 TEST(ParityOfFewOutputs, IsNotAMatterOfLuck) {
   VerifyOptions options;
   options.stages = {parse_stage("n3h2w2c16k13r3pad2+bias+max2")};

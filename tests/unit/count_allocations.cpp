@@ -1,41 +1,42 @@
 #include "count_allocations.hpp"
 
+#include <atomic>
 #include <cstddef>
 
 namespace {
-thread_local long allocations = 0;
+std::atomic<long> count = 0;
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 // glibc allows a program to define these and to reach the originals by their other names.
 extern "C" {
 void* __libc_malloc(std::size_t bytes);
-void* __libc_calloc(std::size_t count, std::size_t bytes);
+void* __libc_calloc(std::size_t items, std::size_t bytes);
 void* __libc_realloc(void* memory, std::size_t bytes);
 void* __libc_memalign(std::size_t alignment, std::size_t bytes);
 
 __attribute__((visibility("default"))) void* malloc(std::size_t bytes) {
-  ++allocations;
+  count.fetch_add(1, std::memory_order_relaxed);
   return __libc_malloc(bytes);
 }
-__attribute__((visibility("default"))) void* calloc(std::size_t count, std::size_t bytes) {
-  ++allocations;
-  return __libc_calloc(count, bytes);
+__attribute__((visibility("default"))) void* calloc(std::size_t items, std::size_t bytes) {
+  count.fetch_add(1, std::memory_order_relaxed);
+  return __libc_calloc(items, bytes);
 }
 __attribute__((visibility("default"))) void* realloc(void* memory, std::size_t bytes) {
-  ++allocations;
+  count.fetch_add(1, std::memory_order_relaxed);
   return __libc_realloc(memory, bytes);
 }
 __attribute__((visibility("default"))) void* aligned_alloc(std::size_t alignment,
                                                            std::size_t bytes) {
-  ++allocations;
+  count.fetch_add(1, std::memory_order_relaxed);
   return __libc_memalign(alignment, bytes);
 }
 }
 #endif
 
 namespace convoy {
-long allocations_of_this_thread() {
-  return allocations;
+long allocations() {
+  return count;
 }
 }  // namespace convoy

@@ -1,4 +1,4 @@
-// Counts what a thread allocates, by standing in for malloc in the test program.
+// Counts what all threads allocate, by standing in for malloc in the test program.
 #pragma once
 
 namespace convoy {
@@ -9,8 +9,8 @@ inline constexpr bool counts_allocations = false;
 inline constexpr bool counts_allocations = true;
 #endif
 
-/// Calls of malloc, calloc, realloc and aligned_alloc by this thread so far; operator new ends
+/// Calls of malloc, calloc, realloc and aligned_alloc by any thread so far; operator new ends
 /// there.
-long allocations_of_this_thread();
+long allocations();
 
 }  // namespace convoy

@@ -11,7 +11,7 @@
 
 #include "core/buffer.hpp"
 #include "core/kernel.hpp"
-#include "cpu/bands.hpp"
+#include "cpu/direct/direct_prepared.hpp"
 #include "cpu/families.hpp"
 
 namespace convoy {
@@ -50,7 +50,7 @@ struct Problem {
   std::vector<float> run(const Kernel& kernel, const Tile& tile, const Machine& machine,
                          Index n) const {
     const auto prepared = kernel.prepare(stage, tile, machine);
-    prepared->set_weights(w.data());
+    set_weights(*prepared, w.data());
     Buffer<std::byte> workspace(prepared->workspace_bytes());
     std::memset(workspace.data(), 0xff, workspace.size());
     std::vector<float> y(static_cast<std::size_t>(shapes.y_elements / stage.n * n),
@@ -129,8 +129,8 @@ TEST(DirectTasks, BitsDoNotDependOnHowARunIsCut) {
       for (int threads = 1; threads <= 5; ++threads) {
         Machine machine = cpu_machine(threads);
         machine.l2_bytes = cache;
-        const cpu::Bands bands(problem.stage, machine, tile.a);
-        const cpu::Bands::Cut cut = bands.cut(problem.stage.n);
+        const cpu::DirectPrepared bands(problem.stage, machine, tile.a);
+        const cpu::DirectPrepared::Cut cut = bands.cut(problem.stage.n);
         ++(cut.by_pixels ? by_pixels : cut.by_images ? by_images : by_rows);
         SCOPED_TRACE(testing::Message() << text << ", " << threads << " threads, a cache of "
                                         << cache << " bytes, tasks of " << cut.rows << " rows");

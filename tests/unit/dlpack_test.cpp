@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "foreign_dlpack.hpp"  // behind ours; dlpack_before_test.cpp has it before
+
 namespace convoy {
 namespace {
 
@@ -79,7 +81,7 @@ TEST(DLPack, ComesBackAsItWent) {
     const TensorView view = from_dlpack(*given);
     EXPECT_EQ(view.data, data);
     EXPECT_EQ(view.dtype, dtype);
-    EXPECT_EQ(describe(view), std::string(name(dtype)) + "[2,3,5] on cpu, contiguous");
+    EXPECT_EQ(describe(view), std::string(to_text(dtype)) + "[2,3,5] on cpu, contiguous");
   }
   Tensor kept(DType::f32, {4, 4});
   {
@@ -88,6 +90,54 @@ TEST(DLPack, ComesBackAsItWent) {
     EXPECT_EQ(from_dlpack(*lent).shape[1], 2);
   }
   kept.data<float>()[0] = 1;  // still ours
+}
+
+TEST(DLPack, VersionedComesBackAsItWent) {
+  Tensor tensor(DType::bf16, {2, 3, 5});
+  const void* const data = tensor.view().data;
+  const DLPackVersionedOwner given = to_dlpack_versioned(std::move(tensor));
+  EXPECT_EQ(given->version.major, 1U);
+  EXPECT_EQ(given->flags, 0U);
+  EXPECT_EQ(given->dl_tensor.ndim, 3);
+  EXPECT_EQ(given->dl_tensor.dtype.code, kDLBfloat);
+  EXPECT_EQ(from_dlpack(*given).data, data);
+  EXPECT_EQ(describe(from_dlpack(*given)), "bf16[2,3,5] on cpu, contiguous");
+  EXPECT_FALSE(tensor.view());
+}
+
+TEST(DLPack, VersionedSaysWhatMayNotBeWritten) {
+  const auto error_of_versioned = [](const DLManagedTensorVersioned& managed, DLPackAccess access) {
+    try {
+      from_dlpack(managed, access);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const Tensor kept(DType::f32, {4, 4});
+  const DLPackVersionedOwner lent = to_dlpack_versioned(kept.view(), DLPackAccess::read);
+  EXPECT_EQ(lent->flags, 1U);
+  EXPECT_EQ(from_dlpack(*lent, DLPackAccess::read).data, kept.view().data);
+  EXPECT_NE(error_of_versioned(*lent, DLPackAccess::read_and_write).find("read only"),
+            std::string::npos);
+  lent->flags = 2 | 4;  // copied; padded sub-bytes, which none of our types has
+  EXPECT_EQ(error_of_versioned(*lent, DLPackAccess::read_and_write), "");
+  lent->version = {2, 0};
+  EXPECT_NE(error_of_versioned(*lent, DLPackAccess::read).find("version 2.0, expected 1.x"),
+            std::string::npos);
+  lent->version = {1, 9};  // minor versions keep the layout
+  EXPECT_EQ(error_of_versioned(*lent, DLPackAccess::read), "");
+}
+
+TEST(DLPack, VersionedCallsTheDeleterOnce) {
+  int deleted = 0;
+  DLManagedTensorVersioned managed{};
+  managed.manager_ctx = &deleted;
+  managed.deleter = [](DLManagedTensorVersioned* self) { ++*static_cast<int*>(self->manager_ctx); };
+  { const DLPackVersionedOwner owner(&managed); }
+  EXPECT_EQ(deleted, 1);
+  managed.deleter = nullptr;
+  { const DLPackVersionedOwner owner(&managed); }
 }
 
 TEST(TensorView, StridesOfEmptyTensorsDoNotOverflow) {

@@ -11,6 +11,7 @@
 
 #include "convoy/network.hpp"
 #include "convoy/plan.hpp"
+#include "core/failure.hpp"
 
 namespace convoy {
 namespace {
@@ -43,12 +44,54 @@ struct Ready {
   }
 };
 
+TEST(Status, HasACodeAndACleanMessage) {
+  EXPECT_TRUE(Status().ok());
+  EXPECT_EQ(Status().code(), StatusCode::ok);
+  EXPECT_EQ(Status().message(), "");
+  const Status status(StatusCode::busy, "a\x1b[31mb\nc");
+  EXPECT_FALSE(status.ok());
+  EXPECT_EQ(status.code(), StatusCode::busy);
+  EXPECT_EQ(status.message(), "a?[31mb\nc");
+  EXPECT_THROW(status.or_throw(), Error);
+  EXPECT_EQ(to_text(StatusCode::invalid_operand), "invalid_operand");
+  EXPECT_EQ(to_text(static_cast<StatusCode>(200)), "?");
+}
+
+TEST(Status, SaysOfAnExceptionWhatItIs) {
+  const auto status_of = [](const auto& raise) {
+    try {
+      raise();
+    } catch (...) {
+      return current_failure();
+    }
+    return Status();
+  };
+  const Status error = status_of([] { throw Error("cudaMemcpy: an illegal address"); });
+  EXPECT_EQ(error.code(), StatusCode::device_error);
+  EXPECT_EQ(error.message(), "cudaMemcpy: an illegal address");
+  EXPECT_EQ(status_of([] { throw std::bad_alloc(); }).code(), StatusCode::out_of_memory);
+  EXPECT_EQ(status_of([] { throw std::length_error("x"); }).code(), StatusCode::out_of_memory);
+  const Status other = status_of([] { throw std::logic_error("no such thing"); });
+  EXPECT_EQ(other.code(), StatusCode::internal_error);
+  EXPECT_EQ(other.message(), "no such thing");
+  EXPECT_EQ(status_of([] { throw 1; }).code(), StatusCode::internal_error);
+}
+
+TEST(Plan, StatusesHaveCodes) {
+  Ready setup("n1h4c2k2r3+bias");
+  EXPECT_EQ(setup.plan.run({}).code(), StatusCode::invalid_operand);
+  const Plan bare(setup.stage, Ready::options());
+  EXPECT_EQ(bare.run(setup.operands()).code(), StatusCode::no_weights);
+  EXPECT_EQ(setup.plan.run(setup.operands()).code(), StatusCode::ok);
+}
+
 TEST(Plan, MovedFromSaysSo) {
   Ready setup("n1h4c2k2r3+bias");
   Plan there = std::move(setup.plan);
   const Plan& gone = setup.plan;
   EXPECT_NE(gone.run(setup.operands()).message().find("this Plan was moved from"),
             std::string::npos);
+  EXPECT_EQ(gone.run(setup.operands()).code(), StatusCode::moved_from);
   EXPECT_THROW(gone.stage(), Error);
   EXPECT_THROW(gone.shapes(), Error);
   EXPECT_THROW(static_cast<void>(gone.device()), Error);

@@ -47,7 +47,7 @@ struct Ready {
     for (Index i = 0; i < x.elements(); ++i) x.data<float>()[i] = static_cast<float>(i % 11) - 5;
     for (Index i = 0; i < w.elements(); ++i) w.data<float>()[i] = static_cast<float>(i % 7) - 3;
   }
-  Plan plan() const { return {stage, w, options}; }
+  Plan plan() const { return Plan(stage, w, options); }
   Status run(const Plan& plan, const Tensor& y) const {
     Operands operands;
     operands.x = x;

@@ -6,9 +6,9 @@
 
 #include "core/machine.hpp"
 #include "core/threads.hpp"
-#include "cpu/spike_conv.hpp"
-#include "cpu/spike_first.hpp"
-#include "cpu/spike_linear.hpp"
+#include "cpu/spike/spike_conv.hpp"
+#include "cpu/spike/spike_first.hpp"
+#include "cpu/spike/spike_linear.hpp"
 #include "reference/reference.hpp"
 
 namespace convoy::cpu {
@@ -103,7 +103,7 @@ TEST(SpikeConv, EverySpikeIsTheReferences) {
     if (draw.index(0, 3) == 0) s.stride = {draw.index(1, 2), draw.index(1, 3)};
     s.act = draw.coin() ? integrate_fire(draw.coin() ? 1.0F : 0.5F) : lif(2, 0.75F);
     s.soft = draw.coin(), s.bias = draw.coin();
-    if (draw.coin()) s.pool = max(2);
+    if (draw.coin()) s.pool = max_pool(2);
     if (!problems(s).empty()) continue;
     ASSERT_TRUE(SpikeConv::refusals(s).empty());
     const Shapes shapes = shapes_of(s);
@@ -129,7 +129,7 @@ TEST(SpikeConv, LargeTablesUseFourBitGroups) {
   Draw draw(3);
   Stage s;
   s.n = 2, s.c = 96, s.k = 48, s.r = s.s = 3, s.h = s.w = 6, s.t = 2, s.pad = 1,
-  s.act = integrate_fire(1), s.pool = max(2);
+  s.act = integrate_fire(1), s.pool = max_pool(2);
   std::vector<float> w = draw.dyadic(shapes_of(s).w_elements, 3), bias;
   std::vector<float> x = draw.spikes(shapes_of(s).x_elements, 0.2);
   const SpikeLayout in{6, 6, 96, Padding(1), false}, out{3, 3, 48, Padding(0), false};
@@ -153,12 +153,13 @@ TEST(SpikeLinear, EverySpikeIsTheReferences) {
     Bits from(in, s.t, s.n, 0xff), to(out, s.t, s.n, 0xff);
     pack_spikes(in, s.t, s.n, x.data(), s.n * s.c, from.block);
     const SpikeLinear linear(s, s.t, w.data(), s.bias ? bias.data() : nullptr, in);
-    std::vector<float> scratch(linear.scratch_floats() + 16);
+    std::vector<float> scratch(static_cast<std::size_t>(SpikeLinear::scratch_floats(s)) + 16);
     void* at = scratch.data();
     std::size_t room = scratch.size() * sizeof(float);
-    linear.run(
-        s.n, from.block, to.block,
-        static_cast<float*>(std::align(64, linear.scratch_floats() * sizeof(float), at, room)));
+    linear.run(s.n, from.block, to.block,
+               static_cast<float*>(std::align(
+                   64, static_cast<std::size_t>(SpikeLinear::scratch_floats(s)) * sizeof(float), at,
+                   room)));
     const auto expected = expected_spikes(s, x, w, bias);
     expect_equal(expected, out, s.t, s.n, to.block, s);
 
@@ -189,7 +190,7 @@ TEST(SpikeFirst, EverySpikeIsThatOfExactArithmetic) {
     if (draw.index(0, 3) == 0) s.dil = {draw.index(1, 2), draw.index(1, 2)};
     s.act = integrate_fire(draw.index(0, 4) == 0 ? -0.25F : draw.coin() ? 1.0F : 0.3F);
     s.soft = draw.coin(), s.bias = draw.coin();
-    if (draw.coin()) s.pool = max(2);
+    if (draw.coin()) s.pool = max_pool(2);
     if (!problems(s).empty()) continue;
     const Shapes shapes = shapes_of(s);
     // Dyadic weights put many sums exactly on the threshold, where the bounds leave them open.
@@ -211,11 +212,12 @@ TEST(SpikeFirst, EverySpikeIsThatOfExactArithmetic) {
     ASSERT_TRUE(SpikeFirst::refusals(s, w.data(), bias.data(), input.data()).empty());
     const SpikeFirst first(s, w.data(), s.bias ? bias.data() : nullptr, input.data(), out);
     Bits to(out, s.t, s.n, 0);
-    std::vector<std::byte> scratch(first.scratch_bytes() + 64);
+    std::vector<std::byte> scratch(static_cast<std::size_t>(SpikeFirst::scratch_bytes(s)) + 64);
     void* at = scratch.data();
     std::size_t room = scratch.size();
     first.run(s.n, pixels.data(), to.block,
-              static_cast<std::byte*>(std::align(64, first.scratch_bytes(), at, room)));
+              static_cast<std::byte*>(std::align(
+                  64, static_cast<std::size_t>(SpikeFirst::scratch_bytes(s)), at, room)));
 
     Stage floats = s;
     floats.dtype = DType::f32;
@@ -242,7 +244,7 @@ TEST(SpikeFirst, RefusesWhatThresholdsCannotDo) {
   EXPECT_TRUE(refused([](Stage& o) { o.act = lif(2, 1); }));
   EXPECT_TRUE(refused([](Stage& o) { o.hold = false; }));
   EXPECT_TRUE(refused([](Stage& o) { o.pad = 1; }));
-  EXPECT_TRUE(refused([](Stage& o) { o.pool = max(3); }));
+  EXPECT_TRUE(refused([](Stage& o) { o.pool = max_pool(3); }));
   w[5] = 1e38F;
   EXPECT_TRUE(refused([](Stage&) {}));
 }

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "convoy/error.hpp"
+#include "convoy/tensor.hpp"
 
 namespace convoy {
 namespace {
@@ -34,7 +35,7 @@ TEST(StageText, ReadsTheDesignsExample) {
                        .pad = 1,
                        .bias = true,
                        .act = relu,
-                       .pool = max(2)};
+                       .pool = max_pool(2)};
   EXPECT_EQ(parse_stage("f16:n32h56w56c64k128r3pad1+bias+relu+max2"), expected);
   EXPECT_EQ(to_text(expected), "f16:n32h56w56c64k128r3pad1+bias+relu+max2");
   EXPECT_EQ(parse_stage("f16:n32h56c64k128r3s3pad1+max2+relu+bias"), expected);
@@ -69,7 +70,7 @@ Stage random_stage(std::mt19937& random) {
     const std::array acts{no_act,
                           relu,
                           relu6,
-                          clip(-1.25F, 1e-7F),
+                          clip_to(-1.25F, 1e-7F),
                           leaky(number()),
                           integrate_fire(number()),
                           lif(1 + 1 / (1 + number() * number()), number())};
@@ -144,7 +145,14 @@ Stage any_stage(std::mt19937& random) {
   s.layout = static_cast<Layout>(code(2));
   if (below(3) == 0) s.out = static_cast<DType>(code(3));
   s.bias = below(2), s.norm = below(2), s.strict = below(2);
-  s.act = {static_cast<Activation::Kind>(code(7)), number(), number()};
+  s.act = std::array{no_act,
+                     relu,
+                     relu6,
+                     clip_to(number(), number()),
+                     leaky(number()),
+                     integrate_fire(number()),
+                     lif(number(), number())}[below(7)];
+  if (below(20) == 0) s.act.kind = static_cast<Activation::Kind>(code(7));
   s.soft = below(4) == 0, s.hold = below(4) == 0;
   if (s.act.is_neuron() || below(8) == 0) s.t = size();
   if (below(2))
@@ -181,18 +189,24 @@ TEST(Stage, NamesWhatHasNoMeaning) {
     return found.empty() ? std::string() : found[0];
   };
   using Kind = Activation::Kind;
+  const std::string left_behind =
+      "the activation has a parameter of another kind; make it with relu, clip_to(lo, hi) and so "
+      "on, do not change its kind";
   EXPECT_EQ(problem([](Stage& s) {
-              s.act = {Kind::relu, 5, 0};
+              s.act = leaky(5);
+              s.act.kind = Kind::relu;
             }),
-            "the activation's a is 5, expected 0: it has no meaning there");
+            left_behind);
   EXPECT_EQ(problem([](Stage& s) {
-              s.act = {Kind::leaky, 0.5F, 3};
+              s.act = clip_to(0.5F, 3);
+              s.act.kind = Kind::leaky;
             }),
-            "the activation's b is 3, expected 0: it has no meaning there");
+            left_behind);
   EXPECT_EQ(problem([](Stage& s) {
-              s.act = {Kind::none, 0, std::nanf("")};
+              s.act = clip_to(0, std::nanf(""));
+              s.act.kind = Kind::none;
             }),
-            "the activation's b is nan, expected 0: it has no meaning there");
+            left_behind);
   EXPECT_EQ(problem([](Stage& s) { s.act.kind = static_cast<Kind>(99); }),
             "the activation is number 99, expected one of Activation::Kind");
   EXPECT_EQ(problem([](Stage& s) { s.dtype = static_cast<DType>(77); }),
@@ -203,15 +217,86 @@ TEST(Stage, NamesWhatHasNoMeaning) {
             "the layout is number 5, expected nhwc or nchw");
   EXPECT_EQ(problem([](Stage& s) { s.pad = Padding((Index{1} << 31) - 1, 0); }),
             "the height of the convolution's output is 4294967300, expected at most 2147483647");
-  EXPECT_EQ(name(static_cast<DType>(77)), "?");
+  EXPECT_EQ(to_text(static_cast<DType>(77)), "?");
   EXPECT_EQ(size_of(static_cast<DType>(77)), 4U);
 }
 
 TEST(Stage, EqualStagesHaveEqualHashes) {
-  Stage a = parse_stage("n1h8c4k4r3+clip(0,1)"), b = a;
-  b.act.a = -0.0F;
+  const Stage a = parse_stage("n1h8c4k4r3+clip(0,1)"), b = parse_stage("n1h8c4k4r3+clip(-0,1)");
   EXPECT_EQ(a, b);
   EXPECT_EQ(hash_of(a), hash_of(b));
+  EXPECT_EQ(to_text(b), to_text(a));
+}
+
+// The same stage with defaults and with everything said.
+TEST(Stage, DefaultsAreTheSameInTextAndInCpp) {
+  const Stage brief{.n = 2, .h = 9, .c = 4, .k = 4, .r = 3, .pool = Pool{.window = 3}};
+  const Stage full{.n = 2,
+                   .h = 9,
+                   .w = 9,
+                   .c = 4,
+                   .k = 4,
+                   .r = 3,
+                   .s = 3,
+                   .out = DType::f32,
+                   .pool = max_pool(3, 3)};
+  EXPECT_EQ(brief, full);
+  EXPECT_EQ(hash_of(brief), hash_of(full));
+  EXPECT_EQ(to_text(brief), "n2h9w9c4k4r3+max3");
+  EXPECT_EQ(to_text(full), to_text(brief));
+  EXPECT_EQ(parse_stage("n2h9c4k4r3out(f32)+max3s3"), brief);
+  EXPECT_TRUE(problems(brief).empty());
+  EXPECT_EQ(shapes_of(brief).q, 7);
+  EXPECT_EQ(shapes_of(brief).out_h, 2);  // windows of 3, 3 apart, on 7
+  EXPECT_EQ(x_shape(brief), x_shape(full));
+  EXPECT_EQ(w_shape(brief), (std::vector<Index>{4, 3, 3, 4}));
+  EXPECT_EQ(y_shape(brief), (std::vector<Index>{2, 2, 2, 4}));
+  const Stage normal = brief.normalised();
+  EXPECT_EQ(normal.w, 9);
+  EXPECT_EQ(normal.s, 3);
+  EXPECT_EQ(normal.pool->stride, Extent{3});
+  EXPECT_FALSE(full.normalised().out);
+}
+
+TEST(Stage, WhatDiffersIsNotEqual) {
+  const Stage stage = parse_stage("n2h9c4k4r3+relu+max3");
+  const auto differs = [&](const auto& change) {
+    Stage other = stage;
+    change(other);
+    return !(other == stage) && to_text(other) != to_text(stage);
+  };
+  EXPECT_TRUE(differs([](Stage& s) { s.w = 8; }));
+  EXPECT_TRUE(differs([](Stage& s) { s.s = 2; }));
+  EXPECT_TRUE(differs([](Stage& s) { s.pool->stride = {0, 2}; }));
+  EXPECT_TRUE(differs([](Stage& s) { s.pool->ceil = true; }));
+  EXPECT_TRUE(differs([](Stage& s) { s.out = DType::f16; }));
+  EXPECT_TRUE(differs([](Stage& s) { s.keep.pre = true; }));
+  EXPECT_TRUE(differs([](Stage& s) { s.strict = true; }));
+  // The default of u8 depends on the device: it is no type that could be left out.
+  const Stage pixels = parse_stage("u8:n1h8c3k4r3");
+  for (const DType out : {DType::f32, DType::f16}) {
+    Stage other = pixels;
+    other.out = out;
+    EXPECT_NE(other, pixels);
+  }
+}
+
+TEST(Activation, HasTheParametersOfItsKindAndNoOther) {
+  const auto parameters = [](const Activation& act) {
+    return std::array{act.lo(), act.hi(), act.slope(), act.tau(), act.threshold()};
+  };
+  using Five = std::array<float, 5>;
+  EXPECT_EQ(parameters(no_act), Five{});
+  EXPECT_EQ(parameters(relu), Five{});
+  EXPECT_EQ(parameters(relu6), Five{});
+  EXPECT_EQ(parameters(clip_to(-2, 3)), (Five{-2, 3, 0, 0, 0}));
+  EXPECT_EQ(parameters(leaky(0.1F)), (Five{0, 0, 0.1F, 0, 0}));
+  EXPECT_EQ(parameters(integrate_fire(0.5F)), (Five{0, 0, 0, 0, 0.5F}));
+  EXPECT_EQ(parameters(lif(3, 0.5F)), (Five{0, 0, 0, 3, 0.5F}));
+  // No bound is -0: where a pool meets zeros of both signs it would show.
+  EXPECT_FALSE(std::signbit(clip_to(-0.0F, 1).lo()));
+  EXPECT_FALSE(std::signbit(clip_to(-1, -0.0F).hi()));
+  EXPECT_FALSE(std::signbit(leaky(-0.0F).slope()));
 }
 
 TEST(StageText, ErrorsPointAtThePlace) {
@@ -232,6 +317,7 @@ TEST(StageText, ErrorsPointAtThePlace) {
       {"n1h8c4k4r3+t2", "t2 needs a neuron"},
       {"n1h8c4k4r3+keep(idx)", "keep(idx) needs a pool"},
       {"n1h8c4k4r3+max9", "pool reaches over 9 pixels of height, its padded image has 6"},
+      {"n1h8c4k4r3+max2s0", "column 17: the pool's stride is 0x0, expected at least 1"},
       {"n1h8c4k4r3+max2p2", "at most half of its window"},
       {"n1h8c4k4r9", "the filter reaches over 9 pixels of height, the padded image has 8"},
       {"n1h8c4k4r3+clip(1,0)", "expected the lower bound first"},

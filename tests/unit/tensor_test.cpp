@@ -78,7 +78,7 @@ TEST(TensorView, AnyRankIsSafe) {
     EXPECT_EQ(view.elements(), 0);
     EXPECT_FALSE(view.contiguous());
     EXPECT_THROW(view.channels(0, 1), Error);
-    EXPECT_THROW(copy(view, view), Error);
+    EXPECT_THROW(copy_tensor(view, view), Error);
     EXPECT_THROW(to_dlpack(view), Error);
     EXPECT_THROW(fold_batchnorm(view, view, view, view, view, view), Error);
     const TensorView good = TensorView::of(memory.data(), {2, 2, 2, 2});
@@ -98,11 +98,11 @@ TEST(TensorView, AnySizesAndStridesAreSafe) {
     const TensorView view = view_of(size, 2);
     EXPECT_FALSE(view.contiguous());
     EXPECT_GT(view.elements(), Index{1} << 60);
-    EXPECT_THROW(copy(view, view), Error);
+    EXPECT_THROW(copy_tensor(view, view), Error);
     EXPECT_FALSE(describe(view).empty());
   }
   for (const Index stride : {Index{-1}, std::numeric_limits<Index>::min(), largest, Index{0}})
-    EXPECT_THROW(copy(view_of(2, stride), view_of(2, 2)), Error) << stride;
+    EXPECT_THROW(copy_tensor(view_of(2, stride), view_of(2, 2)), Error) << stride;
   TensorView view = view_of(8, 8);
   EXPECT_THROW(view.channels(largest, 1), Error);
   EXPECT_THROW(view.channels(1, largest), Error);
@@ -111,7 +111,7 @@ TEST(TensorView, AnySizesAndStridesAreSafe) {
   EXPECT_THROW(view.channels(4, 1), Error);
   view.dtype = static_cast<DType>(77);
   EXPECT_NE(describe(view).find("type 77[8,8]"), std::string::npos);
-  EXPECT_THROW(copy(view, view), Error);
+  EXPECT_THROW(copy_tensor(view, view), Error);
   EXPECT_THROW(to_dlpack(view), Error);
 }
 
@@ -130,9 +130,9 @@ TEST(TensorView, CopyRefusesAxesOfStrideZero) {
   std::vector<float> from(16, 1.0F), to(24, 0.0F);
   TensorView view = TensorView::of(from.data(), {2, 3, 4});
   view.stride = {12, 0, 1};
-  EXPECT_THROW(copy(view, TensorView::of(to.data(), {2, 3, 4})), Error);
+  EXPECT_THROW(copy_tensor(view, TensorView::of(to.data(), {2, 3, 4})), Error);
   view.stride = {0, 0, 1};
-  EXPECT_THROW(copy(view, TensorView::of(to.data(), {2, 3, 4})), Error);
+  EXPECT_THROW(copy_tensor(view, TensorView::of(to.data(), {2, 3, 4})), Error);
 }
 
 }  // namespace

@@ -12,9 +12,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <thread>
 #include <vector>
 
+#include "core/build.hpp"
 #include "plan/select.hpp"
 #include "plan/timing.hpp"
 #include "plan/tuning_cache.hpp"
@@ -30,6 +32,7 @@ class TuneTest : public testing::Test {
     folder_ = mkdtemp(pattern.data());
     setenv("CONVOY_CACHE", folder_.c_str(), 1);
     machine_.name = "a machine, \"quoted\"";
+    machine_.cpu_model = "6-143-8";
     machine_.isa = "avx2";
     machine_.threads = 2;
   }
@@ -76,6 +79,9 @@ TEST_F(TuneTest, ComesBackFromItsFile) {
   machine_.threads = 2;
   machine_.isa = "avx512";
   EXPECT_EQ(back.find(machine_, stage_), nullptr);
+  machine_.isa = "avx2";
+  machine_.cpu_model = "6-207-2";  // another CPU of the same name
+  EXPECT_EQ(back.find(machine_, stage_), nullptr);
   EXPECT_EQ(files(), 2U);  // the cache and its lock: no temporary is left
 }
 
@@ -100,8 +106,10 @@ TEST_F(TuneTest, IgnoresWhatItCannotTrust) {
       "{}",
       good.substr(0, good.size() / 2),
       std::string(100000, '['),
-      replaced("\"format\": 1", "\"format\": 2"),
+      replaced("\"format\": 2", "\"format\": 1"),
       replaced(version(), "99.0.0"),
+      replaced(build().text(), "0123456789ab, gcc 1.0"),
+      replaced("6-143-8", ""),
       replaced("\"threads\": 2", "\"threads\": -2"),
       replaced("\"threads\": 2", "\"threads\": 1e99"),
       replaced("0.00125", "-1"),
@@ -119,8 +127,32 @@ TEST_F(TuneTest, IgnoresWhatItCannotTrust) {
   }
 }
 
+// As Convoy wrote it before rows knew the CPU's model.
+TEST_F(TuneTest, AFileOfTheFormatBeforeIsIgnoredAndReplaced) {
+  write(R"({"format": 1, "version": ")" + std::string(version()) +
+        R"(", "rows": [{"machine": "m", "isa": "avx2", "threads": 2, "stage": "n1h8c8k8r3",
+            "kernel": "direct", "tile": "6x16", "seconds": 1e-3}]})");
+  EXPECT_NE(Plan(stage_).explain().find("ignored: its format is not 2"), std::string::npos);
+  TuningCache cache;
+  cache.set(machine_, stage_, {"direct", "6x16", 1e-3});
+  save_tuning_cache(path(), cache);
+  std::string warning;
+  EXPECT_EQ(load_tuning_cache(path(), warning).size(), 1U);
+  EXPECT_EQ(warning, "");
+}
+
+TEST_F(TuneTest, ThisMachineHasAModel) {
+  const Machine machine = cpu_machine();
+#if defined(__x86_64__)
+  EXPECT_TRUE(std::regex_match(machine.cpu_model, std::regex("[0-9]+-[0-9]+-[0-9]+")))
+      << machine.cpu_model;
+#endif
+  EXPECT_FALSE(machine.cpu_model.empty());
+  EXPECT_NE(build().compiler.find_first_of("0123456789"), std::string::npos) << build().compiler;
+}
+
 TEST_F(TuneTest, PlansAreMadeBesideABrokenFile) {
-  write("{ \"format\": 1, ");
+  write("{ \"format\": 2, ");
   const Plan plan(stage_);
   EXPECT_NE(plan.explain().find("ignored"), std::string::npos);
   // Tuning replaces the broken file.

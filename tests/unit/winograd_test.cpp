@@ -80,7 +80,7 @@ struct Case {
     Machine machine = cpu_machine(threads);
     if (l2_bytes > 0) machine.l2_bytes = l2_bytes;
     const auto prepared = kernel.prepare(stage, tile, machine);
-    prepared->set_weights(w.data());
+    set_weights(*prepared, w.data());
     const float nan = std::numeric_limits<float>::quiet_NaN();
     Buffer<std::byte> workspace(prepared->workspace_bytes());
     std::memset(workspace.data(), 0xff, workspace.size());

@@ -9,8 +9,14 @@ namespace convoy::ptx {
 /// a group, groups lie `group_stride` bytes apart. Add 2 for each 16 channels. The swizzle XORs
 /// absolute address bits, so `address` may start at any row of a slot whose base is 1024-byte
 /// aligned, and base_offset stays 0.
+__device__ __forceinline__ std::uint32_t swizzled_low(std::uint32_t address) {
+  return 1u << 16 | address >> 4;
+}
+__device__ __forceinline__ std::uint32_t swizzled_high(std::uint32_t group_stride) {
+  return 1u << 30 | group_stride >> 4;
+}
 __device__ __forceinline__ std::uint64_t descriptor_base(std::uint32_t group_stride) {
-  return std::uint64_t{1} << 62 | std::uint64_t{group_stride >> 4} << 32 | std::uint64_t{1} << 16;
+  return std::uint64_t{swizzled_high(group_stride)} << 32 | swizzled_low(0);
 }
 __device__ __forceinline__ std::uint64_t descriptor(std::uint64_t base, std::uint32_t address) {
   return base | ((address & 0x3FFFF) >> 4);

@@ -1,4 +1,5 @@
-// What the Hopper families share between the accumulators and the TMA store.
+// What a stage does with its sums, the same for every Hopper family: pool, bias, activation, one
+// rounding, store. A family says which of its accumulators make a window and where pixels go.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -9,6 +10,9 @@
 
 #include "cuda/activate.cuh"
 #include "cuda/ptx/stmatrix.cuh"
+#include "cuda/ptx/sync.cuh"
+#include "cuda/ptx/tma.cuh"
+#include "cuda/sm90/warpgroups.cuh"
 
 namespace convoy::cuda::sm90 {
 
@@ -27,59 +31,78 @@ __device__ __forceinline__ float max4(float a, float b, float c, float d) {
   return ptx::max_nan(ptx::max_nan(a, b), ptx::max_nan(c, d));
 }
 
-/// A unit is what one thread gives to one column pair of two 8x8 blocks: two neighbouring columns
-/// (pixels or images) of channel lane/4 (`low`) and of channel lane/4 + 8 (`high`).
-struct Unit {
+/// What one thread gives to one column pair of two 8x8 blocks of stmatrix: two neighbouring columns
+/// (pixels or images) of channel lane/4 (`low`) and of channel lane/4 + 8 (`high`). Where the stage
+/// pools, a column is the maximum of its window's sums: the activation allows that
+/// (math::may_pool_first), and the bias of a channel is one number.
+struct Fragment {
   float low[2], high[2];
 };
+
+/// Bias, activation and rounding of one stage; what kernels are given of it.
+struct Epilogue {
+  const float* bias;  // [k], fp32; null: none
+  DeviceActivation act;
+  int k;  // output channels
+
+  /// Of a thread's two channels, `channel` and 8 more; 0 where there is none.
+  __device__ __forceinline__ void read_bias(int channel, float (&of)[2]) const {
+    of[0] = of[1] = 0.0f;
+    if (bias == nullptr) return;
+    if (channel < k) of[0] = bias[channel];
+    if (channel + 8 < k) of[1] = bias[channel + 8];
+  }
+  /// One value before it is rounded.
+  __device__ __forceinline__ float finish(float sum, float its_bias) const {
+    return activate(act, sum + positive_zero(its_bias));
+  }
+};
+
+/// Of a stage; the bias is an operand of each run.
+inline Epilogue epilogue_of(const Stage& stage) {
+  return {nullptr, device_activation(stage.act), static_cast<int>(stage.k)};
+}
 
 /// min(max(v, low), high) of packed values. Rounding never decreases, so that clamping after it
 /// gives the bits of clamping before, with half the instructions.
 template <class T>
 struct PackedClamp {
   std::uint32_t low, high;
-  __device__ __forceinline__ explicit PackedClamp(const Clamp& c)
-      : low(pack<T>(c.low, c.low)), high(pack<T>(c.high, c.high)) {}
+  __device__ __forceinline__ explicit PackedClamp(const DeviceActivation& act)
+      : low(pack<T>(act.low, act.low)), high(pack<T>(act.high, act.high)) {}
   __device__ __forceinline__ std::uint32_t operator()(std::uint32_t v) const {
     return ptx::min2_nan<T>(ptx::max2_nan<T>(v, low), high);
   }
 };
 
-/// Adds the bias, activates, rounds once and writes a warpgroup's channels x pixels to
-/// `staging`: a row of 128 bytes a pixel, swizzled as TMA expects it; or, of 32 channels, which two
-/// warps have, one of 64 bytes. `value(u)` is unit u, `row(u,
-/// c)` the pixel of its column c; both are called with compile-time u once unrolled.
-template <class T, int Count, int Channels, bool Leaky, class Value, class Row>
-__device__ __forceinline__ void stage_activated(const Clamp& clamp, const float (&bias)[2],
-                                                std::uint32_t staging, Value value, Row row) {
+template <class T, int Count, int Channels, Form F, class Value, class Row>
+__device__ __forceinline__ void write_formed(const DeviceActivation& act, const float (&bias)[2],
+                                             std::uint32_t staging, Value value, Row row) {
+  static_assert(Channels == 64 || Channels == 32, "a warpgroup's tile has 64 channels, or half");
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-  const PackedClamp<T> clamped(clamp);
+  const PackedClamp<T> clamped(act);
   const float low_bias = positive_zero(bias[0]), high_bias = positive_zero(bias[1]);
-  const auto act = [&](float v, float b) {
-    v += b;
-    if constexpr (Leaky) v = v < 0.0f ? v * clamp.slope : v;
-    return v;
-  };
-  const auto packed = [&](int u, std::uint32_t& low, std::uint32_t& high) {
-    const Unit v = value(u);
-    low = clamped(pack<T>(act(v.low[0], low_bias), act(v.low[1], low_bias)));
-    high = clamped(pack<T>(act(v.high[0], high_bias), act(v.high[1], high_bias)));
+  const auto packed = [&](int f, std::uint32_t& low, std::uint32_t& high) {
+    const auto of = [&](float v, float b) { return formed<F>(act, v + b); };
+    const Fragment v = value(f);
+    low = clamped(pack<T>(of(v.low[0], low_bias), of(v.low[1], low_bias)));
+    high = clamped(pack<T>(of(v.high[0], high_bias), of(v.high[1], high_bias)));
   };
   // Lane 8m + c addresses column c of block m: m&1 says which 8 of the warp's 16 channels, m>>1
-  // which of two units.
-  const int column = lane & 7, piece = 2 * warp + (lane >> 3 & 1);
+  // which of two fragments.
+  const int column = lane & 7, chunk = 2 * warp + (lane >> 3 & 1);
   const auto address = [&](int pixel) {
     if constexpr (Channels == 64)
-      return staging + pixel * 128 + ((piece ^ (pixel & 7)) << 4);
+      return staging + pixel * 128 + ((chunk ^ (pixel & 7)) << 4);
     else
-      return staging + pixel * 64 + ((piece ^ (pixel >> 1 & 3)) << 4);
+      return staging + pixel * 64 + ((chunk ^ (pixel >> 1 & 3)) << 4);
   };
 #pragma unroll
-  for (int u = 0; u + 1 < Count; u += 2) {
+  for (int f = 0; f + 1 < Count; f += 2) {
     std::uint32_t r[4];
-    packed(u, r[0], r[1]);
-    packed(u + 1, r[2], r[3]);
-    const int first = row(u, column), second = row(u + 1, column);
+    packed(f, r[0], r[1]);
+    packed(f + 1, r[2], r[3]);
+    const int first = row(f, column), second = row(f + 1, column);
     ptx::stmatrix_trans(address(lane < 16 ? first : second), r[0], r[1], r[2], r[3]);
   }
   if constexpr (Count % 2 == 1) {
@@ -89,13 +112,34 @@ __device__ __forceinline__ void stage_activated(const Clamp& clamp, const float 
   }
 }
 
+/// Adds the bias, activates, rounds once and writes a warpgroup's channels x pixels to
+/// `staging`: a row of 128 bytes a pixel, swizzled as TMA expects it; or, of 32 channels, which two
+/// warps have, one of 64 bytes. `value(f)` is fragment f, `row(f, c)` the pixel of its column c;
+/// both are called with compile-time f once unrolled.
 template <class T, int Count, int Channels = 64, class Value, class Row>
-__device__ __forceinline__ void stage_units(const Clamp& clamp, const float (&bias)[2],
-                                            std::uint32_t staging, Value value, Row row) {
-  if (clamp.slope == 1.0f)
-    stage_activated<T, Count, Channels, false>(clamp, bias, staging, value, row);
-  else
-    stage_activated<T, Count, Channels, true>(clamp, bias, staging, value, row);
+__device__ __forceinline__ void write_staging(const Epilogue& epilogue, const float (&bias)[2],
+                                              std::uint32_t staging, Value value, Row row) {
+  with_form(epilogue.act, [&]<Form F>() {
+    write_formed<T, Count, Channels, F>(epilogue.act, bias, staging, value, row);
+  });
+}
+
+/// A store of warpgroup g through its staging buffer: `write` by all its threads, once what was
+/// stored from the buffer has left, `store` by one. `others`: buffers that take turns with it,
+/// which may still be on their way.
+template <class Write, class Store>
+__device__ __forceinline__ void store_staged(int g, bool others, Write write, Store store) {
+  const bool leader = leads_warpgroup();
+  if (leader && others) ptx::bulk_wait_read<1>();
+  if (leader && !others) ptx::bulk_wait_read<0>();
+  sync_warpgroup(g);
+  write();
+  ptx::fence_proxy_async();
+  sync_warpgroup(g);
+  if (leader) {
+    store();
+    ptx::bulk_commit();
+  }
 }
 
 }  // namespace convoy::cuda::sm90

@@ -10,30 +10,33 @@
 // Order of summation: 64 input channels, 16 input channels for each tap; then the taps in order.
 #include <algorithm>
 
-#include "cuda/error.hpp"
-#include "cuda/launch.hpp"
+#include "cuda/divide.hpp"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/ptx/warpgroup.cuh"
 #include "cuda/ptx/wgmma.cuh"
-#include "cuda/sm90/divide.hpp"
 #include "cuda/sm90/epilogue.cuh"
 #include "cuda/sm90/few.hpp"
+#include "cuda/sm90/launching.hpp"
+#include "cuda/sm90/place.cuh"
 #include "cuda/sm90/ring.cuh"
+#include "cuda/sm90/shared_memory.hpp"
+#include "cuda/sm90/warpgroups.cuh"
+#include "cuda/types.cuh"
 
 namespace convoy::cuda::sm90 {
 namespace {
 
-constexpr int few_threads = 384;  // two warpgroups of consumers, and one whose first thread loads
-constexpr int block_bytes = 64 * 128;
+// Two warpgroups of consumers, and one whose first thread loads.
+constexpr int few_threads = 3 * warpgroup_threads, consumers = 2 * warpgroup_threads;
+constexpr int block_bytes = 64 * row_bytes;  // of 64 pixels
 
 struct FewParams {
   CUtensorMap x, w;
-  const float* bias;
+  Epilogue epilogue;
   void* y;
-  Clamp act;
   FewLayout at;
-  int k, r, s, pad_top, pad_left, window, tiles;
+  int r, s, pad_top, pad_left, window, tiles;
   int out_w, out_h;  // of y; of a flat layout all pixels there are, and 1
   bool pairs;        // y takes two channels at a time
   Index y_pixel, y_row, y_image;
@@ -41,44 +44,39 @@ struct FewParams {
   Divisor tile_w, tile_h;  // conv columns of a tile, stored rows
 };
 
-struct Tile3 {
-  int x, y, n;  // first conv pixel, image
-};
-__device__ __forceinline__ Tile3 tile_at(const FewParams& p, int t) {
-  if (p.at.flat) return {t * p.at.out_w, 0, 0};
-  Tile3 at;
-  at.x = p.columns.reduce(t) * p.at.out_w;
-  at.y = p.rows.reduce(t) * p.at.out_h;
-  at.n = t;
-  return at;
+/// First conv pixel and image of tile number t.
+__device__ __forceinline__ Place place(const FewParams& p, int t) {
+  if (p.at.flat) return {0, t * p.at.out_w, 0, 0};
+  const Place tile = tile_place(t, p.columns, p.rows);
+  return {0, tile.x * p.at.out_w, tile.y * p.at.out_h, tile.n};
 }
 
 /// Where things lie in shared memory: weights where they are resident, slots, z, barriers.
 struct FewShared {
-  std::uint32_t weights, slots, full, empty, resident;
+  std::uint32_t weights, slots, resident;  // the last: a barrier
+  RingBarriers bar;
   float* z;
   __device__ __forceinline__ FewShared(const FewLayout& l, std::uint8_t* base) {
     weights = ptx::shared_address(base);
     const int before = l.resident ? l.chunks * l.w_bytes : 0;
     slots = weights + before;
     z = reinterpret_cast<float*>(base + before + (l.z_over_slots ? 0 : l.slots * l.slot_bytes));
-    full = weights + l.barriers;
-    empty = full + 8 * l.slots;
-    resident = empty + 8 * l.slots;
+    bar = {weights + l.barriers, l.slots};
+    resident = bar.end();
   }
 };
 
 /// One thread loads, for each 64 channels, the box of pixels into one slot, and with it the taps'
 /// weights where they do not all stay.
 __device__ __forceinline__ void few_produce(const FewParams& p, const FewShared& shared) {
-  const int box_bytes = p.at.box_w * p.at.box_h * 128;
+  const int box_bytes = p.at.box_w * p.at.box_h * row_bytes;
   Ring ring;
   for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
-    const Tile3 at = tile_at(p, t);
+    const Place at = place(p, t);
     for (int chunk = 0; chunk < p.at.chunks; ++chunk, ring.advance(p.at.slots)) {
-      const std::uint32_t full = shared.full + 8 * ring.slot,
+      const std::uint32_t full = shared.bar.full(ring.slot),
                           to = shared.slots + ring.slot * p.at.slot_bytes;
-      ptx::mbarrier_wait(shared.empty + 8 * ring.slot, ring.parity ^ 1);
+      ptx::mbarrier_wait(shared.bar.empty(ring.slot), ring.parity ^ 1);
       ptx::mbarrier_arrive_expect(full, box_bytes + (p.at.resident ? 0 : p.at.w_bytes));
       ptx::tma_load(to, &p.x, full, chunk * 64, at.x - p.pad_left, at.y - p.pad_top, at.n);
       if (!p.at.resident)
@@ -89,7 +87,7 @@ __device__ __forceinline__ void few_produce(const FewParams& p, const FewShared&
 
 /// Brings what the CTA's first slots will hold to the L2 while the kernel before still runs.
 __device__ __forceinline__ void few_prefetch(const FewParams& p) {
-  const Tile3 at = tile_at(p, blockIdx.x);
+  const Place at = place(p, blockIdx.x);
   for (int chunk = 0; chunk < p.at.chunks && chunk < p.at.slots; ++chunk)
     ptx::tma_prefetch(&p.x, chunk * 64, at.x - p.pad_left, at.y - p.pad_top, at.n);
 }
@@ -99,7 +97,7 @@ __device__ __forceinline__ void few_prefetch(const FewParams& p) {
 template <int N, int Blocks>
 __device__ __forceinline__ void store_z(const FewParams& p, const float (&d)[Blocks][N / 2],
                                         float* z, int g) {
-  const int lane = threadIdx.x % 32, taps = p.k * p.r * p.s;
+  const int lane = threadIdx.x % 32, taps = p.epilogue.k * p.r * p.s;
   z += threadIdx.x / 32 % 4 * 16 + lane / 4;
 #pragma unroll
   for (int b = 0; b < Blocks; ++b) {
@@ -132,9 +130,9 @@ __device__ __forceinline__ float sum_taps(const FewParams& p, const float* from)
 /// Sums the taps, pools, adds the bias, activates, rounds once. Neighbouring threads take
 /// neighbouring columns; of a pooling window each takes one column, and the left one stores.
 template <class T, int R, int S>
-__device__ __forceinline__ void store_outputs(const FewParams& p, const Tile3& at, const float* z) {
-  const int items = p.at.out_w * (p.at.out_h / p.window) * p.k;
-  for (int base = 0; base < items; base += 256) {
+__device__ __forceinline__ void store_outputs(const FewParams& p, const Place& at, const float* z) {
+  const int items = p.at.out_w * (p.at.out_h / p.window) * p.epilogue.k;
+  for (int base = 0; base < items; base += consumers) {
     const int item = base + threadIdx.x;
     int k = item < items ? item : 0;
     const int x = p.tile_w.reduce(k), y = p.tile_h.reduce(k);
@@ -146,9 +144,9 @@ __device__ __forceinline__ void store_outputs(const FewParams& p, const Tile3& a
     }
     const int out_x = (at.x + x) / p.window, out_y = at.y / p.window + y;
     if (item >= items || x % p.window != 0 || out_x >= p.out_w || out_y >= p.out_h) continue;
-    if (p.bias != nullptr) best += positive_zero(p.bias[k]);
+    const float* bias = p.epilogue.bias;
     static_cast<T*>(p.y)[at.n * p.y_image + out_y * p.y_row + out_x * p.y_pixel + k] =
-        static_cast<T>(activate(p.act, best));
+        static_cast<T>(p.epilogue.finish(best, bias != nullptr ? bias[k] : 0.0f));
   }
 }
 
@@ -167,15 +165,15 @@ __device__ __forceinline__ void store_pixels(const FewParams& p, int first,
 #pragma unroll
     for (int j = 0; j < N / 8; ++j) {
       const int k = 8 * j + 2 * (lane % 4);
-      if (k >= p.k) continue;
-      const float v0 = activate(p.act, d[b][4 * j + i % 2 * 2] + positive_zero(bias[2 * j])),
-                  v1 =
-                      activate(p.act, d[b][4 * j + i % 2 * 2 + 1] + positive_zero(bias[2 * j + 1]));
+      if (k >= p.epilogue.k) continue;
+      const float* sums = d[b] + 4 * j + i % 2 * 2;
+      const float v0 = p.epilogue.finish(sums[0], bias[2 * j]),
+                  v1 = p.epilogue.finish(sums[1], bias[2 * j + 1]);
       if (p.pairs) {
         *reinterpret_cast<std::uint32_t*>(to + k) = pack<T>(v0, v1);
       } else {
         to[k] = static_cast<T>(v0);
-        if (k + 1 < p.k) to[k + 1] = static_cast<T>(v1);
+        if (k + 1 < p.epilogue.k) to[k + 1] = static_cast<T>(v1);
       }
     }
   }
@@ -185,13 +183,13 @@ template <class T, int N, bool Flat>
 __device__ __forceinline__ void few_consume(const FewParams& p, const FewShared& shared, int g) {
   constexpr int Blocks = (Flat ? few_flat_columns / N : few_blocks) / 2;  // of a warpgroup
   const int lane = threadIdx.x % 32;
-  const std::uint64_t base = ptx::descriptor_base(1024);
+  const std::uint64_t base = ptx::descriptor_base(swizzle_bytes);
   float bias[N / 4] = {};
-  if (Flat && p.bias != nullptr) {
+  if (Flat && p.epilogue.bias != nullptr) {
 #pragma unroll
     for (int i = 0; i < N / 4; ++i) {
       const int k = i / 2 * 8 + 2 * (lane % 4) + i % 2;
-      if (k < p.k) bias[i] = p.bias[k];
+      if (k < p.epilogue.k) bias[i] = p.epilogue.bias[k];
     }
   }
   if (p.at.resident) ptx::mbarrier_wait(shared.resident, 0);
@@ -200,7 +198,7 @@ __device__ __forceinline__ void few_consume(const FewParams& p, const FewShared&
     float d[Blocks][N / 2];
     for (int b = 0; b < Blocks; ++b) ptx::touch(d[b]);
     for (int chunk = 0; chunk < p.at.chunks; ++chunk, ring.advance(p.at.slots)) {
-      ptx::mbarrier_wait(shared.full + 8 * ring.slot, ring.parity);
+      ptx::mbarrier_wait(shared.bar.full(ring.slot), ring.parity);
       const std::uint32_t from = shared.slots + ring.slot * p.at.slot_bytes;
       const std::uint64_t x = ptx::descriptor(base, from + g * block_bytes),
                           w = ptx::descriptor(base, p.at.resident
@@ -221,26 +219,26 @@ __device__ __forceinline__ void few_consume(const FewParams& p, const FewShared&
       ptx::wgmma_wait<0>();
       // Where z lies over the slots, those that this tile does not load again wait for it.
       if ((!p.at.z_over_slots || chunk + p.at.slots < p.at.chunks) && lane == 0)
-        ptx::mbarrier_arrive(shared.empty + 8 * ring.slot);
+        ptx::mbarrier_arrive(shared.bar.empty(ring.slot));
     }
     for (int b = 0; b < Blocks; ++b) ptx::touch(d[b]);
-    const Tile3 at = tile_at(p, t);
+    const Place at = place(p, t);
     if constexpr (Flat) {
       store_pixels<T, N, Blocks>(p, at.x, d, bias, g);
     } else {
-      ptx::bar_sync(1, 256);  // both warpgroups have read z, and the slots under it
+      sync_consumers();  // both warpgroups have read z, and the slots under it
       store_z<N, Blocks>(p, d, shared.z, g);
-      ptx::bar_sync(1, 256);
+      sync_consumers();
       if (p.r == 3 && p.s == 3)
         store_outputs<T, 3, 3>(p, at, shared.z);
       else
         store_outputs<T, 0, 0>(p, at, shared.z);
       if (p.at.z_over_slots) {
         ptx::fence_proxy_async();  // the copy engine writes these slots next
-        ptx::bar_sync(1, 256);
+        sync_consumers();
         // With no more slots than chunks, each is held from its last chunk on.
         for (int slot = 0; slot < p.at.slots; ++slot) {
-          if (lane == 0) ptx::mbarrier_arrive(shared.empty + 8 * slot);
+          if (lane == 0) ptx::mbarrier_arrive(shared.bar.empty(slot));
         }
       }
     }
@@ -251,31 +249,29 @@ __device__ __forceinline__ void few_consume(const FewParams& p, const FewShared&
 template <class T, int N, bool Flat>
 __global__ void __launch_bounds__(few_threads, Flat ? 2 : 1)
     few(const __grid_constant__ FewParams p) {
+  static_assert(N == 32 || N == 64, "the taps of all filters are at most 64 columns");
+  static_assert(sizeof(FewParams) <= 4096, "kernels take at most 4 KB of parameters");
   extern __shared__ std::uint8_t raw[];
-  const FewShared shared(p.at, raw + (1024 - (ptx::shared_address(raw) & 1023)) % 1024);
+  const FewShared shared(p.at, raw + aligned(ptx::shared_address(raw)) - ptx::shared_address(raw));
   if (threadIdx.x == 0) {
-    for (int s = 0; s < p.at.slots; ++s) {
-      ptx::mbarrier_init(shared.full + 8 * s, 1);
-      ptx::mbarrier_init(shared.empty + 8 * s, 8);
-    }
+    for (int s = 0; s < p.at.slots; ++s) shared.bar.init(s, 1, 2 * warpgroup_warps);
     ptx::mbarrier_init(shared.resident, 1);
     ptx::mbarrier_init_fence();
     ptx::prefetch_tensor_map(&p.x);
   }
   __syncthreads();
   ptx::grid_launch_dependents();
-  if (threadIdx.x == 0 && p.at.resident) {  // settled before the launch (FewRun): no need to wait
+  if (threadIdx.x == 0 && p.at.resident) {  // settled before the launch: no need to wait
     ptx::mbarrier_arrive_expect(shared.resident, p.at.chunks * p.at.w_bytes);
     for (int chunk = 0; chunk < p.at.chunks; ++chunk)
       ptx::tma_load(shared.weights + chunk * p.at.w_bytes, &p.w, shared.resident, chunk * 64, 0, 0);
   }
-  if (Flat && threadIdx.x == 256) few_prefetch(p);
+  if (Flat && threadIdx.x == consumers) few_prefetch(p);
   ptx::grid_dependency_wait();
-  const int warpgroup =
-      __shfl_sync(0xFFFFFFFF, threadIdx.x / 128, 0);  // so that the compiler sees one value a warp
+  const int warpgroup = warpgroup_of_thread();
   if (warpgroup == 2) {
     if constexpr (!Flat) ptx::shrink_registers<40>();
-    if (threadIdx.x == 256) few_produce(p, shared);
+    if (threadIdx.x == consumers) few_produce(p, shared);
   } else {
     if constexpr (!Flat) ptx::grow_registers<232>();
     few_consume<T, N, Flat>(p, shared, warpgroup);
@@ -293,7 +289,7 @@ FewKernel find(const FewLayout& layout) {
   return layout.columns == 32 ? few<T, 32, false> : few<T, 64, false>;
 }
 FewKernel find(const Stage& stage, const FewLayout& layout) {
-  return stage.dtype == DType::bf16 ? find<__nv_bfloat16>(layout) : find<__half>(layout);
+  return for_16_bits(stage.dtype, [&]<class T>() { return find<T>(layout); });
 }
 }  // namespace
 
@@ -305,13 +301,13 @@ struct FewLaunch::Ready {
   Index out_w, out_h;
 };
 
-FewLaunch::FewLaunch(const Stage& stage, const FewLayout& layout, const void* w) {
+FewLaunch::FewLaunch(const Stage& stage, const FewLayout& layout) {
   const Shapes shapes = shapes_of(stage);
   const auto i = [](Index v) { return static_cast<int>(v); };
   FewParams p{};
-  p.act = clamp_of(stage.act);
+  p.epilogue = epilogue_of(stage);
   p.at = layout;
-  p.k = i(stage.k), p.r = i(stage.r), p.s = i(stage.s);
+  p.epilogue.k = i(stage.k), p.r = i(stage.r), p.s = i(stage.s);
   p.pad_top = i(stage.pad.top);
   p.pad_left = i(stage.pad.left);
   p.window = stage.pool ? 2 : 1;
@@ -319,19 +315,24 @@ FewLaunch::FewLaunch(const Stage& stage, const FewLayout& layout, const void* w)
   p.rows = Divisor(layout.tiles_y);
   p.tile_w = Divisor(layout.out_w);
   p.tile_h = Divisor(layout.out_h / p.window);
-  std::string why = encode(few_w_map(stage, layout), w, &p.w);
-  if (why.empty()) why = encode(few_x_map(stage, layout, stage.c), w, &p.x);
-  if (!why.empty()) throw Error("few for " + to_text(stage) + ": " + why);
-  ready_ = std::make_unique<const Ready>(
-      Ready{stage, layout, {find(stage, layout), "few"}, p, shapes.out_w, shapes.out_h});
+  ready_.reset(
+      new Ready{stage, layout, {find(stage, layout), "few"}, p, shapes.out_w, shapes.out_h});
 }
 FewLaunch::~FewLaunch() = default;
+
+void FewLaunch::use(const void* w) {
+  auto& [stage, layout, kernel, p, out_w, out_h] = *ready_;
+  std::string why = encode(few_w_map(stage, layout), w, &p.w);
+  // Any address will do for x.
+  if (why.empty()) why = encode(few_x_map(stage, layout, stage.c), w, &p.x);
+  if (!why.empty()) throw Error("few for " + to_text(stage) + ": " + why);
+}
 
 std::string FewLaunch::run(const FewRun& run, cudaStream_t stream) const noexcept {
   const auto& [stage, layout, kernel, ready, out_w, out_h] = *ready_;
   const auto i = [](Index v) { return static_cast<int>(v); };
   FewParams p = ready;
-  p.bias = run.bias;
+  p.epilogue.bias = run.bias;
   p.y = run.y;
   Stage part = stage;
   part.n = run.n;
@@ -343,15 +344,11 @@ std::string FewLaunch::run(const FewRun& run, cudaStream_t stream) const noexcep
   p.y_pixel = run.y_pixel_stride;
   p.y_row = p.y_pixel * out_w;
   p.y_image = p.y_row * out_h;
-  std::string why = run.n == stage.n && run.x_pixel_stride == stage.c
-                        ? redirect(&p.x, run.x)
-                        : encode(few_x_map(part, layout, run.x_pixel_stride), run.x, &p.x);
+  std::string why = aim(&p.x, run.x, run.n == stage.n && run.x_pixel_stride == stage.c,
+                        [&] { return few_x_map(part, layout, run.x_pixel_stride); });
   if (!why.empty()) return why;
-  const cudaError_t error = kernel.launch({std::min(layout.grid, p.tiles), few_threads,
-                                           layout.shared_bytes, stream, run.overlap_previous},
-                                          p);
-  if (error == cudaSuccess) return {};  // the text below allocates
-  return describe(error, "launching few for " + to_text(stage));
+  return launch(kernel, p, std::min(layout.grid, p.tiles), few_threads, layout.shared_bytes, stream,
+                [&] { return "few for " + to_text(stage); });
 }
 
 }  // namespace convoy::cuda::sm90

@@ -43,7 +43,7 @@ FewLayout few_layout(const Stage& stage, const DeviceFacts& device);
 /// Tiles of the stage's batch, which may be smaller than that of the layout's stage.
 Index few_tiles(const Stage& stage, const FewLayout& layout);
 /// Predicted cycles of a multiprocessor from the first load to the last store.
-double few_cycles(const Stage& stage, const FewLayout& layout);
+double few_cycles(const Stage& stage, const FewLayout& layout, const DeviceFacts& device);
 TensorMapArgs few_x_map(const Stage& stage, const FewLayout& layout, Index pixel_stride);
 TensorMapArgs few_w_map(const Stage& stage, const FewLayout& layout);
 
@@ -55,15 +55,20 @@ struct FewRun {
   const float* bias = nullptr;
   void* y = nullptr;
   Index x_pixel_stride = 0, y_pixel_stride = 0;
-  bool overlap_previous = false;  // as HaloRun's: w must have been written by the time of the call
 };
 
-/// A stage: its kernel loaded, and what all its launches have in common made once.
+/// A stage: its kernel loaded, and what all its launches have in common made once. A launch starts
+/// while the stream's previous kernel drains: that one is waited for before x and bias are read and
+/// y is written, but not before w is read.
 class FewLaunch {
  public:
-  /// On the current device; w [K,R,S,C] of the stage's type on it, 16-byte aligned. Throws Error.
-  FewLaunch(const Stage& stage, const FewLayout& layout, const void* w);
+  /// On the current device. Throws Error.
+  FewLaunch(const Stage& stage, const FewLayout& layout);
   ~FewLaunch();
+
+  /// Later runs read w: [K,R,S,C] of the stage's type on the device, 16-byte aligned. Throws Error.
+  /// Not during a run.
+  void use(const void* w);
 
   /// Enqueues one launch. No allocation, no synchronisation, capturable. Returns an empty string,
   /// or what went wrong. From any thread.
@@ -71,7 +76,7 @@ class FewLaunch {
 
  private:
   struct Ready;
-  std::unique_ptr<const Ready> ready_;
+  std::unique_ptr<Ready> ready_;
 };
 
 }  // namespace convoy::cuda::sm90

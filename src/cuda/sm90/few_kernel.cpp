@@ -1,10 +1,14 @@
 // Kernel `few` as the planner sees it.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
+#include "cuda/error.hpp"
 #include "cuda/families.hpp"
 #include "cuda/family.hpp"
+#include "cuda/sm90/costs.hpp"
 #include "cuda/sm90/few.hpp"
 
 namespace convoy::cuda::sm90 {
@@ -13,44 +17,54 @@ namespace {
 class PreparedFew final : public Prepared {
  public:
   PreparedFew(const Stage& stage, const Machine& machine)
-      : stage_(stage),
-        device_(machine.device.index),
-        weights_(device_, static_cast<std::size_t>(shapes_of(stage).w_elements) * 2,
-                 "the weights of " + to_text(stage)) {
+      : stage_(stage), device_(machine.device.index) {
     const OnDevice on(device_);
-    launch_.emplace(stage, few_layout(stage, facts_of(machine)), weights_.data());
+    launch_.emplace(stage, few_layout(stage, facts_of(machine)));
   }
 
-  void set_weights(const float* w) override { upload_weights(stage_, w, false, weights_); }
+  std::string packing() const override {
+    return fmt::format("{} KRSC k{}c{}r{}s{}", to_text(stage_.dtype), stage_.k, stage_.c, stage_.r,
+                       stage_.s);
+  }
+  std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
+    const auto count = static_cast<std::size_t>(shapes_of(stage_).w_elements);
+    return pack_rounded(stage_, {all.front().w, count}, device_);
+  }
+  void use(std::shared_ptr<const PackedWeights> weights) override {
+    const OnDevice on(device_);
+    launch_->use(static_cast<const DeviceWeights&>(*weights).memory.data());
+    weights_ = std::move(weights);
+  }
 
   Status run(const RunArgs& args) const noexcept override {
     if (args.n == 0) return {};
     Status status = check_16_bytes("few", "x", args.x, args.x_stride.w, stage_.dtype);
     if (!status.ok()) return status;
     const OnDevice on(device_);
-    return Status(launch_->run({.n = args.n,
-                                .x = args.x,
-                                .bias = args.bias,
-                                .y = args.y,
-                                .x_pixel_stride = args.x_stride.w,
-                                .y_pixel_stride = args.y_stride.w,
-                                .overlap_previous = true},
-                               stream_of(args)));
+    return launch_status(launch_->run({.n = args.n,
+                                       .x = args.x,
+                                       .bias = args.bias,
+                                       .y = args.y,
+                                       .x_pixel_stride = args.x_stride.w,
+                                       .y_pixel_stride = args.y_stride.w},
+                                      stream_of(args)));
   }
 
  private:
   Stage stage_;
   int device_;
-  DeviceMemory weights_;
+  std::shared_ptr<const PackedWeights> weights_;
   std::optional<FewLaunch> launch_;
 };
 
-class Few final : public Kernel {
+class Few final : public StageKernel {
  public:
-  std::string_view name() const override { return "few"; }
-  std::string_view arithmetic() const override { return "channels of each tap, then taps"; }
-  bool exact() const override { return true; }
-  DeviceKind device() const override { return DeviceKind::cuda; }
+  Few()
+      : StageKernel({.name = "few",
+                     .arithmetic = "channels of each tap, then taps",
+                     .device = DeviceKind::cuda,
+                     .exact = true,
+                     .settled_weights = true}) {}
 
   std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
     const DeviceFacts facts = facts_of(machine);
@@ -67,10 +81,13 @@ class Few final : public Kernel {
   }
 
   Cost cost(const Stage& stage, const Tile&, const Machine& machine) const override {
-    const FewLayout layout = few_layout(stage, facts_of(machine));
-    const Cost moved = cost_of(stage, 0, 0);
-    const double seconds = 3e-6 + std::max(few_cycles(stage, layout) / 1.7e9,
-                                           moved.bytes / (0.85 * machine.memory_bandwidth));
+    const DeviceFacts device = facts_of(machine);
+    const FewLayout layout = few_layout(stage, device);
+    const FewCosts costs;
+    const double seconds =
+        costs.launch +
+        std::max(few_cycles(stage, layout, device) / (costs.clock * device.clock),
+                 cost_of(stage, 0, 0).bytes / (costs.memory * device.memory_bandwidth));
     const double rows = static_cast<double>(stage.k * stage.r * stage.s) / layout.columns;
     const double channels = static_cast<double>(stage.c) / (64.0 * layout.chunks);
     return cost_of(stage, seconds, 1 - rows * channels);

@@ -3,18 +3,18 @@
 #include <limits>
 
 #include "cuda/family.hpp"
+#include "cuda/sm90/costs.hpp"
 #include "cuda/sm90/few.hpp"
+#include "cuda/sm90/shared_memory.hpp"
 #include "math/activation.hpp"
 #include "math/divide.hpp"
 
 namespace convoy::cuda::sm90 {
 namespace {
 
-using math::ceil_div;
-
 constexpr int most_pixels = few_blocks * 64;
 constexpr int box_slots = 8;
-constexpr int barrier_bytes = 256, alignment_bytes = 1024;
+constexpr int barrier_bytes = 256;
 constexpr int most_resident_bytes = 64 << 10;
 
 int to_int(Index v) {
@@ -30,7 +30,7 @@ double covered(Index tiles, int box, Index image, int halo) {
 /// What is known before the tile is chosen.
 FewLayout without_tile(const Stage& stage) {
   FewLayout l;
-  l.chunks = to_int(ceil_div(stage.c, 64));
+  l.chunks = to_int(math::ceil_div(stage.c, 64));
   l.columns = stage.k * stage.r * stage.s <= 32 ? 32 : 64;
   l.w_bytes = l.columns * 128;
   l.resident = Index{l.chunks} * l.w_bytes <= most_resident_bytes;
@@ -41,24 +41,25 @@ FewLayout without_tile(const Stage& stage) {
 
 /// Slots, and z beside or over them; false: they do not fit. A flat layout has no z.
 bool fit(const Stage& stage, int room, int most_slots, FewLayout& l) {
-  l.blocks = to_int(ceil_div(Index{l.box_w} * l.box_h, 64));
+  l.blocks = to_int(math::ceil_div(Index{l.box_w} * l.box_h, 64));
   l.slot_bytes = l.blocks * 64 * 128 + (l.resident ? 0 : l.w_bytes);
-  const int fixed = (l.resident ? l.chunks * l.w_bytes : 0) + barrier_bytes + alignment_bytes;
+  const int fixed = (l.resident ? l.chunks * l.w_bytes : 0) + barrier_bytes + swizzle_bytes;
   l.z_pitch = l.flat ? 0 : l.blocks * 64 + 4;
-  const int z = to_int(ceil_div(stage.k * stage.r * stage.s * l.z_pitch * 4, 128) * 128);
+  const int z = to_int(math::ceil_div(stage.k * stage.r * stage.s * l.z_pitch * 4, 128) * 128);
   l.slots = std::min(most_slots, (room - fixed - z) / l.slot_bytes);
   l.z_over_slots = !l.flat && l.slots < 2;
   if (l.z_over_slots)
     l.slots = fixed + z > room ? 0 : std::min(l.chunks, (room - fixed) / l.slot_bytes);
   const int slots = l.slots * l.slot_bytes;
   l.shared_bytes = fixed + (l.z_over_slots ? std::max(slots, z) : slots + z);
-  l.barriers = l.shared_bytes - barrier_bytes - alignment_bytes;
+  l.barriers = l.shared_bytes - barrier_bytes - swizzle_bytes;
   return l.slots > 0;
 }
 
-void keep_better(const Stage& stage, int ctas, FewLayout& l, FewLayout& best, double& best_cycles) {
+void keep_better(const Stage& stage, const DeviceFacts& device, int ctas, FewLayout& l,
+                 FewLayout& best, double& best_cycles) {
   l.grid = to_int(std::min<Index>(ctas, few_tiles(stage, l)));
-  const double cycles = few_cycles(stage, l);
+  const double cycles = few_cycles(stage, l, device);
   if (cycles >= best_cycles) return;
   best_cycles = cycles;
   best = l;
@@ -80,7 +81,7 @@ FewLayout flat_layout(const Stage& stage, const DeviceFacts& device) {
     l.shared_bytes = std::max(l.shared_bytes, 228 * 1024 / 3);
     l.tiles_x = to_int(few_tiles(stage, l));
     l.tiles_y = l.images = 1;
-    keep_better(stage, 2 * device.sms, l, best, best_cycles);
+    keep_better(stage, device, 2 * device.sms, l, best, best_cycles);
   }
   return best;
 }
@@ -107,10 +108,10 @@ FewLayout box_layout(const Stage& stage, const DeviceFacts& device) {
       l.box_w = w + halo_w;
       l.box_h = h + halo_h;
       if (!fit(stage, to_int(device.shared_bytes), box_slots, l)) continue;
-      l.tiles_x = to_int(ceil_div(conv_w, w));
-      l.tiles_y = to_int(ceil_div(conv_h, h));
+      l.tiles_x = to_int(math::ceil_div(conv_w, w));
+      l.tiles_y = to_int(math::ceil_div(conv_h, h));
       l.images = to_int(stage.n);
-      keep_better(stage, device.sms, l, best, best_cycles);
+      keep_better(stage, device, device.sms, l, best, best_cycles);
     }
   }
   return best;
@@ -126,7 +127,7 @@ std::vector<std::string> few_refusals(const Stage& stage, const DeviceFacts& dev
   no(device.major != 9, "compute capability " + std::to_string(device.major) + "." +
                             std::to_string(device.minor) + ", the family needs 9.0 (wgmma)");
   no(stage.dtype != DType::f16 && stage.dtype != DType::bf16,
-     "the input is " + std::string(name(stage.dtype)) + ", the family takes f16 and bf16");
+     "the input is " + std::string(to_text(stage.dtype)) + ", the family takes f16 and bf16");
   no(stage.output_dtype(true) != stage.dtype, "the output type differs from the input type");
   no(stage.c % 8 != 0,
      "C = " + std::to_string(stage.c) + " is no multiple of 8 (TMA moves 16 bytes)");
@@ -140,7 +141,7 @@ std::vector<std::string> few_refusals(const Stage& stage, const DeviceFacts& dev
   no(stage.keep.any(), "second outputs are not supported");
   no(stage.act.is_neuron() || stage.t != 1, "neurons are not supported");
   if (stage.pool) {
-    no(*stage.pool != max(2), "a pool other than max 2x2 with stride 2");
+    no(*stage.pool != max_pool(2), "a pool other than max 2x2 with stride 2");
     no(!stage.act.is_neuron() && !math::may_pool_first(stage.act), pools_first);
   }
   for (std::string& reason : too_large(stage)) why.push_back(std::move(reason));
@@ -155,21 +156,25 @@ FewLayout few_layout(const Stage& stage, const DeviceFacts& device) {
 }
 
 Index few_tiles(const Stage& stage, const FewLayout& l) {
-  return l.flat ? ceil_div(stage.n * stage.h * stage.w, l.out_w) : stage.n * l.tiles_x * l.tiles_y;
+  return l.flat ? math::ceil_div(stage.n * stage.h * stage.w, l.out_w)
+                : stage.n * l.tiles_x * l.tiles_y;
 }
 
-double few_cycles(const Stage& stage, const FewLayout& l) {
-  const double turns = static_cast<double>(ceil_div(few_tiles(stage, l), l.grid));
+double few_cycles(const Stage& stage, const FewLayout& l, const DeviceFacts& device) {
+  const FewCosts costs;
+  const double turns = static_cast<double>(math::ceil_div(few_tiles(stage, l), l.grid));
   const int halo_w = l.box_w - l.out_w, halo_h = l.box_h - l.out_h;
   const double pixels = l.flat ? l.out_w
                                : covered(l.tiles_x, l.box_w, stage.w, halo_w) *
                                      covered(l.tiles_y, l.box_h, stage.h, halo_h) /
                                      (1.0 * l.tiles_x * l.tiles_y);
-  // 128 bytes of a pixel: what the memory gives all CTAs, or all that one can take.
-  const double load = l.chunks * pixels * std::max(7.0 * l.grid / 132, 3.2);
-  if (l.flat) return turns * std::max(load, 1000.0) + 500;
-  const double sums = 800 + 2 * pixels;
-  return l.z_over_slots ? turns * (load + sums + 1500) : turns * std::max(load, sums) + sums;
+  // A pixel of 64 channels: what the memory gives all CTAs, or all that one can take.
+  const double all = Loaded(device, costs.clock, costs.load).memory;
+  const double load = l.chunks * pixels * std::max(row_bytes * l.grid / all, costs.least_pixel);
+  if (l.flat) return turns * std::max(load, costs.least_line) + costs.last_line;
+  const double sums = costs.tile + costs.tile_pixel * pixels;
+  return l.z_over_slots ? turns * (load + sums + costs.over_slots)
+                        : turns * std::max(load, sums) + sums;
 }
 
 TensorMapArgs few_x_map(const Stage& stage, const FewLayout& l, Index pixel_stride) {

@@ -20,17 +20,19 @@
 #include "cuda/ptx/wgmma.cuh"
 #include "cuda/sm90/epilogue.cuh"
 #include "cuda/sm90/first_load.cuh"
+#include "cuda/sm90/shared_memory.hpp"
 
 namespace convoy::cuda::sm90 {
 
-constexpr int first_threads = 512;  // two warpgroups of consumers, two of producers
+constexpr int first_threads =
+    4 * warpgroup_threads;  // two warpgroups of consumers, two of producers
 
 // ---------------------------------------------------------------------------------- the pools
 
-/// Units of a warpgroup's tile (see Unit): d[h][4j + 2i + e] is column 8h + 2*(lane%4) + e of row j
-/// and channel lane/4 + 8i. A pooled unit's two columns are four apart, one from each half.
+/// Fragments of a warpgroup's tile: d[h][4j + 2i + e] is column 8h + 2*(lane%4) + e of row j
+/// and channel lane/4 + 8i. A pooled one's two columns are four apart, one from each half.
 template <int N, FirstPool Pool>
-struct FirstUnits {
+struct FirstFragments {
   static constexpr int rows = N / 8;
   static constexpr int count = Pool == FirstPool::none   ? 2 * rows
                                : Pool == FirstPool::max2 ? rows / 2
@@ -40,13 +42,14 @@ struct FirstUnits {
   /// last thread of the four; `value` leaves those of the tile's last column.
   using Carry = float[carried + 1][2];
 
-  static __device__ __forceinline__ Unit value(const float (&d)[2][N / 2], Carry& carry, int u) {
+  static __device__ __forceinline__ Fragment value(const float (&d)[2][N / 2], Carry& carry,
+                                                   int f) {
     if constexpr (Pool == FirstPool::none) {
-      const float(&v)[N / 2] = d[u & 1];
-      const int a = 4 * (u >> 1);
+      const float(&v)[N / 2] = d[f & 1];
+      const int a = 4 * (f >> 1);
       return {{v[a], v[a + 1]}, {v[a + 2], v[a + 3]}};
     } else if constexpr (Pool == FirstPool::max2) {
-      const int a = 8 * u, b = a + 4;
+      const int a = 8 * f, b = a + 4;
       const auto window = [&](const float(&v)[N / 2], int i) {
         return max4(v[a + i], v[a + i + 1], v[b + i], v[b + i + 1]);
       };
@@ -56,34 +59,34 @@ struct FirstUnits {
       // is where the left half ends, or the tile before.
       const auto column = [&](int h, int i) {
         const float(&v)[N / 2] = d[h];
-        const int a = 8 * u + i;
+        const int a = 8 * f + i;
         return ptx::max_nan(ptx::max_nan(v[a], v[a + 4]), v[a + 8]);
       };
       const int lane = threadIdx.x % 32, before = (lane & ~3) | ((lane - 1) & 3);
       const bool last = lane % 4 == 3;
       const auto windows = [&](int i, float(&out)[2]) {
         const float left = column(0, i + 1), right = column(1, i + 1);
-        const float before_left = __shfl_sync(0xFFFFFFFF, last ? carry[u][i / 2] : left, before),
+        const float before_left = __shfl_sync(0xFFFFFFFF, last ? carry[f][i / 2] : left, before),
                     before_right = __shfl_sync(0xFFFFFFFF, last ? left : right, before);
-        carry[u][i / 2] = right;
+        carry[f][i / 2] = right;
         out[0] = ptx::max_nan(ptx::max_nan(left, column(0, i)), before_left);
         out[1] = ptx::max_nan(ptx::max_nan(right, column(1, i)), before_right);
       };
-      Unit unit;
-      windows(0, unit.low);
-      windows(2, unit.high);
-      return unit;
+      Fragment fragment;
+      windows(0, fragment.low);
+      windows(2, fragment.high);
+      return fragment;
     }
   }
   /// Row in the staged tile, whose first `skip` columns go to the spare row.
-  static __device__ __forceinline__ int row(int u, int c, int skip) {
+  static __device__ __forceinline__ int row(int f, int c, int skip) {
     const int column = (c >> 1) + 4 * (c & 1);
     if constexpr (Pool == FirstPool::none)
-      return u * 8 + c;
+      return f * 8 + c;
     else if constexpr (Pool == FirstPool::max2)
-      return u * 8 + column;
+      return f * 8 + column;
     else
-      return column < skip ? count * 8 : u * (8 - skip) + column - skip;
+      return column < skip ? count * 8 : f * (8 - skip) + column - skip;
   }
 };
 
@@ -114,8 +117,7 @@ __device__ __forceinline__ void first_consume(const FirstParams& p, std::uint32_
                                               std::uint32_t weights, std::uint32_t staging,
                                               const FirstBarriers& bar, int g) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-  const bool leader = threadIdx.x % 128 == 0;
-  const int steps = p.at.slots / 4, block_bytes = p.r * steps * 2048;
+  const int steps = p.at.row_taps / 4, block_bytes = p.r * steps * 2048;
   // With one channel block the warpgroups take runs of tiles, else blocks of the same brick.
   const bool by_brick = p.at.k_blocks == 1;
   const std::uint64_t a_base = ptx::descriptor(ptx::plain_descriptor(0, 1024, 128), weights);
@@ -126,14 +128,14 @@ __device__ __forceinline__ void first_consume(const FirstParams& p, std::uint32_
   const std::uint32_t next_step = p.at.step_stride >> 4,
                       next_row = (p.at.pitch >> 4) - (steps - 1) * next_step;
   const int stride = by_brick ? 2 : 1, first = by_brick ? g : 0;
-  using U = FirstUnits<N, Pool>;
-  typename U::Carry carry;
-  BrickSlot at{first};
+  using F = FirstFragments<N, Pool>;
+  typename F::Carry carry;
+  Ring at{first};
   TileWalk tile{static_cast<int>(blockIdx.x + first * gridDim.x),
                 static_cast<int>(stride * gridDim.x)};
   for (int turn = 0; tile.run < p.runs; tile.advance(p), ++turn) {
     const Brick b = brick<Pool>(p, tile);
-    ptx::mbarrier_wait(bar.full + 8 * at.slot, at.parity);
+    ptx::mbarrier_wait(bar.bricks.full(at.slot), at.parity);
     // Turns keep one warpgroup's epilogue under the other's math; left alone, both would do math at
     // half speed and then both none. The first warpgroup's last run may be one more than the
     // other's.
@@ -142,11 +144,8 @@ __device__ __forceinline__ void first_consume(const FirstParams& p, std::uint32_
       ptx::mbarrier_wait(bar.turn(g), (turn + 1 - g) & 1);
     for (int block = by_brick ? 0 : g; block < p.at.k_blocks; block += by_brick ? 1 : 2) {
       const int channel = block * 64 + 16 * warp + lane / 4;
-      float bias[2] = {0.0f, 0.0f};
-      if (p.bias != nullptr) {
-        if (channel < p.k) bias[0] = p.bias[channel];
-        if (channel + 8 < p.k) bias[1] = p.bias[channel + 8];
-      }
+      float bias[2];
+      p.epilogue.read_bias(channel, bias);
       if (tile.tile == 0) {
 #pragma unroll
         for (auto& unit : carry) unit[0] = unit[1] = -INFINITY;
@@ -183,57 +182,57 @@ __device__ __forceinline__ void first_consume(const FirstParams& p, std::uint32_
       ptx::wgmma_wait<0>();
       ptx::touch(d[0]);
       ptx::touch(d[1]);
-      if (lane == 0 && block + 2 >= p.at.k_blocks) ptx::mbarrier_arrive(bar.empty + 8 * at.slot);
+      if (lane == 0 && block + 2 >= p.at.k_blocks) ptx::mbarrier_arrive(bar.bricks.empty(at.slot));
       if constexpr (Pool == FirstPool::max3) mask_outside<N>(p, b, d);
 
-      if (leader) ptx::bulk_wait_read<0>();
-      ptx::bar_sync(1 + g, 128);
-      stage_units<T, U::count>(
-          p.act, bias, staging, [&](int u) { return U::value(d, carry, u); },
-          [&](int u, int column) { return U::row(u, column, b.skip); });
-      ptx::fence_proxy_async();
-      ptx::bar_sync(1 + g, 128);
-      if (leader) {
+      const auto write = [&] {
+        write_staging<T, F::count>(
+            p.epilogue, bias, staging, [&](int f) { return F::value(d, carry, f); },
+            [&](int f, int column) { return F::row(f, column, b.skip); });
+      };
+      store_staged(g, false, write, [&] {
         ptx::tma_store(b.skip ? &p.y_without_first : &p.y, staging, block * 64, b.out_x + b.skip,
                        b.out_y, b.n);
-        ptx::bulk_commit();
-      }
+      });
     }
-    at.advance(p, stride);
+    at.advance(p.at.bricks, stride);
   }
-  if (leader) ptx::bulk_wait_read<0>();
+  if (leads_warpgroup()) ptx::bulk_wait_read<0>();
 }
 
 template <class T, int N, FirstPool Pool>
 __global__ void __launch_bounds__(first_threads, 1) first(const __grid_constant__ FirstParams p) {
+  static_assert(N % 8 == 0 && N <= 128,
+                "two accumulators of N/2 registers each leave room for a carry");
+  static_assert(Pool != FirstPool::max2 || N % 16 == 0, "max 2x2 takes pairs of rows");
+  static_assert(Pool != FirstPool::max3 || N % 16 == 8,
+                "max 3x3 takes two rows a window, and one more");
+  static_assert(sizeof(FirstParams) <= 4096, "kernels take at most 4 KB of parameters");
   extern __shared__ std::uint8_t raw[];
-  std::uint8_t* base = raw + (1024 - (ptx::shared_address(raw) & 1023)) % 1024;
+  std::uint8_t* base = raw + aligned(ptx::shared_address(raw)) - ptx::shared_address(raw);
   std::uint8_t* bricks = base + 2 * p.at.staging;
   std::uint8_t* weights = bricks + p.at.bricks * p.at.brick_bytes;
   std::uint8_t* rows = weights + p.at.w_bytes;
   const FirstBarriers bar(ptx::shared_address(rows + raw_slots * p.at.raw_bytes), p.at.bricks);
-  const int warpgroup =
-      __shfl_sync(0xFFFFFFFF, threadIdx.x / 128, 0);  // so that the compiler sees one value a warp
+  const int warpgroup = warpgroup_of_thread();
 
   if (threadIdx.x == 0) {
-    for (int s = 0; s < p.at.bricks; ++s) {
-      ptx::mbarrier_init(bar.full + 8 * s, 4);
-      ptx::mbarrier_init(bar.empty + 8 * s, p.at.k_blocks == 1 ? 4 : 8);
-    }
-    for (int s = 0; s < raw_slots; ++s) ptx::mbarrier_init(bar.raw + 8 * s, 1);
-    for (int g = 0; g < 2; ++g) ptx::mbarrier_init(bar.turn(g), 4);
-    ptx::mbarrier_init(bar.weights, 1);
+    const int readers = p.at.k_blocks == 1 ? warpgroup_warps : 2 * warpgroup_warps;
+    for (int s = 0; s < p.at.bricks; ++s) bar.bricks.init(s, warpgroup_warps, readers);
+    for (int s = 0; s < raw_slots; ++s) ptx::mbarrier_init(bar.raw(s), 1);
+    for (int g = 0; g < 2; ++g) ptx::mbarrier_init(bar.turn(g), warpgroup_warps);
+    ptx::mbarrier_init(bar.weights(), 1);
     ptx::mbarrier_init_fence();
     ptx::prefetch_tensor_map(&p.y);
     ptx::prefetch_tensor_map(&p.y_without_first);
   }
   __syncthreads();
   ptx::grid_launch_dependents();
-  if (threadIdx.x == 0) {  // settled before the launch (FirstRun): no need to wait
-    ptx::mbarrier_arrive_expect(bar.weights, p.at.w_bytes);
-    ptx::bulk_load(ptx::shared_address(weights), p.w, p.at.w_bytes, bar.weights);
+  if (threadIdx.x == 0) {  // settled before the launch: no need to wait
+    ptx::mbarrier_arrive_expect(bar.weights(), p.at.w_bytes);
+    ptx::bulk_load(ptx::shared_address(weights), p.w, p.at.w_bytes, bar.weights());
   }
-  if (warpgroup >= 2 && p.at.raw && threadIdx.x % 128 == 0) first_prefetch<Pool>(p, warpgroup - 2);
+  if (warpgroup >= 2 && p.at.raw && leads_warpgroup()) first_prefetch<Pool>(p, warpgroup - 2);
   ptx::grid_dependency_wait();
 
   if (warpgroup >= 2) {
@@ -241,7 +240,7 @@ __global__ void __launch_bounds__(first_threads, 1) first(const __grid_constant_
     first_produce<T, Pool>(p, rows, bricks, bar, warpgroup - 2);
   } else {
     ptx::grow_registers<176>();
-    ptx::mbarrier_wait(bar.weights, 0);
+    ptx::mbarrier_wait(bar.weights(), 0);
     first_consume<T, N, Pool>(p, ptx::shared_address(bricks), ptx::shared_address(weights),
                               ptx::shared_address(base) + warpgroup * p.at.staging, bar, warpgroup);
   }

@@ -24,8 +24,8 @@ struct FirstLayout {
   // `run_pitch` pixels of y apart: where windows overlap, one less than they have, because a run's
   // first window wants the convolution's column before it and is left to the run before.
   int run = 1, run_pitch = 0;
-  int lead = 0,
-      slots = 0;  // zero taps in front of a filter row; taps of a row with padding, a multiple of 4
+  int lead = 0;                       // zero taps in front of a filter row
+  int row_taps = 0;                   // with them and more behind: a multiple of 4
   int brick_rows = 0, units = 0;      // of the stored image; units of a row
   int pitch = 0;                      // bytes of a stored row
   int k_stride = 0, step_stride = 0;  // between core matrices of a k16 step, between steps
@@ -50,10 +50,10 @@ TensorMapArgs first_x_map(const Stage& stage, const FirstLayout& layout);  // wh
 TensorMapArgs first_y_map(const Stage& stage, const FirstLayout& layout, Index pixel_stride,
                           bool without_first);
 
-/// Packs w [K,R,S,C] in the output type (device) into `packed`, layout.w_bytes bytes, 16-byte
-/// aligned. Enqueues one launch; returns an empty string, or what went wrong.
-std::string first_pack(const Stage& stage, const FirstLayout& layout, const void* w, void* packed,
-                       cudaStream_t stream) noexcept;
+/// Weights [K,R,S,C] as core matrices without swizzle: for each block of 64 channels and each k16
+/// step two columns of eight core matrices (eight channels x 16 bytes). Taps and channels that do
+/// not exist are zero. They depend on layout.lead and layout.row_taps.
+std::vector<float> first_weights(const Stage& stage, const FirstLayout& layout, const float* w);
 
 /// Device pointers; x NHWC with any strides (elements), f16, bf16 or u8, 16-byte aligned; y NHWC,
 /// 16-byte aligned. With `norm`, x*scale + shift is rounded to the output type before the product.
@@ -66,15 +66,20 @@ struct FirstRun {
   const float* norm_shift = nullptr;
   void* y = nullptr;
   Index y_pixel_stride = 0;
-  bool overlap_previous = false;  // as HaloRun's: w must have been written by the time of the call
 };
 
-/// A stage: its kernel loaded, and what all its launches have in common made once.
+/// A stage: its kernel loaded, and what all its launches have in common made once. A launch starts
+/// while the stream's previous kernel drains: that one is waited for before x and bias are read and
+/// y is written, but not before w is read.
 class FirstLaunch {
  public:
-  /// On the current device; w as packed by first_pack. Throws Error.
-  FirstLaunch(const Stage& stage, const FirstLayout& layout, const void* w);
+  /// On the current device. Throws Error.
+  FirstLaunch(const Stage& stage, const FirstLayout& layout);
   ~FirstLaunch();
+
+  /// Later runs read w: as first_weights packs it, of the output's type on the device, 16-byte
+  /// aligned. Throws Error. Not during a run.
+  void use(const void* w);
 
   /// Enqueues one launch. No allocation, no synchronisation, capturable. Returns an empty string,
   /// or what went wrong. From any thread.
@@ -82,7 +87,7 @@ class FirstLaunch {
 
  private:
   struct Ready;
-  std::unique_ptr<const Ready> ready_;
+  std::unique_ptr<Ready> ready_;
 };
 
 }  // namespace convoy::cuda::sm90

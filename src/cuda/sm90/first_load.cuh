@@ -1,11 +1,16 @@
 // The producing side of first: from the image in memory to bricks of units in shared memory.
 #pragma once
 
+#include "cuda/divide.hpp"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/tma.cuh"
-#include "cuda/sm90/divide.hpp"
+#include "cuda/sm90/epilogue.cuh"
 #include "cuda/sm90/first.hpp"
+#include "cuda/sm90/place.cuh"
+#include "cuda/sm90/ring.cuh"
+#include "cuda/sm90/warpgroups.cuh"
+#include "math/half.hpp"
 
 namespace convoy::cuda::sm90 {
 
@@ -13,12 +18,11 @@ struct FirstParams {
   CUtensorMap image, y, y_without_first;
   const void* x;
   const void* w;  // packed
-  const float* bias;
   const float *norm_scale, *norm_shift;
   Strides x_stride;
-  Clamp act;
+  Epilogue epilogue;
   DType in;
-  int c, k, r, s, h, w_in, p, q;
+  int c, r, s, h, w_in, p, q;
   int stride, pad_top, pad_left;  // pad_left counts the zero taps in front
   FirstLayout at;
   int runs;                   // of the whole batch
@@ -50,20 +54,19 @@ struct Brick {
 };
 template <FirstPool Pool>
 __device__ __forceinline__ Brick brick(const FirstParams& p, const TileWalk& at) {
-  int t = at.run;
-  const int column = p.columns.reduce(t);
+  const Place run = tile_place(at.run, p.columns, p.rows);
   Brick b;
-  b.out_x = column * p.at.run_pitch + at.tile * p.at.out_w;
-  b.out_y = p.rows.reduce(t) * p.at.out_h;
-  b.n = t;
+  b.out_x = run.x * p.at.run_pitch + at.tile * p.at.out_w;
+  b.out_y = run.y * p.at.out_h;
+  b.n = run.n;
   constexpr int window = Pool == FirstPool::none ? 1 : 2, margin = Pool == FirstPool::max3 ? 1 : 0;
   b.x = b.out_x * window;
   b.y = b.out_y * window - margin;
-  b.skip = margin == 1 && column > 0 && at.tile == 0 ? 1 : 0;
+  b.skip = margin == 1 && run.x > 0 && at.tile == 0 ? 1 : 0;
   return b;
 }
 
-/// A walk over the units of a brick, row by row: 128 threads take every 128th each.
+/// A walk over the units of a brick, row by row: the threads of a warpgroup take every 128th each.
 struct UnitWalk {
   int row, unit, left;  // left: units of the brick from this one on
   __device__ __forceinline__ UnitWalk(const FirstParams& p, int thread)
@@ -71,7 +74,7 @@ struct UnitWalk {
     unit = p.units.reduce(row);
   }
   __device__ __forceinline__ void advance(const FirstParams& p) {
-    left -= 128;
+    left -= warpgroup_threads;
     row += p.rows_step;
     unit += p.units_step;
     if (unit >= p.at.units) {
@@ -105,7 +108,7 @@ __device__ __forceinline__ PixelPair<T> load_unit(const FirstParams& p, int n, i
     for (int c = 0; c < 4; ++c) {
       if (c >= p.c) break;
       float v = load_scalar<T>(p, row + (x + i) * p.x_stride.w + c * p.x_stride.c);
-      if (p.norm_scale != nullptr) v = v * p.norm_scale[c] + p.norm_shift[c];
+      if (p.norm_scale != nullptr) v = math::normalise(v, p.norm_scale[c], p.norm_shift[c]);
       unit.v[i][c] = static_cast<T>(v);
     }
   }
@@ -131,8 +134,8 @@ __device__ __forceinline__ void store_brick(const FirstParams& p, const TileWalk
       at.advance(p);
     }
 #pragma unroll
-    for (int i = 0; i < batch; ++i, out += 128) {
-      if (left > 128 * i) *out = *reinterpret_cast<const uint4*>(&v[i]);
+    for (int i = 0; i < batch; ++i, out += warpgroup_threads) {
+      if (left > warpgroup_threads * i) *out = *reinterpret_cast<const uint4*>(&v[i]);
     }
   }
 }
@@ -188,8 +191,8 @@ __device__ __forceinline__ void widen_rows(const FirstParams& p, const std::uint
       at.advance(p);
     }
 #pragma unroll
-    for (int i = 0; i < batch; ++i, out += 128) {
-      if (left > 128 * i) *out = widen_unit<C>(w[i], odd[i]);
+    for (int i = 0; i < batch; ++i, out += warpgroup_threads) {
+      if (left > warpgroup_threads * i) *out = widen_unit<C>(w[i], odd[i]);
     }
   }
 }
@@ -216,31 +219,18 @@ __device__ __forceinline__ void convert_raw(const FirstParams& p, const TileWalk
   }
 }
 
-/// A place in the ring of bricks: the slot, and the parity of the round. Two warpgroups that take
-/// turns each leave out the other's slot.
-struct BrickSlot {
-  int slot;
-  std::uint32_t parity = 0;
-  __device__ __forceinline__ void advance(const FirstParams& p, int by) {
-    slot += by;
-    if (slot >= p.at.bricks) {
-      slot -= p.at.bricks;
-      parity ^= 1;
-    }
-  }
-};
-
-/// Barriers in shared memory, 8 bytes each: of the bricks, of the raw rows, whose turn the math is,
-/// of the weights.
+/// Barriers in shared memory: of the bricks, of the raw rows, whose turn the math is, of the
+/// weights.
 struct FirstBarriers {
-  std::uint32_t full, empty, raw, turns, weights;
-  __device__ __forceinline__ FirstBarriers(std::uint32_t base, int bricks)
-      : full(base),
-        empty(full + 8 * bricks),
-        raw(empty + 8 * bricks),
-        turns(raw + 8 * raw_slots),
-        weights(turns + 16) {}
-  __device__ __forceinline__ std::uint32_t turn(int g) const { return turns + 8 * g; }
+  RingBarriers bricks;
+  std::uint32_t raws;
+  __device__ __forceinline__ FirstBarriers(std::uint32_t base, int slots)
+      : bricks{base, slots}, raws(bricks.end()) {}
+  __device__ __forceinline__ std::uint32_t raw(int slot) const {
+    return raws + mbarrier_bytes * slot;
+  }
+  __device__ __forceinline__ std::uint32_t turn(int g) const { return raw(raw_slots + g); }
+  __device__ __forceinline__ std::uint32_t weights() const { return raw(raw_slots + 2); }
 };
 
 /// The rows of the image that the brick `at` needs, as coordinates of a box for `load`.
@@ -264,40 +254,40 @@ template <class T, FirstPool Pool>
 __device__ __forceinline__ void first_produce(const FirstParams& p, const std::uint8_t* rows,
                                               std::uint8_t* bricks, const FirstBarriers& bar,
                                               int g) {
-  const int thread = threadIdx.x % 128, lane = thread % 32;
+  const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
   TileWalk at = first_tile(g), ahead = at;
   const auto request = [&](int own) {
     const int slot = 2 * g + own % 2;
     const TileWalk wanted = ahead;
     ahead.advance(p);
     if (thread != 0 || wanted.run >= p.runs) return;
-    ptx::mbarrier_arrive_expect(bar.raw + 8 * slot, p.at.raw_pitch * p.at.brick_rows);
+    ptx::mbarrier_arrive_expect(bar.raw(slot), p.at.raw_pitch * p.at.brick_rows);
     raw_box<Pool>(p, wanted, [&](int x, int y, int n) {
-      ptx::tma_load(ptx::shared_address(rows) + slot * p.at.raw_bytes, &p.image, bar.raw + 8 * slot,
-                    x, y, n);
+      ptx::tma_load(ptx::shared_address(rows) + slot * p.at.raw_bytes, &p.image, bar.raw(slot), x,
+                    y, n);
     });
   };
   if (p.at.raw) {
     request(0);
     request(1);
   }
-  BrickSlot ring{g};
+  Ring ring{g};
   for (int own = 0; at.run < p.runs; at.advance(p), ++own) {
     std::uint8_t* to = bricks + ring.slot * p.at.brick_bytes;
-    ptx::mbarrier_wait(bar.empty + 8 * ring.slot, ring.parity ^ 1);
+    ptx::mbarrier_wait(bar.bricks.empty(ring.slot), ring.parity ^ 1);
     if (p.at.raw) {
       const int raw = 2 * g + own % 2;
-      ptx::mbarrier_wait(bar.raw + 8 * raw, own / 2 & 1);
+      ptx::mbarrier_wait(bar.raw(raw), own / 2 & 1);
       convert_raw<Pool>(p, at, rows + raw * p.at.raw_bytes, to, thread);
     } else {
       store_brick<T, Pool>(p, at, to, thread);
     }
     ptx::fence_proxy_async();
     __syncwarp();
-    if (lane == 0) ptx::mbarrier_arrive(bar.full + 8 * ring.slot);
-    ring.advance(p, 2);
+    if (lane == 0) ptx::mbarrier_arrive(bar.bricks.full(ring.slot));
+    ring.advance(p.at.bricks, 2);
     if (p.at.raw) {
-      ptx::bar_sync(4 + g, 128);  // all four warps have read the raw rows
+      sync_warpgroup(2 + g);  // all four warps have read the raw rows
       request(own + 2);
     }
   }

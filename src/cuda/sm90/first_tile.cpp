@@ -4,15 +4,12 @@
 
 #include "cuda/family.hpp"
 #include "cuda/sm90/first.hpp"
+#include "cuda/sm90/shared_memory.hpp"
 #include "math/activation.hpp"
 #include "math/divide.hpp"
 
 namespace convoy::cuda::sm90 {
 namespace {
-
-int round_up(int a, int b) {
-  return (a + b - 1) / b * b;
-}
 
 /// How many neighbouring tiles make a run, and how many runs a row of them: as many as leave the
 /// busiest warpgroup the fewest tiles. Longer runs lose fewer columns, shorter ones share better.
@@ -55,9 +52,9 @@ std::vector<std::string> first_refusals(const Stage& stage, const DeviceFacts& d
                             std::to_string(device.minor) + ", the family needs 9.0 (wgmma)");
   no(stage.c > 4, "C = " + std::to_string(stage.c) + ", the family takes at most 4");
   no(out != DType::f16 && out != DType::bf16,
-     "the output is " + std::string(name(out)) + ", the family gives f16 and bf16");
+     "the output is " + std::string(to_text(out)) + ", the family gives f16 and bf16");
   no(stage.dtype != out && stage.dtype != DType::u8,
-     "the input is " + std::string(name(stage.dtype)) +
+     "the input is " + std::string(to_text(stage.dtype)) +
          ", the family takes the output's type or u8");
   no(stage.k % 8 != 0,
      "K = " + std::to_string(stage.k) + " is no multiple of 8 (TMA moves 16 bytes)");
@@ -70,7 +67,7 @@ std::vector<std::string> first_refusals(const Stage& stage, const DeviceFacts& d
   no(stage.s > 15 || stage.r > 15, "a filter above 15x15");
   if (stage.pool) {
     const Pool& p = *stage.pool;
-    const bool two = p == max(2), three = p == max(3, 2, Extent(1));
+    const bool two = p == max_pool(2), three = p == max_pool(3, 2, Extent(1));
     no(!two && !three, "a pool other than max 2x2 or max 3x3 with stride 2 and pad 1");
     no(!stage.act.is_neuron() && !math::may_pool_first(stage.act), pools_first);
   }
@@ -95,15 +92,15 @@ FirstLayout first_layout(const Stage& stage, const DeviceFacts& device) {
   // The first stored pixel should be an even one, so that pairs start at words: a zero tap in front
   // where padding makes it odd.
   l.lead = static_cast<int>(stage.pad.left) % 2;
-  l.slots = round_up(static_cast<int>(stage.s) + l.lead, 4);
+  l.row_taps = round_up(static_cast<int>(stage.s) + l.lead, 4);
   l.brick_rows = u * (l.conv_rows - 1) + static_cast<int>(stage.r);
-  l.units = u == 1 ? 14 + l.slots : 15 + l.slots / 2;  // a pair of taps is 2 / u units on
+  l.units = u == 1 ? 14 + l.row_taps : 15 + l.row_taps / 2;  // a pair of taps is 2 / u units on
   l.pitch = l.units * 16;
   l.k_stride = 16 * 2 / u;
   l.step_stride = 2 * l.k_stride;
   l.brick_bytes = round_up(l.brick_rows * l.pitch, 128);
   l.k_blocks = static_cast<int>(math::ceil_div(stage.k, 64));
-  const Index w_bytes = stage.r * (l.slots / 4) * 2048 * l.k_blocks;
+  const Index w_bytes = stage.r * (l.row_taps / 4) * 2048 * l.k_blocks;
   if (w_bytes > static_cast<Index>(device.shared_bytes)) return l;
   l.w_bytes = static_cast<int>(w_bytes);
   l.staging = round_up((l.out_w * l.out_h + 1) * 128, 1024);
@@ -122,6 +119,23 @@ FirstLayout first_layout(const Stage& stage, const DeviceFacts& device) {
   cut_runs(stage, shapes, device.sms, l);
   l.grid = static_cast<int>(std::min<Index>(device.sms, stage.n * l.runs_x * l.runs_y));
   return l;
+}
+
+std::vector<float> first_weights(const Stage& stage, const FirstLayout& l, const float* w) {
+  constexpr Index unit = 8, matrix_rows = 64, column = matrix_rows * unit, step = 2 * column;
+  const Index steps = l.row_taps / 4;  // of a filter row
+  std::vector<float> packed(static_cast<std::size_t>(l.w_bytes) / 2);
+  for (Index k = 0; k < stage.k; ++k) {
+    for (Index r = 0; r < stage.r; ++r) {
+      for (Index s = 0; s < stage.s; ++s) {
+        const Index slot = s + l.lead;  // of four channels, two to a unit of 16 bytes
+        const Index to = ((k / 64 * stage.r + r) * steps + slot / 4) * step +
+                         slot / 2 % 2 * column + k % 64 * unit + slot % 2 * 4;
+        std::copy_n(w + ((k * stage.r + r) * stage.s + s) * stage.c, stage.c, packed.begin() + to);
+      }
+    }
+  }
+  return packed;
 }
 
 TensorMapArgs first_x_map(const Stage& stage, const FirstLayout& l) {

@@ -31,25 +31,36 @@ namespace convoy::cuda::sm90 {
 
 enum class PoolKind { none, pixels, images };  // max 2x2: which accumulators form a window
 
+/// The rules of a compiled kernel, named where one is broken.
+template <int N, int I, PoolKind Pool, int Steps>
+concept HaloAccumulator = requires {
+  requires N % 8 == 0 && N <= 256;  // the columns that wgmma has
+  requires N* I / 2 <= 128;         // registers of the accumulators, of 232 a thread
+  requires Steps == 1 || Steps == 2 || Steps == 4;
+  requires Pool == PoolKind::none || N % 16 == 0;   // a window is two groups of columns
+  requires Pool != PoolKind::images || I % 2 == 0;  // or two rows, which are instructions
+};
+
 // ---------------------------------------------------------------------------------- epilogue
 
-/// How many units a warpgroup's accumulators make, which values a unit has and where its eight
-/// columns lie in the staged tile. Bias and activation do not decrease, so the pool comes first.
+/// How many fragments a warpgroup's accumulators make, which values one has and where its eight
+/// columns lie in the staged tile.
 template <int N, int I, PoolKind Pool>
-struct Units {
+requires HaloAccumulator<N, I, Pool, 4>
+struct Fragments {
   static constexpr int groups = N / 8, pooled = groups / 2;
   static constexpr int per_instruction = Pool == PoolKind::none     ? groups
                                          : Pool == PoolKind::pixels ? (pooled + 1) / 2
                                                                     : pooled;
   static constexpr int count = Pool == PoolKind::images ? I / 2 * pooled : I * per_instruction;
 
-  static __device__ __forceinline__ Unit value(const float (&d)[I][N / 2], int u) {
-    const int i = u / per_instruction, j = u % per_instruction;
+  static __device__ __forceinline__ Fragment value(const float (&d)[I][N / 2], int f) {
+    const int i = f / per_instruction, j = f % per_instruction;
     if constexpr (Pool == PoolKind::none) {
       return {{d[i][4 * j], d[i][4 * j + 1]}, {d[i][4 * j + 2], d[i][4 * j + 3]}};
     } else if constexpr (Pool == PoolKind::pixels) {
       // Groups are rows of eight pixels: a window is two columns of two neighbouring groups. The
-      // unit's two columns are pooled rows 2j and 2j + 1; the second may not exist.
+      // fragment's two columns are pooled rows 2j and 2j + 1; the second may not exist.
       const int a = 16 * j, b = 2 * j + 1 < pooled ? a + 8 : a;
       return {{max4(d[i][a], d[i][a + 1], d[i][a + 4], d[i][a + 5]),
                max4(d[i][b], d[i][b + 1], d[i][b + 4], d[i][b + 5])},
@@ -65,14 +76,15 @@ struct Units {
     }
   }
 
-  /// Row of column `c` of unit `u`; columns that do not exist go to the spare row behind the tile.
-  static __device__ __forceinline__ int row(const HaloParams& p, int u, int c) {
-    const int i = u / per_instruction, j = u % per_instruction;
+  /// Row of column `c` of fragment `f`; columns that do not exist go to the spare row behind the
+  /// tile.
+  static __device__ __forceinline__ int row(const HaloParams& p, int f, int c) {
+    const int i = f / per_instruction, j = f % per_instruction;
     if constexpr (Pool == PoolKind::pixels) {
       const int y = 2 * j + (c & 1);
-      return y < pooled ? i * p.store_i + y * p.store_j + (c >> 1) : p.stored_pixels;
+      return y < pooled ? i * p.at.store_i + y * p.at.store_j + (c >> 1) : p.at.stored_pixels;
     } else {
-      return i * p.store_i + j * p.store_j + c;
+      return i * p.at.store_i + j * p.at.store_j + c;
     }
   }
 };
@@ -85,23 +97,24 @@ constexpr int store_parts = Pool == PoolKind::none ? I* pieces<N, Pool> : 1;
 template <int N, int I>
 constexpr bool may_be_half = serves_half({N, I});
 
-/// Pools, adds the bias, activates, rounds once and stages a part of the tile for the TMA store.
+/// Pools, adds the bias, activates, rounds once and writes a part of the tile for the TMA store.
 template <class T, int N, int I, PoolKind Pool, int Part>
-__device__ __forceinline__ void stage_part(const HaloParams& p, const float (&d)[I][N / 2],
+__device__ __forceinline__ void write_part(const HaloParams& p, const float (&d)[I][N / 2],
                                            const float (&bias)[2], std::uint32_t staging) {
-  using U = Units<N, I, Pool>;
-  constexpr int count = U::count / store_parts<N, I, Pool>;
-  const auto value = [&](int u) { return U::value(d, Part * count + u); };
-  const auto row = [&](int u, int column) {
-    return Pool == PoolKind::none ? 8 * u + column : U::row(p, u, column);
+  using F = Fragments<N, I, Pool>;
+  constexpr int count = F::count / store_parts<N, I, Pool>;
+  const auto value = [&](int f) { return F::value(d, Part * count + f); };
+  const auto row = [&](int f, int column) {
+    return Pool == PoolKind::none ? 8 * f + column : F::row(p, f, column);
   };
   if constexpr (may_be_half<N, I>) {
-    if (p.half) {
-      if (threadIdx.x % 128 < 64) stage_units<T, count, 32>(p.act, bias, staging, value, row);
+    if (p.at.half) {
+      if (threadIdx.x % warpgroup_threads < warpgroup_threads / 2)
+        write_staging<T, count, 32>(p.epilogue, bias, staging, value, row);
       return;
     }
   }
-  stage_units<T, count>(p.act, bias, staging, value, row);
+  write_staging<T, count>(p.epilogue, bias, staging, value, row);
 }
 
 /// Takes a warpgroup's tile from its accumulators to memory.
@@ -109,28 +122,22 @@ template <class T, int N, int I, PoolKind Pool>
 __device__ __forceinline__ void store_tile(const HaloParams& p, const float (&d)[I][N / 2],
                                            const float (&bias)[2], const Place& at,
                                            std::uint32_t staging, int g) {
-  const bool leader = threadIdx.x % 128 == 0;
-  const bool two = p.store_buffers == 2;
+  const bool two = p.at.store_buffers == 2;
   const auto store = [&]<int Part>() {
-    // What was staged in this buffer before has left.
-    if (leader && two) ptx::bulk_wait_read<1>();
-    if (leader && !two) ptx::bulk_wait_read<0>();
-    const std::uint32_t buffer = staging + (two ? Part % 2 * p.staging : 0);
-    ptx::bar_sync(1 + g, 128);
-    stage_part<T, N, I, Pool, Part>(p, d, bias, buffer);
-    ptx::fence_proxy_async();
-    ptx::bar_sync(1 + g, 128);
-    if (leader) {
+    const std::uint32_t buffer = staging + (two ? Part % 2 * p.at.staging : 0);
+    const auto write = [&] { write_part<T, N, I, Pool, Part>(p, d, bias, buffer); };
+    store_staged(g, two, write, [&] {
       constexpr int i = Part / pieces<N, Pool>, piece = Part % pieces<N, Pool>;
-      const int k = at.k + g * p.warpgroup_channels, n = at.n + i * p.part_n;
-      const int x = (at.x + g * p.warpgroup_columns) / p.window + i * p.part_x + piece * p.piece_x;
-      const int y = (at.y + g * p.warpgroup_rows) / p.window + i * p.part_y + piece * p.piece_y;
-      if (p.images)
+      const int k = at.k + g * p.at.warpgroup_channels, n = at.n + i * p.at.part_n;
+      const int x = (at.x + g * p.at.warpgroup_columns) / p.at.window + i * p.at.part_x +
+                    piece * p.at.piece_x;
+      const int y =
+          (at.y + g * p.at.warpgroup_rows) / p.at.window + i * p.at.part_y + piece * p.at.piece_y;
+      if (p.at.images)
         ptx::tma_store(&p.y, buffer, k, n, x, y);
       else
         ptx::tma_store(&p.y, buffer, k, x, y, n);
-      ptx::bulk_commit();
-    }
+    });
   };
   [&]<int... Part>(std::integer_sequence<int, Part...>) {
     (store.template operator()<Part>(), ...);
@@ -140,54 +147,10 @@ __device__ __forceinline__ void store_tile(const HaloParams& p, const float (&d)
 
 // ---------------------------------------------------------------------------------- consumers
 
-/// A consumer's place in a ring, in the two forms it needs: the slot's full barrier (its empty one
-/// lies `end - begin` on) and the low half of its descriptor. All additions: this runs between two
-/// wgmmas, on one warp a scheduler, where every instruction shows.
-struct Slots {
-  std::uint32_t begin, end, first_low,
-      step;  // barriers of the ring; descriptor of slot 0, between slots
-  std::uint32_t full, low, parity, flip;
-
-  __device__ __forceinline__ Slots(std::uint32_t barriers, int count, std::uint32_t address,
-                                   int slot_bytes, bool turns)
-      : begin(barriers),
-        end(barriers + 8 * count),
-        first_low(1 << 16 | address >> 4),
-        step(slot_bytes >> 4),
-        full(begin),
-        low(first_low),
-        parity(0),
-        flip(turns ? 1 : 0) {}
-  __device__ __forceinline__ void advance() {
-    full += 8;
-    low += step;
-    if (full == end) {
-      full = begin;
-      low = first_low;
-      parity ^= flip;  // resident slots are filled once: their first round stays complete
-    }
-  }
-  /// Leaves out the slots of the other warpgroup's tile: `count` beyond whole rounds, of which
-  /// `odd`.
-  __device__ __forceinline__ void skip(int count, int odd) {
-    full += 8 * count;
-    low += count * step;
-    if (full >= end) {
-      full -= end - begin;
-      low -= ((end - begin) >> 3) * step;
-      parity ^= 1;
-    }
-    parity ^= odd;
-  }
-  __device__ __forceinline__ std::uint32_t empty(std::uint32_t barrier) const {
-    return barrier + (end - begin);
-  }
-};
-
 /// A consumer's walk through both rings, one slab of weights at a time.
 struct Walk {
   const HaloParams& p;
-  Slots x, w;                            // what comes next
+  OperandRing x, w;                      // what comes next
   int first = 0, tap = 0;                // first taps of the last slab and of the next
   std::uint32_t slot = 0, slot_low = 0;  // the pixels that the last slab reads: barrier, descriptor
   std::uint32_t slab = 0;                // the last slab's barrier
@@ -196,7 +159,7 @@ struct Walk {
   /// Moves on to the next slab, and to the next pixels if it opens a slot. `a` and `b` are its
   /// descriptors: not to be read before wait().
   __device__ __forceinline__ void look(std::uint32_t& a, std::uint32_t& b) {
-    const std::uint32_t shift = p.tap_shift[tap];
+    const std::uint32_t shift = p.at.tap_shift[tap];
     first = tap;
     x_full = 0;
     if (shift & opens_slot) {
@@ -212,16 +175,16 @@ struct Walk {
     a = __shfl_sync(0xFFFFFFFF, w.low, 0);
     b = __shfl_sync(0xFFFFFFFF, slot_low + (shift & ~opens_slot), 0);
     w.advance();
-    tap += p.slab_taps;
-    if (tap == p.taps) tap = 0;
+    tap += p.at.slab_taps;
+    if (tap == p.slot_taps) tap = 0;
   }
   __device__ __forceinline__ void wait() const {
     if (x_full != 0) ptx::mbarrier_wait(x_full, x_parity);
     ptx::mbarrier_wait(slab, w_parity);
   }
   __device__ __forceinline__ void skip_tile() {
-    x.skip(p.skip_x, p.skip_x_odd);
-    if (!p.resident) w.skip(p.skip_w, p.skip_w_odd);
+    x.skip(p.at.skip_x, p.at.skip_x_odd);
+    if (!p.at.resident) w.skip(p.at.skip_w, p.at.skip_w_odd);
   }
 };
 
@@ -232,8 +195,8 @@ struct Walk {
 template <class T, int N, int I, int Steps>
 __device__ __forceinline__ void multiply_tap(float (&d)[I][N / 2], std::uint32_t a, std::uint32_t b,
                                              const HaloParams& p, int keep) {
-  const std::uint32_t a_high = ptx::descriptor_base(1024) >> 32,
-                      b_high = 1u << 30 | p.group_stride >> 4;
+  const std::uint32_t a_high = ptx::swizzled_high(swizzle_bytes),
+                      b_high = ptx::swizzled_high(p.at.group_stride);
   ptx::wgmma_fence();
 #pragma unroll
   for (int step = 0; step < Steps; ++step) {
@@ -241,7 +204,7 @@ __device__ __forceinline__ void multiply_tap(float (&d)[I][N / 2], std::uint32_t
     for (int i = 0; i < I; ++i) {
       ptx::Wgmma<T, N>::mma(
           d[i], ptx::descriptor_of(a + 2 * step, a_high),
-          ptx::descriptor_of(b + 2 * step + i * (p.instruction_stride >> 4), b_high),
+          ptx::descriptor_of(b + 2 * step + i * (p.at.instruction_stride >> 4), b_high),
           step == 0 ? keep : 1);
     }
   }
@@ -250,35 +213,32 @@ __device__ __forceinline__ void multiply_tap(float (&d)[I][N / 2], std::uint32_t
 /// The math of warpgroup g: `finish(d, bias, at)` gets the accumulators of each of its tiles, with
 /// the bias of the thread's two channels.
 template <class T, int N, int I, int Steps = 4, class Finish>
-__device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar,
+__device__ __forceinline__ void consume(const HaloParams& p, const HaloBarriers& bar,
                                         std::uint32_t x_slots, std::uint32_t w_slots, int g,
                                         Finish finish) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-  const bool gives_x = lane == 0, gives_w = lane == 0 && !p.resident;
-  const std::uint32_t tap_step = p.cta_channels * 128 >> 4;
+  const bool gives_x = lane == 0, gives_w = lane == 0 && !p.at.resident;
+  const std::uint32_t tap_step = p.at.cta_channels * row_bytes >> 4;
   float d[I][N / 2];
-  Walk walk{p, Slots(bar.x_full(0), p.x_slots, x_slots + g * p.warpgroup_stride, p.x_slot, true),
-            Slots(bar.w_full(0), p.w_slots, w_slots + g * p.warpgroup_channels * 128, p.w_slot,
-                  !p.resident)};
+  Walk walk{p, OperandRing(bar.x, x_slots + g * p.at.warpgroup_stride, p.at.x_slot, true),
+            OperandRing(bar.w, w_slots + g * p.at.warpgroup_channels * row_bytes, p.at.w_slot,
+                        !p.at.resident)};
   int turn = 0;
-  const int stride = p.pingpong ? 2 * gridDim.x : gridDim.x;
-  const int first = p.sharers == 2 ? 2 * blockIdx.x + g
-                    : p.pingpong   ? blockIdx.x + g * gridDim.x
-                                   : blockIdx.x;
-  if (p.pingpong && g == 1) walk.skip_tile();
+  const int stride = p.at.pingpong ? 2 * gridDim.x : gridDim.x;
+  const int first = p.at.sharers == 2 ? 2 * blockIdx.x + g
+                    : p.at.pingpong   ? blockIdx.x + g * gridDim.x
+                                      : blockIdx.x;
+  if (p.at.pingpong && g == 1) walk.skip_tile();
 
   for (int t = first; t < p.tiles; t += stride) {
     const Place at = place(p, t);
-    const int channel = at.k + g * p.warpgroup_channels + 16 * warp + lane / 4;
-    float bias[2] = {0.0f, 0.0f};
-    if (p.bias != nullptr) {
-      if (channel < p.k) bias[0] = p.bias[channel];
-      if (channel + 8 < p.k) bias[1] = p.bias[channel + 8];
-    }
+    const int channel = at.k + g * p.at.warpgroup_channels + 16 * warp + lane / 4;
+    float bias[2];
+    p.epilogue.read_bias(channel, bias);
     // In ping-pong a warpgroup waits for its slots only when the other has waited for all of its
     // own: slots are then taken in the order of loading, and no wait can be a whole round of the
     // ring early. Warpgroup 0 begins unasked.
-    if (p.pingpong) {
+    if (p.at.pingpong) {
       if (g == 1 || turn > 0) ptx::mbarrier_wait(bar.turn(g), (turn + (g == 1 ? 0 : 1)) & 1);
       ++turn;
     }
@@ -295,7 +255,7 @@ __device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar
       ptx::wgmma_commit();
       // All of this tile's waits are over: the other warpgroup may begin under the last slab's
       // math.
-      if (p.pingpong && last && lane == 0) ptx::mbarrier_arrive(bar.turn(1 - g));
+      if (p.at.pingpong && last && lane == 0) ptx::mbarrier_arrive(bar.turn(1 - g));
       // While this tap's math runs, that of the slab before is done: its slots go back at once, so
       // that their next load has the whole of this slab's time.
       ptx::wgmma_wait<1>();
@@ -309,23 +269,23 @@ __device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar
       // they are is found under the taps before.
       const std::uint32_t low = walk.slot_low;
       const int first = walk.first;
-      for (int tap = 1; tap + 1 < p.slab_taps; ++tap) {
+      for (int tap = 1; tap + 1 < p.at.slab_taps; ++tap) {
         a += tap_step;
-        multiply_tap<T, N, I, Steps>(d, a, low + (p.tap_shift[first + tap] & ~opens_slot), p, 1);
+        multiply_tap<T, N, I, Steps>(d, a, low + (p.at.tap_shift[first + tap] & ~opens_slot), p, 1);
         ptx::wgmma_commit();
       }
       if (!last) walk.look(next_a, next_b);
-      if (p.slab_taps > 1) {
+      if (p.at.slab_taps > 1) {
         a += tap_step;
         multiply_tap<T, N, I, Steps>(
-            d, a, low + (p.tap_shift[first + p.slab_taps - 1] & ~opens_slot), p, 1);
+            d, a, low + (p.at.tap_shift[first + p.at.slab_taps - 1] & ~opens_slot), p, 1);
         ptx::wgmma_commit();
       }
       if (!last) walk.wait();
       a = next_a;
       b = next_b;
     }
-    if (p.pingpong) walk.skip_tile();
+    if (p.at.pingpong) walk.skip_tile();
     ptx::wgmma_wait<0>();
 #pragma unroll
     for (int i = 0; i < I; ++i) ptx::touch(d[i]);
@@ -339,11 +299,12 @@ __device__ __forceinline__ void consume(const HaloParams& p, const Barriers& bar
 // ---------------------------------------------------------------------------------- the kernel
 
 template <class T, int N, int I, PoolKind Pool, int Steps>
-__global__ void __launch_bounds__(halo_threads, 1) halo(const __grid_constant__ HaloParams p) {
+requires HaloAccumulator<N, I, Pool, Steps> __global__ void __launch_bounds__(halo_threads, 1)
+    halo(const __grid_constant__ HaloParams p) {
   extern __shared__ std::uint8_t raw[];
-  const std::uint32_t base = (ptx::shared_address(raw) + 1023) & ~1023u;
-  const std::uint32_t x_slots = base, w_slots = base + p.w_offset;
-  const Barriers bar{base + p.barrier_offset, p.x_slots, p.w_slots};
+  const std::uint32_t base = aligned(ptx::shared_address(raw));
+  const std::uint32_t x_slots = base, w_slots = base + p.at.w_offset;
+  const HaloBarriers bar(p, base);
 
   fetch_constants(p);
   init_rings(p, bar);
@@ -356,11 +317,10 @@ __global__ void __launch_bounds__(halo_threads, 1) halo(const __grid_constant__ 
   __syncthreads();
   ptx::grid_launch_dependents();
 
-  const int warpgroup =
-      __shfl_sync(0xFFFFFFFF, threadIdx.x / 128, 0);  // so that the compiler sees one value a warp
+  const int warpgroup = warpgroup_of_thread();
   if (warpgroup == 2) {
-    // Four producers, two for each ring. Weights are settled before the launch (HaloRun), so that
-    // theirs need not wait for the kernel before.
+    // Four producers, two for each ring. Weights are settled before the launch (HaloLaunch), so
+    // that theirs need not wait for the kernel before.
     ptx::shrink_registers<40>();
     const int producer = static_cast<int>(threadIdx.x / 32 % 4);
     if (threadIdx.x % 32 == 0) {
@@ -372,12 +332,13 @@ __global__ void __launch_bounds__(halo_threads, 1) halo(const __grid_constant__ 
   } else {
     ptx::grow_registers<232>();
     ptx::grid_dependency_wait();
-    const std::uint32_t staging = base + p.staging_offset + warpgroup * p.store_buffers * p.staging;
+    const std::uint32_t staging =
+        base + p.at.staging_offset + warpgroup * p.at.store_buffers * p.at.staging;
     consume<T, N, I, Steps>(p, bar, x_slots, w_slots, warpgroup,
                             [&](const float(&d)[I][N / 2], const float(&bias)[2], const Place& at) {
                               store_tile<T, N, I, Pool>(p, d, bias, at, staging, warpgroup);
                             });
-    if (threadIdx.x % 128 == 0) ptx::bulk_wait_read<0>();
+    if (leads_warpgroup()) ptx::bulk_wait_read<0>();
   }
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "convoy/stage.hpp"
-#include "cuda/sm90/halo_tile.hpp"
+#include "cuda/sm90/halo_layout.hpp"
 
 namespace convoy::cuda::sm90 {
 
@@ -20,19 +20,21 @@ struct HaloRun {
   const float* bias = nullptr;
   void* y = nullptr;
   Index x_pixel_stride = 0, y_pixel_stride = 0;
-  /// Start while the stream's previous kernel drains. It is waited for before x and bias are read
-  /// and y is written, but not before w is read: w must have been written by the time of the call,
-  /// or this be false.
-  bool overlap_previous = false;
 };
 
-/// A stage on one tile: its kernel loaded, and what all its launches have in common made once.
+/// A stage on one tile: its kernel loaded, and what all its launches have in common made once. A
+/// launch starts while the stream's previous kernel drains: that one is waited for before x and
+/// bias are read and y is written, but not before w is read.
 class HaloLaunch {
  public:
-  /// On the current device. The layout must be halo_layout(stage, tile, device) with x_slots > 0; w
-  /// as halo_weights packs it, of the stage's type on the device, 16-byte aligned. Throws Error.
-  HaloLaunch(const Stage& stage, const HaloTile& tile, const HaloLayout& layout, const void* w);
+  /// On the current device. The layout must be halo_layout(stage, tile, device) with x_slots > 0.
+  /// Throws Error.
+  HaloLaunch(const Stage& stage, const HaloTile& tile, const HaloLayout& layout);
   ~HaloLaunch();
+
+  /// Later runs read w: as halo_weights packs it, of the stage's type on the device, 16-byte
+  /// aligned. Throws Error. Not during a run.
+  void use(const void* w);
 
   /// Enqueues one launch. No allocation, no synchronisation, capturable. Returns an empty string,
   /// or what went wrong. From any thread.
@@ -40,7 +42,7 @@ class HaloLaunch {
 
  private:
   struct Ready;
-  std::unique_ptr<const Ready> ready_;
+  std::unique_ptr<Ready> ready_;
 };
 
 /// Registers, spilled bytes and shared memory of the kernel behind a tile.

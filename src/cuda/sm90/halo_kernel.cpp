@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "cuda/error.hpp"
 #include "cuda/families.hpp"
 #include "cuda/family.hpp"
 #include "cuda/sm90/halo.hpp"
@@ -29,17 +30,19 @@ HaloTile halo_tile(const Tile& tile) {
 class PreparedHalo final : public Prepared {
  public:
   PreparedHalo(const Stage& stage, const HaloTile& tile, const Machine& machine)
-      : stage_(stage),
-        device_(machine.device.index),
-        weights_(device_, static_cast<std::size_t>(halo_weights_elements(stage)) * 2,
-                 "the weights of " + to_text(stage)) {
+      : stage_(stage), device_(machine.device.index) {
     const OnDevice on(device_);
-    launch_.emplace(stage, tile, halo_layout(stage, tile, facts_of(machine)), weights_.data());
+    launch_.emplace(stage, tile, halo_layout(stage, tile, facts_of(machine)));
   }
 
-  void set_weights(const float* w) override {
-    const std::vector<float> packed = halo_weights(stage_, w);
-    upload_rounded(stage_.dtype, packed.data(), packed.size(), weights_);
+  std::string packing() const override { return halo_packing(stage_); }
+  std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
+    return pack_rounded(stage_, halo_weights(stage_, all.front().w), device_);
+  }
+  void use(std::shared_ptr<const PackedWeights> weights) override {
+    const OnDevice on(device_);
+    launch_->use(static_cast<const DeviceWeights&>(*weights).memory.data());
+    weights_ = std::move(weights);
   }
 
   Status run(const RunArgs& args) const noexcept override {
@@ -48,29 +51,30 @@ class PreparedHalo final : public Prepared {
     if (status.ok()) status = check_16_bytes("halo", "y", args.y, args.y_stride.w, stage_.dtype);
     if (!status.ok()) return status;
     const OnDevice on(device_);
-    return Status(launch_->run({.n = args.n,
-                                .x = args.x,
-                                .bias = args.bias,
-                                .y = args.y,
-                                .x_pixel_stride = args.x_stride.w,
-                                .y_pixel_stride = args.y_stride.w,
-                                .overlap_previous = true},
-                               stream_of(args)));
+    return launch_status(launch_->run({.n = args.n,
+                                       .x = args.x,
+                                       .bias = args.bias,
+                                       .y = args.y,
+                                       .x_pixel_stride = args.x_stride.w,
+                                       .y_pixel_stride = args.y_stride.w},
+                                      stream_of(args)));
   }
 
  private:
   Stage stage_;
   int device_;
-  DeviceMemory weights_;
+  std::shared_ptr<const PackedWeights> weights_;
   std::optional<HaloLaunch> launch_;
 };
 
-class Halo final : public Kernel {
+class Halo final : public StageKernel {
  public:
-  std::string_view name() const override { return "halo"; }
-  std::string_view arithmetic() const override { return "64 channels, tap, 16 channels"; }
-  bool exact() const override { return true; }
-  DeviceKind device() const override { return DeviceKind::cuda; }
+  Halo()
+      : StageKernel({.name = "halo",
+                     .arithmetic = "64 channels, tap, 16 channels",
+                     .device = DeviceKind::cuda,
+                     .exact = true,
+                     .settled_weights = true}) {}
 
   std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
     const DeviceFacts facts = facts_of(machine);
@@ -88,12 +92,13 @@ class Halo final : public Kernel {
 
   Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const override {
     const HaloTile ours = halo_tile(tile);
-    const HaloLayout layout = halo_layout(stage, ours, facts_of(machine));
+    const DeviceFacts device = facts_of(machine);
+    const HaloLayout layout = halo_layout(stage, ours, device);
     const Shapes shapes = shapes_of(stage);
     const double done = static_cast<double>(layout.tiles()) * ours.cta_channels() *
                         ours.cta_columns() * ours.cta_rows() * ours.bn * layout.chunks * 64 *
                         static_cast<double>(stage.r * stage.s);
-    return cost_of(stage, halo_seconds(stage, ours, layout),
+    return cost_of(stage, halo_seconds(stage, ours, layout, device),
                    std::max(0.0, 1 - static_cast<double>(shapes.macs) / done));
   }
 

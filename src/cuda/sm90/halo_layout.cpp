@@ -1,33 +1,43 @@
-// How a tile of the halo family lies in shared memory: boxes, taps, slots, rings.
+// How a tile of the halo family lies in shared memory: boxes, taps, slots, rings. In steps: is it a
+// candidate at all; storage (the walk, boxes of pixels, the staged output); pipeline (slabs, slots
+// of the rings); offsets.
+#include "cuda/sm90/halo_layout.hpp"
+
 #include <algorithm>
-#include <limits>
 #include <span>
 
-#include "cuda/sm90/halo_tile.hpp"
+#include "cuda/sm90/shared_memory.hpp"
 
 namespace convoy::cuda::sm90 {
 namespace {
 
-constexpr int row_bytes = 128;  // 64 channels of 16 bits: one row of a swizzled box
-constexpr int barrier_bytes = 1024;
-constexpr int most_box = 256;    // elements of an axis that TMA takes
-constexpr int alignment = 1024;  // the swizzle's period
-constexpr int most_w_slots = 48;
+/// What a layout is made for.
+struct Case {
+  const Stage& stage;
+  const HaloTile& tile;
+  const DeviceFacts& device;
+  const HaloInside& inside;
 
-int ceil_div(Index a, Index b) {
-  return static_cast<int>((a + b - 1) / b);
-}
-int round_up(int a, int b) {
-  return (a + b - 1) / b * b;
-}
-bool pooled(const Stage& stage) {
-  return stage.pool.has_value();
+  bool pooled() const { return stage.pool.has_value(); }
+  int window() const { return pooled() ? 2 : 1; }
+  int tap_bytes() const { return tile.cta_channels() * row_bytes; }  // of weights
+  int row_taps() const { return static_cast<int>(stage.s); }
+  /// Bytes of shared memory for the rings and the staging buffers.
+  int room() const {
+    return static_cast<int>(device.shared_bytes) - inside.kept_bytes - swizzle_bytes -
+           barrier_bytes;
+  }
+  /// Whether a tap's math is short against what lies between two slabs.
+  bool small() const {
+    return tile.instruction_n() * tile.instructions() <= 128 && tile.cta_channels() <= 64;
+  }
+};
+
+std::span<const TapBox> boxes_of(const HaloLayout& l) {
+  return std::span(l.box).first(static_cast<std::size_t>(l.boxes));
 }
 
-/// Whether a tap's math is short against what lies between two slabs.
-bool small(const HaloTile& tile) {
-  return tile.instruction_n() * tile.instructions() <= 128 && tile.cta_channels() <= 64;
-}
+// ---------------------------------------------------------------------------------- candidates
 
 bool compiled(const HaloTile& tile) {
   const Accumulator wanted{tile.instruction_n(), tile.instructions()};
@@ -36,113 +46,216 @@ bool compiled(const HaloTile& tile) {
   return std::find(accumulators.begin(), accumulators.end(), wanted) != accumulators.end();
 }
 
-/// Taps, grouped into views by the parity of their offset, so that stride and dilation become plain
-/// shifts inside a box. The order is the arithmetic's: it depends on the stage alone.
-void lay_taps(const Stage& stage, bool one_tap_a_view, HaloLayout& out) {
-  struct Tap {
-    int dy, dx, index;
-  };
-  const int sh = static_cast<int>(stage.stride.h), sw = static_cast<int>(stage.stride.w);
-  int reach_w = 0, reach_h = 0, taps = 0, views = 0;
-  for (int py = 0; py < sh; ++py) {
-    for (int px = 0; px < sw; ++px) {
-      std::array<Tap, max_taps> members;  // no vector: a plan lays out hundreds of tiles
-      std::size_t count = 0;
-      for (int r = 0; r < stage.r; ++r) {
-        for (int s = 0; s < stage.s; ++s) {
-          const int dy = r * static_cast<int>(stage.dil.h), dx = s * static_cast<int>(stage.dil.w);
-          if (dy % sh == py && dx % sw == px)
-            members[count++] = {dy, dx, r * static_cast<int>(stage.s) + s};
-        }
-      }
-      for (const Tap& tap : std::span(members).first(count)) {
-        const bool opens = one_tap_a_view || &tap == &members.front();
-        const auto t = static_cast<std::size_t>(taps++);
-        if (opens) {
-          const int dx = one_tap_a_view ? tap.dx : px, dy = one_tap_a_view ? tap.dy : py;
-          out.view[static_cast<std::size_t>(views++)] = {static_cast<std::int16_t>(dx),
-                                                         static_cast<std::int16_t>(dy),
-                                                         static_cast<std::uint8_t>(t), 0};
-        }
-        View& view = out.view[static_cast<std::size_t>(views - 1)];
-        ++view.count;
-        const int x = (tap.dx - view.dx) / sw, y = (tap.dy - view.dy) / sh;
-        reach_w = std::max(reach_w, x);
-        reach_h = std::max(reach_h, y);
-        out.tap_index[t] = static_cast<std::uint8_t>(tap.index);
-        out.tap_shift[t] = static_cast<std::uint16_t>(y << 8 | x);  // turned into a shift below
-      }
-    }
+/// Whether the tile's form serves the stage, whatever its size.
+bool candidate(const Case& c) {
+  const HaloTile& tile = c.tile;
+  if (!compiled(tile)) return false;
+  // A window must lie in one thread's accumulators.
+  if (c.pooled() && (tile.bw % 2 != 0 || tile.bh % 2 != 0)) return false;
+  switch (tile.inner) {
+    case Inner::images:  // a group of eight columns is eight images
+      if (tile.bn != 8) return false;
+      break;
+    case Inner::pixels:  // an instruction's rows are eight pixels: wider is two of them, side by
+                         // side
+      if (tile.bw > 8 && (tile.bw != 16 || tile.bn != 1)) return false;
+      break;
+    case Inner::line:
+      if (!pointwise(c.stage) || tile.bh != 1 || tile.bn != 1) return false;
+      break;
   }
-  out.taps = taps;
-  out.views = views;
-  out.box_w = reach_w;
-  out.box_h = reach_h;
+  if (tile.deep == 0) return true;
+  // A deep slot is worth the wait for all its boxes only where a tap's math is short.
+  return c.small() && !tile.resident && ceil_div(c.stage.c, row_channels) % tile.deep == 0 &&
+         tile.deep * c.stage.r * c.stage.s <= max_taps;
 }
 
-/// How many tiles there are, and CTAs to walk over them.
-void lay_grid(const Stage& stage, const HaloTile& tile, const DeviceFacts& device,
-              HaloLayout& out) {
+// ---------------------------------------------------------------------------------- storage
+
+/// A CTA's tile, how many of them there are, and CTAs to walk over them.
+void lay_walk(const Case& c, HaloLayout& out) {
+  const auto& [stage, tile, device, inside] = c;
   const Shapes shapes = shapes_of(stage);
-  const int window = pooled(stage) ? 2 : 1;
-  out.k_blocks = ceil_div(stage.k, tile.cta_channels());
-  if (tile.inner == Inner::line) {
-    out.tiles_x = ceil_div(stage.n * stage.h * stage.w, tile.cta_columns());
-    out.tiles_y = out.tiles_n = 1;
-  } else {
-    out.tiles_x = ceil_div(shapes.out_w * window, tile.bw);
-    out.tiles_y = ceil_div(shapes.out_h * window, tile.cta_rows());
-    out.tiles_n = ceil_div(stage.n, tile.bn);
-  }
-  out.grid = static_cast<int>(std::min<Index>(device.sms, out.tiles()));
+  const bool line = tile.inner == Inner::line;
+  out.cta_channels = tile.cta_channels();
+  out.cta_w = tile.cta_columns();
+  out.cta_h = tile.cta_rows();
+  out.cta_n = tile.bn;
+  out.k_blocks = ceil_div(stage.k, out.cta_channels);
+  out.tiles_x = ceil_div(line ? stage.n * stage.h * stage.w : shapes.out_w * c.window(), out.cta_w);
+  out.tiles_y = line ? 1 : ceil_div(shapes.out_h * c.window(), out.cta_h);
+  out.tiles_n = line ? 1 : ceil_div(stage.n, out.cta_n);
+  out.sharers = inside.sharers;
+  out.grid = static_cast<int>(std::min<Index>(device.sms, out.tiles() / out.sharers));
   // A CTA with resident weights keeps its channel block: tile % k_blocks must not change as it
   // walks.
   if (tile.resident) out.grid = std::max(out.k_blocks, out.grid / out.k_blocks * out.k_blocks);
   out.crowded = 2 * out.grid > device.sms;
+
+  out.images = tile.inner == Inner::images;
+  out.pingpong = tile.schedule == Schedule::pingpong;
+  out.resident = tile.resident;
+  out.half = tile.half;
+  if (tile.schedule == Schedule::channels) out.warpgroup_channels = row_channels;
+  if (tile.schedule == Schedule::rows) {
+    out.warpgroup_columns = line ? tile.bw : 0;
+    out.warpgroup_rows = line ? 0 : tile.bh;
+  }
+
+  out.step_w = static_cast<int>(stage.stride.w);
+  out.step_h = static_cast<int>(stage.stride.h);
+  out.first_w = -static_cast<int>(stage.pad.left);
+  out.first_h = -static_cast<int>(stage.pad.top);
+  out.window = c.window();
+  out.chunks = ceil_div(stage.c, row_channels);
+  out.chunk_channels = whole_chunks(stage) ? 0 : row_channels;
 }
 
-/// Puts all boxes of `deep` chunks into a slot: the table of taps then runs over all of them, and a
-/// slab of weights over as many of the taps as leaves their ring deep enough. `whole`: the chunks
-/// are of 64 channels. `room`: for both rings.
-void deepen(const HaloTile& tile, bool whole, int deep, int room, HaloLayout& out) {
+/// A box of pixels and how the taps and instructions walk in it. False: none that TMA can bring, or
+/// that fits at all.
+bool lay_box(const Case& c, HaloLayout& out) {
+  const HaloTile& tile = c.tile;
+  out.box_w += out.cta_w;  // to what the taps reach over
+  out.box_h += out.cta_h;
+  out.box_n = out.cta_n;
+  const auto spans = [](int box, Index step) { return (box - 1) * step + 1; };
+  const Index bytes = Index{out.box_w} * out.box_h * out.box_n * row_bytes;
+  if (spans(out.box_w, out.step_w) > most_box || spans(out.box_h, out.step_h) > most_box ||
+      bytes > c.room())
+    return false;
+  out.box_bytes = static_cast<int>(bytes);
+  out.x_box = out.x_slot = round_up(out.box_bytes, swizzle_bytes);
+
+  // Bytes from a pixel to its right neighbour, and to the one below; a line is groups of eight.
+  const int pixel = out.images ? 8 * row_bytes : row_bytes;
+  const int row = tile.inner == Inner::line ? 8 * pixel : out.box_w * pixel;
+  for (std::uint16_t& shift : std::span(out.tap_shift).first(static_cast<std::size_t>(out.taps)))
+    shift = static_cast<std::uint16_t>(((shift >> 8) * row + (shift & 255) * pixel) / 16);
+  out.group_stride = out.images ? 8 * row_bytes : row;
+  out.instruction_stride = out.images ? row : (tile.bw > 8 ? 8 * row_bytes : row * out.box_h);
+  out.warpgroup_stride = out.warpgroup_columns * pixel + out.warpgroup_rows * row;
+  return true;
+}
+
+/// The staged output: whole tiles where a pool makes them small, else parts of an instruction's
+/// pixels (store_pieces).
+void lay_output(const Case& c, HaloLayout& out) {
+  const HaloTile& tile = c.tile;
+  const int w = tile.bw / out.window, h = tile.bh / out.window,
+            pieces = store_pieces(tile.instruction_n());
+  out.stored_pixels = c.pooled() ? w * h * tile.bn : tile.instruction_n() / pieces;
+  out.store_j = out.images ? 8 : w;
+  out.store_i = out.images ? 8 * w : (tile.bw > 8 ? 8 / out.window : w * h);
+  // Behind a pooled tile one row more takes columns that do not exist (Units::row).
+  const int rows = out.stored_pixels + (c.pooled() ? 1 : 0);
+  out.staging = c.inside.staging > 0 ? c.inside.staging : round_up(rows * row_bytes, swizzle_bytes);
+  if (c.pooled()) return;
+  const bool pixels = tile.inner == Inner::pixels;
+  out.part_y = out.images ? 1 : 0;
+  out.part_x = pixels && tile.bw > 8 ? 8 : 0;
+  out.part_n = !out.images && tile.bn > 1 ? 1 : 0;
+  out.piece_x = pixels ? 0 : tile.bw / pieces;
+  out.piece_y = pixels ? tile.bh / pieces : 0;
+}
+
+// ---------------------------------------------------------------------------------- pipeline
+
+// Depths of the rings. The tiles that the cost model was fitted to have them
+// (bench/results/h200/tiles.json): a deeper ring changes what a tile costs, so fit it anew.
+/// Of both rings where each slab comes with a box of its own.
+constexpr int most_together = 8;
+/// Of weights: a slab is loaded while the others' math runs, which covers several loads' time.
+constexpr int most_slabs = 10;
+/// Of pixels beside weights that stay: no slab competes for the room.
+constexpr int most_resident_boxes = 6;
+/// Of pixels beyond the fewest, where weights leave room: a box lasts all its taps.
+constexpr int most_spare_boxes = 4;
+/// Slabs that stay. Each slot of a ring has two barriers of 8 bytes, each warpgroup one for its
+/// turn.
+constexpr int most_resident_slabs = 48;
+static_assert(8 * (2 * (most_resident_slabs + most_resident_boxes) + 2) <= barrier_bytes,
+              "barriers of resident weights and their boxes must fit into their space");
+/// A CTA asks for so many bytes of weights before its first pixels where its launch cannot lie
+/// beside the one before: they come by the time that the pixels may be read.
+constexpr int early_bytes = 80 << 10;
+/// A slab of a CTA's only tile, there: the math begins with the first of them.
+constexpr int first_slab_bytes = 48 << 10;
+
+/// Bytes that slabs of a filter row need: three of them beside two boxes; beside three where one
+/// slab is all that reads a box.
+int row_needs(const Case& c, const HaloLayout& out) {
+  return (c.stage.r > 1 ? 2 : 3) * round_up(out.box_bytes, swizzle_bytes) +
+         3 * c.row_taps() * c.tap_bytes();
+}
+
+/// Puts all boxes of `tile.deep` chunks into a slot: the table of taps then runs over all of them,
+/// and a slab of weights over as many of the taps as leaves their ring deep enough.
+void deepen(const Case& c, HaloLayout& out) {
+  const int deep = c.tile.deep, room = c.room() - 2 * out.staging, tap_bytes = c.tap_bytes();
   out.slot_chunks = deep;
-  out.slot_views = out.views;
-  // A view's boxes of all blocks lie one after the other, as one load brings them.
-  if (whole) out.load_chunks = deep, out.x_box = out.x_bytes;
-  for (int v = 0; v < out.views; ++v) {
-    const View& view = out.view[static_cast<std::size_t>(v)];
-    for (int t = view.first; t < view.first + view.count; ++t)
-      out.tap_shift[static_cast<std::size_t>(t)] +=
-          static_cast<std::uint16_t>(v * deep * out.x_box / 16);
+  out.slot_boxes = out.boxes;
+  // The same box of all chunks: one after the other, as one load brings them.
+  if (whole_chunks(c.stage)) out.load_chunks = deep, out.x_box = out.box_bytes;
+  for (int v = 0; v < out.boxes; ++v) {
+    const TapBox& box = out.box[v];
+    for (int t = box.first; t < box.first + box.count; ++t)
+      out.tap_shift[t] += static_cast<std::uint16_t>(v * deep * out.x_box / 16);
   }
-  for (int t = out.taps; t < out.slot_taps(); ++t) {
-    const auto to = static_cast<std::size_t>(t), from = static_cast<std::size_t>(t - out.taps);
-    out.tap_shift[to] = static_cast<std::uint16_t>(out.tap_shift[from] + out.x_box / 16);
-  }
-  out.x_slot = round_up(deep * out.views * out.x_box, alignment);
-  const int tap_bytes = tile.cta_channels() * row_bytes;
-  const auto slabs = [&](int taps) { return (room - 2 * out.x_slot) / (taps * tap_bytes); };
+  for (int t = out.taps; t < out.slot_taps(); ++t)
+    out.tap_shift[t] = static_cast<std::uint16_t>(out.tap_shift[t - out.taps] + out.x_box / 16);
+  out.x_slot = round_up(deep * out.boxes * out.x_box, swizzle_bytes);
+  // All of a slot's taps where three such slots and slabs fit; else the most, short of all, that
+  // leave room for four slabs beside two slots.
   out.slab_taps = out.slot_taps();
-  if (room / (out.x_slot + out.slot_taps() * tap_bytes) < 3) {
-    while (out.slab_taps > 1 && (out.slot_taps() % out.slab_taps != 0 || slabs(out.slab_taps) < 4 ||
-                                 out.slab_taps == out.slot_taps()))
-      --out.slab_taps;
+  if (room / (out.x_slot + out.slot_taps() * tap_bytes) >= 3) return;
+  const auto slabs = [&](int taps) { return (room - 2 * out.x_slot) / (taps * tap_bytes); };
+  while (out.slab_taps > 1 && (out.slot_taps() % out.slab_taps != 0 || slabs(out.slab_taps) < 4 ||
+                               out.slab_taps == out.slot_taps()))
+    --out.slab_taps;
+}
+
+/// How many taps a slab of weights has, and whether a slot is deep. False: the tile is another
+/// one's double.
+bool lay_slabs(const Case& c, HaloLayout& out) {
+  const HaloTile& tile = c.tile;
+  if (tile.deep > 0) {
+    if (tile.deep == 1 && out.boxes == 1) return false;  // the same as no depth
+    deepen(c, out);
+    out.tap_shift[0] |= opens_slot;
+    return true;
   }
+  // A tap of a single tile takes less time than a producer does to fill a slot (halo_load.cuh), a
+  // whole filter row more: in ping-pong, and where weights are resident, a slab is a row. Two
+  // warpgroups at once need a slab half as often: single taps give their ring more depth.
+  const bool one_box = out.boxes == 1 && out.taps == c.stage.r * c.stage.s;
+  const bool row_fits = c.room() - 2 * out.staging >= row_needs(c, out);
+  const bool by_row = c.small() || tile.resident || (out.pingpong && row_fits);
+  out.slab_taps = one_box && by_row ? c.row_taps() : 1;
+  for (const TapBox& box : boxes_of(out)) out.tap_shift[box.first] |= opens_slot;
+  return true;
+}
+
+/// Whether a tile without a pool leaves in pieces of an instruction, which may take turns in two
+/// buffers.
+bool in_pieces(const Case& c) {
+  return !c.pooled() && store_pieces(c.tile.instruction_n()) == 2;
 }
 
 /// Where a CTA has a single tile whose boxes and weights fit into its shared memory, the rings hold
 /// them all: nothing waits for a slot, and slabs are large, so that what lies between two of them
 /// shows less often. Whether they do.
-bool hold_tile(const HaloTile& tile, int rings, bool pieces, HaloLayout& out) {
-  if (out.grid != out.tiles() || (tile.deep == 0 && out.views > 1)) return false;
-  const int tap_bytes = tile.cta_channels() * row_bytes,
-            slot_taps = tile.deep > 0 ? out.slot_taps() : out.taps;
+bool hold_tile(const Case& c, HaloLayout& out) {
+  // With another stage inside, tiles overlap: there it is for the only tile of all.
+  if ((c.inside.alone ? out.grid : 1) != out.tiles() || (c.tile.deep == 0 && out.boxes > 1))
+    return false;
+  const int tap_bytes = c.tap_bytes(), rings = c.room(),
+            slot_taps = c.tile.deep > 0 ? out.slot_taps() : out.taps;
   const Index slots = out.slots_a_tile(),
               held = slots * out.x_slot + Index{out.chunks} * out.taps * tap_bytes;
   // Where launches lie beside each other, weights come under the math of the one before; else the
   // math begins with the first of them.
-  const int most = (out.crowded ? 48 << 10 : rings) / tap_bytes;
-  int slab_taps = std::clamp(most, 1, slot_taps);
+  const bool beside = !out.crowded && c.inside.alone;
+  int slab_taps = std::clamp((beside ? rings : first_slab_bytes) / tap_bytes, 1, slot_taps);
   while (slot_taps % slab_taps != 0) --slab_taps;
   const Index slabs = slots * slot_taps / slab_taps;
   if (2 * out.staging + held > rings || 8 * (2 * slots + 2 * slabs + 2) > barrier_bytes)
@@ -151,131 +264,113 @@ bool hold_tile(const HaloTile& tile, int rings, bool pieces, HaloLayout& out) {
   out.w_slot = slab_taps * tap_bytes;
   out.x_slots = static_cast<int>(slots);
   out.w_slots = static_cast<int>(slabs);
-  out.store_buffers = pieces && 4 * out.staging + held <= rings ? 2 : 1;
-  out.shared_bytes =
-      alignment + barrier_bytes + 2 * out.store_buffers * out.staging + static_cast<int>(held);
+  out.store_buffers = in_pieces(c) && 4 * out.staging + held <= rings ? 2 : 1;
   return true;
+}
+
+/// A warpgroup gives a slot back one slab after its last: one of a single slab holds the slot
+/// before it, its own and waits for the next.
+int fewest_boxes(const Case& c, const HaloLayout& out) {
+  if (c.tile.deep > 0) return out.slab_taps == out.slot_taps() ? 3 : 2;
+  for (const TapBox& box : boxes_of(out))
+    if (box.count == out.slab_taps) return 3;
+  return 2;
+}
+
+/// How many slots the rings have. False: too few fit.
+bool lay_rings(const Case& c, HaloLayout& out) {
+  const HaloTile& tile = c.tile;
+  out.w_slot = c.tap_bytes() * out.slab_taps;
+  const bool room_for_two =
+      out.slab_taps == 1 || tile.resident || c.room() - 4 * out.staging >= row_needs(c, out);
+  out.store_buffers = in_pieces(c) && room_for_two ? 2 : 1;
+  const int room = c.room() - 2 * out.store_buffers * out.staging, all_slabs = out.slabs_a_tile();
+  const int boxes = fewest_boxes(c, out);
+  if (tile.resident) {
+    if (all_slabs > most_resident_slabs) return false;
+    out.w_slots = all_slabs;
+    out.x_slots = std::min(most_resident_boxes, (room - all_slabs * out.w_slot) / out.x_slot);
+    return out.x_slots >= boxes;
+  }
+  constexpr int slabs = 3;  // two in use, one to come
+  const bool slab_a_box = tile.deep > 0 ? boxes == 3 : out.taps / out.boxes < 2;
+  if (slab_a_box) {
+    out.x_slots = out.w_slots = std::min(most_together, room / (out.x_slot + out.w_slot));
+  } else {
+    // Few boxes hide the load of one behind the taps of the other; weights need the depth: three
+    // slabs of a filter row, or six of a tap.
+    out.x_slots = boxes;
+    const int spare = room - (boxes + 1) * out.x_slot - (out.slab_taps > 1 ? 3 : 6) * out.w_slot;
+    if (spare >= 0) out.x_slots += std::min(most_spare_boxes, 1 + spare / out.x_slot);
+    out.w_slots = std::min(most_slabs, (room - out.x_slots * out.x_slot) / out.w_slot);
+  }
+  return out.x_slots >= boxes && out.w_slots >= slabs;
+}
+
+/// Both warpgroups walk over a tile's boxes one after the other: all of them must be there, and one
+/// more for what comes next. Weights stream, a filter row at a time: a tap does not cover what lies
+/// between two slabs. False: they do not fit.
+bool share_boxes(const Case& c, HaloLayout& out) {
+  if (c.tile.resident) return false;
+  if (out.boxes == 1 && out.taps == c.stage.r * c.stage.s) out.slab_taps = c.row_taps();
+  out.w_slot = c.tap_bytes() * out.slab_taps;
+  out.x_slots = out.chunks * out.boxes + 1;
+  const Index room = c.room() - 2 * out.staging - Index{out.x_slots} * out.x_slot;
+  out.w_slots = static_cast<int>(std::min<Index>(most_slabs, room / out.w_slot));
+  return room >= 3 * out.w_slot;
 }
 
 /// Pixels queue behind the weights that were asked for before them. Where a launch cannot lie
 /// beside the one before, only so much is as comes by the time that they may be read; but never so
 /// little that the first box could be given back before the producers of weights have looked at its
 /// slot.
-void limit_early_slabs(const HaloTile& tile, HaloLayout& out) {
-  constexpr int bytes = 80 << 10;
-  const int taps = tile.deep > 0 ? out.slot_taps() : out.view[0].count;
-  out.early_slabs = std::max(1, bytes / out.w_slot);
-  if (!out.crowded || out.early_slabs + 1 >= taps / out.slab_taps)
-    out.early_slabs = std::numeric_limits<int>::max();
+void limit_early_slabs(const Case& c, HaloLayout& out) {
+  if (!out.crowded || !c.inside.alone) return;
+  const int taps = c.tile.deep > 0 ? out.slot_taps() : out.box[0].count;
+  const int slabs = std::max(1, early_bytes / out.w_slot);
+  if (slabs + 1 < taps / out.slab_taps) out.early_slabs = slabs;
 }
 
-HaloLayout lay(const Stage& stage, const HaloTile& tile, const DeviceFacts& device,
-               bool one_tap_a_view) {
-  HaloLayout out;
-  lay_taps(stage, one_tap_a_view, out);
-  const bool images = tile.inner == Inner::images;
-  const int window = pooled(stage) ? 2 : 1;
-  lay_grid(stage, tile, device, out);
-  out.chunks = ceil_div(stage.c, 64);
-  out.box_w += tile.cta_columns();
-  out.box_h += tile.cta_rows();
-  out.box_n = tile.bn;
-  const auto spans = [](int box, Index step) { return (box - 1) * step + 1; };
-  const Index box_bytes = Index{out.box_w} * out.box_h * out.box_n * row_bytes;
-  if (spans(out.box_w, stage.stride.w) > most_box || spans(out.box_h, stage.stride.h) > most_box ||
-      box_bytes > static_cast<Index>(device.shared_bytes))
-    return out;  // without slots, and without what follows from a box of that size
-  const int pixel =
-      images ? 8 * row_bytes : row_bytes;  // bytes from a pixel to its right neighbour
-  const int row = tile.inner == Inner::line ? 8 * pixel : out.box_w * pixel;
-  for (int t = 0; t < out.taps; ++t) {
-    auto& shift = out.tap_shift[static_cast<std::size_t>(t)];
-    shift = static_cast<std::uint16_t>(((shift >> 8) * row + (shift & 255) * pixel) / 16);
+/// Where what begins, and how ping-pong passes the slots of the other warpgroup's tile.
+void lay_offsets(HaloLayout& out) {
+  out.x_bytes = out.box_bytes * out.slot_chunks * out.slot_boxes;
+  const int tile_x = out.slots_a_tile(), tile_w = out.slabs_a_tile();
+  if (out.sharers == 1) {  // else both walk over every box
+    out.skip_x = tile_x % out.x_slots;
+    out.skip_x_odd = tile_x / out.x_slots & 1;
   }
-  out.x_bytes = static_cast<int>(box_bytes);
-  out.x_box = out.x_slot = round_up(out.x_bytes, alignment);
-  out.group_stride = images ? 8 * row_bytes : row;
-  out.instruction_stride = images ? row : (tile.bw > 8 ? 8 * row_bytes : row * out.box_h);
-  if (tile.schedule == Schedule::rows)
-    out.warpgroup_stride = tile.inner == Inner::line ? tile.bw * pixel : tile.bh * row;
+  out.skip_w = tile_w % out.w_slots;
+  out.skip_w_odd = tile_w / out.w_slots & 1;
+  out.w_offset = out.x_slots * out.x_slot;
+  out.staging_offset = out.w_offset + out.w_slots * out.w_slot;
+  out.barrier_offset = out.staging_offset + 2 * out.store_buffers * out.staging;
+  out.shared_bytes = swizzle_bytes + out.end();  // the first to align what follows
+}
 
-  const int stored_w = tile.bw / window, stored_h = tile.bh / window;
-  out.stored_pixels = pooled(stage) ? stored_w * stored_h * tile.bn
-                                    : tile.instruction_n() / store_pieces(tile.instruction_n());
-  out.store_j = images ? 8 : stored_w;
-  out.store_i = images ? 8 * stored_w : (tile.bw > 8 ? 8 / window : stored_w * stored_h);
-  out.staging = round_up((out.stored_pixels + (pooled(stage) ? 1 : 0)) * row_bytes,
-                         alignment);  // + 1: Units::row's spare
-
-  // A tap of a single tile takes less time than a producer does to fill a slot (halo_load.cuh), a
-  // whole filter row more: in ping-pong, and where weights are resident, a slab is a row. Two
-  // warpgroups at once need a slab half as often: single taps give their ring more depth.
-  const bool one_view = out.views == 1 && out.taps == stage.r * stage.s;
-  const int tap_bytes = tile.cta_channels() * row_bytes, row_taps = static_cast<int>(stage.s);
-  const int rings = static_cast<int>(device.shared_bytes) - alignment - barrier_bytes;
-  const int row_needs = (stage.r > 1 ? 2 : 3) * out.x_slot + 3 * row_taps * tap_bytes;
-  const bool row_fits = rings - 2 * out.staging >= row_needs;
-  const bool by_row =
-      small(tile) || tile.resident || (tile.schedule == Schedule::pingpong && row_fits);
-  out.slab_taps = one_view && by_row ? row_taps : 1;
-  if (tile.deep > 0) {
-    if (tile.deep == 1 && out.views == 1) return out;  // the same as no depth
-    deepen(tile, whole_chunks(stage), tile.deep, rings - 2 * out.staging, out);
-    out.tap_shift[0] |= opens_slot;
-  } else {
-    for (int v = 0; v < out.views; ++v)
-      out.tap_shift[out.view[static_cast<std::size_t>(v)].first] |= opens_slot;
-  }
-  const bool pieces = !pooled(stage) && store_pieces(tile.instruction_n()) == 2;
-  if (hold_tile(tile, rings, pieces, out)) {
-    limit_early_slabs(tile, out);
-    return out;
-  }
-  out.w_slot = tap_bytes * out.slab_taps;
-  const bool room_for_two =
-      out.slab_taps == 1 || tile.resident || rings - 4 * out.staging >= row_needs;
-  out.store_buffers = pieces && room_for_two ? 2 : 1;
-  const int staged = 2 * out.store_buffers * out.staging, room = rings - staged;
-  const int all_w = out.slabs_a_tile();
-  // A warpgroup gives a slot back one slab after its last: one of a single slab holds the slot
-  // before it, its own and waits for the next.
-  int fewest = tile.deep > 0 && out.slab_taps == out.slot_taps() ? 3 : 2;
-  for (int v = 0; v < out.views && tile.deep == 0; ++v) {
-    if (out.view[static_cast<std::size_t>(v)].count == out.slab_taps) fewest = 3;
-  }
-  int w_fewest = 3;
-  if (tile.resident && all_w > most_w_slots) return out;
-  if (tile.resident) {
-    out.w_slots = w_fewest = all_w;
-    out.x_slots = std::min(6, (room - all_w * out.w_slot) / out.x_slot);
-  } else if (tile.deep > 0 ? fewest == 3 : out.taps / out.views < 2) {
-    out.x_slots = out.w_slots = std::min(8, room / (out.x_slot + out.w_slot));
-  } else {
-    // Few boxes hide the load of one behind the taps of the other; weights need the depth.
-    out.x_slots = fewest;
-    out.w_slots = std::min(10, (room - fewest * out.x_slot) / out.w_slot);
-    const int spare = room - (fewest + 1) * out.x_slot - (out.slab_taps > 1 ? 3 : 6) * out.w_slot;
-    if (spare >= 0) {
-      out.x_slots = fewest + 1 + std::min(3, spare / out.x_slot);
-      out.w_slots = std::min(10, (room - out.x_slots * out.x_slot) / out.w_slot);
-    }
-  }
-  if (out.x_slots < fewest || out.w_slots < w_fewest || out.w_slots > most_w_slots) {
-    out.x_slots = 0;
-    return out;
-  }
-  out.shared_bytes =
-      alignment + barrier_bytes + staged + out.x_slots * out.x_slot + out.w_slots * out.w_slot;
-  limit_early_slabs(tile, out);
-  return out;
+/// Storage and pipeline. False: not with these boxes.
+bool lay(const Case& c, bool one_tap_a_box, HaloLayout& out) {
+  lay_taps(c.stage, one_tap_a_box, out);
+  lay_walk(c, out);
+  if (!lay_box(c, out)) return false;
+  lay_output(c, out);
+  return lay_slabs(c, out) && (hold_tile(c, out) || lay_rings(c, out));
 }
 
 }  // namespace
 
-std::vector<int> halo_tap_order(const Stage& stage) {
-  HaloLayout layout;
-  lay_taps(stage, false, layout);
-  return {layout.tap_index.begin(), layout.tap_index.begin() + layout.taps};
+HaloLayout halo_layout(const Stage& stage, const HaloTile& tile, const DeviceFacts& device,
+                       const HaloInside& inside) {
+  const Case c{stage, tile, device, inside};
+  HaloLayout out;
+  if (!candidate(c)) return {};
+  if (!lay(c, false, out)) {
+    out = {};
+    if (tile.deep > 0 || !lay(c, true, out)) return {};
+  }
+  if (out.sharers > 1 && !share_boxes(c, out)) return {};
+  limit_early_slabs(c, out);
+  lay_offsets(out);
+  return out;
 }
 
 int halo_tiles_of(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
@@ -283,22 +378,6 @@ int halo_tiles_of(const Stage& stage, const HaloTile& tile, const HaloLayout& la
   if (tile.inner == Inner::line)
     return layout.k_blocks * ceil_div(images * stage.h * stage.w, tile.cta_columns());
   return layout.k_blocks * layout.tiles_x * layout.tiles_y * ceil_div(images, tile.bn);
-}
-
-HaloLayout halo_layout(const Stage& stage, const HaloTile& tile, const DeviceFacts& device) {
-  const bool even = tile.bw % 2 == 0 && tile.bh % 2 == 0;
-  HaloLayout none;
-  if (!compiled(tile) || (pooled(stage) && !even)) return none;
-  if (tile.inner == Inner::images && tile.bn != 8) return none;
-  if (tile.inner == Inner::pixels && tile.bw > 8 && (tile.bw != 16 || tile.bn != 1)) return none;
-  if (tile.inner == Inner::line && (!pointwise(stage) || tile.bh != 1 || tile.bn != 1)) return none;
-  // A deep slot is worth the wait for all its boxes only where a tap's math is short.
-  if (tile.deep > 0 && (!small(tile) || tile.resident || ceil_div(stage.c, 64) % tile.deep != 0 ||
-                        tile.deep * stage.r * stage.s > max_taps))
-    return none;
-  HaloLayout out = lay(stage, tile, device, false);
-  if (out.x_slots == 0 && tile.deep == 0) out = lay(stage, tile, device, true);
-  return out.x_slots > 0 ? out : none;
 }
 
 }  // namespace convoy::cuda::sm90

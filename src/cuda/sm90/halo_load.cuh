@@ -11,46 +11,39 @@
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/sm90/halo_params.hpp"
+#include "cuda/sm90/place.cuh"
 #include "cuda/sm90/ring.cuh"
+#include "cuda/sm90/shared_memory.hpp"
+#include "cuda/sm90/warpgroups.cuh"
 
 namespace convoy::cuda::sm90 {
 
-constexpr int consumer_warps = 8;
-constexpr int halo_threads = 384;
+constexpr int consumer_warps = 2 * warpgroup_warps;
+constexpr int halo_threads =
+    3 * warpgroup_threads;  // two warpgroups of consumers, one of producers
 
 /// Which of a ring's producers a thread is: every `of`-th slot is its own, from number `which` on.
 struct Producer {
   int which, of;
 };
 
-/// Where tile number t lies: channel block fastest, so that CTAs at work together share pixels.
-struct Place {
-  int k, x, y, n;  // first channel, first conv pixel, first image
-};
+/// First channel, conv pixel and image of tile number t: channel block fastest, so that CTAs at
+/// work together share pixels.
 __device__ __forceinline__ Place place(const HaloParams& p, int t) {
-  Place at;
-  at.k = p.k_blocks.reduce(t) * p.cta_channels;
-  at.x = p.tiles_x.reduce(t) * p.cta_w;
-  at.y = p.tiles_y.reduce(t) * p.cta_h;
-  at.n = t * p.cta_n;
-  return at;
+  const int block = p.by_k.reduce(t);
+  const Place tile = tile_place(t, p.by_x, p.by_y);
+  return {block * p.at.cta_channels, tile.x * p.at.cta_w, tile.y * p.at.cta_h, tile.n * p.at.cta_n};
 }
 
-/// Barriers in shared memory, 8 bytes each: full and empty of both rings, then whose turn it is.
-struct Barriers {
-  std::uint32_t base;
-  int x_slots, w_slots;
-  __device__ __forceinline__ std::uint32_t x_full(int s) const { return base + 8 * s; }
-  __device__ __forceinline__ std::uint32_t x_empty(int s) const { return base + 8 * (x_slots + s); }
-  __device__ __forceinline__ std::uint32_t w_full(int s) const {
-    return base + 8 * (2 * x_slots + s);
-  }
-  __device__ __forceinline__ std::uint32_t w_empty(int s) const {
-    return base + 8 * (2 * x_slots + w_slots + s);
-  }
+/// Barriers in shared memory: of both rings, then whose turn it is.
+struct HaloBarriers {
+  RingBarriers x, w;
+  __device__ __forceinline__ HaloBarriers(const HaloParams& p, std::uint32_t base)
+      : x{base + p.at.barrier_offset, p.at.x_slots}, w{x.end(), p.at.w_slots} {}
   __device__ __forceinline__ std::uint32_t turn(int g) const {
-    return base + 8 * (2 * x_slots + 2 * w_slots + g);
+    return w.end() + mbarrier_bytes * g;
   }
+  __device__ __forceinline__ std::uint32_t end() const { return turn(2); }
 };
 
 /// Touches all of a kernel's parameters, each warp some: they are new to the constant caches in
@@ -65,32 +58,26 @@ __device__ __forceinline__ void fetch_constants(const Params& p) {
 }
 
 /// Initialises the barriers of both rings; a CTA barrier must follow.
-__device__ __forceinline__ void init_rings(const HaloParams& p, const Barriers& bar) {
+__device__ __forceinline__ void init_rings(const HaloParams& p, const HaloBarriers& bar) {
   // One thread a barrier: a small stage is over in the time a single thread takes for all of them.
-  const int thread = threadIdx.x, readers = p.pingpong ? consumer_warps / 2 : consumer_warps;
-  if (thread < p.x_slots) {
-    ptx::mbarrier_init(bar.x_full(thread), 1);
-    ptx::mbarrier_init(bar.x_empty(thread), readers * p.sharers);
-  }
-  if (thread < p.w_slots) {
-    ptx::mbarrier_init(bar.w_full(thread), 1);
-    ptx::mbarrier_init(bar.w_empty(thread), readers);
-  }
+  const int thread = threadIdx.x, readers = p.at.pingpong ? consumer_warps / 2 : consumer_warps;
+  if (thread < p.at.x_slots) bar.x.init(thread, 1, readers * p.at.sharers);
+  if (thread < p.at.w_slots) bar.w.init(thread, 1, readers);
   if (thread < 2) ptx::mbarrier_init(bar.turn(thread), consumer_warps / 2);
   if (thread < 64) ptx::mbarrier_init_fence();
 }
 
 /// Calls `load` with the coordinates of each box of a slot of pixels, that of the given first chunk
-/// and view.
+/// and box.
 template <class Load>
 __device__ __forceinline__ void each_box(const HaloParams& p, const Place& at, int first_chunk,
-                                         int first_view, Load load) {
-  const int x0 = at.x * p.step_w + p.first_w, y0 = at.y * p.step_h + p.first_h;
-  for (int v = first_view; v < first_view + p.slot_views; ++v) {
-    const int x = x0 + p.view[v].dx, y = y0 + p.view[v].dy;
-    const int c1 = p.images ? at.n : x, c2 = p.images ? x : y, c3 = p.images ? y : at.n;
-    for (int chunk = first_chunk; chunk < first_chunk + p.slot_chunks; chunk += p.load_chunks)
-      load(chunk * p.chunk_channels, c1, c2, c3, p.chunk_channels == 0 ? chunk : 0);
+                                         int first_box, Load load) {
+  const int x0 = at.x * p.at.step_w + p.at.first_w, y0 = at.y * p.at.step_h + p.at.first_h;
+  for (int b = first_box; b < first_box + p.at.slot_boxes; ++b) {
+    const int x = x0 + p.at.box[b].dx, y = y0 + p.at.box[b].dy;
+    const int c1 = p.at.images ? at.n : x, c2 = p.at.images ? x : y, c3 = p.at.images ? y : at.n;
+    for (int chunk = first_chunk; chunk < first_chunk + p.at.slot_chunks; chunk += p.at.load_chunks)
+      load(chunk * p.at.chunk_channels, c1, c2, c3, p.at.chunk_channels == 0 ? chunk : 0);
   }
 }
 
@@ -98,17 +85,17 @@ __device__ __forceinline__ void each_box(const HaloParams& p, const Place& at, i
 /// that one did not write may yet lie in memory. The CTAs of a tile's channel blocks share the
 /// pixels, and the work.
 __device__ __forceinline__ void prefetch_pixels(const HaloParams& p) {
-  int t = blockIdx.x * p.sharers;
+  int t = blockIdx.x * p.at.sharers;
   if (t >= p.tiles) return;
   const Place at = place(p, t);
-  int others = p.k_blocks.reduce(t) / p.sharers, slots = p.x_slots;
-  const int sharing = static_cast<int>(p.k_blocks.d) / p.sharers;
-  for (int chunk = 0; chunk < p.chunks; chunk += p.slot_chunks) {
-    for (int view = 0; view < p.views; view += p.slot_views) {
+  int others = p.by_k.reduce(t) / p.at.sharers, slots = p.at.x_slots;
+  const int sharing = static_cast<int>(p.by_k.d) / p.at.sharers;
+  for (int chunk = 0; chunk < p.at.chunks; chunk += p.at.slot_chunks) {
+    for (int box = 0; box < p.at.boxes; box += p.at.slot_boxes) {
       if (slots-- == 0) return;
       if (others-- > 0) continue;
       others = sharing - 1;
-      each_box(p, at, chunk, view, [&](int c0, int c1, int c2, int c3, int c4) {
+      each_box(p, at, chunk, box, [&](int c0, int c1, int c2, int c3, int c4) {
         ptx::tma_prefetch(&p.x, c0, c1, c2, c3, c4);
       });
     }
@@ -116,29 +103,29 @@ __device__ __forceinline__ void prefetch_pixels(const HaloParams& p) {
 }
 
 /// Keeps the ring of pixel boxes full, once the kernel before has written them.
-__device__ __forceinline__ void produce_pixels(const HaloParams& p, const Barriers& bar,
+__device__ __forceinline__ void produce_pixels(const HaloParams& p, const HaloBarriers& bar,
                                                std::uint32_t slots, Producer me) {
   Ring ring;
   int others = me.which;  // slots until the next of its own
   bool written = false;
-  for (int t = blockIdx.x * p.sharers; t < p.tiles; t += gridDim.x * p.sharers) {
+  for (int t = blockIdx.x * p.at.sharers; t < p.tiles; t += gridDim.x * p.at.sharers) {
     const Place at = place(p, t);
-    for (int first = 0; first < p.chunks; first += p.slot_chunks) {
-      for (int first_v = 0; first_v < p.views; first_v += p.slot_views) {
+    for (int chunk = 0; chunk < p.at.chunks; chunk += p.at.slot_chunks) {
+      for (int box = 0; box < p.at.boxes; box += p.at.slot_boxes) {
         if (others-- == 0) {
           others = me.of - 1;
-          ptx::mbarrier_wait(bar.x_empty(ring.slot), ring.parity ^ 1);
-          const std::uint32_t full = bar.x_full(ring.slot);
-          ptx::mbarrier_arrive_expect(full, p.x_bytes);
-          std::uint32_t to = slots + ring.slot * p.x_slot;
+          ptx::mbarrier_wait(bar.x.empty(ring.slot), ring.parity ^ 1);
+          const std::uint32_t full = bar.x.full(ring.slot);
+          ptx::mbarrier_arrive_expect(full, p.at.x_bytes);
+          std::uint32_t to = slots + ring.slot * p.at.x_slot;
           if (!written) ptx::grid_dependency_wait();
           written = true;
-          each_box(p, at, first, first_v, [&](int c0, int c1, int c2, int c3, int c4) {
+          each_box(p, at, chunk, box, [&](int c0, int c1, int c2, int c3, int c4) {
             ptx::tma_load(to, &p.x, full, c0, c1, c2, c3, c4);
-            to += p.load_chunks * p.x_box;
+            to += p.at.load_chunks * p.at.x_box;
           });
         }
-        ring.advance(p.x_slots);
+        ring.advance(p.at.x_slots);
       }
     }
   }
@@ -146,26 +133,26 @@ __device__ __forceinline__ void produce_pixels(const HaloParams& p, const Barrie
 
 /// Keeps the ring of weight slabs full; resident weights are loaded once. The first pixels would
 /// queue behind all slabs that were asked for before them: only `early_slabs` are.
-__device__ __forceinline__ void produce_weights(const HaloParams& p, const Barriers& bar,
+__device__ __forceinline__ void produce_weights(const HaloParams& p, const HaloBarriers& bar,
                                                 std::uint32_t slots, Producer me) {
   Ring ring;
-  int others = me.which, early = p.early_slabs;
-  for (int t = blockIdx.x * p.sharers; t < p.tiles; t += gridDim.x * p.sharers) {
-    for (int tile = t; tile < t + p.sharers; ++tile) {
+  int others = me.which, early = p.at.early_slabs;
+  for (int t = blockIdx.x * p.at.sharers; t < p.tiles; t += gridDim.x * p.at.sharers) {
+    for (int tile = t; tile < t + p.at.sharers; ++tile) {
       const int k = place(p, tile).k;
       for (int slab = 0; slab < p.slabs; ++slab) {
-        if (early-- == 0) ptx::mbarrier_wait(bar.x_full(0), 0);
+        if (early-- == 0) ptx::mbarrier_wait(bar.x.full(0), 0);
         if (others-- == 0) {
           others = me.of - 1;
-          if (!p.resident) ptx::mbarrier_wait(bar.w_empty(ring.slot), ring.parity ^ 1);
-          const std::uint32_t full = bar.w_full(ring.slot);
-          ptx::mbarrier_arrive_expect(full, p.w_slot);
-          ptx::tma_load(slots + ring.slot * p.w_slot, &p.w, full, 0, k, slab * p.slab_taps);
+          if (!p.at.resident) ptx::mbarrier_wait(bar.w.empty(ring.slot), ring.parity ^ 1);
+          const std::uint32_t full = bar.w.full(ring.slot);
+          ptx::mbarrier_arrive_expect(full, p.at.w_slot);
+          ptx::tma_load(slots + ring.slot * p.at.w_slot, &p.w, full, 0, k, slab * p.at.slab_taps);
         }
-        ring.advance(p.w_slots);
+        ring.advance(p.at.w_slots);
       }
     }
-    if (p.resident) return;
+    if (p.at.resident) return;
   }
 }
 

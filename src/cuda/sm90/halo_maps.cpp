@@ -1,7 +1,9 @@
 // How the halo family's tensors lie in memory: the packed weights and the tensor maps.
+#include <fmt/core.h>
+
 #include <algorithm>
 
-#include "cuda/sm90/halo_tile.hpp"
+#include "cuda/sm90/halo_layout.hpp"
 
 namespace convoy::cuda::sm90 {
 
@@ -21,6 +23,11 @@ std::vector<float> halo_weights(const Stage& stage, const float* w) {
     }
   }
   return packed;
+}
+
+std::string halo_packing(const Stage& stage) {
+  return fmt::format("{} k{}c{}r{}s{}stride{}x{}dil{}x{}", to_text(stage.dtype), stage.k, stage.c,
+                     stage.r, stage.s, stage.stride.h, stage.stride.w, stage.dil.h, stage.dil.w);
 }
 
 TensorMapArgs halo_x_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,

@@ -7,6 +7,7 @@
 
 #include "core/size.hpp"
 #include "cuda/family.hpp"
+#include "cuda/sm90/halo_layout.hpp"
 #include "math/activation.hpp"
 
 namespace convoy::cuda::sm90 {
@@ -39,7 +40,7 @@ std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& de
   no(device.major != 9, "compute capability " + std::to_string(device.major) + "." +
                             std::to_string(device.minor) + ", the family needs 9.0 (wgmma)");
   no(stage.dtype != DType::f16 && stage.dtype != DType::bf16,
-     "the input is " + std::string(name(stage.dtype)) + ", the family takes f16 and bf16");
+     "the input is " + std::string(to_text(stage.dtype)) + ", the family takes f16 and bf16");
   no(stage.output_dtype(true) != stage.dtype, "the output type differs from the input type");
   no(stage.c % 8 != 0,
      "C = " + std::to_string(stage.c) + " is no multiple of 8 (TMA moves 16 bytes)");
@@ -60,7 +61,7 @@ std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& de
        "a pool other than max 2x2 with stride 2");
     no(!stage.act.is_neuron() && !math::may_pool_first(stage.act), pools_first);
   }
-  // Where each tap is a box of its own, the box's place has 16 bits (View).
+  // Where each tap is a box of its own, the box's place has 16 bits (TapBox::dx).
   constexpr Index furthest = std::numeric_limits<std::int16_t>::max();
   no((stage.r - 1) * stage.dil.h > furthest || (stage.s - 1) * stage.dil.w > furthest,
      "the filter reaches over more than 2^15 pixels");
@@ -137,7 +138,7 @@ std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device) 
   visit_tiles(stage, [&](const HaloTile& tile) {
     const HaloLayout l = halo_layout(stage, tile, device);
     if (l.x_slots > 0)
-      (tiles_countable(l) ? found : beyond).push_back({tile, halo_seconds(stage, tile, l)});
+      (tiles_countable(l) ? found : beyond).push_back({tile, halo_seconds(stage, tile, l, device)});
     return false;
   });
   if (found.empty()) found = std::move(beyond);

@@ -19,19 +19,22 @@ struct PairRun {
   const float* bias = nullptr;
   const float* bias2 = nullptr;
   void* y = nullptr;
-  bool overlap_previous =
-      false;  // as HaloRun's: weights must have been written by the time of the call
 };
 
 /// Two stages on one tile: their kernel loaded, and what all its launches have in common made once.
+/// A launch starts while the stream's previous kernel drains: that one is waited for before x and
+/// biases are read and y is written, but not before weights are read.
 class PairLaunch {
  public:
   /// On the current device. The layout must be pair_layout(first, second, tile, device) with
-  /// first.x_slots > 0; w and w2 as halo_weights packs them, of the stages' type on the device,
-  /// 16-byte aligned. Throws Error.
+  /// first.x_slots > 0. Throws Error.
   PairLaunch(const Stage& first, const Stage& second, const HaloTile& tile,
-             const PairLayout& layout, const void* w, const void* w2);
+             const PairLayout& layout);
   ~PairLaunch();
+
+  /// Later runs read w and w2: as halo_weights packs them, of the stages' type on the device,
+  /// 16-byte aligned. Throws Error. Not during a run.
+  void use(const void* w, const void* w2);
 
   /// Enqueues one launch. No allocation, no synchronisation, capturable. Returns an empty string,
   /// or what went wrong. The bits of y equal those of two launches of halo. From any thread.
@@ -39,7 +42,7 @@ class PairLaunch {
 
  private:
   struct Ready;
-  std::unique_ptr<const Ready> ready_;
+  std::unique_ptr<Ready> ready_;
 };
 
 /// Registers, spilled bytes and shared memory of the kernel behind a tile.

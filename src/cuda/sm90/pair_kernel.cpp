@@ -1,90 +1,145 @@
-// `pair` as networks see it: a tile, weights of both stages on the device.
+// Kernel `pair`: two stages in one launch, the tensor between them never in memory. Ties the family
+// to the planner.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <optional>
 
-#include "core/gpu.hpp"
+#include "cuda/error.hpp"
+#include "cuda/families.hpp"
 #include "cuda/family.hpp"
 #include "cuda/sm90/pair.hpp"
 
-namespace convoy::gpu {
+namespace convoy::cuda::sm90 {
 namespace {
 
-using cuda::sm90::HaloTile;
+struct PairWeights final : PackedWeights {
+  std::shared_ptr<const DeviceWeights> first, second;
+};
 
-class PreparedPair final : public Pair {
+class PreparedPair final : public Prepared {
  public:
-  PreparedPair(const Stage& first, const Stage& second, const HaloTile& tile,
-               const Machine& machine)
-      : first_(first),
-        second_(second),
-        device_(machine.device.index),
-        w_(memory_for(first)),
-        w2_(memory_for(second)) {
-    const cuda::OnDevice on(device_);
-    launch_.emplace(first, second, tile,
-                    cuda::sm90::pair_layout(first, second, tile, cuda::facts_of(machine)),
-                    w_.data(), w2_.data());
+  PreparedPair(const Chain& chain, const HaloTile& tile, const Machine& machine)
+      : first_(chain[0]), second_(chain[1]), device_(machine.device.index) {
+    const OnDevice on(device_);
+    launch_.emplace(first_, second_, tile, pair_layout(first_, second_, tile, facts_of(machine)));
   }
 
-  void set_weights(const float* first, const float* second) override {
-    upload(first_, first, w_);
-    upload(second_, second, w2_);
+  std::string packing() const override {
+    return halo_packing(first_) + ", " + halo_packing(second_);
+  }
+  std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
+    auto weights = std::make_shared<PairWeights>();
+    weights->first = pack_rounded(first_, halo_weights(first_, all[0].w), device_);
+    weights->second = pack_rounded(second_, halo_weights(second_, all[1].w), device_);
+    return weights;
+  }
+  void use(std::shared_ptr<const PackedWeights> weights) override {
+    weights_ = std::static_pointer_cast<const PairWeights>(std::move(weights));
+    const OnDevice on(device_);
+    launch_->use(weights_->first->memory.data(), weights_->second->memory.data());
   }
 
-  Status run(Index n, const void* x, const float* bias, const float* bias2, void* y,
-             Stream stream) const noexcept override {
-    if (n == 0) return {};
-    Status status = cuda::check_16_bytes("pair", "x", x, first_.c, first_.dtype);
-    if (status.ok()) status = cuda::check_16_bytes("pair", "y", y, second_.k, second_.dtype);
+  Status run(const RunArgs& args) const noexcept override {
+    if (args.n == 0) return {};
+    if (args.inner_y)
+      return {StatusCode::invalid_operand,
+              "pair keeps nothing of what lies between its stages. Run them one by one."};
+    Status status = check_16_bytes("pair", "x", args.x, first_.c, first_.dtype);
+    if (status.ok()) status = check_16_bytes("pair", "y", args.y, second_.k, second_.dtype);
+    if (status.ok()) status = check_dense("x", args.x_stride.w, first_.c);
+    if (status.ok()) status = check_dense("y", args.y_stride.w, second_.k);
     if (!status.ok()) return status;
-    const cuda::OnDevice on(device_);
-    return Status(launch_->run(
-        {.n = n, .x = x, .bias = bias, .bias2 = bias2, .y = y, .overlap_previous = true},
-        static_cast<cudaStream_t>(stream.handle)));
+    const OnDevice on(device_);
+    return launch_status(launch_->run({.n = args.n,
+                                       .x = args.x,
+                                       .bias = args.bias,
+                                       .bias2 = args.later.front().bias,
+                                       .y = args.y},
+                                      stream_of(args)));
   }
 
  private:
-  static void upload(const Stage& stage, const float* w, const cuda::DeviceMemory& to) {
-    const std::vector<float> packed = cuda::sm90::halo_weights(stage, w);
-    cuda::upload_rounded(stage.dtype, packed.data(), packed.size(), to);
-  }
-  cuda::DeviceMemory memory_for(const Stage& stage) const {
-    return {device_, static_cast<std::size_t>(cuda::sm90::halo_weights_elements(stage)) * 2,
-            "the weights of " + to_text(stage)};
+  static Status check_dense(std::string_view operand, Index pixel_stride, Index channels) {
+    if (pixel_stride == channels) return {};
+    return {
+        StatusCode::invalid_operand,
+        fmt::format("{}: its pixels lie {} elements apart, kernel pair expects {}: a dense tensor. "
+                    "Run the stages one by one.",
+                    operand, pixel_stride, channels)};
   }
 
   Stage first_, second_;
   int device_;
-  cuda::DeviceMemory w_, w2_;
-  std::optional<cuda::sm90::PairLaunch> launch_;
+  std::shared_ptr<const PairWeights> weights_;
+  std::optional<PairLaunch> launch_;
+};
+
+KernelFacts pair_facts() {
+  KernelFacts facts = halo().facts().called("pair");
+  facts.least_stages = 2;
+  return facts;
+}
+
+class Pair final : public Kernel {
+ public:
+  Pair() : Kernel(pair_facts()) {}
+
+ private:
+  std::vector<std::string> chain_refusals(const Chain& chain,
+                                          const Machine& machine) const override {
+    if (chain.size() != 2) return {"runs two stages, not more"};
+    const Shapes between = shapes_of(chain[0]);
+    if (chain[1].h != between.out_h || chain[1].w != between.out_w)
+      return {"a flatten lies between the stages"};
+    const DeviceFacts facts = facts_of(machine);
+    std::vector<std::string> why = pair_refusals(chain[0], chain[1], facts);
+    if (why.empty() && pair_tiles(chain[0], chain[1], facts).empty())
+      why.emplace_back("no tile of both stages fits into shared memory");
+    return why;
+  }
+
+  std::vector<Tile> chain_tiles(const Chain& chain, const Machine& machine) const override {
+    std::vector<Tile> tiles;
+    for (const HaloTile& tile : pair_tiles(chain[0], chain[1], facts_of(machine)))
+      tiles.push_back({tile.name()});
+    return tiles;
+  }
+
+  Cost chain_cost(const Chain& chain, const Tile& tile, const Machine& machine) const override {
+    const HaloTile ours = tile_of(chain, tile, machine);
+    const DeviceFacts device = facts_of(machine);
+    const double seconds =
+        pair_seconds(chain[0], ours, pair_layout(chain[0], chain[1], ours, device), device);
+    Cost cost = cost_of(chain[0], seconds, 0);
+    const Cost second = cost_of(chain[1], 0, 0);
+    // What lies between is neither written nor read.
+    const double between = 2.0 * static_cast<double>(shapes_of(chain[0]).y_elements) *
+                           static_cast<double>(size_of(chain[1].dtype));
+    cost.flops += second.flops;
+    cost.bytes += second.bytes - between;
+    return cost;
+  }
+
+  std::unique_ptr<Prepared> chain_prepare(const Chain& chain, const Tile& tile,
+                                          const Machine& machine) const override {
+    return std::make_unique<PreparedPair>(chain, tile_of(chain, tile, machine), machine);
+  }
+
+  // A tile's name says all of it. One that is not among the best of this n serves it too.
+  static HaloTile tile_of(const Chain& chain, const Tile& tile, const Machine& machine) {
+    const std::vector<HaloTile> tiles = pair_tiles(chain[0], chain[1], facts_of(machine));
+    const auto found = std::find_if(tiles.begin(), tiles.end(),
+                                    [&](const HaloTile& one) { return one.name() == tile.name; });
+    return found == tiles.end() ? tiles.front() : *found;
+  }
 };
 
 }  // namespace
 
-PairVerdict judge_pair(const Stage& first, const Stage& second, const Machine& machine) {
-  const cuda::DeviceFacts facts = cuda::facts_of(machine);
-  PairVerdict verdict;
-  verdict.refusals = cuda::sm90::pair_refusals(first, second, facts);
-  if (!verdict.refusals.empty()) return verdict;
-  const std::vector<HaloTile> tiles = cuda::sm90::pair_tiles(first, second, facts);
-  if (tiles.empty()) {
-    verdict.refusals.emplace_back("no tile of both stages fits into shared memory");
-    return verdict;
-  }
-  verdict.tile = tiles.front().name();
-  verdict.seconds = cuda::sm90::pair_seconds(
-      first, tiles.front(), cuda::sm90::pair_layout(first, second, tiles.front(), facts));
-  return verdict;
+const Kernel& pair() {
+  static const Pair kernel;
+  return kernel;
 }
 
-std::unique_ptr<Pair> prepare_pair(const Stage& first, const Stage& second, const Machine& machine,
-                                   std::string_view tile) {
-  for (const HaloTile& one : cuda::sm90::pair_tiles(first, second, cuda::facts_of(machine)))
-    if (tile.empty() || one.name() == tile)
-      return std::make_unique<PreparedPair>(first, second, one, machine);
-  throw Error(fmt::format("{}, then {}: no tile {} of both in one launch", to_text(first),
-                          to_text(second), tile));
-}
-
-}  // namespace convoy::gpu
+}  // namespace convoy::cuda::sm90

@@ -1,25 +1,18 @@
 #include "cuda/sm90/pair_tile.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include "cuda/family.hpp"
+#include "cuda/sm90/costs.hpp"
 #include "cuda/sm90/pair_map.hpp"
+#include "cuda/sm90/shared_memory.hpp"
 
 namespace convoy::cuda::sm90 {
 namespace {
 
-constexpr int row_bytes = 128, barrier_bytes = 1024, alignment = 1024;
-constexpr int area_channels = 64;
-constexpr int second_weights =
-    32768;  // bytes of their ring: two blocks of 128 channels, four of 64
-
-int round_up(int a, int b) {
-  return (a + b - 1) / b * b;
-}
-int ceil_div(Index a, Index b) {
-  return static_cast<int>((a + b - 1) / b);
-}
+constexpr int area_channels = row_channels;
+/// Bytes of the second weights' ring: two blocks of 128 channels, four of 64.
+constexpr int second_weights = 32 << 10;
 
 }  // namespace
 
@@ -48,84 +41,82 @@ std::vector<std::string> pair_refusals(const Stage& first, const Stage& second,
   return why;
 }
 
-PairLayout pair_layout(const Stage& first, const Stage& second, const HaloTile& tile,
-                       const DeviceFacts& device) {
-  PairLayout out, none;
-  const Accumulator accumulator{tile.instruction_n(), tile.instructions()};
-  if (std::find(pair_accumulators.begin(), pair_accumulators.end(), accumulator) ==
-          pair_accumulators.end() ||
-      tile.inner != Inner::pixels || tile.bw % 4 != 0 || tile.bh % 4 != 0)
-    return none;
-  const bool wide = first.k > area_channels, pingpong = tile.schedule == Schedule::pingpong;
+namespace {
+
+/// Whether the tile's form serves the pair, whatever its size.
+bool candidate(const Stage& first, const HaloTile& tile) {
+  const Accumulator wanted{tile.instruction_n(), tile.instructions()};
+  if (std::find(pair_accumulators.begin(), pair_accumulators.end(), wanted) ==
+      pair_accumulators.end())
+    return false;
+  // Whole windows of the second pool.
+  if (tile.inner != Inner::pixels || tile.bw % 4 != 0 || tile.bh % 4 != 0) return false;
   // Narrow stages only in ping-pong, a middle tile a warpgroup; wide ones never with half of the
   // pixels.
-  if (!pingpong && (!wide || tile.schedule != Schedule::channels)) return none;
-  out.sharers = wide && pingpong ? 2 : 1;
-  out.areas = wide ? 2 : 1;
-  out.columns = middle_columns(accumulator.n, accumulator.instructions);
+  const bool wide = first.k > area_channels;
+  return tile.schedule == Schedule::pingpong || (wide && tile.schedule == Schedule::channels);
+}
+
+/// All but the offsets, which lie behind the first stage.
+SecondLayout second_layout(const Stage& first, const Stage& second, const HaloTile& tile) {
+  SecondLayout out;
+  out.areas = first.k > area_channels ? 2 : 1;
+  out.columns = middle_columns(tile.instruction_n(), tile.instructions());
   out.window_i = tile.bw > 8 ? 2 : tile.bh / 2;
   out.window_j = tile.bw / 4;
-  out.blocks = ceil_div(second.k, 128) * 2;
-  out.w2_slot = 64 * row_bytes * out.areas;
-  out.w2_slots = second_weights / out.w2_slot;
-  // A pooled unit writes eight rows even where fewer exist.
-  out.staging2 =
-      round_up((second.pool ? std::max(out.columns / 4, 8) : out.columns) * row_bytes, alignment);
-
-  // The middle tile needs less than halo's staging: no spare row behind it.
-  const int own = out.w2_slots * out.w2_slot + 2 * out.staging2, staging = out.columns * row_bytes,
-            spare = 2 * (halo_layout(first, tile, device).staging - staging);
-  DeviceFacts rest = device;
-  if (device.shared_bytes < static_cast<std::size_t>(own)) return none;
-  rest.shared_bytes += static_cast<std::size_t>(spare - own);
-  HaloLayout& l = out.first;
-  rest.sms = 1;  // one tile's boxes and weights shall not fill the rings
-  l = halo_layout(first, tile, rest);
-  if (l.x_slots == 0) return none;
-  l.early_slabs = std::numeric_limits<int>::max();
-  l.staging = staging;
-  l.shared_bytes -= spare;
-  rest.shared_bytes -= static_cast<std::size_t>(spare);
-  if (out.sharers == 2) {
-    // Both warpgroups walk over a tile's boxes one after the other: all of them must be there, and
-    // one more for what comes next. Weights stream, a filter row at a time: a tap does not cover
-    // what lies between two slabs.
-    if (tile.resident) return none;
-    if (l.views == 1 && l.taps == first.r * first.s) {
-      l.slab_taps = static_cast<int>(first.s);
-      l.w_slot = tile.cta_channels() * row_bytes * l.slab_taps;
-    }
-    l.x_slots = l.chunks * l.views + 1;
-    const Index room = static_cast<Index>(rest.shared_bytes) - alignment - barrier_bytes -
-                       2 * l.staging - Index{l.x_slots} * l.x_slot;
-    if (room < 3 * l.w_slot) return none;
-    l.w_slots = static_cast<int>(std::min<Index>(10, room / l.w_slot));
-    l.shared_bytes =
-        alignment + barrier_bytes + 2 * l.staging + l.x_slots * l.x_slot + l.w_slots * l.w_slot;
-  }
-  out.shared_bytes = l.shared_bytes + own;
-  if (!countable({l.k_blocks, l.tiles_x, l.tiles_y, l.tiles_n})) return none;
-  out.grid = static_cast<int>(std::min<Index>(device.sms, l.tiles() / out.sharers));
-  l.grid = out.grid;
-  l.crowded = 2 * out.grid > device.sms;
+  out.log2_across = tile.bw > 8 ? 2 : 1;
+  out.shrink = second.pool ? 4 : 2;
+  out.blocks = ceil_div(second.k, 2 * area_channels) * 2;
+  out.w_slot = area_channels * row_bytes * out.areas;
+  out.w_slots = second_weights / out.w_slot;
+  out.w_resident = out.blocks <= out.w_slots;
+  // A pooled fragment writes eight rows even where fewer exist.
+  const int rows = second.pool ? std::max(out.columns / 4, 8) : out.columns;
+  out.staging = round_up(rows * row_bytes, swizzle_bytes);
   return out;
 }
 
-double pair_seconds(const Stage& first, const HaloTile& tile, const PairLayout& layout) {
+}  // namespace
+
+PairLayout pair_layout(const Stage& first, const Stage& second, const HaloTile& tile,
+                       const DeviceFacts& device) {
+  if (!candidate(first, tile)) return {};
+  PairLayout out;
+  SecondLayout& l = out.second = second_layout(first, second, tile);
+  const int kept = l.w_slots * l.w_slot + 2 * l.staging;
+  if (device.shared_bytes < static_cast<std::size_t>(kept)) return {};
+  // The middle tile is a staging buffer without the spare row behind it.
+  const bool both_blocks = l.areas == 2 && tile.schedule == Schedule::pingpong;
+  out.first = halo_layout(first, tile, device,
+                          {.kept_bytes = kept,
+                           .staging = l.columns * row_bytes,
+                           .sharers = both_blocks ? 2 : 1,
+                           .alone = false});
+  const HaloLayout& f = out.first;
+  if (f.x_slots == 0 || !countable({f.k_blocks, f.tiles_x, f.tiles_y, f.tiles_n})) return {};
+  l.w_offset = f.end();
+  l.staging_offset = l.w_offset + l.w_slots * l.w_slot;
+  out.shared_bytes = f.shared_bytes + kept;
+  return out;
+}
+
+double pair_seconds(const Stage& first, const HaloTile& tile, const PairLayout& layout,
+                    const DeviceFacts& device) {
   // The first stage as it would run alone, the second's math among it, and the last tile's second
-  // stage, which nothing covers. Fits to measured tiles (bench/results/h200).
-  constexpr double clock = 1.45e9, rate = 0.8, block = 400;
-  const double math = 4.0 * layout.areas * layout.columns / 2 / rate * layout.blocks;
-  const Index tiles = (layout.first.tiles() / layout.sharers + layout.grid - 1) / layout.grid;
-  // Weights that stay must first come, to all CTAs at once: small tiles end before that.
+  // stage, which nothing covers.
+  const PairCosts costs;
   const HaloLayout& l = layout.first;
-  const double share = std::min(60.0, 5300.0 / layout.grid);  // of the L2, bytes a cycle
+  const SecondLayout& second = layout.second;
+  const double math = 4.0 * second.areas * second.columns / 2 / costs.math * second.blocks;
+  const auto tiles = static_cast<double>((l.tiles() / l.sharers + l.grid - 1) / l.grid);
+  // Weights that stay must first come, to all CTAs at once: small tiles end before that.
+  const double share = std::min(costs.most_l2, costs.l2 * device.sms / l.grid);
   const double first_math = 4.0 * l.chunks * l.taps * tile.instruction_n() * tile.instructions() *
-                            (layout.areas == 2 ? 1.0 : 0.5);
+                            (second.areas == 2 ? 1.0 : 0.5);
   const double wait =
       tile.resident ? std::max(0.0, l.w_slots * double(l.w_slot) / share - first_math) : 0;
-  return halo_seconds(first, tile, l) +
-         (static_cast<double>(tiles) * math + block * layout.blocks + wait) / clock;
+  return halo_seconds(first, tile, l, device) +
+         (tiles * math + costs.block * second.blocks + wait) / (costs.clock * device.clock);
 }
 
 std::vector<HaloTile> pair_tiles(const Stage& first, const Stage& second,
@@ -140,7 +131,8 @@ std::vector<HaloTile> pair_tiles(const Stage& first, const Stage& second,
       for (const bool resident : {false, true}) {
         const HaloTile tile{Inner::pixels, bw, bh, bn, schedule, resident};
         const PairLayout layout = pair_layout(first, second, tile, device);
-        if (layout.first.x_slots > 0) found.push_back({tile, pair_seconds(first, tile, layout)});
+        if (layout.first.x_slots > 0)
+          found.push_back({tile, pair_seconds(first, tile, layout, device)});
       }
     }
   };

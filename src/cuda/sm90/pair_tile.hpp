@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/sm90/halo_tile.hpp"
+#include "cuda/sm90/halo_layout.hpp"
 
 namespace convoy::cuda::sm90 {
 
@@ -16,18 +16,28 @@ namespace convoy::cuda::sm90 {
 inline constexpr std::array<Accumulator, 6> pair_accumulators{
     {{128, 2}, {64, 4}, {128, 1}, {64, 2}, {64, 1}, {32, 1}}};
 
-/// The first stage's layout, with its staging areas (one a warpgroup) as the middle tile: 64 middle
-/// channels each, a row of 128 bytes a middle pixel. What the second stage needs lies behind it.
+/// How the second stage lies behind the first one's shared memory. Sizes and offsets in bytes.
+struct SecondLayout {
+  int areas = 1;    // staging buffers of the first stage that make one middle tile
+  int columns = 0;  // of the second GEMM
+  int window_i = 0,
+      window_j = 0;             // windows from one instruction, fragment of the first to the next
+  int log2_across = 0;          // windows of the second pool across a tile
+  int shrink = 0;               // conv pixels of the first stage to pixels of y: 2 or 4
+  int blocks = 0;               // of 64 output channels, an even number
+  int w_slot = 0, w_slots = 0;  // a slot holds the weights of one block
+  bool w_resident = false;      // all blocks have a slot: loaded once
+  int staging = 0;              // of one of two buffers that take turns
+  int w_offset = 0, staging_offset = 0;
+};
+
+/// The first stage's layout, with its staging buffers (one a warpgroup) as areas of the middle
+/// tile: 64 middle channels each, a row of 128 bytes a middle pixel. What the second stage needs
+/// lies behind it.
 struct PairLayout {
   HaloLayout first;  // x_slots = 0: the tile does not serve the pair
-  int sharers = 1;   // channel blocks that read one box of x, in ping-pong: 1 or 2
-  int areas = 1;     // staging areas that make one middle tile: 64 middle channels each
-  int columns = 0;   // of the second GEMM
-  int window_i = 0, window_j = 0;  // windows from one instruction, unit of the first to the next
-  int blocks = 0;                  // of 64 output channels, an even number
-  int w2_slot = 0, w2_slots = 0;   // a slot holds the weights of one block
-  int staging2 = 0;                // of two that take turns
-  int shared_bytes = 0, grid = 0;
+  SecondLayout second;
+  int shared_bytes = 0;
 };
 
 /// Every reason why the two stages can't run in one launch on any tile; empty: they can.
@@ -39,7 +49,8 @@ PairLayout pair_layout(const Stage& first, const Stage& second, const HaloTile& 
                        const DeviceFacts& device);
 
 /// Predicted seconds of one run.
-double pair_seconds(const Stage& first, const HaloTile& tile, const PairLayout& layout);
+double pair_seconds(const Stage& first, const HaloTile& tile, const PairLayout& layout,
+                    const DeviceFacts& device);
 
 /// Tiles that serve the pair, best predicted first.
 std::vector<HaloTile> pair_tiles(const Stage& first, const Stage& second,

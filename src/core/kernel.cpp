@@ -1,0 +1,23 @@
+#include "core/kernel.hpp"
+
+namespace convoy {
+namespace {
+
+Strides dense(const Stage& stage, Index n, Index h, Index w, Index c, bool steps) {
+  const Index image = h * w * c;
+  const Index step = steps ? n * image : 0;
+  return stage.layout == Layout::nhwc ? Strides{step, image, w * c, c, 1}
+                                      : Strides{step, image, w, 1, h * w};
+}
+
+}  // namespace
+
+Strides dense_x(const Stage& stage, Index n) {
+  return dense(stage, n, stage.h, stage.w, stage.c, stage.act.is_neuron() && !stage.hold);
+}
+Strides dense_y(const Stage& stage, Index n) {
+  const Shapes shapes = shapes_of(stage);
+  return dense(stage, n, shapes.out_h, shapes.out_w, stage.k, stage.act.is_neuron());
+}
+
+}  // namespace convoy

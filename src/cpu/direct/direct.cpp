@@ -1,0 +1,62 @@
+// The kernel `direct`: any filter size, stride, dilation and groups, as an implicit GEMM.
+//
+// Input rows are packed once with their padding, so that every pixel sees its taps at the same
+// offsets; tiles of pixels × filters then stay in registers for all taps and channels.
+#include <fmt/format.h>
+
+#include "cpu/direct/direct_prepared.hpp"
+#include "cpu/families.hpp"
+#include "cpu/shared/refusals.hpp"
+
+namespace convoy::cpu {
+namespace {
+
+class Direct final : public StageKernel {
+ public:
+  Direct()
+      : StageKernel({.name = "direct",
+                     .arithmetic = "sequential",
+                     .device = DeviceKind::cpu,
+                     .exact = true}) {}
+
+  std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
+    return Refusals(stage)
+        .x_of({DType::f32, DType::u8})
+        .f32_y()
+        .nhwc()
+        .no_neuron()
+        .no_keep()
+        .packing(math::rows_of_window(stage))
+        .all();
+  }
+
+  // a: vectors of filters.
+  std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
+    const TileSizes sizes = tile_sizes(machine);
+    std::vector<Tile> tiles;
+    for (int vectors : {2, 4, 3, 1}) {
+      const auto at = static_cast<std::size_t>(vectors);
+      if (sizes.max_pixels[at] == 0) continue;
+      // A tile wider than the filters of a group is that of the next smaller width.
+      if (vectors > sizes.vectors_of(stage.k / stage.groups)) continue;
+      tiles.push_back({fmt::format("{}x{}", sizes.max_pixels[at], vectors * sizes.lanes), vectors});
+    }
+    return tiles;
+  }
+  Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const override {
+    return direct_cost(stage, tile.a, machine);
+  }
+  std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
+                                    const Machine& machine) const override {
+    return std::make_unique<DirectPrepared>(stage, machine, tile.a);
+  }
+};
+
+}  // namespace
+
+const Kernel& direct() {
+  static const Direct kernel;
+  return kernel;
+}
+
+}  // namespace convoy::cpu

@@ -1,0 +1,60 @@
+// How spikes lie in memory: one bit each, eight channels a byte, so that a byte can index a table
+// of partial sums. Shared by the kernels spike_first, spike_conv and spike_linear.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "convoy/stage.hpp"
+#include "core/buffer.hpp"
+
+namespace convoy::cpu {
+
+/// One step of one image is [h + pads][w + pads][bytes]; channel c is bit c % 8 of byte c / 8, and
+/// bits beyond the last channel are 0. The border is that of the *consuming* layer and stays 0, so
+/// that no kernel tests for it. A block of images is [t][image][...].
+struct SpikeLayout {
+  Index h = 0, w = 0, c = 0;
+  Padding pad{0};
+  /// Step 1 holds only the spikes that step 0 lacks. Right where a spike in step 0 implies one in
+  /// step 1; the consumer then adds to the sums of step 0 and reads far fewer different bytes.
+  bool increments = false;
+
+  Index bytes() const { return (c + 7) / 8; }
+  Index row_bytes() const { return (w + pad.left + pad.right) * bytes(); }
+  Index image_bytes() const { return (h + pad.top + pad.bottom) * row_bytes(); }
+  /// Of pixel (0, 0), behind the border.
+  Index origin() const { return pad.top * row_bytes() + pad.left * bytes(); }
+  bool operator==(const SpikeLayout&) const = default;
+};
+
+/// A block of images in some layout: step t of image i starts at data + t*step + i*image_bytes().
+struct SpikeBlock {
+  std::uint8_t* data = nullptr;
+  Index step = 0;
+};
+
+/// The neuron of a spiking layer.
+struct Neuron {
+  bool leaky = false;  // LIF with tau; else IF
+  bool soft = false;   // reset by subtraction
+  float threshold = 1, tau = 2;
+};
+inline Neuron neuron_of(const Stage& stage) {
+  const bool leaky = stage.act.kind == Activation::Kind::lif;
+  return {leaky, stage.soft, stage.act.threshold(), stage.act.tau()};
+}
+
+/// [K, rounded up to 16]: the bias, or 0 without one; -inf beyond K, where nothing fires then.
+Buffer<float> padded_bias(const float* bias, Index k);
+
+/// Spikes as bits: `spikes` is [steps][n][h][w][c] f32, 0 or not, with `spikes_step` values from a
+/// step to the next. The border is left alone.
+void pack_spikes(const SpikeLayout& layout, Index steps, Index n, const float* spikes,
+                 Index spikes_step, const SpikeBlock& to);
+/// And back, as 0 and 1; increments are undone.
+void unpack_spikes(const SpikeLayout& layout, Index steps, Index n, const SpikeBlock& from,
+                   float* spikes, Index spikes_step);
+
+}  // namespace convoy::cpu

@@ -1,0 +1,144 @@
+// What a run of Winograd costs: the sizes of blocks worth trying and the model that ranks them.
+#include <cmath>
+
+#include "core/size.hpp"
+#include "cpu/shared/core_costs.hpp"
+#include "cpu/winograd/winograd.hpp"
+
+namespace convoy::cpu::winograd {
+
+namespace {
+
+double count(Index value) {
+  return static_cast<double>(value);
+}
+
+// What a run does and moves, of all threads together.
+struct Work {
+  Geometry g;
+  bool shared = false;  // threads share V
+  double threads = 1;
+  double tiles = 0, blocks = 0, groups_a_block = 0, tiles_a_group = 0, panels = 0;
+  double half = 0;  // the share of filters in panels of which half is wanted
+  double multiply = 0, input = 0, output = 0, filter = 0;  // operations
+  double x_bytes = 0, y_bytes = 0, u_bytes = 0, v_bytes = 0;
+  double channels = 0, k = 0;             // in whole vectors
+  double busiest = 1, busiest_input = 1;  // the part that the busiest thread does
+};
+
+Work work_of(const Stage& stage, const Tile& tile, const Machine& machine, Index m) {
+  const CoreCosts::Winograd& costs = core_costs(machine).winograd;
+  Work work;
+  const Geometry& g = work.g = geometry(stage, m);
+  const Index lanes = machine.vector_floats;
+  const Index k = round_up(g.k, lanes), panels = (g.k + 2 * lanes - 1) / (2 * lanes);
+  const Cut plan = cut(stage.n * g.tiles_an_image(), tile.a, machine.threads);
+  const Block block = plan.block(plan.blocks - 1, group_tiles(g, machine));
+  work.shared = tile.b > 0;
+  work.threads = machine.threads;
+  work.tiles = count(plan.tiles);
+  work.blocks = count(plan.blocks);
+  work.groups_a_block = count(block.groups);
+  work.tiles_a_group = count(block.count) / count(block.groups);
+  work.panels = count(panels);
+  work.half = k / lanes % 2 == 1 ? count(lanes) / count(k) : 0;
+  work.k = count(k);
+  work.channels = count(round_up(g.c, lanes));
+
+  const double points = count(g.points), c = count(g.c);
+  const double input_flops = g.stride == 2 ? costs.input_stride2_flops : costs.input_flops;
+  work.multiply = 2 * points * work.tiles * c * work.k;
+  work.input = input_flops * points * work.tiles * work.channels;
+  work.output = costs.output_flops * points * work.tiles * work.k;
+  if (g.slice > 0) work.filter = costs.filter_flops * work.blocks * points * c * work.k;
+  work.u_bytes = 4 * count(g.slice > 0 ? 9 : g.filters) * c * work.k;
+  work.v_bytes = 4 * points * work.tiles * work.channels;
+  work.x_bytes = 4 * count(stage.n * g.h * g.w) * c;
+  work.y_bytes = 4 * count(stage.n * g.out_h * g.out_w) * count(g.k);
+
+  const auto busiest = [&](double tasks) {
+    return std::max(1.0, std::ceil(tasks / work.threads)) / tasks;
+  };
+  work.busiest = busiest(work.shared ? work.blocks * std::ceil(work.panels / tile.b) : work.blocks);
+  work.busiest_input = work.shared ? busiest(work.blocks * work.groups_a_block) : work.busiest;
+  return work;
+}
+
+double compute_seconds(const Work& work, const Machine& machine) {
+  const CoreCosts::Winograd& costs = core_costs(machine).winograd;
+  const double peak = machine.peak_flops / work.threads;
+  const double transform_peak = peak * costs.transform_share;
+  // A group has two sums a tile. A panel of which half is wanted has half as many, and more loads
+  // than multiply-adds.
+  const double sums = 2 * work.tiles_a_group;
+  const double share =
+      costs.multiply_share / ((1 - work.half) / std::min(1.0, sums / costs.hiding_sums) +
+                              work.half / std::min(1.0, sums / costs.half_panel_sums));
+  return work.busiest *
+             (work.multiply / share / peak + (work.output + work.filter) / transform_peak) +
+         work.busiest_input * work.input / transform_peak;
+}
+
+// U, or what it is made of, passes by once a block, unless L2 has room for it beside V: behind the
+// GEMMs from a small part of an L3 near its cores, less so behind those of 512 bits. A mesh delays
+// them.
+double u_seconds(const Work& work, const Machine& machine, double bandwidth) {
+  const CoreCosts::Winograd& costs = core_costs(machine).winograd;
+  const double l2 = static_cast<double>(machine.l2_bytes);
+  const double l3 = static_cast<double>(machine.l3_bytes);
+  if (work.u_bytes <= l2 / 2) return 0;
+  const double near = costs.u_near_l2s > 0 ? costs.u_near_l2s * l2 : l3 / 4;
+  const double speed = work.u_bytes > l3     ? costs.u_memory_speed
+                       : work.u_bytes > near ? costs.u_l3_speed
+                                             : costs.u_near_speed;
+  return work.busiest * work.blocks * work.u_bytes / (bandwidth * speed);
+}
+
+// V is written, then passes by once a panel, with less room for the hardware to look ahead. A
+// thread's first look at what others wrote of it goes through a mesh line by line.
+double v_seconds(const Work& work, const Machine& machine, double bandwidth) {
+  const CoreCosts::Winograd& costs = core_costs(machine).winograd;
+  double seconds = 0;
+  if (work.shared && machine.mesh)
+    seconds += (1 - 1 / work.threads) * work.v_bytes / (bandwidth * costs.others_speed);
+  const double v = work.shared ? work.v_bytes : work.v_bytes / work.blocks;
+  if (v > static_cast<double>(machine.l2_bytes)) {
+    const bool far = v > static_cast<double>(machine.l3_bytes) / 2;
+    const double speed = far ? costs.v_far_speed : costs.v_near_speed;
+    seconds += work.busiest * (work.panels + 2) * work.v_bytes / (bandwidth * speed);
+  }
+  return seconds;
+}
+
+}  // namespace
+
+std::vector<Tile> tiles(const Stage& stage, const Machine&, Index m) {
+  std::vector<Tile> tiles{{"tiles12", 12, 0}, {"tiles24", 24, 0}, {"tiles48", 48, 0}};
+  // Threads share V of all tiles: not where it is larger than any memory.
+  const Geometry g = geometry(stage, m);
+  const Size v = Size(stage.n) * g.tiles_an_image() * g.points * (Size(g.c) + 64);
+  if (v.fits(Index{1} << 36)) {
+    tiles.push_back({"shared24", 24, 1});
+    tiles.push_back({"shared48", 48, 1});
+  }
+  return tiles;
+}
+
+Cost cost(const Stage& stage, const Tile& tile, const Machine& machine, Index m) {
+  const CoreCosts::Winograd& costs = core_costs(machine).winograd;
+  const Work work = work_of(stage, tile, machine, m);
+  const Geometry& g = work.g;
+  const double bandwidth = machine.memory_bandwidth / work.threads;
+  Cost cost;
+  cost.flops = work.multiply + work.input + work.filter + work.output;
+  cost.waste = 1 - count(stage.n * g.p * g.q) * count(g.k) * count(g.c) /
+                       (work.tiles * count(m * m) * work.k * work.channels);
+  cost.bytes = work.x_bytes + work.u_bytes + work.y_bytes;
+  cost.seconds = compute_seconds(work, machine) + u_seconds(work, machine, bandwidth) +
+                 v_seconds(work, machine, bandwidth) +
+                 (work.x_bytes + work.y_bytes) / (machine.memory_bandwidth * costs.stream_speed);
+  if (work.threads > 1) cost.seconds += (work.shared ? 2 : 1) * costs.loop_seconds;
+  return cost;
+}
+
+}  // namespace convoy::cpu::winograd

@@ -1,0 +1,336 @@
+// depthwise: a filter of its own for each channel. No Tensor Cores: a few multiply-adds an element,
+// so that reading x and writing y bounds it.
+//
+// A thread owns a vector of neighbouring channels and a tile of Rows x Columns output pixels. It
+// walks the input rows below the tile once, and each row that is loaded feeds every output row that
+// it is a tap of; inputs are shared with the neighbouring threads through the L1. Sums are taken in
+// the order r, s from +0, padding counts as zeros.
+#include "cuda/activate.cuh"
+#include "cuda/any/depthwise.hpp"
+#include "cuda/divide.hpp"
+#include "cuda/error.hpp"
+#include "cuda/launch.hpp"
+#include "cuda/types.cuh"
+#include "math/index_map.hpp"
+
+namespace convoy::cuda {
+namespace {
+
+struct DepthwiseParams {
+  const void *x, *w;  // w: [R,S,C] in the type of x
+  const float* bias;
+  void* y;
+  Index x_image, x_row, x_pixel, y_image, y_row, y_pixel;  // strides in elements
+  int c;
+  int p, q;          // rows and columns of the convolution that are wanted
+  int out_h, out_w;  // of y
+  int r, s;
+  math::ConvAxis<int> rows, columns;
+  DeviceActivation act;
+  bool pool;
+  Divisor lanes, across;                              // threads of a CTA
+  Divisor channel_blocks, column_blocks, row_blocks;  // CTAs
+  int down;
+};
+
+/// Neighbouring channels, as they lie in memory: one load or store.
+template <class T>
+struct alignas(depthwise_bytes) Channels {
+  static constexpr int count = depthwise_bytes / 4 * Element<T>::a_word;
+  std::uint32_t words[depthwise_bytes / 4];
+};
+
+template <class T>
+__device__ __forceinline__ void widen(const Channels<T>& from, float (&to)[Channels<T>::count]) {
+  constexpr int a_word = Element<T>::a_word;
+#pragma unroll
+  for (int i = 0; i < depthwise_bytes / 4; ++i) {
+    float some[a_word];
+    Element<T>::unpack(from.words[i], some);
+#pragma unroll
+    for (int e = 0; e < a_word; ++e) to[a_word * i + e] = some[e];
+  }
+}
+
+template <class T>
+__device__ __forceinline__ Channels<T> rounded(const float (&from)[Channels<T>::count]) {
+  constexpr int a_word = Element<T>::a_word;
+  Channels<T> to;
+#pragma unroll
+  for (int i = 0; i < depthwise_bytes / 4; ++i) {
+    float some[a_word];
+#pragma unroll
+    for (int e = 0; e < a_word; ++e) some[e] = from[a_word * i + e];
+    to.words[i] = Element<T>::pack(some);
+  }
+  return to;
+}
+
+/// A thread's first channel, image, and first row and column of the convolution.
+struct Place {
+  int channel, n, p, q;
+  template <int Count, int Rows, int Columns>
+  static __device__ __forceinline__ Place of(const DepthwiseParams& g) {
+    int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x);
+    Place at;
+    at.channel = g.lanes.reduce(thread);
+    at.q = g.across.reduce(thread);
+    at.channel =
+        (g.channel_blocks.reduce(block) * static_cast<int>(g.lanes.d) + at.channel) * Count;
+    at.q = (g.column_blocks.reduce(block) * static_cast<int>(g.across.d) + at.q) * Columns;
+    at.p = (g.row_blocks.reduce(block) * g.down + thread) * Rows;
+    at.n = block;
+    return at;
+  }
+};
+
+// Launches overlap from compute capability 9.0 on.
+__device__ __forceinline__ void launch_dependents() {
+#if __CUDA_ARCH__ >= 900
+  ptx::grid_launch_dependents();
+#endif
+}
+__device__ __forceinline__ void dependency_wait() {
+#if __CUDA_ARCH__ >= 900
+  ptx::grid_dependency_wait();
+#endif
+}
+
+template <class T>
+__device__ __forceinline__ void load_bias(const DepthwiseParams& g, int channel,
+                                          float (&bias)[Channels<T>::count]) {
+#pragma unroll
+  for (int e = 0; e < Channels<T>::count; ++e)
+    bias[e] = g.bias == nullptr ? 0.0f : positive_zero(g.bias[channel + e]);
+}
+
+template <class T>
+__device__ __forceinline__ Channels<T> load_if(bool inside, const char* from) {
+  Channels<T> x{};
+  if (inside) x = *reinterpret_cast<const Channels<T>*>(from);
+  return x;
+}
+
+template <class T>
+__device__ __forceinline__ void add_products(const float (&x)[Channels<T>::count],
+                                             const float (&w)[Channels<T>::count],
+                                             float (&sums)[Channels<T>::count]) {
+#pragma unroll
+  for (int e = 0; e < Channels<T>::count; ++e) sums[e] = fmaf(x[e], w[e], sums[e]);
+}
+
+template <class T>
+__device__ __forceinline__ void store(const DepthwiseParams& g, const Place& at, int oh, int ow,
+                                      const float (&values)[Channels<T>::count]) {
+  if (oh >= g.out_h || ow >= g.out_w) return;
+  T* const to =
+      static_cast<T*>(g.y) + at.n * g.y_image + oh * g.y_row + ow * g.y_pixel + at.channel;
+  *reinterpret_cast<Channels<T>*>(to) = rounded<T>(values);
+}
+
+/// Adds the bias, activates, pools 2x2 where asked to, rounds once and writes the tile.
+template <class T, int Rows, int Columns>
+__device__ __forceinline__ void finish(const DepthwiseParams& g, const Place& at,
+                                       const float (&bias)[Channels<T>::count],
+                                       float (&sums)[Rows][Columns][Channels<T>::count]) {
+  const auto each = [&](auto&& change) {
+#pragma unroll
+    for (auto& row : sums)
+#pragma unroll
+      for (auto& pixel : row)
+#pragma unroll
+        for (int e = 0; e < Channels<T>::count; ++e) pixel[e] = change(pixel[e], e);
+  };
+  each([&](float v, int e) { return v + bias[e]; });
+  with_form(g.act, [&]<Form F>() {
+    if constexpr (F != Form::identity) each([&](float v, int) { return formed<F>(g.act, v); });
+  });
+  each([&](float v, int) { return clamped(g.act, v); });
+  if (!g.pool) {
+#pragma unroll
+    for (int i = 0; i < Rows; ++i)
+#pragma unroll
+      for (int j = 0; j < Columns; ++j) store<T>(g, at, at.p + i, at.q + j, sums[i][j]);
+    return;
+  }
+  if constexpr (Rows % 2 == 0 && Columns % 2 == 0) {
+#pragma unroll
+    for (int i = 0; i < Rows; i += 2) {
+#pragma unroll
+      for (int j = 0; j < Columns; j += 2) {
+        const bool below = at.p + i + 1 < g.p, right = at.q + j + 1 < g.q;
+#pragma unroll
+        for (int e = 0; e < Channels<T>::count; ++e) {
+          float& best = sums[i][j][e];
+          const auto take = [&](bool inside, float v) {
+            if (inside) best = ptx::max_nan(best, v);
+          };
+          take(right, sums[i][j + 1][e]);
+          take(below, sums[i + 1][j][e]);
+          take(below && right, sums[i + 1][j + 1][e]);
+        }
+        store<T>(g, at, (at.p + i) / 2, (at.q + j) / 2, sums[i][j]);
+      }
+    }
+  }
+}
+
+/// Filters of R x R, the same stride on both axes, no dilation.
+template <class T, int R, int Stride, int Rows, int Columns>
+__global__ void __launch_bounds__(depthwise_threads)
+    depthwise(const __grid_constant__ DepthwiseParams g) {
+  constexpr int width = (Columns - 1) * Stride + R, count = Channels<T>::count;
+  launch_dependents();
+  const Place at = Place::of<count, Rows, Columns>(g);
+  if (at.channel >= g.c || at.p >= g.p || at.q >= g.q) return;
+
+  const auto weights = [&](int r, int s) {
+    return *reinterpret_cast<const Channels<T>*>(static_cast<const T*>(g.w) + (r * R + s) * g.c +
+                                                 at.channel);
+  };
+  // Before the kernel before has finished: they are the plan's own. Registers hold up to 5x5.
+  constexpr bool early = R <= 5;
+  Channels<T> w[R][R];
+#pragma unroll
+  for (int r = 0; early && r < R; ++r)
+#pragma unroll
+    for (int s = 0; s < R; ++s) w[r][s] = weights(r, s);
+  dependency_wait();
+  float bias[count];
+  load_bias<T>(g, at.channel, bias);
+
+  const int top = at.p * Stride - g.rows.pad, left = at.q * Stride - g.columns.pad;
+  const char* row_at = static_cast<const char*>(g.x) +
+                       (at.n * g.x_image + top * g.x_row + left * g.x_pixel + at.channel) *
+                           static_cast<Index>(sizeof(T));
+  const Index row_bytes = g.x_row * static_cast<Index>(sizeof(T)),
+              pixel_bytes = g.x_pixel * static_cast<Index>(sizeof(T));
+  unsigned columns_inside = 0;
+#pragma unroll
+  for (int j = 0; j < width; ++j)
+    if (static_cast<unsigned>(left + j) < static_cast<unsigned>(g.columns.size))
+      columns_inside |= 1u << j;
+
+  float sums[Rows][Columns][count] = {};
+#pragma unroll
+  for (int i = 0; i < (Rows - 1) * Stride + R; ++i, row_at += row_bytes) {
+    const unsigned inside =
+        static_cast<unsigned>(top + i) < static_cast<unsigned>(g.rows.size) ? columns_inside : 0;
+    float x[width][count];
+#pragma unroll
+    for (int j = 0; j < width; ++j)
+      widen(load_if<T>((inside >> j & 1) != 0, row_at + j * pixel_bytes), x[j]);
+#pragma unroll
+    for (int row = 0; row < Rows; ++row) {
+      const int r = i - row * Stride;
+      if (r < 0 || r >= R) continue;
+#pragma unroll
+      for (int s = 0; s < R; ++s) {
+        float tap[count];
+        widen(early ? w[r][s] : weights(r, s), tap);
+#pragma unroll
+        for (int column = 0; column < Columns; ++column)
+          add_products<T>(x[column * Stride + s], tap, sums[row][column]);
+      }
+    }
+  }
+  finish<T>(g, at, bias, sums);
+}
+
+/// Any filter, stride and dilation; a tap at a time.
+template <class T>
+__global__ void __launch_bounds__(depthwise_threads)
+    depthwise_any(const __grid_constant__ DepthwiseParams g) {
+  constexpr int rows = 2, columns = 2, count = Channels<T>::count;
+  launch_dependents();
+  const Place at = Place::of<count, rows, columns>(g);
+  if (at.channel >= g.c || at.p >= g.p || at.q >= g.q) return;
+  dependency_wait();
+  float bias[count];
+  load_bias<T>(g, at.channel, bias);
+
+  const T* const image = static_cast<const T*>(g.x) + at.n * g.x_image + at.channel;
+  const T* tap_at = static_cast<const T*>(g.w) + at.channel;
+  float sums[rows][columns][count] = {};
+  for (int r = 0; r < g.r; ++r) {
+    for (int s = 0; s < g.s; ++s, tap_at += g.c) {
+      float tap[count];
+      widen(*reinterpret_cast<const Channels<T>*>(tap_at), tap);
+#pragma unroll
+      for (int i = 0; i < rows; ++i) {
+#pragma unroll
+        for (int j = 0; j < columns; ++j) {
+          const int row = g.rows.at(at.p + i, r), column = g.columns.at(at.q + j, s);
+          const T* const pixel = image + row * g.x_row + column * g.x_pixel;
+          float x[count];
+          widen(load_if<T>(g.rows.inside(row) && g.columns.inside(column),
+                           reinterpret_cast<const char*>(pixel)),
+                x);
+          add_products<T>(x, tap, sums[i][j]);
+        }
+      }
+    }
+  }
+  finish<T>(g, at, bias, sums);
+}
+
+using DepthwiseKernel = void (*)(DepthwiseParams);
+
+template <class T, int R, int Stride>
+DepthwiseKernel of_tile(const DepthwiseTile& tile) {
+  if constexpr (R == 3) {
+    if (tile.columns == 4) return depthwise<T, R, Stride, 2, 4>;
+    if (tile.columns == 1) return depthwise<T, R, Stride, 1, 1>;
+  }
+  if constexpr (R <= 5)
+    if (tile.rows == 1) return depthwise<T, R, Stride, 1, 2>;
+  return depthwise<T, R, Stride, 2, 2>;
+}
+template <class T>
+DepthwiseKernel find(const Stage& stage, const DepthwiseTile& tile) {
+  if (!is_compiled_in(stage)) return depthwise_any<T>;
+  const bool dense = stage.stride == Extent(1);
+  if (stage.r == 3) return dense ? of_tile<T, 3, 1>(tile) : of_tile<T, 3, 2>(tile);
+  if (stage.r == 5) return dense ? of_tile<T, 5, 1>(tile) : of_tile<T, 5, 2>(tile);
+  return of_tile<T, 7, 1>(tile);
+}
+DepthwiseKernel find(const Stage& stage, const DepthwiseTile& tile) {
+  return for_float(stage.dtype, [&]<class T>() { return find<T>(stage, tile); });
+}
+
+}  // namespace
+
+std::string depthwise_ready(const Stage& stage, const DepthwiseTile& tile) {
+  return describe(load(find(stage, tile)), "loading depthwise");
+}
+
+std::string depthwise_launch(const Stage& stage, const DepthwiseTile& tile,
+                             const DepthwiseLayout& layout, const DepthwiseRun& run,
+                             cudaStream_t stream) noexcept {
+  const Shapes shapes = shapes_of(stage);
+  const auto i = [](Index v) { return static_cast<int>(v); };
+  DepthwiseParams g{};
+  g.x = run.args.x, g.w = run.w, g.bias = run.args.bias, g.y = run.args.y;
+  g.x_image = run.args.x_stride.n, g.x_row = run.args.x_stride.h, g.x_pixel = run.args.x_stride.w;
+  g.y_image = run.args.y_stride.n, g.y_row = run.args.y_stride.h, g.y_pixel = run.args.y_stride.w;
+  g.c = i(stage.c);
+  g.p = layout.rows, g.q = layout.columns;
+  g.out_h = i(shapes.out_h), g.out_w = i(shapes.out_w);
+  g.r = i(stage.r), g.s = i(stage.s);
+  g.rows = math::conv_rows<int>(stage), g.columns = math::conv_columns<int>(stage);
+  g.act = device_activation(stage.act);
+  g.pool = stage.pool.has_value();
+  g.lanes = Divisor(layout.lanes), g.across = Divisor(layout.across);
+  g.down = layout.down;
+  g.channel_blocks = Divisor(layout.channel_blocks);
+  g.column_blocks = Divisor(layout.column_blocks);
+  g.row_blocks = Divisor(layout.row_blocks);
+  const int grid = i(run.args.n) * layout.channel_blocks * layout.column_blocks * layout.row_blocks;
+  const cudaError_t error = launch(
+      find(stage, tile),
+      {grid, layout.lanes * layout.across * layout.down, 0, stream, run.overlap_previous}, g);
+  if (error == cudaSuccess) return {};  // the text below allocates
+  return describe(error, "launching depthwise for " + to_text(stage));
+}
+
+}  // namespace convoy::cuda

@@ -1,0 +1,106 @@
+// Kernel `depthwise` on a GPU, as the planner sees it.
+#include <fmt/core.h>
+
+#include <cstdint>
+
+#include "cuda/any/depthwise.hpp"
+#include "cuda/error.hpp"
+#include "cuda/families.hpp"
+#include "cuda/family.hpp"
+
+namespace convoy::cuda {
+namespace {
+
+Tile tile_of(const DepthwiseTile& tile) {
+  return {fmt::format("{}x{}", tile.rows, tile.columns), tile.rows, tile.columns};
+}
+DepthwiseTile depthwise_tile(const Tile& tile) {
+  return {tile.a, tile.b};
+}
+
+class PreparedDepthwise final : public Prepared {
+ public:
+  PreparedDepthwise(const Stage& stage, const DepthwiseTile& tile, const Machine& machine)
+      : stage_(stage),
+        tile_(tile),
+        layout_(depthwise_layout(stage, tile)),
+        device_(machine.device.index),
+        overlap_(machine.compute_capability >= 90) {
+    const OnDevice on(device_);
+    launch_status(depthwise_ready(stage, tile)).or_throw();
+  }
+
+  std::string packing() const override {
+    return fmt::format("{} r{}s{}c{}", to_text(stage_.dtype), stage_.r, stage_.s, stage_.c);
+  }
+  // [K,R,S,1] -> [R,S,C]
+  std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
+    const float* const w = all.front().w;
+    const Index taps = stage_.r * stage_.s;
+    std::vector<float> packed(static_cast<std::size_t>(shapes_of(stage_).w_elements));
+    for (Index c = 0; c < stage_.c; ++c)
+      for (Index tap = 0; tap < taps; ++tap)
+        packed[static_cast<std::size_t>(tap * stage_.c + c)] = w[c * taps + tap];
+    return pack_rounded(stage_, packed, device_);
+  }
+  void use(std::shared_ptr<const PackedWeights> weights) override {
+    weights_ = std::static_pointer_cast<const DeviceWeights>(std::move(weights));
+  }
+
+  Status run(const RunArgs& args) const noexcept override {
+    if (args.n == 0) return {};
+    Status status =
+        check_alignment("depthwise", "x", args.x, args.x_stride.w, stage_.dtype, depthwise_bytes);
+    if (status.ok())
+      status =
+          check_alignment("depthwise", "y", args.y, args.y_stride.w, stage_.dtype, depthwise_bytes);
+    if (!status.ok()) return status;
+    const OnDevice on(device_);
+    return launch_status(
+        depthwise_launch(stage_, tile_, layout_,
+                         {.args = args, .w = weights_->memory.data(), .overlap_previous = overlap_},
+                         stream_of(args)));
+  }
+
+ private:
+  Stage stage_;
+  DepthwiseTile tile_;
+  DepthwiseLayout layout_;
+  int device_;
+  bool overlap_;
+  std::shared_ptr<const DeviceWeights> weights_;
+};
+
+class Depthwise final : public StageKernel {
+ public:
+  Depthwise()
+      : StageKernel({.name = "depthwise",
+                     .arithmetic = "sequential",
+                     .device = DeviceKind::cuda,
+                     .exact = true}) {}
+
+  std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
+    return depthwise_refusals(stage);
+  }
+  std::vector<Tile> tiles(const Stage& stage, const Machine&) const override {
+    std::vector<Tile> tiles;
+    for (const DepthwiseTile& tile : depthwise_tiles(stage)) tiles.push_back(tile_of(tile));
+    return tiles;
+  }
+  Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const override {
+    return cost_of(stage, depthwise_seconds(stage, depthwise_tile(tile), machine), 0);
+  }
+  std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
+                                    const Machine& machine) const override {
+    return std::make_unique<PreparedDepthwise>(stage, depthwise_tile(tile), machine);
+  }
+};
+
+}  // namespace
+
+const Kernel& depthwise() {
+  static const Depthwise kernel;
+  return kernel;
+}
+
+}  // namespace convoy::cuda

@@ -1,0 +1,129 @@
+// The depthwise family's host arithmetic: what fits, tiles, how threads lie over an image.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "cuda/any/depthwise.hpp"
+#include "cuda/family.hpp"
+#include "math/divide.hpp"
+
+namespace convoy::cuda {
+
+using math::ceil_div;
+
+bool is_compiled_in(const Stage& stage) {
+  if (stage.r != stage.s || stage.stride.h != stage.stride.w || stage.dil != Extent(1))
+    return false;
+  return stage.r == 7 ? stage.stride.h == 1 : (stage.r == 3 || stage.r == 5) && stage.stride.h <= 2;
+}
+
+std::vector<std::string> depthwise_refusals(const Stage& stage) {
+  std::vector<std::string> why;
+  if (stage.groups != stage.c || stage.groups != stage.k)
+    why.push_back(
+        fmt::format("groups = {}, C = {}, K = {}: expected as many groups and filters as channels",
+                    stage.groups, stage.c, stage.k));
+  if (stage.dtype == DType::u8 || stage.output_dtype(true) != stage.dtype)
+    why.push_back(fmt::format("{} in and {} out: expected f16, bf16 or f32, the same for both",
+                              to_text(stage.dtype), to_text(stage.output_dtype(true))));
+  const Index vector = depthwise_bytes / static_cast<Index>(size_of(stage.dtype));
+  if (stage.c % vector != 0)
+    why.push_back(fmt::format("C = {}: expected a multiple of {}", stage.c, vector));
+  if (stage.layout != Layout::nhwc) why.emplace_back("NCHW: expected NHWC");
+  if (stage.norm) why.emplace_back("norm is not supported");
+  if (stage.act.is_neuron()) why.emplace_back("neurons are not supported");
+  if (stage.keep.any()) why.emplace_back("second outputs are not supported");
+  if (stage.pool) {
+    Pool pool = *stage.pool;
+    pool.ceil = false;
+    if (pool != max_pool(2)) why.emplace_back("its pool: expected max2 or none");
+  }
+  for (std::string& reason : too_large(stage)) why.push_back(std::move(reason));
+  const Shapes shapes = shapes_of(stage);
+  // A tile's pixels beyond the last are not computed, but where they would lie is.
+  if (std::max(shapes.p * stage.stride.h, shapes.q * stage.stride.w) > Index{1} << 30)
+    why.emplace_back("its stride leads beyond 2^30 pixels");
+  if (stage.r * stage.s * stage.c > std::numeric_limits<int>::max())
+    why.emplace_back("more weights than 32 bits count");
+  if (!why.empty()) return why;
+  for (const DepthwiseTile& tile : depthwise_tiles(stage)) {
+    const DepthwiseLayout layout = depthwise_layout(stage, tile);
+    if (countable({layout.channel_blocks, layout.column_blocks, layout.row_blocks, stage.n}))
+      continue;
+    why.emplace_back("more CTAs than the kernel's 32-bit numbers count");
+    break;
+  }
+  return why;
+}
+
+std::vector<DepthwiseTile> depthwise_tiles(const Stage& stage) {
+  // A pool's windows lie inside the tiles.
+  if (stage.pool || !is_compiled_in(stage) || stage.r == 7) return {{2, 2}};
+  if (stage.r == 5) return {{1, 2}, {2, 2}};
+  if (stage.stride.h == 2)
+    return {{1, 1}, {1, 2}, {2, 4}};  // 2x2 was behind one of these everywhere
+  return {{1, 1}, {1, 2}, {2, 2}, {2, 4}};
+}
+
+DepthwiseLayout depthwise_layout(const Stage& stage, const DepthwiseTile& tile) {
+  constexpr Index most_lanes = 16;  // 128 bytes of a pixel
+  const Shapes shapes = shapes_of(stage);
+  const Index vectors =
+      ceil_div(stage.c, depthwise_bytes / static_cast<Index>(size_of(stage.dtype)));
+  const Index channel_blocks = ceil_div(vectors, most_lanes),
+              lanes = ceil_div(vectors, channel_blocks);
+  const Index pool = stage.pool ? 2 : 1;
+  const Index rows = std::min(shapes.p, pool * shapes.out_h),
+              columns = std::min(shapes.q, pool * shapes.out_w);
+  const Index tiles_x = ceil_div(columns, tile.columns), tiles_y = ceil_div(rows, tile.rows);
+  // A block of tiles that loads little beyond its own pixels, and leaves few threads idle.
+  const Index tiles = std::max<Index>(1, depthwise_threads / lanes);
+  const auto span = [](Index outputs, Index stride, Index taps, Index dil) {
+    return (outputs - 1) * stride + (taps - 1) * dil + 1;
+  };
+  double least = std::numeric_limits<double>::infinity();
+  DepthwiseLayout best;
+  for (Index x = 1; x <= std::min(tiles, tiles_x); ++x) {
+    const Index column_blocks = ceil_div(tiles_x, x), across = ceil_div(tiles_x, column_blocks);
+    const Index row_blocks = ceil_div(tiles_y, std::min(tiles / x, tiles_y)),
+                down = ceil_div(tiles_y, row_blocks);
+    const double loaded =
+        static_cast<double>(column_blocks * row_blocks) *
+        static_cast<double>(span(across * tile.columns, stage.stride.w, stage.s, stage.dil.w)) *
+        static_cast<double>(span(down * tile.rows, stage.stride.h, stage.r, stage.dil.h));
+    if (loaded >= least) continue;
+    least = loaded;
+    best.across = static_cast<int>(across), best.down = static_cast<int>(down);
+    best.column_blocks = static_cast<int>(column_blocks);
+    best.row_blocks = static_cast<int>(row_blocks);
+  }
+  best.rows = static_cast<int>(rows), best.columns = static_cast<int>(columns);
+  best.lanes = static_cast<int>(lanes);
+  best.channel_blocks = static_cast<int>(channel_blocks);
+  return best;
+}
+
+// Fitted to the stages of MobileNetV2 and some larger ones on an H200, to 15 %.
+double depthwise_seconds(const Stage& stage, const DepthwiseTile& tile, const Machine& machine) {
+  const auto real = [](Index v) { return static_cast<double>(v); };
+  const DepthwiseLayout at = depthwise_layout(stage, tile);
+  const Index height = (tile.rows - 1) * stage.stride.h + stage.r,
+              width = (tile.columns - 1) * stage.stride.w + stage.s;
+  const double channels = real(depthwise_bytes) / real(static_cast<Index>(size_of(stage.dtype))),
+               taps = real(stage.r * stage.s), outputs = real(tile.rows) * tile.columns;
+  // Of a thread. A loop over taps loads a pixel for each, and computes where it lies.
+  double instructions = 120 + real(height * width) * (5 + channels) + taps * (1 + channels) +
+                        outputs * channels * (taps + 4);
+  if (!is_compiled_in(stage)) instructions *= 3;
+  const double warps = real(stage.n) * at.channel_blocks * at.column_blocks * at.row_blocks *
+                       real(ceil_div(at.lanes * at.across * at.down, 32));
+  // A multiprocessor starts four warps' instructions a cycle, of 32 multiply-adds each.
+  const double cycle = 256.0 * machine.multiprocessors / machine.peak_flops;
+  const double issue = warps * instructions / (0.8 * machine.peak_flops / 64);
+  const double memory = cost_of(stage, 0, 0).bytes / (0.57 * machine.memory_bandwidth);
+  return 0.6e-6 + 3.5 * cycle * instructions + std::hypot(issue, memory);
+}
+
+}  // namespace convoy::cuda

@@ -1,0 +1,91 @@
+// Kernel `general` on a GPU, as the planner sees it.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "cuda/any/general.hpp"
+#include "cuda/error.hpp"
+#include "cuda/families.hpp"
+#include "cuda/family.hpp"
+
+namespace convoy::cuda {
+namespace {
+
+class PreparedGeneral final : public Prepared {
+ public:
+  PreparedGeneral(const Stage& stage, const Machine& machine)
+      : stage_(stage), device_(machine.device.index) {
+    const OnDevice on(device_);
+    launch_.emplace(stage, machine.compute_capability >= 90);
+  }
+
+  std::string packing() const override {
+    return fmt::format("{} k{}r{}s{}c{}", to_text(compute_type(stage_)), stage_.k, stage_.r,
+                       stage_.s, stage_.c / stage_.groups);
+  }
+  std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
+    return pack_widened(stage_, all.front().w, device_);
+  }
+  void use(std::shared_ptr<const PackedWeights> weights) override {
+    weights_ = std::static_pointer_cast<const DeviceWeights>(std::move(weights));
+  }
+
+  Status run(const RunArgs& args) const noexcept override {
+    if (args.n == 0) return {};
+    const OnDevice on(device_);
+    return launch_status(
+        launch_->run(args, static_cast<const float*>(weights_->memory.data()), stream_of(args)));
+  }
+
+ private:
+  Stage stage_;
+  int device_;
+  std::shared_ptr<const DeviceWeights> weights_;
+  std::optional<GeneralLaunch> launch_;
+};
+
+class General final : public StageKernel {
+ public:
+  General()
+      : StageKernel({.name = "general",
+                     .arithmetic = "sequential",
+                     .device = DeviceKind::cuda,
+                     .exact = true}) {}
+
+  std::vector<std::string> refusals(const Stage&, const Machine&) const override { return {}; }
+  std::vector<Tile> tiles(const Stage&, const Machine&) const override { return {{"output"}}; }
+
+  Cost cost(const Stage& stage, const Tile&, const Machine& machine) const override {
+    // A thread an output, every load from a cache: a hundredth of what the fp32 units could do.
+    // Overlapping windows of a pool are computed anew.
+    const Shapes shapes = shapes_of(stage);
+    const auto again_along = [](Index windows, Index window, Index plane) {
+      return static_cast<double>(windows) * static_cast<double>(std::min(window, plane)) /
+             static_cast<double>(plane);
+    };
+    double again = 1;
+    if (stage.pool)
+      again = again_along(shapes.out_h, stage.pool->window.h, shapes.p) *
+              again_along(shapes.out_w, stage.pool->window.w, shapes.q);
+    const double steps = stage.hold ? 1.0 : static_cast<double>(stage.t);
+    return cost_of(
+        stage,
+        5e-6 + 2.0 * static_cast<double>(shapes.macs) * steps * again / (0.01 * machine.peak_flops),
+        again > 1 ? 1 - 1 / again : 0);
+  }
+
+  std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile&,
+                                    const Machine& machine) const override {
+    return std::make_unique<PreparedGeneral>(stage, machine);
+  }
+};
+
+}  // namespace
+
+const Kernel& general() {
+  static const General kernel;
+  return kernel;
+}
+
+}  // namespace convoy::cuda

@@ -1,0 +1,126 @@
+// How a tile of the halo family lies in shared memory and walks through the output: what the host
+// decides before a launch. The kernel reads it as it is (halo_params.hpp). Plain arithmetic.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "cuda/sm90/halo_tile.hpp"
+#include "cuda/tensor_map.hpp"
+
+namespace convoy::cuda::sm90 {
+
+inline constexpr int max_taps = 64;
+inline constexpr std::uint16_t opens_slot = 1 << 15;  // in a tap's shift: the first tap of a slot
+/// Of shared memory, for the barriers of the rings and of what runs halo inside.
+inline constexpr int barrier_bytes = 1024;
+
+/// One TMA box of pixels and the taps that read it, as shifted views of it. A stride-1 stage has
+/// one box; with stride 2 each parity of rows and columns is a box; where halos don't fit, each tap
+/// is.
+struct TapBox {
+  std::int16_t dx, dy;        // of its first pixel, from the tile's first input pixel
+  std::uint8_t first, count;  // taps
+};
+
+/// x_slots = 0: there is none. Sizes, strides and offsets are in bytes.
+struct HaloLayout {
+  // A CTA's tile, in output channels and pixels of the convolution's output; how many tiles there
+  // are, channel blocks fastest, and CTAs to walk over them.
+  int cta_channels = 0, cta_w = 0, cta_h = 0, cta_n = 0;
+  int k_blocks = 0, tiles_x = 0, tiles_y = 0, tiles_n = 0;
+  int grid = 0;
+  bool crowded = false;  // too many CTAs for those of the next launch to lie beside them
+  int sharers = 1;  // 2: warpgroups in ping-pong take both channel blocks of a box that loads once
+  int warpgroup_channels = 0, warpgroup_rows = 0, warpgroup_columns = 0;  // from 0's part to 1's
+  bool images = false, pingpong = false, resident = false, half = false;  // as the tile says
+
+  // The convolution: from pixel to pixel of x, and x's pixel below the first one of y.
+  int step_w = 0, step_h = 0, first_w = 0, first_h = 0;
+  int window = 1;  // of the pool: 1 or 2
+  int chunks = 0;  // of 64 input channels
+  int boxes = 0, taps = 0;
+  TapBox box[max_taps] = {};
+  std::uint16_t tap_shift[max_taps] =
+      {};  // of its first pixel in the slot, in 16 bytes; | opens_slot
+  std::array<std::uint8_t, max_taps> tap_index{};  // r*S + s, in the order of summation
+
+  // A box of pixels; a slot of them holds those of so many chunks and boxes of taps.
+  int box_w = 0, box_h = 0, box_n = 0;  // pixels
+  int box_bytes = 0, x_box = 0;         // that a load brings; to the next box in its slot
+  int slot_chunks = 1, slot_boxes = 1;
+  int load_chunks = 1;     // that one load of pixels brings: all of a slot's, or one
+  int chunk_channels = 0;  // from one load to the next along axis 0; 0: chunks are an axis
+  int x_bytes = 0;         // that a slot's loads bring
+  int group_stride = 0, instruction_stride = 0, warpgroup_stride = 0;  // in a slot
+
+  // The rings.
+  int slab_taps = 1;  // of a slab of weights, the unit of their ring
+  int x_slots = 0, w_slots = 0, x_slot = 0, w_slot = 0;
+  int early_slabs = std::numeric_limits<int>::max();  // asked for before the first pixels have come
+  int skip_x = 0, skip_w = 0;                         // a tile's slots: beyond whole rounds;
+  int skip_x_odd = 0, skip_w_odd = 0;                 // whether those rounds are odd
+
+  // The staged output.
+  int store_i = 0, store_j = 0, stored_pixels = 0;  // rows: from instruction and group to the next
+  int part_x = 0, part_y = 0, part_n = 0;  // of y, from one instruction's pixels to the next's
+  int piece_x = 0, piece_y = 0;            // from one piece of an instruction's to the next
+  int staging = 0;                         // of one buffer
+  int store_buffers = 1;  // of each warpgroup: with two, a part is staged while the last one leaves
+
+  // Where what begins, behind the pixels' ring, and what it all takes.
+  int w_offset = 0, staging_offset = 0, barrier_offset = 0;
+  int shared_bytes = 0;
+
+  int slot_taps() const { return slot_chunks * taps; }
+  int slots_a_tile() const { return chunks / slot_chunks * (boxes / slot_boxes); }
+  int slabs_a_tile() const { return chunks * taps / slab_taps; }
+  Index tiles() const { return Index{k_blocks} * tiles_x * tiles_y * tiles_n; }
+  int end() const { return barrier_offset + barrier_bytes; }
+};
+
+/// What a kernel that runs halo's main loop inside asks of its layout.
+struct HaloInside {
+  int kept_bytes = 0;  // of shared memory, for itself: they lie behind halo's
+  int staging = 0;     // of a warpgroup's buffer; 0: as halo's own epilogue needs
+  int sharers = 1;     // as HaloLayout has it
+  bool alone = true;   // nothing else is inside
+};
+
+/// The layout, or why the tile does not serve the stage: x_slots is 0 then.
+HaloLayout halo_layout(const Stage& stage, const HaloTile& tile, const DeviceFacts& device,
+                       const HaloInside& inside = {});
+
+/// Sets the boxes, the taps with their place in a box (y << 8 | x, which halo_layout makes shifts
+/// of), and box_w and box_h to what they reach over.
+void lay_taps(const Stage& stage, bool one_tap_a_box, HaloLayout& out);
+
+/// The taps r*S + s of the stage in the order of summation, which no tile changes.
+std::vector<int> halo_tap_order(const Stage& stage);
+
+/// Tiles that a run of so many images takes.
+int halo_tiles_of(const Stage& stage, const HaloTile& tile, const HaloLayout& layout, Index images);
+
+/// Whether the input channels are whole chunks, of which one load can then bring several.
+inline bool whole_chunks(const Stage& stage) {
+  return stage.c % 64 == 0;
+}
+
+/// Weights [K,R,S,C] as they lie on the device, in the order of summation: [chunks, taps, K, 64],
+/// with zeros for channels that do not exist. A slab is then one box for TMA.
+std::vector<float> halo_weights(const Stage& stage, const float* w);
+/// Names what that depends on (Prepared::packing): the order of the taps, for one, on stride and
+/// dilation.
+std::string halo_packing(const Stage& stage);
+Index halo_weights_elements(const Stage& stage);
+
+/// Arguments of the three tensor maps. Pixel strides in elements, at least C and K.
+TensorMapArgs halo_x_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
+                         Index pixel_stride);
+TensorMapArgs halo_w_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout);
+TensorMapArgs halo_y_map(const Stage& stage, const HaloTile& tile, Index pixel_stride);
+
+}  // namespace convoy::cuda::sm90

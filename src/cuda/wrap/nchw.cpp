@@ -1,0 +1,170 @@
+#include "cuda/wrap/nchw.hpp"
+
+#include <fmt/core.h>
+
+#include "cuda/error.hpp"
+#include "cuda/family.hpp"
+#include "cuda/wrap/around.hpp"
+#include "cuda/wrap/transpose.hpp"
+
+namespace convoy::cuda {
+namespace {
+
+Stage nhwc(Stage stage) {
+  stage.layout = Layout::nhwc;
+  return stage;
+}
+
+/// One tensor, of `channels` on `pixels` an image.
+struct Side {
+  Index pixels, channels;
+  bool converts;
+  Index elements(Index n) const { return n * pixels * channels; }
+  bool may_convert(Index n) const { return !converts || may_transpose(n, pixels, channels); }
+  Strides dense(Index w) const { return {0, pixels * channels, w * channels, channels, 1}; }
+  /// NHWC strides of a tensor that reads the same in both layouts; images lie `image` apart.
+  Strides in_place(Index w, Index image) const {
+    return pixels == 1 ? Strides{0, image, image, image, 1} : Strides{0, image, w, 1, 1};
+  }
+  /// Families know the distance of pixels alone: images of one channel must follow each other.
+  Status check_in_place(std::string_view kernel, std::string_view operand, Index image) const {
+    if (converts || pixels == 1 || image == pixels) return {};
+    return Status(
+        StatusCode::invalid_operand,
+        fmt::format("{}: its images of one channel lie {} elements apart, expected {} for kernel "
+                    "{}. Give it a dense tensor, or plan with the kernel general.",
+                    operand, image, pixels, kernel));
+  }
+};
+
+struct Sides {
+  Side x, y;
+  Sides(const Stage& stage, bool strided_x)
+      : x{stage.h * stage.w, stage.c, false}, y{0, stage.k, false} {
+    const Shapes shapes = shapes_of(stage);
+    y.pixels = shapes.out_h * shapes.out_w;
+    x.converts = !strided_x && x.pixels > 1 && x.channels > 1;
+    y.converts = y.pixels > 1 && y.channels > 1;
+  }
+  double bytes(Index n) const {
+    return 4.0 *
+           static_cast<double>((x.converts ? x.elements(n) : 0) + (y.converts ? y.elements(n) : 0));
+  }
+};
+
+class PreparedNchw final : public PreparedAround {
+ public:
+  PreparedNchw(std::string_view name, const Stage& stage, bool strided_x,
+               std::unique_ptr<Prepared> inner, const Machine& machine)
+      : PreparedAround(name, std::move(inner), machine),
+        stage_(stage),
+        sides_(stage, strided_x),
+        out_w_(shapes_of(stage).out_w),
+        strided_x_(strided_x) {
+    const OnDevice on(device_);
+    launch_status(transpose_ready()).or_throw();
+  }
+
+  std::size_t workspace_bytes() const override {
+    return x_bytes() + y_bytes() + inner_->workspace_bytes();
+  }
+
+  Status run(const RunArgs& args) const noexcept override {
+    if (args.n == 0) return {};
+    Status status = sides_.y.check_in_place(name_, "y", args.y_stride.n);
+    if (status.ok() && !strided_x_) status = sides_.x.check_in_place(name_, "x", args.x_stride.n);
+    if (!status.ok()) return status;
+    const OnDevice on(device_);
+    RunArgs inside = args;
+    std::byte* const ours = args.workspace;
+    if (inner_->workspace_bytes() > 0) inside.workspace = ours + x_bytes() + y_bytes();
+    if (sides_.x.converts) {
+      const Side& x = sides_.x;
+      if (std::string why = transpose_launch({.from = args.x,
+                                              .to = ours,
+                                              .batch = args.n,
+                                              .rows = x.channels,
+                                              .columns = x.pixels,
+                                              .from_stride = args.x_stride.n,
+                                              .to_stride = x.pixels * x.channels},
+                                             stream_of(args));
+          !why.empty())
+        return launch_status(why);
+      inside.x = ours;
+      inside.x_stride = x.dense(stage_.w);
+    } else if (!strided_x_) {
+      inside.x_stride = sides_.x.in_place(stage_.w, args.x_stride.n);
+    }
+    const Side& y = sides_.y;
+    std::byte* const made = ours + x_bytes();
+    if (y.converts) inside.y = made;
+    inside.y_stride = y.converts ? y.dense(out_w_) : y.in_place(out_w_, args.y_stride.n);
+    status = inner_->run(inside);
+    if (!status.ok() || !y.converts) return status;
+    return launch_status(transpose_launch({.from = made,
+                                           .to = args.y,
+                                           .batch = args.n,
+                                           .rows = y.pixels,
+                                           .columns = y.channels,
+                                           .from_stride = y.pixels * y.channels,
+                                           .to_stride = args.y_stride.n},
+                                          stream_of(args)));
+  }
+
+ private:
+  std::size_t x_bytes() const {
+    return sides_.x.converts ? workspace_part(sides_.x.elements(stage_.n) * 2) : 0;
+  }
+  std::size_t y_bytes() const {
+    return sides_.y.converts ? workspace_part(sides_.y.elements(stage_.n) * 2) : 0;
+  }
+
+  Stage stage_;
+  Sides sides_;
+  Index out_w_;
+  bool strided_x_;
+};
+
+}  // namespace
+
+std::vector<std::string> Nchw::refusals(const Stage& stage, const Machine& machine) const {
+  if (stage.layout != Layout::nchw)
+    return {fmt::format("the layout is NHWC, which {} takes", inner_.name())};
+  std::vector<std::string> why = inner_.refusals(nhwc(stage), machine);
+  const Sides sides(stage, strided_x_);
+  if (!sides.x.may_convert(stage.n) || !sides.y.may_convert(stage.n))
+    why.emplace_back("more tiles of 64x64 to transpose than 32 bits count");
+  if (!why.empty()) return why;
+  const auto check = [&](const char* operand, const Side& side, DType type) {
+    if (side.converts && !has_16_bits(type))
+      why.push_back(
+          fmt::format("{} is {}: expected f16 or bf16 to transpose", operand, to_text(type)));
+  };
+  check("x", sides.x, stage.dtype);
+  check("y", sides.y, stage.output_dtype(true));
+  if (stage.act.is_neuron()) why.emplace_back("neurons are not supported");
+  if (stage.keep.idx) why.emplace_back("keep(idx) is not supported");  // it is laid out as y
+  return why;
+}
+
+std::vector<Tile> Nchw::tiles(const Stage& stage, const Machine& machine) const {
+  return {best_tile(inner_, nhwc(stage), machine)};
+}
+
+Cost Nchw::cost(const Stage& stage, const Tile& tile, const Machine& machine) const {
+  Cost cost = inner_.cost(nhwc(stage), tile, machine);
+  const Sides sides(stage, strided_x_);
+  const double moved = sides.bytes(stage.n);
+  cost.bytes += moved;
+  cost.seconds += moved / (0.8 * machine.memory_bandwidth) +
+                  2e-6 * ((sides.x.converts ? 1 : 0) + (sides.y.converts ? 1 : 0));
+  return cost;
+}
+
+std::unique_ptr<Prepared> Nchw::prepare(const Stage& stage, const Tile& tile,
+                                        const Machine& machine) const {
+  return std::make_unique<PreparedNchw>(name(), stage, strided_x_,
+                                        inner_.prepare(nhwc(stage), tile, machine), machine);
+}
+
+}  // namespace convoy::cuda

@@ -1,0 +1,167 @@
+#include "cuda/wrap/padded.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "cuda/error.hpp"
+#include "cuda/family.hpp"
+#include "cuda/wrap/around.hpp"
+#include "cuda/wrap/pad.hpp"
+#include "math/divide.hpp"
+
+namespace convoy::cuda {
+namespace {
+
+class PreparedPadded final : public PreparedAround {
+ public:
+  PreparedPadded(std::string_view name, const Stage& stage, const Stage& wide,
+                 std::unique_ptr<Prepared> inner, const Machine& machine)
+      : PreparedAround(name, std::move(inner), machine),
+        stage_(stage),
+        wide_(wide),
+        wide_shapes_(shapes_of(wide)) {
+    const OnDevice on(device_);
+    launch_status(pad_ready()).or_throw();
+  }
+
+  std::string packing() const override {
+    return fmt::format("c{}k{} in {}", stage_.c, stage_.k, inner_->packing());
+  }
+  std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
+    const Parameters& from = all.front();
+    std::vector<float> w(static_cast<std::size_t>(wide_shapes_.w_elements)), bias;
+    const auto c = static_cast<std::size_t>(stage_.c), wide_c = static_cast<std::size_t>(wide_.c);
+    const auto taps = static_cast<std::size_t>(stage_.k * stage_.r * stage_.s);
+    for (std::size_t tap = 0; tap < taps; ++tap)
+      std::copy_n(from.w + tap * c, c, w.data() + tap * wide_c);
+    Parameters padded{.w = w.data()};
+    if (from.bias != nullptr) {
+      bias.assign(from.bias, from.bias + stage_.k);
+      bias.resize(static_cast<std::size_t>(wide_.k));
+      padded.bias = bias.data();
+    }
+    return inner_->pack({&padded, 1});
+  }
+
+  std::size_t workspace_bytes() const override {
+    return x_bytes() + y_bytes() + bias_bytes() + inner_->workspace_bytes();
+  }
+
+  Status run(const RunArgs& args) const noexcept override {
+    if (args.n == 0) return {};
+    const OnDevice on(device_);
+    RunArgs inside = args;
+    std::byte* const made = args.workspace + x_bytes();
+    inside.workspace = made + y_bytes() + bias_bytes();
+    Pad x;
+    if (pads_x()) {
+      x = {.from = args.x,
+           .to = args.workspace,
+           .pixels = args.n * stage_.h * stage_.w,
+           .channels = stage_.c,
+           .wide = wide_.c,
+           .from_stride = args.x_stride.w,
+           .to_stride = wide_.c,
+           .widens = true};
+      inside.x = args.workspace;
+      inside.x_stride = dense(stage_.h, stage_.w, wide_.c);
+    }
+    PadBias bias;
+    if (bias_bytes() > 0) {
+      bias = {args.bias, reinterpret_cast<float*>(made + y_bytes()), stage_.k, wide_.k};
+      inside.bias = bias.to;
+    }
+    if (std::string why = pad_launch(x, bias, stream_of(args)); !why.empty())
+      return launch_status(why);
+    if (!pads_y()) return inner_->run(inside);
+
+    const Index out_h = wide_shapes_.out_h, out_w = wide_shapes_.out_w;
+    inside.y = made;
+    inside.y_stride = dense(out_h, out_w, wide_.k);
+    const Status status = inner_->run(inside);
+    if (!status.ok()) return status;
+    return launch_status(pad_launch({.from = made,
+                                     .to = args.y,
+                                     .pixels = args.n * out_h * out_w,
+                                     .channels = stage_.k,
+                                     .wide = wide_.k,
+                                     .from_stride = wide_.k,
+                                     .to_stride = args.y_stride.w},
+                                    {}, stream_of(args)));
+  }
+
+ private:
+  bool pads_x() const { return wide_.c != stage_.c; }
+  bool pads_y() const { return wide_.k != stage_.k; }
+  std::size_t x_bytes() const { return pads_x() ? workspace_part(wide_shapes_.x_elements * 2) : 0; }
+  std::size_t y_bytes() const { return pads_y() ? workspace_part(wide_shapes_.y_elements * 2) : 0; }
+  std::size_t bias_bytes() const {
+    return pads_y() && stage_.bias ? workspace_part(wide_.k * 4) : 0;
+  }
+  static Strides dense(Index h, Index w, Index c) { return {0, h * w * c, w * c, c, 1}; }
+
+  Stage stage_, wide_;
+  Shapes wide_shapes_;
+};
+
+}  // namespace
+
+Stage Padded::padded(Stage stage) const {
+  stage.c = math::ceil_div(stage.c, multiple_) * multiple_;
+  stage.k = math::ceil_div(stage.k, multiple_) * multiple_;
+  return stage;
+}
+
+std::vector<std::string> Padded::refusals(const Stage& stage, const Machine& machine) const {
+  if (stage.c % multiple_ == 0 && stage.k % multiple_ == 0)
+    return {fmt::format("C and K are multiples of {}, as {} needs", multiple_, inner_.name())};
+  if (stage.groups != 1) return {"groups are not supported"};  // they would not divide the rest
+  const Stage inner = padded(stage);
+  // A filter of one channel grows 64-fold: what was legal may not be so after.
+  if (!problems(inner).empty()) return {"too large with more channels"};
+  std::vector<std::string> why = inner_.refusals(inner, machine);
+  const Shapes shapes = shapes_of(inner);
+  if ((inner.c != stage.c && !may_pad(shapes.x_elements)) ||
+      (inner.k != stage.k && !may_pad(shapes.y_elements)))
+    why.emplace_back("a tensor of more than 2^31 - 1 pieces of eight channels");
+  if (!why.empty()) return why;
+  const DType in = stage.dtype, out = stage.output_dtype(true);
+  if (!has_16_bits(in) || !has_16_bits(out))
+    why.push_back(fmt::format("{} in and {} out: expected f16 or bf16", to_text(in), to_text(out)));
+  if (stage.layout != Layout::nhwc) why.emplace_back("NCHW: expected NHWC");
+  if (stage.norm) why.emplace_back("norm is not supported");
+  if (stage.act.is_neuron()) why.emplace_back("neurons are not supported");
+  if (stage.keep.any()) why.emplace_back("second outputs are not supported");
+  return why;
+}
+
+std::vector<Tile> Padded::tiles(const Stage& stage, const Machine& machine) const {
+  return {best_tile(inner_, padded(stage), machine)};
+}
+
+Cost Padded::cost(const Stage& stage, const Tile& tile, const Machine& machine) const {
+  const Stage inner = padded(stage);
+  const Shapes shapes = shapes_of(stage), inner_shapes = shapes_of(inner);
+  Cost cost = inner_.cost(inner, tile, machine);
+  const auto copied = [&](bool copies, Index narrow, Index wide) {
+    if (!copies) return;
+    const double moved = 2.0 * static_cast<double>(narrow + wide);
+    cost.bytes += moved;
+    cost.seconds += moved / (0.5 * machine.memory_bandwidth) + 3e-6;
+  };
+  copied(inner.c != stage.c, shapes.x_elements, inner_shapes.x_elements);
+  copied(inner.k != stage.k, shapes.y_elements, inner_shapes.y_elements);
+  cost.waste = 1 - 2.0 * static_cast<double>(shapes.macs) / cost.flops;
+  return cost;
+}
+
+std::unique_ptr<Prepared> Padded::prepare(const Stage& stage, const Tile& tile,
+                                          const Machine& machine) const {
+  const Stage wide = padded(stage);
+  return std::make_unique<PreparedPadded>(name(), stage, wide, inner_.prepare(wide, tile, machine),
+                                          machine);
+}
+
+}  // namespace convoy::cuda

@@ -1,0 +1,131 @@
+// pool: a thread takes eight channels (16 bytes) of a pixel. `activated` writes the activation of
+// each value, `pooled` the maximum of each window and where it lies.
+#include <algorithm>
+
+#include "cuda/activate.cuh"
+#include "cuda/error.hpp"
+#include "cuda/launch.hpp"
+#include "cuda/types.cuh"
+#include "cuda/wrap/pool.hpp"
+#include "math/pool.hpp"
+
+namespace convoy::cuda {
+namespace {
+
+constexpr int threads = 256, lanes = 8;
+
+struct PoolParams {
+  PoolRun run;
+  DeviceActivation act;
+  Index vectors;  // of eight channels, in all
+  int p, q, k, out_h, out_w;
+  math::PoolAxis rows, columns;
+};
+
+template <class T>
+struct alignas(16) Eight {
+  T v[lanes];
+};
+
+template <class T>
+__device__ __forceinline__ T activated_as(const DeviceActivation& act, T v) {
+  return Element<T>::round(activate(act, Element<T>::widen(v)));
+}
+
+template <class T>
+__global__ void __launch_bounds__(threads) activated(const PoolParams g) {
+  const Index i = blockIdx.x * static_cast<Index>(threads) + threadIdx.x;
+  if (i >= g.vectors) return;
+  Eight<T> values = static_cast<const Eight<T>*>(g.run.from)[i];
+#pragma unroll
+  for (int e = 0; e < lanes; ++e) values.v[e] = activated_as(g.act, values.v[e]);
+  static_cast<Eight<T>*>(g.run.act)[i] = values;
+}
+
+template <class T>
+__global__ void __launch_bounds__(threads) pooled(const PoolParams g) {
+  const Index i = blockIdx.x * static_cast<Index>(threads) + threadIdx.x;
+  if (i >= g.vectors) return;
+  const int of_row = g.k / lanes, of_image = g.out_h * g.out_w * of_row;
+  const Index n = i / of_image;
+  const int rest = static_cast<int>(i - n * of_image), vector = rest % of_row,
+            ow = rest / of_row % g.out_w, oh = rest / of_row / g.out_w;
+  const Index image = n * g.p * g.q;
+  // Of padding alone, a window may begin behind the plane; and one step may lead far out of it.
+  const Index top = g.rows.begin(oh), left = g.columns.begin(ow);
+  const Index bottom = g.rows.end(oh), right = g.columns.end(ow);
+  float best[lanes];
+  int at[lanes];
+#pragma unroll
+  for (int e = 0; e < lanes; ++e) best[e] = -INFINITY, at[e] = static_cast<int>(top * g.q + left);
+  for (Index p = top; p < bottom; p += g.rows.dil) {
+    for (Index q = left; q < right; q += g.columns.dil) {
+      const Index pixel = image + p * g.q + q;
+      const Eight<T> values = static_cast<const Eight<T>*>(g.run.from)[pixel * of_row + vector];
+#pragma unroll
+      for (int e = 0; e < lanes; ++e) {
+        const float v =
+            Element<T>::widen(g.run.activate ? activated_as(g.act, values.v[e]) : values.v[e]);
+        if (math::beats(v, best[e])) at[e] = static_cast<int>(p * g.q + q);
+        best[e] = ptx::max_nan(best[e], v);
+      }
+    }
+  }
+  Eight<T> y;
+#pragma unroll
+  for (int e = 0; e < lanes; ++e) y.v[e] = Element<T>::round(best[e]);
+  const Strides& to = g.run.y_stride;
+  *reinterpret_cast<Eight<T>*>(static_cast<T*>(g.run.y) + n * to.n + oh * to.h + ow * to.w +
+                               vector * lanes) = y;
+  if (g.run.idx == nullptr) return;
+  int4* const index = reinterpret_cast<int4*>(g.run.idx) + 2 * i;
+  index[0] = make_int4(at[0], at[1], at[2], at[3]);
+  index[1] = make_int4(at[4], at[5], at[6], at[7]);
+}
+
+template <class T>
+void launch_passes(PoolParams g, const Shapes& shapes, Index n, cudaStream_t stream) {
+  const auto blocks = [](Index vectors) {
+    return static_cast<unsigned>((vectors + threads - 1) / threads);
+  };
+  if (g.run.act != nullptr) {
+    g.vectors = n * shapes.p * shapes.q * g.k / lanes;
+    activated<T><<<blocks(g.vectors), threads, 0, stream>>>(g);
+    g.run.from = g.run.act;
+    g.run.activate = false;
+  }
+  g.vectors = n * shapes.out_h * shapes.out_w * g.k / lanes;
+  pooled<T><<<blocks(g.vectors), threads, 0, stream>>>(g);
+}
+
+}  // namespace
+
+std::string pool_ready() {
+  for (const auto kernel :
+       {activated<__half>, activated<__nv_bfloat16>, pooled<__half>, pooled<__nv_bfloat16>}) {
+    if (const cudaError_t error = load(kernel); error != cudaSuccess)
+      return describe(error, "loading pool");
+  }
+  return {};
+}
+
+std::string pool_launch(const Stage& stage, const PoolRun& run, cudaStream_t stream) noexcept {
+  const Shapes shapes = shapes_of(stage);
+  const auto i = [](Index v) { return static_cast<int>(v); };
+  PoolParams g{};
+  g.run = run;
+  g.act = device_activation(stage.act);
+  g.p = i(shapes.p), g.q = i(shapes.q), g.k = i(stage.k);
+  g.out_h = i(shapes.out_h), g.out_w = i(shapes.out_w);
+  g.rows = math::pool_rows(stage, shapes.p);
+  g.columns = math::pool_columns(stage, shapes.q);
+  const auto passes =
+      for_16_bits(stage.output_dtype(true), [&]<class T>() { return &launch_passes<T>; });
+  if (passes == nullptr) return "pool: " + to_text(stage) + " has no 16-bit output, which it moves";
+  passes(g, shapes, run.n, stream);
+  const cudaError_t error = cudaGetLastError();
+  if (error == cudaSuccess) return {};
+  return describe(error, "launching pool for " + to_text(stage));
+}
+
+}  // namespace convoy::cuda

@@ -1,0 +1,125 @@
+#include "cuda/wrap/pooled.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "core/size.hpp"
+#include "cuda/error.hpp"
+#include "cuda/family.hpp"
+#include "cuda/wrap/around.hpp"
+#include "cuda/wrap/pool.hpp"
+
+namespace convoy::cuda {
+namespace {
+
+/// The stage as the inner kernel runs it: without a pool, and without the activation where conv +
+/// bias is kept. The pass may activate what is rounded already where that changes no bit.
+Stage without_pool(const Stage& stage) {
+  Stage inner = stage;
+  inner.pool.reset();
+  inner.keep = {};
+  if (stage.keep.pre) inner.act = no_act;
+  return inner;
+}
+
+class PreparedPooled final : public PreparedAround {
+ public:
+  PreparedPooled(std::string_view name, const Stage& stage, std::unique_ptr<Prepared> inner,
+                 const Machine& machine)
+      : PreparedAround(name, std::move(inner), machine),
+        stage_(stage),
+        type_(stage.output_dtype(true)),
+        shapes_(shapes_of(stage)) {
+    const OnDevice on(device_);
+    launch_status(pool_ready()).or_throw();
+  }
+
+  std::size_t workspace_bytes() const override { return plane_bytes() + inner_->workspace_bytes(); }
+
+  Status run(const RunArgs& args) const noexcept override {
+    if (args.n == 0) return {};
+    Status status = check_16_bytes(name_, "y", args.y, args.y_stride.w, type_);
+    if (status.ok()) status = check_16_bytes(name_, "pre", args.pre, stage_.k, type_);
+    if (status.ok()) status = check_16_bytes(name_, "act", args.act, stage_.k, type_);
+    if (status.ok()) status = check_16_bytes(name_, "idx", args.idx, stage_.k, DType::i32);
+    if (!status.ok()) return status;
+    RunArgs inside = args;
+    inside.pre = inside.act = nullptr;
+    inside.idx = nullptr;
+    inside.y = stage_.keep.pre ? args.pre : stage_.keep.act ? args.act : args.workspace;
+    inside.y_stride = {0, shapes_.p * shapes_.q * stage_.k, shapes_.q * stage_.k, stage_.k, 1};
+    if (inner_->workspace_bytes() > 0) inside.workspace = args.workspace + plane_bytes();
+    status = inner_->run(inside);
+    if (!status.ok()) return status;
+    const OnDevice on(device_);
+    return launch_status(pool_launch(stage_,
+                                     {.n = args.n,
+                                      .from = inside.y,
+                                      .activate = stage_.keep.pre,
+                                      .y = args.y,
+                                      .y_stride = args.y_stride,
+                                      .act = stage_.keep.pre ? args.act : nullptr,
+                                      .idx = args.idx},
+                                     stream_of(args)));
+  }
+
+ private:
+  /// The inner kernel's output, where no second output holds it.
+  std::size_t plane_bytes() const {
+    return stage_.keep.pre || stage_.keep.act ? 0 : workspace_part(shapes_.pre_elements * 2);
+  }
+
+  Stage stage_;
+  DType type_;
+  Shapes shapes_;
+};
+
+}  // namespace
+
+std::vector<std::string> Pooled::refusals(const Stage& stage, const Machine& machine) const {
+  // Without its activation such a stage would not even be legal.
+  if (stage.act.is_neuron()) return {"neurons are not supported"};
+  if (inner_.refusals(stage, machine).empty())
+    return {fmt::format("{} runs the stage in one launch", inner_.name())};
+  std::vector<std::string> why = inner_.refusals(without_pool(stage), machine);
+  const Shapes shapes = shapes_of(stage);
+  // Windows in the padding may outnumber the plane's pixels.
+  const Size pixels = std::max(Size(shapes.p) * shapes.q, Size(shapes.out_h) * shapes.out_w);
+  if (!(pixels * (stage.k / 8)).fits(std::numeric_limits<int>::max()))
+    why.emplace_back("an image has more outputs than 32 bits count");
+  if (stage.keep.pre && stage.act.kind == Activation::Kind::leaky)
+    why.emplace_back("leaky of what is rounded for keep(pre) would round a second time");
+  if (!why.empty()) return why;
+  const DType type = stage.output_dtype(true);
+  if (!has_16_bits(type)) why.push_back(fmt::format("{} out: expected f16 or bf16", to_text(type)));
+  if (stage.k % 8 != 0) why.push_back(fmt::format("K = {}: expected a multiple of 8", stage.k));
+  if (stage.layout != Layout::nhwc) why.emplace_back("NCHW: expected NHWC");
+  return why;
+}
+
+std::vector<Tile> Pooled::tiles(const Stage& stage, const Machine& machine) const {
+  return {best_tile(inner_, without_pool(stage), machine)};
+}
+
+Cost Pooled::cost(const Stage& stage, const Tile& tile, const Machine& machine) const {
+  const Shapes shapes = shapes_of(stage);
+  Cost cost = inner_.cost(without_pool(stage), tile, machine);
+  // The pass reads the plane (twice where it also writes the activation) and writes the rest.
+  const bool both = stage.keep.pre && stage.keep.act;
+  const double plane = 2.0 * static_cast<double>(shapes.pre_elements),
+               y = static_cast<double>(shapes.y_elements);
+  const double moved = plane * (both ? 3 : 1) + y * (stage.keep.idx ? 6 : 2);
+  cost.bytes += moved;
+  cost.seconds += moved / (0.8 * machine.memory_bandwidth) + (both ? 4e-6 : 2e-6);
+  return cost;
+}
+
+std::unique_ptr<Prepared> Pooled::prepare(const Stage& stage, const Tile& tile,
+                                          const Machine& machine) const {
+  return std::make_unique<PreparedPooled>(
+      name(), stage, inner_.prepare(without_pool(stage), tile, machine), machine);
+}
+
+}  // namespace convoy::cuda

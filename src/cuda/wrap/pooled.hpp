@@ -1,0 +1,25 @@
+// Pooled(inner), INNER_pool: what `inner` leaves out. It writes the convolution without its pool,
+// and a pass over that, near the speed of a copy, gives any pool, its indices and the second
+// outputs.
+#pragma once
+
+#include "core/kernel.hpp"
+
+namespace convoy::cuda {
+
+class Pooled final : public StageKernel {
+ public:
+  Pooled(std::string_view name, const Kernel& inner)
+      : StageKernel(inner.facts().called(name)), inner_(inner) {}
+
+  std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override;
+  std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override;
+  Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const override;
+  std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
+                                    const Machine& machine) const override;
+
+ private:
+  const Kernel& inner_;
+};
+
+}  // namespace convoy::cuda

@@ -1,0 +1,284 @@
+// Making a network: its layers cut into steps, each bound to a kernel, and the memory between them.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <new>
+#include <stdexcept>
+
+#include "core/file.hpp"
+#include "core/printable.hpp"
+#include "network/program.hpp"
+#include "plan/segments.hpp"
+
+namespace convoy {
+namespace {
+
+// A stage's n ends there.
+constexpr Index most_images = (Index{1} << 31) - 1;
+
+Machine machine_of(const NetworkOptions& options) {
+  PlanOptions plan;
+  plan.device = options.device;
+  plan.threads = options.threads;
+  return machine_for(plan);
+}
+
+void check_options(const NetworkOptions& options) {
+  if (options.batch < 1 || options.batch > most_images)
+    throw Error(fmt::format("batch {}: expected 1 to {} images. 256 is the default, and enough.",
+                            options.batch, most_images));
+  machine_of(options);  // throws where that is none
+}
+
+network::Model read_model(const std::string& folder) {
+  const std::string file = folder + "/network.txt";
+  const auto bytes = read_file(file, std::size_t{1} << 20);  // as parse_network takes
+  network::Model model{parse_network(text_of(bytes), file), {}};
+  model.weights = network::load_weights(model.text, folder);
+  return model;
+}
+
+// What `make` returns. `name`: of the network, for the message where memory runs out.
+template <class Make>
+auto with_memory(const std::string& name, const Make& make) {
+  const auto no_memory = [&] {
+    return Error(
+        fmt::format("no memory for the network {}. Its weights are kept twice, as numbers and "
+                    "packed, while it is loaded: use a smaller network or a smaller batch.",
+                    printable(name)));
+  };
+  try {
+    return make();
+  } catch (const std::bad_alloc&) {
+    throw no_memory();
+  } catch (const std::length_error&) {
+    throw no_memory();
+  }
+}
+
+}  // namespace
+
+Network::Impl::Impl(network::Model model, const NetworkOptions& options_)
+    : text(std::move(model.text)),
+      options(options_),
+      machine(machine_of(options)),
+      graph(network::graph_of(text, std::move(model.weights), options.batch)),
+      conversion(text),
+      threads(shared_threads(on_gpu() ? default_threads() : machine.threads)),
+      input_values((Size(text.h) * text.w * text.c).value()) {
+  const Stage& end = graph.layers.back().stage;
+  const Shapes shapes = shapes_of(end);
+  classes = shapes.out_h * shapes.out_w * end.k;
+  // Kernels that fold the pixels' values in take u8 images as they are, unless the weights forbid
+  // it; everything else gets x'.
+  bool built = false;
+  if (text.dtype == DType::u8 && options.spike_kernels && !on_gpu()) {
+    try {
+      build(true);
+      built = reads_images;
+    } catch (const Error&) {  // of weights that such a kernel does not serve
+    }
+  }
+  if (!built) build(false);
+  for (network::Layer& one : graph.layers) one.weights = {};
+  lay_out_memory();
+}
+
+std::unique_ptr<Network::Impl> Network::Impl::make(const std::string& folder,
+                                                   const NetworkOptions& options) {
+  check_options(options);  // before any file is read
+  return with_memory(folder, [&] { return std::make_unique<Impl>(read_model(folder), options); });
+}
+
+Network network::assemble(Model model, const NetworkOptions& options) {
+  check_options(options);
+  return with_memory("in memory", [&] {
+    return Network(std::make_unique<Network::Impl>(std::move(model), options));
+  });
+}
+
+/// Layers that read each other in a row, as kernels see them.
+OwnedChain Network::Impl::chain_of(std::size_t first, std::size_t count,
+                                   bool images_as_they_are) const {
+  OwnedChain chain;
+  for (std::size_t i = first; i < first + count; ++i) chain.stages.push_back(layer(i).stage);
+  chain.constants = options.spike_kernels;
+  const Index before = layer(first).input;
+  if (before != network::network_input) {
+    const network::Layer& source = layer(static_cast<std::size_t>(before));
+    chain.binary = source.stage.act.is_neuron();
+    chain.x_steps = source.timed ? graph.steps : 1;
+  } else if (images_as_they_are) {
+    Stage& images = chain.stages.front();
+    images.dtype = DType::u8;
+    images.out = text.layer_type();
+    images.hold = images.act.is_neuron();
+  }
+  const Stage& end = chain.stages.back();
+  chain.mean = first + count == graph.layers.size() && layer(first + count - 1).timed &&
+               !end.act.is_neuron();
+  return chain;
+}
+
+std::vector<Parameters> Network::Impl::parameters_of(const Step& step) const {
+  std::vector<Parameters> all;
+  for (std::size_t i = step.first; i < step.first + step.count; ++i) {
+    const network::LayerWeights& w = layer(i).weights;
+    all.push_back({.w = w.w.data(),
+                   .bias = w.bias.empty() ? nullptr : w.bias.data(),
+                   .values = conversion.of_pixels() ? conversion.values().data() : nullptr});
+  }
+  return all;
+}
+
+/// The chain's layers from `first` on as one step, by the kernel of that name or the planner's
+/// choice.
+Network::Impl::Step Network::Impl::make_step(const OwnedChain& chain, std::size_t first,
+                                             std::string_view kernel) const {
+  Step step;
+  step.first = first;
+  step.count = chain.stages.size();
+  const network::Layer& end = layer(first + step.count - 1);
+  OwnedChain bound = chain;
+  // A plan of one stage without a neuron knows no steps: to it they are further images.
+  if (step.count == 1 && kernel.empty() && end.timed && !end.stage.act.is_neuron()) {
+    step.fold = graph.steps;
+    const Size images = Size(options.batch) * step.fold;
+    if (!images.fits(most_images))
+      throw Error(
+          fmt::format("batch {}: {} takes the {} steps of each image as images, expected at most "
+                      "{} in all. Use a smaller batch.",
+                      options.batch, end.name, step.fold, most_images));
+    bound.stages.front().n = images.value();
+  }
+  if (kernel.empty()) bound.constants = bound.binary = bound.mean = false, bound.x_steps = 1;
+  PlanOptions plan;
+  plan.device = options.device;
+  plan.threads = on_gpu() ? 0 : machine.threads;
+  plan.kernel = kernel;
+  step.bound = std::make_unique<Bound>(bound, plan);
+  step.bound->set(parameters_of(step));
+  step.mean = bound.mean;
+  step.timed = end.timed && !step.mean;
+  const Shapes shapes = shapes_of(end.stage);
+  step.values = shapes.out_h * shapes.out_w * end.stage.k;
+  for (std::size_t i = first; i < first + step.count; ++i) {
+    const std::vector<float>& bias = layer(i).weights.bias;
+    Tensor there;
+    if (!bias.empty() && !step.bound->kernel().facts().folds) {
+      there = Tensor(DType::f32, {static_cast<Index>(bias.size())}, options.device);
+      copy_tensor(TensorView::of(bias.data(), {static_cast<Index>(bias.size())}), there);
+    }
+    step.bias.push_back(std::move(there));
+  }
+  step.later.resize(step.count - 1);
+  return step;
+}
+
+void Network::Impl::build(bool images_as_they_are) {
+  steps.clear();
+  reports.clear();
+  parameters = 0;
+  PlanOptions plan;
+  plan.device = options.device;
+  plan.threads = on_gpu() ? 0 : machine.threads;
+  for (std::size_t first = 0; first < graph.layers.size();) {
+    std::size_t count = 1;
+    while (first + count < graph.layers.size() && graph.in_a_row(first, count + 1)) ++count;
+    const OwnedChain row = chain_of(first, count, images_as_they_are);
+    for (const Segment& segment : cut(row, machine, plan)) {
+      const std::size_t at = first + segment.first;
+      const Kernel* kernel = segment.kernel;
+      const OwnedChain chain = chain_of(at, segment.count, images_as_they_are && kernel);
+      Step step = make_step(chain, at, kernel ? kernel->name() : "");
+      if (segment.count > 1 && kernel && !kernel->facts().keeps_inner)
+        for (std::size_t i = 0; i < segment.count; ++i)
+          step.apart.push_back(make_step(chain_of(at + i, 1, false), at + i, ""));
+      report(step, segment.why);
+      steps.push_back(std::move(step));
+    }
+    first += count;
+  }
+  reads_images =
+      !conversion.needed() || (images_as_they_are && steps.front().bound->kernel().facts().folds);
+  any_n = steps.size() == 1 && reads_images && last().mean && last().bound->kernel().facts().any_n;
+}
+
+void Network::Impl::report(const Step& step, const std::string& why) {
+  for (std::size_t i = step.first; i < step.first + step.count; ++i) {
+    const network::Layer& one = layer(i);
+    LayerReport r;
+    r.name = one.name;
+    r.kernel = step.bound->kernel().name();
+    if (i == step.first) r.fusion = why;
+    r.parameters = static_cast<Index>(one.weights.w.size() + one.weights.bias.size());
+    parameters += r.parameters;
+    const bool varies =
+        one.input != network::network_input && layer(static_cast<std::size_t>(one.input)).timed;
+    Stage single = one.stage;
+    single.n = 1;
+    r.stage = to_text(single);
+    r.macs = shapes_of(single).macs * (varies ? graph.steps : 1);
+    reports.push_back(std::move(r));
+  }
+}
+
+/// A tensor between two steps for each step, and the converted images before the first.
+void Network::Impl::lay_out_memory() {
+  const auto type = static_cast<Index>(size_of(text.layer_type()));
+  std::vector<network::Lifetime> lives;
+  lives.push_back({reads_images ? Size(0) : Size(input_values) * options.batch * type, -1, 0});
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    Step& step = steps[i];
+    const Index input = layer(step.first).input;
+    step.in = 0;
+    for (std::size_t j = 0; j < i && input != network::network_input; ++j)
+      if (static_cast<std::size_t>(input) < steps[j].first + steps[j].count) {
+        step.in = static_cast<Index>(j) + 1;
+        break;
+      }
+    step.out = static_cast<Index>(i) + 1;
+    auto& source = lives[static_cast<std::size_t>(step.in)];
+    source.last = std::max(source.last, static_cast<Index>(i));
+    const Size output = Size(step.values) * steps_of(step) * options.batch *
+                        (step.mean ? Index{sizeof(float)} : type);
+    lives.push_back({output, static_cast<Index>(i), static_cast<Index>(i)});
+  }
+  lives.back().last = static_cast<Index>(steps.size());
+  if (any_n) return;
+  memory_plan = network::plan_memory(lives);
+  const Size images =
+      on_gpu() ? Size(input_values) * options.batch * static_cast<Index>(size_of(text.dtype))
+               : Size(0);
+  const Size outputs = Size(classes) * options.batch * 4;
+  const Size all = memory_plan.bytes + images + outputs * 2;
+  if (!all.fits())
+    throw Error(
+        fmt::format("batch {}: no memory for the more than 2^60 bytes that so many images take "
+                    "between the layers. Use a smaller batch.",
+                    options.batch));
+  const auto make = [&](Size bytes, Device device) {
+    try {
+      return Tensor(DType::u8, {bytes.value()}, device);
+    } catch (const Error&) {
+      throw Error(fmt::format(
+          "batch {}: no memory for the {} bytes that so many images take between the layers. Use "
+          "a smaller batch.",
+          options.batch, all.value()));
+    }
+  };
+  memory = make(memory_plan.bytes, options.device);
+  if (!on_gpu()) return;
+  device_images = make(images, options.device);
+  device_outputs = make(outputs * 2, options.device);
+  std::vector<float> tables = conversion.values();
+  if (!conversion.of_pixels()) {
+    tables = conversion.mean();
+    tables.insert(tables.end(), conversion.std().begin(), conversion.std().end());
+  }
+  const auto count = static_cast<Index>(tables.size());
+  device_tables = Tensor(DType::f32, {count}, options.device);
+  copy_tensor(TensorView::of(tables.data(), {count}), device_tables);
+}
+
+}  // namespace convoy

@@ -1,0 +1,71 @@
+// What a caller hands to Network::run.
+#include <fmt/core.h>
+
+#include <cstdint>
+#include <iterator>
+
+#include "network/program.hpp"
+#include "plan/operands.hpp"
+
+namespace convoy {
+namespace {
+
+struct Given {
+  std::string_view name;
+  const TensorView& view;
+};
+
+// Where the tensors lie, whose shapes are right.
+std::string check_memory(std::initializer_list<Given> all, Device device) {
+  for (const Given* given = all.begin(); given != all.end(); ++given) {
+    const TensorView& view = given->view;
+    if (!view) continue;
+    if (!(view.device == Device{}) && !(view.device == device))
+      return fmt::format(
+          "{}: they are on {}, expected {}.", given->name, to_text(view.device),
+          device == Device{} ? "the host" : fmt::format("the host or {}", to_text(device)));
+    const Status aligned = check_aligned(given->name, view);
+    if (!aligned.ok()) return aligned.message();
+    const auto begin = reinterpret_cast<std::uintptr_t>(view.data);
+    const auto end = begin + static_cast<std::uintptr_t>(extent_bytes(view).value());
+    for (const Given* other = all.begin(); other != given; ++other) {
+      const auto from = reinterpret_cast<std::uintptr_t>(other->view.data);
+      const auto bytes = static_cast<std::uintptr_t>(extent_bytes(other->view).value());
+      if (other->view && begin < from + bytes && from < end)
+        return fmt::format("{} and {} overlap in memory. Give {} memory of its own.", given->name,
+                           other->name, given->name);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string Network::Impl::check(const TensorView& images, const TensorView& logits,
+                                 const TensorView& labels) const {
+  const bool shape = images.dtype == text.dtype && images.contiguous() &&
+                     (images.rank == 4 || (images.rank == 3 && text.c == 1)) &&
+                     images.shape[1] == text.h && images.shape[2] == text.w &&
+                     (images.rank == 3 || images.shape[3] == text.c) &&
+                     (images || images.shape[0] == 0);
+  if (!shape)
+    return fmt::format("images: {}, expected {}[N,{},{},{}]{}, dense.", describe(images),
+                       to_text(text.dtype), text.h, text.w, text.c,
+                       text.c == 1 ? " (or without the last axis)" : "");
+  const Index n = images.shape[0];
+  if (logits && (logits.dtype != DType::f32 || logits.rank != 2 || logits.shape[0] != n ||
+                 logits.shape[1] != classes || !logits.contiguous()))
+    return fmt::format("logits: {}, expected f32[{},{}], dense.", describe(logits), n, classes);
+  const Shapes end = shapes_of(graph.layers.back().stage);
+  if (labels && (end.out_h != 1 || end.out_w != 1))
+    return fmt::format(
+        "labels: the last layer gives {}x{}x{}, expected 1x1 and one channel a class. End the "
+        "network with flatten and a linear layer, or ask for logits alone.",
+        end.out_h, end.out_w, graph.layers.back().stage.k);
+  if (labels && (labels.dtype != DType::i32 || labels.rank != 1 || labels.shape[0] != n ||
+                 !labels.contiguous()))
+    return fmt::format("labels: {}, expected i32[{}], dense.", describe(labels), n);
+  return check_memory({{"images", images}, {"logits", logits}, {"labels", labels}}, machine.device);
+}
+
+}  // namespace convoy

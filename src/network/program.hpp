@@ -1,0 +1,87 @@
+// What a loaded network holds: its layers cut into steps, and the memory between them. build.cpp
+// makes it, run.cpp runs it.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "convoy/network.hpp"
+#include "core/process.hpp"
+#include "network/convert.hpp"
+#include "network/graph.hpp"
+#include "network/memory_plan.hpp"
+#include "plan/bound.hpp"
+
+namespace convoy {
+
+struct Network::Impl {
+  /// Layers [first, first + count), bound to one kernel.
+  struct Step {
+    std::size_t first = 0, count = 1;
+    std::unique_ptr<Bound> bound;
+    std::vector<Tensor> bias;  // of each layer, on the device; empty where folded or without
+    Index fold = 1;            // steps that a plan sees as further images, where it has no neuron
+    bool mean = false;         // its output is the mean over the steps already
+    bool timed = false;        // its output differs from step to step
+    Index values = 0;          // of its output, of one image and step
+    Index in = 0, out = 0;     // numbers of tensors; 0 is the input of the first step
+    /// One step a layer, with the same bits: for a kernel that keeps nothing of what lies between.
+    std::vector<Step> apart;
+    mutable std::vector<StageArgs> later;  // of a run: those of the layers behind the first
+  };
+
+  NetworkText text;
+  NetworkOptions options;
+  Machine machine;
+  network::Graph graph;
+  network::Conversion conversion;
+  std::vector<Step> steps;
+  std::vector<LayerReport> reports;
+  std::shared_ptr<Threads> threads;  // of the host: conversions, and all kernels on the CPU
+  Index classes = 0, parameters = 0, input_values = 0;
+  /// The first step reads the images as they come, u8 too.
+  bool reads_images = false;
+  /// All of it is one step that takes any number of images at once.
+  bool any_n = false;
+
+  network::MemoryPlan memory_plan;
+  mutable Tensor memory;          // of all tensors between steps, on the device
+  mutable Tensor device_images;   // a batch of images as they come, on a GPU
+  mutable Tensor device_outputs;  // mean and labels of a batch, on a GPU
+  Tensor device_tables;           // values of pixels [C][256], or mean and std [2][C], on a GPU
+  mutable Claim busy;
+
+  Impl(network::Model model, const NetworkOptions& options_);
+  /// Throws Error also where memory runs out.
+  static std::unique_ptr<Impl> make(const std::string& folder, const NetworkOptions& options);
+
+  bool on_gpu() const { return machine.device.kind == DeviceKind::cuda; }
+  const network::Layer& layer(std::size_t i) const { return graph.layers[i]; }
+  const Step& last() const { return steps.back(); }
+  Index steps_of(const Step& step) const { return step.timed ? graph.steps : 1; }
+
+  // Building.
+  void build(bool images_as_they_are);
+  OwnedChain chain_of(std::size_t first, std::size_t count, bool images_as_they_are) const;
+  Step make_step(const OwnedChain& chain, std::size_t first, std::string_view kernel) const;
+  std::vector<Parameters> parameters_of(const Step& step) const;
+  void report(const Step& step, const std::string& why);
+  void lay_out_memory();
+
+  // Running. Pointers are on the network's device unless they say host.
+  std::string check(const TensorView& images, const TensorView& logits,
+                    const TensorView& labels) const;
+  std::byte* tensor(Index number) const;
+  Status run_step(const Step& step, Index n, const void* x, void* y, std::int32_t* labels,
+                  float* const* inner, double* seconds, Stream stream) const;
+  const void* input_of(const TensorView& images, Index first, Index n, Stream stream) const;
+  Status run_batch(const TensorView& images, Index first, Index n, const TensorView& logits,
+                   const TensorView& labels, double* seconds, Stream stream) const;
+  void give_outputs(Index first, Index n, const TensorView& logits, const TensorView& labels,
+                    Stream stream) const;
+  Status run(const TensorView& images, const TensorView& logits, const TensorView& labels,
+             double* seconds, Stream stream) const;
+  std::vector<Tensor> trace(const TensorView& images) const;
+};
+
+}  // namespace convoy

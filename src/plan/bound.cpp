@@ -1,0 +1,137 @@
+#include "plan/bound.hpp"
+
+#include <fmt/core.h>
+
+#include <cstdint>
+#include <map>
+#include <new>
+#include <stdexcept>
+
+#include "core/process.hpp"
+#include "core/size.hpp"
+
+namespace convoy {
+namespace {
+
+int checked(int runs) {
+  if (runs < 1 || runs > Workspaces::most)
+    throw Error(
+        fmt::format("concurrent_runs: {}, expected 1 to {}. For more, give each run a "
+                    "workspace of its own.",
+                    runs, Workspaces::most));
+  return runs;
+}
+
+}  // namespace
+
+namespace {
+
+// Weights come later, but what no GPU of this memory holds is refused at once.
+void check_weights_fit(const Chain& chain, const Machine& machine) {
+  Size bytes;
+  for (const Stage& stage : chain.stages)
+    bytes += Size(shapes_of(stage).w_elements) *
+             (stage.dtype == DType::f16 || stage.dtype == DType::bf16 ? 2 : 4);
+  const auto memory = static_cast<Index>(machine.memory_bytes);
+  if (memory == 0 || bytes.fits(memory)) return;
+  throw Error(
+      fmt::format("no memory on {} for the weights of {}: they take {} bytes, it has {}. Use "
+                  "fewer filters or channels.",
+                  to_text(machine.device), to_text(chain), bytes.value(), memory));
+}
+
+}  // namespace
+
+std::shared_ptr<Threads> shared_threads(int count) {
+  static constinit Shared<std::map<int, std::weak_ptr<Threads>>> shared;
+  const auto arenas = shared.lock();
+  std::weak_ptr<Threads>& arena = (*arenas)[count];
+  std::shared_ptr<Threads> threads = arena.lock();
+  if (!threads) arena = threads = std::make_shared<Threads>(count);
+  return threads;
+}
+
+Error no_memory(const char* what, const Chain& chain) {
+  Size weights;
+  for (const Stage& stage : chain.stages) weights += shapes_of(stage).w_elements;
+  return Error(
+      fmt::format("no memory for {} of {}: its weights are {} numbers, {} bytes in fp32, and a "
+                  "kernel keeps a copy in its own order. Use fewer filters or channels, or a "
+                  "machine with more memory.",
+                  what, to_text(chain), weights.value(), (weights * 4).value()));
+}
+
+Bound::Bound(const Chain& chain, const PlanOptions& options)
+    : chain_(chain),
+      options_(options),
+      machine_(machine_for(options)),
+      tuning_(options.use_tuning ? user_tuning_cache(tuning_warning_) : nullptr),
+      selection_(select(chain_, machine_, options_, tuning_.get())),
+      threads_(on_gpu() ? nullptr : shared_threads(machine_.threads)),
+      prepared_(kernel().prepare(chain_, selection_.tile.tile, machine_)),
+      workspace_bytes_(prepared_->workspace_bytes()),
+      workspaces_(on_gpu() ? 0 : workspace_bytes_, checked(options_.concurrent_runs)) {
+  if (on_gpu()) check_weights_fit(chain_, machine_);
+  if (on_gpu() && workspace_bytes_ > 0)
+    stream_workspaces_ = {workspace_bytes_, options_.concurrent_runs, machine_.device};
+}
+
+std::string Bound::packing() const {
+  const std::string layout = prepared_->packing();
+  return fmt::format("{} {} {}", to_text(machine_.device), kernel().name(), layout);
+}
+
+void Bound::use(std::shared_ptr<const PackedWeights> weights) {
+  has_weights_ = false;
+  prepared_->use(std::move(weights));
+  has_weights_ = true;
+}
+
+void Bound::set(std::span<const Parameters> all) {
+  has_weights_ = false;
+  use(prepared_->pack(all));
+}
+
+Status Bound::run(RunArgs& args, void* given, Stream stream) const {
+  if (!has_weights_)
+    return {StatusCode::no_weights, "the plan has no weights yet. Call set_weights before run."};
+  args.threads = threads_.get();
+  args.stream = stream.handle;
+  if (workspace_bytes_ == 0) return prepared_->run(args);
+  if (given) {
+    const std::uintptr_t unit = on_gpu() ? 256 : 64;
+    if (reinterpret_cast<std::uintptr_t>(given) % unit != 0)
+      return {
+          StatusCode::invalid_operand,
+          fmt::format("workspace: its address {} is no multiple of {}. Align it.", given, unit)};
+    args.workspace = static_cast<std::byte*>(given);
+    return prepared_->run(args);
+  }
+  if (on_gpu()) {
+    if (is_of_many_streams(stream.handle)) return many_streams();
+    args.workspace = stream_workspaces_.of(stream.handle);
+    return args.workspace ? prepared_->run(args) : no_workspace();
+  }
+  args.workspace = workspaces_.wait();
+  Status status = prepared_->run(args);
+  workspaces_.give(args.workspace);
+  return status;
+}
+
+Status Bound::no_workspace() const {
+  return {StatusCode::no_workspace,
+          fmt::format("workspace: found none free, of the plan's {} all are kept by other streams; "
+                      "expected one for this run. Raise PlanOptions::concurrent_runs, or give each "
+                      "run a workspace of its own ({} bytes).",
+                      options_.concurrent_runs, workspace_bytes_)};
+}
+
+Status Bound::many_streams() const {
+  return {StatusCode::no_workspace,
+          fmt::format("workspace: cudaStreamPerThread is another stream in each thread, and the "
+                      "plan's own workspaces are kept by stream. Give the run a workspace ({} "
+                      "bytes) or a stream that you made.",
+                      workspace_bytes_)};
+}
+
+}  // namespace convoy

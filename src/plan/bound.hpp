@@ -1,0 +1,76 @@
+// A chain bound to a device: what `Plan` is made of, and what runs the chains of a network.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "convoy/plan.hpp"
+#include "core/chain.hpp"
+#include "core/machine.hpp"
+#include "core/threads.hpp"
+#include "plan/select.hpp"
+#include "plan/workspaces.hpp"
+
+namespace convoy {
+
+/// The chain with its kernel, tile and workspaces. Thread safety and the end of the program are as
+/// for `Plan`.
+class Bound {
+ public:
+  /// Selects and prepares. Throws Error as `select` does, and where memory runs out.
+  Bound(const Chain& chain, const PlanOptions& options);
+  Bound(const Bound&) = delete;
+  Bound& operator=(const Bound&) = delete;
+
+  Chain chain() const { return chain_; }
+  const PlanOptions& options() const { return options_; }
+  const Machine& machine() const { return machine_; }
+  const Selection& selection() const { return selection_; }
+  const Kernel& kernel() const { return selection_.kernel(); }
+  const std::string& tuning_warning() const { return tuning_warning_; }
+  Threads* threads() const { return threads_.get(); }
+  std::size_t workspace_bytes() const { return workspace_bytes_; }
+  bool on_gpu() const { return machine_.device.kind == DeviceKind::cuda; }
+  bool has_weights() const { return has_weights_; }
+
+  /// Packs one element a stage, for this plan and all that share its layout.
+  std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const {
+    return prepared_->pack(all);
+  }
+  /// What plans must agree on to share packed weights: the device, the kernel and its layout.
+  std::string packing() const;
+  void use(std::shared_ptr<const PackedWeights> weights);
+  /// `use` of what `pack` gives; without weights until all are there.
+  void set(std::span<const Parameters> all);
+
+  /// Runs `args`, whose operands are checked; fills in workspace (`given`, or one of its own;
+  /// null), threads and stream.
+  Status run(RunArgs& args, void* given, Stream stream) const;
+
+ private:
+  Status no_workspace() const;
+  Status many_streams() const;
+
+  OwnedChain chain_;
+  PlanOptions options_;
+  Machine machine_;
+  std::string tuning_warning_;  // declared before what writes to it
+  std::shared_ptr<const TuningCache> tuning_;
+  Selection selection_;
+  std::shared_ptr<Threads> threads_;
+  std::unique_ptr<Prepared> prepared_;
+  std::size_t workspace_bytes_ = 0;
+  mutable Workspaces workspaces_;  // CPU
+  mutable StreamWorkspaces stream_workspaces_;
+  bool has_weights_ = false;
+};
+
+/// Threads that all plans of so many share: layers that run one after the other then find its
+/// workers awake. They go with the last plan.
+std::shared_ptr<Threads> shared_threads(int count);
+
+/// What is thrown where memory runs out while something is made for this chain.
+Error no_memory(const char* what, const Chain& chain);
+
+}  // namespace convoy

@@ -1,0 +1,284 @@
+#include "plan/segments.hpp"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "convoy/plan.hpp"
+#include "plan/bound.hpp"
+#include "plan/kernel_table.hpp"
+#include "plan/timing.hpp"
+
+namespace convoy {
+namespace {
+
+// A chain longer than this is cut: no kernel is known to gain from more.
+constexpr std::size_t most_stages = 64;
+
+// One stage by itself.
+struct Single {
+  std::string_view kernel, arithmetic;
+  std::string tile;
+  double seconds = 0, canonical_seconds = 0;
+};
+
+// Stages [first, first + count) by one kernel.
+struct Candidate {
+  std::size_t first = 0, count = 0;
+  const Kernel* kernel = nullptr;
+  std::string tile;
+  bool own_arithmetic = false;
+  double seconds = 0, canonical_seconds = 0;
+};
+
+bool is_for_chains(const Kernel& kernel) {
+  return kernel.facts().least_stages > 1 || kernel.facts().folds;
+}
+
+bool is_of_single_stages(std::string_view arithmetic, DeviceKind device) {
+  const auto kernels = kernel_table();
+  return std::any_of(kernels.begin(), kernels.end(), [&](const Kernel* kernel) {
+    return kernel->device() == device && !is_for_chains(*kernel) &&
+           kernel->arithmetic() == arithmetic;
+  });
+}
+
+std::string microseconds(double seconds) {
+  return fmt::format("{:.1f} us", seconds * 1e6);
+}
+
+class Cutter {
+ public:
+  Cutter(const Chain& chain, const Machine& machine, const PlanOptions& options)
+      : chain_(chain), machine_(machine), options_(options) {
+    options_.kernel.clear();
+    options_.tile.clear();
+    for (const Stage& stage : chain_.stages) singles_.push_back(single(stage));
+    why_apart_.resize(chain_.size());
+    for (std::size_t first = 0; first < chain_.size(); ++first)
+      for (const Kernel* kernel : kernel_table()) consider(*kernel, first);
+  }
+
+  std::vector<Segment> run() const {
+    // First the kernels with an arithmetic of their own, for the canonical n; then the rest.
+    std::vector<const Candidate*> owners;
+    for (const Step& step : shortest({}, true))
+      if (step.candidate && step.candidate->own_arithmetic) owners.push_back(step.candidate);
+    std::vector<Segment> segments;
+    for (const auto& [first, candidate] : shortest(owners, false)) {
+      if (candidate)
+        segments.push_back({first, candidate->count, candidate->kernel, why_together(*candidate)});
+      else
+        segments.push_back({first, 1, nullptr, why_apart(first)});
+    }
+    return segments;
+  }
+
+ private:
+  struct Step {
+    std::size_t first = 0;
+    const Candidate* candidate = nullptr;  // null: the stage by itself
+  };
+
+  Single single(const Stage& stage) const {
+    const Selection selection = select(stage, machine_, options_, nullptr);
+    return {selection.kernel().name(), selection.kernel().arithmetic(), selection.tile.tile.name,
+            selection.tile.cost.seconds, selection.verdict().canonical_seconds};
+  }
+
+  Chain part(std::size_t first, std::size_t count) const {
+    Chain part(chain_.stages.subspan(first, count));
+    part.constants = chain_.constants;
+    part.binary = first == 0 ? chain_.binary : chain_[first - 1].act.is_neuron();
+    part.x_steps = chain_.x_steps;
+    for (std::size_t i = 0; i < first; ++i)
+      if (chain_[i].act.is_neuron()) part.x_steps = chain_[i].t;
+    part.mean = chain_.mean && first + count == chain_.size();
+    return part;
+  }
+
+  void consider(const Kernel& kernel, std::size_t first) {
+    const KernelFacts& facts = kernel.facts();
+    if (!is_for_chains(kernel) || facts.by_name_only || kernel.device() != machine_.device.kind ||
+        (facts.folds && !chain_.constants))
+      return;
+    const std::size_t most = std::min(chain_.size() - first, most_stages);
+    for (std::size_t count = facts.least_stages; count <= most; ++count) {
+      const Chain chain = part(first, count);
+      const std::vector<std::string> refusals = kernel.refusals(chain, machine_);
+      if (!refusals.empty()) {
+        if (count == facts.least_stages && why_apart_[first].empty() && count > 1)
+          why_apart_[first] = fmt::format("{}", fmt::join(refusals, "; "));
+        continue;
+      }
+      if (chain.exact() && !kernel.exact()) continue;
+      add(kernel, first, count, chain);
+    }
+  }
+
+  void add(const Kernel& kernel, std::size_t first, std::size_t count, const Chain& chain) {
+    Candidate candidate{first, count, &kernel, {}, false, 0, 0};
+    candidate.own_arithmetic = !is_of_single_stages(kernel.arithmetic(), machine_.device.kind);
+    for (std::size_t i = first; i < first + count && !candidate.own_arithmetic; ++i) {
+      if (singles_[i].arithmetic == kernel.arithmetic()) continue;
+      why_apart_[first] = fmt::format("stage {} runs in {} by itself, whose bits differ",
+                                      i - first + 1, singles_[i].kernel);
+      return;
+    }
+    const RankedTile best = rank(kernel, chain, machine_).front();
+    candidate.tile = best.tile.name;
+    candidate.seconds = best.cost.seconds;
+    Machine one_thread = machine_;
+    if (machine_.device.kind == DeviceKind::cpu) one_thread = with_threads(machine_, 1);
+    candidate.canonical_seconds =
+        rank(kernel, canonical_chain(chain, machine_.device.kind), one_thread).front().cost.seconds;
+    candidates_.push_back(candidate);
+  }
+
+  // The fastest cut: segments in order. With `owners`, those candidates are taken and no other of
+  // an arithmetic of its own.
+  std::vector<Step> shortest(const std::vector<const Candidate*>& owners, bool canonical) const {
+    const std::size_t size = chain_.size();
+    constexpr double never = std::numeric_limits<double>::infinity();
+    std::vector<double> best(size + 1, never);
+    std::vector<Step> last(size + 1);
+    std::vector<std::size_t> from(size + 1, 0);
+    const auto inside = [&](std::size_t i) {
+      return std::any_of(owners.begin(), owners.end(), [&](const Candidate* owner) {
+        return i >= owner->first && i < owner->first + owner->count;
+      });
+    };
+    const auto offer = [&](std::size_t first, std::size_t end, double seconds,
+                           const Candidate* candidate) {
+      if (best[first] + seconds > best[end]) return;
+      best[end] = best[first] + seconds;
+      last[end] = {first, candidate};
+      from[end] = first;
+    };
+    best[0] = 0;
+    for (std::size_t i = 0; i < size; ++i) {
+      if (best[i] == never) continue;
+      if (canonical || !inside(i))
+        offer(i, i + 1, canonical ? singles_[i].canonical_seconds : singles_[i].seconds, nullptr);
+      for (const Candidate& candidate : candidates_) {
+        if (candidate.first != i) continue;
+        const bool owner = std::find(owners.begin(), owners.end(), &candidate) != owners.end();
+        bool allowed = canonical || owner || !candidate.own_arithmetic;
+        for (std::size_t j = i; j < i + candidate.count && allowed && !canonical && !owner; ++j)
+          allowed = !inside(j);
+        if (allowed)
+          offer(i, i + candidate.count, canonical ? candidate.canonical_seconds : candidate.seconds,
+                &candidate);
+      }
+    }
+    std::vector<Step> steps;
+    for (std::size_t end = size; end > 0; end = from[end]) steps.push_back(last[end]);
+    std::reverse(steps.begin(), steps.end());
+    return steps;
+  }
+
+  // "the 2 stages by themselves 31.0 us (halo 8x8x1.rows, halo line64.rows)"
+  std::string apart_text(const Candidate& candidate) const {
+    double sum = 0;
+    std::vector<std::string> names;
+    for (std::size_t i = candidate.first; i < candidate.first + candidate.count; ++i) {
+      sum += singles_[i].seconds;
+      names.push_back(fmt::format("{} {}", singles_[i].kernel, singles_[i].tile));
+    }
+    return fmt::format(
+        "{} by {} {} ({})",
+        candidate.count == 1 ? "the stage" : fmt::format("the {} stages", candidate.count),
+        candidate.count == 1 ? "itself" : "themselves", microseconds(sum), fmt::join(names, ", "));
+  }
+  std::string together_text(const Candidate& candidate) const {
+    return fmt::format("{} ({}) {}", candidate.kernel->name(), candidate.tile,
+                       microseconds(candidate.seconds));
+  }
+  std::string why_together(const Candidate& candidate) const {
+    return fmt::format("in one kernel: predicted {}, {}", together_text(candidate),
+                       apart_text(candidate));
+  }
+  std::string why_apart(std::size_t first) const {
+    if (first + 1 == chain_.size()) return {};
+    for (const Candidate& candidate : candidates_)
+      if (candidate.first == first && candidate.count > 1)
+        return fmt::format("by itself: predicted {}, {}", apart_text(candidate),
+                           together_text(candidate));
+    return why_apart_[first].empty() ? "" : "by itself: " + why_apart_[first];
+  }
+
+  Chain chain_;
+  Machine machine_;
+  PlanOptions options_;
+  std::vector<Single> singles_;
+  std::vector<Candidate> candidates_;
+  std::vector<std::string> why_apart_;  // from the next stage
+};
+
+}  // namespace
+
+std::vector<Segment> cut(const Chain& chain, const Machine& machine, const PlanOptions& options) {
+  check(chain, machine.device.kind == DeviceKind::cuda);
+  return Cutter(chain, machine, options).run();
+}
+
+SegmentTimes measure_segments(const Chain& chain, const Machine& machine, double seconds) {
+  PlanOptions options;
+  options.device = machine.device;
+  options.threads = machine.device.kind == DeviceKind::cpu ? machine.threads : 0;
+  options.use_tuning = false;
+  std::vector<RandomOperands> operands;
+  std::vector<Plan> plans;
+  std::vector<Parameters> parameters;
+  std::size_t sets = 1;
+  for (std::size_t i = 0; i < chain.size(); ++i) {
+    operands.emplace_back(chain[i], i + 1, machine);
+    plans.emplace_back(chain[i], operands[i].weights, options);
+    parameters.push_back({.w = operands[i].weights.data<float>()});
+    sets = std::max(sets, operands[i].sets());
+  }
+  Bound whole(chain, options);
+  whole.set(parameters);
+
+  const auto time = [&](const auto& run) {
+    return time_calls(
+               machine.device, sets,
+               [&](Stream stream, std::size_t set) { run(set, stream).or_throw(); }, seconds)
+        .median;
+  };
+  const auto operands_of = [&](std::size_t stage, std::size_t set) {
+    return operands[stage].operands(chain[stage], set % operands[stage].sets());
+  };
+  SegmentTimes times;
+  times.one_kernel = time([&](std::size_t set, Stream stream) {
+    const Operands first = operands_of(0, set), last = operands_of(chain.size() - 1, set);
+    std::vector<StageArgs> later;
+    for (std::size_t i = 1; i < chain.size(); ++i)
+      later.push_back({.bias = static_cast<const float*>(operands_of(i, set).bias.data)});
+    RunArgs args;
+    args.bias = static_cast<const float*>(first.bias.data);
+    args.n = chain.front().n;
+    args.x = first.x.data;
+    args.x_stride = dense_x(chain.front(), args.n);
+    args.y = last.y.data;
+    args.y_stride = dense_y(chain.back(), args.n);
+    args.later = later;
+    return whole.run(args, nullptr, stream);
+  });
+  times.by_themselves = time([&](std::size_t set, Stream stream) {
+    TensorView x = operands_of(0, set).x;
+    for (std::size_t i = 0; i < chain.size(); ++i) {
+      Operands all = operands_of(i, set);
+      all.x.data = x.data;  // the same bytes, whether flattened or not
+      if (Status status = plans[i].run(all, stream); !status.ok()) return status;
+      x = all.y;
+    }
+    return Status();
+  });
+  return times;
+}
+
+}  // namespace convoy

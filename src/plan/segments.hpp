@@ -1,0 +1,38 @@
+// Segments: which stages of a chain run in one kernel, and which by themselves.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/kernel.hpp"
+
+namespace convoy {
+
+struct PlanOptions;
+
+/// Neighbouring stages that run as one, or one stage.
+struct Segment {
+  std::size_t first = 0, count = 1;
+  /// What runs them; null: a plan of the one stage chooses.
+  const Kernel* kernel = nullptr;
+  /// Why it is so, a sentence: of a stage by itself why no kernel takes the next one too. Empty
+  /// where the device has no kernel for several stages, and of the last stage.
+  std::string why;
+};
+
+/// Cuts a legal chain. The rule: a kernel whose arithmetic single stages have too may take several
+/// where each of them has that arithmetic by itself, so that the bits do not depend on the cut;
+/// there the least predicted time for this n decides. One with an arithmetic of its own takes them
+/// where that is predicted to be faster for the canonical n (plan/select.hpp), whatever n is.
+std::vector<Segment> cut(const Chain& chain, const Machine& machine, const PlanOptions& options);
+
+struct SegmentTimes {
+  double one_kernel = 0, by_themselves = 0;  // median seconds
+};
+
+/// Times both ways of running the chain, for about `seconds` each: by the kernel that `cut` or the
+/// cost model chooses for all of it, and stage by stage. Throws Error where no kernel runs all of
+/// it, or a run fails.
+SegmentTimes measure_segments(const Chain& chain, const Machine& machine, double seconds);
+
+}  // namespace convoy

@@ -1,0 +1,42 @@
+// Every GPU kernel against the oracle on drawn stages, as tests/parity does it for the CPU's: more
+// are drawn until each tile, epilogue, tail case and pair of awkward fields has been met five
+// times. NaN and infinities at every position are among the draws.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "gpu_case.hpp"
+#include "plan/kernel_table.hpp"
+#include "verify/verify.hpp"
+
+namespace convoy::verify {
+namespace {
+
+class GpuParity : public GpuTest {};
+
+TEST_F(GpuParity, DrawnStages) {
+  VerifyOptions options;
+  options.device = gpu0;
+  options.random = 1000;
+  options.seed = 2;  // one whose draws fill every cell
+  const Report report = verify(options);
+  for (const Failure& failure : report.failures)
+    ADD_FAILURE() << failure.what << "\nrepro: " << failure.repro;
+  for (const Cell& cell : report.gaps())
+    ADD_FAILURE() << "not covered: " << cell.kernel << " " << cell.tile << ", " << cell.epilogue
+                  << ", " << cell.tail;
+  for (const std::string& gap : report.field_gaps()) ADD_FAILURE() << "not covered: " << gap;
+  std::set<std::string, std::less<>> met;
+  for (const auto& [cell, count] : report.coverage)
+    if (count > 0) met.emplace(cell.kernel);
+  const Machine machine = gpu::machine(0);
+  for (const Kernel* kernel : kernel_table()) {
+    if (kernel->device() != DeviceKind::cuda || !dynamic_cast<const StageKernel*>(kernel)) continue;
+    // What is compiled for 9.0 alone runs nowhere else.
+    if (machine.compute_capability != 90 && !met.contains(kernel->name())) continue;
+    EXPECT_TRUE(met.contains(kernel->name())) << kernel->name() << " was met by no drawn stage";
+  }
+}
+
+}  // namespace
+}  // namespace convoy::verify

@@ -1,0 +1,174 @@
+// Which kernel and tile a plan takes, and the cost models that say so.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/kernel.hpp"
+#include "cpu/depthwise/depthwise.hpp"
+#include "cpu/families.hpp"
+#include "cpu/few_filters/few_filters.hpp"
+#include "cpu/first/first.hpp"
+#include "cpu/first_winograd2/first_winograd2.hpp"
+#include "cpu/shared/core_costs.hpp"
+#include "cpu/shared/register_tile.hpp"
+#include "cpu/winograd/winograd.hpp"
+#include "plan/kernel_table.hpp"
+#include "plan/select.hpp"
+
+namespace convoy {
+namespace {
+
+PlanOptions plain() {
+  PlanOptions options;
+  options.threads = 1;
+  options.use_tuning = false;
+  return options;
+}
+
+TEST(Selection, DoesNotDependOnTheBatchOrTheThreads) {
+  for (const std::string_view text :
+       {"n1h14c256k512r3pad1+bias+relu+max2", "n1h56c64k64r1", "n1h32c3k64r3pad1+relu",
+        "n1h8c128k128r3pad1+strict", "n1h20c8k8r5+if(1)+t2", "n1h1c256k128r1+bias"}) {
+    Stage stage = parse_stage(text);
+    std::string arithmetic;
+    for (const Index n : {1, 2, 7, 64, 1000}) {
+      for (const int threads : {1, 2, 8}) {
+        stage.n = n;
+        PlanOptions options = plain();
+        options.threads = threads;
+        const Selection selection = select(stage, machine_for(options), options, nullptr);
+        if (arithmetic.empty()) arithmetic = selection.kernel().arithmetic();
+        EXPECT_EQ(selection.kernel().arithmetic(), arithmetic) << text << " n " << n;
+        if (stage.exact()) {
+          EXPECT_TRUE(selection.kernel().exact());
+        }
+      }
+    }
+  }
+}
+
+TEST(Selection, EveryPredictionIsATime) {
+  const Machine machine = machine_for(plain());
+  for (const std::string_view text :
+       {"n1h7c512k512r3pad1+bias+relu", "n4h32c64k128r3pad1+bias+relu+max2",
+        "n8h32c3k256r3pad1+relu", "n256h28c1k8r5+bias+relu+max2", "n8h32c256k3r3pad1",
+        "n1h56c64k256r1+bias", "n1000h1c256k128r1+bias", "n1h112c32k32r3pad1groups32+relu6",
+        "u8:n1h16c3k8r3+norm+relu", "n1h224c3k64r7stride2pad3+relu+max3s2p1",
+        "n2h12c8k16r5+if(1)+t2+max2"}) {
+    const Stage stage = parse_stage(text);
+    for (const Kernel* kernel : kernel_table()) {
+      if (!kernel->refusals(stage, machine).empty()) continue;
+      const std::vector<Tile> tiles = kernel->tiles(stage, machine);
+      ASSERT_FALSE(tiles.empty()) << kernel->name() << " " << text;
+      for (std::size_t i = 0; i < tiles.size(); ++i) {
+        const Cost cost = kernel->cost(stage, tiles[i], machine);
+        EXPECT_TRUE(std::isfinite(cost.seconds) && cost.seconds > 0)
+            << kernel->name() << " " << text;
+        EXPECT_TRUE(cost.waste >= 0 && cost.waste < 1) << kernel->name() << " " << text;
+        EXPECT_GT(cost.flops, 0) << kernel->name() << " " << text;
+        for (std::size_t j = 0; j < i; ++j)
+          EXPECT_NE(tiles[i].name, tiles[j].name) << kernel->name() << " " << text;
+      }
+    }
+  }
+}
+
+TEST(KernelTable, NamesAreUnique) {
+  for (const Kernel* kernel : kernel_table())
+    EXPECT_EQ(find_kernel(kernel->name(), kernel->device()), kernel) << kernel->name();
+  EXPECT_EQ(find_kernel("none", DeviceKind::cpu), nullptr);
+}
+
+TEST(Selection, TuningChoosesAmongTilesOfOneArithmeticOnly) {
+  const Stage stage = parse_stage("n4h16c32k32r3pad1+bias+relu+max2");
+  const PlanOptions options = plain();
+  const Machine machine = machine_for(options);
+  const Selection guess = select(stage, machine, options, nullptr);
+  for (const Verdict& verdict : guess.verdicts) {
+    if (!verdict.fits()) continue;
+    for (const RankedTile& ranked : verdict.tiles) {
+      TuningCache cache;
+      cache.set(machine, stage, {std::string(verdict.kernel->name()), ranked.tile.name, 1e-3});
+      const Selection tuned = select(stage, machine, options, &cache);
+      EXPECT_EQ(tuned.kernel().arithmetic(), guess.kernel().arithmetic());
+      if (verdict.kernel->arithmetic() == guess.kernel().arithmetic()) {
+        EXPECT_EQ(tuned.kernel().name(), verdict.kernel->name());
+        EXPECT_EQ(tuned.tile.tile.name, ranked.tile.name);
+        EXPECT_TRUE(tuned.tuned.has_value());
+      }
+    }
+  }
+}
+
+// What the cost models ask of an instruction set is what its loops were compiled with.
+TEST(Cost, AsksForTheTilesThatTheLoopsHave) {
+  const Machine machine = cpu_machine(1);
+  const cpu::TileSizes sizes = cpu::tile_sizes(machine);
+  const cpu::TileLoops& loops = cpu::tile_loops();
+  EXPECT_EQ(sizes.lanes, loops.lanes);
+  EXPECT_EQ(sizes.halves, loops.halves);
+  for (std::size_t vectors = 0; vectors <= cpu::max_tile_vectors; ++vectors) {
+    const auto pixels = static_cast<std::size_t>(sizes.max_pixels[vectors]);
+    const auto windows = static_cast<std::size_t>(sizes.max_windows[vectors]);
+    EXPECT_EQ(loops.row[vectors] != nullptr, sizes.row_pixels[vectors] > 0) << vectors;
+    for (std::size_t i = 1; i <= cpu::max_tile_pixels; ++i)
+      EXPECT_EQ(loops.plain[vectors][i] != nullptr, i <= pixels) << vectors << " " << i;
+    for (std::size_t i = 1; i <= cpu::max_tile_pixels / 4; ++i)
+      EXPECT_EQ(loops.pooled[vectors][i] != nullptr, i <= windows) << vectors << " " << i;
+  }
+  EXPECT_EQ(cpu::winograd::simd(2, 1).lanes, machine.vector_floats);
+  EXPECT_EQ(cpu::depthwise_loops::loops().lanes, machine.vector_floats);
+  EXPECT_EQ(cpu::first_rows::loops().lanes, cpu::first_rows::row_lanes(machine.vector_floats));
+  EXPECT_EQ(cpu::first_tiles::loops().lanes, machine.vector_floats);
+  EXPECT_EQ(cpu::first_tiles::loops().max_vectors,
+            cpu::first_tiles::max_vectors_of(machine.vector_registers));
+  for (int filters = 1; filters <= cpu::few_loops::max_filters; ++filters) {
+    EXPECT_EQ(cpu::few_loops::loops(filters).lanes, machine.vector_floats);
+    EXPECT_EQ(cpu::few_loops::loops(filters).pixels,
+              cpu::few_loops::pixels_of(filters, machine.vector_registers));
+  }
+}
+
+TEST(Cost, EachClassOfCoresHasItsTable) {
+  const auto cores = [](std::string_view isa, bool halves, bool mesh) {
+    Machine machine;
+    set_isa(machine, isa);
+    machine.halves = halves;
+    machine.mesh = mesh;
+    return std::string(cpu::core_costs(with_threads(machine, 1)).cores);
+  };
+  EXPECT_EQ(cores("avx512", true, false), "Zen 4");
+  EXPECT_EQ(cores("avx512", false, false), "Zen 5");
+  EXPECT_EQ(cores("avx512", false, true), "Golden Cove server");
+  EXPECT_EQ(cores("avx2", false, false), "AVX2");
+  EXPECT_EQ(cores("avx2", false, true), "AVX2, L3 on a mesh");
+  EXPECT_EQ(cores("neon", false, false), "NEON");
+  EXPECT_EQ(cores("scalar", false, false), "AVX2");
+  Machine machine;
+  EXPECT_THROW(set_isa(machine, "avx3"), Error);
+}
+
+// Weights of 26 MB pass by once a step of rows, which a server's mesh delays: there pairs of taps
+// took 1.6 times as long as F(2x2, 3x3) when their cost did not know it.
+TEST(Cost, PairsOfTapsDoNotStreamTheirWeightsThroughAMesh) {
+  Machine server;  // a Sapphire Rapids
+  set_isa(server, "avx512");
+  server.mesh = true;
+  server.l2_bytes = std::size_t{2} << 20;
+  server.l3_bytes = std::size_t{105} << 20;
+  const Machine machine = with_threads(server, 1);
+  const auto least = [&](const Kernel& kernel, const Stage& stage) {
+    double seconds = std::numeric_limits<double>::infinity();
+    for (const Tile& tile : kernel.tiles(stage, machine))
+      seconds = std::min(seconds, kernel.cost(stage, tile, machine).seconds);
+    return seconds;
+  };
+  const Stage deep = parse_stage("n21h7w7c512k512r3pad1+strict");
+  EXPECT_LT(least(cpu::winograd2(), deep), least(cpu::tap_pairs(), deep));
+  const Stage stem = parse_stage("n1h224c3k64r7stride2pad3+bias+relu+max3s2p1");
+  EXPECT_LT(least(cpu::tap_pairs(), stem), least(cpu::direct(), stem));
+}
+
+}  // namespace
+}  // namespace convoy
