@@ -2,16 +2,18 @@
 """Times one stage in other libraries, on a GPU: a worker that `convoy bench --device cuda --peers` talks to.
 
 Reads one JSON object a line from standard input, answers with one on standard output:
-  {"op": "prepare", "stage": {...}, "threads": 2}  -> {"peers": [...], "partial": [...], "left_out": [...]}
-  {"op": "time", "peer": NAME, "seconds": 0.03}    -> {"samples": [seconds, ...]}
+  {"op": "prepare", "stage": {...}, "apart": false}
+      -> {"peers": [...], "partial": [...], "apart": [...], "left_out": [...], "versions": {...}, "method": "..."}
+  {"op": "time", "peer": NAME, "seconds": 0.03, "apart": false}  -> {"samples": [seconds, ...]}
 
-Peers: cuDNN through PyTorch (its algorithm chosen by measurement), torch.compile with max-autotune,
-XLA through JAX, and for a 1x1 stage without riders cuBLAS. `partial` ones do less than the stage:
-the convolution alone, or without the pool. All run the stage's type in NHWC on normal inputs, over
-buffers that together exceed the L2 three times, as replays of a CUDA graph (XLA: one jitted call).
-Each peer's result is compared with PyTorch in fp32. A stage's "then" is a stage that follows it.
+Peers: cuDNN through PyTorch (its algorithm chosen by measurement), its fused convolution + bias + ReLU followed by a
+compiled pool, torch.compile with max-autotune, XLA through JAX, and for a 1x1 stage without riders cuBLAS. `partial`
+ones do less than the stage: the convolution alone, or without the pool. All run the stage's type in NHWC on normal
+inputs, over buffers that together exceed the L2 three times, as replays of a CUDA graph (XLA: peers_xla.py).
+`apart`: a kernel that writes one word stands between a stage and the next, so that they can't overlap; XLA can't be
+timed so. Each peer's result is compared with PyTorch in fp32. A stage's "then" is a stage that follows it.
 
-CONVOY_GPU_PEERS chooses among cudnn,alone,compile,xla,cublas (default: all). XLA runs in a process of its
+CONVOY_GPU_PEERS chooses among cudnn,alone,chain,compile,xla,cublas (default: all). XLA runs in a process of its
 own: a kernel that fails there must not take the others along. CONVOY_PEERS_LOG names a file for what
 the libraries print. CONVOY_PEERS_HISTORY names one for the times of former processes: a peer that was
 a tenth behind the best there is left out.
@@ -21,33 +23,18 @@ import json
 import math
 import os
 import statistics
-import subprocess
 import sys
-import time
+
+import peers_xla
+from peer_timing import buffers_of, launches_of, samples_of
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-ASKED = os.environ.get("CONVOY_GPU_PEERS", "cudnn,alone,compile,xla,cublas").split(",")
-LAUNCHES = 24  # of a graph, at least
+ASKED = os.environ.get("CONVOY_GPU_PEERS", "cudnn,alone,chain,compile,xla,cublas").split(",")
 PARTIAL = ("cudnn without pool", "cudnn convolution alone")  # do less than the stage
-
-
-def moved_by(stage):
-    """Bytes of an input and an output."""
-    if stage.get("then"):
-        return moved_by(stage["then"]) + 2 * stage["n"] * stage["h"] * stage["w"] * stage["c"]
-    (top, left, bottom, right), (sh, sw), (dh, dw) = stage["pad"], stage["stride"], stage["dil"]
-    p = (stage["h"] + top + bottom - dh * (stage["r"] - 1) - 1) // sh + 1
-    q = (stage["w"] + left + right - dw * (stage["s"] - 1) - 1) // sw + 1
-    if stage["pool"]:
-        pool = stage["pool"]
-        p, q = ((size + 2 * pad - d * (window - 1) - 1) // stride + 1 for size, pad, d, window, stride in
-                zip((p, q), pool["pad"], pool["dil"], pool["window"], pool["stride"]))
-    return 2 * stage["n"] * (stage["h"] * stage["w"] * stage["c"] + p * q * stage["k"])
-
-
-def buffers_of(stage, l2_bytes):
-    """How many inputs and outputs exceed the L2 three times; as bench/gpu_runs.cpp has it."""
-    return max(8, min(512, 3 * l2_bytes // moved_by(stage) + 1))
+METHOD = (
+    "peers: as ours, replays of a CUDA graph of the same number of launches over buffers that together exceed the "
+    "L2 three times"
+)
 
 
 class Torch:
@@ -65,7 +52,10 @@ class Torch:
         torch = self.torch
         torch.manual_seed(1)
         dtype = {"f16": torch.float16, "bf16": torch.bfloat16}[stage["dtype"]]
-        make = lambda *shape: torch.randn(*shape, device="cuda", dtype=dtype)
+
+        def make(*shape):
+            return torch.randn(*shape, device="cuda", dtype=dtype)
+
         last = torch.channels_last
         self.s, self.layers = stage, []  # of each stage: itself, weights, bias
         for s in [stage] + ([stage["then"]] if stage.get("then") else []):
@@ -77,12 +67,19 @@ class Torch:
 
     def activate(self, s, y):
         f = self.torch.nn.functional
-        return {"": lambda: y, "relu": lambda: f.relu(y), "relu6": lambda: f.relu6(y),
-                "clip": lambda: self.torch.clamp(y, s["a"], s["b"]), "leaky": lambda: f.leaky_relu(y, s["a"])}[s["act"]]()
+        return {
+            "": lambda: y,
+            "relu": lambda: f.relu(y),
+            "relu6": lambda: f.relu6(y),
+            "clip": lambda: self.torch.clamp(y, s["lo"], s["hi"]),
+            "leaky": lambda: f.leaky_relu(y, s["slope"]),
+        }[s["act"]]()
 
     def pool(self, s, y):
         p = s["pool"]
-        return self.torch.nn.functional.max_pool2d(y, p["window"], p["stride"], p["pad"], p["dil"], p["ceil"]) if p else y
+        return (
+            self.torch.nn.functional.max_pool2d(y, p["window"], p["stride"], p["pad"], p["dil"], p["ceil"]) if p else y
+        )
 
     def conv(self, s, w, b, x):
         f = self.torch.nn.functional
@@ -93,9 +90,12 @@ class Torch:
             pad = (top, left)
         return f.conv2d(x, w, b, s["stride"], pad, s["dil"], s["groups"])
 
+    def fusable(self, s):
+        return s["act"] == "relu" and s["bias"] and s["pad"][:2] == s["pad"][2:]
+
     def fused(self, s, w, b, x):
         """cuDNN's own convolution + bias + ReLU, where the stage has that."""
-        if s["act"] != "relu" or not s["bias"] or s["pad"][:2] != s["pad"][2:]:
+        if not self.fusable(s):
             return self.activate(s, self.conv(s, w, b, x))
         return self.torch.cudnn_convolution_relu(x, w, b, s["stride"], s["pad"][:2], s["dil"], s["groups"])
 
@@ -107,7 +107,21 @@ class Torch:
 
     def compiled(self):
         self.torch._dynamo.reset()
-        return self.torch.compile(lambda x: self.chain(x, fused=False), mode="max-autotune-no-cudagraphs", dynamic=False)
+        return self.torch.compile(
+            lambda x: self.chain(x, fused=False), mode="max-autotune-no-cudagraphs", dynamic=False
+        )
+
+    def compiled_pools(self):
+        """cuDNN's fused convolutions, each followed by a pool that the compiler made."""
+        self.torch._dynamo.reset()
+        pools = [self.torch.compile(lambda y, s=s: self.pool(s, y), mode="max-autotune-no-cudagraphs", dynamic=False)
+                 for s, _, _ in self.layers]
+
+        def chain(x):
+            for (s, w, b), pool in zip(self.layers, pools):
+                x = pool(self.fused(s, w, b, x))
+            return x
+        return chain
 
     def makers(self):
         s, w, _ = self.layers[0]
@@ -120,6 +134,8 @@ class Torch:
                 found[PARTIAL[0]] = lambda: lambda x: self.chain(x, pools=False)
         if "alone" in ASKED and (s["pool"] or riders) and single:
             found[PARTIAL[1]] = lambda: lambda x: self.conv(s, w, None, x)
+        if "chain" in ASKED and all(s["pool"] and self.fusable(s) for s, _, _ in self.layers):
+            found["cudnn + compiled pool"] = self.compiled_pools
         if "compile" in ASKED:
             found["torch.compile"] = self.compiled
         pointwise = (s["r"], s["s"], s["groups"], s["stride"], s["pad"]) == (1, 1, 1, [1, 1], [0] * 4)
@@ -146,19 +162,36 @@ class Torch:
         if not error < (4e-3 if s["dtype"] == "f16" else 2e-2):
             raise RuntimeError(f"wrong result, error {error:.1e}")
 
-    def graph(self, name, function):
-        """Captured launches over all buffers; gives a function that replays them so many times and
-        returns the seconds of one launch."""
+    def graphs(self, name, function, apart):
+        """Functions that give samples of the seconds of one launch: of launches one after the other, and if asked
+        for of launches with a tiny kernel behind each."""
         torch = self.torch
         self.check(name, function(self.xs[0]))
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             for _ in range(2):
+                start.record()
                 function(self.xs[0])
-            launches = max(LAUNCHES, len(self.xs))
+                end.record()
+            end.synchronize()
+        launches = launches_of(start.elapsed_time(end) * 1e-3, len(self.xs))
+        word = torch.zeros(1, device="cuda")
+        found = {False: self.captured(function, stream, launches, lambda: None)}
+        if apart:
+            found[True] = self.captured(function, stream, launches, lambda: word.fill_(1))
+        return found
+
+    def captured(self, function, stream, launches, behind):
+        torch = self.torch
+        with torch.cuda.stream(stream):
+            behind()  # once before: a capture loads no kernels
             graph = torch.cuda.CUDAGraph()
+            kept = []
             with torch.cuda.graph(graph, stream=stream):
-                kept = [function(self.xs[i % len(self.xs)]) for i in range(launches)]
+                for i in range(launches):
+                    kept.append(function(self.xs[i % len(self.xs)]))
+                    behind()
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 
         def replay(times, _kept=kept):  # what the graph writes to lives as long as it
@@ -177,120 +210,13 @@ class Torch:
         self.torch.cuda.empty_cache()
 
 
-class Xla:
-    def __init__(self):
-        import jax
-        self.jax, self.version = jax, jax.__version__
-
-    def stage(self, s, x, w, b):
-        jax = self.jax
-        lax, jnp = jax.lax, jax.numpy
-        top, left, bottom, right = s["pad"]
-        y = lax.conv_general_dilated(x, w, s["stride"], [(top, bottom), (left, right)], rhs_dilation=s["dil"],
-                                     dimension_numbers=("NHWC", "HWIO", "NHWC"), feature_group_count=s["groups"])
-        y = y + b if s["bias"] else y
-        y = {"": lambda: y, "relu": lambda: jax.nn.relu(y), "relu6": lambda: jax.nn.relu6(y),
-             "clip": lambda: jnp.clip(y, s["a"], s["b"]), "leaky": lambda: jax.nn.leaky_relu(y, s["a"])}[s["act"]]()
-        p = s["pool"]
-        if p and p["ceil"]:
-            raise RuntimeError("a pool with ceil")
-        return y if not p else lax.reduce_window(
-            y, jnp.array(-jnp.inf, y.dtype), lax.max, (1, *p["window"], 1), (1, *p["stride"], 1),
-            ((0, 0), (p["pad"][0],) * 2, (p["pad"][1],) * 2, (0, 0)), window_dilation=(1, *p["dil"], 1))
-
-    def inputs(self, stage, l2):
-        jax = self.jax
-        dtype = {"f16": jax.numpy.float16, "bf16": jax.numpy.bfloat16}[stage["dtype"]]
-        # A call is timed on the host, so it must hold more work than the host needs to enqueue it.
-        count = max(buffers_of(stage, l2), min(64, (2 << 30) // moved_by(stage)))
-        keys = iter(jax.random.split(jax.random.key(0), count + 4))
-        draw = jax.jit(lambda key, shape: jax.random.normal(key, shape, dtype), static_argnums=1)
-        layers = []
-        for s in [stage] + ([stage["then"]] if stage.get("then") else []):
-            fan = s["c"] // s["groups"] * s["r"] * s["s"]
-            w = draw(next(keys), (s["r"], s["s"], s["c"] // s["groups"], s["k"])) / math.sqrt(fan)
-            layers.append((w.astype(dtype), draw(next(keys), (s["k"],))))
-        return [draw(next(keys), (stage["n"], stage["h"], stage["w"], stage["c"])) for _ in range(count)], layers
-
-    def graph(self, stage, l2):
-        jax = self.jax
-        xs, layers = self.inputs(stage, l2)
-        launches = len(xs)  # each input once: XLA computes what it is asked for twice only once
-
-        def chain(x, layers):
-            for s, (w, b) in zip([stage, stage.get("then")], layers):
-                x = self.stage(s, x, w, b)
-            return x
-
-        every = jax.jit(lambda xs, layers: [chain(x, layers) for x in xs])
-        up = lambda a: a.astype(jax.numpy.float32)
-        with jax.default_matmul_precision("float32"):
-            want = chain(up(xs[0][:1]), jax.tree.map(up, layers))
-        got = jax.block_until_ready(every(xs, layers))[0]
-        error = float(abs(up(got[:1]) - want).max() / abs(want).max())
-        if not error < (4e-3 if stage["dtype"] == "f16" else 2e-2):
-            raise RuntimeError(f"wrong result, error {error:.1e}")
-
-        def replay(times):
-            start = time.perf_counter()
-            for _ in range(times):
-                out = every(xs, layers)
-            jax.block_until_ready(out)
-            return (time.perf_counter() - start) / times / launches
-        return samples_of(replay, launches)
-
-
-class XlaProcess:
-    """The worker again, for XLA alone; a new one after it died."""
-
-    def __init__(self):
-        self.child = None
-
-    def ask(self, request):
-        if not self.child:
-            environment = {**os.environ, "CONVOY_GPU_PEERS": "xla", "CONVOY_PEERS_HISTORY": ""}
-            self.child = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                          text=True, env=environment)
-        try:
-            self.child.stdin.write(json.dumps(request) + "\n")
-            self.child.stdin.flush()
-            return json.loads(self.child.stdout.readline())
-        except (OSError, ValueError):
-            self.close()
-            raise RuntimeError("XLA's process died") from None
-
-    def graph(self, stage, l2):
-        answer = self.ask({"op": "prepare", "stage": stage, "l2": l2})
-        if not answer["peers"]:
-            self.close()  # a failed kernel leaves its process unusable
-            raise RuntimeError(answer["left_out"][0]["why"])
-        self.version = answer["versions"]["jax"]
-        return lambda seconds: self.ask({"op": "time", "peer": "xla", "seconds": seconds})["samples"]
-
-    def close(self):
-        self.child.kill()
-        self.child.wait()
-        self.child = None
-
-
-def samples_of(replay, launches):
-    """A function that gives the seconds of one launch, five times in about so many seconds, after a
-    warm-up as long: the chip is bound by its power."""
-    def samples(seconds):
-        once = max(replay(1), 1e-7) * launches
-        replay(max(1, int(seconds / once)))
-        times = max(1, int(seconds / 5 / once))
-        return [replay(times) for _ in range(5)]
-    return samples
-
-
 class Bench:
     def __init__(self):
-        self.torch = Torch() if {"cudnn", "compile", "cublas"} & set(ASKED) else None
+        self.torch = Torch() if {"cudnn", "alone", "chain", "compile", "cublas"} & set(ASKED) else None
         self.xla = None
         if "xla" in ASKED:
-            self.xla = XlaProcess() if self.torch else Xla()
-        self.runs, self.left_out = {}, []
+            self.xla = peers_xla.XlaProcess() if self.torch else peers_xla.Xla()
+        self.runs, self.left_out = {}, []  # of a peer: its samples, by whether launches stand apart
         self.path = os.environ.get("CONVOY_PEERS_HISTORY")
         self.history = {}  # of a stage's text: each peer's seconds
         if self.path and os.path.exists(self.path):
@@ -299,7 +225,7 @@ class Bench:
         self.former = {}  # of this stage, in former processes
         self.now = {}  # in this one
 
-    def prepare(self, stage, l2=60 << 20):
+    def prepare(self, stage, apart=False, l2=60 << 20):
         self.runs, self.left_out = {}, []
         self.now = self.history.setdefault(json.dumps(stage), {})
         self.former = dict(self.now)
@@ -307,28 +233,31 @@ class Bench:
             self.torch.close()
             self.torch.open(stage)
             for name, make in self.torch.makers().items():
-                self.attempt(name, lambda: self.torch.graph(name, make()))
+                self.attempt(name, lambda name=name, make=make: self.torch.graphs(name, make(), apart))
         if self.xla:
-            self.attempt("xla", lambda: self.xla.graph(stage, self.torch.l2 if self.torch else l2))
-        partial = [name for name in self.runs if name in PARTIAL]
-        return {"peers": list(self.runs), "partial": partial, "left_out": self.left_out, "versions": self.versions()}
+            self.attempt("xla", lambda: {False: self.xla.graph(stage, self.torch.l2 if self.torch else l2)})
+        return {"peers": list(self.runs), "partial": [name for name in self.runs if name in PARTIAL],
+                "apart": [name for name, samples in self.runs.items() if True in samples],
+                "left_out": self.left_out, "versions": self.versions(), "method": self.method()}
 
     def attempt(self, name, make):
         best = min((seconds for peer, seconds in self.former.items() if peer not in PARTIAL), default=math.inf)
         if name not in PARTIAL and self.former.get(name, 0) > 1.1 * best:
-            self.left_out.append({"name": name, "why": f"{self.former[name] / best:.2f} x the best in a former process"})
+            why = f"{self.former[name] / best:.2f} x the best in a former process"
+            self.left_out.append({"name": name, "why": why})
             return
         try:
             self.runs[name] = make()
         except Exception as error:  # a peer that can't run the stage is named, not hidden
             self.left_out.append({"name": name, "why": (str(error).splitlines() or [repr(error)])[0][:200]})
 
-    def time(self, name, seconds):
-        samples = self.runs[name](seconds)
-        self.now[name] = min(statistics.median(samples), self.now.get(name, math.inf))
-        if self.path:  # at once: this process ends by a signal
-            with open(self.path, "w") as file:
-                json.dump(self.history, file)
+    def time(self, name, seconds, apart=False):
+        samples = self.runs[name][apart](seconds)
+        if not apart:
+            self.now[name] = min(statistics.median(samples), self.now.get(name, math.inf))
+            if self.path:  # at once: this process ends by a signal
+                with open(self.path, "w") as file:
+                    json.dump(self.history, file)
         return samples
 
     def versions(self):
@@ -340,6 +269,9 @@ class Bench:
             found["jax"] = self.xla.version
         return found
 
+    def method(self):
+        return "; ".join(([METHOD] if self.torch else []) + ([peers_xla.METHOD] if self.xla else []))
+
 
 def main():
     answers = os.fdopen(os.dup(1), "w")
@@ -349,10 +281,11 @@ def main():
     bench = Bench()
     for line in sys.stdin:
         request = json.loads(line)
+        words = {key: value for key, value in request.items() if key in ("stage", "apart", "l2", "seconds")}
         if request["op"] == "prepare":
-            answer = bench.prepare(request["stage"], request.get("l2", 60 << 20))
+            answer = bench.prepare(**words)
         else:
-            answer = {"samples": bench.time(request["peer"], request["seconds"])}
+            answer = {"samples": bench.time(request["peer"], **words)}
         print(json.dumps(answer), file=answers, flush=True)
 
 

@@ -17,7 +17,9 @@ import sys
 from pathlib import Path
 
 FUNCTION = re.compile(r"^ Function (\S+):\n  REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)", re.M)
-THREADS = re.compile(r"^\.nv\.info\.(\S+)$(?:(?!^\.nv\.).)*?EIATTR_MAX_THREADS\n[^\n]*\n\s*Value:\s*0x(\w+)", re.M | re.S)
+THREADS = re.compile(
+    r"^\.nv\.info\.(\S+)$(?:(?!^\.nv\.).)*?EIATTR_MAX_THREADS\n[^\n]*\n\s*Value:\s*0x(\w+)", re.M | re.S
+)
 
 
 def output_of(*command):
@@ -68,8 +70,10 @@ def main():
     if not rows:
         sys.exit(f"{args.program}: no kernel for {args.architecture} in it")
     for row in rows:
-        print(f"{row['kernel']:<56} {row['registers']:4} registers  {row['stack_bytes']:5} B stack  "
-              f"{row['static_shared_bytes']:6} B shared  {row['threads'] or '-':>5} threads  {row['ctas'] or '-':>2} CTAs")
+        print(
+            f"{row['kernel']:<56} {row['registers']:4} registers  {row['stack_bytes']:5} B stack  "
+            f"{row['static_shared_bytes']:6} B shared  {row['threads'] or '-':>5} threads  {row['ctas'] or '-':>2} CTAs"
+        )
     if args.json:
         Path(args.json).write_text(json.dumps({"architecture": args.architecture, "kernels": rows}, indent=1) + "\n")
 

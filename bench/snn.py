@@ -10,12 +10,13 @@ best peer. scripts/peers makes the environment of the peers.
 import argparse
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from results_folder import folder_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -63,9 +64,9 @@ def main():
     parser.add_argument("--out", default=str(ROOT / "bench/results"))
     args = parser.parse_args()
     devices = json.loads(subprocess.run([args.convoy, "devices", "--json", "--no-measure"], check=True,
-                                        stdout=subprocess.PIPE, text=True).stdout)["devices"][0]
-    machine = re.sub(r"[^a-z0-9]+", "-", f"{devices['name']} {devices['isa']}".lower()).strip("-")
-    out = Path(args.out) / machine / "snn.json"
+                                        stdout=subprocess.PIPE, text=True).stdout)
+    record = devices["record"]
+    out = Path(args.out) / folder_of(record) / "snn.json"
     rounds = json.loads(out.read_text())["rounds"] if args.add and out.exists() else []
     for process in range(args.processes):
         rounds.append(one_round(args, Path(args.images)))
@@ -78,13 +79,23 @@ def main():
     peers = {name: {key: statistics.median(r["peers"][name][key] for r in rounds)
                     for key in ("images_per_second", "one_image_seconds", "labels_that_differ_in_1000")}
              for name in rounds[0]["peers"]}
-    result = {"machine": devices["name"], "isa": devices["isa"], "threads": args.threads, "processes": len(rounds),
-              "model": Path(args.model).name, **median, "peers": peers, "versions": rounds[0]["versions"], "rounds": rounds}
+    result = {
+        **record,
+        "threads": args.threads,
+        "processes": len(rounds),
+        "model": Path(args.model).name,
+        **median,
+        "peers": peers,
+        "versions": rounds[0]["versions"],
+        "rounds": rounds,
+    }
     out.parent.mkdir(parents=True, exist_ok=True)
     out.with_suffix(".tmp").write_text(json.dumps(result, indent=1) + "\n")
     out.with_suffix(".tmp").rename(out)
-    print(f"{out}: {median['images_per_second']:.0f} images/s, {median['throughput_ratio']:.2f} x the best peer; one image "
-          f"{median['one_image_seconds'] * 1e6:.2f} us, {median['latency_ratio']:.1f} x the best peer")
+    print(
+        f"{out}: {median['images_per_second']:.0f} images/s, {median['throughput_ratio']:.2f} x the best peer; "
+        f"one image {median['one_image_seconds'] * 1e6:.2f} us, {median['latency_ratio']:.1f} x the best peer"
+    )
 
 
 if __name__ == "__main__":

@@ -1,24 +1,73 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/performance.md from the JSON under bench/results.
+"""Writes the tables and charts of README.md, docs/performance.md and bench/results/README.md from bench/results.
 
-    bench/tables.py            rewrites what stands between the markers
-    bench/tables.py --check    exit code 1 if the document is not what the results say
+    bench/tables.py            rewrites what stands between the markers, and the charts in docs/charts
+    bench/tables.py --check    exit code 1 names each file that is not what the results say
 """
 
 import argparse
-import json
+import re
 import sys
-from pathlib import Path
 
+import charts
 import tables_gpu
+from stored import ROOT, folders
 
-ROOT = Path(__file__).resolve().parent.parent
-DOCUMENT = ROOT / "docs/performance.md"
-BEGIN, END = "<!-- tables: made by bench/tables.py -->", "<!-- end of tables -->"
-BEGIN_GPU, END_GPU = "<!-- GPU tables: made by bench/tables.py -->", "<!-- end of GPU tables -->"
+DOCUMENTS = ("README.md", "docs/performance.md", "bench/results/README.md")
+BLOCK = re.compile(r"(<!-- made by bench/tables\.py: ([a-z -]+) -->\n).*?(<!-- end -->)", re.S)
+LISTS = {"targets-cpu": "Target stages, with pools", "vgg16": "VGG-16", "unet": "U-Net", "mobilenetv2": "MobileNetV2",
+         "resnet50": "ResNet-50", "yolov8n": "YOLOv8n"}
 
 
-def cpu_targets(result):
+def is_cpu_list(result):
+    return "geometric_mean" in result and "mode" in result and "copy_bandwidth" not in result
+
+
+def mean_and_least(result):
+    return f"{result['geometric_mean']:.2f} ({result['least_ratio']:.2f})" if result else ""
+
+
+def cpu_summary(machines):
+    """A row a list, with two threads: geometric mean and least ratio, a pair of columns a machine."""
+    machines = [machine for machine in machines if "targets-cpu-default-2t" in machine.results]
+    lines = ["| list | stages |" + "".join(f" {m.short} | strict mode |" for m in machines),
+             "|---|---:|" + "---:|---:|" * len(machines)]
+    for name, title in LISTS.items():
+        found = [[m.results.get(f"{name}-{mode}-2t") for mode in ("default", "strict")] for m in machines]
+        stages = next(len(result["rows"]) for pair in found for result in pair if result)
+        cells = " | ".join(mean_and_least(result) for pair in found for result in pair)
+        lines.append(f"| {title} | {stages} | {cells} |")
+    return lines
+
+
+def many_threads(machines):
+    """A sentence for each list that was measured with more than two threads."""
+    lines = []
+    for machine in machines:
+        for name, result in machine.results.items():
+            if is_cpu_list(result) and result["threads"] > 2:
+                lines.append(f"- {machine.short}, {name}: **{result['geometric_mean']:.2f}**, least "
+                             f"{result['least_ratio']:.2f}, {len(result['rows'])} stages.")
+    return ["With more threads (geometric mean, least):", "", *lines] if lines else []
+
+
+def headline(machines):
+    """README's table: default mode with two threads on CPUs that hide nothing, and the GPUs."""
+    shown = [m for m in machines if (m.is_gpu() and "targets" in m.results) or "vgg16-default-2t" in m.results]
+    lines = [
+        "| list | " + " | ".join(f"{m.short}, fp16" if m.is_gpu() else m.short for m in shown) + " |",
+        "|---|" + "---:|" * len(shown),
+    ]
+    for name, title in LISTS.items():
+        found = [
+            m.results.get(("targets" if name == "targets-cpu" else name) if m.is_gpu() else f"{name}-default-2t")
+            for m in shown
+        ]
+        lines.append(f"| {title} | " + " | ".join(map(mean_and_least, found)) + " |")
+    return lines
+
+
+def targets(result):
     lines = ["| stage | kernel | ours, µs | of FMA peak | best peer | its µs | its share of peak | ratio |",
              "|---|---|---:|---:|---|---:|---:|---:|"]
     for row in result["rows"]:
@@ -29,14 +78,19 @@ def cpu_targets(result):
     return lines
 
 
-def wide_list(result):
-    under = [row for row in result["rows"] if row["ratio"] < 1]
-    lines = [f"{len(result['rows'])} stages, {len(under)} under 1.0{':' if under else '.'}"]
-    if under:
-        lines.append("")
-    for row in under:
-        lines.append(f"- `{row['stage']}` {row['ratio']:.2f}: {row['kernel']} against {row['best_peer']}")
-    return lines
+def slow_paths_cpu(machines):
+    """The fastest runs, against that of the first stage: what rules out the fast kernels."""
+    for machine in machines:
+        result = machine.results.get("slow-paths")
+        if not result or machine.is_gpu():
+            continue
+        first = result["rows"][0]["convoy"]["minimum_us"]
+        threads = f"{result['threads']} thread{'s' if result['threads'] > 1 else ''}"
+        yield f"| {machine.short}, {threads} | kernel | fastest run, µs | times the first |"
+        yield "|---|---|---:|---:|"
+        for row in result["rows"]:
+            us = row["convoy"]["minimum_us"]
+            yield f"| `{row['stage']}` | {row['kernel']} | {us:,.0f} | {us / first:.1f} |"
 
 
 def spiking(result):
@@ -47,41 +101,120 @@ def spiking(result):
     return lines
 
 
-def tables():
-    lines = []
-    for folder in sorted((ROOT / "bench/results").iterdir()):
-        if not folder.is_dir():
-            continue
-        for path in sorted(folder.glob("*.json")):
-            result = json.loads(path.read_text())
-            if "copy_bandwidth" in result:  # a GPU's
-                continue
+def spiking_networks(machines):
+    for machine in machines:
+        for result in machine.results.values():
             if "images_per_second" in result:
-                lines += [f"### {result['model']}: {result['machine']}, {result['isa']}, {result['threads']} threads",
-                          ""] + spiking(result) + [""]
-            elif "rows" in result and "mode" in result:
-                lines += [f"### {path.stem}: {result['machine']}, {result['isa']}", "",
-                          f"{result['mode']} mode, {result['threads']} threads, median of {result['processes']} "
-                          f"process{'es' if result['processes'] > 1 else ''}; geometric mean "
-                          f"**{result['geometric_mean']:.2f}**, least {result['least_ratio']:.2f}.", ""]
-                lines += (cpu_targets if path.stem.startswith("targets") else wide_list)(result) + [""]
-    return "\n".join(lines)
+                yield machine, result
+
+
+def spiking_sentence(machines):
+    return [
+        f"{machine.short}, {result['threads']} threads: {result['images_per_second']:,.0f} images a second, "
+        f"{result['throughput_ratio']:.1f} times the best of PyTorch, ONNX Runtime and OpenVINO; one image in "
+        f"{1e6 * result['one_image_seconds']:.1f} µs, {result['latency_ratio']:.1f} times as fast as the best of them."
+        for machine, result in spiking_networks(machines)
+    ]
+
+
+def spiking_summary(machines):
+    lines = []
+    for machine, result in spiking_networks(machines):
+        lines += [f"{machine.short}, {result['threads']} threads, {result['model']}; "
+                  f"{result['throughput_ratio']:.1f} times the images of the best peer, "
+                  f"one image {result['latency_ratio']:.1f} times as fast:", ""] + spiking(result)
+    return lines
+
+
+def provenance(result):
+    """Commit, compiler and date, where the record has them."""
+    return ", ".join(str(result[key])[:12] for key in ("commit", "compiler", "date") if result.get(key))
+
+
+def cpu_machine(machine):
+    """All lists of a machine, then its target stages one by one and every other stage that lost."""
+    lists = {name: result for name, result in machine.results.items() if is_cpu_list(result)}
+    lines = [
+        "| list, mode, threads | stages | processes | geometric mean | least | under 1.0 |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for name, result in lists.items():
+        under = sum(row["ratio"] < 1 for row in result["rows"])
+        from_where = provenance(result)
+        lines.append(
+            f"| {name}{f' ({from_where})' if from_where else ''} "
+            f"| {len(result['rows'])} | {result.get('processes', 1)} "
+            f"| **{result['geometric_mean']:.2f}** | {result['least_ratio']:.2f} | {under} |"
+        )
+    lost = [(name, row) for name, result in lists.items() for row in result["rows"] if row["ratio"] < 1]
+    if lost:
+        lines += ["", "Under 1.0:", "", "| stage | list | ratio | kernel | best peer |", "|---|---|---:|---|---|"]
+        lines += [
+            f"| `{row['stage']}` | {name} | {row['ratio']:.2f} | {row['kernel']} | {row['best_peer']} |"
+            for name, row in lost
+        ]
+    for name, result in lists.items():
+        if name.startswith("targets"):
+            lines += ["", f"### {machine.short}: {name}", ""] + targets(result)
+    return lines
+
+
+def results(machines):
+    """All tables, a section a machine."""
+    lines = []
+    for machine in machines:
+        lines += [f"## {machine.title}", ""]
+        lines += tables_gpu.section(machine) if machine.is_gpu() else cpu_machine(machine)
+        for where, result in spiking_networks([machine]):
+            lines += ["", f"### {where.short}: {result['model']}, {result['threads']} threads", ""] + spiking(result)
+        lines.append("")
+    return lines[:-1]
+
+
+BLOCKS = {
+    "headline": headline,
+    "many threads": many_threads,
+    "cpu summary": cpu_summary,
+    "gpu summary": tables_gpu.summary_table,
+    "spiking summary": spiking_summary,
+    "slow paths on cpus": lambda machines: list(slow_paths_cpu(machines)),
+    "slow paths on gpus": tables_gpu.slow_paths,
+    "spiking sentence": spiking_sentence,
+    "results": results,
+}
+
+
+def block(name, machines):
+    lines = BLOCKS[name](machines)
+    return "\n".join(["", *lines, "", ""]) if lines else ""
+
+
+def generated():
+    """Every file that this program writes: its path and its whole text."""
+    machines = folders()
+    for name in DOCUMENTS:
+        path = ROOT / name
+        yield path, BLOCK.sub(lambda found: found[1] + block(found[2], machines) + found[3],
+                              path.read_text())
+    for name, text in charts.charts(machines, {n: t for n, t in LISTS.items() if not n.startswith("targets")},
+                                       tables_gpu.LISTS).items():
+        yield ROOT / "docs/charts" / name, text
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
-    text = new = DOCUMENT.read_text()
-    for begin, end, made in ((BEGIN, END, tables()), (BEGIN_GPU, END_GPU, tables_gpu.tables(ROOT))):
-        head, rest = new.split(begin)
-        _, tail = rest.split(end)
-        new = f"{head}{begin}\n\n{made}\n{end}{tail}"
-    if args.check:
-        if new != text:
-            sys.exit("docs/performance.md is not what bench/results says. Run bench/tables.py and commit.")
-    else:
-        DOCUMENT.write_text(new)
+    differ = []
+    for path, text in generated():
+        if path.exists() and path.read_text() == text:
+            continue
+        differ.append(str(path.relative_to(ROOT)))
+        if not args.check:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+    if args.check and differ:
+        sys.exit(f"not what bench/results says: {', '.join(differ)}. Run bench/tables.py and commit.")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,14 @@
-"""The GPU part of docs/performance.md, from what bench/targets_gpu.py and bench/resources.py wrote."""
+"""The GPU's tables, from what bench/targets_gpu.py and bench/resources.py wrote."""
 
-import json
+from stored import geometric_mean, peer
 
-
-def load(folder, name):
-    path = folder / f"{name}.json"
-    return json.loads(path.read_text()) if path.exists() else None
-
-
-def peer(row, name):
-    return next((p for p in row["peers"] if p["name"] == name), None)
+LISTS = {
+    "vgg16": "VGG-16",
+    "unet": "U-Net",
+    "mobilenetv2": "MobileNetV2",
+    "resnet50": "ResNet-50",
+    "yolov8n": "YOLOv8n",
+}
 
 
 def tflops(row):
@@ -26,6 +25,14 @@ def summary(result):
             f"of {processes} process{'es' if processes > 1 else ''}.")
 
 
+def with_apart(rows, lines):
+    """The table and, where it was measured, a column more: the ratio with a tiny foreign kernel behind each launch."""
+    if not any(row.get("apart_ratio") for row in rows):
+        return lines
+    cells = [" apart |", "---:|"] + [f" {row['apart_ratio']:.2f} |" if row.get("apart_ratio") else " |" for row in rows]
+    return [line + cell for line, cell in zip(lines, cells)]
+
+
 def targets(result):
     lines = ["| stage | kernel, tile | µs | GHz | TFLOP/s | of peak | floor, µs | time / floor | best peer, µs | ratio "
              "| cuDNN without its pool, µs | ratio |", "|---|---|---:|---:|---:|---:|---:|---:|---|---:|---:|---:|"]
@@ -34,11 +41,13 @@ def targets(result):
         best = peer(row, row["best_peer"])
         alone = peer(row, "cudnn without pool")
         bound = "math" if row["gflops"] * ours["median_us"] / row["peak_gflops"] >= 0.999 * floor else "memory"
-        lines.append(f"| `{row['stage']}` | {kernel(row)} | {ours['median_us']:.1f} | {row['clock_ghz']:.2f} "
-                     f"| {tflops(row):.0f} | {100 * ours['share_of_peak']:.0f} % | {floor:.1f} ({bound}) "
-                     f"| {ours['median_us'] / floor:.2f} | {best['name']} {best['median_us']:.1f} | **{row['ratio']:.2f}** "
-                     + (f"| {alone['median_us']:.1f} | {alone['ratio']:.2f} |" if alone else "| | |"))
-    return lines + ["", summary(result)]
+        lines.append(
+            f"| `{row['stage']}` | {kernel(row)} | {ours['median_us']:.1f} | {row['clock_ghz']:.2f} "
+            f"| {tflops(row):.0f} | {100 * ours['share_of_peak']:.0f} % | {floor:.1f} ({bound}) "
+            f"| {ours['median_us'] / floor:.2f} | {best['name']} {best['median_us']:.1f} | **{row['ratio']:.2f}** "
+            + (f"| {alone['median_us']:.1f} | {alone['ratio']:.2f} |" if alone else "| | |")
+        )
+    return with_apart(result["rows"], lines) + ["", summary(result)]
 
 
 def against_best(result):
@@ -47,7 +56,7 @@ def against_best(result):
         best = peer(row, row["best_peer"])
         lines.append(f"| `{row['stage']}` | {kernel(row)} | {row['convoy']['median_us']:.1f} | {tflops(row):.0f} "
                      f"| {best['name']} {best['median_us']:.1f} | **{row['ratio']:.2f}** |")
-    return lines + ["", summary(result)]
+    return with_apart(result["rows"], lines) + ["", summary(result)]
 
 
 def half_types(bf16, f16):
@@ -100,12 +109,20 @@ def launch_split(result):
     slope = sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points)
     head = y - slope * x
     worst = max(abs(head + slope * a - b) for a, b in points)
-    return lines + ["", f"A line through the cycles: {head:,.0f} for launch, prologue and epilogue, {slope:,.0f} for 64 "
-                    f"channels and nine taps; the farthest point lies {worst:,.0f} off."]
+    return lines + [
+        "",
+        f"A line through the cycles: {head:,.0f} for launch, prologue and epilogue, {slope:,.0f} for 64 "
+        f"channels and nine taps; the farthest point lies {worst:,.0f} off.",
+    ]
 
 
 def two_stages(result):
-    lines = [f"`{result['first']}`, then `{result['second']}`.", "", "| what | µs | time / one launch |", "|---|---:|---:|"]
+    lines = [
+        f"`{result['first']}`, then `{result['second']}`.",
+        "",
+        "| what | µs | time / one launch |",
+        "|---|---:|---:|",
+    ]
     one = result["microseconds"]["one launch"]
     return lines + [f"| {name} | {us:.1f} | {us / one:.2f} |"
                     for name, us in sorted(result["microseconds"].items(), key=lambda item: item[1])]
@@ -117,7 +134,10 @@ def resources(result):
     families = {}
     for row in result["kernels"]:
         families.setdefault(row["kernel"].split("<")[0], []).append(row)
-    span = lambda values: "–".join(str(v) for v in sorted({min(values), max(values)}))
+
+    def span(values):
+        return "–".join(str(v) for v in sorted({min(values), max(values)}))
+
     for family, rows in families.items():
         cells = [span([row[key] for row in rows]) for key in ("registers", "stack_bytes", "static_shared_bytes")]
         fixed = [row for row in rows if row["threads"]]
@@ -126,39 +146,71 @@ def resources(result):
     return lines
 
 
-def section(folder):
-    """The lines of one GPU's results; none where targets_gpu.py has not written there."""
-    result = load(folder, "targets")
-    if not result or "copy_bandwidth" not in result:
-        return []
+def listed(ratios):
+    return {"rows": ratios, "geometric_mean": geometric_mean(ratios), "least_ratio": min(ratios)}
+
+
+def summary_table(machines):
+    """Geometric means and least ratios of each machine whose targets were measured."""
+    lines = []
+    for machine in machines:
+        targets_of = machine.results.get("targets")
+        if not machine.is_gpu() or not targets_of:
+            continue
+        alone = [found["ratio"] for row in targets_of["rows"] if (found := peer(row, "cudnn without pool"))]
+        rows = [("Target stages, against the best of cuDNN, `torch.compile` and XLA", targets_of),
+                ("The same, against cuDNN's convolution + bias + ReLU alone, without its pool",
+                 listed(alone)),
+                ("Target stages without pools, against cuDNN", machine.results.get("targets-without-pool"))]
+        apart = [row["apart_ratio"] for row in targets_of["rows"] if row.get("apart_ratio")]
+        if apart:
+            rows.insert(1, ("The same, a tiny foreign kernel between launches", listed(apart)))
+        rows += [(f"{title}, against cuDNN", machine.results.get(name)) for name, title in LISTS.items()]
+        lines += [f"| {machine.short}, fp16 | stages | geometric mean | least |", "|---|---:|---:|---:|"]
+        lines += [f"| {title} | {len(result['rows'])} | {result['geometric_mean']:.2f} | {result['least_ratio']:.2f} |"
+                  for title, result in rows if result]
+    return lines
+
+
+def slow_paths(machines):
+    """Stages on slow kernels; cuDNN where it runs the same."""
+    lines = []
+    for machine in machines:
+        result = machine.results.get("slow-paths")
+        if not result or not machine.is_gpu():
+            continue
+        lines += [f"| {machine.short} | kernel | µs | TFLOP/s | of peak | cuDNN, µs |", "|---|---|---:|---:|---:|---:|"]
+        for row in result["rows"]:
+            ours, cudnn = row["convoy"], peer(row, "cudnn")
+            lines.append(f"| `{row['stage']}` | {row['kernel']} | {ours['median_us']:,.0f} | {tflops(row):.2f} "
+                         f"| {100 * ours['share_of_peak']:.2f} % | "
+                         + (f"{cudnn['median_us']:,.1f} |" if cudnn else "|"))
+    return lines
+
+
+def section(machine):
+    """The lines of one GPU's results."""
+    result = machine.results["targets"]
     versions = next((row["versions"] for row in result["rows"] if "versions" in row), {})
-    lines = [f"### {result['machine']}", "",
-             f"Driver {result['driver']}; copies at {result['copy_bandwidth'] / 1e12:.2f} TB/s; "
+    lines = [f"Driver {result['driver']}; copies at {result['copy_bandwidth'] / 1e12:.2f} TB/s; "
              + ", ".join(f"{name} {version}" for name, version in versions.items()) + ".", ""]
 
     def add(title, name, table):
-        part = load(folder, name)
+        part = machine.results.get(name)
         if part:
-            lines.extend([f"#### {title}", ""] + table(part) + [""])
+            lines.extend([f"### {title}", ""] + table(part) + [""])
 
     add("Targets: convolution + bias + ReLU + max-pool", "targets", targets)
     add("The same without the pool", "targets-without-pool", against_best)
     add("The same in bf16", "targets-bf16", lambda part: half_types(part, result))
     add("Two stages", "two-stages", two_stages)
-    lists = [(name, load(folder, name)) for name in ("resnet50", "vgg16", "mobilenetv2", "yolov8n", "unet")]
+    lists = [(title, machine.results.get(name)) for name, title in LISTS.items()]
     if any(part for _, part in lists):
-        lines += ["#### Wide lists, f16", ""]
-        for name, part in lists:
-            lines += wide(name, part) if part and "geometric_mean" in part else []
+        lines += ["### Wide lists, f16", ""]
+        for title, part in lists:
+            lines += wide(title, part) if part and "geometric_mean" in part else []
     add("K sweep: 4096 pixels × 4096 filters, 1×1", "k-sweep", k_sweep)
     add("The same number of pixels in other batches", "same-pixels", times)
-    add("Head, loop and tail of a launch", "launch-split", launch_split)
+    add("Start, loop and end of a launch", "launch-split", launch_split)
     add("Registers, stack, shared memory", "resources", resources)
-    return lines
-
-
-def tables(root):
-    lines = []
-    for folder in sorted((root / "bench/results").iterdir()):
-        lines += section(folder) if folder.is_dir() else []
-    return "\n".join(lines)
+    return lines[:-1]

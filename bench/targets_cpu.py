@@ -1,38 +1,64 @@
 #!/usr/bin/env python3
-"""Runs `convoy bench --peers` in several processes and merges them: the figures of docs/performance.md.
+"""Runs `convoy bench --peers` in several processes and merges them: the CPU's figures in bench/results.
 
     bench/targets_cpu.py --convoy build/release/bin/convoy --shapes shapes/targets-cpu.txt
+    python3 bench/targets_cpu.py --convoy convoy --python python3 --threads 16 --modes default --limit 300 --out results
 
 Each stage's ratio is the median over processes of that process's ratio to its best peer. One JSON
-file per mode and thread count goes to bench/results/<cpu>/; with --more the processes are added to
-those that it holds, for a list whose processes do not all fit into one quiet hour.
+file per mode and thread count goes to OUT/<cpu>/; with --more the processes are added to
+those that it holds, for a list whose processes do not all fit into one quiet hour. A peer whose library is
+absent is left out, as the rows say.
 """
 
 import argparse
 import json
 import math
 import os
-import re
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
+from results_folder import folder_of
+
 ROOT = Path(__file__).resolve().parent.parent
-HEAD = ("convoy", "machine", "isa", "threads")
+HEAD = ("convoy", "commit", "dirty", "compiler", "machine", "cpu_model", "isa", "threads")  # the same in all processes
+OF_ONE = ("rows", "failed", "mode")  # what a run has beside its head
 
 
 def one_process(args, threads):
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "result.json"
-        command = [args.convoy, "bench", "--peers", "--shapes", args.shapes, "--json", str(out),
-                   "--threads", str(threads), "--no-tuning", "--both-modes", "--rounds", str(args.rounds),
-                   "--seconds", str(args.seconds)]
+        command = [args.convoy, "bench", "--peers", "--peers-python", args.python, "--peers-script",
+                   ROOT / "bench/peers.py", "--shapes", args.shapes, "--json", out, "--threads", str(threads),
+                   "--no-tuning", "--rounds", str(args.rounds), "--seconds", str(args.seconds)]
+        command += {"both": ["--both-modes"], "strict": ["--strict"], "default": []}[args.modes]
         # Ours and the peers on the same cores: one that others disturb would slow only who happens to sit on it.
         cores = sorted(os.sched_getaffinity(0))[-threads:]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, preexec_fn=lambda: os.sched_setaffinity(0, cores))
+        subprocess.run(
+            command, check=True, stdout=subprocess.DEVNULL, preexec_fn=lambda: os.sched_setaffinity(0, cores)
+        )
         return json.loads(out.read_text())
+
+
+def measure(args):
+    """The processes' results, by threads; after the first none that would likely end after the limit."""
+    runs = {threads: [] for threads in args.threads}
+    start, longest = time.monotonic(), 0
+    for process in range(args.processes):
+        for threads, done in runs.items():
+            begin = time.monotonic()
+            if done and begin - start + longest > args.limit:
+                print(f"no time left for process {process + 1}, {threads} threads", file=sys.stderr)
+                continue
+            print(f"process {process + 1} of {args.processes}, {threads} threads", file=sys.stderr, flush=True)
+            done.append(one_process(args, threads))
+            # The first one also compiles for PyTorch: those after it tell better.
+            took = time.monotonic() - begin
+            longest = took if len(done) <= 2 else max(longest, took)
+    return runs
 
 
 def merge_row(same):
@@ -50,14 +76,14 @@ def of_mode(row, mode):
 
 
 def comparable(before, run, mode):
-    """Whether an earlier result is of the same stages, machine and version as a run."""
+    """Whether an earlier result is of the same stages, machine and build as a run."""
     stages = [row["stage"] for row in run["rows"] if of_mode(row, mode)]
-    return all(before[key] == run[key] for key in HEAD) and [row["stage"] for row in before["rows"]] == stages
+    return all(before.get(key) == run[key] for key in HEAD) and [row["stage"] for row in before["rows"]] == stages
 
 
 def merge(runs, mode, before=None):
     """The rows of one mode, each with the median of its ratios; `before`: what earlier processes gave."""
-    head = {key: runs[0][key] for key in HEAD}
+    head = {key: value for key, value in runs[0].items() if key not in OF_ONE}
     earlier = {row["stage"]: [row] for row in before["rows"]} if before else {}
     rows = []
     for same in zip(*(run["rows"] for run in runs)):
@@ -79,16 +105,17 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.03, help="of each contestant in each round")
     parser.add_argument("--out", default=str(ROOT / "bench/results"))
     parser.add_argument("--more", action="store_true", help="add to the processes of the result that is there")
+    parser.add_argument("--modes", choices=["both", "default", "strict"], default="both")
+    own = ROOT / ".venv/bin/python"
+    parser.add_argument("--python", default=str(own if own.exists() else sys.executable), help="the peers' interpreter")
+    parser.add_argument("--limit", type=float, default=math.inf,
+                        help="seconds: after the first process none begins that would likely end after them")
     args = parser.parse_args()
     name = Path(args.shapes).stem
-    runs = {threads: [] for threads in args.threads}
-    for process in range(args.processes):
-        for threads, done in runs.items():
-            print(f"process {process + 1} of {args.processes}, {threads} threads", file=sys.stderr)
-            done.append(one_process(args, threads))
-    for threads, mode in ((threads, mode) for threads in args.threads for mode in ("default", "strict")):
-        machine = re.sub(r"[^a-z0-9]+", "-", "{machine} {isa}".format(**runs[threads][0]).lower()).strip("-")
-        folder = Path(args.out) / machine
+    runs = measure(args)
+    modes = ("default", "strict") if args.modes == "both" else (args.modes,)
+    for threads, mode in ((threads, mode) for threads in args.threads for mode in modes):
+        folder = Path(args.out) / folder_of(runs[threads][0])
         folder.mkdir(parents=True, exist_ok=True)
         out = folder / f"{name}-{mode}-{threads}t.json"
         before = json.loads(out.read_text()) if args.more and out.exists() else None

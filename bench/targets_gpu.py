@@ -25,11 +25,11 @@ from pathlib import Path
 from targets_cpu import merge_row
 
 ROOT = Path(__file__).resolve().parent.parent
-ALL = "cudnn,compile,xla"
+ALL = "cudnn,chain,compile,xla"
 # name: list, peers, further words for `convoy bench`
 PARTS = {
-    "targets": ("targets-gpu", ALL, []),
-    "targets-without-pool": ("targets-gpu", "cudnn", ["--without-pool"]),
+    "targets": ("targets-gpu", ALL, ["--apart"]),
+    "targets-without-pool": ("targets-gpu", "cudnn", ["--without-pool", "--apart"]),
     "targets-bf16": ("targets-gpu", "", ["--both-types", "--rounds", "10", "--seconds", "0.02"]),
     "k-sweep": ("k-sweep", "cublas,cudnn", []),
     "same-pixels": ("same-pixels", "", []),
@@ -47,11 +47,19 @@ def shapes(name):
     return ROOT / f"shapes/{name}.txt"
 
 
+def median_of(rows, key):
+    """Of the rows that have such a value; nothing where none has."""
+    values = [row[key] for row in rows if key in row]
+    return {key: statistics.median(values)} if values else {}
+
+
 def merge_peers(same):
     """The peers of the middle process, each with the median of its ratios."""
-    def ratio(name):
-        return statistics.median(peer["ratio"] for row in same for peer in row["peers"] if peer["name"] == name)
-    return [dict(peer, ratio=ratio(peer["name"])) for peer in merge_row(same)["peers"]]
+    merged = []
+    for peer in merge_row(same)["peers"]:
+        everywhere = [other for row in same for other in row["peers"] if other["name"] == peer["name"]]
+        merged.append(peer | median_of(everywhere, "ratio") | median_of(everywhere, "apart_ratio"))
+    return merged
 
 
 def merge(runs):
@@ -64,7 +72,8 @@ def merge(runs):
         return row.get("us_of_processes", [row["convoy"]["median_us"]])
     result = dict(runs[0], processes=sum(run.get("processes", 1) for run in runs),
                   rows=[dict(merge_row(same), peers=merge_peers(same),
-                             us_of_processes=[us for row in same for us in times(row)]) if same[0]["ratio"] else same[0]
+                             us_of_processes=[us for row in same for us in times(row)],
+                             **median_of(same, "apart_ratio")) if same[0]["ratio"] else same[0]
                         for same in by_stage.values()])
     if failed := [failure for run in runs for failure in run.get("failed", [])]:
         result["failed"] = failed
@@ -86,7 +95,9 @@ def measure(part, args, environment):
         command += ["--peers"] if peers else []
         if "--rounds" not in words:
             command += ["--rounds", str(args.rounds), "--seconds", str(args.seconds)]
-        code = subprocess.run(command, env={**environment, "CONVOY_GPU_PEERS": peers}, stdout=subprocess.DEVNULL).returncode
+        code = subprocess.run(
+            command, env={**environment, "CONVOY_GPU_PEERS": peers}, stdout=subprocess.DEVNULL
+        ).returncode
         return json.loads(path.read_text()) if path.exists() else None, code
 
 
@@ -148,8 +159,11 @@ def main():
     parser.add_argument("--more", action="store_true", help="add to the processes of the results in --out")
     parser.add_argument("--limit", type=float, default=math.inf,
                         help="seconds: no process begins that would likely end after them")
-    parser.add_argument("--choices", help="a folder for what torch.compile and XLA choose, and for which peers were near "
-                                          "the best: a later run on such a machine begins from it (default: a temporary one)")
+    parser.add_argument(
+        "--choices",
+        help="a folder for what torch.compile and XLA choose, and for which peers were near "
+        "the best: a later run on such a machine begins from it (default: a temporary one)",
+    )
     parser.add_argument("--rounds", type=int, default=3, help="of each process")
     parser.add_argument("--seconds", type=float, default=0.02, help="of each contestant in each round, and to warm up")
     parser.add_argument("--stages", type=int, help="only the first so many of each list: a trial")
@@ -160,16 +174,24 @@ def main():
     out = Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
-    say = lambda text: print(f"[{time.perf_counter() - start:5.0f} s] {text}", flush=True)
+
+    def say(text):
+        print(f"[{time.perf_counter() - start:5.0f} s] {text}", flush=True)
+
     failures, runs, took = 0, {}, {}
     with tempfile.TemporaryDirectory() as temporary:
         choices = os.path.abspath(args.choices or temporary)
         os.makedirs(choices, exist_ok=True)
         searches = not os.listdir(choices)
-        environment = {**os.environ, "CONVOY_PEERS_PYTHON": sys.executable,
-                       "CONVOY_PEERS_SCRIPT": str(ROOT / "bench/peers_gpu.py"),
-                       "TORCHINDUCTOR_CACHE_DIR": f"{choices}/torch", "JAX_COMPILATION_CACHE_DIR": f"{choices}/jax",
-                       "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
+        environment = {
+            **os.environ,
+            "CONVOY_PEERS_PYTHON": sys.executable,
+            "CONVOY_PEERS_SCRIPT": str(ROOT / "bench/peers_gpu.py"),
+            "TORCHINDUCTOR_CACHE_DIR": f"{choices}/torch",
+            "JAX_COMPILATION_CACHE_DIR": f"{choices}/jax",
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        }
         repeated = [part for part in parts if part in REPEATED] * args.processes
         for part in repeated + [part for part in parts if part not in REPEATED]:
             begin = time.perf_counter()
