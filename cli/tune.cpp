@@ -6,11 +6,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bench/record.hpp"
 #include "commands.hpp"
 #include "console.hpp"
 #include "core/json.hpp"
 #include "core/printable.hpp"
 #include "options.hpp"
+#include "plan/measure_tiles.hpp"
+#include "plan/select.hpp"
 
 namespace convoy::cli {
 namespace {
@@ -20,8 +23,21 @@ struct Arguments {
   std::string device = "cpu";
   int threads = 0;
   double seconds = 0.3;
-  bool json = false, strict = false, dry_run = false;
+  bool json = false, strict = false, dry_run = false, all_kernels = false;
 };
+
+// Where it was measured, with what the cost models know of a CPU.
+nlohmann::ordered_json record(const PlanOptions& options) {
+  const Machine machine = machine_for(options);
+  nlohmann::ordered_json record = bench::record_of(machine);
+  if (machine.device.kind == DeviceKind::cpu)
+    record["cpu"] = {{"halves", machine.halves},
+                     {"mesh", machine.mesh},
+                     {"l1_bytes", machine.l1_bytes},
+                     {"l2_bytes", machine.l2_bytes},
+                     {"l3_bytes", machine.l3_bytes}};
+  return record;
+}
 
 nlohmann::ordered_json json_of(const TuneResult& result) {
   auto rows = nlohmann::ordered_json::array();
@@ -60,7 +76,10 @@ void run_tune(const Arguments& arguments) {
     if (arguments.strict) stages[i].strict = true;
     if (terminal) print_error("\r\033[K{} of {}: {}", i + 1, stages.size(), to_text(stages[i]));
     // Saved stage by stage: what was measured before an interrupt is kept.
-    const TuneResult result = tune(stages[i], options, arguments.seconds, !arguments.dry_run);
+    const TuneResult result =
+        arguments.all_kernels
+            ? measure_tiles(stages[i], options, arguments.seconds, Arithmetics::all)
+            : tune(stages[i], options, arguments.seconds, !arguments.dry_run);
     if (terminal) print_error("\r\033[K");
     saved_to = result.saved_to;
     if (arguments.json)
@@ -69,7 +88,8 @@ void run_tune(const Arguments& arguments) {
       print_table(result);
   }
   if (arguments.json) {
-    nlohmann::ordered_json all = {{"convoy", version()}, {"stages", std::move(report)}};
+    nlohmann::ordered_json all = record(options);
+    all["stages"] = std::move(report);
     if (!saved_to.empty()) all["saved_to"] = saved_to;
     fmt::print("{}\n", json_text(all, 2));
   } else if (!saved_to.empty()) {
@@ -93,6 +113,9 @@ void add_tune(CLI::App& app, int&) {
       ->check(between(0.001, 600.0));
   add_strict(*command, arguments->strict);
   command->add_flag("--dry-run", arguments->dry_run, "Measure and print, but save nothing");
+  command->add_flag(
+      "--all-kernels", arguments->all_kernels,
+      "Measure kernels of every arithmetic, as cost models are fitted to; saves nothing");
   add_json(*command, arguments->json);
   command->footer("Example: convoy tune --shapes shapes/targets-cpu.txt");
   command->callback([arguments] { run_tune(*arguments); });

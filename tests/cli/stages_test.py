@@ -4,6 +4,7 @@
     CONVOY_PROGRAM=build/release/bin/convoy tests/cli/stages_test.py [unittest options]
 """
 import json
+import os
 import unittest
 
 from cli_case import PROGRAM, STAGE, CliTest, convoy
@@ -92,6 +93,19 @@ class Stages(CliTest):
                 result = convoy(*words, *stages)
                 self.assertEqual(result.returncode, 0, result.stderr)
                 self.assertRegex(result.stdout, "2 stages|n2h8w8c16(.|\n)*n1h5w5c3")
+
+    def test_tune_of_all_kernels(self):
+        def kernels(*words):
+            result = convoy("tune", "--stage", STAGE, "--seconds", "0.001", "--json", *words, env={"CONVOY_CACHE": cache})
+            self.assertEqual(result.returncode, 0, result.stderr)
+            report = json.loads(result.stdout)
+            self.assertGreater(report["cpu"]["l2_bytes"], 0)
+            return {row["kernel"] for row in report["stages"][0]["rows"]}
+
+        cache = str(self.here / "cache")
+        every = kernels("--all-kernels")
+        self.assertFalse(os.path.exists(cache), "--all-kernels saves nothing")
+        self.assertGreater(every, kernels(), "kernels of other arithmetics too")
 
     @unittest.skipIf("/asan/" in PROGRAM or "/tsan/" in PROGRAM,
                      "sanitizers end a program whose allocation fails")
