@@ -17,9 +17,11 @@
 #include <exception>
 #include <iterator>
 #include <random>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "bench/fit/descent.hpp"
 #include "bench/fit/h200.hpp"
 #include "bench/fit/measured_tiles.hpp"
 
@@ -81,37 +83,21 @@ double loss(const std::vector<MeasuredStage>& stages, const HaloCosts& costs) {
   return (excess + of_distance * distance) / static_cast<double>(stages.size());
 }
 
-// Random steps of a few constants at a time, shorter when they fail, longer when they help.
-HaloCosts fit(const std::vector<MeasuredStage>& stages, HaloCosts best, int steps,
+HaloCosts fit(const std::vector<MeasuredStage>& stages, int steps, const HaloCosts& from,
               std::mt19937& random) {
-  std::normal_distribution<double> normal;
-  double least = loss(stages, best), length = 0.1;
-  for (int step = 0; step < steps; ++step) {
-    HaloCosts next = best;
-    const int count = 1 + static_cast<int>(random() % 4);
-    for (int i = 0; i < count; ++i)
-      next.*constants[random() % constants.size()].value *= std::exp(length * normal(random));
-    const double now = loss(stages, next);
-    if (now < least) {
-      best = next;
-      least = now;
-      length = std::min(0.5, 1.5 * length);
-    } else {
-      length = length < 1e-3 ? 0.3 : 0.98 * length;
-    }
-  }
-  return best;
+  const auto of = [&](const HaloCosts& costs) { return loss(stages, costs); };
+  return bench::descend(from, std::span<const Constant>(constants), of, steps, random);
 }
 
 // 0 where the fit finds its way back, else 1.
 int check(const std::vector<MeasuredStage>& stages, std::mt19937& random) {
   HaloCosts wrong;
-  for (const Constant& constant : constants) wrong.*constant.value *= random() % 2 ? 1.33 : 0.75;
+  for (const Constant& constant : constants) bench::put_off(wrong, constant, random);
   const double ours = loss(stages, HaloCosts()), before = loss(stages, wrong),
-               after = loss(stages, fit(stages, wrong, 400, random));
+               after = loss(stages, fit(stages, 400, wrong, random));
   std::printf("%zu stages: loss %.5f with ours, %.5f a third off, %.5f fitted from there\n",
               stages.size(), ours, before, after);
-  if (before > ours && after < (before + ours) / 2) return 0;
+  if (bench::came_back(ours, before, after)) return 0;
   std::printf("expected a fit that is at most halfway between: does halo_seconds use its costs?\n");
   return 1;
 }
@@ -170,7 +156,7 @@ int run(int count, char** arguments) {
   std::mt19937 random(seed);
   if (only_check) return check(stages, random);
   std::printf("// before: loss %.5f\n", loss(stages, HaloCosts()));
-  const HaloCosts costs = fit(stages, HaloCosts(), steps, random);
+  const HaloCosts costs = fit(stages, steps, HaloCosts(), random);
   std::printf("// after: loss %.5f\n", loss(stages, costs));
   for (const Constant& constant : constants)
     std::printf("%s = %.4g\n", constant.name, costs.*constant.value);

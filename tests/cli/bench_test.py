@@ -168,6 +168,21 @@ class Targets(CliTest):
         self.assertEqual(json.loads(next(out.rglob("*.json")).read_text())["processes"], 1)
 
 
+class Tiles(CliTest):
+    """bench/tiles_cpu.py."""
+
+    def test_a_line_a_stage_with_every_tile(self):
+        shapes, out = self.here / "list.txt", self.here / "results"
+        shapes.write_text("n1h8c16k16r3pad1+bias\nn1h4c8k8r1\n")
+        run = script("tiles_cpu.py", "--convoy", PROGRAM, "--shapes", shapes, "--seconds", "0.001", "--out", out)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        path = next(out.glob("*/list-1t.json"))
+        result = json.loads(path.read_text())
+        self.assertEqual([row["stage"] for row in result["rows"]], ["n1h8w8c16k16r3pad1+bias", "n1h4w4c8k8r1"])
+        self.assertGreater(len({kernel for kernel, _, _ in result["rows"][0]["tiles"]}), 1)
+        self.assertEqual(sum(line.startswith('  {"stage"') for line in path.read_text().splitlines()), 2)
+
+
 class Compare(CliTest):
     """bench/compare.py on builds whose times are known."""
 
