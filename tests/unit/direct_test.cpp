@@ -131,6 +131,8 @@ TEST(DirectTasks, BitsDoNotDependOnHowARunIsCut) {
         machine.l2_bytes = cache;
         const cpu::DirectPrepared bands(problem.stage, machine, tile.a);
         const cpu::DirectPrepared::Cut cut = bands.cut(problem.stage.n);
+        // That of all images is kept; fewer get one of their own.
+        EXPECT_LE(bands.cut(1).bands, problem.shapes.out_h);
         ++(cut.by_pixels ? by_pixels : cut.by_images ? by_images : by_rows);
         SCOPED_TRACE(testing::Message() << text << ", " << threads << " threads, a cache of "
                                         << cache << " bytes, tasks of " << cut.rows << " rows");

@@ -68,6 +68,7 @@ DirectPrepared::DirectPrepared(const Stage& given, const Machine& machine, int v
                                                                           : Pooling::scratch;
   plan_rows();
   plan_bands(machine);
+  cut_ = find_cut(stage.n);
 }
 
 // Whether the input is packed, and where.
@@ -257,7 +258,7 @@ std::size_t DirectPrepared::workspace_bytes() const {
 // Cuts n images into tasks of even rows or, where every pixel is a result and in the list, of
 // even pixels, and of a part of the filters where those are few, so that the thread that ends last
 // ends as early as can be.
-DirectPrepared::Cut DirectPrepared::cut(Index n) const {
+DirectPrepared::Cut DirectPrepared::find_cut(Index n) const {
   const Index rows = n * shapes_.out_h;
   const Index blocks = static_cast<Index>(blocks_.size());
   Cut best;

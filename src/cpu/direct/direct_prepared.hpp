@@ -36,8 +36,8 @@ class DirectPrepared final : public CpuPrepared<DirectWeights> {
     Index rows = 1, splits = 1, bands = 1;
     bool by_pixels = false, by_images = false;
   };
-  /// Of a run of n images.
-  Cut cut(Index n) const;
+  /// Of a run of n images: kept for the stage's n, found again for fewer.
+  Cut cut(Index n) const { return n == stage_.n ? cut_ : find_cut(n); }
 
  protected:
   void lay_out(const float* w, DirectWeights& to) const override;
@@ -89,6 +89,7 @@ class DirectPrepared final : public CpuPrepared<DirectWeights> {
     Index end = 0;                           // of what they cover, or one more that ends here
   };
 
+  Cut find_cut(Index n) const;
   Task task_of(const Cut& cut, Index n, Index index) const;
   template <class Body>
   void each_piece(const Task& task, const Body& body) const;
@@ -154,6 +155,7 @@ class DirectPrepared final : public CpuPrepared<DirectWeights> {
   int threads_ = 1;
   // Output rows of a task at most, anywhere, or so many images.
   Index max_rows_ = 1, max_images_ = 0;
+  Cut cut_;              // of all images
   Index pool_step_ = 1;  // of these, what goes through scratch.pool at a time
   Index max_width_ = 0;
   std::vector<Run> runs_;  // of a pixel of which no tap is left out
