@@ -1,4 +1,4 @@
-// Where --json FILE and --csv FILE write.
+// Where --json FILE, --csv FILE and --out FILE write.
 #pragma once
 
 #include <string>

@@ -12,6 +12,7 @@
 #include "core/printable.hpp"
 #include "io/dataset.hpp"
 #include "io/idx.hpp"
+#include "io/npy.hpp"
 #include "options.hpp"
 #include "result_file.hpp"
 
@@ -21,7 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct Arguments {
-  std::string model, images, labels, data, device = "cpu", json;
+  std::string model, images, labels, data, device = "cpu", json, out;
   int threads = 0;
   Index batch = NetworkOptions{}.batch, limit = std::numeric_limits<Index>::max();
   bool confusion = false;
@@ -163,6 +164,24 @@ std::string json_of(const Network& network, const Measured& m, Index n, Index ri
   return json_text(report, 2) + "\n";
 }
 
+/// What --out writes: .npy, the logits [n,classes]; else a table with a line an image.
+std::string outputs_of(const Network& network, const io::Images& images, Index n, bool npy) {
+  const Index classes = network.classes();
+  std::vector<float> logits(static_cast<std::size_t>(n * classes));
+  std::vector<std::int32_t> labels(static_cast<std::size_t>(n));
+  const TensorView view = TensorView::of(logits.data(), {n, classes});
+  network.run(view_of(images, 0, n), view, TensorView::of(labels.data(), {n})).or_throw();
+  if (npy) return io::npy_of(view);
+  std::string text = "index,label";
+  for (Index k = 0; k < classes; ++k) text += fmt::format(",logit{}", k);
+  const float* logit = logits.data();
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    text += fmt::format("\n{},{}", i, labels[i]);
+    for (Index k = 0; k < classes; ++k) text += fmt::format(",{}", *logit++);
+  }
+  return text + "\n";
+}
+
 void check_labels(const std::vector<std::uint8_t>& labels, const std::string& path, Index images,
                   Index classes) {
   if (static_cast<Index>(labels.size()) != images)
@@ -180,7 +199,14 @@ void run(const Arguments& arguments) {
     throw Error(
         "--images and --labels belong together: give both, or neither for the Fashion-MNIST test "
         "set.");
-  const ResultFile json("--json", arguments.json);
+  const bool npy = arguments.out.ends_with(".npy");
+  if (!arguments.out.empty() && !npy && !arguments.out.ends_with(".csv"))
+    throw Error(
+        fmt::format("--out {}: expected a name that ends in .npy (the logits) or .csv "
+                    "(index, label and logits, a line an image).",
+                    printable_path(arguments.out)));
+  const ResultFile json("--json", arguments.json), out("--out", arguments.out);
+  ResultFile::expect_different(json, out);
   NetworkOptions options;
   options.threads = arguments.threads;
   options.batch = arguments.batch;
@@ -210,6 +236,7 @@ void run(const Arguments& arguments) {
   for (std::size_t i = 0; i < m.labels.size(); ++i) right += m.labels[i] == truth[i];
   const double seconds = median(m.seconds);
   const auto counts = confusion(m, truth, network.classes());
+  if (out.asked_for()) out.write(outputs_of(network, images, n, npy));
   if (json.asked_for()) json.write(json_of(network, m, n, right, seconds, arguments, counts));
   if (json.alone()) return;
   print_table(network, m, n, right, seconds);
@@ -255,6 +282,12 @@ void add_run(CLI::App& app, int&) {
   command
       ->add_option("--json", arguments->json,
                    "Also write the report to this file; - for the report alone, on standard output")
+      ->type_name("FILE")
+      ->check(not_empty());
+  command
+      ->add_option("--out", arguments->out,
+                   "Also write the outputs to this file: the logits (.npy), or index, label and "
+                   "logits of each image (.csv)")
       ->type_name("FILE")
       ->check(not_empty());
   command->add_flag("--confusion", arguments->confusion, "Print the confusion matrix too");

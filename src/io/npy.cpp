@@ -1,10 +1,11 @@
 #include "io/npy.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 #include <limits>
 
 #include "core/file.hpp"
@@ -12,6 +13,16 @@
 
 namespace convoy::io {
 namespace {
+
+struct Type {
+  std::string_view text;
+  DType dtype;
+  std::size_t bytes;
+};
+// The first one of a DType is what it is written as.
+constexpr Type types[] = {{"<f4", DType::f32, 4}, {"<f2", DType::f16, 2}, {"|u1", DType::u8, 1},
+                          {"<i4", DType::i32, 4}, {"<f8", DType::f32, 8}, {"<i8", DType::i32, 8}};
+constexpr std::string_view magic = "\x93NUMPY";
 
 /// The text of a Python dictionary with three keys, in any order, each once:
 /// {'descr': '<f4', 'fortran_order': False, 'shape': (4, 3), }
@@ -119,7 +130,6 @@ void convert(std::string_view data, Tensor& tensor, std::string_view name) {
 }  // namespace
 
 Tensor parse_npy(std::string_view bytes, std::string_view name) {
-  constexpr std::string_view magic = "\x93NUMPY";
   if (bytes.size() < 12 || bytes.substr(0, magic.size()) != magic)
     throw Error(fmt::format(
         "{}: no .npy file (it does not begin with \\x93NUMPY). Save it with numpy.save.", name));
@@ -144,13 +154,6 @@ Tensor parse_npy(std::string_view bytes, std::string_view name) {
     throw Error(fmt::format(
         "{}: in Fortran order, expected C order. Save numpy.ascontiguousarray of it.", name));
   const std::vector<Index>& shape = header.shape();
-  struct Type {
-    std::string_view text;
-    DType dtype;
-    std::size_t bytes;
-  };
-  constexpr Type types[] = {{"<f4", DType::f32, 4}, {"<f2", DType::f16, 2}, {"|u1", DType::u8, 1},
-                            {"<i4", DType::i32, 4}, {"<f8", DType::f32, 8}, {"<i8", DType::i32, 8}};
   const Type* type = nullptr;
   for (const Type& candidate : types)
     if (candidate.text == header.descr()) type = &candidate;
@@ -184,6 +187,29 @@ Tensor parse_npy(std::string_view bytes, std::string_view name) {
 Tensor read_npy(const std::string& path) {
   const auto bytes = read_file(path);
   return parse_npy(text_of(bytes), printable_path(path));
+}
+
+std::string npy_of(const TensorView& array) {
+  const auto* type = std::find_if(std::begin(types), std::end(types),
+                                  [&](const Type& t) { return t.dtype == array.dtype; });
+  if (type == std::end(types) || !array.contiguous() || !(array.device == Device{}))
+    throw Error(
+        fmt::format("an .npy file of {}: expected f32, f16, u8 or i32 values, dense, on "
+                    "the host. Copy or convert them first.",
+                    describe(array)));
+  const auto sizes = fmt::join(array.shape.begin(), array.shape.begin() + array.rank, ", ");
+  const char* end = array.rank == 1 ? "," : "";  // or Python would see a number in parentheses
+  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}",
+                                   type->text, sizes, end);
+  // Magic, version and length take ten bytes; the values begin at a multiple of 64.
+  header.append(63 - (10 + header.size()) % 64, ' ') += '\n';
+  std::string bytes(magic);
+  bytes +=
+      {'\1', '\0', static_cast<char>(header.size() % 256), static_cast<char>(header.size() / 256)};
+  bytes += header;
+  const auto values = static_cast<std::size_t>(array.elements()) * type->bytes;
+  if (values > 0) bytes.append(static_cast<const char*>(array.data), values);
+  return bytes;
 }
 
 }  // namespace convoy::io

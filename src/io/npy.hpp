@@ -16,4 +16,8 @@ Tensor parse_npy(std::string_view bytes, std::string_view name);
 /// Reads and parses a file. Throws Error that names it.
 Tensor read_npy(const std::string& path);
 
+/// The bytes of a file with these values, as numpy.save writes them: version 1.0, little endian, C
+/// order. f32, f16, u8 or i32, dense, on the host; throws Error for anything else.
+std::string npy_of(const TensorView& array);
+
 }  // namespace convoy::io

@@ -3,10 +3,12 @@
 
     CONVOY_PROGRAM=build/release/bin/convoy tests/cli/run_test.py [unittest options]
 """
+import ast
 import gzip
 import json
 import os
 import resource
+import struct
 import unittest
 
 from cli_case import CLASSES, IMAGES, SIZE, CliTest, convoy, idx
@@ -44,6 +46,69 @@ class Run(CliTest):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("accuracy", json.loads(result.stdout))
         self.assertEqual(set(self.here.iterdir()), before)
+
+    def written(self, name, *words):
+        path = self.here / name
+        result = self.run_model("--out", path, *words)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return path.read_bytes(), result
+
+    def logits_by_hand(self):
+        """The small model's own arithmetic, in Python's doubles."""
+        parameter = {name: [float(line) for line in (self.model / f"{name}.txt").read_text().split()]
+                     for name in ("conv1.weight", "conv1.bias", "fc1.weight", "fc1.bias")}
+        side = SIZE - 2
+        for image in range(IMAGES):
+            x = [(u / 255 - 0.5) / 0.5 for u in self.pixels[image * SIZE**2:(image + 1) * SIZE**2]]
+            vector = [max(0, parameter["conv1.bias"][k] + sum(
+                x[(p + r) * SIZE + q + s] * parameter["conv1.weight"][(k * 3 + r) * 3 + s]
+                for r in range(3) for s in range(3)))
+                for k in range(2) for p in range(side) for q in range(side)]
+            yield [parameter["fc1.bias"][k] + sum(
+                v * w for v, w in zip(vector, parameter["fc1.weight"][k * len(vector):], strict=False))
+                for k in range(CLASSES)]
+
+    def test_outputs_as_a_table(self):
+        data, result = self.written("out.csv")
+        head, *lines = data.decode().splitlines()
+        self.assertEqual(head, "index,label,logit0,logit1,logit2")
+        self.assertEqual(len(lines), IMAGES)
+        right = 0
+        for i, (line, expected) in enumerate(zip(lines, self.logits_by_hand(), strict=True)):
+            index, label, *logits = line.split(",")
+            logits = [float(logit) for logit in logits]
+            self.assertEqual(int(index), i)
+            self.assertEqual(int(label), logits.index(max(logits)))
+            for logit, value in zip(logits, expected, strict=True):
+                self.assertAlmostEqual(logit, value, delta=1e-5)
+            right += int(label) == i % CLASSES
+        self.assertEqual(result.stdout.splitlines()[-1].split(":")[1], f"{right / IMAGES:.4f}")
+
+    def test_outputs_as_an_array(self):
+        data, _ = self.written("out.npy", "--limit", "5", "--json", "-")
+        self.assertEqual(data[:8], b"\x93NUMPY\1\0")
+        start = 10 + struct.unpack("<H", data[8:10])[0]
+        self.assertEqual(start % 64, 0)
+        self.assertEqual(ast.literal_eval(data[10:start].decode()),
+                         {"descr": "<f4", "fortran_order": False, "shape": (5, CLASSES)})
+        logits = struct.unpack(f"<{5 * CLASSES}f", data[start:])
+        table, _ = self.written("out.csv")
+        for i, line in enumerate(table.decode().splitlines()[1:6]):  # the same bits
+            for logit, text in zip(logits[i * CLASSES:], line.split(",")[2:], strict=False):
+                self.assertEqual(struct.pack("<f", logit), struct.pack("<f", float(text)))
+
+    def test_outputs_that_cannot_be_written(self):
+        before = sorted(self.here.iterdir())
+        absent = self.here / "absent"  # a model: the file is looked at before it is
+        for name, expected in (("out.txt", r"out\.txt.*\.npy.*\.csv"), ("-", r"\.npy"), ("", "--out"),
+                               (self.here / "no/out.npy", "(?i)no such"), (self.here, r"\.npy")):
+            with self.subTest(name=name):
+                self.refused(self.run_model("--out", name, model=absent), expected)
+        same = self.here / "out.csv"
+        self.refused(self.run_model("--out", same, "--json", same, model=absent), "same file")
+        self.labels.write_bytes(b"no labels")
+        self.refused(self.run_model("--out", same), "labels")
+        self.assertEqual(sorted(self.here.iterdir()), before)
 
     def test_spoiled_images(self):
         good = self.images.read_bytes()

@@ -51,6 +51,33 @@ TEST(Npy, Types) {
   EXPECT_EQ(parse_npy(file(dictionary("<f4", "(0, 4)"), ""), "a").elements(), 0);
 }
 
+TEST(Npy, WhatIsWrittenIsReadBack) {
+  const float f[] = {1, -0.5F, 3e-40F, 4, 5, 6};
+  const std::int32_t i[] = {-7, 8};
+  const std::uint8_t u[] = {0, 255};
+  const std::uint16_t h[] = {0x3c00, 0xc000};
+  for (const TensorView& view :
+       {TensorView::of(f, {2, 3}), TensorView::of(f, {1, 2, 1, 3, 1}), TensorView::of(f, {}),
+        TensorView::of(f, {0, 3}), TensorView::of(i, {2}), TensorView::of(u, {2, 1}),
+        TensorView(const_cast<std::uint16_t*>(h), DType::f16, {2})}) {
+    SCOPED_TRACE(describe(view));
+    const std::string bytes = npy_of(view);
+    EXPECT_EQ((bytes.size() - static_cast<std::size_t>(view.elements()) * size_of(view.dtype)) % 64,
+              0U);
+    const Tensor read = parse_npy(bytes, "a.npy");
+    EXPECT_EQ(read.view().dtype, view.dtype);
+    EXPECT_EQ(read.view().rank, view.rank);
+    EXPECT_EQ(read.view().shape, view.shape);
+    if (read.bytes() > 0) {
+      EXPECT_EQ(std::memcmp(read.view().data, view.data, read.bytes()), 0);
+    }
+  }
+  TensorView columns = TensorView::of(f, {2, 2});
+  columns.stride[0] = 3;
+  EXPECT_THROW(npy_of(columns), Error);
+  EXPECT_THROW(npy_of(TensorView(nullptr, DType::bf16, {0})), Error);
+}
+
 TEST(Npy, BadFilesSayWhatIsWrong) {
   const std::string good = file(dictionary("<f4", "(2,)"), bytes_of({1.F, 2.F}));
   EXPECT_EQ(message(good), "");
