@@ -1,6 +1,8 @@
-// Networks: chains of stages with their weights, read from a model folder and run over images.
+// Networks: chains of stages with their weights, from a model folder or from memory, run over
+// images.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,23 +12,32 @@
 
 namespace convoy {
 
-/// One line of network.txt, parsed.
+/// A layer: a line of network.txt, or one written by hand. Of the stage, the filters, strides and
+/// riders count; its type, n, h, w, c, t and hold are filled in by the network.
 struct NetworkLayer {
-  std::string name;       // "conv1": its files are conv1.weight.txt and conv1.bias.txt
-  Stage stage;            // n, h, w, c and t are filled in by the network
-  bool flatten = false;   // no stage: [H,W,C] becomes one vector, in PyTorch's order (C,H,W)
-  std::string batchnorm;  // prefix of a batch-norm's files, folded into this layer; empty: none
-  int line = 0;
+  std::string name = {};       // "conv1": its parameters are conv1.weight and conv1.bias
+  Stage stage = {};            // after flatten a linear layer: k alone, no r
+  bool flatten = false;        // no stage: [H,W,C] becomes one vector, in PyTorch's order (C,H,W)
+  std::string batchnorm = {};  // prefix of a batch-norm's parameters, folded in; empty: none
+  int line = 0;                // of network.txt; 0 where there is none
 };
 
-/// A network.txt, parsed: what it computes, without weights. See docs/network.md for the format.
+/// What a network computes, without weights: network.txt, parsed (docs/network.md has the format),
+/// or written by hand:
+///
+///     const NetworkText text{.dtype = DType::u8, .h = 28, .c = 1, .mean = {0.5F}, .std = {0.5F},
+///                            .layers = {{.name = "conv1",
+///                                        .stage = {.k = 8, .r = 5, .bias = true, .act = relu,
+///                                                  .pool = max_pool(2)}},
+///                                       {.flatten = true},
+///                                       {.name = "fc1", .stage = {.k = 10, .bias = true}}}};
 struct NetworkText {
-  DType dtype = DType::u8;  // of the images: u8, f32, f16 or bf16
-  Index h = 0, w = 0, c = 0;
+  DType dtype = DType::u8;    // of the images: u8, f32, f16 or bf16
+  Index h = 0, w = 0, c = 0;  // w 0: as h
   // Of each channel, or one of all, or none. x' = (x/255 - mean)/std of u8, (x - mean)/std of f32.
-  std::vector<float> mean, std;
-  Index steps = 1;  // the same image in every step
-  std::vector<NetworkLayer> layers;
+  std::vector<float> mean = {}, std = {};
+  Index steps = 1;  // 1 to 65536; the same image in every step
+  std::vector<NetworkLayer> layers = {};
 
   /// What the layers compute in: the images' type, f32 for u8.
   DType layer_type() const { return dtype == DType::u8 ? DType::f32 : dtype; }
@@ -35,6 +46,13 @@ struct NetworkText {
 /// Parses the text and derives every layer's shape. Throws Error "NAME:LINE: ..." that says what
 /// was found and what was expected. `name` is the file's name as errors shall say it.
 CONVOY_API NetworkText parse_network(std::string_view text, const std::string& name);
+
+/// Parameters of a network in memory, by the names that their files have: "conv1.weight", as in
+/// PyTorch's state_dict. f32, f16 or bf16 views on the host; "conv1.weight" [K,C/groups,R,S], a
+/// linear layer's [K,C], "conv1.bias" [K], a batch-norm's weight, bias, running_mean and
+/// running_var [K] each; with any strides, so that a permuted view will do, or flattened in that
+/// order. Further ones are not looked at.
+using NetworkParameters = std::map<std::string, TensorView>;
 
 struct NetworkOptions {
   Device device{};
@@ -52,19 +70,28 @@ struct LayerReport {
   Index macs = 0;  // multiply-adds of one image, all steps
 };
 
-class Network;
-namespace network {
-struct Model;  // a text with its weights, in src/network/load.hpp
-Network assemble(Model model, const NetworkOptions& options);
-}  // namespace network
-
-/// A model folder, loaded. Making one reads files and allocates and may throw Error, also where
+/// A network with its weights. Making one reads files and allocates and may throw Error, also where
 /// memory runs out; running does neither. One run at a time: a second one meanwhile fails with a
 /// status that says so; a move and the destructor may not overlap a run. What plan.hpp says of a
 /// Plan that was moved from, of the end of the program and of forked children holds here too.
 class CONVOY_API Network {
  public:
+  /// From a model folder.
   explicit Network(const std::string& folder, const NetworkOptions& options = {});
+  /// From memory; the same checks as of a folder, and the same bits. The views may be freed
+  /// afterwards.
+  ///
+  ///     const NetworkText text = parse_network("input u8:h28w28c1 mean(0.5) std(0.5)\n"
+  ///                                            "conv1 k8r5+bias+relu+max2\n"
+  ///                                            "flatten\n"
+  ///                                            "fc1 k10+bias\n",
+  ///                                            "mine");
+  ///     const Network network(text, {{"conv1.weight", TensorView::of(w1, {8, 1, 5, 5})},
+  ///                                  {"conv1.bias", TensorView::of(b1, {8})},
+  ///                                  {"fc1.weight", TensorView::of(w2, {10, 1152})},
+  ///                                  {"fc1.bias", TensorView::of(b2, {10})}});
+  Network(const NetworkText& text, const NetworkParameters& parameters,
+          const NetworkOptions& options = {});
   ~Network();
   Network(Network&&) noexcept;
   Network& operator=(Network&&) noexcept;
@@ -98,8 +125,6 @@ class CONVOY_API Network {
 
  private:
   struct Impl;
-  friend Network network::assemble(network::Model model, const NetworkOptions& options);
-  explicit Network(std::unique_ptr<Impl> impl);
   const Impl& impl() const;  // throws Error where there is none
   std::unique_ptr<Impl> impl_;
 };

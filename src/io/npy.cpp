@@ -197,10 +197,11 @@ std::string npy_of(const TensorView& array) {
         fmt::format("an .npy file of {}: expected f32, f16, u8 or i32 values, dense, on "
                     "the host. Copy or convert them first.",
                     describe(array)));
-  const auto sizes = fmt::join(array.shape.begin(), array.shape.begin() + array.rank, ", ");
-  const char* end = array.rank == 1 ? "," : "";  // or Python would see a number in parentheses
-  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}",
-                                   type->text, sizes, end);
+  // In parentheses alone Python would see a number, no tuple.
+  std::string header =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", type->text,
+                  fmt::join(array.shape.begin(), array.shape.begin() + array.rank, ", "),
+                  array.rank == 1 ? "," : "");
   // Magic, version and length take ten bytes; the values begin at a multiple of 64.
   header.append(63 - (10 + header.size()) % 64, ' ') += '\n';
   std::string bytes(magic);

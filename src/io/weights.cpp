@@ -10,6 +10,7 @@
 #include "convoy/error.hpp"
 #include "core/file.hpp"
 #include "core/printable.hpp"
+#include "core/size.hpp"
 #include "io/npy.hpp"
 
 namespace convoy::io {
@@ -24,14 +25,6 @@ bool is_space(char c) {
   throw Error(fmt::format(
       "{}: {} values, expected {} ({}). {}", name, found, count, meaning,
       found < count ? "Was the file cut short?" : "Does it belong to another network?"));
-}
-
-void check_finite(const std::vector<float>& values, const std::string& name) {
-  for (std::size_t i = 0; i < values.size(); ++i)
-    if (!std::isfinite(values[i]))
-      throw Error(
-          fmt::format("{}: value {} is {}, expected finite numbers. Was the training unstable?",
-                      name, i + 1, values[i]));
 }
 
 // A whole word as a number; from_chars alone refuses what is too small and a leading '+'.
@@ -49,6 +42,14 @@ bool parse_number(std::string_view word, double& value) {
 }
 
 }  // namespace
+
+void expect_finite(const std::vector<float>& values, const std::string& name) {
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (!std::isfinite(values[i]))
+      throw Error(
+          fmt::format("{}: value {} is {}, expected finite numbers. Was the training unstable?",
+                      name, i + 1, values[i]));
+}
 
 std::vector<float> parse_weights(std::string_view text, const std::string& name, Index count,
                                  const std::string& meaning) {
@@ -96,8 +97,16 @@ bool ParameterFolder::has(const std::string& parameter) {
   return file_there(path + ".txt") || file_there(path + ".npy") || in_safetensors(parameter);
 }
 
-std::vector<float> ParameterFolder::read(const std::string& parameter, Index count,
+std::string ParameterFolder::name_of(const std::string& parameter) const {
+  return printable_path(folder_ + "/" + parameter);
+}
+
+std::vector<float> ParameterFolder::read(const std::string& parameter,
+                                         const std::vector<Index>& shape,
                                          const std::string& meaning) {
+  Size product = 1;
+  for (const Index size : shape) product *= size;
+  const Index count = product.value();
   const std::string path = folder_ + "/" + parameter;
   if (file_there(path + ".txt")) {
     const auto bytes = read_file(path + ".txt");
@@ -124,7 +133,7 @@ std::vector<float> ParameterFolder::read(const std::string& parameter, Index cou
   }
   const auto found = static_cast<Index>(values.size());
   if (found != count) wrong_count(name, found, count, meaning);
-  check_finite(values, name);
+  expect_finite(values, name);
   return values;
 }
 

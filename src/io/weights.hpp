@@ -18,20 +18,38 @@ namespace convoy::io {
 std::vector<float> parse_weights(std::string_view text, const std::string& name, Index count,
                                  const std::string& meaning);
 
+/// Throws Error that begins with `name` where a value is infinite or NaN.
+void expect_finite(const std::vector<float>& values, const std::string& name);
+
+/// Where the parameters of a network come from.
+class ParameterSource {
+ public:
+  virtual ~ParameterSource() = default;
+  /// The parameter of that name ("conv1.weight"), flattened in C order: exactly as many finite
+  /// values as its shape in PyTorch says; `meaning` explains it ("k16 r5 s5 c8"). Throws Error that
+  /// says what was found.
+  virtual std::vector<float> read(const std::string& parameter, const std::vector<Index>& shape,
+                                  const std::string& meaning) = 0;
+  virtual bool has(const std::string& parameter) = 0;
+  /// What messages call it.
+  virtual std::string name_of(const std::string& parameter) const = 0;
+};
+
 /// Where a model's parameters lie. Each file is opened once, model.safetensors when it is first
 /// needed, and read no more after that.
-class ParameterFolder {
+class ParameterFolder : public ParameterSource {
  public:
   explicit ParameterFolder(std::string folder) : folder_(std::move(folder)) {}
 
-  /// The parameter of that name ("conv1.weight"): from the file conv1.weight.txt, conv1.weight.npy
-  /// or the entry in model.safetensors. Exactly `count` finite values, flattened. Throws Error,
-  /// also where such a file is a folder, a pipe, a broken link or unreadable.
-  std::vector<float> read(const std::string& parameter, Index count, const std::string& meaning);
+  /// From the file conv1.weight.txt, conv1.weight.npy or the entry in model.safetensors. Throws
+  /// Error also where such a file is a folder, a pipe, a broken link or unreadable.
+  std::vector<float> read(const std::string& parameter, const std::vector<Index>& shape,
+                          const std::string& meaning) override;
 
   /// Whether something of one of these names is there; model.safetensors counts if it holds the
   /// entry.
-  bool has(const std::string& parameter);
+  bool has(const std::string& parameter) override;
+  std::string name_of(const std::string& parameter) const override;
 
  private:
   bool in_safetensors(const std::string& parameter);

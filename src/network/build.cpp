@@ -7,6 +7,8 @@
 
 #include "core/file.hpp"
 #include "core/printable.hpp"
+#include "network/flow.hpp"
+#include "network/parameter_views.hpp"
 #include "network/program.hpp"
 #include "plan/segments.hpp"
 
@@ -34,7 +36,15 @@ network::Model read_model(const std::string& folder) {
   const std::string file = folder + "/network.txt";
   const auto bytes = read_file(file, std::size_t{1} << 20);  // as parse_network takes
   network::Model model{parse_network(text_of(bytes), file), {}};
-  model.weights = network::load_weights(model.text, folder);
+  io::ParameterFolder parameters(folder);
+  model.weights = network::load_weights(model.text, parameters);
+  return model;
+}
+
+network::Model model_of(const NetworkText& text, const NetworkParameters& parameters) {
+  network::Model model{network::completed(text), {}};
+  network::ParameterViews views(parameters);
+  model.weights = network::load_weights(model.text, views);
   return model;
 }
 
@@ -90,11 +100,12 @@ std::unique_ptr<Network::Impl> Network::Impl::make(const std::string& folder,
   return with_memory(folder, [&] { return std::make_unique<Impl>(read_model(folder), options); });
 }
 
-Network network::assemble(Model model, const NetworkOptions& options) {
+std::unique_ptr<Network::Impl> Network::Impl::make(const NetworkText& text,
+                                                   const NetworkParameters& parameters,
+                                                   const NetworkOptions& options) {
   check_options(options);
-  return with_memory("in memory", [&] {
-    return Network(std::make_unique<Network::Impl>(std::move(model), options));
-  });
+  return with_memory("in memory",
+                     [&] { return std::make_unique<Impl>(model_of(text, parameters), options); });
 }
 
 /// Layers that read each other in a row, as kernels see them.

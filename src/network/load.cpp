@@ -3,8 +3,6 @@
 #include <fmt/core.h>
 
 #include "convoy/error.hpp"
-#include "core/printable.hpp"
-#include "io/weights.hpp"
 
 namespace convoy::network {
 namespace {
@@ -21,19 +19,18 @@ std::vector<float> channels_last(const std::vector<float>& w, Index rows, Index 
   return result;
 }
 
-void fold(io::ParameterFolder& parameters, const std::string& folder, const NetworkLayer& layer,
-          LayerWeights& weights) {
+void fold(io::ParameterSource& parameters, const NetworkLayer& layer, LayerWeights& weights) {
   const Index k = layer.stage.k;
   const std::string meaning = fmt::format("k{}", k);
   const auto read = [&](const char* what) {
-    return parameters.read(layer.batchnorm + "." + what, k, meaning);
+    return parameters.read(layer.batchnorm + "." + what, {k}, meaning);
   };
   std::vector<float> gamma = read("weight"), beta = read("bias"), mean = read("running_mean"),
                      variance = read("running_var");
   for (const float value : variance)
     if (value < 0)
-      throw Error(fmt::format("{}/{}.running_var: {} is negative, expected variances.",
-                              printable_path(folder), printable(layer.batchnorm), value));
+      throw Error(fmt::format("{}: {} is negative, expected variances.",
+                              parameters.name_of(layer.batchnorm + ".running_var"), value));
   if (weights.bias.empty()) weights.bias.assign(static_cast<std::size_t>(k), 0.0F);
   const auto view = [&](std::vector<float>& values) { return TensorView::of(values.data(), {k}); };
   const Stage& s = layer.stage;
@@ -57,9 +54,9 @@ Plane plane_before(const NetworkText& network, std::size_t i) {
   return plane;
 }
 
-std::vector<LayerWeights> load_weights(const NetworkText& network, const std::string& folder) {
+std::vector<LayerWeights> load_weights(const NetworkText& network,
+                                       io::ParameterSource& parameters) {
   std::vector<LayerWeights> all(network.layers.size());
-  io::ParameterFolder parameters(folder);
   bool linear = false;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const NetworkLayer& layer = network.layers[i];
@@ -72,7 +69,9 @@ std::vector<LayerWeights> load_weights(const NetworkText& network, const std::st
     const Index channels = s.c / s.groups;
     const std::string meaning = linear ? fmt::format("{} outputs x {} inputs", s.k, s.c)
                                        : fmt::format("k{} r{} s{} c{}", s.k, s.r, s.s, channels);
-    weights.w = parameters.read(layer.name + ".weight", shapes_of(s).w_elements, meaning);
+    const std::vector<Index> shape =
+        linear ? std::vector<Index>{s.k, s.c} : std::vector<Index>{s.k, channels, s.r, s.s};
+    weights.w = parameters.read(layer.name + ".weight", shape, meaning);
     if (i > 0 && network.layers[i - 1].flatten) {
       const Plane plane = plane_before(network, i - 1);
       weights.w = channels_last(weights.w, s.k, plane.c, plane.h * plane.w);
@@ -83,8 +82,8 @@ std::vector<LayerWeights> load_weights(const NetworkText& network, const std::st
     const bool own_bias =
         s.bias && (layer.batchnorm.empty() || parameters.has(layer.name + ".bias"));
     if (own_bias)
-      weights.bias = parameters.read(layer.name + ".bias", s.k, fmt::format("k{}", s.k));
-    if (!layer.batchnorm.empty()) fold(parameters, folder, layer, weights);
+      weights.bias = parameters.read(layer.name + ".bias", {s.k}, fmt::format("k{}", s.k));
+    if (!layer.batchnorm.empty()) fold(parameters, layer, weights);
   }
   return all;
 }

@@ -1,10 +1,11 @@
-// The weights of a model folder, in the order that kernels want.
+// The weights of a network, in the order that kernels want.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "convoy/network.hpp"
+#include "io/weights.hpp"
 
 namespace convoy::network {
 
@@ -18,12 +19,11 @@ struct Model {
   NetworkText text;
   std::vector<LayerWeights> weights;  // of each layer; none of flatten
 };
-/// A network from memory instead of a folder. Throws Error as the constructor that reads one.
-Network assemble(Model model, const NetworkOptions& options);
 
 /// Reads every parameter of the network (flatten layers get none), puts filters from PyTorch's
-/// (K,C,R,S) into (K,R,S,C) and folds batch-norms. Throws Error naming file, count and meaning.
-std::vector<LayerWeights> load_weights(const NetworkText& network, const std::string& folder);
+/// (K,C,R,S) into (K,R,S,C) and folds batch-norms. Throws Error naming parameter, count and
+/// meaning.
+std::vector<LayerWeights> load_weights(const NetworkText& network, io::ParameterSource& parameters);
 
 /// [h,w,c] of what `flatten` layer i gets; the linear layer behind it has h*w*c columns.
 struct Plane {

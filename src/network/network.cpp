@@ -7,7 +7,9 @@ namespace convoy {
 
 Network::Network(const std::string& folder, const NetworkOptions& options)
     : impl_(Impl::make(folder, options)) {}
-Network::Network(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Network::Network(const NetworkText& text, const NetworkParameters& parameters,
+                 const NetworkOptions& options)
+    : impl_(Impl::make(text, parameters, options)) {}
 Network::~Network() = default;
 Network::Network(Network&&) noexcept = default;
 Network& Network::operator=(Network&&) noexcept = default;

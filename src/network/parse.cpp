@@ -8,12 +8,12 @@
 #include "convoy/network.hpp"
 #include "core/printable.hpp"
 #include "core/stage_text.hpp"
+#include "network/flow.hpp"
 
 namespace convoy {
 namespace {
 
-constexpr std::size_t max_text = 1 << 20, max_layers = 1000;
-constexpr Index max_steps = 65536;
+constexpr std::size_t max_text = 1 << 20;
 
 std::vector<std::string_view> words_of(std::string_view line) {
   std::vector<std::string_view> words;
@@ -34,6 +34,16 @@ class Line {
   Line(const std::string& file, int number) : file_(file), number_(number) {}
   [[nodiscard]] Error error(const std::string& what) const {
     return Error(fmt::format("{}:{}: {}", file_, number_, what));
+  }
+
+  /// What `check` returns; what it throws is said of this line.
+  template <class Check>
+  auto of(const Check& check) const {
+    try {
+      return check();
+    } catch (const Error& thrown) {
+      throw error(thrown.what());
+    }
   }
 
   /// The numbers in "mean(0.5,0.4)".
@@ -64,15 +74,11 @@ class Line {
 };
 
 Stage parts(const Line& line, std::string_view text, GivenAxes& given) {
-  try {
-    return parse_stage_parts(text, given);
-  } catch (const Error& error) {
-    throw line.error(error.what());
-  }
+  return line.of([&] { return parse_stage_parts(text, given); });
 }
 
-void parse_input(const Line& line, const std::vector<std::string_view>& words,
-                 NetworkText& network) {
+network::Flow parse_input(const Line& line, const std::vector<std::string_view>& words,
+                          NetworkText& network) {
   if (network.h != 0) throw line.error("a second \"input\". Expected one, as the first line.");
   if (words.size() < 2)
     throw line.error("\"input\" alone: expected e.g. \"input u8:h28w28c1 mean(0.5) std(0.5)\"");
@@ -88,8 +94,6 @@ void parse_input(const Line& line, const std::vector<std::string_view>& words,
     throw line.error(
         fmt::format("\"{}\": expected u8, f32, f16 or bf16 and sizes, no riders: u8:h28w28c1",
                     printable(words[1])));
-  if (stage.h < 1 || stage.w < 1 || stage.c < 1)
-    throw line.error(fmt::format("\"{}\": sizes must be at least 1", printable(words[1])));
   network.dtype = stage.dtype, network.h = stage.h, network.w = stage.w, network.c = stage.c;
   for (std::size_t i = 2; i < words.size(); ++i) {
     if (words[i].starts_with("mean("))
@@ -99,17 +103,7 @@ void parse_input(const Line& line, const std::vector<std::string_view>& words,
     else
       throw line.error(fmt::format("\"{}\": expected mean(...) or std(...)", printable(words[i])));
   }
-  if (network.layer_type() != DType::f32 && !(network.mean.empty() && network.std.empty()))
-    throw line.error(fmt::format("mean and std with {} images: expected u8 or f32 ones",
-                                 to_text(network.dtype)));
-  for (const auto* values : {&network.mean, &network.std}) {
-    const auto count = static_cast<Index>(values->size());
-    if (count > 1 && count != network.c)
-      throw line.error(fmt::format("{} has {} numbers, expected one or {} (the channels)",
-                                   values == &network.mean ? "mean" : "std", count, network.c));
-  }
-  for (const float value : network.std)
-    if (value == 0) throw line.error("std 0: values would be divided by 0");
+  return line.of([&] { return network::input_of(network); });
 }
 
 void parse_steps(const Line& line, const std::vector<std::string_view>& words,
@@ -121,63 +115,33 @@ void parse_steps(const Line& line, const std::vector<std::string_view>& words,
     const auto [stop, failure] =
         std::from_chars(words[1].data(), words[1].data() + words[1].size(), value);
     if (failure == std::errc() && stop == words[1].data() + words[1].size() && value >= 1 &&
-        value <= max_steps) {
+        value <= network::most_steps) {
       network.steps = value;
       return;
     }
   }
-  throw line.error(fmt::format("expected \"steps N\" with N from 1 to {}", max_steps));
+  throw line.error(fmt::format("expected \"steps N\" with N from 1 to {}", network::most_steps));
 }
 
-void check_name(const Line& line, std::string_view name) {
-  constexpr std::size_t longest = 200;  // file systems take 255, with the ending
-  if (name.size() > longest)
-    throw line.error(
-        fmt::format("\"{}\": a name of {} bytes, expected at most {}: it is part of file names",
-                    printable(name), name.size(), longest));
-  if (!is_printable(name))
-    throw line.error(
-        fmt::format("\"{}\": a name is part of file names and of tables. Expected UTF-8 without "
-                    "control characters.",
-                    printable(name)));
-  if (name.find('/') != std::string_view::npos)
-    throw line.error(
-        fmt::format("\"{}\": a name is part of file names and holds no \"/\"", printable(name)));
-}
-
-/// The shape that reaches the next layer.
-struct Flow {
-  Index h = 0, w = 0, c = 0;
-  bool flat = false;   // a vector: the next layer is linear
-  bool timed = false;  // differs from step to step: a neuron came before
-};
-
-void parse_layer(const Line& line, const std::vector<std::string_view>& words, Flow& flow,
-                 NetworkText& network, int number) {
+NetworkLayer parse_layer(const Line& line, const std::vector<std::string_view>& words, bool flat,
+                         int number) {
   NetworkLayer layer;
-  check_name(line, words[0]);
   layer.name = std::string(words[0]);
   layer.line = number;
-  for (const NetworkLayer& other : network.layers)
-    if (other.name == layer.name)
-      throw line.error(
-          fmt::format("a second layer \"{}\" (the first is in line {}). Names are part of "
-                      "file names: give it another.",
-                      printable(layer.name), other.line));
+  line.of([&] { network::check_name(layer.name); });
   if (words.size() < 2)
     throw line.error(
         fmt::format("\"{}\": unknown layer, or a name without a stage. Expected flatten, or a "
                     "name and a stage such as \"conv1 k8r5+bias+relu+max2\".",
                     printable(words[0])));
   GivenAxes given;
-  Stage stage = parts(line, words[1], given);
+  layer.stage = parts(line, words[1], given);
   for (std::size_t i = 2; i < words.size(); ++i) {
     if (!words[i].starts_with("batchnorm(") || words[i].back() != ')' || words[i].size() < 12 ||
         !layer.batchnorm.empty())
       throw line.error(
           fmt::format("\"{}\": expected nothing more, or batchnorm(NAME)", printable(words[i])));
     layer.batchnorm = std::string(words[i].substr(10, words[i].size() - 11));
-    check_name(line, layer.batchnorm);
   }
   if (given.n || given.h || given.w || given.c || given.dtype)
     throw line.error(
@@ -186,41 +150,17 @@ void parse_layer(const Line& line, const std::vector<std::string_view>& words, F
   if (!given.k)
     throw line.error(
         fmt::format("\"{}\": k, the number of outputs, is missing", printable(words[1])));
-  if (flow.flat) {
-    if (given.r || given.s)
-      throw line.error(
-          fmt::format("\"{}\": a linear layer (after flatten) has no r and s: leave them out",
-                      printable(words[1])));
-    stage.r = stage.s = 1;
-  } else if (!given.r) {
+  if (flat && (given.r || given.s))
+    throw line.error(
+        fmt::format("\"{}\": a linear layer (after flatten) has no r and s: leave them out",
+                    printable(words[1])));
+  if (!flat && !given.r)
     throw line.error(fmt::format(
         "\"{}\": r, the filter's height, is missing. (A linear layer needs \"flatten\" before it.)",
         printable(words[1])));
-  }
-  if (stage.t != 1 || stage.hold)
+  if (layer.stage.t != 1 || layer.stage.hold)
     throw line.error("t and hold follow from \"steps\": leave them out");
-  if (stage.keep.any() || stage.norm || stage.layout != Layout::nhwc || stage.out)
-    throw line.error(fmt::format("\"{}\": norm, keep, nchw and out have no place in a network",
-                                 printable(words[1])));
-  if (!layer.batchnorm.empty()) stage.bias = true;
-  stage.dtype = network.layer_type();
-  stage.h = flow.h, stage.w = flow.w, stage.c = flow.c;
-  if (stage.act.is_neuron()) {
-    stage.t = network.steps;
-    stage.hold = !flow.timed && network.steps > 1;
-    flow.timed = true;
-  }
-  const std::vector<std::string> wrong = problems(stage);
-  if (!wrong.empty()) {
-    std::string all;
-    for (const std::string& one : wrong) all += (all.empty() ? "" : "; ") + one;
-    throw line.error(fmt::format("{} on an input of {}x{}x{}: {}", printable(layer.name), flow.h,
-                                 flow.w, flow.c, all));
-  }
-  const Shapes shapes = shapes_of(stage);
-  flow.h = shapes.out_h, flow.w = shapes.out_w, flow.c = stage.k;
-  layer.stage = stage;
-  network.layers.push_back(std::move(layer));
+  return layer;
 }
 
 }  // namespace
@@ -233,7 +173,7 @@ NetworkText parse_network(std::string_view text, const std::string& file) {
         "{}: {} bytes, expected a network description of at most {}. Is it the right file?", name,
         text.size(), max_text));
   NetworkText network;
-  Flow flow;
+  network::Flow flow;
   int number = 0;
   while (!text.empty()) {
     std::string_view content = text.substr(0, text.find('\n'));
@@ -245,36 +185,31 @@ NetworkText parse_network(std::string_view text, const std::string& file) {
     const auto words = words_of(content);
     if (words.empty()) continue;
     if (words[0] == "input") {
-      parse_input(line, words, network);
-      flow = {network.h, network.w, network.c, false, false};
+      flow = parse_input(line, words, network);
       continue;
     }
     if (network.h == 0)
       throw line.error(fmt::format(
           "\"{}\" before the input. Expected first e.g. \"input u8:h28w28c1 mean(0.5) std(0.5)\".",
           printable(words[0])));
-    if (network.layers.size() >= max_layers)
-      throw line.error(fmt::format("more than {} layers", max_layers));
     if (words[0] == "steps") {
       parse_steps(line, words, network);
     } else if (words[0] == "flatten") {
       if (words.size() > 1) throw line.error("\"flatten\" stands alone in its line");
-      if (flow.flat)
-        throw line.error("a second \"flatten\": the input of this line is a vector already");
       NetworkLayer layer;
-      layer.name = "flatten", layer.flatten = true, layer.line = number;
-      network.layers.push_back(layer);
-      if (flow.h > (Index{1} << 40) / flow.w / flow.c)
-        throw line.error(
-            fmt::format("{}x{}x{} values are too many for one vector", flow.h, flow.w, flow.c));
-      flow = {1, 1, flow.h * flow.w * flow.c, true, flow.timed};
+      layer.flatten = true, layer.line = number;
+      line.of([&] { network::add_layer(network, std::move(layer), flow); });
     } else {
-      parse_layer(line, words, flow, network, number);
+      NetworkLayer layer = parse_layer(line, words, flow.flat, number);
+      line.of([&] { network::add_layer(network, std::move(layer), flow); });
     }
   }
   if (network.h == 0) throw Error(name + ": empty, expected an \"input\" line and layers.");
-  if (network.layers.empty() || network.layers.back().flatten)
-    throw Error(name + ": ends without a layer that gives the outputs. Was the file cut short?");
+  try {
+    network::check_end(network);
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}. Was the file cut short?", name, error.what()));
+  }
   return network;
 }
 

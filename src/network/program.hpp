@@ -54,6 +54,8 @@ struct Network::Impl {
   Impl(network::Model model, const NetworkOptions& options_);
   /// Throws Error also where memory runs out.
   static std::unique_ptr<Impl> make(const std::string& folder, const NetworkOptions& options);
+  static std::unique_ptr<Impl> make(const NetworkText& text, const NetworkParameters& parameters,
+                                    const NetworkOptions& options);
 
   bool on_gpu() const { return machine.device.kind == DeviceKind::cuda; }
   const network::Layer& layer(std::size_t i) const { return graph.layers[i]; }

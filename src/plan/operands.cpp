@@ -114,6 +114,17 @@ Status check_aligned(std::string_view what, const TensorView& view) {
                              what, view.data, size_of(view.dtype), to_text(view.dtype)));
 }
 
+void check_reach(std::string_view what, const TensorView& view) {
+  Size reach;  // of the furthest element
+  for (std::size_t axis = 0; axis < static_cast<std::size_t>(view.rank); ++axis) {
+    const Index stride = view.stride[axis];
+    reach += Size(view.shape[axis] - 1) * Size(stride < 0 ? -(stride + 1) : stride);
+  }
+  if (!reach.fits())
+    throw Error(fmt::format("{}: {}: no memory is that large. Give the strides in elements.", what,
+                            describe(view)));
+}
+
 Size extent_bytes(const TensorView& view) {
   Size last;
   for (std::size_t axis = 0; axis < static_cast<std::size_t>(view.rank); ++axis) {

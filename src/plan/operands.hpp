@@ -18,6 +18,9 @@ Status check_aligned(std::string_view what, const TensorView& view);
 /// Bytes from the first to just after the last element of a view with strides of at least 0.
 Size extent_bytes(const TensorView& view);
 
+/// Throws Error where the strides of a view lead, in either direction, beyond what memory can be.
+void check_reach(std::string_view what, const TensorView& view);
+
 /// How to walk a tensor of `view`'s shape: NHWC with any pixel stride, NCHW with any image stride.
 /// steps: the outermost axis is T. An empty status and filled strides, or why not.
 Status strides_of(std::string_view operand, const TensorView& view, Layout layout, bool steps,

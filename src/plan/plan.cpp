@@ -34,14 +34,7 @@ void check_weights(const Stage& stage, const TensorView& weights) {
     throw Error(fmt::format("weights: they are on {}, expected the host. Copy them there first.",
                             to_text(weights.device)));
   check_aligned("weights", weights).or_throw();
-  Size reach;  // of the furthest element, in either direction
-  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-    const Index stride = weights.stride[axis];
-    reach += Size(shape[axis] - 1) * Size(stride < 0 ? -(stride + 1) : stride);
-  }
-  if (!reach.fits())
-    throw Error(fmt::format("weights: {}: no memory is that large. Give the strides in elements.",
-                            describe(weights)));
+  check_reach("weights", weights);
 }
 
 }  // namespace

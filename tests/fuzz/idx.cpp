@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "convoy/error.hpp"
-#include "network/load.hpp"
+#include "convoy/network.hpp"
 
 namespace {
 
@@ -48,18 +48,16 @@ void classify(const convoy::io::Images& images) {
   using namespace convoy;
   const Index values = images.h * images.w * images.c;
   if (values > 64 || images.n > 16) return;
-  network::Model model{
-      parse_network("input u8:h" + std::to_string(images.h) + "w" + std::to_string(images.w) + "c" +
-                        std::to_string(images.c) + "\nflatten\nfc k3\n",
-                    "network.txt"),
-      {}};
-  model.weights.resize(2);
-  for (Index i = 0; i < 3 * values; ++i)
-    model.weights[1].w.push_back(static_cast<float>(i % 7 - 3));
+  const NetworkText text{.h = images.h,
+                         .w = images.w,
+                         .c = images.c,
+                         .layers = {{.flatten = true}, {.name = "fc", .stage = {.k = 3}}}};
+  std::vector<float> w;
+  for (Index i = 0; i < 3 * values; ++i) w.push_back(static_cast<float>(i % 7 - 3));
   NetworkOptions options;
   options.threads = 1;
   options.batch = 4;
-  const Network net = network::assemble(std::move(model), options);
+  const Network net(text, {{"fc.weight", TensorView::of(w.data(), {3, values})}}, options);
   const Tensor labels(DType::i32, {images.n});
   net.run(TensorView::of(images.data.data(), {images.n, images.h, images.w, images.c}), {}, labels)
       .or_throw();

@@ -8,13 +8,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <string_view>
 
 #include "convoy/error.hpp"
+#include "convoy/network.hpp"
 #include "convoy/plan.hpp"
 #include "core/size.hpp"
 #include "fuzz/memory_limit.hpp"
-#include "network/load.hpp"
 #include "verify/guarded.hpp"
 #include "verify/parity.hpp"
 
@@ -102,23 +103,28 @@ void run_stage(const Stage& stage, std::uint64_t hash) {
 // Logits of three images.
 std::vector<float> logits_of(const NetworkText& text, std::uint64_t hash, bool spike_kernels) {
   verify::Random random(hash);
-  network::Model model{text, {}};
+  std::map<std::string, std::vector<float>> values;
+  const auto draw = [&](const std::string& name, Index count, int low) {
+    for (std::vector<float>& drawn = values[name]; count > 0; --count)
+      drawn.push_back(static_cast<float>(random.between(low, 2)));
+  };
   for (const NetworkLayer& layer : text.layers) {
-    network::LayerWeights weights;
-    if (!layer.flatten) {
-      const Stage& s = layer.stage;
-      for (Index i = shapes_of(s).w_elements; i > 0; --i)
-        weights.w.push_back(static_cast<float>(random.between(-2, 2)));
-      for (Index i = s.bias ? s.k : 0; i > 0; --i)
-        weights.bias.push_back(static_cast<float>(random.between(-2, 2)));
-    }
-    model.weights.push_back(std::move(weights));
+    if (layer.flatten) continue;
+    const Index k = layer.stage.k;
+    draw(layer.name + ".weight", shapes_of(layer.stage).w_elements, -2);
+    if (layer.stage.bias) draw(layer.name + ".bias", k, -2);
+    if (layer.batchnorm.empty()) continue;
+    for (const char* part : {".weight", ".bias", ".running_mean", ".running_var"})
+      draw(layer.batchnorm + part, k, 0);
   }
+  NetworkParameters parameters;
+  for (auto& [name, drawn] : values)
+    parameters[name] = TensorView::of(drawn.data(), {static_cast<Index>(drawn.size())});
   NetworkOptions options;
   options.threads = 1 + static_cast<int>(hash % 2);
   options.batch = 2;
   options.spike_kernels = spike_kernels;
-  const Network net = network::assemble(std::move(model), options);
+  const Network net(text, parameters, options);
   const Tensor images(text.dtype, {3, text.h, text.w, text.c}),
       logits(DType::f32, {3, net.classes()});
   if (text.dtype == DType::u8)

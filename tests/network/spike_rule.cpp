@@ -85,7 +85,8 @@ SpikeCheck check_spikes(const Network& network, const std::string& folder,
   SpikeCheck check;
   Threads threads(default_threads());
   const NetworkText& text = network.text();
-  const auto weights = network::load_weights(text, folder);
+  io::ParameterFolder parameters(folder);
+  const auto weights = network::load_weights(text, parameters);
   const std::vector<Tensor> outputs = network.trace(images);
   const Tensor first = normalised(text, images);
   const float* x = first.data<float>();

@@ -189,19 +189,19 @@ TEST_F(Folder, TextThenNpyThenSafetensors) {
   const auto tensors = safetensors(
       R"({"a.weight":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", {0, 0, 0x80, 0x3f});
   write("model.safetensors", std::string(tensors.begin(), tensors.end()));
-  EXPECT_EQ(ParameterFolder(path_).read("a.weight", 1, "k1"), (std::vector<float>{1}));
+  EXPECT_EQ(ParameterFolder(path_).read("a.weight", {1}, "k1"), (std::vector<float>{1}));
   std::string npy = std::string("\x93NUMPY\x01\x00v\x00", 10) +
                     "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }";
   npy.resize(127, ' ');
   write("a.weight.npy", npy + "\n" + std::string("\0\0\0\x40", 4));
-  EXPECT_EQ(ParameterFolder(path_).read("a.weight", 1, "k1"), (std::vector<float>{2}));
+  EXPECT_EQ(ParameterFolder(path_).read("a.weight", {1}, "k1"), (std::vector<float>{2}));
   write("a.weight.txt", "3\n");
   ParameterFolder folder(path_);
-  EXPECT_EQ(folder.read("a.weight", 1, "k1"), (std::vector<float>{3}));
+  EXPECT_EQ(folder.read("a.weight", {1}, "k1"), (std::vector<float>{3}));
   EXPECT_TRUE(folder.has("a.weight"));
   EXPECT_FALSE(folder.has("a.bias"));
   try {
-    folder.read("a.bias", 8, "k8");
+    folder.read("a.bias", {8}, "k8");
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("a.bias.txt"), std::string::npos) << error.what();
@@ -216,10 +216,10 @@ TEST_F(Folder, SafetensorsAreReadOnce) {
                   {0, 0x3c, 0, 0x40});
   write("model.safetensors", std::string(tensors.begin(), tensors.end()));
   ParameterFolder folder(path_);
-  EXPECT_EQ(folder.read("a.weight", 1, "k1"), (std::vector<float>{1}));
+  EXPECT_EQ(folder.read("a.weight", {1}, "k1"), (std::vector<float>{1}));
   std::filesystem::remove(path_ / "model.safetensors");
   EXPECT_TRUE(folder.has("b.weight"));
-  EXPECT_EQ(folder.read("b.weight", 1, "k1"), (std::vector<float>{2}));
+  EXPECT_EQ(folder.read("b.weight", {1}, "k1"), (std::vector<float>{2}));
 }
 
 TEST_F(Folder, WhatHasTheNameAndIsNoFileIsNamed) {
@@ -227,7 +227,7 @@ TEST_F(Folder, WhatHasTheNameAndIsNoFileIsNamed) {
   const auto refused = [&](const std::string& name, const std::string& expected) {
     EXPECT_TRUE(folder.has("a.weight") || name == "model.safetensors") << name;
     try {
-      folder.read("a.weight", 1, "k1");
+      folder.read("a.weight", {1}, "k1");
       ADD_FAILURE() << name;
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find(name + ": " + expected), std::string::npos)

@@ -1,0 +1,139 @@
+#include "network/flow.hpp"
+
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "convoy/error.hpp"
+#include "core/printable.hpp"
+
+namespace convoy::network {
+namespace {
+
+void flatten(NetworkText& network, NetworkLayer layer, Flow& flow) {
+  if (flow.flat) throw Error("a second \"flatten\": its input is a vector already");
+  if (flow.h > (Index{1} << 40) / flow.w / flow.c)
+    throw Error(fmt::format("{}x{}x{} values are too many for one vector", flow.h, flow.w, flow.c));
+  layer.name = "flatten";
+  network.layers.push_back(std::move(layer));
+  flow = {1, 1, flow.h * flow.w * flow.c, true, flow.timed};
+}
+
+void check_new(const NetworkText& network, const std::string& name) {
+  for (const NetworkLayer& other : network.layers)
+    if (other.name == name)
+      throw Error(
+          fmt::format("a second layer \"{}\"{}. Names are part of file names: give it another.",
+                      printable(name),
+                      other.line > 0 ? fmt::format(" (the first is in line {})", other.line) : ""));
+}
+
+}  // namespace
+
+Flow input_of(const NetworkText& network) {
+  if (network.dtype == DType::i32) throw Error("i32 images: expected u8, f32, f16 or bf16 ones");
+  if (network.h < 1 || network.w < 1 || network.c < 1)
+    throw Error(fmt::format("images of {}x{}x{} (height, width, channels): expected at least 1",
+                            network.h, network.w, network.c));
+  if (network.layer_type() != DType::f32 && !(network.mean.empty() && network.std.empty()))
+    throw Error(fmt::format("mean and std with {} images: expected u8 or f32 ones",
+                            to_text(network.dtype)));
+  for (const auto* values : {&network.mean, &network.std}) {
+    const char* const name = values == &network.mean ? "mean" : "std";
+    const auto count = static_cast<Index>(values->size());
+    if (count > 1 && count != network.c)
+      throw Error(fmt::format("{} has {} numbers, expected one or {} (the channels)", name, count,
+                              network.c));
+    for (const float value : *values)
+      if (!std::isfinite(value))
+        throw Error(fmt::format("{} {}: expected a finite number", name, value));
+  }
+  for (const float value : network.std)
+    if (value == 0) throw Error("std 0: values would be divided by 0");
+  return {network.h, network.w, network.c};
+}
+
+void check_name(std::string_view name) {
+  constexpr std::size_t longest = 200;  // file systems take 255, with the ending
+  if (name.empty()) throw Error("a layer without a name. Its parameters are called after it.");
+  if (name.size() > longest)
+    throw Error(
+        fmt::format("\"{}\": a name of {} bytes, expected at most {}: it is part of file names",
+                    printable(name), name.size(), longest));
+  if (!is_printable(name))
+    throw Error(
+        fmt::format("\"{}\": a name is part of file names and of tables. Expected UTF-8 without "
+                    "control characters.",
+                    printable(name)));
+  if (name.find('/') != std::string_view::npos)
+    throw Error(
+        fmt::format("\"{}\": a name is part of file names and holds no \"/\"", printable(name)));
+}
+
+void add_layer(NetworkText& network, NetworkLayer layer, Flow& flow) {
+  if (network.layers.size() >= most_layers)
+    throw Error(fmt::format("more than {} layers", most_layers));
+  if (layer.flatten) return flatten(network, std::move(layer), flow);
+  check_name(layer.name);
+  check_new(network, layer.name);
+  if (!layer.batchnorm.empty()) check_name(layer.batchnorm);
+  Stage& stage = layer.stage;
+  if (flow.flat) {
+    if (stage.r > 1 || stage.s > 1)
+      throw Error(fmt::format("{}: a linear layer (after flatten) has no r and s: leave them out",
+                              printable(layer.name)));
+    stage.r = stage.s = 1;
+  }
+  if (stage.keep.any() || stage.norm || stage.layout != Layout::nhwc || stage.out)
+    throw Error(fmt::format("{}: norm, keep, nchw and out have no place in a network",
+                            printable(layer.name)));
+  if (!layer.batchnorm.empty()) stage.bias = true;
+  stage.dtype = network.layer_type();
+  stage.n = 1, stage.h = flow.h, stage.w = flow.w, stage.c = flow.c;
+  stage.t = 1, stage.hold = false;
+  if (stage.act.is_neuron()) {
+    stage.t = network.steps;
+    stage.hold = !flow.timed && network.steps > 1;
+    flow.timed = true;
+  }
+  stage = stage.normalised();
+  const std::vector<std::string> wrong = problems(stage);
+  if (!wrong.empty()) {
+    std::string all;
+    for (const std::string& one : wrong) all += (all.empty() ? "" : "; ") + one;
+    throw Error(fmt::format("{} on an input of {}x{}x{}: {}", printable(layer.name), flow.h, flow.w,
+                            flow.c, all));
+  }
+  const Shapes shapes = shapes_of(stage);
+  flow.h = shapes.out_h, flow.w = shapes.out_w, flow.c = stage.k;
+  network.layers.push_back(std::move(layer));
+}
+
+void check_end(const NetworkText& network) {
+  if (network.layers.empty() || network.layers.back().flatten)
+    throw Error("ends without a layer that gives the outputs");
+}
+
+NetworkText completed(NetworkText network) {
+  std::vector<NetworkLayer> layers;
+  layers.swap(network.layers);
+  if (network.w == 0) network.w = network.h;  // as in a stage
+  if (network.steps < 1 || network.steps > most_steps)
+    throw Error(
+        fmt::format("the network's steps: {}, expected 1 to {}", network.steps, most_steps));
+  const auto at = [](const std::string& place, const auto& check) {
+    try {
+      check();
+    } catch (const Error& error) {
+      throw Error(fmt::format("the network's {}: {}", place, error.what()));
+    }
+  };
+  Flow flow;
+  at("input", [&] { flow = input_of(network); });
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    at(fmt::format("layer {}", i + 1), [&] { add_layer(network, std::move(layers[i]), flow); });
+  at(fmt::format("{} layers", layers.size()), [&] { check_end(network); });
+  return network;
+}
+
+}  // namespace convoy::network

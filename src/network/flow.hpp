@@ -1,0 +1,34 @@
+// The rules of a network that hold however it was written down, as text or by hand: names, sizes,
+// and what each layer takes over from the one before it.
+#pragma once
+
+#include "convoy/network.hpp"
+
+namespace convoy::network {
+
+inline constexpr std::size_t most_layers = 1000;
+inline constexpr Index most_steps = 65536;
+
+/// The shape that reaches the next layer.
+struct Flow {
+  Index h = 0, w = 0, c = 0;
+  bool flat = false;   // a vector: the next layer is linear
+  bool timed = false;  // differs from step to step: a neuron came before
+};
+
+// Each throws Error that says what is wrong, without a place.
+
+/// The images' type, sizes, means and deviations; what reaches the first layer.
+Flow input_of(const NetworkText& network);
+/// That of a layer, or of a batch-norm.
+void check_name(std::string_view name);
+/// Fills in what the layer takes over from `flow`, appends it, and moves on behind it.
+void add_layer(NetworkText& network, NetworkLayer layer, Flow& flow);
+/// Whether the last layer gives outputs.
+void check_end(const NetworkText& network);
+
+/// A network that was written by hand, with everything filled in. What is there already is filled
+/// in anew. Throws Error that names the layer.
+NetworkText completed(NetworkText network);
+
+}  // namespace convoy::network
