@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "convoy/error.hpp"
 #include "convoy/stage.hpp"
@@ -48,9 +49,30 @@ struct Operands {
                                    // null: the plan's own
 };
 
+/// Weights in the layout that a kernel wants, on its device: made by `Plan::pack`, read by any plan
+/// of the same packing. They never change. Copies share them, and they last as long as the last
+/// copy or plan that has them.
+///
+///     const Weights weights = large.pack(w);  // a plan for 64 images
+///     large.use(weights);
+///     small.use(weights);                     // a plan for one, or one for another stream
+class CONVOY_API Weights {
+ public:
+  Weights() = default;
+  explicit operator bool() const { return packed_ != nullptr; }
+  /// What plans must agree on to share them: device, kernel and layout. "" where there are none.
+  const std::string& packing() const;
+
+ private:
+  friend class Plan;
+  struct Packed;
+  explicit Weights(std::shared_ptr<const Packed> packed) : packed_(std::move(packed)) {}
+  std::shared_ptr<const Packed> packed_;
+};
+
 /// Ready to run. Making one allocates and may throw Error, also where memory runs out; running does
-/// neither. `run` may be called from many threads at once; `set_weights`, a move and the destructor
-/// may not overlap a run or each other.
+/// neither. `run` and `pack` may be called from many threads at once; `set_weights`, `use`, a move
+/// and the destructor may not overlap a run or each other.
 ///
 ///     const Plan plan(stage, weights);
 ///     plan.run({.x = x, .bias = bias, .y = y}).or_throw();
@@ -87,12 +109,23 @@ class CONVOY_API Plan {
   Plan(Plan&&) noexcept;
   Plan& operator=(Plan&&) noexcept;
 
-  /// Packs w [K,R,S,C/groups] on the host, f32 (or the stage's type), into the layout that the
-  /// kernel wants. On a GPU it waits for the stream first; a CUDA graph that captured a run reads
-  /// the memory of the former weights: capture it anew. The view may be freed afterwards. Throws
-  /// Error when shape, type or device are wrong: the weights from before stay; and when memory runs
-  /// out: the plan may then have none.
+  /// `use` of what `pack` gives, for a plan that shares its weights with no other. Throws Error as
+  /// they do; the weights from before stay where it is the view that is wrong or memory that is
+  /// missing.
   void set_weights(const TensorView& weights, Stream stream = {});
+
+  /// Packs w [K,R,S,C/groups], f32 (or the stage's type), into the layout that the kernel wants. On
+  /// the host any strides will do. On the plan's GPU the view is contiguous, or a slice of
+  /// channels; it is copied to the host first, after the work that the stream holds. Complete on
+  /// return: the view may be freed. Throws Error when shape, type or device are wrong, or memory
+  /// runs out.
+  Weights pack(const TensorView& weights, Stream stream = {}) const;
+
+  /// Runs read these weights from now on. On a GPU it waits for the stream first; a CUDA graph that
+  /// captured a run reads the memory of the former weights: capture it anew. Throws Error where
+  /// they are of another packing: then name kernel and tile of the plan that packed them in
+  /// PlanOptions. The weights from before stay.
+  void use(const Weights& weights, Stream stream = {});
 
   /// Computes the stage. Deterministic: the bits of an image do not depend on n, the threads, the
   /// run or tuning. A failing status says what is wrong with which operand; then nothing was
@@ -106,6 +139,7 @@ class CONVOY_API Plan {
   std::string kernel() const;  // its name, as in `explain`
   std::string tile() const;
   std::string arithmetic() const;       // what fixes the bits
+  std::string packing() const;          // of the weights, as Weights::packing
   int threads() const;                  // 1 on a GPU
   std::size_t workspace_bytes() const;  // of one run; 0: it needs none
 

@@ -18,7 +18,7 @@
 namespace convoy {
 namespace {
 
-void check_weights(const Stage& stage, const TensorView& weights) {
+void check_weights(const Stage& stage, const TensorView& weights, Device device) {
   const std::vector<Index> shape = w_shape(stage);
   const bool type_fits =
       weights.dtype == DType::f32 || (weights.dtype == stage.dtype && stage.dtype != DType::u8);
@@ -30,14 +30,25 @@ void check_weights(const Stage& stage, const TensorView& weights) {
                                 ? "f32"
                                 : fmt::format("f32 or {}", to_text(stage.dtype)),
                             shape[0], shape[1], shape[2], shape[3], to_text(stage)));
-  if (!(weights.device == Device{}))
-    throw Error(fmt::format("weights: they are on {}, expected the host. Copy them there first.",
-                            to_text(weights.device)));
+  if (!(weights.device == Device{}) && !(weights.device == device))
+    throw Error(fmt::format(
+        "weights: they are on {}, expected {}. Copy them there first.", to_text(weights.device),
+        device == Device{} ? "the host" : fmt::format("the host or {}", to_text(device))));
   check_aligned("weights", weights).or_throw();
   check_reach("weights", weights);
 }
 
 }  // namespace
+
+struct Weights::Packed {
+  std::shared_ptr<const PackedWeights> weights;
+  std::string packing;
+};
+
+const std::string& Weights::packing() const {
+  static const std::string none;
+  return packed_ ? packed_->packing : none;
+}
 
 struct Plan::Impl {
   Bound bound;
@@ -58,10 +69,11 @@ struct Plan::Impl {
   }
 
   const Stage& stage() const { return bound.chain().front(); }
-  void set_weights(const TensorView& weights);
-  void set(const float* w) {
+  /// Of a view on the host.
+  std::shared_ptr<const PackedWeights> pack(const TensorView& weights) const;
+  std::shared_ptr<const PackedWeights> pack(const float* w) const {
     const Parameters parameters{.w = w};
-    bound.set({&parameters, 1});
+    return bound.pack({&parameters, 1});
   }
 
   Explanation explanation() const {
@@ -90,12 +102,12 @@ Plan::~Plan() = default;
 Plan::Plan(Plan&&) noexcept = default;
 Plan& Plan::operator=(Plan&&) noexcept = default;
 
-void Plan::Impl::set_weights(const TensorView& weights) {
+std::shared_ptr<const PackedWeights> Plan::Impl::pack(const TensorView& weights) const {
   const Stage& stage = this->stage();
   const bool flips = bound.options().flip_filters;
   const Index filters = stage.k, taps = stage.r * stage.s, channels = stage.c / stage.groups;
   if (weights.contiguous() && weights.dtype == DType::f32 && !flips)
-    return set(static_cast<const float*>(weights.data));
+    return pack(static_cast<const float*>(weights.data));
   std::vector<float> dense(static_cast<std::size_t>(filters * taps * channels));
   const auto& stride = weights.stride;
   std::size_t at = 0;
@@ -107,7 +119,7 @@ void Plan::Impl::set_weights(const TensorView& weights) {
         dense[at++] = math::load(weights.dtype, weights.data, base + c * stride[3]);
     }
   }
-  set(dense.data());
+  return pack(dense.data());
 }
 
 // What a Plan without an Impl is.
@@ -120,16 +132,38 @@ Plan::Impl& Plan::impl() const {
 }
 
 void Plan::set_weights(const TensorView& weights, Stream stream) {
-  Impl& plan = impl();
-  check_weights(plan.stage(), weights);
-  if (plan.bound.on_gpu()) gpu::synchronize(plan.bound.machine().device, stream);
+  use(pack(weights, stream), stream);
+}
+
+Weights Plan::pack(const TensorView& weights, Stream stream) const {
+  const Impl& plan = impl();
+  check_weights(plan.stage(), weights, device());
   try {
-    plan.set_weights(weights);
+    Tensor copy;
+    if (!(weights.device == Device{})) {
+      copy = Tensor(weights.dtype, w_shape(plan.stage()));
+      copy_tensor(weights, copy, stream);
+    }
+    return Weights(std::make_shared<Weights::Packed>(plan.pack(copy.view() ? copy.view() : weights),
+                                                     plan.bound.packing()));
   } catch (const std::bad_alloc&) {
     throw no_memory("the packed weights", plan.stage());
   } catch (const std::length_error&) {
     throw no_memory("the packed weights", plan.stage());
   }
+}
+
+void Plan::use(const Weights& weights, Stream stream) {
+  Impl& plan = impl();
+  if (!weights) throw Error("weights: there are none. Give what Plan::pack returned.");
+  const std::string expected = plan.bound.packing();
+  if (weights.packing() != expected)
+    throw Error(
+        fmt::format("weights: packed as \"{}\", expected \"{}\". Pack them by this plan, or make "
+                    "both plans with the same kernel and tile (PlanOptions).",
+                    weights.packing(), expected));
+  if (plan.bound.on_gpu()) gpu::synchronize(plan.bound.machine().device, stream);
+  plan.bound.use(weights.packed_->weights);
 }
 
 Status Plan::run(const Operands& operands, Stream stream) const noexcept {
@@ -158,6 +192,9 @@ std::string Plan::tile() const {
 }
 std::string Plan::arithmetic() const {
   return std::string(impl().bound.kernel().arithmetic());
+}
+std::string Plan::packing() const {
+  return impl().bound.packing();
 }
 int Plan::threads() const {
   return impl().bound.machine().threads;

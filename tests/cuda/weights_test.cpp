@@ -1,5 +1,6 @@
 // Packed weights of the Hopper families: on the host where each value lies, on a GPU that plans of
 // one packing share them.
+#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -128,6 +129,43 @@ TEST_F(GpuWeights, PlansOfOnePackingShareThem) {
     const std::vector<std::uint16_t> no(static_cast<std::size_t>(y.elements()));
     EXPECT_EQ(std::memcmp(nothing.view().data, no.data(), nothing.bytes()), 0);
   }
+}
+
+// The same by the public objects, of plans of two batch sizes on two streams, from weights that lie
+// on the GPU already.
+TEST_F(GpuWeights, PlansOnTwoStreamsShareOnesThatWereOnTheGpu) {
+  const GpuCase all(parse_stage("f16:n4h9c64k64r3pad1+relu"), Values::normal, gpu0);
+  Stage fewer = all.stage;
+  fewer.n = 2;
+  const PlanOptions options = options_for(gpu0, "halo");
+  Plan two(fewer, options), four(all.stage, options);
+  ASSERT_EQ(two.packing(), four.packing());
+  cudaStream_t streams[2];
+  for (cudaStream_t& stream : streams) ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  {
+    const Tensor there = all.w.to(gpu0);
+    const Weights weights = four.pack(there, {streams[0]});
+    four.use(weights, {streams[0]});
+    two.use(weights, {streams[1]});
+  }
+  const Tensor y(all.y.view().dtype, y_shape(fewer), gpu0);
+  Operands operands = all.operands();
+  four.run(operands, {streams[0]}).or_throw();
+  operands.x = images(all.x, 0, 2);
+  operands.y = y;
+  two.run(operands, {streams[1]}).or_throw();
+  for (cudaStream_t stream : streams) {
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    cudaStreamDestroy(stream);
+  }
+  const Tensor whole = all.y.to({}), part = y.to({});
+  EXPECT_EQ(std::memcmp(part.view().data, whole.view().data, part.bytes()), 0);
+  const Tensor shared = all.y.to({});
+  const Plan own(all.stage, all.w, options);
+  own.run(all.operands()).or_throw();
+  const Tensor expected = all.y.to({});
+  EXPECT_EQ(std::memcmp(shared.view().data, expected.view().data, expected.bytes()), 0);
+  EXPECT_THROW(two.use(Plan(all.stage, options_for({}, "general")).pack(all.w)), Error);
 }
 
 }  // namespace

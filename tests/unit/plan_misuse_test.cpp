@@ -103,6 +103,9 @@ TEST(Plan, MovedFromSaysSo) {
   EXPECT_THROW(gone.explain(), Error);
   EXPECT_THROW(gone.explain_json(), Error);
   EXPECT_THROW(setup.plan.set_weights(setup.w), Error);
+  EXPECT_THROW(gone.pack(setup.w), Error);
+  EXPECT_THROW(setup.plan.use(there.pack(setup.w)), Error);
+  EXPECT_THROW(gone.packing(), Error);
   EXPECT_TRUE(there.run(setup.operands()).ok());
   Plan& same = there;
   there = std::move(same);
