@@ -196,29 +196,38 @@ bool Descriptor::close() {
   return ::close(fd) == 0;
 }
 
-std::vector<unsigned char> read_file(const std::string& path, std::size_t limit) {
-  // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (file.get() < 0) cannot_open(path, errno);
-  const auto wrong = [&](const std::string& what) {
-    return Error(fmt::format("{}: {}", printable_path(path), what));
-  };
+// O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
+InputFile::InputFile(const std::string& path, std::size_t limit)
+    : path_(path), file_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
+  if (file_.get() < 0) cannot_open(path, errno);
   struct stat info {};
-  if (fstat(file.get(), &info) != 0)
+  if (fstat(file_.get(), &info) != 0)
     throw wrong(fmt::format("cannot be examined: {}.", std::strerror(errno)));
   if (!S_ISREG(info.st_mode)) refuse_to_read(path, info.st_mode);
-  const auto size = static_cast<std::size_t>(info.st_size);
-  if (size > limit)
-    throw wrong(fmt::format("{} bytes, expected at most {}. Is it the right file?", size, limit));
-  std::vector<unsigned char> bytes(size);
-  std::size_t done = 0;
-  while (done < size) {
-    const ssize_t got = read(file.get(), bytes.data() + done, size - done);
+  size_ = static_cast<std::size_t>(info.st_size);
+  if (size_ > limit)
+    throw wrong(fmt::format("{} bytes, expected at most {}. Is it the right file?", size_, limit));
+}
+
+Error InputFile::wrong(const std::string& what) const {
+  return Error(fmt::format("{}: {}", printable_path(path_), what));
+}
+
+void InputFile::read(std::size_t at, std::span<unsigned char> to) const {
+  while (!to.empty()) {
+    const ssize_t got = pread(file_.get(), to.data(), to.size(), static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw wrong(fmt::format("cannot be read: {}.", std::strerror(errno)));
     if (got == 0) throw wrong("became shorter while it was read. Read it again.");
-    done += static_cast<std::size_t>(got);
+    to = to.subspan(static_cast<std::size_t>(got));
+    at += static_cast<std::size_t>(got);
   }
+}
+
+std::vector<unsigned char> read_file(const std::string& path, std::size_t limit) {
+  const InputFile file(path, limit);
+  std::vector<unsigned char> bytes(file.size());
+  file.read(0, bytes);
   return bytes;
 }
 

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "convoy/error.hpp"
+
 namespace convoy {
 
 /// A file descriptor, closed at the end; negative: none.
@@ -23,11 +25,30 @@ class Descriptor {
   int fd_;
 };
 
-/// The bytes of a regular file. Throws Error, naming the cause, when it is missing, a folder, a
-/// pipe, a device or another thing that is no file, unreadable or larger than `limit` bytes. Waits
-/// for nobody, and allocates nothing before these checks.
+/// A regular file, opened for reading parts of it. No memory map: of a file that becomes shorter
+/// `read` throws, where touching a map would end the process.
+class InputFile {
+ public:
+  static constexpr std::size_t most_bytes = std::size_t{4} << 30;
+
+  /// Throws Error, naming the cause, when it is missing, a folder, a pipe, a device or another
+  /// thing that is no file, unreadable or larger than `limit` bytes. Waits for nobody.
+  explicit InputFile(const std::string& path, std::size_t limit = most_bytes);
+  std::size_t size() const { return size_; }
+  /// Fills `to` from byte `at` on. Throws Error where that can't be read any more.
+  void read(std::size_t at, std::span<unsigned char> to) const;
+
+ private:
+  [[nodiscard]] Error wrong(const std::string& what) const;
+
+  std::string path_;
+  Descriptor file_;
+  std::size_t size_ = 0;
+};
+
+/// All bytes of such a file. Allocates nothing before it is checked.
 std::vector<unsigned char> read_file(const std::string& path,
-                                     std::size_t limit = std::size_t{4} << 30);
+                                     std::size_t limit = InputFile::most_bytes);
 
 inline std::string_view text_of(std::span<const unsigned char> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};

@@ -3,10 +3,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "convoy/error.hpp"
+#include "core/file.hpp"
 #include "core/printable.hpp"
 #include "math/half.hpp"
 
@@ -18,6 +22,13 @@ using Json = nlohmann::json;
 
 constexpr std::uint64_t longest_header = 100'000'000;  // as the format says
 constexpr int deepest = 8;                             // a header has three levels
+constexpr std::uint64_t halves_at_once = 1 << 18;
+
+// Numbers are little endian in the file, and read as they lie.
+static_assert(std::endian::native == std::endian::little);
+std::span<unsigned char> bytes_of(void* numbers, std::size_t bytes) {
+  return {static_cast<unsigned char*>(numbers), bytes};
+}
 
 // The parser keeps the last of equal keys; the format has none.
 Json parse_header(std::span<const unsigned char> text, const std::string& name) {
@@ -41,29 +52,52 @@ Json parse_header(std::span<const unsigned char> text, const std::string& name) 
 
 }  // namespace
 
+SafeTensors::Source SafeTensors::source_of(const std::string& path) {
+  const auto file = std::make_shared<const InputFile>(path);
+  return {file->size(),
+          [file](std::uint64_t at, std::span<unsigned char> to) { file->read(at, to); }};
+}
+
+SafeTensors::Source SafeTensors::source_of(std::vector<unsigned char> bytes) {
+  const auto size = bytes.size();
+  return {size, [all = std::move(bytes)](std::uint64_t at, std::span<unsigned char> to) {
+            std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(at), to.size(), to.begin());
+          }};
+}
+
+SafeTensors::SafeTensors(const std::string& path)
+    : SafeTensors(source_of(path), printable_path(path)) {}
+
 SafeTensors::SafeTensors(std::vector<unsigned char> bytes, std::string name)
-    : bytes_(std::move(bytes)), name_(std::move(name)) {
-  if (bytes_.size() < 8)
+    : SafeTensors(source_of(std::move(bytes)), std::move(name)) {}
+
+SafeTensors::SafeTensors(Source source, std::string name)
+    : source_(std::move(source)), name_(std::move(name)) {
+  if (source_.size < 8)
     throw Error(fmt::format("{}: {} bytes, expected a safetensors file. Was it cut short?", name_,
-                            bytes_.size()));
+                            source_.size));
+  std::array<unsigned char, 8> first{};
+  source_.read(0, first);
   std::uint64_t size = 0;
-  for (unsigned i = 8; i-- > 0;) size = size << 8 | bytes_[i];
-  if (size > bytes_.size() - 8)
+  for (unsigned i = 8; i-- > 0;) size = size << 8 | first[i];
+  if (size > source_.size - 8)
     throw Error(fmt::format("{}: its header says {} bytes, the file has {}. Was it cut short?",
-                            name_, size, bytes_.size()));
+                            name_, size, source_.size));
   if (size > longest_header)
     throw Error(fmt::format("{}: a header of {} bytes, expected at most {}. Is it the right file?",
                             name_, size, longest_header));
-  const std::span<const unsigned char> all = bytes_;
-  body_ = all.subspan(8 + static_cast<std::size_t>(size));
-  const Json header = parse_header(all.subspan(8, static_cast<std::size_t>(size)), name_);
+  std::vector<unsigned char> text(static_cast<std::size_t>(size));
+  source_.read(8, text);
+  body_ = 8 + size;
+  body_size_ = source_.size - body_;
+  const Json header = parse_header(text, name_);
   for (const auto& [key, json] : header.items()) {
     if (key == "__metadata__") continue;
     const auto broken = [&, &tensor = key] {
       return Error(
           fmt::format("{}: the header's entry \"{}\" is damaged: expected dtype, shape and "
                       "data_offsets within the file's {} bytes of data.",
-                      name_, printable(tensor), body_.size()));
+                      name_, printable(tensor), body_size_));
     };
     if (!json.is_object() || !json.contains("dtype") || !json.contains("shape") ||
         !json.contains("data_offsets"))
@@ -80,7 +114,7 @@ SafeTensors::SafeTensors(std::vector<unsigned char> bytes, std::string name)
       if (!axis.is_number_unsigned()) throw broken();
       entry.shape.push_back(axis.get<std::uint64_t>());
     }
-    if (entry.begin > entry.end || entry.end > body_.size()) throw broken();
+    if (entry.begin > entry.end || entry.end > body_size_) throw broken();
     tensors_.emplace(key, std::move(entry));
   }
   check_places();
@@ -98,9 +132,9 @@ void SafeTensors::check_places() const {
                               name_, begin < at ? "overlap" : "leave a hole", at));
     at = end;
   }
-  if (at != body_.size())
+  if (at != body_size_)
     throw Error(fmt::format("{}: {} bytes of data, its tensors take {}. The file is damaged.",
-                            name_, body_.size(), at));
+                            name_, body_size_, at));
 }
 
 std::vector<float> SafeTensors::values(const std::string& tensor) const {
@@ -115,7 +149,7 @@ std::vector<float> SafeTensors::values(const std::string& tensor) const {
   std::uint64_t count = 1;
   bool fits = true;
   for (const std::uint64_t size : entry.shape) {
-    fits = fits && (size == 0 || count <= body_.size() / size);
+    fits = fits && (size == 0 || count <= body_size_ / size);
     count *= size;
   }
   if (!fits || entry.end - entry.begin != count * width)
@@ -124,15 +158,18 @@ std::vector<float> SafeTensors::values(const std::string& tensor) const {
                     "file is damaged.",
                     name_, printable(tensor), entry.end - entry.begin));
   std::vector<float> values(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const unsigned char* const at = body_.data() + entry.begin + i * width;
-    if (width == 4) {
-      values[i] = math::float_of(at[0] | std::uint32_t{at[1]} << 8 | std::uint32_t{at[2]} << 16 |
-                                 std::uint32_t{at[3]} << 24);
-    } else {
-      const auto half = static_cast<std::uint16_t>(at[0] | at[1] << 8);
-      values[i] = entry.dtype == "F16" ? math::half_to_float(half) : math::bfloat_to_float(half);
-    }
+  if (width == 4) {
+    source_.read(body_ + entry.begin, bytes_of(values.data(), count * width));
+    return values;
+  }
+  std::vector<std::uint16_t> halves(std::min<std::uint64_t>(count, halves_at_once));
+  for (std::uint64_t done = 0; done < count; done += halves.size()) {
+    halves.resize(std::min<std::uint64_t>(count - done, halves_at_once));
+    source_.read(body_ + entry.begin + done * width,
+                 bytes_of(halves.data(), halves.size() * width));
+    const bool f16 = entry.dtype == "F16";
+    for (std::size_t i = 0; i < halves.size(); ++i)
+      values[done + i] = f16 ? math::half_to_float(halves[i]) : math::bfloat_to_float(halves[i]);
   }
   return values;
 }

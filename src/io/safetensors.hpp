@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -9,16 +10,19 @@
 
 namespace convoy::io {
 
-/// A whole file, its header read once.
+/// An open file, its header read. The values of a tensor are read when they are asked for, straight
+/// to where they go, so that reading all of them reads the file once and holds no second copy.
 class SafeTensors {
  public:
-  /// `name` is the file's, for messages. Every bound is checked before anything is allocated.
-  /// Throws Error: damaged file, a key twice, tensors that overlap or leave bytes out.
+  /// Every bound is checked before anything is allocated. Throws Error: damaged file, a key twice,
+  /// tensors that overlap or leave bytes out; no file that may be read, as InputFile.
+  explicit SafeTensors(const std::string& path);
+  /// Of bytes in memory. `name` is the file's, for messages.
   SafeTensors(std::vector<unsigned char> bytes, std::string name);
 
   bool contains(const std::string& tensor) const { return tensors_.count(tensor) > 0; }
   /// The values of one tensor, F32, F16 or BF16, flattened, as fp32. Throws Error: no such tensor,
-  /// another type, a shape that is not its place's.
+  /// another type, a shape that is not its place's, a file that has become shorter.
   std::vector<float> values(const std::string& tensor) const;
 
  private:
@@ -27,11 +31,18 @@ class SafeTensors {
     std::vector<std::uint64_t> shape;
     std::uint64_t begin = 0, end = 0;  // bytes of the body
   };
+  struct Source {
+    std::uint64_t size = 0;
+    std::function<void(std::uint64_t at, std::span<unsigned char> to)> read;
+  };
+  static Source source_of(const std::string& path);
+  static Source source_of(std::vector<unsigned char> bytes);
+  SafeTensors(Source source, std::string name);
   void check_places() const;
 
-  std::vector<unsigned char> bytes_;
+  Source source_;
   std::string name_;
-  std::span<const unsigned char> body_;
+  std::uint64_t body_ = 0, body_size_ = 0;  // where the numbers begin, and their bytes
   std::map<std::string, Entry> tensors_;
 };
 

@@ -88,7 +88,7 @@ std::vector<float> parse_weights(std::string_view text, const std::string& name,
 
 bool ParameterFolder::in_safetensors(const std::string& parameter) {
   const std::string path = folder_ + "/model.safetensors";
-  if (!tensors_ && file_there(path)) tensors_.emplace(read_file(path), printable_path(path));
+  if (!tensors_ && file_there(path)) tensors_.emplace(path);
   return tensors_ && tensors_->contains(parameter);
 }
 

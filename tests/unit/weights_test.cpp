@@ -222,6 +222,57 @@ TEST_F(Folder, SafetensorsAreReadOnce) {
   EXPECT_EQ(folder.read("b.weight", {1}, "k1"), (std::vector<float>{2}));
 }
 
+// Bytes that this process has read by system calls.
+std::uint64_t bytes_read() {
+  std::ifstream io("/proc/self/io");
+  std::string word;
+  std::uint64_t count = 0;
+  io >> word >> count;
+  return word == "rchar:" ? count : 0;
+}
+
+TEST_F(Folder, ReadingEveryTensorReadsTheFileOnce) {
+  constexpr std::size_t tensors = 40, values = 5000;
+  std::string header = "{";
+  std::vector<unsigned char> body;
+  for (std::size_t i = 0; i < tensors; ++i) {
+    header += "\"w" + std::to_string(i) + R"(":{"dtype":"F32","shape":[5000],"data_offsets":[)" +
+              std::to_string(i * values * 4) + "," + std::to_string((i + 1) * values * 4) +
+              (i + 1 < tensors ? "]}," : "]}}");
+    const auto number = static_cast<float>(i);
+    const auto* const bytes = reinterpret_cast<const unsigned char*>(&number);
+    for (std::size_t v = 0; v < values; ++v) body.insert(body.end(), bytes, bytes + 4);
+  }
+  const auto all = safetensors(header, body);
+  write("model.safetensors", std::string(all.begin(), all.end()));
+  const std::uint64_t before = bytes_read();
+  ParameterFolder folder(path_);
+  for (std::size_t i = 0; i < tensors; ++i)
+    ASSERT_EQ(folder.read("w" + std::to_string(i), {values}, ""),
+              std::vector<float>(values, static_cast<float>(i)));
+  if (before == 0) GTEST_SKIP() << "skipped: no /proc/self/io";
+  EXPECT_LT(bytes_read() - before, all.size() + 10000);
+}
+
+TEST_F(Folder, SafetensorsThatBecomeShorterAreAnError) {
+  const auto all =
+      safetensors(R"({"a":{"dtype":"F16","shape":[300000],"data_offsets":[0,600000]}})",
+                  std::vector<unsigned char>(600000, 0x3c));
+  write("model.safetensors", std::string(all.begin(), all.end()));
+  const SafeTensors tensors(path_ / "model.safetensors");
+  const std::vector<float> values = tensors.values("a");  // in more than one part
+  EXPECT_EQ(values, std::vector<float>(300000, 1.05859375F));
+  std::filesystem::resize_file(path_ / "model.safetensors", all.size() - 1);
+  try {
+    tensors.values("a");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("model.safetensors: became shorter"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 TEST_F(Folder, WhatHasTheNameAndIsNoFileIsNamed) {
   ParameterFolder folder(path_);
   const auto refused = [&](const std::string& name, const std::string& expected) {
