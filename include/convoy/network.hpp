@@ -43,8 +43,12 @@ struct NetworkText {
   DType layer_type() const { return dtype == DType::u8 ? DType::f32 : dtype; }
 };
 
-/// Parses the text and derives every layer's shape. Throws Error "NAME:LINE: ..." that says what
-/// was found and what was expected. `name` is the file's name as errors shall say it.
+/// Parses the text (at most 1 MiB) and derives every layer's shape. Throws Error "NAME:LINE: ..."
+/// that says what was found and what was expected. `name` is the file's name as errors shall say
+/// it.
+///
+///     const NetworkText text = parse_network("input u8:h28c1\nconv1 k8r5+relu\n", "mine");
+///     shapes_of(text.layers[0].stage).out_h  // 24
 CONVOY_API NetworkText parse_network(std::string_view text, const std::string& name);
 
 /// Parameters of a network in memory, by the names that their files have: "conv1.weight", as in
@@ -54,24 +58,30 @@ CONVOY_API NetworkText parse_network(std::string_view text, const std::string& n
 /// order. Further ones are not looked at.
 using NetworkParameters = std::map<std::string, TensorView>;
 
+/// How to run a network. None of it changes a bit of the results but `device` and `spike_kernels`.
 struct NetworkOptions {
   Device device{};
-  int threads = 0;    // as in PlanOptions
-  Index batch = 256;  // images that layers outside the spike kernels handle at once; 1 to 2^31 - 1
+  int threads = 0;  // as in PlanOptions
+  /// Images that layers outside the spike kernels handle at once, 1 to 2^31 - 1. Memory between the
+  /// layers grows with it; runs of more images go in parts.
+  Index batch = 256;
   /// Use the kernels for 0/1 inputs where they fit. Off: every layer is a plan.
   bool spike_kernels = true;
 };
 
 /// What a network does for a layer, for people.
 struct LayerReport {
-  std::string name, stage, kernel;
-  std::string fusion;  // whether it runs in one kernel with the layers behind it, and why
-  Index parameters = 0;
-  Index macs = 0;  // multiply-adds of one image, all steps
+  std::string name;
+  std::string stage;     // as text, of one image
+  std::string kernel;    // its name, as Plan::kernel; layers of one segment have the same
+  std::string fusion;    // whether it runs in one kernel with the layers behind it, and why
+  Index parameters = 0;  // weights and biases, batch-norms folded in
+  Index macs = 0;        // multiply-adds of one image, all steps
 };
 
-/// A network with its weights. Making one reads files and allocates and may throw Error, also where
-/// memory runs out; running does neither. One run at a time: a second one meanwhile fails with a
+/// A network with its weights. Making one reads files and allocates and may throw Error (a file or
+/// a parameter that is missing or wrong, by its name; a device that is not here), also where memory
+/// runs out; running does neither. One run at a time: a second one meanwhile fails with a
 /// status that says so; a move and the destructor may not overlap a run. What plan.hpp says of a
 /// Plan that was moved from, of the end of the program and of forked children holds here too.
 class CONVOY_API Network {
@@ -96,31 +106,50 @@ class CONVOY_API Network {
   Network(Network&&) noexcept;
   Network& operator=(Network&&) noexcept;
 
-  const NetworkText& text() const;
-  Index classes() const;  // values of the last layer
-  Index parameters() const;
-  int threads() const;
-  const std::vector<LayerReport>& layers() const;
+  // Of a network that was moved from they throw Error. References stay with the one it was moved
+  // to.
+  const NetworkText& text() const;                 // with every shape filled in
+  Index classes() const;                           // values of the last layer of one image, H*W*C
+  Index parameters() const;                        // of all layers
+  int threads() const;                             // of the host
+  const std::vector<LayerReport>& layers() const;  // without flatten
 
-  /// Each on the host or on the network's device, none over another: images [N,H,W] or [N,H,W,C],
-  /// dense, of the type that network.txt says, any N ≥ 0 (their data may be null where N is 0);
-  /// logits [N,classes] f32 or
-  /// empty: the mean over the steps, of a last layer that is no vector its values in the order H,
-  /// W, C; labels [N] i32 or empty: the index of the largest logit, the first of equals. Bits of an
-  /// image do not depend on N, its place, threads.
+  /// Computes images [N,H,W,C], or [N,H,W] of one channel: dense, of the type that the text says,
+  /// any N ≥ 0 (their data may be null where N is 0). Writes, where they are not empty,
+  ///   logits [N,classes] f32: the mean over the steps of the last layer, in the order H, W, C;
+  ///   labels [N] i32: the index of the largest logit, the first of equals. Only where the last
+  ///   layer gives a vector.
+  /// Each on the host or on the network's device, none over another. Bits of an image do not depend
+  /// on N, its place, threads.
+  ///
+  ///     std::vector<std::int32_t> labels(n);
+  ///     network.run(TensorView::of(pixels.data(), {n, 28, 28}), {},
+  ///                 TensorView::of(labels.data(), {n})).or_throw();
   ///
   /// On a GPU all work is enqueued on the stream. What is on the host is complete on return; where
   /// images and outputs are on the device, nothing waits, and no later run may begin on another
   /// stream before this one is done.
+  ///
+  /// A failing status says what is wrong: invalid_operand and busy (another run, profile or trace
+  /// is under way), before anything is written; moved_from; of a GPU device_error and
+  /// out_of_memory.
   Status run(const TensorView& images, const TensorView& logits, const TensorView& labels,
              Stream stream = {}) const noexcept;
 
-  /// As `run`, and adds the seconds spent in each layer, summed over threads, to seconds[i].
+  /// As `run` without outputs, and adds the seconds spent in each of `layers()`, summed over
+  /// threads, to seconds[i]. A layer that a kernel runs with the one before it may get none. The
+  /// statuses are those of `run`; throws Error where the network was moved from.
+  ///
+  ///     std::vector<double> seconds;
+  ///     network.profile(images, seconds).or_throw();
   Status profile(const TensorView& images, std::vector<double>& seconds) const;
 
-  /// Every layer's output for these images (few: all is kept): [T,N,P',Q',K] f32, T is 1 where the
-  /// output is the same in each step. For checks against another implementation. Throws Error,
-  /// also while the network is running.
+  /// The output of each of `layers()` for these images, at least one and at most `batch` (few: all
+  /// is kept): [T,N,P',Q',K] f32 on the host; T is 1 where the output is the same in each step, or
+  /// is their mean. For checks against another implementation. Throws Error as `run` gives
+  /// statuses, so also while the network is running.
+  ///
+  ///     const Tensor conv1 = std::move(network.trace(images).front());
   std::vector<Tensor> trace(const TensorView& images) const;
 
  private:
