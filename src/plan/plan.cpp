@@ -144,8 +144,9 @@ Weights Plan::pack(const TensorView& weights, Stream stream) const {
       copy = Tensor(weights.dtype, w_shape(plan.stage()));
       copy_tensor(weights, copy, stream);
     }
-    return Weights(std::make_shared<Weights::Packed>(plan.pack(copy.view() ? copy.view() : weights),
-                                                     plan.bound.packing()));
+    const TensorView& host = copy.view() ? copy.view() : weights;
+    return Weights(
+        std::make_shared<Weights::Packed>(Weights::Packed{plan.pack(host), plan.bound.packing()}));
   } catch (const std::bad_alloc&) {
     throw no_memory("the packed weights", plan.stage());
   } catch (const std::length_error&) {
