@@ -44,9 +44,6 @@ std::vector<std::string> too_large(const Stage& stage);
 /// The Hopper families count tiles in 32 bits, and divide their numbers by the number in a row, in
 /// a column and of channel blocks (cuda/divide.hpp): whether all that is exact for these.
 bool countable(std::initializer_list<Index> tiles_along_axes);
-/// Why the Hopper families refuse leaky(a) with a pool for a ≤ 0.
-inline constexpr const char* pools_first =
-    "leaky of a slope that is not above 0: pooling before it would change the result";
 inline constexpr const char* too_many_tiles = "more tiles than the kernel's 32-bit numbers count";
 
 /// Vector loads and stores want tensors on `bytes`, pixels too. Says which is not, and what to do.

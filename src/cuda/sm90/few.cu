@@ -328,7 +328,7 @@ void FewLaunch::use(const void* w) {
   if (!why.empty()) throw Error("few for " + to_text(stage) + ": " + why);
 }
 
-std::string FewLaunch::run(const FewRun& run, cudaStream_t stream) const noexcept {
+std::string FewLaunch::run(const Run& run, cudaStream_t stream) const noexcept {
   const auto& [stage, layout, kernel, ready, out_w, out_h] = *ready_;
   const auto i = [](Index v) { return static_cast<int>(v); };
   FewParams p = ready;

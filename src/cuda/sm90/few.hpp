@@ -10,6 +10,7 @@
 
 #include "convoy/stage.hpp"
 #include "cuda/device.hpp"
+#include "cuda/sm90/nhwc_run.hpp"
 #include "cuda/tensor_map.hpp"
 
 namespace convoy::cuda::sm90 {
@@ -47,21 +48,13 @@ double few_cycles(const Stage& stage, const FewLayout& layout, const DeviceFacts
 TensorMapArgs few_x_map(const Stage& stage, const FewLayout& layout, Index pixel_stride);
 TensorMapArgs few_w_map(const Stage& stage, const FewLayout& layout);
 
-/// Device pointers: x [n,H,W,C], 16-byte aligned, y [n,P',Q',K] of the stage's type, NHWC, with
-/// pixel strides in elements; bias fp32 [K] or null.
-struct FewRun {
-  Index n = 0;
-  const void* x = nullptr;
-  const float* bias = nullptr;
-  void* y = nullptr;
-  Index x_pixel_stride = 0, y_pixel_stride = 0;
-};
-
 /// A stage: its kernel loaded, and what all its launches have in common made once. A launch starts
 /// while the stream's previous kernel drains: that one is waited for before x and bias are read and
 /// y is written, but not before w is read.
 class FewLaunch {
  public:
+  using Run = NhwcRun;  // x 16-byte aligned, pixels too
+
   /// On the current device. Throws Error.
   FewLaunch(const Stage& stage, const FewLayout& layout);
   ~FewLaunch();
@@ -72,7 +65,7 @@ class FewLaunch {
 
   /// Enqueues one launch. No allocation, no synchronisation, capturable. Returns an empty string,
   /// or what went wrong. From any thread.
-  std::string run(const FewRun& run, cudaStream_t stream) const noexcept;
+  std::string run(const Run& run, cudaStream_t stream) const noexcept;
 
  private:
   struct Ready;

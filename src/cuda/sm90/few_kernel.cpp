@@ -3,24 +3,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
-#include "cuda/error.hpp"
 #include "cuda/families.hpp"
 #include "cuda/family.hpp"
 #include "cuda/sm90/costs.hpp"
 #include "cuda/sm90/few.hpp"
+#include "cuda/sm90/prepared.hpp"
 
 namespace convoy::cuda::sm90 {
 namespace {
 
-class PreparedFew final : public Prepared {
+class PreparedFew final : public PreparedLaunch<FewLaunch> {
  public:
   PreparedFew(const Stage& stage, const Machine& machine)
-      : stage_(stage), device_(machine.device.index) {
-    const OnDevice on(device_);
-    launch_.emplace(stage, few_layout(stage, facts_of(machine)));
-  }
+      : PreparedLaunch(stage, machine, few_layout(stage, facts_of(machine))) {}
 
   std::string packing() const override {
     return fmt::format("{} KRSC k{}c{}r{}s{}", to_text(stage_.dtype), stage_.k, stage_.c, stage_.r,
@@ -30,31 +26,13 @@ class PreparedFew final : public Prepared {
     const auto count = static_cast<std::size_t>(shapes_of(stage_).w_elements);
     return pack_rounded(stage_, {all.front().w, count}, device_);
   }
-  void use(std::shared_ptr<const PackedWeights> weights) override {
-    const OnDevice on(device_);
-    launch_->use(static_cast<const DeviceWeights&>(*weights).memory.data());
-    weights_ = std::move(weights);
-  }
 
   Status run(const RunArgs& args) const noexcept override {
     if (args.n == 0) return {};
     Status status = check_16_bytes("few", "x", args.x, args.x_stride.w, stage_.dtype);
     if (!status.ok()) return status;
-    const OnDevice on(device_);
-    return launch_status(launch_->run({.n = args.n,
-                                       .x = args.x,
-                                       .bias = args.bias,
-                                       .y = args.y,
-                                       .x_pixel_stride = args.x_stride.w,
-                                       .y_pixel_stride = args.y_stride.w},
-                                      stream_of(args)));
+    return enqueue(NhwcRun(args), args);
   }
-
- private:
-  Stage stage_;
-  int device_;
-  std::shared_ptr<const PackedWeights> weights_;
-  std::optional<FewLaunch> launch_;
 };
 
 class Few final : public StageKernel {

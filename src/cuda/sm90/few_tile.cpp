@@ -1,12 +1,14 @@
 // The geometry of few: which tile of a stage a CTA works on, and what lies where in shared memory.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <limits>
 
 #include "cuda/family.hpp"
+#include "cuda/refusals.hpp"
 #include "cuda/sm90/costs.hpp"
 #include "cuda/sm90/few.hpp"
 #include "cuda/sm90/shared_memory.hpp"
-#include "math/activation.hpp"
 #include "math/divide.hpp"
 
 namespace convoy::cuda::sm90 {
@@ -120,35 +122,26 @@ FewLayout box_layout(const Stage& stage, const DeviceFacts& device) {
 }  // namespace
 
 std::vector<std::string> few_refusals(const Stage& stage, const DeviceFacts& device) {
-  std::vector<std::string> why;
-  const auto no = [&](bool refused, std::string reason) {
-    if (refused) why.push_back(std::move(reason));
-  };
-  no(device.major != 9, "compute capability " + std::to_string(device.major) + "." +
-                            std::to_string(device.minor) + ", the family needs 9.0 (wgmma)");
-  no(stage.dtype != DType::f16 && stage.dtype != DType::bf16,
-     "the input is " + std::string(to_text(stage.dtype)) + ", the family takes f16 and bf16");
-  no(stage.output_dtype(true) != stage.dtype, "the output type differs from the input type");
-  no(stage.c % 8 != 0,
-     "C = " + std::to_string(stage.c) + " is no multiple of 8 (TMA moves 16 bytes)");
-  no(stage.k * stage.r * stage.s > 64,
-     "K*R*S = " + std::to_string(stage.k * stage.r * stage.s) + ", at most 64 rows fit");
-  no(stage.stride != Extent(1), "a stride other than 1");
-  no(stage.dil != Extent(1), "dilation is not supported");
-  no(stage.groups != 1, "groups are not supported");
-  no(stage.layout != Layout::nhwc, "the layout is NCHW");
-  no(stage.norm, "norm is not supported");
-  no(stage.keep.any(), "second outputs are not supported");
-  no(stage.act.is_neuron() || stage.t != 1, "neurons are not supported");
-  if (stage.pool) {
-    no(*stage.pool != max_pool(2), "a pool other than max 2x2 with stride 2");
-    no(!stage.act.is_neuron() && !math::may_pool_first(stage.act), pools_first);
-  }
-  for (std::string& reason : too_large(stage)) why.push_back(std::move(reason));
-  if (why.empty())
-    no(few_layout(stage, device).slots == 0,
-       "no box of at most " + std::to_string(most_pixels) + " pixels fits in shared memory");
-  return why;
+  Refusals refusals(stage);
+  refusals.hopper(device)
+      .halves()
+      .channels_in_eights()
+      .no(stage.k * stage.r * stage.s > 64,
+          fmt::format("K*R*S = {}, at most 64 rows fit", stage.k * stage.r * stage.s))
+      .no_stride()
+      .no_dilation()
+      .one_group()
+      .nhwc()
+      .no_norm()
+      .no_keep()
+      .no_neuron()
+      .no(stage.pool && *stage.pool != max_pool(2), "a pool other than max 2x2 with stride 2")
+      .pools_first()
+      .countable_sizes();
+  if (refusals.none())
+    refusals.no(few_layout(stage, device).slots == 0,
+                fmt::format("no box of at most {} pixels fits in shared memory", most_pixels));
+  return refusals.all();
 }
 
 FewLayout few_layout(const Stage& stage, const DeviceFacts& device) {

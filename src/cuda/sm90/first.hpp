@@ -73,6 +73,8 @@ struct FirstRun {
 /// y is written, but not before w is read.
 class FirstLaunch {
  public:
+  using Run = FirstRun;
+
   /// On the current device. Throws Error.
   FirstLaunch(const Stage& stage, const FirstLayout& layout);
   ~FirstLaunch();

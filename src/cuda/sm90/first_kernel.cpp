@@ -3,26 +3,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
-#include "cuda/error.hpp"
 #include "cuda/families.hpp"
 #include "cuda/family.hpp"
 #include "cuda/sm90/costs.hpp"
 #include "cuda/sm90/first.hpp"
+#include "cuda/sm90/prepared.hpp"
 
 namespace convoy::cuda::sm90 {
 namespace {
 
-class PreparedFirst final : public Prepared {
+class PreparedFirst final : public PreparedLaunch<FirstLaunch> {
  public:
   PreparedFirst(const Stage& stage, const Machine& machine)
-      : stage_(stage),
-        layout_(first_layout(stage, facts_of(machine))),
-        device_(machine.device.index) {
-    const OnDevice on(device_);
-    launch_.emplace(stage, layout_);
-  }
+      : PreparedFirst(stage, machine, first_layout(stage, facts_of(machine))) {}
 
   std::string packing() const override {
     return fmt::format("{} k{}c{}r{}s{} from slot {}", to_text(compute_type(stage_)), stage_.k,
@@ -31,35 +25,28 @@ class PreparedFirst final : public Prepared {
   std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
     return pack_rounded(stage_, first_weights(stage_, layout_, all.front().w), device_);
   }
-  void use(std::shared_ptr<const PackedWeights> weights) override {
-    const OnDevice on(device_);
-    launch_->use(static_cast<const DeviceWeights&>(*weights).memory.data());
-    weights_ = std::move(weights);
-  }
 
   Status run(const RunArgs& args) const noexcept override {
     if (args.n == 0) return {};
     const Status status =
         check_16_bytes("first", "y", args.y, args.y_stride.w, compute_type(stage_));
     if (!status.ok()) return status;
-    const OnDevice on(device_);
-    return launch_status(launch_->run({.n = args.n,
-                                       .x = args.x,
-                                       .x_stride = args.x_stride,
-                                       .bias = args.bias,
-                                       .norm_scale = args.norm_scale,
-                                       .norm_shift = args.norm_shift,
-                                       .y = args.y,
-                                       .y_pixel_stride = args.y_stride.w},
-                                      stream_of(args)));
+    return enqueue({.n = args.n,
+                    .x = args.x,
+                    .x_stride = args.x_stride,
+                    .bias = args.bias,
+                    .norm_scale = args.norm_scale,
+                    .norm_shift = args.norm_shift,
+                    .y = args.y,
+                    .y_pixel_stride = args.y_stride.w},
+                   args);
   }
 
  private:
-  Stage stage_;
+  PreparedFirst(const Stage& stage, const Machine& machine, const FirstLayout& layout)
+      : PreparedLaunch(stage, machine, layout), layout_(layout) {}
+
   FirstLayout layout_;
-  int device_;
-  std::shared_ptr<const PackedWeights> weights_;
-  std::optional<FirstLaunch> launch_;
 };
 
 class First final : public StageKernel {

@@ -1,11 +1,13 @@
 // The geometry of first: what fits, tiles and runs of them, how a brick lies in shared memory.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <limits>
 
 #include "cuda/family.hpp"
+#include "cuda/refusals.hpp"
 #include "cuda/sm90/first.hpp"
 #include "cuda/sm90/shared_memory.hpp"
-#include "math/activation.hpp"
 #include "math/divide.hpp"
 
 namespace convoy::cuda::sm90 {
@@ -43,42 +45,35 @@ FirstPool first_pool(const Stage& stage) {
 }
 
 std::vector<std::string> first_refusals(const Stage& stage, const DeviceFacts& device) {
-  std::vector<std::string> why;
-  const auto no = [&](bool refused, std::string reason) {
-    if (refused) why.push_back(std::move(reason));
-  };
   const DType out = stage.output_dtype(true);
-  no(device.major != 9, "compute capability " + std::to_string(device.major) + "." +
-                            std::to_string(device.minor) + ", the family needs 9.0 (wgmma)");
-  no(stage.c > 4, "C = " + std::to_string(stage.c) + ", the family takes at most 4");
-  no(out != DType::f16 && out != DType::bf16,
-     "the output is " + std::string(to_text(out)) + ", the family gives f16 and bf16");
-  no(stage.dtype != out && stage.dtype != DType::u8,
-     "the input is " + std::string(to_text(stage.dtype)) +
-         ", the family takes the output's type or u8");
-  no(stage.k % 8 != 0,
-     "K = " + std::to_string(stage.k) + " is no multiple of 8 (TMA moves 16 bytes)");
-  no(stage.stride.h != stage.stride.w || stage.stride.h > 2, "a stride other than 1 or 2");
-  no(stage.dil != Extent(1), "dilation is not supported");
-  no(stage.groups != 1, "groups are not supported");
-  no(stage.layout != Layout::nhwc, "the output layout is NCHW");
-  no(stage.keep.any(), "second outputs are not supported");
-  no(stage.act.is_neuron() || stage.t != 1, "neurons are not supported");
-  no(stage.s > 15 || stage.r > 15, "a filter above 15x15");
-  if (stage.pool) {
-    const Pool& p = *stage.pool;
-    const bool two = p == max_pool(2), three = p == max_pool(3, 2, Extent(1));
-    no(!two && !three, "a pool other than max 2x2 or max 3x3 with stride 2 and pad 1");
-    no(!stage.act.is_neuron() && !math::may_pool_first(stage.act), pools_first);
-  }
-  for (std::string& reason : too_large(stage)) why.push_back(std::move(reason));
-  // Elements of a row are counted with 32 bits.
-  no((stage.w + stage.pad.left + stage.pad.right) * stage.c > Index{1} << 30,
-     "padded rows of more than 2^30 elements");
-  if (why.empty())
-    no(first_layout(stage, device).bricks < 2,
-       "weights and two bricks of the image do not fit in shared memory");
-  return why;
+  const Pool pool = stage.pool.value_or(max_pool(2));
+  Refusals refusals(stage);
+  refusals.hopper(device)
+      .no(stage.c > 4, fmt::format("C = {}, the family takes at most 4", stage.c))
+      .no(out != DType::f16 && out != DType::bf16,
+          fmt::format("the output is {}, the family gives f16 and bf16", to_text(out)))
+      .no(stage.dtype != out && stage.dtype != DType::u8,
+          fmt::format("the input is {}, the family takes the output's type or u8",
+                      to_text(stage.dtype)))
+      .filters_in_eights()
+      .no(stage.stride.h != stage.stride.w || stage.stride.h > 2, "a stride other than 1 or 2")
+      .no_dilation()
+      .one_group()
+      .no(stage.layout != Layout::nhwc, "the output layout is NCHW")
+      .no_keep()
+      .no_neuron()
+      .no(stage.s > 15 || stage.r > 15, "a filter above 15x15")
+      .no(pool != max_pool(2) && pool != max_pool(3, 2, Extent(1)),
+          "a pool other than max 2x2 or max 3x3 with stride 2 and pad 1")
+      .pools_first()
+      .countable_sizes()
+      // Elements of a row are counted with 32 bits.
+      .no((stage.w + stage.pad.left + stage.pad.right) * stage.c > Index{1} << 30,
+          "padded rows of more than 2^30 elements");
+  if (refusals.none())
+    refusals.no(first_layout(stage, device).bricks < 2,
+                "weights and two bricks of the image do not fit in shared memory");
+  return refusals.all();
 }
 
 FirstLayout first_layout(const Stage& stage, const DeviceFacts& device) {

@@ -62,7 +62,7 @@ void HaloLaunch::use(const void* w) {
   if (!why.empty()) throw Error("halo " + tile.name() + " for " + to_text(stage) + ": " + why);
 }
 
-std::string HaloLaunch::run(const HaloRun& run, cudaStream_t stream) const noexcept {
+std::string HaloLaunch::run(const Run& run, cudaStream_t stream) const noexcept {
   const auto& [stage, tile, layout, kernel, ready] = *ready_;
   HaloParams p = ready;
   p.epilogue.bias = run.bias;

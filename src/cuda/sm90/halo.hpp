@@ -9,24 +9,17 @@
 
 #include "convoy/stage.hpp"
 #include "cuda/sm90/halo_layout.hpp"
+#include "cuda/sm90/nhwc_run.hpp"
 
 namespace convoy::cuda::sm90 {
-
-/// Device pointers, 16-byte aligned. x [n,H,W,C], y [n,P',Q',K], each of the stage's type and NHWC,
-/// with a pixel stride (elements) of at least C and K; bias fp32 [K] or null.
-struct HaloRun {
-  Index n = 0;  // images, at most the stage's n
-  const void* x = nullptr;
-  const float* bias = nullptr;
-  void* y = nullptr;
-  Index x_pixel_stride = 0, y_pixel_stride = 0;
-};
 
 /// A stage on one tile: its kernel loaded, and what all its launches have in common made once. A
 /// launch starts while the stream's previous kernel drains: that one is waited for before x and
 /// bias are read and y is written, but not before w is read.
 class HaloLaunch {
  public:
+  using Run = NhwcRun;  // x and y 16-byte aligned, pixels too
+
   /// On the current device. The layout must be halo_layout(stage, tile, device) with x_slots > 0.
   /// Throws Error.
   HaloLaunch(const Stage& stage, const HaloTile& tile, const HaloLayout& layout);
@@ -38,7 +31,7 @@ class HaloLaunch {
 
   /// Enqueues one launch. No allocation, no synchronisation, capturable. Returns an empty string,
   /// or what went wrong. From any thread.
-  std::string run(const HaloRun& run, cudaStream_t stream) const noexcept;
+  std::string run(const Run& run, cudaStream_t stream) const noexcept;
 
  private:
   struct Ready;

@@ -1,11 +1,10 @@
 // Kernel `halo` as the planner sees it: tiles by name, weights on the device, checked operands.
 #include <algorithm>
-#include <optional>
 
-#include "cuda/error.hpp"
 #include "cuda/families.hpp"
 #include "cuda/family.hpp"
 #include "cuda/sm90/halo.hpp"
+#include "cuda/sm90/prepared.hpp"
 
 namespace convoy::cuda::sm90 {
 namespace {
@@ -27,22 +26,14 @@ HaloTile halo_tile(const Tile& tile) {
           .deep = tile.d >> 8 & 15};
 }
 
-class PreparedHalo final : public Prepared {
+class PreparedHalo final : public PreparedLaunch<HaloLaunch> {
  public:
   PreparedHalo(const Stage& stage, const HaloTile& tile, const Machine& machine)
-      : stage_(stage), device_(machine.device.index) {
-    const OnDevice on(device_);
-    launch_.emplace(stage, tile, halo_layout(stage, tile, facts_of(machine)));
-  }
+      : PreparedLaunch(stage, machine, tile, halo_layout(stage, tile, facts_of(machine))) {}
 
   std::string packing() const override { return halo_packing(stage_); }
   std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
     return pack_rounded(stage_, halo_weights(stage_, all.front().w), device_);
-  }
-  void use(std::shared_ptr<const PackedWeights> weights) override {
-    const OnDevice on(device_);
-    launch_->use(static_cast<const DeviceWeights&>(*weights).memory.data());
-    weights_ = std::move(weights);
   }
 
   Status run(const RunArgs& args) const noexcept override {
@@ -50,21 +41,8 @@ class PreparedHalo final : public Prepared {
     Status status = check_16_bytes("halo", "x", args.x, args.x_stride.w, stage_.dtype);
     if (status.ok()) status = check_16_bytes("halo", "y", args.y, args.y_stride.w, stage_.dtype);
     if (!status.ok()) return status;
-    const OnDevice on(device_);
-    return launch_status(launch_->run({.n = args.n,
-                                       .x = args.x,
-                                       .bias = args.bias,
-                                       .y = args.y,
-                                       .x_pixel_stride = args.x_stride.w,
-                                       .y_pixel_stride = args.y_stride.w},
-                                      stream_of(args)));
+    return enqueue(NhwcRun(args), args);
   }
-
- private:
-  Stage stage_;
-  int device_;
-  std::shared_ptr<const PackedWeights> weights_;
-  std::optional<HaloLaunch> launch_;
 };
 
 class Halo final : public StageKernel {

@@ -1,14 +1,16 @@
 // Which tiles the halo family has, and for which stages.
 #include "cuda/sm90/halo_tile.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 
 #include "core/size.hpp"
 #include "cuda/family.hpp"
+#include "cuda/refusals.hpp"
 #include "cuda/sm90/halo_layout.hpp"
-#include "math/activation.hpp"
 
 namespace convoy::cuda::sm90 {
 
@@ -33,43 +35,33 @@ bool pointwise(const Stage& stage) {
 }
 
 std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& device) {
-  std::vector<std::string> why;
-  const auto no = [&](bool refused, std::string reason) {
-    if (refused) why.push_back(std::move(reason));
-  };
-  no(device.major != 9, "compute capability " + std::to_string(device.major) + "." +
-                            std::to_string(device.minor) + ", the family needs 9.0 (wgmma)");
-  no(stage.dtype != DType::f16 && stage.dtype != DType::bf16,
-     "the input is " + std::string(to_text(stage.dtype)) + ", the family takes f16 and bf16");
-  no(stage.output_dtype(true) != stage.dtype, "the output type differs from the input type");
-  no(stage.c % 8 != 0,
-     "C = " + std::to_string(stage.c) + " is no multiple of 8 (TMA moves 16 bytes)");
-  no(stage.k % 8 != 0,
-     "K = " + std::to_string(stage.k) + " is no multiple of 8 (TMA moves 16 bytes)");
-  no(stage.r * stage.s > max_taps, "R*S = " + std::to_string(stage.r * stage.s) + ", at most " +
-                                       std::to_string(max_taps) + " taps fit the kernel's table");
-  no(stage.groups != 1, "groups are not supported");
-  no(stage.stride.h > 8 || stage.stride.w > 8, "a stride above 8");
-  no(stage.layout != Layout::nhwc, "the layout is NCHW");
-  no(stage.norm, "norm is not supported");
-  no(stage.keep.any(), "second outputs are not supported");
-  no(stage.act.is_neuron() || stage.t != 1, "neurons are not supported");
-  if (stage.pool) {
-    const Pool& p = *stage.pool;
-    no(p.window != Extent(2) || p.stride != Extent(2) || p.pad != Extent(0, 0) ||
-           p.dil != Extent(1) || p.ceil,
-       "a pool other than max 2x2 with stride 2");
-    no(!stage.act.is_neuron() && !math::may_pool_first(stage.act), pools_first);
-  }
   // Where each tap is a box of its own, the box's place has 16 bits (TapBox::dx).
   constexpr Index furthest = std::numeric_limits<std::int16_t>::max();
-  no((stage.r - 1) * stage.dil.h > furthest || (stage.s - 1) * stage.dil.w > furthest,
-     "the filter reaches over more than 2^15 pixels");
-  for (std::string& reason : too_large(stage)) why.push_back(std::move(reason));
   // No tile is smaller than a pixel by 32 channels: below this no count of tiles overflows.
-  const Size pixels = Size(stage.n) * shapes_of(stage).p * shapes_of(stage).q;
-  no(!(pixels * ((stage.k + 31) / 32)).fits(Index{1} << 32), too_many_tiles);
-  return why;
+  const Size tiles =
+      Size(stage.n) * shapes_of(stage).p * shapes_of(stage).q * ((stage.k + 31) / 32);
+  Pool pool = stage.pool.value_or(max_pool(2));
+  return Refusals(stage)
+      .hopper(device)
+      .halves()
+      .channels_in_eights()
+      .filters_in_eights()
+      .no(stage.r * stage.s > max_taps,
+          fmt::format("R*S = {}, at most {} taps fit the kernel's table", stage.r * stage.s,
+                      max_taps))
+      .one_group()
+      .no(stage.stride.h > 8 || stage.stride.w > 8, "a stride above 8")
+      .nhwc()
+      .no_norm()
+      .no_keep()
+      .no_neuron()
+      .no(pool != max_pool(2), "a pool other than max 2x2 with stride 2")
+      .pools_first()
+      .no((stage.r - 1) * stage.dil.h > furthest || (stage.s - 1) * stage.dil.w > furthest,
+          "the filter reaches over more than 2^15 pixels")
+      .countable_sizes()
+      .no(!tiles.fits(Index{1} << 32), too_many_tiles)
+      .all();
 }
 
 namespace {
