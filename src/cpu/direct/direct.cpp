@@ -34,13 +34,9 @@ class Direct final : public StageKernel {
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
     const TileSizes sizes = tile_sizes(machine);
     std::vector<Tile> tiles;
-    for (int vectors : {2, 4, 3, 1}) {
-      const auto at = static_cast<std::size_t>(vectors);
-      if (sizes.max_pixels[at] == 0) continue;
-      // A tile wider than the filters of a group is that of the next smaller width.
-      if (vectors > sizes.vectors_of(stage.k / stage.groups)) continue;
-      tiles.push_back({fmt::format("{}x{}", sizes.max_pixels[at], vectors * sizes.lanes), vectors});
-    }
+    for (const int vectors : sizes.widths(stage.k / stage.groups, {2, 4, 3, 1}))
+      tiles.push_back(
+          {fmt::format("{}x{}", sizes.pixels(vectors), vectors * sizes.lanes), vectors});
     return tiles;
   }
   Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const override {

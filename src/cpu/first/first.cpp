@@ -171,8 +171,7 @@ class First final : public StageKernel {
         .nhwc()
         .no_neuron()
         .windows_of_four()
-        .expect(!stage.pool || math::may_pool_first(stage.act) || stage.act.is_neuron(),
-                "the activation", "one that decreases", "one that does not: it follows the pool")
+        .activation_after_pool()
         .no_keep()
         .packing(2)
         .all();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/size.hpp"
+#include "math/activation.hpp"
 
 namespace convoy::cpu {
 namespace {
@@ -87,6 +88,11 @@ Refusals& Refusals::windows_of_four_or_less() {
   if (!stage_.pool || plain_fours(*stage_.pool)) return *this;
   return refuse("the pool", pool_text(*stage_.pool),
                 "max 2x2 with stride 2, no padding and no dilation");
+}
+
+Refusals& Refusals::activation_after_pool() {
+  return expect(!stage_.pool || math::may_pool_first(stage_.act) || stage_.act.is_neuron(),
+                "the activation", "one that decreases", "one that does not: it follows the pool");
 }
 
 Refusals& Refusals::packing(Index rows) {

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
+#include <iterator>
+#include <vector>
 
 #include "core/machine.hpp"
 
@@ -21,12 +24,21 @@ struct TileSizes {
   std::array<int, max_tile_vectors + 1> max_windows{};
   std::array<int, max_tile_vectors + 1> row_pixels{};  // of a tile of neighbours in a row
 
+  constexpr int pixels(int vectors) const { return max_pixels[static_cast<std::size_t>(vectors)]; }
   constexpr Index width(int vectors) const { return vectors == 0 ? lanes / 2 : vectors * lanes; }
   /// Of so many filters in one block. A vector that is filled in part costs no more beside others
   /// than in a block of its own, which would pass over the pixels once more; but where a vector is
   /// two halves anyway, half of one is for nothing there.
   constexpr Index vectors_of(Index filters) const {
     return std::max<Index>(1, halves ? filters / lanes : (filters + lanes - 1) / lanes);
+  }
+  /// Those of `vectors` that the registers hold and that are no wider than so many filters, whose
+  /// tile would be that of the next smaller width.
+  std::vector<int> widths(Index filters, std::initializer_list<int> vectors) const {
+    std::vector<int> fitting;
+    std::copy_if(vectors.begin(), vectors.end(), std::back_inserter(fitting),
+                 [&](int wide) { return pixels(wide) != 0 && wide <= vectors_of(filters); });
+    return fitting;
   }
 };
 

@@ -364,12 +364,9 @@ class TapPairs final : public StageKernel {
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
     const TileSizes sizes = tile_sizes(machine);
     std::vector<Tile> tiles;
-    for (int vectors : {4, 3, 2, 1}) {
-      const auto at = static_cast<std::size_t>(vectors);
-      if (sizes.max_pixels[at] == 0 || vectors > sizes.vectors_of(stage.k)) continue;
+    for (const int vectors : sizes.widths(stage.k, {4, 3, 2, 1}))
       tiles.push_back(
-          {fmt::format("{}x2x2x{}", sizes.max_pixels[at], vectors * sizes.lanes), vectors});
-    }
+          {fmt::format("{}x2x2x{}", sizes.pixels(vectors), vectors * sizes.lanes), vectors});
     return tiles;
   }
 

@@ -6,19 +6,11 @@
 #include <hwy/highway.h>
 
 #include "cpu/winograd/winograd.hpp"
+#include "cpu/winograd/winograd_points-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convoy::cpu::winograd::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-using D = hn::ScalableTag<float>;
-using V = hn::Vec<D>;
-constexpr Index lanes = hn::MaxLanes(D());
-constexpr Index panel = 2 * lanes;
-
-HWY_INLINE V factor(D d, double value) {
-  return hn::Set(d, static_cast<float>(value));
-}
 
 // A row of U is a filter of three taps in each of the six points. Rows 0 and 5 take the first and
 // the last row of W, rows between interpolate its columns at `point`.
@@ -46,12 +38,12 @@ template <class Body>
 HWY_INLINE void each_filter(D d, const V (&taps)[3], const Body& body) {
   body(0, taps[0]);
   body(5, taps[2]);
-  const V even_a = hn::MulAdd(factor(d, point_a * point_a), taps[2], taps[0]);
-  const V even_b = hn::MulAdd(factor(d, point_b * point_b), taps[2], taps[0]);
-  body(1, hn::MulAdd(factor(d, point_a), taps[1], even_a));
-  body(2, hn::NegMulAdd(factor(d, point_a), taps[1], even_a));
-  body(3, hn::MulAdd(factor(d, point_b), taps[1], even_b));
-  body(4, hn::NegMulAdd(factor(d, point_b), taps[1], even_b));
+  const V even_a = hn::MulAdd(F4::factor(d, point_a * point_a), taps[2], taps[0]);
+  const V even_b = hn::MulAdd(F4::factor(d, point_b * point_b), taps[2], taps[0]);
+  body(1, hn::MulAdd(F4::factor(d, point_a), taps[1], even_a));
+  body(2, hn::NegMulAdd(F4::factor(d, point_a), taps[1], even_a));
+  body(3, hn::MulAdd(F4::factor(d, point_b), taps[1], even_b));
+  body(4, hn::NegMulAdd(F4::factor(d, point_b), taps[1], even_b));
 }
 
 template <bool inner>
