@@ -5,8 +5,8 @@
 
 namespace convoy::cuda::sm90 {
 
-/// Device pointers. x [n,H,W,C] and y [n,P',Q',K] of the stage's type, with pixel strides (elements)
-/// of at least C and K, on the bytes that the family wants; bias fp32 [K] or null.
+/// Device pointers. x [n,H,W,C] and y [n,P',Q',K] of the stage's type, with pixel strides
+/// (elements) of at least C and K, on the bytes that the family wants; bias fp32 [K] or null.
 struct NhwcRun {
   Index n = 0;  // images, at most the stage's n
   const void* x = nullptr;
