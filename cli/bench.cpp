@@ -158,10 +158,9 @@ int run_bench(const Arguments& arguments) {
 
 }  // namespace
 
-void add_bench(CLI::App& app, int& exit_code) {
+void add_bench(Command& app, int& exit_code) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
-      app.add_subcommand("bench", "Measure stages, beside other libraries if asked");
+  Command* command = app.add_subcommand("bench", "Measure stages, beside other libraries if asked");
   arguments->stages.add_to(*command);
   arguments->changes.add_to(*command);
   add_device(*command, arguments->device);
@@ -174,7 +173,7 @@ void add_bench(CLI::App& app, int& exit_code) {
       ->add_flag("--both-modes", arguments->both,
                  "Each stage in default and in strict mode, in the same rounds")
       ->excludes("--strict");
-  CLI::Option* both_types = command->add_flag(
+  Option* both_types = command->add_flag(
       "--both-types", arguments->both_types,
       "Each f16 stage in bf16 too, in the same rounds: equally warm, so that times compare");
   command->add_flag(

@@ -138,13 +138,12 @@ void run_devices(bool json, bool no_measure) {
 
 }  // namespace
 
-void add_devices(CLI::App& app, int&) {
+void add_devices(Command& app, int&) {
   struct Arguments {
     bool json = false, no_measure = false;
   };
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
-      app.add_subcommand("devices", "Tell what is here, what is usable and why not");
+  Command* command = app.add_subcommand("devices", "Tell what is here, what is usable and why not");
   add_json(*command, arguments->json);
   command->add_flag("--no-measure", arguments->no_measure,
                     "Leave out the measured peak and copy speed");

@@ -95,9 +95,9 @@ void run_explain(const Arguments& arguments) {
 
 }  // namespace
 
-void add_explain(CLI::App& app, int&) {
+void add_explain(Command& app, int&) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand(
+  Command* command = app.add_subcommand(
       "explain", "Tell why a stage runs as it does: sizes, kernels, tile, time and memory traffic");
   command->add_option("stage", arguments->stage, "The stage, as text (docs/stage.md)")
       ->type_name("STAGE")

@@ -2,6 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <charconv>
+#include <limits>
+
 #include "convoy/error.hpp"
 #include "core/dtype.hpp"
 #include "core/printable.hpp"
@@ -9,67 +12,66 @@
 namespace convoy::cli {
 namespace {
 
+// The whole text as a number; decimal, as C++ reads it.
 template <class Number>
-CLI::Validator within(Number least, Number most, std::string_view kind, const std::string& limits) {
-  const auto check = [=, kind = std::string(kind)](const std::string& text) {
-    Number value{};
-    if (CLI::detail::lexical_cast(text, value) && value >= least && value <= most)
-      return std::string();
-    return fmt::format("\"{}\": expected a {}, {}", printable(text, 80), kind, limits);
-  };
-  return {check, limits};
+bool parse(const std::string& text, Number& value) {
+  const char* begin = text.data();
+  const char* end = begin + text.size();
+  const auto [stop, error] = std::from_chars(begin, end, value);
+  return error == std::errc() && stop == end && begin != end;
 }
 
-// CLI11 appends what the checks say of themselves to the type's name.
-std::pair<std::string, std::string> type_and_limits(const CLI::Option& option) {
-  const std::string all = option.get_type_name();
-  const std::size_t colon = all.find(':');
-  if (colon == std::string::npos) return {all, {}};
-  return {all.substr(0, colon), all.substr(colon + 1)};
+template <class Number>
+Check within(Number least, Number most, std::string_view kind, const std::string& limits) {
+  const auto complaint = [=, kind = std::string(kind)](const std::string& text) {
+    Number value{};
+    if (parse(text, value) && value >= least && value <= most) return std::string();
+    return fmt::format("\"{}\": expected a {}, {}", printable(text, 80), kind, limits);
+  };
+  return {limits, complaint};
 }
 
 }  // namespace
 
-CLI::Validator at_least(Index least) {
+Check at_least(Index least) {
   return within(least, std::numeric_limits<Index>::max(), "whole number",
                 fmt::format("{} or more", least));
 }
-CLI::Validator between(Index least, Index most) {
+Check between(Index least, Index most) {
   return within(least, most, "whole number", fmt::format("{} to {}", least, most));
 }
-CLI::Validator between(double least, double most) {
+Check between(double least, double most) {
   return within(least, most, "number", fmt::format("{} to {}", least, most));
 }
 
-CLI::Validator not_empty() {
-  return {[](const std::string& text) {
+Check not_empty() {
+  return {"", [](const std::string& text) {
             return text.empty() ? std::string("\"\": expected a name") : std::string();
-          },
-          ""};
+          }};
 }
 
-void add_device(CLI::App& command, std::string& device) {
+void add_device(Command& command, std::string& device) {
   command.add_option("--device", device, "cpu, cuda or cuda:<number>")
       ->type_name("DEVICE")
       ->capture_default_str();
 }
-void add_threads(CLI::App& command, int& threads) {
+void add_threads(Command& command, int& threads) {
   command
       .add_option("--threads", threads, "CPU threads; without it CONVOY_NUM_THREADS or every core")
       ->type_name("N")
       ->check(between(Index{1}, 4096));
 }
-void add_strict(CLI::App& command, bool& strict) {
+void add_strict(Command& command, bool& strict) {
   command.add_flag("--strict", strict, "Only arithmetics that are exact on small integers");
 }
-void add_no_tuning(CLI::App& command, bool& no_tuning) {
+void add_no_tuning(Command& command, bool& no_tuning) {
   command.add_flag("--no-tuning", no_tuning, "Ignore the tuning cache");
 }
-void add_json(CLI::App& command, bool& json) {
+void add_json(Command& command, bool& json) {
   command.add_flag("--json", json, "Print JSON");
 }
 
-void StageList::add_to(CLI::App& command) {
+void StageList::add_to(Command& command) {
   auto* shapes = command.add_option("--shapes", file, "A shape list, one stage a line")
                      ->type_name("FILE")
                      ->check(not_empty());
@@ -92,19 +94,23 @@ std::vector<Stage> StageList::read_some(std::string_view command) const {
   return read();
 }
 
-void StageChanges::add_to(CLI::App& command) {
+void StageChanges::add_to(Command& command) {
+  const auto type_of = [](const std::string& text) {
+    std::optional<DType> found;
+    for (const DType type : all_types)
+      if (to_text(type) == text && facts_of(type).input) found = type;
+    return found;
+  };
+  const Check one_of_them{"", [=](const std::string& text) {
+                            return type_of(text)
+                                       ? std::string()
+                                       : fmt::format("\"{}\": expected f32, f16, bf16 or u8",
+                                                     printable(text, 80));
+                          }};
   command
-      .add_option_function<std::string>(
-          "--dtype",
-          [this](const std::string& text) {
-            for (const DType type : all_types)
-              if (to_text(type) == text && facts_of(type).input) dtype = type;
-            if (!dtype)
-              throw CLI::ValidationError(
-                  "--dtype",
-                  fmt::format("\"{}\": expected f32, f16, bf16 or u8", printable(text, 80)));
-          },
-          "Change the type of every stage: f32, f16, bf16 or u8")
+      .add_option(
+          "--dtype", [this, type_of](const std::string& text) { dtype = type_of(text); },
+          one_of_them, "Change the type of every stage: f32, f16, bf16 or u8")
       ->type_name("TYPE");
   command.add_option("--images", images, "Change n of every stage")
       ->type_name("N")
@@ -118,18 +124,6 @@ Stage StageChanges::apply(Stage stage) const {
   if (without_pool) stage.keep.idx = false;
   if (strict) stage.strict = true;
   return stage;
-}
-
-std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
-  if (option->get_type_size() == 0) return {};  // a flag
-  const bool many = option->get_expected_max() == CLI::detail::expected_max_vector_size;
-  return " " + type_and_limits(*option).first + (many ? " ..." : "");
-}
-std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
-  std::string limits = type_and_limits(*option).second;
-  if (const std::string value = option->get_default_str(); !value.empty())
-    limits += (limits.empty() ? "default " : "; default ") + value;
-  return option->get_description() + (limits.empty() ? "" : " (" + limits + ")");
 }
 
 }  // namespace convoy::cli

@@ -246,9 +246,9 @@ void run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_run(CLI::App& app, int&) {
+void add_run(Command& app, int&) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
+  Command* command =
       app.add_subcommand("run", "Classify images with a network; the last line is time:accuracy");
   command->add_option("model", arguments->model, "Model folder: network.txt and its weights")
       ->type_name("FOLDER")

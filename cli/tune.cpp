@@ -99,9 +99,9 @@ void run_tune(const Arguments& arguments) {
 
 }  // namespace
 
-void add_tune(CLI::App& app, int&) {
+void add_tune(Command& app, int&) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand(
+  Command* command = app.add_subcommand(
       "tune",
       "Measure the tiles that a stage may use and remember the fastest; results never change");
   arguments->stages.add_to(*command);

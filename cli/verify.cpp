@@ -145,9 +145,9 @@ int run_verify(const Arguments& arguments) {
 
 }  // namespace
 
-void add_verify(CLI::App& app, int& exit_code) {
+void add_verify(Command& app, int& exit_code) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("verify", "Compare every kernel with the oracle");
+  Command* command = app.add_subcommand("verify", "Compare every kernel with the oracle");
   add_device(*command, arguments->device);
   arguments->stages.add_to(*command);
   command

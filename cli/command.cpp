@@ -1,0 +1,151 @@
+#include "command.hpp"
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+
+#include "console.hpp"
+#include "core/printable.hpp"
+
+namespace convoy::cli {
+namespace {
+
+// CLI11 appends what the checks say of themselves to the type's name.
+std::pair<std::string, std::string> type_and_limits(const CLI::Option& option) {
+  const std::string all = option.get_type_name();
+  const std::size_t colon = all.find(':');
+  if (colon == std::string::npos) return {all, {}};
+  return {all.substr(0, colon), all.substr(colon + 1)};
+}
+
+// Help with an option's limits and default behind its description.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    if (option->get_type_size() == 0) return {};  // a flag
+    const bool many = option->get_expected_max() == CLI::detail::expected_max_vector_size;
+    return " " + type_and_limits(*option).first + (many ? " ..." : "");
+  }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    std::string limits = type_and_limits(*option).second;
+    if (const std::string value = option->get_default_str(); !value.empty())
+      limits += (limits.empty() ? "default " : "; default ") + value;
+    return option->get_description() + (limits.empty() ? "" : " (" + limits + ")");
+  }
+};
+
+// One line, as of every other error, and whose help tells more.
+void print_usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  const auto chosen = app.get_subcommands();
+  const auto unknown = app.remaining();
+  if (!chosen.empty()) {
+    print_error("convoy {0}: {1}. `convoy {0} --help` tells more.\n", chosen.front()->get_name(),
+                printable(error.what(), 500));
+  } else if (!unknown.empty()) {
+    std::string names;
+    for (const CLI::App* one : app.get_subcommands({})) names += " " + one->get_name();
+    print_error(
+        "convoy: \"{}\": expected a subcommand. There are:{}. `convoy --help` tells more.\n",
+        printable(unknown.front()), names);
+  } else {
+    print_error("{}", app.help());
+  }
+}
+
+CLI::Validator validator(const Check& check) {
+  return {check.complaint, check.limits};
+}
+
+}  // namespace
+
+Option* Option::type_name(const std::string& name) {
+  option_->type_name(name);
+  return this;
+}
+Option* Option::required() {
+  option_->required();
+  return this;
+}
+Option* Option::check(const Check& check) {
+  option_->check(validator(check));
+  return this;
+}
+Option* Option::capture_default_str() {
+  option_->capture_default_str();
+  return this;
+}
+Option* Option::excludes(const std::string& name) {
+  option_->excludes(name);
+  return this;
+}
+Option* Option::excludes(const Option* other) {
+  option_->excludes(other->option_);
+  return this;
+}
+
+Command* Command::add_subcommand(const std::string& name, const std::string& description) {
+  return &commands_.emplace_back(app_->add_subcommand(name, description));
+}
+Option* Command::keep(CLI::Option* option) {
+  return &options_.emplace_back(option);
+}
+Option* Command::add_flag(const std::string& name, bool& variable, const std::string& description) {
+  return keep(app_->add_flag(name, variable, description));
+}
+Option* Command::add_option(const std::string& name, std::string& variable,
+                            const std::string& text) {
+  return keep(app_->add_option(name, variable, text));
+}
+Option* Command::add_option(const std::string& name, std::vector<std::string>& variable,
+                            const std::string& text) {
+  return keep(app_->add_option(name, variable, text));
+}
+Option* Command::add_option(const std::string& name, int& variable, const std::string& text) {
+  return keep(app_->add_option(name, variable, text));
+}
+Option* Command::add_option(const std::string& name, Index& variable, const std::string& text) {
+  return keep(app_->add_option(name, variable, text));
+}
+Option* Command::add_option(const std::string& name, std::uint64_t& variable,
+                            const std::string& text) {
+  return keep(app_->add_option(name, variable, text));
+}
+Option* Command::add_option(const std::string& name, double& variable, const std::string& text) {
+  return keep(app_->add_option(name, variable, text));
+}
+Option* Command::add_option(const std::string& name,
+                            const std::function<void(const std::string&)>& set, const Check& check,
+                            const std::string& text) {
+  return keep(app_->add_option_function<std::string>(name, set, text)->check(validator(check)));
+}
+void Command::footer(const std::string& text) {
+  app_->footer(text);
+}
+void Command::callback(std::function<void()> run) {
+  app_->callback(std::move(run));
+}
+
+Program::Program(const std::string& description, const std::string& name,
+                 const std::string& version)
+    : app_(std::make_unique<CLI::App>(description, name)),
+      root_(std::make_unique<Command>(app_.get())) {
+  app_->set_version_flag("--version", version);
+  app_->require_subcommand(1);
+  app_->formatter(std::make_shared<HelpFormatter>());
+}
+Program::~Program() = default;
+
+bool Program::parse(int argc, char** argv, int& exit_code) {
+  try {
+    app_->parse(argc, argv);
+    return true;
+  } catch (const CLI::Success& success) {  // --help, --version
+    exit_code = app_->exit(success);
+  } catch (const CLI::ParseError& error) {
+    print_usage_error(*app_, error);
+    exit_code = 2;
+  }
+  return false;
+}
+
+}  // namespace convoy::cli
