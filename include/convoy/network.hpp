@@ -19,7 +19,9 @@ struct NetworkLayer {
   Stage stage = {};            // after flatten a linear layer: k alone, no r
   bool flatten = false;        // no stage: [H,W,C] becomes one vector, in PyTorch's order (C,H,W)
   std::string batchnorm = {};  // prefix of a batch-norm's parameters, folded in; empty: none
-  int line = 0;                // of network.txt; 0 where there is none
+  /// The layers that it reads, their channels one behind the other; empty: the one before it.
+  std::vector<std::string> from = {};
+  int line = 0;  // of network.txt; 0 where there is none
 };
 
 /// What a network computes, without weights: network.txt, parsed (docs/network.md has the format),

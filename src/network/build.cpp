@@ -114,11 +114,12 @@ OwnedChain Network::Impl::chain_of(std::size_t first, std::size_t count,
   OwnedChain chain;
   for (std::size_t i = first; i < first + count; ++i) chain.stages.push_back(layer(i).stage);
   chain.constants = options.spike_kernels;
-  const Index before = layer(first).input;
-  if (before != network::network_input) {
-    const network::Layer& source = layer(static_cast<std::size_t>(before));
-    chain.binary = source.stage.act.is_neuron();
-    chain.x_steps = source.timed ? graph.steps : 1;
+  const std::vector<Index>& inputs = layer(first).inputs;
+  if (inputs.front() != network::network_input) {
+    chain.binary = std::all_of(inputs.begin(), inputs.end(), [&](Index one) {
+      return layer(static_cast<std::size_t>(one)).stage.act.is_neuron();
+    });
+    chain.x_steps = graph.reads_timed(first) ? graph.steps : 1;
   } else if (images_as_they_are) {
     Stage& images = chain.stages.front();
     images.dtype = DType::u8;
@@ -224,38 +225,64 @@ void Network::Impl::report(const Step& step, const std::string& why) {
     if (i == step.first) r.fusion = why;
     r.parameters = static_cast<Index>(one.weights.w.size() + one.weights.bias.size());
     parameters += r.parameters;
-    const bool varies =
-        one.input != network::network_input && layer(static_cast<std::size_t>(one.input)).timed;
     Stage single = one.stage;
     single.n = 1;
     r.stage = to_text(single);
-    r.macs = shapes_of(single).macs * (varies ? graph.steps : 1);
+    r.macs = shapes_of(single).macs * (graph.reads_timed(i) ? graph.steps : 1);
     reports.push_back(std::move(r));
   }
 }
 
-/// A tensor between two steps for each step, and the converted images before the first.
+/// The number of the tensor that a layer's output lies in; 0 of the input.
+Index Network::Impl::tensor_of(Index number) const {
+  if (number == network::network_input) return 0;
+  for (std::size_t j = 0; j < steps.size(); ++j)
+    if (static_cast<std::size_t>(number) < steps[j].first + steps[j].count)
+      return static_cast<Index>(j) + 1;
+  return static_cast<Index>(steps.size());
+}
+
+/// What step i reads, which lives until then: one tensor, or several that are put together in one
+/// of its own.
+void Network::Impl::find_input(std::size_t i, std::vector<network::Lifetime>& lives) {
+  Step& step = steps[i];
+  const network::Layer& first = layer(step.first);
+  const auto now = static_cast<Index>(i);
+  for (const Index input : first.inputs) {
+    step.in = tensor_of(input);
+    auto& source = lives[static_cast<std::size_t>(step.in)];
+    source.last = std::max(source.last, now);
+  }
+  if (first.inputs.size() == 1) return;
+  const Index pixels =
+      first.stage.h * first.stage.w * (graph.reads_timed(step.first) ? graph.steps : 1);
+  Index before = 0;
+  for (const Index input : first.inputs) {
+    const Index channels = layer(static_cast<std::size_t>(input)).stage.k;
+    step.parts.push_back({tensor_of(input), channels, before, first.stage.c, pixels});
+    before += channels;
+  }
+  step.in = static_cast<Index>(lives.size());
+  lives.push_back({Size(pixels) * first.stage.c * options.batch *
+                       static_cast<Index>(size_of(text.layer_type())),
+                   now, now});
+}
+
+/// A tensor behind each step, the converted images before the first, and inputs that are put
+/// together from several.
 void Network::Impl::lay_out_memory() {
   const auto type = static_cast<Index>(size_of(text.layer_type()));
   std::vector<network::Lifetime> lives;
   lives.push_back({reads_images ? Size(0) : Size(input_values) * options.batch * type, -1, 0});
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    Step& step = steps[i];
-    const Index input = layer(step.first).input;
-    step.in = 0;
-    for (std::size_t j = 0; j < i && input != network::network_input; ++j)
-      if (static_cast<std::size_t>(input) < steps[j].first + steps[j].count) {
-        step.in = static_cast<Index>(j) + 1;
-        break;
-      }
-    step.out = static_cast<Index>(i) + 1;
-    auto& source = lives[static_cast<std::size_t>(step.in)];
-    source.last = std::max(source.last, static_cast<Index>(i));
+  for (Step& step : steps) {
+    const auto now = static_cast<Index>(lives.size()) - 1;
+    step.out = now + 1;
     const Size output = Size(step.values) * steps_of(step) * options.batch *
                         (step.mean ? Index{sizeof(float)} : type);
-    lives.push_back({output, static_cast<Index>(i), static_cast<Index>(i)});
+    lives.push_back({output, now, now});
   }
   lives.back().last = static_cast<Index>(steps.size());
+  for (std::size_t i = 0; i < steps.size(); ++i) find_input(i, lives);
   if (any_n) return;
   memory_plan = network::plan_memory(lives);
   const Size images =

@@ -6,17 +6,53 @@
 
 #include "convoy/error.hpp"
 #include "core/printable.hpp"
+#include "core/size.hpp"
 
 namespace convoy::network {
 namespace {
 
 void flatten(NetworkText& network, NetworkLayer layer, Flow& flow) {
-  if (flow.flat) throw Error("a second \"flatten\": its input is a vector already");
-  if (flow.h > (Index{1} << 40) / flow.w / flow.c)
-    throw Error(fmt::format("{}x{}x{} values are too many for one vector", flow.h, flow.w, flow.c));
+  Output& from = flow.lines.back();
+  if (from.flat) throw Error("a second \"flatten\": its input is a vector already");
+  if (from.h > (Index{1} << 40) / from.w / from.c)
+    throw Error(fmt::format("{}x{}x{} values are too many for one vector", from.h, from.w, from.c));
+  if (!layer.from.empty()) throw Error("\"flatten\" reads what comes before it: leave from out");
   layer.name = "flatten";
   network.layers.push_back(std::move(layer));
-  flow = {1, 1, flow.h * flow.w * flow.c, true, flow.timed};
+  from.read = true;
+  flow.lines.push_back({1, 1, from.h * from.w * from.c, true, from.timed});
+}
+
+/// The line that a name in `from` means.
+std::size_t line_of(const NetworkText& network, const std::string& name) {
+  for (std::size_t i = 0; i < network.layers.size(); ++i)
+    if (network.layers[i].name == name && !network.layers[i].flatten) return i + 1;
+  throw Error(fmt::format("from({}): no layer before this one has that name", printable(name)));
+}
+
+/// What the layer reads: the line before it, or those that it names, side by side.
+Output input_of(const NetworkText& network, const NetworkLayer& layer, Flow& flow) {
+  if (layer.from.empty()) {
+    flow.lines.back().read = true;
+    return flow.lines.back();
+  }
+  Output all;
+  Size channels;
+  for (const std::string& name : layer.from) {
+    Output& one = flow.lines[line_of(network, name)];
+    one.read = true;
+    if (channels == Size(0)) all = one;
+    if (one.h != all.h || one.w != all.w || one.flat != all.flat || one.timed != all.timed)
+      throw Error(fmt::format(
+          "from: {} gives {}x{}{}{}, {} gives {}x{}{}{}: expected the same, to put their channels "
+          "one behind the other",
+          printable(layer.from.front()), all.h, all.w, all.flat ? ", a vector" : "",
+          all.timed ? " in each step" : "", printable(name), one.h, one.w,
+          one.flat ? ", a vector" : "", one.timed ? " in each step" : ""));
+    channels += one.c;
+  }
+  all.c = channels.value();
+  return all;
 }
 
 void check_new(const NetworkText& network, const std::string& name) {
@@ -50,7 +86,7 @@ Flow input_of(const NetworkText& network) {
   }
   for (const float value : network.std)
     if (value == 0) throw Error("std 0: values would be divided by 0");
-  return {network.h, network.w, network.c};
+  return {{{network.h, network.w, network.c}}};
 }
 
 void check_name(std::string_view name) {
@@ -77,8 +113,9 @@ void add_layer(NetworkText& network, NetworkLayer layer, Flow& flow) {
   check_name(layer.name);
   check_new(network, layer.name);
   if (!layer.batchnorm.empty()) check_name(layer.batchnorm);
+  const Output x = input_of(network, layer, flow);
   Stage& stage = layer.stage;
-  if (flow.flat) {
+  if (x.flat) {
     if (stage.r > 1 || stage.s > 1)
       throw Error(fmt::format("{}: a linear layer (after flatten) has no r and s: leave them out",
                               printable(layer.name)));
@@ -89,29 +126,41 @@ void add_layer(NetworkText& network, NetworkLayer layer, Flow& flow) {
                             printable(layer.name)));
   if (!layer.batchnorm.empty()) stage.bias = true;
   stage.dtype = network.layer_type();
-  stage.n = 1, stage.h = flow.h, stage.w = flow.w, stage.c = flow.c;
+  stage.n = 1, stage.h = x.h, stage.w = x.w, stage.c = x.c;
   stage.t = 1, stage.hold = false;
   if (stage.act.is_neuron()) {
     stage.t = network.steps;
-    stage.hold = !flow.timed && network.steps > 1;
-    flow.timed = true;
+    stage.hold = !x.timed && network.steps > 1;
   }
   stage = stage.normalised();
   const std::vector<std::string> wrong = problems(stage);
   if (!wrong.empty()) {
     std::string all;
     for (const std::string& one : wrong) all += (all.empty() ? "" : "; ") + one;
-    throw Error(fmt::format("{} on an input of {}x{}x{}: {}", printable(layer.name), flow.h, flow.w,
-                            flow.c, all));
+    throw Error(
+        fmt::format("{} on an input of {}x{}x{}: {}", printable(layer.name), x.h, x.w, x.c, all));
   }
   const Shapes shapes = shapes_of(stage);
-  flow.h = shapes.out_h, flow.w = shapes.out_w, flow.c = stage.k;
+  flow.lines.push_back(
+      {shapes.out_h, shapes.out_w, stage.k, x.flat, x.timed || stage.act.is_neuron()});
   network.layers.push_back(std::move(layer));
 }
 
-void check_end(const NetworkText& network) {
+void check_end(const NetworkText& network, const Flow& flow) {
   if (network.layers.empty() || network.layers.back().flatten)
     throw Error("ends without a layer that gives the outputs");
+  for (std::size_t i = 0; i + 1 < network.layers.size(); ++i)
+    if (!flow.lines[i + 1].read)
+      throw Error(
+          fmt::format("no layer reads what {} gives. The last layer alone gives the "
+                      "network's output: name {} in a from(...), or leave it out",
+                      printable(network.layers[i].name), printable(network.layers[i].name)));
+}
+
+Index first_input(const NetworkText& network, std::size_t i) {
+  const NetworkLayer& layer = network.layers[i];
+  return layer.from.empty() ? static_cast<Index>(i) - 1
+                            : static_cast<Index>(line_of(network, layer.from.front())) - 1;
 }
 
 NetworkText completed(NetworkText network) {
@@ -132,7 +181,7 @@ NetworkText completed(NetworkText network) {
   at("input", [&] { flow = input_of(network); });
   for (std::size_t i = 0; i < layers.size(); ++i)
     at(fmt::format("layer {}", i + 1), [&] { add_layer(network, std::move(layers[i]), flow); });
-  at(fmt::format("{} layers", layers.size()), [&] { check_end(network); });
+  at(fmt::format("{} layers", layers.size()), [&] { check_end(network, flow); });
   return network;
 }
 

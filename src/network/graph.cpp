@@ -1,18 +1,21 @@
 #include "network/graph.hpp"
 
+#include <algorithm>
+#include <map>
+
 namespace convoy::network {
 
-std::size_t Graph::reader(std::size_t i) const {
-  for (std::size_t j = i + 1; j < layers.size(); ++j)
-    if (layers[j].input == static_cast<Index>(i)) return j;
-  return layers.size();
+bool Graph::reads_timed(std::size_t i) const {
+  const Index first = layers[i].inputs.front();
+  return first != network_input && layers[static_cast<std::size_t>(first)].timed;
 }
 
 bool Graph::in_a_row(std::size_t first, std::size_t count) const {
   for (std::size_t i = first + 1; i < first + count; ++i) {
-    if (layers[i].input != static_cast<Index>(i) - 1) return false;
+    const Index before = static_cast<Index>(i) - 1;
+    if (layers[i].inputs != std::vector<Index>{before}) return false;
     for (std::size_t j = i + 1; j < layers.size(); ++j)
-      if (layers[j].input == static_cast<Index>(i) - 1) return false;
+      if (std::count(layers[j].inputs.begin(), layers[j].inputs.end(), before) > 0) return false;
   }
   return true;
 }
@@ -20,7 +23,8 @@ bool Graph::in_a_row(std::size_t first, std::size_t count) const {
 Graph graph_of(const NetworkText& text, std::vector<LayerWeights> weights, Index batch) {
   Graph graph;
   graph.steps = text.steps;
-  bool timed = false;
+  std::map<std::string, Index> numbers;
+  Index before = network_input;
   for (std::size_t i = 0; i < text.layers.size(); ++i) {
     const NetworkLayer& line = text.layers[i];
     if (line.flatten) continue;  // channels come last already: the vector has the same bytes
@@ -28,10 +32,13 @@ Graph graph_of(const NetworkText& text, std::vector<LayerWeights> weights, Index
     layer.name = line.name;
     layer.stage = line.stage;
     layer.stage.n = batch;
-    layer.input = static_cast<Index>(graph.layers.size()) - 1;
+    for (const std::string& name : line.from) layer.inputs.push_back(numbers.at(name));
+    if (line.from.empty()) layer.inputs.push_back(before);
     layer.weights = std::move(weights[i]);
-    layer.timed = timed = timed || line.stage.act.is_neuron();
+    before = numbers[line.name] = static_cast<Index>(graph.layers.size());
     graph.layers.push_back(std::move(layer));
+    Layer& added = graph.layers.back();
+    added.timed = line.stage.act.is_neuron() || graph.reads_timed(graph.layers.size() - 1);
   }
   return graph;
 }

@@ -1,5 +1,5 @@
 // What a network computes, as layers with inputs: the text's lines without `flatten`, each with its
-// weights. A chain is the simplest case, and what network.txt describes.
+// weights. A chain is the simplest case; a layer may also read others than the one before it.
 #pragma once
 
 #include <span>
@@ -16,19 +16,19 @@ inline constexpr Index network_input = -1;
 
 struct Layer {
   std::string name;
-  Stage stage;                  // with the n that a run has at most
-  Index input = network_input;  // the layer whose output it reads
+  Stage stage;                // with the n that a run has at most
+  std::vector<Index> inputs;  // the layers whose outputs it reads, side by side along the channels
   LayerWeights weights;
   /// Its output, and that of every layer behind it, differs from step to step.
   bool timed = false;
 };
 
 struct Graph {
-  std::vector<Layer> layers;  // each behind its input; the last one's output is the network's
+  std::vector<Layer> layers;  // each behind its inputs; the last one's output is the network's
   Index steps = 1;
 
-  /// The layer that reads what layer i writes; the number of layers where none does.
-  std::size_t reader(std::size_t i) const;
+  /// Whether layer i reads what differs from step to step; all its inputs do, or none.
+  bool reads_timed(std::size_t i) const;
   /// Layers [first, first + count) read each other in a row, and nobody else reads between them.
   bool in_a_row(std::size_t first, std::size_t count) const;
 };

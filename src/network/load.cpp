@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "convoy/error.hpp"
+#include "network/flow.hpp"
 
 namespace convoy::network {
 namespace {
@@ -41,29 +42,23 @@ void fold(io::ParameterSource& parameters, const NetworkLayer& layer, LayerWeigh
 }  // namespace
 
 Plane plane_before(const NetworkText& network, std::size_t i) {
-  Plane plane{network.h, network.w, network.c};
-  for (std::size_t j = 0; j < i; ++j) {
-    const NetworkLayer& layer = network.layers[j];
-    if (layer.flatten) {
-      plane = {1, 1, plane.h * plane.w * plane.c};
-    } else {
-      const Shapes shapes = shapes_of(layer.stage);
-      plane = {shapes.out_h, shapes.out_w, layer.stage.k};
-    }
-  }
-  return plane;
+  const Index before = first_input(network, i);
+  if (before < 0) return {network.h, network.w, network.c};
+  const Stage& source = network.layers[static_cast<std::size_t>(before)].stage;
+  const Shapes shapes = shapes_of(source);
+  return {shapes.out_h, shapes.out_w, source.k};
 }
 
 std::vector<LayerWeights> load_weights(const NetworkText& network,
                                        io::ParameterSource& parameters) {
   std::vector<LayerWeights> all(network.layers.size());
-  bool linear = false;
+  std::vector<bool> flat(all.size());  // whether a layer gives a vector
   for (std::size_t i = 0; i < all.size(); ++i) {
     const NetworkLayer& layer = network.layers[i];
-    if (layer.flatten) {
-      linear = true;
-      continue;
-    }
+    const Index before = first_input(network, i);
+    const bool linear = before >= 0 && flat[static_cast<std::size_t>(before)];
+    flat[i] = layer.flatten || linear;
+    if (layer.flatten) continue;
     const Stage& s = layer.stage;
     LayerWeights& weights = all[i];
     const Index channels = s.c / s.groups;
@@ -72,8 +67,8 @@ std::vector<LayerWeights> load_weights(const NetworkText& network,
     const std::vector<Index> shape =
         linear ? std::vector<Index>{s.k, s.c} : std::vector<Index>{s.k, channels, s.r, s.s};
     weights.w = parameters.read(layer.name + ".weight", shape, meaning);
-    if (i > 0 && network.layers[i - 1].flatten) {
-      const Plane plane = plane_before(network, i - 1);
+    if (before >= 0 && network.layers[static_cast<std::size_t>(before)].flatten) {
+      const Plane plane = plane_before(network, static_cast<std::size_t>(before));
       weights.w = channels_last(weights.w, s.k, plane.c, plane.h * plane.w);
     } else {
       weights.w = channels_last(weights.w, s.k, channels, s.r * s.s);

@@ -123,8 +123,24 @@ void parse_steps(const Line& line, const std::vector<std::string_view>& words,
   throw line.error(fmt::format("expected \"steps N\" with N from 1 to {}", network::most_steps));
 }
 
-NetworkLayer parse_layer(const Line& line, const std::vector<std::string_view>& words, bool flat,
-                         int number) {
+/// What stands in the parentheses of a word such as "from(a,b)"; empty where it is another.
+std::string_view inside(std::string_view word, std::string_view begin) {
+  if (!word.starts_with(begin) || word.back() != ')') return {};
+  return word.substr(begin.size(), word.size() - begin.size() - 1);
+}
+
+std::vector<std::string> names_of(std::string_view list) {
+  std::vector<std::string> names;
+  while (true) {
+    const std::string_view name = list.substr(0, list.find(','));
+    names.emplace_back(name);
+    if (name.size() == list.size()) return names;
+    list.remove_prefix(name.size() + 1);
+  }
+}
+
+NetworkLayer parse_layer(const Line& line, const std::vector<std::string_view>& words,
+                         const network::Flow& flow, int number) {
   NetworkLayer layer;
   layer.name = std::string(words[0]);
   layer.line = number;
@@ -137,11 +153,16 @@ NetworkLayer parse_layer(const Line& line, const std::vector<std::string_view>& 
   GivenAxes given;
   layer.stage = parts(line, words[1], given);
   for (std::size_t i = 2; i < words.size(); ++i) {
-    if (!words[i].starts_with("batchnorm(") || words[i].back() != ')' || words[i].size() < 12 ||
-        !layer.batchnorm.empty())
-      throw line.error(
-          fmt::format("\"{}\": expected nothing more, or batchnorm(NAME)", printable(words[i])));
-    layer.batchnorm = std::string(words[i].substr(10, words[i].size() - 11));
+    const std::string_view batchnorm = inside(words[i], "batchnorm("),
+                           from = inside(words[i], "from(");
+    if (!batchnorm.empty() && layer.batchnorm.empty())
+      layer.batchnorm = std::string(batchnorm);
+    else if (!from.empty() && layer.from.empty())
+      layer.from = names_of(from);
+    else
+      throw line.error(fmt::format(
+          "\"{}\": expected nothing more, or batchnorm(NAME), or from(NAME,...) once each",
+          printable(words[i])));
   }
   if (given.n || given.h || given.w || given.c || given.dtype)
     throw line.error(
@@ -150,11 +171,12 @@ NetworkLayer parse_layer(const Line& line, const std::vector<std::string_view>& 
   if (!given.k)
     throw line.error(
         fmt::format("\"{}\": k, the number of outputs, is missing", printable(words[1])));
+  const bool flat = layer.from.empty() && flow.last().flat;
   if (flat && (given.r || given.s))
     throw line.error(
         fmt::format("\"{}\": a linear layer (after flatten) has no r and s: leave them out",
                     printable(words[1])));
-  if (!flat && !given.r)
+  if (layer.from.empty() && !flat && !given.r)
     throw line.error(fmt::format(
         "\"{}\": r, the filter's height, is missing. (A linear layer needs \"flatten\" before it.)",
         printable(words[1])));
@@ -200,13 +222,13 @@ NetworkText parse_network(std::string_view text, const std::string& file) {
       layer.flatten = true, layer.line = number;
       line.of([&] { network::add_layer(network, std::move(layer), flow); });
     } else {
-      NetworkLayer layer = parse_layer(line, words, flow.flat, number);
+      NetworkLayer layer = parse_layer(line, words, flow, number);
       line.of([&] { network::add_layer(network, std::move(layer), flow); });
     }
   }
   if (network.h == 0) throw Error(name + ": empty, expected an \"input\" line and layers.");
   try {
-    network::check_end(network);
+    network::check_end(network, flow);
   } catch (const Error& error) {
     throw Error(fmt::format("{}: {}. Was the file cut short?", name, error.what()));
   }

@@ -15,6 +15,12 @@
 namespace convoy {
 
 struct Network::Impl {
+  /// One of several tensors that a step reads, put side by side before it runs.
+  struct Part {
+    Index tensor = 0, channels = 0, before = 0;  // its number, its channels, and those before it
+    Index all = 0;                               // channels of all parts
+    Index pixels = 0;                            // of one image, over all its steps
+  };
   /// Layers [first, first + count), bound to one kernel.
   struct Step {
     std::size_t first = 0, count = 1;
@@ -25,6 +31,7 @@ struct Network::Impl {
     bool timed = false;        // its output differs from step to step
     Index values = 0;          // of its output, of one image and step
     Index in = 0, out = 0;     // numbers of tensors; 0 is the input of the first step
+    std::vector<Part> parts;   // what `in` is put together from; empty: it is one step's output
     /// One step a layer, with the same bits: for a kernel that keeps nothing of what lies between.
     std::vector<Step> apart;
     mutable std::vector<StageArgs> later;  // of a run: those of the layers behind the first
@@ -68,7 +75,9 @@ struct Network::Impl {
   Step make_step(const OwnedChain& chain, std::size_t first, std::string_view kernel) const;
   std::vector<Parameters> parameters_of(const Step& step) const;
   void report(const Step& step, const std::string& why);
+  Index tensor_of(Index number) const;
   void lay_out_memory();
+  void find_input(std::size_t i, std::vector<network::Lifetime>& lives);
 
   // Running. Pointers are on the network's device unless they say host.
   std::string check(const TensorView& images, const TensorView& logits,
@@ -77,6 +86,7 @@ struct Network::Impl {
   Status run_step(const Step& step, Index n, const void* x, void* y, std::int32_t* labels,
                   float* const* inner, double* seconds, Stream stream) const;
   const void* input_of(const TensorView& images, Index first, Index n, Stream stream) const;
+  void put(const Part& part, Index n, const void* from, void* to, Stream stream) const;
   Status run_batch(const TensorView& images, Index first, Index n, const TensorView& logits,
                    const TensorView& labels, double* seconds, Stream stream) const;
   void give_outputs(Index first, Index n, const TensorView& logits, const TensorView& labels,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 
 #include "core/failure.hpp"
 #include "core/gpu.hpp"
@@ -98,6 +99,36 @@ const void* Network::Impl::input_of(const TensorView& images, Index first, Index
   return to;
 }
 
+/// Puts n images' pixels of one tensor beside those of others.
+void Network::Impl::put(const Part& part, Index n, const void* from, void* to,
+                        Stream stream) const {
+  const std::size_t value = size_of(text.layer_type());
+  const auto bytes = [&](Index values) { return static_cast<std::size_t>(values) * value; };
+  const std::size_t row = bytes(part.channels), pitch = bytes(part.all);
+  auto* const first = static_cast<std::byte*>(to) + bytes(part.before);
+  const Index pixels = n * part.pixels;
+  if (on_gpu()) {
+    gpu::copy({.from = from,
+               .to = first,
+               .from_device = machine.device,
+               .to_device = machine.device,
+               .row_bytes = row,
+               .rows = static_cast<std::size_t>(pixels),
+               .from_pitch = row,
+               .to_pitch = pitch},
+              stream);
+    return;
+  }
+  constexpr Index at_once = 256;
+  threads->for_each((pixels + at_once - 1) / at_once, [&](Index task, int) {
+    const Index end = std::min(pixels, (task + 1) * at_once);
+    for (Index pixel = task * at_once; pixel < end; ++pixel) {
+      const auto i = static_cast<std::size_t>(pixel);
+      std::memcpy(first + i * pitch, static_cast<const std::byte*>(from) + i * row, row);
+    }
+  });
+}
+
 /// Means and labels of a batch, from the last step's output to where the caller wants them.
 void Network::Impl::give_outputs(Index first, Index n, const TensorView& logits,
                                  const TensorView& labels, Stream stream) const {
@@ -126,6 +157,7 @@ Status Network::Impl::run_batch(const TensorView& images, Index first, Index n,
   const void* const input = input_of(images, first, n, stream);
   for (const Step& step : steps) {
     const void* const x = step.in == 0 ? input : tensor(step.in);
+    for (const Part& part : step.parts) put(part, n, tensor(part.tensor), tensor(step.in), stream);
     Status status = run_step(step, n, x, tensor(step.out), nullptr, nullptr, seconds, stream);
     if (!status.ok()) return status;
   }
@@ -189,7 +221,18 @@ std::vector<Tensor> Network::Impl::trace(const TensorView& images) const {
   };
   std::vector<const void*> results{any_n ? images.data : input_of(images, 0, n, {})};
   for (const Step& step : steps) {
-    const void* x = results[static_cast<std::size_t>(step.in)];
+    const void* x = nullptr;
+    if (step.parts.empty()) {
+      x = results[static_cast<std::size_t>(step.in)];
+    } else {
+      const Part& any = step.parts.front();
+      kept.emplace_back(text.layer_type(), std::vector<Index>{n * any.pixels * any.all},
+                        machine.device);
+      void* const all = kept.back().view().data;
+      for (const Part& part : step.parts)
+        put(part, n, results[static_cast<std::size_t>(part.tensor)], all, {});
+      x = all;
+    }
     if (step.apart.empty()) {
       std::vector<float*> inner;
       for (std::size_t i = 0; i + 1 < step.count; ++i)
