@@ -177,6 +177,16 @@ TEST(SpikeLinear, EverySpikeIsTheReferences) {
   }
 }
 
+// With a border of padding y is not 1x1: it is no linear layer.
+TEST(SpikeLinear, RefusesPadding) {
+  Stage s;
+  s.h = s.w = s.r = s.s = 1, s.c = 8, s.k = 4, s.act = integrate_fire(1);
+  EXPECT_TRUE(SpikeLinear::refusals(s).empty());
+  s.pad = Padding(0, 0, 1, 0);
+  EXPECT_EQ(SpikeLinear::refusals(s),
+            std::vector<std::string>{"padding is asked for, expected none"});
+}
+
 // Weights of any size here: the spikes of this kernel are those of exact arithmetic.
 TEST(SpikeFirst, EverySpikeIsThatOfExactArithmetic) {
   Draw draw(5);

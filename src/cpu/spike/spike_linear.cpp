@@ -173,6 +173,7 @@ std::vector<std::string> SpikeLinear::refusals(const Stage& stage) {
       .expect(stage.h == 1 && stage.w == 1, "the image", fmt::format("{}x{}", stage.h, stage.w),
               "1x1")
       .filter(1, 1)
+      .expect(stage.pad == Padding(0), "padding", "asked for", "none")
       .spikes()
       .no_pool()
       .all();
