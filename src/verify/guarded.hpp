@@ -1,21 +1,14 @@
-// Runs inside fences: memory around and between what a kernel may touch is poisoned, and looked at
-// afterwards.
+// Runs of a stage inside fences.
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "core/gpu_timing.hpp"
 #include "verify/draw.hpp"
+#include "verify/fences.hpp"
 
 namespace convoy::verify {
-
-/// Dense: 64-byte aligned, no gaps. Strided: aligned to one element only, with unused channels
-/// between pixels (NHWC) or unused elements between images (NCHW). Aligned: such gaps, but 16-byte
-/// aligned wherever 16 bytes are a whole number of pixels' channels.
-enum class Views : std::uint8_t { dense, strided, aligned };
 
 /// What a run wrote, as fp32 numbers, dense: y and idx [T,N,P',Q',K], pre and act [T,N,P,Q,K],
 /// membrane [N,P,Q,K]; empty where the stage keeps none. `error` is the run's status, or says where
@@ -27,15 +20,12 @@ struct Result {
   bool refused = false;
 };
 
-/// Runs operands that lie in one block of memory, each between fences; keeps the block from run to
-/// run: allocating takes longer than most runs on a GPU, and touching fresh pages than many on a
-/// CPU.
+/// Runs operands that lie between fences.
 class Guard {
  public:
   /// Runs on a stream of its own.
-  explicit Guard(Device device);
-  ~Guard();
-  Stream stream() const { return stream_.stream(); }
+  explicit Guard(Device device) : fences_(device) {}
+  Stream stream() const { return fences_.stream(); }
 
   /// Runs on `inputs.stage.n` images. Outputs are NaN beforehand, and so is all that lies around
   /// inputs and outputs. The final membranes are always asked for.
@@ -45,11 +35,7 @@ class Guard {
              Views views);
 
  private:
-  class Block;
-  Device device_;
-  gpu::OwnedStream stream_;
-  std::unique_ptr<Block> block_;
-  Tensor on_device_;  // empty on the CPU, where runs read and write the host's memory itself
+  Fences fences_;
 };
 
 /// One run on the plan's device.
