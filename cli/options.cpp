@@ -8,6 +8,7 @@
 #include "convoy/error.hpp"
 #include "core/dtype.hpp"
 #include "core/printable.hpp"
+#include "core/shape_list.hpp"
 
 namespace convoy::cli {
 namespace {
@@ -85,6 +86,12 @@ std::vector<Stage> StageList::read() const {
   for (const std::string& text : texts) stages.push_back(parse_stage(text));
   return stages;
 }
+std::vector<OwnedChain> StageList::read_chains(bool gpu) const {
+  if (!file.empty()) return read_chain_list(file, gpu);
+  std::vector<OwnedChain> chains;
+  for (const std::string& text : texts) chains.push_back(parse_chain(text, gpu));
+  return chains;
+}
 std::vector<Stage> StageList::read_some(std::string_view command) const {
   if (file.empty() && texts.empty())
     throw Error(
@@ -124,6 +131,11 @@ Stage StageChanges::apply(Stage stage) const {
   if (without_pool) stage.keep.idx = false;
   if (strict) stage.strict = true;
   return stage;
+}
+
+OwnedChain StageChanges::apply(OwnedChain chain) const {
+  for (Stage& stage : chain.stages) stage = apply(stage);
+  return chain;
 }
 
 }  // namespace convoy::cli

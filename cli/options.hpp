@@ -8,6 +8,7 @@
 
 #include "command.hpp"
 #include "convoy/stage.hpp"
+#include "core/chain.hpp"
 
 namespace convoy::cli {
 
@@ -32,6 +33,8 @@ struct StageList {
   std::vector<Stage> read() const;
   /// The same; throws Error too when neither was given.
   std::vector<Stage> read_some(std::string_view command) const;
+  /// As read, of chains: "STAGE > STAGE".
+  std::vector<OwnedChain> read_chains(bool gpu) const;
 };
 
 /// Options that change every stage of a list, so that one list serves several types and sizes.
@@ -42,6 +45,7 @@ struct StageChanges {
 
   void add_to(Command& command);
   Stage apply(Stage stage) const;
+  OwnedChain apply(OwnedChain chain) const;  // to each of its stages
 };
 
 }  // namespace convoy::cli

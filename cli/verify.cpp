@@ -51,7 +51,7 @@ void print_coverage(const Report& report) {
 
 void print_text(const Report& report) {
   for (const verify::Failure& failure : report.failures)
-    fmt::print("FAILED {}{}: {}\nrepro: {}\n", to_text(failure.stage),
+    fmt::print("FAILED {}{}: {}\nrepro: {}\n", to_text(failure.chain),
                failure.kernel.empty() ? "" : " by " + failure.kernel + " " + failure.tile,
                failure.what, failure.repro);
   print_coverage(report);
@@ -65,9 +65,10 @@ void print_text(const Report& report) {
         report.fields.size(), verify::fields().size(), report.least);
   const verify::Tally& tally = report.tally;
   fmt::print(
-      "{} stage{}, {} checks (stage x kernel x tile), {} runs, {} outputs compared, {:.1f} s\n",
-      report.stages, report.stages == 1 ? "" : "s", report.checks, tally.runs, tally.outputs,
-      report.seconds);
+      "{} stage{}, {} chain{}, {} checks (of one by a kernel and tile), {} runs, {} outputs "
+      "compared, {:.1f} s\n",
+      report.stages, report.stages == 1 ? "" : "s", report.chains, report.chains == 1 ? "" : "s",
+      report.checks, tally.runs, tally.outputs, report.seconds);
   if (tally.worst > 0)
     fmt::print("largest error: {:.2f} x that of plain fp32 (2 allowed), {}\n", tally.worst,
                tally.worst_at);
@@ -89,6 +90,7 @@ void print_json(const Report& report, const Arguments& arguments) {
   json["seed"] = arguments.seed;
   json["passed"] = report.passed();
   json["stages"] = report.stages;
+  json["chains"] = report.chains;
   json["checks"] = report.checks;
   json["runs"] = report.tally.runs;
   json["outputs_compared"] = report.tally.outputs;
@@ -100,7 +102,7 @@ void print_json(const Report& report, const Arguments& arguments) {
   json["spikes_excused"] = report.tally.spikes.excused;
   json["failures"] = nlohmann::json::array();
   for (const verify::Failure& failure : report.failures)
-    json["failures"].push_back({{"stage", to_text(failure.stage)},
+    json["failures"].push_back({{"stage", to_text(failure.chain)},
                                 {"kernel", failure.kernel},
                                 {"tile", failure.tile},
                                 {"what", failure.what},
@@ -125,14 +127,14 @@ int run_verify(const Arguments& arguments) {
   options.kernel = arguments.kernel;
   options.tile = arguments.tile;
   options.non_finite = arguments.non_finite;
-  options.stages = arguments.stages.read();
-  for (Stage& stage : options.stages) stage = arguments.changes.apply(stage);
+  options.stages = arguments.stages.read_chains(options.device.kind == DeviceKind::cuda);
+  for (OwnedChain& chain : options.stages) chain = arguments.changes.apply(chain);
   options.random = arguments.random;
   if (arguments.random < 0) options.random = options.stages.empty() ? 200 : 0;
   const bool terminal = isatty(STDERR_FILENO) != 0;
   if (terminal)
     options.progress = [](Index done, Index all, Index failures) {
-      print_error("\r{} of {} stages, {} failures ", done, all, failures);
+      print_error("\r{} of {} stages and chains, {} failures ", done, all, failures);
     };
   const Report report = verify::verify(options);
   if (terminal) print_error("\r\033[K");
@@ -173,6 +175,7 @@ void add_verify(Command& app, int& exit_code) {
   command->footer(
       "Example: convoy verify --random 2000 --seed 7\n"
       "         convoy verify --stage n4h32c64k128r3pad1+bias+relu+max2 --kernel winograd4\n"
+      "         convoy verify --stage 'constants > spikes t3 > n2h6c8k9r3+if(1)+t3'\n"
       "Exit code 0: passed; 1: a kernel failed, or the coverage has a gap; 2: usage or input.");
   command->callback([arguments, &exit_code] { exit_code = run_verify(*arguments); });
 }

@@ -26,7 +26,6 @@ if(CONVOY_TESTS)
     # Every tile of a kernel on stages that are awkward for it: KERNEL-stages.txt; that each kernel
     # has one is tested in stage_lists_test.cpp. Skipped at what is said without a GPU.
     file(GLOB lists CONFIGURE_DEPENDS tests/cuda/*-stages.txt)
-    list(FILTER lists EXCLUDE REGEX "/pair-stages")  # pairs of stages: pair_run_test.cpp
     foreach(list IN LISTS lists)
       string(REGEX REPLACE ".*/(.*)-stages.txt" "\\1" family ${list})
       add_test(NAME cuda_verify_${family}

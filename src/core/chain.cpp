@@ -127,7 +127,7 @@ OwnedChain parse_chain(std::string_view text, bool gpu) {
   for (std::string_view rest = text; !rest.empty();) {
     const std::size_t end = rest.find('>');
     std::string_view part = rest.substr(0, end);
-    const auto is_space = [](char c) { return c == ' ' || c == '\t'; };
+    const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
     while (!part.empty() && is_space(part.front())) part.remove_prefix(1);
     while (!part.empty() && is_space(part.back())) part.remove_suffix(1);
     if (chain.mean)

@@ -8,7 +8,6 @@
 
 #include "convoy/error.hpp"
 #include "core/dtype.hpp"
-#include "core/file.hpp"
 #include "core/printable.hpp"
 
 namespace convoy {
@@ -306,27 +305,6 @@ Stage parse_stage(std::string_view text) {
     throw Error(fmt::format("stage \"{}\": {}", printable(trim(text)), error.what()));
   }
   return stage.normalised();
-}
-
-std::vector<Stage> read_shape_list(const std::string& path) {
-  constexpr std::size_t most_bytes = 16 << 20;
-  const auto bytes = read_file(path, most_bytes);
-  std::string_view rest = without_mark(text_of(bytes));
-  std::vector<Stage> stages;
-  for (int number = 1; !rest.empty(); ++number) {
-    const std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    const std::string_view text = trim(line.substr(0, line.find('#')));
-    if (text.empty()) continue;
-    try {
-      stages.push_back(parse_stage(text));
-    } catch (const Error& error) {
-      throw Error(fmt::format("{}:{}: {}", printable_path(path), number, error.what()));
-    }
-  }
-  if (stages.empty())
-    throw Error(fmt::format("{}: no stage in it, expected one a line", printable_path(path)));
-  return stages;
 }
 
 }  // namespace convoy

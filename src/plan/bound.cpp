@@ -61,12 +61,13 @@ Error no_memory(const char* what, const Chain& chain) {
                   what, to_text(chain), weights.value(), (weights * 4).value()));
 }
 
-Bound::Bound(const Chain& chain, const PlanOptions& options)
+Bound::Bound(const Chain& chain, const PlanOptions& options, std::optional<Selection> selection)
     : chain_(chain),
       options_(options),
       machine_(machine_for(options)),
       tuning_(options.use_tuning ? user_tuning_cache(tuning_warning_) : nullptr),
-      selection_(select(chain_, machine_, options_, tuning_.get())),
+      selection_(selection ? *std::move(selection)
+                           : select(chain_, machine_, options_, tuning_.get())),
       threads_(on_gpu() ? nullptr : shared_threads(machine_.threads)),
       prepared_(kernel().prepare(chain_, selection_.tile.tile, machine_)),
       workspace_bytes_(prepared_->workspace_bytes()),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -18,8 +19,10 @@ namespace convoy {
 /// for `Plan`.
 class Bound {
  public:
-  /// Selects and prepares. Throws Error as `select` does, and where memory runs out.
-  Bound(const Chain& chain, const PlanOptions& options);
+  /// Selects, unless that was done, and prepares. Throws Error as `select` does, and where memory
+  /// runs out. A kernel that is given with its tile need not be in the table.
+  explicit Bound(const Chain& chain, const PlanOptions& options,
+                 std::optional<Selection> selection = {});
   Bound(const Bound&) = delete;
   Bound& operator=(const Bound&) = delete;
 

@@ -34,10 +34,6 @@ struct Candidate {
   double seconds = 0, canonical_seconds = 0;
 };
 
-bool is_for_chains(const Kernel& kernel) {
-  return kernel.facts().least_stages > 1 || kernel.facts().folds;
-}
-
 bool is_of_single_stages(std::string_view arithmetic, DeviceKind device) {
   const auto kernels = kernel_table();
   return std::any_of(kernels.begin(), kernels.end(), [&](const Kernel* kernel) {

@@ -54,6 +54,18 @@ std::string compare_bits(std::string_view what, const std::vector<float>& got,
   return compare(what, got, want, shape,
                  [](float a, float b) { return std::memcmp(&a, &b, sizeof a) == 0; });
 }
+std::string compare_images(const std::vector<float>& part, Index n, const std::vector<float>& whole,
+                           Index images, Index first, Index steps) {
+  const std::size_t image = part.size() / static_cast<std::size_t>(steps * n);
+  for (Index t = 0; t < steps; ++t)
+    for (Index i = 0; i < n; ++i) {
+      const auto from = static_cast<std::size_t>(t * images + (first + i) % images);
+      const auto to = static_cast<std::size_t>(t * n + i);
+      if (std::memcmp(&part[to * image], &whole[from * image], image * sizeof(float)) != 0)
+        return fmt::format("image {} of {} has other bits", i, n);
+    }
+  return {};
+}
 std::string compare_close(std::string_view what, const std::vector<float>& got,
                           const std::vector<double>& want, double most,
                           const std::vector<Index>& shape) {
@@ -209,7 +221,7 @@ class SpikeJudge {
   }
 
   std::string judge_membranes() const {
-    for (std::size_t i = 0; i < membrane_.size(); ++i)
+    for (std::size_t i = 0; i < result_.membrane.size(); ++i)
       if (!doubtful_[i] &&
           !(std::abs(result_.membrane[i] - membrane_[i]) <= tolerance(membrane_[i])))
         return fmt::format("membrane_out at {}: {}, expected {}", where(i), result_.membrane[i],

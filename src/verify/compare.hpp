@@ -19,6 +19,11 @@ std::string compare_exact(std::string_view what, const std::vector<std::int32_t>
 std::string compare_bits(std::string_view what, const std::vector<float>& got,
                          const std::vector<float>& want, const std::vector<Index>& shape);
 
+/// Whether `part`, [steps,n,...], has the bits of `whole`, [steps,images,...]: its image i those of
+/// image (first + i) % images there.
+std::string compare_images(const std::vector<float>& part, Index n, const std::vector<float>& whole,
+                           Index images, Index first, Index steps);
+
 /// |got - want| ≤ most everywhere; NaN and infinities must be where `want` has them.
 std::string compare_close(std::string_view what, const std::vector<float>& got,
                           const std::vector<double>& want, double most,
@@ -42,7 +47,7 @@ struct SpikeCount {
 /// The rule for spikes: each step is compared with the reference re-run on the same inputs and on
 /// our spikes up to that step. A spike may differ only where the reference's membrane lies within
 /// 1e-5·max(1, |th|) of the threshold. Where the pool hides which neuron fired, a window with a
-/// doubtful neuron is not judged from that step on.
+/// doubtful neuron is not judged from that step on. Final membranes are judged where there are any.
 std::string compare_spikes(const Inputs& inputs, const Result& result, SpikeCount& count);
 
 /// "[1,2,3,4]": the axes of the element at position `at`.

@@ -276,6 +276,20 @@ std::optional<Inputs> draw_inputs(const Stage& stage, Data data, std::uint64_t s
   return in;
 }
 
+void copy_images(const Tensor& from, Index first, Tensor& to) {
+  const TensorView &all = from.view(), &some = to.view();
+  const Index steps = all.rank == 5 ? all.shape[0] : 1;
+  const Index images = all.shape[all.rank == 5 ? 1 : 0];
+  const Index n = some.shape[some.rank == 5 ? 1 : 0];
+  const std::size_t image = from.bytes() / static_cast<std::size_t>(steps * images);
+  for (Index t = 0; t < steps; ++t)
+    for (Index i = 0; i < n; ++i)
+      std::memcpy(
+          to.data<char>() + static_cast<std::size_t>(t * n + i) * image,
+          from.data<char>() + static_cast<std::size_t>(t * images + (first + i) % images) * image,
+          image);
+}
+
 Inputs repeat_images(const Inputs& inputs, Index first, Index n) {
   Stage stage = inputs.stage;
   stage.n = n;
@@ -288,18 +302,8 @@ Inputs repeat_images(const Inputs& inputs, Index first, Index n) {
   if (stage.norm) out.norm_shift = inputs.norm_shift.clone();
   if (inputs.membrane_in.view()) out.membrane_in = Tensor(DType::f32, membrane_shape(stage));
 
-  const auto copy = [&](const Tensor& from, Tensor& to, Index steps) {
-    const std::size_t image = from.bytes() / static_cast<std::size_t>(steps * inputs.stage.n);
-    for (Index t = 0; t < steps; ++t)
-      for (Index i = 0; i < n; ++i)
-        std::memcpy(
-            to.data<char>() + static_cast<std::size_t>(t * n + i) * image,
-            from.data<char>() +
-                static_cast<std::size_t>(t * inputs.stage.n + (first + i) % inputs.stage.n) * image,
-            image);
-  };
-  copy(inputs.x, out.x, stage.act.is_neuron() && !stage.hold ? stage.t : 1);
-  if (inputs.membrane_in.view()) copy(inputs.membrane_in, out.membrane_in, 1);
+  copy_images(inputs.x, first, out.x);
+  if (inputs.membrane_in.view()) copy_images(inputs.membrane_in, first, out.membrane_in);
   return out;
 }
 

@@ -35,6 +35,9 @@ struct Inputs {
 /// sum inexact.
 std::optional<Inputs> draw_inputs(const Stage& stage, Data data, std::uint64_t seed);
 
+/// Fills `to`, [T,]N,H,W,C or so, with images of `from`: image i is image (first + i) % N there.
+void copy_images(const Tensor& from, Index first, Tensor& to);
+
 /// n images, image i of which is image (first + i) % stage.n of `inputs`.
 Inputs repeat_images(const Inputs& inputs, Index first, Index n);
 

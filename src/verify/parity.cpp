@@ -83,10 +83,10 @@ StageParity::StageParity(const Stage& stage, std::uint64_t seed, Device device, 
       other_guard_(device) {}
 StageParity::~StageParity() = default;
 
-std::vector<const Kernel*> fitting_kernels(const Stage& stage, const Machine& machine) {
+std::vector<const Kernel*> fitting_kernels(const Chain& chain, const Machine& machine) {
   std::vector<const Kernel*> fitting;
   for (const Kernel* kernel : kernel_table())
-    if (fits(*kernel, stage, machine)) fitting.push_back(kernel);
+    if (fits(*kernel, chain, machine)) fitting.push_back(kernel);
   return fitting;
 }
 
@@ -145,19 +145,24 @@ const StageParity::Expected* StageParity::expected(Data data) {
   return &e;
 }
 
-Plan StageParity::plan(const Kernel& kernel, const Tile& tile, Index n, int threads) const {
-  Stage stage = stage_;
-  stage.n = n;
+PlanOptions options_of(const Kernel& kernel, const Tile& tile, const Chain& chain, Device device,
+                       int threads) {
   PlanOptions options;
-  options.device = device_;
+  options.device = device;
   options.threads = threads;
   options.kernel = kernel.name();
   options.use_tuning = false;
-  if (on_gpu()) options.concurrent_runs = 2;  // the streams of guard_ and other_guard_
-  // A tile may be made for more images than these: then the planner's choice, of the same bits.
-  const std::vector<Tile> tiles = kernel.tiles(stage, machine_for(options));
+  // Runs are on two streams, each of which keeps a workspace.
+  if (device.kind == DeviceKind::cuda) options.concurrent_runs = 2;
+  const std::vector<Tile> tiles = kernel.tiles(chain, machine_for(options));
   if (std::find(tiles.begin(), tiles.end(), tile) != tiles.end()) options.tile = tile.name;
-  return Plan(stage, options);
+  return options;
+}
+
+Plan StageParity::plan(const Kernel& kernel, const Tile& tile, Index n, int threads) const {
+  Stage stage = stage_;
+  stage.n = n;
+  return Plan(stage, options_of(kernel, tile, stage, device_, threads));
 }
 
 std::vector<std::string> StageParity::check(const Kernel& kernel, const Tile& tile, bool thorough,
@@ -220,12 +225,11 @@ std::vector<std::string> StageParity::check(const Kernel& kernel, const Tile& ti
   return failures;
 }
 
-// The same bits once more, with two threads or on another stream, with fewer images than planned
+// The same bits once more, with other threads or on another stream, with fewer images than planned
 // for, and in batches of 7 and 64.
 std::string StageParity::check_repeats(const Kernel& kernel, const Tile& tile, const Plan& one,
                                        const Plan* two, const Inputs& inputs, const Result& base,
                                        Tally& tally) {
-  const std::size_t steps = static_cast<std::size_t>(stage_.t);
   const auto same = [&](std::string_view what, const Plan& on, Index first, Index n, Guard& guard) {
     std::optional<Inputs> batch;
     if (first != 0 || n != stage_.n) batch = repeat_images(inputs, first, n);
@@ -233,21 +237,12 @@ std::string StageParity::check_repeats(const Kernel& kernel, const Tile& tile, c
     const Result got = guard.run(on, batch ? *batch : inputs, Views::dense);
     if (!got.error.empty()) return fmt::format("{}: {}", what, got.error);
     const auto images = [&](const std::vector<float>& part, const std::vector<float>& whole,
-                            std::size_t parts) {
-      const std::size_t image = part.size() / parts / static_cast<std::size_t>(n);
-      for (std::size_t t = 0; t < parts; ++t)
-        for (Index i = 0; i < n; ++i) {
-          const auto from = static_cast<std::size_t>((first + i) % stage_.n) +
-                            t * static_cast<std::size_t>(stage_.n);
-          const auto to = static_cast<std::size_t>(i) + t * static_cast<std::size_t>(n);
-          if (std::memcmp(&part[to * image], &whole[from * image], image * sizeof(float)) != 0)
-            return fmt::format("image {} of {} has other bits", i, n);
-        }
-      return std::string();
+                            Index parts) {
+      return compare_images(part, n, whole, stage_.n, first, parts);
     };
-    std::string why = images(got.y, base.y, steps);
-    if (why.empty() && !got.pre.empty()) why = images(got.pre, base.pre, steps);
-    if (why.empty() && !got.act.empty()) why = images(got.act, base.act, steps);
+    std::string why = images(got.y, base.y, stage_.t);
+    if (why.empty() && !got.pre.empty()) why = images(got.pre, base.pre, stage_.t);
+    if (why.empty() && !got.act.empty()) why = images(got.act, base.act, stage_.t);
     if (why.empty() && !got.membrane.empty()) why = images(got.membrane, base.membrane, 1);
     return why.empty() ? why : fmt::format("{}: {}", what, why);
   };
@@ -257,13 +252,18 @@ std::string StageParity::check_repeats(const Kernel& kernel, const Tile& tile, c
     why = two ? same("two threads", *two, 0, stage_.n, guard_)
               : same("another stream", one, 0, stage_.n, other_guard_);
   if (why.empty()) why = same("the last image alone", one, stage_.n - 1, 1, guard_);
-  for (const Index n : {7, 64}) {
-    const Index work = (shapes_.macs + shapes_.x_elements + shapes_.pre_elements) / stage_.n * n;
-    if (!why.empty() || work >= 100'000'000) continue;
-    Plan fresh = plan(kernel, tile, n, 2);
+  const auto same_by_another = [&](std::string_view what, Index n, int threads) {
+    Plan fresh = plan(kernel, tile, n, threads);
     fresh.set_weights(inputs.weights, guard_.stream());
-    why = same(fmt::format("a batch of {}", n), fresh, 0, n, guard_);
-  }
+    return same(what, fresh, 0, n, guard_);
+  };
+  const Index work = shapes_.macs + shapes_.x_elements + shapes_.pre_elements;
+  for (const int threads : more_threads)
+    if (why.empty() && !on_gpu() && work < most_work_of_threads)
+      why = same_by_another(fmt::format("{} threads", threads), stage_.n, threads);
+  for (const Index n : {7, 64})
+    if (why.empty() && work / stage_.n * n < most_work_of_batch)
+      why = same_by_another(fmt::format("a batch of {}", n), n, 2);
   return why;
 }
 

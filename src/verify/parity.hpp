@@ -32,9 +32,16 @@ struct Tally {
 constexpr Index sample_above_macs = 2'000'000'000;
 constexpr Index sample_above_outputs = 4'000'000;  // of the convolution
 
-/// A stage by one kernel with one tile.
+/// Threads of plans that must give the bits of one thread, besides two: more than the machine may
+/// have, for they decide how work is divided. Of stages up to so many multiply-adds and elements.
+constexpr int more_threads[] = {8, 32};
+constexpr Index most_work_of_threads = 2'000'000;
+/// Batches of 7 and 64 images are run where they take less than that.
+constexpr Index most_work_of_batch = 100'000'000;
+
+/// A chain, most often of one stage, by one kernel with one tile.
 struct Check {
-  Stage stage;
+  OwnedChain chain;
   const Kernel* kernel = nullptr;
   Tile tile;
 };
@@ -78,7 +85,12 @@ class StageParity {
   std::map<std::string, std::vector<float>, std::less<>> bits_;
 };
 
-/// Kernels that may run the stage on the machine: they fit, and are exact where the stage asks.
-std::vector<const Kernel*> fitting_kernels(const Stage& stage, const Machine& machine);
+/// Kernels that may run the chain on the machine: they fit, and are exact where the chain asks.
+std::vector<const Kernel*> fitting_kernels(const Chain& chain, const Machine& machine);
+
+/// For plans of this kernel. A tile may be made for more images than the chain has: then the
+/// planner's choice, of the same bits.
+PlanOptions options_of(const Kernel& kernel, const Tile& tile, const Chain& chain, Device device,
+                       int threads);
 
 }  // namespace convoy::verify

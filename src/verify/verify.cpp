@@ -8,17 +8,19 @@
 #include <chrono>
 #include <mutex>
 #include <new>
+#include <optional>
 
 #include "plan/kernel_table.hpp"
 #include "plan/select.hpp"
+#include "verify/chain_parity.hpp"
 #include "verify/non_finite.hpp"
 
 namespace convoy::verify {
 namespace {
 
-// One stage and what is to be checked of it.
+// One chain and what is to be checked of it.
 struct Job {
-  Stage stage;
+  OwnedChain chain;
   std::vector<Check> checks;
   bool thorough = true;
   bool non_finite = false;
@@ -26,9 +28,12 @@ struct Job {
   /// Of its runs, roughly: an element is fetched, fenced and compared in the time of some tens of
   /// multiply-adds.
   Index work() const {
-    const Shapes shapes = shapes_of(stage);
-    return static_cast<Index>(checks.size()) *
-           (shapes.macs + 50 * (shapes.x_elements + shapes.pre_elements));
+    Index work = 0;
+    for (const Stage& stage : chain.stages) {
+      const Shapes shapes = shapes_of(stage);
+      work += shapes.macs + 50 * (shapes.x_elements + shapes.pre_elements);
+    }
+    return static_cast<Index>(checks.size()) * work;
   }
 };
 
@@ -94,34 +99,36 @@ class Driver {
     });
     std::sort(report_.failures.begin(), report_.failures.end(),
               [](const Failure& a, const Failure& b) { return a.repro < b.repro; });
-    report_.stages = static_cast<Index>(jobs_.size());
+    report_.stages = std::count_if(jobs_.begin(), jobs_.end(),
+                                   [](const Job& job) { return is_one_stage(job.chain); });
+    report_.chains = static_cast<Index>(jobs_.size()) - report_.stages;
     report_.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return std::move(report_);
   }
 
  private:
-  std::vector<Check> checks_of(const Stage& stage) const {
+  std::vector<Check> checks_of(const OwnedChain& chain) const {
     std::vector<Check> checks;
-    for (const Kernel* kernel : fitting_kernels(stage, machine_)) {
+    for (const Kernel* kernel : fitting_kernels(chain, machine_)) {
       if (!options_.kernel.empty() && kernel->name() != options_.kernel) continue;
-      for (const Tile& tile : kernel->tiles(stage, machine_))
+      for (const Tile& tile : kernel->tiles(chain, machine_))
         if (options_.tile.empty() || tile.name == options_.tile)
-          checks.push_back({stage, kernel, tile});
+          checks.push_back({chain, kernel, tile});
     }
     return checks;
   }
 
   void plan_jobs() {
-    for (const Stage& stage : options_.stages) {
-      Job job{stage, checks_of(stage), true, options_.non_finite};
+    for (const OwnedChain& chain : options_.stages) {
+      Job job{chain, checks_of(chain), true, options_.non_finite && is_one_stage(chain)};
       // A forced kernel that refuses says why; nothing is passed over in silence.
       if (job.checks.empty()) {
         PlanOptions plan;
         plan.device = options_.device;
         plan.kernel = options_.kernel;
         plan.tile = options_.tile;
-        Plan refused(stage, plan);
+        select(chain, machine_, plan, nullptr);
       }
       jobs_.push_back(std::move(job));
     }
@@ -134,7 +141,7 @@ class Driver {
   void draw_jobs() {
     Random random(options_.seed);
     const DeviceKind device = options_.device.kind;
-    for (Index i = 0; i < options_.random; ++i) add_job(draw_stage(random, device), false);
+    for (Index i = 0; i < options_.random; ++i) add_job(draw_any(random, i), false);
     for (const char* text : rare_stages) add_job(parse_stage(text), false);
     for (const char* text : non_finite_stages) {
       Stage stage = parse_stage(text);
@@ -150,7 +157,8 @@ class Driver {
     // Of one kernel alone: what it refuses can't be drawn for it.
     if (options_.kernel.empty()) {
       std::vector<Stage> stages;
-      for (const Job& job : jobs_) stages.push_back(job.stage);
+      for (const Job& job : jobs_)
+        if (is_one_stage(job.chain)) stages.push_back(job.chain.stages.front());
       for (const Stage& stage : fill_fields(stages, report_.least, device, random, report_.fields))
         add_job(stage, false);
     }
@@ -160,12 +168,20 @@ class Driver {
     for (const Check& check :
          fill_coverage(planned, report_.least, machine_, options_.kernel, random))
       if (options_.tile.empty() || check.tile.name == options_.tile)
-        jobs_.push_back({check.stage, {check}, false});
+        jobs_.push_back({check.chain, {check}, false});
   }
 
-  // A drawn stage, unless nothing that was asked for fits it.
-  void add_job(const Stage& stage, bool non_finite) {
-    Job job{stage, checks_of(stage), true, non_finite};
+  // Every tenth is a chain of several stages; all or none of them where one kernel is asked for.
+  OwnedChain draw_any(Random& random, Index i) const {
+    const DeviceKind device = options_.device.kind;
+    const Kernel* kernel = find_kernel(options_.kernel, device);
+    if (kernel ? is_for_chains(*kernel) : i % 10 == 9) return draw_chain(random, device);
+    return draw_stage(random, device);
+  }
+
+  // A drawn chain, unless nothing that was asked for fits it.
+  void add_job(const OwnedChain& chain, bool non_finite) {
+    Job job{chain, checks_of(chain), true, non_finite};
     if (!job.checks.empty()) jobs_.push_back(std::move(job));
   }
 
@@ -177,7 +193,7 @@ class Driver {
     std::vector<std::string> always;
     Random random(options_.seed);
     for (Index i = 0; kernel && i < options_.random; ++i) {
-      const auto reasons = kernel->refusals(draw_stage(random, options_.device.kind), machine_);
+      const auto reasons = kernel->refusals(draw_any(random, i), machine_);
       if (i == 0) always = reasons;
       std::erase_if(always, [&](const std::string& reason) {
         return std::find(reasons.begin(), reasons.end(), reason) == reasons.end();
@@ -193,7 +209,12 @@ class Driver {
   void run_job(const Job& job) {
     Threads inline_threads(1);
     Tally tally;
-    StageParity parity(job.stage, options_.seed, options_.device, inline_threads);
+    std::optional<StageParity> stage;
+    std::optional<ChainParity> chain;
+    if (is_one_stage(job.chain))
+      stage.emplace(job.chain.stages.front(), options_.seed, options_.device, inline_threads);
+    else
+      chain.emplace(job.chain, options_.seed, options_.device, inline_threads);
     Index number = 0;
     for (const Check& check : job.checks) {
       // Of a kernel with dozens of tiles, each takes some of the positions.
@@ -203,10 +224,12 @@ class Driver {
       const Index parts = tiles > 16 ? 6 : 1;
       std::vector<std::string> failures;
       try {
-        failures = parity.check(*check.kernel, check.tile, job.thorough, tally);
+        failures = stage ? stage->check(*check.kernel, check.tile, job.thorough, tally)
+                         : chain->check(*check.kernel, check.tile, job.thorough, tally);
         if (job.non_finite) {
-          const auto more = check_non_finite(job.stage, options_.seed, check, options_.device,
-                                             inline_threads, tally, number++ % parts, parts);
+          const auto more =
+              check_non_finite(job.chain.stages.front(), options_.seed, check, options_.device,
+                               inline_threads, tally, number++ % parts, parts);
           failures.insert(failures.end(), more.begin(), more.end());
         }
       } catch (const Error& error) {
@@ -233,9 +256,9 @@ class Driver {
   }
 
   void add_failure(const Job& job, const Check& check, const std::string& what) {
-    const std::string stage = to_text(job.stage);
-    Failure failure{job.stage, {}, check.tile.name, what, {}};
-    failure.repro = fmt::format("convoy verify --stage '{}' --seed {}", stage, options_.seed);
+    Failure failure{job.chain, {}, check.tile.name, what, {}};
+    failure.repro =
+        fmt::format("convoy verify --stage '{}' --seed {}", to_text(job.chain), options_.seed);
     if (check.kernel) {
       failure.kernel = check.kernel->name();
       failure.repro += fmt::format(" --kernel {} --tile '{}'", failure.kernel, check.tile.name);

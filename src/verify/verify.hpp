@@ -13,28 +13,30 @@ namespace convoy::verify {
 
 struct VerifyOptions {
   Device device{};
-  std::vector<Stage> stages;  // given ones, and
-  Index random = 0;           // so many drawn ones; these must fill the coverage table
-  Index fill = 5;             // draw more until each cell of the table has so many; 0: no more
-  bool non_finite = false;    // put NaN, infinities and 1e37 into the given stages
+  std::vector<OwnedChain> stages;  // given ones, each a chain, most often of one stage, and
+  Index random = 0;                // so many drawn ones, every tenth a chain of several; these must
+                                   // fill the coverage table
+  Index fill = 5;                  // draw more until each cell of the table has so many; 0: no more
+  bool non_finite = false;  // put NaN, infinities and 1e37 into the given chains of one stage
   std::uint64_t seed = 1;
   std::string kernel, tile;  // only these; empty: every one that fits
   std::function<void(Index done, Index all, Index failures)> progress;  // may be empty
 };
 
 struct Failure {
-  Stage stage;
+  OwnedChain chain;
   std::string kernel, tile, what;
   std::string repro;  // a command that shows it
 };
 
 struct Report {
-  Index stages = 0;
-  Index checks = 0;  // a stage by one kernel with one tile
+  Index stages = 0;  // chains of one stage, and
+  Index chains = 0;  // of several, or of spikes
+  Index checks = 0;  // one of them by one kernel with one tile
   Tally tally;
   std::vector<Failure> failures;
   Coverage coverage;
-  FieldPairs fields;  // of all stages
+  FieldPairs fields;  // of the former
   Index least = 0;  // counts that each cell of the table and pair of fields must reach; 0: none was
                     // asked for
   double seconds = 0;

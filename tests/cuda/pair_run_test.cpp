@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/gpu.hpp"
+#include "core/shape_list.hpp"
 #include "cuda/families.hpp"
 #include "gpu_case.hpp"
 
@@ -39,25 +40,24 @@ struct FencedOutput {
 
 // The pairs of tests/cuda/pair-stages.txt by their number: sanitize.py runs some alone.
 class PairRun : public GpuTest, public testing::WithParamInterface<std::size_t> {};
-const std::vector<Stage>& stages() {
-  static const std::vector<Stage> all =
-      read_shape_list(CONVOY_SOURCE_DIR "/tests/cuda/pair-stages.txt");
+const std::vector<OwnedChain>& chains() {
+  static const std::vector<OwnedChain> all =
+      read_chain_list(CONVOY_SOURCE_DIR "/tests/cuda/pair-stages.txt", true);
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Gpu, PairRun, testing::Range<std::size_t>(0, 12));
 
 TEST(Pairs, AllOfTheListAreRun) {
-  EXPECT_EQ(stages().size(), 24U) << "raise the range of PairRun";
+  EXPECT_EQ(chains().size(), 12U) << "raise the range of PairRun";
 }
 
 // On integers every order of summation gives the same bits, so that `general` judges; on other
 // numbers one launch must round as two of `halo` do. The last image has the same bits alone.
 TEST_P(PairRun, EveryTileGivesTheBitsOfTwoLaunches) {
   const Machine machine = gpu::machine(0);
-  const Stage &one = stages()[2 * GetParam()], &two = stages()[2 * GetParam() + 1];
-  SCOPED_TRACE(to_text(one) + ", " + to_text(two));
-  const std::vector<Stage> both{one, two};
-  const Chain chain(both);
+  const Chain chain = chains()[GetParam()];
+  const Stage &one = chain[0], &two = chain[1];
+  SCOPED_TRACE(to_text(chain));
   const auto refusals = cuda::sm90::pair().refusals(chain, machine);
   if (machine.compute_capability != 90) GTEST_SKIP() << "skipped: " << refusals.front();
   ASSERT_EQ(refusals, std::vector<std::string>{});

@@ -4,23 +4,22 @@
 #include <set>
 
 #include "bench/fit/h200.hpp"
-#include "convoy/stage.hpp"
+#include "core/shape_list.hpp"
 #include "cuda/sm90/pair_map.hpp"
 #include "cuda/sm90/pair_tile.hpp"
 
 namespace convoy::cuda::sm90 {
 namespace {
 
-std::vector<Stage> pairs() {
-  return read_shape_list(std::string(CONVOY_SOURCE_DIR) + "/tests/cuda/pair-stages.txt");
+std::vector<OwnedChain> pairs() {
+  return read_chain_list(CONVOY_SOURCE_DIR "/tests/cuda/pair-stages.txt", true);
 }
 
 template <class Check>
 void for_each_tile(Check check) {
-  const std::vector<Stage> stages = pairs();
-  for (std::size_t i = 0; i + 1 < stages.size(); i += 2) {
-    const Stage &first = stages[i], &second = stages[i + 1];
-    SCOPED_TRACE(to_text(first) + ", " + to_text(second));
+  for (const OwnedChain& chain : pairs()) {
+    SCOPED_TRACE(to_text(chain));
+    const Stage &first = chain.stages[0], &second = chain.stages[1];
     ASSERT_EQ(pair_refusals(first, second, h200()), std::vector<std::string>{});
     const std::vector<HaloTile> tiles = pair_tiles(first, second, h200());
     ASSERT_FALSE(tiles.empty());

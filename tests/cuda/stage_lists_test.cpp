@@ -1,13 +1,15 @@
-// tests/cuda/KERNEL-stages.txt: the awkward stages of each GPU kernel that runs one stage, which
+// tests/cuda/KERNEL-stages.txt: the awkward stages of each GPU kernel, or chains of them, which
 // ctest runs by it.
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
+#include <set>
 
 #include "bench/fit/h200.hpp"
+#include "core/shape_list.hpp"
 #include "cuda/device.hpp"
 #include "plan/kernel_table.hpp"
+#include "verify/coverage.hpp"
 
 namespace convoy {
 namespace {
@@ -16,19 +18,39 @@ TEST(StageLists, EveryKernelHasOneOfStagesThatItTakes) {
   const Machine machine = cuda::machine_of(cuda::h200());
   int lists = 0;
   for (const Kernel* kernel : kernel_table()) {
-    const auto* runs_one = dynamic_cast<const StageKernel*>(kernel);
-    if (kernel->device() != DeviceKind::cuda || runs_one == nullptr) continue;
+    if (kernel->device() != DeviceKind::cuda) continue;
     SCOPED_TRACE(kernel->name());
     const std::string file =
         std::string(CONVOY_SOURCE_DIR "/tests/cuda/") + std::string(kernel->name()) + "-stages.txt";
     ASSERT_TRUE(std::filesystem::exists(file)) << "make a list " << file;
-    const std::vector<Stage> stages = read_shape_list(file);
-    EXPECT_GE(stages.size(), 6U);
-    for (const Stage& stage : stages)
-      EXPECT_EQ(runs_one->refusals(stage, machine), std::vector<std::string>{}) << to_text(stage);
+    const std::vector<OwnedChain> chains = read_chain_list(file, true);
+    EXPECT_GE(chains.size(), 6U);
+    for (const OwnedChain& chain : chains)
+      EXPECT_EQ(kernel->refusals(chain, machine), std::vector<std::string>{}) << to_text(chain);
     ++lists;
   }
-  EXPECT_GE(lists, 11);
+  EXPECT_GE(lists, 12);
+}
+
+// Without a GPU: the draws meet `pair` with every tile, epilogue and tail that it has.
+TEST(StageLists, DrawnChainsFillTheCoverageOfPair) {
+  const Machine machine = cuda::machine_of(cuda::h200());
+  verify::Random random(2);
+  verify::Coverage coverage;
+  for (const verify::Check& check : verify::fill_coverage({}, 5, machine, "pair", random)) {
+    EXPECT_EQ(check.kernel->name(), "pair");
+    count(check, coverage);
+  }
+  std::set<std::string> tiles, epilogues, tails;
+  for (const auto& [cell, count] : coverage) {
+    EXPECT_GE(count, 5) << cell.tile << ", " << cell.epilogue << ", " << cell.tail;
+    tiles.insert(cell.tile);
+    epilogues.insert(cell.epilogue);
+    tails.insert(cell.tail);
+  }
+  EXPECT_GE(tiles.size(), 4U);
+  EXPECT_EQ(epilogues.size(), 10U);
+  EXPECT_EQ(tails, (std::set<std::string>{"k tail", "one pixel", "pixel tail", "whole"}));
 }
 
 }  // namespace

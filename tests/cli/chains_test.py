@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Chains of stages, as the subcommands that take them see them.
+
+    CONVOY_PROGRAM=build/release/bin/convoy tests/cli/chains_test.py [unittest options]
+"""
+import json
+import unittest
+
+from cli_case import STAGE, CliTest, convoy
+
+IMAGES = ("constants > u8:n3h10c1k8r3+bias+if(1)+t2+hold+max2 > n3h4c8k9r3pad1+bias+if(0.5)+t2 > "
+          "n3h1c144k5r1+bias > mean")
+SPIKES = "constants > spikes t3 > n2h6w6c7k9r3pad1+lif(2,0.5)+t3"
+
+
+class Chains(CliTest):
+    def test_verify(self):
+        result = convoy("verify", "--stage", IMAGES, "--stage", SPIKES, "--stage", STAGE, "--json")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        report = json.loads(result.stdout)
+        self.assertEqual((report["stages"], report["chains"]), (1, 2))
+        cells = {(cell["epilogue"], cell["tail"]) for cell in report["coverage"]
+                 if cell["kernel"] == "spike_chain"}
+        self.assertEqual(cells, {("mean", "c tail"), ("mean", "k tail"), ("mean", "pixel tail"),
+                                 ("mean", "one pixel"), ("lif", "c tail"), ("lif", "k tail"),
+                                 ("lif", "pixel tail")})
+        self.assertGreater(report["spikes"], 100)
+        self.assertRegex(convoy("verify", "--stage", SPIKES).stdout, "0 stages, 1 chain, 1 checks")
+
+    def test_verify_draws(self):
+        result = convoy("verify", "--kernel", "spike_chain", "--random", "20", "--seed", "5", "--json")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        report = json.loads(result.stdout)
+        self.assertEqual(report["stages"], 0)
+        self.assertEqual({cell["kernel"] for cell in report["coverage"]}, {"spike_chain"})
+        self.assertGreaterEqual(len(report["coverage"]), 20)
+        self.assertGreaterEqual(min(cell["count"] for cell in report["coverage"]), 5)
+
+    def test_verify_lists(self):
+        shapes = self.write("list.txt", f"{SPIKES}  # a chain\r\n{STAGE}\n".encode())
+        result = convoy("verify", "--shapes", shapes, "--images", "4", "--json")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        report = json.loads(result.stdout)
+        self.assertEqual((report["stages"], report["chains"]), (1, 1))
+        shapes = self.write("bad.txt", f"{STAGE}\n{STAGE} > n2h5c16k4r1\n".encode())
+        self.refused(convoy("verify", "--shapes", shapes), r"bad\.txt:2", "expected 4x4x16")
+
+    def test_verify_refuses(self):
+        for chain, expected in ((f"{STAGE} > n2h4c16k4r1", "spike_chain|runs one stage"),
+                                (SPIKES.replace("constants > ", ""), "runs one stage"),
+                                ("constants > spikes > n1h1c8k8r1pad1+if(1)", "padding"),
+                                ("spikes >", "no stage"), (f"{STAGE} > mean", "expected a neuron"),
+                                (f"mean > {STAGE}", "expected it last")):
+            with self.subTest(chain):
+                result = convoy("verify", "--stage", chain)
+                self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
+                self.assertRegex(result.stderr, expected)
+        self.refused(convoy("verify", "--stage", SPIKES, "--kernel", "general"), "runs one stage")
+        self.refused(convoy("verify", "--stage", STAGE, "--kernel", "spike_chain"), "spike_chain")
+
+    def test_too_large_for_the_oracle(self):
+        result = convoy("verify", "--stage", SPIKES, "--images", "1000000")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertRegex(result.stdout, "^FAILED .*--images")
+
+
+if __name__ == "__main__":
+    unittest.main()
