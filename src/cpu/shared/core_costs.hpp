@@ -86,6 +86,13 @@ struct CoreCosts {
     double pool_cycles = 2;  // a value of a window
   } few_filters;
 
+  struct SpikeChain {
+    // Multiply-adds a second, of the fp32 peak's. A table row of 16 sums is added where direct
+    // kernels do 8 times 16 multiply-adds (4 times in a linear layer), at about a quarter of their
+    // rate; the first layer multiplies pairs of 16-bit numbers at twice the rate of fp32.
+    double multiply_speed = 2;
+  } spike_chain;
+
   struct Depthwise {
     double tap_steps = 1.3, vector_steps = 8;  // in multiply-adds
   } depthwise;

@@ -7,6 +7,7 @@
 
 #include "core/assume.hpp"
 #include "cpu/families.hpp"
+#include "cpu/shared/core_costs.hpp"
 #include "cpu/spike/spike_chain.hpp"
 
 namespace convoy::cpu {
@@ -164,11 +165,8 @@ class SpikeChainKernel final : public Kernel {
     return {{fmt::format("{} images", SpikePlan::block)}};
   }
 
-  // A table row of 16 sums is added where direct kernels do 8 times 16 multiply-adds (4 times in a
-  // linear layer), at about a quarter of their rate; the first layer multiplies pairs of 16-bit
-  // numbers at twice the rate of fp32. So all take half of the time of their multiply-adds.
   Cost chain_cost(const Chain& chain, const Tile&, const Machine& machine) const override {
-    const double rate = std::max(machine.peak_flops, 1e9) / 2;  // multiply-adds a second
+    const double rate = core_costs(machine).spike_chain.multiply_speed * machine.peak_flops;
     Cost cost;
     for (std::size_t i = 0; i < chain.size(); ++i) {
       const Shapes shapes = shapes_of(chain[i]);
@@ -176,7 +174,7 @@ class SpikeChainKernel final : public Kernel {
       const double macs =
           static_cast<double>(shapes.macs) * static_cast<double>(held ? 1 : chain.steps());
       cost.flops += 2 * macs;
-      cost.seconds += 0.5 * macs / rate;
+      cost.seconds += 2 * macs / rate;
       cost.bytes += static_cast<double>(shapes.w_elements) * 4;
     }
     const Shapes first = shapes_of(chain.front()), last = shapes_of(chain.back());

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "cuda/any/depthwise.hpp"
+#include "cuda/costs.hpp"
 #include "cuda/family.hpp"
 #include "math/divide.hpp"
 
@@ -105,25 +106,26 @@ DepthwiseLayout depthwise_layout(const Stage& stage, const DepthwiseTile& tile) 
   return best;
 }
 
-// Fitted to the stages of MobileNetV2 and some larger ones on an H200, to 15 %.
 double depthwise_seconds(const Stage& stage, const DepthwiseTile& tile, const Machine& machine) {
   const auto real = [](Index v) { return static_cast<double>(v); };
+  const DepthwiseCosts costs;
   const DepthwiseLayout at = depthwise_layout(stage, tile);
   const Index height = (tile.rows - 1) * stage.stride.h + stage.r,
               width = (tile.columns - 1) * stage.stride.w + stage.s;
   const double channels = real(depthwise_bytes) / real(static_cast<Index>(size_of(stage.dtype))),
                taps = real(stage.r * stage.s), outputs = real(tile.rows) * tile.columns;
   // Of a thread. A loop over taps loads a pixel for each, and computes where it lies.
-  double instructions = 120 + real(height * width) * (5 + channels) + taps * (1 + channels) +
-                        outputs * channels * (taps + 4);
-  if (!is_compiled_in(stage)) instructions *= 3;
+  double instructions = costs.thread + real(height * width) * (costs.pixel + channels) +
+                        taps * (1 + channels) + outputs * channels * (taps + costs.output);
+  if (!is_compiled_in(stage)) instructions *= costs.any_filter;
   const double warps = real(stage.n) * at.channel_blocks * at.column_blocks * at.row_blocks *
                        real(ceil_div(at.lanes * at.across * at.down, 32));
   // A multiprocessor starts four warps' instructions a cycle, of 32 multiply-adds each.
   const double cycle = 256.0 * machine.multiprocessors / machine.peak_flops;
-  const double issue = warps * instructions / (0.8 * machine.peak_flops / 64);
-  const double memory = cost_of(stage, 0, 0).bytes / (0.57 * machine.memory_bandwidth);
-  return 0.6e-6 + 3.5 * cycle * instructions + std::hypot(issue, memory);
+  const double issue = warps * instructions / (costs.issue_share * machine.peak_flops / 64);
+  const double memory =
+      cost_of(stage, 0, 0).bytes / (costs.memory_share * machine.memory_bandwidth);
+  return costs.launch + costs.latency * cycle * instructions + std::hypot(issue, memory);
 }
 
 }  // namespace convoy::cuda

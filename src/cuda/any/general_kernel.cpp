@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "cuda/any/general.hpp"
+#include "cuda/costs.hpp"
 #include "cuda/error.hpp"
 #include "cuda/families.hpp"
 #include "cuda/family.hpp"
@@ -57,7 +58,6 @@ class General final : public StageKernel {
   std::vector<Tile> tiles(const Stage&, const Machine&) const override { return {{"output"}}; }
 
   Cost cost(const Stage& stage, const Tile&, const Machine& machine) const override {
-    // A thread an output, every load from a cache: a hundredth of what the fp32 units could do.
     // Overlapping windows of a pool are computed anew.
     const Shapes shapes = shapes_of(stage);
     const auto again_along = [](Index windows, Index window, Index plane) {
@@ -69,10 +69,10 @@ class General final : public StageKernel {
       again = again_along(shapes.out_h, stage.pool->window.h, shapes.p) *
               again_along(shapes.out_w, stage.pool->window.w, shapes.q);
     const double steps = stage.hold ? 1.0 : static_cast<double>(stage.t);
-    return cost_of(
-        stage,
-        5e-6 + 2.0 * static_cast<double>(shapes.macs) * steps * again / (0.01 * machine.peak_flops),
-        again > 1 ? 1 - 1 / again : 0);
+    const double flops = 2.0 * static_cast<double>(shapes.macs) * steps * again;
+    const GeneralCosts costs;
+    return cost_of(stage, costs.launch + flops / (costs.multiply_share * machine.peak_flops),
+                   again > 1 ? 1 - 1 / again : 0);
   }
 
   std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile&,

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "cuda/costs.hpp"
 #include "cuda/error.hpp"
 #include "cuda/family.hpp"
 #include "cuda/wrap/around.hpp"
@@ -156,8 +157,9 @@ Cost Nchw::cost(const Stage& stage, const Tile& tile, const Machine& machine) co
   const Sides sides(stage, strided_x_);
   const double moved = sides.bytes(stage.n);
   cost.bytes += moved;
-  cost.seconds += moved / (0.8 * machine.memory_bandwidth) +
-                  2e-6 * ((sides.x.converts ? 1 : 0) + (sides.y.converts ? 1 : 0));
+  const PassCosts pass;
+  cost.seconds += moved / (pass.memory_share * machine.memory_bandwidth) +
+                  pass.launch * ((sides.x.converts ? 1 : 0) + (sides.y.converts ? 1 : 0));
   return cost;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "cuda/costs.hpp"
 #include "cuda/error.hpp"
 #include "cuda/family.hpp"
 #include "cuda/wrap/around.hpp"
@@ -145,11 +146,12 @@ Cost Padded::cost(const Stage& stage, const Tile& tile, const Machine& machine) 
   const Stage inner = padded(stage);
   const Shapes shapes = shapes_of(stage), inner_shapes = shapes_of(inner);
   Cost cost = inner_.cost(inner, tile, machine);
+  const PassCosts pass;
   const auto copied = [&](bool copies, Index narrow, Index wide) {
     if (!copies) return;
     const double moved = 2.0 * static_cast<double>(narrow + wide);
     cost.bytes += moved;
-    cost.seconds += moved / (0.5 * machine.memory_bandwidth) + 3e-6;
+    cost.seconds += moved / (pass.copy_memory_share * machine.memory_bandwidth) + pass.copy_launch;
   };
   copied(inner.c != stage.c, shapes.x_elements, inner_shapes.x_elements);
   copied(inner.k != stage.k, shapes.y_elements, inner_shapes.y_elements);

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/size.hpp"
+#include "cuda/costs.hpp"
 #include "cuda/error.hpp"
 #include "cuda/family.hpp"
 #include "cuda/wrap/around.hpp"
@@ -112,7 +113,9 @@ Cost Pooled::cost(const Stage& stage, const Tile& tile, const Machine& machine) 
                y = static_cast<double>(shapes.y_elements);
   const double moved = plane * (both ? 3 : 1) + y * (stage.keep.idx ? 6 : 2);
   cost.bytes += moved;
-  cost.seconds += moved / (0.8 * machine.memory_bandwidth) + (both ? 4e-6 : 2e-6);
+  const PassCosts pass;
+  cost.seconds +=
+      moved / (pass.memory_share * machine.memory_bandwidth) + pass.launch * (both ? 2 : 1);
   return cost;
 }
 

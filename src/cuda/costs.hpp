@@ -1,0 +1,31 @@
+// The constants of the cost models of what runs on every GPU, and of passes over memory; those of
+// the Hopper families are in sm90/costs.hpp. Shares are of what the machine says of itself.
+#pragma once
+
+namespace convoy::cuda {
+
+/// Of `general`: a thread an output, every load from a cache.
+struct GeneralCosts {
+  double launch = 5e-6;          // seconds
+  double multiply_share = 0.01;  // of the fp32 units' peak
+};
+
+/// Of `depthwise`, fitted to the stages of MobileNetV2 and some larger ones on an H200, to 15 %.
+struct DepthwiseCosts {
+  double launch = 0.6e-6;  // seconds
+  // Instructions of a thread: all of it; of a pixel; of an output's channel beside its taps.
+  double thread = 120, pixel = 5, output = 4;
+  double any_filter = 3;     // factor, where the filter's size is not compiled in
+  double latency = 3.5;      // cycles of a thread's instruction that nothing covers
+  double issue_share = 0.8;  // of the instructions that a multiprocessor could start
+  double memory_share = 0.57;
+};
+
+/// Of a pass over memory that a wrapper makes before or behind a kernel.
+struct PassCosts {
+  double launch = 2e-6;       // seconds: pools, activations and transpositions
+  double memory_share = 0.8;  // likewise
+  double copy_launch = 3e-6, copy_memory_share = 0.5;  // copies to other numbers of channels
+};
+
+}  // namespace convoy::cuda
