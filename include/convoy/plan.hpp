@@ -15,8 +15,10 @@ namespace convoy {
 struct PlanOptions {
   Device device{};
   /// CPU threads, at most 4096; 0: the environment's CONVOY_NUM_THREADS, else every core this
-  /// process may use. Results do not depend on it.
+  /// process may use. Results do not depend on it. A stage so small that starting more threads is
+  /// predicted to take longer than they save runs on one, unless `all_threads` is set.
   int threads = 0;
+  bool all_threads = false;
   /// A kernel by name ("winograd4"); empty: the planner chooses. Throws if it does not fit.
   std::string kernel;
   /// A tile by name, as `explain` prints it; empty: the planner chooses.
@@ -140,7 +142,7 @@ class CONVOY_API Plan {
   std::string tile() const;
   std::string arithmetic() const;       // what fixes the bits
   std::string packing() const;          // of the weights, as Weights::packing
-  int threads() const;                  // 1 on a GPU
+  int threads() const;                  // that it may use, as PlanOptions says; 1 on a GPU
   std::size_t workspace_bytes() const;  // of one run; 0: it needs none
 
   /// Why this kernel: shapes, each kernel's verdict with every refusal, tile, waste, predicted

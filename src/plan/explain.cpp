@@ -189,8 +189,10 @@ double Explanation::operations() const {
   return 2 * static_cast<double>(shapes.macs) * steps;
 }
 
-Explanation explain(const Stage& stage, const Machine& machine, const Selection& selection) {
+Explanation explain(const Stage& stage, const Machine& given, const Selection& selection) {
   Explanation e;
+  const Machine machine = running(given, selection);
+  e.threads_at_most = given.threads;
   e.stage = stage;
   e.sentence = in_words(stage);
   e.shapes = shapes_of(stage);
@@ -231,8 +233,11 @@ Explanation explain(const Stage& stage, const PlanOptions& options, const Explai
   std::string warning;
   const auto tuning = options.use_tuning ? user_tuning_cache(warning) : nullptr;
   const Selection selection = select(stage, machine, options, tuning.get());
+  const int at_most = machine.threads;
+  machine = running(machine, selection);
   if (request.measure) machine = measured(machine);
   Explanation e = explain(stage, machine, selection);
+  e.threads_at_most = at_most;
   e.warning = warning;
   e.machine_measured = request.measure && machine.device.kind == DeviceKind::cpu;
   if (!request.measure) return e;

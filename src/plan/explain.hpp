@@ -36,6 +36,7 @@ struct Explanation {
   std::vector<Size> sizes;
   Shapes shapes;
   Machine machine;
+  int threads_at_most = 1;        // that the plan may use; machine.threads: those that it uses
   bool machine_measured = false;  // peak and bandwidth: else fixed estimates
   std::vector<KernelLine> kernels;
   std::string arithmetic, why_arithmetic, kernel, tile, why_tile;

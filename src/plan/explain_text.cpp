@@ -164,6 +164,13 @@ nlohmann::ordered_json json_of(const Cost& cost) {
           {"bytes", cost.bytes}};
 }
 
+std::string threads_text(const Explanation& e) {
+  if (e.machine.threads == e.threads_at_most)
+    return fmt::format("{} {}", e.threads_at_most, e.threads_at_most == 1 ? "thread" : "threads");
+  return fmt::format("{} thread of {}: starting the others would take longer than they save",
+                     e.machine.threads, e.threads_at_most);
+}
+
 }  // namespace
 
 std::string to_text(const Explanation& e) {
@@ -174,8 +181,7 @@ std::string to_text(const Explanation& e) {
     text += fmt::format("  {}, {}, {} multiprocessors\n", e.machine.name, e.machine.isa,
                         e.machine.multiprocessors);
   else
-    text += fmt::format("  {}, {}, {} {}\n", e.machine.name, e.machine.isa, e.machine.threads,
-                        e.machine.threads == 1 ? "thread" : "threads");
+    text += fmt::format("  {}, {}, {}\n", e.machine.name, e.machine.isa, threads_text(e));
   text += kernels_text(e) + choice_text(e) + time_lines(e) + traffic_text(e);
   if (!e.warning.empty()) text += fmt::format("\nWarning: {}\n", e.warning);
   return text;
@@ -211,6 +217,7 @@ std::string to_json(const Explanation& e) {
         {"name", e.machine.name},
         {"isa", e.machine.isa},
         {"threads", e.machine.threads},
+        {"threads_at_most", e.threads_at_most},
         {"peak_flops", e.on_tensor_cores() ? e.machine.tensor_flops : e.machine.peak_flops},
         {"copy_bytes_per_second", e.machine.memory_bandwidth},
         {"measured", e.machine_measured}}},

@@ -17,8 +17,8 @@ struct Candidate {
 };
 
 std::vector<Candidate> candidates_of(const Stage& stage, const Selection& selection,
-                                     const PlanOptions& options, const Tensor& weights,
-                                     Arithmetics which) {
+                                     const Machine& machine, const PlanOptions& options,
+                                     const Tensor& weights, Arithmetics which) {
   const bool forced = !options.kernel.empty();
   std::vector<Candidate> candidates;
   for (const Verdict& verdict : selection.verdicts) {
@@ -31,14 +31,14 @@ std::vector<Candidate> candidates_of(const Stage& stage, const Selection& select
     const double best = selection.tile.cost.seconds;
     for (const RankedTile& ranked : verdict.tiles) {
       if (!options.tile.empty() && ranked.tile.name != options.tile) continue;
-      if (ranked.cost.seconds > 4 * best) continue;
+      const double seconds = kernel.cost(stage, ranked.tile, machine).seconds;
+      if (seconds > 4 * best) continue;
       PlanOptions one = options;
       one.kernel = kernel.name();
       one.tile = ranked.tile.name;
       one.use_tuning = false;
-      candidates.push_back({Plan(stage, weights, one),
-                            {one.kernel, one.tile, ranked.cost.seconds, 0, 0, 0, false},
-                            {}});
+      candidates.push_back(
+          {Plan(stage, weights, one), {one.kernel, one.tile, seconds, 0, 0, 0, false}, {}});
     }
   }
   return candidates;
@@ -54,7 +54,7 @@ TuneResult measure_tiles(const Stage& given, const PlanOptions& options, double 
   const RandomOperands random(stage, 1, machine);
   const Selection selection = select(stage, machine, options, nullptr);
   std::vector<Candidate> candidates =
-      candidates_of(stage, selection, options, random.weights, which);
+      candidates_of(stage, selection, running(machine, selection), options, random.weights, which);
 
   // In turns, so that a slow moment of the machine falls on all of them.
   constexpr int rounds = 5;

@@ -146,7 +146,22 @@ void choose_tile(Selection& selection, std::size_t first, const Chain& chain,
   selection.why_tile = "the least predicted time among the tiles of this arithmetic";
 }
 
+// Plans whose runs may have any number of images use all threads.
+void choose_threads(Selection& selection, const Chain& chain, const Machine& machine,
+                    const PlanOptions& options) {
+  const Kernel& kernel = selection.kernel();
+  if (machine.threads == 1 || options.all_threads || kernel.facts().any_n) return;
+  const Cost alone = kernel.cost(chain, selection.tile.tile, with_threads(machine, 1));
+  if (alone.seconds >= selection.tile.cost.seconds) return;
+  selection.one_thread = true;
+  selection.tile.cost = alone;
+}
+
 }  // namespace
+
+Machine running(const Machine& machine, const Selection& selection) {
+  return selection.one_thread && machine.threads > 1 ? with_threads(machine, 1) : machine;
+}
 
 Machine machine_for(const PlanOptions& options) {
   check_threads(options.threads);
@@ -215,6 +230,7 @@ Selection select(const Chain& chain, const Machine& machine, const PlanOptions& 
         images == 1 ? "image" : "images");
   }
   choose_tile(selection, first, chain, machine, options, tuning);
+  choose_threads(selection, chain, machine, options);
   return selection;
 }
 

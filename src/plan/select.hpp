@@ -30,6 +30,7 @@ struct Selection {
   std::vector<Verdict> verdicts;  // in the order of the kernel table
   std::size_t chosen = 0;         // index into verdicts
   RankedTile tile;
+  bool one_thread = false;     // a run uses one of the machine's threads, else all
   std::string why_arithmetic;  // a sentence each
   std::string why_tile;
   std::optional<TunedTile> tuned;  // the measurement that decided, if one did
@@ -40,6 +41,9 @@ struct Selection {
 
 /// The machine that a plan with these options will run on. Throws Error where there is none.
 Machine machine_for(const PlanOptions& options);
+
+/// The same as a run sees it, with as many threads as it uses.
+Machine running(const Machine& machine, const Selection& selection);
 
 /// The chain with which arithmetics are compared: n is replaced by the least one that gives the
 /// first stage 4,096 output pixels (131,072 on a GPU, enough to fill it; at most 1,024 images), so
@@ -62,7 +66,8 @@ bool fits(const Kernel& kernel, const Chain& chain, const Machine& machine);
 /// arithmetic is not exact, and each that runs by name only unless it is named. 2. The arithmetic
 /// is that of the kernel with the least predicted time on the canonical chain with one thread. 3.
 /// Among the kernels and tiles of that arithmetic a measured time (tuning) decides, else the least
-/// predicted time of the chain itself.
+/// predicted time of the chain itself. 4. One thread runs it where that is predicted to take less
+/// than to start the others and to wait for them.
 Selection select(const Chain& chain, const Machine& machine, const PlanOptions& options,
                  const TuningCache* tuning);
 

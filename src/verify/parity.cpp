@@ -150,6 +150,7 @@ PlanOptions options_of(const Kernel& kernel, const Tile& tile, const Chain& chai
   PlanOptions options;
   options.device = device;
   options.threads = threads;
+  options.all_threads = true;
   options.kernel = kernel.name();
   options.use_tuning = false;
   // Runs are on two streams, each of which keeps a workspace.

@@ -111,6 +111,7 @@ TEST_P(GoldenStage, Kernels) {
     for (const Tile& tile : kernel->tiles(stage, machine)) {
       PlanOptions options;
       options.threads = 2;
+      options.all_threads = true;
       options.use_tuning = false;
       options.kernel = kernel->name();
       options.tile = tile.name;

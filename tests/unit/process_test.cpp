@@ -42,6 +42,7 @@ struct Ready {
   PlanOptions options;
   Ready() {
     options.threads = 2;
+    options.all_threads = true;
     options.concurrent_runs = 2;
     options.kernel = "winograd2";  // it takes workspace
     for (Index i = 0; i < x.elements(); ++i) x.data<float>()[i] = static_cast<float>(i % 11) - 5;

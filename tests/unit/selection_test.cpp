@@ -1,8 +1,10 @@
 // Which kernel and tile a plan takes, and the cost models that say so.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "core/kernel.hpp"
 #include "cpu/depthwise/depthwise.hpp"
@@ -147,6 +149,30 @@ TEST(Cost, EachClassOfCoresHasItsTable) {
   EXPECT_EQ(cores("scalar", false, false), "AVX2");
   Machine machine;
   EXPECT_THROW(set_isa(machine, "avx3"), Error);
+}
+
+// Starting a second thread takes some 3 us.
+TEST(Selection, OneThreadRunsWhatIsTooSmallToShare) {
+  const Machine machine = with_threads(cpu_facts(), 2);
+  for (const auto& [text, threads] : {std::pair("n1h2c4k4r1", 1),
+                                      {"n1h1c16k10r1+bias+relu", 1},
+                                      {"n2h56c64k128r3pad1+bias+relu", 2}}) {
+    const Stage stage = parse_stage(text);
+    const Selection selection = select(stage, machine, {}, nullptr);
+    EXPECT_EQ(running(machine, selection).threads, threads) << text;
+    const auto seconds = [&](int count) {
+      const Machine other = with_threads(machine, count);
+      return selection.kernel().cost(stage, selection.tile.tile, other).seconds;
+    };
+    EXPECT_EQ(selection.tile.cost.seconds, std::min(seconds(1), seconds(2))) << text;
+    PlanOptions options;
+    options.threads = 2;
+    const Plan plan(stage, options);
+    EXPECT_EQ(plan.threads(), 2) << "it stays the ceiling";
+    EXPECT_EQ(plan.explain().find("1 thread of 2") != std::string::npos, threads == 1) << text;
+    options.all_threads = true;
+    EXPECT_FALSE(select(stage, machine, options, nullptr).one_thread) << text;
+  }
 }
 
 // Weights of 26 MB pass by once a step of rows, which a server's mesh delays: there pairs of taps

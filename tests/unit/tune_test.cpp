@@ -288,6 +288,15 @@ TEST_F(TuneTest, ChoosesATileAndKeepsTheBits) {
   }
 }
 
+// Its tiles are compared with one thread too, though two may be used.
+TEST_F(TuneTest, MeasuresWhatOneThreadRuns) {
+  PlanOptions options;
+  options.threads = 2;
+  const TuneResult result = tune(parse_stage("n1h2c4k4r1"), options, 0.005, false);
+  ASSERT_FALSE(result.rows.empty());
+  EXPECT_LT(result.rows.front().predicted, 3e-6) << "without the start of another thread";
+}
+
 TEST_F(TuneTest, SavesNothingUnlessAsked) {
   const TuneResult result = tune(stage_, {}, 0.01, false);
   EXPECT_EQ(result.saved_to, "");

@@ -260,7 +260,8 @@ class General final : public StageKernel {
     cost.seconds = cost.flops / (machine.peak_flops * efficiency) +
                    elements / machine.vector_floats * costs.output_vector_cycles /
                        core_costs(machine).clock / machine.threads +
-                   cost.bytes / machine.memory_bandwidth + costs.run_seconds;
+                   cost.bytes / machine.memory_bandwidth + costs.run_seconds +
+                   (machine.threads > 1 ? core_costs(machine).loop_seconds : 0);
     return cost;
   }
 
