@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 
 #include "commands.hpp"
 #include "convoy/error.hpp"
@@ -13,6 +14,7 @@
 #include "options.hpp"
 #include "plan/kernel_table.hpp"
 #include "plan/segments.hpp"
+#include "plan/select.hpp"
 
 namespace convoy::cli {
 namespace {
@@ -25,7 +27,7 @@ struct Arguments {
   bool json = false, no_measure = false, all = false, strict = false, no_tuning = false;
 };
 
-std::vector<std::string> texts_of(const std::vector<Stage>& stages) {
+std::vector<std::string> texts_of(std::span<const Stage> stages) {
   std::vector<std::string> texts;
   texts.reserve(stages.size());
   for (const Stage& stage : stages) texts.push_back(to_text(stage));
@@ -33,24 +35,23 @@ std::vector<std::string> texts_of(const std::vector<Stage>& stages) {
 }
 
 // Whether one kernel runs all the stages, and why.
-void explain_chain(const std::vector<Stage>& stages, const PlanOptions& options,
-                   const Machine& machine, const Arguments& arguments) {
-  const Chain chain(stages);
+void explain_chain(const Chain& chain, const PlanOptions& options, const Machine& machine,
+                   const Arguments& arguments) {
   const std::vector<Segment> segments = cut(chain, machine, options);
-  const bool one = segments.size() == 1;
+  const bool one = segments.size() == 1 && segments.front().kernel != nullptr;
   std::string why = segments.front().why;
   if (why.empty())
     why =
         fmt::format("by itself: no kernel on {} runs these stages as one", to_text(machine.device));
   const auto kernels = kernel_table();
   const bool possible = std::any_of(kernels.begin(), kernels.end(), [&](const Kernel* kernel) {
-    return kernel->facts().least_stages > 1 && fits(*kernel, chain, machine);
+    return is_for_chains(*kernel) && fits(*kernel, chain, machine);
   });
   std::optional<SegmentTimes> times;
   if (possible && !arguments.no_measure)
     times = measure_segments(chain, machine, arguments.seconds);
   if (arguments.json) {
-    nlohmann::ordered_json json{{"stages", texts_of(stages)},
+    nlohmann::ordered_json json{{"stages", texts_of(chain.stages)},
                                 {"one_kernel", one},
                                 {"kernel", one ? std::string(segments.front().kernel->name()) : ""},
                                 {"why", why}};
@@ -61,7 +62,7 @@ void explain_chain(const std::vector<Stage>& stages, const PlanOptions& options,
     fmt::print("{}\n", json_text(json, 2));
     return;
   }
-  for (const Stage& stage : stages) fmt::print("{}\n", to_text(stage));
+  for (const Stage& stage : chain.stages) fmt::print("{}\n", to_text(stage));
   fmt::print("{}\n", why);
   if (times)
     fmt::print("measured: in one kernel {:.1f} us, by themselves {:.1f} us\n",
@@ -69,24 +70,23 @@ void explain_chain(const std::vector<Stage>& stages, const PlanOptions& options,
 }
 
 void run_explain(const Arguments& arguments) {
-  Stage stage = parse_stage(arguments.stage);
-  if (arguments.strict) stage.strict = true;
   PlanOptions options;
   options.device = parse_device(arguments.device);
+  OwnedChain chain = parse_chain(arguments.stage, options.device.kind == DeviceKind::cuda);
+  for (const std::string& text : arguments.then) chain.stages.push_back(parse_stage(text));
+  for (Stage& stage : chain.stages) stage.strict = stage.strict || arguments.strict;
   options.threads = arguments.threads;
   options.kernel = arguments.kernel;
   options.tile = arguments.tile;
   options.use_tuning = !arguments.no_tuning;
   if (arguments.all && arguments.no_measure)
     throw Error("explain: --all measures every kernel, --no-measure none. Leave one of them out.");
-  if (!arguments.then.empty()) {
-    std::vector<Stage> stages{stage};
-    for (const std::string& text : arguments.then) stages.push_back(parse_stage(text));
-    explain_chain(stages, options, machine_for(options), arguments);
+  if (!is_one_stage(chain)) {
+    explain_chain(chain, options, machine_for(options), arguments);
     return;
   }
-  const Explanation explanation =
-      explain(stage, options, {!arguments.no_measure, arguments.all, arguments.seconds});
+  const Explanation explanation = explain(
+      chain.stages.front(), options, {!arguments.no_measure, arguments.all, arguments.seconds});
   if (arguments.json)
     fmt::print("{}\n", to_json(explanation));
   else
@@ -99,7 +99,9 @@ void add_explain(Command& app, int&) {
   auto arguments = std::make_shared<Arguments>();
   Command* command = app.add_subcommand(
       "explain", "Tell why a stage runs as it does: sizes, kernels, tile, time and memory traffic");
-  command->add_option("stage", arguments->stage, "The stage, as text (docs/stage.md)")
+  command
+      ->add_option("stage", arguments->stage,
+                   "The stage, or a chain of them: STAGE > STAGE, as text (docs/stage.md)")
       ->type_name("STAGE")
       ->required();
   command

@@ -80,25 +80,29 @@ void StageList::add_to(Command& command) {
       ->type_name("STAGE")
       ->excludes(shapes);
 }
-std::vector<Stage> StageList::read() const {
-  if (!file.empty()) return read_shape_list(file);
-  std::vector<Stage> stages;
-  for (const std::string& text : texts) stages.push_back(parse_stage(text));
-  return stages;
-}
 std::vector<OwnedChain> StageList::read_chains(bool gpu) const {
   if (!file.empty()) return read_chain_list(file, gpu);
   std::vector<OwnedChain> chains;
   for (const std::string& text : texts) chains.push_back(parse_chain(text, gpu));
   return chains;
 }
+std::vector<OwnedChain> StageList::read_some_chains(std::string_view command, bool gpu) const {
+  expect_some(command);
+  return read_chains(gpu);
+}
 std::vector<Stage> StageList::read_some(std::string_view command) const {
+  expect_some(command);
+  if (!file.empty()) return read_shape_list(file);
+  std::vector<Stage> stages;
+  for (const std::string& text : texts) stages.push_back(parse_stage(text));
+  return stages;
+}
+void StageList::expect_some(std::string_view command) const {
   if (file.empty() && texts.empty())
     throw Error(
         fmt::format("{}: give either --stage STAGE or --shapes FILE, for example "
                     "--stage n4h32c64k128r3pad1+bias+relu+max2",
                     command));
-  return read();
 }
 
 void StageChanges::add_to(Command& command) {

@@ -29,12 +29,15 @@ struct StageList {
   std::string file;
 
   void add_to(Command& command);
-  /// None when neither was given. Throws Error for a stage or a list that can't be read.
-  std::vector<Stage> read() const;
-  /// The same; throws Error too when neither was given.
-  std::vector<Stage> read_some(std::string_view command) const;
-  /// As read, of chains: "STAGE > STAGE".
+  /// Stages and chains of them; none when neither was given. Throws Error for what can't be read.
   std::vector<OwnedChain> read_chains(bool gpu) const;
+  /// The same; throws Error too when neither was given.
+  std::vector<OwnedChain> read_some_chains(std::string_view command, bool gpu) const;
+  /// Likewise, where only stages are taken.
+  std::vector<Stage> read_some(std::string_view command) const;
+
+ private:
+  void expect_some(std::string_view command) const;
 };
 
 /// Options that change every stage of a list, so that one list serves several types and sizes.

@@ -14,6 +14,7 @@
 #include "options.hpp"
 #include "plan/measure_tiles.hpp"
 #include "plan/select.hpp"
+#include "plan/tune_chain.hpp"
 
 namespace convoy::cli {
 namespace {
@@ -39,7 +40,7 @@ nlohmann::ordered_json record(const PlanOptions& options) {
   return record;
 }
 
-nlohmann::ordered_json json_of(const TuneResult& result) {
+nlohmann::ordered_json json_of(const ChainTuneResult& result) {
   auto rows = nlohmann::ordered_json::array();
   for (const TuneRow& row : result.rows)
     rows.push_back({{"kernel", row.kernel},
@@ -49,13 +50,13 @@ nlohmann::ordered_json json_of(const TuneResult& result) {
                     {"minimum_seconds", row.minimum},
                     {"runs", row.runs},
                     {"chosen", row.chosen}});
-  return {{"stage", to_text(result.stage)},
+  return {{"stage", to_text(result.chain)},
           {"arithmetic", result.arithmetic},
           {"rows", std::move(rows)}};
 }
 
-void print_table(const TuneResult& result) {
-  fmt::print("{}\n  arithmetic: {}\n", to_text(result.stage), result.arithmetic);
+void print_table(const ChainTuneResult& result) {
+  fmt::print("{}\n  arithmetic: {}\n", to_text(result.chain), result.arithmetic);
   fmt::print("    {:<16} {:<24} {:>14} {:>14} {:>14} {:>7}\n", "kernel", "tile", "predicted, us",
              "median, us", "fastest, us", "runs");
   for (const TuneRow& row : result.rows)
@@ -64,22 +65,35 @@ void print_table(const TuneResult& result) {
                row.runs);
 }
 
+ChainTuneResult measure(const OwnedChain& chain, const PlanOptions& options,
+                        const Arguments& arguments) {
+  const bool save = !arguments.dry_run;
+  if (!is_one_stage(chain)) {
+    if (arguments.all_kernels)
+      throw Error("--all-kernels: measures single stages, found a chain. Leave one of them out.");
+    return tune_chain(chain, options, arguments.seconds, save);
+  }
+  const Stage& stage = chain.stages.front();
+  TuneResult one = arguments.all_kernels
+                       ? measure_tiles(stage, options, arguments.seconds, Arithmetics::all)
+                       : tune(stage, options, arguments.seconds, save);
+  return {one.stage, one.arithmetic, std::move(one.rows), one.saved_to};
+}
+
 void run_tune(const Arguments& arguments) {
-  std::vector<Stage> stages = arguments.stages.read_some("tune");
   PlanOptions options;
   options.device = parse_device(arguments.device);
   options.threads = arguments.threads;
+  std::vector<OwnedChain> chains =
+      arguments.stages.read_some_chains("tune", options.device.kind == DeviceKind::cuda);
   const bool terminal = isatty(STDERR_FILENO) != 0;
   auto report = nlohmann::ordered_json::array();
   std::string saved_to;
-  for (std::size_t i = 0; i < stages.size(); ++i) {
-    if (arguments.strict) stages[i].strict = true;
-    if (terminal) print_error("\r\033[K{} of {}: {}", i + 1, stages.size(), to_text(stages[i]));
-    // Saved stage by stage: what was measured before an interrupt is kept.
-    const TuneResult result =
-        arguments.all_kernels
-            ? measure_tiles(stages[i], options, arguments.seconds, Arithmetics::all)
-            : tune(stages[i], options, arguments.seconds, !arguments.dry_run);
+  for (std::size_t i = 0; i < chains.size(); ++i) {
+    for (Stage& stage : chains[i].stages) stage.strict = stage.strict || arguments.strict;
+    if (terminal) print_error("\r\033[K{} of {}: {}", i + 1, chains.size(), to_text(chains[i]));
+    // Saved one by one: what was measured before an interrupt is kept.
+    const ChainTuneResult result = measure(chains[i], options, arguments);
     if (terminal) print_error("\r\033[K");
     saved_to = result.saved_to;
     if (arguments.json)
@@ -117,7 +131,10 @@ void add_tune(Command& app, int&) {
       "--all-kernels", arguments->all_kernels,
       "Measure kernels of every arithmetic, as cost models are fitted to; saves nothing");
   add_json(*command, arguments->json);
-  command->footer("Example: convoy tune --shapes shapes/targets-cpu.txt");
+  command->footer(
+      "Example: convoy tune --shapes shapes/targets-cpu.txt\n"
+      "         convoy tune --device cuda --stage 'f16:n32h56c64k128r3pad1+bias+relu+max2 > "
+      "f16:n32h28c128k256r1+bias+relu'");
   command->callback([arguments] { run_tune(*arguments); });
 }
 

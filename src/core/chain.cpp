@@ -149,6 +149,19 @@ OwnedChain parse_chain(std::string_view text, bool gpu) {
   return chain;
 }
 
+std::vector<Stage> stages_alone(const Chain& chain) {
+  std::vector<Stage> stages;
+  Index steps = chain.x_steps;
+  for (Stage stage : chain.stages) {
+    if (stage.act.is_neuron())
+      steps = stage.t;
+    else
+      stage.n *= steps;
+    stages.push_back(stage);
+  }
+  return stages;
+}
+
 OwnedChain with_images(const Chain& chain, Index n) {
   OwnedChain other(chain);
   for (Stage& stage : other.stages) stage.n = n;

@@ -81,6 +81,9 @@ struct OwnedChain {
 /// What to_text wrote. Throws Error for what is no legal chain.
 OwnedChain parse_chain(std::string_view text, bool gpu = false);
 
+/// Stages as each is seen by itself: behind T steps one without a neuron has T times the images.
+std::vector<Stage> stages_alone(const Chain& chain);
+
 /// The chain with another n in each stage.
 OwnedChain with_images(const Chain& chain, Index n);
 

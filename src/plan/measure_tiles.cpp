@@ -3,24 +3,18 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "plan/select.hpp"
-#include "plan/timing.hpp"
 
 namespace convoy {
 namespace {
 
-struct Candidate {
-  Plan plan;
-  TuneRow row;
-  std::vector<double> medians;  // one a round
-};
-
-std::vector<Candidate> candidates_of(const Stage& stage, const Selection& selection,
-                                     const Machine& machine, const PlanOptions& options,
-                                     const Tensor& weights, Arithmetics which) {
+std::vector<TimedCandidate> candidates_of(const Stage& stage, const Selection& selection,
+                                          const Machine& machine, const PlanOptions& options,
+                                          const RandomOperands& random, Arithmetics which) {
   const bool forced = !options.kernel.empty();
-  std::vector<Candidate> candidates;
+  std::vector<TimedCandidate> candidates;
   for (const Verdict& verdict : selection.verdicts) {
     const Kernel& kernel = *verdict.kernel;
     if (!verdict.fits()) continue;
@@ -37,8 +31,10 @@ std::vector<Candidate> candidates_of(const Stage& stage, const Selection& select
       one.kernel = kernel.name();
       one.tile = ranked.tile.name;
       one.use_tuning = false;
-      candidates.push_back(
-          {Plan(stage, weights, one), {one.kernel, one.tile, seconds, 0, 0, 0, false}, {}});
+      const auto plan = std::make_shared<Plan>(stage, random.weights, one);
+      candidates.emplace_back(one.kernel, one.tile, seconds, [plan, &random](double of_run) {
+        return time_runs(*plan, random, of_run);
+      });
     }
   }
   return candidates;
@@ -46,37 +42,42 @@ std::vector<Candidate> candidates_of(const Stage& stage, const Selection& select
 
 }  // namespace
 
-TuneResult measure_tiles(const Stage& given, const PlanOptions& options, double seconds,
-                         Arithmetics which) {
-  const Stage stage = given.normalised();
+std::vector<TuneRow> time_in_turns(std::vector<TimedCandidate> candidates, double seconds) {
   if (!(seconds > 0)) throw Error(fmt::format("tune: {} seconds, expected above 0", seconds));
-  const Machine machine = machine_for(options);
-  const RandomOperands random(stage, 1, machine);
-  const Selection selection = select(stage, machine, options, nullptr);
-  std::vector<Candidate> candidates =
-      candidates_of(stage, selection, running(machine, selection), options, random.weights, which);
-
-  // In turns, so that a slow moment of the machine falls on all of them.
   constexpr int rounds = 5;
-  for (int round = 0; round < rounds; ++round) {
-    for (Candidate& candidate : candidates) {
-      const Timing timing = time_runs(candidate.plan, random, seconds / rounds);
-      candidate.medians.push_back(timing.median);
-      TuneRow& row = candidate.row;
+  std::vector<std::vector<double>> medians(candidates.size());
+  for (int round = 0; round < rounds; ++round)
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      const Timing timing = candidates[i].time(seconds / rounds);
+      medians[i].push_back(timing.median);
+      TuneRow& row = candidates[i].row;
       row.minimum = round == 0 ? timing.minimum : std::min(row.minimum, timing.minimum);
       row.runs += timing.runs;
     }
+  std::vector<TuneRow> rows;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    std::sort(medians[i].begin(), medians[i].end());
+    candidates[i].row.median = medians[i][rounds / 2];
+    rows.push_back(std::move(candidates[i].row));
   }
-  TuneResult result{stage, std::string(selection.kernel().arithmetic()), {}, {}};
-  for (Candidate& candidate : candidates) {
-    std::sort(candidate.medians.begin(), candidate.medians.end());
-    candidate.row.median = candidate.medians[rounds / 2];
-    result.rows.push_back(std::move(candidate.row));
-  }
-  std::stable_sort(result.rows.begin(), result.rows.end(),
+  std::stable_sort(rows.begin(), rows.end(),
                    [](const TuneRow& a, const TuneRow& b) { return a.median < b.median; });
-  result.rows.front().chosen = true;
-  return result;
+  rows.front().chosen = true;
+  return rows;
+}
+
+TuneResult measure_tiles(const Stage& given, const PlanOptions& options, double seconds,
+                         Arithmetics which) {
+  const Stage stage = given.normalised();
+  const Machine machine = machine_for(options);
+  const RandomOperands random(stage, 1, machine);
+  const Selection selection = select(stage, machine, options, nullptr);
+  return {stage,
+          std::string(selection.kernel().arithmetic()),
+          time_in_turns(
+              candidates_of(stage, selection, running(machine, selection), options, random, which),
+              seconds),
+          {}};
 }
 
 }  // namespace convoy

@@ -2,9 +2,30 @@
 // are fitted to.
 #pragma once
 
+#include <functional>
+#include <vector>
+
 #include "convoy/tune.hpp"
+#include "plan/timing.hpp"
 
 namespace convoy {
+
+/// One of several ways to do the same.
+struct TimedCandidate {
+  TuneRow row;
+  std::function<Timing(double seconds)> time;
+  TimedCandidate(std::string kernel, std::string tile, double predicted,
+                 std::function<Timing(double seconds)> time_)
+      : time(std::move(time_)) {
+    row.kernel = std::move(kernel);
+    row.tile = std::move(tile);
+    row.predicted = predicted;
+  }
+};
+/// Times all of them in turns, so that a slow moment of the machine falls on all: five rounds,
+/// `seconds` each in all. The rows, the fastest first and chosen. Throws Error where `seconds` is
+/// not above 0.
+std::vector<TuneRow> time_in_turns(std::vector<TimedCandidate> candidates, double seconds);
 
 /// Whose tiles: those of the arithmetic that a plan would use, or of all that fit.
 enum class Arithmetics { chosen, all };

@@ -8,15 +8,12 @@
 #include <optional>
 
 #include "convoy/plan.hpp"
-#include "plan/bound.hpp"
+#include "plan/chain_runs.hpp"
 #include "plan/kernel_table.hpp"
-#include "plan/timing.hpp"
+#include "plan/tune_chain.hpp"
 
 namespace convoy {
 namespace {
-
-// A chain longer than this is cut: no kernel is known to gain from more.
-constexpr std::size_t most_stages = 64;
 
 // One stage by itself.
 struct Single {
@@ -31,6 +28,7 @@ struct Candidate {
   const Kernel* kernel = nullptr;
   std::string tile;
   bool own_arithmetic = false;
+  bool measured = false;  // faster than the stages by themselves, `convoy tune` found
   double seconds = 0, canonical_seconds = 0;
 };
 
@@ -52,6 +50,7 @@ class Cutter {
       : chain_(chain), machine_(machine), options_(options) {
     options_.kernel.clear();
     options_.tile.clear();
+    if (options_.use_tuning) tuning_ = user_tuning_cache(tuning_warning_);
     for (const Stage& stage : chain_.stages) singles_.push_back(single(stage));
     why_apart_.resize(chain_.size());
     for (std::size_t first = 0; first < chain_.size(); ++first)
@@ -116,7 +115,7 @@ class Cutter {
   }
 
   void add(const Kernel& kernel, std::size_t first, std::size_t count, const Chain& chain) {
-    Candidate candidate{first, count, &kernel, {}, false, 0, 0};
+    Candidate candidate{first, count, &kernel, {}, false, false, 0, 0};
     candidate.own_arithmetic = !is_of_single_stages(kernel.arithmetic(), machine_.device.kind);
     for (std::size_t i = first; i < first + count && !candidate.own_arithmetic; ++i) {
       if (singles_[i].arithmetic == kernel.arithmetic()) continue;
@@ -131,7 +130,27 @@ class Cutter {
     if (machine_.device.kind == DeviceKind::cpu) one_thread = with_threads(machine_, 1);
     candidate.canonical_seconds =
         rank(kernel, canonical_chain(chain, machine_.device.kind), one_thread).front().cost.seconds;
-    candidates_.push_back(candidate);
+    if (obey_tuning(chain, candidate)) candidates_.push_back(candidate);
+  }
+
+  // What was measured decides between ways of the same bits; false: the stages by themselves.
+  bool obey_tuning(const Chain& chain, Candidate& candidate) {
+    const TunedTile* row = tuning_ ? tuning_->find(machine_, chain) : nullptr;
+    if (row == nullptr || candidate.own_arithmetic) return true;
+    if (row->kernel == stages_by_themselves) {
+      why_apart_[candidate.first] =
+          fmt::format("`convoy tune` measured the {} stages by themselves as the fastest, {}",
+                      candidate.count, microseconds(row->seconds));
+      return false;
+    }
+    if (row->kernel != candidate.kernel->name()) return true;
+    double apart = 0;
+    for (std::size_t i = 0; i < candidate.count; ++i)
+      apart += singles_[candidate.first + i].seconds;
+    // Less than by themselves, whatever is predicted.
+    candidate.seconds = std::min(candidate.seconds, 0.99 * apart);
+    candidate.measured = true;
+    return true;
   }
 
   // The fastest cut: segments in order. With `owners`, those candidates are taken and no other of
@@ -194,6 +213,9 @@ class Cutter {
                        microseconds(candidate.seconds));
   }
   std::string why_together(const Candidate& candidate) const {
+    if (candidate.measured)
+      return fmt::format("in one kernel: {}, measured by `convoy tune` to be faster than {}",
+                         candidate.kernel->name(), apart_text(candidate));
     return fmt::format("in one kernel: predicted {}, {}", together_text(candidate),
                        apart_text(candidate));
   }
@@ -209,6 +231,8 @@ class Cutter {
   Chain chain_;
   Machine machine_;
   PlanOptions options_;
+  std::string tuning_warning_;
+  std::shared_ptr<const TuningCache> tuning_;
   std::vector<Single> singles_;
   std::vector<Candidate> candidates_;
   std::vector<std::string> why_apart_;  // from the next stage
@@ -225,56 +249,8 @@ SegmentTimes measure_segments(const Chain& chain, const Machine& machine, double
   PlanOptions options;
   options.device = machine.device;
   options.threads = machine.device.kind == DeviceKind::cpu ? machine.threads : 0;
-  options.use_tuning = false;
-  std::vector<RandomOperands> operands;
-  std::vector<Plan> plans;
-  std::vector<Parameters> parameters;
-  std::size_t sets = 1;
-  for (std::size_t i = 0; i < chain.size(); ++i) {
-    operands.emplace_back(chain[i], i + 1, machine);
-    plans.emplace_back(chain[i], operands[i].weights, options);
-    parameters.push_back({.w = operands[i].weights.data<float>()});
-    sets = std::max(sets, operands[i].sets());
-  }
-  Bound whole(chain, options);
-  whole.set(parameters);
-
-  const auto time = [&](const auto& run) {
-    return time_calls(
-               machine.device, sets,
-               [&](Stream stream, std::size_t set) { run(set, stream).or_throw(); }, seconds)
-        .median;
-  };
-  const auto operands_of = [&](std::size_t stage, std::size_t set) {
-    return operands[stage].operands(chain[stage], set % operands[stage].sets());
-  };
-  SegmentTimes times;
-  times.one_kernel = time([&](std::size_t set, Stream stream) {
-    const Operands first = operands_of(0, set), last = operands_of(chain.size() - 1, set);
-    std::vector<StageArgs> later;
-    for (std::size_t i = 1; i < chain.size(); ++i)
-      later.push_back({.bias = static_cast<const float*>(operands_of(i, set).bias.data)});
-    RunArgs args;
-    args.bias = static_cast<const float*>(first.bias.data);
-    args.n = chain.front().n;
-    args.x = first.x.data;
-    args.x_stride = dense_x(chain.front(), args.n);
-    args.y = last.y.data;
-    args.y_stride = dense_y(chain.back(), args.n);
-    args.later = later;
-    return whole.run(args, nullptr, stream);
-  });
-  times.by_themselves = time([&](std::size_t set, Stream stream) {
-    TensorView x = operands_of(0, set).x;
-    for (std::size_t i = 0; i < chain.size(); ++i) {
-      Operands all = operands_of(i, set);
-      all.x.data = x.data;  // the same bytes, whether flattened or not
-      if (Status status = plans[i].run(all, stream); !status.ok()) return status;
-      x = all.y;
-    }
-    return Status();
-  });
-  return times;
+  const ChainRuns runs(chain, options);
+  return {runs.time_whole({}, {}, seconds).median, runs.time_stages(seconds).median};
 }
 
 }  // namespace convoy

@@ -10,6 +10,9 @@ namespace convoy {
 
 struct PlanOptions;
 
+/// A chain longer than this is cut: no kernel is known to gain from more.
+constexpr std::size_t most_stages = 64;
+
 /// Neighbouring stages that run as one, or one stage.
 struct Segment {
   std::size_t first = 0, count = 1;
@@ -22,8 +25,9 @@ struct Segment {
 
 /// Cuts a legal chain. The rule: a kernel whose arithmetic single stages have too may take several
 /// where each of them has that arithmetic by itself, so that the bits do not depend on the cut;
-/// there the least predicted time for this n decides. One with an arithmetic of its own takes them
-/// where that is predicted to be faster for the canonical n (plan/select.hpp), whatever n is.
+/// there what `convoy tune` measured for this n decides, else the least predicted time. One with an
+/// arithmetic of its own takes them where that is predicted to be faster for the canonical n
+/// (plan/select.hpp), whatever n is.
 std::vector<Segment> cut(const Chain& chain, const Machine& machine, const PlanOptions& options);
 
 struct SegmentTimes {

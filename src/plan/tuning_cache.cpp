@@ -27,7 +27,8 @@ namespace {
 
 constexpr int format_version = 2;
 constexpr std::size_t most_bytes = 64 << 20;  // a row takes about 200
-constexpr std::size_t longest_text = 2000;    // longer than any stage's canonical text
+constexpr std::size_t longest_text =
+    20'000;  // longer than the canonical text of any chain that is tuned
 
 // The parts are joined by a character that is in none of them.
 std::string key(std::string_view machine, std::string_view cpu_model, std::string_view isa,
@@ -55,6 +56,21 @@ const std::string* text_field(const nlohmann::json& row, const char* name) {
   if (at == row.end() || !at->is_string()) return nullptr;
   const auto& text = at->get_ref<const std::string&>();
   return !text.empty() && text.size() <= longest_text && is_printable(text) ? &text : nullptr;
+}
+
+// Kernels that fold constants in run no chain without them: they tell no two chains apart.
+std::string text_of(Chain chain) {
+  chain.constants = false;
+  return to_text(chain);
+}
+
+// Of a stage or a chain; between the stages of a chain the types are a GPU's or a CPU's.
+std::string canonical_text(const std::string& text) {
+  try {
+    return text_of(parse_chain(text, true));
+  } catch (const Error&) {
+    return text_of(parse_chain(text, false));
+  }
 }
 
 [[noreturn]] void fail(const std::string& path, std::string_view what) {
@@ -100,17 +116,17 @@ class Lock {
 
 const TunedTile* TuningCache::find(const Machine& machine, const Chain& chain) const {
   if (rows_.empty()) return nullptr;
-  auto row = rows_.find(key(machine, to_text(chain)));
+  auto row = rows_.find(key(machine, text_of(chain)));
   if (row == rows_.end() && chain.front().dtype == DType::bf16) {
     OwnedChain twin(chain);
     for (Stage& stage : twin.stages) stage.dtype = DType::f16;
-    row = rows_.find(key(machine, to_text(twin)));
+    row = rows_.find(key(machine, text_of(twin)));
   }
   return row == rows_.end() ? nullptr : &row->second;
 }
 
 void TuningCache::set(const Machine& machine, const Chain& chain, TunedTile row) {
-  rows_[key(machine, to_text(chain))] = std::move(row);
+  rows_[key(machine, text_of(chain))] = std::move(row);
 }
 
 void TuningCache::merge(const TuningCache& other) {
@@ -170,8 +186,7 @@ TuningCache TuningCache::parse(std::string_view text, std::string& warning) {
     if (!std::isfinite(time) || time <= 0) return bad("seconds must be above 0");
     try {
       cache.rows_[key(*machine, cpu_model ? *cpu_model : "", *isa, threads->get<Index>(),
-                      to_text(parse_stage(*stage)))] = {*kernel, *tile, time, false,
-                                                        date ? *date : ""};
+                      canonical_text(*stage))] = {*kernel, *tile, time, false, date ? *date : ""};
     } catch (const Error&) {
       return bad("its stage is not legal");
     }

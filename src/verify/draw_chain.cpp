@@ -175,19 +175,6 @@ OwnedChain vary(const Chain& chain, Random& random) {
   return other;
 }
 
-std::vector<Stage> stages_alone(const Chain& chain) {
-  std::vector<Stage> stages;
-  Index steps = chain.x_steps;
-  for (Stage stage : chain.stages) {
-    if (stage.act.is_neuron())
-      steps = stage.t;
-    else
-      stage.n *= steps;
-    stages.push_back(stage);
-  }
-  return stages;
-}
-
 std::vector<Parameters> ChainInputs::parameters(const KernelFacts& facts) const {
   std::vector<Parameters> all;
   for (std::size_t i = 0; i < weights.size(); ++i) {

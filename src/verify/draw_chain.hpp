@@ -17,9 +17,6 @@ OwnedChain draw_chain(Random& random, DeviceKind device = DeviceKind::cpu);
 /// The same layers, with another n and biases here and there: of the same epilogue and tails.
 OwnedChain vary(const Chain& chain, Random& random);
 
-/// Stages as each is seen by itself: behind T steps one without a neuron has T times the images.
-std::vector<Stage> stages_alone(const Chain& chain);
-
 /// What a run reads, and what the plan is given before.
 struct ChainInputs {
   OwnedChain chain;

@@ -14,6 +14,28 @@ SPIKES = "constants > spikes t3 > n2h6w6c7k9r3pad1+lif(2,0.5)+t3"
 
 
 class Chains(CliTest):
+    def test_tune(self):
+        result = convoy("tune", "--stage", IMAGES, "--stage", STAGE, "--seconds", "0.01", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        chain, stage = json.loads(result.stdout)["stages"]
+        self.assertTrue(chain["stage"].endswith("> mean"))
+        self.assertEqual({row["kernel"] for row in chain["rows"]}, {"spike_chain", "stages"})
+        self.assertNotIn(">", stage["stage"])
+        self.refused(convoy("tune", "--stage", IMAGES, "--all-kernels"), "single stages")
+        result = convoy("tune", "--stage", f"{STAGE} > n2h4c16k4r1")
+        self.assertEqual(result.returncode, 2)
+        self.assertRegex(result.stderr, "runs one stage")
+
+    def test_explain(self):
+        report = json.loads(convoy("explain", IMAGES, "--seconds", "0.01", "--json").stdout)
+        self.assertEqual((report["one_kernel"], report["kernel"]), (True, "spike_chain"))
+        self.assertGreater(report["by_themselves_seconds"], report["one_kernel_seconds"] / 10)
+        self.assertEqual(len(report["stages"]), 3)
+        both = [convoy("explain", *words, "--no-measure").stdout for words in
+                ((f"{STAGE} > n2h4c16k4r1",), (STAGE, "--then", "n2h4c16k4r1"))]
+        self.assertEqual(*both)
+        self.assertIn("no kernel on cpu runs these stages as one", both[0])
+
     def test_verify(self):
         result = convoy("verify", "--stage", IMAGES, "--stage", SPIKES, "--stage", STAGE, "--json")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)

@@ -17,8 +17,10 @@
 #include <vector>
 
 #include "core/build.hpp"
+#include "plan/segments.hpp"
 #include "plan/select.hpp"
 #include "plan/timing.hpp"
+#include "plan/tune_chain.hpp"
 #include "plan/tuning_cache.hpp"
 
 namespace convoy {
@@ -302,6 +304,65 @@ TEST_F(TuneTest, SavesNothingUnlessAsked) {
   EXPECT_EQ(result.saved_to, "");
   EXPECT_EQ(files(), 0U);
   EXPECT_THROW(tune(stage_, {}, 0.0), Error);
+}
+
+// A chain's row has its text; constants, which a kernel folds or does not have, tell none apart.
+TEST_F(TuneTest, KeepsChains) {
+  const OwnedChain chain = parse_chain(
+      "constants > u8:n3h10c1k8r3+bias+if(1)+t2+hold+max2 > n3h4c8k9r3pad1+if(0.5)+t2 > "
+      "n3h1c144k5r1+bias > mean");
+  const OwnedChain pair = parse_chain("f16:n2h8c8k16r3+max2 > f16:n2h3c16k8r1", true);
+  TuningCache cache;
+  cache.set(machine_, chain, {"spike_chain", "32 images", 1e-3});
+  cache.set(machine_, pair, {stages_by_themselves, "by themselves", 2e-3});
+  cache.set(machine_, stage_, {"direct", "6x16", 3e-3});
+  save_tuning_cache(path(), cache);
+  std::string warning;
+  const TuningCache back = load_tuning_cache(path(), warning);
+  EXPECT_EQ(warning, "");
+  EXPECT_EQ(back.size(), 3U);
+  ASSERT_NE(back.find(machine_, chain), nullptr);
+  EXPECT_EQ(back.find(machine_, chain)->kernel, "spike_chain");
+  OwnedChain in_a_network = pair;
+  in_a_network.constants = true;
+  ASSERT_NE(back.find(machine_, in_a_network), nullptr);
+  EXPECT_EQ(back.find(machine_, in_a_network)->kernel, stages_by_themselves);
+  OwnedChain other = chain;
+  other.stages.back().k = 6;
+  EXPECT_EQ(back.find(machine_, other), nullptr);
+}
+
+TEST_F(TuneTest, MeasuresBothWaysOfRunningAChain) {
+  for (const char* text :
+       {"constants > u8:n3h10c1k8r3+bias+if(1)+t2+hold+max2 > n3h4c8k9r3pad1+if(0.5)+t2 > "
+        "n3h1c144k5r1+bias > mean",
+        "constants > spikes t3 > n2h6c7k9r3pad1+lif(2,0.5)+t3",
+        "constants > spikes t3 > n2h1c40k8r1 > mean"}) {
+    const OwnedChain chain = parse_chain(text);
+    const ChainTuneResult result = tune_chain(chain, {}, 0.01, true);
+    EXPECT_EQ(result.chain, chain);
+    EXPECT_EQ(result.saved_to, path());
+    ASSERT_EQ(result.rows.size(), 2U);
+    EXPECT_TRUE(result.rows.front().chosen);
+    EXPECT_LE(result.rows[0].median, result.rows[1].median);
+    EXPECT_NE(result.rows[0].kernel, result.rows[1].kernel);
+    for (const TuneRow& row : result.rows) {
+      EXPECT_TRUE(row.kernel == "spike_chain" || row.kernel == stages_by_themselves) << row.kernel;
+      EXPECT_GT(row.predicted, 0);
+      EXPECT_GT(row.runs, 10);
+    }
+    // The choice is the one that is measured; whether to fuse is not, for the bits would change.
+    std::string warning;
+    const Selection selection = select(chain, cpu_machine(), {}, user_tuning_cache(warning).get());
+    EXPECT_EQ(selection.kernel().name(), "spike_chain");
+    EXPECT_EQ(selection.tuned.has_value(), result.rows.front().kernel == "spike_chain");
+    EXPECT_EQ(cut(chain, cpu_machine(), {}).size(), 1U);
+  }
+  EXPECT_THROW(tune_chain(parse_chain("n2h8c4k4r3 > n2h6c4k4r1"), {}, 0.01, false), Error);
+  OwnedChain many;
+  many.constants = many.binary = true;
+  many.stages.assign(65, parse_stage("n1h1c8k8r1+if(1)"));
+  EXPECT_THROW(tune_chain(many, {}, 0.01, false), Error);
 }
 
 }  // namespace

@@ -1,0 +1,107 @@
+#include "plan/chain_runs.hpp"
+
+#include <algorithm>
+
+#include "plan/select.hpp"
+
+namespace convoy {
+namespace {
+
+PlanOptions without_choice(PlanOptions options) {
+  options.kernel.clear();
+  options.tile.clear();
+  options.use_tuning = false;
+  return options;
+}
+
+}  // namespace
+
+ChainRuns::ChainRuns(const Chain& chain, const PlanOptions& options)
+    : chain_(chain),
+      options_(without_choice(options)),
+      machine_(machine_for(options_)),
+      labels_(chain.mean ? static_cast<std::size_t>(chain.back().n) : 0) {
+  check(chain, machine_.device.kind == DeviceKind::cuda);
+  alone_ = stages_alone(chain);
+  const bool values = chain.constants && chain.front().dtype == DType::u8;
+  if (values) {
+    pixels_ = std::move(RandomOperands(chain.front()).x);
+    for (Index i = 0; i < chain.front().c * 256; ++i)
+      values_.push_back((static_cast<float>(i % 256) - 127.5F) / 64);
+    alone_.front().dtype = DType::f32;
+  }
+  for (const Stage& stage : alone_) {
+    operands_.emplace_back(stage, operands_.size() + 1, machine_);
+    plans_.emplace_back(stage, operands_.back().weights, options_);
+    predicted_stages_ += select(stage, machine_, options_, nullptr).tile.cost.seconds;
+    sets_ = std::max(sets_, operands_.back().sets());
+  }
+  if (!chain.binary || machine_.device.kind != DeviceKind::cpu) return;
+  float* const x = operands_.front().x.data<float>();
+  for (Index i = 0; i < operands_.front().x.elements(); ++i) x[i] = x[i] > 0.5F ? 1 : 0;
+}
+
+std::vector<Parameters> ChainRuns::parameters(const KernelFacts& facts) const {
+  std::vector<Parameters> all;
+  for (std::size_t i = 0; i < alone_.size(); ++i) {
+    all.push_back({.w = operands_[i].weights.data<float>()});
+    if (facts.folds) all.back().bias = operands_[i].bias.data<float>();
+    if (facts.folds && i == 0 && !values_.empty()) all.back().values = values_.data();
+  }
+  return all;
+}
+
+Timing ChainRuns::time(double seconds,
+                       const std::function<Status(Stream, std::size_t)>& run) const {
+  return time_calls(
+      machine_.device, sets_, [&](Stream stream, std::size_t set) { run(stream, set).or_throw(); },
+      seconds);
+}
+
+Timing ChainRuns::time_whole(const std::string& kernel, const std::string& tile,
+                             double seconds) const {
+  PlanOptions options = options_;
+  options.kernel = kernel;
+  options.tile = tile;
+  Bound bound(chain_, options);
+  bound.set(parameters(bound.kernel().facts()));
+  return time(seconds,
+              [&](Stream stream, std::size_t set) { return run_whole(bound, stream, set); });
+}
+
+Timing ChainRuns::time_stages(double seconds) const {
+  return time(seconds, [&](Stream stream, std::size_t set) { return run_stages(stream, set); });
+}
+
+Status ChainRuns::run_whole(const Bound& bound, Stream stream, std::size_t set) const {
+  const Chain chain = chain_;
+  const bool folds = bound.kernel().facts().folds;
+  const auto bias = [&](std::size_t i) {
+    return folds ? nullptr : static_cast<const float*>(operands_of(i, set).bias.data);
+  };
+  std::vector<StageArgs> later;
+  for (std::size_t i = 1; i < chain.size(); ++i) later.push_back({.bias = bias(i)});
+  RunArgs args;
+  args.bias = bias(0);
+  args.n = chain.front().n;
+  args.x = values_.empty() ? operands_of(0, set).x.data : pixels_.data<void>();
+  args.x_stride = dense_x(chain.front(), args.n);
+  args.y = operands_of(chain.size() - 1, set).y.data;
+  args.y_stride = dense_y(chain.back(), args.n);
+  args.later = later;
+  if (!labels_.empty()) args.labels = labels_.data();
+  return bound.run(args, nullptr, stream);
+}
+
+Status ChainRuns::run_stages(Stream stream, std::size_t set) const {
+  void* x = operands_of(0, set).x.data;
+  for (std::size_t i = 0; i < alone_.size(); ++i) {
+    Operands all = operands_of(i, set);
+    all.x.data = x;  // the same bytes, whether flattened or not
+    if (Status status = plans_[i].run(all, stream); !status.ok()) return status;
+    x = all.y.data;
+  }
+  return {};
+}
+
+}  // namespace convoy

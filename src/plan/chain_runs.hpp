@@ -1,0 +1,50 @@
+// The two ways of running a chain, on random operands, for timing: by one kernel, stage by stage.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/kernel.hpp"
+#include "plan/bound.hpp"
+#include "plan/timing.hpp"
+
+namespace convoy {
+
+class ChainRuns {
+ public:
+  /// `options` without kernel and tile. Throws Error where the chain is not legal, no kernel runs
+  /// one of its stages, or memory runs out.
+  ChainRuns(const Chain& chain, const PlanOptions& options);
+
+  /// Times the kernel with that tile, the planner's choice where both are empty, for about
+  /// `seconds`.
+  Timing time_whole(const std::string& kernel, const std::string& tile, double seconds) const;
+  /// Times the stages by plans of their own. What lies around them in a network is left out: the
+  /// conversion of pixels and the mean.
+  Timing time_stages(double seconds) const;
+  /// What their cost models predict for those.
+  double predicted_stages() const { return predicted_stages_; }
+
+ private:
+  std::vector<Parameters> parameters(const KernelFacts& facts) const;
+  Status run_whole(const Bound& bound, Stream stream, std::size_t set) const;
+  Status run_stages(Stream stream, std::size_t set) const;
+  Timing time(double seconds, const std::function<Status(Stream, std::size_t)>& run) const;
+  Operands operands_of(std::size_t stage, std::size_t set) const {
+    return operands_[stage].operands(alone_[stage], set % operands_[stage].sets());
+  }
+
+  OwnedChain chain_;
+  PlanOptions options_;
+  Machine machine_;
+  std::vector<Stage> alone_;
+  std::vector<RandomOperands> operands_;
+  std::vector<Plan> plans_;
+  Tensor pixels_;              // where the chain's constants give their values
+  std::vector<float> values_;  // those, [C][256]
+  mutable std::vector<std::int32_t> labels_;
+  double predicted_stages_ = 0;
+  std::size_t sets_ = 1;
+};
+
+}  // namespace convoy
