@@ -56,6 +56,8 @@ class Stage(torch.nn.Module):
             y = torch.clamp(y, s["lo"], s["hi"])
         elif act == "leaky":
             y = F.leaky_relu(y, s["slope"])
+        elif act:
+            raise RuntimeError(f"the activation {act}, which this file does not know")
         p = s["pool"]
         if p:
             y = F.max_pool2d(y, p["window"], p["stride"], p["pad"], p["dil"], p["ceil"])

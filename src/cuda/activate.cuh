@@ -1,7 +1,8 @@
-// Activations as GPU kernels compute them, with the same bits in every kernel. A new one has its
-// formula in math/activation.hpp, where it also says whether a pool may come before it, and its
-// line in device_activation; and, if it is no clamp, a form: its name, its formula in `formed`, a
-// branch in `with_form`. Nothing else on the GPU knows which activations there are.
+// Activations as GPU kernels compute them, with the same bits in every kernel. A new one
+// (docs/adding-an-activation.md) has its formula in math/activation.hpp, where it also says whether
+// a pool or a rounding may come before it, and its line in device_activation; and, if it is no
+// clamp, a form: its name, its formula in `formed`, a branch in `with_form`. Nothing else on the
+// GPU knows which activations there are.
 //
 // Kernels of one arithmetic round, activate and pool in different orders. What makes that harmless:
 // every step keeps the order of values, where -0 lies below +0 and NaN, of which there is one,

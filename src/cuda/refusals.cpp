@@ -53,7 +53,7 @@ Refusals& Refusals::no_neuron() {
 
 Refusals& Refusals::pools_first() {
   return no(stage_.pool && !stage_.act.is_neuron() && !math::may_pool_first(stage_.act),
-            "leaky of a slope that is not above 0: pooling before it would change the result");
+            "the activation decreases or makes NaN: pooling before it would change the result");
 }
 
 Refusals& Refusals::countable_sizes() {

@@ -48,6 +48,42 @@ inline bool may_pool_first(const Activation& act) {
   return false;
 }
 
+/// Whether conv + bias may be rounded to the type of y before the activation, which is then rounded
+/// again: it changes nothing where values only move to a bound or stay.
+inline bool may_round_first(const Activation& act) {
+  switch (act.kind) {
+    case Activation::Kind::none:
+    case Activation::Kind::relu:
+    case Activation::Kind::relu6:
+    case Activation::Kind::clip:
+      return true;
+    case Activation::Kind::leaky:
+    case Activation::Kind::if_:
+    case Activation::Kind::lif:
+      return false;
+  }
+  return false;
+}
+
+/// At most how many times larger an error is behind the activation, at least 1. (A neuron's output
+/// is a step: no number bounds it, and 1 is given.)
+inline float steepest(const Activation& act) {
+  switch (act.kind) {
+    case Activation::Kind::leaky: {
+      const float slope = act.slope() < 0 ? -act.slope() : act.slope();
+      return slope > 1 ? slope : 1;
+    }
+    case Activation::Kind::none:
+    case Activation::Kind::relu:
+    case Activation::Kind::relu6:
+    case Activation::Kind::clip:
+    case Activation::Kind::if_:
+    case Activation::Kind::lif:
+      return 1;
+  }
+  return 1;
+}
+
 /// Charge: the membrane before it may fire. IF: v + x. LIF (decay_input, v_reset 0): v + (x -
 /// v)/tau.
 CONVOY_HD float charge(Activation::Kind kind, float tau, float v, float x) {

@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "math/activation.hpp"
+#include "convoy/stage.hpp"
+#include "math/host_device.hpp"
 
 namespace convoy::math {
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "math/activation.hpp"
 #include "math/half.hpp"
 #include "math/index_map.hpp"
 #include "math/pool.hpp"
@@ -176,8 +177,7 @@ Trace Oracle::trace(Pixel at_pixel) const {
       pre = sums[at(k)];
       if (s.bias) pre = real ? pre + bias_[at(k)] : static_cast<float>(pre + bias_[at(k)]);
       if (sum_ == Sum::magnitude) {
-        const bool steep = s.act.kind == Activation::Kind::leaky && std::abs(s.act.slope()) > 1;
-        act = steep ? std::abs(static_cast<double>(s.act.slope())) * pre : pre;
+        act = static_cast<double>(math::steepest(s.act)) * pre;
         continue;
       }
       if (!s.act.is_neuron()) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "math/half.hpp"
 #include "verify/error_bound.hpp"
@@ -23,6 +24,18 @@ TEST(Compare, SeesOneWrongElement) {
   EXPECT_NE(compare_close("y", {INFINITY, 0, 3, std::nanf("")}, want, 0.5, {4}), "");
   EXPECT_NE(compare_bits("y", {0.0F}, {-0.0F}, {1}), "");
   EXPECT_EQ(position(23, {2, 3, 4}), "[1,2,3]");
+}
+
+// One that is drawn for no device would be verified nowhere.
+TEST(Draws, MeetEveryActivation) {
+  for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::cuda}) {
+    Random random(1);
+    std::set<Activation::Kind> met;
+    for (int i = 0; i < 2000; ++i) met.insert(draw_stage(random, device).act.kind);
+    for (int kind = 0; kind <= static_cast<int>(Activation::Kind::lif); ++kind)
+      EXPECT_TRUE(met.contains(static_cast<Activation::Kind>(kind)))
+          << "kind " << kind << ": draw it in src/verify/draw.cpp";
+  }
 }
 
 // A pixel that a kernel reads as 0 spoils one product of each output that sees it. Nearly all of

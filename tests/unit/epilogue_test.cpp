@@ -12,6 +12,8 @@
 
 #include "core/buffer.hpp"
 #include "core/kernel.hpp"
+#include "math/activation.hpp"
+#include "math/half.hpp"
 #include "math/nan.hpp"
 #include "plan/kernel_table.hpp"
 
@@ -175,6 +177,48 @@ TEST(Epilogue, PoolingFirstChangesNothingWhereItMay) {
         }
     EXPECT_EQ(changes, !math::may_pool_first(act))
         << static_cast<int>(act.kind) << " " << act.slope();
+  }
+}
+
+// What math::may_round_first promises of 16-bit types; and it says no for a reason.
+TEST(Epilogue, RoundingFirstChangesNothingWhereItMay) {
+  std::mt19937 random(2);
+  std::normal_distribution<float> normal;
+  std::vector<float> values = {-infinity, -7e4F,  -1e-9F, -0.0F,   0.0F,
+                               1e-9F,     5.999F, 7e4F,   infinity};
+  for (int i = 0; i < 10'000; ++i) values.push_back(normal(random) * (i % 2 ? 8 : 1e-6F));
+  for (const DType type : {DType::f16, DType::bf16}) {
+    for (const Activation& act : element_wise()) {
+      int changed = 0;
+      for (const float v : values) {
+        const float late = math::round_to(type, activated(act, v));
+        const float early = math::round_to(type, activated(act, math::round_to(type, v)));
+        changed += late != early && !(std::isnan(late) && std::isnan(early));
+      }
+      if (math::may_round_first(act)) {
+        EXPECT_EQ(changed, 0) << static_cast<int>(act.kind);
+      }
+      if (act == leaky(0.1F)) {
+        EXPECT_GT(changed, 100);
+      }
+    }
+  }
+}
+
+// The bound on each output rests on it: an activation that is steeper would break the bound, one
+// that is far less steep would make it too wide.
+TEST(Epilogue, NoActivationIsSteeperThanItSays) {
+  for (const Activation& act : element_wise()) {
+    SCOPED_TRACE(static_cast<int>(act.kind));
+    const double most = math::steepest(act);
+    double seen = 0;
+    for (double v = -12; v < 12; v += 1.0 / 64) {
+      const auto a = static_cast<float>(v), b = static_cast<float>(v + 1.0 / 64);
+      const double rise = std::abs(static_cast<double>(activated(act, b)) - activated(act, a)) * 64;
+      seen = std::max(seen, rise);
+    }
+    EXPECT_LE(seen, most * (1 + 1e-4));
+    EXPECT_GE(seen, most * 0.95);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "cuda/family.hpp"
 #include "cuda/wrap/around.hpp"
 #include "cuda/wrap/pool.hpp"
+#include "math/activation.hpp"
 
 namespace convoy::cuda {
 namespace {
@@ -90,8 +91,9 @@ std::vector<std::string> Pooled::refusals(const Stage& stage, const Machine& mac
   const Size pixels = std::max(Size(shapes.p) * shapes.q, Size(shapes.out_h) * shapes.out_w);
   if (!(pixels * (stage.k / 8)).fits(std::numeric_limits<int>::max()))
     why.emplace_back("an image has more outputs than 32 bits count");
-  if (stage.keep.pre && stage.act.kind == Activation::Kind::leaky)
-    why.emplace_back("leaky of what is rounded for keep(pre) would round a second time");
+  if (stage.keep.pre && !math::may_round_first(stage.act))
+    why.emplace_back(
+        "the activation of what is rounded for keep(pre) would change when it is rounded again");
   if (!why.empty()) return why;
   const DType type = stage.output_dtype(true);
   if (!has_16_bits(type)) why.push_back(fmt::format("{} out: expected f16 or bf16", to_text(type)));
