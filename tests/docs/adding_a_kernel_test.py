@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compiles the CPU kernel of docs/adding-a-kernel.md as it stands there, with the flags of the library's own kernels.
+"""Compiles the kernel of docs/adding-a-kernel.md as it stands there, with the flags of the library's own kernels: the
+CPU's and, in a build with CUDA, the GPU's .cu file.
 
     adding_a_kernel_test.py SOURCE BUILD      exit code 1 and the compiler's messages if it does not compile
 """
@@ -15,37 +16,55 @@ from pathlib import Path
 PAGE = "docs/adding-a-kernel.md"
 
 
-def kernel_of(page):
-    """The first two C++ blocks: the loop and the class."""
-    blocks = re.findall(r"```c\+\+\n(.*?)```", page, re.S)
-    return "\n".join(blocks[:2])
-
-
-def command_of(build):
-    """The command that compiles a kernel of the library with loops for every instruction set."""
+def command_of(build, fits):
+    """The command that compiles the first file that `fits`, without the file and the output, and its folder."""
     for entry in json.loads((build / "compile_commands.json").read_text()):
-        if "/src/cpu/" in entry["file"] and "foreach_target.h" in Path(entry["file"]).read_text():
+        if fits(Path(entry["file"])):
             words = shlex.split(entry["command"])
-            return words[: words.index("-o")], Path(entry["directory"])
-    sys.exit(f"{build}/compile_commands.json: no file of src/cpu in it includes foreach_target.h.")
+            words = [word for word in words if word not in ("-c", entry["file"])]
+            at = words.index("-o")
+            return words[:at] + words[at + 2 :], Path(entry["directory"])
+    return None
+
+
+def has_simd_loops(path):
+    return "/src/cpu/" in str(path) and "foreach_target.h" in path.read_text()
+
+
+def is_of_any_gpu(path):
+    return "/src/cuda/any/" in str(path) and path.suffix == ".cu"
+
+
+def check(command, extra):
+    words, folder = command
+    if subprocess.run([words[0], *extra[:1], *words[1:], *extra[1:]], cwd=folder).returncode:
+        sys.exit(f"{PAGE}: {extra[-1]} does not compile. Change the page with the interface.")
 
 
 def main():
     source, build = (Path(word).resolve() for word in sys.argv[1:3])
-    words, folder = command_of(build)
+    blocks = re.findall(r"```c\+\+\n(.*?)```", (source / PAGE).read_text(), re.S)
+    loop, cpu_class, cuda_header, cuda_source = blocks[:4]
     with tempfile.TemporaryDirectory() as name:
-        cpu = Path(name) / "cpu"
+        cpu, any_gpu = Path(name) / "cpu", Path(name) / "cuda/any"
         (cpu / "scale").mkdir(parents=True)
-        (cpu / "scale/scale.cpp").write_text(kernel_of((source / PAGE).read_text()))
+        (cpu / "scale/scale.cpp").write_text(loop + "\n" + cpu_class)
         families = (source / "src/cpu/families.hpp").read_text()
         declared = families.replace("const Kernel& general();", "const Kernel& general();\nconst Kernel& scale();")
         if declared == families:
             sys.exit("src/cpu/families.hpp: expected a line `const Kernel& general();` to put another beside")
         (cpu / "families.hpp").write_text(declared)
-        command = [words[0], f"-I{name}", *words[1:], "-fsyntax-only", str(cpu / "scale/scale.cpp")]
-        done = subprocess.run(command, cwd=folder)
-    if done.returncode:
-        sys.exit(f"{PAGE}: its kernel does not compile. Change the page with the interface.")
+        command = command_of(build, has_simd_loops)
+        if not command:
+            sys.exit(f"{build}/compile_commands.json: no file of src/cpu in it includes foreach_target.h.")
+        check(command, [f"-I{name}", "-fsyntax-only", str(cpu / "scale/scale.cpp")])
+
+        any_gpu.mkdir(parents=True)
+        (any_gpu / "scale.hpp").write_text(cuda_header)
+        (any_gpu / "scale.cu").write_text(cuda_source)
+        command = command_of(build, is_of_any_gpu)
+        if command:
+            check(command, [f"-I{name}", "-c", "-o", str(any_gpu / "scale.o"), str(any_gpu / "scale.cu")])
 
 
 if __name__ == "__main__":
