@@ -75,6 +75,7 @@ constexpr std::array core_constants{
     CONVOY_CONSTANT(few_filters.sum_cycles),
     CONVOY_CONSTANT(few_filters.tile_cycles),
     CONVOY_CONSTANT(few_filters.pool_cycles),
+    CONVOY_CONSTANT(spike_chain.multiply_speed),
     CONVOY_CONSTANT(depthwise.tap_steps),
     CONVOY_CONSTANT(depthwise.vector_steps),
     CONVOY_CONSTANT(general.multiply_share),
