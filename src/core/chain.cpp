@@ -124,12 +124,15 @@ void parse_spikes(std::string_view rest, std::string_view text, OwnedChain& chai
 
 OwnedChain parse_chain(std::string_view text, bool gpu) {
   OwnedChain chain;
-  for (std::string_view rest = text; !rest.empty();) {
+  for (std::string_view rest = text;;) {
     const std::size_t end = rest.find('>');
     std::string_view part = rest.substr(0, end);
     const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
     while (!part.empty() && is_space(part.front())) part.remove_prefix(1);
     while (!part.empty() && is_space(part.back())) part.remove_suffix(1);
+    if (part.empty() && text.find('>') != std::string_view::npos)
+      throw Error(
+          fmt::format("\"{}\": no stage stands beside a \">\", expected one", printable(text)));
     if (chain.mean)
       throw Error(fmt::format("\"{}\": mean stands before another stage, expected it last",
                               printable(text)));

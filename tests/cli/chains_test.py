@@ -71,7 +71,8 @@ class Chains(CliTest):
         for chain, expected in ((f"{STAGE} > n2h4c16k4r1", "spike_chain|runs one stage"),
                                 (SPIKES.replace("constants > ", ""), "runs one stage"),
                                 ("constants > spikes > n1h1c8k8r1pad1+if(1)", "padding"),
-                                ("spikes >", "no stage"), (f"{STAGE} > mean", "expected a neuron"),
+                                ("spikes >", "no stage"), (f"{STAGE} >", "no stage"),
+                                (f"{STAGE} > mean", "expected a neuron"),
                                 (f"mean > {STAGE}", "expected it last")):
             with self.subTest(chain):
                 result = convoy("verify", "--stage", chain)
