@@ -279,9 +279,11 @@ DirectPrepared::Cut DirectPrepared::find_cut(Index n) const {
       double time = static_cast<double>(turns) * whole;
       if (!by_pixels && !images) {
         // Threads begin with neighbouring tasks, and rows are even among those.
-        const Index most = ceil_div(turns, splits), of_thread = ceil_div(rows * most, bands);
-        time -= static_cast<double>(turns) * share *
-                (size - static_cast<double>(of_thread) / static_cast<double>(most));
+        // In fp64: of a batch of 2^31 images the product does not fit 64 bits.
+        const auto most = static_cast<double>(ceil_div(turns, splits));
+        const double of_thread =
+            std::ceil(static_cast<double>(rows) * most / static_cast<double>(bands));
+        time -= static_cast<double>(turns) * share * (size - of_thread / most);
       }
       if (tasks < 2 * threads_) time *= 1.02;  // little to even out
       if (least == 0 || time < 0.995 * least) {
