@@ -122,7 +122,6 @@ std::vector<float> logits_of(const NetworkText& text, std::uint64_t hash, bool s
     parameters[name] = TensorView::of(drawn.data(), {static_cast<Index>(drawn.size())});
   NetworkOptions options;
   options.threads = 1 + static_cast<int>(hash % 2);
-  options.all_threads = true;
   options.batch = 2;
   options.spike_kernels = spike_kernels;
   const Network net(text, parameters, options);
