@@ -5,6 +5,7 @@
 
 #include "bench/fit/h200.hpp"
 #include "core/shape_list.hpp"
+#include "cuda/families.hpp"
 #include "cuda/sm90/pair_map.hpp"
 #include "cuda/sm90/pair_tile.hpp"
 
@@ -28,6 +29,18 @@ void for_each_tile(Check check) {
       check(first, second, tile, pair_layout(first, second, tile, h200()));
     }
   }
+}
+
+// A run has n images of one time step.
+TEST(Pair, RefusesTimeStepsAndTheirMean) {
+  const Machine machine = machine_of(h200());
+  OwnedChain chain = pairs().front();
+  EXPECT_EQ(pair().refusals(chain, machine), std::vector<std::string>{});
+  chain.x_steps = 3;
+  EXPECT_EQ(pair().refusals(chain, machine).front(), "its stages run on several time steps");
+  chain.x_steps = 1;
+  chain.mean = true;
+  EXPECT_EQ(pair().refusals(chain, machine).front(), "it ends in the mean over time steps");
 }
 
 // Walks as the kernel does: which middle pixel each unit and column of the first stage writes to
@@ -59,7 +72,7 @@ TEST(Pair, PixelsKeepTheirPlace) {
           ASSERT_LT(w * 128, l.second.staging);
           if (w >= windows) continue;
           seen.insert(w);
-          // Columns 2*(w%4), +1 of two neighbouring groups of eight: Units<..., pixels>::value.
+          // Columns 2*(w%4), +1 of two neighbouring groups of eight: Fragments<..., pixels>::value.
           const int x = w % (across / 2), y = w / (across / 2);  // images stand below each other
           const auto top = static_cast<std::size_t>(16 * (2 * u + (c & 1)) + 2 * (c >> 1));
           EXPECT_EQ(pixel_at[top], 2 * y * across + 2 * x);

@@ -89,6 +89,8 @@ class Pair final : public Kernel {
   std::vector<std::string> chain_refusals(const Chain& chain,
                                           const Machine& machine) const override {
     if (chain.size() != 2) return {"runs two stages, not more"};
+    if (chain.steps() > 1) return {"its stages run on several time steps"};
+    if (chain.mean) return {"it ends in the mean over time steps"};
     const Shapes between = shapes_of(chain[0]);
     if (chain[1].h != between.out_h || chain[1].w != between.out_w)
       return {"a flatten lies between the stages"};
