@@ -8,12 +8,16 @@
 
 #include "convoy/error.hpp"
 #include "core/printable.hpp"
+#include "core/size.hpp"
+#include "core/stage_text.hpp"
 
 namespace convoy {
 namespace {
 
 constexpr std::string_view between = " > ", mean_word = "mean", constants_word = "constants",
                            spikes_word = "spikes";
+
+constexpr Index most_images = (Index{1} << 31) - 1;
 
 std::string shape_text(Index h, Index w, Index c) {
   return fmt::format("{}x{}x{}", h, w, c);
@@ -50,8 +54,18 @@ Index Chain::steps() const {
   return steps;
 }
 
+bool is_one_stage(const Chain& chain) {
+  return chain.size() == 1 && !chain.constants && !chain.binary && !chain.mean &&
+         chain.x_steps == 1;
+}
+
 std::vector<std::string> problems(const Chain& chain, bool gpu) {
   if (chain.size() == 0) return {"no stage"};
+  // To a stage without a neuron the steps are further images.
+  const Size images = Size(chain.front().n) * chain.x_steps;
+  if (chain.x_steps > 1 && !images.fits(most_images))
+    return {fmt::format("{} images in {} steps, expected at most {} in all", chain.front().n,
+                        chain.x_steps, most_images)};
   std::vector<std::string> all;
   const auto add = [&](std::size_t i, const std::string& what) {
     all.push_back(chain.size() == 1 ? what : fmt::format("stage {}: {}", i + 1, what));
@@ -126,16 +140,18 @@ OwnedChain parse_chain(std::string_view text, bool gpu) {
   OwnedChain chain;
   for (std::string_view rest = text;;) {
     const std::size_t end = rest.find('>');
-    std::string_view part = rest.substr(0, end);
-    const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
-    while (!part.empty() && is_space(part.front())) part.remove_prefix(1);
-    while (!part.empty() && is_space(part.back())) part.remove_suffix(1);
+    const std::string_view part = trim(rest.substr(0, end));
+    const bool is_prefix =
+        part == constants_word || part.substr(0, spikes_word.size()) == spikes_word;
     if (part.empty() && text.find('>') != std::string_view::npos)
       throw Error(
           fmt::format("\"{}\": no stage stands beside a \">\", expected one", printable(text)));
     if (chain.mean)
       throw Error(fmt::format("\"{}\": mean stands before another stage, expected it last",
                               printable(text)));
+    if (is_prefix && !chain.stages.empty())
+      throw Error(fmt::format("\"{}\": {} stands behind a stage, expected it first",
+                              printable(text), printable(part)));
     if (part == mean_word)
       chain.mean = true;
     else if (part == constants_word)

@@ -12,12 +12,8 @@
 
 namespace convoy {
 
-/// A view of one or more stages, all of the same n. Stage i+1 reads the pooled output of stage i,
-/// either as it is or, when it is a linear layer (1x1 on a 1x1 image), flattened in the order H, W,
-/// C. Behind a neuron all stages run on every one of its T steps; one without a neuron has t = 1
-/// there, as everywhere.
-struct Chain {
-  std::span<const Stage> stages;
+/// What is true of a chain beside its stages.
+struct ChainFacts {
   /// Bias and the values of u8 pixels are constants, given with the weights: kernels may fold them
   /// in (`KernelFacts::folds`). Else they are operands of each run.
   bool constants = false;
@@ -27,6 +23,15 @@ struct Chain {
   Index x_steps = 1;
   /// The last stage has no neuron, and y is the mean of its outputs over the T steps before it.
   bool mean = false;
+  bool operator==(const ChainFacts&) const = default;
+};
+
+/// A view of one or more stages, all of the same n. Stage i+1 reads the pooled output of stage i,
+/// either as it is or, when it is a linear layer (1x1 on a 1x1 image), flattened in the order H, W,
+/// C. Behind a neuron all stages run on every one of its T steps; one without a neuron has t = 1
+/// there, as everywhere.
+struct Chain : ChainFacts {
+  std::span<const Stage> stages;
 
   Chain(const Stage& stage) : stages(&stage, 1) {}  // NOLINT: a stage is a chain of one
   explicit Chain(std::span<const Stage> stages_) : stages(stages_) {}
@@ -42,7 +47,7 @@ struct Chain {
   Index steps() const;
 };
 
-/// Every reason why the chain is not legal, those of its stages included; `device` decides the
+/// Every reason why the chain is not legal, those of its stages included; `gpu` decides the
 /// types between the stages. Empty for a legal chain.
 std::vector<std::string> problems(const Chain& chain, bool gpu);
 
@@ -54,27 +59,21 @@ void check(const Chain& chain, bool gpu);
 /// in " > mean".
 std::string to_text(const Chain& chain);
 
+/// Whether it is a stage and nothing more: no constants, spikes or mean.
+bool is_one_stage(const Chain& chain);
+
 /// Owns the stages of a chain.
-struct OwnedChain {
+struct OwnedChain : ChainFacts {
   std::vector<Stage> stages;
-  bool constants = false, binary = false, mean = false;
-  Index x_steps = 1;
   OwnedChain() = default;
   OwnedChain(const Stage& stage) : stages{stage} {}  // NOLINT: as Chain
   explicit OwnedChain(const Chain& chain)
-      : stages(chain.stages.begin(), chain.stages.end()),
-        constants(chain.constants),
-        binary(chain.binary),
-        mean(chain.mean),
-        x_steps(chain.x_steps) {}
-  operator Chain() const {
+      : ChainFacts(chain), stages(chain.stages.begin(), chain.stages.end()) {}
+  operator Chain() const {  // NOLINT: it is seen as one
     Chain chain(stages);
-    chain.constants = constants;
-    chain.binary = binary;
-    chain.x_steps = x_steps;
-    chain.mean = mean;
+    static_cast<ChainFacts&>(chain) = *this;
     return chain;
-  }  // NOLINT: it is seen as one
+  }
   bool operator==(const OwnedChain&) const = default;
 };
 

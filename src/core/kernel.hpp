@@ -198,7 +198,8 @@ class StageKernel : public Kernel {
 
  private:
   std::vector<std::string> chain_refusals(const Chain& chain, const Machine& m) const final {
-    if (chain.size() != 1) return {"runs one stage, not a chain of them"};
+    // Only kernels for chains know what constants, spikes and a mean are.
+    if (!is_one_stage(chain)) return {"runs one stage, not a chain of them"};
     return refusals(chain.front(), m);
   }
   std::vector<Tile> chain_tiles(const Chain& chain, const Machine& m) const final {

@@ -272,13 +272,13 @@ class Parser {
        act_ = false, t_ = false;
 };
 
+}  // namespace
+
 std::string_view trim(std::string_view text) {
   const auto begin = text.find_first_not_of(" \t\r\n");
   if (begin == std::string_view::npos) return {};
   return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
-
-}  // namespace
 
 Stage parse_stage_parts(std::string_view text, GivenAxes& given) {
   return Parser(trim(text), given).parse();

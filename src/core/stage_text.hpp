@@ -18,4 +18,7 @@ struct GivenAxes {
 /// given. Checks the text, not whether the stage is legal. Throws Error that points at the place.
 Stage parse_stage_parts(std::string_view text, GivenAxes& given);
 
+/// Without the white space around it.
+std::string_view trim(std::string_view text);
+
 }  // namespace convoy

@@ -51,9 +51,6 @@ bool concerns(const Kernel& kernel, const Chain& chain, const Machine& machine) 
 // Why the kernel may not run the chain; empty: it may.
 std::vector<std::string> refusals_of(const Kernel& kernel, const Chain& chain,
                                      const Machine& machine) {
-  // Only kernels for chains know what constants, spikes and a mean are.
-  if (!is_for_chains(kernel) && !is_one_stage(chain))
-    return {"runs one stage, not a chain of them"};
   std::vector<std::string> refusals = kernel.refusals(chain, machine);
   if (chain.exact() && !kernel.exact()) {
     const bool asked = std::any_of(chain.stages.begin(), chain.stages.end(),
@@ -182,11 +179,6 @@ OwnedChain canonical_chain(const Chain& chain, DeviceKind device) {
   for (const Stage& stage : canonical.stages)
     if (!problems(stage).empty()) return with_images(chain, 1);
   return canonical;
-}
-
-bool is_one_stage(const Chain& chain) {
-  return chain.size() == 1 && !chain.constants && !chain.binary && !chain.mean &&
-         chain.x_steps == 1;
 }
 
 bool fits(const Kernel& kernel, const Chain& chain, const Machine& machine) {

@@ -53,9 +53,6 @@ OwnedChain canonical_chain(const Chain& chain, DeviceKind device);
 /// The kernel's tiles for a chain that it runs, the best predicted first.
 std::vector<RankedTile> rank(const Kernel& kernel, const Chain& chain, const Machine& machine);
 
-/// Whether the chain is a stage and nothing more: no constants, spikes or mean.
-bool is_one_stage(const Chain& chain);
-
 /// Whether the kernel may run the chain, by name or by choice: it does not refuse it, and is exact
 /// where the chain asks for that.
 bool fits(const Kernel& kernel, const Chain& chain, const Machine& machine);
