@@ -121,8 +121,8 @@ def two_stages(args, environment):
                "--seconds", str(args.seconds)]
     for _ in range(args.rounds):
         ours = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-        for name in ("one launch", "two launches"):
-            samples.setdefault(name, []).append(1e6 * ours[name.replace(" ", "_") + "_seconds"])
+        for name, key in (("one launch", "one_kernel_seconds"), ("two launches", "by_themselves_seconds")):
+            samples.setdefault(name, []).append(1e6 * ours[key])
         for peer in prepared["peers"]:
             timed = ask(op="time", peer=peer, seconds=args.seconds)["samples"]
             samples.setdefault(peer, []).append(1e6 * statistics.median(timed))

@@ -32,7 +32,8 @@ std::string capability(const Machine& gpu) {
   return fmt::format("{}.{}", gpu.compute_capability / 10, gpu.compute_capability % 10);
 }
 
-/// Why the fast kernels stay away from a GPU that `general` runs on; empty: they do not.
+/// Why Hopper's kernels stay away from a GPU that `depthwise` and `general` run on; empty: they do
+/// not.
 std::string only_general(const Machine& gpu) {
   if (gpu.compute_capability / 10 == 9) return {};
   return "the fast kernels need compute capability 9.0 (Hopper)";
@@ -53,7 +54,7 @@ nlohmann::ordered_json gpus_json(const gpu::Survey& survey) {
                     {"tensor_flops", gpu.tensor_flops},
                     {"peak_flops", gpu.peak_flops},
                     {"kernels", limit.empty() ? kernels_of(DeviceKind::cuda)
-                                              : std::vector<std::string>{"general"}},
+                                              : std::vector<std::string>{"depthwise", "general"}},
                     {"limit", limit}});
   }
   return {{"compiled_for", survey.compiled},
@@ -79,7 +80,8 @@ void print_gpus(const gpu::Survey& survey) {
          fmt::format("{:.0f} TFLOP/s fp16 on tensor cores, {:.0f} fp32, at the highest clock",
                      gpu.tensor_flops * 1e-12, gpu.peak_flops * 1e-12));
     const std::string limit = only_general(gpu);
-    line("kernels", limit.empty() ? joined(kernels_of(DeviceKind::cuda)) : "general; " + limit);
+    line("kernels",
+         limit.empty() ? joined(kernels_of(DeviceKind::cuda)) : "depthwise, general; " + limit);
   }
   if (survey.machines.empty()) fmt::print("cuda\n  not usable: {}.\n", survey.why_none);
   if (!survey.driver.empty()) line("driver", "serves CUDA " + survey.driver);

@@ -49,7 +49,7 @@ void explain_chain(const Chain& chain, const PlanOptions& options, const Machine
   });
   std::optional<SegmentTimes> times;
   if (possible && !arguments.no_measure)
-    times = measure_segments(chain, machine, arguments.seconds);
+    times = measure_segments(chain, options, arguments.seconds);
   if (arguments.json) {
     nlohmann::ordered_json json{{"stages", texts_of(chain.stages)},
                                 {"one_kernel", one},
@@ -82,6 +82,10 @@ void run_explain(const Arguments& arguments) {
   if (arguments.all && arguments.no_measure)
     throw Error("explain: --all measures every kernel, --no-measure none. Leave one of them out.");
   if (!is_one_stage(chain)) {
+    if (arguments.all || !arguments.kernel.empty() || !arguments.tile.empty())
+      throw Error(
+          "explain: --kernel, --tile and --all are for a single stage, found a chain. Leave them "
+          "out.");
     explain_chain(chain, options, machine_for(options), arguments);
     return;
   }
@@ -106,7 +110,7 @@ void add_explain(Command& app, int&) {
       ->required();
   command
       ->add_option("--then", arguments->then,
-                   "Another stage: tell instead whether both run in one launch, and why")
+                   "Another stage: tell instead whether one kernel runs both, and why")
       ->type_name("STAGE")
       ->check(not_empty());
   add_device(*command, arguments->device);

@@ -22,10 +22,6 @@ int checked(int runs) {
   return runs;
 }
 
-}  // namespace
-
-namespace {
-
 // Weights come later, but what no GPU of this memory holds is refused at once.
 void check_weights_fit(const Chain& chain, const Machine& machine) {
   Size bytes;
@@ -94,8 +90,7 @@ void Bound::set(std::span<const Parameters> all) {
 }
 
 Status Bound::run(RunArgs& args, void* given, Stream stream) const {
-  if (!has_weights_)
-    return {StatusCode::no_weights, "the plan has no weights yet. Call set_weights before run."};
+  if (!has_weights_) return no_weights();
   args.threads = threads_.get();
   args.stream = stream.handle;
   if (workspace_bytes_ == 0) return prepared_->run(args);
@@ -117,6 +112,10 @@ Status Bound::run(RunArgs& args, void* given, Stream stream) const {
   Status status = prepared_->run(args);
   workspaces_.give(args.workspace);
   return status;
+}
+
+Status Bound::no_weights() {
+  return {StatusCode::no_weights, "the plan has no weights yet. Call set_weights before run."};
 }
 
 Status Bound::no_workspace() const {

@@ -36,6 +36,8 @@ class Bound {
   std::size_t workspace_bytes() const { return workspace_bytes_; }
   bool on_gpu() const { return machine_.device.kind == DeviceKind::cuda; }
   bool has_weights() const { return has_weights_; }
+  /// The status of a run without them.
+  static Status no_weights();
 
   /// Packs one element a stage, for this plan and all that share its layout.
   std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const {

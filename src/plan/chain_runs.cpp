@@ -10,7 +10,6 @@ namespace {
 PlanOptions without_choice(PlanOptions options) {
   options.kernel.clear();
   options.tile.clear();
-  options.use_tuning = false;
   return options;
 }
 
@@ -58,13 +57,17 @@ Timing ChainRuns::time(double seconds,
       seconds);
 }
 
-Timing ChainRuns::time_whole(const std::string& kernel, const std::string& tile,
-                             double seconds) const {
+std::unique_ptr<const Bound> ChainRuns::bind(const std::string& kernel,
+                                             const std::string& tile) const {
   PlanOptions options = options_;
   options.kernel = kernel;
   options.tile = tile;
-  Bound bound(chain_, options);
-  bound.set(parameters(bound.kernel().facts()));
+  auto bound = std::make_unique<Bound>(chain_, options);
+  bound->set(parameters(bound->kernel().facts()));
+  return bound;
+}
+
+Timing ChainRuns::time_whole(const Bound& bound, double seconds) const {
   return time(seconds,
               [&](Stream stream, std::size_t set) { return run_whole(bound, stream, set); });
 }

@@ -1,6 +1,8 @@
 // The two ways of running a chain, on random operands, for timing: by one kernel, stage by stage.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,13 +14,15 @@ namespace convoy {
 
 class ChainRuns {
  public:
-  /// `options` without kernel and tile. Throws Error where the chain is not legal, no kernel runs
-  /// one of its stages, or memory runs out.
+  /// Kernel and tile of `options` do not count. Throws Error where the chain is not legal, no
+  /// kernel runs one of its stages, or memory runs out.
   ChainRuns(const Chain& chain, const PlanOptions& options);
 
-  /// Times the kernel with that tile, the planner's choice where both are empty, for about
-  /// `seconds`.
-  Timing time_whole(const std::string& kernel, const std::string& tile, double seconds) const;
+  /// All of the chain by the kernel with that tile, the planner's choice where both are empty.
+  std::unique_ptr<const Bound> bind(const std::string& kernel = {},
+                                    const std::string& tile = {}) const;
+  /// Times what `bind` gave, for about `seconds`.
+  Timing time_whole(const Bound& bound, double seconds) const;
   /// Times the stages by plans of their own. What lies around them in a network is left out: the
   /// conversion of pixels and the mean.
   Timing time_stages(double seconds) const;

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <memory>
 
+#include "core/date.hpp"
 #include "plan/select.hpp"
+#include "plan/tuning_cache.hpp"
 
 namespace convoy {
 namespace {
@@ -64,6 +66,16 @@ std::vector<TuneRow> time_in_turns(std::vector<TimedCandidate> candidates, doubl
                    [](const TuneRow& a, const TuneRow& b) { return a.median < b.median; });
   rows.front().chosen = true;
   return rows;
+}
+
+std::string save_fastest(const Machine& machine, const Chain& chain,
+                         const std::vector<TuneRow>& rows) {
+  const TuneRow& fastest = rows.front();
+  TuningCache cache;
+  cache.set(machine, chain, {fastest.kernel, fastest.tile, fastest.median, false, utc_now()});
+  const std::string path = tuning_cache_path();
+  save_tuning_cache(path, cache);
+  return path;
 }
 
 TuneResult measure_tiles(const Stage& given, const PlanOptions& options, double seconds,

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "convoy/tune.hpp"
+#include "core/chain.hpp"
+#include "core/machine.hpp"
 #include "plan/timing.hpp"
 
 namespace convoy {
@@ -26,6 +29,11 @@ struct TimedCandidate {
 /// `seconds` each in all. The rows, the fastest first and chosen. Throws Error where `seconds` is
 /// not above 0.
 std::vector<TuneRow> time_in_turns(std::vector<TimedCandidate> candidates, double seconds);
+
+/// Writes the first row to the tuning cache, under the chain. The cache's path. Throws Error where
+/// that can't be written.
+std::string save_fastest(const Machine& machine, const Chain& chain,
+                         const std::vector<TuneRow>& rows);
 
 /// Whose tiles: those of the arithmetic that a plan would use, or of all that fit.
 enum class Arithmetics { chosen, all };

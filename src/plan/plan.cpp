@@ -84,8 +84,7 @@ struct Plan::Impl {
   }
 
   Status run(const Operands& operands, Stream stream) const {
-    if (!bound.has_weights())
-      return {StatusCode::no_weights, "the plan has no weights yet. Call set_weights before run."};
+    if (!bound.has_weights()) return Bound::no_weights();
     RunArgs args;
     const Status status = bind_operands(stage(), shapes, bound.machine().device, operands, args);
     return status.ok() ? bound.run(args, operands.workspace, stream) : status;

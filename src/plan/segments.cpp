@@ -50,7 +50,8 @@ class Cutter {
       : chain_(chain), machine_(machine), options_(options) {
     options_.kernel.clear();
     options_.tile.clear();
-    if (options_.use_tuning) tuning_ = user_tuning_cache(tuning_warning_);
+    std::string warning;  // plans of the stages tell it
+    if (options_.use_tuning) tuning_ = user_tuning_cache(warning);
     for (const Stage& stage : chain_.stages) singles_.push_back(single(stage));
     why_apart_.resize(chain_.size());
     for (std::size_t first = 0; first < chain_.size(); ++first)
@@ -160,7 +161,6 @@ class Cutter {
     constexpr double never = std::numeric_limits<double>::infinity();
     std::vector<double> best(size + 1, never);
     std::vector<Step> last(size + 1);
-    std::vector<std::size_t> from(size + 1, 0);
     const auto inside = [&](std::size_t i) {
       return std::any_of(owners.begin(), owners.end(), [&](const Candidate* owner) {
         return i >= owner->first && i < owner->first + owner->count;
@@ -171,7 +171,6 @@ class Cutter {
       if (best[first] + seconds > best[end]) return;
       best[end] = best[first] + seconds;
       last[end] = {first, candidate};
-      from[end] = first;
     };
     best[0] = 0;
     for (std::size_t i = 0; i < size; ++i) {
@@ -190,7 +189,7 @@ class Cutter {
       }
     }
     std::vector<Step> steps;
-    for (std::size_t end = size; end > 0; end = from[end]) steps.push_back(last[end]);
+    for (std::size_t end = size; end > 0; end = last[end].first) steps.push_back(last[end]);
     std::reverse(steps.begin(), steps.end());
     return steps;
   }
@@ -231,7 +230,6 @@ class Cutter {
   Chain chain_;
   Machine machine_;
   PlanOptions options_;
-  std::string tuning_warning_;
   std::shared_ptr<const TuningCache> tuning_;
   std::vector<Single> singles_;
   std::vector<Candidate> candidates_;
@@ -245,12 +243,9 @@ std::vector<Segment> cut(const Chain& chain, const Machine& machine, const PlanO
   return Cutter(chain, machine, options).run();
 }
 
-SegmentTimes measure_segments(const Chain& chain, const Machine& machine, double seconds) {
-  PlanOptions options;
-  options.device = machine.device;
-  options.threads = machine.device.kind == DeviceKind::cpu ? machine.threads : 0;
+SegmentTimes measure_segments(const Chain& chain, const PlanOptions& options, double seconds) {
   const ChainRuns runs(chain, options);
-  return {runs.time_whole({}, {}, seconds).median, runs.time_stages(seconds).median};
+  return {runs.time_whole(*runs.bind(), seconds).median, runs.time_stages(seconds).median};
 }
 
 }  // namespace convoy

@@ -37,6 +37,6 @@ struct SegmentTimes {
 /// Times both ways of running the chain, for about `seconds` each: by the kernel that `cut` or the
 /// cost model chooses for all of it, and stage by stage. Throws Error where no kernel runs all of
 /// it, or a run fails.
-SegmentTimes measure_segments(const Chain& chain, const Machine& machine, double seconds);
+SegmentTimes measure_segments(const Chain& chain, const PlanOptions& options, double seconds);
 
 }  // namespace convoy

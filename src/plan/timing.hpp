@@ -40,9 +40,9 @@ struct Replays {
   int least = 1;         // replays, however short the time for them
 };
 /// For runs of about `once` seconds that go through so many sets of operands. Through all of them,
-/// and at least 24, so that the graph's own start does not show. Where the least number of such
-/// replays would take longer than `seconds` and a tenth of a second, fewer: a graph of 24 ms hides
-/// its start too. One replay where three of a single run take too long.
+/// and at least 24, so that the graph's own start does not show. Where one such replay would take
+/// longer than 24 ms and a quarter of `seconds`, fewer runs: a graph of 24 ms hides its start too.
+/// One replay where three would take longer than `seconds` and a quarter of a second.
 Replays choose_replays(double once, std::size_t sets, double seconds);
 
 /// Times one run, then replays a graph of several, as choose_replays says, one replay after the

@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include "core/date.hpp"
 #include "plan/chain_runs.hpp"
 #include "plan/measure_tiles.hpp"
 #include "plan/segments.hpp"
@@ -26,8 +25,9 @@ ChainTuneResult tune_chain(const Chain& chain, const PlanOptions& options, doubl
       continue;
     for (const RankedTile& ranked : verdict.tiles) {
       const std::string kernel(verdict.kernel->name()), tile = ranked.tile.name;
-      candidates.emplace_back(kernel, tile, ranked.cost.seconds, [&runs, kernel, tile](double s) {
-        return runs.time_whole(kernel, tile, s);
+      const std::shared_ptr<const Bound> bound = runs.bind(kernel, tile);
+      candidates.emplace_back(kernel, tile, ranked.cost.seconds, [&runs, bound](double of_run) {
+        return runs.time_whole(*bound, of_run);
       });
     }
   }
@@ -37,13 +37,7 @@ ChainTuneResult tune_chain(const Chain& chain, const PlanOptions& options, doubl
                          std::string(selection.kernel().arithmetic()),
                          time_in_turns(std::move(candidates), seconds),
                          {}};
-  if (save) {
-    const TuneRow& fastest = result.rows.front();
-    TuningCache cache;
-    cache.set(machine, chain, {fastest.kernel, fastest.tile, fastest.median, false, utc_now()});
-    result.saved_to = tuning_cache_path();
-    save_tuning_cache(result.saved_to, cache);
-  }
+  if (save) result.saved_to = save_fastest(machine, chain, result.rows);
   return result;
 }
 
