@@ -32,6 +32,11 @@ if(CONVOY_TESTS)
                COMMAND convoy_cli verify --device cuda --kernel ${family} --shapes ${list})
       set_tests_properties(cuda_verify_${family} PROPERTIES LABELS gpu SKIP_REGULAR_EXPRESSION "device cuda:0: [^\n]*; or use cpu")
     endforeach()
+    # Outputs of every kernel as they were; the program is that of tests/CMakeLists.txt.
+    add_test(NAME cuda_fingerprints
+             COMMAND fingerprints --device cuda --check ${PROJECT_SOURCE_DIR}/tests/fingerprints/h200.txt)
+    set_tests_properties(cuda_fingerprints PROPERTIES LABELS gpu SKIP_REGULAR_EXPRESSION
+                         "device cuda:0: [^\n]*; or use cpu;skipped: ")
     # Kernels with workspace: the check and what is timed run on different streams.
     add_test(NAME cuda_bench_workspace
              COMMAND convoy_cli bench --device cuda --rounds 1 --seconds 0.001

@@ -221,7 +221,8 @@ class SpikeJudge {
   }
 
   std::string judge_membranes() const {
-    for (std::size_t i = 0; i < result_.membrane.size(); ++i)
+    if (result_.membrane.empty()) return {};  // a chain keeps none
+    for (std::size_t i = 0; i < membrane_.size(); ++i)
       if (!doubtful_[i] &&
           !(std::abs(result_.membrane[i] - membrane_[i]) <= tolerance(membrane_[i])))
         return fmt::format("membrane_out at {}: {}, expected {}", where(i), result_.membrane[i],

@@ -34,7 +34,7 @@ struct ChainInputs {
 /// stages are exact shows when the oracle has summed them.
 ChainInputs draw_inputs(const Chain& chain, Data data, std::uint64_t seed);
 
-/// n images, image i of which is image (first + i) % n of `inputs`.
+/// n images, image i of which is image (first + i) % N of `inputs`, which has N.
 ChainInputs repeat_images(const ChainInputs& inputs, Index first, Index n);
 
 }  // namespace convoy::verify

@@ -3,6 +3,7 @@
 //
 //   fingerprints --write FILE [--device cuda] [--random N] [--lists NAME...]
 //   fingerprints --check FILE [--device cuda] [--drawn]
+//   fingerprints --renew FILE [--device cuda]     the same stages, where other kernels run them now
 //
 // A line a stage: its text, then the kernels and networks that gave each hash. A file says of which
 // instruction set it is; on the CPU that is the one that CONVOY_ISA asks for.
@@ -56,7 +57,7 @@ class Hash {
 };
 
 struct Arguments {
-  std::string write, check;
+  std::string write, check, renew;
   Device device{};
   Index random = 0;
   bool drawn_only = false;
@@ -206,6 +207,21 @@ int check(const Arguments& arguments, const Machine& machine) {
   return different == 0 && !want.empty() ? 0 : 1;
 }
 
+int renew(const Arguments& arguments, const Machine& machine) {
+  std::ifstream stored(arguments.renew);
+  std::vector<std::string> lines, texts;
+  for (std::string line; std::getline(stored, line);) {
+    lines.push_back(line);
+    if (line[0] != '#') texts.push_back(line.substr(0, line.find(' ')));
+  }
+  const std::vector<std::string> now = lines_of(texts, machine);
+  std::ofstream file(arguments.renew);
+  auto next = now.begin();
+  for (const std::string& line : lines) file << (line[0] == '#' ? line : *next++) << "\n";
+  file.close();
+  return file && !texts.empty() ? 0 : 2;
+}
+
 int run(int argc, char** argv) {
   Arguments arguments;
   for (int i = 1; i < argc; ++i) {
@@ -218,6 +234,8 @@ int run(int argc, char** argv) {
       arguments.write = value();
     else if (word == "--check")
       arguments.check = value();
+    else if (word == "--renew")
+      arguments.renew = value();
     else if (word == "--device")
       arguments.device = parse_device(value());
     else if (word == "--random")
@@ -228,16 +246,17 @@ int run(int argc, char** argv) {
       while (i + 1 < argc && argv[i + 1][0] != '-') arguments.lists.emplace_back(argv[++i]);
     else
       throw Error(
-          fmt::format("\"{}\": expected --write, --check, --device, --random, --lists or "
+          fmt::format("\"{}\": expected --write, --check, --renew, --device, --random, --lists or "
                       "--drawn",
                       word));
   }
-  if (arguments.write.empty() == arguments.check.empty())
-    throw Error("expected either --write FILE or --check FILE");
+  if (!arguments.write.empty() + !arguments.check.empty() + !arguments.renew.empty() != 1)
+    throw Error("expected one of --write FILE, --check FILE and --renew FILE");
   PlanOptions options;
   options.device = arguments.device;
   options.threads = 1;
   const Machine machine = machine_for(options);
+  if (!arguments.renew.empty()) return renew(arguments, machine);
   return arguments.write.empty() ? check(arguments, machine) : write(arguments, machine);
 }
 

@@ -44,6 +44,7 @@ std::vector<float> run(const Stage& stage, const Data& data, const Kernel& kerne
   options.kernel = kernel.name();
   options.tile = tile.name;
   options.threads = threads;
+  options.all_threads = true;
   options.use_tuning = false;
   const Plan plan(stage, data.weights, options);
   Stage some = stage;

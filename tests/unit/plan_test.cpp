@@ -231,6 +231,7 @@ TEST(Plan, WarmRunsDoNotAllocate) {
     for (const int threads : {1, 2}) {
       PlanOptions options = plain();
       options.threads = threads;
+      options.all_threads = true;
       Ready setup(text, options);
       const Operands operands = setup.operands();
       setup.plan.run(operands).or_throw();
