@@ -81,15 +81,18 @@ Network::Impl::Impl(network::Model model, const NetworkOptions& options_)
   classes = shapes.out_h * shapes.out_w * end.k;
   // Kernels that fold the pixels' values in take u8 images as they are, unless the weights forbid
   // it; everything else gets x'.
-  bool built = false;
+  bool folds = false;
   if (text.dtype == DType::u8 && options.spike_kernels && !on_gpu()) {
     try {
-      build(true);
-      built = reads_images;
+      const OwnedChain images = chain_of(0, row_from(0), true);
+      const Kernel* first = cut(images, machine, plan_options()).front().kernel;
+      folds = first && first->facts().folds;
+      if (folds) build(true);
     } catch (const Error&) {  // of weights that such a kernel does not serve
+      folds = false;
     }
   }
-  if (!built) build(false);
+  if (!folds) build(false);
   for (network::Layer& one : graph.layers) one.weights = {};
   lay_out_memory();
 }
@@ -106,6 +109,20 @@ std::unique_ptr<Network::Impl> Network::Impl::make(const NetworkText& text,
   check_options(options);
   return with_memory("in memory",
                      [&] { return std::make_unique<Impl>(model_of(text, parameters), options); });
+}
+
+PlanOptions Network::Impl::plan_options() const {
+  PlanOptions plan;
+  plan.device = options.device;
+  plan.threads = on_gpu() ? 0 : machine.threads;
+  return plan;
+}
+
+/// How many layers read each other in a row from `first` on.
+std::size_t Network::Impl::row_from(std::size_t first) const {
+  std::size_t count = 1;
+  while (first + count < graph.layers.size() && graph.in_a_row(first, count + 1)) ++count;
+  return count;
 }
 
 /// Layers that read each other in a row, as kernels see them.
@@ -164,9 +181,7 @@ Network::Impl::Step Network::Impl::make_step(const OwnedChain& chain, std::size_
     bound.stages.front().n = images.value();
   }
   if (kernel.empty()) bound.constants = bound.binary = bound.mean = false, bound.x_steps = 1;
-  PlanOptions plan;
-  plan.device = options.device;
-  plan.threads = on_gpu() ? 0 : machine.threads;
+  PlanOptions plan = plan_options();
   plan.kernel = kernel;
   step.bound = std::make_unique<Bound>(bound, plan);
   step.bound->set(parameters_of(step));
@@ -191,14 +206,10 @@ void Network::Impl::build(bool images_as_they_are) {
   steps.clear();
   reports.clear();
   parameters = 0;
-  PlanOptions plan;
-  plan.device = options.device;
-  plan.threads = on_gpu() ? 0 : machine.threads;
   for (std::size_t first = 0; first < graph.layers.size();) {
-    std::size_t count = 1;
-    while (first + count < graph.layers.size() && graph.in_a_row(first, count + 1)) ++count;
+    const std::size_t count = row_from(first);
     const OwnedChain row = chain_of(first, count, images_as_they_are);
-    for (const Segment& segment : cut(row, machine, plan)) {
+    for (const Segment& segment : cut(row, machine, plan_options())) {
       const std::size_t at = first + segment.first;
       const Kernel* kernel = segment.kernel;
       const OwnedChain chain = chain_of(at, segment.count, images_as_they_are && kernel);

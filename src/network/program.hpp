@@ -71,6 +71,8 @@ struct Network::Impl {
 
   // Building.
   void build(bool images_as_they_are);
+  PlanOptions plan_options() const;
+  std::size_t row_from(std::size_t first) const;
   OwnedChain chain_of(std::size_t first, std::size_t count, bool images_as_they_are) const;
   Step make_step(const OwnedChain& chain, std::size_t first, std::string_view kernel) const;
   std::vector<Parameters> parameters_of(const Step& step) const;
