@@ -10,7 +10,7 @@ struct GeneralCosts {
   double multiply_share = 0.01;  // of the fp32 units' peak
 };
 
-/// Of `depthwise`, fitted to the stages of MobileNetV2 and some larger ones on an H200, to 15 %.
+/// Of `depthwise`, fitted to the stages of MobileNetV2 and some larger ones on an H200.
 struct DepthwiseCosts {
   double launch = 0.6e-6;  // seconds
   // Instructions of a thread: all of it; of a pixel; of an output's channel beside its taps.

@@ -41,7 +41,7 @@ Cost cost_of(const Stage& stage, double seconds, double waste);
 /// 2^40 bytes, do not hold; empty: all fit.
 std::vector<std::string> too_large(const Stage& stage);
 
-/// The Hopper families count tiles in 32 bits, and divide their numbers by the number in a row, in
+/// Fast families count tiles in 32 bits, and divide their numbers by the number in a row, in
 /// a column and of channel blocks (cuda/divide.hpp): whether all that is exact for these.
 bool countable(std::initializer_list<Index> tiles_along_axes);
 inline constexpr const char* too_many_tiles = "more tiles than the kernel's 32-bit numbers count";

@@ -61,7 +61,7 @@ class DepthwisePrepared final : public CpuPrepared<DepthwiseWeights> {
 
   Status run(const RunArgs& args) const noexcept override {
     float* bias = reinterpret_cast<float*>(args.workspace);
-    for (Index c = 0; c < padded_c_; ++c) bias[c] = args.bias && c < stage_.c ? args.bias[c] : 0.0F;
+    copy_bias(args, stage_, padded_c_, bias);
     const Index rows = args.n * shapes_.p;
     // Tasks of neighbouring rows, which share inputs; a few for each thread.
     const Index tasks = std::min<Index>(rows, threads_ == 1 ? 1 : 4 * threads_);

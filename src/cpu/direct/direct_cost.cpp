@@ -3,6 +3,7 @@
 
 #include "cpu/direct/direct_prepared.hpp"
 #include "cpu/shared/core_costs.hpp"
+#include "cpu/shared/cpu_prepared.hpp"
 
 namespace convoy::cpu {
 
@@ -59,8 +60,7 @@ Cost direct_cost(const Stage& stage, int vectors, const Machine& machine) {
   Cost cost;
   cost.flops = flops;
   cost.waste = flops > 0 ? 1 - 2.0 * static_cast<double>(shapes.macs) / flops : 0;
-  cost.bytes = x_floats * static_cast<double>(size_of(stage.dtype)) +
-               4.0 * static_cast<double>(shapes.w_elements + shapes.y_elements);
+  cost.bytes = bytes_of_stage(stage);
   cost.seconds = std::max(seconds / machine.threads, cost.bytes / machine.memory_bandwidth) +
                  start_seconds(machine);
   return cost;

@@ -6,23 +6,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cpu/shared/refusals.hpp"
 #include "math/divide.hpp"
 
 namespace convoy::cpu {
 namespace {
 
-Index round_up(Index value, Index to) {
-  return (value + to - 1) / to * to;
-}
 using math::ceil_div;
-
-// The pool whose windows tile the plane in fours.
-bool windows_of_four(const Stage& stage, const Shapes& shapes) {
-  if (!stage.pool) return false;
-  const Pool& pool = *stage.pool;
-  return pool.window == Extent{2} && pool.stride == Extent{2} && pool.pad == Extent{0} &&
-         pool.dil == Extent{1} && 2 * shapes.out_h <= shapes.p && 2 * shapes.out_w <= shapes.q;
-}
+using math::round_up;
 
 // 1x1 filters without padding: the same stage on those pixels alone that it sees.
 Stage without_skipped_pixels(Stage stage) {
@@ -39,7 +30,7 @@ Stage without_skipped_pixels(Stage stage) {
 bool pools_in_registers(const Stage& stage, int vectors, const TileSizes& sizes) {
   const int sums = 4 * sizes.max_windows[static_cast<std::size_t>(vectors)] * vectors;
   const Index depth = stage.r * stage.s * (stage.c / stage.groups);
-  return windows_of_four(stage, shapes_of(stage)) && (sums > 8 || depth < 160);
+  return pools_in_fours(stage) && (sums > 8 || depth < 160);
 }
 
 DirectPrepared::DirectPrepared(const Stage& given, const Machine& machine, int vectors)

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "convoy/stage.hpp"
-#include "cpu/shared/register_tile.hpp"
+#include "cpu/shared/epilogue.hpp"
 
 namespace convoy::cpu::first_rows {
 

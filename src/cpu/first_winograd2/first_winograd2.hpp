@@ -3,7 +3,7 @@
 #pragma once
 
 #include "convoy/stage.hpp"
-#include "cpu/shared/register_tile.hpp"
+#include "cpu/shared/epilogue.hpp"
 
 namespace convoy::cpu::first_tiles {
 
@@ -31,12 +31,12 @@ struct PieceArgs {
   Index last_columns = 2;  // columns of the last tile inside the output
 };
 
-/// What one instruction set offers.
 /// Vectors of filters beside a tile: the two take six registers a vector.
 constexpr int max_vectors_of(int registers) {
   return registers < 32 ? 1 : 2;
 }
 
+/// What one instruction set offers.
 struct Loops {
   Index lanes = 0;
   int max_vectors = 0;

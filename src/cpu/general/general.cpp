@@ -9,14 +9,13 @@
 #include "cpu/families.hpp"
 #include "cpu/shared/core_costs.hpp"
 #include "cpu/shared/cpu_prepared.hpp"
+#include "math/divide.hpp"
 
 namespace convoy::cpu {
 namespace general_loops {
 namespace {
 
-Index ceil_div(Index a, Index b) {
-  return (a + b - 1) / b;
-}
+using math::ceil_div;
 // To a cache line.
 Size rounded(Size floats) {
   return floats.fits() ? Size(ceil_div(floats.value(), 16) * 16) : floats;

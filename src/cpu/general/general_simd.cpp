@@ -235,6 +235,7 @@ class Runner {
     alignas(64) float pre[block];
     const bool neuron = stage_.act.is_neuron();
     const V threshold = hn::Set(d, stage_.act.threshold());
+    const VectorActivation act(stage_.act);
     const Index vectors = filters.count <= lanes ? 1 : 2;
     for (Index i = 0; i < rows_; ++i) {
       for (Index j = 0; j < columns_; ++j) {
@@ -252,7 +253,7 @@ class Runner {
             result = hn::IfThenElseZero(fires, hn::Set(d, 1.0F));
           } else {
             value = one_nan(d, value);
-            result = one_nan(d, activate(d, value, VectorActivation(stage_.act)));
+            result = one_nan(d, activate(d, value, act));
           }
           hn::Store(value, d, pre + v * lanes);
           hn::Store(result, d, scratch_.act + at + v * lanes);

@@ -1,5 +1,5 @@
-// What all kernels of one stage on the CPU do alike with weights: pack them into an object that
-// does not change, which plans share, and keep the one in use.
+// What kernels of one stage on the CPU do alike: pack weights into an object that does not change,
+// which plans share, and keep the one in use; copy a bias; count bytes.
 #pragma once
 
 #include <memory>
@@ -36,5 +36,11 @@ class CpuPrepared : public Prepared {
 
 /// The shape of the stage's weights, with which every packing's name begins.
 std::string weights_shape(const Stage& stage);
+
+/// Bytes that a run must move.
+double bytes_of_stage(const Stage& stage);
+
+/// to[0, count): the stage's bias, 0 where it has none and beyond K.
+void copy_bias(const RunArgs& args, const Stage& stage, Index count, float* to);
 
 }  // namespace convoy::cpu

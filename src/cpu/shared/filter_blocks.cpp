@@ -5,13 +5,8 @@
 #include "math/divide.hpp"
 
 namespace convoy::cpu {
-namespace {
 
-constexpr Index round_up(Index value, Index to) {
-  return math::ceil_div(value, to) * to;
-}
-
-}  // namespace
+using math::round_up;
 
 std::vector<FilterBlock> filter_blocks(const Stage& stage, int vectors, const TileSizes& sizes) {
   std::vector<FilterBlock> blocks;

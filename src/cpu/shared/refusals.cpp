@@ -76,11 +76,14 @@ Refusals& Refusals::spikes() {
   return one_group().no_norm().expect(!stage_.hold, "hold", asked_for, none).no_keep();
 }
 
+bool pools_in_fours(const Stage& stage) {
+  if (!stage.pool || !plain_fours(*stage.pool)) return false;
+  const Shapes shapes = shapes_of(stage);
+  return 2 * shapes.out_h <= shapes.p && 2 * shapes.out_w <= shapes.q;
+}
+
 Refusals& Refusals::windows_of_four() {
-  if (!stage_.pool) return *this;
-  const Shapes shapes = shapes_of(stage_);
-  if (plain_fours(*stage_.pool) && 2 * shapes.out_h <= shapes.p && 2 * shapes.out_w <= shapes.q)
-    return *this;
+  if (!stage_.pool || pools_in_fours(stage_)) return *this;
   return refuse("the pool", pool_text(*stage_.pool),
                 "max 2x2 with stride 2 and no window beyond the plane");
 }

@@ -14,6 +14,9 @@
 
 namespace convoy::cpu {
 
+/// Whether there is a pool, and its windows tile the plane in fours.
+bool pools_in_fours(const Stage& stage);
+
 /// Collects every reason. Each function but the first two names what a family serves and adds the
 /// reason where the stage asks for something else.
 class Refusals {

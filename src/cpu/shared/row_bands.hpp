@@ -9,12 +9,6 @@
 
 namespace convoy::cpu {
 
-/// Bytes that a run must move.
-double bytes_of_stage(const Stage& stage);
-
-/// to[0, count): the stage's bias, 0 where it has none and beyond K.
-void copy_bias(const RunArgs& args, const Stage& stage, Index count, float* to);
-
 /// Calls run(image, first row, rows, slot) for the rows of all images in bands that a cache holds,
 /// at most `most` rows of one image, the same number of bands to each thread.
 template <class Run>

@@ -30,11 +30,8 @@
 namespace convoy::cpu {
 namespace {
 using math::ceil_div;
+using math::round_up;
 using namespace tap_pairs_loops;
-
-constexpr Index round_up(Index value, Index to) {
-  return ceil_div(value, to) * to;
-}
 
 // The factor of a product: w is [R,S,C], from one filter's channel on.
 double transformed(const Stage& stage, const float* w, const Factor& row, const Factor& column) {
@@ -110,7 +107,7 @@ class TapPairsPrepared final : public CpuPrepared<TapPairsWeights> {
 
   Status run(const RunArgs& args) const noexcept override {
     float* const bias = reinterpret_cast<float*>(args.workspace);
-    for (Index k = 0; k < padded_k_; ++k) bias[k] = args.bias && k < stage_.k ? args.bias[k] : 0.0F;
+    copy_bias(args, stage_, padded_k_, bias);
     // Rows of the output, or without a pool rows of tiles. Windows that overlap make a band compute
     // rows of the one before it.
     const Index image_rows = stage_.pool ? shapes_.out_h : ceil_div(shapes_.p, 2);

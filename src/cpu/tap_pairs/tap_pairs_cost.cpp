@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "cpu/shared/core_costs.hpp"
+#include "cpu/shared/cpu_prepared.hpp"
 #include "cpu/shared/filter_blocks.hpp"
 #include "cpu/tap_pairs/tap_pairs.hpp"
 #include "math/divide.hpp"
@@ -116,8 +117,7 @@ Cost cost_of(const Stage& stage, int vectors, const Machine& machine) {
                all_costs.pool_vector_cycles * cycle;
   const double x_floats = static_cast<double>(shapes.x_elements);
   seconds += x_floats / lanes * costs.pack_vector_cycles * cycle;
-  cost.bytes = x_floats * static_cast<double>(size_of(stage.dtype)) +
-               4.0 * static_cast<double>(shapes.w_elements + shapes.y_elements);
+  cost.bytes = bytes_of_stage(stage);
   // Threads share rows of tiles.
   const Index rows = stage.n * tile_rows;
   const double busiest = count(ceil_div(rows, machine.threads)) / count(rows);

@@ -27,6 +27,7 @@
 #include "convoy/stage.hpp"
 #include "core/kernel.hpp"
 #include "cpu/shared/epilogue.hpp"
+#include "math/divide.hpp"
 
 namespace convoy::cpu::winograd {
 
@@ -160,9 +161,7 @@ struct Simd {
 /// The best instruction set of this CPU, for tiles of m x m.
 Simd simd(Index m, Index stride);
 
-inline Index round_up(Index value, Index to) {
-  return (value + to - 1) / to * to;
-}
+using math::round_up;
 /// Floats between two xi of a group's V.
 inline Index v_stride(const Geometry& g, Index lanes, Index tiles) {
   return round_up(g.c, lanes) * tiles + 16;

@@ -2,29 +2,20 @@
 // rounding, store. A family says which of its accumulators make a window and where pixels go.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <cstdint>
-#include <type_traits>
 
 #include "cuda/activate.cuh"
 #include "cuda/ptx/stmatrix.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/sm90/warpgroups.cuh"
+#include "cuda/types.cuh"
 
 namespace convoy::cuda::sm90 {
 
 template <class T>
 __device__ __forceinline__ std::uint32_t pack(float a, float b) {
-  if constexpr (std::is_same_v<T, __half>) {
-    const __half2 v = __floats2half2_rn(a, b);
-    return *reinterpret_cast<const std::uint32_t*>(&v);
-  } else {
-    const __nv_bfloat162 v = __floats2bfloat162_rn(a, b);
-    return *reinterpret_cast<const std::uint32_t*>(&v);
-  }
+  return Element<T>::pack({a, b});
 }
 
 __device__ __forceinline__ float max4(float a, float b, float c, float d) {

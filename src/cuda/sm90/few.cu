@@ -278,9 +278,6 @@ __global__ void __launch_bounds__(few_threads, Flat ? 2 : 1)
   }
 }
 
-}  // namespace
-
-namespace {
 using FewKernel = void (*)(FewParams);
 
 template <class T>
@@ -307,7 +304,7 @@ FewLaunch::FewLaunch(const Stage& stage, const FewLayout& layout) {
   FewParams p{};
   p.epilogue = epilogue_of(stage);
   p.at = layout;
-  p.epilogue.k = i(stage.k), p.r = i(stage.r), p.s = i(stage.s);
+  p.r = i(stage.r), p.s = i(stage.s);
   p.pad_top = i(stage.pad.top);
   p.pad_left = i(stage.pad.left);
   p.window = stage.pool ? 2 : 1;

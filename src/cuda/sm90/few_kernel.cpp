@@ -45,13 +45,7 @@ class Few final : public StageKernel {
                      .settled_weights = true}) {}
 
   std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
-    const DeviceFacts facts = facts_of(machine);
-    std::vector<std::string> why = few_refusals(stage, facts);
-    if (!why.empty()) return why;
-    const auto layout = few_layout(stage, facts);
-    if (!countable({layout.tiles_x, layout.tiles_y, layout.images}))
-      why.emplace_back(too_many_tiles);
-    return why;
+    return few_refusals(stage, facts_of(machine));
   }
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
     const FewLayout layout = few_layout(stage, facts_of(machine));

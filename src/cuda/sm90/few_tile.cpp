@@ -138,9 +138,13 @@ std::vector<std::string> few_refusals(const Stage& stage, const DeviceFacts& dev
       .no(stage.pool && *stage.pool != max_pool(2), "a pool other than max 2x2 with stride 2")
       .pools_first()
       .countable_sizes();
-  if (refusals.none())
-    refusals.no(few_layout(stage, device).slots == 0,
-                fmt::format("no box of at most {} pixels fits in shared memory", most_pixels));
+  if (refusals.none()) {
+    const FewLayout layout = few_layout(stage, device);
+    const bool fits = layout.slots > 0;
+    refusals
+        .no(!fits, fmt::format("no box of at most {} pixels fits in shared memory", most_pixels))
+        .no(fits && !countable({layout.tiles_x, layout.tiles_y, layout.images}), too_many_tiles);
+  }
   return refusals.all();
 }
 

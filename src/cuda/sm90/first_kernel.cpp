@@ -61,13 +61,7 @@ class First final : public StageKernel {
                      .settled_weights = true}) {}
 
   std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
-    const DeviceFacts facts = facts_of(machine);
-    std::vector<std::string> why = first_refusals(stage, facts);
-    if (!why.empty()) return why;
-    const auto layout = first_layout(stage, facts);
-    if (!countable({layout.runs_x, layout.run, layout.runs_y, stage.n}))
-      why.emplace_back(too_many_tiles);
-    return why;
+    return first_refusals(stage, facts_of(machine));
   }
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
     const FirstLayout layout = first_layout(stage, facts_of(machine));

@@ -70,9 +70,13 @@ std::vector<std::string> first_refusals(const Stage& stage, const DeviceFacts& d
       // Elements of a row are counted with 32 bits.
       .no((stage.w + stage.pad.left + stage.pad.right) * stage.c > Index{1} << 30,
           "padded rows of more than 2^30 elements");
-  if (refusals.none())
-    refusals.no(first_layout(stage, device).bricks < 2,
-                "weights and two bricks of the image do not fit in shared memory");
+  if (refusals.none()) {
+    const FirstLayout layout = first_layout(stage, device);
+    const bool fits = layout.bricks >= 2;
+    refusals.no(!fits, "weights and two bricks of the image do not fit in shared memory")
+        .no(fits && !countable({layout.runs_x, layout.run, layout.runs_y, stage.n}),
+            too_many_tiles);
+  }
   return refusals.all();
 }
 

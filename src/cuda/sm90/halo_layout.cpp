@@ -146,7 +146,7 @@ void lay_output(const Case& c, HaloLayout& out) {
   out.stored_pixels = c.pooled() ? w * h * tile.bn : tile.instruction_n() / pieces;
   out.store_j = out.images ? 8 : w;
   out.store_i = out.images ? 8 * w : (tile.bw > 8 ? 8 / out.window : w * h);
-  // Behind a pooled tile one row more takes columns that do not exist (Units::row).
+  // Behind a pooled tile one row more takes columns that do not exist (Fragments::row).
   const int rows = out.stored_pixels + (c.pooled() ? 1 : 0);
   out.staging = c.inside.staging > 0 ? c.inside.staging : round_up(rows * row_bytes, swizzle_bytes);
   if (c.pooled()) return;
