@@ -13,13 +13,14 @@ could be compared.
 
 import argparse
 import json
-import math
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from stored import geometric_mean
 
 
 def measure(program, shapes, args):
@@ -98,7 +99,7 @@ def main():
             print(f"{stage}: failed in the {build} build: {text}")
     if not rows:
         sys.exit(2)
-    mean = math.exp(sum(math.log(row["ratio"]) for row in rows) / len(rows))
+    mean = geometric_mean(row["ratio"] for row in rows)
     slower = sorted((row for row in rows if row["ratio"] < args.least), key=lambda row: row["ratio"])
     for row in slower:
         print(f"{row['stage']:<56} {row['ratio']:.3f}  {row['old']} {row['old_us']:.2f} us -> "

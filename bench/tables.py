@@ -128,7 +128,8 @@ def spiking_summary(machines):
 
 def provenance(result):
     """Commit, compiler and date, where the record has them."""
-    return ", ".join(str(result[key])[:12] for key in ("commit", "compiler", "date") if result.get(key))
+    lengths = {"commit": 12, "compiler": 12, "date": 10}
+    return ", ".join(str(result[key])[:length] for key, length in lengths.items() if result.get(key))
 
 
 def cpu_machine(machine):

@@ -5,7 +5,7 @@
     build/release/bin/fit_cpu_cost bench/results/*/tiles-cpu-1t.json
 
 Runs `convoy tune --all-kernels`, which saves nothing, and writes OUT/<cpu>/<list>-<threads>t.json with a line a
-stage: [kernel, tile, microseconds] of each, the fastest first. Five minutes with the defaults.
+stage: [kernel, tile, microseconds] of each, the fastest first. Two and a half minutes with the defaults.
 """
 
 import argparse
