@@ -96,7 +96,8 @@ class Stages(CliTest):
 
     def test_tune_of_all_kernels(self):
         def kernels(*words):
-            result = convoy("tune", "--stage", STAGE, "--seconds", "0.001", "--json", *words, env={"CONVOY_CACHE": cache})
+            words = ("tune", "--stage", STAGE, "--seconds", "0.001", "--json", *words)
+            result = convoy(*words, env={"CONVOY_CACHE": cache})
             self.assertEqual(result.returncode, 0, result.stderr)
             report = json.loads(result.stdout)
             self.assertGreater(report["cpu"]["l2_bytes"], 0)
