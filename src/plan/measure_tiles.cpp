@@ -73,7 +73,7 @@ std::string save_fastest(const Machine& machine, const Chain& chain,
   const TuneRow& fastest = rows.front();
   TuningCache cache;
   cache.set(machine, chain, {fastest.kernel, fastest.tile, fastest.median, false, utc_now()});
-  const std::string path = tuning_cache_path();
+  std::string path = tuning_cache_path();
   save_tuning_cache(path, cache);
   return path;
 }
