@@ -139,8 +139,9 @@ class CONVOY_API Network {
              Stream stream = {}) const noexcept;
 
   /// As `run` without outputs, and adds the seconds spent in each of `layers()`, summed over
-  /// threads, to seconds[i]. A layer that a kernel runs with the one before it may get none. The
-  /// statuses are those of `run`; throws Error where the network was moved from.
+  /// threads, to seconds[i]. A layer that a kernel runs with the one before it may get none; one
+  /// that reads several layers gets the time to put their channels side by side. The statuses are
+  /// those of `run`; throws Error where the network was moved from.
   ///
   ///     std::vector<double> seconds;
   ///     network.profile(images, seconds).or_throw();

@@ -2,6 +2,7 @@
 // makes it, run.cpp runs it.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -87,6 +88,7 @@ struct Network::Impl {
   std::byte* tensor(Index number) const;
   Status run_step(const Step& step, Index n, const void* x, void* y, std::int32_t* labels,
                   float* const* inner, double* seconds, Stream stream) const;
+  void add_since(std::chrono::steady_clock::time_point begin, Stream stream, double& seconds) const;
   const void* input_of(const TensorView& images, Index first, Index n, Stream stream) const;
   void put(const Part& part, Index n, const void* from, void* to, Stream stream) const;
   Status run_batch(const TensorView& images, Index first, Index n, const TensorView& logits,

@@ -69,10 +69,15 @@ Status Network::Impl::run_step(const Step& step, Index n, const void* x, void* y
   const Status status = step.bound->run(args, nullptr, stream);
   if (!status.ok()) return {status.code(), layer(step.first).name + ": " + status.message()};
   if (!seconds || by_layer) return {};
-  if (on_gpu()) gpu::synchronize(machine.device, stream);
-  seconds[step.first] += std::chrono::duration<double>(Clock::now() - begin).count() *
-                         (on_gpu() ? 1 : threads->count());
+  add_since(begin, stream, seconds[step.first]);
   return {};
+}
+
+/// Adds what `profile` reports: seconds until the stream is done, on the CPU of all threads.
+void Network::Impl::add_since(Clock::time_point begin, Stream stream, double& seconds) const {
+  if (on_gpu()) gpu::synchronize(machine.device, stream);
+  const double elapsed = std::chrono::duration<double>(Clock::now() - begin).count();
+  seconds += elapsed * (on_gpu() ? 1 : threads->count());
 }
 
 /// Images [first, first + n) as the first step reads them, on the network's device.
@@ -157,7 +162,9 @@ Status Network::Impl::run_batch(const TensorView& images, Index first, Index n,
   const void* const input = input_of(images, first, n, stream);
   for (const Step& step : steps) {
     const void* const x = step.in == 0 ? input : tensor(step.in);
+    const auto begin = seconds ? Clock::now() : Clock::time_point();
     for (const Part& part : step.parts) put(part, n, tensor(part.tensor), tensor(step.in), stream);
+    if (seconds && !step.parts.empty()) add_since(begin, stream, seconds[step.first]);
     Status status = run_step(step, n, x, tensor(step.out), nullptr, nullptr, seconds, stream);
     if (!status.ok()) return status;
   }
