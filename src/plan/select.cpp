@@ -35,23 +35,31 @@ std::vector<std::string> names_of_fitting(const std::vector<Verdict>& verdicts) 
   return names;
 }
 
-std::string every_refusal(const std::vector<Verdict>& verdicts) {
+// Of a chain by the kernels for chains: that the others run one stage goes without saying.
+std::string every_refusal(const std::vector<Verdict>& verdicts, const Chain& chain) {
+  const bool one = is_one_stage(chain);
   std::string text;
   for (const Verdict& verdict : verdicts)
-    text += fmt::format("\n  {}: {}", verdict.kernel->name(), fmt::join(verdict.refusals, "; "));
+    if (one || is_for_chains(*verdict.kernel))
+      text += fmt::format("\n  {}: {}", verdict.kernel->name(), fmt::join(verdict.refusals, "; "));
+  if (text.empty()) text = " each of its kernels runs one stage";
   return text;
 }
 
 // Whether the kernel's verdict on the chain is worth a line.
 bool concerns(const Kernel& kernel, const Chain& chain, const Machine& machine) {
   return kernel.device() == machine.device.kind && kernel.facts().least_stages <= chain.size() &&
-         (chain.constants || !kernel.facts().folds);
+         (chain.constants || !kernel.facts().folds || !is_one_stage(chain));
 }
 
 // Why the kernel may not run the chain; empty: it may.
 std::vector<std::string> refusals_of(const Kernel& kernel, const Chain& chain,
                                      const Machine& machine) {
   std::vector<std::string> refusals = kernel.refusals(chain, machine);
+  if (kernel.facts().folds && !chain.constants)
+    refusals.push_back(
+        "it folds bias into its weights: the chain must begin with \"constants > \", as those of "
+        "networks do");
   if (chain.exact() && !kernel.exact()) {
     const bool asked = std::any_of(chain.stages.begin(), chain.stages.end(),
                                    [](const Stage& stage) { return stage.strict; });
@@ -212,7 +220,7 @@ Selection select(const Chain& chain, const Machine& machine, const PlanOptions& 
     }
     if (first == selection.verdicts.size())
       throw Error(fmt::format("no kernel on {} can run {}:{}", to_text(machine.device),
-                              to_text(chain), every_refusal(selection.verdicts)));
+                              to_text(chain), every_refusal(selection.verdicts, chain)));
     const Index images = selection.canonical.stages.front().n;
     selection.why_arithmetic = fmt::format(
         "that of {}, the fastest predicted for {}{} {}. Arithmetics are compared at "
