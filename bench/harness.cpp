@@ -20,7 +20,7 @@ struct Ours {
   Ours(const Stage& stage, const Problem& problem, const Options& options)
       : runs(make_runs(stage, problem, options.plan, options.seconds_per_turn, options.apart)) {
     const Plan& plan = runs->plan();
-    row.stage = stage;
+    row.stage = to_text(stage);
     row.kernel = plan.kernel();
     row.tile = plan.tile();
     row.arithmetic = plan.arithmetic();

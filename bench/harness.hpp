@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,7 +47,7 @@ struct Timing {
 };
 
 struct Row {
-  Stage stage;
+  std::string stage;  // its text, or that of a chain
   std::string kernel, tile, arithmetic;
   int threads = 0;
   Timing ours;
@@ -55,14 +56,17 @@ struct Row {
   nlohmann::json versions;                            // of the peers' libraries
   std::string peers_method;                           // how the peers say that they are timed
   double plan = 0,
-         pack = 0;         // seconds to make the plan and to pack its weights, see plan_times.hpp
+         pack = 0;         // seconds to make the plan and to pack its weights, see plan_times.hpp;
+                           // 0: not timed
   double gflops = 0;       // operations of the direct convolution / median time
   double peak_gflops = 0;  // measured beside it, median of the rounds kept
   double bytes = 0;        // x, weights and y once each
   double clock_ghz = 0;    // GPU: of its multiprocessors at the end of our turns
   double floor = 0;        // seconds, where the bandwidth is known: the larger of operations over
                            // peak and bytes over bandwidth
-  double error = 0;        // max|y - y64| / max|y64| of the timed output, on sampled outputs
+  bool checked = true;     // the output, against the oracle
+  std::optional<double> error;  // max|y - y64| / max|y64| of the timed output, on sampled outputs;
+                                // none of a chain
   int rounds = 0, dropped = 0;
   bool quiet = false;  // the noise stop was reached
 

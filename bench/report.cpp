@@ -28,6 +28,10 @@ std::string where_known(double value) {
   return value > 0 ? fmt::format("{:.3f}", value) : "";
 }
 
+std::string where_timed(double seconds) {
+  return seconds > 0 ? fmt::format("{:.1f}", seconds * 1e6) : "";
+}
+
 std::string cell_ratio(const Timing* peer) {
   return peer ? fmt::format("{:.2f}", peer->ratio) : "-";
 }
@@ -50,7 +54,7 @@ nlohmann::json to_json(const Row& row) {
   nlohmann::json peers = nlohmann::json::array();
   for (const Timing& peer : row.peers) peers.push_back(timing_json(peer, row));
   const Timing* best = row.best_peer();
-  nlohmann::json json = {{"stage", to_text(row.stage)},
+  nlohmann::json json = {{"stage", row.stage},
                          {"kernel", row.kernel},
                          {"tile", row.tile},
                          {"arithmetic", row.arithmetic},
@@ -62,12 +66,12 @@ nlohmann::json to_json(const Row& row) {
                          {"ratio", best ? nlohmann::json(best->ratio) : nlohmann::json()},
                          {"gflops", row.gflops},
                          {"peak_gflops", row.peak_gflops},
-                         {"plan_us", row.plan * 1e6},
-                         {"pack_us", row.pack * 1e6},
-                         {"error", row.error},
                          {"rounds", row.rounds},
                          {"dropped_rounds", row.dropped},
                          {"quiet", row.quiet}};
+  if (row.plan > 0) json["plan_us"] = row.plan * 1e6, json["pack_us"] = row.pack * 1e6;
+  if (row.error) json["error"] = *row.error;
+  if (!row.checked) json["checked"] = false;
   if (row.clock_ghz > 0) json["clock_ghz"] = row.clock_ghz;
   if (row.floor > 0) {
     json["bytes"] = row.bytes;
@@ -87,15 +91,13 @@ std::string to_csv(const Row& row) {
   const Timing* best = row.best_peer();
   // A stage's text holds commas (clip(0,6), keep(pre,act)).
   return fmt::format(
-      "\"{}\",{},\"{}\",{},{:.3f},{:.3f},{:.4f},{:.2f},{:.2f},{:.4f},{},{},{},{},{},{},{},{:.1f},{:"
-      ".1f}\n",
-      to_text(row.stage), row.kernel, row.tile, row.threads, row.ours.median * 1e6,
-      row.ours.minimum * 1e6, row.ours.spread, row.gflops, row.peak_gflops,
-      row.gflops / row.peak_gflops, best ? best->name : "",
-      best ? fmt::format("{:.3f}", best->median * 1e6) : "",
+      "\"{}\",{},\"{}\",{},{:.3f},{:.3f},{:.4f},{:.2f},{:.2f},{:.4f},{},{},{},{},{},{},{},{},{}\n",
+      row.stage, row.kernel, row.tile, row.threads, row.ours.median * 1e6, row.ours.minimum * 1e6,
+      row.ours.spread, row.gflops, row.peak_gflops, row.gflops / row.peak_gflops,
+      best ? best->name : "", best ? fmt::format("{:.3f}", best->median * 1e6) : "",
       best ? fmt::format("{:.4f}", best->ratio) : "", row.rounds, row.quiet ? 1 : 0,
-      where_known(row.ours.apart * 1e6), where_known(row.apart_ratio()), row.plan * 1e6,
-      row.pack * 1e6);
+      where_known(row.ours.apart * 1e6), where_known(row.apart_ratio()), where_timed(row.plan),
+      where_timed(row.pack));
 }
 
 namespace {
@@ -122,7 +124,7 @@ std::string notes_of(const std::vector<Row>& rows) {
 
 std::string to_table(const std::vector<Row>& rows) {
   std::size_t width = 5;
-  for (const Row& row : rows) width = std::max(width, to_text(row.stage).size());
+  for (const Row& row : rows) width = std::max(width, row.stage.size());
   const bool peers = !rows.empty() && !rows[0].peers.empty();
   const bool floor = !rows.empty() && rows[0].floor > 0;
   const bool apart = !rows.empty() && rows[0].ours.apart > 0;
@@ -137,9 +139,8 @@ std::string to_table(const std::vector<Row>& rows) {
   int ratios = 0;
   for (const Row& row : rows) {
     text += fmt::format("{:<{}}  {:<16} {:>10.1f} {:>10.1f} {:>6.1f}% {:>9.1f} {:>6.1f}%",
-                        to_text(row.stage), width, row.kernel, row.ours.median * 1e6,
-                        row.ours.minimum * 1e6, row.ours.spread * 100, row.gflops,
-                        100 * row.gflops / row.peak_gflops);
+                        row.stage, width, row.kernel, row.ours.median * 1e6, row.ours.minimum * 1e6,
+                        row.ours.spread * 100, row.gflops, 100 * row.gflops / row.peak_gflops);
     if (floor) text += fmt::format(" {:>8.1f} {:>6.2f}", row.floor * 1e6, row.clock_ghz);
     if (apart) text += fmt::format(" {:>9.1f}", row.ours.apart * 1e6);
     if (const Timing* best = row.best_peer()) {
@@ -149,6 +150,7 @@ std::string to_table(const std::vector<Row>& rows) {
       log_sum += std::log(best->ratio);
       ++ratios;
     }
+    if (!row.checked) text += "  not checked: too much for the oracle";
     text += row.quiet ? "\n" : "  noisy\n";
   }
   if (ratios > 1)

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "bench/chains.hpp"
 #include "bench/harness.hpp"
 #include "bench/peer_process.hpp"
 #include "bench/record.hpp"
@@ -74,7 +75,7 @@ class Report {
   Report(const Arguments& arguments, const bench::Options& options, const Machine& machine);
 
   void add(bench::Row row);
-  void add_failure(const Stage& stage, const Error& error);
+  void add_failure(const Chain& chain, const Error& error);
   void write() const;  // the JSON
   /// Stage by stage: an interrupt keeps what was measured before it.
   void write_so_far() const {
@@ -107,8 +108,8 @@ void Report::add(bench::Row row) {
   rows_.push_back(std::move(row));
 }
 
-void Report::add_failure(const Stage& stage, const Error& error) {
-  all_["failed"].push_back({{"stage", to_text(stage)}, {"why", error.what()}});
+void Report::add_failure(const Chain& chain, const Error& error) {
+  all_["failed"].push_back({{"stage", to_text(chain)}, {"why", error.what()}});
 }
 
 void Report::write() const {
@@ -128,25 +129,50 @@ void Report::print(const Machine& machine, const bench::Options& options) const 
   fmt::print("{}", bench::to_table(rows_));
 }
 
+// What is measured beside a chain is its stages.
+void expect_no_other_contestants(const Arguments& arguments, const Chain& chain) {
+  const std::pair<const char*, bool> flags[] = {{"--peers", arguments.peers},
+                                                {"--both-modes", arguments.both},
+                                                {"--both-types", arguments.both_types},
+                                                {"--unfused", arguments.unfused},
+                                                {"--apart", arguments.apart}};
+  for (const auto& [flag, given] : flags)
+    if (given)
+      throw Error(
+          fmt::format("{}: expected single stages, found \"{}\". A chain is timed beside its "
+                      "stages one by one. Leave one of them out.",
+                      flag, to_text(chain)));
+}
+
 int run_bench(const Arguments& arguments) {
-  std::vector<Stage> stages = arguments.stages.read_some("bench");
-  for (Stage& stage : stages) stage = arguments.changes.apply(stage);
+  const bool gpu = parse_device(arguments.device).kind == DeviceKind::cuda;
+  std::vector<OwnedChain> chains = arguments.stages.read_some_chains("bench", gpu);
+  for (OwnedChain& chain : chains) {
+    chain = arguments.changes.apply(chain);
+    if (!is_one_stage(chain)) expect_no_other_contestants(arguments, chain);
+  }
   const bool terminal = isatty(STDERR_FILENO) != 0;
   const char* clear = terminal ? "\r\033[K" : "";
   bench::Options options = options_of(arguments, terminal);
   const Machine machine = machine_for(options.plan);
   Report report(arguments, options, machine);
   std::unique_ptr<bench::PeerProcess> peers;
-  for (const Stage& stage : stages) {
+  for (const OwnedChain& chain : chains) {
     try {
+      if (!is_one_stage(chain)) {
+        report.add(bench::run(chain, options));
+        report.write_so_far();
+        continue;
+      }
+      const Stage& stage = chain.stages.front();
       if (arguments.peers && !peers) peers = start_peers(arguments, machine);
       options.peers = peers.get();
       for (bench::Row& row : bench::run(stage, options)) report.add(std::move(row));
     } catch (const Error& error) {
-      if (stages.size() == 1) throw;
+      if (chains.size() == 1) throw;
       // The rest of a list is measured all the same, with peers that nothing happened to.
       print_error("{}convoy: {}\n", clear, error.what());
-      report.add_failure(stage, error);
+      report.add_failure(chain, error);
       peers.reset();
     }
     report.write_so_far();
@@ -160,7 +186,8 @@ int run_bench(const Arguments& arguments) {
 
 void add_bench(Command& app, int& exit_code) {
   auto arguments = std::make_shared<Arguments>();
-  Command* command = app.add_subcommand("bench", "Measure stages, beside other libraries if asked");
+  Command* command = app.add_subcommand(
+      "bench", "Measure stages, beside other libraries if asked, and chains of stages");
   arguments->stages.add_to(*command);
   arguments->changes.add_to(*command);
   add_device(*command, arguments->device);
@@ -222,7 +249,9 @@ void add_bench(Command& app, int& exit_code) {
       ->check(not_empty());
   command->footer(
       "Example: convoy bench --peers --shapes shapes/targets-cpu.txt --json result.json\n"
-      "         convoy bench --device cuda --shapes shapes/resnet50.txt --dtype f16");
+      "         convoy bench --device cuda --shapes shapes/resnet50.txt --dtype f16\n"
+      "         convoy bench --device cuda --stage 'f16:n32h56c64k128r3pad1+bias+relu+max2 > "
+      "f16:n32h28c128k256r1+bias+relu'");
   command->callback([arguments, &exit_code] { exit_code = run_bench(*arguments); });
 }
 

@@ -90,13 +90,6 @@ std::vector<OwnedChain> StageList::read_some_chains(std::string_view command, bo
   expect_some(command);
   return read_chains(gpu);
 }
-std::vector<Stage> StageList::read_some(std::string_view command) const {
-  expect_some(command);
-  if (!file.empty()) return read_shape_list(file);
-  std::vector<Stage> stages;
-  for (const std::string& text : texts) stages.push_back(parse_stage(text));
-  return stages;
-}
 void StageList::expect_some(std::string_view command) const {
   if (file.empty() && texts.empty())
     throw Error(

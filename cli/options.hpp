@@ -33,8 +33,6 @@ struct StageList {
   std::vector<OwnedChain> read_chains(bool gpu) const;
   /// The same; throws Error too when neither was given.
   std::vector<OwnedChain> read_some_chains(std::string_view command, bool gpu) const;
-  /// Likewise, where only stages are taken.
-  std::vector<Stage> read_some(std::string_view command) const;
 
  private:
   void expect_some(std::string_view command) const;

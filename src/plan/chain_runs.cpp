@@ -50,9 +50,9 @@ std::vector<Parameters> ChainRuns::parameters(const KernelFacts& facts) const {
   return all;
 }
 
-Timing ChainRuns::time(double seconds,
-                       const std::function<Status(Stream, std::size_t)>& run) const {
-  return time_calls(
+Samples ChainRuns::sample(double seconds,
+                          const std::function<Status(Stream, std::size_t)>& run) const {
+  return sample_calls(
       machine_.device, sets_, [&](Stream stream, std::size_t set) { run(stream, set).or_throw(); },
       seconds);
 }
@@ -67,13 +67,13 @@ std::unique_ptr<const Bound> ChainRuns::bind(const std::string& kernel,
   return bound;
 }
 
-Timing ChainRuns::time_whole(const Bound& bound, double seconds) const {
-  return time(seconds,
-              [&](Stream stream, std::size_t set) { return run_whole(bound, stream, set); });
+Samples ChainRuns::sample_whole(const Bound& bound, double seconds) const {
+  return sample(seconds,
+                [&](Stream stream, std::size_t set) { return run_whole(bound, stream, set); });
 }
 
-Timing ChainRuns::time_stages(double seconds) const {
-  return time(seconds, [&](Stream stream, std::size_t set) { return run_stages(stream, set); });
+Samples ChainRuns::sample_stages(double seconds) const {
+  return sample(seconds, [&](Stream stream, std::size_t set) { return run_stages(stream, set); });
 }
 
 Status ChainRuns::run_whole(const Bound& bound, Stream stream, std::size_t set) const {

@@ -21,11 +21,11 @@ class ChainRuns {
   /// All of the chain by the kernel with that tile, the planner's choice where both are empty.
   std::unique_ptr<const Bound> bind(const std::string& kernel = {},
                                     const std::string& tile = {}) const;
-  /// Times what `bind` gave, for about `seconds`.
-  Timing time_whole(const Bound& bound, double seconds) const;
-  /// Times the stages by plans of their own. What lies around them in a network is left out: the
+  /// Runs what `bind` gave, for about `seconds`.
+  Samples sample_whole(const Bound& bound, double seconds) const;
+  /// Runs the stages by plans of their own. What lies around them in a network is left out: the
   /// conversion of pixels and the mean.
-  Timing time_stages(double seconds) const;
+  Samples sample_stages(double seconds) const;
   /// What their cost models predict for those.
   double predicted_stages() const { return predicted_stages_; }
 
@@ -33,7 +33,7 @@ class ChainRuns {
   std::vector<Parameters> parameters(const KernelFacts& facts) const;
   Status run_whole(const Bound& bound, Stream stream, std::size_t set) const;
   Status run_stages(Stream stream, std::size_t set) const;
-  Timing time(double seconds, const std::function<Status(Stream, std::size_t)>& run) const;
+  Samples sample(double seconds, const std::function<Status(Stream, std::size_t)>& run) const;
   Operands operands_of(std::size_t stage, std::size_t set) const {
     return operands_[stage].operands(alone_[stage], set % operands_[stage].sets());
   }

@@ -245,7 +245,8 @@ std::vector<Segment> cut(const Chain& chain, const Machine& machine, const PlanO
 
 SegmentTimes measure_segments(const Chain& chain, const PlanOptions& options, double seconds) {
   const ChainRuns runs(chain, options);
-  return {runs.time_whole(*runs.bind(), seconds).median, runs.time_stages(seconds).median};
+  return {summary(runs.sample_whole(*runs.bind(), seconds)).median,
+          summary(runs.sample_stages(seconds)).median};
 }
 
 }  // namespace convoy

@@ -152,8 +152,16 @@ Replays choose_replays(double once, std::size_t sets, double seconds) {
   return replays;
 }
 
-Timing time_replays(Device device, std::size_t sets,
-                    const std::function<void(Stream, std::size_t)>& enqueue, double seconds) {
+Timing summary(Samples samples) {
+  std::vector<double>& seconds = samples.seconds;
+  std::sort(seconds.begin(), seconds.end());
+  return {seconds[seconds.size() / 2], seconds.front(), samples.runs};
+}
+
+namespace {
+
+Samples sample_replays(Device device, std::size_t sets,
+                       const std::function<void(Stream, std::size_t)>& enqueue, double seconds) {
   gpu::Graph graph(device);
   const auto one = [&](Stream stream) { enqueue(stream, 0); };
   double once = graph.run(one);
@@ -171,13 +179,15 @@ Timing time_replays(Device device, std::size_t sets,
     spent += replay;
     times.push_back(replay / static_cast<double>(replays.runs));
   }
-  std::sort(times.begin(), times.end());
-  return {times[times.size() / 2], times.front(), static_cast<int>(times.size() * replays.runs)};
+  const int runs = static_cast<int>(times.size() * replays.runs);
+  return {std::move(times), runs};
 }
 
-Timing time_calls(Device device, std::size_t sets,
-                  const std::function<void(Stream, std::size_t)>& call, double seconds) {
-  if (device.kind == DeviceKind::cuda) return time_replays(device, sets, call, seconds);
+}  // namespace
+
+Samples sample_calls(Device device, std::size_t sets,
+                     const std::function<void(Stream, std::size_t)>& call, double seconds) {
+  if (device.kind == DeviceKind::cuda) return sample_replays(device, sets, call, seconds);
   using Clock = std::chrono::steady_clock;
   std::size_t set = 0;
   call({}, 0);
@@ -192,17 +202,18 @@ Timing time_calls(Device device, std::size_t sets,
     last = now;
   } while (times.size() < 3 || (std::chrono::duration<double>(last - begin).count() < seconds &&
                                 times.size() < 100000));
-  std::sort(times.begin(), times.end());
-  return {times[times.size() / 2], times.front(), static_cast<int>(times.size())};
+  const int runs = static_cast<int>(times.size());
+  return {std::move(times), runs};
 }
 
 Timing time_runs(const Plan& plan, const RandomOperands& random, double seconds) {
   std::vector<Operands> operands;
   for (std::size_t set = 0; set < random.sets(); ++set)
     operands.push_back(random.operands(plan.stage(), set));
-  return time_calls(
+  return summary(sample_calls(
       plan.device(), random.sets(),
-      [&](Stream stream, std::size_t set) { plan.run(operands[set], stream).or_throw(); }, seconds);
+      [&](Stream stream, std::size_t set) { plan.run(operands[set], stream).or_throw(); },
+      seconds));
 }
 
 }  // namespace convoy

@@ -45,18 +45,20 @@ struct Replays {
 /// One replay where three would take longer than `seconds` and a quarter of a second.
 Replays choose_replays(double once, std::size_t sets, double seconds);
 
-/// Times one run, then replays a graph of several, as choose_replays says, one replay after the
-/// other until `seconds` are over. `enqueue` puts the i-th run on a stream of the GPU; `sets` of
-/// them differ. The times are those of one run. Throws Error when the GPU does.
-Timing time_replays(Device device, std::size_t sets,
-                    const std::function<void(Stream, std::size_t i)>& enqueue, double seconds);
+/// What was timed: seconds of one run, several times over; on a GPU each of a whole replay.
+struct Samples {
+  std::vector<double> seconds;
+  int runs = 0;  // in all of them
+};
+Timing summary(Samples samples);
 
-/// Calls until `seconds` are over, at least three times after one call that is not counted; on a
-/// GPU by replays of a graph. `call` gets the sets of operands in turn.
-Timing time_calls(Device device, std::size_t sets,
-                  const std::function<void(Stream, std::size_t set)>& call, double seconds);
+/// Calls until `seconds` are over, at least three times after one call that is not counted. `call`
+/// gets the `sets` of operands in turn. On a GPU: times one call, then replays a graph of several,
+/// as choose_replays says, until `seconds` are over. Throws Error when the GPU does.
+Samples sample_calls(Device device, std::size_t sets,
+                     const std::function<void(Stream, std::size_t set)>& call, double seconds);
 
-/// time_calls of the plan's runs. Throws Error when one fails.
+/// Of the plan's runs, as sample_calls. Throws Error when one fails.
 Timing time_runs(const Plan& plan, const RandomOperands& random, double seconds);
 
 }  // namespace convoy

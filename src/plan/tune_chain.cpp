@@ -27,12 +27,12 @@ ChainTuneResult tune_chain(const Chain& chain, const PlanOptions& options, doubl
       const std::string kernel(verdict.kernel->name()), tile = ranked.tile.name;
       const std::shared_ptr<const Bound> bound = runs.bind(kernel, tile);
       candidates.emplace_back(kernel, tile, ranked.cost.seconds, [&runs, bound](double of_run) {
-        return runs.time_whole(*bound, of_run);
+        return summary(runs.sample_whole(*bound, of_run));
       });
     }
   }
   candidates.emplace_back(stages_by_themselves, "by themselves", runs.predicted_stages(),
-                          [&runs](double s) { return runs.time_stages(s); });
+                          [&runs](double s) { return summary(runs.sample_stages(s)); });
   ChainTuneResult result{OwnedChain(chain),
                          std::string(selection.kernel().arithmetic()),
                          time_in_turns(std::move(candidates), seconds),

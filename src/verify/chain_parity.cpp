@@ -86,11 +86,15 @@ ChainParity::ChainParity(const Chain& chain, std::uint64_t seed, Device device, 
       threads_(threads),
       guard_(device),
       other_guard_(device) {
-  if (work_of(stages_) > static_cast<double>(sample_above_macs))
+  if (!affordable(chain))
     throw Error(fmt::format(
         "verify: {} takes {:.3g} multiply-adds, expected at most {:.3g}: the oracle computes all "
         "of a chain. Use fewer images (--images).",
         to_text(chain_), work_of(stages_), static_cast<double>(sample_above_macs)));
+}
+
+bool ChainParity::affordable(const Chain& chain) {
+  return work_of(stages_alone(chain)) <= static_cast<double>(sample_above_macs);
 }
 
 Inputs ChainParity::alone(const ChainInputs& inputs, std::size_t i, Tensor x) const {

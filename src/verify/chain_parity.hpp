@@ -19,7 +19,10 @@ namespace convoy::verify {
 
 class ChainParity {
  public:
-  /// Throws Error when the chain is illegal, or too large for the oracle.
+  /// Whether the oracle computes all of the (legal) chain in some seconds.
+  static bool affordable(const Chain& chain);
+
+  /// Throws Error when the chain is illegal, or not affordable.
   ChainParity(const Chain& chain, std::uint64_t seed, Device device, Threads& threads);
 
   /// As StageParity::check; `thorough` off: (a), (b) and (c).

@@ -24,7 +24,39 @@ class Chains(CliTest):
         self.refused(convoy("tune", "--stage", IMAGES, "--all-kernels"), "single stages")
         result = convoy("tune", "--stage", f"{STAGE} > n2h4c16k4r1")
         self.assertEqual(result.returncode, 2)
-        self.assertRegex(result.stderr, "runs one stage")
+        self.assertRegex(result.stderr, "spike_chain: .*constants > ")
+
+    def test_bench(self):
+        out = self.here / "out.json"
+        words = ("--rounds", "2", "--seconds", "0.002", "--no-tuning")
+        result = convoy("bench", "--stage", IMAGES, "--stage", STAGE, *words, "--json", out, "--csv", "-")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        chain, stage = json.loads(out.read_text())["rows"]
+        self.assertEqual((chain["kernel"], chain["best_peer"]), ("spike_chain", "stage by stage"))
+        self.assertTrue(chain["stage"].endswith("> mean"))
+        self.assertGreater(chain["gflops"], 0)
+        self.assertAlmostEqual(chain["ratio"], chain["peers"][0]["median_us"] / chain["convoy"]["median_us"], delta=3)
+        self.assertEqual({"checked", "error", "plan_us"} & set(chain), set())
+        self.assertEqual({"error", "plan_us"} & set(stage), {"error", "plan_us"})
+        csv = result.stdout.replace(IMAGES, "-").replace(STAGE, "-")
+        self.assertEqual([line.count(",") for line in csv.splitlines()], [18, 18, 18])
+        table = convoy("bench", "--stage", SPIKES, *words)
+        self.assertRegex(table.stdout, "spike_chain .* stage by stage ")
+        # 5.6e9 multiply-adds an image: timed, not checked.
+        large = convoy("bench", "--stage", "constants > spikes t3 > n1h300w300c64k9r19pad9+lif(2,0.5)+t3", *words)
+        self.assertEqual(large.returncode, 0, large.stderr)
+        self.assertIn("not checked", large.stdout)
+
+    def test_bench_refuses(self):
+        for flag in ("--peers", "--both-modes", "--both-types", "--unfused", "--apart"):
+            with self.subTest(flag):
+                self.refused(convoy("bench", "--stage", SPIKES, flag), f"{flag}: ")
+        self.refused(convoy("bench", "--stage", f"{STAGE} > n2h4c16k4r1"), "spike_chain: .*constants > ")
+        self.refused(convoy("bench", "--stage", SPIKES, "--kernel", "general"), "runs one stage")
+        run = convoy("bench", "--stage", f"{STAGE} > n2h4c16k4r1", "--stage", STAGE, "--rounds", "1", "--seconds",
+                     "0.001")
+        self.assertEqual(run.returncode, 1, run.stderr)
+        self.assertRegex(run.stderr, "spike_chain: ")
 
     def test_explain(self):
         report = json.loads(convoy("explain", IMAGES, "--seconds", "0.01", "--json").stdout)
@@ -68,8 +100,8 @@ class Chains(CliTest):
         self.refused(convoy("verify", "--shapes", shapes), r"bad\.txt:2", "expected 4x4x16")
 
     def test_verify_refuses(self):
-        for chain, expected in ((f"{STAGE} > n2h4c16k4r1", "spike_chain|runs one stage"),
-                                (SPIKES.replace("constants > ", ""), "runs one stage"),
+        for chain, expected in ((f"{STAGE} > n2h4c16k4r1", "spike_chain: "),
+                                (SPIKES.replace("constants > ", ""), "spike_chain: .*constants > "),
                                 ("constants > spikes > n1h1c8k8r1pad1+if(1)", "padding"),
                                 ("spikes >", "no stage"), (f"{STAGE} >", "no stage"),
                                 (f"{STAGE} > mean", "expected a neuron"),
