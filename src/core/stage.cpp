@@ -185,28 +185,36 @@ class Checker {
               largest_axis);
   }
 
-  // The product, or a problem that names it.
-  Index product(const char* what, std::initializer_list<Index> factors) {
-    Size result = 1;
-    for (const Index factor : factors) result *= factor;
-    if (result.fits()) return result.value();
+  [[gnu::cold, gnu::noinline]] void overflow(const char* what,
+                                             std::initializer_list<Index> factors) {
     problem("{} overflows: {} is more than 2^60", what, fmt::join(factors, " x "));
-    return 0;
   }
 
+  // Planning asks for shapes some twenty times: products share their parts.
   void check_products(Shapes& shapes) {
     const Stage& s = stage_;
-    const Index c_group = s.c / s.groups;
-    shapes.gemm_m = product("gemm_m", {s.n, shapes.p, shapes.q});
-    shapes.gemm_n = s.k;
-    shapes.gemm_k = product("gemm_k", {s.r, s.s, c_group});
+    const Index p = shapes.p, q = shapes.q, out_h = shapes.out_h, out_w = shapes.out_w;
+    const Index c_group = s.c / s.groups, x_steps = s.hold ? 1 : s.t;
+    const Size m = Size(s.n) * p * q, depth = Size(s.r) * s.s * c_group;
+    if (!m.fits()) overflow("gemm_m", {s.n, p, q});
+    if (!depth.fits()) overflow("gemm_k", {s.r, s.s, c_group});
     if (!problems_.empty()) return;
-    shapes.macs = product("the number of multiply-adds", {shapes.gemm_m, s.k, shapes.gemm_k});
-    shapes.x_elements = product("the size of x", {s.hold ? 1 : s.t, s.n, s.h, s.w, s.c});
-    shapes.w_elements = product("the size of w", {s.k, s.r, s.s, c_group});
-    shapes.y_elements = product("the size of y", {s.t, s.n, shapes.out_h, shapes.out_w, s.k});
-    shapes.pre_elements =
-        product("the size of the convolution's output", {s.t, s.n, shapes.p, shapes.q, s.k});
+    const Size steps = Size(s.t) * s.n, macs = m * s.k * depth, w = depth * s.k;
+    const Size x = Size(x_steps) * s.n * s.h * s.w * s.c, y = steps * out_h * out_w * s.k,
+               pre = steps * p * q * s.k;
+    if (!macs.fits()) overflow("the number of multiply-adds", {m.value(), s.k, depth.value()});
+    if (!x.fits()) overflow("the size of x", {x_steps, s.n, s.h, s.w, s.c});
+    if (!w.fits()) overflow("the size of w", {s.k, s.r, s.s, c_group});
+    if (!y.fits()) overflow("the size of y", {s.t, s.n, out_h, out_w, s.k});
+    if (!pre.fits()) overflow("the size of the convolution's output", {s.t, s.n, p, q, s.k});
+    shapes.gemm_m = m.value();
+    shapes.gemm_n = s.k;
+    shapes.gemm_k = depth.value();
+    shapes.macs = macs.value();
+    shapes.x_elements = x.value();
+    shapes.w_elements = w.value();
+    shapes.y_elements = y.value();
+    shapes.pre_elements = pre.value();
   }
 
   const Stage stage_;

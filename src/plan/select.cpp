@@ -178,11 +178,12 @@ Machine machine_for(const PlanOptions& options) {
 }
 
 OwnedChain canonical_chain(const Chain& chain, DeviceKind device) {
-  const Shapes one = shapes_of(with_images(chain.front(), 1).stages.front());
-  const Index pixels = std::max<Index>(1, one.p * one.q);
+  const Shapes shapes = shapes_of(chain.front());
+  const Index pixels = std::max<Index>(1, shapes.p * shapes.q);
   const Index enough = device == DeviceKind::cpu ? 4096 : 131072;
-  OwnedChain canonical =
-      with_images(chain, std::clamp<Index>((enough + pixels - 1) / pixels, 1, 1024));
+  const Index n = std::clamp<Index>((enough + pixels - 1) / pixels, 1, 1024);
+  OwnedChain canonical = with_images(chain, n);
+  if (n <= chain.front().n) return canonical;
   // Huge images: more than one would overflow the size arithmetic.
   for (const Stage& stage : canonical.stages)
     if (!problems(stage).empty()) return with_images(chain, 1);

@@ -60,7 +60,7 @@ Cost direct_cost(const Stage& stage, int vectors, const Machine& machine) {
   Cost cost;
   cost.flops = flops;
   cost.waste = flops > 0 ? 1 - 2.0 * static_cast<double>(shapes.macs) / flops : 0;
-  cost.bytes = bytes_of_stage(stage);
+  cost.bytes = bytes_of_stage(stage, shapes);
   cost.seconds = std::max(seconds / machine.threads, cost.bytes / machine.memory_bandwidth) +
                  start_seconds(machine);
   return cost;

@@ -193,7 +193,7 @@ class First final : public StageKernel {
     Cost cost;
     cost.flops = 2 * vectors * lanes * taps;
     cost.waste = 1 - 2 * static_cast<double>(shapes.macs) / cost.flops;
-    cost.bytes = bytes_of_stage(stage);
+    cost.bytes = bytes_of_stage(stage, shapes);
     // Two multiply-adds a cycle.
     const double seconds =
         vectors * (taps / costs.first.multiply_share + costs.first.vector_steps) * cycle / 2 +

@@ -276,7 +276,7 @@ class FirstWinograd2 final : public StageKernel {
     cost.flops = 2 * tiles * vectors * lanes * 16 * c;
     cost.waste = 1 - static_cast<double>(shapes.gemm_m * stage.k) / (4 * tiles * vectors * lanes);
     cost.waste = std::max(cost.waste, 0.0);
-    cost.bytes = bytes_of_stage(stage);
+    cost.bytes = bytes_of_stage(stage, shapes);
     cost.seconds =
         std::max((products + transforms) / machine.threads, cost.bytes / machine.memory_bandwidth) +
         start_seconds(machine);

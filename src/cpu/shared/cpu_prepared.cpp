@@ -8,8 +8,7 @@ std::string weights_shape(const Stage& stage) {
   return fmt::format("k{}r{}s{}c{}groups{}", stage.k, stage.r, stage.s, stage.c, stage.groups);
 }
 
-double bytes_of_stage(const Stage& stage) {
-  const Shapes shapes = shapes_of(stage);
+double bytes_of_stage(const Stage& stage, const Shapes& shapes) {
   return static_cast<double>(shapes.x_elements) * static_cast<double>(size_of(stage.dtype)) +
          4.0 * static_cast<double>(shapes.w_elements + shapes.y_elements);
 }

@@ -38,7 +38,7 @@ class CpuPrepared : public Prepared {
 std::string weights_shape(const Stage& stage);
 
 /// Bytes that a run must move.
-double bytes_of_stage(const Stage& stage);
+double bytes_of_stage(const Stage& stage, const Shapes& shapes);
 
 /// to[0, count): the stage's bias, 0 where it has none and beyond K.
 void copy_bias(const RunArgs& args, const Stage& stage, Index count, float* to);

@@ -78,6 +78,7 @@ Refusals& Refusals::spikes() {
 
 bool pools_in_fours(const Stage& stage) {
   if (!stage.pool || !plain_fours(*stage.pool)) return false;
+  if (!stage.pool->ceil) return true;  // no window ends beyond the plane
   const Shapes shapes = shapes_of(stage);
   return 2 * shapes.out_h <= shapes.p && 2 * shapes.out_w <= shapes.q;
 }

@@ -62,7 +62,7 @@ class TapPairsPrepared final : public CpuPrepared<TapPairsWeights> {
         rows_factors_(factors_of(stage.r, stage.stride.h)),
         columns_factors_(factors_of(stage.s, stage.stride.w)),
         threads_(std::max(1, machine.threads)),
-        rows_(rows_of(stage)),
+        rows_(rows_of(stage, shapes_)),
         tiles_w_(ceil_div(shapes_.q, 2)) {
     depth_ = products_of(rows_factors_, 1, 1) * products_of(columns_factors_, 1, 1) * stage.c;
     for (const FilterBlock& b : filter_blocks(stage, vectors, tiles_)) {
@@ -70,7 +70,7 @@ class TapPairsPrepared final : public CpuPrepared<TapPairsWeights> {
       most_width_ = std::max(most_width_, b.width);
       padded_k_ = b.first + b.width;
     }
-    step_ = step_of(stage, machine, most_width_);
+    step_ = step_of(rows_, shapes_, machine, most_width_);
     for (const bool whole : {false, true}) {
       List& list = lists_[static_cast<std::size_t>(whole)];
       list.a_row = whole ? shapes_.q / 2 : tiles_w_;

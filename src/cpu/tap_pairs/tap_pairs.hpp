@@ -25,8 +25,9 @@ Factors factors_of(Index taps, Index stride);
 /// Products of a dimension's three sums, for `tiles` tiles of which so many have two results.
 Index products_of(const Factors& factors, Index tiles, Index whole);
 
-/// The padded input as a step packs it.
-PaddedRows rows_of(const Stage& stage);
+/// The padded input as a step packs it. Shapes are those of the stage, here and below: planning
+/// asks for them often, and to compute them anew is a third of its time.
+PaddedRows rows_of(const Stage& stage, const Shapes& shapes);
 /// Packed rows behind so many rows of tiles.
 Index packed_rows(const Stage& stage, Index tile_rows);
 /// Floats of these, or of one of their differences. A vector behind the last row is written to,
@@ -35,7 +36,7 @@ Index plane_floats(const PaddedRows& rows, Index tile_rows);
 /// Rows of tiles at a time, with blocks of `width` filters. More of them share more of what is
 /// packed and of the weights' way; what each block of filters reads again stays in the second-level
 /// cache, with a block's sums.
-Index step_of(const Stage& stage, const Machine& machine, Index width);
+Index step_of(const PaddedRows& rows, const Shapes& shapes, const Machine& machine, Index width);
 /// `vectors`: of filters in a register tile, at most.
 Cost cost_of(const Stage& stage, int vectors, const Machine& machine);
 

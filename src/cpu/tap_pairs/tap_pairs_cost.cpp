@@ -33,13 +33,13 @@ Index products_of(const Factors& f, Index tiles, Index whole) {
          whole * static_cast<Index>(f[2].size());
 }
 
-PaddedRows rows_of(const Stage& stage) {
+PaddedRows rows_of(const Stage& stage, const Shapes& shapes) {
   PaddedRows rows;
   rows.stage = stage;
   rows.pixel_pitch = stage.c;
   // Pixels a large power of two apart share a few cache sets: a tile's would evict each other.
   if (2 * stage.stride.w * stage.c % 1024 == 0) rows.pixel_pitch += 16;
-  rows.columns = (2 * ceil_div(shapes_of(stage).q, 2) - 1) * stage.stride.w + stage.s;
+  rows.columns = (2 * ceil_div(shapes.q, 2) - 1) * stage.stride.w + stage.s;
   // Differences are made in whole vectors.
   rows.row_pitch = ceil_div((rows.columns + stage.stride.w) * rows.pixel_pitch, 16) * 16;
   return rows;
@@ -50,9 +50,7 @@ Index packed_rows(const Stage& stage, Index tile_rows) {
 Index plane_floats(const PaddedRows& rows, Index tile_rows) {
   return packed_rows(rows.stage, tile_rows) * rows.row_pitch + 64;
 }
-Index step_of(const Stage& stage, const Machine& machine, Index width) {
-  const Shapes shapes = shapes_of(stage);
-  const PaddedRows rows = rows_of(stage);
+Index step_of(const PaddedRows& rows, const Shapes& shapes, const Machine& machine, Index width) {
   const Index cache = static_cast<Index>(machine.l2_bytes / sizeof(float)) / 2;
   const auto floats = [&](Index tile_rows) {
     return 4 * plane_floats(rows, tile_rows) + sums * tile_rows * ceil_div(shapes.q, 2) * width;
@@ -81,10 +79,12 @@ Cost cost_of(const Stage& stage, int vectors, const Machine& machine) {
   const double depth =
       count(products_of(row_factors, 1, 1)) * count(products_of(column_factors, 1, 1) * stage.c);
   const double output_tiles = count(stage.n * tile_rows) * count(tile_columns);
+  const PaddedRows padded = rows_of(stage, shapes);
   Cost cost;
   double seconds = 0;
   for (const FilterBlock& block : filter_blocks(stage, vectors, sizes)) {
-    const Index rows = step_of(stage, machine, block.width), together = rows * tile_columns;
+    const Index rows = step_of(padded, shapes, machine, block.width),
+                together = rows * tile_columns;
     const Index most = sizes.max_pixels[static_cast<std::size_t>(block.vectors)];
     const double pixels = count(together) / count(ceil_div(together, most));
     const double width = count(block.width);
@@ -117,7 +117,7 @@ Cost cost_of(const Stage& stage, int vectors, const Machine& machine) {
                all_costs.pool_vector_cycles * cycle;
   const double x_floats = static_cast<double>(shapes.x_elements);
   seconds += x_floats / lanes * costs.pack_vector_cycles * cycle;
-  cost.bytes = bytes_of_stage(stage);
+  cost.bytes = bytes_of_stage(stage, shapes);
   // Threads share rows of tiles.
   const Index rows = stage.n * tile_rows;
   const double busiest = count(ceil_div(rows, machine.threads)) / count(rows);
