@@ -10,6 +10,7 @@
 #include "convoy/network.hpp"
 #include "core/json.hpp"
 #include "core/printable.hpp"
+#include "images.hpp"
 #include "io/dataset.hpp"
 #include "io/idx.hpp"
 #include "io/npy.hpp"
@@ -22,7 +23,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct Arguments {
-  std::string model, images, labels, data, device = "cpu", json, out;
+  std::string model, labels, device = "cpu", json, out;
+  ImageOptions images;
   int threads = 0;
   Index batch = NetworkOptions{}.batch, limit = std::numeric_limits<Index>::max();
   bool confusion = false;
@@ -44,12 +46,6 @@ double median(std::vector<double> values) {
 
 double since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-TensorView view_of(const io::Images& images, Index first, Index n) {
-  auto* const data =
-      const_cast<std::uint8_t*>(images.data.data()) + first * images.h * images.w * images.c;
-  return {data, DType::u8, {n, images.h, images.w, images.c}};
 }
 
 Measured measure(const Network& network, const io::Images& images, Index n) {
@@ -195,7 +191,8 @@ void check_labels(const std::vector<std::uint8_t>& labels, const std::string& pa
 }
 
 void run(const Arguments& arguments) {
-  if (arguments.images.empty() != arguments.labels.empty())
+  const ImageOptions& named = arguments.images;
+  if (named.images.empty() != arguments.labels.empty())
     throw Error(
         "--images and --labels belong together: give both, or neither for the Fashion-MNIST test "
         "set.");
@@ -212,21 +209,9 @@ void run(const Arguments& arguments) {
   options.batch = arguments.batch;
   options.device = parse_device(arguments.device);
   const Network network(arguments.model, options);
-  const NetworkText& text = network.text();
-  if (text.dtype != DType::u8)
-    throw Error(fmt::format("{}/network.txt: the input is {}, expected u8: IDX images are bytes.",
-                            printable_path(arguments.model), to_text(text.dtype)));
-  const std::string image_file = arguments.images.empty()
-                                     ? io::find_data("t10k-images-idx3-ubyte", arguments.data)
-                                     : arguments.images;
-  const std::string label_file = arguments.images.empty()
-                                     ? io::find_data("t10k-labels-idx1-ubyte", arguments.data)
-                                     : arguments.labels;
-  const io::Images images = io::read_images(image_file);
-  if (images.h != text.h || images.w != text.w || images.c != text.c)
-    throw Error(fmt::format(
-        "{}: images of {}x{}x{} (height, width, channels), expected {}x{}x{}, the network's input.",
-        printable_path(image_file), images.h, images.w, images.c, text.h, text.w, text.c));
+  const io::Images images = named.read(arguments.model, network.text());
+  const std::string label_file =
+      named.images.empty() ? io::find_data("t10k-labels-idx1-ubyte", named.data) : arguments.labels;
   const auto truth = io::read_labels(label_file);
   check_labels(truth, label_file, images.n, network.classes());
 
@@ -254,19 +239,9 @@ void add_run(Command& app, int&) {
       ->type_name("FOLDER")
       ->required()
       ->check(not_empty());
-  command
-      ->add_option("--images", arguments->images,
-                   "IDX images, plain or gzip (without it the Fashion-MNIST test set)")
-      ->type_name("FILE")
-      ->check(not_empty());
+  arguments->images.add_to(*command);
   command->add_option("--labels", arguments->labels, "IDX labels, plain or gzip")
       ->type_name("FILE")
-      ->check(not_empty());
-  command
-      ->add_option("--data", arguments->data,
-                   "Where to look for the test set; without it in CONVOY_DATA, the XDG data folder "
-                   "and Debian's")
-      ->type_name("FOLDER")
       ->check(not_empty());
   add_device(*command, arguments->device);
   add_threads(*command, arguments->threads);

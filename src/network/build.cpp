@@ -5,7 +5,6 @@
 #include <new>
 #include <stdexcept>
 
-#include "core/file.hpp"
 #include "core/printable.hpp"
 #include "network/flow.hpp"
 #include "network/parameter_views.hpp"
@@ -30,15 +29,6 @@ void check_options(const NetworkOptions& options) {
     throw Error(fmt::format("batch {}: expected 1 to {} images. 256 is the default, and enough.",
                             options.batch, most_images));
   machine_of(options);  // throws where that is none
-}
-
-network::Model read_model(const std::string& folder) {
-  const std::string file = folder + "/network.txt";
-  const auto bytes = read_file(file, std::size_t{1} << 20);  // as parse_network takes
-  network::Model model{parse_network(text_of(bytes), file), {}};
-  io::ParameterFolder parameters(folder);
-  model.weights = network::load_weights(model.text, parameters);
-  return model;
 }
 
 network::Model model_of(const NetworkText& text, const NetworkParameters& parameters) {
@@ -100,7 +90,8 @@ Network::Impl::Impl(network::Model model, const NetworkOptions& options_)
 std::unique_ptr<Network::Impl> Network::Impl::make(const std::string& folder,
                                                    const NetworkOptions& options) {
   check_options(options);  // before any file is read
-  return with_memory(folder, [&] { return std::make_unique<Impl>(read_model(folder), options); });
+  return with_memory(folder,
+                     [&] { return std::make_unique<Impl>(network::read_model(folder), options); });
 }
 
 std::unique_ptr<Network::Impl> Network::Impl::make(const NetworkText& text,

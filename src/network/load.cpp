@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "convoy/error.hpp"
+#include "core/file.hpp"
 #include "network/flow.hpp"
 
 namespace convoy::network {
@@ -81,6 +82,19 @@ std::vector<LayerWeights> load_weights(const NetworkText& network,
     if (!layer.batchnorm.empty()) fold(parameters, layer, weights);
   }
   return all;
+}
+
+Model read_model(const std::string& folder, Index steps) {
+  const std::string file = folder + "/network.txt";
+  const auto bytes = read_file(file, std::size_t{1} << 20);  // as parse_network takes
+  Model model{parse_network(text_of(bytes), file), {}};
+  if (steps > 0) {
+    model.text.steps = steps;
+    model.text = completed(std::move(model.text));  // layers hold the steps too
+  }
+  io::ParameterFolder parameters(folder);
+  model.weights = load_weights(model.text, parameters);
+  return model;
 }
 
 }  // namespace convoy::network

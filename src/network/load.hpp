@@ -25,6 +25,10 @@ struct Model {
 /// meaning.
 std::vector<LayerWeights> load_weights(const NetworkText& network, io::ParameterSource& parameters);
 
+/// A model folder: network.txt and its parameters. With `steps` it runs so many time steps,
+/// whatever the text says. Throws Error for a file that is missing or wrong.
+Model read_model(const std::string& folder, Index steps = 0);
+
 /// [h,w,c] of what `flatten` layer i gets; the linear layer behind it has h*w*c columns.
 struct Plane {
   Index h = 0, w = 0, c = 0;

@@ -1,0 +1,54 @@
+#include "images.hpp"
+
+#include <fmt/core.h>
+
+#include "core/printable.hpp"
+#include "io/dataset.hpp"
+#include "options.hpp"
+
+namespace convoy::cli {
+
+void ImageOptions::add_to(Command& command) {
+  command
+      .add_option("--images", images,
+                  "IDX images, plain or gzip (without it the Fashion-MNIST test set)")
+      ->type_name("FILE")
+      ->check(not_empty());
+  command
+      .add_option("--data", data,
+                  "Where to look for the test set; without it in CONVOY_DATA, the XDG data folder "
+                  "and Debian's")
+      ->type_name("FOLDER")
+      ->check(not_empty());
+}
+
+io::Images ImageOptions::read(const std::string& model, const NetworkText& text) const {
+  if (text.dtype != DType::u8)
+    throw Error(fmt::format("{}/network.txt: the input is {}, expected u8: IDX images are bytes.",
+                            printable_path(model), to_text(text.dtype)));
+  const std::string file = images.empty() ? io::find_data("t10k-images-idx3-ubyte", data) : images;
+  io::Images all = io::read_images(file);
+  if (all.h != text.h || all.w != text.w || all.c != text.c)
+    throw Error(fmt::format(
+        "{}: images of {}x{}x{} (height, width, channels), expected {}x{}x{}, the network's input.",
+        printable_path(file), all.h, all.w, all.c, text.h, text.w, text.c));
+  return all;
+}
+
+TensorView view_of(const io::Images& images, Index first, Index n) {
+  auto* const data =
+      const_cast<std::uint8_t*>(images.data.data()) + first * images.h * images.w * images.c;
+  return {data, DType::u8, {n, images.h, images.w, images.c}};
+}
+
+void expect_images(const io::Images& images, Index first, Index n, const std::string& option) {
+  if (first < images.n && n <= images.n - first) return;
+  if (n == 1 || first >= images.n)
+    throw Error(fmt::format("{} {}: the file has {} images, expected 0 to {}.", option, first,
+                            images.n, images.n - 1));
+  throw Error(
+      fmt::format("{} {}: {} images from there on, but the file has {}. Ask for at most {}.",
+                  option, first, n, images.n, images.n - first));
+}
+
+}  // namespace convoy::cli
