@@ -13,5 +13,8 @@ void add_verify(Command& app, int& exit_code);
 void add_explain(Command& app, int& exit_code);
 void add_tune(Command& app, int& exit_code);
 void add_devices(Command& app, int& exit_code);
+void add_check(Command& app, int& exit_code);
+void add_dump(Command& app, int& exit_code);
+void add_compare(Command& app, int& exit_code);
 
 }  // namespace convoy::cli

@@ -44,6 +44,9 @@ int main(int argc, char** argv) {
   add_explain(program.root(), exit_code);
   add_tune(program.root(), exit_code);
   add_devices(program.root(), exit_code);
+  add_check(program.root(), exit_code);
+  add_dump(program.root(), exit_code);
+  add_compare(program.root(), exit_code);
   try {
     int told = 0;
     if (!program.parse(argc, argv, told)) return told == 0 ? after_output(told) : told;

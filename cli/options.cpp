@@ -72,6 +72,17 @@ void add_json(Command& command, bool& json) {
   command.add_flag("--json", json, "Print JSON");
 }
 
+void add_tolerance(Command& command, double& absolute, double& relative) {
+  command.add_option("--tol", absolute, "A value may differ by so much")
+      ->type_name("X")
+      ->capture_default_str()
+      ->check(between(0.0, 1e30));
+  command.add_option("--rtol", relative, "And by so much of its operator's largest value")
+      ->type_name("X")
+      ->capture_default_str()
+      ->check(between(0.0, 1e30));
+}
+
 void StageList::add_to(Command& command) {
   auto* shapes = command.add_option("--shapes", file, "A shape list, one stage a line")
                      ->type_name("FILE")

@@ -7,7 +7,7 @@ configure_file(${PROJECT_SOURCE_DIR}/cmake/version.hpp.in
                ${PROJECT_BINARY_DIR}/generated/convoy/version.hpp @ONLY)
 
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp)
-list(FILTER sources EXCLUDE REGEX "/src/verify/")
+list(FILTER sources EXCLUDE REGEX "/src/(inspect|verify)/")
 if(CONVOY_HAS_CUDA)
   include(${PROJECT_SOURCE_DIR}/cmake/cuda.cmake)
   list(FILTER sources EXCLUDE REGEX "/src/core/no_gpu")
@@ -106,8 +106,10 @@ else()
   target_link_libraries(convoy_internal INTERFACE convoy)
 endif()
 
-# convoy_verify: the parity engine, in the program and in the tests; not installed.
-file(GLOB verify_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/verify/*.cpp)
+# convoy_verify: the parity engine and what takes networks apart, in the program and in the tests;
+# not installed.
+file(GLOB verify_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/verify/*.cpp
+     ${PROJECT_SOURCE_DIR}/src/inspect/*.cpp)
 if(verify_sources)
   add_library(convoy_verify STATIC ${verify_sources})
   target_link_libraries(convoy_verify PUBLIC convoy_internal)

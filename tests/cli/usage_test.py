@@ -8,7 +8,7 @@ import unittest
 
 from cli_case import STAGE, CliTest, convoy
 
-SUBCOMMANDS = ["run", "bench", "verify", "explain", "tune", "devices"]
+SUBCOMMANDS = ["run", "bench", "verify", "explain", "tune", "devices", "check", "dump", "compare"]
 
 
 class Usage(CliTest):

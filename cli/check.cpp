@@ -1,0 +1,196 @@
+// convoy check: chosen operators of a network by Convoy, the rest by the oracle.
+#include "inspect/check.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "comparison_text.hpp"
+#include "convoy/error.hpp"
+#include "core/json.hpp"
+#include "core/printable.hpp"
+#include "images.hpp"
+#include "inspect/dump_files.hpp"
+#include "network/flow.hpp"
+#include "network/load.hpp"
+#include "options.hpp"
+
+namespace convoy::cli {
+namespace {
+
+using inspect::CheckedOperator;
+using inspect::CheckReport;
+
+struct Arguments {
+  std::string model, device = "cpu", save;
+  ImageOptions images;
+  std::vector<std::string> checked, timed;
+  Index image = 0, batch = 1, steps = 0, topk = 5;
+  inspect::Tolerance tolerance;
+  int threads = 0;
+  bool json = false;
+};
+
+std::string milliseconds(const CheckedOperator& one, double seconds) {
+  return one.timed ? fmt::format("{:.4f}", seconds * 1e3) : "-";
+}
+
+void print_table(const CheckReport& report) {
+  std::size_t name = 8, kernel = 6;
+  bool timed = false;
+  for (const CheckedOperator& one : report.operators) {
+    name = std::max(name, printable(one.op->name).size());
+    kernel = std::max(kernel, one.kernel.size());
+    timed = timed || one.timed;
+  }
+  fmt::print("{:<{}}  {:<10}  {:<{}}  {:>9}  {:>9}  {:>8}  {:>12}", "operator", name, "kind",
+             "kernel", kernel, "max error", "relative", "off", "at threshold");
+  if (timed) fmt::print("  {:>10}  {:>12}", "Convoy ms", "reference ms");
+  fmt::print("\n");
+  for (const CheckedOperator& one : report.operators) {
+    fmt::print("{:<{}}  {:<10}  {:<{}}", printable(one.op->name), name, to_text(one.op->kind),
+               one.kernel, kernel);
+    const inspect::Comparison& r = one.result;
+    if (one.checked)
+      fmt::print("  {:>9.2g}  {:>9.2g}  {:>8}  {:>12}", r.max_error, r.relative_error, r.off,
+                 r.excused);
+    else
+      fmt::print("  {:>9}  {:>9}  {:>8}  {:>12}", "-", "-", "-", "-");
+    if (timed)
+      fmt::print("  {:>10}  {:>12}", milliseconds(one, one.seconds),
+                 milliseconds(one, one.reference_seconds));
+    fmt::print("  {}\n", !one.checked ? "timed" : r.off == 0 ? "passed" : "FAILED");
+  }
+}
+
+void print_predictions(const CheckReport& report) {
+  const inspect::Predictions& labels = report.predictions;
+  if (!labels.any) {
+    fmt::print("predictions: none, the last layer gives no vector\n");
+    return;
+  }
+  const Index same = report.images - static_cast<Index>(labels.differing.size());
+  fmt::print("predictions: {} of {} agree with the reference's\n", same, report.images);
+  for (const Index image : labels.differing) {
+    const auto i = static_cast<std::size_t>(image);
+    const bool excused =
+        std::find(labels.excused.begin(), labels.excused.end(), image) != labels.excused.end();
+    fmt::print("  image {} of the batch: {}, expected {}{}\n", image, labels.ours[i],
+               labels.reference[i], excused ? "; rounding decides it" : "");
+  }
+}
+
+void print_text(const CheckReport& report) {
+  if (!report.operators.empty()) print_table(report);
+  for (const CheckedOperator& one : report.operators)
+    if (one.result.off > 0) fmt::print("\n{}", off_text(one.op->name, one.result, one.shape));
+  fmt::print("\n");
+  print_predictions(report);
+  fmt::print("{}\n", report.passed() ? "passed" : "FAILED");
+}
+
+void print_json(const CheckReport& report, const Arguments& arguments) {
+  nlohmann::ordered_json operators = nlohmann::ordered_json::array();
+  for (const CheckedOperator& one : report.operators) {
+    nlohmann::ordered_json json = {{"name", one.op->name},
+                                   {"kind", to_text(one.op->kind)},
+                                   {"kernel", one.kernel},
+                                   {"shape", one.shape},
+                                   {"checked", one.checked}};
+    if (one.checked) json["passed"] = one.result.off == 0;
+    if (one.checked) json.update(json_of(one.result, one.shape));
+    if (one.timed)
+      json.update({{"seconds", one.seconds}, {"reference_seconds", one.reference_seconds}});
+    operators.push_back(std::move(json));
+  }
+  const inspect::Predictions& labels = report.predictions;
+  const nlohmann::ordered_json all = {{"model", arguments.model},
+                                      {"device", arguments.device},
+                                      {"first_image", arguments.image},
+                                      {"images", report.images},
+                                      {"passed", report.passed()},
+                                      {"operators", operators},
+                                      {"labels", labels.ours},
+                                      {"reference_labels", labels.reference},
+                                      {"labels_differ", labels.differing},
+                                      {"labels_excused", labels.excused}};
+  fmt::print("{}\n", json_text(all, 1));
+}
+
+int run_check(const Arguments& arguments) {
+  inspect::CheckOptions options;
+  if (!arguments.checked.empty()) options.checked = arguments.checked;
+  options.timed = arguments.timed;
+  options.plan.device = parse_device(arguments.device);
+  options.plan.threads = arguments.threads;
+  options.tolerance = arguments.tolerance;
+  options.most_worst = static_cast<std::size_t>(arguments.topk);
+  const inspect::Operators operators =
+      inspect::operators_of(network::read_model(arguments.model, arguments.steps));
+  inspect::expect_known(operators, options.checked);
+  inspect::expect_known(operators, options.timed);
+  const io::Images images = arguments.images.read(arguments.model, operators.text);
+  expect_images(images, arguments.image, arguments.batch, "--img-idx");
+  if (!arguments.save.empty()) inspect::make_folder(arguments.save);  // before long work
+  const CheckReport report =
+      inspect::check(operators, view_of(images, arguments.image, arguments.batch), options);
+  if (!arguments.save.empty())
+    inspect::save(arguments.save, arguments.model, arguments.image, operators, report);
+  if (arguments.json)
+    print_json(report, arguments);
+  else
+    print_text(report);
+  return report.passed() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_check(Command& app, int& exit_code) {
+  auto arguments = std::make_shared<Arguments>();
+  Command* command = app.add_subcommand(
+      "check", "Run chosen operators of a network by Convoy and compare them with the reference");
+  command->add_option("model", arguments->model, "Model folder: network.txt and its weights")
+      ->type_name("FOLDER")
+      ->required()
+      ->check(not_empty());
+  const std::string names = "Operators (conv1 if1 pool1), whole layers (fuse1), all or none";
+  command->add_option("--op", arguments->checked, names + "; without it all")->type_name("NAME");
+  command->add_option("--time-op", arguments->timed, "Time these too, by both: " + names)
+      ->type_name("NAME");
+  arguments->images.add_to(*command);
+  command->add_option("--img-idx", arguments->image, "The first image of the file")
+      ->type_name("I")
+      ->capture_default_str()
+      ->check(at_least(0));
+  command->add_option("--batch-size", arguments->batch, "So many images from there on")
+      ->type_name("B")
+      ->capture_default_str()
+      ->check(at_least(1));
+  command->add_option("--timesteps", arguments->steps, "Time steps; without it the network's")
+      ->type_name("T")
+      ->check(between(Index{1}, network::most_steps));
+  command
+      ->add_option("--save", arguments->save,
+                   "Write both sides of the checked operators there, for convoy compare")
+      ->type_name("FOLDER")
+      ->check(not_empty());
+  add_tolerance(*command, arguments->tolerance.absolute, arguments->tolerance.relative);
+  command->add_option("--topk", arguments->topk, "So many of the worst values of each operator")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(between(Index{0}, 1000000));
+  add_device(*command, arguments->device);
+  add_threads(*command, arguments->threads);
+  add_json(*command, arguments->json);
+  command->footer(
+      "Example: convoy check models/fashion-scnn --op all --time-op all --batch-size 16\n"
+      "         convoy check models/fashion-scnn --op conv2 if2 pool2 --save dumps\n"
+      "         convoy check models/fashion-scnn --op fuse1 fuse2 --device cuda\n"
+      "Exit code 0: passed; 1: an operator or a prediction is off; 2: usage or input.");
+  command->callback([arguments, &exit_code] { exit_code = run_check(*arguments); });
+}
+
+}  // namespace convoy::cli
