@@ -51,6 +51,7 @@ set_source_files_properties(
 
 add_library(convoy_objects OBJECT ${sources} ${PROJECT_BINARY_DIR}/generated/tuned_tables.cpp)
 add_dependencies(convoy_objects convoy_commit)
+convoy_unite(convoy_objects)
 target_link_libraries(convoy_objects PRIVATE convoy_options hwy::hwy TBB::tbb ZLIB::ZLIB fmt::fmt
                                              nlohmann_json::nlohmann_json)
 set(convoy_parts $<TARGET_OBJECTS:convoy_objects>)
@@ -112,6 +113,7 @@ file(GLOB verify_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/verify/*.cp
      ${PROJECT_SOURCE_DIR}/src/inspect/*.cpp)
 if(verify_sources)
   add_library(convoy_verify STATIC ${verify_sources})
+  convoy_unite(convoy_verify)
   target_link_libraries(convoy_verify PUBLIC convoy_internal)
 else()
   add_library(convoy_verify INTERFACE)

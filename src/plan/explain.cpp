@@ -70,11 +70,11 @@ std::string in_words(const Stage& s) {
   return text;
 }
 
-using Size = Explanation::Size;
+using ExplainedSize = Explanation::Size;
 
-Size output_size(const char* symbol, const char* meaning, const char* letter, const char* filter,
-                 const char* pads, Index size, Index before, Index after, Index dil, Index taps,
-                 Index stride, Index value) {
+ExplainedSize output_size(const char* symbol, const char* meaning, const char* letter,
+                          const char* filter, const char* pads, Index size, Index before,
+                          Index after, Index dil, Index taps, Index stride, Index value) {
   return {
       symbol, meaning,
       fmt::format("floor(({} + {} - dilation*({} - 1) - 1) / stride) + 1", letter, pads, filter),
@@ -83,8 +83,8 @@ Size output_size(const char* symbol, const char* meaning, const char* letter, co
       value};
 }
 
-Size pooled_size(const char* symbol, const char* meaning, const char* letter, const Pool& pool,
-                 bool rows, Index size, Index value) {
+ExplainedSize pooled_size(const char* symbol, const char* meaning, const char* letter,
+                          const Pool& pool, bool rows, Index size, Index value) {
   const Index window = rows ? pool.window.h : pool.window.w, pad = rows ? pool.pad.h : pool.pad.w;
   const Index dil = rows ? pool.dil.h : pool.dil.w, stride = rows ? pool.stride.h : pool.stride.w;
   const char* rounding = pool.ceil ? "ceil" : "floor";
@@ -97,8 +97,8 @@ Size pooled_size(const char* symbol, const char* meaning, const char* letter, co
           value};
 }
 
-std::vector<Size> sizes_of(const Stage& s, const Shapes& shapes) {
-  std::vector<Size> sizes;
+std::vector<ExplainedSize> sizes_of(const Stage& s, const Shapes& shapes) {
+  std::vector<ExplainedSize> sizes;
   sizes.push_back(output_size("P", "rows after the convolution", "H", "R", "pad_top + pad_bottom",
                               s.h, s.pad.top, s.pad.bottom, s.dil.h, s.r, s.stride.h, shapes.p));
   sizes.push_back(output_size("Q", "columns after the convolution", "W", "S",

@@ -48,7 +48,7 @@ Stage draw_spiking_convolution(Random& random, const Stage& image, Index steps, 
 }
 
 // Sizes that leave nothing over at the ends of tiles.
-void make_whole(Stage& s) {
+void make_whole_image(Stage& s) {
   s.h = s.w = 8;
   s.c = 8;
 }
@@ -73,7 +73,7 @@ OwnedChain draw_spiking(Random& random) {
   at.w = random.chance(0.4) ? at.h : random.between(1, 13);
   at.c = images ? random.between(1, 4) : random.pick<Index>({1, 2, 3, 7, 8, 9, 16, 17, 24, 31});
   const bool whole = !images && random.chance(0.15);
-  if (whole) make_whole(at);
+  if (whole) make_whole_image(at);
   const Index convolutions = random.between(images || whole ? 1 : 0, 2);
   const Index least = convolutions == 0 ? 1 : 0;
   const Index linears = whole ? 0 : random.between(least, 2);

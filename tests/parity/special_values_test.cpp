@@ -15,7 +15,7 @@
 namespace convoy::verify {
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr float inf = std::numeric_limits<float>::infinity();
 
 float nan_of(std::uint32_t bits) {
   float value;
@@ -134,8 +134,7 @@ TEST(SpecialValues, BitsOfNaNDoNotDependOnTheWay) {
     // Several in one sum, of both signs and other payloads, and infinities that make more.
     for (Index i = 0; i < data.x.elements(); ++i)
       if (random.chance(0.05))
-        data.x.data<float>()[i] =
-            random.pick({nan_of(0x7fc00001), nan_of(0xffc01234), infinity, -infinity});
+        data.x.data<float>()[i] = random.pick({nan_of(0x7fc00001), nan_of(0xffc01234), inf, -inf});
     for (Index i = 0; i < stage.k; ++i)
       if (random.chance(0.2)) data.bias.data<float>()[i] = nan_of(0x7fc0beef);
     for (const auto& [arithmetic, y] : same_bits(text, data)) {
@@ -153,7 +152,7 @@ TEST(SpecialValues, LeakyZeroOfMinusInfinityIsNaNInEveryWindow) {
     const Stage stage = parse_stage(text);
     Data data = draw(stage, 5);
     for (Index i = 0; i < data.weights.elements(); ++i) data.weights.data<float>()[i] = 1;
-    data.x.data<float>()[(stage.w + 1) * stage.c] = -infinity;
+    data.x.data<float>()[(stage.w + 1) * stage.c] = -inf;
     for (const auto& [arithmetic, y] : same_bits(text, data))
       for (Index k = 0; k < stage.k; ++k)
         EXPECT_TRUE(std::isnan(y[static_cast<std::size_t>(k)])) << text << ", " << arithmetic;
@@ -169,11 +168,11 @@ TEST(SpecialValues, AnInfinityOutlivesPartialSumsThatOverflow) {
       for (Index i = 0; i < data.weights.elements(); ++i) data.weights.data<float>()[i] = 1;
       // Of the first channel: every other sum begins with it. The rest overflows the other way.
       for (Index i = 0; i < data.x.elements(); ++i)
-        data.x.data<float>()[i] = i % stage.c == 0 ? sign * infinity : -sign * 3e38F;
+        data.x.data<float>()[i] = i % stage.c == 0 ? sign * inf : -sign * 3e38F;
       for (const Kernel* kernel : fitting_kernels(stage, cpu_machine(1))) {
         const Tile tile = kernel->tiles(stage, cpu_machine(1)).front();
         for (const float v : run(stage, data, *kernel, tile, 1, 1, 0))
-          ASSERT_EQ(v, sign * infinity) << text << ", " << kernel->name();
+          ASSERT_EQ(v, sign * inf) << text << ", " << kernel->name();
       }
     }
   }

@@ -67,10 +67,10 @@ constexpr Case cases[] = {
     {"general", "n1h9w13c5k20r3pad1+bias"},
 };
 
-struct Problem {
+struct Drawn {
   std::vector<float> x, w, bias;
 
-  explicit Problem(const Stage& stage) {
+  explicit Drawn(const Stage& stage) {
     std::mt19937 random(1);
     std::normal_distribution<float> normal;
     const Shapes shapes = shapes_of(stage);
@@ -139,7 +139,7 @@ TEST(Epilogue, EveryFamilyActivatesAndPoolsAsTheDefinition) {
     Stage stage = parse_stage(line.stage);
     const Kernel& kernel = *find_kernel(line.kernel, DeviceKind::cpu);
     if (!kernel.refusals(stage, machine).empty()) continue;  // winograd4 without vectors
-    const Problem problem(stage);
+    const Drawn problem(stage);
     const std::vector<float> sums = problem.run(kernel, stage);
     for (const Activation& act : element_wise()) {
       stage.act = act;

@@ -18,11 +18,11 @@ namespace {
 
 constexpr Index largest = std::numeric_limits<Index>::max();
 
-struct Ready {
+struct ReadyPlan {
   Stage stage;
   Tensor x, w, bias, y;
   Plan plan;
-  explicit Ready(std::string_view text)
+  explicit ReadyPlan(std::string_view text)
       : stage(parse_stage(text)),
         x(stage.dtype, x_shape(stage)),
         w(DType::f32, w_shape(stage)),
@@ -78,15 +78,15 @@ TEST(Status, SaysOfAnExceptionWhatItIs) {
 }
 
 TEST(Plan, StatusesHaveCodes) {
-  Ready setup("n1h4c2k2r3+bias");
+  ReadyPlan setup("n1h4c2k2r3+bias");
   EXPECT_EQ(setup.plan.run({}).code(), StatusCode::invalid_operand);
-  const Plan bare(setup.stage, Ready::options());
+  const Plan bare(setup.stage, ReadyPlan::options());
   EXPECT_EQ(bare.run(setup.operands()).code(), StatusCode::no_weights);
   EXPECT_EQ(setup.plan.run(setup.operands()).code(), StatusCode::ok);
 }
 
 TEST(Plan, MovedFromSaysSo) {
-  Ready setup("n1h4c2k2r3+bias");
+  ReadyPlan setup("n1h4c2k2r3+bias");
   Plan there = std::move(setup.plan);
   const Plan& gone = setup.plan;
   EXPECT_NE(gone.run(setup.operands()).message().find("this Plan was moved from"),
@@ -117,7 +117,7 @@ TEST(Plan, MovedFromSaysSo) {
 TEST(Plan, RefusesOperandsOfAnyContent) {
   for (const char* text :
        {"n2h6c8k16r3pad1+bias", "n2h6c8k16r3pad1nchw+bias", "n2h6c8k16r3pad1+bias+if(1)+t2"}) {
-    const Ready setup(text);
+    const ReadyPlan setup(text);
     const Operands good = setup.operands();
     ASSERT_TRUE(setup.plan.run(good).ok());
     for (TensorView Operands::*field : {&Operands::x, &Operands::bias, &Operands::y}) {
@@ -145,7 +145,7 @@ TEST(Plan, RefusesOperandsOfAnyContent) {
 }
 
 TEST(Plan, RefusesWeightsOfAnyContent) {
-  Ready setup("n1h4c2k2r3");
+  ReadyPlan setup("n1h4c2k2r3");
   const auto refused = [&](const auto& spoil) {
     TensorView weights = setup.w;
     spoil(weights);

@@ -36,11 +36,11 @@ constexpr bool address_sanitizer = false;
 #endif
 
 // A stage on two threads, with all that its plan takes.
-struct Ready {
+struct TwoThreads {
   Stage stage = parse_stage("n4h16c8k16r3pad1+bias+relu+max2");
   Tensor x{DType::f32, x_shape(stage)}, w{DType::f32, w_shape(stage)}, bias{DType::f32, {stage.k}};
   PlanOptions options;
-  Ready() {
+  TwoThreads() {
     options.threads = 2;
     options.all_threads = true;
     options.concurrent_runs = 2;
@@ -60,7 +60,7 @@ struct Ready {
 };
 
 bool works(int threads = 2) {
-  Ready setup;
+  TwoThreads setup;
   setup.options.threads = threads;
   const Tensor y = setup.output();
   return setup.run(setup.plan(), y).ok();
@@ -130,7 +130,7 @@ int status_of_child(const Body& body) {
 TEST(Fork, ChildRunsPlansThatAnotherThreadWasRunning) {
   if (thread_sanitizer)
     GTEST_SKIP() << "the thread sanitizer does not support forks of several threads";
-  const Ready setup;
+  const TwoThreads setup;
   const Plan plan = setup.plan();
   const Tensor expected = setup.output();
   ASSERT_TRUE(setup.run(plan, expected).ok());
@@ -188,7 +188,7 @@ TEST(Immortal, IsMadeOnce) {
 }
 
 TEST(Threads, HaveACeiling) {
-  Ready setup;
+  TwoThreads setup;
   for (const int count : {-1, most_threads + 1, 2'000'000'000}) {
     setup.options.threads = count;
     try {

@@ -359,10 +359,10 @@ TEST_F(TuneTest, MeasuresBothWaysOfRunningAChain) {
     EXPECT_EQ(cut(chain, cpu_machine(), {}).size(), 1U);
   }
   EXPECT_THROW(tune_chain(parse_chain("n2h8c4k4r3 > n2h6c4k4r1"), {}, 0.01, false), Error);
-  OwnedChain many;
-  many.constants = many.binary = true;
-  many.stages.assign(65, parse_stage("n1h1c8k8r1+if(1)"));
-  EXPECT_THROW(tune_chain(many, {}, 0.01, false), Error);
+  OwnedChain row_of_65;
+  row_of_65.constants = row_of_65.binary = true;
+  row_of_65.stages.assign(65, parse_stage("n1h1c8k8r1+if(1)"));
+  EXPECT_THROW(tune_chain(row_of_65, {}, 0.01, false), Error);
 }
 
 }  // namespace

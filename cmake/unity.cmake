@@ -1,0 +1,29 @@
+# CONVOY_UNITY compiles several files of a folder as one. What they include is then read once: a
+# whole build takes two thirds of the time, one after a small change more. For builds that are made
+# anew each time, as those of the sanitizers in .ci/run. Names in files of one folder must differ,
+# also those that no other file sees.
+option(CONVOY_UNITY "Compile several files of a folder as one" OFF)
+
+# Files of kernels are left out: Highway compiles them once for each instruction set. Those of cli
+# too, where each subcommand has an `Arguments`.
+function(convoy_unite target)
+  if(NOT CONVOY_UNITY)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    get_filename_component(path ${source} ABSOLUTE)
+    file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${path})
+    get_filename_component(folder ${path} DIRECTORY)
+    if(NOT folder MATCHES "^(src/(core|io|network|plan|verify|inspect)|bench|tests/.*)$")
+      continue()
+    endif()
+    string(MAKE_C_IDENTIFIER ${folder} name)
+    math(EXPR count_${name} "${count_${name}} + 1")
+    math(EXPR group "(${count_${name}} - 1) / 8")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${name}_${group})
+  endforeach()
+  # Types that no other file sees are in a file that is included, and that is what it is about.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+endfunction()
