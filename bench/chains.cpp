@@ -1,9 +1,8 @@
 #include "bench/chains.hpp"
 
-#include <fmt/core.h>
-
+#include "bench/check.hpp"
+#include "bench/gpu_runs.hpp"
 #include "bench/race.hpp"
-#include "convoy/error.hpp"
 #include "core/measure.hpp"
 #include "plan/chain_runs.hpp"
 #include "verify/chain_parity.hpp"
@@ -21,14 +20,12 @@ bool checked(const Chain& chain, const Bound& bound) {
     verify::Tally tally;
     const auto failures = parity.check(bound.kernel(), bound.selection().tile.tile, false, tally);
     if (failures.empty()) return true;
-    throw Error(
-        fmt::format("{}: kernel {} is wrong, {}. repro: convoy verify --stage \"{}\" "
-                    "--kernel {}{}",
-                    to_text(few), bound.kernel().name(), failures.front(), to_text(few),
-                    bound.kernel().name(), bound.on_gpu() ? " --device cuda" : ""));
+    throw wrong_output(few, bound.kernel().name(), bound.machine().device.kind, failures.front());
   }
   return false;
 }
+
+}  // namespace
 
 double flops_of(const Chain& chain) {
   double flops = 0;
@@ -36,8 +33,6 @@ double flops_of(const Chain& chain) {
     flops += 2 * static_cast<double>(shapes_of(stage).macs * (stage.hold ? 1 : stage.t));
   return flops;
 }
-
-}  // namespace
 
 Row run(const Chain& chain, const Options& options) {
   const double seconds = options.seconds_per_turn;
@@ -62,7 +57,7 @@ Row run(const Chain& chain, const Options& options) {
   // Of a GPU the peak that it was built for: what its clock is in these turns is not known.
   race.run(row.stage, [&] {
     if (!bound->on_gpu()) return measure_peak_flops(machine.threads, 0.002);
-    return chain.front().dtype == DType::f32 ? machine.peak_flops : machine.tensor_flops;
+    return built_peak(machine, chain.front().dtype);
   });
   race.fill(row, 0);
   row.gflops = 1e-9 * flops_of(chain) / row.ours.median;

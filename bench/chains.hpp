@@ -6,6 +6,9 @@
 
 namespace convoy::bench {
 
+/// Operations of a direct convolution, of all stages and time steps; of a held input once.
+double flops_of(const Chain& chain);
+
 /// The chain by the planner's kernel or `options.plan.kernel`, in turns with "stage by stage",
 /// which is the row's only peer. Peers, other modes and other types of `options` do not count.
 /// Throws Error where no kernel runs all of the chain, or when its output is wrong: it is compared

@@ -54,6 +54,14 @@ struct Compared {
 
 }  // namespace
 
+Error wrong_output(const Chain& chain, std::string_view kernel, DeviceKind device,
+                   const std::string& why) {
+  return Error(
+      fmt::format("{}: kernel {} is wrong, {}. repro: convoy verify --stage \"{}\" --kernel {}{}",
+                  to_text(chain), kernel, why, to_text(chain), kernel,
+                  device == DeviceKind::cuda ? " --device cuda" : ""));
+}
+
 double checked_error(const Stage& stage, const Operands& operands, const TensorView& weights,
                      const Plan& plan, const std::function<void()>& run) {
   std::memset(operands.y.data, poison,
@@ -61,11 +69,7 @@ double checked_error(const Stage& stage, const Operands& operands, const TensorV
   run();
   const Shapes& shapes = plan.shapes();
   const auto wrong = [&](const std::string& why) {
-    return Error(
-        fmt::format("{}: kernel {} is wrong, {}. repro: convoy verify --stage \"{}\" "
-                    "--kernel {}{}",
-                    to_text(stage), plan.kernel(), why, to_text(stage), plan.kernel(),
-                    plan.device().kind == DeviceKind::cuda ? " --device cuda" : ""));
+    return wrong_output(stage, plan.kernel(), plan.device().kind, why);
   };
   if (const Index count = unwritten(operands.y))
     throw wrong(fmt::format("{} outputs were not written", count));

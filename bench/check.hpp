@@ -3,9 +3,15 @@
 
 #include <functional>
 
+#include "convoy/error.hpp"
 #include "convoy/plan.hpp"
+#include "core/chain.hpp"
 
 namespace convoy::bench {
+
+/// That the kernel is wrong, and a way to see it.
+Error wrong_output(const Chain& chain, std::string_view kernel, DeviceKind device,
+                   const std::string& why);
 
 /// Poisons operands.y (host memory, dense) with NaN, calls `run`, which writes it, and compares
 /// sampled pooling windows with the oracle in double. Returns max|y - y64| / max|y64| over them

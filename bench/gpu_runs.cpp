@@ -113,9 +113,11 @@ double GpuRuns::peak_flops() {
 }
 
 double GpuRuns::flops_a_cycle() const {
-  // The tensor cores' for 16-bit types and for u8, which is computed as f16.
-  const bool simple = plan_.stage().dtype == DType::f32;
-  return (simple ? machine_.peak_flops : machine_.tensor_flops) / machine_.clock_hz;
+  return built_peak(machine_, plan_.stage().dtype) / machine_.clock_hz;
+}
+
+double built_peak(const Machine& machine, DType dtype) {
+  return dtype == DType::f32 ? machine.peak_flops : machine.tensor_flops;
 }
 
 double measure_gpu_copy_bandwidth(Device device) {

@@ -10,6 +10,10 @@
 
 namespace convoy::bench {
 
+/// Operations a second that a GPU was built for: of its FMA units for f32, of its tensor cores for
+/// 16-bit types and for u8, which is computed as f16.
+double built_peak(const Machine& machine, DType dtype);
+
 class GpuRuns final : public Runs {
  public:
   /// `seconds`: of a turn. `apart`: turn_apart will be called.

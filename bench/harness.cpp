@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "bench/chains.hpp"
 #include "bench/plan_times.hpp"
 #include "bench/race.hpp"
 #include "bench/runs.hpp"
@@ -79,7 +80,7 @@ nlohmann::json add_peers(Race& race, const Stage& stage, const Options& options)
 void add_rates(Row& row, const Runs& runs, const Options& options) {
   const Stage& stage = runs.plan().stage();
   const Shapes& shapes = runs.plan().shapes();
-  const double flops = 2 * static_cast<double>(shapes.macs * (stage.hold ? 1 : stage.t));
+  const double flops = flops_of(stage);
   row.gflops = 1e-9 * flops / row.ours.median;
   const auto bytes = [](Index elements, DType type) {
     return static_cast<double>(elements) * static_cast<double>(size_of(type));

@@ -28,8 +28,8 @@ struct Arguments {
   std::string model, device = "cpu", save;
   ImageOptions images;
   std::vector<std::string> checked, timed;
-  Index image = 0, batch = 1, steps = 0, topk = 5;
-  inspect::Tolerance tolerance;
+  Index image = 0, batch = 1, steps = 0;
+  ComparisonOptions comparison;
   int threads = 0;
   bool json = false;
 };
@@ -126,8 +126,8 @@ int run_check(const Arguments& arguments) {
   options.timed = arguments.timed;
   options.plan.device = parse_device(arguments.device);
   options.plan.threads = arguments.threads;
-  options.tolerance = arguments.tolerance;
-  options.most_worst = static_cast<std::size_t>(arguments.topk);
+  options.tolerance = arguments.comparison.tolerance;
+  options.most_worst = static_cast<std::size_t>(arguments.comparison.topk);
   const inspect::Operators operators =
       inspect::operators_of(network::read_model(arguments.model, arguments.steps));
   inspect::expect_known(operators, options.checked);
@@ -152,10 +152,7 @@ void add_check(Command& app, int& exit_code) {
   auto arguments = std::make_shared<Arguments>();
   Command* command = app.add_subcommand(
       "check", "Run chosen operators of a network by Convoy and compare them with the reference");
-  command->add_option("model", arguments->model, "Model folder: network.txt and its weights")
-      ->type_name("FOLDER")
-      ->required()
-      ->check(not_empty());
+  add_model(*command, arguments->model);
   const std::string names = "Operators (conv1 if1 pool1), whole layers (fuse1), all or none";
   command->add_option("--op", arguments->checked, names + "; without it all")->type_name("NAME");
   command->add_option("--time-op", arguments->timed, "Time these too, by both: " + names)
@@ -177,11 +174,7 @@ void add_check(Command& app, int& exit_code) {
                    "Write both sides of the checked operators there, for convoy compare")
       ->type_name("FOLDER")
       ->check(not_empty());
-  add_tolerance(*command, arguments->tolerance.absolute, arguments->tolerance.relative);
-  command->add_option("--topk", arguments->topk, "So many of the worst values of each operator")
-      ->type_name("N")
-      ->capture_default_str()
-      ->check(between(Index{0}, 1000000));
+  arguments->comparison.add_to(*command);
   add_device(*command, arguments->device);
   add_threads(*command, arguments->threads);
   add_json(*command, arguments->json);

@@ -21,8 +21,7 @@ using inspect::Comparison;
 
 struct Arguments {
   std::string folder;
-  inspect::Tolerance tolerance;
-  Index topk = 5;
+  ComparisonOptions comparison;
   bool json = false;
 };
 
@@ -93,8 +92,8 @@ void print_json(const std::vector<ComparedOperator>& all, const Arguments& argum
   const ComparedOperator* const off = first_off(all);
   const nlohmann::ordered_json report = {
       {"folder", arguments.folder},
-      {"tol", arguments.tolerance.absolute},
-      {"rtol", arguments.tolerance.relative},
+      {"tol", arguments.comparison.tolerance.absolute},
+      {"rtol", arguments.comparison.tolerance.relative},
       {"passed", off == nullptr},
       {"first_off", off ? nlohmann::ordered_json(off->op.name) : nlohmann::ordered_json(nullptr)},
       {"operators", operators}};
@@ -102,8 +101,9 @@ void print_json(const std::vector<ComparedOperator>& all, const Arguments& argum
 }
 
 int run_compare(const Arguments& arguments) {
-  const std::vector<ComparedOperator> all = inspect::compare_folder(
-      arguments.folder, arguments.tolerance, static_cast<std::size_t>(arguments.topk));
+  const std::vector<ComparedOperator> all =
+      inspect::compare_folder(arguments.folder, arguments.comparison.tolerance,
+                              static_cast<std::size_t>(arguments.comparison.topk));
   if (arguments.json)
     print_json(all, arguments);
   else
@@ -121,11 +121,7 @@ void add_compare(Command& app, int& exit_code) {
       ->type_name("FOLDER")
       ->required()
       ->check(not_empty());
-  add_tolerance(*command, arguments->tolerance.absolute, arguments->tolerance.relative);
-  command->add_option("--topk", arguments->topk, "So many of the worst values of each operator")
-      ->type_name("N")
-      ->capture_default_str()
-      ->check(between(Index{0}, 1000000));
+  arguments->comparison.add_to(*command);
   add_json(*command, arguments->json);
   command->footer(
       "Example: convoy compare dumps --tol 1e-4 --topk 10\n"

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/printable.hpp"
+#include "options.hpp"
 
 namespace convoy::cli {
 namespace {
@@ -14,6 +15,22 @@ nlohmann::ordered_json number(double value) {
 }
 
 }  // namespace
+
+void ComparisonOptions::add_to(Command& command) {
+  command.add_option("--tol", tolerance.absolute, "A value may differ by so much")
+      ->type_name("X")
+      ->capture_default_str()
+      ->check(between(0.0, 1e30));
+  command
+      .add_option("--rtol", tolerance.relative, "And by so much of its operator's largest value")
+      ->type_name("X")
+      ->capture_default_str()
+      ->check(between(0.0, 1e30));
+  command.add_option("--topk", topk, "So many of the worst values of each operator")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(between(Index{0}, 1000000));
+}
 
 std::string text_of(const inspect::Difference& difference, const std::vector<Index>& shape) {
   const std::vector<Index> at = inspect::coordinates(difference.at, shape);

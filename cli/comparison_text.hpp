@@ -1,12 +1,21 @@
-// How `compare` and `check` show what differs.
+// What `compare` and `check` share: how values are compared, and how what differs is shown.
 #pragma once
 
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "command.hpp"
 #include "inspect/comparison.hpp"
 
 namespace convoy::cli {
+
+/// --tol, --rtol and --topk.
+struct ComparisonOptions {
+  inspect::Tolerance tolerance;
+  Index topk = 5;
+
+  void add_to(Command& command);
+};
 
 /// "(t,h,w,c) = (1,3,4,5): 0.53, expected 0.55, error 0.02", for an element of [T,N,H,W,C]; the
 /// image is named where there are several. Of a spike also the membrane's distance.

@@ -46,10 +46,7 @@ void add_dump(Command& app, int&) {
   auto arguments = std::make_shared<Arguments>();
   Command* command =
       app.add_subcommand("dump", "Write what every operator of a network gives for an image");
-  command->add_option("model", arguments->model, "Model folder: network.txt and its weights")
-      ->type_name("FOLDER")
-      ->required()
-      ->check(not_empty());
+  add_model(*command, arguments->model);
   command->add_option("folder", arguments->folder, "Where the dumps go; made where it is missing")
       ->type_name("FOLDER")
       ->required()

@@ -72,15 +72,11 @@ void add_json(Command& command, bool& json) {
   command.add_flag("--json", json, "Print JSON");
 }
 
-void add_tolerance(Command& command, double& absolute, double& relative) {
-  command.add_option("--tol", absolute, "A value may differ by so much")
-      ->type_name("X")
-      ->capture_default_str()
-      ->check(between(0.0, 1e30));
-  command.add_option("--rtol", relative, "And by so much of its operator's largest value")
-      ->type_name("X")
-      ->capture_default_str()
-      ->check(between(0.0, 1e30));
+void add_model(Command& command, std::string& model) {
+  command.add_option("model", model, "Model folder: network.txt and its weights")
+      ->type_name("FOLDER")
+      ->required()
+      ->check(not_empty());
 }
 
 void StageList::add_to(Command& command) {

@@ -22,8 +22,8 @@ void add_threads(Command& command, int& threads);
 void add_strict(Command& command, bool& strict);
 void add_no_tuning(Command& command, bool& no_tuning);
 void add_json(Command& command, bool& json);
-/// --tol and --rtol.
-void add_tolerance(Command& command, double& absolute, double& relative);
+/// The model folder, which comes first.
+void add_model(Command& command, std::string& model);
 
 /// --stage, which may be repeated, or --shapes.
 struct StageList {

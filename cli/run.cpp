@@ -235,10 +235,7 @@ void add_run(Command& app, int&) {
   auto arguments = std::make_shared<Arguments>();
   Command* command =
       app.add_subcommand("run", "Classify images with a network; the last line is time:accuracy");
-  command->add_option("model", arguments->model, "Model folder: network.txt and its weights")
-      ->type_name("FOLDER")
-      ->required()
-      ->check(not_empty());
+  add_model(*command, arguments->model);
   arguments->images.add_to(*command);
   command->add_option("--labels", arguments->labels, "IDX labels, plain or gzip")
       ->type_name("FILE")

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "convoy/stage.hpp"
+#include "core/stage_text.hpp"
 
 namespace convoy {
 namespace {
@@ -86,6 +87,26 @@ std::string to_text(const Stage& given) {
   if (stage.keep.any()) text += keep_text(stage.keep);
   if (stage.strict) text += "+strict";
   return text;
+}
+
+std::string_view name_of(Activation::Kind kind) {
+  switch (kind) {
+    case Activation::Kind::none:
+      return "none";
+    case Activation::Kind::relu:
+      return "relu";
+    case Activation::Kind::relu6:
+      return "relu6";
+    case Activation::Kind::clip:
+      return "clip";
+    case Activation::Kind::leaky:
+      return "leaky";
+    case Activation::Kind::if_:
+      return "if";
+    case Activation::Kind::lif:
+      return "lif";
+  }
+  return "?";
 }
 
 }  // namespace convoy

@@ -18,6 +18,9 @@ struct GivenAxes {
 /// given. Checks the text, not whether the stage is legal. Throws Error that points at the place.
 Stage parse_stage_parts(std::string_view text, GivenAxes& given);
 
+/// "relu", without parameters; "none" where there is no activation.
+std::string_view name_of(Activation::Kind kind);
+
 /// Without the white space around it.
 std::string_view trim(std::string_view text);
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "convoy/tensor.hpp"
+#include "core/stage_text.hpp"
 
 namespace convoy::inspect {
 namespace {
@@ -28,22 +29,8 @@ class Names {
 };
 
 std::string word_of(const Activation& act) {
-  switch (act.kind) {
-    case Activation::Kind::relu:
-    case Activation::Kind::relu6:
-      return "relu";
-    case Activation::Kind::clip:
-      return "clip";
-    case Activation::Kind::leaky:
-      return "leaky";
-    case Activation::Kind::if_:
-      return "if";
-    case Activation::Kind::lif:
-      return "lif";
-    case Activation::Kind::none:
-      break;
-  }
-  return "act";
+  if (act.kind == Activation::Kind::relu6) return "relu";
+  return std::string(name_of(act.kind));
 }
 
 /// The layer's convolution alone, by an arithmetic that the whole layer may have too.

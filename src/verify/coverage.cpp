@@ -2,32 +2,13 @@
 
 #include <algorithm>
 
+#include "core/stage_text.hpp"
 #include "plan/kernel_table.hpp"
 #include "plan/select.hpp"
 #include "verify/draw_chain.hpp"
 
 namespace convoy::verify {
 namespace {
-
-std::string_view name_of(Activation::Kind kind) {
-  switch (kind) {
-    case Activation::Kind::none:
-      return "none";
-    case Activation::Kind::relu:
-      return "relu";
-    case Activation::Kind::relu6:
-      return "relu6";
-    case Activation::Kind::clip:
-      return "clip";
-    case Activation::Kind::leaky:
-      return "leaky";
-    case Activation::Kind::if_:
-      return "if";
-    case Activation::Kind::lif:
-      return "lif";
-  }
-  return "?";
-}
 
 // The stage with other sizes and the same riders.
 Stage vary_stage(const Stage& stage, Random& random) {
