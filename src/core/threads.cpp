@@ -32,6 +32,12 @@ bool may_use_tbb() {
   return owner == now;
 }
 
+// The last slots first. With many cores any threads of an arena may take a few tasks; a body that
+// counts on the first slots is found wrong with two.
+int slot_of(int thread, int count) {
+  return count - 1 - thread;
+}
+
 }  // namespace
 
 #if defined(__SANITIZE_THREAD__)
@@ -43,11 +49,12 @@ struct Threads::Arena {
 
 void Threads::spread(Index tasks, void (*body)(void*, Index, int), void* context) {
   std::atomic<Index> next{0};
-  const auto work = [&](int slot) {
+  const auto work = [&](int thread) {
+    const int slot = slot_of(thread, count_);
     for (Index task = next++; task < tasks; task = next++) body(context, task, slot);
   };
   std::vector<std::thread> others;
-  for (int slot = 1; slot < count_; ++slot) others.emplace_back(work, slot);
+  for (int thread = 1; thread < count_; ++thread) others.emplace_back(work, thread);
   work(0);
   for (std::thread& other : others) other.join();
 }
@@ -63,7 +70,7 @@ void Threads::spread(Index tasks, void (*body)(void*, Index, int), void* context
     tbb::parallel_for(
         tbb::blocked_range<Index>(0, tasks, 1),
         [&](const tbb::blocked_range<Index>& range) {
-          const int slot = tbb::this_task_arena::current_thread_index();
+          const int slot = slot_of(tbb::this_task_arena::current_thread_index(), count_);
           for (Index task = range.begin(); task != range.end(); ++task) body(context, task, slot);
         },
         tbb::simple_partitioner());

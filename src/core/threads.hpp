@@ -18,7 +18,8 @@ class Threads {
   int count() const { return count_; }
 
   /// Calls body(task, slot) once for each task in [0, tasks), on up to count() threads. slot is in
-  /// [0, count()) and no two bodies that run at the same time share one: index scratch by it.
+  /// [0, count()), also of few tasks any of them, and no two bodies that run at the same time share
+  /// one: index scratch by it.
   /// Tasks may run in any order; bits may not depend on it. body must not throw. Runs inline for
   /// one task or one thread, and in a child forked by a process that had used several threads.
   template <class Body>

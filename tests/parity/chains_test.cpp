@@ -277,6 +277,16 @@ TEST(ChainParity, RefusesWhatIsTooLargeForTheOracle) {
   }
 }
 
+// Two images on 8 and on 32 threads: any of their slots may be the two that get one.
+TEST(ChainParity, FewImagesOnManyThreads) {
+  VerifyOptions options;
+  options.stages = {parse_chain("constants > spikes t2 > n2h8c8k16r3pad1+if(1.5)+soft+t2")};
+  options.kernel = "spike_chain";
+  const Report report = verify(options);
+  EXPECT_EQ(report.chains, 1);
+  for (const Failure& failure : report.failures) ADD_FAILURE() << failure.what;
+}
+
 // A chain of one stage is more than the stage where it has constants or a mean: no kernel of
 // single stages may take it for that.
 TEST(ChainParity, KernelsOfOneStageTakeNoChain) {

@@ -2,8 +2,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <utility>
 
 #include "core/assume.hpp"
 #include "cpu/families.hpp"
@@ -42,11 +44,13 @@ class PreparedSpikeChain final : public Prepared {
     const Index block = std::clamp<Index>((n + threads - 1) / threads, 1, SpikePlan::block);
     const Index tasks = (n + block - 1) / block;
     const auto bytes = plan_.scratch_bytes().value();
-    for (Index slot = 0; slot < std::min(tasks, threads); ++slot)
-      clear({args.workspace + slot * bytes, block});
+    std::array<bool, most_threads> cleared;  // of each slot
+    std::fill_n(cleared.begin(), threads, false);
     args.threads->for_each(tasks, [&](Index task, int slot) {
-      run_block(args, task * block, std::min(block, n - task * block),
-                {args.workspace + slot * bytes, block});
+      const Room room{args.workspace + slot * bytes, block};
+      bool& is_clear = cleared[static_cast<std::size_t>(slot)];
+      if (!std::exchange(is_clear, true)) clear(room);
+      run_block(args, task * block, std::min(block, n - task * block), room);
     });
     return {};
   }
