@@ -16,6 +16,10 @@ std::size_t at(Index i) {
   return static_cast<std::size_t>(i);
 }
 
+bool is_sequential(Sum sum) {
+  return sum == Sum::sequential || sum == Sum::sequential_no_fma;
+}
+
 // Rounds after each step when the arithmetic is fp32; leaves doubles alone when it is real.
 template <class Real>
 double activate(const Activation& act, double value) {
@@ -82,7 +86,7 @@ Oracle::Oracle(const Stage& stage, const TensorView& weights, const Operands& op
               // In double the product is exact, so that this is the fused multiply-add of fp32.
               value = value * scale + shift;
               if (!in_double()) value = static_cast<float>(value);
-              if (sum == Sum::sequential)
+              if (is_sequential(sum))
                 value = math::round_to(multiplied, static_cast<float>(value));
             }
             x_.push_back(sum == Sum::magnitude ? std::abs(value) : value);
@@ -134,12 +138,15 @@ void Oracle::convolve(Index t, Pixel at_pixel, double* sums) const {
       if (sum_ == Sum::sequential)  // products are exact in double: one rounding, as of an FMA
         for (Index k = group * k_group; k < end; ++k)
           sums[k] = static_cast<float>(sums[k] + x * weights[k]);
+      else if (sum_ == Sum::sequential_no_fma)
+        for (Index k = group * k_group; k < end; ++k)
+          sums[k] = static_cast<float>(sums[k] + static_cast<float>(x * weights[k]));
       else
         for (Index k = group * k_group; k < end; ++k) sums[k] += x * weights[k];
     }
   };
 
-  if (sum_ == Sum::sequential) {
+  if (is_sequential(sum_)) {
     const Index of_channel = s.r * s.s;
     const auto add = [&](Index begin, Index end) {
       for (Index i = begin; i < end; ++i) add_tap(i % of_channel / s.s, i % s.s, i / of_channel);

@@ -16,6 +16,7 @@ enum class Sum {
   real,        // double from start to end, never rounded: y64
   sequential,  // one fp32 FMA accumulator in the order c, r, s: the yardstick for rounding errors.
                // What it multiplies has the type the stage multiplies in, after `norm` too
+  sequential_no_fma,  // the same where a machine has no FMA: each product is rounded too
   magnitude,   // what rounding errors are measured against, in double: the sum of |x·w|, plus
                // |bias|, times the slope of an activation where that is above 1. Of no neuron
 };
