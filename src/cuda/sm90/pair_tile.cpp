@@ -68,8 +68,9 @@ SecondLayout second_layout(const Stage& first, const Stage& second, const HaloTi
   out.shrink = second.pool ? 4 : 2;
   out.blocks = ceil_div(second.k, 2 * area_channels) * 2;
   out.w_slot = area_channels * row_bytes * out.areas;
-  out.w_slots = second_weights / out.w_slot;
-  out.w_resident = out.blocks <= out.w_slots;
+  // Those that stay are a ring of their own length: the consumer goes round it once a tile.
+  out.w_slots = std::min(second_weights / out.w_slot, out.blocks);
+  out.w_resident = out.blocks == out.w_slots;
   // A pooled fragment writes eight rows even where fewer exist.
   const int rows = second.pool ? std::max(out.columns / 4, 8) : out.columns;
   out.staging = round_up(rows * row_bytes, swizzle_bytes);
