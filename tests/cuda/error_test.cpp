@@ -151,8 +151,10 @@ TEST_F(GpuErrors, OperandsThatOverlapOrLieElsewhere) {
   operands.y.device.index = 1;
   expect_in(plan.run(operands).message(), {"y: it is on cuda:1, the plan on cuda"});
   Plan weights(stage, options_for(gpu0));
-  expect_in(message_of([&] { weights.set_weights(one.w.to(gpu0)); }),
-            {"weights", "expected the host"});
+  const Tensor on_gpu = one.w.to(gpu0);
+  TensorView elsewhere = on_gpu;
+  elsewhere.device.index = 1;
+  expect_in(message_of([&] { weights.set_weights(elsewhere); }), {"weights", "cuda:1"});
   expect_usable();
 }
 
