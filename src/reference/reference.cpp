@@ -16,10 +16,6 @@ std::size_t at(Index i) {
   return static_cast<std::size_t>(i);
 }
 
-bool is_sequential(Sum sum) {
-  return sum == Sum::sequential || sum == Sum::sequential_no_fma;
-}
-
 // Rounds after each step when the arithmetic is fp32; leaves doubles alone when it is real.
 template <class Real>
 double activate(const Activation& act, double value) {
@@ -66,8 +62,8 @@ Index offset(const TensorView& x, Layout layout, Index t, Index n, Index h, Inde
 }  // namespace
 
 Oracle::Oracle(const Stage& stage, const TensorView& weights, const Operands& operands, Sum sum,
-               Index first_product)
-    : stage_(stage), shapes_(shapes_of(stage)), sum_(sum), first_product_(first_product) {
+               Sequence sequence)
+    : stage_(stage), shapes_(shapes_of(stage)), sum_(sum), sequence_(sequence) {
   const TensorView& x = operands.x;
   const auto number = [](const TensorView& view, Index i) {
     return static_cast<double>(math::load(view.dtype, view.data, i));
@@ -86,7 +82,7 @@ Oracle::Oracle(const Stage& stage, const TensorView& weights, const Operands& op
               // In double the product is exact, so that this is the fused multiply-add of fp32.
               value = value * scale + shift;
               if (!in_double()) value = static_cast<float>(value);
-              if (is_sequential(sum))
+              if (sum == Sum::sequential)
                 value = math::round_to(multiplied, static_cast<float>(value));
             }
             x_.push_back(sum == Sum::magnitude ? std::abs(value) : value);
@@ -135,10 +131,10 @@ void Oracle::convolve(Index t, Pixel at_pixel, double* sums) const {
     for (Index group = 0; group < s.groups; ++group) {
       const double x = input(t, at_pixel.n, h, w, group * c_group + c);
       const Index end = (group + 1) * k_group;
-      if (sum_ == Sum::sequential)  // products are exact in double: one rounding, as of an FMA
+      if (sum_ == Sum::sequential && sequence_.fma)  // products are exact in double: one rounding
         for (Index k = group * k_group; k < end; ++k)
           sums[k] = static_cast<float>(sums[k] + x * weights[k]);
-      else if (sum_ == Sum::sequential_no_fma)
+      else if (sum_ == Sum::sequential)
         for (Index k = group * k_group; k < end; ++k)
           sums[k] = static_cast<float>(sums[k] + static_cast<float>(x * weights[k]));
       else
@@ -146,13 +142,16 @@ void Oracle::convolve(Index t, Pixel at_pixel, double* sums) const {
     }
   };
 
-  if (is_sequential(sum_)) {
-    const Index of_channel = s.r * s.s;
+  if (sum_ == Sum::sequential) {
+    const Index area = s.r * s.s;
     const auto add = [&](Index begin, Index end) {
-      for (Index i = begin; i < end; ++i) add_tap(i % of_channel / s.s, i % s.s, i / of_channel);
+      for (Index i = begin; i < end; ++i) {
+        const Index tap = sequence_.channels_last ? i / c_group : i % area;
+        add_tap(tap / s.s, tap % s.s, sequence_.channels_last ? i % c_group : i / area);
+      }
     };
-    add(first_product_, c_group * of_channel);
-    add(0, first_product_);
+    add(sequence_.first, c_group * area);
+    add(0, sequence_.first);
   } else {
     for (Index r = 0; r < s.r; ++r)
       for (Index col = 0; col < s.s; ++col)

@@ -14,11 +14,18 @@ namespace convoy::reference {
 enum class Sum {
   exact,       // summed in double, rounded once to fp32; then fp32 steps and one last rounding
   real,        // double from start to end, never rounded: y64
-  sequential,  // one fp32 FMA accumulator in the order c, r, s: the yardstick for rounding errors.
-               // What it multiplies has the type the stage multiplies in, after `norm` too
-  sequential_no_fma,  // the same where a machine has no FMA: each product is rounded too
+  sequential,  // one fp32 accumulator, as Sequence says: the yardstick for rounding errors. What
+               // it multiplies has the type the stage multiplies in, after `norm` too
   magnitude,   // what rounding errors are measured against, in double: the sum of |x·w|, plus
                // |bias|, times the slope of an activation where that is above 1. Of no neuron
+};
+
+/// The products of a sequential sum: begun at `first` of the order c, r, s or r, s, c, and ended at
+/// the one before.
+struct Sequence {
+  bool channels_last = false;  // r, s, c
+  Index first = 0;
+  bool fma = true;  // false: products are rounded too, as by machines without FMA
 };
 
 /// One pixel of the convolution's output, all filters.
@@ -56,10 +63,8 @@ Stage for_device(Stage stage, DeviceKind device);
 /// views are taken on trust.
 class Oracle {
  public:
-  /// Sum::sequential begins each sum at this product of the order c, r, s and ends at the one
-  /// before.
   Oracle(const Stage& stage, const TensorView& weights, const Operands& operands, Sum sum,
-         Index first_product = 0);
+         Sequence sequence = {});
 
   /// conv(x, w) at one pixel in one time step, [K].
   void convolve(Index t, Pixel at, double* sums) const;
@@ -84,7 +89,7 @@ class Oracle {
   Stage stage_;
   Shapes shapes_;
   Sum sum_;
-  Index first_product_;
+  Sequence sequence_;
   std::vector<double> x_;  // [T,N,H,W,C] after norm; T = 1 when held
   std::vector<float> w_;   // [R,S,C/groups,K]: all filters of a tap side by side
   std::vector<double> bias_;
