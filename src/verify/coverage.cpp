@@ -13,7 +13,8 @@ namespace {
 // The stage with other sizes and the same riders.
 Stage vary_stage(const Stage& stage, Random& random) {
   Stage s = stage;
-  s.n = random.between(1, 5);
+  // Some tiles serve few images, some many.
+  s.n = random.chance(0.5) ? random.between(1, 5) : std::max<Index>(1, s.n + random.between(-3, 3));
   s.bias = random.chance(0.5);
   s.h = std::max<Index>(1, s.h + random.between(-2, 4));
   s.w = std::max<Index>(1, s.w + random.between(-2, 4));
