@@ -180,90 +180,73 @@ Status strides_of(std::string_view operand, const TensorView& view, Layout layou
                          least)));
 }
 
-Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
-                     const Operands& operands, RunArgs& args) {
+namespace {
+
+enum class Given : std::uint8_t { never, optional, always };
+
+/// What a stage says of one operand.
+struct Rule {
+  Operand operand;
+  Given given;
+  std::string_view rider;  // that it is for
+  Expected expected;
+};
+
+/// Of all operands, those that a run reads first.
+constexpr std::size_t first_written = 5;
+std::array<Rule, 10> rules_of(const Stage& stage, const Shapes& shapes, Device device,
+                              const Operands& operands) {
   const DType out = stage.output_dtype(device.kind == DeviceKind::cuda);
   const bool neuron = stage.act.is_neuron();
-  const bool idx_wanted = stage.keep.idx;
-
-  enum : std::uint8_t { never, optional, always };
-  struct Rule {
-    Operand operand;
-    int given;
-    std::string_view rider;
-    Expected expected;
-  };
   const auto full = [&](DType dtype, bool steps) {
     return image(stage, dtype, steps, shapes.p, shapes.q, stage.k, Layout::nhwc);
   };
-  const auto if_rider = [](bool has) { return has ? always : never; };
-  const auto pooled = image(stage, out, neuron, shapes.out_h, shapes.out_w, stage.k, stage.layout);
-  Expected index = pooled;
+  const auto if_rider = [](bool has) { return has ? Given::always : Given::never; };
+  const Given state = neuron ? Given::optional : Given::never;
+  const Expected x =
+      image(stage, stage.dtype, neuron && !stage.hold, stage.h, stage.w, stage.c, stage.layout);
+  const Expected y = image(stage, out, neuron, shapes.out_h, shapes.out_w, stage.k, stage.layout);
+  Expected index = y;
   index.dtype = DType::i32;
-  std::array<Rule, 10> rules{{
-      {{"x", &operands.x, false},
-       always,
-       "",
-       image(stage, stage.dtype, neuron && !stage.hold, stage.h, stage.w, stage.c, stage.layout)},
-      {{"bias", &operands.bias, false}, if_rider(stage.bias), "+bias", vector_of(stage.k)},
-      {{"norm_scale", &operands.norm_scale, false},
-       if_rider(stage.norm),
-       "+norm",
-       vector_of(stage.c)},
-      {{"norm_shift", &operands.norm_shift, false},
-       if_rider(stage.norm),
-       "+norm",
-       vector_of(stage.c)},
-      {{"membrane_in", &operands.membrane_in, false},
-       neuron ? optional : never,
-       "neuron",
-       full(DType::f32, false)},
-      {{"y", &operands.y, true}, always, "", pooled},
-      {{"pre", &operands.pre, true}, if_rider(stage.keep.pre), "+keep(pre)", full(out, neuron)},
-      {{"act", &operands.act, true}, if_rider(stage.keep.act), "+keep(act)", full(out, neuron)},
-      {{"idx", &operands.idx, true}, if_rider(idx_wanted), "+keep(idx)", index},
-      {{"membrane_out", &operands.membrane_out, true},
-       neuron ? optional : never,
-       "neuron",
-       full(DType::f32, false)},
+  const auto read = [](std::string_view name, const TensorView& view) {
+    return Operand{name, &view, false};
+  };
+  const auto written = [](std::string_view name, const TensorView& view) {
+    return Operand{name, &view, true};
+  };
+  return {{
+      {read("x", operands.x), Given::always, "", x},
+      {read("bias", operands.bias), if_rider(stage.bias), "+bias", vector_of(stage.k)},
+      {read("norm_scale", operands.norm_scale), if_rider(stage.norm), "+norm", vector_of(stage.c)},
+      {read("norm_shift", operands.norm_shift), if_rider(stage.norm), "+norm", vector_of(stage.c)},
+      {read("membrane_in", operands.membrane_in), state, "neuron", full(DType::f32, false)},
+      {written("y", operands.y), Given::always, "", y},
+      {written("pre", operands.pre), if_rider(stage.keep.pre), "+keep(pre)", full(out, neuron)},
+      {written("act", operands.act), if_rider(stage.keep.act), "+keep(act)", full(out, neuron)},
+      {written("idx", operands.idx), if_rider(stage.keep.idx), "+keep(idx)", index},
+      {written("membrane_out", operands.membrane_out), state, "neuron", full(DType::f32, false)},
   }};
+}
 
-  Index n = 0;
-  for (Rule& rule : rules) {
-    Operand& operand = rule.operand;
-    const TensorView& view = *operand.view;
-    if (!view) {
-      if (rule.given == always)
-        return invalid(fmt::format("{}: not given, expected {}{}{}. Set Operands::{}.",
-                                   operand.name, to_text(rule.expected, stage.n),
-                                   rule.rider.empty() ? "" : " for ", rule.rider, operand.name));
-      continue;
-    }
-    if (rule.given == never)
-      return invalid(
-          fmt::format("{}: given, but the stage has no {}. Leave it out, or add it to the "
-                      "stage {}.",
-                      operand.name, rule.rider, to_text(stage)));
-    Status status = check_shape(operand.name, view, rule.expected, device, stage.n, n);
-    if (!status.ok()) return status;
-    const bool is_x = operand.view == &operands.x, is_y = operand.view == &operands.y;
-    if (is_x || is_y) {
-      Strides& strides = is_x ? args.x_stride : args.y_stride;
-      status =
-          strides_of(operand.name, view, stage.layout, neuron && (is_y || !stage.hold), strides);
-      if (!status.ok()) return status;
-      const Index bytes = static_cast<Index>(size_of(view.dtype));
-      const bool nhwc = stage.layout == Layout::nhwc;
-      const Index channels = is_x ? stage.c : stage.k;
-      const Index pixels = is_x ? stage.h * stage.w : shapes.out_h * shapes.out_w;
-      operand.run = (nhwc ? channels : channels * pixels) * bytes;
-      operand.period = (nhwc ? strides.w : strides.n) * bytes;
-    } else {
-      status = check_dense(operand.name, view);
-      if (!status.ok()) return status;
-    }
-  }
-  for (std::size_t i = 5; i < rules.size(); ++i) {
+/// Of x and y, whose pixels may lie apart: their strides, and which bytes the operand takes.
+Status bind_image(const Stage& stage, const Shapes& shapes, bool is_x, Operand& operand,
+                  RunArgs& args) {
+  const TensorView& view = *operand.view;
+  const bool steps = stage.act.is_neuron() && (!is_x || !stage.hold);
+  Strides& strides = is_x ? args.x_stride : args.y_stride;
+  Status status = strides_of(operand.name, view, stage.layout, steps, strides);
+  if (!status.ok()) return status;
+  const Index bytes = static_cast<Index>(size_of(view.dtype));
+  const bool nhwc = stage.layout == Layout::nhwc;
+  const Index channels = is_x ? stage.c : stage.k;
+  const Index pixels = is_x ? stage.h * stage.w : shapes.out_h * shapes.out_w;
+  operand.run = (nhwc ? channels : channels * pixels) * bytes;
+  operand.period = (nhwc ? strides.w : strides.n) * bytes;
+  return {};
+}
+
+Status check_overlaps(const std::array<Rule, 10>& rules) {
+  for (std::size_t i = first_written; i < rules.size(); ++i) {
     for (std::size_t j = 0; j < i && *rules[i].operand.view; ++j) {
       if (!*rules[j].operand.view || !overlap(rules[i].operand, rules[j].operand)) continue;
       return invalid(fmt::format("{} and {} overlap in memory. Give {} memory of its own.",
@@ -271,6 +254,38 @@ Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
                                  rules[i].operand.name));
     }
   }
+  return {};
+}
+
+}  // namespace
+
+Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
+                     const Operands& operands, RunArgs& args) {
+  std::array<Rule, 10> rules = rules_of(stage, shapes, device, operands);
+  Index n = 0;
+  for (Rule& rule : rules) {
+    Operand& operand = rule.operand;
+    const TensorView& view = *operand.view;
+    if (!view) {
+      if (rule.given == Given::always)
+        return invalid(fmt::format("{}: not given, expected {}{}{}. Set Operands::{}.",
+                                   operand.name, to_text(rule.expected, stage.n),
+                                   rule.rider.empty() ? "" : " for ", rule.rider, operand.name));
+      continue;
+    }
+    if (rule.given == Given::never)
+      return invalid(
+          fmt::format("{}: given, but the stage has no {}. Leave it out, or add it to the "
+                      "stage {}.",
+                      operand.name, rule.rider, to_text(stage)));
+    Status status = check_shape(operand.name, view, rule.expected, device, stage.n, n);
+    if (!status.ok()) return status;
+    const bool is_x = operand.view == &operands.x, is_y = operand.view == &operands.y;
+    status = is_x || is_y ? bind_image(stage, shapes, is_x, operand, args)
+                          : check_dense(operand.name, view);
+    if (!status.ok()) return status;
+  }
+  if (Status status = check_overlaps(rules); !status.ok()) return status;
 
   args.n = n;
   args.x = operands.x.data;
