@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "bench/check.hpp"
+#include "core/dtype.hpp"
 #include "core/gpu.hpp"
 #include "plan/select.hpp"
 
@@ -117,7 +118,7 @@ double GpuRuns::flops_a_cycle() const {
 }
 
 double built_peak(const Machine& machine, DType dtype) {
-  return dtype == DType::f32 ? machine.peak_flops : machine.tensor_flops;
+  return facts_of(dtype).tensor_cores ? machine.tensor_flops : machine.peak_flops;
 }
 
 double measure_gpu_copy_bandwidth(Device device) {

@@ -16,6 +16,9 @@ struct TypeFacts {
   bool known = false;   // false: a number that is no type
   bool input = false;   // of a stage
   bool output = false;  // of a stage
+  /// Of a stage's weights in memory, and whether a GPU multiplies the stage on tensor cores.
+  DType weights = DType::f32;
+  bool tensor_cores = false;
 };
 
 constexpr TypeFacts facts_of(DType dtype) {
@@ -23,11 +26,11 @@ constexpr TypeFacts facts_of(DType dtype) {
     case DType::f32:
       return {"f32", 4, true, true, true};
     case DType::f16:
-      return {"f16", 2, true, true, true};
+      return {"f16", 2, true, true, true, DType::f16, true};
     case DType::bf16:
-      return {"bf16", 2, true, true, true};
+      return {"bf16", 2, true, true, true, DType::bf16, true};
     case DType::u8:
-      return {"u8", 1, true, true, false};
+      return {"u8", 1, true, true, false, DType::f32, true};
     case DType::i32:
       return {"i32", 4, true, false, false};
   }

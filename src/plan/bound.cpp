@@ -7,6 +7,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "core/dtype.hpp"
 #include "core/process.hpp"
 #include "core/size.hpp"
 
@@ -27,7 +28,7 @@ void check_weights_fit(const Chain& chain, const Machine& machine) {
   Size bytes;
   for (const Stage& stage : chain.stages)
     bytes += Size(shapes_of(stage).w_elements) *
-             (stage.dtype == DType::f16 || stage.dtype == DType::bf16 ? 2 : 4);
+             static_cast<Index>(size_of(facts_of(stage.dtype).weights));
   const auto memory = static_cast<Index>(machine.memory_bytes);
   if (memory == 0 || bytes.fits(memory)) return;
   throw Error(

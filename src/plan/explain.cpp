@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/dtype.hpp"
+
 namespace convoy {
 namespace {
 
@@ -142,7 +144,7 @@ std::vector<Explanation::Traffic> traffic_of(const Stage& s, const Shapes& shape
   } else {
     lines.push_back({"x, read", x, x});
   }
-  const double w = bytes(shapes.w_elements, s.dtype == DType::u8 ? DType::f32 : s.dtype);
+  const double w = bytes(shapes.w_elements, facts_of(s.dtype).weights);
   lines.push_back({"weights, read", w, w});
   const bool has_act = s.act.kind != Activation::Kind::none;
   // The convolution is y itself where nothing follows it.
@@ -182,7 +184,7 @@ double Explanation::unfused_bytes() const {
   return sum;
 }
 bool Explanation::on_tensor_cores() const {
-  return machine.tensor_flops > 0 && stage.dtype != DType::f32;
+  return machine.tensor_flops > 0 && facts_of(stage.dtype).tensor_cores;
 }
 double Explanation::operations() const {
   const double steps = stage.act.is_neuron() && !stage.hold ? static_cast<double>(stage.t) : 1;

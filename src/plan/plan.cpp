@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "core/dtype.hpp"
 #include "core/failure.hpp"
 #include "core/gpu.hpp"
 #include "core/size.hpp"
@@ -20,15 +21,13 @@ namespace {
 
 void check_weights(const Stage& stage, const TensorView& weights, Device device) {
   const std::vector<Index> shape = w_shape(stage);
-  const bool type_fits =
-      weights.dtype == DType::f32 || (weights.dtype == stage.dtype && stage.dtype != DType::u8);
+  const DType own = facts_of(stage.dtype).weights;
+  const bool type_fits = weights.dtype == DType::f32 || weights.dtype == own;
   if (!weights || weights.rank != static_cast<int>(shape.size()) ||
       !std::equal(shape.begin(), shape.end(), weights.shape.begin()) || !type_fits)
     throw Error(fmt::format("weights: found {}, expected {}[{},{},{},{}] (k, r, s, c/groups of {})",
                             describe(weights),
-                            stage.dtype == DType::f32 || stage.dtype == DType::u8
-                                ? "f32"
-                                : fmt::format("f32 or {}", to_text(stage.dtype)),
+                            own == DType::f32 ? "f32" : fmt::format("f32 or {}", to_text(own)),
                             shape[0], shape[1], shape[2], shape[3], to_text(stage)));
   if (!(weights.device == Device{}) && !(weights.device == device))
     throw Error(fmt::format(
