@@ -15,10 +15,11 @@
 namespace convoy::cli {
 namespace {
 
-std::vector<std::string> kernels_of(DeviceKind kind) {
+std::vector<std::string> kernels_of(const Machine& machine) {
   std::vector<std::string> names;
   for (const Kernel* kernel : kernel_table())
-    if (kernel->device() == kind) names.emplace_back(kernel->name());
+    if (kernel->device() == machine.device.kind && kernel->facts().compiled_for(machine))
+      names.emplace_back(kernel->name());
   return names;
 }
 
@@ -32,17 +33,21 @@ std::string capability(const Machine& gpu) {
   return fmt::format("{}.{}", gpu.compute_capability / 10, gpu.compute_capability % 10);
 }
 
-/// Why Hopper's kernels stay away from a GPU that `depthwise` and `general` run on; empty: they do
-/// not.
-std::string only_general(const Machine& gpu) {
-  if (gpu.compute_capability / 10 == 9) return {};
-  return "the fast kernels need compute capability 9.0 (Hopper)";
+/// What keeps kernels of this build from a GPU; empty: nothing does.
+std::string limit_of(const Machine& gpu) {
+  for (const Kernel* kernel : kernel_table()) {
+    const KernelFacts& facts = kernel->facts();
+    if (facts.device == DeviceKind::cuda && !facts.compiled_for(gpu))
+      return fmt::format("the fast kernels need compute capability {}.{}",
+                         facts.compute_capability / 10, facts.compute_capability % 10);
+  }
+  return {};
 }
 
 nlohmann::ordered_json gpus_json(const gpu::Survey& survey) {
   auto gpus = nlohmann::ordered_json::array();
   for (const Machine& gpu : survey.machines) {
-    const std::string limit = only_general(gpu);
+    const std::string limit = limit_of(gpu);
     gpus.push_back({{"device", to_text(gpu.device)},
                     {"name", gpu.name},
                     {"compute_capability", capability(gpu)},
@@ -53,8 +58,7 @@ nlohmann::ordered_json gpus_json(const gpu::Survey& survey) {
                     {"memory_bytes_per_second", gpu.memory_bandwidth},
                     {"tensor_flops", gpu.tensor_flops},
                     {"peak_flops", gpu.peak_flops},
-                    {"kernels", limit.empty() ? kernels_of(DeviceKind::cuda)
-                                              : std::vector<std::string>{"depthwise", "general"}},
+                    {"kernels", kernels_of(gpu)},
                     {"limit", limit}});
   }
   return {{"compiled_for", survey.compiled},
@@ -79,9 +83,8 @@ void print_gpus(const gpu::Survey& survey) {
     line("peak",
          fmt::format("{:.0f} TFLOP/s fp16 on tensor cores, {:.0f} fp32, at the highest clock",
                      gpu.tensor_flops * 1e-12, gpu.peak_flops * 1e-12));
-    const std::string limit = only_general(gpu);
-    line("kernels",
-         limit.empty() ? joined(kernels_of(DeviceKind::cuda)) : "depthwise, general; " + limit);
+    const std::string limit = limit_of(gpu);
+    line("kernels", joined(kernels_of(gpu)) + (limit.empty() ? "" : "; " + limit));
   }
   if (survey.machines.empty()) fmt::print("cuda\n  not usable: {}.\n", survey.why_none);
   if (!survey.driver.empty()) line("driver", "serves CUDA " + survey.driver);
@@ -92,7 +95,7 @@ void run_devices(bool json, bool no_measure) {
   const Machine machine = cpu_machine();
   const Machine now = no_measure ? machine : measured(machine);
   const Machine one = no_measure ? machine : measured(cpu_machine(1));
-  const auto kernels = kernels_of(DeviceKind::cpu);
+  const auto kernels = kernels_of(machine);
   if (json) {
     nlohmann::ordered_json cpu = {{"device", "cpu"},
                                   {"name", machine.name},

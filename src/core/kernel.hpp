@@ -131,9 +131,15 @@ struct KernelFacts {
   /// It gives what lies between its stages where a run asks for it (`StageArgs::inner_y`), and the
   /// time of each stage (`RunArgs::seconds`).
   bool keeps_inner = false;
+  /// The one that a GPU's kernel is compiled for, as in Machine; 0: any.
+  int compute_capability = 0;
   /// Chains of fewer stages are not its business: nothing is said of it there.
   std::size_t least_stages = 1;
 
+  /// Whether a GPU runs what was compiled for that one.
+  bool compiled_for(const Machine& machine) const {
+    return compute_capability == 0 || compute_capability / 10 == machine.compute_capability / 10;
+  }
   /// The same under another name: of a kernel that runs this one inside.
   KernelFacts called(std::string_view other) const {
     KernelFacts facts = *this;

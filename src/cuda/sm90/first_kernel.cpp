@@ -19,7 +19,7 @@ class PreparedFirst final : public PreparedLaunch<FirstLaunch> {
       : PreparedFirst(stage, machine, first_layout(stage, facts_of(machine))) {}
 
   std::string packing() const override {
-    return fmt::format("{} k{}c{}r{}s{} from slot {}", to_text(compute_type(stage_)), stage_.k,
+    return fmt::format("{} k{}c{}r{}s{} from tap {}", to_text(compute_type(stage_)), stage_.k,
                        stage_.c, stage_.r, stage_.s, layout_.lead);
   }
   std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
@@ -58,7 +58,8 @@ class First final : public StageKernel {
                      .device = DeviceKind::cuda,
                      .exact = true,
                      .contains_non_finite = false,
-                     .settled_weights = true}) {}
+                     .settled_weights = true,
+                     .compute_capability = 90}) {}
 
   std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
     return first_refusals(stage, facts_of(machine));
