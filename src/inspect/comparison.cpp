@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "math/pool.hpp"
+#include "reference/reference.hpp"
 
 namespace convoy::inspect {
 namespace {
@@ -45,7 +46,7 @@ bool is_spike(float value) {
 }  // namespace
 
 double SpikeRule::near() const {
-  return 1e-5 * std::max(1.0, std::abs(threshold));
+  return reference::spike_margin(threshold);
 }
 
 std::vector<Index> coordinates(std::size_t at, const std::vector<Index>& shape) {

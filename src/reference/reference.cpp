@@ -61,6 +61,10 @@ Index offset(const TensorView& x, Layout layout, Index t, Index n, Index h, Inde
 
 }  // namespace
 
+double spike_margin(double threshold) {
+  return 1e-5 * std::max(1.0, std::abs(threshold));
+}
+
 Oracle::Oracle(const Stage& stage, const TensorView& weights, const Operands& operands, Sum sum,
                Sequence sequence)
     : stage_(stage), shapes_(shapes_of(stage)), sum_(sum), sequence_(sequence) {

@@ -53,6 +53,10 @@ struct Outputs {
   std::vector<std::int32_t> idx;
 };
 
+/// How near to its threshold a membrane may lie so that rounding, not the kernel, decides on the
+/// spike.
+double spike_margin(double threshold);
+
 /// The stage with the output type written out where a device has another default for it (u8): the
 /// oracle knows no device.
 Stage for_device(Stage stage, DeviceKind device);

@@ -120,7 +120,7 @@ class SpikeJudge {
         result_(result),
         count_(count),
         shapes_(oracle_.shapes()),
-        margin_(1e-5 * std::max(1.0F, std::abs(stage_.act.threshold()))),
+        margin_(reference::spike_margin(stage_.act.threshold())),
         neurons_(stage_.n * shapes_.p * shapes_.q * stage_.k) {}
 
   std::string judge() {
