@@ -1,6 +1,7 @@
 #include "count_allocations.hpp"
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 
 namespace {
@@ -31,6 +32,18 @@ __attribute__((visibility("default"))) void* aligned_alloc(std::size_t alignment
                                                            std::size_t bytes) {
   count.fetch_add(1, std::memory_order_relaxed);
   return __libc_memalign(alignment, bytes);
+}
+__attribute__((visibility("default"))) void* memalign(std::size_t alignment, std::size_t bytes) {
+  count.fetch_add(1, std::memory_order_relaxed);
+  return __libc_memalign(alignment, bytes);
+}
+__attribute__((visibility("default"))) int posix_memalign(void** memory, std::size_t alignment,
+                                                          std::size_t bytes) {
+  count.fetch_add(1, std::memory_order_relaxed);
+  void* const made = __libc_memalign(alignment, bytes);
+  if (made == nullptr) return ENOMEM;
+  *memory = made;
+  return 0;
 }
 }
 #endif
