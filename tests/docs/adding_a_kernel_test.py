@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Compiles the kernel of docs/adding-a-kernel.md as it stands there, with the flags of the library's own kernels: the
-CPU's and, in a build with CUDA, the GPU's .cu file.
+CPU's and, in a build with CUDA, the GPU's .cu file and what prepares its launches.
 
     adding_a_kernel_test.py SOURCE BUILD      exit code 1 and the compiler's messages if it does not compile
 """
@@ -31,6 +31,10 @@ def has_simd_loops(path):
     return "/src/cpu/" in str(path) and "foreach_target.h" in path.read_text()
 
 
+def prepares_launches(path):
+    return path.name == "depthwise_kernel.cpp" and "/src/cuda/any/" in str(path)
+
+
 def is_of_any_gpu(path):
     return "/src/cuda/any/" in str(path) and path.suffix == ".cu"
 
@@ -44,7 +48,7 @@ def check(command, extra):
 def main():
     source, build = (Path(word).resolve() for word in sys.argv[1:3])
     blocks = re.findall(r"```c\+\+\n(.*?)```", (source / PAGE).read_text(), re.S)
-    loop, cpu_class, cuda_header, cuda_source = blocks[:4]
+    loop, cpu_class, cuda_header, cuda_source, cuda_class = blocks[:5]
     with tempfile.TemporaryDirectory() as name:
         cpu, any_gpu = Path(name) / "cpu", Path(name) / "cuda/any"
         (cpu / "scale").mkdir(parents=True)
@@ -65,6 +69,11 @@ def main():
         command = command_of(build, is_of_any_gpu)
         if command:
             check(command, [f"-I{name}", "-c", "-o", str(any_gpu / "scale.o"), str(any_gpu / "scale.cu")])
+            # The page leaves out what is as on the CPU: the kernel's own class, and the end of the namespaces.
+            used = "const auto* const used = sizeof(PreparedScale) > 0 ? \"\" : nullptr;"
+            (any_gpu / "scale_kernel.cpp").write_text(cuda_class + "}  // namespace\n" + used + "\n}\n")
+            command = command_of(build, prepares_launches)
+            check(command, [f"-I{name}", "-fsyntax-only", str(any_gpu / "scale_kernel.cpp")])
 
 
 if __name__ == "__main__":
