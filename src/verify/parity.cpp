@@ -121,7 +121,7 @@ std::vector<PlainRun> plain_runs(const Stage& stage, const Shapes& shapes, bool 
   return runs;
 }
 
-// Of fewer outputs the largest error of plain fp32 is a matter of luck, and no yardstick.
+// Of fewer outputs the largest error of plain fp32 varies too much from draw to draw.
 constexpr Index enough_outputs = 4096;
 
 }  // namespace

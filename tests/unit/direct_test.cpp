@@ -110,7 +110,7 @@ void check(const Problem& problem) {
   EXPECT_GT(ran, 0);
 }
 
-// How a run is cut into tasks depends on threads and on the second-level cache; its bits do not.
+// How a run is cut into tasks depends on threads and on L2; its bits do not.
 // The stages are met in bands of rows, of pixels that begin and end within rows, and of whole
 // images.
 TEST(DirectTasks, BitsDoNotDependOnHowARunIsCut) {
@@ -145,7 +145,7 @@ TEST(DirectTasks, BitsDoNotDependOnHowARunIsCut) {
   EXPECT_GT(by_images, 0);
 }
 
-// Tiles of two rows are for inputs that come from the second-level cache: whether it is so here is
+// Tiles of two rows are for inputs that come from L2: whether it is so here is
 // no matter of the bits. The channels are few enough for one part of them beside either cache.
 TEST(FewFilters, TilesOfTwoRowsGiveTheBitsOfOne) {
   const Kernel& kernel = cpu::few_filters();
@@ -231,7 +231,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "u8:n2h6w60c3k20r3pad1+bias+norm+relu", "n2h3w60c3k16r5pad2",
                     "n2h6w100c2k48r3pad1x0x0x1+bias+relu", "n2h5w40c3k8r3+bias",
                     "n1h9w60c32k24r3pad2dil2", "n2h8w60c128k24r3stride2pad1+relu",
-                    // 1x1 filters over pixels in line, and the few that tiles leave over.
+                    // 1x1 filters over contiguous pixels, and the few that tiles leave over.
                     "n2h20w31c20k24r1+bias+relu", "n3h13w40c40k70r1", "n1h1w500c9k16r1+relu6",
                     "n2h25c70k130r1groups2+bias",
                     // Pairs of taps: single taps, one row or column of results in the last tiles,

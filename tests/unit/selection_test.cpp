@@ -175,8 +175,8 @@ TEST(Selection, OneThreadRunsWhatIsTooSmallToShare) {
   }
 }
 
-// Weights of 26 MB pass by once a step of rows, which a server's mesh delays: there pairs of taps
-// took 1.6 times as long as F(2x2, 3x3) when their cost did not know it.
+// Weights of 26 MB are read once for each step of rows, which a server's mesh delays: there pairs
+// of taps took 1.6 times as long as F(2x2, 3x3) when their cost did not know it.
 TEST(Cost, PairsOfTapsDoNotStreamTheirWeightsThroughAMesh) {
   Machine server;  // a Sapphire Rapids
   set_isa(server, "avx512");

@@ -73,7 +73,7 @@ struct Case {
   }
 
   // Runs the first n images; `gap` floats of NaN lie between pixels of x and of y. With `l2_bytes`
-  // as if the second-level cache had so many.
+  // as if L2 had so many.
   std::vector<float> run(const Kernel& kernel, const Tile& tile, int threads, Index n = 0,
                          Index gap = 0, std::size_t l2_bytes = 0) const {
     if (n == 0) n = stage.n;
@@ -190,7 +190,7 @@ TEST(Winograd, BitsDoNotDependOnTilesThreadsOrImages) {
   }
 }
 
-// Where the input does not fit into the second-level cache, a block asks for the next one's pixels,
+// Where the input does not fit into L2, a block asks for the next one's pixels,
 // of which all may lie in the padding.
 TEST(Winograd, WhatIsAskedForAheadTouchesNothing) {
   for (const char* text : {"n6h30w22c50k16r3pad1+bias+relu+max2", "n1h36w36c50k16r3pad60+bias",

@@ -61,7 +61,7 @@ struct CoreCosts {
     double stream_speed = 3;
     // U that L2 does not hold: near is that of so many L2s, or if that is 0 of a quarter of L3.
     double u_near_l2s = 0, u_near_speed = 24, u_l3_speed = 6, u_memory_speed = 3;
-    // V that L2 does not hold, which passes by once a panel.
+    // V that L2 does not hold, which is read once for each panel.
     double v_near_speed = 12, v_far_speed = 4;
     double others_speed = 1;  // a thread's first look through a mesh at what others wrote of it
   } winograd;

@@ -34,8 +34,8 @@ Index packed_rows(const Stage& stage, Index tile_rows);
 /// too.
 Index plane_floats(const PaddedRows& rows, Index tile_rows);
 /// Rows of tiles at a time, with blocks of `width` filters. More of them share more of what is
-/// packed and of the weights' way; what each block of filters reads again stays in the second-level
-/// cache, with a block's sums.
+/// packed and of the weights that are read; what each block of filters reads again stays in L2,
+/// with a block's sums.
 Index step_of(const PaddedRows& rows, const Shapes& shapes, const Machine& machine, Index width);
 /// `vectors`: of filters in a register tile, at most.
 Cost cost_of(const Stage& stage, int vectors, const Machine& machine);

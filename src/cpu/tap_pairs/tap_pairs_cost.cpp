@@ -72,7 +72,7 @@ Cost cost_of(const Stage& stage, int vectors, const Machine& machine) {
   const Factors column_factors = factors_of(stage.s, stage.stride.w);
   const Index tile_rows = ceil_div(shapes.p, 2), tile_columns = ceil_div(shapes.q, 2);
   const auto count = [](Index value) { return static_cast<double>(value); };
-  // Of all images and a filter.
+  // Of one filter, over all images.
   const double products = count(stage.n * stage.c) *
                           count(products_of(row_factors, tile_rows, shapes.p / 2)) *
                           count(products_of(column_factors, tile_columns, shapes.q / 2));
@@ -88,8 +88,8 @@ Cost cost_of(const Stage& stage, int vectors, const Machine& machine) {
     const Index most = sizes.max_pixels[static_cast<std::size_t>(block.vectors)];
     const double pixels = count(together) / count(ceil_div(together, most));
     const double width = count(block.width);
-    // A step's multiply-adds or loads, and what those cost besides, more so of weights that the
-    // first-level cache does not hold.
+    // A step's multiply-adds or loads, and what those cost besides, more so of weights that L1 does
+    // not hold.
     const double loads = pixels + width / lanes;
     const bool deep = depth / sums * width * 8 > count(static_cast<Index>(machine.l1_bytes));
     const double step =
@@ -97,8 +97,9 @@ Cost cost_of(const Stage& stage, int vectors, const Machine& machine) {
         (costs.load_cycles * loads + (deep ? costs.deep_weight_cycles * width : 0)) * cycle;
     const double multiply =
         (products / costs.multiply_share + output_tiles * costs.sum_steps * sums) / pixels * step;
-    // Weights pass by once a step of rows, unless L2 holds them: behind the multiply-adds from an
-    // L3 near its cores, faster if it has room for them; a server's mesh delays the multiply-adds.
+    // Weights are read once for each step of rows, unless L2 holds them: hidden behind the
+    // multiply-adds from an L3 near its cores, faster if it has room for them; a server's mesh
+    // delays the multiply-adds.
     const double l2 = count(static_cast<Index>(machine.l2_bytes));
     const double l3 = count(static_cast<Index>(machine.l3_bytes));
     const double all = 4 * depth * count(stage.k);

@@ -79,9 +79,9 @@ double compute_seconds(const Work& work, const Machine& machine) {
          work.busiest_input * work.input / transform_peak;
 }
 
-// U, or what it is made of, passes by once a block, unless L2 has room for it beside V: behind the
-// GEMMs from a small part of an L3 near its cores, less so behind those of 512 bits. A mesh delays
-// them.
+// U, or what it is made of, is read from L3 or memory once for each block, unless L2 has room for
+// it beside V. From a small part of an L3 near its cores it is hidden behind the GEMMs, less so
+// behind those of 512 bits. A mesh delays them.
 double u_seconds(const Work& work, const Machine& machine, double bandwidth) {
   const CoreCosts::Winograd& costs = core_costs(machine).winograd;
   const double l2 = static_cast<double>(machine.l2_bytes);
@@ -94,7 +94,7 @@ double u_seconds(const Work& work, const Machine& machine, double bandwidth) {
   return work.busiest * work.blocks * work.u_bytes / (bandwidth * speed);
 }
 
-// V is written, then passes by once a panel, with less room for the hardware to look ahead. A
+// V is written, then read once for each panel, with less room for the hardware to look ahead. A
 // thread's first look at what others wrote of it goes through a mesh line by line.
 double v_seconds(const Work& work, const Machine& machine, double bandwidth) {
   const CoreCosts::Winograd& costs = core_costs(machine).winograd;

@@ -3,9 +3,9 @@
 // With three filters a tensor-core tile of 64 channels would be empty but for three rows. Here
 // every tap of every filter is a column: one pass over the input gives z[pixel][k, r, s], a dot
 // product over C, and the convolution is a sum of R*S shifted planes of z, made in shared memory.
-// Nine times less math than a 3x3 by shifted views; what is left is reading x once. A 1x1 has no
-// other taps to wait for: its z goes from registers to y, and tiles are runs of pixels that know
-// neither rows nor images.
+// Nine times less math than a 3x3 that reads shifted boxes; what is left is reading x once. A 1x1
+// has no other taps to wait for: its z goes from registers to y, and tiles are runs of pixels that
+// know neither rows nor images.
 //
 // Order of summation: 64 input channels, 16 input channels for each tap; then the taps in order.
 #include <algorithm>

@@ -127,9 +127,9 @@ std::vector<float> first_weights(const Stage& stage, const FirstLayout& l, const
   for (Index k = 0; k < stage.k; ++k) {
     for (Index r = 0; r < stage.r; ++r) {
       for (Index s = 0; s < stage.s; ++s) {
-        const Index slot = s + l.lead;  // of four channels, two to a unit of 16 bytes
-        const Index to = ((k / 64 * stage.r + r) * steps + slot / 4) * step +
-                         slot / 2 % 2 * column + k % 64 * unit + slot % 2 * 4;
+        const Index tap = s + l.lead;  // of four channels, two to a unit of 16 bytes
+        const Index to = ((k / 64 * stage.r + r) * steps + tap / 4) * step + tap / 2 % 2 * column +
+                         k % 64 * unit + tap % 2 * 4;
         std::copy_n(w + ((k * stage.r + r) * stage.s + s) * stage.c, stage.c, packed.begin() + to);
       }
     }

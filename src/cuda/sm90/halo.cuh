@@ -5,7 +5,7 @@
 // accumulators hold whole 2x2 windows: the pool needs no shuffle and no shared memory.
 //
 // The brick of input pixels, with its halo, is loaded once per 64 input channels; the taps of the
-// filter are shifted views of that box, made by moving the start address of the wgmma descriptor.
+// filter read that box at shifted places, made by moving the start address of the wgmma descriptor.
 // Weights stream through a ring of their own, a tap or a filter row a slab, or stay resident; they
 // lie in memory in the order of summation, so that a slab is one load (halo_maps.cpp). Where tiles
 // are few and taps short, a slot of pixels is deep: it holds the boxes of several blocks of 64
@@ -89,7 +89,8 @@ struct Fragments {
   }
 };
 
-/// How often a warpgroup stages and stores an instruction's pixels, and its tile.
+/// How often a warpgroup writes its staging buffer and stores it: for an instruction's pixels, and
+/// for its tile.
 template <int N, PoolKind Pool>
 constexpr int pieces = Pool == PoolKind::none ? store_pieces(N) : 1;
 template <int N, int I, PoolKind Pool>

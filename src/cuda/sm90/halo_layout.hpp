@@ -18,7 +18,7 @@ inline constexpr std::uint16_t opens_slot = 1 << 15;  // in a tap's shift: the f
 /// Of shared memory, for the barriers of the rings and of what runs halo inside.
 inline constexpr int barrier_bytes = 1024;
 
-/// One TMA box of pixels and the taps that read it, as shifted views of it. A stride-1 stage has
+/// One TMA box of pixels and the taps that read it, each at a shifted place. A stride-1 stage has
 /// one box; with stride 2 each parity of rows and columns is a box; where halos don't fit, each tap
 /// is.
 struct TapBox {
