@@ -20,7 +20,7 @@
 namespace convoy::cli {
 namespace {
 
-struct Arguments {
+struct BenchArguments {
   StageList stages;
   std::string device = "cpu", kernel, json, csv, python, script;
   int threads = 0;
@@ -38,7 +38,7 @@ std::string or_default(const std::string& given, const char* variable, const cha
   return std::string(CONVOY_SOURCE_DIR) + relative;
 }
 
-bench::Options options_of(const Arguments& arguments, bool terminal) {
+bench::Options options_of(const BenchArguments& arguments, bool terminal) {
   bench::Options options;
   options.plan.device = parse_device(arguments.device);
   options.plan.threads = arguments.threads;
@@ -59,7 +59,7 @@ bench::Options options_of(const Arguments& arguments, bool terminal) {
   return options;
 }
 
-std::unique_ptr<bench::PeerProcess> start_peers(const Arguments& arguments,
+std::unique_ptr<bench::PeerProcess> start_peers(const BenchArguments& arguments,
                                                 const Machine& machine) {
   const bool gpu = machine.device.kind == DeviceKind::cuda;
   return std::make_unique<bench::PeerProcess>(
@@ -70,9 +70,10 @@ std::unique_ptr<bench::PeerProcess> start_peers(const Arguments& arguments,
 }
 
 // What was measured, and what could not be.
-class Report {
+class BenchReport {
  public:
-  Report(const Arguments& arguments, const bench::Options& options, const Machine& machine);
+  BenchReport(const BenchArguments& arguments, const bench::Options& options,
+              const Machine& machine);
 
   void add(bench::Row row);
   void add_failure(const Chain& chain, const Error& error);
@@ -91,7 +92,8 @@ class Report {
   nlohmann::json all_;
 };
 
-Report::Report(const Arguments& arguments, const bench::Options& options, const Machine& machine)
+BenchReport::BenchReport(const BenchArguments& arguments, const bench::Options& options,
+                         const Machine& machine)
     : json_("--json", arguments.json), table_("--csv", arguments.csv) {
   ResultFile::expect_different(json_, table_);
   all_ = bench::record_of(machine);
@@ -101,22 +103,22 @@ Report::Report(const Arguments& arguments, const bench::Options& options, const 
   if (machine.device.kind == DeviceKind::cuda) all_["copy_bandwidth"] = options.bandwidth;
 }
 
-void Report::add(bench::Row row) {
+void BenchReport::add(bench::Row row) {
   csv_ += bench::to_csv(row);
   all_["rows"].push_back(bench::to_json(row));
   if (!row.peers_method.empty()) all_["method"]["peers"] = row.peers_method;
   rows_.push_back(std::move(row));
 }
 
-void Report::add_failure(const Chain& chain, const Error& error) {
+void BenchReport::add_failure(const Chain& chain, const Error& error) {
   all_["failed"].push_back({{"stage", to_text(chain)}, {"why", error.what()}});
 }
 
-void Report::write() const {
+void BenchReport::write() const {
   json_.write(json_text(all_, 1) + "\n");
 }
 
-void Report::print(const Machine& machine, const bench::Options& options) const {
+void BenchReport::print(const Machine& machine, const bench::Options& options) const {
   if (table_.asked_for()) table_.write(csv_);
   if (json_.on_standard_output()) write();
   if (json_.alone() || table_.alone()) return;
@@ -130,7 +132,7 @@ void Report::print(const Machine& machine, const bench::Options& options) const 
 }
 
 // What is measured beside a chain is its stages.
-void expect_no_other_contestants(const Arguments& arguments, const Chain& chain) {
+void expect_no_other_contestants(const BenchArguments& arguments, const Chain& chain) {
   const std::pair<const char*, bool> flags[] = {{"--peers", arguments.peers},
                                                 {"--both-modes", arguments.both},
                                                 {"--both-types", arguments.both_types},
@@ -144,7 +146,7 @@ void expect_no_other_contestants(const Arguments& arguments, const Chain& chain)
                       flag, to_text(chain)));
 }
 
-int run_bench(const Arguments& arguments) {
+int run_bench(const BenchArguments& arguments) {
   const bool gpu = parse_device(arguments.device).kind == DeviceKind::cuda;
   std::vector<OwnedChain> chains = arguments.stages.read_some_chains("bench", gpu);
   for (OwnedChain& chain : chains) {
@@ -155,7 +157,7 @@ int run_bench(const Arguments& arguments) {
   const char* clear = terminal ? "\r\033[K" : "";
   bench::Options options = options_of(arguments, terminal);
   const Machine machine = machine_for(options.plan);
-  Report report(arguments, options, machine);
+  BenchReport report(arguments, options, machine);
   std::unique_ptr<bench::PeerProcess> peers;
   for (const OwnedChain& chain : chains) {
     try {
@@ -185,7 +187,7 @@ int run_bench(const Arguments& arguments) {
 }  // namespace
 
 void add_bench(Command& app, int& exit_code) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<BenchArguments>();
   Command* command = app.add_subcommand(
       "bench", "Measure stages, beside other libraries if asked, and chains of stages");
   arguments->stages.add_to(*command);

@@ -24,7 +24,7 @@ namespace {
 using inspect::CheckedOperator;
 using inspect::CheckReport;
 
-struct Arguments {
+struct CheckArguments {
   std::string model, device = "cpu", save;
   ImageOptions images;
   std::vector<std::string> checked, timed;
@@ -92,7 +92,7 @@ void print_text(const CheckReport& report) {
   fmt::print("{}\n", report.passed() ? "passed" : "FAILED");
 }
 
-void print_json(const CheckReport& report, const Arguments& arguments) {
+void print_json(const CheckReport& report, const CheckArguments& arguments) {
   nlohmann::ordered_json operators = nlohmann::ordered_json::array();
   for (const CheckedOperator& one : report.operators) {
     nlohmann::ordered_json json = {{"name", one.op->name},
@@ -120,7 +120,7 @@ void print_json(const CheckReport& report, const Arguments& arguments) {
   fmt::print("{}\n", json_text(all, 1));
 }
 
-int run_check(const Arguments& arguments) {
+int run_check(const CheckArguments& arguments) {
   inspect::CheckOptions options;
   if (!arguments.checked.empty()) options.checked = arguments.checked;
   options.timed = arguments.timed;
@@ -149,7 +149,7 @@ int run_check(const Arguments& arguments) {
 }  // namespace
 
 void add_check(Command& app, int& exit_code) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<CheckArguments>();
   Command* command = app.add_subcommand(
       "check", "Run chosen operators of a network by Convoy and compare them with the reference");
   add_model(*command, arguments->model);

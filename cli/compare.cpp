@@ -19,7 +19,7 @@ namespace {
 using inspect::ComparedOperator;
 using inspect::Comparison;
 
-struct Arguments {
+struct CompareArguments {
   std::string folder;
   ComparisonOptions comparison;
   bool json = false;
@@ -80,7 +80,7 @@ void print_text(const std::vector<ComparedOperator>& all) {
     fmt::print("\nall {} operators agree\n", all.size());
 }
 
-void print_json(const std::vector<ComparedOperator>& all, const Arguments& arguments) {
+void print_json(const std::vector<ComparedOperator>& all, const CompareArguments& arguments) {
   nlohmann::ordered_json operators = nlohmann::ordered_json::array();
   for (const ComparedOperator& one : all) {
     nlohmann::ordered_json json = {
@@ -100,7 +100,7 @@ void print_json(const std::vector<ComparedOperator>& all, const Arguments& argum
   fmt::print("{}\n", json_text(report, 1));
 }
 
-int run_compare(const Arguments& arguments) {
+int run_compare(const CompareArguments& arguments) {
   const std::vector<ComparedOperator> all =
       inspect::compare_folder(arguments.folder, arguments.comparison.tolerance,
                               static_cast<std::size_t>(arguments.comparison.topk));
@@ -114,7 +114,7 @@ int run_compare(const Arguments& arguments) {
 }  // namespace
 
 void add_compare(Command& app, int& exit_code) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<CompareArguments>();
   Command* command =
       app.add_subcommand("compare", "Compare the dumps in a folder with the reference's");
   command->add_option("folder", arguments->folder, "Where `convoy dump` wrote both sides")

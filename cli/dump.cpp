@@ -14,7 +14,7 @@
 namespace convoy::cli {
 namespace {
 
-struct Arguments {
+struct DumpArguments {
   std::string model, folder, device = "cpu";
   ImageOptions images;
   Index image = 0;
@@ -22,7 +22,7 @@ struct Arguments {
   bool reference = false;
 };
 
-void run_dump(const Arguments& arguments) {
+void run_dump(const DumpArguments& arguments) {
   inspect::DumpJob job;
   job.model = arguments.model;
   job.folder = arguments.folder;
@@ -43,7 +43,7 @@ void run_dump(const Arguments& arguments) {
 }  // namespace
 
 void add_dump(Command& app, int&) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<DumpArguments>();
   Command* command =
       app.add_subcommand("dump", "Write what every operator of a network gives for an image");
   add_model(*command, arguments->model);

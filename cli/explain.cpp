@@ -19,7 +19,7 @@
 namespace convoy::cli {
 namespace {
 
-struct Arguments {
+struct ExplainArguments {
   std::string stage, device = "cpu", kernel, tile;
   std::vector<std::string> then;
   int threads = 0;
@@ -36,7 +36,7 @@ std::vector<std::string> texts_of(std::span<const Stage> stages) {
 
 // Whether one kernel runs all the stages, and why.
 void explain_chain(const Chain& chain, const PlanOptions& options, const Machine& machine,
-                   const Arguments& arguments) {
+                   const ExplainArguments& arguments) {
   const std::vector<Segment> segments = cut(chain, machine, options);
   const bool one = segments.size() == 1 && segments.front().kernel != nullptr;
   std::string why = segments.front().why;
@@ -69,7 +69,7 @@ void explain_chain(const Chain& chain, const PlanOptions& options, const Machine
                times->one_kernel * 1e6, times->by_themselves * 1e6);
 }
 
-void run_explain(const Arguments& arguments) {
+void run_explain(const ExplainArguments& arguments) {
   PlanOptions options;
   options.device = parse_device(arguments.device);
   OwnedChain chain = parse_chain(arguments.stage, options.device.kind == DeviceKind::cuda);
@@ -100,7 +100,7 @@ void run_explain(const Arguments& arguments) {
 }  // namespace
 
 void add_explain(Command& app, int&) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ExplainArguments>();
   Command* command = app.add_subcommand(
       "explain", "Tell why a stage runs as it does: sizes, kernels, tile, time and memory traffic");
   command

@@ -22,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Arguments {
+struct RunArguments {
   std::string model, labels, device = "cpu", json, out;
   ImageOptions images;
   int threads = 0;
@@ -129,7 +129,7 @@ void print_confusion(const std::vector<std::vector<Index>>& counts) {
 }
 
 std::string json_of(const Network& network, const Measured& m, Index n, Index right, double seconds,
-                    const Arguments& arguments, const std::vector<std::vector<Index>>& counts) {
+                    const RunArguments& arguments, const std::vector<std::vector<Index>>& counts) {
   nlohmann::ordered_json layers = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < network.layers().size(); ++i) {
     const LayerReport& layer = network.layers()[i];
@@ -190,7 +190,7 @@ void check_labels(const std::vector<std::uint8_t>& labels, const std::string& pa
                               printable_path(path), i, labels[i], classes));
 }
 
-void run(const Arguments& arguments) {
+void run(const RunArguments& arguments) {
   const ImageOptions& named = arguments.images;
   if (named.images.empty() != arguments.labels.empty())
     throw Error(
@@ -232,7 +232,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 void add_run(Command& app, int&) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<RunArguments>();
   Command* command =
       app.add_subcommand("run", "Classify images with a network; the last line is time:accuracy");
   add_model(*command, arguments->model);

@@ -19,7 +19,7 @@
 namespace convoy::cli {
 namespace {
 
-struct Arguments {
+struct TuneArguments {
   StageList stages;
   std::string device = "cpu";
   int threads = 0;
@@ -66,7 +66,7 @@ void print_table(const ChainTuneResult& result) {
 }
 
 ChainTuneResult measure(const OwnedChain& chain, const PlanOptions& options,
-                        const Arguments& arguments) {
+                        const TuneArguments& arguments) {
   const bool save = !arguments.dry_run;
   if (!is_one_stage(chain)) {
     if (arguments.all_kernels)
@@ -80,7 +80,7 @@ ChainTuneResult measure(const OwnedChain& chain, const PlanOptions& options,
   return {one.stage, one.arithmetic, std::move(one.rows), one.saved_to};
 }
 
-void run_tune(const Arguments& arguments) {
+void run_tune(const TuneArguments& arguments) {
   PlanOptions options;
   options.device = parse_device(arguments.device);
   options.threads = arguments.threads;
@@ -114,7 +114,7 @@ void run_tune(const Arguments& arguments) {
 }  // namespace
 
 void add_tune(Command& app, int&) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<TuneArguments>();
   Command* command = app.add_subcommand(
       "tune",
       "Measure the tiles that a stage may use and remember the fastest; results never change");

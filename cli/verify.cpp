@@ -18,7 +18,7 @@ namespace {
 
 using verify::Report;
 
-struct Arguments {
+struct VerifyArguments {
   std::string device = "cpu";
   StageList stages;
   StageChanges changes;
@@ -84,7 +84,7 @@ void print_text(const Report& report) {
                                report.gaps().size() + report.field_gaps().size()));
 }
 
-void print_json(const Report& report, const Arguments& arguments) {
+void print_json(const Report& report, const VerifyArguments& arguments) {
   nlohmann::ordered_json json;
   json["device"] = arguments.device;
   json["seed"] = arguments.seed;
@@ -120,7 +120,7 @@ void print_json(const Report& report, const Arguments& arguments) {
   fmt::print("{}\n", json_text(json, 1));
 }
 
-int run_verify(const Arguments& arguments) {
+int run_verify(const VerifyArguments& arguments) {
   verify::VerifyOptions options;
   options.device = parse_device(arguments.device);
   options.seed = arguments.seed;
@@ -148,7 +148,7 @@ int run_verify(const Arguments& arguments) {
 }  // namespace
 
 void add_verify(Command& app, int& exit_code) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<VerifyArguments>();
   Command* command = app.add_subcommand("verify", "Compare every kernel with the oracle");
   add_device(*command, arguments->device);
   arguments->stages.add_to(*command);

@@ -4,8 +4,7 @@
 # also those that no other file sees.
 option(CONVOY_UNITY "Compile several files of a folder as one" OFF)
 
-# Files of kernels are left out: Highway compiles them once for each instruction set. Those of cli
-# too, where each subcommand has an `Arguments`.
+# Files with vector loops are left out: Highway compiles them once for each instruction set.
 function(convoy_unite target)
   if(NOT CONVOY_UNITY)
     return()
@@ -16,7 +15,11 @@ function(convoy_unite target)
     get_filename_component(path ${source} ABSOLUTE)
     file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${path})
     get_filename_component(folder ${path} DIRECTORY)
-    if(NOT folder MATCHES "^(src/(core|io|network|plan|verify|inspect)|bench|tests/.*)$")
+    if(NOT folder MATCHES "^(src/(core|cpu/.*|io|network|plan|verify|inspect)|cli|bench|tests/.*)$")
+      continue()
+    endif()
+    file(STRINGS ${PROJECT_SOURCE_DIR}/${path} loops REGEX "HWY_TARGET_INCLUDE" LIMIT_COUNT 1)
+    if(loops)
       continue()
     endif()
     string(MAKE_C_IDENTIFIER ${folder} name)
