@@ -97,6 +97,8 @@ if(BUILD_SHARED_LIBS)
   add_library(convoy_whole STATIC ${convoy_parts})
   target_include_directories(convoy_whole INTERFACE ${PROJECT_SOURCE_DIR}/include
                                                     ${PROJECT_BINARY_DIR}/generated)
+  # Within one program nothing is imported; what uses it is compiled as in a static build, object for object.
+  target_compile_definitions(convoy_whole INTERFACE CONVOY_STATIC)
   # Its own, so that they come behind it on the linker's line: --as-needed drops what comes before.
   target_link_libraries(convoy_whole INTERFACE hwy::hwy TBB::tbb ZLIB::ZLIB fmt::fmt
                                                ${convoy_cudart})

@@ -2,11 +2,11 @@
 # whole build takes two thirds of the time, one after a small change more. For builds that are made
 # anew each time, as those of the sanitizers in .ci/run. Names in files of one folder must differ,
 # also those that no other file sees.
-option(CONVOY_UNITY "Compile several files of a folder as one" OFF)
+set(CONVOY_UNITY OFF CACHE STRING "Compile several files of a folder as one: ON, OFF or the targets to do it for")
 
 # Files with vector loops are left out: Highway compiles them once for each instruction set.
 function(convoy_unite target)
-  if(NOT CONVOY_UNITY)
+  if(NOT CONVOY_UNITY STREQUAL ON AND NOT target IN_LIST CONVOY_UNITY)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)

@@ -4,8 +4,10 @@ find_package(convoy) out of the README's C++ snippet, and runs it.
 
     run.py --source DIR --build DIR [--shared]
 
---shared configures and builds a shared libconvoy first, in a tree of its own below --build, and
-the program, both under the linker's --as-needed and --no-undefined, as distributions build them.
+--shared configures and builds a shared libconvoy first, in the folder `shared` beside --build, and the
+program, both under the linker's --as-needed and --no-undefined, as distributions build them. The library's
+files are compiled united. The program's are those of a static build: with the same way to the sources,
+the compiler cache has their objects from --build.
 Exit code 0: everything worked and the program printed what the README says it prints.
 """
 import argparse
@@ -89,9 +91,10 @@ def main():
     options = arguments.parse_args()
     build = options.build
     if options.shared:
-        build = options.build / "shared"
+        build = options.build.parent / "shared"
         run("cmake", "-S", options.source, "-B", build, "-G", "Ninja", "-DBUILD_SHARED_LIBS=ON",
-            "-DCMAKE_BUILD_TYPE=Release", "-DCONVOY_TESTS=OFF", *LINKER_FLAGS)
+            "-DCMAKE_BUILD_TYPE=Release", "-DCONVOY_TESTS=OFF", "-DCONVOY_UNITY=convoy_objects",
+            *LINKER_FLAGS)
         run("cmake", "--build", build, "--target", "convoy", "convoy_cli")
         run(build / "bin/convoy", "--version")
 
