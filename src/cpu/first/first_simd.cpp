@@ -172,14 +172,10 @@ void row(const RowArgs& a) {
   else
     row_of<7>(a);
 }
-float multiply_add(float a, float b, float c) {
-  const hn::FixedTag<float, 1> one;
-  return hn::GetLane(hn::MulAdd(hn::Set(one, a), hn::Set(one, b), hn::Set(one, c)));
-}
 }  // namespace
 
 const Loops* all_loops() {
-  static constexpr Loops loops{lanes, &row, &multiply_add};
+  static constexpr Loops loops{lanes, &row, &cpu::HWY_NAMESPACE::multiply_add_one};
   return &loops;
 }
 }  // namespace convoy::cpu::first_rows::HWY_NAMESPACE

@@ -206,14 +206,11 @@ void multiply(const PieceArgs& args, Index c, int vectors) {
   }
   multiply_vectors<1>(args, c);
 }
-float multiply_add(float a, float b, float c) {
-  const hn::FixedTag<float, 1> one;
-  return hn::GetLane(hn::MulAdd(hn::Set(one, a), hn::Set(one, b), hn::Set(one, c)));
-}
 }  // namespace
 
 const Loops* all_loops() {
-  static constexpr Loops loops{lanes, max_vectors, &transform, &multiply, &multiply_add};
+  static constexpr Loops loops{lanes, max_vectors, &transform, &multiply,
+                               &cpu::HWY_NAMESPACE::multiply_add_one};
   return &loops;
 }
 }  // namespace convoy::cpu::first_tiles::HWY_NAMESPACE

@@ -39,6 +39,12 @@ HWY_INLINE void add_product(V a, V b, V& sum) {
 #endif
 }
 
+/// a * b + c as a lane of a vector has it: for the few values that no vector takes.
+inline float multiply_add_one(float a, float b, float c) {
+  const hn::FixedTag<float, 1> one;
+  return hn::GetLane(hn::MulAdd(hn::Set(one, a), hn::Set(one, b), hn::Set(one, c)));
+}
+
 /// The first `count` lanes, 0 behind them: a full vector could reach past a tensor's end. (Through
 /// memory it waits for a store that the load is wider than.)
 template <class D>

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "core/size.hpp"
 #include "cuda/family.hpp"
@@ -119,14 +120,18 @@ bool halo_serves(const Stage& stage, const DeviceFacts& device) {
   });
 }
 
+std::vector<HaloTile> fastest_first(std::vector<TimedTile> tiles) {
+  std::stable_sort(tiles.begin(), tiles.end(),
+                   [](const TimedTile& a, const TimedTile& b) { return a.seconds < b.seconds; });
+  std::vector<HaloTile> ordered;
+  for (const TimedTile& one : tiles) ordered.push_back(one.tile);
+  return ordered;
+}
+
 std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device) {
-  struct Ranked {
-    HaloTile tile;
-    double seconds;
-  };
   // Arithmetics are compared at a batch that may be too large to run: its tiles are ranked all the
   // same.
-  std::vector<Ranked> found, beyond;
+  std::vector<TimedTile> found, beyond;
   visit_tiles(stage, [&](const HaloTile& tile) {
     const HaloLayout l = halo_layout(stage, tile, device);
     if (l.x_slots > 0)
@@ -134,11 +139,7 @@ std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device) 
     return false;
   });
   if (found.empty()) found = std::move(beyond);
-  std::stable_sort(found.begin(), found.end(),
-                   [](const Ranked& a, const Ranked& b) { return a.seconds < b.seconds; });
-  std::vector<HaloTile> tiles;
-  for (const Ranked& r : found) tiles.push_back(r.tile);
-  return tiles;
+  return fastest_first(std::move(found));
 }
 
 }  // namespace convoy::cuda::sm90

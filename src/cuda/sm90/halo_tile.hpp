@@ -103,6 +103,14 @@ double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& 
 /// Whether any tile serves the stage.
 bool halo_serves(const Stage& stage, const DeviceFacts& device);
 
+/// A tile with the seconds that are predicted for it.
+struct TimedTile {
+  HaloTile tile;
+  double seconds;
+};
+/// The tiles, fastest first; of equals the first stays the first.
+std::vector<HaloTile> fastest_first(std::vector<TimedTile> tiles);
+
 /// Tiles that serve the stage, best predicted first.
 std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device);
 

@@ -1,6 +1,7 @@
 #include "cuda/sm90/pair_tile.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "cuda/family.hpp"
 #include "cuda/sm90/costs.hpp"
@@ -122,11 +123,7 @@ double pair_seconds(const Stage& first, const HaloTile& tile, const PairLayout& 
 
 std::vector<HaloTile> pair_tiles(const Stage& first, const Stage& second,
                                  const DeviceFacts& device) {
-  struct Ranked {
-    HaloTile tile;
-    double seconds;
-  };
-  std::vector<Ranked> found;
+  std::vector<TimedTile> found;
   const auto consider = [&](int bw, int bh, int bn) {
     for (const Schedule schedule : {Schedule::channels, Schedule::pingpong}) {
       for (const bool resident : {false, true}) {
@@ -141,11 +138,7 @@ std::vector<HaloTile> pair_tiles(const Stage& first, const Stage& second,
     consider(8, a.n / 8, a.instructions);
     if (a.instructions == 2) consider(16, a.n / 8, 1);
   }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const Ranked& a, const Ranked& b) { return a.seconds < b.seconds; });
-  std::vector<HaloTile> tiles;
-  for (const Ranked& r : found) tiles.push_back(r.tile);
-  return tiles;
+  return fastest_first(std::move(found));
 }
 
 TensorMapArgs pair_w_map(const Stage& second) {
