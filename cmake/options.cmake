@@ -17,14 +17,6 @@ endif()
 set(without HWY_SSSE3|HWY_SSE4|HWY_AVX3_DL|HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)
 if(CONVOY_FUZZ)
   string(APPEND without |HWY_AVX3)
-elseif(CONVOY_SANITIZE AND EXISTS /proc/cpuinfo)
-  # Sanitizers look at what this machine runs: the better one of the two.
-  file(STRINGS /proc/cpuinfo avx512 LIMIT_COUNT 1 REGEX "avx512dq.*avx512bw|avx512bw.*avx512dq")
-  if(avx512)
-    string(APPEND without |HWY_AVX2)
-  else()
-    string(APPEND without |HWY_AVX3)
-  endif()
 endif()
 target_compile_definitions(convoy_options INTERFACE "HWY_DISABLED_TARGETS=(${without})")
 
@@ -37,6 +29,12 @@ if(CONVOY_SANITIZE)
     INTERFACE -fsanitize=${CONVOY_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
               $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(convoy_options INTERFACE -fsanitize=${CONVOY_SANITIZE})
+  # Sanitizers look at what this machine runs, its best instruction set, and Highway compiles nothing else:
+  # its emulated vectors, which nothing here would run, take most of the time of a kernel's file.
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    target_compile_options(convoy_options INTERFACE -march=native)
+  endif()
+  target_compile_definitions(convoy_options INTERFACE HWY_COMPILE_ONLY_STATIC)
 endif()
 
 # CONVOY_ASSUME (src/core/assume.hpp) is checked where somebody looks for mistakes.
