@@ -111,7 +111,8 @@ def main():
     if args.json:
         heads = {build: {key: value for key, value in results[0].items() if key not in ("rows", "failed")}
                  for build, results in runs.items()}
-        result = dict(builds={build: dict(heads[build], program=str(program)) for build, program in builds.items()},
+        names = {build: Path(program).name for build, program in builds.items()}
+        result = dict(builds={build: dict(heads[build], program=name) for build, name in names.items()},
                       rounds=args.rounds, lists=args.shapes, geometric_mean=mean,
                       least_ratio=min(row["ratio"] for row in rows), rows=rows, failed=failed)
         Path(args.json).write_text(json.dumps(result, indent=1) + "\n")
