@@ -29,8 +29,8 @@ if(CONVOY_SANITIZE)
     INTERFACE -fsanitize=${CONVOY_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
               $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(convoy_options INTERFACE -fsanitize=${CONVOY_SANITIZE})
-  # Sanitizers look at what this machine runs, its best instruction set, and Highway compiles nothing else:
-  # its emulated vectors, which nothing here would run, take most of the time of a kernel's file.
+  # Sanitizers look at what this machine runs, its best instruction set, and Highway compiles nothing
+  # else: its emulated vectors, which run in the release's tests, take most of a kernel's file.
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     target_compile_options(convoy_options INTERFACE -march=native)
   endif()
