@@ -145,8 +145,8 @@ TEST(DirectTasks, BitsDoNotDependOnHowARunIsCut) {
   EXPECT_GT(by_images, 0);
 }
 
-// Tiles of two rows are for inputs that come from L2: whether it is so here is
-// no matter of the bits. The channels are few enough for one part of them beside either cache.
+// Tiles of two rows are for inputs that come from L2: whether it is so here is no matter of the
+// bits. The channels are few enough for one part of them beside either cache.
 TEST(FewFilters, TilesOfTwoRowsGiveTheBitsOfOne) {
   const Kernel& kernel = cpu::few_filters();
   if (!kernel.refusals(parse_stage("n1h8c16k3r3"), cpu_machine(1)).empty())
