@@ -190,8 +190,8 @@ TEST(Winograd, BitsDoNotDependOnTilesThreadsOrImages) {
   }
 }
 
-// Where the input does not fit into L2, a block asks for the next one's pixels, of which all may lie
-// in the padding.
+// Where the input does not fit into L2, a block asks for the next one's pixels, of which all may
+// lie in the padding.
 TEST(Winograd, WhatIsAskedForAheadTouchesNothing) {
   for (const char* text : {"n6h30w22c50k16r3pad1+bias+relu+max2", "n1h36w36c50k16r3pad60+bias",
                            "n2h31w30c50k16r3pad0x7x60x0+bias+max2"}) {
