@@ -15,8 +15,9 @@ namespace convoy {
 struct PlanOptions {
   Device device{};
   /// CPU threads, at most 4096; 0: the environment's CONVOY_NUM_THREADS, else every core this
-  /// process may use. Results do not depend on it. A stage so small that starting more threads is
-  /// predicted to take longer than they save runs on one, unless `all_threads` is set.
+  /// process may use. Results do not depend on it. A stage so small that further threads are
+  /// predicted to take longer to start than they save runs on a half of them, a quarter and so on,
+  /// unless `all_threads` is set.
   int threads = 0;
   bool all_threads = false;
   /// A kernel by name ("winograd4"); empty: the planner chooses. Throws if it does not fit.

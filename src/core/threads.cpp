@@ -6,6 +6,7 @@
 #include <tbb/task_arena.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <charconv>
 #include <cstdlib>
@@ -65,15 +66,40 @@ struct Threads::Arena {
   explicit Arena(int count) : arena(std::min(count, tbb::info::default_concurrency())) {}
 };
 
+namespace {
+
+// Neighbouring tasks, which one thread begins with and any may help with. Alone on its cache lines.
+struct alignas(128) Share {
+  std::atomic<Index> next;
+  Index end;
+};
+constexpr Index most_shares = 32;  // 4 KiB of stack
+
+}  // namespace
+
+// Each thread is handed a share of the tasks, the same in each call, so that what it reads of them
+// stays in its caches; where it is done it takes from the others' shares. Halving the range until
+// all threads have work, as TBB's other partitioners do, takes 18 us more with 16 threads
+// (docs/lab/cpu-cost-model.md).
 void Threads::spread(Index tasks, void (*body)(void*, Index, int), void* context) {
+  std::array<Share, most_shares> all;
+  const Index shares = std::min({tasks, static_cast<Index>(count_), most_shares});
+  for (Index i = 0; i < shares; ++i) {
+    all[i].next.store(i * tasks / shares, std::memory_order_relaxed);
+    all[i].end = (i + 1) * tasks / shares;
+  }
+  const auto work = [&](Index runner) {
+    const int slot = slot_of(tbb::this_task_arena::current_thread_index(), count_);
+    for (Index i = 0; i < shares; ++i) {
+      Share& share = all[(runner + i) % shares];
+      while (share.next.load(std::memory_order_relaxed) < share.end) {
+        const Index task = share.next.fetch_add(1, std::memory_order_relaxed);
+        if (task < share.end) body(context, task, slot);
+      }
+    }
+  };
   arena_->arena.execute([&] {
-    tbb::parallel_for(
-        tbb::blocked_range<Index>(0, tasks, 1),
-        [&](const tbb::blocked_range<Index>& range) {
-          const int slot = slot_of(tbb::this_task_arena::current_thread_index(), count_);
-          for (Index task = range.begin(); task != range.end(); ++task) body(context, task, slot);
-        },
-        tbb::simple_partitioner());
+    tbb::parallel_for(Index{0}, std::min<Index>(tasks, count_), work, tbb::static_partitioner());
   });
 }
 #endif

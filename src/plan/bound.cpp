@@ -65,7 +65,7 @@ Bound::Bound(const Chain& chain, const PlanOptions& options, std::optional<Selec
       tuning_(options.use_tuning ? user_tuning_cache(tuning_warning_) : nullptr),
       selection_(selection ? *std::move(selection)
                            : select(chain_, machine_, options_, tuning_.get())),
-      threads_(on_gpu() ? nullptr : shared_threads(selection_.one_thread ? 1 : machine_.threads)),
+      threads_(on_gpu() ? nullptr : shared_threads(running(machine_, selection_).threads)),
       prepared_(kernel().prepare(chain_, selection_.tile.tile, running(machine_, selection_))),
       workspace_bytes_(prepared_->workspace_bytes()),
       workspaces_(on_gpu() ? 0 : workspace_bytes_, checked(options_.concurrent_runs)) {

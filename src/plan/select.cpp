@@ -151,21 +151,26 @@ void choose_tile(Selection& selection, std::size_t first, const Chain& chain,
   selection.why_tile = "the least predicted time among the tiles of this arithmetic";
 }
 
-// Plans whose runs may have any number of images use all threads.
+// As many threads as are predicted to be fastest: of all of them, a half, a quarter and so on.
+// Plans whose runs may have any number of images use all.
 void choose_threads(Selection& selection, const Chain& chain, const Machine& machine,
                     const PlanOptions& options) {
   const Kernel& kernel = selection.kernel();
-  if (machine.threads == 1 || options.all_threads || kernel.facts().any_n) return;
-  const Cost alone = kernel.cost(chain, selection.tile.tile, with_threads(machine, 1));
-  if (alone.seconds >= selection.tile.cost.seconds) return;
-  selection.one_thread = true;
-  selection.tile.cost = alone;
+  selection.threads = machine.threads;
+  if (options.all_threads || kernel.facts().any_n) return;
+  for (int threads = machine.threads / 2; threads >= 1; threads /= 2) {
+    const Cost cost = kernel.cost(chain, selection.tile.tile, with_threads(machine, threads));
+    if (cost.seconds >= selection.tile.cost.seconds) continue;
+    selection.threads = threads;
+    selection.tile.cost = cost;
+  }
 }
 
 }  // namespace
 
 Machine running(const Machine& machine, const Selection& selection) {
-  return selection.one_thread && machine.threads > 1 ? with_threads(machine, 1) : machine;
+  const bool all = selection.threads == 0 || selection.threads == machine.threads;
+  return all ? machine : with_threads(machine, selection.threads);
 }
 
 Machine machine_for(const PlanOptions& options) {

@@ -30,7 +30,7 @@ struct Selection {
   std::vector<Verdict> verdicts;  // in the order of the kernel table
   std::size_t chosen = 0;         // index into verdicts
   RankedTile tile;
-  bool one_thread = false;     // a run uses one of the machine's threads, else all
+  int threads = 0;             // of the machine's, that a run uses; 0: all
   std::string why_arithmetic;  // a sentence each
   std::string why_tile;
   std::optional<TunedTile> tuned;  // the measurement that decided, if one did

@@ -171,8 +171,25 @@ TEST(Selection, OneThreadRunsWhatIsTooSmallToShare) {
     EXPECT_EQ(plan.threads(), 2) << "it stays the ceiling";
     EXPECT_EQ(plan.explain().find("1 thread of 2") != std::string::npos, threads == 1) << text;
     options.all_threads = true;
-    EXPECT_FALSE(select(stage, machine, options, nullptr).one_thread) << text;
+    EXPECT_EQ(select(stage, machine, options, nullptr).threads, 2) << text;
   }
+}
+
+TEST(Selection, FewerThreadsRunWhatIsTooSmallForAll) {
+  const Machine machine = with_threads(cpu_facts(), 64);
+  int before = 0;
+  for (const char* text : {"n1h2c4k4r1", "n1h14c64k64r1", "n1h28c64k64r1", "n8h56c64k128r3pad1"}) {
+    const Stage stage = parse_stage(text);
+    const Selection selection = select(stage, machine, {}, nullptr);
+    for (int threads = 1; threads <= 64; threads *= 2) {
+      const Cost cost =
+          selection.kernel().cost(stage, selection.tile.tile, with_threads(machine, threads));
+      EXPECT_LE(selection.tile.cost.seconds, cost.seconds) << text << " with " << threads;
+    }
+    EXPECT_GE(selection.threads, before) << text;
+    before = selection.threads;
+  }
+  EXPECT_EQ(before, 64);
 }
 
 // Weights of 26 MB are read once for each step of rows, which a server's mesh delays: there pairs

@@ -260,7 +260,7 @@ class General final : public StageKernel {
                    elements / machine.vector_floats * costs.output_vector_cycles /
                        core_costs(machine).clock / machine.threads +
                    cost.bytes / machine.memory_bandwidth + costs.run_seconds +
-                   (machine.threads > 1 ? core_costs(machine).loop_seconds : 0);
+                   (machine.threads > 1 ? start_seconds(machine) : 0);
     return cost;
   }
 

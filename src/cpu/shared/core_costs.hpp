@@ -17,12 +17,13 @@ struct CoreCosts {
   // Rates. Only their ratios matter to a choice; `explain` and `bench` measure the real ones.
   double clock = 3.0e9;            // Hz
   double thread_bandwidth = 12e9;  // bytes/s that a thread moves to and from memory
-  double memory_bandwidth = 48e9;  // bytes/s that all threads together do, at most
+  double memory_bandwidth = 48e9;  // bytes/s that all threads together do, at most: a desktop's
   double run_seconds = 5e-7;       // of a run of one thread, beside its work
-  // To wake threads for a parallel loop and to wait for the last. Two of a Zen 4 take 1.8e-6 where
-  // a loop has just ended, 16e-6 a millisecond later. More threads take longer: not measured.
-  double loop_seconds = 3e-6;
-  double pool_vector_cycles = 2.5;  // a vector of sums that a pool reads again
+  // A parallel loop that begins where another has just ended: 0.9e-6 with two threads of a Golden
+  // Cove server, 5.6e-6 with sixteen. Where threads sleep it takes four times as long.
+  double loop_seconds = 2.5e-6;
+  double loop_thread_seconds = 2.5e-7;  // of it, for each thread
+  double pool_vector_cycles = 2.5;      // a vector of sums that a pool reads again
 
   struct Direct {
     double multiply_share = 0.98;       // of the peak, of long sums
@@ -54,15 +55,16 @@ struct CoreCosts {
     double transform_share = 1;    // likewise of transforms: loads and stores set their pace
     // A number through its transform, in operations at the pace above.
     double input_flops = 16, input_stride2_flops = 12, output_flops = 9, filter_flops = 16;
-    double loop_seconds = 8e-6;   // of a parallel loop
+    double loop_seconds = 5e-6;   // of a parallel loop, besides
     double hiding_sums = 8;       // that hide the latency of a multiply-add
     double half_panel_sums = 20;  // likewise of half a panel, which has more loads
     // As multiples of thread_bandwidth. Input and output:
     double stream_speed = 3;
     // U that L2 does not hold: near is that of so many L2s, or if that is 0 of a quarter of L3.
     double u_near_l2s = 0, u_near_speed = 24, u_l3_speed = 6, u_memory_speed = 3;
-    // V that L2 does not hold, which is read once for each panel.
-    double v_near_speed = 12, v_far_speed = 4;
+    // V that L2 does not hold, which is read once for each panel: of a thread's own, and that
+    // others wrote as well.
+    double v_near_speed = 12, v_far_speed = 4, v_shared_speed = 5;
     double others_speed = 1;  // a thread's first look through a mesh at what others wrote of it
   } winograd;
 
@@ -118,7 +120,8 @@ const CoreCosts& core_costs(const Machine& machine);
 /// What a run takes beside its work, of one parallel loop if there are several threads.
 inline double start_seconds(const Machine& machine) {
   const CoreCosts& costs = core_costs(machine);
-  return machine.threads > 1 ? costs.loop_seconds : costs.run_seconds;
+  if (machine.threads == 1) return costs.run_seconds;
+  return costs.loop_seconds + costs.loop_thread_seconds * machine.threads;
 }
 
 }  // namespace convoy::cpu

@@ -196,6 +196,27 @@ inline Cut cut(Index tiles, Index most, Index threads) {
   return cut;
 }
 
+/// What cut_shared makes of as many tiles, at most.
+inline Index most_shared_blocks(Index tiles, Index most, Index threads) {
+  return (tiles + most - 1) / most + threads - 1;
+}
+
+/// Where threads share V a task is a block and one of `chunks` of the filters, which reads both: as
+/// few blocks as leave no thread with a sixteenth more than need be.
+inline Cut cut_shared(Index tiles, Index most, Index chunks, Index threads) {
+  const Index least = (tiles + most - 1) / most;
+  const Index last = std::min(tiles, most_shared_blocks(tiles, most, threads));
+  // What the busiest thread does, in tiles times chunks.
+  const auto busiest = [&](Index blocks) {
+    return ((blocks * chunks + threads - 1) / threads) * ((tiles + blocks - 1) / blocks);
+  };
+  Index best = busiest(least);
+  for (Index blocks = least; blocks <= last; ++blocks) best = std::min(best, busiest(blocks));
+  Index blocks = least;
+  while (busiest(blocks) > best + best / 16) ++blocks;
+  return {tiles, blocks};
+}
+
 /// The weights [K,3,3,C] as U, or as W where g.slice > 0.
 void pack(const Geometry& g, Index panel, const float* w, float* to);
 

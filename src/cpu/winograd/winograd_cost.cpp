@@ -24,6 +24,7 @@ struct Work {
   double x_bytes = 0, y_bytes = 0, u_bytes = 0, v_bytes = 0;
   double channels = 0, k = 0;             // in whole vectors
   double busiest = 1, busiest_input = 1;  // the part that the busiest thread does
+  double chunks = 1;                      // of the filters, a task each, where threads share V
 };
 
 Work work_of(const Stage& stage, const Tile& tile, const Machine& machine, Index m) {
@@ -32,9 +33,12 @@ Work work_of(const Stage& stage, const Tile& tile, const Machine& machine, Index
   const Geometry& g = work.g = geometry(stage, m);
   const Index lanes = machine.vector_floats;
   const Index k = round_up(g.k, lanes), panels = (g.k + 2 * lanes - 1) / (2 * lanes);
-  const Cut plan = cut(stage.n * g.tiles_an_image(), tile.a, machine.threads);
-  const Block block = plan.block(plan.blocks - 1, group_tiles(g, machine));
+  const Index tiles = stage.n * g.tiles_an_image();
   work.shared = tile.b > 0;
+  const Cut plan = work.shared
+                       ? cut_shared(tiles, tile.a, (panels + tile.b - 1) / tile.b, machine.threads)
+                       : cut(tiles, tile.a, machine.threads);
+  const Block block = plan.block(plan.blocks - 1, group_tiles(g, machine));
   work.threads = machine.threads;
   work.tiles = count(plan.tiles);
   work.blocks = count(plan.blocks);
@@ -59,7 +63,8 @@ Work work_of(const Stage& stage, const Tile& tile, const Machine& machine, Index
   const auto busiest = [&](double tasks) {
     return std::max(1.0, std::ceil(tasks / work.threads)) / tasks;
   };
-  work.busiest = busiest(work.shared ? work.blocks * std::ceil(work.panels / tile.b) : work.blocks);
+  if (work.shared) work.chunks = std::ceil(work.panels / count(tile.b));
+  work.busiest = busiest(work.blocks * work.chunks);
   work.busiest_input = work.shared ? busiest(work.blocks * work.groups_a_block) : work.busiest;
   return work;
 }
@@ -79,33 +84,52 @@ double compute_seconds(const Work& work, const Machine& machine) {
          work.busiest_input * work.input / transform_peak;
 }
 
-// U, or what it is made of, is read from L3 or memory once for each block, unless L2 has room for
-// it beside V. From a small part of an L3 near its cores it is hidden behind the GEMMs, less so
-// behind those of 512 bits. A mesh delays them.
-double u_seconds(const Work& work, const Machine& machine, double bandwidth) {
+// How often the busiest thread reads U from beyond its L2, as parts of U: all of it for each block.
+// Where threads share V it keeps to some chunks of the filters, in this run and the next; what L2
+// has room for of them is read once, or not again.
+double u_reads(const Work& work, const Machine& machine) {
+  const double room = static_cast<double>(machine.l2_bytes) / 2;
+  if (work.u_bytes <= room) return 0;
+  const double tasks = work.busiest * work.blocks * work.chunks;
+  if (!work.shared || machine.threads == 1) return tasks / work.chunks;
+  const double own = std::ceil(tasks / work.blocks) / work.chunks;
+  if (work.u_bytes * own <= room) return 0;
+  return work.u_bytes / work.chunks <= room ? own : tasks / work.chunks;
+}
+
+// From a small part of an L3 near its cores U is hidden behind the GEMMs, less so behind those of
+// 512 bits. A mesh delays them. Each thread has its own way to L3; memory they share.
+double u_seconds(const Work& work, const Machine& machine) {
   const CoreCosts::Winograd& costs = core_costs(machine).winograd;
   const double l2 = static_cast<double>(machine.l2_bytes);
   const double l3 = static_cast<double>(machine.l3_bytes);
-  if (work.u_bytes <= l2 / 2) return 0;
   const double near = costs.u_near_l2s > 0 ? costs.u_near_l2s * l2 : l3 / 4;
-  const double speed = work.u_bytes > l3     ? costs.u_memory_speed
-                       : work.u_bytes > near ? costs.u_l3_speed
-                                             : costs.u_near_speed;
-  return work.busiest * work.blocks * work.u_bytes / (bandwidth * speed);
+  const double l3_bandwidth = core_costs(machine).thread_bandwidth;
+  const double bandwidth =
+      work.u_bytes > l3
+          ? machine.memory_bandwidth / work.threads * costs.u_memory_speed
+          : l3_bandwidth * (work.u_bytes > near ? costs.u_l3_speed : costs.u_near_speed);
+  return u_reads(work, machine) * work.u_bytes / bandwidth;
 }
 
 // V is written, then read once for each panel, with less room for the hardware to look ahead. A
 // thread's first look at what others wrote of it goes through a mesh line by line.
-double v_seconds(const Work& work, const Machine& machine, double bandwidth) {
+double v_seconds(const Work& work, const Machine& machine) {
   const CoreCosts::Winograd& costs = core_costs(machine).winograd;
+  const double l3_bandwidth = core_costs(machine).thread_bandwidth;
   double seconds = 0;
-  if (work.shared && machine.mesh)
-    seconds += (1 - 1 / work.threads) * work.v_bytes / (bandwidth * costs.others_speed);
+  if (work.shared && machine.mesh) {
+    const double seen = std::min(1.0, work.busiest * work.chunks);  // of the blocks, by a thread
+    seconds += seen * (1 - 1 / work.threads) * work.v_bytes / (l3_bandwidth * costs.others_speed);
+  }
   const double v = work.shared ? work.v_bytes : work.v_bytes / work.blocks;
   if (v > static_cast<double>(machine.l2_bytes)) {
     const bool far = v > static_cast<double>(machine.l3_bytes) / 2;
-    const double speed = far ? costs.v_far_speed : costs.v_near_speed;
-    seconds += work.busiest * (work.panels + 2) * work.v_bytes / (bandwidth * speed);
+    const double near_speed =
+        work.shared && work.threads > 1 ? costs.v_shared_speed : costs.v_near_speed;
+    const double bandwidth = far ? machine.memory_bandwidth / work.threads * costs.v_far_speed
+                                 : l3_bandwidth * near_speed;
+    seconds += work.busiest * (work.panels + 2) * work.v_bytes / bandwidth;
   }
   return seconds;
 }
@@ -128,16 +152,16 @@ Cost cost(const Stage& stage, const Tile& tile, const Machine& machine, Index m)
   const CoreCosts::Winograd& costs = core_costs(machine).winograd;
   const Work work = work_of(stage, tile, machine, m);
   const Geometry& g = work.g;
-  const double bandwidth = machine.memory_bandwidth / work.threads;
   Cost cost;
   cost.flops = work.multiply + work.input + work.filter + work.output;
   cost.waste = 1 - count(stage.n * g.p * g.q) * count(g.k) * count(g.c) /
                        (work.tiles * count(m * m) * work.k * work.channels);
   cost.bytes = work.x_bytes + work.u_bytes + work.y_bytes;
-  cost.seconds = compute_seconds(work, machine) + u_seconds(work, machine, bandwidth) +
-                 v_seconds(work, machine, bandwidth) +
+  cost.seconds = compute_seconds(work, machine) + u_seconds(work, machine) +
+                 v_seconds(work, machine) +
                  (work.x_bytes + work.y_bytes) / (machine.memory_bandwidth * costs.stream_speed);
-  if (work.threads > 1) cost.seconds += (work.shared ? 2 : 1) * costs.loop_seconds;
+  if (work.threads > 1)
+    cost.seconds += (work.shared ? 2 : 1) * (costs.loop_seconds + start_seconds(machine));
   return cost;
 }
 

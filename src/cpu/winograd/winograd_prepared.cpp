@@ -28,12 +28,13 @@ class WinogradPrepared final : public CpuPrepared<WinogradWeights> {
     // cut() makes more and smaller blocks than this, never larger ones.
     few_ = g_.slice > 0 && most_ <= 2 * simd_.few;
     group_ = few_ ? simd_.few : group_tiles(g_, machine);
-    const Index groups = (most_ + group_ - 1) / group_;
-    v_floats_ = round_up(g_.points * (round_up(g_.c, simd_.lanes) * most_ + 16 * groups), 16);
+    v_floats_ = v_floats(most_);
     m_floats_ = round_up(g_.points * m_stride(most_, simd_.panel), 16);
     u_floats_ = g_.slice > 0 ? round_up(g_.n * u_stride(g_, simd_.panel), 16) : 0;
-    most_blocks_ = (most_tiles + most_ - 1) / most_;
-    if (most_blocks_ > 1) most_blocks_ = round_up(most_blocks_, threads_);
+    cut_ = find_cut(most_tiles);
+    // All tiles, and in each block one more and a group that is not full.
+    const Index blocks = most_shared_blocks(most_tiles, most_, threads_);
+    shared_v_floats_ = v_floats(most_tiles + blocks) + blocks * round_up(16 * g_.points + 16, 16);
     const Index held = static_cast<Index>(machine.l2_bytes / sizeof(float));
     streams_ = panels_ * panel_floats_ + v_floats_ > held;
     far_ = !streams_ && tile.b == 0 && stage.n * g_.h * g_.w * g_.c > held / 2;
@@ -44,9 +45,8 @@ class WinogradPrepared final : public CpuPrepared<WinogradWeights> {
   }
 
   std::size_t workspace_bytes() const override {
-    const Index v = shared() ? most_blocks_ : threads_;
-    return static_cast<std::size_t>(v * v_floats_ + threads_ * (m_floats_ + u_floats_)) *
-           sizeof(float);
+    const Index v = shared() ? shared_v_floats_ : threads_ * v_floats_;
+    return static_cast<std::size_t>(v + threads_ * (m_floats_ + u_floats_)) * sizeof(float);
   }
 
   Status run(const RunArgs& args) const noexcept override {
@@ -58,7 +58,8 @@ class WinogradPrepared final : public CpuPrepared<WinogradWeights> {
     t.bias = args.bias;
     t.y = static_cast<float*>(args.y);
     t.y_stride = args.y_stride;
-    const Cut plan = cut(args.n * g_.tiles_an_image(), most_, threads_);
+    const Index tiles = args.n * g_.tiles_an_image();
+    const Cut plan = tiles == cut_.tiles ? cut_ : find_cut(tiles);
     float* const v = reinterpret_cast<float*>(args.workspace);
     if (shared())
       run_shared(t, plan, v, *args.threads);
@@ -77,6 +78,15 @@ class WinogradPrepared final : public CpuPrepared<WinogradWeights> {
 
  private:
   bool shared() const { return tile_.b > 0; }
+  Index chunks() const { return (panels_ + tile_.b - 1) / tile_.b; }  // of filters, where shared()
+  // V of a block of so many tiles.
+  Index v_floats(Index tiles) const {
+    const Index groups = (tiles + group_ - 1) / group_;
+    return round_up(g_.points * (round_up(g_.c, simd_.lanes) * tiles + 16 * groups), 16);
+  }
+  Cut find_cut(Index tiles) const {
+    return shared() ? cut_shared(tiles, most_, chunks(), threads_) : cut(tiles, most_, threads_);
+  }
 
   void transform_group(const Tensors& t, const Block& block, Index group, float* v) const {
     const Index begin = block.begin(group), count = block.begin(group + 1) - begin;
@@ -162,19 +172,19 @@ class WinogradPrepared final : public CpuPrepared<WinogradWeights> {
 
   // Few tiles: threads share the transformed input and divide the filters.
   void run_shared(const Tensors& t, const Cut& plan, float* workspace, Threads& threads) const {
-    const Index groups = (most_ + group_ - 1) / group_;
+    const Index most = (plan.tiles + plan.blocks - 1) / plan.blocks;  // tiles of a block
+    const Index groups = (most + group_ - 1) / group_, v = v_floats(most);
     threads.for_each(plan.blocks * groups, [&](Index task, int) {
       const Block block = plan.block(task / groups, group_);
       if (task % groups < block.groups)
-        transform_group(t, block, task % groups, workspace + task / groups * v_floats_);
+        transform_group(t, block, task % groups, workspace + task / groups * v);
     });
-    const Index chunks = (panels_ + tile_.b - 1) / tile_.b;
-    float* const products = workspace + most_blocks_ * v_floats_;
-    threads.for_each(chunks * plan.blocks, [&](Index task, int slot) {
+    float* const products = workspace + shared_v_floats_;
+    threads.for_each(chunks() * plan.blocks, [&](Index task, int slot) {
       const Block block = plan.block(task % plan.blocks, group_);
       const Index first = task / plan.blocks * tile_.b;
       for (Index panel = first; panel < std::min(first + tile_.b, panels_); ++panel)
-        finish_panel(t, block, panel, workspace + task % plan.blocks * v_floats_,
+        finish_panel(t, block, panel, workspace + task % plan.blocks * v,
                      products + slot * (m_floats_ + u_floats_));
     });
   }
@@ -182,13 +192,14 @@ class WinogradPrepared final : public CpuPrepared<WinogradWeights> {
   Geometry g_;
   Simd simd_;
   Tile tile_;
+  Cut cut_;  // of a run of all images
   Index threads_;
   bool few_ = false;      // U is made in registers
   bool streams_ = false;  // the weights do not stay in L2 beside V
   bool far_ = false;      // the input does not
   Index group_ = 0;       // tiles of a group, at most
-  Index panels_ = 0, most_ = 0, most_blocks_ = 0;
-  Index panel_floats_ = 0, v_floats_ = 0, m_floats_ = 0, u_floats_ = 0;
+  Index panels_ = 0, most_ = 0;
+  Index panel_floats_ = 0, v_floats_ = 0, shared_v_floats_ = 0, m_floats_ = 0, u_floats_ = 0;
   Buffer<float> zeros_;
 };
 
