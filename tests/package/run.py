@@ -93,7 +93,7 @@ def main():
     if options.shared:
         build = options.build.parent / "shared"
         run("cmake", "-S", options.source, "-B", build, "-G", "Ninja", "-DBUILD_SHARED_LIBS=ON",
-            "-DCMAKE_BUILD_TYPE=Release", "-DCONVOY_TESTS=OFF", "-DCONVOY_UNITY=convoy_objects",
+            "-DCMAKE_BUILD_TYPE=Release", "-DCONVOY_TESTS=OFF", "-DCONVOY_UNITY=ON",
             *LINKER_FLAGS)
         run("cmake", "--build", build, "--target", "convoy", "convoy_cli")
         run(build / "bin/convoy", "--version")
