@@ -1,4 +1,5 @@
 #include "cuda/clock.hpp"
+#include "cuda/launch.hpp"
 
 namespace convoy::cuda {
 namespace {
@@ -30,8 +31,7 @@ __global__ void count_cycles(ClockReading* reading, std::int64_t nanoseconds) {
 
 cudaError_t read_clock(ClockReading* reading, std::int64_t nanoseconds,
                        cudaStream_t stream) noexcept {
-  count_cycles<<<1, 1, 0, stream>>>(reading, nanoseconds);
-  return cudaGetLastError();
+  return launch(count_cycles, {1, 1, 0, stream}, reading, nanoseconds);
 }
 
 }  // namespace convoy::cuda

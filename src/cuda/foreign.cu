@@ -1,4 +1,5 @@
 #include "cuda/foreign.hpp"
+#include "cuda/launch.hpp"
 
 namespace convoy::cuda {
 namespace {
@@ -10,8 +11,7 @@ __global__ void write_word(std::uint32_t* word) {
 }  // namespace
 
 cudaError_t launch_foreign(std::uint32_t* word, cudaStream_t stream) noexcept {
-  write_word<<<1, 128, 0, stream>>>(word);
-  return cudaGetLastError();
+  return launch(write_word, {1, 128, 0, stream}, word);
 }
 
 }  // namespace convoy::cuda

@@ -1,9 +1,10 @@
 // Launching kernels: loaded when a plan is made, launched with as little as the host can do.
 #pragma once
 
-#include <cuda_runtime_api.h>
+#include <cuda_runtime.h>
 
 #include <string>
+#include <type_traits>
 
 #include "cuda/driver.hpp"
 #include "cuda/error.hpp"
@@ -39,8 +40,11 @@ struct Launch {
   bool overlap_previous = false;
 };
 
-template <class Params>
-cudaError_t launch(void (*kernel)(Params), const Launch& how, const Params& params) {
+/// A launch of what no plan holds as a LoadedKernel: passes over memory, which one of several
+/// kernels makes by how its operands lie, and helpers. The runtime looks the kernel up.
+template <class... Params>
+cudaError_t launch(void (*kernel)(Params...), const Launch& how,
+                   const std::type_identity_t<Params>&... params) {
   cudaLaunchAttribute overlap{};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
@@ -51,7 +55,7 @@ cudaError_t launch(void (*kernel)(Params), const Launch& how, const Params& para
   config.stream = how.stream;
   config.attrs = &overlap;
   config.numAttrs = how.overlap_previous ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, params);
+  return cudaLaunchKernelEx(&config, kernel, params...);
 }
 
 /// A kernel of one struct of parameters, on the device that was current when it was loaded. Its

@@ -300,19 +300,19 @@ DepthwiseKernel find(const Stage& stage, const DepthwiseTile& tile) {
 
 }  // namespace
 
-std::string depthwise_ready(const Stage& stage, const DepthwiseTile& tile) {
-  return describe(load(find(stage, tile)), "loading depthwise");
-}
+struct DepthwiseLaunch::Ready {
+  Stage stage;
+  LoadedKernel<DepthwiseParams> kernel;
+  DepthwiseParams params;  // all but the operands
+  Launch how;              // all but the stream, of one image
+};
 
-std::string depthwise_launch(const Stage& stage, const DepthwiseTile& tile,
-                             const DepthwiseLayout& layout, const DepthwiseRun& run,
-                             cudaStream_t stream) noexcept {
+DepthwiseLaunch::DepthwiseLaunch(const Stage& stage, const DepthwiseTile& tile,
+                                 bool overlap_previous) {
   const Shapes shapes = shapes_of(stage);
+  const DepthwiseLayout layout = depthwise_layout(stage, tile);
   const auto i = [](Index v) { return static_cast<int>(v); };
   DepthwiseParams g{};
-  g.x = run.args.x, g.w = run.w, g.bias = run.args.bias, g.y = run.args.y;
-  g.x_image = run.args.x_stride.n, g.x_row = run.args.x_stride.h, g.x_pixel = run.args.x_stride.w;
-  g.y_image = run.args.y_stride.n, g.y_row = run.args.y_stride.h, g.y_pixel = run.args.y_stride.w;
   g.c = i(stage.c);
   g.p = layout.rows, g.q = layout.columns;
   g.out_h = i(shapes.out_h), g.out_w = i(shapes.out_w);
@@ -325,10 +325,24 @@ std::string depthwise_launch(const Stage& stage, const DepthwiseTile& tile,
   g.channel_blocks = Divisor(layout.channel_blocks);
   g.column_blocks = Divisor(layout.column_blocks);
   g.row_blocks = Divisor(layout.row_blocks);
-  const int grid = i(run.args.n) * layout.channel_blocks * layout.column_blocks * layout.row_blocks;
-  const cudaError_t error = launch(
-      find(stage, tile),
-      {grid, layout.lanes * layout.across * layout.down, 0, stream, run.overlap_previous}, g);
+  const Launch how{.grid = layout.channel_blocks * layout.column_blocks * layout.row_blocks,
+                   .threads = layout.lanes * layout.across * layout.down,
+                   .overlap_previous = overlap_previous};
+  ready_ = std::make_unique<const Ready>(Ready{stage, {find(stage, tile), "depthwise"}, g, how});
+}
+DepthwiseLaunch::~DepthwiseLaunch() = default;
+
+std::string DepthwiseLaunch::run(const RunArgs& args, const void* w,
+                                 cudaStream_t stream) const noexcept {
+  const auto& [stage, kernel, ready, of_image] = *ready_;
+  DepthwiseParams g = ready;
+  g.x = args.x, g.w = w, g.bias = args.bias, g.y = args.y;
+  g.x_image = args.x_stride.n, g.x_row = args.x_stride.h, g.x_pixel = args.x_stride.w;
+  g.y_image = args.y_stride.n, g.y_row = args.y_stride.h, g.y_pixel = args.y_stride.w;
+  Launch how = of_image;
+  how.grid *= static_cast<int>(args.n);
+  how.stream = stream;
+  const cudaError_t error = kernel.launch(how, g);
   if (error == cudaSuccess) return {};  // the text below allocates
   return describe(error, "launching depthwise for " + to_text(stage));
 }

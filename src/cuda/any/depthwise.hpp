@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -37,20 +38,23 @@ DepthwiseLayout depthwise_layout(const Stage& stage, const DepthwiseTile& tile);
 /// Predicted seconds of a run.
 double depthwise_seconds(const Stage& stage, const DepthwiseTile& tile, const Machine& machine);
 
-/// Loads the kernel on the current device. To be called once before depthwise_launch; returns an
-/// empty string, or what went wrong.
-std::string depthwise_ready(const Stage& stage, const DepthwiseTile& tile);
+/// Enqueues launches of one stage on one device, which is current whenever a member is called.
+class DepthwiseLaunch {
+ public:
+  /// Loads the kernel. `overlap_previous`: from compute capability 9.0 on. Throws Error.
+  DepthwiseLaunch(const Stage& stage, const DepthwiseTile& tile, bool overlap_previous);
+  ~DepthwiseLaunch();
+  DepthwiseLaunch(const DepthwiseLaunch&) = delete;
+  DepthwiseLaunch& operator=(const DepthwiseLaunch&) = delete;
 
-/// Device pointers: operands as RunArgs has them, x and y on `depthwise_bytes`, pixels too; w
-/// [R,S,C] in the stage's type. Enqueues one launch; returns an empty string, or what went wrong.
-/// Summation: r, s in sequence from +0, fused multiply-add in fp32.
-struct DepthwiseRun {
-  RunArgs args;
-  const void* w = nullptr;
-  bool overlap_previous = false;  // from compute capability 9.0 on
+  /// Device pointers: operands as RunArgs has them, x and y on `depthwise_bytes`, pixels too; w
+  /// [R,S,C] in the stage's type. Returns an empty string, or what went wrong. Summation: r, s in
+  /// sequence from +0, fused multiply-add in fp32.
+  std::string run(const RunArgs& args, const void* w, cudaStream_t stream) const noexcept;
+
+ private:
+  struct Ready;
+  std::unique_ptr<const Ready> ready_;
 };
-std::string depthwise_launch(const Stage& stage, const DepthwiseTile& tile,
-                             const DepthwiseLayout& layout, const DepthwiseRun& run,
-                             cudaStream_t stream) noexcept;
 
 }  // namespace convoy::cuda

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "cuda/any/depthwise.hpp"
 #include "cuda/error.hpp"
@@ -21,13 +22,9 @@ DepthwiseTile depthwise_tile(const Tile& tile) {
 class PreparedDepthwise final : public Prepared {
  public:
   PreparedDepthwise(const Stage& stage, const DepthwiseTile& tile, const Machine& machine)
-      : stage_(stage),
-        tile_(tile),
-        layout_(depthwise_layout(stage, tile)),
-        device_(machine.device.index),
-        overlap_(machine.compute_capability >= 90) {
+      : stage_(stage), device_(machine.device.index) {
     const OnDevice on(device_);
-    launch_status(depthwise_ready(stage, tile)).or_throw();
+    launch_.emplace(stage, tile, machine.compute_capability >= 90);
   }
 
   std::string packing() const override {
@@ -56,19 +53,14 @@ class PreparedDepthwise final : public Prepared {
           check_alignment("depthwise", "y", args.y, args.y_stride.w, stage_.dtype, depthwise_bytes);
     if (!status.ok()) return status;
     const OnDevice on(device_);
-    return launch_status(
-        depthwise_launch(stage_, tile_, layout_,
-                         {.args = args, .w = weights_->memory.data(), .overlap_previous = overlap_},
-                         stream_of(args)));
+    return launch_status(launch_->run(args, weights_->memory.data(), stream_of(args)));
   }
 
  private:
   Stage stage_;
-  DepthwiseTile tile_;
-  DepthwiseLayout layout_;
   int device_;
-  bool overlap_;
   std::shared_ptr<const DeviceWeights> weights_;
+  std::optional<DepthwiseLaunch> launch_;
 };
 
 class Depthwise final : public StageKernel {

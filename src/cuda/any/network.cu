@@ -2,16 +2,17 @@
 // steps, labels. One element a thread; memory bounds them.
 #include "core/gpu.hpp"
 #include "cuda/error.hpp"
+#include "cuda/launch.hpp"
 #include "cuda/memory.hpp"
 #include "math/half.hpp"
 
 namespace convoy::cuda {
 namespace {
 
-constexpr Index of_cta = 256;
+constexpr int of_cta = 256;
 
 __device__ Index element() {
-  return blockIdx.x * of_cta + threadIdx.x;
+  return static_cast<Index>(blockIdx.x) * of_cta + threadIdx.x;
 }
 
 __global__ void values_of_pixels(const std::uint8_t* from, Index count, Index channels,
@@ -47,11 +48,10 @@ __global__ void labels_of(const float* mean, Index n, Index classes, std::int32_
   labels[i] = static_cast<std::int32_t>(best);
 }
 
-unsigned ctas(Index count) {
-  return static_cast<unsigned>((count + of_cta - 1) / of_cta);
-}
-cudaStream_t handle(Stream stream) {
-  return static_cast<cudaStream_t>(stream.handle);
+/// An element a thread.
+Launch elements(Index count, Stream stream) {
+  return {static_cast<int>((count + of_cta - 1) / of_cta), of_cta, 0,
+          static_cast<cudaStream_t>(stream.handle)};
 }
 
 }  // namespace
@@ -62,28 +62,28 @@ namespace convoy::gpu {
 void values_of_pixels(Device device, Stream stream, const std::uint8_t* from, Index count,
                       Index channels, const float* values, float* to) {
   const cuda::OnDevice on(device.index);
-  cuda::values_of_pixels<<<cuda::ctas(count), cuda::of_cta, 0, cuda::handle(stream)>>>(
-      from, count, channels, values, to);
-  cuda::check(cudaGetLastError(), "launching the conversion of a network's pixels");
+  cuda::check(cuda::launch(cuda::values_of_pixels, cuda::elements(count, stream), from, count,
+                           channels, values, to),
+              "launching the conversion of a network's pixels");
 }
 
 void normalise(Device device, Stream stream, const float* from, Index count, Index channels,
                const float* mean_and_std, float* to) {
   const cuda::OnDevice on(device.index);
-  cuda::normalise<<<cuda::ctas(count), cuda::of_cta, 0, cuda::handle(stream)>>>(
-      from, count, channels, mean_and_std, to);
-  cuda::check(cudaGetLastError(), "launching the conversion of a network's images");
+  cuda::check(cuda::launch(cuda::normalise, cuda::elements(count, stream), from, count, channels,
+                           mean_and_std, to),
+              "launching the conversion of a network's images");
 }
 
 void mean_and_labels(Device device, Stream stream, DType type, const void* outputs, Index steps,
                      Index n, Index classes, float* mean, std::int32_t* labels) {
   const cuda::OnDevice on(device.index);
   const Index count = n * classes;
-  cuda::mean_of_steps<<<cuda::ctas(count), cuda::of_cta, 0, cuda::handle(stream)>>>(
-      type, outputs, steps, count, mean);
-  cuda::labels_of<<<cuda::ctas(n), cuda::of_cta, 0, cuda::handle(stream)>>>(mean, n, classes,
-                                                                            labels);
-  cuda::check(cudaGetLastError(), "launching the labels of a network");
+  cuda::check(cuda::launch(cuda::mean_of_steps, cuda::elements(count, stream), type, outputs, steps,
+                           count, mean),
+              "launching the mean over a network's steps");
+  cuda::check(cuda::launch(cuda::labels_of, cuda::elements(n, stream), mean, n, classes, labels),
+              "launching the labels of a network");
 }
 
 }  // namespace convoy::gpu

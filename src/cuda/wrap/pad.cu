@@ -93,9 +93,8 @@ std::string pad_launch(const Pad& pixels, const PadBias& bias, cudaStream_t stre
            pixels.channels % width == 0;
   };
   const int width = wide_as(4) ? 2 : wide_as(2) ? 1 : 0;
-  const unsigned blocks = std::max(1U, (p.pieces + threads - 1) / threads);
-  kernels[pixels.widens][width]<<<blocks, threads, 0, stream>>>(p);
-  const cudaError_t error = cudaGetLastError();
+  const auto blocks = static_cast<int>(std::max(1U, (p.pieces + threads - 1) / threads));
+  const cudaError_t error = launch(kernels[pixels.widens][width], {blocks, threads, 0, stream}, p);
   if (error == cudaSuccess) return {};
   return describe(error, "launching pad");
 }

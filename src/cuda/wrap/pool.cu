@@ -84,18 +84,19 @@ __global__ void __launch_bounds__(threads) pooled(const PoolParams g) {
 }
 
 template <class T>
-void launch_passes(PoolParams g, const Shapes& shapes, Index n, cudaStream_t stream) {
-  const auto blocks = [](Index vectors) {
-    return static_cast<unsigned>((vectors + threads - 1) / threads);
+cudaError_t launch_passes(PoolParams g, const Shapes& shapes, Index n, cudaStream_t stream) {
+  const auto pass = [&](void (*kernel)(PoolParams), Index outputs) {
+    g.vectors = outputs / lanes;
+    const auto blocks = static_cast<int>((g.vectors + threads - 1) / threads);
+    return launch(kernel, {blocks, threads, 0, stream}, g);
   };
   if (g.run.act != nullptr) {
-    g.vectors = n * shapes.p * shapes.q * g.k / lanes;
-    activated<T><<<blocks(g.vectors), threads, 0, stream>>>(g);
+    const cudaError_t error = pass(activated<T>, n * shapes.p * shapes.q * g.k);
+    if (error != cudaSuccess) return error;
     g.run.from = g.run.act;
     g.run.activate = false;
   }
-  g.vectors = n * shapes.out_h * shapes.out_w * g.k / lanes;
-  pooled<T><<<blocks(g.vectors), threads, 0, stream>>>(g);
+  return pass(pooled<T>, n * shapes.out_h * shapes.out_w * g.k);
 }
 
 }  // namespace
@@ -122,8 +123,7 @@ std::string pool_launch(const Stage& stage, const PoolRun& run, cudaStream_t str
   const auto passes =
       for_16_bits(stage.output_dtype(true), [&]<class T>() { return &launch_passes<T>; });
   if (passes == nullptr) return "pool: " + to_text(stage) + " has no 16-bit output, which it moves";
-  passes(g, shapes, run.n, stream);
-  const cudaError_t error = cudaGetLastError();
+  const cudaError_t error = passes(g, shapes, run.n, stream);
   if (error == cudaSuccess) return {};
   return describe(error, "launching pool for " + to_text(stage));
 }

@@ -122,8 +122,8 @@ std::string transpose_launch(const Transpose& what, cudaStream_t stream) noexcep
   p.to_stride = what.to_stride;
   const bool column_words = words(what.from, what.columns, what.from_stride),
              row_words = words(what.to, what.rows, what.to_stride);
-  kernels[column_words][row_words]<<<p.tiles, threads, 0, stream>>>(p);
-  const cudaError_t error = cudaGetLastError();
+  const cudaError_t error =
+      launch(kernels[column_words][row_words], {static_cast<int>(tiles), threads, 0, stream}, p);
   if (error == cudaSuccess) return {};
   return describe(error, "launching transpose");
 }
