@@ -1,5 +1,6 @@
 // What is true of a type, once for the host: its name, its size, where a stage may have it. How its
-// values are read and rounded is in math/half.hpp. Every kernel accumulates in fp32.
+// values are read and rounded is in math/half.hpp. Every kernel accumulates in fp32, whatever the
+// type.
 #pragma once
 
 #include <array>
@@ -19,6 +20,8 @@ struct TypeFacts {
   /// Of a stage's weights in memory, and whether a GPU multiplies the stage on tensor cores.
   DType weights = DType::f32;
   bool tensor_cores = false;
+  /// What a tensor core's instruction sums of this type in one step: 32 bytes; 0: it takes none.
+  int step_channels = 0;
 };
 
 constexpr TypeFacts facts_of(DType dtype) {
@@ -26,9 +29,9 @@ constexpr TypeFacts facts_of(DType dtype) {
     case DType::f32:
       return {"f32", 4, true, true, true};
     case DType::f16:
-      return {"f16", 2, true, true, true, DType::f16, true};
+      return {"f16", 2, true, true, true, DType::f16, true, 16};
     case DType::bf16:
-      return {"bf16", 2, true, true, true, DType::bf16, true};
+      return {"bf16", 2, true, true, true, DType::bf16, true, 16};
     case DType::u8:
       return {"u8", 1, true, true, false, DType::f32, true};
     case DType::i32:

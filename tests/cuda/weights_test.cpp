@@ -3,7 +3,9 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "bench/fit/h200.hpp"
 #include "cuda/families.hpp"
@@ -166,6 +168,44 @@ TEST_F(GpuWeights, PlansOnTwoStreamsShareOnesThatWereOnTheGpu) {
   const Tensor expected = all.y.to({});
   EXPECT_EQ(std::memcmp(shared.view().data, expected.view().data, expected.bytes()), 0);
   EXPECT_THROW(two.use(Plan(all.stage, options_for({}, "general")).pack(all.w)), Error);
+}
+
+// Weights that the stream writes before they are set, late enough that whoever does not wait for it
+// reads the former ones. The runs before and after lie on the same stream.
+TEST_F(GpuWeights, WrittenOnTheStreamAreThoseOfLaterRuns) {
+  cudaStream_t stream;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  for (const auto& [text, kernel] : {std::pair("f16:n4h9c64k64r3pad1+bias+relu", "halo"),
+                                     {"f16:n2h19c3k32r3pad1+bias+relu+max2", "first"},
+                                     {"f16:n2h12c64k3r3pad1+bias", "few"},
+                                     {"f16:n2h12c64k64r3pad1groups64+bias", "depthwise"},
+                                     {"f32:n2h7c8k8r3pad1+bias", "general"}}) {
+    SCOPED_TRACE(text);
+    const GpuCase first(parse_stage(text), Values::normal, gpu0);
+    const GpuCase second(first.stage, Values::integers, gpu0);
+    const PlanOptions options = options_for(gpu0, kernel);
+    const Tensor there = first.w.to(gpu0);
+    Plan plan(first.stage, there, options);
+    plan.run(first.operands(), {stream}).or_throw();
+    ASSERT_EQ(cudaLaunchHostFunc(
+                  stream, [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(30)); },
+                  nullptr),
+              cudaSuccess);
+    ASSERT_EQ(cudaMemcpyAsync(there.view().data, second.w.view().data, second.w.bytes(),
+                              cudaMemcpyHostToDevice, stream),
+              cudaSuccess);
+    plan.set_weights(there, {stream});
+    plan.run(first.operands(), {stream}).or_throw();
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    const std::vector<unsigned char> outputs = first.outputs();
+    first.poison();
+    Plan(first.stage, second.w, options).run(first.operands()).or_throw();
+    EXPECT_EQ(outputs, first.outputs());
+    first.poison();
+    Plan(first.stage, first.w, options).run(first.operands()).or_throw();
+    EXPECT_NE(outputs, first.outputs()) << "both weights give the same";
+  }
+  cudaStreamDestroy(stream);
 }
 
 }  // namespace

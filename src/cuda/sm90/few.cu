@@ -29,7 +29,7 @@ namespace {
 
 // Two warpgroups of consumers, and one whose first thread loads.
 constexpr int few_threads = 3 * warpgroup_threads, consumers = 2 * warpgroup_threads;
-constexpr int block_bytes = 64 * row_bytes;  // of 64 pixels
+constexpr int block_bytes = few_block_pixels * row_bytes;
 
 struct FewParams {
   CUtensorMap x, w;
@@ -78,9 +78,10 @@ __device__ __forceinline__ void few_produce(const FewParams& p, const FewShared&
                           to = shared.slots + ring.slot * p.at.slot_bytes;
       ptx::mbarrier_wait(shared.bar.empty(ring.slot), ring.parity ^ 1);
       ptx::mbarrier_arrive_expect(full, box_bytes + (p.at.resident ? 0 : p.at.w_bytes));
-      ptx::tma_load(to, &p.x, full, chunk * 64, at.x - p.pad_left, at.y - p.pad_top, at.n);
+      ptx::tma_load(to, &p.x, full, chunk * row_channels, at.x - p.pad_left, at.y - p.pad_top,
+                    at.n);
       if (!p.at.resident)
-        ptx::tma_load(to + p.at.blocks * block_bytes, &p.w, full, chunk * 64, 0, 0);
+        ptx::tma_load(to + p.at.blocks * block_bytes, &p.w, full, chunk * row_channels, 0, 0);
     }
   }
 }
@@ -89,7 +90,7 @@ __device__ __forceinline__ void few_produce(const FewParams& p, const FewShared&
 __device__ __forceinline__ void few_prefetch(const FewParams& p) {
   const Place at = place(p, blockIdx.x);
   for (int chunk = 0; chunk < p.at.chunks && chunk < p.at.slots; ++chunk)
-    ptx::tma_prefetch(&p.x, chunk * 64, at.x - p.pad_left, at.y - p.pad_top, at.n);
+    ptx::tma_prefetch(&p.x, chunk * row_channels, at.x - p.pad_left, at.y - p.pad_top, at.n);
 }
 
 /// z to shared memory: rows of taps, columns of pixels. The pitch is 4 floats more than a multiple
@@ -102,7 +103,7 @@ __device__ __forceinline__ void store_z(const FewParams& p, const float (&d)[Blo
 #pragma unroll
   for (int b = 0; b < Blocks; ++b) {
     if (2 * b + g >= p.at.blocks) break;
-    float* block = z + (2 * b + g) * 64;
+    float* block = z + (2 * b + g) * few_block_pixels;
 #pragma unroll
     for (int i = 0; i < N / 4; ++i) {  // two pixels of a tap
       const int tap = i / 2 * 8 + 2 * (lane % 4) + i % 2, j = i / 2 * 4 + i % 2;
@@ -159,7 +160,7 @@ __device__ __forceinline__ void store_pixels(const FewParams& p, int first,
   first += threadIdx.x / 32 % 4 * 16 + lane / 4;
 #pragma unroll
   for (int i = 0; i < 2 * Blocks; ++i) {
-    const int b = i / 2, pixel = first + (2 * b + g) * 64 + i % 2 * 8;
+    const int b = i / 2, pixel = first + (2 * b + g) * few_block_pixels + i % 2 * 8;
     if (2 * b + g >= p.at.blocks || pixel >= p.out_w) continue;
     T* to = static_cast<T*>(p.y) + pixel * p.y_pixel;
 #pragma unroll
@@ -264,7 +265,8 @@ __global__ void __launch_bounds__(few_threads, Flat ? 2 : 1)
   if (threadIdx.x == 0 && p.at.resident) {  // settled before the launch: no need to wait
     ptx::mbarrier_arrive_expect(shared.resident, p.at.chunks * p.at.w_bytes);
     for (int chunk = 0; chunk < p.at.chunks; ++chunk)
-      ptx::tma_load(shared.weights + chunk * p.at.w_bytes, &p.w, shared.resident, chunk * 64, 0, 0);
+      ptx::tma_load(shared.weights + chunk * p.at.w_bytes, &p.w, shared.resident,
+                    chunk * row_channels, 0, 0);
   }
   if (Flat && threadIdx.x == consumers) few_prefetch(p);
   ptx::grid_dependency_wait();

@@ -15,7 +15,8 @@
 
 namespace convoy::cuda::sm90 {
 
-constexpr int few_blocks = 10;  // the most blocks of 64 pixels that a box may have
+constexpr int few_block_pixels = 64;  // of an instruction: its M
+constexpr int few_blocks = 10;        // the most blocks of pixels that a box may have
 /// Of a flat layout: columns times the most blocks, for half of a multiprocessor's registers.
 constexpr int few_flat_columns = 128;
 

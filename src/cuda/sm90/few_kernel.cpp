@@ -9,6 +9,7 @@
 #include "cuda/sm90/costs.hpp"
 #include "cuda/sm90/few.hpp"
 #include "cuda/sm90/prepared.hpp"
+#include "cuda/sm90/shared_memory.hpp"
 
 namespace convoy::cuda::sm90 {
 namespace {
@@ -62,7 +63,7 @@ class Few final : public StageKernel {
         std::max(few_cycles(stage, layout, device) / (costs.clock * device.clock),
                  cost_of(stage, 0, 0).bytes / (costs.memory * device.memory_bandwidth));
     const double rows = static_cast<double>(stage.k * stage.r * stage.s) / layout.columns;
-    const double channels = static_cast<double>(stage.c) / (64.0 * layout.chunks);
+    const double channels = static_cast<double>(stage.c) / (1.0 * row_channels * layout.chunks);
     return cost_of(stage, seconds, 1 - rows * channels);
   }
 

@@ -14,7 +14,7 @@
 namespace convoy::cuda::sm90 {
 namespace {
 
-constexpr int most_pixels = few_blocks * 64;
+constexpr int most_pixels = few_blocks * few_block_pixels;
 constexpr int box_slots = 8;
 constexpr int barrier_bytes = 256;
 constexpr int most_resident_bytes = 64 << 10;
@@ -32,9 +32,9 @@ double covered(Index tiles, int box, Index image, int halo) {
 /// What is known before the tile is chosen.
 FewLayout without_tile(const Stage& stage) {
   FewLayout l;
-  l.chunks = to_int(math::ceil_div(stage.c, 64));
+  l.chunks = ceil_div(stage.c, row_channels);
   l.columns = stage.k * stage.r * stage.s <= 32 ? 32 : 64;
-  l.w_bytes = l.columns * 128;
+  l.w_bytes = l.columns * row_bytes;
   l.resident = Index{l.chunks} * l.w_bytes <= most_resident_bytes;
   l.flat = stage.r == 1 && stage.s == 1 && !stage.pool && stage.pad == Padding{} &&
            stage.n * stage.h * stage.w < Index{1} << 30;
@@ -43,11 +43,12 @@ FewLayout without_tile(const Stage& stage) {
 
 /// Slots, and z beside or over them; false: they do not fit. A flat layout has no z.
 bool fit(const Stage& stage, int room, int most_slots, FewLayout& l) {
-  l.blocks = to_int(math::ceil_div(Index{l.box_w} * l.box_h, 64));
-  l.slot_bytes = l.blocks * 64 * 128 + (l.resident ? 0 : l.w_bytes);
+  l.blocks = to_int(math::ceil_div(Index{l.box_w} * l.box_h, few_block_pixels));
+  l.slot_bytes = l.blocks * few_block_pixels * row_bytes + (l.resident ? 0 : l.w_bytes);
   const int fixed = (l.resident ? l.chunks * l.w_bytes : 0) + barrier_bytes + swizzle_bytes;
-  l.z_pitch = l.flat ? 0 : l.blocks * 64 + 4;
-  const int z = to_int(math::ceil_div(stage.k * stage.r * stage.s * l.z_pitch * 4, 128) * 128);
+  l.z_pitch = l.flat ? 0 : l.blocks * few_block_pixels + 4;
+  const int z =
+      to_int(math::ceil_div(stage.k * stage.r * stage.s * l.z_pitch * 4, row_bytes) * row_bytes);
   l.slots = std::min(most_slots, (room - fixed - z) / l.slot_bytes);
   l.z_over_slots = !l.flat && l.slots < 2;
   if (l.z_over_slots)
@@ -73,10 +74,10 @@ FewLayout flat_layout(const Stage& stage, const DeviceFacts& device) {
   for (const int blocks : {2, 4, 1}) {
     FewLayout l = without_tile(stage);
     if (blocks * l.columns > few_flat_columns) continue;
-    l.out_w = l.box_w = blocks * 64;
+    l.out_w = l.box_w = blocks * few_block_pixels;
     l.out_h = l.box_h = 1;
     // More slots than these of memory's loads in flight at once are slower.
-    const int slots = std::max(2, (32 << 10) / (blocks * 64 * 128));
+    const int slots = std::max(2, (32 << 10) / (blocks * few_block_pixels * row_bytes));
     if (!fit(stage, to_int(device.shared_bytes), slots, l)) continue;
     // Room for two CTAs and no third: the next launch's would fill up some multiprocessors early
     // and leave others with one.
@@ -165,7 +166,7 @@ double few_cycles(const Stage& stage, const FewLayout& l, const DeviceFacts& dev
                                : covered(l.tiles_x, l.box_w, stage.w, halo_w) *
                                      covered(l.tiles_y, l.box_h, stage.h, halo_h) /
                                      (1.0 * l.tiles_x * l.tiles_y);
-  // A pixel of 64 channels: what the memory gives all CTAs, or all that one can take.
+  // A pixel of a chunk of channels: what the memory gives all CTAs, or all that one can take.
   const double all = Loaded(device, costs.clock, costs.load).memory;
   const double load = l.chunks * pixels * std::max(row_bytes * l.grid / all, costs.least_pixel);
   if (l.flat) return turns * std::max(load, costs.least_line) + costs.last_line;
@@ -176,14 +177,15 @@ double few_cycles(const Stage& stage, const FewLayout& l, const DeviceFacts& dev
 
 TensorMapArgs few_x_map(const Stage& stage, const FewLayout& l, Index pixel_stride) {
   const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
-  const std::uint64_t pixel = u(pixel_stride) * 2;
+  const std::uint64_t pixel = u(pixel_stride) * value_bytes;
   TensorMapArgs map{.dtype = stage.dtype, .rank = 4};
   if (l.flat)
     map.size = {u(stage.c), u(stage.n * stage.h * stage.w), 1, 1};
   else
     map.size = {u(stage.c), u(stage.w), u(stage.h), u(stage.n)};
   map.stride = {0, pixel, pixel * u(stage.w), pixel * u(stage.w) * u(stage.h)};
-  map.box = {64, static_cast<std::uint32_t>(l.box_w), static_cast<std::uint32_t>(l.box_h), 1};
+  map.box = {row_channels, static_cast<std::uint32_t>(l.box_w), static_cast<std::uint32_t>(l.box_h),
+             1};
   return map;
 }
 
@@ -191,8 +193,9 @@ TensorMapArgs few_w_map(const Stage& stage, const FewLayout& l) {
   const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
   TensorMapArgs map{.dtype = stage.dtype, .rank = 3};
   map.size = {u(stage.c), u(stage.k * stage.r * stage.s), 1};
-  map.stride = {0, u(stage.c) * 2, u(stage.c * stage.k * stage.r * stage.s) * 2};
-  map.box = {64, static_cast<std::uint32_t>(l.columns), 1};
+  const std::uint64_t tap = u(stage.c) * value_bytes;
+  map.stride = {0, tap, tap * u(stage.k * stage.r * stage.s)};
+  map.box = {row_channels, static_cast<std::uint32_t>(l.columns), 1};
   return map;
 }
 

@@ -98,7 +98,7 @@ FirstLayout first_layout(const Stage& stage, const DeviceFacts& device) {
   l.k_stride = 16 * 2 / u;
   l.step_stride = 2 * l.k_stride;
   l.brick_bytes = round_up(l.brick_rows * l.pitch, 128);
-  l.k_blocks = static_cast<int>(math::ceil_div(stage.k, 64));
+  l.k_blocks = static_cast<int>(math::ceil_div(stage.k, block_channels));
   const Index w_bytes = stage.r * (l.row_taps / 4) * 2048 * l.k_blocks;
   if (w_bytes > static_cast<Index>(device.shared_bytes)) return l;
   l.w_bytes = static_cast<int>(w_bytes);
@@ -121,15 +121,16 @@ FirstLayout first_layout(const Stage& stage, const DeviceFacts& device) {
 }
 
 std::vector<float> first_weights(const Stage& stage, const FirstLayout& l, const float* w) {
-  constexpr Index unit = 8, matrix_rows = 64, column = matrix_rows * unit, step = 2 * column;
+  constexpr Index unit = 8, matrix_rows = block_channels, column = matrix_rows * unit,
+                  step = 2 * column;
   const Index steps = l.row_taps / 4;  // of a filter row
   std::vector<float> packed(static_cast<std::size_t>(l.w_bytes) / 2);
   for (Index k = 0; k < stage.k; ++k) {
     for (Index r = 0; r < stage.r; ++r) {
       for (Index s = 0; s < stage.s; ++s) {
         const Index tap = s + l.lead;  // of four channels, two to a unit of 16 bytes
-        const Index to = ((k / 64 * stage.r + r) * steps + tap / 4) * step + tap / 2 % 2 * column +
-                         k % 64 * unit + tap % 2 * 4;
+        const Index to = ((k / block_channels * stage.r + r) * steps + tap / 4) * step +
+                         tap / 2 % 2 * column + k % block_channels * unit + tap % 2 * 4;
         std::copy_n(w + ((k * stage.r + r) * stage.s + s) * stage.c, stage.c, packed.begin() + to);
       }
     }
@@ -142,9 +143,9 @@ TensorMapArgs first_x_map(const Stage& stage, const FirstLayout& l) {
   const std::uint64_t row = u(stage.w * stage.c);
   TensorMapArgs map{.dtype = stage.dtype, .rank = 3};
   map.size = {row, u(stage.h), u(stage.n)};
-  map.stride = {0, row * 2, row * u(stage.h) * 2};
-  map.box = {static_cast<std::uint32_t>(l.raw_pitch / 2), static_cast<std::uint32_t>(l.brick_rows),
-             1};
+  map.stride = {0, row * value_bytes, row * u(stage.h) * value_bytes};
+  map.box = {static_cast<std::uint32_t>(l.raw_pitch / value_bytes),
+             static_cast<std::uint32_t>(l.brick_rows), 1};
   map.swizzle = false;
   return map;
 }
@@ -153,11 +154,11 @@ TensorMapArgs first_y_map(const Stage& stage, const FirstLayout& l, Index pixel_
                           bool without_first) {
   const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
   const Shapes shapes = shapes_of(stage);
-  const std::uint64_t pixel = u(pixel_stride) * 2, row = pixel * u(shapes.out_w);
+  const std::uint64_t pixel = u(pixel_stride) * value_bytes, row = pixel * u(shapes.out_w);
   TensorMapArgs map{.dtype = stage.output_dtype(true), .rank = 4};
   map.size = {u(stage.k), u(shapes.out_w), u(shapes.out_h), u(stage.n)};
   map.stride = {0, pixel, row, row * u(shapes.out_h)};
-  map.box = {64, static_cast<std::uint32_t>(l.out_w - (without_first ? 1 : 0)),
+  map.box = {block_channels, static_cast<std::uint32_t>(l.out_w - (without_first ? 1 : 0)),
              static_cast<std::uint32_t>(l.out_h), 1};
   return map;
 }

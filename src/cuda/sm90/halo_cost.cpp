@@ -49,7 +49,7 @@ struct Model {
     const bool box_a_tap = !tile.resident && layout.taps > 1 && layout.boxes == layout.taps;
     const double producing = std::max(
         (box_a_tap ? costs.box_a_tap : 1) * costs.slot * std::max(slots, tile.resident ? 0 : slabs),
-        pixel * boxes / 128);
+        pixel * boxes / row_bytes);
     return std::max({math(), loads, producing}) + costs.hidden_loads * std::min(math(), loads) +
            (tile.resident ? 0 : 1e-6 * loads);
   }
@@ -59,7 +59,7 @@ struct Model {
            (pooled() ? 0 : costs.epilogue_plain * tile.instructions());
   }
   double store() const {
-    return warpgroups() * (pooled() ? pixels() / 4.0 : pixels()) * 128 / costs.store;
+    return warpgroups() * (pooled() ? pixels() / 4.0 : pixels()) * row_bytes / costs.store;
   }
   /// Of all tiles. Two warpgroups in turns each need their own math and epilogue.
   double tiles() const {
@@ -78,9 +78,9 @@ struct Model {
   /// Bytes that the stage reads and writes: they hide under its tiles, or those under them.
   double bytes() const {
     const Shapes shapes = shapes_of(stage);
-    return 2 * (static_cast<double>(shapes.x_elements) /
-                    static_cast<double>(skips() ? stage.stride.h * stage.stride.w : 1) +
-                static_cast<double>(shapes.y_elements));
+    return value_bytes * (static_cast<double>(shapes.x_elements) /
+                              static_cast<double>(skips() ? stage.stride.h * stage.stride.w : 1) +
+                          static_cast<double>(shapes.y_elements));
   }
 };
 

@@ -75,8 +75,8 @@ class Halo final : public StageKernel {
     const HaloLayout layout = halo_layout(stage, ours, device);
     const Shapes shapes = shapes_of(stage);
     const double done = static_cast<double>(layout.tiles()) * ours.cta_channels() *
-                        ours.cta_columns() * ours.cta_rows() * ours.bn * layout.chunks * 64 *
-                        static_cast<double>(stage.r * stage.s);
+                        ours.cta_columns() * ours.cta_rows() * ours.bn * layout.chunks *
+                        row_channels * static_cast<double>(stage.r * stage.s);
     return cost_of(stage, halo_seconds(stage, ours, layout, device),
                    std::max(0.0, 1 - static_cast<double>(shapes.macs) / done));
   }

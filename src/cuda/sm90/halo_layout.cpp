@@ -29,7 +29,8 @@ struct Case {
   }
   /// Whether a tap's math is short against what lies between two slabs.
   bool small() const {
-    return tile.instruction_n() * tile.instructions() <= 128 && tile.cta_channels() <= 64;
+    return tile.instruction_n() * tile.instructions() <= 128 &&
+           tile.cta_channels() <= block_channels;
   }
 };
 

@@ -1,5 +1,5 @@
 // How a tile of the halo family lies in shared memory and walks through the output: what the host
-// decides before a launch. The kernel reads it as it is (halo_params.hpp). Plain arithmetic.
+// decides before a launch. The kernel reads a part of it (halo_params.hpp). Plain arithmetic.
 #pragma once
 
 #include <array>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cuda/sm90/halo_tile.hpp"
+#include "cuda/sm90/shared_memory.hpp"
 #include "cuda/tensor_map.hpp"
 
 namespace convoy::cuda::sm90 {
@@ -26,14 +27,11 @@ struct TapBox {
   std::uint8_t first, count;  // taps
 };
 
-/// x_slots = 0: there is none. Sizes, strides and offsets are in bytes.
-struct HaloLayout {
-  // A CTA's tile, in output channels and pixels of the convolution's output; how many tiles there
-  // are, channel blocks fastest, and CTAs to walk over them.
+/// What the kernel reads of a layout. Sizes, strides and offsets are in bytes. The arrays come
+/// last: a launch waits for each line of its parameters that it reads.
+struct KernelLayout {
+  // A CTA's tile, in output channels and pixels of the convolution's output.
   int cta_channels = 0, cta_w = 0, cta_h = 0, cta_n = 0;
-  int k_blocks = 0, tiles_x = 0, tiles_y = 0, tiles_n = 0;
-  int grid = 0;
-  bool crowded = false;  // too many CTAs for those of the next launch to lie beside them
   int sharers = 1;  // 2: warpgroups in ping-pong take both channel blocks of a box that loads once
   int warpgroup_channels = 0, warpgroup_rows = 0, warpgroup_columns = 0;  // from 0's part to 1's
   bool images = false, pingpong = false, resident = false, half = false;  // as the tile says
@@ -41,16 +39,11 @@ struct HaloLayout {
   // The convolution: from pixel to pixel of x, and x's pixel below the first one of y.
   int step_w = 0, step_h = 0, first_w = 0, first_h = 0;
   int window = 1;  // of the pool: 1 or 2
-  int chunks = 0;  // of 64 input channels
-  int boxes = 0, taps = 0;
-  TapBox box[max_taps] = {};
-  std::uint16_t tap_shift[max_taps] =
-      {};  // of its first pixel in the slot, in 16 bytes; | opens_slot
-  std::array<std::uint8_t, max_taps> tap_index{};  // r*S + s, in the order of summation
+  int chunks = 0;  // of row_channels input channels
+  int boxes = 0;
 
   // A box of pixels; a slot of them holds those of so many chunks and boxes of taps.
-  int box_w = 0, box_h = 0, box_n = 0;  // pixels
-  int box_bytes = 0, x_box = 0;         // that a load brings; to the next box in its slot
+  int x_box = 0;  // from one to the next in its slot
   int slot_chunks = 1, slot_boxes = 1;
   int load_chunks = 1;     // that one load of pixels brings: all of a slot's, or one
   int chunk_channels = 0;  // from one load to the next along axis 0; 0: chunks are an axis
@@ -71,9 +64,25 @@ struct HaloLayout {
   int staging = 0;                         // of one buffer
   int store_buffers = 1;  // of each warpgroup: with two, a part is staged while the last one leaves
 
-  // Where what begins, behind the pixels' ring, and what it all takes.
-  int w_offset = 0, staging_offset = 0, barrier_offset = 0;
-  int shared_bytes = 0;
+  int w_offset = 0, staging_offset = 0, barrier_offset = 0;  // what begins behind the pixels' ring
+
+  std::uint16_t tap_shift[max_taps] =
+      {};  // of its first pixel in the slot, in 16 bytes; | opens_slot
+  TapBox box[max_taps] = {};
+};
+
+/// x_slots = 0: there is none.
+struct HaloLayout : KernelLayout {
+  // How many tiles there are, channel blocks fastest, and CTAs to walk over them.
+  int k_blocks = 0, tiles_x = 0, tiles_y = 0, tiles_n = 0;
+  int grid = 0;
+  bool crowded = false;  // too many CTAs for those of the next launch to lie beside them
+
+  int taps = 0;
+  std::array<std::uint8_t, max_taps> tap_index{};  // r*S + s, in the order of summation
+  int box_w = 0, box_h = 0, box_n = 0;             // pixels
+  int box_bytes = 0;                               // that a load brings
+  int shared_bytes = 0;                            // that all of it takes
 
   int slot_taps() const { return slot_chunks * taps; }
   int slots_a_tile() const { return chunks / slot_chunks * (boxes / slot_boxes); }
@@ -106,10 +115,11 @@ int halo_tiles_of(const Stage& stage, const HaloTile& tile, const HaloLayout& la
 
 /// Whether the input channels are whole chunks, of which one load can then bring several.
 inline bool whole_chunks(const Stage& stage) {
-  return stage.c % 64 == 0;
+  return stage.c % row_channels == 0;
 }
 
-/// Weights [K,R,S,C] as they lie on the device, in the order of summation: [chunks, taps, K, 64],
+/// Weights [K,R,S,C] as they lie on the device, in the order of summation: [chunks, taps, K,
+/// row_channels],
 /// with zeros for channels that do not exist. A slab is then one box for TMA.
 std::vector<float> halo_weights(const Stage& stage, const float* w);
 /// Names what that depends on (Prepared::packing): the order of the taps, for one, on stride and

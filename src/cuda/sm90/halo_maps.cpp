@@ -4,22 +4,23 @@
 #include <algorithm>
 
 #include "cuda/sm90/halo_layout.hpp"
+#include "cuda/sm90/shared_memory.hpp"
 
 namespace convoy::cuda::sm90 {
 
 Index halo_weights_elements(const Stage& stage) {
-  return (stage.c + 63) / 64 * stage.r * stage.s * stage.k * 64;
+  return ceil_div(stage.c, row_channels) * stage.r * stage.s * stage.k * row_channels;
 }
 
 std::vector<float> halo_weights(const Stage& stage, const float* w) {
   const std::vector<int> order = halo_tap_order(stage);
   std::vector<float> packed(static_cast<std::size_t>(halo_weights_elements(stage)));
   float* to = packed.data();
-  for (Index first = 0; first < stage.c; first += 64) {
+  for (Index first = 0; first < stage.c; first += row_channels) {
     for (const int tap : order) {
-      for (Index k = 0; k < stage.k; ++k, to += 64)
+      for (Index k = 0; k < stage.k; ++k, to += row_channels)
         std::copy_n(w + (k * stage.r * stage.s + tap) * stage.c + first,
-                    std::min<Index>(64, stage.c - first), to);
+                    std::min<Index>(row_channels, stage.c - first), to);
     }
   }
   return packed;
@@ -36,7 +37,7 @@ TensorMapArgs halo_x_map(const Stage& stage, const HaloTile& tile, const HaloLay
   const auto reach = [](int box, Index step) {
     return static_cast<std::uint32_t>((box - 1) * step + 1);
   };
-  const std::uint64_t pixel = u(pixel_stride) * 2;
+  const std::uint64_t pixel = u(pixel_stride) * value_bytes;
   TensorMapArgs map{.dtype = stage.dtype, .rank = 5};
   const bool whole = whole_chunks(stage);
   const auto bn = static_cast<std::uint32_t>(layout.box_n);
@@ -46,22 +47,24 @@ TensorMapArgs halo_x_map(const Stage& stage, const HaloTile& tile, const HaloLay
     const std::uint64_t pixels = u(stage.n * stage.h * stage.w);
     map.size = {u(stage.c), pixels, 1, 1};
     map.stride = {0, pixel, pixel * pixels, pixel * pixels};
-    map.box = {64, static_cast<std::uint32_t>(layout.box_w), 1, 1};
+    map.box = {row_channels, static_cast<std::uint32_t>(layout.box_w), 1, 1};
   } else if (tile.inner == Inner::pixels) {
     map.size = {u(stage.c), u(stage.w), u(stage.h), u(stage.n)};
     map.stride = {0, pixel, pixel * u(stage.w), pixel * u(stage.w) * u(stage.h)};
-    map.box = {64, reach(layout.box_w, stage.stride.w), reach(layout.box_h, stage.stride.h), bn};
+    map.box = {row_channels, reach(layout.box_w, stage.stride.w),
+               reach(layout.box_h, stage.stride.h), bn};
     map.step = {1, sw, sh, 1, 1};
   } else {
     map.size = {u(stage.c), u(stage.n), u(stage.w), u(stage.h)};
     map.stride = {0, pixel * u(stage.w) * u(stage.h), pixel, pixel * u(stage.w)};
-    map.box = {64, bn, reach(layout.box_w, stage.stride.w), reach(layout.box_h, stage.stride.h)};
+    map.box = {row_channels, bn, reach(layout.box_w, stage.stride.w),
+               reach(layout.box_h, stage.stride.h)};
     map.step = {1, 1, sw, sh, 1};
   }
-  // Blocks of 64 channels are an axis of their own where all of them are whole.
-  if (whole) map.size[0] = 64;
-  map.size[4] = whole ? u(stage.c) / 64 : 1;
-  map.stride[4] = 128;
+  // Chunks of channels are an axis of their own where all of them are whole.
+  if (whole) map.size[0] = row_channels;
+  map.size[4] = whole ? u(stage.c) / row_channels : 1;
+  map.stride[4] = row_bytes;
   map.box[4] = static_cast<std::uint32_t>(layout.load_chunks);
   return map;
 }
@@ -69,9 +72,9 @@ TensorMapArgs halo_x_map(const Stage& stage, const HaloTile& tile, const HaloLay
 TensorMapArgs halo_w_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout) {
   const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
   TensorMapArgs map{.dtype = stage.dtype, .rank = 3};
-  map.size = {64, u(stage.k), u(layout.chunks * layout.taps)};
-  map.stride = {0, 128, u(stage.k) * 128};
-  map.box = {64, static_cast<std::uint32_t>(tile.cta_channels()),
+  map.size = {row_channels, u(stage.k), u(layout.chunks * layout.taps)};
+  map.stride = {0, row_bytes, u(stage.k) * row_bytes};
+  map.box = {row_channels, static_cast<std::uint32_t>(tile.cta_channels()),
              static_cast<std::uint32_t>(layout.slab_taps)};
   return map;
 }
@@ -79,7 +82,7 @@ TensorMapArgs halo_w_map(const Stage& stage, const HaloTile& tile, const HaloLay
 TensorMapArgs halo_y_map(const Stage& stage, const HaloTile& tile, Index pixel_stride) {
   const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
   const Shapes shapes = shapes_of(stage);
-  const std::uint64_t pixel = u(pixel_stride) * 2;
+  const std::uint64_t pixel = u(pixel_stride) * value_bytes;
   const std::uint64_t image = pixel * u(shapes.out_w) * u(shapes.out_h);
   // Without a pool a tile leaves in parts of an instruction.
   const auto u32 = [](int v) { return static_cast<std::uint32_t>(v); };
@@ -88,7 +91,7 @@ TensorMapArgs halo_y_map(const Stage& stage, const HaloTile& tile, Index pixel_s
   const auto bw = u32(stage.pool.has_value() ? tile.bw / 2 : images ? tile.bw / pieces : 8);
   const auto bh = u32(stage.pool.has_value() ? tile.bh / 2 : images ? 1 : tile.bh / pieces);
   const auto bn = u32(stage.pool.has_value() || images ? tile.bn : 1),
-             channels = u32(tile.half ? 32 : 64);
+             channels = u32(tile.half ? block_channels / 2 : block_channels);
   TensorMapArgs map{.dtype = stage.dtype, .rank = 4};
   if (tile.inner == Inner::line) {
     const std::uint64_t pixels = u(stage.n * stage.h * stage.w);

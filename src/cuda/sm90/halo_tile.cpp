@@ -27,7 +27,7 @@ std::string HaloTile::name() const {
 
 int halo_steps(const Stage& stage, const HaloTile& tile) {
   if (!serves_narrow({tile.instruction_n(), tile.instructions()})) return 4;
-  return stage.c <= 16 ? 1 : stage.c <= 32 ? 2 : 4;
+  return stage.c <= step_channels ? 1 : stage.c <= 2 * step_channels ? 2 : row_steps;
 }
 
 bool pointwise(const Stage& stage) {
@@ -75,7 +75,7 @@ bool visit_tiles(const Stage& stage, Visit visit) {
       for (const bool resident : {false, true}) {
         tile.schedule = schedule;
         tile.resident = resident;
-        if (tile.schedule == Schedule::channels && stage.k <= 64) continue;
+        if (tile.schedule == Schedule::channels && stage.k <= block_channels) continue;
         for (const bool half : {false, true}) {
           tile.half = half;
           tile.deep = 0;

@@ -9,6 +9,7 @@
 
 #include "convoy/stage.hpp"
 #include "cuda/device.hpp"
+#include "cuda/sm90/shared_memory.hpp"
 
 namespace convoy::cuda::sm90 {
 
@@ -36,7 +37,11 @@ struct HaloTile {
   int instructions() const {
     return inner == Inner::line ? 1 : inner == Inner::pixels ? (bw / 8) * bn : bh;
   }
-  int cta_channels() const { return schedule == Schedule::channels ? 128 : half ? 32 : 64; }
+  int cta_channels() const {
+    return schedule == Schedule::channels ? 2 * block_channels
+           : half                         ? block_channels / 2
+                                          : block_channels;
+  }
   int cta_columns() const {
     return schedule == Schedule::rows && inner == Inner::line ? 2 * bw : bw;
   }

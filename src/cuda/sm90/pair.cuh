@@ -21,7 +21,8 @@ namespace convoy::cuda::sm90 {
 
 constexpr int pair_threads = 4 * warpgroup_threads;
 constexpr int second_warpgroup = 2;
-constexpr int area_weights = row_channels * row_bytes;  // bytes: 64 channels in, 64 out
+constexpr int area_weights =
+    block_channels * row_bytes;  // bytes: a row of channels in, a block out
 
 /// What the warps of the last warpgroup load, by one thread each.
 enum class PairProducer : int { pixels, weights0, weights1, second_weights };
@@ -57,7 +58,7 @@ __device__ __forceinline__ void produce_second_weights(const PairParams& p, cons
       ptx::mbarrier_arrive_expect(full, p.at.w_slot);
       for (int area = 0; area < p.at.areas; ++area)
         ptx::tma_load(slots + ring.slot * p.at.w_slot + area * area_weights, &p.w2, full, 0,
-                      block * 64, area);
+                      block * block_channels, area);
       ring.advance(p.at.w_slots);
     }
     if (p.at.w_resident) return;
@@ -68,7 +69,7 @@ __device__ __forceinline__ void produce_second_weights(const PairParams& p, cons
 /// but where x holds infinities they are NaN, and would stay so.
 template <int N, int I>
 __device__ __forceinline__ void clear_missing(float (&d)[I][N / 2], int missing_from, int g) {
-  const int channel = g * 64 + 16 * (threadIdx.x / 32 % 4) + threadIdx.x % 32 / 4;
+  const int channel = g * block_channels + 16 * (threadIdx.x / 32 % 4) + threadIdx.x % 32 / 4;
 #pragma unroll
   for (int v = 0; v < I * N / 2; ++v) {
     if (channel + (v % 4 / 2) * 8 >= missing_from) d[v / (N / 2)][v % (N / 2)] = 0.0f;
@@ -82,7 +83,7 @@ __device__ __forceinline__ void store_middle(const PairParams& p, const PairBarr
                                              std::uint32_t area, int g, int turn) {
   using F = Fragments<N, I, PoolKind::pixels>;
   const Epilogue& epilogue = p.first.epilogue;
-  if (epilogue.k % 64 != 0) clear_missing<N, I>(d, epilogue.k, p.at.areas == 2 ? g : 0);
+  if (epilogue.k % block_channels != 0) clear_missing<N, I>(d, epilogue.k, p.at.areas == 2 ? g : 0);
   ptx::mbarrier_wait(bar.middle.empty(g), (turn & 1) ^ 1);
   write_staging<T, F::count>(
       epilogue, bias, area, [&](int f) { return F::value(d, f); },
@@ -135,7 +136,7 @@ __device__ __forceinline__ void consume_middle(const PairParams& p, const PairBa
       std::uint32_t emptied[2];
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const int channel = (block + h) * 64 + 16 * warp + lane / 4;
+        const int channel = (block + h) * block_channels + 16 * warp + lane / 4;
         p.epilogue2.read_bias(channel, bias[h]);
         ptx::touch(d[h][0]);
       }
@@ -177,8 +178,8 @@ __device__ __forceinline__ void consume_middle(const PairParams& p, const PairBa
       };
       store_staged(second_warpgroup, false, write, [&] {
         for (int h = 0; h < 2; ++h)
-          ptx::tma_store(&p.y2, staging + h * p.at.staging, (block + h) * 64, at.x / p.at.shrink,
-                         at.y / p.at.shrink, at.n);
+          ptx::tma_store(&p.y2, staging + h * p.at.staging, (block + h) * block_channels,
+                         at.x / p.at.shrink, at.y / p.at.shrink, at.n);
       });
     }
   }

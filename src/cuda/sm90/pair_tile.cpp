@@ -109,12 +109,13 @@ double pair_seconds(const Stage& first, const HaloTile& tile, const PairLayout& 
   const PairCosts costs;
   const HaloLayout& l = layout.first;
   const SecondLayout& second = layout.second;
-  const double math = 4.0 * second.areas * second.columns / 2 / costs.math * second.blocks;
+  const double math =
+      1.0 * row_steps * second.areas * second.columns / 2 / costs.math * second.blocks;
   const auto tiles = static_cast<double>((l.tiles() / l.sharers + l.grid - 1) / l.grid);
   // Weights that stay must first come, to all CTAs at once: small tiles end before that.
   const double share = std::min(costs.most_l2, costs.l2 * device.sms / l.grid);
-  const double first_math = 4.0 * l.chunks * l.taps * tile.instruction_n() * tile.instructions() *
-                            (second.areas == 2 ? 1.0 : 0.5);
+  const double first_math = 1.0 * row_steps * l.chunks * l.taps * tile.instruction_n() *
+                            tile.instructions() * (second.areas == 2 ? 1.0 : 0.5);
   const double wait =
       tile.resident ? std::max(0.0, l.w_slots * double(l.w_slot) / share - first_math) : 0;
   return halo_seconds(first, tile, l, device) +
@@ -145,22 +146,22 @@ TensorMapArgs pair_w_map(const Stage& second) {
   const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
   return {.dtype = second.dtype,
           .rank = 3,
-          .size = {64, u(second.k), u((second.c + 63) / 64)},
-          .stride = {0, 128, u(second.k) * 128},
-          .box = {64, 64, 1}};
+          .size = {row_channels, u(second.k), u(ceil_div(second.c, row_channels))},
+          .stride = {0, row_bytes, u(second.k) * row_bytes},
+          .box = {row_channels, block_channels, 1}};
 }
 
 TensorMapArgs pair_y_map(const Stage& second, const HaloTile& tile, Index pixel_stride) {
   const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
   const auto u32 = [](int v) { return static_cast<std::uint32_t>(v); };
   const Shapes shapes = shapes_of(second);
-  const std::uint64_t pixel = u(pixel_stride) * 2, row = pixel * u(shapes.out_w);
+  const std::uint64_t pixel = u(pixel_stride) * value_bytes, row = pixel * u(shapes.out_w);
   const int shrink = second.pool ? 4 : 2;
   return {.dtype = second.dtype,
           .rank = 4,
           .size = {u(second.k), u(shapes.out_w), u(shapes.out_h), u(second.n)},
           .stride = {0, pixel, row, row * u(shapes.out_h)},
-          .box = {64, u32(tile.bw / shrink), u32(tile.bh / shrink), u32(tile.bn)}};
+          .box = {block_channels, u32(tile.bw / shrink), u32(tile.bh / shrink), u32(tile.bn)}};
 }
 
 }  // namespace convoy::cuda::sm90
