@@ -84,7 +84,8 @@ struct Parameters {
 };
 
 /// Weights in the layout that a kernel wants, on its device. Plans that agree on the layout share
-/// them: they do not change.
+/// them: they are complete when `pack` returns and never change, so that a GPU's kernel may read
+/// them before the work that its stream holds already is done.
 class PackedWeights {
  public:
   virtual ~PackedWeights() = default;
@@ -121,9 +122,6 @@ struct KernelFacts {
   bool by_name_only = false;
   /// The largest error allowed on real numbers, as a multiple of that of plain fp32 sums.
   double error_bound = 2;
-  /// It reads weights before the work that its stream holds already is done: they must be settled
-  /// when a run is enqueued. set_weights waits for that.
-  bool settled_weights = false;
   /// Bias, and the values of u8 pixels, are folded into the packed weights (`Parameters`).
   bool folds = false;
   /// n of the stages is no limit: a run may have more images.

@@ -26,8 +26,9 @@ struct DeviceWeights final : PackedWeights {
 };
 
 /// Weights of the stage as a kernel wants them, rounded to the type that it multiplies in. They are
-/// in the device's memory when this returns: kernels of `settled_weights` may read them before what
-/// their stream holds already is done. So nobody may write to them later, not even on that stream.
+/// in the device's memory when this returns: `halo`, `pair`, `few` and `first` read them before
+/// what their stream holds already is done. So nobody may write to them later, not even on that
+/// stream.
 std::shared_ptr<const DeviceWeights> pack_rounded(const Stage& stage, std::span<const float> values,
                                                   int device);
 /// The same of [K,R,S,C/groups] as they came, the rounded values held in fp32.

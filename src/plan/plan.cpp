@@ -161,6 +161,7 @@ void Plan::use(const Weights& weights, Stream stream) {
         fmt::format("weights: packed as \"{}\", expected \"{}\". Pack them by this plan, or make "
                     "both plans with the same kernel and tile (PlanOptions).",
                     weights.packing(), expected));
+  // Whatever the kernel: runs that the stream holds read the former weights, which this may free.
   if (plan.bound.on_gpu()) gpu::synchronize(plan.bound.machine().device, stream);
   plan.bound.use(weights.packed_->weights);
 }

@@ -9,7 +9,6 @@
 
 #include "convoy/plan.hpp"
 #include "plan/chain_runs.hpp"
-#include "plan/kernel_table.hpp"
 #include "plan/tune_chain.hpp"
 
 namespace convoy {
@@ -32,22 +31,15 @@ struct Candidate {
   double seconds = 0, canonical_seconds = 0;
 };
 
-bool is_of_single_stages(std::string_view arithmetic, DeviceKind device) {
-  const auto kernels = kernel_table();
-  return std::any_of(kernels.begin(), kernels.end(), [&](const Kernel* kernel) {
-    return kernel->device() == device && !is_for_chains(*kernel) &&
-           kernel->arithmetic() == arithmetic;
-  });
-}
-
 std::string microseconds(double seconds) {
   return fmt::format("{:.1f} us", seconds * 1e6);
 }
 
 class Cutter {
  public:
-  Cutter(const Chain& chain, const Machine& machine, const PlanOptions& options)
-      : chain_(chain), machine_(machine), options_(options) {
+  Cutter(const Chain& chain, const Machine& machine, const PlanOptions& options,
+         std::span<const Kernel* const> kernels)
+      : chain_(chain), machine_(machine), options_(options), kernels_(kernels) {
     options_.kernel.clear();
     options_.tile.clear();
     std::string warning;  // plans of the stages tell it
@@ -55,7 +47,7 @@ class Cutter {
     for (const Stage& stage : chain_.stages) singles_.push_back(single(stage));
     why_apart_.resize(chain_.size());
     for (std::size_t first = 0; first < chain_.size(); ++first)
-      for (const Kernel* kernel : kernel_table()) consider(*kernel, first);
+      for (const Kernel* kernel : kernels_) consider(*kernel, first);
   }
 
   std::vector<Segment> run() const {
@@ -80,9 +72,16 @@ class Cutter {
   };
 
   Single single(const Stage& stage) const {
-    const Selection selection = select(stage, machine_, options_, nullptr);
+    const Selection selection = select(stage, machine_, options_, nullptr, kernels_);
     return {selection.kernel().name(), selection.kernel().arithmetic(), selection.tile.tile.name,
             selection.tile.cost.seconds, selection.verdict().canonical_seconds};
+  }
+
+  bool is_of_single_stages(std::string_view arithmetic) const {
+    return std::any_of(kernels_.begin(), kernels_.end(), [&](const Kernel* kernel) {
+      return kernel->device() == machine_.device.kind && !is_for_chains(*kernel) &&
+             kernel->arithmetic() == arithmetic;
+    });
   }
 
   Chain part(std::size_t first, std::size_t count) const {
@@ -117,7 +116,7 @@ class Cutter {
 
   void add(const Kernel& kernel, std::size_t first, std::size_t count, const Chain& chain) {
     Candidate candidate{first, count, &kernel, {}, false, false, 0, 0};
-    candidate.own_arithmetic = !is_of_single_stages(kernel.arithmetic(), machine_.device.kind);
+    candidate.own_arithmetic = !is_of_single_stages(kernel.arithmetic());
     for (std::size_t i = first; i < first + count && !candidate.own_arithmetic; ++i) {
       if (singles_[i].arithmetic == kernel.arithmetic()) continue;
       why_apart_[first] = fmt::format("stage {} runs in {} by itself, whose bits differ",
@@ -230,6 +229,7 @@ class Cutter {
   Chain chain_;
   Machine machine_;
   PlanOptions options_;
+  std::span<const Kernel* const> kernels_;
   std::shared_ptr<const TuningCache> tuning_;
   std::vector<Single> singles_;
   std::vector<Candidate> candidates_;
@@ -238,9 +238,10 @@ class Cutter {
 
 }  // namespace
 
-std::vector<Segment> cut(const Chain& chain, const Machine& machine, const PlanOptions& options) {
+std::vector<Segment> cut(const Chain& chain, const Machine& machine, const PlanOptions& options,
+                         std::span<const Kernel* const> kernels) {
   check(chain, machine.device.kind == DeviceKind::cuda);
-  return Cutter(chain, machine, options).run();
+  return Cutter(chain, machine, options, kernels).run();
 }
 
 SegmentTimes measure_segments(const Chain& chain, const PlanOptions& options, double seconds) {

@@ -1,10 +1,12 @@
 // Segments: which stages of a chain run in one kernel, and which by themselves.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/kernel.hpp"
+#include "plan/kernel_table.hpp"
 
 namespace convoy {
 
@@ -27,8 +29,9 @@ struct Segment {
 /// where each of them has that arithmetic by itself, so that the bits do not depend on the cut;
 /// there what `convoy tune` measured for this n decides, else the least predicted time. One with an
 /// arithmetic of its own takes them where that is predicted to be faster for the canonical n
-/// (plan/select.hpp), whatever n is.
-std::vector<Segment> cut(const Chain& chain, const Machine& machine, const PlanOptions& options);
+/// (plan/select.hpp), whatever n is. Kernels: tests give others than the table's.
+std::vector<Segment> cut(const Chain& chain, const Machine& machine, const PlanOptions& options,
+                         std::span<const Kernel* const> kernels = kernel_table());
 
 struct SegmentTimes {
   double one_kernel = 0, by_themselves = 0;  // median seconds

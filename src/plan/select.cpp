@@ -8,7 +8,6 @@
 
 #include "convoy/error.hpp"
 #include "core/gpu.hpp"
-#include "plan/kernel_table.hpp"
 
 namespace convoy {
 
@@ -200,13 +199,13 @@ bool fits(const Kernel& kernel, const Chain& chain, const Machine& machine) {
 }
 
 Selection select(const Chain& chain, const Machine& machine, const PlanOptions& options,
-                 const TuningCache* tuning) {
+                 const TuningCache* tuning, std::span<const Kernel* const> kernels) {
   check(chain, machine.device.kind == DeviceKind::cuda);
   Selection selection;
   selection.canonical = canonical_chain(chain, machine.device.kind);
   Machine one_thread = machine;
   if (machine.device.kind == DeviceKind::cpu) one_thread = with_threads(machine, 1);
-  for (const Kernel* kernel : kernel_table()) {
+  for (const Kernel* kernel : kernels) {
     if (!concerns(*kernel, chain, machine)) continue;
     selection.verdicts.push_back(
         judge(*kernel, chain, selection.canonical, machine, one_thread, options));

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/kernel.hpp"
+#include "plan/kernel_table.hpp"
 #include "plan/tuning_cache.hpp"
 
 namespace convoy {
@@ -57,15 +59,16 @@ std::vector<RankedTile> rank(const Kernel& kernel, const Chain& chain, const Mac
 /// where the chain asks for that.
 bool fits(const Kernel& kernel, const Chain& chain, const Machine& machine);
 
-/// Looks at every kernel. Throws Error when the chain is illegal, when a forced kernel or tile does
-/// not exist or fit (with every reason, and what does fit), or when nothing fits.
-/// The rule: 1. kernels that refuse the chain are out, and so is, in exact mode, each whose
-/// arithmetic is not exact, and each that runs by name only unless it is named. 2. The arithmetic
-/// is that of the kernel with the least predicted time on the canonical chain with one thread. 3.
-/// Among the kernels and tiles of that arithmetic a measured time (tuning) decides, else the least
-/// predicted time of the chain itself. 4. One thread runs it where that is predicted to take less
-/// than to start the others and to wait for them.
+/// Looks at every kernel (tests give others than the table's). Throws Error when the chain is
+/// illegal, when a forced kernel or tile does not exist or fit (with every reason, and what does
+/// fit), or when nothing fits. The rule: 1. kernels that refuse the chain are out, and so is, in
+/// exact mode, each whose arithmetic is not exact, and each that runs by name only unless it is
+/// named. 2. The arithmetic is that of the kernel with the least predicted time on the canonical
+/// chain with one thread. 3. Among the kernels and tiles of that arithmetic a measured time
+/// (tuning) decides, else the least predicted time of the chain itself. 4. One thread runs it where
+/// that is predicted to take less than to start the others and to wait for them.
 Selection select(const Chain& chain, const Machine& machine, const PlanOptions& options,
-                 const TuningCache* tuning);
+                 const TuningCache* tuning,
+                 std::span<const Kernel* const> kernels = kernel_table());
 
 }  // namespace convoy

@@ -21,8 +21,7 @@ class Inner final : public StageKernel {
                      .exact = true,
                      .contains_non_finite = false,
                      .by_name_only = true,
-                     .error_bound = 3,
-                     .settled_weights = true}) {}
+                     .error_bound = 3}) {}
   std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
     return stage.pool ? std::vector<std::string>{"no pools"} : std::vector<std::string>{};
   }
@@ -52,7 +51,7 @@ TEST(Wrapped, HandsOnTheFactsOfWhatItRuns) {
     EXPECT_EQ(kernel->name(), name);
     const KernelFacts& facts = kernel->facts();
     EXPECT_EQ(facts.arithmetic, "of its own") << name;
-    EXPECT_TRUE(facts.exact && facts.by_name_only && facts.settled_weights) << name;
+    EXPECT_TRUE(facts.exact && facts.by_name_only) << name;
     EXPECT_FALSE(facts.contains_non_finite) << name;
     EXPECT_EQ(facts.error_bound, 3) << name;
   }

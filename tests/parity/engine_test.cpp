@@ -1,9 +1,12 @@
 // The parity engine must see what is wrong: results are spoilt on purpose.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <set>
 
+#include "core/machine.hpp"
+#include "cpu/families.hpp"
 #include "math/half.hpp"
 #include "verify/error_bound.hpp"
 #include "verify/parity.hpp"
@@ -164,6 +167,55 @@ class Wrong final : public Prepared {
   std::unique_ptr<Prepared> right_;
   int fault_;
 };
+
+// `winograd4` under its own name, by which plans are made, and with another bound.
+class Bounded final : public StageKernel {
+ public:
+  explicit Bounded(double bound) : StageKernel(facts(bound)) {}
+  std::vector<std::string> refusals(const Stage& stage, const Machine& m) const override {
+    return cpu::winograd4().refusals(stage, m);
+  }
+  std::vector<Tile> tiles(const Stage& stage, const Machine& m) const override {
+    return cpu::winograd4().tiles(stage, m);
+  }
+  Cost cost(const Stage& stage, const Tile& tile, const Machine& m) const override {
+    return cpu::winograd4().cost(stage, tile, m);
+  }
+  std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
+                                    const Machine& m) const override {
+    return cpu::winograd4().prepare(stage, tile, m);
+  }
+
+ private:
+  static KernelFacts facts(double bound) {
+    KernelFacts facts = cpu::winograd4().facts();
+    facts.error_bound = bound;
+    return facts;
+  }
+};
+
+TEST(ErrorBound, OfTheKernelIsWhatItIsJudgedBy) {
+  const Stage stage = parse_stage("n1h16c64k32r3pad1+bias");
+  const Machine machine = cpu_machine(1);
+  if (!cpu::winograd4().refusals(stage, machine).empty()) GTEST_SKIP() << "no winograd4 here";
+  Threads threads(1);
+  StageParity parity(stage, 1, {}, threads);
+  const auto check = [&](double bound, Tally& tally) {
+    const Bounded kernel(bound);
+    return parity.check(kernel, kernel.tiles(stage, machine).front(), false, tally);
+  };
+  Tally tally;
+  EXPECT_EQ(check(2, tally), std::vector<std::string>{});
+  const double is = tally.worst;  // the error as a multiple of plain fp32's
+  ASSERT_GT(is, 0.1);
+  ASSERT_LT(is, 2);
+  EXPECT_EQ(check(1.01 * is, tally), std::vector<std::string>{});
+  const double less = 0.99 * is;
+  const std::vector<std::string> failures = check(less, tally);
+  ASSERT_FALSE(failures.empty());
+  EXPECT_NE(failures.front().find(fmt::format("{} allowed", less)), std::string::npos)
+      << failures.front();
+}
 
 TEST(Fences, WritesOutsideAreSeen) {
   const Stage stage = parse_stage("n2h5c3k8r3pad1+bias+strict");

@@ -16,6 +16,7 @@
 #include "cpu/shared/register_tile.hpp"
 #include "cpu/winograd/winograd.hpp"
 #include "plan/kernel_table.hpp"
+#include "plan/segments.hpp"
 #include "plan/select.hpp"
 
 namespace convoy {
@@ -101,6 +102,84 @@ TEST(Selection, TuningChoosesAmongTilesOfOneArithmeticOnly) {
       }
     }
   }
+}
+
+// Kernels that the table does not have: cheaper than all of it, with or without by_name_only.
+class Cheapest final : public Kernel {
+ public:
+  Cheapest(bool by_name_only, std::size_t stages, std::string_view arithmetic = "its own")
+      : Kernel({.name = "cheapest",
+                .arithmetic = arithmetic,
+                .device = DeviceKind::cpu,
+                .exact = true,
+                .by_name_only = by_name_only,
+                .least_stages = stages}) {}
+
+ private:
+  std::vector<std::string> chain_refusals(const Chain&, const Machine&) const override {
+    return {};
+  }
+  std::vector<Tile> chain_tiles(const Chain&, const Machine&) const override { return {{"only"}}; }
+  Cost chain_cost(const Chain&, const Tile&, const Machine&) const override { return {1e-12}; }
+  std::unique_ptr<Prepared> chain_prepare(const Chain&, const Tile&,
+                                          const Machine&) const override {
+    return nullptr;
+  }
+};
+
+std::vector<const Kernel*> table_and(const Kernel& kernel) {
+  const auto table = kernel_table();
+  std::vector<const Kernel*> all{&kernel};
+  all.insert(all.end(), table.begin(), table.end());
+  return all;
+}
+
+TEST(Selection, AKernelThatRunsByNameOnlyIsNeverChosen) {
+  const Stage stage = parse_stage("n4h16c32k32r3pad1+bias+relu+max2");
+  PlanOptions options = plain();
+  const Machine machine = machine_for(options);
+  const Selection without = select(stage, machine, options, nullptr);
+  // By its own arithmetic, and as one more kernel of the arithmetic that is chosen anyway.
+  for (const std::string_view arithmetic :
+       {std::string_view("its own"), without.kernel().arithmetic()}) {
+    SCOPED_TRACE(arithmetic);
+    const Cheapest free(false, 1, arithmetic), named(true, 1, arithmetic);
+    EXPECT_EQ(&select(stage, machine, options, nullptr, table_and(free)).kernel(), &free);
+    const Selection selection = select(stage, machine, options, nullptr, table_and(named));
+    EXPECT_EQ(selection.kernel().name(), without.kernel().name());
+    ASSERT_EQ(selection.verdicts.front().kernel, &named);
+    EXPECT_EQ(selection.verdicts.front().refusals,
+              std::vector<std::string>{"runs by name only: --kernel cheapest"});
+    // Not even where a cache of measurements names it.
+    TuningCache cache;
+    cache.set(machine, stage, {"cheapest", "only", 1e-12});
+    EXPECT_EQ(select(stage, machine, options, &cache, table_and(named)).kernel().name(),
+              without.kernel().name());
+  }
+}
+
+TEST(Selection, AKernelThatRunsByNameOnlyIsChosenByName) {
+  PlanOptions options = plain();
+  const Machine machine = machine_for(options);
+  options.kernel = "cheapest";
+  for (const std::string_view text : {"n4h16c32k32r3pad1+relu", "n1h8c8k8r3 > n1h6c8k8r1"}) {
+    const OwnedChain chain = parse_chain(text);
+    const Cheapest named(true, chain.stages.size());
+    EXPECT_EQ(&select(chain, machine, options, nullptr, table_and(named)).kernel(), &named);
+  }
+}
+
+TEST(Segments, AKernelThatRunsByNameOnlyTakesNone) {
+  const OwnedChain chain = parse_chain("n1h8c8k8r3pad1 > n1h8c8k8r1");
+  const Machine machine = machine_for(plain());
+  const Cheapest free(false, 2), named(true, 2);
+  const std::vector<Segment> one = cut(chain, machine, plain(), table_and(free));
+  ASSERT_EQ(one.size(), 1U);
+  EXPECT_EQ(one[0].kernel, &free);
+  const std::vector<Segment> apart = cut(chain, machine, plain(), table_and(named));
+  ASSERT_EQ(apart.size(), 2U);
+  EXPECT_EQ(apart[0].kernel, nullptr);
+  EXPECT_EQ(apart[1].kernel, nullptr);
 }
 
 // What the cost models ask of an instruction set is what its loops were compiled with.

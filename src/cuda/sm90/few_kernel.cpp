@@ -43,7 +43,6 @@ class Few final : public StageKernel {
                      .arithmetic = "channels of each tap, then taps",
                      .device = DeviceKind::cuda,
                      .exact = true,
-                     .settled_weights = true,
                      .compute_capability = 90}) {}
 
   std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {

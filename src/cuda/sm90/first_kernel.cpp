@@ -58,7 +58,6 @@ class First final : public StageKernel {
                      .device = DeviceKind::cuda,
                      .exact = true,
                      .contains_non_finite = false,
-                     .settled_weights = true,
                      .compute_capability = 90}) {}
 
   std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {

@@ -52,7 +52,6 @@ class Halo final : public StageKernel {
                      .arithmetic = "64 channels, tap, 16 channels",
                      .device = DeviceKind::cuda,
                      .exact = true,
-                     .settled_weights = true,
                      .compute_capability = 90}) {}
 
   std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
