@@ -7,12 +7,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "core/buffer.hpp"
 #include "cpu/families.hpp"
 #include "cpu/shared/core_costs.hpp"
 #include "cpu/shared/cpu_prepared.hpp"
+#include "cpu/shared/pool_rows.hpp"
 #include "cpu/shared/refusals.hpp"
 #include "math/divide.hpp"
 #include "math/pool.hpp"
@@ -146,7 +146,8 @@ class FewFiltersPrepared final : public CpuPrepared<FewFiltersWeights> {
   }
   Index plane_floats(Index out_rows) const { return conv_rows(out_rows) * shapes_.q * stage_.k; }
   Index slot_floats(Index out_rows) const {
-    return pointers() + sums_floats() + ceil_div(plane_floats(out_rows), 16) * 16;
+    // The pool reads whole vectors.
+    return pointers() + sums_floats() + ceil_div(plane_floats(out_rows) + loops_.lanes, 16) * 16;
   }
   // Where the weights of a tap begin, and where one of them lies.
   Index tap_at(Index part, Index tap) const { return (part * taps_ + tap) * part_ * stage_.k; }
@@ -167,7 +168,8 @@ class FewFiltersPrepared final : public CpuPrepared<FewFiltersWeights> {
     }
     const Index p_begin = pool_rows_.lowest(out_begin), p_end = pool_rows_.end(out_end - 1);
     run_rows(args, bias, image, p_begin, p_end, scratch, scratch.plane, row);
-    pool(args.y_stride, y, out_begin, out_end, p_begin, scratch.plane);
+    pool_rows({pool_rows_, pool_columns_, shapes_.q, stage_.k, stage_.k, scratch.plane, p_begin},
+              out_begin, out_end, shapes_.out_w, y, args.y_stride);
   }
 
   // y[q][k] of rows [p, end) of the convolution, activated; `y_row`: floats between two rows of y.
@@ -285,22 +287,6 @@ class FewFiltersPrepared final : public CpuPrepared<FewFiltersWeights> {
     loop(a);
     for (Index row = 0, count = tile.w * stage_.k; row < tile.h; ++row)
       std::copy_n(both + row * count, count, y + row * y_row);
-  }
-
-  void pool(const Strides& stride, float* y, Index out_begin, Index out_end, Index p_begin,
-            const float* plane) const {
-    for (Index o = out_begin; o < out_end; ++o)
-      for (Index column = 0; column < shapes_.out_w; ++column)
-        for (Index k = 0; k < stage_.k; ++k) {
-          float best = -std::numeric_limits<float>::infinity();  // of a window of padding alone
-          for (Index p = pool_rows_.begin(o); p < pool_rows_.end(o); p += pool_rows_.dil)
-            for (Index q = pool_columns_.begin(column); q < pool_columns_.end(column);
-                 q += pool_columns_.dil) {
-              const float value = plane[((p - p_begin) * shapes_.q + q) * stage_.k + k];
-              if (math::beats(value, best)) best = value;
-            }
-          y[o * stride.h + column * stride.w + k] = best;
-        }
   }
 
   Stage stage_;

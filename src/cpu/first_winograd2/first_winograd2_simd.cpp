@@ -14,6 +14,7 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using cpu::HWY_NAMESPACE::activate;
 using cpu::HWY_NAMESPACE::broadcast;
+using cpu::HWY_NAMESPACE::pool_fours;
 using cpu::HWY_NAMESPACE::store_results;
 constexpr int lanes = HWY_LANES(float);
 using D = hn::FixedTag<float, lanes>;
@@ -99,26 +100,65 @@ HWY_INLINE void cross(V (&a)[tiles][vectors], V (&b)[tiles][vectors]) {
     }
 }
 
+// Results of tiles from `first` on, o[2 * row + column].
+template <int tiles, int vectors>
+HWY_INLINE void store_pixels(const PieceArgs& args, const V (&o)[4][tiles][vectors], Index first) {
+  const D d;
+#pragma GCC unroll 4
+  for (int i = 0; i < tiles; ++i) {
+    const Index tile = first + i;
+#pragma GCC unroll 2
+    for (int k = 0; k < vectors; ++k) {
+      const Index left = args.valid - k * lanes;
+      const V bias = hn::LoadU(d, args.bias + k * lanes);
+      const auto& act = args.epilogue.on_vectors;
+      const Index columns = tile == args.tiles - 1 ? args.last_columns : 2;
+      float* const y = args.y + 2 * tile * args.column + k * lanes;
+#pragma GCC unroll 2
+      for (int row = 0; row < 2; ++row)
+#pragma GCC unroll 2
+        for (int column = 0; column < 2; ++column)
+          if (row < args.rows && column < columns)
+            store_results(d, activate(d, hn::Add(o[2 * row + column][i][k], bias), act),
+                          y + row * args.row + column * args.column, left);
+    }
+  }
+}
+
+// Likewise the maximum of each tile.
+template <int tiles, int vectors>
+HWY_INLINE void store_pooled(const PieceArgs& args, const V (&o)[4][tiles][vectors], Index first) {
+  const D d;
+  const auto max = [](V a, V b) HWY_ATTR { return hn::Max(a, b); };
+#pragma GCC unroll 4
+  for (int i = 0; i < tiles; ++i)
+#pragma GCC unroll 2
+    for (int k = 0; k < vectors; ++k) {
+      V four[4] = {o[0][i][k], o[1][i][k], o[2][i][k], o[3][i][k]};
+      store_results(d, pool_fours(d, four, hn::LoadU(d, args.bias + k * lanes), args.epilogue, max),
+                    args.y + (first + i) * args.column + k * lanes, args.valid - k * lanes);
+    }
+}
+
 // The output transform is o = (m0 + m1 + m2, m1 - m2 - m3) in both dimensions. The middle positions
 // come first, as sum and difference; the outer ones are then multiplied straight onto them, so that
 // only half of the additions of the textbook are left.
 template <int c, int tiles, int vectors>
 HWY_INLINE void multiply_tiles(const PieceArgs& args, const float* v, Index first) {
-  const D d;
-  V o[2][2][tiles][vectors];
+  V o[4][tiles][vectors];  // upper row of the tile, lower row
   // Columns 1 and 2 of the transform, position = 4·row + column.
 #pragma GCC unroll 2
   for (int column = 1; column <= 2; ++column) {
-    V(&upper)[tiles][vectors] = o[0][column - 1];
-    V(&lower)[tiles][vectors] = o[1][column - 1];
+    V(&upper)[tiles][vectors] = o[column - 1];
+    V(&lower)[tiles][vectors] = o[1 + column];
     start<c, tiles, vectors>(upper, v, args.u, 4 + column);
     start<c, tiles, vectors>(lower, v, args.u, 8 + column);
     cross(upper, lower);
     accumulate<c, tiles, vectors, false>(upper, v, args.u, column);
     accumulate<c, tiles, vectors, true>(lower, v, args.u, 12 + column);
   }
-  cross(o[0][0], o[0][1]);
-  cross(o[1][0], o[1][1]);
+  cross(o[0], o[1]);
+  cross(o[2], o[3]);
   {
     V upper[tiles][vectors], lower[tiles][vectors];
     start<c, tiles, vectors>(upper, v, args.u, 4);
@@ -128,11 +168,11 @@ HWY_INLINE void multiply_tiles(const PieceArgs& args, const float* v, Index firs
     for (int i = 0; i < tiles; ++i)
 #pragma GCC unroll 2
       for (int k = 0; k < vectors; ++k) {
-        o[0][0][i][k] = hn::Add(o[0][0][i][k], upper[i][k]);
-        o[1][0][i][k] = hn::Add(o[1][0][i][k], lower[i][k]);
+        o[0][i][k] = hn::Add(o[0][i][k], upper[i][k]);
+        o[2][i][k] = hn::Add(o[2][i][k], lower[i][k]);
       }
-    accumulate<c, tiles, vectors, false>(o[0][0], v, args.u, 0);
-    accumulate<c, tiles, vectors, true>(o[1][0], v, args.u, 12);
+    accumulate<c, tiles, vectors, false>(o[0], v, args.u, 0);
+    accumulate<c, tiles, vectors, true>(o[2], v, args.u, 12);
   }
   {
     V upper[tiles][vectors], lower[tiles][vectors];
@@ -143,39 +183,16 @@ HWY_INLINE void multiply_tiles(const PieceArgs& args, const float* v, Index firs
     for (int i = 0; i < tiles; ++i)
 #pragma GCC unroll 2
       for (int k = 0; k < vectors; ++k) {
-        o[0][1][i][k] = hn::Sub(o[0][1][i][k], upper[i][k]);
-        o[1][1][i][k] = hn::Sub(o[1][1][i][k], lower[i][k]);
+        o[1][i][k] = hn::Sub(o[1][i][k], upper[i][k]);
+        o[3][i][k] = hn::Sub(o[3][i][k], lower[i][k]);
       }
-    accumulate<c, tiles, vectors, true>(o[0][1], v, args.u, 3);
-    accumulate<c, tiles, vectors, false>(o[1][1], v, args.u, 15);
+    accumulate<c, tiles, vectors, true>(o[1], v, args.u, 3);
+    accumulate<c, tiles, vectors, false>(o[3], v, args.u, 15);
   }
-#pragma GCC unroll 4
-  for (int i = 0; i < tiles; ++i) {
-    const Index tile = first + i;
-#pragma GCC unroll 2
-    for (int k = 0; k < vectors; ++k) {
-      const Index left = args.valid - k * lanes;
-      const V bias = hn::LoadU(d, args.bias + k * lanes);
-      const auto& act = args.epilogue.on_vectors;
-      if (args.pool) {
-        // Only of activations that a pool may come before (`Epilogue::pool_first`).
-        const V most =
-            hn::Max(hn::Max(o[0][0][i][k], o[0][1][i][k]), hn::Max(o[1][0][i][k], o[1][1][i][k]));
-        store_results(d, activate(d, hn::Add(most, bias), act),
-                      args.y + tile * args.column + k * lanes, left);
-        continue;
-      }
-      const Index columns = tile == args.tiles - 1 ? args.last_columns : 2;
-      float* const y = args.y + 2 * tile * args.column + k * lanes;
-#pragma GCC unroll 2
-      for (int row = 0; row < 2; ++row)
-#pragma GCC unroll 2
-        for (int column = 0; column < 2; ++column)
-          if (row < args.rows && column < columns)
-            store_results(d, activate(d, hn::Add(o[row][column][i][k], bias), act),
-                          y + row * args.row + column * args.column, left);
-    }
-  }
+  if (args.pool)
+    store_pooled(args, o, first);
+  else
+    store_pixels(args, o, first);
 }
 
 template <int c, int vectors>

@@ -46,32 +46,33 @@ HWY_INLINE hn::Vec<D> activate(D d, hn::Vec<D> v, const VectorActivation& act) {
                                                    : at_most(d, at_least(d, v, act.lo), act.hi);
 }
 
-/// Activates a tile. One branch a tile and loops inside it: the tile's sums stay in registers.
-template <class D, int rows, int columns>
+/// Activates a tile, or of its rows every `step`th. One branch a tile and loops inside it: the
+/// tile's sums stay in registers.
+template <int step = 1, class D, int rows, int columns>
 HWY_INLINE void activate(D d, hn::Vec<D> (&v)[rows][columns], const VectorActivation& act) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   if (act.form == VectorActivation::Form::leaky) {
 #pragma GCC unroll 16
-    for (int i = 0; i < rows; ++i)
+    for (int i = 0; i < rows; i += step)
 #pragma GCC unroll 12
       for (int j = 0; j < columns; ++j) v[i][j] = leaky(d, v[i][j], act.slope);
   } else if (act.lo > -infinity || act.hi < infinity) {
 #pragma GCC unroll 16
-    for (int i = 0; i < rows; ++i)
+    for (int i = 0; i < rows; i += step)
 #pragma GCC unroll 12
       for (int j = 0; j < columns; ++j) v[i][j] = at_most(d, at_least(d, v[i][j], act.lo), act.hi);
   }
 }
 
 /// Bias and activation of a tile's sums; bias: of each column, or of all.
-template <class D, int rows, int columns>
+template <int step = 1, class D, int rows, int columns>
 HWY_INLINE void add_bias_and_activate(D d, hn::Vec<D> (&v)[rows][columns],
                                       const hn::Vec<D> (&bias)[columns], const Epilogue& epilogue) {
 #pragma GCC unroll 16
-  for (int i = 0; i < rows; ++i)
+  for (int i = 0; i < rows; i += step)
 #pragma GCC unroll 12
     for (int j = 0; j < columns; ++j) v[i][j] = hn::Add(v[i][j], bias[j]);
-  activate(d, v, epilogue.on_vectors);
+  activate<step>(d, v, epilogue.on_vectors);
 }
 template <class D, int rows, int columns>
 HWY_INLINE void add_bias_and_activate(D d, hn::Vec<D> (&v)[rows][columns], hn::Vec<D> bias,
@@ -92,6 +93,19 @@ HWY_INLINE void finish(D d, hn::Vec<D> (&v)[rows][columns], const Bias& bias,
   one_nan(d, v);
 }
 
+/// The maximum of a window of four sums, activated. max(a, b): of two sums. (Arrays of windows,
+/// below, keep one branch for all; in larger functions g++ 12 fails on them with
+/// -fsanitize=thread.)
+template <class D, class Max>
+HWY_INLINE hn::Vec<D> pool_fours(D d, hn::Vec<D> (&four)[4], hn::Vec<D> bias,
+                                 const Epilogue& epilogue, const Max& max) {
+  const VectorActivation& act = epilogue.on_vectors;
+  if (!epilogue.pool_first)
+    for (hn::Vec<D>& sum : four) sum = activate(d, hn::Add(sum, bias), act);
+  const auto most = max(max(four[0], four[1]), max(four[2], four[3]));
+  return epilogue.pool_first ? activate(d, hn::Add(most, bias), act) : most;
+}
+
 /// The maximum of each window of four sums, activated: first[i][j] of windows i and vectors j of
 /// filters. max(a, b): of two sums.
 template <class D, int windows, int vectors, class Max, class Bias>
@@ -108,6 +122,34 @@ HWY_INLINE void pool_fours(D d, hn::Vec<D> (&four)[4][windows][vectors], const B
     for (int j = 0; j < vectors; ++j)
       most[i][j] = max(max(four[0][i][j], four[1][i][j]), max(four[2][i][j], four[3][i][j]));
   if (epilogue.pool_first) add_bias_and_activate(d, most, bias, epilogue);
+}
+
+/// The same where the sums of a window are four rows of a tile, whose first then holds the maximum.
+/// (Copied into arrays of their own, many sums would be kept on the stack.) bias: of each column.
+template <class D, int rows, int columns, class Max>
+HWY_INLINE void pool_fours(D d, hn::Vec<D> (&v)[rows][columns], const float* bias,
+                           const Epilogue& epilogue, const Max& max) {
+  const auto load_bias = [d](const float* from, hn::Vec<D>(&to)[columns]) HWY_ATTR {
+    asm("" : "+r"(from));  // not before it is needed: sums fill the registers
+#pragma GCC unroll 12
+    for (int j = 0; j < columns; ++j)
+      to[j] = hn::LoadU(d, from + j * static_cast<Index>(hn::MaxLanes(d)));
+  };
+  if (!epilogue.pool_first) {
+    hn::Vec<D> each[columns];
+    load_bias(bias, each);
+    add_bias_and_activate(d, v, each, epilogue);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; i += 4)
+#pragma GCC unroll 12
+    for (int j = 0; j < columns; ++j)
+      v[i][j] = max(max(v[i][j], v[i + 1][j]), max(v[i + 2][j], v[i + 3][j]));
+  if (epilogue.pool_first) {
+    hn::Vec<D> each[columns];
+    load_bias(bias, each);
+    add_bias_and_activate<4>(d, v, each, epilogue);
+  }
 }
 
 /// Writes the lanes that lie before `left`: all, some or none.

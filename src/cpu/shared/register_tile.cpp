@@ -7,6 +7,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "cpu/shared/epilogue-inl.hpp"
@@ -179,20 +180,19 @@ void tile(const TileArgs& args) {
       for (int v = 0; v < vectors; ++v) hn::Store(sum[i][v], d, args.sums + (i * vectors + v) * n);
     return;
   }
-  hn::Vec<D> bias[vectors];
-  load_bias(d, args, bias);
-  // Activated before the pool: the other order would keep four sums a window beside their maximum.
-  finish(d, sum, bias, args.epilogue);
   if constexpr (pool) {
+    const auto max = [&](hn::Vec<D> a, hn::Vec<D> b) HWY_ATTR { return larger(d, a, b); };
+    pool_fours(d, sum, args.bias, args.epilogue, max);
 #pragma GCC unroll 16
     for (int i = 0; i < pixels; i += 4) {
 #pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v)
-        sum[i][v] =
-            larger(d, larger(d, sum[i][v], sum[i + 1][v]), larger(d, sum[i + 2][v], sum[i + 3][v]));
+      for (int v = 0; v < vectors; ++v) sum[i][v] = one_nan(d, sum[i][v]);
       store_block<D, vectors>(d, sum[i], args.y + args.to[i / 4], args.valid);
     }
   } else {
+    hn::Vec<D> bias[vectors];
+    load_bias(d, args, bias);
+    finish(d, sum, bias, args.epilogue);
 #pragma GCC unroll 16
     for (int i = 0; i < pixels; ++i)
       store_block<D, vectors>(d, sum[i], args.y + args.to[i], args.valid);
@@ -233,22 +233,23 @@ void row(const TileArgs& args, Index tiles) {
   }
 }
 
-template <int vectors>
-HWY_INLINE void window_of(const WindowArgs& args, Index k) {
-  const hn::FixedTag<float, lanes> d;
-  using V = hn::Vec<decltype(d)>;
-  const float* const first = args.from + k;
+template <class D, int vectors>
+HWY_INLINE void window_of(const WindowArgs& args, const float* pixel, float* to, Index k) {
+  const D d;
+  using V = hn::Vec<D>;
+  constexpr Index n = static_cast<Index>(hn::MaxLanes(D()));
+  const float* const first = pixel + k;
   // The hardware's maximum may drop a NaN. A sum does not: one that is no number tells that the
   // window needs care (infinities of both signs do too, but they are as rare).
   V best[vectors], sum[vectors];
 #pragma GCC unroll 4
-  for (int v = 0; v < vectors; ++v) best[v] = sum[v] = hn::LoadU(d, first + v * lanes);
+  for (int v = 0; v < vectors; ++v) best[v] = sum[v] = hn::LoadU(d, first + v * n);
   for (Index row = 0; row < args.rows; ++row) {
     const float* from = first + row * args.row_pitch;
     for (Index column = 0; column < args.columns; ++column, from += args.column_pitch)
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) {
-        const auto value = hn::LoadU(d, from + v * lanes);
+        const auto value = hn::LoadU(d, from + v * n);
         best[v] = larger_number(d, best[v], value);
         sum[v] = hn::Add(sum[v], value);
       }
@@ -256,21 +257,34 @@ HWY_INLINE void window_of(const WindowArgs& args, Index k) {
 #pragma GCC unroll 4
   for (int v = 0; v < vectors; ++v) {
     if (!hn::AllTrue(d, hn::Eq(sum[v], sum[v]))) {
-      const float* const from = first + v * lanes;
+      const float* const from = first + v * n;
       best[v] = hn::LoadU(d, from);
       for (Index row = 0; row < args.rows; ++row)
         for (Index column = 0; column < args.columns; ++column)
           best[v] = larger(d, best[v],
                            hn::LoadU(d, from + row * args.row_pitch + column * args.column_pitch));
     }
-    store_results(d, best[v], args.to + k + v * lanes, args.valid - k - v * lanes);
+    store_results(d, best[v], to + k + v * n, args.valid - k - v * n);
   }
 }
 
+template <class D>
+void windows_of(const WindowArgs& args) {
+  constexpr Index n = static_cast<Index>(hn::MaxLanes(D()));
+  const float* from = args.from;
+  float* to = args.to;
+  for (Index i = 0; i < args.windows; ++i, from += args.from_pitch, to += args.to_pitch) {
+    Index k = 0;
+    for (; args.valid - k > 3 * n; k += 4 * n) window_of<D, 4>(args, from, to, k);
+    for (; k < args.valid; k += n) window_of<D, 1>(args, from, to, k);
+  }
+}
+// Few filters by short vectors: what a long one reads beyond them may lie in stores that have not
+// reached the cache yet, for which the load would wait.
 void window(const WindowArgs& args) {
-  Index k = 0;
-  for (; args.valid - k > 3 * lanes; k += 4 * lanes) window_of<4>(args, k);
-  for (; k < args.valid; k += lanes) window_of<1>(args, k);
+  constexpr int some = std::min(lanes, 4);
+  if (args.valid <= some) return windows_of<hn::FixedTag<float, some>>(args);
+  windows_of<hn::FixedTag<float, lanes>>(args);
 }
 
 template <class D, int index, int vectors, bool halves>

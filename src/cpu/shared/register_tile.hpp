@@ -55,13 +55,15 @@ using TileLoop = void (*)(const TileArgs&);
 /// Tiles of row_pixels neighbours one after the other; their sums are not made in parts.
 using RowLoop = void (*)(const TileArgs&, Index tiles);
 
-/// The maximum over a window of pixels, each `width` filters, NaN wins.
+/// The maximum over each window of pixels, NaN wins.
 struct WindowArgs {
   const float* from = nullptr;  // first pixel inside the plane
   Index rows = 0, columns = 0;
   Index row_pitch = 0, column_pitch = 0;  // floats, dilation included
   float* to = nullptr;
   Index valid = 0;
+  Index windows = 1;                   // alike, one after the other
+  Index from_pitch = 0, to_pitch = 0;  // from each to the next
 };
 
 /// What one instruction set offers, by vectors and pixels or windows.

@@ -14,9 +14,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace convoy::cpu::winograd::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-using cpu::HWY_NAMESPACE::activate;
 using cpu::HWY_NAMESPACE::add_bias_and_activate;
 using cpu::HWY_NAMESPACE::load_some;
+using cpu::HWY_NAMESPACE::pool_fours;
 using cpu::HWY_NAMESPACE::store_results;
 
 // Where a tile lies.
@@ -227,26 +227,22 @@ HWY_INLINE void store_tile(D d, const Geometry& g, const Strides& s, const Place
       store_results(d, y[i][j], to + (at.row + i) * s.h + (at.column + j) * s.w, count);
 }
 
-// Likewise the maxima of its 2x2 windows. (Not by pool_fours, on whose arrays g++ 12 fails with
-// -fsanitize=thread.)
+// Likewise the maxima of its 2x2 windows.
 template <int m>
 HWY_INLINE void store_windows(D d, const Geometry& g, const Strides& s, const Place& at, V bias,
                               const V (&y)[m][m], float* to, Index count) {
   const Index rows = g.p - at.row, columns = g.q - at.column;
-  const VectorActivation& act = g.epilogue.on_vectors;
-  const V outside = hn::Set(d, -std::numeric_limits<float>::infinity());
+  const auto max = [](V a, V b) HWY_ATTR { return hn::Max(a, b); };
   for (int i = 0; i < m; i += 2)
     for (int j = 0; j < m; j += 2) {
       const Index row = at.row / 2 + i / 2, column = at.column / 2 + j / 2;
       if (row >= g.out_h || column >= g.out_w) continue;
       V window[4] = {y[i][j], y[i][j + 1], y[i + 1][j], y[i + 1][j + 1]};
-      if (!g.epilogue.pool_first)
-        for (V& v : window) v = activate(d, hn::Add(v, bias), act);
-      if (j + 1 >= columns) window[1] = window[3] = outside;
-      if (i + 1 >= rows) window[2] = window[3] = outside;
-      V most = hn::Max(hn::Max(window[0], window[1]), hn::Max(window[2], window[3]));
-      if (g.epilogue.pool_first) most = activate(d, hn::Add(most, bias), act);
-      store_results(d, most, to + row * s.h + column * s.w, count);
+      // Of a window that ends beyond the output pixels inside stand for those outside.
+      if (j + 1 >= columns) window[1] = window[0], window[3] = window[2];
+      if (i + 1 >= rows) window[2] = window[0], window[3] = window[1];
+      store_results(d, pool_fours(d, window, bias, g.epilogue, max), to + row * s.h + column * s.w,
+                    count);
     }
 }
 
