@@ -171,7 +171,6 @@ class First final : public StageKernel {
         .nhwc()
         .no_neuron()
         .windows_of_four()
-        .activation_after_pool()
         .no_keep()
         .packing(2)
         .all();

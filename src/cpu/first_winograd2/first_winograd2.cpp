@@ -244,7 +244,6 @@ class FirstWinograd2 final : public StageKernel {
         .nhwc()
         .no_neuron()
         .windows_of_four()
-        .activation_after_pool()
         .no_keep()
         .packing(2)
         .all();

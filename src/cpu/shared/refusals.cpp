@@ -94,11 +94,6 @@ Refusals& Refusals::windows_of_four_or_less() {
                 "max 2x2 with stride 2, no padding and no dilation");
 }
 
-Refusals& Refusals::activation_after_pool() {
-  return expect(!stage_.pool || math::may_pool_first(stage_.act) || stage_.act.is_neuron(),
-                "the activation", "one that decreases", "one that does not: it follows the pool");
-}
-
 Refusals& Refusals::packing(Index rows) {
   // Never refused: 64 MiB, and images that are so large themselves. Never taken: what sizes in
   // bytes, times threads and transforms, have no room for.

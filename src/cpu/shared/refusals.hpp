@@ -50,8 +50,6 @@ class Refusals {
   Refusals& windows_of_four();
   /// The same, of which the last may reach beyond the plane.
   Refusals& windows_of_four_or_less();
-  /// Where there is a pool, an activation that may follow it.
-  Refusals& activation_after_pool();
   Refusals& no_keep();
   /// Bits for spikes instead of values of x: no groups, norm, hold or second outputs.
   Refusals& spikes();
