@@ -8,8 +8,10 @@
 #include <limits>
 #include <map>
 
+#include "cpu/families.hpp"
 #include "plan/select.hpp"
 #include "verify/draw.hpp"
+#include "verify/non_finite.hpp"
 #include "verify/parity.hpp"
 
 namespace convoy::verify {
@@ -142,6 +144,20 @@ TEST(SpecialValues, BitsOfNaNDoNotDependOnTheWay) {
       for (const float v : y) found += std::isnan(v);
       EXPECT_GT(found, 0) << text << ", " << arithmetic;
     }
+  }
+}
+
+// Behind the last tile lie pixels that no tile begins at; with one lane a vector is less than one.
+TEST(SpecialValues, AreMetInEveryChannelBehindTheLastTile) {
+  for (const char* text : {"n1h8w10c3k7r3+bias+max2", "n1h8w7c4k5r3pad1"}) {
+    const Stage stage = parse_stage(text);
+    const Kernel& kernel = cpu::first_winograd2();
+    Threads threads(1);
+    Tally tally;
+    const Tile tile = kernel.tiles(stage, cpu_machine(1)).front();
+    EXPECT_EQ(check_non_finite(stage, 1, {stage, &kernel, tile}, {}, threads, tally),
+              std::vector<std::string>{})
+        << text;
   }
 }
 

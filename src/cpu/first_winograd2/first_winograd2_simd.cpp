@@ -36,7 +36,8 @@ float transform(const float* x, Index row_pitch, Index c, Index tiles, float* v)
       const float* p = x + i + j * c;
       const V r0 = hn::LoadU(d, p), r1 = hn::LoadU(d, p + row_pitch);
       const V r2 = hn::LoadU(d, p + 2 * row_pitch), r3 = hn::LoadU(d, p + 3 * row_pitch);
-      if (j == 0 || i + lanes >= count) {  // the other pixels are met as the first of a later tile
+      // The other pixels are met as the first of a later tile. (One lane is less than a pixel.)
+      if (j == 0 || i + (lanes > 1 ? lanes : c) >= count) {
         const auto bits = [&](V r) HWY_ATTR { return hn::And(hn::BitCast(di, r), magnitude); };
         most = hn::Max(most, hn::Max(hn::Max(bits(r0), bits(r1)), hn::Max(bits(r2), bits(r3))));
       }
