@@ -1,7 +1,13 @@
 // What the cost models of the CPU's kernels take from measurements: one table a class of cores.
 //
-// Cycles are of `clock`; bytes a cycle are those of one thread. What two classes share stands here,
-// what one has of its own in core_costs.cpp, beside when and by what it was fitted.
+// What two classes share stands here, what one has of its own in core_costs.cpp. All were set by
+// hand on the day that a class's `fitted` says (2026-11-23), but where a comment says another.
+// `fit_cpu_cost` (bench/fit/cpu_cost.cpp) fits each but the clock to measured tiles; what it gave
+// was not taken: docs/lab/cpu-cost-model.md.
+//
+// A name says the unit: `_seconds`; `_cycles`, of `clock` and one thread; `_a_cycle`, loads or
+// bytes in one; `_steps`, of the loop over channels and taps; `_flops`, operations; `_share`, of a
+// peak, and `_speed`, of a bandwidth, which are factors.
 #pragma once
 
 #include <string_view>
@@ -23,42 +29,47 @@ struct CoreCosts {
   // Cove server, 5.6e-6 with sixteen. Where threads sleep it takes four times as long.
   double loop_seconds = 2.5e-6;
   double loop_thread_seconds = 2.5e-7;  // of it, for each thread
-  double pool_vector_cycles = 2.5;      // a vector of sums that a pool reads again
+  double pool_vector_cycles = 2.5;      // cycles a vector of sums that a pool reads again
 
+  // By hand; fit_cpu_cost. A step is a channel of a tap for all of a tile's pixels.
   struct Direct {
-    double multiply_share = 0.98;       // of the peak, of long sums
-    double tile_steps = 5;              // lists, bias, activation and stores of a tile, in steps
-    double loads_a_cycle = 1.7;         // beside multiply-adds
-    double row_loads_a_cycle = 1.7;     // in rows, whose places are not loaded
-    double load_cycles = 0.03;          // that a load takes besides
+    double multiply_share = 0.98;       // of the peak: long sums
+    double tile_steps = 5;              // steps a tile: lists, bias, activation and stores
+    double loads_a_cycle = 1.7;         // loads, beside multiply-adds
+    double row_loads_a_cycle = 1.7;     // likewise in rows, whose places are not loaded
+    double load_cycles = 0.03;          // cycles that a load takes besides
     double row_load_cycles = 0.03;      // likewise in rows
-    double weight_bytes_a_cycle = 10;   // of weights that take much of L2
-    double fetched_bytes_a_cycle = 24;  // of those that wide tiles fetch ahead
-    double pack_vector_cycles = 4;      // a vector of input, packed
+    double weight_bytes_a_cycle = 10;   // bytes of weights that take much of L2
+    double fetched_bytes_a_cycle = 24;  // bytes of those that wide tiles fetch ahead
+    double pack_vector_cycles = 4;      // cycles a vector of input, packed
   } direct;
 
+  // By hand; fit_cpu_cost. A step is a product of all of a tile's pixels.
   struct TapPairs {
-    double multiply_share = 0.945;     // of the peak, of long sums
-    double sum_steps = 5;              // of a tile and a sum, besides
-    double loads_a_cycle = 1.7;        // beside multiply-adds
-    double load_cycles = 0.1;          // that a load takes besides
-    double deep_weight_cycles = 0.04;  // a weight that L1 does not hold, besides
-    double output_vector_cycles = 24;  // nine loads, ten additions, bias, activation, four stores
-    double pack_vector_cycles = 16;    // a vector of input: packing and differences
-    // Of weights that L2 does not hold: those that L3 has room for, and others. A mesh delays the
-    // multiply-adds; a near L3 streams behind them.
+    double multiply_share = 0.945;     // of the peak: long sums
+    double sum_steps = 5;              // steps a tile and a sum, besides
+    double loads_a_cycle = 1.7;        // loads, beside multiply-adds
+    double load_cycles = 0.1;          // cycles that a load takes besides
+    double deep_weight_cycles = 0.04;  // cycles a weight that L1 does not hold, besides
+    // Cycles a vector of outputs: nine loads, ten additions, bias, activation, four stores.
+    double output_vector_cycles = 24;
+    double pack_vector_cycles = 16;  // cycles a vector of input: packing and differences
+    // Bytes of weights that L2 does not hold: those that L3 has room for, and others. A mesh delays
+    // the multiply-adds; a near L3 streams behind them.
     double near_bytes_a_cycle = 16, far_bytes_a_cycle = 8;
   } tap_pairs;
 
+  // By hand; fit_cpu_cost.
   struct Winograd {
-    double multiply_share = 0.97;  // of the peak, that the GEMMs reach
-    double transform_share = 1;    // likewise of transforms: loads and stores set their pace
-    // A number through its transform, in operations at the pace above.
+    double multiply_share = 0.97;  // of the peak: GEMMs
+    double transform_share = 1;    // of the peak: transforms, whose pace loads and stores set
+    // Operations a number through its transform, at that pace.
     double input_flops = 16, input_stride2_flops = 12, output_flops = 9, filter_flops = 16;
     double loop_seconds = 5e-6;   // of a parallel loop, besides
-    double hiding_sums = 8;       // that hide the latency of a multiply-add
-    double half_panel_sums = 20;  // likewise of half a panel, which has more loads
-    // As multiples of thread_bandwidth. Input and output:
+    double hiding_sums = 8;       // sums that hide the latency of a multiply-add
+    double half_panel_sums = 20;  // sums, likewise of half a panel, which has more loads
+    // Multiples of thread_bandwidth, or where all threads share it of memory_bandwidth. Input and
+    // output:
     double stream_speed = 3;
     // U that L2 does not hold: near is that of so many L2s, or if that is 0 of a quarter of L3.
     double u_near_l2s = 0, u_near_speed = 24, u_l3_speed = 6, u_memory_speed = 3;
@@ -68,28 +79,32 @@ struct CoreCosts {
     double others_speed = 1;  // a thread's first look through a mesh at what others wrote of it
   } winograd;
 
+  // By hand; fit_cpu_cost. A step is a multiply-add of a vector, two a cycle.
   struct First {
-    double multiply_share = 0.95;  // of two multiply-adds a cycle
-    double vector_steps = 3;       // bias, activation and store of a vector, in multiply-adds
-    double pack_float_cycles = 0.25;
+    double multiply_share = 0.95;     // of the peak: taps
+    double vector_steps = 3;          // steps a vector: bias, activation and store
+    double pack_float_cycles = 0.25;  // cycles a number of input, packed
   } first;
 
+  // By hand; fit_cpu_cost. A step is a multiply-add of a vector at the peak.
   struct FirstWinograd2 {
-    double product_steps = 1.2;  // a product, in multiply-adds: it waits for loads
-    double single_steps = 1.8;   // likewise of tiles of one vector
-    double pooled_output_steps = 16, output_steps = 30;       // a tile and vector
-    double transform_channel_steps = 5, transform_steps = 6;  // a tile
+    double product_steps = 1.2;                          // steps a product, which waits for loads
+    double single_steps = 1.8;                           // likewise of tiles of one vector
+    double pooled_output_steps = 16, output_steps = 30;  // steps a tile and vector
+    double transform_channel_steps = 5, transform_steps = 6;  // steps a tile
   } first_winograd2;
 
+  // By hand; fit_cpu_cost.
   struct FewFilters {
-    double loads_a_cycle = 2;
-    double single_pixel = 1.4;  // few sums don't hide the latency: a step's factor
-    double tap_cycles = 15;     // a tap's pointers
-    double sum_cycles = 4;      // a sum's lanes, added
-    double tile_cycles = 60;
-    double pool_cycles = 2;  // a value of a window
+    double loads_a_cycle = 2;   // loads
+    double single_pixel = 1.4;  // a step's factor: few sums don't hide the latency
+    double tap_cycles = 15;     // cycles a tap and tile: pointers
+    double sum_cycles = 4;      // cycles a sum: its lanes, added
+    double tile_cycles = 60;    // cycles a tile
+    double pool_cycles = 2;     // cycles a value of a window
   } few_filters;
 
+  // By hand, from the loops. fit_cpu_cost knows it, but its tiles are of single stages.
   struct SpikeChain {
     // Multiply-adds a second, of the fp32 peak's. A table row of 16 sums is added where direct
     // kernels do 8 times 16 multiply-adds (4 times in a linear layer), at about a quarter of their
@@ -97,16 +112,18 @@ struct CoreCosts {
     double multiply_speed = 2;
   } spike_chain;
 
+  // By hand; fit_cpu_cost. A step is a multiply-add of a vector at the peak.
   struct Depthwise {
-    double tap_steps = 1.3, vector_steps = 8;  // in multiply-adds
+    double tap_steps = 1.3, vector_steps = 8;  // steps a tap, and a vector of outputs besides
   } depthwise;
 
+  // By hand; fit_cpu_cost.
   struct General {
-    double multiply_share = 0.8;  // of the peak, of long sums
-    double tap_channels = 5;      // a tap's loop overhead, in channels
-    double lane_share = 0.12;     // of the peak, where each lane has a group of its own
-    double output_vector_cycles = 6;
-    double run_seconds = 5e-6;
+    double multiply_share = 0.8;      // of the peak: long sums
+    double tap_channels = 5;          // channels that a tap's loop overhead takes as long as
+    double lane_share = 0.12;         // of the peak, where each lane has a group of its own
+    double output_vector_cycles = 6;  // cycles a vector of outputs
+    double run_seconds = 5e-6;        // seconds a run, besides
   } general;
 };
 
