@@ -60,8 +60,8 @@ GpuRuns::GpuRuns(const Stage& stage, const Problem& problem, const PlanOptions& 
   on_device(from.act, fixed_.act);
   on_device(from.idx, fixed_.idx);
   check(stage, problem);
-  const double once = graph_.run([&](Stream stream) { plan_.run(set(0), stream).or_throw(); });
-  replays_ = choose_replays(once, sets_, seconds);
+  const auto one = [&](Stream stream) { plan_.run(set(0), stream).or_throw(); };
+  replays_ = choose_replays(time_once(graph_, one), sets_, seconds);
   graph_.capture([&](Stream stream) { enqueue(stream, nullptr); });
   if (!apart) return;
   word_ = Tensor(DType::u8, {256}, device);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "convoy/plan.hpp"
+#include "core/gpu_timing.hpp"
 #include "core/machine.hpp"
 
 namespace convoy {
@@ -39,6 +40,9 @@ struct Replays {
   std::size_t runs = 1;  // in the graph
   int least = 1;         // replays, however short the time for them
 };
+/// Seconds of one run, for choose_replays: of up to four the least, as the first on a stream also
+/// loads its kernel and wakes the GPU. One of 0.1 s and more is not run again. Throws Error.
+double time_once(gpu::Graph& graph, const gpu::Graph::Enqueue& one);
 /// For runs of about `once` seconds that go through so many sets of operands. Through all of them,
 /// and at least 24, so that the graph's own start does not show. Where one such replay would take
 /// longer than 24 ms and a quarter of `seconds`, fewer runs: a graph of 24 ms hides its start too.

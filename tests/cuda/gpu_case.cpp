@@ -1,5 +1,7 @@
 #include "gpu_case.hpp"
 
+#include <cuda_runtime_api.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -127,6 +129,19 @@ void expect_same_bits_of_fewer_images(const char* text, std::string_view kernel)
   plan.run(operands).or_throw();
   const Tensor got = two.to({});
   EXPECT_EQ(std::memcmp(got.view().data, images(expected.view(), 3, 2).data, got.bytes()), 0);
+}
+
+long long memory_kept_by(const std::function<void()>& work) {
+  long long kept = 0;
+  for (int i = 0; i < 5; ++i) {
+    std::size_t before = 0, after = 0, total = 0;
+    EXPECT_EQ(cudaMemGetInfo(&before, &total), cudaSuccess);
+    work();
+    EXPECT_EQ(cudaMemGetInfo(&after, &total), cudaSuccess);
+    kept = static_cast<long long>(before) - static_cast<long long>(after);
+    if (kept == 0) break;
+  }
+  return kept;
 }
 
 TensorView images(const TensorView& view, Index first, Index n) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,6 +54,10 @@ void expect_bits_of_general(const char* stage, std::string_view kernel);
 /// Runs a stage of five images or more, then its images 3 and 4 alone by the same plan: y has the
 /// same bits.
 void expect_same_bits_of_fewer_images(const char* stage, std::string_view kernel);
+
+/// Bytes of GPU 0 that are in use after `work` and were not before. Other processes come and go:
+/// nothing where one of five times shows nothing.
+long long memory_kept_by(const std::function<void()>& work);
 
 /// The images of one tensor: [first, first + n) of an NHWC or NCHW view without time steps.
 TensorView images(const TensorView& view, Index first, Index n);
