@@ -4,28 +4,29 @@
 
 namespace convoy::cuda {
 
-/// Of `general`: a thread an output, every load from a cache.
+/// Of `general`, by hand, 2026-11: a thread an output, every load from a cache.
 struct GeneralCosts {
   double launch = 5e-6;          // seconds
   double multiply_share = 0.01;  // of the fp32 units' peak
 };
 
-/// Of `depthwise`, fitted to the stages of MobileNetV2 and some larger ones on an H200.
+/// Of `depthwise`, by hand, 2026-11, to the stages of MobileNetV2 and some larger ones on an H200.
 struct DepthwiseCosts {
   double launch = 0.6e-6;  // seconds
   // Instructions of a thread: all of it; of a pixel; of an output's channel beside its taps.
   double thread = 120, pixel = 5, output = 4;
-  double any_filter = 3;     // factor, where the filter's size is not compiled in
-  double latency = 3.5;      // cycles of a thread's instruction that nothing covers
-  double issue_share = 0.8;  // of the instructions that a multiprocessor could start
-  double memory_share = 0.57;
+  double any_filter = 3;       // factor, where the filter's size is not compiled in
+  double latency = 3.5;        // cycles of a thread's instruction that nothing covers
+  double issue_share = 0.8;    // of the instructions that a multiprocessor could start
+  double memory_share = 0.57;  // of the memory's speed
 };
 
-/// Of a pass over memory that a wrapper makes before or behind a kernel.
+/// Of a pass over memory that a wrapper makes before or behind a kernel; by hand, 2026-11.
 struct PassCosts {
   double launch = 2e-6;       // seconds: pools, activations and transpositions
-  double memory_share = 0.8;  // likewise
-  double copy_launch = 3e-6, copy_memory_share = 0.5;  // copies to other numbers of channels
+  double memory_share = 0.8;  // of the memory's speed, likewise
+  double copy_launch = 3e-6,
+         copy_memory_share = 0.5;  // seconds, share: copies to other numbers of channels
 };
 
 }  // namespace convoy::cuda
