@@ -20,7 +20,7 @@ struct HaloParams {
   int slot_taps, slabs;      // of a slot; of a tile
 };
 static_assert(
-    sizeof(HaloParams) <= 1280,
+    sizeof(HaloParams) <= 1152,
     "a launch copies its parameters, and waits for each line that it reads: 128 bytes more cost "
     "small stages 3 %");
 
