@@ -27,48 +27,45 @@ struct TapBox {
   std::uint8_t first, count;  // taps
 };
 
-/// What the kernel reads of a layout. Sizes, strides and offsets are in bytes. The arrays come
-/// last: a launch waits for each line of its parameters that it reads.
+/// What the kernel reads of a layout. Sizes, strides and offsets are in bytes. In the order of use,
+/// the arrays last: a launch waits for each line of its parameters that it reads.
 struct KernelLayout {
-  // A CTA's tile, in output channels and pixels of the convolution's output.
-  int cta_channels = 0, cta_w = 0, cta_h = 0, cta_n = 0;
-  int sharers = 1;  // 2: warpgroups in ping-pong take both channel blocks of a box that loads once
-  int warpgroup_channels = 0, warpgroup_rows = 0, warpgroup_columns = 0;  // from 0's part to 1's
-  bool images = false, pingpong = false, resident = false, half = false;  // as the tile says
-
-  // The convolution: from pixel to pixel of x, and x's pixel below the first one of y.
-  int step_w = 0, step_h = 0, first_w = 0, first_h = 0;
-  int window = 1;  // of the pool: 1 or 2
+  // The pixels that a tile reads. A slot of them holds so many chunks and boxes of taps.
   int chunks = 0;  // of row_channels input channels
   int boxes = 0;
-
-  // A box of pixels; a slot of them holds those of so many chunks and boxes of taps.
-  int x_box = 0;  // from one to the next in its slot
   int slot_chunks = 1, slot_boxes = 1;
   int load_chunks = 1;     // that one load of pixels brings: all of a slot's, or one
   int chunk_channels = 0;  // from one load to the next along axis 0; 0: chunks are an axis
-  int x_bytes = 0;         // that a slot's loads bring
-  int group_stride = 0, instruction_stride = 0, warpgroup_stride = 0;  // in a slot
+  int sharers = 1;  // 2: warpgroups in ping-pong take both channel blocks of a box that loads once
+  // A CTA's tile, in output channels and pixels of the convolution's output.
+  int cta_channels = 0, cta_w = 0, cta_h = 0, cta_n = 0;
+  // The convolution: from pixel to pixel of x, and x's pixel below the first one of y.
+  int step_w = 0, step_h = 0, first_w = 0, first_h = 0;
+  bool images = false, pingpong = false, resident = false, half = false;  // as the tile says
 
   // The rings.
-  int slab_taps = 1;  // of a slab of weights, the unit of their ring
   int x_slots = 0, w_slots = 0, x_slot = 0, w_slot = 0;
+  int slab_taps = 1;  // of a slab of weights, the unit of their ring
   int early_slabs = std::numeric_limits<int>::max();  // asked for before the first pixels have come
-  int skip_x = 0, skip_w = 0;                         // a tile's slots: beyond whole rounds;
-  int skip_x_odd = 0, skip_w_odd = 0;                 // whether those rounds are odd
+  int x_bytes = 0;                                    // that a slot's loads of pixels bring
+  int x_box = 0;                                      // from one box to the next in its slot
+  int w_offset = 0, staging_offset = 0, barrier_offset = 0;  // what begins behind the pixels' ring
+  int group_stride = 0, instruction_stride = 0, warpgroup_stride = 0;  // in a slot
+  int skip_x = 0, skip_w = 0;          // a tile's slots: beyond whole rounds;
+  int skip_x_odd = 0, skip_w_odd = 0;  // whether those rounds are odd
 
-  // The staged output.
+  // The output, staged.
+  int window = 1;                                                         // of the pool: 1 or 2
+  int warpgroup_channels = 0, warpgroup_rows = 0, warpgroup_columns = 0;  // from 0's part to 1's
+  int staging = 0;                                                        // of one buffer
   int store_i = 0, store_j = 0, stored_pixels = 0;  // rows: from instruction and group to the next
   int part_x = 0, part_y = 0, part_n = 0;  // of y, from one instruction's pixels to the next's
   int piece_x = 0, piece_y = 0;            // from one piece of an instruction's to the next
-  int staging = 0;                         // of one buffer
   int store_buffers = 1;  // of each warpgroup: with two, a part is staged while the last one leaves
 
-  int w_offset = 0, staging_offset = 0, barrier_offset = 0;  // what begins behind the pixels' ring
-
+  TapBox box[max_taps] = {};
   std::uint16_t tap_shift[max_taps] =
       {};  // of its first pixel in the slot, in 16 bytes; | opens_slot
-  TapBox box[max_taps] = {};
 };
 
 /// x_slots = 0: there is none.
