@@ -10,6 +10,10 @@ namespace convoy::cuda {
 const Kernel& depthwise();
 const Kernel& general();
 
+namespace sm80 {
+const Kernel& spike_resident();  // a spiking network in one launch
+}  // namespace sm80
+
 namespace sm90 {
 const Kernel& halo();
 const Kernel& first();

@@ -108,6 +108,49 @@ void draw_activation(Random& random, Stage& s) {
   s.act = random.pick({no_act, relu, relu, relu6, clip_to(-1, 2), leaky(0.25F)});
 }
 
+// What a GPU runs from u8 images to labels in one kernel: neurons of any kind behind the images too.
+OwnedChain draw_resident(Random& random) {
+  OwnedChain chain;
+  chain.constants = true;
+  const Index steps = random.between(1, 6);
+  Stage at;  // what the next layer reads
+  at.n = random.pick<Index>({1, 1, 2, 3, 5, 7, 33, 65});
+  at.h = random.between(1, 15);
+  at.w = random.chance(0.4) ? at.h : random.between(1, 15);
+  at.c = random.between(1, 4);
+  const bool whole = random.chance(0.2);
+  if (whole) make_whole_image(at);
+  const Index convolutions = random.between(1, 3), linears = whole ? 0 : random.between(0, 3);
+  for (Index i = 0; i < convolutions; ++i) {
+    Stage s = draw_spiking_convolution(random, at, steps, false);
+    if (whole) make_whole_layer(s);
+    if (i == 0) {
+      s.dtype = DType::u8;
+      s.out = DType::f32;
+      s.hold = true;
+    }
+    if (!problems(s).empty()) return {};
+    chain.stages.push_back(s);
+    const Shapes shapes = shapes_of(s);
+    at.h = shapes.out_h, at.w = shapes.out_w, at.c = s.k;
+  }
+  for (Index i = 0; i < linears; ++i) {
+    Stage s = draw_layer(random, at.n, 1, 1, at.h * at.w * at.c);
+    s.r = s.s = 1;
+    draw_neuron(random, s, steps, false);
+    chain.stages.push_back(s);
+    at.h = at.w = 1, at.c = s.k;
+  }
+  if (linears > 0 && random.chance(0.6)) {
+    chain.mean = true;
+    Stage& last = chain.stages.back();
+    last.act = no_act;
+    last.soft = false;
+    last.t = 1;
+  }
+  return chain;
+}
+
 OwnedChain draw_pointwise(Random& random) {
   OwnedChain chain;
   Stage first = draw_layer(random, random.pick<Index>({1, 1, 2, 3, 5}), random.between(2, 23),
@@ -164,7 +207,9 @@ Tensor draw_weights(Random& random, const Stage& stage, bool integers) {
 
 OwnedChain draw_chain(Random& random, DeviceKind device) {
   while (true) {
-    OwnedChain chain = device == DeviceKind::cuda ? draw_pointwise(random) : draw_spiking(random);
+    OwnedChain chain = device != DeviceKind::cuda ? draw_spiking(random)
+                       : random.chance(0.5)       ? draw_resident(random)
+                                                  : draw_pointwise(random);
     if (all_small(chain, device)) return chain;
   }
 }

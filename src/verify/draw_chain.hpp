@@ -11,7 +11,8 @@
 namespace convoy::verify {
 
 /// A legal chain of at most 3 million multiply-adds a step. CPU: spiking layers with constants, on
-/// u8 images or spikes, with or without a mean. GPU: a convolution of f16 or bf16 and a 1x1 stage.
+/// u8 images or spikes, with or without a mean. GPU: a convolution of f16 or bf16 and a 1x1 stage,
+/// or spiking layers on u8 images.
 /// A few have what the kernels refuse.
 OwnedChain draw_chain(Random& random, DeviceKind device = DeviceKind::cpu);
 /// The same layers, with another n and biases here and there: of the same epilogue and tails.

@@ -1,0 +1,29 @@
+// mma.sync and ldmatrix: 16x8x16 products of f16 with fp32 sums, by one warp, from 8.0 on. Which lane
+// holds what: src/cuda/sm80/spike_resident_index.hpp.
+#pragma once
+
+#include <cstdint>
+
+namespace convoy::ptx {
+
+/// c += a·b. a: 16x16, b: 16x8, c: 16x8.
+__device__ __forceinline__ void mma_m16n8k16_f16(float (&c)[4], const std::uint32_t (&a)[4],
+                                                 std::uint32_t b0, std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/// Four 8x8 blocks of 16-bit values from shared memory. Lane 8m + r gives the address of row r of
+/// block m, 16 bytes that lie on 16; of each block lane l gets elements (l/4, 2*(l%4)) and
+/// (l/4, 2*(l%4)+1).
+__device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&a)[4], std::uint32_t row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+               : "r"(row)
+               : "memory");
+}
+
+}  // namespace convoy::ptx

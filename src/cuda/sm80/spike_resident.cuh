@@ -1,0 +1,343 @@
+// Kernel `spike_resident`: a spiking network from u8 images to labels in one launch. Its parts are
+// written for one lane of a warp; `Lane` does what only a warp or a CTA can (LaneOnDevice in
+// spike_resident.cu; tests run the same code on lanes of their own making, without a GPU).
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "cuda/sm80/spike_resident_index.hpp"
+#include "cuda/sm80/spike_resident_params.hpp"
+#include "math/activation.hpp"
+
+#if defined(__CUDACC__)
+#define CONVOY_LANE __device__ __forceinline__
+#define CONVOY_UNROLL _Pragma("unroll")
+#else
+#define CONVOY_LANE inline
+#define CONVOY_UNROLL
+#endif
+
+namespace convoy::cuda::sm80 {
+
+/// Weights of a product as a lane holds them: hi and lo of unit 0 and 1.
+struct alignas(16) WeightWords {
+  std::uint32_t hi[2], lo[2];
+};
+
+inline constexpr std::uint32_t half_one = 0x3C00;
+
+/// Two spikes, bits 0 and 1, as f16 values.
+CONVOY_HD std::uint32_t spike_words(std::uint32_t bits) {
+  return (bits & 1 ? half_one : 0) | (bits & 2 ? half_one << 16 : 0);
+}
+
+/// One step of a neuron whose input is x; whether it fires.
+CONVOY_LANE bool step(const ResidentLayer& l, float x, float& v) {
+  v = math::charge(l.leaky ? Activation::Kind::lif : Activation::Kind::if_, l.tau, v, x);
+  const float spike = math::fire(v, l.threshold);
+  v = math::reset(v, l.threshold, spike, l.soft);
+  return spike != 0.0F;
+}
+
+/// Where a layer's spikes of one image go.
+struct Sink {
+  unsigned char* shared = nullptr;  // of step 0, row 0, column 0
+  float* y = nullptr;               // the same of [T,n,P',Q',K]; null: not wanted
+  Index y_step = 0;
+};
+
+template <class Lane>
+CONVOY_LANE void put_word(const ResidentLayer& l, const Sink& sink, int t, int row, int column,
+                          int k, std::uint32_t word) {
+  if (!l.stores) return;
+  unsigned char* const to =
+      sink.shared + t * l.out_step + row * l.out_row + column * l.out_column + k * 2;
+  *reinterpret_cast<std::uint32_t*>(to) = word;
+}
+
+/// Two spikes of filters k and k + 1 in step t. Of a layer that counts only y gets them.
+template <class Lane>
+CONVOY_LANE void put_spikes(const ResidentLayer& l, const Sink& sink, int t, int row, int column,
+                            int k, std::uint32_t bits) {
+  if (!l.counts) put_word<Lane>(l, sink, t, row, column, k, spike_words(bits));
+  if (sink.y == nullptr) return;
+  float* const y = sink.y + t * sink.y_step + (Index{row} * l.out_w + column) * l.k + k;
+  if (k < l.k) y[0] = bits & 1 ? 1.0F : 0.0F;
+  if (k + 1 < l.k) y[1] = bits & 2 ? 1.0F : 0.0F;
+}
+/// Counts of filters k and k + 1: 16 bits each.
+template <class Lane>
+CONVOY_LANE void put_counts(const Lane& lane, const ResidentLayer& l, const Sink& sink, int row,
+                            int column, int k, std::uint32_t counts) {
+  const std::uint32_t low = lane.half_of(static_cast<float>(counts & 0xffffU));
+  const std::uint32_t high = lane.half_of(static_cast<float>(counts >> 16));
+  put_word<Lane>(l, sink, 0, row, column, k, low | high << 16);
+}
+CONVOY_HD std::uint32_t add_counts(std::uint32_t counts, std::uint32_t bits) {
+  return counts + ((bits & 1) | (bits & 2) << 15);
+}
+
+/// Sums of `Tiles` times 16 rows by `Columns` times 8 filters in each of `Steps` steps. rows: the
+/// address that this lane gives of each tile. weights: of product 0 and the first column, from one
+/// product to the next `stride` words.
+template <int Tiles, int Columns, int Steps, bool Shared, class Lane>
+CONVOY_LANE void sums(const Lane& lane, const ResidentLayer& l, const unsigned char* const* rows,
+                      int steps, const WeightWords* weights, int stride, int columns,
+                      float (&acc)[Tiles][Columns][Steps][4]) {
+  CONVOY_UNROLL
+  for (int i = 0; i < Tiles; ++i) CONVOY_UNROLL
+    for (int j = 0; j < Columns; ++j) CONVOY_UNROLL
+      for (int t = 0; t < Steps; ++t) CONVOY_UNROLL
+        for (int e = 0; e < 4; ++e) acc[i][j][t][e] = 0;
+  const auto* const offsets =
+      reinterpret_cast<const std::int32_t*>(lane.shared + l.offsets) + address_unit(lane.lane);
+  const auto load = [&](int product, WeightWords(&w)[Columns]) {
+    CONVOY_UNROLL
+    for (int j = 0; j < Columns; ++j) {
+      // Where there are fewer columns the last one is made again.
+      const int column = j < columns ? j : columns - 1;
+      const WeightWords* const from = weights + product * stride + column * 32 + lane.lane;
+      w[j] = Shared ? *from : lane.from_global(from);
+    }
+  };
+  WeightWords next[Columns];
+  load(0, next);
+  for (int product = 0; product < l.products; ++product) {
+    WeightWords w[Columns];
+    CONVOY_UNROLL
+    for (int j = 0; j < Columns; ++j) w[j] = next[j];
+    if (product + 1 < l.products) load(product + 1, next);
+    const int offset = offsets[2 * product];
+    CONVOY_UNROLL
+    for (int t = 0; t < Steps; ++t) {
+      if (t >= steps) continue;
+      CONVOY_UNROLL
+      for (int i = 0; i < Tiles; ++i) {
+        std::uint32_t x[4];
+        lane.matrix(x, rows[i] + t * l.in_step + offset);
+        CONVOY_UNROLL
+        for (int j = 0; j < Columns; ++j) {
+          lane.multiply_add(acc[i][j][t], x, w[j].hi);
+          lane.multiply_add(acc[i][j][t], x, w[j].lo);
+        }
+      }
+    }
+  }
+}
+
+/// The spikes of one window, of filters k and k + 1: sums of `Count` neurons each, the same in all
+/// steps.
+template <int Count, class Lane>
+CONVOY_LANE void fire_held(const Lane& lane, const ResidentLayer& l, int steps, const Sink& sink,
+                           int row, int column, int k, const float (&x)[2][Count]) {
+  float v[2][Count] = {};
+  std::uint32_t counts = 0;
+  for (int t = 0; t < steps; ++t) {
+    std::uint32_t bits = 0;
+    CONVOY_UNROLL
+    for (int i = 0; i < Count; ++i) {
+      bits |= step(l, x[0][i], v[0][i]) ? 1U : 0U;
+      bits |= step(l, x[1][i], v[1][i]) ? 2U : 0U;
+    }
+    put_spikes<Lane>(l, sink, t, row, column, k, bits);
+    counts = add_counts(counts, bits);
+  }
+  if (l.counts) put_counts(lane, l, sink, row, column, k, counts);
+}
+
+/// The first layer, `Tiles` tiles from `tile` on of eight filters. image: its units.
+template <int Phases, int Tiles, class Lane>
+CONVOY_LANE void first_task(const Lane& lane, const ResidentParams& p, const ResidentLayer& l,
+                            const unsigned char* image, int tile, int filters, const Sink& sink) {
+  const unsigned char* rows[Tiles];
+  CONVOY_UNROLL
+  for (int i = 0; i < Tiles; ++i) {
+    const int row = address_row(lane.lane);
+    const int item = first_item(tile + i, row, l.pool);
+    const Place at = first_group(item < l.items ? item : l.items - 1, row, l.across, l.pool);
+    rows[i] = image + at.row * l.in_row + at.column * l.in_column;
+  }
+  float acc[Tiles][Phases][1][4];
+  const auto* const weights = reinterpret_cast<const WeightWords*>(lane.shared + l.weights);
+  sums<Tiles, Phases, 1, true>(lane, l, rows, 1, weights + filters * Phases * 32,
+                               l.channel_tiles * Phases * 32, Phases, acc);
+  const int k = filters * tile_columns + sum_column(lane.lane), row = sum_row(lane.lane);
+  const auto* const bias = reinterpret_cast<const float*>(lane.shared + l.bias) + k;
+  const float scale = p.scale[0], b[2] = {bias[0], bias[1]};
+  const auto x = [&](int i, int phase, int sum) {
+    return fmaf(acc[i][phase][0][sum], scale, b[sum & 1]);
+  };
+  CONVOY_UNROLL
+  for (int i = 0; i < Tiles; ++i) {
+    if (l.pool) {
+      const int item = first_item(tile + i, row, true);
+      if (item >= l.items) continue;
+      const Place at = first_group(item, 0, l.across, false);
+      CONVOY_UNROLL
+      for (int phase = 0; phase < Phases; phase += 2) {
+        const int column = (at.column * Phases + phase) / 2;
+        if (column >= l.out_w) continue;
+        const float window[2][4] = {
+            {x(i, phase, 0), x(i, phase + 1, 0), x(i, phase, 2), x(i, phase + 1, 2)},
+            {x(i, phase, 1), x(i, phase + 1, 1), x(i, phase, 3), x(i, phase + 1, 3)}};
+        fire_held(lane, l, p.at.steps, sink, at.row, column, k, window);
+      }
+      continue;
+    }
+    CONVOY_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int item = first_item(tile + i, row + 8 * half, false);
+      if (item >= l.items) continue;
+      const Place at = first_group(item, 0, l.across, false);
+      CONVOY_UNROLL
+      for (int phase = 0; phase < Phases; ++phase) {
+        const int column = at.column * Phases + phase;
+        if (column >= l.out_w) continue;
+        const float one[2][1] = {{x(i, phase, 2 * half)}, {x(i, phase, 2 * half + 1)}};
+        fire_held(lane, l, p.at.steps, sink, at.row, column, k, one);
+      }
+    }
+  }
+}
+
+/// Two steps of all neurons of a task: bits (2 * (tile, column) + filter, pooled), or
+/// (4 * (tile, column) + sum).
+template <int Tiles, int Columns, int Steps>
+CONVOY_LANE std::uint32_t fire(const ResidentLayer& l, float scale, const float (&b)[Columns][2],
+                               const float (&acc)[Tiles][Columns][Steps][4], int t,
+                               float (&v)[Tiles][Columns][4]) {
+  std::uint32_t bits = 0;
+  CONVOY_UNROLL
+  for (int i = 0; i < Tiles; ++i) CONVOY_UNROLL
+    for (int j = 0; j < Columns; ++j) CONVOY_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        const bool fired = step(l, fmaf(acc[i][j][t][e], scale, b[j][e & 1]), v[i][j][e]);
+        const int pair = i * Columns + j;
+        bits |= fired ? 1U << (l.pool ? 2 * pair + (e & 1) : 4 * pair + e) : 0U;
+      }
+  return bits;
+}
+
+/// What a task of a later layer works on. Of a convolution one image; of a linear layer rows are
+/// the images of a round.
+struct Task {
+  const unsigned char* in = nullptr;
+  int items = 0;          // pixels, windows or images
+  int tile = 0;           // the first one
+  int column = 0;         // of filters, in eights
+  int columns = 0;        // that there are, up to the task's
+  const WeightWords* weights = nullptr;
+};
+
+template <int Tiles, class Lane>
+CONVOY_LANE void task_rows(const Lane& lane, const ResidentLayer& l, const Task& task,
+                           const unsigned char* (&rows)[Tiles]) {
+  CONVOY_UNROLL
+  for (int i = 0; i < Tiles; ++i) {
+    const int row = address_row(lane.lane);
+    const int item = conv_item(task.tile + i, row, l.pool);
+    const Place at = conv_pixel(item < task.items ? item : task.items - 1, row, l.across, l.pool);
+    rows[i] = task.in + at.row * l.in_row + at.column * l.in_column;
+  }
+}
+
+/// Calls body(i, half, item) for each output that this lane writes.
+template <int Tiles, class Lane, class Body>
+CONVOY_LANE void task_outputs(const Lane& lane, const ResidentLayer& l, const Task& task,
+                              Body body) {
+  const int row = sum_row(lane.lane);
+  CONVOY_UNROLL
+  for (int i = 0; i < Tiles; ++i) CONVOY_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int item = conv_item(task.tile + i, row + 8 * half, l.pool);
+      // Of a window's two lanes the one of the even column writes.
+      if (item < task.items && (!l.pool || (half == 0 && (row & 1) == 0))) body(i, half, item);
+    }
+}
+
+/// A later layer with a neuron. place(item): the item's row and column of y; sink_of(item): where
+/// its image goes.
+template <int Tiles, int Columns, int Steps, bool Shared, class Lane, class SinkOf, class PlaceOf>
+CONVOY_LANE void spike_task(const Lane& lane, const ResidentParams& p, int layer, const Task& task,
+                            SinkOf sink_of, PlaceOf place_of) {
+  const ResidentLayer& l = p.at.layers[layer];
+  const float scale = p.scale[layer];
+  const unsigned char* rows[Tiles];
+  task_rows(lane, l, task, rows);
+  float b[Columns][2];
+  CONVOY_UNROLL
+  for (int j = 0; j < Columns; ++j) {
+    const int column = task.column + (j < task.columns ? j : 0);
+    const auto* const bias = reinterpret_cast<const float*>(lane.shared + l.bias) +
+                             column * tile_columns + sum_column(lane.lane);
+    b[j][0] = bias[0], b[j][1] = bias[1];
+  }
+  float v[Tiles][Columns][4] = {};
+  std::uint32_t counts[Tiles][Columns][2] = {};
+  const auto bits_at = [&](std::uint32_t bits, int i, int j, int half) {
+    const int pair = i * Columns + j;
+    return bits >> (l.pool ? 2 * pair : 4 * pair + 2 * half) & 3;
+  };
+  const auto filter = [&](int j) {
+    return (task.column + j) * tile_columns + sum_column(lane.lane);
+  };
+  for (int from = 0; from < p.at.steps; from += Steps) {
+    float acc[Tiles][Columns][Steps][4];
+    sums<Tiles, Columns, Steps, Shared>(lane, l, rows, p.at.steps - from, task.weights,
+                                        l.channel_tiles * 32, task.columns, acc);
+    CONVOY_UNROLL
+    for (int i = 0; i < Tiles; ++i) rows[i] += Steps * l.in_step;
+    CONVOY_UNROLL
+    for (int t = 0; t < Steps; ++t) {
+      if (from + t >= p.at.steps) continue;
+      std::uint32_t bits = fire<Tiles, Columns, Steps>(l, scale, b, acc, t, v);
+      if (l.pool) bits |= lane.exchange(bits, 4);  // with the lane of the next column
+      task_outputs<Tiles>(lane, l, task, [&](int i, int half, int item) {
+        const Sink sink = sink_of(item);
+        const Place at = place_of(item);
+        CONVOY_UNROLL
+        for (int j = 0; j < Columns; ++j) {
+          if (j >= task.columns) continue;
+          const std::uint32_t two = bits_at(bits, i, j, half);
+          put_spikes<Lane>(l, sink, from + t, at.row, at.column, filter(j), two);
+          counts[i][j][half] = add_counts(counts[i][j][half], two);
+        }
+      });
+    }
+  }
+  if (!l.counts) return;
+  task_outputs<Tiles>(lane, l, task, [&](int i, int half, int item) {
+    const Place at = place_of(item);
+    CONVOY_UNROLL
+    for (int j = 0; j < Columns; ++j)
+      if (j < task.columns)
+        put_counts(lane, l, sink_of(item), at.row, at.column, filter(j), counts[i][j][half]);
+  });
+}
+
+/// The mean over the steps of a linear layer, from spike counts: to logits [batch][k].
+template <int Tiles, int Columns, class Lane>
+CONVOY_LANE void mean_task(const Lane& lane, const ResidentParams& p, int layer, const Task& task) {
+  const ResidentLayer& l = p.at.layers[layer];
+  const unsigned char* rows[Tiles];
+  task_rows(lane, l, task, rows);
+  float acc[Tiles][Columns][1][4];
+  sums<Tiles, Columns, 1, false>(lane, l, rows, 1, task.weights, l.channel_tiles * 32,
+                                 task.columns, acc);
+  auto* const logits = reinterpret_cast<float*>(lane.shared + p.at.logits);
+  const auto* const bias = reinterpret_cast<const float*>(lane.shared + l.bias);
+  task_outputs<Tiles>(lane, l, task, [&](int i, int half, int item) {
+    CONVOY_UNROLL
+    for (int j = 0; j < Columns; ++j) CONVOY_UNROLL
+      for (int e = 0; e < 2; ++e) {
+        const int k = (task.column + j) * tile_columns + sum_column(lane.lane) + e;
+        if (j >= task.columns || k >= l.k) continue;
+        const float sum = fmaf(acc[i][j][0][2 * half + e],
+                               p.scale[layer], bias[k]);
+        logits[item * l.k + k] = sum / static_cast<float>(p.at.steps);
+      }
+  });
+}
+
+}  // namespace convoy::cuda::sm80

@@ -1,0 +1,30 @@
+// Kernel `spike_resident`: a spiking network from u8 images to labels in one launch, on Tensor Cores
+// from 8.0 on. `spike_resident_plan.hpp` lays it out, this launches it.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <string>
+
+#include "cuda/sm80/spike_resident_params.hpp"
+
+namespace convoy::cuda::sm80 {
+
+/// The kernel, loaded once on the current device.
+class ResidentLaunch {
+ public:
+  /// Throws Error.
+  ResidentLaunch();
+  ~ResidentLaunch();
+
+  /// Enqueues one launch of at most `grid` CTAs. No allocation, no synchronisation, capturable.
+  /// Returns an empty string, or what went wrong. From any thread.
+  std::string run(const ResidentParams& params, int grid, cudaStream_t stream) const noexcept;
+
+ private:
+  struct Ready;
+  std::unique_ptr<Ready> ready_;
+};
+
+}  // namespace convoy::cuda::sm80

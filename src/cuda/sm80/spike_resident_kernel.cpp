@@ -1,0 +1,156 @@
+// Ties `spike_resident` to the planner.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "cuda/error.hpp"
+#include "cuda/families.hpp"
+#include "cuda/family.hpp"
+#include "cuda/sm80/spike_resident.hpp"
+#include "cuda/sm80/spike_resident_pack.hpp"
+
+namespace convoy::cuda::sm80 {
+namespace {
+
+constexpr const char* any_team = "any team";
+
+DeviceMemory uploaded(int device, const void* from, std::size_t bytes) {
+  DeviceMemory memory(device, std::max<std::size_t>(bytes, 16), "weights of spike_resident");
+  if (bytes > 0) memory.upload(from, bytes);
+  return memory;
+}
+
+struct ResidentWeights final : PackedWeights {
+  ResidentWeights(const ResidentConstants& made, int device)
+      : shared(uploaded(device, made.shared.data(), made.shared.size())),
+        linear(uploaded(device, made.linear.data(), made.linear.size())),
+        values(uploaded(device, made.values.data(), made.values.size() * 2)),
+        has_values(!made.values.empty()),
+        scale(made.scale) {}
+  DeviceMemory shared, linear, values;
+  bool has_values;
+  std::array<float, most_layers> scale;
+};
+
+std::string name_of(const ResidentLayout& layout) {
+  return fmt::format("teams of {}", layout.team);
+}
+
+class PreparedResident final : public Prepared {
+ public:
+  PreparedResident(const Chain& chain, const Tile& tile, const Machine& machine)
+      : chain_(chain),
+        device_(machine.device.index),
+        facts_(facts_of(machine)),
+        layouts_(resident_layouts(chain, facts_)) {
+    const auto asked = std::find_if(layouts_.begin(), layouts_.end(), [&](const auto& layout) {
+      return name_of(layout) == tile.name;
+    });
+    if (asked != layouts_.end()) layouts_ = {*asked};
+    const OnDevice on(device_);
+    launch_ = std::make_unique<ResidentLaunch>();
+  }
+
+  std::string packing() const override {
+    // Layouts of one chain agree on all that is packed.
+    return to_text(with_images(chain_, 1));
+  }
+  std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
+    return std::make_shared<ResidentWeights>(pack_resident(chain_, layouts_.front(), all), device_);
+  }
+  void use(std::shared_ptr<const PackedWeights> weights) override {
+    weights_ = std::static_pointer_cast<const ResidentWeights>(std::move(weights));
+  }
+
+  Status run(const RunArgs& args) const noexcept override {
+    if (args.n == 0) return {};
+    ResidentParams p;
+    p.at = best_layout(layouts_, args.n, facts_);
+    std::copy(weights_->scale.begin(), weights_->scale.end(), p.scale);
+    p.constants = weights_->shared.data();
+    p.linear = weights_->linear.data();
+    if (weights_->has_values)
+      p.values = static_cast<const std::uint16_t*>(weights_->values.data());
+    p.n = args.n;
+    p.x = static_cast<const std::uint8_t*>(args.x);
+    const std::size_t last = chain_.stages.size() - 1;
+    for (std::size_t i = 0; i < last; ++i)
+      p.y[i] = i == 0 ? args.inner_y : args.later.size() >= i ? args.later[i - 1].inner_y : nullptr;
+    p.y[last] = static_cast<float*>(args.y);
+    p.labels = chain_.mean ? args.labels : nullptr;
+    const OnDevice on(device_);
+    return launch_status(launch_->run(p, facts_.sms, stream_of(args)));
+  }
+
+ private:
+  OwnedChain chain_;
+  int device_;
+  DeviceFacts facts_;
+  std::vector<ResidentLayout> layouts_;
+  std::shared_ptr<const ResidentWeights> weights_;
+  std::unique_ptr<ResidentLaunch> launch_;
+};
+
+class SpikeResident final : public Kernel {
+ public:
+  SpikeResident()
+      : Kernel({.name = "spike_resident",
+                .arithmetic = "sums of two f16 terms a weight",
+                .device = DeviceKind::cuda,
+                .exact = true,
+                .folds = true,
+                .any_n = true,
+                .keeps_inner = true}) {}
+
+ private:
+  std::vector<std::string> chain_refusals(const Chain& chain,
+                                          const Machine& machine) const override {
+    return resident_refusals(chain, facts_of(machine));
+  }
+
+  // The first chooses for each run by its n; the others are for comparison.
+  std::vector<Tile> chain_tiles(const Chain& chain, const Machine& machine) const override {
+    std::vector<Tile> tiles{{any_team}};
+    for (const ResidentLayout& layout : resident_layouts(chain, facts_of(machine)))
+      tiles.push_back({name_of(layout)});
+    return tiles;
+  }
+
+  Cost chain_cost(const Chain& chain, const Tile& tile, const Machine& machine) const override {
+    const DeviceFacts device = facts_of(machine);
+    const std::vector<ResidentLayout> layouts = resident_layouts(chain, device);
+    const Index n = chain.front().n;
+    const auto asked = std::find_if(layouts.begin(), layouts.end(), [&](const auto& layout) {
+      return name_of(layout) == tile.name;
+    });
+    Cost cost;
+    cost.seconds =
+        resident_seconds(asked == layouts.end() ? best_layout(layouts, n, device) : *asked, n,
+                         device);
+    for (const Stage& stage : chain.stages) {
+      const Shapes shapes = shapes_of(stage);
+      const auto steps = static_cast<double>(stage.hold ? 1 : chain.steps());
+      cost.flops += 2 * steps * static_cast<double>(shapes.macs);
+      cost.bytes += 4 * static_cast<double>(shapes.w_elements);
+    }
+    cost.bytes += static_cast<double>(shapes_of(chain.front()).x_elements) +
+                  4 * static_cast<double>(shapes_of(chain.back()).y_elements);
+    return cost;
+  }
+
+  std::unique_ptr<Prepared> chain_prepare(const Chain& chain, const Tile& tile,
+                                          const Machine& machine) const override {
+    return std::make_unique<PreparedResident>(chain, tile, machine);
+  }
+};
+
+}  // namespace
+
+const Kernel& spike_resident() {
+  static const SpikeResident kernel;
+  return kernel;
+}
+
+}  // namespace convoy::cuda::sm80

@@ -1,0 +1,369 @@
+#include "cuda/sm80/spike_resident_plan.hpp"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/size.hpp"
+#include "cuda/refusals.hpp"
+#include "cuda/sm80/spike_resident_index.hpp"
+
+namespace convoy::cuda::sm80 {
+namespace {
+
+// More images would not use the weights of linear layers better.
+constexpr int most_batch = 160;
+constexpr Index too_many_bytes = Index{1} << 30;
+
+Index up(Index value, Index unit) {
+  return (value + unit - 1) / unit * unit;
+}
+Index in_eights(Index channels) {
+  return (channels + 7) / 8;
+}
+
+// Lays the layers out one by one. Sizes saturate: what does not fit is only counted.
+class Builder {
+ public:
+  Builder(const Chain& chain, int team, int batch, bool tight)
+      : chain_(chain), tight_(tight), steps_(chain.steps()) {
+    at_.team = team;
+    at_.batch = batch;
+    at_.steps = static_cast<int>(steps_);
+    at_.size = static_cast<int>(chain.size());
+    while (at_.convolutions < at_.size &&
+           !is_linear_stage(chain, static_cast<std::size_t>(at_.convolutions)))
+      ++at_.convolutions;
+    for (int i = 0; i < at_.size; ++i) layer(i);
+    place();
+  }
+
+  Size bytes() const { return shared_; }
+  /// Of what fits.
+  const ResidentLayout& layout() const { return at_; }
+
+ private:
+  struct Map {  // spikes, channel-last; of a linear layer's input a row an image
+    Size base, step, row, column;
+    Index units = 0;  // of a pixel
+  };
+
+  const Stage& stage(int i) const { return chain_[static_cast<std::size_t>(i)]; }
+  // Behind an odd number of units the rows of eight pixels lie in different banks.
+  Index pitch(Index units) const { return tight_ ? units : units | 1; }
+
+  void layer(int i) {
+    const Stage& s = stage(i);
+    const Shapes shapes = shapes_of(s);
+    const bool last = i + 1 == at_.size, linear = i >= at_.convolutions;
+    ResidentLayer& l = at_.layers[static_cast<std::size_t>(i)];
+    l.k = clip(s.k);
+    l.channel_tiles = clip(in_eights(s.k));
+    l.pool = s.pool.has_value();
+    l.out_h = clip(shapes.out_h);
+    l.out_w = clip(shapes.out_w);
+    l.mean = last && chain_.mean;
+    l.leaky = s.act.kind == Activation::Kind::lif;
+    l.soft = s.soft;
+    l.tau = l.leaky ? s.act.tau() : 1;
+    l.threshold = s.act.threshold();
+    l.counts = chain_.mean && i + 2 == at_.size;
+    l.stores = !last;
+    if (i == 0)
+      first(l, s, shapes);
+    else if (linear)
+      linear_layer(l, i);
+    else
+      convolution(l, s, shapes);
+    if (last) return;
+    if (i + 1 < at_.convolutions)
+      map_behind(l, stage(i + 1), shapes, s.k);
+    else
+      features_behind(l, i, shapes, s.k);
+  }
+
+  void first(ResidentLayer& l, const Stage& s, const Shapes& shapes) {
+    ResidentImage& image = at_.image;
+    image.h = clip(s.h), image.w = clip(s.w), image.c = clip(s.c);
+    image.top = clip(s.pad.top), image.left = clip(s.pad.left);
+    image.ones = !(s.pad == Padding(0));
+    const Index columns = s.pool ? 2 * shapes.out_w : shapes.q;
+    const Index rows = s.pool ? 2 * shapes.out_h : shapes.p;
+    const auto units = [&](Index phases) {
+      const Size run = (Size((s.s - 1) * s.dil.w + 1) + (phases - 1) * s.stride.w) *
+                       (s.c + (image.ones ? 1 : 0));
+      return (run.value() + 7) / 8;
+    };
+    const auto products = [&](Index phases) { return (Size(s.r) * units(phases) + 1).value() / 2; };
+    l.phases = products(4) <= products(2) ? 4 : 2;
+    const Index groups = (columns + l.phases - 1) / l.phases;
+    image.units = clip(units(l.phases));
+    image.groups = clip(groups);
+    image.rows = clip((rows - 1) * s.stride.h + (s.r - 1) * s.dil.h + 1);
+    image.step = clip(l.phases * s.stride.w);
+    l.products = clip(products(l.phases));
+    const Size group = Size(image.units) * unit_bytes, row = group * groups;
+    in(l, team_, 0, row * s.stride.h, group);
+    team_ += row * image.rows;
+    l.items = clip((s.pool ? rows / 2 : rows) * groups);
+    l.across = image.groups;
+    constants(l, Size(l.phases));
+  }
+
+  void convolution(ResidentLayer& l, const Stage& s, const Shapes& shapes) {
+    l.products = clip((Size(s.r) * s.s * map_.units + 1).value() / 2);
+    in(l, map_.base, map_.step, map_.row * s.stride.h, map_.column * s.stride.w);
+    l.items = clip(s.pool ? shapes.out_h * shapes.out_w : shapes.p * shapes.q);
+    l.across = clip(s.pool ? shapes.out_w : shapes.q);
+    constants(l, 1);
+  }
+
+  void linear_layer(ResidentLayer& l, int i) {
+    l.products = clip((map_.units + 1) / 2);
+    in(l, 0, map_.step, map_.row, 0);
+    l.across = 1;
+    l.weights = clip(linear_.value());
+    linear_ += Size(l.products) * l.channel_tiles * 512;
+    tables(l);
+    if (l.mean) feature_bytes(i + 1) = std::max(feature_bytes(i + 1), Size(at_.batch) * l.k * 4);
+  }
+
+  void in(ResidentLayer& l, Size base, Size step, Size row, Size column) const {
+    l.in = clip(base.value());
+    l.in_step = clip(step.value());
+    l.in_row = clip(row.value());
+    l.in_column = clip(column.value());
+  }
+
+  void tables(ResidentLayer& l) {
+    l.offsets = clip(constants_.value());
+    constants_ += Size(up(l.products, 2)) * 8;
+    l.bias = clip(constants_.value());
+    constants_ += Size(l.channel_tiles) * 32;
+  }
+  void constants(ResidentLayer& l, Size phases) {
+    tables(l);
+    l.weights = clip(constants_.value());
+    constants_ += Size(l.products) * l.channel_tiles * phases * 512;
+  }
+
+  // The team's maps of the spikes that a convolution reads.
+  void map_behind(ResidentLayer& l, const Stage& next, const Shapes& shapes, Index k) {
+    map_.units = in_eights(k);
+    map_.column = Size(pitch(map_.units)) * unit_bytes;
+    map_.row = map_.column * (shapes.out_w + next.pad.left + next.pad.right);
+    map_.step = map_.row * (shapes.out_h + next.pad.top + next.pad.bottom);
+    map_.base = team_;
+    l.out = clip((map_.base + map_.row * next.pad.top + map_.column * next.pad.left).value());
+    out(l, map_.step, map_.row, map_.column);
+    team_ += map_.step * steps_;
+    at_.clear = at_.clear || !(next.pad == Padding(0));
+  }
+
+  // What all images of a round hand to a linear layer.
+  void features_behind(ResidentLayer& l, int i, const Shapes& shapes, Index k) {
+    const Index units = in_eights(k);
+    map_.units = (Size(shapes.out_h) * shapes.out_w * units).value();
+    map_.column = 0;
+    map_.row = Size(map_.units | 1) * unit_bytes;
+    map_.step = map_.row * at_.batch;
+    l.out_features = true;
+    l.out_image = clip(map_.row.value());
+    out(l, map_.step, Size(units) * unit_bytes * shapes.out_w, Size(units) * unit_bytes);
+    Size& bytes = feature_bytes(i + 1);
+    bytes = std::max(bytes, map_.step * (l.counts ? 1 : steps_));
+  }
+
+  void out(ResidentLayer& l, Size step, Size row, Size column) const {
+    l.out_step = clip(step.value());
+    l.out_row = clip(row.value());
+    l.out_column = clip(column.value());
+  }
+
+  // Features take turns in two parts of memory; the second lies over the teams' maps, which are
+  // not in use then.
+  Size& feature_bytes(int boundary) { return features_[(boundary - at_.convolutions) % 2]; }
+
+  void place() {
+    const auto whole = [](Size size) { return Size(up(size.value(), 128)); };
+    team_ = whole(team_);
+    const Size even = whole(constants_), odd = even + whole(features_[0]);
+    at_.constants_bytes = clip(constants_.value());
+    at_.linear_bytes = clip(linear_.value());
+    at_.team_at = clip(odd.value());
+    at_.team_bytes = clip(team_.value());
+    shared_ = odd + std::max(team_ * (resident_warps / at_.team), whole(features_[1]));
+    at_.shared_bytes = clip(shared_.value());
+    const auto part = [&](int boundary) {
+      return (boundary - at_.convolutions) % 2 == 0 ? clip(even.value()) : at_.team_at;
+    };
+    for (int i = 0; i < at_.size; ++i) {
+      ResidentLayer& l = at_.layers[static_cast<std::size_t>(i)];
+      if (i >= at_.convolutions) l.in = part(i);
+      if (l.out_features) l.out = part(i + 1);
+    }
+    at_.logits = part(at_.size);
+  }
+
+  static int clip(Index value) {
+    return static_cast<int>(std::min<Index>(value, too_many_bytes));
+  }
+
+  const Chain& chain_;
+  bool tight_;
+  Index steps_;
+  ResidentLayout at_;
+  Map map_;
+  Size constants_, linear_, team_, features_[2], shared_;
+};
+
+void refuse_pool(const Stage& stage, Refusals& refusals) {
+  if (!stage.pool) return;
+  const Pool pool = stage.pool->normalised();
+  refusals.no(!(pool.window == Extent(2) && pool.stride == Extent(2) && pool.pad == Extent(0) &&
+                pool.dil == Extent(1)),
+              "a pool that is not 2x2");
+  const Shapes shapes = shapes_of(stage);
+  refusals.no(2 * shapes.out_h > shapes.p || 2 * shapes.out_w > shapes.q,
+              "windows of the pool that reach beyond the plane");
+}
+
+std::vector<std::string> stage_refusals(const Chain& chain, std::size_t i) {
+  const Stage& stage = chain[i];
+  const bool last = i + 1 == chain.size();
+  Refusals refusals(stage);
+  refusals.one_group().no_norm().no_keep();
+  refuse_pool(stage, refusals);
+  refusals.no(stage.output_dtype(true) != DType::f32, "y is not f32");
+  refusals.no(stage.layout != Layout::nhwc && !(stage.c == 1 && i == 0) &&
+                  !is_linear_stage(chain, i),
+              "NCHW");
+  refusals.no(!stage.act.is_neuron() && !(last && chain.mean),
+              "no neuron, and not the mean that ends a chain");
+  if (i == 0) {
+    refusals.no(stage.dtype != DType::u8, "the input is no u8 images");
+    refusals.no(!stage.hold && stage.t > 1, "u8 images are held over the steps: expected +hold");
+    refusals.no(!stage.act.is_neuron(), "no neuron in the first stage");
+  } else if (is_linear_stage(chain, i)) {
+    refusals.no(stage.pool.has_value() || !(stage.pad == Padding(0)) ||
+                    !(stage.stride == Extent(1)),
+                "a linear layer with a pool, padding or a stride");
+  } else {
+    refusals.no(is_linear_stage(chain, i - 1), "a convolution behind a linear layer");
+    refusals.no(last && chain.mean, "the mean of a convolution");
+  }
+  return refusals.all();
+}
+
+// What one image, and one round, cost a multiprocessor in products of the Tensor Cores.
+struct Work {
+  double convolutions = 0, linear = 0;
+};
+Work work_of(const ResidentLayout& layout) {
+  Work work;
+  for (int i = 0; i < layout.size; ++i) {
+    const ResidentLayer& l = layout.layers[static_cast<std::size_t>(i)];
+    const double columns = 2.0 * l.channel_tiles * l.products;  // hi and lo
+    if (i == 0)
+      work.convolutions += columns * l.phases * first_tiles(l.items, l.pool);
+    else if (i < layout.convolutions)
+      work.convolutions += columns * conv_tiles(l.items, l.pool) * layout.steps;
+    else
+      work.linear += columns * (l.mean ? 1 : layout.steps) / tile_rows;
+  }
+  return work;
+}
+
+double seconds_of(const ResidentLayout& layout, Index n, const DeviceFacts& device) {
+  // Estimates, of the study's prototypes: cycles of a product, bytes a cycle of a multiprocessor's
+  // part of the L2, warps that hide latencies, and seconds of a launch and its prologue.
+  constexpr double product = 2.0, l2 = 50, enough_warps = 12, launch = 6e-6;
+  const Work work = work_of(layout);
+  const auto images = static_cast<double>((n + device.sms - 1) / std::max(device.sms, 1));
+  const double at_once = std::min<double>(images, layout.teams());
+  const double turns = std::ceil(images / layout.teams());
+  const double busy = std::min(1.0, at_once * layout.team / enough_warps);
+  double cycles = turns * at_once * work.convolutions * product / busy;
+  const double rounds = std::ceil(images / layout.batch);
+  const double rows = static_cast<double>(up(static_cast<Index>(images / rounds) + 1, tile_rows));
+  cycles += rounds * std::max(rows * work.linear * product, layout.linear_bytes / l2);
+  return launch + cycles / std::max(device.clock, 1e9);
+}
+
+// The first batch that fits, or a team of 0.
+ResidentLayout lay_out(const Chain& chain, int team, bool tight, Index shared_bytes) {
+  for (int batch = most_batch; batch > 0; batch -= batch > tile_rows ? tile_rows : 8) {
+    const Builder builder(chain, team, batch, tight);
+    if (builder.bytes().fits(shared_bytes) && builder.layout().linear_bytes < too_many_bytes)
+      return builder.layout();
+  }
+  return {};
+}
+
+}  // namespace
+
+bool is_linear_stage(const Chain& chain, std::size_t i) {
+  const Stage& stage = chain[i];
+  return i > 0 && stage.h == 1 && stage.w == 1 && stage.r == 1 && stage.s == 1;
+}
+
+std::vector<ResidentLayout> resident_layouts(const Chain& chain, const DeviceFacts& device) {
+  const auto shared = static_cast<Index>(device.shared_bytes);
+  std::vector<ResidentLayout> layouts;
+  for (const bool tight : {false, true}) {
+    for (int team = 1; team <= resident_warps; team *= 2)
+      if (const ResidentLayout layout = lay_out(chain, team, tight, shared); layout.team > 0)
+        layouts.push_back(layout);
+    if (!layouts.empty()) break;
+  }
+  return layouts;
+}
+
+std::vector<std::string> resident_refusals(const Chain& chain, const DeviceFacts& device) {
+  std::vector<std::string> reasons;
+  if (device.major < 8)
+    reasons.push_back(
+        fmt::format("compute capability {}.{}, expected 8.0 or later", device.major, device.minor));
+  if (chain.size() > most_layers)
+    return {fmt::format("{} stages, expected at most {}", chain.size(), most_layers)};
+  for (std::size_t i = 0; i < chain.size(); ++i) {
+    const std::vector<std::string> why = stage_refusals(chain, i);
+    if (!why.empty())
+      reasons.push_back(chain.size() == 1
+                            ? fmt::format("{}", fmt::join(why, "; "))
+                            : fmt::format("stage {}: {}", i + 1, fmt::join(why, "; ")));
+  }
+  if (chain.mean && chain.size() < 2) reasons.emplace_back("the mean of the first stage");
+  if (chain.mean && chain.steps() > most_counted_steps)
+    reasons.push_back(fmt::format("{} steps, of which the mean counts at most {}", chain.steps(),
+                                  most_counted_steps));
+  if (!reasons.empty() || !resident_layouts(chain, device).empty()) return reasons;
+  const Size least = Builder(chain, resident_warps, 8, true).bytes();
+  reasons.push_back(
+      fmt::format("its weights and spikes take {} bytes of shared memory, expected at most {}",
+                  least.fits() ? fmt::format("{}", least.value()) : "more than 2^60",
+                  device.shared_bytes));
+  return reasons;
+}
+
+const ResidentLayout& best_layout(const std::vector<ResidentLayout>& layouts, Index n,
+                                  const DeviceFacts& device) {
+  const ResidentLayout* best = &layouts.front();
+  double least = std::numeric_limits<double>::infinity();
+  for (const ResidentLayout& layout : layouts) {
+    const double seconds = seconds_of(layout, n, device);
+    if (seconds >= least) continue;
+    least = seconds;
+    best = &layout;
+  }
+  return *best;
+}
+
+double resident_seconds(const ResidentLayout& layout, Index n, const DeviceFacts& device) {
+  return seconds_of(layout, n, device);
+}
+
+}  // namespace convoy::cuda::sm80

@@ -1,0 +1,201 @@
+// A CTA on the host: code that is written for one lane of a warp, with what only a warp or a CTA can
+// do behind a `Lane` (src/cuda/sm80/spike_resident.cuh), runs here lane by lane, without a GPU. Lanes
+// take turns: each runs until it waits for others.
+#pragma once
+
+#include <ucontext.h>
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "cuda/sm80/spike_resident.cuh"
+#include "math/half.hpp"
+
+namespace convoy::cuda {
+
+class EmulatedCta;
+
+/// What LaneOnDevice is on a GPU.
+struct EmulatedLane {
+  unsigned char* shared;
+  int thread, lane;
+  EmulatedCta* cta;
+
+  int threads() const;
+  int warp() const { return thread / 32; }
+  int warps() const { return threads() / 32; }
+  void matrix(std::uint32_t (&x)[4], const unsigned char* row) const;
+  void multiply_add(float (&sums)[4], const std::uint32_t (&x)[4],
+                    const std::uint32_t (&w)[2]) const;
+  std::uint32_t exchange(std::uint32_t bits, int lanes) const;
+  void sync_team(int team, int threads) const;
+  void sync_cta() const;
+  std::uint32_t half_of(float value) const { return math::float_to_half(value); }
+  std::uint32_t centred(std::uint32_t first, std::uint32_t second) const {
+    return half_of(static_cast<float>(first) - 127.5F) |
+           half_of(static_cast<float>(second) - 127.5F) << 16;
+  }
+  template <class T>
+  T from_global(const T* from) const {
+    return *from;
+  }
+};
+
+class EmulatedCta {
+ public:
+  EmulatedCta(int threads, std::size_t shared_bytes)
+      : shared_(shared_bytes + 16), lanes_(static_cast<std::size_t>(threads)) {}
+
+  using Body = std::function<void(const EmulatedLane&)>;
+  /// Throws where lanes wait for others that never come. Shared memory is NaN beforehand.
+  void run(const Body& body) {
+    std::fill(shared_.begin(), shared_.end(), static_cast<unsigned char>(0xff));
+    body_ = &body;
+    int left = threads();
+    for (int i = 0; i < threads(); ++i) start(i);
+    while (left > 0) {
+      const std::uint64_t before = progress_;
+      for (current_ = 0; current_ < threads(); ++current_) {
+        Fiber& fiber = lanes_[static_cast<std::size_t>(current_)];
+        if (fiber.done) continue;
+        swapcontext(&home_, &fiber.context);
+        if (!fiber.done) continue;
+        --left;
+        ++progress_;
+      }
+      if (progress_ == before) throw std::logic_error("lanes wait for each other");
+    }
+  }
+
+  int threads() const { return static_cast<int>(lanes_.size()); }
+
+  /// Hands one struct to the lanes of the warp: what all of them gave.
+  template <class T>
+  std::vector<T> gather(int thread, const T& mine) {
+    Fiber& fiber = lanes_[static_cast<std::size_t>(thread)];
+    const int side = fiber.operations++ & 1;
+    fiber.given[side].resize(sizeof(T));
+    std::memcpy(fiber.given[side].data(), &mine, sizeof(T));
+    wait(1000 + thread / 32, 32);
+    std::vector<T> all(32);
+    for (int i = 0; i < 32; ++i) {
+      const auto& from = lanes_[static_cast<std::size_t>(thread / 32 * 32 + i)].given[side];
+      if (from.size() != sizeof(T)) throw std::logic_error("lanes do different things");
+      std::memcpy(&all[static_cast<std::size_t>(i)], from.data(), sizeof(T));
+    }
+    return all;
+  }
+
+  void wait(int barrier, int size) {
+    Barrier& at = barriers_[barrier];
+    if (++at.there == size) {
+      at.there = 0;
+      ++at.generation;
+      ++progress_;
+      return;
+    }
+    const auto generation = at.generation;
+    while (at.generation == generation)
+      swapcontext(&lanes_[static_cast<std::size_t>(current_)].context, &home_);
+  }
+
+ private:
+  struct Fiber {
+    ucontext_t context;
+    std::unique_ptr<char[]> stack;
+    bool done = false;
+    int operations = 0;
+    std::vector<char> given[2];
+  };
+  struct Barrier {
+    int there = 0;
+    std::uint64_t generation = 0;
+  };
+
+  void start(int i) {
+    constexpr std::size_t stack_bytes = 128 << 10;
+    Fiber& fiber = lanes_[static_cast<std::size_t>(i)];
+    fiber.done = false;
+    fiber.stack = std::make_unique<char[]>(stack_bytes);
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.get();
+    fiber.context.uc_stack.ss_size = stack_bytes;
+    fiber.context.uc_link = &home_;
+    const auto address = reinterpret_cast<std::uintptr_t>(this);
+    makecontext(&fiber.context, reinterpret_cast<void (*)()>(&EmulatedCta::enter), 3,
+                static_cast<unsigned>(address), static_cast<unsigned>(address >> 32), i);
+  }
+  static void enter(unsigned low, unsigned high, int i) {
+    auto* const cta =
+        reinterpret_cast<EmulatedCta*>(static_cast<std::uintptr_t>(high) << 32 | low);
+    auto* base = cta->shared_.data();
+    base += (16 - reinterpret_cast<std::uintptr_t>(base) % 16) % 16;
+    (*cta->body_)(EmulatedLane{base, i, i % 32, cta});
+    cta->lanes_[static_cast<std::size_t>(i)].done = true;
+  }
+
+  std::vector<unsigned char> shared_;
+  std::vector<Fiber> lanes_;
+  std::map<int, Barrier> barriers_;
+  const Body* body_ = nullptr;
+  ucontext_t home_;
+  int current_ = 0;
+  std::uint64_t progress_ = 0;
+};
+
+inline int EmulatedLane::threads() const {
+  return cta->threads();
+}
+
+inline void EmulatedLane::matrix(std::uint32_t (&x)[4], const unsigned char* row) const {
+  if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) throw std::logic_error("not on 16 bytes");
+  const auto rows = cta->gather(thread, row);
+  for (int block = 0; block < 4; ++block)
+    std::memcpy(&x[block], rows[static_cast<std::size_t>(8 * block + lane / 4)] + 4 * (lane % 4), 4);
+}
+
+// As PTX's manual has the fragments of mma.m16n8k16; not by spike_resident_index.hpp, which this
+// tests.
+inline void EmulatedLane::multiply_add(float (&sums)[4], const std::uint32_t (&x)[4],
+                                       const std::uint32_t (&w)[2]) const {
+  struct Given {
+    std::uint32_t x[4], w[2];
+  };
+  Given mine;
+  std::memcpy(mine.x, x, sizeof x);
+  std::memcpy(mine.w, w, sizeof w);
+  const std::vector<Given> all = cta->gather(thread, mine);
+  const auto half = [](std::uint32_t two, int which) {
+    return static_cast<double>(
+        math::half_to_float(static_cast<std::uint16_t>(two >> (16 * which))));
+  };
+  for (int i = 0; i < 4; ++i) {
+    const int row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
+    double sum = static_cast<double>(sums[i]);
+    for (int k = 0; k < 16; ++k) {
+      const auto from_x = static_cast<std::size_t>(row % 8 * 4 + k % 8 / 2);
+      const auto from_w = static_cast<std::size_t>(column * 4 + k % 8 / 2);
+      sum += half(all[from_x].x[row / 8 + 2 * (k / 8)], k % 2) *
+             half(all[from_w].w[k / 8], k % 2);
+    }
+    sums[i] = static_cast<float>(sum);
+  }
+}
+
+inline std::uint32_t EmulatedLane::exchange(std::uint32_t bits, int lanes) const {
+  return cta->gather(thread, bits)[static_cast<std::size_t>(lane ^ lanes)];
+}
+inline void EmulatedLane::sync_team(int team, int size) const {
+  cta->wait(size == 32 ? 2000 + thread / 32 : 1 + team, size);
+}
+inline void EmulatedLane::sync_cta() const {
+  cta->wait(0, threads());
+}
+
+}  // namespace convoy::cuda

@@ -1,0 +1,184 @@
+// Kernel `spike_resident` on the host: its packing, layout and the code of its lanes, run on an
+// emulated CTA and judged by the oracle.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "bench/fit/h200.hpp"
+#include "core/shape_list.hpp"
+#include "cuda/families.hpp"
+#include "cuda/sm80/spike_resident_pack.hpp"
+#include "cuda/sm80/spike_resident_run.cuh"
+#include "emulated_cta.hpp"
+#include "math/half.hpp"
+#include "plan/kernel_table.hpp"
+#include "verify/compare.hpp"
+#include "verify/draw_chain.hpp"
+#include "verify/error_bound.hpp"
+
+namespace convoy::cuda::sm80 {
+namespace {
+
+using reference::Oracle;
+using reference::Sum;
+
+std::vector<OwnedChain> listed() {
+  return read_chain_list(CONVOY_SOURCE_DIR "/tests/cuda/spike_resident-stages.txt", true);
+}
+
+struct Outputs {
+  std::vector<std::vector<float>> y;  // of each stage
+  std::vector<std::int32_t> labels;
+};
+
+// Runs the kernel on so many CTAs.
+Outputs emulate(const verify::ChainInputs& inputs, const ResidentLayout& layout, int ctas) {
+  const Chain chain = inputs.chain;
+  const ResidentConstants constants =
+      pack_resident(chain, layout, inputs.parameters(spike_resident().facts()));
+  ResidentParams p;
+  p.at = layout;
+  std::copy(constants.scale.begin(), constants.scale.end(), p.scale);
+  p.constants = constants.shared.data();
+  p.linear = constants.linear.data();
+  p.values = constants.values.empty() ? nullptr : constants.values.data();
+  p.n = chain.front().n;
+  p.x = inputs.x.data<std::uint8_t>();
+  Outputs outputs;
+  outputs.y.resize(chain.size());
+  for (std::size_t i = 0; i < chain.size(); ++i) {
+    const bool mean = chain.mean && i + 1 == chain.size();
+    const Shapes shapes = shapes_of(chain[i]);
+    outputs.y[i].assign(static_cast<std::size_t>((mean ? 1 : chain.steps()) * p.n * shapes.out_h *
+                                                 shapes.out_w * chain[i].k),
+                        std::numeric_limits<float>::quiet_NaN());
+    p.y[i] = outputs.y[i].data();
+  }
+  if (chain.mean) outputs.labels.assign(static_cast<std::size_t>(p.n), -1);
+  p.labels = chain.mean ? outputs.labels.data() : nullptr;
+  EmulatedCta cta(resident_warps * 32, static_cast<std::size_t>(layout.shared_bytes));
+  for (int i = 0; i < ctas; ++i)
+    cta.run([&](const EmulatedLane& lane) { resident_cta(lane, p, i, ctas); });
+  return outputs;
+}
+
+// Each stage on what the kernel itself gave before.
+void judge(const verify::ChainInputs& inputs, const Outputs& got, bool integers) {
+  Threads threads(1);
+  const Chain chain = inputs.chain;
+  const std::vector<Stage> stages = stages_alone(chain);
+  const Index steps = chain.steps(), n = chain.front().n;
+  Tensor x = inputs.plain_x();
+  verify::SpikeCount count;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    SCOPED_TRACE(testing::Message() << "stage " << i + 1);
+    verify::Inputs in;
+    in.stage = stages[i];
+    in.stage.dtype = DType::f32;
+    in.stage.out.reset();
+    in.x = std::move(x);
+    in.weights = inputs.weights[i].clone();
+    if (in.stage.bias) in.bias = inputs.bias[i].clone();
+    if (in.stage.act.is_neuron()) {
+      if (integers) {
+        const auto y = Oracle(in.stage, in.weights, in.operands(), Sum::exact).all(threads).y;
+        ASSERT_EQ(verify::compare_exact("y", got.y[i], y, y_shape(in.stage)), "");
+      }
+      verify::Result result;
+      result.y = got.y[i];
+      ASSERT_EQ(verify::compare_spikes(in, result, count), "");
+    } else {
+      const auto by_oracle = [&](Sum sum) {
+        const auto y = Oracle(in.stage, in.weights, in.operands(), sum).all(threads).y;
+        std::vector<double> mean(y.size() / static_cast<std::size_t>(steps));
+        for (std::size_t j = 0; j < y.size(); ++j)
+          mean[j % mean.size()] += y[j] / static_cast<double>(steps);
+        return mean;
+      };
+      const auto want = by_oracle(Sum::real);
+      ASSERT_EQ(verify::compare_close(
+                    "y", got.y[i], want,
+                    verify::error_bounds(in.stage, want, by_oracle(Sum::magnitude)), {}),
+                "");
+    }
+    if (i + 1 == stages.size()) break;
+    Stage next = stages[i + 1];
+    next.dtype = DType::f32;
+    x = Tensor(DType::f32, x_shape(next));
+    ASSERT_EQ(static_cast<std::size_t>(x.elements()), got.y[i].size());
+    std::copy(got.y[i].begin(), got.y[i].end(), x.data<float>());
+  }
+  const Index k = chain.back().k;
+  for (std::size_t i = 0; i < got.labels.size(); ++i) {
+    const auto values = got.y.back().begin() + static_cast<Index>(i) * k;
+    EXPECT_EQ(got.labels[i], std::max_element(values, values + k) - values);
+  }
+  EXPECT_EQ(static_cast<Index>(got.labels.size()), chain.mean ? n : 0);
+}
+
+void check_chain(const OwnedChain& chain, bool thorough) {
+  SCOPED_TRACE(to_text(chain));
+  ASSERT_EQ(resident_refusals(chain, h200()), std::vector<std::string>{});
+  const std::vector<ResidentLayout> layouts = resident_layouts(chain, h200());
+  for (const verify::Data data : {verify::Data::integers, verify::Data::normal}) {
+    const verify::ChainInputs inputs = verify::draw_inputs(chain, data, 1);
+    const Outputs got = emulate(inputs, layouts.front(), 2);
+    judge(inputs, got, data == verify::Data::integers);
+    if (testing::Test::HasFailure()) return;
+    for (std::size_t i = 1; thorough && i < layouts.size(); i += 2) {
+      SCOPED_TRACE(testing::Message() << "teams of " << layouts[i].team);
+      const Outputs other = emulate(inputs, layouts[i], 1);
+      EXPECT_EQ(got.y, other.y);
+      EXPECT_EQ(got.labels, other.labels);
+    }
+    // Rounds of few images: shared memory is used again.
+    if (thorough && chain.stages.front().n > 8) {
+      ResidentLayout small = layouts.front();
+      small.batch = 8;
+      EXPECT_EQ(got.y, emulate(inputs, small, 1).y);
+    }
+  }
+}
+
+TEST(SpikeResident, RunsListedChainsAsTheOracleDoes) {
+  for (const OwnedChain& chain : listed()) {
+    check_chain(chain, true);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(SpikeResident, RunsDrawnChainsAsTheOracleDoes) {
+  verify::Random random(3);
+  int found = 0;
+  while (found < 40) {
+    OwnedChain chain = verify::draw_chain(random, DeviceKind::cuda);
+    chain = with_images(chain, std::min<Index>(chain.stages.front().n, 9));
+    if (!resident_refusals(chain, h200()).empty()) continue;
+    check_chain(chain, false);
+    if (HasFailure()) return;
+    ++found;
+  }
+}
+
+TEST(SpikeResident, RefusesWithTheBytesThatItNeeds) {
+  const OwnedChain chain = parse_chain(
+      "constants > u8:n1h64c3k64r3pad1out(f32)+if(1)+t4+hold > n1h64c64k256r3pad1+if(1)+t4", true);
+  const auto why = resident_refusals(chain, h200());
+  ASSERT_EQ(why.size(), 1U);
+  EXPECT_NE(why.front().find(" bytes of shared memory, expected at most 232448"),
+            std::string::npos)
+      << why.front();
+}
+
+// The shipped network: what the study's prototype had.
+TEST(SpikeResident, ShippedNetworkTakesItsImagesInOneRound) {
+  const OwnedChain chain = listed().front();
+  const auto layouts = resident_layouts(chain, h200());
+  EXPECT_EQ(layouts.front().team, 1);
+  EXPECT_GE(best_layout(layouts, 10'000, h200()).batch, 76);
+  EXPECT_EQ(best_layout(layouts, 10'000, h200()).team, 1);
+  EXPECT_EQ(best_layout(layouts, 1, h200()).team, 16);
+}
+
+}  // namespace
+}  // namespace convoy::cuda::sm80
