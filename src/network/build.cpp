@@ -14,6 +14,9 @@
 namespace convoy {
 namespace {
 
+// What a GPU's kernel that takes any n is given at once where images come from the host: enough to
+// keep it busy.
+constexpr Index least_at_once = 8192;
 // A stage's n ends there.
 constexpr Index most_images = (Index{1} << 31) - 1;
 
@@ -72,7 +75,7 @@ Network::Impl::Impl(network::Model model, const NetworkOptions& options_)
   // Kernels that fold the pixels' values in take u8 images as they are, unless the weights forbid
   // it; everything else gets x'.
   bool folds = false;
-  if (text.dtype == DType::u8 && options.spike_kernels && !on_gpu()) {
+  if (text.dtype == DType::u8 && options.spike_kernels) {
     try {
       const OwnedChain images = chain_of(0, row_from(0), true);
       const Kernel* first = cut(images, machine, plan_options()).front().kernel;
@@ -216,6 +219,7 @@ void Network::Impl::build(bool images_as_they_are) {
   reads_images =
       !conversion.needed() || (images_as_they_are && steps.front().bound->kernel().facts().folds);
   any_n = steps.size() == 1 && reads_images && last().mean && last().bound->kernel().facts().any_n;
+  at_once = any_n && on_gpu() ? std::max(options.batch, least_at_once) : options.batch;
 }
 
 void Network::Impl::report(const Step& step, const std::string& why) {
@@ -265,9 +269,9 @@ void Network::Impl::find_input(std::size_t i, std::vector<network::Lifetime>& li
     before += channels;
   }
   step.in = static_cast<Index>(lives.size());
-  lives.push_back({Size(pixels) * first.stage.c * options.batch *
-                       static_cast<Index>(size_of(text.layer_type())),
-                   now, now});
+  lives.push_back(
+      {Size(pixels) * first.stage.c * at_once * static_cast<Index>(size_of(text.layer_type())), now,
+       now});
 }
 
 /// A tensor behind each step, the converted images before the first, and inputs that are put
@@ -275,22 +279,21 @@ void Network::Impl::find_input(std::size_t i, std::vector<network::Lifetime>& li
 void Network::Impl::lay_out_memory() {
   const auto type = static_cast<Index>(size_of(text.layer_type()));
   std::vector<network::Lifetime> lives;
-  lives.push_back({reads_images ? Size(0) : Size(input_values) * options.batch * type, -1, 0});
+  lives.push_back({reads_images ? Size(0) : Size(input_values) * at_once * type, -1, 0});
   for (Step& step : steps) {
     const auto now = static_cast<Index>(lives.size()) - 1;
     step.out = now + 1;
-    const Size output = Size(step.values) * steps_of(step) * options.batch *
-                        (step.mean ? Index{sizeof(float)} : type);
+    const Size output =
+        Size(step.values) * steps_of(step) * at_once * (step.mean ? Index{sizeof(float)} : type);
     lives.push_back({output, now, now});
   }
   lives.back().last = static_cast<Index>(steps.size());
   for (std::size_t i = 0; i < steps.size(); ++i) find_input(i, lives);
-  if (any_n) return;
+  if (any_n && !on_gpu()) return;
   memory_plan = network::plan_memory(lives);
   const Size images =
-      on_gpu() ? Size(input_values) * options.batch * static_cast<Index>(size_of(text.dtype))
-               : Size(0);
-  const Size outputs = Size(classes) * options.batch * 4;
+      on_gpu() ? Size(input_values) * at_once * static_cast<Index>(size_of(text.dtype)) : Size(0);
+  const Size outputs = Size(classes) * at_once * 4;
   const Size all = memory_plan.bytes + images + outputs * 2;
   if (!all.fits())
     throw Error(

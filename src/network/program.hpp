@@ -51,6 +51,8 @@ struct Network::Impl {
   bool reads_images = false;
   /// All of it is one step that takes any number of images at once.
   bool any_n = false;
+  /// Images of one pass through the steps, at most; `any_n` takes more where nothing is copied.
+  Index at_once = 1;
 
   network::MemoryPlan memory_plan;
   mutable Tensor memory;          // of all tensors between steps, on the device
@@ -92,6 +94,8 @@ struct Network::Impl {
   const void* input_of(const TensorView& images, Index first, Index n, Stream stream) const;
   void put(const Part& part, Index n, const void* from, void* to, Stream stream) const;
   Status run_batch(const TensorView& images, Index first, Index n, const TensorView& logits,
+                   const TensorView& labels, double* seconds, Stream stream) const;
+  Status run_any_n(const TensorView& images, Index first, Index n, const TensorView& logits,
                    const TensorView& labels, double* seconds, Stream stream) const;
   void give_outputs(Index first, Index n, const TensorView& logits, const TensorView& labels,
                     Stream stream) const;

@@ -64,7 +64,7 @@ Status Network::Impl::run_step(const Step& step, Index n, const void* x, void* y
   }
   args.inner_y = inner && step.count > 1 ? inner[0] : nullptr;
   args.later = step.later;
-  const bool by_layer = step.bound->kernel().facts().keeps_inner;
+  const bool by_layer = step.bound->kernel().facts().keeps_inner && !on_gpu();
   args.seconds = seconds && by_layer ? seconds + step.first : nullptr;
   const Status status = step.bound->run(args, nullptr, stream);
   if (!status.ok()) return {status.code(), layer(step.first).name + ": " + status.message()};
@@ -124,10 +124,10 @@ void Network::Impl::put(const Part& part, Index n, const void* from, void* to,
               stream);
     return;
   }
-  constexpr Index at_once = 256;
-  threads->for_each((pixels + at_once - 1) / at_once, [&](Index task, int) {
-    const Index end = std::min(pixels, (task + 1) * at_once);
-    for (Index pixel = task * at_once; pixel < end; ++pixel) {
+  constexpr Index of_a_task = 256;
+  threads->for_each((pixels + of_a_task - 1) / of_a_task, [&](Index task, int) {
+    const Index end = std::min(pixels, (task + 1) * of_a_task);
+    for (Index pixel = task * of_a_task; pixel < end; ++pixel) {
       const auto i = static_cast<std::size_t>(pixel);
       std::memcpy(first + i * pitch, static_cast<const std::byte*>(from) + i * row, row);
     }
@@ -146,7 +146,7 @@ void Network::Impl::give_outputs(Index first, Index n, const TensorView& logits,
     return;
   }
   auto* const own_mean = device_outputs.data<float>();
-  auto* const own_label = reinterpret_cast<std::int32_t*>(own_mean + options.batch * classes);
+  auto* const own_label = reinterpret_cast<std::int32_t*>(own_mean + at_once * classes);
   const bool mean_there = logits && logits.device == machine.device,
              label_there = labels && labels.device == machine.device;
   gpu::mean_and_labels(machine.device, stream, type, tensor(last().out), count, n, classes,
@@ -172,6 +172,27 @@ Status Network::Impl::run_batch(const TensorView& images, Index first, Index n,
   return {};
 }
 
+// All of the network as one step, on images [first, first + n).
+Status Network::Impl::run_any_n(const TensorView& images, Index first, Index n,
+                                const TensorView& logits, const TensorView& labels, double* seconds,
+                                Stream stream) const {
+  auto* const mean = logits ? static_cast<float*>(logits.data) + first * classes : nullptr;
+  auto* const label = labels ? static_cast<std::int32_t*>(labels.data) + first : nullptr;
+  const void* const input = input_of(images, first, n, stream);
+  const bool mean_there = !logits || logits.device == machine.device,
+             label_there = !labels || labels.device == machine.device;
+  auto* const own_mean = device_outputs.data<float>();
+  auto* const own_label =
+      own_mean ? reinterpret_cast<std::int32_t*>(own_mean + at_once * classes) : nullptr;
+  Status status = run_step(last(), n, input, mean_there ? mean : own_mean,
+                           label_there ? label : own_label, nullptr, seconds, stream);
+  if (!status.ok()) return status;
+  const Index bytes = n * Index{sizeof(float)};
+  if (!mean_there) copy_bytes(own_mean, machine.device, mean, {}, bytes * classes, stream);
+  if (!label_there) copy_bytes(own_label, machine.device, label, {}, bytes, stream);
+  return {};
+}
+
 Status Network::Impl::run(const TensorView& images, const TensorView& logits,
                           const TensorView& labels, double* seconds, Stream stream) const {
   const std::string wrong = check(images, logits, labels);
@@ -181,12 +202,14 @@ Status Network::Impl::run(const TensorView& images, const TensorView& logits,
   if (!busy.take()) return {StatusCode::busy, is_running};
   const Busy release{busy};
   try {
-    if (any_n)
-      return run_step(last(), n, images.data, logits.data, static_cast<std::int32_t*>(labels.data),
-                      nullptr, seconds, stream);
-    for (Index first = 0; first < n; first += options.batch) {
-      Status status = run_batch(images, first, std::min(options.batch, n - first), logits, labels,
-                                seconds, stream);
+    const auto there = [&](const TensorView& view) {
+      return !view || view.device == machine.device;
+    };
+    const Index most = any_n && there(images) && there(logits) && there(labels) ? n : at_once;
+    for (Index first = 0; first < n; first += most) {
+      const Index count = std::min(most, n - first);
+      Status status = any_n ? run_any_n(images, first, count, logits, labels, seconds, stream)
+                            : run_batch(images, first, count, logits, labels, seconds, stream);
       if (!status.ok()) return status;
     }
   } catch (...) {  // of a GPU: on the CPU nothing throws
@@ -226,7 +249,7 @@ std::vector<Tensor> Network::Impl::trace(const TensorView& images) const {
       outputs[step.first + step.count - 1].data<float>()[v] =
           math::load(type, there.view().data, v);
   };
-  std::vector<const void*> results{any_n ? images.data : input_of(images, 0, n, {})};
+  std::vector<const void*> results{input_of(images, 0, n, {})};
   for (const Step& step : steps) {
     const void* x = nullptr;
     if (step.parts.empty()) {
@@ -242,9 +265,17 @@ std::vector<Tensor> Network::Impl::trace(const TensorView& images) const {
     }
     if (step.apart.empty()) {
       std::vector<float*> inner;
-      for (std::size_t i = 0; i + 1 < step.count; ++i)
-        inner.push_back(outputs[step.first + i].data<float>());
+      std::vector<Tensor> there;  // on the network's device
+      for (std::size_t i = 0; i + 1 < step.count; ++i) {
+        Tensor& output = outputs[step.first + i];
+        if (on_gpu()) there.push_back(Tensor(DType::f32, {output.elements()}, machine.device));
+        inner.push_back(on_gpu() ? there.back().data<float>() : output.data<float>());
+      }
       run_kept(step, x, inner.data());
+      for (std::size_t i = 0; i < there.size(); ++i) {
+        const Tensor host = there[i].to({});
+        std::copy_n(host.data<float>(), host.elements(), outputs[step.first + i].data<float>());
+      }
     }
     for (const Step& one : step.apart) {
       run_kept(one, x, nullptr);

@@ -40,9 +40,9 @@ std::span<const Kernel* const> kernel_table() {
     &cuda::sm90::halo(),   // any filter, stride and dilation, f16 and bf16, max 2x2 or no pool
     &cuda::sm90::pair(),   // two such stages in one launch, the second 1x1
     &cuda::sm80::spike_resident(),  // a spiking network from u8 images to labels in one launch
-    &halo_pool,            // halo with any pool and second outputs, in a second pass
-    &halo_padded,          // halo for C or K that are no multiples of 8, between copies
-    &first_nchw,           // the same for NCHW, between transpositions
+    &halo_pool,                     // halo with any pool and second outputs, in a second pass
+    &halo_padded,                   // halo for C or K that are no multiples of 8, between copies
+    &first_nchw,                    // the same for NCHW, between transpositions
     &few_nchw,
     &halo_nchw,
     &halo_padded_nchw,

@@ -108,7 +108,8 @@ void draw_activation(Random& random, Stage& s) {
   s.act = random.pick({no_act, relu, relu, relu6, clip_to(-1, 2), leaky(0.25F)});
 }
 
-// What a GPU runs from u8 images to labels in one kernel: neurons of any kind behind the images too.
+// What a GPU runs from u8 images to labels in one kernel: neurons of any kind behind the images
+// too.
 OwnedChain draw_resident(Random& random) {
   OwnedChain chain;
   chain.constants = true;

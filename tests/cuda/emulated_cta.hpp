@@ -1,6 +1,6 @@
-// A CTA on the host: code that is written for one lane of a warp, with what only a warp or a CTA can
-// do behind a `Lane` (src/cuda/sm80/spike_resident.cuh), runs here lane by lane, without a GPU. Lanes
-// take turns: each runs until it waits for others.
+// A CTA on the host: code that is written for one lane of a warp, with what only a warp or a CTA
+// can do behind a `Lane` (src/cuda/sm80/spike_resident.cuh), runs here lane by lane, without a GPU.
+// Lanes take turns: each runs until it waits for others.
 #pragma once
 
 #include <ucontext.h>
@@ -30,7 +30,7 @@ struct EmulatedLane {
   int threads() const;
   int warp() const { return thread / 32; }
   int warps() const { return threads() / 32; }
-  void matrix(std::uint32_t (&x)[4], const unsigned char* row) const;
+  void matrix(std::uint32_t (&x)[4], int row) const;
   void multiply_add(float (&sums)[4], const std::uint32_t (&x)[4],
                     const std::uint32_t (&w)[2]) const;
   std::uint32_t exchange(std::uint32_t bits, int lanes) const;
@@ -132,8 +132,7 @@ class EmulatedCta {
                 static_cast<unsigned>(address), static_cast<unsigned>(address >> 32), i);
   }
   static void enter(unsigned low, unsigned high, int i) {
-    auto* const cta =
-        reinterpret_cast<EmulatedCta*>(static_cast<std::uintptr_t>(high) << 32 | low);
+    auto* const cta = reinterpret_cast<EmulatedCta*>(static_cast<std::uintptr_t>(high) << 32 | low);
     auto* base = cta->shared_.data();
     base += (16 - reinterpret_cast<std::uintptr_t>(base) % 16) % 16;
     (*cta->body_)(EmulatedLane{base, i, i % 32, cta});
@@ -153,11 +152,12 @@ inline int EmulatedLane::threads() const {
   return cta->threads();
 }
 
-inline void EmulatedLane::matrix(std::uint32_t (&x)[4], const unsigned char* row) const {
-  if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) throw std::logic_error("not on 16 bytes");
+inline void EmulatedLane::matrix(std::uint32_t (&x)[4], int row) const {
+  if (row % 16 != 0) throw std::logic_error("not on 16 bytes");
   const auto rows = cta->gather(thread, row);
   for (int block = 0; block < 4; ++block)
-    std::memcpy(&x[block], rows[static_cast<std::size_t>(8 * block + lane / 4)] + 4 * (lane % 4), 4);
+    std::memcpy(&x[block],
+                shared + rows[static_cast<std::size_t>(8 * block + lane / 4)] + 4 * (lane % 4), 4);
 }
 
 // As PTX's manual has the fragments of mma.m16n8k16; not by spike_resident_index.hpp, which this
@@ -181,8 +181,7 @@ inline void EmulatedLane::multiply_add(float (&sums)[4], const std::uint32_t (&x
     for (int k = 0; k < 16; ++k) {
       const auto from_x = static_cast<std::size_t>(row % 8 * 4 + k % 8 / 2);
       const auto from_w = static_cast<std::size_t>(column * 4 + k % 8 / 2);
-      sum += half(all[from_x].x[row / 8 + 2 * (k / 8)], k % 2) *
-             half(all[from_w].w[k / 8], k % 2);
+      sum += half(all[from_x].x[row / 8 + 2 * (k / 8)], k % 2) * half(all[from_w].w[k / 8], k % 2);
     }
     sums[i] = static_cast<float>(sum);
   }

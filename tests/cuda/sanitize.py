@@ -17,6 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 # A CTA of ours has more barriers than synccheck tracks by default.
 TOOLS = {"memcheck": [], "racecheck": [], "synccheck": ["--num-cuda-barriers", "1024"], "initcheck": []}
 ODD = "n2h9w13c72k136r3pad1+bias+relu+max2"
+SPIKES = ("constants > u8:n9h12w11c3k12r3pad1out(f32)+bias+lif(2,0.5)+soft+t3+hold+max2 > "
+          "n9h6w5c12k20r3pad1+bias+if(1)+t3 > n9h1c600k17r1+bias+if(1)+t3 > n9h1c17k10r1+bias > mean")
+SPIKES_TO_SPIKES = ("constants > u8:n300h10w9c1k8r5out(f32)+if(0.5)+t2+hold+max2 > "
+                    "n300h3w2c8k9r2+bias+if(1)+t2")
 CASES = [  # stage, kernel, tile
     (f"f16:{ODD}", "halo", "8x8x2.channels"),
     (f"bf16:{ODD}", "halo", "16x8x1.rows"),
@@ -38,6 +42,11 @@ CASES = [  # stage, kernel, tile
     # Half of an instruction's rows are whatever lies behind the slab.
     ("f16:n40h15c128k72r3stride2pad1+bias", "halo", "8x4x1.pingpong.half.deep1"),
     (f"f16:{ODD}", "halo", "8x8x1.pingpong.half"),
+    # Teams of a warp, of several, and of all; maps with padding; a mean, and spikes at the end.
+    (SPIKES, "spike_resident", "teams of 1"),
+    (SPIKES, "spike_resident", "teams of 4"),
+    (SPIKES, "spike_resident", "teams of 16"),
+    (SPIKES_TO_SPIKES, "spike_resident", "any team"),
     ("f16:n2h23c3k16r7stride2pad3+bias+relu+max3s2p1", "first", "8x7"),
     ("u8:n2h18w20c3k24r3pad1+bias+norm+relu+max2", "first", "8x8"),
     ("f16:n2h10c64k3r3pad1+bias+relu+max2", "few", ""),

@@ -32,25 +32,43 @@ TEST(StageLists, EveryKernelHasOneOfStagesThatItTakes) {
   EXPECT_GE(lists, 12);
 }
 
-// Without a GPU: the draws meet `pair` with every tile, epilogue and tail that it has.
-TEST(StageLists, DrawnChainsFillTheCoverageOfPair) {
+struct Covered {
+  std::set<std::string> tiles, epilogues, tails;
+};
+
+// What drawn chains meet of a kernel, without a GPU.
+Covered cover(std::string_view kernel) {
   const Machine machine = cuda::machine_of(cuda::h200());
   verify::Random random(2);
   verify::Coverage coverage;
-  for (const verify::Check& check : verify::fill_coverage({}, 5, machine, "pair", random)) {
-    EXPECT_EQ(check.kernel->name(), "pair");
+  for (const verify::Check& check :
+       verify::fill_coverage({}, 5, machine, std::string(kernel), random)) {
+    EXPECT_EQ(check.kernel->name(), kernel);
     count(check, coverage);
   }
-  std::set<std::string> tiles, epilogues, tails;
+  Covered covered;
   for (const auto& [cell, count] : coverage) {
     EXPECT_GE(count, 5) << cell.tile << ", " << cell.epilogue << ", " << cell.tail;
-    tiles.insert(cell.tile);
-    epilogues.insert(cell.epilogue);
-    tails.insert(cell.tail);
+    covered.tiles.insert(cell.tile);
+    covered.epilogues.insert(cell.epilogue);
+    covered.tails.insert(cell.tail);
   }
+  return covered;
+}
+
+TEST(StageLists, DrawnChainsFillTheCoverageOfPair) {
+  const auto [tiles, epilogues, tails] = cover("pair");
   EXPECT_GE(tiles.size(), 4U);
   EXPECT_EQ(epilogues.size(), 10U);
   EXPECT_EQ(tails, (std::set<std::string>{"k tail", "one pixel", "pixel tail", "whole"}));
+}
+
+TEST(StageLists, DrawnChainsFillTheCoverageOfSpikeResident) {
+  const auto [tiles, epilogues, tails] = cover("spike_resident");
+  EXPECT_EQ(tiles, (std::set<std::string>{"any team", "teams of 1", "teams of 2", "teams of 4",
+                                          "teams of 8", "teams of 16"}));
+  EXPECT_GE(epilogues.size(), 5U);
+  EXPECT_EQ(tails, (std::set<std::string>{"c tail", "k tail", "one pixel", "pixel tail", "whole"}));
 }
 
 }  // namespace

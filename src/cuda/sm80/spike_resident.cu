@@ -1,5 +1,3 @@
-#include "cuda/sm80/spike_resident.hpp"
-
 #include <cuda_fp16.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include "cuda/launch.hpp"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/sync.cuh"
+#include "cuda/sm80/spike_resident.hpp"
 #include "cuda/sm80/spike_resident_run.cuh"
 
 namespace convoy::cuda::sm80 {
@@ -22,9 +21,9 @@ struct LaneOnDevice {
   __device__ int warp() const { return thread / 32; }
   __device__ int warps() const { return resident_warps; }
 
-  /// The lane's part of the four 8x8 blocks whose rows the lanes give.
-  __device__ void matrix(std::uint32_t (&x)[4], const unsigned char* row) const {
-    ptx::ldmatrix_x4(x, static_cast<std::uint32_t>(__cvta_generic_to_shared(row)));
+  /// The lane's part of the four 8x8 blocks whose rows, of shared memory, the lanes give.
+  __device__ void matrix(std::uint32_t (&x)[4], int row) const {
+    ptx::ldmatrix_x4(x, static_cast<std::uint32_t>(__cvta_generic_to_shared(shared)) + row);
   }
   __device__ void multiply_add(float (&sums)[4], const std::uint32_t (&x)[4],
                                const std::uint32_t (&w)[2]) const {
@@ -54,7 +53,10 @@ struct LaneOnDevice {
     const uint4 words = __ldg(reinterpret_cast<const uint4*>(from));
     return {{words.x, words.y}, {words.z, words.w}};
   }
-  __device__ std::uint32_t from_global(const std::uint16_t* from) const { return __ldg(from); }
+  template <class T>
+  __device__ T from_global(const T* from) const {
+    return __ldg(from);
+  }
 };
 
 __global__ void __launch_bounds__(resident_warps * 32)

@@ -42,25 +42,24 @@ CONVOY_LANE bool step(const ResidentLayer& l, float x, float& v) {
 
 /// Where a layer's spikes of one image go.
 struct Sink {
-  unsigned char* shared = nullptr;  // of step 0, row 0, column 0
-  float* y = nullptr;               // the same of [T,n,P',Q',K]; null: not wanted
+  int shared = 0;      // of step 0, row 0, column 0
+  float* y = nullptr;  // the same of [T,n,P',Q',K]; null: not wanted
   Index y_step = 0;
 };
 
 template <class Lane>
-CONVOY_LANE void put_word(const ResidentLayer& l, const Sink& sink, int t, int row, int column,
-                          int k, std::uint32_t word) {
+CONVOY_LANE void put_word(const Lane& lane, const ResidentLayer& l, const Sink& sink, int t,
+                          int row, int column, int k, std::uint32_t word) {
   if (!l.stores) return;
-  unsigned char* const to =
-      sink.shared + t * l.out_step + row * l.out_row + column * l.out_column + k * 2;
-  *reinterpret_cast<std::uint32_t*>(to) = word;
+  const int to = sink.shared + t * l.out_step + row * l.out_row + column * l.out_column + k * 2;
+  *reinterpret_cast<std::uint32_t*>(lane.shared + to) = word;
 }
 
 /// Two spikes of filters k and k + 1 in step t. Of a layer that counts only y gets them.
 template <class Lane>
-CONVOY_LANE void put_spikes(const ResidentLayer& l, const Sink& sink, int t, int row, int column,
-                            int k, std::uint32_t bits) {
-  if (!l.counts) put_word<Lane>(l, sink, t, row, column, k, spike_words(bits));
+CONVOY_LANE void put_spikes(const Lane& lane, const ResidentLayer& l, const Sink& sink, int t,
+                            int row, int column, int k, std::uint32_t bits) {
+  if (!l.counts) put_word(lane, l, sink, t, row, column, k, spike_words(bits));
   if (sink.y == nullptr) return;
   float* const y = sink.y + t * sink.y_step + (Index{row} * l.out_w + column) * l.k + k;
   if (k < l.k) y[0] = bits & 1 ? 1.0F : 0.0F;
@@ -72,24 +71,25 @@ CONVOY_LANE void put_counts(const Lane& lane, const ResidentLayer& l, const Sink
                             int column, int k, std::uint32_t counts) {
   const std::uint32_t low = lane.half_of(static_cast<float>(counts & 0xffffU));
   const std::uint32_t high = lane.half_of(static_cast<float>(counts >> 16));
-  put_word<Lane>(l, sink, 0, row, column, k, low | high << 16);
+  put_word(lane, l, sink, 0, row, column, k, low | high << 16);
 }
 CONVOY_HD std::uint32_t add_counts(std::uint32_t counts, std::uint32_t bits) {
   return counts + ((bits & 1) | (bits & 2) << 15);
 }
 
-/// Sums of `Tiles` times 16 rows by `Columns` times 8 filters in each of `Steps` steps. rows: the
-/// address that this lane gives of each tile. weights: of product 0 and the first column, from one
-/// product to the next `stride` words.
+/// Sums of `Tiles` times 16 rows by `Columns` times 8 filters in each of `Steps` steps, of which
+/// there are so many tiles, columns and steps. rows: where in shared memory the row begins that
+/// this lane gives of each tile. weights: of product 0 and the first column, from one product to
+/// the next `stride` words.
 template <int Tiles, int Columns, int Steps, bool Shared, class Lane>
-CONVOY_LANE void sums(const Lane& lane, const ResidentLayer& l, const unsigned char* const* rows,
+CONVOY_LANE void sums(const Lane& lane, const ResidentLayer& l, const int (&rows)[Tiles], int tiles,
                       int steps, const WeightWords* weights, int stride, int columns,
                       float (&acc)[Tiles][Columns][Steps][4]) {
   CONVOY_UNROLL
   for (int i = 0; i < Tiles; ++i) CONVOY_UNROLL
-    for (int j = 0; j < Columns; ++j) CONVOY_UNROLL
-      for (int t = 0; t < Steps; ++t) CONVOY_UNROLL
-        for (int e = 0; e < 4; ++e) acc[i][j][t][e] = 0;
+  for (int j = 0; j < Columns; ++j) CONVOY_UNROLL
+  for (int t = 0; t < Steps; ++t) CONVOY_UNROLL
+  for (int e = 0; e < 4; ++e) acc[i][j][t][e] = 0;
   const auto* const offsets =
       reinterpret_cast<const std::int32_t*>(lane.shared + l.offsets) + address_unit(lane.lane);
   const auto load = [&](int product, WeightWords(&w)[Columns]) {
@@ -114,6 +114,7 @@ CONVOY_LANE void sums(const Lane& lane, const ResidentLayer& l, const unsigned c
       if (t >= steps) continue;
       CONVOY_UNROLL
       for (int i = 0; i < Tiles; ++i) {
+        if (i >= tiles) continue;
         std::uint32_t x[4];
         lane.matrix(x, rows[i] + t * l.in_step + offset);
         CONVOY_UNROLL
@@ -140,17 +141,17 @@ CONVOY_LANE void fire_held(const Lane& lane, const ResidentLayer& l, int steps, 
       bits |= step(l, x[0][i], v[0][i]) ? 1U : 0U;
       bits |= step(l, x[1][i], v[1][i]) ? 2U : 0U;
     }
-    put_spikes<Lane>(l, sink, t, row, column, k, bits);
+    put_spikes(lane, l, sink, t, row, column, k, bits);
     counts = add_counts(counts, bits);
   }
   if (l.counts) put_counts(lane, l, sink, row, column, k, counts);
 }
 
-/// The first layer, `Tiles` tiles from `tile` on of eight filters. image: its units.
+/// The first layer, `Tiles` tiles from `tile` on of eight filters. image: where its units lie.
 template <int Phases, int Tiles, class Lane>
 CONVOY_LANE void first_task(const Lane& lane, const ResidentParams& p, const ResidentLayer& l,
-                            const unsigned char* image, int tile, int filters, const Sink& sink) {
-  const unsigned char* rows[Tiles];
+                            int image, int tile, int filters, const Sink& sink) {
+  int rows[Tiles];
   CONVOY_UNROLL
   for (int i = 0; i < Tiles; ++i) {
     const int row = address_row(lane.lane);
@@ -160,7 +161,8 @@ CONVOY_LANE void first_task(const Lane& lane, const ResidentParams& p, const Res
   }
   float acc[Tiles][Phases][1][4];
   const auto* const weights = reinterpret_cast<const WeightWords*>(lane.shared + l.weights);
-  sums<Tiles, Phases, 1, true>(lane, l, rows, 1, weights + filters * Phases * 32,
+  const int tiles = first_tiles(l.items, l.pool) - tile;
+  sums<Tiles, Phases, 1, true>(lane, l, rows, tiles, 1, weights + filters * Phases * 32,
                                l.channel_tiles * Phases * 32, Phases, acc);
   const int k = filters * tile_columns + sum_column(lane.lane), row = sum_row(lane.lane);
   const auto* const bias = reinterpret_cast<const float*>(lane.shared + l.bias) + k;
@@ -210,29 +212,30 @@ CONVOY_LANE std::uint32_t fire(const ResidentLayer& l, float scale, const float 
   std::uint32_t bits = 0;
   CONVOY_UNROLL
   for (int i = 0; i < Tiles; ++i) CONVOY_UNROLL
-    for (int j = 0; j < Columns; ++j) CONVOY_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        const bool fired = step(l, fmaf(acc[i][j][t][e], scale, b[j][e & 1]), v[i][j][e]);
-        const int pair = i * Columns + j;
-        bits |= fired ? 1U << (l.pool ? 2 * pair + (e & 1) : 4 * pair + e) : 0U;
-      }
+  for (int j = 0; j < Columns; ++j) CONVOY_UNROLL
+  for (int e = 0; e < 4; ++e) {
+    const bool fired = step(l, fmaf(acc[i][j][t][e], scale, b[j][e & 1]), v[i][j][e]);
+    const int pair = i * Columns + j;
+    bits |= fired ? 1U << (l.pool ? 2 * pair + (e & 1) : 4 * pair + e) : 0U;
+  }
   return bits;
 }
 
 /// What a task of a later layer works on. Of a convolution one image; of a linear layer rows are
 /// the images of a round.
 struct Task {
-  const unsigned char* in = nullptr;
-  int items = 0;          // pixels, windows or images
-  int tile = 0;           // the first one
-  int column = 0;         // of filters, in eights
-  int columns = 0;        // that there are, up to the task's
+  int in = 0;       // in shared memory
+  int items = 0;    // pixels, windows or images
+  int tile = 0;     // the first one
+  int tiles = 0;    // that there are from there on
+  int column = 0;   // of filters, in eights
+  int columns = 0;  // that there are from there on
   const WeightWords* weights = nullptr;
 };
 
 template <int Tiles, class Lane>
 CONVOY_LANE void task_rows(const Lane& lane, const ResidentLayer& l, const Task& task,
-                           const unsigned char* (&rows)[Tiles]) {
+                           int (&rows)[Tiles]) {
   CONVOY_UNROLL
   for (int i = 0; i < Tiles; ++i) {
     const int row = address_row(lane.lane);
@@ -249,11 +252,11 @@ CONVOY_LANE void task_outputs(const Lane& lane, const ResidentLayer& l, const Ta
   const int row = sum_row(lane.lane);
   CONVOY_UNROLL
   for (int i = 0; i < Tiles; ++i) CONVOY_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const int item = conv_item(task.tile + i, row + 8 * half, l.pool);
-      // Of a window's two lanes the one of the even column writes.
-      if (item < task.items && (!l.pool || (half == 0 && (row & 1) == 0))) body(i, half, item);
-    }
+  for (int half = 0; half < 2; ++half) {
+    const int item = conv_item(task.tile + i, row + 8 * half, l.pool);
+    // Of a window's two lanes the one of the even column writes.
+    if (item < task.items && (!l.pool || (half == 0 && (row & 1) == 0))) body(i, half, item);
+  }
 }
 
 /// A later layer with a neuron. place(item): the item's row and column of y; sink_of(item): where
@@ -263,7 +266,7 @@ CONVOY_LANE void spike_task(const Lane& lane, const ResidentParams& p, int layer
                             SinkOf sink_of, PlaceOf place_of) {
   const ResidentLayer& l = p.at.layers[layer];
   const float scale = p.scale[layer];
-  const unsigned char* rows[Tiles];
+  int rows[Tiles];
   task_rows(lane, l, task, rows);
   float b[Columns][2];
   CONVOY_UNROLL
@@ -284,7 +287,7 @@ CONVOY_LANE void spike_task(const Lane& lane, const ResidentParams& p, int layer
   };
   for (int from = 0; from < p.at.steps; from += Steps) {
     float acc[Tiles][Columns][Steps][4];
-    sums<Tiles, Columns, Steps, Shared>(lane, l, rows, p.at.steps - from, task.weights,
+    sums<Tiles, Columns, Steps, Shared>(lane, l, rows, task.tiles, p.at.steps - from, task.weights,
                                         l.channel_tiles * 32, task.columns, acc);
     CONVOY_UNROLL
     for (int i = 0; i < Tiles; ++i) rows[i] += Steps * l.in_step;
@@ -300,7 +303,7 @@ CONVOY_LANE void spike_task(const Lane& lane, const ResidentParams& p, int layer
         for (int j = 0; j < Columns; ++j) {
           if (j >= task.columns) continue;
           const std::uint32_t two = bits_at(bits, i, j, half);
-          put_spikes<Lane>(l, sink, from + t, at.row, at.column, filter(j), two);
+          put_spikes(lane, l, sink, from + t, at.row, at.column, filter(j), two);
           counts[i][j][half] = add_counts(counts[i][j][half], two);
         }
       });
@@ -320,23 +323,22 @@ CONVOY_LANE void spike_task(const Lane& lane, const ResidentParams& p, int layer
 template <int Tiles, int Columns, class Lane>
 CONVOY_LANE void mean_task(const Lane& lane, const ResidentParams& p, int layer, const Task& task) {
   const ResidentLayer& l = p.at.layers[layer];
-  const unsigned char* rows[Tiles];
+  int rows[Tiles];
   task_rows(lane, l, task, rows);
   float acc[Tiles][Columns][1][4];
-  sums<Tiles, Columns, 1, false>(lane, l, rows, 1, task.weights, l.channel_tiles * 32,
+  sums<Tiles, Columns, 1, false>(lane, l, rows, task.tiles, 1, task.weights, l.channel_tiles * 32,
                                  task.columns, acc);
   auto* const logits = reinterpret_cast<float*>(lane.shared + p.at.logits);
   const auto* const bias = reinterpret_cast<const float*>(lane.shared + l.bias);
   task_outputs<Tiles>(lane, l, task, [&](int i, int half, int item) {
     CONVOY_UNROLL
     for (int j = 0; j < Columns; ++j) CONVOY_UNROLL
-      for (int e = 0; e < 2; ++e) {
-        const int k = (task.column + j) * tile_columns + sum_column(lane.lane) + e;
-        if (j >= task.columns || k >= l.k) continue;
-        const float sum = fmaf(acc[i][j][0][2 * half + e],
-                               p.scale[layer], bias[k]);
-        logits[item * l.k + k] = sum / static_cast<float>(p.at.steps);
-      }
+    for (int e = 0; e < 2; ++e) {
+      const int k = (task.column + j) * tile_columns + sum_column(lane.lane) + e;
+      if (j >= task.columns || k >= l.k) continue;
+      const float sum = fmaf(acc[i][j][0][2 * half + e], p.scale[layer], bias[k]);
+      logits[item * l.k + k] = sum / static_cast<float>(p.at.steps);
+    }
   });
 }
 

@@ -1,5 +1,5 @@
-// Kernel `spike_resident`: a spiking network from u8 images to labels in one launch, on Tensor Cores
-// from 8.0 on. `spike_resident_plan.hpp` lays it out, this launches it.
+// Kernel `spike_resident`: a spiking network from u8 images to labels in one launch, on Tensor
+// Cores from 8.0 on. `spike_resident_plan.hpp` lays it out, this launches it.
 #pragma once
 
 #include <cuda_runtime_api.h>

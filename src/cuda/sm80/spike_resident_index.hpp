@@ -1,8 +1,8 @@
 // Kernel `spike_resident`: who holds what of a 16x8x16 product, and which sums lie in which row of
 // it. Plain arithmetic, for the kernel, the packing and the tests alike.
 //
-// A product's rows are outputs (pixels of the convolution, or images of a linear layer), its columns
-// filters, its depth units of 8 values that lie together in shared memory: two a product.
+// A product's rows are outputs (pixels of the convolution, or images of a linear layer), its
+// columns filters, its depth units of 8 values that lie together in shared memory: two a product.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,11 @@
 namespace convoy::cuda::sm80 {
 
 inline constexpr int tile_rows = 16, tile_columns = 8, unit_values = 8, unit_bytes = 16;
+
+/// What a task, which one warp does, takes of a layer: so many tiles by so many eights of filters,
+/// in so many steps at once. Of the first layer one eight, in all its phases.
+inline constexpr int first_task_tiles = 3, conv_task_tiles = 2, linear_task_tiles = 3;
+inline constexpr int task_columns = 2, task_steps = 2;
 
 /// The row whose address a lane gives to ldmatrix, and which of the product's two units.
 CONVOY_HD int address_row(int lane) {

@@ -71,8 +71,7 @@ class PreparedResident final : public Prepared {
     std::copy(weights_->scale.begin(), weights_->scale.end(), p.scale);
     p.constants = weights_->shared.data();
     p.linear = weights_->linear.data();
-    if (weights_->has_values)
-      p.values = static_cast<const std::uint16_t*>(weights_->values.data());
+    if (weights_->has_values) p.values = static_cast<const std::uint16_t*>(weights_->values.data());
     p.n = args.n;
     p.x = static_cast<const std::uint8_t*>(args.x);
     const std::size_t last = chain_.stages.size() - 1;
@@ -126,9 +125,8 @@ class SpikeResident final : public Kernel {
       return name_of(layout) == tile.name;
     });
     Cost cost;
-    cost.seconds =
-        resident_seconds(asked == layouts.end() ? best_layout(layouts, n, device) : *asked, n,
-                         device);
+    cost.seconds = resident_seconds(
+        asked == layouts.end() ? best_layout(layouts, n, device) : *asked, n, device);
     for (const Stage& stage : chain.stages) {
       const Shapes shapes = shapes_of(stage);
       const auto steps = static_cast<double>(stage.hold ? 1 : chain.steps());

@@ -24,7 +24,8 @@ Line line_of(const float* values) {
                   (static_cast<double>(values[255]) + values[0]) / 2};
   const double most = std::max(std::abs(values[0]), std::abs(values[255]));
   for (int u = 0; u < 256; ++u)
-    if (!(std::abs(line.slope * (u - 127.5) + line.offset - values[u]) <= most * 0x1p-22)) return {};
+    if (!(std::abs(line.slope * (u - 127.5) + line.offset - values[u]) <= most * 0x1p-22))
+      return {};
   return line;
 }
 
@@ -68,8 +69,8 @@ class Packer {
     }
   }
 
-  // The weight of filter k for value x of a row r of the first layer's units, from column `phase` of
-  // the group on.
+  // The weight of filter k for value x of a row r of the first layer's units, from column `phase`
+  // of the group on.
   double first_weight(Index k, Index r, Index x, Index phase) const {
     const Stage& s = stage(0);
     const Index channels = layout_.image.channels();
@@ -77,8 +78,7 @@ class Packer {
     if (from < 0) return 0;
     const Index column = from / channels, c = from % channels;
     if (column % s.dil.w != 0 || column / s.dil.w >= s.s) return 0;
-    const float* const w =
-        all_.front().w + ((k * s.r + r) * s.s + column / s.dil.w) * s.c;
+    const float* const w = all_.front().w + ((k * s.r + r) * s.s + column / s.dil.w) * s.c;
     if (c < s.c) return w[c] * lines_[static_cast<std::size_t>(c)].slope;
     double sum = 0;  // of the channel that is 1 inside the image
     for (Index i = 0; i < s.c; ++i) sum += w[i] * lines_[static_cast<std::size_t>(i)].offset;
@@ -99,8 +99,9 @@ class Packer {
     if (k >= s.k) return 0;
     if (i == 0) {
       const Index units = layout_.image.units;
-      return unit / units < s.r ? first_weight(k, unit / units, unit % units * unit_values + e, phase)
-                                : 0;
+      return unit / units < s.r
+                 ? first_weight(k, unit / units, unit % units * unit_values + e, phase)
+                 : 0;
     }
     // A pixel's channels in eights; of a linear layer its input's pixels.
     const Stage& before = stage(i - 1);
@@ -164,10 +165,9 @@ class Packer {
           for (int unit = 0; unit < 2; ++unit)
             for (int e = 0; e < 2; ++e) {
               const Index u = 2 * product + unit;
-              const double w =
-                  u < units ? weight(i, u, weight_value(lane, e),
-                                     tile * tile_columns + weight_column(lane))
-                            : 0;
+              const double w = u < units ? weight(i, u, weight_value(lane, e),
+                                                  tile * tile_columns + weight_column(lane))
+                                         : 0;
               split(std::ldexp(w, exponent), terms[0][unit][e], terms[1][unit][e]);
             }
           std::memcpy(to + ((product * (columns / tile_columns) + tile) * 32 + lane) * 16, terms,

@@ -19,9 +19,9 @@ namespace convoy::cuda::sm80 {
 /// being subnormal; with inputs 0 and 1, or small integers, sums are as good as fp32's. They lie
 /// [product][eight filters][lane]{hi unit 0, hi unit 1, lo unit 0, lo unit 1}, two values each.
 struct ResidentConstants {
-  std::vector<std::byte> shared;               // as in ResidentLayout::constants_bytes
-  std::vector<std::byte> linear;               // as in ResidentLayout::linear_bytes
-  std::array<float, most_layers> scale{};      // of each layer's sums
+  std::vector<std::byte> shared;           // as in ResidentLayout::constants_bytes
+  std::vector<std::byte> linear;           // as in ResidentLayout::linear_bytes
+  std::array<float, most_layers> scale{};  // of each layer's sums
   /// x' of a pixel value, f16, [C][256]; empty: the value of pixel u is u - 127.5, what makes x' of
   /// it is in weights and bias.
   std::vector<std::uint16_t> values;

@@ -4,8 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "core/size.hpp"
 #include "cuda/refusals.hpp"
@@ -208,9 +206,7 @@ class Builder {
     at_.logits = part(at_.size);
   }
 
-  static int clip(Index value) {
-    return static_cast<int>(std::min<Index>(value, too_many_bytes));
-  }
+  static int clip(Index value) { return static_cast<int>(std::min<Index>(value, too_many_bytes)); }
 
   const Chain& chain_;
   bool tight_;
@@ -238,9 +234,9 @@ std::vector<std::string> stage_refusals(const Chain& chain, std::size_t i) {
   refusals.one_group().no_norm().no_keep();
   refuse_pool(stage, refusals);
   refusals.no(stage.output_dtype(true) != DType::f32, "y is not f32");
-  refusals.no(stage.layout != Layout::nhwc && !(stage.c == 1 && i == 0) &&
-                  !is_linear_stage(chain, i),
-              "NCHW");
+  refusals.no(
+      stage.layout != Layout::nhwc && !(stage.c == 1 && i == 0) && !is_linear_stage(chain, i),
+      "NCHW");
   refusals.no(!stage.act.is_neuron() && !(last && chain.mean),
               "no neuron, and not the mean that ends a chain");
   if (i == 0) {
@@ -248,49 +244,14 @@ std::vector<std::string> stage_refusals(const Chain& chain, std::size_t i) {
     refusals.no(!stage.hold && stage.t > 1, "u8 images are held over the steps: expected +hold");
     refusals.no(!stage.act.is_neuron(), "no neuron in the first stage");
   } else if (is_linear_stage(chain, i)) {
-    refusals.no(stage.pool.has_value() || !(stage.pad == Padding(0)) ||
-                    !(stage.stride == Extent(1)),
-                "a linear layer with a pool, padding or a stride");
+    refusals.no(
+        stage.pool.has_value() || !(stage.pad == Padding(0)) || !(stage.stride == Extent(1)),
+        "a linear layer with a pool, padding or a stride");
   } else {
     refusals.no(is_linear_stage(chain, i - 1), "a convolution behind a linear layer");
     refusals.no(last && chain.mean, "the mean of a convolution");
   }
   return refusals.all();
-}
-
-// What one image, and one round, cost a multiprocessor in products of the Tensor Cores.
-struct Work {
-  double convolutions = 0, linear = 0;
-};
-Work work_of(const ResidentLayout& layout) {
-  Work work;
-  for (int i = 0; i < layout.size; ++i) {
-    const ResidentLayer& l = layout.layers[static_cast<std::size_t>(i)];
-    const double columns = 2.0 * l.channel_tiles * l.products;  // hi and lo
-    if (i == 0)
-      work.convolutions += columns * l.phases * first_tiles(l.items, l.pool);
-    else if (i < layout.convolutions)
-      work.convolutions += columns * conv_tiles(l.items, l.pool) * layout.steps;
-    else
-      work.linear += columns * (l.mean ? 1 : layout.steps) / tile_rows;
-  }
-  return work;
-}
-
-double seconds_of(const ResidentLayout& layout, Index n, const DeviceFacts& device) {
-  // Estimates, of the study's prototypes: cycles of a product, bytes a cycle of a multiprocessor's
-  // part of the L2, warps that hide latencies, and seconds of a launch and its prologue.
-  constexpr double product = 2.0, l2 = 50, enough_warps = 12, launch = 6e-6;
-  const Work work = work_of(layout);
-  const auto images = static_cast<double>((n + device.sms - 1) / std::max(device.sms, 1));
-  const double at_once = std::min<double>(images, layout.teams());
-  const double turns = std::ceil(images / layout.teams());
-  const double busy = std::min(1.0, at_once * layout.team / enough_warps);
-  double cycles = turns * at_once * work.convolutions * product / busy;
-  const double rounds = std::ceil(images / layout.batch);
-  const double rows = static_cast<double>(up(static_cast<Index>(images / rounds) + 1, tile_rows));
-  cycles += rounds * std::max(rows * work.linear * product, layout.linear_bytes / l2);
-  return launch + cycles / std::max(device.clock, 1e9);
 }
 
 // The first batch that fits, or a team of 0.
@@ -342,28 +303,10 @@ std::vector<std::string> resident_refusals(const Chain& chain, const DeviceFacts
                                   most_counted_steps));
   if (!reasons.empty() || !resident_layouts(chain, device).empty()) return reasons;
   const Size least = Builder(chain, resident_warps, 8, true).bytes();
-  reasons.push_back(
-      fmt::format("its weights and spikes take {} bytes of shared memory, expected at most {}",
-                  least.fits() ? fmt::format("{}", least.value()) : "more than 2^60",
-                  device.shared_bytes));
+  reasons.push_back(fmt::format(
+      "its weights and spikes take {} bytes of shared memory, expected at most {}",
+      least.fits() ? fmt::format("{}", least.value()) : "more than 2^60", device.shared_bytes));
   return reasons;
-}
-
-const ResidentLayout& best_layout(const std::vector<ResidentLayout>& layouts, Index n,
-                                  const DeviceFacts& device) {
-  const ResidentLayout* best = &layouts.front();
-  double least = std::numeric_limits<double>::infinity();
-  for (const ResidentLayout& layout : layouts) {
-    const double seconds = seconds_of(layout, n, device);
-    if (seconds >= least) continue;
-    least = seconds;
-    best = &layout;
-  }
-  return *best;
-}
-
-double resident_seconds(const ResidentLayout& layout, Index n, const DeviceFacts& device) {
-  return seconds_of(layout, n, device);
 }
 
 }  // namespace convoy::cuda::sm80

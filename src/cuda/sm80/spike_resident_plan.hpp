@@ -40,7 +40,7 @@ struct ResidentLayer {
   int out = 0, out_step = 0, out_row = 0, out_column = 0;
   bool out_features = false;  // out lies in the CTA's memory, out_image from image to image
   int out_image = 0;
-  bool stores = true;  // false: nothing in shared memory
+  bool stores = true;   // false: nothing in shared memory
   bool counts = false;  // stores the number of spikes, not those of each step
   // The neuron; of a mean unused.
   bool mean = false, leaky = false, soft = false;

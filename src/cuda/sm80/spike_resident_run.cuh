@@ -1,5 +1,5 @@
-// Kernel `spike_resident`: how a CTA takes its images through all layers (spike_resident.cuh has the
-// products and neurons).
+// Kernel `spike_resident`: how a CTA takes its images through all layers (spike_resident.cuh has
+// the products and neurons).
 #pragma once
 
 #include "cuda/sm80/spike_resident.cuh"
@@ -14,7 +14,7 @@ struct alignas(16) Words4 {
 struct Team {
   int number = 0, index = 0, size = 0;
   int warp = 0, warps = 0;
-  unsigned char* memory = nullptr;
+  int memory = 0;  // where in shared memory
 };
 
 /// The f16 value at place `value` of the unit's run: of pixel column + value / channels.
@@ -45,7 +45,16 @@ CONVOY_LANE void stage_image(const Lane& lane, const ResidentParams& p, const Te
     Words4 words;
     // What lies beyond a row's end has weights of 0 or makes columns that nobody keeps.
     const int from = (y * at.w + column) * at.c + value;
-    if (plain && from + unit_values <= bytes) {
+    if (plain && from + unit_values <= bytes &&
+        reinterpret_cast<std::uintptr_t>(image + from) % 4 == 0) {
+      const auto* const four = reinterpret_cast<const std::uint32_t*>(image + from);
+      CONVOY_UNROLL
+      for (int j = 0; j < 2; ++j) {
+        const std::uint32_t u = lane.from_global(four + j);
+        words.word[2 * j] = lane.centred(u & 255, u >> 8 & 255);
+        words.word[2 * j + 1] = lane.centred(u >> 16 & 255, u >> 24);
+      }
+    } else if (plain && from + unit_values <= bytes) {
       CONVOY_UNROLL
       for (int j = 0; j < 4; ++j)
         words.word[j] = lane.centred(image[from + 2 * j], image[from + 2 * j + 1]);
@@ -55,19 +64,17 @@ CONVOY_LANE void stage_image(const Lane& lane, const ResidentParams& p, const Te
         words.word[j] = pixel_value(lane, p, image, y, column, value + 2 * j) |
                         pixel_value(lane, p, image, y, column, value + 2 * j + 1) << 16;
     }
-    reinterpret_cast<Words4*>(team.memory)[i] = words;
+    reinterpret_cast<Words4*>(lane.shared + team.memory)[i] = words;
   }
 }
 
 /// Where layer `i` of image `image` puts its spikes; `slot`: the image's place in the round.
-template <class Lane>
-CONVOY_LANE Sink sink_of(const Lane& lane, const ResidentParams& p, int i, unsigned char* team,
-                         Index image, int slot) {
+CONVOY_LANE Sink sink_of(const ResidentParams& p, int i, int team, Index image, int slot) {
   const ResidentLayer& l = p.at.layers[i];
   const Index values = Index{l.out_h} * l.out_w * l.k;
   float* const y = p.y[i];
   Sink sink;
-  sink.shared = l.out_features ? lane.shared + l.out + slot * l.out_image : team + l.out;
+  sink.shared = l.out_features ? l.out + slot * l.out_image : team + l.out;
   sink.y = y == nullptr ? nullptr : y + image * values;
   sink.y_step = p.n * values;
   return sink;
@@ -76,7 +83,7 @@ CONVOY_LANE Sink sink_of(const Lane& lane, const ResidentParams& p, int i, unsig
 template <class Lane>
 CONVOY_LANE void first_layer(const Lane& lane, const ResidentParams& p, const Team& team,
                              const Sink& sink) {
-  constexpr int tiles = 3;
+  constexpr int tiles = first_task_tiles;
   const ResidentLayer& l = p.at.layers[0];
   const int parts = (first_tiles(l.items, l.pool) + tiles - 1) / tiles;
   for (int task = team.warp; task < parts * l.channel_tiles; task += team.warps) {
@@ -91,7 +98,7 @@ CONVOY_LANE void first_layer(const Lane& lane, const ResidentParams& p, const Te
 template <class Lane>
 CONVOY_LANE void convolution(const Lane& lane, const ResidentParams& p, int i, const Team& team,
                              const Sink& sink) {
-  constexpr int tiles = 2, columns = 2;
+  constexpr int tiles = conv_task_tiles, columns = task_columns;
   const ResidentLayer& l = p.at.layers[i];
   const int parts = (conv_tiles(l.items, l.pool) + tiles - 1) / tiles;
   const int all = parts * ((l.channel_tiles + columns - 1) / columns);
@@ -103,8 +110,9 @@ CONVOY_LANE void convolution(const Lane& lane, const ResidentParams& p, int i, c
     task.tile = number % parts * tiles;
     task.column = number / parts * columns;
     task.columns = l.channel_tiles - task.column;
+    task.tiles = conv_tiles(l.items, l.pool) - task.tile;
     task.weights = weights + task.column * 32;
-    spike_task<tiles, columns, 2, true>(
+    spike_task<tiles, columns, task_steps, true>(
         lane, p, i, task, [&](int) { return sink; },
         [&](int item) { return conv_pixel(item, 0, l.across, false); });
   }
@@ -113,26 +121,26 @@ CONVOY_LANE void convolution(const Lane& lane, const ResidentParams& p, int i, c
 template <class Lane>
 CONVOY_LANE void linear_layer(const Lane& lane, const ResidentParams& p, int i, Index first,
                               int images) {
-  constexpr int tiles = 3, columns = 2;
+  constexpr int tiles = linear_task_tiles, columns = task_columns;
   const ResidentLayer& l = p.at.layers[i];
   const int parts = (conv_tiles(images, false) + tiles - 1) / tiles;
   const int all = parts * ((l.channel_tiles + columns - 1) / columns);
-  const auto* const weights = reinterpret_cast<const WeightWords*>(
-      static_cast<const unsigned char*>(p.linear) + l.weights);
+  const auto* const weights =
+      reinterpret_cast<const WeightWords*>(static_cast<const unsigned char*>(p.linear) + l.weights);
   for (int number = lane.warp(); number < all; number += lane.warps()) {
     Task task;
-    task.in = lane.shared + l.in;
+    task.in = l.in;
     task.items = images;
     task.tile = number % parts * tiles;
     task.column = number / parts * columns;
     task.columns = l.channel_tiles - task.column;
+    task.tiles = conv_tiles(images, false) - task.tile;
     task.weights = weights + task.column * 32;
     if (l.mean)
       mean_task<tiles, columns>(lane, p, i, task);
     else
-      spike_task<tiles, columns, 2, false>(
-          lane, p, i, task,
-          [&](int item) { return sink_of(lane, p, i, nullptr, first + item, item); },
+      spike_task<tiles, columns, task_steps, false>(
+          lane, p, i, task, [&](int item) { return sink_of(p, i, 0, first + item, item); },
           [](int) { return Place{}; });
   }
 }
@@ -157,7 +165,7 @@ CONVOY_LANE void give_outputs(const Lane& lane, const ResidentParams& p, Index f
 template <class Lane>
 CONVOY_LANE void convolutions(const Lane& lane, const ResidentParams& p, const Team& team,
                               Index first, int images) {
-  auto* const memory = reinterpret_cast<Words4*>(team.memory);
+  auto* const memory = reinterpret_cast<Words4*>(lane.shared + team.memory);
   if (p.at.clear) {
     for (int i = team.index; i < p.at.team_bytes / 16; i += team.size) memory[i] = Words4{};
     lane.sync_team(team.number, team.size);
@@ -167,10 +175,10 @@ CONVOY_LANE void convolutions(const Lane& lane, const ResidentParams& p, const T
     const Index image = first + slot;
     stage_image(lane, p, team, p.x + image * image_bytes);
     lane.sync_team(team.number, team.size);
-    first_layer(lane, p, team, sink_of(lane, p, 0, team.memory, image, slot));
+    first_layer(lane, p, team, sink_of(p, 0, team.memory, image, slot));
     for (int i = 1; i < p.at.convolutions; ++i) {
       lane.sync_team(team.number, team.size);
-      convolution(lane, p, i, team, sink_of(lane, p, i, team.memory, image, slot));
+      convolution(lane, p, i, team, sink_of(p, i, team.memory, image, slot));
     }
     // The next image's units lie where this layer's do.
     if (p.at.convolutions == 1) lane.sync_team(team.number, team.size);
@@ -190,7 +198,7 @@ CONVOY_LANE void resident_cta(const Lane& lane, const ResidentParams& p, int cta
   team.number = lane.thread / team.size;
   team.index = lane.thread % team.size;
   team.warp = team.index / 32;
-  team.memory = lane.shared + p.at.team_at + team.number * p.at.team_bytes;
+  team.memory = p.at.team_at + team.number * p.at.team_bytes;
   const Index end = p.n * (cta + 1) / ctas;
   for (Index first = p.n * cta / ctas; first < end; first += p.at.batch) {
     const int images = static_cast<int>(end - first < p.at.batch ? end - first : p.at.batch);

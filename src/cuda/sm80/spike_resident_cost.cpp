@@ -1,0 +1,82 @@
+// What a run of `spike_resident` should take, and the layout that serves n images best.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "cuda/sm80/spike_resident_index.hpp"
+#include "cuda/sm80/spike_resident_plan.hpp"
+
+namespace convoy::cuda::sm80 {
+namespace {
+
+// Products of the Tensor Cores: all, and those in a row of the busiest warp.
+struct Work {
+  double all = 0, in_a_row = 0;
+  void add(double tasks, double of_a_task, double warps) {
+    all += tasks * of_a_task;
+    in_a_row += std::ceil(tasks / warps) * of_a_task;
+  }
+};
+
+// Of the convolutions of an image. Making a unit of it takes a lane as long as four products.
+Work work_of_image(const ResidentLayout& layout) {
+  Work work;
+  const double units = 1.0 * layout.image.rows * layout.image.groups * layout.image.units;
+  work.in_a_row = 4 * std::ceil(units / (32 * layout.team));
+  for (int i = 0; i < layout.convolutions; ++i) {
+    const ResidentLayer& l = layout.layers[i];
+    const int tiles = i == 0 ? first_tiles(l.items, l.pool) : conv_tiles(l.items, l.pool);
+    if (i == 0)
+      work.add(std::ceil(1.0 * tiles / first_task_tiles) * l.channel_tiles,
+               2.0 * first_task_tiles * l.phases * l.products, layout.team);
+    else
+      work.add(std::ceil(1.0 * tiles / conv_task_tiles) *
+                   std::ceil(1.0 * l.channel_tiles / task_columns),
+               2.0 * conv_task_tiles * task_columns * layout.steps * l.products, layout.team);
+  }
+  return work;
+}
+// Of the linear layers of so many images.
+Work work_of_round(const ResidentLayout& layout, double images) {
+  Work work;
+  for (int i = layout.convolutions; i < layout.size; ++i) {
+    const ResidentLayer& l = layout.layers[i];
+    work.add(std::ceil(images / tile_rows / linear_task_tiles) *
+                 std::ceil(1.0 * l.channel_tiles / task_columns),
+             2.0 * linear_task_tiles * task_columns * (l.mean ? 1 : layout.steps) * l.products,
+             resident_warps);
+  }
+  return work;
+}
+
+}  // namespace
+
+double resident_seconds(const ResidentLayout& layout, Index n, const DeviceFacts& device) {
+  // Estimates after the study's prototypes: cycles of a product, those of one in a warp's row of
+  // them, bytes a cycle of a multiprocessor's part of the L2, seconds of a launch and its prologue.
+  constexpr double product = 2, in_a_row = 24, l2 = 50, launch = 6e-6;
+  const double images = std::ceil(static_cast<double>(n) / std::max(device.sms, 1));
+  const Work image = work_of_image(layout);
+  double cycles = std::max(images * image.all * product,
+                           std::ceil(images / layout.teams()) * image.in_a_row * in_a_row);
+  const double rounds = std::ceil(images / layout.batch);
+  const Work round = work_of_round(layout, std::ceil(images / rounds));
+  cycles +=
+      rounds * std::max({round.all * product, round.in_a_row * in_a_row, layout.linear_bytes / l2});
+  return launch + cycles / std::max(device.clock, 1e9);
+}
+
+const ResidentLayout& best_layout(const std::vector<ResidentLayout>& layouts, Index n,
+                                  const DeviceFacts& device) {
+  const ResidentLayout* best = &layouts.front();
+  double least = std::numeric_limits<double>::infinity();
+  for (const ResidentLayout& layout : layouts) {
+    const double seconds = resident_seconds(layout, n, device);
+    if (seconds >= least) continue;
+    least = seconds;
+    best = &layout;
+  }
+  return *best;
+}
+
+}  // namespace convoy::cuda::sm80
