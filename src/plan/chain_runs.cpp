@@ -16,26 +16,28 @@ PlanOptions without_choice(PlanOptions options) {
 }  // namespace
 
 ChainRuns::ChainRuns(const Chain& chain, const PlanOptions& options)
-    : chain_(chain),
-      options_(without_choice(options)),
-      machine_(machine_for(options_)),
-      labels_(chain.mean ? static_cast<std::size_t>(chain.back().n) : 0) {
+    : chain_(chain), options_(without_choice(options)), machine_(machine_for(options_)) {
   check(chain, machine_.device.kind == DeviceKind::cuda);
   alone_ = stages_alone(chain);
+  const bool gpu = machine_.device.kind == DeviceKind::cuda;
+  if (chain.mean) labels_ = Tensor(DType::i32, {chain.back().n}, machine_.device);
   const bool values = chain.constants && chain.front().dtype == DType::u8;
   if (values) {
     pixels_ = std::move(RandomOperands(chain.front()).x);
+    if (gpu) pixels_ = pixels_.to(machine_.device);
     for (Index i = 0; i < chain.front().c * 256; ++i)
       values_.push_back((static_cast<float>(i % 256) - 127.5F) / 64);
     alone_.front().dtype = DType::f32;
   }
   for (const Stage& stage : alone_) {
     operands_.emplace_back(stage, operands_.size() + 1, machine_);
+    const Tensor& bias = operands_.back().bias;
+    folded_bias_.push_back(bias.view() ? bias.to({}) : Tensor());
     plans_.emplace_back(stage, operands_.back().weights, options_);
     predicted_stages_ += select(stage, machine_, options_, nullptr).tile.cost.seconds;
     sets_ = std::max(sets_, operands_.back().sets());
   }
-  if (!chain.binary || machine_.device.kind != DeviceKind::cpu) return;
+  if (!chain.binary || gpu) return;
   float* const x = operands_.front().x.data<float>();
   for (Index i = 0; i < operands_.front().x.elements(); ++i) x[i] = x[i] > 0.5F ? 1 : 0;
 }
@@ -44,7 +46,7 @@ std::vector<Parameters> ChainRuns::parameters(const KernelFacts& facts) const {
   std::vector<Parameters> all;
   for (std::size_t i = 0; i < alone_.size(); ++i) {
     all.push_back({.w = operands_[i].weights.data<float>()});
-    if (facts.folds) all.back().bias = operands_[i].bias.data<float>();
+    if (facts.folds) all.back().bias = folded_bias_[i].data<float>();
     if (facts.folds && i == 0 && !values_.empty()) all.back().values = values_.data();
   }
   return all;
@@ -92,7 +94,7 @@ Status ChainRuns::run_whole(const Bound& bound, Stream stream, std::size_t set) 
   args.y = operands_of(chain.size() - 1, set).y.data;
   args.y_stride = dense_y(chain.back(), args.n);
   args.later = later;
-  if (!labels_.empty()) args.labels = labels_.data();
+  args.labels = labels_.data<std::int32_t>();
   return bound.run(args, nullptr, stream);
 }
 

@@ -44,9 +44,10 @@ class ChainRuns {
   std::vector<Stage> alone_;
   std::vector<RandomOperands> operands_;
   std::vector<Plan> plans_;
-  Tensor pixels_;              // where the chain's constants give their values
-  std::vector<float> values_;  // those, [C][256]
-  mutable std::vector<std::int32_t> labels_;
+  Tensor pixels_;                    // where the chain's constants give their values
+  std::vector<float> values_;        // those, [C][256]
+  std::vector<Tensor> folded_bias_;  // on the host
+  Tensor labels_;
   double predicted_stages_ = 0;
   std::size_t sets_ = 1;
 };

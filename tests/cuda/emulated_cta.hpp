@@ -41,6 +41,7 @@ struct EmulatedLane {
     return half_of(static_cast<float>(first) - 127.5F) |
            half_of(static_cast<float>(second) - 127.5F) << 16;
   }
+  void prefetch(const void*) const {}
   template <class T>
   T from_global(const T* from) const {
     return *from;

@@ -5,6 +5,7 @@
 #include "cuda/error.hpp"
 #include "cuda/launch.hpp"
 #include "cuda/ptx/mma.cuh"
+#include "cuda/ptx/prefetch.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/sm80/spike_resident.hpp"
 #include "cuda/sm80/spike_resident_run.cuh"
@@ -49,6 +50,7 @@ struct LaneOnDevice {
     pair = __hadd2(__hsub2(pair, __float2half2_rn(1152.0F)), __float2half2_rn(0.5F));
     return *reinterpret_cast<const std::uint32_t*>(&pair);
   }
+  __device__ void prefetch(const void* from) const { ptx::prefetch_l1(from); }
   __device__ WeightWords from_global(const WeightWords* from) const {
     const uint4 words = __ldg(reinterpret_cast<const uint4*>(from));
     return {{words.x, words.y}, {words.z, words.w}};

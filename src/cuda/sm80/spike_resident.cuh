@@ -33,8 +33,9 @@ CONVOY_HD std::uint32_t spike_words(std::uint32_t bits) {
 }
 
 /// One step of a neuron whose input is x; whether it fires.
+template <bool Leaky>
 CONVOY_LANE bool step(const ResidentLayer& l, float x, float& v) {
-  v = math::charge(l.leaky ? Activation::Kind::lif : Activation::Kind::if_, l.tau, v, x);
+  v = math::charge(Leaky ? Activation::Kind::lif : Activation::Kind::if_, l.tau, v, x);
   const float spike = math::fire(v, l.threshold);
   v = math::reset(v, l.threshold, spike, l.soft);
   return spike != 0.0F;
@@ -127,9 +128,9 @@ CONVOY_LANE void sums(const Lane& lane, const ResidentLayer& l, const int (&rows
   }
 }
 
-/// The spikes of one window, of filters k and k + 1: sums of `Count` neurons each, the same in all
-/// steps.
-template <int Count, class Lane>
+/// The spikes of one window, of filters k and k + 1: inputs of `Count` neurons each, the same in
+/// all steps.
+template <bool Leaky, int Count, class Lane>
 CONVOY_LANE void fire_held(const Lane& lane, const ResidentLayer& l, int steps, const Sink& sink,
                            int row, int column, int k, const float (&x)[2][Count]) {
   float v[2][Count] = {};
@@ -138,13 +139,66 @@ CONVOY_LANE void fire_held(const Lane& lane, const ResidentLayer& l, int steps, 
     std::uint32_t bits = 0;
     CONVOY_UNROLL
     for (int i = 0; i < Count; ++i) {
-      bits |= step(l, x[0][i], v[0][i]) ? 1U : 0U;
-      bits |= step(l, x[1][i], v[1][i]) ? 2U : 0U;
+      bits |= step<Leaky>(l, x[0][i], v[0][i]) ? 1U : 0U;
+      bits |= step<Leaky>(l, x[1][i], v[1][i]) ? 2U : 0U;
     }
     put_spikes(lane, l, sink, t, row, column, k, bits);
     counts = add_counts(counts, bits);
   }
   if (l.counts) put_counts(lane, l, sink, row, column, k, counts);
+}
+
+/// Whether the window's largest sum may stand for all of it: the neurons' inputs are the same in
+/// all of at most two steps, all begin at 0, and what fires in a step fires for any larger input.
+CONVOY_HD bool largest_fires_first(const ResidentLayer& l, int steps) {
+  return !l.leaky && steps <= 2;
+}
+
+/// The spikes of a tile's sums of the first layer, pooled. x(phase, sum): a neuron's input, which
+/// does not decrease with its sum.
+template <int Phases, class Lane, class Input>
+CONVOY_LANE void fire_first_pooled(const Lane& lane, const ResidentLayer& l, int steps,
+                                   const Sink& sink, const float (&acc)[Phases][1][4], int item,
+                                   int k, Input x) {
+  if (item >= l.items) return;
+  const Place at = first_group(item, 0, l.across, false);
+  CONVOY_UNROLL
+  for (int phase = 0; phase < Phases; phase += 2) {
+    const int column = (at.column * Phases + phase) / 2;
+    if (column >= l.out_w) continue;
+    const auto &left = acc[phase][0], &right = acc[phase + 1][0];
+    if (largest_fires_first(l, steps)) {
+      const float most[2] = {fmaxf(fmaxf(left[0], right[0]), fmaxf(left[2], right[2])),
+                             fmaxf(fmaxf(left[1], right[1]), fmaxf(left[3], right[3]))};
+      const float one[2][1] = {{x(most[0], 0)}, {x(most[1], 1)}};
+      fire_held<false>(lane, l, steps, sink, at.row, column, k, one);
+      continue;
+    }
+    const float window[2][4] = {{x(left[0], 0), x(right[0], 0), x(left[2], 0), x(right[2], 0)},
+                                {x(left[1], 1), x(right[1], 1), x(left[3], 1), x(right[3], 1)}};
+    if (l.leaky)
+      fire_held<true>(lane, l, steps, sink, at.row, column, k, window);
+    else
+      fire_held<false>(lane, l, steps, sink, at.row, column, k, window);
+  }
+}
+
+/// The same without a pool, of the upper or lower eight rows.
+template <int Phases, class Lane, class Input>
+CONVOY_LANE void fire_first(const Lane& lane, const ResidentLayer& l, int steps, const Sink& sink,
+                            const float (&acc)[Phases][1][4], int half, int item, int k, Input x) {
+  if (item >= l.items) return;
+  const Place at = first_group(item, 0, l.across, false);
+  CONVOY_UNROLL
+  for (int phase = 0; phase < Phases; ++phase) {
+    const int column = at.column * Phases + phase;
+    if (column >= l.out_w) continue;
+    const float one[2][1] = {{x(acc[phase][0][2 * half], 0)}, {x(acc[phase][0][2 * half + 1], 1)}};
+    if (l.leaky)
+      fire_held<true>(lane, l, steps, sink, at.row, column, k, one);
+    else
+      fire_held<false>(lane, l, steps, sink, at.row, column, k, one);
+  }
 }
 
 /// The first layer, `Tiles` tiles from `tile` on of eight filters. image: where its units lie.
@@ -167,45 +221,24 @@ CONVOY_LANE void first_task(const Lane& lane, const ResidentParams& p, const Res
   const int k = filters * tile_columns + sum_column(lane.lane), row = sum_row(lane.lane);
   const auto* const bias = reinterpret_cast<const float*>(lane.shared + l.bias) + k;
   const float scale = p.scale[0], b[2] = {bias[0], bias[1]};
-  const auto x = [&](int i, int phase, int sum) {
-    return fmaf(acc[i][phase][0][sum], scale, b[sum & 1]);
-  };
+  const auto x = [&](float sum, int filter) { return fmaf(sum, scale, b[filter]); };
   CONVOY_UNROLL
   for (int i = 0; i < Tiles; ++i) {
     if (l.pool) {
-      const int item = first_item(tile + i, row, true);
-      if (item >= l.items) continue;
-      const Place at = first_group(item, 0, l.across, false);
-      CONVOY_UNROLL
-      for (int phase = 0; phase < Phases; phase += 2) {
-        const int column = (at.column * Phases + phase) / 2;
-        if (column >= l.out_w) continue;
-        const float window[2][4] = {
-            {x(i, phase, 0), x(i, phase + 1, 0), x(i, phase, 2), x(i, phase + 1, 2)},
-            {x(i, phase, 1), x(i, phase + 1, 1), x(i, phase, 3), x(i, phase + 1, 3)}};
-        fire_held(lane, l, p.at.steps, sink, at.row, column, k, window);
-      }
+      fire_first_pooled<Phases>(lane, l, p.at.steps, sink, acc[i], first_item(tile + i, row, true),
+                                k, x);
       continue;
     }
     CONVOY_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const int item = first_item(tile + i, row + 8 * half, false);
-      if (item >= l.items) continue;
-      const Place at = first_group(item, 0, l.across, false);
-      CONVOY_UNROLL
-      for (int phase = 0; phase < Phases; ++phase) {
-        const int column = at.column * Phases + phase;
-        if (column >= l.out_w) continue;
-        const float one[2][1] = {{x(i, phase, 2 * half)}, {x(i, phase, 2 * half + 1)}};
-        fire_held(lane, l, p.at.steps, sink, at.row, column, k, one);
-      }
-    }
+    for (int half = 0; half < 2; ++half)
+      fire_first<Phases>(lane, l, p.at.steps, sink, acc[i], half,
+                         first_item(tile + i, row + 8 * half, false), k, x);
   }
 }
 
-/// Two steps of all neurons of a task: bits (2 * (tile, column) + filter, pooled), or
+/// A step of all neurons of a task: bits (2 * (tile, column) + filter, pooled), or
 /// (4 * (tile, column) + sum).
-template <int Tiles, int Columns, int Steps>
+template <bool Leaky, int Tiles, int Columns, int Steps>
 CONVOY_LANE std::uint32_t fire(const ResidentLayer& l, float scale, const float (&b)[Columns][2],
                                const float (&acc)[Tiles][Columns][Steps][4], int t,
                                float (&v)[Tiles][Columns][4]) {
@@ -214,7 +247,7 @@ CONVOY_LANE std::uint32_t fire(const ResidentLayer& l, float scale, const float 
   for (int i = 0; i < Tiles; ++i) CONVOY_UNROLL
   for (int j = 0; j < Columns; ++j) CONVOY_UNROLL
   for (int e = 0; e < 4; ++e) {
-    const bool fired = step(l, fmaf(acc[i][j][t][e], scale, b[j][e & 1]), v[i][j][e]);
+    const bool fired = step<Leaky>(l, fmaf(acc[i][j][t][e], scale, b[j][e & 1]), v[i][j][e]);
     const int pair = i * Columns + j;
     bits |= fired ? 1U << (l.pool ? 2 * pair + (e & 1) : 4 * pair + e) : 0U;
   }
@@ -294,7 +327,8 @@ CONVOY_LANE void spike_task(const Lane& lane, const ResidentParams& p, int layer
     CONVOY_UNROLL
     for (int t = 0; t < Steps; ++t) {
       if (from + t >= p.at.steps) continue;
-      std::uint32_t bits = fire<Tiles, Columns, Steps>(l, scale, b, acc, t, v);
+      std::uint32_t bits =
+          l.leaky ? fire<true>(l, scale, b, acc, t, v) : fire<false>(l, scale, b, acc, t, v);
       if (l.pool) bits |= lane.exchange(bits, 4);  // with the lane of the next column
       task_outputs<Tiles>(lane, l, task, [&](int i, int half, int item) {
         const Sink sink = sink_of(item);

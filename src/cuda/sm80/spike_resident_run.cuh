@@ -174,6 +174,9 @@ CONVOY_LANE void convolutions(const Lane& lane, const ResidentParams& p, const T
   for (int slot = team.number; slot < images; slot += teams) {
     const Index image = first + slot;
     stage_image(lane, p, team, p.x + image * image_bytes);
+    if (slot + teams < images)
+      for (int i = team.index * 128; i < image_bytes; i += team.size * 128)
+        lane.prefetch(p.x + (image + teams) * image_bytes + i);
     lane.sync_team(team.number, team.size);
     first_layer(lane, p, team, sink_of(p, 0, team.memory, image, slot));
     for (int i = 1; i < p.at.convolutions; ++i) {
