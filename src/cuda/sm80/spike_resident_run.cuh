@@ -183,8 +183,9 @@ CONVOY_LANE void convolutions(const Lane& lane, const ResidentParams& p, const T
       lane.sync_team(team.number, team.size);
       convolution(lane, p, i, team, sink_of(p, i, team.memory, image, slot));
     }
-    // The next image's units lie where this layer's do.
-    if (p.at.convolutions == 1) lane.sync_team(team.number, team.size);
+    // What comes next writes where the last layer reads: the next image's units, or the next
+    // round's zeros.
+    lane.sync_team(team.number, team.size);
   }
 }
 
