@@ -180,6 +180,7 @@ BLOCKS = {
     "cpu summary": cpu_summary,
     "gpu summary": tables_gpu.summary_table,
     "spiking summary": spiking_summary,
+    "spiking on gpus": tables_gpu.spiking,
     "slow paths on cpus": lambda machines: list(slow_paths_cpu(machines)),
     "slow paths on gpus": tables_gpu.slow_paths,
     "spiking sentence": spiking_sentence,

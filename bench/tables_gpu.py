@@ -25,6 +25,24 @@ def summary(result):
             f"of {processes} process{'es' if processes > 1 else ''}.")
 
 
+def spiking(machines):
+    """A spiking network on a GPU, from bench/snn_gpu.py: images and outputs on the device."""
+    lines = []
+    for machine in machines:
+        result = machine.results.get("snn-gpu")
+        if not machine.is_gpu() or not result:
+            continue
+        host = result["run"]
+        lines += [f"{machine.short}, {result['model']}, u8 images on the device to labels there, one launch of "
+                  f"`{result['rows'][0]['kernel']}`, median of {result['processes']} processes; "
+                  f"{host['images']:,} images on the host to labels on the host {1e3 * host['seconds']:.2f} ms, "
+                  f"one {1e6 * host['one_image_seconds']:.0f} µs:", "",
+                  "| images | µs | million images/s | stage by stage, µs |", "|---:|---:|---:|---:|"]
+        lines += [f"| {row['images']:,} | {row['median_us']:,.1f} | {row['images'] / row['median_us']:.2f} "
+                  f"| {row['stage_by_stage_us']:,.0f} |" for row in result["rows"]]
+    return lines
+
+
 def with_apart(rows, lines):
     """The table and, where it was measured, a column more: the ratio with a tiny foreign kernel behind each launch."""
     if not any(row.get("apart_ratio") for row in rows):

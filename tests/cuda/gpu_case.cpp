@@ -3,9 +3,11 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "math/half.hpp"
 
@@ -133,13 +135,14 @@ void expect_same_bits_of_fewer_images(const char* text, std::string_view kernel)
 
 long long memory_kept_by(const std::function<void()>& work) {
   long long kept = 0;
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < 100; ++i) {
     std::size_t before = 0, after = 0, total = 0;
     EXPECT_EQ(cudaMemGetInfo(&before, &total), cudaSuccess);
     work();
     EXPECT_EQ(cudaMemGetInfo(&after, &total), cudaSuccess);
     kept = static_cast<long long>(before) - static_cast<long long>(after);
     if (kept == 0) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   return kept;
 }

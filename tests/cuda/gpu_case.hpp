@@ -56,7 +56,7 @@ void expect_bits_of_general(const char* stage, std::string_view kernel);
 void expect_same_bits_of_fewer_images(const char* stage, std::string_view kernel);
 
 /// Bytes of GPU 0 that are in use after `work` and were not before. Other processes come and go:
-/// nothing where one of five times shows nothing.
+/// nothing where one of a hundred times, 20 ms apart, shows nothing.
 long long memory_kept_by(const std::function<void()>& work);
 
 /// The images of one tensor: [first, first + n) of an NHWC or NCHW view without time steps.
