@@ -21,6 +21,15 @@ struct DepthwiseCosts {
   double memory_share = 0.57;  // of the memory's speed
 };
 
+/// Of `spike_resident`, by hand, 2026-11, to bench/results/h200/snn-gpu.json.
+struct ResidentCosts {
+  double launch = 6e-6;      // seconds, with its prologue
+  double product = 8;        // cycles of a multiprocessor for an m16n8k16 product
+  double in_a_row = 96;      // cycles of one in a warp's row of them
+  double l2_bytes = 12.5;    // a cycle: of linear layers' weights, a multiprocessor's part
+  double unit_products = 4;  // that making a unit of an image takes a lane as long as
+};
+
 /// Of a pass over memory that a wrapper makes before or behind a kernel; by hand, 2026-11.
 struct PassCosts {
   double launch = 2e-6;       // seconds: pools, activations and transpositions

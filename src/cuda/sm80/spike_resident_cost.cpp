@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cuda/costs.hpp"
 #include "cuda/sm80/spike_resident_index.hpp"
 #include "cuda/sm80/spike_resident_plan.hpp"
 
@@ -18,11 +19,11 @@ struct Work {
   }
 };
 
-// Of the convolutions of an image. Making a unit of it takes a lane as long as four products.
+// Of the convolutions of an image.
 Work work_of_image(const ResidentLayout& layout) {
   Work work;
   const double units = 1.0 * layout.image.rows * layout.image.groups * layout.image.units;
-  work.in_a_row = 4 * std::ceil(units / (32 * layout.team));
+  work.in_a_row = ResidentCosts().unit_products * std::ceil(units / (32 * layout.team));
   for (int i = 0; i < layout.convolutions; ++i) {
     const ResidentLayer& l = layout.layers[i];
     const int tiles = i == 0 ? first_tiles(l.items, l.pool) : conv_tiles(l.items, l.pool);
@@ -52,18 +53,16 @@ Work work_of_round(const ResidentLayout& layout, double images) {
 }  // namespace
 
 double resident_seconds(const ResidentLayout& layout, Index n, const DeviceFacts& device) {
-  // Estimates after the study's prototypes: cycles of a product, those of one in a warp's row of
-  // them, bytes a cycle of a multiprocessor's part of the L2, seconds of a launch and its prologue.
-  constexpr double product = 2, in_a_row = 24, l2 = 50, launch = 6e-6;
+  const ResidentCosts costs;
   const double images = std::ceil(static_cast<double>(n) / std::max(device.sms, 1));
   const Work image = work_of_image(layout);
-  double cycles = std::max(images * image.all * product,
-                           std::ceil(images / layout.teams()) * image.in_a_row * in_a_row);
+  double cycles = std::max(images * image.all * costs.product,
+                           std::ceil(images / layout.teams()) * image.in_a_row * costs.in_a_row);
   const double rounds = std::ceil(images / layout.batch);
   const Work round = work_of_round(layout, std::ceil(images / rounds));
-  cycles +=
-      rounds * std::max({round.all * product, round.in_a_row * in_a_row, layout.linear_bytes / l2});
-  return launch + cycles / std::max(device.clock, 1e9);
+  cycles += rounds * std::max({round.all * costs.product, round.in_a_row * costs.in_a_row,
+                               layout.linear_bytes / costs.l2_bytes});
+  return costs.launch + cycles / std::max(device.clock, 1e9);
 }
 
 const ResidentLayout& best_layout(const std::vector<ResidentLayout>& layouts, Index n,
