@@ -42,15 +42,23 @@ TEST(Chains, AreDrawnLegalAndForTheKernels) {
   EXPECT_GT(flattened, 300);
   EXPECT_GE(cells.size(), 20U);
 
-  Index pools = 0, bf16 = 0;
-  for (int i = 0; i < 200; ++i) {
+  Index pools = 0, bf16 = 0, spiking = 0, labelled = 0;
+  for (int i = 0; i < 400; ++i) {
     const OwnedChain drawn = draw_chain(random, DeviceKind::cuda);
     ASSERT_TRUE(problems(drawn, true).empty()) << to_text(drawn);
-    EXPECT_EQ(drawn.stages.back().r, 1);
+    if (drawn.constants) {  // for spike_resident, else for pair
+      EXPECT_EQ(drawn.stages.front().dtype, DType::u8) << to_text(drawn);
+      ++spiking;
+      labelled += drawn.mean;
+      continue;
+    }
+    EXPECT_EQ(drawn.stages.back().r, 1) << to_text(drawn);
     pools += drawn.stages.front().pool == max_pool(2);
     bf16 += drawn.stages.front().dtype == DType::bf16;
   }
-  EXPECT_GT(pools, 150);
+  EXPECT_GT(spiking, 100);
+  EXPECT_GT(labelled, 30);
+  EXPECT_GT(pools, 120);
   EXPECT_GT(bf16, 30);
 }
 
