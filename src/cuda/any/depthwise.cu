@@ -21,11 +21,11 @@ struct DepthwiseParams {
   const float* bias;
   void* y;
   Index x_image, x_row, x_pixel, y_image, y_row, y_pixel;  // strides in elements
+  math::ConvAxis<int> rows, columns;
   int c;
   int p, q;          // rows and columns of the convolution that are wanted
   int out_h, out_w;  // of y
   int r, s;
-  math::ConvAxis<int> rows, columns;
   DeviceActivation act;
   bool pool;
   Divisor lanes, across;                              // threads of a CTA
