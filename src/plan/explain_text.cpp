@@ -165,10 +165,11 @@ nlohmann::ordered_json json_of(const Cost& cost) {
 }
 
 std::string threads_text(const Explanation& e) {
-  if (e.machine.threads == e.threads_at_most)
-    return fmt::format("{} {}", e.threads_at_most, e.threads_at_most == 1 ? "thread" : "threads");
-  return fmt::format("{} thread of {}: starting the others would take longer than they save",
-                     e.machine.threads, e.threads_at_most);
+  const std::string used =
+      fmt::format("{} {}", e.machine.threads, e.machine.threads == 1 ? "thread" : "threads");
+  if (e.machine.threads == e.threads_at_most) return used;
+  return fmt::format("{} of {}: starting the others would take longer than they save", used,
+                     e.threads_at_most);
 }
 
 }  // namespace

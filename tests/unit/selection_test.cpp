@@ -269,6 +269,19 @@ TEST(Selection, FewerThreadsRunWhatIsTooSmallForAll) {
     before = selection.threads;
   }
   EXPECT_EQ(before, 64);
+  PlanOptions options;
+  options.threads = 16;
+  bool some = false;
+  for (int channels = 8; channels <= 128 && !some; channels *= 2) {
+    Stage stage = parse_stage("n1h14c8k8r1");
+    stage.c = stage.k = channels;
+    const int threads = select(stage, with_threads(cpu_facts(), 16), options, nullptr).threads;
+    some = threads > 1 && threads < 16;
+    if (!some) continue;
+    const std::string text = Plan(stage, options).explain(), said = std::to_string(threads);
+    EXPECT_NE(text.find(said + " threads of 16"), std::string::npos) << text;
+  }
+  EXPECT_TRUE(some);
 }
 
 // Weights of 26 MB are read once for each step of rows, which a server's mesh delays: there pairs
