@@ -165,7 +165,7 @@ nlohmann::ordered_json json_of(const Cost& cost) {
 }
 
 std::string threads_text(const Explanation& e) {
-  const std::string used =
+  std::string used =
       fmt::format("{} {}", e.machine.threads, e.machine.threads == 1 ? "thread" : "threads");
   if (e.machine.threads == e.threads_at_most) return used;
   return fmt::format("{} of {}: starting the others would take longer than they save", used,
