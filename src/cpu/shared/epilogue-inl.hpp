@@ -100,10 +100,12 @@ template <class D, class Max>
 HWY_INLINE hn::Vec<D> pool_fours(D d, hn::Vec<D> (&four)[4], hn::Vec<D> bias,
                                  const Epilogue& epilogue, const Max& max) {
   const VectorActivation& act = epilogue.on_vectors;
-  if (!epilogue.pool_first)
-    for (hn::Vec<D>& sum : four) sum = activate(d, hn::Add(sum, bias), act);
-  const auto most = max(max(four[0], four[1]), max(four[2], four[3]));
-  return epilogue.pool_first ? activate(d, hn::Add(most, bias), act) : most;
+  const auto most = [&](hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> c, hn::Vec<D> e)
+                        HWY_ATTR { return max(max(a, b), max(c, e)); };
+  if (epilogue.pool_first)
+    return activate(d, hn::Add(most(four[0], four[1], four[2], four[3]), bias), act);
+  const auto one = [&](hn::Vec<D> sum) HWY_ATTR { return activate(d, hn::Add(sum, bias), act); };
+  return most(one(four[0]), one(four[1]), one(four[2]), one(four[3]));
 }
 
 /// The maximum of each window of four sums, activated: first[i][j] of windows i and vectors j of
