@@ -60,6 +60,33 @@ void make_whole_layer(Stage& s) {
   s.pool.reset();
 }
 
+// False: the layer is not legal. `at`: what the next one reads.
+bool append(OwnedChain& chain, const Stage& layer, Stage& at) {
+  if (!problems(layer).empty()) return false;
+  chain.stages.push_back(layer);
+  const Shapes shapes = shapes_of(layer);
+  at.h = shapes.out_h, at.w = shapes.out_w, at.c = layer.k;
+  return true;
+}
+
+// So many linear layers, the last of them a mean by `mean`'s chance.
+void append_linears(Random& random, OwnedChain& chain, Stage& at, Index steps, Index linears,
+                    double mean) {
+  for (Index i = 0; i < linears; ++i) {
+    Stage s = draw_layer(random, at.n, 1, 1, at.h * at.w * at.c);
+    s.r = s.s = 1;
+    draw_neuron(random, s, steps, false);
+    chain.stages.push_back(s);
+    at.h = at.w = 1, at.c = s.k;
+  }
+  if (linears == 0 || !random.chance(mean)) return;
+  chain.mean = true;
+  Stage& last = chain.stages.back();
+  last.act = no_act;
+  last.soft = false;
+  last.t = 1;
+}
+
 OwnedChain draw_spiking(Random& random) {
   OwnedChain chain;
   chain.constants = true;
@@ -82,25 +109,9 @@ OwnedChain draw_spiking(Random& random) {
     Stage s = draw_spiking_convolution(random, at, steps, of_images);
     if (whole) make_whole_layer(s);
     if (of_images) s.dtype = DType::u8;
-    if (!problems(s).empty()) return {};
-    chain.stages.push_back(s);
-    const Shapes shapes = shapes_of(s);
-    at.h = shapes.out_h, at.w = shapes.out_w, at.c = s.k;
+    if (!append(chain, s, at)) return {};
   }
-  for (Index i = 0; i < linears; ++i) {
-    Stage s = draw_layer(random, at.n, 1, 1, at.h * at.w * at.c);
-    s.r = s.s = 1;
-    draw_neuron(random, s, steps, false);
-    chain.stages.push_back(s);
-    at.h = at.w = 1, at.c = s.k;
-  }
-  if (linears > 0 && random.chance(0.5)) {
-    chain.mean = true;
-    Stage& last = chain.stages.back();
-    last.act = no_act;
-    last.soft = false;
-    last.t = 1;
-  }
+  append_linears(random, chain, at, steps, linears, 0.5);
   return chain;
 }
 
@@ -130,25 +141,9 @@ OwnedChain draw_resident(Random& random) {
       s.out = DType::f32;
       s.hold = true;
     }
-    if (!problems(s).empty()) return {};
-    chain.stages.push_back(s);
-    const Shapes shapes = shapes_of(s);
-    at.h = shapes.out_h, at.w = shapes.out_w, at.c = s.k;
+    if (!append(chain, s, at)) return {};
   }
-  for (Index i = 0; i < linears; ++i) {
-    Stage s = draw_layer(random, at.n, 1, 1, at.h * at.w * at.c);
-    s.r = s.s = 1;
-    draw_neuron(random, s, steps, false);
-    chain.stages.push_back(s);
-    at.h = at.w = 1, at.c = s.k;
-  }
-  if (linears > 0 && random.chance(0.6)) {
-    chain.mean = true;
-    Stage& last = chain.stages.back();
-    last.act = no_act;
-    last.soft = false;
-    last.t = 1;
-  }
+  append_linears(random, chain, at, steps, linears, 0.6);
   return chain;
 }
 

@@ -49,6 +49,7 @@ class PreparedResident final : public Prepared {
       return name_of(layout) == tile.name;
     });
     if (asked != layouts_.end()) layouts_ = {*asked};
+    planned_ = &best_layout(layouts_, chain.front().n, facts_);
     const OnDevice on(device_);
     launch_ = std::make_unique<ResidentLaunch>();
   }
@@ -67,7 +68,8 @@ class PreparedResident final : public Prepared {
   Status run(const RunArgs& args) const noexcept override {
     if (args.n == 0) return {};
     ResidentParams p;
-    p.at = best_layout(layouts_, args.n, facts_);
+    const bool planned = args.n == chain_.stages.front().n;
+    p.at = planned ? *planned_ : best_layout(layouts_, args.n, facts_);
     std::copy(weights_->scale.begin(), weights_->scale.end(), p.scale);
     p.constants = weights_->shared.data();
     p.linear = weights_->linear.data();
@@ -88,6 +90,7 @@ class PreparedResident final : public Prepared {
   int device_;
   DeviceFacts facts_;
   std::vector<ResidentLayout> layouts_;
+  const ResidentLayout* planned_ = nullptr;  // of the chain's n
   std::shared_ptr<const ResidentWeights> weights_;
   std::unique_ptr<ResidentLaunch> launch_;
 };
