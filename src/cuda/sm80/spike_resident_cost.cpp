@@ -62,7 +62,7 @@ double resident_seconds(const ResidentLayout& layout, Index n, const DeviceFacts
   const Work round = work_of_round(layout, std::ceil(images / rounds));
   cycles += rounds * std::max({round.all * costs.product, round.in_a_row * costs.in_a_row,
                                layout.linear_bytes / costs.l2_bytes});
-  return costs.launch + cycles / std::max(device.clock, 1e9);
+  return costs.launch + cycles / device.clock;
 }
 
 const ResidentLayout& best_layout(const std::vector<ResidentLayout>& layouts, Index n,
