@@ -5,16 +5,16 @@
     bench/compare.py OLD_CONVOY NEW_CONVOY --device cuda --dtype f16 --shapes shapes/targets-gpu.txt
 
 Each round starts one process of `convoy bench` of each build on each list, in an order that changes from round to
-round, so that a slow minute of the machine falls on both. A stage's ratio is the median over rounds of the old
-build's median time / the new one's: above 1 the new build is faster. Prints the geometric mean of the ratios and
-each stage under --least. Exit code: 1 where a stage is under it or failed in one build alone, 2 where nothing
-could be compared.
+round, so that a slow minute of the machine falls on both. A process gives a stage's median time; a stage's ratio is
+the old build's fastest process / the new one's: above 1 the new build is faster. Rounds are even in number, because
+on some machines the second of two processes is the slower one. Stages under --least get as many rounds again, up to
+--again times, and all of their rounds count. Prints the geometric mean of the ratios and each stage under --least.
+Exit code: 1 where a stage is under it or failed in one build alone, 2 where nothing could be compared.
 """
 
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -60,12 +60,38 @@ def rows_of(runs):
         if stage in failed or len(builds) < 2:
             continue
         old, new = builds["old"], builds["new"]
-        ratios = [before[0] / after[0] for before, after in zip(old, new)]
-        rows.append({"stage": stage, "ratio": statistics.median(ratios), "ratios": ratios,
-                     "old_us": statistics.median(time for time, _, _ in old),
-                     "new_us": statistics.median(time for time, _, _ in new),
+        old_us, new_us = min(time for time, _, _ in old), min(time for time, _, _ in new)
+        rows.append({"stage": stage, "ratio": old_us / new_us,
+                     "ratios": [before[0] / after[0] for before, after in zip(old, new)],
+                     "old_us": old_us, "new_us": new_us,
                      "old": "/".join(old[-1][1:]), "new": "/".join(new[-1][1:])})
     return rows, failed
+
+
+def measure_rounds(lists, args):
+    """The results of each build, a process a list and round."""
+    runs = {"old": [], "new": []}
+    for i in range(args.rounds):
+        for shapes in lists:
+            print(f"round {i + 1} of {args.rounds}: {shapes}", file=sys.stderr, flush=True)
+            for build in ("old", "new") if i % 2 == 0 else ("new", "old"):
+                runs[build].append(measure(getattr(args, build), shapes, args))
+    return runs
+
+
+def measure_again(runs, args):
+    """More rounds of the stages that are under --least; whether there were any."""
+    slower = [row["stage"] for row in rows_of(runs)[0] if row["ratio"] < args.least]
+    if not slower:
+        return False
+    # A stage's text holds what the options added to its list's line.
+    whole = argparse.Namespace(**{**vars(args), "strict": False, "dtype": None, "images": None, "without_pool": False})
+    with tempfile.TemporaryDirectory() as folder:
+        shapes = Path(folder) / "slower.txt"
+        shapes.write_text("\n".join(slower) + "\n")
+        for build, results in measure_rounds([shapes], whole).items():
+            runs[build] += results
+    return True
 
 
 def main():
@@ -79,19 +105,20 @@ def main():
     parser.add_argument("--without-pool", action="store_true")
     parser.add_argument("--strict", action="store_true")
     parser.add_argument("--threads", type=int, help="of the CPU; both builds then run on the last so many cores")
-    parser.add_argument("--rounds", type=int, default=5, help="processes of each build and list")
+    parser.add_argument("--rounds", type=int, default=6, help="processes of each build and list; even")
+    parser.add_argument("--again", type=int, default=2, help="times that stages under --least get as many rounds again")
     parser.add_argument("--inner-rounds", type=int, default=5, help="most rounds inside each process")
     parser.add_argument("--seconds", type=float, default=0.03, help="of each round inside a process")
     parser.add_argument("--least", type=float, default=0.97, help="stages under this ratio are named")
     parser.add_argument("--json", help="write the result here")
     args = parser.parse_args()
+    if args.rounds < 2 or args.rounds % 2:
+        parser.error(f"--rounds {args.rounds}: an even number is wanted, so that each build goes first as often")
     builds = {"old": args.old, "new": args.new}
-    runs = {"old": [], "new": []}
-    for i in range(args.rounds):
-        for shapes in args.shapes:
-            print(f"round {i + 1} of {args.rounds}: {shapes}", file=sys.stderr, flush=True)
-            for build in ("old", "new") if i % 2 == 0 else ("new", "old"):
-                runs[build].append(measure(builds[build], shapes, args))
+    runs = measure_rounds(args.shapes, args)
+    for _ in range(args.again):
+        if not measure_again(runs, args):
+            break
     rows, failed = rows_of(runs)
     alone = {stage: why for stage, why in failed.items() if len(why) == 1}
     for stage, why in failed.items():
