@@ -12,7 +12,7 @@ HWY_BEFORE_NAMESPACE();
 namespace convoy::cpu::first_tiles::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
-using cpu::HWY_NAMESPACE::activate;
+using cpu::HWY_NAMESPACE::add_bias_and_activate;
 using cpu::HWY_NAMESPACE::broadcast;
 using cpu::HWY_NAMESPACE::pool_fours;
 using cpu::HWY_NAMESPACE::store_results;
@@ -103,25 +103,25 @@ HWY_INLINE void cross(V (&a)[tiles][vectors], V (&b)[tiles][vectors]) {
 
 // Results of tiles from `first` on, o[2 * row + column].
 template <int tiles, int vectors>
-HWY_INLINE void store_pixels(const PieceArgs& args, const V (&o)[4][tiles][vectors], Index first) {
+HWY_INLINE void store_pixels(const PieceArgs& args, V (&o)[4][tiles][vectors], Index first) {
   const D d;
+  V bias[vectors];
+#pragma GCC unroll 2
+  for (int k = 0; k < vectors; ++k) bias[k] = hn::LoadU(d, args.bias + k * lanes);
+#pragma GCC unroll 4
+  for (int at = 0; at < 4; ++at) add_bias_and_activate(d, o[at], bias, args.epilogue);
 #pragma GCC unroll 4
   for (int i = 0; i < tiles; ++i) {
     const Index tile = first + i;
+    const Index columns = tile == args.tiles - 1 ? args.last_columns : 2;
+#pragma GCC unroll 4
+    for (int at = 0; at < 4; ++at) {
+      const int row = at / 2, column = at % 2;
+      if (row >= args.rows || column >= columns) continue;
+      float* const y = args.y + row * args.row + (2 * tile + column) * args.column;
 #pragma GCC unroll 2
-    for (int k = 0; k < vectors; ++k) {
-      const Index left = args.valid - k * lanes;
-      const V bias = hn::LoadU(d, args.bias + k * lanes);
-      const auto& act = args.epilogue.on_vectors;
-      const Index columns = tile == args.tiles - 1 ? args.last_columns : 2;
-      float* const y = args.y + 2 * tile * args.column + k * lanes;
-#pragma GCC unroll 2
-      for (int row = 0; row < 2; ++row)
-#pragma GCC unroll 2
-        for (int column = 0; column < 2; ++column)
-          if (row < args.rows && column < columns)
-            store_results(d, activate(d, hn::Add(o[2 * row + column][i][k], bias), act),
-                          y + row * args.row + column * args.column, left);
+      for (int k = 0; k < vectors; ++k)
+        store_results(d, o[at][i][k], y + k * lanes, args.valid - k * lanes);
     }
   }
 }
