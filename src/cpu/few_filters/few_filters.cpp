@@ -50,6 +50,9 @@ class FewFiltersPrepared final : public CpuPrepared<FewFiltersWeights> {
     const Index cache = static_cast<Index>(machine.l2_bytes / sizeof(float)) / 4;
     while (max_rows_ < shapes_.out_h && plane_floats(max_rows_ + 1) <= cache) ++max_rows_;
     two_rows_ = pays_two_rows(machine);
+    // With more filters, or fewer channels, what is asked for ahead takes longer than it hides.
+    const Index held = static_cast<Index>(machine.l2_bytes / sizeof(float));
+    streams_ = taps_ == 1 && stage.k <= 2 && stage.c >= 64 && shapes_.x_elements > held;
   }
 
   std::string packing() const override {
@@ -277,6 +280,7 @@ class FewFiltersPrepared final : public CpuPrepared<FewFiltersWeights> {
                            : listed      ? loops_.border
                            : tile.h == 2 ? loops_.rows
                                          : loops_.tile;
+    if (streams_) fetch_ahead(a, tile);
     if (tile.h == 1 || !a.last) {
       loop(a);
       return;
@@ -289,6 +293,15 @@ class FewFiltersPrepared final : public CpuPrepared<FewFiltersWeights> {
       std::copy_n(both + row * count, count, y + row * y_row);
   }
 
+  // Asks for the inputs of a later tile. The loop goes through the pixels of a tile side by side,
+  // in runs too short for the hardware's prefetcher.
+  static void fetch_ahead(const PixelArgs& a, Extent tile) {
+    constexpr Index line = 16, far = 1024;  // floats
+    const float* pixel = a.x[0] + far;
+    for (Index i = 0; i < tile.w; ++i, pixel += a.pixel)
+      for (Index c = 0; c < a.channels; c += line) __builtin_prefetch(pixel + c);
+  }
+
   Stage stage_;
   Shapes shapes_;
   const Loops& loops_;
@@ -299,6 +312,7 @@ class FewFiltersPrepared final : public CpuPrepared<FewFiltersWeights> {
   Index parts_ = 1, part_ = 0;  // of the channels, each of so many
   Buffer<float> zeros_;
   bool two_rows_ = false;  // some tiles are of two rows
+  bool streams_ = false;   // the input comes from beyond L2, and once
   Index max_rows_ = 1;
 };
 
