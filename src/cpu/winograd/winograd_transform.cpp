@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace convoy::cpu::winograd::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-using cpu::HWY_NAMESPACE::add_bias_and_activate;
+using cpu::HWY_NAMESPACE::activate;
 using cpu::HWY_NAMESPACE::load_some;
 using cpu::HWY_NAMESPACE::pool_fours;
 using cpu::HWY_NAMESPACE::store_results;
@@ -218,13 +218,13 @@ HWY_INLINE V not_finite(D d, const V (&y)[m][m]) {
 // The tile's results that lie inside the output; to: its first filter in the image's first pixel.
 template <int m>
 HWY_INLINE void store_tile(D d, const Geometry& g, const Strides& s, const Place& at, V bias,
-                           V (&y)[m][m], float* to, Index count) {
-  add_bias_and_activate(d, y, bias, g.epilogue);
+                           const V (&y)[m][m], float* to, Index count) {
   const Index rows = std::min<Index>(m, g.p - at.row),
               columns = std::min<Index>(m, g.q - at.column);
   for (int i = 0; i < rows; ++i)
     for (int j = 0; j < columns; ++j)
-      store_results(d, y[i][j], to + (at.row + i) * s.h + (at.column + j) * s.w, count);
+      store_results(d, activate(d, hn::Add(y[i][j], bias), g.epilogue.on_vectors),
+                    to + (at.row + i) * s.h + (at.column + j) * s.w, count);
 }
 
 // Likewise the maxima of its 2x2 windows.
