@@ -12,11 +12,6 @@ std::string text(const Extent& extent) {
   return fmt::format("{}x{}", extent.h, extent.w);
 }
 
-bool plain_fours(const Pool& pool) {
-  return pool.window == Extent{2} && pool.stride == Extent{2} && pool.pad == Extent{0} &&
-         pool.dil == Extent{1};
-}
-
 std::string pool_text(const Pool& pool) {
   return fmt::format("max {} with stride {}, padding {} and dilation {}{}", text(pool.window),
                      text(pool.stride), text(pool.pad), text(pool.dil), pool.ceil ? ", ceil" : "");
@@ -76,8 +71,13 @@ Refusals& Refusals::spikes() {
   return one_group().no_norm().expect(!stage_.hold, "hold", asked_for, none).no_keep();
 }
 
+bool pools_in_fours_or_less(const Stage& stage) {
+  return stage.pool && stage.pool->window == Extent{2} && stage.pool->stride == Extent{2} &&
+         stage.pool->pad == Extent{0} && stage.pool->dil == Extent{1};
+}
+
 bool pools_in_fours(const Stage& stage) {
-  if (!stage.pool || !plain_fours(*stage.pool)) return false;
+  if (!pools_in_fours_or_less(stage)) return false;
   if (!stage.pool->ceil) return true;  // no window ends beyond the plane
   const Shapes shapes = shapes_of(stage);
   return 2 * shapes.out_h <= shapes.p && 2 * shapes.out_w <= shapes.q;
@@ -87,11 +87,6 @@ Refusals& Refusals::windows_of_four() {
   if (!stage_.pool || pools_in_fours(stage_)) return *this;
   return refuse("the pool", pool_text(*stage_.pool),
                 "max 2x2 with stride 2 and no window beyond the plane");
-}
-Refusals& Refusals::windows_of_four_or_less() {
-  if (!stage_.pool || plain_fours(*stage_.pool)) return *this;
-  return refuse("the pool", pool_text(*stage_.pool),
-                "max 2x2 with stride 2, no padding and no dilation");
 }
 
 Refusals& Refusals::packing(Index rows) {

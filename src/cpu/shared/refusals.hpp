@@ -16,6 +16,8 @@ namespace convoy::cpu {
 
 /// Whether there is a pool, and its windows tile the plane in fours.
 bool pools_in_fours(const Stage& stage);
+/// The same, of which the last windows may reach beyond the plane.
+bool pools_in_fours_or_less(const Stage& stage);
 
 /// Collects every reason. Each function but the first two names what a family serves and adds the
 /// reason where the stage asks for something else.
@@ -48,8 +50,6 @@ class Refusals {
   Refusals& no_pool();
   /// A pool whose windows tile the plane in fours, if any.
   Refusals& windows_of_four();
-  /// The same, of which the last may reach beyond the plane.
-  Refusals& windows_of_four_or_less();
   Refusals& no_keep();
   /// Bits for spikes instead of values of x: no groups, norm, hold or second outputs.
   Refusals& spikes();

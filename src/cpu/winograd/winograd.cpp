@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/size.hpp"
 #include "cpu/families.hpp"
 #include "cpu/shared/refusals.hpp"
 
@@ -45,7 +46,7 @@ Geometry geometry(const Stage& stage, Index m) {
   // U of 36 MiB and more. What it loses by being made in fp32 does not show beside long sums.
   if (m == 4 && g.c >= 256 && g.c * g.k >= 512 * 512) g.slice = 4 * g.run;
   g.epilogue = Epilogue(stage.act);
-  g.pool = stage.pool.has_value();
+  g.pool = pools_in_fours_or_less(stage);
   return g;
 }
 
@@ -61,6 +62,8 @@ Index group_tiles(const Geometry& g, const Machine& machine) {
 }
 
 namespace {
+
+constexpr Index most_results = Index{1} << 30;
 
 std::vector<std::string> refusals_of(const Stage& stage, const Machine& machine, Index m) {
   // Measured against plain fp32 on thousands of drawn stages: with fewer channels, or an image of
@@ -78,6 +81,14 @@ std::vector<std::string> refusals_of(const Stage& stage, const Machine& machine,
     refusals.refuse(
         "C", stage.c,
         fmt::format("at least {}: with fewer the error of F({}x{}) is too large", least, m, m));
+  // A pool other than 2x2 goes through all results of an image.
+  if (stage.pool && !pools_in_fours_or_less(stage)) {
+    const Shapes shapes = shapes_of(stage);
+    if (!(Size(shapes.p) * shapes.q * stage.k).fits(most_results))
+      refusals.refuse("the results of an image",
+                      fmt::format("{}x{}x{}", shapes.p, shapes.q, stage.k),
+                      fmt::format("at most {} before a pool other than 2x2", most_results));
+  }
   // Without vectors a product is rounded before it is added, which F(4x4) has no margin for.
   return refusals.no_dilation()
       .one_group()
@@ -87,7 +98,6 @@ std::vector<std::string> refusals_of(const Stage& stage, const Machine& machine,
       .nhwc()
       .no_norm()
       .no_neuron()
-      .windows_of_four_or_less()
       .no_keep()
       .expect(m == 2 || machine.isa != "scalar", "the instruction set", machine.isa,
               "one of vectors with fused multiply-add: without, the error of F(4x4) is too large")
@@ -105,11 +115,11 @@ class Winograd final : public StageKernel {
     return winograd::tiles(stage, machine, m_);
   }
   Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const override {
-    return winograd::cost(stage, tile, machine, m_);
+    return cost_pooled(stage, tile, machine, m_);
   }
   std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
                                     const Machine& machine) const override {
-    return winograd::prepare(stage, tile, machine, m_);
+    return prepare_pooled(stage, tile, machine, m_);
   }
 
  private:

@@ -226,5 +226,9 @@ std::vector<Tile> tiles(const Stage& stage, const Machine& machine, Index m);
 Cost cost(const Stage& stage, const Tile& tile, const Machine& machine, Index m);
 std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile, const Machine& machine,
                                   Index m);
+/// The same with any pool: tiles hold windows of 2x2 with stride 2 only.
+Cost cost_pooled(const Stage& stage, const Tile& tile, const Machine& machine, Index m);
+std::unique_ptr<Prepared> prepare_pooled(const Stage& stage, const Tile& tile,
+                                         const Machine& machine, Index m);
 
 }  // namespace convoy::cpu::winograd
