@@ -2,20 +2,16 @@
 // pipes.
 #pragma once
 
-#include <sys/types.h>
-
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "convoy/tensor.hpp"
+#include "inspect/worker.hpp"
 
 namespace convoy::bench {
 
-/// The worker and all that it starts are one process group, which ends with this object. A signal
-/// that ends our process ends the group too; where that can't be caught, the kernel wakes a group
-/// that lost its parent and hangs it up. One of these lives at a time.
 class PeerProcess {
  public:
   /// Starts the worker. `python`: an interpreter with torch, onnxruntime and openvino
@@ -24,12 +20,9 @@ class PeerProcess {
   /// Error when it can't be started.
   PeerProcess(const std::string& python, const std::string& script, DeviceKind device, int threads,
               bool stopped);
-  ~PeerProcess();
-  PeerProcess(const PeerProcess&) = delete;
-  PeerProcess& operator=(const PeerProcess&) = delete;
 
   /// Whether it stands still between questions.
-  bool stopped() const { return stopped_; }
+  bool stopped() const { return worker_.command().stopped; }
 
   // Both throw Error when the worker is gone or answers something else; an answer is at most 64
   // MiB.
@@ -42,18 +35,8 @@ class PeerProcess {
   std::vector<double> time(const std::string& peer, double seconds, bool apart);
 
  private:
-  nlohmann::json ask(const nlohmann::json& request);
-  nlohmann::json answer_to(const nlohmann::json& request);
-  void stop() const;
-  [[noreturn]] void lost() const;
-  [[noreturn]] void garbled(std::string_view answer) const;
-  std::string script_;
   DeviceKind device_;
-  bool stopped_;
-  pid_t child_ = -1;  // also the number of its process group
-  int to_child_ = -1;
-  int from_child_ = -1;
-  std::string unread_;
+  inspect::Worker worker_;
 };
 
 }  // namespace convoy::bench

@@ -31,13 +31,6 @@ struct BenchArguments {
   int rounds = 25;
 };
 
-// Beside the program's source tree; scripts/peers makes the interpreter.
-std::string or_default(const std::string& given, const char* variable, const char* relative) {
-  if (!given.empty()) return given;
-  if (const char* value = std::getenv(variable)) return value;
-  return std::string(CONVOY_SOURCE_DIR) + relative;
-}
-
 bench::Options options_of(const BenchArguments& arguments, bool terminal) {
   bench::Options options;
   options.plan.device = parse_device(arguments.device);
@@ -63,9 +56,9 @@ std::unique_ptr<bench::PeerProcess> start_peers(const BenchArguments& arguments,
                                                 const Machine& machine) {
   const bool gpu = machine.device.kind == DeviceKind::cuda;
   return std::make_unique<bench::PeerProcess>(
-      or_default(arguments.python, "CONVOY_PEERS_PYTHON", "/.venv/bin/python"),
-      or_default(arguments.script, "CONVOY_PEERS_SCRIPT",
-                 gpu ? "/bench/peers_gpu.py" : "/bench/peers.py"),
+      in_source_tree(arguments.python, "CONVOY_PEERS_PYTHON", "/.venv/bin/python"),
+      in_source_tree(arguments.script, "CONVOY_PEERS_SCRIPT",
+                     gpu ? "/bench/peers_gpu.py" : "/bench/peers.py"),
       machine.device.kind, machine.threads, !gpu && !arguments.peers_keep_running);
 }
 

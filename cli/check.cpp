@@ -1,4 +1,4 @@
-// convoy check: chosen operators of a network by Convoy, the rest by the oracle.
+// convoy check: chosen operators of a network by Convoy, the rest by a reference.
 #include "inspect/check.hpp"
 
 #include <fmt/core.h>
@@ -14,6 +14,7 @@
 #include "core/printable.hpp"
 #include "images.hpp"
 #include "inspect/dump_files.hpp"
+#include "inspect/torch_reference.hpp"
 #include "network/flow.hpp"
 #include "network/load.hpp"
 #include "options.hpp"
@@ -25,13 +26,13 @@ using inspect::CheckedOperator;
 using inspect::CheckReport;
 
 struct CheckArguments {
-  std::string model, device = "cpu", save;
+  std::string model, device = "cpu", save, python, script;
   ImageOptions images;
   std::vector<std::string> checked, timed;
   Index image = 0, batch = 1, steps = 0;
   ComparisonOptions comparison;
   int threads = 0;
-  bool json = false;
+  bool torch = false, json = false;
 };
 
 std::string milliseconds(const CheckedOperator& one, double seconds) {
@@ -83,7 +84,8 @@ void print_predictions(const CheckReport& report) {
   }
 }
 
-void print_text(const CheckReport& report) {
+void print_text(const CheckReport& report, const std::string& reference) {
+  fmt::print("reference: {}\n\n", reference);
   if (!report.operators.empty()) print_table(report);
   for (const CheckedOperator& one : report.operators)
     if (one.result.off > 0) fmt::print("\n{}", off_text(one.op->name, one.result, one.shape));
@@ -92,7 +94,8 @@ void print_text(const CheckReport& report) {
   fmt::print("{}\n", report.passed() ? "passed" : "FAILED");
 }
 
-void print_json(const CheckReport& report, const CheckArguments& arguments) {
+void print_json(const CheckReport& report, const CheckArguments& arguments,
+                const std::string& reference) {
   nlohmann::ordered_json operators = nlohmann::ordered_json::array();
   for (const CheckedOperator& one : report.operators) {
     nlohmann::ordered_json json = {{"name", one.op->name},
@@ -109,6 +112,7 @@ void print_json(const CheckReport& report, const CheckArguments& arguments) {
   const inspect::Predictions& labels = report.predictions;
   const nlohmann::ordered_json all = {{"model", arguments.model},
                                       {"device", arguments.device},
+                                      {"reference", reference},
                                       {"first_image", arguments.image},
                                       {"images", report.images},
                                       {"passed", report.passed()},
@@ -118,6 +122,14 @@ void print_json(const CheckReport& report, const CheckArguments& arguments) {
                                       {"labels_differ", labels.differing},
                                       {"labels_excused", labels.excused}};
   fmt::print("{}\n", json_text(all, 1));
+}
+
+std::unique_ptr<inspect::Reference> start_torch(const CheckArguments& arguments) {
+  if (!arguments.torch) return nullptr;
+  return std::make_unique<inspect::TorchReference>(
+      in_source_tree(arguments.python, "CONVOY_TORCH_PYTHON", "/.venv/bin/python"),
+      in_source_tree(arguments.script, "CONVOY_TORCH_SCRIPT", "/python/check_torch.py"),
+      arguments.threads > 0 ? arguments.threads : default_threads());
 }
 
 int run_check(const CheckArguments& arguments) {
@@ -135,14 +147,18 @@ int run_check(const CheckArguments& arguments) {
   const io::Images images = arguments.images.read(arguments.model, operators.text);
   expect_images(images, arguments.image, arguments.batch, "--img-idx");
   if (!arguments.save.empty()) inspect::make_folder(arguments.save);  // before long work
+  // After all that can be wrong is known: to start PyTorch takes seconds.
+  const std::unique_ptr<inspect::Reference> torch = start_torch(arguments);
+  options.reference = torch.get();
+  const std::string reference = torch ? torch->name() : "the oracle";
   const CheckReport report =
       inspect::check(operators, view_of(images, arguments.image, arguments.batch), options);
   if (!arguments.save.empty())
     inspect::save(arguments.save, arguments.model, arguments.image, operators, report);
   if (arguments.json)
-    print_json(report, arguments);
+    print_json(report, arguments, reference);
   else
-    print_text(report);
+    print_text(report, reference);
   return report.passed() ? 0 : 1;
 }
 
@@ -173,6 +189,19 @@ void add_check(Command& app, int& exit_code) {
       ->add_option("--save", arguments->save,
                    "Write both sides of the checked operators there, for convoy compare")
       ->type_name("FOLDER")
+      ->check(not_empty());
+  command->add_flag(
+      "--torch", arguments->torch,
+      "The reference is PyTorch, with SpikingJelly's neurons, in a process of its own");
+  command
+      ->add_option("--torch-python", arguments->python,
+                   "Its interpreter; without it .venv of the source tree")
+      ->type_name("FILE")
+      ->check(not_empty());
+  command
+      ->add_option("--torch-script", arguments->script,
+                   "Its worker; without it python/check_torch.py of the source tree")
+      ->type_name("FILE")
       ->check(not_empty());
   arguments->comparison.add_to(*command);
   add_device(*command, arguments->device);

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <charconv>
+#include <cstdlib>
 #include <limits>
 
 #include "convoy/error.hpp"
@@ -77,6 +78,12 @@ void add_model(Command& command, std::string& model) {
       ->type_name("FOLDER")
       ->required()
       ->check(not_empty());
+}
+
+std::string in_source_tree(const std::string& given, const char* variable, const char* relative) {
+  if (!given.empty()) return given;
+  if (const char* value = std::getenv(variable)) return value;
+  return std::string(CONVOY_SOURCE_DIR) + relative;
 }
 
 void StageList::add_to(Command& command) {

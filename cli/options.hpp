@@ -25,6 +25,10 @@ void add_json(Command& command, bool& json);
 /// The model folder, which comes first.
 void add_model(Command& command, std::string& model);
 
+/// What an option gave; without it the environment's variable; without that a place in the source
+/// tree that the program was built from.
+std::string in_source_tree(const std::string& given, const char* variable, const char* relative);
+
 /// --stage, which may be repeated, or --shapes.
 struct StageList {
   std::vector<std::string> texts;

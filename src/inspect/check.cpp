@@ -61,6 +61,8 @@ class Check {
         checked_(chosen(operators, options.checked)),
         timed_(chosen(operators, options.timed)),
         threads_(options.plan.threads > 0 ? options.plan.threads : default_threads()),
+        oracle_(threads_),
+        reference_(options.reference ? *options.reference : oracle_),
         n_(images.shape[0]),
         images_(first_input(operators.text, images, threads_)),
         plans_(operators.all.size()),
@@ -68,7 +70,7 @@ class Check {
 
   CheckReport run() {
     report_.images = n_;
-    report_.reference = all_by_reference(operators_, images_, threads_);
+    report_.reference = all_by_reference(operators_, images_, reference_);
     for (std::size_t b = 0; b < operators_.blocks.size(); ++b) {
       const Operator& block = operators_.blocks[b];
       const std::size_t first = operators_.first_of(b);
@@ -83,7 +85,7 @@ class Check {
   }
 
  private:
-  /// Runs operators [first, op.gives] as one plan on the oracle's input.
+  /// Runs operators [first, op.gives] as one plan on the reference's input.
   void add(const Operator& op, std::size_t first, bool checked, bool timed,
            std::unique_ptr<Planned>& plan) {
     Tensor joined;
@@ -134,8 +136,8 @@ class Check {
       for (std::size_t i = operators_.first_of(b); i <= block.gives; ++i) {
         const Operator& op = operators_.all[i];
         const TensorView x = input_of(op, outputs, images_, joined);
-        outputs[i] = checked_.all[i] ? plans_[i]->run(x)
-                                     : by_reference(op, operators_.steps(), n_, x, threads_);
+        outputs[i] =
+            checked_.all[i] ? plans_[i]->run(x) : reference_.run(op, operators_.steps(), n_, x);
       }
     }
     return std::move(outputs.back().y);
@@ -198,6 +200,8 @@ class Check {
   const CheckOptions& options_;
   Chosen checked_, timed_;
   Threads threads_;
+  OracleReference oracle_;
+  Reference& reference_;
   Index n_;
   Tensor images_;
   std::vector<std::unique_ptr<Planned>> plans_, block_plans_;

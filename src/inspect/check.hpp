@@ -1,4 +1,4 @@
-// Chosen operators of a network by Convoy, the rest by the oracle.
+// Chosen operators of a network by Convoy, the rest by a reference.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,14 @@ namespace convoy::inspect {
 struct CheckOptions {
   /// Names of operators and blocks; "all": every operator, "none": none.
   std::vector<std::string> checked = {"all"}, timed;
-  PlanOptions plan;  // device and threads
+  PlanOptions plan;                // device and threads
+  Reference* reference = nullptr;  // null: the oracle
   Tolerance tolerance;
   std::size_t most_worst = 5;
 };
 
-/// An operator, or a block, by Convoy on what the oracle gave before it, so that errors don't add
-/// up.
+/// An operator, or a block, by Convoy on what the reference gave before it, so that errors don't
+/// add up.
 struct CheckedOperator {
   const Operator* op = nullptr;  // of the Operators that were given
   std::string kernel;
@@ -28,12 +29,12 @@ struct CheckedOperator {
   bool checked = false;      // else it was only timed
   Comparison result;
   bool timed = false;
-  double seconds = 0, reference_seconds = 0;  // of all images: by Convoy, by the oracle
+  double seconds = 0, reference_seconds = 0;  // of all images: by Convoy, by the reference
   Tensor values;                              // Convoy's
 };
 
 /// Labels of the network whose checked operators are Convoy's, each on what came before in that
-/// same network, beside those by the oracle alone.
+/// same network, beside those by the reference alone.
 struct Predictions {
   bool any = false;  // false: the last layer gives no vector, or nothing was checked
   std::vector<std::int32_t> ours, reference;

@@ -63,7 +63,8 @@ Index dump_reference(const DumpJob& job, network::Model model, const TensorView&
   const Operators operators = operators_of(std::move(model));
   Threads threads(job.options.threads > 0 ? job.options.threads : default_threads());
   const Tensor x = first_input(operators.text, image, threads);
-  const std::vector<Output> outputs = all_by_reference(operators, x, threads);
+  OracleReference oracle(threads);
+  const std::vector<Output> outputs = all_by_reference(operators, x, oracle);
   return write(job, Side::reference, operators, outputs,
                operators.mean.empty() ? Tensor() : mean_of(outputs.back().y));
 }

@@ -62,15 +62,14 @@ TensorView input_of(const Operator& op, const std::vector<Output>& outputs, cons
   return joined;
 }
 
-Output by_reference(const Operator& op, Index steps, Index n, const TensorView& x,
-                    Threads& threads) {
+Output OracleReference::run(const Operator& op, Index steps, Index n, const TensorView& x) {
   const auto begin = Clock::now();
   const Stage stage = stage_for(op, steps, n);
   Operands operands;
   operands.x = reshaped(x, x_shape(stage));
   operands.bias = bias_of(op);
   const reference::Oracle oracle(stage, weights_of(op), operands, reference::Sum::exact);
-  const reference::Outputs all = oracle.all(threads);
+  const reference::Outputs all = oracle.all(threads_);
   Output output;
   output.y = tensor_of(all.y, output_shape(op, steps, n));
   if (op.kind == OperatorKind::neuron)
@@ -80,13 +79,13 @@ Output by_reference(const Operator& op, Index steps, Index n, const TensorView& 
 }
 
 std::vector<Output> all_by_reference(const Operators& operators, const Tensor& images,
-                                     Threads& threads) {
+                                     Reference& reference) {
   const Index n = images.view().shape[1];
   std::vector<Output> outputs;
   for (const Operator& op : operators.all) {
     Tensor joined;
     const TensorView x = input_of(op, outputs, images, joined);
-    outputs.push_back(by_reference(op, operators.steps(), n, x, threads));
+    outputs.push_back(reference.run(op, operators.steps(), n, x));
   }
   return outputs;
 }

@@ -1,6 +1,7 @@
 // Running operators one by one: by the oracle, and by a plan each.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "convoy/plan.hpp"
@@ -13,7 +14,7 @@ namespace convoy::inspect {
 /// step.
 struct Output {
   Tensor y;
-  Tensor membrane;     // of a neuron by the oracle: charged, before it fires; shaped like y
+  Tensor membrane;     // of a neuron by the reference: charged, before it fires; shaped like y
   double seconds = 0;  // of the run
 };
 
@@ -25,13 +26,30 @@ Tensor first_input(const NetworkText& text, const TensorView& images, Threads& t
 TensorView input_of(const Operator& op, const std::vector<Output>& outputs, const Tensor& images,
                     Tensor& joined);
 
-/// The values by the oracle, exact sums. Throws Error where the stage has too many images.
-Output by_reference(const Operator& op, Index steps, Index n, const TensorView& x,
-                    Threads& threads);
+/// What Convoy's values are compared with.
+class Reference {
+ public:
+  virtual ~Reference() = default;
+  /// For people.
+  virtual std::string name() const = 0;
+  /// The operator's values for x. Throws Error.
+  virtual Output run(const Operator& op, Index steps, Index n, const TensorView& x) = 0;
+};
+
+/// The oracle, exact sums. `run` throws Error where the stage has too many images.
+class OracleReference final : public Reference {
+ public:
+  explicit OracleReference(Threads& threads) : threads_(threads) {}
+  std::string name() const override { return "the oracle"; }
+  Output run(const Operator& op, Index steps, Index n, const TensorView& x) override;
+
+ private:
+  Threads& threads_;
+};
 
 /// All operators, each on what those before it gave.
 std::vector<Output> all_by_reference(const Operators& operators, const Tensor& images,
-                                     Threads& threads);
+                                     Reference& reference);
 
 /// An operator, or a block of several, as a plan.
 class Planned {

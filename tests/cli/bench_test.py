@@ -221,11 +221,22 @@ class Compare(CliTest):
         self.assertIn("b: failed in the new build: broken", run.stdout)
         self.assertEqual([row["stage"] for row in result["rows"]], ["a"])
 
+    def test_rounds_are_even(self):
+        build = self.build("old", {"a": 10})
+        run = script("compare.py", build, build, "--shapes", "any.txt", "--rounds", "3")
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("--rounds 3: an even number", run.stderr)
+
+    def test_a_slow_stage_gets_more_rounds(self):
+        run, result = self.compared(self.build("old", {"a": 10, "b": 20}), self.build("new", {"a": 10, "b": 40}))
+        self.assertEqual(run.returncode, 1)
+        self.assertEqual([len(row["ratios"]) for row in result["rows"]], [6, 6])  # the program times both again
+
     def test_the_program_itself(self):
         stage = "n1h8w8c16k16r3pad1+bias+relu"
         shapes = self.write("shapes.txt", f"{stage}\n".encode())
         out = self.here / "compared.json"
-        run = script("compare.py", PROGRAM, PROGRAM, "--shapes", shapes, "--rounds", "1", "--inner-rounds", "1",
+        run = script("compare.py", PROGRAM, PROGRAM, "--shapes", shapes, "--rounds", "2", "--inner-rounds", "1",
                      "--seconds", "0.001", "--least", "0.001", "--json", out)
         self.assertEqual(run.returncode, 0, run.stderr)
         result = json.loads(out.read_text())

@@ -58,6 +58,17 @@ class CliTest(unittest.TestCase):
         self.images = self.write("images", idx(0x803, (IMAGES, SIZE, SIZE), self.pixels))
         self.labels = self.write("labels", idx(0x801, (IMAGES,), [i % CLASSES for i in range(IMAGES)]))
 
+    def make_model(self, name, network, parameters):
+        model = self.here / name
+        model.mkdir()
+        (model / "network.txt").write_text(network)
+        draw = random.Random(2)
+        for layer, counts in parameters.items():
+            for kind, count in zip(("weight", "bias"), counts, strict=True):
+                (model / f"{layer}.{kind}.txt").write_text(
+                    "".join(f"{draw.uniform(-0.5, 0.7):.9g}\n" for _ in range(count)))
+        return model
+
     def write(self, name, data):
         path = self.here / name
         path.write_bytes(data)

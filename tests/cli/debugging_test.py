@@ -7,7 +7,6 @@ and its operator and element named, and bad input is told from it.
 import array
 import json
 import math
-import random
 import shutil
 import unittest
 
@@ -39,17 +38,6 @@ class Debugging(CliTest):
         super().setUp()
         self.spiking = self.make_model("spiking", SPIKING, PARAMETERS)
         self.dumps = self.here / "dumps"
-
-    def make_model(self, name, network, parameters):
-        model = self.here / name
-        model.mkdir()
-        (model / "network.txt").write_text(network)
-        draw = random.Random(2)
-        for layer, counts in parameters.items():
-            for kind, count in zip(("weight", "bias"), counts, strict=True):
-                (model / f"{layer}.{kind}.txt").write_text(
-                    "".join(f"{draw.uniform(-0.5, 0.7):.9g}\n" for _ in range(count)))
-        return model
 
     def dump(self, *words, model=None, folder=None, image=3):
         return convoy("dump", model or self.spiking, folder or self.dumps, "--images", self.images,
