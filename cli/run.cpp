@@ -8,12 +8,14 @@
 
 #include "commands.hpp"
 #include "convoy/network.hpp"
+#include "convoy/pinned.hpp"
 #include "core/json.hpp"
 #include "core/printable.hpp"
 #include "images.hpp"
 #include "io/dataset.hpp"
 #include "io/idx.hpp"
 #include "io/npy.hpp"
+#include "network/convert.hpp"
 #include "options.hpp"
 #include "result_file.hpp"
 
@@ -35,6 +37,9 @@ struct Measured {
   std::vector<double> seconds;  // of warm runs over all images
   std::vector<double> share;    // of each layer, sum 1
   std::vector<double> latency;  // seconds, one image at a time
+  // On a GPU, likewise over all images, from u8 in page-locked memory and from f32 in ordinary
+  // memory: x', as a training program has them.
+  std::vector<double> pinned, values;
 };
 
 double median(std::vector<double> values) {
@@ -48,18 +53,45 @@ double since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-Measured measure(const Network& network, const io::Images& images, Index n) {
+/// Seconds of runs, until the median is steady or a second has gone. The first one warms caches and
+/// threads.
+std::vector<double> time_runs(const Network& network, const TensorView& images,
+                              const TensorView& labels) {
+  std::vector<double> all;
+  network.run(images, {}, labels).or_throw();
+  const auto begin = Clock::now();
+  while (all.size() < 3 || (all.size() < 25 && since(begin) < 1)) {
+    const auto start = Clock::now();
+    network.run(images, {}, labels).or_throw();
+    all.push_back(since(start));
+    if (since(begin) > 10) break;
+  }
+  return all;
+}
+
+/// The images as x', by the network's mean and std.
+std::vector<float> values_of(const Network& network, const TensorView& pixels) {
+  const std::vector<float> table = network::values_of_pixels(network.text());
+  const auto channels = static_cast<std::size_t>(network.text().c);
+  std::vector<float> values(static_cast<std::size_t>(pixels.elements()));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = table[i % channels * 256 + static_cast<const std::uint8_t*>(pixels.data)[i]];
+  return values;
+}
+
+Measured measure(const Network& network, const io::Images& images, Index n, Device device) {
   Measured m;
   m.labels.resize(static_cast<std::size_t>(n));
   const TensorView all = view_of(images, 0, n), labels = TensorView::of(m.labels.data(), {n});
-  // The first run warms caches and threads; then until the median is steady or a second has gone.
-  network.run(all, {}, labels).or_throw();
-  const auto begin = Clock::now();
-  while (m.seconds.size() < 3 || (m.seconds.size() < 25 && since(begin) < 1)) {
-    const auto start = Clock::now();
-    network.run(all, {}, labels).or_throw();
-    m.seconds.push_back(since(start));
-    if (since(begin) > 10) break;
+  m.seconds = time_runs(network, all, labels);
+  if (device.kind == DeviceKind::cuda) {
+    const PinnedTensor pixels(DType::u8, {n, images.h, images.w, images.c}, device),
+        pinned_labels(DType::i32, {n}, device);
+    copy_tensor(all, pixels);
+    m.pinned = time_runs(network, pixels, pinned_labels);
+    const std::vector<float> values = values_of(network, all);
+    m.values = time_runs(network, TensorView::of(values.data(), {n, images.h, images.w, images.c}),
+                         labels);
   }
   network.profile(all, m.share).or_throw();
   double total = 0;
@@ -112,6 +144,10 @@ void print_table(const Network& network, const Measured& m, Index n, Index right
   fmt::print(
       "images      {} in {:.3f} ms: {:.0f} images/s (median of {} runs, {:.3f} to {:.3f} ms)\n", n,
       seconds * 1e3, static_cast<double>(n) / seconds, m.seconds.size(), *low * 1e3, *high * 1e3);
+  if (!m.pinned.empty()) {
+    fmt::print("pinned      {:.3f} ms, u8 images in page-locked memory\n", median(m.pinned) * 1e3);
+    fmt::print("floats      {:.3f} ms, f32 images in ordinary memory\n", median(m.values) * 1e3);
+  }
   fmt::print("one image   {:.2f} us, host image to label (median of {})\n", median(m.latency) * 1e6,
              m.latency.size());
   fmt::print("accuracy    {} of {} right\n", right, n);
@@ -141,7 +177,7 @@ std::string json_of(const Network& network, const Measured& m, Index n, Index ri
                       {"macs", layer.macs},
                       {"share_of_time", m.share[i]}});
   }
-  const nlohmann::ordered_json report = {
+  nlohmann::ordered_json report = {
       {"convoy", version()},
       {"model", arguments.model},
       {"device", arguments.device},
@@ -157,6 +193,12 @@ std::string json_of(const Network& network, const Measured& m, Index n, Index ri
       {"steps", network.text().steps},
       {"layers", layers},
       {"confusion", counts}};
+  if (!m.pinned.empty()) {
+    report["pinned_u8_seconds"] = median(m.pinned);
+    report["pinned_u8_seconds_of_runs"] = m.pinned;
+    report["pageable_f32_seconds"] = median(m.values);
+    report["pageable_f32_seconds_of_runs"] = m.values;
+  }
   return json_text(report, 2) + "\n";
 }
 
@@ -216,7 +258,7 @@ void run(const RunArguments& arguments) {
   check_labels(truth, label_file, images.n, network.classes());
 
   const Index n = std::min(arguments.limit, images.n);
-  const Measured m = measure(network, images, n);
+  const Measured m = measure(network, images, n, options.device);
   Index right = 0;
   for (std::size_t i = 0; i < m.labels.size(); ++i) right += m.labels[i] == truth[i];
   const double seconds = median(m.seconds);

@@ -83,9 +83,10 @@ struct LayerReport {
 
 /// A network with its weights. Making one reads files and allocates and may throw Error (a file or
 /// a parameter that is missing or wrong, by its name; a device that is not here), also where memory
-/// runs out; running does neither. One run at a time: a second one meanwhile fails with a
-/// status that says so; a move and the destructor may not overlap a run. What plan.hpp says of a
-/// Plan that was moved from, of the end of the program and of forked children holds here too.
+/// runs out; running throws nothing, and allocates only what `warm` says. One run at a time: a
+/// second one meanwhile fails with a status that says so; a move and the destructor may not overlap
+/// a run. What plan.hpp says of a Plan that was moved from, of the end of the program and of forked
+/// children holds here too.
 class CONVOY_API Network {
  public:
   /// From a model folder.
@@ -122,21 +123,35 @@ class CONVOY_API Network {
   ///   labels [N] i32: the index of the largest logit, the first of equals. Only where the last
   ///   layer gives a vector.
   /// Each on the host or on the network's device, none over another. Bits of an image do not depend
-  /// on N, its place, threads.
+  /// on N, its place, threads, or where images and outputs lie.
+  ///
+  /// A network of u8 images also takes f32 images on the host: x', normalised already. Those whose
+  /// values are all a pixel's give the bits of the u8 image; any other runs through layers that
+  /// read f32, which are made when the first such image comes.
   ///
   ///     std::vector<std::int32_t> labels(n);
   ///     network.run(TensorView::of(pixels.data(), {n, 28, 28}), {},
   ///                 TensorView::of(labels.data(), {n})).or_throw();
   ///
-  /// On a GPU all work is enqueued on the stream. What is on the host is complete on return; where
-  /// images and outputs are on the device, nothing waits, and no later run may begin on another
-  /// stream before this one is done.
+  /// On a GPU all work is enqueued on the stream, but for copies of images, which a stream of the
+  /// network's own does meanwhile. What is on the host is complete on return; it may be ordinary
+  /// memory, or page-locked (PinnedTensor, or the caller's own), which is copied from directly.
+  /// Where images and outputs are on the device, nothing waits, no later run may begin on another
+  /// stream before this one is done, and the run may be captured in a CUDA graph.
   ///
   /// A failing status says what is wrong: invalid_operand and busy (another run, profile or trace
   /// is under way), before anything is written; moved_from; of a GPU device_error and
   /// out_of_memory.
   Status run(const TensorView& images, const TensorView& logits, const TensorView& labels,
              Stream stream = {}) const noexcept;
+
+  /// Does before the first timed run what would else be a part of it: starts threads, loads code,
+  /// makes the streams, page-locked and device memory that runs from or to the host need, and runs
+  /// n images of zeros, then one. n: as many as a run is going to have, at least 1. Throws Error as
+  /// `run` gives statuses. docs/network.md says what it moves out of a timed region.
+  ///
+  ///     network.warm(10000);
+  void warm(Index n) const;
 
   /// As `run` without outputs, and adds the seconds spent in each of `layers()`, summed over
   /// threads, to seconds[i]. A layer that a kernel runs with the one before it may get none; one

@@ -14,9 +14,6 @@
 namespace convoy {
 namespace {
 
-// What a GPU's kernel that takes any n is given at once where images come from the host: enough to
-// keep it busy.
-constexpr Index least_at_once = 8192;
 // A stage's n ends there.
 constexpr Index most_images = (Index{1} << 31) - 1;
 
@@ -62,11 +59,16 @@ auto with_memory(const std::string& name, const Make& make) {
 }  // namespace
 
 Network::Impl::Impl(network::Model model, const NetworkOptions& options_)
-    : text(std::move(model.text)),
+    : Impl(model.text, options_,
+           network::graph_of(model.text, std::move(model.weights), options_.batch)) {}
+
+Network::Impl::Impl(NetworkText text_, const NetworkOptions& options_, network::Graph graph_)
+    : text(std::move(text_)),
       options(options_),
       machine(machine_of(options)),
-      graph(network::graph_of(text, std::move(model.weights), options.batch)),
+      graph(std::move(graph_)),
       conversion(text),
+      pixels_of_values(conversion.values(), conversion.mean(), conversion.std()),
       threads(shared_threads(on_gpu() ? default_threads() : machine.threads)),
       input_values((Size(text.h) * text.w * text.c).value()) {
   const Stage& end = graph.layers.back().stage;
@@ -86,7 +88,9 @@ Network::Impl::Impl(network::Model model, const NetworkOptions& options_)
     }
   }
   if (!folds) build(false);
-  for (network::Layer& one : graph.layers) one.weights = {};
+  // Where pixels are read as they are, images of other values need further layers: of_values.
+  if (!folds)
+    for (network::Layer& one : graph.layers) one.weights = {};
   lay_out_memory();
 }
 
@@ -219,7 +223,7 @@ void Network::Impl::build(bool images_as_they_are) {
   reads_images =
       !conversion.needed() || (images_as_they_are && steps.front().bound->kernel().facts().folds);
   any_n = steps.size() == 1 && reads_images && last().mean && last().bound->kernel().facts().any_n;
-  at_once = any_n && on_gpu() ? std::max(options.batch, least_at_once) : options.batch;
+  at_once = options.batch;
 }
 
 void Network::Impl::report(const Step& step, const std::string& why) {
@@ -289,12 +293,10 @@ void Network::Impl::lay_out_memory() {
   }
   lives.back().last = static_cast<Index>(steps.size());
   for (std::size_t i = 0; i < steps.size(); ++i) find_input(i, lives);
-  if (any_n && !on_gpu()) return;
+  if (any_n) return;
   memory_plan = network::plan_memory(lives);
-  const Size images =
-      on_gpu() ? Size(input_values) * at_once * static_cast<Index>(size_of(text.dtype)) : Size(0);
   const Size outputs = Size(classes) * at_once * 4;
-  const Size all = memory_plan.bytes + images + outputs * 2;
+  const Size all = memory_plan.bytes + outputs * 2;
   if (!all.fits())
     throw Error(
         fmt::format("batch {}: no memory for the more than 2^60 bytes that so many images take "
@@ -312,7 +314,6 @@ void Network::Impl::lay_out_memory() {
   };
   memory = make(memory_plan.bytes, options.device);
   if (!on_gpu()) return;
-  device_images = make(images, options.device);
   device_outputs = make(outputs * 2, options.device);
   std::vector<float> tables = conversion.values();
   if (!conversion.of_pixels()) {

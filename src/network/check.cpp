@@ -41,17 +41,23 @@ std::string check_memory(std::initializer_list<Given> all, Device device) {
 
 }  // namespace
 
-std::string Network::Impl::check(const TensorView& images, const TensorView& logits,
-                                 const TensorView& labels) const {
-  const bool shape = images.dtype == text.dtype && images.contiguous() &&
+std::string Network::Impl::check(const Operands& operands) const {
+  const auto& [images, logits, labels] = operands;
+  const bool values = text.dtype == DType::u8 && images.dtype == DType::f32;
+  const bool shape = (images.dtype == text.dtype || values) && images.contiguous() &&
                      (images.rank == 4 || (images.rank == 3 && text.c == 1)) &&
                      images.shape[1] == text.h && images.shape[2] == text.w &&
                      (images.rank == 3 || images.shape[3] == text.c) &&
                      (images || images.shape[0] == 0);
   if (!shape)
     return fmt::format("images: {}, expected {}[N,{},{},{}]{}, dense.", describe(images),
-                       to_text(text.dtype), text.h, text.w, text.c,
-                       text.c == 1 ? " (or without the last axis)" : "");
+                       text.dtype == DType::u8 ? "u8 or f32" : to_text(text.dtype), text.h, text.w,
+                       text.c, text.c == 1 ? " (or without the last axis)" : "");
+  if (values && images && !(images.device == Device{}))
+    return fmt::format(
+        "images: {}, expected f32 in place of u8 on the host alone, where it is turned back. Give "
+        "u8 pixels, or the f32 images on the host.",
+        describe(images));
   const Index n = images.shape[0];
   if (logits && (logits.dtype != DType::f32 || logits.rank != 2 || logits.shape[0] != n ||
                  logits.shape[1] != classes || !logits.contiguous()))

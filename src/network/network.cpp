@@ -42,7 +42,7 @@ const std::vector<LayerReport>& Network::layers() const {
 Status Network::run(const TensorView& images, const TensorView& logits, const TensorView& labels,
                     Stream stream) const noexcept {
   try {
-    return impl_ ? impl_->run(images, logits, labels, nullptr, stream)
+    return impl_ ? impl_->run({images, logits, labels}, nullptr, stream)
                  : Status(StatusCode::moved_from, moved_from);
   } catch (...) {
     return current_failure();
@@ -51,7 +51,11 @@ Status Network::run(const TensorView& images, const TensorView& logits, const Te
 
 Status Network::profile(const TensorView& images, std::vector<double>& seconds) const {
   seconds.resize(impl().reports.size(), 0.0);
-  return impl().run(images, {}, {}, seconds.data(), {});
+  return impl().run({images, {}, {}}, seconds.data(), {});
+}
+
+void Network::warm(Index n) const {
+  impl().warm(n);
 }
 
 std::vector<Tensor> Network::trace(const TensorView& images) const {

@@ -10,7 +10,9 @@
 #include "core/process.hpp"
 #include "network/convert.hpp"
 #include "network/graph.hpp"
+#include "network/host_path.hpp"
 #include "network/memory_plan.hpp"
+#include "network/pixels_of_values.hpp"
 #include "plan/bound.hpp"
 
 namespace convoy {
@@ -38,11 +40,23 @@ struct Network::Impl {
     mutable std::vector<StageArgs> later;  // of a run: those of the layers behind the first
   };
 
+  /// What a caller gives; checked.
+  struct Operands {
+    const TensorView &images, &logits, &labels;
+  };
+  /// Where means and labels go, or null. The last two: a GPU's kernels may write there.
+  struct Outputs {
+    float* mean = nullptr;
+    std::int32_t* labels = nullptr;
+    bool mean_there = true, labels_there = true;
+  };
+
   NetworkText text;
   NetworkOptions options;
   Machine machine;
   network::Graph graph;
   network::Conversion conversion;
+  network::PixelsOfValues pixels_of_values;
   std::vector<Step> steps;
   std::vector<LayerReport> reports;
   std::shared_ptr<Threads> threads;  // of the host: conversions, and all kernels on the CPU
@@ -51,17 +65,21 @@ struct Network::Impl {
   bool reads_images = false;
   /// All of it is one step that takes any number of images at once.
   bool any_n = false;
-  /// Images of one pass through the steps, at most; `any_n` takes more where nothing is copied.
+  /// Images of one pass through the steps, at most; `any_n` takes more.
   Index at_once = 1;
 
   network::MemoryPlan memory_plan;
   mutable Tensor memory;          // of all tensors between steps, on the device
-  mutable Tensor device_images;   // a batch of images as they come, on a GPU
   mutable Tensor device_outputs;  // mean and labels of a batch, on a GPU
   Tensor device_tables;           // values of pixels [C][256], or mean and std [2][C], on a GPU
+  // Made by the first run that needs them.
+  mutable std::unique_ptr<network::HostPath> host_path;  // of a GPU
+  mutable Tensor own_pixels;                             // of a chunk of values, on the CPU
+  mutable std::unique_ptr<Impl> of_values;  // the same layers, for x' that are no pixels' values
   mutable Claim busy;
 
   Impl(network::Model model, const NetworkOptions& options_);
+  Impl(NetworkText text_, const NetworkOptions& options_, network::Graph graph_);
   /// Throws Error also where memory runs out.
   static std::unique_ptr<Impl> make(const std::string& folder, const NetworkOptions& options);
   static std::unique_ptr<Impl> make(const NetworkText& text, const NetworkParameters& parameters,
@@ -85,23 +103,35 @@ struct Network::Impl {
   void find_input(std::size_t i, std::vector<network::Lifetime>& lives);
 
   // Running. Pointers are on the network's device unless they say host.
-  std::string check(const TensorView& images, const TensorView& logits,
-                    const TensorView& labels) const;
+  class HostRun;
+  std::string check(const Operands& operands) const;
+  /// Images that are x' in place of pixels.
+  bool of_other_type(const TensorView& images) const { return images.dtype != text.dtype; }
+  /// Such images, where the first step reads pixels.
+  bool turns_back(const TensorView& images) const { return of_other_type(images) && reads_images; }
+  Outputs outputs_at(const Operands& operands, Index first) const;
   std::byte* tensor(Index number) const;
   Status run_step(const Step& step, Index n, const void* x, void* y, std::int32_t* labels,
                   float* const* inner, double* seconds, Stream stream) const;
   void add_since(std::chrono::steady_clock::time_point begin, Stream stream, double& seconds) const;
-  const void* input_of(const TensorView& images, Index first, Index n, Stream stream) const;
+  const void* input_of(const void* images, DType type, Index n, Stream stream) const;
   void put(const Part& part, Index n, const void* from, void* to, Stream stream) const;
-  Status run_batch(const TensorView& images, Index first, Index n, const TensorView& logits,
-                   const TensorView& labels, double* seconds, Stream stream) const;
-  Status run_any_n(const TensorView& images, Index first, Index n, const TensorView& logits,
-                   const TensorView& labels, double* seconds, Stream stream) const;
-  void give_outputs(Index first, Index n, const TensorView& logits, const TensorView& labels,
-                    Stream stream) const;
-  Status run(const TensorView& images, const TensorView& logits, const TensorView& labels,
-             double* seconds, Stream stream) const;
+  void give_outputs(Index n, const Outputs& outputs, Stream stream) const;
+  Status run_chunk(const void* images, DType type, Index n, const Outputs& outputs, double* seconds,
+                   Stream stream) const;
+  Status run_there(const Operands& operands, double* seconds, Stream stream) const;
+  Status run_by_host(const Operands& operands, double* seconds, Stream stream) const;
+  Status run_on_cpu(const Operands& operands, double* seconds) const;
+  Status run_odd(const Operands& operands, std::vector<Index> odd, Stream stream) const;
+  Status run(const Operands& operands, double* seconds, Stream stream) const;
+  void warm(Index n) const;
   std::vector<Tensor> trace(const TensorView& images) const;
 };
+
+/// Where value `values` of a dense view lies.
+inline const std::byte* bytes_at(const TensorView& view, Index values) {
+  return static_cast<const std::byte*>(view.data) +
+         values * static_cast<Index>(size_of(view.dtype));
+}
 
 }  // namespace convoy

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "core/failure.hpp"
 #include "core/gpu.hpp"
+#include "core/gpu_async.hpp"
 #include "math/half.hpp"
 #include "network/program.hpp"
 
@@ -24,19 +26,15 @@ struct Busy {
 constexpr const char* is_running =
     "this network is running already. Load a second one for a second caller.";
 
-const std::byte* at(const TensorView& view, Index values) {
-  return static_cast<const std::byte*>(view.data) +
-         values * static_cast<Index>(size_of(view.dtype));
-}
+// Of images whose values are turned back into pixels on the CPU.
+constexpr Index chunk_bytes = Index{1} << 20;
 
-void copy_bytes(const void* from, Device from_device, void* to, Device to_device, Index bytes,
-                Stream stream) {
-  gpu::copy({.from = from,
-             .to = to,
-             .from_device = from_device,
-             .to_device = to_device,
-             .row_bytes = static_cast<std::size_t>(bytes)},
-            stream);
+/// Images [first, first + n) of a view with n as its first axis, or their outputs.
+TensorView part_of(TensorView view, Index first, Index n) {
+  if (!view) return view;
+  view.data = const_cast<std::byte*>(bytes_at(view, first * view.stride[0]));
+  view.shape[0] = n;
+  return view;
 }
 
 }  // namespace
@@ -80,25 +78,18 @@ void Network::Impl::add_since(Clock::time_point begin, Stream stream, double& se
   seconds += elapsed * (on_gpu() ? 1 : threads->count());
 }
 
-/// Images [first, first + n) as the first step reads them, on the network's device.
-const void* Network::Impl::input_of(const TensorView& images, Index first, Index n,
-                                    Stream stream) const {
+/// Images as the first step reads them.
+const void* Network::Impl::input_of(const void* images, DType type, Index n, Stream stream) const {
+  if (reads_images || type != text.dtype) return images;
   const Index count = n * input_values;
-  const void* from = at(images, first * input_values);
-  if (on_gpu() && images.device == Device{}) {
-    copy_bytes(from, {}, device_images.data<std::byte>(), machine.device,
-               count * static_cast<Index>(size_of(text.dtype)), stream);
-    from = device_images.data<std::byte>();
-  }
-  if (reads_images) return from;
   auto* const to = reinterpret_cast<float*>(tensor(0));
   if (!on_gpu()) {
-    conversion.run(*threads, count, from, to);
+    conversion.run(*threads, count, images, to);
   } else if (conversion.of_pixels()) {
-    gpu::values_of_pixels(machine.device, stream, static_cast<const std::uint8_t*>(from), count,
+    gpu::values_of_pixels(machine.device, stream, static_cast<const std::uint8_t*>(images), count,
                           text.c, device_tables.data<float>(), to);
   } else {
-    gpu::normalise(machine.device, stream, static_cast<const float*>(from), count, text.c,
+    gpu::normalise(machine.device, stream, static_cast<const float*>(images), count, text.c,
                    device_tables.data<float>(), to);
   }
   return to;
@@ -134,32 +125,41 @@ void Network::Impl::put(const Part& part, Index n, const void* from, void* to,
   });
 }
 
-/// Means and labels of a batch, from the last step's output to where the caller wants them.
-void Network::Impl::give_outputs(Index first, Index n, const TensorView& logits,
-                                 const TensorView& labels, Stream stream) const {
+/// Means and labels of a batch, from the last step's output to where they shall be.
+void Network::Impl::give_outputs(Index n, const Outputs& outputs, Stream stream) const {
   const Index count = last().mean ? 1 : steps_of(last());
   const DType type = last().mean ? DType::f32 : text.layer_type();
-  auto* const mean = logits ? static_cast<float*>(logits.data) + first * classes : nullptr;
-  auto* const label = labels ? static_cast<std::int32_t*>(labels.data) + first : nullptr;
   if (!on_gpu()) {
-    network::mean_and_labels(type, tensor(last().out), count, n, classes, mean, label);
+    network::mean_and_labels(type, tensor(last().out), count, n, classes, outputs.mean,
+                             outputs.labels);
     return;
   }
   auto* const own_mean = device_outputs.data<float>();
-  auto* const own_label = reinterpret_cast<std::int32_t*>(own_mean + at_once * classes);
-  const bool mean_there = logits && logits.device == machine.device,
-             label_there = labels && labels.device == machine.device;
+  auto* const own_labels = reinterpret_cast<std::int32_t*>(own_mean + at_once * classes);
   gpu::mean_and_labels(machine.device, stream, type, tensor(last().out), count, n, classes,
-                       mean_there ? mean : own_mean, label_there ? label : own_label);
-  const Index bytes = n * Index{sizeof(float)};
-  if (mean && !mean_there) copy_bytes(own_mean, machine.device, mean, {}, bytes * classes, stream);
-  if (label && !label_there) copy_bytes(own_label, machine.device, label, {}, bytes, stream);
+                       outputs.mean && outputs.mean_there ? outputs.mean : own_mean,
+                       outputs.labels && outputs.labels_there ? outputs.labels : own_labels);
+  const auto copy = [&](const void* from, void* to, Index values) {
+    gpu::copy_async(machine.device, to, from, static_cast<std::size_t>(values) * 4, stream);
+  };
+  if (outputs.mean && !outputs.mean_there) copy(own_mean, outputs.mean, n * classes);
+  if (outputs.labels && !outputs.labels_there) copy(own_labels, outputs.labels, n);
 }
 
-Status Network::Impl::run_batch(const TensorView& images, Index first, Index n,
-                                const TensorView& logits, const TensorView& labels, double* seconds,
-                                Stream stream) const {
-  const void* const input = input_of(images, first, n, stream);
+Network::Impl::Outputs Network::Impl::outputs_at(const Operands& operands, Index first) const {
+  const auto& [images, logits, labels] = operands;
+  return {.mean = logits ? static_cast<float*>(logits.data) + first * classes : nullptr,
+          .labels = labels ? static_cast<std::int32_t*>(labels.data) + first : nullptr,
+          .mean_there = logits.device == machine.device,
+          .labels_there = labels.device == machine.device};
+}
+
+/// One pass through the steps: at most `at_once` images, or any number.
+Status Network::Impl::run_chunk(const void* images, DType type, Index n, const Outputs& outputs,
+                                double* seconds, Stream stream) const {
+  const void* const input = input_of(images, type, n, stream);
+  if (any_n)
+    return run_step(last(), n, input, outputs.mean, outputs.labels, nullptr, seconds, stream);
   for (const Step& step : steps) {
     const void* const x = step.in == 0 ? input : tensor(step.in);
     const auto begin = seconds ? Clock::now() : Clock::time_point();
@@ -168,59 +168,117 @@ Status Network::Impl::run_batch(const TensorView& images, Index first, Index n,
     Status status = run_step(step, n, x, tensor(step.out), nullptr, nullptr, seconds, stream);
     if (!status.ok()) return status;
   }
-  if (logits || labels) give_outputs(first, n, logits, labels, stream);
+  if (outputs.mean || outputs.labels) give_outputs(n, outputs, stream);
   return {};
 }
 
-// All of the network as one step, on images [first, first + n).
-Status Network::Impl::run_any_n(const TensorView& images, Index first, Index n,
-                                const TensorView& logits, const TensorView& labels, double* seconds,
-                                Stream stream) const {
-  auto* const mean = logits ? static_cast<float*>(logits.data) + first * classes : nullptr;
-  auto* const label = labels ? static_cast<std::int32_t*>(labels.data) + first : nullptr;
-  const void* const input = input_of(images, first, n, stream);
-  const bool mean_there = !logits || logits.device == machine.device,
-             label_there = !labels || labels.device == machine.device;
-  auto* const own_mean = device_outputs.data<float>();
-  auto* const own_label =
-      own_mean ? reinterpret_cast<std::int32_t*>(own_mean + at_once * classes) : nullptr;
-  Status status = run_step(last(), n, input, mean_there ? mean : own_mean,
-                           label_there ? label : own_label, nullptr, seconds, stream);
-  if (!status.ok()) return status;
-  const Index bytes = n * Index{sizeof(float)};
-  if (!mean_there) copy_bytes(own_mean, machine.device, mean, {}, bytes * classes, stream);
-  if (!label_there) copy_bytes(own_label, machine.device, label, {}, bytes, stream);
-  return {};
-}
-
-Status Network::Impl::run(const TensorView& images, const TensorView& logits,
-                          const TensorView& labels, double* seconds, Stream stream) const {
-  const std::string wrong = check(images, logits, labels);
-  if (!wrong.empty()) return {StatusCode::invalid_operand, wrong};
-  const Index n = images.shape[0];
-  if (n == 0) return {};
-  if (!busy.take()) return {StatusCode::busy, is_running};
-  const Busy release{busy};
-  try {
-    const auto there = [&](const TensorView& view) {
-      return !view || view.device == machine.device;
-    };
-    const Index most = any_n && there(images) && there(logits) && there(labels) ? n : at_once;
-    for (Index first = 0; first < n; first += most) {
-      const Index count = std::min(most, n - first);
-      Status status = any_n ? run_any_n(images, first, count, logits, labels, seconds, stream)
-                            : run_batch(images, first, count, logits, labels, seconds, stream);
-      if (!status.ok()) return status;
-    }
-  } catch (...) {  // of a GPU: on the CPU nothing throws
-    return current_failure();
+/// Images and outputs are on the network's device.
+Status Network::Impl::run_there(const Operands& operands, double* seconds, Stream stream) const {
+  const TensorView& images = operands.images;
+  const Index n = images.shape[0], most = any_n ? n : at_once;
+  for (Index first = 0; first < n; first += most) {
+    Status status =
+        run_chunk(bytes_at(images, first * input_values), images.dtype, std::min(most, n - first),
+                  outputs_at(operands, first), seconds, stream);
+    if (!status.ok()) return status;
   }
   return {};
 }
 
+Status Network::Impl::run_on_cpu(const Operands& operands, double* seconds) const {
+  const auto& [images, logits, labels] = operands;
+  if (!turns_back(images)) return run_there(operands, seconds, {});
+  const network::Chunks chunks = network::cut_into_chunks(
+      images.shape[0], network::ring_of_bytes(input_values, chunk_bytes).images);
+  if (own_pixels.elements() < chunks.size * input_values)
+    own_pixels = Tensor(DType::u8, {chunks.size * input_values});
+  std::vector<Index> odd;
+  for (Index k = 0; k < chunks.count; ++k) {
+    const Index first = chunks.begin(k), n = chunks.images(k);
+    auto* const to = own_pixels.data<std::uint8_t>();
+    const auto* const from = static_cast<const float*>(images.data) + first * input_values;
+    std::vector<std::uint8_t> good(static_cast<std::size_t>(n));
+    threads->for_each(n, [&](Index i, int) {
+      good[static_cast<std::size_t>(i)] =
+          pixels_of_values.run(from + i * input_values, input_values, to + i * input_values);
+    });
+    for (Index i = 0; i < n; ++i)
+      if (!good[static_cast<std::size_t>(i)]) odd.push_back(first + i);
+    TensorView view = images;
+    view.data = to;
+    view.dtype = text.dtype;
+    view.shape[0] = n;
+    Status status =
+        run_there({view, part_of(logits, first, n), part_of(labels, first, n)}, seconds, {});
+    if (!status.ok()) return status;
+  }
+  return run_odd(operands, std::move(odd), {});
+}
+
+/// Computes images that hold other values than those of pixels by the layers that read such. Only
+/// they: the bits of an image do not depend on its neighbours.
+Status Network::Impl::run_odd(const Operands& operands, std::vector<Index> odd,
+                              Stream stream) const {
+  if (odd.empty()) return {};
+  if (!of_values) {
+    NetworkText values = text;
+    values.dtype = DType::f32;
+    values.mean.clear(), values.std.clear();
+    of_values = std::make_unique<Impl>(std::move(values), options, graph);
+  }
+  std::sort(odd.begin(), odd.end());
+  for (std::size_t i = 0; i < odd.size();) {
+    std::size_t count = 1;
+    while (i + count < odd.size() && odd[i + count] == odd[i] + static_cast<Index>(count)) ++count;
+    const auto part = [&](const TensorView& view) {
+      return part_of(view, odd[i], static_cast<Index>(count));
+    };
+    Status status = of_values->run(
+        {part(operands.images), part(operands.logits), part(operands.labels)}, nullptr, stream);
+    if (!status.ok()) return status;
+    i += count;
+  }
+  return {};
+}
+
+Status Network::Impl::run(const Operands& operands, double* seconds, Stream stream) const {
+  const std::string wrong = check(operands);
+  if (!wrong.empty()) return {StatusCode::invalid_operand, wrong};
+  if (operands.images.shape[0] == 0) return {};
+  if (!busy.take()) return {StatusCode::busy, is_running};
+  const Busy release{busy};
+  try {
+    if (!on_gpu()) return run_on_cpu(operands, seconds);
+    const auto there = [&](const TensorView& view) {
+      return !view || view.device == machine.device;
+    };
+    const bool all = there(operands.images) && there(operands.logits) && there(operands.labels);
+    return all ? run_there(operands, seconds, stream) : run_by_host(operands, seconds, stream);
+  } catch (...) {
+    return current_failure();
+  }
+}
+
+void Network::Impl::warm(Index n) const {
+  if (n < 1) throw Error(fmt::format("warm: {} images, expected at least 1.", n));
+  const Shapes end = shapes_of(graph.layers.back().stage);
+  const bool labelled = end.out_h == 1 && end.out_w == 1;
+  for (const Index images : {n, Index{1}}) {
+    const Tensor zeros(text.dtype, {images, text.h, text.w, text.c});
+    const Tensor labels(DType::i32, {labelled ? images : 0}),
+        logits(DType::f32, {labelled ? 0 : images, classes});
+    run({zeros, labelled ? TensorView() : logits.view(), labelled ? labels.view() : TensorView()},
+        nullptr, {})
+        .or_throw();
+  }
+}
+
 std::vector<Tensor> Network::Impl::trace(const TensorView& images) const {
-  const std::string wrong = check(images, {}, {});
+  const std::string wrong = check({images, {}, {}});
   if (!wrong.empty()) throw Error(wrong);
+  if (of_other_type(images))
+    throw Error(
+        fmt::format("images: {}, expected {} to trace.", describe(images), to_text(text.dtype)));
   const Index n = images.shape[0];
   if (n < 1 || n > options.batch)
     throw Error(
@@ -249,7 +307,13 @@ std::vector<Tensor> Network::Impl::trace(const TensorView& images) const {
       outputs[step.first + step.count - 1].data<float>()[v] =
           math::load(type, there.view().data, v);
   };
-  std::vector<const void*> results{input_of(images, 0, n, {})};
+  if (on_gpu() && images.device == Device{}) {
+    const TensorView flat(images.data, text.dtype, {n * input_values});
+    kept.emplace_back(text.dtype, std::vector<Index>{n * input_values}, machine.device);
+    copy_tensor(flat, kept.back());
+  }
+  const void* const pixels = kept.empty() ? images.data : kept.back().view().data;
+  std::vector<const void*> results{input_of(pixels, text.dtype, n, {})};
   for (const Step& step : steps) {
     const void* x = nullptr;
     if (step.parts.empty()) {

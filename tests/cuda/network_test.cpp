@@ -8,8 +8,12 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <random>
+#include <thread>
+#include <utility>
 
+#include "convoy/pinned.hpp"
 #include "core/gpu.hpp"
 #include "core/gpu_timing.hpp"
 #include "gpu_case.hpp"
@@ -193,6 +197,165 @@ TEST_F(GpuNetwork, ReadsAndWritesOnTheDevice) {
     for (Index i = 0; i < n; ++i)
       ASSERT_EQ(again.data<std::int32_t>()[i], labels.data<std::int32_t>()[i]) << i;
   }
+}
+
+struct HostOutputs {
+  std::vector<float> logits;
+  std::vector<std::int32_t> labels;
+  bool operator==(const HostOutputs&) const = default;
+};
+
+/// From the host and back on a stream.
+HostOutputs run_from_host(const Network& network, const TensorView& images, Stream stream = {}) {
+  const Index n = images.shape[0];
+  HostOutputs out{std::vector<float>(static_cast<std::size_t>(n * network.classes()), -7),
+                  std::vector<std::int32_t>(static_cast<std::size_t>(n), -7)};
+  network
+      .run(images, TensorView::of(out.logits.data(), {n, network.classes()}),
+           TensorView::of(out.labels.data(), {n}), stream)
+      .or_throw();
+  return out;
+}
+
+/// The first n images of a tensor.
+TensorView first_images(TensorView view, Index n) {
+  view.shape[0] = n;
+  return view;
+}
+
+class GpuHostPath : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    pixels_.emplace(DType::u8, std::vector<Index>{most, 28, 28, 1}, gpu0);
+    values_.emplace(DType::f32, std::vector<Index>{most, 28, 28, 1}, gpu0);
+    std::mt19937 random(3);
+    for (Index i = 0; i < most * 784; ++i) {
+      const auto pixel = static_cast<std::uint8_t>(random() % 256);
+      pixels_->data<std::uint8_t>()[i] = pixel;
+      values_->data<float>()[i] = (static_cast<float>(pixel) / 255.0F - 0.5F) / 0.5F;
+    }
+  }
+  static Network network(bool spike_kernels) {
+    NetworkOptions options;
+    options.device = gpu0;
+    options.spike_kernels = spike_kernels;
+    return Network(CONVOY_SOURCE_DIR "/models/fashion-scnn", options);
+  }
+
+  static constexpr Index most = 24000;  // more than all slots hold
+  std::optional<PinnedTensor> pixels_, values_;
+};
+
+// Pinned or not, pixels or values, cut at any place: the bits of a run on the device.
+TEST_F(GpuHostPath, GivesTheBitsOfTheDevice) {
+  const std::vector<std::uint8_t> pageable(pixels_->data<std::uint8_t>(),
+                                           pixels_->data<std::uint8_t>() + most * 784);
+  const std::vector<float> pageable_values(values_->data<float>(),
+                                           values_->data<float>() + most * 784);
+  for (const bool kernels : {true, false}) {
+    SCOPED_TRACE(kernels ? "spike kernels" : "plans");
+    const Network network = GpuHostPath::network(kernels);
+    const Index all = kernels ? most : 3000;
+    Tensor there(DType::u8, {all, 28, 28, 1}, gpu0);
+    copy_tensor(first_images(*pixels_, all), there);
+    const Tensor logits(DType::f32, {all, 10}, gpu0), labels(DType::i32, {all}, gpu0);
+    network.run(there, logits, labels).or_throw();
+    const Tensor expected = logits.to({}), expected_labels = labels.to({});
+    for (const Index n :
+         {Index{1}, Index{83}, Index{84}, Index{255}, Index{256}, Index{257}, Index{1336},
+          Index{1337}, Index{1338}, Index{2674}, Index{2675}, Index{21393}, most}) {
+      if (n > all) continue;
+      SCOPED_TRACE(n);
+      HostOutputs same;
+      same.logits.assign(expected.data<float>(), expected.data<float>() + n * 10);
+      same.labels.assign(expected_labels.data<std::int32_t>(),
+                         expected_labels.data<std::int32_t>() + n);
+      EXPECT_EQ(run_from_host(network, first_images(*pixels_, n)), same);
+      EXPECT_EQ(run_from_host(network, TensorView::of(pageable.data(), {n, 28, 28})), same);
+      EXPECT_EQ(run_from_host(network, first_images(*values_, n)), same);
+      EXPECT_EQ(run_from_host(network, TensorView::of(pageable_values.data(), {n, 28, 28})), same);
+      // Labels alone, which small runs wait for in another way; images that are on the GPU.
+      std::vector<std::int32_t> alone(static_cast<std::size_t>(n), -7);
+      const TensorView to = TensorView::of(alone.data(), {n});
+      network.run(first_images(*pixels_, n), {}, to).or_throw();
+      EXPECT_EQ(alone, same.labels);
+      std::fill(alone.begin(), alone.end(), -7);
+      network.run(first_images(there, n), {}, to).or_throw();
+      EXPECT_EQ(alone, same.labels);
+    }
+  }
+}
+
+// An image of other values runs through the layers of floats; its neighbours do not see it.
+TEST_F(GpuHostPath, OtherValuesRunByThemselves) {
+  const Network network = GpuHostPath::network(true);
+  for (const Index n : {Index{3}, Index{5000}}) {
+    SCOPED_TRACE(n);
+    const TensorView images = first_images(*values_, n);
+    const HostOutputs before = run_from_host(network, images);
+    float& value = values_->data<float>()[784 + 300];
+    const float kept = std::exchange(value, 0.3F);
+    const HostOutputs got = run_from_host(network, images);
+    value = kept;
+    EXPECT_EQ(run_from_host(network, images), before);
+    for (std::size_t i = 0; i < got.logits.size(); ++i)
+      if (i / 10 != 1) {
+        ASSERT_EQ(got.logits[i], before.logits[i]) << i;
+      }
+    for (std::size_t i = 10; i < 20; ++i)  // close to it: one pixel differs
+      EXPECT_NEAR(got.logits[i], before.logits[i], 5) << i;
+  }
+}
+
+TEST_F(GpuHostPath, TwoNetworksRunOnTwoStreams) {
+  const Network first = network(true), second = network(true);
+  const HostOutputs expected = run_from_host(first, first_images(*pixels_, 5000));
+  const auto runs = [&](const Network& network) {
+    const gpu::OwnedStream own(gpu0);
+    for (int i = 0; i < 5; ++i)
+      EXPECT_EQ(run_from_host(network, first_images(*pixels_, 5000), own.stream()), expected);
+  };
+  std::thread other([&] { runs(first); });
+  runs(second);
+  other.join();
+}
+
+TEST_F(GpuHostPath, InAGraphAllMustBeOnTheDevice) {
+  const Network network = GpuHostPath::network(true);
+  const HostOutputs expected = run_from_host(network, first_images(*pixels_, 300));
+  Tensor there(DType::u8, {300, 28, 28, 1}, gpu0);
+  copy_tensor(first_images(*pixels_, 300), there);
+  const Tensor labels(DType::i32, {300}, gpu0);
+  Status from_host;
+  gpu::Graph graph(gpu0, [&](Stream stream) {
+    network.run(there, {}, labels, stream).or_throw();
+    from_host = network.run(first_images(*pixels_, 300), {}, labels, stream);
+  });
+  EXPECT_EQ(from_host.code(), StatusCode::invalid_operand);
+  EXPECT_NE(from_host.message().find("captured"), std::string::npos) << from_host.message();
+  graph.replay(1);
+  const Tensor got = labels.to({});
+  EXPECT_TRUE(std::equal(expected.labels.begin(), expected.labels.end(), got.data<std::int32_t>()));
+}
+
+TEST_F(GpuHostPath, WarmRunsKeepNoFurtherMemory) {
+  const Network network = GpuHostPath::network(true);
+  network.warm(10000);
+  const auto runs = [&] {
+    for (const Index n : {Index{1}, Index{10000}, most})
+      run_from_host(network, first_images(*values_, n));
+  };
+  EXPECT_EQ(memory_kept_by(runs), 0);
+}
+
+TEST_F(GpuHostPath, FloatsOnTheDeviceAreRefused) {
+  const Network network = GpuHostPath::network(true);
+  const Tensor images(DType::f32, {2, 28, 28, 1}, gpu0);
+  const Status status = network.run(images, {}, {});
+  EXPECT_EQ(status.code(), StatusCode::invalid_operand);
+  EXPECT_NE(status.message().find("on the host"), std::string::npos) << status.message();
 }
 
 }  // namespace

@@ -1,0 +1,116 @@
+#include "core/gpu_async.hpp"
+
+#include <cuda_runtime_api.h>
+#include <fmt/core.h>
+
+#include <cstring>
+#include <utility>
+
+#include "core/gpu.hpp"
+#include "cuda/error.hpp"
+#include "cuda/memory.hpp"
+
+namespace convoy::gpu {
+namespace {
+
+cudaStream_t stream_of(Stream stream) {
+  return static_cast<cudaStream_t>(stream.handle);
+}
+cudaEvent_t event_of(void* handle) {
+  return static_cast<cudaEvent_t>(handle);
+}
+
+}  // namespace
+
+void* allocate_pinned(Device device, std::size_t bytes, const std::string& what) {
+  static_cast<void>(machine(device.index));  // throws where there is none
+  const cuda::OnDevice on(device.index);
+  void* memory = nullptr;
+  const cudaError_t error =
+      cudaHostAlloc(&memory, bytes > 0 ? bytes : 1, cudaHostAllocPortable | cudaHostAllocMapped);
+  if (error == cudaErrorMemoryAllocation) {
+    static_cast<void>(cudaGetLastError());
+    throw Error(
+        fmt::format("no page-locked memory on the host for {}: {} bytes, which must be free and "
+                    "within what the "
+                    "system lets a process lock. Use a smaller n, or ordinary memory.",
+                    what, bytes));
+  }
+  cuda::check(error, fmt::format("allocating {} page-locked bytes for {}", bytes, what));
+  std::memset(memory, 0, bytes);
+  return memory;
+}
+
+void release_pinned(void* memory) noexcept {
+  static_cast<void>(cudaFreeHost(memory));
+  static_cast<void>(cudaGetLastError());
+}
+
+bool is_pinned(Device device, const void* memory) {
+  const cuda::OnDevice on(device.index);
+  cudaPointerAttributes found{};
+  cuda::check(cudaPointerGetAttributes(&found, memory), "asking what kind of memory images are in");
+  return found.type == cudaMemoryTypeHost;
+}
+
+bool is_captured(Device device, Stream stream) {
+  if (!stream.handle) return false;  // the legacy stream can't be
+  const cuda::OnDevice on(device.index);
+  cudaStreamCaptureStatus found = cudaStreamCaptureStatusNone;
+  cuda::check(cudaStreamIsCapturing(stream_of(stream), &found), "asking what a stream does");
+  return found != cudaStreamCaptureStatusNone;
+}
+
+bool is_done(Device device, Stream stream) {
+  const cuda::OnDevice on(device.index);
+  const cudaError_t error = cudaStreamQuery(stream_of(stream));
+  if (error == cudaErrorNotReady) return false;
+  cuda::check(error, "a stream of " + to_text(device));
+  return true;
+}
+
+void copy_async(Device device, void* to, const void* from, std::size_t bytes, Stream stream) {
+  const cuda::OnDevice on(device.index);
+  cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)),
+              "copying between the host and a GPU");
+}
+
+Event::Event(Device device) : device_(device) {
+  static_cast<void>(machine(device.index));  // throws where there is none
+  const cuda::OnDevice on(device.index);
+  cudaEvent_t event = nullptr;
+  cuda::check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+  handle_ = event;
+}
+Event::~Event() {
+  if (!handle_) return;
+  const cuda::OnDevice on(device_.index);
+  static_cast<void>(cudaEventDestroy(event_of(handle_)));
+  static_cast<void>(cudaGetLastError());
+}
+Event::Event(Event&& other) noexcept
+    : device_(other.device_), handle_(std::exchange(other.handle_, nullptr)) {}
+
+void Event::record(Stream stream) {
+  const cuda::OnDevice on(device_.index);
+  cuda::check(cudaEventRecord(event_of(handle_), stream_of(stream)), "recording an event");
+}
+void Event::hold_back(Stream stream) const {
+  const cuda::OnDevice on(device_.index);
+  cuda::check(cudaStreamWaitEvent(stream_of(stream), event_of(handle_), 0),
+              "holding back a stream");
+}
+bool Event::reached() const {
+  const cuda::OnDevice on(device_.index);
+  const cudaError_t error = cudaEventQuery(event_of(handle_));
+  if (error == cudaErrorNotReady) return false;
+  cuda::check(error, "a stream of " + to_text(device_));
+  return true;
+}
+void Event::wait() const {
+  const cuda::OnDevice on(device_.index);
+  cuda::check(cudaEventSynchronize(event_of(handle_)),
+              "waiting for a stream of " + to_text(device_));
+}
+
+}  // namespace convoy::gpu
