@@ -4,18 +4,23 @@
     bench/snn_gpu.py --convoy build/cuda/bin/convoy --data fashion-mnist --out bench/results/h200
 
 Writes OUT/snn-gpu.json: microseconds of a run for each batch, images and outputs on the device (`convoy bench`, the
-median over processes; also of its layers one by one), and of `convoy run`, images and labels on the host.
+median over processes; also of its layers one by one), and of `convoy run`, images and labels on the host: u8 and f32 in
+ordinary memory, u8 in page-locked memory, one image; also for each number of images in HOST_IMAGES, the test set
+repeated.
 """
 
 import argparse
+import gzip
 import json
 import statistics
+import struct
 import subprocess
 import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BATCHES = (1, 10, 132, 1000, 10000, 60000)
+HOST_IMAGES = (1, 10, 100, 1000, 10000, 60000, 250000, 1000000)
 CHAIN = ("constants > u8:n{n}h28c1k8r5out(f32)+bias+if(1)+t2+hold+max2 > n{n}h12c8k16r5+bias+if(1)+t2+max2 > "
          "n{n}h1c256k128r1+bias+if(1)+t2 > n{n}h1c128k96r1+bias+if(1)+t2 > n{n}h1c96k10r1+bias > mean")
 HEAD = ("machine", "driver", "driver_release", "commit", "dirty", "compiler", "cuda_compiler", "date", "host", "method")
@@ -28,6 +33,37 @@ def result_of(*command):
         return json.loads(out.read_text())
 
 
+def idx(path):
+    """The header's sizes and the bytes of an IDX file."""
+    data = gzip.decompress(path.read_bytes())
+    rank = data[3]
+    return list(struct.unpack(f">{rank}I", data[4:4 + 4 * rank])), data[4 + 4 * rank:]
+
+
+def repeated(source, images, to):
+    """Writes so many of the test set's images (or labels), from the first on again where they end."""
+    sizes, data = idx(source)
+    size = len(data) // sizes[0]
+    whole, rest = divmod(images, sizes[0])
+    head = bytes((0, 0, 8, len(sizes))) + struct.pack(f">{len(sizes)}I", images, *sizes[1:])
+    to.write_bytes(head + data * whole + data[:rest * size])
+    return to
+
+
+def run_of_images(args, images, folder):
+    files = [repeated(Path(args.data, f"t10k-{name}-ubyte.gz"), images, Path(folder, name))
+             for name in ("images-idx3", "labels-idx1")]
+    return result_of(args.convoy, "run", args.model, "--images", str(files[0]), "--labels", str(files[1]))
+
+
+def host_times(runs):
+    """The medians over processes of what `convoy run` measured."""
+    keys = {"seconds": "seconds", "pinned_u8_seconds": "pinned_u8_seconds",
+            "pageable_f32_seconds": "pageable_f32_seconds", "one_image_seconds": "one_image_median_seconds"}
+    return {"images": runs[0]["images"], "accuracy": runs[0]["accuracy"], "threads": runs[0]["threads"],
+            **{key: statistics.median(run[name] for run in runs) for key, name in keys.items()}}
+
+
 def merged(benches, runs):
     """What the file holds: of each batch the results of all processes, and those of `convoy run`."""
     rows = []
@@ -38,11 +74,9 @@ def merged(benches, runs):
                      "least_us": min(row["convoy"]["minimum_us"] for row in of_n), "us_of_processes": us,
                      "stage_by_stage_us": statistics.median(row["peers"][0]["median_us"] for row in of_n)})
     first = next(iter(benches.values()))[0]
-    return {**{key: first[key] for key in HEAD if key in first}, "model": "fashion-scnn", "processes": len(runs),
-            "rows": rows,
-            "run": {"images": runs[0]["images"], "accuracy": runs[0]["accuracy"],
-                    "seconds": statistics.median(run["seconds"] for run in runs),
-                    "one_image_seconds": statistics.median(run["one_image_median_seconds"] for run in runs)}}
+    return {**{key: first[key] for key in HEAD if key in first}, "model": "fashion-scnn",
+            "processes": len(runs[10000]), "rows": rows, "run": host_times(runs[10000]),
+            "from_host": [host_times(of_n) for of_n in runs.values()]}
 
 
 def main():
@@ -53,12 +87,14 @@ def main():
     parser.add_argument("--processes", type=int, default=5)
     parser.add_argument("--out", required=True)
     args = parser.parse_args()
-    benches, runs = {n: [] for n in BATCHES}, []
+    benches, runs = {n: [] for n in BATCHES}, {n: [] for n in HOST_IMAGES}
     for _ in range(args.processes):
         for n, results in benches.items():
             results.append(result_of(args.convoy, "bench", "--no-tuning", "--rounds", "3", "--seconds", "0.02",
                                      "--stage", CHAIN.format(n=n)))
-        runs.append(result_of(args.convoy, "run", args.model, "--data", args.data))
+        with tempfile.TemporaryDirectory() as folder:
+            for n, results in runs.items():
+                results.append(run_of_images(args, n, folder))
     Path(args.out, "snn-gpu.json").write_text(json.dumps(merged(benches, runs), indent=1) + "\n")
 
 

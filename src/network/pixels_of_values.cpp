@@ -10,63 +10,78 @@ HWY_BEFORE_NAMESPACE();
 namespace convoy::network::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// a / b rounded once, where `inverse` is 1 / b rounded: a quotient, and its error by a fused
-// multiply-add. A division takes as long as all the rest of the loop.
-template <bool divide, class V>
+// How a quotient is rounded once: by a product where the divisor is a power of two; by a product
+// and its error, from fused multiply-adds; by a division, which takes as long as all the rest.
+constexpr int multiply = 0, correct = 1, divide = 2;
+
+template <int way, class V>
 HWY_INLINE V quotient(V a, V b, V inverse) {
-  if constexpr (divide) return hn::Div(a, b);
+  if constexpr (way == divide) return hn::Div(a, b);
   const V near = hn::Mul(a, inverse);
+  if constexpr (way == multiply) return near;
   return hn::MulAdd(hn::NegMulAdd(near, b, a), inverse, near);
 }
 
-template <bool divide>
-HWY_INLINE bool invert(const InverseTable& table, const float* values, Index count,
-                       std::uint8_t* pixels) {
+// Guesses the pixel of each value, computes its value as values_of_pixels does, and compares the
+// bits.
+template <int by_255, int by_std>
+HWY_INLINE bool invert(InverseTable table, const float* values, Index count, std::uint8_t* pixels) {
   const hn::ScalableTag<float> d;
   const hn::RebindToSigned<decltype(d)> di;
+  const hn::RebindToUnsigned<decltype(d)> du;
   const hn::Rebind<std::uint8_t, decltype(d)> du8;
   const auto lanes = static_cast<Index>(hn::Lanes(d));
   const auto most = hn::Set(d, 255.0F), inverse_most = hn::Set(d, 1.0F / 255.0F);
+  const auto whole = hn::Set(d, 8388608.0F);  // 2^23: what is added to it is rounded to an integer
+  const auto low = hn::Set(di, 255);
   const Index step = lanes % table.channels;
   Index channel = 0;
-  // Guesses the pixel, computes its value as values_of_pixels does, and compares the bits.
-  const auto pixel_of = [&](hn::Vec<decltype(d)> x, std::uint8_t* to) HWY_ATTR {
-    const auto constant = [&](Index row) HWY_ATTR {
-      return hn::LoadU(d, table.rows + row * table.pitch + channel);
-    };
-    const auto near = hn::MulAdd(x, constant(0), constant(1));
-    // Of a NaN it is some integer, whose value is none.
-    const auto u = hn::NearestInt(hn::Min(hn::Max(near, hn::Zero(d)), most));
-    const auto part = quotient<divide>(hn::ConvertTo(d, u), most, inverse_most);
-    const auto value = quotient<divide>(hn::Sub(part, constant(2)), constant(3), constant(4));
-    hn::StoreU(hn::DemoteTo(du8, u), du8, to);
+  const auto constant = [&](Index row) HWY_ATTR {
+    return hn::LoadU(d, table.rows + row * table.pitch + channel);
+  };
+  auto scale = constant(0), shift = constant(1), mean = constant(2), std = constant(3),
+       inverse_std = constant(4);
+  auto wrong = hn::Zero(di);  // bits that differ
+  for (Index i = 0; i < count; i += lanes) {
+    const auto left = static_cast<std::size_t>(count - i);
+    float rest[longest_vector];
+    std::uint8_t of_rest[longest_vector];
+    const bool full = count - i >= lanes;
+    if (!full)
+      for (std::size_t j = 0; j < static_cast<std::size_t>(lanes); ++j)
+        rest[j] = j < left ? values[i + static_cast<Index>(j)] : 0.0F;
+    const auto x = hn::LoadU(d, full ? values + i : rest);
+    const auto near = hn::Add(hn::MulAdd(x, scale, shift), whole);
+    const auto u = hn::And(hn::BitCast(di, near), low);  // of any x it is a pixel
+    const auto part = quotient<by_255>(hn::ConvertTo(d, u), most, inverse_most);
+    const auto value = quotient<by_std>(hn::Sub(part, mean), std, inverse_std);
+    auto differ = hn::Xor(hn::BitCast(di, value), hn::BitCast(di, x));
+    hn::StoreU(hn::U8FromU32(hn::BitCast(du, u)), du8, full ? pixels + i : of_rest);
+    if (!full) {
+      differ = hn::IfThenElseZero(hn::FirstN(di, left), differ);
+      for (std::size_t j = 0; j < left; ++j) pixels[i + static_cast<Index>(j)] = of_rest[j];
+    }
+    wrong = hn::Or(wrong, differ);
+    if (table.channels == 1) continue;
     channel += step;
     if (channel >= table.channels) channel -= table.channels;
-    return hn::Eq(hn::BitCast(di, value), hn::BitCast(di, x));
-  };
-  auto all = hn::Eq(hn::Zero(di), hn::Zero(di));
-  Index i = 0;
-  for (; i + lanes <= count; i += lanes)
-    all = hn::And(all, pixel_of(hn::LoadU(d, values + i), pixels + i));
-  if (i < count) {
-    float last[longest_vector] = {};
-    std::uint8_t of_last[longest_vector];
-    const auto left = static_cast<std::size_t>(count - i);
-    for (std::size_t j = 0; j < left; ++j) last[j] = values[i + static_cast<Index>(j)];
-    const auto equal = pixel_of(hn::LoadU(d, last), of_last);
-    all = hn::And(all, hn::Or(equal, hn::Not(hn::FirstN(di, left))));
-    for (std::size_t j = 0; j < left; ++j) pixels[i + static_cast<Index>(j)] = of_last[j];
+    scale = constant(0), shift = constant(1), mean = constant(2), std = constant(3);
+    inverse_std = constant(4);
   }
-  return hn::AllTrue(di, all);
+  return hn::AllTrue(di, hn::Eq(wrong, hn::Zero(di)));
 }
 
-bool invert_fused(const InverseTable& table, const float* values, Index count,
-                  std::uint8_t* pixels) {
-  return invert<false>(table, values, count, pixels);
+bool invert_multiplying(const InverseTable& table, const float* values, Index count,
+                        std::uint8_t* pixels) {
+  return invert<correct, multiply>(table, values, count, pixels);
+}
+bool invert_correcting(const InverseTable& table, const float* values, Index count,
+                       std::uint8_t* pixels) {
+  return invert<correct, correct>(table, values, count, pixels);
 }
 bool invert_dividing(const InverseTable& table, const float* values, Index count,
                      std::uint8_t* pixels) {
-  return invert<true>(table, values, count, pixels);
+  return invert<divide, divide>(table, values, count, pixels);
 }
 
 }  // namespace convoy::network::HWY_NAMESPACE
@@ -78,11 +93,16 @@ HWY_AFTER_NAMESPACE();
 namespace convoy::network {
 namespace {
 
-HWY_EXPORT(invert_fused);
+HWY_EXPORT(invert_multiplying);
+HWY_EXPORT(invert_correcting);
 HWY_EXPORT(invert_dividing);
 
-bool fused(const InverseTable& table, const float* values, Index count, std::uint8_t* pixels) {
-  return HWY_DYNAMIC_DISPATCH(invert_fused)(table, values, count, pixels);
+bool multiplying(const InverseTable& table, const float* values, Index count,
+                 std::uint8_t* pixels) {
+  return HWY_DYNAMIC_DISPATCH(invert_multiplying)(table, values, count, pixels);
+}
+bool correcting(const InverseTable& table, const float* values, Index count, std::uint8_t* pixels) {
+  return HWY_DYNAMIC_DISPATCH(invert_correcting)(table, values, count, pixels);
 }
 bool dividing(const InverseTable& table, const float* values, Index count, std::uint8_t* pixels) {
   return HWY_DYNAMIC_DISPATCH(invert_dividing)(table, values, count, pixels);
@@ -102,7 +122,7 @@ PixelsOfValues::PixelsOfValues(const std::vector<float>& values, const std::vect
   add_row([&](std::size_t c) { return mean[c]; });
   add_row([&](std::size_t c) { return std[c]; });
   add_row([&](std::size_t c) { return 1.0F / std[c]; });
-  for (const Loop loop : {&fused, &dividing})
+  for (const Loop loop : {&multiplying, &correcting, &dividing})  // the fastest that is right
     if (!loop_ && !values.empty() && holds(loop, values)) loop_ = loop;
 }
 

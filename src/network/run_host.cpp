@@ -77,9 +77,10 @@ class Network::Impl::HostRun {
   Outputs outputs_of(std::byte* slot, Index images, Index first) const;
   void hand_out(const Outputs& from, Index first, Index n) const;
 
-  // Under the mutex where several threads are at work.
+  // Of several threads by one at a time: under the mutex.
   void enqueue_ready();
   void enqueue();
+  // Likewise, by whoever set `retiring_`.
   void wait_for_oldest();
   void retire();
 
@@ -116,8 +117,9 @@ class Network::Impl::HostRun {
   std::atomic<Index> next_part_{0};                             // counted over all chunks
   std::array<std::atomic<Index>, network::most_slots> left_{};  // of the chunk in each slot
   std::mutex mutex_, odd_mutex_;
-  Index enqueued_ = 0;             // chunks
-  std::atomic<Index> retired_{0};  // chunks whose outputs are where the caller wants them
+  std::atomic<bool> retiring_{false};
+  std::atomic<Index> enqueued_{0};  // chunks
+  std::atomic<Index> retired_{0};   // chunks whose outputs are where the caller wants them
   std::atomic<bool> failed_{false};
   Status failure_;
   std::vector<Index> odd_;
@@ -221,12 +223,15 @@ void Network::Impl::HostRun::work() {
     for (;;) {
       const Index part = next_part_.fetch_add(1, std::memory_order_relaxed);
       const Index k = part / parts;
-      if (k >= chunks_.count || !room_comes_for(k)) return;
+      if (k >= chunks_.count) break;
+      if (!room_comes_for(k)) return;
       const Index first = chunks_.begin(k), n = chunks_.images(k);
       const Index begin = n * (part % parts) / parts, end = n * (part % parts + 1) / parts;
       fill(first + begin, first + end, slot(staging_, k, image_bytes_) + begin * image_bytes_);
       if (left(k).fetch_sub(1, std::memory_order_acq_rel) == 1) enqueue_ready();
     }
+    // Until the run is over: a thread that fell asleep would wake too late for the next one.
+    room_comes_for(chunks_.count - 1 + ring_.slots);
   } catch (...) {
     fail(current_failure());
   }
@@ -235,11 +240,10 @@ void Network::Impl::HostRun::work() {
 /// Waits until the chunk that had k's slot is done; false: the run has failed. Chunks before k are
 /// filled by threads that wait for earlier ones alone, so that this ends.
 bool Network::Impl::HostRun::room_comes_for(Index k) {
-  while (!has_room(k)) {
-    if (failed_) return false;
-    {
-      const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-      if (lock && retired_ < enqueued_ && path_->computed(ring_.slot(retired_)).reached()) retire();
+  while (!has_room(k) && !failed_) {
+    if (!retiring_.exchange(true, std::memory_order_acquire)) {
+      if (retired_ < enqueued_ && path_->computed(ring_.slot(retired_)).reached()) retire();
+      retiring_.store(false, std::memory_order_release);
     }
     std::this_thread::yield();
   }
@@ -247,7 +251,9 @@ bool Network::Impl::HostRun::room_comes_for(Index k) {
 }
 
 void Network::Impl::HostRun::enqueue_ready() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  // Never asleep: whoever holds it is done in microseconds.
+  std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
+  while (!lock.try_lock()) std::this_thread::yield();
   while (enqueued_ < chunks_.count && has_room(enqueued_) && left(enqueued_) == 0 && !failed_)
     enqueue();
 }
