@@ -129,16 +129,19 @@ PixelsOfValues::PixelsOfValues(const std::vector<float>& values, const std::vect
 /// Whether all pixels come back, by their values: then a loop that recomputes them accepts nothing
 /// else.
 bool PixelsOfValues::holds(Loop loop, const std::vector<float>& values) const {
-  const auto channels = static_cast<std::size_t>(channels_);
-  std::vector<float> by_pixel(values.size());
-  for (std::size_t c = 0; c < channels; ++c)
-    for (std::size_t u = 0; u < 256; ++u) by_pixel[u * channels + c] = values[c * 256 + u];
-  std::vector<std::uint8_t> pixels(values.size());
+  std::vector<float> by_pixel;
+  for (Index u = 0; u < 256; ++u)
+    for (Index c = 0; c < channels_; ++c)
+      by_pixel.push_back(values[static_cast<std::size_t>(c * 256 + u)]);
+  std::vector<std::uint8_t> pixels(by_pixel.size());
   if (!loop(table(), by_pixel.data(), static_cast<Index>(by_pixel.size()), pixels.data()))
     return false;
-  for (std::size_t i = 0; i < pixels.size(); ++i)
-    if (std::memcmp(&values[i % channels * 256 + pixels[i]], &by_pixel[i], sizeof(float)) != 0)
-      return false;
+  std::size_t i = 0;
+  for (Index u = 0; u < 256; ++u)
+    for (Index c = 0; c < channels_; ++c, ++i) {
+      const float value = values[static_cast<std::size_t>(c * 256 + pixels[i])];
+      if (std::memcmp(&value, &by_pixel[i], sizeof(float)) != 0) return false;
+    }
   return true;
 }
 
