@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <convoy/dlpack.hpp>
 #include <convoy/network.hpp>
+#include <convoy/pinned.hpp>
 #include <convoy/plan.hpp>
 #include <convoy/tune.hpp>
 #include <string>
