@@ -50,6 +50,8 @@ HWY_INLINE bool invert(InverseTable table, const float* values, Index count, std
     if (!full)
       for (std::size_t j = 0; j < static_cast<std::size_t>(lanes); ++j)
         rest[j] = j < left ? values[i + static_cast<Index>(j)] : 0.0F;
+    // 4 KiB ahead: the hardware's prefetching ends with the page.
+    __builtin_prefetch(values + i + 1024);
     const auto x = hn::LoadU(d, full ? values + i : rest);
     const auto near = hn::Add(hn::MulAdd(x, scale, shift), whole);
     const auto u = hn::And(hn::BitCast(di, near), low);  // of any x it is a pixel

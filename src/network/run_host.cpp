@@ -40,7 +40,7 @@ class Network::Impl::HostRun {
     path_ = network.host_path.get();
   }
 
-  /// Nothing that was enqueued runs any more on return. Throws Error likewise.
+  /// On return images and outputs of the caller are no longer in use, also where it throws.
   Status run() {
     try {
       if (from_host_ && network_.any_n && n_ <= small_bytes / std::max(image_bytes_, output_bytes_))
