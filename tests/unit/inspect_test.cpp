@@ -62,11 +62,12 @@ TEST(Operators, OfALayerGiveWhatTheLayerGives) {
   Threads threads(1);
   const Tensor x =
       first_input(operators.text, TensorView::of(pixels.data(), {2, 11, 9, 2}), threads);
-  const std::vector<Output> all = all_by_reference(operators, x, threads);
+  OracleReference oracle(threads);
+  const std::vector<Output> all = all_by_reference(operators, x, oracle);
   for (const Operator& block : operators.blocks) {
     Tensor joined;
     const TensorView input = input_of(block, all, x, joined);
-    const Output expected = by_reference(block, operators.steps(), 2, input, threads);
+    const Output expected = oracle.run(block, operators.steps(), 2, input);
     const Output planned = Planned(block, operators.steps(), 2, {}).run(input);
     const Tensor& parts = all[block.gives].y;
     ASSERT_EQ(parts.elements(), expected.y.elements()) << block.name;
