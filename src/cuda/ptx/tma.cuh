@@ -82,6 +82,15 @@ __device__ __forceinline__ void tma_store(const CUtensorMap* map, std::uint32_t 
       : "memory");
 }
 
+__device__ __forceinline__ void tma_store(const CUtensorMap* map, std::uint32_t from, int c0,
+                                          int c1, int c2, int c3, int c4) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group "
+      "[%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(map),
+      "r"(from), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
+      : "memory");
+}
+
 __device__ __forceinline__ void bulk_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }

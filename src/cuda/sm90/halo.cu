@@ -13,9 +13,7 @@ HaloKernel find_halo_bf16(Accumulator wanted, PoolKind pool, int steps);  // hal
 namespace {
 
 HaloKernel find(const Stage& stage, const HaloTile& tile) {
-  const PoolKind pool = !stage.pool                   ? PoolKind::none
-                        : tile.inner == Inner::images ? PoolKind::images
-                                                      : PoolKind::pixels;
+  const PoolKind pool = pool_kind(stage, tile);
   const Accumulator wanted{tile.instruction_n(), tile.instructions()};
   return for_16_bits(stage.dtype, [&]<class T>() {
     const auto find_halo = std::is_same_v<T, __half> ? find_halo_f16 : find_halo_bf16;
@@ -25,9 +23,25 @@ HaloKernel find(const Stage& stage, const HaloTile& tile) {
 
 }  // namespace
 
+PoolKind pool_kind(const Stage& stage, const HaloTile& tile) {
+  if (!stage.pool) return PoolKind::none;
+  return tile.inner == Inner::images ? PoolKind::images : PoolKind::pixels;
+}
+
+std::string encode_maps(const Stage& of_x, const Stage& stage, const HaloTile& tile,
+                        const HaloLayout& layout, const void* w, HaloParams& p) {
+  std::string why = encode(halo_w_map(stage, tile, layout), w, &p.w);
+  // Any address will do for the other two.
+  if (why.empty()) why = encode(halo_x_map(of_x, tile, layout, stage.c), w, &p.x);
+  if (why.empty()) why = encode(halo_y_map(stage, tile, stage.k), w, &p.y);
+  return why;
+}
+
 HaloParams halo_params(const Stage& stage, const HaloLayout& layout) {
   HaloParams p{};
-  p.epilogue = epilogue_of(stage);
+  // What a neuron gives is done: spikes.
+  p.epilogue = {nullptr, device_activation(stage.act.is_neuron() ? Activation() : stage.act),
+                static_cast<int>(stage.k)};
   p.at = layout;
   p.by_k = Divisor(layout.k_blocks);
   p.by_x = Divisor(layout.tiles_x);
@@ -55,10 +69,7 @@ HaloLaunch::~HaloLaunch() = default;
 
 void HaloLaunch::use(const void* w) {
   auto& [stage, tile, layout, kernel, p] = *ready_;
-  std::string why = encode(halo_w_map(stage, tile, layout), w, &p.w);
-  // Any address will do for the other two.
-  if (why.empty()) why = encode(halo_x_map(stage, tile, layout, stage.c), w, &p.x);
-  if (why.empty()) why = encode(halo_y_map(stage, tile, stage.k), w, &p.y);
+  const std::string why = encode_maps(stage, stage, tile, layout, w, p);
   if (!why.empty()) throw Error("halo " + tile.name() + " for " + to_text(stage) + ": " + why);
 }
 

@@ -29,8 +29,6 @@
 
 namespace convoy::cuda::sm90 {
 
-enum class PoolKind { none, pixels, images };  // max 2x2: which accumulators form a window
-
 /// The rules of a compiled kernel, named where one is broken.
 template <int N, int I, PoolKind Pool, int Steps>
 concept HaloAccumulator = requires {
@@ -54,7 +52,9 @@ struct Fragments {
                                                                     : pooled;
   static constexpr int count = Pool == PoolKind::images ? I / 2 * pooled : I * per_instruction;
 
-  static __device__ __forceinline__ Fragment value(const float (&d)[I][N / 2], int f) {
+  /// `d` is float[I][N / 2], or looks like it.
+  template <class Sums>
+  static __device__ __forceinline__ Fragment value(const Sums& d, int f) {
     const int i = f / per_instruction, j = f % per_instruction;
     if constexpr (Pool == PoolKind::none) {
       return {{d[i][4 * j], d[i][4 * j + 1]}, {d[i][4 * j + 2], d[i][4 * j + 3]}};
@@ -69,7 +69,7 @@ struct Fragments {
     } else {
       // Groups are pixels of a row for eight images, instructions are rows.
       const int a = 8 * j;
-      const float(&r)[N / 2] = d[2 * i], (&s)[N / 2] = d[2 * i + 1];
+      const auto &r = d[2 * i], &s = d[2 * i + 1];
       return {{max4(r[a], r[a + 4], s[a], s[a + 4]), max4(r[a + 1], r[a + 5], s[a + 1], s[a + 5])},
               {max4(r[a + 2], r[a + 6], s[a + 2], s[a + 6]),
                max4(r[a + 3], r[a + 7], s[a + 3], s[a + 7])}};
@@ -99,8 +99,8 @@ template <int N, int I>
 constexpr bool may_be_half = serves_half({N, I});
 
 /// Pools, adds the bias, activates, rounds once and writes a part of the tile for the TMA store.
-template <class T, int N, int I, PoolKind Pool, int Part>
-__device__ __forceinline__ void write_part(const HaloParams& p, const float (&d)[I][N / 2],
+template <class T, int N, int I, PoolKind Pool, int Part, class Sums>
+__device__ __forceinline__ void write_part(const HaloParams& p, const Sums& d,
                                            const float (&bias)[2], std::uint32_t staging) {
   using F = Fragments<N, I, Pool>;
   constexpr int count = F::count / store_parts<N, I, Pool>;
@@ -118,11 +118,19 @@ __device__ __forceinline__ void write_part(const HaloParams& p, const float (&d)
   write_staging<T, count>(p.epilogue, bias, staging, value, row);
 }
 
+/// Stores a staged box at channel k of pixels (x, y) of images from n on.
+__device__ __forceinline__ void store_box(const HaloParams& p, const Place&, std::uint32_t buffer,
+                                          int k, int x, int y, int n) {
+  if (p.at.images)
+    ptx::tma_store(&p.y, buffer, k, n, x, y);
+  else
+    ptx::tma_store(&p.y, buffer, k, x, y, n);
+}
+
 /// Takes a warpgroup's tile from its accumulators to memory.
-template <class T, int N, int I, PoolKind Pool>
-__device__ __forceinline__ void store_tile(const HaloParams& p, const float (&d)[I][N / 2],
-                                           const float (&bias)[2], const Place& at,
-                                           std::uint32_t staging, int g) {
+template <class T, int N, int I, PoolKind Pool, class Params, class Sums, class At>
+__device__ __forceinline__ void store_tile(const Params& p, const Sums& d, const float (&bias)[2],
+                                           const At& at, std::uint32_t staging, int g) {
   const bool two = p.at.store_buffers == 2;
   const auto store = [&]<int Part>() {
     const std::uint32_t buffer = staging + (two ? Part % 2 * p.at.staging : 0);
@@ -134,10 +142,7 @@ __device__ __forceinline__ void store_tile(const HaloParams& p, const float (&d)
                     piece * p.at.piece_x;
       const int y =
           (at.y + g * p.at.warpgroup_rows) / p.at.window + i * p.at.part_y + piece * p.at.piece_y;
-      if (p.at.images)
-        ptx::tma_store(&p.y, buffer, k, n, x, y);
-      else
-        ptx::tma_store(&p.y, buffer, k, x, y, n);
+      store_box(p, at, buffer, k, x, y, n);
     });
   };
   [&]<int... Part>(std::integer_sequence<int, Part...>) {
@@ -213,8 +218,8 @@ __device__ __forceinline__ void multiply_tap(float (&d)[I][N / 2], std::uint32_t
 
 /// The math of warpgroup g: `finish(d, bias, at)` gets the accumulators of each of its tiles, with
 /// the bias of the thread's two channels.
-template <class T, int N, int I, int Steps = 4, class Finish>
-__device__ __forceinline__ void consume(const HaloParams& p, const HaloBarriers& bar,
+template <class T, int N, int I, int Steps = 4, class Params, class Finish>
+__device__ __forceinline__ void consume(const Params& p, const HaloBarriers& bar,
                                         std::uint32_t x_slots, std::uint32_t w_slots, int g,
                                         Finish finish) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
@@ -236,7 +241,7 @@ __device__ __forceinline__ void consume(const HaloParams& p, const HaloBarriers&
   if (!skips_before && p.at.pingpong && g == 1) walk.skip_tile();
 
   for (int t = first; t < p.tiles; t += stride) {
-    const Place at = place(p, t);
+    const auto at = place(p, t);
     const int channel = at.k + g * p.at.warpgroup_channels + 16 * warp + lane / 4;
     float bias[2];
     p.epilogue.read_bias(channel, bias);
@@ -304,9 +309,10 @@ __device__ __forceinline__ void consume(const HaloParams& p, const HaloBarriers&
 
 // ---------------------------------------------------------------------------------- the kernel
 
-template <class T, int N, int I, PoolKind Pool, int Steps>
-requires HaloAccumulator<N, I, Pool, Steps> __global__ void __launch_bounds__(halo_threads, 1)
-    halo(const __grid_constant__ HaloParams p) {
+/// All of a CTA: `finish(d, bias, at, staging, g)` takes a tile of warpgroup g from its accumulators
+/// to memory, by its staging buffer.
+template <class T, int N, int I, int Steps, class Params, class Finish>
+__device__ __forceinline__ void run_cta(const Params& p, Finish finish) {
   extern __shared__ std::uint8_t raw[];
   const std::uint32_t base = aligned(ptx::shared_address(raw));
   const std::uint32_t x_slots = base, w_slots = base + p.at.w_offset;
@@ -340,12 +346,22 @@ requires HaloAccumulator<N, I, Pool, Steps> __global__ void __launch_bounds__(ha
     ptx::grid_dependency_wait();
     const std::uint32_t staging =
         base + p.at.staging_offset + warpgroup * p.at.store_buffers * p.at.staging;
-    consume<T, N, I, Steps>(p, bar, x_slots, w_slots, warpgroup,
-                            [&](const float(&d)[I][N / 2], const float(&bias)[2], const Place& at) {
-                              store_tile<T, N, I, Pool>(p, d, bias, at, staging, warpgroup);
-                            });
+    consume<T, N, I, Steps>(
+        p, bar, x_slots, w_slots, warpgroup,
+        [&](auto& d, const float(&bias)[2], const auto& at) {
+          finish(d, bias, at, staging, warpgroup);
+        });
     if (leads_warpgroup()) ptx::bulk_wait_read<0>();
   }
+}
+
+template <class T, int N, int I, PoolKind Pool, int Steps>
+requires HaloAccumulator<N, I, Pool, Steps> __global__ void __launch_bounds__(halo_threads, 1)
+    halo(const __grid_constant__ HaloParams p) {
+  run_cta<T, N, I, Steps>(p, [&](const float(&d)[I][N / 2], const float(&bias)[2], const Place& at,
+                                 std::uint32_t staging, int g) {
+    store_tile<T, N, I, Pool>(p, d, bias, at, staging, g);
+  });
 }
 
 }  // namespace convoy::cuda::sm90

@@ -16,6 +16,9 @@ struct Model {
 
   bool pingpong() const { return tile.schedule == Schedule::pingpong; }
   bool pooled() const { return stage.pool.has_value(); }
+  /// Tiles of a place, and steps in the epilogue of each.
+  double steps() const { return static_cast<double>(halo_turns(stage)); }
+  double held() const { return static_cast<double>(stage.hold ? stage.t : 1); }
   double warpgroups() const { return pingpong() ? 1 : 2; }  // that work on a tile
   /// Whether the stage leaves out what its stride passes over.
   bool skips() const { return stage.r == 1 && stage.s == 1; }
@@ -54,16 +57,20 @@ struct Model {
            (tile.resident ? 0 : 1e-6 * loads);
   }
   double pixels() const { return tile.instruction_n() * tile.instructions(); }
+  double neuron() const { return stage.act.is_neuron() ? costs.neuron_pixel * pixels() : 0; }
   double epilogue() const {
-    return costs.epilogue + costs.epilogue_pixel * pixels() +
-           (pooled() ? 0 : costs.epilogue_plain * tile.instructions());
+    return costs.epilogue + held() * (costs.epilogue_pixel * pixels() + neuron()) +
+           (pooled() ? 0 : held() * costs.epilogue_plain * tile.instructions());
   }
   double store() const {
-    return warpgroups() * (pooled() ? pixels() / 4.0 : pixels()) * row_bytes / costs.store;
+    return held() * warpgroups() * (pooled() ? pixels() / 4.0 : pixels()) * row_bytes /
+           costs.store;
   }
   /// Of all tiles. Two warpgroups in turns each need their own math and epilogue.
   double tiles() const {
-    const auto turns = static_cast<double>((layout.tiles() + layout.grid - 1) / layout.grid);
+    const Index round = Index{layout.grid} * (steps() > 1 && pingpong() ? 2 : 1);
+    const double turns = static_cast<double>((layout.tiles() + round - 1) / round * round /
+                                             layout.grid) * steps();
     const double one = tile_cycles();
     if (!pingpong()) return turns * std::max(one + epilogue(), store());
     const double pair = turns > 1 ? std::max((one + epilogue()) / 2, store()) : 0;

@@ -4,6 +4,7 @@
 #include "cuda/families.hpp"
 #include "cuda/family.hpp"
 #include "cuda/sm90/halo.hpp"
+#include "cuda/sm90/halo_neuron.hpp"
 #include "cuda/sm90/prepared.hpp"
 
 namespace convoy::cuda::sm90 {
@@ -26,22 +27,26 @@ HaloTile halo_tile(const Tile& tile) {
           .deep = tile.d >> 8 & 15};
 }
 
-class PreparedHalo final : public PreparedLaunch<HaloLaunch> {
+template <class Launch>
+class PreparedHalo final : public PreparedLaunch<Launch> {
+  using Base = PreparedLaunch<Launch>;
+
  public:
   PreparedHalo(const Stage& stage, const HaloTile& tile, const Machine& machine)
-      : PreparedLaunch(stage, machine, tile, halo_layout(stage, tile, facts_of(machine))) {}
+      : Base(stage, machine, tile, halo_layout(stage, tile, facts_of(machine))) {}
 
-  std::string packing() const override { return halo_packing(stage_); }
+  std::string packing() const override { return halo_packing(Base::stage_); }
   std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
-    return pack_rounded(stage_, halo_weights(stage_, all.front().w), device_);
+    return pack_rounded(Base::stage_, halo_weights(Base::stage_, all.front().w), Base::device_);
   }
 
   Status run(const RunArgs& args) const noexcept override {
     if (args.n == 0) return {};
-    Status status = check_16_bytes("halo", "x", args.x, args.x_stride.w, stage_.dtype);
-    if (status.ok()) status = check_16_bytes("halo", "y", args.y, args.y_stride.w, stage_.dtype);
+    const DType type = Base::stage_.dtype;
+    Status status = check_16_bytes("halo", "x", args.x, args.x_stride.w, type);
+    if (status.ok()) status = check_16_bytes("halo", "y", args.y, args.y_stride.w, type);
     if (!status.ok()) return status;
-    return enqueue(NhwcRun(args), args);
+    return Base::enqueue(typename Launch::Run(args), args);
   }
 };
 
@@ -82,7 +87,9 @@ class Halo final : public StageKernel {
 
   std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
                                     const Machine& machine) const override {
-    return std::make_unique<PreparedHalo>(stage, halo_tile(tile), machine);
+    if (stage.act.is_neuron())
+      return std::make_unique<PreparedHalo<HaloNeuronLaunch>>(stage, halo_tile(tile), machine);
+    return std::make_unique<PreparedHalo<HaloLaunch>>(stage, halo_tile(tile), machine);
   }
 };
 

@@ -40,17 +40,21 @@ std::span<const TapBox> boxes_of(const HaloLayout& l) {
 
 // ---------------------------------------------------------------------------------- candidates
 
-bool compiled(const HaloTile& tile) {
+bool compiled(const Stage& stage, const HaloTile& tile) {
   const Accumulator wanted{tile.instruction_n(), tile.instructions()};
+  const auto among = [&](const auto& all) {
+    return std::find(all.begin(), all.end(), wanted) != all.end();
+  };
+  if (stage.act.is_neuron()) return !tile.half && among(neuron_accumulators);
   if (tile.half && (!serves_half(wanted) || tile.schedule != Schedule::pingpong || tile.resident))
     return false;
-  return std::find(accumulators.begin(), accumulators.end(), wanted) != accumulators.end();
+  return among(accumulators);
 }
 
 /// Whether the tile's form serves the stage, whatever its size.
 bool candidate(const Case& c) {
   const HaloTile& tile = c.tile;
-  if (!compiled(tile)) return false;
+  if (!compiled(c.stage, tile)) return false;
   // A window must lie in one thread's accumulators.
   if (c.pooled() && (tile.bw % 2 != 0 || tile.bh % 2 != 0)) return false;
   switch (tile.inner) {
@@ -83,8 +87,12 @@ void lay_walk(const Case& c, HaloLayout& out) {
   out.cta_h = tile.cta_rows();
   out.cta_n = tile.bn;
   out.k_blocks = ceil_div(stage.k, out.cta_channels);
-  out.tiles_x = ceil_div(line ? stage.n * stage.h * stage.w : shapes.out_w * c.window(), out.cta_w);
-  out.tiles_y = line ? 1 : ceil_div(shapes.out_h * c.window(), out.cta_h);
+  // A neuron has membranes below no window, too.
+  const bool all = stage.act.is_neuron();
+  const Index width = all ? shapes.q : shapes.out_w * c.window(),
+              height = all ? shapes.p : shapes.out_h * c.window();
+  out.tiles_x = ceil_div(line ? stage.n * stage.h * stage.w : width, out.cta_w);
+  out.tiles_y = line ? 1 : ceil_div(height, out.cta_h);
   out.tiles_n = line ? 1 : ceil_div(stage.n, out.cta_n);
   out.sharers = inside.sharers;
   out.grid = static_cast<int>(std::min<Index>(device.sms, out.tiles() / out.sharers));
@@ -247,7 +255,8 @@ bool in_pieces(const Case& c) {
 /// shows less often. Whether they do.
 bool hold_tile(const Case& c, HaloLayout& out) {
   // With another stage inside, tiles overlap: there it is for the only tile of all.
-  if ((c.inside.alone ? out.grid : 1) != out.tiles() || (c.tile.deep == 0 && out.boxes > 1))
+  if ((c.inside.alone ? out.grid : 1) != out.tiles() || halo_turns(c.stage) > 1 ||
+      (c.tile.deep == 0 && out.boxes > 1))
     return false;
   const int tap_bytes = c.tap_bytes(), rings = c.room(),
             slot_taps = c.tile.deep > 0 ? out.slot_taps() : out.taps;
@@ -374,11 +383,24 @@ HaloLayout halo_layout(const Stage& stage, const HaloTile& tile, const DeviceFac
   return out;
 }
 
-int halo_tiles_of(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
-                  Index images) {
+int halo_places_of(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
+                   Index images) {
   if (tile.inner == Inner::line)
     return layout.k_blocks * ceil_div(images * stage.h * stage.w, tile.cta_columns());
   return layout.k_blocks * layout.tiles_x * layout.tiles_y * ceil_div(images, tile.bn);
+}
+
+int halo_grid_of(const HaloLayout& layout, int places) {
+  return layout.resident ? layout.grid : std::min(layout.grid, places);
+}
+
+int halo_tiles_of(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
+                  Index images) {
+  const int places = halo_places_of(stage, tile, layout, images),
+            turns = static_cast<int>(halo_turns(stage));
+  if (turns == 1) return places;
+  const int round = halo_grid_of(layout, places) * (layout.pingpong ? 2 : 1);
+  return ceil_div(places, round) * round * turns;
 }
 
 }  // namespace convoy::cuda::sm90

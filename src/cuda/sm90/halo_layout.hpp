@@ -107,7 +107,12 @@ void lay_taps(const Stage& stage, bool one_tap_a_box, HaloLayout& out);
 /// The taps r*S + s of the stage in the order of summation, which no tile changes.
 std::vector<int> halo_tap_order(const Stage& stage);
 
-/// Tiles that a run of so many images takes.
+/// Places in y that a run of so many images has a tile for, and CTAs that walk over them.
+int halo_places_of(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
+                   Index images);
+int halo_grid_of(const HaloLayout& layout, int places);
+/// Tiles that such a run takes. With several turns (halo_turns) each CTA takes whole places, as
+/// many as any other.
 int halo_tiles_of(const Stage& stage, const HaloTile& tile, const HaloLayout& layout, Index images);
 
 /// Whether the input channels are whole chunks, of which one load can then bring several.

@@ -5,6 +5,8 @@
 // load, each of which waits for the one before. That is more than the math of a tap of a small
 // tile. So a slot is one load wherever TMA can bring it as one, and threads take turns with the
 // slots of a ring.
+//
+// Params is HaloParams, or what a kernel adds to them; then `place` may be its own.
 #pragma once
 
 #include "cuda/ptx/mbarrier.cuh"
@@ -84,10 +86,11 @@ __device__ __forceinline__ void each_box(const HaloParams& p, const Place& at, i
 /// Brings what the CTA's first slots will hold to the L2 while the kernel before still runs: what
 /// that one did not write may yet lie in memory. The CTAs of a tile's channel blocks share the
 /// pixels, and the work.
-__device__ __forceinline__ void prefetch_pixels(const HaloParams& p) {
+template <class Params>
+__device__ __forceinline__ void prefetch_pixels(const Params& p) {
   int t = blockIdx.x * p.at.sharers;
   if (t >= p.tiles) return;
-  const Place at = place(p, t);
+  const auto at = place(p, t);
   int others = p.by_k.reduce(t) / p.at.sharers, slots = p.at.x_slots;
   const int sharing = static_cast<int>(p.by_k.d) / p.at.sharers;
   for (int chunk = 0; chunk < p.at.chunks; chunk += p.at.slot_chunks) {
@@ -103,13 +106,14 @@ __device__ __forceinline__ void prefetch_pixels(const HaloParams& p) {
 }
 
 /// Keeps the ring of pixel boxes full, once the kernel before has written them.
-__device__ __forceinline__ void produce_pixels(const HaloParams& p, const HaloBarriers& bar,
+template <class Params>
+__device__ __forceinline__ void produce_pixels(const Params& p, const HaloBarriers& bar,
                                                std::uint32_t slots, Producer me) {
   Ring ring;
   int others = me.which;  // slots until the next of its own
   bool written = false;
   for (int t = blockIdx.x * p.at.sharers; t < p.tiles; t += gridDim.x * p.at.sharers) {
-    const Place at = place(p, t);
+    const auto at = place(p, t);
     for (int chunk = 0; chunk < p.at.chunks; chunk += p.at.slot_chunks) {
       for (int box = 0; box < p.at.boxes; box += p.at.slot_boxes) {
         if (others-- == 0) {
@@ -133,7 +137,8 @@ __device__ __forceinline__ void produce_pixels(const HaloParams& p, const HaloBa
 
 /// Keeps the ring of weight slabs full; resident weights are loaded once. The first pixels would
 /// queue behind all slabs that were asked for before them: only `early_slabs` are.
-__device__ __forceinline__ void produce_weights(const HaloParams& p, const HaloBarriers& bar,
+template <class Params>
+__device__ __forceinline__ void produce_weights(const Params& p, const HaloBarriers& bar,
                                                 std::uint32_t slots, Producer me) {
   Ring ring;
   int others = me.which, early = p.at.early_slabs;

@@ -107,6 +107,11 @@ TensorMapArgs halo_y_map(const Stage& stage, const HaloTile& tile, Index pixel_s
     map.stride = {0, image, pixel, pixel * u(shapes.out_w)};
     map.box = {channels, bn, bw, bh};
   }
+  if (!stage.act.is_neuron()) return map;
+  map.rank = 5;  // steps
+  map.size[4] = u(stage.t);
+  map.stride[4] = image * u(stage.n);
+  map.box[4] = 1;
   return map;
 }
 

@@ -26,4 +26,13 @@ static_assert(sizeof(HaloParams) <= 1152,
 /// What follows from stage and layout: all but the maps, the bias and the number of tiles.
 HaloParams halo_params(const Stage& stage, const HaloLayout& layout);
 
+/// Makes the maps of a run of all images with dense x and y, of which only the weights' has its
+/// address yet. `of_x`: a stage whose images are all that x has. Returns an empty string, or what
+/// went wrong.
+std::string encode_maps(const Stage& of_x, const Stage& stage, const HaloTile& tile,
+                        const HaloLayout& layout, const void* w, HaloParams& p);
+
+enum class PoolKind { none, pixels, images };  // max 2x2: which accumulators form a window
+PoolKind pool_kind(const Stage& stage, const HaloTile& tile);
+
 }  // namespace convoy::cuda::sm90

@@ -26,13 +26,14 @@ std::string HaloTile::name() const {
 }
 
 int halo_steps(const Stage& stage, const HaloTile& tile) {
+  if (stage.act.is_neuron()) return row_steps;
   if (!serves_narrow({tile.instruction_n(), tile.instructions()})) return 4;
   return stage.c <= step_channels ? 1 : stage.c <= 2 * step_channels ? 2 : row_steps;
 }
 
 bool pointwise(const Stage& stage) {
   return stage.r == 1 && stage.s == 1 && stage.stride == Extent(1) && stage.pad == Padding(0) &&
-         !stage.pool && stage.n * stage.h * stage.w < Index{1} << 31;
+         !stage.pool && stage.n * stage.h * stage.w * halo_turns(stage) < Index{1} << 31;
 }
 
 std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& device) {
@@ -55,7 +56,11 @@ std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& de
       .nhwc()
       .no_norm()
       .no_keep()
-      .no_neuron()
+      .no(halo_turns(stage) > most_turns,
+          fmt::format("{} steps with an input of their own, at most {} are served",
+                      halo_turns(stage), most_turns))
+      .no(!(Size(stage.n) * halo_turns(stage)).fits(Index{1} << 30),
+          "the images of all steps are more than 2^30")
       .no(pool != max_pool(2), "a pool other than max 2x2 with stride 2")
       .pools_first()
       .no((stage.r - 1) * stage.dil.h > furthest || (stage.s - 1) * stage.dil.w > furthest,
@@ -107,7 +112,10 @@ bool visit_tiles(const Stage& stage, Visit visit) {
   return false;
 }
 
-bool tiles_countable(const HaloLayout& l) {
+bool tiles_countable(const Stage& stage, const HaloLayout& l) {
+  // A CTA's walk over all steps divides tile numbers by the CTAs (Divisor's bound).
+  constexpr Index most_of_steps = Index{1} << 23;
+  if (stage.act.is_neuron() && l.tiles() > most_of_steps / halo_turns(stage)) return false;
   return countable({l.k_blocks, l.tiles_x, l.tiles_y, l.tiles_n});
 }
 
@@ -116,7 +124,7 @@ bool tiles_countable(const HaloLayout& l) {
 bool halo_serves(const Stage& stage, const DeviceFacts& device) {
   return visit_tiles(stage, [&](const HaloTile& tile) {
     const HaloLayout l = halo_layout(stage, tile, device);
-    return l.x_slots > 0 && tiles_countable(l);
+    return l.x_slots > 0 && tiles_countable(stage, l);
   });
 }
 
@@ -135,7 +143,7 @@ std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device) 
   visit_tiles(stage, [&](const HaloTile& tile) {
     const HaloLayout l = halo_layout(stage, tile, device);
     if (l.x_slots > 0)
-      (tiles_countable(l) ? found : beyond).push_back({tile, halo_seconds(stage, tile, l, device)});
+      (tiles_countable(stage, l) ? found : beyond).push_back({tile, halo_seconds(stage, tile, l, device)});
     return false;
   });
   if (found.empty()) found = std::move(beyond);

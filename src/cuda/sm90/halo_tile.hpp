@@ -69,6 +69,9 @@ inline constexpr std::array<Accumulator, 11> accumulators{{{256, 1},
                                                            {64, 1},
                                                            {32, 1}}};
 
+/// Those that are compiled with a neuron: its membranes take as many registers again.
+inline constexpr std::array<Accumulator, 3> neuron_accumulators{{{128, 1}, {64, 2}, {64, 1}}};
+
 /// Whether an accumulator serves tiles of half the channels: they are for few pixels, where a tap's
 /// weights take longer to come than its math.
 constexpr bool serves_half(Accumulator a) {
@@ -97,6 +100,14 @@ std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& de
 /// The k16 steps that a tile takes for a tap of 64 input channels: 1 or 2 where the stage has
 /// fewer.
 int halo_steps(const Stage& stage, const HaloTile& tile);
+
+/// Steps that have an input of their own, for each of which a tile is computed: those of a neuron
+/// whose input is not held.
+inline Index halo_turns(const Stage& stage) {
+  return stage.act.is_neuron() && !stage.hold ? stage.t : 1;
+}
+/// More make a CTA's walk too long to count.
+inline constexpr Index most_turns = 128;
 
 /// Whether the stage's output pixels are its input pixels, each by itself: a line of them.
 bool pointwise(const Stage& stage);

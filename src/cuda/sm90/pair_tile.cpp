@@ -27,6 +27,7 @@ std::vector<std::string> pair_refusals(const Stage& first, const Stage& second,
   const auto no = [&](bool refused, std::string reason) {
     if (refused) why.push_back(std::move(reason));
   };
+  no(first.act.is_neuron() || second.act.is_neuron(), "neurons are not supported");
   const Shapes middle = shapes_of(first);
   no(!first.pool, "the first stage does not pool: its tile would not fit beside the second's");
   no(first.k > 2 * area_channels, "the first stage has " + std::to_string(first.k) +

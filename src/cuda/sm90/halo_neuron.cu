@@ -1,0 +1,122 @@
+#include <cmath>
+
+#include "cuda/error.hpp"
+#include "cuda/sm90/halo_neuron.cuh"
+#include "cuda/sm90/halo_neuron.hpp"
+#include "cuda/sm90/launching.hpp"
+#include "cuda/types.cuh"
+
+namespace convoy::cuda::sm90 {
+
+NeuronKernel find_neuron_f16(Accumulator wanted, PoolKind pool);   // halo_neuron_f16.cu
+NeuronKernel find_neuron_bf16(Accumulator wanted, PoolKind pool);  // halo_neuron_bf16.cu
+
+namespace {
+
+NeuronKernel find(const Stage& stage, const HaloTile& tile) {
+  return for_16_bits(stage.dtype, [&]<class T>() {
+    const auto find = std::is_same_v<T, __half> ? find_neuron_f16 : find_neuron_bf16;
+    return find({tile.instruction_n(), tile.instructions()}, pool_kind(stage, tile));
+  });
+}
+
+/// The stage of so many images; x's of all steps are images to it.
+Stage of_images(Stage stage, Index n) {
+  stage.n = n;
+  return stage;
+}
+Stage of_all_steps(const Stage& stage, Index n) {
+  return of_images(stage, n * halo_turns(stage));
+}
+
+Charge charge_of(const Activation& act) {
+  if (act.kind != Activation::Kind::lif) return Charge::add;
+  int exponent = 0;
+  return std::frexp(act.tau(), &exponent) == 0.5F ? Charge::scale : Charge::divide;
+}
+
+std::string name_of(const HaloTile& tile) {
+  return "halo_neuron " + tile.name();
+}
+
+}  // namespace
+
+NeuronParams neuron_params(const Stage& stage, const HaloTile& tile, const HaloLayout& layout) {
+  NeuronParams p{halo_params(stage, layout)};
+  const Shapes shapes = shapes_of(stage);
+  p.threshold = stage.act.threshold();
+  p.tau = stage.act.tau();
+  p.by_tau = 1 / p.tau;
+  p.charge = charge_of(stage.act);
+  p.soft = stage.soft;
+  p.held = static_cast<int>(stage.hold ? stage.t : 1);
+  p.turns = static_cast<int>(halo_turns(stage));
+  p.by_turns = Divisor(p.turns);
+  p.line = tile.inner == Inner::line;
+  p.cells_x = static_cast<int>(shapes.q);
+  p.cells_y = p.line ? 1 : static_cast<int>(shapes.p);
+  p.instruction_x = tile.inner == Inner::pixels && tile.bw > 8 ? 8 : 0;
+  p.instruction_n = tile.inner == Inner::pixels && tile.bn > 1 ? 1 : 0;
+  return p;
+}
+
+struct HaloNeuronLaunch::Ready {
+  Stage stage;
+  HaloTile tile;
+  HaloLayout layout;
+  LoadedKernel<NeuronParams> kernel;
+  NeuronParams params;  // of a run of all images, with dense x and y: their addresses are set last
+};
+
+HaloNeuronLaunch::HaloNeuronLaunch(const Stage& stage, const HaloTile& tile,
+                                   const HaloLayout& layout)
+    : ready_(new Ready{stage,
+                       tile,
+                       layout,
+                       {find(stage, tile), name_of(tile)},
+                       neuron_params(stage, tile, layout)}) {}
+HaloNeuronLaunch::~HaloNeuronLaunch() = default;
+
+void HaloNeuronLaunch::use(const void* w) {
+  auto& [stage, tile, layout, kernel, p] = *ready_;
+  const std::string why =
+      encode_maps(of_all_steps(stage, stage.n), stage, tile, layout, w, p);
+  if (!why.empty()) throw Error(name_of(tile) + " for " + to_text(stage) + ": " + why);
+}
+
+std::string HaloNeuronLaunch::run(const Run& run, cudaStream_t stream) const noexcept {
+  const auto& [stage, tile, layout, kernel, ready] = *ready_;
+  NeuronParams p = ready;
+  p.epilogue.bias = run.bias;
+  p.membrane_in = run.membrane_in;
+  p.membrane_out = run.membrane_out;
+  const int grid = halo_grid_of(layout, halo_places_of(stage, tile, layout, run.n));
+  p.tiles = halo_tiles_of(stage, tile, layout, run.n);
+  p.by_grid = Divisor(grid);
+  const auto n = static_cast<int>(run.n);
+  p.cells_n = p.line ? 1 : n;
+  if (p.line) p.cells_x = n * static_cast<int>(stage.h * stage.w);
+  p.step_n = p.line ? 0 : n;
+  p.step_x = p.line ? p.cells_x : 0;
+  const bool whole = run.n == stage.n;
+  std::string why = aim(&p.x, run.x, whole && run.x_pixel_stride == stage.c, [&] {
+    return halo_x_map(of_all_steps(stage, run.n), tile, layout, run.x_pixel_stride);
+  });
+  if (why.empty())
+    why = aim(&p.y, run.y, whole && run.y_pixel_stride == stage.k, [&] {
+      return halo_y_map(of_images(stage, run.n), tile, run.y_pixel_stride);
+    });
+  if (!why.empty()) return why;
+  return launch(kernel, p, grid, halo_threads, layout.shared_bytes, stream,
+                [&] { return name_of(tile) + " for " + to_text(stage); });
+}
+
+cudaFuncAttributes halo_neuron_attributes(const Stage& stage, const HaloTile& tile) {
+  cudaFuncAttributes attributes{};
+  const NeuronKernel kernel = find(stage, tile);
+  if (kernel == nullptr) throw Error(name_of(tile) + " is not compiled");
+  check(cudaFuncGetAttributes(&attributes, kernel), "reading attributes of " + name_of(tile));
+  return attributes;
+}
+
+}  // namespace convoy::cuda::sm90

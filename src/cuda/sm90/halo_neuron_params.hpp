@@ -1,0 +1,33 @@
+// What one launch of a halo kernel with a neuron is told.
+#pragma once
+
+#include "cuda/sm90/halo_params.hpp"
+
+namespace convoy::cuda::sm90 {
+
+/// How a membrane is charged: v + x, or v + (x - v)/tau, where 1/tau is a number or is not.
+enum class Charge : std::uint8_t { add, scale, divide };
+
+struct NeuronParams : HaloParams {
+  const float* membrane_in;  // [n,P,Q,K]; null: zero
+  float* membrane_out;       // likewise; null: not wanted
+  float threshold, tau, by_tau;
+  Charge charge;
+  bool soft;
+  int held;  // steps that the sums of one tile are held for; 1: each has its own
+  // A CTA takes the same tile in all steps, one after the other.
+  Divisor by_grid, by_turns;
+  int turns;             // tiles of a place: steps with an input of their own
+  int step_n, step_x;    // of x's images, or of a line's pixels, from step to step
+  int cells_x, cells_y;  // the plane of membranes, or line
+  int cells_n;
+  // Pixels from one instruction to the next: a group's lie as `Inner` says.
+  int instruction_x, instruction_n;
+  bool line;
+};
+static_assert(sizeof(NeuronParams) <= sizeof(HaloParams) + 128, "two lines more, see HaloParams");
+
+/// What follows from stage and layout: all but the maps, the operands and the number of tiles.
+NeuronParams neuron_params(const Stage& stage, const HaloTile& tile, const HaloLayout& layout);
+
+}  // namespace convoy::cuda::sm90
