@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <random>
+#include <set>
 
 #include "bench/fit/h200.hpp"
 #include "cuda/divide.hpp"
@@ -248,6 +249,44 @@ TEST(Few, PixelsLieInALineWhereNoTapLooksBeside) {
   EXPECT_FALSE(few_layout(parse_stage("f16:n8h256c64k2r1+bias+max2"), h200()).flat);
   EXPECT_FALSE(few_layout(parse_stage("f16:n8h256c64k2r1pad1+bias"), h200()).flat);
   EXPECT_FALSE(few_layout(parse_stage("f16:n8h256c64k2r1s2+bias"), h200()).flat);
+}
+
+// Membranes stay in a warpgroup's registers: it must take all steps of a place, one after the other.
+TEST(HaloNeurons, AWarpgroupTakesAllStepsOfAPlace) {
+  for (const Stage& stage : stages_of("halo-stages.txt")) {
+    if (!stage.act.is_neuron()) continue;
+    const Shapes shapes = shapes_of(stage);
+    const int turns = static_cast<int>(halo_turns(stage));
+    for (const HaloTile& tile : halo_tiles(stage, h200())) {
+      SCOPED_TRACE(to_text(stage) + " " + tile.name());
+      const HaloLayout l = halo_layout(stage, tile, h200());
+      if (tile.inner != Inner::line) {
+        EXPECT_GE(l.tiles_x * l.cta_w, shapes.q);  // each pixel has a membrane
+        EXPECT_GE(l.tiles_y * l.cta_h, shapes.p);
+      }
+      const int places = halo_places_of(stage, tile, l, stage.n), grid = halo_grid_of(l, places),
+                tiles = halo_tiles_of(stage, tile, l, stage.n);
+      const Divisor by_grid(grid), by_turns(turns);
+      std::set<int> met;
+      for (int block = 0; block < grid; ++block) {
+        for (int g = 0; g < (l.pingpong ? 2 : 1); ++g) {
+          int due = 0, last = -1;
+          for (int t = block + g * grid; t < tiles; t += l.pingpong ? 2 * grid : grid) {
+            const auto [place, turn] = turn_of(t, by_grid, by_turns, l.pingpong);
+            ASSERT_EQ(turn, due);
+            ASSERT_TRUE(turn == 0 ? met.insert(place).second : place == last);
+            if (tile.resident) {
+              ASSERT_EQ(place % l.k_blocks, block % l.k_blocks);
+            }
+            last = place;
+            due = (due + 1) % turns;
+          }
+          EXPECT_EQ(due, 0);
+        }
+      }
+      for (int place = 0; place < places; ++place) EXPECT_TRUE(met.contains(place)) << place;
+    }
+  }
 }
 
 TEST(Refusals, NameEveryReason) {

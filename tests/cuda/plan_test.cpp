@@ -39,6 +39,8 @@ constexpr Line lines[] = {
     {"f16:n3h9w13c16k24r3pad1+bias+relu+max2", "halo"},
     {"bf16:n3h9w13c16k24r3pad1+bias+relu+max2", "halo"},
     {"f16:n2h12c72k136r1+leaky(0.5)", "halo"},
+    {"f16:n3h9w13c16k24r3pad1+bias+if(3)+t3+max2", "halo"},
+    {"bf16:n2h12c72k136r1+bias+lif(2,1.5)+soft+t4+hold", "halo"},
     {"f16:n2h15c32k16r3stride2pad1+bias+relu6", "halo"},
     {"bf16:n1h11c8k8r5dil2pad4+clip(-1,3)+max2", "halo"},
     {"f16:n4h16c3k16r3pad1+bias+relu+max2", "first"},

@@ -62,6 +62,8 @@ CASES = [  # stage, kernel, tile
     ("n1h4c2k3r1+max1d2147483647", "general", ""),
     ("f16:n2h9c8k16r3pad1+bias+relu+max2s1p1d5+keep(pre,act,idx)", "halo_pool", ""),
     ("f16:n2h5c16k24r3pad300dil300+bias+relu+max2", "halo", ""),
+    ("f16:n3h9w13c72k72r3pad1+bias+lif(2,1)+t3+max2", "halo", "8x16x1.pingpong"),
+    ("f16:n9h5c72k72r3pad1+bias+if(1)+soft+t2+hold", "halo", "8x2x8n.rows"),
     ("f16:n2h5c3k16r3pad20+bias+relu+max2", "first", ""),
     # Two stages in one launch, by their number in pair-stages.txt, from 0.
     ("7", "pair", ""),

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/divide.hpp"
 #include "cuda/sm90/halo_tile.hpp"
 #include "cuda/sm90/shared_memory.hpp"
 #include "cuda/tensor_map.hpp"
@@ -114,6 +115,19 @@ int halo_grid_of(const HaloLayout& layout, int places);
 /// Tiles that such a run takes. With several turns (halo_turns) each CTA takes whole places, as
 /// many as any other.
 int halo_tiles_of(const Stage& stage, const HaloTile& tile, const HaloLayout& layout, Index images);
+
+/// What tile number t of such a run is: a place in y (as halo_places_of counts them) and a turn.
+struct Turn {
+  int place, turn;
+};
+/// Turns are fastest in a CTA's walk; in ping-pong the two warpgroups, each in a place of its own,
+/// are faster still.
+CONVOY_HD Turn turn_of(int t, const Divisor& by_grid, const Divisor& by_turns, bool pingpong) {
+  const int block = by_grid.reduce(t), both = pingpong ? 1 : 0, warpgroup = t & both;
+  int round = t >> both;
+  const int turn = by_turns.reduce(round);
+  return {block + ((round << both) + warpgroup) * static_cast<int>(by_grid.d), turn};
+}
 
 /// Whether the input channels are whole chunks, of which one load can then bring several.
 inline bool whole_chunks(const Stage& stage) {

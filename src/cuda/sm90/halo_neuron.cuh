@@ -26,13 +26,9 @@ struct NeuronPlace : Place {
   int step;
 };
 
-/// Of a CTA's tiles, in its order: steps fastest; in ping-pong the warpgroups' turns are faster
-/// still. The last tiles of some CTAs lie behind the last image: they are computed, and clipped.
+/// The last tiles of some CTAs lie behind the last image: they are computed, and clipped.
 __device__ __forceinline__ NeuronPlace place(const NeuronParams& p, int t) {
-  const int block = p.by_grid.reduce(t), both = p.at.pingpong ? 1 : 0, warpgroup = t & both;
-  int round = t >> both;
-  const int step = p.by_turns.reduce(round);
-  const int tile = block + ((round << both) + warpgroup) * static_cast<int>(p.by_grid.d);
+  const auto [tile, step] = turn_of(t, p.by_grid, p.by_turns, p.at.pingpong);
   Place at = place(static_cast<const HaloParams&>(p), tile);
   at.n += step * p.step_n;
   at.x += step * p.step_x;

@@ -70,7 +70,8 @@ inline constexpr std::array<Accumulator, 11> accumulators{{{256, 1},
                                                            {32, 1}}};
 
 /// Those that are compiled with a neuron: its membranes take as many registers again.
-inline constexpr std::array<Accumulator, 3> neuron_accumulators{{{128, 1}, {64, 2}, {64, 1}}};
+inline constexpr std::array<Accumulator, 4> neuron_accumulators{
+    {{128, 1}, {112, 1}, {64, 2}, {64, 1}}};
 
 /// Whether an accumulator serves tiles of half the channels: they are for few pixels, where a tap's
 /// weights take longer to come than its math.
