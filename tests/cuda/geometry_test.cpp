@@ -251,7 +251,8 @@ TEST(Few, PixelsLieInALineWhereNoTapLooksBeside) {
   EXPECT_FALSE(few_layout(parse_stage("f16:n8h256c64k2r1s2+bias"), h200()).flat);
 }
 
-// Membranes stay in a warpgroup's registers: it must take all steps of a place, one after the other.
+// Membranes stay in a warpgroup's registers: it must take all steps of a place, one after the
+// other.
 TEST(HaloNeurons, AWarpgroupTakesAllStepsOfAPlace) {
   for (const Stage& stage : stages_of("halo-stages.txt")) {
     if (!stage.act.is_neuron()) continue;

@@ -309,8 +309,8 @@ __device__ __forceinline__ void consume(const Params& p, const HaloBarriers& bar
 
 // ---------------------------------------------------------------------------------- the kernel
 
-/// All of a CTA: `finish(d, bias, at, staging, g)` takes a tile of warpgroup g from its accumulators
-/// to memory, by its staging buffer.
+/// All of a CTA: `finish(d, bias, at, staging, g)` takes a tile of warpgroup g from its
+/// accumulators to memory, by its staging buffer.
 template <class T, int N, int I, int Steps, class Params, class Finish>
 __device__ __forceinline__ void run_cta(const Params& p, Finish finish) {
   extern __shared__ std::uint8_t raw[];
@@ -346,11 +346,10 @@ __device__ __forceinline__ void run_cta(const Params& p, Finish finish) {
     ptx::grid_dependency_wait();
     const std::uint32_t staging =
         base + p.at.staging_offset + warpgroup * p.at.store_buffers * p.at.staging;
-    consume<T, N, I, Steps>(
-        p, bar, x_slots, w_slots, warpgroup,
-        [&](auto& d, const float(&bias)[2], const auto& at) {
-          finish(d, bias, at, staging, warpgroup);
-        });
+    consume<T, N, I, Steps>(p, bar, x_slots, w_slots, warpgroup,
+                            [&](auto& d, const float(&bias)[2], const auto& at) {
+                              finish(d, bias, at, staging, warpgroup);
+                            });
     if (leads_warpgroup()) ptx::bulk_wait_read<0>();
   }
 }
@@ -359,9 +358,8 @@ template <class T, int N, int I, PoolKind Pool, int Steps>
 requires HaloAccumulator<N, I, Pool, Steps> __global__ void __launch_bounds__(halo_threads, 1)
     halo(const __grid_constant__ HaloParams p) {
   run_cta<T, N, I, Steps>(p, [&](const float(&d)[I][N / 2], const float(&bias)[2], const Place& at,
-                                 std::uint32_t staging, int g) {
-    store_tile<T, N, I, Pool>(p, d, bias, at, staging, g);
-  });
+                                 std::uint32_t staging,
+                                 int g) { store_tile<T, N, I, Pool>(p, d, bias, at, staging, g); });
 }
 
 }  // namespace convoy::cuda::sm90

@@ -63,14 +63,13 @@ struct Model {
            (pooled() ? 0 : held() * costs.epilogue_plain * tile.instructions());
   }
   double store() const {
-    return held() * warpgroups() * (pooled() ? pixels() / 4.0 : pixels()) * row_bytes /
-           costs.store;
+    return held() * warpgroups() * (pooled() ? pixels() / 4.0 : pixels()) * row_bytes / costs.store;
   }
   /// Of all tiles. Two warpgroups in turns each need their own math and epilogue.
   double tiles() const {
     const Index round = Index{layout.grid} * (steps() > 1 && pingpong() ? 2 : 1);
-    const double turns = static_cast<double>((layout.tiles() + round - 1) / round * round /
-                                             layout.grid) * steps();
+    const double turns =
+        static_cast<double>((layout.tiles() + round - 1) / round * round / layout.grid) * steps();
     const double one = tile_cycles();
     if (!pingpong()) return turns * std::max(one + epilogue(), store());
     const double pair = turns > 1 ? std::max((one + epilogue()) / 2, store()) : 0;

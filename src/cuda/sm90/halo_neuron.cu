@@ -79,8 +79,7 @@ HaloNeuronLaunch::~HaloNeuronLaunch() = default;
 
 void HaloNeuronLaunch::use(const void* w) {
   auto& [stage, tile, layout, kernel, p] = *ready_;
-  const std::string why =
-      encode_maps(of_all_steps(stage, stage.n), stage, tile, layout, w, p);
+  const std::string why = encode_maps(of_all_steps(stage, stage.n), stage, tile, layout, w, p);
   if (!why.empty()) throw Error(name_of(tile) + " for " + to_text(stage) + ": " + why);
 }
 
@@ -103,9 +102,8 @@ std::string HaloNeuronLaunch::run(const Run& run, cudaStream_t stream) const noe
     return halo_x_map(of_all_steps(stage, run.n), tile, layout, run.x_pixel_stride);
   });
   if (why.empty())
-    why = aim(&p.y, run.y, whole && run.y_pixel_stride == stage.k, [&] {
-      return halo_y_map(of_images(stage, run.n), tile, run.y_pixel_stride);
-    });
+    why = aim(&p.y, run.y, whole && run.y_pixel_stride == stage.k,
+              [&] { return halo_y_map(of_images(stage, run.n), tile, run.y_pixel_stride); });
   if (!why.empty()) return why;
   return launch(kernel, p, grid, halo_threads, layout.shared_bytes, stream,
                 [&] { return name_of(tile) + " for " + to_text(stage); });

@@ -17,7 +17,7 @@ namespace convoy::cuda::sm90 {
 
 /// The rule of a compiled kernel: sums, membranes and what halo needs fit into 232 registers.
 template <int N, int I>
-concept NeuronAccumulator = N * I / 2 <= 64;
+concept NeuronAccumulator = N* I / 2 <= 64;
 
 // ---------------------------------------------------------------------------------- the walk
 
@@ -59,7 +59,10 @@ __device__ __forceinline__ void each_membrane(const NeuronParams& p, const Place
     for (int e = 0; e < N / 2; ++e) {
       const int group = e / 4, column = 2 * (lane % 4) + e % 2, channel = first_k + e / 2 % 2 * 8;
       const bool images = p.at.images, line = p.line;
-      const int x = first_x + (images ? group : line ? 8 * group + column : column) +
+      const int x = first_x +
+                    (images ? group
+                     : line ? 8 * group + column
+                            : column) +
                     i * p.instruction_x;
       const int y = first_y + (images ? i : line ? 0 : group);
       const int n = at.n + (images ? column : i * p.instruction_n);
@@ -117,9 +120,7 @@ struct Spikes {
   struct Instruction {
     const float (&v)[N / 2];
     float threshold;
-    __device__ __forceinline__ float operator[](int e) const {
-      return math::fire(v[e], threshold);
-    }
+    __device__ __forceinline__ float operator[](int e) const { return math::fire(v[e], threshold); }
   };
   __device__ __forceinline__ Instruction operator[](int i) const { return {v[i], threshold}; }
 };

@@ -143,7 +143,8 @@ std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device) 
   visit_tiles(stage, [&](const HaloTile& tile) {
     const HaloLayout l = halo_layout(stage, tile, device);
     if (l.x_slots > 0)
-      (tiles_countable(stage, l) ? found : beyond).push_back({tile, halo_seconds(stage, tile, l, device)});
+      (tiles_countable(stage, l) ? found : beyond)
+          .push_back({tile, halo_seconds(stage, tile, l, device)});
     return false;
   });
   if (found.empty()) found = std::move(beyond);
