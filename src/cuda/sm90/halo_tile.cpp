@@ -113,9 +113,9 @@ bool visit_tiles(const Stage& stage, Visit visit) {
 }
 
 bool tiles_countable(const Stage& stage, const HaloLayout& l) {
-  // A CTA's walk over all steps divides tile numbers by the CTAs (Divisor's bound).
-  constexpr Index most_of_steps = Index{1} << 23;
-  if (stage.act.is_neuron() && l.tiles() > most_of_steps / halo_turns(stage)) return false;
+  // With steps, tile numbers are divided by the CTAs, too (Divisor's bound, and what passes it).
+  if (stage.act.is_neuron() && l.tiles() * halo_turns(stage) > (Index{1} << 31) / l.grid)
+    return false;
   return countable({l.k_blocks, l.tiles_x, l.tiles_y, l.tiles_n});
 }
 
