@@ -33,6 +33,9 @@ struct EmulatedLane {
   void matrix(std::uint32_t (&x)[4], int row) const;
   void multiply_add(float (&sums)[4], const std::uint32_t (&x)[4],
                     const std::uint32_t (&w)[2]) const;
+  void multiply_add_half(float (&sums)[4], const std::uint32_t (&x)[4], std::uint32_t w) const {
+    multiply_add(sums, {x[0], x[1], 0, 0}, {w, 0});
+  }
   std::uint32_t exchange(std::uint32_t bits, int lanes) const;
   void sync_team(int team, int threads) const;
   void sync_cta() const;
@@ -42,6 +45,12 @@ struct EmulatedLane {
            half_of(static_cast<float>(second) - 127.5F) << 16;
   }
   void prefetch(const void*) const {}
+  sm80::WeightWords either(const sm80::WeightWords* from) const { return *from; }
+  void fetch16(int to, const void* from) const { std::memcpy(shared + to, from, 16); }
+  void end_fetch() const {}
+  template <int Left>
+  void wait_for_fetches() const {}
+  void wait_for_previous_launch() const {}
   template <class T>
   T from_global(const T* from) const {
     return *from;

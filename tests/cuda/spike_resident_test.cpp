@@ -7,6 +7,7 @@
 #include "bench/fit/h200.hpp"
 #include "core/shape_list.hpp"
 #include "cuda/families.hpp"
+#include "cuda/sm80/spike_resident_nets.hpp"
 #include "cuda/sm80/spike_resident_pack.hpp"
 #include "cuda/sm80/spike_resident_run.cuh"
 #include "emulated_cta.hpp"
@@ -31,8 +32,9 @@ struct Outputs {
   std::vector<std::int32_t> labels;
 };
 
-// Runs the kernel on so many CTAs.
-Outputs emulate(const verify::ChainInputs& inputs, const ResidentLayout& layout, int ctas) {
+// Runs the kernel, or its code for a known network, on so many CTAs.
+Outputs emulate(const verify::ChainInputs& inputs, const ResidentLayout& layout, int ctas,
+                bool known = false) {
   const Chain chain = inputs.chain;
   const ResidentConstants constants =
       pack_resident(chain, layout, inputs.parameters(spike_resident().facts()));
@@ -58,7 +60,14 @@ Outputs emulate(const verify::ChainInputs& inputs, const ResidentLayout& layout,
   p.labels = chain.mean ? outputs.labels.data() : nullptr;
   EmulatedCta cta(resident_warps * 32, static_cast<std::size_t>(layout.shared_bytes));
   for (int i = 0; i < ctas; ++i)
-    cta.run([&](const EmulatedLane& lane) { resident_cta(lane, p, i, ctas); });
+    cta.run([&](const EmulatedLane& lane) {
+      if (layout.tasks == few_tasks)
+        known ? resident_cta<KnownNet<FashionNet, few_tasks>>(lane, p, i, ctas)
+              : resident_cta<AnyNet<few_tasks>>(lane, p, i, ctas);
+      else
+        known ? resident_cta<KnownNet<FashionNet, known_many_tasks>>(lane, p, i, ctas)
+              : resident_cta<AnyNet<many_tasks>>(lane, p, i, ctas);
+    });
   return outputs;
 }
 
@@ -157,6 +166,22 @@ TEST(SpikeResident, RunsDrawnChainsAsTheOracleDoes) {
     check_chain(chain, false);
     if (HasFailure()) return;
     ++found;
+  }
+}
+
+// Facts of known networks are what the plan makes of their chains, and the code that is compiled
+// for them gives the bits of the general one.
+TEST(SpikeResident, KnownNetworkGivesTheSameBits) {
+  const OwnedChain chain = with_images(listed().front(), 19);
+  const verify::ChainInputs inputs = verify::draw_inputs(chain, verify::Data::normal, 5);
+  const std::vector<ResidentLayout> layouts = resident_layouts(chain, h200());
+  const Outputs want = emulate(inputs, layouts.front(), 1);
+  for (const ResidentLayout& layout : layouts) {
+    SCOPED_TRACE(testing::Message() << "teams of " << layout.team);
+    ASSERT_EQ(layout.compiled, 1);
+    const Outputs got = emulate(inputs, layout, 2, true);
+    EXPECT_EQ(want.y.back(), got.y.back());
+    EXPECT_EQ(want.labels, got.labels);
   }
 }
 

@@ -15,6 +15,15 @@ __device__ __forceinline__ void mma_m16n8k16_f16(float (&c)[4], const std::uint3
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+/// The same of half the depth. a: 16x8, b: 8x8.
+__device__ __forceinline__ void mma_m16n8k8_f16(float (&c)[4], std::uint32_t a0, std::uint32_t a1,
+                                                std::uint32_t b) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(b));
+}
+
 /// Four 8x8 blocks of 16-bit values from shared memory. Lane 8m + r gives the address of row r of
 /// block m, 16 bytes that lie on 16; of each block lane l gets elements (l/4, 2*(l%4)) and
 /// (l/4, 2*(l%4)+1).

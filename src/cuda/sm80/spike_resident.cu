@@ -4,10 +4,12 @@
 
 #include "cuda/error.hpp"
 #include "cuda/launch.hpp"
+#include "cuda/ptx/cp_async.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/prefetch.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/sm80/spike_resident.hpp"
+#include "cuda/sm80/spike_resident_nets.hpp"
 #include "cuda/sm80/spike_resident_run.cuh"
 
 namespace convoy::cuda::sm80 {
@@ -16,10 +18,10 @@ namespace {
 /// A lane of a warp on the device.
 struct LaneOnDevice {
   unsigned char* shared;
-  int thread, lane;
+  int thread, lane, warp_of_cta;
 
   __device__ int threads() const { return resident_warps * 32; }
-  __device__ int warp() const { return thread / 32; }
+  __device__ int warp() const { return warp_of_cta; }
   __device__ int warps() const { return resident_warps; }
 
   /// The lane's part of the four 8x8 blocks whose rows, of shared memory, the lanes give.
@@ -29,6 +31,11 @@ struct LaneOnDevice {
   __device__ void multiply_add(float (&sums)[4], const std::uint32_t (&x)[4],
                                const std::uint32_t (&w)[2]) const {
     ptx::mma_m16n8k16_f16(sums, x, w[0], w[1]);
+  }
+  /// The same, of unit 0 only.
+  __device__ void multiply_add_half(float (&sums)[4], const std::uint32_t (&x)[4],
+                                    std::uint32_t w) const {
+    ptx::mma_m16n8k8_f16(sums, x[0], x[1], w);
   }
   __device__ std::uint32_t exchange(std::uint32_t bits, int lanes) const {
     return __shfl_xor_sync(~0U, bits, lanes);
@@ -51,41 +58,76 @@ struct LaneOnDevice {
     return *reinterpret_cast<const std::uint32_t*>(&pair);
   }
   __device__ void prefetch(const void* from) const { ptx::prefetch_l1(from); }
-  __device__ WeightWords from_global(const WeightWords* from) const {
-    const uint4 words = __ldg(reinterpret_cast<const uint4*>(from));
+  /// From global or shared memory.
+  __device__ WeightWords either(const WeightWords* from) const {
+    const uint4 words = *reinterpret_cast<const uint4*>(from);
     return {{words.x, words.y}, {words.z, words.w}};
   }
   template <class T>
   __device__ T from_global(const T* from) const {
     return __ldg(from);
   }
+
+  /// 16 bytes to shared memory, in the background.
+  __device__ void fetch16(int to, const void* from) const {
+    ptx::cp_async_16(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared)) + to, from);
+  }
+  /// Those begun since the last one make a fetch.
+  __device__ void end_fetch() const { ptx::cp_async_commit(); }
+  /// Waits for this lane's part of all fetches but the last `Left`.
+  template <int Left>
+  __device__ void wait_for_fetches() const {
+    ptx::cp_async_wait<Left>();
+  }
+  __device__ void wait_for_previous_launch() const {
+#if __CUDA_ARCH__ >= 900
+    ptx::grid_launch_dependents();
+    ptx::grid_dependency_wait();
+#endif
+  }
 };
 
-__global__ void __launch_bounds__(resident_warps * 32)
+template <class Net>
+__global__ void __launch_bounds__(resident_warps * 32, 1)
     spike_resident(const __grid_constant__ ResidentParams params) {
   extern __shared__ __align__(128) unsigned char shared[];
   const int thread = static_cast<int>(threadIdx.x);
-  const LaneOnDevice lane{shared, thread, thread % 32};
-  resident_cta(lane, params, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
+  // By way of a shuffle the compiler knows that a warp's lanes agree.
+  const int warp = __shfl_sync(~0U, thread / 32, 0);
+  const LaneOnDevice lane{shared, thread, thread % 32, warp};
+  resident_cta<Net>(lane, params, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
 }
 
 }  // namespace
 
 struct ResidentLaunch::Ready {
-  LoadedKernel<ResidentParams> kernel;
+  using Kernel = LoadedKernel<ResidentParams>;
+  Kernel any[2], fashion[2];  // for many images, for few
+  bool overlap_previous;
 };
 
-ResidentLaunch::ResidentLaunch() : ready_(new Ready{{spike_resident, "spike_resident"}}) {}
+ResidentLaunch::ResidentLaunch(bool overlap_previous)
+    : ready_(new Ready{{{spike_resident<AnyNet<many_tasks>>, "spike_resident"},
+                        {spike_resident<AnyNet<few_tasks>>, "spike_resident"}},
+                       {{spike_resident<KnownNet<FashionNet, known_many_tasks>>, "spike_resident"},
+                        {spike_resident<KnownNet<FashionNet, few_tasks>>, "spike_resident"}},
+                       overlap_previous}) {}
 ResidentLaunch::~ResidentLaunch() = default;
 
 std::string ResidentLaunch::run(const ResidentParams& params, int grid,
                                 cudaStream_t stream) const noexcept {
   const int ctas = static_cast<int>(std::min<Index>(grid, params.n));
-  const cudaError_t error = ready_->kernel.launch({.grid = ctas,
-                                                   .threads = resident_warps * 32,
-                                                   .shared_bytes = params.at.shared_bytes,
-                                                   .stream = stream},
-                                                  params);
+  // A kernel of a known network writes no spikes of inner layers.
+  const bool inner = std::any_of(params.y, params.y + params.at.size - 1,
+                                 [](const float* y) { return y != nullptr; });
+  const auto& kernels = params.at.compiled == 0 || inner ? ready_->any : ready_->fashion;
+  const auto& kernel = kernels[params.at.tasks == few_tasks ? 1 : 0];
+  const cudaError_t error = kernel.launch({.grid = ctas,
+                                           .threads = resident_warps * 32,
+                                           .shared_bytes = params.at.shared_bytes,
+                                           .stream = stream,
+                                           .overlap_previous = ready_->overlap_previous},
+                                          params);
   if (error == cudaSuccess) return {};  // the text below allocates
   return describe(error, "launching spike_resident");
 }

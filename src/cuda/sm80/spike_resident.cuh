@@ -7,18 +7,17 @@
 #include <cstdint>
 
 #include "cuda/sm80/spike_resident_index.hpp"
-#include "cuda/sm80/spike_resident_params.hpp"
+#include "cuda/sm80/spike_resident_net.cuh"
 #include "math/activation.hpp"
 
-#if defined(__CUDACC__)
-#define CONVOY_LANE __device__ __forceinline__
-#define CONVOY_UNROLL _Pragma("unroll")
-#else
-#define CONVOY_LANE inline
-#define CONVOY_UNROLL
-#endif
-
 namespace convoy::cuda::sm80 {
+
+/// How many of `all` there are from `from` on, at most `Most` at a time: of a known network that
+/// divides them evenly the compiler knows that it is all of them.
+template <class Net, int Most>
+CONVOY_LANE int there_are(int all, int from) {
+  return Net::known && all % Most == 0 ? Most : all - from;
+}
 
 /// Weights of a product as a lane holds them: hi and lo of unit 0 and 1.
 struct alignas(16) WeightWords {
@@ -78,51 +77,101 @@ CONVOY_HD std::uint32_t add_counts(std::uint32_t counts, std::uint32_t bits) {
   return counts + ((bits & 1) | (bits & 2) << 15);
 }
 
+/// Where the row begins that this lane gives of a product, from the row's address.
+template <class Net, class Lane>
+CONVOY_LANE int product_offset(const Lane& lane, const ResidentLayer& l, int product) {
+  if constexpr (Net::known) {
+    const int first = l.offset(2 * product), second = l.offset(2 * product + 1);
+    return first + address_unit(lane.lane) * (second - first);
+  } else {
+    const auto* const offsets = reinterpret_cast<const std::int32_t*>(lane.shared + l.offsets);
+    return offsets[2 * product + address_unit(lane.lane)];
+  }
+}
+
+/// The products of a column of taps, rows in pairs, of tiles that follow each other down the image:
+/// what tile i reads for a pair is what tile i + 1 reads for the one before.
+template <int Tiles, int Columns, int Steps, class Lane, class Weights>
+CONVOY_LANE void column_sums(const Lane& lane, const ResidentLayer& l, int row, int first,
+                             Weights weights, float (&acc)[Tiles][Columns][Steps][4]) {
+  WeightWords w[most_known_pairs][Columns];
+  CONVOY_UNROLL
+  for (int pair = 0; pair < most_known_pairs; ++pair) CONVOY_UNROLL
+  for (int j = 0; j < Columns; ++j)
+    if (pair < l.pairs()) w[pair][j] = weights(first + pair, j);
+  CONVOY_UNROLL
+  for (int at = 0; at < Tiles + most_known_pairs - 1; ++at) {
+    if (at >= Tiles + l.pairs() - 1) continue;
+    std::uint32_t x[Steps][4];
+    CONVOY_UNROLL
+    for (int t = 0; t < Steps; ++t) lane.matrix(x[t], row + t * l.in_step + at * 2 * l.tap_row);
+    CONVOY_UNROLL
+    for (int term = 0; term < 2; ++term) CONVOY_UNROLL
+    for (int t = 0; t < Steps; ++t) CONVOY_UNROLL
+    for (int pair = 0; pair < most_known_pairs; ++pair) CONVOY_UNROLL
+    for (int j = 0; j < Columns; ++j) {
+      const int i = at - pair;
+      if (pair < l.pairs() && i >= 0 && i < Tiles)
+        lane.multiply_add(acc[i][j][t], x[t], term == 0 ? w[pair][j].hi : w[pair][j].lo);
+    }
+  }
+}
+
 /// Sums of `Tiles` times 16 rows by `Columns` times 8 filters in each of `Steps` steps, of which
-/// there are so many tiles, columns and steps. rows: where in shared memory the row begins that
-/// this lane gives of each tile. weights: of product 0 and the first column, from one product to
-/// the next `stride` words.
-template <int Tiles, int Columns, int Steps, bool Shared, class Lane>
+/// there are so many tiles and steps. rows: where in shared memory the row begins that this lane
+/// gives of each tile. weights(product, column): this lane's; those of `Ahead` products are on
+/// their way.
+template <class Net, int Tiles, int Columns, int Steps, int Ahead, class Lane, class Weights>
 CONVOY_LANE void sums(const Lane& lane, const ResidentLayer& l, const int (&rows)[Tiles], int tiles,
-                      int steps, const WeightWords* weights, int stride, int columns,
-                      float (&acc)[Tiles][Columns][Steps][4]) {
+                      int steps, Weights weights, float (&acc)[Tiles][Columns][Steps][4]) {
   CONVOY_UNROLL
   for (int i = 0; i < Tiles; ++i) CONVOY_UNROLL
   for (int j = 0; j < Columns; ++j) CONVOY_UNROLL
   for (int t = 0; t < Steps; ++t) CONVOY_UNROLL
   for (int e = 0; e < 4; ++e) acc[i][j][t][e] = 0;
-  const auto* const offsets =
-      reinterpret_cast<const std::int32_t*>(lane.shared + l.offsets) + address_unit(lane.lane);
+  int from = 0;
+  if constexpr (Net::known && Tiles > 1)
+    if (tiles_are_rows(l)) {
+      CONVOY_UNROLL_KNOWN
+      for (; from < l.paired_products(); from += l.pairs())
+        column_sums(lane, l, rows[0] + product_offset<Net>(lane, l, from), from, weights, acc);
+    }
   const auto load = [&](int product, WeightWords(&w)[Columns]) {
     CONVOY_UNROLL
-    for (int j = 0; j < Columns; ++j) {
-      // Where there are fewer columns the last one is made again.
-      const int column = j < columns ? j : columns - 1;
-      const WeightWords* const from = weights + product * stride + column * 32 + lane.lane;
-      w[j] = Shared ? *from : lane.from_global(from);
-    }
+    for (int j = 0; j < Columns; ++j) w[j] = weights(product, j);
   };
-  WeightWords next[Columns];
-  load(0, next);
-  for (int product = 0; product < l.products; ++product) {
+  WeightWords next[Ahead][Columns];
+  CONVOY_UNROLL
+  for (int d = 0; d < Ahead; ++d)
+    if (from + d < l.products) load(from + d, next[d]);
+  CONVOY_UNROLL_KNOWN
+  for (int begin = from; begin < l.products; begin += Ahead) CONVOY_UNROLL
+  for (int d = 0; d < Ahead; ++d) {
+    const int product = begin + d;
+    if (product >= l.products) continue;
     WeightWords w[Columns];
     CONVOY_UNROLL
-    for (int j = 0; j < Columns; ++j) w[j] = next[j];
-    if (product + 1 < l.products) load(product + 1, next);
-    const int offset = offsets[2 * product];
+    for (int j = 0; j < Columns; ++j) w[j] = next[d][j];
+    if (product + Ahead < l.products) load(product + Ahead, next[d]);
+    const bool single = Net::known && l.odd() && product + 1 == l.products;
+    const int offset = product_offset<Net>(lane, l, product);
     CONVOY_UNROLL
     for (int t = 0; t < Steps; ++t) {
       if (t >= steps) continue;
+      std::uint32_t x[Tiles][4];
       CONVOY_UNROLL
-      for (int i = 0; i < Tiles; ++i) {
+      for (int i = 0; i < Tiles; ++i)
+        if (i < tiles) lane.matrix(x[i], rows[i] + t * l.in_step + offset);
+      CONVOY_UNROLL
+      for (int term = 0; term < 2; ++term) CONVOY_UNROLL
+      for (int i = 0; i < Tiles; ++i) CONVOY_UNROLL
+      for (int j = 0; j < Columns; ++j) {
         if (i >= tiles) continue;
-        std::uint32_t x[4];
-        lane.matrix(x, rows[i] + t * l.in_step + offset);
-        CONVOY_UNROLL
-        for (int j = 0; j < Columns; ++j) {
-          lane.multiply_add(acc[i][j][t], x, w[j].hi);
-          lane.multiply_add(acc[i][j][t], x, w[j].lo);
-        }
+        const auto& of_term = term == 0 ? w[j].hi : w[j].lo;
+        if (single)
+          lane.multiply_add_half(acc[i][j][t], x[i], of_term[0]);
+        else
+          lane.multiply_add(acc[i][j][t], x[i], of_term);
       }
     }
   }
@@ -202,9 +251,10 @@ CONVOY_LANE void fire_first(const Lane& lane, const ResidentLayer& l, int steps,
 }
 
 /// The first layer, `Tiles` tiles from `tile` on of eight filters. image: where its units lie.
-template <int Phases, int Tiles, class Lane>
+template <class Net, int Phases, class Lane, class Weights>
 CONVOY_LANE void first_task(const Lane& lane, const ResidentParams& p, const ResidentLayer& l,
-                            int image, int tile, int filters, const Sink& sink) {
+                            int image, int tile, int filters, Weights weights, const Sink& sink) {
+  constexpr int Tiles = Net::tasks.first_tiles;
   int rows[Tiles];
   CONVOY_UNROLL
   for (int i = 0; i < Tiles; ++i) {
@@ -214,24 +264,23 @@ CONVOY_LANE void first_task(const Lane& lane, const ResidentParams& p, const Res
     rows[i] = image + at.row * l.in_row + at.column * l.in_column;
   }
   float acc[Tiles][Phases][1][4];
-  const auto* const weights = reinterpret_cast<const WeightWords*>(lane.shared + l.weights);
-  const int tiles = first_tiles(l.items, l.pool) - tile;
-  sums<Tiles, Phases, 1, true>(lane, l, rows, tiles, 1, weights + filters * Phases * 32,
-                               l.channel_tiles * Phases * 32, Phases, acc);
+  const int all = first_tiles(l.items, l.pool);
+  sums<Net, Tiles, Phases, 1, 1>(lane, l, rows, there_are<Net, Tiles>(all, tile), 1, weights, acc);
   const int k = filters * tile_columns + sum_column(lane.lane), row = sum_row(lane.lane);
   const auto* const bias = reinterpret_cast<const float*>(lane.shared + l.bias) + k;
+  const int steps = Net::steps(p);
   const float scale = p.scale[0], b[2] = {bias[0], bias[1]};
   const auto x = [&](float sum, int filter) { return fmaf(sum, scale, b[filter]); };
   CONVOY_UNROLL
   for (int i = 0; i < Tiles; ++i) {
     if (l.pool) {
-      fire_first_pooled<Phases>(lane, l, p.at.steps, sink, acc[i], first_item(tile + i, row, true),
-                                k, x);
+      fire_first_pooled<Phases>(lane, l, steps, sink, acc[i], first_item(tile + i, row, true), k,
+                                x);
       continue;
     }
     CONVOY_UNROLL
     for (int half = 0; half < 2; ++half)
-      fire_first<Phases>(lane, l, p.at.steps, sink, acc[i], half,
+      fire_first<Phases>(lane, l, steps, sink, acc[i], half,
                          first_item(tile + i, row + 8 * half, false), k, x);
   }
 }
@@ -263,7 +312,6 @@ struct Task {
   int tiles = 0;    // that there are from there on
   int column = 0;   // of filters, in eights
   int columns = 0;  // that there are from there on
-  const WeightWords* weights = nullptr;
 };
 
 template <int Tiles, class Lane>
@@ -292,13 +340,14 @@ CONVOY_LANE void task_outputs(const Lane& lane, const ResidentLayer& l, const Ta
   }
 }
 
-/// A later layer with a neuron. place(item): the item's row and column of y; sink_of(item): where
-/// its image goes.
-template <int Tiles, int Columns, int Steps, bool Shared, class Lane, class SinkOf, class PlaceOf>
-CONVOY_LANE void spike_task(const Lane& lane, const ResidentParams& p, int layer, const Task& task,
-                            SinkOf sink_of, PlaceOf place_of) {
-  const ResidentLayer& l = p.at.layers[layer];
-  const float scale = p.scale[layer];
+/// A later layer with a neuron. weights: as sums() takes them; place(item): the item's row and
+/// column of y; sink_of(item): where its image goes.
+template <class Net, int Tiles, int Ahead, class Lane, class Weights, class SinkOf, class PlaceOf>
+CONVOY_LANE void spike_task(const Lane& lane, const ResidentParams& p, const ResidentLayer& l,
+                            float scale, const Task& task, Weights weights, SinkOf sink_of,
+                            PlaceOf place_of) {
+  constexpr int Columns = Net::tasks.columns, Steps = Net::tasks.steps;
+  const int steps = Net::steps(p);
   int rows[Tiles];
   task_rows(lane, l, task, rows);
   float b[Columns][2];
@@ -318,15 +367,15 @@ CONVOY_LANE void spike_task(const Lane& lane, const ResidentParams& p, int layer
   const auto filter = [&](int j) {
     return (task.column + j) * tile_columns + sum_column(lane.lane);
   };
-  for (int from = 0; from < p.at.steps; from += Steps) {
+  CONVOY_UNROLL_KNOWN
+  for (int from = 0; from < steps; from += Steps) {
     float acc[Tiles][Columns][Steps][4];
-    sums<Tiles, Columns, Steps, Shared>(lane, l, rows, task.tiles, p.at.steps - from, task.weights,
-                                        l.channel_tiles * 32, task.columns, acc);
+    sums<Net, Tiles, Columns, Steps, Ahead>(lane, l, rows, task.tiles, steps - from, weights, acc);
     CONVOY_UNROLL
     for (int i = 0; i < Tiles; ++i) rows[i] += Steps * l.in_step;
     CONVOY_UNROLL
     for (int t = 0; t < Steps; ++t) {
-      if (from + t >= p.at.steps) continue;
+      if (from + t >= steps) continue;
       std::uint32_t bits =
           l.leaky ? fire<true>(l, scale, b, acc, t, v) : fire<false>(l, scale, b, acc, t, v);
       if (l.pool) bits |= lane.exchange(bits, 4);  // with the lane of the next column
@@ -354,15 +403,14 @@ CONVOY_LANE void spike_task(const Lane& lane, const ResidentParams& p, int layer
 }
 
 /// The mean over the steps of a linear layer, from spike counts: to logits [batch][k].
-template <int Tiles, int Columns, class Lane>
-CONVOY_LANE void mean_task(const Lane& lane, const ResidentParams& p, int layer, const Task& task) {
-  const ResidentLayer& l = p.at.layers[layer];
+template <class Net, int Tiles, int Ahead, class Lane, class Weights>
+CONVOY_LANE void mean_task(const Lane& lane, const ResidentParams& p, const ResidentLayer& l,
+                           float scale, const Task& task, Weights weights, float* logits) {
+  constexpr int Columns = Net::tasks.columns;
   int rows[Tiles];
   task_rows(lane, l, task, rows);
   float acc[Tiles][Columns][1][4];
-  sums<Tiles, Columns, 1, false>(lane, l, rows, task.tiles, 1, task.weights, l.channel_tiles * 32,
-                                 task.columns, acc);
-  auto* const logits = reinterpret_cast<float*>(lane.shared + p.at.logits);
+  sums<Net, Tiles, Columns, 1, Ahead>(lane, l, rows, task.tiles, 1, weights, acc);
   const auto* const bias = reinterpret_cast<const float*>(lane.shared + l.bias);
   task_outputs<Tiles>(lane, l, task, [&](int i, int half, int item) {
     CONVOY_UNROLL
@@ -370,8 +418,8 @@ CONVOY_LANE void mean_task(const Lane& lane, const ResidentParams& p, int layer,
     for (int e = 0; e < 2; ++e) {
       const int k = (task.column + j) * tile_columns + sum_column(lane.lane) + e;
       if (j >= task.columns || k >= l.k) continue;
-      const float sum = fmaf(acc[i][j][0][2 * half + e], p.scale[layer], bias[k]);
-      logits[item * l.k + k] = sum / static_cast<float>(p.at.steps);
+      const float sum = fmaf(acc[i][j][0][2 * half + e], scale, bias[k]);
+      logits[item * l.k + k] = sum / static_cast<float>(Net::steps(p));
     }
   });
 }

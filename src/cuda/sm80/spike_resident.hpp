@@ -11,11 +11,12 @@
 
 namespace convoy::cuda::sm80 {
 
-/// The kernel, loaded once on the current device.
+/// The kernels, loaded once on the current device.
 class ResidentLaunch {
  public:
+  /// `overlap_previous`: each launch starts while the stream's previous kernel drains, from 9.0 on.
   /// Throws Error.
-  ResidentLaunch();
+  explicit ResidentLaunch(bool overlap_previous);
   ~ResidentLaunch();
 
   /// Enqueues one launch of at most `grid` CTAs. No allocation, no synchronisation, capturable.

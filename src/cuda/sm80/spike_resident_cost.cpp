@@ -5,7 +5,7 @@
 
 #include "cuda/costs.hpp"
 #include "cuda/sm80/spike_resident_index.hpp"
-#include "cuda/sm80/spike_resident_plan.hpp"
+#include "cuda/sm80/spike_resident_nets.hpp"
 
 namespace convoy::cuda::sm80 {
 namespace {
@@ -19,8 +19,13 @@ struct Work {
   }
 };
 
+TaskSizes tasks_of(const ResidentLayout& layout) {
+  return layout.compiled != 0 && layout.tasks == many_tasks ? known_many_tasks : layout.tasks;
+}
+
 // Of the convolutions of an image.
 Work work_of_image(const ResidentLayout& layout) {
+  const TaskSizes sizes = tasks_of(layout);
   Work work;
   const double units = 1.0 * layout.image.rows * layout.image.groups * layout.image.units;
   work.in_a_row = ResidentCosts().unit_products * std::ceil(units / (32 * layout.team));
@@ -28,23 +33,24 @@ Work work_of_image(const ResidentLayout& layout) {
     const ResidentLayer& l = layout.layers[i];
     const int tiles = i == 0 ? first_tiles(l.items, l.pool) : conv_tiles(l.items, l.pool);
     if (i == 0)
-      work.add(std::ceil(1.0 * tiles / first_task_tiles) * l.channel_tiles,
-               2.0 * first_task_tiles * l.phases * l.products, layout.team);
+      work.add(std::ceil(1.0 * tiles / sizes.first_tiles) * l.channel_tiles,
+               2.0 * sizes.first_tiles * l.phases * l.products, layout.team);
     else
-      work.add(std::ceil(1.0 * tiles / conv_task_tiles) *
-                   std::ceil(1.0 * l.channel_tiles / task_columns),
-               2.0 * conv_task_tiles * task_columns * layout.steps * l.products, layout.team);
+      work.add(std::ceil(1.0 * tiles / sizes.conv_tiles) *
+                   std::ceil(1.0 * l.channel_tiles / sizes.columns),
+               2.0 * sizes.conv_tiles * sizes.columns * layout.steps * l.products, layout.team);
   }
   return work;
 }
 // Of the linear layers of so many images.
 Work work_of_round(const ResidentLayout& layout, double images) {
+  const TaskSizes sizes = tasks_of(layout);
   Work work;
   for (int i = layout.convolutions; i < layout.size; ++i) {
     const ResidentLayer& l = layout.layers[i];
-    work.add(std::ceil(images / tile_rows / linear_task_tiles) *
-                 std::ceil(1.0 * l.channel_tiles / task_columns),
-             2.0 * linear_task_tiles * task_columns * (l.mean ? 1 : layout.steps) * l.products,
+    work.add(std::ceil(images / tile_rows / sizes.linear_tiles) *
+                 std::ceil(1.0 * l.channel_tiles / sizes.columns),
+             2.0 * sizes.linear_tiles * sizes.columns * (l.mean ? 1 : layout.steps) * l.products,
              resident_warps);
   }
   return work;

@@ -15,8 +15,25 @@ inline constexpr int tile_rows = 16, tile_columns = 8, unit_values = 8, unit_byt
 
 /// What a task, which one warp does, takes of a layer: so many tiles by so many eights of filters,
 /// in so many steps at once. Of the first layer one eight, in all its phases.
-inline constexpr int first_task_tiles = 3, conv_task_tiles = 2, linear_task_tiles = 3;
-inline constexpr int task_columns = 2, task_steps = 2;
+struct TaskSizes {
+  int first_tiles = 0, conv_tiles = 0, linear_tiles = 0, columns = 0, steps = 0;
+  int ahead = 0;  // products of a linear layer whose weights are on their way
+  bool operator==(const TaskSizes&) const = default;
+};
+/// Of a batch that gives each warp images enough, and of one where warps share an image.
+inline constexpr TaskSizes many_tasks{3, 2, 3, 2, 2, 1}, few_tasks{1, 1, 1, 1, 2, 4};
+
+/// Which tap of a window unit `unit` of the depth belongs to, and which unit of the tap it is.
+/// Rows lie in pairs, so that a product's two units are neighbours in a column: what a tile reads
+/// for a pair is what the tile above it reads for the next. An odd last row comes behind them.
+struct UnitPlace {
+  int row = 0, column = 0, unit = 0;
+};
+CONVOY_HD constexpr UnitPlace unit_place(int unit, int taps_h, int taps_w, int tap_units) {
+  const int run = taps_h / 2 * 2, paired = run * taps_w * tap_units;
+  if (unit < paired) return {unit % run, unit / run / tap_units, unit / run % tap_units};
+  return {taps_h - 1, (unit - paired) / tap_units, (unit - paired) % tap_units};
+}
 
 /// The row whose address a lane gives to ldmatrix, and which of the product's two units.
 CONVOY_HD int address_row(int lane) {

@@ -35,7 +35,8 @@ struct ResidentWeights final : PackedWeights {
 };
 
 std::string name_of(const ResidentLayout& layout) {
-  return fmt::format("teams of {}", layout.team);
+  return fmt::format("teams of {}{}", layout.team,
+                     layout.tasks == few_tasks ? ", small tasks" : "");
 }
 
 class PreparedResident final : public Prepared {
@@ -51,7 +52,7 @@ class PreparedResident final : public Prepared {
     if (asked != layouts_.end()) layouts_ = {*asked};
     planned_ = &best_layout(layouts_, chain.front().n, facts_);
     const OnDevice on(device_);
-    launch_ = std::make_unique<ResidentLaunch>();
+    launch_ = std::make_unique<ResidentLaunch>(facts_.major >= 9);
   }
 
   std::string packing() const override {

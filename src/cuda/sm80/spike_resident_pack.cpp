@@ -97,50 +97,23 @@ class Packer {
       k = tile / l.phases * tile_columns + column % tile_columns;
     }
     if (k >= s.k) return 0;
-    if (i == 0) {
-      const Index units = layout_.image.units;
-      return unit / units < s.r
-                 ? first_weight(k, unit / units, unit % units * unit_values + e, phase)
-                 : 0;
-    }
+    const UnitPlace at = unit_place(static_cast<int>(unit), l.taps_h, l.taps_w, l.tap_units);
+    if (i == 0) return first_weight(k, at.row, at.unit * unit_values + e, phase);
     // A pixel's channels in eights; of a linear layer its input's pixels.
     const Stage& before = stage(i - 1);
     const Index units = (before.k + unit_values - 1) / unit_values;
-    const Index c = unit % units * unit_values + e, pixel = unit / units;
+    const Index in_pixel = i < layout_.convolutions ? at.unit : unit % units;
+    const Index pixel = i < layout_.convolutions ? at.row * s.s + at.column : unit / units;
+    const Index c = in_pixel * unit_values + e;
     if (c >= before.k || pixel * before.k + c >= s.r * s.s * s.c) return 0;
     return all_[static_cast<std::size_t>(i)].w[(k * s.r * s.s * s.c) + pixel * before.k + c];
   }
 
-  // Where a unit lies, from a row's address.
-  Index offset(int i, Index unit) const {
-    const Stage& s = stage(i);
-    if (i >= layout_.convolutions) return unit * unit_bytes;
-    if (i == 0) {
-      const ResidentImage& image = layout_.image;
-      return (unit / image.units * s.dil.h * image.groups * image.units + unit % image.units) *
-             unit_bytes;
-    }
-    const ResidentLayer& before = at(i - 1);
-    const Index units = (stage(i - 1).k + unit_values - 1) / unit_values;
-    const Index tap = unit / units;
-    return tap / s.s * s.dil.h * before.out_row + tap % s.s * s.dil.w * before.out_column +
-           unit % units * unit_bytes;
-  }
-  Index units_of(int i) const {
-    const Stage& s = stage(i);
-    if (i == 0) return s.r * layout_.image.units;
-    const Stage& before = stage(i - 1);
-    const Index units = (before.k + unit_values - 1) / unit_values;
-    return units * (i >= layout_.convolutions ? s.c / before.k : s.r * s.s);
-  }
-
   void layer(int i) {
     const ResidentLayer& l = at(i);
-    const Index units = units_of(i);
+    const Index units = Index{l.taps_h} * l.taps_w * l.tap_units;
     auto* const offsets = reinterpret_cast<std::int32_t*>(made_.shared.data() + l.offsets);
-    // The unit that makes them even has weights of 0 only, and any finite input.
-    for (Index u = 0; u < 2 * l.products; ++u)
-      offsets[u] = static_cast<std::int32_t>(offset(i, u < units ? u : 0));
+    for (int u = 0; u < 2 * l.products; ++u) offsets[u] = l.offset(u);
     biases(i);
     const Index columns = Index{l.channel_tiles} * l.phases * tile_columns;
     double most = 0;

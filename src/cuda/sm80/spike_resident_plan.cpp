@@ -8,6 +8,7 @@
 #include "core/size.hpp"
 #include "cuda/refusals.hpp"
 #include "cuda/sm80/spike_resident_index.hpp"
+#include "cuda/sm80/spike_resident_nets.hpp"
 
 namespace convoy::cuda::sm80 {
 namespace {
@@ -26,8 +27,9 @@ Index in_eights(Index channels) {
 // Lays the layers out one by one. Sizes saturate: what does not fit is only counted.
 class Builder {
  public:
-  Builder(const Chain& chain, int team, int batch, bool tight)
+  Builder(const Chain& chain, int team, TaskSizes tasks, int batch, bool tight)
       : chain_(chain), tight_(tight), steps_(chain.steps()) {
+    at_.tasks = tasks;
     at_.team = team;
     at_.batch = batch;
     at_.steps = static_cast<int>(steps_);
@@ -40,6 +42,8 @@ class Builder {
   }
 
   Size bytes() const { return shared_; }
+  /// With the weights of linear layers.
+  Size bytes_of_all() const { return shared_ + linear_; }
   /// Of what fits.
   const ResidentLayout& layout() const { return at_; }
 
@@ -102,9 +106,11 @@ class Builder {
     image.groups = clip(groups);
     image.rows = clip((rows - 1) * s.stride.h + (s.r - 1) * s.dil.h + 1);
     image.step = clip(l.phases * s.stride.w);
+    image.pitch = clip(image_pitch(groups, image.units, (s.pool ? 2 : 1) * s.stride.h));
     l.products = clip(products(l.phases));
-    const Size group = Size(image.units) * unit_bytes, row = group * groups;
-    in(l, team_, 0, row * s.stride.h, group);
+    const Size row = Size(image.pitch) * unit_bytes;
+    in(l, team_, 0, row * s.stride.h, Size(image.units) * unit_bytes);
+    taps(l, s.r, 1, image.units, row * s.dil.h, 0);
     team_ += row * image.rows;
     l.items = clip((s.pool ? rows / 2 : rows) * groups);
     l.across = image.groups;
@@ -114,6 +120,7 @@ class Builder {
   void convolution(ResidentLayer& l, const Stage& s, const Shapes& shapes) {
     l.products = clip((Size(s.r) * s.s * map_.units + 1).value() / 2);
     in(l, map_.base, map_.step, map_.row * s.stride.h, map_.column * s.stride.w);
+    taps(l, s.r, s.s, map_.units, map_.row * s.dil.h, map_.column * s.dil.w);
     l.items = clip(s.pool ? shapes.out_h * shapes.out_w : shapes.p * shapes.q);
     l.across = clip(s.pool ? shapes.out_w : shapes.q);
     constants(l, 1);
@@ -122,6 +129,7 @@ class Builder {
   void linear_layer(ResidentLayer& l, int i) {
     l.products = clip((map_.units + 1) / 2);
     in(l, 0, map_.step, map_.row, 0);
+    taps(l, 1, 1, map_.units, 0, 0);
     l.across = 1;
     l.weights = clip(linear_.value());
     linear_ += Size(l.products) * l.channel_tiles * 512;
@@ -134,6 +142,23 @@ class Builder {
     l.in_step = clip(step.value());
     l.in_row = clip(row.value());
     l.in_column = clip(column.value());
+  }
+
+  static void taps(ResidentLayer& l, Index h, Index w, Index units, Size row, Size column) {
+    l.taps_h = clip(h);
+    l.taps_w = clip(w);
+    l.tap_units = clip(units);
+    l.tap_row = clip(row.value());
+    l.tap_column = clip(column.value());
+  }
+
+  // Units from row to row such that groups that follow each other lie in different banks where the
+  // next one begins a row, `rows` further down.
+  Index image_pitch(Index groups, Index units, Index rows) const {
+    if (!tight_ && units == 1)
+      for (Index pitch = groups; pitch < groups + 8; ++pitch)
+        if ((rows * pitch - groups) % 8 == 0) return pitch;
+    return groups * units;
   }
 
   void tables(ResidentLayer& l) {
@@ -166,13 +191,14 @@ class Builder {
     const Index units = in_eights(k);
     map_.units = (Size(shapes.out_h) * shapes.out_w * units).value();
     map_.column = 0;
-    map_.row = Size(map_.units | 1) * unit_bytes;
-    map_.step = map_.row * at_.batch;
+    const Index steps = l.counts ? 1 : steps_;
+    map_.row = Size((Size(map_.units) * steps).value() | 1) * unit_bytes;
+    map_.step = Size(map_.units) * unit_bytes;
     l.out_features = true;
     l.out_image = clip(map_.row.value());
     out(l, map_.step, Size(units) * unit_bytes * shapes.out_w, Size(units) * unit_bytes);
     Size& bytes = feature_bytes(i + 1);
-    bytes = std::max(bytes, map_.step * (l.counts ? 1 : steps_));
+    bytes = std::max(bytes, map_.row * at_.batch);
   }
 
   void out(ResidentLayer& l, Size step, Size row, Size column) const {
@@ -181,8 +207,7 @@ class Builder {
     l.out_column = clip(column.value());
   }
 
-  // Features take turns in two parts of memory; the second lies over the teams' maps, which are
-  // not in use then.
+  // As ResidentLayout::parts has it.
   Size& feature_bytes(int boundary) { return features_[(boundary - at_.convolutions) % 2]; }
 
   void place() {
@@ -191,19 +216,11 @@ class Builder {
     const Size even = whole(constants_), odd = even + whole(features_[0]);
     at_.constants_bytes = clip(constants_.value());
     at_.linear_bytes = clip(linear_.value());
-    at_.team_at = clip(odd.value());
+    at_.parts[0] = clip(even.value());
+    at_.parts[1] = clip(odd.value());
     at_.team_bytes = clip(team_.value());
     shared_ = odd + std::max(team_ * (resident_warps / at_.team), whole(features_[1]));
     at_.shared_bytes = clip(shared_.value());
-    const auto part = [&](int boundary) {
-      return (boundary - at_.convolutions) % 2 == 0 ? clip(even.value()) : at_.team_at;
-    };
-    for (int i = 0; i < at_.size; ++i) {
-      ResidentLayer& l = at_.layers[static_cast<std::size_t>(i)];
-      if (i >= at_.convolutions) l.in = part(i);
-      if (l.out_features) l.out = part(i + 1);
-    }
-    at_.logits = part(at_.size);
   }
 
   static int clip(Index value) { return static_cast<int>(std::min<Index>(value, too_many_bytes)); }
@@ -257,11 +274,26 @@ std::vector<std::string> stage_refusals(const Chain& chain, std::size_t i) {
 // The first batch that fits, or a team of 0.
 ResidentLayout lay_out(const Chain& chain, int team, bool tight, Index shared_bytes) {
   for (int batch = most_batch; batch > 0; batch -= batch > tile_rows ? tile_rows : 8) {
-    const Builder builder(chain, team, batch, tight);
+    const Builder builder(chain, team, many_tasks, batch, tight);
     if (builder.bytes().fits(shared_bytes) && builder.layout().linear_bytes < too_many_bytes)
       return builder.layout();
   }
   return {};
+}
+
+// Of few images: rounds of half a tile with the weights of linear layers beside them, else of one.
+ResidentLayout lay_out_few(const Chain& chain, int team, bool tight, Index shared_bytes) {
+  const Builder half(chain, team, few_tasks, tile_rows / 2, tight);
+  ResidentLayout layout = half.layout();
+  if (layout.linear_bytes > 0 && half.bytes_of_all().fits(shared_bytes)) {
+    layout.linear_at = layout.shared_bytes;
+    layout.shared_bytes += layout.linear_bytes;
+    return layout;
+  }
+  const Builder whole(chain, team, few_tasks, tile_rows, tight);
+  const bool fits =
+      whole.bytes().fits(shared_bytes) && whole.layout().linear_bytes < too_many_bytes;
+  return fits ? whole.layout() : ResidentLayout{};
 }
 
 }  // namespace
@@ -275,9 +307,12 @@ std::vector<ResidentLayout> resident_layouts(const Chain& chain, const DeviceFac
   const auto shared = static_cast<Index>(device.shared_bytes);
   std::vector<ResidentLayout> layouts;
   for (const bool tight : {false, true}) {
-    for (int team = 1; team <= resident_warps; team *= 2)
-      if (const ResidentLayout layout = lay_out(chain, team, tight, shared); layout.team > 0)
-        layouts.push_back(layout);
+    for (const auto lay : {lay_out, lay_out_few})
+      for (int team = 1; team <= resident_warps; team *= 2)
+        if (ResidentLayout layout = lay(chain, team, tight, shared); layout.team > 0) {
+          layout.compiled = compiled_net(layout);
+          layouts.push_back(layout);
+        }
     if (!layouts.empty()) break;
   }
   return layouts;
@@ -302,7 +337,7 @@ std::vector<std::string> resident_refusals(const Chain& chain, const DeviceFacts
     reasons.push_back(fmt::format("{} steps, of which the mean counts at most {}", chain.steps(),
                                   most_counted_steps));
   if (!reasons.empty() || !resident_layouts(chain, device).empty()) return reasons;
-  const Size least = Builder(chain, resident_warps, 8, true).bytes();
+  const Size least = Builder(chain, resident_warps, many_tasks, 8, true).bytes();
   reasons.push_back(fmt::format(
       "its weights and spikes take {} bytes of shared memory, expected at most {}",
       least.fits() ? fmt::format("{}", least.value()) : "more than 2^60", device.shared_bytes));

@@ -11,6 +11,7 @@
 
 #include "core/chain.hpp"
 #include "cuda/device.hpp"
+#include "cuda/sm80/spike_resident_index.hpp"
 #include "math/host_device.hpp"
 
 namespace convoy::cuda::sm80 {
@@ -20,31 +21,47 @@ inline constexpr int most_layers = 12;
 /// Spike counts are f16 numbers.
 inline constexpr Index most_counted_steps = 2048;
 
-/// One layer as the kernel sees it. Offsets and distances in bytes, of shared memory unless it says
-/// otherwise.
+/// One layer as the kernel sees it, whatever the teams. Offsets and distances in bytes, of shared
+/// memory unless it says otherwise.
 struct ResidentLayer {
   // The products.
   int k = 0, channel_tiles = 0;  // filters; the same in eights
   int phases = 1;                // of the first layer: columns of y that one row of products makes
-  int products = 0;              // along the depth
-  int weights = 0;               // hi and lo; of a linear layer an offset in global memory
-  int offsets = 0;               // int [2 * products]: where a unit lies, from a row's address
-  int bias = 0;                  // float [8 * channel_tiles]
-  // Its input: where it begins (of a convolution in the team's memory), from step to step, from
-  // one row of y, or image, to the next, and from one column, or group of phases, to the next.
+  int taps_h = 1, taps_w = 1;    // of its window; of the first layer a row is one tap
+  int tap_units = 0, tap_row = 0, tap_column = 0;  // of a tap; from one tap to the next
+  int products = 0;                                // along the depth
+  int weights = 0;  // hi and lo; of a linear layer from the first one's on
+  int offsets = 0;  // int [2 * products]: where a unit lies, from a row's address
+  int bias = 0;     // float [8 * channel_tiles]
+  // Its input: where it begins in the team's memory, or its part of the CTA's; from step to step,
+  // from one row of y, or image, to the next, and from one column, or group of phases, to the next.
   int in = 0, in_step = 0, in_row = 0, in_column = 0;
   // Its output, after the pool.
   bool pool = false;
   int items = 0, across = 0;  // of spike_resident_index.hpp
   int out_h = 1, out_w = 1;
   int out = 0, out_step = 0, out_row = 0, out_column = 0;
-  bool out_features = false;  // out lies in the CTA's memory, out_image from image to image
+  bool out_features = false;  // out lies in a part of the CTA's, out_image from image to image
   int out_image = 0;
   bool stores = true;   // false: nothing in shared memory
   bool counts = false;  // stores the number of spikes, not those of each step
   // The neuron; of a mean unused.
   bool mean = false, leaky = false, soft = false;
   float tau = 0, threshold = 0;
+
+  /// Of products whose two units are neighbours in a column, those that one column makes.
+  CONVOY_HD constexpr int pairs() const { return taps_h / 2; }
+  CONVOY_HD constexpr int paired_products() const { return pairs() * taps_w * tap_units; }
+  /// Whether the last product has a single unit.
+  CONVOY_HD constexpr bool odd() const { return taps_h * taps_w * tap_units % 2 != 0; }
+  /// From a row's address to a unit of it. The unit that makes them even has weights of 0 only, and
+  /// any finite input.
+  CONVOY_HD constexpr int offset(int unit) const {
+    const UnitPlace at =
+        unit_place(unit < taps_h * taps_w * tap_units ? unit : 0, taps_h, taps_w, tap_units);
+    return at.row * tap_row + at.column * tap_column + at.unit * unit_bytes;
+  }
+  bool operator==(const ResidentLayer&) const = default;
 };
 
 /// How u8 images become units of f16 values: unit u of group j of row y holds values 8u to 8u + 7,
@@ -55,30 +72,46 @@ struct ResidentImage {
   /// Pixels have a channel more, 1 inside the image: what makes 0 of x' outside of it.
   bool ones = false;
   int rows = 0, groups = 0, units = 0, step = 0;
-  CONVOY_HD int channels() const { return c + (ones ? 1 : 0); }
+  int pitch = 0;  // units from row to row
+  CONVOY_HD constexpr int channels() const { return c + (ones ? 1 : 0); }
+  bool operator==(const ResidentImage&) const = default;
 };
 
-struct ResidentLayout {
-  int team = 0;   // warps that share an image; 0: it does not fit
-  int batch = 0;  // images in a round
+/// A network as the kernel sees it, whatever the teams.
+struct ResidentNet {
   int steps = 1;
   int convolutions = 0, size = 0;  // layers
   ResidentLayer layers[most_layers];
   ResidentImage image;
   int constants_bytes = 0;  // tables, biases and weights of convolutions, from 0 on
-  int linear_bytes = 0;     // global memory: weights of linear layers
-  int team_at = 0, team_bytes = 0;
-  bool clear = false;  // padding lies around spike maps: 0 before a round
-  int logits = 0;      // float [batch][k] of a mean
+  int linear_bytes = 0;     // weights of linear layers
+  bool clear = false;       // padding lies around spike maps: 0 before a round
+  bool operator==(const ResidentNet&) const = default;
+};
+
+struct ResidentLayout : ResidentNet {
+  TaskSizes tasks;
+  int compiled = 0;  // of compiled_nets, from 1 on; 0: none of them
+  int team = 0;      // warps that share an image; 0: it does not fit
+  int batch = 0;     // images in a round
+  int team_bytes = 0;
+  /// Where features lie, which linear layers read: layers take turns. At the second part the teams'
+  /// memory lies, which is not in use then.
+  int parts[2] = {};
+  int linear_at = 0;  // weights of linear layers; 0: they stay in global memory
   int shared_bytes = 0;
 
   CONVOY_HD int teams() const { return resident_warps / team; }
+  CONVOY_HD int team_at() const { return parts[1]; }
+  /// The part that layer `i` reads; of what is behind the last one, the logits, float [batch][k].
+  CONVOY_HD int part(int i) const { return parts[(i - convolutions) % 2]; }
 };
 
 /// Every reason why the chain can't run on the device; empty: it can.
 std::vector<std::string> resident_refusals(const Chain& chain, const DeviceFacts& device);
 
-/// Team sizes that fit, smallest first: 1, 2, 4, 8, 16. Of a chain without other refusals.
+/// What fits: teams of 1, 2, 4, 8 and 16 warps with many_tasks, then those with few_tasks. Of a
+/// chain without other refusals.
 std::vector<ResidentLayout> resident_layouts(const Chain& chain, const DeviceFacts& device);
 
 /// The layout that serves n images best.

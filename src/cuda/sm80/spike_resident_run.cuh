@@ -20,8 +20,8 @@ struct Team {
 /// The f16 value at place `value` of the unit's run: of pixel column + value / channels.
 template <class Lane>
 CONVOY_LANE std::uint32_t pixel_value(const Lane& lane, const ResidentParams& p,
-                                      const std::uint8_t* image, int row, int column, int value) {
-  const ResidentImage& at = p.at.image;
+                                      const ResidentImage& at, const std::uint8_t* image, int row,
+                                      int column, int value) {
   const int channels = at.channels();
   const int w = column + value / channels, c = value % channels;
   if (row < 0 || row >= at.h || w < 0 || w >= at.w) return 0;
@@ -33,9 +33,8 @@ CONVOY_LANE std::uint32_t pixel_value(const Lane& lane, const ResidentParams& p,
 
 /// Units of an image, as ResidentImage says.
 template <class Lane>
-CONVOY_LANE void stage_image(const Lane& lane, const ResidentParams& p, const Team& team,
-                             const std::uint8_t* image) {
-  const ResidentImage& at = p.at.image;
+CONVOY_LANE void stage_image(const Lane& lane, const ResidentParams& p, const ResidentImage& at,
+                             const Team& team, const std::uint8_t* image) {
   const int per_row = at.groups * at.units, all = at.rows * per_row, bytes = at.h * at.w * at.c;
   const bool plain = !at.ones && p.values == nullptr;
   for (int i = team.index; i < all; i += team.size) {
@@ -61,86 +60,127 @@ CONVOY_LANE void stage_image(const Lane& lane, const ResidentParams& p, const Te
     } else {
       CONVOY_UNROLL
       for (int j = 0; j < 4; ++j)
-        words.word[j] = pixel_value(lane, p, image, y, column, value + 2 * j) |
-                        pixel_value(lane, p, image, y, column, value + 2 * j + 1) << 16;
+        words.word[j] = pixel_value(lane, p, at, image, y, column, value + 2 * j) |
+                        pixel_value(lane, p, at, image, y, column, value + 2 * j + 1) << 16;
     }
-    reinterpret_cast<Words4*>(lane.shared + team.memory)[i] = words;
+    reinterpret_cast<Words4*>(lane.shared + team.memory)[row * at.pitch + in_row] = words;
   }
 }
 
 /// Where layer `i` of image `image` puts its spikes; `slot`: the image's place in the round.
-CONVOY_LANE Sink sink_of(const ResidentParams& p, int i, int team, Index image, int slot) {
-  const ResidentLayer& l = p.at.layers[i];
+template <class Net>
+CONVOY_LANE Sink sink_of(const ResidentParams& p, const ResidentLayer& l, int i, int team,
+                         Index image, int slot) {
+  Sink sink;
+  sink.shared = l.out_features ? p.at.part(i + 1) + l.out + slot * l.out_image : team + l.out;
+  if (!Net::inner && i + 1 < Net::size(p)) return sink;
   const Index values = Index{l.out_h} * l.out_w * l.k;
   float* const y = p.y[i];
-  Sink sink;
-  sink.shared = l.out_features ? l.out + slot * l.out_image : team + l.out;
   sink.y = y == nullptr ? nullptr : y + image * values;
   sink.y_step = p.n * values;
   return sink;
 }
 
-template <class Lane>
-CONVOY_LANE void first_layer(const Lane& lane, const ResidentParams& p, const Team& team,
-                             const Sink& sink) {
-  constexpr int tiles = first_task_tiles;
-  const ResidentLayer& l = p.at.layers[0];
+template <class Net, int Phases, class Lane>
+CONVOY_LANE void first_layer(const Lane& lane, const ResidentParams& p, const ResidentLayer& l,
+                             const Team& team, const Sink& sink) {
+  constexpr int tiles = Net::tasks.first_tiles;
+  const auto* const from = reinterpret_cast<const WeightWords*>(lane.shared + l.weights);
   const int parts = (first_tiles(l.items, l.pool) + tiles - 1) / tiles;
-  for (int task = team.warp; task < parts * l.channel_tiles; task += team.warps) {
-    const int tile = task % parts * tiles, filters = task / parts;
-    if (l.phases == 4)
-      first_task<4, tiles>(lane, p, l, team.memory, tile, filters, sink);
-    else
-      first_task<2, tiles>(lane, p, l, team.memory, tile, filters, sink);
+  const auto weights = [&](int filters, int product, int phase) {
+    return from[((product * l.channel_tiles + filters) * Phases + phase) * 32 + lane.lane];
+  };
+  if constexpr (Net::known) {
+    // In registers, over all the tiles of the same filters.
+    for (int filters = 0; filters < l.channel_tiles; ++filters) {
+      WeightWords kept[Net::first_products][Phases];
+      CONVOY_UNROLL
+      for (int product = 0; product < Net::first_products; ++product) CONVOY_UNROLL
+      for (int phase = 0; phase < Phases; ++phase)
+        kept[product][phase] = weights(filters, product, phase);
+      for (int part = team.warp; part < parts; part += team.warps)
+        first_task<Net, Phases>(
+            lane, p, l, team.memory, part * tiles, filters,
+            [&](int product, int phase) { return kept[product][phase]; }, sink);
+    }
+  } else {
+    for (int task = team.warp; task < parts * l.channel_tiles; task += team.warps) {
+      const int filters = task / parts;
+      first_task<Net, Phases>(
+          lane, p, l, team.memory, task % parts * tiles, filters,
+          [&](int product, int phase) { return weights(filters, product, phase); }, sink);
+    }
   }
 }
 
+/// Task `number` of a later layer, whose tiles are `tiles`.
+template <class Net, int Tiles>
+CONVOY_LANE Task task_of(const ResidentLayer& l, int number, int tiles) {
+  constexpr int columns = Net::tasks.columns;
+  const int parts = (tiles + Tiles - 1) / Tiles;
+  Task task;
+  task.tile = number % parts * Tiles;
+  task.tiles = there_are<Net, Tiles>(tiles, task.tile);
+  task.column = number / parts * columns;
+  task.columns = there_are<Net, columns>(l.channel_tiles, task.column);
+  return task;
+}
+template <class Net, int Tiles>
+CONVOY_LANE int tasks_of(const ResidentLayer& l, int tiles) {
+  constexpr int columns = Net::tasks.columns;
+  return (tiles + Tiles - 1) / Tiles * ((l.channel_tiles + columns - 1) / columns);
+}
+
+/// Which of its layer's weights a lane has in column j of a task. Where there are fewer columns the
+/// last one is made again.
 template <class Lane>
-CONVOY_LANE void convolution(const Lane& lane, const ResidentParams& p, int i, const Team& team,
-                             const Sink& sink) {
-  constexpr int tiles = conv_task_tiles, columns = task_columns;
-  const ResidentLayer& l = p.at.layers[i];
-  const int parts = (conv_tiles(l.items, l.pool) + tiles - 1) / tiles;
-  const int all = parts * ((l.channel_tiles + columns - 1) / columns);
-  const auto* const weights = reinterpret_cast<const WeightWords*>(lane.shared + l.weights);
-  for (int number = team.warp; number < all; number += team.warps) {
-    Task task;
+CONVOY_LANE int weight_of(const Lane& lane, const ResidentLayer& l, const Task& task, int product,
+                          int j) {
+  const int column = task.column + (j < task.columns ? j : task.columns - 1);
+  return (product * l.channel_tiles + column) * 32 + lane.lane;
+}
+
+template <class Net, class Lane>
+CONVOY_LANE void convolution(const Lane& lane, const ResidentParams& p, const ResidentLayer& l,
+                             float scale, const Team& team, const Sink& sink) {
+  constexpr int tiles = Net::tasks.conv_tiles;
+  const int all = conv_tiles(l.items, l.pool);
+  const auto* const from = reinterpret_cast<const WeightWords*>(lane.shared + l.weights);
+  for (int number = team.warp; number < tasks_of<Net, tiles>(l, all); number += team.warps) {
+    Task task = task_of<Net, tiles>(l, number, all);
     task.in = team.memory + l.in;
     task.items = l.items;
-    task.tile = number % parts * tiles;
-    task.column = number / parts * columns;
-    task.columns = l.channel_tiles - task.column;
-    task.tiles = conv_tiles(l.items, l.pool) - task.tile;
-    task.weights = weights + task.column * 32;
-    spike_task<tiles, columns, task_steps, true>(
-        lane, p, i, task, [&](int) { return sink; },
-        [&](int item) { return conv_pixel(item, 0, l.across, false); });
+    spike_task<Net, tiles, 1>(
+        lane, p, l, scale, task,
+        [&](int product, int j) { return from[weight_of(lane, l, task, product, j)]; },
+        [&](int) { return sink; }, [&](int item) { return conv_pixel(item, 0, l.across, false); });
   }
 }
 
-template <class Lane>
-CONVOY_LANE void linear_layer(const Lane& lane, const ResidentParams& p, int i, Index first,
-                              int images) {
-  constexpr int tiles = linear_task_tiles, columns = task_columns;
-  const ResidentLayer& l = p.at.layers[i];
-  const int parts = (conv_tiles(images, false) + tiles - 1) / tiles;
-  const int all = parts * ((l.channel_tiles + columns - 1) / columns);
-  const auto* const weights =
-      reinterpret_cast<const WeightWords*>(static_cast<const unsigned char*>(p.linear) + l.weights);
-  for (int number = lane.warp(); number < all; number += lane.warps()) {
-    Task task;
-    task.in = l.in;
+template <class Net, class Lane>
+CONVOY_LANE void linear_layer(const Lane& lane, const ResidentParams& p, const ResidentLayer& l,
+                              int i, Index first, int images) {
+  constexpr int tiles = Net::tasks.linear_tiles, ahead = Net::tasks.ahead;
+  const int all = conv_tiles(images, false);
+  const bool near = p.at.linear_at > 0;
+  const auto* const from = reinterpret_cast<const WeightWords*>(
+      (near ? lane.shared + p.at.linear_at : static_cast<const unsigned char*>(p.linear)) +
+      l.weights);
+  for (int number = lane.warp(); number < tasks_of<Net, tiles>(l, all); number += lane.warps()) {
+    Task task = task_of<Net, tiles>(l, number, all);
+    task.tiles = all - task.tile;
+    task.in = p.at.part(i);
     task.items = images;
-    task.tile = number % parts * tiles;
-    task.column = number / parts * columns;
-    task.columns = l.channel_tiles - task.column;
-    task.tiles = conv_tiles(images, false) - task.tile;
-    task.weights = weights + task.column * 32;
+    const auto weights = [&](int product, int j) {
+      return lane.either(from + weight_of(lane, l, task, product, j));
+    };
     if (l.mean)
-      mean_task<tiles, columns>(lane, p, i, task);
+      mean_task<Net, tiles, ahead>(lane, p, l, p.scale[i], task, weights,
+                                   reinterpret_cast<float*>(lane.shared + p.at.part(i + 1)));
     else
-      spike_task<tiles, columns, task_steps, false>(
-          lane, p, i, task, [&](int item) { return sink_of(p, i, 0, first + item, item); },
+      spike_task<Net, tiles, ahead>(
+          lane, p, l, p.scale[i], task, weights,
+          [&](int item) { return sink_of<Net>(p, l, i, 0, first + item, item); },
           [](int) { return Place{}; });
   }
 }
@@ -148,9 +188,9 @@ CONVOY_LANE void linear_layer(const Lane& lane, const ResidentParams& p, int i, 
 /// Logits and labels of a round.
 template <class Lane>
 CONVOY_LANE void give_outputs(const Lane& lane, const ResidentParams& p, Index first, int images) {
-  const int k = p.at.layers[p.at.size - 1].k;
-  const auto* const logits = reinterpret_cast<const float*>(lane.shared + p.at.logits);
-  float* const y = p.y[p.at.size - 1];
+  const int last = p.at.size - 1, k = p.at.layers[last].k;
+  const auto* const logits = reinterpret_cast<const float*>(lane.shared + p.at.part(p.at.size));
+  float* const y = p.y[last];
   if (y != nullptr)
     for (int i = lane.thread; i < images * k; i += lane.threads()) y[first * k + i] = logits[i];
   if (p.labels == nullptr) return;
@@ -162,57 +202,75 @@ CONVOY_LANE void give_outputs(const Lane& lane, const ResidentParams& p, Index f
   }
 }
 
-template <class Lane>
+template <class Net, class Lane>
 CONVOY_LANE void convolutions(const Lane& lane, const ResidentParams& p, const Team& team,
                               Index first, int images) {
   auto* const memory = reinterpret_cast<Words4*>(lane.shared + team.memory);
-  if (p.at.clear) {
+  if (Net::clear(p)) {
     for (int i = team.index; i < p.at.team_bytes / 16; i += team.size) memory[i] = Words4{};
     lane.sync_team(team.number, team.size);
   }
-  const int teams = p.at.teams(), image_bytes = p.at.image.h * p.at.image.w * p.at.image.c;
+  const ResidentImage& at = Net::image(p);
+  const int teams = p.at.teams(), image_bytes = at.h * at.w * at.c;
   for (int slot = team.number; slot < images; slot += teams) {
     const Index image = first + slot;
-    stage_image(lane, p, team, p.x + image * image_bytes);
+    stage_image(lane, p, at, team, p.x + image * image_bytes);
     if (slot + teams < images)
       for (int i = team.index * 128; i < image_bytes; i += team.size * 128)
         lane.prefetch(p.x + (image + teams) * image_bytes + i);
     lane.sync_team(team.number, team.size);
-    first_layer(lane, p, team, sink_of(p, 0, team.memory, image, slot));
-    for (int i = 1; i < p.at.convolutions; ++i) {
+    Net::first_layer(p, [&](const ResidentLayer& l) {
+      const Sink sink = sink_of<Net>(p, l, 0, team.memory, image, slot);
+      if (l.phases == 4)
+        first_layer<Net, 4>(lane, p, l, team, sink);
+      else
+        first_layer<Net, 2>(lane, p, l, team, sink);
+    });
+    Net::later_convolutions(p, [&](const ResidentLayer& l, int i) {
       lane.sync_team(team.number, team.size);
-      convolution(lane, p, i, team, sink_of(p, i, team.memory, image, slot));
-    }
+      convolution<Net>(lane, p, l, p.scale[i], team,
+                       sink_of<Net>(p, l, i, team.memory, image, slot));
+    });
     // What comes next writes where the last layer reads: the next image's units, or the next
     // round's zeros.
     lane.sync_team(team.number, team.size);
   }
 }
 
-/// All of a CTA. Bits depend on nothing but the image: each sum is one warp's, in one order.
+/// To shared memory, 16 bytes a lane at a time, in the background.
 template <class Lane>
+CONVOY_LANE void fetch(const Lane& lane, int to, const void* from, int bytes) {
+  for (int i = lane.thread * 16; i < bytes; i += lane.threads() * 16)
+    lane.fetch16(to + i, static_cast<const unsigned char*>(from) + i);
+  lane.end_fetch();
+}
+
+/// All of a CTA. Bits depend on nothing but the image: each sum is one warp's, in one order.
+template <class Net, class Lane>
 CONVOY_LANE void resident_cta(const Lane& lane, const ResidentParams& p, int cta, int ctas) {
-  auto* const constants = reinterpret_cast<Words4*>(lane.shared);
-  for (int i = lane.thread; i < p.at.constants_bytes / 16; i += lane.threads())
-    constants[i] = static_cast<const Words4*>(p.constants)[i];
+  fetch(lane, 0, p.constants, p.at.constants_bytes);
+  fetch(lane, p.at.linear_at, p.linear, p.at.linear_at > 0 ? p.at.linear_bytes : 0);
+  lane.wait_for_previous_launch();
+  lane.template wait_for_fetches<1>();
   lane.sync_cta();
   Team team;
   team.warps = p.at.team;
   team.size = 32 * p.at.team;
-  team.number = lane.thread / team.size;
-  team.index = lane.thread % team.size;
-  team.warp = team.index / 32;
-  team.memory = p.at.team_at + team.number * p.at.team_bytes;
+  team.number = lane.warp() / team.warps;
+  team.warp = lane.warp() % team.warps;
+  team.index = team.warp * 32 + lane.lane;
+  team.memory = p.at.team_at() + team.number * p.at.team_bytes;
   const Index end = p.n * (cta + 1) / ctas;
   for (Index first = p.n * cta / ctas; first < end; first += p.at.batch) {
     const int images = static_cast<int>(end - first < p.at.batch ? end - first : p.at.batch);
-    convolutions(lane, p, team, first, images);
+    convolutions<Net>(lane, p, team, first, images);
     if (p.at.convolutions == p.at.size) continue;
+    lane.template wait_for_fetches<0>();
     lane.sync_cta();
-    for (int i = p.at.convolutions; i < p.at.size; ++i) {
-      linear_layer(lane, p, i, first, images);
+    Net::linear_layers(p, [&](const ResidentLayer& l, int i) {
+      linear_layer<Net>(lane, p, l, i, first, images);
       lane.sync_cta();
-    }
+    });
     if (!p.at.layers[p.at.size - 1].mean) continue;
     give_outputs(lane, p, first, images);
     lane.sync_cta();

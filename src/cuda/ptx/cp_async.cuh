@@ -1,0 +1,21 @@
+// cp.async: global to shared memory in the background, each thread on its own, from 8.0 on.
+#pragma once
+
+#include <cstdint>
+
+namespace convoy::ptx {
+
+__device__ __forceinline__ void cp_async_16(std::uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+/// Copies begun since the last call are a group.
+__device__ __forceinline__ void cp_async_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/// Waits for all groups of this thread but the last `Left`.
+template <int Left>
+__device__ __forceinline__ void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Left) : "memory");
+}
+
+}  // namespace convoy::ptx
