@@ -40,9 +40,12 @@ struct EmulatedLane {
   void sync_team(int team, int threads) const;
   void sync_cta() const;
   std::uint32_t half_of(float value) const { return math::float_to_half(value); }
-  std::uint32_t centred(std::uint32_t first, std::uint32_t second) const {
-    return half_of(static_cast<float>(first) - 127.5F) |
-           half_of(static_cast<float>(second) - 127.5F) << 16;
+  template <int Pair>
+  std::uint32_t centred(std::uint32_t four) const {
+    const auto half = [&](int i) {
+      return half_of(static_cast<float>(four >> (16 * Pair + 8 * i) & 255) - 127.5F);
+    };
+    return half(0) | half(1) << 16;
   }
   void prefetch(const void*) const {}
   sm80::WeightWords either(const sm80::WeightWords* from) const { return *from; }

@@ -161,7 +161,7 @@ CONVOY_LANE void sums(const Lane& lane, const ResidentLayer& l, const int (&rows
       std::uint32_t x[Tiles][4];
       CONVOY_UNROLL
       for (int i = 0; i < Tiles; ++i)
-        if (i < tiles) lane.matrix(x[i], rows[i] + t * l.in_step + offset);
+        lane.matrix(x[i], rows[i] + t * l.in_step + offset);  // an absent tile's too
       CONVOY_UNROLL
       for (int term = 0; term < 2; ++term) CONVOY_UNROLL
       for (int i = 0; i < Tiles; ++i) CONVOY_UNROLL
@@ -209,7 +209,6 @@ template <int Phases, class Lane, class Input>
 CONVOY_LANE void fire_first_pooled(const Lane& lane, const ResidentLayer& l, int steps,
                                    const Sink& sink, const float (&acc)[Phases][1][4], int item,
                                    int k, Input x) {
-  if (item >= l.items) return;
   const Place at = first_group(item, 0, l.across, false);
   CONVOY_UNROLL
   for (int phase = 0; phase < Phases; phase += 2) {
@@ -274,8 +273,9 @@ CONVOY_LANE void first_task(const Lane& lane, const ResidentParams& p, const Res
   CONVOY_UNROLL
   for (int i = 0; i < Tiles; ++i) {
     if (l.pool) {
-      fire_first_pooled<Phases>(lane, l, steps, sink, acc[i], first_item(tile + i, row, true), k,
-                                x);
+      const int item = first_item(tile + i, row, true);
+      if ((Net::known && l.items % (tile_rows / 2) == 0) || item < l.items)
+        fire_first_pooled<Phases>(lane, l, steps, sink, acc[i], item, k, x);
       continue;
     }
     CONVOY_UNROLL
@@ -403,22 +403,20 @@ CONVOY_LANE void spike_task(const Lane& lane, const ResidentParams& p, const Res
 }
 
 /// The mean over the steps of a linear layer, from spike counts: to logits [batch][k].
-template <class Net, int Tiles, int Ahead, class Lane, class Weights>
+template <class Net, class Lane, class Weights>
 CONVOY_LANE void mean_task(const Lane& lane, const ResidentParams& p, const ResidentLayer& l,
                            float scale, const Task& task, Weights weights, float* logits) {
-  constexpr int Columns = Net::tasks.columns;
-  int rows[Tiles];
+  int rows[1];
   task_rows(lane, l, task, rows);
-  float acc[Tiles][Columns][1][4];
-  sums<Net, Tiles, Columns, 1, Ahead>(lane, l, rows, task.tiles, 1, weights, acc);
+  float acc[1][1][1][4];
+  sums<Net, 1, 1, 1, Net::tasks.ahead>(lane, l, rows, 1, 1, weights, acc);
   const auto* const bias = reinterpret_cast<const float*>(lane.shared + l.bias);
-  task_outputs<Tiles>(lane, l, task, [&](int i, int half, int item) {
+  task_outputs<1>(lane, l, task, [&](int, int half, int item) {
     CONVOY_UNROLL
-    for (int j = 0; j < Columns; ++j) CONVOY_UNROLL
     for (int e = 0; e < 2; ++e) {
-      const int k = (task.column + j) * tile_columns + sum_column(lane.lane) + e;
-      if (j >= task.columns || k >= l.k) continue;
-      const float sum = fmaf(acc[i][j][0][2 * half + e], scale, bias[k]);
+      const int k = task.column * tile_columns + sum_column(lane.lane) + e;
+      if (k >= l.k) continue;
+      const float sum = fmaf(acc[0][0][0][2 * half + e], scale, bias[k]);
       logits[item * l.k + k] = sum / static_cast<float>(Net::steps(p));
     }
   });

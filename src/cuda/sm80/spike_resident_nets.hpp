@@ -120,7 +120,7 @@ struct FashionNet {
 };
 
 /// Of the conv layers all tiles of an image in one task.
-inline constexpr TaskSizes known_many_tasks{1, 4, 3, 2, 2, 4};
+inline constexpr TaskSizes known_many_tasks{3, 4, 3, 2, 2, 4};
 
 /// ResidentLayout::compiled of the network: 0, of none.
 constexpr int compiled_net(const ResidentNet& net) {

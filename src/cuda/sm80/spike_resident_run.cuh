@@ -31,39 +31,90 @@ CONVOY_LANE std::uint32_t pixel_value(const Lane& lane, const ResidentParams& p,
   return lane.half_of(static_cast<float>(u) - 127.5F);
 }
 
+/// Where unit `i` of an image lies: its run of values in the image, itself in shared memory.
+struct UnitAt {
+  int y = 0, column = 0, value = 0;
+  int from = 0, to = 0;
+};
+CONVOY_LANE UnitAt unit_at(const ResidentImage& at, int i) {
+  const int per_row = at.groups * at.units, row = i / per_row, in_row = i % per_row;
+  UnitAt unit;
+  unit.y = row - at.top;
+  unit.column = in_row / at.units * at.step - at.left;
+  unit.value = in_row % at.units * unit_values;
+  unit.from = (unit.y * at.w + unit.column) * at.c + unit.value;
+  unit.to = row * at.pitch + in_row;
+  return unit;
+}
+
+/// Eight pixels as they lie in memory.
+struct PixelWords {
+  std::uint32_t word[2];
+};
+template <class Lane>
+CONVOY_LANE PixelWords pixels_at(const Lane& lane, const std::uint8_t* from) {
+  const auto* const words = reinterpret_cast<const std::uint32_t*>(from);
+  return {{lane.from_global(words), lane.from_global(words + 1)}};
+}
+template <class Lane>
+CONVOY_LANE Words4 unit_of(const Lane& lane, const PixelWords& pixels) {
+  Words4 unit;
+  CONVOY_UNROLL
+  for (int j = 0; j < 2; ++j) {
+    unit.word[2 * j] = lane.template centred<0>(pixels.word[j]);
+    unit.word[2 * j + 1] = lane.template centred<1>(pixels.word[j]);
+  }
+  return unit;
+}
+
 /// Units of an image, as ResidentImage says.
 template <class Lane>
 CONVOY_LANE void stage_image(const Lane& lane, const ResidentParams& p, const ResidentImage& at,
                              const Team& team, const std::uint8_t* image) {
-  const int per_row = at.groups * at.units, all = at.rows * per_row, bytes = at.h * at.w * at.c;
+  const int all = at.rows * at.groups * at.units, bytes = at.h * at.w * at.c;
+  auto* const units = reinterpret_cast<Words4*>(lane.shared + team.memory);
   const bool plain = !at.ones && p.values == nullptr;
+  const auto in_words = [&](int from) {
+    return plain && from + unit_values <= bytes &&
+           reinterpret_cast<std::uintptr_t>(image + from) % 4 == 0;
+  };
+  if (at.w * at.c % 4 == 0 && at.step * at.c % 4 == 0 && in_words(0) &&
+      in_words(unit_at(at, all - 1).from)) {
+    // So many on their way at once.
+    constexpr int batch = 6;
+    for (int begin = team.index; begin < all; begin += batch * team.size) {
+      PixelWords pixels[batch];
+      CONVOY_UNROLL
+      for (int b = 0; b < batch; ++b)
+        if (const int i = begin + b * team.size; i < all)
+          pixels[b] = pixels_at(lane, image + unit_at(at, i).from);
+      CONVOY_UNROLL
+      for (int b = 0; b < batch; ++b)
+        if (const int i = begin + b * team.size; i < all)
+          units[unit_at(at, i).to] = unit_of(lane, pixels[b]);
+    }
+    return;
+  }
   for (int i = team.index; i < all; i += team.size) {
-    const int row = i / per_row, in_row = i % per_row;
-    const int group = in_row / at.units, unit = in_row % at.units;
-    const int y = row - at.top, column = group * at.step - at.left, value = unit * unit_values;
+    const UnitAt unit = unit_at(at, i);
     Words4 words;
     // What lies beyond a row's end has weights of 0 or makes columns that nobody keeps.
-    const int from = (y * at.w + column) * at.c + value;
-    if (plain && from + unit_values <= bytes &&
-        reinterpret_cast<std::uintptr_t>(image + from) % 4 == 0) {
-      const auto* const four = reinterpret_cast<const std::uint32_t*>(image + from);
-      CONVOY_UNROLL
-      for (int j = 0; j < 2; ++j) {
-        const std::uint32_t u = lane.from_global(four + j);
-        words.word[2 * j] = lane.centred(u & 255, u >> 8 & 255);
-        words.word[2 * j + 1] = lane.centred(u >> 16 & 255, u >> 24);
-      }
-    } else if (plain && from + unit_values <= bytes) {
+    if (in_words(unit.from)) {
+      words = unit_of(lane, pixels_at(lane, image + unit.from));
+    } else if (plain && unit.from + unit_values <= bytes) {
       CONVOY_UNROLL
       for (int j = 0; j < 4; ++j)
-        words.word[j] = lane.centred(image[from + 2 * j], image[from + 2 * j + 1]);
+        words.word[j] =
+            lane.template centred<0>(image[unit.from + 2 * j] | image[unit.from + 2 * j + 1] << 8);
     } else {
       CONVOY_UNROLL
-      for (int j = 0; j < 4; ++j)
-        words.word[j] = pixel_value(lane, p, at, image, y, column, value + 2 * j) |
-                        pixel_value(lane, p, at, image, y, column, value + 2 * j + 1) << 16;
+      for (int j = 0; j < 4; ++j) {
+        const int value = unit.value + 2 * j;
+        words.word[j] = pixel_value(lane, p, at, image, unit.y, unit.column, value) |
+                        pixel_value(lane, p, at, image, unit.y, unit.column, value + 1) << 16;
+      }
     }
-    reinterpret_cast<Words4*>(lane.shared + team.memory)[row * at.pitch + in_row] = words;
+    units[unit.to] = words;
   }
 }
 
@@ -113,22 +164,21 @@ CONVOY_LANE void first_layer(const Lane& lane, const ResidentParams& p, const Re
   }
 }
 
-/// Task `number` of a later layer, whose tiles are `tiles`.
-template <class Net, int Tiles>
+/// Task `number` of a later layer, whose tiles are `tiles`. Tasks that follow each other have
+/// different filters, and tiles in the same number: neighbours are busy equally long.
+template <class Net, int Tiles, int Columns>
 CONVOY_LANE Task task_of(const ResidentLayer& l, int number, int tiles) {
-  constexpr int columns = Net::tasks.columns;
-  const int parts = (tiles + Tiles - 1) / Tiles;
+  const int across = (l.channel_tiles + Columns - 1) / Columns;
   Task task;
-  task.tile = number % parts * Tiles;
-  task.tiles = there_are<Net, Tiles>(tiles, task.tile);
-  task.column = number / parts * columns;
-  task.columns = there_are<Net, columns>(l.channel_tiles, task.column);
+  task.tile = number / across * Tiles;
+  task.tiles = tiles - task.tile;
+  task.column = number % across * Columns;
+  task.columns = there_are<Net, Columns>(l.channel_tiles, task.column);
   return task;
 }
-template <class Net, int Tiles>
+template <int Tiles, int Columns>
 CONVOY_LANE int tasks_of(const ResidentLayer& l, int tiles) {
-  constexpr int columns = Net::tasks.columns;
-  return (tiles + Tiles - 1) / Tiles * ((l.channel_tiles + columns - 1) / columns);
+  return (tiles + Tiles - 1) / Tiles * ((l.channel_tiles + Columns - 1) / Columns);
 }
 
 /// Which of its layer's weights a lane has in column j of a task. Where there are fewer columns the
@@ -143,11 +193,12 @@ CONVOY_LANE int weight_of(const Lane& lane, const ResidentLayer& l, const Task& 
 template <class Net, class Lane>
 CONVOY_LANE void convolution(const Lane& lane, const ResidentParams& p, const ResidentLayer& l,
                              float scale, const Team& team, const Sink& sink) {
-  constexpr int tiles = Net::tasks.conv_tiles;
-  const int all = conv_tiles(l.items, l.pool);
+  constexpr int tiles = Net::tasks.conv_tiles, columns = Net::tasks.columns;
+  const int all = conv_tiles(l.items, l.pool), tasks = tasks_of<tiles, columns>(l, all);
   const auto* const from = reinterpret_cast<const WeightWords*>(lane.shared + l.weights);
-  for (int number = team.warp; number < tasks_of<Net, tiles>(l, all); number += team.warps) {
-    Task task = task_of<Net, tiles>(l, number, all);
+  for (int number = team.warp; number < tasks; number += team.warps) {
+    Task task = task_of<Net, tiles, columns>(l, number, all);
+    task.tiles = there_are<Net, tiles>(all, task.tile);
     task.in = team.memory + l.in;
     task.items = l.items;
     spike_task<Net, tiles, 1>(
@@ -157,32 +208,41 @@ CONVOY_LANE void convolution(const Lane& lane, const ResidentParams& p, const Re
   }
 }
 
+/// Calls run(task, weights) for each task of a linear layer that is this warp's.
+template <class Net, int Tiles, int Columns, class Lane, class Run>
+CONVOY_LANE void linear_tasks(const Lane& lane, const ResidentParams& p, const ResidentLayer& l,
+                              int i, int images, Run run) {
+  const auto* const from = reinterpret_cast<const WeightWords*>(
+      (p.at.linear_at > 0 ? lane.shared + p.at.linear_at
+                          : static_cast<const unsigned char*>(p.linear)) +
+      l.weights);
+  const int all = conv_tiles(images, false), tasks = tasks_of<Tiles, Columns>(l, all);
+  for (int number = lane.warp(); number < tasks; number += lane.warps()) {
+    Task task = task_of<Net, Tiles, Columns>(l, number, all);
+    task.in = p.at.part(i);
+    task.items = images;
+    run(task, [&](int product, int j) {
+      return lane.either(from + weight_of(lane, l, task, product, j));
+    });
+  }
+}
+
 template <class Net, class Lane>
 CONVOY_LANE void linear_layer(const Lane& lane, const ResidentParams& p, const ResidentLayer& l,
                               int i, Index first, int images) {
-  constexpr int tiles = Net::tasks.linear_tiles, ahead = Net::tasks.ahead;
-  const int all = conv_tiles(images, false);
-  const bool near = p.at.linear_at > 0;
-  const auto* const from = reinterpret_cast<const WeightWords*>(
-      (near ? lane.shared + p.at.linear_at : static_cast<const unsigned char*>(p.linear)) +
-      l.weights);
-  for (int number = lane.warp(); number < tasks_of<Net, tiles>(l, all); number += lane.warps()) {
-    Task task = task_of<Net, tiles>(l, number, all);
-    task.tiles = all - task.tile;
-    task.in = p.at.part(i);
-    task.items = images;
-    const auto weights = [&](int product, int j) {
-      return lane.either(from + weight_of(lane, l, task, product, j));
-    };
-    if (l.mean)
-      mean_task<Net, tiles, ahead>(lane, p, l, p.scale[i], task, weights,
-                                   reinterpret_cast<float*>(lane.shared + p.at.part(i + 1)));
-    else
-      spike_task<Net, tiles, ahead>(
+  constexpr int tiles = Net::tasks.linear_tiles, columns = Net::tasks.columns;
+  if (l.mean)  // few outputs: small tasks
+    linear_tasks<Net, 1, 1>(lane, p, l, i, images, [&](const Task& task, auto weights) {
+      mean_task<Net>(lane, p, l, p.scale[i], task, weights,
+                     reinterpret_cast<float*>(lane.shared + p.at.part(i + 1)));
+    });
+  else
+    linear_tasks<Net, tiles, columns>(lane, p, l, i, images, [&](const Task& task, auto weights) {
+      spike_task<Net, tiles, Net::tasks.ahead>(
           lane, p, l, p.scale[i], task, weights,
           [&](int item) { return sink_of<Net>(p, l, i, 0, first + item, item); },
           [](int) { return Place{}; });
-  }
+    });
 }
 
 /// Logits and labels of a round.
