@@ -23,10 +23,12 @@ struct DepthwiseCosts {
 
 /// Of `spike_resident`, by hand, 2026-11, to bench/results/h200/snn-gpu.json.
 struct ResidentCosts {
-  double launch = 6e-6;      // seconds, with its prologue
-  double product = 8;        // cycles of a multiprocessor for an m16n8k16 product
-  double in_a_row = 96;      // cycles of one in a warp's row of them
-  double l2_bytes = 12.5;    // a cycle: of linear layers' weights, a multiprocessor's part
+  double launch = 6e-6;  // seconds, with its prologue
+  // Cycles of a multiprocessor for an m16n8k16 product, and of one in a warp's row of them; the
+  // same where the network is compiled in.
+  double product = 8.7, in_a_row = 156;
+  double known_product = 2.4, known_in_a_row = 16;
+  double l2_bytes = 25;      // a cycle: of linear layers' weights, a multiprocessor's part
   double unit_products = 4;  // that making a unit of an image takes a lane as long as
 };
 

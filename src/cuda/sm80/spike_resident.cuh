@@ -120,10 +120,12 @@ CONVOY_LANE void column_sums(const Lane& lane, const ResidentLayer& l, int row, 
 /// Sums of `Tiles` times 16 rows by `Columns` times 8 filters in each of `Steps` steps, of which
 /// there are so many tiles and steps. rows: where in shared memory the row begins that this lane
 /// gives of each tile. weights(product, column): this lane's; those of `Ahead` products are on
-/// their way.
-template <class Net, int Tiles, int Columns, int Steps, int Ahead, class Lane, class Weights>
+/// their way. ready(): what must have been before the rows are read; of weights nothing.
+template <class Net, int Tiles, int Columns, int Steps, int Ahead, class Lane, class Weights,
+          class Ready>
 CONVOY_LANE void sums(const Lane& lane, const ResidentLayer& l, const int (&rows)[Tiles], int tiles,
-                      int steps, Weights weights, float (&acc)[Tiles][Columns][Steps][4]) {
+                      int steps, Weights weights, Ready ready,
+                      float (&acc)[Tiles][Columns][Steps][4]) {
   CONVOY_UNROLL
   for (int i = 0; i < Tiles; ++i) CONVOY_UNROLL
   for (int j = 0; j < Columns; ++j) CONVOY_UNROLL
@@ -144,6 +146,7 @@ CONVOY_LANE void sums(const Lane& lane, const ResidentLayer& l, const int (&rows
   CONVOY_UNROLL
   for (int d = 0; d < Ahead; ++d)
     if (from + d < l.products) load(from + d, next[d]);
+  ready();
   CONVOY_UNROLL_KNOWN
   for (int begin = from; begin < l.products; begin += Ahead) CONVOY_UNROLL
   for (int d = 0; d < Ahead; ++d) {
@@ -264,7 +267,8 @@ CONVOY_LANE void first_task(const Lane& lane, const ResidentParams& p, const Res
   }
   float acc[Tiles][Phases][1][4];
   const int all = first_tiles(l.items, l.pool);
-  sums<Net, Tiles, Phases, 1, 1>(lane, l, rows, there_are<Net, Tiles>(all, tile), 1, weights, acc);
+  sums<Net, Tiles, Phases, 1, 1>(
+      lane, l, rows, there_are<Net, Tiles>(all, tile), 1, weights, [] {}, acc);
   const int k = filters * tile_columns + sum_column(lane.lane), row = sum_row(lane.lane);
   const auto* const bias = reinterpret_cast<const float*>(lane.shared + l.bias) + k;
   const int steps = Net::steps(p);
@@ -340,12 +344,13 @@ CONVOY_LANE void task_outputs(const Lane& lane, const ResidentLayer& l, const Ta
   }
 }
 
-/// A later layer with a neuron. weights: as sums() takes them; place(item): the item's row and
-/// column of y; sink_of(item): where its image goes.
-template <class Net, int Tiles, int Ahead, class Lane, class Weights, class SinkOf, class PlaceOf>
+/// A later layer with a neuron. weights, ready: as sums() takes them; place(item): the item's row
+/// and column of y; sink_of(item): where its image goes.
+template <class Net, int Tiles, int Ahead, class Lane, class Weights, class Ready, class SinkOf,
+          class PlaceOf>
 CONVOY_LANE void spike_task(const Lane& lane, const ResidentParams& p, const ResidentLayer& l,
-                            float scale, const Task& task, Weights weights, SinkOf sink_of,
-                            PlaceOf place_of) {
+                            float scale, const Task& task, Weights weights, Ready ready,
+                            SinkOf sink_of, PlaceOf place_of) {
   constexpr int Columns = Net::tasks.columns, Steps = Net::tasks.steps;
   const int steps = Net::steps(p);
   int rows[Tiles];
@@ -370,7 +375,12 @@ CONVOY_LANE void spike_task(const Lane& lane, const ResidentParams& p, const Res
   CONVOY_UNROLL_KNOWN
   for (int from = 0; from < steps; from += Steps) {
     float acc[Tiles][Columns][Steps][4];
-    sums<Net, Tiles, Columns, Steps, Ahead>(lane, l, rows, task.tiles, steps - from, weights, acc);
+    sums<Net, Tiles, Columns, Steps, Ahead>(
+        lane, l, rows, task.tiles, steps - from, weights,
+        [&] {
+          if (from == 0) ready();
+        },
+        acc);
     CONVOY_UNROLL
     for (int i = 0; i < Tiles; ++i) rows[i] += Steps * l.in_step;
     CONVOY_UNROLL
@@ -403,13 +413,14 @@ CONVOY_LANE void spike_task(const Lane& lane, const ResidentParams& p, const Res
 }
 
 /// The mean over the steps of a linear layer, from spike counts: to logits [batch][k].
-template <class Net, class Lane, class Weights>
+template <class Net, class Lane, class Weights, class Ready>
 CONVOY_LANE void mean_task(const Lane& lane, const ResidentParams& p, const ResidentLayer& l,
-                           float scale, const Task& task, Weights weights, float* logits) {
+                           float scale, const Task& task, Weights weights, Ready ready,
+                           float* logits) {
   int rows[1];
   task_rows(lane, l, task, rows);
   float acc[1][1][1][4];
-  sums<Net, 1, 1, 1, Net::tasks.ahead>(lane, l, rows, 1, 1, weights, acc);
+  sums<Net, 1, 1, 1, Net::tasks.ahead>(lane, l, rows, 1, 1, weights, ready, acc);
   const auto* const bias = reinterpret_cast<const float*>(lane.shared + l.bias);
   task_outputs<1>(lane, l, task, [&](int, int half, int item) {
     CONVOY_UNROLL

@@ -17,6 +17,14 @@ struct Work {
     all += tasks * of_a_task;
     in_a_row += std::ceil(tasks / warps) * of_a_task;
   }
+  // On `teams` teams, so many times.
+  double cycles(const ResidentLayout& layout, double times, double teams) const {
+    const ResidentCosts costs;
+    const bool known = layout.compiled != 0;
+    return std::max(
+        times * all * (known ? costs.known_product : costs.product),
+        std::ceil(times / teams) * in_a_row * (known ? costs.known_in_a_row : costs.in_a_row));
+  }
 };
 
 TaskSizes tasks_of(const ResidentLayout& layout) {
@@ -48,10 +56,13 @@ Work work_of_round(const ResidentLayout& layout, double images) {
   Work work;
   for (int i = layout.convolutions; i < layout.size; ++i) {
     const ResidentLayer& l = layout.layers[i];
-    work.add(std::ceil(images / tile_rows / sizes.linear_tiles) *
-                 std::ceil(1.0 * l.channel_tiles / sizes.columns),
-             2.0 * sizes.linear_tiles * sizes.columns * (l.mean ? 1 : layout.steps) * l.products,
-             resident_warps);
+    if (l.mean)
+      work.add(std::ceil(images / tile_rows) * l.channel_tiles, 2.0 * l.products, resident_warps);
+    else
+      work.add(std::ceil(images / tile_rows / sizes.linear_tiles) *
+                   std::ceil(1.0 * l.channel_tiles / sizes.columns),
+               2.0 * sizes.linear_tiles * sizes.columns * layout.steps * l.products,
+               resident_warps);
   }
   return work;
 }
@@ -61,13 +72,12 @@ Work work_of_round(const ResidentLayout& layout, double images) {
 double resident_seconds(const ResidentLayout& layout, Index n, const DeviceFacts& device) {
   const ResidentCosts costs;
   const double images = std::ceil(static_cast<double>(n) / std::max(device.sms, 1));
-  const Work image = work_of_image(layout);
-  double cycles = std::max(images * image.all * costs.product,
-                           std::ceil(images / layout.teams()) * image.in_a_row * costs.in_a_row);
   const double rounds = std::ceil(images / layout.batch);
-  const Work round = work_of_round(layout, std::ceil(images / rounds));
-  cycles += rounds * std::max({round.all * costs.product, round.in_a_row * costs.in_a_row,
-                               layout.linear_bytes / costs.l2_bytes});
+  const double far_bytes = layout.linear_at > 0 ? 0 : layout.linear_bytes;
+  const double cycles =
+      work_of_image(layout).cycles(layout, images, layout.teams()) +
+      rounds * std::max(work_of_round(layout, std::ceil(images / rounds)).cycles(layout, 1, 1),
+                        far_bytes / costs.l2_bytes);
   return costs.launch + cycles / device.clock;
 }
 

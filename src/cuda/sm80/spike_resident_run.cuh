@@ -168,11 +168,11 @@ CONVOY_LANE void first_layer(const Lane& lane, const ResidentParams& p, const Re
 /// different filters, and tiles in the same number: neighbours are busy equally long.
 template <class Net, int Tiles, int Columns>
 CONVOY_LANE Task task_of(const ResidentLayer& l, int number, int tiles) {
-  const int across = (l.channel_tiles + Columns - 1) / Columns;
   Task task;
-  task.tile = number / across * Tiles;
+  const int down = (tiles + Tiles - 1) / Tiles;
+  task.tile = number % down * Tiles;
   task.tiles = tiles - task.tile;
-  task.column = number % across * Columns;
+  task.column = number / down * Columns;
   task.columns = there_are<Net, Columns>(l.channel_tiles, task.column);
   return task;
 }
@@ -203,12 +203,13 @@ CONVOY_LANE void convolution(const Lane& lane, const ResidentParams& p, const Re
     task.items = l.items;
     spike_task<Net, tiles, 1>(
         lane, p, l, scale, task,
-        [&](int product, int j) { return from[weight_of(lane, l, task, product, j)]; },
+        [&](int product, int j) { return from[weight_of(lane, l, task, product, j)]; }, [] {},
         [&](int) { return sink; }, [&](int item) { return conv_pixel(item, 0, l.across, false); });
   }
 }
 
-/// Calls run(task, weights) for each task of a linear layer that is this warp's.
+/// Calls run(task, weights, ready) for each task of a linear layer that is this warp's. Weights are
+/// under way before all warps are done with the layer before.
 template <class Net, int Tiles, int Columns, class Lane, class Run>
 CONVOY_LANE void linear_tasks(const Lane& lane, const ResidentParams& p, const ResidentLayer& l,
                               int i, int images, Run run) {
@@ -221,10 +222,16 @@ CONVOY_LANE void linear_tasks(const Lane& lane, const ResidentParams& p, const R
     Task task = task_of<Net, Tiles, Columns>(l, number, all);
     task.in = p.at.part(i);
     task.items = images;
-    run(task, [&](int product, int j) {
-      return lane.either(from + weight_of(lane, l, task, product, j));
-    });
+    run(
+        task,
+        [&](int product, int j) {
+          return lane.either(from + weight_of(lane, l, task, product, j));
+        },
+        [&] {
+          if (number == lane.warp()) lane.sync_cta();
+        });
   }
+  if (lane.warp() >= tasks) lane.sync_cta();
 }
 
 template <class Net, class Lane>
@@ -232,17 +239,18 @@ CONVOY_LANE void linear_layer(const Lane& lane, const ResidentParams& p, const R
                               int i, Index first, int images) {
   constexpr int tiles = Net::tasks.linear_tiles, columns = Net::tasks.columns;
   if (l.mean)  // few outputs: small tasks
-    linear_tasks<Net, 1, 1>(lane, p, l, i, images, [&](const Task& task, auto weights) {
-      mean_task<Net>(lane, p, l, p.scale[i], task, weights,
+    linear_tasks<Net, 1, 1>(lane, p, l, i, images, [&](const Task& task, auto weights, auto ready) {
+      mean_task<Net>(lane, p, l, p.scale[i], task, weights, ready,
                      reinterpret_cast<float*>(lane.shared + p.at.part(i + 1)));
     });
   else
-    linear_tasks<Net, tiles, columns>(lane, p, l, i, images, [&](const Task& task, auto weights) {
-      spike_task<Net, tiles, Net::tasks.ahead>(
-          lane, p, l, p.scale[i], task, weights,
-          [&](int item) { return sink_of<Net>(p, l, i, 0, first + item, item); },
-          [](int) { return Place{}; });
-    });
+    linear_tasks<Net, tiles, columns>(
+        lane, p, l, i, images, [&](const Task& task, auto weights, auto ready) {
+          spike_task<Net, tiles, Net::tasks.ahead>(
+              lane, p, l, p.scale[i], task, weights, ready,
+              [&](int item) { return sink_of<Net>(p, l, i, 0, first + item, item); },
+              [](int) { return Place{}; });
+        });
 }
 
 /// Logits and labels of a round.
@@ -325,12 +333,13 @@ CONVOY_LANE void resident_cta(const Lane& lane, const ResidentParams& p, int cta
     const int images = static_cast<int>(end - first < p.at.batch ? end - first : p.at.batch);
     convolutions<Net>(lane, p, team, first, images);
     if (p.at.convolutions == p.at.size) continue;
-    lane.template wait_for_fetches<0>();
-    lane.sync_cta();
-    Net::linear_layers(p, [&](const ResidentLayer& l, int i) {
-      linear_layer<Net>(lane, p, l, i, first, images);
+    if (p.at.linear_at > 0) {
+      lane.template wait_for_fetches<0>();
       lane.sync_cta();
-    });
+    }
+    Net::linear_layers(
+        p, [&](const ResidentLayer& l, int i) { linear_layer<Net>(lane, p, l, i, first, images); });
+    lane.sync_cta();
     if (!p.at.layers[p.at.size - 1].mean) continue;
     give_outputs(lane, p, first, images);
     lane.sync_cta();
