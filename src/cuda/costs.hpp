@@ -21,13 +21,16 @@ struct DepthwiseCosts {
   double memory_share = 0.57;  // of the memory's speed
 };
 
-/// Of `spike_resident`, by hand, 2026-11, to bench/results/h200/snn-gpu.json.
+/// Of `spike_resident`, by hand, 2026-11, to the shipped network on an H200, its layouts by its
+/// batches: docs/lab/gpu-spiking.md.
 struct ResidentCosts {
-  double launch = 6e-6;  // seconds, with its prologue
+  double launch = 3.6e-6;  // seconds, with its prologue
+  double image = 2500;     // cycles that a team's image takes beside its products
   // Cycles of a multiprocessor for an m16n8k16 product, and of one in a warp's row of them; the
-  // same where the network is compiled in.
-  double product = 8.7, in_a_row = 156;
-  double known_product = 2.4, known_in_a_row = 16;
+  // same where the network is compiled in; both with small tasks so many times.
+  double product = 7.8, in_a_row = 85;
+  double known_product = 2.4, known_in_a_row = 10;
+  double small_tasks = 1.6;
   double l2_bytes = 25;      // a cycle: of linear layers' weights, a multiprocessor's part
   double unit_products = 4;  // that making a unit of an image takes a lane as long as
 };

@@ -204,6 +204,21 @@ TEST(SpikeResident, ShippedNetworkTakesItsImagesInOneRound) {
   EXPECT_GE(best_layout(layouts, 1, h200()).team, 4);
 }
 
+// Microseconds on an H200, docs/lab/gpu-spiking.md: what is predicted is near.
+TEST(SpikeResident, CostsAreNearWhatWasMeasured) {
+  struct Measured {
+    Index n;
+    double us;
+  };
+  const auto layouts = resident_layouts(listed().front(), h200());
+  for (const auto& [n, us] : std::initializer_list<Measured>{
+           {1, 7.96}, {132, 8.82}, {1'000, 16.1}, {10'000, 72.0}, {60'000, 421}}) {
+    const ResidentLayout& best = best_layout(layouts, n, h200());
+    EXPECT_NEAR(1e6 * resident_seconds(best, n, h200()) / us, 1, 0.1)
+        << n << " images, teams of " << best.team;
+  }
+}
+
 TEST(SpikeResident, NetworksAreCutSoThatItRunsAllOfThem) {
   for (const OwnedChain& chain : listed()) {
     if (!chain.mean) continue;

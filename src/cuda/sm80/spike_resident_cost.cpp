@@ -17,13 +17,14 @@ struct Work {
     all += tasks * of_a_task;
     in_a_row += std::ceil(tasks / warps) * of_a_task;
   }
-  // On `teams` teams, so many times.
-  double cycles(const ResidentLayout& layout, double times, double teams) const {
+  // So often on each of `teams` teams that all of them do it `times` times; `waits` cycles each.
+  double cycles(const ResidentLayout& layout, double times, double teams, double waits) const {
     const ResidentCosts costs;
     const bool known = layout.compiled != 0;
-    return std::max(
-        times * all * (known ? costs.known_product : costs.product),
-        std::ceil(times / teams) * in_a_row * (known ? costs.known_in_a_row : costs.in_a_row));
+    const double small = layout.tasks == few_tasks ? costs.small_tasks : 1;
+    const double product = small * (known ? costs.known_product : costs.product);
+    const double row = small * (known ? costs.known_in_a_row : costs.in_a_row);
+    return std::max(times * all * product, std::ceil(times / teams) * (waits + in_a_row * row));
   }
 };
 
@@ -75,8 +76,8 @@ double resident_seconds(const ResidentLayout& layout, Index n, const DeviceFacts
   const double rounds = std::ceil(images / layout.batch);
   const double far_bytes = layout.linear_at > 0 ? 0 : layout.linear_bytes;
   const double cycles =
-      work_of_image(layout).cycles(layout, images, layout.teams()) +
-      rounds * std::max(work_of_round(layout, std::ceil(images / rounds)).cycles(layout, 1, 1),
+      work_of_image(layout).cycles(layout, images, layout.teams(), costs.image) +
+      rounds * std::max(work_of_round(layout, std::ceil(images / rounds)).cycles(layout, 1, 1, 0),
                         far_bytes / costs.l2_bytes);
   return costs.launch + cycles / device.clock;
 }

@@ -164,8 +164,8 @@ CONVOY_LANE void first_layer(const Lane& lane, const ResidentParams& p, const Re
   }
 }
 
-/// Task `number` of a later layer, whose tiles are `tiles`. Tasks that follow each other have
-/// different filters, and tiles in the same number: neighbours are busy equally long.
+/// Task `number` of a later layer, whose tiles are `tiles`. Tasks that follow each other have the
+/// same filters: warps that read the same weights do so at the same time.
 template <class Net, int Tiles, int Columns>
 CONVOY_LANE Task task_of(const ResidentLayer& l, int number, int tiles) {
   Task task;
