@@ -119,7 +119,8 @@ struct FashionNet {
   }
 };
 
-/// Of the conv layers all tiles of an image in one task.
+/// many_tasks of known networks: registers suffice for more of a convolution, so that more tiles
+/// share what they read.
 inline constexpr TaskSizes known_many_tasks{3, 4, 3, 2, 2, 4};
 
 /// ResidentLayout::compiled of the network: 0, of none.

@@ -316,6 +316,7 @@ CONVOY_LANE void fetch(const Lane& lane, int to, const void* from, int bytes) {
 /// All of a CTA. Bits depend on nothing but the image: each sum is one warp's, in one order.
 template <class Net, class Lane>
 CONVOY_LANE void resident_cta(const Lane& lane, const ResidentParams& p, int cta, int ctas) {
+  // Weights and constants are no launch's output: they need not wait for the previous one.
   fetch(lane, 0, p.constants, p.at.constants_bytes);
   fetch(lane, p.at.linear_at, p.linear, p.at.linear_at > 0 ? p.at.linear_bytes : 0);
   lane.wait_for_previous_launch();
@@ -333,7 +334,7 @@ CONVOY_LANE void resident_cta(const Lane& lane, const ResidentParams& p, int cta
     const int images = static_cast<int>(end - first < p.at.batch ? end - first : p.at.batch);
     convolutions<Net>(lane, p, team, first, images);
     if (p.at.convolutions == p.at.size) continue;
-    if (p.at.linear_at > 0) {
+    if (p.at.linear_at > 0) {  // the first layer reads weights before its own barrier
       lane.template wait_for_fetches<0>();
       lane.sync_cta();
     }
