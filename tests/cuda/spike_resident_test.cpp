@@ -1,5 +1,7 @@
 // Kernel `spike_resident` on the host: its packing, layout and the code of its lanes, run on an
 // emulated CTA and judged by the oracle.
+#include "cuda/sm80/spike_resident.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +9,7 @@
 #include "bench/fit/h200.hpp"
 #include "core/shape_list.hpp"
 #include "cuda/families.hpp"
+#include "cuda/memory.hpp"
 #include "cuda/sm80/spike_resident_nets.hpp"
 #include "cuda/sm80/spike_resident_pack.hpp"
 #include "cuda/sm80/spike_resident_run.cuh"
@@ -183,6 +186,49 @@ TEST(SpikeResident, KnownNetworkGivesTheSameBits) {
     EXPECT_EQ(want.y.back(), got.y.back());
     EXPECT_EQ(want.labels, got.labels);
   }
+}
+
+// The same on a GPU, on as many CTAs as it has multiprocessors: `verify` wants the spikes of inner
+// layers, which only the general code gives.
+TEST(GpuSpikeResident, KnownNetworkGivesTheSameBits) {
+  const Index n = 700;
+  const OwnedChain chain = with_images(listed().front(), n);
+  const verify::ChainInputs inputs = verify::draw_inputs(chain, verify::Data::normal, 6);
+  const std::vector<ResidentLayout> layouts = resident_layouts(chain, h200());
+  const ResidentConstants made =
+      pack_resident(inputs.chain, layouts.front(), inputs.parameters(spike_resident().facts()));
+  const auto uploaded = [](const void* from, std::size_t bytes) {
+    DeviceMemory memory(0, bytes, "operands");
+    memory.upload(from, bytes);
+    return memory;
+  };
+  const DeviceMemory shared = uploaded(made.shared.data(), made.shared.size());
+  const DeviceMemory linear = uploaded(made.linear.data(), made.linear.size());
+  const DeviceMemory x =
+      uploaded(inputs.x.data<std::uint8_t>(), static_cast<std::size_t>(inputs.x.elements()));
+  const std::size_t logits = static_cast<std::size_t>(n * chain.stages.back().k);
+  const ResidentLaunch launch(false);
+  std::vector<float> want;
+  for (const ResidentLayout& layout : layouts)
+    for (const bool known : {false, true}) {
+      SCOPED_TRACE(testing::Message() << "teams of " << layout.team << ", known " << known);
+      ResidentParams p;
+      p.at = layout;
+      if (!known) p.at.compiled = 0;
+      std::copy(made.scale.begin(), made.scale.end(), p.scale);
+      p.constants = shared.data();
+      p.linear = linear.data();
+      p.n = n;
+      p.x = static_cast<const std::uint8_t*>(x.data());
+      std::vector<float> got(logits, std::numeric_limits<float>::quiet_NaN());
+      const DeviceMemory y = uploaded(got.data(), logits * sizeof(float));
+      p.y[p.at.size - 1] = static_cast<float*>(y.data());
+      ASSERT_EQ(launch.run(p, h200().sms, nullptr), "");
+      ASSERT_EQ(cudaMemcpy(got.data(), y.data(), logits * sizeof(float), cudaMemcpyDeviceToHost),
+                cudaSuccess);
+      if (want.empty()) want = got;
+      EXPECT_EQ(want, got);
+    }
 }
 
 TEST(SpikeResident, RefusesWithTheBytesThatItNeeds) {
