@@ -80,8 +80,8 @@ int spawn(pid_t& child, std::string python, std::string script, const int (&in)[
 
 Worker::Worker(WorkerCommand command) : command_(std::move(command)) {
   if (access(command_.script.c_str(), R_OK) != 0)
-    throw Error(fmt::format("{}: not found. {}", printable_path(command_.script),
-                            command_.without_script));
+    throw Error(
+        fmt::format("{}: not found. {}", printable_path(command_.script), command_.without_script));
   const std::string& python = command_.python;
   if (python.find('/') != std::string::npos && access(python.c_str(), X_OK) != 0)
     throw Error(fmt::format("{}: not found. {}", printable_path(python), command_.without_python));

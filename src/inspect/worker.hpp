@@ -1,5 +1,5 @@
-// A script in another process, spoken to over two pipes: a question and an answer are a line of JSON
-// each.
+// A script in another process, spoken to over two pipes: a question and an answer are a line of
+// JSON each.
 #pragma once
 
 #include <sys/types.h>
