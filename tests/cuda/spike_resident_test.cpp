@@ -14,6 +14,7 @@
 #include "cuda/sm80/spike_resident_pack.hpp"
 #include "cuda/sm80/spike_resident_run.cuh"
 #include "emulated_cta.hpp"
+#include "gpu_case.hpp"
 #include "math/half.hpp"
 #include "plan/segments.hpp"
 #include "verify/compare.hpp"
@@ -188,9 +189,11 @@ TEST(SpikeResident, KnownNetworkGivesTheSameBits) {
   }
 }
 
+class GpuSpikeResident : public GpuTest {};
+
 // The same on a GPU, on as many CTAs as it has multiprocessors: `verify` wants the spikes of inner
 // layers, which only the general code gives.
-TEST(GpuSpikeResident, KnownNetworkGivesTheSameBits) {
+TEST_F(GpuSpikeResident, KnownNetworkGivesTheSameBits) {
   const Index n = 700;
   const OwnedChain chain = with_images(listed().front(), n);
   const verify::ChainInputs inputs = verify::draw_inputs(chain, verify::Data::normal, 6);

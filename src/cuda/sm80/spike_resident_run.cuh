@@ -228,10 +228,10 @@ CONVOY_LANE void linear_tasks(const Lane& lane, const ResidentParams& p, const R
           return lane.either(from + weight_of(lane, l, task, product, j));
         },
         [&] {
-          if (number == lane.warp()) lane.sync_cta();
+          if (number == lane.warp()) lane.meet_cta();
         });
   }
-  if (lane.warp() >= tasks) lane.sync_cta();
+  if (lane.warp() >= tasks) lane.meet_cta();
 }
 
 template <class Net, class Lane>
