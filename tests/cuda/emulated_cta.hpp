@@ -39,7 +39,6 @@ struct EmulatedLane {
   std::uint32_t exchange(std::uint32_t bits, int lanes) const;
   void sync_team(int team, int threads) const;
   void sync_cta() const;
-  void meet_cta() const;
   std::uint32_t half_of(float value) const { return math::float_to_half(value); }
   template <int Pair>
   std::uint32_t centred(std::uint32_t four) const {
@@ -209,9 +208,6 @@ inline void EmulatedLane::sync_team(int team, int size) const {
 }
 inline void EmulatedLane::sync_cta() const {
   cta->wait(0, threads());
-}
-inline void EmulatedLane::meet_cta() const {
-  cta->wait(3000, threads());
 }
 
 }  // namespace convoy::cuda

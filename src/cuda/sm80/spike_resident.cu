@@ -15,10 +15,6 @@
 namespace convoy::cuda::sm80 {
 namespace {
 
-/// Named barriers: team t's is 1 + t. (Number 0 is that of __syncthreads.)
-constexpr int meeting = 15;
-static_assert(resident_warps / 2 < meeting, "teams of two warps and more have a barrier each");
-
 /// A lane of a warp on the device.
 struct LaneOnDevice {
   unsigned char* shared;
@@ -51,8 +47,6 @@ struct LaneOnDevice {
       ptx::bar_sync(1 + team, threads);
   }
   __device__ void sync_cta() const { __syncthreads(); }
-  /// The same where warps come from different places of the code: a barrier that counts warps.
-  __device__ void meet_cta() const { ptx::bar_sync(meeting, threads()); }
   __device__ std::uint32_t half_of(float value) const {
     return __half_as_ushort(__float2half_rn(value));
   }

@@ -151,8 +151,7 @@ CONVOY_LANE void first_task(const Lane& lane, const ResidentParams& p, const Res
   }
   float acc[Tiles][Phases][1][4];
   const int all = first_tiles(l.items, l.pool);
-  sums<Net, Tiles, Phases, 1, 1>(
-      lane, l, rows, there_are<Net, Tiles>(all, tile), 1, weights, [] {}, acc);
+  sums<Net, Tiles, Phases, 1, 1>(lane, l, rows, there_are<Net, Tiles>(all, tile), 1, weights, acc);
   const int k = filters * tile_columns + sum_column(lane.lane), row = sum_row(lane.lane);
   const auto* const bias = reinterpret_cast<const float*>(lane.shared + l.bias) + k;
   const int steps = Net::steps(p);
@@ -228,13 +227,12 @@ CONVOY_LANE void task_outputs(const Lane& lane, const ResidentLayer& l, const Ta
   }
 }
 
-/// A later layer with a neuron. weights, ready: as sums() takes them; place(item): the item's row
+/// A later layer with a neuron. weights: as sums() takes them; place(item): the item's row
 /// and column of y; sink_of(item): where its image goes.
-template <class Net, int Tiles, int Ahead, class Lane, class Weights, class Ready, class SinkOf,
-          class PlaceOf>
+template <class Net, int Tiles, int Ahead, class Lane, class Weights, class SinkOf, class PlaceOf>
 CONVOY_LANE void spike_task(const Lane& lane, const ResidentParams& p, const ResidentLayer& l,
-                            float scale, const Task& task, Weights weights, Ready ready,
-                            SinkOf sink_of, PlaceOf place_of) {
+                            float scale, const Task& task, Weights weights, SinkOf sink_of,
+                            PlaceOf place_of) {
   constexpr int Columns = Net::tasks.columns, Steps = Net::tasks.steps;
   const int steps = Net::steps(p);
   int rows[Tiles];
@@ -259,12 +257,7 @@ CONVOY_LANE void spike_task(const Lane& lane, const ResidentParams& p, const Res
   CONVOY_UNROLL_KNOWN
   for (int from = 0; from < steps; from += Steps) {
     float acc[Tiles][Columns][Steps][4];
-    sums<Net, Tiles, Columns, Steps, Ahead>(
-        lane, l, rows, task.tiles, steps - from, weights,
-        [&] {
-          if (from == 0) ready();
-        },
-        acc);
+    sums<Net, Tiles, Columns, Steps, Ahead>(lane, l, rows, task.tiles, steps - from, weights, acc);
     CONVOY_UNROLL
     for (int i = 0; i < Tiles; ++i) rows[i] += Steps * l.in_step;
     CONVOY_UNROLL
@@ -297,14 +290,13 @@ CONVOY_LANE void spike_task(const Lane& lane, const ResidentParams& p, const Res
 }
 
 /// The mean over the steps of a linear layer, from spike counts: to logits [batch][k].
-template <class Net, class Lane, class Weights, class Ready>
+template <class Net, class Lane, class Weights>
 CONVOY_LANE void mean_task(const Lane& lane, const ResidentParams& p, const ResidentLayer& l,
-                           float scale, const Task& task, Weights weights, Ready ready,
-                           float* logits) {
+                           float scale, const Task& task, Weights weights, float* logits) {
   int rows[1];
   task_rows(lane, l, task, rows);
   float acc[1][1][1][4];
-  sums<Net, 1, 1, 1, Net::tasks.ahead>(lane, l, rows, 1, 1, weights, ready, acc);
+  sums<Net, 1, 1, 1, Net::tasks.ahead>(lane, l, rows, 1, 1, weights, acc);
   const auto* const bias = reinterpret_cast<const float*>(lane.shared + l.bias);
   task_outputs<1>(lane, l, task, [&](int, int half, int item) {
     CONVOY_UNROLL

@@ -203,35 +203,35 @@ CONVOY_LANE void convolution(const Lane& lane, const ResidentParams& p, const Re
     task.items = l.items;
     spike_task<Net, tiles, 1>(
         lane, p, l, scale, task,
-        [&](int product, int j) { return from[weight_of(lane, l, task, product, j)]; }, [] {},
+        [&](int product, int j) { return from[weight_of(lane, l, task, product, j)]; },
         [&](int) { return sink; }, [&](int item) { return conv_pixel(item, 0, l.across, false); });
   }
 }
 
-/// Calls run(task, weights, ready) for each task of a linear layer that is this warp's. Weights are
-/// under way before all warps are done with the layer before.
+/// Calls run(task, weights) for each task of a linear layer that is this warp's, once all warps are
+/// done with the layer before.
 template <class Net, int Tiles, int Columns, class Lane, class Run>
 CONVOY_LANE void linear_tasks(const Lane& lane, const ResidentParams& p, const ResidentLayer& l,
                               int i, int images, Run run) {
+  const bool shared = p.at.linear_at > 0;
   const auto* const from = reinterpret_cast<const WeightWords*>(
-      (p.at.linear_at > 0 ? lane.shared + p.at.linear_at
-                          : static_cast<const unsigned char*>(p.linear)) +
+      (shared ? lane.shared + p.at.linear_at : static_cast<const unsigned char*>(p.linear)) +
       l.weights);
   const int all = conv_tiles(images, false), tasks = tasks_of<Tiles, Columns>(l, all);
+  if (!shared && lane.warp() < tasks) {  // what the first products need is on its way
+    const Task task = task_of<Net, Tiles, Columns>(l, lane.warp(), all);
+    for (int product = 0; product < Net::tasks.ahead; ++product)
+      if (product < l.products) lane.prefetch(from + weight_of(lane, l, task, product, 0));
+  }
+  lane.sync_cta();
   for (int number = lane.warp(); number < tasks; number += lane.warps()) {
     Task task = task_of<Net, Tiles, Columns>(l, number, all);
     task.in = p.at.part(i);
     task.items = images;
-    run(
-        task,
-        [&](int product, int j) {
-          return lane.either(from + weight_of(lane, l, task, product, j));
-        },
-        [&] {
-          if (number == lane.warp()) lane.meet_cta();
-        });
+    run(task, [&](int product, int j) {
+      return lane.either(from + weight_of(lane, l, task, product, j));
+    });
   }
-  if (lane.warp() >= tasks) lane.meet_cta();
 }
 
 template <class Net, class Lane>
@@ -239,18 +239,17 @@ CONVOY_LANE void linear_layer(const Lane& lane, const ResidentParams& p, const R
                               int i, Index first, int images) {
   constexpr int tiles = Net::tasks.linear_tiles, columns = Net::tasks.columns;
   if (l.mean)  // few outputs: small tasks
-    linear_tasks<Net, 1, 1>(lane, p, l, i, images, [&](const Task& task, auto weights, auto ready) {
-      mean_task<Net>(lane, p, l, p.scale[i], task, weights, ready,
+    linear_tasks<Net, 1, 1>(lane, p, l, i, images, [&](const Task& task, auto weights) {
+      mean_task<Net>(lane, p, l, p.scale[i], task, weights,
                      reinterpret_cast<float*>(lane.shared + p.at.part(i + 1)));
     });
   else
-    linear_tasks<Net, tiles, columns>(
-        lane, p, l, i, images, [&](const Task& task, auto weights, auto ready) {
-          spike_task<Net, tiles, Net::tasks.ahead>(
-              lane, p, l, p.scale[i], task, weights, ready,
-              [&](int item) { return sink_of<Net>(p, l, i, 0, first + item, item); },
-              [](int) { return Place{}; });
-        });
+    linear_tasks<Net, tiles, columns>(lane, p, l, i, images, [&](const Task& task, auto weights) {
+      spike_task<Net, tiles, Net::tasks.ahead>(
+          lane, p, l, p.scale[i], task, weights,
+          [&](int item) { return sink_of<Net>(p, l, i, 0, first + item, item); },
+          [](int) { return Place{}; });
+    });
 }
 
 /// Logits and labels of a round.
@@ -334,10 +333,7 @@ CONVOY_LANE void resident_cta(const Lane& lane, const ResidentParams& p, int cta
     const int images = static_cast<int>(end - first < p.at.batch ? end - first : p.at.batch);
     convolutions<Net>(lane, p, team, first, images);
     if (p.at.convolutions == p.at.size) continue;
-    if (p.at.linear_at > 0) {  // the first layer reads weights before its own barrier
-      lane.template wait_for_fetches<0>();
-      lane.sync_cta();
-    }
+    lane.template wait_for_fetches<0>();  // for the linear weights; the layers begin with a barrier
     Net::linear_layers(
         p, [&](const ResidentLayer& l, int i) { linear_layer<Net>(lane, p, l, i, first, images); });
     lane.sync_cta();

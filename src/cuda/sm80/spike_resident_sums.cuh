@@ -62,12 +62,10 @@ CONVOY_LANE void column_sums(const Lane& lane, const ResidentLayer& l, int row, 
 /// Sums of `Tiles` times 16 rows by `Columns` times 8 filters in each of `Steps` steps, of which
 /// there are so many tiles and steps. rows: where in shared memory the row begins that this lane
 /// gives of each tile. weights(product, column): this lane's; those of `Ahead` products are on
-/// their way. ready(): what must have been before the rows are read; of weights nothing.
-template <class Net, int Tiles, int Columns, int Steps, int Ahead, class Lane, class Weights,
-          class Ready>
+/// their way.
+template <class Net, int Tiles, int Columns, int Steps, int Ahead, class Lane, class Weights>
 CONVOY_LANE void sums(const Lane& lane, const ResidentLayer& l, const int (&rows)[Tiles], int tiles,
-                      int steps, Weights weights, Ready ready,
-                      float (&acc)[Tiles][Columns][Steps][4]) {
+                      int steps, Weights weights, float (&acc)[Tiles][Columns][Steps][4]) {
   CONVOY_UNROLL
   for (int i = 0; i < Tiles; ++i) CONVOY_UNROLL
   for (int j = 0; j < Columns; ++j) CONVOY_UNROLL
@@ -88,7 +86,6 @@ CONVOY_LANE void sums(const Lane& lane, const ResidentLayer& l, const int (&rows
   CONVOY_UNROLL
   for (int d = 0; d < Ahead; ++d)
     if (from + d < l.products) load(from + d, next[d]);
-  ready();
   CONVOY_UNROLL_KNOWN
   for (int begin = from; begin < l.products; begin += Ahead) CONVOY_UNROLL
   for (int d = 0; d < Ahead; ++d) {
