@@ -40,7 +40,7 @@ std::string make_own_folder() {
   return folder;
 }
 
-void write(const std::string& path, const void* values, std::size_t count) {
+void write_floats(const std::string& path, const void* values, std::size_t count) {
   write_file_atomically(path, {static_cast<const char*>(values), count * sizeof(float)});
 }
 
@@ -83,9 +83,9 @@ Output TorchReference::run(const Operator& op, Index steps, Index n, const Tenso
   const Index values = n * op.stage.h * op.stage.w * op.stage.c;
   Index elements = 1;
   for (int axis = 0; axis < x.rank; ++axis) elements *= x.shape[axis];
-  write(path("x.bin"), x.data, static_cast<std::size_t>(elements));
-  write(path("w.bin"), op.w.data(), op.w.size());
-  write(path("bias.bin"), op.bias.data(), op.bias.size());
+  write_floats(path("x.bin"), x.data, static_cast<std::size_t>(elements));
+  write_floats(path("w.bin"), op.w.data(), op.w.size());
+  write_floats(path("bias.bin"), op.bias.data(), op.bias.size());
   const nlohmann::json answer = ask({{"op", "run"},
                                      {"kind", to_text(op.kind)},
                                      {"stage", json_of(op.stage)},
