@@ -26,20 +26,30 @@ def summary(result):
 
 
 def spiking(machines):
-    """A spiking network on a GPU, from bench/snn_gpu.py: images and outputs on the device."""
+    """A spiking network on a GPU, from bench/snn_gpu.py."""
     lines = []
     for machine in machines:
         result = machine.results.get("snn-gpu")
         if not machine.is_gpu() or not result:
             continue
-        host = result["run"]
-        lines += [f"{machine.short}, {result['model']}, u8 images on the device to labels there, one launch of "
-                  f"`{result['rows'][0]['kernel']}`, median of {result['processes']} processes; "
-                  f"{host['images']:,} images on the host to labels on the host {1e3 * host['seconds']:.2f} ms, "
-                  f"one {1e6 * host['one_image_seconds']:.0f} µs:", "",
-                  "| images | µs | million images/s | stage by stage, µs |", "|---:|---:|---:|---:|"]
-        lines += [f"| {row['images']:,} | {row['median_us']:,.1f} | {row['images'] / row['median_us']:.2f} "
-                  f"| {row['stage_by_stage_us']:,.0f} |" for row in result["rows"]]
+        name = result["rows"][0]["kernel"]
+        single = min((row["images"] for row in result["from_host"] if row["processes"] == 1), default=0)
+        rest = f" (of one from {single:,} images on)" if single else ""
+        lines += [f"{machine.short}, {result['model']}, one launch of `{name}`, median of {result['processes']} "
+                  f"processes{rest}. On the device: from u8 images to labels there. From the host: from images to "
+                  "labels in its "
+                  f"memory, {result['from_host'][0]['threads']} threads.", "",
+                  "| images | on the device, µs | million images/s | stage by stage, µs | from the host, u8, µs | u8, "
+                  "page-locked | f32 |", "|---:|---:|---:|---:|---:|---:|---:|"]
+        device = {row["images"]: row for row in result["rows"]}
+        host = {row["images"]: row for row in result["from_host"]}
+        for images in sorted({*device, *host}):
+            there, here = device.get(images), host.get(images)
+            cells = [f"{there['median_us']:,.1f}", f"{images / there['median_us']:.2f}",
+                     f"{there['stage_by_stage_us']:,.0f}"] if there else [""] * 3
+            cells += [f"{1e6 * here[key]:,.0f}" for key in
+                      ("seconds", "pinned_u8_seconds", "pageable_f32_seconds")] if here else [""] * 3
+            lines.append(f"| {images:,} | " + " | ".join(cells) + " |")
     return lines
 
 

@@ -6,15 +6,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "plain_options.hpp"
+
 namespace convoy {
 namespace {
-
-PlanOptions plain() {
-  PlanOptions options;
-  options.threads = 1;
-  options.use_tuning = false;
-  return options;
-}
 
 Explanation explained(std::string_view text, bool measure = false) {
   return explain(parse_stage(text), plain(), {measure, false, 0.005});

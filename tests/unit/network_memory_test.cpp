@@ -33,7 +33,7 @@ struct Shape {
   const char* name;
   std::vector<Index> sizes;
 };
-const std::vector<Shape> shapes = {
+const std::vector<Shape> some_shapes = {
     {"conv1.weight", {8, 1, 5, 5}},
     {"conv1.bias", {8}},
     {"conv2.weight", {16, 8, 5, 5}},
@@ -50,7 +50,7 @@ class InMemory : public testing::Test {
  protected:
   void SetUp() override {
     io::ParameterFolder folder(shipped);
-    for (const Shape& shape : shapes) {
+    for (const Shape& shape : some_shapes) {
       values_[shape.name] = folder.read(shape.name, shape.sizes, "");
       parameters_[shape.name] = TensorView(values_[shape.name].data(), DType::f32, shape.sizes);
     }

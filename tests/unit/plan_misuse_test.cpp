@@ -16,7 +16,7 @@
 namespace convoy {
 namespace {
 
-constexpr Index largest = std::numeric_limits<Index>::max();
+constexpr Index most_index = std::numeric_limits<Index>::max();
 
 struct ReadyPlan {
   Stage stage;
@@ -134,11 +134,11 @@ TEST(Plan, RefusesOperandsOfAnyContent) {
       refused([](TensorView& view) { view.device.index = 3; }, "it is on cpu:3, the plan on cpu");
       refused([](TensorView& view) { view.device.kind = static_cast<DeviceKind>(9); }, "kind 9");
       refused([](TensorView& view) { view.data = nullptr; }, "not given");
-      for (const Index size : {Index{-1}, Index{0}, std::numeric_limits<Index>::min(), largest})
+      for (const Index size : {Index{-1}, Index{0}, std::numeric_limits<Index>::min(), most_index})
         for (std::size_t axis = 0; axis < static_cast<std::size_t>((good.*field).rank); ++axis)
           refused([&](TensorView& view) { view.shape[axis] = size; }, "found");
-      for (const Index stride : {Index{-1}, std::numeric_limits<Index>::min(), largest,
-                                 Index{1} << 59, Index{1} << 61, largest / 2})
+      for (const Index stride : {Index{-1}, std::numeric_limits<Index>::min(), most_index,
+                                 Index{1} << 59, Index{1} << 61, most_index / 2})
         refused([&](TensorView& view) { view.stride.fill(stride); }, "strides");
     }
   }
@@ -156,7 +156,7 @@ TEST(Plan, RefusesWeightsOfAnyContent) {
   refused([](TensorView& view) { view.dtype = static_cast<DType>(77); });
   refused([](TensorView& view) { view.shape[0] = -2; });
   refused([](TensorView& view) { view.device.index = 1; });
-  for (const Index stride : {std::numeric_limits<Index>::min(), largest, largest / 2})
+  for (const Index stride : {std::numeric_limits<Index>::min(), most_index, most_index / 2})
     refused([&](TensorView& view) { view.stride[0] = stride; });
   // The weights from before are still there.
   EXPECT_TRUE(setup.plan.run(setup.operands()).ok());
@@ -201,7 +201,7 @@ class Misused : public testing::Test {
 TEST_F(Misused, BatchesThatFitNowhere) {
   NetworkOptions options;
   options.threads = 1;
-  for (const Index batch : {Index{1} << 60, largest, Index{1} << 31, Index{0}, Index{-1}}) {
+  for (const Index batch : {Index{1} << 60, most_index, Index{1} << 31, Index{0}, Index{-1}}) {
     options.batch = batch;
     const std::string error = error_of(options);
     EXPECT_NE(error.find("batch " + std::to_string(batch)), std::string::npos) << error;
@@ -287,7 +287,7 @@ void check_operands(const Network& network, Index side, Index classes) {
   wrong = images;
   wrong.rank = 9;
   refused(wrong, out, label, "images: a view of rank 9");
-  for (const Index n : {Index{-1}, largest}) {
+  for (const Index n : {Index{-1}, most_index}) {
     wrong = images;
     wrong.shape[0] = n;
     refused(wrong, {}, {}, "images:");

@@ -12,17 +12,11 @@
 #include <vector>
 
 #include "count_allocations.hpp"
+#include "plain_options.hpp"
 #include "plan/workspaces.hpp"
 
 namespace convoy {
 namespace {
-
-PlanOptions plain() {
-  PlanOptions options;
-  options.threads = 1;
-  options.use_tuning = false;
-  return options;
-}
 
 Tensor filled(DType dtype, const std::vector<Index>& shape) {
   Tensor tensor(dtype, shape);

@@ -15,19 +15,13 @@
 #include "cpu/shared/core_costs.hpp"
 #include "cpu/shared/register_tile.hpp"
 #include "cpu/winograd/winograd.hpp"
+#include "plain_options.hpp"
 #include "plan/kernel_table.hpp"
 #include "plan/segments.hpp"
 #include "plan/select.hpp"
 
 namespace convoy {
 namespace {
-
-PlanOptions plain() {
-  PlanOptions options;
-  options.threads = 1;
-  options.use_tuning = false;
-  return options;
-}
 
 TEST(Selection, DoesNotDependOnTheBatchOrTheThreads) {
   for (const std::string_view text :
