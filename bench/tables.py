@@ -164,8 +164,8 @@ def results(machines):
     """All tables, a section a machine."""
     lines = []
     for machine in machines:
-        if not machine.is_gpu() and all(name.startswith("tiles-") for name in machine.results):
-            continue  # what cost models are fitted to, no figures
+        if not machine.is_gpu() and not any(map(is_cpu_list, machine.results.values())):
+            continue  # what cost models are fitted to, and other tables
         lines += [f"## {machine.title}", ""]
         lines += tables_gpu.section(machine) if machine.is_gpu() else cpu_machine(machine)
         for where, result in spiking_networks([machine]):
