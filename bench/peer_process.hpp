@@ -12,6 +12,7 @@
 
 namespace convoy::bench {
 
+/// The worker that times other libraries in turns with ours.
 class PeerProcess {
  public:
   /// Starts the worker. `python`: an interpreter with torch, onnxruntime and openvino

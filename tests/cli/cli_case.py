@@ -16,6 +16,16 @@ import unittest
 PROGRAM = os.path.abspath(os.environ.get("CONVOY_PROGRAM", "build/release/bin/convoy"))
 IMAGES, SIZE, CLASSES = 12, 6, 3
 STAGE = "n2h8c16k16r3pad1+bias+relu+max2"
+# A spiking network, and how many weights and biases its layers have.
+STEPS = 3
+SPIKING = f"""input u8:h{SIZE}w{SIZE}c1 mean(0.5) std(0.5)
+steps {STEPS}
+conv1 k3r3+bias+if(0.5)+max2
+flatten
+fc1 k7+bias+lif(2,0.25)+soft
+fc2 k{CLASSES}+bias
+"""
+SPIKING_PARAMETERS = {"conv1": (3 * 9, 3), "fc1": (7 * 12, 7), "fc2": (CLASSES * 7, CLASSES)}
 
 
 def convoy(*words, env=None, **options):

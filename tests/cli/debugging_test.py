@@ -10,16 +10,8 @@ import math
 import shutil
 import unittest
 
-from cli_case import CLASSES, IMAGES, SIZE, CliTest, convoy
+from cli_case import CLASSES, IMAGES, SIZE, SPIKING, SPIKING_PARAMETERS, STEPS, CliTest, convoy
 
-STEPS = 3
-SPIKING = f"""input u8:h{SIZE}w{SIZE}c1 mean(0.5) std(0.5)
-steps {STEPS}
-conv1 k3r3+bias+if(0.5)+max2
-flatten
-fc1 k7+bias+lif(2,0.25)+soft
-fc2 k{CLASSES}+bias
-"""
 SPIKING_OPERATORS = {"conv1": [STEPS, 4, 4, 3], "if1": [STEPS, 4, 4, 3], "pool1": [STEPS, 2, 2, 3],
                      "fc1": [STEPS, 1, 1, 7], "lif1": [STEPS, 1, 1, 7], "fc2": [STEPS, 1, 1, CLASSES],
                      "mean": [1, 1, 1, CLASSES]}
@@ -30,13 +22,12 @@ wide k3r3pad1+bias+leaky(0.25)
 relu2 k2r1+relu from(conv1)
 both k4r3+bias+clip(0,2)+max3s1p1 from(wide,relu2)
 """
-PARAMETERS = {"conv1": (3 * 9, 3), "fc1": (7 * 12, 7), "fc2": (CLASSES * 7, CLASSES)}
 
 
 class Debugging(CliTest):
     def setUp(self):
         super().setUp()
-        self.spiking = self.make_model("spiking", SPIKING, PARAMETERS)
+        self.spiking = self.make_model("spiking", SPIKING, SPIKING_PARAMETERS)
         self.dumps = self.here / "dumps"
 
     def dump(self, *words, model=None, folder=None, image=3):

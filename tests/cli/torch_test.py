@@ -9,16 +9,8 @@ import os
 import sys
 import unittest
 
-from cli_case import CLASSES, SIZE, CliTest, convoy
+from cli_case import SPIKING, SPIKING_PARAMETERS, CliTest, convoy
 
-STEPS = 3
-NETWORK = f"""input u8:h{SIZE}w{SIZE}c1 mean(0.5) std(0.5)
-steps {STEPS}
-conv1 k3r3+bias+if(0.5)+max2
-flatten
-fc1 k7+bias+lif(2,0.25)+soft
-fc2 k{CLASSES}+bias
-"""
 OPERATORS = ["conv1", "if1", "pool1", "fc1", "lif1", "fc2"]
 
 # Sums in double, element by element. {plant}: a line that changes `y` ([T,N,P,Q,K] as a flat list) of `kind`.
@@ -72,8 +64,7 @@ for line in sys.stdin:
 class Torch(CliTest):
     def setUp(self):
         super().setUp()
-        self.model = self.make_model("spiking", NETWORK,
-                                     {"conv1": (3 * 9, 3), "fc1": (7 * 12, 7), "fc2": (CLASSES * 7, CLASSES)})
+        self.model = self.make_model("spiking", SPIKING, SPIKING_PARAMETERS)
 
     def check(self, plant="pass", *words, worker=None, env=None):
         script = self.here / "worker.py"
