@@ -1,6 +1,6 @@
-"""Many copies of the spiking network at once, for training: every parameter has a leading dimension S.
+"""Many copies of a spiking network at once, for training: every parameter has a leading dimension S.
 
-The network is so small that one copy leaves a GPU idle; S copies cost little more than one. Written with matrix
+The networks are so small that one copy leaves a GPU idle; S copies cost little more than one. Written with matrix
 products only (a grouped convolution with 8 channels a group is slow), and checked against spiking_net.py.
 """
 
@@ -9,56 +9,69 @@ import math
 import torch
 import torch.nn.functional as F
 
-from .data import normalise
 
-SHAPES = {"conv1": (8, 1, 5, 5), "conv2": (16, 8, 5, 5), "fc1": (128, 256), "fc2": (96, 128), "fc3": (10, 96)}
-STEPS = 2
-THRESHOLD = 1.0
+def initial(network, copies, seed, device, gain=1.0):
+    """Parameters {'conv1.weight': [S, K, C, R, S], 'conv1.bias': [S, K], ...}, uniform as PyTorch's layers start.
 
-
-def initial(copies, seed, device):
-    """Parameters {'conv1.weight': [S, 8, 1, 5, 5], 'conv1.bias': [S, 8], ...}, uniform as PyTorch's layers start.
-
-    Copy s depends on `seed + s` only.
+    Copy s depends on `seed + s` only. `gain` multiplies the bound of the weights' draws.
     """
-    params = {}
-    for name, shape in SHAPES.items():
-        params[name + ".weight"] = torch.empty(copies, *shape)
-        params[name + ".bias"] = torch.empty(copies, shape[0])
+    params = {name: torch.empty(copies, *shape) for name, shape in network.shapes.items()}
     for s in range(copies):
         generator = torch.Generator().manual_seed(seed + s)
-        for name, shape in SHAPES.items():
-            bound = 1 / math.sqrt(math.prod(shape[1:]))
-            for leaf in (".weight", ".bias"):
-                params[name + leaf][s].uniform_(-bound, bound, generator=generator)
+        for layer in network.layers:
+            bound = 1 / math.sqrt(math.prod(layer.weight[1:]))
+            for leaf, scale in ((".weight", gain), (".bias", 1.0)):
+                params[layer.name + leaf][s].uniform_(-bound * scale, bound * scale, generator=generator)
     return {name: p.to(device) for name, p in params.items()}
 
 
-def spike(v, alpha):
-    """1 where v >= 0; its gradient is that of atan(pi/2 alpha v)/pi + 1/2 (SpikingJelly's ATan)."""
-    soft = torch.atan((0.5 * math.pi * alpha) * v) / math.pi
-    return (v >= 0).to(v.dtype) + (soft - soft.detach())
+class Spike:
+    """1 where v >= 0. Its gradient is that of one of SpikingJelly's surrogates.
 
-
-def neuron(currents, alpha, pool=None, route="membrane"):
-    """Spikes of integrate-and-fire neurons with hard reset, one tensor a step; pooled where `pool` is given.
-
-    currents: a list of STEPS tensors. pool(x) takes the maximum over each window. Pooled spikes are
-    spike(max v - th) = max spike(v - th): the same value, but the gradient then reaches the neuron nearest to the
-    threshold (route "membrane") and not the first of a window of equal spikes (route "first", PyTorch's max-pool).
-    That is worth more accuracy than anything else in the recipe. No gradient flows through the reset.
+    atan: atan(pi/2 alpha v)/pi + 1/2. sigmoid: 1 / (1 + exp(-alpha v)).
     """
-    v, out = 0.0, []
+
+    def __init__(self, surrogate="atan", alpha=2.0):
+        self.surrogate, self.alpha = surrogate, alpha
+
+    def __call__(self, v):
+        if self.surrogate == "atan":
+            soft = torch.atan((0.5 * math.pi * self.alpha) * v) / math.pi
+        else:
+            soft = torch.sigmoid(self.alpha * v)
+        return (v >= 0).to(v.dtype) + (soft - soft.detach())
+
+
+class Gradients:
+    """What the backward pass takes for the derivatives that a spiking network does not have.
+
+    route: where the gradient of a pool of spikes goes. Pooled spikes are spike(max v - th) = max spike(v - th): the
+    same value, but the gradient then reaches the neuron nearest to the threshold ("membrane") and not the first of a
+    window of equal spikes ("first", PyTorch's max-pool). Nothing else in the recipe is worth as much accuracy.
+    through_reset: whether a gradient also flows through the reset.
+    """
+
+    def __init__(self, surrogate="atan", alpha=2.0, route="membrane", through_reset=False):
+        self.spike, self.route, self.through_reset = Spike(surrogate, alpha), route, through_reset
+
+
+def fire(currents, neuron, gradients, pool=None):
+    """Spikes of integrate-and-fire neurons, one tensor a step; pooled where `pool` is given.
+
+    currents: a tensor a step. pool(x) takes the maximum over each window.
+    """
+    v, out, spike = 0.0, [], gradients.spike
     for current in currents:
-        v = v + current
-        fired = spike(v - THRESHOLD, alpha)
+        v = v + (current - v) / neuron.tau if neuron.leaky else v + current
+        fired = spike(v - neuron.threshold)
         if pool is None:
             out.append(fired)
-        elif route == "membrane":
-            out.append(spike(pool(v) - THRESHOLD, alpha))
+        elif gradients.route == "membrane":
+            out.append(spike(pool(v) - neuron.threshold))
         else:
             out.append(pool(fired))
-        v = v * (1 - fired.detach())
+        reset = fired if gradients.through_reset else fired.detach()
+        v = v - reset * neuron.threshold if neuron.soft else v * (1 - reset)
     return out
 
 
@@ -74,54 +87,80 @@ def window_max(x, dim):
     return torch.where(low > top, low, top)
 
 
-def forward(params, x, alpha=2.0, route="membrane"):
-    """Mean logits [S, B, 10] for normalised images x [B, 28, 28], shown in each step."""
-    copies, batch = params["conv1.bias"].shape[0], x.shape[0]
+def first_layer(network, params, x):
+    """Sums [B, P, Q, S, K] of the first convolution: one product serves all copies and steps, which see the same."""
+    layer = network.layers[0]
+    k, c, r, s = layer.weight
+    copies, batch = params[layer.name + ".bias"].shape[0], x.shape[0]
+    x = F.pad(x, (0, 0) + (layer.pad,) * 4)
+    cols = x.unfold(1, r, 1).unfold(2, s, 1)
+    p, q = cols.shape[1:3]
+    cols = cols.reshape(batch * p * q, c * r * s)
+    weight = params[layer.name + ".weight"].reshape(copies * k, c * r * s)
+    return (cols @ weight.t() + params[layer.name + ".bias"].reshape(-1)).view(batch, p, q, copies, k)
 
-    # First convolution: the images are the same for all copies and steps, so one product serves all.
-    cols = x.unfold(1, 5, 1).unfold(2, 5, 1).reshape(batch * 576, 25)
-    current = cols @ params["conv1.weight"].reshape(copies * 8, 25).t() + params["conv1.bias"].reshape(-1)
-    current = current.view(batch, 24, 24, copies * 8)
-    pooled = neuron([current] * STEPS, alpha, lambda v: window_max(v, 1), route)
 
-    # Second: im2col [S, T * B * 64, 200], the 200 in the order (r, s, c).
-    maps = torch.stack(pooled).view(STEPS * batch, 12, 12, copies, 8)
-    cols = torch.stack([maps[:, r : r + 8, s : s + 8] for r in range(5) for s in range(5)], dim=4)
-    cols = cols.permute(3, 0, 1, 2, 4, 5).reshape(copies, STEPS * batch * 64, 200)
-    weight = params["conv2.weight"].permute(0, 3, 4, 2, 1).reshape(copies, 200, 16)
-    current = torch.baddbmm(params["conv2.bias"][:, None], cols, weight)
-    current = current.view(copies, STEPS, batch, 8, 8, 16).unbind(1)
-    pooled = neuron(current, alpha, lambda v: window_max(v, 2), route)
+def convolution(layer, params, maps):
+    """Sums [S, M, P, Q, K] of maps [S, M, H, W, C]: im2col, whose columns are in the order (r, s, c)."""
+    k, c, r, s = layer.weight
+    copies, many = maps.shape[:2]
+    maps = F.pad(maps, (0, 0) + (layer.pad,) * 4) if layer.pad else maps
+    p, q = maps.shape[2] - r + 1, maps.shape[3] - s + 1
+    cols = torch.stack([maps[:, :, i : i + p, j : j + q] for i in range(r) for j in range(s)], dim=4)
+    cols = cols.reshape(copies, many * p * q, r * s * c)
+    weight = params[layer.name + ".weight"].permute(0, 3, 4, 2, 1).reshape(copies, r * s * c, k)
+    return torch.baddbmm(params[layer.name + ".bias"][:, None], cols, weight).view(copies, many, p, q, k)
 
-    y = torch.stack([p.permute(0, 1, 4, 2, 3).reshape(copies, batch, 256) for p in pooled], dim=1)
-    for name in ("fc1", "fc2"):
-        current = torch.baddbmm(
-            params[name + ".bias"][:, None], y.flatten(1, 2), params[name + ".weight"].transpose(1, 2)
-        )
-        y = torch.stack(neuron(current.view(copies, STEPS, batch, -1).unbind(1), alpha), dim=1)
+
+def product(layer, params, x):
+    """Sums [S, M, K] of x [S, M, C]."""
+    return torch.baddbmm(params[layer.name + ".bias"][:, None], x, params[layer.name + ".weight"].transpose(1, 2))
+
+
+def forward(network, params, x, gradients):
+    """Mean logits [S, B, classes] for normalised images x [B, H, W, C], shown in each step."""
+    first, steps, batch = network.layers[0], network.steps, x.shape[0]
+    copies = params[first.name + ".bias"].shape[0]
+    current = first_layer(network, params, x)
+    spikes = fire([current] * steps, first.neuron, gradients, (lambda v: window_max(v, 1)) if first.pool else None)
+    # [S, T * B, H, W, C] from here on.
+    maps = torch.stack(spikes).flatten(0, 1).permute(3, 0, 1, 2, 4)
+    for layer in network.convolutions[1:]:
+        current = convolution(layer, params, maps)
+        pool = (lambda v: window_max(v, 2)) if layer.pool else None
+        spikes = fire(current.unflatten(1, (steps, batch)).unbind(1), layer.neuron, gradients, pool)
+        maps = torch.stack(spikes, dim=1).flatten(1, 2)
+    # In PyTorch's order: channels before rows and columns.
+    y = maps.permute(0, 1, 4, 2, 3).reshape(copies, steps * batch, -1)
+    for layer in network.linear[:-1]:
+        current = product(layer, params, y).unflatten(1, (steps, batch)).unbind(1)
+        y = torch.stack(fire(current, layer.neuron, gradients), dim=1).flatten(1, 2)
     # The last layer is linear: its mean over the steps is its value at the mean of the spikes.
-    return torch.baddbmm(params["fc3.bias"][:, None], y.mean(1), params["fc3.weight"].transpose(1, 2))
+    return product(network.layers[-1], params, y.unflatten(1, (steps, batch)).mean(1))
 
 
-def distillation_loss(logits, labels, taught, weight=0.9, temperature=3.0):
-    """Sum over the copies of the mean loss: weight x KL to the teacher at `temperature` + (1 - weight) x cross-entropy.
-
-    logits [S, B, 10], labels [B], taught [B, 10]: the teacher's logits.
-    """
+def cross_entropy(logits, labels):
+    """Sum over the copies of the mean cross-entropy. logits [S, B, classes], labels [B]."""
     copies, batch = logits.shape[:2]
+    return (
+        -torch.log_softmax(logits, -1).gather(2, labels.expand(copies, batch)[..., None])[..., 0].mean(1).sum()
+    )
+
+
+def distillation(logits, taught, temperature=3.0):
+    """Sum over the copies of the mean KL divergence to the teacher's logits [B, classes], at `temperature`."""
     soft = F.softmax(taught / temperature, -1)
     kl = (soft * (torch.log_softmax(taught / temperature, -1) - torch.log_softmax(logits / temperature, -1))).sum(-1)
-    hard = -torch.log_softmax(logits, -1).gather(2, labels.expand(copies, batch)[..., None])[..., 0]
-    return (weight * temperature**2 * kl + (1 - weight) * hard).mean(1).sum()
+    return temperature**2 * kl.mean(1).sum()
 
 
 @torch.no_grad()
-def predict(params, images, batch=500):
-    """Labels [S, N] of u8 images [N, 28, 28] in true fp32, whatever precision training uses."""
+def predict(network, params, images, normalise, batch=500):
+    """Labels [S, N] of u8 images [N, H, W, C] in true fp32, whatever precision training uses."""
     tf32 = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = False
     try:
-        chunks = [forward(params, normalise(c)).argmax(-1) for c in images.split(batch)]
+        chunks = [forward(network, params, normalise(c), Gradients()).argmax(-1) for c in images.split(batch)]
     finally:
         torch.backends.cuda.matmul.allow_tf32 = tf32
     return torch.cat(chunks, dim=1)

@@ -28,15 +28,17 @@ def orthogonalise(g, rounds=5):
 class Muon:
     """Updates a dict of parameters [S, ...]: Muon for weights (3 or more dimensions), AdamW for the rest ([S, k]).
 
-    lr, adam_lr and weight_decay are numbers; the schedule is a linear warm-up of 2 % and a cosine to 0 over `steps`.
+    lr, adam_lr and weight_decay are numbers; the schedule is a linear warm-up of `warmup`, a share of `steps`, and a
+    cosine to 0 over all of them.
     """
 
-    def __init__(self, params, steps, lr=0.02, adam_lr=0.01, weight_decay=0.01, momentum=0.95, betas=(0.9, 0.95)):
+    def __init__(self, params, steps, lr=0.02, adam_lr=0.01, weight_decay=0.01, warmup=0.02, momentum=0.95,
+                 betas=(0.9, 0.95)):  # fmt: skip
         self.params, self.momentum, self.betas = params, momentum, betas
         self.lr, self.adam_lr, self.weight_decay = lr, adam_lr, weight_decay
         first = next(iter(params.values()))
         self.count = torch.zeros((), dtype=torch.long, device=first.device)
-        warm = max(1, steps // 50)
+        warm = max(1, int(steps * warmup))
         table = [min(1.0, (i + 1) / warm) * 0.5 * (1 + math.cos(math.pi * i / steps)) for i in range(steps)]
         self.schedule = torch.tensor(table, device=first.device)
         self.state = {
@@ -64,3 +66,8 @@ class Muon:
                 update = (m / (1 - self.betas[0] ** t)) / ((v / (1 - self.betas[1] ** t)).sqrt() + 1e-8)
                 p.mul_(1 - self.adam_lr * self.weight_decay * scale)
                 p.sub_(update * (self.adam_lr * scale))
+
+    def tensors(self):
+        """{name: tensor} of all state that changes, to be saved and copied back into."""
+        state = {f"{name}.{i}": t for name, moments in self.state.items() for i, t in enumerate(moments)}
+        return state | {"count": self.count}

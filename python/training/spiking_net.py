@@ -1,79 +1,68 @@
-"""The network as it is deployed, in PyTorch and SpikingJelly: the judge of the fast form and of what is shipped."""
-
-from pathlib import Path
+"""A network as it is deployed, in PyTorch and SpikingJelly: the judge of the fast form and of what is shipped."""
 
 import numpy as np
 import torch
 from spikingjelly.activation_based import functional, layer, neuron, surrogate
 from torch import nn
 
-from .batched_net import SHAPES, STEPS
-from .data import DataError, normalise
+from .data import Normalise
+from .weights import read_weights
 
 
 class SpikingNet(nn.Module):
-    """Images [N, 1, 28, 28], normalised, shown in each of STEPS steps, to mean logits [N, 10]."""
+    """Images [N, C, H, W], normalised, shown in each step, to mean logits [N, classes]."""
 
-    def __init__(self, alpha=2.0):
+    def __init__(self, network, gradient="atan", alpha=2.0, through_reset=False):
         super().__init__()
+        self.network = network
 
-        def cell():
-            return neuron.IFNode(
-                v_threshold=1.0, v_reset=0.0, surrogate_function=surrogate.ATan(alpha), detach_reset=True
-            )
+        def cell(of):
+            function = surrogate.ATan(alpha) if gradient == "atan" else surrogate.Sigmoid(alpha)
+            options = {
+                "v_threshold": of.threshold,
+                "v_reset": None if of.soft else 0.0,
+                "surrogate_function": function,
+                "detach_reset": not through_reset,
+            }
+            return neuron.LIFNode(tau=of.tau, decay_input=True, **options) if of.leaky else neuron.IFNode(**options)
 
-        self.conv1, self.if1, self.pool1 = layer.Conv2d(1, 8, 5), cell(), layer.MaxPool2d(2, 2)
-        self.conv2, self.if2, self.pool2 = layer.Conv2d(8, 16, 5), cell(), layer.MaxPool2d(2, 2)
-        self.flatten = layer.Flatten()
-        self.fc1, self.if3 = layer.Linear(256, 128), cell()
-        self.fc2, self.if4 = layer.Linear(128, 96), cell()
-        self.fc3 = layer.Linear(96, 10)
+        operators = []
+        for of in network.layers:
+            if of.is_linear:
+                if not any(isinstance(o, layer.Flatten) for o in operators):
+                    operators.append(layer.Flatten())
+                sums = layer.Linear(of.weight[1], of.weight[0])
+            else:
+                sums = layer.Conv2d(of.weight[1], of.weight[0], of.weight[2], padding=of.pad)
+            self.add_module(of.name, sums)  # its parameters have the names of the model's files
+            operators.append(sums)
+            if of.neuron:
+                operators.append(cell(of.neuron))
+            if of.pool:
+                operators.append(layer.MaxPool2d(2, 2))
+        # Not a submodule twice: state_dict names each parameter once.
+        self.operators = [operators]
 
     def forward(self, x):
-        functional.reset_net(self)
         out = 0.0
-        for _ in range(STEPS):
-            y = self.pool1(self.if1(self.conv1(x)))
-            y = self.pool2(self.if2(self.conv2(y)))
-            y = self.if3(self.fc1(self.flatten(y)))
-            out = out + self.fc3(self.if4(self.fc2(y)))
-        return out / STEPS
-
-
-def write_weights(folder, params):
-    """Writes {'conv1.weight': tensor, ...}, one flattened text file a parameter, digits enough to read fp32 back."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, value in params.items():
-        np.savetxt(folder / f"{name}.txt", value.detach().cpu().float().numpy().reshape(-1), fmt="%.9g")
-
-
-def read_weights(folder):
-    """The parameters in a model folder, as a state dict for SpikingNet."""
-    state = {}
-    for name, shape in SHAPES.items():
-        for leaf, expected in ((".weight", shape), (".bias", shape[:1])):
-            path = Path(folder) / f"{name}{leaf}.txt"
-            try:
-                values = np.loadtxt(path, dtype=np.float32, ndmin=1)
-            except (OSError, ValueError) as error:
-                raise DataError(f"{path}: {error}") from None
-            if values.size != np.prod(expected):
-                raise DataError(
-                    f"{path}: {values.size} values, expected {np.prod(expected)} for shape {expected}. "
-                    "Was the file cut short?"
-                )
-            state[name + leaf] = torch.from_numpy(values.reshape(expected))
-    return state
+        for operator in self.operators[0]:
+            functional.reset_net(operator)
+        for _ in range(self.network.steps):
+            y = x
+            for operator in self.operators[0]:
+                y = operator(y)
+            out = out + y
+        return out / self.network.steps
 
 
 @torch.no_grad()
-def predict(folder, images, batch=500):
-    """Labels [N] u8 that the model folder gives to u8 images [N, 28, 28]; on the CPU, in fp32."""
-    net = SpikingNet().eval()
-    net.load_state_dict(read_weights(folder))
+def predict(folder, network, images, batch=500):
+    """Labels [N] u8 that the model folder gives to u8 images [N, H, W, C]; on the CPU, in fp32."""
+    net = SpikingNet(network).eval()
+    net.load_state_dict(read_weights(folder, network))
+    normalise = Normalise(network, "cpu")
     labels = []
     for start in range(0, len(images), batch):
-        x = torch.from_numpy(images[start : start + batch].copy())[:, None]
-        labels.append(net(normalise(x)).argmax(1))
+        x = normalise(torch.from_numpy(images[start : start + batch].copy())).permute(0, 3, 1, 2).contiguous()
+        labels.append(net(x).argmax(1))
     return torch.cat(labels).numpy().astype(np.uint8)

@@ -4,19 +4,23 @@ import time
 
 import torch
 
-from .batched_net import distillation_loss, forward, initial, predict
+from .batched_net import cross_entropy, distillation, forward, initial, predict
 from .muon import Muon
 
 
 class Students:
-    """`copies` networks in training on the same batches. Every random draw follows from `seed`."""
+    """`copies` networks in training on the same batches. Every random draw follows from `seed`.
 
-    def __init__(self, augment, labels, taught, copies, seed, epochs, batch=250, compiled=False, alpha=2.0,
-                 route="membrane", weight=0.9, temperature=3.0, **optimiser):  # fmt: skip
-        self.augment, self.labels, self.taught = augment, labels, taught
+    taught: the teachers' logits [variants, N, classes], whose part in the loss is `weight`; or None.
+    """
+
+    def __init__(self, network, augment, normalise, labels, taught, copies, seed, epochs, batch, gradients,
+                 compiled=False, gain=1.0, weight=0.9, temperature=3.0, **optimiser):  # fmt: skip
+        self.network, self.augment, self.normalise = network, augment, normalise
+        self.labels, self.taught = labels, taught
         self.device, self.batch, self.epochs = labels.device, batch, epochs
-        self.per_epoch = len(labels) // batch
-        self.params = {n: p.requires_grad_() for n, p in initial(copies, seed, self.device).items()}
+        self.copies, self.per_epoch = copies, len(labels) // batch
+        self.params = {n: p.requires_grad_() for n, p in initial(network, copies, seed, self.device, gain).items()}
         self.optimiser = Muon(self.params, epochs * self.per_epoch, **optimiser)
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.order = torch.zeros(self.per_epoch * batch, dtype=torch.long, device=self.device)
@@ -25,8 +29,11 @@ class Students:
         self.lane = torch.arange(batch, device=self.device)
         self.loss_sum = torch.zeros((), device=self.device)
 
-        def loss_of(params, x, labels, taught):
-            return distillation_loss(forward(params, x, alpha, route), labels, taught, weight, temperature)
+        def loss_of(params, images, labels, taught):
+            logits = forward(network, params, normalise(images), gradients)
+            if taught is None:
+                return cross_entropy(logits, labels)
+            return weight * distillation(logits, taught, temperature) + (1 - weight) * cross_entropy(logits, labels)
 
         self.loss_of = torch.compile(loss_of) if compiled else loss_of
         self.graph, self.epoch, self.seconds = None, 0, 0.0
@@ -34,8 +41,8 @@ class Students:
     def step(self):
         at = self.position * self.batch + self.lane
         index, variant = self.order[at], self.variant[at]
-        x = self.augment(index, variant)
-        loss = self.loss_of(self.params, x, self.labels[index], self.taught[variant, index])
+        taught = None if self.taught is None else self.taught[variant, index]
+        loss = self.loss_of(self.params, self.augment(index, variant), self.labels[index], taught)
         grads = torch.autograd.grad(loss, list(self.params.values()))
         self.optimiser.step(dict(zip(self.params, grads)))
         self.loss_sum += loss.detach()
@@ -48,10 +55,13 @@ class Students:
         self.position.zero_()
         self.loss_sum.zero_()
 
+    def tensors(self):
+        """{name: tensor} of all that a step changes and the next epoch does not set anew."""
+        return {**self.params, **{f"optimiser.{n}": t for n, t in self.optimiser.tensors().items()}}
+
     def capture(self):
         """Records one step as a CUDA graph. Warm-up steps change state, so everything is put back afterwards."""
-        state = [*self.params.values(), *(t for s in self.optimiser.state.values() for t in s)]
-        state += [self.optimiser.count, self.position, self.loss_sum]
+        state = [*self.tensors().values(), self.position, self.loss_sum]
         saved = [t.detach().clone() for t in state]
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
@@ -70,16 +80,37 @@ class Students:
         """One pass over the training images; the mean loss of a network."""
         begin = time.perf_counter()
         if self.graph is None and self.device.type == "cuda":
-            self.shuffle()
             self.capture()
         self.shuffle()
         for _ in range(self.per_epoch):
             self.graph.replay() if self.graph else self.step()
         self.epoch += 1
-        loss = self.loss_sum.item() / self.per_epoch / len(self.params["conv1.bias"])
+        loss = self.loss_sum.item() / self.per_epoch / self.copies
         self.seconds += time.perf_counter() - begin
         return loss
 
+    def state(self):
+        """All that a resumed run needs to go on as if it had never stopped."""
+        return {
+            "tensors": {n: t.detach().cpu().clone() for n, t in self.tensors().items()},
+            "generator": self.generator.get_state(),
+            "epoch": self.epoch,
+            "seconds": self.seconds,
+        }
+
+    @torch.no_grad()
+    def restore(self, state):
+        """Takes a state() of a run with the same settings; KeyError or RuntimeError where it is none."""
+        own = self.tensors()
+        if own.keys() != state["tensors"].keys():
+            raise KeyError("other parameters")
+        for name, tensor in own.items():
+            if tensor.shape != state["tensors"][name].shape:
+                raise RuntimeError(f"{name} of another shape")
+            tensor.copy_(state["tensors"][name])
+        self.generator.set_state(state["generator"])
+        self.epoch, self.seconds = int(state["epoch"]), float(state["seconds"])
+
     def accuracy(self, images, labels):
-        """Accuracy [S] of the networks on u8 images [N, 28, 28]."""
-        return (predict(self.params, images) == labels).float().mean(1)
+        """Accuracy [S] of the networks on u8 images [N, H, W, C]."""
+        return (predict(self.network, self.params, images, self.normalise) == labels).float().mean(1)

@@ -4,7 +4,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from . import atomic
 from .data import Augmenter
+from .idx import DataError
 
 
 def block(c_in, c_out):
@@ -21,7 +23,7 @@ class Residual(nn.Module):
 
 
 class Teacher(nn.Module):
-    """28x28 grey images [B, 28, 28], normalised, to logits [B, 10]."""
+    """u8 images [B, 28, 28, 1] to logits [B, 10]."""
 
     def __init__(self, width=64):
         super().__init__()
@@ -33,15 +35,16 @@ class Teacher(nn.Module):
         self.head = nn.Linear(4 * w, 10, bias=False)
 
     def forward(self, x):
-        return self.head(self.features(x[:, None].contiguous(memory_format=torch.channels_last))) * 0.125
+        x = (x.float() / 255.0 - 0.5) / 0.5
+        return self.head(self.features(x.permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last))) * 0.125
 
 
 def cut_out(x, side, generator):
-    """Paints a square of `side` pixels of each image [B, 28, 28] in the background's value, -1."""
+    """Paints a square of `side` pixels of each image [B, 28, 28, 1] in the background's value, 0."""
     corner = torch.randint(0, 29 - side, (len(x), 2), device=x.device, generator=generator)
     at = torch.arange(28, device=x.device)
     inside = (at >= corner[:, :, None]) & (at < corner[:, :, None] + side)
-    return x.masked_fill(inside[:, 0, :, None] & inside[:, 1, None, :], -1.0)
+    return x.masked_fill((inside[:, 0, :, None] & inside[:, 1, None, :])[..., None], 0)
 
 
 def train_teacher(images, labels, epochs, seed, device, batch=500, width=64):
@@ -84,3 +87,22 @@ def teach(teachers, augment, batch=5000):
                 for net in teachers:
                     table[variant, index] += net(x).float()
     return table / len(teachers)
+
+
+def logits_of(teachers, images, batch=1000):
+    """The sum of their logits for u8 images [N, 28, 28, 1]."""
+    with torch.no_grad():
+        return torch.cat([sum(net(part) for net in teachers) for part in images.split(batch)])
+
+
+def read_table(path, images, variants):
+    """The logits [variants, N, 10] that `teach` wrote for so many images and variants."""
+    saved = atomic.load(path, "what `teach` writes")
+    table = saved.get("table") if isinstance(saved, dict) else None
+    found = tuple(table.shape) if isinstance(table, torch.Tensor) else None
+    if found != (variants, images, 10):
+        raise DataError(
+            f"{path}: logits of shape {found}, expected {(variants, images, 10)} (variants, training images, classes). "
+            "Was it made with the same --limit and --shift?"
+        )
+    return table

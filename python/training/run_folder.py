@@ -1,0 +1,80 @@
+"""The folder of one training run: settings, log, checkpoint, and in the end results, networks and curves."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from . import atomic
+from .curves import curves
+from .idx import DataError
+
+
+class RunFolder:
+    """A new folder, or with `resume` one whose run was stopped: its settings must be these."""
+
+    def __init__(self, path, settings, resume):
+        self.path, self.settings = Path(path), settings
+        if not resume:
+            if self.path.exists():
+                raise DataError(
+                    f"{path}: exists already. Go on with it by --resume, remove it or name another folder, "
+                    "so that no earlier run is overwritten"
+                )
+            self.path.mkdir(parents=True)
+            atomic.write_text(self.path / "settings.json", json.dumps(settings, indent=1) + "\n")
+            return
+        if (self.path / "results.json").exists():
+            raise DataError(f"{path}: this run is complete; there is nothing to resume")
+        before = self.read("settings.json", json.loads)
+        if not isinstance(before, dict):
+            raise DataError(f"{self.path / 'settings.json'}: no settings of a run")
+        for key in sorted(before.keys() | settings.keys()):
+            if before.get(key) != settings.get(key):
+                raise DataError(
+                    f"{path}: was started with {key} {before.get(key)!r}, and is now resumed with "
+                    f"{settings.get(key)!r}. Give the same options"
+                )
+
+    def read(self, name, parse):
+        try:
+            return parse((self.path / name).read_bytes())
+        except OSError as error:
+            raise DataError(f"{error}. Expected a folder that `train` wrote") from None
+        except ValueError as error:
+            raise DataError(f"{self.path / name}: broken ({error})") from None
+
+    def log_file(self):
+        return open(self.path / "training.log", "a")
+
+    def save(self, students, history):
+        """The state after an epoch. The file before it is whole until this one is."""
+        state = {"settings": self.settings, "history": history, "students": students.state()}
+        atomic.save(self.path / "checkpoint.pt", state)
+
+    def restore(self, students):
+        """The history of the epochs that need not be run again; [] where there is no checkpoint yet."""
+        path = self.path / "checkpoint.pt"
+        if not path.exists():
+            return []
+        try:
+            state = atomic.load(path, "a checkpoint of `train`")
+            if state["settings"] != self.settings:
+                raise DataError(f"{path}: a checkpoint of a run with other settings")
+            students.restore(state["students"])
+            return state["history"]
+        except (KeyError, TypeError, RuntimeError) as error:
+            raise DataError(f"{path}: no checkpoint of this network ({error})") from None
+        except DataError as error:
+            raise DataError(f"{error}. Remove it to start again from epoch 1") from None
+
+    def finish(self, students, history, scores):
+        """Results, networks and curves; results.json, which says that all is there, comes last."""
+        networks = {n: p.detach().cpu().numpy() for n, p in students.params.items()}
+        atomic.replace(self.path / "students.npz", lambda file: np.savez(file, **networks))
+        atomic.write_text(self.path / "network.txt", students.network.text)
+        atomic.write_text(self.path / "curves.svg", curves(history))
+        results = {"settings": self.settings, "validation": scores, "seconds": round(students.seconds, 1),
+                   "history": history}  # fmt: skip
+        atomic.write_text(self.path / "results.json", json.dumps(results, indent=1) + "\n")
+        (self.path / "checkpoint.pt").unlink(missing_ok=True)
