@@ -5,8 +5,8 @@ arg-max), logits.npy [N, 10], and for the first four images <layer>.y.npy: what 
 [T,4,K]; u8 for spikes, without T in a network without time. Computed in float64. Images whose membranes come within
 MARGIN of a threshold or whose best two logits are close were left out, so that fp32 must give the same spikes.
 
-fashion-scnn/labels.npy and fashion-scnn-b/: the labels u8 [10000] that the shipped network, and a second one trained
-with another seed, give to the Fashion-MNIST test images in PyTorch's fp32.
+fashion-scnn/labels.npy, fashion-scnn-b/ and rgb-scnn/labels.npy: the labels u8 [10000] that the shipped networks, and
+a second one trained with another seed, give to the Fashion-MNIST test images in PyTorch's fp32.
 """
 
 import struct
@@ -206,11 +206,12 @@ def make_networks():
 
 def make_fashion():
     sys.path.insert(0, str(ROOT / "python"))
-    from training import data, spiking_net
+    from training import description, idx, spiking_net
 
-    images, _ = data.read_set(data.find_folder(None), "t10k")
-    for model, out in ((ROOT / "models/fashion-scnn", "fashion-scnn"), (HERE / "fashion-scnn-b", "fashion-scnn-b")):
-        labels = spiking_net.predict(model, images)
+    images, _ = idx.read_set(idx.find_folder(None), "t10k")
+    for model in (ROOT / "models/fashion-scnn", HERE / "fashion-scnn-b", ROOT / "models/rgb-scnn"):
+        network, out = description.read(model), model.name
+        labels = spiking_net.predict(model, network, idx.images_for(network.image, images))
         (HERE / out).mkdir(exist_ok=True)
         np.save(HERE / out / "labels.npy", labels)
         print(f"{out}: labels {np.bincount(labels, minlength=10).tolist()}")
