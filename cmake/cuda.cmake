@@ -10,10 +10,15 @@ set(architectures_of_sm75 ${CONVOY_CUDA_ARCHITECTURES})  # and later ones: 9.0 r
 set(architectures_of_sm80 "80-real;90-real;90-virtual")
 set(architectures_of_sm90 "90a-real")  # wgmma and setmaxnreg exist in machine code for 9.0a alone
 
+include(${CMAKE_CURRENT_LIST_DIR}/cutlass.cmake)
+
 # Sets `libraries` to an object library for each folder, and `compiled` to their architectures.
 function(add_gpu_folders libraries compiled)
   set(root ${PROJECT_SOURCE_DIR}/src/cuda)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${root} ${root}/*.cu)
+  if(CONVOY_NO_CUTLASS)
+    list(FILTER sources EXCLUDE REGEX "${CONVOY_CUTLASS_SOURCES}")
+  endif()
   set(folders)
   foreach(source IN LISTS sources)
     cmake_path(GET source PARENT_PATH folder)

@@ -22,6 +22,7 @@ if(CONVOY_TESTS)
                        DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
   gtest_discover_tests(cuda_tests TEST_PREFIX cuda. TEST_FILTER Gpu* TEST_LIST with_gpu
                        DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600 LABELS gpu)
+  add_test(NAME cuda_check_cutlass COMMAND ${CMAKE_COMMAND} -P ${PROJECT_SOURCE_DIR}/tests/cuda/check_cutlass.cmake)
   if(CONVOY_CLI)
     # Every tile of a kernel on stages that are awkward for it: KERNEL-stages.txt; that each kernel
     # has one is tested in stage_lists_test.cpp. Skipped at what is said without a GPU.
@@ -30,7 +31,8 @@ if(CONVOY_TESTS)
       string(REGEX REPLACE ".*/(.*)-stages.txt" "\\1" family ${list})
       add_test(NAME cuda_verify_${family}
                COMMAND convoy_cli verify --device cuda --kernel ${family} --shapes ${list})
-      set_tests_properties(cuda_verify_${family} PROPERTIES LABELS gpu SKIP_REGULAR_EXPRESSION "device cuda:0: [^\n]*; or use cpu")
+      set_tests_properties(cuda_verify_${family} PROPERTIES LABELS gpu SKIP_REGULAR_EXPRESSION
+                           "device cuda:0: [^\n]*; or use cpu;built without CUTLASS")
     endforeach()
     # Outputs of every kernel as they were; the program is that of tests/CMakeLists.txt.
     add_test(NAME cuda_fingerprints
