@@ -11,6 +11,7 @@ const Kernel& depthwise();
 const Kernel& general();
 
 namespace sm80 {
+const Kernel& cutlass_pooled();  // by name only: CUTLASS, pooled with atomicMax
 const Kernel& spike_resident();  // a spiking network in one launch
 }  // namespace sm80
 

@@ -5,7 +5,9 @@
 #include <cmath>
 
 #include "bench/fit/h200.hpp"
+#include "cuda/families.hpp"
 #include "cuda/family.hpp"
+#include "cuda/sm80/cutlass_pooled.hpp"
 #include "cuda/sm90/few.hpp"
 #include "cuda/sm90/first.hpp"
 #include "cuda/sm90/pair_tile.hpp"
@@ -131,7 +133,7 @@ TEST(Absurd, KernelsRefuseDrawnStagesOrAreSound) {
   Random random(19);
   std::map<std::string_view, int> taken;
   const std::vector<const Kernel*> kernels = gpu_kernels();
-  for (int i = 0; i < 40000; ++i) {
+  for (int i = 0; i < 55000; ++i) {
     const Stage stage = draw(random);
     if (!problems(stage).empty()) continue;
     SCOPED_TRACE(to_text(stage));
@@ -153,7 +155,10 @@ TEST(Absurd, KernelsRefuseDrawnStagesOrAreSound) {
     }
     ASSERT_FALSE(HasFailure());
   }
-  for (const Kernel* kernel : kernels) EXPECT_GE(taken[kernel->name()], 5) << kernel->name();
+  for (const Kernel* kernel : kernels) {
+    if (kernel == &sm80::cutlass_pooled() && !sm80::cutlass_pooled_missing().empty()) continue;
+    EXPECT_GE(taken[kernel->name()], 5) << kernel->name();
+  }
 }
 
 TEST(Absurd, GeneralTakesWhatIsLegal) {
