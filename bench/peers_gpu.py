@@ -13,8 +13,9 @@ inputs, over buffers that together exceed the L2 three times, as replays of a CU
 `apart`: a kernel that writes one word stands between a stage and the next, so that they can't overlap; XLA can't be
 timed so. Each peer's result is compared with PyTorch in fp32. A stage's "then" is a stage that follows it.
 
-CONVOY_GPU_PEERS chooses among cudnn,alone,chain,compile,xla,cublas (default: all). XLA runs in a process of its
-own: a kernel that fails there must not take the others along. CONVOY_PEERS_LOG names a file for what
+CONVOY_GPU_PEERS chooses among cudnn,alone,chain,compile,xla,cublas (default: all) and cutlass: four tiles of
+CUTLASS 2.x's convolution + bias + ReLU, without the pool (peers_cutlass.py says how to make them). XLA runs in a
+process of its own: a kernel that fails there must not take the others along. CONVOY_PEERS_LOG names a file for what
 the libraries print. CONVOY_PEERS_HISTORY names one for the times of former processes: a peer that was
 a tenth behind the best there is left out.
 """
@@ -25,12 +26,14 @@ import os
 import statistics
 import sys
 
+import peers_cutlass
 import peers_xla
 from peer_timing import buffers_of, launches_of, samples_of
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 ASKED = os.environ.get("CONVOY_GPU_PEERS", "cudnn,alone,chain,compile,xla,cublas").split(",")
 PARTIAL = ("cudnn without pool", "cudnn convolution alone")  # do less than the stage
+CUTLASS = "cutlass "  # and the tile
 METHOD = (
     "peers: as ours, replays of a CUDA graph of the same number of launches over buffers that together exceed the "
     "L2 three times"
@@ -139,10 +142,24 @@ class Torch:
         if "compile" in ASKED:
             found["torch.compile"] = self.compiled
         pointwise = (s["r"], s["s"], s["groups"], s["stride"], s["pad"]) == (1, 1, 1, [1, 1], [0] * 4)
+        if "cutlass" in ASKED and single:
+            why = peers_cutlass.why_not(s)
+            for tile in peers_cutlass.tiles():
+                found[CUTLASS + tile.name] = lambda tile=tile: self.cutlass(tile, why)
         if "cublas" in ASKED and pointwise and single and not riders and not s["pool"]:
             matrix = w.reshape(s["k"], s["c"]).t()
             found["cublas"] = lambda: lambda x: (x.permute(0, 2, 3, 1).reshape(-1, s["c"]) @ matrix)
         return found
+
+    def cutlass(self, tile, why):
+        if why:
+            raise RuntimeError(why)
+        s, w, b = self.layers[0]
+        return lambda x: tile.conv(s, w, b, x)
+
+    def partial(self, name):
+        """Whether it does less than the stage."""
+        return name in PARTIAL or (name.startswith(CUTLASS) and self.s["pool"] is not None)
 
     def check(self, name, y):
         """Against fp32 on the first image."""
@@ -154,7 +171,7 @@ class Torch:
             alone = name == PARTIAL[1]
             want = self.conv(layer, w.float(), None if alone or b is None else b.float(), want)
             want = want if alone else self.activate(layer, want)
-            want = want if name in PARTIAL else self.pool(layer, want)
+            want = want if self.partial(name) else self.pool(layer, want)
         torch.backends.cudnn.allow_tf32 = tf32
         if name == "cublas":
             y = y.reshape(s["n"], s["h"], s["w"], s["k"]).permute(0, 3, 1, 2)
@@ -212,7 +229,7 @@ class Torch:
 
 class Bench:
     def __init__(self):
-        self.torch = Torch() if {"cudnn", "alone", "chain", "compile", "cublas"} & set(ASKED) else None
+        self.torch = Torch() if {"cudnn", "alone", "chain", "compile", "cublas", "cutlass"} & set(ASKED) else None
         self.xla = None
         if "xla" in ASKED:
             self.xla = peers_xla.XlaProcess() if self.torch else peers_xla.Xla()
@@ -236,13 +253,16 @@ class Bench:
                 self.attempt(name, lambda name=name, make=make: self.torch.graphs(name, make(), apart))
         if self.xla:
             self.attempt("xla", lambda: {False: self.xla.graph(stage, self.torch.l2 if self.torch else l2)})
-        return {"peers": list(self.runs), "partial": [name for name in self.runs if name in PARTIAL],
+        return {"peers": list(self.runs), "partial": [name for name in self.runs if self.partial(name)],
                 "apart": [name for name, samples in self.runs.items() if True in samples],
                 "left_out": self.left_out, "versions": self.versions(), "method": self.method()}
 
+    def partial(self, name):
+        return self.torch is not None and self.torch.partial(name)
+
     def attempt(self, name, make):
-        best = min((seconds for peer, seconds in self.former.items() if peer not in PARTIAL), default=math.inf)
-        if name not in PARTIAL and self.former.get(name, 0) > 1.1 * best:
+        best = min((seconds for peer, seconds in self.former.items() if not self.partial(peer)), default=math.inf)
+        if not self.partial(name) and self.former.get(name, 0) > 1.1 * best:
             why = f"{self.former[name] / best:.2f} x the best in a former process"
             self.left_out.append({"name": name, "why": why})
             return

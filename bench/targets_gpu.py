@@ -31,13 +31,14 @@ PARTS = {
     "targets": ("targets-gpu", ALL, ["--apart"]),
     "targets-without-pool": ("targets-gpu", "cudnn", ["--without-pool", "--apart"]),
     "targets-bf16": ("targets-gpu", "", ["--both-types", "--rounds", "10", "--seconds", "0.02"]),
+    "cutlass": ("targets-gpu", "cutlass,cudnn", []),
     "k-sweep": ("k-sweep", "cublas,cudnn", []),
     "same-pixels": ("same-pixels", "", []),
     "launch-split": ("launch-split", "", []),
 }
 LISTS = ("resnet50", "vgg16", "mobilenetv2", "yolov8n", "unet")
 PARTS |= {name: (name, "cudnn", ["--dtype", "f16", "--rounds", "3", "--seconds", "0.01"]) for name in LISTS}
-REPEATED = ("targets", "targets-without-pool", *LISTS)  # in several processes
+REPEATED = ("targets", "targets-without-pool", "cutlass", *LISTS)  # in several processes
 
 
 TWO_STAGES = ["f16:n32h56w56c64k128r3pad1+bias+relu+max2", "f16:n32h28w28c128k256r1+bias+relu+max2"]

@@ -27,3 +27,26 @@ if(CONVOY_NO_CUTLASS)
     ${PROJECT_SOURCE_DIR}/src/cuda/sm80/cutlass_pooled.cpp ${PROJECT_SOURCE_DIR}/src/cuda/sm80/cutlass_pooled_kernel.cpp
     PROPERTIES COMPILE_DEFINITIONS "CONVOY_NO_CUTLASS=\"${CONVOY_NO_CUTLASS}\"")
 endif()
+
+# The peers of bench/peers_cutlass.py, not part of `all`: cmake --build --preset cuda --target cutlass_peers
+function(add_cutlass_peers)
+  add_custom_target(cutlass_peers)
+  # Rows and filters of a CTA, filters of a warp, stages of the pipeline.
+  foreach(tile "128;64;32;4" "128;128;64;4" "256;128;64;3" "128;256;64;3")
+    list(GET tile 0 rows)
+    list(GET tile 1 filters)
+    list(GET tile 2 warp)
+    list(GET tile 3 stages)
+    set(name cutlass_conv_${rows}x${filters})
+    add_library(${name} SHARED EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/bench/cutlass_conv.cu)
+    set_target_properties(${name} PROPERTIES CUDA_ARCHITECTURES "90-real"
+                                             LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/peers)
+    target_compile_definitions(${name} PRIVATE TILE_M=${rows} TILE_N=${filters} WARP_N=${warp} STAGES=${stages})
+    target_include_directories(${name} SYSTEM PRIVATE ${CONVOY_CUTLASS_INCLUDE})
+    target_compile_options(${name} PRIVATE --expt-relaxed-constexpr)
+    add_dependencies(cutlass_peers ${name})
+  endforeach()
+endfunction()
+if(NOT CONVOY_NO_CUTLASS AND CONVOY_CLI)
+  add_cutlass_peers()
+endif()
