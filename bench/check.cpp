@@ -10,6 +10,7 @@
 
 #include "convoy/error.hpp"
 #include "math/half.hpp"
+#include "plan/kernel_table.hpp"
 #include "reference/reference.hpp"
 
 namespace convoy::bench {
@@ -128,10 +129,14 @@ double checked_error(const Stage& stage, const Operands& operands, const TensorV
                            ? static_cast<double>(sum.differing) / static_cast<double>(sum.outputs)
                            : sum.difference / std::max(sum.most, 1e-30);
   const DType out = stage.output_dtype();
-  const double bound = stage.act.is_neuron() ? 1e-3
-                       : out == DType::f32   ? 3e-5
-                       : out == DType::f16   ? 2e-3
-                                             : 1.6e-2;
+  const double of_output = stage.act.is_neuron() ? 1e-3
+                           : out == DType::f32   ? 3e-5
+                           : out == DType::f16   ? 2e-3
+                                                 : 1.6e-2;
+  // Sums of less than fp32 err more than the output's rounding does.
+  const Kernel* const kernel = find_kernel(plan.kernel(), plan.device().kind);
+  const double bound =
+      std::max(of_output, kernel != nullptr ? 64 * kernel->facts().sum_roundoff : 0);
   if (!(error <= bound))
     throw wrong(fmt::format("error {:.2g}, expected at most {:.2g}", error, bound));
   return error;

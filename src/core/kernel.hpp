@@ -122,6 +122,8 @@ struct KernelFacts {
   bool by_name_only = false;
   /// The largest error allowed on real numbers, as a multiple of that of plain fp32 sums.
   double error_bound = 2;
+  /// What a sum is rounded to after each step, relative to it: half a unit in the last place.
+  double sum_roundoff = 0x1p-24;
   /// Bias, and the values of u8 pixels, are folded into the packed weights (`Parameters`).
   bool folds = false;
   /// n of the stages is no limit: a run may have more images.

@@ -28,7 +28,7 @@ Roundoff roundoff_of(DType type) {
 }  // namespace
 
 std::vector<double> error_bounds(const Stage& stage, const std::vector<double>& want,
-                                 const std::vector<double>& magnitude) {
+                                 const std::vector<double>& magnitude, double sum_roundoff) {
   const auto filters = static_cast<std::size_t>(stage.k);
   std::vector<double> widest(filters);  // of all outputs of a filter
   for (std::size_t i = 0; i < magnitude.size(); ++i)
@@ -40,8 +40,9 @@ std::vector<double> error_bounds(const Stage& stage, const std::vector<double>& 
   const Roundoff stored = roundoff_of(stage.output_dtype());
   std::vector<double> bounds(want.size());
   for (std::size_t i = 0; i < want.size(); ++i) {
-    const double error = 0x1p-24 * (own_error * magnitude[i] + tile_error * widest[i % filters]) +
-                         rounded * magnitude[i];
+    const double error =
+        sum_roundoff * (own_error * magnitude[i] + tile_error * widest[i % filters]) +
+        rounded * magnitude[i];
     bounds[i] = error + stored.relative * (std::abs(want[i]) + error) + stored.absolute;
   }
   return bounds;

@@ -7,16 +7,18 @@
 
 namespace convoy::verify {
 
-/// In units of fp32's roundoff 2^-24, what a kernel may be off, whatever its order of summation: so
-/// much of the output's own sum of |x·w| and |bias|, and so much of the largest one of its filter's
-/// outputs, for Winograd's errors come from all pixels of a tile. About three times the largest
-/// that drawn stages showed, of the own sum by direct kernels and of the largest one by Winograd's.
-/// A wrong product is seen where an output has fewer than 2^24 / 40 of them.
+/// In units of what a sum is rounded to (fp32: 2^-24), what a kernel may be off, whatever its order
+/// of summation: so much of the output's own sum of |x·w| and |bias|, and so much of the largest
+/// one of its filter's outputs, for Winograd's errors come from all pixels of a tile. About three
+/// times the largest that drawn stages showed, of the own sum by direct kernels and of the largest
+/// one by Winograd's. A wrong product is seen where an output has fewer than 2^24 / 40 of them.
 inline constexpr double own_error = 24, tile_error = 16;
 
 /// The bound of each output: the two above, and the rounding to the output type. `magnitude` is
 /// that of reference::Sum::magnitude, all filters of a pixel side by side, as `want`.
+/// `sum_roundoff`: the kernel's (KernelFacts).
 std::vector<double> error_bounds(const Stage& stage, const std::vector<double>& want,
-                                 const std::vector<double>& magnitude);
+                                 const std::vector<double>& magnitude,
+                                 double sum_roundoff = 0x1p-24);
 
 }  // namespace convoy::verify

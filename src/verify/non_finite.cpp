@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "math/half.hpp"
+#include "verify/error_bound.hpp"
 
 namespace convoy::verify {
 
@@ -55,9 +56,10 @@ std::vector<std::string> check_non_finite(const Stage& given, std::uint64_t seed
   // Large, but finite in the stage's types; its products are not, with f16.
   const bool f16 = stage.dtype == DType::f16 || stage.output_dtype() == DType::f16;
   const float large = f16 ? 6e4F : 1e37F;
-  const double rounding = stage.output_dtype() == DType::f32   ? 1e-5
-                          : stage.output_dtype() == DType::f16 ? 1e-3
-                                                               : 8e-3;
+  const double of_output = stage.output_dtype() == DType::f32   ? 1e-5
+                           : stage.output_dtype() == DType::f16 ? 1e-3
+                                                                : 8e-3;
+  const double rounding = std::max(of_output, own_error * check.kernel->facts().sum_roundoff);
   for (const float special : {std::numeric_limits<float>::quiet_NaN(), infinity, -infinity, large})
     for (Index h = 3; h < std::min<Index>(9, stage.h); ++h)
       for (Index w = 3; w < std::min<Index>(9, stage.w); ++w) {

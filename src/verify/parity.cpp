@@ -315,10 +315,12 @@ std::string StageParity::judge_real(const Expected& want, const Result& got, con
   Stage nhwc = stage_;
   nhwc.layout = Layout::nhwc;
   const std::vector<Index> y = y_shape(nhwc), pre = pre_shape(nhwc);
+  const double roundoff = kernel.facts().sum_roundoff;
   const auto check = [&](std::string_view what, const std::vector<float>& values,
                          const std::vector<double>& real, const std::vector<double>& magnitude,
                          const std::vector<Index>& shape) {
-    return compare_close(what, values, real, error_bounds(stage_, real, magnitude), shape);
+    return compare_close(what, values, real, error_bounds(stage_, real, magnitude, roundoff),
+                         shape);
   };
   std::string why = check("y", got.y, want.want.y, want.magnitude.y, y);
   if (why.empty() && stage_.keep.pre)
@@ -346,7 +348,7 @@ std::string StageParity::judge_real(const Expected& want, const Result& got, con
           want.want.act[static_cast<std::size_t>((n * plane + got.idx[i]) * stage_.k + k)]);
     }
     // Of two values that both are off.
-    std::vector<double> twice = error_bounds(stage_, want.want.y, want.magnitude.y);
+    std::vector<double> twice = error_bounds(stage_, want.want.y, want.magnitude.y, roundoff);
     for (double& most : twice) most *= 2;
     why = compare_close("the value at idx", pointed, want.want.y, twice, y);
   }
@@ -389,8 +391,9 @@ std::string StageParity::judge_samples(const Expected& want, const Result& got,
             k)]);
   const std::vector<Index> shape{static_cast<Index>(want.samples.size()), stage_.t, stage_.k};
   if (exact) return compare_exact("y, sampled", y, want.want.y, shape);
-  std::string why = compare_close("y, sampled", y, want.want.y,
-                                  error_bounds(stage_, want.want.y, want.magnitude.y), shape);
+  std::string why = compare_close(
+      "y, sampled", y, want.want.y,
+      error_bounds(stage_, want.want.y, want.magnitude.y, kernel.facts().sum_roundoff), shape);
   return why.empty() ? judge_largest("y", want, y, want.want.y, kernel, tally) : why;
 }
 
