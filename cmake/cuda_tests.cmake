@@ -25,14 +25,27 @@ if(CONVOY_TESTS)
   add_test(NAME cuda_check_cutlass COMMAND ${CMAKE_COMMAND} -P ${PROJECT_SOURCE_DIR}/tests/cuda/check_cutlass.cmake)
   if(CONVOY_CLI)
     # Every tile of a kernel on stages that are awkward for it: KERNEL-stages.txt; that each kernel
-    # has one is tested in stage_lists_test.cpp. Skipped at what is said without a GPU.
+    # has one is tested in stage_lists_test.cpp. The rungs of the ladder share one, but for those
+    # with a list of their own. Skipped at what is said without a GPU.
+    function(add_gpu_verify kernel list)
+      add_test(NAME cuda_verify_${kernel}
+               COMMAND convoy_cli verify --device cuda --kernel ${kernel} --shapes ${list})
+      set_tests_properties(cuda_verify_${kernel} PROPERTIES LABELS gpu SKIP_REGULAR_EXPRESSION
+                           "device cuda:0: [^\n]*; or use cpu;built without CUTLASS")
+    endfunction()
     file(GLOB lists CONFIGURE_DEPENDS tests/cuda/*-stages.txt)
     foreach(list IN LISTS lists)
-      string(REGEX REPLACE ".*/(.*)-stages.txt" "\\1" family ${list})
-      add_test(NAME cuda_verify_${family}
-               COMMAND convoy_cli verify --device cuda --kernel ${family} --shapes ${list})
-      set_tests_properties(cuda_verify_${family} PROPERTIES LABELS gpu SKIP_REGULAR_EXPRESSION
-                           "device cuda:0: [^\n]*; or use cpu;built without CUTLASS")
+      string(REGEX REPLACE ".*/(.*)-stages.txt" "\\1" kernel ${list})
+      if(NOT kernel STREQUAL ladder)
+        add_gpu_verify(${kernel} ${list})
+      endif()
+    endforeach()
+    file(GLOB rungs CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src/cuda/sm75 src/cuda/sm75/ladder_[0-9]*.cuh)
+    foreach(rung IN LISTS rungs)
+      cmake_path(GET rung STEM kernel)
+      if(NOT EXISTS ${PROJECT_SOURCE_DIR}/tests/cuda/${kernel}-stages.txt)
+        add_gpu_verify(${kernel} ${PROJECT_SOURCE_DIR}/tests/cuda/ladder-stages.txt)
+      endif()
     endforeach()
     # Outputs of every kernel as they were; the program is that of tests/CMakeLists.txt.
     add_test(NAME cuda_fingerprints
@@ -43,7 +56,8 @@ if(CONVOY_TESTS)
     add_test(NAME cuda_bench_workspace
              COMMAND convoy_cli bench --device cuda --rounds 1 --seconds 0.001
                      --stage f16:n2h9c16k24r3pad1nchw+bias+relu --stage f16:n2h9c16k24r3pad1+relu+max3s1)
-    set_tests_properties(cuda_bench_workspace PROPERTIES LABELS gpu SKIP_REGULAR_EXPRESSION "device cuda:0: [^\n]*; or use cpu")
+    set_tests_properties(cuda_bench_workspace PROPERTIES LABELS gpu SKIP_REGULAR_EXPRESSION
+                           "device cuda:0: [^\n]*; or use cpu;built without CUTLASS")
     find_package(Python3 COMPONENTS Interpreter)
     add_test(NAME cuda_sanitizers COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cuda/sanitize.py
                                           $<TARGET_FILE:convoy_cli> $<TARGET_FILE:cuda_tests>)

@@ -91,6 +91,15 @@ class PackedWeights {
   virtual ~PackedWeights() = default;
 };
 
+/// What one of a run's kernels takes of a GPU.
+struct GpuResources {
+  std::string kernel;
+  int registers = 0, spilled_bytes = 0;  // of a thread
+  int threads = 0, shared_bytes = 0;     // of a CTA
+  int ctas = 0;                          // that a multiprocessor holds at once
+  double occupancy = 0;                  // their threads, as a share of those that it has room for
+};
+
 /// A kernel bound to a chain and a tile. Immutable while running.
 class Prepared {
  public:
@@ -103,8 +112,18 @@ class Prepared {
   /// What a `pack` of an equal packing made; runs read it from then on.
   virtual void use(std::shared_ptr<const PackedWeights> weights) = 0;
   virtual std::size_t workspace_bytes() const { return 0; }
+  /// Of the kernels that a run launches on a GPU, the one that multiplies first; empty: not told.
+  virtual std::vector<GpuResources> gpu_resources() const { return {}; }
   /// No allocation, no exception. Re-entrant as long as workspaces differ.
   virtual Status run(const RunArgs& args) const noexcept = 0;
+};
+
+/// A kernel that is there to be learned from: it adds one thing to the rung before it in the table.
+struct Rung {
+  std::string_view adds;  // "shared-memory tiles"
+  double claimed = 0;     // time without it / time with it, as its document has it; 0: not said
+  /// All that the ladder has, but for this one thing: a kernel and its tile; empty: there is none.
+  std::string_view without_kernel = {}, without_tile = {};
 };
 
 /// What is true of a kernel whatever the chain. A kernel that runs another inside hands on that
@@ -135,6 +154,7 @@ struct KernelFacts {
   int compute_capability = 0;
   /// Chains of fewer stages are not its business: nothing is said of it there.
   std::size_t least_stages = 1;
+  const Rung* rung = nullptr;
 
   /// Whether a GPU runs what was compiled for that one.
   bool compiled_for(const Machine& machine) const {

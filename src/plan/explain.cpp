@@ -202,6 +202,8 @@ Explanation explain(const Stage& stage, const Machine& given, const Selection& s
   e.machine = machine;
   for (const Verdict& verdict : selection.verdicts) {
     const Kernel& kernel = *verdict.kernel;
+    // Nobody was asked for a kernel to learn from.
+    if (kernel.facts().rung != nullptr && !verdict.fits()) continue;
     Explanation::KernelLine line;
     line.kernel = kernel.name();
     line.arithmetic = kernel.arithmetic();

@@ -49,6 +49,19 @@ std::span<const Kernel* const> kernel_table() {
     &halo_padded_nchw,
     &cuda::depthwise(),  // a filter of its own for each channel, on any GPU
     &cuda::general(),    // every legal stage
+    // By name only, to learn from: a rung a line of docs/ladder.md.
+    &cuda::sm75::ladder(0),
+    &cuda::sm75::ladder(1),
+    &cuda::sm75::ladder(2),
+    &cuda::sm75::ladder(3),
+    &cuda::sm75::ladder(4),
+    &cuda::sm75::ladder(5),
+    &cuda::sm75::ladder(6),
+    &cuda::sm75::ladder(7),
+    &cuda::sm75::ladder(8),
+    &cuda::sm75::ladder(9),
+    &cuda::sm75::ladder(10),
+    &cuda::sm75::ladder(11),
 #endif
   };
   return kernels;

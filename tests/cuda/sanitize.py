@@ -67,6 +67,13 @@ CASES = [  # stage, kernel, tile
     ("f16:n2h5c3k16r3pad20+bias+relu+max2", "first", ""),
     ("f16:n5h6w22c72k136r1+bias+relu+max2", "cutlass_pooled", "128x64"),
     ("f16:n2h18w10c40k72r3pad1+bias+relu+max2", "cutlass_pooled", "128x128"),
+    # The rungs, the last with every tile; channels in eights and odd ones.
+    ("f16:n2h7w5c17k20r3pad1+bias+relu", "ladder_0_scalar", ""),
+    ("f16:n2h7w5c17k20r3pad1+bias+relu", "ladder_1_wmma", ""),
+    ("f16:n2h7w5c17k20r3pad1+bias+relu", "ladder_2_implicit", ""),
+    ("f16:n2h7w5c17k20r3pad1+bias+relu", "ladder_4_buffered", ""),
+    ("f16:n2h9w13c72k136r3pad1+bias+relu+keep(pre)", "ladder_9_bounds", ""),
+    ("f16:n2h9w13c72k136r3pad1+bias+relu+keep(pre)", "ladder_10_half", ""),
     # Two stages in one launch, by their number in pair-stages.txt, from 0.
     ("7", "pair", ""),
     ("11", "pair", ""),

@@ -1,5 +1,5 @@
 // tests/cuda/KERNEL-stages.txt: the awkward stages of each GPU kernel, or chains of them, which
-// ctest runs by it.
+// ctest runs by it. Kernels of one family may share a list, named by the first word of their names.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -15,14 +15,21 @@
 namespace convoy {
 namespace {
 
+std::string list_of(std::string_view kernel) {
+  const auto file = [](std::string_view name) {
+    return std::string(CONVOY_SOURCE_DIR "/tests/cuda/") + std::string(name) + "-stages.txt";
+  };
+  const std::string own = file(kernel);
+  return std::filesystem::exists(own) ? own : file(kernel.substr(0, kernel.find('_')));
+}
+
 TEST(StageLists, EveryKernelHasOneOfStagesThatItTakes) {
   const Machine machine = cuda::machine_of(cuda::h200());
   int lists = 0;
   for (const Kernel* kernel : kernel_table()) {
     if (kernel->device() != DeviceKind::cuda) continue;
     SCOPED_TRACE(kernel->name());
-    const std::string file =
-        std::string(CONVOY_SOURCE_DIR "/tests/cuda/") + std::string(kernel->name()) + "-stages.txt";
+    const std::string file = list_of(kernel->name());
     ASSERT_TRUE(std::filesystem::exists(file)) << "make a list " << file;
     const std::vector<OwnedChain> chains = read_chain_list(file, true);
     EXPECT_GE(chains.size(), 6U);
