@@ -8,7 +8,8 @@ import unittest
 
 from cli_case import STAGE, CliTest, convoy
 
-SUBCOMMANDS = ["run", "bench", "verify", "explain", "tune", "devices", "check", "dump", "compare"]
+SUBCOMMANDS = ["run", "bench", "verify", "explain", "tune", "devices", "check", "dump", "compare",
+               "ladder"]
 
 
 class Usage(CliTest):
