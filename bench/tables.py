@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables and charts of README.md, two pages of docs and bench/results/README.md from bench/results.
+"""Writes the tables and charts of README.md, docs and bench/results/README.md from bench/results.
 
     bench/tables.py            rewrites what stands between the markers, and the charts in docs/charts
     bench/tables.py --check    exit code 1 names each file that is not what the results say
@@ -12,9 +12,10 @@ import sys
 import charts
 import tables_cutlass
 import tables_gpu
+import tables_ladder
 from stored import ROOT, folders
 
-DOCUMENTS = ("README.md", "docs/performance.md", "docs/cutlass-pooled.md", "bench/results/README.md")
+DOCUMENTS = ("README.md", "docs/performance.md", "docs/cutlass-pooled.md", "docs/ladder.md", "bench/results/README.md")
 BLOCK = re.compile(r"(<!-- made by bench/tables\.py: ([a-z -]+) -->\n).*?(<!-- end -->)", re.S)
 LISTS = {"targets-cpu": "Target stages, with pools", "vgg16": "VGG-16", "unet": "U-Net", "mobilenetv2": "MobileNetV2",
          "resnet50": "ResNet-50", "yolov8n": "YOLOv8n"}
@@ -187,6 +188,7 @@ BLOCKS = {
     "spiking sentence": spiking_sentence,
     "pipeline on cutlass": lambda machines: list(tables_cutlass.pipeline(machines)),
     "convolutions of cutlass": lambda machines: list(tables_cutlass.peers(machines)),
+    "ladder": tables_ladder.ladders,
     "results": results,
 }
 
