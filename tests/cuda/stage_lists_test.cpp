@@ -74,6 +74,18 @@ TEST(StageLists, DrawnChainsFillTheCoverageOfPair) {
   EXPECT_EQ(tails, (std::set<std::string>{"k tail", "one pixel", "pixel tail", "whole"}));
 }
 
+TEST(StageLists, DrawnStagesFillTheCoverageOfTheLadder) {
+  for (const std::string_view kernel : {"ladder_9_bounds", "ladder_10_half", "ladder_fma"}) {
+    SCOPED_TRACE(kernel);
+    const auto [tiles, epilogues, tails] = cover(kernel);
+    EXPECT_EQ(tiles.size(), kernel == "ladder_9_bounds" ? 9U : 1U);
+    EXPECT_EQ(epilogues, (std::set<std::string>{"none", "relu"}));
+    EXPECT_TRUE(tails.contains("k tail") && tails.contains("pixel tail") &&
+                tails.contains("one pixel") && tails.contains("whole"));
+    EXPECT_EQ(tails.contains("c tail"), kernel == "ladder_9_bounds");
+  }
+}
+
 TEST(StageLists, DrawnChainsFillTheCoverageOfSpikeResident) {
   const auto [tiles, epilogues, tails] = cover("spike_resident");
   std::set<std::string> teams{"any team"};

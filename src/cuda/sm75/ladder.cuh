@@ -81,7 +81,7 @@ struct Eight {
   }
   /// `pixel`: its channel 0. Rounds.
   __device__ __forceinline__ void store(const LadderParams& g, __half* pixel, int k) const {
-    __half2 pairs[4];
+    alignas(16) __half2 pairs[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) pairs[i] = __floats2half2_rn(v[2 * i], v[2 * i + 1]);
     if (g.wide_y && k + 8 <= g.k) {
