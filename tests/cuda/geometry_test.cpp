@@ -2,6 +2,7 @@
 // the tensor cores then read there.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <limits>
 #include <random>
 #include <set>
@@ -131,8 +132,8 @@ TEST(Halo, LayoutsFitAndRingsCantLock) {
       EXPECT_TRUE(l.early_slabs == std::numeric_limits<int>::max() ||
                   l.early_slabs + 1 < slot_taps / l.slab_taps)
           << to_text(stage) << ' ' << tile.name();
-      const bool whole =
-          l.grid == l.tiles() && l.x_slots == l.slots_a_tile() && l.w_slots == l.slabs_a_tile();
+      const bool whole = l.grid == l.tiles() * l.spread && halo_turns(stage) <= l.spread &&
+                         l.x_slots == l.slots_a_tile() && l.w_slots == l.slabs_a_tile();
       EXPECT_TRUE(whole || l.x_slots >= (single ? 3 : 2)) << to_text(stage) << ' ' << tile.name();
       EXPECT_TRUE(whole || tile.resident || l.w_slots >= 3) << to_text(stage) << ' ' << tile.name();
       if (tile.resident) {
@@ -252,7 +253,7 @@ TEST(Few, PixelsLieInALineWhereNoTapLooksBeside) {
 }
 
 // Membranes stay in a warpgroup's registers: it must take all steps of a place, one after the
-// other.
+// other, or every second or fourth beside its cluster's other CTAs.
 TEST(HaloNeurons, AWarpgroupTakesAllStepsOfAPlace) {
   for (const Stage& stage : stages_of("halo-stages.txt")) {
     if (!stage.act.is_neuron()) continue;
@@ -267,22 +268,34 @@ TEST(HaloNeurons, AWarpgroupTakesAllStepsOfAPlace) {
       }
       const int places = halo_places_of(stage, tile, l, stage.n), grid = halo_grid_of(l, places),
                 tiles = halo_tiles_of(stage, tile, l, stage.n);
-      const Divisor by_grid(grid), by_turns(turns);
+      const Divisor by_grid(grid), by_turns(turns / l.spread);
+      const int log = std::countr_zero(static_cast<unsigned>(l.spread));
+      ASSERT_EQ(grid % l.spread, 0);
       std::set<int> met;
+      std::vector<int> of_cluster;  // the places that its first CTA takes
       for (int block = 0; block < grid; ++block) {
+        const int rank = block % l.spread;
         for (int g = 0; g < (l.pingpong ? 2 : 1); ++g) {
-          int due = 0, last = -1;
+          int due = rank, last = -1;
+          std::vector<int> taken;
           for (int t = block + g * grid; t < tiles; t += l.pingpong ? 2 * grid : grid) {
-            const auto [place, turn] = turn_of(t, by_grid, by_turns, l.pingpong);
+            const auto [place, turn] = turn_of(t, by_grid, by_turns, l.pingpong, log);
             ASSERT_EQ(turn, due);
-            ASSERT_TRUE(turn == 0 ? met.insert(place).second : place == last);
+            ASSERT_TRUE(turn == rank || place == last);
+            if (turn == rank) taken.push_back(place);
+            if (turn == 0) {
+              ASSERT_TRUE(met.insert(place).second);
+            }
             if (tile.resident) {
               ASSERT_EQ(place % l.k_blocks, block % l.k_blocks);
             }
             last = place;
-            due = (due + 1) % turns;
+            due = due + l.spread < turns ? due + l.spread : rank;
           }
-          EXPECT_EQ(due, 0);
+          EXPECT_EQ(due, rank);
+          // The CTAs of a cluster exchange: they must be at the same place at the same time.
+          if (rank == 0) of_cluster = taken;
+          EXPECT_EQ(taken, of_cluster);
         }
       }
       for (int place = 0; place < places; ++place) EXPECT_TRUE(met.contains(place)) << place;

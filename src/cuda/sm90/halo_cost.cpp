@@ -57,7 +57,11 @@ struct Model {
            (tile.resident ? 0 : 1e-6 * loads);
   }
   double pixels() const { return tile.instruction_n() * tile.instructions(); }
-  double neuron() const { return stage.act.is_neuron() ? costs.neuron_pixel * pixels() : 0; }
+  double neuron() const {
+    if (!stage.act.is_neuron()) return 0;
+    return (costs.neuron_pixel + (layout.spread > 1 ? costs.exchanged_pixel : 0)) * pixels() +
+           (layout.spread > 1 ? costs.exchange : 0);
+  }
   double epilogue() const {
     return costs.epilogue + held() * (costs.epilogue_pixel * pixels() + neuron()) +
            (pooled() ? 0 : held() * costs.epilogue_plain * tile.instructions());
@@ -67,9 +71,11 @@ struct Model {
   }
   /// Of all tiles. Two warpgroups in turns each need their own math and epilogue.
   double tiles() const {
-    const Index round = Index{layout.grid} * (steps() > 1 && pingpong() ? 2 : 1);
+    const Index walkers = layout.grid / layout.spread,
+                round = walkers * (steps() > 1 && pingpong() ? 2 : 1);
     const double turns =
-        static_cast<double>((layout.tiles() + round - 1) / round * round / layout.grid) * steps();
+        static_cast<double>((layout.tiles() + round - 1) / round * round / walkers) * steps() /
+        layout.spread;
     const double one = tile_cycles();
     if (!pingpong()) return turns * std::max(one + epilogue(), store());
     const double pair = turns > 1 ? std::max((one + epilogue()) / 2, store()) : 0;

@@ -13,7 +13,8 @@ namespace {
 // A HaloTile in the planner's Tile: the box, and the choices as bits.
 Tile tile_of(const HaloTile& tile) {
   const int choices = static_cast<int>(tile.inner) | (tile.resident ? 4 : 0) |
-                      static_cast<int>(tile.schedule) << 3 | (tile.half ? 32 : 0) | tile.deep << 8;
+                      static_cast<int>(tile.schedule) << 3 | (tile.half ? 32 : 0) | tile.deep << 8 |
+                      tile.spread << 12;
   return {tile.name(), tile.bw, tile.bh, tile.bn, choices};
 }
 HaloTile halo_tile(const Tile& tile) {
@@ -24,7 +25,8 @@ HaloTile halo_tile(const Tile& tile) {
           .schedule = static_cast<Schedule>(tile.d >> 3 & 3),
           .resident = (tile.d & 4) != 0,
           .half = (tile.d & 32) != 0,
-          .deep = tile.d >> 8 & 15};
+          .deep = tile.d >> 8 & 15,
+          .spread = tile.d >> 12};
 }
 
 template <class Launch>

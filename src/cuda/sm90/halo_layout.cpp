@@ -25,8 +25,9 @@ struct Case {
   /// Bytes of shared memory for the rings and the staging buffers.
   int room() const {
     return static_cast<int>(device.shared_bytes) - inside.kept_bytes - swizzle_bytes -
-           barrier_bytes;
+           barrier_bytes - exchange_bytes();
   }
+  int exchange_bytes() const { return tile.spread > 1 ? exchange_of(tile).bytes() : 0; }
   /// Whether a tap's math is short against what lies between two slabs.
   bool small() const {
     return tile.instruction_n() * tile.instructions() <= 128 &&
@@ -55,6 +56,9 @@ bool compiled(const Stage& stage, const HaloTile& tile) {
 bool candidate(const Case& c) {
   const HaloTile& tile = c.tile;
   if (!compiled(c.stage, tile)) return false;
+  if (tile.spread > 1 && (halo_turns(c.stage) % tile.spread != 0 || tile.resident ||
+                          tile.schedule == Schedule::pingpong))
+    return false;
   // A window must lie in one thread's accumulators.
   if (c.pooled() && (tile.bw % 2 != 0 || tile.bh % 2 != 0)) return false;
   switch (tile.inner) {
@@ -77,6 +81,14 @@ bool candidate(const Case& c) {
 
 // ---------------------------------------------------------------------------------- storage
 
+/// Clusters of so many CTAs that lie on the device at the same time. A cluster lies within a group
+/// of 14 to 18 multiprocessors, so that some are left over: an H200 took fewer than 32 clusters of
+/// four at a time (the 32nd doubled the time of a stage of 32 places).
+int clusters(int sms, int of) {
+  const int at_most = sms / of;
+  return std::max(1, of > 2 ? at_most * 9 / 10 : at_most);
+}
+
 /// A CTA's tile, how many of them there are, and CTAs to walk over them.
 void lay_walk(const Case& c, HaloLayout& out) {
   const auto& [stage, tile, device, inside] = c;
@@ -95,7 +107,9 @@ void lay_walk(const Case& c, HaloLayout& out) {
   out.tiles_y = line ? 1 : ceil_div(height, out.cta_h);
   out.tiles_n = line ? 1 : ceil_div(stage.n, out.cta_n);
   out.sharers = inside.sharers;
-  out.grid = static_cast<int>(std::min<Index>(device.sms, out.tiles() / out.sharers));
+  out.spread = tile.spread;
+  out.grid = static_cast<int>(
+      std::min<Index>(clusters(device.sms, out.spread), out.tiles() / out.sharers) * out.spread);
   // A CTA with resident weights keeps its channel block: tile % k_blocks must not change as it
   // walks.
   if (tile.resident) out.grid = std::max(out.k_blocks, out.grid / out.k_blocks * out.k_blocks);
@@ -255,8 +269,8 @@ bool in_pieces(const Case& c) {
 /// shows less often. Whether they do.
 bool hold_tile(const Case& c, HaloLayout& out) {
   // With another stage inside, tiles overlap: there it is for the only tile of all.
-  if ((c.inside.alone ? out.grid : 1) != out.tiles() || halo_turns(c.stage) > 1 ||
-      (c.tile.deep == 0 && out.boxes > 1))
+  if ((c.inside.alone ? out.grid / out.spread : 1) != out.tiles() ||
+      halo_turns(c.stage) > out.spread || (c.tile.deep == 0 && out.boxes > 1))
     return false;
   const int tap_bytes = c.tap_bytes(), rings = c.room(),
             slot_taps = c.tile.deep > 0 ? out.slot_taps() : out.taps;
@@ -342,7 +356,7 @@ void limit_early_slabs(const Case& c, HaloLayout& out) {
 }
 
 /// Where what begins, and how ping-pong passes the slots of the other warpgroup's tile.
-void lay_offsets(HaloLayout& out) {
+void lay_offsets(const Case& c, HaloLayout& out) {
   out.x_bytes = out.box_bytes * out.slot_chunks * out.slot_boxes;
   const int tile_x = out.slots_a_tile(), tile_w = out.slabs_a_tile();
   if (out.sharers == 1) {  // else both walk over every box
@@ -354,7 +368,8 @@ void lay_offsets(HaloLayout& out) {
   out.w_offset = out.x_slots * out.x_slot;
   out.staging_offset = out.w_offset + out.w_slots * out.w_slot;
   out.barrier_offset = out.staging_offset + 2 * out.store_buffers * out.staging;
-  out.shared_bytes = swizzle_bytes + out.end();  // the first to align what follows
+  out.shared_bytes =
+      swizzle_bytes + out.end() + c.exchange_bytes();  // the first to align what follows
 }
 
 /// Storage and pipeline. False: not with these boxes.
@@ -379,7 +394,7 @@ HaloLayout halo_layout(const Stage& stage, const HaloTile& tile, const DeviceFac
   }
   if (out.sharers > 1 && !share_boxes(c, out)) return {};
   limit_early_slabs(c, out);
-  lay_offsets(out);
+  lay_offsets(c, out);
   return out;
 }
 

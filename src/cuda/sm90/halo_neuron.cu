@@ -1,21 +1,27 @@
+#include <bit>
 #include <cmath>
 
 #include "cuda/error.hpp"
-#include "cuda/sm90/halo_neuron.cuh"
 #include "cuda/sm90/halo_neuron.hpp"
+#include "cuda/sm90/halo_neuron_membranes.cuh"
 #include "cuda/sm90/launching.hpp"
 #include "cuda/types.cuh"
 
 namespace convoy::cuda::sm90 {
 
-NeuronKernel find_neuron_f16(Accumulator wanted, PoolKind pool);   // halo_neuron_f16.cu
-NeuronKernel find_neuron_bf16(Accumulator wanted, PoolKind pool);  // halo_neuron_bf16.cu
+NeuronKernel find_neuron_f16(Accumulator wanted, PoolKind pool);         // halo_neuron_f16.cu
+NeuronKernel find_neuron_bf16(Accumulator wanted, PoolKind pool);        // halo_neuron_bf16.cu
+NeuronKernel find_neuron_spread_f16(Accumulator wanted, PoolKind pool);  // and so on
+NeuronKernel find_neuron_spread_bf16(Accumulator wanted, PoolKind pool);
 
 namespace {
 
 NeuronKernel find(const Stage& stage, const HaloTile& tile) {
   return for_16_bits(stage.dtype, [&]<class T>() {
-    const auto find = std::is_same_v<T, __half> ? find_neuron_f16 : find_neuron_bf16;
+    constexpr bool half = std::is_same_v<T, __half>;
+    const auto find = tile.spread > 1 ? half ? find_neuron_spread_f16 : find_neuron_spread_bf16
+                      : half          ? find_neuron_f16
+                                      : find_neuron_bf16;
     return find({tile.instruction_n(), tile.instructions()}, pool_kind(stage, tile));
   });
 }
@@ -51,7 +57,11 @@ NeuronParams neuron_params(const Stage& stage, const HaloTile& tile, const HaloL
   p.soft = stage.soft;
   p.held = static_cast<int>(stage.hold ? stage.t : 1);
   p.turns = static_cast<int>(halo_turns(stage));
-  p.by_turns = Divisor(p.turns);
+  p.by_turns = Divisor(p.turns / tile.spread);
+  p.spread = std::countr_zero(static_cast<unsigned>(tile.spread));
+  p.exchange_offset = layout.end();
+  p.words_offset = layout.end() + exchange_of(tile).words_offset();
+  p.sums_offset = layout.end() + exchange_of(tile).sums_offset();
   p.line = tile.inner == Inner::line;
   p.cells_x = static_cast<int>(shapes.q);
   p.cells_y = p.line ? 1 : static_cast<int>(shapes.p);
@@ -105,8 +115,9 @@ std::string HaloNeuronLaunch::run(const Run& run, cudaStream_t stream) const noe
     why = aim(&p.y, run.y, whole && run.y_pixel_stride == stage.k,
               [&] { return halo_y_map(of_images(stage, run.n), tile, run.y_pixel_stride); });
   if (!why.empty()) return why;
-  return launch(kernel, p, grid, halo_threads, layout.shared_bytes, stream,
-                [&] { return name_of(tile) + " for " + to_text(stage); });
+  return launch(
+      kernel, p, grid, halo_threads, layout.shared_bytes, stream,
+      [&] { return name_of(tile) + " for " + to_text(stage); }, tile.spread);
 }
 
 cudaFuncAttributes halo_neuron_attributes(const Stage& stage, const HaloTile& tile) {

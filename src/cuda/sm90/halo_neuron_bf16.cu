@@ -2,6 +2,6 @@
 
 namespace convoy::cuda::sm90 {
 NeuronKernel find_neuron_bf16(Accumulator wanted, PoolKind pool) {
-  return find_neuron<__nv_bfloat16>(wanted, pool);
+  return find_neuron<HaloNeuronKernels<__nv_bfloat16>>(wanted, pool);
 }
 }  // namespace convoy::cuda::sm90

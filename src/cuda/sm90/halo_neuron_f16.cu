@@ -2,6 +2,6 @@
 
 namespace convoy::cuda::sm90 {
 NeuronKernel find_neuron_f16(Accumulator wanted, PoolKind pool) {
-  return find_neuron<__half>(wanted, pool);
+  return find_neuron<HaloNeuronKernels<__half>>(wanted, pool);
 }
 }  // namespace convoy::cuda::sm90

@@ -17,7 +17,10 @@ struct NeuronParams : HaloParams {
   int held;  // steps that the sums of one tile are held for; 1: each has its own
   // A CTA takes the same tile in all steps, one after the other.
   Divisor by_grid, by_turns;
-  int turns;             // tiles of a place: steps with an input of their own
+  int turns;  // tiles of a place: steps with an input of their own
+  // 1 << spread CTAs are a cluster, which takes a place's steps together: the first takes step 0
+  // and every such many on. In each one's shared memory lies what they exchange.
+  int spread, exchange_offset, words_offset, sums_offset;
   int step_n, step_x;    // of x's images, or of a line's pixels, from step to step
   int cells_x, cells_y;  // the plane of membranes, or line
   int cells_n;

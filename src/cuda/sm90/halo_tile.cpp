@@ -22,7 +22,8 @@ std::string HaloTile::name() const {
                               : std::to_string(bw) + "x" + std::to_string(bh) + "x" +
                                     std::to_string(bn) + (inner == Inner::images ? "n" : "");
   return box + "." + schedules[static_cast<int>(schedule)] + (resident ? ".resident" : "") +
-         (half ? ".half" : "") + (deep > 0 ? ".deep" + std::to_string(deep) : "");
+         (half ? ".half" : "") + (deep > 0 ? ".deep" + std::to_string(deep) : "") +
+         (spread > 1 ? ".spread" + std::to_string(spread) : "");
 }
 
 int halo_steps(const Stage& stage, const HaloTile& tile) {
@@ -74,7 +75,17 @@ namespace {
 
 /// Calls `visit` for every tile worth laying out, until it returns true. Whether it did.
 template <class Visit>
-bool visit_tiles(const Stage& stage, Visit visit) {
+bool visit_tiles(const Stage& stage, Visit visit_one) {
+  const auto visit = [&](HaloTile tile) {
+    tile.spread = 1;
+    if (visit_one(tile)) return true;
+    if (halo_turns(stage) == 1) return false;
+    for (const int spread : spreads) {
+      tile.spread = spread;
+      if (visit_one(tile)) return true;
+    }
+    return false;
+  };
   const auto all_of_box = [&](HaloTile tile) {
     for (const Schedule schedule : {Schedule::channels, Schedule::rows, Schedule::pingpong}) {
       for (const bool resident : {false, true}) {

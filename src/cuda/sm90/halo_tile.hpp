@@ -29,6 +29,7 @@ struct HaloTile {
   bool resident = false;  // all weights of the channel block stay in shared memory
   bool half = false;      // 32 channels: half of the rows of each instruction are thrown away
   int deep = 0;           // a slot holds all boxes of this many 64 channels; 0: one box
+  int spread = 1;         // CTAs of a cluster, over which the steps of a neuron are spread
   bool operator==(const HaloTile&) const = default;
 
   int instruction_n() const {
@@ -47,7 +48,7 @@ struct HaloTile {
   }
   int cta_rows() const { return schedule == Schedule::rows && inner != Inner::line ? 2 * bh : bh; }
   /// "8x28x1.channels", with "n" after the box for Inner::images, or "line64.rows"; ".resident",
-  /// ".half", ".deep4" at the end.
+  /// ".half", ".deep4", ".spread4" at the end.
   std::string name() const;
 };
 
@@ -72,6 +73,9 @@ inline constexpr std::array<Accumulator, 11> accumulators{{{256, 1},
 /// Those that are compiled with a neuron: its membranes take as many registers again.
 inline constexpr std::array<Accumulator, 4> neuron_accumulators{
     {{128, 1}, {112, 1}, {64, 2}, {64, 1}}};
+
+/// CTAs over which the steps of a place may be spread, where they divide the steps.
+inline constexpr std::array<int, 2> spreads{2, 4};
 
 /// Whether an accumulator serves tiles of half the channels: they are for few pixels, where a tap's
 /// weights take longer to come than its math.

@@ -1,0 +1,162 @@
+// Neurons of the halo family: which tile and step a CTA takes, where a thread's membranes lie, how
+// they are charged.
+#pragma once
+
+#include <cmath>
+
+#include "cuda/sm90/halo.cuh"
+#include "cuda/sm90/halo_neuron_params.hpp"
+#include "math/activation.hpp"
+
+namespace convoy::cuda::sm90 {
+
+/// The rule of a compiled kernel: sums, membranes and what halo needs fit into 232 registers.
+template <int N, int I>
+concept NeuronAccumulator = N* I / 2 <= 64;
+
+using NeuronKernel = void (*)(NeuronParams);
+
+/// One of `Kernels`, which has `of<N, I, Pool>`. Null where there is none, as halo_of.
+template <class Kernels, int N, int I>
+NeuronKernel neuron_of(PoolKind pool) {
+  if (pool == PoolKind::none) return Kernels::template of<N, I, PoolKind::none>;
+  if (pool == PoolKind::pixels) return Kernels::template of<N, I, PoolKind::pixels>;
+  if constexpr (I % 2 == 0) return Kernels::template of<N, I, PoolKind::images>;
+  return nullptr;
+}
+
+template <class Kernels>
+NeuronKernel find_neuron(Accumulator wanted, PoolKind pool) {
+  NeuronKernel found = nullptr;
+  [&]<std::size_t... Entry>(std::index_sequence<Entry...>) {
+    constexpr auto& all = neuron_accumulators;
+    (void)((all[Entry] == wanted &&
+            ((found = neuron_of<Kernels, all[Entry].n, all[Entry].instructions>(pool)), true)) ||
+           ...);
+  }
+  (std::make_index_sequence<neuron_accumulators.size()>{});
+  return found;
+}
+
+/// A tile of x: its first image, or first pixel of a line, is that of its step.
+struct NeuronPlace : Place {
+  int step;
+};
+
+/// The last tiles of some CTAs lie behind the last image: they are computed, and clipped.
+__device__ __forceinline__ NeuronPlace place(const NeuronParams& p, int t) {
+  const auto [tile, step] = turn_of(t, p.by_grid, p.by_turns, p.at.pingpong, p.spread);
+  Place at = place(static_cast<const HaloParams&>(p), tile);
+  at.n += step * p.step_n;
+  at.x += step * p.step_x;
+  return {at, step};
+}
+
+__device__ __forceinline__ void store_box(const NeuronParams& p, const NeuronPlace& at,
+                                          std::uint32_t buffer, int k, int x, int y, int n) {
+  if (p.at.images)
+    ptx::tma_store(&p.y, buffer, k, n, x, y, at.step);
+  else
+    ptx::tma_store(&p.y, buffer, k, x, y, n, at.step);
+}
+
+/// Where in [n,P,Q,K] a thread's membranes lie. `at`: of the first step.
+struct Membranes {
+  const NeuronParams& p;
+  int n, x, y, k;  // of accumulator 0
+  int column;
+
+  __device__ __forceinline__ Membranes(const NeuronParams& params, const Place& at, int g)
+      : p(params) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    n = at.n;
+    x = at.x + g * p.at.warpgroup_columns;
+    y = at.y + g * p.at.warpgroup_rows;
+    k = at.k + g * p.at.warpgroup_channels + 16 * warp + lane / 4;
+    column = 2 * (lane % 4);
+  }
+  /// Calls `body(membrane)` where accumulator d[i][e] has one.
+  template <class Body>
+  __device__ __forceinline__ void at(int i, int e, Body body) const {
+    const int group = e / 4, right = column + e % 2, channel = k + e / 2 % 2 * 8;
+    const int to_right = p.at.images ? group : p.line ? 8 * group + right : right;
+    const int its_x = x + to_right + i * p.instruction_x;
+    const int its_y = y + (p.at.images ? i : p.line ? 0 : group);
+    const int its_n = n + (p.at.images ? right : i * p.instruction_n);
+    if (channel < p.epilogue.k && its_x < p.cells_x && its_y < p.cells_y && its_n < p.cells_n)
+      body(((Index{its_n} * p.cells_y + its_y) * p.cells_x + its_x) * p.epilogue.k + channel);
+  }
+};
+
+/// Calls `body(i, e, membrane)` for each of a thread's accumulators that has one.
+template <int N, int I, class Body>
+__device__ __forceinline__ void each_membrane(const NeuronParams& p, const Place& at, int g,
+                                              Body body) {
+  const Membranes membranes(p, at, g);
+#pragma unroll
+  for (int i = 0; i < I; ++i) {
+#pragma unroll
+    for (int e = 0; e < N / 2; ++e)
+      membranes.at(i, e, [&](Index membrane) { body(i, e, membrane); });
+  }
+}
+
+/// A quotient by tau with one rounding, as `/` has it, by three multiplications. (Below the normal
+/// numbers its last bit may differ.)
+__device__ __forceinline__ float divided(float x, float tau, float by_tau) {
+  const float q = __fmul_rn(x, by_tau);
+  const float corrected = fmaf(fmaf(-q, tau, x), by_tau, q);
+  return fabsf(q) < INFINITY ? corrected : q;
+}
+
+/// math::charge. Written so that no product and sum become one operation.
+template <Charge By>
+__device__ __forceinline__ float charged(const NeuronParams& p, float v, float x) {
+  if constexpr (By == Charge::add) return __fadd_rn(v, x);
+  const float to = __fadd_rn(x, -v);
+  if constexpr (By == Charge::scale) return __fadd_rn(v, __fmul_rn(to, p.by_tau));
+  return __fadd_rn(v, divided(to, p.tau, p.by_tau));
+}
+
+template <int N, int I, class Body>
+__device__ __forceinline__ void each_accumulator(Body body) {
+#pragma unroll
+  for (int i = 0; i < I; ++i) {
+#pragma unroll
+    for (int e = 0; e < N / 2; ++e) body(i, e);
+  }
+}
+
+/// Calls `body.operator()<By>()` with how the stage charges.
+template <class Body>
+__device__ __forceinline__ void with_charge(Charge charge, Body body) {
+  if (charge == Charge::add)
+    body.template operator()<Charge::add>();
+  else if (charge == Charge::scale)
+    body.template operator()<Charge::scale>();
+  else
+    body.template operator()<Charge::divide>();
+}
+
+template <int N, int I>
+__device__ __forceinline__ void charge_all(const NeuronParams& p, float (&v)[I][N / 2],
+                                           const float (&sums)[I][N / 2]) {
+  with_charge(p.charge, [&]<Charge By>() {
+    each_accumulator<N, I>([&](int i, int e) { v[i][e] = charged<By>(p, v[i][e], sums[i][e]); });
+  });
+}
+
+/// Charged membranes, read as the spikes that they fire.
+template <int N, int I>
+struct Spikes {
+  const float (&v)[I][N / 2];
+  float threshold;
+  struct Instruction {
+    const float (&v)[N / 2];
+    float threshold;
+    __device__ __forceinline__ float operator[](int e) const { return math::fire(v[e], threshold); }
+  };
+  __device__ __forceinline__ Instruction operator[](int i) const { return {v[i], threshold}; }
+};
+
+}  // namespace convoy::cuda::sm90
