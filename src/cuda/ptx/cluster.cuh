@@ -11,10 +11,11 @@ __device__ __forceinline__ std::uint32_t cluster_rank() {
   return rank;
 }
 
-/// Waits for all threads of the cluster. What they wrote before is visible after.
+/// Waits for all threads of the cluster, together in their warps or not. What they wrote before is
+/// visible after.
 __device__ __forceinline__ void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
 
 /// What lies at `address` of this CTA's shared memory, in that of another of the cluster.
