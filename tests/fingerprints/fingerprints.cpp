@@ -88,6 +88,7 @@ std::string hash_of_run(const Stage& stage, const Kernel& kernel, Device device)
 std::string line_of(const Stage& stage, const Machine& machine) {
   std::map<std::string, std::string> kernels;  // of each hash
   for (const Kernel* kernel : fitting_kernels(stage, machine)) {
+    if (kernel->facts().by_name_only) continue;  // nobody gets its bits unasked
     std::string& names = kernels[hash_of_run(stage, *kernel, machine.device)];
     names += (names.empty() ? "" : ",") + std::string(kernel->name());
   }
