@@ -1,16 +1,19 @@
 // A CTA on the host: code that is written for one lane of a warp, with what only a warp or a CTA
 // can do behind a `Lane` (src/cuda/sm80/spike_resident.cuh), runs here lane by lane, without a GPU.
-// Lanes take turns: each runs until it waits for others.
+// Lanes take turns: each runs until it waits for others. A turn costs a longjmp: swapcontext, which
+// asks the kernel for the signal mask, only starts a lane.
 #pragma once
 
+#include <setjmp.h>
 #include <ucontext.h>
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <memory>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -77,7 +80,7 @@ class EmulatedCta {
       for (current_ = 0; current_ < threads(); ++current_) {
         Fiber& fiber = lanes_[static_cast<std::size_t>(current_)];
         if (fiber.done) continue;
-        swapcontext(&home_, &fiber.context);
+        go_on(fiber);
         if (!fiber.done) continue;
         --left;
         ++progress_;
@@ -88,25 +91,26 @@ class EmulatedCta {
 
   int threads() const { return static_cast<int>(lanes_.size()); }
 
-  /// Hands one struct to the lanes of the warp: what all of them gave.
+  /// Hands one struct to the lanes of the warp: what each of them gave, until the next but one.
   template <class T>
-  std::vector<T> gather(int thread, const T& mine) {
+  std::array<const T*, 32> gather(int thread, const T& mine) {
+    static_assert(sizeof(T) <= most_given && std::is_trivially_copyable_v<T>);
     Fiber& fiber = lanes_[static_cast<std::size_t>(thread)];
     const int side = fiber.operations++ & 1;
-    fiber.given[side].resize(sizeof(T));
-    std::memcpy(fiber.given[side].data(), &mine, sizeof(T));
+    fiber.bytes[side] = sizeof(T);
+    std::memcpy(fiber.given[side], &mine, sizeof(T));
     wait(1000 + thread / 32, 32);
-    std::vector<T> all(32);
+    std::array<const T*, 32> all;
     for (int i = 0; i < 32; ++i) {
-      const auto& from = lanes_[static_cast<std::size_t>(thread / 32 * 32 + i)].given[side];
-      if (from.size() != sizeof(T)) throw std::logic_error("lanes do different things");
-      std::memcpy(&all[static_cast<std::size_t>(i)], from.data(), sizeof(T));
+      const Fiber& from = lanes_[static_cast<std::size_t>(thread / 32 * 32 + i)];
+      if (from.bytes[side] != sizeof(T)) throw std::logic_error("lanes do different things");
+      all[static_cast<std::size_t>(i)] = reinterpret_cast<const T*>(from.given[side]);
     }
     return all;
   }
 
   void wait(int barrier, int size) {
-    Barrier& at = barriers_[barrier];
+    Barrier& at = barriers_[static_cast<std::size_t>(barrier)];
     if (++at.there == size) {
       at.there = 0;
       ++at.generation;
@@ -114,32 +118,44 @@ class EmulatedCta {
       return;
     }
     const auto generation = at.generation;
-    while (at.generation == generation)
-      swapcontext(&lanes_[static_cast<std::size_t>(current_)].context, &home_);
+    while (at.generation == generation) give_turn(lanes_[static_cast<std::size_t>(current_)]);
   }
 
  private:
+  static constexpr std::size_t most_given = 64;
   struct Fiber {
     ucontext_t context;
+    jmp_buf here;
     std::unique_ptr<char[]> stack;
-    bool done = false;
+    bool began = false, done = false;
     int operations = 0;
-    std::vector<char> given[2];
+    std::size_t bytes[2] = {};
+    alignas(16) char given[2][most_given];
   };
   struct Barrier {
     int there = 0;
     std::uint64_t generation = 0;
   };
 
+  void go_on(Fiber& fiber) {
+    if (_setjmp(home_) != 0) return;  // its turn is over
+    if (fiber.began) _longjmp(fiber.here, 1);
+    fiber.began = true;
+    setcontext(&fiber.context);
+  }
+  void give_turn(Fiber& fiber) {
+    if (_setjmp(fiber.here) == 0) _longjmp(home_, 1);
+  }
+
   void start(int i) {
     constexpr std::size_t stack_bytes = 128 << 10;
     Fiber& fiber = lanes_[static_cast<std::size_t>(i)];
-    fiber.done = false;
-    fiber.stack = std::make_unique<char[]>(stack_bytes);
+    fiber.began = fiber.done = false;
+    if (!fiber.stack) fiber.stack = std::make_unique<char[]>(stack_bytes);
     getcontext(&fiber.context);
     fiber.context.uc_stack.ss_sp = fiber.stack.get();
     fiber.context.uc_stack.ss_size = stack_bytes;
-    fiber.context.uc_link = &home_;
+    fiber.context.uc_link = nullptr;  // it leaves by longjmp
     const auto address = reinterpret_cast<std::uintptr_t>(this);
     makecontext(&fiber.context, reinterpret_cast<void (*)()>(&EmulatedCta::enter), 3,
                 static_cast<unsigned>(address), static_cast<unsigned>(address >> 32), i);
@@ -150,13 +166,14 @@ class EmulatedCta {
     base += (16 - reinterpret_cast<std::uintptr_t>(base) % 16) % 16;
     (*cta->body_)(EmulatedLane{base, i, i % 32, cta});
     cta->lanes_[static_cast<std::size_t>(i)].done = true;
+    _longjmp(cta->home_, 1);
   }
 
   std::vector<unsigned char> shared_;
   std::vector<Fiber> lanes_;
-  std::map<int, Barrier> barriers_;
+  std::array<Barrier, 2100> barriers_;  // of the CTA, teams, and warps: from 1000 and 2000 on
   const Body* body_ = nullptr;
-  ucontext_t home_;
+  jmp_buf home_;
   int current_ = 0;
   std::uint64_t progress_ = 0;
 };
@@ -170,7 +187,7 @@ inline void EmulatedLane::matrix(std::uint32_t (&x)[4], int row) const {
   const auto rows = cta->gather(thread, row);
   for (int block = 0; block < 4; ++block)
     std::memcpy(&x[block],
-                shared + rows[static_cast<std::size_t>(8 * block + lane / 4)] + 4 * (lane % 4), 4);
+                shared + *rows[static_cast<std::size_t>(8 * block + lane / 4)] + 4 * (lane % 4), 4);
 }
 
 // As PTX's manual has the fragments of mma.m16n8k16; not by spike_resident_index.hpp, which this
@@ -178,30 +195,31 @@ inline void EmulatedLane::matrix(std::uint32_t (&x)[4], int row) const {
 inline void EmulatedLane::multiply_add(float (&sums)[4], const std::uint32_t (&x)[4],
                                        const std::uint32_t (&w)[2]) const {
   struct Given {
-    std::uint32_t x[4], w[2];
+    float x[4][2], w[2][2];
+  };
+  const auto halves = [](std::uint32_t two, float (&to)[2]) {
+    to[0] = math::half_to_float(static_cast<std::uint16_t>(two));
+    to[1] = math::half_to_float(static_cast<std::uint16_t>(two >> 16));
   };
   Given mine;
-  std::memcpy(mine.x, x, sizeof x);
-  std::memcpy(mine.w, w, sizeof w);
-  const std::vector<Given> all = cta->gather(thread, mine);
-  const auto half = [](std::uint32_t two, int which) {
-    return static_cast<double>(
-        math::half_to_float(static_cast<std::uint16_t>(two >> (16 * which))));
-  };
+  for (int i = 0; i < 4; ++i) halves(x[i], mine.x[i]);
+  for (int i = 0; i < 2; ++i) halves(w[i], mine.w[i]);
+  const auto all = cta->gather(thread, mine);
   for (int i = 0; i < 4; ++i) {
     const int row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
     double sum = static_cast<double>(sums[i]);
     for (int k = 0; k < 16; ++k) {
-      const auto from_x = static_cast<std::size_t>(row % 8 * 4 + k % 8 / 2);
-      const auto from_w = static_cast<std::size_t>(column * 4 + k % 8 / 2);
-      sum += half(all[from_x].x[row / 8 + 2 * (k / 8)], k % 2) * half(all[from_w].w[k / 8], k % 2);
+      const Given& from_x = *all[static_cast<std::size_t>(row % 8 * 4 + k % 8 / 2)];
+      const Given& from_w = *all[static_cast<std::size_t>(column * 4 + k % 8 / 2)];
+      sum += static_cast<double>(from_x.x[row / 8 + 2 * (k / 8)][k % 2]) *
+             static_cast<double>(from_w.w[k / 8][k % 2]);
     }
     sums[i] = static_cast<float>(sum);
   }
 }
 
 inline std::uint32_t EmulatedLane::exchange(std::uint32_t bits, int lanes) const {
-  return cta->gather(thread, bits)[static_cast<std::size_t>(lane ^ lanes)];
+  return *cta->gather(thread, bits)[static_cast<std::size_t>(lane ^ lanes)];
 }
 inline void EmulatedLane::sync_team(int team, int size) const {
   cta->wait(size == 32 ? 2000 + thread / 32 : 1 + team, size);
