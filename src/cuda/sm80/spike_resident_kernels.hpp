@@ -1,0 +1,16 @@
+// Kernel `spike_resident`: what it is compiled for.
+#pragma once
+
+#include "cuda/sm80/spike_resident_params.hpp"
+
+namespace convoy::cuda::sm80 {
+
+using ResidentKernel = void (*)(ResidentParams);
+
+// Of any network, and of FashionNet; for few images by few_tasks.
+ResidentKernel resident_any();
+ResidentKernel resident_any_few();
+ResidentKernel resident_fashion();
+ResidentKernel resident_fashion_few();
+
+}  // namespace convoy::cuda::sm80
