@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "bench/fit/h200.hpp"
 #include "core/shape_list.hpp"
@@ -36,20 +37,25 @@ struct Outputs {
   std::vector<std::int32_t> labels;
 };
 
+enum class Code { any, known, known_one_term };
+
 // Runs the kernel, or its code for a known network, on so many CTAs.
 Outputs emulate(const verify::ChainInputs& inputs, const ResidentLayout& layout, int ctas,
-                bool known = false) {
+                Code code = Code::any) {
   const Chain chain = inputs.chain;
   const ResidentConstants constants =
       pack_resident(chain, layout, inputs.parameters(spike_resident().facts()));
   ResidentParams p;
   p.at = layout;
-  std::copy(constants.scale.begin(), constants.scale.end(), p.scale);
+  std::copy(constants.of.begin(), constants.of.end(), p.of);
   p.constants = constants.shared.data();
   p.linear = constants.linear.data();
   p.values = constants.values.empty() ? nullptr : constants.values.data();
   p.n = chain.front().n;
   p.x = inputs.x.data<std::uint8_t>();
+  // Few images come with the launch.
+  if (layout.tasks == few_tasks && inputs.x.elements() <= most_inline_bytes)
+    std::copy_n(std::exchange(p.x, nullptr), inputs.x.elements(), p.image);
   Outputs outputs;
   outputs.y.resize(chain.size());
   for (std::size_t i = 0; i < chain.size(); ++i) {
@@ -66,13 +72,21 @@ Outputs emulate(const verify::ChainInputs& inputs, const ResidentLayout& layout,
   for (int i = 0; i < ctas; ++i)
     cta.run([&](const EmulatedLane& lane) {
       if (layout.tasks == few_tasks)
-        known ? resident_cta<KnownNet<FashionNet, few_tasks>>(lane, p, i, ctas)
-              : resident_cta<AnyNet<few_tasks>>(lane, p, i, ctas);
+        code == Code::any ? resident_cta<AnyNet<few_tasks>>(lane, p, i, ctas)
+                          : resident_cta<KnownNet<FashionNet, few_tasks>>(lane, p, i, ctas);
+      else if (code == Code::known_one_term)
+        resident_cta<KnownNet<FashionNet, known_many_tasks, 1>>(lane, p, i, ctas);
       else
-        known ? resident_cta<KnownNet<FashionNet, known_many_tasks>>(lane, p, i, ctas)
-              : resident_cta<AnyNet<many_tasks>>(lane, p, i, ctas);
+        code == Code::any ? resident_cta<AnyNet<many_tasks>>(lane, p, i, ctas)
+                          : resident_cta<KnownNet<FashionNet, known_many_tasks>>(lane, p, i, ctas);
     });
   return outputs;
+}
+
+void round_weights(verify::ChainInputs& inputs) {
+  for (Tensor& w : inputs.weights)
+    for (Index i = 0; i < w.elements(); ++i)
+      w.data<float>()[i] = math::round_to(DType::f16, w.data<float>()[i]);
 }
 
 // Each stage on what the kernel itself gave before.
@@ -177,15 +191,32 @@ TEST(SpikeResident, RunsDrawnChainsAsTheOracleDoes) {
 // for them gives the bits of the general one.
 TEST(SpikeResident, KnownNetworkGivesTheSameBits) {
   const OwnedChain chain = with_images(listed().front(), 19);
-  const verify::ChainInputs inputs = verify::draw_inputs(chain, verify::Data::normal, 5);
   const std::vector<ResidentLayout> layouts = resident_layouts(chain, h200());
-  const Outputs want = emulate(inputs, layouts.front(), 1);
-  for (const ResidentLayout& layout : layouts) {
-    SCOPED_TRACE(testing::Message() << "teams of " << layout.team);
-    ASSERT_EQ(layout.compiled, 1);
-    const Outputs got = emulate(inputs, layout, 2, true);
-    EXPECT_EQ(want.y.back(), got.y.back());
-    EXPECT_EQ(want.labels, got.labels);
+  for (const bool one_term : {false, true}) {
+    verify::ChainInputs inputs = verify::draw_inputs(chain, verify::Data::normal, 5);
+    if (one_term) round_weights(inputs);
+    const Outputs want = emulate(inputs, layouts.front(), 1);
+    for (const ResidentLayout& layout : layouts)
+      for (const Code code : {Code::known, Code::known_one_term}) {
+        if (code == Code::known_one_term && (!one_term || layout.tasks == few_tasks)) continue;
+        SCOPED_TRACE(testing::Message() << "teams of " << layout.team << ", " << one_term);
+        ASSERT_EQ(layout.compiled, 1);
+        const Outputs got = emulate(inputs, layout, 2, code);
+        EXPECT_EQ(want.y.back(), got.y.back());
+        EXPECT_EQ(want.labels, got.labels);
+      }
+  }
+}
+
+// f16 numbers have no lo, which halves the work; others have.
+TEST(SpikeResident, WeightsThatAreF16NumbersTakeOneTerm) {
+  const OwnedChain chain = listed().front();
+  const ResidentLayout layout = resident_layouts(chain, h200()).front();
+  verify::ChainInputs inputs = verify::draw_inputs(chain, verify::Data::normal, 7);
+  for (const int terms : {2, 1}) {
+    if (terms == 1) round_weights(inputs);
+    const auto made = pack_resident(chain, layout, inputs.parameters(spike_resident().facts()));
+    for (std::size_t i = 0; i < chain.stages.size(); ++i) EXPECT_EQ(made.of[i].terms, terms) << i;
   }
 }
 
@@ -193,10 +224,11 @@ class GpuSpikeResident : public GpuTest {};
 
 // The same on a GPU, on as many CTAs as it has multiprocessors: `verify` wants the spikes of inner
 // layers, which only the general code gives.
-TEST_F(GpuSpikeResident, KnownNetworkGivesTheSameBits) {
+void known_network_gives_the_same_bits(bool one_term) {
   const Index n = 700;
   const OwnedChain chain = with_images(listed().front(), n);
-  const verify::ChainInputs inputs = verify::draw_inputs(chain, verify::Data::normal, 6);
+  verify::ChainInputs inputs = verify::draw_inputs(chain, verify::Data::normal, 6);
+  if (one_term) round_weights(inputs);
   const std::vector<ResidentLayout> layouts = resident_layouts(chain, h200());
   const ResidentConstants made =
       pack_resident(inputs.chain, layouts.front(), inputs.parameters(spike_resident().facts()));
@@ -218,7 +250,7 @@ TEST_F(GpuSpikeResident, KnownNetworkGivesTheSameBits) {
       ResidentParams p;
       p.at = layout;
       if (!known) p.at.compiled = 0;
-      std::copy(made.scale.begin(), made.scale.end(), p.scale);
+      std::copy(made.of.begin(), made.of.end(), p.of);
       p.constants = shared.data();
       p.linear = linear.data();
       p.n = n;
@@ -232,6 +264,13 @@ TEST_F(GpuSpikeResident, KnownNetworkGivesTheSameBits) {
       if (want.empty()) want = got;
       EXPECT_EQ(want, got);
     }
+}
+
+TEST_F(GpuSpikeResident, KnownNetworkGivesTheSameBits) {
+  for (const bool one_term : {false, true}) {
+    SCOPED_TRACE(testing::Message() << "one term " << one_term);
+    known_network_gives_the_same_bits(one_term);
+  }
 }
 
 TEST(SpikeResident, RefusesWithTheBytesThatItNeeds) {

@@ -10,14 +10,16 @@ namespace convoy::cuda::sm80 {
 struct ResidentLaunch::Ready {
   using Kernel = LoadedKernel<ResidentParams>;
   Kernel any[2], fashion[2];  // for many images, for few
+  Kernel fashion_one_term;    // for many
   bool overlap_previous;
 };
 
 ResidentLaunch::ResidentLaunch(bool overlap_previous)
-    : ready_(new Ready{{{resident_any(), "spike_resident"}, {resident_any_few(), "spike_resident"}},
-                       {{resident_fashion(), "spike_resident"},
-                        {resident_fashion_few(), "spike_resident"}},
-                       overlap_previous}) {}
+    : ready_(new Ready{
+          {{resident_any(), "spike_resident"}, {resident_any_few(), "spike_resident"}},
+          {{resident_fashion(), "spike_resident"}, {resident_fashion_few(), "spike_resident"}},
+          {resident_fashion_one_term(), "spike_resident"},
+          overlap_previous}) {}
 ResidentLaunch::~ResidentLaunch() = default;
 
 std::string ResidentLaunch::run(const ResidentParams& params, int grid,
@@ -26,8 +28,13 @@ std::string ResidentLaunch::run(const ResidentParams& params, int grid,
   // A kernel of a known network writes no spikes of inner layers.
   const bool inner = std::any_of(params.y, params.y + params.at.size - 1,
                                  [](const float* y) { return y != nullptr; });
-  const auto& kernels = params.at.compiled == 0 || inner ? ready_->any : ready_->fashion;
-  const auto& kernel = kernels[params.at.tasks == few_tasks ? 1 : 0];
+  const bool known = params.at.compiled != 0 && !inner, few = params.at.tasks == few_tasks;
+  const bool one_term = std::all_of(params.of, params.of + params.at.size,
+                                    [](const ResidentScale& of) { return of.terms == 1; });
+  // Where all lo are 0 both kernels of the known network give the same bits.
+  const auto& kernel = known && !few && one_term
+                           ? ready_->fashion_one_term
+                           : (known ? ready_->fashion : ready_->any)[few ? 1 : 0];
   const cudaError_t error = kernel.launch({.grid = ctas,
                                            .threads = resident_warps * 32,
                                            .shared_bytes = params.at.shared_bytes,

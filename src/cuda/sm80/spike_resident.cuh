@@ -18,10 +18,17 @@ CONVOY_HD std::uint32_t spike_words(std::uint32_t bits) {
   return (bits & 1 ? half_one : 0) | (bits & 2 ? half_one << 16 : 0);
 }
 
+/// (x - v)/tau, rounded once: a product with the rounded 1/tau is at most a unit off, and what its
+/// remainder says puts it right (Markstein; not for a tau whose mantissa is all ones).
+CONVOY_LANE float leak(const ResidentLayer& l, float x) {
+  const float near = x * l.rate;
+  return fmaf(fmaf(-near, l.tau, x), l.rate, near);
+}
+
 /// One step of a neuron whose input is x; whether it fires.
 template <bool Leaky>
 CONVOY_LANE bool step(const ResidentLayer& l, float x, float& v) {
-  v = math::charge(Leaky ? Activation::Kind::lif : Activation::Kind::if_, l.tau, v, x);
+  v = Leaky ? v + leak(l, x - v) : math::charge(Activation::Kind::if_, l.tau, v, x);
   const float spike = math::fire(v, l.threshold);
   v = math::reset(v, l.threshold, spike, l.soft);
   return spike != 0.0F;
@@ -151,11 +158,12 @@ CONVOY_LANE void first_task(const Lane& lane, const ResidentParams& p, const Res
   }
   float acc[Tiles][Phases][1][4];
   const int all = first_tiles(l.items, l.pool);
-  sums<Net, Tiles, Phases, 1, 1>(lane, l, rows, there_are<Net, Tiles>(all, tile), 1, weights, acc);
+  sums<Net, Tiles, Phases, 1, 1>(lane, l, rows, there_are<Net, Tiles>(all, tile), 1,
+                                 terms<Net>(p.of[0]), weights, acc);
   const int k = filters * tile_columns + sum_column(lane.lane), row = sum_row(lane.lane);
   const auto* const bias = reinterpret_cast<const float*>(lane.shared + l.bias) + k;
   const int steps = Net::steps(p);
-  const float scale = p.scale[0], b[2] = {bias[0], bias[1]};
+  const float scale = p.of[0].scale, b[2] = {bias[0], bias[1]};
   const auto x = [&](float sum, int filter) { return fmaf(sum, scale, b[filter]); };
   CONVOY_UNROLL
   for (int i = 0; i < Tiles; ++i) {
@@ -172,8 +180,7 @@ CONVOY_LANE void first_task(const Lane& lane, const ResidentParams& p, const Res
   }
 }
 
-/// A step of all neurons of a task: bits (2 * (tile, column) + filter, pooled), or
-/// (4 * (tile, column) + sum).
+/// A step of all neurons of a task: bits 4 * (tile, column) + sum.
 template <bool Leaky, int Tiles, int Columns, int Steps>
 CONVOY_LANE std::uint32_t fire(const ResidentLayer& l, float scale, const float (&b)[Columns][2],
                                const float (&acc)[Tiles][Columns][Steps][4], int t,
@@ -184,8 +191,7 @@ CONVOY_LANE std::uint32_t fire(const ResidentLayer& l, float scale, const float 
   for (int j = 0; j < Columns; ++j) CONVOY_UNROLL
   for (int e = 0; e < 4; ++e) {
     const bool fired = step<Leaky>(l, fmaf(acc[i][j][t][e], scale, b[j][e & 1]), v[i][j][e]);
-    const int pair = i * Columns + j;
-    bits |= fired ? 1U << (l.pool ? 2 * pair + (e & 1) : 4 * pair + e) : 0U;
+    bits |= fired ? 1U << (4 * (i * Columns + j) + e) : 0U;
   }
   return bits;
 }
@@ -227,12 +233,22 @@ CONVOY_LANE void task_outputs(const Lane& lane, const ResidentLayer& l, const Ta
   }
 }
 
-/// A later layer with a neuron. weights: as sums() takes them; place(item): the item's row
-/// and column of y; sink_of(item): where its image goes.
+/// The sums of the first step are those of all.
+template <int Tiles, int Columns, int Steps>
+CONVOY_LANE void hold(float (&acc)[Tiles][Columns][Steps][4]) {
+  CONVOY_UNROLL
+  for (int i = 0; i < Tiles; ++i) CONVOY_UNROLL
+  for (int j = 0; j < Columns; ++j) CONVOY_UNROLL
+  for (int t = 1; t < Steps; ++t) CONVOY_UNROLL
+  for (int e = 0; e < 4; ++e) acc[i][j][t][e] = acc[i][j][0][e];
+}
+
+/// A layer on spikes, or the first where it is linear, with a neuron. weights: as sums() takes
+/// them; place(item): the item's row and column of y; sink_of(item): where its image goes.
 template <class Net, int Tiles, int Ahead, class Lane, class Weights, class SinkOf, class PlaceOf>
 CONVOY_LANE void spike_task(const Lane& lane, const ResidentParams& p, const ResidentLayer& l,
-                            float scale, const Task& task, Weights weights, SinkOf sink_of,
-                            PlaceOf place_of) {
+                            const ResidentScale& of, const Task& task, Weights weights,
+                            SinkOf sink_of, PlaceOf place_of) {
   constexpr int Columns = Net::tasks.columns, Steps = Net::tasks.steps;
   const int steps = Net::steps(p);
   int rows[Tiles];
@@ -248,8 +264,7 @@ CONVOY_LANE void spike_task(const Lane& lane, const ResidentParams& p, const Res
   float v[Tiles][Columns][4] = {};
   std::uint32_t counts[Tiles][Columns][2] = {};
   const auto bits_at = [&](std::uint32_t bits, int i, int j, int half) {
-    const int pair = i * Columns + j;
-    return bits >> (l.pool ? 2 * pair : 4 * pair + 2 * half) & 3;
+    return bits >> (4 * (i * Columns + j) + 2 * half) & 3;
   };
   const auto filter = [&](int j) {
     return (task.column + j) * tile_columns + sum_column(lane.lane);
@@ -257,15 +272,21 @@ CONVOY_LANE void spike_task(const Lane& lane, const ResidentParams& p, const Res
   CONVOY_UNROLL_KNOWN
   for (int from = 0; from < steps; from += Steps) {
     float acc[Tiles][Columns][Steps][4];
-    sums<Net, Tiles, Columns, Steps, Ahead>(lane, l, rows, task.tiles, steps - from, weights, acc);
+    // Of a held input made again every `Steps` steps: kept, they would take the registers.
+    sums<Net, Tiles, Columns, Steps, Ahead>(lane, l, rows, task.tiles, l.held ? 1 : steps - from,
+                                            terms<Net>(of), weights, acc);
+    if (l.held) hold<Tiles, Columns, Steps>(acc);
     CONVOY_UNROLL
     for (int i = 0; i < Tiles; ++i) rows[i] += Steps * l.in_step;
     CONVOY_UNROLL
     for (int t = 0; t < Steps; ++t) {
       if (from + t >= steps) continue;
       std::uint32_t bits =
-          l.leaky ? fire<true>(l, scale, b, acc, t, v) : fire<false>(l, scale, b, acc, t, v);
-      if (l.pool) bits |= lane.exchange(bits, 4);  // with the lane of the next column
+          l.leaky ? fire<true>(l, of.scale, b, acc, t, v) : fire<false>(l, of.scale, b, acc, t, v);
+      if (l.pool) {
+        bits |= bits >> 2;               // upper and lower row
+        bits |= lane.exchange(bits, 4);  // with the lane of the next column
+      }
       task_outputs<Tiles>(lane, l, task, [&](int i, int half, int item) {
         const Sink sink = sink_of(item);
         const Place at = place_of(item);
@@ -292,18 +313,19 @@ CONVOY_LANE void spike_task(const Lane& lane, const ResidentParams& p, const Res
 /// The mean over the steps of a linear layer, from spike counts: to logits [batch][k].
 template <class Net, class Lane, class Weights>
 CONVOY_LANE void mean_task(const Lane& lane, const ResidentParams& p, const ResidentLayer& l,
-                           float scale, const Task& task, Weights weights, float* logits) {
+                           const ResidentScale& of, const Task& task, Weights weights,
+                           float* logits) {
   int rows[1];
   task_rows(lane, l, task, rows);
   float acc[1][1][1][4];
-  sums<Net, 1, 1, 1, Net::tasks.ahead>(lane, l, rows, 1, 1, weights, acc);
+  sums<Net, 1, 1, 1, Net::tasks.ahead>(lane, l, rows, 1, 1, terms<Net>(of), weights, acc);
   const auto* const bias = reinterpret_cast<const float*>(lane.shared + l.bias);
   task_outputs<1>(lane, l, task, [&](int, int half, int item) {
     CONVOY_UNROLL
     for (int e = 0; e < 2; ++e) {
       const int k = task.column * tile_columns + sum_column(lane.lane) + e;
       if (k >= l.k) continue;
-      const float sum = fmaf(acc[0][0][0][2 * half + e], scale, bias[k]);
+      const float sum = fmaf(acc[0][0][0][2 * half + e], of.scale, bias[k]);
       logits[item * l.k + k] = sum / static_cast<float>(Net::steps(p));
     }
   });

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
+#include <cstring>
 
+#include "core/host_images.hpp"
 #include "cuda/error.hpp"
 #include "cuda/families.hpp"
 #include "cuda/family.hpp"
@@ -28,10 +31,10 @@ struct ResidentWeights final : PackedWeights {
         linear(uploaded(device, made.linear.data(), made.linear.size())),
         values(uploaded(device, made.values.data(), made.values.size() * 2)),
         has_values(!made.values.empty()),
-        scale(made.scale) {}
+        of(made.of) {}
   DeviceMemory shared, linear, values;
   bool has_values;
-  std::array<float, most_layers> scale;
+  std::array<ResidentScale, most_layers> of;
 };
 
 std::string name_of(const ResidentLayout& layout) {
@@ -50,7 +53,9 @@ class PreparedResident final : public Prepared {
       return name_of(layout) == tile.name;
     });
     if (asked != layouts_.end()) layouts_ = {*asked};
-    planned_ = &best_layout(layouts_, chain.front().n, facts_);
+    layout_for(chain.front().n);
+    const Stage& images = chain.front();
+    image_bytes_ = images.h * images.w * images.c;
     const OnDevice on(device_);
     launch_ = std::make_unique<ResidentLaunch>(facts_.major >= 9);
   }
@@ -69,14 +74,17 @@ class PreparedResident final : public Prepared {
   Status run(const RunArgs& args) const noexcept override {
     if (args.n == 0) return {};
     ResidentParams p;
-    const bool planned = args.n == chain_.stages.front().n;
-    p.at = planned ? *planned_ : best_layout(layouts_, args.n, facts_);
-    std::copy(weights_->scale.begin(), weights_->scale.end(), p.scale);
+    p.at = layout_for(args.n);
+    std::copy(weights_->of.begin(), weights_->of.end(), p.of);
     p.constants = weights_->shared.data();
     p.linear = weights_->linear.data();
     if (weights_->has_values) p.values = static_cast<const std::uint16_t*>(weights_->values.data());
     p.n = args.n;
-    p.x = static_cast<const std::uint8_t*>(args.x);
+    const Index bytes = args.n * image_bytes_;
+    if (bytes <= most_inline_bytes && p.at.tasks == few_tasks && HostImages::at(args.x))
+      std::memcpy(p.image, args.x, static_cast<std::size_t>(bytes));
+    else
+      p.x = static_cast<const std::uint8_t*>(args.x);
     const std::size_t last = chain_.stages.size() - 1;
     for (std::size_t i = 0; i < last; ++i)
       p.y[i] = i == 0 ? args.inner_y : args.later.size() >= i ? args.later[i - 1].inner_y : nullptr;
@@ -87,11 +95,22 @@ class PreparedResident final : public Prepared {
   }
 
  private:
+  // That of the run before costs nothing, the choice a microsecond.
+  const ResidentLayout& layout_for(Index n) const noexcept {
+    const Index last = last_.load(std::memory_order_relaxed);
+    if (last / most_layouts == n) return layouts_[static_cast<std::size_t>(last % most_layouts)];
+    const ResidentLayout& best = best_layout(layouts_, n, facts_);
+    last_.store(n * most_layouts + (&best - layouts_.data()), std::memory_order_relaxed);
+    return best;
+  }
+
+  static constexpr Index most_layouts = 16;
   OwnedChain chain_;
   int device_;
   DeviceFacts facts_;
   std::vector<ResidentLayout> layouts_;
-  const ResidentLayout* planned_ = nullptr;  // of the chain's n
+  mutable std::atomic<Index> last_{-1};  // n * most_layouts + the layout's number
+  Index image_bytes_ = 0;
   std::shared_ptr<const ResidentWeights> weights_;
   std::unique_ptr<ResidentLaunch> launch_;
 };

@@ -12,5 +12,6 @@ ResidentKernel resident_any();
 ResidentKernel resident_any_few();
 ResidentKernel resident_fashion();
 ResidentKernel resident_fashion_few();
+ResidentKernel resident_fashion_one_term();  // of weights that are f16 numbers
 
 }  // namespace convoy::cuda::sm80

@@ -32,9 +32,11 @@ struct AnyNet {
   static constexpr TaskSizes tasks = Tasks;
   static constexpr bool known = false;
   static constexpr bool inner = true;  // whether layers' spikes may be wanted
+  static constexpr int terms = 0;      // of a weight: as packed
 
   CONVOY_LANE static int steps(const ResidentParams& p) { return p.at.steps; }
   CONVOY_LANE static int size(const ResidentParams& p) { return p.at.size; }
+  CONVOY_LANE static int convolutions(const ResidentParams& p) { return p.at.convolutions; }
   CONVOY_LANE static bool clear(const ResidentParams& p) { return p.at.clear; }
   CONVOY_LANE static const ResidentImage& image(const ResidentParams& p) { return p.at.image; }
   template <class Body>
@@ -51,15 +53,17 @@ struct AnyNet {
   }
 };
 
-/// A network whose facts `Facts::net()` lists.
-template <class Facts, TaskSizes Tasks>
+/// A network whose facts `Facts::net()` lists, and whose weights have so many terms.
+template <class Facts, TaskSizes Tasks, int Terms = 2>
 struct KnownNet {
   static constexpr TaskSizes tasks = Tasks;
   static constexpr bool known = true, inner = false;
+  static constexpr int terms = Terms;
   static constexpr int first_products = Facts::net().layers[0].products;
 
   CONVOY_LANE static int steps(const ResidentParams&) { return known_steps; }
   CONVOY_LANE static int size(const ResidentParams&) { return known_size; }
+  CONVOY_LANE static int convolutions(const ResidentParams&) { return known_convolutions; }
   CONVOY_LANE static bool clear(const ResidentParams&) { return known_clear; }
   CONVOY_LANE static ResidentImage image(const ResidentParams&) {
     constexpr ResidentImage at = Facts::net().image;

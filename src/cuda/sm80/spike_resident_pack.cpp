@@ -40,7 +40,14 @@ class Packer {
     made_.shared.resize(static_cast<std::size_t>(layout.constants_bytes));
     made_.linear.resize(static_cast<std::size_t>(layout.linear_bytes));
     pixels();
-    for (int i = 0; i < layout.size; ++i) layer(i);
+    for (int i = 0; i < layout.size; ++i) {
+      tables(i);
+      step_ = i == 0 ? common_step() : 1;
+      if (layer(i) == 2 && step_ != 1) {
+        step_ = 1;
+        layer(i);
+      }
+    }
   }
   ResidentConstants take() { return std::move(made_); }
 
@@ -69,6 +76,15 @@ class Packer {
     }
   }
 
+  // By which all the first layer's weights may be divided, and its sums multiplied; 1: by none.
+  double common_step() const {
+    const double slope = lines_.front().slope;
+    const bool all = slope > 0 && std::all_of(lines_.begin(), lines_.end(), [&](const Line& line) {
+                       return line.slope == slope;
+                     });
+    return all ? slope : 1;
+  }
+
   // The weight of filter k for value x of a row r of the first layer's units, from column `phase`
   // of the group on.
   double first_weight(Index k, Index r, Index x, Index phase) const {
@@ -79,10 +95,10 @@ class Packer {
     const Index column = from / channels, c = from % channels;
     if (column % s.dil.w != 0 || column / s.dil.w >= s.s) return 0;
     const float* const w = all_.front().w + ((k * s.r + r) * s.s + column / s.dil.w) * s.c;
-    if (c < s.c) return w[c] * lines_[static_cast<std::size_t>(c)].slope;
+    if (c < s.c) return w[c] * (lines_[static_cast<std::size_t>(c)].slope / step_);
     double sum = 0;  // of the channel that is 1 inside the image
     for (Index i = 0; i < s.c; ++i) sum += w[i] * lines_[static_cast<std::size_t>(i)].offset;
-    return sum;
+    return sum / step_;
   }
 
   // The weight of filter `column % k` for value e of unit u. Columns of the first layer: eight
@@ -109,12 +125,17 @@ class Packer {
     return all_[static_cast<std::size_t>(i)].w[(k * s.r * s.s * s.c) + pixel * before.k + c];
   }
 
-  void layer(int i) {
+  void tables(int i) {
     const ResidentLayer& l = at(i);
-    const Index units = Index{l.taps_h} * l.taps_w * l.tap_units;
     auto* const offsets = reinterpret_cast<std::int32_t*>(made_.shared.data() + l.offsets);
     for (int u = 0; u < 2 * l.products; ++u) offsets[u] = l.offset(u);
     biases(i);
+  }
+
+  // Packs a layer's weights and returns how many terms they take.
+  int layer(int i) {
+    const ResidentLayer& l = at(i);
+    const Index units = Index{l.taps_h} * l.taps_w * l.tap_units;
     const Index columns = Index{l.channel_tiles} * l.phases * tile_columns;
     double most = 0;
     for (Index u = 0; u < units; ++u)
@@ -128,7 +149,8 @@ class Packer {
     int exponent = 0;
     std::frexp(most, &exponent);
     exponent = most == 0 ? 0 : std::clamp(14 - exponent, -100, 100);
-    made_.scale[static_cast<std::size_t>(i)] = static_cast<float>(std::ldexp(1.0, -exponent));
+    ResidentScale& of = made_.of[static_cast<std::size_t>(i)];
+    of = {static_cast<float>(std::ldexp(step_, -exponent)), 1};
     std::byte* const to =
         (i < layout_.convolutions ? made_.shared : made_.linear).data() + l.weights;
     for (Index product = 0; product < l.products; ++product)
@@ -142,10 +164,12 @@ class Packer {
                                                   tile * tile_columns + weight_column(lane))
                                          : 0;
               split(std::ldexp(w, exponent), terms[0][unit][e], terms[1][unit][e]);
+              if ((terms[1][unit][e] & 0x7fff) != 0) of.terms = 2;
             }
           std::memcpy(to + ((product * (columns / tile_columns) + tile) * 32 + lane) * 16, terms,
                       sizeof terms);
         }
+    return of.terms;
   }
 
   static void split(double w, std::uint16_t& hi, std::uint16_t& lo) {
@@ -180,6 +204,7 @@ class Packer {
   const ResidentLayout& layout_;
   std::span<const Parameters> all_;
   std::vector<Line> lines_;
+  double step_ = 1;  // see common_step
   ResidentConstants made_;
 };
 

@@ -9,19 +9,21 @@
 #include <vector>
 
 #include "core/kernel.hpp"
-#include "cuda/sm80/spike_resident_plan.hpp"
+#include "cuda/sm80/spike_resident_params.hpp"
 
 namespace convoy::cuda::sm80 {
 
 /// On the host, as the kernel wants it.
 ///
 /// Weights are two f16 terms each, hi + lo, of the weight times a power of two that keeps lo from
-/// being subnormal; with inputs 0 and 1, or small integers, sums are as good as fp32's. They lie
+/// being subnormal; with inputs 0 and 1, or small integers, sums are as good as fp32's. Weights
+/// that are f16 numbers have no lo; so that this holds of the first layer too, the step from pixel
+/// value to pixel value is then in the scale of its sums instead of its weights. They lie
 /// [product][eight filters][lane]{hi unit 0, hi unit 1, lo unit 0, lo unit 1}, two values each.
 struct ResidentConstants {
-  std::vector<std::byte> shared;           // as in ResidentLayout::constants_bytes
-  std::vector<std::byte> linear;           // as in ResidentLayout::linear_bytes
-  std::array<float, most_layers> scale{};  // of each layer's sums
+  std::vector<std::byte> shared;  // as in ResidentLayout::constants_bytes
+  std::vector<std::byte> linear;  // as in ResidentLayout::linear_bytes
+  std::array<ResidentScale, most_layers> of{};
   /// x' of a pixel value, f16, [C][256]; empty: the value of pixel u is u - 127.5, what makes x' of
   /// it is in weights and bias.
   std::vector<std::uint16_t> values;

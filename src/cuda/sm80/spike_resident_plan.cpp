@@ -71,10 +71,12 @@ class Builder {
     l.leaky = s.act.kind == Activation::Kind::lif;
     l.soft = s.soft;
     l.tau = l.leaky ? s.act.tau() : 1;
+    l.rate = l.leaky ? 1 / l.tau : 0;
     l.threshold = s.act.threshold();
     l.counts = chain_.mean && i + 2 == at_.size;
     l.stores = !last;
-    if (i == 0)
+    if (i == 0 && linear) features(l, s);
+    if (i == 0 && !linear)
       first(l, s, shapes);
     else if (linear)
       linear_layer(l, i);
@@ -115,6 +117,18 @@ class Builder {
     l.items = clip((s.pool ? rows / 2 : rows) * groups);
     l.across = image.groups;
     constants(l, Size(l.phases));
+  }
+
+  // Of a first layer that is linear: an image's values are a row of features.
+  void features(ResidentLayer& l, const Stage& s) {
+    ResidentImage& image = at_.image;
+    image.h = image.w = image.rows = image.groups = image.step = 1;
+    image.c = clip(s.c);
+    image.units = image.pitch = clip(in_eights(s.c));
+    map_.units = in_eights(s.c);
+    map_.row = Size(map_.units | 1) * unit_bytes;
+    feature_bytes(0) = map_.row * at_.batch;
+    l.held = true;
   }
 
   void convolution(ResidentLayer& l, const Stage& s, const Shapes& shapes) {
@@ -300,7 +314,8 @@ ResidentLayout lay_out_few(const Chain& chain, int team, bool tight, Index share
 
 bool is_linear_stage(const Chain& chain, std::size_t i) {
   const Stage& stage = chain[i];
-  return i > 0 && stage.h == 1 && stage.w == 1 && stage.r == 1 && stage.s == 1;
+  const bool one = stage.h == 1 && stage.w == 1 && stage.r == 1 && stage.s == 1;
+  return one && (i > 0 || (!stage.pool && stage.pad == Padding(0)));
 }
 
 std::vector<ResidentLayout> resident_layouts(const Chain& chain, const DeviceFacts& device) {

@@ -45,9 +45,11 @@ struct ResidentLayer {
   int out_image = 0;
   bool stores = true;   // false: nothing in shared memory
   bool counts = false;  // stores the number of spikes, not those of each step
+  bool held = false;    // a linear layer whose input is the same in all steps: the first
   // The neuron; of a mean unused.
   bool mean = false, leaky = false, soft = false;
   float tau = 0, threshold = 0;
+  float rate = 0;  // 1/tau of a leaky one
 
   /// Of products whose two units are neighbours in a column, those that one column makes.
   CONVOY_HD constexpr int pairs() const { return taps_h / 2; }
@@ -65,7 +67,8 @@ struct ResidentLayer {
 };
 
 /// How u8 images become units of f16 values: unit u of group j of row y holds values 8u to 8u + 7,
-/// of pixels in a row, channels together, from column j * step of the padded image on.
+/// of pixels in a row, channels together, from column j * step of the padded image on. Before a
+/// linear layer an image is one pixel, its units the features.
 struct ResidentImage {
   int h = 0, w = 0, c = 0;
   int top = 0, left = 0;  // padding
@@ -121,7 +124,8 @@ const ResidentLayout& best_layout(const std::vector<ResidentLayout>& layouts, In
 /// Predicted seconds of a run of n images.
 double resident_seconds(const ResidentLayout& layout, Index n, const DeviceFacts& device);
 
-/// Whether stage i multiplies whole images: 1x1 on one pixel, not the first.
+/// Whether stage i multiplies whole images: 1x1 on one pixel, and as the first one without pool and
+/// padding.
 bool is_linear_stage(const Chain& chain, std::size_t i);
 
 }  // namespace convoy::cuda::sm80

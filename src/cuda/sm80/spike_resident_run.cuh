@@ -51,10 +51,13 @@ CONVOY_LANE UnitAt unit_at(const ResidentImage& at, int i) {
 struct PixelWords {
   std::uint32_t word[2];
 };
-template <class Lane>
+template <class Net, class Lane>
 CONVOY_LANE PixelWords pixels_at(const Lane& lane, const std::uint8_t* from) {
   const auto* const words = reinterpret_cast<const std::uint32_t*>(from);
-  return {{lane.from_global(words), lane.from_global(words + 1)}};
+  if constexpr (Net::tasks == few_tasks)  // maybe the launch's own
+    return {{words[0], words[1]}};
+  else
+    return {{lane.from_global(words), lane.from_global(words + 1)}};
 }
 template <class Lane>
 CONVOY_LANE Words4 unit_of(const Lane& lane, const PixelWords& pixels) {
@@ -67,12 +70,12 @@ CONVOY_LANE Words4 unit_of(const Lane& lane, const PixelWords& pixels) {
   return unit;
 }
 
-/// Units of an image, as ResidentImage says.
-template <class Lane>
+/// Units of an image, as ResidentImage says, from `to` in shared memory on.
+template <class Net, class Lane>
 CONVOY_LANE void stage_image(const Lane& lane, const ResidentParams& p, const ResidentImage& at,
-                             const Team& team, const std::uint8_t* image) {
+                             const Team& team, const std::uint8_t* image, int to) {
   const int all = at.rows * at.groups * at.units, bytes = at.h * at.w * at.c;
-  auto* const units = reinterpret_cast<Words4*>(lane.shared + team.memory);
+  auto* const units = reinterpret_cast<Words4*>(lane.shared + to);
   const bool plain = !at.ones && p.values == nullptr;
   const auto in_words = [&](int from) {
     return plain && from + unit_values <= bytes &&
@@ -87,7 +90,7 @@ CONVOY_LANE void stage_image(const Lane& lane, const ResidentParams& p, const Re
       CONVOY_UNROLL
       for (int b = 0; b < batch; ++b)
         if (const int i = begin + b * team.size; i < all)
-          pixels[b] = pixels_at(lane, image + unit_at(at, i).from);
+          pixels[b] = pixels_at<Net>(lane, image + unit_at(at, i).from);
       CONVOY_UNROLL
       for (int b = 0; b < batch; ++b)
         if (const int i = begin + b * team.size; i < all)
@@ -100,7 +103,7 @@ CONVOY_LANE void stage_image(const Lane& lane, const ResidentParams& p, const Re
     Words4 words;
     // What lies beyond a row's end has weights of 0 or makes columns that nobody keeps.
     if (in_words(unit.from)) {
-      words = unit_of(lane, pixels_at(lane, image + unit.from));
+      words = unit_of(lane, pixels_at<Net>(lane, image + unit.from));
     } else if (plain && unit.from + unit_values <= bytes) {
       CONVOY_UNROLL
       for (int j = 0; j < 4; ++j)
@@ -192,7 +195,7 @@ CONVOY_LANE int weight_of(const Lane& lane, const ResidentLayer& l, const Task& 
 
 template <class Net, class Lane>
 CONVOY_LANE void convolution(const Lane& lane, const ResidentParams& p, const ResidentLayer& l,
-                             float scale, const Team& team, const Sink& sink) {
+                             const ResidentScale& of, const Team& team, const Sink& sink) {
   constexpr int tiles = Net::tasks.conv_tiles, columns = Net::tasks.columns;
   const int all = conv_tiles(l.items, l.pool), tasks = tasks_of<tiles, columns>(l, all);
   const auto* const from = reinterpret_cast<const WeightWords*>(lane.shared + l.weights);
@@ -202,7 +205,7 @@ CONVOY_LANE void convolution(const Lane& lane, const ResidentParams& p, const Re
     task.in = team.memory + l.in;
     task.items = l.items;
     spike_task<Net, tiles, 1>(
-        lane, p, l, scale, task,
+        lane, p, l, of, task,
         [&](int product, int j) { return from[weight_of(lane, l, task, product, j)]; },
         [&](int) { return sink; }, [&](int item) { return conv_pixel(item, 0, l.across, false); });
   }
@@ -240,13 +243,13 @@ CONVOY_LANE void linear_layer(const Lane& lane, const ResidentParams& p, const R
   constexpr int tiles = Net::tasks.linear_tiles, columns = Net::tasks.columns;
   if (l.mean)  // few outputs: small tasks
     linear_tasks<Net, 1, 1>(lane, p, l, i, images, [&](const Task& task, auto weights) {
-      mean_task<Net>(lane, p, l, p.scale[i], task, weights,
+      mean_task<Net>(lane, p, l, p.of[i], task, weights,
                      reinterpret_cast<float*>(lane.shared + p.at.part(i + 1)));
     });
   else
     linear_tasks<Net, tiles, columns>(lane, p, l, i, images, [&](const Task& task, auto weights) {
       spike_task<Net, tiles, Net::tasks.ahead>(
-          lane, p, l, p.scale[i], task, weights,
+          lane, p, l, p.of[i], task, weights,
           [&](int item) { return sink_of<Net>(p, l, i, 0, first + item, item); },
           [](int) { return Place{}; });
     });
@@ -281,7 +284,13 @@ CONVOY_LANE void convolutions(const Lane& lane, const ResidentParams& p, const T
   const int teams = p.at.teams(), image_bytes = at.h * at.w * at.c;
   for (int slot = team.number; slot < images; slot += teams) {
     const Index image = first + slot;
-    stage_image(lane, p, at, team, p.x + image * image_bytes);
+    const std::uint8_t* const pixels =
+        (Net::tasks == few_tasks && p.x == nullptr ? p.image : p.x) + image * image_bytes;
+    if (Net::convolutions(p) == 0) {  // the features of the first layer, which is linear
+      stage_image<Net>(lane, p, at, team, pixels, p.at.part(0) + slot * p.at.layers[0].in_row);
+      continue;
+    }
+    stage_image<Net>(lane, p, at, team, pixels, team.memory);
     if (slot + teams < images)
       for (int i = team.index * 128; i < image_bytes; i += team.size * 128)
         lane.prefetch(p.x + (image + teams) * image_bytes + i);
@@ -295,8 +304,7 @@ CONVOY_LANE void convolutions(const Lane& lane, const ResidentParams& p, const T
     });
     Net::later_convolutions(p, [&](const ResidentLayer& l, int i) {
       lane.sync_team(team.number, team.size);
-      convolution<Net>(lane, p, l, p.scale[i], team,
-                       sink_of<Net>(p, l, i, team.memory, image, slot));
+      convolution<Net>(lane, p, l, p.of[i], team, sink_of<Net>(p, l, i, team.memory, image, slot));
     });
     // What comes next writes where the last layer reads: the next image's units, or the next
     // round's zeros.

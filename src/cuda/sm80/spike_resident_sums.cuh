@@ -14,6 +14,12 @@ CONVOY_LANE int there_are(int all, int from) {
   return Net::known && all % Most == 0 ? Most : all - from;
 }
 
+/// Terms of a layer's weights.
+template <class Net>
+CONVOY_LANE int terms(const ResidentScale& of) {
+  return Net::terms != 0 ? Net::terms : of.terms;
+}
+
 /// Weights of a product as a lane holds them: hi and lo of unit 0 and 1.
 struct alignas(16) WeightWords {
   std::uint32_t hi[2], lo[2];
@@ -33,7 +39,7 @@ CONVOY_LANE int product_offset(const Lane& lane, const ResidentLayer& l, int pro
 
 /// The products of a column of taps, rows in pairs, of tiles that follow each other down the image:
 /// what tile i reads for a pair is what tile i + 1 reads for the one before.
-template <int Tiles, int Columns, int Steps, class Lane, class Weights>
+template <int Terms, int Tiles, int Columns, int Steps, class Lane, class Weights>
 CONVOY_LANE void column_sums(const Lane& lane, const ResidentLayer& l, int row, int first,
                              Weights weights, float (&acc)[Tiles][Columns][Steps][4]) {
   WeightWords w[most_known_pairs][Columns];
@@ -48,7 +54,7 @@ CONVOY_LANE void column_sums(const Lane& lane, const ResidentLayer& l, int row, 
     CONVOY_UNROLL
     for (int t = 0; t < Steps; ++t) lane.matrix(x[t], row + t * l.in_step + at * 2 * l.tap_row);
     CONVOY_UNROLL
-    for (int term = 0; term < 2; ++term) CONVOY_UNROLL
+    for (int term = 0; term < Terms; ++term) CONVOY_UNROLL
     for (int t = 0; t < Steps; ++t) CONVOY_UNROLL
     for (int pair = 0; pair < most_known_pairs; ++pair) CONVOY_UNROLL
     for (int j = 0; j < Columns; ++j) {
@@ -61,11 +67,12 @@ CONVOY_LANE void column_sums(const Lane& lane, const ResidentLayer& l, int row, 
 
 /// Sums of `Tiles` times 16 rows by `Columns` times 8 filters in each of `Steps` steps, of which
 /// there are so many tiles and steps. rows: where in shared memory the row begins that this lane
-/// gives of each tile. weights(product, column): this lane's; those of `Ahead` products are on
-/// their way.
+/// gives of each tile. weights(product, column): this lane's, of so many terms; those of `Ahead`
+/// products are on their way.
 template <class Net, int Tiles, int Columns, int Steps, int Ahead, class Lane, class Weights>
 CONVOY_LANE void sums(const Lane& lane, const ResidentLayer& l, const int (&rows)[Tiles], int tiles,
-                      int steps, Weights weights, float (&acc)[Tiles][Columns][Steps][4]) {
+                      int steps, int terms, Weights weights,
+                      float (&acc)[Tiles][Columns][Steps][4]) {
   CONVOY_UNROLL
   for (int i = 0; i < Tiles; ++i) CONVOY_UNROLL
   for (int j = 0; j < Columns; ++j) CONVOY_UNROLL
@@ -76,7 +83,8 @@ CONVOY_LANE void sums(const Lane& lane, const ResidentLayer& l, const int (&rows
     if (tiles_are_rows(l)) {
       CONVOY_UNROLL_KNOWN
       for (; from < l.paired_products(); from += l.pairs())
-        column_sums(lane, l, rows[0] + product_offset<Net>(lane, l, from), from, weights, acc);
+        column_sums<Net::terms>(lane, l, rows[0] + product_offset<Net>(lane, l, from), from,
+                                weights, acc);
     }
   const auto load = [&](int product, WeightWords(&w)[Columns]) {
     CONVOY_UNROLL
@@ -108,7 +116,7 @@ CONVOY_LANE void sums(const Lane& lane, const ResidentLayer& l, const int (&rows
       for (int term = 0; term < 2; ++term) CONVOY_UNROLL
       for (int i = 0; i < Tiles; ++i) CONVOY_UNROLL
       for (int j = 0; j < Columns; ++j) {
-        if (i >= tiles) continue;
+        if (i >= tiles || term >= terms) continue;
         const auto& of_term = term == 0 ? w[j].hi : w[j].lo;
         if (single)
           lane.multiply_add_half(acc[i][j][t], x[i], of_term[0]);
