@@ -25,7 +25,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct RunArguments {
-  std::string model, labels, device = "cpu", json, out;
+  std::string model, labels, device = "cpu", json, out, weights = "f32";
   ImageOptions images;
   int threads = 0;
   Index batch = NetworkOptions{}.batch, limit = std::numeric_limits<Index>::max();
@@ -41,6 +41,12 @@ struct Measured {
   // memory: x', as a training program has them.
   std::vector<double> pinned, values;
 };
+
+Check weight_type() {
+  return {"", [](const std::string& text) {
+            return text == "f32" || text == "f16" ? std::string() : text + ": expected f32 or f16";
+          }};
+}
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -181,6 +187,7 @@ std::string json_of(const Network& network, const Measured& m, Index n, Index ri
       {"convoy", version()},
       {"model", arguments.model},
       {"device", arguments.device},
+      {"weights", arguments.weights},
       {"threads", network.threads()},
       {"images", n},
       {"right", right},
@@ -250,6 +257,7 @@ void run(const RunArguments& arguments) {
   options.threads = arguments.threads;
   options.batch = arguments.batch;
   options.device = parse_device(arguments.device);
+  options.weights = arguments.weights == "f16" ? DType::f16 : DType::f32;
   const Network network(arguments.model, options);
   const io::Images images = named.read(arguments.model, network.text());
   const std::string label_file =
@@ -290,6 +298,13 @@ void add_run(Command& app, int&) {
       ->type_name("N")
       ->capture_default_str()
       ->check(at_least(1));
+  command
+      ->add_option("--weights", arguments->weights,
+                   "f32, as they are, or f16: rounded to such, for half the Tensor-Core work of "
+                   "spiking networks on a GPU")
+      ->type_name("TYPE")
+      ->capture_default_str()
+      ->check(weight_type());
   command->add_option("--limit", arguments->limit, "Only the first so many images")
       ->type_name("N")
       ->check(at_least(1));

@@ -60,7 +60,8 @@ CONVOY_API NetworkText parse_network(std::string_view text, const std::string& n
 /// order. Further ones are not looked at.
 using NetworkParameters = std::map<std::string, TensorView>;
 
-/// How to run a network. None of it changes a bit of the results but `device` and `spike_kernels`.
+/// How to run a network. None of it changes a bit of the results but `device`, `spike_kernels` and
+/// `weights`.
 struct NetworkOptions {
   Device device{};
   int threads = 0;  // as in PlanOptions
@@ -69,6 +70,9 @@ struct NetworkOptions {
   Index batch = 256;
   /// Use the kernels for 0/1 inputs where they fit. Off: every layer is a plan.
   bool spike_kernels = true;
+  /// f16: weights are rounded to f16 numbers first, those of layers that compute in f32 as well. On
+  /// a GPU spiking networks then take half the work on Tensor Cores. f32: as they are.
+  DType weights = DType::f32;
 };
 
 /// What a network does for a layer, for people.

@@ -2,10 +2,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <new>
 #include <stdexcept>
 
 #include "core/printable.hpp"
+#include "math/half.hpp"
 #include "network/flow.hpp"
 #include "network/parameter_views.hpp"
 #include "network/program.hpp"
@@ -28,7 +30,27 @@ void check_options(const NetworkOptions& options) {
   if (options.batch < 1 || options.batch > most_images)
     throw Error(fmt::format("batch {}: expected 1 to {} images. 256 is the default, and enough.",
                             options.batch, most_images));
+  if (options.weights != DType::f32 && options.weights != DType::f16)
+    throw Error(fmt::format("weights {}: expected f32, as they are, or f16, rounded to such.",
+                            to_text(options.weights)));
   machine_of(options);  // throws where that is none
+}
+
+// The model as `options.weights` wants it.
+network::Model rounded(network::Model model, const NetworkOptions& options) {
+  if (options.weights == DType::f32) return model;
+  if (model.text.layer_type() != DType::f32)
+    throw Error(fmt::format("weights f16: the layers compute in {}, expected f32. Leave it out.",
+                            to_text(model.text.layer_type())));
+  for (std::size_t i = 0; i < model.weights.size(); ++i)
+    for (float& w : model.weights[i].w) {
+      const float near = math::round_to(options.weights, w);
+      if (!std::isfinite(near))
+        throw Error(fmt::format("weights f16: {} has the weight {:g}, expected less than 65520.",
+                                model.text.layers[i].name, w));
+      w = near;
+    }
+  return model;
 }
 
 network::Model model_of(const NetworkText& text, const NetworkParameters& parameters) {
@@ -97,16 +119,18 @@ Network::Impl::Impl(NetworkText text_, const NetworkOptions& options_, network::
 std::unique_ptr<Network::Impl> Network::Impl::make(const std::string& folder,
                                                    const NetworkOptions& options) {
   check_options(options);  // before any file is read
-  return with_memory(folder,
-                     [&] { return std::make_unique<Impl>(network::read_model(folder), options); });
+  return with_memory(folder, [&] {
+    return std::make_unique<Impl>(rounded(network::read_model(folder), options), options);
+  });
 }
 
 std::unique_ptr<Network::Impl> Network::Impl::make(const NetworkText& text,
                                                    const NetworkParameters& parameters,
                                                    const NetworkOptions& options) {
   check_options(options);
-  return with_memory("in memory",
-                     [&] { return std::make_unique<Impl>(model_of(text, parameters), options); });
+  return with_memory("in memory", [&] {
+    return std::make_unique<Impl>(rounded(model_of(text, parameters), options), options);
+  });
 }
 
 PlanOptions Network::Impl::plan_options() const {
@@ -147,13 +171,24 @@ OwnedChain Network::Impl::chain_of(std::size_t first, std::size_t count,
   return chain;
 }
 
-std::vector<Parameters> Network::Impl::parameters_of(const Step& step) const {
+/// x' of each pixel value, for each channel of the first stage: behind flatten for each pixel.
+std::vector<float> Network::Impl::values_of_first() const {
+  const std::vector<float>& given = conversion.values();
+  std::vector<float> all;
+  if (given.empty()) return all;
+  for (Index c = 0; c < layer(0).stage.c; c += text.c)
+    all.insert(all.end(), given.begin(), given.end());
+  return all;
+}
+
+std::vector<Parameters> Network::Impl::parameters_of(const Step& step,
+                                                     const std::vector<float>& values) const {
   std::vector<Parameters> all;
   for (std::size_t i = step.first; i < step.first + step.count; ++i) {
     const network::LayerWeights& w = layer(i).weights;
     all.push_back({.w = w.w.data(),
                    .bias = w.bias.empty() ? nullptr : w.bias.data(),
-                   .values = conversion.of_pixels() ? conversion.values().data() : nullptr});
+                   .values = values.empty() ? nullptr : values.data()});
   }
   return all;
 }
@@ -182,7 +217,7 @@ Network::Impl::Step Network::Impl::make_step(const OwnedChain& chain, std::size_
   PlanOptions plan = plan_options();
   plan.kernel = kernel;
   step.bound = std::make_unique<Bound>(bound, plan);
-  step.bound->set(parameters_of(step));
+  step.bound->set(parameters_of(step, first == 0 ? values_of_first() : std::vector<float>()));
   step.mean = bound.mean;
   step.timed = end.timed && !step.mean;
   const Shapes shapes = shapes_of(end.stage);

@@ -96,7 +96,8 @@ struct Network::Impl {
   std::size_t row_from(std::size_t first) const;
   OwnedChain chain_of(std::size_t first, std::size_t count, bool images_as_they_are) const;
   Step make_step(const OwnedChain& chain, std::size_t first, std::string_view kernel) const;
-  std::vector<Parameters> parameters_of(const Step& step) const;
+  std::vector<float> values_of_first() const;
+  std::vector<Parameters> parameters_of(const Step& step, const std::vector<float>& values) const;
   void report(const Step& step, const std::string& why);
   Index tensor_of(Index number) const;
   void lay_out_memory();
