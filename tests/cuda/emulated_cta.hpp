@@ -197,7 +197,7 @@ inline void EmulatedLane::multiply_add(float (&sums)[4], const std::uint32_t (&x
   struct Given {
     float x[4][2], w[2][2];
   };
-  const auto halves = [](std::uint32_t two, float (&to)[2]) {
+  const auto halves = [](std::uint32_t two, float(&to)[2]) {
     to[0] = math::half_to_float(static_cast<std::uint16_t>(two));
     to[1] = math::half_to_float(static_cast<std::uint16_t>(two >> 16));
   };

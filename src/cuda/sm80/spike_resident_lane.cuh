@@ -1,5 +1,5 @@
-// Kernel `spike_resident`: a lane on the device, and the kernel's function. What it is compiled for,
-// any network or a known one, is a file each, so that they compile side by side.
+// Kernel `spike_resident`: a lane on the device, and the kernel's function. What it is compiled
+// for, any network or a known one, is a file each, so that they compile side by side.
 #pragma once
 
 #include <cuda_fp16.h>
