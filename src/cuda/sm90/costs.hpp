@@ -41,7 +41,7 @@ struct HaloCosts {
   double epilogue = 1383, epilogue_pixel = 1.451, epilogue_plain = 400.4;
   double neuron_pixel = 4;  // cycles of a pixel's charge, spike and reset, a step
   // Cycles that CTAs of a cluster take to exchange sums and spikes: of a pixel, and in any case.
-  double exchanged_pixel = 16, exchange = 1500;
+  double exchanged_pixel = 16, exchange = 3000;
   // Cycles of a launch that no other can lie beside; the last store's part that shows (factor).
   double crowded = 781.3, last_store = 1.536;
   double first_weights = 0.2071;  // the part of weights that stay that no math covers
