@@ -21,6 +21,19 @@ struct DepthwiseCosts {
   double memory_share = 0.57;  // of the memory's speed
 };
 
+/// Of `window`, by hand, 2026-11, to what it takes on an H200.
+struct WindowCosts {
+  double launch = 2.5e-6;      // seconds
+  double clock = 0.8;          // share of the device's
+  double share = 0.8;          // of the Tensor Cores' rate that mma.sync reaches
+  double hopper_share = 0.45;  // likewise where wgmma is what reaches it
+  double copied = 48;          // bytes a cycle that cp.async brings to a multiprocessor
+  double cta = 1500, step = 40, output = 0.05;  // cycles: of a CTA, a step, an output of the tile
+  // How much longer than in 16 bytes pixels take to copy in 8, 4 or 2; and by other iterators.
+  double copies_of_8 = 2, copies_of_4 = 4, copies_of_2 = 10, other_visit = 1.5;
+  double memory = 0.7;  // share of the memory's speed
+};
+
 /// Of `spike_resident`, by hand, 2026-11, to the shipped network on an H200, its layouts by its
 /// batches: docs/lab/gpu-spiking.md.
 struct ResidentCosts {

@@ -21,6 +21,7 @@ const Kernel& ladder(std::size_t number);
 namespace sm80 {
 const Kernel& cutlass_pooled();  // by name only: CUTLASS, pooled with atomicMax
 const Kernel& spike_resident();  // a spiking network in one launch
+const Kernel& window();          // any stage without a neuron, by mma.sync
 }  // namespace sm80
 
 namespace sm90 {

@@ -21,6 +21,8 @@ std::span<const Kernel* const> kernel_table() {
   static const cuda::Nchw few_nchw("few_nchw", cuda::sm90::few());
   static const cuda::Nchw halo_nchw("halo_nchw", cuda::sm90::halo());
   static const cuda::Nchw halo_padded_nchw("halo_padded_nchw", halo_padded);
+  static const cuda::Pooled window_pool("window_pool", cuda::sm80::window());
+  static const cuda::Nchw window_nchw("window_nchw", cuda::sm80::window());
 #endif
   static const Kernel* const kernels[] = {
     &cpu::winograd4(),        // 3x3 stride 1: a quarter of the multiplications; default mode only
@@ -40,6 +42,7 @@ std::span<const Kernel* const> kernel_table() {
     &cuda::sm90::halo(),   // any filter, stride and dilation, f16 and bf16, max 2x2 or no pool
     &cuda::sm90::pair(),   // two such stages in one launch, the second 1x1
     &cuda::sm80::spike_resident(),  // a spiking network from u8 images to labels in one launch
+    &cuda::sm80::window(),          // any groups, channels and filters, f32 too, from 8.0 on
     &cuda::sm80::cutlass_pooled(),  // by name only: CUTLASS 2.x, max 2x2 by atomicMax
     &halo_pool,                     // halo with any pool and second outputs, in a second pass
     &halo_padded,                   // halo for C or K that are no multiples of 8, between copies
@@ -47,6 +50,8 @@ std::span<const Kernel* const> kernel_table() {
     &few_nchw,
     &halo_nchw,
     &halo_padded_nchw,
+    &window_pool,  // window with any pool and second outputs, in a second pass
+    &window_nchw,  // window for NCHW, between transpositions
     &cuda::depthwise(),  // a filter of its own for each channel, on any GPU
     &cuda::general(),    // every legal stage
     // By name only, to learn from: a rung a line of docs/ladder.md.

@@ -8,6 +8,14 @@ namespace convoy::ptx {
 __device__ __forceinline__ void cp_async_16(std::uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
+/// Copies `valid` of `Bytes` bytes (4, 8 or 16, on which both addresses lie), through the L1 that
+/// taps of a filter share, and clears the rest.
+template <int Bytes>
+__device__ __forceinline__ void cp_async_or_zero(std::uint32_t to, const void* from, int valid) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(Bytes),
+               "r"(valid)
+               : "memory");
+}
 /// Copies begun since the last call are a group.
 __device__ __forceinline__ void cp_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");

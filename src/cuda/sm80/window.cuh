@@ -1,0 +1,226 @@
+// window: a convolution as an implicit GEMM of mma.sync, for every GPU since Ampere.
+//
+// A CTA makes a tile of rows (pixels, window by window) by filters. A ring of slots in shared memory
+// is filled by cp.async, a step (a tap of 64 bytes of channels) a slot; warps read them by ldmatrix,
+// one 32-byte part of the depth ahead of the products. Summation: chunks of channels, taps, parts;
+// it depends on neither tile nor n. Where rows and filters lie in the tile (tile_row,
+// filter_of_row) puts a window's four values into one thread, and eight neighbouring channels.
+#pragma once
+
+#include "cuda/activate.cuh"
+#include "cuda/ptx/cp_async.cuh"
+#include "cuda/ptx/mma.cuh"
+#include "cuda/ptx/sync.cuh"
+#include "cuda/sm80/window_iterators.hpp"
+#include "cuda/sm80/window_multiply.cuh"
+#include "cuda/sm80/window_tile.hpp"
+#include "cuda/types.cuh"
+
+namespace convoy::cuda::sm80 {
+
+struct WindowParams {
+  WindowSizes at;
+  const char* x;      // operands: device pointers
+  const char* w;
+  const float* bias;  // or null
+  char* y;
+  Index y_pixel;      // elements
+  DeviceActivation act;
+  int copy;     // bytes that x allows a copy: 16, or of narrow kernels 8, 4 or 2
+  bool wide_y;  // y takes stores of 16 bytes
+};
+
+/// A tile's numbers as the kernel uses them.
+template <WindowTile Tile>
+struct WindowShape {
+  static constexpr int m = Tile.m, n = Tile.n, warp_m = Tile.warp_m, warp_n = Tile.warp_n;
+  static constexpr int slots = Tile.slots, threads = Tile.threads(), ctas = Tile.ctas;
+  static constexpr bool sparse = Tile.sparse, narrow = Tile.narrow;
+  static constexpr int warps_m = m / warp_m;
+  static constexpr int ms = warp_m / 16, ns = warp_n / 8;  // mma instructions of a warp
+  static constexpr int slot_bytes = Tile.slot_bytes(), shared_bytes = Tile.shared_bytes();
+  static constexpr int copies_m = m * units / threads, copies_n = n * units / threads;
+  static_assert(warp_m % 32 == 0 && warp_n % 32 == 0, "eight windows, and a block of filters");
+  static_assert(threads == block_filters * units, "a copy of all threads is a block of weights");
+  static_assert(!sparse || n == block_filters, "what is live is said of one block");
+};
+
+/// The part of the tile that a CTA has, worked out once.
+struct WindowCta {
+  int m;          // its first row of the GEMM
+  int group;      // as the kernel has them
+  int filter;     // its first filter, of the group
+  int channels;   // of the group that there are: the last merged one may have fewer
+  int filters;
+  __device__ __forceinline__ WindowCta(const WindowSizes& at, int tile_m, int tile_n) {
+    const CtaPlace place = cta_place(static_cast<int>(blockIdx.x), at.m_tiles, at.n_tiles, at.panel);
+    const int a_group = at.n_tiles / at.groups.count;
+    m = place.m * tile_m;
+    group = place.n / a_group;
+    filter = place.n % a_group * tile_n;
+    channels = min(at.groups.channels, at.c - group * at.groups.channels);
+    filters = min(at.groups.filters, at.k - group * at.groups.filters);
+  }
+};
+
+/// 16 bytes of a pixel in copies as wide as x allows.
+template <class T>
+__device__ __forceinline__ void copy_narrow(std::uint32_t to, const char* from, int valid,
+                                            int copy) {
+  if (copy == 8) {
+#pragma unroll
+    for (int i = 0; i < 16; i += 8)
+      ptx::cp_async_or_zero<8>(to + i, from + i, min(max(valid - i, 0), 8));
+  } else if (copy == 4) {
+#pragma unroll
+    for (int i = 0; i < 16; i += 4)
+      ptx::cp_async_or_zero<4>(to + i, from + i, min(max(valid - i, 0), 4));
+  } else {
+    std::uint32_t words[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const auto half = [&](int byte) -> std::uint32_t {
+        return byte < valid ? *reinterpret_cast<const unsigned short*>(from + byte) : 0;
+      };
+      words[i] = half(4 * i) | half(4 * i + 2) << 16;
+    }
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(words[0]),
+                 "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
+  }
+}
+
+/// What a thread copies of each step.
+template <class T, class Shape, template <int> class Pixels>
+class WindowLoads {
+ public:
+  __device__ __forceinline__ WindowLoads(const WindowParams& p, const WindowCta& cta,
+                                         const WindowGeometry& g, const WindowTap* taps,
+                                         std::uint32_t shared)
+      : p_(p),
+        x_(p.x + static_cast<Index>(cta.group) * p.at.groups.channels * sizeof(T)),
+        pixels_(g, cta.m + tile_row(static_cast<int>(threadIdx.x) / units, g.window > 1),
+                rows_between, static_cast<int>(threadIdx.x) % units, taps) {
+    const int thread = static_cast<int>(threadIdx.x), first = cta.filter / block_filters;
+    to_ = shared + swizzled(thread / units, thread % units);
+    w_ = p.w + (static_cast<Index>(cta.group) * p.at.blocks + first) * p.at.block_bytes +
+         thread * unit_bytes;
+    blocks_ = p.at.blocks - first;
+  }
+
+  /// The weights of the next step into a slot, in bytes from the first one. They are there before the kernel before has ended.
+  __device__ __forceinline__ void weights(std::uint32_t slot) {
+    const std::uint32_t to = to_ + slot + Shape::m * chunk_bytes;
+#pragma unroll
+    for (int i = 0; i < Shape::copies_n; ++i)
+      ptx::cp_async_or_zero<16>(to + i * slab_bytes, w_ + i * p_.at.block_bytes, i < blocks_ ? unit_bytes : 0);
+    w_ += slab_bytes;
+  }
+  __device__ __forceinline__ void pixels(std::uint32_t slot) {
+    const std::uint32_t to = to_ + slot;
+#pragma unroll
+    for (int i = 0; i < Shape::copies_m; ++i, ++pixels_) {
+      const char* const from = x_ + pixels_.get();
+      if constexpr (Shape::narrow)
+        copy_narrow<T>(to + i * rows_between * chunk_bytes, from, pixels_.bytes(), p_.copy);
+      else
+        ptx::cp_async_or_zero<16>(to + i * rows_between * chunk_bytes, from, pixels_.bytes());
+    }
+    pixels_.advance();
+  }
+
+ private:
+  static constexpr int rows_between = block_filters;  // of a thread: whole windows, one swizzle
+
+  const WindowParams& p_;
+  const char* x_;
+  const char* w_;
+  int blocks_;
+  std::uint32_t to_;
+  Pixels<Shape::copies_m> pixels_;
+};
+
+/// What a warp reads of a slot: addresses of its lanes' rows.
+template <class Shape>
+struct WindowReads {
+  std::uint32_t a, b;  // of the first slot's first part
+
+  __device__ __forceinline__ explicit WindowReads(std::uint32_t shared) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+    // Blocks of ldmatrix: of pixels rows 0-7, 8-15, and both again one unit on; of filters 0-7 and
+    // that one unit on, then 8-15.
+    const int a_row = warp % Shape::warps_m * Shape::warp_m + lane % 16;
+    const int b_row = warp / Shape::warps_m * Shape::warp_n + lane % 8 + (lane >> 4) * 8;
+    a = shared + swizzled(a_row, lane >> 4);
+    b = shared + Shape::m * chunk_bytes + swizzled(b_row, lane >> 3 & 1);
+  }
+  /// `slot` in bytes from the first one.
+  __device__ __forceinline__ void read(std::uint32_t slot, int part,
+                                       std::uint32_t (&to_a)[Shape::ms][4],
+                                       std::uint32_t (&to_b)[Shape::ns / 2][4]) const {
+    // The second part's units are two on, which the swizzle makes one bit of the address.
+    const std::uint32_t of_a = slot + (a ^ part * product_bytes),
+                        of_b = slot + (b ^ part * product_bytes);
+#pragma unroll
+    for (int i = 0; i < Shape::ms; ++i) ptx::ldmatrix_x4(to_a[i], of_a + i * 16 * chunk_bytes);
+#pragma unroll
+    for (int j = 0; j < Shape::ns / 2; ++j) ptx::ldmatrix_x4(to_b[j], of_b + j * 16 * chunk_bytes);
+  }
+};
+
+/// The tile's sums. On return all copies have arrived and all warps have read what they need.
+template <class T, class Shape, template <int> class Pixels>
+__device__ __forceinline__ void window_sums(const WindowParams& p, const WindowCta& cta,
+                                            const WindowGeometry& g, const WindowTap* taps,
+                                            std::uint32_t shared,
+                                            float (&sums)[Shape::ms][Shape::ns][4]) {
+  constexpr int slots = Shape::slots, parts = chunk_bytes / product_bytes;
+  static_assert(parts == 2, "the loop below is written out for two");
+  const int steps = p.at.steps;
+  WindowLoads<T, Shape, Pixels> loads(p, cta, g, taps, shared);
+  for (int i = 0; i < slots - 1; ++i)
+    if (i < steps) loads.weights(i * Shape::slot_bytes);
+  ptx::grid_dependency_wait();
+  for (int i = 0; i < slots - 1; ++i) {
+    if (i < steps) loads.pixels(i * Shape::slot_bytes);
+    ptx::cp_async_commit();
+  }
+  ptx::cp_async_wait<slots - 2>();
+  __syncthreads();
+
+  const WindowReads<Shape> reads(shared);
+  std::uint32_t a[2][Shape::ms][4], b[2][Shape::ns / 2][4];
+  reads.read(0, 0, a[0], b[0]);
+  // Which products there are in a merged group, by parts of its one or two chunks.
+  const int a_chunk = g.r * g.s;
+  std::uint32_t to_fill = (slots - 1) * Shape::slot_bytes, slot = 0;
+  std::uint32_t live = p.at.groups.live;
+  int left_of_chunk = a_chunk;
+  for (int step = 0; step < steps; ++step) {
+    reads.read(slot, 1, a[1], b[1]);
+    // The slot that was read last in the step before, and every warp has passed a barrier since.
+    if (step + slots - 1 < steps) {
+      loads.weights(to_fill);
+      loads.pixels(to_fill);
+    }
+    ptx::cp_async_commit();
+    multiply<T>(sums, a[0], b[0], [&](int j) { return !Shape::sparse || (live >> j & 1) != 0; });
+    ptx::cp_async_wait<slots - 2>();
+    __syncthreads();
+    to_fill = slot;
+    slot = slot == (slots - 1) * Shape::slot_bytes ? 0 : slot + Shape::slot_bytes;
+    if (step + 1 < steps) reads.read(slot, 0, a[0], b[0]);
+    multiply<T>(sums, a[1], b[1],
+                [&](int j) { return !Shape::sparse || (live >> (4 + j) & 1) != 0; });
+    if constexpr (Shape::sparse) {
+      if (--left_of_chunk == 0) {
+        left_of_chunk = a_chunk;
+        if (p.at.groups.merged > 1) live >>= 8;
+      }
+    }
+  }
+  ptx::cp_async_wait<0>();
+  __syncthreads();
+}
+
+}  // namespace convoy::cuda::sm80

@@ -1,0 +1,17 @@
+#include "cuda/sm80/window_epilogue.cuh"
+#include "cuda/sm80/window_kernels.cuh"
+
+namespace convoy::cuda::sm80 {
+
+WindowKernel window_f16(const WindowTile& tile) {
+  if (tile == large) return window<__half, WindowShape<large>, Optimized>;
+  if (tile == half_large) return window<__half, WindowShape<half_large>, Optimized>;
+  if (tile == small) return window<__half, WindowShape<small>, Optimized>;
+  if (tile == block_wide) return window<__half, WindowShape<block_wide>, Optimized>;
+  if (tile == narrow) return window<__half, WindowShape<narrow>, Analytic>;
+  if (tile == large_analytic) return window<__half, WindowShape<large_analytic>, Analytic>;
+  if (tile == large_precomputed) return window<__half, WindowShape<large_precomputed>, Precomputed>;
+  return nullptr;
+}
+
+}  // namespace convoy::cuda::sm80

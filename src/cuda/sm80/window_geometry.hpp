@@ -1,0 +1,86 @@
+// What lies where in the window family's implicit GEMM: rows, chunks of channels, CTAs. Host and
+// device.
+//
+// Rows are output pixels before the pool, numbered window by window: m -> (n, p/2, q/2, dp, dq), so
+// that what is pooled lies side by side. The depth is walked in the order S, R, C: a step is one tap
+// of a chunk of channels, 64 bytes of each pixel.
+#pragma once
+
+#include "math/index_map.hpp"
+
+namespace convoy::cuda::sm80 {
+
+constexpr int chunk_bytes = 64;    // of a row, a step
+constexpr int unit_bytes = 16;     // of a row, a copy
+constexpr int product_bytes = 32;  // of a row, the depth of one mma
+constexpr int units = chunk_bytes / unit_bytes;
+constexpr int block_filters = 32;                          // weights are packed in blocks of these
+constexpr int slab_bytes = block_filters * chunk_bytes;    // a block's weights of a step
+constexpr int most_taps_along = 32;                        // bits of a mask
+
+/// A stage's rows and steps, of the images of a run.
+struct WindowGeometry {
+  math::ConvAxis<int> rows, columns;
+  int r = 1, s = 1;
+  int window = 1;            // side of a pooling window; 1: no pool
+  int down = 1, across = 1;  // windows of an image
+  int m = 0;                 // rows of the GEMM: pixels of all images that the pool takes
+  int channel_bytes = 0;     // of a group in a pixel
+  Index image = 0, row = 0, pixel = 0;  // distances in x, bytes
+  // From a step's place in x to the next one's: another tap in the row, in the next row, the first
+  // of the next chunk.
+  Index next_s = 0, next_r = 0, next_c = 0;
+
+  /// Of an x whose images, rows and pixels lie so many bytes apart.
+  void set_distances(Index image_bytes, Index row_bytes, Index pixel_bytes) {
+    image = image_bytes, row = row_bytes, pixel = pixel_bytes;
+    next_s = columns.dil * pixel;
+    next_r = rows.dil * row - (s - 1) * next_s;
+    next_c = chunk_bytes - (r - 1) * rows.dil * row - (s - 1) * next_s;
+  }
+
+  /// The pixel of row m of the GEMM, which is below `m`.
+  CONVOY_HD math::ConvPixel<int> pixel_of(int index) const {
+    const int area = window * window, number = index / area, inside = index % area;
+    const int line = number / across;
+    return {line / down, line % down * window + inside / window,
+            number % across * window + inside % window};
+  }
+};
+
+/// Row of a CTA's tile in shared memory -> which of the tile's GEMM rows lies there. With a pool, 32
+/// rows are eight windows, and the four values of one are eight rows apart: where mma gives them to
+/// one thread.
+CONVOY_HD int tile_row(int at, bool pooled) {
+  return pooled ? (at & ~31) + 4 * (at & 7) + (at >> 3 & 3) : at;
+}
+
+/// Which filter of its block of 32 a row of packed weights holds. Mixed: the eight results of a
+/// thread's four products are eight neighbouring channels of a pixel, one store. In order: products
+/// of eight neighbouring filters, some of which a block of small groups does without.
+CONVOY_HD int filter_of_row(int at, bool in_order) {
+  return in_order ? at : (at >> 1 & 3) * 8 + (at >> 3) * 2 + (at & 1);
+}
+CONVOY_HD int row_of_filter(int filter, bool in_order) {
+  return in_order ? filter : (filter >> 1 & 3) * 8 + (filter >> 3) * 2 + (filter & 1);
+}
+
+/// Where 16 bytes of a row of 64 lie in shared memory: eight rows read at one unit touch all banks.
+CONVOY_HD int swizzled(int row, int unit) {
+  return row * chunk_bytes + ((unit ^ (row >> 1 & 3)) << 4);
+}
+
+struct CtaPlace {
+  int m = 0, n = 0;
+  bool operator==(const CtaPlace&) const = default;
+};
+/// The thread-block swizzle: CTAs, in the order in which they start, go through `panel` neighbours
+/// in n before the next in m, so that they find each other's pixels in the L2, and the weights of a
+/// panel too.
+CONVOY_HD CtaPlace cta_place(int cta, int m_tiles, int n_tiles, int panel) {
+  const int of_panel = m_tiles * panel, first = cta / of_panel * panel, at = cta % of_panel;
+  const int left = n_tiles - first, wide = left < panel ? left : panel;
+  return {at / wide, first + at % wide};
+}
+
+}  // namespace convoy::cuda::sm80

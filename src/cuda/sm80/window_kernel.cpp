@@ -1,0 +1,91 @@
+// Kernel `window` as the planner sees it.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "cuda/error.hpp"
+#include "cuda/families.hpp"
+#include "cuda/family.hpp"
+#include "cuda/sm80/window.hpp"
+
+namespace convoy::cuda::sm80 {
+namespace {
+
+// By its name: among a stage's tiles it is unique.
+WindowTile window_tile(const Stage& stage, const Tile& tile) {
+  const std::vector<WindowTile> all = window_tiles(stage);
+  const auto numbered = static_cast<std::size_t>(tile.a);
+  return all[std::min(numbered, all.size() - 1)];
+}
+
+class PreparedWindow final : public Prepared {
+ public:
+  PreparedWindow(const Stage& stage, const WindowTile& tile, const Machine& machine)
+      : stage_(stage),
+        device_(machine.device.index),
+        in_order_(window_sizes(stage, tile).in_order) {
+    const OnDevice on(device_);
+    launch_.emplace(stage, tile, machine.compute_capability >= 90);
+  }
+
+  std::string packing() const override {
+    return fmt::format("{} k{}r{}s{}c{}g{}{}", to_text(stage_.dtype), stage_.k, stage_.r, stage_.s,
+                       stage_.c, stage_.groups, in_order_ ? " in order" : "");
+  }
+  std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
+    return pack_rounded(stage_, window_weights(stage_, in_order_, all.front().w), device_);
+  }
+  void use(std::shared_ptr<const PackedWeights> weights) override {
+    weights_ = std::static_pointer_cast<const DeviceWeights>(std::move(weights));
+  }
+
+  Status run(const RunArgs& args) const noexcept override {
+    if (args.n == 0) return {};
+    const OnDevice on(device_);
+    return launch_status(launch_->run(args, weights_->memory.data(), stream_of(args)));
+  }
+
+ private:
+  Stage stage_;
+  int device_;
+  bool in_order_;
+  std::shared_ptr<const DeviceWeights> weights_;
+  std::optional<WindowLaunch> launch_;
+};
+
+class Window final : public StageKernel {
+ public:
+  Window()
+      : StageKernel({.name = "window",
+                     .arithmetic = "64 bytes of channels, tap, 32 bytes",
+                     .device = DeviceKind::cuda,
+                     .exact = true}) {}
+
+  std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
+    return window_refusals(stage, machine);
+  }
+  std::vector<Tile> tiles(const Stage& stage, const Machine&) const override {
+    std::vector<Tile> tiles;
+    for (const WindowTile& tile : window_tiles(stage))
+      tiles.push_back({tile.name(), static_cast<int>(tiles.size())});
+    return tiles;
+  }
+  Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const override {
+    const WindowTile ours = window_tile(stage, tile);
+    return cost_of(stage, window_seconds(stage, ours, machine), window_waste(stage, ours));
+  }
+  std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
+                                    const Machine& machine) const override {
+    return std::make_unique<PreparedWindow>(stage, window_tile(stage, tile), machine);
+  }
+};
+
+}  // namespace
+
+const Kernel& window() {
+  static const Window kernel;
+  return kernel;
+}
+
+}  // namespace convoy::cuda::sm80

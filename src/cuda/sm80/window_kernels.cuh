@@ -1,0 +1,15 @@
+// The kernels of the window family that are compiled, a file a type.
+#pragma once
+
+#include "cuda/sm80/window.cuh"
+
+namespace convoy::cuda::sm80 {
+
+using WindowKernel = void (*)(WindowParams);
+
+/// The kernel of a tile; null: not compiled for the type.
+WindowKernel window_f16(const WindowTile& tile);
+WindowKernel window_bf16(const WindowTile& tile);
+WindowKernel window_f32(const WindowTile& tile);
+
+}  // namespace convoy::cuda::sm80

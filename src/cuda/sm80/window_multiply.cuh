@@ -1,0 +1,83 @@
+// The products of the window family, one 32-byte part of the depth at a time: what a type's mma is.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/ptx/mma.cuh"
+#include "cuda/types.cuh"
+
+namespace convoy::cuda::sm80 {
+
+/// `a` of 16 rows, `b` of 8 filters, as ldmatrix loads them; sums += a * b.
+template <class T>
+struct Product {
+  static __device__ __forceinline__ void add(float (&sums)[4], const std::uint32_t (&a)[4],
+                                             std::uint32_t b0, std::uint32_t b1) {
+    if constexpr (std::is_same_v<T, __half>)
+      ptx::mma_m16n8k16_f16(sums, a, b0, b1);
+    else
+      ptx::mma_m16n8k16_bf16(sums, a, b0, b1);
+  }
+};
+
+/// A number of fp32 as two of tf32 (11 bits each): high is rounded to nearest, low is what is left,
+/// rounded too. Integers below 2^11 are high alone, so that their products and sums are exact.
+struct Split {
+  std::uint32_t high, low;
+};
+__device__ __forceinline__ Split split(std::uint32_t bits) {
+  const std::uint32_t high = (bits + 0x1000u) & 0xffffe000u;
+  return {high, __float_as_uint(__uint_as_float(bits) - __uint_as_float(high)) + 0x1000u};
+}
+
+/// fp32 by three products of tf32; low * low lies below fp32's last bit. The sum of eight products
+/// starts at 0 and is then added as fp32 adds: Tensor Cores cut what they add off, and over a long
+/// sum that adds up.
+template <>
+struct Product<float> {
+  static __device__ __forceinline__ void add(float (&sums)[4], const std::uint32_t (&high)[4],
+                                             const std::uint32_t (&low)[4], const Split& b0,
+                                             const Split& b1) {
+    float part[4] = {};
+    ptx::mma_m16n8k8_tf32(part, low, b0.high, b1.high);
+    ptx::mma_m16n8k8_tf32(part, high, b0.low, b1.low);
+    ptx::mma_m16n8k8_tf32(part, high, b0.high, b1.high);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums[i] += part[i];
+  }
+};
+
+/// A warp's rows by filters: Ms times 16 by Ns times 8.
+template <class T, int Ms, int Ns, class Live>
+__device__ __forceinline__ void multiply(float (&sums)[Ms][Ns][4],
+                                         const std::uint32_t (&a)[Ms][4],
+                                         const std::uint32_t (&b)[Ns / 2][4], Live live) {
+  const auto at = [&](int j, int half) { return b[j / 2][j % 2 * 2 + half]; };
+  if constexpr (std::is_same_v<T, float>) {
+    Split of_b[Ns][2];
+#pragma unroll
+    for (int j = 0; j < Ns; ++j) of_b[j][0] = split(at(j, 0)), of_b[j][1] = split(at(j, 1));
+#pragma unroll
+    for (int i = 0; i < Ms; ++i) {
+      std::uint32_t high[4], low[4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const Split of_a = split(a[i][e]);
+        high[e] = of_a.high, low[e] = of_a.low;
+      }
+#pragma unroll
+      for (int j = 0; j < Ns; ++j)
+        if (live(j)) Product<T>::add(sums[i][j], high, low, of_b[j][0], of_b[j][1]);
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < Ns; ++j) {
+      if (!live(j)) continue;
+#pragma unroll
+      for (int i = 0; i < Ms; ++i) Product<T>::add(sums[i][j], a[i], at(j, 0), at(j, 1));
+    }
+  }
+}
+
+}  // namespace convoy::cuda::sm80

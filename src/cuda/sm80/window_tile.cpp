@@ -1,0 +1,160 @@
+#include "cuda/sm80/window_tile.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "core/size.hpp"
+#include "cuda/refusals.hpp"
+#include "math/divide.hpp"
+
+namespace convoy::cuda::sm80 {
+namespace {
+
+int bytes_of(const Stage& stage) {
+  return static_cast<int>(size_of(stage.dtype));
+}
+
+WindowGroups groups_of(const Stage& stage) {
+  const auto i = [](Index v) { return static_cast<int>(v); };
+  WindowGroups groups;
+  groups.own_channels = i(stage.c / stage.groups);
+  groups.own_filters = i(stage.k / stage.groups);
+  groups.merged = std::max(1, std::min({i(stage.groups), block_filters / groups.own_channels,
+                                        block_filters / groups.own_filters}));
+  groups.channels = groups.merged * groups.own_channels;
+  groups.filters = groups.merged * groups.own_filters;
+  groups.count = i(math::ceil_div(stage.groups, groups.merged));
+  if (groups.merged == 1) return groups;
+  groups.live = 0;
+  const int of_part = product_bytes / bytes_of(stage), parts = (groups.channels - 1) / of_part + 1;
+  for (int part = 0; part < parts; ++part)
+    for (int j = 0; j < block_filters / 8; ++j) {
+      const int last = std::min(8 * j + 7, groups.filters - 1);
+      if (8 * j > last) continue;
+      const int from = 8 * j / groups.own_filters * groups.own_channels,
+                to = (last / groups.own_filters + 1) * groups.own_channels;
+      if (from < (part + 1) * of_part && to > part * of_part) groups.live |= 1U << (4 * part + j);
+    }
+  return groups;
+}
+
+// What 16-byte copies ask of a dense x; any other x takes `narrow` at run time.
+bool copies_whole(const Stage& stage, const WindowGroups& groups) {
+  const Index size = bytes_of(stage);
+  return stage.c * size % unit_bytes == 0 &&
+         (groups.count == 1 || groups.channels * size % unit_bytes == 0);
+}
+
+}  // namespace
+
+std::string WindowTile::name() const {
+  const char* how = "";
+  if (narrow)
+    how = ".narrow";
+  else if (visit == Visit::analytic)
+    how = ".analytic";
+  else if (visit == Visit::precomputed)
+    how = ".precomputed";
+  return fmt::format("{}x{}{}", m, n, how);
+}
+
+std::vector<std::string> window_refusals(const Stage& stage, const Machine& machine) {
+  const Shapes shapes = shapes_of(stage);
+  const DType type = stage.dtype;
+  const bool taken = type == DType::f32 || type == DType::f16 || type == DType::bf16;
+  constexpr Index most = (Index{1} << 31) - (1 << 16);
+  // No tile is smaller than 64 pixels by 32 filters.
+  const Size rows = Size(stage.n) * shapes.p * shapes.q;
+  const Size tiles = (rows + 63) * (stage.k / 32 + stage.groups);
+  return Refusals(stage)
+      .no(machine.compute_capability < 80,
+          fmt::format("compute capability {}.{}, the family needs 8.0 (cp.async)",
+                      machine.compute_capability / 10, machine.compute_capability % 10))
+      .no(!taken || stage.output_dtype(true) != type,
+          fmt::format("{} in and {} out, the family takes f16, bf16 and f32, the same for both",
+                      to_text(type), to_text(stage.output_dtype(true))))
+      .nhwc()
+      .no_norm()
+      .no_keep()
+      .no_neuron()
+      .no(stage.pool && *stage.pool != max_pool(2), "a pool other than max 2x2 with stride 2")
+      .pools_first()
+      .countable_sizes()
+      .no(stage.c > (Index{1} << 28), fmt::format("C = {}, at most 2^28 fit", stage.c))
+      .no(!rows.fits(most) || !tiles.fits(most), too_many_tiles)
+      .no(!(Size(stage.c) * stage.r * stage.s).fits(most), "more products an output than 2^31")
+      .no(machine.shared_memory_bytes < static_cast<std::size_t>(large.shared_bytes()),
+          fmt::format("a CTA may have {} bytes of shared memory, the family needs {}",
+                      machine.shared_memory_bytes, large.shared_bytes()))
+      .all();
+}
+
+std::vector<WindowTile> window_tiles(const Stage& stage) {
+  const WindowGroups groups = groups_of(stage);
+  if (!copies_whole(stage, groups) || stage.r > most_taps_along || stage.s > most_taps_along)
+    return {narrow};
+  if (groups.merged > 1) return {block_wide};
+  if (groups.filters <= block_filters) return {block_wide, small};
+  if (groups.filters <= 64) return {half_large, small};
+  if (stage.dtype == DType::f32) return {half_large, small};
+  std::vector<WindowTile> tiles{large, half_large, small};
+  if (stage.dtype != DType::f16) return tiles;
+  tiles.push_back(large_analytic);
+  if (stage.r * stage.s <= most_table_taps) tiles.push_back(large_precomputed);
+  return tiles;
+}
+
+WindowSizes window_sizes(const Stage& stage, const WindowTile& tile) {
+  const auto i = [](Index v) { return static_cast<int>(v); };
+  const Shapes shapes = shapes_of(stage);
+  WindowSizes at;
+  at.groups = groups_of(stage);
+  at.c = i(stage.c), at.k = i(stage.k);
+  at.g.rows = math::conv_rows<int>(stage), at.g.columns = math::conv_columns<int>(stage);
+  at.g.r = i(stage.r), at.g.s = i(stage.s);
+  at.g.window = stage.pool ? 2 : 1;
+  at.g.down = i(shapes.out_h), at.g.across = i(shapes.out_w);
+  at.chunks = (at.groups.channels * bytes_of(stage) - 1) / chunk_bytes + 1;
+  at.steps = at.chunks * at.g.r * at.g.s;
+  at.blocks = (at.groups.filters - 1) / block_filters + 1;
+  at.block_bytes = Index{at.steps} * slab_bytes;
+  at.in_order = tile.sparse || at.groups.merged > 1;
+  set_images(at, tile, stage.n);
+  return at;
+}
+
+void set_images(WindowSizes& sizes, const WindowTile& tile, Index images) {
+  WindowGeometry& g = sizes.g;
+  g.m = static_cast<int>(images * g.down * g.across * g.window * g.window);
+  sizes.m_tiles = std::max(1, (g.m - 1) / tile.m + 1);
+  sizes.n_tiles = sizes.groups.count * ((sizes.groups.filters - 1) / tile.n + 1);
+  // Groups share no pixels: neighbours in m find taps of theirs.
+  sizes.panel = sizes.groups.count > 1 ? 1 : std::min(sizes.n_tiles, 8);
+}
+
+std::vector<float> window_weights(const Stage& stage, bool in_order, const float* w) {
+  const WindowGroups groups = groups_of(stage);
+  const Index of_chunk = chunk_bytes / bytes_of(stage), taps = stage.r * stage.s;
+  const Index blocks = math::ceil_div(groups.filters, block_filters),
+              chunks = math::ceil_div(groups.channels, of_chunk);
+  std::vector<float> packed(
+      static_cast<std::size_t>(groups.count * blocks * chunks * taps * block_filters * of_chunk));
+  for (Index k = 0; k < stage.k; ++k) {
+    const Index group = k / groups.filters, filter = k % groups.filters;
+    const Index first = filter / groups.own_filters * groups.own_channels;
+    const Index row = row_of_filter(static_cast<int>(filter % block_filters), in_order);
+    for (Index tap = 0; tap < taps; ++tap)
+      for (Index own = 0; own < groups.own_channels; ++own) {
+        const Index c = first + own;
+        const Index step = (group * blocks + filter / block_filters) * chunks * taps +
+                           c / of_chunk * taps + tap;
+        packed[static_cast<std::size_t>((step * block_filters + row) * of_chunk + c % of_chunk)] =
+            w[(k * taps + tap) * groups.own_channels + own];
+      }
+  }
+  return packed;
+}
+
+}  // namespace convoy::cuda::sm80

@@ -1,0 +1,83 @@
+// The window family's tiles and what a stage becomes in one: groups, steps, CTAs. Host arithmetic.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/kernel.hpp"
+#include "cuda/sm80/window_geometry.hpp"
+
+namespace convoy::cuda::sm80 {
+
+/// Which of window_iterators.hpp visits the pixels.
+enum class Visit { optimized, analytic, precomputed };
+
+/// A CTA's rows by filters, a warp's, and the ring's slots. `sparse`: filters in order, groups may
+/// be merged. `narrow`: any alignment of x, any filter, either order of filters.
+struct WindowTile {
+  int m = 0, n = 0, warp_m = 0, warp_n = 0, slots = 0;
+  int ctas = 1;  // of a multiprocessor, whose registers they share
+  bool sparse = false, narrow = false;
+  Visit visit = Visit::optimized;
+
+  constexpr int threads() const { return 32 * (m / warp_m) * (n / warp_n); }
+  constexpr int slot_bytes() const { return (m + n) * chunk_bytes; }
+  constexpr int shared_bytes() const { return slots * slot_bytes(); }
+  std::string name() const;
+  bool operator==(const WindowTile&) const = default;
+};
+
+// Warps of 64 x 64 read each value from shared memory for 64 products; two such CTAs fill a
+// multiprocessor's registers. The others: fewer filters, small stages, small groups.
+inline constexpr WindowTile large{128, 128, 64, 64, 4, 2};
+inline constexpr WindowTile half_large{128, 64, 64, 32, 4, 2};
+inline constexpr WindowTile small{64, 64, 32, 32, 4, 3};
+inline constexpr WindowTile block_wide{128, 32, 32, 32, 4, 3, true};
+inline constexpr WindowTile narrow{64, 64, 32, 32, 4, 3, false, true, Visit::analytic};
+// To be compared with `large`, in f16.
+inline constexpr WindowTile large_analytic{128, 128, 64, 64, 4, 2, false, false, Visit::analytic};
+inline constexpr WindowTile large_precomputed{128, 128, 64, 64, 4, 2, false, false, Visit::precomputed};
+constexpr int most_table_taps = 256;
+
+/// Which groups are run as one: of small groups so many that their channels fill a chunk or their
+/// filters a block. The packed weights hold zeros for products of different groups.
+struct WindowGroups {
+  int count = 1;                          // as the kernel has them
+  int channels = 1, filters = 1;          // of one of those
+  int own_channels = 1, own_filters = 1;  // of one of the stage's
+  int merged = 1;                         // of the stage's in one
+  /// Bit 4p + j: filters 8j to 8j + 7 of the block have channels in common with the 32-byte part p
+  /// of the group's chunks. All set where nothing is merged.
+  std::uint32_t live = ~std::uint32_t{0};
+};
+
+/// A stage in a tile.
+struct WindowSizes {
+  WindowGeometry g;  // of the stage's n images; distances are of a run
+  WindowGroups groups;
+  int c = 1, k = 1;           // of the stage
+  int chunks = 1, steps = 1;  // of channels; of these and taps
+  int blocks = 1;             // of 32 filters, of a group
+  Index block_bytes = 0;      // of the weights of one
+  bool in_order = false;      // filters in their blocks
+  int m_tiles = 1, n_tiles = 1, panel = 1;  // n_tiles: of all groups
+};
+
+/// Every reason why the family can't run a legal stage; empty: it can.
+std::vector<std::string> window_refusals(const Stage& stage, const Machine& machine);
+/// Of a stage that fits, at least one.
+std::vector<WindowTile> window_tiles(const Stage& stage);
+WindowSizes window_sizes(const Stage& stage, const WindowTile& tile);
+/// The same for a run's images.
+void set_images(WindowSizes& sizes, const WindowTile& tile, Index images);
+
+/// [K,R,S,C/groups] as the kernel reads them: [group][block of 32 filters][chunk][R][S][32][64
+/// bytes], zeros where there is nothing.
+std::vector<float> window_weights(const Stage& stage, bool in_order, const float* w);
+
+/// Predicted seconds of a run, and the share of products that are thrown away.
+double window_seconds(const Stage& stage, const WindowTile& tile, const Machine& machine);
+double window_waste(const Stage& stage, const WindowTile& tile);
+
+}  // namespace convoy::cuda::sm80
