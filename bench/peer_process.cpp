@@ -15,12 +15,13 @@ namespace {
 nlohmann::json to_json(const Stage& stage, DeviceKind device) {
   const bool gpu = device == DeviceKind::cuda;
   const bool type =
-      gpu ? stage.dtype == DType::f16 || stage.dtype == DType::bf16 : stage.dtype == DType::f32;
+      stage.dtype == DType::f32 ||
+      (gpu && (stage.dtype == DType::f16 || stage.dtype == DType::bf16));
   if (!type || stage.out || stage.layout != Layout::nhwc || stage.norm || stage.act.is_neuron() ||
       stage.keep.any())
     throw Error(
         fmt::format("--peers: they time {} NHWC stages without norm, neuron or keep. Found {}.",
-                    gpu ? "f16 and bf16" : "f32", to_text(stage)));
+                    gpu ? "f16, bf16 and f32" : "f32", to_text(stage)));
   nlohmann::json json = inspect::json_of(stage);
   json["dtype"] = to_text(stage.dtype);
   json["n"] = stage.n;

@@ -8,10 +8,10 @@ Reads one JSON object a line from standard input, answers with one on standard o
 
 Peers: cuDNN through PyTorch (its algorithm chosen by measurement), its fused convolution + bias + ReLU followed by a
 compiled pool, torch.compile with max-autotune, XLA through JAX, and for a 1x1 stage without riders cuBLAS. `partial`
-ones do less than the stage: the convolution alone, or without the pool. All run the stage's type in NHWC on normal
-inputs, over buffers that together exceed the L2 three times, as replays of a CUDA graph (XLA: peers_xla.py).
-`apart`: a kernel that writes one word stands between a stage and the next, so that they can't overlap; XLA can't be
-timed so. Each peer's result is compared with PyTorch in fp32. A stage's "then" is a stage that follows it.
+ones do less than the stage: the convolution alone, or without the pool. All run the stage's type, f32 without TF32,
+in NHWC on normal inputs, over buffers that together exceed the L2 three times, as replays of a CUDA graph (XLA:
+peers_xla.py). `apart`: a kernel that writes one word stands between a stage and the next, so that they can't overlap;
+XLA can't be timed so. Each peer's result is compared with PyTorch in fp32. A stage's "then" is a stage that follows it.
 
 CONVOY_GPU_PEERS chooses among cudnn,alone,chain,compile,xla,cublas (default: all) and cutlass: four tiles of
 CUTLASS 2.x's convolution + bias + ReLU, without the pool (peers_cutlass.py says how to make them). XLA runs in a
@@ -48,13 +48,14 @@ class Torch:
         self.torch = torch
         torch.backends.cudnn.benchmark = True
         torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False  # f32 is fp32
         torch.set_grad_enabled(False)
         self.l2 = torch.cuda.get_device_properties(0).L2_cache_size
 
     def open(self, stage):
         torch = self.torch
         torch.manual_seed(1)
-        dtype = {"f16": torch.float16, "bf16": torch.bfloat16}[stage["dtype"]]
+        dtype = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}[stage["dtype"]]
 
         def make(*shape):
             return torch.randn(*shape, device="cuda", dtype=dtype)
@@ -164,19 +165,16 @@ class Torch:
     def check(self, name, y):
         """Against fp32 on the first image."""
         torch, s = self.torch, self.s
-        tf32 = torch.backends.cudnn.allow_tf32
-        torch.backends.cudnn.allow_tf32 = False
         want = self.xs[0][:1].float()
         for layer, w, b in self.layers:
             alone = name == PARTIAL[1]
             want = self.conv(layer, w.float(), None if alone or b is None else b.float(), want)
             want = want if alone else self.activate(layer, want)
             want = want if self.partial(name) else self.pool(layer, want)
-        torch.backends.cudnn.allow_tf32 = tf32
         if name == "cublas":
             y = y.reshape(s["n"], s["h"], s["w"], s["k"]).permute(0, 3, 1, 2)
         error = ((y[:1].float() - want).abs().max() / want.abs().max()).item()
-        if not error < (4e-3 if s["dtype"] == "f16" else 2e-2):
+        if not error < {"f32": 1e-4, "f16": 4e-3, "bf16": 2e-2}[s["dtype"]]:
             raise RuntimeError(f"wrong result, error {error:.1e}")
 
     def graphs(self, name, function, apart):

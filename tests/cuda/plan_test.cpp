@@ -53,10 +53,15 @@ constexpr Line lines[] = {
     {"f16:n2h15w14c20k36r3pad1+bias+relu+max2", "halo_padded"},
     {"bf16:n3h20c72k100r1+leaky(0.5)", "halo_padded"},
     {"f16:n2h25c13k40r3stride2pad1nchw+bias+clip(-1,3)", "halo_padded_nchw"},
+    {"n2h9w7c5k6r3pad1+bias+relu+max2", "window"},
+    {"f16:n2h8c12k8r3pad1groups4+bias+relu+max2", "window"},
+    {"bf16:n2h9c64k64r3pad1groups2+bias+relu", "window"},
+    {"n2h9c36k40r3pad1groups4stride2+bias+leaky(0.5)", "window"},
+    {"f16:n2h9c64k64r3pad1groups32+bias+relu+max3s2p1", "window_pool"},
+    {"f16:n2h9c64k64r3pad1groups2nchw+bias+relu", "window_nchw"},
     // What no fast family takes.
-    {"n2h9w7c5k6r3pad1+bias+relu+max2", "general"},
+    {"n2h9w7c5k6r3pad1+bias+relu+max2out(f16)", "general"},
     {"f16:n2h9w7c5k6r3s2pad1x2x0x1out(f32)+bias+relu", "general"},
-    {"f16:n2h8c12k8r3pad1groups4+bias+relu+max2", "general"},
     {"n2h9c4k6r3stride2x1dil1x2pad2x3+leaky(-0.5)+max3s2p1", "general"},
     {"bf16:n2h9c8k16r3pad1nchw+bias+relu+max2", "halo_nchw"},
     {"f16:n2h9c8k16r3pad1+bias+relu+max2+keep(pre,act,idx)", "halo_pool"},
@@ -109,7 +114,8 @@ TEST_F(GpuPlan, BitsDoNotDependOnBatchPlaceStreamOrRun) {
   for (const char* text :
        {"f16:n64h14c64k64r3pad1+bias+relu+max2", "u8:n64h12c3k16r3pad1+norm+bias+relu+max2",
         "f16:n64h10c64k3r3pad1+bias+relu", "f16:n64h9c48k48r3pad1groups48+bias+relu6",
-        "n64h7c5k6r3pad1+bias+relu+max2"}) {
+        "n64h7c5k6r3pad1+bias+relu+max2", "f16:n64h9c64k64r3pad1groups16+bias+relu+max2",
+        "n64h7c40k72r3pad1+bias+relu"}) {
     SCOPED_TRACE(text);
     const GpuCase all(parse_stage(text), Values::normal, gpu0);
     const Plan plan(all.stage, all.w, options_for(gpu0));

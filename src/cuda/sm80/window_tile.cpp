@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/size.hpp"
+#include "cuda/family.hpp"
 #include "cuda/refusals.hpp"
 #include "math/divide.hpp"
 
