@@ -121,16 +121,30 @@ TEST(Window, AnalyticFlips) {
   EXPECT_NE(forward.front(), forward.back());
 }
 
+TEST(Window, DividesExactly) {
+  verify::Random random(3);
+  for (int i = 0; i < 200000; ++i) {
+    const int d = static_cast<int>(random.between(1, Index{1} << random.between(0, 30)));
+    const int n = static_cast<int>(random.between(0, (Index{1} << 31) - 1));
+    for (const int of : {n, n / d * d, std::max(n / d * d - 1, 0)}) {
+      int quotient = of;
+      ASSERT_EQ(FastDivisor(d).reduce(quotient), of % d) << of << " / " << d;
+      ASSERT_EQ(quotient, of / d);
+    }
+  }
+}
+
 TEST(Window, SwizzleGoesThroughEveryTile) {
   for (const auto& [m, n, panel] : {std::array{7, 5, 2}, {1, 9, 8}, {13, 1, 1}, {4, 8, 8}, {3, 11, 4}}) {
     std::set<std::pair<int, int>> met;
+    const CtaOrder order(m, n, panel);
     for (int cta = 0; cta < m * n; ++cta) {
-      const CtaPlace place = cta_place(cta, m, n, panel);
+      const CtaPlace place = order.place(cta);
       ASSERT_TRUE(place.m >= 0 && place.m < m && place.n >= 0 && place.n < n);
       met.emplace(place.m, place.n);
     }
     EXPECT_EQ(met.size(), static_cast<std::size_t>(m * n));
-    EXPECT_EQ(cta_place(1, m, n, panel), (n > 1 ? CtaPlace{0, 1} : CtaPlace{1, 0}));
+    EXPECT_EQ(order.place(1), (n > 1 ? CtaPlace{0, 1} : CtaPlace{1, 0}));
   }
 }
 
@@ -163,7 +177,7 @@ void expect_convolution(const Stage& stage, const WindowTile& tile) {
   const Shapes shapes = shapes_of(stage);
   std::map<std::pair<int, int>, float> y;  // of pixel before the pool (row of the GEMM) and filter
   for (int cta = 0; cta < at.m_tiles * at.n_tiles; ++cta) {
-    const CtaPlace place = cta_place(cta, at.m_tiles, at.n_tiles, at.panel);
+    const CtaPlace place = at.order.place(cta);
     const int a_group = at.n_tiles / at.groups.count, group = place.n / a_group,
               first = place.n % a_group * tile.n;
     const int channels = std::min(at.groups.channels, at.c - group * at.groups.channels),

@@ -16,6 +16,11 @@ __device__ __forceinline__ void cp_async_or_zero(std::uint32_t to, const void* f
                "r"(valid)
                : "memory");
 }
+/// Of 16 bytes, past the L1.
+__device__ __forceinline__ void cp_async_16_or_zero(std::uint32_t to, const void* from, int valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid)
+               : "memory");
+}
 /// Copies begun since the last call are a group.
 __device__ __forceinline__ void cp_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");

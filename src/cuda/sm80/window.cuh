@@ -41,7 +41,7 @@ struct WindowShape {
   static constexpr int slot_bytes = Tile.slot_bytes(), shared_bytes = Tile.shared_bytes();
   static constexpr int copies_m = m * units / threads, copies_n = n * units / threads;
   static_assert(warp_m % 32 == 0 && warp_n % 32 == 0, "eight windows, and a block of filters");
-  static_assert(threads == block_filters * units, "a copy of all threads is a block of weights");
+  static_assert(threads % (block_filters * units) == 0, "threads copy whole blocks of weights");
   static_assert(!sparse || n == block_filters, "what is live is said of one block");
 };
 
@@ -53,11 +53,10 @@ struct WindowCta {
   int channels;   // of the group that there are: the last merged one may have fewer
   int filters;
   __device__ __forceinline__ WindowCta(const WindowSizes& at, int tile_m, int tile_n) {
-    const CtaPlace place = cta_place(static_cast<int>(blockIdx.x), at.m_tiles, at.n_tiles, at.panel);
-    const int a_group = at.n_tiles / at.groups.count;
+    const CtaPlace place = at.order.place(static_cast<int>(blockIdx.x));
     m = place.m * tile_m;
-    group = place.n / a_group;
-    filter = place.n % a_group * tile_n;
+    group = place.n;
+    filter = at.of_group.reduce(group) * tile_n;
     channels = min(at.groups.channels, at.c - group * at.groups.channels);
     filters = min(at.groups.filters, at.k - group * at.groups.filters);
   }
@@ -101,10 +100,11 @@ class WindowLoads {
         x_(p.x + static_cast<Index>(cta.group) * p.at.groups.channels * sizeof(T)),
         pixels_(g, cta.m + tile_row(static_cast<int>(threadIdx.x) / units, g.window > 1),
                 rows_between, static_cast<int>(threadIdx.x) % units, taps) {
-    const int thread = static_cast<int>(threadIdx.x), first = cta.filter / block_filters;
+    const int thread = static_cast<int>(threadIdx.x);
+    const int first = cta.filter / block_filters + thread / slab_units;
     to_ = shared + swizzled(thread / units, thread % units);
     w_ = p.w + (static_cast<Index>(cta.group) * p.at.blocks + first) * p.at.block_bytes +
-         thread * unit_bytes;
+         thread % slab_units * unit_bytes;
     blocks_ = p.at.blocks - first;
   }
 
@@ -113,7 +113,9 @@ class WindowLoads {
     const std::uint32_t to = to_ + slot + Shape::m * chunk_bytes;
 #pragma unroll
     for (int i = 0; i < Shape::copies_n; ++i)
-      ptx::cp_async_or_zero<16>(to + i * slab_bytes, w_ + i * p_.at.block_bytes, i < blocks_ ? unit_bytes : 0);
+      ptx::cp_async_16_or_zero(to + i * blocks_between * slab_bytes,
+                               w_ + i * blocks_between * p_.at.block_bytes,
+                               i * blocks_between < blocks_ ? unit_bytes : 0);
     w_ += slab_bytes;
   }
   __device__ __forceinline__ void pixels(std::uint32_t slot) {
@@ -124,13 +126,20 @@ class WindowLoads {
       if constexpr (Shape::narrow)
         copy_narrow<T>(to + i * rows_between * chunk_bytes, from, pixels_.bytes(), p_.copy);
       else
+#ifdef WINDOW_CA
         ptx::cp_async_or_zero<16>(to + i * rows_between * chunk_bytes, from, pixels_.bytes());
+#else
+        ptx::cp_async_16_or_zero(to + i * rows_between * chunk_bytes, from, pixels_.bytes());
+#endif
     }
     pixels_.advance();
   }
 
  private:
-  static constexpr int rows_between = block_filters;  // of a thread: whole windows, one swizzle
+  static constexpr int slab_units = block_filters * units;
+  // Of a thread's copies: whole blocks, whole windows, one swizzle.
+  static constexpr int blocks_between = Shape::threads / slab_units;
+  static constexpr int rows_between = blocks_between * block_filters;
 
   const WindowParams& p_;
   const char* x_;

@@ -4,6 +4,7 @@
 namespace convoy::cuda::sm80 {
 
 WindowKernel window_bf16(const WindowTile& tile) {
+  if (tile == largest) return window<__nv_bfloat16, WindowShape<largest>, Optimized>;
   if (tile == large) return window<__nv_bfloat16, WindowShape<large>, Optimized>;
   if (tile == half_large) return window<__nv_bfloat16, WindowShape<half_large>, Optimized>;
   if (tile == small) return window<__nv_bfloat16, WindowShape<small>, Optimized>;

@@ -4,6 +4,7 @@
 namespace convoy::cuda::sm80 {
 
 WindowKernel window_f16(const WindowTile& tile) {
+  if (tile == largest) return window<__half, WindowShape<largest>, Optimized>;
   if (tile == large) return window<__half, WindowShape<large>, Optimized>;
   if (tile == half_large) return window<__half, WindowShape<half_large>, Optimized>;
   if (tile == small) return window<__half, WindowShape<small>, Optimized>;

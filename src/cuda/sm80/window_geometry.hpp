@@ -6,6 +6,8 @@
 // of a chunk of channels, 64 bytes of each pixel.
 #pragma once
 
+#include <cstdint>
+
 #include "math/index_map.hpp"
 
 namespace convoy::cuda::sm80 {
@@ -18,12 +20,34 @@ constexpr int block_filters = 32;                          // weights are packed
 constexpr int slab_bytes = block_filters * chunk_bytes;    // a block's weights of a step
 constexpr int most_taps_along = 32;                        // bits of a mask
 
+/// Division of numbers below 2^31 by one that the host knows: a multiplication on the device. The
+/// magic number is the quotient rounded up, of one bit more than the numbers have.
+struct FastDivisor {
+  std::uint32_t d = 1, magic = std::uint32_t{1} << 31, shift = 0;
+  FastDivisor() = default;
+  explicit FastDivisor(int by) : d(static_cast<std::uint32_t>(by)) {
+    while ((std::uint64_t{1} << shift) < d) ++shift;
+    const std::uint64_t wide = std::uint64_t{1} << (31 + shift);
+    magic = static_cast<std::uint32_t>((wide + d - 1) / d);
+  }
+  CONVOY_HD int quotient(int n) const {
+    return static_cast<int>((static_cast<std::uint64_t>(static_cast<std::uint32_t>(n)) * magic) >>
+                            (31 + shift));
+  }
+  /// Divides n in place and returns the remainder.
+  CONVOY_HD int reduce(int& n) const {
+    const int whole = quotient(n), rest = n - whole * static_cast<int>(d);
+    n = whole;
+    return rest;
+  }
+};
+
 /// A stage's rows and steps, of the images of a run.
 struct WindowGeometry {
   math::ConvAxis<int> rows, columns;
   int r = 1, s = 1;
-  int window = 1;            // side of a pooling window; 1: no pool
-  int down = 1, across = 1;  // windows of an image
+  int window = 1;            // side of a pooling window, 1 or 2; 1: no pool
+  FastDivisor down, across;  // windows of an image
   int m = 0;                 // rows of the GEMM: pixels of all images that the pool takes
   int channel_bytes = 0;     // of a group in a pixel
   Index image = 0, row = 0, pixel = 0;  // distances in x, bytes
@@ -41,10 +65,10 @@ struct WindowGeometry {
 
   /// The pixel of row m of the GEMM, which is below `m`.
   CONVOY_HD math::ConvPixel<int> pixel_of(int index) const {
-    const int area = window * window, number = index / area, inside = index % area;
-    const int line = number / across;
-    return {line / down, line % down * window + inside / window,
-            number % across * window + inside % window};
+    const int bits = window - 1, dq = index & bits, dp = index >> bits & bits;
+    int n = index >> 2 * bits;
+    const int q = across.reduce(n), p = down.reduce(n);
+    return {n, (p << bits) + dp, (q << bits) + dq};
   }
 };
 
@@ -77,10 +101,24 @@ struct CtaPlace {
 /// The thread-block swizzle: CTAs, in the order in which they start, go through `panel` neighbours
 /// in n before the next in m, so that they find each other's pixels in the L2, and the weights of a
 /// panel too.
-CONVOY_HD CtaPlace cta_place(int cta, int m_tiles, int n_tiles, int panel) {
-  const int of_panel = m_tiles * panel, first = cta / of_panel * panel, at = cta % of_panel;
-  const int left = n_tiles - first, wide = left < panel ? left : panel;
-  return {at / wide, first + at % wide};
-}
+struct CtaOrder {
+  int whole = 0;  // CTAs of the panels that are that wide
+  FastDivisor of_panel, panel, last;
+
+  CtaOrder() = default;
+  CtaOrder(int m_tiles, int n_tiles, int panel_) : panel(panel_) {
+    const int rest = n_tiles % panel_;
+    whole = m_tiles * (n_tiles - rest);
+    of_panel = FastDivisor(m_tiles * panel_);
+    last = FastDivisor(rest > 0 ? rest : panel_);
+  }
+  CONVOY_HD CtaPlace place(int cta) const {
+    int m = cta;
+    const int number = of_panel.quotient(cta);
+    m -= number * static_cast<int>(of_panel.d);
+    const int n = cta < whole ? panel.reduce(m) : last.reduce(m);
+    return {m, number * static_cast<int>(panel.d) + n};
+  }
+};
 
 }  // namespace convoy::cuda::sm80

@@ -76,6 +76,9 @@ std::vector<std::string> window_refusals(const Stage& stage, const Machine& mach
       .no(!taken || stage.output_dtype(true) != type,
           fmt::format("{} in and {} out, the family takes f16, bf16 and f32, the same for both",
                       to_text(type), to_text(stage.output_dtype(true))))
+      .no(type == DType::f32 && stage.r * stage.s * (stage.c / stage.groups) < least_products,
+          fmt::format("{} products an output: three of tf32 for one of f32 are as exact from {} on",
+                      stage.r * stage.s * (stage.c / stage.groups), least_products))
       .nhwc()
       .no_norm()
       .no_keep()
@@ -101,6 +104,7 @@ std::vector<WindowTile> window_tiles(const Stage& stage) {
   if (groups.filters <= 64) return {half_large, small};
   if (stage.dtype == DType::f32) return {half_large, small};
   std::vector<WindowTile> tiles{large, half_large, small};
+  if (groups.filters > 128) tiles.push_back(largest);
   if (stage.dtype != DType::f16) return tiles;
   tiles.push_back(large_analytic);
   if (stage.r * stage.s <= most_table_taps) tiles.push_back(large_precomputed);
@@ -116,7 +120,7 @@ WindowSizes window_sizes(const Stage& stage, const WindowTile& tile) {
   at.g.rows = math::conv_rows<int>(stage), at.g.columns = math::conv_columns<int>(stage);
   at.g.r = i(stage.r), at.g.s = i(stage.s);
   at.g.window = stage.pool ? 2 : 1;
-  at.g.down = i(shapes.out_h), at.g.across = i(shapes.out_w);
+  at.g.down = FastDivisor(i(shapes.out_h)), at.g.across = FastDivisor(i(shapes.out_w));
   at.chunks = (at.groups.channels * bytes_of(stage) - 1) / chunk_bytes + 1;
   at.steps = at.chunks * at.g.r * at.g.s;
   at.blocks = (at.groups.filters - 1) / block_filters + 1;
@@ -128,11 +132,14 @@ WindowSizes window_sizes(const Stage& stage, const WindowTile& tile) {
 
 void set_images(WindowSizes& sizes, const WindowTile& tile, Index images) {
   WindowGeometry& g = sizes.g;
-  g.m = static_cast<int>(images * g.down * g.across * g.window * g.window);
+  g.m = static_cast<int>(images * g.down.d * g.across.d * g.window * g.window);
   sizes.m_tiles = std::max(1, (g.m - 1) / tile.m + 1);
-  sizes.n_tiles = sizes.groups.count * ((sizes.groups.filters - 1) / tile.n + 1);
+  const int of_group = (sizes.groups.filters - 1) / tile.n + 1;
+  sizes.of_group = FastDivisor(of_group);
+  sizes.n_tiles = sizes.groups.count * of_group;
   // Groups share no pixels: neighbours in m find taps of theirs.
-  sizes.panel = sizes.groups.count > 1 ? 1 : std::min(sizes.n_tiles, 8);
+  sizes.order = CtaOrder(sizes.m_tiles, sizes.n_tiles,
+                         sizes.groups.count > 1 ? 1 : std::min(sizes.n_tiles, 8));
 }
 
 std::vector<float> window_weights(const Stage& stage, bool in_order, const float* w) {

@@ -28,17 +28,21 @@ struct WindowTile {
   bool operator==(const WindowTile&) const = default;
 };
 
-// Warps of 64 x 64 read each value from shared memory for 64 products; two such CTAs fill a
+// Warps of 64 x 64 read each value from shared memory for 64 products; eight of them fill a
 // multiprocessor's registers. The others: fewer filters, small stages, small groups.
+inline constexpr WindowTile largest{128, 256, 64, 64, 4, 1};
 inline constexpr WindowTile large{128, 128, 64, 64, 4, 2};
 inline constexpr WindowTile half_large{128, 64, 64, 32, 4, 2};
-inline constexpr WindowTile small{64, 64, 32, 32, 4, 3};
+inline constexpr WindowTile small{64, 64, 32, 32, 6, 3};
 inline constexpr WindowTile block_wide{128, 32, 32, 32, 4, 3, true};
 inline constexpr WindowTile narrow{64, 64, 32, 32, 4, 3, false, true, Visit::analytic};
 // To be compared with `large`, in f16.
 inline constexpr WindowTile large_analytic{128, 128, 64, 64, 4, 2, false, false, Visit::analytic};
 inline constexpr WindowTile large_precomputed{128, 128, 64, 64, 4, 2, false, false, Visit::precomputed};
 constexpr int most_table_taps = 256;
+/// Of f32: products an output from which three products of tf32 are as exact as fp32's sums, by
+/// their largest error (tests/cuda/window_test.cpp).
+constexpr int least_products = 16;
 
 /// Which groups are run as one: of small groups so many that their channels fill a chunk or their
 /// filters a block. The packed weights hold zeros for products of different groups.
@@ -61,7 +65,9 @@ struct WindowSizes {
   int blocks = 1;             // of 32 filters, of a group
   Index block_bytes = 0;      // of the weights of one
   bool in_order = false;      // filters in their blocks
-  int m_tiles = 1, n_tiles = 1, panel = 1;  // n_tiles: of all groups
+  int m_tiles = 1, n_tiles = 1;  // n_tiles: of all groups
+  FastDivisor of_group;          // n_tiles of one
+  CtaOrder order;
 };
 
 /// Every reason why the family can't run a legal stage; empty: it can.
