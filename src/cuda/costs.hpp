@@ -23,15 +23,17 @@ struct DepthwiseCosts {
 
 /// Of `window`, by hand, 2026-11, to what it takes on an H200.
 struct WindowCosts {
-  double launch = 2.5e-6;      // seconds
-  double clock = 0.8;          // share of the device's
-  double share = 0.8;          // of the Tensor Cores' rate that mma.sync reaches
-  double hopper_share = 0.45;  // likewise where wgmma is what reaches it
-  double copied = 48;          // bytes a cycle that cp.async brings to a multiprocessor
-  double cta = 1500, step = 40, output = 0.05;  // cycles: of a CTA, a step, an output of the tile
-  // How much longer than in 16 bytes pixels take to copy in 8, 4 or 2; and by other iterators.
-  double copies_of_8 = 2, copies_of_4 = 4, copies_of_2 = 10, other_visit = 1.5;
-  double memory = 0.7;  // share of the memory's speed
+  double launch = 2.2e-6;  // seconds
+  double clock = 0.8;      // share of the device's
+  // Of the Tensor Cores' rate what mma.sync reaches; where wgmma is what reaches it; of f32 there.
+  double share = 0.8, hopper_share = 0.55, hopper_f32_share = 0.45;
+  double copied = 48, shown = 0.25;  // bytes a cycle that cp.async brings; the part that shows
+  // Cycles: of a CTA, a step, an output of the tile; of a step that one CTA's warps can't cover.
+  double cta = 1500, step = 20, output = 0.05, latency = 400;
+  // How much longer than in 16 bytes pixels take to copy in 8, 4 or 2. Then all of it shows.
+  double copies_of_8 = 2, copies_of_4 = 4, copies_of_2 = 10;
+  double analytic = 1.6, precomputed = 1.4;  // factors of a step with these iterators
+  double memory = 0.7;                       // share of the memory's speed
 };
 
 /// Of `spike_resident`, by hand, 2026-11, to the shipped network on an H200, its layouts by its

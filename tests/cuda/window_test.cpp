@@ -78,6 +78,7 @@ TEST(Window, IteratorsVisitTheSame) {
                                 ? std::clamp(g.channel_bytes - byte, 0, unit_bytes)
                                 : 0;
           const auto check = [&](auto& visitor) {
+            ASSERT_EQ(visitor.valid(), valid > 0);
             ASSERT_EQ(visitor.bytes(), valid) << to_text(stage) << " step " << step << " m " << m;
             if (valid > 0) {
               ASSERT_EQ(visitor.at(), (WindowAt{pixel.n, h, w, byte})) << to_text(stage);
@@ -267,6 +268,8 @@ TEST(Window, NeedsAmpereAndTakesAnyOfIt) {
   EXPECT_EQ(window_refusals(stage, a_gpu(75)).size(), 1U);
   for (const int capability : {80, 86, 89, 90, 120})
     EXPECT_TRUE(window_refusals(stage, a_gpu(capability)).empty()) << capability;
+  EXPECT_EQ(window_refusals(parse_stage("n2h8c15k8r1"), a_gpu(80)).size(), 1U);
+  EXPECT_TRUE(window_refusals(parse_stage("n2h8c16k8r1"), a_gpu(80)).empty());
   EXPECT_EQ(window_refusals(parse_stage("f16:n2h8c8k8r3out(f32)+max3+leaky(-1)"), a_gpu(80)).size(), 3U);
 }
 

@@ -8,18 +8,24 @@ namespace convoy::ptx {
 __device__ __forceinline__ void cp_async_16(std::uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
-/// Copies `valid` of `Bytes` bytes (4, 8 or 16, on which both addresses lie), through the L1 that
-/// taps of a filter share, and clears the rest.
+/// Copies `valid` of `Bytes` bytes (4, 8 or 16, on which both addresses lie), and clears the rest.
 template <int Bytes>
 __device__ __forceinline__ void cp_async_or_zero(std::uint32_t to, const void* from, int valid) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(Bytes),
                "r"(valid)
                : "memory");
 }
-/// Of 16 bytes, past the L1.
-__device__ __forceinline__ void cp_async_16_or_zero(std::uint32_t to, const void* from, int valid) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid)
-               : "memory");
+/// Copies 16 bytes past the L1, or clears them.
+__device__ __forceinline__ void cp_async_16_or_zero(std::uint32_t to, const void* from,
+                                                    bool valid) {
+  asm volatile(
+      "{\n"
+      ".reg .pred ignored;\n"
+      "setp.eq.u32 ignored, %2, 0;\n"
+      "cp.async.cg.shared.global [%0], [%1], 16, ignored;\n"
+      "}"
+      ::"r"(to), "l"(from), "r"(static_cast<std::uint32_t>(valid))
+      : "memory");
 }
 /// Copies begun since the last call are a group.
 __device__ __forceinline__ void cp_async_commit() {

@@ -115,7 +115,7 @@ class WindowLoads {
     for (int i = 0; i < Shape::copies_n; ++i)
       ptx::cp_async_16_or_zero(to + i * blocks_between * slab_bytes,
                                w_ + i * blocks_between * p_.at.block_bytes,
-                               i * blocks_between < blocks_ ? unit_bytes : 0);
+                               i * blocks_between < blocks_);
     w_ += slab_bytes;
   }
   __device__ __forceinline__ void pixels(std::uint32_t slot) {
@@ -126,11 +126,7 @@ class WindowLoads {
       if constexpr (Shape::narrow)
         copy_narrow<T>(to + i * rows_between * chunk_bytes, from, pixels_.bytes(), p_.copy);
       else
-#ifdef WINDOW_CA
-        ptx::cp_async_or_zero<16>(to + i * rows_between * chunk_bytes, from, pixels_.bytes());
-#else
-        ptx::cp_async_16_or_zero(to + i * rows_between * chunk_bytes, from, pixels_.bytes());
-#endif
+        ptx::cp_async_16_or_zero(to + i * rows_between * chunk_bytes, from, pixels_.valid());
     }
     pixels_.advance();
   }

@@ -17,28 +17,37 @@ double window_waste(const Stage& stage, const WindowTile& tile) {
 double window_seconds(const Stage& stage, const WindowTile& tile, const Machine& machine) {
   const WindowCosts costs;
   const WindowSizes at = window_sizes(stage, tile);
-  const bool f32 = stage.dtype == DType::f32;
-  const double clock = costs.clock * machine.clock_hz;
+  const bool f32 = stage.dtype == DType::f32, hopper = machine.compute_capability >= 90;
+  const auto bytes = static_cast<double>(size_of(stage.dtype));
   // Multiply-adds a cycle of a multiprocessor; tf32 at half the rate, three products for one.
-  const double share = machine.compute_capability >= 90 ? costs.hopper_share : costs.share;
-  const double rate = share * machine.tensor_flops / 2 / machine.multiprocessors / machine.clock_hz /
-                      (f32 ? 6 : 1);
-  const double of_chunk = chunk_bytes / static_cast<double>(size_of(stage.dtype));
-  double copy = 1;
+  const double share = !hopper ? costs.share : f32 ? costs.hopper_f32_share : costs.hopper_share;
+  const double rate = share * machine.tensor_flops / 2 /
+                      (machine.multiprocessors * machine.clock_hz) / (f32 ? 6 : 1);
+  const double math = tile.m * tile.n * chunk_bytes / bytes / rate;
+  const auto loads = [&](double pixels) {
+    return (pixels * tile.m + tile.n) * chunk_bytes / costs.copied;
+  };
+  double step = math + costs.shown * loads(1) + costs.step;
   if (tile.narrow) {
-    const Index bytes = stage.c / stage.groups * static_cast<Index>(size_of(stage.dtype));
-    copy = bytes % 8 == 0 ? costs.copies_of_8 : bytes % 4 == 0 ? costs.copies_of_4 : costs.copies_of_2;
+    const auto apart = static_cast<int>(stage.c / stage.groups * static_cast<Index>(bytes));
+    step = std::max(step, loads(apart % 8 == 0   ? costs.copies_of_8
+                                : apart % 4 == 0 ? costs.copies_of_4
+                                                 : costs.copies_of_2));
   } else if (tile.visit != Visit::optimized) {
-    copy = costs.other_visit;
+    step *= tile.visit == Visit::analytic ? costs.analytic : costs.precomputed;
   }
-  const double math = tile.m * tile.n * of_chunk / rate;
-  const double loads = (copy * tile.m + tile.n) * chunk_bytes / costs.copied;
-  const double cta = costs.cta + at.steps * (std::max(math, loads) + costs.step) +
-                     costs.output * tile.m * tile.n;
-  const double turns = static_cast<double>(
-      (Index{at.m_tiles} * at.n_tiles - 1) / machine.multiprocessors + 1);
-  const double bytes = cost_of(stage, 0, 0).bytes / (costs.memory * machine.memory_bandwidth);
-  return costs.launch + std::max(turns * cta / clock, bytes);
+  // The CTAs of a multiprocessor run side by side; one alone waits.
+  const Index of_one = (Index{at.m_tiles} * at.n_tiles - 1) / machine.multiprocessors + 1;
+  const auto together = [&](Index ctas) {
+    const auto n = static_cast<double>(ctas);
+    return n == 0 ? 0
+                  : at.steps * std::max(n * step, step + costs.latency) +
+                        n * (costs.cta + costs.output * tile.m * tile.n);
+  };
+  const double cycles =
+      static_cast<double>(of_one / tile.ctas) * together(tile.ctas) + together(of_one % tile.ctas);
+  const double moved = cost_of(stage, 0, 0).bytes / (costs.memory * machine.memory_bandwidth);
+  return costs.launch + std::max(cycles / (costs.clock * machine.clock_hz), moved);
 }
 
 }  // namespace convoy::cuda::sm80

@@ -3,7 +3,8 @@
 // every position, its validity and its address.
 //
 //   at()       (n, h, w) and the byte in the group's channels; outside the image where padding is
-//   bytes()    how many of the 16 bytes there are to be read: 0 where at() is outside
+//   valid()    whether any of the 16 bytes are there to be read: at() is inside, and has channels
+//   bytes()    how many
 //   get()      distance of the 16 bytes from the group's first channel of x, in bytes
 //   ++         the thread's next row of this step; behind the last one the first
 //   advance()  the next step, in the order S, R, C
@@ -63,6 +64,7 @@ class Analytic {
     const int r = flip_ ? g_.r - 1 - step_.r : step_.r, s = flip_ ? g_.s - 1 - step_.s : step_.s;
     return {n_[i_], g_.rows.at(p_[i_], r), g_.columns.at(q_[i_], s), step_.byte};
   }
+  CONVOY_HD bool valid() const { return bytes() > 0; }
   CONVOY_HD int bytes() const {
     const WindowAt a = at();
     return a.n >= 0 && g_.rows.inside(a.h) && g_.columns.inside(a.w) ? step_.bytes(g_) : 0;
@@ -117,11 +119,10 @@ class Optimized {
       : g_(g),
         step_(unit),
         from_(g, first, between),
-        moved_(step_.byte),
-        bytes_(step_.bytes(g)) {
+        moved_(step_.byte) {
     for (int i = 0; i < Rows; ++i) {
       place_[i] = from_.place(g, i);
-      rows_[i] = from_.n[i] < 0 ? 0 : mask(g.rows, from_.h[i], g.r);
+      rows_[i] = from_.n[i] < 0 || step_.bytes(g) == 0 ? 0 : mask(g.rows, from_.h[i], g.r);
       columns_[i] = mask(g.columns, from_.w[i], g.s);
     }
   }
@@ -129,9 +130,8 @@ class Optimized {
     return {from_.n[i_], from_.h[i_] + step_.r * g_.rows.dil,
             from_.w[i_] + step_.s * g_.columns.dil, step_.byte};
   }
-  CONVOY_HD int bytes() const {
-    return ((rows_[i_] >> step_.r) & (columns_[i_] >> step_.s) & 1) != 0 ? bytes_ : 0;
-  }
+  CONVOY_HD bool valid() const { return (rows_[i_] & r_) != 0 && (columns_[i_] & s_) != 0; }
+  CONVOY_HD int bytes() const { return valid() ? step_.bytes(g_) : 0; }
   CONVOY_HD Index get() const { return place_[i_] + moved_; }
   CONVOY_HD Optimized& operator++() {
     i_ = i_ + 1 < Rows ? i_ + 1 : 0;
@@ -139,15 +139,21 @@ class Optimized {
   }
   CONVOY_HD void advance() {
     i_ = 0;
+    s_ <<= 1;
     if (step_.next_s(g_)) {
       moved_ += g_.next_s;
-    } else if (step_.next_r(g_)) {
-      moved_ += g_.next_r;
-    } else {
-      step_.next_c();
-      moved_ += g_.next_c;
-      bytes_ = step_.bytes(g_);
+      return;
     }
+    s_ = 1, r_ <<= 1;
+    if (step_.next_r(g_)) {
+      moved_ += g_.next_r;
+      return;
+    }
+    r_ = 1;
+    step_.next_c();
+    moved_ += g_.next_c;
+    if (step_.bytes(g_) > 0) return;
+    for (int i = 0; i < Rows; ++i) rows_[i] = 0;  // the last chunk ends before this unit
   }
 
  private:
@@ -162,7 +168,8 @@ class Optimized {
   WindowStep step_;
   FirstTaps<Rows> from_;
   Index moved_;
-  int bytes_, i_ = 0;
+  int i_ = 0;
+  std::uint32_t r_ = 1, s_ = 1;  // the tap's bits
   Index place_[Rows];
   std::uint32_t rows_[Rows], columns_[Rows];
 };
@@ -181,6 +188,7 @@ class Precomputed {
     const WindowTap& tap = taps_[tap_];
     return {from_.n[i_], from_.h[i_] + tap.h, from_.w[i_] + tap.w, step_.byte};
   }
+  CONVOY_HD bool valid() const { return bytes() > 0; }
   CONVOY_HD int bytes() const {
     const WindowAt a = at();
     return a.n >= 0 && g_.rows.inside(a.h) && g_.columns.inside(a.w) ? bytes_ : 0;
