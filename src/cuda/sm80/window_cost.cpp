@@ -29,7 +29,9 @@ double window_seconds(const Stage& stage, const WindowTile& tile, const Machine&
   };
   double step = math + costs.shown * loads(1) + costs.step;
   if (tile.narrow) {
-    const auto apart = static_cast<int>(stage.c / stage.groups * static_cast<Index>(bytes));
+    // Of a dense x: pixels, and groups in them, lie so many bytes apart.
+    const Index apart = (at.groups.count == 1 ? stage.c : at.groups.channels | stage.c) *
+                        static_cast<Index>(bytes);
     step = std::max(step, loads(apart % 8 == 0   ? costs.copies_of_8
                                 : apart % 4 == 0 ? costs.copies_of_4
                                                  : costs.copies_of_2));
@@ -41,13 +43,15 @@ double window_seconds(const Stage& stage, const WindowTile& tile, const Machine&
   const auto together = [&](Index ctas) {
     const auto n = static_cast<double>(ctas);
     return n == 0 ? 0
-                  : at.steps * std::max(n * step, step + costs.latency) +
+                  : at.steps * std::max(n * step, math + costs.latency * 128 / tile.threads()) +
                         n * (costs.cta + costs.output * tile.m * tile.n);
   };
   const double cycles =
       static_cast<double>(of_one / tile.ctas) * together(tile.ctas) + together(of_one % tile.ctas);
   const double moved = cost_of(stage, 0, 0).bytes / (costs.memory * machine.memory_bandwidth);
-  return costs.launch + std::max(cycles / (costs.clock * machine.clock_hz), moved);
+  const double seconds =
+      costs.launch + std::max(cycles / (costs.clock * machine.clock_hz), moved);
+  return hopper && !f32 && stage.groups == 1 ? costs.against_wgmma * seconds : seconds;
 }
 
 }  // namespace convoy::cuda::sm80
