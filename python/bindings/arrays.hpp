@@ -1,0 +1,85 @@
+// Arrays of any library as views, without a copy: DLPack's exchange functions, the buffer protocol,
+// __dlpack__, or the array interface, whichever the array's type has first.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <vector>
+
+#include "convoy/tensor.hpp"
+
+namespace convoy::dlpack {
+struct ManagedVersioned;
+struct Managed;
+}  // namespace convoy::dlpack
+
+namespace convoy::python {
+
+/// Whose array it is: outputs are made by the same library.
+enum class Maker : std::uint8_t { numpy, torch, jax, cupy, other };
+
+struct ExchangeApi;
+
+/// What is known of a Python type, looked up once.
+struct ArrayType {
+  Maker maker = Maker::other;
+  bool buffer = false;                    // by the buffer protocol
+  const ExchangeApi* exchange = nullptr;  // DLPack's C functions
+};
+const ArrayType& type_of(nanobind::handle array);
+
+/// The stream that the caller's work is on: `given` (an integer, or an object of PyTorch, CuPy or
+/// with __cuda_stream__), else the current stream of the library that `array` comes from. On the
+/// CPU there is none.
+Stream stream_of(nanobind::handle given, nanobind::handle array, Device device);
+
+enum class Access : std::uint8_t { read, write };
+
+/// An array as a view, valid while this lives. The array itself must live as long.
+class Array {
+ public:
+  Array() = default;
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+  ~Array();
+
+  /// Takes the array, which `name` names in errors; None leaves the view empty. On a GPU what the
+  /// array's library still has to do to it comes before the stream's work. Raises InvalidOperand.
+  void take(nanobind::handle array, const char* name, Access access, Device device = {},
+            Stream stream = {});
+
+  TensorView view;
+  const ArrayType* type = nullptr;
+
+ private:
+  void take_exchange(nanobind::handle array, const ExchangeApi& exchange);
+  void take_buffer(nanobind::handle array);
+  void take_capsule(nanobind::handle array, Device device, Stream stream);
+  void take_interface(nanobind::handle interface, Device device);
+
+  bool read_only_ = false;
+  bool buffered_ = false;
+  Py_buffer buffer_;  // where buffered_
+  dlpack::ManagedVersioned* versioned_ = nullptr;
+  dlpack::Managed* managed_ = nullptr;
+};
+
+/// A new array, its values undefined, and its view: dense [..., H, W, C].
+struct NewArray {
+  nanobind::object object;
+  TensorView view;
+};
+
+/// Made by the library of `type`, or a convoy.Tensor where that has no such elements or is no known
+/// one. channels_first: the object calls the axes [..., C, H, W], as a channels_last tensor does.
+NewArray new_array(const ArrayType& type, DType dtype, const std::vector<Index>& shape,
+                   Device device, bool channels_first = false);
+
+/// What the caller gets of it once it is written: JAX's arrays never change, so that one is made
+/// only then.
+nanobind::object delivered(const ArrayType& type, nanobind::object made);
+
+/// convoy.Tensor
+void define_tensor(nanobind::module_& module);
+
+}  // namespace convoy::python

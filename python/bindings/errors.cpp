@@ -1,0 +1,104 @@
+#include "errors.hpp"
+
+#include <array>
+
+namespace nb = nanobind;
+
+namespace convoy::python {
+namespace {
+
+struct Kind {
+  StatusCode code;
+  const char* name;      // as convoy has it
+  PyObject** builtin;    // what it is besides, for callers that catch Python's own
+  const char* document;  // of the class
+};
+// Looked up when the module is made: addresses of Python's objects are no constants.
+std::array<Kind, 8> kinds() {
+  return {{
+      {StatusCode::invalid_operand, "InvalidOperand", &PyExc_ValueError,
+       "An operand's shape, type, device, address or strides, or operands that overlap."},
+      {StatusCode::no_weights, "NoWeights", nullptr, "The plan has no weights yet: set_weights."},
+      {StatusCode::no_workspace, "NoWorkspace", nullptr,
+       "The plan owns no workspace for this stream: see concurrent_runs."},
+      {StatusCode::busy, "Busy", nullptr,
+       "Another run is under way, of an object that runs one at a time."},
+      {StatusCode::moved_from, "MovedFrom", nullptr, "The object was moved from."},
+      {StatusCode::out_of_memory, "OutOfMemory", &PyExc_MemoryError, "The host has no memory."},
+      {StatusCode::device_error, "DeviceError", nullptr, "The GPU or its driver failed."},
+      {StatusCode::internal_error, "InternalError", nullptr, "A fault of the library."},
+  }};
+}
+
+// The classes live as long as the process: exceptions are raised until its end.
+PyObject* base = nullptr;
+std::array<PyObject*, 9> classes{};  // by StatusCode
+
+nb::object code_text(StatusCode code) {
+  const std::string_view text = to_text(code);
+  return nb::str(text.data(), text.size());
+}
+
+PyObject* new_class(nb::module_& module, const char* name, nb::handle bases, const char* document,
+                    const nb::object& code) {
+  nb::dict members;
+  members["code"] = code;
+  // That of the extension, so that the stubs have them; convoy/__init__.py renames it.
+  const std::string full =
+      std::string(nb::str(module.attr("__name__")).c_str()) + "." + std::string(name);
+  PyObject* const made =
+      PyErr_NewExceptionWithDoc(full.c_str(), document, bases.ptr(), members.ptr());
+  if (!made) throw nb::python_error();
+  module.attr(name) = nb::handle(made);
+  return made;
+}
+
+PyObject* class_of(StatusCode code) {
+  PyObject* const found = classes.at(static_cast<std::size_t>(code));
+  return found ? found : base;
+}
+
+}  // namespace
+
+void define_errors(nb::module_& module) {
+  base = new_class(
+      module, "Error", nb::handle(PyExc_RuntimeError),
+      "What was found, what was expected and what to do.\n\n"
+      "`code` says for programs what kind of thing went wrong (\"busy\" and so on); it is\n"
+      "None where a stage is illegal, no kernel fits or a file can't be read.\n\n"
+      "    >>> try:\n"
+      "    ...     convoy.Stage(\"n1h8c8k8r9\")\n"
+      "    ... except convoy.Error as error:\n"
+      "    ...     print(error.code)\n"
+      "    None\n",
+      nb::none());
+  for (const Kind& kind : kinds()) {
+    const nb::tuple bases = kind.builtin
+                                ? nb::make_tuple(nb::handle(base), nb::handle(*kind.builtin))
+                                : nb::make_tuple(nb::handle(base));
+    classes.at(static_cast<std::size_t>(kind.code)) =
+        new_class(module, kind.name, bases, kind.document, code_text(kind.code));
+  }
+  nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const Error& error) {
+      PyErr_SetString(base, error.what());
+    }
+  });
+}
+
+std::string name_of_type(nb::handle object) {
+  return nb::str(object.type().attr("__qualname__")).c_str();
+}
+
+void raise(StatusCode code, const std::string& message) {
+  PyErr_SetString(class_of(code), message.c_str());
+  throw nb::python_error();
+}
+
+void raise_from(nb::python_error& cause, StatusCode code, const std::string& message) {
+  nb::raise_from(cause, class_of(code), "%s", message.c_str());
+}
+
+}  // namespace convoy::python

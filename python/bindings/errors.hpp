@@ -1,0 +1,28 @@
+// Python's exceptions: one class for each StatusCode below convoy.Error, with the library's own
+// text.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <string>
+
+#include "convoy/error.hpp"
+
+namespace convoy::python {
+
+/// Makes the classes in the module; from then on convoy::Error is raised as convoy.Error.
+void define_errors(nanobind::module_& module);
+
+/// Throws what Python sees as the code's exception. `cause`: a Python error that is its __cause__.
+[[noreturn]] void raise(StatusCode code, const std::string& message);
+[[noreturn]] void raise_from(nanobind::python_error& cause, StatusCode code,
+                             const std::string& message);
+
+/// The name of the object's type, for messages.
+std::string name_of_type(nanobind::handle object);
+
+inline void raise_unless_ok(const Status& status) {
+  if (!status.ok()) raise(status.code(), status.message());
+}
+
+}  // namespace convoy::python

@@ -1,0 +1,25 @@
+// The extension module convoy._core: all of it is re-exported by python/convoy/__init__.py.
+#include <nanobind/nanobind.h>
+
+#include "arrays.hpp"
+#include "convoy/plan.hpp"
+#include "errors.hpp"
+#include "stage.hpp"
+
+namespace convoy::python {
+
+void define_plan(nanobind::module_& module);
+void define_network(nanobind::module_& module);
+
+}  // namespace convoy::python
+
+NB_MODULE(_core, module) {
+  // Objects that an interpreter keeps to its end are no leaks of ours.
+  nanobind::set_leak_warnings(false);
+  module.attr("__version__") = convoy::version();
+  convoy::python::define_errors(module);
+  convoy::python::define_stage(module);
+  convoy::python::define_tensor(module);
+  convoy::python::define_plan(module);
+  convoy::python::define_network(module);
+}

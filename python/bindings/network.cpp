@@ -1,0 +1,191 @@
+// convoy.Network.
+#include "convoy/network.hpp"
+
+#include <fmt/core.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+
+#include "core/gpu.hpp"
+#include "documents.hpp"
+#include "errors.hpp"
+#include "layout.hpp"
+#include "stage.hpp"
+
+namespace nb = nanobind;
+
+namespace convoy::python {
+namespace {
+
+struct PythonNetwork {
+  Network network;
+  Device device;
+};
+
+NetworkOptions options_of(const std::string& device, int threads, Index batch, bool spike_kernels) {
+  return {.device = parse_device(device),
+          .threads = threads,
+          .batch = batch,
+          .spike_kernels = spike_kernels};
+}
+
+PythonNetwork load(const std::string& folder, const NetworkOptions& options) {
+  const nb::gil_scoped_release released;
+  return {Network(folder, options), options.device};
+}
+
+PythonNetwork from_text(const std::string& text, const nb::dict& given, const std::string& name,
+                        const std::string& device, int threads, Index batch, bool spike_kernels) {
+  std::vector<std::unique_ptr<Array>> arrays;
+  NetworkParameters parameters;
+  for (auto [key, value] : given) {
+    const std::string parameter = nb::str(key).c_str();
+    arrays.push_back(std::make_unique<Array>());
+    arrays.back()->take(value, parameter.c_str(), Access::read);
+    parameters[parameter] = arrays.back()->view;
+  }
+  const NetworkOptions options = options_of(device, threads, batch, spike_kernels);
+  const nb::gil_scoped_release released;
+  return {Network(parse_network(text, name), parameters, options), options.device};
+}
+
+void take_images(const PythonNetwork& self, Array& array, nb::handle images, Stream stream) {
+  if (images.is_none()) raise(StatusCode::invalid_operand, "images: None, expected an array");
+  array.take(images, "images", Access::read, self.device, stream);
+  const NetworkText& text = self.network.text();
+  as_channels_last(array, "images", Axes::automatic, {text.h, text.w, text.c});
+}
+
+void compute(const PythonNetwork& self, nb::handle images, const TensorView& logits,
+             const TensorView& labels, nb::handle stream_given) {
+  const Stream stream = stream_of(stream_given, images, self.device);
+  Array array;
+  take_images(self, array, images, stream);
+  Status status;
+  {
+    const nb::gil_scoped_release released;
+    status = self.network.run(array.view, logits, labels, stream);
+    // JAX knows nothing of the stream.
+    if (status.ok() && self.device.kind == DeviceKind::cuda && array.type->maker == Maker::jax)
+      gpu::synchronize(self.device, stream);
+  }
+  raise_unless_ok(status);
+}
+
+void run(const PythonNetwork& self, nb::handle images, nb::handle logits, nb::handle labels,
+         nb::handle stream_given) {
+  const Stream stream = stream_of(stream_given, images, self.device);
+  Array logit_array, label_array;
+  logit_array.take(logits, "logits", Access::write, self.device, stream);
+  label_array.take(labels, "labels", Access::write, self.device, stream);
+  compute(self, images, logit_array.view, label_array.view, stream_given);
+}
+
+/// A new array beside the images, filled by a run.
+nb::object filled(const PythonNetwork& self, nb::handle images, bool logits, nb::handle stream) {
+  const ArrayType* type = nullptr;
+  Device device;
+  std::vector<Index> shape;
+  {
+    Array array;
+    take_images(self, array, images, stream_of(stream, images, self.device));
+    type = array.type;
+    device = array.view.device;
+    shape.push_back(array.view.rank > 0 ? array.view.shape[0] : 0);
+  }
+  if (logits) shape.push_back(self.network.classes());
+  NewArray made = new_array(*type, logits ? DType::f32 : DType::i32, shape, device);
+  compute(self, images, logits ? made.view : TensorView(), logits ? TensorView() : made.view,
+          stream);
+  return delivered(*type, std::move(made.object));
+}
+
+std::vector<double> profile(const PythonNetwork& self, nb::handle images) {
+  Array array;
+  take_images(self, array, images, {});
+  std::vector<double> seconds;
+  const nb::gil_scoped_release released;
+  const Status status = self.network.profile(array.view, seconds);
+  const nb::gil_scoped_acquire acquired;
+  raise_unless_ok(status);
+  return seconds;
+}
+
+}  // namespace
+
+void define_network(nb::module_& module) {
+  nb::class_<LayerReport>(module, "LayerReport", "What a network does for a layer.")
+      .def_ro("name", &LayerReport::name)
+      .def_ro("stage", &LayerReport::stage, "of one image")
+      .def_ro("kernel", &LayerReport::kernel)
+      .def_ro("fusion", &LayerReport::fusion,
+              "whether it runs in one kernel with the layers behind it, and why")
+      .def_ro("parameters", &LayerReport::parameters)
+      .def_ro("macs", &LayerReport::macs, "multiply-adds of one image, all steps")
+      .def("__repr__", [](const LayerReport& self) {
+        return fmt::format("<{}: {} by {}>", self.name, self.stage, self.kernel);
+      });
+
+  const auto none = nb::none();
+  nb::class_<PythonNetwork>(module, "Network", document_of_network)
+      .def(
+          "__init__",
+          [](PythonNetwork* self, nb::handle folder, const std::string& device, int threads,
+             Index batch, bool spike_kernels) {
+            const nb::object path = nb::module_::import_("os").attr("fspath")(folder);
+            new (self) PythonNetwork(load(nb::cast<std::string>(path),
+                                          options_of(device, threads, batch, spike_kernels)));
+          },
+          nb::arg("folder"), nb::kw_only(), nb::arg("device") = "cpu", nb::arg("threads") = 0,
+          nb::arg("batch") = 256, nb::arg("spike_kernels") = true, nb::sig(signature_of_network))
+      .def_static("from_text", &from_text, nb::arg("text"), nb::arg("parameters"), nb::kw_only(),
+                  nb::arg("name") = "network", nb::arg("device") = "cpu", nb::arg("threads") = 0,
+                  nb::arg("batch") = 256, nb::arg("spike_kernels") = true,
+                  nb::sig(signature_of_from_text), document_of_from_text)
+      .def("run", &run, nb::arg("images"), nb::kw_only(), nb::arg("logits").none() = none,
+           nb::arg("labels").none() = none, nb::arg("stream").none() = none,
+           document_of_network_run)
+      .def(
+          "__call__",
+          [](const PythonNetwork& self, nb::handle images, nb::handle stream) {
+            return filled(self, images, true, stream);
+          },
+          nb::arg("images"), nb::kw_only(), nb::arg("stream").none() = none,
+          "The logits [N, classes] f32 of images, as a new array of the images' library.")
+      .def(
+          "labels",
+          [](const PythonNetwork& self, nb::handle images, nb::handle stream) {
+            return filled(self, images, false, stream);
+          },
+          nb::arg("images"), nb::kw_only(), nb::arg("stream").none() = none,
+          "The labels [N] int32 of images, as a new array of the images' library.")
+      .def(
+          "warm",
+          [](const PythonNetwork& self, Index n) {
+            const nb::gil_scoped_release released;
+            self.network.warm(n);
+          },
+          nb::arg("n"),
+          "Does before the first timed run of n images what would else be a part of it.")
+      .def("profile", &profile, nb::arg("images"),
+           "Seconds spent in each of `layers`, summed over threads.")
+      .def_prop_ro("layers", [](const PythonNetwork& self) { return self.network.layers(); })
+      .def_prop_ro("classes", [](const PythonNetwork& self) { return self.network.classes(); })
+      .def_prop_ro("parameters",
+                   [](const PythonNetwork& self) { return self.network.parameters(); })
+      .def_prop_ro("threads", [](const PythonNetwork& self) { return self.network.threads(); })
+      .def_prop_ro("device", [](const PythonNetwork& self) { return to_text(self.device); })
+      .def_prop_ro(
+          "image_shape",
+          [](const PythonNetwork& self) {
+            const NetworkText& text = self.network.text();
+            return nb::make_tuple(text.h, text.w, text.c);
+          },
+          "(height, width, channels)")
+      .def_prop_ro("dtype", [](const PythonNetwork& self) {
+        return std::string(to_text(self.network.text().dtype));
+      });
+}
+
+}  // namespace convoy::python

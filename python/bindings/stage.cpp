@@ -1,0 +1,201 @@
+#include "stage.hpp"
+
+#include <fmt/core.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <string>
+
+#include "convoy/tensor.hpp"
+#include "errors.hpp"
+
+namespace nb = nanobind;
+
+namespace convoy::python {
+namespace {
+
+/// "3", "3x2" or "1x2x1x2" of an integer or a sequence of them; text is taken as it is.
+std::string sizes_text(nb::handle value) {
+  if (nb::isinstance<nb::str>(value) || PyLong_Check(value.ptr())) return nb::str(value).c_str();
+  std::string text;
+  for (nb::handle size : value)
+    text += fmt::format("{}{}", text.empty() ? "" : "x", nb::str(size).c_str());
+  return text;
+}
+
+/// The text of the keywords, which parse_stage then reads: one grammar, and its errors.
+std::string text_of_keywords(const nb::dict& given) {
+  std::string text;
+  const auto add = [&](const char* before, const std::string& value, const char* behind = "") {
+    text += before + value + behind;
+  };
+  const auto has = [&](const char* key) { return given.contains(key); };
+  const auto word = [&](const char* key) { return sizes_text(given[key]); };
+  if (has("dtype")) add("", word("dtype"), ":");
+  for (const char* const axis : {"n", "h", "w", "c", "k", "r", "s"}) {
+    if (has(axis))
+      add(axis, word(axis));
+    else if (axis[0] == 'n')
+      text += "n1";
+  }
+  for (const char* const option : {"stride", "pad", "dil", "groups"})
+    if (has(option)) add(option, word(option));
+  if (has("layout")) {
+    const std::string layout = word("layout");
+    if (layout != "nhwc" && layout != "nchw")
+      throw Error(fmt::format("layout: '{}', expected 'nhwc' or 'nchw'", layout));
+    if (layout == "nchw") text += "nchw";
+  }
+  if (has("out")) add("out(", word("out"), ")");
+  const auto flag = [&](const char* key) {
+    if (has(key) && nb::cast<bool>(given[key])) text += fmt::format("+{}", key);
+  };
+  flag("bias");
+  flag("norm");
+  if (has("act")) add("+", word("act"));
+  flag("soft");
+  if (has("t")) add("+t", word("t"));
+  flag("hold");
+  if (has("pool")) add("+max", word("pool"));
+  if (has("keep")) {
+    std::string kept;
+    if (nb::isinstance<nb::str>(given["keep"]))
+      kept = word("keep");
+    else
+      for (nb::handle one : given["keep"]) kept += (kept.empty() ? "" : ",") + sizes_text(one);
+    add("+keep(", kept, ")");
+  }
+  flag("strict");
+  return text;
+}
+
+constexpr const char* keyword_names[] = {"dtype",  "n",    "h",      "w",    "c",     "k",
+                                         "r",      "s",    "stride", "pad",  "dil",   "groups",
+                                         "layout", "out",  "bias",   "norm", "act",   "soft",
+                                         "t",      "hold", "pool",   "keep", "strict"};
+
+Stage stage_of_keywords(nb::handle text, const nb::kwargs& given) {
+  if (!text.is_none()) {
+    if (given.size() > 0) throw Error("Stage: a text and keywords, expected one of the two");
+    return stage_of(text);
+  }
+  for (auto [key, value] : given) {
+    const std::string_view name(nb::borrow<nb::str>(key).c_str());
+    bool known = false;
+    std::string all;
+    for (const char* const one : keyword_names) {
+      known = known || name == one;
+      all += fmt::format("{}{}", all.empty() ? "" : ", ", one);
+    }
+    if (!known) throw Error(fmt::format("Stage: no keyword '{}'. There are: {}", name, all));
+  }
+  return parse_stage(text_of_keywords(nb::borrow<nb::dict>(given)));
+}
+
+constexpr const char* stage_document =
+    R"doc(What to compute: y = pool(act(conv(x, w) + bias)), a convolution with all that rides on it.
+
+Stage(text) parses the text form (docs/stage.md); Stage(n=.., h=.., ...) takes the same words as
+keywords: dtype, n, h, w, c, k, r, s, stride, pad, dil, groups, layout, out, bias, norm, act, soft, t,
+hold, pool, keep, strict. Sizes are integers, or sequences of them (stride=(2, 1)); act is its text
+("relu", "clip(0,1)", "lif(2,1)"), pool a window (2, (3, 2)) or its text ("3s2p1"), keep the names of
+what is kept. Raises convoy.Error with every problem where the stage is not legal.
+
+repr is the text, equal stages have equal hashes, and a stage can be pickled.
+
+    >>> stage = convoy.Stage(n=8, h=32, c=64, k=128, r=3, pad=1, bias=True, act="relu", pool=2)
+    >>> stage
+    n8h32w32c64k128r3pad1+bias+relu+max2
+    >>> stage == convoy.Stage("n8h32c64k128r3pad1+bias+relu+max2")
+    True
+    >>> stage.x_shape, stage.y_shape
+    ((8, 32, 32, 64), (8, 16, 16, 128))
+)doc";
+
+}  // namespace
+
+nb::tuple tuple_of(const std::vector<Index>& sizes) {
+  const auto count = static_cast<Py_ssize_t>(sizes.size());
+  nb::object tuple = nb::steal(PyTuple_New(count));
+  for (Py_ssize_t i = 0; i < count; ++i)
+    PyTuple_SetItem(tuple.ptr(), i, PyLong_FromLongLong(sizes[static_cast<std::size_t>(i)]));
+  return nb::borrow<nb::tuple>(tuple);
+}
+
+Stage stage_of(nb::handle stage) {
+  if (nb::isinstance<Stage>(stage)) return nb::cast<Stage>(stage);
+  if (!nb::isinstance<nb::str>(stage))
+    throw Error(
+        fmt::format("stage: a {}, expected a convoy.Stage or its text, as "
+                    "\"n8h32c64k128r3pad1+bias+relu+max2\"",
+                    name_of_type(stage)));
+  return parse_stage(nb::borrow<nb::str>(stage).c_str());
+}
+
+void define_stage(nb::module_& module) {
+  nb::class_<Stage>(module, "Stage", stage_document)
+      .def(
+          "__init__",
+          [](Stage* self, nb::handle text, const nb::kwargs& given) {
+            new (self) Stage(stage_of_keywords(text, given));
+          },
+          nb::arg("text").none() = nb::none(), nb::arg("keywords"),
+          nb::sig("def __init__(self, text: str | Stage | None = None, **keywords: typing.Any) -> "
+                  "None"))
+      .def_prop_ro("text", [](const Stage& self) { return to_text(self); })
+      .def_ro("n", &Stage::n)
+      .def_ro("h", &Stage::h)
+      .def_ro("w", &Stage::w)
+      .def_ro("c", &Stage::c)
+      .def_ro("k", &Stage::k)
+      .def_ro("r", &Stage::r)
+      .def_ro("s", &Stage::s)
+      .def_ro("groups", &Stage::groups)
+      .def_ro("t", &Stage::t)
+      .def_ro("bias", &Stage::bias)
+      .def_ro("norm", &Stage::norm)
+      .def_ro("strict", &Stage::strict)
+      .def_prop_ro(
+          "stride", [](const Stage& self) { return nb::make_tuple(self.stride.h, self.stride.w); },
+          "(height, width), in pixels")
+      .def_prop_ro(
+          "pad",
+          [](const Stage& self) {
+            return nb::make_tuple(self.pad.top, self.pad.left, self.pad.bottom, self.pad.right);
+          },
+          "(top, left, bottom, right), in pixels")
+      .def_prop_ro(
+          "dil", [](const Stage& self) { return nb::make_tuple(self.dil.h, self.dil.w); },
+          "(height, width), in pixels")
+      .def_prop_ro(
+          "layout", [](const Stage& self) { return self.layout == Layout::nhwc ? "nhwc" : "nchw"; },
+          "\"nhwc\" or \"nchw\", of x and y alike")
+      .def_prop_ro(
+          "dtype", [](const Stage& self) { return std::string(to_text(self.dtype)); },
+          "of x: \"f32\", \"f16\", \"bf16\" or \"u8\"")
+      .def_prop_ro(
+          "output_dtype",
+          [](const Stage& self) { return std::string(to_text(self.output_dtype())); },
+          "of y on the CPU; u8 stages give f16 on a GPU unless the text says out(f32)")
+      .def_prop_ro(
+          "x_shape", [](const Stage& self) { return tuple_of(x_shape(self)); },
+          "[T,]N,H,W,C, or NCHW")
+      .def_prop_ro(
+          "w_shape", [](const Stage& self) { return tuple_of(w_shape(self)); }, "K,R,S,C/groups")
+      .def_prop_ro(
+          "y_shape", [](const Stage& self) { return tuple_of(y_shape(self)); },
+          "[T,]N,P',Q',K, or NCHW")
+      .def_prop_ro(
+          "macs", [](const Stage& self) { return shapes_of(self).macs; },
+          "multiply-adds of one time step that a direct convolution does")
+      .def("__repr__", [](const Stage& self) { return to_text(self); })
+      .def(
+          "__eq__", [](const Stage& self, const Stage& other) { return self == other; },
+          nb::is_operator())
+      .def("__hash__", [](const Stage& self) { return static_cast<Py_hash_t>(hash_of(self) >> 1); })
+      .def("__getstate__", [](const Stage& self) { return to_text(self); })
+      .def("__setstate__",
+           [](Stage& self, const std::string& text) { new (&self) Stage(parse_stage(text)); });
+}
+
+}  // namespace convoy::python

@@ -1,0 +1,64 @@
+"""Convoy: a convolution and everything that follows it, as one kernel.
+
+    y = pool(act(conv(x, w) + bias))
+
+A Stage says what to compute, a Plan binds it to a device and a kernel and is called with arrays of any
+library, a Network runs a model folder over images. docs/python.md has the rest.
+
+    >>> import numpy as np
+    >>> plan = convoy.Plan("n1h4c1k1r1+relu+max2", np.full((1, 1, 1, 1), 2, np.float32))
+    >>> plan(np.arange(16, dtype=np.float32).reshape(1, 4, 4, 1)).ravel().tolist()
+    [10.0, 14.0, 26.0, 30.0]
+"""
+
+from ._core import (
+    Busy,
+    DeviceError,
+    Error,
+    InternalError,
+    InvalidOperand,
+    LayerReport,
+    MovedFrom,
+    Network,
+    NoWeights,
+    NoWorkspace,
+    OutOfMemory,
+    Plan,
+    Stage,
+    Tensor,
+    Weights,
+    __version__,
+)
+from .program import bench, demo_model, devices, verify
+from .records import Outputs, Text
+
+__all__ = [
+    "Busy",
+    "DeviceError",
+    "Error",
+    "InternalError",
+    "InvalidOperand",
+    "LayerReport",
+    "MovedFrom",
+    "Network",
+    "NoWeights",
+    "NoWorkspace",
+    "OutOfMemory",
+    "Outputs",
+    "Plan",
+    "Stage",
+    "Tensor",
+    "Text",
+    "Weights",
+    "__version__",
+    "bench",
+    "demo_model",
+    "devices",
+    "verify",
+]
+
+# Where a user finds them, and pickle.
+for _name in __all__:
+    if isinstance(globals()[_name], type):
+        globals()[_name].__module__ = "convoy"
+del _name

@@ -1,0 +1,5 @@
+"""python -m convoy: the program."""
+
+from .program import main
+
+main()
