@@ -56,7 +56,7 @@ stream: of a GPU: an integer, a stream of PyTorch or CuPy; None: the current one
 
 Raises InvalidOperand (shape, type, device, strides, read-only or overlapping outputs), NoWeights,
 NoWorkspace, Busy (weights are changing), DeviceError. Nothing was written then, except with
-DeviceError. No gradients: see torch.library for those.
+DeviceError. No gradients are kept of what is computed here.
 
     >>> import numpy as np
     >>> plan = convoy.Plan("n2h4c1k1r1+relu+keep(idx)+max2", np.ones((1, 1, 1, 1), np.float32))
@@ -95,7 +95,7 @@ constexpr const char* document_of_explain =
 A str that prints itself where Python would show its repr.
 
     >>> print(convoy.Plan("n1h8c8k8r3pad1+relu").explain().splitlines()[0])
-    n1h8c8k8r3pad1+relu
+    n1h8w8c8k8r3pad1+relu
 )";
 
 constexpr const char* document_of_weights =

@@ -143,7 +143,7 @@ void define_network(nb::module_& module) {
                   nb::arg("name") = "network", nb::arg("device") = "cpu", nb::arg("threads") = 0,
                   nb::arg("batch") = 256, nb::arg("spike_kernels") = true,
                   nb::sig(signature_of_from_text), document_of_from_text)
-      .def("run", &run, nb::arg("images"), nb::kw_only(), nb::arg("logits").none() = none,
+      .def("run", &run, nb::arg("images").none(), nb::kw_only(), nb::arg("logits").none() = none,
            nb::arg("labels").none() = none, nb::arg("stream").none() = none,
            document_of_network_run)
       .def(
@@ -151,14 +151,14 @@ void define_network(nb::module_& module) {
           [](const PythonNetwork& self, nb::handle images, nb::handle stream) {
             return filled(self, images, true, stream);
           },
-          nb::arg("images"), nb::kw_only(), nb::arg("stream").none() = none,
+          nb::arg("images").none(), nb::kw_only(), nb::arg("stream").none() = none,
           "The logits [N, classes] f32 of images, as a new array of the images' library.")
       .def(
           "labels",
           [](const PythonNetwork& self, nb::handle images, nb::handle stream) {
             return filled(self, images, false, stream);
           },
-          nb::arg("images"), nb::kw_only(), nb::arg("stream").none() = none,
+          nb::arg("images").none(), nb::kw_only(), nb::arg("stream").none() = none,
           "The labels [N] int32 of images, as a new array of the images' library.")
       .def(
           "warm",
@@ -168,7 +168,7 @@ void define_network(nb::module_& module) {
           },
           nb::arg("n"),
           "Does before the first timed run of n images what would else be a part of it.")
-      .def("profile", &profile, nb::arg("images"),
+      .def("profile", &profile, nb::arg("images").none(),
            "Seconds spent in each of `layers`, summed over threads.")
       .def_prop_ro("layers", [](const PythonNetwork& self) { return self.network.layers(); })
       .def_prop_ro("classes", [](const PythonNetwork& self) { return self.network.classes(); })

@@ -291,8 +291,8 @@ void define_plan(nb::module_& module) {
                        nb::arg("weights_layout") = "krsc", nb::sig(signature_of_plan));
   for (const auto& [name, signature] :
        {std::pair{"__call__", signature_of_call}, std::pair{"run", signature_of_run}})
-    plan.def(name, &PythonPlan::run, nb::arg("x"), nb::arg("bias").none() = none, nb::kw_only(),
-             nb::arg("norm").none() = none, nb::arg("out").none() = none,
+    plan.def(name, &PythonPlan::run, nb::arg("x").none(), nb::arg("bias").none() = none,
+             nb::kw_only(), nb::arg("norm").none() = none, nb::arg("out").none() = none,
              nb::arg("pre").none() = none, nb::arg("act").none() = none,
              nb::arg("idx").none() = none, nb::arg("membrane").none() = none,
              nb::arg("membrane_out").none() = none, nb::arg("stream").none() = none,
