@@ -1,7 +1,8 @@
 """Stages drawn at random, and what they give by the definition: NumPy loops over taps, in double."""
 
-import convoy
 import numpy as np
+
+import convoy
 
 
 def draw(rng):

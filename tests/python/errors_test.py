@@ -3,8 +3,9 @@
 import pickle
 import unittest
 
-import convoy
 import numpy as np
+
+import convoy
 
 
 class Errors(unittest.TestCase):

@@ -54,9 +54,9 @@ for name, dtype in (("f16", torch.float16), ("bf16", torch.bfloat16), ("f32", to
         y = plan(gx, gb)
         said(f"{plan.stage} on cuda by {plan.kernel}", y.is_cuda and near(y.cpu(), wanted))
         said("  a channels_last result", y.is_contiguous(memory_format=torch.channels_last))
+        on_gpu = weights.permute(0, 2, 3, 1).contiguous().cuda()
         said("  weights on the GPU, the same bits",
-             torch.equal(convoy.Plan(plan.stage, weights.permute(0, 2, 3, 1).contiguous().cuda(), device="cuda")(gx, gb),
-                         y))  # fmt: skip
+             torch.equal(convoy.Plan(plan.stage, on_gpu, device="cuda")(gx, gb), y))  # fmt: skip
         out = torch.empty_like(y)
         said("  into a tensor of the caller's, fewer images",
              plan(gx[:2], gb, out=out[:2]).data_ptr() == out.data_ptr() and torch.equal(out[:2], y[:2]))  # fmt: skip
@@ -144,4 +144,4 @@ for _ in range(2000):
     plan(x)
 enqueued = (time.perf_counter() - started) / 2000 * 1e6
 torch.cuda.synchronize()
-print(f"a call on {torch.cuda.get_device_name()} takes {enqueued:.1f} us of the host, or the kernel's time if that is more")
+print(f"a call on {torch.cuda.get_device_name()} takes {enqueued:.1f} us: the host's time, or the kernel's if that is more")

@@ -2,9 +2,10 @@
 
 import unittest
 
+import numpy as np
+
 import convoy
 import drawn
-import numpy as np
 
 try:
     import torch

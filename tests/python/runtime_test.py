@@ -11,8 +11,9 @@ import threading
 import unittest
 from pathlib import Path
 
-import convoy
 import numpy as np
+
+import convoy
 
 SOURCE = Path(__file__).resolve().parents[2]
 FASHION = Path("/usr/share/datasets/fashion-mnist")
