@@ -144,4 +144,4 @@ for _ in range(2000):
     plan(x)
 enqueued = (time.perf_counter() - started) / 2000 * 1e6
 torch.cuda.synchronize()
-print(f"a call on {torch.cuda.get_device_name()} takes {enqueued:.1f} us: the host's time, or the kernel's if that is more")
+print(f"a call on {torch.cuda.get_device_name()} takes {enqueued:.1f} us of the host, or as long as the kernel")
