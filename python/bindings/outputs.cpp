@@ -42,17 +42,23 @@ struct Library {
   }
   const nb::object& type(DType dtype) const { return types[static_cast<std::size_t>(dtype)]; }
 };
-const Library& numpy() {
-  static const auto* const library = new Library("numpy");
+/// Not a static that C++ initialises once: while it imports, another thread may have the GIL, and
+/// would wait here for ever with it.
+const Library& found(const Library*& library, const char* name) {
+  if (!library) library = new Library(name);
   return *library;
+}
+const Library& numpy() {
+  static const Library* library = nullptr;
+  return found(library, "numpy");
 }
 const Library& torch() {
-  static const auto* const library = new Library("torch");
-  return *library;
+  static const Library* library = nullptr;
+  return found(library, "torch");
 }
 const Library& cupy() {
-  static const auto* const library = new Library("cupy");
-  return *library;
+  static const Library* library = nullptr;
+  return found(library, "cupy");
 }
 
 /// Memory that several DLPack structures and the Python object share.

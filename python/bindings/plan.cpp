@@ -173,12 +173,11 @@ nb::object PythonPlan::run(nb::handle x, nb::handle bias, nb::handle norm, nb::h
   }
   raise_unless_ok(status);
   if (!stage.keep.any()) return delivered(type, std::move(y.object));
-  static const auto* const outputs =
-      new nb::object(nb::module_::import_("convoy.records").attr("Outputs"));
+  const nb::object outputs = nb::module_::import_("convoy.records").attr("Outputs");
   const auto or_none = [&](const Output& one) {
     return one.object.is_valid() ? delivered(type, one.object) : nb::none();
   };
-  return (*outputs)(or_none(y), or_none(pre_output), or_none(act_output), or_none(idx_output));
+  return outputs(or_none(y), or_none(pre_output), or_none(act_output), or_none(idx_output));
 }
 
 void PythonPlan::change(const std::function<void()>& weights) {
