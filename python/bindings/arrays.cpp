@@ -97,7 +97,7 @@ const ArrayType& type_of(nb::handle array) {
   static PyObject* last = nullptr;
   static const ArrayType* of_last = nullptr;
   const nb::handle type = array.type();
-  if (type.ptr() == last) return *of_last;
+  if (of_last && type.ptr() == last) return *of_last;
   const auto found = known->find(type.ptr());
   if (found != known->end()) {
     last = type.ptr();

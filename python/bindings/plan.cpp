@@ -109,6 +109,7 @@ nb::object PythonPlan::run(nb::handle x, nb::handle bias, nb::handle norm, nb::h
   const Device device = plan.device();
   const Stage& stage = plan.stage();
   const Stream stream = stream_of(stream_given, x, device);
+  nb::object scale_object, shift_object;  // of a sequence that makes them when it is asked
   Array x_array, bias_array, scale, shift, before, after;
   x_array.take(x, "x", Access::read, device, stream);
   if (x.is_none()) raise(StatusCode::invalid_operand, "x: None, expected an array");
@@ -119,8 +120,9 @@ nb::object PythonPlan::run(nb::handle x, nb::handle bias, nb::handle norm, nb::h
       raise(StatusCode::invalid_operand,
             fmt::format("norm: {} values, expected a pair of arrays (scale, shift) of [C] f32 each",
                         nb::len(norm)));
-    scale.take(norm[0], "norm[0]", Access::read, device, stream);
-    shift.take(norm[1], "norm[1]", Access::read, device, stream);
+    scale_object = norm[0], shift_object = norm[1];
+    scale.take(scale_object, "norm[0]", Access::read, device, stream);
+    shift.take(shift_object, "norm[1]", Access::read, device, stream);
   }
   before.take(membrane, "membrane", Access::read, device, stream);
   after.take(membrane_out, "membrane_out", Access::write, device, stream);

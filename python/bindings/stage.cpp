@@ -76,7 +76,7 @@ constexpr const char* keyword_names[] = {"dtype",  "n",    "h",      "w",    "c"
 
 Stage stage_of_keywords(nb::handle text, const nb::kwargs& given) {
   if (!text.is_none()) {
-    if (given.size() > 0) throw Error("Stage: a text and keywords, expected one of the two");
+    if (!given.empty()) throw Error("Stage: a text and keywords, expected one of the two");
     return stage_of(text);
   }
   for (auto [key, value] : given) {
