@@ -14,9 +14,8 @@ namespace {
 
 nlohmann::json to_json(const Stage& stage, DeviceKind device) {
   const bool gpu = device == DeviceKind::cuda;
-  const bool type =
-      stage.dtype == DType::f32 ||
-      (gpu && (stage.dtype == DType::f16 || stage.dtype == DType::bf16));
+  const bool type = stage.dtype == DType::f32 ||
+                    (gpu && (stage.dtype == DType::f16 || stage.dtype == DType::bf16));
   if (!type || stage.out || stage.layout != Layout::nhwc || stage.norm || stage.act.is_neuron() ||
       stage.keep.any())
     throw Error(

@@ -28,8 +28,9 @@ struct WindowCosts {
   // Of the Tensor Cores' rate what mma.sync reaches; where wgmma is what reaches it; of f32 there.
   double share = 0.8, hopper_share = 0.55, hopper_f32_share = 0.45;
   double copied = 48, shown = 0.25;  // bytes a cycle that cp.async brings; the part that shows
-  // Cycles: of a CTA, a step, an output of the tile; of a step that four warps can't cover.
-  double cta = 1500, step = 20, output = 0.05, latency = 400;
+  // Cycles: of a CTA, a step, an output of the tile; of a step that four warps can't cover;
+  // of the end of sparse tiles, likewise.
+  double cta = 1500, step = 20, output = 0.05, latency = 400, sparse = 1000;
   // How much longer than in 16 bytes pixels take to copy in 8, 4 or 2. Then all of it shows.
   double copies_of_8 = 2, copies_of_4 = 4, copies_of_2 = 10;
   double analytic = 1.6, precomputed = 1.4;  // factors of a step with these iterators

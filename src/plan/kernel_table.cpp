@@ -50,8 +50,8 @@ std::span<const Kernel* const> kernel_table() {
     &few_nchw,
     &halo_nchw,
     &halo_padded_nchw,
-    &window_pool,  // window with any pool and second outputs, in a second pass
-    &window_nchw,  // window for NCHW, between transpositions
+    &window_pool,        // window with any pool and second outputs, in a second pass
+    &window_nchw,        // window for NCHW, between transpositions
     &cuda::depthwise(),  // a filter of its own for each channel, on any GPU
     &cuda::general(),    // every legal stage
     // By name only, to learn from: a rung a line of docs/ladder.md.

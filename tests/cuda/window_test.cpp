@@ -136,7 +136,8 @@ TEST(Window, DividesExactly) {
 }
 
 TEST(Window, SwizzleGoesThroughEveryTile) {
-  for (const auto& [m, n, panel] : {std::array{7, 5, 2}, {1, 9, 8}, {13, 1, 1}, {4, 8, 8}, {3, 11, 4}}) {
+  for (const auto& [m, n, panel] :
+       {std::array{7, 5, 2}, {1, 9, 8}, {13, 1, 1}, {4, 8, 8}, {3, 11, 4}}) {
     std::set<std::pair<int, int>> met;
     const CtaOrder order(m, n, panel);
     for (int cta = 0; cta < m * n; ++cta) {
@@ -216,7 +217,8 @@ void expect_convolution(const Stage& stage, const WindowTile& tile) {
   ASSERT_EQ(y.size(), static_cast<std::size_t>(stage.n * p * q * stage.k));
   for (const auto& [where, sum] : y) {
     const math::ConvPixel<int> pixel = at.g.pixel_of(where.first);
-    const Index k = where.second, own = stage.c / stage.groups, group = k / (stage.k / stage.groups);
+    const Index k = where.second, own = stage.c / stage.groups,
+                group = k / (stage.k / stage.groups);
     float expected = 0;
     for (Index r = 0; r < stage.r; ++r)
       for (Index s = 0; s < stage.s; ++s) {
@@ -234,10 +236,11 @@ void expect_convolution(const Stage& stage, const WindowTile& tile) {
 
 TEST(Window, TilesMakeTheConvolution) {
   for (const char* text :
-       {"f16:n2h7w9c40k72r3pad1+max2", "f16:n1h12c8k136r3stride2pad1", "f16:n2h8c32k32r3pad1groups8",
-        "bf16:n2h6w5c36k28r3pad1groups4+max2", "f16:n1h5c10k20r3pad1groups5", "n2h7c24k40r3pad1+max2",
-        "n1h6w8c32k32r3pad1groups8", "n1h4c12k6r2s3dil2pad2groups3", "f16:n1h6c128k128r3pad1groups2",
-        "f16:n1h5c70k70r1groups35", "n2h3c33k65r1"}) {
+       {"f16:n2h7w9c40k72r3pad1+max2", "f16:n1h12c8k136r3stride2pad1",
+        "f16:n2h8c32k32r3pad1groups8", "bf16:n2h6w5c36k28r3pad1groups4+max2",
+        "f16:n1h5c10k20r3pad1groups5", "n2h7c24k40r3pad1+max2", "n1h6w8c32k32r3pad1groups8",
+        "n1h4c12k6r2s3dil2pad2groups3", "f16:n1h6c128k128r3pad1groups2", "f16:n1h5c70k70r1groups35",
+        "n2h3c33k65r1"}) {
     const Stage stage = parse_stage(text);
     for (const WindowTile& tile : window_tiles(stage)) expect_convolution(stage, tile);
     expect_convolution(stage, narrow);  // what any x takes
@@ -270,7 +273,8 @@ TEST(Window, NeedsAmpereAndTakesAnyOfIt) {
     EXPECT_TRUE(window_refusals(stage, a_gpu(capability)).empty()) << capability;
   EXPECT_EQ(window_refusals(parse_stage("n2h8c15k8r1"), a_gpu(80)).size(), 1U);
   EXPECT_TRUE(window_refusals(parse_stage("n2h8c16k8r1"), a_gpu(80)).empty());
-  EXPECT_EQ(window_refusals(parse_stage("f16:n2h8c8k8r3out(f32)+max3+leaky(-1)"), a_gpu(80)).size(), 3U);
+  EXPECT_EQ(window_refusals(parse_stage("f16:n2h8c8k8r3out(f32)+max3+leaky(-1)"), a_gpu(80)).size(),
+            3U);
 }
 
 }  // namespace

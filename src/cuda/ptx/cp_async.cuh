@@ -23,8 +23,8 @@ __device__ __forceinline__ void cp_async_16_or_zero(std::uint32_t to, const void
       ".reg .pred ignored;\n"
       "setp.eq.u32 ignored, %2, 0;\n"
       "cp.async.cg.shared.global [%0], [%1], 16, ignored;\n"
-      "}"
-      ::"r"(to), "l"(from), "r"(static_cast<std::uint32_t>(valid))
+      "}" ::"r"(to),
+      "l"(from), "r"(static_cast<std::uint32_t>(valid))
       : "memory");
 }
 /// Copies begun since the last call are a group.

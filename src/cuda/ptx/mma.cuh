@@ -1,5 +1,5 @@
-// mma.sync and ldmatrix: 16x8x16 products of f16 or bf16 and 16x8x8 products of tf32 with fp32 sums,
-// by one warp, from 8.0 on. Which lane holds what: src/cuda/sm80/spike_resident_index.hpp.
+// mma.sync and ldmatrix: 16x8x16 products of f16 or bf16 and 16x8x8 products of tf32 with fp32
+// sums, by one warp, from 8.0 on. Which lane holds what: src/cuda/sm80/spike_resident_index.hpp.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,10 @@
 // The window family's launches: which of the compiled kernels, with what.
-#include "cuda/sm80/window.hpp"
-
 #include <algorithm>
 #include <cstdint>
 
 #include "cuda/error.hpp"
 #include "cuda/launch.hpp"
+#include "cuda/sm80/window.hpp"
 #include "cuda/sm80/window_kernels.cuh"
 
 namespace convoy::cuda::sm80 {
@@ -62,7 +61,8 @@ struct WindowLaunch::Ready {
 
 WindowLaunch::WindowLaunch(const Stage& stage, const WindowTile& tile, bool overlap_previous) {
   const bool in_order = window_sizes(stage, tile).in_order;
-  ready_ = std::make_unique<const Ready>(Ready{stage, static_cast<int>(size_of(stage.dtype)),
+  ready_ = std::make_unique<const Ready>(Ready{stage,
+                                               static_cast<int>(size_of(stage.dtype)),
                                                overlap_previous,
                                                {stage, tile, in_order},
                                                {stage, narrow, in_order}});

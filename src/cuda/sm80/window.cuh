@@ -1,9 +1,9 @@
 // window: a convolution as an implicit GEMM of mma.sync, for every GPU since Ampere.
 //
-// A CTA makes a tile of rows (pixels, window by window) by filters. A ring of slots in shared memory
-// is filled by cp.async, a step (a tap of 64 bytes of channels) a slot; warps read them by ldmatrix,
-// one 32-byte part of the depth ahead of the products. Summation: chunks of channels, taps, parts;
-// it depends on neither tile nor n. Where rows and filters lie in the tile (tile_row,
+// A CTA makes a tile of rows (pixels, window by window) by filters. A ring of slots in shared
+// memory is filled by cp.async, a step (a tap of 64 bytes of channels) a slot; warps read them by
+// ldmatrix, one 32-byte part of the depth ahead of the products. Summation: chunks of channels,
+// taps, parts; it depends on neither tile nor n. Where rows and filters lie in the tile (tile_row,
 // filter_of_row) puts a window's four values into one thread, and eight neighbouring channels.
 #pragma once
 
@@ -20,11 +20,11 @@ namespace convoy::cuda::sm80 {
 
 struct WindowParams {
   WindowSizes at;
-  const char* x;      // operands: device pointers
+  const char* x;  // operands: device pointers
   const char* w;
   const float* bias;  // or null
   char* y;
-  Index y_pixel;      // elements
+  Index y_pixel;  // elements
   DeviceActivation act;
   int copy;     // bytes that x allows a copy: 16, or of narrow kernels 8, 4 or 2
   bool wide_y;  // y takes stores of 16 bytes
@@ -47,10 +47,10 @@ struct WindowShape {
 
 /// The part of the tile that a CTA has, worked out once.
 struct WindowCta {
-  int m;          // its first row of the GEMM
-  int group;      // as the kernel has them
-  int filter;     // its first filter, of the group
-  int channels;   // of the group that there are: the last merged one may have fewer
+  int m;         // its first row of the GEMM
+  int group;     // as the kernel has them
+  int filter;    // its first filter, of the group
+  int channels;  // of the group that there are: the last merged one may have fewer
   int filters;
   __device__ __forceinline__ WindowCta(const WindowSizes& at, int tile_m, int tile_n) {
     const CtaPlace place = at.order.place(static_cast<int>(blockIdx.x));
@@ -83,8 +83,8 @@ __device__ __forceinline__ void copy_narrow(std::uint32_t to, const char* from, 
       };
       words[i] = half(4 * i) | half(4 * i + 2) << 16;
     }
-    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(words[0]),
-                 "r"(words[1]), "r"(words[2]), "r"(words[3])
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(words[0]), "r"(words[1]),
+                 "r"(words[2]), "r"(words[3])
                  : "memory");
   }
 }
@@ -108,7 +108,8 @@ class WindowLoads {
     blocks_ = p.at.blocks - first;
   }
 
-  /// The weights of the next step into a slot, in bytes from the first one. They are there before the kernel before has ended.
+  /// The weights of the next step into a slot, in bytes from the first one. They are there before
+  /// the kernel before has ended.
   __device__ __forceinline__ void weights(std::uint32_t slot) {
     const std::uint32_t to = to_ + slot + Shape::m * chunk_bytes;
 #pragma unroll

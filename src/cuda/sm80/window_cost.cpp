@@ -30,8 +30,8 @@ double window_seconds(const Stage& stage, const WindowTile& tile, const Machine&
   double step = math + costs.shown * loads(1) + costs.step;
   if (tile.narrow) {
     // Of a dense x: pixels, and groups in them, lie so many bytes apart.
-    const Index apart = (at.groups.count == 1 ? stage.c : at.groups.channels | stage.c) *
-                        static_cast<Index>(bytes);
+    const Index apart =
+        (at.groups.count == 1 ? stage.c : at.groups.channels | stage.c) * static_cast<Index>(bytes);
     step = std::max(step, loads(apart % 8 == 0   ? costs.copies_of_8
                                 : apart % 4 == 0 ? costs.copies_of_4
                                                  : costs.copies_of_2));
@@ -44,13 +44,13 @@ double window_seconds(const Stage& stage, const WindowTile& tile, const Machine&
     const auto n = static_cast<double>(ctas);
     return n == 0 ? 0
                   : at.steps * std::max(n * step, math + costs.latency * 128 / tile.threads()) +
-                        n * (costs.cta + costs.output * tile.m * tile.n);
+                        n * (costs.cta + costs.output * tile.m * tile.n) +
+                        (tile.sparse ? costs.sparse : 0);
   };
   const double cycles =
       static_cast<double>(of_one / tile.ctas) * together(tile.ctas) + together(of_one % tile.ctas);
   const double moved = cost_of(stage, 0, 0).bytes / (costs.memory * machine.memory_bandwidth);
-  const double seconds =
-      costs.launch + std::max(cycles / (costs.clock * machine.clock_hz), moved);
+  const double seconds = costs.launch + std::max(cycles / (costs.clock * machine.clock_hz), moved);
   return hopper && !f32 && stage.groups == 1 ? costs.against_wgmma * seconds : seconds;
 }
 

@@ -1,5 +1,5 @@
-// What the window family does with its sums: pool, bias, activation, one rounding, store; and before
-// that, sums that came out as no number are made again, product by product.
+// What the window family does with its sums: pool, bias, activation, one rounding, store; and
+// before that, sums that came out as no number are made again, product by product.
 #pragma once
 
 #include "cuda/sm80/window.cuh"
@@ -14,8 +14,7 @@ struct WindowSum {
   __device__ __forceinline__ WindowSum(int e, bool pooled, bool in_order) {
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
     const int i = e / 4 / Shape::ns, j = e / 4 % Shape::ns, half = e / 2 % 2, odd = e % 2;
-    row = warp % Shape::warps_m * Shape::warp_m +
-          tile_row(i * 16 + half * 8 + lane / 4, pooled);
+    row = warp % Shape::warps_m * Shape::warp_m + tile_row(i * 16 + half * 8 + lane / 4, pooled);
     const int column = j * 8 + lane % 4 * 2 + odd;
     filter = warp / Shape::warps_m * Shape::warp_n + (column & ~31) +
              filter_of_row(column & 31, in_order);
@@ -30,8 +29,8 @@ __device__ __noinline__ float sum_again(const WindowParams& p, int m, int group,
   const WindowGroups& groups = p.at.groups;
   const math::ConvPixel<int> pixel = g.pixel_of(m);
   const int first_c = filter / groups.own_filters * groups.own_channels;
-  const char* const x = p.x + (static_cast<Index>(group) * groups.channels + first_c) * sizeof(T) +
-                        pixel.n * g.image;
+  const char* const x =
+      p.x + (static_cast<Index>(group) * groups.channels + first_c) * sizeof(T) + pixel.n * g.image;
   const Index block = static_cast<Index>(group) * p.at.blocks + filter / block_filters;
   const int row = row_of_filter(filter % block_filters, p.at.in_order);
   float sum = 0;
@@ -53,13 +52,12 @@ __device__ __noinline__ float sum_again(const WindowParams& p, int m, int group,
   return sum;
 }
 
-/// Merged groups multiply the values of other groups by 0, and fp32's halves of infinity are inf and
-/// NaN: a NaN or an infinity may come from what is no product of the sum. Such sums are made again;
-/// they stay what they are if it was.
+/// Merged groups multiply the values of other groups by 0, and fp32's halves of infinity are inf
+/// and NaN: a NaN or an infinity may come from what is no product of the sum. Such sums are made
+/// again; they stay what they are if it was.
 template <class T, class Shape>
 __device__ __forceinline__ void mend(const WindowParams& p, const WindowCta& cta, float* shared,
-                                     bool in_order,
-                                     float (&sums)[Shape::ms][Shape::ns][4]) {
+                                     bool in_order, float (&sums)[Shape::ms][Shape::ns][4]) {
   constexpr int count = Shape::ms * Shape::ns * 4;
   static_assert(count * Shape::threads * 4 <= Shape::shared_bytes);
   float worst = 0;

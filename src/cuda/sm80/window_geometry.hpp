@@ -2,8 +2,8 @@
 // device.
 //
 // Rows are output pixels before the pool, numbered window by window: m -> (n, p/2, q/2, dp, dq), so
-// that what is pooled lies side by side. The depth is walked in the order S, R, C: a step is one tap
-// of a chunk of channels, 64 bytes of each pixel.
+// that what is pooled lies side by side. The depth is walked in the order S, R, C: a step is one
+// tap of a chunk of channels, 64 bytes of each pixel.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ constexpr int chunk_bytes = 64;    // of a row, a step
 constexpr int unit_bytes = 16;     // of a row, a copy
 constexpr int product_bytes = 32;  // of a row, the depth of one mma
 constexpr int units = chunk_bytes / unit_bytes;
-constexpr int block_filters = 32;                          // weights are packed in blocks of these
-constexpr int slab_bytes = block_filters * chunk_bytes;    // a block's weights of a step
-constexpr int most_taps_along = 32;                        // bits of a mask
+constexpr int block_filters = 32;                        // weights are packed in blocks of these
+constexpr int slab_bytes = block_filters * chunk_bytes;  // a block's weights of a step
+constexpr int most_taps_along = 32;                      // bits of a mask
 
 /// Division of numbers below 2^31 by one that the host knows: a multiplication on the device. The
 /// magic number is the quotient rounded up, of one bit more than the numbers have.
@@ -72,9 +72,9 @@ struct WindowGeometry {
   }
 };
 
-/// Row of a CTA's tile in shared memory -> which of the tile's GEMM rows lies there. With a pool, 32
-/// rows are eight windows, and the four values of one are eight rows apart: where mma gives them to
-/// one thread.
+/// Row of a CTA's tile in shared memory -> which of the tile's GEMM rows lies there. With a pool,
+/// 32 rows are eight windows, and the four values of one are eight rows apart: where mma gives them
+/// to one thread.
 CONVOY_HD int tile_row(int at, bool pooled) {
   return pooled ? (at & ~31) + 4 * (at & 7) + (at >> 3 & 3) : at;
 }

@@ -116,10 +116,7 @@ class Optimized {
  public:
   CONVOY_HD Optimized(const WindowGeometry& g, int first, int between, int unit,
                       const WindowTap* = nullptr)
-      : g_(g),
-        step_(unit),
-        from_(g, first, between),
-        moved_(step_.byte) {
+      : g_(g), step_(unit), from_(g, first, between), moved_(step_.byte) {
     for (int i = 0; i < Rows; ++i) {
       place_[i] = from_.place(g, i);
       rows_[i] = from_.n[i] < 0 || step_.bytes(g) == 0 ? 0 : mask(g.rows, from_.h[i], g.r);

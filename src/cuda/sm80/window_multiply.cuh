@@ -50,8 +50,7 @@ struct Product<float> {
 
 /// A warp's rows by filters: Ms times 16 by Ns times 8.
 template <class T, int Ms, int Ns, class Live>
-__device__ __forceinline__ void multiply(float (&sums)[Ms][Ns][4],
-                                         const std::uint32_t (&a)[Ms][4],
+__device__ __forceinline__ void multiply(float (&sums)[Ms][Ns][4], const std::uint32_t (&a)[Ms][4],
                                          const std::uint32_t (&b)[Ns / 2][4], Live live) {
   const auto at = [&](int j, int half) { return b[j / 2][j % 2 * 2 + half]; };
   if constexpr (std::is_same_v<T, float>) {

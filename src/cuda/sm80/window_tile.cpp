@@ -89,9 +89,9 @@ std::vector<std::string> window_refusals(const Stage& stage, const Machine& mach
       .no(stage.c > (Index{1} << 28), fmt::format("C = {}, at most 2^28 fit", stage.c))
       .no(!rows.fits(most) || !tiles.fits(most), too_many_tiles)
       .no(!(Size(stage.c) * stage.r * stage.s).fits(most), "more products an output than 2^31")
-      .no(machine.shared_memory_bytes < static_cast<std::size_t>(large.shared_bytes()),
+      .no(machine.shared_memory_bytes < static_cast<std::size_t>(largest.shared_bytes()),
           fmt::format("a CTA may have {} bytes of shared memory, the family needs {}",
-                      machine.shared_memory_bytes, large.shared_bytes()))
+                      machine.shared_memory_bytes, largest.shared_bytes()))
       .all();
 }
 
@@ -156,8 +156,8 @@ std::vector<float> window_weights(const Stage& stage, bool in_order, const float
     for (Index tap = 0; tap < taps; ++tap)
       for (Index own = 0; own < groups.own_channels; ++own) {
         const Index c = first + own;
-        const Index step = (group * blocks + filter / block_filters) * chunks * taps +
-                           c / of_chunk * taps + tap;
+        const Index step =
+            (group * blocks + filter / block_filters) * chunks * taps + c / of_chunk * taps + tap;
         packed[static_cast<std::size_t>((step * block_filters + row) * of_chunk + c % of_chunk)] =
             w[(k * taps + tap) * groups.own_channels + own];
       }

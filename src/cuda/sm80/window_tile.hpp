@@ -38,7 +38,8 @@ inline constexpr WindowTile block_wide{128, 32, 32, 32, 4, 3, true};
 inline constexpr WindowTile narrow{64, 64, 32, 32, 4, 3, false, true, Visit::analytic};
 // To be compared with `large`, in f16.
 inline constexpr WindowTile large_analytic{128, 128, 64, 64, 4, 2, false, false, Visit::analytic};
-inline constexpr WindowTile large_precomputed{128, 128, 64, 64, 4, 2, false, false, Visit::precomputed};
+inline constexpr WindowTile large_precomputed{
+    128, 128, 64, 64, 4, 2, false, false, Visit::precomputed};
 constexpr int most_table_taps = 256;
 /// Of f32: products an output from which three products of tf32 are as exact as fp32's sums, by
 /// their largest error (tests/cuda/window_test.cpp).
@@ -60,11 +61,11 @@ struct WindowGroups {
 struct WindowSizes {
   WindowGeometry g;  // of the stage's n images; distances are of a run
   WindowGroups groups;
-  int c = 1, k = 1;           // of the stage
-  int chunks = 1, steps = 1;  // of channels; of these and taps
-  int blocks = 1;             // of 32 filters, of a group
-  Index block_bytes = 0;      // of the weights of one
-  bool in_order = false;      // filters in their blocks
+  int c = 1, k = 1;              // of the stage
+  int chunks = 1, steps = 1;     // of channels; of these and taps
+  int blocks = 1;                // of 32 filters, of a group
+  Index block_bytes = 0;         // of the weights of one
+  bool in_order = false;         // filters in their blocks
   int m_tiles = 1, n_tiles = 1;  // n_tiles: of all groups
   FastDivisor of_group;          // n_tiles of one
   CtaOrder order;
