@@ -164,7 +164,7 @@ class Torch:
 
     def check(self, name, y):
         """Against fp32 on the first image."""
-        torch, s = self.torch, self.s
+        s = self.s
         want = self.xs[0][:1].float()
         for layer, w, b in self.layers:
             alone = name == PARTIAL[1]
