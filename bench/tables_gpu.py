@@ -200,17 +200,30 @@ def summary_table(machines):
     return lines
 
 
+def by_cudnn(result):
+    """Stages by one kernel beside cuDNN alone, one process."""
+    lines = ["| stage | kernel | µs | cuDNN, µs | ratio |", "|---|---|---:|---:|---:|"]
+    for row in result["rows"]:
+        cudnn = peer(row, "cudnn")
+        lines.append(f"| `{row['stage']}` | {kernel(row)} | {row['convoy']['median_us']:,.1f} | "
+                     + (f"{cudnn['median_us']:,.1f} | {row['ratio']:.2f} |" if cudnn else "| |"))
+    return lines
+
+
 def slow_paths(machines):
-    """Stages on slow kernels; cuDNN where it runs the same."""
+    """Stages that were on slow kernels once or are, as last measured; cuDNN where it runs the same."""
     lines = []
     for machine in machines:
         result = machine.results.get("slow-paths")
         if not result or not machine.is_gpu():
             continue
         lines += [f"| {machine.short} | kernel | µs | TFLOP/s | of peak | cuDNN, µs |", "|---|---|---:|---:|---:|---:|"]
+        newer = {row["stage"]: row for name in ("groups", "f32-targets")
+                 for row in machine.results.get(name, {"rows": []})["rows"]}
         for row in result["rows"]:
+            row = newer.get(row["stage"], row)
             ours, cudnn = row["convoy"], peer(row, "cudnn")
-            lines.append(f"| `{row['stage']}` | {row['kernel']} | {ours['median_us']:,.0f} | {tflops(row):.2f} "
+            lines.append(f"| `{row['stage']}` | {row['kernel']} | {ours['median_us']:,.1f} | {tflops(row):.2f} "
                          f"| {100 * ours['share_of_peak']:.2f} % | "
                          + (f"{cudnn['median_us']:,.1f} |" if cudnn else "|"))
     return lines
@@ -237,6 +250,13 @@ def section(machine):
         lines += ["### Wide lists, f16", ""]
         for title, part in lists:
             lines += wide(title, part) if part and "geometric_mean" in part else []
+    add("Grouped 3×3 layers of ResNeXt-50", "resnext50", by_cudnn)
+    add("Groups of 16 and 32 channels", "groups", by_cudnn)
+    add("Targets in f32, cuDNN without TF32", "f32-targets", by_cudnn)
+    add("Targets by `window`, which Hopper does not choose there", "window-targets", by_cudnn)
+    add("The same without the pool", "window-without-pool", by_cudnn)
+    add("Layers of a spiking VGG-11, T = 4", "spiking-vgg11", times)
+    add("The same without neurons, on four times the images", "spiking-vgg11-floor", times)
     add("K sweep: 4096 pixels × 4096 filters, 1×1", "k-sweep", k_sweep)
     add("The same number of pixels in other batches", "same-pixels", times)
     add("Start, loop and end of a launch", "launch-split", launch_split)
