@@ -82,11 +82,9 @@ bool candidate(const Case& c) {
 // ---------------------------------------------------------------------------------- storage
 
 /// Clusters of so many CTAs that lie on the device at the same time. A cluster lies within a group
-/// of 14 to 18 multiprocessors, so that some are left over: an H200 took fewer than 32 clusters of
-/// four at a time (the 32nd doubled the time of a stage of 32 places).
+/// of multiprocessors, so that some are left over: an H200 took fewer than 32 of four at a time.
 int clusters(int sms, int of) {
-  const int at_most = sms / of;
-  return std::max(1, of > 2 ? at_most * 9 / 10 : at_most);
+  return std::max(1, of > 2 ? sms / of * 9 / 10 : sms / of);
 }
 
 /// A CTA's tile, how many of them there are, and CTAs to walk over them.
