@@ -65,6 +65,9 @@ struct RunArgs : StageArgs {
   Index n = 0;
   const void* x = nullptr;  // of the first stage
   Strides x_stride;
+  /// x lies dense in page-locked memory of the host and holds its images whatever the stream still
+  /// has to do: a GPU's kernel may take them along with its launch.
+  bool x_on_host = false;
   void* y = nullptr;  // of the last stage
   Strides y_stride;
   std::span<const StageArgs> later;  // of the stages behind the first

@@ -75,6 +75,8 @@ struct Network::Impl {
   // Made by the first run that needs them.
   mutable std::unique_ptr<network::HostPath> host_path;  // of a GPU
   mutable Tensor own_pixels;                             // of a chunk of values, on the CPU
+  // In page-locked memory, all there: the images of a small run from the host.
+  mutable const void* staged = nullptr;
   mutable std::unique_ptr<Impl> of_values;  // the same layers, for x' that are no pixels' values
   mutable Claim busy;
 

@@ -53,6 +53,7 @@ Status Network::Impl::run_step(const Step& step, Index n, const void* x, void* y
   args.bias = step.bias.front().data<float>();
   args.x = x;
   args.x_stride = dense_x(chain.front(), args.n);
+  args.x_on_host = staged != nullptr && x == staged;
   args.y = y;
   args.y_stride = dense_y(chain.back(), args.n);
   args.labels = labels;

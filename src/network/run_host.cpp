@@ -8,7 +8,6 @@
 
 #include "core/failure.hpp"
 #include "core/gpu.hpp"
-#include "core/host_images.hpp"
 #include "network/host_path.hpp"
 #include "network/program.hpp"
 
@@ -187,8 +186,9 @@ Status Network::Impl::HostRun::run_small() {
   fill(0, n_, staging);
   const Outputs outputs = outputs_of(here, n_, 0);
   if (labels_to_host_) std::fill_n(outputs.labels, n_, no_label);
-  const HostImages complete(staging);
+  network_.staged = staging;
   Status status = network_.run_chunk(staging, type_, n_, outputs, seconds_, stream_);
+  network_.staged = nullptr;
   if (!status.ok()) return status;
   // Behind the last label there is nothing to wait for but the end of the kernel.
   if (labels_to_host_ && !logits_to_host_)

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include "core/host_images.hpp"
 #include "cuda/error.hpp"
 #include "cuda/families.hpp"
 #include "cuda/family.hpp"
@@ -81,7 +80,7 @@ class PreparedResident final : public Prepared {
     if (weights_->has_values) p.values = static_cast<const std::uint16_t*>(weights_->values.data());
     p.n = args.n;
     const Index bytes = args.n * image_bytes_;
-    if (bytes <= most_inline_bytes && p.at.tasks == few_tasks && HostImages::at(args.x))
+    if (bytes <= most_inline_bytes && p.at.tasks == few_tasks && args.x_on_host)
       std::memcpy(p.image, args.x, static_cast<std::size_t>(bytes));
     else
       p.x = static_cast<const std::uint8_t*>(args.x);
