@@ -49,7 +49,12 @@ HWY_INLINE Index find_spikes(const std::uint8_t* in, std::uint16_t* found) {
     const auto row = hn::Add(value, hn::ShiftLeft<4>(hn::Iota(d, std::uint16_t{0})));
     const auto any = hn::Ne(value, hn::Zero(d));
     hn::StoreU(hn::Compress(hn::Add(row, hn::Set(d, first)), any), d, found + count);
-    count += static_cast<Index>(hn::CountTrue(d, any));
+    // Not CountTrue: g++ 12 may store the mask's 32 bits to the stack and count 64 from there.
+    std::uint8_t bits[sizeof(unsigned)];
+    hn::StoreMaskBits(d, any, bits);
+    unsigned mask = 0;
+    __builtin_memcpy(&mask, bits, sizeof mask);
+    count += __builtin_popcount(mask);
   }
 #else
   // Without a compress instruction a plain loop is faster; it has no branch that data decides.
