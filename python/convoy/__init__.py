@@ -11,6 +11,9 @@ library, a Network runs a model folder over images. docs/python.md has the rest.
     [10.0, 14.0, 26.0, 30.0]
 """
 
+from importlib import import_module as _import_module
+from typing import Any as _Any
+
 from ._core import (
     Busy,
     DeviceError,
@@ -54,8 +57,24 @@ __all__ = [
     "bench",
     "demo_model",
     "devices",
+    "fuse",
     "verify",
 ]
+
+
+def fuse(model: _Any, sample: _Any, **options: _Any) -> _Any:
+    """An nn.Module whose convolutions run as stages, with what follows them: help(convoy.fusing.fuse). Needs torch."""
+    from .fusing import fuse as fused
+
+    return fused(model, sample, **options)
+
+
+def __getattr__(name: str) -> _Any:
+    """convoy.torch, which imports PyTorch, once it is asked for."""
+    if name == "torch":
+        return _import_module("convoy.torch")
+    raise AttributeError(f"module 'convoy' has no attribute '{name}'")
+
 
 # Where a user finds them, and pickle.
 for _name in __all__:

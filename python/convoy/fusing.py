@@ -1,0 +1,321 @@
+"""convoy.fuse: a model of PyTorch whose convolutions run as stages, with what follows them."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, fx, nn
+from torch.utils import _pytree as pytree
+
+from ._core import Error, Plan
+from .layers import Refused, act_of, conv_text, plain, pool_of, steady
+from .torch import _DTYPES
+
+__all__ = ["Fused", "Report", "Row", "fuse"]
+
+
+class Row(NamedTuple):
+    """A convolution, linear layer or pool of the model: what became of it."""
+
+    names: str
+    stage: str
+    kernel: str
+    reason: str  # why it was not fused; "" where it was
+
+
+class Report(NamedTuple):
+    """What fuse did. difference: the largest on the sample; scale: the largest value there; seen as a table."""
+
+    rows: list[Row]
+    difference: float
+    scale: float
+
+    def __str__(self) -> str:
+        cells = [("layers", "stage", "kernel")]
+        cells += [(row.names, row.stage or "-", row.kernel or "not fused: " + row.reason) for row in self.rows]
+        widths = [max(len(row[column]) for row in cells) for column in range(2)]
+        lines = [f"{a:{widths[0]}}  {b:{widths[1]}}  {c}" for a, b, c in cells]
+        return "\n".join([*lines, f"largest difference on the sample: {self.difference:.3g} of {self.scale:.3g}"])
+
+    __repr__ = __str__
+
+
+class _Stage(nn.Module):
+    """A chain of the model's layers as one stage. It reads the layers' own parameters, whatever they are now."""
+
+    def __init__(self, layers: list[Any], conv: nn.Module, norm: nn.Module | None, text: str) -> None:
+        super().__init__()
+        self.conv, self.norm, self.text, self.layers = conv, norm, text, layers
+        self.linear = isinstance(conv, nn.Linear)
+
+    def forward(self, x: Tensor) -> Tensor:
+        conv, norm = self.conv, self.norm
+        if norm is None:
+            if not self.linear:
+                return torch.ops.convoy.stage(x, conv.weight, conv.bias, self.text)
+            y = torch.ops.convoy.stage(x[:, :, None, None], conv.weight[:, :, None, None], conv.bias, self.text)
+            return y.flatten(1)
+        if norm.training:  # statistics of the batch: the layers themselves
+            y = norm(conv(x))
+            for layer in self.layers:
+                if isinstance(layer, nn.Module):
+                    y = layer(y)
+                else:
+                    kind, target, rest, named = layer
+                    y = (getattr(y, target)(*rest, **named) if kind == "call_method" else target(y, *rest, **named))
+            return y
+        return torch.ops.convoy.stage_norm(x, conv.weight, conv.bias, norm.weight, norm.bias, norm.running_mean,
+                                           norm.running_var, norm.num_batches_tracked, norm.eps, self.text)  # fmt: skip
+
+
+class Fused(nn.Module):
+    """The model with stages in it: the same call, parameters, buffers and state_dict. In training mode it is the model.
+
+    original: the model. report: what was fused.
+    """
+
+    def __init__(self, original: nn.Module, graph: fx.Graph, stages: dict[str, _Stage], report: Report) -> None:
+        super().__init__()
+        self.__dict__.update(original=original, report=report, _graph=graph, _stages=stages)
+        # The model's own, not copies: whoever moves, loads or trains one has done so with the other.
+        for name in ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set"):
+            self.__dict__[name] = original.__dict__[name]
+        self.training = original.training
+        self._build()
+
+    def _build(self) -> None:
+        holder = dict(self.original.named_modules()) | self._stages
+        names = [node.target for node in self._graph.nodes if node.op == "call_module"]
+        read = [node.target for node in self._graph.nodes if node.op == "get_attr"]
+        attributes = {name: operator.attrgetter(name)(self.original) for name in read}
+        self.__dict__["_attributes"] = attributes
+        self.__dict__["_runner"] = fx.GraphModule({name: holder[name] for name in names} | attributes, self._graph)
+
+    def forward(self, *arguments: Any, **named: Any) -> Any:
+        if self.training:
+            return self.original(*arguments, **named)
+        if self._attributes and not torch.compiler.is_compiling():
+            # Parameters and buffers that the graph itself reads: the model may have others by now.
+            now = ((operator.attrgetter(name)(self.original), value) for name, value in self._attributes.items())
+            if any(one is not other for one, other in now):
+                self._build()
+        return self._runner(*arguments, **named)
+
+    def train(self, mode: bool = True) -> Fused:
+        self.original.train(mode)
+        self.training = mode
+        return self
+
+    def _apply(self, *arguments: Any, **named: Any) -> Fused:
+        self.original._apply(*arguments, **named)
+        self._build()
+        return self
+
+
+def _traced(model: nn.Module) -> fx.Graph:
+    try:
+        return fx.Tracer().trace(model)
+    except Exception as error:
+        raise Error(f"model: a {type(model).__name__} that torch.fx cannot trace: {error}. Expected a forward without "
+                    "control flow on values or sizes. Fuse those of its parts that can be traced, as in "
+                    "model.features = convoy.fuse(model.features, sample_of_it).") from error  # fmt: skip
+
+
+class _Shapes(fx.Interpreter):
+    """Runs the graph and notes each node's shape and type."""
+
+    def __init__(self, root: nn.Module, graph: fx.Graph) -> None:
+        super().__init__(root, graph=graph)
+        self.seen: dict[str, Tensor] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        if isinstance(result, Tensor):
+            self.seen[n.name] = torch.empty_strided(result.shape, result.stride(), dtype=result.dtype, device="meta")
+        return result
+
+
+def _head(seen: dict[str, Tensor], node: fx.Node, linear: bool) -> str:
+    x = seen.get(node.args[0].name) if node.args and isinstance(node.args[0], fx.Node) else None
+    if x is None:
+        raise Refused("its input is no positional tensor")
+    if x.dtype not in _DTYPES:
+        raise Refused(f"{x.dtype}; stages are of float32, float16 and bfloat16")
+    if x.dim() != (2 if linear else 4):
+        axes = "[N, C]" if linear else "[N, C, H, W]"
+        raise Refused(f"an input of {x.dim()} axes, {list(x.shape)}; expected {axes}")
+    n, _, h, w = (*x.shape, 1, 1) if linear else x.shape
+    return f"{_DTYPES[x.dtype]}:n{n}h{h}w{w}"
+
+
+def _next(node: fx.Node, modules: dict[str, nn.Module]) -> tuple[fx.Node | None, nn.Module | None]:
+    """The only reader of a node's value, where that is a layer of one input, and its module."""
+    users = list(node.users)
+    if len(users) != 1 or not users[0].args or users[0].args[0] is not node:
+        return None, None
+    module = modules.get(users[0].target) if users[0].op == "call_module" else None
+    return (None, None) if module is not None and not plain(module) else (users[0], module)
+
+
+def _chain(
+    node: fx.Node, modules: dict[str, nn.Module], head: str, device: torch.device
+) -> tuple[list[fx.Node], nn.Module | None, str, Plan]:
+    """The longest run of layers from node on that one stage does: its nodes, the norm, the text, the plan."""
+    conv = modules[node.target]
+    linear = type(conv) is nn.Linear
+    body = f"c{conv.in_features}k{conv.out_features}r1" if linear else conv_text(conv)
+    nodes, norm, act, texts = [node], None, "", []
+
+    def note(pool: str = "") -> None:
+        bias = conv.bias is not None or norm is not None
+        text = head + body + "+bias" * bias + (act and "+" + act) + (pool and "+" + pool)
+        texts.append((list(nodes), norm, text))
+
+    note()
+    after, module = _next(node, modules)
+    if after is not None and not linear and steady(module):
+        norm = module
+        nodes.append(after)
+        note()
+        after, module = _next(after, modules)
+    if after is not None and (rider := act_of(after, module)):
+        act = rider
+        nodes.append(after)
+        note()
+        after, module = _next(after, modules)
+    if after is not None and not linear and (pool := pool_of(after, module)):
+        nodes.append(after)
+        note(pool)
+    problem = None
+    for several, its_norm, text in reversed(texts):  # where the whole is refused, less of it
+        try:
+            plan = Plan(text, device=str(device), threads=torch.get_num_threads(), axes="nchw")
+            return several, its_norm, str(plan.stage), plan
+        except Error as error:
+            problem = problem or error
+    raise Refused(str(problem).splitlines()[0])
+
+
+_WATCHED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d, nn.Linear, nn.MaxPool2d, nn.BatchNorm2d)
+_FUNCTIONS = (torch.conv2d, nn.functional.conv2d, nn.functional.linear)
+
+
+def _name(node: fx.Node) -> str:
+    return str(node.target) if node.op in ("call_module", "call_method") else node.name
+
+
+def _replace(
+    model: nn.Module, graph: fx.Graph, seen: dict[str, Tensor], linear: bool
+) -> tuple[dict[str, _Stage], list[Row]]:
+    """Puts stages into the graph."""
+    modules = dict(model.named_modules())
+    stages: dict[str, _Stage] = {}
+    rows: list[Row] = []
+    for node in list(graph.nodes):
+        module = modules.get(node.target) if node.op == "call_module" else None
+        if node.op == "call_function" and node.target in _FUNCTIONS:
+            rows.append(Row(node.name, "", "", "a function; stages are of the modules Conv2d and Linear"))
+        if not isinstance(module, _WATCHED):
+            continue
+        try:
+            if not node.users:
+                continue  # part of a chain, or nobody's
+            if type(module) not in (nn.Conv2d, nn.Linear):
+                raise Refused(f"a {type(module).__name__} that no Conv2d comes right before" if
+                               type(module) in (nn.MaxPool2d, nn.BatchNorm2d) else
+                               f"a {type(module).__name__}; stages are of Conv2d and Linear")  # fmt: skip
+            if type(module) is nn.Linear and not linear:
+                raise Refused("linear=False")
+            if not plain(module):
+                raise Refused("it has hooks, which would not be called")
+            text = _head(seen, node, type(module) is nn.Linear)
+            chain, norm, text, plan = _chain(node, modules, text, module.weight.device)
+        except Refused as refused:
+            rows.append(Row(_name(node), "", "", str(refused)))
+            continue
+        layers = [modules[n.target] if n.op == "call_module" else (n.op, n.target, n.args[1:], n.kwargs)
+                  for n in chain[1 + (norm is not None) :]]  # fmt: skip
+        name = f"convoy_stage{len(stages)}"
+        stages[name] = _Stage(layers, module, norm, text)
+        with graph.inserting_before(node):
+            made = graph.call_module(name, (node.args[0],))
+        chain[-1].replace_all_uses_with(made)
+        seen[made.name] = seen[chain[-1].name]
+        for dead in reversed(chain):
+            graph.erase_node(dead)
+        rows.append(Row(" ".join(map(_name, chain)), text, plan.kernel, ""))
+    return stages, rows
+
+
+# Of the largest value: what sums in another order, and folded norms, may differ by.
+_TOLERANCE = {torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+
+
+def _compare(wanted: Any, found: Any, tolerance: float | None) -> tuple[float, float]:
+    """(largest difference, largest value). Raises Error where the difference is too large."""
+    difference = scale = 0.0
+    for one, other in zip(pytree.tree_leaves(wanted), pytree.tree_leaves(found), strict=True):
+        if not isinstance(one, Tensor):
+            continue
+        if one.shape != other.shape or one.dtype != other.dtype:
+            raise Error(f"fuse: {other.dtype} {list(other.shape)} on the sample, expected {one.dtype} "
+                        f"{list(one.shape)}. Leave that part of the model out, and report this.")  # fmt: skip
+        if one.numel() == 0:
+            continue
+        one, other = one.double(), other.double()
+        largest = one.nan_to_num(0, 0, 0).abs().max().item()
+        same = (one == other) | (one.isnan() & other.isnan())
+        gap = torch.where(same, 0, (one - other).abs()).nan_to_num(float("inf")).max().item()
+        bound = (tolerance if tolerance is not None else _TOLERANCE.get(_type_of(wanted), 1e-3)) * largest
+        if gap > bound:
+            raise Error(f"fuse: the fused model differs by {gap:.3g} on the sample, expected at most {bound:.3g} (the "
+                        f"largest value is {largest:.3g}). Give tolerance= where that is right, or leave the part "
+                        "out.")  # fmt: skip
+        difference, scale = max(difference, gap), max(scale, largest)
+    return difference, scale
+
+
+def _type_of(outputs: Any) -> torch.dtype | None:
+    return next((leaf.dtype for leaf in pytree.tree_leaves(outputs) if isinstance(leaf, Tensor)), None)
+
+
+def fuse(model: nn.Module, sample: Any, *, linear: bool = True, tolerance: float | None = None,
+         show: bool = True) -> Fused:  # fmt: skip
+    """The model with Conv2d [BatchNorm2d] [activation] [MaxPool2d], and Linear [activation], as stages.
+
+    model: in eval mode. sample: its input, a tensor or a tuple of arguments, of a typical size; other sizes are
+    planned when they come. Activations: ReLU, ReLU6, Hardtanh, LeakyReLU. linear: fuse Linear too.
+    tolerance: the largest difference allowed on the sample, as a part of the largest value; None: by type.
+    show: print the report, which is fused.report too.
+
+    The result shares the model's parameters and has its state_dict; changed weights are packed again at the next call.
+    In training mode it runs the model itself. Raises Error: a model in training mode, one that torch.fx cannot
+    trace, or a result that differs on the sample.
+
+    >>> import convoy, torch
+    >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(2)).eval()
+    >>> fused = convoy.fuse(model, torch.zeros(1, 3, 8, 8), show=False)
+    >>> fused.report.rows[0].names, fused.report.rows[0].stage
+    ('0 1 2', 'n1h8w8c3k8r3pad1+bias+relu+max2')
+    """
+    if not isinstance(model, nn.Module):
+        raise Error(f"model: a {type(model).__name__}, expected a torch.nn.Module")
+    if model.training:
+        raise Error("model: in training mode, expected eval mode. Call model.eval() first: a batch-norm is fused with "
+                    "the statistics that it has gathered.")  # fmt: skip
+    arguments = sample if isinstance(sample, tuple) else (sample,)
+    graph = _traced(model)
+    with torch.no_grad():
+        wanted = model(*pytree.tree_map(lambda v: v.clone() if isinstance(v, Tensor) else v, arguments))
+        shapes = _Shapes(model, graph)
+        shapes.run(*pytree.tree_map(lambda v: v.clone() if isinstance(v, Tensor) else v, arguments))
+        stages, rows = _replace(model, graph, shapes.seen, linear)
+        graph.lint()
+        fused = Fused(model, graph, stages, Report(rows, 0, 0))
+        difference, scale = _compare(wanted, fused(*arguments), tolerance)
+    fused.__dict__["report"] = Report(rows, difference, scale)
+    if show:
+        print(fused.report)
+    return fused

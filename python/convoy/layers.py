@@ -1,0 +1,95 @@
+"""Layers of PyTorch as parts of a stage's text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+
+class Refused(Exception):
+    """Why a layer stays PyTorch's."""
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else (int(value[0]), int(value[1]))
+
+
+def _sizes(word: str, *sizes: int) -> str:
+    return word + (str(sizes[0]) if len(set(sizes)) == 1 else "x".join(map(str, sizes)))
+
+
+def _padding(conv: nn.Conv2d) -> tuple[int, int, int, int]:
+    """(top, left, bottom, right)."""
+    if conv.padding_mode != "zeros":
+        raise Refused(f"padding_mode '{conv.padding_mode}'; expected 'zeros'")
+    if conv.padding == "valid":
+        return 0, 0, 0, 0
+    if conv.padding == "same":  # PyTorch puts the odd pixel at the end
+        high, wide = (d * (k - 1) for d, k in zip(conv.dilation, conv.kernel_size, strict=True))
+        return high // 2, wide // 2, high - high // 2, wide - wide // 2
+    (top, left) = _pair(conv.padding)
+    return top, left, top, left
+
+
+def conv_text(conv: nn.Conv2d) -> str:
+    """The stage's text from its channels to its options."""
+    text = f"c{conv.in_channels}k{conv.out_channels}r{conv.kernel_size[0]}s{conv.kernel_size[1]}"
+    return (text + _sizes("stride", *conv.stride) + _sizes("pad", *_padding(conv)) + _sizes("dil", *conv.dilation)
+            + f"groups{conv.groups}")  # fmt: skip
+
+
+_RELU = {torch.relu, torch.relu_, nn.functional.relu, nn.functional.relu_, "relu", "relu_"}
+
+
+def _number(value: float) -> str:
+    """Decimal, as the stage's text has it: no exponent."""
+    text = format(float(value), ".9g")
+    return f"{float(value):.20f}" if "e" in text else text
+
+
+def act_of(node: fx.Node, module: nn.Module | None) -> str | None:
+    """The rider that an activation is, or None."""
+    if type(module) is nn.ReLU or (module is None and node.op != "call_module" and node.target in _RELU):
+        return "relu"
+    if type(module) is nn.ReLU6 or node.target is nn.functional.relu6:
+        return "relu6"
+    if type(module) is nn.Hardtanh:
+        return f"clip({_number(module.min_val)},{_number(module.max_val)})"
+    if type(module) is nn.LeakyReLU:
+        return f"leaky({_number(module.negative_slope)})"
+    return None
+
+
+def pool_of(node: fx.Node, module: nn.Module | None) -> str | None:
+    if type(module) is nn.MaxPool2d:
+        values = [module.kernel_size, module.stride, module.padding, module.dilation]
+        ceil, indices = module.ceil_mode, module.return_indices
+    elif node.op == "call_function" and node.target in (nn.functional.max_pool2d, torch.max_pool2d):
+        names = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
+        given = dict(zip(names, node.args[1:], strict=False)) | node.kwargs
+        if any(isinstance(value, fx.Node) for value in given.values()):
+            return None
+        values = [given.get(name, default) for name, default in zip(names, (None, None, 0, 1), strict=False)]
+        ceil, indices = given.get("ceil_mode", False), given.get("return_indices", False)
+    else:
+        return None
+    if indices:
+        return None
+    values[1] = values[1] or values[0]
+    window, stride, pad, dil = map(_pair, values)
+    return (f"max{window[0]}x{window[1]}s{stride[0]}x{stride[1]}p{pad[0]}x{pad[1]}d{dil[0]}x{dil[1]}"
+            + "ceil" * bool(ceil))  # fmt: skip
+
+
+def plain(module: nn.Module) -> bool:
+    """No hooks, which would not be called."""
+    return not any(getattr(module, name) for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks",
+                                                      "_backward_pre_hooks"))  # fmt: skip
+
+
+def steady(norm: nn.Module) -> bool:
+    """A norm by statistics that it has, and counts the changes of."""
+    return (type(norm) is nn.BatchNorm2d and norm.running_mean is not None and norm.num_batches_tracked is not None
+            and not norm.training and plain(norm))  # fmt: skip
