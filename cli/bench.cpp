@@ -224,14 +224,7 @@ void add_bench(Command& app, int& exit_code) {
       ->check(not_empty());
   command->add_flag("--peers-keep-running", arguments->peers_keep_running,
                     "On a CPU: do not stop their process while ours is timed");
-  command->add_option("--seconds", arguments->seconds, "Of each contestant in each round")
-      ->type_name("S")
-      ->capture_default_str()
-      ->check(between(0.001, 10.0));
-  command->add_option("--rounds", arguments->rounds, "At most; it stops sooner when all is quiet")
-      ->type_name("N")
-      ->capture_default_str()
-      ->check(between(Index{1}, 1000));
+  add_rounds(*command, arguments->seconds, arguments->rounds, "Of each contestant in each round");
   command
       ->add_option("--json", arguments->json,
                    "Write the result as JSON to a file; - for standard output")

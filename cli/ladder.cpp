@@ -71,14 +71,7 @@ void add_ladder(Command& app, int&) {
       ->type_name("TEXT")
       ->check(not_empty());
   add_device(*command, arguments->device);
-  command->add_option("--seconds", arguments->seconds, "Of each kernel in each round")
-      ->type_name("S")
-      ->capture_default_str()
-      ->check(between(0.001, 10.0));
-  command->add_option("--rounds", arguments->rounds, "At most; it stops sooner when all is quiet")
-      ->type_name("N")
-      ->capture_default_str()
-      ->check(between(Index{1}, 1000));
+  add_rounds(*command, arguments->seconds, arguments->rounds, "Of each kernel in each round");
   add_json(*command, arguments->json);
   command->footer("Example: convoy ladder --stage f16:n32h56c64k128r3pad1+bias+relu");
   command->callback([arguments] { run_ladder(*arguments); });

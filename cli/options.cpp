@@ -57,6 +57,16 @@ void add_device(Command& command, std::string& device) {
       ->type_name("DEVICE")
       ->capture_default_str();
 }
+void add_rounds(Command& command, double& seconds, int& rounds, const char* each) {
+  command.add_option("--seconds", seconds, each)
+      ->type_name("S")
+      ->capture_default_str()
+      ->check(between(0.001, 10.0));
+  command.add_option("--rounds", rounds, "At most; it stops sooner when all is quiet")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(between(Index{1}, 1000));
+}
 void add_threads(Command& command, int& threads) {
   command
       .add_option("--threads", threads, "CPU threads; without it CONVOY_NUM_THREADS or every core")

@@ -22,6 +22,8 @@ void add_threads(Command& command, int& threads);
 void add_strict(Command& command, bool& strict);
 void add_no_tuning(Command& command, bool& no_tuning);
 void add_json(Command& command, bool& json);
+/// --seconds and --rounds of what is timed in rounds; `each`: what the seconds are of.
+void add_rounds(Command& command, double& seconds, int& rounds, const char* each);
 /// The model folder, which comes first.
 void add_model(Command& command, std::string& model);
 
