@@ -1,5 +1,6 @@
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 
 #include "cuda/error.hpp"
 #include "cuda/sm90/halo_neuron.hpp"
@@ -55,6 +56,7 @@ NeuronParams neuron_params(const Stage& stage, const HaloTile& tile, const HaloL
   p.by_tau = 1 / p.tau;
   p.charge = charge_of(stage.act);
   p.soft = stage.soft;
+  p.every_lane = std::getenv("CONVOY_RACECHECK") != nullptr;
   p.held = static_cast<int>(stage.hold ? stage.t : 1);
   p.turns = static_cast<int>(halo_turns(stage));
   p.by_turns = Divisor(p.turns / tile.spread);

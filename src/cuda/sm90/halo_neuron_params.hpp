@@ -14,6 +14,7 @@ struct NeuronParams : HaloParams {
   float threshold, tau, by_tau;
   Charge charge;
   bool soft;
+  bool every_lane;  // arrives at the barriers of an exchange, not one for its warp: for racecheck
   int held;  // steps that the sums of one tile are held for; 1: each has its own
   // A CTA takes the same tile in all steps, one after the other.
   Divisor by_grid, by_turns;

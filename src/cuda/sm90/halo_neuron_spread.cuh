@@ -27,6 +27,7 @@ requires NeuronAccumulator<N, I> __global__ void __launch_bounds__(halo_threads,
     const float none[2] = {0.0f, 0.0f};
     store_tile<T, N, I, Pool>(p, spikes, none, to, staging, g);
   });
+  end_exchange(p);
 }
 
 template <class T>
