@@ -16,14 +16,17 @@ nlohmann::json to_json(const Stage& stage, DeviceKind device) {
   const bool gpu = device == DeviceKind::cuda;
   const bool type = stage.dtype == DType::f32 ||
                     (gpu && (stage.dtype == DType::f16 || stage.dtype == DType::bf16));
-  if (!type || stage.out || stage.layout != Layout::nhwc || stage.norm || stage.act.is_neuron() ||
-      stage.keep.any())
-    throw Error(
-        fmt::format("--peers: they time {} NHWC stages without norm, neuron or keep. Found {}.",
-                    gpu ? "f16, bf16 and f32" : "f32", to_text(stage)));
+  if (!type || stage.out || stage.layout != Layout::nhwc || stage.norm || stage.keep.any() ||
+      (stage.act.is_neuron() && !gpu))
+    throw Error(fmt::format("--peers: they time {} or keep. Found {}.",
+                            gpu ? "f16, bf16 and f32 NHWC stages without norm"
+                                : "f32 NHWC stages without norm, neuron",
+                            to_text(stage)));
   nlohmann::json json = inspect::json_of(stage);
   json["dtype"] = to_text(stage.dtype);
   json["n"] = stage.n;
+  json["t"] = stage.t;
+  json["hold"] = stage.hold;
   return json;
 }
 

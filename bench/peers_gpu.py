@@ -8,12 +8,13 @@ Reads one JSON object a line from standard input, answers with one on standard o
 
 Peers: cuDNN through PyTorch (its algorithm chosen by measurement), its fused convolution + bias + ReLU followed by a
 compiled pool, torch.compile with max-autotune, XLA through JAX, and for a 1x1 stage without riders cuBLAS. `partial`
-ones do less than the stage: the convolution alone, or without the pool. All run the stage's type, f32 without TF32,
+ones do less than the stage: the convolution alone, or without the pool. Stages with a neuron: steps as PyTorch
+operations, compiled or not, and SpikingJelly's multi-step layers on its own GPU kernels, behind cuDNN. All run the stage's type, f32 without TF32,
 in NHWC on normal inputs, over buffers that together exceed the L2 three times, as replays of a CUDA graph (XLA:
 peers_xla.py). `apart`: a kernel that writes one word stands between a stage and the next, so that they can't overlap;
 XLA can't be timed so. Each peer's result is compared with PyTorch in fp32. A stage's "then" is a stage that follows it.
 
-CONVOY_GPU_PEERS chooses among cudnn,alone,chain,compile,xla,cublas (default: all) and cutlass: four tiles of
+CONVOY_GPU_PEERS chooses among cudnn,alone,chain,compile,xla,cublas,spikingjelly (default: all) and cutlass: four tiles of
 CUTLASS 2.x's convolution + bias + ReLU, without the pool (peers_cutlass.py says how to make them). XLA runs in a
 process of its own: a kernel that fails there must not take the others along. CONVOY_PEERS_LOG names a file for what
 the libraries print. CONVOY_PEERS_HISTORY names one for the times of former processes: a peer that was
@@ -31,13 +32,19 @@ import peers_xla
 from peer_timing import buffers_of, launches_of, samples_of
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-ASKED = os.environ.get("CONVOY_GPU_PEERS", "cudnn,alone,chain,compile,xla,cublas").split(",")
+for name in ("IF", "LIF"):  # SpikingJelly's own kernels; by itself it takes PyTorch's operations outside of training
+    os.environ.setdefault(f"SJ_{name}_CUDA_IMPLEMENTATION", "triton")
+ASKED = os.environ.get("CONVOY_GPU_PEERS", "cudnn,alone,chain,compile,xla,cublas,spikingjelly").split(",")
 PARTIAL = ("cudnn without pool", "cudnn convolution alone")  # do less than the stage
 CUTLASS = "cutlass "  # and the tile
 METHOD = (
     "peers: as ours, replays of a CUDA graph of the same number of launches over buffers that together exceed the "
     "L2 three times"
 )
+
+
+def neuron(stage):
+    return stage["act"] in ("if", "lif")
 
 
 class Torch:
@@ -66,10 +73,40 @@ class Torch:
             fan = s["c"] // s["groups"] * s["r"] * s["s"]
             w = (make(s["k"], s["c"] // s["groups"], s["r"], s["s"]) / math.sqrt(fan)).to(memory_format=last)
             self.layers.append((s, w, make(s["k"]) if s["bias"] else None))
-        self.xs = [make(stage["n"], stage["c"], stage["h"], stage["w"]).to(memory_format=last)
-                   for _ in range(buffers_of(stage, self.l2))]
+        images = stage["n"] * (1 if stage["hold"] or not neuron(stage) else stage["t"])
+        self.xs = [make(images, stage["c"], stage["h"], stage["w"]).to(memory_format=last)
+                   for _ in range(buffers_of(stage | {"n": images}, self.l2))]
+
+    def spikes(self, s, y):
+        """Of the sums [T*N,K,P,Q] of all steps, or of [N,K,P,Q] that are held for T."""
+        torch = self.torch
+        sums = [y] * s["t"] if s["hold"] else y.view(s["t"], -1, *y.shape[1:]).unbind()
+        v, fired = torch.zeros_like(sums[0], dtype=torch.float32), []
+        for x in sums:
+            v = v + (x - v) / s["tau"] if s["act"] == "lif" else v + x
+            spike = (v >= s["threshold"]).to(v.dtype)
+            v = v - spike * s["threshold"] if s["soft"] else v * (1 - spike)
+            fired.append(spike.to(y.dtype))
+        return torch.cat(fired)
+
+    def spikingjelly(self):
+        from spikingjelly.activation_based import neuron as of
+        s, w, b = self.layers[0]
+        if s["hold"]:
+            raise RuntimeError("held input has no layer")
+        words = {"v_threshold": s["threshold"], "v_reset": None if s["soft"] else 0.0, "step_mode": "m"}
+        node = of.LIFNode(tau=s["tau"], **words) if s["act"] == "lif" else of.IFNode(**words)
+        node = node.cuda().eval()
+
+        def run(x):
+            node.reset()
+            y = self.conv(s, w, b, x)
+            return self.pool(s, node(y.unflatten(0, (s["t"], -1))).flatten(0, 1))
+        return run
 
     def activate(self, s, y):
+        if neuron(s):
+            return self.spikes(s, y)
         f = self.torch.nn.functional
         return {
             "": lambda: y,
@@ -142,6 +179,8 @@ class Torch:
             found["cudnn + compiled pool"] = self.compiled_pools
         if "compile" in ASKED:
             found["torch.compile"] = self.compiled
+        if "spikingjelly" in ASKED and single and neuron(s):
+            found["spikingjelly"] = self.spikingjelly
         pointwise = (s["r"], s["s"], s["groups"], s["stride"], s["pad"]) == (1, 1, 1, [1, 1], [0] * 4)
         if "cutlass" in ASKED and single:
             why = peers_cutlass.why_not(s)
@@ -163,9 +202,11 @@ class Torch:
         return name in PARTIAL or (name.startswith(CUTLASS) and self.s["pool"] is not None)
 
     def check(self, name, y):
-        """Against fp32 on the first image."""
+        """Against fp32 on the first image; of spikes, one in a hundred may differ."""
         s = self.s
-        want = self.xs[0][:1].float()
+        steps = s["t"] if neuron(s) else 1
+        first = self.xs[0][:: s["n"]] if steps > 1 and not s["hold"] else self.xs[0][:1]
+        want = first.float()
         for layer, w, b in self.layers:
             alone = name == PARTIAL[1]
             want = self.conv(layer, w.float(), None if alone or b is None else b.float(), want)
@@ -173,7 +214,12 @@ class Torch:
             want = want if self.partial(name) else self.pool(layer, want)
         if name == "cublas":
             y = y.reshape(s["n"], s["h"], s["w"], s["k"]).permute(0, 3, 1, 2)
-        error = ((y[:1].float() - want).abs().max() / want.abs().max()).item()
+        if neuron(s) and name != PARTIAL[1]:
+            differ = (y[:: s["n"]].float() != want).float().mean().item()
+            if not differ < 0.01 or not want.any():
+                raise RuntimeError(f"wrong result, {100 * differ:.1f} % of the spikes differ")
+            return
+        error = ((y[:1].float() - want[:1]).abs().max() / want.abs().max()).item()
         if not error < {"f32": 1e-4, "f16": 4e-3, "bf16": 2e-2}[s["dtype"]]:
             raise RuntimeError(f"wrong result, error {error:.1e}")
 
@@ -227,7 +273,8 @@ class Torch:
 
 class Bench:
     def __init__(self):
-        self.torch = Torch() if {"cudnn", "alone", "chain", "compile", "cublas", "cutlass"} & set(ASKED) else None
+        ours = {"cudnn", "alone", "chain", "compile", "cublas", "cutlass", "spikingjelly"}
+        self.torch = Torch() if ours & set(ASKED) else None
         self.xla = None
         if "xla" in ASKED:
             self.xla = peers_xla.XlaProcess() if self.torch else peers_xla.Xla()
@@ -249,7 +296,9 @@ class Bench:
             self.torch.open(stage)
             for name, make in self.torch.makers().items():
                 self.attempt(name, lambda name=name, make=make: self.torch.graphs(name, make(), apart))
-        if self.xla:
+        if self.xla and neuron(stage):
+            self.left_out.append({"name": "xla", "why": "no neuron is written for it"})
+        elif self.xla:
             self.attempt("xla", lambda: {False: self.xla.graph(stage, self.torch.l2 if self.torch else l2)})
         return {"peers": list(self.runs), "partial": [name for name in self.runs if self.partial(name)],
                 "apart": [name for name, samples in self.runs.items() if True in samples],
