@@ -131,13 +131,17 @@ def arguments():
 def device_of(args):
     import torch
 
+    from training import processes
+
+    _, local, size = processes.started()
+    gpu = f"cuda:{local}" if size > 1 else "cuda"
     try:
-        device = torch.device(args.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        device = torch.device(args.device or (gpu if torch.cuda.is_available() else "cpu"))
         torch.empty(0, device=device)
         if device.type == "cuda" and device.index is not None:
             torch.cuda.set_device(device)  # streams and graphs are made on the current one
     except (RuntimeError, AssertionError) as error:
-        raise idx.DataError(f"--device {args.device}: {str(error).splitlines()[0]}") from None
+        raise idx.DataError(f"--device {args.device or gpu}: {str(error).splitlines()[0]}") from None
     return device
 
 
@@ -242,7 +246,8 @@ def main():
         {"train": train, "teach": teach, "table": table, "export": export, "evaluate": evaluate, "images": images,
          "check": check}[args.mode](args)
     except idx.DataError as error:
-        print(f"train_fashion.py: {error}", file=sys.stderr)
+        if not isinstance(error, idx.ToldError):
+            print(f"train_fashion.py: {error}", file=sys.stderr)
         sys.exit(EXIT_INPUT)
 
 

@@ -70,9 +70,9 @@ def fuse(model: _Any, sample: _Any, **options: _Any) -> _Any:
 
 
 def __getattr__(name: str) -> _Any:
-    """convoy.torch, which imports PyTorch, once it is asked for."""
-    if name == "torch":
-        return _import_module("convoy.torch")
+    """convoy.torch, which imports PyTorch, and convoy.ray, once they are asked for."""
+    if name in ("torch", "ray"):
+        return _import_module(f"convoy.{name}")
     raise AttributeError(f"module 'convoy' has no attribute '{name}'")
 
 

@@ -15,6 +15,10 @@ class DataError(Exception):
     """A file is missing or is not what it should be; the message says what to do."""
 
 
+class ToldError(DataError):
+    """One that another process of the run has met, and printed."""
+
+
 def find_folder(option):
     """The data folder: the option, then $CONVOY_DATA, then the XDG data folder, then Debian's package."""
     xdg = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")

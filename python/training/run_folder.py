@@ -7,7 +7,7 @@ import numpy as np
 
 from . import atomic
 from .curves import curves
-from .idx import DataError
+from .idx import DataError, ToldError
 
 
 class RunFolder:
@@ -52,19 +52,28 @@ class RunFolder:
         state = {"settings": self.settings, "history": history, "students": students.state()}
         atomic.save(self.path / "checkpoint.pt", state)
 
-    def restore(self, students):
+    def restore(self, students, processes):
         """The history of the epochs that need not be run again; [] where there is no checkpoint yet."""
         path = self.path / "checkpoint.pt"
-        if not path.exists():
-            return []
-        try:
+
+        def read():
+            if not path.exists():
+                return None
             state = atomic.load(path, "a checkpoint of `train`")
             if state["settings"] != self.settings:
                 raise DataError(f"{path}: a checkpoint of a run with other settings")
+            return state
+
+        try:
+            state = processes.first(read)
+            if state is None:
+                return []
             students.restore(state["students"])
             return state["history"]
         except (KeyError, TypeError, RuntimeError) as error:
             raise DataError(f"{path}: no checkpoint of this network ({error})") from None
+        except ToldError:
+            raise
         except DataError as error:
             raise DataError(f"{error}. Remove it to start again from epoch 1") from None
 
@@ -77,4 +86,5 @@ class RunFolder:
         results = {"settings": self.settings, "validation": scores, "seconds": round(students.seconds, 1),
                    "history": history}  # fmt: skip
         atomic.write_text(self.path / "results.json", json.dumps(results, indent=1) + "\n")
-        (self.path / "checkpoint.pt").unlink(missing_ok=True)
+        for name in ("checkpoint.pt", "teachers.pt"):
+            (self.path / name).unlink(missing_ok=True)

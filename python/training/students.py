@@ -6,18 +6,21 @@ import torch
 
 from .batched_net import cross_entropy, distillation, forward, initial, predict
 from .muon import Muon
+from .processes import Processes
 
 
 class Students:
     """`copies` networks in training on the same batches. Every random draw follows from `seed`.
 
     taught: the teachers' logits [variants, N, classes], whose part in the loss is `weight`; or None.
+    processes: each takes its share of every batch, and all take the same step with the mean of their gradients.
     """
 
     def __init__(self, network, augment, normalise, labels, taught, copies, seed, epochs, batch, gradients,
-                 compiled=False, gain=1.0, weight=0.9, temperature=3.0, **optimiser):  # fmt: skip
+                 compiled=False, gain=1.0, weight=0.9, temperature=3.0, processes=None, **optimiser):  # fmt: skip
         self.network, self.augment, self.normalise = network, augment, normalise
         self.labels, self.taught = labels, taught
+        self.processes = processes or Processes()
         self.device, self.batch, self.epochs = labels.device, batch, epochs
         self.copies, self.per_epoch = copies, len(labels) // batch
         self.params = {n: p.requires_grad_() for n, p in initial(network, copies, seed, self.device, gain).items()}
@@ -26,7 +29,8 @@ class Students:
         self.order = torch.zeros(self.per_epoch * batch, dtype=torch.long, device=self.device)
         self.variant = torch.zeros_like(self.order)
         self.position = torch.zeros((), dtype=torch.long, device=self.device)
-        self.lane = torch.arange(batch, device=self.device)
+        share = self.processes.share(batch)
+        self.lane = torch.arange(share.start, share.stop, device=self.device)
         self.loss_sum = torch.zeros((), device=self.device)
 
         def loss_of(params, images, labels, taught):
@@ -44,8 +48,9 @@ class Students:
         taught = None if self.taught is None else self.taught[variant, index]
         loss = self.loss_of(self.params, self.augment(index, variant), self.labels[index], taught)
         grads = torch.autograd.grad(loss, list(self.params.values()))
+        *grads, loss = self.processes.mean([*grads, loss.detach()])
         self.optimiser.step(dict(zip(self.params, grads)))
-        self.loss_sum += loss.detach()
+        self.loss_sum += loss
         self.position += 1
 
     def shuffle(self):
@@ -70,7 +75,8 @@ class Students:
                 self.step()
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        # Threads of NCCL's own may call CUDA meanwhile.
+        with torch.cuda.graph(self.graph, capture_error_mode="global" if self.processes.size == 1 else "thread_local"):
             self.step()
         with torch.no_grad():
             for t, s in zip(state, saved):
@@ -113,4 +119,11 @@ class Students:
 
     def accuracy(self, images, labels):
         """Accuracy [S] of the networks on u8 images [N, H, W, C]."""
-        return (predict(self.network, self.params, images, self.normalise) == labels).float().mean(1)
+        if self.processes.size == 1:
+            return (predict(self.network, self.params, images, self.normalise) == labels).float().mean(1)
+        share = self.processes.share(len(labels))
+        mine = slice(share.start, share.stop)
+        right = torch.zeros(self.copies, dtype=torch.double, device=self.device)
+        if len(share):
+            right += (predict(self.network, self.params, images[mine], self.normalise) == labels[mine]).sum(1)
+        return self.processes.sum(right) / len(labels)

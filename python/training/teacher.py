@@ -74,19 +74,19 @@ def train_teacher(images, labels, epochs, seed, device, batch=500, width=64):
 
 
 @torch.no_grad()
-def teach(teachers, augment, batch=5000):
-    """The mean logits of the teachers for every variant and image: [variants, N, 10] fp32."""
+def teach(teachers, augment, count, batch=5000):
+    """The sum of the teachers' logits over `count`, for every variant and image: [variants, N, 10] fp32."""
     device = augment.images.device
-    count = len(augment.images)
-    table = torch.zeros(augment.variants, count, 10, device=device)
+    images = len(augment.images)
+    table = torch.zeros(augment.variants, images, 10, device=device)
     for variant in range(augment.variants):
-        for start in range(0, count, batch):
-            index = torch.arange(start, min(start + batch, count), device=device)
+        for start in range(0, images, batch):
+            index = torch.arange(start, min(start + batch, images), device=device)
             x = augment(index, torch.full_like(index, variant))
             with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
                 for net in teachers:
                     table[variant, index] += net(x).float()
-    return table / len(teachers)
+    return table / count
 
 
 def logits_of(teachers, images, batch=1000):

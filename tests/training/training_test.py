@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """python/train_fashion.py on 60 drawn images: a run that was killed and resumed ends as one that was not, to the bit.
 
+The same by two processes of torchrun, of which one is killed, and that they train what one process trains.
+
     CONVOY_TORCH_PYTHON=.venv/bin/python tests/training/training_test.py [unittest options]
 
 The interpreter needs python/requirements.txt; without the variable everything here is skipped.
@@ -34,8 +36,7 @@ OPTIONS = ["--teachers", "0", "--limit", "60", "--batch", "20", "--seeds", "2", 
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-@unittest.skipUnless(PYTHON, "CONVOY_TORCH_PYTHON is not set")
-class Training(unittest.TestCase):
+class Runs(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.here = pathlib.Path(tempfile.mkdtemp(prefix="convoy-training-"))
@@ -47,9 +48,6 @@ class Training(unittest.TestCase):
             (cls.here / name).write_bytes(struct.pack(f">{1 + len(sizes)}I", magic, *sizes) + data)
         cls.network = cls.here / "network.txt"
         cls.network.write_text(NETWORK)
-        cls.whole = cls.here / "whole"
-        cls.train(cls.whole, "--preset", "ours")
-
     @classmethod
     def tearDownClass(cls):
         shutil.rmtree(cls.here)
@@ -89,18 +87,31 @@ class Training(unittest.TestCase):
         for word in words:
             self.assertIn(word, result.stderr)
 
+    def same(self, out, whole):
+        """Both folders hold the same run, to the bit."""
+        self.assertEqual((out / "students.npz").read_bytes(), (whole / "students.npz").read_bytes())
+        results = [json.loads((folder / "results.json").read_text()) for folder in (out, whole)]
+        for result in results:
+            del result["seconds"]
+        self.assertEqual(*results)
+        self.assertEqual(sorted(p.name for p in out.iterdir()), sorted(p.name for p in whole.iterdir()))
+        return results[0]
+
+
+@unittest.skipUnless(PYTHON, "CONVOY_TORCH_PYTHON is not set")
+class Training(Runs):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.whole = cls.here / "whole"
+        cls.train(cls.whole, "--preset", "ours")
+
     def test_a_killed_run_goes_on_to_the_same_bits(self):
         out = self.killed("killed")
         log = self.train(out, "--resume").stdout
         self.assertIn("resumed behind epoch ", log)
         self.assertNotIn("resumed behind epoch 0\n", log)
-        self.assertEqual((out / "students.npz").read_bytes(), (self.whole / "students.npz").read_bytes())
-        results = [json.loads((folder / "results.json").read_text()) for folder in (out, self.whole)]
-        for result in results:
-            del result["seconds"]
-        self.assertEqual(*results)
-        self.assertEqual(len(results[0]["history"]), 12)
-        self.assertEqual(sorted(p.name for p in out.iterdir()), sorted(p.name for p in self.whole.iterdir()))
+        self.assertEqual(len(self.same(out, self.whole)["history"]), 12)
         self.refused(self.train(out, "--resume", code=2), "complete")
 
     def test_what_is_no_checkpoint_is_refused(self):
@@ -154,6 +165,97 @@ class Training(unittest.TestCase):
                 path.write_text(NETWORK.replace(old, new, 1))
                 self.refused(self.train(self.here / "never", "--network", str(path), code=2), word)
                 shutil.rmtree(self.here / "never", ignore_errors=True)
+
+
+@unittest.skipUnless(PYTHON, "CONVOY_TORCH_PYTHON is not set")
+class Torchrun(Runs):
+    """Two processes over gloo."""
+
+    @classmethod
+    def command(cls, out, *words, restarts=0):
+        first, *rest = super().command(out, *words, "--epochs", "30")
+        return [first, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts",
+                str(restarts), *rest]
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.whole = cls.here / "whole"
+        log = cls.train(cls.whole).stdout
+        assert "2 processes" in log, log
+
+    def ranks(self, torchrun):
+        """{rank: process id} of the processes that torchrun has started."""
+        found = {}
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                if parent == torchrun:
+                    words = (folder / "environ").read_bytes().split(b"\0")
+                    found.update({int(word[5:]): int(folder.name) for word in words if word.startswith(b"RANK=")})
+            except OSError:
+                continue
+        return found
+
+    def kill(self, name, rank, restarts):
+        """(folder, torchrun's exit code, output) of a run whose process `rank` was killed behind its first checkpoint."""
+        out = self.here / name
+        with subprocess.Popen(self.command(out, restarts=restarts), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, env=ONE_THREAD) as process:
+            limit = time.monotonic() + 120
+            while not (out / "checkpoint.pt").exists():
+                self.assertIsNone(process.poll(), "the run ended before it could be killed")
+                self.assertLess(time.monotonic(), limit)
+                time.sleep(0.005)
+            os.kill(self.ranks(process.pid)[rank], signal.SIGKILL)
+            output = process.communicate(timeout=300)[0]
+        self.assertRegex(output, r"exitcode *: -9 ")
+        return out, process.returncode, output
+
+    def test_two_processes_train_what_one_trains(self):
+        one, two = self.here / "one", self.here / "two"
+        alone = Runs.command.__func__(type(self), one, "--epochs", "1")
+        for command in (alone, [*self.command(two), "--epochs", "1"]):
+            result = self.run_command(command)
+            self.assertEqual(result.returncode, 0, result.stderr)
+        code = "import numpy as np, sys\n" \
+               "a, b, start = (np.load(f) for f in sys.argv[1:])\n" \
+               "print(max(abs(a[n] - b[n]).max() for n in a.files), min(abs(a[n] - start[n]).max() for n in a.files))\n"
+        files = [folder / "students.npz" for folder in (one, two, self.whole)]
+        result = subprocess.run([PYTHON, "-c", code, *map(str, files)], capture_output=True, text=True)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        difference, trained = map(float, result.stdout.split())
+        # Three steps: what the order of sums changes has not grown yet; 29 more epochs move every parameter further.
+        self.assertLess(difference, 1e-4)
+        self.assertGreater(trained, 1e-3)
+
+    def test_one_killed_and_resumed_by_a_second_command(self):
+        out, code, _ = self.kill("resumed", rank=1, restarts=0)
+        self.assertNotEqual(code, 0)
+        self.assertFalse((out / "results.json").exists())
+        log = self.train(out, "--resume").stdout
+        self.assertIn("resumed behind epoch ", log)
+        self.same(out, self.whole)
+
+    def test_one_killed_and_started_again_by_torchrun(self):
+        out, code, output = self.kill("restarted", rank=0, restarts=1)
+        self.assertEqual(code, 0, output)
+        self.assertIn("resumed behind epoch ", output)
+        self.same(out, self.whole)
+
+    def test_what_is_refused(self):
+        for words, expected in ((["--batch", "15"], "multiple of the 2 processes"), ([], "exists already")):
+            result = self.run_command(self.command(self.whole, *words))
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn(expected, result.stderr)
+        told = [line for line in result.stderr.splitlines() if line.startswith("train_fashion.py: ")]
+        self.assertEqual(len(told), 1, result.stderr)  # by process 0 alone
+        out = self.here / "other"
+        (out).mkdir()
+        settings = json.loads((self.whole / "settings.json").read_text())
+        (out / "settings.json").write_text(json.dumps({**settings, "processes": 4}))
+        result = self.run_command(self.command(out, "--resume"))
+        self.assertIn("processes 4, and is now resumed with 2", result.stderr)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,400 @@
+"""Bulk inference on a Ray cluster: a model folder over many images, labels in a table. Needs 'ray[data]'.
+
+    python -m convoy.ray MODEL IMAGES -o labels.parquet          # a cluster on this machine; --address for another
+    python -m convoy.ray --help
+
+Classifier is the part of it that Ray Data's map_batches takes, for pipelines of one's own. docs/distributed.md
+says when more than one process is worth it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import gzip
+import itertools
+import logging
+import os
+import secrets
+import struct
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ._core import Error, Network
+
+try:
+    import numpy as np
+except ImportError as _missing:
+    raise Error(f"convoy.ray needs NumPy and Ray Data ({_missing}): pip install numpy 'ray[data]'") from _missing
+
+__all__ = ["Classifier", "Images", "classify", "connect", "find_images", "pack", "write"]
+
+PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+MODES = {1: "L", 3: "RGB"}
+WEIGHTS = (".npy", ".safetensors", ".txt")
+TABLES = (".csv", ".parquet")
+
+
+def _ray() -> Any:
+    """The module ray, imported once it is needed: it reads its environment then."""
+    try:
+        import pyarrow  # noqa: F401
+        import ray.data
+    except ImportError as missing:
+        raise Error(f"convoy.ray needs Ray Data, which can't be imported ({missing}): pip install 'ray[data]'") from None
+    return ray
+
+
+def pack(model: str | os.PathLike[str]) -> dict[str, bytes]:
+    """A model folder's files by name, for Classifier: workers on other machines need no folder then.
+
+    Raises Error where the network can't be loaded.
+
+    >>> import convoy.ray
+    >>> sorted(convoy.ray.pack(convoy.demo_model()))[:2]
+    ['conv1.bias.txt', 'conv1.weight.txt']
+    """
+    Network(model)
+    return {path.name: path.read_bytes() for path in Path(model).iterdir() if path.suffix in WEIGHTS and path.is_file()}
+
+
+class Classifier:
+    """Labels of images, batch by batch: a class for Ray Data's map_batches.
+
+        images = ray.data.read_images(folder, mode="L")          # u8 [H, W] or [H, W, C] in the column "image"
+        labels = images.map_batches(convoy.ray.Classifier, fn_constructor_args=[convoy.ray.pack(model)],
+                                    batch_size=1000, compute=ray.data.ActorPoolStrategy(size=4), num_cpus=1)
+
+    model: a folder that every worker sees, or what pack() returns. column: where a batch has its images, which are
+    replaced by "label" (int32) and, if `logits`, "logits" (f32 [classes]). device, threads: as Network takes them;
+    give Ray as many num_cpus as threads, and num_gpus=1 with device="cuda". Every other column stays.
+
+    Labels do not depend on batches, workers or threads, so a batch that Ray runs again, because a worker has died, gives
+    the same labels. Raises Error where images are not of the network's shape or type.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str] | dict[str, bytes],
+        *,
+        column: str = "image",
+        device: str = "cpu",
+        threads: int = 1,
+        logits: bool = False,
+    ) -> None:
+        self.column, self.logits = column, logits
+        if not isinstance(model, dict):
+            self.network = Network(model, device=device, threads=threads)
+            return
+        with tempfile.TemporaryDirectory(prefix="convoy-") as folder:
+            for name, data in model.items():
+                Path(folder, Path(name).name).write_bytes(data)
+            self.network = Network(folder, device=device, threads=threads)
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        if self.column not in batch:
+            raise Error(f"no column '{self.column}' among {sorted(batch)}: name the one of the images, column=...")
+        rest = {name: values for name, values in batch.items() if name != self.column}
+        images = batch[self.column]
+        if images.dtype == object:
+            shapes = sorted({np.shape(image) for image in images})
+            raise Error(
+                f"images of {len(shapes)} shapes, {shapes[0]} and {shapes[1]} among them: expected all of "
+                f"{self.network.image_shape} (height, width, channels)"
+            )
+        images = np.ascontiguousarray(images)
+        if not len(images):
+            labels, values = np.empty(0, np.int32), np.empty((0, self.network.classes), np.float32)
+        elif self.logits:
+            labels, values = np.empty(len(images), np.int32), np.empty((len(images), self.network.classes), np.float32)
+            self.network.run(images, labels=labels, logits=values)
+        else:
+            labels = self.network.labels(images)
+        return {**rest, "label": labels, **({"logits": values} if self.logits else {})}
+
+
+class Images(NamedTuple):
+    """Where images are: an IDX file of `count`, or `count` pictures. All workers must see the same files."""
+
+    source: str
+    count: int
+    paths: tuple[str, ...] | None
+    offset: int
+    shape: tuple[int, ...]
+
+
+def find_images(source: str | os.PathLike[str], image_shape: tuple[int, int, int]) -> Images:
+    """The images of a folder (pictures, in the order of their paths, those in subfolders too) or of an IDX file.
+
+    image_shape: the network's (height, width, channels). Raises Error where there is none, or an IDX file's are of
+    another shape; pictures are looked into by the workers.
+    """
+    path = Path(source).resolve()
+    if path.is_dir():
+        if image_shape[2] not in MODES:
+            raise Error(f"the network takes {image_shape[2]} channels; pictures have 1 or 3. Give an IDX file")
+        try:
+            import PIL  # noqa: F401
+        except ImportError:
+            raise Error("pictures need Pillow: pip install pillow") from None
+        paths = tuple(sorted(str(file) for file in path.rglob("*") if file.suffix.lower() in PICTURES and file.is_file()))
+        if not paths:
+            raise Error(f"{path}: no picture in it. Expected files that end in {', '.join(PICTURES)}, or an IDX file")
+        return Images(str(path), len(paths), paths, 0, image_shape)
+    count, offset, shape = _idx_header(path)
+    if (*shape, 1)[:3] != tuple(image_shape):
+        raise Error(f"{path}: images of {(*shape, 1)[:3]}, expected {tuple(image_shape)} (height, width, channels)")
+    return Images(str(path), count, None, offset, shape)
+
+
+def _idx_header(path: Path) -> tuple[int, int, tuple[int, ...]]:
+    """(number of images, bytes of the header, shape of one) of a u8 IDX file of whole length, plain or gzip."""
+    what = "Expected a folder of pictures, or an IDX file of u8 images [N, H, W] or [N, H, W, C], plain or gzip"
+    try:
+        data = _idx_bytes(str(path))
+    except (OSError, EOFError, gzip.zlib.error) as error:
+        raise Error(f"{path}: {error}. {what}") from None
+    head = bytes(data[:4])
+    if len(head) < 4 or head[:3] != b"\0\0\x08" or head[3] not in (3, 4) or len(data) < 4 + 4 * head[3]:
+        raise Error(f"{path}: begins with {head.hex() or 'nothing'}, which is no IDX file of images. {what}")
+    offset = 4 + 4 * head[3]
+    count, *shape = struct.unpack(f">{head[3]}I", bytes(data[4:offset]))
+    size = int(np.prod(shape, dtype=np.int64))
+    if not count or count * size != len(data) - offset:
+        raise Error(f"{path}: {len(data) - offset} bytes of images, expected {count} x {size}. Was the file cut short?")
+    return count, offset, tuple(shape)
+
+
+@functools.lru_cache(maxsize=1)
+def _idx_bytes(path: str) -> Any:
+    """The bytes of a file: mapped, so that a worker reads its own part; of a gzip file all, once a worker."""
+    with open(path, "rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    if packed:
+        with gzip.open(path) as file:
+            return np.frombuffer(file.read(), np.uint8)
+    if not os.path.getsize(path):
+        return np.empty(0, np.uint8)
+    return np.memmap(path, np.uint8, "r")
+
+
+class _Reader:
+    """Images by their numbers, in a worker."""
+
+    def __init__(self, images: Images, resize: bool) -> None:
+        self.images, self.resize = images, resize
+
+    def read(self, numbers: Any) -> Any:
+        images = self.images
+        if images.paths is not None:
+            return np.stack([self.picture(images.paths[number]) for number in numbers])
+        size = int(np.prod(images.shape, dtype=np.int64))
+        data = _idx_bytes(images.source)[images.offset :].reshape(images.count, size)
+        return data[numbers].reshape(len(numbers), *images.shape)
+
+    def picture(self, path: str) -> Any:
+        from PIL import Image
+
+        h, w, channels = self.images.shape
+        try:
+            with Image.open(path) as picture:
+                converted = picture.convert(MODES[channels])
+        except (OSError, ValueError, SyntaxError) as error:
+            raise Error(f"{path}: {error}. Expected a picture") from None
+        if converted.size != (w, h):
+            if not self.resize:
+                raise Error(
+                    f"{path}: {converted.size[1]}x{converted.size[0]} (height x width), expected {h}x{w}, what the network "
+                    "takes. --resize scales pictures"
+                )
+            converted = converted.resize((w, h))
+        return np.asarray(converted).reshape(h, w, channels)
+
+
+class _Worker(Classifier):
+    """Classifier for rows {"begin", "end"}, which reads these images itself: none passes through the object store."""
+
+    def __init__(self, model: list[Any], images: Images, resize: bool, **options: Any) -> None:
+        super().__init__(_ray().get(model[0]), **options)
+        self.reader = _Reader(images, resize)
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        numbers = np.concatenate([np.arange(*span) for span in zip(batch["begin"], batch["end"], strict=True)])
+        return super().__call__({"id": numbers, self.column: self.reader.read(numbers)})
+
+
+def classify(
+    model: str | os.PathLike[str],
+    source: str | os.PathLike[str],
+    *,
+    workers: int = 1,
+    threads: int = 1,
+    device: str = "cpu",
+    batch: int = 1000,
+    logits: bool = False,
+    resize: bool = False,
+) -> Iterator[Any]:
+    """Tables (pyarrow.Table) of labels of the images in `source`, in their order, from the Ray cluster that is connected.
+
+    Columns: "image" (the number in an IDX file, or a picture's path under the folder), "label" and, if `logits`,
+    "logit0", "logit1" and so on. Every image once, whatever dies meanwhile: Ray runs the batches of a dead worker again
+    in another one, and the rows' numbers are checked here. Raises Error.
+    """
+    ray, files, network = _ray(), pack(model), Network(model)
+    images = find_images(source, network.image_shape)
+    have = ray.cluster_resources().get("CPU", 0)
+    if workers * threads > have:
+        raise Error(f"{workers} workers of {threads} threads: the cluster has {have:g} CPUs. Ask for fewer")
+    packed = ray.put(files)  # in a list below: as an argument by itself it would be copied for each worker
+    context = ray.data.DataContext.get_current().copy()
+    context.execution_options.preserve_order = True
+    context.enable_progress_bars = sys.stderr.isatty()
+    with ray.data.DataContext.current(context):
+        spans = [{"begin": i, "end": min(i + batch, images.count)} for i in range(0, images.count, batch)]
+        # A block is what Ray runs again after a death. Rows in memory: no task asks for a CPU beside the workers.
+        blocks = min(len(spans), 8 * workers)
+        rows = ray.data.from_items(spans, override_num_blocks=blocks).map_batches(
+            _Worker,
+            fn_constructor_args=([packed], images, resize),
+            fn_constructor_kwargs={"device": device, "threads": threads, "logits": logits},
+            batch_size=1,
+            compute=ray.data.ActorPoolStrategy(size=min(workers, blocks)),
+            num_cpus=threads,
+            **({"num_gpus": 1} if device.startswith("cuda") else {}),
+        )
+        done = 0
+        try:
+            for part in rows.iter_batches(batch_size=None, batch_format="numpy"):
+                expected = np.arange(done, done + len(part["id"]))
+                if not np.array_equal(part["id"], expected):
+                    raise Error(f"rows {part['id']} came where {expected} were expected: a fault of convoy.ray")
+                done += len(part["id"])
+                yield _table(images, part)
+        except ray.exceptions.RayError as error:
+            raise Error(_reason(error)) from error
+    if done != images.count:
+        raise Error(f"{done} labels of {images.count} images: a fault of convoy.ray")
+
+
+def _reason(error: BaseException) -> str:
+    """The text of the Error in a worker that ended a run; Ray's own where there is none."""
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, Error):
+            return str(at)
+        at = getattr(at, "cause", None) or at.__cause__
+    found = [line.partition("Error: ")[2] for line in str(error).splitlines() if line.startswith("convoy.")]
+    return found[-1] if found else str(error).strip().splitlines()[-1]
+
+
+def _table(images: Images, part: dict[str, Any]) -> Any:
+    import pyarrow as pa
+
+    names: Any = part["id"]
+    if images.paths is not None:
+        names = [os.path.relpath(images.paths[number], images.source) for number in part["id"]]
+    columns = {"image": pa.array(names), "label": pa.array(part["label"])}
+    for k, column in enumerate(part["logits"].T if "logits" in part else ()):
+        columns[f"logit{k}"] = pa.array(np.ascontiguousarray(column))
+    return pa.table(columns)
+
+
+def write(tables: Iterator[Any], path: str | os.PathLike[str]) -> int:
+    """Writes tables to one file, .parquet or .csv, whole or not at all; the number of rows. Raises Error."""
+    from pyarrow import csv, parquet
+
+    path = Path(path)
+    if path.suffix not in TABLES:
+        raise Error(f"{path}: expected a name that ends in {' or '.join(TABLES)}")
+    writer = csv.CSVWriter if path.suffix == ".csv" else parquet.ParquetWriter
+    temporary = path.with_name(path.name + ".tmp")
+    rows = 0
+    try:
+        first = next(tables)
+        with writer(str(temporary), first.schema) as out:
+            for table in itertools.chain([first], tables):
+                out.write_table(table)
+                rows += len(table)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise Error(f"{path}: {error}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+    return rows
+
+
+def connect(address: str | None, cpus: int) -> None:
+    """To a running cluster, or to one made on this machine for this process, which admits nobody without its token."""
+    if not address and "ray" not in sys.modules:
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        if not any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")):
+            os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    ray = _ray()
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    try:
+        if address:
+            ray.init(address=address, **quiet)
+        else:
+            store = 256 << 20  # labels alone pass through it
+            ray.init(address="local", num_cpus=cpus, object_store_memory=store, include_dashboard=False, **quiet)
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise Error(f"no Ray cluster at {address or 'this machine'}: {error}") from None
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m convoy.ray",
+        description="Labels of many images by a model folder, computed by the workers of a Ray cluster.",
+    )
+
+    def positive(text: str) -> int:
+        if int(text) < 1:
+            raise argparse.ArgumentTypeError(f"{text}, expected 1 or more")
+        return int(text)
+
+    parser.add_argument("model", help="model folder (docs/network.md)")
+    parser.add_argument("images", help="folder of pictures, or an IDX file of u8 images, plain or gzip")
+    parser.add_argument("-o", "--out", required=True, help="file to write, .parquet or .csv")
+    parser.add_argument("--workers", type=positive, help="processes; default: a worker a CPU of this machine, or 1 a GPU")
+    parser.add_argument("--threads", type=positive, default=1, help="of a worker; default: 1")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda: then each worker has a GPU; default: cpu")
+    parser.add_argument("--batch", type=positive, default=1000, help="images at once; default: 1000")
+    parser.add_argument("--logits", action="store_true", help="columns logit0, logit1, ... too")
+    parser.add_argument("--resize", action="store_true", help="scale pictures to the network's size")
+    parser.add_argument("--address", help="of a running cluster, or auto; default: a cluster on this machine, for this run")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """The command `python -m convoy.ray`. Exit code 2 for input that is missing or wrong."""
+    args = _arguments()
+    try:
+        out = Path(args.out)
+        if out.suffix not in TABLES:
+            raise Error(f"-o {out}: expected a name that ends in {' or '.join(TABLES)}")
+        if not out.resolve().parent.is_dir():
+            raise Error(f"-o {out}: no folder {out.resolve().parent}")
+        images = find_images(args.images, Network(args.model).image_shape)  # before a cluster is started
+        workers = args.workers or max(1, (os.cpu_count() or 1) // args.threads if args.device == "cpu" else 1)
+        connect(args.address, max(os.cpu_count() or 1, workers * args.threads))
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what ends a run is told below
+        tables = classify(args.model, args.images, workers=workers, threads=args.threads, device=args.device,
+                          batch=args.batch, logits=args.logits, resize=args.resize)  # fmt: skip
+        rows = write(tables, out)
+        print(f"{rows} labels of {images.count} images: {out}")
+    except Error as error:
+        print(f"python -m convoy.ray: {error}", file=sys.stderr)
+        sys.exit(2)
+    finally:
+        if "ray" in sys.modules:
+            sys.modules["ray"].shutdown()
+
+
+if __name__ == "__main__":
+    # By its own name, so that workers find the classes.
+    from convoy.ray import main as _main
+
+    _main()
