@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Trains the shipped spiking network's shape with T = 1, 2, 4, 8 and by both recipes, many seeds each, and reports them.
+"""Trains the shipped spiking network's shape with T = 1, 2, 4, 8 and by both recipes, many seeds each.
 
     bench/snn_training.py train --out sweep             on a machine with GPUs: a queue of runs, one a GPU at a time
     bench/snn_training.py record sweep --out bench/results/h200
                                                         on any machine: of each run the seed that is best on the
                                                         validation images is tested, once; OUT/snn-training.json
 
-`train` leaves a folder a run in SWEEP, as python/train_fashion.py writes it; a second call takes up what is missing. Where there are two GPUs it also times runs on both at once. `--trial` is minutes on a CPU.
+`train` leaves a folder a run in SWEEP, as python/train_fashion.py writes it; a second call takes up what is missing.
+Where there are two GPUs it also times runs on both at once. `--trial` is minutes on a CPU.
 $PYTHON: the interpreter with python/requirements.txt (`train` does without SpikingJelly).
 """
 
@@ -94,7 +95,8 @@ class Sweep:
             start += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(job.processes)]
         again = ["--resume"] if (folder / "settings.json").exists() else []
         words = [*job.words, *(TRIAL if self.args.trial else [])]
-        return self.run(job.name, [*start, str(TOOL), "train", "--out", str(folder), *self.common(), *words, *again], devices)
+        words = ["train", "--out", str(folder), *self.common(), *words, *again]
+        return self.run(job.name, [*start, str(TOOL), *words], devices)
 
     def everything(self):
         waiting = list(jobs(self.args))
@@ -119,7 +121,8 @@ class Sweep:
                     taught.wait()
                 elif not (self.train(job, [device]) or self.train(job, [device])):
                     with self.lock:
-                        if len(alive) > 1 and time.monotonic() - self.begin < self.args.seconds:  # it may be the device: the others do what is left
+                        # It may be the device: the others do what is left.
+                        if len(alive) > 1 and time.monotonic() - self.begin < self.args.seconds:
                             self.say(f"{device} is left alone from now on")
                             alive.discard(number)
                             waiting.insert(0, job)
@@ -205,7 +208,7 @@ def record(args):
     args.sweep = Path(args.sweep).resolve()
     folders = sorted(path.parent for path in args.sweep.glob("*/results.json"))
     if not folders:
-        print(f"{args.sweep}: no finished run. Expected a folder that `{Path(__file__).name} train` wrote", file=sys.stderr)
+        print(f"{args.sweep}: no finished run. Expected a folder that `train` wrote", file=sys.stderr)
         sys.exit(2)
     rows = [row_of(args, folder) for folder in folders]
     machines = sorted({row["machine"] for row in rows})
@@ -225,7 +228,7 @@ def main():
     sub = modes.add_parser("train")
     sub.add_argument("--out", required=True, help="folder; what is finished in it is not run again")
     sub.add_argument("--gpus", type=int, help="default: all")
-    sub.add_argument("--at-once", type=int, default=1, help="runs on a GPU at once: hides start and compilation; default: 1")
+    sub.add_argument("--at-once", type=int, default=1, help="runs on a GPU at once; default: 1")
     sub.add_argument("--epochs", type=int, default=60, help="of our recipe; default: 60")
     sub.add_argument("--document-epochs", type=int, default=1000, help="of the published one; default: its 1,000")
     sub.add_argument("--document-seeds", type=int, default=16, help="default: 16; 0 leaves it out")

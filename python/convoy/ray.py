@@ -44,7 +44,7 @@ def _ray() -> Any:
         import pyarrow  # noqa: F401
         import ray.data
     except ImportError as missing:
-        raise Error(f"convoy.ray needs Ray Data, which can't be imported ({missing}): pip install 'ray[data]'") from None
+        raise Error(f"convoy.ray needs Ray Data, which is not here ({missing}): pip install 'ray[data]'") from None
     return ray
 
 
@@ -72,8 +72,8 @@ class Classifier:
     replaced by "label" (int32) and, if `logits`, "logits" (f32 [classes]). device, threads: as Network takes them;
     give Ray as many num_cpus as threads, and num_gpus=1 with device="cuda". Every other column stays.
 
-    Labels do not depend on batches, workers or threads, so a batch that Ray runs again, because a worker has died, gives
-    the same labels. Raises Error where images are not of the network's shape or type.
+    Labels do not depend on batches, workers or threads: a batch that Ray runs again, because a worker has died, gives
+    the same. Raises Error where images are not of the network's shape or type.
     """
 
     def __init__(
@@ -140,7 +140,8 @@ def find_images(source: str | os.PathLike[str], image_shape: tuple[int, int, int
             import PIL  # noqa: F401
         except ImportError:
             raise Error("pictures need Pillow: pip install pillow") from None
-        paths = tuple(sorted(str(file) for file in path.rglob("*") if file.suffix.lower() in PICTURES and file.is_file()))
+        files = (file for file in path.rglob("*") if file.suffix.lower() in PICTURES and file.is_file())
+        paths = tuple(sorted(map(str, files)))
         if not paths:
             raise Error(f"{path}: no picture in it. Expected files that end in {', '.join(PICTURES)}, or an IDX file")
         return Images(str(path), len(paths), paths, 0, image_shape)
@@ -207,8 +208,8 @@ class _Reader:
         if converted.size != (w, h):
             if not self.resize:
                 raise Error(
-                    f"{path}: {converted.size[1]}x{converted.size[0]} (height x width), expected {h}x{w}, what the network "
-                    "takes. --resize scales pictures"
+                    f"{path}: {converted.size[1]}x{converted.size[0]} (height x width), expected {h}x{w}, what the "
+                    "network takes. --resize scales pictures"
                 )
             converted = converted.resize((w, h))
         return np.asarray(converted).reshape(h, w, channels)
@@ -237,7 +238,7 @@ def classify(
     logits: bool = False,
     resize: bool = False,
 ) -> Iterator[Any]:
-    """Tables (pyarrow.Table) of labels of the images in `source`, in their order, from the Ray cluster that is connected.
+    """Tables (pyarrow.Table) of labels of the images in `source`, in their order, from the connected Ray cluster.
 
     Columns: "image" (the number in an IDX file, or a picture's path under the folder), "label" and, if `logits`,
     "logit0", "logit1" and so on. Every image once, whatever dies meanwhile: Ray runs the batches of a dead worker again
@@ -358,13 +359,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("model", help="model folder (docs/network.md)")
     parser.add_argument("images", help="folder of pictures, or an IDX file of u8 images, plain or gzip")
     parser.add_argument("-o", "--out", required=True, help="file to write, .parquet or .csv")
-    parser.add_argument("--workers", type=positive, help="processes; default: a worker a CPU of this machine, or 1 a GPU")
+    parser.add_argument("--workers", type=positive, help="processes; default: one a CPU of this machine; 1 with cuda")
     parser.add_argument("--threads", type=positive, default=1, help="of a worker; default: 1")
     parser.add_argument("--device", default="cpu", help="cpu or cuda: then each worker has a GPU; default: cpu")
     parser.add_argument("--batch", type=positive, default=1000, help="images at once; default: 1000")
     parser.add_argument("--logits", action="store_true", help="columns logit0, logit1, ... too")
     parser.add_argument("--resize", action="store_true", help="scale pictures to the network's size")
-    parser.add_argument("--address", help="of a running cluster, or auto; default: a cluster on this machine, for this run")
+    parser.add_argument("--address", help="of a running cluster, or auto; default: one on this machine for this run")
     return parser.parse_args()
 
 

@@ -1,4 +1,4 @@
-"""The processes of one training run, as `torchrun` starts them. Each has the same networks and its share of every batch.
+"""The processes of one training run, as `torchrun` starts them: the same networks, a share of every batch each.
 
 Process 0 alone reads and writes the run's folder; what it finds there, errors included, the others are told.
 """

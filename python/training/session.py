@@ -112,7 +112,8 @@ def run(args, network, device, trained, held, folder, resume, processes):
 
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
         many = f", {processes.size} processes" if processes.size > 1 else ""
-        log(f"torch {torch.__version__} on {name}{many}; {len(trained[1])} training images, {len(held[1])} for validation")
+        images = f"{len(trained[1])} training images, {len(held[1])} for validation"
+        log(f"torch {torch.__version__} on {name}{many}; {images}")
         log("settings " + json.dumps(folder.settings))
         augment = Augmenter(idx.images_for(network.image, trained[0]), args.shift, device)
         taught = taught_table(args, folder, device, trained, held, augment.variants, log, processes)
@@ -121,7 +122,8 @@ def run(args, network, device, trained, held, folder, resume, processes):
                             args.epochs, args.batch,
                             Gradients(args.surrogate, args.alpha, args.route, args.through_reset),
                             compiled=device.type == "cuda" and not args.no_compile, gain=args.gain, processes=processes,
-                            lr=args.lr, adam_lr=args.adam_lr, weight_decay=args.weight_decay, warmup=args.warmup)  # fmt: skip
+                            lr=args.lr, adam_lr=args.adam_lr, weight_decay=args.weight_decay,
+                            warmup=args.warmup)  # fmt: skip
         history = folder.restore(students, processes) if resume else []
         if resume:
             log(f"resumed behind epoch {students.epoch}")

@@ -198,7 +198,7 @@ class Torchrun(Runs):
         return found
 
     def kill(self, name, rank, restarts):
-        """(folder, torchrun's exit code, output) of a run whose process `rank` was killed behind its first checkpoint."""
+        """(folder, torchrun's exit code, output) of a run; process `rank` is killed behind the first checkpoint."""
         out = self.here / name
         with subprocess.Popen(self.command(out, restarts=restarts), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, env=ONE_THREAD) as process:
@@ -209,7 +209,7 @@ class Torchrun(Runs):
                 time.sleep(0.005)
             os.kill(self.ranks(process.pid)[rank], signal.SIGKILL)
             output = process.communicate(timeout=300)[0]
-        self.assertRegex(output, r"exitcode *: -9 ")
+        self.assertRegex(output, r"exitcode *: -9\b")
         return out, process.returncode, output
 
     def test_two_processes_train_what_one_trains(self):
