@@ -13,9 +13,11 @@ import charts
 import tables_cutlass
 import tables_gpu
 import tables_ladder
+import tables_training
 from stored import ROOT, folders
 
-DOCUMENTS = ("README.md", "docs/performance.md", "docs/cutlass-pooled.md", "docs/ladder.md", "bench/results/README.md")
+DOCUMENTS = ("README.md", "docs/performance.md", "docs/cutlass-pooled.md", "docs/ladder.md", "docs/distributed.md",
+             "python/README.md", "bench/results/README.md")
 BLOCK = re.compile(r"(<!-- made by bench/tables\.py: ([a-z -]+) -->\n).*?(<!-- end -->)", re.S)
 LISTS = {"targets-cpu": "Target stages, with pools", "vgg16": "VGG-16", "unet": "U-Net", "mobilenetv2": "MobileNetV2",
          "resnet50": "ResNet-50", "yolov8n": "YOLOv8n"}
@@ -189,6 +191,9 @@ BLOCKS = {
     "pipeline on cutlass": lambda machines: list(tables_cutlass.pipeline(machines)),
     "convolutions of cutlass": lambda machines: list(tables_cutlass.peers(machines)),
     "ladder": tables_ladder.ladders,
+    "trained networks": tables_training.trained,
+    "inference by processes": tables_training.inference,
+    "training by processes": tables_training.training,
     "results": results,
 }
 
@@ -205,8 +210,9 @@ def generated():
         path = ROOT / name
         yield path, BLOCK.sub(lambda found: found[1] + block(found[2], machines) + found[3],
                               path.read_text())
-    for name, text in charts.charts(machines, {n: t for n, t in LISTS.items() if not n.startswith("targets")},
-                                       tables_gpu.LISTS).items():
+    pictures = charts.charts(machines, {n: t for n, t in LISTS.items() if not n.startswith("targets")},
+                             tables_gpu.LISTS)
+    for name, text in {**pictures, **tables_training.charts(machines)}.items():
         yield ROOT / "docs/charts" / name, text
 
 
