@@ -75,7 +75,7 @@ def inference(args):
                     print(f"{name}, {times * len(images)} images: {took:.2f} s", flush=True)
     count = len(images)
     rows = [{"way": name, "images": [count * SMALL, count * LARGE], "seconds": [min(of[SMALL]), min(of[LARGE])],
-             "rate": count * (LARGE - SMALL) / (min(of[LARGE]) - min(of[SMALL])),
+             "rate": count * (LARGE - SMALL) / max(1e-9, min(of[LARGE]) - min(of[SMALL])),
              "seconds_of_rounds": [of[SMALL], of[LARGE]]} for name, of in seconds.items()]  # fmt: skip
     versions = {"ray": sys.modules["ray"].__version__, "convoy": convoy.__version__}
     return {"inference": {**versions, "cluster_start_seconds": started, "rows": rows}, **machine(convoy.devices())}

@@ -64,7 +64,8 @@ def training(machines):
         part = (machine.results.get("distributed") or {}).get("training")
         if not part:
             continue
-        lines += [f"| {machine.short} | s an epoch | validation accuracy of the seeds, % | mean |", "|---|---:|---|---:|"]
+        lines += [f"| {machine.short} | s an epoch | validation accuracy of the seeds, % | mean |",
+                  "|---|---:|---|---:|"]
         for row in part["rows"]:
             lines.append(f"| {row['way']} | {min(row['seconds_an_epoch']):.1f} "
                          f"| {', '.join(percent(score) for score in row['validation'])} "

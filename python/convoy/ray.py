@@ -169,15 +169,20 @@ def _idx_header(path: Path) -> tuple[int, int, tuple[int, ...]]:
     return count, offset, tuple(shape)
 
 
-@functools.lru_cache(maxsize=1)
 def _idx_bytes(path: str) -> Any:
     """The bytes of a file: mapped, so that a worker reads its own part; of a gzip file all, once a worker."""
+    facts = os.stat(path)
+    return _kept_bytes(path, facts.st_mtime_ns, facts.st_size)
+
+
+@functools.lru_cache(maxsize=1)
+def _kept_bytes(path: str, changed: int, size: int) -> Any:
     with open(path, "rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     if packed:
         with gzip.open(path) as file:
             return np.frombuffer(file.read(), np.uint8)
-    if not os.path.getsize(path):
+    if not size:
         return np.empty(0, np.uint8)
     return np.memmap(path, np.uint8, "r")
 

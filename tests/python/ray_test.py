@@ -1,6 +1,7 @@
 """convoy.ray: labels from a cluster on this machine, equal to one process's, also where a worker is killed."""
 
 import csv
+import doctest
 import gzip
 import os
 import random
@@ -181,6 +182,17 @@ class Cluster(unittest.TestCase):
         self.assertEqual([path.name for path in self.here.iterdir() if path.name.startswith("never")], [])
         self.assertEqual(len(self.classify(folder, batch=7, resize=True)), 24)
 
+    def test_docstrings(self):
+        done = doctest.testmod(convoy.ray, extraglobs={"convoy": convoy})
+        self.assertEqual(done.failed, 0)
+        self.assertGreater(done.attempted, 0)
+
+    def test_a_file_that_changes(self):
+        path = self.here / "changing"
+        for count in (3, 5):
+            write_idx(path, self.images[:count])
+            self.assertEqual(convoy.ray.find_images(path, (28, 28, 1)).count, count)
+
     def test_more_workers_than_the_cluster_has(self):
         with self.assertRaisesRegex(convoy.Error, "4 workers of 1 threads: the cluster has 3 CPUs"):
             self.classify(self.here / "images", workers=4)
@@ -221,6 +233,7 @@ class Command(unittest.TestCase):
                 ([model, here / "good", "-o", "labels.txt"], "ends in .csv or .parquet"),
                 ([model, here / "good", "-o", here / "absent/labels.csv"], "no folder"),
                 ([model, here / "good", "--workers", "0"], "expected 1 or more"),
+                ([model, here / "good", "--address", "auto"], "no Ray cluster at auto"),
             ):
                 with self.subTest(expected):
                     out = [] if "-o" in words else ["-o", here / "labels.csv"]
