@@ -87,7 +87,7 @@ def machine(devices):
 
 
 def training(args):
-    ways = {"one process, 1 thread": (1, 1), "one process, 2 threads": (1, 2), "two processes, 1 thread each": (2, 1)}
+    ways = {"one process": (1, 1), "two processes": (2, 1)}  # of one thread each
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(args.rounds):
@@ -117,7 +117,7 @@ def main():
     parser.add_argument("part", choices=("inference", "training"))
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--data")
     args = parser.parse_args()
     part = {"inference": inference, "training": training}[args.part](args)
