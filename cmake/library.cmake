@@ -14,6 +14,10 @@ if(CONVOY_HAS_CUDA)
 else()
   list(FILTER sources EXCLUDE REGEX "/src/cuda/")
 endif()
+# The GPU families' host arithmetic, which `explain --map` shows where there is no CUDA, too: there it
+# is a part of convoy_verify.
+set(gpu_arithmetic device_facts known_gpus refusals stage_facts sm80/window_cost sm80/window_tile
+    sm90/halo_cost sm90/halo_layout sm90/halo_maps sm90/halo_taps sm90/halo_tile sm90/halo_walk)
 
 # Measured tables that ship with the library, as text in it.
 file(GLOB tuned_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/plan/tuned/*.json)
@@ -111,8 +115,12 @@ endif()
 
 # convoy_verify: the parity engine and what takes networks apart, in the program and in the tests;
 # not installed.
-file(GLOB verify_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/verify/*.cpp
+file(GLOB_RECURSE verify_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/verify/*.cpp
      ${PROJECT_SOURCE_DIR}/src/inspect/*.cpp)
+if(NOT CONVOY_HAS_CUDA)
+  list(TRANSFORM gpu_arithmetic REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/src/cuda/\\1.cpp")
+  list(APPEND verify_sources ${gpu_arithmetic})
+endif()
 if(verify_sources)
   add_library(convoy_verify STATIC ${verify_sources})
   convoy_unite(convoy_verify)

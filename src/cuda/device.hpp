@@ -1,30 +1,15 @@
-// What GPUs are here, and the few facts about them that tiles depend on.
+// What GPUs are here.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/machine.hpp"
+#include "cuda/device_facts.hpp"
 
 namespace convoy::cuda {
-
-/// Facts read from a device, never assumed.
-struct DeviceFacts {
-  int index = 0;
-  std::string name;
-  int major = 0, minor = 0;  // compute capability
-  int sms = 0;
-  std::size_t shared_bytes = 0;  // of one CTA, opted in
-  std::size_t l2_bytes = 0;
-  std::size_t memory_bytes = 0;
-  double clock = 0;             // Hz, the highest of the SMs
-  double memory_bandwidth = 0;  // bytes/s: the memory's clock times the width of its bus
-  bool operator==(const DeviceFacts&) const = default;
-};
 
 /// GPUs that CUDA can see, and why there are none (no driver, driver too old, ...) where there are
 /// none. Needs no driver: a machine without one gets an empty list and the reason.
@@ -47,9 +32,5 @@ std::string driver_version();
 
 /// Facts of one device; throws Error that says what is there.
 DeviceFacts facts_of(int index);
-
-/// What the planner knows of a device, and back: the part of it that tiles depend on.
-Machine machine_of(const DeviceFacts& facts);
-DeviceFacts facts_of(const Machine& machine);
 
 }  // namespace convoy::cuda

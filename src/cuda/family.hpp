@@ -3,7 +3,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,12 +11,9 @@
 
 #include "core/kernel.hpp"
 #include "cuda/memory.hpp"
+#include "cuda/stage_facts.hpp"
 
 namespace convoy::cuda {
-
-/// The type a stage multiplies in: that of its 16-bit input; for u8 the output's; else fp32.
-/// Weights are rounded to it.
-DType compute_type(const Stage& stage);
 
 /// Weights in a device's memory.
 struct DeviceWeights final : PackedWeights {
@@ -33,19 +29,6 @@ std::shared_ptr<const DeviceWeights> pack_rounded(const Stage& stage, std::span<
                                                   int device);
 /// The same of [K,R,S,C/groups] as they came, the rounded values held in fp32.
 std::shared_ptr<const DeviceWeights> pack_widened(const Stage& stage, const float* w, int device);
-
-/// A cost from its predicted seconds: bytes that a run must move, operations with `waste` (a share)
-/// of them thrown away.
-Cost cost_of(const Stage& stage, double seconds, double waste);
-
-/// Every size of a legal stage that the fast families' 32-bit positions, or TMA's strides below
-/// 2^40 bytes, do not hold; empty: all fit.
-std::vector<std::string> too_large(const Stage& stage);
-
-/// Fast families count tiles in 32 bits, and divide their numbers by the number in a row, in
-/// a column and of channel blocks (cuda/divide.hpp): whether all that is exact for these.
-bool countable(std::initializer_list<Index> tiles_along_axes);
-inline constexpr const char* too_many_tiles = "more tiles than the kernel's 32-bit numbers count";
 
 /// Vector loads and stores want tensors on `bytes`, pixels too. Says which is not, and what to do.
 Status check_alignment(std::string_view kernel, std::string_view operand, const void* data,

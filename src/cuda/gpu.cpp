@@ -32,7 +32,7 @@ Survey survey() {
                              CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
   all.driver = cuda::driver_version();
   for (const cuda::DeviceFacts& facts : found.devices)
-    all.machines.push_back(cuda::machine_of(facts));
+    all.machines.push_back(cuda::machine_of(facts, cuda::driver_version()));
   all.why_none = found.why_none;
   return all;
 }
@@ -43,7 +43,7 @@ Machine machine(int index) {
     throw Error(
         fmt::format("device cuda:{}: {} has compute capability {}.{}, Convoy needs 7.5. Use cpu.",
                     index, facts.name, facts.major, facts.minor));
-  return cuda::machine_of(facts);
+  return cuda::machine_of(facts, cuda::driver_version());
 }
 
 void* allocate(Device device, std::size_t bytes, const std::string& what) {

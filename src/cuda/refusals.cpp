@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "cuda/family.hpp"
+#include "cuda/stage_facts.hpp"
 #include "math/activation.hpp"
 
 namespace convoy::cuda {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "convoy/stage.hpp"
-#include "cuda/device.hpp"
+#include "cuda/device_facts.hpp"
 
 namespace convoy::cuda {
 

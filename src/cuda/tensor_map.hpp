@@ -1,30 +1,14 @@
-// Tensor maps: how TMA walks a tensor. The arguments are plain numbers that a test can check
-// without a GPU; only `encode` needs a driver.
+// Tensor maps made of their arguments (tensor_map_args.hpp): what needs a driver.
 #pragma once
 
 #include <cuda.h>
 
-#include <array>
-#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "convoy/stage.hpp"
+#include "cuda/tensor_map_args.hpp"
 
 namespace convoy::cuda {
-
-/// Axes innermost first. Sizes and boxes in elements, strides in bytes (that of axis 0 is implied).
-struct TensorMapArgs {
-  DType dtype = DType::f16;  // f16 or bf16
-  int rank = 0;
-  std::array<std::uint64_t, 5> size{};
-  std::array<std::uint64_t, 5> stride{};
-  std::array<std::uint32_t, 5> box{};
-  std::array<std::uint32_t, 5> step{1, 1, 1, 1, 1};  // takes every step-th element of the box
-  bool swizzle = true;  // in rows of 128 bytes, or of 64 if axis 0 of the box is that; else the box
-                        // lies in shared memory as it is
-  bool operator==(const TensorMapArgs&) const = default;
-};
 
 /// Every rule of TMA that the arguments or the address break; empty: legal.
 std::vector<std::string> problems(const TensorMapArgs& args, const void* data);

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "cuda/costs.hpp"
-#include "cuda/family.hpp"
 #include "cuda/sm80/window_tile.hpp"
+#include "cuda/stage_facts.hpp"
 
 namespace convoy::cuda::sm80 {
 

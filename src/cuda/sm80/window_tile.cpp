@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "core/size.hpp"
-#include "cuda/family.hpp"
 #include "cuda/refusals.hpp"
+#include "cuda/stage_facts.hpp"
 #include "math/divide.hpp"
 
 namespace convoy::cuda::sm80 {

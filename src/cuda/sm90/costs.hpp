@@ -5,7 +5,7 @@
 // clock, limits it: which clock a load leaves is part of the load.
 #pragma once
 
-#include "cuda/device.hpp"
+#include "cuda/device_facts.hpp"
 
 namespace convoy::cuda::sm90 {
 

@@ -11,7 +11,7 @@
 #include "cuda/divide.hpp"
 #include "cuda/sm90/halo_tile.hpp"
 #include "cuda/sm90/shared_memory.hpp"
-#include "cuda/tensor_map.hpp"
+#include "cuda/tensor_map_args.hpp"
 
 namespace convoy::cuda::sm90 {
 

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "core/size.hpp"
-#include "cuda/family.hpp"
 #include "cuda/refusals.hpp"
 #include "cuda/sm90/halo_layout.hpp"
+#include "cuda/stage_facts.hpp"
 
 namespace convoy::cuda::sm90 {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "convoy/stage.hpp"
-#include "cuda/device.hpp"
+#include "cuda/device_facts.hpp"
 #include "cuda/sm90/shared_memory.hpp"
 
 namespace convoy::cuda::sm90 {
