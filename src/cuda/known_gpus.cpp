@@ -16,8 +16,8 @@ struct Known {
   std::size_t shared_bytes, l2_mib;
   double clock, memory_bandwidth;
 };
-// The H200 as it answered; the others by NVIDIA's data sheets, shared memory by the CUDA programming
-// guide's table of compute capabilities.
+// The H200 as it answered; the others by NVIDIA's data sheets, shared memory by the CUDA
+// programming guide's table of compute capabilities.
 constexpr std::array<Known, 5> known{{
     {"h200", "NVIDIA H200", 9, 0, 132, 232448, 60, 1.98e9, bandwidth(3.201e9, 6016)},
     {"h100", "NVIDIA H100 SXM", 9, 0, 132, 232448, 50, 1.98e9, 3.35e12},

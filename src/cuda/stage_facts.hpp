@@ -1,5 +1,5 @@
-// What the GPU's families say of a stage before anything runs: its type, its cost, whether its sizes
-// fit. Plain arithmetic.
+// What the GPU's families say of a stage before anything runs: its type, its cost, whether its
+// sizes fit. Plain arithmetic.
 #pragma once
 
 #include <initializer_list>

@@ -60,6 +60,15 @@ struct Geometry {
   }
 };
 
+/// Where a tile lies.
+struct Place {
+  Index image, row, column;  // row and column of its first output pixel
+};
+inline Place place_of(const Geometry& g, Index tile) {
+  const Index image = tile / g.tiles_an_image(), rest = tile % g.tiles_an_image();
+  return {image, rest / g.tiles_w * g.m, rest % g.tiles_w * g.m};
+}
+
 /// Tensors of one run.
 struct Tensors {
   const float* x = nullptr;
@@ -179,6 +188,11 @@ Geometry geometry(const Stage& stage, Index m);
 /// Tiles of a group, at most.
 Index group_tiles(const Geometry& g, const Machine& machine);
 
+/// Whether U of a block of at most `most` tiles is made in registers.
+inline bool makes_few(const Geometry& g, const Simd& simd, Index most) {
+  return g.slice > 0 && most <= 2 * simd.few;
+}
+
 /// How the tiles of a run are cut into blocks.
 struct Cut {
   Index tiles = 0, blocks = 0;
@@ -215,6 +229,12 @@ inline Cut cut_shared(Index tiles, Index most, Index chunks, Index threads) {
   Index blocks = least;
   while (busiest(blocks) > best + best / 16) ++blocks;
   return {tiles, blocks};
+}
+
+/// As a tile of the family cuts a run: see `tiles`.
+inline Cut cut_by(const Tile& tile, Index tiles, Index most, Index panels, Index threads) {
+  return tile.b > 0 ? cut_shared(tiles, most, (panels + tile.b - 1) / tile.b, threads)
+                    : cut(tiles, most, threads);
 }
 
 /// The weights [K,3,3,C] as U, or as W where g.slice > 0.

@@ -26,7 +26,7 @@ class WinogradPrepared final : public CpuPrepared<WinogradWeights> {
     const Index most_tiles = stage.n * g_.tiles_an_image();
     most_ = std::min<Index>(tile.a, most_tiles);
     // cut() makes more and smaller blocks than this, never larger ones.
-    few_ = g_.slice > 0 && most_ <= 2 * simd_.few;
+    few_ = makes_few(g_, simd_, most_);
     group_ = few_ ? simd_.few : group_tiles(g_, machine);
     v_floats_ = v_floats(most_);
     m_floats_ = round_up(g_.points * m_stride(most_, simd_.panel), 16);
@@ -84,9 +84,7 @@ class WinogradPrepared final : public CpuPrepared<WinogradWeights> {
     const Index groups = (tiles + group_ - 1) / group_;
     return round_up(g_.points * (round_up(g_.c, simd_.lanes) * tiles + 16 * groups), 16);
   }
-  Cut find_cut(Index tiles) const {
-    return shared() ? cut_shared(tiles, most_, chunks(), threads_) : cut(tiles, most_, threads_);
-  }
+  Cut find_cut(Index tiles) const { return cut_by(tile_, tiles, most_, panels_, threads_); }
 
   void transform_group(const Tensors& t, const Block& block, Index group, float* v) const {
     const Index begin = block.begin(group), count = block.begin(group + 1) - begin;

@@ -19,14 +19,6 @@ using cpu::HWY_NAMESPACE::load_some;
 using cpu::HWY_NAMESPACE::pool_fours;
 using cpu::HWY_NAMESPACE::store_results;
 
-// Where a tile lies.
-struct Place {
-  Index image, row, column;  // row and column of its first output pixel
-};
-HWY_INLINE Place place_of(const Geometry& g, Index tile) {
-  const Index image = tile / g.tiles_an_image(), rest = tile % g.tiles_an_image();
-  return {image, rest / g.tiles_w * g.m, rest % g.tiles_w * g.m};
-}
 HWY_INLINE void advance(const Geometry& g, Place& at) {
   at.column += g.m;
   if (at.column < g.tiles_w * g.m) return;

@@ -13,7 +13,7 @@
 #include "cuda/ptx/sync.cuh"
 #include "cuda/sm80/window_iterators.hpp"
 #include "cuda/sm80/window_multiply.cuh"
-#include "cuda/sm80/window_tile.hpp"
+#include "cuda/sm80/window_thread.hpp"
 #include "cuda/types.cuh"
 
 namespace convoy::cuda::sm80 {
@@ -37,29 +37,13 @@ struct WindowShape {
   static constexpr int slots = Tile.slots, threads = Tile.threads(), ctas = Tile.ctas;
   static constexpr bool sparse = Tile.sparse, narrow = Tile.narrow;
   static constexpr int warps_m = m / warp_m;
+  static CONVOY_HD constexpr WarpsOfTile warps() { return {warps_m, warp_m, warp_n}; }
   static constexpr int ms = warp_m / 16, ns = warp_n / 8;  // mma instructions of a warp
   static constexpr int slot_bytes = Tile.slot_bytes(), shared_bytes = Tile.shared_bytes();
   static constexpr int copies_m = m * units / threads, copies_n = n * units / threads;
   static_assert(warp_m % 32 == 0 && warp_n % 32 == 0, "eight windows, and a block of filters");
   static_assert(threads % (block_filters * units) == 0, "threads copy whole blocks of weights");
   static_assert(!sparse || n == block_filters, "what is live is said of one block");
-};
-
-/// The part of the tile that a CTA has, worked out once.
-struct WindowCta {
-  int m;         // its first row of the GEMM
-  int group;     // as the kernel has them
-  int filter;    // its first filter, of the group
-  int channels;  // of the group that there are: the last merged one may have fewer
-  int filters;
-  __device__ __forceinline__ WindowCta(const WindowSizes& at, int tile_m, int tile_n) {
-    const CtaPlace place = at.order.place(static_cast<int>(blockIdx.x));
-    m = place.m * tile_m;
-    group = place.n;
-    filter = at.of_group.reduce(group) * tile_n;
-    channels = min(at.groups.channels, at.c - group * at.groups.channels);
-    filters = min(at.groups.filters, at.k - group * at.groups.filters);
-  }
 };
 
 /// 16 bytes of a pixel in copies as wide as x allows.
@@ -99,12 +83,12 @@ class WindowLoads {
       : p_(p),
         x_(p.x + static_cast<Index>(cta.group) * p.at.groups.channels * sizeof(T)),
         pixels_(g, cta.m + tile_row(static_cast<int>(threadIdx.x) / units, g.window > 1),
-                rows_between, static_cast<int>(threadIdx.x) % units, taps) {
-    const int thread = static_cast<int>(threadIdx.x);
-    const int first = cta.filter / block_filters + thread / slab_units;
-    to_ = shared + swizzled(thread / units, thread % units);
+                between_rows, static_cast<int>(threadIdx.x) % units, taps) {
+    const WindowCopies mine(static_cast<int>(threadIdx.x));
+    const int first = cta.filter / block_filters + mine.block;
+    to_ = shared + mine.to;
     w_ = p.w + (static_cast<Index>(cta.group) * p.at.blocks + first) * p.at.block_bytes +
-         thread % slab_units * unit_bytes;
+         mine.in_slab;
     blocks_ = p.at.blocks - first;
   }
 
@@ -114,9 +98,9 @@ class WindowLoads {
     const std::uint32_t to = to_ + slot + Shape::m * chunk_bytes;
 #pragma unroll
     for (int i = 0; i < Shape::copies_n; ++i)
-      ptx::cp_async_16_or_zero(to + i * blocks_between * slab_bytes,
-                               w_ + i * blocks_between * p_.at.block_bytes,
-                               i * blocks_between < blocks_);
+      ptx::cp_async_16_or_zero(to + i * between_blocks * slab_bytes,
+                               w_ + i * between_blocks * p_.at.block_bytes,
+                               i * between_blocks < blocks_);
     w_ += slab_bytes;
   }
   __device__ __forceinline__ void pixels(std::uint32_t slot) {
@@ -125,18 +109,17 @@ class WindowLoads {
     for (int i = 0; i < Shape::copies_m; ++i, ++pixels_) {
       const char* const from = x_ + pixels_.get();
       if constexpr (Shape::narrow)
-        copy_narrow<T>(to + i * rows_between * chunk_bytes, from, pixels_.bytes(), p_.copy);
+        copy_narrow<T>(to + i * between_rows * chunk_bytes, from, pixels_.bytes(), p_.copy);
       else
-        ptx::cp_async_16_or_zero(to + i * rows_between * chunk_bytes, from, pixels_.valid());
+        ptx::cp_async_16_or_zero(to + i * between_rows * chunk_bytes, from, pixels_.valid());
     }
     pixels_.advance();
   }
 
  private:
-  static constexpr int slab_units = block_filters * units;
   // Of a thread's copies: whole blocks, whole windows, one swizzle.
-  static constexpr int blocks_between = Shape::threads / slab_units;
-  static constexpr int rows_between = blocks_between * block_filters;
+  static constexpr int between_blocks = blocks_between(Shape::threads);
+  static constexpr int between_rows = rows_between(Shape::threads);
 
   const WindowParams& p_;
   const char* x_;
@@ -153,10 +136,8 @@ struct WindowReads {
 
   __device__ __forceinline__ explicit WindowReads(std::uint32_t shared) {
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-    // Blocks of ldmatrix: of pixels rows 0-7, 8-15, and both again one unit on; of filters 0-7 and
-    // that one unit on, then 8-15.
-    const int a_row = warp % Shape::warps_m * Shape::warp_m + lane % 16;
-    const int b_row = warp / Shape::warps_m * Shape::warp_n + lane % 8 + (lane >> 4) * 8;
+    const int a_row = pixel_row_of(lane, warp, Shape::warps());
+    const int b_row = filter_row_of(lane, warp, Shape::warps());
     a = shared + swizzled(a_row, lane >> 4);
     b = shared + Shape::m * chunk_bytes + swizzled(b_row, lane >> 3 & 1);
   }
@@ -164,9 +145,7 @@ struct WindowReads {
   __device__ __forceinline__ void read(std::uint32_t slot, int part,
                                        std::uint32_t (&to_a)[Shape::ms][4],
                                        std::uint32_t (&to_b)[Shape::ns / 2][4]) const {
-    // The second part's units are two on, which the swizzle makes one bit of the address.
-    const std::uint32_t of_a = slot + (a ^ part * product_bytes),
-                        of_b = slot + (b ^ part * product_bytes);
+    const std::uint32_t of_a = slot + of_part(a, part), of_b = slot + of_part(b, part);
 #pragma unroll
     for (int i = 0; i < Shape::ms; ++i) ptx::ldmatrix_x4(to_a[i], of_a + i * 16 * chunk_bytes);
 #pragma unroll

@@ -6,21 +6,6 @@
 
 namespace convoy::cuda::sm80 {
 
-/// Where one of a thread's sums lies: row of the CTA's tile, and filter of the tile.
-template <class Shape>
-struct WindowSum {
-  int row, filter;
-  /// Number e of sums[ms][ns][4].
-  __device__ __forceinline__ WindowSum(int e, bool pooled, bool in_order) {
-    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-    const int i = e / 4 / Shape::ns, j = e / 4 % Shape::ns, half = e / 2 % 2, odd = e % 2;
-    row = warp % Shape::warps_m * Shape::warp_m + tile_row(i * 16 + half * 8 + lane / 4, pooled);
-    const int column = j * 8 + lane % 4 * 2 + odd;
-    filter = warp / Shape::warps_m * Shape::warp_n + (column & ~31) +
-             filter_of_row(column & 31, in_order);
-  }
-};
-
 /// One output's sum by its own products alone, in fp32. `filter`: of the group.
 template <class T>
 __device__ __noinline__ float sum_again(const WindowParams& p, int m, int group, int filter) {
@@ -72,7 +57,8 @@ __device__ __forceinline__ void mend(const WindowParams& p, const WindowCta& cta
 #pragma unroll 1
   for (int e = 0; e < count; ++e) {
     if (mine[e * Shape::threads] * 0.0f == 0.0f) continue;
-    const WindowSum<Shape> at(e, p.at.g.window > 1, in_order);
+    const WindowSumPlace at(static_cast<int>(threadIdx.x), e, Shape::warps(), p.at.g.window > 1,
+                            in_order);
     const int m = cta.m + at.row, filter = cta.filter + at.filter;
     if (m < p.at.g.m && filter < cta.filters)
       mine[e * Shape::threads] = sum_again<T>(p, m, cta.group, filter);
@@ -130,15 +116,15 @@ __device__ __forceinline__ void write_block(const WindowParams& p, const WindowC
                                             bool in_order,
                                             const float (&sums)[Shape::ms][Shape::ns][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  const int block = cta.filter + warp / Shape::warps_m * Shape::warp_n + jj * block_filters;
-  const int first = block + lane % 4 * 8, left = cta.filters - first;
+  const int block = cta.filter + Shape::warps().filter(warp) + jj * block_filters;
+  const int first = block + WindowStore(lane, 0, Pooled).filter, left = cta.filters - first;
   const int channel = cta.group * p.at.groups.filters + first;
   // Of the eight channels that this thread stores, whichever it has the sums of.
   float bias[8];
 #pragma unroll
   for (int i = 0; i < 8; ++i)
     bias[i] = p.bias != nullptr && i < left ? positive_zero(p.bias[channel + i]) : 0.0f;
-  const int m0 = cta.m + warp % Shape::warps_m * Shape::warp_m;
+  const int m0 = cta.m + Shape::warps().row(warp);
   constexpr int outputs = Pooled ? Shape::ms / 2 : Shape::ms * 2;
 #pragma unroll
   for (int o = 0; o < outputs; ++o) {
@@ -168,7 +154,7 @@ __device__ __forceinline__ void write_block(const WindowParams& p, const WindowC
     }
 #pragma unroll
     for (int i = 0; i < 8; ++i) v[i] = activate(p.act, v[i] + bias[i]);
-    const int m = Pooled ? m0 + o * 32 + lane / 4 * 4 : m0 + o * 8 + lane / 4;
+    const int m = m0 + WindowStore(lane, o, Pooled).row;
     if (m >= p.at.g.m || left <= 0) continue;
     const int pixel = Pooled ? m / 4 : m;
     store_eight(p, reinterpret_cast<T*>(p.y) + pixel * p.y_pixel + channel, v, left);
@@ -184,7 +170,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::ctas)
 #endif
   constexpr bool table = std::is_same_v<Pixels<1>, Precomputed<1>>;
   WindowTap* const taps = reinterpret_cast<WindowTap*>(ring + Shape::shared_bytes);
-  const WindowCta cta(p.at, Shape::m, Shape::n);
+  const WindowCta cta(p.at, Shape::m, Shape::n, static_cast<int>(blockIdx.x));
   WindowGeometry g = p.at.g;
   g.channel_bytes = cta.channels * static_cast<int>(sizeof(T));
   if constexpr (table) {

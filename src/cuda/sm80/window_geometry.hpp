@@ -70,6 +70,13 @@ struct WindowGeometry {
     const int q = across.reduce(n), p = down.reduce(n);
     return {n, (p << bits) + dp, (q << bits) + dq};
   }
+  /// The way back; -1: the pool takes no window of the pixel.
+  int row_of(const math::ConvPixel<int>& at) const {
+    const int bits = window - 1, p = at.p >> bits, q = at.q >> bits;
+    const auto high = static_cast<int>(down.d), wide = static_cast<int>(across.d);
+    if (p >= high || q >= wide) return -1;
+    return (((at.n * high + p) * wide + q) << 2 * bits) + ((at.p & bits) << bits) + (at.q & bits);
+  }
 };
 
 /// Row of a CTA's tile in shared memory -> which of the tile's GEMM rows lies there. With a pool,
@@ -77,6 +84,10 @@ struct WindowGeometry {
 /// to one thread.
 CONVOY_HD int tile_row(int at, bool pooled) {
   return pooled ? (at & ~31) + 4 * (at & 7) + (at >> 3 & 3) : at;
+}
+/// The way back.
+CONVOY_HD int place_of_row(int row, bool pooled) {
+  return pooled ? (row & ~31) + (row >> 2 & 7) + 8 * (row & 3) : row;
 }
 
 /// Which filter of its block of 32 a row of packed weights holds. Mixed: the eight results of a
@@ -118,6 +129,12 @@ struct CtaOrder {
     m -= number * static_cast<int>(of_panel.d);
     const int n = cta < whole ? panel.reduce(m) : last.reduce(m);
     return {m, number * static_cast<int>(panel.d) + n};
+  }
+  /// The way back, of a launch of so many tiles along m.
+  int number(const CtaPlace& at, int m_tiles) const {
+    const int wide = static_cast<int>(panel.d), first = at.n / wide * wide;
+    const int of_this = first * m_tiles < whole ? wide : static_cast<int>(last.d);
+    return first * m_tiles + at.m * of_this + at.n - first;
   }
 };
 

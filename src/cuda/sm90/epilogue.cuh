@@ -8,6 +8,7 @@
 #include "cuda/ptx/stmatrix.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/tma.cuh"
+#include "cuda/sm90/staged.hpp"
 #include "cuda/sm90/warpgroups.cuh"
 #include "cuda/types.cuh"
 
@@ -81,13 +82,9 @@ __device__ __forceinline__ void write_formed(const DeviceActivation& act, const 
   };
   // Lane 8m + c addresses column c of block m: m&1 says which 8 of the warp's 16 channels, m>>1
   // which of two fragments.
-  const int column = lane & 7, chunk = 2 * warp + (lane >> 3 & 1);
-  const auto address = [&](int pixel) {
-    if constexpr (Channels == 64)
-      return staging + pixel * 128 + ((chunk ^ (pixel & 7)) << 4);
-    else
-      return staging + pixel * 64 + ((chunk ^ (pixel >> 1 & 3)) << 4);
-  };
+  const StagedLane mine(lane, warp);
+  const int column = mine.column, chunk = mine.chunk;
+  const auto address = [&](int pixel) { return staged_at<Channels>(staging, pixel, chunk); };
 #pragma unroll
   for (int f = 0; f + 1 < Count; f += 2) {
     std::uint32_t r[4];

@@ -18,7 +18,7 @@
 #include "cuda/sm90/epilogue.cuh"
 #include "cuda/sm90/few.hpp"
 #include "cuda/sm90/launching.hpp"
-#include "cuda/sm90/place.cuh"
+#include "cuda/sm90/place.hpp"
 #include "cuda/sm90/ring.cuh"
 #include "cuda/sm90/shared_memory.hpp"
 #include "cuda/sm90/warpgroups.cuh"

@@ -7,7 +7,7 @@
 #include "cuda/ptx/tma.cuh"
 #include "cuda/sm90/epilogue.cuh"
 #include "cuda/sm90/first.hpp"
-#include "cuda/sm90/place.cuh"
+#include "cuda/sm90/place.hpp"
 #include "cuda/sm90/ring.cuh"
 #include "cuda/sm90/warpgroups.cuh"
 #include "math/half.hpp"

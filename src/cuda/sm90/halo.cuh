@@ -80,12 +80,10 @@ struct Fragments {
   /// tile.
   static __device__ __forceinline__ int row(const HaloParams& p, int f, int c) {
     const int i = f / per_instruction, j = f % per_instruction;
-    if constexpr (Pool == PoolKind::pixels) {
-      const int y = 2 * j + (c & 1);
-      return y < pooled ? i * p.at.store_i + y * p.at.store_j + (c >> 1) : p.at.stored_pixels;
-    } else {
-      return i * p.at.store_i + j * p.at.store_j + c;
-    }
+    if constexpr (Pool == PoolKind::pixels)
+      return staged_row_of_pixels(p.at, i, j, c, pooled);
+    else
+      return staged_row_of_images(p.at, i, j, c);
   }
 };
 
@@ -242,7 +240,7 @@ __device__ __forceinline__ void consume(const Params& p, const HaloBarriers& bar
 
   for (int t = first; t < p.tiles; t += stride) {
     const auto at = place(p, t);
-    const int channel = at.k + g * p.at.warpgroup_channels + 16 * warp + lane / 4;
+    const int channel = at.k + g * p.at.warpgroup_channels + halo_channel(lane, warp);
     float bias[2];
     p.epilogue.read_bias(channel, bias);
     // In ping-pong a warpgroup waits for its slots only when the other has waited for all of its

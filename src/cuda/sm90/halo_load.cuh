@@ -13,7 +13,7 @@
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/sm90/halo_params.hpp"
-#include "cuda/sm90/place.cuh"
+#include "cuda/sm90/halo_thread.hpp"
 #include "cuda/sm90/ring.cuh"
 #include "cuda/sm90/shared_memory.hpp"
 #include "cuda/sm90/warpgroups.cuh"
@@ -29,12 +29,9 @@ struct Producer {
   int which, of;
 };
 
-/// First channel, conv pixel and image of tile number t: channel block fastest, so that CTAs at
-/// work together share pixels.
+/// Where tile number t lies.
 __device__ __forceinline__ Place place(const HaloParams& p, int t) {
-  const int block = p.by_k.reduce(t);
-  const Place tile = tile_place(t, p.by_x, p.by_y);
-  return {block * p.at.cta_channels, tile.x * p.at.cta_w, tile.y * p.at.cta_h, tile.n * p.at.cta_n};
+  return halo_place(p.at, p.by_k, p.by_x, p.by_y, t);
 }
 
 /// Barriers in shared memory: of both rings, then whose turn it is.
@@ -67,20 +64,6 @@ __device__ __forceinline__ void init_rings(const HaloParams& p, const HaloBarrie
   if (thread < p.at.w_slots) bar.w.init(thread, 1, readers);
   if (thread < 2) ptx::mbarrier_init(bar.turn(thread), consumer_warps / 2);
   if (thread < 64) ptx::mbarrier_init_fence();
-}
-
-/// Calls `load` with the coordinates of each box of a slot of pixels, that of the given first chunk
-/// and box.
-template <class Load>
-__device__ __forceinline__ void each_box(const HaloParams& p, const Place& at, int first_chunk,
-                                         int first_box, Load load) {
-  const int x0 = at.x * p.at.step_w + p.at.first_w, y0 = at.y * p.at.step_h + p.at.first_h;
-  for (int b = first_box; b < first_box + p.at.slot_boxes; ++b) {
-    const int x = x0 + p.at.box[b].dx, y = y0 + p.at.box[b].dy;
-    const int c1 = p.at.images ? at.n : x, c2 = p.at.images ? x : y, c3 = p.at.images ? y : at.n;
-    for (int chunk = first_chunk; chunk < first_chunk + p.at.slot_chunks; chunk += p.at.load_chunks)
-      load(chunk * p.at.chunk_channels, c1, c2, c3, p.at.chunk_channels == 0 ? chunk : 0);
-  }
 }
 
 /// Brings what the CTA's first slots will hold to the L2 while the kernel before still runs: what

@@ -1,4 +1,4 @@
-// Where a tile of the output lies.
+// Where a tile of the output lies. Host and device.
 #pragma once
 
 #include "cuda/divide.hpp"
@@ -12,7 +12,7 @@ struct Place {
 
 /// Tile number t in tiles: columns fastest, then rows, then images. `across` and `down` of them
 /// make an image.
-__device__ __forceinline__ Place tile_place(int t, const Divisor& across, const Divisor& down) {
+CONVOY_HD Place tile_place(int t, const Divisor& across, const Divisor& down) {
   Place at;
   at.k = 0;
   at.x = across.reduce(t);
