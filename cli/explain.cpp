@@ -11,6 +11,7 @@
 #include "commands.hpp"
 #include "convoy/error.hpp"
 #include "core/json.hpp"
+#include "explain_map.hpp"
 #include "options.hpp"
 #include "plan/kernel_table.hpp"
 #include "plan/segments.hpp"
@@ -25,6 +26,7 @@ struct ExplainArguments {
   int threads = 0;
   double seconds = 0.4;
   bool json = false, no_measure = false, all = false, strict = false, no_tuning = false;
+  MapArguments inside;
 };
 
 std::vector<std::string> texts_of(std::span<const Stage> stages) {
@@ -70,6 +72,12 @@ void explain_chain(const Chain& chain, const PlanOptions& options, const Machine
 }
 
 void run_explain(const ExplainArguments& arguments) {
+  if (arguments.inside.wanted()) {
+    run_explain_map(arguments.inside,
+                    {arguments.stage, arguments.device, arguments.kernel, arguments.tile,
+                     arguments.threads, arguments.strict, arguments.json});
+    return;
+  }
   PlanOptions options;
   options.device = parse_device(arguments.device);
   OwnedChain chain = parse_chain(arguments.stage, options.device.kind == DeviceKind::cuda);
@@ -130,6 +138,7 @@ void add_explain(Command& app, int&) {
       ->type_name("S")
       ->capture_default_str()
       ->check(between(0.001, 60.0));
+  arguments->inside.add_to(*command);
   add_json(*command, arguments->json);
   command->footer("Example: convoy explain n4h32c64k128r3pad1+bias+relu+max2");
   command->callback([arguments] { run_explain(*arguments); });

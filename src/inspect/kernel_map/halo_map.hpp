@@ -1,0 +1,78 @@
+// The map of the kernel `halo`: by halo_layout.hpp and halo_thread.hpp of src/cuda/sm90, which the
+// kernel is made of.
+#pragma once
+
+#include "cuda/sm90/halo_thread.hpp"
+#include "inspect/kernel_map/kernel_map.hpp"
+
+namespace convoy::inspect {
+
+class HaloMap final : public KernelMap {
+ public:
+  /// The layout must be halo_layout(stage, tile, ...) with x_slots > 0.
+  HaloMap(const Stage& stage, const cuda::sm90::HaloTile& tile,
+          const cuda::sm90::HaloLayout& layout, const std::string& machine);
+
+  std::vector<MapFact> facts() const override;
+  std::vector<TilePlace> first_tiles(int count) const override;
+  std::string order() const override;
+  Accumulator accumulator(const OutputIndex& output) const override;
+  std::optional<OutputIndex> output_of(const TilePlace& tile, int thread,
+                                       int number) const override;
+  OperandPlace operand(const OutputIndex& output, const TapIndex& tap) const override;
+  /// `step` is a slab of weights, and the slot the one whose pixels it reads.
+  InputElement in_slot(const TilePlace& tile, Index step, int byte) const override;
+  TilePlace tile_at(Index x, Index y) const override;
+  ThreadStep thread_step(const TilePlace& tile, int thread, Index step) const override;
+  SharedMemoryMap shared_memory() const override;
+  Pipeline pipeline() const override;
+
+  const cuda::sm90::HaloLayout& layout() const { return l_; }
+  const cuda::sm90::HaloTile& halo_tile() const { return tile_of_; }
+
+  /// Where a pixel of a warpgroup's tile is among its accumulators: instruction and column.
+  struct Column {
+    int instruction = 0, column = 0;
+  };
+  /// And back: the pixel of a warpgroup's tile, from the tile's first one.
+  struct InTile {
+    int x = 0, y = 0, n = 0;
+  };
+  Column column_of(const InTile& at) const;
+  InTile pixel_of(const Column& at) const;
+  /// Byte in its slot, before the swizzle, of the row that a column reads with tap number `tap` of
+  /// the slot's table.
+  int row_byte(int warpgroup, int tap, const Column& at) const;
+  /// The same bytes as they lie: 128-byte rows, swizzled.
+  static int swizzled128(int byte) { return byte ^ ((byte >> 7 & 7) << 4); }
+
+ private:
+  bool line() const { return tile_of_.inner == cuda::sm90::Inner::line; }
+  int tiles_of_run() const;
+  int tile_number(const TilePlace& tile) const;
+  TilePlace place_of_number(int number) const;
+  cuda::sm90::Place place(const TilePlace& tile) const;
+  /// The warpgroup that has a pixel and channel of a tile, and the pixel in its part.
+  int warpgroup_of(const TilePlace& tile, int channel, const InTile& pixel) const;
+  /// Coordinates of a TMA load.
+  struct Box {
+    int c0, c1, c2, c3, c4;
+  };
+  /// All of them that fill the slot of a load of the tile, in order.
+  struct SlotLoads {
+    int first_chunk = 0, first_box = 0;
+    std::vector<Box> boxes;
+  };
+  SlotLoads loads_of(const TilePlace& tile, Index load) const;
+  InputElement in_box(const Box& from, int row, int channel) const;
+  std::string tap_text(int tap) const;
+  int slot_of_step(Index step) const;
+  Index load_of_step(Index step) const;
+
+  cuda::sm90::HaloTile tile_of_;
+  cuda::sm90::HaloLayout l_;
+  cuda::Divisor by_k_, by_x_, by_y_;
+  int places_ = 1, grid_ = 1;
+};
+
+}  // namespace convoy::inspect

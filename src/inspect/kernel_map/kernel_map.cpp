@@ -1,0 +1,119 @@
+// Which kernel's map a request asks for.
+#include "inspect/kernel_map/kernel_map.hpp"
+
+#include <fmt/core.h>
+
+#include "convoy/error.hpp"
+#include "cuda/known_gpus.hpp"
+#include "plan/select.hpp"
+
+namespace convoy::inspect {
+namespace {
+
+constexpr const char* published = "cutlass_multistage, cudnn_volta";
+
+bool of_a_gpu(const std::string& kernel) {
+  return kernel == "halo" || kernel == "window";
+}
+bool of_a_cpu(const std::string& kernel) {
+  return kernel == "winograd4" || kernel == "winograd2";
+}
+
+[[noreturn]] void no_map(const std::string& kernel, const std::string& device) {
+  throw Error(
+      fmt::format("explain: kernel {} of {} has no map. Those with one: {}. Name one with "
+                  "--kernel, or a GPU with --device ({})",
+                  kernel, device, mapped_kernels(), cuda::known_gpu_names()));
+}
+
+/// A GPU by its short name, or one that is here.
+Machine gpu_of(const MapRequest& request) {
+  if (const auto known = cuda::known_gpu(request.device)) return cuda::machine_of(*known);
+  PlanOptions options;
+  options.device = parse_device(request.device);
+  return machine_for(options);
+}
+
+std::unique_ptr<KernelMap> map_on_gpu(const MapRequest& request, const Machine& machine) {
+  const Stage& stage = request.stage;
+  if (request.kernel == "halo") return map_halo(stage, machine, request.tile);
+  if (request.kernel == "window") return map_window(stage, machine, request.tile);
+  if (!request.kernel.empty()) no_map(request.kernel, machine.name);
+  if (!request.tile.empty())
+    throw Error(
+        "explain: --tile without --kernel: found no kernel to which the tile belongs. Name it");
+  // Hopper's own family where it serves the stage: what the planner takes there.
+  try {
+    return map_halo(stage, machine, {});
+  } catch (const Error& of_halo) {
+    try {
+      return map_window(stage, machine, {});
+    } catch (const Error& of_window) {
+      throw Error(fmt::format("{}; {}", of_halo.what(), of_window.what()));
+    }
+  }
+}
+
+}  // namespace
+
+std::string mapped_kernels() {
+  return fmt::format("winograd4, winograd2 (CPU); halo, window (GPU); of others: {}", published);
+}
+
+void KernelMap::lacks(const std::string& what) const {
+  throw Error(fmt::format("explain: kernel {} has no {}", kernel_, what));
+}
+Accumulator KernelMap::accumulator(const OutputIndex&) const {
+  lacks("threads whose registers hold a tile");
+}
+std::optional<OutputIndex> KernelMap::output_of(const TilePlace&, int, int) const {
+  lacks("threads whose registers hold a tile");
+}
+OperandPlace KernelMap::operand(const OutputIndex&, const TapIndex&) const {
+  lacks("slots in shared memory");
+}
+InputElement KernelMap::in_slot(const TilePlace&, Index, int) const {
+  lacks("slots in shared memory");
+}
+TilePlace KernelMap::tile_at(Index, Index) const {
+  lacks("grid of CTAs: leave --thread and --block out, and give --at or --gemm");
+}
+ThreadStep KernelMap::thread_step(const TilePlace&, int, Index) const {
+  lacks("threads that step through a tile: leave --thread out, and give --at or --gemm");
+}
+SharedMemoryMap KernelMap::shared_memory() const {
+  lacks("shared memory: --smem is for a GPU's kernels");
+}
+Pipeline KernelMap::pipeline() const {
+  lacks("pipeline of slots: --pipe is for a GPU's kernels");
+}
+std::optional<WinogradPlace> KernelMap::winograd(const OutputIndex&, const TapIndex*) const {
+  return std::nullopt;
+}
+
+std::unique_ptr<KernelMap> make_kernel_map(const MapRequest& asked) {
+  MapRequest request = asked;
+  request.stage = asked.stage.normalised();
+  static_cast<void>(shapes_of(request.stage));  // throws for a stage that is not legal
+  if (auto map = map_published(request.stage, request.kernel)) return map;
+  // A GPU's kernel without a GPU named: the GPU that the figures of the documents are from.
+  if (of_a_gpu(request.kernel) && request.device == "cpu") request.device = "h200";
+  if (request.device != "cpu") {
+    const Machine machine = gpu_of(request);
+    if (of_a_cpu(request.kernel)) no_map(request.kernel, machine.name);
+    return map_on_gpu(request, machine);
+  }
+  PlanOptions options;
+  options.threads = request.threads;
+  const Machine machine = machine_for(options);
+  if (!request.kernel.empty() && !of_a_cpu(request.kernel)) no_map(request.kernel, "the CPU");
+  std::string kernel = request.kernel;
+  if (kernel.empty()) {
+    options.use_tuning = false;
+    kernel = select(Chain(request.stage), machine, options, nullptr).kernel().name();
+    if (!of_a_cpu(kernel)) no_map(kernel, "the CPU, which the planner takes for this stage,");
+  }
+  return map_winograd(request.stage, machine, kernel, request.tile);
+}
+
+}  // namespace convoy::inspect

@@ -1,0 +1,21 @@
+// Pipelines of one ring, whose threads copy for themselves (cp.async), and what charts leave out.
+#pragma once
+
+#include <functional>
+
+#include "inspect/kernel_map/pipeline.hpp"
+
+namespace convoy::inspect {
+
+/// Steps that are shown from the begin, beyond the slots, and at the end: the loop between them
+/// repeats itself.
+constexpr Index shown_steps = 6;
+/// Whether the chart of a pipeline of so many steps leaves `step` out.
+bool left_out(Index step, Index steps, int slots);
+
+/// `slots` of them; the load of step i + slots - 1 begins under the math of step i, into the slot
+/// that was read in step i - 1. `what(step)` names what a step loads.
+Pipeline ring_pipeline(int slots, int slot_bytes, Index steps, int threads,
+                       const std::function<std::string(Index)>& what);
+
+}  // namespace convoy::inspect

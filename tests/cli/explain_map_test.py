@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""convoy explain --map, --smem and --pipe: what they print for the source documents' examples, and what they refuse.
+
+    CONVOY_PROGRAM=build/release/bin/convoy tests/cli/explain_map_test.py [unittest options]
+"""
+import json
+import re
+import unittest
+
+from cli_case import CliTest, convoy
+
+# The third document's shape, and the second's.
+THIRD = "f16:n256h14c256k512r3pad1"
+SECOND = "f16:n32h56c128k512r3pad1"
+
+
+def explained(*words):
+    return convoy("explain", *words).stdout
+
+
+def facts(*words):
+    printed = json.loads(explained(*words, "--map", "--json"))
+    return {fact["name"]: fact["value"] for fact in printed["facts"]}
+
+
+class ExplainMap(CliTest):
+    def test_the_third_documents_figures(self):
+        text = explained(THIRD, "--kernel", "cudnn_volta", "--map", "--smem")
+        for figure in ("392 x 4", "128 threads", "33280 bytes", "32.5 KB", "16.25 KB", "0, 2080, 4160, 6240",
+                       "512 HMMA", "18432 bytes", "4 warps of 64 x 64", "128: registers of a thread",
+                       "R0,R1,R4,R5,R32,R33,R36,R37", "2048 bytes each, 32 between them", "iterations     72"):
+            with self.subTest(figure):
+                self.assertIn(figure, text)
+        # Why 32 bytes stand between its blocks: with them eight lanes write all banks, without them eight.
+        self.assertIn("00004444111155552222666633337777  4 wavefronts for 4, 0 conflicts", text)
+        self.assertIn("########........................  16 wavefronts for 4, 12 conflicts", text)
+        # window on the same tile.
+        own = facts(THIRD, "--device", "h200", "--kernel", "window", "--tile", "128x128")
+        self.assertEqual(own["grid"], "392 x 4")
+        self.assertEqual(own["iterations"], "72")
+
+    def test_the_second_documents_figures(self):
+        text = explained(SECOND, "--kernel", "cutlass_multistage", "--map", "--pipe", "--thread", "17")
+        for figure in ("iterations     9", "accesses       4", "prologue       2 tiles", "mainloop       7 iterations",
+                       "kStrided = 4, Delta = 16", "swizzle        2", "R, S <= 32", "wait_group 1"):
+            with self.subTest(figure):
+                self.assertIn(figure, text)
+        # offset_npq of a thread's accesses, 16 rows apart.
+        self.assertEqual(re.findall(r"^  [0-3] +(\d+) +\(0,", text, re.M), ["1", "17", "33", "49"])
+        # Its chart.
+        for step in range(9):
+            self.assertIn(f"step {step}: math on slot {step % 3}", text)
+        loads = re.findall(r"load (\d) -> slot (\d)", text)
+        self.assertEqual(loads, [(str(i), str(i % 3)) for i in range(9)])
+
+    def test_a_product_goes_there_and_back(self):
+        for kernel in ("window", "halo"):
+            with self.subTest(kernel):
+                printed = json.loads(explained(THIRD, "--kernel", kernel, "--gemm", "661,1000,77", "--json"))["product"]
+                self.assertEqual(printed["output"], {"n": 3, "p": 5, "q": 3, "k": 77})
+                self.assertEqual(printed["tap"], {"r": 1, "s": 0, "c": 232})
+                x = printed["input"]
+                self.assertEqual((x["h"], x["w"], x["inside"]), (5, 2, True))
+                self.assertEqual(x["byte"], (((3 * 14 + 5) * 14 + 2) * 256 + 232) * 2)
+                self.assertEqual(printed["back"], {"m": 661, "k": 1000})
+                self.assertEqual(printed["accumulator"]["back"], printed["output"])
+        printed = json.loads(explained(THIRD, "--kernel", "window", "--gemm", "0,0", "--json"))["product"]
+        self.assertFalse(printed["input"]["inside"])
+        self.assertIsNone(printed["input"]["byte"])
+
+    def test_a_threads_iterators_agree(self):
+        printed = json.loads(explained(THIRD, "--device", "a100", "--kernel", "window", "--thread", "5", "--block",
+                                       "5,0", "--step", "12", "--json"))["thread"]
+        for row in printed["rows"]:
+            self.assertEqual(len(set(row[2:5])), 1, row)
+
+    def test_winograds_products(self):
+        for kernel, stage, count in (("winograd4", "n2h16c64k32r3pad1", 36), ("winograd2", "n2h16c64k32r3pad1", 16),
+                                     ("winograd2", "n2h16c64k32r3pad1stride2", 25)):
+            printed = convoy("explain", stage, "--map", "--kernel", kernel, "--gemm", "9,70", "--json")
+            if kernel == "winograd4" and printed.returncode == 2:
+                continue  # a CPU without vectors
+            products = json.loads(printed.stdout)["product"]["winograd"]["products"]
+            self.assertEqual(len(products), count)
+            total = sum(one["of_output"] * one["of_input"] * one["of_weight"] for one in products)
+            self.assertAlmostEqual(total, 1, places=4)
+
+    def test_shared_memory_and_pipeline_of_our_kernels(self):
+        for kernel in ("window", "halo"):
+            printed = json.loads(explained(THIRD, "--kernel", kernel, "--smem", "--pipe", "--json"))
+            shared, pipe = printed["shared_memory"], printed["pipeline"]
+            end = 0
+            for region in shared["regions"]:  # side by side, without gaps
+                self.assertEqual(region["begin"], end, region)
+                end += region["bytes"]
+            self.assertLessEqual(end, shared["bytes"])
+            self.assertTrue(all(access["conflicts"] == 0 for access in shared["accesses"]))
+            self.assertTrue(any(access["plain"]["conflicts"] > 0 for access in shared["accesses"]))
+            self.assertEqual(pipe["lines"][-1]["step"], pipe["steps"] - 1)
+
+    def test_what_is_refused(self):
+        for words, *expected in (
+            (["--map", "--at", "0,14,0,0", "--kernel", "window"], "p = 14", "0 to 13"),
+            (["--map", "--at", "0,0,0", "--kernel", "window"], "--at", "n,p,q,k"),
+            (["--map", "--at", "0,-1,0,0", "--kernel", "window"], "--at", "whole numbers"),
+            (["--map", "--gemm", "50176,0", "--kernel", "window"], "m = 50176", "0 to 50175"),
+            (["--map", "--gemm", "0,2304", "--kernel", "halo"], "k = 2304", "0 to 2303"),
+            (["--map", "--gemm", "0,0,512", "--kernel", "halo"], "filter = 512"),
+            (["--map", "--thread", "384", "--kernel", "halo"], "threads 0 to 383"),
+            (["--map", "--thread", "0", "--block", "392,0", "--kernel", "window"], "392,0", "numbered from 0"),
+            (["--map", "--thread", "0", "--step", "99", "--kernel", "window"], "steps 0 to 71"),
+            (["--map", "--block", "1,1", "--kernel", "window"], "--thread"),
+            (["--map", "--at", "0,0,0,0", "--thread", "1", "--kernel", "window"], "more than one"),
+            (["--map", "--kernel", "general"], "general", "has no map", "window"),
+            (["--map"], "has no map", "--device"),
+            (["--map", "--device", "h200", "--tile", "64x64"], "--tile without --kernel"),
+            (["--map", "--kernel", "window", "--tile", "1x1"], '"1x1"', "128x128"),
+            (["--map", "--device", "toaster", "--kernel", "window"], "toaster"),
+            (["--smem", "--kernel", "cutlass_multistage"], "no published layout"),
+        ):
+            with self.subTest(words):
+                self.refused(convoy("explain", THIRD, *words), *expected)
+        for stage, words, *expected in (
+            ("n2h16c64k32r3pad1", ["--smem", "--kernel", "winograd2"], "no shared memory"),
+            ("n2h16c64k32r3pad1", ["--map", "--thread", "1", "--kernel", "winograd2"], "winograd2 has no"),
+            ("f16:n1h8c3k8r3", ["--map", "--kernel", "halo"], "C = 3"),
+            ("f16:n1h8c16k8r3+if(1)+t2", ["--map", "--kernel", "halo"], "neuron"),
+            ("f16:n2h15c64k64r3pad1+max2", ["--map", "--at", "0,14,0,0", "--kernel", "window"], "no window"),
+            ("f16:n1h8c8k8r3 > f16:n1h6c8k8r1", ["--map"], "chain|stage"),
+        ):
+            with self.subTest([stage, *words]):
+                self.refused(convoy("explain", stage, *words), *expected)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,412 @@
+// What `explain --map` says of drawn points, against the definition of a convolution, and back;
+// what it says of the source documents' examples.
+#include "inspect/kernel_map/kernel_map.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "convoy/error.hpp"
+#include "core/machine.hpp"
+#include "cuda/known_gpus.hpp"
+#include "cuda/sm80/window_tile.hpp"
+#include "cuda/sm90/halo_layout.hpp"
+#include "verify/random.hpp"
+
+namespace convoy::inspect {
+namespace {
+
+/// A stage of some pixels: any filter, stride, dilation, padding, groups, pool; channels in eights
+/// for half of them, so that halo takes them.
+Stage draw_mapped(verify::Random& random) {
+  while (true) {
+    Stage s;
+    s.dtype = random.pick({DType::f16, DType::f16, DType::bf16, DType::f32});
+    s.n = random.between(1, 10);
+    s.h = random.between(1, 20), s.w = random.between(1, 20);
+    s.r = random.between(1, 5), s.s = random.between(1, 5);
+    if (random.chance(0.2)) s.r = s.s = 1;
+    s.stride = Extent(random.between(1, 3), random.between(1, 3));
+    s.dil = Extent(random.between(1, 3), random.between(1, 3));
+    if (random.chance(0.4)) s.stride = s.dil = Extent(1);
+    for (Index* side : {&s.pad.top, &s.pad.left, &s.pad.bottom, &s.pad.right})
+      *side = random.chance(0.3) ? 0 : random.between(0, 4);
+    if (random.chance(0.5)) {
+      s.c = 8 * random.between(1, 40), s.k = 8 * random.between(1, 40);
+    } else {
+      s.groups = random.chance(0.5) ? random.between(1, 12) : 1;
+      s.c = s.groups * random.between(1, 70), s.k = s.groups * random.between(1, 70);
+    }
+    if (random.chance(0.5)) s.pool = max_pool(2);
+    if (problems(s).empty()) return s;
+  }
+}
+
+/// The definition, counted out: nothing of math/index_map.hpp.
+struct Point {
+  OutputIndex output;
+  TapIndex tap;
+  Index m, k, h, w, c;
+  bool inside;
+};
+Point draw_point(const Stage& s, verify::Random& random) {
+  const Shapes shapes = shapes_of(s);
+  const Index of_group = s.c / s.groups;
+  Point at;
+  // Rows and columns that a pool takes.
+  const Index p = s.pool ? shapes.out_h * 2 : shapes.p, q = s.pool ? shapes.out_w * 2 : shapes.q;
+  at.output = {random.between(0, s.n - 1), random.between(0, p - 1), random.between(0, q - 1),
+               random.between(0, s.k - 1)};
+  at.tap = {random.between(0, s.r - 1), random.between(0, s.s - 1),
+            random.between(0, of_group - 1)};
+  at.m = at.output.n * shapes.p * shapes.q + at.output.p * shapes.q + at.output.q;
+  at.k = at.tap.r * s.s * of_group + at.tap.s * of_group + at.tap.c;
+  at.h = at.output.p * s.stride.h - s.pad.top + at.tap.r * s.dil.h;
+  at.w = at.output.q * s.stride.w - s.pad.left + at.tap.s * s.dil.w;
+  at.c = at.output.k / (s.k / s.groups) * of_group + at.tap.c;
+  at.inside = at.h >= 0 && at.h < s.h && at.w >= 0 && at.w < s.w;
+  return at;
+}
+
+void check_definition(const Stage& s, const Point& at) {
+  const Product product = product_at(s, at.m, at.k, at.output.k);
+  ASSERT_EQ(product.output, at.output) << to_text(s);
+  ASSERT_EQ(product.tap, at.tap);
+  ASSERT_EQ(product.input.inside, at.inside);
+  ASSERT_EQ((std::array{product.input.n, product.input.h, product.input.w, product.input.c}),
+            (std::array{at.output.n, at.h, at.w, at.c}));
+  if (at.inside) {
+    ASSERT_EQ(product.input.byte, (((at.output.n * s.h + at.h) * s.w + at.w) * s.c + at.c) *
+                                      static_cast<Index>(size_of(s.dtype)));
+  }
+  const auto back = output_that_reads(s, product.input, product.tap, at.output.k);
+  ASSERT_TRUE(back.has_value());
+  ASSERT_EQ(gemm_row(s, *back), at.m);
+  ASSERT_EQ(gemm_column(s, product.tap), at.k);
+}
+
+/// Where a kernel holds an output and an operand, and what lies there by what brought it.
+void check_kernel(const KernelMap& map, const Point& at) {
+  const std::string repro = map.kernel() + " " + map.tile() + " " + to_text(map.stage());
+  const Accumulator a = map.accumulator(at.output);
+  const auto back = map.output_of(a.tile, a.thread, a.number);
+  ASSERT_TRUE(back.has_value()) << repro;
+  ASSERT_EQ(*back, at.output) << repro;
+  ASSERT_EQ(map.tile_at(a.tile.x, a.tile.y), a.tile) << repro;
+  const OperandPlace place = map.operand(at.output, at.tap);
+  const InputElement there = map.in_slot(a.tile, place.step, place.in_slot);
+  ASSERT_EQ(there.inside, at.inside) << repro << " in slot byte " << place.in_slot;
+  if (!at.inside) return;
+  ASSERT_EQ((std::array{there.n, there.h, there.w, there.c}),
+            (std::array{at.output.n, at.h, at.w, at.c}))
+      << repro;
+  ASSERT_EQ(there.byte, input_of(map.stage(), at.output, at.tap).byte) << repro;
+}
+
+/// A register, and back.
+void check_register(const KernelMap& map, const Point& at, int threads, int registers,
+                    verify::Random& random) {
+  const TilePlace tile = map.accumulator(at.output).tile;
+  const int thread = static_cast<int>(random.between(0, threads - 1)),
+            number = static_cast<int>(random.between(0, registers - 1));
+  const auto output = map.output_of(tile, thread, number);
+  if (!output) return;
+  const Accumulator a = map.accumulator(*output);
+  ASSERT_EQ(a.tile, tile) << to_text(map.stage());
+  ASSERT_EQ(a.thread, thread) << to_text(map.stage());
+  ASSERT_EQ(a.number, number) << to_text(map.stage());
+}
+
+// 500 drawn stages; on each that a family takes, drawn points of a drawn tile of it.
+TEST(KernelMap, AgreesWithTheDefinitionAndBack) {
+  const cuda::DeviceFacts device = cuda::h200();
+  const Machine machine = cuda::machine_of(device);
+  verify::Random random(23);
+  int window = 0, halo = 0, padding = 0, all = 0;
+  for (int drawn = 0; drawn < 500; ++drawn) {
+    const Stage stage = draw_mapped(random).normalised();
+    std::unique_ptr<KernelMap> maps[2];
+    int threads[2] = {}, registers[2] = {};
+    if (cuda::sm80::window_refusals(stage, machine).empty()) {
+      const auto tiles = cuda::sm80::window_tiles(stage);
+      const auto& t =
+          tiles[static_cast<std::size_t>(random.between(0, static_cast<Index>(tiles.size()) - 1))];
+      maps[0] = map_window(stage, machine, t.name());
+      threads[0] = t.threads(), registers[0] = t.warp_m * t.warp_n / 32;
+      ++window;
+    }
+    if (cuda::sm90::halo_refusals(stage, device).empty() &&
+        cuda::sm90::halo_serves(stage, device)) {
+      const auto tiles = cuda::sm90::halo_tiles(stage, device);
+      const auto& t =
+          tiles[static_cast<std::size_t>(random.between(0, static_cast<Index>(tiles.size()) - 1))];
+      maps[1] = map_halo(stage, machine, t.name());
+      threads[1] = 256, registers[1] = t.instruction_n() * t.instructions() / 2;
+      ++halo;
+    }
+    for (int i = 0; i < 12; ++i) {
+      if (stage.pool && (shapes_of(stage).out_h == 0 || shapes_of(stage).out_w == 0)) break;
+      const Point at = draw_point(stage, random);
+      check_definition(stage, at);
+      ++all, padding += at.inside ? 0 : 1;
+      for (int which : {0, 1}) {
+        if (!maps[which]) continue;
+        check_kernel(*maps[which], at);
+        check_register(*maps[which], at, threads[which], registers[which], random);
+      }
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+  EXPECT_GT(window, 300);
+  EXPECT_GT(halo, 60);
+  EXPECT_GT(padding, all / 20);
+  EXPECT_LT(padding, all);
+}
+
+// Each output is held by one register of one thread of one tile.
+TEST(KernelMap, EveryOutputHasOneRegister) {
+  const Machine machine = cuda::machine_of(cuda::h200());
+  for (const char* text : {"f16:n1h12c64k72r3pad1+max2", "f16:n3h9w7c40k40r3pad1"}) {
+    const Stage stage = parse_stage(text).normalised();
+    for (const bool is_halo : {false, true}) {
+      const auto map = is_halo ? map_halo(stage, machine, {}) : map_window(stage, machine, {});
+      const int threads = is_halo ? 256 : 32 * 8;
+      std::set<std::array<Index, 4>> seen;
+      for (const TilePlace& tile : map->first_tiles(1000000))
+        for (int thread = 0; thread < threads; ++thread)
+          for (int number = 0; number < 256; ++number) {
+            std::optional<OutputIndex> at;
+            try {
+              at = map->output_of(tile, thread, number);
+            } catch (const Error&) {  // beyond the CTA's threads, or a thread's registers
+              break;
+            }
+            if (!at) continue;
+            EXPECT_TRUE(seen.insert({at->n, at->p, at->q, at->k}).second)
+                << text << " by " << map->kernel();
+          }
+      const Shapes shapes = shapes_of(stage);
+      const Index p = stage.pool ? 2 * shapes.out_h : shapes.p,
+                  q = stage.pool ? 2 * shapes.out_w : shapes.q;
+      EXPECT_EQ(static_cast<Index>(seen.size()), stage.n * p * q * stage.k)
+          << text << " by " << map->kernel() << " " << map->tile();
+    }
+  }
+}
+
+// A Winograd tile's products make each output of its weights and inputs, and of no others: the sum
+// over xi of the three factors is 1 where the definition multiplies, 0 elsewhere.
+TEST(KernelMap, WinogradsProductsMakeTheOutput) {
+  verify::Random random(5);
+  const Machine machine = cpu_machine(2);
+  for (int drawn = 0; drawn < 60; ++drawn) {
+    Stage stage{.n = random.between(1, 4),
+                .h = random.between(8, 20),
+                .w = random.between(8, 20),
+                .c = random.between(96, 140),
+                .k = random.between(1, 80),
+                .r = 3,
+                .s = 3};
+    const bool f4 = random.chance(0.5);
+    if (!f4 && random.chance(0.5)) stage.stride = Extent(2);
+    stage.pad = Padding(random.between(0, 2), random.between(0, 2));
+    const std::string kernel = f4 && machine.isa != "scalar" ? "winograd4" : "winograd2";
+    const auto map = map_winograd(stage, machine, kernel, {});
+    const Point at = draw_point(stage, random);
+    const auto place = map->winograd(at.output, &at.tap);
+    ASSERT_TRUE(place.has_value());
+    const int n = stage.stride == Extent(2) ? 25 : kernel == "winograd4" ? 36 : 16;
+    ASSERT_EQ(place->products.size(), static_cast<std::size_t>(n));
+    EXPECT_EQ(place->row + place->i, at.output.p);
+    EXPECT_EQ(place->column + place->j, at.output.q);
+    double one = 0;
+    std::set<Index> v, m;
+    for (const WinogradProduct& product : place->products) {
+      one += product.of_output * product.of_input * product.of_weight;
+      v.insert(product.v), m.insert(product.m);
+    }
+    EXPECT_NEAR(one, 1, 1e-5) << kernel << " " << to_text(stage);
+    EXPECT_EQ(v.size(), place->products.size());
+    EXPECT_EQ(m.size(), place->products.size());
+    // Another weight with this input adds nothing.
+    TapIndex other = at.tap;
+    other.r = (other.r + 1) % 3;
+    const auto wrong = map->winograd(at.output, &other);
+    double nothing = 0;
+    for (std::size_t xi = 0; xi < place->products.size(); ++xi)
+      nothing += place->products[xi].of_output * place->products[xi].of_input *
+                 wrong->products[xi].of_weight;
+    EXPECT_NEAR(nothing, 0, 1e-5) << kernel << " " << to_text(stage);
+  }
+}
+
+TEST(KernelMap, BanksCountWordsThatCollide) {
+  std::vector<int> row, column, one;
+  for (int lane = 0; lane < 32; ++lane) {
+    row.push_back(4 * lane);
+    column.push_back(128 * lane);
+    one.push_back(64);
+  }
+  EXPECT_EQ(bank_use(row, 4).conflicts(), 0);
+  EXPECT_EQ(bank_use(column, 4).conflicts(), 31);
+  EXPECT_EQ(bank_use(one, 4).conflicts(), 0) << "one word is read once";
+  EXPECT_EQ(bank_use(column, 16).wavefronts, 32) << "eight lanes at a time";
+  EXPECT_EQ(bank_use(column, 16).conflicts(), 28);
+  std::vector<int> few(32, -1);
+  few[3] = 0, few[4] = 128;
+  EXPECT_EQ(bank_use(few, 16).conflicts(), 1);
+}
+
+/// What explain --map prints of a fact.
+std::string fact(const KernelMap& map, const std::string& name) {
+  for (const MapFact& one : map.facts())
+    if (one.name == name) return one.value;
+  return "no fact " + name;
+}
+
+// What a launch of each pipeline does with its slots: no load into a slot that is still read.
+TEST(KernelMap, PipelinesNeverOverwriteWhatIsRead) {
+  const Machine machine = cuda::machine_of(cuda::h200());
+  for (const char* text : {"f16:n2h14c256k512r3pad1", "f16:n1h28c128k64r5pad2+max2",
+                           "f16:n64h56c64k64r1", "f16:n32h56c64k128r3pad1stride2"}) {
+    const Stage stage = parse_stage(text).normalised();
+    for (const auto& map : {map_window(stage, machine, {}), map_halo(stage, machine, {})}) {
+      const Pipeline pipe = map->pipeline();
+      // Of each ring, the load that each slot holds.
+      std::vector<std::vector<Index>> held;
+      for (const PipelineRing& ring : pipe.rings)
+        held.emplace_back(static_cast<std::size_t>(ring.slots), -1);
+      Index last = -1;
+      for (std::size_t i = 0; i < pipe.lines.size(); ++i) {
+        const PipelineLine& line = pipe.lines[i];
+        if (pipe.left_out > 0 && i == pipe.left_out_at) break;
+        for (std::size_t ring = 0; ring < line.math_slots.size(); ++ring) {
+          const auto slot = static_cast<std::size_t>(line.math_slots[ring]);
+          ASSERT_GE(held[ring][slot], 0) << text << " reads an empty slot in step " << line.step;
+          if (pipe.rings.size() == 1) {
+            ASSERT_EQ(held[0][slot], line.step);
+          }
+        }
+        for (const PipelineLoad& load : line.loads) {
+          const auto ring = static_cast<std::size_t>(load.ring);
+          if (!line.math_slots.empty()) {
+            ASSERT_NE(load.slot, line.math_slots[ring]) << text << " step " << line.step;
+          }
+          held[ring][static_cast<std::size_t>(load.slot)] = load.load;
+        }
+        if (line.step >= 0) {
+          ASSERT_EQ(line.step, last + 1);
+          last = line.step;
+        }
+      }
+    }
+  }
+}
+
+// The second document: CUTLASS's multistage kernel at C = 128, R = S = 3 with three stages.
+TEST(KernelMap, SecondDocumentsFigures) {
+  const Stage stage = parse_stage("f16:n32h56c128k512r3pad1");
+  const auto map = map_published(stage, "cutlass_multistage");
+  EXPECT_EQ(fact(*map, "iterations"), "9");
+  EXPECT_EQ(fact(*map, "slots"), "3");
+  EXPECT_EQ(fact(*map, "accesses"), "4") << "kStrided = 64 rows / 16";
+  EXPECT_EQ(fact(*map, "prologue"), "2 tiles");
+  EXPECT_EQ(fact(*map, "mainloop"), "7 iterations");
+  EXPECT_EQ(fact(*map, "swizzle"), "2") << "K = 512 is four tiles along gemm_n";
+  EXPECT_EQ(fact(*map_published(parse_stage("f16:n32h56c128k128r3pad1"), "cutlass_multistage"),
+                 "swizzle"),
+            "0");
+  const ThreadStep thread = map->thread_step(map->tile_at(1, 0), 17, 0);
+  ASSERT_EQ(thread.rows.size(), 4U);
+  for (int i = 0; i < 4; ++i)
+    EXPECT_EQ(thread.rows[static_cast<std::size_t>(i)][1], std::to_string(64 + 1 + 16 * i))
+        << "offset_npq";
+  // Its chart: slots 0 and 1 in the prologue; iteration i multiplies slot i % 3 and loads tile i +
+  // 2 into slot (i + 2) % 3; the last two load nothing.
+  const Pipeline pipe = map->pipeline();
+  ASSERT_EQ(pipe.lines.size(), 11U);
+  EXPECT_EQ(pipe.prologue, 2);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(pipe.lines[static_cast<std::size_t>(i)].loads[0].slot, i);
+  for (int i = 0; i < 9; ++i) {
+    const PipelineLine& line = pipe.lines[static_cast<std::size_t>(i) + 2];
+    EXPECT_EQ(line.step, i);
+    EXPECT_EQ(line.math_slots[0], i % 3);
+    EXPECT_EQ(line.phase, i < 7 ? PipelinePhase::loop : PipelinePhase::drain);
+    ASSERT_EQ(line.loads.size(), i < 7 ? 1U : 0U);
+    if (i < 7) {
+      EXPECT_EQ(line.loads[0].load, i + 2);
+      EXPECT_EQ(line.loads[0].slot, (i + 2) % 3);
+    }
+  }
+}
+
+// The third document: cuDNN's volta_fp16_s884cudnn_fp16_128x128 on 256 x 14 x 14 x 256, 512
+// filters.
+TEST(KernelMap, ThirdDocumentsFigures) {
+  const Stage stage = parse_stage("f16:n256h14c256k512r3pad1");
+  const auto map = map_published(stage, "cudnn_volta");
+  EXPECT_EQ(fact(*map, "grid"), "392 x 4");
+  EXPECT_EQ(fact(*map, "CTA"), "128 threads");
+  EXPECT_EQ(fact(*map, "tile"), "128 x 128 x 32");
+  EXPECT_EQ(fact(*map, "shared memory"), "33280 bytes");
+  EXPECT_EQ(fact(*map, "blocks"), "0, 2080, 4160, 6240");
+  EXPECT_EQ(fact(*map, "accumulators"), "128");
+  EXPECT_EQ(fact(*map, "instructions"), "512 HMMA");
+  EXPECT_EQ(fact(*map, "staged sums"), "18432 bytes");
+  EXPECT_EQ(fact(*map, "iterations"), "72") << "loopk: 2304 / 32";
+  const SharedMemoryMap shared = map->shared_memory();
+  EXPECT_EQ(shared.bytes, 33280);
+  // Why 32 bytes lie between blocks.
+  const SharedAccess& write = shared.accesses.front();
+  EXPECT_EQ(write.use.conflicts(), 0);
+  EXPECT_EQ(write.plain.conflicts(), 12);
+  const AccumulatorRow& row = shared.accumulators.front();
+  EXPECT_EQ(std::vector<int>(row.registers.begin(), row.registers.begin() + 8),
+            (std::vector<int>{0, 1, 4, 5, 32, 33, 36, 37}));
+  // Our own kernel on the same tile: the same grid, and registers that hold eight neighbours.
+  const auto own = map_window(stage, cuda::machine_of(cuda::h200()), "128x128");
+  EXPECT_EQ(fact(*own, "grid"), "392 x 4");
+  EXPECT_EQ(fact(*own, "iterations"), "72");
+  EXPECT_EQ(fact(*own, "accumulators"), "128");
+  const SharedMemoryMap ours = own->shared_memory();
+  for (const SharedAccess& access : ours.accesses) EXPECT_EQ(access.conflicts, 0) << access.name;
+  const AccumulatorRow& first = ours.accumulators.front();
+  EXPECT_EQ(std::vector<int>(first.columns.begin(), first.columns.begin() + 8),
+            (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST(KernelMap, RefusesWhatIsNotThere) {
+  const auto message = [](const auto& call) -> std::string {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  const Stage stage = parse_stage("f16:n2h15c64k64r3pad1+max2");
+  const auto map = map_window(stage, cuda::machine_of(cuda::h200()), {});
+  EXPECT_NE(message([&] { map->accumulator({0, 15, 0, 0}); }).find("0 to 14"), std::string::npos);
+  EXPECT_NE(message([&] { map->accumulator({0, 14, 0, 0}); }).find("no window"), std::string::npos);
+  EXPECT_NE(message([&] { map->tile_at(100, 0); }).find("grid has"), std::string::npos);
+  EXPECT_NE(message([&] { map->thread_step(map->tile_at(0, 0), 999, 0); }).find("threads 0 to"),
+            std::string::npos);
+  EXPECT_NE(message([&] { map->thread_step(map->tile_at(0, 0), 0, 99); }).find("steps 0 to 17"),
+            std::string::npos);
+  EXPECT_NE(message([&] {
+              make_kernel_map({stage, "cpu", "general", "", 1});
+            }).find("has no map"),
+            std::string::npos);
+  EXPECT_NE(message([&] {
+              make_kernel_map({stage, "h200", "winograd4", "", 1});
+            }).find("has no map"),
+            std::string::npos);
+  EXPECT_NE(message([&] {
+              make_kernel_map({parse_stage("n1h8c3k4r3"), "h200", "halo", "", 1});
+            }).find("no map"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace convoy::inspect
