@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Bank conflicts of shared memory: what `convoy explain --smem` predicts beside what ncu counts.
+
+    bench/bank_conflicts.py --convoy build/cuda/bin/convoy --out bench/results/h200/bank-conflicts.json
+    bench/bank_conflicts.py --convoy build/release/bin/convoy --counts bench/results/h200/bank-conflicts.json
+
+The first counts one launch of each kernel, on a GPU with ncu. The second, on any machine, holds the predictions
+against counts that were stored. A prediction is that of one tile times the tiles of the launch. Loads are ldmatrix,
+stores stmatrix, copies cp.async; what TMA and wgmma move these counters do not see.
+
+The pipe's counter of conflicts also counts what accesses of several warps wait for each other (arbitration), which
+changes from run to run. So: wavefronts less conflicts, as counted, are the predicted wavefronts without conflicts,
+exactly; the instructions are; the counted conflicts are at least the predicted ones; and those of the instructions
+themselves (sass), where they were counted, are exactly the predicted ones. Exit code 1 where one of these fails.
+"""
+
+import argparse
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+STAGE = "f16:n32h56w56c64k128r3pad1+bias+relu+max2"
+CASES = [  # stage, kernel, tile
+    (STAGE, "window", "128x128"),
+    (STAGE, "window", "64x64"),
+    (STAGE, "halo", "8x28x1.channels"),
+    (STAGE, "halo", "16x16x1.channels"),  # a row of eight windows: two pixels of a store in one bank
+    ("f16:n32h56w56c64k128r3pad1+bias+relu", "halo", "8x28x1.channels"),
+]
+PIPE = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared"
+SASS = "smsp__sass_l1tex_data_bank_conflicts_pipe_lsu_mem_shared_op"
+METRICS = {
+    "load_conflicts": f"{PIPE}_op_ld.sum",
+    "store_conflicts": f"{PIPE}_op_st.sum",
+    "all_conflicts": f"{PIPE}.sum",
+    "load_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+    "store_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+    "ldmatrix": "smsp__inst_executed_op_ldsm.sum",  # those that a predicate turned off, too
+    "ldmatrix_on": "smsp__inst_executed_op_ldsm_pred_on_any.sum",
+    "ldgsts": "smsp__inst_executed_op_ldgsts.sum",
+    "sass_load_conflicts": f"{SASS}_ldsm.sum",
+    "sass_store_conflicts": f"{SASS}_stsm.sum",
+    "sass_copy_conflicts": f"{SASS}_ldgsts.sum",
+}
+
+
+def predicted(convoy, device, stage, kernel, tile):
+    command = [convoy, "explain", stage, "--device", device, "--kernel", kernel, "--tile", tile, "--smem", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
+    shared = json.loads(done.stdout)["shared_memory"]
+    row = {f"{what}_{figure}": 0 for what in ("load", "store", "copy")
+           for figure in ("instructions", "wavefronts", "conflicts", "plain_conflicts")}
+    for access in shared["accesses"]:
+        if not access["counted"]:
+            continue
+        copies = access["instruction"].startswith("cp.async")
+        what = "copy" if copies else "store" if access["store"] else "load"
+        for figure in ("instructions", "wavefronts", "conflicts", "plain_conflicts"):
+            row[f"{what}_{figure}"] += round(access[figure] * shared["tiles"])
+    return row
+
+
+def counted(ncu, convoy, stage, kernel, tile):
+    run = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--metrics", ",".join(METRICS.values()),
+           "--kernel-name", f"regex:^{kernel}$", "--launch-skip", "1", "--launch-count", "1", convoy, "explain", stage,
+           "--device", "cuda", "--kernel", kernel, "--tile", tile, "--seconds", "0.001"]
+    done = subprocess.run(run, capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    begin = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if begin is None:
+        sys.exit(f"{' '.join(run)}: no figures, exit code {done.returncode}\n{(done.stdout + done.stderr)[-2000:]}")
+    row = list(csv.DictReader(io.StringIO("\n".join(lines[begin:]))))[1]  # the first is the units'
+    return {key: int(float(row[metric].replace(",", ""))) if row.get(metric) else None
+            for key, metric in METRICS.items()}
+
+
+def differences(model, seen):
+    """What of the counts contradicts the prediction. A count of None was not taken."""
+    equal = {"ldmatrix_on": model["load_instructions"], "ldgsts": model["copy_instructions"],
+             **{f"sass_{what}_conflicts": model[f"{what}_conflicts"] for what in ("load", "store", "copy")}}
+    found = [f"{key}: {value} predicted, {seen[key]} counted" for key, value in equal.items()
+             if seen.get(key) not in (None, value)]
+    for what in ("load", "store"):
+        least = model[f"{what}_wavefronts"] - model[f"{what}_conflicts"]
+        there = seen[f"{what}_wavefronts"] - seen[f"{what}_conflicts"]
+        if there != least:
+            found.append(f"{what}s without conflicts: {least} wavefronts predicted, {there} counted")
+        if seen[f"{what}_conflicts"] < model[f"{what}_conflicts"]:
+            found.append(f"conflicts of {what}s: {model[f'{what}_conflicts']} predicted, fewer counted: "
+                         f"{seen[f'{what}_conflicts']}")
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--convoy", default="build/cuda/bin/convoy")
+    parser.add_argument("--ncu", default="ncu")
+    parser.add_argument("--counts", help="a result of this script: take its counts instead of ncu's")
+    parser.add_argument("--out")
+    args = parser.parse_args()
+    if args.counts:
+        stored = json.loads(Path(args.counts).read_text())
+        gpu, device = stored["gpu"], "h200"
+        cases = [(row["stage"], row["kernel"], row["tile"], row["counted"]) for row in stored["rows"]]
+    else:
+        here = json.loads(subprocess.run([args.convoy, "devices", "--json", "--no-measure"], capture_output=True,
+                                         check=True).stdout)["gpus"]["devices"]
+        if not here:
+            sys.exit("no GPU here: convoy devices says why")
+        gpu, device = here[0]["name"], "cuda"
+        cases = [(*case, counted(args.ncu, args.convoy, *case)) for case in CASES]
+    if "H200" not in gpu and device == "h200":
+        sys.exit(f"{args.counts}: counted on {gpu}, expected an H200")
+    rows, wrong = [], 0
+    for stage, kernel, tile, seen in cases:
+        model = predicted(args.convoy, device, stage, kernel, tile)
+        against = differences(model, seen)
+        wrong += bool(against)
+        rows.append(dict(stage=stage, kernel=kernel, tile=tile, predicted=model, counted=seen, against=against))
+        print(f"{kernel} {tile} {stage}: conflicts of loads {model['load_conflicts']} predicted, "
+              f"{seen['load_conflicts']} counted; of stores {model['store_conflicts']}, {seen['store_conflicts']}"
+              + "".join(f"\n  {one}" for one in against))
+    if args.out:
+        out = Path(args.out)
+        partial = out.with_suffix(".tmp")
+        partial.write_text(json.dumps(dict(gpu=gpu, metrics=METRICS, rows=rows), indent=1) + "\n")
+        partial.replace(out)
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
