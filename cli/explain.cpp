@@ -12,6 +12,7 @@
 #include "convoy/error.hpp"
 #include "core/json.hpp"
 #include "explain_map.hpp"
+#include "explain_trace.hpp"
 #include "options.hpp"
 #include "plan/kernel_table.hpp"
 #include "plan/segments.hpp"
@@ -23,6 +24,7 @@ namespace {
 struct ExplainArguments {
   std::string stage, device = "cpu", kernel, tile;
   std::vector<std::string> then;
+  TraceArguments trace;
   int threads = 0;
   double seconds = 0.4;
   bool json = false, no_measure = false, all = false, strict = false, no_tuning = false;
@@ -71,7 +73,7 @@ void explain_chain(const Chain& chain, const PlanOptions& options, const Machine
                times->one_kernel * 1e6, times->by_themselves * 1e6);
 }
 
-void run_explain(const ExplainArguments& arguments) {
+void run_explain(const ExplainArguments& arguments, int& exit_code) {
   if (arguments.inside.wanted()) {
     run_explain_map(arguments.inside,
                     {arguments.stage, arguments.device, arguments.kernel, arguments.tile,
@@ -94,7 +96,17 @@ void run_explain(const ExplainArguments& arguments) {
       throw Error(
           "explain: --kernel, --tile and --all are for a single stage, found a chain. Leave them "
           "out.");
+    if (arguments.trace.asked_for())
+      throw Error("explain: --trace is for a single stage, found a chain. Trace them one by one.");
     explain_chain(chain, options, machine_for(options), arguments);
+    return;
+  }
+  if (arguments.trace.asked_for()) {
+    if (arguments.all)
+      throw Error("explain: --all measures every kernel, --trace runs one. Leave one of them out.");
+    if (!explain_trace(arguments.trace, chain.stages.front(), options,
+                       arguments.no_measure ? 0 : arguments.seconds, arguments.json))
+      exit_code = 1;
     return;
   }
   const Explanation explanation = explain(
@@ -107,7 +119,7 @@ void run_explain(const ExplainArguments& arguments) {
 
 }  // namespace
 
-void add_explain(Command& app, int&) {
+void add_explain(Command& app, int& exit_code) {
   auto arguments = std::make_shared<ExplainArguments>();
   Command* command = app.add_subcommand(
       "explain", "Tell why a stage runs as it does: sizes, kernels, tile, time and memory traffic");
@@ -139,9 +151,10 @@ void add_explain(Command& app, int&) {
       ->capture_default_str()
       ->check(between(0.001, 60.0));
   arguments->inside.add_to(*command);
+  add_trace(*command, arguments->trace);
   add_json(*command, arguments->json);
   command->footer("Example: convoy explain n4h32c64k128r3pad1+bias+relu+max2");
-  command->callback([arguments] { run_explain(*arguments); });
+  command->callback([arguments, &exit_code] { run_explain(*arguments, exit_code); });
 }
 
 }  // namespace convoy::cli

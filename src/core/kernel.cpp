@@ -1,5 +1,7 @@
 #include "core/kernel.hpp"
 
+#include "convoy/error.hpp"
+
 namespace convoy {
 namespace {
 
@@ -18,6 +20,13 @@ Strides dense_x(const Stage& stage, Index n) {
 Strides dense_y(const Stage& stage, Index n) {
   const Shapes shapes = shapes_of(stage);
   return dense(stage, n, shapes.out_h, shapes.out_w, stage.k, stage.act.is_neuron());
+}
+
+std::string Prepared::why_no_trace() const {
+  return "it takes no time stamps";
+}
+RunTrace Prepared::trace(std::span<const RunArgs, 2>, const std::function<void()>&) const {
+  throw Error("trace: " + why_no_trace() + ".");
 }
 
 }  // namespace convoy

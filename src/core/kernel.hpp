@@ -5,6 +5,7 @@
 // function of its name returns; src/plan/kernel_table.cpp lists those functions.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,6 +17,7 @@
 #include "core/chain.hpp"
 #include "core/machine.hpp"
 #include "core/threads.hpp"
+#include "core/trace.hpp"
 
 namespace convoy {
 
@@ -119,6 +121,15 @@ class Prepared {
   virtual std::vector<GpuResources> gpu_resources() const { return {}; }
   /// No allocation, no exception. Re-entrant as long as workspaces differ.
   virtual Status run(const RunArgs& args) const noexcept = 0;
+
+  /// Why `trace` can't be called, and what to do; empty: it can. On the CPU it is `Threads` that
+  /// logs, whatever the kernel.
+  virtual std::string why_no_trace() const;
+  /// Calls `warm_up` twice, which enqueues runs, and enqueues two runs behind them, whose kernel
+  /// takes time stamps of itself; waits, and tells of the second, and how long the second warm-up
+  /// took. It gives the bits of `run`. Throws Error.
+  virtual RunTrace trace(std::span<const RunArgs, 2> runs,
+                         const std::function<void()>& warm_up) const;
 };
 
 /// A kernel that is there to be learned from: it adds one thing to the rung before it in the table.

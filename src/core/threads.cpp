@@ -11,6 +11,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "core/machine.hpp"
 #include "core/printable.hpp"
 #include "core/process.hpp"
+#include "core/trace.hpp"
 
 namespace convoy {
 namespace {
@@ -104,17 +106,50 @@ void Threads::spread(Index tasks, void (*body)(void*, Index, int), void* context
 }
 #endif
 
-void Threads::run(Index tasks, void (*body)(void*, Index, int), void* context) {
-  if (arena_ && may_use_tbb())
+void Threads::run_unlogged(Index tasks, void (*body)(void*, Index, int), void* context) {
+  if (arena_ && tasks > 1 && may_use_tbb())
     spread(tasks, body, context);
   else
     for (Index task = 0; task < tasks; ++task) body(context, task, 0);
+}
+
+void Threads::run_logged(Index tasks, void (*body)(void*, Index, int), void* context) {
+  struct Logged {
+    void (*body)(void*, Index, int);
+    void* context;
+    TaskLog* log;
+  } logged{body, context, log_};
+  log_->begin_loop();
+  run_unlogged(
+      tasks,
+      [](void* l, Index task, int slot) {
+        const auto& its = *static_cast<Logged*>(l);
+        const auto begin = TaskLog::Clock::now();
+        its.body(its.context, task, slot);
+        its.log->add(slot, task, begin, TaskLog::Clock::now());
+      },
+      &logged);
+}
+
+void Threads::run(Index tasks, void (*body)(void*, Index, int), void* context) {
+  if (log_)
+    run_logged(tasks, body, context);
+  else
+    run_unlogged(tasks, body, context);
+}
+
+void Threads::log_to(TaskLog* log) {
+  if (log && log->slots() != count_)
+    throw Error(fmt::format("threads: a log of {} slots, expected {}.", log->slots(), count_));
+  log_ = log;
+  least_to_spread_ = log ? 0 : count_ == 1 ? std::numeric_limits<Index>::max() : 2;
 }
 
 Threads::Threads(int count) : count_(count) {
   check_threads(count);
   if (count < 1) throw Error("threads: 0, expected at least 1.");
   if (count > 1 && may_use_tbb()) arena_ = std::make_unique<Arena>(count);
+  log_to(nullptr);
 }
 Threads::~Threads() {
   // What a child inherited is left alone: taking it down may wait for a thread that is not there.

@@ -8,6 +8,8 @@
 
 namespace convoy {
 
+class TaskLog;
+
 class Threads {
  public:
   explicit Threads(int count);  // 1 to most_threads, else throws Error
@@ -24,7 +26,7 @@ class Threads {
   /// one task or one thread, and in a child forked by a process that had used several threads.
   template <class Body>
   void for_each(Index tasks, Body&& body) {
-    if (count_ == 1 || tasks <= 1) {
+    if (tasks < least_to_spread_) {
       for (Index task = 0; task < tasks; ++task) body(task, 0);
       return;
     }
@@ -34,11 +36,19 @@ class Threads {
         const_cast<void*>(static_cast<const void*>(&body)));
   }
 
+  /// From now on begin and end of every task go to `log`, which must have count() slots; null: to
+  /// none again. Not while something runs. Without a log tasks take no time stamps.
+  void log_to(TaskLog* log);
+
  private:
   struct Arena;
   void run(Index tasks, void (*body)(void*, Index, int), void* context);
+  void run_logged(Index tasks, void (*body)(void*, Index, int), void* context);
+  void run_unlogged(Index tasks, void (*body)(void*, Index, int), void* context);
   void spread(Index tasks, void (*body)(void*, Index, int), void* context);
   int count_;
+  Index least_to_spread_ = 0;  // tasks of a loop; fewer run inline. All pass `run` with a log
+  TaskLog* log_ = nullptr;
   std::unique_ptr<Arena> arena_;
 };
 

@@ -46,8 +46,8 @@ void ChromeTrace::name_group(int group, std::string_view name) {
        {std::pair("process_name", fmt::format(R"("name":{})", quoted(name))),
         std::pair("process_sort_index", fmt::format(R"("sort_index":{})", group))}) {
     begin_event();
-    fmt::format_to(std::back_inserter(events_), R"({{"ph":"M","pid":{},"name":"{}","args":{{{}}}}})",
-                   group, what, argument);
+    fmt::format_to(std::back_inserter(events_),
+                   R"({{"ph":"M","pid":{},"name":"{}","args":{{{}}}}})", group, what, argument);
   }
 }
 

@@ -11,8 +11,7 @@
 namespace convoy::inspect {
 
 /// Named facts of a span or of the whole trace, shown where it is selected.
-using TraceFacts =
-    std::vector<std::pair<std::string_view, std::variant<double, std::string_view>>>;
+using TraceFacts = std::vector<std::pair<std::string_view, std::variant<double, std::string_view>>>;
 
 /// Collects tracks and spans; `text` is the file. Tracks lie in groups (the format's threads and
 /// processes), both numbered from 0 and shown in this order. Names may hold anything.

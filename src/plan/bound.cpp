@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <new>
@@ -113,6 +114,14 @@ Status Bound::run(RunArgs& args, void* given, Stream stream) const {
   Status status = prepared_->run(args);
   workspaces_.give(args.workspace);
   return status;
+}
+
+RunTrace Bound::trace(std::span<RunArgs, 2> runs, const std::function<void()>& warm_up,
+                      Stream stream) const {
+  if (!has_weights_) no_weights().or_throw();
+  for (RunArgs& args : runs) args.stream = stream.handle;
+  const std::array both{runs[0], runs[1]};
+  return prepared_->trace(both, warm_up);
 }
 
 Status Bound::no_weights() {

@@ -1,6 +1,7 @@
 // A chain bound to a device: what `Plan` is made of, and what runs the chains of a network.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -10,6 +11,7 @@
 #include "core/chain.hpp"
 #include "core/machine.hpp"
 #include "core/threads.hpp"
+#include "core/trace.hpp"
 #include "plan/select.hpp"
 #include "plan/workspaces.hpp"
 
@@ -52,6 +54,13 @@ class Bound {
   /// Runs `args`, whose operands are checked; fills in workspace (`given`, or one of its own;
   /// null), threads and stream.
   Status run(RunArgs& args, void* given, Stream stream) const;
+
+  /// Of a GPU's kernel; see Prepared.
+  std::string why_no_trace() const { return prepared_->why_no_trace(); }
+  /// Two runs, of which the second is told; they go behind what `warm_up` enqueues. Only of kernels
+  /// without a workspace. Throws Error.
+  RunTrace trace(std::span<RunArgs, 2> runs, const std::function<void()>& warm_up,
+                 Stream stream) const;
 
  private:
   Status no_workspace() const;

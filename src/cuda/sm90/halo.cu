@@ -73,21 +73,29 @@ void HaloLaunch::use(const void* w) {
   if (!why.empty()) throw Error("halo " + tile.name() + " for " + to_text(stage) + ": " + why);
 }
 
-std::string HaloLaunch::run(const Run& run, cudaStream_t stream) const noexcept {
+std::string HaloLaunch::aim(const Run& run, HaloParams& p, int& grid) const noexcept {
   const auto& [stage, tile, layout, kernel, ready] = *ready_;
-  HaloParams p = ready;
+  p = ready;
   p.epilogue.bias = run.bias;
   p.tiles = halo_tiles_of(stage, tile, layout, run.n);
   Stage part = stage;
   part.n = run.n;
   const bool whole = run.n == stage.n;
-  std::string why = aim(&p.x, run.x, whole && run.x_pixel_stride == stage.c,
-                        [&] { return halo_x_map(part, tile, layout, run.x_pixel_stride); });
+  std::string why = sm90::aim(&p.x, run.x, whole && run.x_pixel_stride == stage.c,
+                              [&] { return halo_x_map(part, tile, layout, run.x_pixel_stride); });
   if (why.empty())
-    why = aim(&p.y, run.y, whole && run.y_pixel_stride == stage.k,
-              [&] { return halo_y_map(part, tile, run.y_pixel_stride); });
+    why = sm90::aim(&p.y, run.y, whole && run.y_pixel_stride == stage.k,
+                    [&] { return halo_y_map(part, tile, run.y_pixel_stride); });
+  grid = layout.grid < p.tiles || tile.resident ? layout.grid : p.tiles;
+  return why;
+}
+
+std::string HaloLaunch::run(const Run& run, cudaStream_t stream) const noexcept {
+  const auto& [stage, tile, layout, kernel, ready] = *ready_;
+  HaloParams p;
+  int grid = 0;
+  std::string why = aim(run, p, grid);
   if (!why.empty()) return why;
-  const int grid = layout.grid < p.tiles || tile.resident ? layout.grid : p.tiles;
   return launch(kernel, p, grid, halo_threads, layout.shared_bytes, stream,
                 [&] { return "halo " + tile.name() + " for " + to_text(stage); });
 }

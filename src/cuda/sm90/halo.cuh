@@ -216,10 +216,11 @@ __device__ __forceinline__ void multiply_tap(float (&d)[I][N / 2], std::uint32_t
 
 /// The math of warpgroup g: `finish(d, bias, at)` gets the accumulators of each of its tiles, with
 /// the bias of the thread's two channels.
-template <class T, int N, int I, int Steps = 4, class Params, class Finish>
+template <class T, int N, int I, int Steps = 4, class Params, class Finish,
+          class Stamped = NoStamps>
 __device__ __forceinline__ void consume(const Params& p, const HaloBarriers& bar,
                                         std::uint32_t x_slots, std::uint32_t w_slots, int g,
-                                        Finish finish) {
+                                        Finish finish, Stamped&& stamps = NoStamps()) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const bool gives_x = lane == 0, gives_w = lane == 0 && !p.at.resident;
   const std::uint32_t tap_step = p.at.cta_channels * row_bytes >> 4;
@@ -239,6 +240,7 @@ __device__ __forceinline__ void consume(const Params& p, const HaloBarriers& bar
   if (!skips_before && p.at.pingpong && g == 1) walk.skip_tile();
 
   for (int t = first; t < p.tiles; t += stride) {
+    stamps.at(State::tile, t);
     const auto at = place(p, t);
     const int channel = at.k + g * p.at.warpgroup_channels + halo_channel(lane, warp);
     float bias[2];
@@ -247,12 +249,14 @@ __device__ __forceinline__ void consume(const Params& p, const HaloBarriers& bar
     // own: slots are then taken in the order of loading, and no wait can be a whole round of the
     // ring early. Warpgroup 0 begins unasked.
     if (p.at.pingpong) {
+      stamps.at(State::turn);
       if (g == 1 || turn > 0) ptx::mbarrier_wait(bar.turn(g), (turn + (g == 1 ? 0 : 1)) & 1);
       ++turn;
     }
 
     if (skips_before && p.at.pingpong && (g == 1 || t != first)) walk.skip_tile();
     std::uint32_t a, b, next_a = 0, next_b = 0;
+    stamps.at(State::wait, 0);
     walk.look(a, b);
     walk.wait();
 #pragma unroll
@@ -260,6 +264,7 @@ __device__ __forceinline__ void consume(const Params& p, const HaloBarriers& bar
     std::uint32_t w_last = 0, x_last = 0;
     for (int it = 0; it < p.slabs; ++it) {
       const bool last = it + 1 == p.slabs;
+      stamps.at(State::math, it);
       multiply_tap<T, N, I, Steps>(d, a, b, p, it > 0);
       ptx::wgmma_commit();
       // All of this tile's waits are over: the other warpgroup may begin under the last slab's
@@ -290,7 +295,10 @@ __device__ __forceinline__ void consume(const Params& p, const HaloBarriers& bar
             d, a, low + (p.at.tap_shift[first + p.at.slab_taps - 1] & ~opens_slot), p, 1);
         ptx::wgmma_commit();
       }
-      if (!last) walk.wait();
+      if (!last) {
+        stamps.at(State::wait, it + 1);
+        walk.wait();
+      }
       a = next_a;
       b = next_b;
     }
@@ -301,6 +309,7 @@ __device__ __forceinline__ void consume(const Params& p, const HaloBarriers& bar
     if (gives_w) ptx::mbarrier_arrive(walk.w.empty(w_last));
     if (gives_x) ptx::mbarrier_arrive(walk.x.empty(x_last));
 
+    stamps.at(State::epilogue);
     finish(d, bias, at);
   }
 }
@@ -309,8 +318,9 @@ __device__ __forceinline__ void consume(const Params& p, const HaloBarriers& bar
 
 /// All of a CTA: `finish(d, bias, at, staging, g)` takes a tile of warpgroup g from its
 /// accumulators to memory, by its staging buffer.
-template <class T, int N, int I, int Steps, class Params, class Finish>
-__device__ __forceinline__ void run_cta(const Params& p, Finish finish) {
+template <class T, int N, int I, int Steps, class Params, class Finish, class Stamped = NoStamps>
+__device__ __forceinline__ void run_cta(const Params& p, Finish finish,
+                                        Stamped&& stamps = NoStamps()) {
   extern __shared__ std::uint8_t raw[];
   const std::uint32_t base = aligned(ptx::shared_address(raw));
   const std::uint32_t x_slots = base, w_slots = base + p.at.w_offset;
@@ -335,20 +345,26 @@ __device__ __forceinline__ void run_cta(const Params& p, Finish finish) {
     const int producer = static_cast<int>(threadIdx.x / 32 % 4);
     if (threadIdx.x % 32 == 0) {
       if (producer % 2 == 0)
-        produce_pixels(p, bar, x_slots, {producer / 2, 2});
+        produce_pixels(p, bar, x_slots, {producer / 2, 2}, stamps);
       else
-        produce_weights(p, bar, w_slots, {producer / 2, 2});
+        produce_weights(p, bar, w_slots, {producer / 2, 2}, stamps);
+      stamps.at(State::end);
     }
   } else {
     ptx::grow_registers<232>();
+    stamps.at(State::run_before);
     ptx::grid_dependency_wait();
     const std::uint32_t staging =
         base + p.at.staging_offset + warpgroup * p.at.store_buffers * p.at.staging;
-    consume<T, N, I, Steps>(p, bar, x_slots, w_slots, warpgroup,
-                            [&](auto& d, const float(&bias)[2], const auto& at) {
-                              finish(d, bias, at, staging, warpgroup);
-                            });
+    consume<T, N, I, Steps>(
+        p, bar, x_slots, w_slots, warpgroup,
+        [&](auto& d, const float(&bias)[2], const auto& at) {
+          finish(d, bias, at, staging, warpgroup);
+        },
+        stamps);
+    stamps.at(State::store);
     if (leads_warpgroup()) ptx::bulk_wait_read<0>();
+    stamps.at(State::end);
   }
 }
 

@@ -13,6 +13,8 @@
 
 namespace convoy::cuda::sm90 {
 
+struct HaloParams;  // halo_params.hpp
+
 /// A stage on one tile: its kernel loaded, and what all its launches have in common made once. A
 /// launch starts while the stream's previous kernel drains: that one is waited for before x and
 /// bias are read and y is written, but not before w is read.
@@ -32,6 +34,9 @@ class HaloLaunch {
   /// Enqueues one launch. No allocation, no synchronisation, capturable. Returns an empty string,
   /// or what went wrong. From any thread.
   std::string run(const Run& run, cudaStream_t stream) const noexcept;
+
+  /// What a launch of `run` is told, and its CTAs: for a kernel that does the same and more.
+  std::string aim(const Run& run, HaloParams& params, int& grid) const noexcept;
 
  private:
   struct Ready;

@@ -84,9 +84,10 @@ struct Model {
   /// What shows beside the tiles: the last one's store, and some of the load of weights that stay.
   /// A launch that leaves half of the multiprocessors free lets the next one start there.
   double around() const {
-    return (layout.crowded ? costs.crowded : 0) + costs.last_store * store() +
+    return (layout.crowded ? costs.crowded : 0) + last_store() +
            (tile.resident ? costs.first_weights * weights() * layout.grid / l2() : 0);
   }
+  double last_store() const { return costs.last_store * store(); }
   /// Bytes that the stage reads and writes: they hide under its tiles, or those under them.
   double bytes() const {
     const Shapes shapes = shapes_of(stage);
@@ -98,17 +99,41 @@ struct Model {
 
 }  // namespace
 
-double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
-                    const DeviceFacts& device, const HaloCosts& costs) {
+namespace {
+
+/// Calls with the model, and with cycles and hertz: those of the tiles, bytes included.
+template <class Use>
+auto with_model(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
+                const DeviceFacts& device, const HaloCosts& costs, Use use) {
   const Model model{stage, tile, layout, costs, device.sms};
   const Loaded loaded(device, costs.clock, costs.memory);
   const double reached = loaded.memory * layout.grid / device.sms;  // by the CTAs that there are
-  return (model.around() + std::max(model.tiles(), model.bytes() / reached)) / loaded.clock;
+  return use(model, std::max(model.tiles(), model.bytes() / reached), loaded.clock);
+}
+
+}  // namespace
+
+double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
+                    const DeviceFacts& device, const HaloCosts& costs) {
+  return with_model(stage, tile, layout, device, costs,
+                    [](const Model& model, double tiles, double hertz) {
+                      return (model.around() + tiles) / hertz;
+                    });
 }
 
 double halo_seconds(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
                     const DeviceFacts& device) {
   return halo_seconds(stage, tile, layout, device, HaloCosts());
+}
+
+Phases halo_phases(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
+                   const DeviceFacts& device) {
+  return with_model(stage, tile, layout, device, HaloCosts(),
+                    [](const Model& model, double tiles, double hertz) {
+                      const double store = model.last_store(), last = model.epilogue();
+                      return Phases{(model.around() - store) / hertz, (tiles - last) / hertz,
+                                    (last + store) / hertz};
+                    });
 }
 
 }  // namespace convoy::cuda::sm90

@@ -5,6 +5,7 @@
 #include "cuda/family.hpp"
 #include "cuda/sm90/halo.hpp"
 #include "cuda/sm90/halo_neuron.hpp"
+#include "cuda/sm90/halo_trace.hpp"
 #include "cuda/sm90/prepared.hpp"
 
 namespace convoy::cuda::sm90 {
@@ -35,7 +36,9 @@ class PreparedHalo final : public PreparedLaunch<Launch> {
 
  public:
   PreparedHalo(const Stage& stage, const HaloTile& tile, const Machine& machine)
-      : Base(stage, machine, tile, halo_layout(stage, tile, facts_of(machine))) {}
+      : Base(stage, machine, tile, halo_layout(stage, tile, facts_of(machine))),
+        tile_(tile),
+        facts_(facts_of(machine)) {}
 
   std::string packing() const override { return halo_packing(Base::stage_); }
   std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
@@ -50,6 +53,24 @@ class PreparedHalo final : public PreparedLaunch<Launch> {
     if (!status.ok()) return status;
     return Base::enqueue(typename Launch::Run(args), args);
   }
+
+  std::string why_no_trace() const override {
+    return why_no_halo_trace(Base::stage_, tile_, facts_);
+  }
+  RunTrace trace(std::span<const RunArgs, 2> runs,
+                 const std::function<void()>& warm_up) const override {
+    if constexpr (std::is_same_v<Launch, HaloLaunch>) {
+      const std::array two{NhwcRun(runs[0]), NhwcRun(runs[1])};
+      return trace_halo(Base::stage_, tile_, halo_layout(Base::stage_, tile_, facts_),
+                        Base::launch(), two, warm_up, facts_, stream_of(runs[1]));
+    } else {
+      return Prepared::trace(runs, warm_up);
+    }
+  }
+
+ private:
+  const HaloTile tile_;
+  const DeviceFacts facts_;
 };
 
 class Halo final : public StageKernel {

@@ -6,7 +6,8 @@
 // tile. So a slot is one load wherever TMA can bring it as one, and threads take turns with the
 // slots of a ring.
 //
-// Params is HaloParams, or what a kernel adds to them; then `place` may be its own.
+// Params is HaloParams, or what a kernel adds to them; then `place` may be its own. Stamped takes
+// the time stamps of a traced kernel (cuda/stamps.cuh); NoStamps compiles to nothing.
 #pragma once
 
 #include "cuda/ptx/mbarrier.cuh"
@@ -17,6 +18,7 @@
 #include "cuda/sm90/ring.cuh"
 #include "cuda/sm90/shared_memory.hpp"
 #include "cuda/sm90/warpgroups.cuh"
+#include "cuda/stamps.cuh"
 
 namespace convoy::cuda::sm90 {
 
@@ -89,11 +91,13 @@ __device__ __forceinline__ void prefetch_pixels(const Params& p) {
 }
 
 /// Keeps the ring of pixel boxes full, once the kernel before has written them.
-template <class Params>
+template <class Params, class Stamped = NoStamps>
 __device__ __forceinline__ void produce_pixels(const Params& p, const HaloBarriers& bar,
-                                               std::uint32_t slots, Producer me) {
+                                               std::uint32_t slots, Producer me,
+                                               Stamped&& stamps = NoStamps()) {
   Ring ring;
   int others = me.which;  // slots until the next of its own
+  int count = 0;          // of all slots so far
   bool written = false;
   for (int t = blockIdx.x * p.at.sharers; t < p.tiles; t += gridDim.x * p.at.sharers) {
     const auto at = place(p, t);
@@ -101,18 +105,24 @@ __device__ __forceinline__ void produce_pixels(const Params& p, const HaloBarrie
       for (int box = 0; box < p.at.boxes; box += p.at.slot_boxes) {
         if (others-- == 0) {
           others = me.of - 1;
+          stamps.at(State::wait, count);
           ptx::mbarrier_wait(bar.x.empty(ring.slot), ring.parity ^ 1);
           const std::uint32_t full = bar.x.full(ring.slot);
           ptx::mbarrier_arrive_expect(full, p.at.x_bytes);
           std::uint32_t to = slots + ring.slot * p.at.x_slot;
-          if (!written) ptx::grid_dependency_wait();
+          if (!written) {
+            stamps.at(State::run_before);
+            ptx::grid_dependency_wait();
+          }
           written = true;
+          stamps.at(State::load, count);
           each_box(p, at, chunk, box, [&](int c0, int c1, int c2, int c3, int c4) {
             ptx::tma_load(to, &p.x, full, c0, c1, c2, c3, c4);
             to += p.at.load_chunks * p.at.x_box;
           });
         }
         ring.advance(p.at.x_slots);
+        ++count;
       }
     }
   }
@@ -120,21 +130,27 @@ __device__ __forceinline__ void produce_pixels(const Params& p, const HaloBarrie
 
 /// Keeps the ring of weight slabs full; resident weights are loaded once. The first pixels would
 /// queue behind all slabs that were asked for before them: only `early_slabs` are.
-template <class Params>
+template <class Params, class Stamped = NoStamps>
 __device__ __forceinline__ void produce_weights(const Params& p, const HaloBarriers& bar,
-                                                std::uint32_t slots, Producer me) {
+                                                std::uint32_t slots, Producer me,
+                                                Stamped&& stamps = NoStamps()) {
   Ring ring;
   int others = me.which, early = p.at.early_slabs;
   for (int t = blockIdx.x * p.at.sharers; t < p.tiles; t += gridDim.x * p.at.sharers) {
     for (int tile = t; tile < t + p.at.sharers; ++tile) {
       const int k = place(p, tile).k;
       for (int slab = 0; slab < p.slabs; ++slab) {
-        if (early-- == 0) ptx::mbarrier_wait(bar.x.full(0), 0);
+        if (early-- == 0) {
+          stamps.at(State::wait, slab);
+          ptx::mbarrier_wait(bar.x.full(0), 0);
+        }
         if (others-- == 0) {
           others = me.of - 1;
+          stamps.at(State::wait, slab);
           if (!p.at.resident) ptx::mbarrier_wait(bar.w.empty(ring.slot), ring.parity ^ 1);
           const std::uint32_t full = bar.w.full(ring.slot);
           ptx::mbarrier_arrive_expect(full, p.at.w_slot);
+          stamps.at(State::load, slab);
           ptx::tma_load(slots + ring.slot * p.at.w_slot, &p.w, full, 0, k, slab * p.at.slab_taps);
         }
         ring.advance(p.at.w_slots);

@@ -36,6 +36,8 @@ class PreparedLaunch : public Prepared {
     return launch_status(launch_->run(run, stream_of(args)));
   }
 
+  const Launch& launch() const { return *launch_; }
+
   const Stage stage_;
   const int device_;
 
