@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""What docs/debugging.md shows is so: the lines that it breaks at, its program's output, and gdb's.
+
+    debugging_page_test.py SOURCE CXX      exit code 1 and a line for each difference
+
+Without gdb, or where it may not trace a program, its part is left out.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+PAGE = "docs/debugging.md"
+
+
+def breakpoints(source, page):
+    """Lines of the table of breakpoints that do not have the code that it names."""
+    rows = re.findall(r"\| `(\w+\.cuh):(\d+)`, `(.+?)` \|", page)
+    if len(rows) < 4:
+        yield f"found {len(rows)} places to break at, expected four or more. Did the table's form change?"
+    for name, line, code in rows:
+        path = next((source / "src").rglob(name))
+        found = path.read_text().splitlines()[int(line) - 1]
+        if code not in found:
+            yield f"{name}:{line} is `{found.strip()}`, not `{code}`"
+
+
+def run(*words, where):
+    done = subprocess.run(words, cwd=where, capture_output=True, text=True, timeout=300, check=True)
+    return done.stdout + done.stderr
+
+
+def main():
+    source, compiler = Path(sys.argv[1]).resolve(), sys.argv[2]
+    page = (source / PAGE).read_text()
+    program, rest = re.search(r"```cpp\n(.*?)```\n(.*)", page, re.S).groups()
+    output, session = re.findall(r"```text\n(.*?)```", rest, re.S)
+    wrong = list(breakpoints(source, page))
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "walk.cpp").write_text(program)
+        run(compiler, "-std=c++20", "-g", "-O0", f"-I{source}/src", f"-I{source}/include", "walk.cpp", "-o", "walk",
+            where=folder)
+        printed = run("./walk", where=folder).splitlines()
+        wrong += [f"the program does not print: {line}" for line in output.splitlines() if line not in printed]
+        if shutil.which("gdb"):
+            commands = re.findall(r"^\(gdb\) (.*)$", session, re.M)
+            words = [word for command in commands for word in ("-ex", command)]
+            told = run("gdb", "-q", "-nx", "-batch", *words, "./walk", where=folder)
+            shown = re.findall(r"^(\$\d+ = .*)$", session, re.M)
+            if len(shown) < 8:
+                wrong.append(f"gdb's part has {len(shown)} values, expected eight or more. Did its form change?")
+            if "ptrace" in told:  # in some containers
+                print("skipped: gdb may not trace a program here")
+            else:
+                wrong += [f"gdb does not print: {line}" for line in shown if line not in told.splitlines()]
+        else:
+            print("skipped: no gdb")
+    for line in wrong:
+        print(f"{PAGE}: {line}", file=sys.stderr)
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
