@@ -1,4 +1,6 @@
 // Traces as Chrome's trace event format: what a reader of the JSON finds in it.
+#include "inspect/chrome_trace.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,7 +9,6 @@
 #include <random>
 
 #include "convoy/error.hpp"
-#include "inspect/chrome_trace.hpp"
 
 namespace convoy::inspect {
 namespace {
