@@ -35,6 +35,9 @@ struct WindowCosts {
   double copies_of_8 = 2, copies_of_4 = 4, copies_of_2 = 10;
   double analytic = 1.6, precomputed = 1.4;  // factors of a step with these iterators
   double memory = 0.7;                       // share of the memory's speed
+  // Boxes: cycles of a scheduler for a warp's copy, for what becomes of 32 rows' sums, for those of
+  // a part; of a box, what is waited for; of a warp alone, how much longer.
+  double box_copy = 10, box_write = 110, box_part = 75, box_latency = 900, box_alone = 3;
   // Factor of the seconds of dense stages of 16 bits on Hopper: arithmetics are compared at a large
   // n, and at small ones wgmma's families are up to 3.5 times as fast.
   double against_wgmma = 1.7;

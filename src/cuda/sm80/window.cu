@@ -10,7 +10,8 @@
 namespace convoy::cuda::sm80 {
 namespace {
 
-WindowKernel kernel_of(DType type, const WindowTile& tile) {
+WindowKernel kernel_of(DType type, const WindowTile& tile, int parts) {
+  if (tile.box) return window_boxes(type, parts);
   switch (type) {
     case DType::f32:
       return window_f32(tile);
@@ -39,9 +40,13 @@ struct WindowReady {
   WindowParams params{};  // all but what a run brings
   int shared_bytes;
 
-  WindowReady(const Stage& stage, const WindowTile& tile_, bool in_order)
-      : tile(tile_), kernel(kernel_of(stage.dtype, tile), "window " + tile.name()) {
+  WindowReady(const Stage& stage, const WindowTile& tile_, bool in_order, const Machine& machine)
+      : tile(tile_),
+        kernel(
+            kernel_of(stage.dtype, tile, box_parts(window_sizes(stage, tile).groups, stage.dtype)),
+            "window " + tile.name()) {
     params.at = window_sizes(stage, tile);
+    set_machine(params.at, stage, tile, machine);
     params.at.in_order = in_order;
     params.act = device_activation(stage.act);
     shared_bytes = tile.shared_bytes();
@@ -59,13 +64,13 @@ struct WindowLaunch::Ready {
   WindowReady planned, any;
 };
 
-WindowLaunch::WindowLaunch(const Stage& stage, const WindowTile& tile, bool overlap_previous) {
+WindowLaunch::WindowLaunch(const Stage& stage, const WindowTile& tile, const Machine& machine) {
   const bool in_order = window_sizes(stage, tile).in_order;
   ready_ = std::make_unique<const Ready>(Ready{stage,
                                                static_cast<int>(size_of(stage.dtype)),
-                                               overlap_previous,
-                                               {stage, tile, in_order},
-                                               {stage, narrow, in_order}});
+                                               machine.compute_capability >= 90,
+                                               {stage, tile, in_order, machine},
+                                               {stage, narrow, in_order, machine}});
 }
 WindowLaunch::~WindowLaunch() = default;
 
@@ -87,12 +92,13 @@ std::string WindowLaunch::run(const RunArgs& args, const void* w,
   p.copy = std::min(copy, 8);
   p.wide_y = common_alignment(reinterpret_cast<std::uintptr_t>(args.y), args.y_stride.w * size,
                               one ? 0 : groups.filters * size) == unit_bytes;
-  const cudaError_t error = with.kernel.launch({.grid = p.at.m_tiles * p.at.n_tiles,
-                                                .threads = with.tile.threads(),
-                                                .shared_bytes = with.shared_bytes,
-                                                .stream = stream,
-                                                .overlap_previous = overlap},
-                                               p);
+  const cudaError_t error = with.kernel.launch(
+      {.grid = p.at.m_tiles * p.at.n_tiles,
+       .threads = with.tile.threads(),
+       .shared_bytes = with.tile.box ? p.at.box.shared_bytes() : with.shared_bytes,
+       .stream = stream,
+       .overlap_previous = overlap},
+      p);
   if (error == cudaSuccess) return {};  // the text below allocates
   return describe(error, "launching window for " + to_text(stage));
 }

@@ -15,9 +15,8 @@ namespace convoy::cuda::sm80 {
 /// called.
 class WindowLaunch {
  public:
-  /// Loads the tile's kernel and the one for any alignment. `overlap_previous`: from compute
-  /// capability 9.0 on. Throws Error.
-  WindowLaunch(const Stage& stage, const WindowTile& tile, bool overlap_previous);
+  /// Loads the tile's kernel and the one for any alignment. Throws Error.
+  WindowLaunch(const Stage& stage, const WindowTile& tile, const Machine& machine);
   ~WindowLaunch();
   WindowLaunch(const WindowLaunch&) = delete;
   WindowLaunch& operator=(const WindowLaunch&) = delete;

@@ -1,5 +1,6 @@
 // How long a tile of the window family should take.
 #include <algorithm>
+#include <cmath>
 
 #include "cuda/costs.hpp"
 #include "cuda/sm80/window_tile.hpp"
@@ -7,14 +8,45 @@
 
 namespace convoy::cuda::sm80 {
 
+namespace {
+
+// CTAs go through boxes two at a time: what the others' copies take does not show, but for the
+// first.
+double box_seconds(const Stage& stage, const WindowTile& tile, const Machine& machine) {
+  const WindowCosts costs;
+  WindowSizes at = window_sizes(stage, tile);
+  set_machine(at, stage, tile, machine);
+  const WindowBox& box = at.box;
+  const int parts = box_parts(at.groups, stage.dtype);
+  const double turns = std::ceil(1.0 * box.pixels() / box_rows * 64 / tile.threads());
+  const double rows = std::ceil(32.0 * box.images * box.in_rows / tile.threads()),
+               columns = std::ceil(1.0 * box.in_columns / box_columns);
+  const double warp_cycles =
+      costs.box_copy * rows * columns + turns * (costs.box_write + costs.box_part * parts);
+  const double each = std::ceil(1.0 * box.count / at.m_tiles);
+  const double ctas = std::ceil(1.0 * at.m_tiles * at.n_tiles / machine.multiprocessors);
+  // Warps of a multiprocessor's four schedulers.
+  const double issued = ctas * each * warp_cycles * tile.threads() / 128;
+  const double alone = each * (costs.box_latency + warp_cycles * costs.box_alone);
+  const double cycles = costs.cta + std::max(issued, alone);
+  const double moved = cost_of(stage, 0, 0).bytes / (costs.memory * machine.memory_bandwidth);
+  const double seconds = costs.launch + std::max(cycles / (costs.clock * machine.clock_hz), moved);
+  return machine.compute_capability >= 90 && stage.groups == 1 ? costs.against_wgmma * seconds
+                                                               : seconds;
+}
+
+}  // namespace
+
 double window_waste(const Stage& stage, const WindowTile& tile) {
   const WindowSizes at = window_sizes(stage, tile);
   const double of_chunk = chunk_bytes / static_cast<double>(size_of(stage.dtype));
-  const double done = 1.0 * at.m_tiles * tile.m * at.n_tiles * tile.n * at.steps * of_chunk;
+  const double rows = tile.box ? 1.0 * at.box.count * at.box.pixels() : 1.0 * at.m_tiles * tile.m;
+  const double done = rows * at.n_tiles * tile.n * at.steps * of_chunk;
   return std::max(0.0, 1 - static_cast<double>(shapes_of(stage).macs) / done);
 }
 
 double window_seconds(const Stage& stage, const WindowTile& tile, const Machine& machine) {
+  if (tile.box) return box_seconds(stage, tile, machine);
   const WindowCosts costs;
   const WindowSizes at = window_sizes(stage, tile);
   const bool f32 = stage.dtype == DType::f32, hopper = machine.compute_capability >= 90;

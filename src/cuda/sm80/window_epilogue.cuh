@@ -8,11 +8,11 @@ namespace convoy::cuda::sm80 {
 
 /// One output's sum by its own products alone, in fp32. `filter`: of the group.
 template <class T>
-__device__ __noinline__ float sum_again(const WindowParams& p, int m, int group, int filter) {
+__device__ __noinline__ float sum_again(const WindowParams& p, math::ConvPixel<int> pixel,
+                                        int group, int filter) {
   constexpr int of_chunk = chunk_bytes / static_cast<int>(sizeof(T));
   const WindowGeometry& g = p.at.g;
   const WindowGroups& groups = p.at.groups;
-  const math::ConvPixel<int> pixel = g.pixel_of(m);
   const int first_c = filter / groups.own_filters * groups.own_channels;
   const char* const x =
       p.x + (static_cast<Index>(group) * groups.channels + first_c) * sizeof(T) + pixel.n * g.image;
@@ -61,7 +61,7 @@ __device__ __forceinline__ void mend(const WindowParams& p, const WindowCta& cta
                             in_order);
     const int m = cta.m + at.row, filter = cta.filter + at.filter;
     if (m < p.at.g.m && filter < cta.filters)
-      mine[e * Shape::threads] = sum_again<T>(p, m, cta.group, filter);
+      mine[e * Shape::threads] = sum_again<T>(p, p.at.g.pixel_of(m), cta.group, filter);
   }
 #pragma unroll
   for (int e = 0; e < count; ++e)
@@ -165,9 +165,6 @@ template <class T, class Shape, template <int> class Pixels>
 __global__ void __launch_bounds__(Shape::threads, Shape::ctas)
     window(const __grid_constant__ WindowParams p) {
   extern __shared__ __align__(128) unsigned char ring[];
-#if __CUDA_ARCH__ >= 900
-  ptx::grid_launch_dependents();
-#endif
   constexpr bool table = std::is_same_v<Pixels<1>, Precomputed<1>>;
   WindowTap* const taps = reinterpret_cast<WindowTap*>(ring + Shape::shared_bytes);
   const WindowCta cta(p.at, Shape::m, Shape::n, static_cast<int>(blockIdx.x));
@@ -181,6 +178,11 @@ __global__ void __launch_bounds__(Shape::threads, Shape::ctas)
   float sums[Shape::ms][Shape::ns][4] = {};
   window_sums<T, Shape, Pixels>(p, cta, g, taps,
                                 static_cast<std::uint32_t>(__cvta_generic_to_shared(ring)), sums);
+  // Not before: where CTAs are few, the next kernel's would gather on the multiprocessors that have
+  // none.
+#if __CUDA_ARCH__ >= 900
+  ptx::grid_launch_dependents();
+#endif
   const bool in_order = Shape::sparse || (Shape::narrow && p.at.in_order);
   if constexpr (std::is_same_v<T, float> || Shape::sparse || Shape::narrow)
     mend<T, Shape>(p, cta, reinterpret_cast<float*>(ring), in_order, sums);

@@ -26,7 +26,7 @@ class PreparedWindow final : public Prepared {
         device_(machine.device.index),
         in_order_(window_sizes(stage, tile).in_order) {
     const OnDevice on(device_);
-    launch_.emplace(stage, tile, machine.compute_capability >= 90);
+    launch_.emplace(stage, tile, machine);
   }
 
   std::string packing() const override {

@@ -11,5 +11,7 @@ using WindowKernel = void (*)(WindowParams);
 WindowKernel window_f16(const WindowTile& tile);
 WindowKernel window_bf16(const WindowTile& tile);
 WindowKernel window_f32(const WindowTile& tile);
+/// The kernel of box tiles, by the 32-byte parts that 16 filters take (box_parts).
+WindowKernel window_boxes(DType type, int parts);
 
 }  // namespace convoy::cuda::sm80

@@ -48,9 +48,21 @@ bool copies_whole(const Stage& stage, const WindowGroups& groups) {
          (groups.count == 1 || groups.channels * size % unit_bytes == 0);
 }
 
+// One chunk of 16-bit channels and one block of filters; the taps' weights fill the registers.
+std::vector<WindowTile> box_tiles(const Stage& stage, const WindowGroups& groups) {
+  std::vector<WindowTile> tiles;
+  if (bytes_of(stage) != 2 || groups.channels * bytes_of(stage) > chunk_bytes ||
+      groups.filters > block_filters)
+    return tiles;
+  for (const WindowTile& tile : {box256, box128, box64})
+    if (box_of(stage, tile).pixels() > 0) tiles.push_back(tile);
+  return tiles;
+}
+
 }  // namespace
 
 std::string WindowTile::name() const {
+  if (box) return fmt::format("box{}", m);
   const char* how = "";
   if (narrow)
     how = ".narrow";
@@ -99,8 +111,12 @@ std::vector<WindowTile> window_tiles(const Stage& stage) {
   const WindowGroups groups = groups_of(stage);
   if (!copies_whole(stage, groups) || stage.r > most_taps_along || stage.s > most_taps_along)
     return {narrow};
-  if (groups.merged > 1) return {block_wide};
-  if (groups.filters <= block_filters) return {block_wide, small};
+  std::vector<WindowTile> boxes = box_tiles(stage, groups);
+  if (groups.filters <= block_filters) {
+    boxes.push_back(block_wide);
+    if (groups.merged == 1) boxes.push_back(small);
+    return boxes;
+  }
   if (groups.filters <= 64) return {half_large, small};
   if (stage.dtype == DType::f32) return {half_large, small};
   std::vector<WindowTile> tiles{large, half_large, small};
@@ -126,17 +142,28 @@ WindowSizes window_sizes(const Stage& stage, const WindowTile& tile) {
   at.blocks = (at.groups.filters - 1) / block_filters + 1;
   at.block_bytes = Index{at.steps} * slab_bytes;
   at.in_order = tile.sparse || at.groups.merged > 1;
+  if (tile.box) at.box = box_of(stage, tile);
   set_images(at, tile, stage.n);
   return at;
 }
 
 void set_images(WindowSizes& sizes, const WindowTile& tile, Index images) {
   WindowGeometry& g = sizes.g;
+  sizes.images = static_cast<int>(images);
   g.m = static_cast<int>(images * g.down.d * g.across.d * g.window * g.window);
   sizes.m_tiles = std::max(1, (g.m - 1) / tile.m + 1);
   const int of_group = (sizes.groups.filters - 1) / tile.n + 1;
   sizes.of_group = FastDivisor(of_group);
   sizes.n_tiles = sizes.groups.count * of_group;
+  if (tile.box) {
+    WindowBox& box = sizes.box;
+    box.count = ((sizes.images - 1) / box.images + 1) * static_cast<int>(box.of_image.d);
+    const int each = (box.count * sizes.n_tiles - 1) / sizes.box_ctas + 1;
+    sizes.m_tiles = (box.count - 1) / each + 1;
+    box.slots = each > 1 ? 2 : 1;
+    sizes.order = CtaOrder(sizes.m_tiles, sizes.n_tiles, sizes.n_tiles);
+    return;
+  }
   // Groups share no pixels: neighbours in m find taps of theirs.
   sizes.order = CtaOrder(sizes.m_tiles, sizes.n_tiles,
                          sizes.groups.count > 1 ? 1 : std::min(sizes.n_tiles, 8));

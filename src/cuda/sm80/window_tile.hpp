@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/kernel.hpp"
-#include "cuda/sm80/window_geometry.hpp"
+#include "cuda/sm80/window_box.hpp"
 
 namespace convoy::cuda::sm80 {
 
@@ -14,12 +14,14 @@ namespace convoy::cuda::sm80 {
 enum class Visit { optimized, analytic, precomputed };
 
 /// A CTA's rows by filters, a warp's, and the ring's slots. `sparse`: filters in order, groups may
-/// be merged. `narrow`: any alignment of x, any filter, either order of filters.
+/// be merged. `narrow`: any alignment of x, any filter, either order of filters. `box`:
+/// window_box's, of at most m pixels.
 struct WindowTile {
   int m = 0, n = 0, warp_m = 0, warp_n = 0, slots = 0;
   int ctas = 1;  // of a multiprocessor, whose registers they share
   bool sparse = false, narrow = false;
   Visit visit = Visit::optimized;
+  bool box = false;
 
   constexpr int threads() const { return 32 * (m / warp_m) * (n / warp_n); }
   constexpr int slot_bytes() const { return (m + n) * chunk_bytes; }
@@ -36,6 +38,10 @@ inline constexpr WindowTile half_large{128, 64, 64, 32, 4, 2};
 inline constexpr WindowTile small{64, 64, 32, 32, 6, 3};
 inline constexpr WindowTile block_wide{128, 32, 32, 32, 4, 3, true};
 inline constexpr WindowTile narrow{64, 64, 32, 32, 4, 3, false, true, Visit::analytic};
+// Small groups of 3x3 filters. Of window_box's registers two CTAs hold as many as there are.
+inline constexpr WindowTile box256{256, 32, 64, 16, 2, 2, true, false, Visit::analytic, true};
+inline constexpr WindowTile box128{128, 32, 32, 16, 2, 2, true, false, Visit::analytic, true};
+inline constexpr WindowTile box64{64, 32, 32, 16, 2, 2, true, false, Visit::analytic, true};
 // To be compared with `large`, in f16.
 inline constexpr WindowTile large_analytic{128, 128, 64, 64, 4, 2, false, false, Visit::analytic};
 inline constexpr WindowTile large_precomputed{
@@ -69,6 +75,9 @@ struct WindowSizes {
   int m_tiles = 1, n_tiles = 1;  // n_tiles: of all groups
   FastDivisor of_group;          // n_tiles of one
   CtaOrder order;
+  int images = 0;      // of a run
+  WindowBox box;       // of tiles that are one; m_tiles then counts the CTAs that share them
+  int box_ctas = 264;  // of those, how many run at once
 };
 
 /// Every reason why the family can't run a legal stage; empty: it can.
@@ -76,6 +85,13 @@ std::vector<std::string> window_refusals(const Stage& stage, const Machine& mach
 /// Of a stage that fits, at least one.
 std::vector<WindowTile> window_tiles(const Stage& stage);
 WindowSizes window_sizes(const Stage& stage, const WindowTile& tile);
+/// Of a stage that boxes fit: the box of at most tile.m pixels; of no pixels where it is too large
+/// for shared memory. And the 32-byte parts of a pixel that 16 filters take.
+WindowBox box_of(const Stage& stage, const WindowTile& tile);
+int box_parts(const WindowGroups& groups, DType type);
+/// How many CTAs of a box tile the GPU runs at once, which its loop over boxes is cut for.
+void set_machine(WindowSizes& sizes, const Stage& stage, const WindowTile& tile,
+                 const Machine& machine);
 /// The same for a run's images.
 void set_images(WindowSizes& sizes, const WindowTile& tile, Index images);
 
