@@ -1,5 +1,6 @@
-// pool: a thread takes eight channels (16 bytes) of a pixel. `activated` writes the activation of
-// each value, `pooled` the maximum of each window and where it lies.
+// pool: a thread takes eight channels of a pixel, or one where K is no multiple of eight.
+// `activated` writes the activation of each value, `pooled` the maximum of each window and where it
+// lies.
 #include <algorithm>
 
 #include "cuda/activate.cuh"
@@ -12,19 +13,19 @@
 namespace convoy::cuda {
 namespace {
 
-constexpr int threads = 256, lanes = 8;
+constexpr int threads = 256;
 
 struct PoolParams {
   PoolRun run;
   DeviceActivation act;
-  Index vectors;  // of eight channels, in all
+  Index vectors;  // of a thread's channels, in all
   int p, q, k, out_h, out_w;
   math::PoolAxis rows, columns;
 };
 
-template <class T>
-struct alignas(16) Eight {
-  T v[lanes];
+template <class T, int Lanes>
+struct alignas(Lanes == 1 ? alignof(T) : 16) Channels {
+  T v[Lanes];
 };
 
 template <class T>
@@ -32,21 +33,23 @@ __device__ __forceinline__ T activated_as(const DeviceActivation& act, T v) {
   return Element<T>::round(activate(act, Element<T>::widen(v)));
 }
 
-template <class T>
+template <class T, int Lanes>
 __global__ void __launch_bounds__(threads) activated(const PoolParams g) {
   const Index i = blockIdx.x * static_cast<Index>(threads) + threadIdx.x;
   if (i >= g.vectors) return;
-  Eight<T> values = static_cast<const Eight<T>*>(g.run.from)[i];
+  using Values = Channels<T, Lanes>;
+  Values values = static_cast<const Values*>(g.run.from)[i];
 #pragma unroll
-  for (int e = 0; e < lanes; ++e) values.v[e] = activated_as(g.act, values.v[e]);
-  static_cast<Eight<T>*>(g.run.act)[i] = values;
+  for (int e = 0; e < Lanes; ++e) values.v[e] = activated_as(g.act, values.v[e]);
+  static_cast<Values*>(g.run.act)[i] = values;
 }
 
-template <class T>
+template <class T, int Lanes>
 __global__ void __launch_bounds__(threads) pooled(const PoolParams g) {
   const Index i = blockIdx.x * static_cast<Index>(threads) + threadIdx.x;
   if (i >= g.vectors) return;
-  const int of_row = g.k / lanes, of_image = g.out_h * g.out_w * of_row;
+  using Values = Channels<T, Lanes>;
+  const int of_row = g.k / Lanes, of_image = g.out_h * g.out_w * of_row;
   const Index n = i / of_image;
   const int rest = static_cast<int>(i - n * of_image), vector = rest % of_row,
             ow = rest / of_row % g.out_w, oh = rest / of_row / g.out_w;
@@ -54,16 +57,16 @@ __global__ void __launch_bounds__(threads) pooled(const PoolParams g) {
   // Of padding alone, a window may begin behind the plane; and one step may lead far out of it.
   const Index top = g.rows.begin(oh), left = g.columns.begin(ow);
   const Index bottom = g.rows.end(oh), right = g.columns.end(ow);
-  float best[lanes];
-  int at[lanes];
+  float best[Lanes];
+  int at[Lanes];
 #pragma unroll
-  for (int e = 0; e < lanes; ++e) best[e] = -INFINITY, at[e] = static_cast<int>(top * g.q + left);
+  for (int e = 0; e < Lanes; ++e) best[e] = -INFINITY, at[e] = static_cast<int>(top * g.q + left);
   for (Index p = top; p < bottom; p += g.rows.dil) {
     for (Index q = left; q < right; q += g.columns.dil) {
       const Index pixel = image + p * g.q + q;
-      const Eight<T> values = static_cast<const Eight<T>*>(g.run.from)[pixel * of_row + vector];
+      const Values values = static_cast<const Values*>(g.run.from)[pixel * of_row + vector];
 #pragma unroll
-      for (int e = 0; e < lanes; ++e) {
+      for (int e = 0; e < Lanes; ++e) {
         const float v =
             Element<T>::widen(g.run.activate ? activated_as(g.act, values.v[e]) : values.v[e]);
         if (math::beats(v, best[e])) at[e] = static_cast<int>(p * g.q + q);
@@ -71,43 +74,53 @@ __global__ void __launch_bounds__(threads) pooled(const PoolParams g) {
       }
     }
   }
-  Eight<T> y;
+  Values y;
 #pragma unroll
-  for (int e = 0; e < lanes; ++e) y.v[e] = Element<T>::round(best[e]);
+  for (int e = 0; e < Lanes; ++e) y.v[e] = Element<T>::round(best[e]);
   const Strides& to = g.run.y_stride;
-  *reinterpret_cast<Eight<T>*>(static_cast<T*>(g.run.y) + n * to.n + oh * to.h + ow * to.w +
-                               vector * lanes) = y;
+  *reinterpret_cast<Values*>(static_cast<T*>(g.run.y) + n * to.n + oh * to.h + ow * to.w +
+                             vector * Lanes) = y;
   if (g.run.idx == nullptr) return;
-  int4* const index = reinterpret_cast<int4*>(g.run.idx) + 2 * i;
-  index[0] = make_int4(at[0], at[1], at[2], at[3]);
-  index[1] = make_int4(at[4], at[5], at[6], at[7]);
+  if constexpr (Lanes == 8) {
+    int4* const index = reinterpret_cast<int4*>(g.run.idx) + 2 * i;
+    index[0] = make_int4(at[0], at[1], at[2], at[3]);
+    index[1] = make_int4(at[4], at[5], at[6], at[7]);
+  } else {
+    g.run.idx[i] = at[0];
+  }
 }
 
 template <class T>
 cudaError_t launch_passes(PoolParams g, const Shapes& shapes, Index n, cudaStream_t stream) {
+  const bool eight = g.k % 8 == 0;
   const auto pass = [&](void (*kernel)(PoolParams), Index outputs) {
-    g.vectors = outputs / lanes;
+    g.vectors = outputs / (eight ? 8 : 1);
     const auto blocks = static_cast<int>((g.vectors + threads - 1) / threads);
     return launch(kernel, {blocks, threads, 0, stream}, g);
   };
   if (g.run.act != nullptr) {
-    const cudaError_t error = pass(activated<T>, n * shapes.p * shapes.q * g.k);
+    const cudaError_t error =
+        pass(eight ? activated<T, 8> : activated<T, 1>, n * shapes.p * shapes.q * g.k);
     if (error != cudaSuccess) return error;
     g.run.from = g.run.act;
     g.run.activate = false;
   }
-  return pass(pooled<T>, n * shapes.out_h * shapes.out_w * g.k);
+  return pass(eight ? pooled<T, 8> : pooled<T, 1>, n * shapes.out_h * shapes.out_w * g.k);
+}
+
+template <class T>
+cudaError_t load_passes() {
+  for (const auto kernel : {activated<T, 8>, activated<T, 1>, pooled<T, 8>, pooled<T, 1>})
+    if (const cudaError_t error = load(kernel); error != cudaSuccess) return error;
+  return cudaSuccess;
 }
 
 }  // namespace
 
-std::string pool_ready() {
-  for (const auto kernel :
-       {activated<__half>, activated<__nv_bfloat16>, pooled<__half>, pooled<__nv_bfloat16>}) {
-    if (const cudaError_t error = load(kernel); error != cudaSuccess)
-      return describe(error, "loading pool");
-  }
-  return {};
+std::string pool_ready(DType type) {
+  const auto load_them = for_float(type, [&]<class T>() { return &load_passes<T>; });
+  const cudaError_t error = load_them == nullptr ? cudaErrorInvalidValue : load_them();
+  return error == cudaSuccess ? std::string() : describe(error, "loading pool");
 }
 
 std::string pool_launch(const Stage& stage, const PoolRun& run, cudaStream_t stream) noexcept {
@@ -121,8 +134,8 @@ std::string pool_launch(const Stage& stage, const PoolRun& run, cudaStream_t str
   g.rows = math::pool_rows(stage, shapes.p);
   g.columns = math::pool_columns(stage, shapes.q);
   const auto passes =
-      for_16_bits(stage.output_dtype(true), [&]<class T>() { return &launch_passes<T>; });
-  if (passes == nullptr) return "pool: " + to_text(stage) + " has no 16-bit output, which it moves";
+      for_float(stage.output_dtype(true), [&]<class T>() { return &launch_passes<T>; });
+  if (passes == nullptr) return "pool: " + to_text(stage) + " has no floating-point output";
   const cudaError_t error = passes(g, shapes, run.n, stream);
   if (error == cudaSuccess) return {};
   return describe(error, "launching pool for " + to_text(stage));

@@ -10,9 +10,9 @@
 
 namespace convoy::cuda {
 
-/// `from` is dense [n,P,Q,K] in the stage's 16-bit output type, K a multiple of 8: conv + bias
-/// where `activate`, else after the activation. Outputs but y may be null: y with its strides, act
-/// dense [n,P,Q,K], idx dense [n,P',Q',K]. All on 16 bytes.
+/// `from` is dense [n,P,Q,K] in the stage's output type: conv + bias where `activate`, else after
+/// the activation. Outputs but y may be null: y with its strides, act dense [n,P,Q,K], idx dense
+/// [n,P',Q',K]. Where K is a multiple of 8, all on 16 bytes.
 struct PoolRun {
   Index n = 0;
   const void* from = nullptr;
@@ -23,9 +23,9 @@ struct PoolRun {
   std::int32_t* idx = nullptr;
 };
 
-/// Loads the kernels on the current device. To be called once before pool_launch; returns an empty
-/// string, or what went wrong.
-std::string pool_ready();
+/// Loads the kernels for an output type on the current device. To be called once before
+/// pool_launch; returns an empty string, or what went wrong.
+std::string pool_ready(DType type);
 
 /// Enqueues one launch, or two where `act` is wanted. No allocation, no synchronisation,
 /// capturable. Returns an empty string, or what went wrong. The maximum is taken of values as the

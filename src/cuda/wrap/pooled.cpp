@@ -35,25 +35,27 @@ class PreparedPooled final : public PreparedAround {
         type_(stage.output_dtype(true)),
         shapes_(shapes_of(stage)) {
     const OnDevice on(device_);
-    launch_status(pool_ready()).or_throw();
+    launch_status(pool_ready(type_)).or_throw();
   }
 
   std::size_t workspace_bytes() const override { return plane_bytes() + inner_->workspace_bytes(); }
 
   Status run(const RunArgs& args) const noexcept override {
     if (args.n == 0) return {};
-    Status status = check_16_bytes(name_, "y", args.y, args.y_stride.w, type_);
-    if (status.ok()) status = check_16_bytes(name_, "pre", args.pre, stage_.k, type_);
-    if (status.ok()) status = check_16_bytes(name_, "act", args.act, stage_.k, type_);
-    if (status.ok()) status = check_16_bytes(name_, "idx", args.idx, stage_.k, DType::i32);
-    if (!status.ok()) return status;
+    if (stage_.k % 8 == 0) {
+      Status aligned = check_16_bytes(name_, "y", args.y, args.y_stride.w, type_);
+      if (aligned.ok()) aligned = check_16_bytes(name_, "pre", args.pre, stage_.k, type_);
+      if (aligned.ok()) aligned = check_16_bytes(name_, "act", args.act, stage_.k, type_);
+      if (aligned.ok()) aligned = check_16_bytes(name_, "idx", args.idx, stage_.k, DType::i32);
+      if (!aligned.ok()) return aligned;
+    }
     RunArgs inside = args;
     inside.pre = inside.act = nullptr;
     inside.idx = nullptr;
     inside.y = stage_.keep.pre ? args.pre : stage_.keep.act ? args.act : args.workspace;
     inside.y_stride = {0, shapes_.p * shapes_.q * stage_.k, shapes_.q * stage_.k, stage_.k, 1};
     if (inner_->workspace_bytes() > 0) inside.workspace = args.workspace + plane_bytes();
-    status = inner_->run(inside);
+    const Status status = inner_->run(inside);
     if (!status.ok()) return status;
     const OnDevice on(device_);
     return launch_status(pool_launch(stage_,
@@ -70,7 +72,9 @@ class PreparedPooled final : public PreparedAround {
  private:
   /// The inner kernel's output, where no second output holds it.
   std::size_t plane_bytes() const {
-    return stage_.keep.pre || stage_.keep.act ? 0 : workspace_part(shapes_.pre_elements * 2);
+    return stage_.keep.pre || stage_.keep.act
+               ? 0
+               : workspace_part(shapes_.pre_elements * static_cast<Index>(size_of(type_)));
   }
 
   Stage stage_;
@@ -89,15 +93,12 @@ std::vector<std::string> Pooled::refusals(const Stage& stage, const Machine& mac
   const Shapes shapes = shapes_of(stage);
   // Windows in the padding may outnumber the plane's pixels.
   const Size pixels = std::max(Size(shapes.p) * shapes.q, Size(shapes.out_h) * shapes.out_w);
-  if (!(pixels * (stage.k / 8)).fits(std::numeric_limits<int>::max()))
+  if (!(pixels * (stage.k % 8 == 0 ? stage.k / 8 : stage.k)).fits(std::numeric_limits<int>::max()))
     why.emplace_back("an image has more outputs than 32 bits count");
   if (stage.keep.pre && !math::may_round_first(stage.act))
     why.emplace_back(
         "the activation of what is rounded for keep(pre) would change when it is rounded again");
   if (!why.empty()) return why;
-  const DType type = stage.output_dtype(true);
-  if (!has_16_bits(type)) why.push_back(fmt::format("{} out: expected f16 or bf16", to_text(type)));
-  if (stage.k % 8 != 0) why.push_back(fmt::format("K = {}: expected a multiple of 8", stage.k));
   if (stage.layout != Layout::nhwc) why.emplace_back("NCHW: expected NHWC");
   return why;
 }
@@ -111,9 +112,10 @@ Cost Pooled::cost(const Stage& stage, const Tile& tile, const Machine& machine) 
   Cost cost = inner_.cost(without_pool(stage), tile, machine);
   // The pass reads the plane (twice where it also writes the activation) and writes the rest.
   const bool both = stage.keep.pre && stage.keep.act;
-  const double plane = 2.0 * static_cast<double>(shapes.pre_elements),
+  const auto size = static_cast<double>(size_of(stage.output_dtype(true)));
+  const double plane = size * static_cast<double>(shapes.pre_elements),
                y = static_cast<double>(shapes.y_elements);
-  const double moved = plane * (both ? 3 : 1) + y * (stage.keep.idx ? 6 : 2);
+  const double moved = plane * (both ? 3 : 1) + y * (stage.keep.idx ? size + 4 : size);
   cost.bytes += moved;
   const PassCosts pass;
   cost.seconds +=
