@@ -79,6 +79,9 @@ CASES = [  # stage, kernel, tile
     ("f16:n2h7w5c17k20r3pad1+bias+relu", "ladder_4_buffered", ""),
     ("f16:n2h9w13c72k136r3pad1+bias+relu+keep(pre)", "ladder_9_bounds", ""),
     ("f16:n2h9w13c72k136r3pad1+bias+relu+keep(pre)", "ladder_10_half", ""),
+    # Boxes: several a CTA, of one image or of several; both parts of the pixels.
+    ("f16:n40h14c128k128r3pad1groups32+bias+relu", "window", "box64"),
+    ("bf16:n9h9w11c64k64r3stride2pad1groups2+bias+relu+max2", "window", "box256"),
     (f"f16:{ODD}", "window", "128x128"),
     (f"bf16:{ODD}", "window", "64x64"),
     (f"f16:{ODD}", "window", "128x128.precomputed"),

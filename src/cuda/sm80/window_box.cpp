@@ -41,8 +41,8 @@ WindowBox box_of(const Stage& stage, const WindowTile& tile) {
   box.down = FastDivisor(box.rows / box.window), box.across = FastDivisor(q / box.window);
   box.of_rows = FastDivisor(box.in_rows), box.of_image = FastDivisor(ceil_div(p, box.rows));
   for (int tap = 0; tap < box_taps; ++tap)
-    box.taps[tap] = box.input_at(tap / box_taps_along * i(stage.dil.h),
-                                 tap % box_taps_along * i(stage.dil.w));
+    box.taps[tap] =
+        box.input_at(tap / box_taps_along * i(stage.dil.h), tap % box_taps_along * i(stage.dil.w));
   box.next_columns = box_columns / stride * box_pixel_bytes;
   return box;
 }

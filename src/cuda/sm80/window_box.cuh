@@ -41,9 +41,8 @@ class BoxLoads {
       std::uint32_t to = to_ + slot + row * box.in_row() * box_pixel_bytes;
       for (int column = column_, w = left_; column < box.in_columns;
            column += box_columns, w += box_columns) {
-        ptx::cp_async_16_or_zero(to, from,
-                                 valid && static_cast<unsigned>(w) <
-                                              static_cast<unsigned>(g.columns.size));
+        ptx::cp_async_16_or_zero(
+            to, from, valid && static_cast<unsigned>(w) < static_cast<unsigned>(g.columns.size));
         from += box_columns * g.pixel;
         to += box.next_columns;
       }
@@ -94,7 +93,8 @@ class BoxWrites {
     left_ = filters - filter_;
     channel_ = group * p.at.groups.filters + filter_;
     fast_ = p.wide_y && filters % 4 == 0 && p.act.slope == 1.0f;
-    low_ = Element<T>::pack({p.act.low, p.act.low}), high_ = Element<T>::pack({p.act.high, p.act.high});
+    low_ = Element<T>::pack({p.act.low, p.act.low}),
+    high_ = Element<T>::pack({p.act.high, p.act.high});
 #pragma unroll
     for (int i = 0; i < 4; ++i)
       bias_[i] = p.bias != nullptr && i < left_ ? positive_zero(p.bias[channel_ + i]) : 0.0f;
@@ -124,8 +124,7 @@ class BoxWrites {
     for (int e = 0; e < 16; ++e) {
       float& sum = sums[e / 8][e / 4 % 2][e % 4];
       if (sum * 0.0f == 0.0f) continue;
-      const int index =
-          row + tile_row(e / 8 * 16 + e / 2 % 2 * 8 + lane / 4, p_.at.box.window > 1);
+      const int index = row + tile_row(e / 8 * 16 + e / 2 % 2 * 8 + lane / 4, p_.at.box.window > 1);
       const int of_block = e / 4 % 2 * 2 + e % 2;
       if (index >= pixels_ || of_block >= left_) continue;
       const math::ConvPixel<int> in = p_.at.box.pixel_of(index);
@@ -230,8 +229,7 @@ __device__ __forceinline__ bool box_pass(const WindowParams& p, std::uint32_t ta
   // Where the lane's rows of the first tap lie, by the table.
   std::uint32_t rows[2];
 #pragma unroll
-  for (int i = 0; i < 2; ++i)
-    rows[i] = table + 4 * tile_row(i * 16 + lane % 16, box.window > 1);
+  for (int i = 0; i < 2; ++i) rows[i] = table + 4 * tile_row(i * 16 + lane % 16, box.window > 1);
   const std::uint32_t of_lane = part * product_bytes + (lane >> 4) * unit_bytes;
   constexpr int size = static_cast<int>(sizeof(T));
   const BoxLoads loads(p, group, p.at.groups.channels * size, channels * size, shared);
@@ -269,8 +267,7 @@ __device__ __forceinline__ bool box_pass(const WindowParams& p, std::uint32_t ta
       box_sums<T, Parts>(box, weights, a, sums);
       if constexpr (Again) writes.mend(first, row, sums);
 #pragma unroll
-      for (int e = 0; e < 16; ++e)
-        worst = fmaf(sums[e / 8][e / 4 % 2][e % 4], 0.0f, worst);
+      for (int e = 0; e < 16; ++e) worst = fmaf(sums[e / 8][e / 4 % 2][e % 4], 0.0f, worst);
       writes.write(row, sums);
     }
     __syncthreads();
@@ -284,8 +281,7 @@ __device__ __noinline__ void box_pass_again(const WindowParams& p, std::uint32_t
 }
 
 template <class T, int Parts>
-__global__ void __launch_bounds__(256, 2)
-    window_box(const __grid_constant__ WindowParams p) {
+__global__ void __launch_bounds__(256, 2) window_box(const __grid_constant__ WindowParams p) {
   extern __shared__ __align__(128) unsigned char ring[];
   const WindowBox& box = p.at.box;
   for (int index = static_cast<int>(threadIdx.x); index < box.table_rows();

@@ -2,8 +2,8 @@
 // that each pixel is loaded once and a tap is the same pixels at another distance. Host and device.
 //
 // For 3x3 filters of groups whose channels are one chunk. A pixel's 64 bytes lie 80 apart: eight
-// neighbours touch all banks. With a stride, columns that one tap reads lie side by side: all of one
-// remainder (a phase), then those of the next.
+// neighbours touch all banks. With a stride, columns that one tap reads lie side by side: all of
+// one remainder (a phase), then those of the next.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace convoy::cuda::sm80 {
 constexpr int box_taps_along = 3;
 constexpr int box_taps = box_taps_along * box_taps_along;
 constexpr int box_pixel_bytes = chunk_bytes + unit_bytes;
-constexpr int box_rows = 32;              // of the GEMM, of a warp at a time: eight windows
-constexpr int box_columns = 8;            // of x, that a warp copies at a time
+constexpr int box_rows = 32;    // of the GEMM, of a warp at a time: eight windows
+constexpr int box_columns = 8;  // of x, that a warp copies at a time
 constexpr int box_weight_bytes = box_taps * slab_bytes;
 constexpr int most_box_bytes = 48 << 10;  // of shared memory
 
-/// Whole rows of outputs, so that their pixels (with a pool their windows) are neighbours in y: some
-/// of an image, or all of several.
+/// Whole rows of outputs, so that their pixels (with a pool their windows) are neighbours in y:
+/// some of an image, or all of several.
 struct WindowBox {
   int images = 1, rows = 0, columns = 1;  // of outputs, before the pool; no rows: no box
   FastDivisor down, across;               // windows of an image's

@@ -10,8 +10,7 @@ namespace convoy::cuda::sm80 {
 
 namespace {
 
-// CTAs go through boxes two at a time: what the others' copies take does not show, but for the
-// first.
+// Of boxes: what a scheduler issues for its warps; what one waits for, others fill.
 double box_seconds(const Stage& stage, const WindowTile& tile, const Machine& machine) {
   const WindowCosts costs;
   WindowSizes at = window_sizes(stage, tile);
@@ -21,15 +20,13 @@ double box_seconds(const Stage& stage, const WindowTile& tile, const Machine& ma
   const double turns = std::ceil(1.0 * box.pixels() / box_rows * 64 / tile.threads());
   const double rows = std::ceil(32.0 * box.images * box.in_rows / tile.threads()),
                columns = std::ceil(1.0 * box.in_columns / box_columns);
-  const double warp_cycles =
-      costs.box_copy * rows * columns + turns * (costs.box_write + costs.box_part * parts);
+  const double warp_cycles = rows * (costs.box_row + costs.box_copy * columns) +
+                             turns * (costs.box_write + costs.box_part * parts);
   const double each = std::ceil(1.0 * box.count / at.m_tiles);
   const double ctas = std::ceil(1.0 * at.m_tiles * at.n_tiles / machine.multiprocessors);
   // Warps of a multiprocessor's four schedulers.
-  const double issued = ctas * each * warp_cycles * tile.threads() / 128;
-  const double alone = each * (costs.box_latency + warp_cycles * costs.box_alone);
-  const double cycles = costs.cta + std::max(issued, alone);
-  const double moved = cost_of(stage, 0, 0).bytes / (costs.memory * machine.memory_bandwidth);
+  const double cycles = ctas * each * warp_cycles * tile.threads() / 128;
+  const double moved = cost_of(stage, 0, 0).bytes / (costs.box_memory * machine.memory_bandwidth);
   const double seconds = costs.launch + std::max(cycles / (costs.clock * machine.clock_hz), moved);
   return machine.compute_capability >= 90 && stage.groups == 1 ? costs.against_wgmma * seconds
                                                                : seconds;
@@ -71,11 +68,14 @@ double window_seconds(const Stage& stage, const WindowTile& tile, const Machine&
     step *= tile.visit == Visit::analytic ? costs.analytic : costs.precomputed;
   }
   // The CTAs of a multiprocessor run side by side; one alone waits.
+  const double products = tile.warp_m / 16.0 * tile.warp_n / 8 * chunk_bytes / product_bytes;
+  const double alone = f32 ? math + costs.latency * 128 / tile.threads()
+                           : costs.alone + costs.alone_product * products;
   const Index of_one = (Index{at.m_tiles} * at.n_tiles - 1) / machine.multiprocessors + 1;
   const auto together = [&](Index ctas) {
     const auto n = static_cast<double>(ctas);
     return n == 0 ? 0
-                  : at.steps * std::max(n * step, math + costs.latency * 128 / tile.threads()) +
+                  : at.steps * std::max(n * step, alone) +
                         n * (costs.cta + costs.output * tile.m * tile.n) +
                         (tile.sparse ? costs.sparse : 0);
   };

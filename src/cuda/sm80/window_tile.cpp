@@ -48,13 +48,14 @@ bool copies_whole(const Stage& stage, const WindowGroups& groups) {
          (groups.count == 1 || groups.channels * size % unit_bytes == 0);
 }
 
-// One chunk of 16-bit channels and one block of filters; the taps' weights fill the registers.
+// One chunk of 16-bit channels and one block of filters; the taps' weights fill the registers. Of
+// groups of one channel next to all products are thrown away: they are `depthwise`'s.
 std::vector<WindowTile> box_tiles(const Stage& stage, const WindowGroups& groups) {
   std::vector<WindowTile> tiles;
   if (bytes_of(stage) != 2 || groups.channels * bytes_of(stage) > chunk_bytes ||
-      groups.filters > block_filters)
+      groups.filters > block_filters || groups.own_channels == 1)
     return tiles;
-  for (const WindowTile& tile : {box256, box128, box64})
+  for (const WindowTile& tile : {box128, box256, box64})
     if (box_of(stage, tile).pixels() > 0) tiles.push_back(tile);
   return tiles;
 }
