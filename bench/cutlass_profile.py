@@ -128,7 +128,7 @@ def short(name):
     """"cutlass_pooled 128x64" of ncu's long name."""
     plain = name.replace("<unnamed>::", "").replace("(anonymous namespace)::", "")
     base = re.split(r"[<(]", plain)[0].split("::")[-1].split()[-1]
-    shape = re.search(r"GemmShape<\(?(?:int\))?(\d+), \(?(?:int\))?(\d+),", name)
+    shape = re.search(r"(?:GemmShape<|WindowTile{)\(?(?:int\))?(\d+), \(?(?:int\))?(\d+),", name)
     base = {"Kernel": "CUTLASS convolution", "cutlass_pooled_round_kernel": "conversion to f16"}.get(base, base)
     return f"{base} {shape[1]}x{shape[2]}" if shape else base
 
@@ -193,7 +193,8 @@ def main():
     parser.add_argument("--convoy", default="build/cuda/bin/convoy")
     parser.add_argument("--peers", default="build/cuda/peers")
     parser.add_argument("--ncu", default="ncu")
-    parser.add_argument("--kernels", default="cutlass_pooled,halo", help="that run both stages, one after the other")
+    parser.add_argument("--kernels", default="cutlass_pooled,window,halo",
+                        help="that run both stages, one after the other")
     parser.add_argument("--seconds", type=float, default=0.02)
     parser.add_argument("--out", required=True)
     parser.add_argument("--launch", nargs=2, help=argparse.SUPPRESS)

@@ -1,5 +1,7 @@
 """The GPU's tables, from what bench/targets_gpu.py and bench/resources.py wrote."""
 
+import re
+
 from stored import geometric_mean, peer
 
 LISTS = {
@@ -210,6 +212,50 @@ def by_cudnn(result):
     return lines
 
 
+def beside_cutlass(result):
+    """Stages by `window` beside the best of CUTLASS's tiles, which leave the pool out, and cuDNN."""
+    lines = ["| stage | tile | µs | best of CUTLASS's tiles | its µs | ratio | cuDNN, µs | ratio |",
+             "|---|---|---:|---|---:|---:|---:|---:|"]
+    ratios = []
+    for row in result["rows"]:
+        ours, cudnn = row["convoy"]["median_us"], peer(row, "cudnn")
+        tiles = [p for p in row["peers"] if p["name"].startswith("cutlass ")]
+        best = min(tiles, key=lambda p: p["median_us"]) if tiles else None
+        cells = ["", "", ""]
+        if best:
+            ratios.append(best["median_us"] / ours)
+            cells = [best["name"].removeprefix("cutlass "), f"{best['median_us']:,.1f}", f"{ratios[-1]:.2f}"]
+        cells += [f"{cudnn['median_us']:,.1f}", f"{cudnn['median_us'] / ours:.2f}"] if cudnn else ["", ""]
+        lines.append(f"| `{row['stage']}` | {row['tile']} | {ours:,.1f} | {' | '.join(cells)} |")
+    if ratios:
+        lines += ["", f"To CUTLASS: geometric mean {geometric_mean(ratios):.2f}, least {min(ratios):.2f}."]
+    return lines
+
+
+def drawn(result):
+    """Stages drawn at random: a row a type and kind, then those far behind."""
+    def kind(stage):
+        found = re.search(r"groups(\d+)", stage)
+        if not found:
+            return "dense"
+        return "depthwise" if int(found[1]) == int(re.search(r"c(\d+)", stage)[1]) else "groups"
+    rows = [row for row in result["rows"] if row["ratio"]]
+    parts = {}
+    for row in rows:
+        dtype = row["stage"].split(":")[0] if ":" in row["stage"] else "f32"
+        parts.setdefault((dtype, kind(row["stage"])), []).append(row["ratio"])
+    parts["all", ""] = [row["ratio"] for row in rows]
+    lines = ["| type | kind | stages | geometric mean | least | under 1.0 | under 0.8 |",
+             "|---|---|---:|---:|---:|---:|---:|"]
+    for (dtype, name), ratios in sorted(parts.items(), key=lambda part: (part[0][0] == "all", part[0])):
+        lines.append(f"| {dtype} | {name} | {len(ratios)} | {geometric_mean(ratios):.2f} | {min(ratios):.2f} "
+                     f"| {sum(r < 1 for r in ratios)} | {sum(r < 0.8 for r in ratios)} |")
+    behind = sorted((row for row in rows if row["ratio"] < 0.8), key=lambda row: row["ratio"])
+    if behind:
+        lines += ["", "Under 0.8:", "", *by_cudnn({"rows": behind})]
+    return lines
+
+
 def slow_paths(machines):
     """Stages that were on slow kernels once or are, as last measured; cuDNN where it runs the same."""
     lines = []
@@ -253,8 +299,10 @@ def section(machine):
     add("Grouped 3×3 layers of ResNeXt-50", "resnext50", by_cudnn)
     add("Groups of 16 and 32 channels", "groups", by_cudnn)
     add("Targets in f32, cuDNN without TF32", "f32-targets", by_cudnn)
-    add("Targets by `window`, which Hopper does not choose there", "window-targets", by_cudnn)
-    add("The same without the pool", "window-without-pool", by_cudnn)
+    add("ResNet-50 in f32, cuDNN without TF32", "f32-resnet50", by_cudnn)
+    add("Stages drawn as people use them, beside cuDNN", "people", drawn)
+    add("Targets by `window`, which Hopper does not choose there", "window-targets", beside_cutlass)
+    add("The same without the pool", "window-without-pool", beside_cutlass)
     add("Layers of a spiking VGG-11, T = 4", "spiking-vgg11", times)
     add("The same without neurons, on four times the images", "spiking-vgg11-floor", times)
     add("K sweep: 4096 pixels × 4096 filters, 1×1", "k-sweep", k_sweep)

@@ -32,13 +32,21 @@ PARTS = {
     "targets-without-pool": ("targets-gpu", "cudnn", ["--without-pool", "--apart"]),
     "targets-bf16": ("targets-gpu", "", ["--both-types", "--rounds", "10", "--seconds", "0.02"]),
     "cutlass": ("targets-gpu", "cutlass,cudnn", []),
+    "window-targets": ("targets-gpu", "cutlass,cudnn", ["--kernel", "window"]),
+    "window-without-pool": ("targets-gpu", "cutlass", ["--kernel", "window", "--without-pool"]),
+    "f32-targets": ("targets-gpu", "cudnn", ["--dtype", "f32"]),
+    "f32-resnet50": ("resnet50", "cudnn", ["--dtype", "f32", "--rounds", "3", "--seconds", "0.01"]),
+    "resnext50": ("resnext50", "cudnn", []),
+    "groups": ("groups", "cudnn", []),
+    "people": ("people", "cudnn", ["--rounds", "3", "--seconds", "0.005"]),
     "k-sweep": ("k-sweep", "cublas,cudnn", []),
     "same-pixels": ("same-pixels", "", []),
     "launch-split": ("launch-split", "", []),
 }
 LISTS = ("resnet50", "vgg16", "mobilenetv2", "yolov8n", "unet")
 PARTS |= {name: (name, "cudnn", ["--dtype", "f16", "--rounds", "3", "--seconds", "0.01"]) for name in LISTS}
-REPEATED = ("targets", "targets-without-pool", "cutlass", *LISTS)  # in several processes
+REPEATED = ("targets", "targets-without-pool", "cutlass", "window-targets", "window-without-pool", "f32-targets",
+            "f32-resnet50", "resnext50", "groups", "people", *LISTS)  # in several processes
 
 
 TWO_STAGES = ["f16:n32h56w56c64k128r3pad1+bias+relu+max2", "f16:n32h28w28c128k256r1+bias+relu+max2"]
