@@ -13,11 +13,12 @@ import charts
 import tables_cutlass
 import tables_gpu
 import tables_ladder
+import tables_resources
 import tables_training
 from stored import ROOT, folders
 
-DOCUMENTS = ("README.md", "docs/performance.md", "docs/cutlass-pooled.md", "docs/ladder.md", "docs/distributed.md",
-             "python/README.md", "bench/results/README.md")
+DOCUMENTS = ("README.md", "docs/performance.md", "docs/cutlass-pooled.md", "docs/ladder.md", "docs/gpu-resources.md",
+             "docs/distributed.md", "python/README.md", "bench/results/README.md")
 BLOCK = re.compile(r"(<!-- made by bench/tables\.py: ([a-z -]+) -->\n).*?(<!-- end -->)", re.S)
 LISTS = {"targets-cpu": "Target stages, with pools", "vgg16": "VGG-16", "unet": "U-Net", "mobilenetv2": "MobileNetV2",
          "resnet50": "ResNet-50", "yolov8n": "YOLOv8n"}
@@ -194,6 +195,7 @@ BLOCKS = {
     "trained networks": tables_training.trained,
     "inference by processes": tables_training.inference,
     "training by processes": tables_training.training,
+    "registers on ampere": tables_resources.table,
     "results": results,
 }
 
