@@ -4,9 +4,10 @@
     bench/resources.py build/cuda/bin/convoy --json bench/results/h200/resources.json
     bench/resources.py build/cuda/bin/convoy --architecture sm_80 --loops --check bench/results/sm_80/resources.json
 
-Reads what `cuobjdump` says (of the CUDA toolkit or PyPI's nvidia-cuda-cuobjdump, named with --cuobjdump). A stack of
-0 bytes means that nothing was spilled. Where a kernel fixes its block, `ctas` is how many of them a multiprocessor's
-65,536 registers hold; shared memory that a launch asks for comes on top and depends on the tile.
+Reads what `cuobjdump` says (of the CUDA toolkit, or of PyPI's nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm, on the
+PATH or named with --cuobjdump). A stack of 0 bytes means that nothing was spilled. Where a kernel fixes its block,
+`ctas` is how many of them a multiprocessor's 65,536 registers hold; shared memory that a launch asks for comes on top
+and depends on the tile.
 
 --loops disassembles: of each kernel the innermost loops around Tensor Core instructions, and what they spill. Loops
 that call a function for each of their sums are left out: they mend rare results. --check compares with a stored file
