@@ -15,6 +15,7 @@
 #include "core/json.hpp"
 #include "options.hpp"
 #include "plan/select.hpp"
+#include "report/page.hpp"
 #include "result_file.hpp"
 
 namespace convoy::cli {
@@ -22,7 +23,7 @@ namespace {
 
 struct BenchArguments {
   StageList stages;
-  std::string device = "cpu", kernel, json, csv, python, script;
+  std::string device = "cpu", kernel, json, csv, html, python, script;
   int threads = 0;
   StageChanges changes;
   bool both = false, both_types = false, apart = false, unfused = false, no_tuning = false;
@@ -76,10 +77,12 @@ class BenchReport {
     if (json_.asked_for() && !json_.on_standard_output()) write();
   }
   void print(const Machine& machine, const bench::Options& options) const;
+  /// The page of --html.
+  void write_page(const Machine& machine) const;
   int exit_code() const { return all_.contains("failed") ? 1 : 0; }
 
  private:
-  ResultFile json_, table_;
+  ResultFile json_, table_, html_;
   std::vector<bench::Row> rows_;
   std::string csv_ = bench::csv_header();
   nlohmann::json all_;
@@ -87,8 +90,12 @@ class BenchReport {
 
 BenchReport::BenchReport(const BenchArguments& arguments, const bench::Options& options,
                          const Machine& machine)
-    : json_("--json", arguments.json), table_("--csv", arguments.csv) {
+    : json_("--json", arguments.json),
+      table_("--csv", arguments.csv),
+      html_("--html", arguments.html) {
   ResultFile::expect_different(json_, table_);
+  ResultFile::expect_different(json_, html_);
+  ResultFile::expect_different(table_, html_);
   all_ = bench::record_of(machine);
   all_["mode"] = arguments.both ? "both" : arguments.changes.strict ? "strict" : "default";
   all_["method"]["convoy"] = bench::method_of(machine.device.kind);
@@ -114,7 +121,8 @@ void BenchReport::write() const {
 void BenchReport::print(const Machine& machine, const bench::Options& options) const {
   if (table_.asked_for()) table_.write(csv_);
   if (json_.on_standard_output()) write();
-  if (json_.alone() || table_.alone()) return;
+  write_page(machine);
+  if (json_.alone() || table_.alone() || html_.alone()) return;
   if (machine.device.kind == DeviceKind::cuda)
     fmt::print("{}, {} multiprocessors, driver {}, copies at {:.2f} TB/s\n", machine.name,
                machine.multiprocessors, machine.driver, 1e-12 * options.bandwidth);
@@ -122,6 +130,22 @@ void BenchReport::print(const Machine& machine, const bench::Options& options) c
     fmt::print("{}, {}, {} thread{}\n", machine.name, machine.isa, machine.threads,
                machine.threads == 1 ? "" : "s");
   fmt::print("{}", bench::to_table(rows_));
+}
+
+void BenchReport::write_page(const Machine& machine) const {
+  if (!html_.asked_for()) return;
+  if (rows_.empty())
+    throw Error("--html: no stage could be measured, so that there is nothing to show.");
+  report::PageRequest request;
+  request.title = "convoy bench";
+  request.results = report::results_of(all_, machine.device.kind == DeviceKind::cuda);
+  // Of a long list the tables tell; the first stages are shown one by one.
+  constexpr std::size_t shown = 8;
+  for (const bench::Row& row : rows_)
+    if (const OwnedChain chain = parse_chain(row.stage, request.results.devices.front().gpu);
+        is_one_stage(chain) && request.stages.size() < shown)
+      request.stages.push_back(chain.stages.front());
+  html_.write(report::page(request));
 }
 
 // What is measured beside a chain is its stages.
@@ -233,6 +257,11 @@ void add_bench(Command& app, int& exit_code) {
   command
       ->add_option("--csv", arguments->csv,
                    "Write the result as CSV to a file; - for standard output")
+      ->type_name("FILE")
+      ->check(not_empty());
+  command
+      ->add_option("--html", arguments->html,
+                   "Write the result as an HTML page, as convoy report does; - for standard output")
       ->type_name("FILE")
       ->check(not_empty());
   command->footer(

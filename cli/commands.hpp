@@ -17,5 +17,6 @@ void add_check(Command& app, int& exit_code);
 void add_dump(Command& app, int& exit_code);
 void add_compare(Command& app, int& exit_code);
 void add_ladder(Command& app, int& exit_code);
+void add_report(Command& app, int& exit_code);
 
 }  // namespace convoy::cli

@@ -48,6 +48,7 @@ int main(int argc, char** argv) {
   add_dump(program.root(), exit_code);
   add_compare(program.root(), exit_code);
   add_ladder(program.root(), exit_code);
+  add_report(program.root(), exit_code);
   try {
     int told = 0;
     if (!program.parse(argc, argv, told)) return told == 0 ? after_output(told) : told;

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SOURCES = {".cpp", ".hpp", ".cu", ".cuh", ".h", ".c"}
-FOLDERS = ("include", "src", "bench", "cli", "python", "tests")
+FOLDERS = ("include", "src", "bench", "report", "cli", "python", "tests")
 INCLUDE = re.compile(r'\s*#\s*include\s*[<"]([^">]+)[">]')
 
 

@@ -1,0 +1,170 @@
+// What a reader wants to know within a minute.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "report/html.hpp"
+#include "report/sections.hpp"
+
+namespace convoy::report {
+namespace {
+
+bool counts(const ResultsFile& file) {
+  return !file.rows.empty() && file.mode != "strict" && !by_forced_kernel(file) &&
+         !file.name.starts_with("slow-paths");
+}
+
+double quantile_of(const std::vector<double>& sorted, double share) {
+  return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1) + 0.5)];
+}
+
+// Time / floor of each stage, sorted. On a CPU the floor is a direct convolution's operations at
+// the FMA peak.
+std::vector<double> distances_of(const ResultsFile& file, bool gpu) {
+  std::vector<double> distances;
+  for (const BenchRow& row : file.rows) {
+    if (gpu && row.floor_us > 0) distances.push_back(row.times_floor());
+    if (!gpu && row.gflops > 0 && row.peak_gflops > 0)
+      distances.push_back(row.peak_gflops / row.gflops);
+  }
+  std::sort(distances.begin(), distances.end());
+  return distances;
+}
+
+// The list that stands for a device: the target stages with two threads, else the most, else the
+// longest list.
+const ResultsFile* shown_of(const DeviceResults& device) {
+  const ResultsFile* shown = nullptr;
+  const auto rank = [&](const ResultsFile& file) {
+    const std::string list = list_of(file);
+    const bool targets = list == "targets" || list == "targets-cpu";
+    return std::tuple(targets, file.threads == 2 ? 10'000 : file.threads, file.rows.size());
+  };
+  for (const ResultsFile& file : device.files)
+    if (counts(file) && !distances_of(file, device.gpu).empty() &&
+        (!shown || rank(file) > rank(*shown)))
+      shown = &file;
+  return shown;
+}
+
+std::string roofline_answer(const Results& results) {
+  Table table("Distance from the roofline", {{"device", prose_column},
+                                             {"half within", number_column},
+                                             {"closest", number_column},
+                                             {"farthest", number_column},
+                                             {"stages", number_column},
+                                             {"list"}});
+  for (const DeviceResults& device : results.devices) {
+    const ResultsFile* const file = shown_of(device);
+    if (!file) continue;
+    const std::vector<double> distances = distances_of(*file, device.gpu);
+    const std::string how = how_run(*file, device.gpu);
+    table.add({escape(device.short_title),
+               "<b>" + ratio_text(quantile_of(distances, 0.5)) + " ×</b>",
+               ratio_text(distances.front()) + " ×", ratio_text(distances.back()) + " ×",
+               fmt::format("{}", distances.size()),
+               escape(list_title(list_of(*file))) + (how.empty() ? "" : ", " + how)});
+  }
+  if (table.empty()) return "";
+  return "<h3>How far from the roofline?</h3>\n<p>A stage’s time, in times of its floor. On a GPU "
+         "the "
+         "floor is the larger of operations at the Tensor Cores’ peak and bytes at a copy’s "
+         "bandwidth. On a CPU it is the operations of a direct convolution at the FMA peak; "
+         "Winograd "
+         "needs fewer, and goes below 1.</p>\n" +
+         table.html() + "<p><a href=#roofline>All stages and peers</a></p>\n";
+}
+
+struct Loss {
+  double ratio = 1e300;
+  std::string stage, peer, device;
+};
+
+std::string faster_answer(const Results& results) {
+  std::size_t won = 0, all = 0;
+  Loss worst;
+  std::vector<std::string> lists;
+  // The file of a list on a device that is shown: two threads where there are such, else the most.
+  std::vector<std::map<std::string, const ResultsFile*>> shown(results.devices.size());
+  for (std::size_t d = 0; d < results.devices.size(); ++d)
+    for (const ResultsFile& file : results.devices[d].files) {
+      if (!counts(file) || file.ratios().empty()) continue;
+      for (const BenchRow& row : file.rows) {
+        if (!row.ratio) continue;
+        ++all;
+        if (*row.ratio >= 1) ++won;
+        if (*row.ratio < worst.ratio)
+          worst = {*row.ratio, row.stage, row.best_peer, results.devices[d].short_title};
+      }
+      std::string list = list_of(file);
+      if (list == "targets") list = "targets-cpu";
+      if (std::find(lists.begin(), lists.end(), list) == lists.end()) lists.push_back(list);
+      const ResultsFile*& place = shown[d][list];
+      const auto rank = [](const ResultsFile& one) {
+        return one.threads == 2 ? 1000 : one.threads;
+      };
+      if (!place || rank(file) > rank(*place)) place = &file;
+    }
+  if (all == 0) return "";
+  std::stable_sort(lists.begin(), lists.end(), [&](const std::string& a, const std::string& b) {
+    const auto devices = [&](const std::string& list) {
+      return std::count_if(shown.begin(), shown.end(),
+                           [&](const auto& of) { return of.contains(list); });
+    };
+    return devices(a) > devices(b);
+  });
+  std::vector<Table::Column> columns{{"list", prose_column}};
+  for (std::size_t d = 0; d < shown.size(); ++d)
+    if (!shown[d].empty())
+      columns.push_back({escape(results.devices[d].short_title), number_column});
+  Table table("Ratio to the best peer", columns);
+  for (const std::string& list : lists) {
+    std::vector<std::string> cells{escape(list_title(list))};
+    for (std::size_t d = 0; d < shown.size(); ++d) {
+      if (shown[d].empty()) continue;
+      const auto found = shown[d].find(list);
+      if (found == shown[d].end()) {
+        cells.emplace_back("");
+        continue;
+      }
+      const std::vector<double> ratios = found->second->ratios();
+      cells.push_back("<b>" + ratio_text(geometric_mean(ratios)) + "</b> (" +
+                      ratio_text(*std::min_element(ratios.begin(), ratios.end())) + ")");
+    }
+    table.add(cells);
+  }
+  return fmt::format(
+             "<h3>Who is faster, and by how much?</h3>\n<p>Convoy is at least as fast as the best "
+             "peer in <b>{} of {}</b> measurements (of a stage on a machine, with one or several "
+             "threads, default mode). {} Below: the best peer’s time divided by ours, the "
+             "geometric mean of a list and, in brackets, its worst stage; on CPUs with two threads "
+             "where that was measured.</p>\n",
+             grouped(static_cast<double>(won)), grouped(static_cast<double>(all)),
+             worst.ratio < 1
+                 ? fmt::format("The worst: {:.2f} against {} for {} on {}.", worst.ratio,
+                               escape(worst.peer), code(worst.stage), escape(worst.device))
+                 : fmt::format("The least ratio is {:.2f}.", worst.ratio)) +
+         table.html() + "<p><a href=#ratios>All lists, with their spread</a></p>\n";
+}
+
+std::string slot_answer(const std::vector<StageView>& views) {
+  std::string text;
+  for (const StageView& view : views) {
+    const Explanation& e = view.explanation;
+    text += fmt::format("<p>{} on {}: kernel <b>{}</b>, tile <b>{}</b>.</p>\n", code(view.stage),
+                        escape(view.where), escape(e.kernel), escape(e.tile));
+  }
+  if (text.empty()) return "";
+  return "<h3>What does a slot hold?</h3>\n" + text + "<p><a href=#stages>The stages</a></p>\n";
+}
+
+}  // namespace
+
+std::string minute_section(const Results& results, const std::vector<StageView>& views) {
+  const std::string text = roofline_answer(results) + faster_answer(results) + slot_answer(views);
+  return text.empty() ? "" : section("minute", "In one minute", text);
+}
+
+}  // namespace convoy::report

@@ -1,0 +1,158 @@
+// The stages that the page is asked about: sizes, kernels with their verdicts, bytes, floors.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "convoy/error.hpp"
+#include "plan/select.hpp"
+#include "report/gpu_facts.hpp"
+#include "report/html.hpp"
+#include "report/sections.hpp"
+#include "report/svg.hpp"
+
+namespace convoy::report {
+namespace {
+
+std::string sizes_table(const Explanation& e) {
+  Table table("Sizes", {{"size"}, {"meaning"}, {"value", number_column}, {"is", prose_column}});
+  for (const auto& size : e.sizes)
+    table.add({code(size.symbol), escape(size.meaning), grouped(static_cast<double>(size.value)),
+               code(size.formula) +
+                   (size.numbers == size.formula ? "" : "<br>" + code("= " + size.numbers))});
+  return table.html();
+}
+
+std::string kernels_table(const Explanation& e) {
+  Table table(
+      "Kernels",
+      {{"kernel"}, {"arithmetic"}, {"predicted", number_column}, {"verdict", prose_column}});
+  for (const auto& line : e.kernels) {
+    std::string verdict = line.chosen ? "<b>chosen</b>, tile " + escape(line.tile)
+                          : line.arithmetic == e.arithmetic ? "fits"
+                                                            : "fits, in another arithmetic";
+    if (!line.refusals.empty()) {
+      verdict = "refuses: ";
+      for (std::size_t i = 0; i < line.refusals.size(); ++i)
+        verdict += (i ? "; " : "") + escape(line.refusals[i]);
+    }
+    table.add({code(line.kernel), escape(line.arithmetic),
+               line.refusals.empty() ? time_text(line.predicted.seconds) : "", verdict});
+  }
+  return table.html();
+}
+
+std::string traffic_table(const Explanation& e) {
+  Table table("Bytes to and from memory",
+              {{"what"}, {"one kernel", number_column}, {"a pass an operation", number_column}});
+  const auto cell = [](double bytes) { return bytes > 0 ? bytes_text(bytes) : std::string(); };
+  for (const auto& traffic : e.traffic)
+    table.add({escape(traffic.what), cell(traffic.fused), cell(traffic.unfused)});
+  table.add({"<b>all</b>", bytes_text(e.fused_bytes()), bytes_text(e.unfused_bytes())});
+  return table.html();
+}
+
+std::string times_list(const Explanation& e) {
+  return fmt::format(
+      "<ul><li>floor of arithmetic: {} <li>floor of memory: {} <li>predicted: {} ({:.2f} × the "
+      "larger floor; {:.0f} % of its operations fall on padding)</ul>\n",
+      time_text(e.compute_floor), time_text(e.memory_floor), time_text(e.predicted.seconds),
+      e.predicted.seconds / std::max({e.compute_floor, e.memory_floor, 1e-12}),
+      100 * e.predicted.waste);
+}
+
+std::string view_html(const StageView& view) {
+  const Explanation& e = view.explanation;
+  return fmt::format(
+             "<h4>On {}</h4>\n<p>Kernel <b>{}</b>, tile <b>{}</b>.</p>\n<ul><li>"
+             "arithmetic, {}: {}<li>tile: {}</ul>\n",
+             escape(view.where), escape(e.kernel), escape(e.tile), escape(e.arithmetic),
+             escape(e.why_arithmetic), escape(e.why_tile)) +
+         times_list(e) + kernels_table(e) + details("Bytes to and from memory", traffic_table(e));
+}
+
+// Every measurement of the stage.
+std::string measured_table(const std::string& stage, const Results& results) {
+  Table table("Measured", {{"device"},
+                           {"list"},
+                           {"kernel"},
+                           {"µs", number_column},
+                           {"of peak", number_column},
+                           {"best peer"},
+                           {"ratio", number_column}});
+  for (const DeviceResults& device : results.devices)
+    for (const ResultsFile& file : device.files)
+      for (const BenchRow& row : file.rows)
+        if (row.stage == stage)
+          table.add({escape(device.short_title), escape(file.name), escape(kernel_and_tile(row)),
+                     short_number(row.ours.median_us),
+                     row.peak_gflops > 0
+                         ? fmt::format("{:.0f} %", 100 * row.gflops / row.peak_gflops)
+                         : "",
+                     escape(row.best_peer), row.ratio ? fmt::format("{:.2f}", *row.ratio) : ""});
+  return table.empty() ? "<p>None of the results that were read has this stage.</p>\n"
+                       : table.html();
+}
+
+std::string where_of(const Machine& machine, bool stored) {
+  if (machine.device.kind == DeviceKind::cuda)
+    return fmt::format("{}{}", machine.name, stored ? ", from stored facts" : "");
+  return fmt::format("this CPU, {}, {}, {} thread{}", machine.name, machine.isa, machine.threads,
+                     machine.threads == 1 ? "" : "s");
+}
+
+void add_view(const Stage& stage, const Machine& machine, bool stored,
+              std::vector<StageView>& views, std::vector<std::string>& why_not) {
+  try {
+    PlanOptions options;
+    options.device = machine.device;
+    const Selection selection = select(stage, machine, options, nullptr);
+    views.push_back(
+        {to_text(stage), where_of(machine, stored), explain(stage, machine, selection)});
+  } catch (const Error& error) {
+    why_not.push_back(
+        fmt::format("{} on {}: {}", to_text(stage), where_of(machine, stored), error.what()));
+  }
+}
+
+}  // namespace
+
+std::vector<StageView> view_stages(const std::vector<Stage>& stages,
+                                   std::vector<std::string>& why_not) {
+  std::vector<StageView> views;
+  const std::optional<GpuFacts> gpu = gpu_facts();
+  for (const Stage& stage : stages) {
+    // 16-bit stages are what a GPU is for; those of f32 are a CPU's business first.
+    const bool half = stage.dtype == DType::f16 || stage.dtype == DType::bf16;
+    if (half && gpu) add_view(stage, gpu->machine, gpu->stored, views, why_not);
+    add_view(stage, cpu_machine(), false, views, why_not);
+    if (!half && gpu) add_view(stage, gpu->machine, gpu->stored, views, why_not);
+  }
+  return views;
+}
+
+bool has_gpu_kernels() {
+  return gpu_facts().has_value();
+}
+
+std::string stages_section(const std::vector<StageView>& views, const Results& results,
+                           const std::vector<std::string>& why_not) {
+  std::string text;
+  for (std::size_t i = 0; i < views.size();) {
+    const std::string& stage = views[i].stage;
+    text += fmt::format("<h3>{}</h3>\n<p>{}.</p>\n", code(stage),
+                        escape(views[i].explanation.sentence));
+    text += details("Sizes", sizes_table(views[i].explanation));
+    for (; i < views.size() && views[i].stage == stage; ++i) text += view_html(views[i]);
+    text += "<h4>Measured</h4>\n" + measured_table(stage, results);
+  }
+  for (const std::string& why : why_not) text += "<p>" + escape(why) + "</p>\n";
+  if (text.empty()) return "";
+  if (!has_gpu_kernels())
+    text =
+        "<p>This convoy was built without GPU kernels: it can’t say how they would run a stage. "
+        "One built with the preset <code>cuda</code> can, also where there is no GPU.</p>\n" +
+        text;
+  return section("stages", "Stages: sizes, kernels, bytes", text);
+}
+
+}  // namespace convoy::report

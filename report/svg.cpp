@@ -1,0 +1,190 @@
+#include "report/svg.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "report/html.hpp"
+
+namespace convoy::report {
+namespace {
+
+// A coordinate with one decimal, none where it would be 0.
+std::string coordinate(double value) {
+  std::string text = fmt::format("{:.1f}", value);
+  if (text.ends_with(".0")) text.resize(text.size() - 2);
+  return text;
+}
+
+std::string tick_text(double value) {
+  if (value >= 1e6) return fmt::format("{:g}M", value * 1e-6);
+  if (value >= 1e4) return fmt::format("{:g}k", value * 1e-3);
+  return fmt::format("{:g}", value);
+}
+
+// Width of the stretched viewBox.
+constexpr double stretched = 1000;
+
+// 1, 2 and 5 times powers of ten, or the powers alone, in a range.
+std::vector<double> log_ticks(double low, double high, const std::vector<double>& digits) {
+  std::vector<double> ticks;
+  for (int power = static_cast<int>(std::floor(std::log10(low)));
+       power <= static_cast<int>(std::ceil(std::log10(high))); ++power)
+    for (const double digit : digits) {
+      const double tick = digit * std::pow(10.0, power);
+      if (tick >= low * (1 - 1e-9) && tick <= high * (1 + 1e-9)) ticks.push_back(tick);
+    }
+  return ticks;
+}
+
+}  // namespace
+
+Scale Scale::linear(double low, double high) {
+  if (!(high > low)) high = low + 1;
+  return {low, high, false};
+}
+
+Scale Scale::log(double low, double high) {
+  if (!(high > low)) low = low / 2, high = low * 4;
+  return {low, high, true};
+}
+
+double Scale::at(double value) const {
+  const double share = log_ ? (std::log(std::max(value, 1e-300)) - std::log(low_)) /
+                                  (std::log(high_) - std::log(low_))
+                            : (value - low_) / (high_ - low_);
+  return std::clamp(share, 0.0, 1.0);
+}
+
+std::vector<double> Scale::ticks(std::size_t most) const {
+  if (log_) {
+    std::vector<double> ticks = log_ticks(low_, high_, {1, 2, 5});
+    if (ticks.size() > most) ticks = log_ticks(low_, high_, {1});
+    while (ticks.size() > most) {
+      std::vector<double> half;
+      for (std::size_t i = 0; i < ticks.size(); i += 2) half.push_back(ticks[i]);
+      ticks = std::move(half);
+    }
+    if (ticks.empty()) ticks.push_back(low_);
+    return ticks;
+  }
+  const double raw = (high_ - low_) / static_cast<double>(std::max<std::size_t>(1, most - 1));
+  double step = std::pow(10.0, std::floor(std::log10(raw)));
+  for (const double times : {1.0, 2.0, 5.0, 10.0})
+    if (step * times >= raw * (1 - 1e-9)) {
+      step *= times;
+      break;
+    }
+  std::vector<double> ticks;
+  for (double tick = std::ceil(low_ / step) * step; tick <= high_ * (1 + 1e-9); tick += step)
+    ticks.push_back(std::abs(tick) < step * 1e-9 ? 0 : tick);
+  if (ticks.empty()) ticks.push_back(low_);
+  return ticks;
+}
+
+Plot::Plot(std::string title, Axis x, Axis y, int height)
+    : title_(std::move(title)), x_(std::move(x)), y_(std::move(y)), height_(height) {}
+
+double Plot::y_pixels(double value) const {
+  return height_ * (1 - y_.scale.at(value));
+}
+
+std::string Plot::path_of(const std::vector<DataPoint>& points, bool joined) const {
+  std::string path;
+  for (const DataPoint& point : points) {
+    path += path.empty() || !joined ? "M" : "L";
+    path += coordinate(stretched * x_.scale.at(point.x)) + " " + coordinate(y_pixels(point.y));
+    if (!joined) path += "h0";
+  }
+  return path;
+}
+
+void Plot::dots(std::string_view color, const std::vector<DataPoint>& points) {
+  if (points.empty()) return;
+  paths_ += fmt::format("<path class=\"dots {}\" d=\"{}\"/>\n", color, path_of(points, false));
+}
+
+void Plot::marks(std::string_view color,
+                 const std::vector<std::pair<DataPoint, std::string>>& points) {
+  for (const auto& [point, text] : points)
+    marks_ += fmt::format(
+        "<circle class=\"{}\" cx=\"{}%\" cy=\"{}\" r=\"5\"><title>{}</title>"
+        "</circle>\n",
+        color, coordinate(100 * x_.scale.at(point.x)), coordinate(y_pixels(point.y)), escape(text));
+}
+
+void Plot::line(std::string_view color, const std::vector<DataPoint>& points,
+                std::string_view kind) {
+  if (points.size() < 2) return;
+  paths_ +=
+      fmt::format("<path class=\"line {} {}\" d=\"{}\"/>\n", color, kind, path_of(points, true));
+}
+
+void Plot::label(DataPoint at, std::string_view text, std::string_view anchor, int dy) {
+  labels_ += fmt::format("<text x=\"{}%\" y=\"{}\" text-anchor=\"{}\">{}</text>\n",
+                         coordinate(100 * x_.scale.at(at.x)), coordinate(y_pixels(at.y) + dy),
+                         anchor, escape(text));
+}
+
+std::string Plot::svg() const {
+  std::string text = fmt::format(
+      "<div class=plot><div class=ytitle>{}</div>\n<svg class=chart role=img height=\"{}\" "
+      "aria-label=\"{}\">\n",
+      escape(y_.title), height_, escape(title_));
+  // Six labels have room on a phone.
+  for (const double tick : x_.ticks.empty() ? x_.scale.ticks(6) : x_.ticks) {
+    const std::string x = coordinate(100 * x_.scale.at(tick));
+    text += fmt::format(
+        "<line class=grid x1=\"{0}%\" x2=\"{0}%\" y1=\"0\" y2=\"{1}\"/>"
+        "<text class=tick x=\"{0}%\" y=\"{2}\" text-anchor=\"middle\">{3}</text>\n",
+        x, height_, height_ + 17, tick_text(tick));
+  }
+  for (const double tick : y_.ticks.empty() ? y_.scale.ticks(8) : y_.ticks) {
+    const std::string y = coordinate(y_pixels(tick));
+    text += fmt::format(
+        "<line class=grid x1=\"0\" x2=\"100%\" y1=\"{0}\" y2=\"{0}\"/>"
+        "<text class=tick x=\"-7\" y=\"{1}\" text-anchor=\"end\">{2}</text>\n",
+        y, coordinate(y_pixels(tick) + 4), tick_text(tick));
+  }
+  text += fmt::format(
+      "<svg width=\"100%\" height=\"{0}\" viewBox=\"0 0 {1:.0f} {0}\" "
+      "preserveAspectRatio=\"none\" overflow=\"visible\">\n{2}</svg>\n{3}{4}</svg>\n",
+      height_, stretched, paths_, marks_, labels_);
+  return text + "<div class=xtitle>" + escape(x_.title) + "</div></div>\n";
+}
+
+std::string legend(const std::vector<std::pair<std::string, std::string>>& color_and_name) {
+  std::string text = "<ul class=legend>";
+  for (const auto& [color, name] : color_and_name)
+    text += fmt::format(
+        "<li><svg width=\"14\" height=\"14\" aria-hidden=true><circle class=\"{}\" cx=\"7\" "
+        "cy=\"7\" r=\"5\"/></svg>{}",
+        color, escape(name));
+  return text + "</ul>\n";
+}
+
+std::string range_cell(const Scale& scale, double low, double value, double high) {
+  std::string text = "<svg class=cell>";
+  if (scale.covers(1)) {
+    const std::string one = coordinate(100 * scale.at(1));
+    text += fmt::format("<line class=one x1={0}% x2={0}% y2=18 />", one);
+  }
+  if (high > low)
+    text += fmt::format("<line class=range x1={}% x2={}% y1=9 y2=9 />",
+                        coordinate(100 * scale.at(low)), coordinate(100 * scale.at(high)));
+  return text + fmt::format("<circle class={} cx={}% cy=9 r=4 /></svg>", value < 1 ? "lost" : "c0",
+                            coordinate(100 * scale.at(value)));
+}
+
+std::string bar_cell(const Scale& scale, double value, std::string_view color) {
+  return fmt::format("<svg class=cell><rect class={} width={}% height=12 y=3 /></svg>", color,
+                     coordinate(100 * scale.at(value)));
+}
+
+std::string figure(std::string_view caption, std::string_view legend, std::string_view svg) {
+  return fmt::format("<figure>\n<figcaption>{}</figcaption>\n{}{}</figure>\n", caption, legend,
+                     svg);
+}
+
+}  // namespace convoy::report

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""convoy report and bench --html: what the page holds, and what is refused. The page in a browser: tests/report.
+
+    CONVOY_PROGRAM=build/release/bin/convoy tests/cli/report_test.py [unittest options]
+"""
+import html
+import html.parser
+import json
+import os
+import pathlib
+import random
+import unittest
+
+from cli_case import STAGE, CliTest, convoy
+
+RESULTS = pathlib.Path(__file__).resolve().parents[2] / "bench/results"
+ALONE = {"meta", "link", "br", "input"}  # elements without an end
+# Ends that HTML lets a page leave out.
+OPEN = {"li": {"li"}, "td": {"td", "th", "tr"}, "th": {"td", "th", "tr"}, "tr": {"tr"}}
+
+
+class Parsed(html.parser.HTMLParser):
+    """Text, ids, links; and every end tag that fits no open element."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.wrong, self.text, self.ids, self.links, self.sources = [], [], "", set(), set(), []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        if "id" in given:
+            if given["id"] in self.ids:
+                self.wrong.append(f"id {given['id']} twice")
+            self.ids.add(given["id"])
+        if given.get("href", "").startswith("#"):
+            self.links.add(given["href"][1:])
+        self.sources += [value for name, value in attrs if name in ("src", "href", "xlink:href")]
+        if tag not in ALONE:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in ALONE:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        while self.open and self.open[-1] != tag and self.open[-1] in OPEN:
+            self.open.pop()
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(f"</{tag}>")
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def bench_rows(path):
+    record = json.loads(path.read_text())
+    rows = record.get("rows") if isinstance(record, dict) else None
+    return [row for row in rows if "convoy" in row] if isinstance(rows, list) else []
+
+
+class Report(CliTest):
+    def page(self, *words, **options):
+        path = self.here / "page.html"
+        made = convoy("report", *words, "-o", path, **options)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertEqual(made.stdout, "")
+        return path.read_text(), made.stderr
+
+    def test_committed_results(self):
+        page, said = self.page("--results", RESULTS)
+        self.assertEqual(said, "")
+        self.assertLess(len(page.encode()), 2_000_000)
+        parsed = Parsed(page)
+        self.assertEqual(parsed.wrong, [])
+        self.assertEqual(parsed.links - parsed.ids, set())
+        self.assertEqual([s for s in parsed.sources if not s.startswith(("#", "data:"))], [])
+        for part in ("minute", "roofline", "ratios", "sweeps", "k-sweep", "same-pixels", "ladder", "stages", "model",
+                     "refusals", "files"):
+            self.assertIn(part, parsed.ids)
+        # Every measured stage and every ratio is text of the page, in this order of its files.
+        rows = [(path, row) for path in sorted(RESULTS.rglob("*.json")) for row in bench_rows(path)]
+        self.assertGreater(len(rows), 2000)
+        for path, row in random.Random(5).sample(rows, 200):
+            self.assertIn(row["stage"], parsed.text, path)
+            if row.get("ratio"):
+                self.assertRegex(parsed.text, rf"{row['ratio']:.2f}", path)
+
+    def test_what_is_asked_for(self):
+        stages = (STAGE, "f16:n2h8c16k16r3pad1+relu")
+        for words in (stages, ("--shapes", self.write("list.txt", "\n".join(stages).encode()))):
+            text = Parsed(self.page(*words, "--results", RESULTS)[0]).text
+            self.assertIn("n2h8w8c16k16r3pad1+bias+relu+max2", text)
+            self.assertIn("f16:n2h8w8c16k16r3pad1+relu", text)
+            self.assertIn("refuses: ", text)
+
+    def test_a_drawn_result_is_shown_as_it_is(self):
+        seed = random.randrange(1 << 30)
+        draw = random.Random(seed)
+        rows = [{"stage": f"n1h9w9c{draw.randint(1, 99)}k{k}r3", "kernel": "direct", "tile": "t", "threads": 1,
+                 "gflops": draw.uniform(1e-3, 1e6), "peak_gflops": draw.uniform(1, 1e6), "ratio": draw.uniform(0.01, 99),
+                 "best_peer": "pytorch eager", "convoy": {"median_us": draw.uniform(1e-3, 1e7), "spread": 0.1},
+                 "peers": [{"name": "pytorch eager", "median_us": draw.uniform(1e-3, 1e7), "ratio": 1}]}
+                for k in range(1, draw.randint(2, 30))]
+        folder = self.here / "drawn"
+        folder.mkdir()
+        (folder / "drawn.json").write_text(json.dumps({"machine": "M", "rows": rows}))
+        parsed = Parsed(self.page("--results", folder)[0])
+        self.assertEqual(parsed.wrong, [], f"seed {seed}")
+        for row in rows:
+            self.assertIn(row["stage"], parsed.text, f"seed {seed}")
+            self.assertIn(f"{row['ratio']:.2f}", parsed.text, f"seed {seed}")
+
+    def test_broken_and_foreign_files_are_named(self):
+        folder = self.here / "results"
+        (folder / "device").mkdir(parents=True)
+        good = RESULTS / "h200/k-sweep.json"
+        (folder / "device/good.json").write_text(good.read_text())
+        record = json.loads(good.read_text())
+        del record["rows"][3]["convoy"]["median_us"]
+        bad = {"cut.json": good.read_text()[:500], "foreign.json": '{"hello": 1}', "list.json": "[1, 2]",
+               "binary.json": "\0\1\2", "deep.json": "[" * 100_000, "row.json": json.dumps(record),
+               "negative.json": json.dumps({"rows": [{"stage": "n1h1c1k1r1", "convoy": {"median_us": -1}}]}),
+               "text.json": json.dumps({"rows": [{"stage": "n1h1c1k1r1", "convoy": {"median_us": "1"}}]})}
+        for name, text in bad.items():
+            (folder / "device" / name).write_text(text)
+        (folder / "device/folder.json").mkdir()
+        os.mkfifo(folder / "device/pipe.json")
+        page, said = self.page("--results", folder)
+        text = Parsed(page).text
+        for name in (*bad, "folder.json", "pipe.json"):
+            self.assertIn(f"device/{name} is left out: ", said)
+            self.assertIn(f"device/{name}: ", text)
+        self.assertIn("rows[3]: no \"median_us\"", said)
+        self.assertNotIn("good.json", said)
+
+    def test_refused(self):
+        empty = self.here / "empty"
+        empty.mkdir()
+        foreign = self.here / "foreign"
+        foreign.mkdir()
+        (foreign / "a.json").write_text("{}")
+        out = self.here / "page.html"
+        for words, *expected in (
+            (["-o", self.here / "no/page.html"], "no/page.html"),
+            (["-o", self.here], str(self.here)),
+            ([], "-o|--out"),
+            (["--results", self.here / "none", "-o", out], "--results", "none", "bench/results"),
+            (["--results", self.images, "-o", out], "--results", "images"),
+            (["--results", empty, "-o", out], "--results", "no file that can be used"),
+            (["--results", foreign, "-o", out], "no file that can be used", "a.json"),
+            (["n1h", "-o", out], "n1h"),
+            (["--shapes", self.here / "none.txt", "-o", out], "none.txt"),
+            ([f"{STAGE} > n2h4c16k8r1", "-o", out], "single stages"),
+            ([STAGE, "--shapes", self.images, "-o", out], "--shapes"),
+        ):
+            with self.subTest(words):
+                self.refused(convoy("report", *words), *expected)
+                self.assertFalse(out.exists())
+
+    def test_standard_output(self):
+        made = convoy("report", "--results", RESULTS / "h200", "-o", "-")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertTrue(made.stdout.startswith("<!DOCTYPE html>"))
+
+    def test_of_a_bench(self):
+        path, record = self.here / "bench.html", self.here / "bench.json"
+        made = convoy("bench", "--stage", STAGE, "--stage", "n1h5c3k4r3+relu", "--unfused", "--seconds", "0.002", "--rounds",
+                      "2", "--html", path, "--json", record)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertIn("GFLOP/s", made.stdout)
+        parsed = Parsed(path.read_text())
+        self.assertEqual(parsed.wrong, [])
+        for row in json.loads(record.read_text())["rows"]:
+            self.assertIn(row["stage"], parsed.text)
+            self.assertIn(f"{row['ratio']:.2f}", parsed.text)
+        self.assertIn("model", parsed.ids)  # this CPU's caches are in the record
+        for words, *expected in ((["--html", self.here / "no/page.html"], "no/page.html"),
+                                 (["--html", record, "--json", record], "--html", "the same file"),
+                                 (["--html", "-", "--json", "-"], "standard output")):
+            with self.subTest(words):
+                self.refused(convoy("bench", "--stage", STAGE, *words), *expected)
+
+
+if __name__ == "__main__":
+    unittest.main()
