@@ -29,6 +29,12 @@ nlohmann::json record_of(const Machine& machine) {
       {"machine", machine.name}, {"isa", machine.isa},  {"threads", machine.threads}};
   if (machine.device.kind == DeviceKind::cpu) {
     record["cpu_model"] = machine.cpu_model;
+    // What the cost models know of it beside its class of cores.
+    record["cpu"] = {{"halves", machine.halves},
+                     {"mesh", machine.mesh},
+                     {"l1_bytes", machine.l1_bytes},
+                     {"l2_bytes", machine.l2_bytes},
+                     {"l3_bytes", machine.l3_bytes}};
     return record;
   }
   const Machine host = cpu_machine();

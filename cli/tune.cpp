@@ -27,17 +27,9 @@ struct TuneArguments {
   bool json = false, strict = false, dry_run = false, all_kernels = false;
 };
 
-// Where it was measured, with what the cost models know of a CPU.
+// Where it was measured.
 nlohmann::ordered_json record(const PlanOptions& options) {
-  const Machine machine = machine_for(options);
-  nlohmann::ordered_json record = bench::record_of(machine);
-  if (machine.device.kind == DeviceKind::cpu)
-    record["cpu"] = {{"halves", machine.halves},
-                     {"mesh", machine.mesh},
-                     {"l1_bytes", machine.l1_bytes},
-                     {"l2_bytes", machine.l2_bytes},
-                     {"l3_bytes", machine.l3_bytes}};
-  return record;
+  return bench::record_of(machine_for(options));
 }
 
 nlohmann::ordered_json json_of(const ChainTuneResult& result) {
