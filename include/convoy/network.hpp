@@ -85,6 +85,14 @@ struct LayerReport {
   Index macs = 0;        // multiply-adds of one image, all steps
 };
 
+/// A part of a profiled run: the kernel that runs layers [first, first + count) of
+/// `Network::layers()`, for so many images, from `begin` to `end`, in seconds since the run began.
+struct LayerSpan {
+  std::size_t first = 0, count = 1;
+  Index images = 0;
+  double begin = 0, end = 0;
+};
+
 /// A network with its weights. Making one reads files and allocates and may throw Error (a file or
 /// a parameter that is missing or wrong, by its name; a device that is not here), also where memory
 /// runs out; running throws nothing, and allocates only what `warm` says. One run at a time: a
@@ -160,11 +168,14 @@ class CONVOY_API Network {
   /// As `run` without outputs, and adds the seconds spent in each of `layers()`, summed over
   /// threads, to seconds[i]. A layer that a kernel runs with the one before it may get none; one
   /// that reads several layers gets the time to put their channels side by side. The statuses are
-  /// those of `run`; throws Error where the network was moved from.
+  /// those of `run`; throws Error where the network was moved from. Where `spans` is given, it also
+  /// gets what ran when, in the order of time. On a GPU each kernel is waited for, so that a
+  /// profiled run takes longer than another, and what small kernels take is mostly the wait.
   ///
   ///     std::vector<double> seconds;
   ///     network.profile(images, seconds).or_throw();
-  Status profile(const TensorView& images, std::vector<double>& seconds) const;
+  Status profile(const TensorView& images, std::vector<double>& seconds,
+                 std::vector<LayerSpan>* spans = nullptr) const;
 
   /// The output of each of `layers()` for these images, at least one and at most `batch` (few: all
   /// is kept): [T,N,P',Q',K] f32 on the host; T is 1 where the output is the same in each step, or

@@ -49,9 +49,11 @@ Status Network::run(const TensorView& images, const TensorView& logits, const Te
   }
 }
 
-Status Network::profile(const TensorView& images, std::vector<double>& seconds) const {
+Status Network::profile(const TensorView& images, std::vector<double>& seconds,
+                        std::vector<LayerSpan>* spans) const {
   seconds.resize(impl().reports.size(), 0.0);
-  return impl().run({images, {}, {}}, seconds.data(), {});
+  Impl::Times times{.seconds = seconds.data(), .spans = spans};
+  return impl().run({images, {}, {}}, &times, {});
 }
 
 void Network::warm(Index n) const {

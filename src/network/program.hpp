@@ -51,6 +51,13 @@ struct Network::Impl {
     bool mean_there = true, labels_there = true;
   };
 
+  /// What `profile` asks a run for.
+  struct Times {
+    double* seconds = nullptr;                // of each layer, summed over threads
+    std::vector<LayerSpan>* spans = nullptr;  // null: not wanted
+    std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+  };
+
   NetworkText text;
   NetworkOptions options;
   Machine machine;
@@ -115,18 +122,21 @@ struct Network::Impl {
   Outputs outputs_at(const Operands& operands, Index first) const;
   std::byte* tensor(Index number) const;
   Status run_step(const Step& step, Index n, const void* x, void* y, std::int32_t* labels,
-                  float* const* inner, double* seconds, Stream stream) const;
-  void add_since(std::chrono::steady_clock::time_point begin, Stream stream, double& seconds) const;
+                  float* const* inner, Times* times, Stream stream) const;
+  /// Waits for the stream, and adds what the step took since `begin`; `adds_seconds`: not only its
+  /// span.
+  void add_since(std::chrono::steady_clock::time_point begin, const Step& step, Index n,
+                 bool adds_seconds, Stream stream, Times& times) const;
   const void* input_of(const void* images, DType type, Index n, Stream stream) const;
   void put(const Part& part, Index n, const void* from, void* to, Stream stream) const;
   void give_outputs(Index n, const Outputs& outputs, Stream stream) const;
-  Status run_chunk(const void* images, DType type, Index n, const Outputs& outputs, double* seconds,
+  Status run_chunk(const void* images, DType type, Index n, const Outputs& outputs, Times* times,
                    Stream stream) const;
-  Status run_there(const Operands& operands, double* seconds, Stream stream) const;
-  Status run_by_host(const Operands& operands, double* seconds, Stream stream) const;
-  Status run_on_cpu(const Operands& operands, double* seconds) const;
+  Status run_there(const Operands& operands, Times* times, Stream stream) const;
+  Status run_by_host(const Operands& operands, Times* times, Stream stream) const;
+  Status run_on_cpu(const Operands& operands, Times* times) const;
   Status run_odd(const Operands& operands, std::vector<Index> odd, Stream stream) const;
-  Status run(const Operands& operands, double* seconds, Stream stream) const;
+  Status run(const Operands& operands, Times* times, Stream stream) const;
   void warm(Index n) const;
   std::vector<Tensor> trace(const TensorView& images) const;
 };

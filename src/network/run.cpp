@@ -44,10 +44,10 @@ std::byte* Network::Impl::tensor(Index number) const {
 }
 
 Status Network::Impl::run_step(const Step& step, Index n, const void* x, void* y,
-                               std::int32_t* labels, float* const* inner, double* seconds,
+                               std::int32_t* labels, float* const* inner, Times* times,
                                Stream stream) const {
   const Chain chain = step.bound->chain();
-  const auto begin = seconds ? Clock::now() : Clock::time_point();
+  const auto begin = times ? Clock::now() : Clock::time_point();
   RunArgs args;
   args.n = n * step.fold;
   args.bias = step.bias.front().data<float>();
@@ -64,19 +64,25 @@ Status Network::Impl::run_step(const Step& step, Index n, const void* x, void* y
   args.inner_y = inner && step.count > 1 ? inner[0] : nullptr;
   args.later = step.later;
   const bool by_layer = step.bound->kernel().facts().keeps_inner && !on_gpu();
-  args.seconds = seconds && by_layer ? seconds + step.first : nullptr;
+  args.seconds = times && by_layer ? times->seconds + step.first : nullptr;
   const Status status = step.bound->run(args, nullptr, stream);
   if (!status.ok()) return {status.code(), layer(step.first).name + ": " + status.message()};
-  if (!seconds || by_layer) return {};
-  add_since(begin, stream, seconds[step.first]);
+  if (times) add_since(begin, step, n, !by_layer, stream, *times);
   return {};
 }
 
-/// Adds what `profile` reports: seconds until the stream is done, on the CPU of all threads.
-void Network::Impl::add_since(Clock::time_point begin, Stream stream, double& seconds) const {
+void Network::Impl::add_since(Clock::time_point begin, const Step& step, Index n, bool adds_seconds,
+                              Stream stream, Times& times) const {
   if (on_gpu()) gpu::synchronize(machine.device, stream);
-  const double elapsed = std::chrono::duration<double>(Clock::now() - begin).count();
-  seconds += elapsed * (on_gpu() ? 1 : threads->count());
+  const auto since = [](Clock::time_point from, Clock::time_point to) {
+    return std::chrono::duration<double>(to - from).count();
+  };
+  const Clock::time_point end = Clock::now();
+  if (adds_seconds)
+    times.seconds[step.first] += since(begin, end) * (on_gpu() ? 1 : threads->count());
+  if (times.spans)
+    times.spans->push_back(
+        {step.first, step.count, n, since(times.begin, begin), since(times.begin, end)});
 }
 
 /// Images as the first step reads them.
@@ -157,16 +163,16 @@ Network::Impl::Outputs Network::Impl::outputs_at(const Operands& operands, Index
 
 /// One pass through the steps: at most `at_once` images, or any number.
 Status Network::Impl::run_chunk(const void* images, DType type, Index n, const Outputs& outputs,
-                                double* seconds, Stream stream) const {
+                                Times* times, Stream stream) const {
   const void* const input = input_of(images, type, n, stream);
   if (any_n)
-    return run_step(last(), n, input, outputs.mean, outputs.labels, nullptr, seconds, stream);
+    return run_step(last(), n, input, outputs.mean, outputs.labels, nullptr, times, stream);
   for (const Step& step : steps) {
     const void* const x = step.in == 0 ? input : tensor(step.in);
-    const auto begin = seconds ? Clock::now() : Clock::time_point();
+    const auto begin = times ? Clock::now() : Clock::time_point();
     for (const Part& part : step.parts) put(part, n, tensor(part.tensor), tensor(step.in), stream);
-    if (seconds && !step.parts.empty()) add_since(begin, stream, seconds[step.first]);
-    Status status = run_step(step, n, x, tensor(step.out), nullptr, nullptr, seconds, stream);
+    if (times && !step.parts.empty()) add_since(begin, step, n, true, stream, *times);
+    Status status = run_step(step, n, x, tensor(step.out), nullptr, nullptr, times, stream);
     if (!status.ok()) return status;
   }
   if (outputs.mean || outputs.labels) give_outputs(n, outputs, stream);
@@ -174,21 +180,21 @@ Status Network::Impl::run_chunk(const void* images, DType type, Index n, const O
 }
 
 /// Images and outputs are on the network's device.
-Status Network::Impl::run_there(const Operands& operands, double* seconds, Stream stream) const {
+Status Network::Impl::run_there(const Operands& operands, Times* times, Stream stream) const {
   const TensorView& images = operands.images;
   const Index n = images.shape[0], most = any_n ? n : at_once;
   for (Index first = 0; first < n; first += most) {
     Status status =
         run_chunk(bytes_at(images, first * input_values), images.dtype, std::min(most, n - first),
-                  outputs_at(operands, first), seconds, stream);
+                  outputs_at(operands, first), times, stream);
     if (!status.ok()) return status;
   }
   return {};
 }
 
-Status Network::Impl::run_on_cpu(const Operands& operands, double* seconds) const {
+Status Network::Impl::run_on_cpu(const Operands& operands, Times* times) const {
   const auto& [images, logits, labels] = operands;
-  if (!turns_back(images)) return run_there(operands, seconds, {});
+  if (!turns_back(images)) return run_there(operands, times, {});
   const network::Chunks chunks = network::cut_into_chunks(
       images.shape[0], network::ring_of_bytes(input_values, chunk_bytes).images);
   if (own_pixels.elements() < chunks.size * input_values)
@@ -210,7 +216,7 @@ Status Network::Impl::run_on_cpu(const Operands& operands, double* seconds) cons
     view.dtype = text.dtype;
     view.shape[0] = n;
     Status status =
-        run_there({view, part_of(logits, first, n), part_of(labels, first, n)}, seconds, {});
+        run_there({view, part_of(logits, first, n), part_of(labels, first, n)}, times, {});
     if (!status.ok()) return status;
   }
   return run_odd(operands, std::move(odd), {});
@@ -242,19 +248,19 @@ Status Network::Impl::run_odd(const Operands& operands, std::vector<Index> odd,
   return {};
 }
 
-Status Network::Impl::run(const Operands& operands, double* seconds, Stream stream) const {
+Status Network::Impl::run(const Operands& operands, Times* times, Stream stream) const {
   const std::string wrong = check(operands);
   if (!wrong.empty()) return {StatusCode::invalid_operand, wrong};
   if (operands.images.shape[0] == 0) return {};
   if (!busy.take()) return {StatusCode::busy, is_running};
   const Busy release{busy};
   try {
-    if (!on_gpu()) return run_on_cpu(operands, seconds);
+    if (!on_gpu()) return run_on_cpu(operands, times);
     const auto there = [&](const TensorView& view) {
       return !view || view.device == machine.device;
     };
     const bool all = there(operands.images) && there(operands.logits) && there(operands.labels);
-    return all ? run_there(operands, seconds, stream) : run_by_host(operands, seconds, stream);
+    return all ? run_there(operands, times, stream) : run_by_host(operands, times, stream);
   } catch (...) {
     return current_failure();
   }

@@ -25,10 +25,10 @@ constexpr std::int32_t no_label = -1;
 
 class Network::Impl::HostRun {
  public:
-  HostRun(const Impl& network, const Operands& operands, double* seconds, Stream stream)
+  HostRun(const Impl& network, const Operands& operands, Times* times, Stream stream)
       : network_(network),
         given_(operands),
-        seconds_(seconds),
+        times_(times),
         stream_(stream),
         turns_back_(network.turns_back(operands.images)),
         type_(turns_back_ ? network.text.dtype : operands.images.dtype),
@@ -97,7 +97,7 @@ class Network::Impl::HostRun {
 
   const Impl& network_;
   const Operands& given_;
-  double* seconds_;
+  Times* times_;
   Stream stream_;
   bool turns_back_;  // values of pixels to pixels
   DType type_;       // of the images as they go to the GPU
@@ -187,7 +187,7 @@ Status Network::Impl::HostRun::run_small() {
   const Outputs outputs = outputs_of(here, n_, 0);
   if (labels_to_host_) std::fill_n(outputs.labels, n_, no_label);
   network_.staged = staging;
-  Status status = network_.run_chunk(staging, type_, n_, outputs, seconds_, stream_);
+  Status status = network_.run_chunk(staging, type_, n_, outputs, times_, stream_);
   network_.staged = nullptr;
   if (!status.ok()) return status;
   // Behind the last label there is nothing to wait for but the end of the kernel.
@@ -278,7 +278,7 @@ void Network::Impl::HostRun::enqueue() {
   }
   std::byte* const here = outputs_here_ ? slot(outputs_here_, k, output_bytes_) : nullptr;
   Status status =
-      network_.run_chunk(x, type_, n, outputs_of(here, ring_.images, first), seconds_, stream_);
+      network_.run_chunk(x, type_, n, outputs_of(here, ring_.images, first), times_, stream_);
   if (!status.ok()) {
     failure_ = std::move(status);
     failed_ = true;
@@ -319,14 +319,14 @@ void Network::Impl::HostRun::drain() const noexcept {
   }
 }
 
-Status Network::Impl::run_by_host(const Operands& operands, double* seconds, Stream stream) const {
+Status Network::Impl::run_by_host(const Operands& operands, Times* times, Stream stream) const {
   if (gpu::is_captured(machine.device, stream))
     return {
         StatusCode::invalid_operand,
         "the stream is being captured in a CUDA graph, and this run has images or outputs on the "
         "host, for which it must wait. Put all of them on " +
             to_text(machine.device) + "."};
-  HostRun run(*this, operands, seconds, stream);
+  HostRun run(*this, operands, times, stream);
   Status status = run.run();
   return status.ok() ? run_odd(operands, run.odd(), stream) : status;
 }
