@@ -5,6 +5,7 @@
 #include <chrono>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "commands.hpp"
 #include "convoy/network.hpp"
@@ -12,11 +13,13 @@
 #include "core/json.hpp"
 #include "core/printable.hpp"
 #include "images.hpp"
+#include "inspect/profile.hpp"
 #include "io/dataset.hpp"
 #include "io/idx.hpp"
 #include "io/npy.hpp"
 #include "network/convert.hpp"
 #include "options.hpp"
+#include "profile_text.hpp"
 #include "result_file.hpp"
 
 namespace convoy::cli {
@@ -25,11 +28,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct RunArguments {
-  std::string model, labels, device = "cpu", json, out, weights = "f32";
+  std::string model, labels, device = "cpu", json, out, trace, weights = "f32";
   ImageOptions images;
   int threads = 0;
   Index batch = NetworkOptions{}.batch, limit = std::numeric_limits<Index>::max();
-  bool confusion = false;
+  bool confusion = false, profile = false;
 };
 
 struct Measured {
@@ -171,7 +174,8 @@ void print_confusion(const std::vector<std::vector<Index>>& counts) {
 }
 
 std::string json_of(const Network& network, const Measured& m, Index n, Index right, double seconds,
-                    const RunArguments& arguments, const std::vector<std::vector<Index>>& counts) {
+                    const RunArguments& arguments, const std::vector<std::vector<Index>>& counts,
+                    const std::optional<inspect::NetworkProfile>& profile) {
   nlohmann::ordered_json layers = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < network.layers().size(); ++i) {
     const LayerReport& layer = network.layers()[i];
@@ -200,6 +204,7 @@ std::string json_of(const Network& network, const Measured& m, Index n, Index ri
       {"steps", network.text().steps},
       {"layers", layers},
       {"confusion", counts}};
+  if (profile) report["profile"] = to_json(*profile);
   if (!m.pinned.empty()) {
     report["pinned_u8_seconds"] = median(m.pinned);
     report["pinned_u8_seconds_of_runs"] = m.pinned;
@@ -251,8 +256,11 @@ void run(const RunArguments& arguments) {
         fmt::format("--out {}: expected a name that ends in .npy (the logits) or .csv "
                     "(index, label and logits, a line an image).",
                     printable_path(arguments.out)));
-  const ResultFile json("--json", arguments.json), out("--out", arguments.out);
+  const ResultFile json("--json", arguments.json), out("--out", arguments.out),
+      trace("--trace", arguments.trace);
   ResultFile::expect_different(json, out);
+  ResultFile::expect_different(json, trace);
+  ResultFile::expect_different(out, trace);
   NetworkOptions options;
   options.threads = arguments.threads;
   options.batch = arguments.batch;
@@ -272,9 +280,15 @@ void run(const RunArguments& arguments) {
   const double seconds = median(m.seconds);
   const auto counts = confusion(m, truth, network.classes());
   if (out.asked_for()) out.write(outputs_of(network, images, n, npy));
-  if (json.asked_for()) json.write(json_of(network, m, n, right, seconds, arguments, counts));
-  if (json.alone()) return;
+  std::optional<inspect::NetworkProfile> profile;
+  if (arguments.profile || trace.asked_for())
+    profile = inspect::profile(network, view_of(images, 0, n), options);
+  if (trace.asked_for()) trace.write(inspect::trace_of(*profile, arguments.model));
+  if (json.asked_for())
+    json.write(json_of(network, m, n, right, seconds, arguments, counts, profile));
+  if (json.alone() || trace.alone()) return;
   print_table(network, m, n, right, seconds);
+  if (arguments.profile) fmt::print("{}", to_text(*profile));
   if (arguments.confusion) print_confusion(counts);
   fmt::print("{:.4f}:{:.4f}\n", seconds, static_cast<double>(right) / static_cast<double>(n));
 }
@@ -317,6 +331,14 @@ void add_run(Command& app, int&) {
       ->add_option("--out", arguments->out,
                    "Also write the outputs to this file: the logits (.npy), or index, label and "
                    "logits of each image (.csv)")
+      ->type_name("FILE")
+      ->check(not_empty());
+  command->add_flag("--profile", arguments->profile,
+                    "Print each layer's time, bytes, distance from its floor, and why its kernel");
+  command
+      ->add_option("--trace", arguments->trace,
+                   "Also write when each layer ran, as a Chrome trace, which Perfetto opens; - for "
+                   "standard output")
       ->type_name("FILE")
       ->check(not_empty());
   command->add_flag("--confusion", arguments->confusion, "Print the confusion matrix too");
