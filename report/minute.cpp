@@ -149,21 +149,18 @@ std::string faster_answer(const Results& results) {
          table.html() + "<p><a href=#ratios>All lists, with their spread</a></p>\n";
 }
 
-std::string slot_answer(const std::vector<StageView>& views) {
+std::string slot_answer(const std::vector<MappedStage>& mapped) {
   std::string text;
-  for (const StageView& view : views) {
-    const Explanation& e = view.explanation;
-    text += fmt::format("<p>{} on {}: kernel <b>{}</b>, tile <b>{}</b>.</p>\n", code(view.stage),
-                        escape(view.where), escape(e.kernel), escape(e.tile));
-  }
+  for (const MappedStage& stage : mapped) text += stage.slots;
   if (text.empty()) return "";
-  return "<h3>What does a slot hold?</h3>\n" + text + "<p><a href=#stages>The stages</a></p>\n";
+  return "<h3>What does a slot hold?</h3>\n" + text +
+         "<p><a href=#stages>Map, shared memory and pipeline</a></p>\n";
 }
 
 }  // namespace
 
-std::string minute_section(const Results& results, const std::vector<StageView>& views) {
-  const std::string text = roofline_answer(results) + faster_answer(results) + slot_answer(views);
+std::string minute_section(const Results& results, const std::vector<MappedStage>& mapped) {
+  const std::string text = roofline_answer(results) + faster_answer(results) + slot_answer(mapped);
   return text.empty() ? "" : section("minute", "In one minute", text);
 }
 

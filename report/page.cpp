@@ -48,11 +48,14 @@ circle,rect{stroke:none}
 :is(circle,rect).c4{fill:var(--c4);stroke:none}:is(circle,rect).c5{fill:var(--c5);stroke:none}
 circle.roof{fill:var(--text)}circle.lost{fill:var(--lost)}
 .cell{width:140px;height:18px;display:block;overflow:visible}.one{stroke:var(--dim)}
+.track{fill:var(--grid)}.banks{width:100%;max-width:520px;height:14px;display:block}.odd{fill-opacity:.6}
+rect.lost{fill:var(--lost)}.math{fill:var(--c0);fill-opacity:.3}.load{fill:var(--c1);fill-opacity:.3}
+.pipe{padding-top:44px;max-width:620px}h5{font-size:14px;margin:16px 0 2px}
 .range{stroke:var(--c0);stroke-width:2;stroke-opacity:.6}
 input[type=search]{font:inherit;padding:4px 8px;width:100%;max-width:420px;color:inherit;background:var(--panel);
 border:1px solid var(--grid);border-radius:6px}
 pre{overflow-x:auto;background:var(--panel);padding:10px;border-radius:6px}
-@media(max-width:600px){body{padding:0 12px 32px}.plot{padding-left:44px}.ytitle{margin-left:-44px}details{padding:0 8px}th,td{padding-right:9px}.p{min-width:104px}.cell{width:110px}}
+@media(max-width:600px){.desk{display:none}body{padding:0 12px 32px}.plot{padding-left:44px}.ytitle{margin-left:-44px}details{padding:0 8px}th,td{padding-right:9px}.p{min-width:104px}details .p{min-width:170px}.cell{width:110px}}
 @media print{details>*{display:block}}
 )css";
 
@@ -79,13 +82,14 @@ std::string page(const PageRequest& request) {
   const Results& results = request.results;
   std::vector<std::string> why_not;
   const std::vector<StageView> views = view_stages(request.stages, why_not);
+  const std::vector<MappedStage> mapped = map_stages(request.stages);
   const Part parts[] = {
-      {"minute", "In one minute", minute_section(results, views)},
+      {"minute", "In one minute", minute_section(results, mapped)},
       {"roofline", "Roofline", roofline_section(results)},
       {"ratios", "Ratios", ratios_section(results)},
       {"sweeps", "Sweeps", sweeps_section(results)},
       {"ladder", "Ladder", ladder_section(results)},
-      {"stages", "Stages", stages_section(views, results, why_not)},
+      {"stages", "Stages", stages_section(views, mapped, results, why_not)},
       {"model", "Cost model", model_section(results)},
       {"refusals", "Refusals", refusals_section(results, views)},
       {"others", "Networks and builds", others_section(results)},

@@ -121,11 +121,10 @@ bool rows_have(const json& object, const char* key) {
   return rows && rows->is_array() && !rows->empty() && member(rows->front(), key);
 }
 
-// What is measured elsewhere and shown in other documents.
-bool is_known_otherwise(const json& object) {
-  return member(object, "kernels") || rows_have(object, "way") || rows_have(object, "network") ||
-         rows_have(object, "precision") || member(object, "cpp_minimum_us") ||
-         member(object, "from_host") || member(object, "convoy");
+// Any other record of a measurement: what it shows is in other documents.
+bool is_record(const json& object) {
+  return member(object, "machine") || member(object, "device") || member(object, "architecture") ||
+         member(object, "convoy");
 }
 
 FileKind kind_of(const json& object) {
@@ -137,9 +136,10 @@ FileKind kind_of(const json& object) {
     return FileKind::ladder;
   if (member(object, "images_per_second")) return FileKind::network;
   if (member(object, "microseconds")) return FileKind::two_stages;
-  if (is_known_otherwise(object)) return FileKind::other;
+  if (is_record(object)) return FileKind::other;
   throw Error(
-      "JSON, but none that convoy or its scripts write: no \"rows\", \"stages\" or \"builds\"");
+      "JSON, but no record of a measurement: none of \"rows\", \"stages\", \"builds\" and "
+      "\"machine\" that convoy and its scripts write");
 }
 
 ResultsFile file_of(const std::string& name, json object) {

@@ -17,6 +17,15 @@ struct StageView {
   Explanation explanation;
 };
 
+/// A stage's map, shared memory and pipeline, of the kernel that runs it: f16 and bf16 stages on an
+/// H200, which need not be here, others on this CPU.
+struct MappedStage {
+  std::string stage;
+  std::string html;   // empty: its kernel has no map
+  std::string slots;  // what a slot holds; empty: there are none
+};
+std::vector<MappedStage> map_stages(const std::vector<Stage>& stages);
+
 /// Views of the stages on this CPU and, in a build with GPU kernels, on this machine's GPU or else
 /// on an H200, whose facts are stored. A stage that nothing runs there has no view; `why_not` gets
 /// a sentence for each.
@@ -26,13 +35,14 @@ std::vector<StageView> view_stages(const std::vector<Stage>& stages,
 bool has_gpu_kernels();
 
 /// How far from the roofline, who is faster and by how much, what a slot holds.
-std::string minute_section(const Results& results, const std::vector<StageView>& views);
+std::string minute_section(const Results& results, const std::vector<MappedStage>& mapped);
 std::string roofline_section(const Results& results);
 std::string ratios_section(const Results& results);
 /// The time and speed over channels, over batches of the same pixels, and what a launch costs.
 std::string sweeps_section(const Results& results);
 std::string ladder_section(const Results& results);
-std::string stages_section(const std::vector<StageView>& views, const Results& results,
+std::string stages_section(const std::vector<StageView>& views,
+                           const std::vector<MappedStage>& mapped, const Results& results,
                            const std::vector<std::string>& why_not);
 std::string model_section(const Results& results);
 std::string refusals_section(const Results& results, const std::vector<StageView>& views);

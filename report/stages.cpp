@@ -134,7 +134,8 @@ bool has_gpu_kernels() {
   return gpu_facts().has_value();
 }
 
-std::string stages_section(const std::vector<StageView>& views, const Results& results,
+std::string stages_section(const std::vector<StageView>& views,
+                           const std::vector<MappedStage>& mapped, const Results& results,
                            const std::vector<std::string>& why_not) {
   std::string text;
   for (std::size_t i = 0; i < views.size();) {
@@ -143,16 +144,19 @@ std::string stages_section(const std::vector<StageView>& views, const Results& r
                         escape(views[i].explanation.sentence));
     text += details("Sizes", sizes_table(views[i].explanation));
     for (; i < views.size() && views[i].stage == stage; ++i) text += view_html(views[i]);
+    for (const MappedStage& one : mapped)
+      if (one.stage == stage) text += one.html;
     text += "<h4>Measured</h4>\n" + measured_table(stage, results);
   }
   for (const std::string& why : why_not) text += "<p>" + escape(why) + "</p>\n";
   if (text.empty()) return "";
   if (!has_gpu_kernels())
     text =
-        "<p>This convoy was built without GPU kernels: it can’t say how they would run a stage. "
-        "One built with the preset <code>cuda</code> can, also where there is no GPU.</p>\n" +
+        "<p>This convoy was built without GPU kernels: their predictions and refusals are not "
+        "here. "
+        "One built with the preset <code>cuda</code> has them, also where there is no GPU.</p>\n" +
         text;
-  return section("stages", "Stages: sizes, kernels, bytes", text);
+  return section("stages", "Stages: kernels, maps, shared memory, pipelines", text);
 }
 
 }  // namespace convoy::report

@@ -80,6 +80,10 @@ class Report(CliTest):
         for part in ("minute", "roofline", "ratios", "sweeps", "k-sweep", "same-pixels", "ladder", "stages", "model",
                      "refusals", "files"):
             self.assertIn(part, parsed.ids)
+        # What a slot holds, of the stage that is shown without asking.
+        if (RESULTS.parents[1] / "src/inspect/kernel_map").exists():
+            self.assertIn("2 slots of pixels, 65,536 bytes each", parsed.text)
+            self.assertIn("3 slots of weights, 24,576 bytes each", parsed.text)
         # Every measured stage and every ratio is text of the page, in this order of its files.
         rows = [(path, row) for path in sorted(RESULTS.rglob("*.json")) for row in bench_rows(path)]
         self.assertGreater(len(rows), 2000)
@@ -121,7 +125,8 @@ class Report(CliTest):
         record = json.loads(good.read_text())
         del record["rows"][3]["convoy"]["median_us"]
         bad = {"cut.json": good.read_text()[:500], "foreign.json": '{"hello": 1}', "list.json": "[1, 2]",
-               "binary.json": "\0\1\2", "deep.json": "[" * 100_000, "row.json": json.dumps(record),
+               "binary.json": "\0\1\2", "deep.json": "[" * 100_000,
+               "nested.json": '{"rows": ' * 100_000 + "1" + "}" * 100_000, "row.json": json.dumps(record),
                "negative.json": json.dumps({"rows": [{"stage": "n1h1c1k1r1", "convoy": {"median_us": -1}}]}),
                "text.json": json.dumps({"rows": [{"stage": "n1h1c1k1r1", "convoy": {"median_us": "1"}}]})}
         for name, text in bad.items():
