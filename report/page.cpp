@@ -55,7 +55,7 @@ rect.lost{fill:var(--lost)}.math{fill:var(--c0);fill-opacity:.3}.load{fill:var(-
 input[type=search]{font:inherit;padding:4px 8px;width:100%;max-width:420px;color:inherit;background:var(--panel);
 border:1px solid var(--grid);border-radius:6px}
 pre{overflow-x:auto;background:var(--panel);padding:10px;border-radius:6px}
-@media(max-width:600px){.desk{display:none}body{padding:0 12px 32px}.plot{padding-left:44px}.ytitle{margin-left:-44px}details{padding:0 8px}th,td{padding-right:9px}.p{min-width:104px}details .p{min-width:170px}.cell{width:110px}}
+@media(max-width:600px){td:first-child code{display:inline-block;white-space:normal;overflow-wrap:anywhere;min-width:135px}.desk{display:none}body{padding:0 12px 32px}.plot{padding-left:44px}.ytitle{margin-left:-44px}details{padding:0 8px}th,td{padding-right:9px}.p{min-width:104px}details .p{min-width:170px}.cell{width:110px}}
 @media print{details>*{display:block}}
 )css";
 

@@ -39,27 +39,32 @@ std::string peers_text(const BenchRow& row) {
 }
 
 std::string rows_table(const ResultsFile& file, bool gpu) {
-  std::vector<Table::Column> columns{
-      {"stage"}, {"kernel"}, {"µs", number_column}, {"of peak", number_column}};
-  if (gpu) columns.insert(columns.end(), {{"× floor", number_column}});
-  columns.insert(columns.end(), {{"best peer"},
-                                 {"ratio", number_column},
-                                 {"spread", number_column},
-                                 {scale_note()},
-                                 {"every peer’s ratio", prose_column}});
+  std::vector<Table::Column> columns{{"stage"},
+                                     {"ratio", number_column},
+                                     {scale_note()},
+                                     {"spread", number_column},
+                                     {"best peer"},
+                                     {"µs", number_column},
+                                     {"of peak", number_column}};
+  if (gpu) columns.push_back({"× floor", number_column});
+  columns.insert(columns.end(), {{"kernel"}, {"every peer’s ratio"}});
   Table table(file.name, columns);
   for (const BenchRow& row : file.rows) {
-    std::vector<std::string> cells{
-        code(row.stage), escape(kernel_and_tile(row)), short_number(row.ours.median_us),
-        row.peak_gflops > 0 ? fmt::format("{:.0f} %", 100 * row.gflops / row.peak_gflops) : ""};
-    if (gpu) cells.push_back(row.floor_us > 0 ? fmt::format("{:.2f}", row.times_floor()) : "");
+    std::vector<std::string> cells{code(row.stage)};
     if (row.ratio) {
       const auto [low, high] = range_of(row);
-      cells.insert(cells.end(),
-                   {escape(row.best_peer), "<b>" + ratio_text(*row.ratio) + "</b>",
-                    ratio_text(low) + "–" + ratio_text(high),
-                    range_cell(ratio_scale(), low, *row.ratio, high), peers_text(row)});
+      cells.insert(cells.end(), {"<b>" + ratio_text(*row.ratio) + "</b>",
+                                 range_cell(ratio_scale(), low, *row.ratio, high),
+                                 ratio_text(low) + "–" + ratio_text(high), escape(row.best_peer)});
+    } else {
+      cells.resize(5);
     }
+    cells.push_back(short_number(row.ours.median_us));
+    cells.push_back(
+        row.peak_gflops > 0 ? fmt::format("{:.0f} %", 100 * row.gflops / row.peak_gflops) : "");
+    if (gpu) cells.push_back(row.floor_us > 0 ? ratio_text(row.times_floor()) : "");
+    cells.push_back(escape(kernel_and_tile(row)));
+    cells.push_back(peers_text(row));
     table.add(cells);
   }
   return table.html();
@@ -80,41 +85,40 @@ std::string file_summary(const ResultsFile& file, const DeviceResults& device) {
 }  // namespace
 
 std::string ratios_section(const Results& results) {
-  Table lists("Ratios of all lists", {{"device"},
-                                      {"list"},
-                                      {"run"},
-                                      {"stages", number_column},
-                                      {"mean", number_column},
-                                      {"least", number_column},
-                                      {"most", number_column},
-                                      {"under 1", number_column},
-                                      {scale_note()}});
-  std::string tables;
-  for (const DeviceResults& device : results.devices)
+  std::string lists, tables;
+  for (const DeviceResults& device : results.devices) {
+    Table table("Ratios on " + device.short_title, {{"list", prose_column},
+                                                    {"mean", number_column},
+                                                    {scale_note()},
+                                                    {"least", number_column},
+                                                    {"most", number_column},
+                                                    {"under 1", number_column},
+                                                    {"stages", number_column}});
     for (const ResultsFile& file : device.files) {
       if (file.rows.empty()) continue;
       tables += details(file_summary(file, device), rows_table(file, device.gpu));
       const std::vector<double> ratios = file.ratios();
       if (ratios.empty()) continue;
-      const double least = *std::min_element(ratios.begin(), ratios.end());
-      const double most = *std::max_element(ratios.begin(), ratios.end());
+      const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
       const double mean = geometric_mean(ratios);
-      lists.add({escape(device.short_title), escape(list_title(list_of(file))),
-                 how_run(file, device.gpu), fmt::format("{}", ratios.size()),
-                 "<b>" + ratio_text(mean) + "</b>", ratio_text(least), ratio_text(most),
-                 fmt::format("{}", std::count_if(ratios.begin(), ratios.end(),
-                                                 [](double ratio) { return ratio < 1; })),
-                 range_cell(ratio_scale(), least, mean, most)});
+      const auto lost =
+          std::count_if(ratios.begin(), ratios.end(), [](double ratio) { return ratio < 1; });
+      const std::string how = how_run(file, device.gpu);
+      table.add({escape(list_title(list_of(file))) + (how.empty() ? "" : ", " + how),
+                 "<b>" + ratio_text(mean) + "</b>", range_cell(ratio_scale(), *least, mean, *most),
+                 ratio_text(*least), ratio_text(*most), fmt::format("{}", lost),
+                 fmt::format("{}", ratios.size())});
     }
+    if (!table.empty()) lists += fmt::format("<h3>{}</h3>\n", escape(device.title)) + table.html();
+  }
   if (tables.empty()) return "";
-  std::string text =
+  return section(
+      "ratios", "Ratios, with their spread",
       "<p>The best peer’s time divided by ours: above 1 Convoy is faster. The dot is the geometric "
       "mean of a list or the ratio of a stage, the bar goes from the least to the most: of the "
       "list’s stages, of a stage’s processes (where there was one process: half of both "
-      "interquartile ranges to either side).</p>\n";
-  if (!lists.empty()) text += lists.html();
-  return section("ratios", "Ratios, with their spread",
-                 text + "<h3>Stage by stage</h3>\n<div class=filtered>\n" + tables + "</div>\n");
+      "interquartile ranges to either side).</p>\n" +
+          lists + "<h3>Stage by stage</h3>\n<div class=filtered>\n" + tables + "</div>\n");
 }
 
 }  // namespace convoy::report

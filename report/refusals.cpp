@@ -17,9 +17,12 @@ struct Counted {
 std::string refused_kernels(const std::vector<StageView>& views) {
   Table table("Kernels that refuse", {{"stage"}, {"on"}, {"kernel"}, {"why", prose_column}});
   for (const StageView& view : views)
-    for (const auto& line : view.explanation.kernels)
-      for (const std::string& why : line.refusals)
-        table.add({code(view.stage), escape(view.where), code(line.kernel), escape(why)});
+    for (const auto& line : view.explanation.kernels) {
+      if (line.refusals.empty()) continue;
+      std::string why;
+      for (const std::string& one : line.refusals) why += (why.empty() ? "" : "; ") + escape(one);
+      table.add({code(view.stage), escape(view.where), code(line.kernel), why});
+    }
   return table.empty() ? "" : "<h3>Kernels of ours</h3>\n" + table.html();
 }
 

@@ -92,7 +92,7 @@ std::string sweep_table(const std::vector<Swept>& points, const char* what, bool
                      {speeds.name, number_column},
                      {"of peak", number_column},
                      {"GHz", number_column},
-                     {"peers’ ratios", prose_column}});
+                     {"peers’ ratios"}});
   for (const auto& [size, row] : points) {
     std::string peers;
     for (const Contestant& peer : row->peers)
