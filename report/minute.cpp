@@ -16,8 +16,9 @@ bool counts(const ResultsFile& file) {
          !file.name.starts_with("slow-paths");
 }
 
-double quantile_of(const std::vector<double>& sorted, double share) {
-  return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1) + 0.5)];
+// At least half of them are no larger.
+double middle_value(const std::vector<double>& sorted) {
+  return sorted[(sorted.size() - 1) / 2];
 }
 
 // Time / floor of each stage, sorted. On a CPU the floor is a direct convolution's operations at
@@ -61,8 +62,7 @@ std::string roofline_answer(const Results& results) {
     if (!file) continue;
     const std::vector<double> distances = distances_of(*file, device.gpu);
     const std::string how = how_run(*file, device.gpu);
-    table.add({escape(device.short_title),
-               "<b>" + ratio_text(quantile_of(distances, 0.5)) + " ×</b>",
+    table.add({escape(device.short_title), "<b>" + ratio_text(middle_value(distances)) + " ×</b>",
                ratio_text(distances.front()) + " ×", ratio_text(distances.back()) + " ×",
                fmt::format("{}", distances.size()),
                escape(list_title(list_of(*file))) + (how.empty() ? "" : ", " + how)});

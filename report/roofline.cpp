@@ -93,7 +93,7 @@ std::string drawn(const Roof& roof, const DeviceResults& device) {
   if (bandwidth > 0 && ridge > low)
     plot.line("roof",
               {{low, low * bandwidth}, {std::min(high, ridge), std::min(high, ridge) * bandwidth}});
-  plot.label({high, peak}, fmt::format("peak {} {}", grouped(peak), unit_name), "end", -7);
+  plot.label({high, peak}, fmt::format("peak {} {}", short_number(peak), unit_name), "end", -7);
   std::vector<std::pair<std::string, std::string>> names{{"c0", "Convoy"}};
   for (const auto& [library, points] : peers)
     names.emplace_back(library_color(library), library_title(library));

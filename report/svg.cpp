@@ -18,10 +18,32 @@ std::string coordinate(double value) {
 }
 
 std::string tick_text(double value) {
+  if (value >= 1e15) return fmt::format("{:.0e}", value);
+  if (value >= 1e12) return fmt::format("{:g}T", value * 1e-12);
+  if (value >= 1e9) return fmt::format("{:g}G", value * 1e-9);
   if (value >= 1e6) return fmt::format("{:g}M", value * 1e-6);
   if (value >= 1e4) return fmt::format("{:g}k", value * 1e-3);
   return fmt::format("{:g}", value);
 }
+
+// The ticks whose labels have room, from the low end on. `room`: of the axis in pixels; `size`: of
+// a label along it.
+template <class Size>
+std::vector<double> with_room(const std::vector<double>& ticks, const Scale& scale, double room,
+                              Size size) {
+  std::vector<double> kept;
+  for (const double tick : ticks) {
+    if (!kept.empty()) {
+      const double apart = room * (scale.at(tick) - scale.at(kept.back()));
+      if (apart < (size(tick) + size(kept.back())) / 2 + 6) continue;
+    }
+    kept.push_back(tick);
+  }
+  return kept;
+}
+
+// What a plot is at least wide, on a phone; a label's characters and height in its font.
+constexpr double narrowest = 250, character = 7, line_height = 13;
 
 // Width of the stretched viewBox.
 constexpr double stretched = 1000;
@@ -132,15 +154,19 @@ std::string Plot::svg() const {
       "<div class=plot><div class=ytitle>{}</div>\n<svg class=chart role=img height=\"{}\" "
       "aria-label=\"{}\">\n",
       escape(y_.title), height_, escape(title_));
-  // Six labels have room on a phone.
-  for (const double tick : x_.ticks.empty() ? x_.scale.ticks(6) : x_.ticks) {
+  const auto width = [](double tick) {
+    return character * static_cast<double>(tick_text(tick).size());
+  };
+  for (const double tick :
+       with_room(x_.ticks.empty() ? x_.scale.ticks(6) : x_.ticks, x_.scale, narrowest, width)) {
     const std::string x = coordinate(100 * x_.scale.at(tick));
     text += fmt::format(
         "<line class=grid x1=\"{0}%\" x2=\"{0}%\" y1=\"0\" y2=\"{1}\"/>"
         "<text class=tick x=\"{0}%\" y=\"{2}\" text-anchor=\"middle\">{3}</text>\n",
         x, height_, height_ + 17, tick_text(tick));
   }
-  for (const double tick : y_.ticks.empty() ? y_.scale.ticks(8) : y_.ticks) {
+  for (const double tick : with_room(y_.ticks.empty() ? y_.scale.ticks(8) : y_.ticks, y_.scale,
+                                     height_, [](double) { return line_height; })) {
     const std::string y = coordinate(y_pixels(tick));
     text += fmt::format(
         "<line class=grid x1=\"0\" x2=\"100%\" y1=\"{0}\" y2=\"{0}\"/>"

@@ -59,7 +59,7 @@ std::string sweep_plot(const std::vector<Swept>& points, const char* title, cons
   }
   for (const auto& [name, line] : lines)
     for (const DataPoint& point : line) most = std::max(most, point.y);
-  // Five labels have room on a phone.
+  // Powers of two, every second where there are many.
   while (ticks.size() > 5) {
     std::vector<double> half;
     for (std::size_t i = 0; i < ticks.size(); i += 2) half.push_back(ticks[i]);

@@ -106,7 +106,12 @@ NetworkProfile profile(const Network& network, const TensorView& images,
     Stage stage = parse_stage(layer.report.stage);
     layer.operations = 2 * n * static_cast<double>(layer.report.macs);
     layer.bytes = bytes_of_weights(stage, layer.report.parameters);
-    if (i == layer.kernel_first) layer.bytes += n * bytes_of_x(stage);
+    if (i == layer.kernel_first) {
+      // The network's images as they come.
+      Stage read = stage;
+      if (i == 0) read.dtype = images.dtype;
+      layer.bytes += n * bytes_of_x(read);
+    }
     if (i + 1 == layer.kernel_first + layer.kernel_layers)
       layer.bytes += n * bytes_of_y(stage, gpu);
     stage.n = std::min(result.images, options.batch);

@@ -11,7 +11,8 @@ import re
 import sys
 from pathlib import Path
 
-FOLDERS = ("bench", "cli", "cmake", "docs", "include", "models", "python", "report", "scripts", "shapes", "src", "tests")
+FOLDERS = (
+    "bench", "cli", "cmake", "docs", "include", "models", "python", "report", "scripts", "shapes", "src", "tests")
 EXAMPLES = re.compile(r"/scale[./_]|[A-Z]{2}")
 
 

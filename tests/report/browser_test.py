@@ -8,6 +8,7 @@ $CONVOY_SCREENSHOTS names a folder that shall keep the screenshots.
 import json
 import os
 import pathlib
+import random
 import shutil
 import subprocess
 import sys
@@ -122,11 +123,49 @@ class InBrowser(unittest.TestCase):
         self.assertEqual([text for text in shown if stage not in text], [])
         page.close()
 
+    def test_labels_of_drawn_results(self):
+        """Axes over any range keep their labels apart, on a phone too."""
+        seed = random.randrange(1 << 30)
+        draw = random.Random(seed)
+
+        def contestant(name, low, high):
+            return {"name": name, "median_us": 10 ** draw.uniform(low, high), "spread": draw.random(),
+                    "ratio": 10 ** draw.uniform(-3, 3)}
+
+        for number in range(3):
+            folder = self.folder / f"drawn{number}"
+            folder.mkdir()
+            for name, axes in (("any", "n1h9w9c{}k{}r3"), ("k-sweep", "f16:n1h64w64c{}k{}r1"),
+                               ("same-pixels", "f16:n{}h8w8c64k{}r3"), ("launch-split", "f16:n1h16w16c{}k{}r3")):
+                low = draw.uniform(-4, 6)
+                high = low + draw.choice((0, 0.01, 1, 4))
+                rows = []
+                for k in range(1, draw.randint(2, 20)):
+                    ours = contestant("convoy", low, high)
+                    rows.append({"stage": axes.format(draw.randint(1, 99) ** draw.randint(1, 2), k), "kernel": "halo",
+                                 "tile": "t", "threads": 1, "gflops": 10 ** draw.uniform(low, high), "convoy": ours,
+                                 "peak_gflops": 10 ** draw.uniform(low, high), "clock_ghz": draw.uniform(0.5, 2),
+                                 "ratio": ours["ratio"], "best_peer": "cudnn", "floor_us": ours["median_us"] / 3,
+                                 "peers": [contestant("cudnn", low, high), contestant("xla", low, high)]})
+                (folder / f"{name}.json").write_text(json.dumps(
+                    {"machine": "M", "isa": "sm_90", "copy_bandwidth": 10 ** draw.uniform(6, 13), "rows": rows}))
+            path = self.folder / f"drawn{number}.html"
+            made = report("--results", folder, "-o", path)
+            self.assertEqual(made.returncode, 0, made.stderr)
+            for width in WIDTHS:
+                page = self.browser.open(path.as_uri(), width)
+                found = page.evaluate(CHECK)
+                self.assertGreater(found["labels"], 20)
+                self.assertEqual(found["wrong"][:4], [], f"seed {seed}, results {number}, width {width}")
+                self.assertEqual(page.complaints(), [], f"seed {seed}")
+                page.close()
+
     def test_hostile_names_are_text(self):
         """Names that would be markup or script: shown, and nothing else happens."""
         record = {"machine": "<b onmouseover=alert(1)>", "threads": 1, "mode": "default", "isa": "avx2", "rows": [{
-            "stage": "</code><script>alert('stage')</script>", "kernel": "\"><img src=x onerror=alert(2)>", "tile": "'t",
-            "threads": 1, "gflops": 5, "peak_gflops": 10, "bytes": 9, "ratio": 1.5, "best_peer": "<svg onload=alert(3)>",
+            "stage": "</code><script>alert('stage')</script>", "kernel": "\"><img src=x onerror=alert(2)>",
+            "tile": "'t", "threads": 1, "gflops": 5, "peak_gflops": 10, "bytes": 9, "ratio": 1.5,
+            "best_peer": "<svg onload=alert(3)>",
             "convoy": {"name": "convoy", "median_us": 3, "spread": 0.1, "ratio": 1},
             "peers": [{"name": "<svg onload=alert(3)>", "median_us": 4.5, "spread": 0, "ratio": 1.5}],
             "left_out": [{"name": "&lt;", "why": "<iframe src=//x.invalid>"}]}]}
