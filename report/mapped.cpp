@@ -9,7 +9,7 @@
 #include "report/sections.hpp"
 #include "report/svg.hpp"
 
-#if __has_include("inspect/kernel_map/kernel_map.hpp")
+#if defined(CONVOY_KERNEL_MAPS)
 #include "inspect/kernel_map/kernel_map.hpp"
 
 namespace convoy::report {

@@ -24,7 +24,7 @@ std::string list_of(const ResultsFile& file) {
 }
 
 std::string list_title(std::string_view list) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 18> titles = {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 21> titles = {
       {{"targets-cpu", "Target stages, with pools"},
        {"targets", "Target stages, with pools"},
        {"vgg16", "VGG-16"},
@@ -42,6 +42,9 @@ std::string list_title(std::string_view list) {
        {"same-pixels", "The same pixels in other batches"},
        {"launch-split", "Ever more channels"},
        {"cutlass", "Target stages, CUTLASS among the peers"},
+       {"groups", "Groups of 16 and 32 channels"},
+       {"spiking-vgg11", "Spiking VGG-11, T = 4"},
+       {"spiking-vgg11-floor", "The same without neurons"},
        {"slow-paths", "Slow paths"}}};
   for (const auto& [name, title] : titles)
     if (name == list) return std::string(title);
@@ -65,8 +68,9 @@ std::string_view library_of(std::string_view peer) {
 }
 
 std::string library_title(std::string_view library) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 8> titles = {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 9> titles = {
       {{"pytorch", "PyTorch"},
+       {"spikingjelly", "SpikingJelly"},
        {"onnxruntime", "ONNX Runtime"},
        {"openvino", "OpenVINO"},
        {"cudnn", "cuDNN"},
