@@ -3,8 +3,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "convoy/error.hpp"
+#include "plan/select.hpp"
+#include "report/gpu_facts.hpp"
 #include "report/html.hpp"
 #include "report/sections.hpp"
 #include "report/svg.hpp"
@@ -181,9 +185,11 @@ class PipelineDrawing {
         "<rect class=\"{}\" x=\"{:.2f}%\" width=\"{:.2f}%\" y=\"{}\" height=\"{}\"><title>{}"
         "</title></rect>",
         load ? "load" : "math", x, width * 0.94, y + 1, line_pixels - 2, escape(title));
-    // More columns have no room for numbers on a phone.
+    // On a phone a long number may have no room.
+    const std::string label = fmt::format("{}", number);
+    const bool fits = 7.0 * static_cast<double>(label.size()) + 2 < narrowest_plot / (2.0 * slots_);
     text += fmt::format("<text{} x=\"{:.2f}%\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
-                        slots_ > 5 ? " class=desk" : "", x + width * 0.47, y + 15, number);
+                        fits ? "" : " class=desk", x + width * 0.47, y + 15, label);
   }
 
   void line(const inspect::PipelineLine& line, int y, std::string& text) const {
@@ -275,8 +281,9 @@ std::string slots_answer(const KernelMap& map, const Pipeline& pipeline,
     }
     text += ".";
   }
-  return fmt::format("<p>{} by <b>{} {}</b> on {}:</p>\n<ul>{}</ul>\n", code(to_text(map.stage())),
-                     escape(map.kernel()), escape(map.tile()), escape(map.machine()), text);
+  return fmt::format("<p>{}, laid out by <b>{} {}</b> for {}:</p>\n<ul>{}</ul>\n",
+                     code(to_text(map.stage())), escape(map.kernel()), escape(map.tile()),
+                     escape(map.machine()), text);
 }
 
 // What a map has, or nothing where the kernel has nothing of the kind.
@@ -289,9 +296,21 @@ auto where_there_is(Get get) -> std::optional<decltype(get())> {
   }
 }
 
-void add_mapped(const KernelMap& map, MappedStage& mapped) {
-  mapped.html += fmt::format("<h4>Map of {} {} on {}</h4>\n", escape(map.kernel()),
-                             escape(map.tile()), escape(map.machine()));
+/// The kernel and tile that the planner takes on an H200; none where this build can't say.
+std::optional<std::pair<std::string, std::string>> chosen_on_h200(const Stage& stage) {
+  const std::optional<Machine> machine = h200_facts();
+  if (!machine) return std::nullopt;
+  PlanOptions options;
+  options.device = machine->device;
+  const auto selection =
+      where_there_is([&] { return select(Chain(stage), *machine, options, nullptr); });
+  if (!selection) return std::nullopt;
+  return std::pair(std::string(selection->kernel().name()), selection->tile.tile.name);
+}
+
+void add_mapped(const KernelMap& map, const std::string& note, MappedStage& mapped) {
+  mapped.html += fmt::format("<h4>Map of {} {} for {}</h4>\n{}", escape(map.kernel()),
+                             escape(map.tile()), escape(map.machine()), note);
   mapped.html += details("Map: sizes, grid, order of tiles", map_table(map));
   const auto shared = where_there_is([&] { return map.shared_memory(); });
   const auto pipeline = where_there_is([&] { return map.pipeline(); });
@@ -312,8 +331,24 @@ std::vector<MappedStage> map_stages(const std::vector<Stage>& stages) {
     inspect::MapRequest request;
     request.stage = stage;
     request.device = half ? "h200" : "cpu";
+    std::string note;
+    if (half) {
+      const auto chosen = chosen_on_h200(stage);
+      if (!chosen) {
+        note =
+            "<p>By <code>halo</code> where it serves the stage, else by <code>window</code>: which "
+            "kernel and tile the planner takes, a build with GPU kernels tells.</p>\n";
+      } else if (chosen->first == "halo" || chosen->first == "window") {
+        request.kernel = chosen->first, request.tile = chosen->second;
+      } else {
+        note = fmt::format(
+            "<p>The planner takes {}, which has no map. This is another that serves "
+            "the stage.</p>\n",
+            code(chosen->first));
+      }
+    }
     if (const auto map = where_there_is([&] { return inspect::make_kernel_map(request); }))
-      add_mapped(**map, mapped);
+      add_mapped(**map, note, mapped);
     all.push_back(std::move(mapped));
   }
   return all;

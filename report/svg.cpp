@@ -42,8 +42,8 @@ std::vector<double> with_room(const std::vector<double>& ticks, const Scale& sca
   return kept;
 }
 
-// What a plot is at least wide, on a phone; a label's characters and height in its font.
-constexpr double narrowest = 250, character = 7, line_height = 13;
+// Of a label in its font.
+constexpr double character = 7, line_height = 13;
 
 // Width of the stretched viewBox.
 constexpr double stretched = 1000;
@@ -157,8 +157,8 @@ std::string Plot::svg() const {
   const auto width = [](double tick) {
     return character * static_cast<double>(tick_text(tick).size());
   };
-  for (const double tick :
-       with_room(x_.ticks.empty() ? x_.scale.ticks(6) : x_.ticks, x_.scale, narrowest, width)) {
+  for (const double tick : with_room(x_.ticks.empty() ? x_.scale.ticks(6) : x_.ticks, x_.scale,
+                                     narrowest_plot, width)) {
     const std::string x = coordinate(100 * x_.scale.at(tick));
     text += fmt::format(
         "<line class=grid x1=\"{0}%\" x2=\"{0}%\" y1=\"0\" y2=\"{1}\"/>"

@@ -43,6 +43,9 @@ struct Axis {
   std::vector<double> ticks;  // empty: round values
 };
 
+/// What a plot is at least wide, on a phone: pixels.
+inline constexpr double narrowest_plot = 250;
+
 /// A chart with two axes. Colours are classes of the page's style sheet (`c0` is ours).
 class Plot {
  public:

@@ -28,7 +28,7 @@ CHECK = """(() => {
     const box = text.getBoundingClientRect();
     return {text: text.textContent, left: box.left + scrollX, right: box.right + scrollX, top: box.top + scrollY,
             bottom: box.bottom + scrollY};
-  }).sort((a, b) => a.top - b.top);
+  }).filter(box => box.right > box.left).sort((a, b) => a.top - b.top);
   const wrong = [];
   for (let i = 0; i < boxes.length; ++i) {
     const a = boxes[i];
@@ -150,13 +150,17 @@ class InBrowser(unittest.TestCase):
                 (folder / f"{name}.json").write_text(json.dumps(
                     {"machine": "M", "isa": "sm_90", "copy_bandwidth": 10 ** draw.uniform(6, 13), "rows": rows}))
             path = self.folder / f"drawn{number}.html"
-            made = report("--results", folder, "-o", path)
+            c, k = (draw.choice((3, 32, 64, 128, 512)) for _ in range(2))
+            stages = [f"f16:n{draw.randint(1, 64)}h{draw.randint(4, 60)}c{c}k{k}r{draw.choice((1, 3, 5))}pad1+relu",
+                      *(("f16:n32h56c64k128r3pad1+bias+relu+max2", "bf16:n1h7c512k2048r1",
+                         "f16:n4h16c32k64r3pad1groups2+relu", "n1h28c128k64r5+relu") if number == 0 else ())]
+            made = report("--results", folder, "-o", path, *stages)
             self.assertEqual(made.returncode, 0, made.stderr)
             for width in WIDTHS:
                 page = self.browser.open(path.as_uri(), width)
                 found = page.evaluate(CHECK)
                 self.assertGreater(found["labels"], 20)
-                self.assertEqual(found["wrong"][:4], [], f"seed {seed}, results {number}, width {width}")
+                self.assertEqual(found["wrong"][:4], [], f"seed {seed}, results {number}, {stages[0]}, width {width}")
                 self.assertEqual(page.complaints(), [], f"seed {seed}")
                 page.close()
 
