@@ -124,7 +124,7 @@ bool rows_have(const json& object, const char* key) {
 // Any other record of a measurement: what it shows is in other documents.
 bool is_record(const json& object) {
   return member(object, "machine") || member(object, "device") || member(object, "architecture") ||
-         member(object, "convoy");
+         member(object, "gpu") || member(object, "convoy");
 }
 
 FileKind kind_of(const json& object) {
