@@ -7,14 +7,12 @@
 #include <utility>
 
 #include "convoy/error.hpp"
+#include "inspect/kernel_map/kernel_map.hpp"
 #include "plan/select.hpp"
 #include "report/gpu_facts.hpp"
 #include "report/html.hpp"
 #include "report/sections.hpp"
 #include "report/svg.hpp"
-
-#if defined(CONVOY_KERNEL_MAPS)
-#include "inspect/kernel_map/kernel_map.hpp"
 
 namespace convoy::report {
 namespace {
@@ -355,15 +353,3 @@ std::vector<MappedStage> map_stages(const std::vector<Stage>& stages) {
 }
 
 }  // namespace convoy::report
-
-#else
-
-namespace convoy::report {
-
-std::vector<MappedStage> map_stages(const std::vector<Stage>&) {
-  return {};
-}
-
-}  // namespace convoy::report
-
-#endif

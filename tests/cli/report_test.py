@@ -86,9 +86,8 @@ class Report(CliTest):
                      "refusals", "files"):
             self.assertIn(part, parsed.ids)
         # What a slot holds, of the stage that is shown without asking.
-        if (RESULTS.parents[1] / "src/inspect/kernel_map").exists():
-            self.shows(parsed, "2 slots of pixels, 65,536 bytes each")
-            self.shows(parsed, "3 slots of weights, 24,576 bytes each")
+        self.shows(parsed, "2 slots of pixels, 65,536 bytes each")
+        self.shows(parsed, "3 slots of weights, 24,576 bytes each")
         # Every measured stage and every ratio is text of the page, in this order of its files.
         rows = [(path, row) for path in sorted(RESULTS.rglob("*.json")) for row in bench_rows(path)]
         self.assertGreater(len(rows), 2000)
