@@ -89,6 +89,8 @@ void expect_all(const Data& data) {
 
 constexpr const char* stages[] = {
     "f16:n3h13w9c24k24r3pad1groups24+bias+leaky(0)+max2",
+    "f16:n3h13w9c64k64r3pad1groups16+bias+relu",
+    "bf16:n3h13w9c32k32r3pad1groups4+leaky(0.5)+max2",
     "bf16:n3h13w9c24k24r3pad1groups24+leaky(0.5)+max2",
     "n3h12c6k6r3pad1groups6+bias+leaky(0)+max2ceil",
     "n3h12c6k6r5pad2stride2groups6+clip(-1,-0)",

@@ -290,8 +290,9 @@ __global__ void __launch_bounds__(256, 2) window_box(const __grid_constant__ Win
         box.output_at(box.pixel_of(index < box.pixels() ? index : 0), p.at.g.rows.stride);
   const auto table = static_cast<std::uint32_t>(__cvta_generic_to_shared(ring));
   const bool bad = box_pass<T, Parts, false>(p, table);
-  // Only merged groups multiply what is not theirs.
-  if (p.at.groups.merged > 1 && __syncthreads_or(bad) != 0) box_pass_again<T, Parts>(p, table);
+  // Only merged groups multiply what is not theirs, and those that are run here take one part.
+  if constexpr (Parts == 1)
+    if (p.at.groups.merged > 1 && __syncthreads_or(bad) != 0) box_pass_again<T, Parts>(p, table);
 }
 
 }  // namespace convoy::cuda::sm80

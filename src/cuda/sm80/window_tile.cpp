@@ -49,11 +49,13 @@ bool copies_whole(const Stage& stage, const WindowGroups& groups) {
 }
 
 // One chunk of 16-bit channels and one block of filters; the taps' weights fill the registers. Of
-// groups of one channel next to all products are thrown away: they are `depthwise`'s.
+// groups of one channel next to all products are thrown away: they are `depthwise`'s. Merged groups
+// whose filters take both parts would multiply what other tiles leave out, and that may be NaN.
 std::vector<WindowTile> box_tiles(const Stage& stage, const WindowGroups& groups) {
   std::vector<WindowTile> tiles;
   if (bytes_of(stage) != 2 || groups.channels * bytes_of(stage) > chunk_bytes ||
-      groups.filters > block_filters || groups.own_channels == 1)
+      groups.filters > block_filters || groups.own_channels == 1 ||
+      (groups.merged > 1 && box_parts(groups, stage.dtype) == 2))
     return tiles;
   for (const WindowTile& tile : {box128, box256, box64})
     if (box_of(stage, tile).pixels() > 0) tiles.push_back(tile);
