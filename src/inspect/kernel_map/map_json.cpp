@@ -70,7 +70,8 @@ Json at_json(const KernelMap& map, const OutputIndex& at) {
   }
   json["accumulator"] = json_of(map, map.accumulator(at));
   Json taps = Json::array();
-  for (Index tap = 0; tap < stage.r * stage.s; ++tap) {
+  constexpr Index most = 1024;
+  for (Index tap = 0; tap < std::min(stage.r * stage.s, most); ++tap) {
     const TapIndex of{tap / stage.s, tap % stage.s, 0};
     taps.push_back({{"tap", json_of(of)},
                     {"k", gemm_column(stage, of)},
@@ -78,6 +79,7 @@ Json at_json(const KernelMap& map, const OutputIndex& at) {
                     {"operand", json_of(map.operand(at, of))}});
   }
   json["taps"] = std::move(taps);
+  json["taps_left_out"] = std::max<Index>(0, stage.r * stage.s - most);
   return json;
 }
 
