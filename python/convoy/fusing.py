@@ -10,7 +10,17 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from ._core import Error, Plan
-from .layers import Refused, act_of, conv_text, plain, pool_of, steady
+from .fusing_graph import (
+    Spikes,
+    batch_of,
+    compare_stage,
+    hold_inputs,
+    near_images,
+    replace_networks,
+    replace_spiking,
+)
+from .fusing_spikes import States, jelly, leaf
+from .layers import Refused, act_of, conv_text, follower, plain, pool_of, steady
 from .torch import _DTYPES
 
 __all__ = ["Fused", "Report", "Row", "fuse"]
@@ -26,18 +36,28 @@ class Row(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What fuse did. difference: the largest on the sample; scale: the largest value there; seen as a table."""
+    """What fuse did; seen as a table.
+
+    difference: the largest on the sample; scale: the largest value there. spikes: of spiking stages, how many differ,
+    each on the model's own input of it. images: of the sample's `batch`, whose results differ for that reason.
+    """
 
     rows: list[Row]
     difference: float
     scale: float
+    spikes: Spikes | None = None
+    images: tuple[int, ...] = ()
+    batch: int = 0
 
     def __str__(self) -> str:
         cells = [("layers", "stage", "kernel")]
         cells += [(row.names, row.stage or "-", row.kernel or "not fused: " + row.reason) for row in self.rows]
         widths = [max(len(row[column]) for row in cells) for column in range(2)]
         lines = [f"{a:{widths[0]}}  {b:{widths[1]}}  {c}" for a, b, c in cells]
-        return "\n".join([*lines, f"largest difference on the sample: {self.difference:.3g} of {self.scale:.3g}"])
+        lines.append(f"largest difference on the sample: {self.difference:.3g} of {self.scale:.3g}")
+        if self.spikes is not None:
+            lines.append(f"{self.spikes}; images whose results differ: {len(self.images)} of {self.batch}")
+        return "\n".join(lines)
 
     __repr__ = __str__
 
@@ -76,7 +96,7 @@ class Fused(nn.Module):
     original: the model. report: what was fused.
     """
 
-    def __init__(self, original: nn.Module, graph: fx.Graph, stages: dict[str, _Stage], report: Report) -> None:
+    def __init__(self, original: nn.Module, graph: fx.Graph, stages: dict[str, nn.Module], report: Report) -> None:
         super().__init__()
         self.__dict__.update(original=original, report=report, _graph=graph, _stages=stages)
         # The model's own, not copies: whoever moves, loads or trains one has done so with the other.
@@ -114,9 +134,14 @@ class Fused(nn.Module):
         return self
 
 
+class _Tracer(fx.Tracer):
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return super().is_leaf_module(m, module_qualified_name) or leaf(m)
+
+
 def _traced(model: nn.Module) -> fx.Graph:
     try:
-        return fx.Tracer().trace(model)
+        return _Tracer().trace(model)
     except Exception as error:
         raise Error(f"model: a {type(model).__name__} that torch.fx cannot trace: {error}. Expected a forward without "
                     "control flow on values or sizes. Fuse those of its parts that can be traced, as in "
@@ -126,13 +151,16 @@ def _traced(model: nn.Module) -> fx.Graph:
 class _Shapes(fx.Interpreter):
     """Runs the graph and notes each node's shape and type."""
 
-    def __init__(self, root: nn.Module, graph: fx.Graph) -> None:
+    def __init__(self, root: nn.Module, graph: fx.Graph, values: bool) -> None:
         super().__init__(root, graph=graph)
         self.seen: dict[str, Tensor] = {}
+        self.values = values  # keeps them too: what spiking stages are compared with
 
     def run_node(self, n: fx.Node) -> Any:
         result = super().run_node(n)
-        if isinstance(result, Tensor):
+        if isinstance(result, Tensor) and self.values:
+            self.seen[n.name] = result
+        elif isinstance(result, Tensor):
             self.seen[n.name] = torch.empty_strided(result.shape, result.stride(), dtype=result.dtype, device="meta")
         return result
 
@@ -150,15 +178,6 @@ def _head(seen: dict[str, Tensor], node: fx.Node, linear: bool) -> str:
     return f"{_DTYPES[x.dtype]}:n{n}h{h}w{w}"
 
 
-def _next(node: fx.Node, modules: dict[str, nn.Module]) -> tuple[fx.Node | None, nn.Module | None]:
-    """The only reader of a node's value, where that is a layer of one input, and its module."""
-    users = list(node.users)
-    if len(users) != 1 or not users[0].args or users[0].args[0] is not node:
-        return None, None
-    module = modules.get(users[0].target) if users[0].op == "call_module" else None
-    return (None, None) if module is not None and not plain(module) else (users[0], module)
-
-
 def _chain(
     node: fx.Node, modules: dict[str, nn.Module], head: str, device: torch.device
 ) -> tuple[list[fx.Node], nn.Module | None, str, Plan]:
@@ -174,17 +193,17 @@ def _chain(
         texts.append((list(nodes), norm, text))
 
     note()
-    after, module = _next(node, modules)
+    after, module = follower(node, modules)
     if after is not None and not linear and steady(module):
         norm = module
         nodes.append(after)
         note()
-        after, module = _next(after, modules)
+        after, module = follower(after, modules)
     if after is not None and (rider := act_of(after, module)):
         act = rider
         nodes.append(after)
         note()
-        after, module = _next(after, modules)
+        after, module = follower(after, modules)
     if after is not None and not linear and (pool := pool_of(after, module)):
         nodes.append(after)
         note(pool)
@@ -207,11 +226,11 @@ def _name(node: fx.Node) -> str:
 
 
 def _replace(
-    model: nn.Module, graph: fx.Graph, seen: dict[str, Tensor], linear: bool
-) -> tuple[dict[str, _Stage], list[Row]]:
-    """Puts stages into the graph."""
+    model: nn.Module, graph: fx.Graph, seen: dict[str, Tensor], linear: bool, told: set[str]
+) -> tuple[dict[str, nn.Module], list[Row]]:
+    """Puts stages into the graph. told: nodes that the report has already."""
     modules = dict(model.named_modules())
-    stages: dict[str, _Stage] = {}
+    stages: dict[str, nn.Module] = {}
     rows: list[Row] = []
     for node in list(graph.nodes):
         module = modules.get(node.target) if node.op == "call_module" else None
@@ -222,6 +241,11 @@ def _replace(
         try:
             if not node.users:
                 continue  # part of a chain, or nobody's
+            if jelly(module) and node.name in told:
+                continue
+            if jelly(module):
+                raise Refused("no neuron comes right behind it" if isinstance(module, (nn.Conv2d, nn.Linear))
+                              else "it comes behind no stage that takes it")
             if type(module) not in (nn.Conv2d, nn.Linear):
                 raise Refused(f"a {type(module).__name__} that no Conv2d comes right before" if
                                type(module) in (nn.MaxPool2d, nn.BatchNorm2d) else
@@ -253,9 +277,24 @@ def _replace(
 _TOLERANCE = {torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 
 
-def _compare(wanted: Any, found: Any, tolerance: float | None) -> tuple[float, float]:
-    """(largest difference, largest value). Raises Error where the difference is too large."""
+def _differing(gap: Tensor, bound: float, n: int, images: set[int]) -> set[int] | None:
+    """The images of n that a difference is in, where all of those may differ; None where it is in another."""
+    for axis in [axis for axis in range(min(gap.dim(), 2)) if gap.shape[axis] == n]:
+        found = {int(i) for i in (gap > bound).movedim(axis, 0).flatten(1).any(1).nonzero().flatten()}
+        if found <= images:
+            return found
+    return None
+
+
+def _compare(
+    wanted: Any, found: Any, tolerance: float | None, n: int = 0, images: frozenset[int] | set[int] = frozenset()
+) -> tuple[float, float, set[int]]:
+    """(largest difference, largest value, images whose results differ). Raises Error where a difference is too large.
+
+    images: those of n that may differ in any way.
+    """
     difference = scale = 0.0
+    differing: set[int] = set()
     for one, other in zip(pytree.tree_leaves(wanted), pytree.tree_leaves(found), strict=True):
         if not isinstance(one, Tensor):
             continue
@@ -267,14 +306,18 @@ def _compare(wanted: Any, found: Any, tolerance: float | None) -> tuple[float, f
         one, other = one.double(), other.double()
         largest = one.nan_to_num(0, 0, 0).abs().max().item()
         same = (one == other) | (one.isnan() & other.isnan())
-        gap = torch.where(same, 0, (one - other).abs()).nan_to_num(float("inf")).max().item()
+        gaps = torch.where(same, 0, (one - other).abs()).nan_to_num(float("inf"))
+        gap = gaps.max().item()
         bound = (tolerance if tolerance is not None else _TOLERANCE.get(_type_of(wanted), 1e-3)) * largest
         if gap > bound:
-            raise Error(f"fuse: the fused model differs by {gap:.3g} on the sample, expected at most {bound:.3g} (the "
-                        f"largest value is {largest:.3g}). Give tolerance= where that is right, or leave the part "
-                        "out.")  # fmt: skip
+            its = _differing(gaps, bound, n, images) if images else None
+            if its is None:
+                raise Error(f"fuse: the fused model differs by {gap:.3g} on the sample, expected at most {bound:.3g} "
+                            f"(the largest value is {largest:.3g}). Give tolerance= where that is right, or leave the "
+                            "part out.")  # fmt: skip
+            differing |= its
         difference, scale = max(difference, gap), max(scale, largest)
-    return difference, scale
+    return difference, scale, differing
 
 
 def _type_of(outputs: Any) -> torch.dtype | None:
@@ -307,15 +350,51 @@ def fuse(model: nn.Module, sample: Any, *, linear: bool = True, tolerance: float
                     "the statistics that it has gathered.")  # fmt: skip
     arguments = sample if isinstance(sample, tuple) else (sample,)
     graph = _traced(model)
-    with torch.no_grad():
-        wanted = model(*pytree.tree_map(lambda v: v.clone() if isinstance(v, Tensor) else v, arguments))
-        shapes = _Shapes(model, graph)
-        shapes.run(*pytree.tree_map(lambda v: v.clone() if isinstance(v, Tensor) else v, arguments))
-        stages, rows = _replace(model, graph, shapes.seen, linear)
-        graph.lint()
-        fused = Fused(model, graph, stages, Report(rows, 0, 0))
-        difference, scale = _compare(wanted, fused(*arguments), tolerance)
-    fused.__dict__["report"] = Report(rows, difference, scale)
+    states = States(model)
+    try:
+        with torch.no_grad():
+            fused = _fused(model, graph, arguments, states, linear, tolerance)
+    finally:
+        states.restore()
     if show:
         print(fused.report)
+    return fused
+
+
+def _fused(model: nn.Module, graph: fx.Graph, arguments: tuple, states: States, linear: bool,
+           tolerance: float | None) -> Fused:  # fmt: skip
+    def own() -> Any:  # a model may write its input
+        return pytree.tree_map(lambda v: v.clone() if isinstance(v, Tensor) and 0 not in v.stride() else v, arguments)
+
+    states.reset()
+    wanted = model(*own())
+    states.reset()
+    hold_inputs(graph)
+    shapes = _Shapes(model, graph, bool(states.modules))
+    shapes.run(*own())
+    states.reset()
+    order = {_name(node): place for place, node in reversed(list(enumerate(graph.nodes)))}
+    spiking, told, found = replace_spiking(model, graph, shapes.seen)
+    networks, kernels = replace_networks(model, graph, spiking, shapes.seen)
+    stages, rows = _replace(model, graph, shapes.seen, linear, {node.name for nodes, *_ in told for node in nodes})
+    graph.lint()
+    of_text = {id(one.nodes): one.stage for one in found}
+    for nodes, text, kernel, reason in told:
+        kernel = kernels.get(of_text.get(id(nodes)), kernel)
+        rows.append(Row(" ".join(map(_name, nodes)), text, kernel, reason))
+    rows.sort(key=lambda row: order.get(row.names.split()[0], 0))
+    fused = Fused(model, graph, stages | spiking | networks, Report(rows, 0, 0))
+    spikes, n = None, 0
+    if found:
+        first = {id(one.stage.neuron): one for one in reversed(found)}.values()  # of several calls of a neuron
+        counted = [compare_stage(one, shapes.seen) for one in first]
+        images = set().union(*(one.images for one in counted))
+        spikes = Spikes(sum(one.differ for one in counted), sum(one.of for one in counted), images)
+        n = batch_of(found[0], shapes.seen)
+        if networks:  # its sums are in another order than its stages'
+            images = images.union(*(near_images(one, shapes.seen) for one in first))
+    else:
+        images = set()
+    difference, scale, differing = _compare(wanted, fused(*arguments), tolerance, n, images)
+    fused.__dict__["report"] = Report(rows, difference, scale, spikes, tuple(sorted(differing)), n)
     return fused

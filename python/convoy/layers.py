@@ -43,7 +43,7 @@ def conv_text(conv: nn.Conv2d) -> str:
 _RELU = {torch.relu, torch.relu_, nn.functional.relu, nn.functional.relu_, "relu", "relu_"}
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """Decimal, as the stage's text has it: no exponent."""
     text = format(float(value), ".9g")
     return f"{float(value):.20f}" if "e" in text else text
@@ -56,14 +56,14 @@ def act_of(node: fx.Node, module: nn.Module | None) -> str | None:
     if type(module) is nn.ReLU6 or node.target is nn.functional.relu6:
         return "relu6"
     if type(module) is nn.Hardtanh:
-        return f"clip({_number(module.min_val)},{_number(module.max_val)})"
+        return f"clip({number(module.min_val)},{number(module.max_val)})"
     if type(module) is nn.LeakyReLU:
-        return f"leaky({_number(module.negative_slope)})"
+        return f"leaky({number(module.negative_slope)})"
     return None
 
 
 def pool_of(node: fx.Node, module: nn.Module | None) -> str | None:
-    if type(module) is nn.MaxPool2d:
+    if type(module) is nn.MaxPool2d or (isinstance(module, nn.MaxPool2d) and hasattr(module, "step_mode")):
         values = [module.kernel_size, module.stride, module.padding, module.dilation]
         ceil, indices = module.ceil_mode, module.return_indices
     elif node.op == "call_function" and node.target in (nn.functional.max_pool2d, torch.max_pool2d):
@@ -93,3 +93,12 @@ def steady(norm: nn.Module) -> bool:
     """A norm by statistics that it has, and counts the changes of."""
     return (type(norm) is nn.BatchNorm2d and norm.running_mean is not None and norm.num_batches_tracked is not None
             and not norm.training and plain(norm))  # fmt: skip
+
+
+def follower(node: fx.Node, modules: dict[str, nn.Module]) -> tuple[fx.Node | None, nn.Module | None]:
+    """The only reader of a node's value, where that is a layer of one input, and its module."""
+    users = list(node.users)
+    if len(users) != 1 or not users[0].args or users[0].args[0] is not node:
+        return None, None
+    module = modules.get(users[0].target) if users[0].op == "call_module" else None
+    return (None, None) if module is not None and not plain(module) else (users[0], module)

@@ -19,7 +19,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from ._core import InvalidOperand, Plan, Stage
 from .stage_text import Form, form_of
 
-__all__ = ["StageModule", "plan", "stage"]
+__all__ = ["StageModule", "plan", "spike", "stage"]  # noqa: F822
 
 _DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 _TORCH = {name: dtype for dtype, name in _DTYPES.items()}
@@ -158,12 +158,17 @@ def _fold(weight, bias, gamma, beta, mean, var, eps):
     scale = scale if gamma is None else scale * gamma.float()
     shift = -mean.float() if bias is None else bias.float() - mean.float()
     shift = shift * scale if beta is None else shift * scale + beta.float()
-    return weight.float() * scale.reshape(-1, 1, 1, 1), shift
+    return weight.float() * scale.reshape(-1, *[1] * (weight.dim() - 1)), shift
 
 
-def _run_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text):
-    # batches: ATen's batch_norm writes its statistics without counting; num_batches_tracked counts.
+def folded(weight, bias, gamma, beta, mean, var, batches, eps):
+    """Weights and bias with the norm in them, kept until a version counter moves; made anew where gradients are due.
+
+    batches: ATen's batch_norm writes its statistics without counting; num_batches_tracked counts.
+    """
     tensors = [tensor for tensor in (weight, bias, gamma, beta, mean, var, batches) if tensor is not None]
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        return _fold(weight, bias, gamma, beta, mean, var, eps)
     key = (eps, bias is None, gamma is None, beta is None, *map(_place, tensors))
     versions = [_version(tensor) for tensor in tensors]
     found = _folded.find(key)
@@ -173,7 +178,11 @@ def _run_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text):
             found = (versions, *_fold(*(t.clone() if t is not None and t.is_inference() else t
                                         for t in (weight, bias, gamma, beta, mean, var)), eps))  # fmt: skip
         _folded.keep(key, tensors, found)
-    return _run(x, found[1], found[2], text)
+    return found[1], found[2]
+
+
+def _run_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text):
+    return _run(x, *folded(weight, bias, gamma, beta, mean, var, batches, eps), text)
 
 
 def _fake_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text):
@@ -358,3 +367,13 @@ class StageModule(torch.nn.Module):
 
     def extra_repr(self) -> str:
         return self.text
+
+
+def __getattr__(name: str) -> Any:
+    """spike, of convoy.spiking, which needs what is above."""
+    if name == "spike":
+        return _spiking.spike
+    raise AttributeError(f"module 'convoy.torch' has no attribute '{name}'")
+
+
+from . import spiking as _spiking  # noqa: E402

@@ -1,0 +1,265 @@
+"""Puts spiking stages, and networks of them, into the graph of a model; compares them with its own layers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, fx, nn
+
+from ._core import Error, Plan
+from .fusing_spikes import SpikeNetwork, SpikeStage, charge_of, jelly, neuron_of
+from .layers import Refused, follower, plain, pool_of
+from .spiking import spike_form
+from .torch import _DTYPES
+
+# How near to the threshold, as a part of the layer's largest sum, a membrane's side of it is a matter of rounding.
+_NEAR = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 6e-2}
+
+
+class Spikes(NamedTuple):
+    """Spikes on the sample that a fused stage gave and the model did not, or the other way round."""
+
+    differ: int
+    of: int
+    images: set[int]  # whose membranes were within rounding of a threshold: those that may differ
+
+    def __str__(self) -> str:
+        why = ", all behind a membrane within rounding of its threshold" if self.differ else ""
+        return f"spikes that differ on the sample: {self.differ} of {self.of}{why}"
+
+
+class NeuronRefused(Refused):
+    """Why a neuron, whose node this is, stays with its library."""
+
+    def __init__(self, node: fx.Node, reason: str) -> None:
+        super().__init__(reason)
+        self.node = node
+
+
+class Found(NamedTuple):
+    """A spiking stage of the graph: its nodes, from the convolution on."""
+
+    stage: SpikeStage
+    nodes: list[fx.Node]
+    names: tuple[str, str, str]  # of the values: its input, its neuron's, its output
+    plan: Plan
+    text: str
+
+
+def _step_mode(module: nn.Module, wanted: str) -> None:
+    mode = getattr(module, "step_mode", "s")
+    if mode != wanted:
+        raise Refused(f"{type(module).__name__} in step_mode '{mode}', its neuron in '{wanted}'")
+
+
+def _spiking(node: fx.Node, modules: dict[str, nn.Module], values: dict[str, Tensor]) -> Found | None:
+    """The stage that begins at a convolution or linear layer, or None where no neuron is behind it."""
+    conv, norm, pool, pool_text = modules[node.target], None, None, ""
+    linear = isinstance(conv, nn.Linear)
+    nodes = [node]
+    after, module = follower(node, modules)
+    if after is not None and not linear and (jelly(module, "BatchNorm2d") or type(module) is nn.BatchNorm2d):
+        norm = module
+        nodes.append(after)
+        after, module = follower(after, modules)
+    home = type(module).__module__
+    if after is None or module is None or not (jelly(module) and hasattr(module, "_memories") or "snntorch" in home):
+        return None
+    try:
+        facts = neuron_of(module)
+    except Refused as refused:
+        raise NeuronRefused(after, str(refused)) from None
+    neuron, neuron_node = module, after
+    if type(conv) not in (nn.Conv2d, nn.Linear) and not jelly(conv, "Conv2d", "Linear"):
+        raise Refused(f"a {type(conv).__name__}; stages are of Conv2d and Linear")
+    mode = "m" if facts.multi else "s"
+    _step_mode(conv, mode if not linear else getattr(conv, "step_mode", mode))  # a linear layer takes any axes
+    if norm is not None:
+        _step_mode(norm, mode)
+        if norm.running_mean is None or norm.num_batches_tracked is None or norm.training:
+            raise Refused("its BatchNorm2d has no statistics of its own, or is in training mode")
+    if not all(plain(module) for module in (conv, norm) if module is not None):
+        raise Refused("it has hooks, which would not be called")
+    nodes.append(after)
+    after, module = follower(after, modules)
+    if after is not None and not linear and jelly(module, "MaxPool2d") and module.step_mode == mode:
+        if found := pool_of(after, module):
+            pool, pool_text = module, found
+            nodes.append(after)
+    elif not facts.multi and after is not None and not linear and (found := pool_of(after, module)):
+        pool, pool_text = module, found
+        nodes.append(after)
+    x = values.get(node.args[0].name) if node.args and isinstance(node.args[0], fx.Node) else None
+    if x is None or len(node.args) != 1 or node.kwargs:
+        raise Refused("its input is no positional tensor")
+    if x.dtype not in _DTYPES:
+        raise Refused(f"{x.dtype}; stages are of float32, float16 and bfloat16")
+    axes = (2 if linear else 4) + facts.multi
+    if x.dim() != axes:
+        raise Refused(f"an input of {x.dim()} axes, {list(x.shape)}; expected {axes}")
+    if pool is None and pool_text:
+        raise Refused("a pool that is a function; expected a module")
+    stage = SpikeStage(conv, norm, neuron, pool, pool_text)
+    steps = x if facts.multi else x[None]
+    held = steps.shape[0] if steps.shape[0] > 1 and steps.stride(0) == 0 else 0
+    h, w = (1, 1) if linear else steps.shape[-2:]
+    try:
+        text = stage.text(h, w, held, steps.shape[1], _DTYPES[x.dtype], steps.shape[0])
+        plan = Plan(text, device=str(conv.weight.device), threads=torch.get_num_threads(), axes="nhwc")
+    except Error as error:
+        raise Refused(str(error).splitlines()[0]) from error
+    names = node.args[0].name, neuron_node.args[0].name, nodes[-1].name
+    return Found(stage, nodes, names, plan, str(plan.stage))
+
+
+def hold_inputs(graph: fx.Graph) -> None:
+    """x.unsqueeze(0).repeat(T, 1, ..): the same values, without a copy, from expand."""
+    for node in list(graph.nodes):
+        if node.op != "call_method" or node.target != "repeat" or node.kwargs:
+            continue
+        sizes = node.args[1:] if len(node.args) != 2 or isinstance(node.args[1], int) else tuple(node.args[1])
+        source = node.args[0]
+        first = source.op == "call_method" and source.target == "unsqueeze" and source.args[1:] == (0,)
+        if first and len(sizes) > 1 and all(size == 1 for size in sizes[1:]) and isinstance(sizes[0], int):
+            node.target, node.args = "expand", (source, sizes[0], *[-1] * (len(sizes) - 1))
+
+
+def replace_spiking(model: nn.Module, graph: fx.Graph, values: dict[str, Tensor]) -> tuple[dict, list, list]:
+    """(modules by name, rows of (nodes, text, kernel, reason), what was found)."""
+    modules = dict(model.named_modules())
+    placed: dict[str, nn.Module] = {}
+    rows: list[tuple] = []
+    every: list[Found] = []
+    for node in list(graph.nodes):
+        module = modules.get(node.target) if node.op == "call_module" else None
+        if not isinstance(module, (nn.Conv2d, nn.Linear)) or not node.users:
+            continue
+        try:
+            found = _spiking(node, modules, values)
+        except Refused as refused:
+            its = [node, refused.node] if isinstance(refused, NeuronRefused) else [node]
+            rows.append((its if jelly(module) else its[-1:], "", "", str(refused)))
+            continue
+        if found is None:
+            continue
+        name = f"convoy_spikes{len(placed)}"
+        placed[name] = found.stage
+        with graph.inserting_before(node):
+            made = graph.call_module(name, (node.args[0],))
+        found.nodes[-1].replace_all_uses_with(made)
+        values[made.name] = values[found.nodes[-1].name]
+        for dead in reversed(found.nodes):
+            graph.erase_node(dead)
+        every.append(found)
+        rows.append((found.nodes, found.text, found.plan.kernel, ""))
+    return placed, rows, every
+
+
+def _mean_of_steps(node: fx.Node) -> bool:
+    given = [*node.args[1:], *node.kwargs.values()]
+    right = node.target == "mean" if node.op == "call_method" else node.target is torch.mean
+    return right and given in ([0], [(0,)], [[0]])
+
+
+def replace_networks(model: nn.Module, graph: fx.Graph, placed: dict[str, nn.Module],
+                     values: dict[str, Tensor]) -> tuple[dict[str, SpikeNetwork], dict[SpikeStage, str]]:  # fmt: skip
+    """Rows of multi-step stages from a held input to the mean over the steps, as one network each.
+
+    Also the kernels that their stages have there.
+    """
+    modules = dict(model.named_modules()) | placed
+    made: dict[str, SpikeNetwork] = {}
+    kernels: dict[SpikeStage, str] = {}
+    for node in list(graph.nodes):
+        if node.op not in ("call_method", "call_function") or not _mean_of_steps(node):
+            continue
+        parts: list[nn.Module] = []
+        nodes: list[fx.Node] = []
+        at = node.args[0]
+        while isinstance(at, fx.Node) and at.op == "call_module" and len(at.users) == 1 and len(at.args) == 1:
+            module = modules[at.target]
+            between = jelly(module, "Flatten", "Dropout", "Dropout2d") and module.step_mode == "m" and plain(module)
+            if not between and not (isinstance(module, SpikeStage) and module.facts.multi):
+                break
+            if jelly(module, "Flatten") and (module.start_dim, module.end_dim) != (1, -1):
+                break
+            parts.insert(0, module)
+            nodes.insert(0, at)
+            at = at.args[0]
+        while parts and not isinstance(parts[0], SpikeStage):
+            at = nodes[0]
+            del parts[0], nodes[0]
+        if sum(isinstance(part, SpikeStage) for part in parts) < 2:
+            continue
+        network = SpikeNetwork(parts)
+        x = values[nodes[0].args[0].name]
+        try:
+            if not network.whole(x):
+                continue
+            layers = network.network(x).layers
+        except Error:  # no such network, but a stage each
+            continue
+        kernels |= {stage: f"{layer.kernel}, in a network" for stage, layer in zip(network.stages, layers, strict=True)}
+        name = f"convoy_network{len(made)}"
+        made[name] = network
+        with graph.inserting_before(node):
+            new = graph.call_module(name, (nodes[0].args[0],))
+        node.replace_all_uses_with(new)
+        for dead in [node, *reversed(nodes)]:
+            graph.erase_node(dead)
+    return made, kernels
+
+
+def _compared(found: Found, values: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """x, the model's spikes, and the sums that its neuron took, each [T, N, ..]."""
+    several = [values[name] for name in found.names]
+    x, sums, wanted = several if found.stage.facts.multi else [value[None] for value in several]
+    return x, wanted, sums
+
+
+def _near(found: Found, sums: Tensor, dtype: torch.dtype) -> Tensor:
+    """Spikes [T, N, ..] of neurons whose membrane has come near the threshold by then, so that rounding decides."""
+    stage, facts = found.stage, found.stage.facts
+    bound = _NEAR[dtype] * max(facts.threshold, sums.abs().max().item())
+    v, near, masks = torch.zeros_like(sums[0]), torch.zeros_like(sums[0], dtype=torch.bool), []
+    for z in sums:
+        h = charge_of(facts, v, z)
+        s = (h >= facts.threshold).to(h.dtype)
+        v = h - s * facts.threshold if facts.soft else h * (1 - s)
+        near = near | ((h - facts.threshold).abs() <= bound)
+        masks.append(near)
+    mask = torch.stack(masks)
+    if (pool := spike_form(stage.text(1 << 12, 1 << 12)).form.pool) is None:
+        return mask
+    sizes = (pool.window, pool.stride, pool.pad, pool.dilation, pool.ceil)
+    return torch.nn.functional.max_pool2d(mask.flatten(0, 1).float(), *sizes).unflatten(0, mask.shape[:2]) > 0
+
+
+def _images(mask: Tensor) -> set[int]:
+    return {int(image) for image in mask.flatten(2).any(2).any(0).nonzero().flatten()}
+
+
+def compare_stage(found: Found, values: dict[str, Tensor]) -> Spikes:
+    """The stage on the model's own input of it, from rest, against the model's spikes there."""
+    x, wanted, sums = _compared(found, values)
+    y, _ = found.stage.run(x, None)
+    differs = y != wanted
+    count = int(differs.sum())
+    if not count:
+        return Spikes(0, differs.numel(), set())
+    wrong = int((differs & ~_near(found, sums, x.dtype)).sum())
+    if wrong:
+        raise Error(f"fuse: {wrong} spikes of {found.text} differ on the sample from the model's, and their membranes "
+                    "are not near the threshold. Leave that part of the model out, and report this.")  # fmt: skip
+    return Spikes(count, differs.numel(), _images(differs))
+
+
+def near_images(found: Found, values: dict[str, Tensor]) -> set[int]:
+    """Images in which some membrane comes near the threshold."""
+    x, _, sums = _compared(found, values)
+    return _images(_near(found, sums, x.dtype))
+
+
+def batch_of(found: Found, values: dict[str, Tensor]) -> int:
+    return _compared(found, values)[0].shape[1]

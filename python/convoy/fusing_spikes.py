@@ -1,0 +1,364 @@
+"""What convoy.fuse does with SpikingJelly's layers: convolutions and linear layers with a neuron behind them."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from ._core import Error, Network
+from .layers import Refused, conv_text, number
+from .spiking import SURROGATES, spike_form
+from .torch import _version, folded
+
+_JELLY = "spikingjelly.activation_based."
+
+
+def jelly(module: Any, *names: str) -> bool:
+    """A module of SpikingJelly's that is exactly one of these classes; without names: of any."""
+    kind = type(module)
+    return kind.__module__.startswith(_JELLY) and (not names or kind.__name__ in names)
+
+
+def leaf(module: nn.Module) -> bool:
+    """Modules that the tracer does not look into: layers and neurons of SpikingJelly, and of snnTorch."""
+    home = type(module).__module__
+    return home.startswith((_JELLY + "layer", _JELLY + "neuron", "snntorch"))
+
+
+class States:
+    """The membranes and other memories of a model's neurons, to be put back after the sample was run."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.modules = [module for module in model.modules() if getattr(module, "_memories", None)]
+        self.kept = [(dict(module._memories), module.__dict__.get("v_seq")) for module in self.modules]
+        # snnTorch's neurons may keep theirs as buffers.
+        others = [module for module in model.modules() if type(module).__module__.startswith("snntorch")]
+        self.others = [(module, {name: None if b is None else b.clone() for name, b in module._buffers.items()})
+                       for module in others]  # fmt: skip
+
+    def reset(self) -> None:
+        for module in self.modules:
+            module.reset()
+        for module, buffers in self.others:
+            module._buffers.update({name: None if b is None else b.clone() for name, b in buffers.items()})
+
+    def restore(self) -> None:
+        for module, buffers in self.others:
+            module._buffers.update(buffers)
+        for module, (memories, sequence) in zip(self.modules, self.kept, strict=True):
+            module._memories.clear()
+            module._memories.update(memories)
+            if "v_seq" in module.__dict__:
+                module.__dict__["v_seq"] = sequence
+
+
+class Neuron(NamedTuple):
+    """What a neuron computes. Compared at each call: a module that was changed after fusing is refused."""
+
+    leaky: bool
+    tau: float
+    threshold: float
+    soft: bool
+    multi: bool
+
+    @property
+    def rider(self) -> str:
+        sizes = f"lif({number(self.tau)},{number(self.threshold)})" if self.leaky else f"if({number(self.threshold)})"
+        return sizes + "+soft" * self.soft
+
+
+_SNNTORCH = ("snnTorch's {}: it fires where its membrane is above the threshold, and resets it one step later; a stage "
+             "fires from the threshold on, and resets in the same step")  # fmt: skip
+
+
+def neuron_of(module: Any) -> Neuron:
+    """Raises Refused with what the stage's neurons can't do."""
+    name = type(module).__name__
+    if type(module).__module__.startswith("snntorch"):
+        raise Refused(_SNNTORCH.format(name))
+    if not jelly(module, "IFNode", "LIFNode"):
+        raise Refused(f"a {name} behind it; stages have IFNode and LIFNode")
+    if module.v_reset not in (None, 0.0):
+        raise Refused(f"{name}: v_reset is {module.v_reset}; expected 0 (hard) or None (soft)")
+    if name == "LIFNode" and not module.decay_input:
+        raise Refused("LIFNode: decay_input is False; a stage's input decays: v += (x - v)/tau")
+    if module.store_v_seq:
+        raise Refused(f"{name}: store_v_seq; a stage gives the last membrane alone")
+    if getattr(module, "_neuron_precision", None) is not None:
+        raise Refused(f"{name}: a precision of its own; a stage's membranes are float32")
+    if not getattr(module.surrogate_function, "spiking", True):
+        raise Refused(f"{name}: its surrogate function does not spike (spiking=False)")
+    if not isinstance(module.v_threshold, (int, float)):
+        raise Refused(f"{name}: v_threshold is a {type(module.v_threshold).__name__}; expected a number")
+    leaky = name == "LIFNode"
+    return Neuron(leaky, float(module.tau) if leaky else 1.0, float(module.v_threshold), module.v_reset is None,
+                  module.step_mode == "m")  # fmt: skip
+
+
+def charge_of(neuron: Neuron, v: Tensor, z: Tensor) -> Tensor:
+    return v + (z - v) / neuron.tau if neuron.leaky else v + z
+
+
+def surrogate_of(function: Any) -> tuple[str, float] | None:
+    name = type(function).__name__
+    known = {"Sigmoid": "sigmoid", "ATan": "atan"}.get(name)
+    return (known, float(function.alpha)) if known in SURROGATES and jelly(function, name) else None
+
+
+# What is known of membranes without computing them.
+_OF_A_LATER = {Tensor.dim, Tensor.size, Tensor.numel, Tensor.shape.__get__, Tensor.dtype.__get__, Tensor.device.__get__,
+               Tensor.ndim.__get__, Tensor.requires_grad.__get__}  # fmt: skip
+
+
+class Later(Tensor):
+    """The membranes that a network left behind: computed, layer by layer, when somebody looks at them."""
+
+    @staticmethod
+    def __new__(cls, run: Any, index: int, sizes: list[int], like: Tensor) -> Later:
+        made = Tensor._make_wrapper_subclass(cls, sizes, dtype=like.dtype, device=like.device)
+        made._run, made._index = run, index
+        return made
+
+    def __init__(self, *_: Any) -> None:
+        super().__init__()
+
+    def value(self) -> Tensor:
+        return self._run.membranes()[self._index]
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function in _OF_A_LATER:
+            with torch._C.DisableTorchFunctionSubclass():
+                return function(*args, **(kwargs or {}))
+        real = pytree.tree_map(lambda v: v.value() if isinstance(v, Later) else v, (args, kwargs or {}))
+        return function(*real[0], **real[1])
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        return cls.__torch_function__(function, types, args, kwargs)
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        return self.value().clone()
+
+
+class SpikeStage(nn.Module):
+    """A convolution or linear layer [norm] neuron [pool] as one stage; the membranes are the neuron's `v`."""
+
+    def __init__(self, conv: nn.Module, norm: Any, neuron: Any, pool: Any, pool_text: str) -> None:
+        super().__init__()
+        self.conv, self.norm, self.neuron, self.pool = conv, norm, neuron, pool
+        self.linear = isinstance(conv, nn.Linear)
+        self.facts = neuron_of(neuron)
+        self.body = f"c{conv.in_features}k{conv.out_features}r1" if self.linear else conv_text(conv)
+        self.riders = "+bias" * (conv.bias is not None or norm is not None) + "+" + self.facts.rider
+        self.riders += (pool_text and "+" + pool_text)  # fmt: skip
+
+    def text(self, h: int, w: int, held: int = 0, n: int = 1, dtype: str = "f32", steps: int = 1) -> str:
+        """held: steps of a held input; 0: steps with an input each."""
+        return f"{dtype}:n{n}h{h}w{w}{self.body}{self.riders}+t{held or steps}" + "+hold" * bool(held)
+
+    def layers(self, x: Tensor) -> Tensor:
+        """By the layers themselves."""
+        for layer in (self.conv, self.norm, self.neuron, self.pool):
+            x = x if layer is None else layer(x)
+        return x
+
+    def parameters_now(self) -> list[Tensor]:
+        norm = self.norm
+        found = [self.conv.weight, self.conv.bias]
+        if norm is not None:
+            found += [norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.num_batches_tracked]
+        return [tensor for tensor in found if tensor is not None]
+
+    def weights(self) -> tuple[Tensor, Tensor | None]:
+        """[K, C/groups, R, S] and bias, the norm in them."""
+        conv, norm = self.conv, self.norm
+        weight = conv.weight[:, :, None, None] if self.linear else conv.weight
+        if norm is None:
+            return weight, conv.bias
+        return folded(weight, conv.bias, norm.weight, norm.bias, norm.running_mean, norm.running_var,
+                      norm.num_batches_tracked, norm.eps)  # fmt: skip
+
+    def check(self) -> None:
+        try:
+            now: Any = neuron_of(self.neuron)
+        except Refused as refused:
+            now = refused
+        if now != self.facts:
+            raise Error(f"fuse: a {type(self.neuron).__name__} that was changed after fusing: found {now}, expected "
+                        f"{self.facts}. Fuse the model again.")  # fmt: skip
+
+    def run(self, x: Tensor, v: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Spikes and membranes of x [T, N, ..]; one that is the same in each step is a held one."""
+        x = x[..., None, None] if self.linear else x
+        held = x.shape[0] if x.shape[0] > 1 and x.stride(0) == 0 else 0
+        weight, bias = self.weights()
+        surrogate, alpha = surrogate_of(self.neuron.surrogate_function) or ("sigmoid", 4.0)
+        if v is not None and self.linear:
+            v = v[..., None, None]
+        y, after = torch.ops.convoy.spike(x[0] if held else x, weight, bias, v, self.text(*x.shape[-2:], held),
+                                          surrogate, alpha, self.neuron.detach_reset)  # fmt: skip
+        return (y.flatten(2), after.flatten(1)) if self.linear else (y, after)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.check()
+        grads = torch.is_grad_enabled() and surrogate_of(self.neuron.surrogate_function) is None
+        if grads or (self.norm is not None and self.norm.training):
+            return self.layers(x)
+        multi = self.facts.multi
+        v = self.neuron.v
+        v = v.value() if isinstance(v, Later) else v
+        x = x if multi else x[None]
+        if isinstance(v, Tensor):  # of another shape it counts as none, as in SpikingJelly
+            v = v if list(v.shape) == self.sizes(x) else None
+        elif v != 0:
+            v = torch.full(self.sizes(x), float(v), device=x.device)
+        else:
+            v = None
+        y, after = self.run(x, v)
+        self.neuron.v = after.to(x.dtype)
+        if multi:
+            self.neuron.v_seq = None
+        return y if multi else y[0]
+
+    def sizes(self, x: Tensor) -> list[int]:
+        """Of the membranes, for x [T, N, ..]."""
+        form = spike_form(self.text(*((1, 1) if self.linear else x.shape[-2:]))).form
+        if self.linear:
+            return [x.shape[1], form.k]
+        (top, left, bottom, right), (dh, dw), (uh, uw) = form.pad, form.dilation, form.stride
+        h, w = x.shape[-2:]
+        return [x.shape[1], form.k, (h + top + bottom - dh * (form.r - 1) - 1) // uh + 1,
+                (w + left + right - dw * (form.s - 1) - 1) // uw + 1]  # fmt: skip
+
+
+class _LeftBehind:
+    """The membranes of a network's layers after a run from rest, by the layers' own stages."""
+
+    def __init__(self, chain: SpikeNetwork, x: Tensor) -> None:
+        self.chain, self.x, self.found = chain, x, None
+        self.versions = self.now()
+
+    def now(self) -> list[Any]:
+        return [None if t.is_inference() else (id(t), t._version) for t in (self.x, *self.chain.tensors())]
+
+    def membranes(self) -> list[Tensor]:
+        if self.found is None:
+            if self.now() != self.versions:
+                raise Error("v: the network's input or parameters have changed since it ran, so that its membranes are "
+                            "lost. Call functional.reset_net, or read v before changing them.")  # fmt: skip
+            self.found = []
+            with torch.no_grad():
+                x = self.x
+                for part in self.chain.parts:
+                    if isinstance(part, SpikeStage):
+                        x, after = part.run(x, None)
+                        self.found.append(after.to(self.x.dtype))
+                    else:
+                        x = part(x)
+            self.x = None
+        return self.found
+
+
+class SpikeNetwork(nn.Module):
+    """Spiking stages in a row on a held input, and the mean over the steps, as one convoy.Network.
+
+    parts: the stages, and what lies between them (Flatten, Dropout). From other states than rest, with gradients,
+    or where the input is no held one it runs the parts one by one.
+    """
+
+    def __init__(self, parts: list[nn.Module]) -> None:
+        super().__init__()
+        stages = [part for part in parts if isinstance(part, SpikeStage)]
+        self.__dict__.update(parts=parts, stages=stages, _made={}, _lock=threading.Lock())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_made": {}, "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.__dict__["_lock"] = threading.Lock()
+
+    def tensors(self) -> list[Tensor]:
+        return [tensor for stage in self.stages for tensor in stage.parameters_now()]
+
+    def text(self, x: Tensor) -> str:
+        """network.txt for x [T, N, ..]."""
+        linear = x.dim() == 3
+        h, w = (1, 1) if linear else x.shape[-2:]
+        lines = [f"input f32:h{h}w{w}c{x.shape[2]}", f"steps {x.shape[0]}"] + ["flatten"] * linear
+        for part in self.parts:
+            if isinstance(part, SpikeStage):
+                body = part.body[part.body.index("k") :]
+                lines.append(f"layer{len(lines)} {body[: -2 * part.linear or None]}{part.riders}")
+            elif jelly(part, "Flatten"):
+                lines.append("flatten")
+        return "\n".join(lines) + "\n"
+
+    def network(self, x: Tensor) -> Network:
+        """For x [T, N, ..], with the parameters as they are now."""
+        key = (x.shape[0], x.shape[2:], x.device, torch.get_num_threads())
+        versions = [(id(tensor), _version(tensor)) for tensor in self.tensors()]
+        found = self._made.get(key)
+        if found is not None and found[0] == versions:
+            return found[1]
+        text = self.text(x)
+        names = [line.split()[0] for line in text.splitlines() if line.startswith("layer")]
+        parameters: dict[str, Tensor] = {}
+        for name, stage in zip(names, self.stages, strict=True):
+            weight, bias = (None if t is None else t.detach().float().cpu() for t in stage.weights())
+            parameters[f"{name}.weight"] = weight.flatten(1) if stage.linear else weight
+            if bias is not None:
+                parameters[f"{name}.bias"] = bias
+        threads = torch.get_num_threads() if x.device.type == "cpu" else 0
+        network = Network.from_text(text, parameters, device=str(x.device), threads=threads)
+        self._made.clear()
+        self._made[key] = (versions, network)
+        return network
+
+    def one_by_one(self, x: Tensor) -> Tensor:
+        for part in self.parts:
+            x = part(x)
+        return x.mean(0)
+
+    def whole(self, x: Tensor) -> bool:
+        """Whether the network does what the parts would."""
+        if torch.is_grad_enabled() or torch.compiler.is_compiling() or x.dtype is not torch.float32:
+            return False
+        if torch.is_autocast_enabled(x.device.type) or x.dim() not in (3, 5) or x.numel() == 0:
+            return False
+        if x.shape[0] > 1 and x.stride(0) != 0:
+            return False
+        rest = all(not isinstance(stage.neuron.v, Tensor) and stage.neuron.v == 0 for stage in self.stages)
+        return rest and not any(stage.norm is not None and stage.norm.training for stage in self.stages)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for stage in self.stages:
+            stage.check()
+        if not self.whole(x):
+            return self.one_by_one(x)
+        image = x[0]
+        image = image.reshape(len(image), 1, 1, -1) if image.dim() == 2 else image.movedim(1, -1)
+        with self._lock:  # a network runs once at a time
+            y = self.network(x)(image.contiguous())
+        left = _LeftBehind(self, x)
+        for index, (stage, sizes) in enumerate(zip(self.stages, self.membrane_sizes(x), strict=True)):
+            stage.neuron.v = Later(left, index, sizes, x)
+            stage.neuron.v_seq = None
+        return y
+
+    def membrane_sizes(self, x: Tensor) -> list[list[int]]:
+        found, now = [], torch.empty(x.shape, device="meta")
+        for part in self.parts:
+            if not isinstance(part, SpikeStage):
+                now = part(now)
+                continue
+            found.append(part.sizes(now))
+            form = spike_form(part.text(*((1, 1) if part.linear else now.shape[-2:]))).form
+            pooled = () if part.linear else form.sizes(*now.shape[-2:])
+            now = torch.empty((*now.shape[:2], form.k, *pooled), device="meta")
+        return found

@@ -1,0 +1,243 @@
+"""Stages with a spiking neuron as an operator of PyTorch, with surrogate gradients: convoy.torch.spike."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._core import Error, InvalidOperand, Plan, Stage
+from .stage_text import Form, form_of
+from .torch import _DTYPES, _cast, _Kept, _library, _pre, _version
+
+__all__ = ["SURROGATES", "SpikeForm", "spike", "spike_form"]
+
+# Derivatives g'(x) that stand for the step's, by SpikingJelly's names and formulas.
+SURROGATES = {
+    "sigmoid": lambda x, alpha: alpha * (s := torch.sigmoid(alpha * x)) * (1 - s),
+    "atan": lambda x, alpha: alpha / 2 / (1 + (math.pi / 2 * alpha * x).square()),
+}
+
+_NEURON = re.compile(r"(if|lif)\(([^)]*)\)")
+
+_library.define("spike(Tensor x, Tensor weight, Tensor? bias, Tensor? v, str stage, str surrogate, float alpha, "
+                "bool detach_reset) -> (Tensor, Tensor)")  # fmt: skip
+
+
+class SpikeForm:
+    """A spiking stage whose type, n, h and w are those of whatever x comes; of its steps too, without `hold`."""
+
+    def __init__(self, text: str) -> None:
+        self.stage = Stage(text)
+        riders = str(self.stage).split("+")
+        found = [match for rider in riders if (match := _NEURON.fullmatch(rider))]
+        if not found:
+            raise Error(f"{text}: a stage without a neuron, expected if(...) or lif(...): run it by convoy.torch.stage")
+        numbers = [float(number) for number in found[0][2].split(",")]
+        self.leaky, self.threshold = found[0][1] == "lif", numbers[-1]
+        self.tau = numbers[0] if self.leaky else 1.0
+        self.soft, self.hold = "soft" in riders, "hold" in riders
+        steps = [int(rider[1:]) for rider in riders if re.fullmatch(r"t\d+", rider)]
+        self.steps = steps[0] if steps else 1
+        if any(rider.startswith(("norm", "keep")) for rider in riders) or self.stage.layout != "nhwc":
+            raise Error(f"{text}: 'norm', 'keep' or 'nchw', expected none of them. Run it by a convoy.Plan.")
+        # Of a stage without the neuron: sizes, filters, pool.
+        plain = [r for r in riders[1:] if r not in ("soft", "hold") and not re.fullmatch(r"t\d+|l?if\(.*\)", r)]
+        self.form: Form = form_of("+".join([riders[0], *plain]))
+
+    def text(self, dtype: str, steps: int, n: int, h: int, w: int) -> str:
+        text = re.sub(r"\+t\d+", "", self.form.text(dtype, n, h, w))
+        neuron = f"lif({self.tau:.9g},{self.threshold:.9g})" if self.leaky else f"if({self.threshold:.9g})"
+        return text + f"+{neuron}" + "+soft" * self.soft + f"+t{steps}" + "+hold" * self.hold
+
+
+_forms: dict[str, SpikeForm] = {}
+
+
+def spike_form(text: str) -> SpikeForm:
+    found = _forms.get(text)
+    if found is None:
+        found = _forms[text] = SpikeForm(text)
+    return found
+
+
+def _checked(form: SpikeForm, x: Tensor, weight: Tensor, bias: Tensor | None, v: Tensor | None) -> tuple:
+    """(steps, n, h, w), and the sizes of v."""
+    plain = form.form
+    axes, names = (4, "[N, C, H, W]") if form.hold else (5, "[T, N, C, H, W]")
+    if x.dtype not in _DTYPES:
+        raise InvalidOperand(f"x: {x.dtype}, expected float32, float16 or bfloat16. Convert it: x.float()")
+    if x.dim() != axes or x.shape[-3] != plain.c:
+        raise InvalidOperand(f"x: {list(x.shape)}, expected {names} with C = {plain.c} for the stage {form.stage}")
+    if tuple(weight.shape) != plain.weight_shape:
+        raise InvalidOperand(f"weight: {list(weight.shape)}, expected {list(plain.weight_shape)}")
+    if (bias is not None) != plain.bias or (bias is not None and tuple(bias.shape) != (plain.k,)):
+        raise InvalidOperand(f"bias: {'none' if bias is None else list(bias.shape)}, expected "
+                             f"{[plain.k] if plain.bias else 'none'} for the stage {form.stage}")  # fmt: skip
+    steps = form.steps if form.hold else x.shape[0]
+    n, h, w = x.shape[-4], x.shape[-2], x.shape[-1]
+    sizes = [n, plain.k, *_unpooled(plain, h, w)]
+    if v is not None and list(v.shape) != sizes:
+        raise InvalidOperand(f"v: {list(v.shape)}, expected the membranes {sizes}, before the pool")
+    for name, tensor in (("weight", weight), ("bias", bias), ("v", v)):
+        if tensor is not None and tensor.device != x.device:
+            raise InvalidOperand(f"{name}: on {tensor.device}, expected {x.device}, where x is. Move it: .to(x.device)")
+    return (steps, n, h, w), sizes
+
+
+def _unpooled(form: Form, h: Any, w: Any) -> tuple[Any, Any]:
+    (top, left, bottom, right), (dh, dw), (uh, uw) = form.pad, form.dilation, form.stride
+    return ((h + top + bottom - dh * (form.r - 1) - 1) // uh + 1, (w + left + right - dw * (form.s - 1) - 1) // uw + 1)
+
+
+_plans = _Kept(256)
+
+
+def _last(x: Tensor) -> Tensor:
+    """[.., C, H, W] as a dense [.., H, W, C]: a view, where the memory is that."""
+    return x.movedim(-3, -1).contiguous()
+
+
+def _plan(form: SpikeForm, x: Tensor, weight: Tensor, sizes: tuple) -> Plan:
+    key = (str(form.stage), sizes, x.dtype, x.device, torch.get_num_threads(), weight.dtype,
+           weight.untyped_storage()._cdata, weight.storage_offset(), weight.stride())  # fmt: skip
+    version = _version(weight)
+    found = _plans.find(key)
+    if found is None:
+        threads = torch.get_num_threads() if x.device.type == "cpu" else 0
+        found = [Plan(form.text(_DTYPES[x.dtype], *sizes), weight.detach(), device=str(x.device), threads=threads,
+                      axes="nhwc", weights_layout="kcrs"), version]  # fmt: skip
+        _plans.keep(key, [weight], found)
+    elif found[1] != version:
+        found[0].set_weights(weight.detach(), weights_layout="kcrs")
+        found[1] = version
+    return found[0]
+
+
+def _run(x, weight, bias, v, text, surrogate, alpha, detach_reset):
+    form = spike_form(text)
+    sizes, membranes = _checked(form, x, weight, bias, v)
+    y, after = _fake(x, weight, bias, v, text, surrogate, alpha, detach_reset)
+    if y.numel() == 0:
+        return y, after.zero_() if v is None else after.copy_(v)
+    plan = _plan(form, x, weight, sizes)
+    bias = None if bias is None else bias.float().contiguous()
+    before = None if v is None else _last(v.float())
+    plan.run(_last(x), bias, out=y.movedim(-3, -1), membrane=before, membrane_out=after.movedim(-3, -1))
+    return y, after
+
+
+def _fake(x, weight, bias, v, text, surrogate, alpha, detach_reset):
+    form = spike_form(text)
+    (steps, n, h, w), (_, k, p, q) = _checked(form, x, weight, bias, v)
+    pooled = form.form.sizes(h, w)
+    y = torch.empty((steps, n, *pooled, k), dtype=x.dtype, device=x.device).movedim(-1, -3)
+    return y, torch.empty((n, p, q, k), dtype=torch.float32, device=x.device).movedim(-1, -3)
+
+
+def _setup(ctx, inputs, output):
+    x, weight, bias, v, *rest = inputs
+    ctx.save_for_backward(x, weight, bias, v)
+    ctx.rest = rest
+
+
+def charge(form: SpikeForm, v: Tensor, z: Tensor) -> Tensor:
+    return v + (z - v) / form.tau if form.leaky else v + z
+
+
+def _unrolled(form: SpikeForm, z: Tensor, v: Tensor, steps: int) -> tuple[list[Tensor], list[Tensor]]:
+    """Of the sums [T, N, K, P, Q], or [N, K, P, Q] held: charged membranes and spikes, a tensor a step."""
+    charged, spikes = [], []
+    for t in range(steps):
+        h = charge(form, v, z if form.hold else z[t])
+        s = (h >= form.threshold).to(h.dtype)
+        v = h - s * form.threshold if form.soft else h * (1 - s)
+        charged.append(h)
+        spikes.append(s)
+    return charged, spikes
+
+
+def gradients(form, gy, gv, x, weight, bias, v, surrogate, alpha, detach_reset, wanted):
+    """Of x, weight, bias and v, backwards through the steps; the forward pass is computed again, by ATen."""
+    aten, plain = torch.ops.aten, form.form
+    dtype = x.dtype if x.is_cuda or x.dtype is torch.float64 else torch.float32
+    derivative = SURROGATES[surrogate]
+    wide, w = (x if form.hold else x.flatten(0, 1)).to(dtype), weight.to(dtype)
+    top, left, bottom, right = plain.pad
+    even = top == bottom and left == right
+    if not even:
+        wide = torch.nn.functional.pad(wide, (left, right, top, bottom))
+    pad = [top, left] if even else [0, 0]
+    z = _pre(wide, w, bias, plain, pad, dtype)
+    steps = gy.shape[0]
+    z = z if form.hold else z.unflatten(0, (steps, x.shape[1]))
+    first = torch.zeros_like(z if form.hold else z[0]) if v is None else v.to(dtype)
+    charged, spikes = _unrolled(form, z, first, steps)
+    gy = gy.to(dtype)
+    gv = torch.zeros_like(first) if gv is None else gv.to(dtype)
+    by_step: list[Tensor] = []
+    for t in reversed(range(steps)):
+        gs, h, s = gy[t], charged[t], spikes[t]
+        if pool := plain.pool:
+            sizes = (pool.window, pool.stride, pool.pad, pool.dilation, pool.ceil)
+            _, idx = aten.max_pool2d_with_indices(s, *sizes)
+            gs = aten.max_pool2d_with_indices_backward(gs.contiguous(), s, *sizes, idx)
+        slope = derivative(h - form.threshold, alpha)
+        if form.soft:
+            gh = gv + slope * (gs if detach_reset else gs - form.threshold * gv)
+        else:
+            gh = gv * (1 - s) + slope * (gs if detach_reset else gs - gv * h)
+        by_step.append(gh / form.tau if form.leaky else gh)
+        gv = gh * (1 - 1 / form.tau) if form.leaky else gh
+    gz = sum(by_step[1:], by_step[0]) if form.hold else torch.stack(by_step[::-1]).flatten(0, 1)
+    gx, gw, gb = aten.convolution_backward(gz, wide, w, [plain.k], plain.stride, pad, plain.dilation, False, [0, 0],
+                                           plain.groups, wanted)  # fmt: skip
+    if gx is not None:
+        gx = gx if even else gx[:, :, top : top + x.shape[-2], left : left + x.shape[-1]]
+        gx = (gx if form.hold else gx.unflatten(0, (steps, x.shape[1]))).to(x.dtype)
+    return gx, _cast(gw, weight), _cast(gb, bias), None if v is None else gv.to(v.dtype)
+
+
+def _backward(ctx, gy, gv):
+    x, weight, bias, v = ctx.saved_tensors
+    text, surrogate, alpha, detach_reset = ctx.rest
+    wanted = [bool(needs) for needs in ctx.needs_input_grad[:3]]
+    wanted[2] = wanted[2] and bias is not None
+    form = spike_form(text)
+    return (*gradients(form, gy, gv, x, weight, bias, v, surrogate, alpha, detach_reset, wanted), *[None] * 4)
+
+
+for _device in ("CPU", "CUDA"):
+    _library.impl("spike", _run, _device)
+torch.library.register_fake("convoy::spike", _fake, lib=_library)
+torch.library.register_autograd("convoy::spike", _backward, setup_context=_setup, lib=_library)
+
+_spike = torch.ops.convoy.spike.default
+
+
+def spike(stage: str | Stage, x: Tensor, weight: Tensor, bias: Tensor | None = None, v: Tensor | None = None, *,
+          surrogate: str = "sigmoid", alpha: float | None = None,
+          detach_reset: bool = False) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Spikes [T, N, K, P', Q'] of the stage and its membranes [N, K, P, Q], f32, by torch.ops.convoy.spike.
+
+    stage: text or Stage with if(...) or lif(...). Type, n, h, w and, without `hold`, t are taken from x.
+    x: [T, N, C, H, W]; with `hold` [N, C, H, W], the input of every step. f32, f16 or bf16.
+    weight: [K, C/groups, R, S]; bias: [K] where the stage has it. v: the membranes before, [N, K, P, Q]; None: 0.
+    surrogate: "sigmoid" (alpha: 4) or "atan" (alpha: 2): whose derivative stands for that of the step, as in
+    SpikingJelly, whose detach_reset this is too: no gradient through the reset.
+
+    The backward pass computes the sums again, by ATen. Raises Error (no such stage, no neuron) and InvalidOperand.
+
+    >>> import torch, convoy.torch
+    >>> x = torch.full((3, 1, 1, 2, 2), 0.5)
+    >>> y, v = convoy.torch.spike("n1h2c1k1r1+if(1)+max2", x, torch.ones(1, 1, 1, 1))
+    >>> y.flatten().tolist(), v.flatten().tolist()
+    ([0.0, 1.0, 0.0], [0.5, 0.5, 0.5, 0.5])
+    """
+    if surrogate not in SURROGATES:
+        raise Error(f"surrogate: '{surrogate}', expected one of {', '.join(SURROGATES)}")
+    alpha = alpha if alpha is not None else (4.0 if surrogate == "sigmoid" else 2.0)
+    return _spike(x, weight, bias, v, str(stage), surrogate, float(alpha), bool(detach_reset))
