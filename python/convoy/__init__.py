@@ -57,7 +57,10 @@ __all__ = [
     "bench",
     "demo_model",
     "devices",
+    "export",
+    "from_nir",
     "fuse",
+    "to_nir",
     "verify",
 ]
 
@@ -67,6 +70,27 @@ def fuse(model: _Any, sample: _Any, **options: _Any) -> _Any:
     from .fusing import fuse as fused
 
     return fused(model, sample, **options)
+
+
+def export(model: _Any, folder: _Any, sample: _Any, **options: _Any) -> Network:
+    """Writes a PyTorch model as a model folder: help(convoy.exporting.export). Needs torch."""
+    from .exporting import export as exported
+
+    return exported(model, folder, sample, **options)
+
+
+def to_nir(folder: _Any) -> _Any:
+    """The nir.NIRGraph of a model folder: help(convoy.nir_format.to_nir). Needs NumPy and nir."""
+    from .nir_format import to_nir as made
+
+    return made(folder)
+
+
+def from_nir(graph: _Any, folder: _Any, **options: _Any) -> Network:
+    """Writes a nir.NIRGraph as a model folder: help(convoy.nir_format.from_nir). Needs NumPy and nir."""
+    from .nir_format import from_nir as made
+
+    return made(graph, folder, **options)
 
 
 def __getattr__(name: str) -> _Any:

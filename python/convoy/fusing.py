@@ -225,7 +225,7 @@ def _name(node: fx.Node) -> str:
     return str(node.target) if node.op in ("call_module", "call_method") else node.name
 
 
-def _replace(
+def replace_plain(
     model: nn.Module, graph: fx.Graph, seen: dict[str, Tensor], linear: bool, told: set[str]
 ) -> tuple[dict[str, nn.Module], list[Row]]:
     """Puts stages into the graph. told: nodes that the report has already."""
@@ -376,7 +376,7 @@ def _fused(model: nn.Module, graph: fx.Graph, arguments: tuple, states: States, 
     order = {_name(node): place for place, node in reversed(list(enumerate(graph.nodes)))}
     spiking, told, found = replace_spiking(model, graph, shapes.seen)
     networks, kernels = replace_networks(model, graph, spiking, shapes.seen)
-    stages, rows = _replace(model, graph, shapes.seen, linear, {node.name for nodes, *_ in told for node in nodes})
+    stages, rows = replace_plain(model, graph, shapes.seen, linear, {node.name for nodes, *_ in told for node in nodes})
     graph.lint()
     of_text = {id(one.nodes): one.stage for one in found}
     for nodes, text, kernel, reason in told:

@@ -156,7 +156,7 @@ def replace_spiking(model: nn.Module, graph: fx.Graph, values: dict[str, Tensor]
     return placed, rows, every
 
 
-def _mean_of_steps(node: fx.Node) -> bool:
+def is_mean_of_steps(node: fx.Node) -> bool:
     given = [*node.args[1:], *node.kwargs.values()]
     right = node.target == "mean" if node.op == "call_method" else node.target is torch.mean
     return right and given in ([0], [(0,)], [[0]])
@@ -172,7 +172,7 @@ def replace_networks(model: nn.Module, graph: fx.Graph, placed: dict[str, nn.Mod
     made: dict[str, SpikeNetwork] = {}
     kernels: dict[SpikeStage, str] = {}
     for node in list(graph.nodes):
-        if node.op not in ("call_method", "call_function") or not _mean_of_steps(node):
+        if node.op not in ("call_method", "call_function") or not is_mean_of_steps(node):
             continue
         parts: list[nn.Module] = []
         nodes: list[fx.Node] = []

@@ -1,5 +1,6 @@
 """A model folder's parameters: a text file each, or all in model.safetensors."""
 
+import importlib.util
 import json
 import struct
 from pathlib import Path
@@ -7,35 +8,24 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from .atomic import write_bytes, write_text
 from .idx import DataError
 
 
+def _package_file(name):
+    """A file of the package beside us, without the package: its extension module need not be built to train."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / "convoy" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+model_folder = _package_file("model_folder")
+
+
 def write_model(folder, network, params, form):
-    """Writes network.txt and {'conv1.weight': tensor, ...}; `form` is "text" or "safetensors".
-
-    Text: one flattened file a parameter, with digits enough to read fp32 back.
-    """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    values = {name: np.ascontiguousarray(p.detach().cpu().float().numpy()) for name, p in params.items()}
-    if form == "safetensors":
-        write_bytes(folder / "model.safetensors", safetensors(values))
-    else:
-        for name, value in values.items():
-            write_text(folder / f"{name}.txt", "".join(f"{v:.9g}\n" for v in value.reshape(-1).tolist()))
-    write_text(folder / "network.txt", network.text)
-
-
-def safetensors(values):
-    """The bytes of such a file: the header's length, a JSON header, the tensors as they are."""
-    header, at = {}, 0
-    for name, value in values.items():
-        header[name] = {"dtype": "F32", "shape": list(value.shape), "data_offsets": [at, at + value.nbytes]}
-        at += value.nbytes
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text + b"".join(v.astype("<f4").tobytes() for v in values.values())
+    """Writes network.txt and {'conv1.weight': tensor, ...} as convoy.export does. form: "text" or "safetensors"."""
+    values = {name: p.detach().cpu().float().numpy() for name, p in params.items()}
+    model_folder.write(folder, network.text, values, form)
 
 
 def read_safetensors(path):

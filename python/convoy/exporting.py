@@ -1,0 +1,171 @@
+"""convoy.export: a model of PyTorch, SpikingJelly's too, as a model folder that convoy.Network and the program read."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from . import model_folder
+from ._core import Error, Network, Stage
+from .fusing import _compare, _Shapes, _Stage, _Tracer, replace_plain
+from .fusing_graph import hold_inputs, is_mean_of_steps, near_images, replace_spiking
+from .fusing_spikes import SpikeStage, States, jelly
+from .torch import folded
+
+
+def _refuse(name: str, why: str) -> Error:
+    return Error(f"export: {name}: {why}. A model folder is a row of stages: Conv2d [BatchNorm2d] [activation or "
+                 "neuron] [MaxPool2d], Flatten, Linear [activation or neuron].")  # fmt: skip
+
+
+def _flat(node: fx.Node, module: Any) -> bool:
+    if isinstance(module, nn.Flatten):
+        return (module.start_dim, module.end_dim) == (1, -1)
+    return node.target in (torch.flatten, "flatten") and [*node.args[1:], *node.kwargs.values()] in ([1], [1, -1])
+
+
+def _line(stage: _Stage | SpikeStage, name: str) -> tuple[str, dict[str, Tensor]]:
+    """Of network.txt, and its parameters, the norm in them."""
+    if isinstance(stage, SpikeStage):
+        weight, bias = stage.weights()
+        body, linear = str(Stage(stage.text(1 << 12, 1 << 12))), stage.linear
+    else:
+        conv, norm, linear = stage.conv, stage.norm, stage.linear
+        weight, bias = conv.weight, conv.bias
+        if norm is not None:
+            weight, bias = folded(weight, bias, norm.weight, norm.bias, norm.running_mean, norm.running_var,
+                                  norm.num_batches_tracked, norm.eps)  # fmt: skip
+        body = stage.text
+    head, *riders = body.split("+")
+    head = head[head.index("k") :]
+    head = head[: head.index("r")] if linear else head
+    parameters = {f"{name}.weight": weight.flatten(1) if linear else weight}
+    if bias is not None:
+        parameters[f"{name}.bias"] = bias
+    return "+".join([f"{name} {head}", *riders]), parameters
+
+
+def _image(x: Tensor, steps: bool) -> tuple[int, ...]:
+    """Channels, height and width of x [[T,] N, C [, H, W]]."""
+    sizes = tuple(x.shape[1 + steps :])
+    return sizes if len(sizes) == 3 else (sizes[0], 1, 1)
+
+
+def export(model: nn.Module, folder: str | os.PathLike, sample: Tensor, *, form: str = "safetensors",
+           pixels: bool = False, mean: Any = None, std: Any = None) -> Network:  # fmt: skip
+    """Writes network.txt and the weights of a model, batch-norms folded in; returns the Network read back from there.
+
+    model: in eval mode, a row of layers without branches. sample: images [N, C, H, W] f32, or [N, C]; as one that is
+    the same in each step, [T, N, ..], where the model takes steps itself. A model that gives all steps' outputs becomes
+    one that gives their mean. form: "safetensors" or "text", a file a parameter.
+    pixels: the network reads u8 images, which mean and std (of pixels / 255) turn into what the model is given;
+    without, f32 ones. The network is compared with the model on the sample.
+
+    Raises Error that names what a model folder can't hold, or where results differ.
+
+    >>> import convoy, tempfile, torch
+    >>> model = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.Flatten(), torch.nn.Linear(144, 3))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     network = convoy.export(model.eval(), folder, torch.rand(2, 1, 8, 8))
+    >>> [layer.name for layer in network.layers]
+    ['0', '2']
+    """
+    if model.training:
+        raise Error("model: in training mode, expected eval mode. Call model.eval() first.")
+    if sample.dtype is not torch.float32:
+        raise Error(f"sample: {sample.dtype}, expected float32. Export model.float().")
+    if (mean is not None or std is not None) and not pixels:
+        raise Error("mean, std: given, expected none of f32 images, which the model takes as they are. Or pixels=True.")
+    states = States(model)
+    try:
+        with torch.no_grad():
+            return _exported(model, folder, sample, states, form, pixels, mean, std)
+    finally:
+        states.restore()
+
+
+def _exported(model: nn.Module, folder: Any, sample: Tensor, states: States, form: str, pixels: bool, mean: Any,
+              std: Any) -> Network:  # fmt: skip
+    graph = _Tracer().trace(model)
+    states.reset()
+    wanted = model(sample)
+    states.reset()
+    hold_inputs(graph)
+    shapes = _Shapes(model, graph, True)
+    shapes.run(sample)
+    states.reset()
+    values = shapes.seen
+    spiking, told, found = replace_spiking(model, graph, values)
+    plain, rows = replace_plain(model, graph, values, True, {n.name for nodes, *_ in told for n in nodes})
+    for nodes, _, _, reason in told:
+        if reason:
+            raise _refuse(" ".join(str(n.target) for n in nodes), reason)
+    for row in rows:
+        if row.reason:
+            raise _refuse(row.names, row.reason)
+    modules = dict(model.named_modules()) | spiking | plain
+    names = {id(module): name or "layer" for name, module in model.named_modules()}
+    steps, several, mean_taken, node = 1, False, False, None
+    lines: list[str] = []
+    parameters: dict[str, Tensor] = {}
+    for node in graph.nodes:
+        module = modules.get(node.target) if node.op == "call_module" else None
+        if len(node.users) > 1 or (node.op == "placeholder" and node.prev.op == "placeholder"):
+            raise _refuse(node.name, f"{len(node.users)} readers, or a second input; expected one")
+        if node.op in ("placeholder", "output") or isinstance(module, (nn.Dropout, nn.Identity)):
+            continue
+        if jelly(module, "Dropout", "Dropout2d"):
+            continue
+        if node.op == "call_method" and node.target in ("unsqueeze", "expand") and not lines:
+            continue
+        if isinstance(module, (_Stage, SpikeStage)):
+            x = values[node.args[0].name]
+            if isinstance(module, SpikeStage) and module.facts.multi and not several:
+                if lines or (x.shape[0] > 1 and x.stride(0) != 0):
+                    raise _refuse(node.name, "an input of its own in each step; expected the same one in all")
+                steps, several = x.shape[0], True
+            elif several and isinstance(module, _Stage):
+                raise _refuse(names[id(module.conv)], "a layer without steps behind a spiking one")
+            if not lines:
+                c, h, w = _image(x, several)
+                if module.linear:
+                    lines.append("flatten")
+            line, more = _line(module, names[id(module.conv)].replace("/", "."))
+            lines.append(line)
+            parameters |= more
+        elif _flat(node, module):
+            if not lines:
+                source = values[node.args[0].name]
+                several = source.dim() == 5 or (jelly(module) and module.step_mode == "m")
+                steps = source.shape[0] if several else 1
+                c, h, w = _image(source, several)
+            lines += ["flatten"] * ("flatten" not in lines)
+        elif node.op in ("call_method", "call_function") and is_mean_of_steps(node):
+            mean_taken = True
+        else:
+            raise _refuse(str(node.target), f"a {type(module).__name__}" if module is not None else node.op)
+    if not parameters:
+        raise _refuse(type(model).__name__, "no layers")
+    if found and not several:
+        raise _refuse(type(model).__name__, "neurons in step_mode 's'; expected 'm' with the input of every step")
+    ride = "".join(f" {word}({','.join(f'{v:.9g}' for v in torch.as_tensor(value).flatten().tolist())})"
+                   for word, value in (("mean", mean), ("std", std)) if value is not None)  # fmt: skip
+    text = f"input {'u8' if pixels else 'f32'}:h{h}w{w}c{c}{ride}\n" + f"steps {steps}\n" * several
+    text += "\n".join(lines) + "\n"
+    arrays = {name: tensor.detach().float().cpu().numpy() for name, tensor in parameters.items()}
+    # The network is tried before anything is written.
+    Network.from_text(text, arrays)
+    # As a network takes it: [N, H, W, C], on the host.
+    image = (sample[0] if several and sample.dim() in (3, 5) else sample).cpu()
+    image = image.reshape(len(image), c, h, w).permute(0, 2, 3, 1).contiguous()
+    plain_text = f"input f32:h{h}w{w}c{c}\n" + text.split("\n", 1)[1]
+    given = Network.from_text(plain_text, arrays)(image)
+    given = torch.from_dlpack(given) if not isinstance(given, Tensor) else given
+    rated = wanted if mean_taken or not several else wanted.mean(0)
+    near = set().union(*(near_images(one, values) for one in found)) if found else set()
+    _compare(rated.flatten(1), given.to(rated.device), None, len(image), near)
+    model_folder.write(folder, text, arrays, form)
+    return Network(os.fspath(folder))

@@ -1,0 +1,86 @@
+"""Writes model folders: network.txt and a file a parameter. Needs NumPy, and nothing else of the package."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """To a temporary file beside it, which then takes its name: a reader sees the old file or the new one, whole."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def safetensors(values: dict[str, Any]) -> bytes:
+    """Such a file: the header's length, a JSON header, the tensors as they are, fp32."""
+    header, at = {}, 0
+    for name, value in values.items():
+        header[name] = {"dtype": "F32", "shape": list(value.shape), "data_offsets": [at, at + value.nbytes]}
+        at += value.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + b"".join(v.astype("<f4").tobytes() for v in values.values())
+
+
+def write(folder: str | os.PathLike, text: str, parameters: dict[str, Any], form: str = "safetensors") -> None:
+    """network.txt and {'conv1.weight': fp32 array, ...}; form: "safetensors", one file, or "text", one a parameter.
+
+    Text has digits enough to read fp32 back. The files of the other form, which would be read too, are removed.
+    """
+    if form not in ("safetensors", "text"):
+        raise ValueError(f"form: '{form}', expected 'safetensors' or 'text'")
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    values = {name: np.ascontiguousarray(value, np.float32) for name, value in parameters.items()}
+    if form == "safetensors":
+        write_bytes(folder / "model.safetensors", safetensors(values))
+        for name in values:
+            (folder / f"{name}.txt").unlink(missing_ok=True)
+    else:
+        for name, value in values.items():
+            lines = "".join(f"{number:.9g}\n" for number in value.reshape(-1).tolist())
+            write_bytes(folder / f"{name}.txt", lines.encode())
+        (folder / "model.safetensors").unlink(missing_ok=True)
+    write_bytes(folder / "network.txt", text.encode())
+
+
+def read_safetensors(path: Path) -> dict[str, Any]:
+    """{name: array} of a file of fp32 tensors. Raises ValueError."""
+    raw = path.read_bytes()
+    try:
+        (length,) = struct.unpack("<Q", raw[:8])
+        header = json.loads(raw[8 : 8 + length])
+        return {
+            name: np.frombuffer(raw[8 + length :][slice(*at["data_offsets"])], "<f4").reshape(at["shape"])
+            for name, at in header.items()
+            if name != "__metadata__"
+        }
+    except (struct.error, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: no safetensors file of fp32 ({error})") from None
+
+
+def read(folder: str | os.PathLike, name: str, shape: tuple[int, ...]) -> Any:
+    """A parameter, from the file that has it: text, .npy or model.safetensors. Raises ValueError and OSError."""
+    folder = Path(folder)
+    whole = folder / "model.safetensors"
+    if (path := folder / f"{name}.txt").exists():
+        values = np.loadtxt(path, dtype=np.float32, ndmin=1)
+    elif (path := folder / f"{name}.npy").exists():
+        values = np.load(path, allow_pickle=False)
+    elif whole.exists() and name in (tensors := read_safetensors(whole)):
+        path, values = whole, tensors[name]
+    else:
+        raise ValueError(f"{folder}: no parameter {name}, expected {name}.txt, {name}.npy or model.safetensors with it")
+    if values.size != np.prod(shape):
+        raise ValueError(f"{path}: {values.size} values of {name}, expected {list(shape)}")
+    return values.astype(np.float32).reshape(shape)

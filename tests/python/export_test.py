@@ -1,0 +1,163 @@
+"""Models of PyTorch as model folders, and model folders as NIR graphs and back."""
+
+import doctest
+import os
+import tempfile
+import unittest
+
+import numpy as np
+
+import convoy
+
+try:
+    import torch
+    from torch import nn
+
+    import convoy.exporting
+except ImportError:
+    torch = None
+try:
+    import nir
+
+    import convoy.nir_format
+except ImportError:
+    nir = None
+
+
+def tensor(array):
+    return torch.from_dlpack(array) if not isinstance(array, torch.Tensor) else array
+
+
+@unittest.skipIf(torch is None, "PyTorch is not installed")
+class Export(unittest.TestCase):
+    def model(self):
+        torch.manual_seed(1)
+        return nn.Sequential(nn.Conv2d(3, 8, 3, padding=(1, 2), bias=False), nn.BatchNorm2d(8), nn.ReLU(),
+                             nn.MaxPool2d(2), nn.Conv2d(8, 6, 3, stride=2, groups=2), nn.Hardtanh(-0.5, 2),
+                             nn.Flatten(), nn.Dropout(), nn.Linear(6 * 3 * 4, 10)).eval()  # fmt: skip
+
+    def test_a_row_of_layers(self):
+        model, x = self.model(), torch.randn(4, 3, 16, 16)
+        model[1].running_mean.normal_()
+        for form in ("safetensors", "text"):
+            with tempfile.TemporaryDirectory() as folder:
+                network = convoy.export(model, folder, x, form=form)
+                with torch.no_grad():
+                    wanted = model(x)
+                found = tensor(network(x.permute(0, 2, 3, 1).contiguous()))
+                torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+                with open(f"{folder}/network.txt") as file:
+                    self.assertIn("0 k8r3pad1x2+bias+relu+max2\n4 k6r3stride2groups2+bias+clip(-0.5,2)\nflatten\n",
+                                  file.read())  # fmt: skip
+                self.assertEqual("model.safetensors" in os.listdir(folder), form == "safetensors")
+
+    def test_pixels(self):
+        model, x = self.model(), torch.randint(0, 256, (4, 16, 16, 3), dtype=torch.uint8)
+        mean, std = torch.tensor([0.5, 0.4, 0.3]), torch.tensor([0.2, 0.3, 0.4])
+        with tempfile.TemporaryDirectory() as folder:
+            given = ((x / 255 - mean) / std).permute(0, 3, 1, 2)
+            network = convoy.export(model, folder, given, pixels=True, mean=mean, std=std)
+            with torch.no_grad():
+                torch.testing.assert_close(tensor(network(x)), model(given), rtol=1e-4, atol=1e-4)
+
+    def test_refusals_name_the_layer(self):
+        class Twice(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv = nn.Conv2d(3, 3, 1)
+
+            def forward(self, x):
+                return self.conv(x) + x
+
+        x = torch.randn(2, 3, 8, 8)
+        with tempfile.TemporaryDirectory() as folder:
+            for model, said in (
+                (nn.Sequential(nn.Conv2d(3, 4, 3), nn.AvgPool2d(2)), "1: a AvgPool2d"),
+                (nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect")), "0: padding_mode 'reflect'"),
+                (Twice(), "2 readers"),
+                (nn.Sequential(nn.Flatten()), "no layers"),
+            ):
+                with self.assertRaisesRegex(convoy.Error, said):
+                    convoy.export(model.eval(), folder, x)
+            with self.assertRaisesRegex(convoy.Error, "training mode"):
+                convoy.export(self.model().train(), folder, x)
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_spiking(self):
+        try:
+            from spikingjelly.activation_based import functional, layer, neuron
+        except ImportError:
+            self.skipTest("SpikingJelly is not installed")
+        torch.manual_seed(2)
+        model = nn.Sequential(layer.Conv2d(1, 8, 3), neuron.IFNode(0.3), layer.MaxPool2d(2), layer.Flatten(),
+                              layer.Linear(8 * 9, 5), neuron.LIFNode(v_threshold=0.2, v_reset=None)).eval()  # fmt: skip
+        functional.set_step_mode(model, "m")
+        x = torch.rand(6, 1, 8, 8)
+        with tempfile.TemporaryDirectory() as folder:
+            network = convoy.export(model, folder, x.unsqueeze(0).expand(4, -1, -1, -1, -1))
+            self.assertEqual(model[1].v, 0.0)
+            with torch.no_grad():
+                wanted = model(x.unsqueeze(0).expand(4, -1, -1, -1, -1)).mean(0)
+            self.assertGreater(float(wanted.sum()), 0)
+            torch.testing.assert_close(tensor(network(x.permute(0, 2, 3, 1).contiguous())), wanted, rtol=0, atol=0)
+            functional.reset_net(model)
+            with self.assertRaisesRegex(convoy.Error, "input of its own in each step"):
+                convoy.export(model, folder, torch.rand(4, 6, 1, 8, 8))
+
+    def test_docstrings(self):
+        self.assertEqual(doctest.testmod(convoy.exporting).failed, 0)
+
+
+@unittest.skipIf(nir is None, "nir is not installed")
+class Nir(unittest.TestCase):
+    TEXT = "input f32:h7w6c2\nsteps 3\nconv k4r3stride2x1pad1+bias+if(0.7)\nflatten\nfc k5+bias+lif(2.5,0.1)\nout k3\n"
+
+    def folder(self, folder, text=TEXT):
+        rng = np.random.default_rng(3)
+        shapes = {"conv.weight": (4, 2, 3, 3), "conv.bias": (4,), "fc.weight": (5, 4 * 4 * 6), "fc.bias": (5,),
+                  "out.weight": (3, 5)}  # fmt: skip
+        convoy.nir_format.model_folder.write(folder, text, {n: rng.standard_normal(s) * 0.5 for n, s in shapes.items()})
+        return convoy.Network(folder)
+
+    def test_there_and_back(self):
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+            network = self.folder(one)
+            nir.write(f"{other}/graph.nir", convoy.to_nir(one))
+            again = convoy.from_nir(f"{other}/graph.nir", other, steps=3)
+            x = np.random.default_rng(4).standard_normal((20, 7, 6, 2)).astype(np.float32)
+            self.assertTrue((network(x) == again(x)).all())
+            self.assertGreater(np.abs(network(x)).max(), 0)
+            with open(f"{other}/network.txt") as file:
+                self.assertIn("+if(0.7)\n", file.read())  # the threshold went there and back to the bit
+
+    def test_fires_from_the_threshold_on(self):
+        """NIR's rule, v > v_threshold, on a membrane that is the threshold itself."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.folder(folder)
+            node = convoy.to_nir(folder).nodes["conv.neuron"]
+            self.assertTrue((np.float32(0.7) > node.v_threshold).all())
+            self.assertFalse((np.nextafter(np.float32(0.7), np.float32(0)) > node.v_threshold).any())
+
+    def test_refusals_name_the_layer(self):
+        with self.assertRaisesRegex(convoy.Error, "conv1: a max-pool, for which NIR has no node"):
+            convoy.to_nir(convoy.demo_model())
+        with tempfile.TemporaryDirectory() as folder:
+            for old, new, said in (("+if(0.7)", "+relu", "conv: ReLU"), ("+if(0.7)", "+if(0.7)+soft", "a soft reset"),
+                                   ("f32:h7w6c2", "f32:h7w6c2 mean(1)", "input: .*without mean")):  # fmt: skip
+                self.folder(folder, self.TEXT.replace(old, new))
+                with self.assertRaisesRegex(convoy.Error, said):
+                    convoy.to_nir(folder)
+            self.folder(folder)
+            ones = np.ones((4, 4, 6), np.float32)
+            for node, said in ((nir.CubaLIF(ones, ones, ones, ones, ones, ones * 0, ones), "conv.neuron: a CubaLIF"),
+                               (nir.IF(ones * 2, ones, ones * 0), "r other than 1"),
+                               (nir.IF(ones, np.arange(96.0).reshape(4, 4, 6), ones * 0), "differs")):  # fmt: skip
+                graph = convoy.to_nir(folder)
+                graph.nodes["conv.neuron"] = node
+                with self.assertRaisesRegex(convoy.Error, said):
+                    convoy.from_nir(graph, folder + "/other", steps=2)
+            self.assertFalse(os.path.exists(folder + "/other"))
+
+
+if __name__ == "__main__":
+    unittest.main()
