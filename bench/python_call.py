@@ -31,6 +31,20 @@ def microseconds(call, repeats=15, calls=20000):
     return {"wall_us": round(min(wall) / calls * 1e6, 3), "cpu_us": round(min(cpu) / calls * 1e6, 3)}
 
 
+def operators(torch, x, bias, rows):
+    """convoy.torch's operator beside ATen's convolution, of the same x."""
+    import convoy.torch
+
+    torch.set_num_threads(1)
+    weight, registered = torch.ones(4, 4, 1, 1), torch.ops.convoy.stage.default
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            name = mode.__name__
+            rows[f"convoy.torch.stage, {name}"] = microseconds(lambda: convoy.torch.stage(STAGE, x, weight, bias))
+            rows[f"torch.ops.convoy.stage, {name}"] = microseconds(lambda: registered(x, weight, bias, STAGE))
+            rows[f"aten::conv2d, {name}"] = microseconds(lambda: torch.conv2d(x, weight, bias))
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--json", help="also write the record here")
@@ -51,11 +65,12 @@ def main():
         rows["torch, out given"] = microseconds(lambda: plan.run(tx, tb, out=tout))
         rows["torch, new tensor"] = microseconds(lambda: plan.run(tx, tb))
         rows["torch, channels_last, new tensor"] = microseconds(lambda: plan.run(last, tb))
+        operators(torch, last, tb, rows)
     except ImportError:
         pass
     for name, row in rows.items():
         row["cpu_above_cpp_us"] = round(row["cpu_us"] - cpp, 3)
-        print(f"{name:34} {row['wall_us']:6.2f} us, CPU {row['cpu_us']:6.2f}; above C++ {row['cpu_above_cpp_us']:6.2f}")
+        print(f"{name:40} {row['wall_us']:6.2f} us, CPU {row['cpu_us']:6.2f}; above C++ {row['cpu_above_cpp_us']:6.2f}")
     record.update(rows=rows, **{key: measured[key] for key in ("machine", "cpu_model", "convoy", "date", "compiler")})
     if options.json:
         with open(options.json, "w") as file:

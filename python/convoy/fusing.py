@@ -21,7 +21,7 @@ from .fusing_graph import (
 )
 from .fusing_spikes import States, jelly, leaf
 from .layers import Refused, act_of, conv_text, follower, plain, pool_of, steady
-from .torch import _DTYPES
+from .torch import _DTYPES, called
 
 __all__ = ["Fused", "Report", "Row", "fuse"]
 
@@ -74,8 +74,8 @@ class _Stage(nn.Module):
         conv, norm = self.conv, self.norm
         if norm is None:
             if not self.linear:
-                return torch.ops.convoy.stage(x, conv.weight, conv.bias, self.text)
-            y = torch.ops.convoy.stage(x[:, :, None, None], conv.weight[:, :, None, None], conv.bias, self.text)
+                return called(x, conv.weight, conv.bias, self.text)
+            y = called(x[:, :, None, None], conv.weight[:, :, None, None], conv.bias, self.text)
             return y.flatten(1)
         if norm.training:  # statistics of the batch: the layers themselves
             y = norm(conv(x))

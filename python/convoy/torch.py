@@ -304,6 +304,27 @@ for _name in ("stage", "stage_norm"):
         _autocast(_name, _device)
 
 _stage = torch.ops.convoy.stage.default
+_PLAIN = (Tensor, torch.nn.Parameter)
+_compiling, _any_autocast = torch.compiler.is_compiling, torch._C._is_any_autocast_enabled
+_dispatch_modes, _function_modes = torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack
+_transforms, _jit, _profiled = (torch._C._functorch.peek_interpreter_stack, torch._C._get_tracing_state,
+                                torch._C._autograd._profiler_enabled)  # fmt: skip
+
+
+def called(x: Tensor, weight: Tensor, bias: Tensor | None, text: str) -> Tensor:
+    """The operator; where all it would do is run the stage, without the dispatcher's way to Python and back.
+
+    That is: plain tensors, no gradient due, no compiler, autocast, mode, transform or profiler that would see it.
+    """
+    if _compiling() or _dispatch_modes() or _function_modes() or _any_autocast() or _profiled():
+        return _stage(x, weight, bias, text)
+    plain = type(x) is Tensor and type(weight) in _PLAIN and (x.is_cpu or x.is_cuda)
+    if not plain or _transforms() or _jit():
+        return _stage(x, weight, bias, text)
+    trained = x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
+    if trained and torch.is_grad_enabled():
+        return _stage(x, weight, bias, text)
+    return _run(x, weight, bias, text)
 
 
 def stage(stage: str | Stage, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -322,7 +343,7 @@ def stage(stage: str | Stage, x: Tensor, weight: Tensor, bias: Tensor | None = N
     >>> convoy.torch.stage("n1h8c3k4r3pad1+relu+max2", x, weight).max()
     tensor(27.)
     """
-    return _stage(x, weight, bias, str(stage))
+    return called(x, weight, bias, stage if type(stage) is str else str(stage))
 
 
 def plan(stage: str | Stage, x: Tensor, weight: Tensor) -> Plan:
@@ -363,7 +384,7 @@ class StageModule(torch.nn.Module):
             torch.nn.init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
-        return _stage(x, self.weight, self.bias, self.text)
+        return called(x, self.weight, self.bias, self.text)
 
     def extra_repr(self) -> str:
         return self.text

@@ -258,6 +258,28 @@ class Module(unittest.TestCase):
             torch.testing.assert_close(compiled(x), layer(x), rtol=0, atol=0)
 
 
+class Called(unittest.TestCase):
+    """The way past the dispatcher: not where something would have to see the operator."""
+
+    def test_who_sees_the_operator(self):
+        torch.manual_seed(4)
+        x, weight, text = torch.randn(2, 3, 8, 8), torch.randn(4, 3, 3, 3), "n1h8c3k4r3pad1"
+        with torch.no_grad():
+            plain = ct.stage(text, x, weight)
+            self.assertTrue(torch.equal(plain, torch.ops.convoy.stage(x, weight, None, text)))
+            with torch.profiler.profile() as profile:
+                ct.stage(text, x, weight)
+            self.assertIn("convoy::stage", [event.key for event in profile.key_averages()])
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                self.assertEqual(ct.stage(text, x, weight).dtype, torch.bfloat16)
+            with torch._subclasses.FakeTensorMode():
+                fake = ct.stage(text, torch.empty(2, 3, 8, 8), torch.empty(4, 3, 3, 3))
+            self.assertIsInstance(fake, torch._subclasses.FakeTensor)
+            traced = torch.fx.experimental.proxy_tensor.make_fx(lambda x: ct.stage(text, x, weight))(x)
+            self.assertIn("convoy.stage", traced.code)
+        self.assertTrue(ct.stage(text, x, weight.requires_grad_()).requires_grad)
+
+
 class Documents(unittest.TestCase):
     def test_docstrings(self):
         done = doctest.testmod(ct)
