@@ -28,6 +28,7 @@ std::string tile_text(const TilePlace& tile) {
 std::string table(const std::vector<std::string>& heading,
                   const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> width;
+  width.reserve(heading.size());
   for (const std::string& cell : heading) width.push_back(cell.size());
   for (const auto& row : rows)
     for (std::size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());

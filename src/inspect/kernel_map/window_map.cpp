@@ -236,6 +236,7 @@ ThreadStep WindowMap::thread_step(const TilePlace& tile, int thread, Index step)
   const WindowCopies mine(thread);
   const int between = rows_between(tile_of_.threads());
   std::vector<WindowTap> taps;
+  taps.reserve(static_cast<std::size_t>(g.r) * static_cast<std::size_t>(g.s));
   for (int i = 0; i < g.r * g.s; ++i) taps.push_back(tap_of(g, i));
   ThreadStep what;
   what.role = fmt::format("warp {}, lane {}: copies, and multiplies", thread / 32, thread % 32);
