@@ -18,10 +18,10 @@ nlohmann::json to_json(const Stage& stage, DeviceKind device) {
                     (gpu && (stage.dtype == DType::f16 || stage.dtype == DType::bf16));
   if (!type || stage.out || stage.layout != Layout::nhwc || stage.norm || stage.keep.any() ||
       (stage.act.is_neuron() && !gpu))
-    throw Error(fmt::format("--peers: they time {} or keep. Found {}.",
-                            gpu ? "f16, bf16 and f32 NHWC stages without norm"
-                                : "f32 NHWC stages without norm, neuron",
-                            to_text(stage)));
+    throw Error(fmt::format(
+        "--peers: they time {} or keep. Found {}.",
+        gpu ? "f16, bf16 and f32 NHWC stages without norm" : "f32 NHWC stages without norm, neuron",
+        to_text(stage)));
   nlohmann::json json = inspect::json_of(stage);
   json["dtype"] = to_text(stage.dtype);
   json["n"] = stage.n;

@@ -9,13 +9,14 @@ Reads one JSON object a line from standard input, answers with one on standard o
 Peers: cuDNN through PyTorch (its algorithm chosen by measurement), its fused convolution + bias + ReLU followed by a
 compiled pool, torch.compile with max-autotune, XLA through JAX, and for a 1x1 stage without riders cuBLAS. `partial`
 ones do less than the stage: the convolution alone, or without the pool. Stages with a neuron: steps as PyTorch
-operations, compiled or not, and SpikingJelly's multi-step layers on its own GPU kernels, behind cuDNN. All run the stage's type, f32 without TF32,
-in NHWC on normal inputs, over buffers that together exceed the L2 three times, as replays of a CUDA graph (XLA:
-peers_xla.py). `apart`: a kernel that writes one word stands between a stage and the next, so that they can't overlap;
-XLA can't be timed so. Each peer's result is compared with PyTorch in fp32. A stage's "then" is a stage that follows it.
+operations, compiled or not, and SpikingJelly's multi-step layers on its own GPU kernels, behind cuDNN. All run the
+stage's type, f32 without TF32, in NHWC on normal inputs, over buffers that together exceed the L2 three times, as
+replays of a CUDA graph (XLA: peers_xla.py). `apart`: a kernel that writes one word stands between a stage and the
+next, so that they can't overlap; XLA can't be timed so. Each peer's result is compared with PyTorch in fp32. A stage's
+"then" is a stage that follows it.
 
-CONVOY_GPU_PEERS chooses among cudnn,alone,chain,compile,xla,cublas,spikingjelly (default: all) and cutlass: four tiles of
-CUTLASS 2.x's convolution + bias + ReLU, without the pool (peers_cutlass.py says how to make them). XLA runs in a
+CONVOY_GPU_PEERS chooses among cudnn,alone,chain,compile,xla,cublas,spikingjelly (default: all) and cutlass: four tiles
+of CUTLASS 2.x's convolution + bias + ReLU, without the pool (peers_cutlass.py says how to make them). XLA runs in a
 process of its own: a kernel that fails there must not take the others along. CONVOY_PEERS_LOG names a file for what
 the libraries print. CONVOY_PEERS_HISTORY names one for the times of former processes: a peer that was
 a tenth behind the best there is left out.

@@ -15,7 +15,7 @@ struct NeuronParams : HaloParams {
   Charge charge;
   bool soft;
   bool every_lane;  // arrives at the barriers of an exchange, not one for its warp: for racecheck
-  int held;  // steps that the sums of one tile are held for; 1: each has its own
+  int held;         // steps that the sums of one tile are held for; 1: each has its own
   // A CTA takes the same tile in all steps, one after the other.
   Divisor by_grid, by_turns;
   int turns;  // tiles of a place: steps with an input of their own
