@@ -127,6 +127,7 @@ class ExplainMap(CliTest):
             ("f16:n1h8c16k8r3+if(1)+t2", ["--map", "--kernel", "halo"], "neuron"),
             ("f16:n2h15c64k64r3pad1+max2", ["--map", "--at", "0,14,0,0", "--kernel", "window"], "no window"),
             ("f16:n1h8c8k8r3 > f16:n1h6c8k8r1", ["--map"], "chain|stage"),
+            ("f16:n32h56c128k128r3pad1groups32", ["--map", "--kernel", "window"], "box", "--tile"),
         ):
             with self.subTest([stage, *words]):
                 self.refused(convoy("explain", stage, *words), *expected)
