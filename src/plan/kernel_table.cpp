@@ -1,6 +1,7 @@
 #include "plan/kernel_table.hpp"
 
 #include "cpu/families.hpp"
+#include "cpu/neuron/neuron.hpp"
 #if defined(CONVOY_CUDA)
 #include "cuda/families.hpp"
 #include "cuda/wrap/nchw.hpp"
@@ -13,6 +14,10 @@ namespace convoy {
 // A function's result and not a constant: the families live in other files, whose statics may not
 // be there yet when this file's would be.
 std::span<const Kernel* const> kernel_table() {
+  // CPU families that make the sums of stages with a neuron.
+  static const cpu::Neurons winograd2_neuron("winograd2_neuron", cpu::winograd2());
+  static const cpu::Neurons tap_pairs_neuron("tap_pairs_neuron", cpu::tap_pairs());
+  static const cpu::Neurons direct_neuron("direct_neuron", cpu::direct());
 #if defined(CONVOY_CUDA)
   // GPU families that run inside another kernel, between passes over memory.
   static const cuda::Pooled halo_pool("halo_pool", cuda::sm90::halo());
@@ -34,8 +39,11 @@ std::span<const Kernel* const> kernel_table() {
     &cpu::few_filters(),      // up to eight filters over many channels
     &cpu::depthwise(),        // a filter of its own for each channel
     &cpu::direct(),           // any filter size, stride, dilation and groups
-    &cpu::spike_chain(),      // spiking layers in a row, by tables of sums
-    &cpu::general(),          // every legal stage
+    &winograd2_neuron,        // winograd2, then neurons over the steps and the pool
+    &tap_pairs_neuron,
+    &direct_neuron,
+    &cpu::spike_chain(),  // spiking layers in a row, by tables of sums
+    &cpu::general(),      // every legal stage
 #if defined(CONVOY_CUDA)
     &cuda::sm90::first(),  // up to four input channels, f16, bf16 or u8
     &cuda::sm90::few(),    // up to 64 taps of all filters together
