@@ -65,7 +65,8 @@ std::string why_chosen(const Stage& stage, const LayerReport& report, const Mach
   plan.device = options.device;
   plan.threads = options.threads;
   const Selection selection = select(stage, machine, plan, nullptr);
-  if (selection.kernel().name() != report.kernel) return report.fusion;
+  if (selection.kernel().name() != report.kernel)
+    return report.fusion.empty() ? "the fastest predicted in the network" : report.fusion;
   return fmt::format("{}; tile {}: {}", selection.why_arithmetic, selection.tile.tile.name,
                      selection.why_tile);
 }
@@ -114,7 +115,7 @@ NetworkProfile profile(const Network& network, const TensorView& images,
     }
     if (i + 1 == layer.kernel_first + layer.kernel_layers)
       layer.bytes += n * bytes_of_y(stage, gpu);
-    stage.n = std::min(result.images, options.batch);
+    stage.n = options.batch;  // which the network's plans are made for
     if (layer.kernel_layers > 1)
       layer.why = i == layer.kernel_first ? layer.report.fusion
                                           : fmt::format("runs in one kernel with {}",
