@@ -11,6 +11,7 @@
 #include "cuda/sm90/few.hpp"
 #include "cuda/sm90/first.hpp"
 #include "cuda/sm90/pair_tile.hpp"
+#include "cuda/tensor_map.hpp"
 #include "cuda/wrap/pad.hpp"
 #include "cuda/wrap/transpose.hpp"
 #include "plan/kernel_table.hpp"

@@ -12,6 +12,7 @@
 #include "cuda/sm90/few.hpp"
 #include "cuda/sm90/first.hpp"
 #include "cuda/sm90/halo_layout.hpp"
+#include "cuda/tensor_map.hpp"
 
 namespace convoy::cuda::sm90 {
 namespace {

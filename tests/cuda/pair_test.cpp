@@ -8,6 +8,7 @@
 #include "cuda/families.hpp"
 #include "cuda/sm90/pair_map.hpp"
 #include "cuda/sm90/pair_tile.hpp"
+#include "cuda/tensor_map.hpp"
 
 namespace convoy::cuda::sm90 {
 namespace {
