@@ -1,8 +1,6 @@
 """A model folder's parameters: a text file each, or all in model.safetensors."""
 
 import importlib.util
-import json
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -30,17 +28,10 @@ def write_model(folder, network, params, form):
 
 def read_safetensors(path):
     """{name: fp32 array} of a file that write_model wrote."""
-    raw = path.read_bytes()
     try:
-        (length,) = struct.unpack("<Q", raw[:8])
-        header = json.loads(raw[8 : 8 + length])
-        return {
-            name: np.frombuffer(raw[8 + length :][slice(*at["data_offsets"])], "<f4").reshape(at["shape"])
-            for name, at in header.items()
-            if name != "__metadata__"
-        }
-    except (struct.error, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: no safetensors file of fp32 ({error})") from None
+        return model_folder.read_safetensors(path)
+    except ValueError as error:
+        raise DataError(str(error)) from None
 
 
 def read_weights(folder, network):
