@@ -11,7 +11,7 @@
 namespace convoy {
 namespace {
 
-constexpr Index largest = std::numeric_limits<Index>::max();
+constexpr Index largest_index = std::numeric_limits<Index>::max();
 
 class GpuHostile : public GpuTest {
  protected:
@@ -53,9 +53,10 @@ TEST_F(GpuHostile, OperandsOfAnyContentAreRefused) {
       for (const int index : {-1, 1, 7, 99})
         refused("device", [&](TensorView& view) { view.device.index = index; });
       refused("the host", [](TensorView& view) { view.device = {}; });
-      for (const Index size : {Index{-1}, Index{0}, std::numeric_limits<Index>::min(), largest})
+      for (const Index size :
+           {Index{-1}, Index{0}, std::numeric_limits<Index>::min(), largest_index})
         refused("size", [&](TensorView& view) { view.shape[0] = size; });
-      for (const Index stride : {Index{-1}, Index{1} << 59, largest, largest / 2})
+      for (const Index stride : {Index{-1}, Index{1} << 59, largest_index, largest_index / 2})
         refused("stride", [&](TensorView& view) { view.stride.fill(stride); });
     }
     Operands operands = good;
@@ -92,12 +93,13 @@ TEST_F(GpuHostile, WhatWasMovedFromSaysSo) {
 }
 
 TEST_F(GpuHostile, AbsurdSizesAreNoMemory) {
-  for (const std::vector<Index>& shape : {std::vector<Index>{Index{1} << 58},
-                                          {Index{1} << 60},
-                                          {largest},
-                                          {1 << 30, 1 << 30, 4},
-                                          {-1},
-                                          {largest, largest, largest, largest, largest}})
+  for (const std::vector<Index>& shape :
+       {std::vector<Index>{Index{1} << 58},
+        {Index{1} << 60},
+        {largest_index},
+        {1 << 30, 1 << 30, 4},
+        {-1},
+        {largest_index, largest_index, largest_index, largest_index, largest_index}})
     EXPECT_THROW(Tensor(DType::f32, shape, gpu0), Error);
   EXPECT_THROW(gpu::allocate(gpu0, std::size_t{1} << 62, "a test"), Error);
   EXPECT_THROW(gpu::allocate(gpu0, std::numeric_limits<std::size_t>::max(), "a test"), Error);

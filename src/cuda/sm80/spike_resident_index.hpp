@@ -11,7 +11,7 @@
 
 namespace convoy::cuda::sm80 {
 
-inline constexpr int tile_rows = 16, tile_columns = 8, unit_values = 8, unit_bytes = 16;
+inline constexpr int tile_rows = 16, tile_columns = 8, unit_values = 8, resident_unit_bytes = 16;
 
 /// What a task, which one warp does, takes of a layer: so many tiles by so many eights of filters,
 /// in so many steps at once. Of the first layer one eight, in all its phases.

@@ -110,8 +110,8 @@ class Builder {
     image.step = clip(l.phases * s.stride.w);
     image.pitch = clip(image_pitch(groups, image.units, (s.pool ? 2 : 1) * s.stride.h));
     l.products = clip(products(l.phases));
-    const Size row = Size(image.pitch) * unit_bytes;
-    in(l, team_, 0, row * s.stride.h, Size(image.units) * unit_bytes);
+    const Size row = Size(image.pitch) * resident_unit_bytes;
+    in(l, team_, 0, row * s.stride.h, Size(image.units) * resident_unit_bytes);
     taps(l, s.r, 1, image.units, row * s.dil.h, 0);
     team_ += row * image.rows;
     l.items = clip((s.pool ? rows / 2 : rows) * groups);
@@ -126,7 +126,7 @@ class Builder {
     image.c = clip(s.c);
     image.units = image.pitch = clip(in_eights(s.c));
     map_.units = in_eights(s.c);
-    map_.row = Size(map_.units | 1) * unit_bytes;
+    map_.row = Size(map_.units | 1) * resident_unit_bytes;
     feature_bytes(0) = map_.row * at_.batch;
     l.held = true;
   }
@@ -190,7 +190,7 @@ class Builder {
   // The team's maps of the spikes that a convolution reads.
   void map_behind(ResidentLayer& l, const Stage& next, const Shapes& shapes, Index k) {
     map_.units = in_eights(k);
-    map_.column = Size(pitch(map_.units)) * unit_bytes;
+    map_.column = Size(pitch(map_.units)) * resident_unit_bytes;
     map_.row = map_.column * (shapes.out_w + next.pad.left + next.pad.right);
     map_.step = map_.row * (shapes.out_h + next.pad.top + next.pad.bottom);
     map_.base = team_;
@@ -206,11 +206,12 @@ class Builder {
     map_.units = (Size(shapes.out_h) * shapes.out_w * units).value();
     map_.column = 0;
     const Index steps = l.counts ? 1 : steps_;
-    map_.row = Size((Size(map_.units) * steps).value() | 1) * unit_bytes;
-    map_.step = Size(map_.units) * unit_bytes;
+    map_.row = Size((Size(map_.units) * steps).value() | 1) * resident_unit_bytes;
+    map_.step = Size(map_.units) * resident_unit_bytes;
     l.out_features = true;
     l.out_image = clip(map_.row.value());
-    out(l, map_.step, Size(units) * unit_bytes * shapes.out_w, Size(units) * unit_bytes);
+    out(l, map_.step, Size(units) * resident_unit_bytes * shapes.out_w,
+        Size(units) * resident_unit_bytes);
     Size& bytes = feature_bytes(i + 1);
     bytes = std::max(bytes, map_.row * at_.batch);
   }

@@ -61,7 +61,7 @@ struct ResidentLayer {
   CONVOY_HD constexpr int offset(int unit) const {
     const UnitPlace at =
         unit_place(unit < taps_h * taps_w * tap_units ? unit : 0, taps_h, taps_w, tap_units);
-    return at.row * tap_row + at.column * tap_column + at.unit * unit_bytes;
+    return at.row * tap_row + at.column * tap_column + at.unit * resident_unit_bytes;
   }
   bool operator==(const ResidentLayer&) const = default;
 };

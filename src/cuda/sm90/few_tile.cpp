@@ -16,7 +16,7 @@ namespace {
 
 constexpr int most_pixels = few_blocks * few_block_pixels;
 constexpr int box_slots = 8;
-constexpr int barrier_bytes = 256;
+constexpr int few_barrier_bytes = 256;
 constexpr int most_resident_bytes = 64 << 10;
 
 int to_int(Index v) {
@@ -45,7 +45,7 @@ FewLayout without_tile(const Stage& stage) {
 bool fit(const Stage& stage, int room, int most_slots, FewLayout& l) {
   l.blocks = to_int(math::ceil_div(Index{l.box_w} * l.box_h, few_block_pixels));
   l.slot_bytes = l.blocks * few_block_pixels * row_bytes + (l.resident ? 0 : l.w_bytes);
-  const int fixed = (l.resident ? l.chunks * l.w_bytes : 0) + barrier_bytes + swizzle_bytes;
+  const int fixed = (l.resident ? l.chunks * l.w_bytes : 0) + few_barrier_bytes + swizzle_bytes;
   l.z_pitch = l.flat ? 0 : l.blocks * few_block_pixels + 4;
   const int z =
       to_int(math::ceil_div(stage.k * stage.r * stage.s * l.z_pitch * 4, row_bytes) * row_bytes);
@@ -55,7 +55,7 @@ bool fit(const Stage& stage, int room, int most_slots, FewLayout& l) {
     l.slots = fixed + z > room ? 0 : std::min(l.chunks, (room - fixed) / l.slot_bytes);
   const int slots = l.slots * l.slot_bytes;
   l.shared_bytes = fixed + (l.z_over_slots ? std::max(slots, z) : slots + z);
-  l.barriers = l.shared_bytes - barrier_bytes - swizzle_bytes;
+  l.barriers = l.shared_bytes - few_barrier_bytes - swizzle_bytes;
   return l.slots > 0;
 }
 

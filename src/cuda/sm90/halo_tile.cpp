@@ -143,6 +143,7 @@ std::vector<HaloTile> fastest_first(std::vector<TimedTile> tiles) {
   std::stable_sort(tiles.begin(), tiles.end(),
                    [](const TimedTile& a, const TimedTile& b) { return a.seconds < b.seconds; });
   std::vector<HaloTile> ordered;
+  ordered.reserve(tiles.size());
   for (const TimedTile& one : tiles) ordered.push_back(one.tile);
   return ordered;
 }
