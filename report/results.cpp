@@ -124,7 +124,8 @@ bool rows_have(const json& object, const char* key) {
 // Any other record of a measurement: what it shows is in other documents.
 bool is_record(const json& object) {
   return member(object, "machine") || member(object, "device") || member(object, "architecture") ||
-         member(object, "gpu") || member(object, "convoy");
+         member(object, "gpu") || member(object, "convoy") ||
+         (member(object, "lines") && member(object, "shown"));  // bench/trace_split.py
 }
 
 FileKind kind_of(const json& object) {

@@ -77,6 +77,7 @@ class Report(CliTest):
         page, said = self.page("--results", RESULTS)
         # A measurement of a kind that the page does not know is named; nothing is broken.
         self.assertNotRegex(said, r"left out: (?!JSON, but no record)")
+        self.assertNotIn("h200/trace-split.json", said)
         self.assertLess(len(page.encode()), 2_000_000)
         parsed = Parsed(page)
         self.assertEqual(parsed.wrong, [])
