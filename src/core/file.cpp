@@ -37,8 +37,14 @@ const char* kind_of(mode_t mode) {
 [[noreturn]] void cannot_open(const std::string& path, int error) {
   struct stat found {};
   if (error == ENXIO && stat(path.c_str(), &found) == 0) refuse_to_read(path, found.st_mode);
-  const char* advice = "";
-  if (error == ENOENT) {
+  std::string advice;
+  if (error == ENOTDIR) {
+    for (std::string part = path; !part.empty() && advice.empty();) {
+      part.resize(part.rfind('/') == std::string::npos ? 0 : part.rfind('/'));
+      if (stat(part.c_str(), &found) == 0 && !S_ISDIR(found.st_mode))
+        advice = fmt::format(" {} is no folder, expected one.", printable_path(part));
+    }
+  } else if (error == ENOENT) {
     const bool link = lstat(path.c_str(), &found) == 0 && S_ISLNK(found.st_mode);
     advice = link ? " It is a link to what is not there." : " Check the path.";
   } else if (error == EACCES || error == EPERM) {

@@ -20,6 +20,8 @@ class Parser {
   Parser(std::string_view text, GivenAxes& given) : text_(text), given_(given) {}
 
   Stage parse() {
+    if (const std::size_t space = text_.find_first_of(" \t"); space != std::string_view::npos)
+      fail_at(space, "a space, expected none in a stage");
     parse_dtype();
     while (!at_end() && peek() != '+') parse_axis_or_option();
     while (take("+")) parse_rider();

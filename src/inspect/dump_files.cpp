@@ -170,8 +170,8 @@ void make_folder(const std::string& folder) {
   if (std::filesystem::exists(folder, none))
     throw Error(printable_path(folder) +
                 ": is a file, expected a folder for the dumps. Name another.");
-  throw Error(
-      fmt::format("{}: the folder cannot be made: {}.", printable_path(folder), failure.message()));
+  throw Error(fmt::format("{}: the folder cannot be made: {}. Name one where this user may write.",
+                          printable_path(folder), failure.message()));
 }
 
 void expect_different_files(const std::vector<DumpedOperator>& operators) {
