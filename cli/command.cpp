@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <sstream>
 
 #include "console.hpp"
 #include "core/printable.hpp"
@@ -18,7 +19,20 @@ std::pair<std::string, std::string> type_and_limits(const CLI::Option& option) {
   return {all.substr(0, colon), all.substr(colon + 1)};
 }
 
-// Help with an option's limits and default behind its description.
+// Lines of `columns` at most, broken between words; 0: one line.
+std::string broken(std::string text, std::size_t columns) {
+  std::size_t begin = 0;
+  while (columns > 0 && text.size() - begin > columns) {
+    std::size_t space = text.rfind(' ', begin + columns);
+    if (space == std::string::npos || space <= begin) space = text.find(' ', begin + columns);
+    if (space == std::string::npos) break;
+    text[space] = '\n';
+    begin = space + 1;
+  }
+  return text;
+}
+
+// Help with an option's limits and default behind its description, as wide as the terminal.
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_option_opts(const CLI::Option* option) const override {
@@ -30,9 +44,43 @@ class HelpFormatter : public CLI::Formatter {
     std::string limits = type_and_limits(*option).second;
     if (const std::string value = option->get_default_str(); !value.empty())
       limits += (limits.empty() ? "default " : "; default ") + value;
-    return option->get_description() + (limits.empty() ? "" : " (" + limits + ")");
+    return fitted(option->get_description() + (limits.empty() ? "" : " (" + limits + ")"));
+  }
+  std::string make_subcommand(const CLI::App* command) const override {
+    std::ostringstream text;
+    CLI::detail::format_help(text, command->get_name(), fitted(command->get_description()),
+                             column_width_);
+    return text.str();
+  }
+
+ private:
+  // On a narrow terminal nothing is gained by columns of a few words.
+  std::string fitted(const std::string& description) const {
+    constexpr std::size_t least = 20;
+    const std::size_t columns = terminal_columns();
+    return columns < column_width_ + least ? description
+                                           : broken(description, columns - column_width_);
   }
 };
+
+// What CLI11 says in its own terms, in ours.
+std::string told(const CLI::App& command, const CLI::ParseError& error) {
+  const std::string text = error.what();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    std::string words;
+    for (const std::string& word : command.remaining())
+      words += (words.empty() ? "\"" : ", \"") + printable(word, 80) + "\"";
+    return words + ": no option or argument that it takes";
+  }
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    const std::string name = text.substr(0, text.find(':'));
+    if (const CLI::Option* option = command.get_option_no_throw(name); option != nullptr) {
+      const auto [type, limits] = type_and_limits(*option);
+      return name + ": nothing behind it, expected " + type + (limits.empty() ? "" : ", " + limits);
+    }
+  }
+  return printable(text, 500);
+}
 
 // One line, as of every other error, and whose help tells more.
 void print_usage_error(const CLI::App& app, const CLI::ParseError& error) {
@@ -40,7 +88,7 @@ void print_usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const auto unknown = app.remaining();
   if (!chosen.empty()) {
     print_error("convoy {0}: {1}. `convoy {0} --help` tells more.\n", chosen.front()->get_name(),
-                printable(error.what(), 500));
+                told(*chosen.front(), error));
   } else if (!unknown.empty()) {
     std::string names;
     for (const CLI::App* one : app.get_subcommands({})) names += " " + one->get_name();

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -42,6 +43,11 @@ void prepare_process() {
     sigemptyset(&action.sa_mask);
     sigaction(ending, &action, nullptr);
   }
+}
+
+std::size_t terminal_columns() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 void write_error(std::string_view text) noexcept {

@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include <cstddef>
 #include <string_view>
 
 namespace convoy::cli {
@@ -13,6 +14,9 @@ namespace convoy::cli {
 /// signal that ends the program remove the file that it was about to write; and lets a write beyond
 /// the limit of a file's size fail instead of ending the program.
 void prepare_process();
+
+/// Columns of the terminal that standard output is; 0 where it is none, or does not tell.
+std::size_t terminal_columns();
 
 /// Writes to standard error. Where that can't be written to (closed, full, nobody reads), the text
 /// is lost and nothing else happens: the exit code still tells.

@@ -17,13 +17,17 @@ namespace {
 
 using convoy::cli::print_error;
 
+int lost_output(int error) {
+  print_error("convoy: standard output: writing failed: {}. Is it closed, or is the disk full?\n",
+              std::strerror(error));
+  return 2;
+}
+
 // What was printed may still be on its way. Lost output is no success, though the work was done.
 int after_output(int exit_code) {
   std::cout.flush();
   if (std::cout.good() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
-  print_error("convoy: standard output: writing failed: {}. Is it closed, or is the disk full?\n",
-              std::strerror(errno));
-  return 2;
+  return lost_output(errno);
 }
 
 }  // namespace
@@ -56,6 +60,7 @@ int main(int argc, char** argv) {
     print_error("convoy: {}\n", error.what());
     return 2;
   } catch (const std::system_error& error) {  // output that can't be written, threads not to be had
+    if (std::ferror(stdout) != 0) return lost_output(error.code().value());
     print_error("convoy: {}\n", error.what());
     return 2;
   } catch (const std::bad_alloc&) {

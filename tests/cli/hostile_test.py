@@ -51,7 +51,7 @@ class Descriptors(CliTest):
             with self.subTest(words):
                 result = shell(*words, redirect=">&-")
                 self.assertEqual(result.returncode, 2)
-                self.assertRegex(result.stderr, "(?i)standard output|cannot write")
+                self.assertIn("standard output: writing failed: ", result.stderr)
 
     def test_no_file_takes_the_place_of_a_closed_descriptor(self):
         # A message or a table would go into the first file that is opened.

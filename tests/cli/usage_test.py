@@ -3,13 +3,19 @@
 
     CONVOY_PROGRAM=build/release/bin/convoy tests/cli/usage_test.py [unittest options]
 """
+import fcntl
+import os
+import pty
 import re
+import struct
+import subprocess
+import termios
 import unittest
 
-from cli_case import STAGE, CliTest, convoy
+from cli_case import PROGRAM, STAGE, CliTest, convoy
 
 SUBCOMMANDS = ["run", "bench", "verify", "explain", "tune", "devices", "check", "dump", "compare",
-               "ladder"]
+               "ladder", "report"]
 
 
 class Usage(CliTest):
@@ -41,8 +47,12 @@ class Usage(CliTest):
             (["explain"], "stage", "convoy explain --help"),
             (["bench"], "--stage", "--shapes"),
             (["tune"], "--stage", "--shapes"),
-            (["bench", "--frobnicate"], "--frobnicate"),
-            (["bench", "extra"], "extra"),
+            (["bench", "--frobnicate"], '"--frobnicate": no option or argument that it takes'),
+            (["bench", "--frobnicate", "extra"], '"--frobnicate", "extra"'),
+            (["bench", "extra"], '"extra": no option or argument'),
+            (["bench", "--stage", STAGE, "--threads"], "--threads: nothing behind it, expected N, 1 to 4096"),
+            (["bench", "--shapes"], "--shapes: nothing behind it, expected FILE"),
+            (["explain", "n2h8c16k16r3 + relu"], "column 13: a space, expected none"),
             (["verify", "--stage", STAGE, "--shapes", "list"], "excludes"),
             (["verify", "--stage", STAGE, "--images", "0"], '--images: "0": expected a whole number, 1 or more'),
             (["bench", "--stage", STAGE, "--seconds", "nan"], '--seconds: "nan": expected a number, 0.001 to 10'),
@@ -50,6 +60,33 @@ class Usage(CliTest):
         ):
             with self.subTest(words):
                 self.refused(convoy(*words), *expected)
+
+    def test_help_fits_a_terminal_and_is_one_line_an_option_elsewhere(self):
+        words = {name: convoy(name, "--help").stdout.split() for name in SUBCOMMANDS}
+        for columns in (80, 120, 45, 0):
+            for name in SUBCOMMANDS:
+                with self.subTest(f"{columns} columns: {name}"):
+                    shown = self.on_terminal(columns, name, "--help")
+                    self.assertEqual(shown.split(), words[name])
+                    # What describes an option stands from column 31 on; examples and names are not broken.
+                    wide = [line for line in shown.splitlines() if len(line) > columns and line.startswith(" " * 30)]
+                    self.assertEqual(wide if columns >= 80 else [], [])
+
+    def on_terminal(self, columns, *words):
+        """What the program prints on a terminal of so many columns."""
+        ours, its = pty.openpty()
+        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+        with subprocess.Popen([PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=its) as process:
+            os.close(its)
+            text = b""
+            try:
+                while part := os.read(ours, 65536):
+                    text += part
+            except OSError:  # EIO: nobody has the other end any more
+                pass
+            self.assertEqual(process.wait(), 0)
+        os.close(ours)
+        return text.decode().replace("\r\n", "\n")
 
     def test_zero_threads(self):
         for count in ("0", "-3", "many"):
