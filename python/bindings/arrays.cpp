@@ -43,7 +43,7 @@ const ExchangeApi* exchange_of(nb::handle type) {
 [[noreturn]] void not_an_array(nb::handle array, const char* name) {
   raise(
       StatusCode::invalid_operand,
-      fmt::format("{}: a {}, expected an array of NumPy, PyTorch, JAX or CuPy, or anything with "
+      fmt::format("{}: {}, expected an array of NumPy, PyTorch, JAX or CuPy, or anything with "
                   "__dlpack__, the buffer protocol or an array interface. numpy.asarray(...) makes "
                   "one of a list.",
                   name, name_of_type(array)));
@@ -142,12 +142,12 @@ void Array::take(nb::handle array, const char* name, Access access, Device devic
     if (nb::hasattr(error.value(), "code")) throw;  // one of ours
     const std::string why = nb::str(error.value()).c_str();
     raise_from(error, StatusCode::invalid_operand,
-               fmt::format("{}: a {} that can't be read without a copy: {}", name,
+               fmt::format("{}: {} that can't be read without a copy: {}", name,
                            name_of_type(array), why));
   }
   if (access == Access::write && read_only_)
     raise(StatusCode::invalid_operand,
-          fmt::format("{}: a {} that is read only, expected one to write to. Pass a copy, or none: "
+          fmt::format("{}: {} that is read only, expected one to write to. Pass a copy, or none: "
                       "a new array is made.",
                       name, name_of_type(array)));
 }

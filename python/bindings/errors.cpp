@@ -89,7 +89,9 @@ void define_errors(nb::module_& module) {
 }
 
 std::string name_of_type(nb::handle object) {
-  return nb::str(object.type().attr("__qualname__")).c_str();
+  const std::string name = nb::str(object.type().attr("__qualname__")).c_str();
+  const bool vowel = std::string_view("aeioAEIO").find(name.front()) != std::string_view::npos;
+  return (vowel || name == "ndarray" ? "an " : "a ") + name;
 }
 
 void raise(StatusCode code, const std::string& message) {

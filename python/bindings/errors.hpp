@@ -19,7 +19,7 @@ void define_errors(nanobind::module_& module);
                              const std::string& message);
 
 /// The name of the object's type, for messages.
-std::string name_of_type(nanobind::handle object);
+std::string name_of_type(nanobind::handle object);  // with its article: "a list", "an int"
 
 inline void raise_unless_ok(const Status& status) {
   if (!status.ok()) raise(status.code(), status.message());

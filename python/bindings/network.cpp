@@ -133,7 +133,7 @@ void define_network(nb::module_& module) {
           "__init__",
           [](PythonNetwork* self, nb::handle folder, const std::string& device, int threads,
              Index batch, bool spike_kernels) {
-            const nb::object path = nb::module_::import_("os").attr("fspath")(folder);
+            const nb::object path = nb::module_::import_("os").attr("fsdecode")(folder);
             new (self) PythonNetwork(load(nb::cast<std::string>(path),
                                           options_of(device, threads, batch, spike_kernels)));
           },
@@ -143,6 +143,13 @@ void define_network(nb::module_& module) {
                   nb::arg("name") = "network", nb::arg("device") = "cpu", nb::arg("threads") = 0,
                   nb::arg("batch") = 256, nb::arg("spike_kernels") = true,
                   nb::sig(signature_of_from_text), document_of_from_text)
+      .def("__repr__",
+           [](const PythonNetwork& self) {
+             const NetworkText& text = self.network.text();
+             return fmt::format("<convoy.Network {}:h{}w{}c{} to {} classes on {}>",
+                                to_text(text.dtype), text.h, text.w, text.c, self.network.classes(),
+                                to_text(self.device));
+           })
       .def("run", &run, nb::arg("images").none(), nb::kw_only(), nb::arg("logits").none() = none,
            nb::arg("labels").none() = none, nb::arg("stream").none() = none,
            document_of_network_run)

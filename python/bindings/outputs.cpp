@@ -167,7 +167,7 @@ Stream stream_of(nb::handle given, nb::handle array, Device device) {
     for (const char* const name : {"cuda_stream", "ptr"})  // PyTorch, CuPy
       if (nb::hasattr(given, name)) return stream_of_handle(given.attr(name));
     raise(StatusCode::invalid_operand,
-          fmt::format("stream: a {}, expected a cudaStream_t as an integer, a stream of PyTorch or "
+          fmt::format("stream: {}, expected a cudaStream_t as an integer, a stream of PyTorch or "
                       "CuPy, or an object with __cuda_stream__",
                       name_of_type(given)));
   }

@@ -128,9 +128,9 @@ nb::object PythonPlan::run(nb::handle x, nb::handle bias, nb::handle norm, nb::h
   after.take(membrane_out, "membrane_out", Access::write, device, stream);
 
   // Where x has another rank or device than it should, the plan's own error says so.
-  const bool plausible =
-      x_array.view.rank > static_cast<int>(n_axis_) + 2 && x_array.view.device == device;
   const std::size_t x_axis = stage.act.is_neuron() && !stage.hold ? 1 : 0;
+  const bool plausible =
+      x_array.view.rank == static_cast<int>(x_axis) + 4 && x_array.view.device == device;
   const Index n = plausible ? x_array.view.shape.at(x_axis) : 1;
   if (n < 0 || n > stage.n)
     raise(StatusCode::invalid_operand,
@@ -278,6 +278,8 @@ std::string html(const PythonPlan& self) {
 
 void define_plan(nb::module_& module) {
   nb::class_<Weights>(module, "Weights", document_of_weights)
+      .def("__repr__",
+           [](const Weights& self) { return fmt::format("<convoy.Weights {}>", self.packing()); })
       .def_prop_ro(
           "packing", [](const Weights& self) { return self.packing(); },
           "What plans must agree on to share them: device, kernel and layout.");

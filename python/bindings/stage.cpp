@@ -14,12 +14,26 @@ namespace nb = nanobind;
 namespace convoy::python {
 namespace {
 
+/// Text as it is, and whatever Python takes as an index (NumPy's integers too), as decimal digits.
+std::string word_text(const char* key, nb::handle value) {
+  if (nb::isinstance<nb::str>(value)) return nb::str(value).c_str();
+  if (!PyIndex_Check(value.ptr()) || PyBool_Check(value.ptr()))
+    throw Error(
+        fmt::format("Stage: {} is {}, expected text, an integer or, of sizes, a sequence of "
+                    "integers",
+                    key, name_of_type(value)));
+  const nb::object number = nb::steal(PyNumber_Index(value.ptr()));
+  if (!number) throw nb::python_error();
+  return nb::str(number).c_str();
+}
+
 /// "3", "3x2" or "1x2x1x2" of an integer or a sequence of them; text is taken as it is.
-std::string sizes_text(nb::handle value) {
-  if (nb::isinstance<nb::str>(value) || PyLong_Check(value.ptr())) return nb::str(value).c_str();
+std::string sizes_text(const char* key, nb::handle value) {
+  if (nb::isinstance<nb::str>(value) || !nb::hasattr(value, "__iter__"))
+    return word_text(key, value);
   std::string text;
   for (nb::handle size : value)
-    text += fmt::format("{}{}", text.empty() ? "" : "x", nb::str(size).c_str());
+    text += fmt::format("{}{}", text.empty() ? "" : "x", word_text(key, size));
   return text;
 }
 
@@ -30,7 +44,7 @@ std::string text_of_keywords(const nb::dict& given) {
     text += before + value + behind;
   };
   const auto has = [&](const char* key) { return given.contains(key); };
-  const auto word = [&](const char* key) { return sizes_text(given[key]); };
+  const auto word = [&](const char* key) { return sizes_text(key, given[key]); };
   if (has("dtype")) add("", word("dtype"), ":");
   for (const char* const axis : {"n", "h", "w", "c", "k", "r", "s"}) {
     if (has(axis))
@@ -48,7 +62,14 @@ std::string text_of_keywords(const nb::dict& given) {
   }
   if (has("out")) add("out(", word("out"), ")");
   const auto flag = [&](const char* key) {
-    if (has(key) && nb::cast<bool>(given[key])) text += fmt::format("+{}", key);
+    if (!has(key)) return;
+    const nb::object value = given[key];
+    const int set = nb::isinstance<nb::str>(value) ? -1 : PyObject_IsTrue(value.ptr());
+    if (set < 0) {
+      PyErr_Clear();  // an array of several
+      throw Error(fmt::format("Stage: {} is {}, expected True or False", key, name_of_type(value)));
+    }
+    if (set == 1) text += fmt::format("+{}", key);
   };
   flag("bias");
   flag("norm");
@@ -58,11 +79,12 @@ std::string text_of_keywords(const nb::dict& given) {
   flag("hold");
   if (has("pool")) add("+max", word("pool"));
   if (has("keep")) {
+    const nb::object keep = given["keep"];
     std::string kept;
-    if (nb::isinstance<nb::str>(given["keep"]))
-      kept = word("keep");
+    if (nb::isinstance<nb::str>(keep) || !nb::hasattr(keep, "__iter__"))
+      kept = word_text("keep", keep);
     else
-      for (nb::handle one : given["keep"]) kept += (kept.empty() ? "" : ",") + sizes_text(one);
+      for (nb::handle one : keep) kept += (kept.empty() ? "" : ",") + word_text("keep", one);
     add("+keep(", kept, ")");
   }
   flag("strict");
@@ -126,7 +148,7 @@ Stage stage_of(nb::handle stage) {
   if (nb::isinstance<Stage>(stage)) return nb::cast<Stage>(stage);
   if (!nb::isinstance<nb::str>(stage))
     throw Error(
-        fmt::format("stage: a {}, expected a convoy.Stage or its text, as "
+        fmt::format("stage: {}, expected a convoy.Stage or its text, as "
                     "\"n8h32c64k128r3pad1+bias+relu+max2\"",
                     name_of_type(stage)));
   return parse_stage(nb::borrow<nb::str>(stage).c_str());

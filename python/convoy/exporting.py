@@ -13,6 +13,7 @@ from ._core import Error, Network, Stage
 from .fusing import _compare, _Shapes, _Stage, _Tracer, replace_plain
 from .fusing_graph import hold_inputs, is_mean_of_steps, near_images, replace_spiking
 from .fusing_spikes import SpikeStage, States, jelly
+from .records import a_kind
 from .torch import folded
 
 
@@ -146,7 +147,7 @@ def _exported(model: nn.Module, folder: Any, sample: Tensor, states: States, for
         elif node.op in ("call_method", "call_function") and is_mean_of_steps(node):
             mean_taken = True
         else:
-            raise _refuse(str(node.target), f"a {type(module).__name__}" if module is not None else node.op)
+            raise _refuse(str(node.target), a_kind(module) if module is not None else node.op)
     if not parameters:
         raise _refuse(type(model).__name__, "no layers")
     if found and not several:

@@ -21,6 +21,7 @@ from .fusing_graph import (
 )
 from .fusing_spikes import States, jelly, leaf
 from .layers import Refused, act_of, conv_text, follower, plain, pool_of, steady
+from .records import a_kind
 from .torch import _DTYPES, called
 
 __all__ = ["Fused", "Report", "Row", "fuse"]
@@ -143,7 +144,7 @@ def _traced(model: nn.Module) -> fx.Graph:
     try:
         return _Tracer().trace(model)
     except Exception as error:
-        raise Error(f"model: a {type(model).__name__} that torch.fx cannot trace: {error}. Expected a forward without "
+        raise Error(f"model: {a_kind(model)} that torch.fx cannot trace: {error}. Expected a forward without "
                     "control flow on values or sizes. Fuse those of its parts that can be traced, as in "
                     "model.features = convoy.fuse(model.features, sample_of_it).") from error  # fmt: skip
 
@@ -247,9 +248,9 @@ def replace_plain(
                 raise Refused("no neuron comes right behind it" if isinstance(module, (nn.Conv2d, nn.Linear))
                               else "it comes behind no stage that takes it")
             if type(module) not in (nn.Conv2d, nn.Linear):
-                raise Refused(f"a {type(module).__name__} that no Conv2d comes right before" if
+                raise Refused(f"{a_kind(module)} that no Conv2d comes right before" if
                                type(module) in (nn.MaxPool2d, nn.BatchNorm2d) else
-                               f"a {type(module).__name__}; stages are of Conv2d and Linear")  # fmt: skip
+                               f"{a_kind(module)}; stages are of Conv2d and Linear")  # fmt: skip
             if type(module) is nn.Linear and not linear:
                 raise Refused("linear=False")
             if not plain(module):
@@ -344,7 +345,7 @@ def fuse(model: nn.Module, sample: Any, *, linear: bool = True, tolerance: float
     ('0 1 2', 'n1h8w8c3k8r3pad1+bias+relu+max2')
     """
     if not isinstance(model, nn.Module):
-        raise Error(f"model: a {type(model).__name__}, expected a torch.nn.Module")
+        raise Error(f"model: {a_kind(model)}, expected a torch.nn.Module")
     if model.training:
         raise Error("model: in training mode, expected eval mode. Call model.eval() first: a batch-norm is fused with "
                     "the statistics that it has gathered.")  # fmt: skip

@@ -10,6 +10,7 @@ from torch import Tensor, fx, nn
 from ._core import Error, Plan
 from .fusing_spikes import SpikeNetwork, SpikeStage, charge_of, jelly, neuron_of
 from .layers import Refused, follower, plain, pool_of
+from .records import a_kind
 from .spiking import spike_form
 from .torch import _DTYPES
 
@@ -72,7 +73,7 @@ def _spiking(node: fx.Node, modules: dict[str, nn.Module], values: dict[str, Ten
         raise NeuronRefused(after, str(refused)) from None
     neuron, neuron_node = module, after
     if type(conv) not in (nn.Conv2d, nn.Linear) and not jelly(conv, "Conv2d", "Linear"):
-        raise Refused(f"a {type(conv).__name__}; stages are of Conv2d and Linear")
+        raise Refused(f"{a_kind(conv)}; stages are of Conv2d and Linear")
     mode = "m" if facts.multi else "s"
     _step_mode(conv, mode if not linear else getattr(conv, "step_mode", mode))  # a linear layer takes any axes
     if norm is not None:

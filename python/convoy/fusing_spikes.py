@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 
 from ._core import Error, Network
 from .layers import Refused, conv_text, number
+from .records import a_kind
 from .spiking import SURROGATES, spike_form
 from .torch import _version, folded
 
@@ -93,7 +94,7 @@ def neuron_of(module: Any) -> Neuron:
     if not getattr(module.surrogate_function, "spiking", True):
         raise Refused(f"{name}: its surrogate function does not spike (spiking=False)")
     if not isinstance(module.v_threshold, (int, float)):
-        raise Refused(f"{name}: v_threshold is a {type(module.v_threshold).__name__}; expected a number")
+        raise Refused(f"{name}: v_threshold is {a_kind(module.v_threshold)}; expected a number")
     leaky = name == "LIFNode"
     return Neuron(leaky, float(module.tau) if leaky else 1.0, float(module.v_threshold), module.v_reset is None,
                   module.step_mode == "m")  # fmt: skip
@@ -189,7 +190,7 @@ class SpikeStage(nn.Module):
         except Refused as refused:
             now = refused
         if now != self.facts:
-            raise Error(f"fuse: a {type(self.neuron).__name__} that was changed after fusing: found {now}, expected "
+            raise Error(f"fuse: {a_kind(self.neuron)} that was changed after fusing: found {now}, expected "
                         f"{self.facts}. Fuse the model again.")  # fmt: skip
 
     def run(self, x: Tensor, v: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from . import model_folder
 from ._core import Error, Network, Stage
+from .records import a_kind
 
 _NEURON = re.compile(r"(if|lif)\(([^)]*)\)")
 
@@ -180,7 +181,7 @@ def from_nir(graph: Any, folder: str | os.PathLike, *, steps: int, dt: float = 1
         elif isinstance(node, (nir.IF, nir.LIF)) and "+if" not in lines[-1] and "+lif" not in lines[-1] and parameters:
             lines[-1] += "+" + _rider(nir, at, node, dt)
         else:
-            raise _refuse(at, f"a {type(node).__name__}" + " behind no layer" * isinstance(node, (nir.IF, nir.LIF)))
+            raise _refuse(at, f"{a_kind(node)}" + " behind no layer" * isinstance(node, (nir.IF, nir.LIF)))
     text = "\n".join(lines) + "\n"
     arrays = {name: np.ascontiguousarray(value, np.float32) for name, value in parameters.items()}
     Network.from_text(text, arrays)  # before anything is written

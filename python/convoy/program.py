@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -31,6 +32,8 @@ def demo_model() -> str:
 
 def main() -> None:
     """The console script `convoy`: becomes the program."""
+    # Python ignores SIGPIPE, and the program would: `convoy explain ... | head` is no error.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execv(program(), ["convoy", *sys.argv[1:]])
 
 
@@ -44,6 +47,8 @@ def _records(*words: object, passing: tuple[int, ...] = (0,)) -> Any:
 
 def _stages(stages: str | Stage | Iterable[str | Stage]) -> list[str]:
     several = [stages] if isinstance(stages, (str, Stage)) else stages
+    if not isinstance(several, Iterable):
+        raise Error(f"stages: {several!r}, expected a stage, its text, or several of them")
     return [word for stage in several for word in ("--stage", str(stage))]
 
 
@@ -59,7 +64,7 @@ def devices(measure: bool = False) -> dict[str, Any]:
 
 
 def verify(
-    stages: str | Stage | Iterable[str | Stage] = (),
+    stages: str | Stage | Iterable[str | Stage] | None = None,
     *,
     device: str = "cpu",
     random: int | None = None,
@@ -74,7 +79,10 @@ def verify(
     >>> convoy.verify("n1h8c8k8r3pad1+relu")["passed"]
     True
     """
-    words = ["verify", "--json", "--device", device, "--seed", seed, *_stages(stages)]
+    given = _stages(stages) if stages is not None else []
+    if stages is not None and not given:
+        raise Error("stages: none in it, expected one or more; leave it out for drawn ones")
+    words = ["verify", "--json", "--device", device, "--seed", seed, *given]
     words += ["--random", random] if random is not None else []
     words += ["--kernel", kernel] if kernel else []
     words += ["--tile", tile] if tile else []

@@ -19,3 +19,9 @@ class Text(str):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def a_kind(thing: Any) -> str:
+    """The name of its type behind an article, for messages: "a list", "an IFNode"."""
+    name = type(thing).__name__
+    return f"an {name}" if name[0] in "aeioAEIO" else f"a {name}"

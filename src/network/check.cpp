@@ -50,10 +50,11 @@ std::string Network::Impl::check(const Operands& operands) const {
                      (images.rank == 3 || images.shape[3] == text.c) &&
                      (images || images.shape[0] == 0);
   if (!shape)
-    return fmt::format("images: {}, expected {}[N,{},{},{}]{}, dense{}.", describe(images),
-                       to_text(text.dtype), text.h, text.w, text.c,
-                       text.c == 1 ? " (or without the last axis)" : "",
-                       text.dtype == DType::u8 ? ", or f32 of that shape, normalised" : "");
+    return fmt::format(
+        "images: {}, expected {}[N,{},{},{}]{}, dense{}. Copy them into such an array.",
+        describe(images), to_text(text.dtype), text.h, text.w, text.c,
+        text.c == 1 ? " (or without the last axis)" : "",
+        text.dtype == DType::u8 ? ", or f32 of that shape, normalised" : "");
   if (values && images && !(images.device == Device{}))
     return fmt::format(
         "images: {}, expected f32 in place of u8 on the host alone, where it is turned back. Give "

@@ -268,9 +268,9 @@ Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
     const TensorView& view = *operand.view;
     if (!view) {
       if (rule.given == Given::always)
-        return invalid(fmt::format("{}: not given, expected {}{}{}. Set Operands::{}.",
+        return invalid(fmt::format("{}: not given, expected {}{}{}. Pass it with the operands.",
                                    operand.name, to_text(rule.expected, stage.n),
-                                   rule.rider.empty() ? "" : " for ", rule.rider, operand.name));
+                                   rule.rider.empty() ? "" : " for ", rule.rider));
       continue;
     }
     if (rule.given == Given::never)

@@ -1,6 +1,10 @@
 """What is wrong raises an exception that says what was found, what was expected and what to do."""
 
+import os
 import pickle
+import signal
+import subprocess
+import sys
 import unittest
 
 import numpy as np
@@ -26,6 +30,7 @@ class Errors(unittest.TestCase):
         self.refused(r"x: a list, expected an array.*numpy.asarray", [1.0], self.bias)
         self.refused(r"x: None", None)
         self.refused(r"x.*f32\[2,4,5\]", self.x[..., 0], self.bias)
+        self.refused(r"x: found f32\[4,5,3\].*, expected f32\[1..2,4,5,3\]", self.x[0], self.bias)
         self.refused(r"x.*f32\[2,4,6,3\]", np.zeros((2, 4, 6, 3), np.float32), self.bias)
         self.refused(r"3 images; expected at most the plan's 2", np.zeros((3, 4, 5, 3), np.float32), self.bias)
         self.refused(r"bias", self.x)
@@ -40,7 +45,7 @@ class Errors(unittest.TestCase):
         out = np.empty((2, 4, 5, 2), np.float32)
         self.assertIs(self.plan(self.x, self.bias, out=out), out)
         out.flags.writeable = False
-        self.refused(r"out: a ndarray that is read only, expected one to write to\. Pass", self.x, self.bias, out=out)
+        self.refused(r"out: an ndarray that is read only, expected one to write to\. Pass", self.x, self.bias, out=out)
         self.refused(r"f16", self.x, self.bias, out=np.empty((2, 4, 5, 2), np.float16))
         x = np.zeros((2, 4, 5, 3), np.float32)
         plan = convoy.Plan("n2h4w5c3k3r1", np.zeros((3, 1, 1, 3), np.float32))
@@ -50,7 +55,7 @@ class Errors(unittest.TestCase):
         plan(x)
 
     def test_plans(self):
-        for stage, pattern in [("n1h8c8k8r99", "r"), ("nonsense", "nonsense"), (3, "a int, expected a convoy.Stage")]:
+        for stage, pattern in [("n1h8c8k8r99", "r"), ("nonsense", "nonsense"), (3, "stage: an int, expected")]:
             with self.assertRaisesRegex(convoy.Error, pattern) as caught:
                 convoy.Plan(stage)
             self.assertIsNone(caught.exception.code)
@@ -66,6 +71,24 @@ class Errors(unittest.TestCase):
             convoy.Plan("n1h8w9c8k8r3")(np.zeros((1, 8, 9, 8), np.float32))
         self.assertEqual(caught.exception.code, "no_weights")
 
+    def test_keywords_of_a_stage(self):
+        sizes = dict(n=1, h=8, c=8, k=8, r=3)
+        self.assertEqual(convoy.Stage(**sizes, pad=np.int64(1)), convoy.Stage("n1h8c8k8r3pad1"))
+        self.assertEqual(convoy.Stage(**sizes, stride=(np.int32(2), 1), bias=np.True_),
+                         convoy.Stage("n1h8c8k8r3stride2x1+bias"))  # fmt: skip
+        for wrong, pattern in (
+            ({"n": 1.5}, "n is a float, expected .*an integer"),
+            ({"n": True}, "n is a bool"),
+            ({"dtype": np.float16}, "dtype is a type, expected text"),
+            ({"pad": None}, "pad is a None"),
+            ({"pad": (1, 2.0)}, "pad is a float"),
+            ({"bias": "no"}, "bias is a str, expected True or False"),
+            ({"bias": np.ones(2)}, "bias is an ndarray"),
+            ({"keep": ("pre", None)}, "keep is a None"),
+        ):
+            with self.subTest(wrong), self.assertRaisesRegex(convoy.Error, "Stage: " + pattern):
+                convoy.Stage(**{**sizes, **wrong})
+
     def test_devices(self):
         with self.assertRaisesRegex(convoy.Error, "cud"):
             convoy.Plan("f16:n1h8c8k8r3", device="cuda:77")
@@ -80,7 +103,8 @@ class Errors(unittest.TestCase):
     def test_networks(self):
         with self.assertRaisesRegex(convoy.Error, "nowhere"):
             convoy.Network("/nowhere")
-        network = convoy.Network(convoy.demo_model())
+        network = convoy.Network(os.fsencode(convoy.demo_model()))
+        self.assertEqual(repr(network), "<convoy.Network u8:h28w28c1 to 10 classes on cpu>")
         with self.assertRaisesRegex(convoy.InvalidOperand, "images"):
             network(np.zeros((1, 27, 28), np.uint8))
         with self.assertRaisesRegex(convoy.Error, "fc.weight"):
@@ -89,6 +113,19 @@ class Errors(unittest.TestCase):
     def test_programs_errors(self):
         with self.assertRaisesRegex(convoy.Error, "nonsense"):
             convoy.verify("nonsense")
+        for run in (convoy.verify, convoy.bench):
+            with self.assertRaisesRegex(convoy.Error, "stages: 3, expected a stage"):
+                run(3)
+        with self.assertRaisesRegex(convoy.Error, "stages: none in it"):
+            convoy.verify([])
+
+    def test_the_program_in_a_pipe_that_nobody_reads(self):
+        reading, writing = os.pipe()
+        os.close(reading)
+        words = [sys.executable, "-P", "-m", "convoy", "explain", "--no-measure", "n1h8c8k8r3"]
+        done = subprocess.run(words, stdout=writing, stderr=subprocess.PIPE, restore_signals=False)
+        os.close(writing)
+        self.assertEqual((done.returncode, done.stderr), (-signal.SIGPIPE, b""))
 
     def test_pickle(self):
         stage = convoy.Stage("n1h8c8k8r3+relu")

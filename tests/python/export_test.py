@@ -72,7 +72,7 @@ class Export(unittest.TestCase):
         x = torch.randn(2, 3, 8, 8)
         with tempfile.TemporaryDirectory() as folder:
             for model, said in (
-                (nn.Sequential(nn.Conv2d(3, 4, 3), nn.AvgPool2d(2)), "1: a AvgPool2d"),
+                (nn.Sequential(nn.Conv2d(3, 4, 3), nn.AvgPool2d(2)), "1: an AvgPool2d"),
                 (nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect")), "0: padding_mode 'reflect'"),
                 (Twice(), "2 readers"),
                 (nn.Sequential(nn.Flatten()), "no layers"),

@@ -186,7 +186,7 @@ class Fuse(unittest.TestCase):
             fused_of(Branches().eval(), self.x)
         with self.assertRaisesRegex(convoy.Error, "in training mode.*eval"):
             fused_of(vgg().train(), self.x)
-        with self.assertRaisesRegex(convoy.Error, "a int, expected a torch.nn.Module"):
+        with self.assertRaisesRegex(convoy.Error, "an int, expected a torch.nn.Module"):
             fused_of(3, self.x)
         with self.assertRaisesRegex(convoy.Error, "differs by .* on the sample, expected at most 0"):
             fused_of(vgg(), self.x, tolerance=0)
