@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_map>
 
@@ -140,7 +141,8 @@ void Array::take(nb::handle array, const char* name, Access access, Device devic
   } catch (nb::python_error& error) {
     if (error.matches(PyExc_MemoryError) || !error.matches(PyExc_Exception)) throw;
     if (nb::hasattr(error.value(), "code")) throw;  // one of ours
-    const std::string why = nb::str(error.value()).c_str();
+    std::string why = nb::str(error.value()).c_str();
+    why.resize(std::min(why.size(), why.find('\n')));  // PyTorch adds its own stack
     raise_from(error, StatusCode::invalid_operand,
                fmt::format("{}: {} that can't be read without a copy: {}", name,
                            name_of_type(array), why));

@@ -1,7 +1,7 @@
 // convoy.Plan and convoy.Weights.
 #include "convoy/plan.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <nanobind/stl/string.h>
 
 #include <atomic>
@@ -113,6 +113,11 @@ nb::object PythonPlan::run(nb::handle x, nb::handle bias, nb::handle norm, nb::h
   Array x_array, bias_array, scale, shift, before, after;
   x_array.take(x, "x", Access::read, device, stream);
   if (x.is_none()) raise(StatusCode::invalid_operand, "x: None, expected an array");
+  for (int axis = 0; axis < x_array.view.rank; ++axis)
+    if (const auto& shape = x_array.view.shape; shape.at(static_cast<std::size_t>(axis)) == 0)
+      raise(StatusCode::invalid_operand,
+            fmt::format("x: no elements ([{}]), expected one image or more",
+                        fmt::join(shape.begin(), shape.begin() + x_array.view.rank, ",")));
   const bool first = last_ && as_channels_last(x_array, "x", axes_, x_);
   bias_array.take(bias, "bias", Access::read, device, stream);
   if (!norm.is_none()) {

@@ -76,8 +76,12 @@ def export(model: nn.Module, folder: str | os.PathLike, sample: Tensor, *, form:
     """
     if model.training:
         raise Error("model: in training mode, expected eval mode. Call model.eval() first.")
+    if not isinstance(sample, Tensor):
+        raise Error(f"sample: {a_kind(sample)}, expected a tensor of images [N, C, H, W] or [N, C]")
     if sample.dtype is not torch.float32:
         raise Error(f"sample: {sample.dtype}, expected float32. Export model.float().")
+    if form not in ("safetensors", "text"):
+        raise Error(f"form: {form!r}, expected 'safetensors' or 'text'")
     if (mean is not None or std is not None) and not pixels:
         raise Error("mean, std: given, expected none of f32 images, which the model takes as they are. Or pixels=True.")
     states = States(model)
@@ -150,6 +154,8 @@ def _exported(model: nn.Module, folder: Any, sample: Tensor, states: States, for
             raise _refuse(str(node.target), a_kind(module) if module is not None else node.op)
     if not parameters:
         raise _refuse(type(model).__name__, "no layers")
+    if lines[-1] == "flatten":
+        raise _refuse("Flatten", "nothing behind it, expected Linear")
     if found and not several:
         raise _refuse(type(model).__name__, "neurons in step_mode 's'; expected 'm' with the input of every step")
     ride = "".join(f" {word}({','.join(f'{v:.9g}' for v in torch.as_tensor(value).flatten().tolist())})"
@@ -166,7 +172,12 @@ def _exported(model: nn.Module, folder: Any, sample: Tensor, states: States, for
     given = Network.from_text(plain_text, arrays)(image)
     given = torch.from_dlpack(given) if not isinstance(given, Tensor) else given
     rated = wanted if mean_taken or not several else wanted.mean(0)
+    if rated.dim() == 4:  # a network gives [N, H, W, C], flattened
+        rated = rated.permute(0, 2, 3, 1)
     near = set().union(*(near_images(one, values) for one in found)) if found else set()
     _compare(rated.flatten(1), given.to(rated.device), None, len(image), near)
-    model_folder.write(folder, text, arrays, form)
+    try:
+        model_folder.write(folder, text, arrays, form)
+    except OSError as error:
+        raise Error(f"{error.filename}: {error.strerror}. Name a folder that this user may write to.") from error
     return Network(os.fspath(folder))

@@ -350,6 +350,10 @@ def fuse(model: nn.Module, sample: Any, *, linear: bool = True, tolerance: float
         raise Error("model: in training mode, expected eval mode. Call model.eval() first: a batch-norm is fused with "
                     "the statistics that it has gathered.")  # fmt: skip
     arguments = sample if isinstance(sample, tuple) else (sample,)
+    if not any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(arguments)):
+        raise Error(f"sample: {a_kind(sample)}, expected a tensor, or a tuple of the model's arguments")
+    if tolerance is not None and not tolerance >= 0:
+        raise Error(f"tolerance: {tolerance}, expected 0 or more, a part of the largest value")
     graph = _traced(model)
     states = States(model)
     try:

@@ -185,5 +185,8 @@ def from_nir(graph: Any, folder: str | os.PathLike, *, steps: int, dt: float = 1
     text = "\n".join(lines) + "\n"
     arrays = {name: np.ascontiguousarray(value, np.float32) for name, value in parameters.items()}
     Network.from_text(text, arrays)  # before anything is written
-    model_folder.write(folder, text, arrays, form)
+    try:
+        model_folder.write(folder, text, arrays, form)
+    except OSError as error:
+        raise Error(f"{error.filename}: {error.strerror}. Name a folder that this user may write to.") from error
     return Network(os.fspath(folder))

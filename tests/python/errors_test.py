@@ -32,6 +32,7 @@ class Errors(unittest.TestCase):
         self.refused(r"x.*f32\[2,4,5\]", self.x[..., 0], self.bias)
         self.refused(r"x: found f32\[4,5,3\].*, expected f32\[1..2,4,5,3\]", self.x[0], self.bias)
         self.refused(r"x.*f32\[2,4,6,3\]", np.zeros((2, 4, 6, 3), np.float32), self.bias)
+        self.refused(r"x: no elements \(\[0,4,5,3\]\), expected one image or more", self.x[:0], self.bias)
         self.refused(r"3 images; expected at most the plan's 2", np.zeros((3, 4, 5, 3), np.float32), self.bias)
         self.refused(r"bias", self.x)
         self.refused(r"bias.*f32\[3\]", self.x, np.zeros(3, np.float32))

@@ -60,6 +60,29 @@ class Export(unittest.TestCase):
             with torch.no_grad():
                 torch.testing.assert_close(tensor(network(x)), model(given), rtol=1e-4, atol=1e-4)
 
+    def test_a_last_layer_of_pixels(self):
+        for layers in ([nn.Conv2d(3, 8, 3)], [nn.Conv2d(3, 8, 3), nn.ReLU(), nn.MaxPool2d(2)]):
+            model, x = nn.Sequential(*layers).eval(), torch.randn(2, 3, 8, 9)
+            with tempfile.TemporaryDirectory() as folder:
+                network = convoy.export(model, folder, x)
+            with torch.no_grad():
+                wanted = model(x).permute(0, 2, 3, 1).flatten(1)
+            given = tensor(network(x.permute(0, 2, 3, 1).contiguous()))
+            torch.testing.assert_close(given, wanted, rtol=1e-4, atol=1e-4)
+
+    def test_what_is_no_sample(self):
+        with self.assertRaisesRegex(convoy.Error, "sample: a NoneType, expected a tensor"):
+            convoy.export(nn.Sequential(nn.Conv2d(3, 8, 3)).eval(), "nowhere", None)
+
+    def test_where_nothing_can_be_written(self):
+        model, x = nn.Sequential(nn.Conv2d(3, 8, 3)).eval(), torch.randn(1, 3, 8, 8)
+        with tempfile.NamedTemporaryFile() as file:
+            for folder in (file.name, file.name + "/below", "/proc/none/model"):
+                with self.subTest(folder), self.assertRaisesRegex(convoy.Error, "Name a folder that this user may"):
+                    convoy.export(model, folder, x)
+        with self.assertRaisesRegex(convoy.Error, "form: 'pickle', expected 'safetensors' or 'text'"):
+            convoy.export(model, "nowhere", x, form="pickle")
+
     def test_refusals_name_the_layer(self):
         class Twice(nn.Module):
             def __init__(self):
@@ -76,6 +99,7 @@ class Export(unittest.TestCase):
                 (nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect")), "0: padding_mode 'reflect'"),
                 (Twice(), "2 readers"),
                 (nn.Sequential(nn.Flatten()), "no layers"),
+                (nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten()), "Flatten: nothing behind it, expected Linear"),
             ):
                 with self.assertRaisesRegex(convoy.Error, said):
                     convoy.export(model.eval(), folder, x)

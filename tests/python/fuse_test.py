@@ -188,6 +188,10 @@ class Fuse(unittest.TestCase):
             fused_of(vgg().train(), self.x)
         with self.assertRaisesRegex(convoy.Error, "an int, expected a torch.nn.Module"):
             fused_of(3, self.x)
+        with self.assertRaisesRegex(convoy.Error, "sample: a NoneType, expected a tensor, or a tuple"):
+            convoy.fuse(vgg(), None)
+        with self.assertRaisesRegex(convoy.Error, "tolerance: -1, expected 0 or more"):
+            fused_of(vgg(), self.x, tolerance=-1)
         with self.assertRaisesRegex(convoy.Error, "differs by .* on the sample, expected at most 0"):
             fused_of(vgg(), self.x, tolerance=0)
 

@@ -150,6 +150,10 @@ class Operator(unittest.TestCase):
         ]:
             with self.assertRaisesRegex(convoy.InvalidOperand, pattern):
                 ct.stage(text, *arguments)
+        plan = convoy.Plan("n2h9c6k8r3pad1+bias", weight.permute(0, 2, 3, 1))
+        for strange in (x.to("meta"), x.to_sparse()):  # without the stack that PyTorch adds
+            with self.assertRaisesRegex(convoy.InvalidOperand, r"(?s)^x: a Tensor that can't be read[^\n]*$"):
+                plan(strange, bias)
         for rider in ("keep(pre)", "norm", "if(1)"):
             with self.assertRaisesRegex(convoy.Error, "convoy.Plan"):
                 ct.stage(f"n1h9c6k8r3pad1+bias+{rider}", x, weight, bias)
