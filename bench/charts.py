@@ -147,7 +147,8 @@ def cpu_targets(machines):
     }
     return ratios(
         "CPU: best peer's time / ours, target stages with bias, ReLU and max-pool",
-        "fp32, default mode, two threads; best of PyTorch, ONNX Runtime, OpenVINO in the same run; figures: the first",
+        "fp32, default mode, two threads; best of PyTorch, ONNX Runtime, OpenVINO; "
+        f"figures at the right: {machines[0].short}",
         [label(row["stage"]) for row in rows],
         series,
     )
@@ -181,7 +182,7 @@ def gpu_targets(machine):
               "both without pool": [bare.get(re.sub(r"\+max.*", "", plain(row["stage"]))) for row in result]}
     return ratios(
         f"{machine.short}: best peer's time / ours, target stages, fp16",
-        "chain: the best of cuDNN, torch.compile and XLA in the same rounds; figures: the first",
+        "chain: the best of cuDNN, torch.compile and XLA in the same rounds; figures at the right: the whole stage",
         [label(row["stage"]) for row in result],
         series,
     )

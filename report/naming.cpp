@@ -24,7 +24,7 @@ std::string list_of(const ResultsFile& file) {
 }
 
 std::string list_title(std::string_view list) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 21> titles = {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 23> titles = {
       {{"targets-cpu", "Target stages, with pools"},
        {"targets", "Target stages, with pools"},
        {"vgg16", "VGG-16"},
@@ -35,6 +35,8 @@ std::string list_title(std::string_view list) {
        {"resnext50", "ResNeXt-50, grouped layers"},
        {"targets-without-pool", "Target stages without pools"},
        {"targets-bf16", "Target stages in bf16 and f16"},
+       {"f32-resnet50", "ResNet-50 in f32, peers without TF32"},
+       {"people", "Stages drawn as people use them"},
        {"f32-targets", "Target stages in f32, peers without TF32"},
        {"window-targets", "Target stages by window, by name"},
        {"window-without-pool", "Without pools, by window, by name"},
