@@ -159,6 +159,8 @@ void define_network(nb::module_& module) {
             return filled(self, images, true, stream);
           },
           nb::arg("images").none(), nb::kw_only(), nb::arg("stream").none() = none,
+          nb::sig(
+              "def __call__(self, images: typing.Any, *, stream: typing.Any = None) -> typing.Any"),
           "The logits [N, classes] f32 of images, as a new array of the images' library.")
       .def(
           "labels",
@@ -166,6 +168,8 @@ void define_network(nb::module_& module) {
             return filled(self, images, false, stream);
           },
           nb::arg("images").none(), nb::kw_only(), nb::arg("stream").none() = none,
+          nb::sig(
+              "def labels(self, images: typing.Any, *, stream: typing.Any = None) -> typing.Any"),
           "The labels [N] int32 of images, as a new array of the images' library.")
       .def(
           "warm",

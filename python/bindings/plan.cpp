@@ -319,7 +319,7 @@ void define_plan(nb::module_& module) {
           "Runs read these weights from now on. Raises Error where they are of another packing, "
           "and\n"
           "Busy while a run is under way.")
-      .def("explain", &explanation, document_of_explain)
+      .def("explain", &explanation, nb::sig("def explain(self) -> str"), document_of_explain)
       .def("explain_json", &facts, "The facts of `explain` as a dict: seconds, bytes, operations.",
            nb::sig("def explain_json(self) -> dict[str, typing.Any]"))
       .def("_repr_html_", &html)
