@@ -217,8 +217,8 @@ std::vector<std::filesystem::path> json_files(const std::string& folder) {
   fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, error);
   if (error)
     throw Error(
-        fmt::format("--results {}: {}. Expected a folder with the JSON that convoy bench "
-                    "writes, as bench/results.",
+        fmt::format("--results {}: {}. Give a folder with the JSON that convoy bench writes, as "
+                    "bench/results of the source tree.",
                     printable_path(folder), error.message()));
   for (const auto end = fs::end(at); at != end; at.increment(error)) {
     if (error) break;
