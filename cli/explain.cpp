@@ -11,6 +11,7 @@
 #include "commands.hpp"
 #include "convoy/error.hpp"
 #include "core/json.hpp"
+#include "cuda/known_gpus.hpp"
 #include "explain_map.hpp"
 #include "explain_trace.hpp"
 #include "options.hpp"
@@ -80,6 +81,11 @@ void run_explain(const ExplainArguments& arguments, int& exit_code) {
                      arguments.threads, arguments.strict, arguments.json});
     return;
   }
+  if (cuda::known_gpu(arguments.device))
+    throw Error(
+        fmt::format("device {}: a GPU by its name is for --map, --smem and --pipe, which run "
+                    "nothing. Add one of these, or give cpu, cuda or cuda:<number>.",
+                    arguments.device));
   PlanOptions options;
   options.device = parse_device(arguments.device);
   OwnedChain chain = parse_chain(arguments.stage, options.device.kind == DeviceKind::cuda);

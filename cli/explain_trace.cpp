@@ -2,10 +2,11 @@
 
 #include <fmt/core.h>
 
-#include "core/file.hpp"
+#include "convoy/error.hpp"
 #include "inspect/trace_text.hpp"
 #include "options.hpp"
 #include "plan/trace.hpp"
+#include "result_file.hpp"
 
 namespace convoy::cli {
 
@@ -13,16 +14,20 @@ void add_trace(Command& command, TraceArguments& arguments) {
   command
       .add_option("--trace", arguments.file,
                   "Run with time stamps taken inside, tell head, loop and tail, and write the time "
-                  "line for https://ui.perfetto.dev")
+                  "line for https://ui.perfetto.dev; - for the time line alone, on standard output")
       ->type_name("FILE")
       ->check(not_empty());
 }
 
 bool explain_trace(const TraceArguments& arguments, const Stage& stage, const PlanOptions& options,
                    double seconds, bool json) {
-  expect_writable(arguments.file);
+  const ResultFile file("--trace", arguments.file);
+  if (json && file.on_standard_output())
+    throw Error(
+        "explain: --json and --trace are both for standard output. Name a file for --trace.");
   const TracedStage traced = trace_stage(stage, options, seconds);
-  write_file_atomically(arguments.file, inspect::trace_file(traced));
+  file.write(inspect::trace_file(traced));
+  if (file.alone()) return traced.same_bits;
   if (json)
     fmt::print("{}\n", inspect::trace_json(traced, arguments.file));
   else

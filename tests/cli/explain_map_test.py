@@ -98,6 +98,10 @@ class ExplainMap(CliTest):
             self.assertTrue(any(access["plain"]["conflicts"] > 0 for access in shared["accesses"]))
             self.assertEqual(pipe["lines"][-1]["step"], pipe["steps"] - 1)
 
+    def test_a_gpu_by_name_is_for_maps(self):
+        self.refused(convoy("explain", THIRD, "--device", "h200"), "device h200: .* --map, --smem and --pipe")
+        self.refused(convoy("explain", THIRD, "--device", "h300", "--map"), '"h300": expected cpu, .* h200, h100')
+
     def test_what_is_refused(self):
         for words, *expected in (
             (["--map", "--at", "0,14,0,0", "--kernel", "window"], "p = 14", "0 to 13"),

@@ -35,6 +35,13 @@ class Trace(CliTest):
         self.assertGreater(told["traced"]["loop_seconds"], 0)
         self.assertEqual(told["file"], str(file))
 
+    def test_standard_output(self):
+        ran = convoy("explain", STAGE, "--trace", "-", "--no-measure", cwd=self.here)
+        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+        self.assertTrue(json.loads(ran.stdout)["traceEvents"])
+        self.assertFalse((self.here / "-").exists())
+        self.refused(STAGE, "--trace", "-", "--json", found="--json and --trace are both for standard output")
+
     def test_file_is_replaced_whole(self):
         file = self.here / "trace.json"
         file.write_text("old")

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include "convoy/error.hpp"
+#include "core/printable.hpp"
 #include "cuda/known_gpus.hpp"
 #include "plan/select.hpp"
 
@@ -30,6 +31,9 @@ bool of_a_cpu(const std::string& kernel) {
 Machine gpu_of(const MapRequest& request) {
   if (const auto known = cuda::known_gpu(request.device)) return cuda::machine_of(*known);
   PlanOptions options;
+  if (!request.device.starts_with("cuda"))
+    throw Error(fmt::format("device \"{}\": expected cpu, cuda, cuda:<number> or one of {}",
+                            printable(request.device, 80), cuda::known_gpu_names()));
   options.device = parse_device(request.device);
   return machine_for(options);
 }
