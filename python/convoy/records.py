@@ -24,4 +24,4 @@ class Text(str):
 def a_kind(thing: Any) -> str:
     """The name of its type behind an article, for messages: "a list", "an IFNode"."""
     name = type(thing).__name__
-    return f"an {name}" if name[0] in "aeioAEIO" else f"a {name}"
+    return f"an {name}" if name[0] in "aeioAEIO" or name == "ndarray" else f"a {name}"

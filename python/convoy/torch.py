@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from ._core import InvalidOperand, Plan, Stage
+from .records import a_kind
 from .stage_text import Form, form_of
 
 __all__ = ["StageModule", "plan", "spike", "stage"]  # noqa: F822
@@ -320,6 +321,9 @@ def called(x: Tensor, weight: Tensor, bias: Tensor | None, text: str) -> Tensor:
         return _stage(x, weight, bias, text)
     plain = type(x) is Tensor and type(weight) in _PLAIN and (x.is_cpu or x.is_cuda)
     if not plain or _transforms() or _jit():
+        for name, given in (("x", x), ("weight", weight)):
+            if not isinstance(given, Tensor):  # PyTorch would print all of it
+                raise InvalidOperand(f"{name}: {a_kind(given)}, expected a torch.Tensor")
         return _stage(x, weight, bias, text)
     trained = x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
     if trained and torch.is_grad_enabled():

@@ -150,6 +150,10 @@ class Operator(unittest.TestCase):
         ]:
             with self.assertRaisesRegex(convoy.InvalidOperand, pattern):
                 ct.stage(text, *arguments)
+        with self.assertRaisesRegex(convoy.InvalidOperand, "^x: an ndarray, expected a torch.Tensor$"):
+            ct.stage(text, x.numpy(), weight, bias)
+        with self.assertRaisesRegex(convoy.InvalidOperand, "^weight: a list, expected a torch.Tensor$"):
+            ct.stage(text, x, weight.tolist(), bias)
         plan = convoy.Plan("n2h9c6k8r3pad1+bias", weight.permute(0, 2, 3, 1))
         for strange in (x.to("meta"), x.to_sparse()):  # without the stack that PyTorch adds
             with self.assertRaisesRegex(convoy.InvalidOperand, r"(?s)^x: a Tensor that can't be read[^\n]*$"):
