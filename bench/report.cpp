@@ -120,38 +120,66 @@ std::string notes_of(const std::vector<Row>& rows) {
   return text;
 }
 
+// A line of a table whose columns are as wide as what stands in them: names to the left, numbers to
+// the right. The first line has every column.
+std::string aligned(const std::vector<std::string>& line,
+                    const std::vector<std::vector<std::string>>& lines) {
+  std::string text;
+  for (std::size_t column = 0; column < line.size(); ++column) {
+    std::size_t width = 0;
+    for (const auto& other : lines)
+      if (column < other.size()) width = std::max(width, other[column].size());
+    const std::string& head = lines.front()[column];
+    const bool name = head == "stage" || head == "kernel" || head == "best peer";
+    if (column > 0) text += name ? "  " : " ";
+    text += name ? fmt::format("{:<{}}", line[column], width)
+                 : fmt::format("{:>{}}", line[column], width);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string to_table(const std::vector<Row>& rows) {
-  std::size_t width = 5;
-  for (const Row& row : rows) width = std::max(width, row.stage.size());
-  const bool peers = !rows.empty() && !rows[0].peers.empty();
+  // A peer may be left out of some stages.
+  const bool peers = std::any_of(rows.begin(), rows.end(),
+                                 [](const Row& row) { return row.best_peer() != nullptr; });
   const bool floor = !rows.empty() && rows[0].floor > 0;
   const bool apart = !rows.empty() && rows[0].ours.apart > 0;
-  std::string text = fmt::format("{:<{}}  {:<16} {:>10} {:>10} {:>7} {:>9} {:>7}", "stage", width,
-                                 "kernel", "median us", "min us", "spread", "GFLOP/s", "of peak");
-  if (floor) text += fmt::format(" {:>8} {:>6}", "floor us", "GHz");
-  if (apart) text += fmt::format(" {:>9}", "apart us");
-  if (peers) text += fmt::format("  {:<21} {:>10} {:>6}", "best peer", "median us", "ratio");
-  if (apart && peers) text += fmt::format(" {:>6}", "apart");
-  text += "\n";
+  const auto tenths = [](double value) { return fmt::format("{:.1f}", value); };
+  std::vector<std::vector<std::string>> lines;
+  std::vector<std::string>* line = &lines.emplace_back();
+  *line = {"stage", "kernel", "median us", "min us", "spread", "GFLOP/s", "of peak"};
+  if (floor) line->insert(line->end(), {"floor us", "GHz"});
+  if (apart) line->push_back("apart us");
+  if (peers) line->insert(line->end(), {"best peer", "median us", "ratio"});
+  if (apart && peers) line->push_back("apart");
   double log_sum = 0;
   int ratios = 0;
   for (const Row& row : rows) {
-    text += fmt::format("{:<{}}  {:<16} {:>10.1f} {:>10.1f} {:>6.1f}% {:>9.1f} {:>6.1f}%",
-                        row.stage, width, row.kernel, row.ours.median * 1e6, row.ours.minimum * 1e6,
-                        row.ours.spread * 100, row.gflops, 100 * row.gflops / row.peak_gflops);
-    if (floor) text += fmt::format(" {:>8.1f} {:>6.2f}", row.floor * 1e6, row.clock_ghz);
-    if (apart) text += fmt::format(" {:>9.1f}", row.ours.apart * 1e6);
+    line = &lines.emplace_back();
+    *line = {row.stage,
+             row.kernel,
+             tenths(row.ours.median * 1e6),
+             tenths(row.ours.minimum * 1e6),
+             tenths(row.ours.spread * 100) + "%",
+             tenths(row.gflops),
+             tenths(100 * row.gflops / row.peak_gflops) + "%"};
+    if (floor)
+      line->insert(line->end(), {tenths(row.floor * 1e6), fmt::format("{:.2f}", row.clock_ghz)});
+    if (apart) line->push_back(tenths(row.ours.apart * 1e6));
     if (const Timing* best = row.best_peer()) {
-      text +=
-          fmt::format("  {:<21} {:>10.1f} {:>6}", best->name, best->median * 1e6, cell_ratio(best));
-      if (apart) text += fmt::format(" {:>6}", where_known(row.apart_ratio()).substr(0, 4));
+      line->insert(line->end(), {best->name, tenths(best->median * 1e6), cell_ratio(best)});
+      if (apart) line->push_back(where_known(row.apart_ratio()).substr(0, 4));
       log_sum += std::log(best->ratio);
       ++ratios;
     }
-    if (!row.checked) text += "  not checked: too much for the oracle";
-    text += row.quiet ? "\n" : "  noisy\n";
+  }
+  std::string text;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    text += aligned(lines[i], lines);
+    if (i > 0 && !rows[i - 1].checked) text += "  not checked: too much for the oracle";
+    text += i == 0 || rows[i - 1].quiet ? "\n" : "  noisy\n";
   }
   if (ratios > 1)
     text += fmt::format("geometric mean of the ratios over {} stages: {:.2f}\n", ratios,

@@ -22,6 +22,42 @@ def script(name, *words, **options):
                           **options)
 
 
+class Table(CliTest):
+    # Takes every stage but the first.
+    WORKER = """
+import json, sys
+asked = 0
+for line in sys.stdin:
+    if json.loads(line)["op"] == "prepare":
+        asked += 1
+        answer = {"peers": ["other"][: asked - 1], "left_out": [], "versions": {}}
+    else:
+        answer = {"samples": [1e-3]}
+    print(json.dumps(answer), flush=True)
+"""
+
+    def table(self, *words):
+        ran = convoy("bench", "--threads", 1, "--seconds", 0.002, "--rounds", 2, *words)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        lines = [line.removesuffix("  noisy") for line in ran.stdout.splitlines()]
+        return lines[1:lines.index(next(line for line in lines if line.startswith("GFLOP/s counts")))]
+
+    def test_columns_are_as_wide_as_what_stands_in_them(self):
+        head, row = self.table("--unfused", "--stage", "n1h9c3k7r3+relu")
+        self.assertEqual(len(head), len(row))
+        self.assertLessEqual(len(head), 105)  # the demo's stage has 15 letters more, a terminal 120 columns
+        self.assertRegex(row, r"^n1h9w9c3k7r3\+relu  \w+ .* unfused chain +\d")
+
+    def test_a_first_stage_without_peers(self):
+        worker = self.write("worker.py", self.WORKER.encode())
+        head, first, second = self.table("--peers", "--peers-python", sys.executable, "--peers-script", worker,
+                                         "--stage", "n1h8c16k16r3", "--stage", "n1h9c16k16r3+relu")
+        self.assertRegex(head, r"best peer +median us +ratio$")
+        self.assertRegex(first, r"%$")
+        self.assertRegex(second, r" other +[\d.]+ +[\d.]+$")
+        self.assertEqual(len(head), len(second))
+
+
 class Peers(CliTest):
     """A worker that spins, as idle threads of some libraries do: stopped while ours is timed, ended at the end."""
 
