@@ -42,7 +42,7 @@ std::span<const Kernel* const> kernel_table() {
     &winograd2_neuron,        // winograd2, then neurons over the steps and the pool
     &tap_pairs_neuron,
     &direct_neuron,
-    &cpu::spike_chain(),  // spiking layers in a row, by tables of sums
+    &cpu::spike_chain(),  // spiking layers in a row, by tables of sums or by events
     &cpu::general(),      // every legal stage
 #if defined(CONVOY_CUDA)
     &cuda::sm90::first(),  // up to four input channels, f16, bf16 or u8

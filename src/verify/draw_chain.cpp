@@ -60,6 +60,22 @@ void make_whole_layer(Stage& s) {
   s.pool.reset();
 }
 
+// Layers whose tables outgrow the caches, on few pixels.
+void make_wide_image(Random& random, Stage& s, bool images) {
+  s.n = random.pick<Index>({1, 2, 3, 7});
+  if (images) {
+    s.h = s.w = 8;
+    return;
+  }
+  s.h = random.between(3, 5), s.w = random.between(3, 5);
+  s.c = random.pick<Index>({40, 64, 72, 130});
+}
+void make_wide_layer(Random& random, Stage& s) {
+  s.r = s.s = 3;
+  s.dil = Extent(1);
+  s.k = random.pick<Index>({48, 64, 65, 100});
+}
+
 // False: the layer is not legal. `at`: what the next one reads.
 bool append(OwnedChain& chain, const Stage& layer, Stage& at) {
   if (!problems(layer).empty()) return false;
@@ -71,10 +87,11 @@ bool append(OwnedChain& chain, const Stage& layer, Stage& at) {
 
 // So many linear layers, the last of them a mean by `mean`'s chance.
 void append_linears(Random& random, OwnedChain& chain, Stage& at, Index steps, Index linears,
-                    double mean) {
+                    double mean, bool wide = false) {
   for (Index i = 0; i < linears; ++i) {
     Stage s = draw_layer(random, at.n, 1, 1, at.h * at.w * at.c);
     s.r = s.s = 1;
+    if (wide) s.k = random.pick<Index>({500, 513, 600});
     draw_neuron(random, s, steps, false);
     chain.stages.push_back(s);
     at.h = at.w = 1, at.c = s.k;
@@ -101,6 +118,8 @@ OwnedChain draw_spiking(Random& random) {
   at.c = images ? random.between(1, 4) : random.pick<Index>({1, 2, 3, 7, 8, 9, 16, 17, 24, 31});
   const bool whole = !images && random.chance(0.15);
   if (whole) make_whole_image(at);
+  const bool wide = !whole && random.chance(0.1);
+  if (wide) make_wide_image(random, at, images);
   const Index convolutions = random.between(images || whole ? 1 : 0, 2);
   const Index least = convolutions == 0 ? 1 : 0;
   const Index linears = whole ? 0 : random.between(least, 2);
@@ -108,10 +127,11 @@ OwnedChain draw_spiking(Random& random) {
     const bool of_images = images && i == 0;
     Stage s = draw_spiking_convolution(random, at, steps, of_images);
     if (whole) make_whole_layer(s);
+    if (wide) make_wide_layer(random, s);
     if (of_images) s.dtype = DType::u8;
     if (!append(chain, s, at)) return {};
   }
-  append_linears(random, chain, at, steps, linears, 0.5);
+  append_linears(random, chain, at, steps, linears, 0.5, wide);
   return chain;
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "cpu/families.hpp"
+#include "cpu/spike/spike_events.hpp"
 #include "verify/chain_parity.hpp"
 #include "verify/coverage.hpp"
 #include "verify/verify.hpp"
@@ -17,7 +18,7 @@ TEST(Chains, AreDrawnLegalAndForTheKernels) {
   const Machine machine = cpu_machine(1);
   std::set<std::string> cells;
   std::set<Index> steps;
-  Index taken = 0, images = 0, means = 0, flattened = 0;
+  Index taken = 0, images = 0, means = 0, flattened = 0, wide_convs = 0, wide_linears = 0;
   for (int i = 0; i < 1000; ++i) {
     const OwnedChain drawn = draw_chain(random);
     const Chain chain = drawn;
@@ -30,6 +31,9 @@ TEST(Chains, AreDrawnLegalAndForTheKernels) {
       flattened += chain[j].h == 1 && shapes_of(chain[j - 1]).out_h > 1;
     if (!cpu::spike_chain().refusals(chain, machine).empty()) continue;
     ++taken;
+    for (const Stage& stage : chain.stages)
+      if (stage.dtype != DType::u8 && cpu::SpikeEvents::pays(stage))
+        ++(stage.h == 1 && stage.w == 1 ? wide_linears : wide_convs);
     const Tile tile = cpu::spike_chain().tiles(chain, machine).front();
     for (const Cell& cell : cells_of({drawn, &cpu::spike_chain(), tile}))
       cells.insert(cell.epilogue + ", " + cell.tail);
@@ -41,6 +45,8 @@ TEST(Chains, AreDrawnLegalAndForTheKernels) {
   EXPECT_GT(means, 200);
   EXPECT_GT(flattened, 300);
   EXPECT_GE(cells.size(), 20U);
+  EXPECT_GT(wide_convs, 20);
+  EXPECT_GT(wide_linears, 20);
 
   Index pools = 0, bf16 = 0, spiking = 0, labelled = 0;
   for (int i = 0; i < 400; ++i) {

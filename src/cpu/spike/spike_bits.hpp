@@ -29,6 +29,9 @@ struct SpikeLayout {
   bool operator==(const SpikeLayout&) const = default;
 };
 
+/// Bytes behind the last step's last image that may be read, whatever they hold.
+inline constexpr Index spike_slack = 7;
+
 /// A block of images in some layout: step t of image i starts at data + t*step + i*image_bytes().
 struct SpikeBlock {
   std::uint8_t* data = nullptr;

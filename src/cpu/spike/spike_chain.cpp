@@ -68,8 +68,11 @@ void SpikePlan::lay_out_scratch() {
   for (std::size_t i = 0; i <= stages_.size(); ++i) {
     const bool unused = (i == 0 && reads_images()) || (i == stages_.size() && mean_);
     scratch_.bits.push_back(
-        place(unused ? Size(0) : Size(steps_) * block * image_bytes(layouts_[i])));
-    if (i < stages_.size() && linear(i))
+        place(unused ? Size(0) : Size(steps_) * block * image_bytes(layouts_[i]) + spike_slack));
+    if (i == stages_.size() || (i == 0 && reads_images())) continue;
+    if (SpikeEvents::pays(stages_[i]))
+      floats = std::max(floats, SpikeEvents::scratch_floats(stages_[i], steps_));
+    else if (linear(i))
       floats = std::max(floats, Size(SpikeLinear::scratch_floats(stages_[i])));
   }
   scratch_.images = place(reads_images() ? Size(SpikeFirst::scratch_bytes(stages_[0])) : Size(0));
@@ -94,8 +97,15 @@ SpikeTables::SpikeTables(const SpikePlan& plan, std::span<const Parameters> all)
           std::make_unique<SpikeFirst>(stage, given.w, given.bias, given.values, plan.layout(1));
     } else if (plan.linear(i)) {
       const auto columns = columns_of_bits(given.w, stage.k, plan.layout(i));
-      layer.linear = std::make_unique<SpikeLinear>(stage, plan.steps(), columns.data(), given.bias,
-                                                   plan.layout(i));
+      if (SpikeEvents::pays(stage))
+        layer.events = std::make_unique<SpikeEvents>(
+            stage, plan.steps(), columns.data(), given.bias, plan.layout(i), plan.layout(i + 1));
+      else
+        layer.linear = std::make_unique<SpikeLinear>(stage, plan.steps(), columns.data(),
+                                                     given.bias, plan.layout(i));
+    } else if (SpikeEvents::pays(stage)) {
+      layer.events = std::make_unique<SpikeEvents>(stage, plan.steps(), given.w, given.bias,
+                                                   plan.layout(i), plan.layout(i + 1));
     } else {
       layer.conv = std::make_unique<SpikeConv>(stage, given.w, given.bias, plan.layout(i),
                                                plan.layout(i + 1));

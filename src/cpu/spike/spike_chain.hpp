@@ -8,6 +8,7 @@
 #include "core/kernel.hpp"
 #include "core/size.hpp"
 #include "cpu/spike/spike_conv.hpp"
+#include "cpu/spike/spike_events.hpp"
 #include "cpu/spike/spike_first.hpp"
 #include "cpu/spike/spike_linear.hpp"
 
@@ -55,10 +56,11 @@ class SpikePlan {
 /// The tables of every layer: what the weights, biases and pixel values of a chain become.
 class SpikeTables final : public PackedWeights {
  public:
-  struct Layer {
+  struct Layer {  // one of them
     std::unique_ptr<SpikeFirst> first;
     std::unique_ptr<SpikeConv> conv;
     std::unique_ptr<SpikeLinear> linear;
+    std::unique_ptr<SpikeEvents> events;
   };
   /// One element of `all` a stage. Throws Error where the first layer's sums may overflow.
   SpikeTables(const SpikePlan& plan, std::span<const Parameters> all);

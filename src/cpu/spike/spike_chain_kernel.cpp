@@ -112,7 +112,12 @@ class PreparedSpikeChain final : public Prepared {
     } else if (layer.conv) {
       layer.conv->run(count, in, out);
     } else if (plan_.mean() && i + 1 == plan_.size()) {
-      layer.linear->run_mean(count, in, mean(scratch), floats);
+      if (layer.events)
+        layer.events->run_mean(count, in, mean(scratch), floats);
+      else
+        layer.linear->run_mean(count, in, mean(scratch), floats);
+    } else if (layer.events) {
+      layer.events->run(count, in, out, floats);
     } else {
       layer.linear->run(count, in, out, floats);
     }
