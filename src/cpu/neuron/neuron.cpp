@@ -35,22 +35,33 @@ Stage sums_of(const Stage& stage, Index images) {
   return sums;
 }
 
-/// Floats of an image: its sums or membranes, and its spikes before the pool.
+/// The pool's windows are 2x2 and cover all pixels.
+bool pools_in_registers(const Stage& stage, const Shapes& shapes) {
+  return pools_in_fours(stage) && shapes.p % 2 == 0 && shapes.q % 2 == 0;
+}
+
+/// Floats of an image: its sums, its membranes between steps, and its spikes before the pool.
 struct Planes {
-  explicit Planes(const Stage& stage)
-      : Planes(shapes_of(sums_of(stage, 1)), stage.k, stage.pool.has_value()) {}
+  explicit Planes(const Stage& stage) : Planes(stage, shapes_of(sums_of(stage, 1))) {}
 
   Size sums;
+  bool all_steps = false;  // are taken at once: membranes stay in registers
+  Size membranes;
+  bool windows = false;   // are pooled in registers
   Index spike_pitch = 0;  // from pixel to pixel: whole vectors
-  Size spikes;            // 0 without a pool: they go to y
+  Size spikes;
 
-  Size all() const { return sums * 2 + spikes; }
+  Size all() const { return sums + membranes + spikes; }
 
  private:
-  Planes(const Shapes& shapes, Index k, bool pool)
-      : sums(Size(shapes.p) * shapes.q * k),
-        spike_pitch(round_up(k, 16)),
-        spikes(pool ? Size(shapes.p) * shapes.q * spike_pitch : Size(0)) {}
+  Planes(const Stage& stage, const Shapes& shapes)
+      : sums(Size(shapes.p) * shapes.q * stage.k), windows(pools_in_registers(stage, shapes)) {
+    const bool plane = stage.pool && !windows;
+    all_steps = (stage.hold && !plane) || stage.t == 1;
+    if (!all_steps) membranes = sums;
+    spike_pitch = round_up(stage.k, Index{16});
+    if (plane) spikes = Size(shapes.p) * shapes.q * spike_pitch;
+  }
 };
 
 /// Images of a block: a quarter of the L3 holds them.
@@ -69,9 +80,12 @@ class PreparedNeurons final : public Prepared {
         inner_(std::move(inner)),
         neuron_{stage.act.kind == Activation::Kind::lif, stage.soft, stage.act.tau(),
                 stage.act.threshold()},
-        step_(neuron_loops::step()) {
+        steps_(neuron_loops::steps()) {
     const Planes planes(stage);
+    all_steps_ = planes.all_steps;
+    windows_ = planes.windows;
     plane_ = planes.sums.value();
+    membrane_plane_ = planes.membranes.value();
     spike_pitch_ = planes.spike_pitch;
     spike_plane_ = planes.spikes.value();
     pool_.rows = math::pool_rows(stage, shapes_.p);
@@ -93,13 +107,14 @@ class PreparedNeurons final : public Prepared {
   Status run(const RunArgs& args) const noexcept override {
     for (Index first = 0; first < args.n; first += images_) {
       const Index images = std::min(images_, args.n - first);
-      for (Index t = 0; t < stage_.t; ++t) {
+      const Index at_once = all_steps_ ? stage_.t : 1;
+      for (Index t = 0; t < stage_.t; t += at_once) {
         if (t == 0 || !stage_.hold) {
           Status status = make_sums(args, first, images, t);
           if (!status.ok()) return status;
         }
-        take_step(args, first, images, t);
-        if (stage_.pool) pool_spikes(args, first, images, t);
+        take_steps(args, first, images, t, at_once);
+        if (spike_plane_ > 0) pool_spikes(args, first, images, t);
       }
     }
     return {};
@@ -107,13 +122,15 @@ class PreparedNeurons final : public Prepared {
 
  private:
   std::size_t own_bytes() const {
-    return static_cast<std::size_t>(2 * floats(plane_) + floats(spike_plane_)) * sizeof(float);
+    return static_cast<std::size_t>(floats(plane_) + floats(membrane_plane_) +
+                                    floats(spike_plane_)) *
+           sizeof(float);
   }
   /// Of a block, to a cache line.
   Index floats(Index of_image) const { return round_up(images_ * of_image, 16); }
   float* sums(const RunArgs& args) const { return reinterpret_cast<float*>(args.workspace); }
   float* membranes(const RunArgs& args) const { return sums(args) + floats(plane_); }
-  float* spikes(const RunArgs& args) const { return membranes(args) + floats(plane_); }
+  float* spikes(const RunArgs& args) const { return membranes(args) + floats(membrane_plane_); }
   float* y_of(const RunArgs& args, Index image, Index t) const {
     return static_cast<float*>(args.y) + image * args.y_stride.n + t * args.y_stride.t;
   }
@@ -135,14 +152,16 @@ class PreparedNeurons final : public Prepared {
     return inner_->run(inside);
   }
 
-  /// All neurons of the block, a task a row.
-  void take_step(const RunArgs& args, Index first, Index images, Index t) const noexcept {
-    const Index row = shapes_.q * stage_.k;
-    const bool last = t + 1 == stage_.t;
-    args.threads->for_each(images * shapes_.p, [&](Index task, int) {
-      const Index image = task / shapes_.p, p = task % shapes_.p;
-      const Index at = task * row, of_all = first * plane_ + at;
-      neuron_loops::NeuronArgs a{neuron_, shapes_.q, stage_.k};
+  /// Steps [t, t + steps) of all neurons of the block, a task a row of pixels or of windows.
+  void take_steps(const RunArgs& args, Index first, Index images, Index t,
+                  Index steps) const noexcept {
+    const Index row = shapes_.q * stage_.k, rows = windows_ ? 2 : 1, tasks = shapes_.p / rows;
+    const bool last = t + steps == stage_.t;
+    args.threads->for_each(images * tasks, [&](Index task, int) {
+      const Index image = task / tasks, p = task % tasks;
+      const Index at = task * rows * row, of_all = first * plane_ + at;
+      neuron_loops::NeuronArgs a{neuron_, windows_, shapes_.q / rows, stage_.k, steps};
+      a.row_pitch = row;
       a.sums = sums(args) + at;
       if (t > 0)
         a.before = membranes(args) + at;
@@ -152,14 +171,15 @@ class PreparedNeurons final : public Prepared {
         a.after = membranes(args) + at;
       else if (args.membrane_out)
         a.after = args.membrane_out + of_all;
-      if (stage_.pool) {
+      if (spike_plane_ > 0) {
         a.spikes = spikes(args) + task * shapes_.q * spike_pitch_;
         a.spike_pitch = spike_pitch_;
       } else {
         a.spikes = y_of(args, first + image, t) + p * args.y_stride.h;
         a.spike_pitch = args.y_stride.w;
+        a.spike_step = args.y_stride.t;
       }
-      step_(a);
+      steps_(a);
     });
   }
 
@@ -177,8 +197,9 @@ class PreparedNeurons final : public Prepared {
   Index images_;
   std::unique_ptr<Prepared> inner_;
   neuron_loops::Neuron neuron_;
-  neuron_loops::Step step_;
-  Index plane_ = 0, spike_pitch_ = 0, spike_plane_ = 0;
+  neuron_loops::Steps steps_;
+  bool all_steps_ = false, windows_ = false;
+  Index plane_ = 0, membrane_plane_ = 0, spike_pitch_ = 0, spike_plane_ = 0;
   RowsToPool pool_;
 };
 
@@ -207,6 +228,8 @@ Cost Neurons::cost(const Stage& stage, const Tile& tile, const Machine& machine)
   const auto blocks = static_cast<double>(ceil_div(stage.n, images));
   const auto steps = static_cast<double>(stage.t);
   Cost cost = inner_.cost(sums_of(stage, images), tile, machine);
+  const Planes planes(stage);
+  const double passes = (planes.all_steps ? 1 : steps) * (planes.spikes.value() > 0 ? 2 : 1);
   // Blocks of which the last may have fewer images.
   const double runs =
       static_cast<double>(stage.n) / static_cast<double>(images) * (stage.hold ? 1 : steps);
@@ -215,7 +238,7 @@ Cost Neurons::cost(const Stage& stage, const Tile& tile, const Machine& machine)
   const double vectors = static_cast<double>(shapes.pre_elements) / machine.vector_floats;
   cost.seconds = cost.seconds * runs +
                  vectors * costs.general.output_vector_cycles / costs.clock / machine.threads +
-                 blocks * steps * (stage.pool ? 2 : 1) * start_seconds(machine);
+                 blocks * passes * start_seconds(machine);
   cost.flops *= runs;
   cost.bytes = bytes_of_stage(stage, shapes);
   return cost;

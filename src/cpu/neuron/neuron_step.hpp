@@ -1,4 +1,4 @@
-// A step of neurons on sums that lie in a cache.
+// Steps of neurons on sums that lie in a cache.
 #pragma once
 
 #include "convoy/stage.hpp"
@@ -11,19 +11,22 @@ struct Neuron {
   float tau = 2, threshold = 1;
 };
 
-/// One step of neighbouring pixels.
+/// Steps with the same sums, of a row of neighbouring pixels or of windows of 2x2 pixels.
 struct NeuronArgs {
   Neuron neuron;
-  Index pixels = 0, channels = 0;
-  const float* sums = nullptr;    // [pixels][channels]
+  bool windows = false;  // whose spikes are pooled
+  Index outputs = 0;     // pixels or windows
+  Index channels = 0, steps = 1;
+  const float* sums = nullptr;    // [outputs][channels], or two rows of [2*outputs][channels]
   const float* before = nullptr;  // likewise: the membranes; null: 0
   float* after = nullptr;         // likewise; may be `before`; null: not wanted
-  float* spikes = nullptr;        // 1 or 0; from pixel to pixel:
-  Index spike_pitch = 0;
+  Index row_pitch = 0;            // of these, from row to row
+  float* spikes = nullptr;        // 1 or 0; from output to output and from step to step:
+  Index spike_pitch = 0, spike_step = 0;
 };
 
-using Step = void (*)(const NeuronArgs&);
+using Steps = void (*)(const NeuronArgs&);
 /// Of the instruction set in use.
-Step step();
+Steps steps();
 
 }  // namespace convoy::cpu::neuron_loops
