@@ -49,6 +49,11 @@ inline Neuron neuron_of(const Stage& stage) {
   return {leaky, stage.soft, stage.act.threshold(), stage.act.tau()};
 }
 
+/// A filter of 1x1 on an image of 1x1.
+inline bool is_linear(const Stage& stage) {
+  return stage.h == 1 && stage.w == 1 && stage.r == 1 && stage.s == 1;
+}
+
 /// [K, rounded up to 16]: the bias, or 0 without one; -inf beyond K, where nothing fires then.
 Buffer<float> padded_bias(const float* bias, Index k);
 

@@ -30,8 +30,7 @@ void pack_row(const float* from, Index pixels, Index channels, std::uint8_t* to)
     }
     if (c == channels) continue;
     unsigned byte = 0;
-    for (Index bit = 0; c + bit < channels; ++bit)
-      byte |= (from[c + bit] != 0.0F ? 1U : 0U) << bit;
+    for (Index bit = 0; c + bit < channels; ++bit) byte |= (from[c + bit] != 0.0F ? 1U : 0U) << bit;
     *to++ = static_cast<std::uint8_t>(byte);
   }
 }

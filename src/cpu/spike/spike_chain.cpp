@@ -10,10 +10,6 @@
 namespace convoy::cpu {
 namespace {
 
-bool is_linear(const Stage& stage) {
-  return stage.h == 1 && stage.w == 1 && stage.r == 1 && stage.s == 1;
-}
-
 // What SpikeLayout::image_bytes() says where it fits: a border may be as large as a stage's
 // padding.
 Size image_bytes(const SpikeLayout& layout) {

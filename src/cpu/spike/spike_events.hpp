@@ -9,10 +9,15 @@ namespace convoy::cpu {
 
 /// Where the tables of spike_conv and spike_linear would outgrow the caches: they hold four to
 /// sixteen times the weights. Here nothing but the weights is read, a slice of them at a time that
-/// stays in an L1: those of 64 input channels of a tap and 64 filters. For each output pixel and
-/// step the sums of these filters are in registers while the bits of the 64 channels are walked.
-/// fp32; the order of summation is fixed: tap row, tap column, channel, those that fired. So are
-/// the bits of multiply-adds by 0 and 1 in this order.
+/// stays in an L1: those of 64 input channels of a tap and 64 filters. For each output pixel the
+/// sums of these filters are in registers while the bits of the 64 channels are walked.
+///
+/// Inputs fire in several steps, so that their weights would be added again and again. Of four
+/// steps (the last group may have fewer) each pattern of steps has a sum of its own, of the inputs
+/// that fire in these steps and in no other; a step's sum is that of the patterns which it is in.
+///
+/// fp32; the order of summation is fixed: within a pattern tap row, tap column, channel, those that
+/// fired; then patterns as numbers whose bit i is step i.
 class SpikeEvents {
  public:
   /// Whether a layer that spike_conv or spike_linear serves is better off here: a function of its
@@ -45,7 +50,8 @@ class SpikeEvents {
 
   SpikeLayout in_, out_;
   Neuron neuron_;
-  Index steps_, k_, pool_, tile_rows_;
+  Index steps_, k_, pool_;
+  Index tile_rows_ = 0, tile_columns_ = 0;
   Index out_h_ = 0, out_w_ = 0;
   Index in_row_ = 0, in_column_ = 0;  // bytes from an output pixel's inputs to its neighbour's
   std::vector<Slice> slices_;
