@@ -148,3 +148,29 @@ configure_file(${PROJECT_SOURCE_DIR}/cmake/convoyConfigVersion.cmake.in
 install(FILES ${PROJECT_BINARY_DIR}/convoyConfig.cmake
               ${PROJECT_BINARY_DIR}/convoyConfigVersion.cmake DESTINATION ${package_folder})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# For builds without CMake. The prefix is told from where the file lies, so that an installed tree may be moved.
+set(pkgconfig_folder ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+if(IS_ABSOLUTE ${pkgconfig_folder})
+  set(convoy_pc_prefix ${CMAKE_INSTALL_PREFIX})
+else()
+  file(RELATIVE_PATH convoy_pc_prefix /prefix/${pkgconfig_folder} /prefix)
+  string(REGEX REPLACE "/$" "" convoy_pc_prefix "\${pcfiledir}/${convoy_pc_prefix}")
+endif()
+foreach(folder includedir libdir)
+  string(TOUPPER CMAKE_INSTALL_${folder} variable)
+  cmake_path(APPEND convoy_pc_${folder} "\${prefix}" ${${variable}})  # an absolute one replaces the prefix
+endforeach()
+# As in convoyConfig.cmake.in: a shared libconvoy brings along what it calls.
+set(convoy_pc_requires)
+set(convoy_pc_libs)
+set(convoy_pc_cflags)
+if(NOT BUILD_SHARED_LIBS)
+  set(convoy_pc_requires "libhwy, tbb, zlib, fmt")
+  set(convoy_pc_cflags " -DCONVOY_STATIC")
+  if(CONVOY_HAS_CUDA)
+    set(convoy_pc_libs "-L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lrt -lpthread -ldl")
+  endif()
+endif()
+configure_file(${PROJECT_SOURCE_DIR}/cmake/convoy.pc.in ${PROJECT_BINARY_DIR}/convoy.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/convoy.pc DESTINATION ${pkgconfig_folder})

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Installs Convoy into a temporary prefix, builds a project that finds it with
-find_package(convoy) out of the README's C++ snippet, and runs it.
+find_package(convoy) out of the README's C++ snippet, and runs it; then the snippet alone, with what
+pkg-config says (skipped where there is none).
 
     run.py --source DIR --build DIR [--shared]
 
@@ -11,6 +12,7 @@ the compiler cache has their objects from --build.
 Exit code 0: everything worked and the program printed what the README says it prints.
 """
 import argparse
+import os
 import pathlib
 import re
 import shutil
@@ -83,6 +85,32 @@ def check_versions(prefix, folder):
     run("cmake", "-S", folder, "-B", folder / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}")
 
 
+def check_pkg_config(prefix, program, shared, folder):
+    """The program, built from pkg-config's words alone, in a prefix that was moved after the installation.
+    Returns what it prints; None, and why on standard output, without pkg-config."""
+    if not shutil.which("pkg-config"):
+        print("skipped: no pkg-config (Debian: pkgconf) to build a program by convoy.pc")
+        return None
+    moved = folder / "moved"
+    shutil.copytree(prefix, moved, symlinks=True)
+    files = list(moved.glob("**/pkgconfig/convoy.pc"))
+    if len(files) != 1:
+        sys.exit(f"expected one convoy.pc in the prefix, found {files}")
+    # A shared libconvoy needs no other library's file: only its own is to be found.
+    searched = "PKG_CONFIG_LIBDIR" if shared else "PKG_CONFIG_PATH"
+    environment = {**os.environ, searched: str(files[0].parent)}
+    static = [] if shared else ["--static"]
+    flags = run("pkg-config", "--cflags", "--libs", *static, "convoy", capture_output=True, text=True, env=environment).stdout.split()
+    print(*flags)
+    if str(prefix) in " ".join(flags) or ("-ltbb" in flags) == shared:
+        sys.exit(f"pkg-config said {flags}: expected the moved prefix, and tbb of a static libconvoy alone")
+    (folder / "alone.cpp").write_text(program)
+    run("c++", "-std=c++20", folder / "alone.cpp", "-o", folder / "alone", *flags)
+    library = files[0].parent.parent
+    return run(folder / "alone", capture_output=True, text=True,
+               env={**os.environ, "LD_LIBRARY_PATH": str(library)} if shared else None).stdout
+
+
 def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--source", type=pathlib.Path, required=True)
@@ -120,9 +148,10 @@ def main():
         output = run(project / "build/consumer", capture_output=True, text=True).stdout
         run(project / "build/names")
         run_on_gpu(project / "build/gpu")
+        alone = check_pkg_config(prefix, program, options.shared, pathlib.Path(folder))
     print(output)
-    if output != printed:
-        sys.exit(f"The README says that its program prints\n{printed}")
+    if output != printed or alone not in (None, printed):
+        sys.exit(f"The README says that its program prints\n{printed}By pkg-config it printed\n{alone}")
 
 
 main()
