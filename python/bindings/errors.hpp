@@ -25,4 +25,17 @@ inline void raise_unless_ok(const Status& status) {
   if (!status.ok()) raise(status.code(), status.message());
 }
 
+/// copy and pickle of the type raise TypeError with this text, which says what to do instead.
+template <class Type>
+Type& refuse_copies(Type& type, const char* message) {
+  type.def(
+      "__reduce_ex__",
+      [message](nanobind::handle, nanobind::handle) -> nanobind::object {
+        throw nanobind::type_error(message);
+      },
+      nanobind::arg("protocol"), nanobind::sig("def __reduce_ex__(self, protocol: int) -> Any"),
+      "Raises TypeError: it can be neither copied nor pickled.");
+  return type;
+}
+
 }  // namespace convoy::python

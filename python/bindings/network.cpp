@@ -128,7 +128,12 @@ void define_network(nb::module_& module) {
       });
 
   const auto none = nb::none();
-  nb::class_<PythonNetwork>(module, "Network", document_of_network)
+  auto network = nb::class_<PythonNetwork>(module, "Network", document_of_network);
+  refuse_copies(network,
+                "a convoy.Network can be neither copied nor pickled: it holds what was chosen and "
+                "packed for one machine. Make it again from its folder, convoy.Network(folder), or "
+                "from its text and parameters, convoy.Network.from_text(text, parameters). Pickle "
+                "the folder's path, or the text and the parameters.")
       .def(
           "__init__",
           [](PythonNetwork* self, nb::handle folder, const std::string& device, int threads,

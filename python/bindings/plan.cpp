@@ -282,7 +282,12 @@ std::string html(const PythonPlan& self) {
 }  // namespace
 
 void define_plan(nb::module_& module) {
-  nb::class_<Weights>(module, "Weights", document_of_weights)
+  auto packed = nb::class_<Weights>(module, "Weights", document_of_weights);
+  refuse_copies(
+      packed,
+      "a convoy.Weights can be neither copied nor pickled: it is packed for one machine's "
+      "kernel. Pickle the weights that it was packed from, and make it again: "
+      "plan.pack(weights). Plans share one: plan.use(packed).")
       .def("__repr__",
            [](const Weights& self) { return fmt::format("<convoy.Weights {}>", self.packing()); })
       .def_prop_ro(
@@ -305,6 +310,11 @@ void define_plan(nb::module_& module) {
              nb::arg("idx").none() = none, nb::arg("membrane").none() = none,
              nb::arg("membrane_out").none() = none, nb::arg("stream").none() = none,
              nb::sig(signature), document_of_run);
+  refuse_copies(
+      plan,
+      "a convoy.Plan can be neither copied nor pickled: it holds what was chosen and packed "
+      "for one machine. Make it again from its stage and weights: "
+      "convoy.Plan(plan.stage, weights). Pickle plan.stage and the weights.");
   plan.def("set_weights", &set_weights, nb::arg("weights"), nb::kw_only(),
            nb::arg("weights_layout") = "krsc", nb::arg("stream").none() = none,
            document_of_set_weights)

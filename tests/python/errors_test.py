@@ -1,7 +1,10 @@
 """What is wrong raises an exception that says what was found, what was expected and what to do."""
 
+import copy
+import functools
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -131,6 +134,17 @@ class Errors(unittest.TestCase):
     def test_pickle(self):
         stage = convoy.Stage("n1h8c8k8r3+relu")
         self.assertEqual(pickle.loads(pickle.dumps(stage)), stage)
+
+    def test_what_is_packed_for_a_machine_says_how_to_make_it_again(self):
+        weights = np.ones((8, 3, 3, 8), np.float32)
+        plan = convoy.Plan("n1h8c8k8r3+relu", weights)
+        for thing, again in ((plan, "convoy.Plan(plan.stage, weights). Pickle plan.stage and the weights"),
+                             (convoy.Network(convoy.demo_model()), "convoy.Network(folder)"),
+                             (plan.pack(weights), "plan.pack(weights)")):  # fmt: skip
+            for call in (copy.copy, copy.deepcopy, *(functools.partial(pickle.dumps, protocol=p) for p in range(6))):
+                with self.assertRaisesRegex(TypeError, f"^a convoy.{type(thing).__name__} can be neither copied nor "
+                                                       f"pickled: .*{re.escape(again)}"):  # fmt: skip
+                    call(thing)
 
 
 if __name__ == "__main__":
