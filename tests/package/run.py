@@ -100,7 +100,8 @@ def check_pkg_config(prefix, program, shared, folder):
     searched = "PKG_CONFIG_LIBDIR" if shared else "PKG_CONFIG_PATH"
     environment = {**os.environ, searched: str(files[0].parent)}
     static = [] if shared else ["--static"]
-    flags = run("pkg-config", "--cflags", "--libs", *static, "convoy", capture_output=True, text=True, env=environment).stdout.split()
+    flags = run("pkg-config", "--cflags", "--libs", *static, "convoy", capture_output=True, text=True,
+                env=environment).stdout.split()
     print(*flags)
     if str(prefix) in " ".join(flags) or ("-ltbb" in flags) == shared:
         sys.exit(f"pkg-config said {flags}: expected the moved prefix, and tbb of a static libconvoy alone")
