@@ -32,7 +32,8 @@ def has_simd_loops(path):
 
 
 def prepares_launches(path):
-    return path.name == "depthwise_kernel.cpp" and "/src/cuda/any/" in str(path)
+    kernel = "/src/cuda/any/depthwise_kernel.cpp"  # by itself, or of a united file
+    return str(path).endswith(kernel) or (path.suffix == ".cxx" and kernel in path.read_text())
 
 
 def is_of_any_gpu(path):
