@@ -62,7 +62,8 @@ HWY_INLINE void add_events(const Params& p, const float* w, std::uint64_t bits,
 #pragma GCC unroll 4
     for (int t = 0; t < kSteps; ++t) {
       std::memcpy(&fired[t], in + t * p.in_step, sizeof fired[t]);
-      if (t == 1 && p.increments) fired[1] |= fired[0];
+      if constexpr (kSteps > 1)
+        if (t == 1 && p.increments) fired[1] |= fired[0];
       any |= fired[t];
     }
     any &= bits;
