@@ -10,7 +10,8 @@ from torch import Tensor, fx, nn
 
 from . import model_folder
 from ._core import Error, Network, Stage
-from .fusing import _compare, _Shapes, _Stage, _Tracer, replace_plain
+from .fusing import _Shapes, _Stage, _Tracer, replace_plain
+from .fusing_compare import compare
 from .fusing_graph import hold_inputs, is_mean_of_steps, near_images, replace_spiking
 from .fusing_spikes import SpikeStage, States, jelly
 from .records import a_kind
@@ -175,7 +176,7 @@ def _exported(model: nn.Module, folder: Any, sample: Tensor, states: States, for
     if rated.dim() == 4:  # a network gives [N, H, W, C], flattened
         rated = rated.permute(0, 2, 3, 1)
     near = set().union(*(near_images(one, values) for one in found)) if found else set()
-    _compare(rated.flatten(1), given.to(rated.device), None, len(image), near)
+    compare(rated.flatten(1), given.to(rated.device), None, len(image), near)
     try:
         model_folder.write(folder, text, arrays, form)
     except OSError as error:

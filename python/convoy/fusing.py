@@ -10,6 +10,7 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from ._core import Error, Plan
+from .fusing_compare import compare
 from .fusing_graph import (
     Spikes,
     batch_of,
@@ -274,57 +275,6 @@ def replace_plain(
     return stages, rows
 
 
-# Of the largest value: what sums in another order, and folded norms, may differ by.
-_TOLERANCE = {torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 1e-1}
-
-
-def _differing(gap: Tensor, bound: float, n: int, images: set[int]) -> set[int] | None:
-    """The images of n that a difference is in, where all of those may differ; None where it is in another."""
-    for axis in [axis for axis in range(min(gap.dim(), 2)) if gap.shape[axis] == n]:
-        found = {int(i) for i in (gap > bound).movedim(axis, 0).flatten(1).any(1).nonzero().flatten()}
-        if found <= images:
-            return found
-    return None
-
-
-def _compare(
-    wanted: Any, found: Any, tolerance: float | None, n: int = 0, images: frozenset[int] | set[int] = frozenset()
-) -> tuple[float, float, set[int]]:
-    """(largest difference, largest value, images whose results differ). Raises Error where a difference is too large.
-
-    images: those of n that may differ in any way.
-    """
-    difference = scale = 0.0
-    differing: set[int] = set()
-    for one, other in zip(pytree.tree_leaves(wanted), pytree.tree_leaves(found), strict=True):
-        if not isinstance(one, Tensor):
-            continue
-        if one.shape != other.shape or one.dtype != other.dtype:
-            raise Error(f"fuse: {other.dtype} {list(other.shape)} on the sample, expected {one.dtype} "
-                        f"{list(one.shape)}. Leave that part of the model out, and report this.")  # fmt: skip
-        if one.numel() == 0:
-            continue
-        one, other = one.double(), other.double()
-        largest = one.nan_to_num(0, 0, 0).abs().max().item()
-        same = (one == other) | (one.isnan() & other.isnan())
-        gaps = torch.where(same, 0, (one - other).abs()).nan_to_num(float("inf"))
-        gap = gaps.max().item()
-        bound = (tolerance if tolerance is not None else _TOLERANCE.get(_type_of(wanted), 1e-3)) * largest
-        if gap > bound:
-            its = _differing(gaps, bound, n, images) if images else None
-            if its is None:
-                raise Error(f"fuse: the fused model differs by {gap:.3g} on the sample, expected at most {bound:.3g} "
-                            f"(the largest value is {largest:.3g}). Give tolerance= where that is right, or leave the "
-                            "part out.")  # fmt: skip
-            differing |= its
-        difference, scale = max(difference, gap), max(scale, largest)
-    return difference, scale, differing
-
-
-def _type_of(outputs: Any) -> torch.dtype | None:
-    return next((leaf.dtype for leaf in pytree.tree_leaves(outputs) if isinstance(leaf, Tensor)), None)
-
-
 def fuse(model: nn.Module, sample: Any, *, linear: bool = True, tolerance: float | None = None,
          show: bool = True) -> Fused:  # fmt: skip
     """The model with Conv2d [BatchNorm2d] [activation] [MaxPool2d], and Linear [activation], as stages.
@@ -400,6 +350,6 @@ def _fused(model: nn.Module, graph: fx.Graph, arguments: tuple, states: States, 
             images = images.union(*(near_images(one, shapes.seen) for one in first))
     else:
         images = set()
-    difference, scale, differing = _compare(wanted, fused(*arguments), tolerance, n, images)
+    difference, scale, differing = compare(wanted, fused(*arguments), tolerance, n, images)
     fused.__dict__["report"] = Report(rows, difference, scale, spikes, tuple(sorted(differing)), n)
     return fused
