@@ -43,7 +43,7 @@ class Draw {
 };
 
 inline std::vector<double> expected_spikes(const Stage& stage, std::vector<float>& x,
-                                    std::vector<float>& w, std::vector<float>& bias) {
+                                           std::vector<float>& w, std::vector<float>& bias) {
   static Threads threads(2);
   Operands operands;
   operands.x = TensorView(x.data(), DType::f32, x_shape(stage));
@@ -65,8 +65,8 @@ struct Bits {
   }
 };
 
-inline void expect_equal(const std::vector<double>& expected, const SpikeLayout& layout, Index steps,
-                  Index n, const SpikeBlock& block, const Stage& stage) {
+inline void expect_equal(const std::vector<double>& expected, const SpikeLayout& layout,
+                         Index steps, Index n, const SpikeBlock& block, const Stage& stage) {
   std::vector<float> ours(expected.size());
   unpack_spikes(layout, steps, n, block, ours.data(), static_cast<Index>(expected.size()) / steps);
   Index different = 0;

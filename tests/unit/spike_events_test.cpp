@@ -1,4 +1,5 @@
-// Sums of the weights of inputs that fired, against the reference: exact on small multiples of 1/32.
+// Sums of the weights of inputs that fired, against the reference: exact on small multiples of
+// 1/32.
 #include "cpu/spike/spike_events.hpp"
 
 #include "cpu/spike/spike_conv.hpp"
