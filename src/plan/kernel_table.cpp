@@ -29,6 +29,7 @@ std::span<const Kernel* const> kernel_table() {
   static const cuda::Pooled window_pool("window_pool", cuda::sm80::window());
   static const cuda::Nchw window_nchw("window_nchw", cuda::sm80::window());
   static const cuda::Pooled few_filters_pool("few_filters_pool", cuda::few_filters());
+  static const cuda::Pooled depthwise_pool("depthwise_pool", cuda::depthwise());
 #endif
   static const Kernel* const kernels[] = {
     &cpu::winograd4(),        // 3x3 stride 1: a quarter of the multiplications; default mode only
@@ -64,6 +65,7 @@ std::span<const Kernel* const> kernel_table() {
     &cuda::few_filters(),  // up to eight filters in f32, on any GPU
     &few_filters_pool,     // the same with any pool and second outputs, in a second pass
     &cuda::depthwise(),    // a filter of its own for each channel, on any GPU
+    &depthwise_pool,       // the same with any pool and second outputs, in a second pass
     &cuda::general(),      // every legal stage
     // By name only, to learn from: a rung a line of docs/ladder.md.
     &cuda::sm75::ladder(0),

@@ -61,6 +61,7 @@ CASES = [  # stage, kernel, tile
     ("f16:n2h9w13c24k24r3pad1groups24+bias+relu6", "depthwise", ""),
     ("bf16:n2h11w9c68k68r5stride2pad2groups68+bias+leaky(0.1)+max2ceil", "depthwise", ""),
     ("n2h14w9c6k6r7dil2pad6groups6+bias+relu", "depthwise", ""),
+    ("bf16:n2h20w19c21k21r3pad1groups21+bias+relu", "depthwise", ""),
     # Eight lanes a strip, and 32; odd channels; pixels of the batch in a line.
     ("n2h9w13c72k5r3pad1+bias+relu", "few_filters", "192 threads"),
     ("n2h9w13c256k3r3pad1+bias", "few_filters", ""),
