@@ -31,7 +31,8 @@ std::vector<float> by_lanes(const GpuCase& one) {
   const float* const x = one.x.data<float>();
   math::ConvAxis<int> rows = math::conv_rows<int>(stage), columns = math::conv_columns<int>(stage);
   if (layout.flat) rows.size = 1, columns.size = static_cast<int>(layout.q);
-  const auto filters = static_cast<std::size_t>(layout.filters);
+  const auto filters = static_cast<std::size_t>(layout.filters),
+             apart = static_cast<std::size_t>(channels.weights_apart());
   std::vector<float> y(static_cast<std::size_t>(shapes.pre_elements), NAN);
   for (Index strip = 0; strip < layout.all_strips(); ++strip) {
     const cuda::FewFiltersPlace at =
@@ -45,7 +46,7 @@ std::vector<float> by_lanes(const GpuCase& one) {
       for (int block = 0; block < channels.blocks; ++block) {
         const int c = block * channels.of_block() + static_cast<int>(lane) * channels.vector;
         for (int r = 0; r < stage.r; ++r) {
-          for (int s = 0; s < stage.s; ++s, weight += filters * channels.of_block()) {
+          for (int s = 0; s < stage.s; ++s, weight += filters * apart) {
             for (int i = 0; i < few_filters_pixels; ++i) {
               const int row = rows.at(at.p, r), column = columns.at(at.q + i, s);
               if (c >= stage.c || !rows.inside(row) || !columns.inside(column)) continue;
@@ -54,9 +55,7 @@ std::vector<float> by_lanes(const GpuCase& one) {
                 for (int e = 0; e < channels.vector; ++e) {
                   float& sum = sums[lane][static_cast<std::size_t>(i)][k];
                   sum = std::fma(x[pixel * stage.c + c + e],
-                                 w.at(weight + k * static_cast<std::size_t>(channels.of_block()) +
-                                      static_cast<std::size_t>(e)),
-                                 sum);
+                                 w.at(weight + k * apart + static_cast<std::size_t>(e)), sum);
                 }
             }
           }
@@ -166,9 +165,7 @@ TEST_F(GpuFewFilters, TilesAndBatchesGiveTheSameBits) {
     for (const int threads : cuda::few_filters_tiles(one.stage)) {
       const std::string tile = std::to_string(threads) + " threads";
       one.poison();
-      Plan(one.stage, one.w, options_for(gpu0, "few_filters", tile))
-          .run(one.operands())
-          .or_throw();
+      Plan(one.stage, one.w, options_for(gpu0, "few_filters", tile)).run(one.operands()).or_throw();
       if (expected.empty()) expected = one.outputs();
       EXPECT_EQ(one.outputs(), expected) << tile;
     }
@@ -177,8 +174,8 @@ TEST_F(GpuFewFilters, TilesAndBatchesGiveTheSameBits) {
 
 // x and y as slices of wider tensors; an x off its 16 bytes is refused where C is a multiple of 4.
 TEST_F(GpuFewFilters, ReadsAndWritesSlices) {
-  for (const char* text : {"n2h9w7c64k3r3pad1+bias+relu", "n2h9w7c64k5r1+bias",
-                           "n2h9w7c33k3r3pad1+bias+relu"}) {
+  for (const char* text :
+       {"n2h9w7c64k3r3pad1+bias+relu", "n2h9w7c64k5r1+bias", "n2h9w7c33k3r3pad1+bias+relu"}) {
     SCOPED_TRACE(text);
     const Stage stage = parse_stage(text);
     const GpuCase one(stage, Values::normal, gpu0);

@@ -13,14 +13,15 @@
 
 namespace convoy::cuda {
 
-constexpr int few_filters_most = 8;        // K, at most
+constexpr int few_filters_most = 8;             // K, at most
 constexpr int few_filters_least_channels = 16;  // fewer leave lanes without any
-constexpr int few_filters_pixels = 8;      // of a strip: output pixels side by side in a row
+constexpr int few_filters_pixels = 8;           // of a strip: output pixels side by side in a row
 /// Of a CTA, at most: the more filters, the more registers a thread needs for their sums.
 constexpr int few_filters_threads(int filters) {
   return filters > 4 ? 384 : 512;
 }
-constexpr int few_filters_least_lanes = 8;  // as many as a strip has pixels, whose sums they end with
+constexpr int few_filters_least_lanes =
+    8;  // as many as a strip has pixels, whose sums they end with
 
 /// How a stage's channels lie over lanes. It decides the order of summation, so it follows from C
 /// alone.
@@ -29,15 +30,18 @@ struct FewFiltersChannels {
   int lanes = 0;   // of a strip: 8, 16 or 32 of a warp
   int blocks = 0;  // of lanes * vector channels
   int of_block() const { return lanes * vector; }
+  /// Floats from a filter's weights to the next one's, of a tap and a block: as for a whole warp,
+  /// so that the kernel knows it.
+  int weights_apart() const { return 32 * vector; }
 };
 
 struct FewFiltersLayout {
   FewFiltersChannels channels;
-  int filters = 0;          // K, up to what the kernel is compiled for
-  bool rows_of_3 = false;   // a pixel that is loaded serves the three taps of a filter's row
-  bool flat = false;        // a 1x1: all pixels of the batch are one row
-  Index p = 0, q = 0;       // rows and columns of the output; flat: 1 and the batch's pixels
-  Index strips = 0;         // of a row
+  int filters = 0;         // K, up to what the kernel is compiled for
+  bool rows_of_3 = false;  // a pixel that is loaded serves the three taps of a filter's row
+  bool flat = false;       // a 1x1: all pixels of the batch are one row
+  Index p = 0, q = 0;      // rows and columns of the output; flat: 1 and the batch's pixels
+  Index strips = 0;        // of a row
   Index images = 0;
   Index all_strips() const { return images * p * strips; }
 };
@@ -64,7 +68,7 @@ CONVOY_HD int few_filters_pixel_of(int lane) {
 std::vector<std::string> few_filters_refusals(const Stage& stage);
 FewFiltersChannels few_filters_channels(Index c);
 FewFiltersLayout few_filters_layout(const Stage& stage);
-/// [K,R,S,C] -> [blocks][R][S][filters][lanes * vector], zeros where there is nothing.
+/// [K,R,S,C] -> [blocks][R][S][filters][weights_apart], zeros where there is nothing.
 std::vector<float> few_filters_weights(const Stage& stage, const float* w);
 /// Threads of a CTA, from which to choose.
 std::vector<int> few_filters_tiles(const Stage& stage);

@@ -69,8 +69,8 @@ class FewFilters final : public StageKernel {
     const FewFiltersLayout layout = few_filters_layout(stage);
     const FewFiltersChannels& channels = layout.channels;
     const double done = static_cast<double>(layout.all_strips()) * few_filters_pixels *
-                        static_cast<double>(stage.r * stage.s) * layout.filters *
-                        channels.blocks * channels.of_block();
+                        static_cast<double>(stage.r * stage.s) * layout.filters * channels.blocks *
+                        channels.of_block();
     const double waste = 1 - static_cast<double>(shapes_of(stage).macs) / done;
     return cost_of(stage, few_filters_seconds(stage, tile.a, machine), waste);
   }

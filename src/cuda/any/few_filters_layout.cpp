@@ -1,5 +1,5 @@
-// The few_filters family's host arithmetic: what fits, how channels lie over lanes, strips, weights,
-// cost.
+// The few_filters family's host arithmetic: what fits, how channels lie over lanes, strips,
+// weights, cost.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -85,14 +85,14 @@ FewFiltersLayout few_filters_layout(const Stage& stage) {
 std::vector<float> few_filters_weights(const Stage& stage, const float* w) {
   const FewFiltersLayout layout = few_filters_layout(stage);
   const FewFiltersChannels& channels = layout.channels;
-  const Index taps = stage.r * stage.s, of_block = channels.of_block();
+  const Index taps = stage.r * stage.s, of_block = channels.of_block(),
+              apart = channels.weights_apart();
   std::vector<float> packed(
-      static_cast<std::size_t>(channels.blocks * taps * layout.filters * of_block));
+      static_cast<std::size_t>(channels.blocks * taps * layout.filters * apart));
   for (Index k = 0; k < stage.k; ++k) {
     for (Index tap = 0; tap < taps; ++tap) {
       for (Index c = 0; c < stage.c; ++c) {
-        const Index to =
-            ((c / of_block * taps + tap) * layout.filters + k) * of_block + c % of_block;
+        const Index to = ((c / of_block * taps + tap) * layout.filters + k) * apart + c % of_block;
         packed[static_cast<std::size_t>(to)] = w[(k * taps + tap) * stage.c + c];
       }
     }
@@ -124,10 +124,8 @@ double few_filters_seconds(const Stage& stage, int threads, const Machine& machi
   }
   instructions = turns * instructions + costs.strip + costs.strip_filter * k;
   // Multiply-adds of a multiprocessor's cycle, in warps.
-  const double rate =
-      machine.peak_flops / 2 / (machine.multiprocessors * machine.clock_hz) / 32;
-  const double issued =
-      std::max(instructions / 4, turns * multiplies / rate) / costs.issue_share;
+  const double rate = machine.peak_flops / 2 / (machine.multiprocessors * machine.clock_hz) / 32;
+  const double issued = std::max(instructions / 4, turns * multiplies / rate) / costs.issue_share;
   const double busy = std::max(issued, turns * lines / costs.l1_share),
                alone = instructions + turns * costs.latency;
   // A multiprocessor takes so many CTAs at once, one batch of them after the other.
@@ -138,8 +136,8 @@ double few_filters_seconds(const Stage& stage, int threads, const Machine& machi
     const double warps = static_cast<double>(count) * threads / 32;
     return count == 0 ? 0 : std::max(warps * busy, alone);
   };
-  const double cycles = static_cast<double>(ctas / together) * batch(together) +
-                        batch(ctas % together);
+  const double cycles =
+      static_cast<double>(ctas / together) * batch(together) + batch(ctas % together);
   const double memory =
       cost_of(stage, 0, 0).bytes / (costs.memory_share * machine.memory_bandwidth);
   return costs.launch + std::hypot(cycles / (costs.clock * machine.clock_hz), memory);
