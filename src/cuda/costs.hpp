@@ -25,11 +25,12 @@ struct DepthwiseCosts {
 struct FewFiltersCosts {
   double launch = 2.2e-6;  // seconds
   double clock = 0.85;     // share of the device's
-  // A warp's instructions beside its products and their weights' loads: of a filter's row of three
-  // taps, of a tap, of a strip, of a strip's sum.
-  double row_of_3 = 75, tap = 180, strip = 300, strip_filter = 40;
+  // A warp's instructions beside its products and their weights' loads: of a filter's row of taps
+  // and of a pixel that it reads, of a tap alone, of a strip, of a strip's sum.
+  double row = 10, row_pixel = 6.5, tap = 180, strip = 300, strip_filter = 40;
   double latency = 700;                      // cycles that a warp alone waits for a turn's loads
   double issue_share = 0.8, l1_share = 0.8;  // of what a multiprocessor can start, and load
+  double l2_bytes = 28;                      // a cycle, of a multiprocessor
   double memory_share = 0.75;                // of the memory's speed
 };
 

@@ -77,7 +77,7 @@ __device__ __forceinline__ void exchange(int lane, int offset, float (&sums)[str
   }
 }
 
-/// S: 3, where the strides and the dilation along a row are 1; 0: any.
+/// S: a filter's width, where the strides and the dilation along a row are 1; 0: any.
 template <int K, int S, int Vector>
 __global__ void __launch_bounds__(few_filters_threads(K), 1)
     few_filters(const __grid_constant__ FewFiltersParams g) {
@@ -115,8 +115,8 @@ __global__ void __launch_bounds__(few_filters_threads(K), 1)
 #pragma unroll
         for (int s = 0; s < S; ++s, w += of_tap) add_tap<K, Vector>(x + s, w, sums);
         // What nobody has read yet: the next block's channels of this row. The other rows are the
-        // first of strips below. More filters have no registers for it, and less use.
-        if (K <= 4 && r == 0 && c + of_block < g.c) {
+        // first of strips below. Larger filters, and more, have no registers for it, and less use.
+        if (S == 3 && K <= 4 && r == 0 && c + of_block < g.c) {
           pixel = from + of_block;
 #pragma unroll
           for (int j = 0; j < width; ++j, pixel += g.x_pixel)
@@ -160,7 +160,11 @@ using FewFiltersKernel = void (*)(FewFiltersParams);
 template <int K>
 FewFiltersKernel find(const FewFiltersLayout& layout) {
   if (layout.channels.vector == 1) return few_filters<K, 0, 1>;
-  return layout.rows_of_3 ? few_filters<K, 3, 4> : few_filters<K, 0, 4>;
+  if constexpr (K <= 4) {
+    if (layout.row_taps == 5) return few_filters<K, 5, 4>;
+    if (layout.row_taps == 7) return few_filters<K, 7, 4>;
+  }
+  return layout.row_taps == 3 ? few_filters<K, 3, 4> : few_filters<K, 0, 4>;
 }
 FewFiltersKernel find(const FewFiltersLayout& layout) {
   switch (layout.filters) {

@@ -37,11 +37,11 @@ struct FewFiltersChannels {
 
 struct FewFiltersLayout {
   FewFiltersChannels channels;
-  int filters = 0;         // K, up to what the kernel is compiled for
-  bool rows_of_3 = false;  // a pixel that is loaded serves the three taps of a filter's row
-  bool flat = false;       // a 1x1: all pixels of the batch are one row
-  Index p = 0, q = 0;      // rows and columns of the output; flat: 1 and the batch's pixels
-  Index strips = 0;        // of a row
+  int filters = 0;     // K, up to what the kernel is compiled for
+  int row_taps = 0;    // 3, 5, 7: what is loaded serves all taps of a filter's row; 0: one
+  bool flat = false;   // a 1x1: all pixels of the batch are one row
+  Index p = 0, q = 0;  // rows and columns of the output; flat: 1 and the batch's pixels
+  Index strips = 0;    // of a row
   Index images = 0;
   Index all_strips() const { return images * p * strips; }
 };

@@ -72,7 +72,10 @@ FewFiltersLayout few_filters_layout(const Stage& stage) {
   FewFiltersLayout layout;
   layout.channels = few_filters_channels(stage.c);
   layout.filters = filters_compiled(stage.k);
-  layout.rows_of_3 = stage.s == 3 && stage.stride.w == 1 && stage.dil.w == 1;
+  // Registers hold the pixels of wider filters beside the sums of up to four.
+  const bool compiled = stage.s == 3 || ((stage.s == 5 || stage.s == 7) && stage.k <= 4);
+  if (compiled && layout.channels.vector == 4 && stage.stride.w == 1 && stage.dil.w == 1)
+    layout.row_taps = static_cast<int>(stage.s);
   layout.flat = stage.r == 1 && stage.s == 1 && stage.stride == Extent(1) &&
                 stage.pad == Padding{} && stage.n * stage.h * stage.w < most_positions;
   layout.p = layout.flat ? 1 : shapes.p;
@@ -112,10 +115,11 @@ double few_filters_seconds(const Stage& stage, int threads, const Machine& machi
   const double k = layout.filters;
   // Of a turn of a warp's loop: multiply-adds, all instructions, lines of 128 bytes from the L1.
   double turns = static_cast<double>(channels.blocks * stage.r), multiplies, instructions, lines;
-  if (layout.rows_of_3 && channels.vector == 4) {
-    multiplies = 96 * k;
-    instructions = multiplies + 3 * k + costs.row_of_3;
-    lines = 4 * (10 + 3 * k);
+  if (layout.row_taps > 0) {
+    const double taps = layout.row_taps, pixels = few_filters_pixels + taps - 1;
+    multiplies = 32 * taps * k;
+    instructions = multiplies + taps * k + costs.row + costs.row_pixel * pixels;
+    lines = 4 * (pixels + taps * k);
   } else {
     turns *= static_cast<double>(stage.s);
     multiplies = 8.0 * channels.vector * k;
@@ -128,13 +132,22 @@ double few_filters_seconds(const Stage& stage, int threads, const Machine& machi
   const double issued = std::max(instructions / 4, turns * multiplies / rate) / costs.issue_share;
   const double busy = std::max(issued, turns * lines / costs.l1_share),
                alone = instructions + turns * costs.latency;
-  // A multiprocessor takes so many CTAs at once, one batch of them after the other.
+  // What a CTA's strips, one below the other, read of x from the L2. A multiprocessor takes so many
+  // CTAs at once, one batch of them after the other.
   const Index of_cta = threads / channels.lanes;
+  const Index rows = std::min(of_cta, layout.p), columns = ceil_div(of_cta, rows);
+  const auto read = [](Index outputs, Index stride, Index taps, Index dil) {
+    return static_cast<double>(
+        std::min((outputs - 1) * stride + (taps - 1) * dil + 1, outputs * taps));
+  };
+  const double bytes = 4.0 * static_cast<double>(stage.c) *
+                       read(rows, stage.stride.h, stage.r, stage.dil.h) *
+                       read(columns * few_filters_pixels, stage.stride.w, stage.s, stage.dil.w);
   const Index together = few_filters_threads(layout.filters) / threads;
   const Index ctas = ceil_div(ceil_div(layout.all_strips(), of_cta), machine.multiprocessors);
   const auto batch = [&](Index count) {
-    const double warps = static_cast<double>(count) * threads / 32;
-    return count == 0 ? 0 : std::max(warps * busy, alone);
+    const double of_one = std::max(threads / 32 * busy, bytes / costs.l2_bytes);
+    return count == 0 ? 0 : std::max(static_cast<double>(count) * of_one, alone);
   };
   const double cycles =
       static_cast<double>(ctas / together) * batch(together) + batch(ctas % together);
