@@ -223,6 +223,9 @@ TEST(Absurd, LaunchesAreCounted) {
   expect_refused("depthwise", "f16:n1h1c50000000k50000000r7pad3groups50000000",
                  "more weights than 32 bits count");
   expect_refused("depthwise", "f16:n1h3c8k8r1stride1000000000pad1000000000groups8", "2^30");
+  EXPECT_TRUE(refusals("few_filters", "n1073741824h1c16k1r1").empty());
+  expect_refused("few_filters", "n1073741824h2w1c16k1r1", "more tiles");
+  expect_refused("few_filters", "n1h1w2c16k1r1s2stride1x500000000pad0x300000000", "2^30");
 }
 
 // The lists that `convoy verify` takes on a GPU: it would refuse what the kernel refuses.
