@@ -11,7 +11,7 @@ stores stmatrix, copies cp.async; what TMA and wgmma move these counters do not 
 The pipe's counter of conflicts also counts what accesses of several warps wait for each other (arbitration), which
 changes from run to run. The counters of the instructions themselves (sass) leave that out. So: instructions, conflicts
 of ldmatrix and of stmatrix (sass), and wavefronts less conflicts are as predicted, exactly; the pipe's conflicts are at
-least the predicted ones, and so are those of cp.async: its bytes reach shared memory later, as sectors come from the L2.
+least the predicted ones, and so are those of cp.async, whose bytes reach shared memory as sectors come from the L2.
 Exit code 1 where one of these fails.
 """
 

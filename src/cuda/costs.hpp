@@ -21,6 +21,19 @@ struct DepthwiseCosts {
   double memory_share = 0.57;  // of the memory's speed
 };
 
+/// Of `fma`, by hand, 2026-11: instructions counted in its code, the rest to stages on an H200.
+struct FmaCosts {
+  double launch = 2.2e-6;  // seconds
+  double clock = 0.9;      // share of the device's
+  // Instructions of a thread: of a pixel's product that it brings, of f32 and of other types; of a
+  // step, of a CTA, of an output's end.
+  double copy = 15, copy_typed = 50, step = 60, cta = 1500, output = 10;
+  double nchw = 2;  // factor of what pixels take, whose neighbouring products do not lie together
+  double issue_share = 0.85;   // of the instructions that a scheduler could start
+  double wait = 500;           // cycles of a step that a CTA alone does not fill
+  double memory_share = 0.65;  // of the memory's speed
+};
+
 /// Of `window`, by hand, 2026-11, to what it takes on an H200.
 struct WindowCosts {
   double launch = 2.2e-6;  // seconds

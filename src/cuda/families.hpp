@@ -10,6 +10,7 @@
 namespace convoy::cuda {
 
 const Kernel& depthwise();
+const Kernel& fma();
 const Kernel& general();
 
 namespace sm75 {

@@ -27,8 +27,9 @@ struct DeviceWeights final : PackedWeights {
 /// stream.
 std::shared_ptr<const DeviceWeights> pack_rounded(const Stage& stage, std::span<const float> values,
                                                   int device);
-/// The same of [K,R,S,C/groups] as they came, the rounded values held in fp32.
-std::shared_ptr<const DeviceWeights> pack_widened(const Stage& stage, const float* w, int device);
+/// The same, the rounded values held in fp32.
+std::shared_ptr<const DeviceWeights> pack_widened(const Stage& stage, std::span<const float> values,
+                                                  int device);
 
 /// Vector loads and stores want tensors on `bytes`, pixels too. Says which is not, and what to do.
 Status check_alignment(std::string_view kernel, std::string_view operand, const void* data,

@@ -28,6 +28,7 @@ std::span<const Kernel* const> kernel_table() {
   static const cuda::Nchw halo_padded_nchw("halo_padded_nchw", halo_padded);
   static const cuda::Pooled window_pool("window_pool", cuda::sm80::window());
   static const cuda::Nchw window_nchw("window_nchw", cuda::sm80::window());
+  static const cuda::Pooled fma_pool("fma_pool", cuda::fma());
 #endif
   static const Kernel* const kernels[] = {
     &cpu::winograd4(),        // 3x3 stride 1: a quarter of the multiplications; default mode only
@@ -61,6 +62,8 @@ std::span<const Kernel* const> kernel_table() {
     &window_pool,        // window with any pool and second outputs, in a second pass
     &window_nchw,        // window for NCHW, between transpositions
     &cuda::depthwise(),  // a filter of its own for each channel, on any GPU
+    &cuda::fma(),        // any stage without a neuron, on the CUDA cores
+    &fma_pool,           // fma with any pool and second outputs, in a second pass
     &cuda::general(),    // every legal stage
     // By name only, to learn from: a rung a line of docs/ladder.md.
     &cuda::sm75::ladder(0),

@@ -26,7 +26,8 @@ class PreparedGeneral final : public Prepared {
                        stage_.s, stage_.c / stage_.groups);
   }
   std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
-    return pack_widened(stage_, all.front().w, device_);
+    const auto count = static_cast<std::size_t>(shapes_of(stage_).w_elements);
+    return pack_widened(stage_, {all.front().w, count}, device_);
   }
   void use(std::shared_ptr<const PackedWeights> weights) override {
     weights_ = std::static_pointer_cast<const DeviceWeights>(std::move(weights));
