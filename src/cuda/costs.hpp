@@ -8,6 +8,7 @@ namespace convoy::cuda {
 struct GeneralCosts {
   double launch = 5e-6;          // seconds
   double multiply_share = 0.01;  // of the fp32 units' peak
+  double product = 0.15e-6;      // seconds that one thread takes for one, which waits for its loads
 };
 
 /// Of `depthwise`, by hand, 2026-11, to the stages of MobileNetV2 and some larger ones on an H200.

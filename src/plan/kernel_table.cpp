@@ -7,6 +7,7 @@
 #include "cuda/wrap/nchw.hpp"
 #include "cuda/wrap/padded.hpp"
 #include "cuda/wrap/pooled.hpp"
+#include "cuda/wrap/winograd.hpp"
 #endif
 
 namespace convoy {
@@ -28,6 +29,8 @@ std::span<const Kernel* const> kernel_table() {
   static const cuda::Nchw halo_padded_nchw("halo_padded_nchw", halo_padded);
   static const cuda::Pooled window_pool("window_pool", cuda::sm80::window());
   static const cuda::Nchw window_nchw("window_nchw", cuda::sm80::window());
+  static const cuda::Winograd winograd4("winograd4", "winograd f4, 64 bytes of channels",
+                                        cuda::sm80::window());
   static const cuda::Pooled fma_pool("fma_pool", cuda::fma());
 #endif
   static const Kernel* const kernels[] = {
@@ -59,8 +62,10 @@ std::span<const Kernel* const> kernel_table() {
     &few_nchw,
     &halo_nchw,
     &halo_padded_nchw,
-    &window_pool,        // window with any pool and second outputs, in a second pass
-    &window_nchw,        // window for NCHW, between transpositions
+    &winograd4,    // 3x3 of f32: a quarter of the multiplications, by window's groups; default
+                   // mode only
+    &window_pool,  // window with any pool and second outputs, in a second pass
+    &window_nchw,  // window for NCHW, between transpositions
     &cuda::depthwise(),  // a filter of its own for each channel, on any GPU
     &cuda::fma(),        // any stage without a neuron, on the CUDA cores
     &fma_pool,           // fma with any pool and second outputs, in a second pass

@@ -1,10 +1,11 @@
 // The fma family's index maps, checked on the host: rows, products, packed weights, and which
 // thread has which output.
+#include "cuda/any/fma.hpp"
+
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "cuda/any/fma.hpp"
 #include "verify/draw.hpp"
 
 namespace convoy::cuda {

@@ -60,9 +60,9 @@ constexpr Line lines[] = {
     {"f16:n2h9c64k64r3pad1groups32+bias+relu+max3s2p1", "window_pool"},
     {"f16:n2h9c64k64r3pad1groups2nchw+bias+relu", "window_nchw"},
     // What no fast family takes.
-    {"n2h9w7c5k6r3pad1out(f16)+bias+relu+max2", "general"},
-    {"f16:n2h9w7c5k6r3s2pad1x2x0x1out(f32)+bias+relu", "general"},
-    {"n2h9c4k6r3stride2x1dil1x2pad2x3+leaky(-0.5)+max3s2p1", "window_pool"},
+    {"n2h9w7c5k6r3pad1out(f16)+bias+relu+max2", "fma"},
+    {"f16:n2h9w7c5k6r3s2pad1x2x0x1out(f32)+bias+relu", "fma"},
+    {"n2h9c4k6r3stride2x1dil1x2pad2x3+leaky(-0.5)+max3s2p1", "fma_pool"},
     {"bf16:n2h9c8k16r3pad1nchw+bias+relu+max2", "halo_nchw"},
     {"f16:n2h9c8k16r3pad1+bias+relu+max2+keep(pre,act,idx)", "halo_pool"},
     {"n2h9c3k5r3pad1+max2x3s1p1d2ceil+keep(pre,act,idx)+bias+relu", "general"},

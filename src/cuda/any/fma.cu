@@ -108,8 +108,8 @@ class FmaLoads {
       const int four = first_four_ + i * fma_threads, row = four / fours, column = four % fours * 4;
       next_w_[i] = make_float4(0, 0, 0, 0);
       if (row < fma_depth && column < left_)
-        next_w_[i] = *reinterpret_cast<const float4*>(w_ + static_cast<Index>(row) * p_.at.padded_k +
-                                                      column);
+        next_w_[i] = *reinterpret_cast<const float4*>(
+            w_ + static_cast<Index>(row) * p_.at.padded_k + column);
     }
     w_ += static_cast<Index>(fma_depth) * p_.at.padded_k;
   }
@@ -123,8 +123,8 @@ class FmaLoads {
 #pragma unroll
     for (int i = 0; i < pixels; ++i) {
       const FmaRow row = shared_.rows[row_ + i * apart];
-      const bool inside = static_cast<unsigned>(row.h + down) < high &&
-                          static_cast<unsigned>(row.w + right) < wide;
+      const bool inside =
+          static_cast<unsigned>(row.h + down) < high && static_cast<unsigned>(row.w + right) < wide;
       const Index at = row.at + tap_at;
       float v = 0;
       if constexpr (Floats) {
@@ -322,16 +322,14 @@ FmaLaunch::FmaLaunch(const Stage& stage, const FmaTile& tile, bool overlap_previ
   p.at = fma_sizes(stage, tile);
   p.in = stage.dtype, p.out = stage.output_dtype(true);
   if (!is_output_type(p.out))
-    throw Error("fma: an output of " + std::string(to_text(p.out)) +
-                ", expected f32, f16 or bf16");
+    throw Error("fma: an output of " + std::string(to_text(p.out)) + ", expected f32, f16 or bf16");
   p.in_rows = math::conv_rows<int>(stage), p.in_columns = math::conv_columns<int>(stage);
   p.act = device_activation(stage.act);
   const Launch how{.threads = fma_threads,
                    .shared_bytes = shared_bytes(tile),
                    .overlap_previous = overlap_previous};
   const bool floats = stage.dtype == DType::f32 && !stage.norm;
-  ready_ = std::make_unique<const Ready>(
-      Ready{stage, {find(tile, floats), "fma"}, p, how, tile.m});
+  ready_ = std::make_unique<const Ready>(Ready{stage, {find(tile, floats), "fma"}, p, how, tile.m});
 }
 FmaLaunch::~FmaLaunch() = default;
 

@@ -1,5 +1,5 @@
-// What lies where in the implicit GEMM of kernel `fma`: rows, and products in the order r, s, c. Host
-// and device.
+// What lies where in the implicit GEMM of kernel `fma`: rows, and products in the order r, s, c.
+// Host and device.
 //
 // Rows are output pixels before the pool, numbered window by window: m -> (n, p/2, q/2, dp, dq), so
 // that the four pixels of a window lie side by side.

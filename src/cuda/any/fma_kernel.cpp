@@ -63,11 +63,13 @@ class Fma final : public StageKernel {
   std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
     return fma_refusals(stage);
   }
-  std::vector<Tile> tiles(const Stage& stage, const Machine&) const override {
+  std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
     std::vector<Tile> tiles;
     for (const FmaTile& tile : fma_tiles(stage))
       tiles.push_back({fmt::format("{}x{}", tile.m, tile.n), tile.m, tile.n});
-    return tiles;
+    return by_seconds(std::move(tiles), [&](const Tile& tile) {
+      return fma_seconds(stage, fma_tile(stage, tile), machine);
+    });
   }
   Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const override {
     const FmaTile ours = fma_tile(stage, tile);

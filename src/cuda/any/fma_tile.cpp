@@ -33,7 +33,6 @@ std::vector<std::string> fma_refusals(const Stage& stage) {
       .all();
 }
 
-// The best predicted first is the planner's part.
 std::vector<FmaTile> fma_tiles(const Stage& stage) {
   const Index filters = stage.k / stage.groups;
   if (filters <= 16) return {fma_narrow};

@@ -72,7 +72,13 @@ class General final : public StageKernel {
     const double steps = stage.hold ? 1.0 : static_cast<double>(stage.t);
     const double flops = 2.0 * static_cast<double>(shapes.macs) * steps * again;
     const GeneralCosts costs;
-    return cost_of(stage, costs.launch + flops / (costs.multiply_share * machine.peak_flops),
+    // One output's products follow each other in a thread.
+    const Index pixels = stage.pool ? stage.pool->window.h * stage.pool->window.w : 1;
+    const double in_line = static_cast<double>(pixels) * steps *
+                           static_cast<double>(stage.r * stage.s * (stage.c / stage.groups));
+    return cost_of(stage,
+                   costs.launch + std::max(flops / (costs.multiply_share * machine.peak_flops),
+                                           in_line * costs.product),
                    again > 1 ? 1 - 1 / again : 0);
   }
 
