@@ -16,7 +16,8 @@ namespace convoy::math::winograd4 {
 /// the input transform are exact in binary.
 inline constexpr double point_a = 11.0 / 16, point_b = 23.0 / 16;
 
-constexpr int outputs = 4, inputs = 6, points = inputs * inputs;  // of a tile, along an axis; in all
+constexpr int outputs = 4, inputs = 6,
+              points = inputs * inputs;  // of a tile, along an axis; in all
 
 /// What Lagrange's interpolation divides by: in the output's transform instead of the filter's,
 /// whose factors are then exact in binary.

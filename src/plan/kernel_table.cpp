@@ -31,6 +31,7 @@ std::span<const Kernel* const> kernel_table() {
   static const cuda::Nchw window_nchw("window_nchw", cuda::sm80::window());
   static const cuda::Winograd winograd4("winograd4", "winograd f4, 64 bytes of channels",
                                         cuda::sm80::window());
+  static const cuda::Pooled few_filters_pool("few_filters_pool", cuda::few_filters());
   static const cuda::Pooled fma_pool("fma_pool", cuda::fma());
 #endif
   static const Kernel* const kernels[] = {
@@ -66,10 +67,12 @@ std::span<const Kernel* const> kernel_table() {
                    // mode only
     &window_pool,  // window with any pool and second outputs, in a second pass
     &window_nchw,  // window for NCHW, between transpositions
-    &cuda::depthwise(),  // a filter of its own for each channel, on any GPU
-    &cuda::fma(),        // any stage without a neuron, on the CUDA cores
-    &fma_pool,           // fma with any pool and second outputs, in a second pass
-    &cuda::general(),    // every legal stage
+    &cuda::few_filters(),  // up to eight filters in f32, on any GPU
+    &few_filters_pool,     // the same with any pool and second outputs, in a second pass
+    &cuda::depthwise(),    // a filter of its own for each channel, on any GPU
+    &cuda::fma(),          // any stage without a neuron, on the CUDA cores
+    &fma_pool,             // fma with any pool and second outputs, in a second pass
+    &cuda::general(),      // every legal stage
     // By name only, to learn from: a rung a line of docs/ladder.md.
     &cuda::sm75::ladder(0),
     &cuda::sm75::ladder(1),

@@ -59,6 +59,8 @@ constexpr Line lines[] = {
     {"n2h9c36k40r3pad1groups4stride2+bias+leaky(0.5)", "window"},
     {"f16:n2h9c64k64r3pad1groups32+bias+relu+max3s2p1", "window_pool"},
     {"f16:n2h9c64k64r3pad1groups2nchw+bias+relu", "window_nchw"},
+    {"n2h10w14c64k3r3pad1+bias+relu", "few_filters"},
+    {"n2h10w14c300k5r3pad1+bias+relu+max2", "few_filters_pool"},
     // What no fast family takes.
     {"n2h9w7c5k6r3pad1out(f16)+bias+relu+max2", "fma"},
     {"f16:n2h9w7c5k6r3s2pad1x2x0x1out(f32)+bias+relu", "fma"},
@@ -115,7 +117,7 @@ TEST_F(GpuPlan, BitsDoNotDependOnBatchPlaceStreamOrRun) {
        {"f16:n64h14c64k64r3pad1+bias+relu+max2", "u8:n64h12c3k16r3pad1+norm+bias+relu+max2",
         "f16:n64h10c64k3r3pad1+bias+relu", "f16:n64h9c48k48r3pad1groups48+bias+relu6",
         "n64h7c5k6r3pad1+bias+relu+max2", "f16:n64h9c64k64r3pad1groups16+bias+relu+max2",
-        "n64h7c40k72r3pad1+bias+relu"}) {
+        "n64h7c40k72r3pad1+bias+relu", "n64h7c72k3r3pad1+bias+relu"}) {
     SCOPED_TRACE(text);
     const GpuCase all(parse_stage(text), Values::normal, gpu0);
     const Plan plan(all.stage, all.w, options_for(gpu0));
@@ -174,7 +176,7 @@ TEST_F(GpuPlan, IsCapturedInAGraphAndReplayed) {
   for (const char* text :
        {"f16:n4h14c64k64r3pad1+bias+relu+max2", "f16:n2h10c64k3r3pad1+bias",
         "f16:n4h16c3k16r3pad1+bias+relu+max2", "f16:n4h9c48k48r3pad1groups48+bias+relu6",
-        "n2h7c5k6r3pad1+bias+relu+max2"}) {
+        "n2h7c5k6r3pad1+bias+relu+max2", "n4h10c72k3r3pad1+bias+relu"}) {
     SCOPED_TRACE(text);
     const GpuCase one(parse_stage(text), Values::normal, gpu0);
     const Plan plan(one.stage, one.w, options_for(gpu0));
@@ -259,7 +261,7 @@ TEST_F(GpuPlan, RunsFromManyThreadsThatCudaHasNotSeen) {
 TEST_F(GpuPlan, RunNeitherAllocatesNorTakesTheHostLong) {
   for (const char* text : {"f16:n1h14c64k64r3pad1+bias+relu+max2", "f16:n1h10c64k3r3pad1+bias",
                            "f16:n1h16c3k16r3pad1+bias+relu+max2", "f16:n1h7c48k48r3pad1groups48",
-                           "n1h3c5k6r3pad1+bias+relu"}) {
+                           "n1h3c5k6r3pad1+bias+relu", "n1h10c64k3r3pad1+bias"}) {
     SCOPED_TRACE(text);
     const GpuCase one(parse_stage(text), Values::normal, gpu0);
     const Plan plan(one.stage, one.w, options_for(gpu0));

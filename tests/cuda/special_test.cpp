@@ -105,6 +105,8 @@ constexpr const char* stages[] = {
     "f16:n3h16c3k16r3pad1+bias+clip(-1,1)+max2",
     "f16:n3h15c20k12r3pad1+bias+relu6+max2",
     "n3h9c5k7r3pad1+bias+leaky(0)+max2s1p1d3x1",
+    "n3h12c64k3r3pad1+bias+leaky(0)+max2",
+    "n3h12w9c37k8r1+bias+clip(-1,0)",
 };
 
 // Sums of exactly zero beside negative ones, of which leaky(0) makes -0, and biases of -0.

@@ -86,6 +86,14 @@ TEST(StageLists, DrawnStagesFillTheCoverageOfTheLadder) {
   }
 }
 
+TEST(StageLists, DrawnStagesFillTheCoverageOfFewFilters) {
+  const auto [tiles, epilogues, tails] = cover("few_filters");
+  EXPECT_EQ(tiles, (std::set<std::string>{"128 threads", "256 threads", "512 threads", "96 threads",
+                                          "192 threads", "384 threads"}));
+  EXPECT_GE(epilogues.size(), 5U);
+  EXPECT_EQ(tails, (std::set<std::string>{"c tail", "k tail", "one pixel", "pixel tail"}));
+}
+
 TEST(StageLists, DrawnChainsFillTheCoverageOfSpikeResident) {
   const auto [tiles, epilogues, tails] = cover("spike_resident");
   std::set<std::string> teams{"any team"};

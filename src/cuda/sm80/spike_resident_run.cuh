@@ -75,7 +75,7 @@ template <class Net, class Lane>
 CONVOY_LANE void stage_image(const Lane& lane, const ResidentParams& p, const ResidentImage& at,
                              const Team& team, const std::uint8_t* image, int to) {
   const int all = at.rows * at.groups * at.units, bytes = at.h * at.w * at.c;
-  auto* const units = reinterpret_cast<Words4*>(lane.shared + to);
+  auto* const to_units = reinterpret_cast<Words4*>(lane.shared + to);
   const bool plain = !at.ones && p.values == nullptr;
   const auto in_words = [&](int from) {
     return plain && from + unit_values <= bytes &&
@@ -94,7 +94,7 @@ CONVOY_LANE void stage_image(const Lane& lane, const ResidentParams& p, const Re
       CONVOY_UNROLL
       for (int b = 0; b < batch; ++b)
         if (const int i = begin + b * team.size; i < all)
-          units[unit_at(at, i).to] = unit_of(lane, pixels[b]);
+          to_units[unit_at(at, i).to] = unit_of(lane, pixels[b]);
     }
     return;
   }
@@ -117,7 +117,7 @@ CONVOY_LANE void stage_image(const Lane& lane, const ResidentParams& p, const Re
                         pixel_value(lane, p, at, image, unit.y, unit.column, value + 1) << 16;
       }
     }
-    units[unit.to] = words;
+    to_units[unit.to] = words;
   }
 }
 

@@ -59,8 +59,8 @@ __global__ void __launch_bounds__(threads)
   const WinogradTile tile(g.tiles, i / of_tile);
   const int c = static_cast<int>(i % of_tile) * Lanes;
   const int top = g.rows.at(tile.p, 0), left = g.columns.at(tile.q, 0);
-  const float* const x = g.x + tile.image * g.x_stride.n + top * g.x_stride.h +
-                         left * g.x_stride.w + c;
+  const float* const x =
+      g.x + tile.image * g.x_stride.n + top * g.x_stride.h + left * g.x_stride.w + c;
   float v[Lanes][f4::inputs][f4::inputs];
 #pragma unroll
   for (int r = 0; r < f4::inputs; ++r)
@@ -139,7 +139,8 @@ __device__ __forceinline__ void write_tile(const WinogradParams& g, const Winogr
 }
 
 /// One output by the definition: r, s, c in sequence.
-__device__ __noinline__ float one_output(const WinogradParams& g, Index image, int p, int q, int k) {
+__device__ __noinline__ float one_output(const WinogradParams& g, Index image, int p, int q,
+                                         int k) {
   const float* const x = g.x + image * g.x_stride.n;
   const float* w = g.w + static_cast<Index>(k) * 9 * g.c;
   float sum = 0;
@@ -169,8 +170,8 @@ __global__ void __launch_bounds__(threads)
   for (int r = 0; r < f4::inputs; ++r)
 #pragma unroll
     for (int s = 0; s < f4::inputs; ++s) {
-      const auto one = *reinterpret_cast<const Lane<Lanes>*>(
-          m + static_cast<Index>(r * f4::inputs + s) * g.k);
+      const auto one =
+          *reinterpret_cast<const Lane<Lanes>*>(m + static_cast<Index>(r * f4::inputs + s) * g.k);
 #pragma unroll
       for (int e = 0; e < Lanes; ++e) sums[e][r][s] = one.v[e];
     }
@@ -207,8 +208,8 @@ __global__ void __launch_bounds__(threads)
         const int row = at / f4::outputs, column = at % f4::outputs;
         if ((g.pool && row % 2 != 0) || tile.p + row >= g.p || tile.q + column >= g.q) continue;
         const auto value = [&](int below, int right) {
-          const float sum = one_output(g, tile.image, tile.p + row + below,
-                                       tile.q + column + right, k + e);
+          const float sum =
+              one_output(g, tile.image, tile.p + row + below, tile.q + column + right, k + e);
           return activate(g.act, sum + its_bias);
         };
         float v = value(0, 0);
@@ -223,10 +224,9 @@ __global__ void __launch_bounds__(threads)
     }
     return;
   }
-  write_tile<Lanes>(g, tile, k,
-                    [&](int row, int column, int e) {
-                      return activate(g.act, y[e][row][column] + bias[e]);
-                    });
+  write_tile<Lanes>(g, tile, k, [&](int row, int column, int e) {
+    return activate(g.act, y[e][row][column] + bias[e]);
+  });
 }
 
 using WinogradKernel = void (*)(WinogradParams);
@@ -252,17 +252,15 @@ bool in_pairs(const void* data, const Strides& at, int channels) {
          at.w % 2 == 0 && channels % 2 == 0;
 }
 
-std::string launch_pass(const char* what, const Stage& stage, WinogradKernel two, WinogradKernel one,
-                 bool pairs, int channels, Index n, WinogradParams g, bool overlap_previous,
-                 cudaStream_t stream) {
+std::string launch_pass(const char* what, const Stage& stage, WinogradKernel two,
+                        WinogradKernel one, bool pairs, int channels, Index n, WinogradParams g,
+                        bool overlap_previous, cudaStream_t stream) {
   g.count = n * g.tiles.of_image() * (channels / (pairs ? 2 : 1));
   const auto blocks = static_cast<int>(math::ceil_div(g.count, Index{threads}));
-  const cudaError_t error = launch(pairs ? two : one,
-                                   {.grid = blocks,
-                                    .threads = threads,
-                                    .stream = stream,
-                                    .overlap_previous = overlap_previous},
-                                   g);
+  const cudaError_t error = launch(
+      pairs ? two : one,
+      {.grid = blocks, .threads = threads, .stream = stream, .overlap_previous = overlap_previous},
+      g);
   if (error == cudaSuccess) return {};  // the text below allocates
   return describe(error, std::string("launching ") + what + " for " + to_text(stage));
 }
@@ -278,25 +276,25 @@ WinogradTiles winograd_tiles(const Stage& stage) {
 }
 
 std::string winograd_ready() {
-  for (const WinogradKernel kernel : {winograd_input<1>, winograd_input<2>, winograd_output<1>,
-                                      winograd_output<2>})
+  for (const WinogradKernel kernel :
+       {winograd_input<1>, winograd_input<2>, winograd_output<1>, winograd_output<2>})
     if (const cudaError_t error = load(kernel); error != cudaSuccess)
       return describe(error, "loading winograd4");
   return {};
 }
 
 std::string launch_winograd_input(const Stage& stage, const WinogradRun& run, bool overlap_previous,
-                           cudaStream_t stream) noexcept {
+                                  cudaStream_t stream) noexcept {
   const WinogradParams g = params_of(stage, run);
   return launch_pass("winograd_input", stage, winograd_input<2>, winograd_input<1>,
-              in_pairs(g.x, g.x_stride, g.c), g.c, run.args.n, g, overlap_previous, stream);
+                     in_pairs(g.x, g.x_stride, g.c), g.c, run.args.n, g, overlap_previous, stream);
 }
 
-std::string launch_winograd_output(const Stage& stage, const WinogradRun& run, bool overlap_previous,
-                            cudaStream_t stream) noexcept {
+std::string launch_winograd_output(const Stage& stage, const WinogradRun& run,
+                                   bool overlap_previous, cudaStream_t stream) noexcept {
   const WinogradParams g = params_of(stage, run);
   return launch_pass("winograd_output", stage, winograd_output<2>, winograd_output<1>,
-              in_pairs(g.y, g.y_stride, g.k), g.k, run.args.n, g, overlap_previous, stream);
+                     in_pairs(g.y, g.y_stride, g.k), g.k, run.args.n, g, overlap_previous, stream);
 }
 
 }  // namespace convoy::cuda

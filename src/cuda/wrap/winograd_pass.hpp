@@ -29,11 +29,11 @@ struct WinogradRun {
 /// went wrong.
 std::string winograd_ready();
 
-/// Each enqueues one launch. No allocation, no synchronisation, capturable. `overlap_previous`: from
-/// compute capability 9.0 on. Returns an empty string, or what went wrong.
+/// Each enqueues one launch. No allocation, no synchronisation, capturable. `overlap_previous`:
+/// from compute capability 9.0 on. Returns an empty string, or what went wrong.
 std::string launch_winograd_input(const Stage& stage, const WinogradRun& run, bool overlap_previous,
-                           cudaStream_t stream) noexcept;
-std::string launch_winograd_output(const Stage& stage, const WinogradRun& run, bool overlap_previous,
-                            cudaStream_t stream) noexcept;
+                                  cudaStream_t stream) noexcept;
+std::string launch_winograd_output(const Stage& stage, const WinogradRun& run,
+                                   bool overlap_previous, cudaStream_t stream) noexcept;
 
 }  // namespace convoy::cuda

@@ -1,0 +1,90 @@
+// Kernel `few_filters` on a GPU, as the planner sees it.
+#include <fmt/core.h>
+
+#include <optional>
+
+#include "cuda/any/few_filters.hpp"
+#include "cuda/error.hpp"
+#include "cuda/families.hpp"
+#include "cuda/family.hpp"
+
+namespace convoy::cuda {
+namespace {
+
+class PreparedFewFilters final : public Prepared {
+ public:
+  PreparedFewFilters(const Stage& stage, int threads, const Machine& machine)
+      : stage_(stage),
+        device_(machine.device.index),
+        vector_(few_filters_channels(stage.c).vector) {
+    const OnDevice on(device_);
+    launch_.emplace(stage, threads, machine.compute_capability >= 90);
+  }
+
+  std::string packing() const override {
+    return fmt::format("k{}r{}s{}c{}", stage_.k, stage_.r, stage_.s, stage_.c);
+  }
+  std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
+    return pack_rounded(stage_, few_filters_weights(stage_, all.front().w), device_);
+  }
+  void use(std::shared_ptr<const PackedWeights> weights) override {
+    weights_ = std::static_pointer_cast<const DeviceWeights>(std::move(weights));
+  }
+
+  Status run(const RunArgs& args) const noexcept override {
+    if (args.n == 0) return {};
+    const Status aligned =
+        check_alignment("few_filters", "x", args.x, args.x_stride.w, stage_.dtype, 4 * vector_);
+    if (!aligned.ok()) return aligned;
+    const OnDevice on(device_);
+    return launch_status(
+        launch_->run(args, static_cast<const float*>(weights_->memory.data()), stream_of(args)));
+  }
+
+ private:
+  Stage stage_;
+  int device_, vector_;
+  std::shared_ptr<const DeviceWeights> weights_;
+  std::optional<FewFiltersLaunch> launch_;
+};
+
+class FewFilters final : public StageKernel {
+ public:
+  FewFilters()
+      : StageKernel({.name = "few_filters",
+                     .arithmetic = "blocks of channels, taps, then lanes",
+                     .device = DeviceKind::cuda,
+                     .exact = true}) {}
+
+  std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
+    return few_filters_refusals(stage);
+  }
+  std::vector<Tile> tiles(const Stage& stage, const Machine&) const override {
+    std::vector<Tile> tiles;
+    for (const int threads : few_filters_tiles(stage))
+      tiles.push_back({fmt::format("{} threads", threads), threads});
+    return tiles;
+  }
+  Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const override {
+    const FewFiltersLayout layout = few_filters_layout(stage);
+    const FewFiltersChannels& channels = layout.channels;
+    const double done = static_cast<double>(layout.all_strips()) * few_filters_pixels *
+                        static_cast<double>(stage.r * stage.s) * layout.filters * channels.blocks *
+                        channels.of_block();
+    const double waste = 1 - static_cast<double>(shapes_of(stage).macs) / done;
+    return cost_of(stage, few_filters_seconds(stage, tile.a, machine), waste);
+  }
+  std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
+                                    const Machine& machine) const override {
+    return std::make_unique<PreparedFewFilters>(stage, tile.a, machine);
+  }
+};
+
+}  // namespace
+
+const Kernel& few_filters() {
+  static const FewFilters kernel;
+  return kernel;
+}
+
+}  // namespace convoy::cuda

@@ -1,0 +1,146 @@
+// The few_filters family's host arithmetic: what fits, how channels lie over lanes, strips,
+// weights, cost.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cuda/any/few_filters.hpp"
+#include "cuda/costs.hpp"
+#include "cuda/refusals.hpp"
+#include "cuda/stage_facts.hpp"
+#include "math/divide.hpp"
+
+namespace convoy::cuda {
+
+using math::ceil_div;
+using math::round_up;
+
+namespace {
+
+constexpr Index most_positions = Index{1} << 30;
+
+int filters_compiled(Index k) {
+  return static_cast<int>(k == 5 || k == 7 ? k + 1 : k);
+}
+
+}  // namespace
+
+std::vector<std::string> few_filters_refusals(const Stage& stage) {
+  Refusals refusals(stage);
+  refusals
+      .no(stage.dtype != DType::f32 || stage.output_dtype(true) != DType::f32,
+          fmt::format("{} in and {} out: expected f32 for both", to_text(stage.dtype),
+                      to_text(stage.output_dtype(true))))
+      .no(stage.k > few_filters_most,
+          fmt::format("K = {}: expected {} at most", stage.k, few_filters_most))
+      .no(stage.c < few_filters_least_channels,
+          fmt::format("C = {}: expected {} or more", stage.c, few_filters_least_channels))
+      .one_group()
+      .nhwc()
+      .no_norm()
+      .no_keep()
+      .no_neuron()
+      .no(stage.pool.has_value(), "pools are not supported")
+      .countable_sizes();
+  if (!refusals.none()) return refusals.all();
+  const FewFiltersLayout layout = few_filters_layout(stage);
+  // A strip's pixels beyond the last are not computed, but where they would lie is.
+  return refusals
+      .no(!layout.flat && (layout.q + few_filters_pixels) * stage.stride.w > most_positions,
+          "its stride leads beyond 2^30 pixels")
+      .no(layout.all_strips() > most_positions, too_many_tiles)
+      .all();
+}
+
+FewFiltersChannels few_filters_channels(Index c) {
+  FewFiltersChannels channels;
+  channels.vector = c % 4 == 0 ? 4 : 1;
+  const auto padded = [&](Index lanes) { return round_up(c, lanes * channels.vector); };
+  // As many lanes as leave few of them idle in the last block: the more, the more strips' warps
+  // there are to wait for memory.
+  for (const int lanes : {32, 16, few_filters_least_lanes}) {
+    channels.lanes = lanes;
+    if (8 * padded(lanes) <= 9 * padded(few_filters_least_lanes)) break;
+  }
+  channels.blocks = static_cast<int>(padded(channels.lanes) / channels.of_block());
+  return channels;
+}
+
+FewFiltersLayout few_filters_layout(const Stage& stage) {
+  const Shapes shapes = shapes_of(stage);
+  FewFiltersLayout layout;
+  layout.channels = few_filters_channels(stage.c);
+  layout.filters = filters_compiled(stage.k);
+  layout.rows_of_3 = stage.s == 3 && stage.stride.w == 1 && stage.dil.w == 1;
+  layout.flat = stage.r == 1 && stage.s == 1 && stage.stride == Extent(1) &&
+                stage.pad == Padding{} && stage.n * stage.h * stage.w < most_positions;
+  layout.p = layout.flat ? 1 : shapes.p;
+  layout.q = layout.flat ? stage.n * stage.h * stage.w : shapes.q;
+  layout.strips = ceil_div(layout.q, few_filters_pixels);
+  layout.images = layout.flat ? 1 : stage.n;
+  return layout;
+}
+
+std::vector<float> few_filters_weights(const Stage& stage, const float* w) {
+  const FewFiltersLayout layout = few_filters_layout(stage);
+  const FewFiltersChannels& channels = layout.channels;
+  const Index taps = stage.r * stage.s, of_block = channels.of_block();
+  std::vector<float> packed(
+      static_cast<std::size_t>(channels.blocks * taps * layout.filters * of_block));
+  for (Index k = 0; k < stage.k; ++k) {
+    for (Index tap = 0; tap < taps; ++tap) {
+      for (Index c = 0; c < stage.c; ++c) {
+        const Index to =
+            ((c / of_block * taps + tap) * layout.filters + k) * of_block + c % of_block;
+        packed[static_cast<std::size_t>(to)] = w[(k * taps + tap) * stage.c + c];
+      }
+    }
+  }
+  return packed;
+}
+
+std::vector<int> few_filters_tiles(const Stage& stage) {
+  const int most = few_filters_threads(filters_compiled(stage.k));
+  return {most / 4, most / 2, most};
+}
+
+double few_filters_seconds(const Stage& stage, int threads, const Machine& machine) {
+  const FewFiltersCosts costs;
+  const FewFiltersLayout layout = few_filters_layout(stage);
+  const FewFiltersChannels& channels = layout.channels;
+  const double k = layout.filters;
+  // Of a turn of a warp's loop: multiply-adds, all instructions, lines of 128 bytes from the L1.
+  double turns = static_cast<double>(channels.blocks * stage.r), multiplies, instructions, lines;
+  if (layout.rows_of_3 && channels.vector == 4) {
+    multiplies = 96 * k;
+    instructions = multiplies + 3 * k + costs.row_of_3;
+    lines = 4 * (10 + 3 * k);
+  } else {
+    turns *= static_cast<double>(stage.s);
+    multiplies = 8.0 * channels.vector * k;
+    instructions = multiplies + k + costs.tap;
+    lines = channels.vector == 4 ? 4 * (8 + k) : 8 * 32.0 / channels.lanes + k;
+  }
+  instructions = turns * instructions + costs.strip + costs.strip_filter * k;
+  // Multiply-adds of a multiprocessor's cycle, in warps.
+  const double rate = machine.peak_flops / 2 / (machine.multiprocessors * machine.clock_hz) / 32;
+  const double issued = std::max(instructions / 4, turns * multiplies / rate) / costs.issue_share;
+  const double busy = std::max(issued, turns * lines / costs.l1_share),
+               alone = instructions + turns * costs.latency;
+  // A multiprocessor takes so many CTAs at once, one batch of them after the other.
+  const Index of_cta = threads / channels.lanes;
+  const Index together = few_filters_threads(layout.filters) / threads;
+  const Index ctas = ceil_div(ceil_div(layout.all_strips(), of_cta), machine.multiprocessors);
+  const auto batch = [&](Index count) {
+    const double warps = static_cast<double>(count) * threads / 32;
+    return count == 0 ? 0 : std::max(warps * busy, alone);
+  };
+  const double cycles =
+      static_cast<double>(ctas / together) * batch(together) + batch(ctas % together);
+  const double memory =
+      cost_of(stage, 0, 0).bytes / (costs.memory_share * machine.memory_bandwidth);
+  return costs.launch + std::hypot(cycles / (costs.clock * machine.clock_hz), memory);
+}
+
+}  // namespace convoy::cuda
