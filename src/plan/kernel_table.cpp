@@ -31,6 +31,7 @@ std::span<const Kernel* const> kernel_table() {
   static const cuda::Nchw window_nchw("window_nchw", cuda::sm80::window());
   static const cuda::Winograd winograd4("winograd4", "winograd f4, 64 bytes of channels",
                                         cuda::sm80::window());
+  static const cuda::Nchw winograd4_nchw("winograd4_nchw", winograd4);
   static const cuda::Pooled few_filters_pool("few_filters_pool", cuda::few_filters());
   static const cuda::Pooled fma_pool("fma_pool", cuda::fma());
 #endif
@@ -66,7 +67,8 @@ std::span<const Kernel* const> kernel_table() {
     &winograd4,    // 3x3 of f32: a quarter of the multiplications, by window's groups; default
                    // mode only
     &window_pool,  // window with any pool and second outputs, in a second pass
-    &window_nchw,  // window for NCHW, between transpositions
+    &winograd4_nchw,
+    &window_nchw,          // window for NCHW, between transpositions
     &cuda::few_filters(),  // up to eight filters in f32, on any GPU
     &few_filters_pool,     // the same with any pool and second outputs, in a second pass
     &cuda::depthwise(),    // a filter of its own for each channel, on any GPU
