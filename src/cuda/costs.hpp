@@ -28,7 +28,7 @@ struct FewFiltersCosts {
   double clock = 0.85;     // share of the device's
   // A warp's instructions beside its products and their weights' loads: of a filter's row of three
   // taps, of a tap, of a strip, of a strip's sum.
-  double row_of_3 = 90, tap = 165, strip = 300, strip_filter = 40;
+  double row_of_3 = 75, tap = 180, strip = 300, strip_filter = 40;
   double latency = 700;                      // cycles that a warp alone waits for a turn's loads
   double issue_share = 0.8, l1_share = 0.8;  // of what a multiprocessor can start, and load
   double memory_share = 0.75;                // of the memory's speed

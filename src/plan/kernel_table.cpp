@@ -34,6 +34,7 @@ std::span<const Kernel* const> kernel_table() {
   static const cuda::Nchw winograd4_nchw("winograd4_nchw", winograd4);
   static const cuda::Pooled few_filters_pool("few_filters_pool", cuda::few_filters());
   static const cuda::Pooled fma_pool("fma_pool", cuda::fma());
+  static const cuda::Pooled depthwise_pool("depthwise_pool", cuda::depthwise());
 #endif
   static const Kernel* const kernels[] = {
     &cpu::winograd4(),        // 3x3 stride 1: a quarter of the multiplications; default mode only
@@ -72,6 +73,7 @@ std::span<const Kernel* const> kernel_table() {
     &cuda::few_filters(),  // up to eight filters in f32, on any GPU
     &few_filters_pool,     // the same with any pool and second outputs, in a second pass
     &cuda::depthwise(),    // a filter of its own for each channel, on any GPU
+    &depthwise_pool,       // the same with any pool and second outputs, in a second pass
     &cuda::fma(),          // any stage without a neuron, on the CUDA cores
     &fma_pool,             // fma with any pool and second outputs, in a second pass
     &cuda::general(),      // every legal stage

@@ -18,7 +18,8 @@ TEST(Depthwise, TilesCoverTheOutputOnce) {
        {"f16:n1h112c32k32r3pad1groups32", "f16:n1h7c960k960r3pad1groups960",
         "f16:n2h9w13c20k20r5stride2pad2groups20", "n1h1w300c6k6r1s9pad0x4groups6",
         "f16:n1h15c144k144r3pad1groups144+max2", "f16:n1h15c144k144r3pad1groups144+max2ceil",
-        "f16:n1h3w70000c4k4r3pad1groups4", "f16:n1h1c4k4r1groups4"}) {
+        "f16:n1h3w70000c4k4r3pad1groups4", "f16:n1h1c4k4r1groups4",
+        "bf16:n2h20c21k21r3pad1groups21", "n1h9c131k131r5pad2groups131+max2"}) {
     const Stage stage = parse_stage(text);
     const Shapes shapes = shapes_of(stage);
     EXPECT_EQ(depthwise_refusals(stage), std::vector<std::string>()) << text;
@@ -32,7 +33,7 @@ TEST(Depthwise, TilesCoverTheOutputOnce) {
         EXPECT_GE(a_block * blocks, size);
         EXPECT_LT(a_block * (blocks - 1), size);  // no CTA without work
       };
-      const Index vector = depthwise_bytes / static_cast<Index>(size_of(stage.dtype));
+      const Index vector = depthwise_channels(stage);
       covers(stage.c, at.lanes * vector, at.channel_blocks);
       covers(at.columns, at.across * tile.columns, at.column_blocks);
       covers(at.rows, at.down * tile.rows, at.row_blocks);
@@ -48,9 +49,9 @@ TEST(Depthwise, TilesCoverTheOutputOnce) {
 }
 
 TEST(Depthwise, RefusesWithEveryReason) {
-  EXPECT_EQ(depthwise_refusals(parse_stage("f16:n1h8c6k6r3groups6")),
-            std::vector<std::string>{"C = 6: expected a multiple of 4"});
-  EXPECT_EQ(depthwise_refusals(parse_stage("n1h8c6k6r3groups6")), std::vector<std::string>());
+  EXPECT_EQ(depthwise_refusals(parse_stage("f16:n1h8c6k6r3groups6")), std::vector<std::string>());
+  EXPECT_EQ(depthwise_refusals(parse_stage("n1h8c6k6r3groups6+max3")),
+            std::vector<std::string>{"its pool: expected max2 or none"});
   EXPECT_EQ(depthwise_refusals(parse_stage("u8:n1h8c8k16r3groups8nchw+norm+max3+keep(act)")).size(),
             6u);
   EXPECT_EQ(depthwise_refusals(parse_stage("f16:n1h8c8k8r3groups4+if(1)")).size(), 2u);

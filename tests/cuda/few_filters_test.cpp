@@ -31,7 +31,8 @@ std::vector<float> by_lanes(const GpuCase& one) {
   const float* const x = one.x.data<float>();
   math::ConvAxis<int> rows = math::conv_rows<int>(stage), columns = math::conv_columns<int>(stage);
   if (layout.flat) rows.size = 1, columns.size = static_cast<int>(layout.q);
-  const auto filters = static_cast<std::size_t>(layout.filters);
+  const auto filters = static_cast<std::size_t>(layout.filters),
+             apart = static_cast<std::size_t>(channels.weights_apart());
   std::vector<float> y(static_cast<std::size_t>(shapes.pre_elements), NAN);
   for (Index strip = 0; strip < layout.all_strips(); ++strip) {
     const cuda::FewFiltersPlace at =
@@ -45,7 +46,7 @@ std::vector<float> by_lanes(const GpuCase& one) {
       for (int block = 0; block < channels.blocks; ++block) {
         const int c = block * channels.of_block() + static_cast<int>(lane) * channels.vector;
         for (int r = 0; r < stage.r; ++r) {
-          for (int s = 0; s < stage.s; ++s, weight += filters * channels.of_block()) {
+          for (int s = 0; s < stage.s; ++s, weight += filters * apart) {
             for (int i = 0; i < few_filters_pixels; ++i) {
               const int row = rows.at(at.p, r), column = columns.at(at.q + i, s);
               if (c >= stage.c || !rows.inside(row) || !columns.inside(column)) continue;
@@ -54,9 +55,7 @@ std::vector<float> by_lanes(const GpuCase& one) {
                 for (int e = 0; e < channels.vector; ++e) {
                   float& sum = sums[lane][static_cast<std::size_t>(i)][k];
                   sum = std::fma(x[pixel * stage.c + c + e],
-                                 w.at(weight + k * static_cast<std::size_t>(channels.of_block()) +
-                                      static_cast<std::size_t>(e)),
-                                 sum);
+                                 w.at(weight + k * apart + static_cast<std::size_t>(e)), sum);
                 }
             }
           }

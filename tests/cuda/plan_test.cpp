@@ -50,6 +50,8 @@ constexpr Line lines[] = {
     {"f16:n2h9w13c24k24r3pad1groups24+bias+relu6", "depthwise"},
     {"bf16:n2h14c40k40r5stride2pad2groups40+bias+leaky(0.5)", "depthwise"},
     {"n1h9w7c6k6r3dil2pad2groups6+clip(-1,3)+max2", "depthwise"},
+    {"bf16:n2h20c21k21r3pad1groups21+bias+relu", "depthwise"},
+    {"n2h14w9c64k64r3pad1groups64+bias+relu+max3s2p1", "depthwise_pool"},
     {"f16:n2h15w14c20k36r3pad1+bias+relu+max2", "halo_padded"},
     {"bf16:n3h20c72k100r1+leaky(0.5)", "halo_padded"},
     {"f16:n2h25c13k40r3stride2pad1nchw+bias+clip(-1,3)", "halo_padded_nchw"},
@@ -118,7 +120,8 @@ TEST_F(GpuPlan, BitsDoNotDependOnBatchPlaceStreamOrRun) {
        {"f16:n64h14c64k64r3pad1+bias+relu+max2", "u8:n64h12c3k16r3pad1+norm+bias+relu+max2",
         "f16:n64h10c64k3r3pad1+bias+relu", "f16:n64h9c48k48r3pad1groups48+bias+relu6",
         "n64h7c5k6r3pad1+bias+relu+max2", "f16:n64h9c64k64r3pad1groups16+bias+relu+max2",
-        "n64h7c40k72r3pad1+bias+relu", "n64h7c72k3r3pad1+bias+relu"}) {
+        "bf16:n64h9c21k21r3pad1groups21+bias+relu", "n64h7c40k72r3pad1+bias+relu",
+        "n64h7c72k3r3pad1+bias+relu"}) {
     SCOPED_TRACE(text);
     const GpuCase all(parse_stage(text), Values::normal, gpu0);
     const Plan plan(all.stage, all.w, options_for(gpu0));

@@ -67,6 +67,7 @@ CASES = [  # stage, kernel, tile
     ("n2h9w13c3k72r5stride2pad2+bias+relu", "fma", "64x64"),
     ("n2h9w13c17k30r3pad1nchw+bias+relu+max2", "fma", "128x32"),
     ("u8:n2h9w13c3k21r3pad1out(bf16)+norm+bias+relu", "fma", "256x16"),
+    ("bf16:n2h20w19c21k21r3pad1groups21+bias+relu", "depthwise", ""),
     # Eight lanes a strip, and 32; odd channels; pixels of the batch in a line.
     ("n2h9w13c72k5r3pad1+bias+relu", "few_filters", "192 threads"),
     ("n2h9w13c256k3r3pad1+bias", "few_filters", ""),

@@ -96,6 +96,7 @@ constexpr const char* stages[] = {
     "bf16:n3h13w9c24k24r3pad1groups24+leaky(0.5)+max2",
     "n3h12c6k6r3pad1groups6+bias+leaky(0)+max2ceil",
     "n3h12c6k6r5pad2stride2groups6+clip(-1,-0)",
+    "bf16:n3h13w9c21k21r3pad1groups21+bias+leaky(0)+max2",
     "f16:n3h12c16k24r3pad1+bias+max2",
     "f16:n3h12c16k24r3pad1+bias+leaky(0)+max2",
     "bf16:n3h13w9c40k72r3pad1+bias+leaky(0.5)+max3s2p1",

@@ -1,10 +1,10 @@
 // depthwise: a filter of its own for each channel. No Tensor Cores: a few multiply-adds an element,
 // so that reading x and writing y bounds it.
 //
-// A thread owns a vector of neighbouring channels and a tile of Rows x Columns output pixels. It
-// walks the input rows below the tile once, and each row that is loaded feeds every output row that
-// it is a tap of; inputs are shared with the neighbouring threads through the L1. Sums are taken in
-// the order r, s from +0, padding counts as zeros.
+// A thread owns a vector of neighbouring channels, or one where they fill none, and a tile of Rows
+// x Columns output pixels. It walks the input rows below the tile once, and each row that is loaded
+// feeds every output row that it is a tap of; inputs are shared with the neighbouring threads
+// through the L1. Sums are taken in the order r, s from +0, padding counts as zeros.
 #include "cuda/activate.cuh"
 #include "cuda/any/depthwise.hpp"
 #include "cuda/divide.hpp"
@@ -33,37 +33,52 @@ struct DepthwiseParams {
   int down;
 };
 
-/// Neighbouring channels, as they lie in memory: one load or store.
-template <class T>
-struct alignas(depthwise_bytes) Channels {
-  static constexpr int count = depthwise_bytes / 4 * Element<T>::a_word;
+/// Neighbouring channels, as they lie in memory: one load or store. Eight bytes of them, or one.
+template <class T, int Count>
+struct alignas(Count * sizeof(T)) Channels {
+  static_assert(Count * sizeof(T) == depthwise_bytes);
   std::uint32_t words[depthwise_bytes / 4];
 };
-
 template <class T>
-__device__ __forceinline__ void widen(const Channels<T>& from, float (&to)[Channels<T>::count]) {
-  constexpr int a_word = Element<T>::a_word;
+struct Channels<T, 1> {
+  T value;
+};
+/// Of a thread, where C is a multiple of it.
+template <class T>
+constexpr int side_by_side = depthwise_bytes / static_cast<int>(sizeof(T));
+
+template <class T, int Count>
+__device__ __forceinline__ void widen(const Channels<T, Count>& from, float (&to)[Count]) {
+  if constexpr (Count == 1) {
+    to[0] = Element<T>::widen(from.value);
+  } else {
+    constexpr int a_word = Element<T>::a_word;
 #pragma unroll
-  for (int i = 0; i < depthwise_bytes / 4; ++i) {
-    float some[a_word];
-    Element<T>::unpack(from.words[i], some);
+    for (int i = 0; i < depthwise_bytes / 4; ++i) {
+      float some[a_word];
+      Element<T>::unpack(from.words[i], some);
 #pragma unroll
-    for (int e = 0; e < a_word; ++e) to[a_word * i + e] = some[e];
+      for (int e = 0; e < a_word; ++e) to[a_word * i + e] = some[e];
+    }
   }
 }
 
-template <class T>
-__device__ __forceinline__ Channels<T> rounded(const float (&from)[Channels<T>::count]) {
-  constexpr int a_word = Element<T>::a_word;
-  Channels<T> to;
+template <class T, int Count>
+__device__ __forceinline__ Channels<T, Count> rounded(const float (&from)[Count]) {
+  if constexpr (Count == 1) {
+    return {Element<T>::round(from[0])};
+  } else {
+    constexpr int a_word = Element<T>::a_word;
+    Channels<T, Count> to;
 #pragma unroll
-  for (int i = 0; i < depthwise_bytes / 4; ++i) {
-    float some[a_word];
+    for (int i = 0; i < depthwise_bytes / 4; ++i) {
+      float some[a_word];
 #pragma unroll
-    for (int e = 0; e < a_word; ++e) some[e] = from[a_word * i + e];
-    to.words[i] = Element<T>::pack(some);
+      for (int e = 0; e < a_word; ++e) some[e] = from[a_word * i + e];
+      to.words[i] = Element<T>::pack(some);
+    }
+    return to;
   }
-  return to;
 }
 
 /// A thread's first channel, image, and first row and column of the convolution.
@@ -96,50 +111,49 @@ __device__ __forceinline__ void dependency_wait() {
 #endif
 }
 
-template <class T>
+template <int Count>
 __device__ __forceinline__ void load_bias(const DepthwiseParams& g, int channel,
-                                          float (&bias)[Channels<T>::count]) {
+                                          float (&bias)[Count]) {
 #pragma unroll
-  for (int e = 0; e < Channels<T>::count; ++e)
+  for (int e = 0; e < Count; ++e)
     bias[e] = g.bias == nullptr ? 0.0f : positive_zero(g.bias[channel + e]);
 }
 
-template <class T>
-__device__ __forceinline__ Channels<T> load_if(bool inside, const char* from) {
-  Channels<T> x{};
-  if (inside) x = *reinterpret_cast<const Channels<T>*>(from);
+template <class T, int Count>
+__device__ __forceinline__ Channels<T, Count> load_if(bool inside, const char* from) {
+  Channels<T, Count> x{};
+  if (inside) x = *reinterpret_cast<const Channels<T, Count>*>(from);
   return x;
 }
 
-template <class T>
-__device__ __forceinline__ void add_products(const float (&x)[Channels<T>::count],
-                                             const float (&w)[Channels<T>::count],
-                                             float (&sums)[Channels<T>::count]) {
+template <int Count>
+__device__ __forceinline__ void add_products(const float (&x)[Count], const float (&w)[Count],
+                                             float (&sums)[Count]) {
 #pragma unroll
-  for (int e = 0; e < Channels<T>::count; ++e) sums[e] = fmaf(x[e], w[e], sums[e]);
+  for (int e = 0; e < Count; ++e) sums[e] = fmaf(x[e], w[e], sums[e]);
 }
 
-template <class T>
+template <class T, int Count>
 __device__ __forceinline__ void store(const DepthwiseParams& g, const Place& at, int oh, int ow,
-                                      const float (&values)[Channels<T>::count]) {
+                                      const float (&values)[Count]) {
   if (oh >= g.out_h || ow >= g.out_w) return;
   T* const to =
       static_cast<T*>(g.y) + at.n * g.y_image + oh * g.y_row + ow * g.y_pixel + at.channel;
-  *reinterpret_cast<Channels<T>*>(to) = rounded<T>(values);
+  *reinterpret_cast<Channels<T, Count>*>(to) = rounded<T, Count>(values);
 }
 
 /// Adds the bias, activates, pools 2x2 where asked to, rounds once and writes the tile.
-template <class T, int Rows, int Columns>
+template <class T, int Count, int Rows, int Columns>
 __device__ __forceinline__ void finish(const DepthwiseParams& g, const Place& at,
-                                       const float (&bias)[Channels<T>::count],
-                                       float (&sums)[Rows][Columns][Channels<T>::count]) {
+                                       const float (&bias)[Count],
+                                       float (&sums)[Rows][Columns][Count]) {
   const auto each = [&](auto&& change) {
 #pragma unroll
     for (auto& row : sums)
 #pragma unroll
       for (auto& pixel : row)
 #pragma unroll
-        for (int e = 0; e < Channels<T>::count; ++e) pixel[e] = change(pixel[e], e);
+        for (int e = 0; e < Count; ++e) pixel[e] = change(pixel[e], e);
   };
   each([&](float v, int e) { return v + bias[e]; });
   with_form(g.act, [&]<Form F>() {
@@ -150,7 +164,7 @@ __device__ __forceinline__ void finish(const DepthwiseParams& g, const Place& at
 #pragma unroll
     for (int i = 0; i < Rows; ++i)
 #pragma unroll
-      for (int j = 0; j < Columns; ++j) store<T>(g, at, at.p + i, at.q + j, sums[i][j]);
+      for (int j = 0; j < Columns; ++j) store<T, Count>(g, at, at.p + i, at.q + j, sums[i][j]);
     return;
   }
   if constexpr (Rows % 2 == 0 && Columns % 2 == 0) {
@@ -160,7 +174,7 @@ __device__ __forceinline__ void finish(const DepthwiseParams& g, const Place& at
       for (int j = 0; j < Columns; j += 2) {
         const bool below = at.p + i + 1 < g.p, right = at.q + j + 1 < g.q;
 #pragma unroll
-        for (int e = 0; e < Channels<T>::count; ++e) {
+        for (int e = 0; e < Count; ++e) {
           float& best = sums[i][j][e];
           const auto take = [&](bool inside, float v) {
             if (inside) best = ptx::max_nan(best, v);
@@ -169,35 +183,35 @@ __device__ __forceinline__ void finish(const DepthwiseParams& g, const Place& at
           take(below, sums[i + 1][j][e]);
           take(below && right, sums[i + 1][j + 1][e]);
         }
-        store<T>(g, at, (at.p + i) / 2, (at.q + j) / 2, sums[i][j]);
+        store<T, Count>(g, at, (at.p + i) / 2, (at.q + j) / 2, sums[i][j]);
       }
     }
   }
 }
 
 /// Filters of R x R, the same stride on both axes, no dilation.
-template <class T, int R, int Stride, int Rows, int Columns>
+template <class T, int Count, int R, int Stride, int Rows, int Columns>
 __global__ void __launch_bounds__(depthwise_threads)
     depthwise(const __grid_constant__ DepthwiseParams g) {
-  constexpr int width = (Columns - 1) * Stride + R, count = Channels<T>::count;
+  constexpr int width = (Columns - 1) * Stride + R;
   launch_dependents();
-  const Place at = Place::of<count, Rows, Columns>(g);
+  const Place at = Place::of<Count, Rows, Columns>(g);
   if (at.channel >= g.c || at.p >= g.p || at.q >= g.q) return;
 
   const auto weights = [&](int r, int s) {
-    return *reinterpret_cast<const Channels<T>*>(static_cast<const T*>(g.w) + (r * R + s) * g.c +
-                                                 at.channel);
+    return *reinterpret_cast<const Channels<T, Count>*>(static_cast<const T*>(g.w) +
+                                                        (r * R + s) * g.c + at.channel);
   };
   // Before the kernel before has finished: they are the plan's own. Registers hold up to 5x5.
   constexpr bool early = R <= 5;
-  Channels<T> w[R][R];
+  Channels<T, Count> w[R][R];
 #pragma unroll
   for (int r = 0; early && r < R; ++r)
 #pragma unroll
     for (int s = 0; s < R; ++s) w[r][s] = weights(r, s);
   dependency_wait();
-  float bias[count];
-  load_bias<T>(g, at.channel, bias);
+  float bias[Count];
+  load_bias(g, at.channel, bias);
 
   const int top = at.p * Stride - g.rows.pad, left = at.q * Stride - g.columns.pad;
   const char* row_at = static_cast<const char*>(g.x) +
@@ -211,26 +225,26 @@ __global__ void __launch_bounds__(depthwise_threads)
     if (static_cast<unsigned>(left + j) < static_cast<unsigned>(g.columns.size))
       columns_inside |= 1u << j;
 
-  float sums[Rows][Columns][count] = {};
+  float sums[Rows][Columns][Count] = {};
 #pragma unroll
   for (int i = 0; i < (Rows - 1) * Stride + R; ++i, row_at += row_bytes) {
     const unsigned inside =
         static_cast<unsigned>(top + i) < static_cast<unsigned>(g.rows.size) ? columns_inside : 0;
-    float x[width][count];
+    float x[width][Count];
 #pragma unroll
     for (int j = 0; j < width; ++j)
-      widen(load_if<T>((inside >> j & 1) != 0, row_at + j * pixel_bytes), x[j]);
+      widen(load_if<T, Count>((inside >> j & 1) != 0, row_at + j * pixel_bytes), x[j]);
 #pragma unroll
     for (int row = 0; row < Rows; ++row) {
       const int r = i - row * Stride;
       if (r < 0 || r >= R) continue;
 #pragma unroll
       for (int s = 0; s < R; ++s) {
-        float tap[count];
+        float tap[Count];
         widen(early ? w[r][s] : weights(r, s), tap);
 #pragma unroll
         for (int column = 0; column < Columns; ++column)
-          add_products<T>(x[column * Stride + s], tap, sums[row][column]);
+          add_products(x[column * Stride + s], tap, sums[row][column]);
       }
     }
   }
@@ -238,35 +252,35 @@ __global__ void __launch_bounds__(depthwise_threads)
 }
 
 /// Any filter, stride and dilation; a tap at a time.
-template <class T>
+template <class T, int Count>
 __global__ void __launch_bounds__(depthwise_threads)
     depthwise_any(const __grid_constant__ DepthwiseParams g) {
-  constexpr int rows = 2, columns = 2, count = Channels<T>::count;
+  constexpr int rows = 2, columns = 2;
   launch_dependents();
-  const Place at = Place::of<count, rows, columns>(g);
+  const Place at = Place::of<Count, rows, columns>(g);
   if (at.channel >= g.c || at.p >= g.p || at.q >= g.q) return;
   dependency_wait();
-  float bias[count];
-  load_bias<T>(g, at.channel, bias);
+  float bias[Count];
+  load_bias(g, at.channel, bias);
 
   const T* const image = static_cast<const T*>(g.x) + at.n * g.x_image + at.channel;
   const T* tap_at = static_cast<const T*>(g.w) + at.channel;
-  float sums[rows][columns][count] = {};
+  float sums[rows][columns][Count] = {};
   for (int r = 0; r < g.r; ++r) {
     for (int s = 0; s < g.s; ++s, tap_at += g.c) {
-      float tap[count];
-      widen(*reinterpret_cast<const Channels<T>*>(tap_at), tap);
+      float tap[Count];
+      widen(*reinterpret_cast<const Channels<T, Count>*>(tap_at), tap);
 #pragma unroll
       for (int i = 0; i < rows; ++i) {
 #pragma unroll
         for (int j = 0; j < columns; ++j) {
           const int row = g.rows.at(at.p + i, r), column = g.columns.at(at.q + j, s);
           const T* const pixel = image + row * g.x_row + column * g.x_pixel;
-          float x[count];
-          widen(load_if<T>(g.rows.inside(row) && g.columns.inside(column),
-                           reinterpret_cast<const char*>(pixel)),
+          float x[Count];
+          widen(load_if<T, Count>(g.rows.inside(row) && g.columns.inside(column),
+                                  reinterpret_cast<const char*>(pixel)),
                 x);
-          add_products<T>(x, tap, sums[i][j]);
+          add_products(x, tap, sums[i][j]);
         }
       }
     }
@@ -276,26 +290,35 @@ __global__ void __launch_bounds__(depthwise_threads)
 
 using DepthwiseKernel = void (*)(DepthwiseParams);
 
-template <class T, int R, int Stride>
+template <class T, int Count, int R, int Stride>
 DepthwiseKernel of_tile(const DepthwiseTile& tile) {
-  if constexpr (R == 3) {
-    if (tile.columns == 4) return depthwise<T, R, Stride, 2, 4>;
-    if (tile.columns == 1) return depthwise<T, R, Stride, 1, 1>;
+  if constexpr (Count > 1) {
+    if constexpr (R == 3) {
+      if (tile.columns == 4) return depthwise<T, Count, R, Stride, 2, 4>;
+      if (tile.columns == 1) return depthwise<T, Count, R, Stride, 1, 1>;
+    }
+    if constexpr (R <= 5)
+      if (tile.rows == 1) return depthwise<T, Count, R, Stride, 1, 2>;
   }
-  if constexpr (R <= 5)
-    if (tile.rows == 1) return depthwise<T, R, Stride, 1, 2>;
-  return depthwise<T, R, Stride, 2, 2>;
+  return depthwise<T, Count, R, Stride, 2, 2>;
 }
-template <class T>
+template <class T, int Count>
 DepthwiseKernel find(const Stage& stage, const DepthwiseTile& tile) {
-  if (!is_compiled_in(stage)) return depthwise_any<T>;
+  if (!is_compiled_in(stage)) return depthwise_any<T, Count>;
   const bool dense = stage.stride == Extent(1);
-  if (stage.r == 3) return dense ? of_tile<T, 3, 1>(tile) : of_tile<T, 3, 2>(tile);
-  if (stage.r == 5) return dense ? of_tile<T, 5, 1>(tile) : of_tile<T, 5, 2>(tile);
-  return of_tile<T, 7, 1>(tile);
+  if (stage.r == 3) {
+    return dense ? of_tile<T, Count, 3, 1>(tile) : of_tile<T, Count, 3, 2>(tile);
+  }
+  if (stage.r == 5) {
+    return dense ? of_tile<T, Count, 5, 1>(tile) : of_tile<T, Count, 5, 2>(tile);
+  }
+  return of_tile<T, Count, 7, 1>(tile);
 }
 DepthwiseKernel find(const Stage& stage, const DepthwiseTile& tile) {
-  return for_float(stage.dtype, [&]<class T>() { return find<T>(stage, tile); });
+  return for_float(stage.dtype, [&]<class T>() {
+    return depthwise_channels(stage) == 1 ? find<T, 1>(stage, tile)
+                                          : find<T, side_by_side<T>>(stage, tile);
+  });
 }
 
 }  // namespace

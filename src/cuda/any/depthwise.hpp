@@ -13,7 +13,7 @@
 namespace convoy::cuda {
 
 constexpr int depthwise_threads = 128;  // of a CTA, at most
-constexpr int depthwise_bytes = 8;      // of neighbouring channels that a thread takes
+constexpr int depthwise_bytes = 8;      // of neighbouring channels that a thread takes at most
 
 /// Output pixels of a thread, before the pool.
 struct DepthwiseTile {
@@ -28,6 +28,9 @@ struct DepthwiseLayout {
   int channel_blocks = 0, column_blocks = 0, row_blocks = 0;  // CTAs of an image
 };
 
+/// Neighbouring channels of a thread: `depthwise_bytes` of them where C is a multiple of that, else
+/// one.
+int depthwise_channels(const Stage& stage);
 /// Whether the filter's size and strides are compiled in; else a loop over taps runs it.
 bool is_compiled_in(const Stage& stage);
 
@@ -47,7 +50,7 @@ class DepthwiseLaunch {
   DepthwiseLaunch(const DepthwiseLaunch&) = delete;
   DepthwiseLaunch& operator=(const DepthwiseLaunch&) = delete;
 
-  /// Device pointers: operands as RunArgs has them, x and y on `depthwise_bytes`, pixels too; w
+  /// Device pointers: operands as RunArgs has them, x and y on a thread's channels, pixels too; w
   /// [R,S,C] in the stage's type. Returns an empty string, or what went wrong. Summation: r, s in
   /// sequence from +0, fused multiply-add in fp32.
   std::string run(const RunArgs& args, const void* w, cudaStream_t stream) const noexcept;

@@ -22,7 +22,9 @@ DepthwiseTile depthwise_tile(const Tile& tile) {
 class PreparedDepthwise final : public Prepared {
  public:
   PreparedDepthwise(const Stage& stage, const DepthwiseTile& tile, const Machine& machine)
-      : stage_(stage), device_(machine.device.index) {
+      : stage_(stage),
+        device_(machine.device.index),
+        bytes_(depthwise_channels(stage) * static_cast<int>(size_of(stage.dtype))) {
     const OnDevice on(device_);
     launch_.emplace(stage, tile, machine.compute_capability >= 90);
   }
@@ -47,10 +49,9 @@ class PreparedDepthwise final : public Prepared {
   Status run(const RunArgs& args) const noexcept override {
     if (args.n == 0) return {};
     Status status =
-        check_alignment("depthwise", "x", args.x, args.x_stride.w, stage_.dtype, depthwise_bytes);
+        check_alignment("depthwise", "x", args.x, args.x_stride.w, stage_.dtype, bytes_);
     if (status.ok())
-      status =
-          check_alignment("depthwise", "y", args.y, args.y_stride.w, stage_.dtype, depthwise_bytes);
+      status = check_alignment("depthwise", "y", args.y, args.y_stride.w, stage_.dtype, bytes_);
     if (!status.ok()) return status;
     const OnDevice on(device_);
     return launch_status(launch_->run(args, weights_->memory.data(), stream_of(args)));
@@ -58,7 +59,7 @@ class PreparedDepthwise final : public Prepared {
 
  private:
   Stage stage_;
-  int device_;
+  int device_, bytes_;  // bytes: of a thread's channels
   std::shared_ptr<const DeviceWeights> weights_;
   std::optional<DepthwiseLaunch> launch_;
 };

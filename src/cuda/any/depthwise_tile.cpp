@@ -14,6 +14,11 @@ namespace convoy::cuda {
 
 using math::ceil_div;
 
+int depthwise_channels(const Stage& stage) {
+  const int vector = depthwise_bytes / static_cast<int>(size_of(stage.dtype));
+  return stage.c % vector == 0 ? vector : 1;
+}
+
 bool is_compiled_in(const Stage& stage) {
   if (stage.r != stage.s || stage.stride.h != stage.stride.w || stage.dil != Extent(1))
     return false;
@@ -29,9 +34,6 @@ std::vector<std::string> depthwise_refusals(const Stage& stage) {
   if (stage.dtype == DType::u8 || stage.output_dtype(true) != stage.dtype)
     why.push_back(fmt::format("{} in and {} out: expected f16, bf16 or f32, the same for both",
                               to_text(stage.dtype), to_text(stage.output_dtype(true))));
-  const Index vector = depthwise_bytes / static_cast<Index>(size_of(stage.dtype));
-  if (stage.c % vector != 0)
-    why.push_back(fmt::format("C = {}: expected a multiple of {}", stage.c, vector));
   if (stage.layout != Layout::nhwc) why.emplace_back("NCHW: expected NHWC");
   if (stage.norm) why.emplace_back("norm is not supported");
   if (stage.act.is_neuron()) why.emplace_back("neurons are not supported");
@@ -61,7 +63,8 @@ std::vector<std::string> depthwise_refusals(const Stage& stage) {
 
 std::vector<DepthwiseTile> depthwise_tiles(const Stage& stage) {
   // A pool's windows lie inside the tiles.
-  if (stage.pool || !is_compiled_in(stage) || stage.r == 7) return {{2, 2}};
+  if (stage.pool || !is_compiled_in(stage) || stage.r == 7 || depthwise_channels(stage) == 1)
+    return {{2, 2}};
   if (stage.r == 5) return {{1, 2}, {2, 2}};
   if (stage.stride.h == 2)
     return {{1, 1}, {1, 2}, {2, 4}};  // 2x2 was behind one of these everywhere
@@ -69,10 +72,10 @@ std::vector<DepthwiseTile> depthwise_tiles(const Stage& stage) {
 }
 
 DepthwiseLayout depthwise_layout(const Stage& stage, const DepthwiseTile& tile) {
-  constexpr Index most_lanes = 16;  // 128 bytes of a pixel
+  const Index channels = depthwise_channels(stage);
+  const Index most_lanes = channels == 1 ? 32 : 16;  // 128 bytes of a pixel, or a warp
   const Shapes shapes = shapes_of(stage);
-  const Index vectors =
-      ceil_div(stage.c, depthwise_bytes / static_cast<Index>(size_of(stage.dtype)));
+  const Index vectors = ceil_div(stage.c, channels);
   const Index channel_blocks = ceil_div(vectors, most_lanes),
               lanes = ceil_div(vectors, channel_blocks);
   const Index pool = stage.pool ? 2 : 1;
@@ -112,8 +115,8 @@ double depthwise_seconds(const Stage& stage, const DepthwiseTile& tile, const Ma
   const DepthwiseLayout at = depthwise_layout(stage, tile);
   const Index height = (tile.rows - 1) * stage.stride.h + stage.r,
               width = (tile.columns - 1) * stage.stride.w + stage.s;
-  const double channels = real(depthwise_bytes) / real(static_cast<Index>(size_of(stage.dtype))),
-               taps = real(stage.r * stage.s), outputs = real(tile.rows) * tile.columns;
+  const double channels = depthwise_channels(stage), taps = real(stage.r * stage.s),
+               outputs = real(tile.rows) * tile.columns;
   // Of a thread. A loop over taps loads a pixel for each, and computes where it lies.
   double instructions = costs.thread + real(height * width) * (costs.pixel + channels) +
                         taps * (1 + channels) + outputs * channels * (taps + costs.output);

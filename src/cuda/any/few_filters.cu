@@ -10,10 +10,13 @@
 // Order of summation: of a lane, from +0, blocks of channels, taps, its channels of the block,
 // padding as zeros; then lanes l and l ^ 1, l ^ 2, l ^ 4 and so on. A term is thus added C*R*S /
 // lanes + log2(lanes) times, with C as multiple of a block.
+#include <bit>
+
 #include "cuda/activate.cuh"
 #include "cuda/any/few_filters.hpp"
 #include "cuda/error.hpp"
 #include "cuda/launch.hpp"
+#include "cuda/ptx/prefetch.cuh"
 #include "math/index_map.hpp"
 
 namespace convoy::cuda {
@@ -29,7 +32,7 @@ struct FewFiltersParams {
   int c, k, r, s;
   int q;                             // columns of the output
   unsigned out_rows, strips, total;  // strips: of a row
-  int lanes, blocks;
+  int lanes, log_lanes, blocks;
   DeviceActivation act;
 };
 
@@ -47,11 +50,11 @@ __device__ __forceinline__ Lane<Vector> load_lane_if(bool inside, const float* f
 
 /// The products of one tap: `pixels` of the strip by the lane's channels of K filters.
 template <int K, int Vector>
-__device__ __forceinline__ void add_tap(const Lane<Vector>* pixels, const float* w, int of_block,
+__device__ __forceinline__ void add_tap(const Lane<Vector>* pixels, const float* w,
                                         float (&sums)[strip_pixels][K]) {
 #pragma unroll
   for (int k = 0; k < K; ++k) {
-    const auto filter = *reinterpret_cast<const Lane<Vector>*>(w + k * of_block);
+    const auto filter = *reinterpret_cast<const Lane<Vector>*>(w + k * 32 * Vector);
 #pragma unroll
     for (int e = 0; e < Vector; ++e)
 #pragma unroll
@@ -78,9 +81,8 @@ __device__ __forceinline__ void exchange(int lane, int offset, float (&sums)[str
 template <int K, int S, int Vector>
 __global__ void __launch_bounds__(few_filters_threads(K), 1)
     few_filters(const __grid_constant__ FewFiltersParams g) {
-  const int lane = static_cast<int>(threadIdx.x) % g.lanes, of_block = g.lanes * Vector;
-  const auto lanes = static_cast<unsigned>(g.lanes);
-  const unsigned strip = blockIdx.x * (blockDim.x / lanes) + threadIdx.x / lanes;
+  const int lane = static_cast<int>(threadIdx.x) & (g.lanes - 1), of_block = g.lanes * Vector;
+  const unsigned strip = blockIdx.x * (blockDim.x >> g.log_lanes) + (threadIdx.x >> g.log_lanes);
   // Lanes without a strip stay for the shuffles.
   const bool mine = strip < g.total;
   const FewFiltersPlace at = few_filters_place(mine ? strip : 0, g.out_rows, g.strips);
@@ -89,6 +91,7 @@ __global__ void __launch_bounds__(few_filters_threads(K), 1)
   const float* w = g.w + lane * Vector;
   ptx::grid_dependency_wait();
 
+  constexpr int of_tap = K * 32 * Vector;  // weights
   constexpr int width = strip_pixels + (S > 0 ? S - 1 : 0);
   unsigned columns_inside = 0;
 #pragma unroll
@@ -110,16 +113,24 @@ __global__ void __launch_bounds__(few_filters_threads(K), 1)
         for (int j = 0; j < width; ++j, pixel += g.x_pixel)
           x[j] = load_lane_if<Vector>((here >> j & 1) != 0, pixel);
 #pragma unroll
-        for (int s = 0; s < S; ++s, w += K * of_block) add_tap<K, Vector>(x + s, w, of_block, sums);
+        for (int s = 0; s < S; ++s, w += of_tap) add_tap<K, Vector>(x + s, w, sums);
+        // What nobody has read yet: the next block's channels of this row. The other rows are the
+        // first of strips below. More filters have no registers for it, and less use.
+        if (K <= 4 && r == 0 && c + of_block < g.c) {
+          pixel = from + of_block;
+#pragma unroll
+          for (int j = 0; j < width; ++j, pixel += g.x_pixel)
+            if ((here >> j & 1) != 0) ptx::prefetch_l2(pixel);
+        }
       } else {
-        for (int s = 0; s < g.s; ++s, w += K * of_block) {
+        for (int s = 0; s < g.s; ++s, w += of_tap) {
 #pragma unroll
           for (int i = 0; i < strip_pixels; ++i) {
             const int column = i * g.columns.stride + s * g.columns.dil;
             x[i] = load_lane_if<Vector>(inside && g.columns.inside(left + column),
                                         from + column * g.x_pixel);
           }
-          add_tap<K, Vector>(x, w, of_block, sums);
+          add_tap<K, Vector>(x, w, sums);
         }
       }
     }
@@ -189,6 +200,7 @@ FewFiltersLaunch::FewFiltersLaunch(const Stage& stage, int threads, bool overlap
   g.q = i(layout.q);
   g.out_rows = static_cast<unsigned>(layout.p), g.strips = static_cast<unsigned>(layout.strips);
   g.lanes = layout.channels.lanes, g.blocks = layout.channels.blocks;
+  g.log_lanes = std::countr_zero(static_cast<unsigned>(g.lanes));
   g.act = device_activation(stage.act);
   ready_ = std::make_unique<const Ready>(
       Ready{stage,

@@ -30,6 +30,9 @@ struct FewFiltersChannels {
   int lanes = 0;   // of a strip: 8, 16 or 32 of a warp
   int blocks = 0;  // of lanes * vector channels
   int of_block() const { return lanes * vector; }
+  /// Floats from a filter's weights to the next one's, of a tap and a block: as for a whole warp,
+  /// so that the kernel knows it.
+  int weights_apart() const { return 32 * vector; }
 };
 
 struct FewFiltersLayout {
@@ -65,7 +68,7 @@ CONVOY_HD int few_filters_pixel_of(int lane) {
 std::vector<std::string> few_filters_refusals(const Stage& stage);
 FewFiltersChannels few_filters_channels(Index c);
 FewFiltersLayout few_filters_layout(const Stage& stage);
-/// [K,R,S,C] -> [blocks][R][S][filters][lanes * vector], zeros where there is nothing.
+/// [K,R,S,C] -> [blocks][R][S][filters][weights_apart], zeros where there is nothing.
 std::vector<float> few_filters_weights(const Stage& stage, const float* w);
 /// Threads of a CTA, from which to choose.
 std::vector<int> few_filters_tiles(const Stage& stage);

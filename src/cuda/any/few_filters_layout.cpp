@@ -85,14 +85,14 @@ FewFiltersLayout few_filters_layout(const Stage& stage) {
 std::vector<float> few_filters_weights(const Stage& stage, const float* w) {
   const FewFiltersLayout layout = few_filters_layout(stage);
   const FewFiltersChannels& channels = layout.channels;
-  const Index taps = stage.r * stage.s, of_block = channels.of_block();
+  const Index taps = stage.r * stage.s, of_block = channels.of_block(),
+              apart = channels.weights_apart();
   std::vector<float> packed(
-      static_cast<std::size_t>(channels.blocks * taps * layout.filters * of_block));
+      static_cast<std::size_t>(channels.blocks * taps * layout.filters * apart));
   for (Index k = 0; k < stage.k; ++k) {
     for (Index tap = 0; tap < taps; ++tap) {
       for (Index c = 0; c < stage.c; ++c) {
-        const Index to =
-            ((c / of_block * taps + tap) * layout.filters + k) * of_block + c % of_block;
+        const Index to = ((c / of_block * taps + tap) * layout.filters + k) * apart + c % of_block;
         packed[static_cast<std::size_t>(to)] = w[(k * taps + tap) * stage.c + c];
       }
     }
