@@ -4,7 +4,8 @@
     bench/snn_training.py train --out sweep             on a machine with GPUs: a queue of runs, one a GPU at a time
     bench/snn_training.py record sweep --out bench/results/h200
                                                         on any machine: of each run the seed that is best on the
-                                                        validation images is tested, once; OUT/snn-training.json
+                                                        validation images is tested, once; OUT/snn-training.json,
+                                                        in which runs that SWEEP does not have are kept
 
 `train` leaves a folder a run in SWEEP, as python/train_fashion.py writes it; a second call takes up what is missing.
 Where there are two GPUs it also times runs on both at once. `--trial` is minutes on a CPU.
@@ -211,11 +212,15 @@ def record(args):
         print(f"{args.sweep}: no finished run. Expected a folder that `train` wrote", file=sys.stderr)
         sys.exit(2)
     rows = [row_of(args, folder) for folder in folders]
+    path = Path(args.out, "snn-training.json")
+    if path.exists():  # runs of an earlier sweep
+        names = {row["run"] for row in rows}
+        rows += [row for row in json.loads(path.read_text())["training"] if row["run"] not in names]
+        rows.sort(key=lambda row: row["run"])
     machines = sorted({row["machine"] for row in rows})
     result = {"machine": ", ".join(machines), "torch": rows[0]["torch"],
               "tested": "of each run the network that is best on the 5,000 validation images, once, on the CPU",
               "training": rows}  # fmt: skip
-    path = Path(args.out, "snn-training.json")
     temporary = path.with_suffix(".tmp")
     temporary.write_text(json.dumps(result, indent=1) + "\n")
     temporary.replace(path)

@@ -8,6 +8,7 @@ namespace convoy::cuda {
 struct GeneralCosts {
   double launch = 5e-6;          // seconds
   double multiply_share = 0.01;  // of the fp32 units' peak
+  double product = 0.15e-6;      // seconds that one thread takes for one, which waits for its loads
 };
 
 /// Of `depthwise`, by hand, 2026-11, to the stages of MobileNetV2 and some larger ones on an H200.
@@ -32,6 +33,19 @@ struct FewFiltersCosts {
   double issue_share = 0.8, l1_share = 0.8;  // of what a multiprocessor can start, and load
   double l2_bytes = 28;                      // a cycle, of a multiprocessor
   double memory_share = 0.75;                // of the memory's speed
+};
+
+/// Of `fma`, by hand, 2026-11: instructions counted in its code, the rest to stages on an H200.
+struct FmaCosts {
+  double launch = 2.2e-6;  // seconds
+  double clock = 0.9;      // share of the device's
+  // Instructions of a thread: of a pixel's product that it brings, of f32 and of other types; of a
+  // step, of a CTA, of an output's end.
+  double copy = 15, copy_typed = 50, step = 60, cta = 1500, output = 10;
+  double nchw = 2;  // factor of what pixels take, whose neighbouring products do not lie together
+  double issue_share = 0.85;   // of the instructions that a scheduler could start
+  double wait = 500;           // cycles of a step that a CTA alone does not fill
+  double memory_share = 0.65;  // of the memory's speed
 };
 
 /// Of `window`, by hand, 2026-11, to what it takes on an H200.

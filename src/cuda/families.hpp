@@ -10,6 +10,7 @@
 namespace convoy::cuda {
 
 const Kernel& depthwise();
+const Kernel& fma();
 const Kernel& few_filters();  // up to eight filters, f32
 const Kernel& general();
 

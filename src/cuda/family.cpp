@@ -31,9 +31,10 @@ std::shared_ptr<const DeviceWeights> pack_rounded(const Stage& stage, std::span<
   return weights;
 }
 
-std::shared_ptr<const DeviceWeights> pack_widened(const Stage& stage, const float* w, int device) {
+std::shared_ptr<const DeviceWeights> pack_widened(const Stage& stage, std::span<const float> values,
+                                                  int device) {
   const DType type = compute_type(stage);
-  std::vector<float> rounded(w, w + shapes_of(stage).w_elements);
+  std::vector<float> rounded(values.begin(), values.end());
   for (float& value : rounded) value = math::round_to(type, value);
   const auto weights = room_for_weights(stage, rounded.size(), DType::f32, device);
   weights->memory.upload(rounded.data(), rounded.size() * sizeof(float));

@@ -3,10 +3,12 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/kernel.hpp"
@@ -27,8 +29,9 @@ struct DeviceWeights final : PackedWeights {
 /// stream.
 std::shared_ptr<const DeviceWeights> pack_rounded(const Stage& stage, std::span<const float> values,
                                                   int device);
-/// The same of [K,R,S,C/groups] as they came, the rounded values held in fp32.
-std::shared_ptr<const DeviceWeights> pack_widened(const Stage& stage, const float* w, int device);
+/// The same, the rounded values held in fp32.
+std::shared_ptr<const DeviceWeights> pack_widened(const Stage& stage, std::span<const float> values,
+                                                  int device);
 
 /// Vector loads and stores want tensors on `bytes`, pixels too. Says which is not, and what to do.
 Status check_alignment(std::string_view kernel, std::string_view operand, const void* data,
@@ -36,6 +39,16 @@ Status check_alignment(std::string_view kernel, std::string_view operand, const 
 /// TMA wants 16.
 Status check_16_bytes(std::string_view kernel, std::string_view operand, const void* data,
                       Index pixel_stride, DType dtype);
+
+/// The best predicted tile first; of equal ones the family's own order.
+template <class Seconds>
+std::vector<Tile> by_seconds(std::vector<Tile> tiles, const Seconds& seconds) {
+  std::vector<std::pair<double, Tile>> timed;
+  for (Tile& tile : tiles) timed.emplace_back(seconds(tile), std::move(tile));
+  std::ranges::stable_sort(timed, {}, &std::pair<double, Tile>::first);
+  for (std::size_t i = 0; i < tiles.size(); ++i) tiles[i] = std::move(timed[i].second);
+  return tiles;
+}
 
 /// The one tile of a kernel that runs another family inside: that family's best predicted one (they
 /// come in that order), under the name "best". What is slow in it shows in the family's own tiles.

@@ -7,6 +7,7 @@
 #include "cuda/wrap/nchw.hpp"
 #include "cuda/wrap/padded.hpp"
 #include "cuda/wrap/pooled.hpp"
+#include "cuda/wrap/winograd.hpp"
 #endif
 
 namespace convoy {
@@ -28,7 +29,11 @@ std::span<const Kernel* const> kernel_table() {
   static const cuda::Nchw halo_padded_nchw("halo_padded_nchw", halo_padded);
   static const cuda::Pooled window_pool("window_pool", cuda::sm80::window());
   static const cuda::Nchw window_nchw("window_nchw", cuda::sm80::window());
+  static const cuda::Winograd winograd4("winograd4", "winograd f4, 64 bytes of channels",
+                                        cuda::sm80::window());
+  static const cuda::Nchw winograd4_nchw("winograd4_nchw", winograd4);
   static const cuda::Pooled few_filters_pool("few_filters_pool", cuda::few_filters());
+  static const cuda::Pooled fma_pool("fma_pool", cuda::fma());
   static const cuda::Pooled depthwise_pool("depthwise_pool", cuda::depthwise());
 #endif
   static const Kernel* const kernels[] = {
@@ -60,12 +65,17 @@ std::span<const Kernel* const> kernel_table() {
     &few_nchw,
     &halo_nchw,
     &halo_padded_nchw,
-    &window_pool,          // window with any pool and second outputs, in a second pass
+    &winograd4,    // 3x3 of f32: a quarter of the multiplications, by window's groups; default
+                   // mode only
+    &window_pool,  // window with any pool and second outputs, in a second pass
+    &winograd4_nchw,
     &window_nchw,          // window for NCHW, between transpositions
     &cuda::few_filters(),  // up to eight filters in f32, on any GPU
     &few_filters_pool,     // the same with any pool and second outputs, in a second pass
     &cuda::depthwise(),    // a filter of its own for each channel, on any GPU
     &depthwise_pool,       // the same with any pool and second outputs, in a second pass
+    &cuda::fma(),          // any stage without a neuron, on the CUDA cores
+    &fma_pool,             // fma with any pool and second outputs, in a second pass
     &cuda::general(),      // every legal stage
     // By name only, to learn from: a rung a line of docs/ladder.md.
     &cuda::sm75::ladder(0),

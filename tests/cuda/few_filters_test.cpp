@@ -220,7 +220,7 @@ TEST_F(GpuFewFilters, NaNReachesTheWindowsThatHoldIt) {
 
 TEST_F(GpuFewFilters, PoolsInASecondPass) {
   for (const char* text : {"n2h12w9c64k3r3pad1+bias+relu+max2", "n2h12w9c37k8r3pad1+max3s2p1",
-                           "n2h7c40k5r1+bias+leaky(0.1)+max2ceil+keep(pre,act,idx)"})
+                           "n2h7c40k5r1+bias+relu+max2ceil+keep(pre,act,idx)"})
     expect_bits_of_general(text, "few_filters_pool");
 }
 

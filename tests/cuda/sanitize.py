@@ -61,6 +61,12 @@ CASES = [  # stage, kernel, tile
     ("f16:n2h9w13c24k24r3pad1groups24+bias+relu6", "depthwise", ""),
     ("bf16:n2h11w9c68k68r5stride2pad2groups68+bias+leaky(0.1)+max2ceil", "depthwise", ""),
     ("n2h14w9c6k6r7dil2pad6groups6+bias+relu", "depthwise", ""),
+    ("n3h14w9c96k33r3pad1+bias+relu+max2", "winograd4", ""),
+    ("n3h13w9c64k72r3pad1x0x2x1+bias+relu", "winograd4", ""),
+    ("n2h9w13c3k72r5stride2pad2+bias+relu+max2", "fma", "128x64"),
+    ("n2h9w13c3k72r5stride2pad2+bias+relu", "fma", "64x64"),
+    ("n2h9w13c17k30r3pad1nchw+bias+relu+max2", "fma", "128x32"),
+    ("u8:n2h9w13c3k21r3pad1out(bf16)+norm+bias+relu", "fma", "256x16"),
     ("bf16:n2h20w19c21k21r3pad1groups21+bias+relu", "depthwise", ""),
     # Eight lanes a strip, and 32; odd channels; pixels of the batch in a line.
     ("n2h9w13c72k5r3pad1+bias+relu", "few_filters", "192 threads"),

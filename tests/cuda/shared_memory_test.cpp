@@ -79,7 +79,7 @@ TEST_F(GpuSharedMemory, OfWindowIsAsTheMapSays) {
         ++checked, inside += x.inside ? 1 : 0;
       }
       for (int row = 0; row < tile.n; ++row)
-        for (int unit = 0; unit < cuda::sm80::units; ++unit) {
+        for (int unit = 0; unit < cuda::sm80::chunk_units; ++unit) {
           const int block = has.filter / block_filters + row / block_filters;
           const Index packed = (Index{has.group} * at.blocks + block) * at.block_bytes +
                                Index{i} * slab_bytes + row % block_filters * chunk_bytes +

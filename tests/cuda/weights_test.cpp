@@ -179,6 +179,7 @@ TEST_F(GpuWeights, WrittenOnTheStreamAreThoseOfLaterRuns) {
                                      {"f16:n2h19c3k32r3pad1+bias+relu+max2", "first"},
                                      {"f16:n2h12c64k3r3pad1+bias", "few"},
                                      {"f16:n2h12c64k64r3pad1groups64+bias", "depthwise"},
+                                     {"n2h12c3k32r3pad1+bias", "fma"},
                                      {"f32:n2h7c8k8r3pad1+bias", "general"}}) {
     SCOPED_TRACE(text);
     const GpuCase first(parse_stage(text), Values::normal, gpu0);

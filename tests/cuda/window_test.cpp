@@ -63,7 +63,8 @@ TEST(Window, IteratorsVisitTheSame) {
     const int tile = static_cast<int>(random.between(0, at.m_tiles - 1)) * small.m;
     for (int thread = static_cast<int>(random.between(0, 12)); thread < small.threads();
          thread += 13) {
-      const int first = tile + tile_row(thread / units, g.window > 1), unit = thread % units;
+      const int first = tile + tile_row(thread / chunk_units, g.window > 1),
+                unit = thread % chunk_units;
       Analytic<2> analytic(g, first, 32, unit);
       Optimized<2> optimized(g, first, 32, unit);
       Precomputed<2> precomputed(g, first, 32, unit, taps.data());
@@ -153,7 +154,7 @@ TEST(Window, SwizzleGoesThroughEveryTile) {
 // Eight rows that one ldmatrix reads at one unit lie in all 32 banks; a row's units in four places.
 TEST(Window, SwizzleMeetsEveryBank) {
   for (int first = 0; first < 64; first += 8)
-    for (int unit = 0; unit < units; ++unit) {
+    for (int unit = 0; unit < chunk_units; ++unit) {
       std::set<int> banks;
       for (int row = first; row < first + 8; ++row) banks.insert(swizzled(row, unit) / 16 % 8);
       EXPECT_EQ(banks.size(), 8U);

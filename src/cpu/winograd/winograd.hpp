@@ -28,13 +28,11 @@
 #include "core/kernel.hpp"
 #include "cpu/shared/epilogue.hpp"
 #include "math/divide.hpp"
+#include "math/winograd.hpp"
 
 namespace convoy::cpu::winograd {
 
-/// F(4x4, 3x3) interpolates at 0, a, -a, b, -b and infinity. With these the rounding errors of an
-/// output tile's four corners are alike, and the largest is the least of all points tried; all
-/// factors of the input transform are exact in binary.
-inline constexpr double point_a = 11.0 / 16, point_b = 23.0 / 16;
+using math::winograd4::point_a, math::winograd4::point_b;
 
 /// A stage as the kernels see it.
 struct Geometry {

@@ -26,7 +26,8 @@ class PreparedGeneral final : public Prepared {
                        stage_.s, stage_.c / stage_.groups);
   }
   std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
-    return pack_widened(stage_, all.front().w, device_);
+    const auto count = static_cast<std::size_t>(shapes_of(stage_).w_elements);
+    return pack_widened(stage_, {all.front().w, count}, device_);
   }
   void use(std::shared_ptr<const PackedWeights> weights) override {
     weights_ = std::static_pointer_cast<const DeviceWeights>(std::move(weights));
@@ -71,7 +72,13 @@ class General final : public StageKernel {
     const double steps = stage.hold ? 1.0 : static_cast<double>(stage.t);
     const double flops = 2.0 * static_cast<double>(shapes.macs) * steps * again;
     const GeneralCosts costs;
-    return cost_of(stage, costs.launch + flops / (costs.multiply_share * machine.peak_flops),
+    // One output's products follow each other in a thread.
+    const Index pixels = stage.pool ? stage.pool->window.h * stage.pool->window.w : 1;
+    const double in_line = static_cast<double>(pixels) * steps *
+                           static_cast<double>(stage.r * stage.s * (stage.c / stage.groups));
+    return cost_of(stage,
+                   costs.launch + std::max(flops / (costs.multiply_share * machine.peak_flops),
+                                           in_line * costs.product),
                    again > 1 ? 1 - 1 / again : 0);
   }
 

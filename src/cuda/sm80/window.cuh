@@ -40,9 +40,10 @@ struct WindowShape {
   static CONVOY_HD constexpr WarpsOfTile warps() { return {warps_m, warp_m, warp_n}; }
   static constexpr int ms = warp_m / 16, ns = warp_n / 8;  // mma instructions of a warp
   static constexpr int slot_bytes = Tile.slot_bytes(), shared_bytes = Tile.shared_bytes();
-  static constexpr int copies_m = m * units / threads, copies_n = n * units / threads;
+  static constexpr int copies_m = m * chunk_units / threads, copies_n = n * chunk_units / threads;
   static_assert(warp_m % 32 == 0 && warp_n % 32 == 0, "eight windows, and a block of filters");
-  static_assert(threads % (block_filters * units) == 0, "threads copy whole blocks of weights");
+  static_assert(threads % (block_filters * chunk_units) == 0,
+                "threads copy whole blocks of weights");
   static_assert(!sparse || n == block_filters, "what is live is said of one block");
 };
 
@@ -82,8 +83,8 @@ class WindowLoads {
                                          std::uint32_t shared)
       : p_(p),
         x_(p.x + static_cast<Index>(cta.group) * p.at.groups.channels * sizeof(T)),
-        pixels_(g, cta.m + tile_row(static_cast<int>(threadIdx.x) / units, g.window > 1),
-                between_rows, static_cast<int>(threadIdx.x) % units, taps) {
+        pixels_(g, cta.m + tile_row(static_cast<int>(threadIdx.x) / chunk_units, g.window > 1),
+                between_rows, static_cast<int>(threadIdx.x) % chunk_units, taps) {
     const WindowCopies mine(static_cast<int>(threadIdx.x));
     const int first = cta.filter / block_filters + mine.block;
     to_ = shared + mine.to;

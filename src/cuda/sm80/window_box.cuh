@@ -20,8 +20,8 @@ class BoxLoads {
   __device__ __forceinline__ BoxLoads(const WindowParams& p, int group, int group_bytes,
                                       int channel_bytes, std::uint32_t shared)
       : p_(p) {
-    const int lane = static_cast<int>(threadIdx.x) % 32, unit = lane % units;
-    column_ = lane / units;
+    const int lane = static_cast<int>(threadIdx.x) % 32, unit = lane % chunk_units;
+    column_ = lane / chunk_units;
     left_ = column_ + p.at.g.columns.at(0, 0);
     there_ = unit * unit_bytes < channel_bytes;
     x_ = p.x + static_cast<Index>(group) * group_bytes + unit * unit_bytes + left_ * p.at.g.pixel;
@@ -65,9 +65,9 @@ struct BoxWeights {
 
   /// The group's block, once for all warps, to shared memory.
   static __device__ __forceinline__ void copy(const char* w, std::uint32_t shared) {
-    for (int i = static_cast<int>(threadIdx.x); i < box_taps * block_filters * units;
+    for (int i = static_cast<int>(threadIdx.x); i < box_taps * block_filters * chunk_units;
          i += static_cast<int>(blockDim.x))
-      ptx::cp_async_16(shared + swizzled(i / units, i % units), w + i * unit_bytes);
+      ptx::cp_async_16(shared + swizzled(i / chunk_units, i % chunk_units), w + i * unit_bytes);
   }
   /// From there. `part`: the first that there is.
   __device__ __forceinline__ BoxWeights(std::uint32_t shared, int half, int part) {

@@ -15,7 +15,7 @@ namespace convoy::cuda::sm80 {
 constexpr int chunk_bytes = 64;    // of a row, a step
 constexpr int unit_bytes = 16;     // of a row, a copy
 constexpr int product_bytes = 32;  // of a row, the depth of one mma
-constexpr int units = chunk_bytes / unit_bytes;
+constexpr int chunk_units = chunk_bytes / unit_bytes;
 constexpr int block_filters = 32;                        // weights are packed in blocks of these
 constexpr int slab_bytes = block_filters * chunk_bytes;  // a block's weights of a step
 constexpr int most_taps_along = 32;                      // bits of a mask

@@ -65,11 +65,13 @@ class Window final : public StageKernel {
   std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
     return window_refusals(stage, machine);
   }
-  std::vector<Tile> tiles(const Stage& stage, const Machine&) const override {
+  std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
     std::vector<Tile> tiles;
     for (const WindowTile& tile : window_tiles(stage))
       tiles.push_back({tile.name(), static_cast<int>(tiles.size())});
-    return tiles;
+    return by_seconds(std::move(tiles), [&](const Tile& tile) {
+      return window_seconds(stage, window_tile(stage, tile), machine);
+    });
   }
   Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const override {
     const WindowTile ours = window_tile(stage, tile);

@@ -28,7 +28,7 @@ struct WindowCta {
 
 /// What a thread copies of each step: one unit of every `rows_between`-th row, and of every
 /// `blocks_between`-th block of weights. So a thread's copies have one swizzle.
-constexpr int slab_units = block_filters * units;
+constexpr int slab_units = block_filters * chunk_units;
 constexpr int blocks_between(int threads) {
   return threads / slab_units;
 }
@@ -40,11 +40,11 @@ struct WindowCopies {
   int block, in_slab;  // of the weights, the first; bytes from the begin of each slab
   int to;              // bytes from the begin of the pixels, and of the weights, of a slot
   CONVOY_HD explicit WindowCopies(int thread)
-      : row(thread / units),
-        unit(thread % units),
+      : row(thread / chunk_units),
+        unit(thread % chunk_units),
         block(thread / slab_units),
         in_slab(thread % slab_units * unit_bytes),
-        to(swizzled(thread / units, thread % units)) {}
+        to(swizzled(thread / chunk_units, thread % chunk_units)) {}
 };
 
 /// How a tile's warps lie beside each other: down the rows first.

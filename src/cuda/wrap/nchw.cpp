@@ -16,11 +16,12 @@ Stage nhwc(Stage stage) {
   return stage;
 }
 
-/// One tensor, of `channels` on `pixels` an image.
+/// One tensor, of `channels` on `pixels` an image, of elements of `size` bytes.
 struct Side {
-  Index pixels, channels;
+  Index pixels, channels, size;
   bool converts;
   Index elements(Index n) const { return n * pixels * channels; }
+  Index bytes(Index n) const { return converts ? elements(n) * size : 0; }
   bool may_convert(Index n) const { return !converts || may_transpose(n, pixels, channels); }
   Strides dense(Index w) const { return {0, pixels * channels, w * channels, channels, 1}; }
   /// NHWC strides of a tensor that reads the same in both layouts; images lie `image` apart.
@@ -41,16 +42,15 @@ struct Side {
 struct Sides {
   Side x, y;
   Sides(const Stage& stage, bool strided_x)
-      : x{stage.h * stage.w, stage.c, false}, y{0, stage.k, false} {
+      : x{stage.h * stage.w, stage.c, static_cast<Index>(size_of(stage.dtype)), false},
+        y{0, stage.k, static_cast<Index>(size_of(stage.output_dtype(true))), false} {
     const Shapes shapes = shapes_of(stage);
     y.pixels = shapes.out_h * shapes.out_w;
     x.converts = !strided_x && x.pixels > 1 && x.channels > 1;
     y.converts = y.pixels > 1 && y.channels > 1;
   }
-  double bytes(Index n) const {
-    return 4.0 *
-           static_cast<double>((x.converts ? x.elements(n) : 0) + (y.converts ? y.elements(n) : 0));
-  }
+  /// Read and written.
+  double bytes(Index n) const { return 2.0 * static_cast<double>(x.bytes(n) + y.bytes(n)); }
 };
 
 class PreparedNchw final : public PreparedAround {
@@ -87,7 +87,8 @@ class PreparedNchw final : public PreparedAround {
                                               .rows = x.channels,
                                               .columns = x.pixels,
                                               .from_stride = args.x_stride.n,
-                                              .to_stride = x.pixels * x.channels},
+                                              .to_stride = x.pixels * x.channels,
+                                              .element_bytes = x.size},
                                              stream_of(args));
           !why.empty())
         return launch_status(why);
@@ -108,17 +109,14 @@ class PreparedNchw final : public PreparedAround {
                                            .rows = y.pixels,
                                            .columns = y.channels,
                                            .from_stride = y.pixels * y.channels,
-                                           .to_stride = args.y_stride.n},
+                                           .to_stride = args.y_stride.n,
+                                           .element_bytes = y.size},
                                           stream_of(args)));
   }
 
  private:
-  std::size_t x_bytes() const {
-    return sides_.x.converts ? workspace_part(sides_.x.elements(stage_.n) * 2) : 0;
-  }
-  std::size_t y_bytes() const {
-    return sides_.y.converts ? workspace_part(sides_.y.elements(stage_.n) * 2) : 0;
-  }
+  std::size_t x_bytes() const { return workspace_part(sides_.x.bytes(stage_.n)); }
+  std::size_t y_bytes() const { return workspace_part(sides_.y.bytes(stage_.n)); }
 
   Stage stage_;
   Sides sides_;
@@ -137,9 +135,9 @@ std::vector<std::string> Nchw::refusals(const Stage& stage, const Machine& machi
     why.emplace_back("more tiles of 64x64 to transpose than 32 bits count");
   if (!why.empty()) return why;
   const auto check = [&](const char* operand, const Side& side, DType type) {
-    if (side.converts && !has_16_bits(type))
+    if (side.converts && side.size != 2 && side.size != 4)
       why.push_back(
-          fmt::format("{} is {}: expected f16 or bf16 to transpose", operand, to_text(type)));
+          fmt::format("{} is {}: expected f16, bf16 or f32 to transpose", operand, to_text(type)));
   };
   check("x", sides.x, stage.dtype);
   check("y", sides.y, stage.output_dtype(true));

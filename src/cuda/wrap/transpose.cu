@@ -1,8 +1,8 @@
-// transpose: matrices of 16-bit elements, 64 x 64 at a time through shared memory.
+// transpose: matrices, 64 x 64 at a time through shared memory.
 //
-// Rows go in pairs and columns in pairs, so that shared memory holds words of two rows: a thread
-// loads two columns of two rows and swaps the middle two of the four. Loads and stores are then
-// whole words, 128 bytes a warp, wherever columns and rows are even.
+// Of 16-bit elements rows go in pairs and columns in pairs, so that shared memory holds words of
+// two rows: a thread loads two columns of two rows and swaps the middle two of the four. Loads and
+// stores are then whole words, 128 bytes a warp, wherever columns and rows are even.
 #include <algorithm>
 #include <cstdint>
 
@@ -17,8 +17,8 @@ constexpr int side = transpose_side, threads = 256, warps = threads / 32;
 constexpr int pairs_a_warp = side / 2 / warps, columns_a_warp = side / warps;
 
 struct TransposeParams {
-  const std::uint16_t* from;
-  std::uint16_t* to;
+  const void* from;
+  void* to;
   unsigned tiles, tiles_across, tiles_down;
   int rows, columns;
   Index from_stride, to_stride;
@@ -52,8 +52,8 @@ __global__ void __launch_bounds__(threads) transpose(const TransposeParams p) {
     const int column0 = static_cast<int>(t % p.tiles_across) * side,
               row0 = static_cast<int>(t / p.tiles_across % p.tiles_down) * side;
     const Index matrix = t / p.tiles_across / p.tiles_down;
-    const std::uint16_t* const from = p.from + matrix * p.from_stride;
-    std::uint16_t* const to = p.to + matrix * p.to_stride;
+    const auto* const from = static_cast<const std::uint16_t*>(p.from) + matrix * p.from_stride;
+    auto* const to = static_cast<std::uint16_t*>(p.to) + matrix * p.to_stride;
 
     const int column = column0 + 2 * lane, columns_left = p.columns - column;
     std::uint32_t upper[pairs_a_warp], lower[pairs_a_warp];
@@ -82,6 +82,29 @@ __global__ void __launch_bounds__(threads) transpose(const TransposeParams p) {
   }
 }
 
+__global__ void __launch_bounds__(threads) transpose_words(const TransposeParams p) {
+  __shared__ std::uint32_t tile[side][side + 1];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int column0 = static_cast<int>(blockIdx.x % p.tiles_across) * side,
+            row0 = static_cast<int>(blockIdx.x / p.tiles_across % p.tiles_down) * side;
+  const Index matrix = blockIdx.x / p.tiles_across / p.tiles_down;
+  const auto* const from = static_cast<const std::uint32_t*>(p.from) + matrix * p.from_stride;
+  auto* const to = static_cast<std::uint32_t*>(p.to) + matrix * p.to_stride;
+#pragma unroll
+  for (int i = warp; i < side; i += warps)
+#pragma unroll
+    for (int j = lane; j < side; j += 32)
+      if (row0 + i < p.rows && column0 + j < p.columns)
+        tile[i][j] = from[static_cast<Index>(row0 + i) * p.columns + column0 + j];
+  __syncthreads();
+#pragma unroll
+  for (int j = warp; j < side; j += warps)
+#pragma unroll
+    for (int i = lane; i < side; i += 32)
+      if (row0 + i < p.rows && column0 + j < p.columns)
+        to[static_cast<Index>(column0 + j) * p.rows + row0 + i] = tile[i][j];
+}
+
 using TransposeKernel = void (*)(TransposeParams);
 constexpr TransposeKernel kernels[2][2] = {{transpose<false, false>, transpose<false, true>},
                                            {transpose<true, false>, transpose<true, true>}};
@@ -93,6 +116,8 @@ bool words(const void* data, Index length, Index stride) {
 }  // namespace
 
 std::string transpose_ready() {
+  if (const cudaError_t error = load(transpose_words); error != cudaSuccess)
+    return describe(error, "loading transpose");
   for (const auto& row : kernels) {
     for (const TransposeKernel kernel : row) {
       if (const cudaError_t error = load(kernel); error != cudaSuccess)
@@ -111,8 +136,7 @@ std::string transpose_launch(const Transpose& what, cudaStream_t stream) noexcep
   const Index tiles = what.batch * across * down;
   if (tiles == 0) return {};
   TransposeParams p{};
-  p.from = static_cast<const std::uint16_t*>(what.from);
-  p.to = static_cast<std::uint16_t*>(what.to);
+  p.from = what.from, p.to = what.to;
   p.tiles = static_cast<unsigned>(tiles);
   p.tiles_across = static_cast<unsigned>(across);
   p.tiles_down = static_cast<unsigned>(down);
@@ -122,8 +146,9 @@ std::string transpose_launch(const Transpose& what, cudaStream_t stream) noexcep
   p.to_stride = what.to_stride;
   const bool column_words = words(what.from, what.columns, what.from_stride),
              row_words = words(what.to, what.rows, what.to_stride);
-  const cudaError_t error =
-      launch(kernels[column_words][row_words], {static_cast<int>(tiles), threads, 0, stream}, p);
+  const TransposeKernel kernel =
+      what.element_bytes == 4 ? transpose_words : kernels[column_words][row_words];
+  const cudaError_t error = launch(kernel, {static_cast<int>(tiles), threads, 0, stream}, p);
   if (error == cudaSuccess) return {};
   return describe(error, "launching transpose");
 }

@@ -13,14 +13,15 @@
 
 namespace convoy::cuda {
 
-/// `batch` matrices of 16-bit elements: to[column][row] = from[row][column], each matrix dense,
-/// matrices a stride (in elements) apart. NCHW to NHWC has C rows and H*W columns, the way back
-/// H*W rows and C columns.
+/// `batch` matrices of elements of 16 or 32 bits: to[column][row] = from[row][column], each matrix
+/// dense, matrices a stride (in elements) apart. NCHW to NHWC has C rows and H*W columns, the way
+/// back H*W rows and C columns.
 struct Transpose {
   const void* from = nullptr;
   void* to = nullptr;
   Index batch = 0, rows = 0, columns = 0;
   Index from_stride = 0, to_stride = 0;
+  Index element_bytes = 2;  // 2 or 4
 };
 
 /// A CTA takes a tile of this many rows and columns; a launch at most 2^31 - 1 tiles, and matrices

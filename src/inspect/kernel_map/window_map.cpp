@@ -63,7 +63,8 @@ std::vector<MapFact> WindowMap::facts() const {
   add("iterations", fmt::format("{}", at_.steps),
       fmt::format("{} chunks of {} channels (64 bytes) x {} x {} taps, in the order s, r, c",
                   at_.chunks, of_chunk, at_.g.r, at_.g.s));
-  add("copies", fmt::format("{} + {}", t.m * units / t.threads(), t.n * units / t.threads()),
+  add("copies",
+      fmt::format("{} + {}", t.m * chunk_units / t.threads(), t.n * chunk_units / t.threads()),
       fmt::format("of 16 bytes by a thread in each iteration: pixels, rows {} apart, and weights",
                   rows_between(t.threads())));
   add("slots", fmt::format("{}", t.slots),
@@ -193,8 +194,8 @@ OperandPlace WindowMap::operand(const OutputIndex& output, const TapIndex& tap) 
   place.in_shared = Index{place.slot} * tile_of_.slot_bytes() + place.in_slot;
   const int between = rows_between(tile_of_.threads());
   place.brought =
-      fmt::format("cp.async of thread {}, its copy {} of {}", row % between * units + unit,
-                  row / between, tile_of_.m * units / tile_of_.threads());
+      fmt::format("cp.async of thread {}, its copy {} of {}", row % between * chunk_units + unit,
+                  row / between, tile_of_.m * chunk_units / tile_of_.threads());
   const int first_lane = unit % 2 * 16 + row % 16;
   place.read = fmt::format(
       "ldmatrix.x4 of warps {} of {}, address of lane {}: part {} of the step, block {} of the "
@@ -243,7 +244,7 @@ ThreadStep WindowMap::thread_step(const TilePlace& tile, int thread, Index step)
   what.heading = {"row",       "(n,p,q)",     "Analytic: (n,h,w) +byte, bytes",
                   "Optimized", "Precomputed", "to byte of the slot"};
   const bool masks = g.r <= most_taps_along && g.s <= most_taps_along;
-  for (int i = 0; i < tile_of_.m * units / tile_of_.threads(); ++i) {
+  for (int i = 0; i < tile_of_.m * chunk_units / tile_of_.threads(); ++i) {
     const int row = cta.m + tile_row(mine.row + i * between, pooled());
     const bool there = row < g.m;
     const math::ConvPixel<int> pixel = g.pixel_of(there ? row : 0);
@@ -258,7 +259,7 @@ ThreadStep WindowMap::thread_step(const TilePlace& tile, int thread, Index step)
   what.notes.push_back(fmt::format("step {}: {}, unit {} of its 64 bytes, slot {}", step,
                                    step_text(step), mine.unit, step % tile_of_.slots));
   const int block_between = blocks_between(tile_of_.threads());
-  for (int i = 0; i < tile_of_.n * units / tile_of_.threads(); ++i) {
+  for (int i = 0; i < tile_of_.n * chunk_units / tile_of_.threads(); ++i) {
     const int block = cta.filter / block_filters + mine.block + i * block_between;
     const int row = mine.in_slab / chunk_bytes;
     what.notes.push_back(

@@ -76,7 +76,7 @@ SharedMemoryMap WindowMap::shared_memory() const {
     a.plain_address.push_back(a_row * chunk_bytes + a_unit * unit_bytes);
     b.plain_address.push_back(weights + b_row * chunk_bytes + b_unit * unit_bytes);
   }
-  const int copies_m = t.m * units / t.threads(), copies_n = t.n * units / t.threads();
+  const int copies_m = t.m * chunk_units / t.threads(), copies_n = t.n * chunk_units / t.threads();
   pixels.who = fmt::format("each warp, {} a step", copies_m * (16 / pixels.width));
   filters.who = fmt::format("each warp, {} a step", copies_n);
   a.who = fmt::format("each warp, {} a step", 2 * (t.warp_m / 16));

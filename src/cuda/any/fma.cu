@@ -1,0 +1,358 @@
+// fma: a convolution as an implicit GEMM of fused multiply-adds, for every GPU and every type.
+//
+// A CTA makes a tile of rows (pixels, window by window) by filters. A step is 16 products of each
+// output: the next step's pixels and weights come into registers while this one's are multiplied
+// from shared memory, in which there are two of each. Pixels are widened to fp32 on the way, and
+// what lies in the padding reads 0. Summation: r, s, c in sequence, as `general`, so that the bits
+// are the same.
+#include <algorithm>
+
+#include "cuda/activate.cuh"
+#include "cuda/any/fma.hpp"
+#include "cuda/launch.hpp"
+#include "cuda/types.cuh"
+#include "math/half.hpp"
+
+namespace convoy::cuda {
+namespace {
+
+struct FmaParams {
+  FmaSizes at;
+  const void* x;
+  const float* w;
+  const float *bias, *norm_scale, *norm_shift;  // or null
+  void* y;
+  Strides x_stride, y_stride;
+  math::ConvAxis<int> in_rows, in_columns;
+  DType in, out;
+  DeviceActivation act;
+  bool wide_y;  // y takes stores of four channels
+};
+
+/// Where a row's products begin in x: its image, and its first tap's position, which may lie
+/// outside.
+struct alignas(16) FmaRow {
+  Index at;
+  int h, w;
+};
+
+/// A tile's numbers as the kernel uses them.
+template <FmaTile Tile>
+struct FmaShape {
+  static constexpr int m = Tile.m, n = Tile.n, thread_m = Tile.thread_m, thread_n = Tile.thread_n;
+  static constexpr int ctas = Tile.ctas;
+};
+
+template <class Shape>
+struct FmaShared {
+  float pixels[2][fma_depth][Shape::m + 4];  // four more: fewer bank conflicts of the writes
+  float filters[2][fma_depth][Shape::n];
+  FmaRow rows[Shape::m];
+  Index y_at[Shape::m];  // in elements, of the row's window; -1: there is no such row
+};
+
+/// Which rows of y and filters a CTA makes. CTAs of the same pixels start one after another.
+template <class Shape>
+struct FmaCta {
+  int m, group, filter;  // the first row, the first filter of the group
+  __device__ __forceinline__ explicit FmaCta(const FmaParams& p) {
+    const int block = static_cast<int>(blockIdx.x);
+    const int of_group = (p.at.group_k - 1) / Shape::n + 1, n_tile = block % p.at.n_tiles;
+    m = block / p.at.n_tiles * Shape::m;
+    group = n_tile / of_group;
+    filter = n_tile % of_group * Shape::n;
+  }
+};
+
+template <class Shape>
+__device__ __forceinline__ void place_rows(const FmaParams& p, int m0, FmaShared<Shape>& shared) {
+  for (int i = static_cast<int>(threadIdx.x); i < Shape::m; i += fma_threads) {
+    // So far outside that no tap comes back in.
+    FmaRow row{0, -(1 << 30), -(1 << 30)};
+    Index y_at = -1;
+    if (m0 + i < p.at.rows.m) {
+      const math::ConvPixel<int> pixel = p.at.rows.pixel_of(m0 + i);
+      row.h = p.in_rows.at(pixel.p, 0), row.w = p.in_columns.at(pixel.q, 0);
+      row.at = pixel.n * p.x_stride.n + row.h * p.x_stride.h + row.w * p.x_stride.w;
+      const int bits = p.at.rows.window - 1;
+      y_at = pixel.n * p.y_stride.n + (pixel.p >> bits) * p.y_stride.h +
+             (pixel.q >> bits) * p.y_stride.w;
+    }
+    shared.rows[i] = row;
+    shared.y_at[i] = y_at;
+  }
+}
+
+/// What a thread brings of each step: one product of every eighth pixel, and fours of filters.
+template <class Shape, bool Floats>
+class FmaLoads {
+ public:
+  static constexpr int pixels = Shape::m * fma_depth / fma_threads, apart = Shape::m / pixels;
+  static constexpr int fours = Shape::n / 4, weights = (fours * fma_depth - 1) / fma_threads + 1;
+
+  __device__ __forceinline__ FmaLoads(const FmaParams& p, const FmaCta<Shape>& cta,
+                                      FmaShared<Shape>& shared)
+      : p_(p), shared_(shared), group_c_(static_cast<Index>(cta.group) * p.at.group_c) {
+    const int thread = static_cast<int>(threadIdx.x);
+    product_ = thread % fma_depth, row_ = thread / fma_depth;
+    tap_ = math::ConvTaps<int>{p.at.taps.s, p.at.taps.c}.at(product_);
+    first_four_ = thread;
+    w_ = p.w + static_cast<Index>(cta.group) * p.at.steps * fma_depth * p.at.padded_k + cta.filter;
+    left_ = p.at.padded_k - cta.filter;
+  }
+
+  /// The next step's weights. They are there before the kernel before has ended.
+  __device__ __forceinline__ void load_weights() {
+#pragma unroll
+    for (int i = 0; i < weights; ++i) {
+      const int four = first_four_ + i * fma_threads, row = four / fours, column = four % fours * 4;
+      next_w_[i] = make_float4(0, 0, 0, 0);
+      if (row < fma_depth && column < left_)
+        next_w_[i] = *reinterpret_cast<const float4*>(
+            w_ + static_cast<Index>(row) * p_.at.padded_k + column);
+    }
+    w_ += static_cast<Index>(fma_depth) * p_.at.padded_k;
+  }
+  __device__ __forceinline__ void load_pixels() {
+    const bool there = tap_.r < p_.at.r;  // no product behind the last
+    const int down = there ? tap_.r * p_.in_rows.dil : 0, right = tap_.s * p_.in_columns.dil;
+    const Index channel = group_c_ + tap_.c;
+    const Index tap_at = down * p_.x_stride.h + right * p_.x_stride.w + channel * p_.x_stride.c;
+    const auto high = static_cast<unsigned>(there ? p_.in_rows.size : 0),
+               wide = static_cast<unsigned>(p_.in_columns.size);
+#pragma unroll
+    for (int i = 0; i < pixels; ++i) {
+      const FmaRow row = shared_.rows[row_ + i * apart];
+      const bool inside =
+          static_cast<unsigned>(row.h + down) < high && static_cast<unsigned>(row.w + right) < wide;
+      const Index at = row.at + tap_at;
+      float v = 0;
+      if constexpr (Floats) {
+        if (inside) v = static_cast<const float*>(p_.x)[at];
+      } else if (inside) {
+        v = load(p_.x, p_.in, at);
+        if (p_.norm_scale != nullptr)
+          v = math::normalise(v, p_.norm_scale[channel], p_.norm_shift[channel]);
+      }
+      next_x_[i] = v;
+    }
+    p_.at.taps.advance(tap_);
+  }
+  __device__ __forceinline__ void write(int to) {
+#pragma unroll
+    for (int i = 0; i < pixels; ++i) shared_.pixels[to][product_][row_ + i * apart] = next_x_[i];
+#pragma unroll
+    for (int i = 0; i < weights; ++i) {
+      const int four = first_four_ + i * fma_threads, row = four / fours, column = four % fours * 4;
+      if (row < fma_depth)
+        *reinterpret_cast<float4*>(&shared_.filters[to][row][column]) = next_w_[i];
+    }
+  }
+
+ private:
+  const FmaParams& p_;
+  FmaShared<Shape>& shared_;
+  Index group_c_;
+  int product_, row_, first_four_, left_;
+  math::ConvTap<int> tap_;
+  const float* w_;
+  float next_x_[pixels];
+  float4 next_w_[weights];
+};
+
+template <int Count>
+__device__ __forceinline__ void read_fours(const float* from, int apart, float (&to)[Count]) {
+#pragma unroll
+  for (int i = 0; i < Count; i += 4) {
+    const float4 four = *reinterpret_cast<const float4*>(from + i / 4 * apart);
+    to[i] = four.x, to[i + 1] = four.y, to[i + 2] = four.z, to[i + 3] = four.w;
+  }
+}
+
+template <class Shape>
+__device__ __forceinline__ void multiply(const FmaShared<Shape>& shared, int from, int row,
+                                         int column,
+                                         float (&sums)[Shape::thread_m][Shape::thread_n]) {
+#pragma unroll
+  for (int product = 0; product < fma_depth; ++product) {
+    float a[Shape::thread_m], b[Shape::thread_n];
+    read_fours(&shared.pixels[from][product][4 * row], Shape::m / (Shape::thread_m / 4), a);
+    read_fours(&shared.filters[from][product][4 * column], Shape::n / (Shape::thread_n / 4), b);
+#pragma unroll
+    for (int i = 0; i < Shape::thread_m; ++i)
+#pragma unroll
+      for (int j = 0; j < Shape::thread_n; ++j) sums[i][j] = fmaf(a[i], b[j], sums[i][j]);
+  }
+}
+
+/// Four neighbouring channels of an output, rounded; `left` of them exist.
+__device__ __forceinline__ void store_four(const FmaParams& p, Index at, const float (&v)[4],
+                                           int left) {
+  if (!p.wide_y || left < 4) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      if (j < left) store(p.y, p.out, at + j * p.y_stride.c, v[j]);
+    return;
+  }
+  const auto halves = [&]<class T>() {
+    const uint2 packed{Element<T>::pack({v[0], v[1]}), Element<T>::pack({v[2], v[3]})};
+    *reinterpret_cast<uint2*>(static_cast<T*>(p.y) + at) = packed;
+  };
+  switch (p.out) {
+    case DType::f32:
+      *reinterpret_cast<float4*>(static_cast<float*>(p.y) + at) =
+          make_float4(v[0], v[1], v[2], v[3]);
+      return;
+    case DType::f16:
+      return halves.template operator()<__half>();
+    case DType::bf16:
+      return halves.template operator()<__nv_bfloat16>();
+    case DType::u8:
+    case DType::i32:
+      break;  // is_output_type
+  }
+}
+
+/// Bias, activation, pool, rounding, store.
+template <class Shape>
+__device__ __forceinline__ void write(const FmaParams& p, const FmaCta<Shape>& cta,
+                                      const FmaShared<Shape>& shared, int row, int column,
+                                      float (&sums)[Shape::thread_m][Shape::thread_n]) {
+#pragma unroll
+  for (int j0 = 0; j0 < Shape::thread_n; j0 += 4) {
+    const int filter = cta.filter + fma_place(column, j0, Shape::n, Shape::thread_n);
+    const int left = p.at.group_k - filter;
+    if (left <= 0) continue;
+    const Index channel = static_cast<Index>(cta.group) * p.at.group_k + filter;
+    float bias[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      bias[j] = p.bias != nullptr && j < left ? positive_zero(p.bias[channel + j]) : 0.0f;
+#pragma unroll
+    for (int i0 = 0; i0 < Shape::thread_m; i0 += 4) {
+      const Index* const to = shared.y_at + fma_place(row, i0, Shape::m, Shape::thread_m);
+      float v[4][4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) v[i][j] = activate(p.act, sums[i0 + i][j0 + j] + bias[j]);
+      if (p.at.rows.window > 1) {
+#pragma unroll
+        for (int i = 1; i < 4; ++i)
+#pragma unroll
+          for (int j = 0; j < 4; ++j) v[0][j] = ptx::max_nan(v[0][j], v[i][j]);
+        if (to[0] >= 0) store_four(p, to[0] + channel * p.y_stride.c, v[0], left);
+        continue;
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (to[i] >= 0) store_four(p, to[i] + channel * p.y_stride.c, v[i], left);
+    }
+  }
+}
+
+template <class Shape, bool Floats>
+__global__ void __launch_bounds__(fma_threads, Shape::ctas)
+    fma(const __grid_constant__ FmaParams p) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  FmaShared<Shape>& shared = *reinterpret_cast<FmaShared<Shape>*>(memory);
+  const FmaCta<Shape> cta(p);
+  place_rows(p, cta.m, shared);
+  FmaLoads<Shape, Floats> loads(p, cta, shared);
+  loads.load_weights();
+  __syncthreads();
+  ptx::grid_dependency_wait();
+  loads.load_pixels();
+  loads.write(0);
+  __syncthreads();
+
+  constexpr int across = Shape::n / Shape::thread_n;
+  const int row = static_cast<int>(threadIdx.x) / across,
+            column = static_cast<int>(threadIdx.x) % across;
+  float sums[Shape::thread_m][Shape::thread_n] = {};
+  for (int step = 0; step < p.at.steps; ++step) {
+    const bool more = step + 1 < p.at.steps;
+    if (more) {
+      loads.load_weights();
+      loads.load_pixels();
+    }
+    multiply<Shape>(shared, step & 1, row, column, sums);
+    if (more) loads.write(~step & 1);
+    __syncthreads();
+  }
+  // Not before: where CTAs are few, the next kernel's would gather on the multiprocessors that have
+  // none.
+#if __CUDA_ARCH__ >= 900
+  ptx::grid_launch_dependents();
+#endif
+  write<Shape>(p, cta, shared, row, column, sums);
+}
+
+using FmaKernel = void (*)(FmaParams);
+
+template <FmaTile Tile>
+FmaKernel find(bool floats) {
+  return floats ? fma<FmaShape<Tile>, true> : fma<FmaShape<Tile>, false>;
+}
+FmaKernel find(const FmaTile& tile, bool floats) {
+  if (tile == fma_large) return find<fma_large>(floats);
+  if (tile == fma_medium) return find<fma_medium>(floats);
+  if (tile == fma_small) return find<fma_small>(floats);
+  return tile == fma_narrow ? find<fma_narrow>(floats) : nullptr;
+}
+int shared_bytes(const FmaTile& tile) {
+  if (tile == fma_large) return sizeof(FmaShared<FmaShape<fma_large>>);
+  if (tile == fma_medium) return sizeof(FmaShared<FmaShape<fma_medium>>);
+  if (tile == fma_small) return sizeof(FmaShared<FmaShape<fma_small>>);
+  return sizeof(FmaShared<FmaShape<fma_narrow>>);
+}
+
+}  // namespace
+
+struct FmaLaunch::Ready {
+  Stage stage;
+  LoadedKernel<FmaParams> kernel;
+  FmaParams params;  // all but the operands
+  Launch how;        // all but the stream and the grid
+  int tile_m;
+};
+
+FmaLaunch::FmaLaunch(const Stage& stage, const FmaTile& tile, bool overlap_previous) {
+  FmaParams p{};
+  p.at = fma_sizes(stage, tile);
+  p.in = stage.dtype, p.out = stage.output_dtype(true);
+  if (!is_output_type(p.out))
+    throw Error("fma: an output of " + std::string(to_text(p.out)) + ", expected f32, f16 or bf16");
+  p.in_rows = math::conv_rows<int>(stage), p.in_columns = math::conv_columns<int>(stage);
+  p.act = device_activation(stage.act);
+  const Launch how{.threads = fma_threads,
+                   .shared_bytes = shared_bytes(tile),
+                   .overlap_previous = overlap_previous};
+  const bool floats = stage.dtype == DType::f32 && !stage.norm;
+  ready_ = std::make_unique<const Ready>(Ready{stage, {find(tile, floats), "fma"}, p, how, tile.m});
+}
+FmaLaunch::~FmaLaunch() = default;
+
+std::string FmaLaunch::run(const RunArgs& args, const float* w,
+                           cudaStream_t stream) const noexcept {
+  const auto& [stage, kernel, ready, ready_how, tile_m] = *ready_;
+  FmaParams p = ready;
+  p.x = args.x, p.w = w, p.bias = args.bias, p.y = args.y;
+  p.norm_scale = args.norm_scale, p.norm_shift = args.norm_shift;
+  p.x_stride = args.x_stride, p.y_stride = args.y_stride;
+  const FmaRows& rows = p.at.rows;
+  p.at.rows.m = static_cast<int>(args.n) * rows.down * rows.across * rows.window * rows.window;
+  // Fours of channels lie together and on their size.
+  const Strides& to = args.y_stride;
+  const auto bytes = static_cast<std::uintptr_t>(4 * size_of(p.out));
+  p.wide_y = to.c == 1 && p.at.group_k % 4 == 0 && to.n % 4 == 0 && to.h % 4 == 0 &&
+             to.w % 4 == 0 && reinterpret_cast<std::uintptr_t>(args.y) % bytes == 0;
+  Launch how = ready_how;
+  how.grid = (p.at.rows.m + tile_m - 1) / tile_m * p.at.n_tiles;
+  how.stream = stream;
+  const cudaError_t error = kernel.launch(how, p);
+  if (error == cudaSuccess) return {};  // the text below allocates
+  return describe(error, "launching fma for " + to_text(stage));
+}
+
+}  // namespace convoy::cuda

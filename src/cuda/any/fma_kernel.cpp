@@ -1,0 +1,91 @@
+// Kernel `fma` as the planner sees it.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "cuda/any/fma.hpp"
+#include "cuda/error.hpp"
+#include "cuda/families.hpp"
+#include "cuda/family.hpp"
+
+namespace convoy::cuda {
+namespace {
+
+FmaTile fma_tile(const Stage& stage, const Tile& tile) {
+  const std::vector<FmaTile> all = fma_tiles(stage);
+  const auto is_this = [&](const FmaTile& one) { return one.m == tile.a && one.n == tile.b; };
+  const auto found = std::ranges::find_if(all, is_this);
+  return found == all.end() ? all.front() : *found;
+}
+
+class PreparedFma final : public Prepared {
+ public:
+  PreparedFma(const Stage& stage, const FmaTile& tile, const Machine& machine)
+      : stage_(stage), device_(machine.device.index) {
+    const OnDevice on(device_);
+    launch_.emplace(stage, tile, machine.compute_capability >= 90);
+  }
+
+  std::string packing() const override {
+    return fmt::format("{} k{}r{}s{}c{}g{}", to_text(compute_type(stage_)), stage_.k, stage_.r,
+                       stage_.s, stage_.c, stage_.groups);
+  }
+  std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
+    return pack_widened(stage_, fma_weights(stage_, all.front().w), device_);
+  }
+  void use(std::shared_ptr<const PackedWeights> weights) override {
+    weights_ = std::static_pointer_cast<const DeviceWeights>(std::move(weights));
+  }
+
+  Status run(const RunArgs& args) const noexcept override {
+    if (args.n == 0) return {};
+    const OnDevice on(device_);
+    return launch_status(
+        launch_->run(args, static_cast<const float*>(weights_->memory.data()), stream_of(args)));
+  }
+
+ private:
+  Stage stage_;
+  int device_;
+  std::shared_ptr<const DeviceWeights> weights_;
+  std::optional<FmaLaunch> launch_;
+};
+
+class Fma final : public StageKernel {
+ public:
+  Fma()
+      : StageKernel({.name = "fma",
+                     .arithmetic = "sequential",
+                     .device = DeviceKind::cuda,
+                     .exact = true}) {}
+
+  std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
+    return fma_refusals(stage);
+  }
+  std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
+    std::vector<Tile> tiles;
+    for (const FmaTile& tile : fma_tiles(stage))
+      tiles.push_back({fmt::format("{}x{}", tile.m, tile.n), tile.m, tile.n});
+    return by_seconds(std::move(tiles), [&](const Tile& tile) {
+      return fma_seconds(stage, fma_tile(stage, tile), machine);
+    });
+  }
+  Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const override {
+    const FmaTile ours = fma_tile(stage, tile);
+    return cost_of(stage, fma_seconds(stage, ours, machine), fma_waste(stage, ours));
+  }
+  std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
+                                    const Machine& machine) const override {
+    return std::make_unique<PreparedFma>(stage, fma_tile(stage, tile), machine);
+  }
+};
+
+}  // namespace
+
+const Kernel& fma() {
+  static const Fma kernel;
+  return kernel;
+}
+
+}  // namespace convoy::cuda

@@ -1,0 +1,236 @@
+#include "cuda/wrap/winograd.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "core/size.hpp"
+#include "cuda/costs.hpp"
+#include "cuda/error.hpp"
+#include "cuda/family.hpp"
+#include "cuda/refusals.hpp"
+#include "cuda/wrap/around.hpp"
+#include "cuda/wrap/winograd_pass.hpp"
+#include "math/divide.hpp"
+#include "math/winograd.hpp"
+
+namespace convoy::cuda {
+namespace {
+
+namespace f4 = math::winograd4;
+
+constexpr Index megabyte = Index{1} << 20;
+
+Index tiles_of(const Stage& stage) {
+  return winograd_tiles(stage).of_image();
+}
+/// Of an image's transforms, before and behind the sums.
+Index bytes_of_image(const Stage& stage) {
+  return tiles_of(stage) * f4::points * (stage.c + stage.k) * Index{sizeof(float)};
+}
+Index images_of_chunk(const Stage& stage, Index megabytes) {
+  return std::clamp(megabytes * megabyte / bytes_of_image(stage), Index{1}, stage.n);
+}
+
+/// The sums of products of `images` images: a pixel is a tile, a group one of its 36 products.
+Stage inner_of(const Stage& stage, Index images) {
+  Stage inner;
+  inner.dtype = DType::f32;
+  inner.n = images * tiles_of(stage);
+  inner.h = inner.w = inner.r = inner.s = 1;
+  inner.c = f4::points * stage.c;
+  inner.k = f4::points * stage.k;
+  inner.groups = f4::points;
+  return inner;
+}
+
+/// [K,3,3,C] -> [36 K, C], fp32 of transforms made in double.
+std::vector<float> transformed(const Stage& stage, const float* w) {
+  std::vector<float> all(static_cast<std::size_t>(f4::points * stage.k * stage.c));
+  for (Index k = 0; k < stage.k; ++k) {
+    for (Index c = 0; c < stage.c; ++c) {
+      double half[f4::inputs][3];
+      for (Index s = 0; s < 3; ++s) {
+        const auto tap = [&](Index r) {
+          return static_cast<double>(w[((k * 3 + r) * 3 + s) * stage.c + c]);
+        };
+        double made[f4::inputs];
+        f4::transform_filter({tap(0), tap(1), tap(2)}, made);
+        for (int i = 0; i < f4::inputs; ++i) half[i][s] = made[i];
+      }
+      for (int i = 0; i < f4::inputs; ++i) {
+        double made[f4::inputs];
+        f4::transform_filter(half[i], made);
+        for (int j = 0; j < f4::inputs; ++j)
+          all[static_cast<std::size_t>(((i * f4::inputs + j) * stage.k + k) * stage.c + c)] =
+              static_cast<float>(made[j]);
+      }
+    }
+  }
+  return all;
+}
+
+struct WinogradWeights final : PackedWeights {
+  std::shared_ptr<const PackedWeights> products;
+  std::shared_ptr<const DeviceWeights> filters;  // [K,3,3,C]
+};
+
+class PreparedWinograd final : public PreparedAround {
+ public:
+  PreparedWinograd(std::string_view name, const Stage& stage, Index images,
+                   std::unique_ptr<Prepared> inner, const Machine& machine)
+      : PreparedAround(name, std::move(inner), machine),
+        stage_(stage),
+        images_(images),
+        overlap_(machine.compute_capability >= 90) {
+    const OnDevice on(device_);
+    launch_status(winograd_ready()).or_throw();
+  }
+
+  std::string packing() const override { return "f4 of " + inner_->packing(); }
+  std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
+    const float* const w = all.front().w;
+    const std::vector<float> of_products = transformed(stage_, w);
+    const Parameters inner{.w = of_products.data()};
+    auto weights = std::make_shared<WinogradWeights>();
+    weights->products = inner_->pack({&inner, 1});
+    const auto count = static_cast<std::size_t>(shapes_of(stage_).w_elements);
+    weights->filters = pack_widened(stage_, {w, count}, device_);
+    return weights;
+  }
+  void use(std::shared_ptr<const PackedWeights> weights) override {
+    const auto both = std::static_pointer_cast<const WinogradWeights>(std::move(weights));
+    inner_->use(both->products);
+    filters_ = both->filters;
+  }
+
+  std::size_t workspace_bytes() const override {
+    return part(stage_.c) + part(stage_.k) + inner_->workspace_bytes();
+  }
+
+  Status run(const RunArgs& args) const noexcept override {
+    const OnDevice on(device_);
+    const Strides &x = args.x_stride, &y = args.y_stride;
+    for (Index first = 0; first < args.n; first += images_) {
+      WinogradRun run{.args = args};
+      run.args.n = std::min(images_, args.n - first);
+      run.args.x = static_cast<const float*>(args.x) + first * x.n;
+      run.args.y = static_cast<float*>(args.y) + first * y.n;
+      run.v = reinterpret_cast<float*>(args.workspace);
+      run.m = reinterpret_cast<float*>(args.workspace + part(stage_.c));
+      run.w = static_cast<const float*>(filters_->memory.data());
+      std::string why = launch_winograd_input(stage_, run, overlap_, stream_of(args));
+      if (!why.empty()) return launch_status(why);
+      const Status status = inner_->run(inner_args(args, run));
+      if (!status.ok()) return status;
+      why = launch_winograd_output(stage_, run, overlap_, stream_of(args));
+      if (!why.empty()) return launch_status(why);
+    }
+    return {};
+  }
+
+ private:
+  std::size_t part(Index channels) const {
+    return workspace_part(images_ * tiles_of(stage_) * f4::points * channels *
+                          Index{sizeof(float)});
+  }
+  RunArgs inner_args(const RunArgs& args, const WinogradRun& run) const {
+    const auto dense = [](Index channels) {
+      const Index pixel = f4::points * channels;
+      return Strides{0, pixel, pixel, pixel, 1};
+    };
+    RunArgs inside;
+    inside.n = run.args.n * tiles_of(stage_);
+    inside.x = run.v, inside.x_stride = dense(stage_.c);
+    inside.y = run.m, inside.y_stride = dense(stage_.k);
+    inside.workspace = args.workspace + part(stage_.c) + part(stage_.k);
+    inside.stream = args.stream;
+    return inside;
+  }
+
+  Stage stage_;
+  Index images_;  // of a chunk
+  bool overlap_;
+  std::shared_ptr<const DeviceWeights> filters_;
+};
+
+}  // namespace
+
+Winograd::Winograd(std::string_view name, std::string_view arithmetic, const Kernel& inner)
+    : StageKernel({.name = name, .arithmetic = arithmetic, .device = DeviceKind::cuda}),
+      inner_(inner) {}
+
+std::vector<std::string> Winograd::refusals(const Stage& stage, const Machine& machine) const {
+  const DType in = stage.dtype, out = stage.output_dtype(true);
+  // As the CPU's kernel of this name: measured against plain fp32 on thousands of drawn stages.
+  const bool small = stage.h < 8 || stage.w < 8;
+  const Index least = small ? 96 : 64;
+  std::vector<std::string> why =
+      Refusals(stage)
+          .no(stage.r != 3 || stage.s != 3,
+              fmt::format("a filter of {}x{}, expected 3x3", stage.r, stage.s))
+          .no_stride()
+          .no_dilation()
+          .one_group()
+          .no(in != DType::f32 || out != DType::f32,
+              fmt::format("{} in and {} out, expected f32", to_text(in), to_text(out)))
+          .no(stage.c < least,
+              fmt::format("C = {}, at least {}: with fewer the error of F(4x4) is too large",
+                          stage.c, least))
+          .no(stage.h < 4 || stage.w < 4, "an image below 4x4: the error of F(4x4) is too large")
+          .no(stage.c % 4 != 0, fmt::format("C = {} is no multiple of 4", stage.c))
+          .nhwc()
+          .no_norm()
+          .no_keep()
+          .no_neuron()
+          .no(stage.pool && *stage.pool != max_pool(2), "a pool other than max 2x2 with stride 2")
+          .countable_sizes()
+          .all();
+  if (!why.empty()) return why;
+  const Size work = Size(stage.n) * tiles_of(stage) * std::max(stage.c, stage.k);
+  if (!work.fits(std::numeric_limits<int>::max())) return {too_many_tiles};
+  const Stage inner = inner_of(stage, stage.n);
+  if (!problems(inner).empty()) return {"too large by 36 products a tile"};
+  return inner_.refusals(inner, machine);
+}
+
+std::vector<Tile> Winograd::tiles(const Stage& stage, const Machine&) const {
+  std::vector<Tile> tiles;
+  Index last = 0;
+  for (const int megabytes : {256, 32}) {
+    const Index images = images_of_chunk(stage, megabytes);
+    if (images != last) tiles.push_back({fmt::format("{}MB", megabytes), megabytes});
+    last = images;
+  }
+  return tiles;
+}
+
+Cost Winograd::cost(const Stage& stage, const Tile& tile, const Machine& machine) const {
+  const Index images = images_of_chunk(stage, tile.a);
+  const auto chunks = static_cast<double>(math::ceil_div(stage.n, images));
+  const Stage inner = inner_of(stage, images);
+  const Cost products = inner_.cost(inner, best_tile(inner_, inner, machine), machine);
+  const Cost whole = cost_of(stage, 0, 0);
+  const double transforms =
+      static_cast<double>(bytes_of_image(stage)) * static_cast<double>(stage.n);
+  const PassCosts pass;
+  const double passes = (whole.bytes + transforms) / (pass.memory_share * machine.memory_bandwidth);
+  Cost cost = whole;
+  cost.bytes += 2 * transforms;
+  cost.flops = products.flops * chunks;
+  cost.seconds = chunks * (products.seconds + 2 * pass.launch) + passes;
+  return cost;
+}
+
+std::unique_ptr<Prepared> Winograd::prepare(const Stage& stage, const Tile& tile,
+                                            const Machine& machine) const {
+  const Index images = images_of_chunk(stage, tile.a);
+  const Stage inner = inner_of(stage, images);
+  const Tile best = inner_.tiles(inner, machine).front();
+  return std::make_unique<PreparedWinograd>(name(), stage, images,
+                                            inner_.prepare(inner, best, machine), machine);
+}
+
+}  // namespace convoy::cuda
