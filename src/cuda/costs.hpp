@@ -42,7 +42,8 @@ struct FmaCosts {
   // Instructions of a thread: of a pixel's product that it brings, of f32 and of other types; of a
   // step, of a CTA, of an output's end.
   double copy = 15, copy_typed = 50, step = 60, cta = 1500, output = 10;
-  double nchw = 2;  // factor of what pixels take, whose neighbouring products do not lie together
+  double nchw = 4.5;  // factor of what pixels take, whose neighbouring products do not lie together
+  double scattered = 1.2;  // cycles of an output, where fours of channels do not lie in one piece
   double issue_share = 0.85;   // of the instructions that a scheduler could start
   double wait = 500;           // cycles of a step that a CTA alone does not fill
   double memory_share = 0.65;  // of the memory's speed
@@ -62,6 +63,7 @@ struct WindowCosts {
          sparse = 1000;
   // How much longer than in 16 bytes pixels take to copy in 8, 4 or 2. Then all of it shows.
   double copies_of_8 = 2, copies_of_4 = 4, copies_of_2 = 10;
+  double scattered = 2.5;  // cycles of an output, where pixels of y do not lie on 16 bytes
   double analytic = 1.6, precomputed = 1.4;  // factors of a step with these iterators
   double memory = 0.7;                       // share of the memory's speed
   // Of boxes, to 51 tiles of 17 stages: cycles of a scheduler for a warp's row of x and for a copy

@@ -83,8 +83,19 @@ void make_whole(Stage& s) {
   s.w = round_up(s.w, 8);
 }
 
-// What a GPU's fast families are made for: 16-bit types, and channels in units of 16 bytes.
+// What a GPU's fast families are made for: 16-bit types, and channels in units of 16 bytes; and
+// 3x3 filters of f32 over many channels.
 void suit_gpu(Random& random, Stage& s) {
+  if (random.chance(0.1)) {
+    s.dtype = DType::f32;
+    s.r = s.s = 3, s.groups = 1;
+    s.c = random.pick<Index>({64, 68, 96, 100, 128});
+    s.k = std::min<Index>(s.k, 33);
+    s.stride = s.dil = Extent(1);
+    s.pad = random.pick({Padding(1), Padding(1), Padding(0), Padding(0, 1, 2, 1)});
+    if (random.chance(0.3)) s.layout = Layout::nchw;
+    return;
+  }
   const double type = random.uniform();
   if (type < 0.85) s.dtype = type < 0.5 ? DType::f16 : type < 0.75 ? DType::bf16 : DType::u8;
   if (random.chance(0.25)) return;

@@ -174,7 +174,7 @@ TEST_F(GpuErrors, StickyErrorIsNamedAndTheCpuGoesOn) {
       {
         const Stage stage = parse_stage("n2h8c3k4r3+bias");
         const GpuCase one(stage, Values::integers, gpu0);
-        const Plan plan(stage, one.w, options_for(gpu0));
+        const Plan plan(stage, one.w, options_for(gpu0, "general"));
         Operands operands = one.operands();
         operands.x.data = reinterpret_cast<void*>(0x10000);  // nobody's memory
         plan.run(operands).or_throw();

@@ -80,11 +80,10 @@ TEST(Wrapped, RefusesWhatItsOwnPassesCannotDo) {
 
   EXPECT_EQ(why(nchw, "f16:n1h8c8k16r3nchw+keep(pre)"), "");
   EXPECT_EQ(why(nchw, "f16:n1h8c8k16r3"), "the layout is NHWC, which inner takes; ");
-  EXPECT_EQ(why(nchw, "u8:n1h8c8k16r3nchw"), "x is u8: expected f16 or bf16 to transpose; ");
+  EXPECT_EQ(why(nchw, "u8:n1h8c8k16r3nchw"), "x is u8: expected f16, bf16 or f32 to transpose; ");
   EXPECT_EQ(why(strided, "u8:n1h8c8k16r3nchw"), "");
   EXPECT_EQ(why(nchw, "u8:n1h8c1k16r3nchw"), "");  // one channel: nothing to transpose
-  EXPECT_EQ(why(nchw, "f16:n1h8c8k16r3nchwout(f32)+lif(2,1)"),
-            "y is f32: expected f16 or bf16 to transpose; neurons are not supported; ");
+  EXPECT_EQ(why(nchw, "f16:n1h8c8k16r3nchwout(f32)+lif(2,1)"), "neurons are not supported; ");
 }
 
 class GpuWrapped : public GpuTest {

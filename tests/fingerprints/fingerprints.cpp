@@ -172,9 +172,9 @@ std::vector<std::string> texts_to_write(const Arguments& arguments) {
 std::string kind_of(const Machine& machine) {
   return "# of " + (machine.isa.empty() ? machine.name : machine.isa);
 }
-// And on a CPU, in its first line, the L1: the arithmetic of `few_filters` depends on its size.
+// And on a CPU, in its first line, the L1: the arithmetic of its `few_filters` depends on its size.
 std::string l1_of(const Machine& machine) {
-  return machine.isa.empty() ? "" : fmt::format(", {} KiB of L1", machine.l1_bytes >> 10);
+  return machine.l1_bytes == 0 ? "" : fmt::format(", {} KiB of L1", machine.l1_bytes >> 10);
 }
 
 // A line without what another L1 changes: the hash of `few_filters`, and of networks, which may run

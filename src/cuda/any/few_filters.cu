@@ -16,7 +16,6 @@
 #include "cuda/any/few_filters.hpp"
 #include "cuda/error.hpp"
 #include "cuda/launch.hpp"
-#include "cuda/ptx/prefetch.cuh"
 #include "math/index_map.hpp"
 
 namespace convoy::cuda {
@@ -114,14 +113,6 @@ __global__ void __launch_bounds__(few_filters_threads(K), 1)
           x[j] = load_lane_if<Vector>((here >> j & 1) != 0, pixel);
 #pragma unroll
         for (int s = 0; s < S; ++s, w += of_tap) add_tap<K, Vector>(x + s, w, sums);
-        // What nobody has read yet: the next block's channels of this row. The other rows are the
-        // first of strips below. Larger filters, and more, have no registers for it, and less use.
-        if (S == 3 && K <= 4 && r == 0 && c + of_block < g.c) {
-          pixel = from + of_block;
-#pragma unroll
-          for (int j = 0; j < width; ++j, pixel += g.x_pixel)
-            if ((here >> j & 1) != 0) ptx::prefetch_l2(pixel);
-        }
       } else {
         for (int s = 0; s < g.s; ++s, w += of_tap) {
 #pragma unroll

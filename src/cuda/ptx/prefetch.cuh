@@ -1,13 +1,10 @@
-// prefetch: a line of global memory on its way to the L1 or L2, ahead of the load that wants it.
+// prefetch: a line of global memory on its way to the L1, ahead of the load that wants it.
 #pragma once
 
 namespace convoy::ptx {
 
 __device__ __forceinline__ void prefetch_l1(const void* from) {
   asm volatile("prefetch.global.L1 [%0];" ::"l"(from));
-}
-__device__ __forceinline__ void prefetch_l2(const void* from) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 }
 
 }  // namespace convoy::ptx

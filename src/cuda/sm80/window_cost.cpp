@@ -71,13 +71,17 @@ double window_seconds(const Stage& stage, const WindowTile& tile, const Machine&
   const double products = tile.warp_m / 16.0 * tile.warp_n / 8 * chunk_bytes / product_bytes;
   const double alone = f32 ? math + costs.latency * 128 / tile.threads()
                            : costs.alone + costs.alone_product * products;
+  const bool whole =
+      at.k * static_cast<int>(bytes) % unit_bytes == 0 &&
+      (at.groups.count == 1 || at.groups.filters * static_cast<int>(bytes) % unit_bytes == 0);
+  const double output = costs.output + (whole ? 0 : costs.scattered);
   const Index of_one = (Index{at.m_tiles} * at.n_tiles - 1) / machine.multiprocessors + 1;
   const auto together = [&](Index ctas) {
     const auto n = static_cast<double>(ctas);
-    return n == 0 ? 0
-                  : at.steps * std::max(n * step, alone) +
-                        n * (costs.cta + costs.output * tile.m * tile.n) +
-                        (tile.sparse ? costs.sparse : 0);
+    return n == 0
+               ? 0
+               : at.steps * std::max(n * step, alone) + n * (costs.cta + output * tile.m * tile.n) +
+                     (tile.sparse ? costs.sparse : 0);
   };
   const double cycles =
       static_cast<double>(of_one / tile.ctas) * together(tile.ctas) + together(of_one % tile.ctas);
