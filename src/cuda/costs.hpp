@@ -41,7 +41,7 @@ struct FmaCosts {
   double clock = 0.9;      // share of the device's
   // Instructions of a thread: of a pixel's product that it brings, of f32 and of other types; of a
   // step, of a CTA, of an output's end.
-  double copy = 15, copy_typed = 50, step = 60, cta = 1500, output = 10;
+  double copy = 15, copy_typed = 75, step = 60, cta = 1500, output = 10;
   double nchw = 4.5;  // factor of what pixels take, whose neighbouring products do not lie together
   double scattered = 1.2;  // cycles of an output, where fours of channels do not lie in one piece
   double issue_share = 0.85;   // of the instructions that a scheduler could start
@@ -63,7 +63,7 @@ struct WindowCosts {
          sparse = 1000;
   // How much longer than in 16 bytes pixels take to copy in 8, 4 or 2. Then all of it shows.
   double copies_of_8 = 2, copies_of_4 = 4, copies_of_2 = 10;
-  double scattered = 2.5;  // cycles of an output, where pixels of y do not lie on 16 bytes
+  double scattered = 2.5;  // of f32, cycles of an output, where pixels of y do not lie on 16 bytes
   double analytic = 1.6, precomputed = 1.4;  // factors of a step with these iterators
   double memory = 0.7;                       // share of the memory's speed
   // Of boxes, to 51 tiles of 17 stages: cycles of a scheduler for a warp's row of x and for a copy

@@ -89,7 +89,7 @@ double fma_seconds(const Stage& stage, const FmaTile& tile, const Machine& machi
       fma_depth * (outputs + (tile.thread_m + tile.thread_n) / 4.0) + copied * copy + costs.step;
   const bool in_fours = stage.layout == Layout::nhwc && at.group_k % 4 == 0;
   const double cta = at.steps * step / costs.issue_share + costs.cta + costs.output * outputs +
-                     (in_fours ? 0 : costs.scattered * tile.m * tile.n);
+                     (in_fours ? 0 : costs.scattered * tile.m * std::min(tile.n, at.group_k));
   // A CTA's four warps are one a scheduler; one alone also waits.
   const double of_one = std::ceil(1.0 * at.m_tiles * at.n_tiles / machine.multiprocessors);
   const double cycles = of_one * cta + (of_one < 2 ? at.steps * costs.wait : 0);

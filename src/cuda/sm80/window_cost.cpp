@@ -74,7 +74,7 @@ double window_seconds(const Stage& stage, const WindowTile& tile, const Machine&
   const bool whole =
       at.k * static_cast<int>(bytes) % unit_bytes == 0 &&
       (at.groups.count == 1 || at.groups.filters * static_cast<int>(bytes) % unit_bytes == 0);
-  const double output = costs.output + (whole ? 0 : costs.scattered);
+  const double output = costs.output + (whole || !f32 ? 0 : costs.scattered);
   const Index of_one = (Index{at.m_tiles} * at.n_tiles - 1) / machine.multiprocessors + 1;
   const auto together = [&](Index ctas) {
     const auto n = static_cast<double>(ctas);
