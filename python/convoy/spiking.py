@@ -109,7 +109,7 @@ def _plan(form: SpikeForm, x: Tensor, weight: Tensor, sizes: tuple) -> Plan:
     if found is None:
         threads = torch.get_num_threads() if x.device.type == "cpu" else 0
         found = [Plan(form.text(_DTYPES[x.dtype], *sizes), weight.detach(), device=str(x.device), threads=threads,
-                      axes="nhwc", weights_layout="kcrs"), version]  # fmt: skip
+                      openmp=True, axes="nhwc", weights_layout="kcrs"), version]  # fmt: skip
         _plans.keep(key, [weight], found)
     elif found[1] != version:
         found[0].set_weights(weight.detach(), weights_layout="kcrs")

@@ -90,7 +90,7 @@ def _checked(form: Form, x: Tensor, weight: Tensor, bias: Tensor | None) -> None
 def _made(form: Form, x: Tensor, weights: Any = None) -> Plan:
     n, _, h, w = x.shape
     return Plan(form.text(_DTYPES[x.dtype], n, h, w), weights, device=str(x.device),
-                threads=torch.get_num_threads() if x.device.type == "cpu" else 0,
+                threads=torch.get_num_threads() if x.device.type == "cpu" else 0, openmp=True,
                 axes="nchw" if form.last else "auto", weights_layout="kcrs")  # fmt: skip
 
 
