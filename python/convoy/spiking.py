@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from ._core import Error, InvalidOperand, Plan, Stage
+from .gradients import cast, sums
 from .stage_text import Form, form_of
-from .torch import _DTYPES, _cast, _Kept, _library, _pre, _version
+from .torch import _DTYPES, _Kept, _library, _version
 
 __all__ = ["SURROGATES", "SpikeForm", "spike", "spike_form"]
 
@@ -171,7 +172,7 @@ def gradients(form, gy, gv, x, weight, bias, v, surrogate, alpha, detach_reset, 
     if not even:
         wide = torch.nn.functional.pad(wide, (left, right, top, bottom))
     pad = [top, left] if even else [0, 0]
-    z = _pre(wide, w, bias, plain, pad, dtype)
+    z = sums(wide, w, bias, plain, pad, dtype)
     steps = gy.shape[0]
     z = z if form.hold else z.unflatten(0, (steps, x.shape[1]))
     first = torch.zeros_like(z if form.hold else z[0]) if v is None else v.to(dtype)
@@ -198,7 +199,7 @@ def gradients(form, gy, gv, x, weight, bias, v, surrogate, alpha, detach_reset, 
     if gx is not None:
         gx = gx if even else gx[:, :, top : top + x.shape[-2], left : left + x.shape[-1]]
         gx = (gx if form.hold else gx.unflatten(0, (steps, x.shape[1]))).to(x.dtype)
-    return gx, _cast(gw, weight), _cast(gb, bias), None if v is None else gv.to(v.dtype)
+    return gx, cast(gw, weight), cast(gb, bias), None if v is None else gv.to(v.dtype)
 
 
 def _backward(ctx, gy, gv):
