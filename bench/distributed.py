@@ -20,14 +20,14 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
-
 ROOT = Path(__file__).resolve().parents[1]
 SMALL, LARGE = 1, 5
 TRAINING = ["--teachers", "0", "--seeds", "4", "--limit", "3000", "--batch", "50", "--device", "cpu"]
 
 
 def inference(args):
+    import numpy as np
+
     import convoy
     import convoy.ray
 

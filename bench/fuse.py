@@ -13,10 +13,29 @@ import json
 import statistics
 import time
 
-import torch
-from torch import nn
+MODELS = ("vgg16", "relu_cnn", "csnn")
 
-import convoy
+
+def words():
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    arguments.add_argument("--dtype", default="float32", choices=("float32", "float16", "bfloat16"))
+    arguments.add_argument("--batch", type=int, default=8)
+    arguments.add_argument("--threads", type=int, default=2)
+    arguments.add_argument("--rounds", type=int, default=15)
+    arguments.add_argument("--models", nargs="+", default=MODELS, choices=MODELS)
+    arguments.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    arguments.add_argument("--table", action="store_true", help="print what was fused")
+    arguments.add_argument("--json", help="also write the record here")
+    return arguments.parse_args()
+
+
+OPTIONS = words() if __name__ == "__main__" else None  # before the imports below: --help needs none of them
+
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+
+import convoy  # noqa: E402
 
 
 def vgg16():
@@ -54,7 +73,7 @@ def csnn():
     return model, 28
 
 
-MODELS = {"vgg16": vgg16, "relu_cnn": small_cnn, "csnn": csnn}
+MAKERS = dict(zip(MODELS, (vgg16, small_cnn, csnn), strict=True))
 
 
 def processor():
@@ -72,7 +91,7 @@ def seconds(call, x, wait):
 def measure(name, options):
     torch.manual_seed(1)
     dtype = getattr(torch, options.dtype)
-    model, size = MODELS[name]()
+    model, size = MAKERS[name]()
     model = model.eval().to(options.device, dtype, memory_format=torch.channels_last)
     spiking = name == "csnn"
     make = torch.rand if spiking else torch.randn
@@ -108,18 +127,7 @@ def measure(name, options):
     return {"model": name, "batch": options.batch, "size": size, **row}
 
 
-def main():
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    arguments.add_argument("--dtype", default="float32", choices=("float32", "float16", "bfloat16"))
-    arguments.add_argument("--batch", type=int, default=8)
-    arguments.add_argument("--threads", type=int, default=2)
-    arguments.add_argument("--rounds", type=int, default=15)
-    arguments.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
-    arguments.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
-    arguments.add_argument("--table", action="store_true", help="print what was fused")
-    arguments.add_argument("--json", help="also write the record here")
-    options = arguments.parse_args()
+def main(options):
     torch.set_num_threads(options.threads)
     import torch._inductor.config as inductor
 
@@ -135,4 +143,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(OPTIONS)

@@ -8,10 +8,14 @@ Every peer gets what makes it fast: frozen weights, outputs that it may reuse, i
 ours (NHWC in and out), full fp32. Every peer's result is checked against PyTorch in double.
 """
 
+import argparse
 import json
 import os
 import sys
 import time
+
+if __name__ == "__main__":  # before the imports below: --help needs none of them
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
 
 threads = int(os.environ.get("CONVOY_PEER_THREADS", os.cpu_count()))
 os.environ.setdefault("OMP_NUM_THREADS", str(threads))

@@ -22,6 +22,7 @@ the libraries print. CONVOY_PEERS_HISTORY names one for the times of former proc
 a tenth behind the best there is left out.
 """
 
+import argparse
 import json
 import math
 import os
@@ -342,6 +343,7 @@ class Bench:
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     answers = os.fdopen(os.dup(1), "w")
     if "CONVOY_PEERS_LOG" in os.environ:
         os.dup2(os.open(os.environ["CONVOY_PEERS_LOG"], os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)

@@ -12,10 +12,6 @@ import json
 import platform
 import time
 
-import numpy as np
-
-import convoy
-
 STAGE = "n1h4w5c4k4r1+bias"
 
 
@@ -49,6 +45,10 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--json", help="also write the record here")
     options = arguments.parse_args()
+    import numpy as np
+
+    import convoy
+
     measured = convoy.bench(STAGE, threads=1, rounds=5, seconds=0.1)
     cpp = measured["rows"][0]["convoy"]["minimum_us"]
     plan = convoy.Plan(STAGE, np.ones((4, 1, 1, 4), np.float32), threads=1)

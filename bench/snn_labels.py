@@ -18,10 +18,23 @@ import sys
 import tempfile
 from pathlib import Path
 
-import torch
-from spikingjelly.activation_based import neuron
-
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def words():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--convoy", default=str(ROOT / "build/release/bin/convoy"))
+    parser.add_argument("--data", type=Path, required=True, help="folder of Fashion-MNIST's images and labels")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path, required=True)
+    return parser.parse_args()
+
+
+ARGS = words() if __name__ == "__main__" else None  # before the imports below: --help needs none of them
+
+import torch  # noqa: E402
+from spikingjelly.activation_based import neuron  # noqa: E402
+
 MODEL = ROOT / "models/fashion-scnn"
 SHAPES = {"conv1": (8, 1, 5, 5), "conv2": (16, 8, 5, 5), "fc1": (128, 256), "fc2": (96, 128), "fc3": (10, 96)}
 STEPS, NOISE = 2, 0.05
@@ -108,13 +121,7 @@ def others(folder):
     return folder
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--convoy", default=str(ROOT / "build/release/bin/convoy"))
-    parser.add_argument("--data", type=Path, required=True, help="folder of Fashion-MNIST's images and labels")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=Path, required=True)
-    args = parser.parse_args()
+def main(args):
     torch.set_grad_enabled(False)
     with tempfile.TemporaryDirectory() as scratch:
         rows = compared(args, MODEL, "shipped", "f32") + compared(args, MODEL, "shipped", "f16")
@@ -125,4 +132,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(ARGS))

@@ -12,6 +12,7 @@ after the other; y.bin is written there and, of a neuron, membrane.bin: what it 
 fire. x_steps is 1 where the input is the same in each step. What goes wrong is answered with {"error": text}.
 """
 
+import argparse
 import json
 import statistics
 import sys
@@ -146,6 +147,7 @@ class Worker:
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     worker = None
     for line in sys.stdin:
         try:

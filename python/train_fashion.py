@@ -17,11 +17,9 @@ import json
 import sys
 from pathlib import Path
 
-import numpy as np
-
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
-from training import description, idx, presets  # noqa: E402
+from training import presets  # noqa: E402
 
 EXIT_INPUT = 2
 
@@ -126,6 +124,13 @@ def arguments():
 
     mode("check", "compare the fast form with SpikingJelly: logits and gradients, in double", data=False)
     return parser.parse_args()
+
+
+ARGUMENTS = arguments() if __name__ == "__main__" else None  # before the imports below: --help needs none of them
+
+import numpy as np  # noqa: E402
+
+from training import description, idx  # noqa: E402
 
 
 def device_of(args):
@@ -240,8 +245,7 @@ def check(_):
     compare([description.read(ROOT / "models" / name) for name in ("fashion-scnn", "rgb-scnn")])
 
 
-def main():
-    args = arguments()
+def main(args):
     try:
         {"train": train, "teach": teach, "table": table, "export": export, "evaluate": evaluate, "images": images,
          "check": check}[args.mode](args)
@@ -252,4 +256,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

@@ -73,6 +73,7 @@ struct NetworkOptions {
   /// f16: weights are rounded to f16 numbers first, those of layers that compute in f32 as well. On
   /// a GPU spiking networks then take half the work on Tensor Cores. f32: as they are.
   DType weights = DType::f32;
+  CallerThreads caller_threads = nullptr;  // as in PlanOptions
 };
 
 /// What a network does for a layer, for people.

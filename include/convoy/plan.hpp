@@ -9,6 +9,7 @@
 #include "convoy/error.hpp"
 #include "convoy/stage.hpp"
 #include "convoy/tensor.hpp"
+#include "convoy/threads.hpp"
 
 namespace convoy {
 
@@ -34,6 +35,8 @@ struct PlanOptions {
   bool flip_filters = false;
   /// Read the tuning cache (see tune.hpp). Off: the cost model alone decides.
   bool use_tuning = true;
+  /// On the CPU: runs on these threads, at most `threads` of them; null: on Convoy's own.
+  CallerThreads caller_threads = nullptr;
 };
 
 /// What one run reads and writes, all on the plan's device. Views must match the stage's shapes

@@ -8,6 +8,7 @@ constexpr const char* signature_of_plan =
     "def __init__(self, stage: Stage | str, weights: typing.Any = None, *, device: str = 'cpu', "
     "threads: int = 0, all_threads: bool = False, kernel: str = '', tile: str = '', "
     "concurrent_runs: int = 1, flip_filters: bool = False, use_tuning: bool = True, "
+    "openmp: bool = False, "
     "axes: str = 'auto', weights_layout: str = 'krsc') -> None";
 #define CONVOY_RUN_ARGUMENTS                                                               \
   "(self, x: typing.Any, bias: typing.Any = None, *, norm: typing.Any = None, "            \
@@ -27,6 +28,8 @@ weights: [K, R, S, C/groups] f32 or of the stage's type, any strides; None: set_
 device: "cpu", "cuda", "cuda:1". threads: 0 is CONVOY_NUM_THREADS, else every core.
 kernel, tile: by name, as `explain` prints them; "": the planner chooses.
 concurrent_runs: calls that compute at once with workspace of the plan's own.
+openmp: on the CPU, run on the threads of the OpenMP runtime that the process has, as PyTorch's
+    operators do, where it has one. Those spin for milliseconds behind each of its regions.
 axes: what arrays call their axes. "nhwc" is Convoy's own [N, H, W, C]; "nchw" is PyTorch's name for
     the same memory, a channels_last tensor [N, C, H, W]; "auto" tells by shape and strides, and
     raises InvalidOperand where a tensor of PyTorch could be both.
@@ -108,16 +111,16 @@ constexpr const char* document_of_weights =
 
 constexpr const char* signature_of_network =
     "def __init__(self, folder: str | os.PathLike, *, device: str = 'cpu', threads: int = 0, "
-    "batch: int = 256, spike_kernels: bool = True) -> None";
+    "batch: int = 256, spike_kernels: bool = True, openmp: bool = False) -> None";
 constexpr const char* signature_of_from_text =
     "def from_text(text: str, parameters: dict[str, typing.Any], *, name: str = 'network', "
-    "device: str = 'cpu', threads: int = 0, batch: int = 256, spike_kernels: bool = True) -> "
-    "Network";
+    "device: str = 'cpu', threads: int = 0, batch: int = 256, spike_kernels: bool = True, "
+    "openmp: bool = False) -> Network";
 
 constexpr const char* document_of_network =
     R"(A network with its weights: a model folder (docs/network.md), ready to run over images.
 
-device, threads: as Plan takes them. batch: images that layers outside the spike kernels handle at
+device, threads, openmp: as Plan takes them. batch: images that layers outside the spike kernels handle at
 once; memory grows with it, results do not depend on it.
 
 Raises Error (a file or a parameter that is missing or wrong, by its name). One run at a time: a

@@ -11,6 +11,7 @@
 #include "documents.hpp"
 #include "errors.hpp"
 #include "layout.hpp"
+#include "openmp.hpp"
 #include "stage.hpp"
 
 namespace nb = nanobind;
@@ -23,11 +24,13 @@ struct PythonNetwork {
   Device device;
 };
 
-NetworkOptions options_of(const std::string& device, int threads, Index batch, bool spike_kernels) {
+NetworkOptions options_of(const std::string& device, int threads, Index batch, bool spike_kernels,
+                          bool openmp) {
   return {.device = parse_device(device),
           .threads = threads,
           .batch = batch,
-          .spike_kernels = spike_kernels};
+          .spike_kernels = spike_kernels,
+          .caller_threads = openmp ? openmp_threads() : nullptr};
 }
 
 PythonNetwork load(const std::string& folder, const NetworkOptions& options) {
@@ -36,7 +39,8 @@ PythonNetwork load(const std::string& folder, const NetworkOptions& options) {
 }
 
 PythonNetwork from_text(const std::string& text, const nb::dict& given, const std::string& name,
-                        const std::string& device, int threads, Index batch, bool spike_kernels) {
+                        const std::string& device, int threads, Index batch, bool spike_kernels,
+                        bool openmp) {
   std::vector<std::unique_ptr<Array>> arrays;
   NetworkParameters parameters;
   for (auto [key, value] : given) {
@@ -45,7 +49,7 @@ PythonNetwork from_text(const std::string& text, const nb::dict& given, const st
     arrays.back()->take(value, parameter.c_str(), Access::read);
     parameters[parameter] = arrays.back()->view;
   }
-  const NetworkOptions options = options_of(device, threads, batch, spike_kernels);
+  const NetworkOptions options = options_of(device, threads, batch, spike_kernels, openmp);
   const nb::gil_scoped_release released;
   return {Network(parse_network(text, name), parameters, options), options.device};
 }
@@ -137,17 +141,19 @@ void define_network(nb::module_& module) {
       .def(
           "__init__",
           [](PythonNetwork* self, nb::handle folder, const std::string& device, int threads,
-             Index batch, bool spike_kernels) {
+             Index batch, bool spike_kernels, bool openmp) {
             const nb::object path = nb::module_::import_("os").attr("fsdecode")(folder);
-            new (self) PythonNetwork(load(nb::cast<std::string>(path),
-                                          options_of(device, threads, batch, spike_kernels)));
+            new (self)
+                PythonNetwork(load(nb::cast<std::string>(path),
+                                   options_of(device, threads, batch, spike_kernels, openmp)));
           },
           nb::arg("folder"), nb::kw_only(), nb::arg("device") = "cpu", nb::arg("threads") = 0,
-          nb::arg("batch") = 256, nb::arg("spike_kernels") = true, nb::sig(signature_of_network))
+          nb::arg("batch") = 256, nb::arg("spike_kernels") = true, nb::arg("openmp") = false,
+          nb::sig(signature_of_network))
       .def_static("from_text", &from_text, nb::arg("text"), nb::arg("parameters"), nb::kw_only(),
                   nb::arg("name") = "network", nb::arg("device") = "cpu", nb::arg("threads") = 0,
                   nb::arg("batch") = 256, nb::arg("spike_kernels") = true,
-                  nb::sig(signature_of_from_text), document_of_from_text)
+                  nb::arg("openmp") = false, nb::sig(signature_of_from_text), document_of_from_text)
       .def("__repr__",
            [](const PythonNetwork& self) {
              const NetworkText& text = self.network.text();

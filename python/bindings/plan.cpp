@@ -12,6 +12,7 @@
 #include "documents.hpp"
 #include "errors.hpp"
 #include "layout.hpp"
+#include "openmp.hpp"
 #include "stage.hpp"
 
 namespace nb = nanobind;
@@ -239,8 +240,8 @@ void set_weights(PythonPlan& self, nb::handle weights, const std::string& layout
 
 void make_plan(PythonPlan* self, nb::handle stage, nb::handle weights, const std::string& device,
                int threads, bool all_threads, const std::string& kernel, const std::string& tile,
-               int concurrent_runs, bool flip_filters, bool use_tuning, const std::string& axes,
-               const std::string& layout) {
+               int concurrent_runs, bool flip_filters, bool use_tuning, bool openmp,
+               const std::string& axes, const std::string& layout) {
   const PlanOptions options{.device = parse_device(device),
                             .threads = threads,
                             .all_threads = all_threads,
@@ -248,7 +249,8 @@ void make_plan(PythonPlan* self, nb::handle stage, nb::handle weights, const std
                             .tile = tile,
                             .concurrent_runs = concurrent_runs,
                             .flip_filters = flip_filters,
-                            .use_tuning = use_tuning};
+                            .use_tuning = use_tuning,
+                            .caller_threads = openmp ? openmp_threads() : nullptr};
   const Stage asked = stage_of(stage);
   const Axes named = axes_of(axes);
   auto* const made = new (self) PythonPlan(asked, options, named);
@@ -295,13 +297,14 @@ void define_plan(nb::module_& module) {
           "What plans must agree on to share them: device, kernel and layout.");
 
   const auto none = nb::none();
-  auto plan = nb::class_<PythonPlan>(module, "Plan", document_of_plan)
-                  .def("__init__", &make_plan, nb::arg("stage"), nb::arg("weights").none() = none,
-                       nb::kw_only(), nb::arg("device") = "cpu", nb::arg("threads") = 0,
-                       nb::arg("all_threads") = false, nb::arg("kernel") = "", nb::arg("tile") = "",
-                       nb::arg("concurrent_runs") = 1, nb::arg("flip_filters") = false,
-                       nb::arg("use_tuning") = true, nb::arg("axes") = "auto",
-                       nb::arg("weights_layout") = "krsc", nb::sig(signature_of_plan));
+  auto plan =
+      nb::class_<PythonPlan>(module, "Plan", document_of_plan)
+          .def("__init__", &make_plan, nb::arg("stage"), nb::arg("weights").none() = none,
+               nb::kw_only(), nb::arg("device") = "cpu", nb::arg("threads") = 0,
+               nb::arg("all_threads") = false, nb::arg("kernel") = "", nb::arg("tile") = "",
+               nb::arg("concurrent_runs") = 1, nb::arg("flip_filters") = false,
+               nb::arg("use_tuning") = true, nb::arg("openmp") = false, nb::arg("axes") = "auto",
+               nb::arg("weights_layout") = "krsc", nb::sig(signature_of_plan));
   for (const auto& [name, signature] :
        {std::pair{"__call__", signature_of_call}, std::pair{"run", signature_of_run}})
     plan.def(name, &PythonPlan::run, nb::arg("x").none(), nb::arg("bias").none() = none,

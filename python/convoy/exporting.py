@@ -10,9 +10,10 @@ from torch import Tensor, fx, nn
 
 from . import model_folder
 from ._core import Error, Network, Stage
-from .fusing import _Shapes, _Stage, _Tracer, replace_plain
+from .fusing import _Shapes, _Stage, replace_plain, traced
 from .fusing_compare import compare
 from .fusing_graph import hold_inputs, is_mean_of_steps, near_images, replace_spiking
+from .fusing_sample import check_values, computed
 from .fusing_spikes import SpikeStage, States, jelly
 from .records import a_kind
 from .torch import folded
@@ -75,6 +76,8 @@ def export(model: nn.Module, folder: str | os.PathLike, sample: Tensor, *, form:
     >>> [layer.name for layer in network.layers]
     ['0', '2']
     """
+    if not isinstance(model, nn.Module):
+        raise Error(f"model: {a_kind(model)}, expected a torch.nn.Module")
     if model.training:
         raise Error("model: in training mode, expected eval mode. Call model.eval() first.")
     if not isinstance(sample, Tensor):
@@ -85,6 +88,7 @@ def export(model: nn.Module, folder: str | os.PathLike, sample: Tensor, *, form:
         raise Error(f"form: {form!r}, expected 'safetensors' or 'text'")
     if (mean is not None or std is not None) and not pixels:
         raise Error("mean, std: given, expected none of f32 images, which the model takes as they are. Or pixels=True.")
+    check_values(model, sample)
     states = States(model)
     try:
         with torch.no_grad():
@@ -95,9 +99,9 @@ def export(model: nn.Module, folder: str | os.PathLike, sample: Tensor, *, form:
 
 def _exported(model: nn.Module, folder: Any, sample: Tensor, states: States, form: str, pixels: bool, mean: Any,
               std: Any) -> Network:  # fmt: skip
-    graph = _Tracer().trace(model)
+    graph = traced(model, "Export a part of it that can be traced.")
     states.reset()
-    wanted = model(sample)
+    wanted = computed(model, graph, lambda: (sample,))
     states.reset()
     hold_inputs(graph)
     shapes = _Shapes(model, graph, True)

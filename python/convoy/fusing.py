@@ -20,6 +20,7 @@ from .fusing_graph import (
     replace_networks,
     replace_spiking,
 )
+from .fusing_sample import check_values, computed
 from .fusing_spikes import States, jelly, leaf
 from .layers import Refused, act_of, conv_text, follower, plain, pool_of, steady
 from .records import a_kind
@@ -141,13 +142,12 @@ class _Tracer(fx.Tracer):
         return super().is_leaf_module(m, module_qualified_name) or leaf(m)
 
 
-def _traced(model: nn.Module) -> fx.Graph:
+def traced(model: nn.Module, remedy: str) -> fx.Graph:
     try:
         return _Tracer().trace(model)
     except Exception as error:
         raise Error(f"model: {a_kind(model)} that torch.fx cannot trace: {error}. Expected a forward without "
-                    "control flow on values or sizes. Fuse those of its parts that can be traced, as in "
-                    "model.features = convoy.fuse(model.features, sample_of_it).") from error  # fmt: skip
+                    f"control flow on values or sizes. {remedy}") from error  # fmt: skip
 
 
 class _Shapes(fx.Interpreter):
@@ -286,7 +286,7 @@ def fuse(model: nn.Module, sample: Any, *, linear: bool = True, tolerance: float
 
     The result shares the model's parameters and has its state_dict; changed weights are packed again at the next call.
     In training mode it runs the model itself. Raises Error: a model in training mode, one that torch.fx cannot
-    trace, or a result that differs on the sample.
+    trace, a sample that it does not take, or a result that differs on the sample.
 
     >>> import convoy, torch
     >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(2)).eval()
@@ -304,7 +304,9 @@ def fuse(model: nn.Module, sample: Any, *, linear: bool = True, tolerance: float
         raise Error(f"sample: {a_kind(sample)}, expected a tensor, or a tuple of the model's arguments")
     if tolerance is not None and not tolerance >= 0:
         raise Error(f"tolerance: {tolerance}, expected 0 or more, a part of the largest value")
-    graph = _traced(model)
+    check_values(model, arguments)
+    graph = traced(model, "Fuse those of its parts that can be traced, as in "
+                          "model.features = convoy.fuse(model.features, sample_of_it).")  # fmt: skip
     states = States(model)
     try:
         with torch.no_grad():
@@ -322,7 +324,7 @@ def _fused(model: nn.Module, graph: fx.Graph, arguments: tuple, states: States, 
         return pytree.tree_map(lambda v: v.clone() if isinstance(v, Tensor) and 0 not in v.stride() else v, arguments)
 
     states.reset()
-    wanted = model(*own())
+    wanted = computed(model, graph, own)
     states.reset()
     hold_inputs(graph)
     shapes = _Shapes(model, graph, bool(states.modules))

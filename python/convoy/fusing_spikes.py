@@ -316,7 +316,7 @@ class SpikeNetwork(nn.Module):
             if bias is not None:
                 parameters[f"{name}.bias"] = bias
         threads = torch.get_num_threads() if x.device.type == "cpu" else 0
-        network = Network.from_text(text, parameters, device=str(x.device), threads=threads)
+        network = Network.from_text(text, parameters, device=str(x.device), threads=threads, openmp=True)
         self._made.clear()
         self._made[key] = (versions, network)
         return network

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from ._core import Error, InvalidOperand, Plan, Stage
+from .gradients import cast, sums
 from .stage_text import Form, form_of
-from .torch import _DTYPES, _cast, _Kept, _library, _pre, _version
+from .torch import _DTYPES, _Kept, _library, _version
 
 __all__ = ["SURROGATES", "SpikeForm", "spike", "spike_form"]
 
@@ -109,7 +110,7 @@ def _plan(form: SpikeForm, x: Tensor, weight: Tensor, sizes: tuple) -> Plan:
     if found is None:
         threads = torch.get_num_threads() if x.device.type == "cpu" else 0
         found = [Plan(form.text(_DTYPES[x.dtype], *sizes), weight.detach(), device=str(x.device), threads=threads,
-                      axes="nhwc", weights_layout="kcrs"), version]  # fmt: skip
+                      openmp=True, axes="nhwc", weights_layout="kcrs"), version]  # fmt: skip
         _plans.keep(key, [weight], found)
     elif found[1] != version:
         found[0].set_weights(weight.detach(), weights_layout="kcrs")
@@ -171,7 +172,7 @@ def gradients(form, gy, gv, x, weight, bias, v, surrogate, alpha, detach_reset, 
     if not even:
         wide = torch.nn.functional.pad(wide, (left, right, top, bottom))
     pad = [top, left] if even else [0, 0]
-    z = _pre(wide, w, bias, plain, pad, dtype)
+    z = sums(wide, w, bias, plain, pad, dtype)
     steps = gy.shape[0]
     z = z if form.hold else z.unflatten(0, (steps, x.shape[1]))
     first = torch.zeros_like(z if form.hold else z[0]) if v is None else v.to(dtype)
@@ -198,7 +199,7 @@ def gradients(form, gy, gv, x, weight, bias, v, surrogate, alpha, detach_reset, 
     if gx is not None:
         gx = gx if even else gx[:, :, top : top + x.shape[-2], left : left + x.shape[-1]]
         gx = (gx if form.hold else gx.unflatten(0, (steps, x.shape[1]))).to(x.dtype)
-    return gx, _cast(gw, weight), _cast(gb, bias), None if v is None else gv.to(v.dtype)
+    return gx, cast(gw, weight), cast(gb, bias), None if v is None else gv.to(v.dtype)
 
 
 def _backward(ctx, gy, gv):

@@ -16,7 +16,9 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from . import gradients
 from ._core import InvalidOperand, Plan, Stage
+from .gradients import fold
 from .records import a_kind
 from .stage_text import Form, form_of
 
@@ -90,7 +92,7 @@ def _checked(form: Form, x: Tensor, weight: Tensor, bias: Tensor | None) -> None
 def _made(form: Form, x: Tensor, weights: Any = None) -> Plan:
     n, _, h, w = x.shape
     return Plan(form.text(_DTYPES[x.dtype], n, h, w), weights, device=str(x.device),
-                threads=torch.get_num_threads() if x.device.type == "cpu" else 0,
+                threads=torch.get_num_threads() if x.device.type == "cpu" else 0, openmp=True,
                 axes="nchw" if form.last else "auto", weights_layout="kcrs")  # fmt: skip
 
 
@@ -153,15 +155,6 @@ def _fake(x: Tensor, weight: Tensor, bias: Tensor | None, text: str) -> Tensor:
     return _empty(form, x)
 
 
-def _fold(weight, bias, gamma, beta, mean, var, eps):
-    """Weights and bias of a convolution with the batch-norm behind it in them, f32."""
-    scale = torch.rsqrt(var.float() + eps)
-    scale = scale if gamma is None else scale * gamma.float()
-    shift = -mean.float() if bias is None else bias.float() - mean.float()
-    shift = shift * scale if beta is None else shift * scale + beta.float()
-    return weight.float() * scale.reshape(-1, *[1] * (weight.dim() - 1)), shift
-
-
 def folded(weight, bias, gamma, beta, mean, var, batches, eps):
     """Weights and bias with the norm in them, kept until a version counter moves; made anew where gradients are due.
 
@@ -169,15 +162,15 @@ def folded(weight, bias, gamma, beta, mean, var, batches, eps):
     """
     tensors = [tensor for tensor in (weight, bias, gamma, beta, mean, var, batches) if tensor is not None]
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-        return _fold(weight, bias, gamma, beta, mean, var, eps)
+        return fold(weight, bias, gamma, beta, mean, var, eps)
     key = (eps, bias is None, gamma is None, beta is None, *map(_place, tensors))
     versions = [_version(tensor) for tensor in tensors]
     found = _folded.find(key)
     if found is None or found[0] != versions:
         # Never tensors of inference_mode, even where this runs in it: the plans read the version counter.
         with torch.inference_mode(False), torch.no_grad():
-            found = (versions, *_fold(*(t.clone() if t is not None and t.is_inference() else t
-                                        for t in (weight, bias, gamma, beta, mean, var)), eps))  # fmt: skip
+            found = (versions, *fold(*(t.clone() if t is not None and t.is_inference() else t
+                                       for t in (weight, bias, gamma, beta, mean, var)), eps))  # fmt: skip
         _folded.keep(key, tensors, found)
     return found[1], found[2]
 
@@ -199,93 +192,9 @@ torch.library.register_fake("convoy::stage", _fake, lib=_library)
 torch.library.register_fake("convoy::stage_norm", _fake_norm, lib=_library)
 
 
-def _gradients(gy, x, weight, bias, text, wanted):
-    """Of x, weight and bias, by ATen: the convolution is computed again, and what follows it."""
-    aten, form = torch.ops.aten, form_of(text)
-    dtype = x.dtype if x.is_cuda else torch.float32
-    gy, wide, w = gy.to(dtype), x.to(dtype), weight.to(dtype)
-    top, left, bottom, right = form.pad
-    even = top == bottom and left == right
-    if not even:
-        wide = torch.nn.functional.pad(wide, (left, right, top, bottom))
-    pad = [top, left] if even else [0, 0]
-    if form.act or form.pool:
-        pre = _pre(wide, w, bias, form, pad, dtype)
-        if form.pool:
-            pool = form.pool
-            after = _activated(pre, form)
-            _, idx = aten.max_pool2d_with_indices(after, pool.window, pool.stride, pool.pad, pool.dilation, pool.ceil)
-            gy = aten.max_pool2d_with_indices_backward(gy, after, pool.window, pool.stride, pool.pad, pool.dilation,
-                                                       pool.ceil, idx)  # fmt: skip
-        if (bounds := form.bounds()) is not None:
-            gy = aten.hardtanh_backward(gy, pre, *bounds)
-        elif (slope := form.slope()) is not None:
-            gy = torch.where(pre > 0, gy, gy * slope)
-        elif form.act == "relu":
-            gy = aten.threshold_backward(gy, pre, 0)
-    gx, gw, gb = aten.convolution_backward(gy, wide, w, [form.k], form.stride, pad, form.dilation, False, [0, 0],
-                                           form.groups, wanted)  # fmt: skip
-    if gx is not None:
-        gx = gx if even else gx[:, :, top : top + x.shape[2], left : left + x.shape[3]]
-        gx = gx.to(x.dtype)
-    return gx, gw, gb
-
-
-def _pre(x, weight, bias, form, pad, dtype):
-    bias = None if bias is None else bias.to(dtype)
-    return torch.nn.functional.conv2d(x, weight, bias, form.stride, pad, form.dilation, form.groups)
-
-
-def _activated(pre, form):
-    if (bounds := form.bounds()) is not None:
-        return torch.nn.functional.hardtanh(pre, *bounds)
-    if (slope := form.slope()) is not None:
-        return torch.nn.functional.leaky_relu(pre, slope)
-    return pre.relu() if form.act else pre
-
-
-def _setup(ctx, inputs, output):
-    x, weight, bias, ctx.text = inputs
-    ctx.save_for_backward(x, weight, bias)
-
-
-def _cast(gradient, like):
-    return None if gradient is None or like is None else gradient.to(like.dtype)
-
-
-def _backward(ctx, gy):
-    x, weight, bias = ctx.saved_tensors
-    wanted = [bool(needs) for needs in ctx.needs_input_grad[:3]]
-    wanted[2] = wanted[2] and bias is not None
-    gx, gw, gb = _gradients(gy, x, weight, bias, ctx.text, wanted)
-    return gx, _cast(gw, weight), _cast(gb, bias), None
-
-
-def _setup_norm(ctx, inputs, output):
-    *tensors, _, ctx.eps, ctx.text = inputs
-    ctx.save_for_backward(*tensors)
-
-
-def _backward_norm(ctx, gy):
-    x, weight, bias, gamma, beta, mean, var = ctx.saved_tensors
-    folded, shift = _fold(weight, bias, gamma, beta, mean, var, ctx.eps)
-    needs = ctx.needs_input_grad
-    gx, gf, gs = _gradients(gy, x, folded, shift, ctx.text, [bool(needs[0]), any(needs[1:]), any(needs[1:])])
-    if gf is None:
-        return gx, *[None] * 9
-    gf, gs = gf.float(), gs.float()
-    inverse = torch.rsqrt(var.float() + ctx.eps)
-    scale = inverse if gamma is None else inverse * gamma.float()
-    centred = -mean.float() if bias is None else bias.float() - mean.float()
-    g_scale = (gf * weight.float()).sum((1, 2, 3)) + gs * centred
-    g_inverse = g_scale if gamma is None else g_scale * gamma.float()
-    gw, gb = gf * scale.reshape(-1, 1, 1, 1), gs * scale
-    return (gx, _cast(gw, weight), _cast(gb, bias), _cast(g_scale * inverse, gamma), _cast(gs, beta),
-            _cast(-gb, mean), _cast(g_inverse * -0.5 * inverse**3, var), None, None, None)  # fmt: skip
-
-
-torch.library.register_autograd("convoy::stage", _backward, setup_context=_setup, lib=_library)
-torch.library.register_autograd("convoy::stage_norm", _backward_norm, setup_context=_setup_norm, lib=_library)
+for _name, _backward, _setup in (("stage", gradients.backward, gradients.setup),
+                                 ("stage_norm", gradients.backward_norm, gradients.setup_norm)):  # fmt: skip
+    torch.library.register_autograd(f"convoy::{_name}", _backward, setup_context=_setup, lib=_library)
 
 
 def _autocast(name: str, device: str) -> None:

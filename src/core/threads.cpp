@@ -41,6 +41,50 @@ int slot_of(int thread, int count) {
   return count - 1 - thread;
 }
 
+// Neighbouring tasks, which one thread begins with and any may help with. Alone on its cache lines.
+struct alignas(128) Share {
+  std::atomic<Index> next;
+  Index end;
+};
+
+// Each thread is handed a share of the tasks, the same in each call, so that what it reads of them
+// stays in its caches; where it is done it takes from the others' shares. So it does not matter how
+// many threads come, nor when. Halving the range until all threads have work, as TBB's other
+// partitioners do, takes 18 us more with 16 threads (docs/lab/cpu-cost-model.md).
+class Loop {
+ public:
+  Loop(Index tasks, int count, void (*body)(void*, Index, int), void* context)
+      : shares_(std::min({tasks, static_cast<Index>(count), most_shares})),
+        count_(count),
+        body_(body),
+        context_(context) {
+    for (Index i = 0; i < shares_; ++i) {
+      all_[i].next.store(i * tasks / shares_, std::memory_order_relaxed);
+      all_[i].end = (i + 1) * tasks / shares_;
+    }
+  }
+
+  /// What one of the threads does. first: its share.
+  void work(Index first, int thread) {
+    const int slot = slot_of(thread, count_);
+    for (Index i = 0; i < shares_; ++i) {
+      Share& share = all_[(first + i) % shares_];
+      while (share.next.load(std::memory_order_relaxed) < share.end) {
+        const Index task = share.next.fetch_add(1, std::memory_order_relaxed);
+        if (task < share.end) body_(context_, task, slot);
+      }
+    }
+  }
+
+ private:
+  static constexpr Index most_shares = 32;  // 4 KiB of stack
+  std::array<Share, most_shares> all_;
+  Index shares_;
+  int count_;
+  void (*body_)(void*, Index, int);
+  void* context_;
+};
+
 }  // namespace
 
 #if defined(__SANITIZE_THREAD__)
@@ -48,66 +92,42 @@ int slot_of(int thread, int count) {
 // show it the same bodies side by side.
 struct Threads::Arena {
   explicit Arena(int) {}
+  template <class Work>
+  void run(int threads, const Work& work) {
+    std::vector<std::thread> others;
+    for (int thread = 1; thread < threads; ++thread) others.emplace_back(work, thread, thread);
+    work(0, 0);
+    for (std::thread& other : others) other.join();
+  }
 };
-
-void Threads::spread(Index tasks, void (*body)(void*, Index, int), void* context) {
-  std::atomic<Index> next{0};
-  const auto work = [&](int thread) {
-    const int slot = slot_of(thread, count_);
-    for (Index task = next++; task < tasks; task = next++) body(context, task, slot);
-  };
-  std::vector<std::thread> others;
-  for (int thread = 1; thread < count_; ++thread) others.emplace_back(work, thread);
-  work(0);
-  for (std::thread& other : others) other.join();
-}
 #else
 struct Threads::Arena {
   tbb::task_arena arena;
   // TBB starts no more workers than cores; asked for more, it would say so on standard error.
   explicit Arena(int count) : arena(std::min(count, tbb::info::default_concurrency())) {}
-};
-
-namespace {
-
-// Neighbouring tasks, which one thread begins with and any may help with. Alone on its cache lines.
-struct alignas(128) Share {
-  std::atomic<Index> next;
-  Index end;
-};
-constexpr Index most_shares = 32;  // 4 KiB of stack
-
-}  // namespace
-
-// Each thread is handed a share of the tasks, the same in each call, so that what it reads of them
-// stays in its caches; where it is done it takes from the others' shares. Halving the range until
-// all threads have work, as TBB's other partitioners do, takes 18 us more with 16 threads
-// (docs/lab/cpu-cost-model.md).
-void Threads::spread(Index tasks, void (*body)(void*, Index, int), void* context) {
-  std::array<Share, most_shares> all;
-  const Index shares = std::min({tasks, static_cast<Index>(count_), most_shares});
-  for (Index i = 0; i < shares; ++i) {
-    all[i].next.store(i * tasks / shares, std::memory_order_relaxed);
-    all[i].end = (i + 1) * tasks / shares;
+  template <class Work>
+  void run(int threads, const Work& work) {
+    arena.execute([&] {
+      tbb::parallel_for(
+          0, threads, [&](int first) { work(first, tbb::this_task_arena::current_thread_index()); },
+          tbb::static_partitioner());
+    });
   }
-  const auto work = [&](Index runner) {
-    const int slot = slot_of(tbb::this_task_arena::current_thread_index(), count_);
-    for (Index i = 0; i < shares; ++i) {
-      Share& share = all[(runner + i) % shares];
-      while (share.next.load(std::memory_order_relaxed) < share.end) {
-        const Index task = share.next.fetch_add(1, std::memory_order_relaxed);
-        if (task < share.end) body(context, task, slot);
-      }
-    }
-  };
-  arena_->arena.execute([&] {
-    tbb::parallel_for(Index{0}, std::min<Index>(tasks, count_), work, tbb::static_partitioner());
-  });
-}
+};
 #endif
 
+void Threads::spread(Index tasks, void (*body)(void*, Index, int), void* context) {
+  Loop loop(tasks, count_, body, context);
+  const int threads = static_cast<int>(std::min<Index>(tasks, count_));
+  if (caller_)
+    caller_(
+        threads, [](void* its, int i) { static_cast<Loop*>(its)->work(i, i); }, &loop);
+  else
+    arena_->run(threads, [&](int first, int thread) { loop.work(first, thread); });
+}
+
 void Threads::run_unlogged(Index tasks, void (*body)(void*, Index, int), void* context) {
-  if (arena_ && tasks > 1 && may_use_tbb())
+  if (tasks > 1 && count_ > 1 && (caller_ || (arena_ && may_use_tbb())))
     spread(tasks, body, context);
   else
     for (Index task = 0; task < tasks; ++task) body(context, task, 0);
@@ -145,10 +165,10 @@ void Threads::log_to(TaskLog* log) {
   least_to_spread_ = log ? 0 : count_ == 1 ? std::numeric_limits<Index>::max() : 2;
 }
 
-Threads::Threads(int count) : count_(count) {
+Threads::Threads(int count, CallerThreads caller) : count_(count), caller_(caller) {
   check_threads(count);
   if (count < 1) throw Error("threads: 0, expected at least 1.");
-  if (count > 1 && may_use_tbb()) arena_ = std::make_unique<Arena>(count);
+  if (count > 1 && !caller && may_use_tbb()) arena_ = std::make_unique<Arena>(count);
   log_to(nullptr);
 }
 Threads::~Threads() {

@@ -1,10 +1,11 @@
 // The thread pool that CPU kernels run on: a oneTBB arena of fixed width, so that it composes
-// inside a caller's own pool.
+// inside a caller's own arenas, or threads of the caller's.
 #pragma once
 
 #include <memory>
 
 #include "convoy/stage.hpp"
+#include "convoy/threads.hpp"
 
 namespace convoy {
 
@@ -12,7 +13,8 @@ class TaskLog;
 
 class Threads {
  public:
-  explicit Threads(int count);  // 1 to most_threads, else throws Error
+  /// count: 1 to most_threads, else throws Error. caller: null: threads of Convoy's own.
+  explicit Threads(int count, CallerThreads caller = nullptr);
   ~Threads();
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
@@ -23,7 +25,8 @@ class Threads {
   /// [0, count()), also of few tasks any of them, and no two bodies that run at the same time share
   /// one: index scratch by it.
   /// Tasks may run in any order; bits may not depend on it. body must not throw. Runs inline for
-  /// one task or one thread, and in a child forked by a process that had used several threads.
+  /// one task or one thread, and in a child forked by a process that had used several threads of
+  /// Convoy's own.
   template <class Body>
   void for_each(Index tasks, Body&& body) {
     if (tasks < least_to_spread_) {
@@ -47,6 +50,7 @@ class Threads {
   void run_unlogged(Index tasks, void (*body)(void*, Index, int), void* context);
   void spread(Index tasks, void (*body)(void*, Index, int), void* context);
   int count_;
+  CallerThreads caller_;
   Index least_to_spread_ = 0;  // tasks of a loop; fewer run inline. All pass `run` with a log
   TaskLog* log_ = nullptr;
   std::unique_ptr<Arena> arena_;

@@ -91,7 +91,8 @@ Network::Impl::Impl(NetworkText text_, const NetworkOptions& options_, network::
       graph(std::move(graph_)),
       conversion(text),
       pixels_of_values(conversion.values(), conversion.mean(), conversion.std()),
-      threads(shared_threads(on_gpu() ? default_threads() : machine.threads)),
+      threads(on_gpu() ? shared_threads(default_threads(), nullptr)
+                       : shared_threads(machine.threads, options.caller_threads)),
       input_values((Size(text.h) * text.w * text.c).value()) {
   const Stage& end = graph.layers.back().stage;
   const Shapes shapes = shapes_of(end);
@@ -137,6 +138,7 @@ PlanOptions Network::Impl::plan_options() const {
   PlanOptions plan;
   plan.device = options.device;
   plan.threads = on_gpu() ? 0 : machine.threads;
+  plan.caller_threads = options.caller_threads;
   return plan;
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <new>
 #include <stdexcept>
+#include <utility>
 
 #include "core/dtype.hpp"
 #include "core/process.hpp"
@@ -40,12 +41,13 @@ void check_weights_fit(const Chain& chain, const Machine& machine) {
 
 }  // namespace
 
-std::shared_ptr<Threads> shared_threads(int count) {
-  static constinit Shared<std::map<int, std::weak_ptr<Threads>>> shared;
+std::shared_ptr<Threads> shared_threads(int count, CallerThreads caller) {
+  using Kind = std::pair<int, CallerThreads>;
+  static constinit Shared<std::map<Kind, std::weak_ptr<Threads>>> shared;
   const auto arenas = shared.lock();
-  std::weak_ptr<Threads>& arena = (*arenas)[count];
+  std::weak_ptr<Threads>& arena = (*arenas)[{count, caller}];
   std::shared_ptr<Threads> threads = arena.lock();
-  if (!threads) arena = threads = std::make_shared<Threads>(count);
+  if (!threads) arena = threads = std::make_shared<Threads>(count, caller);
   return threads;
 }
 
@@ -66,7 +68,9 @@ Bound::Bound(const Chain& chain, const PlanOptions& options, std::optional<Selec
       tuning_(options.use_tuning ? user_tuning_cache(tuning_warning_) : nullptr),
       selection_(selection ? *std::move(selection)
                            : select(chain_, machine_, options_, tuning_.get())),
-      threads_(on_gpu() ? nullptr : shared_threads(running(machine_, selection_).threads)),
+      threads_(on_gpu() ? nullptr
+                        : shared_threads(running(machine_, selection_).threads,
+                                         options_.caller_threads)),
       prepared_(kernel().prepare(chain_, selection_.tile.tile, running(machine_, selection_))),
       workspace_bytes_(prepared_->workspace_bytes()),
       workspaces_(on_gpu() ? 0 : workspace_bytes_, checked(options_.concurrent_runs)) {

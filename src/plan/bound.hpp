@@ -81,8 +81,8 @@ class Bound {
 };
 
 /// Threads that all plans of so many share: layers that run one after the other then find its
-/// workers awake. They go with the last plan.
-std::shared_ptr<Threads> shared_threads(int count);
+/// workers awake. They go with the last plan. caller: as in PlanOptions.
+std::shared_ptr<Threads> shared_threads(int count, CallerThreads caller);
 
 /// What is thrown where memory runs out while something is made for this chain.
 Error no_memory(const char* what, const Chain& chain);

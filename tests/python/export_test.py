@@ -73,6 +73,26 @@ class Export(unittest.TestCase):
     def test_what_is_no_sample(self):
         with self.assertRaisesRegex(convoy.Error, "sample: a NoneType, expected a tensor"):
             convoy.export(nn.Sequential(nn.Conv2d(3, 8, 3)).eval(), "nowhere", None)
+        with self.assertRaisesRegex(convoy.Error, "model: an int, expected a torch.nn.Module"):
+            convoy.export(3, "nowhere", torch.zeros(1, 3, 8, 8))
+
+    def test_models_and_samples_that_cannot_be_computed(self):
+        class Branches(nn.Module):
+            def forward(self, x):
+                return x if x.sum() > 0 else -x
+
+        one, x = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()).eval(), torch.randn(1, 3, 8, 8)
+        for model, sample, said in (
+            (one, x[:, :1], r"sample: float32 \[1, 1, 8, 8\] on cpu, .* layer 0, a Conv2d, .*float32 \[N, 3, H, W\]"),
+            (one, x[..., :2], r"expected float32 \[N, 3, H, W\], H and W at least the filter's"),
+            (one, x.double(), "sample: torch.float64, expected float32"),
+            (nn.Conv2d(3, 8, 3).double().eval(), x, "expected float64, the type of the model's weights"),
+            (nn.Conv2d(3, 8, 3, device="meta").eval(), x, "model: weight is on the meta device"),
+            (one, x.to("meta"), "sample: on the meta device"),
+            (Branches().eval(), x, "a Branches that torch.fx cannot trace.*Export a part of it"),
+        ):
+            with self.subTest(said), self.assertRaisesRegex(convoy.Error, said):
+                convoy.export(model, "nowhere", sample)
 
     def test_where_nothing_can_be_written(self):
         model, x = nn.Sequential(nn.Conv2d(3, 8, 3)).eval(), torch.randn(1, 3, 8, 8)

@@ -195,6 +195,30 @@ class Fuse(unittest.TestCase):
         with self.assertRaisesRegex(convoy.Error, "differs by .* on the sample, expected at most 0"):
             fused_of(vgg(), self.x, tolerance=0)
 
+    def test_samples_that_the_model_does_not_take(self):
+        class Pair(nn.Module):
+            def forward(self, x, y):
+                return torch.cat([x, y], 2)
+
+        small = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(5)).eval()
+        for model, sample, said in (
+            (vgg(), self.x.double(), r"sample: float64 \[2, 3, 32, 32\] on cpu, .*; expected float32, the type of the "
+                                     r"model's weights. Convert it, sample.to\(torch.float32\)"),
+            (vgg().bfloat16(), self.x, "expected bfloat16, the type of the model's weights"),
+            (vgg(), self.x[:, :2], r"its layer 0, a Conv2d, is given float32 \[2, 2, 32, 32\] on cpu, expected "
+                                   r"float32 \[N, 3, H, W\].*Pass what model"),
+            (vgg(), self.x[..., :16], r"layer 13, a Linear, is given float32 \[2, .*, expected float32 \[.., 588\]"),
+            (vgg(), self.x.to(torch.int64), "sample: int64 .* 0, a Conv2d, is given int64 .*, expected float32"),
+            (small, self.x, r"its layer 1, a BatchNorm2d, .*expected float32 \[N, 5, H, W\]"),
+            (nn.Sequential(nn.ConvTranspose2d(3, 4, 3)), self.x[:, :1], "a ConvTranspose2d, .* another .*channels"),
+            (Pair(), (self.x, self.x[:1]), r"sample: float32 \[2, .*, float32 \[1, .* as a tuple where that is"),
+            (Pair(), self.x, "missing 1 required positional argument: 'y'.* as a tuple"),
+            (vgg(), self.x.to("meta"), "sample: on the meta device, without values; expected one on cpu or cuda"),
+            (vgg().to("meta"), self.x, "model: 0.weight is on the meta device.*to_empty"),
+        ):  # fmt: skip
+            with self.subTest(said), self.assertRaisesRegex(convoy.Error, said):
+                fused_of(model.eval(), sample)
+
 
 class Documents(unittest.TestCase):
     def test_docstrings(self):

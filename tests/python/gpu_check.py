@@ -9,14 +9,7 @@ import threading
 import time
 
 import convoy
-
-try:
-    import torch
-except ImportError:
-    sys.exit(77)
-if not torch.cuda.is_available():
-    print("skipped: no GPU")
-    sys.exit(77)
+from gpu_torch import torch
 
 F = torch.nn.functional
 

@@ -10,14 +10,7 @@ import numpy as np
 
 import convoy
 from drawn import draw
-
-try:
-    import torch
-except ImportError:
-    sys.exit(77)
-if not torch.cuda.is_available():
-    print("skipped: no GPU")
-    sys.exit(77)
+from gpu_torch import torch
 
 F = torch.nn.functional
 

@@ -114,6 +114,15 @@ class Runtime(unittest.TestCase):
             os._exit(0 if same else 1)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
 
+    def test_openmp_where_there_is_none(self):
+        code = """
+import numpy as np, convoy
+w, x = np.ones((16, 3, 3, 16), np.float32), np.ones((4, 16, 15, 16), np.float32)
+ways = [convoy.Plan("n4h16w15c16k16r3pad1", w, threads=2, openmp=openmp)(x) for openmp in (False, True)]
+print(np.array_equal(*ways), convoy.Network(convoy.demo_model(), threads=2, openmp=True).threads)
+"""
+        self.assertEqual(run(code).split(), ["True", "2"])
+
     def test_weights_are_shared(self):
         plans = [convoy.Plan(f"n{n}h8w9c16k16r1", kernel="direct", tile="") for n in (4, 4)]
         packed = plans[0].pack(np.ones((16, 1, 1, 16), np.float32))
