@@ -1,5 +1,6 @@
 // The kernels for spikes against the reference. Weights are small multiples of 1/32, so that every
 // sum is exact and every spike must be the reference's.
+#include "cpu/spike/spike_chain.hpp"
 #include "cpu/spike/spike_conv.hpp"
 #include "cpu/spike/spike_first.hpp"
 #include "cpu/spike/spike_linear.hpp"
@@ -188,6 +189,17 @@ TEST(SpikeFirst, RefusesWhatThresholdsCannotDo) {
   EXPECT_TRUE(refused([](Stage& o) { o.pool = max_pool(3); }));
   w[5] = 1e38F;
   EXPECT_TRUE(refused([](Stage&) {}));
+}
+
+TEST(SpikeChain, RefusesImagesWhoseTapsHaveNoPlaceInThirtyTwoBits) {
+  const auto refusals = [](const char* text) { return spike_chain_refusals(parse_chain(text)); };
+  EXPECT_TRUE(refusals("spikes > n1h32767w65536c8k8r2+if(1)").empty());
+  const std::vector<std::string> one = refusals("spikes > n1h32768w65536c8k8r2+if(1)");
+  ASSERT_EQ(one.size(), 1U);
+  EXPECT_EQ(one.front(), "the spikes of an image take 2^31 bytes or more");
+  EXPECT_EQ(
+      refusals("spikes > n1h2w2c8k8r1pad32767x32768+if(1) > n1h65536w65538c8k8r1+if(1)").size(),
+      2U);
 }
 
 }  // namespace
