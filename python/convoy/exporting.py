@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from . import model_folder
+from . import model_folder, stage_text
 from ._core import Error, Network, Stage
 from .fusing import _Shapes, _Stage, _Tracer, replace_plain
 from .fusing_compare import compare
@@ -41,7 +41,7 @@ def _line(stage: _Stage | SpikeStage, name: str) -> tuple[str, dict[str, Tensor]
             weight, bias = folded(weight, bias, norm.weight, norm.bias, norm.running_mean, norm.running_var,
                                   norm.num_batches_tracked, norm.eps)  # fmt: skip
         body = stage.text
-    head, *riders = body.split("+")
+    head, riders = stage_text.parts(body)
     head = head[head.index("k") :]
     head = head[: head.index("r")] if linear else head
     parameters = {f"{name}.weight": weight.flatten(1) if linear else weight}

@@ -18,6 +18,7 @@ import numpy as np
 from . import model_folder
 from ._core import Error, Network, Stage
 from .records import a_kind
+from .stage_text import parts
 
 _NEURON = re.compile(r"(if|lif)\(([^)]*)\)")
 
@@ -88,7 +89,7 @@ def to_nir(folder: str | os.PathLike) -> Any:
             nodes[name] = nir.Conv2d((h, w), weight, tuple(stage.stride), (top, left), tuple(stage.dil), 1, bias)
         h, w = (1, 1) if flat else stage.y_shape[-3:-1]
         c, flat = stage.k, stage.k * bool(flat)
-        if found := next((m for rider in words[0].split("+") if (m := _NEURON.fullmatch(rider))), None):
+        if found := next((m for rider in parts(str(stage))[1] if (m := _NEURON.fullmatch(rider))), None):
             numbers = [float(number) for number in found[2].split(",")]
             sizes = (c,) if flat else (c, h, w)
             below = np.nextafter(np.float32(numbers[-1]), np.float32(-np.inf))

@@ -162,6 +162,15 @@ class Nir(unittest.TestCase):
             self.assertTrue((np.float32(0.7) > node.v_threshold).all())
             self.assertFalse((np.nextafter(np.float32(0.7), np.float32(0)) > node.v_threshold).any())
 
+    def test_neurons_that_leave_their_numbers_out(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for rider, tau, threshold in (("if", None, 1), ("lif", 2, 1), ("lif(3)", 3, 1), ("if(1e+30)", None, 1e30)):
+                self.folder(folder, self.TEXT.replace("if(0.7)", rider))
+                node = convoy.to_nir(folder).nodes["conv.neuron"]
+                below = np.nextafter(np.float32(threshold), np.float32(-np.inf))
+                self.assertTrue((node.v_threshold == below).all(), rider)
+                self.assertTrue(tau is None or (node.tau == tau).all(), rider)
+
     def test_refusals_name_the_layer(self):
         with self.assertRaisesRegex(convoy.Error, "conv1: a max-pool, for which NIR has no node"):
             convoy.to_nir(convoy.demo_model())
