@@ -231,12 +231,7 @@ void SpikeFirst::run(Index n, const std::uint8_t* images, const SpikeBlock& out,
   p.pixel_column = stage_.stride.w * stage_.c;
   p.window_row = p.pixel_row * (p.pool ? 2 : 1);
   p.window_column = p.pixel_column * (p.pool ? 2 : 1);
-  p.out = out.data;
-  p.out_step = out.step;
-  p.out_image = out_.image_bytes();
-  p.out_row = out_.row_bytes();
-  p.out_column = out_.bytes();
-  p.out_origin = out_.origin();
+  p.out = output_in(out_, out);
   p.pairs = reinterpret_cast<std::uint32_t*>(scratch);
   p.values = reinterpret_cast<std::uint16_t*>(scratch + (p.image + 32) * 4);
   p.self = this;
