@@ -55,17 +55,16 @@ def to_nir(folder: str | os.PathLike) -> Any:
     """
     nir = _library()
     folder = Path(folder)
-    Network(os.fspath(folder))  # its errors name the file and the line
+    network = Network(os.fspath(folder))  # its errors name the file and the line
     lines = [line.split("#")[0].split() for line in (folder / "network.txt").read_text("utf-8-sig").splitlines()]
     lines = [words for words in lines if words]
-    head = re.fullmatch(r"(\w+):h(\d+)(?:w(\d+))?c(\d+)", lines[0][1])
     for name, *words in lines[1:]:
         for said, why in _NO_WORD.items():
             if any(said in word for word in words):
                 raise _refuse(name, why)
-    if head[1] != "f32" or len(lines[0]) > 2:
+    if network.dtype != "f32" or len(lines[0]) > 2:
         raise _refuse("input", f"{' '.join(lines[0][1:])}; a graph's values are float32, without mean and std")
-    h, w, c = int(head[2]), int(head[3] or head[2]), int(head[4])
+    h, w, c = network.image_shape
     nodes: dict[str, Any] = {"input": nir.Input(np.array([c, h, w]))}
     flat = 0
     for name, *words in lines[1:]:
