@@ -120,6 +120,15 @@ TEST(SpikeLinear, RefusesPadding) {
 }
 
 // Weights of any size here: the spikes of this kernel are those of exact arithmetic.
+void run_first(const SpikeFirst& first, const Stage& s, const std::vector<std::uint8_t>& pixels,
+               const SpikeBlock& to) {
+  const auto bytes = static_cast<std::size_t>(SpikeFirst::scratch_bytes(s));
+  std::vector<std::byte> scratch(bytes + 64);
+  void* at = scratch.data();
+  std::size_t room = scratch.size();
+  first.run(s.n, pixels.data(), to, static_cast<std::byte*>(std::align(64, bytes, at, room)));
+}
+
 TEST(SpikeFirst, EverySpikeIsThatOfExactArithmetic) {
   Draw draw(5);
   for (int round = 0; round < 200; ++round) {
@@ -154,12 +163,7 @@ TEST(SpikeFirst, EverySpikeIsThatOfExactArithmetic) {
     ASSERT_TRUE(SpikeFirst::refusals(s, w.data(), bias.data(), input.data()).empty());
     const SpikeFirst first(s, w.data(), s.bias ? bias.data() : nullptr, input.data(), out);
     Bits to(out, s.t, s.n, 0);
-    std::vector<std::byte> scratch(static_cast<std::size_t>(SpikeFirst::scratch_bytes(s)) + 64);
-    void* at = scratch.data();
-    std::size_t room = scratch.size();
-    first.run(s.n, pixels.data(), to.block,
-              static_cast<std::byte*>(std::align(
-                  64, static_cast<std::size_t>(SpikeFirst::scratch_bytes(s)), at, room)));
+    run_first(first, s, pixels, to.block);
 
     Stage floats = s;
     floats.dtype = DType::f32;
@@ -168,6 +172,26 @@ TEST(SpikeFirst, EverySpikeIsThatOfExactArithmetic) {
       x.push_back(input[i % static_cast<std::size_t>(s.c) * 256 + pixels[i]]);
     expect_equal(expected_spikes(floats, x, w, bias), out, s.t, s.n, to.block, s);
   }
+}
+
+// Half of an odd number of the smallest fp32 steps is no fp32 number.
+TEST(SpikeFirst, AThresholdThatHasNoHalf) {
+  constexpr float step = std::numeric_limits<float>::denorm_min();
+  for (const float th : {step, 3 * step, 5 * step})
+    for (float x = 0; x <= th; x += step) {
+      Stage s;
+      s.dtype = DType::u8, s.hold = true, s.bias = true, s.t = 2, s.h = s.w = s.c = s.k = 1;
+      s.r = s.s = 1, s.act = integrate_fire(th);
+      const std::vector<float> w{0}, input(256, 1.0F);
+      const SpikeLayout out{1, 1, 1, Padding(0), true};
+      const SpikeFirst first(s, w.data(), &x, input.data(), out);
+      Bits to(out, 2, 1, 0);
+      run_first(first, s, {0}, to.block);
+      std::vector<float> spikes(2);
+      unpack_spikes(out, 2, 1, to.block, spikes.data(), 1);
+      EXPECT_EQ(spikes[0], x >= th ? 1.0F : 0.0F) << x / step << " of " << th / step;
+      EXPECT_EQ(spikes[1], x + x >= th ? 1.0F : 0.0F) << x / step << " of " << th / step;
+    }
 }
 
 TEST(SpikeFirst, RefusesWhatThresholdsCannotDo) {
