@@ -51,7 +51,57 @@ TensorView every(Index step, Index images, TensorView view) {
 struct Compared {
   double most = 0, difference = 0;
   Index differing = 0, outputs = 0;
+
+  void add(double found, double want) {
+    ++outputs;
+    differing += !(found == want);
+    most = std::max(most, std::abs(want));
+    // A NaN that was made compares as infinitely wrong.
+    const double error = std::abs(found - want);
+    difference =
+        std::max(difference, std::isnan(error) ? std::numeric_limits<double>::infinity() : error);
+  }
+  void add(const Compared& other) {
+    most = std::max(most, other.most);
+    difference = std::max(difference, other.difference);
+    differing += other.differing;
+    outputs += other.outputs;
+  }
 };
+
+// Outputs of a window that is drawn by its number: of the first, last or a middle image. `few` are
+// the `step`-th ones of the stage's.
+Compared compare_window(const reference::Oracle& oracle, const Stage& stage, Index few, Index step,
+                        Index sample, const TensorView& y) {
+  const Shapes shapes = shapes_of(stage);
+  std::mt19937_64 random(static_cast<std::uint64_t>(sample));
+  // Corners first, then anywhere.
+  const auto any = [&](Index size, bool last) {
+    if (sample < 4) return last ? size - 1 : Index{0};
+    return static_cast<Index>(random() % static_cast<std::uint64_t>(size));
+  };
+  const Index n = any(few, sample & 1), i = any(shapes.out_h, sample & 1),
+              j = any(shapes.out_w, sample & 2);
+  const reference::Window window = oracle.window(n, i, j);
+  Compared compared;
+  for (Index t = 0; t < stage.t; ++t)
+    for (Index k = 0; k < stage.k; ++k)
+      compared.add(math::load(y.dtype, y.data, place(stage, shapes, t, n * step, i, j, k)),
+                   window.y[static_cast<std::size_t>(t * stage.k + k)]);
+  return compared;
+}
+
+// The largest error allowed, relative to the largest output; of a neuron the share of spikes.
+double error_bound(const Stage& stage, const Plan& plan) {
+  const DType out = stage.output_dtype();
+  const double of_output = stage.act.is_neuron() ? 1e-3
+                           : out == DType::f32   ? 3e-5
+                           : out == DType::f16   ? 2e-3
+                                                 : 1.6e-2;
+  // Sums of less than fp32 err more than the output's rounding does.
+  const Kernel* const kernel = find_kernel(plan.kernel(), plan.device().kind);
+  return std::max(of_output, kernel != nullptr ? 64 * kernel->facts().sum_roundoff : 0);
+}
 
 }  // namespace
 
@@ -92,51 +142,16 @@ double checked_error(const Stage& stage, const Operands& operands, const TensorV
   std::vector<Compared> each(static_cast<std::size_t>(samples));
   Threads threads(default_threads());
   threads.for_each(samples, [&](Index sample, int) {
-    Compared& compared = each[static_cast<std::size_t>(sample)];
-    std::mt19937_64 random(static_cast<std::uint64_t>(sample));
-    // Corners first, then anywhere.
-    const auto any = [&](Index size, bool last) {
-      if (sample < 4) return last ? size - 1 : Index{0};
-      return static_cast<Index>(random() % static_cast<std::uint64_t>(size));
-    };
-    const Index n = any(few.n, sample & 1), i = any(shapes.out_h, sample & 1),
-                j = any(shapes.out_w, sample & 2);
-    const reference::Window window = oracle.window(n, i, j);
-    for (Index t = 0; t < stage.t; ++t)
-      for (Index k = 0; k < stage.k; ++k) {
-        const double want = window.y[static_cast<std::size_t>(t * stage.k + k)];
-        const double found = math::load(operands.y.dtype, operands.y.data,
-                                        place(stage, shapes, t, n * step, i, j, k));
-        ++compared.outputs;
-        compared.differing += !(found == want);
-        compared.most = std::max(compared.most, std::abs(want));
-        // A NaN that was made compares as infinitely wrong.
-        const double error = std::abs(found - want);
-        compared.difference =
-            std::max(compared.difference,
-                     std::isnan(error) ? std::numeric_limits<double>::infinity() : error);
-      }
+    each[static_cast<std::size_t>(sample)] =
+        compare_window(oracle, stage, few.n, step, sample, operands.y);
   });
   Compared sum;
-  for (const Compared& one : each) {
-    sum.most = std::max(sum.most, one.most);
-    sum.difference = std::max(sum.difference, one.difference);
-    sum.differing += one.differing;
-    sum.outputs += one.outputs;
-  }
+  for (const Compared& one : each) sum.add(one);
   // Neurons are discontinuous: a few spikes sit on the threshold. `verify` has the exact rule.
   const double error = stage.act.is_neuron()
                            ? static_cast<double>(sum.differing) / static_cast<double>(sum.outputs)
                            : sum.difference / std::max(sum.most, 1e-30);
-  const DType out = stage.output_dtype();
-  const double of_output = stage.act.is_neuron() ? 1e-3
-                           : out == DType::f32   ? 3e-5
-                           : out == DType::f16   ? 2e-3
-                                                 : 1.6e-2;
-  // Sums of less than fp32 err more than the output's rounding does.
-  const Kernel* const kernel = find_kernel(plan.kernel(), plan.device().kind);
-  const double bound =
-      std::max(of_output, kernel != nullptr ? 64 * kernel->facts().sum_roundoff : 0);
+  const double bound = error_bound(stage, plan);
   if (!(error <= bound))
     throw wrong(fmt::format("error {:.2g}, expected at most {:.2g}", error, bound));
   return error;

@@ -77,55 +77,65 @@ std::string roofline_answer(const Results& results) {
          table.html() + "<p><a href=#roofline>All stages and peers</a></p>\n";
 }
 
-struct Loss {
+// The least ratio of a measurement.
+struct Least {
   double ratio = 1e300;
   std::string stage, peer, device;
 };
 
-std::string faster_answer(const Results& results) {
+// How often we are as fast as the best peer, and the file of each list that is shown.
+struct Races {
   std::size_t won = 0, all = 0;
-  Loss worst;
-  std::vector<std::string> lists;
-  // The file of a list on a device that is shown: two threads where there are such, else the most.
-  std::vector<std::map<std::string, const ResultsFile*>> shown(results.devices.size());
-  for (std::size_t d = 0; d < results.devices.size(); ++d)
-    for (const ResultsFile& file : results.devices[d].files) {
-      if (!counts(file) || file.ratios().empty()) continue;
-      for (const BenchRow& row : file.rows) {
-        if (!row.ratio) continue;
-        ++all;
-        if (*row.ratio >= 1) ++won;
-        if (*row.ratio < worst.ratio)
-          worst = {*row.ratio, row.stage, row.best_peer, results.devices[d].short_title};
+  Least worst;
+  std::vector<std::string> lists;  // those of the most devices first
+  // Of each device, by list: two threads where there are such, else the most.
+  std::vector<std::map<std::string, const ResultsFile*>> shown;
+
+  explicit Races(const Results& results) : shown(results.devices.size()) {
+    for (std::size_t d = 0; d < results.devices.size(); ++d)
+      for (const ResultsFile& file : results.devices[d].files) {
+        if (!counts(file) || file.ratios().empty()) continue;
+        for (const BenchRow& row : file.rows) count(row, results.devices[d].short_title);
+        show(file, d);
       }
-      std::string list = list_of(file);
-      if (list == "targets") list = "targets-cpu";
-      if (std::find(lists.begin(), lists.end(), list) == lists.end()) lists.push_back(list);
-      const ResultsFile*& place = shown[d][list];
-      const auto rank = [](const ResultsFile& one) {
-        return one.threads == 2 ? 1000 : one.threads;
-      };
-      if (!place || rank(file) > rank(*place)) place = &file;
-    }
-  if (all == 0) return "";
-  std::stable_sort(lists.begin(), lists.end(), [&](const std::string& a, const std::string& b) {
-    const auto devices = [&](const std::string& list) {
-      return std::count_if(shown.begin(), shown.end(),
-                           [&](const auto& of) { return of.contains(list); });
-    };
-    return devices(a) > devices(b);
-  });
+    std::stable_sort(lists.begin(), lists.end(), [&](const std::string& a, const std::string& b) {
+      return devices_of(a) > devices_of(b);
+    });
+  }
+
+ private:
+  void count(const BenchRow& row, const std::string& device) {
+    if (!row.ratio) return;
+    ++all;
+    if (*row.ratio >= 1) ++won;
+    if (*row.ratio < worst.ratio) worst = {*row.ratio, row.stage, row.best_peer, device};
+  }
+  void show(const ResultsFile& file, std::size_t device) {
+    std::string list = list_of(file);
+    if (list == "targets") list = "targets-cpu";
+    if (std::find(lists.begin(), lists.end(), list) == lists.end()) lists.push_back(list);
+    const ResultsFile*& place = shown[device][list];
+    const auto rank = [](const ResultsFile& one) { return one.threads == 2 ? 1000 : one.threads; };
+    if (!place || rank(file) > rank(*place)) place = &file;
+  }
+  std::ptrdiff_t devices_of(const std::string& list) const {
+    return std::count_if(shown.begin(), shown.end(),
+                         [&](const auto& of) { return of.contains(list); });
+  }
+};
+
+Table table_of(const Races& races, const Results& results) {
   std::vector<Table::Column> columns{{"list", prose_column}};
-  for (std::size_t d = 0; d < shown.size(); ++d)
-    if (!shown[d].empty())
+  for (std::size_t d = 0; d < races.shown.size(); ++d)
+    if (!races.shown[d].empty())
       columns.push_back({escape(results.devices[d].short_title), number_column});
   Table table("Ratio to the best peer", columns);
-  for (const std::string& list : lists) {
+  for (const std::string& list : races.lists) {
     std::vector<std::string> cells{escape(list_title(list))};
-    for (std::size_t d = 0; d < shown.size(); ++d) {
-      if (shown[d].empty()) continue;
-      const auto found = shown[d].find(list);
-      if (found == shown[d].end()) {
+    for (const auto& of_device : races.shown) {
+      if (of_device.empty()) continue;
+      const auto found = of_device.find(list);
+      if (found == of_device.end()) {
         cells.emplace_back("");
         continue;
       }
@@ -135,18 +145,26 @@ std::string faster_answer(const Results& results) {
     }
     table.add(cells);
   }
+  return table;
+}
+
+std::string faster_answer(const Results& results) {
+  const Races races(results);
+  if (races.all == 0) return "";
+  const Least& worst = races.worst;
   return fmt::format(
              "<h3>Who is faster, and by how much?</h3>\n<p>Convoy is at least as fast as the best "
              "peer in <b>{} of {}</b> measurements (of a stage on a machine, with one or several "
              "threads, default mode). {} Below: the best peer’s time divided by ours, the "
              "geometric mean of a list and, in brackets, its worst stage; on CPUs with two threads "
              "where that was measured.</p>\n",
-             grouped(static_cast<double>(won)), grouped(static_cast<double>(all)),
+             grouped(static_cast<double>(races.won)), grouped(static_cast<double>(races.all)),
              worst.ratio < 1
                  ? fmt::format("The worst: {:.2f} against {} for {} on {}.", worst.ratio,
                                escape(worst.peer), code(worst.stage), escape(worst.device))
                  : fmt::format("The least ratio is {:.2f}.", worst.ratio)) +
-         table.html() + "<p><a href=#ratios>All lists, with their spread</a></p>\n";
+         table_of(races, results).html() +
+         "<p><a href=#ratios>All lists, with their spread</a></p>\n";
 }
 
 std::string slot_answer(const std::vector<MappedStage>& mapped) {

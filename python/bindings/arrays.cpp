@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <typeinfo>
 #include <unordered_map>
 
 #include "convoy/dlpack.hpp"
@@ -21,9 +22,8 @@ constexpr const char* exchange_name = "dlpack_exchange_api";
 /// The library whose module a class is of: that of the array's type, or the first of its bases'.
 Maker maker_of(nb::handle type) {
   for (nb::handle base : nb::borrow<nb::tuple>(type.attr("__mro__"))) {
-    const nb::str text = nb::str(nb::getattr(base, "__module__", nb::str("")));
-    const std::string_view module(text.c_str());
-    const std::string_view root = module.substr(0, module.find('.'));
+    const std::string module = utf8_of(nb::str(nb::getattr(base, "__module__", nb::str(""))));
+    const std::string_view root = std::string_view(module).substr(0, module.find('.'));
     if (root == "numpy") return Maker::numpy;
     if (root == "torch") return Maker::torch;
     if (root == "jax" || root == "jaxlib") return Maker::jax;
@@ -138,10 +138,15 @@ void Array::take(nb::handle array, const char* name, Access access, Device devic
       not_an_array(array, name);
   } catch (const Error& error) {
     raise(StatusCode::invalid_operand, fmt::format("{}: {}", name, error.what()));
+  } catch (const std::bad_cast&) {
+    raise(StatusCode::invalid_operand,
+          fmt::format("{}: {} whose array interface holds values of other types than the protocol "
+                      "has, expected shape, typestr and data as NumPy's",
+                      name, name_of_type(array)));
   } catch (nb::python_error& error) {
     if (error.matches(PyExc_MemoryError) || !error.matches(PyExc_Exception)) throw;
     if (nb::hasattr(error.value(), "code")) throw;  // one of ours
-    std::string why = nb::str(error.value()).c_str();
+    std::string why = utf8_of(nb::str(error.value()));
     why.resize(std::min(why.size(), why.find('\n')));  // PyTorch adds its own stack
     raise_from(error, StatusCode::invalid_operand,
                fmt::format("{}: {} that can't be read without a copy: {}", name,
@@ -207,10 +212,9 @@ void Array::take_capsule(nb::handle array, Device device, Stream stream) {
 
 void Array::take_interface(nb::handle interface, Device device) {
   const auto facts = nb::cast<nb::dict>(interface);
-  const auto typestr = nb::cast<nb::str>(facts["typestr"]);
-  const std::string_view text(typestr.c_str());  // as "<f4"
+  const std::string text = utf8_of(nb::cast<nb::str>(facts["typestr"]));  // as "<f4"
   const bool swapped = !text.empty() && text[0] == '>';
-  const std::string_view name = text.substr(text.empty() ? 0 : 1);
+  const std::string name = text.substr(text.empty() ? 0 : 1);
   if (swapped || (name != "f4" && name != "f2" && name != "u1" && name != "i4"))
     throw Error(
         fmt::format("its elements are '{}'; expected '<f4', '<f2', '|u1' or '<i4'. Convert "

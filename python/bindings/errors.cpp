@@ -44,8 +44,7 @@ PyObject* new_class(nb::module_& module, const char* name, nb::handle bases, con
   nb::dict members;
   members["code"] = code;
   // That of the extension, so that the stubs have them; convoy/__init__.py renames it.
-  const std::string full =
-      std::string(nb::str(module.attr("__name__")).c_str()) + "." + std::string(name);
+  const std::string full = utf8_of(nb::str(module.attr("__name__"))) + "." + std::string(name);
   PyObject* const made =
       PyErr_NewExceptionWithDoc(full.c_str(), document, bases.ptr(), members.ptr());
   if (!made) throw nb::python_error();
@@ -88,8 +87,20 @@ void define_errors(nb::module_& module) {
   });
 }
 
+std::string utf8_of(nb::handle text) {
+  Py_ssize_t size = 0;
+  const char* const bytes = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+  if (bytes) return {bytes, static_cast<std::size_t>(size)};
+  PyErr_Clear();
+  const nb::object escaped = nb::steal(PyObject_ASCII(text.ptr()));
+  if (!escaped) throw nb::python_error();
+  throw Error(
+      utf8_of(escaped) +
+      ": a text with a lone surrogate, which is no character. Expected one that UTF-8 holds.");
+}
+
 std::string name_of_type(nb::handle object) {
-  const std::string name = nb::str(object.type().attr("__qualname__")).c_str();
+  const std::string name = utf8_of(nb::str(object.type().attr("__qualname__")));
   const bool vowel = std::string_view("aeioAEIO").find(name.front()) != std::string_view::npos;
   return (vowel || name == "ndarray" ? "an " : "a ") + name;
 }

@@ -18,6 +18,10 @@ void define_errors(nanobind::module_& module);
 [[noreturn]] void raise_from(nanobind::python_error& cause, StatusCode code,
                              const std::string& message);
 
+/// A Python text in UTF-8, NUL characters too. Throws Error where it holds what UTF-8 can't (a lone
+/// surrogate, as os.fsdecode makes them).
+std::string utf8_of(nanobind::handle text);
+
 /// The name of the object's type, for messages.
 std::string name_of_type(nanobind::handle object);  // with its article: "a list", "an int"
 

@@ -44,7 +44,7 @@ PythonNetwork from_text(const std::string& text, const nb::dict& given, const st
   std::vector<std::unique_ptr<Array>> arrays;
   NetworkParameters parameters;
   for (auto [key, value] : given) {
-    const std::string parameter = nb::str(key).c_str();
+    const std::string parameter = utf8_of(nb::str(key));
     arrays.push_back(std::make_unique<Array>());
     arrays.back()->take(value, parameter.c_str(), Access::read);
     parameters[parameter] = arrays.back()->view;
@@ -142,9 +142,11 @@ void define_network(nb::module_& module) {
           "__init__",
           [](PythonNetwork* self, nb::handle folder, const std::string& device, int threads,
              Index batch, bool spike_kernels, bool openmp) {
-            const nb::object path = nb::module_::import_("os").attr("fsdecode")(folder);
+            // Bytes: a name need not be UTF-8.
+            const auto path =
+                nb::cast<nb::bytes>(nb::module_::import_("os").attr("fsencode")(folder));
             new (self)
-                PythonNetwork(load(nb::cast<std::string>(path),
+                PythonNetwork(load(std::string(path.c_str(), path.size()),
                                    options_of(device, threads, batch, spike_kernels, openmp)));
           },
           nb::arg("folder"), nb::kw_only(), nb::arg("device") = "cpu", nb::arg("threads") = 0,

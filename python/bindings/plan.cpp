@@ -20,6 +20,11 @@ namespace nb = nanobind;
 namespace convoy::python {
 namespace {
 
+/// What Python gives to a run.
+struct Given {
+  nb::handle x, bias, norm, out, pre, act, idx, membrane, membrane_out, stream;
+};
+
 /// A plan, and what a call needs to know of it. C++ asks that new weights do not overlap a run;
 /// from Python that is refused, as a fork's child would wait for ever for a lock of another
 /// thread's.
@@ -37,18 +42,13 @@ class PythonPlan {
     y_dtype_ = made.output_dtype(plan.device().kind == DeviceKind::cuda);
   }
 
-  nb::object run(nb::handle x, nb::handle bias, nb::handle norm, nb::handle out, nb::handle pre,
-                 nb::handle act, nb::handle idx, nb::handle membrane, nb::handle membrane_out,
-                 nb::handle stream);
+  nb::object run(const Given& given);
   void change(const std::function<void()>& weights);
 
   Plan plan;
 
  private:
-  struct Output;
-  void prepare(Output& output, nb::handle given, const char* name, const ArrayType& type,
-               DType dtype, const std::vector<Index>& shape, const Pixels& pixels, bool first,
-               Index n, Stream stream);
+  class Call;
 
   Axes axes_;
   std::vector<Index> y_shape_;
@@ -79,113 +79,145 @@ class Running {
   std::atomic<int>& runs_;
 };
 
-struct PythonPlan::Output {
-  nb::object object;  // what the caller gets; unset: nothing is written
-  Array given;
-  TensorView view;
+/// One run: the arrays that Python gave, and those that are made for it.
+class PythonPlan::Call {
+ public:
+  Call(const PythonPlan& self, const Given& given)
+      : self_(self),
+        given_(given),
+        stage_(self.plan.stage()),
+        device_(self.plan.device()),
+        stream_(stream_of(given.stream, given.x, device_)) {
+    take_x();
+    bias_.take(given.bias, "bias", Access::read, device_, stream_);
+    if (!given.norm.is_none()) take_norm();
+    before_.take(given.membrane, "membrane", Access::read, device_, stream_);
+    after_.take(given.membrane_out, "membrane_out", Access::write, device_, stream_);
+    find_n();
+    prepare_outputs();
+  }
+
+  nb::object run() {
+    const Operands operands{.x = x_.view,
+                            .bias = bias_.view,
+                            .norm_scale = scale_.view,
+                            .norm_shift = shift_.view,
+                            .y = y_.view,
+                            .pre = pre_.view,
+                            .act = act_.view,
+                            .idx = idx_.view,
+                            .membrane_in = before_.view,
+                            .membrane_out = after_.view};
+    Status status;
+    {
+      const nb::gil_scoped_release released;
+      status = self_.plan.run(operands, stream_);
+      // JAX knows nothing of the stream.
+      if (status.ok() && device_.kind == DeviceKind::cuda && x_.type->maker == Maker::jax)
+        gpu::synchronize(device_, stream_);
+    }
+    raise_unless_ok(status);
+    if (!stage_.keep.any()) return delivered(*x_.type, std::move(y_.object));
+    const nb::object outputs = nb::module_::import_("convoy.records").attr("Outputs");
+    const auto or_none = [&](const Output& one) {
+      return one.object.is_valid() ? delivered(*x_.type, one.object) : nb::none();
+    };
+    return outputs(or_none(y_), or_none(pre_), or_none(act_), or_none(idx_));
+  }
+
+ private:
+  struct Output {
+    nb::object object;  // what the caller gets; unset: nothing is written
+    Array given;
+    TensorView view;
+  };
+
+  void take_x() {
+    x_.take(given_.x, "x", Access::read, device_, stream_);
+    if (given_.x.is_none()) raise(StatusCode::invalid_operand, "x: None, expected an array");
+    for (int axis = 0; axis < x_.view.rank; ++axis)
+      if (const auto& shape = x_.view.shape; shape.at(static_cast<std::size_t>(axis)) == 0)
+        raise(StatusCode::invalid_operand,
+              fmt::format("x: no elements ([{}]), expected one image or more",
+                          fmt::join(shape.begin(), shape.begin() + x_.view.rank, ",")));
+    first_ = self_.last_ && as_channels_last(x_, "x", self_.axes_, self_.x_);
+  }
+
+  void take_norm() {
+    constexpr const char* expected = "expected a pair of arrays (scale, shift) of [C] f32 each";
+    if (!PySequence_Check(given_.norm.ptr()))
+      raise(StatusCode::invalid_operand,
+            fmt::format("norm: {}, {}", name_of_type(given_.norm), expected));
+    if (nb::len(given_.norm) != 2)
+      raise(StatusCode::invalid_operand,
+            fmt::format("norm: {} values, {}", nb::len(given_.norm), expected));
+    scale_object_ = given_.norm[0], shift_object_ = given_.norm[1];
+    scale_.take(scale_object_, "norm[0]", Access::read, device_, stream_);
+    shift_.take(shift_object_, "norm[1]", Access::read, device_, stream_);
+  }
+
+  void find_n() {
+    // Where x has another rank or device than it should, the plan's own error says so.
+    const std::size_t axis = stage_.act.is_neuron() && !stage_.hold ? 1 : 0;
+    if (x_.view.rank == static_cast<int>(axis) + 4 && x_.view.device == device_)
+      n_ = x_.view.shape.at(axis);
+    if (n_ < 0 || n_ > stage_.n)
+      raise(StatusCode::invalid_operand,
+            fmt::format("x: {}, {} images; expected at most the plan's {}. Make a plan of that n, "
+                        "or call it for fewer at a time.",
+                        describe(x_.view), n_, stage_.n));
+  }
+
+  void prepare_outputs() {
+    prepare(y_, given_.out, "out", self_.y_dtype_, self_.y_shape_, self_.y_);
+    const Keep& keep = stage_.keep;
+    if (keep.any()) {
+      const std::vector<Index> kept = convoy::pre_shape(stage_);
+      if (keep.pre || !given_.pre.is_none())
+        prepare(pre_, given_.pre, "pre", self_.y_dtype_, kept, self_.kept_);
+      if (keep.act || !given_.act.is_none())
+        prepare(act_, given_.act, "act", self_.y_dtype_, kept, self_.kept_);
+      if (keep.idx || !given_.idx.is_none())
+        prepare(idx_, given_.idx, "idx", DType::i32, self_.y_shape_, self_.y_);
+    } else if (!given_.pre.is_none() || !given_.act.is_none() || !given_.idx.is_none()) {
+      raise(StatusCode::invalid_operand,
+            fmt::format("pre, act or idx: an array, expected None: {} keeps nothing. Add "
+                        "keep(...) to the stage.",
+                        to_text(stage_)));
+    }
+  }
+
+  void prepare(Output& output, nb::handle given, const char* name, DType dtype,
+               const std::vector<Index>& shape, const Pixels& pixels) {
+    if (given.is_none()) {
+      std::vector<Index> sizes = shape;
+      sizes[self_.n_axis_] = n_;
+      NewArray made = new_array(*x_.type, dtype, sizes, device_, first_);
+      output.object = std::move(made.object);
+      output.view = made.view;
+      return;
+    }
+    output.object = nb::borrow(given);
+    output.given.take(given, name, Access::write, device_, stream_);
+    if (self_.last_) as_channels_last(output.given, name, self_.axes_, pixels);
+    output.view = output.given.view;
+  }
+
+  const PythonPlan& self_;
+  const Given& given_;
+  const Stage& stage_;
+  const Device device_;
+  const Stream stream_;
+  nb::object scale_object_, shift_object_;  // of a sequence that makes them when it is asked
+  Array x_, bias_, scale_, shift_, before_, after_;
+  bool first_ = false;  // x calls its axes channels first
+  Index n_ = 1;
+  Output y_, pre_, act_, idx_;
 };
 
-void PythonPlan::prepare(Output& output, nb::handle given, const char* name, const ArrayType& type,
-                         DType dtype, const std::vector<Index>& shape, const Pixels& pixels,
-                         bool first, Index n, Stream stream) {
-  const Device device = plan.device();
-  if (given.is_none()) {
-    std::vector<Index> sizes = shape;
-    sizes[n_axis_] = n;
-    NewArray made = new_array(type, dtype, sizes, device, first);
-    output.object = std::move(made.object);
-    output.view = made.view;
-    return;
-  }
-  output.object = nb::borrow(given);
-  output.given.take(given, name, Access::write, device, stream);
-  if (last_) as_channels_last(output.given, name, axes_, pixels);
-  output.view = output.given.view;
-}
-
-nb::object PythonPlan::run(nb::handle x, nb::handle bias, nb::handle norm, nb::handle out,
-                           nb::handle pre, nb::handle act, nb::handle idx, nb::handle membrane,
-                           nb::handle membrane_out, nb::handle stream_given) {
+nb::object PythonPlan::run(const Given& given) {
   const Running running(runs_);
-  const Device device = plan.device();
-  const Stage& stage = plan.stage();
-  const Stream stream = stream_of(stream_given, x, device);
-  nb::object scale_object, shift_object;  // of a sequence that makes them when it is asked
-  Array x_array, bias_array, scale, shift, before, after;
-  x_array.take(x, "x", Access::read, device, stream);
-  if (x.is_none()) raise(StatusCode::invalid_operand, "x: None, expected an array");
-  for (int axis = 0; axis < x_array.view.rank; ++axis)
-    if (const auto& shape = x_array.view.shape; shape.at(static_cast<std::size_t>(axis)) == 0)
-      raise(StatusCode::invalid_operand,
-            fmt::format("x: no elements ([{}]), expected one image or more",
-                        fmt::join(shape.begin(), shape.begin() + x_array.view.rank, ",")));
-  const bool first = last_ && as_channels_last(x_array, "x", axes_, x_);
-  bias_array.take(bias, "bias", Access::read, device, stream);
-  if (!norm.is_none()) {
-    if (nb::len(norm) != 2)
-      raise(StatusCode::invalid_operand,
-            fmt::format("norm: {} values, expected a pair of arrays (scale, shift) of [C] f32 each",
-                        nb::len(norm)));
-    scale_object = norm[0], shift_object = norm[1];
-    scale.take(scale_object, "norm[0]", Access::read, device, stream);
-    shift.take(shift_object, "norm[1]", Access::read, device, stream);
-  }
-  before.take(membrane, "membrane", Access::read, device, stream);
-  after.take(membrane_out, "membrane_out", Access::write, device, stream);
-
-  // Where x has another rank or device than it should, the plan's own error says so.
-  const std::size_t x_axis = stage.act.is_neuron() && !stage.hold ? 1 : 0;
-  const bool plausible =
-      x_array.view.rank == static_cast<int>(x_axis) + 4 && x_array.view.device == device;
-  const Index n = plausible ? x_array.view.shape.at(x_axis) : 1;
-  if (n < 0 || n > stage.n)
-    raise(StatusCode::invalid_operand,
-          fmt::format("x: {}, {} images; expected at most the plan's {}. Make a plan of that n, or "
-                      "call it for fewer at a time.",
-                      describe(x_array.view), n, stage.n));
-  Output y, pre_output, act_output, idx_output;
-  const ArrayType& type = *x_array.type;
-  prepare(y, out, "out", type, y_dtype_, y_shape_, y_, first, n, stream);
-  if (stage.keep.any()) {
-    const std::vector<Index> kept_shape = convoy::pre_shape(stage);
-    if (stage.keep.pre || !pre.is_none())
-      prepare(pre_output, pre, "pre", type, y_dtype_, kept_shape, kept_, first, n, stream);
-    if (stage.keep.act || !act.is_none())
-      prepare(act_output, act, "act", type, y_dtype_, kept_shape, kept_, first, n, stream);
-    if (stage.keep.idx || !idx.is_none())
-      prepare(idx_output, idx, "idx", type, DType::i32, y_shape_, y_, first, n, stream);
-  } else if (!pre.is_none() || !act.is_none() || !idx.is_none()) {
-    raise(
-        StatusCode::invalid_operand,
-        fmt::format("pre, act or idx: an array, expected None: {} keeps nothing. Add keep(...) to "
-                    "the stage.",
-                    to_text(stage)));
-  }
-  const Operands operands{.x = x_array.view,
-                          .bias = bias_array.view,
-                          .norm_scale = scale.view,
-                          .norm_shift = shift.view,
-                          .y = y.view,
-                          .pre = pre_output.view,
-                          .act = act_output.view,
-                          .idx = idx_output.view,
-                          .membrane_in = before.view,
-                          .membrane_out = after.view};
-  Status status;
-  {
-    const nb::gil_scoped_release released;
-    status = plan.run(operands, stream);
-    // JAX knows nothing of the stream.
-    if (status.ok() && device.kind == DeviceKind::cuda && type.maker == Maker::jax)
-      gpu::synchronize(device, stream);
-  }
-  raise_unless_ok(status);
-  if (!stage.keep.any()) return delivered(type, std::move(y.object));
-  const nb::object outputs = nb::module_::import_("convoy.records").attr("Outputs");
-  const auto or_none = [&](const Output& one) {
-    return one.object.is_valid() ? delivered(type, one.object) : nb::none();
-  };
-  return outputs(or_none(y), or_none(pre_output), or_none(act_output), or_none(idx_output));
+  return Call(*this, given).run();
 }
 
 void PythonPlan::change(const std::function<void()>& weights) {
@@ -263,6 +295,12 @@ void make_plan(PythonPlan* self, nb::handle stage, nb::handle weights, const std
   }
 }
 
+nb::object run(PythonPlan& self, nb::handle x, nb::handle bias, nb::handle norm, nb::handle out,
+               nb::handle pre, nb::handle act, nb::handle idx, nb::handle membrane,
+               nb::handle membrane_out, nb::handle stream) {
+  return self.run({x, bias, norm, out, pre, act, idx, membrane, membrane_out, stream});
+}
+
 nb::object explanation(const PythonPlan& self) {
   const std::string text = self.plan.explain();
   return nb::module_::import_("convoy.records").attr("Text")(text);
@@ -274,11 +312,11 @@ nb::object facts(const PythonPlan& self) {
 
 std::string html(const PythonPlan& self) {
   const nb::object escape = nb::module_::import_("html").attr("escape");
+  const auto escaped = [&](const std::string& text) { return utf8_of(escape(text)); };
   return fmt::format(
       "<details open><summary><code>{}</code>: <b>{}</b> {}</summary><pre>{}</pre></details>",
-      nb::str(escape(to_text(self.plan.stage()))).c_str(),
-      nb::str(escape(self.plan.kernel())).c_str(), nb::str(escape(self.plan.tile())).c_str(),
-      nb::str(escape(self.plan.explain())).c_str());
+      escaped(to_text(self.plan.stage())), escaped(self.plan.kernel()), escaped(self.plan.tile()),
+      escaped(self.plan.explain()));
 }
 
 }  // namespace
@@ -307,8 +345,8 @@ void define_plan(nb::module_& module) {
                nb::arg("weights_layout") = "krsc", nb::sig(signature_of_plan));
   for (const auto& [name, signature] :
        {std::pair{"__call__", signature_of_call}, std::pair{"run", signature_of_run}})
-    plan.def(name, &PythonPlan::run, nb::arg("x").none(), nb::arg("bias").none() = none,
-             nb::kw_only(), nb::arg("norm").none() = none, nb::arg("out").none() = none,
+    plan.def(name, &run, nb::arg("x").none(), nb::arg("bias").none() = none, nb::kw_only(),
+             nb::arg("norm").none() = none, nb::arg("out").none() = none,
              nb::arg("pre").none() = none, nb::arg("act").none() = none,
              nb::arg("idx").none() = none, nb::arg("membrane").none() = none,
              nb::arg("membrane_out").none() = none, nb::arg("stream").none() = none,

@@ -16,7 +16,7 @@ namespace {
 
 /// Text as it is, and whatever Python takes as an index (NumPy's integers too), as decimal digits.
 std::string word_text(const char* key, nb::handle value) {
-  if (nb::isinstance<nb::str>(value)) return nb::str(value).c_str();
+  if (nb::isinstance<nb::str>(value)) return utf8_of(value);
   if (!PyIndex_Check(value.ptr()) || PyBool_Check(value.ptr()))
     throw Error(
         fmt::format("Stage: {} is {}, expected text, an integer or, of sizes, a sequence of "
@@ -24,7 +24,7 @@ std::string word_text(const char* key, nb::handle value) {
                     key, name_of_type(value)));
   const nb::object number = nb::steal(PyNumber_Index(value.ptr()));
   if (!number) throw nb::python_error();
-  return nb::str(number).c_str();
+  return utf8_of(nb::str(number));
 }
 
 /// "3", "3x2" or "1x2x1x2" of an integer or a sequence of them; text is taken as it is.
@@ -102,7 +102,7 @@ Stage stage_of_keywords(nb::handle text, const nb::kwargs& given) {
     return stage_of(text);
   }
   for (auto [key, value] : given) {
-    const std::string_view name(nb::borrow<nb::str>(key).c_str());
+    const std::string name = utf8_of(key);
     bool known = false;
     std::string all;
     for (const char* const one : keyword_names) {
@@ -151,7 +151,7 @@ Stage stage_of(nb::handle stage) {
         fmt::format("stage: {}, expected a convoy.Stage or its text, as "
                     "\"n8h32c64k128r3pad1+bias+relu+max2\"",
                     name_of_type(stage)));
-  return parse_stage(nb::borrow<nb::str>(stage).c_str());
+  return parse_stage(utf8_of(stage));
 }
 
 void define_stage(nb::module_& module) {

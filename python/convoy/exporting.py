@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from . import model_folder
+from . import model_folder, stage_text
 from ._core import Error, Network, Stage
 from .fusing import _Shapes, _Stage, replace_plain, traced
 from .fusing_compare import compare
@@ -42,7 +42,7 @@ def _line(stage: _Stage | SpikeStage, name: str) -> tuple[str, dict[str, Tensor]
             weight, bias = folded(weight, bias, norm.weight, norm.bias, norm.running_mean, norm.running_var,
                                   norm.num_batches_tracked, norm.eps)  # fmt: skip
         body = stage.text
-    head, *riders = body.split("+")
+    head, riders = stage_text.parts(body)
     head = head[head.index("k") :]
     head = head[: head.index("r")] if linear else head
     parameters = {f"{name}.weight": weight.flatten(1) if linear else weight}
@@ -92,95 +92,133 @@ def export(model: nn.Module, folder: str | os.PathLike, sample: Tensor, *, form:
     states = States(model)
     try:
         with torch.no_grad():
-            return _exported(model, folder, sample, states, form, pixels, mean, std)
+            return _exported(model, folder, sample, states, form, {"pixels": pixels, "mean": mean, "std": std})
     finally:
         states.restore()
 
 
-def _exported(model: nn.Module, folder: Any, sample: Tensor, states: States, form: str, pixels: bool, mean: Any,
-              std: Any) -> Network:  # fmt: skip
-    graph = traced(model, "Export a part of it that can be traced.")
-    states.reset()
-    wanted = computed(model, graph, lambda: (sample,))
-    states.reset()
-    hold_inputs(graph)
-    shapes = _Shapes(model, graph, True)
-    shapes.run(sample)
-    states.reset()
-    values = shapes.seen
-    spiking, told, found = replace_spiking(model, graph, values)
-    plain, rows = replace_plain(model, graph, values, True, {n.name for nodes, *_ in told for n in nodes})
-    for nodes, _, _, reason in told:
-        if reason:
-            raise _refuse(" ".join(str(n.target) for n in nodes), reason)
-    for row in rows:
-        if row.reason:
-            raise _refuse(row.names, row.reason)
-    modules = dict(model.named_modules()) | spiking | plain
-    names = {id(module): name or "layer" for name, module in model.named_modules()}
-    steps, several, mean_taken, node = 1, False, False, None
-    lines: list[str] = []
-    parameters: dict[str, Tensor] = {}
-    for node in graph.nodes:
-        module = modules.get(node.target) if node.op == "call_module" else None
+class _Traced:
+    """A model's graph, every node's value on the sample, and the stages in the place of layers."""
+
+    def __init__(self, model: nn.Module, sample: Tensor, states: States) -> None:
+        self.graph = traced(model, "Export a part of it that can be traced.")
+        states.reset()
+        self.output = computed(model, self.graph, lambda: (sample,))
+        states.reset()
+        hold_inputs(self.graph)
+        shapes = _Shapes(model, self.graph, True)
+        shapes.run(sample)
+        states.reset()
+        self.values = shapes.seen
+        spiking, told, self.found = replace_spiking(model, self.graph, self.values)
+        taken = {node.name for nodes, *_ in told for node in nodes}
+        plain, rows = replace_plain(model, self.graph, self.values, True, taken)
+        for nodes, _, _, reason in told:
+            if reason:
+                raise _refuse(" ".join(str(node.target) for node in nodes), reason)
+        for row in rows:
+            if row.reason:
+                raise _refuse(row.names, row.reason)
+        self.modules = dict(model.named_modules()) | spiking | plain
+        self.names = {id(module): name or "layer" for name, module in model.named_modules()}
+
+    def module(self, node: fx.Node) -> nn.Module | None:
+        return self.modules.get(node.target) if node.op == "call_module" else None
+
+    def near(self) -> set[int]:
+        """Images with a membrane so near its threshold that sums in another order may change a spike."""
+        return set().union(*(near_images(one, self.values) for one in self.found)) if self.found else set()
+
+
+class _Text:
+    """network.txt and its parameters, layer by layer. `several`: the model takes `steps` steps itself."""
+
+    def __init__(self, traced: _Traced) -> None:
+        self.lines: list[str] = []
+        self.parameters: dict[str, Tensor] = {}
+        self.image = (0, 0, 0)  # channels, height, width
+        self.steps, self.several, self.mean_taken = 1, False, False
+        self._traced = traced
+        for node in traced.graph.nodes:
+            self._add(node, traced.module(node))
+        if self.parameters and self.lines[-1] == "flatten":
+            raise _refuse("Flatten", "nothing behind it, expected Linear")
+
+    def _add(self, node: fx.Node, module: Any) -> None:
         if len(node.users) > 1 or (node.op == "placeholder" and node.prev.op == "placeholder"):
             raise _refuse(node.name, f"{len(node.users)} readers, or a second input; expected one")
         if node.op in ("placeholder", "output") or isinstance(module, (nn.Dropout, nn.Identity)):
-            continue
+            return
         if jelly(module, "Dropout", "Dropout2d"):
-            continue
-        if node.op == "call_method" and node.target in ("unsqueeze", "expand") and not lines:
-            continue
+            return
+        if node.op == "call_method" and node.target in ("unsqueeze", "expand") and not self.lines:
+            return
         if isinstance(module, (_Stage, SpikeStage)):
-            x = values[node.args[0].name]
-            if isinstance(module, SpikeStage) and module.facts.multi and not several:
-                if lines or (x.shape[0] > 1 and x.stride(0) != 0):
-                    raise _refuse(node.name, "an input of its own in each step; expected the same one in all")
-                steps, several = x.shape[0], True
-            elif several and isinstance(module, _Stage):
-                raise _refuse(names[id(module.conv)], "a layer without steps behind a spiking one")
-            if not lines:
-                c, h, w = _image(x, several)
-                if module.linear:
-                    lines.append("flatten")
-            line, more = _line(module, names[id(module.conv)].replace("/", "."))
-            lines.append(line)
-            parameters |= more
+            self._add_stage(node, module)
         elif _flat(node, module):
-            if not lines:
-                source = values[node.args[0].name]
-                several = source.dim() == 5 or (jelly(module) and module.step_mode == "m")
-                steps = source.shape[0] if several else 1
-                c, h, w = _image(source, several)
-            lines += ["flatten"] * ("flatten" not in lines)
+            self._add_flatten(self._traced.values[node.args[0].name], module)
         elif node.op in ("call_method", "call_function") and is_mean_of_steps(node):
-            mean_taken = True
+            self.mean_taken = True
         else:
             raise _refuse(str(node.target), a_kind(module) if module is not None else node.op)
-    if not parameters:
+
+    def _add_stage(self, node: fx.Node, module: _Stage | SpikeStage) -> None:
+        x, name = self._traced.values[node.args[0].name], self._traced.names[id(module.conv)]
+        if isinstance(module, SpikeStage) and module.facts.multi and not self.several:
+            if self.lines or (x.shape[0] > 1 and x.stride(0) != 0):
+                raise _refuse(node.name, "an input of its own in each step; expected the same one in all")
+            self.steps, self.several = x.shape[0], True
+        elif self.several and isinstance(module, _Stage):
+            raise _refuse(name, "a layer without steps behind a spiking one")
+        if not self.lines:
+            self.image = _image(x, self.several)
+            if module.linear:
+                self.lines.append("flatten")
+        line, more = _line(module, name.replace("/", "."))
+        self.lines.append(line)
+        self.parameters |= more
+
+    def _add_flatten(self, x: Tensor, module: Any) -> None:
+        if not self.lines:
+            self.several = x.dim() == 5 or (jelly(module) and module.step_mode == "m")
+            self.steps = x.shape[0] if self.several else 1
+            self.image = _image(x, self.several)
+        self.lines += ["flatten"] * ("flatten" not in self.lines)
+
+    def text(self, pixels: bool, mean: Any, std: Any) -> str:
+        ride = "".join(f" {word}({','.join(f'{v:.9g}' for v in torch.as_tensor(value).flatten().tolist())})"
+                       for word, value in (("mean", mean), ("std", std)) if value is not None)  # fmt: skip
+        c, h, w = self.image
+        text = f"input {'u8' if pixels else 'f32'}:h{h}w{w}c{c}{ride}\n" + f"steps {self.steps}\n" * self.several
+        return text + "\n".join(self.lines) + "\n"
+
+
+def _compare(traced: _Traced, said: _Text, arrays: dict[str, Any], sample: Tensor) -> None:
+    """The network's outputs with the model's, on f32 images. Raises Error where they differ."""
+    # As a network takes it: [N, H, W, C], on the host.
+    image = (sample[0] if said.several and sample.dim() in (3, 5) else sample).cpu()
+    image = image.reshape(len(image), *said.image).permute(0, 2, 3, 1).contiguous()
+    given = Network.from_text(said.text(False, None, None), arrays)(image)
+    given = torch.from_dlpack(given) if not isinstance(given, Tensor) else given
+    wanted = traced.output if said.mean_taken or not said.several else traced.output.mean(0)
+    if wanted.dim() == 4:  # a network gives [N, H, W, C], flattened
+        wanted = wanted.permute(0, 2, 3, 1)
+    compare(wanted.flatten(1), given.to(wanted.device), None, len(image), traced.near())
+
+
+def _exported(model: nn.Module, folder: Any, sample: Tensor, states: States, form: str,
+              inputs: dict[str, Any]) -> Network:  # fmt: skip
+    traced = _Traced(model, sample, states)
+    said = _Text(traced)
+    if not said.parameters:
         raise _refuse(type(model).__name__, "no layers")
-    if lines[-1] == "flatten":
-        raise _refuse("Flatten", "nothing behind it, expected Linear")
-    if found and not several:
+    if traced.found and not said.several:
         raise _refuse(type(model).__name__, "neurons in step_mode 's'; expected 'm' with the input of every step")
-    ride = "".join(f" {word}({','.join(f'{v:.9g}' for v in torch.as_tensor(value).flatten().tolist())})"
-                   for word, value in (("mean", mean), ("std", std)) if value is not None)  # fmt: skip
-    text = f"input {'u8' if pixels else 'f32'}:h{h}w{w}c{c}{ride}\n" + f"steps {steps}\n" * several
-    text += "\n".join(lines) + "\n"
-    arrays = {name: tensor.detach().float().cpu().numpy() for name, tensor in parameters.items()}
+    text = said.text(**inputs)
+    arrays = {name: tensor.detach().float().cpu().numpy() for name, tensor in said.parameters.items()}
     # The network is tried before anything is written.
     Network.from_text(text, arrays)
-    # As a network takes it: [N, H, W, C], on the host.
-    image = (sample[0] if several and sample.dim() in (3, 5) else sample).cpu()
-    image = image.reshape(len(image), c, h, w).permute(0, 2, 3, 1).contiguous()
-    plain_text = f"input f32:h{h}w{w}c{c}\n" + text.split("\n", 1)[1]
-    given = Network.from_text(plain_text, arrays)(image)
-    given = torch.from_dlpack(given) if not isinstance(given, Tensor) else given
-    rated = wanted if mean_taken or not several else wanted.mean(0)
-    if rated.dim() == 4:  # a network gives [N, H, W, C], flattened
-        rated = rated.permute(0, 2, 3, 1)
-    near = set().union(*(near_images(one, values) for one in found)) if found else set()
-    compare(rated.flatten(1), given.to(rated.device), None, len(image), near)
+    _compare(traced, said, arrays, sample)
     try:
         model_folder.write(folder, text, arrays, form)
     except OSError as error:

@@ -44,9 +44,8 @@ _RELU = {torch.relu, torch.relu_, nn.functional.relu, nn.functional.relu_, "relu
 
 
 def number(value: float) -> str:
-    """Decimal, as the stage's text has it: no exponent."""
-    text = format(float(value), ".9g")
-    return f"{float(value):.20f}" if "e" in text else text
+    """As a stage's text has it: the shortest that reads back as the same float, 2 for 2.0."""
+    return repr(float(value)).removesuffix(".0")
 
 
 def act_of(node: fx.Node, module: nn.Module | None) -> str | None:

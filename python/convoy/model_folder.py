@@ -54,19 +54,25 @@ def write(folder: str | os.PathLike, text: str, parameters: dict[str, Any], form
     write_bytes(folder / "network.txt", text.encode())
 
 
+def _float32(data: bytes, dtype: str) -> Any:
+    if dtype == "BF16":  # the upper half of an fp32
+        return (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32)
+    return np.frombuffer(data, {"F32": "<f4", "F16": "<f2"}[dtype]).astype(np.float32, copy=False)
+
+
 def read_safetensors(path: Path) -> dict[str, Any]:
-    """{name: array} of a file of fp32 tensors. Raises ValueError."""
+    """{name: fp32 array} of a file of F32, F16 or BF16 tensors. Raises ValueError."""
     raw = path.read_bytes()
     try:
         (length,) = struct.unpack("<Q", raw[:8])
-        header = json.loads(raw[8 : 8 + length])
+        header, body = json.loads(raw[8 : 8 + length]), raw[8 + length :]
         return {
-            name: np.frombuffer(raw[8 + length :][slice(*at["data_offsets"])], "<f4").reshape(at["shape"])
+            name: _float32(body[slice(*at["data_offsets"])], at["dtype"]).reshape(at["shape"])
             for name, at in header.items()
             if name != "__metadata__"
         }
     except (struct.error, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: no safetensors file of fp32 ({error})") from None
+        raise ValueError(f"{path}: no safetensors file of F32, F16 or BF16 tensors ({error})") from None
 
 
 def read(folder: str | os.PathLike, name: str, shape: tuple[int, ...]) -> Any:
@@ -74,7 +80,8 @@ def read(folder: str | os.PathLike, name: str, shape: tuple[int, ...]) -> Any:
     folder = Path(folder)
     whole = folder / "model.safetensors"
     if (path := folder / f"{name}.txt").exists():
-        values = np.loadtxt(path, dtype=np.float32, ndmin=1)
+        # As convoy.Network reads it: numbers between any white space, in double first.
+        values = np.array(path.read_text("utf-8-sig").split(), np.float64)
     elif (path := folder / f"{name}.npy").exists():
         values = np.load(path, allow_pickle=False)
     elif whole.exists() and name in (tensors := read_safetensors(whole)):

@@ -18,6 +18,7 @@ import numpy as np
 from . import model_folder
 from ._core import Error, Network, Stage
 from .records import a_kind
+from .stage_text import parts
 
 _NEURON = re.compile(r"(if|lif)\(([^)]*)\)")
 
@@ -54,17 +55,16 @@ def to_nir(folder: str | os.PathLike) -> Any:
     """
     nir = _library()
     folder = Path(folder)
-    Network(os.fspath(folder))  # its errors name the file and the line
+    network = Network(os.fspath(folder))  # its errors name the file and the line
     lines = [line.split("#")[0].split() for line in (folder / "network.txt").read_text("utf-8-sig").splitlines()]
     lines = [words for words in lines if words]
-    head = re.fullmatch(r"(\w+):h(\d+)(?:w(\d+))?c(\d+)", lines[0][1])
     for name, *words in lines[1:]:
         for said, why in _NO_WORD.items():
             if any(said in word for word in words):
                 raise _refuse(name, why)
-    if head[1] != "f32" or len(lines[0]) > 2:
+    if network.dtype != "f32" or len(lines[0]) > 2:
         raise _refuse("input", f"{' '.join(lines[0][1:])}; a graph's values are float32, without mean and std")
-    h, w, c = int(head[2]), int(head[3] or head[2]), int(head[4])
+    h, w, c = network.image_shape
     nodes: dict[str, Any] = {"input": nir.Input(np.array([c, h, w]))}
     flat = 0
     for name, *words in lines[1:]:
@@ -88,7 +88,7 @@ def to_nir(folder: str | os.PathLike) -> Any:
             nodes[name] = nir.Conv2d((h, w), weight, tuple(stage.stride), (top, left), tuple(stage.dil), 1, bias)
         h, w = (1, 1) if flat else stage.y_shape[-3:-1]
         c, flat = stage.k, stage.k * bool(flat)
-        if found := next((m for rider in words[0].split("+") if (m := _NEURON.fullmatch(rider))), None):
+        if found := next((m for rider in parts(str(stage))[1] if (m := _NEURON.fullmatch(rider))), None):
             numbers = [float(number) for number in found[2].split(",")]
             sizes = (c,) if flat else (c, h, w)
             below = np.nextafter(np.float32(numbers[-1]), np.float32(-np.inf))

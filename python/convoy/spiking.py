@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ._core import Error, InvalidOperand, Plan, Stage
 from .gradients import cast, sums
-from .stage_text import Form, form_of
+from .stage_text import Form, form_of, parts
 from .torch import _DTYPES, _Kept, _library, _version
 
 __all__ = ["SURROGATES", "SpikeForm", "spike", "spike_form"]
@@ -33,7 +33,7 @@ class SpikeForm:
 
     def __init__(self, text: str) -> None:
         self.stage = Stage(text)
-        riders = str(self.stage).split("+")
+        head, riders = parts(str(self.stage))
         found = [match for rider in riders if (match := _NEURON.fullmatch(rider))]
         if not found:
             raise Error(f"{text}: a stage without a neuron, expected if(...) or lif(...): run it by convoy.torch.stage")
@@ -46,8 +46,8 @@ class SpikeForm:
         if any(rider.startswith(("norm", "keep")) for rider in riders) or self.stage.layout != "nhwc":
             raise Error(f"{text}: 'norm', 'keep' or 'nchw', expected none of them. Run it by a convoy.Plan.")
         # Of a stage without the neuron: sizes, filters, pool.
-        plain = [r for r in riders[1:] if r not in ("soft", "hold") and not re.fullmatch(r"t\d+|l?if\(.*\)", r)]
-        self.form: Form = form_of("+".join([riders[0], *plain]))
+        plain = [r for r in riders if r not in ("soft", "hold") and not re.fullmatch(r"t\d+|l?if\(.*\)", r)]
+        self.form: Form = form_of("+".join([head, *plain]))
 
     def text(self, dtype: str, steps: int, n: int, h: int, w: int) -> str:
         text = re.sub(r"\+t\d+", "", self.form.text(dtype, n, h, w))

@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 from ._core import Error, Stage
 
 _HEAD = re.compile(r"(?:\w+:)?n\d+h\d+w\d+")
+_RIDER = re.compile(r"(?<!\de)\+")
 _POOL = re.compile(r"max([\dx]+)(?:s([\dx]+))?(?:p([\dx]+))?(?:d([\dx]+))?(ceil)?")
+
+
+def parts(text: str) -> tuple[str, list[str]]:
+    """What is before the first rider, and the riders. The "+" of a number, as in clip(0,1e+30), begins none."""
+    head, *riders = _RIDER.split(text)
+    return head, riders
 
 
 def _pair(text: str | None, default: tuple[int, int]) -> tuple[int, int]:
@@ -41,7 +48,7 @@ class Form:
 
     def __init__(self, text: str) -> None:
         self.stage = stage = Stage(text)
-        head, *riders = str(stage).split("+")
+        head, riders = parts(str(stage))
         self._tail = str(stage)[_HEAD.match(head).end() :]
         self.c, self.k, self.r, self.s, self.groups = stage.c, stage.k, stage.r, stage.s, stage.groups
         self.stride, self.pad, self.dilation = stage.stride, stage.pad, stage.dil

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -64,8 +65,15 @@ int spawn(pid_t& child, std::string python, std::string script, const int (&in)[
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   posix_spawnattr_setpgroup(&attributes, 0);
+  // Of two entries with one name the first would count.
+  const auto is_replaced = [&](std::string_view inherited) {
+    const std::string_view name = inherited.substr(0, inherited.find('=') + 1);
+    return std::any_of(extra_environment.begin(), extra_environment.end(),
+                       [&](const std::string& entry) { return entry.starts_with(name); });
+  };
   std::vector<char*> environment;
-  for (char** entry = environ; *entry; ++entry) environment.push_back(*entry);
+  for (char** entry = environ; *entry; ++entry)
+    if (!is_replaced(*entry)) environment.push_back(*entry);
   for (std::string& entry : extra_environment) environment.push_back(entry.data());
   environment.push_back(nullptr);
   char* arguments[] = {python.data(), script.data(), nullptr};
@@ -86,8 +94,12 @@ Worker::Worker(WorkerCommand command) : command_(std::move(command)) {
   if (python.find('/') != std::string::npos && access(python.c_str(), X_OK) != 0)
     throw Error(fmt::format("{}: not found. {}", printable_path(python), command_.without_python));
   int in[2], out[2];
-  if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0)
-    throw Error(fmt::format("pipe: {}", std::strerror(errno)));
+  if (pipe2(in, O_CLOEXEC) != 0) throw Error(fmt::format("pipe: {}", std::strerror(errno)));
+  if (pipe2(out, O_CLOEXEC) != 0) {
+    const int failure = errno;
+    close(in[0]), close(in[1]);
+    throw Error(fmt::format("pipe: {}", std::strerror(failure)));
+  }
   const int failure = spawn(child_, python, command_.script, in, out, command_.environment);
   close(in[0]);
   close(out[1]);

@@ -55,6 +55,12 @@ Output input_of(const NetworkText& network, const NetworkLayer& layer, Flow& flo
   return all;
 }
 
+/// Of a layer that reads a vector: whether it is y = Wx with W [K,C], as its weights are read.
+bool is_plain_linear(const Stage& stage) {
+  return stage.r <= 1 && stage.s <= 1 && stage.stride == Extent(1) && stage.pad == Padding(0) &&
+         stage.dil == Extent(1) && stage.groups == 1 && !stage.pool;
+}
+
 void check_new(const NetworkText& network, const std::string& name) {
   for (const NetworkLayer& other : network.layers)
     if (other.name == name)
@@ -116,9 +122,11 @@ void add_layer(NetworkText& network, NetworkLayer layer, Flow& flow) {
   const Output x = input_of(network, layer, flow);
   Stage& stage = layer.stage;
   if (x.flat) {
-    if (stage.r > 1 || stage.s > 1)
-      throw Error(fmt::format("{}: a linear layer (after flatten) has no r and s: leave them out",
-                              printable(layer.name)));
+    if (!is_plain_linear(stage))
+      throw Error(fmt::format(
+          "{}: a linear layer (after flatten) has no r, s, stride, pad, dil, groups and "
+          "pool: leave them out",
+          printable(layer.name)));
     stage.r = stage.s = 1;
   }
   if (stage.keep.any() || stage.norm || stage.layout != Layout::nhwc || stage.out)

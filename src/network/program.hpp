@@ -1,5 +1,5 @@
 // What a loaded network holds: its layers cut into steps, and the memory between them. build.cpp
-// makes it, run.cpp runs it.
+// makes it, run.cpp runs it, trace.cpp keeps what each layer gives.
 #pragma once
 
 #include <chrono>
@@ -82,6 +82,7 @@ struct Network::Impl {
   // Made by the first run that needs them.
   mutable std::unique_ptr<network::HostPath> host_path;  // of a GPU
   mutable Tensor own_pixels;                             // of a chunk of values, on the CPU
+  mutable std::vector<std::uint8_t> are_pixels;          // whether those of an image are
   // In page-locked memory, all there: the images of a small run from the host.
   mutable const void* staged = nullptr;
   mutable std::unique_ptr<Impl> of_values;  // the same layers, for x' that are no pixels' values
@@ -138,7 +139,16 @@ struct Network::Impl {
   Status run_odd(const Operands& operands, std::vector<Index> odd, Stream stream) const;
   Status run(const Operands& operands, Times* times, Stream stream) const;
   void warm(Index n) const;
+  class Trace;
   std::vector<Tensor> trace(const TensorView& images) const;
+
+  static constexpr const char* is_running =
+      "this network is running already. Load a second one for a second caller.";
+  /// Gives a claim back at the end of a scope.
+  struct Busy {
+    Claim& claim;
+    ~Busy() { claim.give(); }
+  };
 };
 
 /// Where value `values` of a dense view lies.

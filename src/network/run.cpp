@@ -9,22 +9,12 @@
 #include "core/failure.hpp"
 #include "core/gpu.hpp"
 #include "core/gpu_async.hpp"
-#include "math/half.hpp"
 #include "network/program.hpp"
 
 namespace convoy {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// Gives a claim back at the end of a scope.
-struct Busy {
-  Claim& claim;
-  ~Busy() { claim.give(); }
-};
-
-constexpr const char* is_running =
-    "this network is running already. Load a second one for a second caller.";
 
 // Of images whose values are turned back into pixels on the CPU.
 constexpr Index chunk_bytes = Index{1} << 20;
@@ -199,18 +189,18 @@ Status Network::Impl::run_on_cpu(const Operands& operands, Times* times) const {
       images.shape[0], network::ring_of_bytes(input_values, chunk_bytes).images);
   if (own_pixels.elements() < chunks.size * input_values)
     own_pixels = Tensor(DType::u8, {chunks.size * input_values});
+  are_pixels.resize(std::max(are_pixels.size(), static_cast<std::size_t>(chunks.size)));
   std::vector<Index> odd;
   for (Index k = 0; k < chunks.count; ++k) {
     const Index first = chunks.begin(k), n = chunks.images(k);
     auto* const to = own_pixels.data<std::uint8_t>();
     const auto* const from = static_cast<const float*>(images.data) + first * input_values;
-    std::vector<std::uint8_t> good(static_cast<std::size_t>(n));
     threads->for_each(n, [&](Index i, int) {
-      good[static_cast<std::size_t>(i)] =
+      are_pixels[static_cast<std::size_t>(i)] =
           pixels_of_values.run(from + i * input_values, input_values, to + i * input_values);
     });
     for (Index i = 0; i < n; ++i)
-      if (!good[static_cast<std::size_t>(i)]) odd.push_back(first + i);
+      if (!are_pixels[static_cast<std::size_t>(i)]) odd.push_back(first + i);
     TensorView view = images;
     view.data = to;
     view.dtype = text.dtype;
@@ -278,83 +268,6 @@ void Network::Impl::warm(Index n) const {
         nullptr, {})
         .or_throw();
   }
-}
-
-std::vector<Tensor> Network::Impl::trace(const TensorView& images) const {
-  const std::string wrong = check({images, {}, {}});
-  if (!wrong.empty()) throw Error(wrong);
-  if (of_other_type(images))
-    throw Error(
-        fmt::format("images: {}, expected {} to trace.", describe(images), to_text(text.dtype)));
-  const Index n = images.shape[0];
-  if (n < 1 || n > options.batch)
-    throw Error(
-        fmt::format("images: {}, expected 1 to {} (the batch) to trace.", n, options.batch));
-  if (!busy.take()) throw Error(is_running);
-  const Busy release{busy};
-
-  std::vector<Tensor> outputs;
-  for (const Step& step : steps)
-    for (std::size_t i = step.first; i < step.first + step.count; ++i) {
-      const Stage& stage = layer(i).stage;
-      const Shapes shapes = shapes_of(stage);
-      const bool mean = step.mean && i + 1 == step.first + step.count;
-      outputs.emplace_back(DType::f32, std::vector<Index>{layer(i).timed && !mean ? graph.steps : 1,
-                                                          n, shapes.out_h, shapes.out_w, stage.k});
-    }
-  // What each step wrote, kept: memory of its own for each.
-  std::vector<Tensor> kept;
-  const auto run_kept = [&](const Step& step, const void* x, float* const* inner) {
-    const Index values = outputs[step.first + step.count - 1].elements();
-    const DType type = step.mean ? DType::f32 : text.layer_type();
-    kept.emplace_back(type, std::vector<Index>{values}, machine.device);
-    run_step(step, n, x, kept.back().view().data, nullptr, inner, nullptr, {}).or_throw();
-    const Tensor there = kept.back().to({});
-    for (Index v = 0; v < values; ++v)
-      outputs[step.first + step.count - 1].data<float>()[v] =
-          math::load(type, there.view().data, v);
-  };
-  if (on_gpu() && images.device == Device{}) {
-    const TensorView flat(images.data, text.dtype, {n * input_values});
-    kept.emplace_back(text.dtype, std::vector<Index>{n * input_values}, machine.device);
-    copy_tensor(flat, kept.back());
-  }
-  const void* const pixels = kept.empty() ? images.data : kept.back().view().data;
-  std::vector<const void*> results{input_of(pixels, text.dtype, n, {})};
-  for (const Step& step : steps) {
-    const void* x = nullptr;
-    if (step.parts.empty()) {
-      x = results[static_cast<std::size_t>(step.in)];
-    } else {
-      const Part& any = step.parts.front();
-      kept.emplace_back(text.layer_type(), std::vector<Index>{n * any.pixels * any.all},
-                        machine.device);
-      void* const all = kept.back().view().data;
-      for (const Part& part : step.parts)
-        put(part, n, results[static_cast<std::size_t>(part.tensor)], all, {});
-      x = all;
-    }
-    if (step.apart.empty()) {
-      std::vector<float*> inner;
-      std::vector<Tensor> there;  // on the network's device
-      for (std::size_t i = 0; i + 1 < step.count; ++i) {
-        Tensor& output = outputs[step.first + i];
-        if (on_gpu()) there.push_back(Tensor(DType::f32, {output.elements()}, machine.device));
-        inner.push_back(on_gpu() ? there.back().data<float>() : output.data<float>());
-      }
-      run_kept(step, x, inner.data());
-      for (std::size_t i = 0; i < there.size(); ++i) {
-        const Tensor host = there[i].to({});
-        std::copy_n(host.data<float>(), host.elements(), outputs[step.first + i].data<float>());
-      }
-    }
-    for (const Step& one : step.apart) {
-      run_kept(one, x, nullptr);
-      x = kept.back().view().data;
-    }
-    results.push_back(kept.back().view().data);
-  }
-  return outputs;
 }
 
 }  // namespace convoy

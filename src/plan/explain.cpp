@@ -74,15 +74,19 @@ std::string in_words(const Stage& s) {
 
 using ExplainedSize = Explanation::Size;
 
-ExplainedSize output_size(const char* symbol, const char* meaning, const char* letter,
-                          const char* filter, const char* pads, Index size, Index before,
-                          Index after, Index dil, Index taps, Index stride, Index value) {
-  return {
-      symbol, meaning,
-      fmt::format("floor(({} + {} - dilation*({} - 1) - 1) / stride) + 1", letter, pads, filter),
-      fmt::format("floor(({} + {} + {} - {}*({} - 1) - 1) / {}) + 1", size, before, after, dil,
-                  taps, stride),
-      value};
+/// One axis of the convolution, with its letters.
+struct ConvAxis {
+  const char *symbol, *meaning, *letter, *filter, *pads;
+  Index size, before, after, dil, taps, stride;
+};
+
+ExplainedSize output_size(const ConvAxis& a, Index value) {
+  return {a.symbol, a.meaning,
+          fmt::format("floor(({} + {} - dilation*({} - 1) - 1) / stride) + 1", a.letter, a.pads,
+                      a.filter),
+          fmt::format("floor(({} + {} + {} - {}*({} - 1) - 1) / {}) + 1", a.size, a.before, a.after,
+                      a.dil, a.taps, a.stride),
+          value};
 }
 
 ExplainedSize pooled_size(const char* symbol, const char* meaning, const char* letter,
@@ -101,11 +105,13 @@ ExplainedSize pooled_size(const char* symbol, const char* meaning, const char* l
 
 std::vector<ExplainedSize> sizes_of(const Stage& s, const Shapes& shapes) {
   std::vector<ExplainedSize> sizes;
-  sizes.push_back(output_size("P", "rows after the convolution", "H", "R", "pad_top + pad_bottom",
-                              s.h, s.pad.top, s.pad.bottom, s.dil.h, s.r, s.stride.h, shapes.p));
-  sizes.push_back(output_size("Q", "columns after the convolution", "W", "S",
-                              "pad_left + pad_right", s.w, s.pad.left, s.pad.right, s.dil.w, s.s,
-                              s.stride.w, shapes.q));
+  sizes.push_back(output_size({"P", "rows after the convolution", "H", "R", "pad_top + pad_bottom",
+                               s.h, s.pad.top, s.pad.bottom, s.dil.h, s.r, s.stride.h},
+                              shapes.p));
+  sizes.push_back(
+      output_size({"Q", "columns after the convolution", "W", "S", "pad_left + pad_right", s.w,
+                   s.pad.left, s.pad.right, s.dil.w, s.s, s.stride.w},
+                  shapes.q));
   if (s.pool) {
     sizes.push_back(
         pooled_size("P'", "rows after the pool", "P", *s.pool, true, shapes.p, shapes.out_h));

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <new>
 #include <stdexcept>
 #include <vector>
@@ -19,16 +20,25 @@
 namespace convoy {
 namespace {
 
+bool is_channels_first(const TensorView& weights, const std::vector<Index>& krsc) {
+  const std::array<Index, 4> kcrs{krsc[0], krsc[3], krsc[1], krsc[2]};
+  return weights.rank == 4 && std::equal(kcrs.begin(), kcrs.end(), weights.shape.begin());
+}
+
 void check_weights(const Stage& stage, const TensorView& weights, Device device) {
   const std::vector<Index> shape = w_shape(stage);
   const DType own = facts_of(stage.dtype).weights;
   const bool type_fits = weights.dtype == DType::f32 || weights.dtype == own;
   if (!weights || weights.rank != static_cast<int>(shape.size()) ||
       !std::equal(shape.begin(), shape.end(), weights.shape.begin()) || !type_fits)
-    throw Error(fmt::format("weights: found {}, expected {}[{},{},{},{}] (k, r, s, c/groups of {})",
-                            describe(weights),
-                            own == DType::f32 ? "f32" : fmt::format("f32 or {}", to_text(own)),
-                            shape[0], shape[1], shape[2], shape[3], to_text(stage)));
+    throw Error(fmt::format(
+        "weights: found {}, expected {}[{},{},{},{}] (k, r, s, c/groups of {}). {}",
+        describe(weights), own == DType::f32 ? "f32" : fmt::format("f32 or {}", to_text(own)),
+        shape[0], shape[1], shape[2], shape[3], to_text(stage),
+        is_channels_first(weights, shape)
+            ? "These are PyTorch's [k, c/groups, r, s]: permute them; "
+              "a view with other strides will do."
+            : "Check the stage's sizes, or convert the weights."));
   if (!(weights.device == Device{}) && !(weights.device == device))
     throw Error(fmt::format(
         "weights: they are on {}, expected {}. Copy them there first.", to_text(weights.device),

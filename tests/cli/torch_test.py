@@ -117,6 +117,14 @@ class Torch(CliTest):
                     self.assertIn(word, result.stderr)
                 self.assertEqual(result.stdout, "")
 
+    def test_what_is_asked_for_stands_before_what_is_inherited(self):
+        told = self.here / "told"
+        worker = (f"import os\nwith open({str(told)!r}, 'w') as file:\n"
+                  "    print(*(os.environ[n] for n in ('OMP_NUM_THREADS', 'CUDA_VISIBLE_DEVICES')), file=file)\n")
+        self.check("pass", "--threads", 1, worker=worker + WORKER.format(plant="pass"),
+                   env={"OMP_NUM_THREADS": "7", "CUDA_VISIBLE_DEVICES": "3"})
+        self.assertEqual(told.read_text(), "1 \n")
+
     def test_missing_files_are_named(self):
         absent = self.here / "absent"
         for option, path, others in (("--torch-python", absent, ("--torch-script", __file__)),

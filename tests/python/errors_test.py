@@ -45,6 +45,25 @@ class Errors(unittest.TestCase):
         strange = np.zeros((2, 4, 5, 3), np.dtype({"names": ["a"], "formats": ["f4"], "itemsize": 6}))["a"]
         self.refused(r"stride of \d+ bytes, expected a multiple", strange, self.bias)
 
+    def test_what_is_no_array(self):
+        for interface in (7, {"shape": "x", "typestr": "<f4"}, {"shape": (2, 4, 5, 3), "typestr": "<f4", "data": 0}):
+            strange = type("Strange", (), {"__array_interface__": interface})()
+            self.refused("x: a Strange", strange, self.bias)
+        self.refused("norm: an int, expected a pair", self.x, self.bias, norm=5)
+
+    def test_text_that_utf8_does_not_hold(self):
+        for text in ("n1h1c1k1r1\udcff", "\ud800", "n1h1c1k1r1\0"):
+            for make in (convoy.Stage, convoy.Plan, lambda text: convoy.Stage(n=text, h=1, c=1, k=1, r=1),
+                         lambda text: convoy.Stage(**{text: 1})):  # fmt: skip
+                with self.assertRaises(convoy.Error):
+                    make(text)
+        with self.assertRaises(convoy.Error):
+            convoy.Network.from_text("input u8:h2c1\nflatten\nfc k2\n", {"\udcff": self.bias})
+        with self.assertRaisesRegex(convoy.Error, "no-such"):
+            convoy.Network(b"/no-such\xff")
+        with self.assertRaises(convoy.Error):
+            self.plan(type("Named", (), {"__module__": "\udcff"})(), self.bias)
+
     def test_outputs(self):
         out = np.empty((2, 4, 5, 2), np.float32)
         self.assertIs(self.plan(self.x, self.bias, out=out), out)

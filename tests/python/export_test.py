@@ -1,6 +1,7 @@
 """Models of PyTorch as model folders, and model folders as NIR graphs and back."""
 
 import doctest
+import json
 import os
 import tempfile
 import unittest
@@ -181,6 +182,33 @@ class Nir(unittest.TestCase):
             node = convoy.to_nir(folder).nodes["conv.neuron"]
             self.assertTrue((np.float32(0.7) > node.v_threshold).all())
             self.assertFalse((np.nextafter(np.float32(0.7), np.float32(0)) > node.v_threshold).any())
+
+    def test_neurons_that_leave_their_numbers_out(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for rider, tau, threshold in (("if", None, 1), ("lif", 2, 1), ("lif(3)", 3, 1), ("if(1e+30)", None, 1e30)):
+                self.folder(folder, self.TEXT.replace("if(0.7)", rider))
+                node = convoy.to_nir(folder).nodes["conv.neuron"]
+                below = np.nextafter(np.float32(threshold), np.float32(-np.inf))
+                self.assertTrue((node.v_threshold == below).all(), rider)
+                self.assertTrue(tau is None or (node.tau == tau).all(), rider)
+
+    def test_reads_what_a_network_reads(self):
+        """Sizes in any order, no type, lines of any length, a mark at the beginning, safetensors of halves."""
+        with tempfile.TemporaryDirectory() as folder:
+            network = self.folder(folder, "input c2h7w6\nconv k4r3+bias\n")
+            graph = convoy.to_nir(folder)
+            self.assertEqual(graph.nodes["input"].input_type["input"].tolist(), [2, 7, 6])
+            weights, bias = graph.nodes["conv"].weight.astype(np.float16), graph.nodes["conv"].bias
+            with open(folder + "/conv.bias.txt", "w", encoding="utf-8-sig") as file:
+                file.write("{:.9g} {:.9g}\n{:.9g}\n{:.9g}".format(*bias))
+            data = weights.tobytes()
+            header = json.dumps({"conv.weight": {"dtype": "F16", "shape": weights.shape,
+                                                 "data_offsets": [0, len(data)]}}).encode()  # fmt: skip
+            with open(folder + "/model.safetensors", "wb") as file:
+                file.write(len(header).to_bytes(8, "little") + header + data)
+            again, node = convoy.Network(folder), convoy.to_nir(folder).nodes["conv"]
+            self.assertEqual(again.classes, network.classes)
+            self.assertTrue((node.weight == weights).all() and (node.bias == bias).all())
 
     def test_refusals_name_the_layer(self):
         with self.assertRaisesRegex(convoy.Error, "conv1: a max-pool, for which NIR has no node"):

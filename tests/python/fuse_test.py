@@ -12,6 +12,7 @@ try:
     import torch
 
     import convoy.fusing
+    from convoy import layers
 except ImportError:
     raise unittest.SkipTest("PyTorch is not installed") from None
 
@@ -80,6 +81,10 @@ class Fuse(unittest.TestCase):
             self.close(fused(x), model(x))
         called = [node.target for node in fused._graph.nodes if node.op == "call_module"]
         self.assertEqual([name for name in called if name.isdigit()], ["12", "15"])  # flatten, dropout
+
+    def test_numbers_keep_their_value(self):
+        for slope in (1e-25, 0.12345678901, 3e30):
+            self.assertEqual(float(layers.number(slope)), slope)
 
     def test_report(self):
         out = io.StringIO()

@@ -6,6 +6,7 @@ import numpy as np
 
 import convoy
 import drawn
+from convoy.stage_text import form_of
 
 try:
     import torch
@@ -53,6 +54,10 @@ class Parity(unittest.TestCase):
                 y = plan.run(x, bias, out=np.empty(stage.y_shape, x.dtype))
             self.check(stage, y, wanted, bound)
         self.assertGreater(ways, 50)
+
+    def test_the_text_of_numbers_with_exponents(self):
+        form = form_of("n1h4c1k1r1+clip(-1e30,1e-30)+max2")
+        self.assertEqual((form.bounds(), form.pool.window), ((-1e30, 1e-30), (2, 2)))
 
     def test_channels_last_views_of_numpy(self):
         rng = np.random.default_rng(3)

@@ -7,6 +7,7 @@
 
 #include "convoy/network.hpp"
 #include "convoy/pinned.hpp"
+#include "count_allocations.hpp"
 #include "network/convert.hpp"
 
 namespace convoy {
@@ -95,6 +96,20 @@ TEST_P(Values, AreNotTracedAndNotOfOtherTypes) {
   const Status status = network_.run(TensorView::of(numbers.data(), {1, 28, 28}), {}, {});
   EXPECT_EQ(status.code(), StatusCode::invalid_operand);
   EXPECT_NE(status.message().find("or f32 of that shape"), std::string::npos) << status.message();
+}
+
+TEST_P(Values, OfPixelsTakeNoMemoryOnceThereIsSome) {
+  if (!counts_allocations) GTEST_SKIP() << "a sanitizer has malloc for itself";
+  NetworkOptions options = Values::options();
+  options.threads = 1;
+  const Network network(folder_, options);
+  std::vector<std::int32_t> labels(most);
+  const TensorView images = values(most), there = TensorView::of(labels.data(), {most});
+  network.run(images, {}, there).or_throw();
+  const long before = allocations();
+  const bool ok = network.run(images, {}, there).ok();
+  EXPECT_EQ(allocations(), before);
+  EXPECT_TRUE(ok);
 }
 
 TEST_P(Values, WarmChangesNothing) {

@@ -12,37 +12,12 @@
 #include "convoy/network.hpp"
 #include "convoy/plan.hpp"
 #include "core/failure.hpp"
+#include "ready_plan.hpp"
 
 namespace convoy {
 namespace {
 
 constexpr Index most_index = std::numeric_limits<Index>::max();
-
-struct ReadyPlan {
-  Stage stage;
-  Tensor x, w, bias, y;
-  Plan plan;
-  explicit ReadyPlan(std::string_view text)
-      : stage(parse_stage(text)),
-        x(stage.dtype, x_shape(stage)),
-        w(DType::f32, w_shape(stage)),
-        bias(DType::f32, {stage.k}),
-        y(DType::f32, y_shape(stage)),
-        plan(stage, w, options()) {}
-  static PlanOptions options() {
-    PlanOptions options;
-    options.threads = 1;
-    options.use_tuning = false;
-    return options;
-  }
-  Operands operands() const {
-    Operands all;
-    all.x = x;
-    all.y = y;
-    if (stage.bias) all.bias = bias;
-    return all;
-  }
-};
 
 TEST(Status, HasACodeAndACleanMessage) {
   EXPECT_TRUE(Status().ok());
@@ -80,7 +55,7 @@ TEST(Status, SaysOfAnExceptionWhatItIs) {
 TEST(Plan, StatusesHaveCodes) {
   ReadyPlan setup("n1h4c2k2r3+bias");
   EXPECT_EQ(setup.plan.run({}).code(), StatusCode::invalid_operand);
-  const Plan bare(setup.stage, ReadyPlan::options());
+  const Plan bare(setup.stage, plain());
   EXPECT_EQ(bare.run(setup.operands()).code(), StatusCode::no_weights);
   EXPECT_EQ(setup.plan.run(setup.operands()).code(), StatusCode::ok);
 }
@@ -163,6 +138,22 @@ TEST(Plan, RefusesWeightsOfAnyContent) {
   TensorView weights = setup.w;
   weights.shape[4] = 5;  // beyond its rank: means nothing
   setup.plan.set_weights(weights);
+}
+
+TEST(Plan, KnowsWeightsInPyTorchsOrder) {
+  ReadyPlan setup("n1h4c2k3r1");
+  const auto message_of = [&](std::initializer_list<Index> shape) {
+    try {
+      setup.plan.set_weights(TensorView::of(setup.w.data<float>(), shape));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(message_of({3, 1, 1, 2}), "none");
+  EXPECT_NE(message_of({3, 2, 1, 1}).find("These are PyTorch's"), std::string::npos);
+  EXPECT_NE(message_of({2, 3, 1, 1}).find("Check the stage's sizes"), std::string::npos);
+  EXPECT_NE(message_of({3, 2}).find("Check the stage's sizes"), std::string::npos);
 }
 
 TEST(Plan, RefusesDevicesThatAreNone) {

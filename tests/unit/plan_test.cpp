@@ -12,39 +12,11 @@
 #include <vector>
 
 #include "count_allocations.hpp"
-#include "plain_options.hpp"
 #include "plan/workspaces.hpp"
+#include "ready_plan.hpp"
 
 namespace convoy {
 namespace {
-
-Tensor filled(DType dtype, const std::vector<Index>& shape) {
-  Tensor tensor(dtype, shape);
-  for (Index i = 0; i < tensor.elements(); ++i)
-    tensor.data<float>()[i] = static_cast<float>((i * 7) % 13 - 6);
-  return tensor;
-}
-
-// Everything that a run of a stage with f32 operands needs.
-struct Ready {
-  Stage stage;
-  Tensor x, w, bias, y;
-  Plan plan;
-  explicit Ready(std::string_view text, const PlanOptions& options = plain())
-      : stage(parse_stage(text)),
-        x(filled(DType::f32, x_shape(stage))),
-        w(filled(DType::f32, w_shape(stage))),
-        bias(filled(DType::f32, {stage.k})),
-        y(DType::f32, y_shape(stage)),
-        plan(stage, w, options) {}
-  Operands operands() const {
-    Operands all;
-    all.x = x;
-    all.y = y;
-    if (stage.bias) all.bias = bias;
-    return all;
-  }
-};
 
 std::string message_of(const Plan& plan, const Operands& operands) {
   return plan.run(operands).message();
@@ -81,7 +53,7 @@ TEST(Plan, FlipsFilters) {
 }
 
 TEST(Plan, RunsFewerImagesAndSlices) {
-  Ready full("n4h6c8k16r3pad1+bias+relu+max2");
+  ReadyPlan full("n4h6c8k16r3pad1+bias+relu+max2");
   full.plan.run(full.operands()).or_throw();
 
   // The same x as channels 5..12 of a wider tensor, y into channels 3..18 of another; two images.
@@ -102,7 +74,7 @@ TEST(Plan, RunsFewerImagesAndSlices) {
 }
 
 TEST(Plan, WritesBesideItsInputInOneConcatenation) {
-  Ready setup("n2h4c8k8r3pad1");
+  ReadyPlan setup("n2h4c8k8r3pad1");
   setup.plan.run(setup.operands()).or_throw();
   Tensor both(DType::f32, {2, 4, 4, 16});
   for (Index pixel = 0; pixel < 32; ++pixel)
@@ -120,7 +92,7 @@ TEST(Plan, WritesBesideItsInputInOneConcatenation) {
 }
 
 TEST(Plan, NamesWhatIsWrongWithAnOperand) {
-  Ready setup("n4h6c8k16r3pad1+bias+relu+max2");
+  ReadyPlan setup("n4h6c8k16r3pad1+bias+relu+max2");
   const auto says = [&](const Operands& operands, std::string_view part) {
     const std::string message = message_of(setup.plan, operands);
     EXPECT_NE(message.find(part), std::string::npos) << message;
@@ -226,7 +198,7 @@ TEST(Plan, WarmRunsDoNotAllocate) {
       PlanOptions options = plain();
       options.threads = threads;
       options.all_threads = true;
-      Ready setup(text, options);
+      ReadyPlan setup(text, options);
       const Operands operands = setup.operands();
       setup.plan.run(operands).or_throw();
       // Of two threads TBB allocates for its own tasks now and then: not in each of ten tries.
@@ -245,7 +217,7 @@ TEST(Plan, WarmRunsDoNotAllocate) {
 void run_from_four_threads(int concurrent_runs) {
   PlanOptions options = plain();
   options.concurrent_runs = concurrent_runs;
-  Ready setup("n4h16c16k32r3pad1+bias+relu+max2", options);
+  ReadyPlan setup("n4h16c16k32r3pad1+bias+relu+max2", options);
   ASSERT_GT(setup.plan.workspace_bytes(), 0U);
   setup.plan.run(setup.operands()).or_throw();
   std::atomic<int> wrong{0};

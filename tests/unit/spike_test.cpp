@@ -1,5 +1,6 @@
 // The kernels for spikes against the reference. Weights are small multiples of 1/32, so that every
 // sum is exact and every spike must be the reference's.
+#include "cpu/spike/spike_chain.hpp"
 #include "cpu/spike/spike_conv.hpp"
 #include "cpu/spike/spike_first.hpp"
 #include "cpu/spike/spike_linear.hpp"
@@ -119,6 +120,15 @@ TEST(SpikeLinear, RefusesPadding) {
 }
 
 // Weights of any size here: the spikes of this kernel are those of exact arithmetic.
+void run_first(const SpikeFirst& first, const Stage& s, const std::vector<std::uint8_t>& pixels,
+               const SpikeBlock& to) {
+  const auto bytes = static_cast<std::size_t>(SpikeFirst::scratch_bytes(s));
+  std::vector<std::byte> scratch(bytes + 64);
+  void* at = scratch.data();
+  std::size_t room = scratch.size();
+  first.run(s.n, pixels.data(), to, static_cast<std::byte*>(std::align(64, bytes, at, room)));
+}
+
 TEST(SpikeFirst, EverySpikeIsThatOfExactArithmetic) {
   Draw draw(5);
   for (int round = 0; round < 200; ++round) {
@@ -153,12 +163,7 @@ TEST(SpikeFirst, EverySpikeIsThatOfExactArithmetic) {
     ASSERT_TRUE(SpikeFirst::refusals(s, w.data(), bias.data(), input.data()).empty());
     const SpikeFirst first(s, w.data(), s.bias ? bias.data() : nullptr, input.data(), out);
     Bits to(out, s.t, s.n, 0);
-    std::vector<std::byte> scratch(static_cast<std::size_t>(SpikeFirst::scratch_bytes(s)) + 64);
-    void* at = scratch.data();
-    std::size_t room = scratch.size();
-    first.run(s.n, pixels.data(), to.block,
-              static_cast<std::byte*>(std::align(
-                  64, static_cast<std::size_t>(SpikeFirst::scratch_bytes(s)), at, room)));
+    run_first(first, s, pixels, to.block);
 
     Stage floats = s;
     floats.dtype = DType::f32;
@@ -167,6 +172,26 @@ TEST(SpikeFirst, EverySpikeIsThatOfExactArithmetic) {
       x.push_back(input[i % static_cast<std::size_t>(s.c) * 256 + pixels[i]]);
     expect_equal(expected_spikes(floats, x, w, bias), out, s.t, s.n, to.block, s);
   }
+}
+
+// Half of an odd number of the smallest fp32 steps is no fp32 number.
+TEST(SpikeFirst, AThresholdThatHasNoHalf) {
+  constexpr float step = std::numeric_limits<float>::denorm_min();
+  for (const float th : {step, 3 * step, 5 * step})
+    for (float x = 0; x <= th; x += step) {
+      Stage s;
+      s.dtype = DType::u8, s.hold = true, s.bias = true, s.t = 2, s.h = s.w = s.c = s.k = 1;
+      s.r = s.s = 1, s.act = integrate_fire(th);
+      const std::vector<float> w{0}, input(256, 1.0F);
+      const SpikeLayout out{1, 1, 1, Padding(0), true};
+      const SpikeFirst first(s, w.data(), &x, input.data(), out);
+      Bits to(out, 2, 1, 0);
+      run_first(first, s, {0}, to.block);
+      std::vector<float> spikes(2);
+      unpack_spikes(out, 2, 1, to.block, spikes.data(), 1);
+      EXPECT_EQ(spikes[0], x >= th ? 1.0F : 0.0F) << x / step << " of " << th / step;
+      EXPECT_EQ(spikes[1], x + x >= th ? 1.0F : 0.0F) << x / step << " of " << th / step;
+    }
 }
 
 TEST(SpikeFirst, RefusesWhatThresholdsCannotDo) {
@@ -188,6 +213,17 @@ TEST(SpikeFirst, RefusesWhatThresholdsCannotDo) {
   EXPECT_TRUE(refused([](Stage& o) { o.pool = max_pool(3); }));
   w[5] = 1e38F;
   EXPECT_TRUE(refused([](Stage&) {}));
+}
+
+TEST(SpikeChain, RefusesImagesWhoseTapsHaveNoPlaceInThirtyTwoBits) {
+  const auto refusals = [](const char* text) { return spike_chain_refusals(parse_chain(text)); };
+  EXPECT_TRUE(refusals("spikes > n1h32767w65536c8k8r2+if(1)").empty());
+  const std::vector<std::string> one = refusals("spikes > n1h32768w65536c8k8r2+if(1)");
+  ASSERT_EQ(one.size(), 1U);
+  EXPECT_EQ(one.front(), "the spikes of an image take 2^31 bytes or more");
+  EXPECT_EQ(
+      refusals("spikes > n1h2w2c8k8r1pad32767x32768+if(1) > n1h65536w65538c8k8r1+if(1)").size(),
+      2U);
 }
 
 }  // namespace

@@ -38,6 +38,16 @@ struct SpikeBlock {
   Index step = 0;
 };
 
+/// Where a kernel writes the spikes of a block.
+struct SpikeOutput {
+  std::uint8_t* data = nullptr;                    // of pixel (0, 0), behind the border
+  Index step = 0, image = 0, row = 0, column = 0;  // bytes from one to the next
+};
+inline SpikeOutput output_in(const SpikeLayout& layout, const SpikeBlock& block) {
+  return {block.data + layout.origin(), block.step, layout.image_bytes(), layout.row_bytes(),
+          layout.bytes()};
+}
+
 /// The neuron of a spiking layer.
 struct Neuron {
   bool leaky = false;  // LIF with tau; else IF

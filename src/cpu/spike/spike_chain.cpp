@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "convoy/error.hpp"
 
@@ -134,8 +135,14 @@ std::vector<std::string> spike_chain_refusals(const Chain& chain) {
       why.emplace_back("not NHWC");
     refuse(i, chain.size(), why, reasons);
   }
-  if (reasons.empty() && !SpikePlan(chain).scratch_bytes().fits(Index{1} << 40))
+  if (!reasons.empty()) return reasons;
+  const SpikePlan plan(chain);
+  if (!plan.scratch_bytes().fits(Index{1} << 40))
     reasons.emplace_back("the spikes between its stages take more than 2^40 bytes");
+  // SpikeConv keeps where a tap lies in an image as 32 bits.
+  for (std::size_t i = 0; i < plan.size(); ++i)
+    if (!image_bytes(plan.layout(i)).fits(std::numeric_limits<std::int32_t>::max()))
+      refuse(i, plan.size(), {"the spikes of an image take 2^31 bytes or more"}, reasons);
   return reasons;
 }
 

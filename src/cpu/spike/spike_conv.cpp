@@ -18,12 +18,13 @@ struct SpikeConv::Params {
   const std::int32_t* tap_offset;
   Index taps, k, filter_blocks;
   Index steps;
-  Index out_h, out_w;
+  Index n, out_h, out_w;
   bool increments;
   Neuron neuron;
-  // Input, in bytes: an image, one window down and right, one pixel down and right.
-  Index in_image, in_window_row, in_window_column, in_row, in_column;
-  Index out_image, out_row, out_column, out_origin;
+  // Input, in bytes: a step, an image, one window down and right, one pixel down and right.
+  const std::uint8_t* in;
+  Index in_step, in_image, in_window_row, in_window_column, in_row, in_column;
+  SpikeOutput out;
 };
 
 }  // namespace convoy::cpu
@@ -69,10 +70,47 @@ HWY_INLINE void sum_taps(const Params& p, const float* table, const std::uint8_t
   }
 }
 
+/// The spikes of a window of kPixels pixels and 16 filters: all steps.
 template <int kPixels, int kBits>
-void run_block(const Params& params, Index n, const std::uint8_t* in, Index in_step,
-               std::uint8_t* out, Index out_step) {
+HWY_INLINE void fire_window(const Params& p, const float* table, const Vec (&bias)[kVecs],
+                            const std::uint8_t* window, std::uint8_t* to, bool both_bytes) {
   const Float d;
+  Vec membrane[kPixels][kVecs], first[kPixels][kVecs];
+#pragma GCC unroll 4
+  for (int i = 0; i < kPixels; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVecs; ++v) membrane[i][v] = hn::Zero(d);
+  for (Index t = 0; t < p.steps; ++t) {
+    Vec sum[kPixels][kVecs];
+    sum_taps<kPixels, kBits>(p, table, window + t * p.in_step, sum);
+    if (p.increments) {
+#pragma GCC unroll 4
+      for (int i = 0; i < kPixels; ++i)
+#pragma GCC unroll 4
+        for (int v = 0; v < kVecs; ++v) {
+          if (t > 0) sum[i][v] = hn::Add(first[i][v], sum[i][v]);
+          first[i][v] = sum[i][v];
+        }
+    }
+    hn::Mask<Float> fired[kVecs];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVecs; ++v) {
+      fired[v] = step(p.neuron, hn::Add(sum[0][v], bias[v]), membrane[0][v]);
+#pragma GCC unroll 4
+      for (int i = 1; i < kPixels; ++i)
+        fired[v] = hn::Or(fired[v], step(p.neuron, hn::Add(sum[i][v], bias[v]), membrane[i][v]));
+    }
+    unsigned bits = 0;
+#pragma GCC unroll 4
+    for (int v = 0; v < kVecs; ++v) bits |= bits_of(fired[v]) << (v * kLanes);
+    std::uint8_t* const at = to + t * p.out.step;
+    at[0] = static_cast<std::uint8_t>(bits);
+    if (both_bytes) at[1] = static_cast<std::uint8_t>(bits >> 8);
+  }
+}
+
+template <int kPixels, int kBits>
+void run_images_of(const Params& params) {
   const Params p = params;  // a copy, which the bytes written can't alias
   const Index out_bytes = (p.k + 7) / 8;
   const Index table_block = p.taps * (kBits == 8 ? 256 : 32) * 16;
@@ -80,59 +118,25 @@ void run_block(const Params& params, Index n, const std::uint8_t* in, Index in_s
     const float* const table = p.table + block * table_block;
     const bool both_bytes = 2 * block + 1 < out_bytes;
     Vec bias[kVecs];
-    for (int v = 0; v < kVecs; ++v) bias[v] = hn::Load(d, p.bias + block * 16 + v * kLanes);
-    for (Index image = 0; image < n; ++image) {
+    for (int v = 0; v < kVecs; ++v) bias[v] = hn::Load(Float(), p.bias + block * 16 + v * kLanes);
+    for (Index image = 0; image < p.n; ++image)
       for (Index row = 0; row < p.out_h; ++row) {
-        const std::uint8_t* window = in + image * p.in_image + row * p.in_window_row;
-        std::uint8_t* to = out + image * p.out_image + p.out_origin + row * p.out_row + 2 * block;
+        const std::uint8_t* window = p.in + image * p.in_image + row * p.in_window_row;
+        std::uint8_t* to = p.out.data + image * p.out.image + row * p.out.row + 2 * block;
         for (Index column = 0; column < p.out_w; ++column) {
-          Vec membrane[kPixels][kVecs], first[kPixels][kVecs];
-#pragma GCC unroll 4
-          for (int i = 0; i < kPixels; ++i)
-#pragma GCC unroll 4
-            for (int v = 0; v < kVecs; ++v) membrane[i][v] = hn::Zero(d);
-          for (Index t = 0; t < p.steps; ++t) {
-            Vec sum[kPixels][kVecs];
-            sum_taps<kPixels, kBits>(p, table, window + t * in_step, sum);
-            if (p.increments) {
-#pragma GCC unroll 4
-              for (int i = 0; i < kPixels; ++i)
-#pragma GCC unroll 4
-                for (int v = 0; v < kVecs; ++v) {
-                  if (t > 0) sum[i][v] = hn::Add(first[i][v], sum[i][v]);
-                  first[i][v] = sum[i][v];
-                }
-            }
-            hn::Mask<Float> fired[kVecs];
-#pragma GCC unroll 4
-            for (int v = 0; v < kVecs; ++v) {
-              fired[v] = step(p.neuron, hn::Add(sum[0][v], bias[v]), membrane[0][v]);
-#pragma GCC unroll 4
-              for (int i = 1; i < kPixels; ++i)
-                fired[v] =
-                    hn::Or(fired[v], step(p.neuron, hn::Add(sum[i][v], bias[v]), membrane[i][v]));
-            }
-            unsigned bits = 0;
-#pragma GCC unroll 4
-            for (int v = 0; v < kVecs; ++v) bits |= bits_of(fired[v]) << (v * kLanes);
-            std::uint8_t* const at = to + t * out_step;
-            at[0] = static_cast<std::uint8_t>(bits);
-            if (both_bytes) at[1] = static_cast<std::uint8_t>(bits >> 8);
-          }
+          fire_window<kPixels, kBits>(p, table, bias, window, to, both_bytes);
           window += p.in_window_column;
-          to += p.out_column;
+          to += p.out.column;
         }
       }
-    }
   }
 }
 
-void run_spike_conv(const Params& p, bool pool, int bits, Index n, const std::uint8_t* in,
-                    Index in_step, std::uint8_t* out, Index out_step) {
-  if (pool && bits == 8) return run_block<4, 8>(p, n, in, in_step, out, out_step);
-  if (pool) return run_block<4, 4>(p, n, in, in_step, out, out_step);
-  if (bits == 8) return run_block<1, 8>(p, n, in, in_step, out, out_step);
-  return run_block<1, 4>(p, n, in, in_step, out, out_step);
+void run_spike_conv(const Params& p, bool pool, int bits) {
+  if (pool && bits == 8) return run_images_of<4, 8>(p);
+  if (pool) return run_images_of<4, 4>(p);
+  if (bits == 8) return run_images_of<1, 8>(p);
+  return run_images_of<1, 4>(p);
 }
 
 }  // namespace convoy::cpu::HWY_NAMESPACE
@@ -219,22 +223,21 @@ void SpikeConv::run(Index n, const SpikeBlock& in, const SpikeBlock& out) const 
   p.k = stage_.k;
   p.filter_blocks = (stage_.k + 15) / 16;
   p.steps = stage_.t;
+  p.n = n;
   p.out_h = out_h_;
   p.out_w = out_w_;
   p.increments = in_.increments;
   p.neuron = neuron_;
   const Index pool = stage_.pool ? 2 : 1;
+  p.in = in.data;
+  p.in_step = in.step;
   p.in_image = in_.image_bytes();
   p.in_row = stage_.stride.h * in_.row_bytes();
   p.in_column = stage_.stride.w * in_.bytes();
   p.in_window_row = pool * p.in_row;
   p.in_window_column = pool * p.in_column;
-  p.out_image = out_.image_bytes();
-  p.out_row = out_.row_bytes();
-  p.out_column = out_.bytes();
-  p.out_origin = out_.origin();
-  HWY_DYNAMIC_DISPATCH(run_spike_conv)
-  (p, stage_.pool.has_value(), group_bits_, n, in.data, in.step, out.data, out.step);
+  p.out = output_in(out_, out);
+  HWY_DYNAMIC_DISPATCH(run_spike_conv)(p, stage_.pool.has_value(), group_bits_);
 }
 
 }  // namespace convoy::cpu

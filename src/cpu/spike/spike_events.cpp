@@ -117,12 +117,7 @@ SpikeEvents::Params SpikeEvents::params(Index n, const SpikeBlock& in, float* sc
 
 void SpikeEvents::run(Index n, const SpikeBlock& in, const SpikeBlock& out, float* scratch) const {
   Params p = params(n, in, scratch);
-  p.out = out.data;
-  p.out_step = out.step;
-  p.out_image = out_.image_bytes();
-  p.out_row = out_.row_bytes();
-  p.out_column = out_.bytes();
-  p.out_origin = out_.origin();
+  p.out = output_in(out_, out);
   run_spike_events(p);
 }
 

@@ -29,8 +29,7 @@ struct SpikeEvents::Params {
   // Input, in bytes: a step, an image, an output pixel down and right.
   const std::uint8_t* in;
   Index in_step, in_image, in_row, in_column;
-  std::uint8_t* out;
-  Index out_step, out_image, out_row, out_column, out_origin;
+  SpikeOutput out;
   float* mean;                    // [n,k]; null: spikes are wanted
   float* sums;                    // [group of steps][pixel of a tile][pattern][filter of a block]
   Index tile_rows, tile_columns;  // output windows of a tile

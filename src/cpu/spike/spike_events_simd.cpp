@@ -203,7 +203,7 @@ HWY_INLINE void fire(const Params& p, Index pixels, Index window, Index columns,
   for (int i = 0; i < kPixels; ++i)
 #pragma GCC unroll 4
     for (int v = 0; v < kVecs; ++v) membrane[i][v] = hn::Zero(d);
-  for (Index t = 0; t < p.steps; ++t, to += p.out_step) {
+  for (Index t = 0; t < p.steps; ++t, to += p.out.step) {
     const StepSums sums = sums_of<kWidth>(p, pixels, t);
     const float* const at = sums.at + window * sums.pitch + filter;
     const Index pixel[4] = {0, sums.pitch, columns * sums.pitch, (columns + 1) * sums.pitch};
@@ -230,9 +230,9 @@ void fire_tile(const Params& p, const EventTile& tile, Index k) {
   const Index out_bytes = (p.k + 7) / 8;
   for (Index row = 0; row < tile.rows; ++row) {
     const Index image = (tile.first + row) / p.out_h, out_y = (tile.first + row) % p.out_h;
-    std::uint8_t* to = p.out + image * p.out_image + p.out_origin + out_y * p.out_row +
-                       tile.column * p.out_column + k / 8;
-    for (Index x = 0; x < tile.columns; ++x, to += p.out_column)
+    std::uint8_t* to =
+        p.out.data + image * p.out.image + out_y * p.out.row + tile.column * p.out.column + k / 8;
+    for (Index x = 0; x < tile.columns; ++x, to += p.out.column)
       for (Index filter = 0; filter < kWidth; filter += 16) {
         const bool both_bytes = (k + filter) / 8 + 1 < out_bytes;
         const Index window = row * p.pool * columns + x * p.pool;

@@ -114,40 +114,17 @@ SpikeFirst::SpikeFirst(const Stage& stage, const float* w, const float* bias, co
   const Shapes shapes = shapes_of(stage);
   out_h_ = shapes.out_h;
   out_w_ = shapes.out_w;
-  const Index row_taps = stage.s * stage.c, taps = stage.r * row_taps;
-  const Index row = stage.w * stage.c;
-  w_.assign(w, w + stage.k * taps);
+  w_.assign(w, w + stage.k * stage.r * stage.s * stage.c);
   bias_.assign(static_cast<std::size_t>(stage.k), 0.0F);
   if (bias) bias_.assign(bias, bias + stage.k);
   const float th = stage.act.threshold();
-  // After a step without a spike the membrane is x, so step 1 fires where x + x >= th.
-  threshold_ = {th, th > 0 ? th / 2 : th};
+  // After a step without a spike the membrane is x, so step 1 fires where x + x >= th: from th / 2
+  // on, or where that is no fp32 number from the next one on.
+  const float half = th / 2;
+  threshold_ = {th, th <= 0 ? th : half + half < th ? std::nextafter(half, th) : half};
   threshold_.resize(static_cast<std::size_t>(stage.t));
 
-  const auto offset = [&](Index r, Index s, Index c) {
-    return r * stage.dil.h * row + s * stage.dil.w * stage.c + c;
-  };
-  // Tap pairs: two rows of the filter at a time, then pairs along its last row if R is odd. With
-  // dilation, neighbours are not pairs: every row then pairs with nothing.
-  struct Pair {
-    Index first, second;  // taps; second may be -1
-  };
-  std::vector<Pair> pairs;
-  const bool dense = stage.dil == Extent(1);
-  for (Index r = 0; dense && r + 1 < stage.r; r += 2)
-    for (Index j = 0; j < row_taps; ++j) {
-      pairs.push_back({r * row_taps + j, (r + 1) * row_taps + j});
-      down_.push_back(r * row + j);
-    }
-  for (Index r = dense ? stage.r / 2 * 2 : 0; r < stage.r; ++r)
-    for (Index j = 0; j < row_taps; j += dense ? 2 : 1) {
-      const Index tap = r * row_taps + j;
-      pairs.push_back({tap, dense && j + 1 < row_taps ? tap + 1 : -1});
-      across_.push_back(offset(r, j / stage.c, j % stage.c));
-    }
-
-  std::vector<Line> lines;
-  for (Index c = 0; c < stage.c; ++c) lines.push_back(line_of(input + c * 256));
+  const std::vector<TapPair> pairs = list_pairs();
   const Index blocks = (stage.k + 7) / 8, count = static_cast<Index>(pairs.size());
   packed_ = Buffer<std::int16_t>(static_cast<std::size_t>(blocks * count * 16));
   sure_ = Buffer<std::int32_t>(static_cast<std::size_t>(blocks * stage.t * 8));
@@ -156,18 +133,47 @@ SpikeFirst::SpikeFirst(const Stage& stage, const float* w, const float* bias, co
   // Lanes beyond K sum to 0 and must not fire.
   std::fill_n(sure_.data(), sure_.size(), std::numeric_limits<std::int32_t>::max());
   std::fill_n(maybe_.data(), maybe_.size(), std::numeric_limits<std::int32_t>::max());
-  for (Index k = 0; k < stage.k; ++k) {
+  pack(pairs);
+}
+
+/// Lists the pairs, and in down_ and across_ where each begins: two rows of the filter at a time,
+/// then pairs along its last row if R is odd. With dilation, neighbours are not pairs: every tap
+/// then pairs with nothing.
+std::vector<SpikeFirst::TapPair> SpikeFirst::list_pairs() {
+  const Index c = stage_.c, row_taps = stage_.s * c, row = stage_.w * c;
+  const bool dense = stage_.dil == Extent(1);
+  std::vector<TapPair> pairs;
+  for (Index r = 0; dense && r + 1 < stage_.r; r += 2)
+    for (Index j = 0; j < row_taps; ++j) {
+      pairs.push_back({r * row_taps + j, (r + 1) * row_taps + j});
+      down_.push_back(r * row + j);
+    }
+  for (Index r = dense ? stage_.r / 2 * 2 : 0; r < stage_.r; ++r)
+    for (Index j = 0; j < row_taps; j += dense ? 2 : 1) {
+      const Index tap = r * row_taps + j;
+      pairs.push_back({tap, dense && j + 1 < row_taps ? tap + 1 : -1});
+      across_.push_back(r * stage_.dil.h * row + j / c * stage_.dil.w * c + j % c);
+    }
+  return pairs;
+}
+
+/// Weights as integers, and the limits of their sums, of every filter.
+void SpikeFirst::pack(const std::vector<TapPair>& pairs) {
+  const Index taps = stage_.r * stage_.s * stage_.c, count = static_cast<Index>(pairs.size());
+  std::vector<Line> lines;
+  for (Index c = 0; c < stage_.c; ++c) lines.push_back(line_of(input_.data() + c * 256));
+  for (Index k = 0; k < stage_.k; ++k) {
     const Quantised q =
-        quantise(w + k * taps, taps, stage.c, lines, bias_[static_cast<std::size_t>(k)]);
+        quantise(w_.data() + k * taps, taps, stage_.c, lines, bias_[static_cast<std::size_t>(k)]);
     const Index block = k / 8, lane = k % 8;
     for (Index i = 0; i < count; ++i) {
       std::int16_t* const to = packed_.data() + ((block * count + i) * 8 + lane) * 2;
-      const Pair pair = pairs[static_cast<std::size_t>(i)];
+      const TapPair pair = pairs[static_cast<std::size_t>(i)];
       to[0] = q.w[static_cast<std::size_t>(pair.first)];
       if (pair.second >= 0) to[1] = q.w[static_cast<std::size_t>(pair.second)];
     }
-    for (Index t = 0; t < stage.t; ++t) {
-      const auto at = static_cast<std::size_t>((block * stage.t + t) * 8 + lane);
+    for (Index t = 0; t < stage_.t; ++t) {
+      const auto at = static_cast<std::size_t>((block * stage_.t + t) * 8 + lane);
       const double threshold = threshold_[static_cast<std::size_t>(t)];
       const double slack = std::abs(threshold) * 0x1p-21;
       sure_[at] = limit_of(threshold + slack, q.lowest, q.scale, 1);
@@ -231,12 +237,7 @@ void SpikeFirst::run(Index n, const std::uint8_t* images, const SpikeBlock& out,
   p.pixel_column = stage_.stride.w * stage_.c;
   p.window_row = p.pixel_row * (p.pool ? 2 : 1);
   p.window_column = p.pixel_column * (p.pool ? 2 : 1);
-  p.out = out.data;
-  p.out_step = out.step;
-  p.out_image = out_.image_bytes();
-  p.out_row = out_.row_bytes();
-  p.out_column = out_.bytes();
-  p.out_origin = out_.origin();
+  p.out = output_in(out_, out);
   p.pairs = reinterpret_cast<std::uint32_t*>(scratch);
   p.values = reinterpret_cast<std::uint16_t*>(scratch + (p.image + 32) * 4);
   p.self = this;

@@ -32,6 +32,13 @@ class SpikeFirst {
   struct Params;  // what the inner loops see
 
  private:
+  /// Two taps that one multiply-add of 16-bit pairs takes; second may be -1.
+  struct TapPair {
+    Index first, second;
+  };
+  std::vector<TapPair> list_pairs();
+  void pack(const std::vector<TapPair>& pairs);
+
   bool fires(const std::uint8_t* image, Index k, Index row, Index column, float threshold) const;
   static bool decide(const void* self, const std::uint8_t* image, Index k, Index row, Index column,
                      float threshold) {

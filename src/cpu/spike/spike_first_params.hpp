@@ -19,8 +19,7 @@ struct SpikeFirst::Params {
   Index block_taps;  // the filter's width if its pixels can share loads, else 0
   bool pool;
   Index window_row, window_column, pixel_row, pixel_column;  // in values of the image
-  std::uint8_t* out;
-  Index out_step, out_image, out_row, out_column, out_origin;
+  SpikeOutput out;
   std::uint32_t* pairs;   // [image]: a value and the one a row below
   std::uint16_t* values;  // [image]: widened, so that two neighbours are a pair
   const void* self;

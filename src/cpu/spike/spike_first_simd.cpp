@@ -235,7 +235,7 @@ HWY_INLINE void emit(const Params& p, const std::uint8_t* image, Index block, In
       }
   }
   to[0] = static_cast<std::uint8_t>(fired[0]);
-  if (p.steps == 2) to[p.out_step] = static_cast<std::uint8_t>(fired[1] & ~fired[0]);
+  if (p.steps == 2) to[p.out.step] = static_cast<std::uint8_t>(fired[1] & ~fired[0]);
 }
 
 // kWindow: pixels of a window, 4 or 1. kTaps: the filter's width where sum_block fits, else 0.
@@ -249,7 +249,7 @@ void run_windows(const Params& params) {
     for (Index block = 0; block < p.filter_blocks; ++block) {
       const std::int16_t* const weights = p.weights + block * (p.downs + p.acrosses) * 16;
       for (Index row = 0; row < p.out_h; ++row) {
-        std::uint8_t* const to = p.out + i * p.out_image + p.out_origin + row * p.out_row + block;
+        std::uint8_t* const to = p.out.data + i * p.out.image + row * p.out.row + block;
         Index first = row * p.window_row;
         for (Index column = 0; column < p.out_w; column += together) {
           Sums sum[kPixels];
@@ -276,7 +276,7 @@ void run_windows(const Params& params) {
               sum[j * kWindow].maximum(sum[j * kWindow + other]);
             if (j < left)
               emit(p, image, block, row, column + j, sum[j * kWindow],
-                   to + (column + j) * p.out_column);
+                   to + (column + j) * p.out.column);
           }
         }
       }

@@ -69,6 +69,33 @@ class HaloMap final : public KernelMap {
   int slot_of_step(Index step) const;
   Index load_of_step(Index step) const;
 
+  /// In the slot's table: of a slab of weights.
+  int first_tap_of(Index slab) const;
+
+  // Parts of thread_step(): of the two kinds of producers, of which there are two each, and of
+  // consumers.
+  ThreadStep pixels_step(const TilePlace& tile, int number, Index step) const;
+  ThreadStep weights_step(const TilePlace& tile, int number, Index step) const;
+  ThreadStep consumer_step(const TilePlace& tile, int thread, Index step) const;
+
+  // Parts of shared_memory().
+  std::vector<SharedRegion> regions() const;
+  SharedAccess pixel_reads() const;
+  SharedAccess result_writes() const;
+  std::vector<AccumulatorRow> accumulator_rows() const;
+  std::vector<std::string> epilogue_text() const;
+
+  // Parts of pipeline().
+  /// How many loads of a CTA are worth a line: those of two tiles, where it takes several.
+  struct Loads {
+    Index pixels = 0, weights = 0;
+  };
+  std::vector<PipelineActor> actors() const;
+  PipelineLoad pixel_load(Index load) const;
+  PipelineLoad weight_load(Index slab) const;
+  std::vector<PipelineLine> prologue(const Loads& loads) const;
+  PipelineLine line_of_step(Index step, const Loads& loads) const;
+
   cuda::sm90::HaloTile tile_of_;
   cuda::sm90::HaloLayout l_;
   cuda::Divisor by_k_, by_x_, by_y_;

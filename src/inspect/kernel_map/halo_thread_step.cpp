@@ -8,60 +8,52 @@ namespace convoy::inspect {
 
 using namespace cuda::sm90;
 
-ThreadStep HaloMap::thread_step(const TilePlace& tile, int thread, Index step) const {
-  if (thread < 0 || thread >= 384)
-    throw Error(fmt::format("explain: --thread {}: a CTA of halo has threads 0 to 383", thread));
-  const Index slabs = l_.slabs_a_tile();
-  if (step < 0 || step >= slabs)
-    throw Error(fmt::format("explain: --step {}: a tile has slabs 0 to {}", step, slabs - 1));
-  const Place from = place(tile);
-  const int first_tap = static_cast<int>(step * l_.slab_taps % l_.slot_taps());
+ThreadStep HaloMap::pixels_step(const TilePlace& tile, int number, Index step) const {
   const Index load = load_of_step(step);
   ThreadStep what;
-  if (thread >= 256) {
-    const int producer = thread / 32 % 4;
-    const char* lane =
-        thread % 32 == 0 ? "" : ", but only lane 0 of a producer's warp does anything";
-    if (producer % 2 == 0) {
-      what.role = fmt::format("producer {} of pixels{}", producer / 2, lane);
-      what.heading = {"load", "box of taps", "chunk", "TMA coordinates", "pixels (n,h,w) from",
-                      "slot"};
-      const SlotLoads loads = loads_of(tile, load);
-      const int of_box = l_.slot_chunks / l_.load_chunks;
-      for (std::size_t i = 0; i < loads.boxes.size(); ++i) {
-        const Box& at = loads.boxes[i];
-        const InputElement x = in_box(at, 0, 0);
-        const int number = static_cast<int>(i);
-        what.rows.push_back(
-            {fmt::format("{}", load), fmt::format("{}", loads.first_box + number / of_box),
-             fmt::format("{}", loads.first_chunk + number % of_box * l_.load_chunks),
-             fmt::format("({}, {}, {}, {}, {})", at.c0, at.c1, at.c2, at.c3, at.c4),
-             fmt::format("({},{},{})", x.n, x.h, x.w), fmt::format("{}", load % l_.x_slots)});
-      }
-      what.notes.push_back(
-          fmt::format("load {} of the tile is that of producer {}; it waits until all consumers "
-                      "have given slot "
-                      "{} back, and expects {} bytes",
-                      load, load % 2, load % l_.x_slots, l_.x_bytes));
-    } else {
-      what.role = fmt::format("producer {} of weights{}", producer / 2, lane);
-      what.heading = {"slab", "taps", "TMA coordinates", "slot"};
-      std::string taps;
-      for (int t = 0; t < l_.slab_taps; ++t) taps += tap_text(first_tap + t);
-      what.rows.push_back({fmt::format("{}", step), taps,
-                           fmt::format("(0, {}, {})", from.k, step * l_.slab_taps),
-                           fmt::format("{}", step % l_.w_slots)});
-      what.notes.push_back(
-          fmt::format("slab {} is that of producer {} in a CTA's first tile", step, step % 2));
-    }
-    return what;
+  what.role = fmt::format("producer {} of pixels", number);
+  what.heading = {"load", "box of taps", "chunk", "TMA coordinates", "pixels (n,h,w) from", "slot"};
+  const SlotLoads loads = loads_of(tile, load);
+  const int of_box = l_.slot_chunks / l_.load_chunks;
+  for (int i = 0; const Box& at : loads.boxes) {
+    const InputElement x = in_box(at, 0, 0);
+    what.rows.push_back({fmt::format("{}", load), fmt::format("{}", loads.first_box + i / of_box),
+                         fmt::format("{}", loads.first_chunk + i % of_box * l_.load_chunks),
+                         fmt::format("({}, {}, {}, {}, {})", at.c0, at.c1, at.c2, at.c3, at.c4),
+                         fmt::format("({},{},{})", x.n, x.h, x.w),
+                         fmt::format("{}", load % l_.x_slots)});
+    ++i;
   }
-  const int g = thread / 128, lane = thread % 32;
-  what.role = fmt::format("consumer: warpgroup {}, its warp {}, lane {}", g, thread / 32 % 4, lane);
+  what.notes.push_back(
+      fmt::format("load {} of the tile is that of producer {}; it waits until all consumers have "
+                  "given slot {} back, and expects {} bytes",
+                  load, load % 2, load % l_.x_slots, l_.x_bytes));
+  return what;
+}
+
+ThreadStep HaloMap::weights_step(const TilePlace& tile, int number, Index step) const {
+  ThreadStep what;
+  what.role = fmt::format("producer {} of weights", number);
+  what.heading = {"slab", "taps", "TMA coordinates", "slot"};
+  std::string taps;
+  for (int t = 0; t < l_.slab_taps; ++t) taps += tap_text(first_tap_of(step) + t);
+  what.rows.push_back({fmt::format("{}", step), taps,
+                       fmt::format("(0, {}, {})", place(tile).k, step * l_.slab_taps),
+                       fmt::format("{}", step % l_.w_slots)});
+  what.notes.push_back(
+      fmt::format("slab {} is that of producer {} in a CTA's first tile", step, step % 2));
+  return what;
+}
+
+ThreadStep HaloMap::consumer_step(const TilePlace& tile, int thread, Index step) const {
+  const int g = thread / 128;
+  ThreadStep what;
+  what.role =
+      fmt::format("consumer: warpgroup {}, its warp {}, lane {}", g, thread / 32 % 4, thread % 32);
   what.heading = {"tap", "descriptor of weights", "descriptor of pixels", "column 0 reads (n,h,w)"};
   const int slab = static_cast<int>(step % l_.w_slots) * l_.w_slot;
   for (int t = 0; t < l_.slab_taps; ++t) {
-    const int tap = first_tap + t;
+    const int tap = first_tap_of(step) + t;
     const int pixels = row_byte(g, tap, {0, 0});
     const InputElement x = in_slot(tile, step, swizzled128(pixels));
     what.rows.push_back(
@@ -86,6 +78,26 @@ ThreadStep HaloMap::thread_step(const TilePlace& tile, int thread, Index step) c
                                               output->n, output->p, output->q, output->k)
                                 : fmt::format("d[0][{}]: outside the output", number));
   }
+  return what;
+}
+
+int HaloMap::first_tap_of(Index slab) const {
+  return static_cast<int>(slab * l_.slab_taps % l_.slot_taps());
+}
+
+ThreadStep HaloMap::thread_step(const TilePlace& tile, int thread, Index step) const {
+  constexpr int first_producer = 256, threads = 384;
+  if (thread < 0 || thread >= threads)
+    throw Error(fmt::format("explain: --thread {}: a CTA of halo has threads 0 to {}", thread,
+                            threads - 1));
+  const Index slabs = l_.slabs_a_tile();
+  if (step < 0 || step >= slabs)
+    throw Error(fmt::format("explain: --step {}: a tile has slabs 0 to {}", step, slabs - 1));
+  if (thread < first_producer) return consumer_step(tile, thread, step);
+  const int producer = thread / 32 % 4;
+  ThreadStep what = producer % 2 == 0 ? pixels_step(tile, producer / 2, step)
+                                      : weights_step(tile, producer / 2, step);
+  if (thread % 32 != 0) what.role += ", but only lane 0 of a producer's warp does anything";
   return what;
 }
 

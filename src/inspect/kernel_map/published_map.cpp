@@ -156,28 +156,62 @@ class PublishedMap final : public KernelMap {
     map.kernel = kernel(), map.tile = tile();
     map.bytes = p_.slots * slot_bytes();
     map.tiles = m_tiles_ * n_tiles_;
+    map.regions = regions();
+    map.layout = "blocks of 8 channels of all rows, 16 bytes a row, one block after the other";
+    map.protects = fmt::format(
+        "the {} bytes between blocks are for writing. Four neighbouring lanes bring the 64 bytes "
+        "of a pixel, 16 to each block, so that eight lanes write two rows of four blocks at once. "
+        "Blocks of 2048 bytes begin in the same bank: four lanes would write the same eight banks. "
+        "A gap of {} bytes moves each block on by eight banks: four blocks take all 32",
+        p_.gap, p_.gap);
+    map.accesses = accesses_of_warp();
+    map.accumulators = accumulator_rows();
+    map.accumulator_order =
+        "lane 0 has columns 0, 1, 4, 5 of each 16 of row 0: R0, R1, R4, R5, R32, R33, R36, R37 are "
+        "eight neighbouring channels of NHWC only if the filters lie in another order in B";
+    map.epilogue = {
+        "four rounds of 32 of a thread's 128 values: y = a*x + b, four registers at once to shared "
+        "memory, 32 rows of 128 fp32 values",
+        fmt::format("{} bytes between rows, so that lanes of neighbouring rows write other banks",
+                    staged_gap),
+        "read back as eight neighbouring channels a lane: max, two f16 to a register, STG.128 of "
+        "16 bytes"};
+    return map;
+  }
+
+  Pipeline pipeline() const override {
+    if (p_.gap >= 0)
+      lacks("published pipeline but two slots that take turns; cutlass_multistage has one");
+    Pipeline pipe = ring_pipeline(p_.slots, slot_bytes(), steps_, p_.threads, [&](Index step) {
+      return fmt::format("tile[{}]: tap ({},{})", step, step / stage().s % stage().r,
+                         step % stage().s);
+    });
+    pipe.kernel = kernel(), pipe.tile = tile();
+    pipe.notes = {
+        "a tile's copies are spread over the warp's products of the tile before; fence, wait "
+        "and advance() come before the last but one"};
+    return pipe;
+  }
+
+ private:
+  std::vector<SharedRegion> regions() const {
+    std::vector<SharedRegion> regions;
     const int block = block_bytes(), blocks = p_.k / unit_channels;
     for (int slot = 0; slot < p_.slots; ++slot)
       for (const char* operand : {"A", "B"})
         for (int i = 0; i < blocks; ++i) {
           const int begin =
               slot * slot_bytes() + (*operand == 'B' ? blocks * block : 0) + i * block;
-          map.regions.push_back(
-              {fmt::format("slot {}: {}{}", slot, operand, i), begin, p_.m * 16,
-               fmt::format("{} rows of 8 channels, from byte {} of {}; then {} bytes "
-                           "of nothing",
-                           p_.m, i * block, operand, p_.gap)});
+          regions.push_back({fmt::format("slot {}: {}{}", slot, operand, i), begin, p_.m * 16,
+                             fmt::format("{} rows of 8 channels, from byte {} of {}; then {} bytes "
+                                         "of nothing",
+                                         p_.m, i * block, operand, p_.gap)});
         }
-    map.layout = "blocks of 8 channels of all rows, 16 bytes a row, one block after the other";
-    map.protects = fmt::format(
-        "the {} bytes between blocks are for writing. Four neighbouring lanes bring the 64 bytes "
-        "of a "
-        "pixel, 16 to each block, so that eight lanes write two rows of four blocks at once. "
-        "Blocks of "
-        "2048 bytes begin in the same bank: four lanes would write the same eight banks. A gap of "
-        "{} "
-        "bytes moves each block on by eight banks: four blocks take all 32",
-        p_.gap, p_.gap);
+    return regions;
+  }
+
+  std::vector<SharedAccess> accesses_of_warp() const {
+    const int block = block_bytes(), blocks = p_.k / unit_channels;
     SharedAccess write, read;
     write.name = "write A", write.instruction = "STS.128", write.store = true;
     write.who = "each warp: lane l brings channels 8(l%4) to 8(l%4)+7 of row l/4";
@@ -198,10 +232,14 @@ class PublishedMap final : public KernelMap {
       access->conflicts = access->instructions * access->use.conflicts();
       access->plain_conflicts = access->instructions * access->plain.conflicts();
     }
-    map.accesses = {write, read};
-    // mma.m8n8k4's fp32 result, as PTX's manual has it: of lane 0 element e lies in row (e & 2), in
-    // column (e & 4) + (e & 1). A warp's 64 x 64: four such products of 16 rows, then the next 16
-    // columns.
+    return {write, read};
+  }
+
+  // mma.m8n8k4's fp32 result, as PTX's manual has it: of lane 0 element e lies in row (e & 2), in
+  // column (e & 4) + (e & 1). A warp's 64 x 64: four such products of 16 rows, then the next 16
+  // columns.
+  std::vector<AccumulatorRow> accumulator_rows() const {
+    std::vector<AccumulatorRow> rows;
     for (const int row : {0, 2}) {
       AccumulatorRow of_row{0, 0, row, {}, {}};
       for (int j = 0; j < p_.warp_n / 16; ++j)
@@ -209,37 +247,11 @@ class PublishedMap final : public KernelMap {
           of_row.registers.push_back(j * 4 * 8 + e + row);
           of_row.columns.push_back(j * 16 + (e & 4) + (e & 1));
         }
-      map.accumulators.push_back(of_row);
+      rows.push_back(of_row);
     }
-    map.accumulator_order =
-        "lane 0 has columns 0, 1, 4, 5 of each 16 of row 0: R0, R1, R4, R5, R32, R33, R36, R37 are "
-        "eight neighbouring channels of NHWC only if the filters lie in another order in B";
-    map.epilogue = {
-        "four rounds of 32 of a thread's 128 values: y = a*x + b, four registers at once to shared "
-        "memory, 32 rows of 128 fp32 values",
-        fmt::format("{} bytes between rows, so that lanes of neighbouring rows write other banks",
-                    staged_gap),
-        "read back as eight neighbouring channels a lane: max, two f16 to a register, STG.128 of "
-        "16 "
-        "bytes"};
-    return map;
+    return rows;
   }
 
-  Pipeline pipeline() const override {
-    if (p_.gap >= 0)
-      lacks("published pipeline but two slots that take turns; cutlass_multistage has one");
-    Pipeline pipe = ring_pipeline(p_.slots, slot_bytes(), steps_, p_.threads, [&](Index step) {
-      return fmt::format("tile[{}]: tap ({},{})", step, step / stage().s % stage().r,
-                         step % stage().s);
-    });
-    pipe.kernel = kernel(), pipe.tile = tile();
-    pipe.notes = {
-        "a tile's copies are spread over the warp's products of the tile before; fence, wait "
-        "and advance() come before the last but one"};
-    return pipe;
-  }
-
- private:
   int part_bytes(int rows) const {
     return p_.k / unit_channels * (rows * 16 + std::max(p_.gap, 0));
   }

@@ -37,6 +37,12 @@ class WindowMap final : public KernelMap {
   /// Bytes that dense pixels, or groups in them, lie apart, modulo 16.
   int to_piece() const;
 
+  // Parts of shared_memory().
+  std::vector<SharedRegion> regions() const;
+  std::vector<SharedAccess> accesses() const;
+  std::vector<AccumulatorRow> accumulator_rows() const;
+  std::vector<std::string> epilogue_text() const;
+
   cuda::sm80::WindowTile tile_of_;
   cuda::sm80::WindowSizes at_;
   cuda::sm80::WarpsOfTile warps_;

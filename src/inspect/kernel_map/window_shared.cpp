@@ -1,6 +1,8 @@
 // Shared memory and pipeline of `window`.
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "cuda/sm80/window_iterators.hpp"
@@ -24,33 +26,26 @@ void count_conflicts(SharedAccess& access, double instructions) {
 
 }  // namespace
 
-SharedMemoryMap WindowMap::shared_memory() const {
+std::vector<SharedRegion> WindowMap::regions() const {
   const WindowTile& t = tile_of_;
-  SharedMemoryMap map;
-  map.kernel = kernel(), map.tile = tile();
-  map.bytes = t.shared_bytes();
-  map.tiles = Index{at_.m_tiles} * at_.n_tiles;
-  map.layout =
-      "rows of 64 bytes, a step's channels of a pixel or filter: four units of 16 bytes, of which "
-      "unit u of row r lies in place u ^ (r/2 & 3)";
-  map.protects =
-      "the swizzle is for reading: ldmatrix takes 16 bytes of eight rows at once, and rows that "
-      "lie "
-      "64 bytes apart would share two places of four banks. Rows stay 64 bytes apart: no gap is "
-      "needed";
+  std::vector<SharedRegion> regions;
   for (int slot = 0; slot < t.slots; ++slot) {
     const int begin = slot * t.slot_bytes();
-    map.regions.push_back({fmt::format("slot {}: pixels", slot), begin, t.m * chunk_bytes,
-                           fmt::format("{} rows of 64 bytes", t.m)});
-    map.regions.push_back({fmt::format("slot {}: weights", slot), begin + t.m * chunk_bytes,
-                           t.n * chunk_bytes,
-                           fmt::format("{} filters of 64 bytes, in blocks of 32", t.n)});
+    regions.push_back({fmt::format("slot {}: pixels", slot), begin, t.m * chunk_bytes,
+                       fmt::format("{} rows of 64 bytes", t.m)});
+    regions.push_back({fmt::format("slot {}: weights", slot), begin + t.m * chunk_bytes,
+                       t.n * chunk_bytes,
+                       fmt::format("{} filters of 64 bytes, in blocks of 32", t.n)});
   }
-  if (t.visit == Visit::precomputed) {
-    const int bytes = at_.g.r * at_.g.s * static_cast<int>(sizeof(WindowTap));
-    map.regions.push_back({"table of taps", map.bytes, bytes, "a distance and a place each"});
-    map.bytes += bytes;
-  }
+  if (t.visit == Visit::precomputed)
+    regions.push_back({"table of taps", t.shared_bytes(),
+                       at_.g.r * at_.g.s * static_cast<int>(sizeof(WindowTap)),
+                       "a distance and a place each"});
+  return regions;
+}
+
+std::vector<SharedAccess> WindowMap::accesses() const {
+  const WindowTile& t = tile_of_;
   const int warps = t.threads() / 32, weights = t.m * chunk_bytes;
   const auto steps = static_cast<double>(at_.steps);
   // Copies of x that lies dense: 16 bytes at once, or in the largest pieces that its pixels allow.
@@ -76,47 +71,72 @@ SharedMemoryMap WindowMap::shared_memory() const {
     a.plain_address.push_back(a_row * chunk_bytes + a_unit * unit_bytes);
     b.plain_address.push_back(weights + b_row * chunk_bytes + b_unit * unit_bytes);
   }
-  const int copies_m = t.m * chunk_units / t.threads(), copies_n = t.n * chunk_units / t.threads();
-  pixels.who = fmt::format("each warp, {} a step", copies_m * (16 / pixels.width));
-  filters.who = fmt::format("each warp, {} a step", copies_n);
-  a.who = fmt::format("each warp, {} a step", 2 * (t.warp_m / 16));
-  b.who = fmt::format("each warp, {} a step", 2 * (t.warp_n / 16));
-  count_conflicts(pixels, steps * warps * copies_m * (16 / pixels.width));
-  count_conflicts(filters, steps * warps * copies_n);
-  count_conflicts(a, steps * warps * 2 * (t.warp_m / 16));
-  count_conflicts(b, steps * warps * 2 * (t.warp_n / 16));
-  map.accesses = {pixels, filters, a, b};
+  const auto count = [&](SharedAccess& access, int a_step) {
+    access.who = fmt::format("each warp, {} a step", a_step);
+    count_conflicts(access, steps * warps * a_step);
+  };
+  count(pixels, t.m * chunk_units / t.threads() * (16 / pixels.width));
+  count(filters, t.n * chunk_units / t.threads());
+  count(a, 2 * (t.warp_m / 16));
+  count(b, 2 * (t.warp_n / 16));
+  return {pixels, filters, a, b};
+}
 
-  const int registers = t.warp_m / 16 * (t.warp_n / 8) * 4;
+std::vector<AccumulatorRow> WindowMap::accumulator_rows() const {
+  std::vector<AccumulatorRow> rows;
+  const int registers = tile_of_.warp_m / 16 * (tile_of_.warp_n / 8) * 4;
   for (int number = 0; number < registers; ++number) {
     const WindowSumPlace at(0, number, warps_, pooled(), at_.in_order);
-    AccumulatorRow* row = nullptr;
-    for (AccumulatorRow& known : map.accumulators)
-      if (known.row == at.row) row = &known;
-    if (!row) {
-      map.accumulators.push_back({0, 0, at.row, {}, {}});
-      row = &map.accumulators.back();
+    auto row = std::find_if(rows.begin(), rows.end(),
+                            [&](const AccumulatorRow& known) { return known.row == at.row; });
+    if (row == rows.end()) {
+      rows.push_back({0, 0, at.row, {}, {}});
+      row = std::prev(rows.end());
     }
     row->registers.push_back(number), row->columns.push_back(at.filter);
   }
+  return rows;
+}
+
+std::vector<std::string> WindowMap::epilogue_text() const {
+  std::vector<std::string> text;
+  const int outputs = pooled() ? tile_of_.warp_m / 32 : tile_of_.warp_m / 8;
+  for (int o = 0; o < std::min(outputs, 2); ++o)
+    for (const int lane : {0, 1, 4}) {
+      const WindowStore store(lane, o, pooled());
+      text.push_back(fmt::format(
+          "output {} of {}: lane {:>2} stores filters {:>2}-{:<2} of row {} {}: {} bytes", o,
+          outputs, lane, store.filter, store.filter + 7, store.row,
+          pooled() ? "and the three behind it, a window" : "", 8 * size_));
+    }
+  text.emplace_back(
+      "four lanes store 32 neighbouring channels of a pixel; no shared memory is used, and of a "
+      "pooled window all four values lie in one thread");
+  return text;
+}
+
+SharedMemoryMap WindowMap::shared_memory() const {
+  SharedMemoryMap map;
+  map.kernel = kernel(), map.tile = tile();
+  map.tiles = Index{at_.m_tiles} * at_.n_tiles;
+  map.layout =
+      "rows of 64 bytes, a step's channels of a pixel or filter: four units of 16 bytes, of which "
+      "unit u of row r lies in place u ^ (r/2 & 3)";
+  map.protects =
+      "the swizzle is for reading: ldmatrix takes 16 bytes of eight rows at once, and rows that "
+      "lie 64 bytes apart would share two places of four banks. Rows stay 64 bytes apart: no gap "
+      "is needed";
+  map.regions = regions();
+  map.bytes = map.regions.back().begin + map.regions.back().bytes;
+  map.accesses = accesses();
+  map.accumulators = accumulator_rows();
   map.accumulator_order =
       at_.in_order
           ? "filters lie in order: a product gives a lane two neighbours, and four lanes exchange "
             "words before the store"
           : "filters are packed so that a lane's pairs from four products are eight neighbours "
             "(filter_of_row): the registers of a row skip, the channels do not";
-  const int outputs = pooled() ? t.warp_m / 32 : t.warp_m / 8;
-  for (int o = 0; o < std::min(outputs, 2); ++o)
-    for (const int lane : {0, 1, 4}) {
-      const WindowStore store(lane, o, pooled());
-      map.epilogue.push_back(fmt::format(
-          "output {} of {}: lane {:>2} stores filters {:>2}-{:<2} of row {} {}: {} bytes", o,
-          outputs, lane, store.filter, store.filter + 7, store.row,
-          pooled() ? "and the three behind it, a window" : "", 8 * size_));
-    }
-  map.epilogue.push_back(
-      "four lanes store 32 neighbouring channels of a pixel; no shared memory is used, and of a "
-      "pooled window all four values lie in one thread");
+  map.epilogue = epilogue_text();
   return map;
 }
 
