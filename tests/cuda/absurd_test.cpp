@@ -141,7 +141,7 @@ TEST(Absurd, KernelsRefuseDrawnStagesOrAreSound) {
   Random random(19);
   std::map<std::string_view, int> taken;
   const std::vector<const Kernel*> kernels = gpu_kernels();
-  for (int i = 0; i < 60000; ++i) {
+  for (int i = 0; i < 70000; ++i) {
     const Stage stage = draw(random);
     if (!problems(stage).empty()) continue;
     SCOPED_TRACE(to_text(stage));
