@@ -92,18 +92,21 @@ class Torch:
         return torch.cat(fired)
 
     def spikingjelly(self):
-        from spikingjelly.activation_based import neuron as of
+        """Its own kernels, which take membranes of fp32 alone: a neuron's module makes them of the input's type."""
+        from spikingjelly.activation_based.functional import neuron as of
         s, w, b = self.layers[0]
         if s["hold"]:
             raise RuntimeError("held input has no layer")
-        words = {"v_threshold": s["threshold"], "v_reset": None if s["soft"] else 0.0, "step_mode": "m"}
-        node = of.LIFNode(tau=s["tau"], **words) if s["act"] == "lif" else of.IFNode(**words)
-        node = node.cuda().eval()
+        reset = None if s["soft"] else 0.0
 
         def run(x):
-            node.reset()
-            y = self.conv(s, w, b, x)
-            return self.pool(s, node(y.unflatten(0, (s["t"], -1))).flatten(0, 1))
+            y = self.conv(s, w, b, x).unflatten(0, (s["t"], -1))
+            v = self.torch.zeros_like(y[0], dtype=self.torch.float32)
+            if s["act"] == "lif":
+                spikes = of.lif_multi_step(y, v, s["tau"], True, s["threshold"], reset)[0]
+            else:
+                spikes = of.if_multi_step(y, v, s["threshold"], reset)[0]
+            return self.pool(s, spikes.flatten(0, 1))
         return run
 
     def activate(self, s, y):
