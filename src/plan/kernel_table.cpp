@@ -65,11 +65,11 @@ std::span<const Kernel* const> kernel_table() {
     &few_nchw,
     &halo_nchw,
     &halo_padded_nchw,
-    &winograd4,    // 3x3 of f32: a quarter of the multiplications, by window's groups; default
-                   // mode only
-    &window_pool,  // window with any pool and second outputs, in a second pass
-    &winograd4_nchw,
-    &window_nchw,          // window for NCHW, between transpositions
+    &window_pool,     // window with any pool and second outputs, in a second pass
+    &window_nchw,     // window for NCHW, between transpositions
+    &winograd4,       // 3x3 of f32: a quarter of the multiplications, by window's groups; default
+                      // mode only
+    &winograd4_nchw,  // the same for NCHW
     &cuda::few_filters(),  // up to eight filters in f32, on any GPU
     &few_filters_pool,     // the same with any pool and second outputs, in a second pass
     &cuda::depthwise(),    // a filter of its own for each channel, on any GPU
