@@ -22,9 +22,9 @@ struct PlanOptions {
   int threads = 0;
   bool all_threads = false;
   /// A kernel by name ("winograd4"); empty: the planner chooses. Throws if it does not fit.
-  std::string kernel;
+  std::string kernel = {};
   /// A tile by name, as `explain` prints it; empty: the planner chooses.
-  std::string tile;
+  std::string tile = {};
   /// How many `run` calls compute at once with workspace that the plan owns, 1 to 64; each costs
   /// workspace_bytes(), taken when the plan is made. On the CPU a further run waits until one of
   /// them is done: they share the plan's threads, so that little is lost. On a GPU it counts

@@ -36,7 +36,8 @@ int main() {
                      to_text(StatusCode::busy) == "busy" && text == "21";
 
   // What a shared library must export for it.
-  const Plan plan(stage);
+  // Fields by name, the others as they are: no warning of -Wextra.
+  const Plan plan(stage, PlanOptions{.threads = 2});
   const Tensor x(stage.dtype, x_shape(stage)), y(stage.dtype, y_shape(stage));
   const bool refused = plan.run({.x = x, .y = y}).code() == StatusCode::no_weights;
   const DLPackOwner lent = to_dlpack(x.view());
