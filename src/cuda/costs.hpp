@@ -22,7 +22,8 @@ struct DepthwiseCosts {
   double memory_share = 0.57;  // of the memory's speed
 };
 
-/// Of `few_filters`, by its machine code and what a multiprocessor can do; not yet fitted.
+/// Of `few_filters`, by its machine code and what a multiprocessor can do; two stages on an H200
+/// took 4 % less and 10 % more.
 struct FewFiltersCosts {
   double launch = 2.2e-6;  // seconds
   double clock = 0.85;     // share of the device's

@@ -2,12 +2,11 @@
 #include <fmt/core.h>
 
 #include <cstdint>
-#include <optional>
 
 #include "cuda/any/depthwise.hpp"
-#include "cuda/error.hpp"
 #include "cuda/families.hpp"
 #include "cuda/family.hpp"
+#include "cuda/prepared_stage.hpp"
 
 namespace convoy::cuda {
 namespace {
@@ -19,15 +18,11 @@ DepthwiseTile depthwise_tile(const Tile& tile) {
   return {tile.a, tile.b};
 }
 
-class PreparedDepthwise final : public Prepared {
+class PreparedDepthwise final : public PreparedStage<DepthwiseLaunch> {
  public:
   PreparedDepthwise(const Stage& stage, const DepthwiseTile& tile, const Machine& machine)
-      : stage_(stage),
-        device_(machine.device.index),
-        bytes_(depthwise_channels(stage) * static_cast<int>(size_of(stage.dtype))) {
-    const OnDevice on(device_);
-    launch_.emplace(stage, tile, machine.compute_capability >= 90);
-  }
+      : PreparedStage(stage, machine, tile, machine.compute_capability >= 90),
+        bytes_(depthwise_channels(stage) * static_cast<int>(size_of(stage.dtype))) {}
 
   std::string packing() const override {
     return fmt::format("{} r{}s{}c{}", to_text(stage_.dtype), stage_.r, stage_.s, stage_.c);
@@ -42,9 +37,6 @@ class PreparedDepthwise final : public Prepared {
         packed[static_cast<std::size_t>(tap * stage_.c + c)] = w[c * taps + tap];
     return pack_rounded(stage_, packed, device_);
   }
-  void use(std::shared_ptr<const PackedWeights> weights) override {
-    weights_ = std::static_pointer_cast<const DeviceWeights>(std::move(weights));
-  }
 
   Status run(const RunArgs& args) const noexcept override {
     if (args.n == 0) return {};
@@ -53,15 +45,11 @@ class PreparedDepthwise final : public Prepared {
     if (status.ok())
       status = check_alignment("depthwise", "y", args.y, args.y_stride.w, stage_.dtype, bytes_);
     if (!status.ok()) return status;
-    const OnDevice on(device_);
-    return launch_status(launch_->run(args, weights_->memory.data(), stream_of(args)));
+    return enqueue(args);
   }
 
  private:
-  Stage stage_;
-  int device_, bytes_;  // bytes: of a thread's channels
-  std::shared_ptr<const DeviceWeights> weights_;
-  std::optional<DepthwiseLaunch> launch_;
+  const int bytes_;  // of a thread's channels
 };
 
 class Depthwise final : public StageKernel {

@@ -206,11 +206,11 @@ FewFiltersLaunch::FewFiltersLaunch(const Stage& stage, int threads, bool overlap
 }
 FewFiltersLaunch::~FewFiltersLaunch() = default;
 
-std::string FewFiltersLaunch::run(const RunArgs& args, const float* w,
+std::string FewFiltersLaunch::run(const RunArgs& args, const void* w,
                                   cudaStream_t stream) const noexcept {
   const auto& [stage, layout, kernel, ready, of_stage] = *ready_;
   FewFiltersParams g = ready;
-  g.x = static_cast<const float*>(args.x), g.w = w, g.bias = args.bias;
+  g.x = static_cast<const float*>(args.x), g.w = static_cast<const float*>(w), g.bias = args.bias;
   g.y = static_cast<float*>(args.y);
   g.x_image = args.x_stride.n, g.x_row = args.x_stride.h, g.x_pixel = args.x_stride.w;
   g.y_image = args.y_stride.n, g.y_row = args.y_stride.h, g.y_pixel = args.y_stride.w;

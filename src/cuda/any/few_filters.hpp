@@ -86,7 +86,7 @@ class FewFiltersLaunch {
 
   /// Device pointers: operands as RunArgs has them, x on 16 bytes where the layout's vector is 4,
   /// pixels too; w as few_filters_weights has them. Returns an empty string, or what went wrong.
-  std::string run(const RunArgs& args, const float* w, cudaStream_t stream) const noexcept;
+  std::string run(const RunArgs& args, const void* w, cudaStream_t stream) const noexcept;
 
  private:
   struct Ready;

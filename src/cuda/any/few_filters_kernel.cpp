@@ -1,25 +1,19 @@
 // Kernel `few_filters` on a GPU, as the planner sees it.
 #include <fmt/core.h>
 
-#include <optional>
-
 #include "cuda/any/few_filters.hpp"
-#include "cuda/error.hpp"
 #include "cuda/families.hpp"
 #include "cuda/family.hpp"
+#include "cuda/prepared_stage.hpp"
 
 namespace convoy::cuda {
 namespace {
 
-class PreparedFewFilters final : public Prepared {
+class PreparedFewFilters final : public PreparedStage<FewFiltersLaunch> {
  public:
   PreparedFewFilters(const Stage& stage, int threads, const Machine& machine)
-      : stage_(stage),
-        device_(machine.device.index),
-        vector_(few_filters_channels(stage.c).vector) {
-    const OnDevice on(device_);
-    launch_.emplace(stage, threads, machine.compute_capability >= 90);
-  }
+      : PreparedStage(stage, machine, threads, machine.compute_capability >= 90),
+        vector_(few_filters_channels(stage.c).vector) {}
 
   std::string packing() const override {
     return fmt::format("k{}r{}s{}c{}", stage_.k, stage_.r, stage_.s, stage_.c);
@@ -27,25 +21,17 @@ class PreparedFewFilters final : public Prepared {
   std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
     return pack_rounded(stage_, few_filters_weights(stage_, all.front().w), device_);
   }
-  void use(std::shared_ptr<const PackedWeights> weights) override {
-    weights_ = std::static_pointer_cast<const DeviceWeights>(std::move(weights));
-  }
 
   Status run(const RunArgs& args) const noexcept override {
     if (args.n == 0) return {};
     const Status aligned =
         check_alignment("few_filters", "x", args.x, args.x_stride.w, stage_.dtype, 4 * vector_);
     if (!aligned.ok()) return aligned;
-    const OnDevice on(device_);
-    return launch_status(
-        launch_->run(args, static_cast<const float*>(weights_->memory.data()), stream_of(args)));
+    return enqueue(args);
   }
 
  private:
-  Stage stage_;
-  int device_, vector_;
-  std::shared_ptr<const DeviceWeights> weights_;
-  std::optional<FewFiltersLaunch> launch_;
+  const int vector_;
 };
 
 class FewFilters final : public StageKernel {

@@ -333,11 +333,10 @@ FmaLaunch::FmaLaunch(const Stage& stage, const FmaTile& tile, bool overlap_previ
 }
 FmaLaunch::~FmaLaunch() = default;
 
-std::string FmaLaunch::run(const RunArgs& args, const float* w,
-                           cudaStream_t stream) const noexcept {
+std::string FmaLaunch::run(const RunArgs& args, const void* w, cudaStream_t stream) const noexcept {
   const auto& [stage, kernel, ready, ready_how, tile_m] = *ready_;
   FmaParams p = ready;
-  p.x = args.x, p.w = w, p.bias = args.bias, p.y = args.y;
+  p.x = args.x, p.w = static_cast<const float*>(w), p.bias = args.bias, p.y = args.y;
   p.norm_scale = args.norm_scale, p.norm_shift = args.norm_shift;
   p.x_stride = args.x_stride, p.y_stride = args.y_stride;
   const FmaRows& rows = p.at.rows;

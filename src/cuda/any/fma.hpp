@@ -58,7 +58,7 @@ class FmaLaunch {
   /// Device pointers: operands as RunArgs has them, any strides; w as fma_weights lays it out.
   /// Returns an empty string, or what went wrong. Summation: r, s, c in sequence from +0, fused
   /// multiply-add in fp32.
-  std::string run(const RunArgs& args, const float* w, cudaStream_t stream) const noexcept;
+  std::string run(const RunArgs& args, const void* w, cudaStream_t stream) const noexcept;
 
  private:
   struct Ready;

@@ -2,12 +2,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "cuda/any/fma.hpp"
-#include "cuda/error.hpp"
 #include "cuda/families.hpp"
 #include "cuda/family.hpp"
+#include "cuda/prepared_stage.hpp"
 
 namespace convoy::cuda {
 namespace {
@@ -19,13 +18,10 @@ FmaTile fma_tile(const Stage& stage, const Tile& tile) {
   return found == all.end() ? all.front() : *found;
 }
 
-class PreparedFma final : public Prepared {
+class PreparedFma final : public PreparedStage<FmaLaunch> {
  public:
   PreparedFma(const Stage& stage, const FmaTile& tile, const Machine& machine)
-      : stage_(stage), device_(machine.device.index) {
-    const OnDevice on(device_);
-    launch_.emplace(stage, tile, machine.compute_capability >= 90);
-  }
+      : PreparedStage(stage, machine, tile, machine.compute_capability >= 90) {}
 
   std::string packing() const override {
     return fmt::format("{} k{}r{}s{}c{}g{}", to_text(compute_type(stage_)), stage_.k, stage_.r,
@@ -34,22 +30,11 @@ class PreparedFma final : public Prepared {
   std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
     return pack_widened(stage_, fma_weights(stage_, all.front().w), device_);
   }
-  void use(std::shared_ptr<const PackedWeights> weights) override {
-    weights_ = std::static_pointer_cast<const DeviceWeights>(std::move(weights));
-  }
 
   Status run(const RunArgs& args) const noexcept override {
     if (args.n == 0) return {};
-    const OnDevice on(device_);
-    return launch_status(
-        launch_->run(args, static_cast<const float*>(weights_->memory.data()), stream_of(args)));
+    return enqueue(args);
   }
-
- private:
-  Stage stage_;
-  int device_;
-  std::shared_ptr<const DeviceWeights> weights_;
-  std::optional<FmaLaunch> launch_;
 };
 
 class Fma final : public StageKernel {

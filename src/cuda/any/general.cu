@@ -183,11 +183,11 @@ GeneralLaunch::GeneralLaunch(const Stage& stage, bool overlap_previous) {
 }
 GeneralLaunch::~GeneralLaunch() = default;
 
-std::string GeneralLaunch::run(const RunArgs& args, const float* w,
+std::string GeneralLaunch::run(const RunArgs& args, const void* w,
                                cudaStream_t stream) const noexcept {
   const auto& [stage, shapes, outputs, pixels, ready, overlap] = *ready_;
   GeneralParams g = ready;
-  g.w = w;
+  g.w = static_cast<const float*>(w);
   g.args = args;
   g.n = args.n;
   const auto launch = [&, overlap = overlap](const LoadedKernel<GeneralParams>& kernel,

@@ -24,7 +24,7 @@ class GeneralLaunch {
   /// updated in place; w fp32 [K,R,S,C/groups], already rounded to the type that the stage computes
   /// with. Enqueues one or two launches. No allocation, no synchronisation, capturable. Returns an
   /// empty string, or what went wrong. From any thread.
-  std::string run(const RunArgs& args, const float* w, cudaStream_t stream) const noexcept;
+  std::string run(const RunArgs& args, const void* w, cudaStream_t stream) const noexcept;
 
  private:
   struct Ready;

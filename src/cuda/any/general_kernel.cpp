@@ -2,24 +2,20 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "cuda/any/general.hpp"
 #include "cuda/costs.hpp"
-#include "cuda/error.hpp"
 #include "cuda/families.hpp"
 #include "cuda/family.hpp"
+#include "cuda/prepared_stage.hpp"
 
 namespace convoy::cuda {
 namespace {
 
-class PreparedGeneral final : public Prepared {
+class PreparedGeneral final : public PreparedStage<GeneralLaunch> {
  public:
   PreparedGeneral(const Stage& stage, const Machine& machine)
-      : stage_(stage), device_(machine.device.index) {
-    const OnDevice on(device_);
-    launch_.emplace(stage, machine.compute_capability >= 90);
-  }
+      : PreparedStage(stage, machine, machine.compute_capability >= 90) {}
 
   std::string packing() const override {
     return fmt::format("{} k{}r{}s{}c{}", to_text(compute_type(stage_)), stage_.k, stage_.r,
@@ -29,22 +25,11 @@ class PreparedGeneral final : public Prepared {
     const auto count = static_cast<std::size_t>(shapes_of(stage_).w_elements);
     return pack_widened(stage_, {all.front().w, count}, device_);
   }
-  void use(std::shared_ptr<const PackedWeights> weights) override {
-    weights_ = std::static_pointer_cast<const DeviceWeights>(std::move(weights));
-  }
 
   Status run(const RunArgs& args) const noexcept override {
     if (args.n == 0) return {};
-    const OnDevice on(device_);
-    return launch_status(
-        launch_->run(args, static_cast<const float*>(weights_->memory.data()), stream_of(args)));
+    return enqueue(args);
   }
-
- private:
-  Stage stage_;
-  int device_;
-  std::shared_ptr<const DeviceWeights> weights_;
-  std::optional<GeneralLaunch> launch_;
 };
 
 class General final : public StageKernel {

@@ -2,11 +2,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <optional>
 
-#include "cuda/error.hpp"
 #include "cuda/families.hpp"
 #include "cuda/family.hpp"
+#include "cuda/prepared_stage.hpp"
 #include "cuda/sm80/window.hpp"
 
 namespace convoy::cuda::sm80 {
@@ -19,15 +18,11 @@ WindowTile window_tile(const Stage& stage, const Tile& tile) {
   return all[std::min(numbered, all.size() - 1)];
 }
 
-class PreparedWindow final : public Prepared {
+class PreparedWindow final : public PreparedStage<WindowLaunch> {
  public:
   PreparedWindow(const Stage& stage, const WindowTile& tile, const Machine& machine)
-      : stage_(stage),
-        device_(machine.device.index),
-        in_order_(window_sizes(stage, tile).in_order) {
-    const OnDevice on(device_);
-    launch_.emplace(stage, tile, machine);
-  }
+      : PreparedStage(stage, machine, tile, machine),
+        in_order_(window_sizes(stage, tile).in_order) {}
 
   std::string packing() const override {
     return fmt::format("{} k{}r{}s{}c{}g{}{}", to_text(stage_.dtype), stage_.k, stage_.r, stage_.s,
@@ -36,22 +31,14 @@ class PreparedWindow final : public Prepared {
   std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
     return pack_rounded(stage_, window_weights(stage_, in_order_, all.front().w), device_);
   }
-  void use(std::shared_ptr<const PackedWeights> weights) override {
-    weights_ = std::static_pointer_cast<const DeviceWeights>(std::move(weights));
-  }
 
   Status run(const RunArgs& args) const noexcept override {
     if (args.n == 0) return {};
-    const OnDevice on(device_);
-    return launch_status(launch_->run(args, weights_->memory.data(), stream_of(args)));
+    return enqueue(args);
   }
 
  private:
-  Stage stage_;
-  int device_;
-  bool in_order_;
-  std::shared_ptr<const DeviceWeights> weights_;
-  std::optional<WindowLaunch> launch_;
+  const bool in_order_;
 };
 
 class Window final : public StageKernel {
