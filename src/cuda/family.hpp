@@ -44,6 +44,7 @@ Status check_16_bytes(std::string_view kernel, std::string_view operand, const v
 template <class Seconds>
 std::vector<Tile> by_seconds(std::vector<Tile> tiles, const Seconds& seconds) {
   std::vector<std::pair<double, Tile>> timed;
+  timed.reserve(tiles.size());
   for (Tile& tile : tiles) timed.emplace_back(seconds(tile), std::move(tile));
   std::ranges::stable_sort(timed, {}, &std::pair<double, Tile>::first);
   for (std::size_t i = 0; i < tiles.size(); ++i) tiles[i] = std::move(timed[i].second);
