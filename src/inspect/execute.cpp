@@ -119,7 +119,9 @@ Output Planned::run(const TensorView& x) {
 
 double Planned::time() const {
   constexpr double long_enough = 0.05;  // seconds, for a steady median of a small operator
-  const Operands all = operands();
+  const Tensor workspace = workspace_for_streams(plan_.workspace_bytes(), plan_.device());
+  Operands all = operands();
+  all.workspace = workspace.data<void>();
   const auto call = [&](Stream stream, std::size_t) { plan_.run(all, stream).or_throw(); };
   return summary(sample_calls(plan_.device(), 1, call, long_enough)).median;
 }

@@ -34,6 +34,7 @@ ChainRuns::ChainRuns(const Chain& chain, const PlanOptions& options)
     const Tensor& bias = operands_.back().bias;
     folded_bias_.push_back(bias.view() ? bias.to({}) : Tensor());
     plans_.emplace_back(stage, operands_.back().weights, options_);
+    workspaces_.push_back(workspace_for_streams(plans_.back().workspace_bytes(), machine_.device));
     predicted_stages_ += select(stage, machine_, options_, nullptr).tile.cost.seconds;
     sets_ = std::max(sets_, operands_.back().sets());
   }
@@ -70,15 +71,18 @@ std::unique_ptr<const Bound> ChainRuns::bind(const std::string& kernel,
 }
 
 Samples ChainRuns::sample_whole(const Bound& bound, double seconds) const {
-  return sample(seconds,
-                [&](Stream stream, std::size_t set) { return run_whole(bound, stream, set); });
+  const Tensor workspace = workspace_for_streams(bound.workspace_bytes(), machine_.device);
+  return sample(seconds, [&](Stream stream, std::size_t set) {
+    return run_whole(bound, workspace.data<void>(), stream, set);
+  });
 }
 
 Samples ChainRuns::sample_stages(double seconds) const {
   return sample(seconds, [&](Stream stream, std::size_t set) { return run_stages(stream, set); });
 }
 
-Status ChainRuns::run_whole(const Bound& bound, Stream stream, std::size_t set) const {
+Status ChainRuns::run_whole(const Bound& bound, void* workspace, Stream stream,
+                            std::size_t set) const {
   const Chain chain = chain_;
   const bool folds = bound.kernel().facts().folds;
   const auto bias = [&](std::size_t i) {
@@ -95,7 +99,7 @@ Status ChainRuns::run_whole(const Bound& bound, Stream stream, std::size_t set) 
   args.y_stride = dense_y(chain.back(), args.n);
   args.later = later;
   args.labels = labels_.data<std::int32_t>();
-  return bound.run(args, nullptr, stream);
+  return bound.run(args, workspace, stream);
 }
 
 Status ChainRuns::run_stages(Stream stream, std::size_t set) const {
@@ -103,6 +107,7 @@ Status ChainRuns::run_stages(Stream stream, std::size_t set) const {
   for (std::size_t i = 0; i < alone_.size(); ++i) {
     Operands all = operands_of(i, set);
     all.x.data = x;  // the same bytes, whether flattened or not
+    all.workspace = workspaces_[i].data<void>();
     if (Status status = plans_[i].run(all, stream); !status.ok()) return status;
     x = all.y.data;
   }

@@ -31,7 +31,7 @@ class ChainRuns {
 
  private:
   std::vector<Parameters> parameters(const KernelFacts& facts) const;
-  Status run_whole(const Bound& bound, Stream stream, std::size_t set) const;
+  Status run_whole(const Bound& bound, void* workspace, Stream stream, std::size_t set) const;
   Status run_stages(Stream stream, std::size_t set) const;
   Samples sample(double seconds, const std::function<Status(Stream, std::size_t)>& run) const;
   Operands operands_of(std::size_t stage, std::size_t set) const {
@@ -44,6 +44,7 @@ class ChainRuns {
   std::vector<Stage> alone_;
   std::vector<RandomOperands> operands_;
   std::vector<Plan> plans_;
+  std::vector<Tensor> workspaces_;   // of those
   Tensor pixels_;                    // where the chain's constants give their values
   std::vector<float> values_;        // those, [C][256]
   std::vector<Tensor> folded_bias_;  // on the host

@@ -209,10 +209,18 @@ Samples sample_calls(Device device, std::size_t sets,
   return {std::move(times), runs};
 }
 
+Tensor workspace_for_streams(std::size_t bytes, Device device) {
+  if (bytes == 0 || device.kind == DeviceKind::cpu) return {};
+  return {DType::u8, {static_cast<Index>(bytes)}, device};
+}
+
 Timing time_runs(const Plan& plan, const RandomOperands& random, double seconds) {
+  const Tensor workspace = workspace_for_streams(plan.workspace_bytes(), plan.device());
   std::vector<Operands> operands;
-  for (std::size_t set = 0; set < random.sets(); ++set)
+  for (std::size_t set = 0; set < random.sets(); ++set) {
     operands.push_back(random.operands(plan.stage(), set));
+    operands.back().workspace = workspace.data<void>();
+  }
   return summary(sample_calls(
       plan.device(), random.sets(),
       [&](Stream stream, std::size_t set) { plan.run(operands[set], stream).or_throw(); },

@@ -62,6 +62,10 @@ Timing summary(Samples samples);
 Samples sample_calls(Device device, std::size_t sets,
                      const std::function<void(Stream, std::size_t set)>& call, double seconds);
 
+/// A workspace for runs on one stream after another, as sample_calls makes them: those of a GPU's
+/// plan are kept by the stream that ran first. Empty where there are no bytes, and on the CPU.
+Tensor workspace_for_streams(std::size_t bytes, Device device);
+
 /// Of the plan's runs, as sample_calls. Throws Error when one fails.
 Timing time_runs(const Plan& plan, const RandomOperands& random, double seconds);
 

@@ -7,9 +7,11 @@
 #include <chrono>
 #include <cstring>
 
+#include "convoy/tune.hpp"
 #include "core/gpu.hpp"
 #include "core/gpu_timing.hpp"
 #include "gpu_case.hpp"
+#include "plan/chain_runs.hpp"
 #include "plan/segments.hpp"
 
 namespace convoy {
@@ -83,6 +85,24 @@ TEST_F(GpuTiming, SlowStagesKeepToTheirTime) {
   const Timing timing = time_runs(plan, random, 0.1);
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
   EXPECT_LT(spent.count(), 0.5 + 8 * timing.median);
+}
+
+// Each time on a stream of its own; a plan's workspaces are kept by the first streams.
+TEST_F(GpuTiming, PlansWithAWorkspaceAreTimedAgain) {
+  const OwnedChain chain = parse_chain("n2h28c32k32r3pad1+relu > n2h28c32k48r3pad1+relu", true);
+  const Stage& stage = chain.stages.front();
+  const Machine machine = gpu::machine(0);
+  if (machine.compute_capability < 80) GTEST_SKIP() << "skipped: needs compute capability 8.0";
+  const RandomOperands random(stage, 1, machine);
+  PlanOptions options;
+  options.device = gpu0;
+  options.kernel = "winograd4";
+  const Plan plan(stage, random.weights, options);
+  ASSERT_GT(plan.workspace_bytes(), 0U);
+  for (int i = 0; i < 3; ++i) EXPECT_GT(time_runs(plan, random, 0.01).median, 0);
+  EXPECT_FALSE(tune(stage, options, 0.05, false).rows.empty());
+  const ChainRuns runs(chain, {.device = gpu0});
+  for (int i = 0; i < 3; ++i) EXPECT_GT(summary(runs.sample_stages(0.01)).median, 0);
 }
 
 TEST_F(GpuTiming, TwoStagesAreTimedInOneLaunchAndInTwo) {
