@@ -57,7 +57,7 @@ TEST_F(GpuLayout, TransposesNearTheSpeedOfACopy) {
       return seconds;
     };
     const double ours = best([&] {
-      cuda::launch_status(cuda::transpose_launch(what, nullptr)).or_throw();
+      cuda::launch_status(cuda::transpose_launch(what, false, nullptr)).or_throw();
     }),
                  copied = best([&] { copy_tensor(from, to); });
     const double bytes = 4.0 * static_cast<double>(count);

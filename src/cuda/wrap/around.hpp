@@ -25,11 +25,15 @@ class PreparedAround : public Prepared {
 
  protected:
   PreparedAround(std::string_view name, std::unique_ptr<Prepared> inner, const Machine& machine)
-      : name_(name), inner_(std::move(inner)), device_(machine.device.index) {}
+      : name_(name),
+        inner_(std::move(inner)),
+        device_(machine.device.index),
+        overlap_(machine.compute_capability >= 90) {}
 
   std::string_view name_;
   std::unique_ptr<Prepared> inner_;
   int device_;
+  bool overlap_;  // passes start while the kernel before them drains, and wait for it
 };
 
 /// Bytes of a tensor in workspace, so that the next one lies on 256.

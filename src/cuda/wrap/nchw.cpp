@@ -89,7 +89,7 @@ class PreparedNchw final : public PreparedAround {
                                               .from_stride = args.x_stride.n,
                                               .to_stride = x.pixels * x.channels,
                                               .element_bytes = x.size},
-                                             stream_of(args));
+                                             overlap_, stream_of(args));
           !why.empty())
         return launch_status(why);
       inside.x = ours;
@@ -111,7 +111,7 @@ class PreparedNchw final : public PreparedAround {
                                            .from_stride = y.pixels * y.channels,
                                            .to_stride = args.y_stride.n,
                                            .element_bytes = y.size},
-                                          stream_of(args)));
+                                          overlap_, stream_of(args)));
   }
 
  private:

@@ -38,7 +38,8 @@ constexpr bool may_pad(Index elements) {
 std::string pad_ready();
 
 /// Enqueues one launch for both. No allocation, no synchronisation, capturable. Returns an empty
-/// string, or what went wrong.
-std::string pad_launch(const Pad& pixels, const PadBias& bias, cudaStream_t stream) noexcept;
+/// string, or what went wrong. `overlap_previous`: as of Launch.
+std::string pad_launch(const Pad& pixels, const PadBias& bias, bool overlap_previous,
+                       cudaStream_t stream) noexcept;
 
 }  // namespace convoy::cuda

@@ -74,7 +74,7 @@ class PreparedPadded final : public PreparedAround {
       bias = {args.bias, reinterpret_cast<float*>(made + y_bytes()), stage_.k, wide_.k};
       inside.bias = bias.to;
     }
-    if (std::string why = pad_launch(x, bias, stream_of(args)); !why.empty())
+    if (std::string why = pad_launch(x, bias, overlap_, stream_of(args)); !why.empty())
       return launch_status(why);
     if (!pads_y()) return inner_->run(inside);
 
@@ -90,7 +90,7 @@ class PreparedPadded final : public PreparedAround {
                                      .wide = wide_.k,
                                      .from_stride = wide_.k,
                                      .to_stride = args.y_stride.w},
-                                    {}, stream_of(args)));
+                                    {}, overlap_, stream_of(args)));
   }
 
  private:

@@ -35,6 +35,7 @@ __device__ __forceinline__ T activated_as(const DeviceActivation& act, T v) {
 
 template <class T, int Lanes>
 __global__ void __launch_bounds__(threads) activated(const PoolParams g) {
+  ptx::grid_dependency_wait();
   const Index i = blockIdx.x * static_cast<Index>(threads) + threadIdx.x;
   if (i >= g.vectors) return;
   using Values = Channels<T, Lanes>;
@@ -46,6 +47,7 @@ __global__ void __launch_bounds__(threads) activated(const PoolParams g) {
 
 template <class T, int Lanes>
 __global__ void __launch_bounds__(threads) pooled(const PoolParams g) {
+  ptx::grid_dependency_wait();
   const Index i = blockIdx.x * static_cast<Index>(threads) + threadIdx.x;
   if (i >= g.vectors) return;
   using Values = Channels<T, Lanes>;
@@ -61,17 +63,29 @@ __global__ void __launch_bounds__(threads) pooled(const PoolParams g) {
   int at[Lanes];
 #pragma unroll
   for (int e = 0; e < Lanes; ++e) best[e] = -INFINITY, at[e] = static_cast<int>(top * g.q + left);
-  for (Index p = top; p < bottom; p += g.rows.dil) {
-    for (Index q = left; q < right; q += g.columns.dil) {
-      const Index pixel = image + p * g.q + q;
-      const Values values = static_cast<const Values*>(g.run.from)[pixel * of_row + vector];
+  const auto load = [&](Index p, Index q) {
+    return static_cast<const Values*>(g.run.from)[(image + p * g.q + q) * of_row + vector];
+  };
+  const auto take = [&](const Values& values, Index p, Index q) {
 #pragma unroll
-      for (int e = 0; e < Lanes; ++e) {
-        const float v =
-            Element<T>::widen(g.run.activate ? activated_as(g.act, values.v[e]) : values.v[e]);
-        if (math::beats(v, best[e])) at[e] = static_cast<int>(p * g.q + q);
-        best[e] = ptx::max_nan(best[e], v);
-      }
+    for (int e = 0; e < Lanes; ++e) {
+      const float v =
+          Element<T>::widen(g.run.activate ? activated_as(g.act, values.v[e]) : values.v[e]);
+      if (math::beats(v, best[e])) at[e] = static_cast<int>(p * g.q + q);
+      best[e] = ptx::max_nan(best[e], v);
+    }
+  };
+  // Three of a row at a time, all on their way before the first is used.
+  constexpr int together = 3;
+  for (Index p = top; p < bottom; p += g.rows.dil) {
+    for (Index q = left; q < right; q += together * g.columns.dil) {
+      Values values[together];
+#pragma unroll
+      for (int j = 0; j < together; ++j)
+        if (q + j * g.columns.dil < right) values[j] = load(p, q + j * g.columns.dil);
+#pragma unroll
+      for (int j = 0; j < together; ++j)
+        if (q + j * g.columns.dil < right) take(values[j], p, q + j * g.columns.dil);
     }
   }
   Values y;
@@ -91,12 +105,18 @@ __global__ void __launch_bounds__(threads) pooled(const PoolParams g) {
 }
 
 template <class T>
-cudaError_t launch_passes(PoolParams g, const Shapes& shapes, Index n, cudaStream_t stream) {
+cudaError_t launch_passes(PoolParams g, const Shapes& shapes, Index n, bool overlap_previous,
+                          cudaStream_t stream) {
   const bool eight = g.k % 8 == 0;
   const auto pass = [&](void (*kernel)(PoolParams), Index outputs) {
     g.vectors = outputs / (eight ? 8 : 1);
     const auto blocks = static_cast<int>((g.vectors + threads - 1) / threads);
-    return launch(kernel, {blocks, threads, 0, stream}, g);
+    return launch(kernel,
+                  {.grid = blocks,
+                   .threads = threads,
+                   .stream = stream,
+                   .overlap_previous = overlap_previous},
+                  g);
   };
   if (g.run.act != nullptr) {
     const cudaError_t error =
@@ -123,7 +143,8 @@ std::string pool_ready(DType type) {
   return error == cudaSuccess ? std::string() : describe(error, "loading pool");
 }
 
-std::string pool_launch(const Stage& stage, const PoolRun& run, cudaStream_t stream) noexcept {
+std::string pool_launch(const Stage& stage, const PoolRun& run, bool overlap_previous,
+                        cudaStream_t stream) noexcept {
   const Shapes shapes = shapes_of(stage);
   const auto i = [](Index v) { return static_cast<int>(v); };
   PoolParams g{};
@@ -136,7 +157,7 @@ std::string pool_launch(const Stage& stage, const PoolRun& run, cudaStream_t str
   const auto passes =
       for_float(stage.output_dtype(true), [&]<class T>() { return &launch_passes<T>; });
   if (passes == nullptr) return "pool: " + to_text(stage) + " has no floating-point output";
-  const cudaError_t error = passes(g, shapes, run.n, stream);
+  const cudaError_t error = passes(g, shapes, run.n, overlap_previous, stream);
   if (error == cudaSuccess) return {};
   return describe(error, "launching pool for " + to_text(stage));
 }

@@ -30,6 +30,8 @@ std::string pool_ready(DType type);
 /// Enqueues one launch, or two where `act` is wanted. No allocation, no synchronisation,
 /// capturable. Returns an empty string, or what went wrong. The maximum is taken of values as the
 /// output type holds them; the first one in row-major order gives the index, NaN wins.
-std::string pool_launch(const Stage& stage, const PoolRun& run, cudaStream_t stream) noexcept;
+/// `overlap_previous`: as of Launch.
+std::string pool_launch(const Stage& stage, const PoolRun& run, bool overlap_previous,
+                        cudaStream_t stream) noexcept;
 
 }  // namespace convoy::cuda

@@ -66,7 +66,7 @@ class PreparedPooled final : public PreparedAround {
                                       .y_stride = args.y_stride,
                                       .act = stage_.keep.pre ? args.act : nullptr,
                                       .idx = args.idx},
-                                     stream_of(args)));
+                                     overlap_, stream_of(args)));
   }
 
  private:

@@ -8,6 +8,7 @@
 
 #include "cuda/error.hpp"
 #include "cuda/launch.hpp"
+#include "cuda/ptx/sync.cuh"
 #include "cuda/wrap/transpose.hpp"
 
 namespace convoy::cuda {
@@ -48,6 +49,7 @@ template <bool ColumnWords, bool RowWords>
 __global__ void __launch_bounds__(threads) transpose(const TransposeParams p) {
   __shared__ std::uint32_t tile[side][side / 2 + 1];  // [column][pair of rows]
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  ptx::grid_dependency_wait();
   for (unsigned t = blockIdx.x; t < p.tiles; t += gridDim.x) {
     const int column0 = static_cast<int>(t % p.tiles_across) * side,
               row0 = static_cast<int>(t / p.tiles_across % p.tiles_down) * side;
@@ -90,6 +92,7 @@ __global__ void __launch_bounds__(threads) transpose_words(const TransposeParams
   const Index matrix = blockIdx.x / p.tiles_across / p.tiles_down;
   const auto* const from = static_cast<const std::uint32_t*>(p.from) + matrix * p.from_stride;
   auto* const to = static_cast<std::uint32_t*>(p.to) + matrix * p.to_stride;
+  ptx::grid_dependency_wait();
 #pragma unroll
   for (int i = warp; i < side; i += warps)
 #pragma unroll
@@ -127,7 +130,8 @@ std::string transpose_ready() {
   return {};
 }
 
-std::string transpose_launch(const Transpose& what, cudaStream_t stream) noexcept {
+std::string transpose_launch(const Transpose& what, bool overlap_previous,
+                             cudaStream_t stream) noexcept {
   if (!may_transpose(what.batch, what.rows, what.columns))
     return "transpose: " + std::to_string(what.batch) + " matrices of " +
            std::to_string(what.rows) + " x " + std::to_string(what.columns) +
@@ -148,7 +152,12 @@ std::string transpose_launch(const Transpose& what, cudaStream_t stream) noexcep
              row_words = words(what.to, what.rows, what.to_stride);
   const TransposeKernel kernel =
       what.element_bytes == 4 ? transpose_words : kernels[column_words][row_words];
-  const cudaError_t error = launch(kernel, {static_cast<int>(tiles), threads, 0, stream}, p);
+  const cudaError_t error = launch(kernel,
+                                   {.grid = static_cast<int>(tiles),
+                                    .threads = threads,
+                                    .stream = stream,
+                                    .overlap_previous = overlap_previous},
+                                   p);
   if (error == cudaSuccess) return {};
   return describe(error, "launching transpose");
 }

@@ -39,7 +39,8 @@ inline bool may_transpose(Index batch, Index rows, Index columns) {
 std::string transpose_ready();
 
 /// Enqueues one launch. No allocation, no synchronisation, capturable. Returns an empty string, or
-/// what went wrong.
-std::string transpose_launch(const Transpose& what, cudaStream_t stream) noexcept;
+/// what went wrong. `overlap_previous`: as of Launch.
+std::string transpose_launch(const Transpose& what, bool overlap_previous,
+                             cudaStream_t stream) noexcept;
 
 }  // namespace convoy::cuda

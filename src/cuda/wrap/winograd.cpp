@@ -81,10 +81,7 @@ class PreparedWinograd final : public PreparedAround {
  public:
   PreparedWinograd(std::string_view name, const Stage& stage, Index images,
                    std::unique_ptr<Prepared> inner, const Machine& machine)
-      : PreparedAround(name, std::move(inner), machine),
-        stage_(stage),
-        images_(images),
-        overlap_(machine.compute_capability >= 90) {
+      : PreparedAround(name, std::move(inner), machine), stage_(stage), images_(images) {
     const OnDevice on(device_);
     launch_status(winograd_ready()).or_throw();
   }
@@ -152,7 +149,6 @@ class PreparedWinograd final : public PreparedAround {
 
   Stage stage_;
   Index images_;  // of a chunk
-  bool overlap_;
   std::shared_ptr<const DeviceWeights> filters_;
 };
 
