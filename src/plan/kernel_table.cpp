@@ -23,6 +23,7 @@ std::span<const Kernel* const> kernel_table() {
   // GPU families that run inside another kernel, between passes over memory.
   static const cuda::Pooled halo_pool("halo_pool", cuda::sm90::halo());
   static const cuda::Padded halo_padded("halo_padded", cuda::sm90::halo(), 8);
+  static const cuda::Padded halo_pool_padded("halo_pool_padded", halo_pool, 8);
   static const cuda::Nchw first_nchw("first_nchw", cuda::sm90::first(), cuda::Nchw::strided_x);
   static const cuda::Nchw few_nchw("few_nchw", cuda::sm90::few());
   static const cuda::Nchw halo_nchw("halo_nchw", cuda::sm90::halo());
@@ -61,7 +62,8 @@ std::span<const Kernel* const> kernel_table() {
     &cuda::sm80::cutlass_pooled(),  // by name only: CUTLASS 2.x, max 2x2 by atomicMax
     &halo_pool,                     // halo with any pool and second outputs, in a second pass
     &halo_padded,                   // halo for C or K that are no multiples of 8, between copies
-    &first_nchw,                    // the same for NCHW, between transpositions
+    &halo_pool_padded,              // the same with any pool: halo_pool between copies
+    &first_nchw,                    // first for NCHW, between transpositions
     &few_nchw,
     &halo_nchw,
     &halo_padded_nchw,
