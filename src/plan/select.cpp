@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "convoy/error.hpp"
@@ -71,11 +72,17 @@ std::vector<std::string> refusals_of(const Kernel& kernel, const Chain& chain,
 
 Verdict judge(const Kernel& kernel, const Chain& chain, const Chain& canonical,
               const Machine& machine, const Machine& one_thread, const PlanOptions& options) {
-  Verdict verdict{&kernel, refusals_of(kernel, chain, machine), 0, {}};
+  Verdict verdict{&kernel, refusals_of(kernel, chain, machine), 0, 0, {}};
   if (kernel.facts().by_name_only && options.kernel != kernel.name())
     verdict.refusals.push_back(fmt::format("runs by name only: --kernel {}", kernel.name()));
   if (!verdict.fits()) return verdict;
   verdict.canonical_seconds = rank(kernel, canonical, one_thread).front().cost.seconds;
+  verdict.compared_seconds = verdict.canonical_seconds;
+  // A GPU's kernels differ most on one image, which waits for launches and a few CTAs.
+  if (machine.device.kind == DeviceKind::cuda)
+    verdict.compared_seconds =
+        std::sqrt(verdict.canonical_seconds *
+                  rank(kernel, with_images(chain, 1), machine).front().cost.seconds);
   verdict.tiles = rank(kernel, chain, machine);
   return verdict;
 }
@@ -219,8 +226,8 @@ Selection select(const Chain& chain, const Machine& machine, const PlanOptions& 
     double best = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i < selection.verdicts.size(); ++i) {
       const Verdict& verdict = selection.verdicts[i];
-      if (!verdict.fits() || verdict.canonical_seconds >= best) continue;
-      best = verdict.canonical_seconds;
+      if (!verdict.fits() || verdict.compared_seconds >= best) continue;
+      best = verdict.compared_seconds;
       first = i;
     }
     if (first == selection.verdicts.size())

@@ -23,7 +23,9 @@ struct Verdict {
   const Kernel* kernel = nullptr;
   std::vector<std::string> refusals;  // empty: it fits
   double canonical_seconds = 0;       // best predicted time of the canonical chain, one thread
-  std::vector<RankedTile> tiles;      // of the chain itself, the best first
+  double compared_seconds = 0;    // by which arithmetics are compared: on a GPU the geometric mean
+                                  // of that and the time of one image
+  std::vector<RankedTile> tiles;  // of the chain itself, the best first
   bool fits() const { return refusals.empty(); }
 };
 
