@@ -57,22 +57,19 @@ struct WindowCosts {
   // Of the Tensor Cores' rate what mma.sync reaches; where wgmma is what reaches it; of f32 there.
   double share = 0.8, hopper_share = 0.66, hopper_f32_share = 0.45;
   double copied = 48, shown = 0.25;  // bytes a cycle that cp.async brings; the part that shows
-  // Cycles: of a CTA, a step, an output of the tile; of f32, of a step that four warps can't cover;
-  // of 16 bits, of a step of a CTA alone, and in it of each of a warp's products; of the end of
-  // sparse tiles, likewise.
-  double cta = 1500, step = 27, output = 0.05, latency = 400, alone = 125, alone_product = 9.75,
-         sparse = 1000;
-  // How much longer than in 16 bytes pixels take to copy in 8, 4 or 2. Then all of it shows.
-  double copies_of_8 = 2, copies_of_4 = 4, copies_of_2 = 10;
-  double scattered = 2.5;  // of f32, cycles of an output, where pixels of y do not lie on 16 bytes
+  // Cycles: of a CTA, and of one of sparse or narrow tiles; of a step, an output of the tile; of a
+  // step of a CTA alone, and in it of each of a warp's products, of 16 bits and of f32.
+  double cta = 1500, small_cta = 900, step = 27, output = 0.05, alone = 125, alone_product = 9.75,
+         alone_f32 = 230, alone_f32_product = 24.5;
+  // What narrow tiles add to a step: copies of 8 bytes, of fewer by way of registers, and eight
+  // warps instead of four; of a CTA of four warps alone.
+  double narrow_8 = 146, narrow = 340, narrow_shared = 60, narrow_alone = 800;
+  double staged = 0.1;  // of an output, where pixels of y do not lie on 16 bytes
   double analytic = 1.6, precomputed = 1.4;  // factors of a step with these iterators
   double memory = 0.7;                       // share of the memory's speed
   // Of boxes, to 51 tiles of 17 stages: cycles of a scheduler for a warp's row of x and for a copy
   // in it, for what becomes of 32 rows' sums, for those of a part; share of the memory's speed.
   double box_row = 200, box_copy = 30, box_write = 200, box_part = 200, box_memory = 0.65;
-  // Factor of the seconds of dense stages of 16 bits on Hopper: arithmetics are compared at a large
-  // n, and at small ones wgmma's families are up to 3.5 times as fast.
-  double against_wgmma = 2.1;
 };
 
 /// Of `spike_resident`, by hand, 2026-11, to the shipped network on an H200, its layouts by its
@@ -103,8 +100,8 @@ struct CutlassPooledCosts {
 struct PassCosts {
   double launch = 2e-6;       // seconds: pools, activations and transpositions
   double memory_share = 0.8;  // of the memory's speed, likewise
-  double copy_launch = 3e-6,
-         copy_memory_share = 0.5;  // seconds, share: copies to other numbers of channels
+  double copy_launch = 2e-6,
+         copy_memory_share = 0.6;  // seconds, share: copies to other numbers of channels
 };
 
 }  // namespace convoy::cuda

@@ -89,7 +89,7 @@ TEST_F(GpuTiming, SlowStagesKeepToTheirTime) {
 
 // Each time on a stream of its own; a plan's workspaces are kept by the first streams.
 TEST_F(GpuTiming, PlansWithAWorkspaceAreTimedAgain) {
-  const OwnedChain chain = parse_chain("n2h28c32k32r3pad1+relu > n2h28c32k48r3pad1+relu", true);
+  const OwnedChain chain = parse_chain("n2h28c64k64r3pad1+relu > n2h28c64k80r3pad1+relu", true);
   const Stage& stage = chain.stages.front();
   const Machine machine = gpu::machine(0);
   if (machine.compute_capability < 80) GTEST_SKIP() << "skipped: needs compute capability 8.0";

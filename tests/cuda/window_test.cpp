@@ -68,6 +68,7 @@ TEST(Window, IteratorsVisitTheSame) {
       Analytic<2> analytic(g, first, 32, unit);
       Optimized<2> optimized(g, first, 32, unit);
       Precomputed<2> precomputed(g, first, 32, unit, taps.data());
+      Unlimited<2> unlimited(g, first, 32, unit);
       for (int step = 0; step < at.steps; ++step) {
         for (int row = 0; row < 2; ++row) {
           const int m = first + row * 32, s = step % g.s, r = step / g.s % g.r,
@@ -91,6 +92,7 @@ TEST(Window, IteratorsVisitTheSame) {
           check(analytic);
           check(optimized);
           check(precomputed);
+          check(unlimited);
           if (testing::Test::HasFatalFailure()) return;
           ++visits;
           outside += valid == 0 ? 1 : 0;
@@ -98,12 +100,34 @@ TEST(Window, IteratorsVisitTheSame) {
         analytic.advance();
         optimized.advance();
         precomputed.advance();
+        unlimited.advance();
       }
     }
   }
   EXPECT_GT(visits, 100000);
   EXPECT_GT(outside, visits / 20);
   EXPECT_LT(outside, visits);
+}
+
+// Filters of which no mask has all taps.
+TEST(Window, UnlimitedVisitsLargeFilters) {
+  for (const char* text : {"f16:n2h50w41c40k8r40s3pad3", "f16:n2h9w48c3k8r3s35pad2x4dil2x1",
+                           "f16:n1h40w40c33k8r33s33pad1stride3"}) {
+    WindowSizes at = laid_out(parse_stage(text), narrow, 1);
+    at.g.channel_bytes = at.groups.channels * 2;
+    for (int m = 0; m < at.g.m; m += 7)
+      for (int unit = 0; unit < chunk_units; ++unit) {
+        Analytic<1> wanted(at.g, m, 1, unit);
+        Unlimited<1> is(at.g, m, 1, unit);
+        for (int step = 0; step < at.steps; ++step) {
+          ASSERT_EQ(is.bytes(), wanted.bytes()) << text << " m " << m << " step " << step;
+          if (wanted.valid()) {
+            ASSERT_EQ(is.get(), wanted.get()) << text << " step " << step;
+          }
+          wanted.advance(), is.advance();
+        }
+      }
+  }
 }
 
 // True convolution is cross-correlation with taps from last to first.

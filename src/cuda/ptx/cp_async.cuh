@@ -27,6 +27,12 @@ __device__ __forceinline__ void cp_async_16_or_zero(std::uint32_t to, const void
       "l"(from), "r"(static_cast<std::uint32_t>(valid))
       : "memory");
 }
+/// What a copy would have brought, from registers.
+__device__ __forceinline__ void store_shared_16(std::uint32_t to, const uint4& v) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z),
+               "r"(v.w)
+               : "memory");
+}
 /// Copies begun since the last call are a group.
 __device__ __forceinline__ void cp_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");

@@ -89,9 +89,10 @@ std::string WindowLaunch::run(const RunArgs& args, const void* w,
   p.x = static_cast<const char*>(args.x), p.w = static_cast<const char*>(w);
   p.bias = args.bias;
   p.y = static_cast<char*>(args.y), p.y_pixel = args.y_stride.w;
+  p.x_end = p.x + ((args.n - 1) * x.n + (stage.h - 1) * x.h + (stage.w - 1) * x.w + stage.c) * size;
   p.copy = std::min(copy, 8);
-  p.wide_y = common_alignment(reinterpret_cast<std::uintptr_t>(args.y), args.y_stride.w * size,
-                              one ? 0 : groups.filters * size) == unit_bytes;
+  p.y_store = common_alignment(reinterpret_cast<std::uintptr_t>(args.y), args.y_stride.w * size,
+                               one ? 0 : groups.filters * size);
   const cudaError_t error = with.kernel.launch(
       {.grid = p.at.m_tiles * p.at.n_tiles,
        .threads = with.tile.threads(),

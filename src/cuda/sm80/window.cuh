@@ -26,8 +26,9 @@ struct WindowParams {
   char* y;
   Index y_pixel;  // elements
   DeviceActivation act;
-  int copy;     // bytes that x allows a copy: 16, or of narrow kernels 8, 4 or 2
-  bool wide_y;  // y takes stores of 16 bytes
+  const char* x_end;  // behind x's last element
+  int copy;           // bytes that x allows a copy: 16, or of narrow kernels 8, 4 or 2
+  int y_store;        // bytes that y allows a store: 16, 4 or 2
 };
 
 /// A tile's numbers as the kernel uses them.
@@ -41,25 +42,32 @@ struct WindowShape {
   static constexpr int ms = warp_m / 16, ns = warp_n / 8;  // mma instructions of a warp
   static constexpr int slot_bytes = Tile.slot_bytes(), shared_bytes = Tile.shared_bytes();
   static constexpr int copies_m = m * chunk_units / threads, copies_n = n * chunk_units / threads;
-  static_assert(warp_m % 32 == 0 && warp_n % 32 == 0, "eight windows, and a block of filters");
+  static constexpr bool pools = warp_m % 32 == 0;  // whether a warp's rows are whole windows
+  static_assert(warp_m % 16 == 0 && warp_n % 32 == 0, "rows of an mma, and a block of filters");
   static_assert(threads % (block_filters * chunk_units) == 0,
                 "threads copy whole blocks of weights");
   static_assert(!sparse || n == block_filters, "what is live is said of one block");
 };
 
-/// 16 bytes of a pixel in copies as wide as x allows.
-template <class T>
-__device__ __forceinline__ void copy_narrow(std::uint32_t to, const char* from, int valid,
-                                            int copy) {
-  if (copy == 8) {
-#pragma unroll
-    for (int i = 0; i < 16; i += 8)
-      ptx::cp_async_or_zero<8>(to + i, from + i, min(max(valid - i, 0), 8));
-  } else if (copy == 4) {
-#pragma unroll
-    for (int i = 0; i < 16; i += 4)
-      ptx::cp_async_or_zero<4>(to + i, from + i, min(max(valid - i, 0), 4));
-  } else {
+/// 16 bytes of a pixel that lie on a multiple of 2 or 4, of which the first `valid` are there: the
+/// one or two aligned units that hold them, on the way. What of these lies beyond x is not read.
+struct Fetched {
+  uint4 low, high;
+  int first, valid;  // bytes: where in `low` they begin; how many there are
+
+  __device__ __forceinline__ void fetch(const char* from, int valid_, const char* begin,
+                                        const char* end) {
+    first = static_cast<int>(reinterpret_cast<std::uintptr_t>(from) % unit_bytes), valid = valid_;
+    low = high = make_uint4(0, 0, 0, 0);
+    if (valid <= 0) return;
+    const char* const unit = from - first;
+    const bool both = first + valid > unit_bytes;
+    if (unit >= begin && unit + (both ? 2 : 1) * unit_bytes <= end) {
+      low = reinterpret_cast<const uint4*>(unit)[0];
+      if (both) high = reinterpret_cast<const uint4*>(unit)[1];
+      return;
+    }
+    first = 0;
     std::uint32_t words[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -68,11 +76,25 @@ __device__ __forceinline__ void copy_narrow(std::uint32_t to, const char* from, 
       };
       words[i] = half(4 * i) | half(4 * i + 2) << 16;
     }
-    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(words[0]), "r"(words[1]),
-                 "r"(words[2]), "r"(words[3])
-                 : "memory");
+    low = make_uint4(words[0], words[1], words[2], words[3]);
   }
-}
+  /// The 16 bytes, zeros behind those that are there.
+  __device__ __forceinline__ uint4 get() const {
+    std::uint32_t w[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+    for (int i = 0; i < 6; ++i) w[i] = (first & 8) != 0 ? w[i + 2] : w[i];
+#pragma unroll
+    for (int i = 0; i < 5; ++i) w[i] = (first & 4) != 0 ? w[i + 1] : w[i];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) w[i] = __funnelshift_r(w[i], w[i + 1], first % 4 * 8);
+    if (valid < unit_bytes) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        w[i] &= valid >= 4 * i + 4 ? 0xffffffffu : valid > 4 * i ? 0xffffu : 0u;
+    }
+    return make_uint4(w[0], w[1], w[2], w[3]);
+  }
+};
 
 /// What a thread copies of each step.
 template <class T, class Shape, template <int> class Pixels>
@@ -104,17 +126,31 @@ class WindowLoads {
                                i * between_blocks < blocks_);
     w_ += slab_bytes;
   }
-  __device__ __forceinline__ void pixels(std::uint32_t slot) {
+  __device__ __forceinline__ void pixels(std::uint32_t slot, int set = 0) {
     const std::uint32_t to = to_ + slot;
 #pragma unroll
     for (int i = 0; i < Shape::copies_m; ++i, ++pixels_) {
       const char* const from = x_ + pixels_.get();
-      if constexpr (Shape::narrow)
-        copy_narrow<T>(to + i * between_rows * chunk_bytes, from, pixels_.bytes(), p_.copy);
-      else
-        ptx::cp_async_16_or_zero(to + i * between_rows * chunk_bytes, from, pixels_.valid());
+      const std::uint32_t to_row = to + i * between_rows * chunk_bytes;
+      if constexpr (!Shape::narrow) {
+        ptx::cp_async_16_or_zero(to_row, from, pixels_.valid());
+      } else if (p_.copy == 8) {
+        const int valid = pixels_.bytes();
+#pragma unroll
+        for (int b = 0; b < unit_bytes; b += 8)
+          ptx::cp_async_or_zero<8>(to_row + b, from + b, min(max(valid - b, 0), 8));
+      } else {
+        fetched_[set][i].fetch(from, pixels_.bytes(), p_.x, p_.x_end);
+      }
     }
     pixels_.advance();
+  }
+  /// Of narrow copies those that no cp.async makes: what was fetched last, into its slot.
+  __device__ __forceinline__ void put(std::uint32_t slot, int set = 0) {
+    if (!Shape::narrow || p_.copy == 8) return;
+#pragma unroll
+    for (int i = 0; i < Shape::copies_m; ++i)
+      ptx::store_shared_16(to_ + slot + i * between_rows * chunk_bytes, fetched_[set][i].get());
   }
 
  private:
@@ -128,6 +164,7 @@ class WindowLoads {
   int blocks_;
   std::uint32_t to_;
   Pixels<Shape::copies_m> pixels_;
+  Fetched fetched_[Shape::slots - 1][Shape::copies_m];  // of narrow ones, by unrolled loops alone
 };
 
 /// What a warp reads of a slot: addresses of its lanes' rows.
@@ -167,9 +204,20 @@ __device__ __forceinline__ void window_sums(const WindowParams& p, const WindowC
   for (int i = 0; i < slots - 1; ++i)
     if (i < steps) loads.weights(i * Shape::slot_bytes);
   ptx::grid_dependency_wait();
-  for (int i = 0; i < slots - 1; ++i) {
-    if (i < steps) loads.pixels(i * Shape::slot_bytes);
-    ptx::cp_async_commit();
+  if constexpr (Shape::narrow) {
+#pragma unroll
+    for (int i = 0; i < slots - 1; ++i) {
+      if (i < steps) loads.pixels(i * Shape::slot_bytes, i);
+      ptx::cp_async_commit();
+    }
+#pragma unroll
+    for (int i = 0; i < slots - 1; ++i)
+      if (i < steps) loads.put(i * Shape::slot_bytes, i);
+  } else {
+    for (int i = 0; i < slots - 1; ++i) {
+      if (i < steps) loads.pixels(i * Shape::slot_bytes);
+      ptx::cp_async_commit();
+    }
   }
   ptx::cp_async_wait<slots - 2>();
   __syncthreads();
@@ -179,15 +227,18 @@ __device__ __forceinline__ void window_sums(const WindowParams& p, const WindowC
   reads.read(0, 0, a[0], b[0]);
   // Which products there are in a merged group, by parts of its one or two chunks.
   const int a_chunk = g.r * g.s;
-  std::uint32_t to_fill = (slots - 1) * Shape::slot_bytes, slot = 0;
+  std::uint32_t to_fill = (slots - 1) * Shape::slot_bytes, slot = 0, fetched = 0;
   std::uint32_t live = p.at.groups.live;
   int left_of_chunk = a_chunk;
   for (int step = 0; step < steps; ++step) {
     reads.read(slot, 1, a[1], b[1]);
+    // A step after it was fetched, and two barriers before it is read.
+    if (Shape::narrow && step > 0 && step + slots - 2 < steps) loads.put(fetched);
     // The slot that was read last in the step before, and every warp has passed a barrier since.
     if (step + slots - 1 < steps) {
       loads.weights(to_fill);
       loads.pixels(to_fill);
+      fetched = to_fill;
     }
     ptx::cp_async_commit();
     multiply<T>(sums, a[0], b[0], [&](int j) { return !Shape::sparse || (live >> j & 1) != 0; });

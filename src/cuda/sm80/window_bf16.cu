@@ -9,7 +9,8 @@ WindowKernel window_bf16(const WindowTile& tile) {
   if (tile == half_large) return window<__nv_bfloat16, WindowShape<half_large>, Optimized>;
   if (tile == small) return window<__nv_bfloat16, WindowShape<small>, Optimized>;
   if (tile == block_wide) return window<__nv_bfloat16, WindowShape<block_wide>, Optimized>;
-  if (tile == narrow) return window<__nv_bfloat16, WindowShape<narrow>, Analytic>;
+  if (tile == narrow) return window<__nv_bfloat16, WindowShape<narrow>, Unlimited>;
+  if (tile == narrow_shared) return window<__nv_bfloat16, WindowShape<narrow_shared>, Unlimited>;
   return nullptr;
 }
 

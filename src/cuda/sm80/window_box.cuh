@@ -92,7 +92,7 @@ class BoxWrites {
     filter_ = half * box_filters + static_cast<int>(threadIdx.x) % 4 * 4;
     left_ = filters - filter_;
     channel_ = group * p.at.groups.filters + filter_;
-    fast_ = p.wide_y && filters % 4 == 0 && p.act.slope == 1.0f;
+    fast_ = p.y_store == unit_bytes && filters % 4 == 0 && p.act.slope == 1.0f;
     low_ = Element<T>::pack({p.act.low, p.act.low}),
     high_ = Element<T>::pack({p.act.high, p.act.high});
 #pragma unroll

@@ -27,9 +27,7 @@ double box_seconds(const Stage& stage, const WindowTile& tile, const Machine& ma
   // Warps of a multiprocessor's four schedulers.
   const double cycles = ctas * each * warp_cycles * tile.threads() / 128;
   const double moved = cost_of(stage, 0, 0).bytes / (costs.box_memory * machine.memory_bandwidth);
-  const double seconds = costs.launch + std::max(cycles / (costs.clock * machine.clock_hz), moved);
-  return machine.compute_capability >= 90 && stage.groups == 1 ? costs.against_wgmma * seconds
-                                                               : seconds;
+  return costs.launch + std::max(cycles / (costs.clock * machine.clock_hz), moved);
 }
 
 }  // namespace
@@ -53,41 +51,36 @@ double window_seconds(const Stage& stage, const WindowTile& tile, const Machine&
   const double rate = share * machine.tensor_flops / 2 /
                       (machine.multiprocessors * machine.clock_hz) / (f32 ? 6 : 1);
   const double math = tile.m * tile.n * chunk_bytes / bytes / rate;
-  const auto loads = [&](double pixels) {
-    return (pixels * tile.m + tile.n) * chunk_bytes / costs.copied;
-  };
-  double step = math + costs.shown * loads(1) + costs.step;
+  double step = math + costs.shown * (tile.m + tile.n) * chunk_bytes / costs.copied + costs.step;
   if (tile.narrow) {
     // Of a dense x: pixels, and groups in them, lie so many bytes apart.
     const Index apart =
         (at.groups.count == 1 ? stage.c : at.groups.channels | stage.c) * static_cast<Index>(bytes);
-    step = std::max(step, loads(apart % 8 == 0   ? costs.copies_of_8
-                                : apart % 4 == 0 ? costs.copies_of_4
-                                                 : costs.copies_of_2));
+    step += (apart % 8 == 0 ? costs.narrow_8 : costs.narrow) +
+            (tile.threads() > 128 ? costs.narrow_shared : 0);
   } else if (tile.visit != Visit::optimized) {
     step *= tile.visit == Visit::analytic ? costs.analytic : costs.precomputed;
   }
   // The CTAs of a multiprocessor run side by side; one alone waits.
   const double products = tile.warp_m / 16.0 * tile.warp_n / 8 * chunk_bytes / product_bytes;
-  const double alone = f32 ? math + costs.latency * 128 / tile.threads()
-                           : costs.alone + costs.alone_product * products;
+  const double alone = (f32 ? costs.alone_f32 + costs.alone_f32_product * products
+                            : costs.alone + costs.alone_product * products) +
+                       (tile.narrow ? costs.narrow_alone * 128 / tile.threads() : 0);
   const bool whole =
       at.k * static_cast<int>(bytes) % unit_bytes == 0 &&
       (at.groups.count == 1 || at.groups.filters * static_cast<int>(bytes) % unit_bytes == 0);
-  const double output = costs.output + (whole || !f32 ? 0 : costs.scattered);
+  const double output = costs.output + (whole ? 0 : costs.staged),
+               cta = (tile.sparse || tile.narrow ? costs.small_cta : costs.cta) +
+                     output * tile.m * tile.n;
   const Index of_one = (Index{at.m_tiles} * at.n_tiles - 1) / machine.multiprocessors + 1;
   const auto together = [&](Index ctas) {
     const auto n = static_cast<double>(ctas);
-    return n == 0
-               ? 0
-               : at.steps * std::max(n * step, alone) + n * (costs.cta + output * tile.m * tile.n) +
-                     (tile.sparse ? costs.sparse : 0);
+    return n == 0 ? 0 : at.steps * std::max(n * step, alone) + n * cta;
   };
   const double cycles =
       static_cast<double>(of_one / tile.ctas) * together(tile.ctas) + together(of_one % tile.ctas);
   const double moved = cost_of(stage, 0, 0).bytes / (costs.memory * machine.memory_bandwidth);
-  const double seconds = costs.launch + std::max(cycles / (costs.clock * machine.clock_hz), moved);
-  return hopper && !f32 && stage.groups == 1 ? costs.against_wgmma * seconds : seconds;
+  return costs.launch + std::max(cycles / (costs.clock * machine.clock_hz), moved);
 }
 
 }  // namespace convoy::cuda::sm80

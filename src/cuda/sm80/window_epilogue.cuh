@@ -66,6 +66,7 @@ __device__ __forceinline__ void mend(const WindowParams& p, const WindowCta& cta
 #pragma unroll
   for (int e = 0; e < count; ++e)
     sums[e / 4 / Shape::ns][e / 4 % Shape::ns][e % 4] = mine[e * Shape::threads];
+  __syncthreads();  // shared memory is written next by whoever stores
 }
 
 /// Four lanes' 4x4 words, transposed: word i of lane j goes to word j of lane i.
@@ -85,10 +86,9 @@ __device__ __forceinline__ void transpose_quad(std::uint32_t (&w)[4]) {
   swap(w[1], w[3], 2);
 }
 
-/// Eight neighbouring channels of an output.
+/// Eight neighbouring channels of an output to where 16 bytes may be stored.
 template <class T>
-__device__ __forceinline__ void store_eight(const WindowParams& p, T* to, const float (&v)[8],
-                                            int left) {
+__device__ __forceinline__ void pack_eight(T* to, const float (&v)[8]) {
   constexpr int words = 8 / Element<T>::a_word;
   std::uint32_t packed[words];
 #pragma unroll
@@ -98,11 +98,15 @@ __device__ __forceinline__ void store_eight(const WindowParams& p, T* to, const 
     else
       packed[i] = Element<T>::pack({v[2 * i], v[2 * i + 1]});
   }
-  if (p.wide_y && left >= 8) {
 #pragma unroll
-    for (int i = 0; i < words; i += 4)
-      reinterpret_cast<uint4*>(to)[i / 4] =
-          make_uint4(packed[i], packed[i + 1], packed[i + 2], packed[i + 3]);
+  for (int i = 0; i < words; i += 4)
+    reinterpret_cast<uint4*>(to)[i / 4] =
+        make_uint4(packed[i], packed[i + 1], packed[i + 2], packed[i + 3]);
+}
+template <class T>
+__device__ __forceinline__ void store_eight(T* to, const float (&v)[8], int left) {
+  if (left >= 8) {
+    pack_eight(to, v);
     return;
   }
 #pragma unroll
@@ -110,10 +114,38 @@ __device__ __forceinline__ void store_eight(const WindowParams& p, T* to, const 
     if (i < left) to[i] = Element<T>::round(v[i]);
 }
 
+/// A warp's outputs of 32 channels, staged in shared memory, to a y that takes no 16 bytes:
+/// neighbouring lanes store neighbouring channels, where each lane's own eight would touch a sector
+/// by themselves. `left`: channels that there are.
+template <class T>
+__device__ __forceinline__ void store_rows(const T* staged, T* to, Index pixel, int outputs,
+                                           int left, bool words) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  __syncwarp();
+  if (words) {
+    constexpr int a_word = Element<T>::a_word, of_row = block_filters / a_word;  // words
+    const int c = lane % of_row * a_word;
+#pragma unroll 4
+    for (int row = lane / of_row; row < outputs; row += a_word) {
+      const T* const from = staged + row * block_filters + c;
+      T* const at = to + row * pixel + c;
+      if (c + a_word <= left)
+        *reinterpret_cast<std::uint32_t*>(at) = *reinterpret_cast<const std::uint32_t*>(from);
+      else if (c < left)
+        *at = *from;
+    }
+  } else {
+#pragma unroll 4
+    for (int row = 0; row < outputs; ++row)
+      if (lane < left) to[row * pixel + lane] = staged[row * block_filters + lane];
+  }
+  __syncwarp();
+}
+
 /// A warp's sums of block `jj` of 32 filters, with bias and activation, to y.
 template <class T, class Shape, bool Pooled>
 __device__ __forceinline__ void write_block(const WindowParams& p, const WindowCta& cta, int jj,
-                                            bool in_order,
+                                            bool in_order, T* ring,
                                             const float (&sums)[Shape::ms][Shape::ns][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int block = cta.filter + Shape::warps().filter(warp) + jj * block_filters;
@@ -124,11 +156,8 @@ __device__ __forceinline__ void write_block(const WindowParams& p, const WindowC
 #pragma unroll
   for (int i = 0; i < 8; ++i)
     bias[i] = p.bias != nullptr && i < left ? positive_zero(p.bias[channel + i]) : 0.0f;
-  const int m0 = cta.m + Shape::warps().row(warp);
   constexpr int outputs = Pooled ? Shape::ms / 2 : Shape::ms * 2;
-#pragma unroll
-  for (int o = 0; o < outputs; ++o) {
-    float v[8];
+  const auto values = [&](int o, float(&v)[8]) {
 #pragma unroll
     for (int j = 0; j < 4; ++j)
 #pragma unroll
@@ -154,11 +183,32 @@ __device__ __forceinline__ void write_block(const WindowParams& p, const WindowC
     }
 #pragma unroll
     for (int i = 0; i < 8; ++i) v[i] = activate(p.act, v[i] + bias[i]);
-    const int m = m0 + WindowStore(lane, o, Pooled).row;
-    if (m >= p.at.g.m || left <= 0) continue;
-    const int pixel = Pooled ? m / 4 : m;
-    store_eight(p, reinterpret_cast<T*>(p.y) + pixel * p.y_pixel + channel, v, left);
+  };
+  const int m0 = cta.m + Shape::warps().row(warp);
+  constexpr int a_pixel = Pooled ? 4 : 1;  // rows
+  T* const y = reinterpret_cast<T*>(p.y);
+  if (p.y_store == unit_bytes) {
+#pragma unroll
+    for (int o = 0; o < outputs; ++o) {
+      float v[8];
+      values(o, v);
+      const int m = m0 + WindowStore(lane, o, Pooled).row;
+      if (m < p.at.g.m && left > 0) store_eight(y + m / a_pixel * p.y_pixel + channel, v, left);
+    }
+    return;
   }
+  static_assert(Shape::threads / 32 * outputs * 8 * block_filters * sizeof(T) <=
+                Shape::shared_bytes);
+  T* const staged = ring + warp * outputs * 8 * block_filters;
+#pragma unroll
+  for (int o = 0; o < outputs; ++o) {
+    float v[8];
+    values(o, v);
+    pack_eight(staged + (o * 32 + lane) * 8, v);
+  }
+  const int pixel = m0 / a_pixel;
+  store_rows(staged, y + pixel * p.y_pixel + cta.group * p.at.groups.filters + block, p.y_pixel,
+             min(outputs * 8, p.at.g.m / a_pixel - pixel), cta.filters - block, p.y_store >= 4);
 }
 
 template <class T, class Shape, template <int> class Pixels>
@@ -184,15 +234,17 @@ __global__ void __launch_bounds__(Shape::threads, Shape::ctas)
   ptx::grid_launch_dependents();
 #endif
   const bool in_order = Shape::sparse || (Shape::narrow && p.at.in_order);
-  if constexpr (std::is_same_v<T, float> || Shape::sparse || Shape::narrow)
-    mend<T, Shape>(p, cta, reinterpret_cast<float*>(ring), in_order, sums);
+  constexpr bool halves = std::is_same_v<T, float>;
+  if constexpr (halves || Shape::sparse || Shape::narrow)
+    if (halves || p.at.groups.merged > 1)
+      mend<T, Shape>(p, cta, reinterpret_cast<float*>(ring), in_order, sums);
   const auto write = [&]<bool Pooled>() {
 #pragma unroll
     for (int jj = 0; jj < Shape::warp_n / block_filters; ++jj)
-      write_block<T, Shape, Pooled>(p, cta, jj, in_order, sums);
+      write_block<T, Shape, Pooled>(p, cta, jj, in_order, reinterpret_cast<T*>(ring), sums);
   };
-  if (g.window > 1)
-    write.template operator()<true>();
+  if (Shape::pools && g.window > 1)
+    write.template operator()<Shape::pools>();
   else
     write.template operator()<false>();
 }

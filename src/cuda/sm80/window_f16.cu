@@ -9,7 +9,8 @@ WindowKernel window_f16(const WindowTile& tile) {
   if (tile == half_large) return window<__half, WindowShape<half_large>, Optimized>;
   if (tile == small) return window<__half, WindowShape<small>, Optimized>;
   if (tile == block_wide) return window<__half, WindowShape<block_wide>, Optimized>;
-  if (tile == narrow) return window<__half, WindowShape<narrow>, Analytic>;
+  if (tile == narrow) return window<__half, WindowShape<narrow>, Unlimited>;
+  if (tile == narrow_shared) return window<__half, WindowShape<narrow_shared>, Unlimited>;
   if (tile == large_analytic) return window<__half, WindowShape<large_analytic>, Analytic>;
   if (tile == large_precomputed) return window<__half, WindowShape<large_precomputed>, Precomputed>;
   return nullptr;

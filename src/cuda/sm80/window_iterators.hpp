@@ -152,11 +152,13 @@ class Optimized {
     if (step_.bytes(g_) > 0) return;
     for (int i = 0; i < Rows; ++i) rows_[i] = 0;  // the last chunk ends before this unit
   }
+  CONVOY_HD const WindowStep& step() const { return step_; }
+  CONVOY_HD int row() const { return i_; }
 
  private:
   static CONVOY_HD std::uint32_t mask(const math::ConvAxis<int>& axis, int first, int taps) {
     std::uint32_t inside = 0;
-    for (int tap = 0; tap < taps; ++tap)
+    for (int tap = 0; tap < taps && tap < most_taps_along; ++tap)
       inside |= static_cast<std::uint32_t>(axis.inside(first + tap * axis.dil)) << tap;
     return inside;
   }
@@ -169,6 +171,28 @@ class Optimized {
   std::uint32_t r_ = 1, s_ = 1;  // the tap's bits
   Index place_[Rows];
   std::uint32_t rows_[Rows], columns_[Rows];
+};
+
+/// As Optimized, for any R and S: where a mask has no bits for all taps, by coordinates.
+template <int Rows>
+class Unlimited : public Optimized<Rows> {
+ public:
+  CONVOY_HD Unlimited(const WindowGeometry& g, int first, int between, int unit,
+                      const WindowTap* taps = nullptr)
+      : Optimized<Rows>(g, first, between, unit, taps), g_(g), first_(first), between_(between) {}
+  CONVOY_HD bool valid() const {
+    if (g_.r <= most_taps_along && g_.s <= most_taps_along) return Optimized<Rows>::valid();
+    const int m = first_ + this->row() * between_;
+    if (m >= g_.m || this->step().byte >= g_.channel_bytes) return false;
+    const math::ConvPixel<int> pixel = g_.pixel_of(m);  // anew: kept, it would take registers
+    return g_.rows.inside(g_.rows.at(pixel.p, this->step().r)) &&
+           g_.columns.inside(g_.columns.at(pixel.q, this->step().s));
+  }
+  CONVOY_HD int bytes() const { return valid() ? this->step().bytes(g_) : 0; }
+
+ private:
+  const WindowGeometry& g_;
+  int first_, between_;
 };
 
 /// A place for each row, and a table of the taps' distances from it, made once: what profilers show

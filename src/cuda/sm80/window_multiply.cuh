@@ -36,24 +36,11 @@ __device__ __forceinline__ Split split(std::uint32_t bits) {
   return {high, __float_as_uint(low)};
 }
 
+/// A warp's rows by filters: Ms times 16 by Ns times 8.
+///
 /// fp32 by three products of tf32; low * low lies below fp32's last bit. The sum of eight products
 /// starts at 0 and is then added as fp32 adds: Tensor Cores cut what they add off, and over a long
 /// sum that adds up.
-template <>
-struct Product<float> {
-  static __device__ __forceinline__ void add(float (&sums)[4], const std::uint32_t (&high)[4],
-                                             const std::uint32_t (&low)[4], const Split& b0,
-                                             const Split& b1) {
-    float part[4] = {};
-    ptx::mma_m16n8k8_tf32(part, low, b0.high, b1.high);
-    ptx::mma_m16n8k8_tf32(part, high, b0.low, b1.low);
-    ptx::mma_m16n8k8_tf32(part, high, b0.high, b1.high);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sums[i] += part[i];
-  }
-};
-
-/// A warp's rows by filters: Ms times 16 by Ns times 8.
 template <class T, int Ms, int Ns, class Live>
 __device__ __forceinline__ void multiply(float (&sums)[Ms][Ns][4], const std::uint32_t (&a)[Ms][4],
                                          const std::uint32_t (&b)[Ns / 2][4], Live live) {
@@ -70,9 +57,23 @@ __device__ __forceinline__ void multiply(float (&sums)[Ms][Ns][4], const std::ui
         const Split of_a = split(a[i][e]);
         high[e] = of_a.high, low[e] = of_a.low;
       }
+      // Product by product: one after the other each would wait for the one before.
+      float parts[Ns][4] = {};
 #pragma unroll
       for (int j = 0; j < Ns; ++j)
-        if (live(j)) Product<T>::add(sums[i][j], high, low, of_b[j][0], of_b[j][1]);
+        if (live(j)) ptx::mma_m16n8k8_tf32(parts[j], low, of_b[j][0].high, of_b[j][1].high);
+#pragma unroll
+      for (int j = 0; j < Ns; ++j)
+        if (live(j)) ptx::mma_m16n8k8_tf32(parts[j], high, of_b[j][0].low, of_b[j][1].low);
+#pragma unroll
+      for (int j = 0; j < Ns; ++j)
+        if (live(j)) ptx::mma_m16n8k8_tf32(parts[j], high, of_b[j][0].high, of_b[j][1].high);
+#pragma unroll
+      for (int j = 0; j < Ns; ++j) {
+        if (!live(j)) continue;
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums[i][j][e] += parts[j][e];
+      }
     }
   } else {
 #pragma unroll

@@ -68,7 +68,7 @@ std::string WindowTile::name() const {
   if (box) return fmt::format("box{}", m);
   const char* how = "";
   if (narrow)
-    how = ".narrow";
+    how = warp_m < 32 ? ".narrow.shared" : ".narrow";
   else if (visit == Visit::analytic)
     how = ".analytic";
   else if (visit == Visit::precomputed)
@@ -113,15 +113,19 @@ std::vector<std::string> window_refusals(const Stage& stage, const Machine& mach
 std::vector<WindowTile> window_tiles(const Stage& stage) {
   const WindowGroups groups = groups_of(stage);
   if (!copies_whole(stage, groups) || stage.r > most_taps_along || stage.s > most_taps_along)
-    return {narrow};
+    return stage.pool ? std::vector{narrow} : std::vector{narrow, narrow_shared};
   std::vector<WindowTile> boxes = box_tiles(stage, groups);
   if (groups.filters <= block_filters) {
     boxes.push_back(block_wide);
     if (groups.merged == 1) boxes.push_back(small);
     return boxes;
   }
+  if (stage.dtype == DType::f32) {
+    std::vector<WindowTile> tiles{half_large, small};
+    if (!stage.pool) tiles.push_back(half_small);
+    return tiles;
+  }
   if (groups.filters <= 64) return {half_large, small};
-  if (stage.dtype == DType::f32) return {half_large, small};
   std::vector<WindowTile> tiles{large, half_large, small};
   if (groups.filters > 128) tiles.push_back(largest);
   if (stage.dtype != DType::f16) return tiles;

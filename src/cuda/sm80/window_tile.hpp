@@ -10,7 +10,7 @@
 
 namespace convoy::cuda::sm80 {
 
-/// Which of window_iterators.hpp visits the pixels.
+/// Which of window_iterators.hpp visits the pixels; of `narrow` tiles Unlimited.
 enum class Visit { optimized, analytic, precomputed };
 
 /// A CTA's rows by filters, a warp's, and the ring's slots. `sparse`: filters in order, groups may
@@ -36,12 +36,18 @@ inline constexpr WindowTile largest{128, 256, 64, 64, 4, 1};
 inline constexpr WindowTile large{128, 128, 64, 64, 4, 2};
 inline constexpr WindowTile half_large{128, 64, 64, 32, 4, 2};
 inline constexpr WindowTile small{64, 64, 32, 32, 6, 3};
+// Of f32, whose few CTAs wait for their three dependent products: half the rows to a warp.
+inline constexpr WindowTile half_small{32, 64, 16, 32, 8, 4};
 inline constexpr WindowTile block_wide{128, 32, 32, 32, 4, 3, true};
-inline constexpr WindowTile narrow{64, 64, 32, 32, 4, 3, false, true, Visit::analytic};
-// Small groups of 3x3 filters. Of window_box's registers two CTAs hold as many as there are.
+// Any x: many instructions for each copy and step. Where CTAs are few, eight warps share them, each
+// with half the rows, which are no whole windows.
+inline constexpr WindowTile narrow{64, 64, 32, 32, 4, 3, false, true};
+inline constexpr WindowTile narrow_shared{64, 64, 16, 32, 4, 2, false, true};
+// Small groups of 3x3 filters. Of window_box's registers CTAs of 512 threads hold as many as there
+// are.
 inline constexpr WindowTile box256{256, 32, 64, 16, 2, 2, true, false, Visit::analytic, true};
 inline constexpr WindowTile box128{128, 32, 32, 16, 2, 2, true, false, Visit::analytic, true};
-inline constexpr WindowTile box64{64, 32, 32, 16, 2, 2, true, false, Visit::analytic, true};
+inline constexpr WindowTile box64{64, 32, 32, 16, 2, 4, true, false, Visit::analytic, true};
 // To be compared with `large`, in f16.
 inline constexpr WindowTile large_analytic{128, 128, 64, 64, 4, 2, false, false, Visit::analytic};
 inline constexpr WindowTile large_precomputed{
