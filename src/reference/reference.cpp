@@ -8,6 +8,7 @@
 #include "math/half.hpp"
 #include "math/index_map.hpp"
 #include "math/pool.hpp"
+#include "reference/products.hpp"
 
 namespace convoy::reference {
 namespace {
@@ -120,49 +121,30 @@ double Oracle::round(double value) const {
   return math::round_to(stage_.output_dtype(), static_cast<float>(value));
 }
 
-void Oracle::convolve(Index t, Pixel at_pixel, double* sums) const {
+void Oracle::convolve(Index t, Pixel at_pixel, std::span<double> sums) const {
   const Stage& s = stage_;
-  const Index c_group = s.c / s.groups;
-  const Index k_group = s.k / s.groups;
   const math::ConvAxis<Index> rows = math::conv_rows(s), columns = math::conv_columns(s);
-  const math::ConvTaps<Index> taps{s.s, c_group};
-  for (Index k = 0; k < s.k; ++k) sums[k] = 0;
-
-  const auto add_tap = [&](Index r, Index col, Index c) {
-    const Index h = rows.at(at_pixel.p, r), w = columns.at(at_pixel.q, col);
-    if (!rows.inside(h) || !columns.inside(w)) return;
-    const float* weights = &w_[at(taps.number({r, col, c}) * s.k)];
-    for (Index group = 0; group < s.groups; ++group) {
-      const double x = input(t, at_pixel.n, h, w, group * c_group + c);
-      const Index end = (group + 1) * k_group;
-      if (sum_ == Sum::sequential && sequence_.fma)  // products are exact in double: one rounding
-        for (Index k = group * k_group; k < end; ++k)
-          sums[k] = static_cast<float>(sums[k] + x * weights[k]);
-      else if (sum_ == Sum::sequential)
-        for (Index k = group * k_group; k < end; ++k)
-          sums[k] = static_cast<float>(sums[k] + static_cast<float>(x * weights[k]));
-      else
-        for (Index k = group * k_group; k < end; ++k) sums[k] += x * weights[k];
+  const std::span<const double> x = x_;
+  const std::span<const float> w = w_;
+  const std::size_t weights = at(s.c / s.groups * s.k);  // of a tap
+  std::vector<Tap> taps(at(s.r * s.s));
+  for (Index r = 0; r < s.r; ++r)
+    for (Index col = 0; col < s.s; ++col) {
+      Tap& tap = taps[at(r * s.s + col)];
+      tap.weights = w.subspan(at(r * s.s + col) * weights, weights);
+      const Index h = rows.at(at_pixel.p, r), w_at = columns.at(at_pixel.q, col);
+      if (!rows.inside(h) || !columns.inside(w_at)) continue;
+      const Index pixel = ((t * s.n + at_pixel.n) * s.h + h) * s.w + w_at;
+      tap.x = x.subspan(at(pixel * s.c), at(s.c));
     }
-  };
 
-  if (sum_ == Sum::sequential) {
-    const Index area = s.r * s.s;
-    const auto add = [&](Index begin, Index end) {
-      for (Index i = begin; i < end; ++i) {
-        const Index tap = sequence_.channels_last ? i / c_group : i % area;
-        add_tap(tap / s.s, tap % s.s, sequence_.channels_last ? i % c_group : i / area);
-      }
-    };
-    add(sequence_.first, c_group * area);
-    add(0, sequence_.first);
-  } else {
-    for (Index r = 0; r < s.r; ++r)
-      for (Index col = 0; col < s.s; ++col)
-        for (Index c = 0; c < c_group; ++c) add_tap(r, col, c);
-  }
+  std::fill(sums.begin(), sums.end(), 0.0);
+  const bool sequential = sum_ == Sum::sequential;
+  const Rounding rounded = sequence_.fma ? Rounding::sums : Rounding::both;
+  add_products(taps, s.groups, sequential ? sequence_ : Sequence{.channels_last = true},
+               sequential ? rounded : Rounding::none, sums.first(at(s.k)));
   if (sum_ == Sum::exact)
-    for (Index k = 0; k < s.k; ++k) sums[k] = static_cast<float>(sums[k]);
+    for (double& sum : sums) sum = static_cast<float>(sum);
 }
 
 Trace Oracle::trace(Pixel at_pixel) const {
@@ -180,7 +162,7 @@ Trace Oracle::trace(Pixel at_pixel) const {
   std::vector<double> sums(at(s.k));
   const double threshold = s.act.threshold();
   for (Index t = 0; t < s.t; ++t) {
-    if (t == 0 || !s.hold) convolve(t, at_pixel, sums.data());
+    if (t == 0 || !s.hold) convolve(t, at_pixel, sums);
     for (Index k = 0; k < s.k; ++k) {
       double& pre = trace.pre[at(t * s.k + k)];
       double& act = trace.act[at(t * s.k + k)];

@@ -3,6 +3,7 @@
 // Every kernel is judged by it, and it by golden files that PyTorch and SpikingJelly computed.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "convoy/plan.hpp"
@@ -71,7 +72,7 @@ class Oracle {
          Sequence sequence = {});
 
   /// conv(x, w) at one pixel in one time step, [K].
-  void convolve(Index t, Pixel at, double* sums) const;
+  void convolve(Index t, Pixel at, std::span<double> sums) const;
   Trace trace(Pixel at) const;
   /// Window (i, j) of image n, its pixels traced anew.
   Window window(Index n, Index i, Index j) const;
@@ -80,10 +81,6 @@ class Oracle {
   const Shapes& shapes() const { return shapes_; }
 
  private:
-  double input(Index t, Index n, Index h, Index w, Index c) const {
-    return x_[static_cast<std::size_t>(
-        (((t * stage_.n + n) * stage_.h + h) * stage_.w + w) * stage_.c + c)];
-  }
   /// Nothing is rounded.
   bool in_double() const { return sum_ == Sum::real || sum_ == Sum::magnitude; }
   double round(double value) const;  // to the output type

@@ -150,7 +150,7 @@ class SpikeJudge {
     for (Index n = 0; n < stage_.n; ++n)
       for (Index p = 0; p < shapes_.p; ++p)
         for (Index q = 0; q < shapes_.q; ++q) {
-          oracle_.convolve(stage_.hold ? 0 : t, {n, p, q}, sums.data());
+          oracle_.convolve(stage_.hold ? 0 : t, {n, p, q}, sums);
           for (Index k = 0; k < stage_.k; ++k, ++i) {
             double x = sums[static_cast<std::size_t>(k)];
             if (stage_.bias) x += inputs_.bias.data<float>()[k];

@@ -43,8 +43,8 @@ class Chains(CliTest):
         self.assertEqual([line.count(",") for line in csv.splitlines()], [18, 18, 18])
         table = convoy("bench", "--stage", SPIKES, *words)
         self.assertRegex(table.stdout, "spike_chain .* stage by stage ")
-        # 2.05e9 multiply-adds an image: timed, not checked.
-        large = convoy("bench", "--stage", "constants > spikes > n1h300w300c7k9r19pad9+lif(2,0.5)", *words)
+        # 2.06e9 multiply-adds an image: timed, not checked.
+        large = convoy("bench", "--stage", "constants > spikes > n1h114w112c7k64r19pad9+lif(2,0.5)", *words)
         self.assertEqual(large.returncode, 0, large.stderr)
         self.assertIn("not checked", large.stdout)
 

@@ -10,6 +10,7 @@
 #include "core/buffer.hpp"
 #include "core/kernel.hpp"
 #include "cpu/families.hpp"
+#include "reference/reference.hpp"
 
 namespace convoy {
 namespace {
@@ -37,39 +38,14 @@ struct Case {
     return x[static_cast<std::size_t>(((n * stage.h + y) * stage.w + column) * stage.c + c)];
   }
 
-  // y by the definition; relu is the only activation drawn here.
+  // y by the definition, in double.
   std::vector<double> expected() const {
-    std::vector<double> y;
-    const Index window = stage.pool ? 2 : 1;
-    for (Index n = 0; n < stage.n; ++n)
-      for (Index row = 0; row < shapes.out_h; ++row)
-        for (Index column = 0; column < shapes.out_w; ++column)
-          for (Index k = 0; k < stage.k; ++k) {
-            double best = -std::numeric_limits<double>::infinity();
-            for (Index p = row * window; p < std::min((row + 1) * window, shapes.p); ++p)
-              for (Index q = column * window; q < std::min((column + 1) * window, shapes.q); ++q) {
-                double v = convolved(n, p, q, k);
-                if (stage.act.kind == Activation::Kind::relu && v < 0) v = 0;
-                if (v > best || std::isnan(v)) best = v;
-                if (std::isnan(best)) break;
-              }
-            y.push_back(best);
-          }
-    return y;
-  }
-  double convolved(Index n, Index p, Index q, Index k) const {
-    double sum = stage.bias ? bias[static_cast<std::size_t>(k)] : 0;
-    for (Index r = 0; r < 3; ++r)
-      for (Index s = 0; s < 3; ++s) {
-        const Index row = p * stage.stride.h + r - stage.pad.top;
-        const Index column = q * stage.stride.w + s - stage.pad.left;
-        if (row < 0 || row >= stage.h || column < 0 || column >= stage.w) continue;
-        for (Index c = 0; c < stage.c; ++c)
-          sum += static_cast<double>(x[static_cast<std::size_t>(
-                     ((n * stage.h + row) * stage.w + column) * stage.c + c)]) *
-                 w[static_cast<std::size_t>(((k * 3 + r) * 3 + s) * stage.c + c)];
-      }
-    return sum;
+    Operands operands;
+    operands.x = TensorView::of(x.data(), {stage.n, stage.h, stage.w, stage.c});
+    if (stage.bias) operands.bias = TensorView::of(bias.data(), {stage.k});
+    const TensorView weights = TensorView::of(w.data(), {stage.k, 3, 3, stage.c});
+    Threads threads(1);
+    return reference::Oracle(stage, weights, operands, reference::Sum::real).all(threads).y;
   }
 
   // Runs the first n images; `gap` floats of NaN lie between pixels of x and of y. With `l2_bytes`
