@@ -105,9 +105,9 @@ std::vector<std::string> WindowMap::epilogue_text() const {
     for (const int lane : {0, 1, 4}) {
       const WindowStore store(lane, o, pooled());
       text.push_back(fmt::format(
-          "output {} of {}: lane {:>2} stores filters {:>2}-{:<2} of row {} {}: {} bytes", o,
+          "output {} of {}: lane {:>2} stores filters {:>2}-{:<2} of row {}{}: {} bytes", o,
           outputs, lane, store.filter, store.filter + 7, store.row,
-          pooled() ? "and the three behind it, a window" : "", 8 * size_));
+          pooled() ? " and the three behind it, a window" : "", 8 * size_));
     }
   text.emplace_back(
       "four lanes store 32 neighbouring channels of a pixel; no shared memory is used, and of a "
