@@ -54,7 +54,7 @@ class ExplainMap(CliTest):
         self.assertEqual(loads, [(str(i), str(i % 3)) for i in range(9)])
 
     def test_a_product_goes_there_and_back(self):
-        for kernel in ("window", "halo"):
+        for kernel in ("window", "halo", "fma"):
             with self.subTest(kernel):
                 printed = json.loads(explained(THIRD, "--kernel", kernel, "--gemm", "661,1000,77", "--json"))["product"]
                 self.assertEqual(printed["output"], {"n": 3, "p": 5, "q": 3, "k": 77})
@@ -98,6 +98,18 @@ class ExplainMap(CliTest):
             self.assertTrue(any(access["plain"]["conflicts"] > 0 for access in shared["accesses"]))
             self.assertEqual(pipe["lines"][-1]["step"], pipe["steps"] - 1)
 
+    def test_fma_in_any_type_and_layout(self):
+        stage = "u8:n2h9c3k7r3nchw+norm"  # what halo and window refuse
+        printed = json.loads(explained(stage, "--device", "h200", "--at", "1,2,3,4", "--smem", "--pipe", "--json"))
+        self.assertEqual((printed["kernel"], printed["tile"]), ("fma", "256x16"))
+        self.assertEqual(printed["at"]["y_byte"], ((1 * 7 + 4) * 49 + 2 * 7 + 3) * 2)  # f16 of u8 on a GPU
+        self.assertEqual(printed["at"]["taps"][8]["input"]["byte"], (1 * 3 * 9 + 2 + 2) * 9 + 3 + 2)
+        self.assertEqual(printed["pipeline"]["steps"], 2)  # 27 products, 16 a step
+        conflicts = {one["name"]: one["use"]["conflicts"] for one in printed["shared_memory"]["accesses"]}
+        self.assertEqual(conflicts.pop("write pixels"), 1)
+        self.assertEqual(set(conflicts.values()), {0})
+        self.assertIn("padding", explained("n1h5c2k3r3pad1", "--kernel", "fma", "--gemm", "0,0"))
+
     def test_a_gpu_by_name_is_for_maps(self):
         self.refused(convoy("explain", THIRD, "--device", "h200"), "device h200: .* --map, --smem and --pipe")
         self.refused(convoy("explain", THIRD, "--device", "h300", "--map"), '"h300": expected cpu, .* h200, h100')
@@ -115,7 +127,9 @@ class ExplainMap(CliTest):
             (["--map", "--thread", "0", "--step", "99", "--kernel", "window"], "steps 0 to 71"),
             (["--map", "--block", "1,1", "--kernel", "window"], "--thread"),
             (["--map", "--at", "0,0,0,0", "--thread", "1", "--kernel", "window"], "more than one"),
-            (["--map", "--kernel", "general"], "general", "has no map", "window"),
+            (["--map", "--kernel", "general"], "general", "has no map", "window", "fma"),
+            (["--map", "--thread", "128", "--kernel", "fma"], "threads 0 to 127"),
+            (["--map", "--kernel", "fma", "--tile", "1x1"], '"1x1"', "128x64"),
             (["--map"], "has no map", "--device"),
             (["--map", "--device", "h200", "--tile", "64x64"], "--tile without --kernel"),
             (["--map", "--kernel", "window", "--tile", "1x1"], '"1x1"', "128x128"),
@@ -128,6 +142,7 @@ class ExplainMap(CliTest):
             ("n2h16c64k32r3pad1", ["--smem", "--kernel", "winograd2"], "no shared memory"),
             ("n2h16c64k32r3pad1", ["--map", "--thread", "1", "--kernel", "winograd2"], "winograd2 has no"),
             ("f16:n1h8c3k8r3", ["--map", "--kernel", "halo"], "C = 3"),
+            ("n1h8c3k8r3+keep(pre)", ["--map", "--kernel", "fma"], "fma refuses"),
             ("f16:n1h8c16k8r3+if(1)+t2", ["--map", "--kernel", "halo"], "neuron"),
             ("f16:n2h15c64k64r3pad1+max2", ["--map", "--at", "0,14,0,0", "--kernel", "window"], "no window"),
             ("f16:n1h8c8k8r3 > f16:n1h6c8k8r1", ["--map"], "chain|stage"),

@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "convoy/error.hpp"
 #include "core/machine.hpp"
+#include "cuda/any/fma_tile.hpp"
 #include "cuda/known_gpus.hpp"
 #include "cuda/sm80/window_tile.hpp"
 #include "cuda/sm90/halo_layout.hpp"
@@ -39,6 +41,7 @@ Stage draw_mapped(verify::Random& random) {
       s.c = s.groups * random.between(1, 70), s.k = s.groups * random.between(1, 70);
     }
     if (random.chance(0.5)) s.pool = max_pool(2);
+    if (random.chance(0.1)) s.layout = Layout::nchw;
     if (problems(s).empty()) return s;
   }
 }
@@ -77,8 +80,10 @@ void check_definition(const Stage& s, const Point& at) {
   ASSERT_EQ((std::array{product.input.n, product.input.h, product.input.w, product.input.c}),
             (std::array{at.output.n, at.h, at.w, at.c}));
   if (at.inside) {
-    ASSERT_EQ(product.input.byte, (((at.output.n * s.h + at.h) * s.w + at.w) * s.c + at.c) *
-                                      static_cast<Index>(size_of(s.dtype)));
+    const Index element = s.layout == Layout::nhwc
+                              ? ((at.output.n * s.h + at.h) * s.w + at.w) * s.c + at.c
+                              : ((at.output.n * s.c + at.c) * s.h + at.h) * s.w + at.w;
+    ASSERT_EQ(product.input.byte, element * static_cast<Index>(size_of(s.dtype)));
   }
   const auto back = output_that_reads(s, product.input, product.tap, at.output.k);
   ASSERT_TRUE(back.has_value());
@@ -118,49 +123,69 @@ void check_register(const KernelMap& map, const Point& at, int threads, int regi
   ASSERT_EQ(a.number, number) << to_text(map.stage());
 }
 
+/// A family's map of a stage in a drawn tile, and what its CTAs have.
+struct Mapped {
+  std::unique_ptr<KernelMap> map;
+  int threads = 0, registers = 0;  // that hold sums; of one of them
+};
+template <class Tile>
+const Tile& drawn_of(const std::vector<Tile>& tiles, verify::Random& random) {
+  return tiles[static_cast<std::size_t>(random.between(0, static_cast<Index>(tiles.size()) - 1))];
+}
+Mapped window_of(const Stage& stage, const Machine& machine, verify::Random& random) {
+  if (!cuda::sm80::window_refusals(stage, machine).empty()) return {};
+  auto tiles = cuda::sm80::window_tiles(stage);
+  std::erase_if(tiles, [](const auto& tile) { return tile.box; });  // no map
+  const auto& t = drawn_of(tiles, random);
+  return {map_window(stage, machine, t.name()), t.threads(), t.warp_m * t.warp_n / 32};
+}
+Mapped halo_of(const Stage& stage, const Machine& machine, verify::Random& random) {
+  const cuda::DeviceFacts device = cuda::h200();
+  if (!cuda::sm90::halo_refusals(stage, device).empty() || !cuda::sm90::halo_serves(stage, device))
+    return {};
+  const auto tiles = cuda::sm90::halo_tiles(stage, device);
+  const auto& t = drawn_of(tiles, random);
+  return {map_halo(stage, machine, t.name()), 256, t.instruction_n() * t.instructions() / 2};
+}
+Mapped fma_of(const Stage& stage, const Machine& machine, verify::Random& random) {
+  if (!cuda::fma_refusals(stage).empty()) return {};
+  const auto tiles = cuda::fma_tiles(stage);
+  const auto& t = drawn_of(tiles, random);
+  return {map_fma(stage, machine, cuda::fma_tile_name(t)), cuda::fma_threads,
+          t.thread_m * t.thread_n};
+}
+
 // 500 drawn stages; on each that a family takes, drawn points of a drawn tile of it.
 TEST(KernelMap, AgreesWithTheDefinitionAndBack) {
-  const cuda::DeviceFacts device = cuda::h200();
-  const Machine machine = cuda::machine_of(device);
+  const Machine machine = cuda::machine_of(cuda::h200());
   verify::Random random(23);
-  int window = 0, halo = 0, padding = 0, all = 0;
+  int padding = 0, all = 0;
+  std::map<std::string, int> stages;  // of a kernel
   for (int drawn = 0; drawn < 500; ++drawn) {
     const Stage stage = draw_mapped(random).normalised();
-    std::unique_ptr<KernelMap> maps[2];
-    int threads[2] = {}, registers[2] = {};
-    if (cuda::sm80::window_refusals(stage, machine).empty()) {
-      auto tiles = cuda::sm80::window_tiles(stage);
-      std::erase_if(tiles, [](const auto& tile) { return tile.box; });  // no map
-      const auto& t =
-          tiles[static_cast<std::size_t>(random.between(0, static_cast<Index>(tiles.size()) - 1))];
-      maps[0] = map_window(stage, machine, t.name());
-      threads[0] = t.threads(), registers[0] = t.warp_m * t.warp_n / 32;
-      ++window;
-    }
-    if (cuda::sm90::halo_refusals(stage, device).empty() &&
-        cuda::sm90::halo_serves(stage, device)) {
-      const auto tiles = cuda::sm90::halo_tiles(stage, device);
-      const auto& t =
-          tiles[static_cast<std::size_t>(random.between(0, static_cast<Index>(tiles.size()) - 1))];
-      maps[1] = map_halo(stage, machine, t.name());
-      threads[1] = 256, registers[1] = t.instruction_n() * t.instructions() / 2;
-      ++halo;
+    std::vector<Mapped> maps;
+    for (const auto& family : {window_of, halo_of, fma_of}) {
+      maps.push_back(family(stage, machine, random));
+      if (maps.back().map)
+        ++stages[maps.back().map->kernel()];
+      else
+        maps.pop_back();
     }
     for (int i = 0; i < 12; ++i) {
       if (stage.pool && (shapes_of(stage).out_h == 0 || shapes_of(stage).out_w == 0)) break;
       const Point at = draw_point(stage, random);
       check_definition(stage, at);
       ++all, padding += at.inside ? 0 : 1;
-      for (int which : {0, 1}) {
-        if (!maps[which]) continue;
-        check_kernel(*maps[which], at);
-        check_register(*maps[which], at, threads[which], registers[which], random);
+      for (const Mapped& one : maps) {
+        check_kernel(*one.map, at);
+        check_register(*one.map, at, one.threads, one.registers, random);
       }
       if (testing::Test::HasFatalFailure()) return;
     }
   }
-  EXPECT_GT(window, 300);
-  EXPECT_GT(halo, 60);
+  EXPECT_GT(stages["window"], 300);
+  EXPECT_GT(stages["halo"], 60);
+  EXPECT_GT(stages["fma"], 450);
   EXPECT_GT(padding, all / 20);
   EXPECT_LT(padding, all);
 }
@@ -170,9 +195,9 @@ TEST(KernelMap, EveryOutputHasOneRegister) {
   const Machine machine = cuda::machine_of(cuda::h200());
   for (const char* text : {"f16:n1h12c64k72r3pad1+max2", "f16:n3h9w7c40k40r3pad1"}) {
     const Stage stage = parse_stage(text).normalised();
-    for (const bool is_halo : {false, true}) {
-      const auto map = is_halo ? map_halo(stage, machine, {}) : map_window(stage, machine, {});
-      const int threads = is_halo ? 256 : 32 * 8;
+    for (const auto& family : {map_window, map_halo, map_fma}) {
+      const auto map = family(stage, machine, {});
+      const int threads = 256;  // or fewer
       std::set<std::array<Index, 4>> seen;
       for (const TilePlace& tile : map->first_tiles(1000000))
         for (int thread = 0; thread < threads; ++thread)
@@ -265,7 +290,8 @@ TEST(KernelMap, PipelinesNeverOverwriteWhatIsRead) {
   for (const char* text : {"f16:n2h14c256k512r3pad1", "f16:n1h28c128k64r5pad2+max2",
                            "f16:n64h56c64k64r1", "f16:n32h56c64k128r3pad1stride2"}) {
     const Stage stage = parse_stage(text).normalised();
-    for (const auto& map : {map_window(stage, machine, {}), map_halo(stage, machine, {})}) {
+    for (const auto& family : {map_window, map_halo, map_fma}) {
+      const auto map = family(stage, machine, {});
       const Pipeline pipe = map->pipeline();
       // Of each ring, the load that each slot holds.
       std::vector<std::vector<Index>> held;

@@ -88,7 +88,7 @@ std::optional<OutputIndex> output_that_reads(const Stage& stage, const InputElem
   return OutputIndex{input.n, p, q, filter};
 }
 
-std::optional<Index> y_byte(const Stage& stage, const OutputIndex& output) {
+std::optional<Index> y_byte(const Stage& stage, const OutputIndex& output, DType y) {
   const Shapes shapes = shapes_of(stage);
   Index row = output.p, column = output.q;
   if (stage.pool) {
@@ -110,7 +110,7 @@ std::optional<Index> y_byte(const Stage& stage, const OutputIndex& output) {
       stage.layout == Layout::nhwc
           ? ((output.n * shapes.out_h + row) * shapes.out_w + column) * stage.k + output.k
           : ((output.n * stage.k + output.k) * shapes.out_h + row) * shapes.out_w + column;
-  return element * static_cast<Index>(size_of(stage.output_dtype()));
+  return element * static_cast<Index>(size_of(y));
 }
 
 }  // namespace convoy::inspect

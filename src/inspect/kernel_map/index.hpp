@@ -56,6 +56,6 @@ std::optional<OutputIndex> output_that_reads(const Stage& stage, const InputElem
 
 /// Distance of an element of dense y from its begin, bytes; what the pool makes of an output. None:
 /// the pool takes no window of it.
-std::optional<Index> y_byte(const Stage& stage, const OutputIndex& output);
+std::optional<Index> y_byte(const Stage& stage, const OutputIndex& output, DType y);
 
 }  // namespace convoy::inspect

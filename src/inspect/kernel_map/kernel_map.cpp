@@ -2,6 +2,7 @@
 #include "inspect/kernel_map/kernel_map.hpp"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include "convoy/error.hpp"
 #include "core/printable.hpp"
@@ -13,9 +14,6 @@ namespace {
 
 constexpr const char* published = "cutlass_multistage, cudnn_volta";
 
-bool of_a_gpu(const std::string& kernel) {
-  return kernel == "halo" || kernel == "window";
-}
 bool of_a_cpu(const std::string& kernel) {
   return kernel == "winograd4" || kernel == "winograd2";
 }
@@ -42,26 +40,38 @@ std::unique_ptr<KernelMap> map_on_gpu(const MapRequest& request, const Machine& 
   const Stage& stage = request.stage;
   if (request.kernel == "halo") return map_halo(stage, machine, request.tile);
   if (request.kernel == "window") return map_window(stage, machine, request.tile);
+  if (request.kernel == "fma") return map_fma(stage, machine, request.tile);
   if (!request.kernel.empty()) no_map(request.kernel, machine.name);
   if (!request.tile.empty())
     throw Error(
         "explain: --tile without --kernel: found no kernel to which the tile belongs. Name it");
   // Hopper's own family where it serves the stage: what the planner takes there.
-  try {
-    return map_halo(stage, machine, {});
-  } catch (const Error& of_halo) {
+  std::string why;
+  for (const auto& map : {map_halo, map_window, map_fma}) {
     try {
-      return map_window(stage, machine, {});
-    } catch (const Error& of_window) {
-      throw Error(fmt::format("{}; {}", of_halo.what(), of_window.what()));
+      return map(stage, machine, {});
+    } catch (const Error& error) {
+      why += (why.empty() ? "" : "; ") + std::string(error.what());
     }
   }
+  throw Error(why);
 }
 
 }  // namespace
 
+bool is_mapped_on_gpu(const std::string& kernel) {
+  return kernel == "halo" || kernel == "window" || kernel == "fma";
+}
 std::string mapped_kernels() {
-  return fmt::format("winograd4, winograd2 (CPU); halo, window (GPU); of others: {}", published);
+  return fmt::format("winograd4, winograd2 (CPU); halo, window, fma (GPU); of others: {}",
+                     published);
+}
+
+void expect_served(const char* kernel, const Stage& stage,
+                   const std::vector<std::string>& refusals) {
+  if (refusals.empty()) return;
+  throw Error(fmt::format("explain: kernel {} refuses {}: {}", kernel, to_text(stage),
+                          fmt::join(refusals, "; ")));
 }
 
 void KernelMap::lacks(const std::string& what) const {
@@ -101,7 +111,7 @@ std::unique_ptr<KernelMap> make_kernel_map(const MapRequest& asked) {
   static_cast<void>(shapes_of(request.stage));  // throws for a stage that is not legal
   if (auto map = map_published(request.stage, request.kernel)) return map;
   // A GPU's kernel without a GPU named: the GPU that the figures of the documents are from.
-  if (of_a_gpu(request.kernel) && request.device == "cpu") request.device = "h200";
+  if (is_mapped_on_gpu(request.kernel) && request.device == "cpu") request.device = "h200";
   if (request.device != "cpu") {
     const Machine machine = gpu_of(request);
     if (of_a_cpu(request.kernel)) no_map(request.kernel, machine.name);

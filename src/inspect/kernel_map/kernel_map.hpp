@@ -83,6 +83,8 @@ class KernelMap {
 
   /// Sizes, grid, steps, slots.
   virtual std::vector<MapFact> facts() const = 0;
+  /// The type of y.
+  virtual DType output_type() const { return stage_.output_dtype(); }
   /// The order in which tiles of the output are taken, and of the first ones.
   virtual std::vector<TilePlace> first_tiles(int count) const = 0;
   virtual std::string order() const = 0;
@@ -127,14 +129,22 @@ struct MapRequest {
 /// The map of the kernel that runs a stage. Throws Error where that kernel has none, or refuses the
 /// stage.
 std::unique_ptr<KernelMap> make_kernel_map(const MapRequest& request);
+/// Whether a kernel of a GPU has one.
+bool is_mapped_on_gpu(const std::string& kernel);
 /// "winograd4, ..." that have one.
 std::string mapped_kernels();
+
+/// Throws Error with all of a kernel's refusals where there are any.
+void expect_served(const char* kernel, const Stage& stage,
+                   const std::vector<std::string>& refusals);
 
 // The families.
 std::unique_ptr<KernelMap> map_window(const Stage& stage, const Machine& machine,
                                       const std::string& tile);
 std::unique_ptr<KernelMap> map_halo(const Stage& stage, const Machine& machine,
                                     const std::string& tile);
+std::unique_ptr<KernelMap> map_fma(const Stage& stage, const Machine& machine,
+                                   const std::string& tile);
 std::unique_ptr<KernelMap> map_winograd(const Stage& stage, const Machine& machine,
                                         const std::string& kernel, const std::string& tile);
 /// Kernels of others, by what is published of them: "cutlass_multistage", "cudnn_volta". Null for

@@ -62,7 +62,7 @@ Json at_json(const KernelMap& map, const OutputIndex& at) {
   const Stage& stage = map.stage();
   expect_output(stage, at);
   Json json{{"output", json_of(at)}, {"m", gemm_row(stage, at)}};
-  const auto y = y_byte(stage, at);
+  const auto y = y_byte(stage, at, map.output_type());
   json["y_byte"] = y ? Json(*y) : Json(nullptr);
   if (const auto winograd = map.winograd(at, nullptr)) {
     json["winograd"] = json_of(*winograd);

@@ -89,7 +89,7 @@ std::string at_text(const KernelMap& map, const OutputIndex& at) {
   expect_output(stage, at);
   const Index m = gemm_row(stage, at);
   std::string text = fmt::format("\nOutput (n {}, p {}, q {}, k {})\n", at.n, at.p, at.q, at.k);
-  const auto y = y_byte(stage, at);
+  const auto y = y_byte(stage, at, map.output_type());
   line(text, "GEMM", fmt::format("row m = {}, column {}", m, at.k));
   line(text, "y",
        y ? fmt::format("byte {}{}", *y, stage.pool ? ", the maximum of its window" : "")

@@ -291,12 +291,7 @@ ThreadStep WindowMap::thread_step(const TilePlace& tile, int thread, Index step)
 
 std::unique_ptr<KernelMap> map_window(const Stage& stage, const Machine& machine,
                                       const std::string& tile) {
-  const std::vector<std::string> why = window_refusals(stage, machine);
-  if (!why.empty()) {
-    std::string all;
-    for (const std::string& reason : why) all += (all.empty() ? "" : "; ") + reason;
-    throw Error(fmt::format("explain: kernel window refuses {}: {}", to_text(stage), all));
-  }
+  expect_served("window", stage, window_refusals(stage, machine));
   const std::vector<WindowTile> tiles = window_tiles(stage);
   std::string names;
   const WindowTile* best = nullptr;

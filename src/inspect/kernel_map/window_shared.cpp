@@ -13,19 +13,6 @@ namespace convoy::inspect {
 
 using namespace cuda::sm80;
 
-namespace {
-
-void count_conflicts(SharedAccess& access, double instructions) {
-  access.use = bank_use(access.address, access.width);
-  access.plain = bank_use(access.plain_address, access.width);
-  access.instructions = instructions;
-  access.wavefronts = instructions * access.use.wavefronts;
-  access.conflicts = instructions * access.use.conflicts();
-  access.plain_conflicts = instructions * access.plain.conflicts();
-}
-
-}  // namespace
-
 std::vector<SharedRegion> WindowMap::regions() const {
   const WindowTile& t = tile_of_;
   std::vector<SharedRegion> regions;
@@ -73,7 +60,7 @@ std::vector<SharedAccess> WindowMap::accesses() const {
   }
   const auto count = [&](SharedAccess& access, int a_step) {
     access.who = fmt::format("each warp, {} a step", a_step);
-    count_conflicts(access, steps * warps * a_step);
+    access.count(steps * warps * a_step);
   };
   count(pixels, t.m * chunk_units / t.threads() * (16 / pixels.width));
   count(filters, t.n * chunk_units / t.threads());
