@@ -238,8 +238,8 @@ std::string pipeline_table(const Pipeline& pipeline) {
 std::string pipeline_html(const Pipeline& pipeline) {
   std::string text = "<ul>";
   for (const inspect::PipelineRing& ring : pipeline.rings)
-    text += fmt::format("<li>{}: {} slots of {}, {} loads a tile", escape(ring.name), ring.slots,
-                        bytes_number(ring.slot_bytes), ring.loads);
+    text += fmt::format("<li>{}: {} slots of {}, {} loads {}", escape(ring.name), ring.slots,
+                        bytes_number(ring.slot_bytes), ring.loads, pipeline.per);
   text += "</ul>\n";
   Table actors(
       "Who takes part",

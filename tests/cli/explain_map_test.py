@@ -98,6 +98,20 @@ class ExplainMap(CliTest):
             self.assertTrue(any(access["plain"]["conflicts"] > 0 for access in shared["accesses"]))
             self.assertEqual(pipe["lines"][-1]["step"], pipe["steps"] - 1)
 
+    def test_boxes_of_small_groups(self):
+        stage = "f16:n32h56c128k128r3pad1groups32"
+        printed = json.loads(explained(stage, "--kernel", "window", "--tile", "box128", "--gemm", "661,10,37", "--smem",
+                                       "--pipe", "--json"))
+        product, shared, pipe = printed["product"], printed["shared_memory"], printed["pipeline"]
+        self.assertEqual(product["accumulator"]["back"], {"n": 0, "p": 11, "q": 45, "k": 37})
+        self.assertEqual(product["accumulator"]["tile"]["y"], 1)  # eight groups of four filters are one of its own
+        self.assertEqual(product["operand"]["step"], 2)  # of nine taps
+        self.assertEqual(shared["regions"][-1]["begin"] + shared["regions"][-1]["bytes"], shared["bytes"])
+        reads = next(one for one in shared["accesses"] if one["name"] == "read A, pixels")
+        self.assertLess(reads["conflicts"], reads["plain_conflicts"] / 10)  # the gap of 16 bytes
+        self.assertEqual(pipe["per"], "a CTA, a box each")
+        self.assertEqual([line["math_slots"][0] for line in pipe["lines"][1:5]], [0, 1, 0, 1])
+
     def test_fma_in_any_type_and_layout(self):
         stage = "u8:n2h9c3k7r3nchw+norm"  # what halo and window refuse
         printed = json.loads(explained(stage, "--device", "h200", "--at", "1,2,3,4", "--smem", "--pipe", "--json"))
@@ -146,7 +160,9 @@ class ExplainMap(CliTest):
             ("f16:n1h8c16k8r3+if(1)+t2", ["--map", "--kernel", "halo"], "neuron"),
             ("f16:n2h15c64k64r3pad1+max2", ["--map", "--at", "0,14,0,0", "--kernel", "window"], "no window"),
             ("f16:n1h8c8k8r3 > f16:n1h6c8k8r1", ["--map"], "chain|stage"),
-            ("f16:n32h56c128k128r3pad1groups32", ["--map", "--kernel", "window"], "box", "--tile"),
+            ("f16:n32h56c128k128r3pad1groups32", ["--map", "--thread", "1", "--step", "9", "--kernel", "window", "--tile",
+                                                  "box128"], "steps 0 to 8"),
+            ("f16:n32h56c128k128r3pad1groups32", ["--map", "--kernel", "window", "--tile", "128x128"], "box256, box64"),
         ):
             with self.subTest([stage, *words]):
                 self.refused(convoy("explain", stage, *words), *expected)

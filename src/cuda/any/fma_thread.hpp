@@ -52,7 +52,8 @@ struct FmaTapPlace {
   int down, right;
   Index channel, at;  // of x; in elements
   unsigned high, wide;
-  /// `r`: the filter's rows, beyond which there is no product; `group_c`: the group's first channel.
+  /// `r`: the filter's rows, beyond which there is no product; `group_c`: the group's first
+  /// channel.
   CONVOY_HD FmaTapPlace(const math::ConvTap<int>& tap, int r, Index group_c,
                         const math::ConvAxis<int>& rows, const math::ConvAxis<int>& columns,
                         const Strides& x) {
@@ -77,13 +78,14 @@ struct FmaShared {
   Index y_at[Shape::m];  // in elements, of the row's window; -1: there is no such row
 };
 /// Which of the two a step is multiplied from.
-CONVOY_HD constexpr int fma_slot(int step) { return step & 1; }
+CONVOY_HD constexpr int fma_slot(int step) {
+  return step & 1;
+}
 
 /// What a thread brings of each step's pixels: one product of every so many-th row.
 struct FmaCopies {
   int product, row;  // the first row
-  CONVOY_HD explicit FmaCopies(int thread)
-      : product(thread % fma_depth), row(thread / fma_depth) {}
+  CONVOY_HD explicit FmaCopies(int thread) : product(thread % fma_depth), row(thread / fma_depth) {}
 };
 constexpr int fma_rows_between = fma_threads / fma_depth;
 /// Four neighbouring filters of a product: number `four` of a step's, of `fours` a product.

@@ -30,7 +30,8 @@ FmaMap::Layout FmaMap::layout_of(const FmaTile& tile) {
     l.pixels = i(offsetof(Shared, pixels)), l.filters = i(offsetof(Shared, filters));
     l.rows = i(offsetof(Shared, rows)), l.y_at = i(offsetof(Shared, y_at));
     l.pixels_slot = i(sizeof(Shared::pixels[0])), l.filters_slot = i(sizeof(Shared::filters[0]));
-    l.pixels_row = i(sizeof(Shared::pixels[0][0])), l.filters_row = i(sizeof(Shared::filters[0][0]));
+    l.pixels_row = i(sizeof(Shared::pixels[0][0])),
+    l.filters_row = i(sizeof(Shared::filters[0][0]));
     l.bytes = i(sizeof(Shared));
     return l;
   });
@@ -127,10 +128,11 @@ Accumulator FmaMap::accumulator(const OutputIndex& output) const {
   a.number = m.i * t.thread_n + n.i;
   a.name = fmt::format("sums[{}][{}]", m.i, n.i);
   const int first = group * at_.group_k + filter / 4 * 4;
-  a.stored = fmt::format("by the same lane, with {}channels {} to {}: in one store where y takes "
-                         "stores of four channels",
-                         pooled() ? "the largest of the window's four rows, of " : "", first,
-                         std::min(first + 3, (group + 1) * at_.group_k - 1));
+  a.stored = fmt::format(
+      "by the same lane, with {}channels {} to {}: in one store where y takes "
+      "stores of four channels",
+      pooled() ? "the largest of the window's four rows, of " : "", first,
+      std::min(first + 3, (group + 1) * at_.group_k - 1));
   return a;
 }
 
@@ -251,10 +253,10 @@ ThreadStep FmaMap::thread_step(const TilePlace& tile, int thread, Index step) co
                         step * fma_depth + mine.product, tap.r, tap.s, tap.c, slot));
   for (std::string& note : weight_notes(cta, thread, step)) what.notes.push_back(std::move(note));
   const FmaPart part(thread, across());
-  what.notes.push_back(
-      fmt::format("multiplies, of each product: rows from {} and filters from {} of the tile, in fours",
-                  fma_place(part.row, 0, tile_of_.m, tile_of_.thread_m),
-                  fma_place(part.column, 0, tile_of_.n, tile_of_.thread_n)));
+  what.notes.push_back(fmt::format(
+      "multiplies, of each product: rows from {} and filters from {} of the tile, in fours",
+      fma_place(part.row, 0, tile_of_.m, tile_of_.thread_m),
+      fma_place(part.column, 0, tile_of_.n, tile_of_.thread_n)));
   for (const int number : {0, 1, tile_of_.thread_n, tile_of_.thread_n + 1}) {
     const auto output = output_of(tile, thread, number);
     const int i = number / tile_of_.thread_n, j = number % tile_of_.thread_n;
@@ -273,8 +275,9 @@ std::unique_ptr<KernelMap> map_fma(const Stage& stage, const Machine& machine,
   std::string names;
   for (const FmaTile& one : tiles) {
     names += (names.empty() ? "" : ", ") + fma_tile_name(one);
-    if (tile.empty() ? !best || fma_seconds(stage, one, machine) < fma_seconds(stage, *best, machine)
-                     : fma_tile_name(one) == tile)
+    if (tile.empty()
+            ? !best || fma_seconds(stage, one, machine) < fma_seconds(stage, *best, machine)
+            : fma_tile_name(one) == tile)
       best = &one;
   }
   if (!best)

@@ -15,16 +15,15 @@ std::vector<SharedRegion> FmaMap::regions() const {
   const FmaTile& t = tile_of_;
   std::vector<SharedRegion> regions;
   for (int slot : {0, 1})
-    regions.push_back({fmt::format("slot {}: pixels", slot), l_.pixels + slot * l_.pixels_slot,
-                       l_.pixels_slot,
-                       fmt::format("{} products of {} rows in fp32, and {} more", fma_depth, t.m,
-                                   fma_gap)});
+    regions.push_back(
+        {fmt::format("slot {}: pixels", slot), l_.pixels + slot * l_.pixels_slot, l_.pixels_slot,
+         fmt::format("{} products of {} rows in fp32, and {} more", fma_depth, t.m, fma_gap)});
   for (int slot : {0, 1})
     regions.push_back({fmt::format("slot {}: weights", slot), l_.filters + slot * l_.filters_slot,
-                       l_.filters_slot,
-                       fmt::format("{} products of {} filters", fma_depth, t.n)});
+                       l_.filters_slot, fmt::format("{} products of {} filters", fma_depth, t.n)});
   regions.push_back({"rows", l_.rows, l_.y_at - l_.rows, "where each row's first tap lies in x"});
-  regions.push_back({"outputs", l_.y_at, l_.bytes - l_.y_at, "where each row, or its window, lies in y"});
+  regions.push_back(
+      {"outputs", l_.y_at, l_.bytes - l_.y_at, "where each row, or its window, lies in y"});
   return regions;
 }
 
@@ -130,28 +129,31 @@ SharedMemoryMap FmaMap::shared_memory() const {
 Pipeline FmaMap::pipeline() const {
   const PipelineActor every{
       "every thread", fma_threads,
-      "loads its part of the next step into registers, multiplies this one from shared memory, then "
+      "loads its part of the next step into registers, multiplies this one from shared memory, "
+      "then "
       "writes what it loaded to the other slot",
       "its own loads, when it writes them; then the others' writes, by a barrier of the CTA"};
   Pipeline pipe = ring_pipeline(
       2, l_.pixels_slot + l_.filters_slot, at_.steps, every,
       [&](Index step) {
         const Index first = step * fma_depth;
-        return fmt::format("products {} to {}", first,
-                           std::min<Index>(first + fma_depth, stage().r * stage().s * at_.group_c) - 1);
+        return fmt::format(
+            "products {} to {}", first,
+            std::min<Index>(first + fma_depth, stage().r * stage().s * at_.group_c) - 1);
       },
       [](Index step) {
         const auto slot = [](Index of) { return fma_slot(static_cast<int>(of & 1)); };
-        return step == 0
-                   ? std::string("written to slot 0, and a barrier")
-                   : fmt::format("written to slot {}, and a barrier: slot {} is free", slot(step),
-                                 slot(step - 1));
+        return step == 0 ? std::string("written to slot 0, and a barrier")
+                         : fmt::format("written to slot {}, and a barrier: slot {} is free",
+                                       slot(step), slot(step - 1));
       });
   pipe.kernel = kernel(), pipe.tile = tile();
   pipe.notes = {
-      "a load comes into registers while the step before is multiplied: a slot is written only when "
+      "a load comes into registers while the step before is multiplied: a slot is written only "
+      "when "
       "no thread reads it any more",
-      "the first step's weights are asked for before the kernel before has ended, its pixels after"};
+      "the first step's weights are asked for before the kernel before has ended, its pixels "
+      "after"};
   return pipe;
 }
 

@@ -224,11 +224,17 @@ Json to_json(const Pipeline& pipe) {
     row["waits"] = one.waits;
     lines.push_back(std::move(row));
   }
-  return {{"kernel", pipe.kernel},       {"tile", pipe.tile},
-          {"steps", pipe.steps},         {"tiles", pipe.tiles},
-          {"prologue", pipe.prologue},   {"rings", std::move(rings)},
-          {"actors", std::move(actors)}, {"lines", std::move(lines)},
-          {"left_out", pipe.left_out},   {"left_out_at", pipe.left_out_at},
+  return {{"kernel", pipe.kernel},
+          {"tile", pipe.tile},
+          {"per", pipe.per},
+          {"steps", pipe.steps},
+          {"tiles", pipe.tiles},
+          {"prologue", pipe.prologue},
+          {"rings", std::move(rings)},
+          {"actors", std::move(actors)},
+          {"lines", std::move(lines)},
+          {"left_out", pipe.left_out},
+          {"left_out_at", pipe.left_out_at},
           {"notes", pipe.notes}};
 }
 

@@ -224,11 +224,11 @@ std::string to_text(const SharedMemoryMap& map) {
 }
 
 std::string to_text(const Pipeline& pipe) {
-  std::string text =
-      fmt::format("\nPipeline of {} {}: {} steps a tile\n", pipe.kernel, pipe.tile, pipe.steps);
+  std::string text = fmt::format("\nPipeline of {} {}: {} steps {}\n", pipe.kernel, pipe.tile,
+                                 pipe.steps, pipe.per);
   for (const PipelineRing& ring : pipe.rings)
-    text += fmt::format("  ring of {}: {} slots of {} bytes, {} loads a tile\n", ring.name,
-                        ring.slots, ring.slot_bytes, ring.loads);
+    text += fmt::format("  ring of {}: {} slots of {} bytes, {} loads {}\n", ring.name, ring.slots,
+                        ring.slot_bytes, ring.loads, pipe.per);
   for (const PipelineActor& actor : pipe.actors)
     text += fmt::format("  {} ({} {}): {}\n    waits for {}\n", actor.name, actor.threads,
                         actor.threads == 1 ? "thread" : "threads", actor.does, actor.waits);
