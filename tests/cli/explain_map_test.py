@@ -112,6 +112,24 @@ class ExplainMap(CliTest):
         self.assertEqual(pipe["per"], "a CTA, a box each")
         self.assertEqual([line["math_slots"][0] for line in pipe["lines"][1:5]], [0, 1, 0, 1])
 
+    def test_steps_of_a_neuron(self):
+        stage = "f16:n1h14c512k512r3pad1+lif(2,1)+t4"
+        words = (stage, "--kernel", "halo", "--tile", "8x8x1.rows.spread4", "--thread", "5", "--block", "0,1,3", "--smem")
+        printed = json.loads(explained(*words, "--json"))
+        facts_ = {fact["name"]: fact["value"] for fact in printed["facts"]}
+        self.assertEqual((facts_["time steps"], facts_["cluster"], facts_["membranes"]), ("4", "4 CTAs", "8"))
+        self.assertEqual([tile["t"] for tile in printed["first_tiles"]], [0, 1, 2, 3, 0, 1, 2, 3, 0, 1])
+        tile = printed["thread"]["tile"]
+        self.assertEqual((tile["cta"] % 4, tile["t"]), (3, 3))
+        self.assertIn("accumulators 24 to 31", "".join(printed["thread"]["notes"]))
+        shared = printed["shared_memory"]
+        end = 0
+        for region in shared["regions"]:  # the cluster's exchange lies behind all others, without a gap
+            self.assertEqual(region["begin"], end, region)
+            end += region["bytes"]
+        self.assertLessEqual(end, shared["bytes"])
+        self.assertIn("4: of one held input", explained(stage + "+hold", "--kernel", "halo", "--map"))
+
     def test_fma_in_any_type_and_layout(self):
         stage = "u8:n2h9c3k7r3nchw+norm"  # what halo and window refuse
         printed = json.loads(explained(stage, "--device", "h200", "--at", "1,2,3,4", "--smem", "--pipe", "--json"))
@@ -157,7 +175,10 @@ class ExplainMap(CliTest):
             ("n2h16c64k32r3pad1", ["--map", "--thread", "1", "--kernel", "winograd2"], "winograd2 has no"),
             ("f16:n1h8c3k8r3", ["--map", "--kernel", "halo"], "C = 3"),
             ("n1h8c3k8r3+keep(pre)", ["--map", "--kernel", "fma"], "fma refuses"),
-            ("f16:n1h8c16k8r3+if(1)+t2", ["--map", "--kernel", "halo"], "neuron"),
+            ("f16:n1h8c16k8r3+if(1)+t2", ["--map", "--thread", "0", "--block", "0,0,2", "--kernel", "halo"], "0 to 1"),
+            ("f16:n1h8c16k8r3+if(1)+t2+hold", ["--map", "--thread", "0", "--block", "0,0,1", "--kernel", "halo"],
+             "serves all of its steps"),
+            ("f16:n1h8c16k8r3", ["--map", "--thread", "0", "--block", "0,0,1", "--kernel", "window"], "time steps"),
             ("f16:n2h15c64k64r3pad1+max2", ["--map", "--at", "0,14,0,0", "--kernel", "window"], "no window"),
             ("f16:n1h8c8k8r3 > f16:n1h6c8k8r1", ["--map"], "chain|stage"),
             ("f16:n32h56c128k128r3pad1groups32", ["--map", "--thread", "1", "--step", "9", "--kernel", "window", "--tile",

@@ -245,6 +245,57 @@ TEST(KernelMap, EveryOutputHasOneRegister) {
   }
 }
 
+// A neuron's steps: each place has a tile in each of them, in order of time in one CTA or in those
+// of a cluster; a tile of step t reads the images of step t, and holds the same outputs.
+TEST(KernelMap, ANeuronsStepsFollowEachOther) {
+  const cuda::DeviceFacts device = cuda::h200();
+  const Machine machine = cuda::machine_of(device);
+  verify::Random random(29);
+  int stages = 0, spread = 0, pingpong = 0;
+  for (int drawn = 0; drawn < 400; ++drawn) {
+    Stage stage = draw_mapped(random);
+    stage.act = random.chance(0.5) ? lif(2, 1) : integrate_fire(1);
+    stage.t = random.pick({1, 2, 3, 4, 8}), stage.hold = random.chance(0.3);
+    if (!problems(stage).empty()) continue;
+    stage = stage.normalised();
+    const Mapped halo = halo_of(stage, machine, random);
+    if (!halo.map) continue;
+    ++stages;
+    const KernelMap& map = *halo.map;
+    const std::string repro = map.tile() + " " + to_text(stage);
+    spread += map.tile().find(".spread") != std::string::npos ? 1 : 0;
+    pingpong += map.tile().find(".pingpong") != std::string::npos ? 1 : 0;
+    const Index steps = stage.hold ? 1 : stage.t;
+    std::map<std::pair<Index, Index>, std::vector<TilePlace>> seen;  // of a place, by number
+    for (const TilePlace& tile : map.first_tiles(1000000)) {
+      seen[{tile.x, tile.y}].push_back(tile);
+      ASSERT_EQ(map.in_step(map.tile_at(tile.x, tile.y), tile.t), tile) << repro;
+    }
+    const Point at = draw_point(stage, random);
+    check_kernel(map, at);
+    check_register(map, at, halo.threads, halo.registers, random);
+    if (testing::Test::HasFatalFailure()) return;
+    const Accumulator a = map.accumulator(at.output);
+    const auto& tiles = seen[{a.tile.x, a.tile.y}];
+    ASSERT_EQ(static_cast<Index>(tiles.size()), steps) << repro;
+    const OperandPlace place = map.operand(at.output, at.tap);
+    for (Index t = 0; t < steps; ++t) {
+      const TilePlace& tile = tiles[static_cast<std::size_t>(t)];
+      ASSERT_EQ(tile.t, t) << repro;  // numbers rise with time
+      ASSERT_EQ(map.output_of(tile, a.thread, a.number), std::optional(at.output)) << repro;
+      const InputElement there = map.in_slot(tile, place.step, place.in_slot);
+      ASSERT_EQ(there.inside, at.inside) << repro;
+      if (!at.inside) continue;
+      ASSERT_EQ((std::array{there.n, there.h, there.w, there.c}),
+                (std::array{at.output.n + t * stage.n, at.h, at.w, at.c}))
+          << repro;
+    }
+  }
+  EXPECT_GT(stages, 60);
+  EXPECT_GT(spread, 5);
+  EXPECT_GT(pingpong, 5);
+}
+
 // A Winograd tile's products make each output of its weights and inputs, and of no others: the sum
 // over xi of the three factors is 1 where the definition multiplies, 0 elsewhere.
 TEST(KernelMap, WinogradsProductsMakeTheOutput) {

@@ -27,7 +27,9 @@ struct BoxCopies {
 
 /// Whether the filters of a half have channels in common with a pixel's first 32-byte part: their
 /// two bits of WindowGroups::live.
-CONVOY_HD std::uint32_t box_first_part(std::uint32_t live, int half) { return live >> (2 * half) & 3; }
+CONVOY_HD std::uint32_t box_first_part(std::uint32_t live, int half) {
+  return live >> (2 * half) & 3;
+}
 
 /// The box's GEMM row whose pixels a lane gives ldmatrix, of the warp's first (i = 0) and second
 /// 16; lanes from 16 on read the next 16 bytes.
@@ -51,7 +53,9 @@ struct BoxSumPlace {
         of_four(e / 4 % 2 * 2 + e % 2) {}
 };
 /// The first of a lane's four filters, of the block of 32.
-CONVOY_HD int box_four(int lane, int half) { return half * box_filters + lane % 4 * 4; }
+CONVOY_HD int box_four(int lane, int half) {
+  return half * box_filters + lane % 4 * 4;
+}
 
 /// How many rows of outputs there are from row `row` on: of a box that begins at `first`, which is
 /// that row of y before the pool, over all images. `of_image`: rows of an image.

@@ -92,6 +92,10 @@ InputElement KernelMap::in_slot(const TilePlace&, Index, int) const {
 TilePlace KernelMap::tile_at(Index, Index) const {
   lacks("grid of CTAs: leave --thread and --block out, and give --at or --gemm");
 }
+TilePlace KernelMap::in_step(const TilePlace& tile, Index t) const {
+  if (t == 0) return tile;
+  lacks("tiles of time steps: --block X,Y,T is for a neuron whose steps have inputs of their own");
+}
 ThreadStep KernelMap::thread_step(const TilePlace&, int, Index) const {
   lacks("threads that step through a tile: leave --thread out, and give --at or --gemm");
 }

@@ -25,6 +25,7 @@ struct TilePlace {
   Index x = 0, y = 0;  // which tile along gemm_m and along gemm_n
   Index cta = 0;       // blockIdx.x of the CTA that has it, in the order of starting
   Index turn = 0;      // how many tiles that CTA takes before
+  Index t = 0;         // of a neuron whose steps have inputs of their own: the time step
   bool operator==(const TilePlace&) const = default;
 };
 
@@ -100,6 +101,8 @@ class KernelMap {
   virtual InputElement in_slot(const TilePlace& tile, Index step, int byte) const;
   /// The tile at (x, y), or with y < 0 of CTA x.
   virtual TilePlace tile_at(Index x, Index y) const;
+  /// The same tile in time step t of a neuron whose steps have inputs of their own.
+  virtual TilePlace in_step(const TilePlace& tile, Index t) const;
   virtual ThreadStep thread_step(const TilePlace& tile, int thread, Index step) const;
   virtual SharedMemoryMap shared_memory() const;
   virtual Pipeline pipeline() const;

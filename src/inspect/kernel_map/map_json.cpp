@@ -7,7 +7,7 @@ namespace convoy::inspect {
 namespace {
 
 Json json_of(const TilePlace& tile) {
-  return {{"x", tile.x}, {"y", tile.y}, {"cta", tile.cta}, {"turn", tile.turn}};
+  return {{"x", tile.x}, {"y", tile.y}, {"cta", tile.cta}, {"turn", tile.turn}, {"t", tile.t}};
 }
 Json json_of(const OutputIndex& at) {
   return {{"n", at.n}, {"p", at.p}, {"q", at.q}, {"k", at.k}};
@@ -105,7 +105,7 @@ Json gemm_json(const KernelMap& map, const std::vector<Index>& asked) {
 }
 
 Json thread_json(const KernelMap& map, const MapPoint& point) {
-  const TilePlace tile = map.tile_at(point.block_x, point.block_y);
+  const TilePlace tile = map.in_step(map.tile_at(point.block_x, point.block_y), point.block_t);
   const ThreadStep what = map.thread_step(tile, *point.thread, point.step);
   return {{"thread", *point.thread}, {"tile", json_of(tile)},   {"step", point.step},
           {"role", what.role},       {"heading", what.heading}, {"rows", what.rows},

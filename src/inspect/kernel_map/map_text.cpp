@@ -19,7 +19,8 @@ std::string place_text(const InputElement& x) {
 }
 
 std::string tile_text(const TilePlace& tile) {
-  return fmt::format("({}, {}), {} CTA {}", tile.x, tile.y,
+  return fmt::format("({}, {}), {}{} CTA {}", tile.x, tile.y,
+                     tile.t > 0 ? fmt::format("time step {}, ", tile.t) : std::string(),
                      tile.turn > 0 ? fmt::format("tile {} of", tile.turn) : std::string("of"),
                      tile.cta);
 }
@@ -146,7 +147,7 @@ std::string gemm_text(const KernelMap& map, const std::vector<Index>& asked) {
 }
 
 std::string thread_text(const KernelMap& map, const MapPoint& point) {
-  const TilePlace tile = map.tile_at(point.block_x, point.block_y);
+  const TilePlace tile = map.in_step(map.tile_at(point.block_x, point.block_y), point.block_t);
   const ThreadStep what = map.thread_step(tile, *point.thread, point.step);
   std::string text =
       fmt::format("\nThread {} of tile {}, step {}\n", *point.thread, tile_text(tile), point.step);
@@ -170,7 +171,8 @@ std::string map_text(const KernelMap& map, const MapPoint& point) {
   line(text, "order", map.order());
   std::string first;
   for (const TilePlace& tile : map.first_tiles(10))
-    first += fmt::format("{}({},{})", first.empty() ? "" : " ", tile.x, tile.y);
+    first += fmt::format("{}({},{}{})", first.empty() ? "" : " ", tile.x, tile.y,
+                         tile.t > 0 ? fmt::format(",{}", tile.t) : std::string());
   line(text, "first tiles", first);
   if (point.at) return text + at_text(map, *point.at);
   if (point.gemm) return text + gemm_text(map, *point.gemm);

@@ -131,9 +131,8 @@ Accumulator WindowBoxMap::accumulator(const OutputIndex& output) const {
   a.name = fmt::format("sums[{}][{}][{}]", at / 16, j, e);
   if (turns() > 1) a.name += fmt::format(" in turn {} of {}", turn, turns());
   const Index first = output.k - of_four;
-  a.stored = fmt::format(
-      "by the same lane as one of the channels {} to {} of a pixel, in {} bytes", first,
-      std::min<Index>(first + 3, stage().k - 1), 4 * size_);
+  a.stored = fmt::format("by the same lane as one of the channels {} to {} of a pixel, in {} bytes",
+                         first, std::min<Index>(first + 3, stage().k - 1), 4 * size_);
   return a;
 }
 
@@ -143,8 +142,9 @@ std::optional<OutputIndex> WindowBoxMap::output_of(const TilePlace& tile, int th
     throw Error(fmt::format("explain: --thread {}: a CTA of window {} has threads 0 to {}", thread,
                             this->tile(), tile_of_.threads() - 1));
   if (number < 0 || number >= registers * turns())
-    throw Error(fmt::format("explain: register {}: a thread has {} accumulators in each of {} turns",
-                            number, registers, turns()));
+    throw Error(
+        fmt::format("explain: register {}: a thread has {} accumulators in each of {} turns",
+                    number, registers, turns()));
   const int warp = thread / 32, lane = thread % 32, turn = number / registers;
   const BoxSumPlace place(lane, number % registers, pooled());
   const int row = warp / 2 * box_rows + turn * (tile_of_.threads() / 64) * box_rows + place.row;
@@ -162,8 +162,8 @@ std::string WindowBoxMap::tap_text(Index step) const {
 
 OperandPlace WindowBoxMap::operand(const OutputIndex& output, const TapIndex& tap) const {
   const Accumulator a = accumulator(output);
-  const int channel = a.column / at_.groups.own_filters * at_.groups.own_channels +
-                      static_cast<int>(tap.c);
+  const int channel =
+      a.column / at_.groups.own_filters * at_.groups.own_channels + static_cast<int>(tap.c);
   const int byte = channel * size_;
   OperandPlace place;
   place.step = tap.r * box_taps_along + tap.s;
@@ -218,7 +218,8 @@ InputElement WindowBoxMap::read_by(const TilePlace& tile, const Copied& copy, in
   x.inside = copy.unit * unit_bytes < channels * size_ && x.n < at_.images &&
              g.rows.inside(static_cast<int>(x.h)) && g.columns.inside(static_cast<int>(x.w));
   if (x.inside)
-    x.byte = x.n * g.image + x.h * g.row + x.w * g.pixel + tile.y * at_.groups.channels * size_ + byte;
+    x.byte =
+        x.n * g.image + x.h * g.row + x.w * g.pixel + tile.y * at_.groups.channels * size_ + byte;
   return x;
 }
 
@@ -232,8 +233,8 @@ InputElement WindowBoxMap::in_slot(const TilePlace& tile, Index step, int byte) 
 ThreadStep WindowBoxMap::thread_step(const TilePlace& tile, int thread, Index step) const {
   static_cast<void>(output_of(tile, thread, 0));  // throws for a thread that there is not
   if (step < 0 || step >= box_taps)
-    throw Error(fmt::format("explain: --step {}: a box has steps 0 to {}, a tap each", step,
-                            box_taps - 1));
+    throw Error(
+        fmt::format("explain: --step {}: a box has steps 0 to {}, a tap each", step, box_taps - 1));
   const WindowBox& b = box();
   const int warp = thread / 32, lane = thread % 32;
   const BoxCopies mine(lane);
@@ -246,10 +247,9 @@ ThreadStep WindowBoxMap::thread_step(const TilePlace& tile, int thread, Index st
     for (int column = mine.column; column < b.in_columns; column += box_columns) {
       if (++copies > most) continue;
       const InputElement x = read_by(tile, {row, column, mine.unit}, 0);
-      what.rows.push_back(
-          {fmt::format("({},{},{})", x.n, x.h, x.w),
-           x.inside ? fmt::format("16 bytes at {}", x.byte) : "zeros",
-           fmt::format("{}", b.input_at(row, column) + mine.unit * unit_bytes)});
+      what.rows.push_back({fmt::format("({},{},{})", x.n, x.h, x.w),
+                           x.inside ? fmt::format("16 bytes at {}", x.byte) : "zeros",
+                           fmt::format("{}", b.input_at(row, column) + mine.unit * unit_bytes)});
     }
   if (copies > most) what.notes.push_back(fmt::format("and {} copies more", copies - most));
   what.notes.push_back(fmt::format("box {} of the CTA, in slot {}: copied under the box before",
@@ -259,13 +259,14 @@ ThreadStep WindowBoxMap::thread_step(const TilePlace& tile, int thread, Index st
     const int row = warp / 2 * box_rows + box_row_of(lane, i, pooled());
     const int from = b.output_at(b.pixel_of(row < b.pixels() ? row : 0), at_.g.rows.stride) +
                      (lane >> 4) * unit_bytes;
-    what.notes.push_back(fmt::format(
-        "ldmatrix {}: its lane addresses row {}: byte {} of the slot by the table, and {} for tap {}",
-        i, row, from, from + b.taps[tap], tap_text(step)));
+    what.notes.push_back(
+        fmt::format("ldmatrix {}: its lane addresses row {}: byte {} of the slot by the table, and "
+                    "{} for tap {}",
+                    i, row, from, from + b.taps[tap], tap_text(step)));
   }
-  what.notes.push_back(
-      fmt::format("weights: before the first box its lane addressed those of filter {} of the group",
-                  box_filter_of(lane, warp % 2)));
+  what.notes.push_back(fmt::format(
+      "weights: before the first box its lane addressed those of filter {} of the group",
+      box_filter_of(lane, warp % 2)));
   for (const int number : {0, 1, 4, 5}) {
     const auto output = output_of(tile, thread, number);
     const std::string name = fmt::format("sums[0][{}][{}]", number / 4, number % 4);

@@ -108,9 +108,11 @@ SharedMemoryMap WindowBoxMap::shared_memory() const {
           ? fmt::format("; of a row all columns of one remainder by {} lie together", box().phases)
           : "");
   map.protects =
-      "16 bytes behind each pixel are for reading: ldmatrix takes 16 bytes of eight pixels at once, "
+      "16 bytes behind each pixel are for reading: ldmatrix takes 16 bytes of eight pixels at "
+      "once, "
       "and pixels 64 bytes apart would share two places of four banks. 80 bytes apart, eight "
-      "neighbours touch all 32; taps are the same pixels at another distance, which a swizzle would "
+      "neighbours touch all 32; taps are the same pixels at another distance, which a swizzle "
+      "would "
       "not allow";
   map.regions = regions();
   map.bytes = box().shared_bytes();
@@ -128,10 +130,10 @@ SharedMemoryMap WindowBoxMap::shared_memory() const {
       "(box_filter_of); rows are those of its warp's first turn";
   for (const int lane : {0, 1, 4}) {
     const BoxSumPlace at(lane, 0, pooled());
-    map.epilogue.push_back(fmt::format(
-        "lane {:>2} stores filters {:>2}-{:<2} of row {}{}: {} bytes", lane, box_four(lane, 0),
-        box_four(lane, 0) + 3, at.row, pooled() ? " and the three behind it, a window" : "",
-        4 * size_));
+    map.epilogue.push_back(
+        fmt::format("lane {:>2} stores filters {:>2}-{:<2} of row {}{}: {} bytes", lane,
+                    box_four(lane, 0), box_four(lane, 0) + 3, at.row,
+                    pooled() ? " and the three behind it, a window" : "", 4 * size_));
   }
   map.epilogue.emplace_back(
       pooled() ? "of a window all four values lie in one thread; no shared memory is used"
@@ -143,18 +145,21 @@ Pipeline WindowBoxMap::pipeline() const {
   const PipelineActor every{
       "every thread", tile_of_.threads(),
       "copies its part of the next box (cp.async), multiplies this one, turn by turn",
-      "its own copies: cp.async.wait_group 1, all but those of the next box; then the others', by a "
+      "its own copies: cp.async.wait_group 1, all but those of the next box; then the others', by "
+      "a "
       "barrier of the CTA"};
   // One box needs one slot: nothing is loaded under it.
   Pipeline pipe = ring_pipeline(
       2, box().bytes(), boxes_of_cta(), every,
       [&](Index step) { return fmt::format("box {}", step * at_.m_tiles); },
       [](Index step) {
-        return step == 0 ? std::string("wait_group 1 and barriers: registers hold the weights, "
-                                       "slot 0 is there")
-                         : fmt::format("a barrier: slot {} is free; wait_group 1, barrier: slot {} "
-                                       "is there",
-                                       (step - 1) % 2, step % 2);
+        return step == 0 ? std::string(
+                               "wait_group 1 and barriers: registers hold the weights, "
+                               "slot 0 is there")
+                         : fmt::format(
+                               "a barrier: slot {} is free; wait_group 1, barrier: slot {} "
+                               "is there",
+                               (step - 1) % 2, step % 2);
       });
   pipe.kernel = kernel(), pipe.tile = tile();
   pipe.per = "a CTA, a box each";
