@@ -85,6 +85,18 @@ class ExplainMap(CliTest):
             total = sum(one["of_output"] * one["of_input"] * one["of_weight"] for one in products)
             self.assertAlmostEqual(total, 1, places=4)
 
+    def test_winograd_on_a_gpu(self):
+        words = ("n4h32c64k128r3pad1+max2", "--device", "h200", "--kernel", "winograd4")
+        place = json.loads(explained(*words, "--gemm", "100,200,5", "--json"))["product"]["winograd"]
+        self.assertEqual((place["tile"], place["row"], place["column"], place["i"], place["j"]), (1, 0, 4, 3, 0))
+        self.assertEqual([one["name"] for one in place["passes"]], ["chunk", "input pass", "product 0", "output pass"])
+        self.assertAlmostEqual(sum(one["of_output"] * one["of_input"] * one["of_weight"] for one in place["products"]),
+                               1, places=4)
+        # What threads and slots do is window's, of a stage of 36 groups.
+        text = explained(*words, "--thread", "5", "--block", "3,71", "--smem", "--pipe")
+        for figure in ("n256h1w1c2304k4608r1groups36", "Pipeline of window 64x64", "Shared memory of window 64x64"):
+            self.assertIn(figure, text)
+
     def test_shared_memory_and_pipeline_of_our_kernels(self):
         for kernel in ("window", "halo"):
             printed = json.loads(explained(THIRD, "--kernel", kernel, "--smem", "--pipe", "--json"))
@@ -172,6 +184,8 @@ class ExplainMap(CliTest):
                 self.refused(convoy("explain", THIRD, *words), *expected)
         for stage, words, *expected in (
             ("n2h16c64k32r3pad1", ["--smem", "--kernel", "winograd2"], "no shared memory"),
+            ("n2h16c64k32r3pad1", ["--map", "--kernel", "winograd2", "--device", "h200"], "winograd2 .*has no map"),
+            ("n2h16c62k32r3pad1", ["--map", "--kernel", "winograd4", "--device", "h200"], "C = 62"),
             ("n2h16c64k32r3pad1", ["--map", "--thread", "1", "--kernel", "winograd2"], "winograd2 has no"),
             ("f16:n1h8c3k8r3", ["--map", "--kernel", "halo"], "C = 3"),
             ("n1h8c3k8r3+keep(pre)", ["--map", "--kernel", "fma"], "fma refuses"),

@@ -14,12 +14,12 @@ using namespace cuda::sm90;
 TilePlace HaloMap::in_step(const TilePlace& tile, Index t) const {
   if (t == tile.t) return tile;
   if (t >= turns_)
-    throw Error(turns_ == 1
-                    ? fmt::format("explain: --block: found time step {}, but a tile of this stage "
-                                  "serves all of its steps",
-                                  t)
-                    : fmt::format("explain: --block: found time step {}, expected 0 to {}", t,
-                                  turns_ - 1));
+    throw Error(
+        turns_ == 1
+            ? fmt::format("explain: --block: found time step {}, but a tile of this stage "
+                          "serves all of its steps",
+                          t)
+            : fmt::format("explain: --block: found time step {}, expected 0 to {}", t, turns_ - 1));
   return tile_of_place(static_cast<int>(tile.x) * l_.k_blocks + static_cast<int>(tile.y), t);
 }
 
@@ -31,17 +31,16 @@ std::string HaloMap::charge_text() const {
 std::vector<MapFact> HaloMap::neuron_facts() const {
   const int sums = tile_of_.instruction_n() * tile_of_.instructions() / 2;
   std::vector<MapFact> all;
-  all.push_back({"time steps", fmt::format("{}", stage().t),
-                 turns_ == 1 && stage().t > 1
-                     ? "of one held input: a tile's sums are made once, and the steps are its "
-                       "epilogue's"
-                     : fmt::format("with an input each: {} tiles of a place, in order of time",
-                                   turns_)});
+  all.push_back(
+      {"time steps", fmt::format("{}", stage().t),
+       turns_ == 1 && stage().t > 1
+           ? "of one held input: a tile's sums are made once, and the steps are its "
+             "epilogue's"
+           : fmt::format("with an input each: {} tiles of a place, in order of time", turns_)});
   all.push_back({"neuron", charge_text(),
                  fmt::format("charges the membrane v with a sum and its bias, in fp32; fires from "
                              "{:.6g} on, and is then {}",
-                             stage().act.threshold(),
-                             stage().soft ? "that much lower" : "0")});
+                             stage().act.threshold(), stage().soft ? "that much lower" : "0")});
   if (spread_ == 0) {
     all.push_back({"membranes", fmt::format("{}", sums),
                    fmt::format("registers of a consumer's thread, v[{}][{}]: one beside each "
@@ -63,23 +62,23 @@ std::vector<SharedRegion> HaloMap::exchange_regions() const {
   if (spread_ == 0) return {};
   const HaloExchange exchange = exchange_of(tile_of_);
   const int begin = l_.end();
-  return {{"exchange: barriers", begin, exchange.words_offset(),
-           "two of each consumer warp: all sums are there, all spikes are"},
-          {"exchange: spikes", begin + exchange.words_offset(),
-           exchange.sums_offset() - exchange.words_offset(),
-           fmt::format("a word of each thread from each of {} CTAs", 1 << spread_)},
-          {"exchange: sums", begin + exchange.sums_offset(),
-           exchange.bytes() - exchange.sums_offset(),
-           fmt::format("{} of each thread, which the CTAs of the cluster read", exchange.sums)}};
+  return {
+      {"exchange: barriers", begin, exchange.words_offset(),
+       "two of each consumer warp: all sums are there, all spikes are"},
+      {"exchange: spikes", begin + exchange.words_offset(),
+       exchange.sums_offset() - exchange.words_offset(),
+       fmt::format("a word of each thread from each of {} CTAs", 1 << spread_)},
+      {"exchange: sums", begin + exchange.sums_offset(), exchange.bytes() - exchange.sums_offset(),
+       fmt::format("{} of each thread, which the CTAs of the cluster read", exchange.sums)}};
 }
 
 std::string HaloMap::neuron_does() const {
   if (!neuron()) return {};
   if (spread_ > 0)
     return "; before it stores, its cluster's neurons: sums to all CTAs, spikes of its step back";
-  return held() > 1 ? fmt::format("; between them {} times: charge, store the spikes, reset",
-                                  held())
-                    : "; before it stores, the neurons: charge, and after it, reset";
+  return held() > 1
+             ? fmt::format("; between them {} times: charge, store the spikes, reset", held())
+             : "; before it stores, the neurons: charge, and after it, reset";
 }
 
 std::vector<std::string> HaloMap::neuron_notes(const TilePlace& tile, int thread) const {
@@ -100,15 +99,15 @@ std::vector<std::string> HaloMap::neuron_notes(const TilePlace& tile, int thread
     return notes;
   }
   notes.push_back(
-      held() > 1
-          ? fmt::format("neurons: v[i][e] belongs to d[i][e]; steps 0 to {} charge {} from the same "
-                        "sums, one after the other",
-                        held() - 1, charge_text())
-          : fmt::format("neurons: v[i][e] belongs to d[i][e]; time step {} of {} {}", tile.t,
-                        stage().t,
-                        tile.t == 0 ? "begins with the membranes that are given, or 0"
-                                    : "goes on with those of the tile before, in the same "
-                                      "registers"));
+      held() > 1 ? fmt::format(
+                       "neurons: v[i][e] belongs to d[i][e]; steps 0 to {} charge {} from the same "
+                       "sums, one after the other",
+                       held() - 1, charge_text())
+                 : fmt::format("neurons: v[i][e] belongs to d[i][e]; time step {} of {} {}", tile.t,
+                               stage().t,
+                               tile.t == 0 ? "begins with the membranes that are given, or 0"
+                                           : "goes on with those of the tile before, in the same "
+                                             "registers"));
   return notes;
 }
 

@@ -41,6 +41,7 @@ std::unique_ptr<KernelMap> map_on_gpu(const MapRequest& request, const Machine& 
   if (request.kernel == "halo") return map_halo(stage, machine, request.tile);
   if (request.kernel == "window") return map_window(stage, machine, request.tile);
   if (request.kernel == "fma") return map_fma(stage, machine, request.tile);
+  if (request.kernel == "winograd4") return map_winograd_gpu(stage, machine, request.tile);
   if (!request.kernel.empty()) no_map(request.kernel, machine.name);
   if (!request.tile.empty())
     throw Error(
@@ -60,11 +61,11 @@ std::unique_ptr<KernelMap> map_on_gpu(const MapRequest& request, const Machine& 
 }  // namespace
 
 bool is_mapped_on_gpu(const std::string& kernel) {
-  return kernel == "halo" || kernel == "window" || kernel == "fma";
+  return kernel == "halo" || kernel == "window" || kernel == "fma" || kernel == "winograd4";
 }
 std::string mapped_kernels() {
-  return fmt::format("winograd4, winograd2 (CPU); halo, window, fma (GPU); of others: {}",
-                     published);
+  return fmt::format(
+      "winograd4, winograd2 (CPU); halo, window, winograd4, fma (GPU); of others: {}", published);
 }
 
 void expect_served(const char* kernel, const Stage& stage,
@@ -115,10 +116,10 @@ std::unique_ptr<KernelMap> make_kernel_map(const MapRequest& asked) {
   static_cast<void>(shapes_of(request.stage));  // throws for a stage that is not legal
   if (auto map = map_published(request.stage, request.kernel)) return map;
   // A GPU's kernel without a GPU named: the GPU that the figures of the documents are from.
-  if (is_mapped_on_gpu(request.kernel) && request.device == "cpu") request.device = "h200";
+  if (is_mapped_on_gpu(request.kernel) && !of_a_cpu(request.kernel) && request.device == "cpu")
+    request.device = "h200";
   if (request.device != "cpu") {
     const Machine machine = gpu_of(request);
-    if (of_a_cpu(request.kernel)) no_map(request.kernel, machine.name);
     return map_on_gpu(request, machine);
   }
   PlanOptions options;

@@ -69,7 +69,9 @@ struct WinogradProduct {
 struct WinogradPlace {
   Index tile = 0, row = 0, column = 0;  // its first output pixel
   int i = 0, j = 0;                     // of the output in the tile, or of the input in its patch
+  // On the CPU: its block, the group in it, its place there; the panel of filters.
   Index block = 0, group = 0, in_group = 0, panel = 0, in_panel = 0;
+  std::vector<MapFact> passes;  // on a GPU, instead: who makes it, and its products
   std::vector<WinogradProduct> products;
 };
 
@@ -150,6 +152,9 @@ std::unique_ptr<KernelMap> map_fma(const Stage& stage, const Machine& machine,
                                    const std::string& tile);
 std::unique_ptr<KernelMap> map_winograd(const Stage& stage, const Machine& machine,
                                         const std::string& kernel, const std::string& tile);
+/// The GPU's winograd4; `tile`: megabytes of a chunk, as "256MB".
+std::unique_ptr<KernelMap> map_winograd_gpu(const Stage& stage, const Machine& machine,
+                                            const std::string& tile);
 /// Kernels of others, by what is published of them: "cutlass_multistage", "cudnn_volta". Null for
 /// another name.
 std::unique_ptr<KernelMap> map_published(const Stage& stage, const std::string& kernel);

@@ -33,8 +33,12 @@ Json json_of(const OperandPlace& place) {
   return {{"step", place.step},           {"slot", place.slot},       {"in_slot", place.in_slot},
           {"in_shared", place.in_shared}, {"brought", place.brought}, {"read", place.read}};
 }
+Json json_of(const MapFact& fact) {
+  return {{"name", fact.name}, {"value", fact.value}, {"note", fact.note}};
+}
 Json json_of(const WinogradPlace& at) {
-  Json products = Json::array();
+  Json products = Json::array(), passes = Json::array();
+  for (const MapFact& pass : at.passes) passes.push_back(json_of(pass));
   for (const WinogradProduct& one : at.products)
     products.push_back({{"xi", one.xi},
                         {"i", one.i},
@@ -55,6 +59,7 @@ Json json_of(const WinogradPlace& at) {
           {"in_group", at.in_group},
           {"panel", at.panel},
           {"in_panel", at.in_panel},
+          {"passes", std::move(passes)},
           {"products", std::move(products)}};
 }
 
@@ -139,8 +144,7 @@ const char* name_of(PipelinePhase phase) {
 Json map_json(const KernelMap& map, const MapPoint& point) {
   const Shapes shapes = shapes_of(map.stage());
   Json facts = Json::array(), tiles = Json::array();
-  for (const MapFact& fact : map.facts())
-    facts.push_back({{"name", fact.name}, {"value", fact.value}, {"note", fact.note}});
+  for (const MapFact& fact : map.facts()) facts.push_back(json_of(fact));
   for (const TilePlace& tile : map.first_tiles(10)) tiles.push_back(json_of(tile));
   Json json{{"stage", to_text(map.stage())},
             {"kernel", map.kernel()},

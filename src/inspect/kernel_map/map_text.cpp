@@ -49,9 +49,13 @@ std::string winograd_text(const WinogradPlace& at, const TapIndex* tap) {
   line(text, "tile",
        fmt::format("{}, its first output (p {}, q {}); in it row {}, column {}", at.tile, at.row,
                    at.column, at.i, at.j));
-  line(text, "block",
-       fmt::format("{}, group {}, tile {} of the group", at.block, at.group, at.in_group));
-  line(text, "panel", fmt::format("{}, filter {} of the panel", at.panel, at.in_panel));
+  for (const MapFact& pass : at.passes)
+    line(text, pass.name, pass.value + (pass.note.empty() ? "" : ": " + pass.note));
+  if (at.passes.empty()) {
+    line(text, "block",
+         fmt::format("{}, group {}, tile {} of the group", at.block, at.group, at.in_group));
+    line(text, "panel", fmt::format("{}, filter {} of the panel", at.panel, at.in_panel));
+  }
   line(text, "products",
        fmt::format("{}: output = sum of factor x M{}", at.products.size(),
                    tap ? ", V = sum of factor x input, U = sum of factor x weight" : ""));
