@@ -126,7 +126,8 @@ class ExplainMap(CliTest):
 
     def test_steps_of_a_neuron(self):
         stage = "f16:n1h14c512k512r3pad1+lif(2,1)+t4"
-        words = (stage, "--kernel", "halo", "--tile", "8x8x1.rows.spread4", "--thread", "5", "--block", "0,1,3", "--smem")
+        words = (stage, "--kernel", "halo", "--tile", "8x8x1.rows.spread4", "--thread", "5", "--block", "0,1,3",
+                 "--smem")
         printed = json.loads(explained(*words, "--json"))
         facts_ = {fact["name"]: fact["value"] for fact in printed["facts"]}
         self.assertEqual((facts_["time steps"], facts_["cluster"], facts_["membranes"]), ("4", "4 CTAs", "8"))
@@ -141,6 +142,26 @@ class ExplainMap(CliTest):
             end += region["bytes"]
         self.assertLessEqual(end, shared["bytes"])
         self.assertIn("4: of one held input", explained(stage + "+hold", "--kernel", "halo", "--map"))
+
+    def test_kernels_without_slots(self):
+        # What threads load they multiply: a register of a thread stands where others have a slot.
+        stage = "f16:n2h15c64k64r3pad1groups64"
+        printed = json.loads(explained(stage, "--kernel", "depthwise", "--tile", "2x2", "--gemm", "100,5,9",
+                                       "--json"))["product"]
+        self.assertEqual(printed["output"], {"n": 0, "p": 6, "q": 10, "k": 9})
+        self.assertEqual(printed["accumulator"]["back"], printed["output"])
+        self.assertEqual(printed["accumulator"]["name"], "sums[0][0][1]")
+        # Tap (1,2): the second row of x that feeds the tile, its third position.
+        self.assertEqual((printed["operand"]["step"], printed["operand"]["name"]), (1, "x[2][1]"))
+        self.assertEqual(printed["operand"]["thread"], printed["accumulator"]["thread"])
+        printed = json.loads(explained("n2h15c64k3r3pad1", "--kernel", "few_filters", "--gemm", "100,309,2", "--json"))
+        product = printed["product"]
+        self.assertEqual(product["accumulator"]["back"], {"n": 0, "p": 6, "q": 10, "k": 2})
+        # Channel 53 is that of lane 53 / 4 = 13 of the 16 that share the strip.
+        self.assertEqual(product["operand"]["thread"] % 16, 13)
+        self.assertEqual(product["tap"], {"r": 1, "s": 1, "c": 53})
+        text = explained("n2h15c64k3r3pad1", "--kernel", "few_filters", "--at", "0,6,10,2")
+        self.assertIn("(r,s) (h,w)  x          k   step thread register", text)
 
     def test_fma_in_any_type_and_layout(self):
         stage = "u8:n2h9c3k7r3nchw+norm"  # what halo and window refuse
@@ -185,6 +206,10 @@ class ExplainMap(CliTest):
         for stage, words, *expected in (
             ("n2h16c64k32r3pad1", ["--smem", "--kernel", "winograd2"], "no shared memory"),
             ("n2h16c64k32r3pad1", ["--map", "--kernel", "winograd2", "--device", "h200"], "winograd2 .*has no map"),
+            ("n2h15c64k3r3pad1", ["--smem", "--kernel", "few_filters"], "few_filters has no shared memory"),
+            ("n2h15c64k3r3pad1", ["--map", "--thread", "512", "--kernel", "few_filters"], "threads 0 to"),
+            ("f16:n2h15c64k64r3groups64", ["--pipe", "--kernel", "depthwise"], "depthwise has no pipeline"),
+            ("f16:n2h15c64k64r3groups32", ["--map", "--kernel", "depthwise"], "groups = 32"),
             ("n2h16c62k32r3pad1", ["--map", "--kernel", "winograd4", "--device", "h200"], "C = 62"),
             ("n2h16c64k32r3pad1", ["--map", "--thread", "1", "--kernel", "winograd2"], "winograd2 has no"),
             ("f16:n1h8c3k8r3", ["--map", "--kernel", "halo"], "C = 3"),
@@ -195,7 +220,7 @@ class ExplainMap(CliTest):
             ("f16:n1h8c16k8r3", ["--map", "--thread", "0", "--block", "0,0,1", "--kernel", "window"], "time steps"),
             ("f16:n2h15c64k64r3pad1+max2", ["--map", "--at", "0,14,0,0", "--kernel", "window"], "no window"),
             ("f16:n1h8c8k8r3 > f16:n1h6c8k8r1", ["--map"], "chain|stage"),
-            ("f16:n32h56c128k128r3pad1groups32", ["--map", "--thread", "1", "--step", "9", "--kernel", "window", "--tile",
+            ("f16:n32h56c128k128r3pad1groups32", ["--thread", "1", "--step", "9", "--kernel", "window", "--tile",
                                                   "box128"], "steps 0 to 8"),
             ("f16:n32h56c128k128r3pad1groups32", ["--map", "--kernel", "window", "--tile", "128x128"], "box256, box64"),
         ):

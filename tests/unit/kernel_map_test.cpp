@@ -10,6 +10,8 @@
 
 #include "convoy/error.hpp"
 #include "core/machine.hpp"
+#include "cuda/any/depthwise_tile.hpp"
+#include "cuda/any/few_filters_layout.hpp"
 #include "cuda/any/fma_tile.hpp"
 #include "cuda/known_gpus.hpp"
 #include "cuda/sm80/window_tile.hpp"
@@ -48,6 +50,16 @@ Stage draw_mapped(verify::Random& random) {
     } else {
       s.groups = random.chance(0.5) ? random.between(1, 12) : 1;
       s.c = s.groups * random.between(1, 70), s.k = s.groups * random.between(1, 70);
+    }
+    if (random.chance(0.1)) {  // a filter a channel
+      s.groups = s.k = s.c;
+      s.stride = Extent(random.between(1, 2)), s.dil = Extent(1);
+      s.r = s.s = random.pick({2, 3, 5, 7});
+    } else if (random.chance(0.15)) {  // few filters
+      s.dtype = DType::f32;
+      s.groups = 1, s.k = random.between(1, 8), s.c = random.between(16, 150);
+      if (random.chance(0.5)) s.c = s.c / 4 * 4;
+      if (random.chance(0.2)) s.pad = Padding{}, s.stride = Extent(1);
     }
     if (random.chance(0.5)) s.pool = max_pool(2);
     if (random.chance(0.1)) s.layout = Layout::nchw;
@@ -109,8 +121,10 @@ void check_kernel(const KernelMap& map, const Point& at) {
   ASSERT_EQ(*back, at.output) << repro;
   ASSERT_EQ(map.tile_at(a.tile.x, a.tile.y), a.tile) << repro;
   const OperandPlace place = map.operand(at.output, at.tap);
-  const InputElement there = map.in_slot(a.tile, place.step, place.in_slot);
-  ASSERT_EQ(there.inside, at.inside) << repro << " in slot byte " << place.in_slot;
+  const InputElement there = place.slot < 0
+                                 ? map.loaded(a.tile, place.thread, place.step, place.number)
+                                 : map.in_slot(a.tile, place.step, place.in_slot);
+  ASSERT_EQ(there.inside, at.inside) << repro << " in slot byte " << place.in_slot << place.name;
   if (!at.inside) return;
   ASSERT_EQ((std::array{there.n, there.h, there.w, there.c}),
             (std::array{at.output.n, at.h, at.w, at.c}))
@@ -166,6 +180,23 @@ Mapped fma_of(const Stage& stage, const Machine& machine, verify::Random& random
           t.thread_m * t.thread_n};
 }
 
+Mapped depthwise_of(const Stage& stage, const Machine& machine, verify::Random& random) {
+  if (!cuda::depthwise_refusals(stage).empty()) return {};
+  const auto tiles = cuda::depthwise_tiles(stage);
+  const auto& t = drawn_of(tiles, random);
+  const auto layout = cuda::depthwise_layout(stage, t);
+  return {map_depthwise(stage, machine, cuda::depthwise_tile_name(t)),
+          layout.lanes * layout.across * layout.down,
+          t.rows * t.columns * cuda::depthwise_channels(stage)};
+}
+Mapped few_filters_of(const Stage& stage, const Machine& machine, verify::Random& random) {
+  if (!cuda::few_filters_refusals(stage).empty()) return {};
+  const auto tiles = cuda::few_filters_tiles(stage);
+  const int threads = drawn_of(tiles, random);
+  return {map_few_filters(stage, machine, cuda::few_filters_tile_name(threads)), threads,
+          cuda::few_filters_layout(stage).filters};
+}
+
 // 500 drawn stages; on each that a family takes, drawn points of a drawn tile of it.
 TEST(KernelMap, AgreesWithTheDefinitionAndBack) {
   const Machine machine = cuda::machine_of(cuda::h200());
@@ -175,7 +206,7 @@ TEST(KernelMap, AgreesWithTheDefinitionAndBack) {
   for (int drawn = 0; drawn < 500; ++drawn) {
     const Stage stage = draw_mapped(random).normalised();
     std::vector<Mapped> maps;
-    for (const auto& family : {window_of, halo_of, fma_of}) {
+    for (const auto& family : {window_of, halo_of, fma_of, depthwise_of, few_filters_of}) {
       maps.push_back(family(stage, machine, random));
       if (maps.back().map)
         ++stages[maps.back().map->tile().starts_with("box") ? "window box"
@@ -199,6 +230,8 @@ TEST(KernelMap, AgreesWithTheDefinitionAndBack) {
   EXPECT_GT(stages["window box"], 40);
   EXPECT_GT(stages["halo"], 60);
   EXPECT_GT(stages["fma"], 450);
+  EXPECT_GT(stages["depthwise"], 20);
+  EXPECT_GT(stages["few_filters"], 20);
   EXPECT_GT(padding, all / 20);
   EXPECT_LT(padding, all);
 }

@@ -14,6 +14,21 @@ namespace {
 
 constexpr const char* published = "cutlass_multistage, cudnn_volta";
 
+/// A GPU's kernels that have a map.
+struct Family {
+  std::string_view kernel;
+  std::unique_ptr<KernelMap> (*map)(const Stage&, const Machine&, const std::string& tile);
+};
+constexpr Family families[] = {
+    {"halo", map_halo},           {"window", map_window},           {"winograd4", map_winograd_gpu},
+    {"depthwise", map_depthwise}, {"few_filters", map_few_filters}, {"fma", map_fma}};
+
+const Family* family_of(const std::string& kernel) {
+  for (const Family& family : families)
+    if (family.kernel == kernel) return &family;
+  return nullptr;
+}
+
 bool of_a_cpu(const std::string& kernel) {
   return kernel == "winograd4" || kernel == "winograd2";
 }
@@ -38,10 +53,8 @@ Machine gpu_of(const MapRequest& request) {
 
 std::unique_ptr<KernelMap> map_on_gpu(const MapRequest& request, const Machine& machine) {
   const Stage& stage = request.stage;
-  if (request.kernel == "halo") return map_halo(stage, machine, request.tile);
-  if (request.kernel == "window") return map_window(stage, machine, request.tile);
-  if (request.kernel == "fma") return map_fma(stage, machine, request.tile);
-  if (request.kernel == "winograd4") return map_winograd_gpu(stage, machine, request.tile);
+  if (const Family* family = family_of(request.kernel))
+    return family->map(stage, machine, request.tile);
   if (!request.kernel.empty()) no_map(request.kernel, machine.name);
   if (!request.tile.empty())
     throw Error(
@@ -61,11 +74,13 @@ std::unique_ptr<KernelMap> map_on_gpu(const MapRequest& request, const Machine& 
 }  // namespace
 
 bool is_mapped_on_gpu(const std::string& kernel) {
-  return kernel == "halo" || kernel == "window" || kernel == "fma" || kernel == "winograd4";
+  return family_of(kernel) != nullptr;
 }
 std::string mapped_kernels() {
-  return fmt::format(
-      "winograd4, winograd2 (CPU); halo, window, winograd4, fma (GPU); of others: {}", published);
+  std::string ours;
+  for (const Family& family : families)
+    ours += (ours.empty() ? "" : ", ") + std::string(family.kernel);
+  return fmt::format("winograd4, winograd2 (CPU); {} (GPU); of others: {}", ours, published);
 }
 
 void expect_served(const char* kernel, const Stage& stage,
@@ -86,6 +101,9 @@ std::optional<OutputIndex> KernelMap::output_of(const TilePlace&, int, int) cons
 }
 OperandPlace KernelMap::operand(const OutputIndex&, const TapIndex&) const {
   lacks("slots in shared memory");
+}
+InputElement KernelMap::loaded(const TilePlace&, int, Index, int) const {
+  lacks("registers that x is loaded into and multiplied from");
 }
 InputElement KernelMap::in_slot(const TilePlace&, Index, int) const {
   lacks("slots in shared memory");

@@ -42,11 +42,14 @@ struct Accumulator {
 /// Where a product's element of x lies when it is multiplied.
 struct OperandPlace {
   Index step = 0;       // of the tile's main loop
-  int slot = 0;         // of the ring
+  int slot = 0;         // of the ring; -1: kernels without one, which multiply what a thread loaded
   int in_slot = 0;      // bytes from the slot's begin
   Index in_shared = 0;  // bytes from the begin of the CTA's (aligned) shared memory
   std::string brought;  // by whom
   std::string read;     // and how
+  // Without a slot: of which thread it is the register of this number in this step.
+  int thread = -1, number = 0;
+  std::string name;  // "x[3].v[1]"
 };
 
 /// What a thread does in a step, line by line: rows of a table with a heading.
@@ -101,6 +104,8 @@ class KernelMap {
   /// What lies at a byte of a slot's pixels in a step of a tile; its `inside` is false where zeros
   /// lie. By what brings it there, not by what reads it.
   virtual InputElement in_slot(const TilePlace& tile, Index step, int byte) const;
+  /// Of kernels without slots: what a thread loads into a register in a step.
+  virtual InputElement loaded(const TilePlace& tile, int thread, Index step, int number) const;
   /// The tile at (x, y), or with y < 0 of CTA x.
   virtual TilePlace tile_at(Index x, Index y) const;
   /// The same tile in time step t of a neuron whose steps have inputs of their own.
@@ -150,6 +155,10 @@ std::unique_ptr<KernelMap> map_halo(const Stage& stage, const Machine& machine,
                                     const std::string& tile);
 std::unique_ptr<KernelMap> map_fma(const Stage& stage, const Machine& machine,
                                    const std::string& tile);
+std::unique_ptr<KernelMap> map_depthwise(const Stage& stage, const Machine& machine,
+                                         const std::string& tile);
+std::unique_ptr<KernelMap> map_few_filters(const Stage& stage, const Machine& machine,
+                                           const std::string& tile);
 std::unique_ptr<KernelMap> map_winograd(const Stage& stage, const Machine& machine,
                                         const std::string& kernel, const std::string& tile);
 /// The GPU's winograd4; `tile`: megabytes of a chunk, as "256MB".

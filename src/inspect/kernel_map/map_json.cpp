@@ -30,6 +30,9 @@ Json json_of(const KernelMap& map, const Accumulator& a) {
   return json;
 }
 Json json_of(const OperandPlace& place) {
+  if (place.slot < 0)
+    return {{"step", place.step}, {"thread", place.thread},   {"number", place.number},
+            {"name", place.name}, {"brought", place.brought}, {"read", place.read}};
   return {{"step", place.step},           {"slot", place.slot},       {"in_slot", place.in_slot},
           {"in_shared", place.in_shared}, {"brought", place.brought}, {"read", place.read}};
 }

@@ -104,6 +104,12 @@ std::string at_text(const KernelMap& map, const OutputIndex& at) {
   text += accumulator_text(map, map.accumulator(at));
   text += "  taps, of its first channel:\n";
   std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> heading{"(r,s)", "(h,w)", "x", "k", "step"};
+  const bool slots = map.operand(at, {}).slot >= 0;
+  if (slots)
+    heading.insert(heading.end(), {"slot", "byte of the slot"});
+  else
+    heading.insert(heading.end(), {"thread", "register"});
   constexpr Index most = 64;
   for (Index tap = 0; tap < std::min(stage.r * stage.s, most); ++tap) {
     const TapIndex of{tap / stage.s, tap % stage.s, 0};
@@ -112,9 +118,10 @@ std::string at_text(const KernelMap& map, const OutputIndex& at) {
     rows.push_back({fmt::format("({},{})", of.r, of.s), fmt::format("({},{})", x.h, x.w),
                     x.inside ? fmt::format("byte {}", x.byte) : "padding",
                     fmt::format("{}", gemm_column(stage, of)), fmt::format("{}", place.step),
-                    fmt::format("{}", place.slot), fmt::format("{}", place.in_slot)});
+                    fmt::format("{}", slots ? place.slot : place.thread),
+                    slots ? fmt::format("{}", place.in_slot) : place.name});
   }
-  text += table({"(r,s)", "(h,w)", "x", "k", "step", "slot", "byte of the slot"}, rows);
+  text += table(heading, rows);
   if (stage.r * stage.s > most) text += fmt::format("  and {} more\n", stage.r * stage.s - most);
   return text;
 }
@@ -141,10 +148,15 @@ std::string gemm_text(const KernelMap& map, const std::vector<Index>& asked) {
     return text + winograd_text(*winograd, &p.tap);
   text += accumulator_text(map, map.accumulator(p.output));
   const OperandPlace place = map.operand(p.output, p.tap);
-  line(text, "multiplied in", fmt::format("step {}, slot {}", place.step, place.slot));
-  line(text, "lies at",
-       fmt::format("byte {} of the slot, {} of the CTA's shared memory", place.in_slot,
-                   place.in_shared));
+  if (place.slot < 0) {
+    line(text, "multiplied in", fmt::format("step {}", place.step));
+    line(text, "lies in", fmt::format("register {} of thread {}", place.name, place.thread));
+  } else {
+    line(text, "multiplied in", fmt::format("step {}, slot {}", place.step, place.slot));
+    line(text, "lies at",
+         fmt::format("byte {} of the slot, {} of the CTA's shared memory", place.in_slot,
+                     place.in_shared));
+  }
   line(text, "brought by", place.brought);
   line(text, "read by", place.read);
   return text;
