@@ -163,6 +163,17 @@ class ExplainMap(CliTest):
         text = explained("n2h15c64k3r3pad1", "--kernel", "few_filters", "--at", "0,6,10,2")
         self.assertIn("(r,s) (h,w)  x          k   step thread register", text)
 
+    def test_passes_around_a_kernel(self):
+        stage = "f16:n2h15c20k30r3pad1nchw"
+        text = explained(stage, "--kernel", "halo_padded_nchw", "--gemm", "100,50", "--pipe")
+        for part in ("pass before    transposes x to NHWC", "with 24 channels instead of 20", "30 of the 32 channels",
+                     "inside         halo: f16:n2h15w15c24k32r3pad1", "Pipeline of halo"):
+            self.assertIn(part, text)
+        product = json.loads(explained(stage, "--kernel", "halo_padded_nchw", "--gemm", "100,50", "--json"))["product"]
+        self.assertEqual(product["input"]["byte"], ((10 * 15 + 5) * 15 + 11) * 2)
+        self.assertEqual(product["accumulator"]["back"], product["output"])
+        self.assertIn("makes y of it", explained("f16:n2h15c20k30r3+max3s2", "--kernel", "window_pool", "--map"))
+
     def test_fma_in_any_type_and_layout(self):
         stage = "u8:n2h9c3k7r3nchw+norm"  # what halo and window refuse
         printed = json.loads(explained(stage, "--device", "h200", "--at", "1,2,3,4", "--smem", "--pipe", "--json"))
@@ -210,6 +221,9 @@ class ExplainMap(CliTest):
             ("n2h15c64k3r3pad1", ["--map", "--thread", "512", "--kernel", "few_filters"], "threads 0 to"),
             ("f16:n2h15c64k64r3groups64", ["--pipe", "--kernel", "depthwise"], "depthwise has no pipeline"),
             ("f16:n2h15c64k64r3groups32", ["--map", "--kernel", "depthwise"], "groups = 32"),
+            ("f16:n2h16c64k32r3pad1", ["--map", "--kernel", "halo_nchw"], "the layout is NHWC"),
+            ("f16:n2h16c64k32r3pad1+max2", ["--map", "--kernel", "window_pool"], "in one launch"),
+            ("f16:n2h16c3k32r3pad1nchw", ["--map", "--kernel", "first_nchw"], "first_nchw .*has no map"),
             ("n2h16c62k32r3pad1", ["--map", "--kernel", "winograd4", "--device", "h200"], "C = 62"),
             ("n2h16c64k32r3pad1", ["--map", "--thread", "1", "--kernel", "winograd2"], "winograd2 has no"),
             ("f16:n1h8c3k8r3", ["--map", "--kernel", "halo"], "C = 3"),

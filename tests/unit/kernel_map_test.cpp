@@ -17,6 +17,7 @@
 #include "cuda/sm80/window_tile.hpp"
 #include "cuda/sm90/halo_layout.hpp"
 #include "inspect/kernel_map/window_box_map.hpp"
+#include "plan/kernel_table.hpp"
 #include "verify/random.hpp"
 
 namespace convoy::inspect {
@@ -79,7 +80,8 @@ Point draw_point(const Stage& s, verify::Random& random) {
   const Index of_group = s.c / s.groups;
   Point at;
   // Rows and columns that a pool takes.
-  const Index p = s.pool ? shapes.out_h * 2 : shapes.p, q = s.pool ? shapes.out_w * 2 : shapes.q;
+  const bool windows = s.pool && *s.pool == max_pool(2);
+  const Index p = windows ? shapes.out_h * 2 : shapes.p, q = windows ? shapes.out_w * 2 : shapes.q;
   at.output = {random.between(0, s.n - 1), random.between(0, p - 1), random.between(0, q - 1),
                random.between(0, s.k - 1)};
   at.tap = {random.between(0, s.r - 1), random.between(0, s.s - 1),
@@ -276,6 +278,57 @@ TEST(KernelMap, EveryOutputHasOneRegister) {
           << text << " by " << map->kernel() << " " << map->tile();
     }
   }
+}
+
+// Kernels between passes over memory: the inner kernel's map, of x and y as the stage has them.
+TEST(KernelMap, PassesAroundAKernel) {
+  const Machine machine = cuda::machine_of(cuda::h200());
+  verify::Random random(31);
+  const std::vector<std::string> kernels{"halo_pool",   "halo_padded",      "halo_nchw",
+                                         "window_pool", "halo_padded_nchw", "window_nchw",
+                                         "fma_pool",    "few_filters_pool", "depthwise_pool"};
+  std::map<std::string, int> stages;
+  for (int drawn = 0; drawn < 300; ++drawn) {
+    Stage stage = draw_mapped(random);
+    if (random.chance(0.5)) stage.layout = Layout::nchw;
+    if (random.chance(0.5)) {
+      stage.pool = max_pool(3);
+      stage.pool->stride = Extent(2), stage.pool->pad = Extent(1);
+    }
+    if (!problems(stage).empty()) continue;
+    stage = stage.normalised();
+    for (const std::string& kernel : kernels) {
+      std::unique_ptr<KernelMap> map;
+      try {
+        map = map_wrapped(kernel, stage, machine, {});
+      } catch (const Error&) {  // does not take it
+        continue;
+      }
+      ASSERT_EQ(map->kernel(), kernel);
+      ++stages[kernel];
+      const Shapes shapes = shapes_of(stage);
+      if (stage.pool && (shapes.out_h == 0 || shapes.out_w == 0)) continue;
+      for (int i = 0; i < 4; ++i) check_kernel(*map, draw_point(stage, random));
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+  for (const std::string& kernel : kernels) EXPECT_GT(stages[kernel], 2) << kernel;
+}
+
+// The list of wrappers is the kernel table's, as far as what they wrap has a map.
+TEST(KernelMap, KnowsTheTablesWrappers) {
+  for (const Kernel* kernel : kernel_table()) {
+    const std::string name(kernel->name());
+    const auto end = name.rfind('_');
+    if (kernel->device() != DeviceKind::cuda || end == std::string::npos) continue;
+    const std::string suffix = name.substr(end);
+    if (suffix == "_pool" || suffix == "_padded" || suffix == "_nchw") {
+      EXPECT_EQ(is_mapped_on_gpu(name), is_mapped_on_gpu(name.substr(0, end))) << name;
+    }
+  }
+  EXPECT_TRUE(is_mapped_on_gpu("halo_padded_nchw"));
+  EXPECT_FALSE(is_mapped_on_gpu("first_nchw"));
+  EXPECT_FALSE(is_mapped_on_gpu(""));
 }
 
 // A neuron's steps: each place has a tile in each of them, in order of time in one CTA or in those

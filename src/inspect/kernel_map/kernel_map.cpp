@@ -53,8 +53,7 @@ Machine gpu_of(const MapRequest& request) {
 
 std::unique_ptr<KernelMap> map_on_gpu(const MapRequest& request, const Machine& machine) {
   const Stage& stage = request.stage;
-  if (const Family* family = family_of(request.kernel))
-    return family->map(stage, machine, request.tile);
+  if (auto map = map_gpu_kernel(request.kernel, stage, machine, request.tile)) return map;
   if (!request.kernel.empty()) no_map(request.kernel, machine.name);
   if (!request.tile.empty())
     throw Error(
@@ -74,13 +73,23 @@ std::unique_ptr<KernelMap> map_on_gpu(const MapRequest& request, const Machine& 
 }  // namespace
 
 bool is_mapped_on_gpu(const std::string& kernel) {
-  return family_of(kernel) != nullptr;
+  return family_of(kernel) != nullptr ||
+         (", " + wrapped_kernels() + ", ").find(", " + kernel + ", ") != std::string::npos;
 }
 std::string mapped_kernels() {
   std::string ours;
   for (const Family& family : families)
     ours += (ours.empty() ? "" : ", ") + std::string(family.kernel);
-  return fmt::format("winograd4, winograd2 (CPU); {} (GPU); of others: {}", ours, published);
+  return fmt::format(
+      "winograd4, winograd2 (CPU); {} (GPU), and what runs one of these between passes (..._pool, "
+      "..._padded, ..._nchw); of others: {}",
+      ours, published);
+}
+
+std::unique_ptr<KernelMap> map_gpu_kernel(const std::string& kernel, const Stage& stage,
+                                          const Machine& machine, const std::string& tile) {
+  if (const Family* family = family_of(kernel)) return family->map(stage, machine, tile);
+  return map_wrapped(kernel, stage, machine, tile);
 }
 
 void expect_served(const char* kernel, const Stage& stage,

@@ -164,6 +164,13 @@ std::unique_ptr<KernelMap> map_winograd(const Stage& stage, const Machine& machi
 /// The GPU's winograd4; `tile`: megabytes of a chunk, as "256MB".
 std::unique_ptr<KernelMap> map_winograd_gpu(const Stage& stage, const Machine& machine,
                                             const std::string& tile);
+/// A kernel that runs another one between passes: "halo_pool". Null for another name.
+std::unique_ptr<KernelMap> map_wrapped(const std::string& kernel, const Stage& stage,
+                                       const Machine& machine, const std::string& tile);
+std::string wrapped_kernels();
+/// Any of a GPU's; null for one without a map.
+std::unique_ptr<KernelMap> map_gpu_kernel(const std::string& kernel, const Stage& stage,
+                                          const Machine& machine, const std::string& tile);
 /// Kernels of others, by what is published of them: "cutlass_multistage", "cudnn_volta". Null for
 /// another name.
 std::unique_ptr<KernelMap> map_published(const Stage& stage, const std::string& kernel);
