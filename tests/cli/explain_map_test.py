@@ -174,6 +174,22 @@ class ExplainMap(CliTest):
         self.assertEqual(product["accumulator"]["back"], product["output"])
         self.assertIn("makes y of it", explained("f16:n2h15c20k30r3+max3s2", "--kernel", "window_pool", "--map"))
 
+    def test_few_adds_up_taps(self):
+        stage = "f16:n2h30c200k6r3pad1+max2"
+        words = (stage, "--kernel", "few", "--gemm", "100,900,5", "--smem", "--pipe", "--json")
+        printed = json.loads(explained(*words))
+        product, shared = printed["product"], printed["shared_memory"]
+        self.assertEqual(product["accumulator"]["back"], product["output"])
+        self.assertEqual(product["tap"], {"r": 1, "s": 1, "c": 100})
+        self.assertEqual(product["operand"]["step"], 100 // 64)
+        self.assertIn(f"z[{5 * 9 + 4}]", product["operand"]["read"])  # filter 5's fifth tap
+        write = next(one for one in shared["accesses"] if one["name"] == "write z")
+        self.assertEqual(write["conflicts"], 0)
+        self.assertGreater(write["plain_conflicts"], 0)  # without four floats behind a tap's pixels
+        self.assertEqual(printed["pipeline"]["steps"], 4)
+        # A 1x1 is its products.
+        self.assertIn("d[0][", explained("f16:n2h30c200k6r1", "--kernel", "few", "--at", "1,2,3,4"))
+
     def test_fma_in_any_type_and_layout(self):
         stage = "u8:n2h9c3k7r3nchw+norm"  # what halo and window refuse
         printed = json.loads(explained(stage, "--device", "h200", "--at", "1,2,3,4", "--smem", "--pipe", "--json"))
@@ -222,6 +238,8 @@ class ExplainMap(CliTest):
             ("f16:n2h15c64k64r3groups64", ["--pipe", "--kernel", "depthwise"], "depthwise has no pipeline"),
             ("f16:n2h15c64k64r3groups32", ["--map", "--kernel", "depthwise"], "groups = 32"),
             ("f16:n2h16c64k32r3pad1", ["--map", "--kernel", "halo_nchw"], "the layout is NHWC"),
+            ("f16:n2h16c64k32r3pad1", ["--map", "--kernel", "few"], "288, at most 64 rows"),
+            ("f16:n2h16c64k3r3pad1", ["--map", "--thread", "384", "--kernel", "few"], "threads 0 to 383"),
             ("f16:n2h16c64k32r3pad1+max2", ["--map", "--kernel", "window_pool"], "in one launch"),
             ("f16:n2h16c3k32r3pad1nchw", ["--map", "--kernel", "first_nchw"], "first_nchw .*has no map"),
             ("n2h16c62k32r3pad1", ["--map", "--kernel", "winograd4", "--device", "h200"], "C = 62"),

@@ -15,7 +15,9 @@
 #include "cuda/any/fma_tile.hpp"
 #include "cuda/known_gpus.hpp"
 #include "cuda/sm80/window_tile.hpp"
+#include "cuda/sm90/few_layout.hpp"
 #include "cuda/sm90/halo_layout.hpp"
+#include "inspect/kernel_map/few_map.hpp"
 #include "inspect/kernel_map/window_box_map.hpp"
 #include "plan/kernel_table.hpp"
 #include "verify/random.hpp"
@@ -61,6 +63,14 @@ Stage draw_mapped(verify::Random& random) {
       s.groups = 1, s.k = random.between(1, 8), s.c = random.between(16, 150);
       if (random.chance(0.5)) s.c = s.c / 4 * 4;
       if (random.chance(0.2)) s.pad = Padding{}, s.stride = Extent(1);
+    }
+    if (random.chance(0.1)) {  // few taps of all filters
+      s.dtype = DType::f16;
+      s.groups = 1, s.c = 8 * random.between(1, 30);
+      s.r = random.between(1, 3), s.s = random.between(1, 3);
+      s.stride = s.dil = Extent(1);
+      if (random.chance(0.3)) s.pad = Padding{}, s.r = s.s = 1;
+      s.k = random.between(1, 64 / (s.r * s.s));
     }
     if (random.chance(0.5)) s.pool = max_pool(2);
     if (random.chance(0.1)) s.layout = Layout::nchw;
@@ -182,6 +192,12 @@ Mapped fma_of(const Stage& stage, const Machine& machine, verify::Random& random
           t.thread_m * t.thread_n};
 }
 
+Mapped few_of(const Stage& stage, const Machine& machine, verify::Random&) {
+  if (!cuda::sm90::few_refusals(stage, cuda::h200()).empty()) return {};
+  auto map = map_few(stage, machine, {});
+  const int registers = dynamic_cast<const FewMap&>(*map).registers();
+  return {std::move(map), 256, registers};
+}
 Mapped depthwise_of(const Stage& stage, const Machine& machine, verify::Random& random) {
   if (!cuda::depthwise_refusals(stage).empty()) return {};
   const auto tiles = cuda::depthwise_tiles(stage);
@@ -208,7 +224,7 @@ TEST(KernelMap, AgreesWithTheDefinitionAndBack) {
   for (int drawn = 0; drawn < 500; ++drawn) {
     const Stage stage = draw_mapped(random).normalised();
     std::vector<Mapped> maps;
-    for (const auto& family : {window_of, halo_of, fma_of, depthwise_of, few_filters_of}) {
+    for (const auto& family : {window_of, halo_of, few_of, fma_of, depthwise_of, few_filters_of}) {
       maps.push_back(family(stage, machine, random));
       if (maps.back().map)
         ++stages[maps.back().map->tile().starts_with("box") ? "window box"
@@ -233,27 +249,31 @@ TEST(KernelMap, AgreesWithTheDefinitionAndBack) {
   EXPECT_GT(stages["halo"], 60);
   EXPECT_GT(stages["fma"], 450);
   EXPECT_GT(stages["depthwise"], 20);
-  EXPECT_GT(stages["few_filters"], 20);
+  EXPECT_GT(stages["few_filters"], 15);
+  EXPECT_GT(stages["few"], 20);
   EXPECT_GT(padding, all / 20);
   EXPECT_LT(padding, all);
 }
 
-/// Of a stage that all families take, but for groups, which halo refuses.
+/// Of a stage that window and fma take.
 std::vector<std::unique_ptr<KernelMap>> maps_of(const Stage& stage, const Machine& machine) {
   std::vector<std::unique_ptr<KernelMap>> all;
   all.push_back(map_window(stage, machine, {}));
   for (const auto& tile : cuda::sm80::window_tiles(stage))
     if (tile.box) all.push_back(map_window(stage, machine, tile.name()));
-  if (stage.groups == 1) all.push_back(map_halo(stage, machine, {}));
+  if (stage.groups == 1 && stage.k % 8 == 0) all.push_back(map_halo(stage, machine, {}));
   all.push_back(map_fma(stage, machine, {}));
+  if (cuda::sm90::few_refusals(stage, cuda::h200()).empty())
+    all.push_back(map_few(stage, machine, {}));
   return all;
 }
 
 // Each output is held by one register of one thread of one tile.
 TEST(KernelMap, EveryOutputHasOneRegister) {
   const Machine machine = cuda::machine_of(cuda::h200());
-  for (const char* text : {"f16:n1h12c64k72r3pad1+max2", "f16:n3h9w7c40k40r3pad1",
-                           "f16:n5h9w11c64k64r3pad1groups8", "f16:n2h13c64k48r3groups2+max2"}) {
+  for (const char* text :
+       {"f16:n1h12c64k72r3pad1+max2", "f16:n3h9w7c40k40r3pad1", "f16:n5h9w11c64k64r3pad1groups8",
+        "f16:n2h13c64k48r3groups2+max2", "f16:n2h13c200k6r3pad1+max2", "f16:n3h13c200k40r1"}) {
     const Stage stage = parse_stage(text).normalised();
     for (const auto& map : maps_of(stage, machine)) {
       const int threads = 256;  // or fewer
@@ -489,7 +509,8 @@ TEST(KernelMap, PipelinesNeverOverwriteWhatIsRead) {
   const Machine machine = cuda::machine_of(cuda::h200());
   for (const char* text :
        {"f16:n2h14c256k512r3pad1", "f16:n1h28c128k64r5pad2+max2", "f16:n64h56c64k64r1",
-        "f16:n32h56c64k128r3pad1stride2", "f16:n64h56c64k64r3pad1groups8"}) {
+        "f16:n32h56c64k128r3pad1stride2", "f16:n64h56c64k64r3pad1groups8", "f16:n64h56c256k7r3pad1",
+        "f16:n64h56c256k64r1"}) {
     const Stage stage = parse_stage(text).normalised();
     for (const auto& map : maps_of(stage, machine)) {
       const Pipeline pipe = map->pipeline();

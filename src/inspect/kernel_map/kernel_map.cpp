@@ -19,9 +19,13 @@ struct Family {
   std::string_view kernel;
   std::unique_ptr<KernelMap> (*map)(const Stage&, const Machine&, const std::string& tile);
 };
-constexpr Family families[] = {
-    {"halo", map_halo},           {"window", map_window},           {"winograd4", map_winograd_gpu},
-    {"depthwise", map_depthwise}, {"few_filters", map_few_filters}, {"fma", map_fma}};
+constexpr Family families[] = {{"few", map_few},
+                               {"halo", map_halo},
+                               {"window", map_window},
+                               {"winograd4", map_winograd_gpu},
+                               {"depthwise", map_depthwise},
+                               {"few_filters", map_few_filters},
+                               {"fma", map_fma}};
 
 const Family* family_of(const std::string& kernel) {
   for (const Family& family : families)

@@ -157,6 +157,8 @@ std::unique_ptr<KernelMap> map_fma(const Stage& stage, const Machine& machine,
                                    const std::string& tile);
 std::unique_ptr<KernelMap> map_depthwise(const Stage& stage, const Machine& machine,
                                          const std::string& tile);
+std::unique_ptr<KernelMap> map_few(const Stage& stage, const Machine& machine,
+                                   const std::string& tile);
 std::unique_ptr<KernelMap> map_few_filters(const Stage& stage, const Machine& machine,
                                            const std::string& tile);
 std::unique_ptr<KernelMap> map_winograd(const Stage& stage, const Machine& machine,

@@ -18,12 +18,17 @@ struct Wrapper {
   Wrap wrap;
 };
 constexpr Index padded_multiple = 8;
-constexpr Wrapper wrappers[] = {
-    {"halo_pool", "halo", Wrap::pooled},         {"halo_padded", "halo", Wrap::padded},
-    {"halo_nchw", "halo", Wrap::nchw},           {"halo_padded_nchw", "halo_padded", Wrap::nchw},
-    {"window_pool", "window", Wrap::pooled},     {"window_nchw", "window", Wrap::nchw},
-    {"winograd4_nchw", "winograd4", Wrap::nchw}, {"few_filters_pool", "few_filters", Wrap::pooled},
-    {"fma_pool", "fma", Wrap::pooled},           {"depthwise_pool", "depthwise", Wrap::pooled}};
+constexpr Wrapper wrappers[] = {{"halo_pool", "halo", Wrap::pooled},
+                                {"halo_padded", "halo", Wrap::padded},
+                                {"halo_nchw", "halo", Wrap::nchw},
+                                {"halo_padded_nchw", "halo_padded", Wrap::nchw},
+                                {"few_nchw", "few", Wrap::nchw},
+                                {"window_pool", "window", Wrap::pooled},
+                                {"window_nchw", "window", Wrap::nchw},
+                                {"winograd4_nchw", "winograd4", Wrap::nchw},
+                                {"few_filters_pool", "few_filters", Wrap::pooled},
+                                {"fma_pool", "fma", Wrap::pooled},
+                                {"depthwise_pool", "depthwise", Wrap::pooled}};
 
 Stage inner_stage(const Stage& stage, Wrap wrap) {
   switch (wrap) {
