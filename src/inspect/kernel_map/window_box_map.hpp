@@ -51,6 +51,7 @@ class WindowBoxMap final : public KernelMap {
   std::vector<SharedRegion> regions() const;
   SharedAccess copies() const;
   SharedAccess pixel_reads() const;
+  SharedAccess weight_copies() const;
   SharedAccess weight_reads() const;
 
   cuda::sm80::WindowTile tile_of_;

@@ -85,6 +85,18 @@ SharedAccess WindowBoxMap::pixel_reads() const {
   return reads;
 }
 
+SharedAccess WindowBoxMap::weight_copies() const {
+  SharedAccess copies;
+  copies.name = "copy weights", copies.instruction = "cp.async 16", copies.store = true;
+  copies.who = "all warps, a group's block for all boxes of its CTA";
+  for (int lane = 0; lane < 32; ++lane) {  // as BoxWeights::copy
+    copies.address.push_back(swizzled(lane / chunk_units, lane % chunk_units));
+    copies.plain_address.push_back(lane * unit_bytes);
+  }
+  copies.count(box_taps * block_filters * chunk_units / 32.0 * at_.m_tiles / box().count);
+  return copies;
+}
+
 SharedAccess WindowBoxMap::weight_reads() const {
   SharedAccess reads;
   reads.name = "read B, weights", reads.instruction = "ldmatrix.x4";
@@ -116,7 +128,7 @@ SharedMemoryMap WindowBoxMap::shared_memory() const {
       "not allow";
   map.regions = regions();
   map.bytes = box().shared_bytes();
-  map.accesses = {copies(), pixel_reads(), weight_reads()};
+  map.accesses = {copies(), weight_copies(), pixel_reads(), weight_reads()};
   for (int number = 0; number < registers; ++number) {
     const BoxSumPlace at(0, number, pooled());
     auto row = std::find_if(map.accumulators.begin(), map.accumulators.end(),
