@@ -51,9 +51,11 @@ inspect::MapPoint point_of(const MapArguments& arguments) {
   if (arguments.thread >= 0) {
     point.thread = arguments.thread;
     if (!arguments.block.empty()) {
-      const auto block = numbers_of("--block", arguments.block, 1, 2, "X,Y (a tile) or B (a CTA)");
+      const auto block =
+          numbers_of("--block", arguments.block, 1, 3, "X,Y (a tile), X,Y,T or B (a CTA)");
       point.block_x = block[0];
       point.block_y = block.size() > 1 ? block[1] : -1;
+      point.block_t = block.size() > 2 ? block[2] : 0;
     }
     point.step = arguments.step;
   } else if (!arguments.block.empty() || arguments.step > 0) {
@@ -78,7 +80,8 @@ void MapArguments::add_to(Command& command) {
       ->check(between(Index{0}, 1023));
   command
       .add_option("--block", block,
-                  "Its tile X,Y of the grid, or its CTA B in the order of starting")
+                  "Its tile X,Y of the grid (of a neuron X,Y,T, with a time step), or its CTA B in "
+                  "the order of starting")
       ->type_name("X,Y")
       ->check(not_empty());
   command.add_option("--step", step, "The step")->type_name("I")->check(at_least(0));

@@ -238,8 +238,8 @@ std::string pipeline_table(const Pipeline& pipeline) {
 std::string pipeline_html(const Pipeline& pipeline) {
   std::string text = "<ul>";
   for (const inspect::PipelineRing& ring : pipeline.rings)
-    text += fmt::format("<li>{}: {} slots of {}, {} loads a tile", escape(ring.name), ring.slots,
-                        bytes_number(ring.slot_bytes), ring.loads);
+    text += fmt::format("<li>{}: {} slots of {}, {} loads {}", escape(ring.name), ring.slots,
+                        bytes_number(ring.slot_bytes), ring.loads, pipeline.per);
   text += "</ul>\n";
   Table actors(
       "Who takes part",
@@ -336,7 +336,7 @@ std::vector<MappedStage> map_stages(const std::vector<Stage>& stages) {
         note =
             "<p>By <code>halo</code> where it serves the stage, else by <code>window</code>: which "
             "kernel and tile the planner takes, a build with GPU kernels tells.</p>\n";
-      } else if (chosen->first == "halo" || chosen->first == "window") {
+      } else if (inspect::is_mapped_on_gpu(chosen->first)) {
         request.kernel = chosen->first, request.tile = chosen->second;
       } else {
         note = fmt::format(

@@ -56,7 +56,7 @@ TEST_F(GpuSharedMemory, OfWindowIsAsTheMapSays) {
     const Stage stage = draw_mapped(random, true);
     if (!window_refusals(stage, machine).empty()) continue;
     auto tiles = window_tiles(stage);
-    std::erase_if(tiles, [](const auto& tile) { return tile.box; });  // no map
+    std::erase_if(tiles, [](const auto& tile) { return tile.box; });  // another kernel
     const auto& tile =
         tiles[static_cast<std::size_t>(random.between(0, static_cast<Index>(tiles.size()) - 1))];
     const inspect::WindowMap map(stage, tile, machine.name);

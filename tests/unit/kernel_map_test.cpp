@@ -5,13 +5,21 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "convoy/error.hpp"
 #include "core/machine.hpp"
+#include "cuda/any/depthwise_tile.hpp"
+#include "cuda/any/few_filters_layout.hpp"
+#include "cuda/any/fma_tile.hpp"
 #include "cuda/known_gpus.hpp"
 #include "cuda/sm80/window_tile.hpp"
+#include "cuda/sm90/few_layout.hpp"
 #include "cuda/sm90/halo_layout.hpp"
+#include "inspect/kernel_map/few_map.hpp"
+#include "inspect/kernel_map/window_box_map.hpp"
+#include "plan/kernel_table.hpp"
 #include "verify/random.hpp"
 
 namespace convoy::inspect {
@@ -32,13 +40,40 @@ Stage draw_mapped(verify::Random& random) {
     if (random.chance(0.4)) s.stride = s.dil = Extent(1);
     for (Index* side : {&s.pad.top, &s.pad.left, &s.pad.bottom, &s.pad.right})
       *side = random.chance(0.3) ? 0 : random.between(0, 4);
-    if (random.chance(0.5)) {
+    if (random.chance(0.25)) {  // small groups, which boxes take
+      s.dtype = DType::f16;
+      s.r = s.s = 3;
+      s.stride = Extent(random.between(1, 3), random.between(1, 2));
+      const Index own = random.pick({2, 4, 8, 16, 32});
+      s.groups = random.pick({8, 16, 24, 32});
+      s.c = s.groups * own,
+      s.k = s.groups * std::max<Index>(1, own + random.pick({-1, 0, 0, 0, 1}));
+    } else if (random.chance(0.6)) {
       s.c = 8 * random.between(1, 40), s.k = 8 * random.between(1, 40);
     } else {
       s.groups = random.chance(0.5) ? random.between(1, 12) : 1;
       s.c = s.groups * random.between(1, 70), s.k = s.groups * random.between(1, 70);
     }
+    if (random.chance(0.1)) {  // a filter a channel
+      s.groups = s.k = s.c;
+      s.stride = Extent(random.between(1, 2)), s.dil = Extent(1);
+      s.r = s.s = random.pick({2, 3, 5, 7});
+    } else if (random.chance(0.15)) {  // few filters
+      s.dtype = DType::f32;
+      s.groups = 1, s.k = random.between(1, 8), s.c = random.between(16, 150);
+      if (random.chance(0.5)) s.c = s.c / 4 * 4;
+      if (random.chance(0.2)) s.pad = Padding{}, s.stride = Extent(1);
+    }
+    if (random.chance(0.1)) {  // few taps of all filters
+      s.dtype = DType::f16;
+      s.groups = 1, s.c = 8 * random.between(1, 30);
+      s.r = random.between(1, 3), s.s = random.between(1, 3);
+      s.stride = s.dil = Extent(1);
+      if (random.chance(0.3)) s.pad = Padding{}, s.r = s.s = 1;
+      s.k = random.between(1, 64 / (s.r * s.s));
+    }
     if (random.chance(0.5)) s.pool = max_pool(2);
+    if (random.chance(0.1)) s.layout = Layout::nchw;
     if (problems(s).empty()) return s;
   }
 }
@@ -55,7 +90,8 @@ Point draw_point(const Stage& s, verify::Random& random) {
   const Index of_group = s.c / s.groups;
   Point at;
   // Rows and columns that a pool takes.
-  const Index p = s.pool ? shapes.out_h * 2 : shapes.p, q = s.pool ? shapes.out_w * 2 : shapes.q;
+  const bool windows = s.pool && *s.pool == max_pool(2);
+  const Index p = windows ? shapes.out_h * 2 : shapes.p, q = windows ? shapes.out_w * 2 : shapes.q;
   at.output = {random.between(0, s.n - 1), random.between(0, p - 1), random.between(0, q - 1),
                random.between(0, s.k - 1)};
   at.tap = {random.between(0, s.r - 1), random.between(0, s.s - 1),
@@ -77,8 +113,10 @@ void check_definition(const Stage& s, const Point& at) {
   ASSERT_EQ((std::array{product.input.n, product.input.h, product.input.w, product.input.c}),
             (std::array{at.output.n, at.h, at.w, at.c}));
   if (at.inside) {
-    ASSERT_EQ(product.input.byte, (((at.output.n * s.h + at.h) * s.w + at.w) * s.c + at.c) *
-                                      static_cast<Index>(size_of(s.dtype)));
+    const Index element = s.layout == Layout::nhwc
+                              ? ((at.output.n * s.h + at.h) * s.w + at.w) * s.c + at.c
+                              : ((at.output.n * s.c + at.c) * s.h + at.h) * s.w + at.w;
+    ASSERT_EQ(product.input.byte, element * static_cast<Index>(size_of(s.dtype)));
   }
   const auto back = output_that_reads(s, product.input, product.tap, at.output.k);
   ASSERT_TRUE(back.has_value());
@@ -95,8 +133,10 @@ void check_kernel(const KernelMap& map, const Point& at) {
   ASSERT_EQ(*back, at.output) << repro;
   ASSERT_EQ(map.tile_at(a.tile.x, a.tile.y), a.tile) << repro;
   const OperandPlace place = map.operand(at.output, at.tap);
-  const InputElement there = map.in_slot(a.tile, place.step, place.in_slot);
-  ASSERT_EQ(there.inside, at.inside) << repro << " in slot byte " << place.in_slot;
+  const InputElement there = place.slot < 0
+                                 ? map.loaded(a.tile, place.thread, place.step, place.number)
+                                 : map.in_slot(a.tile, place.step, place.in_slot);
+  ASSERT_EQ(there.inside, at.inside) << repro << " in slot byte " << place.in_slot << place.name;
   if (!at.inside) return;
   ASSERT_EQ((std::array{there.n, there.h, there.w, there.c}),
             (std::array{at.output.n, at.h, at.w, at.c}))
@@ -118,61 +158,125 @@ void check_register(const KernelMap& map, const Point& at, int threads, int regi
   ASSERT_EQ(a.number, number) << to_text(map.stage());
 }
 
+/// A family's map of a stage in a drawn tile, and what its CTAs have.
+struct Mapped {
+  std::unique_ptr<KernelMap> map;
+  int threads = 0, registers = 0;  // that hold sums; of one of them
+};
+template <class Tile>
+const Tile& drawn_of(const std::vector<Tile>& tiles, verify::Random& random) {
+  return tiles[static_cast<std::size_t>(random.between(0, static_cast<Index>(tiles.size()) - 1))];
+}
+Mapped window_of(const Stage& stage, const Machine& machine, verify::Random& random) {
+  if (!cuda::sm80::window_refusals(stage, machine).empty()) return {};
+  const auto tiles = cuda::sm80::window_tiles(stage);
+  const auto& t = drawn_of(tiles, random);
+  auto map = map_window(stage, machine, t.name());
+  const auto* const box = dynamic_cast<const WindowBoxMap*>(map.get());
+  const int registers = box ? WindowBoxMap::registers * box->turns() : t.warp_m * t.warp_n / 32;
+  return {std::move(map), t.threads(), registers};
+}
+Mapped halo_of(const Stage& stage, const Machine& machine, verify::Random& random) {
+  const cuda::DeviceFacts device = cuda::h200();
+  if (!cuda::sm90::halo_refusals(stage, device).empty() || !cuda::sm90::halo_serves(stage, device))
+    return {};
+  const auto tiles = cuda::sm90::halo_tiles(stage, device);
+  const auto& t = drawn_of(tiles, random);
+  return {map_halo(stage, machine, t.name()), 256, t.instruction_n() * t.instructions() / 2};
+}
+Mapped fma_of(const Stage& stage, const Machine& machine, verify::Random& random) {
+  if (!cuda::fma_refusals(stage).empty()) return {};
+  const auto tiles = cuda::fma_tiles(stage);
+  const auto& t = drawn_of(tiles, random);
+  return {map_fma(stage, machine, cuda::fma_tile_name(t)), cuda::fma_threads,
+          t.thread_m * t.thread_n};
+}
+
+Mapped few_of(const Stage& stage, const Machine& machine, verify::Random&) {
+  if (!cuda::sm90::few_refusals(stage, cuda::h200()).empty()) return {};
+  auto map = map_few(stage, machine, {});
+  const int registers = dynamic_cast<const FewMap&>(*map).registers();
+  return {std::move(map), 256, registers};
+}
+Mapped depthwise_of(const Stage& stage, const Machine& machine, verify::Random& random) {
+  if (!cuda::depthwise_refusals(stage).empty()) return {};
+  const auto tiles = cuda::depthwise_tiles(stage);
+  const auto& t = drawn_of(tiles, random);
+  const auto layout = cuda::depthwise_layout(stage, t);
+  return {map_depthwise(stage, machine, cuda::depthwise_tile_name(t)),
+          layout.lanes * layout.across * layout.down,
+          t.rows * t.columns * cuda::depthwise_channels(stage)};
+}
+Mapped few_filters_of(const Stage& stage, const Machine& machine, verify::Random& random) {
+  if (!cuda::few_filters_refusals(stage).empty()) return {};
+  const auto tiles = cuda::few_filters_tiles(stage);
+  const int threads = drawn_of(tiles, random);
+  return {map_few_filters(stage, machine, cuda::few_filters_tile_name(threads)), threads,
+          cuda::few_filters_layout(stage).filters};
+}
+
 // 500 drawn stages; on each that a family takes, drawn points of a drawn tile of it.
 TEST(KernelMap, AgreesWithTheDefinitionAndBack) {
-  const cuda::DeviceFacts device = cuda::h200();
-  const Machine machine = cuda::machine_of(device);
+  const Machine machine = cuda::machine_of(cuda::h200());
   verify::Random random(23);
-  int window = 0, halo = 0, padding = 0, all = 0;
+  int padding = 0, all = 0;
+  std::map<std::string, int> stages;  // of a kernel
   for (int drawn = 0; drawn < 500; ++drawn) {
     const Stage stage = draw_mapped(random).normalised();
-    std::unique_ptr<KernelMap> maps[2];
-    int threads[2] = {}, registers[2] = {};
-    if (cuda::sm80::window_refusals(stage, machine).empty()) {
-      auto tiles = cuda::sm80::window_tiles(stage);
-      std::erase_if(tiles, [](const auto& tile) { return tile.box; });  // no map
-      const auto& t =
-          tiles[static_cast<std::size_t>(random.between(0, static_cast<Index>(tiles.size()) - 1))];
-      maps[0] = map_window(stage, machine, t.name());
-      threads[0] = t.threads(), registers[0] = t.warp_m * t.warp_n / 32;
-      ++window;
-    }
-    if (cuda::sm90::halo_refusals(stage, device).empty() &&
-        cuda::sm90::halo_serves(stage, device)) {
-      const auto tiles = cuda::sm90::halo_tiles(stage, device);
-      const auto& t =
-          tiles[static_cast<std::size_t>(random.between(0, static_cast<Index>(tiles.size()) - 1))];
-      maps[1] = map_halo(stage, machine, t.name());
-      threads[1] = 256, registers[1] = t.instruction_n() * t.instructions() / 2;
-      ++halo;
+    std::vector<Mapped> maps;
+    for (const auto& family : {window_of, halo_of, few_of, fma_of, depthwise_of, few_filters_of}) {
+      maps.push_back(family(stage, machine, random));
+      if (maps.back().map)
+        ++stages[maps.back().map->tile().starts_with("box") ? "window box"
+                                                            : maps.back().map->kernel()];
+      else
+        maps.pop_back();
     }
     for (int i = 0; i < 12; ++i) {
       if (stage.pool && (shapes_of(stage).out_h == 0 || shapes_of(stage).out_w == 0)) break;
       const Point at = draw_point(stage, random);
       check_definition(stage, at);
       ++all, padding += at.inside ? 0 : 1;
-      for (int which : {0, 1}) {
-        if (!maps[which]) continue;
-        check_kernel(*maps[which], at);
-        check_register(*maps[which], at, threads[which], registers[which], random);
+      for (const Mapped& one : maps) {
+        check_kernel(*one.map, at);
+        check_register(*one.map, at, one.threads, one.registers, random);
       }
       if (testing::Test::HasFatalFailure()) return;
     }
   }
-  EXPECT_GT(window, 300);
-  EXPECT_GT(halo, 60);
+  EXPECT_GT(stages["window"], 300);
+  EXPECT_GT(stages["window box"], 40);
+  EXPECT_GT(stages["halo"], 60);
+  EXPECT_GT(stages["fma"], 450);
+  EXPECT_GT(stages["depthwise"], 20);
+  EXPECT_GT(stages["few_filters"], 15);
+  EXPECT_GT(stages["few"], 20);
   EXPECT_GT(padding, all / 20);
   EXPECT_LT(padding, all);
+}
+
+/// Of a stage that window and fma take.
+std::vector<std::unique_ptr<KernelMap>> maps_of(const Stage& stage, const Machine& machine) {
+  std::vector<std::unique_ptr<KernelMap>> all;
+  all.push_back(map_window(stage, machine, {}));
+  for (const auto& tile : cuda::sm80::window_tiles(stage))
+    if (tile.box) all.push_back(map_window(stage, machine, tile.name()));
+  if (stage.groups == 1 && stage.k % 8 == 0) all.push_back(map_halo(stage, machine, {}));
+  all.push_back(map_fma(stage, machine, {}));
+  if (cuda::sm90::few_refusals(stage, cuda::h200()).empty())
+    all.push_back(map_few(stage, machine, {}));
+  return all;
 }
 
 // Each output is held by one register of one thread of one tile.
 TEST(KernelMap, EveryOutputHasOneRegister) {
   const Machine machine = cuda::machine_of(cuda::h200());
-  for (const char* text : {"f16:n1h12c64k72r3pad1+max2", "f16:n3h9w7c40k40r3pad1"}) {
+  for (const char* text :
+       {"f16:n1h12c64k72r3pad1+max2", "f16:n3h9w7c40k40r3pad1", "f16:n5h9w11c64k64r3pad1groups8",
+        "f16:n2h13c64k48r3groups2+max2", "f16:n2h13c200k6r3pad1+max2", "f16:n3h13c200k40r1"}) {
     const Stage stage = parse_stage(text).normalised();
-    for (const bool is_halo : {false, true}) {
-      const auto map = is_halo ? map_halo(stage, machine, {}) : map_window(stage, machine, {});
-      const int threads = is_halo ? 256 : 32 * 8;
+    for (const auto& map : maps_of(stage, machine)) {
+      const int threads = 256;  // or fewer
       std::set<std::array<Index, 4>> seen;
       for (const TilePlace& tile : map->first_tiles(1000000))
         for (int thread = 0; thread < threads; ++thread)
@@ -196,50 +300,191 @@ TEST(KernelMap, EveryOutputHasOneRegister) {
   }
 }
 
+// Kernels between passes over memory: the inner kernel's map, of x and y as the stage has them.
+TEST(KernelMap, PassesAroundAKernel) {
+  const Machine machine = cuda::machine_of(cuda::h200());
+  verify::Random random(31);
+  const std::vector<std::string> kernels{"halo_pool",   "halo_padded",      "halo_nchw",
+                                         "window_pool", "halo_padded_nchw", "window_nchw",
+                                         "fma_pool",    "few_filters_pool", "depthwise_pool"};
+  std::map<std::string, int> stages;
+  for (int drawn = 0; drawn < 300; ++drawn) {
+    Stage stage = draw_mapped(random);
+    if (random.chance(0.5)) stage.layout = Layout::nchw;
+    if (random.chance(0.5)) {
+      stage.pool = max_pool(3);
+      stage.pool->stride = Extent(2), stage.pool->pad = Extent(1);
+    }
+    if (!problems(stage).empty()) continue;
+    stage = stage.normalised();
+    for (const std::string& kernel : kernels) {
+      std::unique_ptr<KernelMap> map;
+      try {
+        map = map_wrapped(kernel, stage, machine, {});
+      } catch (const Error&) {  // does not take it
+        continue;
+      }
+      ASSERT_EQ(map->kernel(), kernel);
+      ++stages[kernel];
+      const Shapes shapes = shapes_of(stage);
+      if (stage.pool && (shapes.out_h == 0 || shapes.out_w == 0)) continue;
+      for (int i = 0; i < 4; ++i) check_kernel(*map, draw_point(stage, random));
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+  for (const std::string& kernel : kernels) EXPECT_GT(stages[kernel], 2) << kernel;
+}
+
+// The list of wrappers is the kernel table's, as far as what they wrap has a map.
+TEST(KernelMap, KnowsTheTablesWrappers) {
+  for (const Kernel* kernel : kernel_table()) {
+    const std::string name(kernel->name());
+    const auto end = name.rfind('_');
+    if (kernel->device() != DeviceKind::cuda || end == std::string::npos) continue;
+    const std::string suffix = name.substr(end);
+    if (suffix == "_pool" || suffix == "_padded" || suffix == "_nchw") {
+      EXPECT_EQ(is_mapped_on_gpu(name), is_mapped_on_gpu(name.substr(0, end))) << name;
+    }
+  }
+  EXPECT_TRUE(is_mapped_on_gpu("halo_padded_nchw"));
+  EXPECT_FALSE(is_mapped_on_gpu("first_nchw"));
+  EXPECT_FALSE(is_mapped_on_gpu(""));
+}
+
+// A neuron's steps: each place has a tile in each of them, in order of time in one CTA or in those
+// of a cluster; a tile of step t reads the images of step t, and holds the same outputs.
+TEST(KernelMap, ANeuronsStepsFollowEachOther) {
+  const cuda::DeviceFacts device = cuda::h200();
+  const Machine machine = cuda::machine_of(device);
+  verify::Random random(29);
+  int stages = 0, spread = 0, pingpong = 0;
+  for (int drawn = 0; drawn < 400; ++drawn) {
+    Stage stage = draw_mapped(random);
+    stage.act = random.chance(0.5) ? lif(2, 1) : integrate_fire(1);
+    stage.t = random.pick({1, 2, 3, 4, 8}), stage.hold = random.chance(0.3);
+    if (!problems(stage).empty()) continue;
+    stage = stage.normalised();
+    const Mapped halo = halo_of(stage, machine, random);
+    if (!halo.map) continue;
+    ++stages;
+    const KernelMap& map = *halo.map;
+    const std::string repro = map.tile() + " " + to_text(stage);
+    spread += map.tile().find(".spread") != std::string::npos ? 1 : 0;
+    pingpong += map.tile().find(".pingpong") != std::string::npos ? 1 : 0;
+    const Index steps = stage.hold ? 1 : stage.t;
+    std::map<std::pair<Index, Index>, std::vector<TilePlace>> seen;  // of a place, by number
+    for (const TilePlace& tile : map.first_tiles(1000000)) {
+      seen[{tile.x, tile.y}].push_back(tile);
+      ASSERT_EQ(map.in_step(map.tile_at(tile.x, tile.y), tile.t), tile) << repro;
+    }
+    const Point at = draw_point(stage, random);
+    check_kernel(map, at);
+    check_register(map, at, halo.threads, halo.registers, random);
+    if (testing::Test::HasFatalFailure()) return;
+    const Accumulator a = map.accumulator(at.output);
+    const auto& tiles = seen[{a.tile.x, a.tile.y}];
+    ASSERT_EQ(static_cast<Index>(tiles.size()), steps) << repro;
+    const OperandPlace place = map.operand(at.output, at.tap);
+    for (Index t = 0; t < steps; ++t) {
+      const TilePlace& tile = tiles[static_cast<std::size_t>(t)];
+      ASSERT_EQ(tile.t, t) << repro;  // numbers rise with time
+      ASSERT_EQ(map.output_of(tile, a.thread, a.number), std::optional(at.output)) << repro;
+      const InputElement there = map.in_slot(tile, place.step, place.in_slot);
+      ASSERT_EQ(there.inside, at.inside) << repro;
+      if (!at.inside) continue;
+      ASSERT_EQ((std::array{there.n, there.h, there.w, there.c}),
+                (std::array{at.output.n + t * stage.n, at.h, at.w, at.c}))
+          << repro;
+    }
+  }
+  EXPECT_GT(stages, 60);
+  EXPECT_GT(spread, 5);
+  EXPECT_GT(pingpong, 5);
+}
+
 // A Winograd tile's products make each output of its weights and inputs, and of no others: the sum
 // over xi of the three factors is 1 where the definition multiplies, 0 elsewhere.
+void check_winograd(const KernelMap& map, std::size_t products, verify::Random& random) {
+  const Stage& stage = map.stage();
+  const std::string repro = map.kernel() + " " + map.tile() + " " + to_text(stage);
+  const Point at = draw_point(stage, random);
+  const auto place = map.winograd(at.output, &at.tap);
+  ASSERT_TRUE(place.has_value());
+  ASSERT_EQ(place->products.size(), products) << repro;
+  EXPECT_EQ(place->row + place->i, at.output.p) << repro;
+  EXPECT_EQ(place->column + place->j, at.output.q) << repro;
+  double one = 0;
+  std::set<Index> v, m;
+  for (const WinogradProduct& product : place->products) {
+    one += product.of_output * product.of_input * product.of_weight;
+    v.insert(product.v), m.insert(product.m);
+  }
+  EXPECT_NEAR(one, 1, 1e-5) << repro;
+  EXPECT_EQ(v.size(), place->products.size());
+  EXPECT_EQ(m.size(), place->products.size());
+  // Another weight with this input adds nothing.
+  TapIndex other = at.tap;
+  other.r = (other.r + 1) % 3;
+  const auto wrong = map.winograd(at.output, &other);
+  double nothing = 0;
+  for (std::size_t xi = 0; xi < place->products.size(); ++xi)
+    nothing += place->products[xi].of_output * place->products[xi].of_input *
+               wrong->products[xi].of_weight;
+  EXPECT_NEAR(nothing, 0, 1e-5) << repro;
+}
+
+Stage draw_winograd(verify::Random& random) {
+  Stage stage{.n = random.between(1, 4),
+              .h = random.between(8, 20),
+              .w = random.between(8, 20),
+              .c = random.between(96, 140),
+              .k = random.between(1, 80),
+              .r = 3,
+              .s = 3};
+  stage.pad = Padding(random.between(0, 2), random.between(0, 2));
+  return stage;
+}
+
 TEST(KernelMap, WinogradsProductsMakeTheOutput) {
   verify::Random random(5);
   const Machine machine = cpu_machine(2);
   for (int drawn = 0; drawn < 60; ++drawn) {
-    Stage stage{.n = random.between(1, 4),
-                .h = random.between(8, 20),
-                .w = random.between(8, 20),
-                .c = random.between(96, 140),
-                .k = random.between(1, 80),
-                .r = 3,
-                .s = 3};
+    Stage stage = draw_winograd(random);
     const bool f4 = random.chance(0.5);
     if (!f4 && random.chance(0.5)) stage.stride = Extent(2);
-    stage.pad = Padding(random.between(0, 2), random.between(0, 2));
     const std::string kernel = f4 && machine.isa != "scalar" ? "winograd4" : "winograd2";
-    const auto map = map_winograd(stage, machine, kernel, {});
-    const Point at = draw_point(stage, random);
-    const auto place = map->winograd(at.output, &at.tap);
-    ASSERT_TRUE(place.has_value());
-    const int n = stage.stride == Extent(2) ? 25 : kernel == "winograd4" ? 36 : 16;
-    ASSERT_EQ(place->products.size(), static_cast<std::size_t>(n));
-    EXPECT_EQ(place->row + place->i, at.output.p);
-    EXPECT_EQ(place->column + place->j, at.output.q);
-    double one = 0;
-    std::set<Index> v, m;
-    for (const WinogradProduct& product : place->products) {
-      one += product.of_output * product.of_input * product.of_weight;
-      v.insert(product.v), m.insert(product.m);
-    }
-    EXPECT_NEAR(one, 1, 1e-5) << kernel << " " << to_text(stage);
-    EXPECT_EQ(v.size(), place->products.size());
-    EXPECT_EQ(m.size(), place->products.size());
-    // Another weight with this input adds nothing.
-    TapIndex other = at.tap;
-    other.r = (other.r + 1) % 3;
-    const auto wrong = map->winograd(at.output, &other);
-    double nothing = 0;
-    for (std::size_t xi = 0; xi < place->products.size(); ++xi)
-      nothing += place->products[xi].of_output * place->products[xi].of_input *
-                 wrong->products[xi].of_weight;
-    EXPECT_NEAR(nothing, 0, 1e-5) << kernel << " " << to_text(stage);
+    check_winograd(*map_winograd(stage, machine, kernel, {}),
+                   stage.stride == Extent(2) ? 25
+                   : kernel == "winograd4"   ? 36
+                                             : 16,
+                   random);
   }
+}
+
+// On a GPU, too; there no two tiles and products share a place.
+TEST(KernelMap, WinogradsProductsOnAGpu) {
+  verify::Random random(7);
+  const Machine machine = cuda::machine_of(cuda::h200());
+  for (int drawn = 0; drawn < 60; ++drawn) {
+    Stage stage = draw_winograd(random);
+    stage.c = stage.c / 4 * 4;
+    if (random.chance(0.5)) stage.pool = max_pool(2);
+    if (random.chance(0.2)) stage.n = 300, stage.k = 900;  // chunks of images
+    const auto map = map_winograd_gpu(stage.normalised(), machine, {});
+    check_winograd(*map, 36, random);
+  }
+  const Stage stage = parse_stage("n2h9w6c96k2r3pad1").normalised();
+  const auto map = map_winograd_gpu(stage, machine, {});
+  std::set<Index> places;
+  for (Index n = 0; n < 2; ++n)
+    for (Index p = 0; p < 9; p += 4)
+      for (Index q = 0; q < 6; q += 4) {
+        const auto place = map->winograd({n, p, q, 1}, nullptr);
+        ASSERT_TRUE(place.has_value());
+        for (const WinogradProduct& product : place->products)
+          EXPECT_TRUE(places.insert(product.m).second);
+      }
+  EXPECT_EQ(places.size(), 2U * 3 * 2 * 36);
 }
 
 TEST(KernelMap, BanksCountWordsThatCollide) {
@@ -262,10 +507,12 @@ TEST(KernelMap, BanksCountWordsThatCollide) {
 // What a launch of each pipeline does with its slots: no load into a slot that is still read.
 TEST(KernelMap, PipelinesNeverOverwriteWhatIsRead) {
   const Machine machine = cuda::machine_of(cuda::h200());
-  for (const char* text : {"f16:n2h14c256k512r3pad1", "f16:n1h28c128k64r5pad2+max2",
-                           "f16:n64h56c64k64r1", "f16:n32h56c64k128r3pad1stride2"}) {
+  for (const char* text :
+       {"f16:n2h14c256k512r3pad1", "f16:n1h28c128k64r5pad2+max2", "f16:n64h56c64k64r1",
+        "f16:n32h56c64k128r3pad1stride2", "f16:n64h56c64k64r3pad1groups8", "f16:n64h56c256k7r3pad1",
+        "f16:n64h56c256k64r1"}) {
     const Stage stage = parse_stage(text).normalised();
-    for (const auto& map : {map_window(stage, machine, {}), map_halo(stage, machine, {})}) {
+    for (const auto& map : maps_of(stage, machine)) {
       const Pipeline pipe = map->pipeline();
       // Of each ring, the load that each slot holds.
       std::vector<std::vector<Index>> held;
@@ -321,7 +568,7 @@ TEST(KernelMap, RefusesWhatIsNotThere) {
             }).find("has no map"),
             std::string::npos);
   EXPECT_NE(message([&] {
-              make_kernel_map({stage, "h200", "winograd4", "", 1});
+              make_kernel_map({stage, "h200", "winograd2", "", 1});
             }).find("has no map"),
             std::string::npos);
   EXPECT_NE(message([&] {

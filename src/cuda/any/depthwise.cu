@@ -7,7 +7,7 @@
 // through the L1. Sums are taken in the order r, s from +0, padding counts as zeros.
 #include "cuda/activate.cuh"
 #include "cuda/any/depthwise.hpp"
-#include "cuda/divide.hpp"
+#include "cuda/any/depthwise_thread.hpp"
 #include "cuda/error.hpp"
 #include "cuda/launch.hpp"
 #include "cuda/types.cuh"
@@ -28,9 +28,7 @@ struct DepthwiseParams {
   int r, s;
   DeviceActivation act;
   bool pool;
-  Divisor lanes, across;                              // threads of a CTA
-  Divisor channel_blocks, column_blocks, row_blocks;  // CTAs
-  int down;
+  DepthwiseWalk walk;
 };
 
 /// Neighbouring channels, as they lie in memory: one load or store. Eight bytes of them, or one.
@@ -81,23 +79,12 @@ __device__ __forceinline__ Channels<T, Count> rounded(const float (&from)[Count]
   }
 }
 
-/// A thread's first channel, image, and first row and column of the convolution.
-struct Place {
-  int channel, n, p, q;
-  template <int Count, int Rows, int Columns>
-  static __device__ __forceinline__ Place of(const DepthwiseParams& g) {
-    int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x);
-    Place at;
-    at.channel = g.lanes.reduce(thread);
-    at.q = g.across.reduce(thread);
-    at.channel =
-        (g.channel_blocks.reduce(block) * static_cast<int>(g.lanes.d) + at.channel) * Count;
-    at.q = (g.column_blocks.reduce(block) * static_cast<int>(g.across.d) + at.q) * Columns;
-    at.p = (g.row_blocks.reduce(block) * g.down + thread) * Rows;
-    at.n = block;
-    return at;
-  }
-};
+using Place = DepthwisePlace;
+template <int Count, int Rows, int Columns>
+__device__ __forceinline__ Place place_of(const DepthwiseParams& g) {
+  return depthwise_place(g.walk, static_cast<int>(threadIdx.x), static_cast<int>(blockIdx.x), Count,
+                         Rows, Columns);
+}
 
 // Launches overlap from compute capability 9.0 on.
 __device__ __forceinline__ void launch_dependents() {
@@ -195,7 +182,7 @@ __global__ void __launch_bounds__(depthwise_threads)
     depthwise(const __grid_constant__ DepthwiseParams g) {
   constexpr int width = (Columns - 1) * Stride + R;
   launch_dependents();
-  const Place at = Place::of<Count, Rows, Columns>(g);
+  const Place at = place_of<Count, Rows, Columns>(g);
   if (at.channel >= g.c || at.p >= g.p || at.q >= g.q) return;
 
   const auto weights = [&](int r, int s) {
@@ -257,7 +244,7 @@ __global__ void __launch_bounds__(depthwise_threads)
     depthwise_any(const __grid_constant__ DepthwiseParams g) {
   constexpr int rows = 2, columns = 2;
   launch_dependents();
-  const Place at = Place::of<Count, rows, columns>(g);
+  const Place at = place_of<Count, rows, columns>(g);
   if (at.channel >= g.c || at.p >= g.p || at.q >= g.q) return;
   dependency_wait();
   float bias[Count];
@@ -343,11 +330,7 @@ DepthwiseLaunch::DepthwiseLaunch(const Stage& stage, const DepthwiseTile& tile,
   g.rows = math::conv_rows<int>(stage), g.columns = math::conv_columns<int>(stage);
   g.act = device_activation(stage.act);
   g.pool = stage.pool.has_value();
-  g.lanes = Divisor(layout.lanes), g.across = Divisor(layout.across);
-  g.down = layout.down;
-  g.channel_blocks = Divisor(layout.channel_blocks);
-  g.column_blocks = Divisor(layout.column_blocks);
-  g.row_blocks = Divisor(layout.row_blocks);
+  g.walk = DepthwiseWalk(layout);
   const Launch how{.grid = layout.channel_blocks * layout.column_blocks * layout.row_blocks,
                    .threads = layout.lanes * layout.across * layout.down,
                    .overlap_previous = overlap_previous};

@@ -1,45 +1,14 @@
-// The depthwise family: as many groups and filters as channels. Host side: what fits, tiles, the
-// geometry, the launch.
+// The depthwise family: as many groups and filters as channels. The launch.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <memory>
 #include <string>
-#include <vector>
 
-#include "core/kernel.hpp"
+#include "cuda/any/depthwise_tile.hpp"
 
 namespace convoy::cuda {
-
-constexpr int depthwise_threads = 128;  // of a CTA, at most
-constexpr int depthwise_bytes = 8;      // of neighbouring channels that a thread takes at most
-
-/// Output pixels of a thread, before the pool.
-struct DepthwiseTile {
-  int rows = 0, columns = 0;
-};
-
-/// How threads lie over the convolution's output: in a CTA `lanes` vectors of channels by `across`
-/// by `down` tiles.
-struct DepthwiseLayout {
-  int rows = 0, columns = 0;  // of the convolution that y is made of
-  int lanes = 0, across = 0, down = 0;
-  int channel_blocks = 0, column_blocks = 0, row_blocks = 0;  // CTAs of an image
-};
-
-/// Neighbouring channels of a thread: `depthwise_bytes` of them where C is a multiple of that, else
-/// one.
-int depthwise_channels(const Stage& stage);
-/// Whether the filter's size and strides are compiled in; else a loop over taps runs it.
-bool is_compiled_in(const Stage& stage);
-
-/// Every reason why the family can't run a legal stage; empty: it can.
-std::vector<std::string> depthwise_refusals(const Stage& stage);
-std::vector<DepthwiseTile> depthwise_tiles(const Stage& stage);
-DepthwiseLayout depthwise_layout(const Stage& stage, const DepthwiseTile& tile);
-/// Predicted seconds of a run.
-double depthwise_seconds(const Stage& stage, const DepthwiseTile& tile, const Machine& machine);
 
 /// Enqueues launches of one stage on one device, which is current whenever a member is called.
 class DepthwiseLaunch {

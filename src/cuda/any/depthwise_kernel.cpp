@@ -12,7 +12,7 @@ namespace convoy::cuda {
 namespace {
 
 Tile tile_of(const DepthwiseTile& tile) {
-  return {fmt::format("{}x{}", tile.rows, tile.columns), tile.rows, tile.columns};
+  return {depthwise_tile_name(tile), tile.rows, tile.columns};
 }
 DepthwiseTile depthwise_tile(const Tile& tile) {
   return {tile.a, tile.b};

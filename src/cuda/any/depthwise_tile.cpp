@@ -1,13 +1,13 @@
-// The depthwise family's host arithmetic: what fits, tiles, how threads lie over an image.
+#include "cuda/any/depthwise_tile.hpp"
+
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "cuda/any/depthwise.hpp"
 #include "cuda/costs.hpp"
-#include "cuda/family.hpp"
+#include "cuda/stage_facts.hpp"
 #include "math/divide.hpp"
 
 namespace convoy::cuda {
@@ -59,6 +59,10 @@ std::vector<std::string> depthwise_refusals(const Stage& stage) {
     break;
   }
   return why;
+}
+
+std::string depthwise_tile_name(const DepthwiseTile& tile) {
+  return fmt::format("{}x{}", tile.rows, tile.columns);
 }
 
 std::vector<DepthwiseTile> depthwise_tiles(const Stage& stage) {

@@ -81,7 +81,7 @@ template <int K, int S, int Vector>
 __global__ void __launch_bounds__(few_filters_threads(K), 1)
     few_filters(const __grid_constant__ FewFiltersParams g) {
   const int lane = static_cast<int>(threadIdx.x) & (g.lanes - 1), of_block = g.lanes * Vector;
-  const unsigned strip = blockIdx.x * (blockDim.x >> g.log_lanes) + (threadIdx.x >> g.log_lanes);
+  const unsigned strip = few_filters_strip(blockIdx.x, blockDim.x, threadIdx.x, g.log_lanes);
   // Lanes without a strip stay for the shuffles.
   const bool mine = strip < g.total;
   const FewFiltersPlace at = few_filters_place(mine ? strip : 0, g.out_rows, g.strips);

@@ -48,7 +48,7 @@ class FewFilters final : public StageKernel {
   std::vector<Tile> tiles(const Stage& stage, const Machine&) const override {
     std::vector<Tile> tiles;
     for (const int threads : few_filters_tiles(stage))
-      tiles.push_back({fmt::format("{} threads", threads), threads});
+      tiles.push_back({few_filters_tile_name(threads), threads});
     return tiles;
   }
   Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const override {

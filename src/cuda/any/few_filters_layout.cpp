@@ -1,11 +1,10 @@
-// The few_filters family's host arithmetic: what fits, how channels lie over lanes, strips,
-// weights, cost.
+#include "cuda/any/few_filters_layout.hpp"
+
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "cuda/any/few_filters.hpp"
 #include "cuda/costs.hpp"
 #include "cuda/refusals.hpp"
 #include "cuda/stage_facts.hpp"
@@ -101,6 +100,10 @@ std::vector<float> few_filters_weights(const Stage& stage, const float* w) {
     }
   }
   return packed;
+}
+
+std::string few_filters_tile_name(int threads) {
+  return fmt::format("{} threads", threads);
 }
 
 std::vector<int> few_filters_tiles(const Stage& stage) {

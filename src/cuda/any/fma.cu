@@ -9,6 +9,7 @@
 
 #include "cuda/activate.cuh"
 #include "cuda/any/fma.hpp"
+#include "cuda/any/fma_thread.hpp"
 #include "cuda/launch.hpp"
 #include "cuda/types.cuh"
 #include "math/half.hpp"
@@ -29,41 +30,6 @@ struct FmaParams {
   bool wide_y;  // y takes stores of four channels
 };
 
-/// Where a row's products begin in x: its image, and its first tap's position, which may lie
-/// outside.
-struct alignas(16) FmaRow {
-  Index at;
-  int h, w;
-};
-
-/// A tile's numbers as the kernel uses them.
-template <FmaTile Tile>
-struct FmaShape {
-  static constexpr int m = Tile.m, n = Tile.n, thread_m = Tile.thread_m, thread_n = Tile.thread_n;
-  static constexpr int ctas = Tile.ctas;
-};
-
-template <class Shape>
-struct FmaShared {
-  float pixels[2][fma_depth][Shape::m + 4];  // four more: fewer bank conflicts of the writes
-  float filters[2][fma_depth][Shape::n];
-  FmaRow rows[Shape::m];
-  Index y_at[Shape::m];  // in elements, of the row's window; -1: there is no such row
-};
-
-/// Which rows of y and filters a CTA makes. CTAs of the same pixels start one after another.
-template <class Shape>
-struct FmaCta {
-  int m, group, filter;  // the first row, the first filter of the group
-  __device__ __forceinline__ explicit FmaCta(const FmaParams& p) {
-    const int block = static_cast<int>(blockIdx.x);
-    const int of_group = (p.at.group_k - 1) / Shape::n + 1, n_tile = block % p.at.n_tiles;
-    m = block / p.at.n_tiles * Shape::m;
-    group = n_tile / of_group;
-    filter = n_tile % of_group * Shape::n;
-  }
-};
-
 template <class Shape>
 __device__ __forceinline__ void place_rows(const FmaParams& p, int m0, FmaShared<Shape>& shared) {
   for (int i = static_cast<int>(threadIdx.x); i < Shape::m; i += fma_threads) {
@@ -72,8 +38,7 @@ __device__ __forceinline__ void place_rows(const FmaParams& p, int m0, FmaShared
     Index y_at = -1;
     if (m0 + i < p.at.rows.m) {
       const math::ConvPixel<int> pixel = p.at.rows.pixel_of(m0 + i);
-      row.h = p.in_rows.at(pixel.p, 0), row.w = p.in_columns.at(pixel.q, 0);
-      row.at = pixel.n * p.x_stride.n + row.h * p.x_stride.h + row.w * p.x_stride.w;
+      row.begin_at(pixel, p.in_rows, p.in_columns, p.x_stride);
       const int bits = p.at.rows.window - 1;
       y_at = pixel.n * p.y_stride.n + (pixel.p >> bits) * p.y_stride.h +
              (pixel.q >> bits) * p.y_stride.w;
@@ -87,14 +52,15 @@ __device__ __forceinline__ void place_rows(const FmaParams& p, int m0, FmaShared
 template <class Shape, bool Floats>
 class FmaLoads {
  public:
-  static constexpr int pixels = Shape::m * fma_depth / fma_threads, apart = Shape::m / pixels;
+  static constexpr int pixels = Shape::m * fma_depth / fma_threads, apart = fma_rows_between;
   static constexpr int fours = Shape::n / 4, weights = (fours * fma_depth - 1) / fma_threads + 1;
 
-  __device__ __forceinline__ FmaLoads(const FmaParams& p, const FmaCta<Shape>& cta,
+  __device__ __forceinline__ FmaLoads(const FmaParams& p, const FmaCta& cta,
                                       FmaShared<Shape>& shared)
       : p_(p), shared_(shared), group_c_(static_cast<Index>(cta.group) * p.at.group_c) {
     const int thread = static_cast<int>(threadIdx.x);
-    product_ = thread % fma_depth, row_ = thread / fma_depth;
+    const FmaCopies mine(thread);
+    product_ = mine.product, row_ = mine.row;
     tap_ = math::ConvTaps<int>{p.at.taps.s, p.at.taps.c}.at(product_);
     first_four_ = thread;
     w_ = p.w + static_cast<Index>(cta.group) * p.at.steps * fma_depth * p.at.padded_k + cta.filter;
@@ -105,34 +71,28 @@ class FmaLoads {
   __device__ __forceinline__ void load_weights() {
 #pragma unroll
     for (int i = 0; i < weights; ++i) {
-      const int four = first_four_ + i * fma_threads, row = four / fours, column = four % fours * 4;
+      const FmaFour four(first_four_ + i * fma_threads, fours);
       next_w_[i] = make_float4(0, 0, 0, 0);
-      if (row < fma_depth && column < left_)
+      if (four.product < fma_depth && four.filter < left_)
         next_w_[i] = *reinterpret_cast<const float4*>(
-            w_ + static_cast<Index>(row) * p_.at.padded_k + column);
+            w_ + static_cast<Index>(four.product) * p_.at.padded_k + four.filter);
     }
     w_ += static_cast<Index>(fma_depth) * p_.at.padded_k;
   }
   __device__ __forceinline__ void load_pixels() {
-    const bool there = tap_.r < p_.at.r;  // no product behind the last
-    const int down = there ? tap_.r * p_.in_rows.dil : 0, right = tap_.s * p_.in_columns.dil;
-    const Index channel = group_c_ + tap_.c;
-    const Index tap_at = down * p_.x_stride.h + right * p_.x_stride.w + channel * p_.x_stride.c;
-    const auto high = static_cast<unsigned>(there ? p_.in_rows.size : 0),
-               wide = static_cast<unsigned>(p_.in_columns.size);
+    const FmaTapPlace tap(tap_, p_.at.r, group_c_, p_.in_rows, p_.in_columns, p_.x_stride);
 #pragma unroll
     for (int i = 0; i < pixels; ++i) {
       const FmaRow row = shared_.rows[row_ + i * apart];
-      const bool inside =
-          static_cast<unsigned>(row.h + down) < high && static_cast<unsigned>(row.w + right) < wide;
-      const Index at = row.at + tap_at;
+      const bool inside = tap.row_inside(row.h) && tap.column_inside(row.w);
+      const Index at = row.at + tap.at;
       float v = 0;
       if constexpr (Floats) {
         if (inside) v = static_cast<const float*>(p_.x)[at];
       } else if (inside) {
         v = load(p_.x, p_.in, at);
         if (p_.norm_scale != nullptr)
-          v = math::normalise(v, p_.norm_scale[channel], p_.norm_shift[channel]);
+          v = math::normalise(v, p_.norm_scale[tap.channel], p_.norm_shift[tap.channel]);
       }
       next_x_[i] = v;
     }
@@ -143,9 +103,9 @@ class FmaLoads {
     for (int i = 0; i < pixels; ++i) shared_.pixels[to][product_][row_ + i * apart] = next_x_[i];
 #pragma unroll
     for (int i = 0; i < weights; ++i) {
-      const int four = first_four_ + i * fma_threads, row = four / fours, column = four % fours * 4;
-      if (row < fma_depth)
-        *reinterpret_cast<float4*>(&shared_.filters[to][row][column]) = next_w_[i];
+      const FmaFour four(first_four_ + i * fma_threads, fours);
+      if (four.product < fma_depth)
+        *reinterpret_cast<float4*>(&shared_.filters[to][four.product][four.filter]) = next_w_[i];
     }
   }
 
@@ -160,11 +120,11 @@ class FmaLoads {
   float4 next_w_[weights];
 };
 
-template <int Count>
-__device__ __forceinline__ void read_fours(const float* from, int apart, float (&to)[Count]) {
+template <int Tile, int Count>
+__device__ __forceinline__ void read_fours(const float* from, int place, float (&to)[Count]) {
 #pragma unroll
   for (int i = 0; i < Count; i += 4) {
-    const float4 four = *reinterpret_cast<const float4*>(from + i / 4 * apart);
+    const float4 four = *reinterpret_cast<const float4*>(from + fma_place(place, i, Tile, Count));
     to[i] = four.x, to[i + 1] = four.y, to[i + 2] = four.z, to[i + 3] = four.w;
   }
 }
@@ -176,8 +136,8 @@ __device__ __forceinline__ void multiply(const FmaShared<Shape>& shared, int fro
 #pragma unroll
   for (int product = 0; product < fma_depth; ++product) {
     float a[Shape::thread_m], b[Shape::thread_n];
-    read_fours(&shared.pixels[from][product][4 * row], Shape::m / (Shape::thread_m / 4), a);
-    read_fours(&shared.filters[from][product][4 * column], Shape::n / (Shape::thread_n / 4), b);
+    read_fours<Shape::m>(shared.pixels[from][product], row, a);
+    read_fours<Shape::n>(shared.filters[from][product], column, b);
 #pragma unroll
     for (int i = 0; i < Shape::thread_m; ++i)
 #pragma unroll
@@ -215,7 +175,7 @@ __device__ __forceinline__ void store_four(const FmaParams& p, Index at, const f
 
 /// Bias, activation, pool, rounding, store.
 template <class Shape>
-__device__ __forceinline__ void write(const FmaParams& p, const FmaCta<Shape>& cta,
+__device__ __forceinline__ void write(const FmaParams& p, const FmaCta& cta,
                                       const FmaShared<Shape>& shared, int row, int column,
                                       float (&sums)[Shape::thread_m][Shape::thread_n]) {
 #pragma unroll
@@ -256,7 +216,7 @@ __global__ void __launch_bounds__(fma_threads, Shape::ctas)
     fma(const __grid_constant__ FmaParams p) {
   extern __shared__ __align__(16) unsigned char memory[];
   FmaShared<Shape>& shared = *reinterpret_cast<FmaShared<Shape>*>(memory);
-  const FmaCta<Shape> cta(p);
+  const FmaCta cta(p.at, Shape::m, Shape::n, static_cast<int>(blockIdx.x));
   place_rows(p, cta.m, shared);
   FmaLoads<Shape, Floats> loads(p, cta, shared);
   loads.load_weights();
@@ -266,9 +226,7 @@ __global__ void __launch_bounds__(fma_threads, Shape::ctas)
   loads.write(0);
   __syncthreads();
 
-  constexpr int across = Shape::n / Shape::thread_n;
-  const int row = static_cast<int>(threadIdx.x) / across,
-            column = static_cast<int>(threadIdx.x) % across;
+  const FmaPart part(static_cast<int>(threadIdx.x), Shape::across);
   float sums[Shape::thread_m][Shape::thread_n] = {};
   for (int step = 0; step < p.at.steps; ++step) {
     const bool more = step + 1 < p.at.steps;
@@ -276,8 +234,8 @@ __global__ void __launch_bounds__(fma_threads, Shape::ctas)
       loads.load_weights();
       loads.load_pixels();
     }
-    multiply<Shape>(shared, step & 1, row, column, sums);
-    if (more) loads.write(~step & 1);
+    multiply<Shape>(shared, fma_slot(step), part.row, part.column, sums);
+    if (more) loads.write(fma_slot(~step));
     __syncthreads();
   }
   // Not before: where CTAs are few, the next kernel's would gather on the multiprocessors that have
@@ -285,26 +243,18 @@ __global__ void __launch_bounds__(fma_threads, Shape::ctas)
 #if __CUDA_ARCH__ >= 900
   ptx::grid_launch_dependents();
 #endif
-  write<Shape>(p, cta, shared, row, column, sums);
+  write<Shape>(p, cta, shared, part.row, part.column, sums);
 }
 
 using FmaKernel = void (*)(FmaParams);
 
-template <FmaTile Tile>
-FmaKernel find(bool floats) {
-  return floats ? fma<FmaShape<Tile>, true> : fma<FmaShape<Tile>, false>;
-}
 FmaKernel find(const FmaTile& tile, bool floats) {
-  if (tile == fma_large) return find<fma_large>(floats);
-  if (tile == fma_medium) return find<fma_medium>(floats);
-  if (tile == fma_small) return find<fma_small>(floats);
-  return tile == fma_narrow ? find<fma_narrow>(floats) : nullptr;
+  return with_fma_shape(tile, [&]<class Shape>() -> FmaKernel {
+    return floats ? fma<Shape, true> : fma<Shape, false>;
+  });
 }
 int shared_bytes(const FmaTile& tile) {
-  if (tile == fma_large) return sizeof(FmaShared<FmaShape<fma_large>>);
-  if (tile == fma_medium) return sizeof(FmaShared<FmaShape<fma_medium>>);
-  if (tile == fma_small) return sizeof(FmaShared<FmaShape<fma_small>>);
-  return sizeof(FmaShared<FmaShape<fma_narrow>>);
+  return with_fma_shape(tile, [&]<class Shape>() -> int { return sizeof(FmaShared<Shape>); });
 }
 
 }  // namespace

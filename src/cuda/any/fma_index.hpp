@@ -23,6 +23,13 @@ struct FmaRows {
     const int p = rest % down, n = rest / down;
     return {n, (p << bits) + (of_window >> bits), (q << bits) + (of_window & bits)};
   }
+  /// The way back; -1: the pool takes no window of the pixel.
+  int row_of(const math::ConvPixel<int>& at) const {
+    const int bits = window - 1, p = at.p >> bits, q = at.q >> bits;
+    if (p >= down || q >= across) return -1;
+    const int of_window = ((at.p & bits) << bits) + (at.q & bits);
+    return ((at.n * down + p) * across + q) * window * window + of_window;
+  }
 };
 
 /// A walk over the products of an output, a step at a time. No division.
@@ -47,6 +54,14 @@ struct FmaTaps {
 /// the tile apart, so that threads side by side read neighbouring words.
 CONVOY_HD constexpr int fma_place(int place, int i, int tile, int of_thread) {
   return i / 4 * (tile / (of_thread / 4)) + 4 * place + i % 4;
+}
+/// The way back.
+struct FmaHeld {
+  int place, i;
+};
+constexpr FmaHeld fma_held(int at, int tile, int of_thread) {
+  const int share = tile / (of_thread / 4);
+  return {at % share / 4, at / share * 4 + at % 4};
 }
 
 }  // namespace convoy::cuda

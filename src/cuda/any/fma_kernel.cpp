@@ -51,7 +51,7 @@ class Fma final : public StageKernel {
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
     std::vector<Tile> tiles;
     for (const FmaTile& tile : fma_tiles(stage))
-      tiles.push_back({fmt::format("{}x{}", tile.m, tile.n), tile.m, tile.n});
+      tiles.push_back({fma_tile_name(tile), tile.m, tile.n});
     return by_seconds(std::move(tiles), [&](const Tile& tile) {
       return fma_seconds(stage, fma_tile(stage, tile), machine);
     });

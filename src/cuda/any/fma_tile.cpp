@@ -1,12 +1,11 @@
-// The fma family's host arithmetic: what fits, tiles, sizes, packed weights, how long it should
-// take.
+#include "cuda/any/fma_tile.hpp"
+
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "core/size.hpp"
-#include "cuda/any/fma.hpp"
 #include "cuda/costs.hpp"
 #include "cuda/refusals.hpp"
 #include "cuda/stage_facts.hpp"
@@ -31,6 +30,10 @@ std::vector<std::string> fma_refusals(const Stage& stage) {
       .no(!(Size(stage.c) * stage.r * stage.s + fma_depth).fits(most),
           "more products an output than 2^31")
       .all();
+}
+
+std::string fma_tile_name(const FmaTile& tile) {
+  return fmt::format("{}x{}", tile.m, tile.n);
 }
 
 std::vector<FmaTile> fma_tiles(const Stage& stage) {

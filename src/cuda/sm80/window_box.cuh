@@ -7,11 +7,10 @@
 #pragma once
 
 #include "cuda/ptx/cluster.cuh"
+#include "cuda/sm80/window_box_thread.hpp"
 #include "cuda/sm80/window_epilogue.cuh"
 
 namespace convoy::cuda::sm80 {
-
-constexpr int box_filters = 16;  // of a warp
 
 /// Copies the inputs of boxes: a warp a row, a thread one 16-byte unit of every eighth pixel.
 class BoxLoads {
@@ -20,8 +19,9 @@ class BoxLoads {
   __device__ __forceinline__ BoxLoads(const WindowParams& p, int group, int group_bytes,
                                       int channel_bytes, std::uint32_t shared)
       : p_(p) {
-    const int lane = static_cast<int>(threadIdx.x) % 32, unit = lane % chunk_units;
-    column_ = lane / chunk_units;
+    const BoxCopies mine(static_cast<int>(threadIdx.x) % 32);
+    const int unit = mine.unit;
+    column_ = mine.column;
     left_ = column_ + p.at.g.columns.at(0, 0);
     there_ = unit * unit_bytes < channel_bytes;
     x_ = p.x + static_cast<Index>(group) * group_bytes + unit * unit_bytes + left_ * p.at.g.pixel;
@@ -57,8 +57,7 @@ class BoxLoads {
   std::uint32_t to_;
 };
 
-/// A warp's weights: of 16 filters, all taps. Column c of product j is filter c/2*4 + 2j + c%2 of
-/// them, so that a thread's results are four neighbouring channels.
+/// A warp's weights: of 16 filters, all taps.
 template <int Parts>
 struct BoxWeights {
   std::uint32_t b[box_taps][Parts][4];  // [2j + k] of a part; k: half of its depth
@@ -71,9 +70,8 @@ struct BoxWeights {
   }
   /// From there. `part`: the first that there is.
   __device__ __forceinline__ BoxWeights(std::uint32_t shared, int half, int part) {
-    const int lane = static_cast<int>(threadIdx.x) % 32, column = lane % 8, j = lane / 16;
-    const int filter = half * box_filters + (column >> 1) * 4 + 2 * j + (column & 1);
-    const std::uint32_t row = shared + swizzled(filter, part * 2 + lane / 8 % 2);
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const std::uint32_t row = shared + swizzled(box_filter_of(lane, half), part * 2 + lane / 8 % 2);
 #pragma unroll
     for (int tap = 0; tap < box_taps; ++tap)
 #pragma unroll
@@ -89,7 +87,7 @@ class BoxWrites {
  public:
   __device__ __forceinline__ BoxWrites(const WindowParams& p, int group, int filters, int half)
       : p_(p), group_(group) {
-    filter_ = half * box_filters + static_cast<int>(threadIdx.x) % 4 * 4;
+    filter_ = box_four(static_cast<int>(threadIdx.x), half);
     left_ = filters - filter_;
     channel_ = group * p.at.groups.filters + filter_;
     fast_ = p.y_store == unit_bytes && filters % 4 == 0 && p.act.slope == 1.0f;
@@ -105,7 +103,7 @@ class BoxWrites {
     const WindowBox& box = p_.at.box;
     const int of_image = static_cast<int>(p_.at.g.down.d) * box.window;  // rows
     const int row = first.n * of_image + first.p;
-    const int rows = box.images > 1 ? p_.at.images * of_image - row : of_image - first.p;
+    const int rows = box_rows_from(p_.at, first, row, of_image);
     pixels_ = left_ > 0 ? min(box.pixels(), rows * box.columns) : 0;
     pixel_ = row * box.columns >> 2 * (box.window - 1);
   }
@@ -124,11 +122,12 @@ class BoxWrites {
     for (int e = 0; e < 16; ++e) {
       float& sum = sums[e / 8][e / 4 % 2][e % 4];
       if (sum * 0.0f == 0.0f) continue;
-      const int index = row + tile_row(e / 8 * 16 + e / 2 % 2 * 8 + lane / 4, p_.at.box.window > 1);
-      const int of_block = e / 4 % 2 * 2 + e % 2;
-      if (index >= pixels_ || of_block >= left_) continue;
+      const BoxSumPlace place(lane, e, p_.at.box.window > 1);
+      const int index = row + place.row;
+      if (index >= pixels_ || place.of_four >= left_) continue;
       const math::ConvPixel<int> in = p_.at.box.pixel_of(index);
-      sum = sum_again<T>(p_, {first.n + in.n, first.p + in.p, in.q}, group_, filter_ + of_block);
+      sum =
+          sum_again<T>(p_, {first.n + in.n, first.p + in.p, in.q}, group_, filter_ + place.of_four);
     }
   }
 
@@ -220,16 +219,16 @@ __device__ __forceinline__ bool box_pass(const WindowParams& p, std::uint32_t ta
   const CtaPlace place = p.at.order.place(static_cast<int>(blockIdx.x));
   const int group = place.n, lane = static_cast<int>(threadIdx.x) % 32,
             warp = static_cast<int>(threadIdx.x) / 32;
-  const int channels = min(p.at.groups.channels, p.at.c - group * p.at.groups.channels);
-  const int filters = min(p.at.groups.filters, p.at.k - group * p.at.groups.filters);
+  const BoxGroup there(p.at, group);
+  const int channels = there.channels, filters = there.filters;
   const int half = warp % 2;
   // Where one part is all that there is of the filters' channels: the second?
-  const int part = Parts == 1 && (p.at.groups.live >> (2 * half) & 3) == 0 ? 1 : 0;
+  const int part = Parts == 1 && box_first_part(p.at.groups.live, half) == 0 ? 1 : 0;
   BoxWrites<T> writes(p, group, filters, half);
   // Where the lane's rows of the first tap lie, by the table.
   std::uint32_t rows[2];
 #pragma unroll
-  for (int i = 0; i < 2; ++i) rows[i] = table + 4 * tile_row(i * 16 + lane % 16, box.window > 1);
+  for (int i = 0; i < 2; ++i) rows[i] = table + 4 * box_row_of(lane, i, box.window > 1);
   const std::uint32_t of_lane = part * product_bytes + (lane >> 4) * unit_bytes;
   constexpr int size = static_cast<int>(sizeof(T));
   const BoxLoads loads(p, group, p.at.groups.channels * size, channels * size, shared);

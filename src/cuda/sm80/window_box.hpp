@@ -61,6 +61,12 @@ struct WindowBox {
     if (images > 1) n = p, p = down.reduce(n);
     return {n, (p << bits) + dp, (q << bits) + dq};
   }
+  /// The way back.
+  int row_of(const math::ConvPixel<int>& at) const {
+    const int bits = window - 1, p = at.p >> bits, q = at.q >> bits;
+    const auto high = static_cast<int>(down.d), wide = static_cast<int>(across.d);
+    return (((at.n * high + p) * wide + q) << 2 * bits) + ((at.p & bits) << bits) + (at.q & bits);
+  }
   /// Where a pixel of row `row` of x lies, those of all images counted.
   CONVOY_HD int input_at(int row, int column) const {
     return (row * in_row() + column % phases * phase + column / phases) * box_pixel_bytes;

@@ -17,6 +17,7 @@
 #include "cuda/ptx/wgmma.cuh"
 #include "cuda/sm90/epilogue.cuh"
 #include "cuda/sm90/few.hpp"
+#include "cuda/sm90/few_thread.hpp"
 #include "cuda/sm90/launching.hpp"
 #include "cuda/sm90/place.hpp"
 #include "cuda/sm90/ring.cuh"
@@ -28,7 +29,7 @@ namespace convoy::cuda::sm90 {
 namespace {
 
 // Two warpgroups of consumers, and one whose first thread loads.
-constexpr int few_threads = 3 * warpgroup_threads, consumers = 2 * warpgroup_threads;
+constexpr int few_threads = 3 * warpgroup_threads, consumers = few_consumers;
 constexpr int block_bytes = few_block_pixels * row_bytes;
 
 struct FewParams {
@@ -46,9 +47,7 @@ struct FewParams {
 
 /// First conv pixel and image of tile number t.
 __device__ __forceinline__ Place place(const FewParams& p, int t) {
-  if (p.at.flat) return {0, t * p.at.out_w, 0, 0};
-  const Place tile = tile_place(t, p.columns, p.rows);
-  return {0, tile.x * p.at.out_w, tile.y * p.at.out_h, tile.n};
+  return few_place(p.at, p.columns, p.rows, t);
 }
 
 /// Where things lie in shared memory: weights where they are resident, slots, z, barriers.
@@ -99,14 +98,14 @@ template <int N, int Blocks>
 __device__ __forceinline__ void store_z(const FewParams& p, const float (&d)[Blocks][N / 2],
                                         float* z, int g) {
   const int lane = threadIdx.x % 32, taps = p.epilogue.k * p.r * p.s;
-  z += threadIdx.x / 32 % 4 * 16 + lane / 4;
+  z += few_pixel(threadIdx.x, lane);
 #pragma unroll
   for (int b = 0; b < Blocks; ++b) {
-    if (2 * b + g >= p.at.blocks) break;
-    float* block = z + (2 * b + g) * few_block_pixels;
+    if (few_block(b, g) >= p.at.blocks) break;
+    float* block = z + few_block(b, g) * few_block_pixels;
 #pragma unroll
     for (int i = 0; i < N / 4; ++i) {  // two pixels of a tap
-      const int tap = i / 2 * 8 + 2 * (lane % 4) + i % 2, j = i / 2 * 4 + i % 2;
+      const int tap = few_tap(lane, i), j = few_register(i);
       if (tap >= taps) continue;
       block[tap * p.at.z_pitch] = d[b][j];
       block[tap * p.at.z_pitch + 8] = d[b][j + 2];
@@ -122,8 +121,7 @@ __device__ __forceinline__ float sum_taps(const FewParams& p, const float* from)
 #pragma unroll
   for (int r = 0; r < filter_h; ++r) {
 #pragma unroll
-    for (int s = 0; s < filter_w; ++s)
-      sum += from[(r * filter_w + s) * p.at.z_pitch + r * p.at.box_w + s];
+    for (int s = 0; s < filter_w; ++s) sum += from[few_z_tap(p.at, r, s, filter_w)];
   }
   return sum;
 }

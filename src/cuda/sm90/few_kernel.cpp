@@ -50,7 +50,7 @@ class Few final : public StageKernel {
   }
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
     const FewLayout layout = few_layout(stage, facts_of(machine));
-    return {{std::to_string(layout.out_w) + "x" + std::to_string(layout.out_h)}};
+    return {{few_tile_name(layout)}};
   }
 
   Cost cost(const Stage& stage, const Tile&, const Machine& machine) const override {

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <limits>
 
-#include "cuda/family.hpp"
 #include "cuda/refusals.hpp"
 #include "cuda/sm90/costs.hpp"
-#include "cuda/sm90/few.hpp"
+#include "cuda/sm90/few_layout.hpp"
 #include "cuda/sm90/shared_memory.hpp"
+#include "cuda/stage_facts.hpp"
 #include "math/divide.hpp"
 
 namespace convoy::cuda::sm90 {
@@ -151,6 +151,10 @@ std::vector<std::string> few_refusals(const Stage& stage, const DeviceFacts& dev
 
 FewLayout few_layout(const Stage& stage, const DeviceFacts& device) {
   return without_tile(stage).flat ? flat_layout(stage, device) : box_layout(stage, device);
+}
+
+std::string few_tile_name(const FewLayout& layout) {
+  return fmt::format("{}x{}", layout.out_w, layout.out_h);
 }
 
 Index few_tiles(const Stage& stage, const FewLayout& l) {

@@ -6,15 +6,11 @@
 #include "cuda/error.hpp"
 #include "cuda/family.hpp"
 #include "cuda/wrap/around.hpp"
+#include "cuda/wrap/inner_stage.hpp"
 #include "cuda/wrap/transpose.hpp"
 
 namespace convoy::cuda {
 namespace {
-
-Stage nhwc(Stage stage) {
-  stage.layout = Layout::nhwc;
-  return stage;
-}
 
 /// One tensor, of `channels` on `pixels` an image, of elements of `size` bytes.
 struct Side {
@@ -46,8 +42,8 @@ struct Sides {
         y{0, stage.k, static_cast<Index>(size_of(stage.output_dtype(true))), false} {
     const Shapes shapes = shapes_of(stage);
     y.pixels = shapes.out_h * shapes.out_w;
-    x.converts = !strided_x && x.pixels > 1 && x.channels > 1;
-    y.converts = y.pixels > 1 && y.channels > 1;
+    x.converts = !strided_x && layouts_differ(x.pixels, x.channels);
+    y.converts = layouts_differ(y.pixels, y.channels);
   }
   /// Read and written.
   double bytes(Index n) const { return 2.0 * static_cast<double>(x.bytes(n) + y.bytes(n)); }
@@ -129,7 +125,7 @@ class PreparedNchw final : public PreparedAround {
 std::vector<std::string> Nchw::refusals(const Stage& stage, const Machine& machine) const {
   if (stage.layout != Layout::nchw)
     return {fmt::format("the layout is NHWC, which {} takes", inner_.name())};
-  std::vector<std::string> why = inner_.refusals(nhwc(stage), machine);
+  std::vector<std::string> why = inner_.refusals(stage_nhwc(stage), machine);
   const Sides sides(stage, strided_x_);
   if (!sides.x.may_convert(stage.n) || !sides.y.may_convert(stage.n))
     why.emplace_back("more tiles of 64x64 to transpose than 32 bits count");
@@ -147,11 +143,11 @@ std::vector<std::string> Nchw::refusals(const Stage& stage, const Machine& machi
 }
 
 std::vector<Tile> Nchw::tiles(const Stage& stage, const Machine& machine) const {
-  return {best_tile(inner_, nhwc(stage), machine)};
+  return {best_tile(inner_, stage_nhwc(stage), machine)};
 }
 
 Cost Nchw::cost(const Stage& stage, const Tile& tile, const Machine& machine) const {
-  Cost cost = inner_.cost(nhwc(stage), tile, machine);
+  Cost cost = inner_.cost(stage_nhwc(stage), tile, machine);
   const Sides sides(stage, strided_x_);
   const double moved = sides.bytes(stage.n);
   cost.bytes += moved;
@@ -164,7 +160,7 @@ Cost Nchw::cost(const Stage& stage, const Tile& tile, const Machine& machine) co
 std::unique_ptr<Prepared> Nchw::prepare(const Stage& stage, const Tile& tile,
                                         const Machine& machine) const {
   return std::make_unique<PreparedNchw>(name(), stage, strided_x_,
-                                        inner_.prepare(nhwc(stage), tile, machine), machine);
+                                        inner_.prepare(stage_nhwc(stage), tile, machine), machine);
 }
 
 }  // namespace convoy::cuda

@@ -9,8 +9,8 @@
 #include "cuda/error.hpp"
 #include "cuda/family.hpp"
 #include "cuda/wrap/around.hpp"
+#include "cuda/wrap/inner_stage.hpp"
 #include "cuda/wrap/pad.hpp"
-#include "math/divide.hpp"
 
 namespace convoy::cuda {
 namespace {
@@ -109,17 +109,11 @@ class PreparedPadded final : public PreparedAround {
 
 }  // namespace
 
-Stage Padded::padded(Stage stage) const {
-  stage.c = math::ceil_div(stage.c, multiple_) * multiple_;
-  stage.k = math::ceil_div(stage.k, multiple_) * multiple_;
-  return stage;
-}
-
 std::vector<std::string> Padded::refusals(const Stage& stage, const Machine& machine) const {
   if (stage.c % multiple_ == 0 && stage.k % multiple_ == 0)
     return {fmt::format("C and K are multiples of {}, as {} needs", multiple_, inner_.name())};
   if (stage.groups != 1) return {"groups are not supported"};  // they would not divide the rest
-  const Stage inner = padded(stage);
+  const Stage inner = stage_padded(stage, multiple_);
   // A filter of one channel grows 64-fold: what was legal may not be so after.
   if (!problems(inner).empty()) return {"too large with more channels"};
   std::vector<std::string> why = inner_.refusals(inner, machine);
@@ -139,11 +133,11 @@ std::vector<std::string> Padded::refusals(const Stage& stage, const Machine& mac
 }
 
 std::vector<Tile> Padded::tiles(const Stage& stage, const Machine& machine) const {
-  return {best_tile(inner_, padded(stage), machine)};
+  return {best_tile(inner_, stage_padded(stage, multiple_), machine)};
 }
 
 Cost Padded::cost(const Stage& stage, const Tile& tile, const Machine& machine) const {
-  const Stage inner = padded(stage);
+  const Stage inner = stage_padded(stage, multiple_);
   const Shapes shapes = shapes_of(stage), inner_shapes = shapes_of(inner);
   Cost cost = inner_.cost(inner, tile, machine);
   const PassCosts pass;
@@ -161,7 +155,7 @@ Cost Padded::cost(const Stage& stage, const Tile& tile, const Machine& machine) 
 
 std::unique_ptr<Prepared> Padded::prepare(const Stage& stage, const Tile& tile,
                                           const Machine& machine) const {
-  const Stage wide = padded(stage);
+  const Stage wide = stage_padded(stage, multiple_);
   return std::make_unique<PreparedPadded>(name(), stage, wide, inner_.prepare(wide, tile, machine),
                                           machine);
 }

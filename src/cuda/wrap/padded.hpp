@@ -20,8 +20,6 @@ class Padded final : public StageKernel {
                                     const Machine& machine) const override;
 
  private:
-  Stage padded(Stage stage) const;
-
   const Kernel& inner_;
   Index multiple_;
 };

@@ -10,21 +10,12 @@
 #include "cuda/error.hpp"
 #include "cuda/family.hpp"
 #include "cuda/wrap/around.hpp"
+#include "cuda/wrap/inner_stage.hpp"
 #include "cuda/wrap/pool.hpp"
 #include "math/activation.hpp"
 
 namespace convoy::cuda {
 namespace {
-
-/// The stage as the inner kernel runs it: without a pool, and without the activation where conv +
-/// bias is kept. The pass may activate what is rounded already where that changes no bit.
-Stage without_pool(const Stage& stage) {
-  Stage inner = stage;
-  inner.pool.reset();
-  inner.keep = {};
-  if (stage.keep.pre) inner.act = no_act;
-  return inner;
-}
 
 class PreparedPooled final : public PreparedAround {
  public:
@@ -89,7 +80,7 @@ std::vector<std::string> Pooled::refusals(const Stage& stage, const Machine& mac
   if (stage.act.is_neuron()) return {"neurons are not supported"};
   if (inner_.refusals(stage, machine).empty())
     return {fmt::format("{} runs the stage in one launch", inner_.name())};
-  std::vector<std::string> why = inner_.refusals(without_pool(stage), machine);
+  std::vector<std::string> why = inner_.refusals(stage_without_pool(stage), machine);
   const Shapes shapes = shapes_of(stage);
   // Windows in the padding may outnumber the plane's pixels.
   const Size pixels = std::max(Size(shapes.p) * shapes.q, Size(shapes.out_h) * shapes.out_w);
@@ -104,12 +95,12 @@ std::vector<std::string> Pooled::refusals(const Stage& stage, const Machine& mac
 }
 
 std::vector<Tile> Pooled::tiles(const Stage& stage, const Machine& machine) const {
-  return {best_tile(inner_, without_pool(stage), machine)};
+  return {best_tile(inner_, stage_without_pool(stage), machine)};
 }
 
 Cost Pooled::cost(const Stage& stage, const Tile& tile, const Machine& machine) const {
   const Shapes shapes = shapes_of(stage);
-  Cost cost = inner_.cost(without_pool(stage), tile, machine);
+  Cost cost = inner_.cost(stage_without_pool(stage), tile, machine);
   // The pass reads the plane (twice where it also writes the activation) and writes the rest.
   const bool both = stage.keep.pre && stage.keep.act;
   const auto size = static_cast<double>(size_of(stage.output_dtype(true)));
@@ -126,7 +117,7 @@ Cost Pooled::cost(const Stage& stage, const Tile& tile, const Machine& machine) 
 std::unique_ptr<Prepared> Pooled::prepare(const Stage& stage, const Tile& tile,
                                           const Machine& machine) const {
   return std::make_unique<PreparedPooled>(
-      name(), stage, inner_.prepare(without_pool(stage), tile, machine), machine);
+      name(), stage, inner_.prepare(stage_without_pool(stage), tile, machine), machine);
 }
 
 }  // namespace convoy::cuda

@@ -1,16 +1,11 @@
 #include "cuda/wrap/winograd.hpp"
 
-#include <fmt/core.h>
-
 #include <algorithm>
-#include <limits>
 #include <vector>
 
-#include "core/size.hpp"
 #include "cuda/costs.hpp"
 #include "cuda/error.hpp"
 #include "cuda/family.hpp"
-#include "cuda/refusals.hpp"
 #include "cuda/wrap/around.hpp"
 #include "cuda/wrap/winograd_pass.hpp"
 #include "math/divide.hpp"
@@ -21,29 +16,8 @@ namespace {
 
 namespace f4 = math::winograd4;
 
-constexpr Index megabyte = Index{1} << 20;
-
 Index tiles_of(const Stage& stage) {
   return winograd_tiles(stage).of_image();
-}
-/// Of an image's transforms, before and behind the sums.
-Index bytes_of_image(const Stage& stage) {
-  return tiles_of(stage) * f4::points * (stage.c + stage.k) * Index{sizeof(float)};
-}
-Index images_of_chunk(const Stage& stage, Index megabytes) {
-  return std::clamp(megabytes * megabyte / bytes_of_image(stage), Index{1}, stage.n);
-}
-
-/// The sums of products of `images` images: a pixel is a tile, a group one of its 36 products.
-Stage inner_of(const Stage& stage, Index images) {
-  Stage inner;
-  inner.dtype = DType::f32;
-  inner.n = images * tiles_of(stage);
-  inner.h = inner.w = inner.r = inner.s = 1;
-  inner.c = f4::points * stage.c;
-  inner.k = f4::points * stage.k;
-  inner.groups = f4::points;
-  return inner;
 }
 
 /// [K,3,3,C] -> [36 K, C], fp32 of transforms made in double.
@@ -159,58 +133,26 @@ Winograd::Winograd(std::string_view name, std::string_view arithmetic, const Ker
       inner_(inner) {}
 
 std::vector<std::string> Winograd::refusals(const Stage& stage, const Machine& machine) const {
-  const DType in = stage.dtype, out = stage.output_dtype(true);
-  // As the CPU's kernel of this name: measured against plain fp32 on thousands of drawn stages.
-  const bool small = stage.h < 8 || stage.w < 8;
-  const Index least = small ? 96 : 64;
-  std::vector<std::string> why =
-      Refusals(stage)
-          .no(stage.r != 3 || stage.s != 3,
-              fmt::format("a filter of {}x{}, expected 3x3", stage.r, stage.s))
-          .no_stride()
-          .no_dilation()
-          .one_group()
-          .no(in != DType::f32 || out != DType::f32,
-              fmt::format("{} in and {} out, expected f32", to_text(in), to_text(out)))
-          .no(stage.c < least,
-              fmt::format("C = {}, at least {}: with fewer the error of F(4x4) is too large",
-                          stage.c, least))
-          .no(stage.h < 4 || stage.w < 4, "an image below 4x4: the error of F(4x4) is too large")
-          .no(stage.c % 4 != 0, fmt::format("C = {} is no multiple of 4", stage.c))
-          .nhwc()
-          .no_norm()
-          .no_keep()
-          .no_neuron()
-          .no(stage.pool && *stage.pool != max_pool(2), "a pool other than max 2x2 with stride 2")
-          .countable_sizes()
-          .all();
+  std::vector<std::string> why = winograd_refusals(stage);
   if (!why.empty()) return why;
-  const Size work = Size(stage.n) * tiles_of(stage) * std::max(stage.c, stage.k);
-  if (!work.fits(std::numeric_limits<int>::max())) return {too_many_tiles};
-  const Stage inner = inner_of(stage, stage.n);
-  if (!problems(inner).empty()) return {"too large by 36 products a tile"};
-  return inner_.refusals(inner, machine);
+  return inner_.refusals(winograd_inner(stage, stage.n), machine);
 }
 
 std::vector<Tile> Winograd::tiles(const Stage& stage, const Machine&) const {
   std::vector<Tile> tiles;
-  Index last = 0;
-  for (const int megabytes : {256, 32}) {
-    const Index images = images_of_chunk(stage, megabytes);
-    if (images != last) tiles.push_back({fmt::format("{}MB", megabytes), megabytes});
-    last = images;
-  }
+  for (const int megabytes : winograd_megabytes(stage))
+    tiles.push_back({winograd_tile_name(megabytes), megabytes});
   return tiles;
 }
 
 Cost Winograd::cost(const Stage& stage, const Tile& tile, const Machine& machine) const {
-  const Index images = images_of_chunk(stage, tile.a);
+  const Index images = winograd_images_of_chunk(stage, tile.a);
   const auto chunks = static_cast<double>(math::ceil_div(stage.n, images));
-  const Stage inner = inner_of(stage, images);
+  const Stage inner = winograd_inner(stage, images);
   const Cost products = inner_.cost(inner, best_tile(inner_, inner, machine), machine);
   const Cost whole = cost_of(stage, 0, 0);
   const double transforms =
-      static_cast<double>(bytes_of_image(stage)) * static_cast<double>(stage.n);
+      static_cast<double>(winograd_bytes_of_image(stage)) * static_cast<double>(stage.n);
   const PassCosts pass;
   const double passes = (whole.bytes + transforms) / (pass.memory_share * machine.memory_bandwidth);
   Cost cost = whole;
@@ -222,8 +164,8 @@ Cost Winograd::cost(const Stage& stage, const Tile& tile, const Machine& machine
 
 std::unique_ptr<Prepared> Winograd::prepare(const Stage& stage, const Tile& tile,
                                             const Machine& machine) const {
-  const Index images = images_of_chunk(stage, tile.a);
-  const Stage inner = inner_of(stage, images);
+  const Index images = winograd_images_of_chunk(stage, tile.a);
+  const Stage inner = winograd_inner(stage, images);
   const Tile best = inner_.tiles(inner, machine).front();
   return std::make_unique<PreparedWinograd>(name(), stage, images,
                                             inner_.prepare(inner, best, machine), machine);

@@ -7,6 +7,7 @@
 #include "cuda/error.hpp"
 #include "cuda/launch.hpp"
 #include "cuda/wrap/winograd_pass.hpp"
+#include "cuda/wrap/winograd_thread.hpp"
 #include "math/divide.hpp"
 #include "math/index_map.hpp"
 
@@ -14,7 +15,7 @@ namespace convoy::cuda {
 namespace {
 
 namespace f4 = math::winograd4;
-constexpr int threads = 256;
+constexpr int threads = winograd_threads;
 
 struct WinogradParams {
   WinogradTiles tiles;
@@ -36,19 +37,6 @@ struct alignas(4 * Lanes) Lane {
   float v[Lanes];
 };
 
-/// A tile's first output.
-struct WinogradTile {
-  Index number, image;
-  int p, q;
-  __device__ __forceinline__ WinogradTile(const WinogradTiles& tiles, Index number_)
-      : number(number_) {
-    const int of_image = tiles.down * tiles.across;
-    image = number / of_image;
-    const int rest = static_cast<int>(number - image * of_image);
-    p = rest / tiles.across * f4::outputs, q = rest % tiles.across * f4::outputs;
-  }
-};
-
 template <int Lanes>
 __global__ void __launch_bounds__(threads)
     winograd_input(const __grid_constant__ WinogradParams g) {
@@ -57,7 +45,7 @@ __global__ void __launch_bounds__(threads)
   ptx::grid_dependency_wait();
   if (i >= g.count) return;
   const WinogradTile tile(g.tiles, i / of_tile);
-  const int c = static_cast<int>(i % of_tile) * Lanes;
+  const int c = winograd_channel(i, of_tile, Lanes);
   const int top = g.rows.at(tile.p, 0), left = g.columns.at(tile.q, 0);
   const float* const x =
       g.x + tile.image * g.x_stride.n + top * g.x_stride.h + left * g.x_stride.w + c;
@@ -91,7 +79,7 @@ __global__ void __launch_bounds__(threads)
       for (int s = 0; s < f4::inputs; ++s) v[e][r][s] = made[s];
     }
   }
-  float* const to = g.v + tile.number * f4::points * g.c + c;
+  float* const to = g.v + winograd_first(tile.number, g.c) + c;
 #pragma unroll
   for (int r = 0; r < f4::inputs; ++r)
 #pragma unroll
@@ -99,7 +87,7 @@ __global__ void __launch_bounds__(threads)
       Lane<Lanes> one;
 #pragma unroll
       for (int e = 0; e < Lanes; ++e) one.v[e] = v[e][r][s];
-      *reinterpret_cast<Lane<Lanes>*>(to + static_cast<Index>(r * f4::inputs + s) * g.c) = one;
+      *reinterpret_cast<Lane<Lanes>*>(to + winograd_product(r, s, g.c)) = one;
     }
 }
 
@@ -163,15 +151,14 @@ __global__ void __launch_bounds__(threads)
   ptx::grid_dependency_wait();
   if (i >= g.count) return;
   const WinogradTile tile(g.tiles, i / of_tile);
-  const int k = static_cast<int>(i % of_tile) * Lanes;
-  const float* const m = g.m + tile.number * f4::points * g.k + k;
+  const int k = winograd_channel(i, of_tile, Lanes);
+  const float* const m = g.m + winograd_first(tile.number, g.k) + k;
   float sums[Lanes][f4::inputs][f4::inputs];
 #pragma unroll
   for (int r = 0; r < f4::inputs; ++r)
 #pragma unroll
     for (int s = 0; s < f4::inputs; ++s) {
-      const auto one =
-          *reinterpret_cast<const Lane<Lanes>*>(m + static_cast<Index>(r * f4::inputs + s) * g.k);
+      const auto one = *reinterpret_cast<const Lane<Lanes>*>(m + winograd_product(r, s, g.k));
 #pragma unroll
       for (int e = 0; e < Lanes; ++e) sums[e][r][s] = one.v[e];
     }
@@ -232,7 +219,6 @@ __global__ void __launch_bounds__(threads)
 using WinogradKernel = void (*)(WinogradParams);
 
 WinogradParams params_of(const Stage& stage, const WinogradRun& run) {
-  const Shapes shapes = shapes_of(stage);
   const auto i = [](Index v) { return static_cast<int>(v); };
   WinogradParams g{};
   g.tiles = winograd_tiles(stage);
@@ -242,7 +228,8 @@ WinogradParams params_of(const Stage& stage, const WinogradRun& run) {
   g.rows = math::conv_rows<int>(stage), g.columns = math::conv_columns<int>(stage);
   g.c = i(stage.c), g.k = i(stage.k);
   g.pool = stage.pool.has_value();
-  g.p = i(g.pool ? 2 * shapes.out_h : shapes.p), g.q = i(g.pool ? 2 * shapes.out_w : shapes.q);
+  const WinogradOutputs wanted = winograd_outputs(stage);
+  g.p = i(wanted.p), g.q = i(wanted.q);
   g.act = device_activation(stage.act);
   return g;
 }
@@ -266,14 +253,6 @@ std::string launch_pass(const char* what, const Stage& stage, WinogradKernel two
 }
 
 }  // namespace
-
-WinogradTiles winograd_tiles(const Stage& stage) {
-  const Shapes shapes = shapes_of(stage);
-  const Index p = stage.pool ? 2 * shapes.out_h : shapes.p,
-              q = stage.pool ? 2 * shapes.out_w : shapes.q;
-  return {static_cast<int>(math::ceil_div(p, Index{f4::outputs})),
-          static_cast<int>(math::ceil_div(q, Index{f4::outputs}))};
-}
 
 std::string winograd_ready() {
   for (const WinogradKernel kernel :

@@ -6,16 +6,9 @@
 #include <string>
 
 #include "core/kernel.hpp"
-#include "math/winograd.hpp"
+#include "cuda/wrap/winograd_tile.hpp"
 
 namespace convoy::cuda {
-
-/// Tiles of 4x4 outputs along an image's axes.
-struct WinogradTiles {
-  int down = 0, across = 0;
-  Index of_image() const { return Index{down} * across; }
-};
-WinogradTiles winograd_tiles(const Stage& stage);
 
 /// v and m: [tile][36][C] and [tile][36][K], fp32 on 16 bytes; of the images of this run.
 struct WinogradRun {

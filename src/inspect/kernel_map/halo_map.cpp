@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "convoy/error.hpp"
 #include "cuda/known_gpus.hpp"
@@ -30,7 +31,12 @@ HaloMap::HaloMap(const Stage& stage, const HaloTile& tile, const HaloLayout& lay
       by_x_(layout.tiles_x),
       by_y_(layout.tiles_y),
       places_(halo_places_of(stage, tile, layout, stage.n)),
-      grid_(halo_grid_of(layout, places_)) {}
+      grid_(halo_grid_of(layout, places_)),
+      tiles_(halo_tiles_of(stage, tile, layout, stage.n)),
+      turns_(as_int(halo_turns(stage))),
+      spread_(std::countr_zero(static_cast<unsigned>(tile.spread))),
+      by_grid_(grid_),
+      by_turns_(turns_ / tile.spread) {}
 
 std::vector<MapFact> HaloMap::facts() const {
   std::vector<MapFact> all;
@@ -49,7 +55,7 @@ std::vector<MapFact> HaloMap::facts() const {
                   places_));
   add("grid", fmt::format("{}", grid_),
       fmt::format("CTAs, one a multiprocessor; each walks over up to {} tiles",
-                  (places_ + grid_ - 1) / grid_));
+                  (tiles_ + grid_ - 1) / grid_));
   add("CTA", "384 threads",
       fmt::format("2 warpgroups that multiply, {}; 4 producers: 2 of pixels, 2 of weights",
                   t.schedule == Schedule::channels ? "64 channels of the tile each"
@@ -76,36 +82,54 @@ std::vector<MapFact> HaloMap::facts() const {
   add("accumulators", fmt::format("{}", t.instruction_n() * t.instructions() / 2),
       fmt::format("registers of a consumer's thread: d[{}][{}]", t.instructions(),
                   t.instruction_n() / 2));
+  if (neuron())
+    for (MapFact& fact : neuron_facts()) all.push_back(std::move(fact));
   return all;
 }
 
 std::string HaloMap::order() const {
-  return fmt::format(
+  std::string text = fmt::format(
       "no swizzle: {} blocks of channels of one place follow each other, so that CTAs at work "
-      "together read the same pixels; CTA b takes tiles b, b + {}, ...",
-      l_.k_blocks, grid_);
+      "together read the same pixels; ",
+      l_.k_blocks);
+  if (turns_ == 1) return text + fmt::format("CTA b takes tiles b, b + {}, ...", grid_);
+  return text + fmt::format("{} takes a place's time steps one after the other",
+                            spread_ == 0 ? std::string("a CTA")
+                                         : fmt::format("a cluster of {} CTAs", 1 << spread_));
 }
 
-int HaloMap::tiles_of_run() const {
-  return places_;
-}
-
-TilePlace HaloMap::place_of_number(int t) const {
+TilePlace HaloMap::tile_of_number(int number) const {
+  const Turn turn = turn_of(number, by_grid_, by_turns_, l_.pingpong, spread_);
   TilePlace tile;
-  tile.x = t / l_.k_blocks, tile.y = t % l_.k_blocks;
-  tile.cta = t % grid_, tile.turn = t / grid_;
+  tile.x = turn.place / l_.k_blocks, tile.y = turn.place % l_.k_blocks;
+  tile.cta = number % grid_, tile.turn = number / grid_;
+  tile.t = turn.turn;
   return tile;
 }
-int HaloMap::tile_number(const TilePlace& tile) const {
-  return as_int(tile.x) * l_.k_blocks + as_int(tile.y);
+// turn_of's way back.
+TilePlace HaloMap::tile_of_place(int place, Index t) const {
+  const int walkers = grid_ >> spread_, both = l_.pingpong ? 1 : 0;
+  const int walked = place / walkers, step = as_int(t);
+  const int turn = ((walked >> both) * (turns_ >> spread_) + (step >> spread_)) << both;
+  const int cta = (place % walkers << spread_) + (step & ((1 << spread_) - 1));
+  return tile_of_number((turn + (walked & both)) * grid_ + cta);
 }
 Place HaloMap::place(const TilePlace& tile) const {
-  return halo_place(l_, by_k_, by_x_, by_y_, tile_number(tile));
+  return halo_place(l_, by_k_, by_x_, by_y_, as_int(tile.x) * l_.k_blocks + as_int(tile.y));
+}
+Place HaloMap::place_in_x(const TilePlace& tile) const {
+  Place at = place(tile);
+  (line() ? at.x : at.n) += as_int(tile.t * stage().n * (line() ? stage().h * stage().w : 1));
+  return at;
 }
 
 std::vector<TilePlace> HaloMap::first_tiles(int count) const {
   std::vector<TilePlace> all;
-  for (int t = 0; t < std::min(count, tiles_of_run()); ++t) all.push_back(place_of_number(t));
+  for (int number = 0; number < tiles_ && static_cast<int>(all.size()) < count; ++number) {
+    const TilePlace tile = tile_of_number(number);
+    // The last ones of some CTAs may lie behind the last place: they are computed, and clipped.
+    if (tile.x * l_.k_blocks + tile.y < places_) all.push_back(tile);
+  }
   return all;
 }
 
@@ -114,13 +138,13 @@ TilePlace HaloMap::tile_at(Index x, Index y) const {
   if (y < 0) {
     if (x < 0 || x >= grid_)
       throw Error(fmt::format("explain: --block {}: the launch has CTAs 0 to {}", x, grid_ - 1));
-    return place_of_number(as_int(x));
+    return tile_of_number(as_int(x));
   }
   if (x < 0 || x >= pixels || y >= l_.k_blocks)
     throw Error(fmt::format(
         "explain: --block {},{}: there are {} x {} tiles (of pixels, of channels), numbered from 0",
         x, y, pixels, l_.k_blocks));
-  return place_of_number(as_int(x) * l_.k_blocks + as_int(y));
+  return tile_of_place(as_int(x) * l_.k_blocks + as_int(y), 0);
 }
 
 HaloMap::Column HaloMap::column_of(const InTile& at) const {
@@ -237,9 +261,11 @@ std::optional<OutputIndex> HaloMap::output_of(const TilePlace& tile, int thread,
     if (at.x >= stage().n * image) return std::nullopt;
     return OutputIndex{at.x / image, at.x % image / stage().w, at.x % stage().w, k};
   }
-  // Pixels that the pool takes no window of are computed beside those of the last one.
-  if (at.n >= stage().n || at.y >= shapes.out_h * l_.window || at.x >= shapes.out_w * l_.window)
-    return std::nullopt;
+  // Pixels that the pool takes no window of are computed beside those of the last one; a neuron has
+  // membranes there, too.
+  const Index high = neuron() ? shapes.p : shapes.out_h * l_.window,
+              wide = neuron() ? shapes.q : shapes.out_w * l_.window;
+  if (at.n >= stage().n || at.y >= high || at.x >= wide) return std::nullopt;
   return OutputIndex{at.n, at.y, at.x, k};
 }
 
@@ -287,13 +313,14 @@ OperandPlace HaloMap::operand(const OutputIndex& output, const TapIndex& tap) co
 
 InputElement HaloMap::in_box(const Box& from, int row, int channel) const {
   const Stage& s = stage();
+  const Index images = s.n * turns_;  // of all time steps
   InputElement x;
   x.bytes = value_bytes;
   x.c = from.c0 + Index{from.c4} * row_channels + channel;
   if (line()) {
     const Index pixel = Index{from.c1} + row, image = s.h * s.w;
     x.n = pixel / image, x.h = pixel % image / s.w, x.w = pixel % s.w;
-    x.inside = pixel < s.n * image && x.c < s.c;
+    x.inside = pixel < images * image && x.c < s.c;
   } else {
     // Axis 1 of the map is fastest; a stride takes every so many-th column and row.
     const int first = l_.images ? l_.box_n : l_.box_w, second = l_.images ? l_.box_w : l_.box_h;
@@ -302,7 +329,7 @@ InputElement HaloMap::in_box(const Box& from, int row, int channel) const {
     x.n = (l_.images ? from.c1 : from.c3) + in_n;
     x.w = (l_.images ? from.c2 : from.c1) + Index{in_x} * l_.step_w;
     x.h = (l_.images ? from.c3 : from.c2) + Index{in_y} * l_.step_h;
-    x.inside = x.n < s.n && x.h >= 0 && x.h < s.h && x.w >= 0 && x.w < s.w && x.c < s.c;
+    x.inside = x.n < images && x.h >= 0 && x.h < s.h && x.w >= 0 && x.w < s.w && x.c < s.c;
   }
   if (x.inside) x.byte = (((x.n * s.h + x.h) * s.w + x.w) * s.c + x.c) * value_bytes;
   return x;
@@ -314,7 +341,7 @@ HaloMap::SlotLoads HaloMap::loads_of(const TilePlace& tile, Index load) const {
   all.first_chunk = as_int(load / groups) * l_.slot_chunks;
   all.first_box = as_int(load % groups) * l_.slot_boxes;
   const struct { const HaloLayout& at; } params{l_};
-  each_box(params, place(tile), all.first_chunk, all.first_box,
+  each_box(params, place_in_x(tile), all.first_chunk, all.first_box,
            [&](int c0, int c1, int c2, int c3, int c4) {
              all.boxes.push_back({c0, c1, c2, c3, c4});
            });
@@ -344,8 +371,6 @@ std::unique_ptr<KernelMap> map_halo(const Stage& stage, const Machine& machine,
                                     const std::string& tile) {
   const cuda::DeviceFacts device = cuda::facts_of(machine);
   std::vector<std::string> why = halo_refusals(stage, device);
-  if (why.empty() && stage.act.is_neuron())
-    why.emplace_back("a neuron's steps walk over its tiles in turns, which no map shows");
   const std::vector<HaloTile> tiles =
       why.empty() ? halo_tiles(stage, device) : std::vector<HaloTile>();
   if (why.empty() && tiles.empty())

@@ -23,6 +23,7 @@ class HaloMap final : public KernelMap {
   /// `step` is a slab of weights, and the slot the one whose pixels it reads.
   InputElement in_slot(const TilePlace& tile, Index step, int byte) const override;
   TilePlace tile_at(Index x, Index y) const override;
+  TilePlace in_step(const TilePlace& tile, Index t) const override;
   ThreadStep thread_step(const TilePlace& tile, int thread, Index step) const override;
   SharedMemoryMap shared_memory() const override;
   Pipeline pipeline() const override;
@@ -48,10 +49,16 @@ class HaloMap final : public KernelMap {
 
  private:
   bool line() const { return tile_of_.inner == cuda::sm90::Inner::line; }
-  int tiles_of_run() const;
-  int tile_number(const TilePlace& tile) const;
-  TilePlace place_of_number(int number) const;
+  bool neuron() const { return stage().act.is_neuron(); }
+  /// Steps of a neuron that the sums of a tile serve.
+  Index held() const { return neuron() && stage().hold ? stage().t : 1; }
+  /// The tile that CTA t % grid takes as its number t / grid.
+  TilePlace tile_of_number(int number) const;
+  /// Place in y number `place` (channel blocks fastest), in a time step.
+  TilePlace tile_of_place(int place, Index t) const;
   cuda::sm90::Place place(const TilePlace& tile) const;
+  /// The same in x, where the images of all steps lie one behind the other.
+  cuda::sm90::Place place_in_x(const TilePlace& tile) const;
   /// The warpgroup that has a pixel and channel of a tile, and the pixel in its part.
   int warpgroup_of(const TilePlace& tile, int channel, const InTile& pixel) const;
   /// Coordinates of a TMA load.
@@ -78,6 +85,13 @@ class HaloMap final : public KernelMap {
   ThreadStep weights_step(const TilePlace& tile, int number, Index step) const;
   ThreadStep consumer_step(const TilePlace& tile, int thread, Index step) const;
 
+  // What a neuron adds to facts(), regions(), actors() and a consumer's step.
+  std::vector<MapFact> neuron_facts() const;
+  std::vector<SharedRegion> exchange_regions() const;
+  std::string neuron_does() const;
+  std::vector<std::string> neuron_notes(const TilePlace& tile, int thread) const;
+  std::string charge_text() const;
+
   // Parts of shared_memory().
   std::vector<SharedRegion> regions() const;
   SharedAccess pixel_reads() const;
@@ -99,7 +113,10 @@ class HaloMap final : public KernelMap {
   cuda::sm90::HaloTile tile_of_;
   cuda::sm90::HaloLayout l_;
   cuda::Divisor by_k_, by_x_, by_y_;
-  int places_ = 1, grid_ = 1;
+  int places_ = 1, grid_ = 1, tiles_ = 1;
+  int turns_ = 1;   // time steps that have a tile each
+  int spread_ = 0;  // 1 << spread_ CTAs take them between them
+  cuda::Divisor by_grid_, by_turns_;
 };
 
 }  // namespace convoy::inspect

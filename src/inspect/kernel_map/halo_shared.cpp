@@ -52,6 +52,7 @@ std::vector<SharedRegion> HaloMap::regions() const {
            l_.staging_offset + buffer * l_.staging, l_.staging,
            fmt::format("{} pixels of {} bytes", l_.stored_pixels, tile_of_.half ? 64 : 128));
   region("barriers", l_.barrier_offset, barrier_bytes, "full and empty of each slot, and turns");
+  for (SharedRegion& exchanged : exchange_regions()) regions.push_back(std::move(exchanged));
   return regions;
 }
 
@@ -101,10 +102,10 @@ SharedAccess HaloMap::result_writes() const {
   write.instruction = "stmatrix.x4.trans";
   write.who =
       fmt::format("each consumer warp{}, {} a tile", tile_of_.half ? " of the first two" : "",
-                  staging.parts * ((of_part + 1) / 2));
+                  staging.parts * ((of_part + 1) / 2) * held());
   write.store = true;
   const int warps = l_.half ? 2 : 4, groups = l_.pingpong ? 1 : 2;
-  const double times = static_cast<double>(staging.parts) * groups;
+  const double times = static_cast<double>(staging.parts) * groups * static_cast<double>(held());
   for (int warp = 0; warp < warps; ++warp)
     for (int f = 0; f < of_part; f += 2) {
       const SharedAccess one = fragment_write(l_, staging, warp, f, of_part);
@@ -151,7 +152,7 @@ SharedMemoryMap HaloMap::shared_memory() const {
   SharedMemoryMap map;
   map.kernel = kernel(), map.tile = tile();
   map.bytes = l_.shared_bytes;
-  map.tiles = places_;
+  map.tiles = Index{places_} * turns_;
   map.layout =
       "rows of 128 bytes, 64 channels of a pixel or filter: eight units of 16 bytes, of which unit "
       "u of row r lies in place u ^ (r & 7). TMA writes and wgmma reads it so";
@@ -186,8 +187,9 @@ std::vector<PipelineActor> HaloMap::actors() const {
     actors.push_back(
         {fmt::format("warpgroup {}", g), 128,
          l_.pingpong
-             ? "multiplies every second tile of the CTA, then stores it under the other's math"
-             : "multiplies its half of each tile, then stores it",
+             ? "multiplies every second tile of the CTA, then stores it under the other's math" +
+                   neuron_does()
+             : "multiplies its half of each tile, then stores it" + neuron_does(),
          l_.pingpong ? "a full slot of pixels and of weights; the other's turn to end"
                      : "a full slot of pixels and of weights"});
   return actors;
@@ -260,7 +262,7 @@ Pipeline HaloMap::pipeline() const {
   Pipeline pipe;
   pipe.kernel = kernel(), pipe.tile = tile();
   pipe.steps = l_.slabs_a_tile();
-  pipe.tiles = (places_ + grid_ - 1) / grid_;
+  pipe.tiles = (tiles_ + grid_ - 1) / grid_;
   const Index boxes = l_.slots_a_tile();
   pipe.rings = {{"pixels", l_.x_slots, l_.x_slot, boxes},
                 {"weights", l_.w_slots, l_.w_slot, pipe.steps}};

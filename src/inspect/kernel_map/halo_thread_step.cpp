@@ -78,6 +78,8 @@ ThreadStep HaloMap::consumer_step(const TilePlace& tile, int thread, Index step)
                                               output->n, output->p, output->q, output->k)
                                 : fmt::format("d[0][{}]: outside the output", number));
   }
+  if (neuron())
+    for (std::string& note : neuron_notes(tile, thread)) what.notes.push_back(std::move(note));
   return what;
 }
 

@@ -38,6 +38,13 @@ void expect_output(const Stage& stage, const OutputIndex& output) {
   expect_within("k", output.k, stage.k, "K");
 }
 
+Index x_byte(const Stage& stage, const InputElement& x) {
+  const Index element = stage.layout == Layout::nhwc
+                            ? ((x.n * stage.h + x.h) * stage.w + x.w) * stage.c + x.c
+                            : ((x.n * stage.c + x.c) * stage.h + x.h) * stage.w + x.w;
+  return element * x.bytes;
+}
+
 InputElement input_of(const Stage& stage, const OutputIndex& output, const TapIndex& tap) {
   const math::ConvAxis<Index> rows = math::conv_rows(stage), columns = math::conv_columns(stage);
   const Index group = output.k / (stage.k / stage.groups);
@@ -48,11 +55,7 @@ InputElement input_of(const Stage& stage, const OutputIndex& output, const TapIn
   x.c = group * channels_of_group(stage) + tap.c;
   x.bytes = static_cast<int>(size_of(stage.dtype));
   x.inside = rows.inside(x.h) && columns.inside(x.w);
-  if (!x.inside) return x;
-  const Index element = stage.layout == Layout::nhwc
-                            ? ((x.n * stage.h + x.h) * stage.w + x.w) * stage.c + x.c
-                            : ((x.n * stage.c + x.c) * stage.h + x.h) * stage.w + x.w;
-  x.byte = element * x.bytes;
+  if (x.inside) x.byte = x_byte(stage, x);
   return x;
 }
 
@@ -88,7 +91,7 @@ std::optional<OutputIndex> output_that_reads(const Stage& stage, const InputElem
   return OutputIndex{input.n, p, q, filter};
 }
 
-std::optional<Index> y_byte(const Stage& stage, const OutputIndex& output) {
+std::optional<Index> y_byte(const Stage& stage, const OutputIndex& output, DType y) {
   const Shapes shapes = shapes_of(stage);
   Index row = output.p, column = output.q;
   if (stage.pool) {
@@ -110,7 +113,7 @@ std::optional<Index> y_byte(const Stage& stage, const OutputIndex& output) {
       stage.layout == Layout::nhwc
           ? ((output.n * shapes.out_h + row) * shapes.out_w + column) * stage.k + output.k
           : ((output.n * stage.k + output.k) * shapes.out_h + row) * shapes.out_w + column;
-  return element * static_cast<Index>(size_of(stage.output_dtype()));
+  return element * static_cast<Index>(size_of(y));
 }
 
 }  // namespace convoy::inspect

@@ -44,6 +44,8 @@ struct Product {
 Product product_at(const Stage& stage, Index m, Index k, Index filter);
 /// The element of x that an output reads with a tap.
 InputElement input_of(const Stage& stage, const OutputIndex& output, const TapIndex& tap);
+/// Distance of an element from the begin of a dense x, in its layout: bytes.
+Index x_byte(const Stage& stage, const InputElement& x);
 /// Throws Error with what `what` is out of where it lies outside; nothing else checks.
 void expect_output(const Stage& stage, const OutputIndex& output);
 
@@ -56,6 +58,6 @@ std::optional<OutputIndex> output_that_reads(const Stage& stage, const InputElem
 
 /// Distance of an element of dense y from its begin, bytes; what the pool makes of an output. None:
 /// the pool takes no window of it.
-std::optional<Index> y_byte(const Stage& stage, const OutputIndex& output);
+std::optional<Index> y_byte(const Stage& stage, const OutputIndex& output, DType y);
 
 }  // namespace convoy::inspect

@@ -2,6 +2,7 @@
 #include "inspect/kernel_map/kernel_map.hpp"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include "convoy/error.hpp"
 #include "core/printable.hpp"
@@ -13,9 +14,25 @@ namespace {
 
 constexpr const char* published = "cutlass_multistage, cudnn_volta";
 
-bool of_a_gpu(const std::string& kernel) {
-  return kernel == "halo" || kernel == "window";
+/// A GPU's kernels that have a map.
+struct Family {
+  std::string_view kernel;
+  std::unique_ptr<KernelMap> (*map)(const Stage&, const Machine&, const std::string& tile);
+};
+constexpr Family families[] = {{"few", map_few},
+                               {"halo", map_halo},
+                               {"window", map_window},
+                               {"winograd4", map_winograd_gpu},
+                               {"depthwise", map_depthwise},
+                               {"few_filters", map_few_filters},
+                               {"fma", map_fma}};
+
+const Family* family_of(const std::string& kernel) {
+  for (const Family& family : families)
+    if (family.kernel == kernel) return &family;
+  return nullptr;
 }
+
 bool of_a_cpu(const std::string& kernel) {
   return kernel == "winograd4" || kernel == "winograd2";
 }
@@ -40,28 +57,50 @@ Machine gpu_of(const MapRequest& request) {
 
 std::unique_ptr<KernelMap> map_on_gpu(const MapRequest& request, const Machine& machine) {
   const Stage& stage = request.stage;
-  if (request.kernel == "halo") return map_halo(stage, machine, request.tile);
-  if (request.kernel == "window") return map_window(stage, machine, request.tile);
+  if (auto map = map_gpu_kernel(request.kernel, stage, machine, request.tile)) return map;
   if (!request.kernel.empty()) no_map(request.kernel, machine.name);
   if (!request.tile.empty())
     throw Error(
         "explain: --tile without --kernel: found no kernel to which the tile belongs. Name it");
   // Hopper's own family where it serves the stage: what the planner takes there.
-  try {
-    return map_halo(stage, machine, {});
-  } catch (const Error& of_halo) {
+  std::string why;
+  for (const auto& map : {map_halo, map_window, map_fma}) {
     try {
-      return map_window(stage, machine, {});
-    } catch (const Error& of_window) {
-      throw Error(fmt::format("{}; {}", of_halo.what(), of_window.what()));
+      return map(stage, machine, {});
+    } catch (const Error& error) {
+      why += (why.empty() ? "" : "; ") + std::string(error.what());
     }
   }
+  throw Error(why);
 }
 
 }  // namespace
 
+bool is_mapped_on_gpu(const std::string& kernel) {
+  return family_of(kernel) != nullptr ||
+         (", " + wrapped_kernels() + ", ").find(", " + kernel + ", ") != std::string::npos;
+}
 std::string mapped_kernels() {
-  return fmt::format("winograd4, winograd2 (CPU); halo, window (GPU); of others: {}", published);
+  std::string ours;
+  for (const Family& family : families)
+    ours += (ours.empty() ? "" : ", ") + std::string(family.kernel);
+  return fmt::format(
+      "winograd4, winograd2 (CPU); {} (GPU), and what runs one of these between passes (..._pool, "
+      "..._padded, ..._nchw); of others: {}",
+      ours, published);
+}
+
+std::unique_ptr<KernelMap> map_gpu_kernel(const std::string& kernel, const Stage& stage,
+                                          const Machine& machine, const std::string& tile) {
+  if (const Family* family = family_of(kernel)) return family->map(stage, machine, tile);
+  return map_wrapped(kernel, stage, machine, tile);
+}
+
+void expect_served(const char* kernel, const Stage& stage,
+                   const std::vector<std::string>& refusals) {
+  if (refusals.empty()) return;
+  throw Error(fmt::format("explain: kernel {} refuses {}: {}", kernel, to_text(stage),
+                          fmt::join(refusals, "; ")));
 }
 
 void KernelMap::lacks(const std::string& what) const {
@@ -76,11 +115,18 @@ std::optional<OutputIndex> KernelMap::output_of(const TilePlace&, int, int) cons
 OperandPlace KernelMap::operand(const OutputIndex&, const TapIndex&) const {
   lacks("slots in shared memory");
 }
+InputElement KernelMap::loaded(const TilePlace&, int, Index, int) const {
+  lacks("registers that x is loaded into and multiplied from");
+}
 InputElement KernelMap::in_slot(const TilePlace&, Index, int) const {
   lacks("slots in shared memory");
 }
 TilePlace KernelMap::tile_at(Index, Index) const {
   lacks("grid of CTAs: leave --thread and --block out, and give --at or --gemm");
+}
+TilePlace KernelMap::in_step(const TilePlace& tile, Index t) const {
+  if (t == 0) return tile;
+  lacks("tiles of time steps: --block X,Y,T is for a neuron whose steps have inputs of their own");
 }
 ThreadStep KernelMap::thread_step(const TilePlace&, int, Index) const {
   lacks("threads that step through a tile: leave --thread out, and give --at or --gemm");
@@ -101,10 +147,10 @@ std::unique_ptr<KernelMap> make_kernel_map(const MapRequest& asked) {
   static_cast<void>(shapes_of(request.stage));  // throws for a stage that is not legal
   if (auto map = map_published(request.stage, request.kernel)) return map;
   // A GPU's kernel without a GPU named: the GPU that the figures of the documents are from.
-  if (of_a_gpu(request.kernel) && request.device == "cpu") request.device = "h200";
+  if (is_mapped_on_gpu(request.kernel) && !of_a_cpu(request.kernel) && request.device == "cpu")
+    request.device = "h200";
   if (request.device != "cpu") {
     const Machine machine = gpu_of(request);
-    if (of_a_cpu(request.kernel)) no_map(request.kernel, machine.name);
     return map_on_gpu(request, machine);
   }
   PlanOptions options;

@@ -25,6 +25,7 @@ struct TilePlace {
   Index x = 0, y = 0;  // which tile along gemm_m and along gemm_n
   Index cta = 0;       // blockIdx.x of the CTA that has it, in the order of starting
   Index turn = 0;      // how many tiles that CTA takes before
+  Index t = 0;         // of a neuron whose steps have inputs of their own: the time step
   bool operator==(const TilePlace&) const = default;
 };
 
@@ -41,11 +42,14 @@ struct Accumulator {
 /// Where a product's element of x lies when it is multiplied.
 struct OperandPlace {
   Index step = 0;       // of the tile's main loop
-  int slot = 0;         // of the ring
+  int slot = 0;         // of the ring; -1: kernels without one, which multiply what a thread loaded
   int in_slot = 0;      // bytes from the slot's begin
   Index in_shared = 0;  // bytes from the begin of the CTA's (aligned) shared memory
   std::string brought;  // by whom
   std::string read;     // and how
+  // Without a slot: of which thread it is the register of this number in this step.
+  int thread = -1, number = 0;
+  std::string name;  // "x[3].v[1]"
 };
 
 /// What a thread does in a step, line by line: rows of a table with a heading.
@@ -68,7 +72,9 @@ struct WinogradProduct {
 struct WinogradPlace {
   Index tile = 0, row = 0, column = 0;  // its first output pixel
   int i = 0, j = 0;                     // of the output in the tile, or of the input in its patch
+  // On the CPU: its block, the group in it, its place there; the panel of filters.
   Index block = 0, group = 0, in_group = 0, panel = 0, in_panel = 0;
+  std::vector<MapFact> passes;  // on a GPU, instead: who makes it, and its products
   std::vector<WinogradProduct> products;
 };
 
@@ -83,6 +89,8 @@ class KernelMap {
 
   /// Sizes, grid, steps, slots.
   virtual std::vector<MapFact> facts() const = 0;
+  /// The type of y.
+  virtual DType output_type() const { return stage_.output_dtype(); }
   /// The order in which tiles of the output are taken, and of the first ones.
   virtual std::vector<TilePlace> first_tiles(int count) const = 0;
   virtual std::string order() const = 0;
@@ -96,8 +104,12 @@ class KernelMap {
   /// What lies at a byte of a slot's pixels in a step of a tile; its `inside` is false where zeros
   /// lie. By what brings it there, not by what reads it.
   virtual InputElement in_slot(const TilePlace& tile, Index step, int byte) const;
+  /// Of kernels without slots: what a thread loads into a register in a step.
+  virtual InputElement loaded(const TilePlace& tile, int thread, Index step, int number) const;
   /// The tile at (x, y), or with y < 0 of CTA x.
   virtual TilePlace tile_at(Index x, Index y) const;
+  /// The same tile in time step t of a neuron whose steps have inputs of their own.
+  virtual TilePlace in_step(const TilePlace& tile, Index t) const;
   virtual ThreadStep thread_step(const TilePlace& tile, int thread, Index step) const;
   virtual SharedMemoryMap shared_memory() const;
   virtual Pipeline pipeline() const;
@@ -127,16 +139,40 @@ struct MapRequest {
 /// The map of the kernel that runs a stage. Throws Error where that kernel has none, or refuses the
 /// stage.
 std::unique_ptr<KernelMap> make_kernel_map(const MapRequest& request);
+/// Whether a kernel of a GPU has one.
+bool is_mapped_on_gpu(const std::string& kernel);
 /// "winograd4, ..." that have one.
 std::string mapped_kernels();
+
+/// Throws Error with all of a kernel's refusals where there are any.
+void expect_served(const char* kernel, const Stage& stage,
+                   const std::vector<std::string>& refusals);
 
 // The families.
 std::unique_ptr<KernelMap> map_window(const Stage& stage, const Machine& machine,
                                       const std::string& tile);
 std::unique_ptr<KernelMap> map_halo(const Stage& stage, const Machine& machine,
                                     const std::string& tile);
+std::unique_ptr<KernelMap> map_fma(const Stage& stage, const Machine& machine,
+                                   const std::string& tile);
+std::unique_ptr<KernelMap> map_depthwise(const Stage& stage, const Machine& machine,
+                                         const std::string& tile);
+std::unique_ptr<KernelMap> map_few(const Stage& stage, const Machine& machine,
+                                   const std::string& tile);
+std::unique_ptr<KernelMap> map_few_filters(const Stage& stage, const Machine& machine,
+                                           const std::string& tile);
 std::unique_ptr<KernelMap> map_winograd(const Stage& stage, const Machine& machine,
                                         const std::string& kernel, const std::string& tile);
+/// The GPU's winograd4; `tile`: megabytes of a chunk, as "256MB".
+std::unique_ptr<KernelMap> map_winograd_gpu(const Stage& stage, const Machine& machine,
+                                            const std::string& tile);
+/// A kernel that runs another one between passes: "halo_pool". Null for another name.
+std::unique_ptr<KernelMap> map_wrapped(const std::string& kernel, const Stage& stage,
+                                       const Machine& machine, const std::string& tile);
+std::string wrapped_kernels();
+/// Any of a GPU's; null for one without a map.
+std::unique_ptr<KernelMap> map_gpu_kernel(const std::string& kernel, const Stage& stage,
+                                          const Machine& machine, const std::string& tile);
 /// Kernels of others, by what is published of them: "cutlass_multistage", "cudnn_volta". Null for
 /// another name.
 std::unique_ptr<KernelMap> map_published(const Stage& stage, const std::string& kernel);

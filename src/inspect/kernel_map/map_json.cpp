@@ -7,7 +7,7 @@ namespace convoy::inspect {
 namespace {
 
 Json json_of(const TilePlace& tile) {
-  return {{"x", tile.x}, {"y", tile.y}, {"cta", tile.cta}, {"turn", tile.turn}};
+  return {{"x", tile.x}, {"y", tile.y}, {"cta", tile.cta}, {"turn", tile.turn}, {"t", tile.t}};
 }
 Json json_of(const OutputIndex& at) {
   return {{"n", at.n}, {"p", at.p}, {"q", at.q}, {"k", at.k}};
@@ -30,11 +30,18 @@ Json json_of(const KernelMap& map, const Accumulator& a) {
   return json;
 }
 Json json_of(const OperandPlace& place) {
+  if (place.slot < 0)
+    return {{"step", place.step}, {"thread", place.thread},   {"number", place.number},
+            {"name", place.name}, {"brought", place.brought}, {"read", place.read}};
   return {{"step", place.step},           {"slot", place.slot},       {"in_slot", place.in_slot},
           {"in_shared", place.in_shared}, {"brought", place.brought}, {"read", place.read}};
 }
+Json json_of(const MapFact& fact) {
+  return {{"name", fact.name}, {"value", fact.value}, {"note", fact.note}};
+}
 Json json_of(const WinogradPlace& at) {
-  Json products = Json::array();
+  Json products = Json::array(), passes = Json::array();
+  for (const MapFact& pass : at.passes) passes.push_back(json_of(pass));
   for (const WinogradProduct& one : at.products)
     products.push_back({{"xi", one.xi},
                         {"i", one.i},
@@ -55,6 +62,7 @@ Json json_of(const WinogradPlace& at) {
           {"in_group", at.in_group},
           {"panel", at.panel},
           {"in_panel", at.in_panel},
+          {"passes", std::move(passes)},
           {"products", std::move(products)}};
 }
 
@@ -62,7 +70,7 @@ Json at_json(const KernelMap& map, const OutputIndex& at) {
   const Stage& stage = map.stage();
   expect_output(stage, at);
   Json json{{"output", json_of(at)}, {"m", gemm_row(stage, at)}};
-  const auto y = y_byte(stage, at);
+  const auto y = y_byte(stage, at, map.output_type());
   json["y_byte"] = y ? Json(*y) : Json(nullptr);
   if (const auto winograd = map.winograd(at, nullptr)) {
     json["winograd"] = json_of(*winograd);
@@ -105,7 +113,7 @@ Json gemm_json(const KernelMap& map, const std::vector<Index>& asked) {
 }
 
 Json thread_json(const KernelMap& map, const MapPoint& point) {
-  const TilePlace tile = map.tile_at(point.block_x, point.block_y);
+  const TilePlace tile = map.in_step(map.tile_at(point.block_x, point.block_y), point.block_t);
   const ThreadStep what = map.thread_step(tile, *point.thread, point.step);
   return {{"thread", *point.thread}, {"tile", json_of(tile)},   {"step", point.step},
           {"role", what.role},       {"heading", what.heading}, {"rows", what.rows},
@@ -139,8 +147,7 @@ const char* name_of(PipelinePhase phase) {
 Json map_json(const KernelMap& map, const MapPoint& point) {
   const Shapes shapes = shapes_of(map.stage());
   Json facts = Json::array(), tiles = Json::array();
-  for (const MapFact& fact : map.facts())
-    facts.push_back({{"name", fact.name}, {"value", fact.value}, {"note", fact.note}});
+  for (const MapFact& fact : map.facts()) facts.push_back(json_of(fact));
   for (const TilePlace& tile : map.first_tiles(10)) tiles.push_back(json_of(tile));
   Json json{{"stage", to_text(map.stage())},
             {"kernel", map.kernel()},
@@ -224,11 +231,17 @@ Json to_json(const Pipeline& pipe) {
     row["waits"] = one.waits;
     lines.push_back(std::move(row));
   }
-  return {{"kernel", pipe.kernel},       {"tile", pipe.tile},
-          {"steps", pipe.steps},         {"tiles", pipe.tiles},
-          {"prologue", pipe.prologue},   {"rings", std::move(rings)},
-          {"actors", std::move(actors)}, {"lines", std::move(lines)},
-          {"left_out", pipe.left_out},   {"left_out_at", pipe.left_out_at},
+  return {{"kernel", pipe.kernel},
+          {"tile", pipe.tile},
+          {"per", pipe.per},
+          {"steps", pipe.steps},
+          {"tiles", pipe.tiles},
+          {"prologue", pipe.prologue},
+          {"rings", std::move(rings)},
+          {"actors", std::move(actors)},
+          {"lines", std::move(lines)},
+          {"left_out", pipe.left_out},
+          {"left_out_at", pipe.left_out_at},
           {"notes", pipe.notes}};
 }
 

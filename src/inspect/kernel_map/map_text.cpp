@@ -19,7 +19,8 @@ std::string place_text(const InputElement& x) {
 }
 
 std::string tile_text(const TilePlace& tile) {
-  return fmt::format("({}, {}), {} CTA {}", tile.x, tile.y,
+  return fmt::format("({}, {}), {}{} CTA {}", tile.x, tile.y,
+                     tile.t > 0 ? fmt::format("time step {}, ", tile.t) : std::string(),
                      tile.turn > 0 ? fmt::format("tile {} of", tile.turn) : std::string("of"),
                      tile.cta);
 }
@@ -48,9 +49,13 @@ std::string winograd_text(const WinogradPlace& at, const TapIndex* tap) {
   line(text, "tile",
        fmt::format("{}, its first output (p {}, q {}); in it row {}, column {}", at.tile, at.row,
                    at.column, at.i, at.j));
-  line(text, "block",
-       fmt::format("{}, group {}, tile {} of the group", at.block, at.group, at.in_group));
-  line(text, "panel", fmt::format("{}, filter {} of the panel", at.panel, at.in_panel));
+  for (const MapFact& pass : at.passes)
+    line(text, pass.name, pass.value + (pass.note.empty() ? "" : ": " + pass.note));
+  if (at.passes.empty()) {
+    line(text, "block",
+         fmt::format("{}, group {}, tile {} of the group", at.block, at.group, at.in_group));
+    line(text, "panel", fmt::format("{}, filter {} of the panel", at.panel, at.in_panel));
+  }
   line(text, "products",
        fmt::format("{}: output = sum of factor x M{}", at.products.size(),
                    tap ? ", V = sum of factor x input, U = sum of factor x weight" : ""));
@@ -89,7 +94,7 @@ std::string at_text(const KernelMap& map, const OutputIndex& at) {
   expect_output(stage, at);
   const Index m = gemm_row(stage, at);
   std::string text = fmt::format("\nOutput (n {}, p {}, q {}, k {})\n", at.n, at.p, at.q, at.k);
-  const auto y = y_byte(stage, at);
+  const auto y = y_byte(stage, at, map.output_type());
   line(text, "GEMM", fmt::format("row m = {}, column {}", m, at.k));
   line(text, "y",
        y ? fmt::format("byte {}{}", *y, stage.pool ? ", the maximum of its window" : "")
@@ -99,6 +104,12 @@ std::string at_text(const KernelMap& map, const OutputIndex& at) {
   text += accumulator_text(map, map.accumulator(at));
   text += "  taps, of its first channel:\n";
   std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> heading{"(r,s)", "(h,w)", "x", "k", "step"};
+  const bool slots = map.operand(at, {}).slot >= 0;
+  if (slots)
+    heading.insert(heading.end(), {"slot", "byte of the slot"});
+  else
+    heading.insert(heading.end(), {"thread", "register"});
   constexpr Index most = 64;
   for (Index tap = 0; tap < std::min(stage.r * stage.s, most); ++tap) {
     const TapIndex of{tap / stage.s, tap % stage.s, 0};
@@ -107,9 +118,10 @@ std::string at_text(const KernelMap& map, const OutputIndex& at) {
     rows.push_back({fmt::format("({},{})", of.r, of.s), fmt::format("({},{})", x.h, x.w),
                     x.inside ? fmt::format("byte {}", x.byte) : "padding",
                     fmt::format("{}", gemm_column(stage, of)), fmt::format("{}", place.step),
-                    fmt::format("{}", place.slot), fmt::format("{}", place.in_slot)});
+                    fmt::format("{}", slots ? place.slot : place.thread),
+                    slots ? fmt::format("{}", place.in_slot) : place.name});
   }
-  text += table({"(r,s)", "(h,w)", "x", "k", "step", "slot", "byte of the slot"}, rows);
+  text += table(heading, rows);
   if (stage.r * stage.s > most) text += fmt::format("  and {} more\n", stage.r * stage.s - most);
   return text;
 }
@@ -136,17 +148,22 @@ std::string gemm_text(const KernelMap& map, const std::vector<Index>& asked) {
     return text + winograd_text(*winograd, &p.tap);
   text += accumulator_text(map, map.accumulator(p.output));
   const OperandPlace place = map.operand(p.output, p.tap);
-  line(text, "multiplied in", fmt::format("step {}, slot {}", place.step, place.slot));
-  line(text, "lies at",
-       fmt::format("byte {} of the slot, {} of the CTA's shared memory", place.in_slot,
-                   place.in_shared));
+  if (place.slot < 0) {
+    line(text, "multiplied in", fmt::format("step {}", place.step));
+    line(text, "lies in", fmt::format("register {} of thread {}", place.name, place.thread));
+  } else {
+    line(text, "multiplied in", fmt::format("step {}, slot {}", place.step, place.slot));
+    line(text, "lies at",
+         fmt::format("byte {} of the slot, {} of the CTA's shared memory", place.in_slot,
+                     place.in_shared));
+  }
   line(text, "brought by", place.brought);
   line(text, "read by", place.read);
   return text;
 }
 
 std::string thread_text(const KernelMap& map, const MapPoint& point) {
-  const TilePlace tile = map.tile_at(point.block_x, point.block_y);
+  const TilePlace tile = map.in_step(map.tile_at(point.block_x, point.block_y), point.block_t);
   const ThreadStep what = map.thread_step(tile, *point.thread, point.step);
   std::string text =
       fmt::format("\nThread {} of tile {}, step {}\n", *point.thread, tile_text(tile), point.step);
@@ -170,7 +187,8 @@ std::string map_text(const KernelMap& map, const MapPoint& point) {
   line(text, "order", map.order());
   std::string first;
   for (const TilePlace& tile : map.first_tiles(10))
-    first += fmt::format("{}({},{})", first.empty() ? "" : " ", tile.x, tile.y);
+    first += fmt::format("{}({},{}{})", first.empty() ? "" : " ", tile.x, tile.y,
+                         tile.t > 0 ? fmt::format(",{}", tile.t) : std::string());
   line(text, "first tiles", first);
   if (point.at) return text + at_text(map, *point.at);
   if (point.gemm) return text + gemm_text(map, *point.gemm);
@@ -224,11 +242,11 @@ std::string to_text(const SharedMemoryMap& map) {
 }
 
 std::string to_text(const Pipeline& pipe) {
-  std::string text =
-      fmt::format("\nPipeline of {} {}: {} steps a tile\n", pipe.kernel, pipe.tile, pipe.steps);
+  std::string text = fmt::format("\nPipeline of {} {}: {} steps {}\n", pipe.kernel, pipe.tile,
+                                 pipe.steps, pipe.per);
   for (const PipelineRing& ring : pipe.rings)
-    text += fmt::format("  ring of {}: {} slots of {} bytes, {} loads a tile\n", ring.name,
-                        ring.slots, ring.slot_bytes, ring.loads);
+    text += fmt::format("  ring of {}: {} slots of {} bytes, {} loads {}\n", ring.name, ring.slots,
+                        ring.slot_bytes, ring.loads, pipe.per);
   for (const PipelineActor& actor : pipe.actors)
     text += fmt::format("  {} ({} {}): {}\n    waits for {}\n", actor.name, actor.threads,
                         actor.threads == 1 ? "thread" : "threads", actor.does, actor.waits);

@@ -21,13 +21,13 @@ struct PipelineRing {
   std::string name;  // "pixels"
   int slots = 0;
   int slot_bytes = 0;
-  Index loads = 0;  // of a tile
+  Index loads = 0;
 };
 
 /// A load into a slot.
 struct PipelineLoad {
   int ring = 0;
-  Index load = 0;  // number in the tile
+  Index load = 0;  // its number
   int slot = 0;
   std::string what;  // "tap (0, 1) of channels 0-31"
 };
@@ -44,7 +44,8 @@ struct PipelineLine {
 
 struct Pipeline {
   std::string kernel, tile;
-  Index steps = 0;   // of a tile
+  std::string per = "a tile";  // what steps and loads are counted of
+  Index steps = 0;
   Index tiles = 1;   // that a CTA takes at most, one after the other
   int prologue = 0;  // loads of the first ring before the first product
   std::vector<PipelineRing> rings;

@@ -10,10 +10,10 @@ namespace convoy::inspect {
 
 /// What is asked of a map; the first of these that is set decides.
 struct MapPoint {
-  std::optional<OutputIndex> at;              // --at n,p,q,k
-  std::optional<std::vector<Index>> gemm;     // --gemm m,k or m,k,filter
-  std::optional<int> thread;                  // --thread T
-  Index block_x = 0, block_y = -1, step = 0;  // --block X[,Y] --step I
+  std::optional<OutputIndex> at;                           // --at n,p,q,k
+  std::optional<std::vector<Index>> gemm;                  // --gemm m,k or m,k,filter
+  std::optional<int> thread;                               // --thread T
+  Index block_x = 0, block_y = -1, block_t = 0, step = 0;  // --block X[,Y[,T]] --step I
 };
 
 using Json = nlohmann::ordered_json;

@@ -1,4 +1,4 @@
-// Pipelines of one ring, whose threads copy for themselves (cp.async), and what charts leave out.
+// Pipelines of one ring, whose threads copy for themselves, and what charts leave out.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,12 @@ constexpr Index shown_steps = 6;
 bool left_out(Index step, Index steps, int slots);
 
 /// `slots` of them; the load of step i + slots - 1 begins under the math of step i, into the slot
-/// that was read in step i - 1. `what(step)` names what a step loads.
+/// that was read in step i - 1. `what(step)` names what a step loads, `until(step)` what is waited
+/// for before it is multiplied.
+Pipeline ring_pipeline(int slots, int slot_bytes, Index steps, const PipelineActor& every,
+                       const std::function<std::string(Index)>& what,
+                       const std::function<std::string(Index)>& until);
+/// The same by cp.async.
 Pipeline ring_pipeline(int slots, int slot_bytes, Index steps, int threads,
                        const std::function<std::string(Index)>& what);
 

@@ -32,6 +32,15 @@ struct SharedAccess {
   // Of a whole tile, all warps and places: instructions, wavefronts, and those beyond the least.
   // The picture is that of the first.
   double instructions = 0, wavefronts = 0, conflicts = 0, plain_conflicts = 0;
+
+  /// Fills the figures in, where all instructions of the tile collide as the first does.
+  void count(double instructions_of_tile) {
+    use = bank_use(address, width), plain = bank_use(plain_address, width);
+    instructions = instructions_of_tile;
+    wavefronts = instructions * use.wavefronts;
+    conflicts = instructions * use.conflicts();
+    plain_conflicts = instructions * plain.conflicts();
+  }
 };
 
 /// The accumulators of a thread over the tile.

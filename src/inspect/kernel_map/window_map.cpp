@@ -7,6 +7,7 @@
 #include "convoy/error.hpp"
 #include "core/dtype.hpp"
 #include "cuda/sm80/window_iterators.hpp"
+#include "inspect/kernel_map/window_box_map.hpp"
 
 namespace convoy::inspect {
 
@@ -291,17 +292,12 @@ ThreadStep WindowMap::thread_step(const TilePlace& tile, int thread, Index step)
 
 std::unique_ptr<KernelMap> map_window(const Stage& stage, const Machine& machine,
                                       const std::string& tile) {
-  const std::vector<std::string> why = window_refusals(stage, machine);
-  if (!why.empty()) {
-    std::string all;
-    for (const std::string& reason : why) all += (all.empty() ? "" : "; ") + reason;
-    throw Error(fmt::format("explain: kernel window refuses {}: {}", to_text(stage), all));
-  }
+  expect_served("window", stage, window_refusals(stage, machine));
   const std::vector<WindowTile> tiles = window_tiles(stage);
   std::string names;
   const WindowTile* best = nullptr;
   for (const WindowTile& one : tiles) {
-    if (!one.box) names += (names.empty() ? "" : ", ") + one.name();
+    names += (names.empty() ? "" : ", ") + one.name();
     if (tile.empty()
             ? !best || window_seconds(stage, one, machine) < window_seconds(stage, *best, machine)
             : one.name() == tile)
@@ -309,11 +305,7 @@ std::unique_ptr<KernelMap> map_window(const Stage& stage, const Machine& machine
   }
   if (!best)
     throw Error(fmt::format("explain: --tile \"{}\": window has for this stage {}", tile, names));
-  if (best->box)
-    throw Error(
-        fmt::format("explain: window's tile {}{} has no map: its pixels lie in a box of shared "
-                    "memory. Give --tile one of {}",
-                    best->name(), tile.empty() ? ", the fastest predicted here," : "", names));
+  if (best->box) return std::make_unique<WindowBoxMap>(stage, *best, machine);
   return std::make_unique<WindowMap>(stage, *best, machine.name);
 }
 

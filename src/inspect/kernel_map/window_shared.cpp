@@ -13,19 +13,6 @@ namespace convoy::inspect {
 
 using namespace cuda::sm80;
 
-namespace {
-
-void count_conflicts(SharedAccess& access, double instructions) {
-  access.use = bank_use(access.address, access.width);
-  access.plain = bank_use(access.plain_address, access.width);
-  access.instructions = instructions;
-  access.wavefronts = instructions * access.use.wavefronts;
-  access.conflicts = instructions * access.use.conflicts();
-  access.plain_conflicts = instructions * access.plain.conflicts();
-}
-
-}  // namespace
-
 std::vector<SharedRegion> WindowMap::regions() const {
   const WindowTile& t = tile_of_;
   std::vector<SharedRegion> regions;
@@ -73,7 +60,7 @@ std::vector<SharedAccess> WindowMap::accesses() const {
   }
   const auto count = [&](SharedAccess& access, int a_step) {
     access.who = fmt::format("each warp, {} a step", a_step);
-    count_conflicts(access, steps * warps * a_step);
+    access.count(steps * warps * a_step);
   };
   count(pixels, t.m * chunk_units / t.threads() * (16 / pixels.width));
   count(filters, t.n * chunk_units / t.threads());
@@ -105,9 +92,9 @@ std::vector<std::string> WindowMap::epilogue_text() const {
     for (const int lane : {0, 1, 4}) {
       const WindowStore store(lane, o, pooled());
       text.push_back(fmt::format(
-          "output {} of {}: lane {:>2} stores filters {:>2}-{:<2} of row {} {}: {} bytes", o,
+          "output {} of {}: lane {:>2} stores filters {:>2}-{:<2} of row {}{}: {} bytes", o,
           outputs, lane, store.filter, store.filter + 7, store.row,
-          pooled() ? "and the three behind it, a window" : "", 8 * size_));
+          pooled() ? " and the three behind it, a window" : "", 8 * size_));
     }
   text.emplace_back(
       "four lanes store 32 neighbouring channels of a pixel; no shared memory is used, and of a "

@@ -1,0 +1,40 @@
+// F(4x4, 3x3) as the GPU's kernel `winograd4` takes it: tiles, chunks of images, the products'
+// stage. Host arithmetic, needs no CUDA.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "convoy/stage.hpp"
+#include "math/winograd.hpp"
+
+namespace convoy::cuda {
+
+/// Tiles of 4x4 outputs along an image's axes.
+struct WinogradTiles {
+  int down = 0, across = 0;
+  Index of_image() const { return Index{down} * across; }
+};
+WinogradTiles winograd_tiles(const Stage& stage);
+/// Outputs that are wanted: before the pool, with one in whole windows.
+struct WinogradOutputs {
+  Index p = 0, q = 0;
+};
+WinogradOutputs winograd_outputs(const Stage& stage);
+
+/// Bytes of an image's transforms, before and behind the sums.
+Index winograd_bytes_of_image(const Stage& stage);
+/// Images whose transforms lie in memory at once, of so many megabytes.
+Index winograd_images_of_chunk(const Stage& stage, Index megabytes);
+/// From which to choose, for each another number of images.
+std::vector<int> winograd_megabytes(const Stage& stage);
+std::string winograd_tile_name(int megabytes);
+
+/// The sums of products of `images` images: a pixel is a tile, a group one of its 36 products.
+Stage winograd_inner(const Stage& stage, Index images);
+
+/// Every reason why the passes can't run a legal stage; empty: they can, and the kernel for the
+/// inner stage is asked next.
+std::vector<std::string> winograd_refusals(const Stage& stage);
+
+}  // namespace convoy::cuda

@@ -1,0 +1,160 @@
+// Shared memory and pipeline of `fma`.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "inspect/kernel_map/fma_map.hpp"
+#include "inspect/kernel_map/ring_pipeline.hpp"
+
+namespace convoy::inspect {
+
+using namespace cuda;
+
+std::vector<SharedRegion> FmaMap::regions() const {
+  const FmaTile& t = tile_of_;
+  std::vector<SharedRegion> regions;
+  for (int slot : {0, 1})
+    regions.push_back(
+        {fmt::format("slot {}: pixels", slot), l_.pixels + slot * l_.pixels_slot, l_.pixels_slot,
+         fmt::format("{} products of {} rows in fp32, and {} more", fma_depth, t.m, fma_gap)});
+  for (int slot : {0, 1})
+    regions.push_back({fmt::format("slot {}: weights", slot), l_.filters + slot * l_.filters_slot,
+                       l_.filters_slot, fmt::format("{} products of {} filters", fma_depth, t.n)});
+  regions.push_back({"rows", l_.rows, l_.y_at - l_.rows, "where each row's first tap lies in x"});
+  regions.push_back(
+      {"outputs", l_.y_at, l_.bytes - l_.y_at, "where each row, or its window, lies in y"});
+  return regions;
+}
+
+std::vector<SharedAccess> FmaMap::accesses() const {
+  constexpr int word = sizeof(float), four = 4 * word;
+  const FmaTile& t = tile_of_;
+  SharedAccess pixels, filters, rows, a, b;
+  pixels.name = "write pixels", filters.name = "write weights", rows.name = "read rows' places";
+  a.name = "read A, pixels", b.name = "read B, weights";
+  pixels.instruction = "STS", filters.instruction = "STS.128", rows.instruction = "LDS.64";
+  a.instruction = b.instruction = "LDS.128";
+  pixels.store = filters.store = true;
+  pixels.width = word, filters.width = a.width = b.width = four, rows.width = 8;
+  for (int lane = 0; lane < 32; ++lane) {
+    const FmaCopies copies(lane);
+    pixels.address.push_back(l_.pixels + copies.product * l_.pixels_row + copies.row * word);
+    pixels.plain_address.push_back((copies.product * t.m + copies.row) * word);
+    const FmaFour weights(lane, fours());
+    filters.address.push_back(l_.filters + weights.product * l_.filters_row +
+                              weights.filter * word);
+    rows.address.push_back(l_.rows + copies.row * static_cast<int>(sizeof(FmaRow)));
+    const FmaPart part(lane, across());
+    a.address.push_back(l_.pixels + fma_place(part.row, 0, t.m, t.thread_m) * word);
+    b.address.push_back(l_.filters + fma_place(part.column, 0, t.n, t.thread_n) * word);
+  }
+  for (SharedAccess* same : {&filters, &rows, &a, &b}) same->plain_address = same->address;
+  const auto steps = static_cast<double>(at_.steps);
+  const auto count = [&](SharedAccess& access, int a_step, const char* note) {
+    access.who = fmt::format("each warp, {} a step{}", a_step, note);
+    access.count(steps * (fma_threads / 32.0) * a_step);
+  };
+  count(pixels, copies(), "");
+  // Of the narrow tile a step has fewer fours than threads, and half of the warps none.
+  const int all_fours = fours() * fma_depth;
+  if (all_fours < fma_threads) {
+    filters.who = fmt::format("{} warps, 1 a step", all_fours / 32);
+    filters.count(steps * all_fours / 32);
+  } else {
+    count(filters, all_fours / fma_threads, "");
+  }
+  count(rows, 2 * copies(), ", half of them 8 bytes on");
+  count(a, fma_depth * t.thread_m / 4, "");
+  count(b, fma_depth * t.thread_n / 4, "");
+  return {pixels, filters, rows, a, b};
+}
+
+std::vector<AccumulatorRow> FmaMap::accumulator_rows() const {
+  const FmaTile& t = tile_of_;
+  const FmaPart part(0, across());
+  std::vector<AccumulatorRow> rows;
+  for (int i = 0; i < t.thread_m; ++i) {
+    rows.push_back({0, 0, fma_place(part.row, i, t.m, t.thread_m), {}, {}});
+    for (int j = 0; j < t.thread_n; ++j) {
+      rows.back().registers.push_back(i * t.thread_n + j);
+      rows.back().columns.push_back(fma_place(part.column, j, t.n, t.thread_n));
+    }
+  }
+  return rows;
+}
+
+std::vector<std::string> FmaMap::epilogue_text() const {
+  const FmaTile& t = tile_of_;
+  const auto bytes = 4 * size_of(output_type());
+  std::vector<std::string> text;
+  for (const int lane : {0, 1, across()}) {
+    const FmaPart part(lane, across());
+    const int row = fma_place(part.row, 0, t.m, t.thread_m),
+              filter = fma_place(part.column, 0, t.n, t.thread_n);
+    text.push_back(fmt::format("lane {:>2} stores filters {:>2}-{:<2} of row {}{}: {} bytes", lane,
+                               filter, filter + 3, row,
+                               pooled() ? " and the three behind it, a window" : "", bytes));
+  }
+  text.emplace_back(
+      "one channel at a time where y's channels lie apart, or a group's filters are no multiple of "
+      "four; no shared memory is used but for where rows lie in y");
+  return text;
+}
+
+SharedMemoryMap FmaMap::shared_memory() const {
+  SharedMemoryMap map;
+  map.kernel = kernel(), map.tile = tile();
+  map.tiles = Index{at_.m_tiles} * at_.n_tiles;
+  map.layout = fmt::format(
+      "products one after the other: of each the pixels of all rows, {} bytes, and in another part "
+      "its {} filters",
+      tile_of_.m * 4, tile_of_.n);
+  map.protects = fmt::format(
+      "{} bytes behind a product's pixels are for writing: 16 lanes bring one row's 16 products, "
+      "which would lie {} bytes apart, all in one bank. Two of them still share one. Reading needs "
+      "no gap: lanes side by side read neighbours, or the same",
+      fma_gap * 4, tile_of_.m * 4);
+  map.regions = regions();
+  map.bytes = l_.bytes;
+  map.accesses = accesses();
+  map.accumulators = accumulator_rows();
+  map.accumulator_order =
+      "rows and filters come in fours that lie a share of the tile apart (fma_place), so that "
+      "threads side by side read neighbouring words";
+  map.epilogue = epilogue_text();
+  return map;
+}
+
+Pipeline FmaMap::pipeline() const {
+  const PipelineActor every{
+      "every thread", fma_threads,
+      "loads its part of the next step into registers, multiplies this one from shared memory, "
+      "then "
+      "writes what it loaded to the other slot",
+      "its own loads, when it writes them; then the others' writes, by a barrier of the CTA"};
+  Pipeline pipe = ring_pipeline(
+      2, l_.pixels_slot + l_.filters_slot, at_.steps, every,
+      [&](Index step) {
+        const Index first = step * fma_depth;
+        return fmt::format(
+            "products {} to {}", first,
+            std::min<Index>(first + fma_depth, stage().r * stage().s * at_.group_c) - 1);
+      },
+      [](Index step) {
+        const auto slot = [](Index of) { return fma_slot(static_cast<int>(of & 1)); };
+        return step == 0 ? std::string("written to slot 0, and a barrier")
+                         : fmt::format("written to slot {}, and a barrier: slot {} is free",
+                                       slot(step), slot(step - 1));
+      });
+  pipe.kernel = kernel(), pipe.tile = tile();
+  pipe.notes = {
+      "a load comes into registers while the step before is multiplied: a slot is written only "
+      "when "
+      "no thread reads it any more",
+      "the first step's weights are asked for before the kernel before has ended, its pixels "
+      "after"};
+  return pipe;
+}
+
+}  // namespace convoy::inspect
