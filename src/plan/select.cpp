@@ -234,12 +234,14 @@ Selection select(const Chain& chain, const Machine& machine, const PlanOptions& 
       throw Error(fmt::format("no kernel on {} can run {}:{}", to_text(machine.device),
                               to_text(chain), every_refusal(selection.verdicts, chain)));
     const Index images = selection.canonical.stages.front().n;
+    const bool cpu = machine.device.kind == DeviceKind::cpu;
     selection.why_arithmetic = fmt::format(
-        "that of {}, the fastest predicted for {}{} {}. Arithmetics are compared at "
-        "that batch whatever n is, so results don't depend on n",
-        selection.verdicts[first].kernel->name(),
-        machine.device.kind == DeviceKind::cpu ? "one thread and " : "", images,
-        images == 1 ? "image" : "images");
+        "that of {}, the fastest predicted for {}{} {}{}. Arithmetics are compared at {} whatever "
+        "n "
+        "is, so results don't depend on n",
+        selection.verdicts[first].kernel->name(), cpu ? "one thread and " : "", images,
+        images == 1 ? "image" : "images", cpu ? "" : " and for one, by the geometric mean",
+        cpu ? "that batch" : "those batches");
   }
   choose_tile(selection, first, chain, machine, options, tuning);
   choose_threads(selection, chain, machine, options);

@@ -30,7 +30,7 @@ struct Verdict {
 };
 
 struct Selection {
-  OwnedChain canonical;           // on which the arithmetics were compared
+  OwnedChain canonical;           // of the batch at which arithmetics are compared
   std::vector<Verdict> verdicts;  // in the order of the kernel table
   std::size_t chosen = 0;         // index into verdicts
   RankedTile tile;

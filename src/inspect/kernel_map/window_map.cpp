@@ -158,10 +158,17 @@ Accumulator WindowMap::accumulator(const OutputIndex& output) const {
   // In order, a quad of lanes exchanges words first, so that each has eight neighbours.
   const int storing = at_.in_order ? a.lane / 4 * 4 + a.column % 32 / 8 : a.lane;
   a.stored =
-      fmt::format("by lane {} as one of the channels {} to {} of a pixel, in {} bytes{}", storing,
+      fmt::format("by lane {} as one of the channels {} to {} of a pixel, in {} bytes{}{}", storing,
                   output.k / 8 * 8, std::min<Index>(output.k / 8 * 8 + 7, stage().k - 1), 8 * size_,
-                  at_.in_order ? ", after the quad has exchanged words" : "");
+                  at_.in_order ? ", after the quad has exchanged words" : "",
+                  stores_16_bytes() ? "" : ", to shared memory, from where rows of 32 are stored");
   return a;
+}
+
+bool WindowMap::stores_16_bytes() const {
+  const WindowGroups& groups = at_.groups;
+  return stage().k * size_ % unit_bytes == 0 &&
+         (groups.count == 1 || groups.filters * size_ % unit_bytes == 0);
 }
 
 std::optional<OutputIndex> WindowMap::output_of(const TilePlace& tile, int thread,

@@ -36,6 +36,7 @@ class WindowMap final : public KernelMap {
   std::string step_text(Index step) const;
   /// Bytes that dense pixels, or groups in them, lie apart, modulo 16.
   int to_piece() const;
+  bool stores_16_bytes() const;  // of a dense y
 
   // Parts of shared_memory().
   std::vector<SharedRegion> regions() const;

@@ -40,11 +40,12 @@ std::vector<SharedAccess> WindowMap::accesses() const {
   SharedAccess pixels, filters, a, b;
   pixels.name = "copy pixels", filters.name = "copy weights";
   a.name = "read A, pixels", b.name = "read B, weights";
-  pixels.instruction = piece == 2 ? "st.shared.v4" : fmt::format("cp.async {}", piece);
+  const bool fetched = piece < 8;  // by way of registers
+  pixels.instruction = fetched ? "st.shared.v4" : fmt::format("cp.async {}", piece);
   filters.instruction = "cp.async 16";
   a.instruction = b.instruction = "ldmatrix.x4";
   pixels.store = filters.store = true;
-  pixels.width = piece == 2 ? 16 : piece;
+  pixels.width = fetched ? 16 : piece;
   for (int lane = 0; lane < 32; ++lane) {
     const WindowCopies copies(lane);
     pixels.address.push_back(copies.to);
@@ -92,13 +93,18 @@ std::vector<std::string> WindowMap::epilogue_text() const {
     for (const int lane : {0, 1, 4}) {
       const WindowStore store(lane, o, pooled());
       text.push_back(fmt::format(
-          "output {} of {}: lane {:>2} stores filters {:>2}-{:<2} of row {}{}: {} bytes", o,
-          outputs, lane, store.filter, store.filter + 7, store.row,
+          "output {} of {}: lane {:>2} {} filters {:>2}-{:<2} of row {}{}: {} bytes", o, outputs,
+          lane, stores_16_bytes() ? "stores" : "stages", store.filter, store.filter + 7, store.row,
           pooled() ? " and the three behind it, a window" : "", 8 * size_));
     }
   text.emplace_back(
-      "four lanes store 32 neighbouring channels of a pixel; no shared memory is used, and of a "
-      "pooled window all four values lie in one thread");
+      stores_16_bytes()
+          ? "four lanes store 32 neighbouring channels of a pixel; no shared memory is used, and "
+            "of "
+            "a pooled window all four values lie in one thread"
+          : "pixels of y do not lie on 16 bytes: a warp stages its outputs in shared memory, and "
+            "neighbouring lanes store neighbouring channels; of a pooled window all four values "
+            "lie in one thread");
   return text;
 }
 

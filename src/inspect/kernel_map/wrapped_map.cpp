@@ -20,6 +20,7 @@ struct Wrapper {
 constexpr Index padded_multiple = 8;
 constexpr Wrapper wrappers[] = {{"halo_pool", "halo", Wrap::pooled},
                                 {"halo_padded", "halo", Wrap::padded},
+                                {"halo_pool_padded", "halo_pool", Wrap::padded},
                                 {"halo_nchw", "halo", Wrap::nchw},
                                 {"halo_padded_nchw", "halo_padded", Wrap::nchw},
                                 {"few_nchw", "few", Wrap::nchw},
