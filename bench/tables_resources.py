@@ -4,7 +4,7 @@ import re
 
 # Of a multiprocessor: warps, and KB of shared memory, of which each CTA takes one more than it asks for.
 GPUS = {"8.0": (64, 164), "8.6, 8.9": (48, 100)}
-WINDOW = re.compile(r"window<(\w+), WindowShape<WindowTile\{(\d+), (\d+), \d+, \d+, (\d+), [^}]*\}>, (\w+)>")
+WINDOW = re.compile(r"window<(\w+), WindowShape<WindowTile\{(\d+), (\d+), (\d+), \d+, (\d+), [^}]*\}>, (\w+)>")
 PIXEL_BYTES = 64  # of a row of a window tile's slot
 
 
@@ -23,10 +23,11 @@ def grouped(rows):
     for row in rows:
         tile = WINDOW.match(row["kernel"])
         if tile:
-            dtype, m, n, slots, visit = tile.groups()
+            dtype, m, n, warp_m, slots, visit = tile.groups()
             dtype = dtype.replace("float", "f32")
-            how = "" if visit == "Optimized" else f", {visit}"
-            found[f"window {dtype} {m}x{n}{how}"] = ((int(m) + int(n)) * PIXEL_BYTES * int(slots), [row])
+            how = {"Optimized": "", "Unlimited": ".narrow.shared" if warp_m == "16" else ".narrow"}
+            label = f"window {dtype} {m}x{n}{how.get(visit, '.' + visit.lower())}"
+            found[label] = ((int(m) + int(n)) * PIXEL_BYTES * int(slots), [row])
         else:
             found.setdefault(row["kernel"].split("<")[0], (None, []))[1].append(row)
     return found

@@ -53,11 +53,12 @@ struct WindowShape {
 /// one or two aligned units that hold them, on the way. What of these lies beyond x is not read.
 struct Fetched {
   uint4 low, high;
-  int first, valid;  // bytes: where in `low` they begin; how many there are
+  int places;  // bytes: where in `low` they begin, + 16 times how many there are
 
-  __device__ __forceinline__ void fetch(const char* from, int valid_, const char* begin,
+  __device__ __forceinline__ void fetch(const char* from, int valid, const char* begin,
                                         const char* end) {
-    first = static_cast<int>(reinterpret_cast<std::uintptr_t>(from) % unit_bytes), valid = valid_;
+    const int first = static_cast<int>(reinterpret_cast<std::uintptr_t>(from) % unit_bytes);
+    places = first + 16 * valid;
     low = high = make_uint4(0, 0, 0, 0);
     if (valid <= 0) return;
     const char* const unit = from - first;
@@ -67,7 +68,7 @@ struct Fetched {
       if (both) high = reinterpret_cast<const uint4*>(unit)[1];
       return;
     }
-    first = 0;
+    places = 16 * valid;
     std::uint32_t words[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -80,11 +81,12 @@ struct Fetched {
   }
   /// The 16 bytes, zeros behind those that are there.
   __device__ __forceinline__ uint4 get() const {
+    const int first = places % 16, valid = places / 16;
     std::uint32_t w[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
 #pragma unroll
-    for (int i = 0; i < 6; ++i) w[i] = (first & 8) != 0 ? w[i + 2] : w[i];
+    for (int i = 0; i < 6; ++i) w[i] = (places & 8) != 0 ? w[i + 2] : w[i];
 #pragma unroll
-    for (int i = 0; i < 5; ++i) w[i] = (first & 4) != 0 ? w[i + 1] : w[i];
+    for (int i = 0; i < 5; ++i) w[i] = (places & 4) != 0 ? w[i + 1] : w[i];
 #pragma unroll
     for (int i = 0; i < 4; ++i) w[i] = __funnelshift_r(w[i], w[i + 1], first % 4 * 8);
     if (valid < unit_bytes) {

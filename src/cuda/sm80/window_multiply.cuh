@@ -57,22 +57,29 @@ __device__ __forceinline__ void multiply(float (&sums)[Ms][Ns][4], const std::ui
         const Split of_a = split(a[i][e]);
         high[e] = of_a.high, low[e] = of_a.low;
       }
-      // Product by product: one after the other each would wait for the one before.
-      float parts[Ns][4] = {};
+      // Product by product of a few sums: one after the other each would wait for the one before.
+      constexpr int together = Ms == 1 ? Ns : 2;
 #pragma unroll
-      for (int j = 0; j < Ns; ++j)
-        if (live(j)) ptx::mma_m16n8k8_tf32(parts[j], low, of_b[j][0].high, of_b[j][1].high);
+      for (int j0 = 0; j0 < Ns; j0 += together) {
+        float parts[together][4] = {};
+        const auto each = [&](auto product) {
 #pragma unroll
-      for (int j = 0; j < Ns; ++j)
-        if (live(j)) ptx::mma_m16n8k8_tf32(parts[j], high, of_b[j][0].low, of_b[j][1].low);
+          for (int j = 0; j < together; ++j)
+            if (live(j0 + j)) product(parts[j], of_b[j0 + j], sums[i][j0 + j]);
+        };
+        each([&](auto& part, auto& b, auto&) {
+          ptx::mma_m16n8k8_tf32(part, low, b[0].high, b[1].high);
+        });
+        each([&](auto& part, auto& b, auto&) {
+          ptx::mma_m16n8k8_tf32(part, high, b[0].low, b[1].low);
+        });
+        each([&](auto& part, auto& b, auto&) {
+          ptx::mma_m16n8k8_tf32(part, high, b[0].high, b[1].high);
+        });
+        each([&](auto& part, auto&, auto& sum) {
 #pragma unroll
-      for (int j = 0; j < Ns; ++j)
-        if (live(j)) ptx::mma_m16n8k8_tf32(parts[j], high, of_b[j][0].high, of_b[j][1].high);
-#pragma unroll
-      for (int j = 0; j < Ns; ++j) {
-        if (!live(j)) continue;
-#pragma unroll
-        for (int e = 0; e < 4; ++e) sums[i][j][e] += parts[j][e];
+          for (int e = 0; e < 4; ++e) sum[e] += part[e];
+        });
       }
     }
   } else {
