@@ -82,7 +82,7 @@ std::string WindowLaunch::run(const RunArgs& args, const void* w,
   const Strides& x = args.x_stride;
   const int copy = common_alignment(reinterpret_cast<std::uintptr_t>(args.x), x.n * size,
                                     x.h * size, x.w * size, one ? 0 : groups.channels * size);
-  const WindowReady& with = planned.tile.narrow || copy < unit_bytes ? any : planned;
+  const WindowReady& with = planned.tile.narrow || copy == unit_bytes ? planned : any;
   WindowParams p = with.params;
   set_images(p.at, with.tile, args.n);
   p.at.g.set_distances(x.n * size, x.h * size, x.w * size);
