@@ -57,10 +57,12 @@ struct WindowCosts {
   // Of the Tensor Cores' rate what mma.sync reaches; where wgmma is what reaches it; of f32 there.
   double share = 0.8, hopper_share = 0.66, hopper_f32_share = 0.45;
   double copied = 48, shown = 0.25;  // bytes a cycle that cp.async brings; the part that shows
-  // Cycles: of a CTA, and of one of sparse or narrow tiles; of a step, an output of the tile; of a
-  // step of a CTA alone, and in it of each of a warp's products, of 16 bits and of f32.
-  double cta = 1500, small_cta = 900, step = 27, output = 0.05, alone = 125, alone_product = 9.75,
-         alone_f32 = 230, alone_f32_product = 24.5;
+  // Cycles: of a CTA, of one of sparse and one of narrow tiles; of a step, an output of the tile;
+  // of a step of a CTA alone, and in it of each of a warp's products, of 16 bits and of f32.
+  double cta = 1500, sparse_cta = 1250, narrow_cta = 900, step = 27, output = 0.05, alone = 125,
+         alone_product = 9.75, alone_f32 = 230, alone_f32_product = 24.5;
+  // CTAs of sparse tiles of 16 bits that a multiprocessor's registers hold.
+  int sparse_ctas = 4;
   // What narrow tiles add to a step: copies of 8 bytes, of fewer by way of registers, and eight
   // warps instead of four; of a CTA of four warps alone.
   double narrow_8 = 146, narrow = 340, narrow_shared = 60, narrow_alone = 800;

@@ -70,15 +70,18 @@ double window_seconds(const Stage& stage, const WindowTile& tile, const Machine&
       at.k * static_cast<int>(bytes) % unit_bytes == 0 &&
       (at.groups.count == 1 || at.groups.filters * static_cast<int>(bytes) % unit_bytes == 0);
   const double output = costs.output + (whole ? 0 : costs.staged),
-               cta = (tile.sparse || tile.narrow ? costs.small_cta : costs.cta) +
+               cta = (tile.sparse   ? costs.sparse_cta
+                      : tile.narrow ? costs.narrow_cta
+                                    : costs.cta) +
                      output * tile.m * tile.n;
   const Index of_one = (Index{at.m_tiles} * at.n_tiles - 1) / machine.multiprocessors + 1;
   const auto together = [&](Index ctas) {
     const auto n = static_cast<double>(ctas);
     return n == 0 ? 0 : at.steps * std::max(n * step, alone) + n * cta;
   };
+  const int held = tile.sparse && !f32 ? costs.sparse_ctas : tile.ctas;
   const double cycles =
-      static_cast<double>(of_one / tile.ctas) * together(tile.ctas) + together(of_one % tile.ctas);
+      static_cast<double>(of_one / held) * together(held) + together(of_one % held);
   const double moved = cost_of(stage, 0, 0).bytes / (costs.memory * machine.memory_bandwidth);
   return costs.launch + std::max(cycles / (costs.clock * machine.clock_hz), moved);
 }
