@@ -61,8 +61,10 @@ struct WindowCosts {
   // of a step of a CTA alone, and in it of each of a warp's products, of 16 bits and of f32.
   double cta = 1500, sparse_cta = 1250, narrow_cta = 900, step = 27, output = 0.05, alone = 125,
          alone_product = 9.75, alone_f32 = 230, alone_f32_product = 24.5;
-  // CTAs of sparse tiles of 16 bits that a multiprocessor's registers hold.
-  int sparse_ctas = 4;
+  // Of sparse tiles of 16 bits: CTAs that a multiprocessor's registers hold, cycles of one, and the
+  // part of the memory's time that shows beside them.
+  int sparse_16_ctas = 4;
+  double sparse_16_cta = 580, sparse_16_memory = 0.35;
   // What narrow tiles add to a step: copies of 8 bytes, of fewer by way of registers, and eight
   // warps instead of four; of a CTA of four warps alone.
   double narrow_8 = 146, narrow = 340, narrow_shared = 60, narrow_alone = 800;

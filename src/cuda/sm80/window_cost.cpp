@@ -69,8 +69,10 @@ double window_seconds(const Stage& stage, const WindowTile& tile, const Machine&
   const bool whole =
       at.k * static_cast<int>(bytes) % unit_bytes == 0 &&
       (at.groups.count == 1 || at.groups.filters * static_cast<int>(bytes) % unit_bytes == 0);
+  const bool sparse_16 = tile.sparse && !f32;
   const double output = costs.output + (whole ? 0 : costs.staged),
-               cta = (tile.sparse   ? costs.sparse_cta
+               cta = (sparse_16     ? costs.sparse_16_cta
+                      : tile.sparse ? costs.sparse_cta
                       : tile.narrow ? costs.narrow_cta
                                     : costs.cta) +
                      output * tile.m * tile.n;
@@ -79,11 +81,13 @@ double window_seconds(const Stage& stage, const WindowTile& tile, const Machine&
     const auto n = static_cast<double>(ctas);
     return n == 0 ? 0 : at.steps * std::max(n * step, alone) + n * cta;
   };
-  const int held = tile.sparse && !f32 ? costs.sparse_ctas : tile.ctas;
+  const int held = sparse_16 ? costs.sparse_16_ctas : tile.ctas;
   const double cycles =
       static_cast<double>(of_one / held) * together(held) + together(of_one % held);
+  const double multiplied = cycles / (costs.clock * machine.clock_hz);
   const double moved = cost_of(stage, 0, 0).bytes / (costs.memory * machine.memory_bandwidth);
-  return costs.launch + std::max(cycles / (costs.clock * machine.clock_hz), moved);
+  if (sparse_16) return costs.launch + std::max(multiplied + costs.sparse_16_memory * moved, moved);
+  return costs.launch + std::max(multiplied, moved);
 }
 
 }  // namespace convoy::cuda::sm80
