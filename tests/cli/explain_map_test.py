@@ -174,6 +174,12 @@ class ExplainMap(CliTest):
         self.assertEqual(product["accumulator"]["back"], product["output"])
         self.assertIn("makes y of it", explained("f16:n2h15c20k30r3+max3s2", "--kernel", "window_pool", "--map"))
 
+    def test_stages_that_only_passes_serve_need_no_kernels_name(self):
+        for stage, kernel in (("f16:n8h56c33k65r3pad1+bias+relu+max3s2p1", "halo_pool_padded"),
+                              ("f16:n8h56c64k64r3pad1+bias+relu+max3s2p1", "halo_pool"),
+                              ("n2h15c20k30r3+bias+max3s2", "window_pool")):  # fmt: skip
+            self.assertIn(f"kernel {kernel}, ", explained(stage, "--map", "--device", "h200"))
+
     def test_few_adds_up_taps(self):
         stage = "f16:n2h30c200k6r3pad1+max2"
         words = (stage, "--kernel", "few", "--gemm", "100,900,5", "--smem", "--pipe", "--json")

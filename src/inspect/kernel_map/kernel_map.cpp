@@ -71,6 +71,7 @@ std::unique_ptr<KernelMap> map_on_gpu(const MapRequest& request, const Machine& 
       why += (why.empty() ? "" : "; ") + std::string(error.what());
     }
   }
+  if (auto map = map_by_any_wrapper(stage, machine)) return map;
   throw Error(why);
 }
 

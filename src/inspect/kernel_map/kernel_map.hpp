@@ -169,6 +169,8 @@ std::unique_ptr<KernelMap> map_winograd_gpu(const Stage& stage, const Machine& m
 /// A kernel that runs another one between passes: "halo_pool". Null for another name.
 std::unique_ptr<KernelMap> map_wrapped(const std::string& kernel, const Stage& stage,
                                        const Machine& machine, const std::string& tile);
+/// By the first of these that serves the stage; null: none does.
+std::unique_ptr<KernelMap> map_by_any_wrapper(const Stage& stage, const Machine& machine);
 std::string wrapped_kernels();
 /// Any of a GPU's; null for one without a map.
 std::unique_ptr<KernelMap> map_gpu_kernel(const std::string& kernel, const Stage& stage,

@@ -191,6 +191,14 @@ std::string wrapped_kernels() {
   return names;
 }
 
+std::unique_ptr<KernelMap> map_by_any_wrapper(const Stage& stage, const Machine& machine) {
+  for (const Wrapper& wrapper : wrappers) {
+    const std::string kernel(wrapper.kernel);
+    if (serves(kernel, stage, machine)) return map_gpu_kernel(kernel, stage, machine, {});
+  }
+  return nullptr;
+}
+
 std::unique_ptr<KernelMap> map_wrapped(const std::string& kernel, const Stage& stage,
                                        const Machine& machine, const std::string& tile) {
   for (const Wrapper& wrapper : wrappers) {
