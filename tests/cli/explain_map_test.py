@@ -177,6 +177,7 @@ class ExplainMap(CliTest):
     def test_stages_that_only_passes_serve_need_no_kernels_name(self):
         for stage, kernel in (("f16:n8h56c33k65r3pad1+bias+relu+max3s2p1", "halo_pool_padded"),
                               ("f16:n8h56c64k64r3pad1+bias+relu+max3s2p1", "halo_pool"),
+                              ("f16:n1h30c13k7r3pad1+bias+relu+max3s2p1+keep(idx)", "window_pool"),
                               ("n2h15c20k30r3+bias+max3s2", "window_pool")):  # fmt: skip
             self.assertIn(f"kernel {kernel}, ", explained(stage, "--map", "--device", "h200"))
 

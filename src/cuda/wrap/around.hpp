@@ -41,9 +41,4 @@ constexpr std::size_t workspace_part(Index bytes) {
   return (static_cast<std::size_t>(bytes) + 255) / 256 * 256;
 }
 
-/// Copies to other numbers of channels move elements of 16 bits.
-inline bool has_16_bits(DType type) {
-  return size_of(type) == 2;
-}
-
 }  // namespace convoy::cuda

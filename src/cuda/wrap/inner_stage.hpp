@@ -1,7 +1,14 @@
-// What the kernel inside a wrapper is asked to run. Host arithmetic, needs no CUDA.
+// What the kernel inside a wrapper is asked to run, and what the passes around it do not take.
+// Host arithmetic, needs no CUDA.
 #pragma once
 
+#include <fmt/core.h>
+
+#include <string>
+#include <vector>
+
 #include "convoy/stage.hpp"
+#include "math/activation.hpp"
 #include "math/divide.hpp"
 
 namespace convoy::cuda {
@@ -16,12 +23,33 @@ inline Stage stage_without_pool(const Stage& stage) {
   return inner;
 }
 
+inline std::vector<std::string> refusals_of_pool(const Stage& stage) {
+  std::vector<std::string> why;
+  if (stage.keep.pre && !math::may_round_first(stage.act))
+    why.emplace_back(
+        "the activation of what is rounded for keep(pre) would change when it is rounded again");
+  if (stage.layout != Layout::nhwc) why.emplace_back("NCHW: expected NHWC");
+  return why;
+}
+
 /// Of Padded: with as many channels and filters more as make multiples.
 inline Stage stage_padded(const Stage& stage, Index multiple) {
   Stage inner = stage;
   inner.c = math::ceil_div(stage.c, multiple) * multiple;
   inner.k = math::ceil_div(stage.k, multiple) * multiple;
   return inner;
+}
+
+inline std::vector<std::string> refusals_of_copies(const Stage& stage) {
+  std::vector<std::string> why;
+  const DType in = stage.dtype, out = stage.output_dtype(true);
+  if (size_of(in) != 2 || size_of(out) != 2)
+    why.push_back(fmt::format("{} in and {} out: expected f16 or bf16", to_text(in), to_text(out)));
+  if (stage.layout != Layout::nhwc) why.emplace_back("NCHW: expected NHWC");
+  if (stage.norm) why.emplace_back("norm is not supported");
+  if (stage.act.is_neuron()) why.emplace_back("neurons are not supported");
+  if (stage.keep.any()) why.emplace_back("second outputs are not supported");
+  return why;
 }
 
 /// Of Nchw.

@@ -121,15 +121,7 @@ std::vector<std::string> Padded::refusals(const Stage& stage, const Machine& mac
   if ((inner.c != stage.c && !may_pad(shapes.x_elements)) ||
       (inner.k != stage.k && !may_pad(shapes.y_elements)))
     why.emplace_back("a tensor of more than 2^31 - 1 pieces of eight channels");
-  if (!why.empty()) return why;
-  const DType in = stage.dtype, out = stage.output_dtype(true);
-  if (!has_16_bits(in) || !has_16_bits(out))
-    why.push_back(fmt::format("{} in and {} out: expected f16 or bf16", to_text(in), to_text(out)));
-  if (stage.layout != Layout::nhwc) why.emplace_back("NCHW: expected NHWC");
-  if (stage.norm) why.emplace_back("norm is not supported");
-  if (stage.act.is_neuron()) why.emplace_back("neurons are not supported");
-  if (stage.keep.any()) why.emplace_back("second outputs are not supported");
-  return why;
+  return why.empty() ? refusals_of_copies(stage) : why;
 }
 
 std::vector<Tile> Padded::tiles(const Stage& stage, const Machine& machine) const {

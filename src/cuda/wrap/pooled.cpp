@@ -12,7 +12,6 @@
 #include "cuda/wrap/around.hpp"
 #include "cuda/wrap/inner_stage.hpp"
 #include "cuda/wrap/pool.hpp"
-#include "math/activation.hpp"
 
 namespace convoy::cuda {
 namespace {
@@ -86,12 +85,7 @@ std::vector<std::string> Pooled::refusals(const Stage& stage, const Machine& mac
   const Size pixels = std::max(Size(shapes.p) * shapes.q, Size(shapes.out_h) * shapes.out_w);
   if (!(pixels * (stage.k % 8 == 0 ? stage.k / 8 : stage.k)).fits(std::numeric_limits<int>::max()))
     why.emplace_back("an image has more outputs than 32 bits count");
-  if (stage.keep.pre && !math::may_round_first(stage.act))
-    why.emplace_back(
-        "the activation of what is rounded for keep(pre) would change when it is rounded again");
-  if (!why.empty()) return why;
-  if (stage.layout != Layout::nhwc) why.emplace_back("NCHW: expected NHWC");
-  return why;
+  return why.empty() ? refusals_of_pool(stage) : why;
 }
 
 std::vector<Tile> Pooled::tiles(const Stage& stage, const Machine& machine) const {

@@ -2,6 +2,8 @@
 // kernel's, with what the passes do.
 #include <fmt/core.h>
 
+#include <vector>
+
 #include "convoy/error.hpp"
 #include "cuda/wrap/inner_stage.hpp"
 #include "inspect/kernel_map/kernel_map.hpp"
@@ -176,6 +178,11 @@ void expect_wrapped(const Wrapper& wrapper, const Stage& stage, const Machine& m
         fmt::format("C and K are multiples of {}, as {} needs", padded_multiple, wrapper.inner));
   if (wrapper.wrap == Wrap::padded && stage.groups != 1)
     why.emplace_back("groups are not supported");
+  const std::vector<std::string> of_pass =
+      wrapper.wrap == Wrap::pooled   ? cuda::refusals_of_pool(stage)
+      : wrapper.wrap == Wrap::padded ? cuda::refusals_of_copies(stage)
+                                     : std::vector<std::string>();
+  if (why.empty()) why = of_pass;
   if (why.empty() && wrapper.wrap == Wrap::pooled &&
       serves(std::string(wrapper.inner), stage, machine))
     why.push_back(fmt::format("{} runs the stage in one launch", wrapper.inner));
