@@ -1,5 +1,6 @@
 // What `explain --map` says of drawn points, against the definition of a convolution, and back.
-// The source documents' own examples: kernel_map_figures_test.cpp.
+// The source documents' own examples: kernel_map_figures_test.cpp; Winograd's:
+// kernel_map_winograd_test.cpp.
 #include "inspect/kernel_map/kernel_map.hpp"
 
 #include <gtest/gtest.h>
@@ -19,6 +20,7 @@
 #include "cuda/sm90/halo_layout.hpp"
 #include "inspect/kernel_map/few_map.hpp"
 #include "inspect/kernel_map/window_box_map.hpp"
+#include "kernel_map_points.hpp"
 #include "plan/kernel_table.hpp"
 #include "verify/random.hpp"
 
@@ -76,33 +78,6 @@ Stage draw_mapped(verify::Random& random) {
     if (random.chance(0.1)) s.layout = Layout::nchw;
     if (problems(s).empty()) return s;
   }
-}
-
-/// The definition, counted out: nothing of math/index_map.hpp.
-struct Point {
-  OutputIndex output;
-  TapIndex tap;
-  Index m, k, h, w, c;
-  bool inside;
-};
-Point draw_point(const Stage& s, verify::Random& random) {
-  const Shapes shapes = shapes_of(s);
-  const Index of_group = s.c / s.groups;
-  Point at;
-  // Rows and columns that a pool takes.
-  const bool windows = s.pool && *s.pool == max_pool(2);
-  const Index p = windows ? shapes.out_h * 2 : shapes.p, q = windows ? shapes.out_w * 2 : shapes.q;
-  at.output = {random.between(0, s.n - 1), random.between(0, p - 1), random.between(0, q - 1),
-               random.between(0, s.k - 1)};
-  at.tap = {random.between(0, s.r - 1), random.between(0, s.s - 1),
-            random.between(0, of_group - 1)};
-  at.m = at.output.n * shapes.p * shapes.q + at.output.p * shapes.q + at.output.q;
-  at.k = at.tap.r * s.s * of_group + at.tap.s * of_group + at.tap.c;
-  at.h = at.output.p * s.stride.h - s.pad.top + at.tap.r * s.dil.h;
-  at.w = at.output.q * s.stride.w - s.pad.left + at.tap.s * s.dil.w;
-  at.c = at.output.k / (s.k / s.groups) * of_group + at.tap.c;
-  at.inside = at.h >= 0 && at.h < s.h && at.w >= 0 && at.w < s.w;
-  return at;
 }
 
 void check_definition(const Stage& s, const Point& at) {
@@ -400,91 +375,6 @@ TEST(KernelMap, ANeuronsStepsFollowEachOther) {
   EXPECT_GT(stages, 60);
   EXPECT_GT(spread, 5);
   EXPECT_GT(pingpong, 5);
-}
-
-// A Winograd tile's products make each output of its weights and inputs, and of no others: the sum
-// over xi of the three factors is 1 where the definition multiplies, 0 elsewhere.
-void check_winograd(const KernelMap& map, std::size_t products, verify::Random& random) {
-  const Stage& stage = map.stage();
-  const std::string repro = map.kernel() + " " + map.tile() + " " + to_text(stage);
-  const Point at = draw_point(stage, random);
-  const auto place = map.winograd(at.output, &at.tap);
-  ASSERT_TRUE(place.has_value());
-  ASSERT_EQ(place->products.size(), products) << repro;
-  EXPECT_EQ(place->row + place->i, at.output.p) << repro;
-  EXPECT_EQ(place->column + place->j, at.output.q) << repro;
-  double one = 0;
-  std::set<Index> v, m;
-  for (const WinogradProduct& product : place->products) {
-    one += product.of_output * product.of_input * product.of_weight;
-    v.insert(product.v), m.insert(product.m);
-  }
-  EXPECT_NEAR(one, 1, 1e-5) << repro;
-  EXPECT_EQ(v.size(), place->products.size());
-  EXPECT_EQ(m.size(), place->products.size());
-  // Another weight with this input adds nothing.
-  TapIndex other = at.tap;
-  other.r = (other.r + 1) % 3;
-  const auto wrong = map.winograd(at.output, &other);
-  double nothing = 0;
-  for (std::size_t xi = 0; xi < place->products.size(); ++xi)
-    nothing += place->products[xi].of_output * place->products[xi].of_input *
-               wrong->products[xi].of_weight;
-  EXPECT_NEAR(nothing, 0, 1e-5) << repro;
-}
-
-Stage draw_winograd(verify::Random& random) {
-  Stage stage{.n = random.between(1, 4),
-              .h = random.between(8, 20),
-              .w = random.between(8, 20),
-              .c = random.between(96, 140),
-              .k = random.between(1, 80),
-              .r = 3,
-              .s = 3};
-  stage.pad = Padding(random.between(0, 2), random.between(0, 2));
-  return stage;
-}
-
-TEST(KernelMap, WinogradsProductsMakeTheOutput) {
-  verify::Random random(5);
-  const Machine machine = cpu_machine(2);
-  for (int drawn = 0; drawn < 60; ++drawn) {
-    Stage stage = draw_winograd(random);
-    const bool f4 = random.chance(0.5);
-    if (!f4 && random.chance(0.5)) stage.stride = Extent(2);
-    const std::string kernel = f4 && machine.isa != "scalar" ? "winograd4" : "winograd2";
-    check_winograd(*map_winograd(stage, machine, kernel, {}),
-                   stage.stride == Extent(2) ? 25
-                   : kernel == "winograd4"   ? 36
-                                             : 16,
-                   random);
-  }
-}
-
-// On a GPU, too; there no two tiles and products share a place.
-TEST(KernelMap, WinogradsProductsOnAGpu) {
-  verify::Random random(7);
-  const Machine machine = cuda::machine_of(cuda::h200());
-  for (int drawn = 0; drawn < 60; ++drawn) {
-    Stage stage = draw_winograd(random);
-    stage.c = stage.c / 4 * 4;
-    if (random.chance(0.5)) stage.pool = max_pool(2);
-    if (random.chance(0.2)) stage.n = 300, stage.k = 900;  // chunks of images
-    const auto map = map_winograd_gpu(stage.normalised(), machine, {});
-    check_winograd(*map, 36, random);
-  }
-  const Stage stage = parse_stage("n2h9w6c96k2r3pad1").normalised();
-  const auto map = map_winograd_gpu(stage, machine, {});
-  std::set<Index> places;
-  for (Index n = 0; n < 2; ++n)
-    for (Index p = 0; p < 9; p += 4)
-      for (Index q = 0; q < 6; q += 4) {
-        const auto place = map->winograd({n, p, q, 1}, nullptr);
-        ASSERT_TRUE(place.has_value());
-        for (const WinogradProduct& product : place->products)
-          EXPECT_TRUE(places.insert(product.m).second);
-      }
-  EXPECT_EQ(places.size(), 2U * 3 * 2 * 36);
 }
 
 TEST(KernelMap, BanksCountWordsThatCollide) {

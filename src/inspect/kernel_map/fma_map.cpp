@@ -43,17 +43,11 @@ DType FmaMap::output_type() const {
 
 std::vector<MapFact> FmaMap::facts() const {
   const FmaTile& t = tile_of_;
-  std::vector<MapFact> all;
+  std::vector<MapFact> all =
+      implicit_gemm_facts(at_.rows.m, pooled(), t.m, t.n, at_.m_tiles, at_.n_tiles);
   const auto add = [&](const char* name, std::string value, std::string note) {
     all.push_back({name, std::move(value), std::move(note)});
   };
-  add("GEMM rows", fmt::format("{}", at_.rows.m),
-      pooled() ? "pixels that the pool takes, numbered window by window: n, p/2, q/2, dp, dq"
-               : "N*P*Q, numbered n, p, q");
-  add("tile", fmt::format("{} x {}", t.m, t.n), "rows x filters of a CTA");
-  add("grid", fmt::format("{} x {}", at_.m_tiles, at_.n_tiles),
-      fmt::format("tiles along gemm_m x gemm_n: {} CTAs, of one tile each",
-                  Index{at_.m_tiles} * at_.n_tiles));
   add("CTA", fmt::format("{} threads", fma_threads),
       fmt::format("{} x {}, of {} x {} rows x filters, in fours that lie apart", t.m / t.thread_m,
                   across(), t.thread_m, t.thread_n));

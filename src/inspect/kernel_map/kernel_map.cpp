@@ -104,6 +104,17 @@ void expect_served(const char* kernel, const Stage& stage,
                           fmt::join(refusals, "; ")));
 }
 
+std::vector<MapFact> implicit_gemm_facts(Index rows, bool pooled, int tile_m, int tile_n,
+                                         Index m_tiles, Index n_tiles) {
+  return {
+      {"GEMM rows", fmt::format("{}", rows),
+       pooled ? "pixels that the pool takes, numbered window by window: n, p/2, q/2, dp, dq"
+              : "N*P*Q, numbered n, p, q"},
+      {"tile", fmt::format("{} x {}", tile_m, tile_n), "rows x filters of a CTA"},
+      {"grid", fmt::format("{} x {}", m_tiles, n_tiles),
+       fmt::format("tiles along gemm_m x gemm_n: {} CTAs, of one tile each", m_tiles * n_tiles)}};
+}
+
 void KernelMap::lacks(const std::string& what) const {
   throw Error(fmt::format("explain: kernel {} has no {}", kernel_, what));
 }

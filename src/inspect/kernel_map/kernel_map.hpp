@@ -148,6 +148,10 @@ std::string mapped_kernels();
 void expect_served(const char* kernel, const Stage& stage,
                    const std::vector<std::string>& refusals);
 
+/// What an implicit GEMM's tiles are: its rows, a tile, the grid.
+std::vector<MapFact> implicit_gemm_facts(Index rows, bool pooled, int tile_m, int tile_n,
+                                         Index m_tiles, Index n_tiles);
+
 // The families.
 std::unique_ptr<KernelMap> map_window(const Stage& stage, const Machine& machine,
                                       const std::string& tile);

@@ -47,17 +47,11 @@ WindowMap::WindowMap(const Stage& stage, const WindowTile& tile, const std::stri
 std::vector<MapFact> WindowMap::facts() const {
   const WindowTile& t = tile_of_;
   const int of_chunk = chunk_bytes / size_;
-  std::vector<MapFact> all;
+  std::vector<MapFact> all =
+      implicit_gemm_facts(at_.g.m, pooled(), t.m, t.n, at_.m_tiles, at_.n_tiles);
   const auto add = [&](const char* name, std::string value, std::string note) {
     all.push_back({name, std::move(value), std::move(note)});
   };
-  add("GEMM rows", fmt::format("{}", at_.g.m),
-      pooled() ? "pixels that the pool takes, numbered window by window: n, p/2, q/2, dp, dq"
-               : "N*P*Q, numbered n, p, q");
-  add("tile", fmt::format("{} x {}", t.m, t.n), "rows x filters of a CTA");
-  add("grid", fmt::format("{} x {}", at_.m_tiles, at_.n_tiles),
-      fmt::format("tiles along gemm_m x gemm_n: {} CTAs, of one tile each",
-                  Index{at_.m_tiles} * at_.n_tiles));
   add("CTA", fmt::format("{} threads", t.threads()),
       fmt::format("{} warps, {} x {}, of {} x {} rows x filters", t.threads() / 32, warps_.down,
                   t.n / t.warp_n, t.warp_m, t.warp_n));

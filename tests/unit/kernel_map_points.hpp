@@ -1,0 +1,36 @@
+// A drawn point of a stage, by the definition of a convolution, for what maps are held against.
+#pragma once
+
+#include "inspect/kernel_map/kernel_map.hpp"
+#include "verify/random.hpp"
+
+namespace convoy::inspect {
+
+/// The definition, counted out: nothing of math/index_map.hpp.
+struct Point {
+  OutputIndex output;
+  TapIndex tap;
+  Index m, k, h, w, c;
+  bool inside;
+};
+inline Point draw_point(const Stage& s, verify::Random& random) {
+  const Shapes shapes = shapes_of(s);
+  const Index of_group = s.c / s.groups;
+  Point at;
+  // Rows and columns that a pool takes.
+  const bool windows = s.pool && *s.pool == max_pool(2);
+  const Index p = windows ? shapes.out_h * 2 : shapes.p, q = windows ? shapes.out_w * 2 : shapes.q;
+  at.output = {random.between(0, s.n - 1), random.between(0, p - 1), random.between(0, q - 1),
+               random.between(0, s.k - 1)};
+  at.tap = {random.between(0, s.r - 1), random.between(0, s.s - 1),
+            random.between(0, of_group - 1)};
+  at.m = at.output.n * shapes.p * shapes.q + at.output.p * shapes.q + at.output.q;
+  at.k = at.tap.r * s.s * of_group + at.tap.s * of_group + at.tap.c;
+  at.h = at.output.p * s.stride.h - s.pad.top + at.tap.r * s.dil.h;
+  at.w = at.output.q * s.stride.w - s.pad.left + at.tap.s * s.dil.w;
+  at.c = at.output.k / (s.k / s.groups) * of_group + at.tap.c;
+  at.inside = at.h >= 0 && at.h < s.h && at.w >= 0 && at.w < s.w;
+  return at;
+}
+
+}  // namespace convoy::inspect
