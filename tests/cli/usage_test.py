@@ -7,6 +7,7 @@ import fcntl
 import os
 import pty
 import re
+import select
 import struct
 import subprocess
 import termios
@@ -76,15 +77,17 @@ class Usage(CliTest):
         """What the program prints on a terminal of so many columns."""
         ours, its = pty.openpty()
         fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+        # Our copy of its end stays open: where the last one closes, a reader may find EIO before the last bytes.
+        os.set_blocking(ours, False)
+        text = b""
         with subprocess.Popen([PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=its) as process:
-            os.close(its)
-            text = b""
-            try:
-                while part := os.read(ours, 65536):
-                    text += part
-            except OSError:  # EIO: nobody has the other end any more
-                pass
-            self.assertEqual(process.wait(), 0)
+            ended = False
+            while not ended:
+                ended = process.poll() is not None
+                while select.select([ours], [], [], 0 if ended else 0.01)[0]:
+                    text += os.read(ours, 65536)
+            self.assertEqual(process.returncode, 0)
+        os.close(its)
         os.close(ours)
         return text.decode().replace("\r\n", "\n")
 
