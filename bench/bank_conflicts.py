@@ -5,13 +5,14 @@
     bench/bank_conflicts.py --convoy build/release/bin/convoy --counts bench/results/h200/bank-conflicts.json
 
 The first counts one launch of each kernel, on a GPU with ncu. The second, on any machine, holds the predictions
-against counts that were stored. A prediction is that of one tile times the tiles of the launch. Loads are ldmatrix,
-stores stmatrix, copies cp.async; what TMA and wgmma move these counters do not see.
+against counts that were stored. A prediction is that of one tile times the tiles of the launch. Loads are ldmatrix and
+LDS, stores stmatrix and STS, copies cp.async; what TMA and wgmma move these counters do not see.
 
 The pipe's counter of conflicts also counts what accesses of several warps wait for each other (arbitration), which
-changes from run to run. The counters of the instructions themselves (sass) leave that out. So: instructions, conflicts
-of ldmatrix and of stmatrix (sass), and wavefronts less conflicts are as predicted, exactly; the pipe's conflicts are at
-least the predicted ones, and so are those of cp.async, whose bytes reach shared memory as sectors come from the L2.
+changes from run to run. The counters of the instructions themselves (sass) leave that out. So: ldmatrix and cp.async
+instructions, conflicts of all loads and stores (sass), and wavefronts less conflicts are as predicted, exactly; the
+pipe's conflicts are at least the predicted ones, and so are those of cp.async, whose bytes reach shared memory as
+sectors come from the L2.
 Exit code 1 where one of these fails.
 """
 
@@ -30,6 +31,8 @@ CASES = [  # stage, kernel, tile
     (STAGE, "halo", "8x28x1.channels"),
     (STAGE, "halo", "16x16x1.channels"),  # a row of eight windows: two pixels of a store in one bank
     ("f16:n32h56w56c64k128r3pad1+bias+relu", "halo", "8x28x1.channels"),
+    ("n32h14c256k512r3pad1", "fma", "128x64"),
+    ("f16:n32h56c200k6r3pad1", "few", "16x16"),
 ]
 PIPE = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared"
 SASS = "smsp__sass_l1tex_data_bank_conflicts_pipe_lsu_mem_shared_op"
@@ -45,6 +48,8 @@ METRICS = {
     "sass_load_conflicts": f"{SASS}_ldsm.sum",
     "sass_store_conflicts": f"{SASS}_stsm.sum",
     "sass_copy_conflicts": f"{SASS}_ldgsts.sum",
+    "sass_lds_conflicts": f"{SASS}_ld.sum",
+    "sass_sts_conflicts": f"{SASS}_st.sum",
 }
 
 
@@ -56,13 +61,20 @@ def predicted(convoy, device, stage, kernel, tile):
     shared = json.loads(done.stdout)["shared_memory"]
     row = {f"{what}_{figure}": 0 for what in ("load", "store", "copy")
            for figure in ("instructions", "wavefronts", "conflicts", "plain_conflicts")}
+    row.update(ldmatrix_instructions=0, lds_conflicts=0, sts_conflicts=0)
     for access in shared["accesses"]:
         if not access["counted"]:
             continue
-        copies = access["instruction"].startswith("cp.async")
+        name = access["instruction"]
+        copies = name.startswith("cp.async")
         what = "copy" if copies else "store" if access["store"] else "load"
         for figure in ("instructions", "wavefronts", "conflicts", "plain_conflicts"):
             row[f"{what}_{figure}"] += round(access[figure] * shared["tiles"])
+        if name.startswith("ldmatrix"):
+            row["ldmatrix_instructions"] += round(access["instructions"] * shared["tiles"])
+        for own in ("LDS", "STS"):
+            if name.startswith(own):
+                row[f"{own.lower()}_conflicts"] += round(access["conflicts"] * shared["tiles"])
     return row
 
 
@@ -82,8 +94,10 @@ def counted(ncu, convoy, stage, kernel, tile):
 
 def differences(model, seen):
     """What of the counts contradicts the prediction. A count of None was not taken."""
-    equal = {"ldmatrix_on": model["load_instructions"], "ldgsts": model["copy_instructions"],
-             "sass_load_conflicts": model["load_conflicts"], "sass_store_conflicts": model["store_conflicts"]}
+    equal = {"ldmatrix_on": model["ldmatrix_instructions"], "ldgsts": model["copy_instructions"],
+             "sass_load_conflicts": model["load_conflicts"] - model["lds_conflicts"],
+             "sass_store_conflicts": model["store_conflicts"] - model["sts_conflicts"],
+             "sass_lds_conflicts": model["lds_conflicts"], "sass_sts_conflicts": model["sts_conflicts"]}
     found = [f"{key}: {value} predicted, {seen[key]} counted" for key, value in equal.items()
              if seen.get(key) not in (None, value)]
     at_least = {f"{what}_conflicts": model[f"{what}_conflicts"] for what in ("load", "store")}
@@ -124,10 +138,10 @@ def main():
         against = differences(model, seen)
         wrong += bool(against)
         rows.append(dict(stage=stage, kernel=kernel, tile=tile, predicted=model, counted=seen, against=against))
-        print(f"{kernel} {tile} {stage}: conflicts of ldmatrix {model['load_conflicts']} predicted, "
-              f"{seen['sass_load_conflicts']} counted; of stmatrix {model['store_conflicts']}, "
-              f"{seen['sass_store_conflicts']}"
-              + "".join(f"\n  {one}" for one in against))
+        loads, stores = (sum(seen.get(f"sass_{own}_conflicts") or 0 for own in both)
+                         for both in (("load", "lds"), ("store", "sts")))
+        print(f"{kernel} {tile} {stage}: conflicts of loads {model['load_conflicts']} predicted, {loads} counted; "
+              f"of stores {model['store_conflicts']}, {stores}" + "".join(f"\n  {one}" for one in against))
     if args.out:
         out = Path(args.out)
         partial = out.with_suffix(".tmp")
