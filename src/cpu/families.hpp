@@ -14,6 +14,7 @@ const Kernel& first_winograd2();
 const Kernel& tap_pairs();
 const Kernel& few_filters();
 const Kernel& depthwise();
+const Kernel& grouped();
 const Kernel& general();
 const Kernel& spike_chain();  // spike/: layers that hand each other bits
 

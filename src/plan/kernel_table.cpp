@@ -46,6 +46,7 @@ std::span<const Kernel* const> kernel_table() {
     &cpu::tap_pairs(),        // filters larger than their stride: 9 products for 16
     &cpu::few_filters(),      // up to eight filters over many channels
     &cpu::depthwise(),        // a filter of its own for each channel
+    &cpu::grouped(),          // groups of few channels and filters
     &cpu::direct(),           // any filter size, stride, dilation and groups
     &winograd2_neuron,        // winograd2, then neurons over the steps and the pool
     &tap_pairs_neuron,

@@ -64,6 +64,7 @@ constexpr Case cases[] = {
     {"tap_pairs", "n1h17w25c3k20r7pad3stride2+bias"},
     {"few_filters", "n1h9w13c32k3r3pad1+bias"},
     {"depthwise", "n1h9w13c20k20r3pad1groups20+bias"},
+    {"grouped", "n1h9w13c20k30r3pad1groups10+bias"},
     {"general", "n1h9w13c5k20r3pad1+bias"},
 };
 

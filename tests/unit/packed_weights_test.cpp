@@ -29,6 +29,7 @@ constexpr Line lines[] = {
     {"tap_pairs", "n3h15c3k20r7pad3stride2+bias+relu+max3s2", "n3h15c3k20r7pad3"},
     {"few_filters", "n3h9c64k3r3pad1+bias+relu", "n3h9c80k3r3pad1"},
     {"depthwise", "n3h9c24k24r3pad1groups24+bias+relu6", "n3h9c24k24r5pad1groups24"},
+    {"grouped", "n3h9c24k36r3pad1groups12+bias+relu6+max2", "n3h9c24k48r3pad1groups12"},
     {"winograd2_neuron", "n3h9c16k20r3pad1+bias+if(1)+t2", "n3h9c16k24r3pad1+if(1)"},
     {"tap_pairs_neuron", "n3h9c16k20r5pad2+bias+lif(2,1)+t2+max2", "n3h9c16k24r5pad2+if(1)"},
     {"direct_neuron", "n3h9c16k20r1+bias+lif(2,1)+t2+hold", "n3h9c16k24r1+if(1)"},

@@ -12,6 +12,7 @@
 #include "cpu/few_filters/few_filters.hpp"
 #include "cpu/first/first.hpp"
 #include "cpu/first_winograd2/first_winograd2.hpp"
+#include "cpu/grouped/grouped.hpp"
 #include "cpu/shared/core_costs.hpp"
 #include "cpu/shared/register_tile.hpp"
 #include "cpu/winograd/winograd.hpp"
@@ -194,6 +195,7 @@ TEST(Cost, AsksForTheTilesThatTheLoopsHave) {
   }
   EXPECT_EQ(cpu::winograd::simd(2, 1).lanes, machine.vector_floats);
   EXPECT_EQ(cpu::depthwise_loops::loops().lanes, machine.vector_floats);
+  EXPECT_EQ(cpu::grouped_loops::loops().lanes, machine.vector_floats);
   EXPECT_EQ(cpu::first_rows::loops().lanes, cpu::first_rows::row_lanes(machine.vector_floats));
   EXPECT_EQ(cpu::first_tiles::loops().lanes, machine.vector_floats);
   EXPECT_EQ(cpu::first_tiles::loops().max_vectors,

@@ -4,10 +4,11 @@
 
 #include "convoy/stage.hpp"
 #include "cpu/shared/epilogue.hpp"
+#include "cpu/shared/pixel_rows.hpp"
 
 namespace convoy::cpu::depthwise_loops {
 
-inline constexpr int max_pixels = 8;
+inline constexpr int max_pixels = static_cast<int>(max_row_pixels);
 
 /// Neighbouring pixels of one output row, all channels. Taps outside the image are not in it.
 struct PixelArgs {

@@ -117,6 +117,13 @@ struct CoreCosts {
     double tap_steps = 1.3, vector_steps = 8;  // steps a tap, and a vector of outputs besides
   } depthwise;
 
+  // By hand; fit_cpu_cost. A step is a multiply-add of a vector at the peak.
+  struct Grouped {
+    // Steps a product, whose channels are picked from one vector or from two; a tap, which loads
+    // them; and a vector of outputs besides.
+    double product_steps = 1.1, product_of_two_steps = 1.5, tap_steps = 1, vector_steps = 8;
+  } grouped;
+
   // By hand; fit_cpu_cost.
   struct General {
     double multiply_share = 0.8;      // of the peak: long sums

@@ -4,6 +4,7 @@
 
 #include "core/size.hpp"
 #include "math/activation.hpp"
+#include "math/pool.hpp"
 
 namespace convoy::cpu {
 namespace {
@@ -103,6 +104,15 @@ Refusals& Refusals::packing(Index rows) {
   return refuse("what it packs for a row of outputs, padding and skipped pixels included,",
                 floats.fits() ? fmt::format("{} MiB", floats.value() >> 18) : "endless",
                 "64 MiB, or less than four times the image");
+}
+
+Refusals& Refusals::rows_of_pool() {
+  if (!stage_.pool) return *this;
+  const Shapes shapes = shapes_of(stage_);
+  const Size floats = Size(std::min(math::rows_of_window(stage_), shapes.p)) * shapes.q * 16;
+  if (floats.fits(Index{1} << 24)) return *this;
+  return refuse("what the rows of a pool's window take, of 16 filters,",
+                floats.fits() ? fmt::format("{} MiB", floats.value() >> 18) : "endless", "64 MiB");
 }
 
 }  // namespace convoy::cpu

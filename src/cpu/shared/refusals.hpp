@@ -56,6 +56,9 @@ class Refusals {
   /// Packed rows behind `rows` rows of the convolution's output, the fewest that the kernel makes
   /// at a time, must not take far more memory than the image, as with absurd paddings and strides.
   Refusals& packing(Index rows);
+  /// The rows of the convolution's output that a pool's window covers must fit into some memory,
+  /// 16 filters of them.
+  Refusals& rows_of_pool();
 
   std::vector<std::string> all() { return std::move(reasons_); }
 

@@ -1,0 +1,205 @@
+// The kernel `grouped`: groups of few channels and filters. A vector holds filters of several
+// groups, where `direct` would give each group a vector of its own; each lane takes the channel of
+// its group by a permutation of what lies next to each other. Inputs are read where they lie.
+#include "cpu/grouped/grouped.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/buffer.hpp"
+#include "cpu/families.hpp"
+#include "cpu/shared/core_costs.hpp"
+#include "cpu/shared/cpu_prepared.hpp"
+#include "cpu/shared/refusals.hpp"
+#include "math/divide.hpp"
+
+namespace convoy::cpu {
+namespace {
+using namespace grouped_loops;
+
+using math::ceil_div;
+
+// How a stage's filters lie in vectors.
+struct Vectors {
+  Index filters = 0;   // of a vector, at most its lanes
+  Index count = 0;     // of vectors
+  Index channels = 0;  // that one of them reads at most: those of all its groups
+};
+
+struct ChannelRange {
+  Index first = 0, count = 0;
+};
+// The channels that filters [k, k + count) read.
+ChannelRange channels_of(const Stage& stage, Index k, Index count) {
+  const Index of_group = stage.c / stage.groups, filters = stage.k / stage.groups;
+  const Index first = k / filters, last = (std::min(k + count, stage.k) - 1) / filters;
+  return {first * of_group, (last - first + 1) * of_group};
+}
+
+Vectors vectors_of(const Stage& stage, Index lanes) {
+  const Index of_group = stage.k / stage.groups;
+  Vectors vectors;
+  // Whole groups, unless that leaves a quarter of the lanes idle: then two vectors of channels take
+  // less.
+  const Index whole = of_group <= lanes ? lanes / of_group * of_group : 0;
+  vectors.filters = 4 * whole > 3 * lanes ? whole : lanes;
+  vectors.count = ceil_div(stage.k, vectors.filters);
+  // Where vectors begin within a group repeats after at most as many as it has filters.
+  for (Index i = 0; i < std::min(vectors.count, of_group); ++i)
+    vectors.channels = std::max(
+        vectors.channels, channels_of(stage, i * vectors.filters, vectors.filters).count);
+  return vectors;
+}
+
+struct GroupedWeights final : PackedWeights {
+  Buffer<float> vectors;          // [vectors of filters][R,S,C/groups][lanes]
+  Buffer<std::int32_t> channels;  // [vectors of filters][C/groups][lanes]: from the first that each reads
+};
+
+class GroupedPrepared final : public CpuPrepared<GroupedWeights>, private PixelRows {
+ public:
+  GroupedPrepared(const Stage& stage, const Machine& machine)
+      : PixelRows(stage, machine, vectors_of(stage, loops().lanes).filters),
+        loops_(loops()),
+        epilogue_(stage.act),
+        vectors_(vectors_of(stage, loops_.lanes)),
+        inputs_(stage.c / stage.groups) {}
+
+  std::string packing() const override {
+    return fmt::format("{} by {} filters", weights_shape(stage()), loops_.lanes);
+  }
+  std::size_t workspace_bytes() const override { return bytes_of_rows(); }
+  Status run(const RunArgs& args) const noexcept override {
+    run_rows(args);
+    return Status();
+  }
+
+ protected:
+  void lay_out(const float* w, GroupedWeights& to) const override {
+    const Index lanes = loops_.lanes, taps = stage().r * stage().s;
+    const Index filters = stage().k / stage().groups;
+    to.vectors = Buffer<float>(static_cast<std::size_t>(vectors_.count * taps * inputs_ * lanes));
+    to.channels = Buffer<std::int32_t>(static_cast<std::size_t>(vectors_.count * inputs_ * lanes));
+    std::fill_n(to.vectors.data(), to.vectors.size(), 0.0F);
+    std::fill_n(to.channels.data(), to.channels.size(), 0);
+    for (Index k = 0; k < stage().k; ++k) {
+      const Index vector = k / vectors_.filters, lane = k % vectors_.filters;
+      const Index begin = channels_of(stage(), vector * vectors_.filters, vectors_.filters).first;
+      const Index first = k / filters * inputs_ - begin;
+      for (Index c = 0; c < inputs_; ++c) {
+        to.channels[static_cast<std::size_t>((vector * inputs_ + c) * lanes + lane)] =
+            static_cast<std::int32_t>(first + c);
+        for (Index tap = 0; tap < taps; ++tap)
+          to.vectors[static_cast<std::size_t>(((vector * taps + tap) * inputs_ + c) * lanes +
+                                              lane)] = w[(k * taps + tap) * inputs_ + c];
+      }
+    }
+  }
+
+ private:
+  void run_pixels(const RowPixels& pixels) const noexcept override {
+    const Index lanes = loops_.lanes;
+    PixelArgs args;
+    args.tap_rows = pixels.tap_rows;
+    args.tap_columns = pixels.tap_columns;
+    args.row = pixels.row;
+    args.column = pixels.column;
+    args.pixel = pixels.pixel;
+    args.inputs = inputs_;
+    args.w_column = inputs_ * lanes;
+    args.w_row = stage().s * args.w_column;
+    args.epilogue = epilogue_;
+    args.y_pixel = pixels.y_pixel;
+    for (Index k = 0; k < pixels.filters; k += vectors_.filters) {
+      const Index vector = (pixels.k + k) / vectors_.filters;
+      const ChannelRange range = channels_of(stage(), pixels.k + k, vectors_.filters);
+      args.x = pixels.x + range.first;
+      args.channels = stage().c - range.first;
+      args.w = weights().vectors.data() + vector * stage().r * args.w_row + pixels.r * args.w_row +
+               pixels.s * args.w_column;
+      args.channel = weights().channels.data() + vector * args.w_column;
+      args.bias = pixels.bias + k;
+      args.y = pixels.y + k;
+      args.filters = std::min(vectors_.filters, pixels.filters - k);
+      const bool two = range.count > lanes, some = args.channels < (two ? 2 : 1) * lanes;
+      const auto& loop =
+          two ? (some ? loops_.some_of_two : loops_.two) : (some ? loops_.some_of_one : loops_.one);
+      loop[pixels.count - 1](args);
+    }
+  }
+
+  const Loops& loops_;
+  Epilogue epilogue_;
+  Vectors vectors_;
+  Index inputs_;  // channels of a group
+};
+
+class Grouped final : public StageKernel {
+ public:
+  Grouped()
+      : StageKernel({.name = "grouped",
+                     .arithmetic = "sequential",
+                     .device = DeviceKind::cpu,
+                     .exact = true}) {}
+
+  std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
+    const Index lanes = machine.vector_floats, most = vectors_of(stage, lanes).channels;
+    return Refusals(stage)
+        .expect(stage.groups > 1, "groups", stage.groups, "at least 2")
+        .expect(stage.groups == 1 || most <= 2 * lanes, "what a vector of filters reads, in channels,", most,
+                fmt::format("at most two vectors, {}", 2 * lanes))
+        .x_of({DType::f32})
+        .f32_y()
+        .nhwc()
+        .no_norm()
+        .no_neuron()
+        .rows_of_pool()
+        .no_keep()
+        .all();
+  }
+
+  std::vector<Tile> tiles(const Stage&, const Machine& machine) const override {
+    return {{fmt::format("{}x{}", max_row_pixels, machine.vector_floats), 0}};
+  }
+
+  Cost cost(const Stage& stage, const Tile&, const Machine& machine) const override {
+    const Shapes shapes = shapes_of(stage);
+    const CoreCosts::Grouped& costs = core_costs(machine).grouped;
+    Cost cost;
+    const double lanes = machine.vector_floats;
+    const Vectors of_pixel = vectors_of(stage, machine.vector_floats);
+    const double vectors =
+        static_cast<double>(shapes.gemm_m) * static_cast<double>(of_pixel.count);
+    const double taps = static_cast<double>(stage.r * stage.s);
+    const double inputs = static_cast<double>(stage.c / stage.groups);
+    const bool two = of_pixel.channels > machine.vector_floats;
+    const double product = two ? costs.product_of_two_steps : costs.product_steps;
+    const double step = 2 * lanes / (machine.peak_flops / machine.threads);  // of one multiply-add
+    cost.flops = 2 * vectors * lanes * taps * inputs;
+    cost.waste = 1 - 2 * static_cast<double>(shapes.macs) / cost.flops;
+    cost.bytes = bytes_of_stage(stage, shapes);
+    cost.seconds =
+        std::max((vectors * (taps * (inputs * product + costs.tap_steps) + costs.vector_steps) *
+                      step +
+                  pooling_seconds(stage, shapes, machine)) /
+                     machine.threads,
+                 cost.bytes / machine.memory_bandwidth) +
+        start_seconds(machine);
+    return cost;
+  }
+
+  std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile&,
+                                    const Machine& machine) const override {
+    return std::make_unique<GroupedPrepared>(stage, machine);
+  }
+};
+
+}  // namespace
+
+const Kernel& grouped() {
+  static const Grouped kernel;
+  return kernel;
+}
+
+}  // namespace convoy::cpu
