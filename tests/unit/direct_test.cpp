@@ -89,9 +89,9 @@ void check(const Problem& problem) {
   const std::vector<float> general = problem.run(
       cpu::general(), cpu::general().tiles(problem.stage, machine)[0], 1, problem.stage.n);
   int ran = 0;
-  for (const Kernel* kernel : {&cpu::direct(), &cpu::first(), &cpu::first_winograd2(),
-                               &cpu::tap_pairs(), &cpu::few_filters(), &cpu::depthwise(),
-                               &cpu::grouped()}) {
+  for (const Kernel* kernel :
+       {&cpu::direct(), &cpu::first(), &cpu::first_winograd2(), &cpu::tap_pairs(),
+        &cpu::few_filters(), &cpu::depthwise(), &cpu::grouped()}) {
     if (!kernel->refusals(problem.stage, machine).empty()) continue;
     ++ran;
     std::vector<float> expected;
@@ -231,7 +231,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "n2h9w11c10k10r3pad1groups5+bias+relu", "n3h7c24k48r3pad1groups12+relu6+max2",
                     "n2h10w9c42k42r3stride2pad1groups7+bias+max3s2p1", "n2h6c15k105r1groups15+bias",
                     "n2h13w5c33k22r5pad2groups11+leaky(0.1)", "n3h5c64k64r3pad2dil2groups8+bias",
-                    "n2h7w12c60k36r2s3pad1x0x0x2groups12+bias+clip(-0.5,2)+max2s1p1", "u8:n2h16c1k20r2s3pad1+bias+norm+relu",
+                    "n2h7w12c60k36r2s3pad1x0x0x2groups12+bias+clip(-0.5,2)+max2s1p1",
+                    "u8:n2h16c1k20r2s3pad1+bias+norm+relu",
                     // Wide rows, of which tiles read x itself or packed rows.
                     "n2h9w67c3k20r3stride2pad1+bias", "n2h8w80c3k70r5stride1x2pad2x0x1x3+bias+relu",
                     "n1h40w70c4k24r3pad1dil2groups2+bias+leaky(0.1)",

@@ -67,11 +67,11 @@ class DepthwisePrepared final : public CpuPrepared<DepthwiseWeights>, private Pi
     args.y = pixels.y;
     args.y_pixel = pixels.y_pixel;
     args.channels = pixels.filters;
-    const bool three = stage().s == 3 && stage().dil.w == 1 && stage().stride.w <= 2;
-    if (three && pixels.tap_columns == 3)
-      loops_.three[stage().stride.w - 1][pixels.count - 1](args);
-    else
-      loops_.any[pixels.count - 1](args);
+    const Index taps = pixels.tap_columns, stride = stage().stride.w;
+    const bool by_rows =
+        (taps == 3 || taps == 5) && taps == stage().s && stage().dil.w == 1 && stride <= 2;
+    const auto& loops = by_rows ? loops_.row[taps == 5][stride - 1] : loops_.any;
+    loops[pixels.count - 1](args);
   }
 
   const Loops& loops_;
@@ -118,12 +118,11 @@ class Depthwise final : public StageKernel {
     cost.waste = 1 - 2 * static_cast<double>(shapes.macs) / cost.flops;
     cost.bytes =
         4.0 * static_cast<double>(shapes.x_elements + shapes.w_elements + shapes.y_elements);
-    cost.seconds =
-        std::max((vectors * (taps * costs.tap_steps + costs.vector_steps) * step +
-                  pooling_seconds(stage, shapes, machine)) /
-                     machine.threads,
-                 cost.bytes / machine.memory_bandwidth) +
-        start_seconds(machine);
+    cost.seconds = std::max((vectors * (taps * costs.tap_steps + costs.vector_steps) * step +
+                             pooling_seconds(stage, shapes, machine)) /
+                                machine.threads,
+                            cost.bytes / machine.memory_bandwidth) +
+                   start_seconds(machine);
     return cost;
   }
 

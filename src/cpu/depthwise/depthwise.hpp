@@ -30,8 +30,9 @@ struct Loops {
   Index lanes = 0;
   /// [pixels - 1]: any taps.
   PixelLoop any[max_pixels] = {};
-  /// The same for three taps a row, stride 1 and 2, dilation 1: each input is loaded once a row.
-  PixelLoop three[2][max_pixels] = {};
+  /// The same for three and for five taps a row, stride 1 and 2, dilation 1: each input is loaded
+  /// once a row.
+  PixelLoop row[2][2][max_pixels] = {};
 };
 const Loops& loops();
 

@@ -21,8 +21,9 @@ constexpr int lanes = HWY_LANES(float);
 using D = hn::FixedTag<float, lanes>;
 using V = hn::Vec<D>;
 
-// stride: of the pixels in taps, 0 where nothing is known and inputs are loaded for each tap.
-template <int pixels, int stride, class Access>
+// taps: of a row, `stride` of them from a pixel to the next; 0 where nothing is known and inputs
+// are loaded for each tap.
+template <int pixels, int taps, int stride, class Access>
 HWY_INLINE void channels(const PixelArgs& a, Index c, const Access& access) {
   const D d;
   V sums[1][pixels];
@@ -32,15 +33,16 @@ HWY_INLINE void channels(const PixelArgs& a, Index c, const Access& access) {
   for (Index r = 0; r < a.tap_rows; ++r) {
     const float* x = a.x + r * a.row + c;
     const float* w = a.w + r * a.w_row + c;
-    if constexpr (stride > 0) {
-      const V weight[3] = {hn::LoadU(d, w), hn::LoadU(d, w + a.w_column),
-                           hn::LoadU(d, w + 2 * a.w_column)};
+    if constexpr (taps > 0) {
+      V weight[taps];
+#pragma GCC unroll 5
+      for (int s = 0; s < taps; ++s) weight[s] = hn::LoadU(d, w + s * a.w_column);
 #pragma GCC unroll 20
-      for (int column = 0; column < stride * (pixels - 1) + 3; ++column) {
+      for (int column = 0; column < stride * (pixels - 1) + taps; ++column) {
         const V value = access.load(x + column * a.column);
         // Each pixel that has this column as tap s; ascending columns are ascending taps.
-#pragma GCC unroll 3
-        for (int s = 0; s < 3; ++s) {
+#pragma GCC unroll 5
+        for (int s = 0; s < taps; ++s) {
           const int at = column - s;
           if (at >= 0 && at % stride == 0 && at / stride < pixels)
             sum[at / stride] = hn::MulAdd(value, weight[s], sum[at / stride]);
@@ -61,19 +63,21 @@ HWY_INLINE void channels(const PixelArgs& a, Index c, const Access& access) {
   for (int i = 0; i < pixels; ++i) access.store(sum[i], a.y + i * a.y_pixel + c);
 }
 
-template <int pixels, int stride>
+template <int pixels, int taps, int stride>
 void row(const PixelArgs& a) {
   Index c = 0;
-  for (; c + lanes <= a.channels; c += lanes) channels<pixels, stride>(a, c, Whole<D>());
+  for (; c + lanes <= a.channels; c += lanes) channels<pixels, taps, stride>(a, c, Whole<D>());
   // What lies behind the last channels is another pixel's, and another thread's to write.
-  if (c < a.channels) channels<pixels, stride>(a, c, Some<D>{a.channels - c});
+  if (c < a.channels) channels<pixels, taps, stride>(a, c, Some<D>{a.channels - c});
 }
 
 template <std::size_t... i>
 constexpr Loops make_loops(std::index_sequence<i...>) {
-  return Loops{lanes,
-               {&row<static_cast<int>(i + 1), 0>...},
-               {{&row<static_cast<int>(i + 1), 1>...}, {&row<static_cast<int>(i + 1), 2>...}}};
+  return Loops{
+      lanes,
+      {&row<static_cast<int>(i + 1), 0, 0>...},
+      {{{&row<static_cast<int>(i + 1), 3, 1>...}, {&row<static_cast<int>(i + 1), 3, 2>...}},
+       {{&row<static_cast<int>(i + 1), 5, 1>...}, {&row<static_cast<int>(i + 1), 5, 2>...}}}};
 }
 }  // namespace
 

@@ -47,14 +47,15 @@ Vectors vectors_of(const Stage& stage, Index lanes) {
   vectors.count = ceil_div(stage.k, vectors.filters);
   // Where vectors begin within a group repeats after at most as many as it has filters.
   for (Index i = 0; i < std::min(vectors.count, of_group); ++i)
-    vectors.channels = std::max(
-        vectors.channels, channels_of(stage, i * vectors.filters, vectors.filters).count);
+    vectors.channels =
+        std::max(vectors.channels, channels_of(stage, i * vectors.filters, vectors.filters).count);
   return vectors;
 }
 
 struct GroupedWeights final : PackedWeights {
-  Buffer<float> vectors;          // [vectors of filters][R,S,C/groups][lanes]
-  Buffer<std::int32_t> channels;  // [vectors of filters][C/groups][lanes]: from the first that each reads
+  Buffer<float> vectors;  // [vectors of filters][R,S,C/groups][lanes]
+  Buffer<std::int32_t>
+      channels;  // [vectors of filters][C/groups][lanes]: from the first that each reads
 };
 
 class GroupedPrepared final : public CpuPrepared<GroupedWeights>, private PixelRows {
@@ -147,7 +148,8 @@ class Grouped final : public StageKernel {
     const Index lanes = machine.vector_floats, most = vectors_of(stage, lanes).channels;
     return Refusals(stage)
         .expect(stage.groups > 1, "groups", stage.groups, "at least 2")
-        .expect(stage.groups == 1 || most <= 2 * lanes, "what a vector of filters reads, in channels,", most,
+        .expect(stage.groups == 1 || most <= 2 * lanes,
+                "what a vector of filters reads, in channels,", most,
                 fmt::format("at most two vectors, {}", 2 * lanes))
         .x_of({DType::f32})
         .f32_y()
@@ -169,8 +171,7 @@ class Grouped final : public StageKernel {
     Cost cost;
     const double lanes = machine.vector_floats;
     const Vectors of_pixel = vectors_of(stage, machine.vector_floats);
-    const double vectors =
-        static_cast<double>(shapes.gemm_m) * static_cast<double>(of_pixel.count);
+    const double vectors = static_cast<double>(shapes.gemm_m) * static_cast<double>(of_pixel.count);
     const double taps = static_cast<double>(stage.r * stage.s);
     const double inputs = static_cast<double>(stage.c / stage.groups);
     const bool two = of_pixel.channels > machine.vector_floats;
@@ -180,11 +181,11 @@ class Grouped final : public StageKernel {
     cost.waste = 1 - 2 * static_cast<double>(shapes.macs) / cost.flops;
     cost.bytes = bytes_of_stage(stage, shapes);
     cost.seconds =
-        std::max((vectors * (taps * (inputs * product + costs.tap_steps) + costs.vector_steps) *
-                      step +
-                  pooling_seconds(stage, shapes, machine)) /
-                     machine.threads,
-                 cost.bytes / machine.memory_bandwidth) +
+        std::max(
+            (vectors * (taps * (inputs * product + costs.tap_steps) + costs.vector_steps) * step +
+             pooling_seconds(stage, shapes, machine)) /
+                machine.threads,
+            cost.bytes / machine.memory_bandwidth) +
         start_seconds(machine);
     return cost;
   }

@@ -82,8 +82,7 @@ void PixelRows::run_rows(const RunArgs& args) const noexcept {
     }
     for (Index row = begin; row < end; ++row) {
       const Index image = row / shapes_.p, p = row % shapes_.p;
-      float* const y =
-          static_cast<float*>(args.y) + image * args.y_stride.n + p * args.y_stride.h;
+      float* const y = static_cast<float*>(args.y) + image * args.y_stride.n + p * args.y_stride.h;
       run_row(args, image, p, {0, stage_.k, bias, y, args.y_stride.w});
     }
   });

@@ -15,8 +15,8 @@ inline constexpr Index max_row_pixels = 8;
 /// same, at least one. Strides are in floats.
 struct RowPixels {
   Index count = 0;
-  const float* x = nullptr;  // channel 0 of the first pixel's first tap inside the image
-  Index r = 0, s = 0;        // which tap that is
+  const float* x = nullptr;             // channel 0 of the first pixel's first tap inside the image
+  Index r = 0, s = 0;                   // which tap that is
   Index tap_rows = 0, tap_columns = 0;  // inside the image, from it on
   Index row = 0, column = 0;            // from a tap to the next: input strides times dilation
   Index pixel = 0;                      // from a pixel's input to the next pixel's
