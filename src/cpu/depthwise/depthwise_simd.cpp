@@ -34,9 +34,8 @@ HWY_INLINE void channels(const PixelArgs& a, Index c, const Access& access) {
     const float* x = a.x + r * a.row + c;
     const float* w = a.w + r * a.w_row + c;
     if constexpr (taps > 0) {
-      V weight[taps];
-#pragma GCC unroll 5
-      for (int s = 0; s < taps; ++s) weight[s] = hn::LoadU(d, w + s * a.w_column);
+      const auto tap = [&](int s) HWY_ATTR { return hn::LoadU(d, w + s * a.w_column); };
+      const V weight[] = {tap(0), tap(1), tap(2), tap(taps > 3 ? 3 : 0), tap(taps > 3 ? 4 : 0)};
 #pragma GCC unroll 20
       for (int column = 0; column < stride * (pixels - 1) + taps; ++column) {
         const V value = access.load(x + column * a.column);

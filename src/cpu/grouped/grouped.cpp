@@ -40,10 +40,11 @@ ChannelRange channels_of(const Stage& stage, Index k, Index count) {
 Vectors vectors_of(const Stage& stage, Index lanes) {
   const Index of_group = stage.k / stage.groups;
   Vectors vectors;
-  // Whole groups, unless that leaves a quarter of the lanes idle: then two vectors of channels take
-  // less.
+  // Whole groups, unless that leaves so many lanes idle that two vectors of channels take less: a
+  // quarter where one instruction picks from both (AVX-512), else half.
   const Index whole = of_group <= lanes ? lanes / of_group * of_group : 0;
-  vectors.filters = 4 * whole > 3 * lanes ? whole : lanes;
+  const bool enough = lanes == 16 ? 4 * whole > 3 * lanes : 2 * whole > lanes;
+  vectors.filters = enough ? whole : lanes;
   vectors.count = ceil_div(stage.k, vectors.filters);
   // Where vectors begin within a group repeats after at most as many as it has filters.
   for (Index i = 0; i < std::min(vectors.count, of_group); ++i)

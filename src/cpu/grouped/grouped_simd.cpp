@@ -23,37 +23,52 @@ using D = hn::FixedTag<float, lanes>;
 using DI = hn::RebindToSigned<D>;
 using V = hn::Vec<D>;
 
-// Which of the channels each lane takes, of one vector of them or of two.
-template <bool two>
-struct Choice {
-  explicit HWY_INLINE Choice(const std::int32_t* channel) : index(hn::LoadU(DI(), channel)) {}
-
-  HWY_INLINE V of(const V (&x)[1]) const {
-    return hn::TableLookupLanes(x[0], hn::IndicesFromVec(D(), index));
-  }
-  HWY_INLINE V of(const V (&x)[2]) const {
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-    return V{_mm512_permutex2var_ps(x[0].raw, index.raw, x[1].raw)};
-#else
-    const DI di;
-    const auto within = hn::IndicesFromVec(D(), hn::And(index, hn::Set(di, lanes - 1)));
-    const auto second = hn::RebindMask(D(), hn::Gt(index, hn::Set(di, lanes - 1)));
-    return hn::IfThenElse(second, hn::TableLookupLanes(x[1], within),
-                          hn::TableLookupLanes(x[0], within));
-#endif
-  }
-
-  hn::Vec<DI> index;
-};
+// Whether the channels of all pixels have registers of their own beside the sums; else each product
+// reads them from L1.
+constexpr bool keeps_channels = HWY_ARCH_ARM || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3);
 
 template <bool some>
-HWY_INLINE V load(const float* from, Index count) {
+HWY_INLINE V load_lanes(const float* from, Index count) {
   if constexpr (some) {
     if (count <= 0) return hn::Zero(D());
     if (count < lanes) return load_some(D(), from, count);
   }
   return hn::LoadU(D(), from);
 }
+
+// Of a pixel, one vector of them or two.
+template <bool two>
+struct Channels {
+  V vectors[two ? 2 : 1];
+
+  template <bool some>
+  HWY_INLINE void load(const float* from, Index count) {
+    vectors[0] = load_lanes<some>(from, count);
+    if constexpr (two) vectors[1] = load_lanes<some>(from + lanes, count - lanes);
+  }
+};
+
+// Which of the channels each lane takes.
+struct Choice {
+  explicit HWY_INLINE Choice(const std::int32_t* channel) : index(hn::LoadU(DI(), channel)) {}
+
+  HWY_INLINE V of(const Channels<false>& x) const {
+    return hn::TableLookupLanes(x.vectors[0], hn::IndicesFromVec(D(), index));
+  }
+  HWY_INLINE V of(const Channels<true>& x) const {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+    return V{_mm512_permutex2var_ps(x.vectors[0].raw, index.raw, x.vectors[1].raw)};
+#else
+    const DI di;
+    const auto within = hn::IndicesFromVec(D(), hn::And(index, hn::Set(di, lanes - 1)));
+    const auto second = hn::RebindMask(D(), hn::Gt(index, hn::Set(di, lanes - 1)));
+    return hn::IfThenElse(second, hn::TableLookupLanes(x.vectors[1], within),
+                          hn::TableLookupLanes(x.vectors[0], within));
+#endif
+  }
+
+  hn::Vec<DI> index;
+};
 
 template <int pixels, bool two, bool some>
 void run(const PixelArgs& a) {
@@ -66,17 +81,21 @@ void run(const PixelArgs& a) {
     for (Index s = 0; s < a.tap_columns; ++s) {
       const float* from = a.x + r * a.row + s * a.column;
       const float* w = a.w + r * a.w_row + s * a.w_column;
-      V x[pixels][two ? 2 : 1];
+      Channels<two> x[keeps_channels ? pixels : 1];
+      if constexpr (keeps_channels) {
 #pragma GCC unroll 8
-      for (int i = 0; i < pixels; ++i) {
-        x[i][0] = load<some>(from + i * a.pixel, a.channels);
-        if constexpr (two) x[i][1] = load<some>(from + i * a.pixel + lanes, a.channels - lanes);
+        for (int i = 0; i < pixels; ++i) x[i].template load<some>(from + i * a.pixel, a.channels);
       }
       for (Index c = 0; c < a.inputs; ++c) {
-        const Choice<two> choice(a.channel + c * lanes);
+        const Choice choice(a.channel + c * lanes);
         const V weight = hn::LoadU(d, w + c * lanes);
+        // Not read ahead of the loop, where they would fill the stack.
+        if constexpr (!keeps_channels) asm volatile("" : "+r"(from));
 #pragma GCC unroll 8
-        for (int i = 0; i < pixels; ++i) sum[i] = hn::MulAdd(choice.of(x[i]), weight, sum[i]);
+        for (int i = 0; i < pixels; ++i) {
+          if constexpr (!keeps_channels) x[0].template load<some>(from + i * a.pixel, a.channels);
+          sum[i] = hn::MulAdd(choice.of(x[keeps_channels ? i : 0]), weight, sum[i]);
+        }
       }
     }
   }

@@ -20,7 +20,12 @@ constexpr CoreCosts named(std::string_view cores, std::string_view fitted, CoreC
 constexpr CoreCosts generic_costs = named("AVX2", by_hand, {});
 constexpr CoreCosts neon_costs = named("NEON", "not measured: those of AVX2", {});
 // 512-bit multiply-adds as two halves.
-constexpr CoreCosts zen4_costs = named("Zen 4", by_hand, {});
+constexpr CoreCosts zen4_costs = [] {
+  CoreCosts c = named("Zen 4", by_hand, {});
+  c.grouped.product_steps = 1.1;
+  c.grouped.product_of_two_steps = 1.5;
+  return c;
+}();
 
 // An Intel server without its AVX-512.
 constexpr CoreCosts mesh_costs = [] {
@@ -44,6 +49,8 @@ constexpr CoreCosts wide(CoreCosts c) {
   c.winograd.multiply_share = 0.8;
   c.winograd.transform_share = 0.5;
   c.general.multiply_share = 0.6;
+  // Not measured: a permutation takes one of the two units that multiply.
+  c.grouped.product_steps = c.grouped.product_of_two_steps = 2;
   return c;
 }
 

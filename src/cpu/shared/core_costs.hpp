@@ -119,9 +119,9 @@ struct CoreCosts {
 
   // By hand; fit_cpu_cost. A step is a multiply-add of a vector at the peak.
   struct Grouped {
-    // Steps a product, whose channels are picked from one vector or from two; a tap, which loads
-    // them; and a vector of outputs besides.
-    double product_steps = 1.1, product_of_two_steps = 1.5, tap_steps = 1, vector_steps = 8;
+    // Steps a product, whose channels are picked from one vector or from two, by one instruction
+    // or by three; a tap, which loads them; and a vector of outputs besides.
+    double product_steps = 1.5, product_of_two_steps = 2.9, tap_steps = 1, vector_steps = 8;
   } grouped;
 
   // By hand; fit_cpu_cost.
