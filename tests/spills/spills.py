@@ -18,7 +18,7 @@ import sys
 # Accesses of vectors on the stack that a multiply-add may have on average. The loop of first_winograd2
 # is a whole tile, a hundred loads and more, and a few sums may wait on the stack once in it. Of
 # first's twelve sums with AVX2 one waits there while the weights of a row are loaded: faster than eight.
-# In depthwise's loops of five taps GCC 12 stores a value that nothing reads, and with AVX2 keeps one of eight sums there.
+# In depthwise's loops of five taps GCC 12 stores a value that nothing reads; with AVX2 one of eight sums waits there.
 HOT = {"depthwise_simd.cpp": 1 / 8, "few_filters_simd.cpp": 0, "first_simd.cpp": 1 / 18,
        "first_winograd2_simd.cpp": 1 / 16, "grouped_simd.cpp": 0, "register_tile.cpp": 0, "winograd_multiply.cpp": 0}
 INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(\S.*)$")
