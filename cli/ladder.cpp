@@ -37,6 +37,7 @@ void run_ladder(const LadderArguments& arguments) {
   const bool terminal = isatty(STDERR_FILENO) != 0;
   if (terminal) options.progress = [](const std::string& text) { print_error("\r\033[K{}", text); };
   std::vector<Stage> stages;
+  stages.reserve(arguments.stages.size());
   for (const std::string& text : arguments.stages) stages.push_back(parse_stage(text));
   if (stages.empty()) stages = bench::ladder_stages();
 

@@ -107,6 +107,7 @@ void StageList::add_to(Command& command) {
 std::vector<OwnedChain> StageList::read_chains(bool gpu) const {
   if (!file.empty()) return read_chain_list(file, gpu);
   std::vector<OwnedChain> chains;
+  chains.reserve(texts.size());
   for (const std::string& text : texts) chains.push_back(parse_chain(text, gpu));
   return chains;
 }

@@ -281,14 +281,15 @@ void run(const RunArguments& arguments) {
   const auto counts = confusion(m, truth, network.classes());
   if (out.asked_for()) out.write(outputs_of(network, images, n, npy));
   std::optional<inspect::NetworkProfile> profile;
-  if (arguments.profile || trace.asked_for())
+  if (arguments.profile || trace.asked_for()) {
     profile = inspect::profile(network, view_of(images, 0, n), options);
-  if (trace.asked_for()) trace.write(inspect::trace_of(*profile, arguments.model));
+    if (trace.asked_for()) trace.write(inspect::trace_of(*profile, arguments.model));
+  }
   if (json.asked_for())
     json.write(json_of(network, m, n, right, seconds, arguments, counts, profile));
   if (json.alone() || trace.alone()) return;
   print_table(network, m, n, right, seconds);
-  if (arguments.profile) fmt::print("{}", to_text(*profile));
+  if (profile) fmt::print("{}", to_text(*profile));
   if (arguments.confusion) print_confusion(counts);
   fmt::print("{:.4f}:{:.4f}\n", seconds, static_cast<double>(right) / static_cast<double>(n));
 }

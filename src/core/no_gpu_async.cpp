@@ -1,4 +1,6 @@
 // Copies and events in a build without GPU code.
+#include <utility>
+
 #include "core/gpu.hpp"
 #include "core/gpu_async.hpp"
 
@@ -25,7 +27,8 @@ Event::Event(Device device) : device_(device) {
 }
 // Not defaulted: with CUDA it releases the event.
 Event::~Event() {}
-Event::Event(Event&& other) noexcept : device_(other.device_) {}
+Event::Event(Event&& other) noexcept
+    : device_(other.device_), handle_(std::exchange(other.handle_, nullptr)) {}
 void Event::record(Stream) {}
 void Event::hold_back(Stream) const {}
 bool Event::reached() const {

@@ -144,19 +144,20 @@ class Checker {
     if (stage_.keep.idx && !stage_.pool) problem("keep(idx) needs a pool: add max2, for example");
   }
 
-  Index pool_size(const char* axis, Index in, Index window, Index stride, Index pad, Index dil) {
+  Index pool_size(const char* axis, Index in, const Pool& pool, Index Extent::*side) {
+    const Index window = pool.window.*side, stride = pool.stride.*side, pad = pool.pad.*side;
     if (2 * pad > window)
       problem("the pool's pad is {} in {}, expected at most half of its window, {}", pad, axis,
               window);
-    const Index reach = dil * (window - 1) + 1;
+    const Index reach = pool.dil.*side * (window - 1) + 1;
     const Index room = in + 2 * pad - reach;
-    if (room < 0 && !(stage_.pool->ceil && room > -stride)) {
+    if (room < 0 && !(pool.ceil && room > -stride)) {
       problem(
           "the pool reaches over {} pixels of {}, its padded image has {}; use a smaller window",
           reach, axis, in + 2 * pad);
       return 0;
     }
-    if (!stage_.pool->ceil) return room / stride + 1;
+    if (!pool.ceil) return room / stride + 1;
     Index out = (room + stride - 1) / stride + 1;
     // PyTorch: the last window must start inside the image or the padding before it.
     if ((out - 1) * stride >= in + pad) --out;
@@ -176,10 +177,8 @@ class Checker {
     size("the pool's dilation height", pool.dil.h);
     size("the pool's dilation width", pool.dil.w);
     if (!problems_.empty()) return;
-    shapes.out_h =
-        pool_size("height", shapes.p, pool.window.h, pool.stride.h, pool.pad.h, pool.dil.h);
-    shapes.out_w =
-        pool_size("width", shapes.q, pool.window.w, pool.stride.w, pool.pad.w, pool.dil.w);
+    shapes.out_h = pool_size("height", shapes.p, pool, &Extent::h);
+    shapes.out_w = pool_size("width", shapes.q, pool, &Extent::w);
     if (stage_.keep.idx && !(Size(shapes.p) * shapes.q).fits(largest_axis))
       problem("keep(idx): p*q is {}*{}, expected at most {} (idx is int32)", shapes.p, shapes.q,
               largest_axis);

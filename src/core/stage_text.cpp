@@ -17,7 +17,7 @@ constexpr std::string_view planned[] = {"add", "silu", "gelu", "hswish", "avg", 
 
 class Parser {
  public:
-  Parser(std::string_view text, GivenAxes& given) : text_(text), given_(given) {}
+  explicit Parser(std::string_view text) : text_(text) {}
 
   Stage parse() {
     if (const std::size_t space = text_.find_first_of(" \t"); space != std::string_view::npos)
@@ -30,6 +30,7 @@ class Parser {
     if (given_.r && !given_.s) stage_.s = stage_.r;
     return stage_;
   }
+  const GivenAxes& given() const { return given_; }
 
  private:
   [[noreturn]] void fail(const std::string& what) const { fail_at(at_, what); }
@@ -267,7 +268,7 @@ class Parser {
   }
 
   std::string_view text_;
-  GivenAxes& given_;
+  GivenAxes given_;
   std::size_t at_ = 0;
   Stage stage_;
   bool stride_ = false, groups_ = false, nchw_ = false, pad_ = false, dil_ = false, out_ = false,
@@ -283,7 +284,10 @@ std::string_view trim(std::string_view text) {
 }
 
 Stage parse_stage_parts(std::string_view text, GivenAxes& given) {
-  return Parser(trim(text), given).parse();
+  Parser parser(trim(text));
+  Stage stage = parser.parse();
+  given = parser.given();
+  return stage;
 }
 
 Stage parse_stage(std::string_view text) {

@@ -32,14 +32,15 @@ TaskLog::TaskLog(int slots, std::size_t most) : of_(static_cast<std::size_t>(slo
 
 void TaskLog::add(int slot, Index task, Clock::time_point begin, Clock::time_point end) noexcept {
   Slot& mine = of_[static_cast<std::size_t>(slot)];
-  if (mine.tasks.size() < most_) {
-    try {
-      mine.tasks.push_back({loops_ - 1, task, begin, end});
-      return;
-    } catch (const std::bad_alloc&) {  // counted below
-    }
+  if (mine.tasks.size() >= most_) {
+    ++mine.left_out;
+    return;
   }
-  ++mine.left_out;
+  try {
+    mine.tasks.push_back({loops_ - 1, task, begin, end});
+  } catch (const std::bad_alloc&) {
+    ++mine.left_out;
+  }
 }
 
 std::size_t TaskLog::left_out() const {

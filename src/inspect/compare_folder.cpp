@@ -84,6 +84,7 @@ std::vector<ComparedOperator> compare_folder(const std::string& folder, const To
     index = std::move(reference);  // its thresholds are those that the spikes should have
   }
   std::vector<ComparedOperator> all;
+  all.reserve(index.operators.size());
   for (const DumpedOperator& op : index.operators)
     all.push_back(compare_operator(folder, op, tolerance, most_worst));
   return all;

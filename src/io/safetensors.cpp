@@ -123,6 +123,7 @@ SafeTensors::SafeTensors(Source source, std::string name)
 // The format: tensors lie one behind the other and fill the body.
 void SafeTensors::check_places() const {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> places;
+  places.reserve(tensors_.size());
   for (const auto& [key, entry] : tensors_) places.emplace_back(entry.begin, entry.end);
   std::sort(places.begin(), places.end());
   std::uint64_t at = 0;

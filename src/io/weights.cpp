@@ -30,8 +30,8 @@ bool is_space(char c) {
 // A whole word as a number; from_chars alone refuses what is too small and a leading '+'.
 bool parse_number(std::string_view word, double& value) {
   if (word.starts_with('+') && !word.starts_with("+-")) word.remove_prefix(1);
-  const char* const end = word.data() + word.size();
-  const auto result = std::from_chars(word.data(), end, value);
+  const char *const begin = word.data(), *const end = begin + word.size();
+  const auto result = std::from_chars(begin, end, value);
   if (result.ptr != end || result.ec == std::errc::invalid_argument) return false;
   if (result.ec == std::errc::result_out_of_range) {
     // Is it 0 or infinite? from_chars does not say; strtod does, in the "C" locale.
@@ -86,15 +86,16 @@ std::vector<float> parse_weights(std::string_view text, const std::string& name,
   return values;
 }
 
-bool ParameterFolder::in_safetensors(const std::string& parameter) {
+const SafeTensors* ParameterFolder::safetensors_with(const std::string& parameter) {
   const std::string path = folder_ + "/model.safetensors";
   if (!tensors_ && file_there(path)) tensors_.emplace(path);
-  return tensors_ && tensors_->contains(parameter);
+  return tensors_ && tensors_->contains(parameter) ? &*tensors_ : nullptr;
 }
 
 bool ParameterFolder::has(const std::string& parameter) {
   const std::string path = folder_ + "/" + parameter;
-  return file_there(path + ".txt") || file_there(path + ".npy") || in_safetensors(parameter);
+  return file_there(path + ".txt") || file_there(path + ".npy") ||
+         safetensors_with(parameter) != nullptr;
 }
 
 std::string ParameterFolder::name_of(const std::string& parameter) const {
@@ -121,9 +122,9 @@ std::vector<float> ParameterFolder::read(const std::string& parameter,
       throw Error(fmt::format("{}: values of type {}, expected f4 or f8.", name,
                               to_text(array.view().dtype)));
     values.assign(array.data<float>(), array.data<float>() + array.elements());
-  } else if (in_safetensors(parameter)) {
+  } else if (const SafeTensors* const tensors = safetensors_with(parameter)) {
     name = printable_path(folder_ + "/model.safetensors: " + parameter);
-    values = tensors_->values(parameter);
+    values = tensors->values(parameter);
   } else {
     throw Error(
         fmt::format("{}: no weights \"{}\": expected {} values ({}) in {}.txt, {}.npy or "

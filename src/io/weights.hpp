@@ -52,7 +52,8 @@ class ParameterFolder : public ParameterSource {
   std::string name_of(const std::string& parameter) const override;
 
  private:
-  bool in_safetensors(const std::string& parameter);
+  /// The folder's model.safetensors, if the parameter is in it; else null.
+  const SafeTensors* safetensors_with(const std::string& parameter);
 
   std::string folder_;
   std::optional<SafeTensors> tensors_;

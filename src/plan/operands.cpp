@@ -51,7 +51,7 @@ std::string to_text(const Expected& expected, Index most_images) {
   std::string text = fmt::format("{}[", to_text(expected.dtype));
   for (int axis = 0; axis < expected.rank; ++axis) {
     const Index size = expected.shape[static_cast<std::size_t>(axis)];
-    if (axis) text += ",";
+    if (axis) text += ',';
     text += size < 0 ? fmt::format("1..{}", most_images) : fmt::format("{}", size);
   }
   return text + "]";

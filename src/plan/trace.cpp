@@ -77,6 +77,7 @@ RunTrace trace_on_gpu(const Traced& traced, double warm, TracedStage& told) {
   const double seconds = std::max(traced.bound.selection().tile.cost.seconds, 1e-6);
   const int runs = static_cast<int>(std::clamp<double>(warm / seconds, least, most));
   std::vector<RunArgs> untraced;
+  untraced.reserve(sets);
   for (std::size_t set = 0; set < sets; ++set) untraced.push_back(traced.args(set));
   std::array both{traced.args(last > 0 ? last - 1 : 0), traced.args(last, &traced.y)};
   RunTrace trace = traced.bound.trace(

@@ -175,10 +175,11 @@ std::vector<std::string> ChainParity::check(const Kernel& kernel, const Tile& ti
     if (!integers_) integers_ = sum_integers();
     if (integers_) fail("(a) integers", judge_exact(*integers_, run(integers_->inputs), tally));
   }
-  if (!normal_) normal_ = draw_inputs(chain_, Data::normal, seed_);
-  const ChainResult got = run(*normal_);
-  fail("(b) normal", judge_real(kernel, *normal_, got, tally));
-  if (thorough) fail("(d)", check_repeats(kernel, tile, *one, *normal_, got, tally));
+  const ChainInputs& normal =
+      normal_ ? *normal_ : normal_.emplace(draw_inputs(chain_, Data::normal, seed_));
+  const ChainResult got = run(normal);
+  fail("(b) normal", judge_real(kernel, normal, got, tally));
+  if (thorough) fail("(d)", check_repeats(kernel, tile, *one, normal, got, tally));
   return failures;
 }
 

@@ -21,9 +21,9 @@ void need_neuron(Random& random, Stage& s) {
     s.act = random.chance(0.5) ? integrate_fire(random.pick({1.0F, 0.25F})) : lif(2, 0.5F);
 }
 // A plane for the window's reach.
-void room_for_window(Stage& s) {
-  const Index rows = reach(s.pool->window.h, s.pool->dil.h) - 2 * s.pool->pad.h;
-  const Index columns = reach(s.pool->window.w, s.pool->dil.w) - 2 * s.pool->pad.w;
+void room_for_window(Stage& s, const Pool& p) {
+  const Index rows = reach(p.window.h, p.dil.h) - 2 * p.pad.h;
+  const Index columns = reach(p.window.w, p.dil.w) - 2 * p.pad.w;
   const Index h = (rows - 1) * s.stride.h + reach(s.r, s.dil.h) - s.pad.top - s.pad.bottom;
   const Index w = (columns - 1) * s.stride.w + reach(s.s, s.dil.w) - s.pad.left - s.pad.right;
   // Where that is absurd the stage is dropped.
@@ -44,13 +44,13 @@ void dilate_pool_rows(Index least, Random& random, Stage& s) {
   Pool& p = pool(s);
   p.window.h = std::max<Index>(p.window.h, 2);
   p.dil.h = random.between(least, least + 3);
-  room_for_window(s);
+  room_for_window(s, p);
 }
 void dilate_pool_columns(Index least, Random& random, Stage& s) {
   Pool& p = pool(s);
   p.window.w = std::max<Index>(p.window.w, 2);
   p.dil.w = random.between(least, least + 3);
-  room_for_window(s);
+  room_for_window(s, p);
 }
 // Paddings, strides and dilations of up to 2^30, with a few outputs.
 void make_rows_huge(Random& random, Stage& s) {
@@ -217,8 +217,9 @@ constexpr Field all_fields[] = {
      [](Random&, Stage& s) { pool(s).window.w = 1, pool(s).pad.w = 0; }},
     {"large pool", [](const Stage& s) { return s.pool && s.pool->window.h > 2; },
      [](Random& random, Stage& s) {
-       pool(s).window = Extent(random.between(3, 5), random.between(2, 5));
-       room_for_window(s);
+       Pool& p = pool(s);
+       p.window = Extent(random.between(3, 5), random.between(2, 5));
+       room_for_window(s, p);
      }},
     {"pool rows overlap",
      [](const Stage& s) { return s.pool && s.pool->stride.h < s.pool->window.h; },

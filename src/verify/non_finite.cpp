@@ -41,13 +41,13 @@ std::vector<std::string> check_non_finite(const Stage& given, std::uint64_t seed
                                           const Check& check, Device device, Threads& threads,
                                           Tally& tally, Index part, Index parts) {
   const Stage stage = reference::for_device(given, device.kind);
-  auto inputs = draw_inputs(stage, Data::normal, seed);
+  Inputs inputs = draw_inputs(stage, Data::normal, seed).value();
   PlanOptions options;
   options.device = device;
   options.kernel = check.kernel->name();
   options.tile = check.tile.name;
   options.use_tuning = false;
-  Plan plan(stage, inputs->weights, options);
+  Plan plan(stage, inputs.weights, options);
   Guard guard(device);
   Stage nhwc = stage;
   nhwc.layout = Layout::nhwc;
@@ -68,15 +68,15 @@ std::vector<std::string> check_non_finite(const Stage& given, std::uint64_t seed
       for (Index w = 3; w < std::min<Index>(9, stage.w); ++w) {
         if ((h + 5 * w) % parts != part) continue;
         const Index at = (h * stage.w + w) * stage.c + (h + w) % stage.c;
-        const float before = math::load(stage.dtype, inputs->x.view().data, at);
-        math::store(stage.dtype, inputs->x.view().data, at, special);
-        const Operands operands = inputs->operands();
-        Outputs want = Oracle(stage, inputs->weights, operands, Sum::exact).all(threads);
-        const Result got = guard.run(plan, *inputs, Views::dense);
+        const float before = math::load(stage.dtype, inputs.x.view().data, at);
+        math::store(stage.dtype, inputs.x.view().data, at, special);
+        const Operands operands = inputs.operands();
+        Outputs want = Oracle(stage, inputs.weights, operands, Sum::exact).all(threads);
+        const Result got = guard.run(plan, inputs, Views::dense);
         ++tally.runs;
         tally.outputs += static_cast<Index>(got.y.size());
         if (!check.kernel->facts().contains_non_finite) {
-          const Outputs wide = with_zero_taps(stage, *inputs, threads);
+          const Outputs wide = with_zero_taps(stage, inputs, threads);
           for (std::size_t i = 0; i < got.y.size(); ++i)
             if (std::isnan(got.y[i]) && std::isnan(wide.y[i])) want.y[i] = wide.y[i];
         }
@@ -91,7 +91,7 @@ std::vector<std::string> check_non_finite(const Stage& given, std::uint64_t seed
               fmt::format("{} at x[0,{},{},{}]: {}", special, h, w, (h + w) % stage.c, why));
         else if (!why.empty())
           ++more;
-        math::store(stage.dtype, inputs->x.view().data, at, before);
+        math::store(stage.dtype, inputs.x.view().data, at, before);
       }
   if (more > 0) failures.back() += fmt::format(" (and at {} more places and values)", more);
   return failures;

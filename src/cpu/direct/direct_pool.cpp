@@ -23,7 +23,7 @@ void DirectPrepared::run_pooled(const RunArgs& args, const TileArgs& tile, const
                    static_cast<std::size_t>(kept * row_floats) * sizeof(float));
     const Rows rows{step.begin + kept, step.end, kept * shapes_.q};
     held = {step.begin, step.end};
-    Ahead now = out_end == piece.rows.out_end ? ahead : Ahead{};
+    Ahead now = out_end == piece.rows.out_end ? ahead : ahead.nothing();
     if (by_rows_ && !skips()) {
       const Index listed = run_rows(args, tile, block, piece, rows, 0, scratch, now);
       run_block(tile, block, listed, scratch, now);

@@ -74,8 +74,9 @@ class DirectPrepared final : public CpuPrepared<DirectWeights> {
   };
   // What a task prefetches into L2 during its last block of filters: the input of the next task.
   struct Ahead {
-    const float* from = nullptr;
+    const float* from;  // not null where nothing is to be fetched, either: all step it
     Index floats = 0;
+    Ahead nothing() const { return {from, 0}; }
   };
   enum class Pooling { none, registers, scratch };
   // Rows [begin, end) of the convolution's output.

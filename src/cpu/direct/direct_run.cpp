@@ -73,7 +73,8 @@ Index DirectPrepared::list_pixels(const RunArgs& args, const Piece& piece, Index
 // The input of `rows` output rows from `row`, counted over all images: as much of it as lies in the
 // first one's image.
 DirectPrepared::Ahead DirectPrepared::input_of(const RunArgs& args, Index row, Index rows) const {
-  if (stage_.dtype != DType::f32 || skipped_ != Extent{1}) return {};
+  const auto* const x = static_cast<const float*>(args.x);
+  if (stage_.dtype != DType::f32 || skipped_ != Extent{1}) return {x};
   const Index image = row / shapes_.out_h, out = row % shapes_.out_h;
   const Index last = std::min(out + rows, shapes_.out_h) - 1;
   const Index begin = pool_rows_.lowest(out) * stage_.stride.h - stage_.pad.top;
@@ -81,8 +82,7 @@ DirectPrepared::Ahead DirectPrepared::input_of(const RunArgs& args, Index row, I
                     (stage_.r - 1) * stage_.dil.h + 1;
   const Index first = std::clamp<Index>(begin, 0, stage_.h);
   const Index count = std::clamp<Index>(end, first, stage_.h) - first;
-  return {static_cast<const float*>(args.x) + image * args.x_stride.n + first * args.x_stride.h,
-          count * args.x_stride.h};
+  return {x + image * args.x_stride.n + first * args.x_stride.h, count * args.x_stride.h};
 }
 
 TileArgs DirectPrepared::tile_of(const RunArgs& args, const FilterBlock& block, const float* bias,
@@ -127,7 +127,7 @@ void DirectPrepared::run_block(TileArgs tile, const FilterBlock& block, Index co
         block.weights + static_cast<std::size_t>(part.begin * block.width) + floats;
     const bool fetch = fetch_weights_ && end + 2 * floats <= weight_floats_;
     tile.next = fetch ? weights().packed.data() + end : nullptr;
-    run_part(tile, block, count, scratch, tile.suspend ? Ahead{} : ahead);
+    run_part(tile, block, count, scratch, tile.suspend ? ahead.nothing() : ahead);
   }
 }
 
@@ -325,7 +325,7 @@ Status DirectPrepared::run(const RunArgs& given) const noexcept {
     const Index listed = load_task(args, task, scratch);
     for (Index i = task.first_block; i < task.last_block; ++i) {
       const FilterBlock& block = blocks_[static_cast<std::size_t>(i)];
-      Ahead ahead;
+      Ahead ahead{static_cast<const float*>(args.x)};
       if (i + 1 == blocks && task.end < rows) ahead = input_of(args, task.end, cut.rows);
       run_block_of(args, task, block, bias + block.bias, listed, scratch, ahead);
     }

@@ -18,6 +18,11 @@ std::string pool_text(const Pool& pool) {
                      text(pool.stride), text(pool.pad), text(pool.dil), pool.ceil ? ", ceil" : "");
 }
 
+bool takes_fours(const Pool& pool) {
+  return pool.window == Extent{2} && pool.stride == Extent{2} && pool.pad == Extent{0} &&
+         pool.dil == Extent{1};
+}
+
 constexpr std::string_view asked_for = "asked for", none = "none";
 
 }  // namespace
@@ -73,12 +78,11 @@ Refusals& Refusals::spikes() {
 }
 
 bool pools_in_fours_or_less(const Stage& stage) {
-  return stage.pool && stage.pool->window == Extent{2} && stage.pool->stride == Extent{2} &&
-         stage.pool->pad == Extent{0} && stage.pool->dil == Extent{1};
+  return stage.pool && takes_fours(*stage.pool);
 }
 
 bool pools_in_fours(const Stage& stage) {
-  if (!pools_in_fours_or_less(stage)) return false;
+  if (!stage.pool || !takes_fours(*stage.pool)) return false;
   if (!stage.pool->ceil) return true;  // no window ends beyond the plane
   const Shapes shapes = shapes_of(stage);
   return 2 * shapes.out_h <= shapes.p && 2 * shapes.out_w <= shapes.q;

@@ -161,6 +161,7 @@ std::vector<SpikeFirst::TapPair> SpikeFirst::list_pairs() {
 void SpikeFirst::pack(const std::vector<TapPair>& pairs) {
   const Index taps = stage_.r * stage_.s * stage_.c, count = static_cast<Index>(pairs.size());
   std::vector<Line> lines;
+  lines.reserve(static_cast<std::size_t>(stage_.c));
   for (Index c = 0; c < stage_.c; ++c) lines.push_back(line_of(input_.data() + c * 256));
   for (Index k = 0; k < stage_.k; ++k) {
     const Quantised q =

@@ -26,8 +26,16 @@ struct WindowStep {
   int s = 0, r = 0, byte = 0;  // the tap; the first byte of the thread's unit among the channels
 
   CONVOY_HD explicit WindowStep(int unit) : byte(unit * unit_bytes) {}
-  CONVOY_HD bool next_s(const WindowGeometry& g) { return ++s < g.s || (s = 0, false); }
-  CONVOY_HD bool next_r(const WindowGeometry& g) { return ++r < g.r || (r = 0, false); }
+  CONVOY_HD bool next_s(const WindowGeometry& g) {
+    if (++s < g.s) return true;
+    s = 0;
+    return false;
+  }
+  CONVOY_HD bool next_r(const WindowGeometry& g) {
+    if (++r < g.r) return true;
+    r = 0;
+    return false;
+  }
   CONVOY_HD void next_c() { byte += chunk_bytes; }
   CONVOY_HD int bytes(const WindowGeometry& g) const {
     const int left = g.channel_bytes - byte;

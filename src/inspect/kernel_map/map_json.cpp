@@ -112,11 +112,11 @@ Json gemm_json(const KernelMap& map, const std::vector<Index>& asked) {
   return json;
 }
 
-Json thread_json(const KernelMap& map, const MapPoint& point) {
+Json thread_json(const KernelMap& map, const MapPoint& point, int thread) {
   const TilePlace tile = map.in_step(map.tile_at(point.block_x, point.block_y), point.block_t);
-  const ThreadStep what = map.thread_step(tile, *point.thread, point.step);
-  return {{"thread", *point.thread}, {"tile", json_of(tile)},   {"step", point.step},
-          {"role", what.role},       {"heading", what.heading}, {"rows", what.rows},
+  const ThreadStep what = map.thread_step(tile, thread, point.step);
+  return {{"thread", thread},   {"tile", json_of(tile)},   {"step", point.step},
+          {"role", what.role},  {"heading", what.heading}, {"rows", what.rows},
           {"notes", what.notes}};
 }
 
@@ -162,7 +162,7 @@ Json map_json(const KernelMap& map, const MapPoint& point) {
   else if (point.gemm)
     json["product"] = gemm_json(map, *point.gemm);
   else if (point.thread)
-    json["thread"] = thread_json(map, point);
+    json["thread"] = thread_json(map, point, *point.thread);
   return json;
 }
 

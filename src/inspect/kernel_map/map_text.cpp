@@ -162,11 +162,11 @@ std::string gemm_text(const KernelMap& map, const std::vector<Index>& asked) {
   return text;
 }
 
-std::string thread_text(const KernelMap& map, const MapPoint& point) {
+std::string thread_text(const KernelMap& map, const MapPoint& point, int thread) {
   const TilePlace tile = map.in_step(map.tile_at(point.block_x, point.block_y), point.block_t);
-  const ThreadStep what = map.thread_step(tile, *point.thread, point.step);
+  const ThreadStep what = map.thread_step(tile, thread, point.step);
   std::string text =
-      fmt::format("\nThread {} of tile {}, step {}\n", *point.thread, tile_text(tile), point.step);
+      fmt::format("\nThread {} of tile {}, step {}\n", thread, tile_text(tile), point.step);
   text += fmt::format("  {}\n", what.role);
   text += table(what.heading, what.rows);
   for (const std::string& note : what.notes) text += fmt::format("  {}\n", note);
@@ -192,7 +192,7 @@ std::string map_text(const KernelMap& map, const MapPoint& point) {
   line(text, "first tiles", first);
   if (point.at) return text + at_text(map, *point.at);
   if (point.gemm) return text + gemm_text(map, *point.gemm);
-  if (point.thread) return text + thread_text(map, point);
+  if (point.thread) return text + thread_text(map, point, *point.thread);
   return text;
 }
 
@@ -200,6 +200,7 @@ std::string to_text(const SharedMemoryMap& map) {
   std::string text =
       fmt::format("\nShared memory of {} {}: {} bytes\n", map.kernel, map.tile, map.bytes);
   std::vector<std::vector<std::string>> rows;
+  rows.reserve(map.regions.size());
   for (const SharedRegion& region : map.regions)
     rows.push_back({fmt::format("{}", region.begin), fmt::format("{}", region.bytes), region.name,
                     region.what});

@@ -134,6 +134,7 @@ class WinogradMap final : public KernelMap {
     t.y = y.data();
     t.y_stride = {0, g.m * g.m * simd_.panel, g.m * simd_.panel, simd_.panel, 1};
     std::vector<double> factors;
+    factors.reserve(static_cast<std::size_t>(g.points));
     for (Index xi = 0; xi < g.points; ++xi) {
       std::fill_n(m.data(), floats, 0.0F);
       m.data()[xi * winograd::m_stride(1, simd_.panel)] = 1;
@@ -157,6 +158,7 @@ class WinogradMap final : public KernelMap {
     t.x_stride = {0, side * side * simd_.lanes, side * simd_.lanes, simd_.lanes, 1};
     simd_.input(g, t, 0, 1, v.data());
     std::vector<double> factors;
+    factors.reserve(static_cast<std::size_t>(g.points));
     for (Index xi = 0; xi < g.points; ++xi)
       factors.push_back(static_cast<double>(v.data()[xi * winograd::v_stride(g, simd_.lanes, 1)]));
     return factors;
@@ -170,6 +172,7 @@ class WinogradMap final : public KernelMap {
     w[static_cast<std::size_t>((r * 3 + s) * g.c)] = 1;
     winograd::pack(g, simd_.panel, w.data(), u.data());
     std::vector<double> factors;
+    factors.reserve(static_cast<std::size_t>(g.points));
     for (Index xi = 0; xi < g.points; ++xi)
       factors.push_back(
           static_cast<double>(u[static_cast<std::size_t>(g.filter(xi) * g.c * simd_.panel)]));
