@@ -42,9 +42,9 @@ Vectors vectors_of(const Stage& stage, Index lanes) {
   Vectors vectors;
   // Whole groups, unless that leaves so many lanes idle that two vectors of channels take less: a
   // quarter where one instruction picks from both (AVX-512), else half.
-  const Index whole = of_group <= lanes ? lanes / of_group * of_group : 0;
+  const Index whole = lanes / of_group * of_group;  // 0 where a group has more filters
   const bool enough = lanes == 16 ? 4 * whole > 3 * lanes : 2 * whole > lanes;
-  vectors.filters = enough ? whole : lanes;
+  vectors.filters = whole > 0 && enough ? whole : lanes;
   vectors.count = ceil_div(stage.k, vectors.filters);
   // Where vectors begin within a group repeats after at most as many as it has filters.
   for (Index i = 0; i < std::min(vectors.count, of_group); ++i)
