@@ -160,8 +160,8 @@ std::vector<float> ParameterFolder::read(const std::string& parameter,
       values[i] = math::load(view.dtype, view.data, static_cast<Index>(i));
   } else if (in_safetensors(parameter)) {
     name = printable_path(folder_ + "/model.safetensors: " + parameter);
-    check_shape(name, tensors_->shape(parameter), shape, meaning);
     values = tensors_->values(parameter);
+    check_shape(name, tensors_->shape(parameter), shape, meaning);
   } else {
     throw Error(
         fmt::format("{}: no weights \"{}\": expected {} values ({}) in {}.txt, {}.npy or "
