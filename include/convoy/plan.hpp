@@ -51,7 +51,7 @@ struct Operands {
   TensorView pre{}, act{}, idx{};  // where the stage keeps them
   TensorView membrane_in{};        // [N,P,Q,K] f32; empty: 0
   TensorView membrane_out{};       // [N,P,Q,K] f32; empty: not written
-  void* workspace = nullptr;       // of workspace_bytes(), 64-byte aligned (256-byte on a GPU);
+  void* workspace = nullptr;       // of workspace_bytes(), in no operand, 64-byte aligned (256 on a GPU);
                                    // null: the plan's own
 };
 

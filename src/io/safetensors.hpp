@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "convoy/stage.hpp"
+
 namespace convoy::io {
 
 /// An open file, its header read. The values of a tensor are read when they are asked for, straight
