@@ -36,8 +36,8 @@ void run_dump(const DumpArguments& arguments) {
   const TensorView image = view_of(images, arguments.image, 1);
   const auto dump = arguments.reference ? inspect::dump_reference : inspect::dump_network;
   const Index operators = dump(job, std::move(model), image);
-  fmt::print("{} operators of image {} in {}\n", operators, arguments.image,
-             printable_path(arguments.folder));
+  fmt::print("{} {} of image {} in {}\n", operators, operators == 1 ? "operator" : "operators",
+             arguments.image, printable_path(arguments.folder));
 }
 
 }  // namespace

@@ -76,6 +76,14 @@ void explain_chain(const Chain& chain, const PlanOptions& options, const Machine
 
 void run_explain(const ExplainArguments& arguments, int& exit_code) {
   if (arguments.inside.wanted()) {
+    if (!arguments.then.empty() || arguments.stage.find('>') != std::string::npos)
+      throw Error(
+          "explain: --map, --smem and --pipe are for a single stage, found a chain. Ask for one "
+          "stage after the other.");
+    if (arguments.all || arguments.trace.asked_for())
+      throw Error(
+          "explain: --map, --smem and --pipe run nothing, --all and --trace do. Leave the ones or "
+          "the others out.");
     run_explain_map(arguments.inside,
                     {arguments.stage, arguments.device, arguments.kernel, arguments.tile,
                      arguments.threads, arguments.strict, arguments.json});

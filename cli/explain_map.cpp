@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "convoy/error.hpp"
@@ -57,8 +58,8 @@ inspect::MapPoint point_of(const MapArguments& arguments) {
       point.block_y = block.size() > 1 ? block[1] : -1;
       point.block_t = block.size() > 2 ? block[2] : 0;
     }
-    point.step = arguments.step;
-  } else if (!arguments.block.empty() || arguments.step > 0) {
+    point.step = std::max<Index>(arguments.step, 0);
+  } else if (!arguments.block.empty() || arguments.step >= 0) {
     throw Error("explain: --block and --step say where a thread is: give --thread T, too");
   }
   return point;
@@ -90,7 +91,8 @@ void MapArguments::add_to(Command& command) {
 }
 
 bool MapArguments::wanted() const {
-  return map || smem || pipe || !at.empty() || !gemm.empty() || thread >= 0 || !block.empty();
+  return map || smem || pipe || !at.empty() || !gemm.empty() || thread >= 0 || !block.empty() ||
+         step >= 0;
 }
 
 void run_explain_map(const MapArguments& arguments, const MapOf& of) {

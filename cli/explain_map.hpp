@@ -11,7 +11,7 @@ struct MapArguments {
   bool map = false, smem = false, pipe = false;
   std::string at, gemm, block;
   int thread = -1;
-  Index step = 0;
+  Index step = -1;  // -1: not given
 
   void add_to(Command& command);
   /// Whether any of them is given.

@@ -51,8 +51,8 @@ struct Operands {
   TensorView pre{}, act{}, idx{};  // where the stage keeps them
   TensorView membrane_in{};        // [N,P,Q,K] f32; empty: 0
   TensorView membrane_out{};       // [N,P,Q,K] f32; empty: not written
-  void* workspace = nullptr;       // of workspace_bytes(), 64-byte aligned (256-byte on a GPU);
-                                   // null: the plan's own
+  void* workspace = nullptr;       // of workspace_bytes(), 64-byte aligned (on a GPU 256), apart
+                                   // from all operands; null: the plan's own
 };
 
 /// Weights in the layout that a kernel wants, on its device: made by `Plan::pack`, read by any plan

@@ -90,6 +90,12 @@ nb::object capsule_of(nb::handle array, Device device, Stream stream) {
   return method(**arguments);
 }
 
+/// Whether neighbours of one axis lie side by side in memory.
+bool has_neighbours(const TensorView& view) {
+  const auto end = view.stride.begin() + view.rank;
+  return std::find(view.stride.begin(), end, 1) != end;
+}
+
 }  // namespace
 
 const ArrayType& type_of(nb::handle array) {
@@ -152,6 +158,13 @@ void Array::take(nb::handle array, const char* name, Access access, Device devic
                fmt::format("{}: {} that can't be read without a copy: {}", name,
                            name_of_type(array), why));
   }
+  // DLPack does not carry it. Such a view of complex numbers has no axis of neighbours.
+  if (type->maker == Maker::torch && !has_neighbours(view) &&
+      nb::cast<bool>(array.attr("is_neg")()))
+    raise(StatusCode::invalid_operand,
+          fmt::format("{}: {} whose negative bit is set, as of z.conj().imag, expected its numbers "
+                      "in memory. Pass {}.resolve_neg().",
+                      name, name_of_type(array), name));
   if (access == Access::write && read_only_)
     raise(StatusCode::invalid_operand,
           fmt::format("{}: {} that is read only, expected one to write to. Pass a copy, or none: "

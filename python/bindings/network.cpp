@@ -5,7 +5,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
+#include <string_view>
 
 #include "core/gpu.hpp"
 #include "documents.hpp"
@@ -38,20 +40,36 @@ PythonNetwork load(const std::string& folder, const NetworkOptions& options) {
   return {Network(folder, options), options.device};
 }
 
+/// Whether a layer or a batch-norm has the parameter's name, up to its last dot.
+bool reads(const NetworkText& network, const std::string& parameter) {
+  const std::string owner = parameter.substr(0, parameter.rfind('.'));
+  const std::string_view rest = std::string_view(parameter).substr(owner.size());
+  const auto one_of = [&](std::initializer_list<std::string_view> names) {
+    return std::find(names.begin(), names.end(), rest) != names.end();
+  };
+  return std::any_of(network.layers.begin(), network.layers.end(), [&](const NetworkLayer& layer) {
+    return (layer.name == owner && one_of({".weight", ".bias"})) ||
+           (layer.batchnorm == owner &&
+            one_of({".weight", ".bias", ".running_mean", ".running_var"}));
+  });
+}
+
 PythonNetwork from_text(const std::string& text, const nb::dict& given, const std::string& name,
                         const std::string& device, int threads, Index batch, bool spike_kernels,
                         bool openmp) {
+  const NetworkText network = parse_network(text, name);
   std::vector<std::unique_ptr<Array>> arrays;
   NetworkParameters parameters;
   for (auto [key, value] : given) {
     const std::string parameter = utf8_of(nb::str(key));
+    if (!reads(network, parameter)) continue;  // as the num_batches_tracked of a batch-norm
     arrays.push_back(std::make_unique<Array>());
     arrays.back()->take(value, parameter.c_str(), Access::read);
     parameters[parameter] = arrays.back()->view;
   }
   const NetworkOptions options = options_of(device, threads, batch, spike_kernels, openmp);
   const nb::gil_scoped_release released;
-  return {Network(parse_network(text, name), parameters, options), options.device};
+  return {Network(network, parameters, options), options.device};
 }
 
 void take_images(const PythonNetwork& self, Array& array, nb::handle images, Stream stream) {

@@ -175,6 +175,8 @@ class _Text:
             if module.linear:
                 self.lines.append("flatten")
         line, more = _line(module, name.replace("/", "."))
+        if more.keys() & self.parameters.keys():
+            raise _refuse(name, "called a second time; expected each layer once. Give the model a copy of it")
         self.lines.append(line)
         self.parameters |= more
 

@@ -275,6 +275,14 @@ def replace_plain(
     return stages, rows
 
 
+def _views_to_reshapes(graph: fx.Graph) -> None:
+    """Stages give channels_last tensors, of which x.view(n, -1) is refused; of others a reshape is that view."""
+    for node in graph.nodes:
+        of_type = any(isinstance(argument, torch.dtype) for argument in node.args[1:])
+        if node.op == "call_method" and node.target in ("view", "view_as") and not of_type and not node.kwargs:
+            node.target = "reshape" + node.target.removeprefix("view")
+
+
 def fuse(model: nn.Module, sample: Any, *, linear: bool = True, tolerance: float | None = None,
          show: bool = True) -> Fused:  # fmt: skip
     """The model with Conv2d [BatchNorm2d] [activation] [MaxPool2d], and Linear [activation], as stages.
@@ -334,6 +342,8 @@ def _fused(model: nn.Module, graph: fx.Graph, arguments: tuple, states: States, 
     spiking, told, found = replace_spiking(model, graph, shapes.seen)
     networks, kernels = replace_networks(model, graph, spiking, shapes.seen)
     stages, rows = replace_plain(model, graph, shapes.seen, linear, {node.name for nodes, *_ in told for node in nodes})
+    if stages or spiking:
+        _views_to_reshapes(graph)
     graph.lint()
     of_text = {id(one.nodes): one.stage for one in found}
     for nodes, text, kernel, reason in told:

@@ -69,6 +69,12 @@ ComparedOperator compare_operator(const std::string& folder, const DumpedOperato
   return compared;
 }
 
+Error missing(const std::string& folder, Side side) {
+  return Error(fmt::format("{}: holds one side alone: no {}. `convoy dump MODEL {}{}` writes it.",
+                           printable_path(folder), index_name(side), printable_path(folder),
+                           side == Side::reference ? " --reference" : ""));
+}
+
 }  // namespace
 
 std::vector<ComparedOperator> compare_folder(const std::string& folder, const Tolerance& tolerance,
@@ -77,11 +83,15 @@ std::vector<ComparedOperator> compare_folder(const std::string& folder, const To
   if (!std::filesystem::is_directory(folder, none))
     throw Error(printable_path(folder) +
                 ": expected a folder of dumps. `convoy dump MODEL FOLDER` writes one.");
+  if (!file_there(folder + "/" + index_name(Side::convoy))) throw missing(folder, Side::convoy);
   DumpIndex index = read_index(folder + "/" + index_name(Side::convoy));
   if (const std::string path = folder + "/" + index_name(Side::reference); file_there(path)) {
     DumpIndex reference = read_index(path);
     expect_same(index, reference, folder);
     index = std::move(reference);  // its thresholds are those that the spikes should have
+  } else if (!index.operators.empty() &&
+             !file_there(folder + "/" + dump_name(index.operators[0].name, Side::reference))) {
+    throw missing(folder, Side::reference);
   }
   std::vector<ComparedOperator> all;
   all.reserve(index.operators.size());

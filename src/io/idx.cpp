@@ -57,7 +57,10 @@ class Source {
       const int result = inflate(&stream_, Z_NO_FLUSH);
       done += want - stream_.avail_out;
       if (result == Z_STREAM_END) {
-        ended_ = true;
+        // gzip: files put one behind the other are one file.
+        const bool more =
+            stream_.avail_in >= 2 && stream_.next_in[0] == 0x1f && stream_.next_in[1] == 0x8b;
+        ended_ = !more || inflateReset(&stream_) != Z_OK;
       } else if (result == Z_BUF_ERROR ||
                  (result == Z_OK && stream_.avail_in == 0 && stream_.avail_out)) {
         throw Error(name_ + ": the gzip data ends early. Was the download cut short?");

@@ -171,9 +171,9 @@ Tensor parse_npy(std::string_view bytes, std::string_view name) {
     expected *= unsigned_size;
   }
   if (data.size() != expected)
-    throw Error(
-        fmt::format("{}: {} bytes of data, expected {} for its shape. Was the file cut short?",
-                    name, data.size(), expected));
+    throw Error(fmt::format(
+        "{}: {} bytes of data, expected {} for its shape. {}", name, data.size(), expected,
+        data.size() < expected ? "Was the file cut short?" : "Is it one whole file?"));
   Tensor tensor(type->dtype, shape);
   if (header.descr() == "<f8")
     convert<double, float>(data, tensor, name);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -138,11 +139,23 @@ void SafeTensors::check_places() const {
                             name_, body_size_, at));
 }
 
-std::vector<float> SafeTensors::values(const std::string& tensor) const {
+const SafeTensors::Entry& SafeTensors::entry_of(const std::string& tensor) const {
   const auto found = tensors_.find(tensor);
   if (found == tensors_.end())
     throw Error(fmt::format("{}: holds no tensor \"{}\".", name_, printable(tensor)));
-  const Entry& entry = found->second;
+  return found->second;
+}
+
+std::vector<Index> SafeTensors::shape(const std::string& tensor) const {
+  std::vector<Index> shape;
+  for (const std::uint64_t size : entry_of(tensor).shape)
+    shape.push_back(
+        static_cast<Index>(std::min<std::uint64_t>(size, std::numeric_limits<Index>::max())));
+  return shape;
+}
+
+std::vector<float> SafeTensors::values(const std::string& tensor) const {
+  const Entry& entry = entry_of(tensor);
   if (entry.dtype != "F32" && entry.dtype != "F16" && entry.dtype != "BF16")
     throw Error(fmt::format("{}: tensor \"{}\" has type {}, expected F32, F16 or BF16.", name_,
                             printable(tensor), printable(entry.dtype, 16)));

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "convoy/stage.hpp"
+
 namespace convoy::io {
 
 /// An open file, its header read. The values of a tensor are read when they are asked for, straight
@@ -21,6 +23,9 @@ class SafeTensors {
   SafeTensors(std::vector<unsigned char> bytes, std::string name);
 
   bool contains(const std::string& tensor) const { return tensors_.count(tensor) > 0; }
+  /// The shape of one tensor, as the header says; sizes beyond an Index are its largest number.
+  /// Throws Error: no such tensor.
+  std::vector<Index> shape(const std::string& tensor) const;
   /// The values of one tensor, F32, F16 or BF16, flattened, as fp32. Throws Error: no such tensor,
   /// another type, a shape that is not its place's, a file that has become shorter.
   std::vector<float> values(const std::string& tensor) const;
@@ -39,6 +44,7 @@ class SafeTensors {
   static Source source_of(std::vector<unsigned char> bytes);
   SafeTensors(Source source, std::string name);
   void check_places() const;
+  const Entry& entry_of(const std::string& tensor) const;
 
   Source source_;
   std::string name_;

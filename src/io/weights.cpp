@@ -1,6 +1,6 @@
 #include "io/weights.hpp"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <locale.h>
 
 #include <charconv>
@@ -12,6 +12,7 @@
 #include "core/printable.hpp"
 #include "core/size.hpp"
 #include "io/npy.hpp"
+#include "math/half.hpp"
 
 namespace convoy::io {
 namespace {
@@ -25,6 +26,37 @@ bool is_space(char c) {
   throw Error(fmt::format(
       "{}: {} values, expected {} ({}). {}", name, found, count, meaning,
       found < count ? "Was the file cut short?" : "Does it belong to another network?"));
+}
+
+// Whether an array of shape `found` holds its values in the order of `expected`: flattened, or
+// with neighbouring axes behind the first one put together. Axes of 1 do not count. Other orders of
+// the same sizes, as [k, r, s, c] where c = r = s, can't be told.
+bool in_order_of(std::vector<Index> found, std::vector<Index> expected) {
+  const bool rows = !expected.empty() && expected[0] != 1;
+  std::erase(found, 1), std::erase(expected, 1);
+  if (found.size() <= 1) return true;
+  std::size_t i = 0, j = 0;
+  if (rows && found[i++] != expected[j++]) return false;
+  for (; i < found.size(); ++i) {
+    Index product = 1;
+    while (product < found[i] && j < expected.size()) product *= expected[j++];
+    if (product != found[i]) return false;
+  }
+  return true;
+}
+
+void check_shape(const std::string& name, const std::vector<Index>& found,
+                 const std::vector<Index>& expected, const std::string& meaning) {
+  Size elements = 1, count = 1;
+  for (const Index size : found) elements *= size;
+  for (const Index size : expected) count *= size;
+  if (elements.value() != count.value())
+    wrong_count(name, elements.value(), count.value(), meaning);
+  if (!in_order_of(found, expected))
+    throw Error(
+        fmt::format("{}: shape [{}], expected [{}] ({}), PyTorch's order, or flattened in that "
+                    "order. Permute the axes and save it again.",
+                    name, fmt::join(found, ","), fmt::join(expected, ","), meaning));
 }
 
 // A whole word as a number; from_chars alone refuses what is too small and a leading '+'.
@@ -118,13 +150,19 @@ std::vector<float> ParameterFolder::read(const std::string& parameter,
   if (file_there(path + ".npy")) {
     name = printable_path(path + ".npy");
     const Tensor array = read_npy(path + ".npy");
-    if (array.view().dtype != DType::f32)
-      throw Error(fmt::format("{}: values of type {}, expected f4 or f8.", name,
-                              to_text(array.view().dtype)));
-    values.assign(array.data<float>(), array.data<float>() + array.elements());
+    const TensorView& view = array.view();
+    if (view.dtype != DType::f32 && view.dtype != DType::f16)
+      throw Error(fmt::format(
+          "{}: values of type {}, expected float32, float64 or float16. Convert with .astype.",
+          name, to_text(view.dtype)));
+    check_shape(name, {view.shape.begin(), view.shape.begin() + view.rank}, shape, meaning);
+    values.resize(static_cast<std::size_t>(array.elements()));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = math::load(view.dtype, view.data, static_cast<Index>(i));
   } else if (const SafeTensors* const tensors = safetensors_with(parameter)) {
     name = printable_path(folder_ + "/model.safetensors: " + parameter);
     values = tensors->values(parameter);
+    check_shape(name, tensors->shape(parameter), shape, meaning);
   } else {
     throw Error(
         fmt::format("{}: no weights \"{}\": expected {} values ({}) in {}.txt, {}.npy or "
@@ -132,8 +170,6 @@ std::vector<float> ParameterFolder::read(const std::string& parameter,
                     printable_path(folder_), printable(parameter), count, meaning,
                     printable(parameter), printable(parameter)));
   }
-  const auto found = static_cast<Index>(values.size());
-  if (found != count) wrong_count(name, found, count, meaning);
   expect_finite(values, name);
   return values;
 }

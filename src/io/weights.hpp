@@ -41,8 +41,9 @@ class ParameterFolder : public ParameterSource {
  public:
   explicit ParameterFolder(std::string folder) : folder_(std::move(folder)) {}
 
-  /// From the file conv1.weight.txt, conv1.weight.npy or the entry in model.safetensors. Throws
-  /// Error also where such a file is a folder, a pipe, a broken link or unreadable.
+  /// From the file conv1.weight.txt, conv1.weight.npy or the entry in model.safetensors. The shape
+  /// that the latter two tell must be `shape`, flattened or without its axes of 1. Throws Error
+  /// also where such a file is a folder, a pipe, a broken link or unreadable.
   std::vector<float> read(const std::string& parameter, const std::vector<Index>& shape,
                           const std::string& meaning) override;
 

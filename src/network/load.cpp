@@ -2,8 +2,12 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "convoy/error.hpp"
 #include "core/file.hpp"
+#include "core/printable.hpp"
 #include "network/flow.hpp"
 
 namespace convoy::network {
@@ -38,6 +42,13 @@ void fold(io::ParameterSource& parameters, const NetworkLayer& layer, LayerWeigh
   const Stage& s = layer.stage;
   fold_batchnorm(TensorView::of(weights.w.data(), {k, s.r, s.s, s.c / s.groups}),
                  view(weights.bias), view(gamma), view(beta), view(mean), view(variance));
+  // Each number was finite; scaled by gamma / sqrt(variance) it may not be.
+  for (const std::vector<float>* values : {&weights.w, &weights.bias})
+    if (!std::all_of(values->begin(), values->end(), [](float v) { return std::isfinite(v); }))
+      throw Error(
+          fmt::format("{}: folded into {}, it makes numbers beyond fp32, expected finite ones. Was "
+                      "the training unstable?",
+                      parameters.name_of(layer.batchnorm), printable(layer.name)));
 }
 
 }  // namespace

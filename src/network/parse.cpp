@@ -96,18 +96,21 @@ network::Flow parse_input(const Line& line, const std::vector<std::string_view>&
                     printable(words[1])));
   network.dtype = stage.dtype, network.h = stage.h, network.w = stage.w, network.c = stage.c;
   for (std::size_t i = 2; i < words.size(); ++i) {
-    if (words[i].starts_with("mean("))
-      network.mean = line.numbers(words[i], "mean");
-    else if (words[i].starts_with("std("))
-      network.std = line.numbers(words[i], "std");
-    else
+    const bool mean = words[i].starts_with("mean(");
+    if (!mean && !words[i].starts_with("std("))
       throw line.error(fmt::format("\"{}\": expected mean(...) or std(...)", printable(words[i])));
+    std::vector<float>& numbers = mean ? network.mean : network.std;
+    if (!numbers.empty())
+      throw line.error(fmt::format("\"{}\": a second {}. Expected one, with a number a channel.",
+                                   printable(words[i]), mean ? "mean" : "std"));
+    numbers = line.numbers(words[i], mean ? "mean" : "std");
   }
   return line.of([&] { return network::input_of(network); });
 }
 
-void parse_steps(const Line& line, const std::vector<std::string_view>& words,
-                 NetworkText& network) {
+void parse_steps(const Line& line, const std::vector<std::string_view>& words, NetworkText& network,
+                 bool given) {
+  if (given) throw line.error("a second \"steps\". Expected one, before the first layer.");
   if (!network.layers.empty())
     throw line.error("\"steps\" after a layer. Move it before the first.");
   Index value = 0;
@@ -197,6 +200,7 @@ NetworkText parse_network(std::string_view text, const std::string& file) {
   NetworkText network;
   network::Flow flow;
   int number = 0;
+  bool steps_given = false;
   while (!text.empty()) {
     std::string_view content = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(content.size() + 1, text.size()));
@@ -215,7 +219,8 @@ NetworkText parse_network(std::string_view text, const std::string& file) {
           "\"{}\" before the input. Expected first e.g. \"input u8:h28w28c1 mean(0.5) std(0.5)\".",
           printable(words[0])));
     if (words[0] == "steps") {
-      parse_steps(line, words, network);
+      parse_steps(line, words, network, steps_given);
+      steps_given = true;
     } else if (words[0] == "flatten") {
       if (words.size() > 1) throw line.error("\"flatten\" stands alone in its line");
       NetworkLayer layer;

@@ -1,6 +1,6 @@
 #include "plan/explain.hpp"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -60,15 +60,23 @@ std::string in_words(const Stage& s) {
     riders.push_back(std::move(act));
   }
   if (s.pool) {
-    riders.push_back(fmt::format("max-pool {} with stride {}", both(s.pool->window),
-                                 one_or_both(s.pool->stride)));
+    const Pool& pool = *s.pool;
+    std::string text_of_pool =
+        fmt::format("max-pool {} with stride {}", both(pool.window), one_or_both(pool.stride));
+    if (!(pool.pad == Extent{0})) text_of_pool += " and padding " + one_or_both(pool.pad);
+    if (!(pool.dil == Extent{1})) text_of_pool += " and dilation " + one_or_both(pool.dil);
+    if (pool.ceil) text_of_pool += ", sizes rounded up";
+    riders.push_back(std::move(text_of_pool));
   }
   if (s.norm) text += "; the input is scaled and shifted by channel";
   for (std::size_t i = 0; i < riders.size(); ++i) text += (i ? ", " : "; then ") + riders[i];
-  if (s.keep.any())
-    text += fmt::format("; also kept:{}{}{}", s.keep.pre ? " the values before the activation" : "",
-                        s.keep.act ? " the values before the pool" : "",
-                        s.keep.idx ? " where each maximum was" : "");
+  if (s.keep.any()) {
+    std::vector<std::string_view> kept;
+    if (s.keep.pre) kept.emplace_back("the values before the activation");
+    if (s.keep.act) kept.emplace_back("the values before the pool");
+    if (s.keep.idx) kept.emplace_back("where each maximum was");
+    text += fmt::format("; also kept: {}", fmt::join(kept, ", "));
+  }
   return text;
 }
 

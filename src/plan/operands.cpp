@@ -301,4 +301,29 @@ Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
   return {};
 }
 
+Status check_workspace(const Operands& operands, std::size_t bytes) {
+  if (!operands.workspace || bytes == 0) return {};
+  const auto begin = reinterpret_cast<std::uintptr_t>(operands.workspace);
+  const std::array<std::pair<std::string_view, const TensorView*>, 10> views{
+      {{"x", &operands.x},
+       {"bias", &operands.bias},
+       {"norm_scale", &operands.norm_scale},
+       {"norm_shift", &operands.norm_shift},
+       {"y", &operands.y},
+       {"pre", &operands.pre},
+       {"act", &operands.act},
+       {"idx", &operands.idx},
+       {"membrane_in", &operands.membrane_in},
+       {"membrane_out", &operands.membrane_out}}};
+  for (const auto& [what, view] : views) {
+    if (!*view) continue;
+    const auto first = reinterpret_cast<std::uintptr_t>(view->data);
+    const auto extent = static_cast<std::uintptr_t>(extent_bytes(*view).value());
+    if (begin < first + extent && first < begin + bytes)
+      return invalid(fmt::format(
+          "workspace and {} overlap in memory. Give the workspace memory of its own.", what));
+  }
+  return {};
+}
+
 }  // namespace convoy

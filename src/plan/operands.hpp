@@ -12,6 +12,10 @@ namespace convoy {
 Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
                      const Operands& operands, RunArgs& args);
 
+/// Whether a caller's workspace of so many bytes lies apart from every operand, or a status that
+/// names the one that it overlaps. Views were bound before.
+Status check_workspace(const Operands& operands, std::size_t bytes);
+
 /// Whether the view's address is a multiple of its element's size, or a status that says not.
 Status check_aligned(std::string_view what, const TensorView& view);
 

@@ -29,13 +29,14 @@ void check_weights(const Stage& stage, const TensorView& weights, Device device)
   const std::vector<Index> shape = w_shape(stage);
   const DType own = facts_of(stage.dtype).weights;
   const bool type_fits = weights.dtype == DType::f32 || weights.dtype == own;
-  if (!weights || weights.rank != static_cast<int>(shape.size()) ||
-      !std::equal(shape.begin(), shape.end(), weights.shape.begin()) || !type_fits)
+  const bool shape_fits = weights && weights.rank == static_cast<int>(shape.size()) &&
+                          std::equal(shape.begin(), shape.end(), weights.shape.begin());
+  if (!shape_fits || !type_fits)
     throw Error(fmt::format(
         "weights: found {}, expected {}[{},{},{},{}] (k, r, s, c/groups of {}). {}",
         describe(weights), own == DType::f32 ? "f32" : fmt::format("f32 or {}", to_text(own)),
         shape[0], shape[1], shape[2], shape[3], to_text(stage),
-        is_channels_first(weights, shape)
+        !shape_fits && is_channels_first(weights, shape)
             ? "These are PyTorch's [k, c/groups, r, s]: permute them; "
               "a view with other strides will do."
             : "Check the stage's sizes, or convert the weights."));
@@ -95,7 +96,8 @@ struct Plan::Impl {
   Status run(const Operands& operands, Stream stream) const {
     if (!bound.has_weights()) return Bound::no_weights();
     RunArgs args;
-    const Status status = bind_operands(stage(), shapes, bound.machine().device, operands, args);
+    Status status = bind_operands(stage(), shapes, bound.machine().device, operands, args);
+    if (status.ok()) status = check_workspace(operands, bound.workspace_bytes());
     return status.ok() ? bound.run(args, operands.workspace, stream) : status;
   }
 };

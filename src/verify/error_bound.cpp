@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+
+#include "verify/compare.hpp"
 
 namespace convoy::verify {
 namespace {
@@ -25,6 +28,21 @@ Roundoff roundoff_of(DType type) {
   return {};  // nothing is stored or multiplied in them
 }
 
+/// From here on a number is infinite in a type: half a unit in the last place above its largest.
+double overflow_of(DType type) {
+  switch (type) {
+    case DType::f16:
+      return 65520;
+    case DType::bf16:
+      return 0x1p128 - 0x1p119;
+    case DType::f32:
+    case DType::u8:
+    case DType::i32:
+      break;
+  }
+  return 0x1p128 - 0x1p103;
+}
+
 }  // namespace
 
 std::vector<double> error_bounds(const Stage& stage, const std::vector<double>& want,
@@ -46,6 +64,27 @@ std::vector<double> error_bounds(const Stage& stage, const std::vector<double>& 
     bounds[i] = error + stored.relative * (std::abs(want[i]) + error) + stored.absolute;
   }
   return bounds;
+}
+
+std::string compare_real(std::string_view what, const Stage& stage, const std::vector<float>& got,
+                         const std::vector<double>& want, const std::vector<double>& magnitude,
+                         const std::vector<Index>& shape, Allowance allowance) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const double overflow = overflow_of(stage.output_dtype());
+  const auto stored = [&](double value) {
+    return std::abs(value) >= overflow ? std::copysign(infinity, value) : value;
+  };
+  std::vector<double> bounds = error_bounds(stage, want, magnitude, allowance.sum_roundoff);
+  std::vector<double> expected(want);
+  std::vector<float> found(got);
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    bounds[i] *= allowance.times;
+    if (std::abs(want[i]) + bounds[i] >= overflow)
+      bounds[i] = std::abs(want[i]) - bounds[i] >= overflow ? 0 : infinity;
+    expected[i] = stored(want[i]);
+  }
+  for (float& value : found) value = static_cast<float>(stored(value));
+  return compare_close(what, found, expected, bounds, shape);
 }
 
 }  // namespace convoy::verify

@@ -1,6 +1,8 @@
 // How far an output of real numbers may be from y64: each by itself, from what it is the sum of.
 #pragma once
 
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "convoy/stage.hpp"
@@ -20,5 +22,17 @@ inline constexpr double own_error = 24, tile_error = 16;
 std::vector<double> error_bounds(const Stage& stage, const std::vector<double>& want,
                                  const std::vector<double>& magnitude,
                                  double sum_roundoff = 0x1p-24);
+
+/// What a kernel's sums are rounded to, and how many times the bound is allowed.
+struct Allowance {
+  double sum_roundoff = 0x1p-24;
+  double times = 1;
+};
+
+/// compare_close by these bounds, of values in the stage's output type: what is beyond its largest
+/// number is infinite there, and where y64 is within the bound of that, it may be or not.
+std::string compare_real(std::string_view what, const Stage& stage, const std::vector<float>& got,
+                         const std::vector<double>& want, const std::vector<double>& magnitude,
+                         const std::vector<Index>& shape, Allowance allowance);
 
 }  // namespace convoy::verify

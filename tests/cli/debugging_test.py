@@ -282,6 +282,14 @@ class BadInput(Debugging):
         path.unlink()
         self.refused(self.compare(), r"dbg\.json")
 
+    def test_one_side_alone(self):
+        self.assertEqual(self.dump().returncode, 0)
+        self.refused(self.compare(), r"no dbg_ref\.json", "convoy dump MODEL .* --reference`")
+        for file in self.dumps.iterdir():
+            file.unlink()
+        self.assertEqual(self.dump("--reference").returncode, 0)
+        self.refused(self.compare(), r"no dbg\.json", "convoy dump MODEL [^ ]*` writes it")
+
     def test_folders_that_are_none(self):
         file = self.write("file", b"keep me")
         for folder in (file, file / "below"):

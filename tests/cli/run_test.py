@@ -33,6 +33,13 @@ class Run(CliTest):
         self.assertEqual(limited.returncode, 0, limited.stderr)
         self.assertIn(float(limited.stdout.splitlines()[-1].split(":")[1]), (0, 0.25, 0.5, 0.75, 1))
 
+    def test_gzip_files_one_behind_the_other(self):
+        data = self.images.read_bytes()
+        packed = self.write("images.gz", gzip.compress(data[:90]) + gzip.compress(data[90:]))
+        self.assertEqual(self.run_model(images=packed).returncode, 0)
+        self.refused(self.run_model(images=self.write("half.gz", packed.read_bytes()[:-9])), "ends early")
+        self.refused(self.run_model(images=self.write("junk.gz", packed.read_bytes() + b"junk")), "behind the end")
+
     def test_json(self):
         path = self.here / "out.json"
         self.assertEqual(self.run_model("--json", path).returncode, 0)
@@ -181,6 +188,87 @@ class Run(CliTest):
         path.unlink()
         self.refused(self.run_model(), r"fc1\.weight")
 
+    def save(self, name, shape, kind="<f4", pack="f"):
+        """conv1.weight or fc1.weight as .npy of that shape: the numbers of the text file."""
+        text = self.model / f"{name}.txt"
+        numbers = [float(word) for word in text.read_text().split()]
+        text.unlink()
+        head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {tuple(shape)}, }}"
+        head += " " * (63 - (10 + len(head)) % 64) + "\n"
+        path = self.model / f"{name}.npy"
+        path.write_bytes(b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode()
+                         + struct.pack(f"<{len(numbers)}{pack}", *numbers))
+        return text, path
+
+    def test_weights_in_another_order(self):
+        text = (self.model / "fc1.weight.txt").read_text()
+        for shape in ((3, 32), (96,), (1, 3, 1, 32, 1)):
+            self.save("fc1.weight", shape)
+            self.assertEqual(self.run_model().returncode, 0, shape)
+            (self.model / "fc1.weight.txt").write_text(text)
+        for shape in ((32, 3), (96 // 4, 4), (3, 4, 4, 2)):
+            saved, array = self.save("fc1.weight", shape)
+            found = ",".join(map(str, shape))
+            self.refused(self.run_model(), r"fc1\.weight\.npy", rf"\[{found}\], expected \[3,32\]", "Permute")
+            saved.write_text(text)
+            array.unlink()
+        wide = self.make_model("wide", f"input u8:h{SIZE}w{SIZE}c1\nconv1 k2r3\nconv2 k3r4\n",
+                               {"conv1": (18, 0), "conv2": (96, 0)})
+        self.model = wide
+        text = (wide / "conv2.weight.txt").read_text()
+        for shape, right in (((3, 2, 4, 4), True), ((3, 32), True), ((3, 2, 16), True), ((96, 1), True),
+                             ((3, 4, 4, 2), False), ((2, 3, 4, 4), False), ((6, 16), False)):
+            saved, array = self.save("conv2.weight", shape)
+            result = self.run_model()
+            if right:
+                self.assertEqual(result.returncode, 0, f"{shape}: {result.stderr}")
+            else:
+                self.refused(result, r"conv2\.weight\.npy", r"expected \[3,2,4,4\]")
+            saved.write_text(text)
+            array.unlink()
+
+    def test_tensors_in_another_order(self):
+        numbers = {name: [float(word) for word in (self.model / f"{name}.txt").read_text().split()]
+                   for name in ("conv1.weight", "conv1.bias", "fc1.weight", "fc1.bias")}
+        for file in self.model.glob("*.txt"):
+            if file.name != "network.txt":
+                file.unlink()
+        for shape, right in (((3, 32), True), ((96,), True), ((32, 3), False)):
+            shapes = {"conv1.weight": (2, 1, 3, 3), "conv1.bias": (2,), "fc1.weight": shape, "fc1.bias": (3,)}
+            head, body = {}, b""
+            for name, values in numbers.items():
+                begin = len(body)
+                body += struct.pack(f"<{len(values)}f", *values)
+                head[name] = {"dtype": "F32", "shape": shapes[name], "data_offsets": [begin, len(body)]}
+            text = json.dumps(head).encode()
+            (self.model / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + body)
+            if right:
+                self.assertEqual(self.run_model().returncode, 0)
+            else:
+                self.refused(self.run_model(), "model.safetensors: fc1.weight", r"\[32,3\], expected \[3,32\]")
+
+    def test_arrays_of_other_types(self):
+        before = self.written("before.csv")[0]
+        text = (self.model / "conv1.bias.txt").read_text()
+        self.save("conv1.bias", (2,), "<f8", "d")
+        self.assertEqual(self.written("after.csv")[0], before)
+        (self.model / "conv1.bias.txt").write_text(text)
+        self.save("conv1.bias", (2,), "<f2", "e")
+        self.assertEqual(self.run_model().returncode, 0)
+        (self.model / "conv1.bias.txt").write_text("1 2")
+        _, path = self.save("conv1.bias", (2,), "<i4", "f")
+        self.refused(self.run_model(), r"conv1\.bias\.npy", "i32, expected float32, float64 or float16")
+        path.write_bytes(path.read_bytes() + b"0000")
+        self.refused(self.run_model(), "12 bytes of data, expected 8", "one whole file")
+
+    def test_a_batch_norm_beyond_fp32(self):
+        path = self.model / "network.txt"
+        path.write_text(path.read_text().replace("+bias+relu", " batchnorm(bn)"))
+        for name, numbers in (("weight", "3e38 1"), ("bias", "0 0"), ("running_mean", "0 0"),
+                              ("running_var", "1e-4 1")):
+            (self.model / f"bn.{name}.txt").write_text(numbers)
+        self.refused(self.run_model(), "bn: folded into conv1", "beyond fp32", "unstable")
+
     def test_a_file_in_place_of_a_folder(self):
         file = self.model / "network.txt"
         for model in (file, f"{file}/deeper"):
@@ -194,6 +282,9 @@ class Run(CliTest):
             "no parse": (good.replace("k2r3", "k2q3"), ("3", "q3")),
             "unknown rider": (good.replace("+relu", "+gelu"), ("3", "gelu")),
             "no input": (good.replace("input", "#"), ("(?i)input",)),
+            "two numbers of steps": (good.replace("conv1", "steps 2\nsteps 3\nconv1"), ("4", 'second "steps"')),
+            "two means": (good.replace(" std", " mean(0.1) std"), ("2", "second mean")),
+            "two stds": (good.replace(" std", " std(0.1) std"), ("2", "second std")),
             "two inputs": (good + "input u8:h6w6c1\n", ("6", "(?i)input")),
             "empty": ("", ("(?i)empty|input",)),
             "a name twice": (good.replace("fc1", "conv1"), ("5", "conv1")),

@@ -65,6 +65,36 @@ TEST(ParityOfFields, EveryPair) {
     ADD_FAILURE() << failure.what << "\nrepro: " << failure.repro;
 }
 
+// Draws that go on until each pair has come five times find each: the padding above a hugely
+// dilated filter, too, which came by chance alone.
+TEST(ParityOfFields, EachPairFiveTimes) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    Random random(seed);
+    const Stage lucky = parse_stage("n1h3c1k1r2pad100002x0x0x0dil100000x1");
+    FieldPairs pairs;
+    fill_fields({lucky}, 5, DeviceKind::cpu, random, pairs);
+    for (const auto& [pair, count] : pairs)
+      EXPECT_GE(count, 5) << "seed " << seed << ": "
+                          << fields()[static_cast<std::size_t>(pair.first)].name << " with "
+                          << fields()[static_cast<std::size_t>(pair.second)].name;
+  }
+}
+
+// What is beyond the largest number of the output's type is infinite there, and no failure.
+TEST(ParityOfOutputs, BeyondTheirType) {
+  VerifyOptions options;
+  options.non_finite = true;
+  for (const char* text :
+       {"f16:n1h5c64k40r5+leaky(1000)", "f16:n1h8c4k4r3+leaky(1e30)+max2+keep(act,idx)",
+        "bf16:n1h5c64k40r5+norm+leaky(1e37)", "n1h5c64k40r5+leaky(1e37)",
+        "f16:n1h70c4k4r3+leaky(-3000)+keep(act)", "n1h8c16k16r3+leaky(1e37)+max3s1+keep(act,idx)"})
+    options.stages.push_back(parse_stage(text));
+  const Report report = verify(options);
+  EXPECT_GE(report.checks, 6);
+  for (const Failure& failure : report.failures)
+    ADD_FAILURE() << failure.what << "\nrepro: " << failure.repro;
+}
+
 // Of few outputs plain fp32's largest error may be a lucky one: this stage's, by the very sums that
 // it is measured with in another order, is over twice as large. Its outputs are bounded each by
 // itself.

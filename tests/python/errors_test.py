@@ -132,6 +132,13 @@ class Errors(unittest.TestCase):
             network(np.zeros((1, 27, 28), np.uint8))
         with self.assertRaisesRegex(convoy.Error, "fc.weight"):
             convoy.Network.from_text("input f32:h4c1\nflatten\nfc k2\n", {})
+        # A state_dict holds more than a network reads: a count of batches, in int64.
+        layer = {"fc.weight": np.ones((2, 16), np.float32)}
+        more = {"bn.num_batches_tracked": np.array(3), "other.weight": np.ones(3), "fc": "text"}
+        network = convoy.Network.from_text("input f32:h4c1\nflatten\nfc k2\n", layer | more)
+        self.assertEqual(np.asarray(network(np.ones((1, 4, 4), np.float32))).tolist(), [[16, 16]])
+        with self.assertRaisesRegex(convoy.InvalidOperand, "fc.weight: .*format 'd'"):
+            convoy.Network.from_text("input f32:h4c1\nflatten\nfc k2\n", {"fc.weight": np.ones((2, 16))})
 
     def test_programs_errors(self):
         with self.assertRaisesRegex(convoy.Error, "nonsense"):

@@ -71,6 +71,11 @@ class Export(unittest.TestCase):
             given = tensor(network(x.permute(0, 2, 3, 1).contiguous()))
             torch.testing.assert_close(given, wanted, rtol=1e-4, atol=1e-4)
 
+    def test_a_layer_that_is_called_twice(self):
+        layer = nn.Conv2d(1, 1, 3, padding=1)
+        with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(convoy.Error, "0: called a second time"):
+            convoy.export(nn.Sequential(layer, nn.ReLU(), layer).eval(), folder, torch.randn(1, 1, 6, 6))
+
     def test_what_is_no_sample(self):
         with self.assertRaisesRegex(convoy.Error, "sample: a NoneType, expected a tensor"):
             convoy.export(nn.Sequential(nn.Conv2d(3, 8, 3)).eval(), "nowhere", None)

@@ -125,6 +125,27 @@ class Fuse(unittest.TestCase):
         alone = fused_of(nn.Conv2d(4, 4, 3).eval(), x)
         self.assertIn("a function", alone.report.rows[0].reason)
 
+    def test_views_of_what_stages_give(self):
+        """x.view(n, -1) of channels-first tensors, which a stage's result is not."""
+
+        class Views(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv, self.pool, self.linear = nn.Conv2d(3, 8, 3), nn.MaxPool2d(2), nn.Linear(32, 5)
+
+            def forward(self, x):
+                y = self.pool(F.relu(self.conv(x)))
+                z = F.dropout(y, training=self.training).view(-1, 2, 4, 8, 2)
+                return self.linear(y.view(x.size(0), -1, 32)[:, 0]), y.view(torch.int32), z.view_as(y)
+
+        model, x = Views().eval(), torch.randn(2, 3, 10, 10)
+        fused = convoy.fuse(model, x, show=False)
+        self.assertEqual(fused.report.rows[0].reason, "")
+        for one in (x, torch.randn(5, 3, 10, 10), x.contiguous(memory_format=torch.channels_last)[:1]):
+            for wanted, found in zip(model(one.contiguous()), fused(one), strict=True):
+                self.assertEqual((wanted.shape, wanted.dtype), (found.shape, found.dtype))
+                self.assertTrue(torch.allclose(wanted.view(torch.float32), found.view(torch.float32), atol=1e-5))
+
     def test_a_model_that_changes(self):
         model = vgg()
         fused = fused_of(model, self.x)

@@ -68,6 +68,18 @@ class Operator(unittest.TestCase):
                         dense = ct.stage(text, x.contiguous(), weight.to(memory_format=LAST), bias)
                         torch.testing.assert_close(dense, y, rtol=0, atol=0)
 
+    def test_a_negative_bit_is_seen(self):
+        """PyTorch's z.conj().imag is a view with other signs than its memory; DLPack does not tell."""
+        stage = convoy.Stage("n1h4c1k2r3")
+        plan, z = convoy.Plan(stage, torch.ones(*stage.w_shape)), torch.randn(1, 1, 4, 4, dtype=torch.complex64)
+        negative, weights = z.conj().imag, torch.ones(*stage.w_shape, dtype=torch.complex64).conj().imag
+        self.assertTrue(negative.is_neg())
+        with self.assertRaisesRegex(convoy.InvalidOperand, r"x: a Tensor whose negative bit is set.*x\.resolve_neg"):
+            plan(negative)
+        with self.assertRaisesRegex(convoy.InvalidOperand, "weights: a Tensor whose negative bit"):
+            convoy.Plan(stage, weights)
+        torch.testing.assert_close(plan(negative.resolve_neg()), -plan(z.imag.contiguous()))
+
     def test_asymmetric_padding_and_gradient(self):
         x = torch.randn(2, 6, 9, 10).requires_grad_()
         weight = torch.randn(8, 6, 3, 3).requires_grad_()

@@ -119,6 +119,36 @@ TEST(Plan, RefusesOperandsOfAnyContent) {
   }
 }
 
+TEST(Plan, RefusesAWorkspaceInAnOperand) {
+  PlanOptions options = plain();
+  options.kernel = "winograd2";
+  const ReadyPlan setup("n2h20c16k16r3pad1+bias", options);
+  ASSERT_GT(setup.plan.workspace_bytes(), 0U);
+  const std::size_t bytes = setup.plan.workspace_bytes();
+  const Tensor memory(DType::u8, {static_cast<Index>(bytes) + setup.x.elements() * 4});
+  Operands operands = setup.operands();
+  operands.workspace = memory.data<char>();
+  operands.x.data = memory.data<char>() + bytes;  // right behind it
+  EXPECT_TRUE(setup.plan.run(operands).ok()) << setup.plan.run(operands).message();
+  operands.x.data = memory.data<char>() + bytes - 4;
+  EXPECT_NE(setup.plan.run(operands).message().find("workspace and x overlap"), std::string::npos);
+  operands = setup.operands();
+  operands.workspace = setup.y.data<char>();
+  EXPECT_NE(setup.plan.run(operands).message().find("workspace and y overlap"), std::string::npos);
+  EXPECT_EQ(setup.plan.run(operands).code(), StatusCode::invalid_operand);
+}
+
+TEST(Plan, WeightsOfAnotherTypeAreNoOtherOrder) {
+  const Stage stage = parse_stage("n1h5c3k2r3");  // [2,3,3,3] in either order
+  try {
+    Plan(stage, Tensor(DType::f16, w_shape(stage)), plain());
+    ADD_FAILURE() << "f16 weights of an f32 stage were taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).find("PyTorch"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("convert the weights"), std::string::npos);
+  }
+}
+
 TEST(Plan, RefusesWeightsOfAnyContent) {
   ReadyPlan setup("n1h4c2k2r3");
   const auto refused = [&](const auto& spoil) {

@@ -87,7 +87,7 @@ class DepthwiseMap final : public KernelMap {
     expect_output(stage(), output);
     if (output.p >= at_.rows || output.q >= at_.columns)
       throw Error(
-          fmt::format("explain: --at: the pool takes no window of (p {}, q {}), and the kernel "
+          fmt::format("explain: the pool takes no window of (p {}, q {}), and the kernel "
                       "does not compute it",
                       output.p, output.q));
     const int p = static_cast<int>(output.p), q = static_cast<int>(output.q),

@@ -110,7 +110,7 @@ FewMap::InTile FewMap::in_tile(const OutputIndex& output) const {
   const Shapes shapes = shapes_of(stage());
   if (output.p >= shapes.out_h * window() || output.q >= shapes.out_w * window())
     throw Error(
-        fmt::format("explain: --at: the pool takes no window of (p {}, q {}), and the kernel does "
+        fmt::format("explain: the pool takes no window of (p {}, q {}), and the kernel does "
                     "not compute it",
                     output.p, output.q));
   const Index tile =

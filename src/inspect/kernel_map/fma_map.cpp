@@ -107,7 +107,7 @@ Accumulator FmaMap::accumulator(const OutputIndex& output) const {
   const int row = at_.rows.row_of({i(output.n), i(output.p), i(output.q)});
   if (row < 0)
     throw Error(
-        fmt::format("explain: --at: the pool takes no window of (p {}, q {}), and the kernel does "
+        fmt::format("explain: the pool takes no window of (p {}, q {}), and the kernel does "
                     "not compute it",
                     output.p, output.q));
   const FmaTile& t = tile_of_;

@@ -203,7 +203,7 @@ Accumulator HaloMap::accumulator(const OutputIndex& output) const {
               n = as_int(output.n) / l_.cta_n;
     if (x >= l_.tiles_x || y >= l_.tiles_y)
       throw Error(
-          fmt::format("explain: --at: the pool takes no window of (p {}, q {}), and no tile "
+          fmt::format("explain: the pool takes no window of (p {}, q {}), and no tile "
                       "of the kernel has it",
                       output.p, output.q));
     pixels = (n * l_.tiles_y + y) * l_.tiles_x + x;

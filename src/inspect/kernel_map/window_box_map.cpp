@@ -111,7 +111,7 @@ Accumulator WindowBoxMap::accumulator(const OutputIndex& output) const {
   const WindowBox& b = box();
   if (output.p >= Index{at_.g.down.d} * b.window || output.q >= b.columns)
     throw Error(
-        fmt::format("explain: --at: the pool takes no window of (p {}, q {}), and the kernel does "
+        fmt::format("explain: the pool takes no window of (p {}, q {}), and the kernel does "
                     "not compute it",
                     output.p, output.q));
   const int number = i(output.n) / b.images * i(b.of_image.d) + i(output.p) / b.rows;

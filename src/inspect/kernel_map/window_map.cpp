@@ -131,7 +131,7 @@ Accumulator WindowMap::accumulator(const OutputIndex& output) const {
   const int row = at_.g.row_of({small_int(output.n), small_int(output.p), small_int(output.q)});
   if (row < 0)
     throw Error(
-        fmt::format("explain: --at: the pool takes no window of (p {}, q {}), and the kernel does "
+        fmt::format("explain: the pool takes no window of (p {}, q {}), and the kernel does "
                     "not compute it",
                     output.p, output.q));
   const int group = small_int(output.k) / at_.groups.filters,

@@ -88,7 +88,7 @@ class WinogradGpuMap final : public KernelMap {
     const cuda::WinogradOutputs wanted = cuda::winograd_outputs(stage());
     if (output.p >= wanted.p || output.q >= wanted.q)
       throw Error(
-          fmt::format("explain: --at: the pool takes no window of (p {}, q {}), and the kernel "
+          fmt::format("explain: the pool takes no window of (p {}, q {}), and the kernel "
                       "does not compute it",
                       output.p, output.q));
     const Index chunk = output.n / images_, channel = tap ? tap->c : 0;
