@@ -65,21 +65,6 @@ TEST(ParityOfFields, EveryPair) {
     ADD_FAILURE() << failure.what << "\nrepro: " << failure.repro;
 }
 
-// Draws that go on until each pair has come five times find each: the padding above a hugely
-// dilated filter, too, which came by chance alone.
-TEST(ParityOfFields, EachPairFiveTimes) {
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    Random random(seed);
-    const Stage lucky = parse_stage("n1h3c1k1r2pad100002x0x0x0dil100000x1");
-    FieldPairs pairs;
-    fill_fields({lucky}, 5, DeviceKind::cpu, random, pairs);
-    for (const auto& [pair, count] : pairs)
-      EXPECT_GE(count, 5) << "seed " << seed << ": "
-                          << fields()[static_cast<std::size_t>(pair.first)].name << " with "
-                          << fields()[static_cast<std::size_t>(pair.second)].name;
-  }
-}
-
 // What is beyond the largest number of the output's type is infinite there, and no failure.
 TEST(ParityOfOutputs, BeyondTheirType) {
   VerifyOptions options;
