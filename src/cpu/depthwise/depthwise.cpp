@@ -51,27 +51,32 @@ class DepthwisePrepared final : public CpuPrepared<DepthwiseWeights>, private Pi
   }
 
  private:
-  void run_pixels(const RowPixels& pixels) const noexcept override {
+  void run_row(const PixelRow& row) const noexcept override {
     PixelArgs args;
-    args.x = pixels.x + pixels.k;
-    args.tap_rows = pixels.tap_rows;
-    args.tap_columns = pixels.tap_columns;
-    args.row = pixels.row;
-    args.column = pixels.column;
-    args.pixel = pixels.pixel;
+    args.tap_rows = row.tap_rows;
+    args.row = row.row;
+    args.column = row.column;
+    args.pixel = row.pixel;
     args.w_row = stage().s * padded_c_;
     args.w_column = padded_c_;
-    args.w = weights().taps.data() + pixels.r * args.w_row + pixels.s * args.w_column + pixels.k;
-    args.bias = pixels.bias;
+    args.bias = row.bias;
     args.epilogue = epilogue_;
-    args.y = pixels.y;
-    args.y_pixel = pixels.y_pixel;
-    args.channels = pixels.filters;
-    const Index taps = pixels.tap_columns, stride = stage().stride.w;
-    const bool by_rows =
-        (taps == 3 || taps == 5) && taps == stage().s && stage().dil.w == 1 && stride <= 2;
-    const auto& loops = by_rows ? loops_.row[taps == 5][stride - 1] : loops_.any;
-    loops[pixels.count - 1](args);
+    args.y_pixel = row.y_pixel;
+    args.channels = row.filters;
+    const float* const w = weights().taps.data() + row.r * args.w_row + row.k;
+    const Index stride = stage().stride.w;
+    const bool by_rows = (stage().s == 3 || stage().s == 5) && stage().dil.w == 1 && stride <= 2;
+    for (const RowSegment& segment : segments()) {
+      args.tap_columns = segment.tap_columns;
+      args.w = w + segment.s * padded_c_;
+      const bool whole = by_rows && segment.tap_columns == stage().s;
+      const auto& loops = whole ? loops_.row[stage().s == 5][stride - 1] : loops_.any;
+      each_tile(row, segment, [&](const float* x, float* y, Index pixels) {
+        args.x = x + row.k;
+        args.y = y;
+        loops[pixels - 1](args);
+      });
+    }
   }
 
   const Loops& loops_;

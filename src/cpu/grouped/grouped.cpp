@@ -100,34 +100,39 @@ class GroupedPrepared final : public CpuPrepared<GroupedWeights>, private PixelR
   }
 
  private:
-  void run_pixels(const RowPixels& pixels) const noexcept override {
+  // Vector by vector, whose weights stay in L1 along the row.
+  void run_row(const PixelRow& row) const noexcept override {
     const Index lanes = loops_.lanes;
     PixelArgs args;
-    args.tap_rows = pixels.tap_rows;
-    args.tap_columns = pixels.tap_columns;
-    args.row = pixels.row;
-    args.column = pixels.column;
-    args.pixel = pixels.pixel;
+    args.tap_rows = row.tap_rows;
+    args.row = row.row;
+    args.column = row.column;
+    args.pixel = row.pixel;
     args.inputs = inputs_;
     args.w_column = inputs_ * lanes;
     args.w_row = stage().s * args.w_column;
     args.epilogue = epilogue_;
-    args.y_pixel = pixels.y_pixel;
-    for (Index k = 0; k < pixels.filters; k += vectors_.filters) {
-      const Index vector = (pixels.k + k) / vectors_.filters;
-      const ChannelRange range = channels_of(stage(), pixels.k + k, vectors_.filters);
-      args.x = pixels.x + range.first;
+    args.y_pixel = row.y_pixel;
+    for (Index k = 0; k < row.filters; k += vectors_.filters) {
+      const Index vector = (row.k + k) / vectors_.filters;
+      const ChannelRange range = channels_of(stage(), row.k + k, vectors_.filters);
+      const float* const w = weights().vectors.data() + (vector * stage().r + row.r) * args.w_row;
       args.channels = stage().c - range.first;
-      args.w = weights().vectors.data() + vector * stage().r * args.w_row + pixels.r * args.w_row +
-               pixels.s * args.w_column;
       args.channel = weights().channels.data() + vector * args.w_column;
-      args.bias = pixels.bias + k;
-      args.y = pixels.y + k;
-      args.filters = std::min(vectors_.filters, pixels.filters - k);
+      args.bias = row.bias + k;
+      args.filters = std::min(vectors_.filters, row.filters - k);
       const bool two = range.count > lanes, some = args.channels < (two ? 2 : 1) * lanes;
-      const auto& loop =
+      const auto& loops =
           two ? (some ? loops_.some_of_two : loops_.two) : (some ? loops_.some_of_one : loops_.one);
-      loop[pixels.count - 1](args);
+      for (const RowSegment& segment : segments()) {
+        args.tap_columns = segment.tap_columns;
+        args.w = w + segment.s * args.w_column;
+        each_tile(row, segment, [&](const float* x, float* y, Index pixels) {
+          args.x = x + range.first;
+          args.y = y + k;
+          loops[pixels - 1](args);
+        });
+      }
     }
   }
 

@@ -26,10 +26,6 @@ TapsInside taps_inside(Index at, Index stride, Index pad, Index dil, Index taps,
   return {std::min(first, taps), std::max<Index>(0, end - std::min(first, taps))};
 }
 
-TapsInside columns_inside(const Stage& stage, Index q) {
-  return taps_inside(q, stage.stride.w, stage.pad.left, stage.dil.w, stage.s, stage.w);
-}
-
 }  // namespace
 
 // Where a row's results of filters [k, k + filters) go.
@@ -47,15 +43,27 @@ PixelRows::PixelRows(const Stage& stage, const Machine& machine, Index unit)
       pool_columns_(math::pool_columns(stage, shapes_.q)),
       threads_(std::max(1, machine.threads)),
       biases_(round_up(stage.k, 16) + 16) {
-  const auto whole = [&](Index q) { return columns_inside(stage_, q).count == stage_.s; };
-  while (interior_ < shapes_.q && !whole(interior_)) ++interior_;
-  interior_end_ = interior_;
-  while (interior_end_ < shapes_.q && whole(interior_end_)) ++interior_end_;
+  list_segments();
   if (!stage.pool) return;
   // The rows of a window, and the input that they are made of, share L2.
   const Index most = static_cast<Index>(machine.l2_bytes / (4 * sizeof(float)));
   const Index filters = most / std::max<Index>(1, math::rows_of_window(stage) * shapes_.q);
   block_ = std::clamp(filters / unit * unit, unit, round_up(stage.k, unit));
+}
+
+void PixelRows::list_segments() {
+  for (Index q = 0; q < shapes_.q; ++q) {
+    const TapsInside columns =
+        taps_inside(q, stage_.stride.w, stage_.pad.left, stage_.dil.w, stage_.s, stage_.w);
+    const bool alike = !segments_.empty() && segments_.back().s == columns.first &&
+                       segments_.back().tap_columns == columns.count;
+    if (alike) {
+      ++segments_.back().count;
+      continue;
+    }
+    const Index column = q * stage_.stride.w - stage_.pad.left + columns.first * stage_.dil.w;
+    segments_.push_back({q, 1, columns.first, columns.count, columns.count > 0 ? column : 0});
+  }
 }
 
 // Of a thread: the rows of a window.
@@ -83,7 +91,7 @@ void PixelRows::run_rows(const RunArgs& args) const noexcept {
     for (Index row = begin; row < end; ++row) {
       const Index image = row / shapes_.p, p = row % shapes_.p;
       float* const y = static_cast<float*>(args.y) + image * args.y_stride.n + p * args.y_stride.h;
-      run_row(args, image, p, {0, stage_.k, bias, y, args.y_stride.w});
+      run_row_of(args, image, p, {0, stage_.k, bias, y, args.y_stride.w});
     }
   });
 }
@@ -105,8 +113,8 @@ void PixelRows::run_pooled(const RunArgs& args, Index begin, Index end, float* s
           std::memmove(scratch, scratch + (top - held_begin) * shapes_.q * width,
                        static_cast<std::size_t>(kept * shapes_.q * width) * sizeof(float));
         for (Index p = top + kept; p < bottom; ++p)
-          run_row(args, image, p,
-                  {k, filters, bias + k, scratch + (p - top) * shapes_.q * width, width});
+          run_row_of(args, image, p,
+                     {k, filters, bias + k, scratch + (p - top) * shapes_.q * width, width});
         held_begin = top;
         held_end = std::max(top, bottom);
         const RowsToPool rows{pool_rows_, pool_columns_, shapes_.q, width, filters, scratch, top};
@@ -118,39 +126,25 @@ void PixelRows::run_pooled(const RunArgs& args, Index begin, Index end, float* s
   }
 }
 
-void PixelRows::run_row(const RunArgs& args, Index image, Index p, const Target& to) const {
+void PixelRows::run_row_of(const RunArgs& args, Index image, Index p, const Target& to) const {
   const Strides& stride = args.x_stride;
   const TapsInside rows =
       taps_inside(p, stage_.stride.h, stage_.pad.top, stage_.dil.h, stage_.r, stage_.h);
-  RowPixels pixels;
-  pixels.r = rows.first;
-  pixels.tap_rows = rows.count;
-  pixels.row = stage_.dil.h * stride.h;
-  pixels.column = stage_.dil.w * stride.w;
-  pixels.pixel = stage_.stride.w * stride.w;
-  pixels.k = to.k;
-  pixels.filters = to.filters;
-  pixels.bias = to.bias;
-  pixels.y_pixel = to.y_pixel;
   const Index h = p * stage_.stride.h - stage_.pad.top + rows.first * stage_.dil.h;
-  const float* x = static_cast<const float*>(args.x) + image * stride.n + h * stride.h;
-  const auto some = [&](Index q, Index count) {
-    const TapsInside columns = columns_inside(stage_, q);
-    pixels.count = count;
-    pixels.s = columns.first;
-    pixels.tap_columns = columns.count;
-    pixels.x =
-        x + (q * stage_.stride.w - stage_.pad.left + columns.first * stage_.dil.w) * stride.w;
-    pixels.y = to.y + q * to.y_pixel;
-    run_pixels(pixels);
-  };
-  for (Index q = 0; q < interior_; ++q) some(q, 1);
-  const Index interior = interior_end_ - interior_, tiles = ceil_div(interior, max_row_pixels);
-  for (Index tile = 0; tile < tiles; ++tile) {
-    const Index begin = interior * tile / tiles, end = interior * (tile + 1) / tiles;
-    some(interior_ + begin, end - begin);
-  }
-  for (Index q = interior_end_; q < shapes_.q; ++q) some(q, 1);
+  PixelRow row;
+  row.x = static_cast<const float*>(args.x) + image * stride.n + h * stride.h;
+  row.r = rows.first;
+  row.tap_rows = rows.count;
+  row.row = stage_.dil.h * stride.h;
+  row.column = stage_.dil.w * stride.w;
+  row.x_column = stride.w;
+  row.pixel = stage_.stride.w * stride.w;
+  row.k = to.k;
+  row.filters = to.filters;
+  row.bias = to.bias;
+  row.y = to.y;
+  row.y_pixel = to.y_pixel;
+  run_row(row);
 }
 
 double pooling_seconds(const Stage& stage, const Shapes& shapes, const Machine& machine) {
