@@ -41,6 +41,8 @@ template <bool two>
 struct Channels {
   V vectors[two ? 2 : 1];
 
+  HWY_INLINE Channels() {}  // the compiler's own would lack the target that the vectors need
+
   template <bool some>
   HWY_INLINE void load(const float* from, Index count) {
     vectors[0] = load_lanes<some>(from, count);
