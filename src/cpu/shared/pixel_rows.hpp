@@ -34,6 +34,7 @@ struct PixelRow {
   Index y_pixel = 0;
 };
 
+/// A stage that is run row by row. What computes a row's pixels is derived from it.
 class PixelRows {
  public:
   PixelRows(const PixelRows&) = delete;
@@ -59,11 +60,12 @@ class PixelRows {
     }
   }
 
+  /// Of the workspace that `run_rows` takes: biases, and each thread's rows before a pool.
   std::size_t bytes_of_rows() const;
+  /// All rows of a run, pooled where the stage has a pool.
   void run_rows(const RunArgs& args) const noexcept;
 
   const Stage& stage() const { return stage_; }
-  const Shapes& shapes() const { return shapes_; }
 
  private:
   struct Target;
