@@ -111,24 +111,10 @@ class Depthwise final : public StageKernel {
   }
 
   Cost cost(const Stage& stage, const Tile&, const Machine& machine) const override {
-    const Shapes shapes = shapes_of(stage);
     const CoreCosts::Depthwise& costs = core_costs(machine).depthwise;
-    Cost cost;
-    const double lanes = machine.vector_floats;
-    const double vectors = static_cast<double>(shapes.gemm_m) *
-                           static_cast<double>(ceil_div(stage.c, machine.vector_floats));
     const double taps = static_cast<double>(stage.r * stage.s);
-    const double step = 2 * lanes / (machine.peak_flops / machine.threads);  // of one multiply-add
-    cost.flops = 2 * vectors * lanes * taps;
-    cost.waste = 1 - 2 * static_cast<double>(shapes.macs) / cost.flops;
-    cost.bytes =
-        4.0 * static_cast<double>(shapes.x_elements + shapes.w_elements + shapes.y_elements);
-    cost.seconds = std::max((vectors * (taps * costs.tap_steps + costs.vector_steps) * step +
-                             pooling_seconds(stage, shapes, machine)) /
-                                machine.threads,
-                            cost.bytes / machine.memory_bandwidth) +
-                   start_seconds(machine);
-    return cost;
+    return cost_of_rows(stage, ceil_div(stage.c, machine.vector_floats), taps,
+                        taps * costs.tap_steps + costs.vector_steps, machine);
   }
 
   std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile&,

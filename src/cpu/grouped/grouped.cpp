@@ -172,28 +172,14 @@ class Grouped final : public StageKernel {
   }
 
   Cost cost(const Stage& stage, const Tile&, const Machine& machine) const override {
-    const Shapes shapes = shapes_of(stage);
     const CoreCosts::Grouped& costs = core_costs(machine).grouped;
-    Cost cost;
-    const double lanes = machine.vector_floats;
-    const Vectors of_pixel = vectors_of(stage, machine.vector_floats);
-    const double vectors = static_cast<double>(shapes.gemm_m) * static_cast<double>(of_pixel.count);
+    const Vectors vectors = vectors_of(stage, machine.vector_floats);
     const double taps = static_cast<double>(stage.r * stage.s);
     const double inputs = static_cast<double>(stage.c / stage.groups);
-    const bool two = of_pixel.channels > machine.vector_floats;
+    const bool two = vectors.channels > machine.vector_floats;
     const double product = two ? costs.product_of_two_steps : costs.product_steps;
-    const double step = 2 * lanes / (machine.peak_flops / machine.threads);  // of one multiply-add
-    cost.flops = 2 * vectors * lanes * taps * inputs;
-    cost.waste = 1 - 2 * static_cast<double>(shapes.macs) / cost.flops;
-    cost.bytes = bytes_of_stage(stage, shapes);
-    cost.seconds =
-        std::max(
-            (vectors * (taps * (inputs * product + costs.tap_steps) + costs.vector_steps) * step +
-             pooling_seconds(stage, shapes, machine)) /
-                machine.threads,
-            cost.bytes / machine.memory_bandwidth) +
-        start_seconds(machine);
-    return cost;
+    return cost_of_rows(stage, vectors.count, taps * inputs,
+                        taps * (inputs * product + costs.tap_steps) + costs.vector_steps, machine);
   }
 
   std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile&,

@@ -117,7 +117,7 @@ struct CoreCosts {
     double tap_steps = 1.3, vector_steps = 8;  // steps a tap, and a vector of outputs besides
   } depthwise;
 
-  // By hand; fit_cpu_cost. A step is a multiply-add of a vector at the peak.
+  // By hand, 2026-11-26; fit_cpu_cost. A step is a multiply-add of a vector at the peak.
   struct Grouped {
     // Steps a product, whose channels are picked from one vector or from two, by one instruction
     // or by three; a tap, which loads them; and a vector of outputs besides.

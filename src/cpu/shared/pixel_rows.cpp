@@ -147,13 +147,27 @@ void PixelRows::run_row_of(const RunArgs& args, Index image, Index p, const Targ
   run_row(row);
 }
 
-double pooling_seconds(const Stage& stage, const Shapes& shapes, const Machine& machine) {
-  if (!stage.pool) return 0;
+Cost cost_of_rows(const Stage& stage, Index vectors, double products, double steps,
+                  const Machine& machine) {
+  const Shapes shapes = shapes_of(stage);
   const CoreCosts& costs = core_costs(machine);
-  const double outputs = static_cast<double>(stage.n * shapes.out_h * shapes.out_w) *
-                         static_cast<double>(ceil_div(stage.k, machine.vector_floats));
-  const double taps = static_cast<double>(stage.pool->window.h * stage.pool->window.w);
-  return outputs * taps * costs.pool_vector_cycles / costs.clock;
+  const double lanes = machine.vector_floats;
+  const double all = static_cast<double>(shapes.gemm_m) * static_cast<double>(vectors);
+  const double step = 2 * lanes / (machine.peak_flops / machine.threads);
+  double seconds = all * steps * step;
+  if (stage.pool) {
+    const double outputs = static_cast<double>(stage.n * shapes.out_h * shapes.out_w) *
+                           static_cast<double>(ceil_div(stage.k, machine.vector_floats));
+    const double window = static_cast<double>(stage.pool->window.h * stage.pool->window.w);
+    seconds += outputs * window * costs.pool_vector_cycles / costs.clock;
+  }
+  Cost cost;
+  cost.flops = 2 * all * lanes * products;
+  cost.waste = 1 - 2 * static_cast<double>(shapes.macs) / cost.flops;
+  cost.bytes = bytes_of_stage(stage, shapes);
+  cost.seconds = std::max(seconds / machine.threads, cost.bytes / machine.memory_bandwidth) +
+                 start_seconds(machine);
+  return cost;
 }
 
 }  // namespace convoy::cpu

@@ -83,7 +83,9 @@ class PixelRows {
   std::vector<RowSegment> segments_;  // of every row
 };
 
-/// Seconds that the pool adds to one thread's work; 0 without one.
-double pooling_seconds(const Stage& stage, const Shapes& shapes, const Machine& machine);
+/// Of a run whose pixels have so many vectors of filters, each of so many products, which take so
+/// many steps: a step is a multiply-add of a vector at the peak.
+Cost cost_of_rows(const Stage& stage, Index vectors, double products, double steps,
+                  const Machine& machine);
 
 }  // namespace convoy::cpu
