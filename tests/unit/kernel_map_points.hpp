@@ -1,6 +1,15 @@
-// A drawn point of a stage, by the definition of a convolution, for what maps are held against.
+// What tests of kernel maps share: a drawn point of a stage, by the definition of a convolution,
+// and the maps of a stage.
 #pragma once
 
+#include <memory>
+#include <vector>
+
+#include "core/machine.hpp"
+#include "cuda/known_gpus.hpp"
+#include "cuda/sm80/window_tile.hpp"
+#include "cuda/sm90/few_layout.hpp"
+#include "inspect/kernel_map/few_map.hpp"
 #include "inspect/kernel_map/kernel_map.hpp"
 #include "verify/random.hpp"
 
@@ -31,6 +40,19 @@ inline Point draw_point(const Stage& s, verify::Random& random) {
   at.c = at.output.k / (s.k / s.groups) * of_group + at.tap.c;
   at.inside = at.h >= 0 && at.h < s.h && at.w >= 0 && at.w < s.w;
   return at;
+}
+
+/// Of a stage that window and fma take.
+inline std::vector<std::unique_ptr<KernelMap>> maps_of(const Stage& stage, const Machine& machine) {
+  std::vector<std::unique_ptr<KernelMap>> all;
+  all.push_back(map_window(stage, machine, {}));
+  for (const auto& tile : cuda::sm80::window_tiles(stage))
+    if (tile.box) all.push_back(map_window(stage, machine, tile.name()));
+  if (stage.groups == 1 && stage.k % 8 == 0) all.push_back(map_halo(stage, machine, {}));
+  all.push_back(map_fma(stage, machine, {}));
+  if (cuda::sm90::few_refusals(stage, cuda::h200()).empty())
+    all.push_back(map_few(stage, machine, {}));
+  return all;
 }
 
 }  // namespace convoy::inspect

@@ -1,6 +1,6 @@
 // What `explain --map` says of drawn points, against the definition of a convolution, and back.
 // The source documents' own examples: kernel_map_figures_test.cpp; Winograd's:
-// kernel_map_winograd_test.cpp.
+// kernel_map_winograd_test.cpp; shared memory and pipelines: kernel_map_memory_test.cpp.
 #include "inspect/kernel_map/kernel_map.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,6 @@
 #include "cuda/sm80/window_tile.hpp"
 #include "cuda/sm90/few_layout.hpp"
 #include "cuda/sm90/halo_layout.hpp"
-#include "inspect/kernel_map/few_map.hpp"
 #include "inspect/kernel_map/window_box_map.hpp"
 #include "kernel_map_points.hpp"
 #include "plan/kernel_table.hpp"
@@ -230,19 +229,6 @@ TEST(KernelMap, AgreesWithTheDefinitionAndBack) {
   EXPECT_LT(padding, all);
 }
 
-/// Of a stage that window and fma take.
-std::vector<std::unique_ptr<KernelMap>> maps_of(const Stage& stage, const Machine& machine) {
-  std::vector<std::unique_ptr<KernelMap>> all;
-  all.push_back(map_window(stage, machine, {}));
-  for (const auto& tile : cuda::sm80::window_tiles(stage))
-    if (tile.box) all.push_back(map_window(stage, machine, tile.name()));
-  if (stage.groups == 1 && stage.k % 8 == 0) all.push_back(map_halo(stage, machine, {}));
-  all.push_back(map_fma(stage, machine, {}));
-  if (cuda::sm90::few_refusals(stage, cuda::h200()).empty())
-    all.push_back(map_few(stage, machine, {}));
-  return all;
-}
-
 // Each output is held by one register of one thread of one tile.
 TEST(KernelMap, EveryOutputHasOneRegister) {
   const Machine machine = cuda::machine_of(cuda::h200());
@@ -375,64 +361,6 @@ TEST(KernelMap, ANeuronsStepsFollowEachOther) {
   EXPECT_GT(stages, 60);
   EXPECT_GT(spread, 5);
   EXPECT_GT(pingpong, 5);
-}
-
-TEST(KernelMap, BanksCountWordsThatCollide) {
-  std::vector<int> row, column, one;
-  for (int lane = 0; lane < 32; ++lane) {
-    row.push_back(4 * lane);
-    column.push_back(128 * lane);
-    one.push_back(64);
-  }
-  EXPECT_EQ(bank_use(row, 4).conflicts(), 0);
-  EXPECT_EQ(bank_use(column, 4).conflicts(), 31);
-  EXPECT_EQ(bank_use(one, 4).conflicts(), 0) << "one word is read once";
-  EXPECT_EQ(bank_use(column, 16).wavefronts, 32) << "eight lanes at a time";
-  EXPECT_EQ(bank_use(column, 16).conflicts(), 28);
-  std::vector<int> few(32, -1);
-  few[3] = 0, few[4] = 128;
-  EXPECT_EQ(bank_use(few, 16).conflicts(), 1);
-}
-
-// What a launch of each pipeline does with its slots: no load into a slot that is still read.
-TEST(KernelMap, PipelinesNeverOverwriteWhatIsRead) {
-  const Machine machine = cuda::machine_of(cuda::h200());
-  for (const char* text :
-       {"f16:n2h14c256k512r3pad1", "f16:n1h28c128k64r5pad2+max2", "f16:n64h56c64k64r1",
-        "f16:n32h56c64k128r3pad1stride2", "f16:n64h56c64k64r3pad1groups8", "f16:n64h56c256k7r3pad1",
-        "f16:n64h56c256k64r1"}) {
-    const Stage stage = parse_stage(text).normalised();
-    for (const auto& map : maps_of(stage, machine)) {
-      const Pipeline pipe = map->pipeline();
-      // Of each ring, the load that each slot holds.
-      std::vector<std::vector<Index>> held;
-      for (const PipelineRing& ring : pipe.rings)
-        held.emplace_back(static_cast<std::size_t>(ring.slots), -1);
-      Index last = -1;
-      for (std::size_t i = 0; i < pipe.lines.size(); ++i) {
-        const PipelineLine& line = pipe.lines[i];
-        if (pipe.left_out > 0 && i == pipe.left_out_at) break;
-        for (std::size_t ring = 0; ring < line.math_slots.size(); ++ring) {
-          const auto slot = static_cast<std::size_t>(line.math_slots[ring]);
-          ASSERT_GE(held[ring][slot], 0) << text << " reads an empty slot in step " << line.step;
-          if (pipe.rings.size() == 1) {
-            ASSERT_EQ(held[0][slot], line.step);
-          }
-        }
-        for (const PipelineLoad& load : line.loads) {
-          const auto ring = static_cast<std::size_t>(load.ring);
-          if (!line.math_slots.empty()) {
-            ASSERT_NE(load.slot, line.math_slots[ring]) << text << " step " << line.step;
-          }
-          held[ring][static_cast<std::size_t>(load.slot)] = load.load;
-        }
-        if (line.step >= 0) {
-          ASSERT_EQ(line.step, last + 1);
-          last = line.step;
-        }
-      }
-    }
-  }
 }
 
 TEST(KernelMap, RefusesWhatIsNotThere) {
