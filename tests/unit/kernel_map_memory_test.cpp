@@ -24,6 +24,23 @@ TEST(KernelMap, BanksCountWordsThatCollide) {
   EXPECT_EQ(bank_use(few, 16).conflicts(), 1);
 }
 
+// As ncu counts `fma` on an H200: bench/results/h200/bank-conflicts.json.
+TEST(KernelMap, PhasesOfLoadsAreJoinedWherePairsAgree) {
+  std::vector<int> neighbours, same, fours, pairs;
+  for (int lane = 0; lane < 32; ++lane) {
+    neighbours.push_back(16 * (lane % 8));  // every phase reads the same 128 bytes
+    same.push_back(lane / 16 * 16);
+    fours.push_back(lane / 8 * 16);
+    pairs.push_back(lane % 2 * 16 + lane / 4 * 32);  // lanes i and i ^ 2 agree
+  }
+  const bool joins = true;
+  EXPECT_EQ(bank_use(neighbours, 16, joins).wavefronts, 4);
+  EXPECT_EQ(bank_use(same, 8, joins).wavefronts, 1);
+  EXPECT_EQ(bank_use(fours, 16, joins).wavefronts, 2) << "each half of a warp by itself";
+  EXPECT_EQ(bank_use(pairs, 16, joins).wavefronts, 2);
+  EXPECT_EQ(bank_use(fours, 16).wavefronts, 4) << "not of stores, nor of ldmatrix";
+}
+
 // What a launch of each pipeline does with its slots: no load into a slot that is still read.
 TEST(KernelMap, PipelinesNeverOverwriteWhatIsRead) {
   const Machine machine = cuda::machine_of(cuda::h200());

@@ -4,7 +4,10 @@
 // A wavefront moves at most 128 bytes, a word of each bank. Lanes that access 16 bytes go in four
 // phases of eight lanes, those that access 8 bytes in two of sixteen, ldmatrix and stmatrix in one
 // a block of eight rows. Within a phase, different words of one bank take a wavefront each; one
-// word that several lanes read is read once.
+// word that several lanes read is read once. Of LDS, two phases of one half of the warp (of lanes
+// of 8 bytes, of the whole warp) are one where in each, lanes i and i ^ 1, or lanes i and i ^ 2,
+// read the same place: nobody documents it, and ncu counts it so to the last wavefront
+// (docs/kernel-maps.md, Bank conflicts).
 #pragma once
 
 #include <string>
@@ -29,7 +32,7 @@ struct BankUse {
 };
 
 /// `address`: of each lane, bytes from any multiple of 128; -1: the lane accesses nothing. `width`:
-/// bytes of each, 4, 8 or 16.
-BankUse bank_use(const std::vector<int>& address, int width);
+/// bytes of each, 4, 8 or 16. `joins`: phases may be joined, as LDS does.
+BankUse bank_use(const std::vector<int>& address, int width, bool joins = false);
 
 }  // namespace convoy::inspect

@@ -27,16 +27,29 @@ std::vector<SharedRegion> FmaMap::regions() const {
   return regions;
 }
 
+namespace {
+
+SharedAccess access_of(const char* name, const char* instruction, bool store, int width) {
+  SharedAccess access;
+  access.name = name, access.instruction = instruction;
+  access.store = store, access.width = width;
+  return access;
+}
+
+}  // namespace
+
 std::vector<SharedAccess> FmaMap::accesses() const {
-  constexpr int word = sizeof(float), four = 4 * word;
+  constexpr int word = sizeof(float), pair = 2 * word, four = 4 * word;
   const FmaTile& t = tile_of_;
-  SharedAccess pixels, filters, rows, a, b;
-  pixels.name = "write pixels", filters.name = "write weights", rows.name = "read rows' places";
-  a.name = "read A, pixels", b.name = "read B, weights";
-  pixels.instruction = "STS", filters.instruction = "STS.128", rows.instruction = "LDS.64";
-  a.instruction = b.instruction = "LDS.128";
-  pixels.store = filters.store = true;
-  pixels.width = word, filters.width = a.width = b.width = four, rows.width = 8;
+  SharedAccess rows_written = access_of("write where rows begin", "STS.64", true, pair),
+               outputs_written = access_of("write where outputs lie", "STS.64", true, pair),
+               pixels = access_of("write pixels", "STS", true, word),
+               filters = access_of("write weights", "STS.128", true, four),
+               rows = access_of("read rows' first taps", "LDS.64", false, pair),
+               begins = access_of("read where rows begin", "LDS.64", false, pair),
+               a = access_of("read A, pixels", "LDS.128", false, four),
+               b = access_of("read B, weights", "LDS.128", false, four),
+               outputs = access_of("read where outputs lie", "LDS.128", false, four);
   for (int lane = 0; lane < 32; ++lane) {
     const FmaCopies copies(lane);
     pixels.address.push_back(l_.pixels + copies.product * l_.pixels_row + copies.row * word);
@@ -44,30 +57,51 @@ std::vector<SharedAccess> FmaMap::accesses() const {
     const FmaFour weights(lane, fours());
     filters.address.push_back(l_.filters + weights.product * l_.filters_row +
                               weights.filter * word);
-    rows.address.push_back(l_.rows + copies.row * static_cast<int>(sizeof(FmaRow)));
+    constexpr int row_bytes = sizeof(FmaRow), y_bytes = sizeof(Index);
+    rows_written.address.push_back(l_.rows + lane * row_bytes);
+    outputs_written.address.push_back(l_.y_at + lane * y_bytes);
+    begins.address.push_back(l_.rows + copies.row * row_bytes);
+    rows.address.push_back(begins.address.back() + y_bytes);
     const FmaPart part(lane, across());
-    a.address.push_back(l_.pixels + fma_place(part.row, 0, t.m, t.thread_m) * word);
+    const int row = fma_place(part.row, 0, t.m, t.thread_m);
+    a.address.push_back(l_.pixels + row * word);
     b.address.push_back(l_.filters + fma_place(part.column, 0, t.n, t.thread_n) * word);
+    outputs.address.push_back(l_.y_at + row * y_bytes);
   }
-  for (SharedAccess* same : {&filters, &rows, &a, &b}) same->plain_address = same->address;
+  for (SharedAccess* same :
+       {&rows_written, &outputs_written, &filters, &rows, &begins, &a, &b, &outputs})
+    same->plain_address = same->address;
   const auto steps = static_cast<double>(at_.steps);
-  const auto count = [&](SharedAccess& access, int a_step, const char* note) {
+  const double warps = fma_threads / 32.0;
+  const auto count = [&](SharedAccess& access, int a_step, const char* note = "") {
     access.who = fmt::format("each warp, {} a step{}", a_step, note);
-    access.count(steps * (fma_threads / 32.0) * a_step);
+    access.count(steps * warps * a_step);
   };
-  count(pixels, copies(), "");
+  rows_written.who = "once: of each 32 rows the place in x, and the first tap";
+  rows_written.count(2 * t.m / 32.0);
+  outputs_written.who = "once: of each 32 rows";
+  outputs_written.count(t.m / 32.0);
+  count(pixels, copies());
   // Of the narrow tile a step has fewer fours than threads, and half of the warps none.
   const int all_fours = fours() * fma_depth;
   if (all_fours < fma_threads) {
     filters.who = fmt::format("{} warps, 1 a step", all_fours / 32);
     filters.count(steps * all_fours / 32);
   } else {
-    count(filters, all_fours / fma_threads, "");
+    count(filters, all_fours / fma_threads);
   }
-  count(rows, 2 * copies(), ", half of them 8 bytes on");
-  count(a, fma_depth * t.thread_m / 4, "");
-  count(b, fma_depth * t.thread_n / 4, "");
-  return {pixels, filters, rows, a, b};
+  count(rows, copies());
+  begins.at_most = true;
+  count(begins, copies(), ", but where the tap of all its rows lies in the padding");
+  count(a, fma_depth * t.thread_m / 4);
+  count(b, fma_depth * t.thread_n / 4);
+  // A pool reads the first row of each window alone.
+  if (pooled()) outputs.instruction = "LDS.64", outputs.width = pair;
+  const double fours_of_thread = t.thread_m / 4.0 * t.thread_n / 4.0;
+  outputs.at_most = true;
+  outputs.who = "once: each warp, of its rows, for each four of its filters that exist";
+  outputs.count(warps * fours_of_thread * (pooled() ? 1 : 2));
+  return {rows_written, outputs_written, pixels, filters, rows, begins, a, b, outputs};
 }
 
 std::vector<AccumulatorRow> FmaMap::accumulator_rows() const {

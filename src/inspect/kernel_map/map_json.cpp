@@ -184,6 +184,7 @@ Json to_json(const SharedMemoryMap& map) {
                         {"use", json_of(access.use)},
                         {"plain", json_of(access.plain)},
                         {"counted", access.counted},
+                        {"at_most", access.at_most},
                         {"instructions", access.instructions},
                         {"wavefronts", access.wavefronts},
                         {"conflicts", access.conflicts},

@@ -221,8 +221,9 @@ std::string to_text(const SharedMemoryMap& map) {
     picture("as it lies", access.use);
     picture("plain", access.plain);
     if (access.instructions > 0)
-      text += fmt::format("    of a tile: {:.0f} instructions, {:.0f} conflicts; plain {:.0f}\n",
-                          access.instructions, access.conflicts, access.plain_conflicts);
+      text += fmt::format("    of a tile: {}{:.0f} instructions, {:.0f} conflicts; plain {:.0f}\n",
+                          access.at_most ? "at most " : "", access.instructions, access.conflicts,
+                          access.plain_conflicts);
     if (!access.counted) text += "    not in ncu's counts of shared loads and stores\n";
   }
   text += fmt::format("\nAccumulators of thread 0\n  {}\n", map.accumulator_order);

@@ -223,14 +223,9 @@ class PublishedMap final : public KernelMap {
       read.address.push_back(lane * 16), read.plain_address.push_back(lane * 16);
     }
     for (SharedAccess* access : {&write, &read}) {
-      access->use = bank_use(access->address, 16),
-      access->plain = bank_use(access->plain_address, 16);
       const double warps = p_.threads / 32.0, times = static_cast<double>(steps_);
-      access->instructions = access == &write ? p_.m * blocks / 32.0 * times
-                                              : warps * p_.warp_m * blocks / 32.0 * times;
-      access->wavefronts = access->instructions * access->use.wavefronts;
-      access->conflicts = access->instructions * access->use.conflicts();
-      access->plain_conflicts = access->instructions * access->plain.conflicts();
+      access->count(access == &write ? p_.m * blocks / 32.0 * times
+                                     : warps * p_.warp_m * blocks / 32.0 * times);
     }
     return {write, read};
   }

@@ -29,13 +29,19 @@ struct SharedAccess {
   BankUse use, plain;
   /// Whether ncu's counters of shared loads and stores see it: TMA's and wgmma's they do not.
   bool counted = true;
+  /// Whether the figures below are upper bounds: where no lane needs a value, a predicate turns the
+  /// instruction off.
+  bool at_most = false;
   // Of a whole tile, all warps and places: instructions, wavefronts, and those beyond the least.
   // The picture is that of the first.
   double instructions = 0, wavefronts = 0, conflicts = 0, plain_conflicts = 0;
 
+  BankUse use_of(const std::vector<int>& of) const {
+    return bank_use(of, width, instruction.starts_with("LDS"));
+  }
   /// Fills the figures in, where all instructions of the tile collide as the first does.
   void count(double instructions_of_tile) {
-    use = bank_use(address, width), plain = bank_use(plain_address, width);
+    use = use_of(address), plain = use_of(plain_address);
     instructions = instructions_of_tile;
     wavefronts = instructions * use.wavefronts;
     conflicts = instructions * use.conflicts();
