@@ -90,7 +90,7 @@ struct Model {
   double last_store() const { return costs.last_store * store(); }
   /// Bytes that the stage reads and writes: they hide under its tiles, or those under them.
   double bytes() const {
-    const Shapes shapes = shapes_of(stage);
+    const Shapes& shapes = layout.shapes;
     return value_bytes * (static_cast<double>(shapes.x_elements) /
                               static_cast<double>(skips() ? stage.stride.h * stage.stride.w : 1) +
                           static_cast<double>(shapes.y_elements));

@@ -100,12 +100,11 @@ class Halo final : public StageKernel {
     const HaloTile ours = halo_tile(tile);
     const DeviceFacts device = facts_of(machine);
     const HaloLayout layout = halo_layout(stage, ours, device);
-    const Shapes shapes = shapes_of(stage);
     const double done = static_cast<double>(layout.tiles()) * ours.cta_channels() *
                         ours.cta_columns() * ours.cta_rows() * ours.bn * layout.chunks *
                         row_channels * static_cast<double>(stage.r * stage.s);
     return cost_of(stage, halo_seconds(stage, ours, layout, device),
-                   std::max(0.0, 1 - static_cast<double>(shapes.macs) / done));
+                   std::max(0.0, 1 - static_cast<double>(layout.shapes.macs) / done));
   }
 
   std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,

@@ -52,7 +52,6 @@ bool compiled(const Stage& stage, const HaloTile& tile) {
   return among(accumulators);
 }
 
-/// Whether the tile's form serves the stage, whatever its size.
 bool candidate(const Case& c) {
   const HaloTile& tile = c.tile;
   if (!compiled(c.stage, tile)) return false;
@@ -90,7 +89,7 @@ int clusters(int sms, int of) {
 /// A CTA's tile, how many of them there are, and CTAs to walk over them.
 void lay_walk(const Case& c, HaloLayout& out) {
   const auto& [stage, tile, device, inside] = c;
-  const Shapes shapes = shapes_of(stage);
+  const Shapes& shapes = out.shapes;
   const bool line = tile.inner == Inner::line;
   out.cta_channels = tile.cta_channels();
   out.cta_w = tile.cta_columns();
@@ -370,9 +369,8 @@ void lay_offsets(const Case& c, HaloLayout& out) {
       swizzle_bytes + out.end() + c.exchange_bytes();  // the first to align what follows
 }
 
-/// Storage and pipeline. False: not with these boxes.
-bool lay(const Case& c, bool one_tap_a_box, HaloLayout& out) {
-  lay_taps(c.stage, one_tap_a_box, out);
+/// Storage and pipeline. `out`: shapes and taps. False: not with these boxes.
+bool lay(const Case& c, HaloLayout& out) {
   lay_walk(c, out);
   if (!lay_box(c, out)) return false;
   lay_output(c, out);
@@ -381,19 +379,38 @@ bool lay(const Case& c, bool one_tap_a_box, HaloLayout& out) {
 
 }  // namespace
 
-HaloLayout halo_layout(const Stage& stage, const HaloTile& tile, const DeviceFacts& device,
-                       const HaloInside& inside) {
-  const Case c{stage, tile, device, inside};
-  HaloLayout out;
-  if (!candidate(c)) return {};
-  if (!lay(c, false, out)) {
-    out = {};
-    if (tile.deep > 0 || !lay(c, true, out)) return {};
+HaloLayouts::HaloLayouts(const Stage& stage, const DeviceFacts& device, const HaloInside& inside)
+    : stage_(stage), device_(device), inside_(inside) {
+  begun_.shapes = shapes_of(stage);
+  lay_taps(stage, false, begun_);
+}
+
+bool HaloLayouts::may_serve(const HaloTile& tile) const {
+  return candidate({stage_, tile, device_, inside_});
+}
+
+HaloLayout HaloLayouts::of(const HaloTile& tile) {
+  const Case c{stage_, tile, device_, inside_};
+  HaloLayout out = begun_;
+  if (!lay(c, out)) {
+    if (tile.deep > 0) return {};
+    if (!apart_) {
+      apart_.emplace().shapes = begun_.shapes;
+      lay_taps(stage_, true, *apart_);
+    }
+    out = *apart_;
+    if (!lay(c, out)) return {};
   }
   if (out.sharers > 1 && !share_boxes(c, out)) return {};
   limit_early_slabs(c, out);
   lay_offsets(c, out);
   return out;
+}
+
+HaloLayout halo_layout(const Stage& stage, const HaloTile& tile, const DeviceFacts& device,
+                       const HaloInside& inside) {
+  HaloLayouts layouts(stage, device, inside);
+  return layouts.may_serve(tile) ? layouts.of(tile) : HaloLayout();
 }
 
 }  // namespace convoy::cuda::sm90

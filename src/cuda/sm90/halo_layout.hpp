@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,7 @@ struct KernelLayout {
 
 /// x_slots = 0: there is none.
 struct HaloLayout : KernelLayout {
+  Shapes shapes;  // of the stage
   // How many tiles there are, channel blocks fastest, and CTAs to walk over them.
   int k_blocks = 0, tiles_x = 0, tiles_y = 0, tiles_n = 0;
   int grid = 0;
@@ -111,7 +113,26 @@ struct HaloInside {
   bool alone = true;   // nothing else is inside
 };
 
-/// The layout, or why the tile does not serve the stage: x_slots is 0 then.
+/// A stage's layouts, tile by tile. What no tile changes is worked out once: a plan looks at a
+/// thousand tiles.
+class HaloLayouts {
+ public:
+  /// All of them must outlive it.
+  HaloLayouts(const Stage& stage, const DeviceFacts& device, const HaloInside& inside);
+  /// Whether the tile's form serves the stage, whatever its size.
+  bool may_serve(const HaloTile& tile) const;
+  /// Of a tile that may serve: the layout; x_slots is 0 where it does not fit.
+  HaloLayout of(const HaloTile& tile);
+
+ private:
+  const Stage& stage_;
+  const DeviceFacts& device_;
+  const HaloInside& inside_;
+  HaloLayout begun_;                 // shapes, and taps that share boxes
+  std::optional<HaloLayout> apart_;  // with a box for each tap, once asked for
+};
+
+/// The layout of one tile; x_slots is 0 where it does not serve the stage.
 HaloLayout halo_layout(const Stage& stage, const HaloTile& tile, const DeviceFacts& device,
                        const HaloInside& inside = {});
 

@@ -73,16 +73,24 @@ std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& de
 
 namespace {
 
-/// Calls `visit` for every tile worth laying out, until it returns true. Whether it did.
+/// Calls `visit_one` with every tile that serves the stage and its layout, until it returns true.
+/// Whether it did.
 template <class Visit>
-bool visit_tiles(const Stage& stage, Visit visit_one) {
+bool visit_tiles(const Stage& stage, const DeviceFacts& device, Visit visit_one) {
+  const HaloInside alone;
+  HaloLayouts layouts(stage, device, alone);
+  const auto lay_out = [&](const HaloTile& tile) {
+    if (!layouts.may_serve(tile)) return false;
+    const HaloLayout layout = layouts.of(tile);
+    return layout.x_slots > 0 && visit_one(tile, layout);
+  };
   const auto visit = [&](HaloTile tile) {
     tile.spread = 1;
-    if (visit_one(tile)) return true;
+    if (lay_out(tile)) return true;
     if (halo_turns(stage) == 1) return false;
     for (const int spread : spreads) {
       tile.spread = spread;
-      if (visit_one(tile)) return true;
+      if (lay_out(tile)) return true;
     }
     return false;
   };
@@ -133,9 +141,8 @@ bool tiles_countable(const Stage& stage, const HaloLayout& l) {
 }  // namespace
 
 bool halo_serves(const Stage& stage, const DeviceFacts& device) {
-  return visit_tiles(stage, [&](const HaloTile& tile) {
-    const HaloLayout l = halo_layout(stage, tile, device);
-    return l.x_slots > 0 && tiles_countable(stage, l);
+  return visit_tiles(stage, device, [&](const HaloTile&, const HaloLayout& l) {
+    return tiles_countable(stage, l);
   });
 }
 
@@ -152,11 +159,9 @@ std::vector<HaloTile> halo_tiles(const Stage& stage, const DeviceFacts& device) 
   // Arithmetics are compared at a batch that may be too large to run: its tiles are ranked all the
   // same.
   std::vector<TimedTile> found, beyond;
-  visit_tiles(stage, [&](const HaloTile& tile) {
-    const HaloLayout l = halo_layout(stage, tile, device);
-    if (l.x_slots > 0)
-      (tiles_countable(stage, l) ? found : beyond)
-          .push_back({tile, halo_seconds(stage, tile, l, device)});
+  visit_tiles(stage, device, [&](const HaloTile& tile, const HaloLayout& l) {
+    (tiles_countable(stage, l) ? found : beyond)
+        .push_back({tile, halo_seconds(stage, tile, l, device)});
     return false;
   });
   if (found.empty()) found = std::move(beyond);
