@@ -10,9 +10,9 @@ LDS, stores stmatrix and STS, copies cp.async; what TMA and wgmma move these cou
 
 The pipe's counter of conflicts also counts what accesses of several warps wait for each other (arbitration), which
 changes from run to run. The counters of the instructions themselves (sass) leave that out. So: ldmatrix and cp.async
-instructions, wavefronts of loads and stores, and conflicts where there is a counter of them (LDS and STS have none), are
-as predicted, exactly, but for loads that a predicate may turn off, which are bounded; the pipe's conflicts are at least
-the predicted ones, and so are those of cp.async, whose bytes reach shared memory as sectors come from the L2.
+instructions, wavefronts of loads and stores, and conflicts where there is a counter of them (LDS and STS have none),
+are as predicted, exactly, but for loads that a predicate may turn off, which are bounded; the pipe's conflicts are at
+least the predicted ones, and so are those of cp.async, whose bytes reach shared memory as sectors come from the L2.
 Exit code 1 where one of these fails.
 """
 
