@@ -39,6 +39,15 @@ void ResultFile::write(std::string_view text) const {
     write_file_atomically(path_, text);
 }
 
+void ResultFile::expect_no_input(std::initializer_list<std::string> inputs) const {
+  if (!asked_for() || on_standard_output_) return;
+  for (const std::string& input : inputs)
+    if (!input.empty() && same_target(path_, input))
+      throw Error(
+          fmt::format("{} {} is what this command reads, and would be replaced. Name another file.",
+                      option_, printable_path(path_)));
+}
+
 void ResultFile::expect_different(const ResultFile& a, const ResultFile& b) {
   if (!a.asked_for() || !b.asked_for()) return;
   if (a.on_standard_output_ && b.on_standard_output_)

@@ -1,6 +1,7 @@
 // Where --json FILE, --csv FILE and --out FILE write.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,9 @@ class ResultFile {
   /// Writes the file whole or not at all, or prints the text.
   void write(std::string_view text) const;
 
+  /// Throws Error where it is a file that the command reads, which it would replace. Those without
+  /// a name are passed over.
+  void expect_no_input(std::initializer_list<std::string> inputs) const;
   /// Throws Error where both write to the same place.
   static void expect_different(const ResultFile& a, const ResultFile& b);
 

@@ -261,6 +261,9 @@ void run(const RunArguments& arguments) {
   ResultFile::expect_different(json, out);
   ResultFile::expect_different(json, trace);
   ResultFile::expect_different(out, trace);
+  for (const ResultFile& result : {json, out, trace})
+    result.expect_no_input({named.images, arguments.labels, arguments.model + "/network.txt",
+                            arguments.model + "/model.safetensors"});
   NetworkOptions options;
   options.threads = arguments.threads;
   options.batch = arguments.batch;

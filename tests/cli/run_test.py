@@ -113,6 +113,12 @@ class Run(CliTest):
                 self.refused(self.run_model("--out", name, model=absent), expected)
         same = self.here / "out.csv"
         self.refused(self.run_model("--out", same, "--json", same, model=absent), "same file")
+        for option in ("--json", "--trace"):
+            for read in (self.images, self.labels, self.model / "../model/network.txt"):
+                with self.subTest(option=option, read=read):
+                    whole = read.read_bytes()
+                    self.refused(self.run_model(option, read), "is what this command reads")
+                    self.assertEqual(read.read_bytes(), whole)
         self.labels.write_bytes(b"no labels")
         self.refused(self.run_model("--out", same), "labels")
         self.assertEqual(sorted(self.here.iterdir()), before)
