@@ -17,7 +17,7 @@ endif()
 # The GPU families' host arithmetic, which `explain --map` shows where there is no CUDA, too: there it
 # is a part of convoy_verify.
 set(gpu_arithmetic device_facts known_gpus refusals stage_facts any/depthwise_tile any/few_filters_layout any/fma_tile sm80/window_box sm80/window_cost
-    sm80/window_tile sm90/few_tile sm90/halo_cost sm90/halo_layout sm90/halo_maps sm90/halo_taps sm90/halo_tile sm90/halo_walk
+    sm80/window_tile sm90/few_tile sm90/halo_cost sm90/halo_layout sm90/halo_maps sm90/halo_rings sm90/halo_taps sm90/halo_tile sm90/halo_walk
     wrap/winograd_tile)
 
 # Measured tables that ship with the library, as text in it.
