@@ -33,6 +33,9 @@ using MediumTile = CtaTile<4, 1, 2, 2, 4>;
 // A CTA of one warp: nobody shares what it loads. It holds a whole slice in registers on its way,
 // so that fewer warps fit than of the large tile.
 using LonelyWarp = CtaTile<1, 1, 4, 2, 10>;
+// The large tile in units of one channel: a thread looks up 16 pixels of a slice. Their addresses,
+// masks and values take more than the 128 registers of a second CTA.
+using ChannelwiseTile = CtaTile<2, 4, 4, 2, 1>;
 
 using LadderKernel = void (*)(LadderParams);
 
@@ -77,6 +80,7 @@ Choice without_one(LadderWithout without) {
   using T = LargeTile;
   using S = LargeSquares;
   using L = LonelyWarp;
+  using C = ChannelwiseTile;
   switch (without) {
     case LadderWithout::nothing:
       return tiled<T>(ladder_9_bounds<T>, "ladder_9_bounds", 2, true);
@@ -91,7 +95,7 @@ Choice without_one(LadderWithout without) {
     case LadderWithout::buffering:
       return tiled<T>(ladder_without_buffering<T>, "ladder_without_buffering", 1, true);
     case LadderWithout::vectors:
-      return tiled<T>(ladder_without<T, RegisterSums, MaskedCopy<T, __half>, WriteFused>,
+      return tiled<C>(ladder_without<C, RegisterSums, MaskedCopy<C, __half>, WriteFused>,
                       "ladder_without", 2, true);
     case LadderWithout::masks:
       return tiled<T>(ladder_without<T, RegisterSums, Copy<T, uint4>, WriteFused>, "ladder_without",

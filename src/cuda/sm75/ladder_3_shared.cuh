@@ -61,15 +61,17 @@ class Copy {
     });
   }
   /// Calls body(i, row, c) for a thread's units of a slice's rows: its i-th begins at channel c.
+  /// They lie under each other, so that a thread keeps one row and one channel for all of them.
   template <int Rows, class Body>
   static __device__ __forceinline__ void each(Body body) {
-    constexpr int a_row = slice_depth / channels_of<Unit>, all = Rows * a_row;
+    constexpr int a_row = slice_depth / channels_of<Unit>, rows_at_once = Tile::threads / a_row;
+    static_assert(Tile::threads % a_row == 0);
+    const int row = static_cast<int>(threadIdx.x / a_row);
+    const int c = static_cast<int>(threadIdx.x % a_row) * channels_of<Unit>;
 #pragma unroll
-    for (int i = 0; i < blocks_of(all, Tile::threads); ++i) {
-      const int unit = static_cast<int>(threadIdx.x) + i * Tile::threads;
-      if (all % Tile::threads == 0 || unit < all)
-        body(i, unit / a_row, unit % a_row * channels_of<Unit>);
-    }
+    for (int i = 0; i < blocks_of(Rows, rows_at_once); ++i)
+      if (Rows % rows_at_once == 0 || row + i * rows_at_once < Rows)
+        body(i, row + i * rows_at_once, c);
   }
   static constexpr int units(int rows) {
     return blocks_of(rows * slice_depth / channels_of<Unit>, Tile::threads);
