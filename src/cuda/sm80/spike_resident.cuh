@@ -223,7 +223,7 @@ CONVOY_LANE void task_rows(const Lane& lane, const ResidentLayer& l, const Task&
 template <int Tiles, class Lane, class Body>
 CONVOY_LANE void task_outputs(const Lane& lane, const ResidentLayer& l, const Task& task,
                               Body body) {
-  const int row = sum_row(lane.lane);
+  const int row = sum_row(number_of(lane));
   CONVOY_UNROLL
   for (int i = 0; i < Tiles; ++i) CONVOY_UNROLL
   for (int half = 0; half < 2; ++half) {

@@ -25,15 +25,32 @@ struct alignas(16) WeightWords {
   std::uint32_t hi[2], lo[2];
 };
 
+/// Machine code for 8.x, whose compiler would spill in the loops over tasks: see number_of and
+/// sums.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+inline constexpr bool code_for_8x = true;
+#else
+inline constexpr bool code_for_8x = false;
+#endif
+
+/// The lane's number. What follows from it is made anew in each task of 8.x: the compiler can't
+/// know that it is the same, else it keeps it from task to task, in local memory.
+template <class Lane>
+CONVOY_LANE int number_of(const Lane& lane) {
+  int number = lane.lane;
+  if constexpr (code_for_8x) asm volatile("" : "+r"(number));
+  return number;
+}
+
 /// Where the row begins that this lane gives of a product, from the row's address.
 template <class Net, class Lane>
-CONVOY_LANE int product_offset(const Lane& lane, const ResidentLayer& l, int product) {
+CONVOY_LANE int product_offset(const Lane& lane, const ResidentLayer& l, int unit, int product) {
   if constexpr (Net::known) {
     const int first = l.offset(2 * product), second = l.offset(2 * product + 1);
-    return first + address_unit(lane.lane) * (second - first);
+    return first + unit * (second - first);
   } else {
     const auto* const offsets = reinterpret_cast<const std::int32_t*>(lane.shared + l.offsets);
-    return offsets[2 * product + address_unit(lane.lane)];
+    return offsets[2 * product + unit];
   }
 }
 
@@ -78,12 +95,13 @@ CONVOY_LANE void sums(const Lane& lane, const ResidentLayer& l, const int (&rows
   for (int j = 0; j < Columns; ++j) CONVOY_UNROLL
   for (int t = 0; t < Steps; ++t) CONVOY_UNROLL
   for (int e = 0; e < 4; ++e) acc[i][j][t][e] = 0;
+  const int unit = address_unit(number_of(lane));
   int from = 0;
   if constexpr (Net::known && Tiles > 1)
     if (tiles_are_rows(l)) {
       CONVOY_UNROLL_KNOWN
       for (; from < l.paired_products(); from += l.pairs())
-        column_sums<Net::terms>(lane, l, rows[0] + product_offset<Net>(lane, l, from), from,
+        column_sums<Net::terms>(lane, l, rows[0] + product_offset<Net>(lane, l, unit, from), from,
                                 weights, acc);
     }
   const auto load = [&](int product, WeightWords(&w)[Columns]) {
@@ -91,6 +109,13 @@ CONVOY_LANE void sums(const Lane& lane, const ResidentLayer& l, const int (&rows
     for (int j = 0; j < Columns; ++j) w[j] = weights(product, j);
   };
   WeightWords next[Ahead][Columns];
+  // Of a layer whose number of products is data they would have no first value: the compiler has
+  // such registers live from the kernel's beginning on, and spills them.
+  if constexpr (code_for_8x) {
+    CONVOY_UNROLL
+    for (int d = 0; d < Ahead; ++d) CONVOY_UNROLL
+    for (int j = 0; j < Columns; ++j) next[d][j] = {};
+  }
   CONVOY_UNROLL
   for (int d = 0; d < Ahead; ++d)
     if (from + d < l.products) load(from + d, next[d]);
@@ -104,7 +129,7 @@ CONVOY_LANE void sums(const Lane& lane, const ResidentLayer& l, const int (&rows
     for (int j = 0; j < Columns; ++j) w[j] = next[d][j];
     if (product + Ahead < l.products) load(product + Ahead, next[d]);
     const bool single = Net::known && l.odd() && product + 1 == l.products;
-    const int offset = product_offset<Net>(lane, l, product);
+    const int offset = product_offset<Net>(lane, l, unit, product);
     CONVOY_UNROLL
     for (int t = 0; t < Steps; ++t) {
       if (t >= steps) continue;
