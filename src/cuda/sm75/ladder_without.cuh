@@ -1,5 +1,5 @@
 // Rung 9 with one optimisation taken away, for `convoy ladder`: the piece of a rung below in its
-// place, all else as it is.
+// place, all else as it is. But without 16-byte loads a thread needs the registers of a second CTA.
 #pragma once
 
 #include "cuda/sm75/ladder_9_bounds.cuh"
