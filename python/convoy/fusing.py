@@ -10,6 +10,7 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from ._core import Error, Plan
+from .fusing_changes import Watch
 from .fusing_compare import compare
 from .fusing_graph import (
     Spikes,
@@ -99,9 +100,10 @@ class Fused(nn.Module):
     original: the model. report: what was fused.
     """
 
-    def __init__(self, original: nn.Module, graph: fx.Graph, stages: dict[str, nn.Module], report: Report) -> None:
+    def __init__(self, original: nn.Module, graph: fx.Graph, stages: dict[str, nn.Module], report: Report,
+                 watch: Watch) -> None:  # fmt: skip
         super().__init__()
-        self.__dict__.update(original=original, report=report, _graph=graph, _stages=stages)
+        self.__dict__.update(original=original, report=report, _graph=graph, _stages=stages, _watch=watch)
         # The model's own, not copies: whoever moves, loads or trains one has done so with the other.
         for name in ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set"):
             self.__dict__[name] = original.__dict__[name]
@@ -119,7 +121,10 @@ class Fused(nn.Module):
     def forward(self, *arguments: Any, **named: Any) -> Any:
         if self.training:
             return self.original(*arguments, **named)
-        if self._attributes and not torch.compiler.is_compiling():
+        if torch.compiler.is_compiling():
+            return self._runner(*arguments, **named)
+        self._watch.check()
+        if self._attributes:
             # Parameters and buffers that the graph itself reads: the model may have others by now.
             now = ((operator.attrgetter(name)(self.original), value) for name, value in self._attributes.items())
             if any(one is not other for one, other in now):
@@ -334,6 +339,7 @@ def _fused(model: nn.Module, graph: fx.Graph, arguments: tuple, states: States, 
     states.reset()
     wanted = computed(model, graph, own)
     states.reset()
+    before = {node.name: node.target for node in graph.nodes if node.op == "call_module"}
     hold_inputs(graph)
     shapes = _Shapes(model, graph, bool(states.modules))
     shapes.run(*own())
@@ -350,7 +356,9 @@ def _fused(model: nn.Module, graph: fx.Graph, arguments: tuple, states: States, 
         kernel = kernels.get(of_text.get(id(nodes)), kernel)
         rows.append(Row(" ".join(map(_name, nodes)), text, kernel, reason))
     rows.sort(key=lambda row: order.get(row.names.split()[0], 0))
-    fused = Fused(model, graph, stages | spiking | networks, Report(rows, 0, 0))
+    left = {node.name for node in graph.nodes}
+    watch = Watch(model, set(before.values()), {target for name, target in before.items() if name not in left})
+    fused = Fused(model, graph, stages | spiking | networks, Report(rows, 0, 0), watch)
     spikes, n = None, 0
     if found:
         first = {id(one.stage.neuron): one for one in reversed(found)}.values()  # of several calls of a neuron

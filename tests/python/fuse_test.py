@@ -162,6 +162,36 @@ class Fuse(unittest.TestCase):
         fused.load_state_dict(vgg().state_dict(), assign=True)
         self.close(fused(self.x), model(self.x))
 
+    def test_layers_that_are_replaced(self):
+        """A stage holds its layers: another one in their place must not be passed over in silence."""
+        model = vgg()
+        fused = fused_of(model, self.x)
+        again = copy.deepcopy(fused)
+        head, model[16] = model[16], nn.Linear(10, 3)
+        with self.assertRaisesRegex(convoy.Error, "the layer 16 was replaced.*a Linear.*Fuse the model again"):
+            fused(self.x)
+        self.close(fused_of(model, self.x)(self.x), model(self.x))
+        again(self.x)
+        model[16] = head
+        self.close(fused(self.x), model(self.x))
+        deep = nn.Sequential(vgg()[:7].eval(), nn.Flatten()).eval()
+        fused = fused_of(deep, self.x)
+        deep[0] = nn.Identity()
+        with self.assertRaisesRegex(convoy.Error, "the layer 0 was replaced.*an Identity"):
+            fused(self.x)
+
+    def test_hooks_that_come_later(self):
+        model, seen = vgg(), []
+        fused = fused_of(model, self.x)
+        for layer in (0, 1, 2, 16):
+            with model[layer].register_forward_hook(lambda *_: seen.append(0)), self.subTest(layer):
+                with self.assertRaisesRegex(convoy.Error, f"the layer {layer} was given hooks.*Fuse the model again"):
+                    fused(self.x)
+        with model[12].register_forward_hook(lambda *_: seen.append(12)):  # Flatten is PyTorch's
+            fused(self.x)
+        self.assertEqual(seen, [12])
+        self.close(fused(self.x), model(self.x))
+
     def test_state_and_modes(self):
         model = vgg()
         fused = fused_of(model, self.x)
