@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
-from ._core import Error, Plan
+from ._core import Error, InvalidOperand, Plan
 from .fusing_changes import Watch
 from .fusing_compare import compare
 from .fusing_graph import (
@@ -76,22 +76,28 @@ class _Stage(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         conv, norm = self.conv, self.norm
+        if not isinstance(x, Tensor):  # PyTorch would print all of it
+            raise InvalidOperand(f"x: {a_kind(x)}, expected a torch.Tensor")
+        # Statistics of the batch, float64 and inputs without a batch axis: the layers themselves.
+        if (norm is not None and norm.training) or x.dtype not in _DTYPES or x.dim() != (2 if self.linear else 4):
+            return self.by_layers(x)
         if norm is None:
             if not self.linear:
                 return called(x, conv.weight, conv.bias, self.text)
             y = called(x[:, :, None, None], conv.weight[:, :, None, None], conv.bias, self.text)
             return y.flatten(1)
-        if norm.training:  # statistics of the batch: the layers themselves
-            y = norm(conv(x))
-            for layer in self.layers:
-                if isinstance(layer, nn.Module):
-                    y = layer(y)
-                else:
-                    kind, target, rest, named = layer
-                    y = (getattr(y, target)(*rest, **named) if kind == "call_method" else target(y, *rest, **named))
-            return y
         return torch.ops.convoy.stage_norm(x, conv.weight, conv.bias, norm.weight, norm.bias, norm.running_mean,
                                            norm.running_var, norm.num_batches_tracked, norm.eps, self.text)  # fmt: skip
+
+    def by_layers(self, x: Tensor) -> Tensor:
+        y = self.conv(x) if self.norm is None else self.norm(self.conv(x))
+        for layer in self.layers:
+            if isinstance(layer, nn.Module):
+                y = layer(y)
+            else:
+                kind, target, rest, named = layer
+                y = getattr(y, target)(*rest, **named) if kind == "call_method" else target(y, *rest, **named)
+        return y
 
 
 class Fused(nn.Module):

@@ -32,6 +32,10 @@ def compare(
     """
     difference = scale = 0.0
     differing: set[int] = set()
+    tensors = [leaf for leaf in pytree.tree_leaves(wanted) if isinstance(leaf, Tensor) and leaf.numel()]
+    if tensors and not any(tensor.isfinite().any() for tensor in tensors):
+        raise Error("fuse: the model gives no finite value on the sample, so that there is nothing to compare. Give a "
+                    "sample without NaN and infinities, or mend the model's parameters.")  # fmt: skip
     for one, other in zip(pytree.tree_leaves(wanted), pytree.tree_leaves(found), strict=True):
         if not isinstance(one, Tensor):
             continue

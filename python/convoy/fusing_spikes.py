@@ -13,7 +13,7 @@ from ._core import Error, Network
 from .layers import Refused, conv_text, number
 from .records import a_kind
 from .spiking import SURROGATES, spike_form
-from .torch import _version, folded
+from .torch import _DTYPES, _version, folded
 
 _JELLY = "spikingjelly.activation_based."
 
@@ -208,7 +208,7 @@ class SpikeStage(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         self.check()
         grads = torch.is_grad_enabled() and surrogate_of(self.neuron.surrogate_function) is None
-        if grads or (self.norm is not None and self.norm.training):
+        if grads or (self.norm is not None and self.norm.training) or x.dtype not in _DTYPES:
             return self.layers(x)
         multi = self.facts.multi
         v = self.neuron.v

@@ -214,6 +214,31 @@ class Fuse(unittest.TestCase):
             model[0].weight.zero_()
         self.assertFalse(torch.equal(again(self.x), fused(self.x)))
 
+    def test_inputs_that_stages_do_not_take(self):
+        """float64, no batch axis, more axes of a linear layer: the layers themselves, not an error."""
+        model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 4, 3), nn.LeakyReLU()).eval()
+        fused = fused_of(model, self.x)
+        self.close(fused(self.x[0]), model(self.x[0]))
+        linear = nn.Sequential(nn.Linear(8, 5), nn.ReLU()).eval()
+        x = torch.randn(2, 8)
+        fused = fused_of(linear, x)
+        for one in (x[0], torch.randn(2, 7, 8), torch.randn(2, 3, 4, 8)):
+            self.close(fused(one), linear(one))
+        model = vgg()
+        fused = fused_of(model, self.x)
+        with self.assertRaisesRegex(convoy.Error, "x: an? list, expected a torch.Tensor"):
+            fused([1.0])
+        fused.double()
+        found = fused(self.x.double())
+        self.assertEqual(found.dtype, torch.float64)
+        self.close(found, model(self.x.double()), 1e-12)
+        self.close(fused.float()(self.x), model(self.x))
+        model = randomised(Residual())  # with functions in its stages
+        x = torch.randn(2, 4, 9, 9)
+        fused = fused_of(model, x).double()
+        for mine, theirs in zip(fused(x.double()), model(x.double()), strict=True):
+            self.close(mine, theirs, 1e-12)
+
     def test_gradients(self):
         model = vgg()
         fused = fused_of(model, self.x)
@@ -246,6 +271,9 @@ class Fuse(unittest.TestCase):
             fused_of(3, self.x)
         with self.assertRaisesRegex(convoy.Error, "sample: a NoneType, expected a tensor, or a tuple"):
             convoy.fuse(vgg(), None)
+        for spoiled in (torch.nan, torch.inf):
+            with self.assertRaisesRegex(convoy.Error, "no finite value on the sample.*nothing to compare.*Give"):
+                fused_of(vgg(), torch.full_like(self.x, spoiled))
         with self.assertRaisesRegex(convoy.Error, "tolerance: -1, expected 0 or more"):
             fused_of(vgg(), self.x, tolerance=-1)
         with self.assertRaisesRegex(convoy.Error, "differs by .* on the sample, expected at most 0"):

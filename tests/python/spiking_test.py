@@ -245,6 +245,19 @@ class Networks(unittest.TestCase):
         with self.assertRaisesRegex(convoy.Error, "changed after fusing.*Fuse the model again"):
             fused(x)
 
+    def test_float64(self):
+        """Not a stage's type: the layers themselves."""
+        torch.manual_seed(3)
+        model = lively(example("conv_fashion_mnist").CSNN(4, 4))
+        x = torch.rand(2, 1, 28, 28)
+        fused = convoy.fuse(model, x, show=False).double()
+        with torch.no_grad():
+            functional.reset_net(fused)
+            found = fused(x.double())
+            functional.reset_net(fused)
+            self.assertTrue(torch.equal(found, model(x.double())))
+            functional.reset_net(fused)
+
     def test_training(self):
         torch.manual_seed(4)
         model = lively(example("conv_fashion_mnist").CSNN(3, 4))
