@@ -35,7 +35,7 @@ def safetensors(values: dict[str, Any]) -> bytes:
 def write(folder: str | os.PathLike, text: str, parameters: dict[str, Any], form: str = "safetensors") -> None:
     """network.txt and {'conv1.weight': fp32 array, ...}; form: "safetensors", one file, or "text", one a parameter.
 
-    Text has digits enough to read fp32 back. The files of the other form, which would be read too, are removed.
+    Text has digits enough to read fp32 back. Parameters are read from one place, so files of other forms are removed.
     """
     if form not in ("safetensors", "text"):
         raise ValueError(f"form: '{form}', expected 'safetensors' or 'text'")
@@ -44,13 +44,16 @@ def write(folder: str | os.PathLike, text: str, parameters: dict[str, Any], form
     values = {name: np.ascontiguousarray(value, np.float32) for name, value in parameters.items()}
     if form == "safetensors":
         write_bytes(folder / "model.safetensors", safetensors(values))
-        for name in values:
-            (folder / f"{name}.txt").unlink(missing_ok=True)
     else:
         for name, value in values.items():
             lines = "".join(f"{number:.9g}\n" for number in value.reshape(-1).tolist())
             write_bytes(folder / f"{name}.txt", lines.encode())
         (folder / "model.safetensors").unlink(missing_ok=True)
+    biases = {name.removesuffix(".weight") + ".bias" for name in values if name.endswith(".weight")}
+    for name in biases | set(values):  # also the bias of a network that was here before
+        (folder / f"{name}.npy").unlink(missing_ok=True)
+        if form == "safetensors" or name not in values:
+            (folder / f"{name}.txt").unlink(missing_ok=True)
     write_bytes(folder / "network.txt", text.encode())
 
 

@@ -134,6 +134,22 @@ std::string ParameterFolder::name_of(const std::string& parameter) const {
   return printable_path(folder_ + "/" + parameter);
 }
 
+ParameterFolder::Place ParameterFolder::place_of(const std::string& parameter) {
+  const std::string path = folder_ + "/" + parameter;
+  const Place place{file_there(path + ".txt"), file_there(path + ".npy"),
+                    safetensors_with(parameter)};
+  std::vector<std::string> found;
+  if (place.text) found.push_back(printable(parameter) + ".txt");
+  if (place.npy) found.push_back(printable(parameter) + ".npy");
+  if (place.tensors) found.emplace_back("model.safetensors");
+  if (found.size() > 1)
+    throw Error(
+        fmt::format("{}: \"{}\" is given more than once, in {}, expected in one file. Remove "
+                    "what is out of date.",
+                    printable_path(folder_), printable(parameter), fmt::join(found, " and in ")));
+  return place;
+}
+
 std::vector<float> ParameterFolder::read(const std::string& parameter,
                                          const std::vector<Index>& shape,
                                          const std::string& meaning) {
@@ -141,13 +157,14 @@ std::vector<float> ParameterFolder::read(const std::string& parameter,
   for (const Index size : shape) product *= size;
   const Index count = product.value();
   const std::string path = folder_ + "/" + parameter;
-  if (file_there(path + ".txt")) {
+  const Place place = place_of(parameter);
+  if (place.text) {
     const auto bytes = read_file(path + ".txt");
     return parse_weights(text_of(bytes), printable_path(path + ".txt"), count, meaning);
   }
   std::vector<float> values;
   std::string name;
-  if (file_there(path + ".npy")) {
+  if (place.npy) {
     name = printable_path(path + ".npy");
     const Tensor array = read_npy(path + ".npy");
     const TensorView& view = array.view();
@@ -159,10 +176,10 @@ std::vector<float> ParameterFolder::read(const std::string& parameter,
     values.resize(static_cast<std::size_t>(array.elements()));
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = math::load(view.dtype, view.data, static_cast<Index>(i));
-  } else if (const SafeTensors* const tensors = safetensors_with(parameter)) {
+  } else if (place.tensors) {
     name = printable_path(folder_ + "/model.safetensors: " + parameter);
-    values = tensors->values(parameter);
-    check_shape(name, tensors->shape(parameter), shape, meaning);
+    values = place.tensors->values(parameter);
+    check_shape(name, place.tensors->shape(parameter), shape, meaning);
   } else {
     throw Error(
         fmt::format("{}: no weights \"{}\": expected {} values ({}) in {}.txt, {}.npy or "

@@ -35,15 +35,16 @@ class ParameterSource {
   virtual std::string name_of(const std::string& parameter) const = 0;
 };
 
-/// Where a model's parameters lie. Each file is opened once, model.safetensors when it is first
-/// needed, and read no more after that.
+/// Where a model's parameters lie. Each file is opened once, model.safetensors with the first
+/// parameter, and read no more after that.
 class ParameterFolder : public ParameterSource {
  public:
   explicit ParameterFolder(std::string folder) : folder_(std::move(folder)) {}
 
   /// From the file conv1.weight.txt, conv1.weight.npy or the entry in model.safetensors. The shape
   /// that the latter two tell must be `shape`, flattened or without its axes of 1. Throws Error
-  /// also where such a file is a folder, a pipe, a broken link or unreadable.
+  /// also where it is in more than one of them, and where one is a folder, a pipe, a broken link
+  /// or unreadable: nobody can tell which of two is meant.
   std::vector<float> read(const std::string& parameter, const std::vector<Index>& shape,
                           const std::string& meaning) override;
 
@@ -53,6 +54,11 @@ class ParameterFolder : public ParameterSource {
   std::string name_of(const std::string& parameter) const override;
 
  private:
+  struct Place {  // which of the three has it; at most one
+    bool text, npy;
+    const SafeTensors* tensors;
+  };
+  Place place_of(const std::string& parameter);
   /// The folder's model.safetensors, if the parameter is in it; else null.
   const SafeTensors* safetensors_with(const std::string& parameter);
 

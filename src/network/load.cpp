@@ -86,6 +86,11 @@ std::vector<LayerWeights> load_weights(const NetworkText& network,
       weights.w = channels_last(weights.w, s.k, channels, s.r * s.s);
     }
     // With a batch-norm the layer's own bias may be missing, as PyTorch users leave it out.
+    if (!s.bias && parameters.has(layer.name + ".bias"))
+      throw Error(
+          fmt::format("{}: given, but {} has no +bias, so that it would be left out. Add "
+                      "+bias to the layer, or remove the parameter.",
+                      parameters.name_of(layer.name + ".bias"), printable(layer.name)));
     const bool own_bias =
         s.bias && (layer.batchnorm.empty() || parameters.has(layer.name + ".bias"));
     if (own_bias)

@@ -75,6 +75,8 @@ class CliTest(unittest.TestCase):
         draw = random.Random(2)
         for layer, counts in parameters.items():
             for kind, count in zip(("weight", "bias"), counts, strict=True):
+                if count == 0:
+                    continue
                 (model / f"{layer}.{kind}.txt").write_text(
                     "".join(f"{draw.uniform(-0.5, 0.7):.9g}\n" for _ in range(count)))
         return model

@@ -267,6 +267,31 @@ class Run(CliTest):
         path.write_bytes(path.read_bytes() + b"0000")
         self.refused(self.run_model(), "12 bytes of data, expected 8", "one whole file")
 
+    def test_a_parameter_in_two_files(self):
+        """Nobody can tell which is meant: the one that is out of date must not win."""
+        text = (self.model / "conv1.bias.txt").read_text()
+        _, path = self.save("conv1.bias", (2,))
+        self.assertEqual(self.run_model().returncode, 0)
+        (self.model / "conv1.bias.txt").write_text(text)
+        self.refused(self.run_model(), r'"conv1\.bias" is given more than once, in conv1\.bias\.txt and in '
+                                       r"conv1\.bias\.npy, expected in one file")
+        path.unlink()
+        header = json.dumps({"conv1.bias": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+        whole = self.model / "model.safetensors"
+        whole.write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
+        self.refused(self.run_model(), r"more than once, in conv1\.bias\.txt and in model\.safetensors")
+        for spoiled in (b"", b"no such file", header):  # read by nobody, and still to be told
+            whole.write_bytes(spoiled)
+            self.refused(self.run_model(), r"model\.safetensors")
+
+    def test_a_bias_that_the_network_leaves_out(self):
+        path = self.model / "network.txt"
+        good = path.read_text()
+        path.write_text(good.replace("r3+bias", "r3"))
+        self.refused(self.run_model(), r"conv1\.bias: given, but conv1 has no \+bias", r"Add \+bias .* or remove")
+        path.write_text(good)
+        self.assertEqual(self.run_model().returncode, 0)
+
     def test_a_batch_norm_beyond_fp32(self):
         path = self.model / "network.txt"
         path.write_text(path.read_text().replace("+bias+relu", " batchnorm(bn)"))

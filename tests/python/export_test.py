@@ -3,6 +3,7 @@
 import doctest
 import json
 import os
+import pathlib
 import tempfile
 import unittest
 
@@ -99,6 +100,21 @@ class Export(unittest.TestCase):
         ):
             with self.subTest(said), self.assertRaisesRegex(convoy.Error, said):
                 convoy.export(model, "nowhere", sample)
+
+    def test_over_a_folder_of_other_files(self):
+        """Nothing of the network that was there before is read."""
+        x = torch.randn(2, 3, 8, 8)
+        with tempfile.TemporaryDirectory() as folder:
+            for form in ("safetensors", "text"):
+                for bias in (False, True):
+                    for name, shape in (("0.weight", (4, 3, 3, 3)), ("0.bias", (4,))):
+                        np.save(f"{folder}/{name}.npy", np.full(shape, 7, np.float32))
+                        pathlib.Path(folder, f"{name}.txt").write_text("7 " * np.prod(shape))
+                    model = nn.Sequential(nn.Conv2d(3, 4, 3, bias=bias)).eval()
+                    with self.subTest(form=form, bias=bias), torch.no_grad():
+                        network = convoy.export(model, folder, x, form=form)
+                        found = tensor(network(x.movedim(1, -1).contiguous()))
+                        torch.testing.assert_close(found.reshape(2, 6, 6, 4).movedim(-1, 1), model(x))
 
     def test_where_nothing_can_be_written(self):
         model, x = nn.Sequential(nn.Conv2d(3, 8, 3)).eval(), torch.randn(1, 3, 8, 8)

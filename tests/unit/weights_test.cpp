@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -185,21 +186,41 @@ class Folder : public testing::Test {
   std::filesystem::path path_;
 };
 
-TEST_F(Folder, TextThenNpyThenSafetensors) {
+TEST_F(Folder, TextOrNpyOrSafetensors) {
   const auto tensors = safetensors(
       R"({"a.weight":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", {0, 0, 0x80, 0x3f});
-  write("model.safetensors", std::string(tensors.begin(), tensors.end()));
-  EXPECT_EQ(ParameterFolder(path_).read("a.weight", {1}, "k1"), (std::vector<float>{1}));
   std::string npy = std::string("\x93NUMPY\x01\x00v\x00", 10) +
                     "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }";
   npy.resize(127, ' ');
-  write("a.weight.npy", npy + "\n" + std::string("\0\0\0\x40", 4));
-  EXPECT_EQ(ParameterFolder(path_).read("a.weight", {1}, "k1"), (std::vector<float>{2}));
-  write("a.weight.txt", "3\n");
+  const std::string contents[] = {"3\n", npy + "\n" + std::string("\0\0\0\x40", 4),
+                                  std::string(tensors.begin(), tensors.end())};
+  const std::string names[] = {"a.weight.txt", "a.weight.npy", "model.safetensors"};
+  const float values[] = {3, 2, 1};
+  // Each of them alone; of two or three nobody can tell which is meant.
+  for (unsigned set = 1; set < 8; ++set) {
+    std::string joined;
+    float wanted = 0;
+    for (unsigned i = 0; i < 3; ++i) {
+      std::filesystem::remove(path_ / names[i]);
+      if ((set >> i & 1U) == 0) continue;
+      write(names[i], contents[i]);
+      wanted = values[i];
+      joined += (joined.empty() ? "in " : " and in ") + names[i];
+    }
+    ParameterFolder folder(path_);
+    EXPECT_TRUE(folder.has("a.weight"));
+    EXPECT_FALSE(folder.has("a.bias"));
+    try {
+      EXPECT_EQ(folder.read("a.weight", {1}, "k1"), std::vector<float>{wanted});
+      EXPECT_TRUE(std::has_single_bit(set)) << joined;
+    } catch (const Error& error) {
+      EXPECT_FALSE(std::has_single_bit(set)) << error.what();
+      EXPECT_NE(std::string(error.what()).find("more than once, " + joined + ", expected"),
+                std::string::npos)
+          << error.what();
+    }
+  }
   ParameterFolder folder(path_);
-  EXPECT_EQ(folder.read("a.weight", {1}, "k1"), (std::vector<float>{3}));
-  EXPECT_TRUE(folder.has("a.weight"));
-  EXPECT_FALSE(folder.has("a.bias"));
   try {
     folder.read("a.bias", {8}, "k8");
     ADD_FAILURE();
