@@ -57,7 +57,7 @@ CONVOY_API NetworkText parse_network(std::string_view text, const std::string& n
 /// PyTorch's state_dict. f32, f16 or bf16 views on the host; "conv1.weight" [K,C/groups,R,S], a
 /// linear layer's [K,C], "conv1.bias" [K], a batch-norm's weight, bias, running_mean and
 /// running_var [K] each; with any strides, so that a permuted view will do, or flattened in that
-/// order. Further ones are not looked at.
+/// order. Further ones are not looked at, but a bias that its layer leaves out is an error.
 using NetworkParameters = std::map<std::string, TensorView>;
 
 /// How to run a network. None of it changes a bit of the results but `device`, `spike_kernels` and
