@@ -39,7 +39,7 @@ void ResultFile::write(std::string_view text) const {
     write_file_atomically(path_, text);
 }
 
-void ResultFile::expect_no_input(std::initializer_list<std::string> inputs) const {
+void ResultFile::expect_no_input(const std::vector<std::string>& inputs) const {
   if (!asked_for() || on_standard_output_) return;
   for (const std::string& input : inputs)
     if (!input.empty() && same_target(path_, input))

@@ -1,9 +1,9 @@
 // Where --json FILE, --csv FILE and --out FILE write.
 #pragma once
 
-#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace convoy::cli {
 
@@ -24,7 +24,7 @@ class ResultFile {
 
   /// Throws Error where it is a file that the command reads, which it would replace. Those without
   /// a name are passed over.
-  void expect_no_input(std::initializer_list<std::string> inputs) const;
+  void expect_no_input(const std::vector<std::string>& inputs) const;
   /// Throws Error where both write to the same place.
   static void expect_different(const ResultFile& a, const ResultFile& b);
 

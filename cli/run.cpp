@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -174,7 +175,8 @@ void print_confusion(const std::vector<std::vector<Index>>& counts) {
 }
 
 std::string json_of(const Network& network, const Measured& m, Index n, Index right, double seconds,
-                    const RunArguments& arguments, const std::vector<std::vector<Index>>& counts,
+                    Index not_finite, const RunArguments& arguments,
+                    const std::vector<std::vector<Index>>& counts,
                     const std::optional<inspect::NetworkProfile>& profile) {
   nlohmann::ordered_json layers = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < network.layers().size(); ++i) {
@@ -195,6 +197,7 @@ std::string json_of(const Network& network, const Measured& m, Index n, Index ri
       {"threads", network.threads()},
       {"images", n},
       {"right", right},
+      {"images_not_finite", not_finite},
       {"accuracy", static_cast<double>(right) / static_cast<double>(n)},
       {"seconds", seconds},
       {"seconds_of_runs", m.seconds},
@@ -214,22 +217,53 @@ std::string json_of(const Network& network, const Measured& m, Index n, Index ri
   return json_text(report, 2) + "\n";
 }
 
-/// What --out writes: .npy, the logits [n,classes]; else a table with a line an image.
-std::string outputs_of(const Network& network, const io::Images& images, Index n, bool npy) {
+struct Outputs {
+  std::vector<float> logits;  // [n,classes]
+  std::vector<std::int32_t> labels;
+};
+
+Outputs computed(const Network& network, const io::Images& images, Index n) {
   const Index classes = network.classes();
-  std::vector<float> logits(static_cast<std::size_t>(n * classes));
-  std::vector<std::int32_t> labels(static_cast<std::size_t>(n));
-  const TensorView view = TensorView::of(logits.data(), {n, classes});
-  network.run(view_of(images, 0, n), view, TensorView::of(labels.data(), {n})).or_throw();
-  if (npy) return io::npy_of(view);
+  Outputs outputs{std::vector<float>(static_cast<std::size_t>(n * classes)),
+                  std::vector<std::int32_t>(static_cast<std::size_t>(n))};
+  network
+      .run(view_of(images, 0, n), TensorView::of(outputs.logits.data(), {n, classes}),
+           TensorView::of(outputs.labels.data(), {n}))
+      .or_throw();
+  return outputs;
+}
+
+/// Images with an output that is NaN or infinite: their labels say nothing.
+Index count_not_finite(const std::vector<float>& logits, Index classes) {
+  Index count = 0;
+  for (auto at = logits.begin(); at != logits.end(); at += classes)
+    count += std::any_of(at, at + classes, [](float logit) { return !std::isfinite(logit); });
+  return count;
+}
+
+/// What --out writes: .npy, the logits [n,classes]; else a table with a line an image.
+std::string text_of(Outputs& outputs, Index classes, bool npy) {
+  const auto n = static_cast<Index>(outputs.labels.size());
+  if (npy) return io::npy_of(TensorView::of(outputs.logits.data(), {n, classes}));
   std::string text = "index,label";
   for (Index k = 0; k < classes; ++k) text += fmt::format(",logit{}", k);
-  const float* logit = logits.data();
-  for (std::size_t i = 0; i < labels.size(); ++i) {
-    text += fmt::format("\n{},{}", i, labels[i]);
+  const float* logit = outputs.logits.data();
+  for (std::size_t i = 0; i < outputs.labels.size(); ++i) {
+    text += fmt::format("\n{},{}", i, outputs.labels[i]);
     for (Index k = 0; k < classes; ++k) text += fmt::format(",{}", *logit++);
   }
   return text + "\n";
+}
+
+/// Where the network's parameters may lie, each in a file of its own.
+std::vector<std::string> parameter_files(const std::string& folder, const NetworkText& network) {
+  std::vector<std::string> files;
+  for (const NetworkLayer& layer : network.layers)
+    for (const std::string& prefix : {layer.name, layer.batchnorm})
+      for (const char* kind : {"weight", "bias", "running_mean", "running_var"})
+        for (const char* form : {"txt", "npy"})
+          if (!prefix.empty()) files.push_back(folder + "/" + prefix + "." + kind + "." + form);
+  return files;
 }
 
 void check_labels(const std::vector<std::uint8_t>& labels, const std::string& path, Index images,
@@ -270,6 +304,8 @@ void run(const RunArguments& arguments) {
   options.device = parse_device(arguments.device);
   options.weights = arguments.weights == "f16" ? DType::f16 : DType::f32;
   const Network network(arguments.model, options);
+  for (const ResultFile& result : {json, out, trace})
+    result.expect_no_input(parameter_files(arguments.model, network.text()));
   const io::Images images = named.read(arguments.model, network.text());
   const std::string label_file =
       named.images.empty() ? io::find_data("t10k-labels-idx1-ubyte", named.data) : arguments.labels;
@@ -282,16 +318,23 @@ void run(const RunArguments& arguments) {
   for (std::size_t i = 0; i < m.labels.size(); ++i) right += m.labels[i] == truth[i];
   const double seconds = median(m.seconds);
   const auto counts = confusion(m, truth, network.classes());
-  if (out.asked_for()) out.write(outputs_of(network, images, n, npy));
+  Outputs outputs = computed(network, images, n);
+  const Index not_finite = count_not_finite(outputs.logits, network.classes());
+  if (out.asked_for()) out.write(text_of(outputs, network.classes(), npy));
   std::optional<inspect::NetworkProfile> profile;
   if (arguments.profile || trace.asked_for()) {
     profile = inspect::profile(network, view_of(images, 0, n), options);
     if (trace.asked_for()) trace.write(inspect::trace_of(*profile, arguments.model));
   }
   if (json.asked_for())
-    json.write(json_of(network, m, n, right, seconds, arguments, counts, profile));
+    json.write(json_of(network, m, n, right, seconds, not_finite, arguments, counts, profile));
   if (json.alone() || trace.alone()) return;
   print_table(network, m, n, right, seconds);
+  if (not_finite > 0)
+    fmt::print(
+        "not finite  {} of {} images: NaN or infinite outputs, so that their labels mean nothing. "
+        "`convoy dump` writes what each operator gives.\n",
+        not_finite, n);
   if (profile) fmt::print("{}", to_text(*profile));
   if (arguments.confusion) print_confusion(counts);
   fmt::print("{:.4f}:{:.4f}\n", seconds, static_cast<double>(right) / static_cast<double>(n));

@@ -114,11 +114,15 @@ class Run(CliTest):
         same = self.here / "out.csv"
         self.refused(self.run_model("--out", same, "--json", same, model=absent), "same file")
         for option in ("--json", "--trace"):
-            for read in (self.images, self.labels, self.model / "../model/network.txt"):
+            for read in (self.images, self.labels, self.model / "../model/network.txt", self.model / "fc1.bias.txt"):
                 with self.subTest(option=option, read=read):
                     whole = read.read_bytes()
                     self.refused(self.run_model(option, read), "is what this command reads")
                     self.assertEqual(read.read_bytes(), whole)
+        _, array = self.save("fc1.weight", (3, 32))
+        whole = array.read_bytes()
+        self.refused(self.run_model("--out", array), r"--out .*fc1\.weight\.npy is what this command reads")
+        self.assertEqual(array.read_bytes(), whole)
         self.labels.write_bytes(b"no labels")
         self.refused(self.run_model("--out", same), "labels")
         self.assertEqual(sorted(self.here.iterdir()), before)
@@ -283,6 +287,19 @@ class Run(CliTest):
         for spoiled in (b"", b"no such file", header):  # read by nobody, and still to be told
             whole.write_bytes(spoiled)
             self.refused(self.run_model(), r"model\.safetensors")
+
+    def test_outputs_that_are_no_numbers(self):
+        """Finite weights whose sums leave fp32: a label is made of NaN, and the table says so."""
+        result = self.run_model("--json", self.here / "fine.json")
+        self.assertNotIn("not finite", result.stdout)
+        self.assertEqual(json.loads((self.here / "fine.json").read_text())["images_not_finite"], 0)
+        (self.model / "conv1.weight.txt").write_text("1e38 " * 18)
+        (self.model / "fc1.weight.txt").write_text("-1e38 1e38 " * 48)
+        result = self.run_model("--json", self.here / "lost.json", "--limit", 7)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, r"\nnot finite  7 of 7 images: NaN or infinite outputs.*convoy dump")
+        self.assertRegex(result.stdout.splitlines()[-1], r"^\d+\.\d{4}:\d\.\d{4}$")
+        self.assertEqual(json.loads((self.here / "lost.json").read_text())["images_not_finite"], 7)
 
     def test_a_bias_that_the_network_leaves_out(self):
         path = self.model / "network.txt"
