@@ -111,17 +111,18 @@ constexpr const char* document_of_weights =
 
 constexpr const char* signature_of_network =
     "def __init__(self, folder: str | os.PathLike, *, device: str = 'cpu', threads: int = 0, "
-    "batch: int = 256, spike_kernels: bool = True, openmp: bool = False) -> None";
+    "batch: int = 256, spike_kernels: bool = True, weights: str = 'f32', openmp: bool = False) -> "
+    "None";
 constexpr const char* signature_of_from_text =
     "def from_text(text: str, parameters: dict[str, typing.Any], *, name: str = 'network', "
     "device: str = 'cpu', threads: int = 0, batch: int = 256, spike_kernels: bool = True, "
-    "openmp: bool = False) -> Network";
+    "weights: str = 'f32', openmp: bool = False) -> Network";
 
 constexpr const char* document_of_network =
     R"(A network with its weights: a model folder (docs/network.md), ready to run over images.
 
 device, threads, openmp: as Plan takes them. batch: images that layers outside the spike kernels handle at
-once; memory grows with it, results do not depend on it.
+once; memory grows with it, results do not depend on it. weights: "f16" rounds each to an f16 number first.
 
 Raises Error (a file or a parameter that is missing or wrong, by its name). One run at a time: a
 second one meanwhile raises Busy. The GIL is released while it runs.

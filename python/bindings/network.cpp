@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "core/gpu.hpp"
+#include "core/printable.hpp"
 #include "documents.hpp"
 #include "errors.hpp"
 #include "layout.hpp"
@@ -27,11 +28,15 @@ struct PythonNetwork {
 };
 
 NetworkOptions options_of(const std::string& device, int threads, Index batch, bool spike_kernels,
-                          bool openmp) {
+                          const std::string& weights, bool openmp) {
+  if (weights != "f32" && weights != "f16")
+    throw Error(fmt::format("weights: \"{}\", expected f32, as they are, or f16, rounded to such.",
+                            printable(weights, 24)));
   return {.device = parse_device(device),
           .threads = threads,
           .batch = batch,
           .spike_kernels = spike_kernels,
+          .weights = weights == "f16" ? DType::f16 : DType::f32,
           .caller_threads = openmp ? openmp_threads() : nullptr};
 }
 
@@ -56,7 +61,7 @@ bool reads(const NetworkText& network, const std::string& parameter) {
 
 PythonNetwork from_text(const std::string& text, const nb::dict& given, const std::string& name,
                         const std::string& device, int threads, Index batch, bool spike_kernels,
-                        bool openmp) {
+                        const std::string& weights, bool openmp) {
   const NetworkText network = parse_network(text, name);
   std::vector<std::unique_ptr<Array>> arrays;
   NetworkParameters parameters;
@@ -67,7 +72,7 @@ PythonNetwork from_text(const std::string& text, const nb::dict& given, const st
     arrays.back()->take(value, parameter.c_str(), Access::read);
     parameters[parameter] = arrays.back()->view;
   }
-  const NetworkOptions options = options_of(device, threads, batch, spike_kernels, openmp);
+  const NetworkOptions options = options_of(device, threads, batch, spike_kernels, weights, openmp);
   const nb::gil_scoped_release released;
   return {Network(network, parameters, options), options.device};
 }
@@ -159,21 +164,22 @@ void define_network(nb::module_& module) {
       .def(
           "__init__",
           [](PythonNetwork* self, nb::handle folder, const std::string& device, int threads,
-             Index batch, bool spike_kernels, bool openmp) {
+             Index batch, bool spike_kernels, const std::string& weights, bool openmp) {
             // Bytes: a name need not be UTF-8.
             const auto path =
                 nb::cast<nb::bytes>(nb::module_::import_("os").attr("fsencode")(folder));
-            new (self)
-                PythonNetwork(load(std::string(path.c_str(), path.size()),
-                                   options_of(device, threads, batch, spike_kernels, openmp)));
+            new (self) PythonNetwork(
+                load(std::string(path.c_str(), path.size()),
+                     options_of(device, threads, batch, spike_kernels, weights, openmp)));
           },
           nb::arg("folder"), nb::kw_only(), nb::arg("device") = "cpu", nb::arg("threads") = 0,
-          nb::arg("batch") = 256, nb::arg("spike_kernels") = true, nb::arg("openmp") = false,
-          nb::sig(signature_of_network))
+          nb::arg("batch") = 256, nb::arg("spike_kernels") = true, nb::arg("weights") = "f32",
+          nb::arg("openmp") = false, nb::sig(signature_of_network))
       .def_static("from_text", &from_text, nb::arg("text"), nb::arg("parameters"), nb::kw_only(),
                   nb::arg("name") = "network", nb::arg("device") = "cpu", nb::arg("threads") = 0,
                   nb::arg("batch") = 256, nb::arg("spike_kernels") = true,
-                  nb::arg("openmp") = false, nb::sig(signature_of_from_text), document_of_from_text)
+                  nb::arg("weights") = "f32", nb::arg("openmp") = false,
+                  nb::sig(signature_of_from_text), document_of_from_text)
       .def("__repr__",
            [](const PythonNetwork& self) {
              const NetworkText& text = self.network.text();

@@ -101,6 +101,7 @@ std::vector<LayerWeights> load_weights(const NetworkText& network,
 }
 
 Model read_model(const std::string& folder, Index steps) {
+  if (folder.empty()) throw Error("model: no name, expected the folder of network.txt.");
   const std::string file = folder + "/network.txt";
   const auto bytes = read_file(file, std::size_t{1} << 20);  // as parse_network takes
   Model model{parse_network(text_of(bytes), file), {}};

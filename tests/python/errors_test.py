@@ -126,12 +126,19 @@ class Errors(unittest.TestCase):
     def test_networks(self):
         with self.assertRaisesRegex(convoy.Error, "nowhere"):
             convoy.Network("/nowhere")
+        with self.assertRaisesRegex(convoy.Error, "model: no name, expected the folder of network.txt"):
+            convoy.Network("")
         network = convoy.Network(os.fsencode(convoy.demo_model()))
         self.assertEqual(repr(network), "<convoy.Network u8:h28w28c1 to 10 classes on cpu>")
         with self.assertRaisesRegex(convoy.InvalidOperand, "images"):
             network(np.zeros((1, 27, 28), np.uint8))
         with self.assertRaisesRegex(convoy.Error, "fc.weight"):
             convoy.Network.from_text("input f32:h4c1\nflatten\nfc k2\n", {})
+        with self.assertRaisesRegex(convoy.Error, 'weights: "f8", expected f32, as they are, or f16'):
+            convoy.Network(convoy.demo_model(), weights="f8")
+        with self.assertRaisesRegex(convoy.Error, r'fc\.bias": given, but fc has no \+bias'):
+            convoy.Network.from_text("input f32:h4c1\nflatten\nfc k2\n", {
+                "fc.weight": np.ones((2, 16), np.float32), "fc.bias": np.ones(2, np.float32)})
         # A state_dict holds more than a network reads: a count of batches, in int64.
         layer = {"fc.weight": np.ones((2, 16), np.float32)}
         more = {"bn.num_batches_tracked": np.array(3), "other.weight": np.ones(3), "fc": "text"}

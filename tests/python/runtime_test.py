@@ -147,6 +147,15 @@ print(np.array_equal(*ways), convoy.Network(convoy.demo_model(), threads=2, open
         np.testing.assert_array_equal(labels, network(images.reshape(-1, 28, 28)).argmax(1))
         self.assertGreater((labels == truth).mean(), 0.9)
 
+    def test_weights_rounded_to_f16(self):
+        text, x = "input f32:h4c1\nflatten\nfc k2\n", np.ones((1, 4, 4), np.float32)
+        weights = np.random.default_rng(3).standard_normal((2, 16)).astype(np.float32)
+        rounded = weights.astype(np.float16).astype(np.float32)
+        made = {name: convoy.Network.from_text(text, {"fc.weight": given}, weights=of)(x).tolist()
+                for name, given, of in (("f16", weights, "f16"), ("rounded", rounded, "f32"), ("f32", weights, "f32"))}
+        self.assertEqual(made["f16"], made["rounded"])
+        self.assertNotEqual(made["f16"], made["f32"])
+
     def test_interfaces(self):
         """What has an array interface alone, and what speaks DLPack before version 1."""
         plan = convoy.Plan("n1h2w3c4k4r1", np.eye(4, dtype=np.float32).reshape(4, 1, 1, 4))
