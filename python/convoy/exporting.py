@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import torch
@@ -174,7 +175,7 @@ class _Text:
             self.image = _image(x, self.several)
             if module.linear:
                 self.lines.append("flatten")
-        line, more = _line(module, name.replace("/", "."))
+        line, more = _line(module, re.sub(r"[\s/#]", ".", name))
         if more.keys() & self.parameters.keys():
             raise _refuse(name, "called a second time; expected each layer once. Give the model a copy of it")
         self.lines.append(line)

@@ -154,6 +154,10 @@ class _Tracer(fx.Tracer):
 
 
 def traced(model: nn.Module, remedy: str) -> fx.Graph:
+    whole = {"_orig_mod": "compiled", "_c": "a script"}
+    if found := next((word for name, word in whole.items() if hasattr(model, name)), None):
+        raise Error(f"model: {a_kind(model)}, {found}, whose layers torch.fx does not see; expected the model itself. "
+                    "Pass that, and compile or trace what comes out.")  # fmt: skip
     try:
         return _Tracer().trace(model)
     except Exception as error:
@@ -248,7 +252,10 @@ def replace_plain(
     for node in list(graph.nodes):
         module = modules.get(node.target) if node.op == "call_module" else None
         if node.op == "call_function" and node.target in _FUNCTIONS:
-            rows.append(Row(node.name, "", "", "a function; stages are of the modules Conv2d and Linear"))
+            alone = type(model) in (nn.Conv2d, nn.Linear)
+            reason = "a function, as the layer is the model itself; fuse nn.Sequential(model)" if alone else (
+                "a function; stages are of the modules Conv2d and Linear")  # fmt: skip
+            rows.append(Row(node.name, "", "", reason))
         if not isinstance(module, _WATCHED):
             continue
         try:

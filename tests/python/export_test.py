@@ -101,6 +101,19 @@ class Export(unittest.TestCase):
             with self.subTest(said), self.assertRaisesRegex(convoy.Error, said):
                 convoy.export(model, "nowhere", sample)
 
+    def test_names_that_are_no_file_names(self):
+        class Odd(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.add_module("my conv#1/é", nn.Conv2d(3, 4, 3))
+
+            def forward(self, x):
+                return getattr(self, "my conv#1/é")(x)
+
+        with tempfile.TemporaryDirectory() as folder:
+            network = convoy.export(Odd().eval(), folder, torch.randn(2, 3, 8, 8))
+            self.assertEqual([layer.name for layer in network.layers], ["my.conv.1.é"])
+
     def test_over_a_folder_of_other_files(self):
         """Nothing of the network that was there before is read."""
         x = torch.randn(2, 3, 8, 8)

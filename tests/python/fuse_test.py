@@ -5,6 +5,7 @@ import copy
 import doctest
 import io
 import unittest
+import warnings
 
 import convoy
 
@@ -265,6 +266,14 @@ class Fuse(unittest.TestCase):
 
         with self.assertRaisesRegex(convoy.Error, "a Branches that torch.fx cannot trace.*Fuse those of its parts"):
             fused_of(Branches().eval(), self.x)
+        with self.assertRaisesRegex(convoy.Error, "an OptimizedModule, compiled, .*expected the model itself"):
+            fused_of(torch.compile(vgg()), self.x)
+        with warnings.catch_warnings(action="ignore"):
+            script = torch.jit.trace(vgg(), self.x)
+        with self.assertRaisesRegex(convoy.Error, "a TopLevelTracedModule, a script, .*expected the model itself"):
+            fused_of(script, self.x)
+        fused = fused_of(nn.Conv2d(3, 4, 3).eval(), self.x)
+        self.assertIn("as the layer is the model itself; fuse nn.Sequential(model)", str(fused.report))
         with self.assertRaisesRegex(convoy.Error, "in training mode.*eval"):
             fused_of(vgg().train(), self.x)
         with self.assertRaisesRegex(convoy.Error, "an int, expected a torch.nn.Module"):
