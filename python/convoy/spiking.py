@@ -12,7 +12,7 @@ from torch import Tensor
 from ._core import Error, InvalidOperand, Plan, Stage
 from .gradients import cast, sums
 from .stage_text import Form, form_of, parts
-from .torch import _DTYPES, _Kept, _library, _version
+from .torch import _DTYPES, _Kept, _library, _version, give_weights
 
 __all__ = ["SURROGATES", "SpikeForm", "spike", "spike_form"]
 
@@ -109,11 +109,14 @@ def _plan(form: SpikeForm, x: Tensor, weight: Tensor, sizes: tuple) -> Plan:
     found = _plans.find(key)
     if found is None:
         threads = torch.get_num_threads() if x.device.type == "cpu" else 0
-        found = [Plan(form.text(_DTYPES[x.dtype], *sizes), weight.detach(), device=str(x.device), threads=threads,
+        given = None if weight.is_cpu else weight.detach()
+        found = [Plan(form.text(_DTYPES[x.dtype], *sizes), given, device=str(x.device), threads=threads,
                       openmp=True, axes="nhwc", weights_layout="kcrs"), version]  # fmt: skip
+        if weight.is_cpu:
+            give_weights(found[0], weight, version)
         _plans.keep(key, [weight], found)
     elif found[1] != version:
-        found[0].set_weights(weight.detach(), weights_layout="kcrs")
+        give_weights(found[0], weight, version)
         found[1] = version
     return found[0]
 

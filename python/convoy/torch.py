@@ -97,6 +97,7 @@ def _made(form: Form, x: Tensor, weights: Any = None) -> Plan:
 
 
 _plans = _Kept(1024)
+_packs = _Kept(1024)
 _folded = _Kept(1024)
 _packing = threading.Lock()
 
@@ -105,6 +106,19 @@ class _Packed:
     """A plan, and the version of the weights that are packed in it."""
 
     __slots__ = ("plan", "version")
+
+
+def give_weights(plan: Plan, weight: Tensor, version: Any) -> None:
+    """Packs weights for a plan. On the CPU plans of one packing share them: each size of x has a plan of its own."""
+    if not weight.is_cpu:
+        plan.set_weights(weight.detach(), weights_layout="kcrs")
+        return
+    key = (plan.packing, weight.dtype, weight.shape, *_place(weight))
+    found = _packs.find(key)
+    if found is None or found[1] != version:
+        found = plan.pack(weight.detach(), weights_layout="kcrs"), version
+        _packs.keep(key, [weight], found)
+    plan.use(found[0])
 
 
 def _plan(text: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> Plan:
@@ -121,10 +135,12 @@ def _plan(text: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> Plan:
             form = form_of(text)
             _checked(form, x, weight, bias)
             found = _Packed()
-            found.plan, found.version = _made(form, x, weight.detach()), version
+            found.plan, found.version = _made(form, x, None if weight.is_cpu else weight.detach()), version
+            if weight.is_cpu:
+                give_weights(found.plan, weight, version)
             _plans.keep(key, [weight], found)
         elif found.version != version:
-            found.plan.set_weights(weight.detach(), weights_layout="kcrs")
+            give_weights(found.plan, weight, version)
             found.version = version
         return found.plan
 
