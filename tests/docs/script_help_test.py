@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every script of bench/ and python/ tells what it is for, also where no package is installed.
+"""Every script of bench/, python/ and scripts/ tells what it is for, also where no package is installed.
 
     tests/docs/script_help_test.py SOURCE
 """
@@ -32,6 +32,15 @@ class Help(unittest.TestCase):
                         self.assertIn("usage: " + script.name, done.stdout)
                         told += 1
         self.assertGreater(told, 15)
+
+    def test_shell_scripts(self):
+        """Whoever asks what one does has not asked for a build."""
+        for script in ("demo", "deps", "format", "peers", "test", "wheel"):
+            with self.subTest(script):
+                done = subprocess.run([SOURCE / "scripts" / script, "--help"], capture_output=True, text=True,
+                                      stdin=subprocess.DEVNULL, timeout=60)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn(f"Usage: scripts/{script}", done.stderr)
 
 
 if __name__ == "__main__":
