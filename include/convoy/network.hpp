@@ -130,8 +130,8 @@ class CONVOY_API Network {
   int threads() const;                             // of the host
   const std::vector<LayerReport>& layers() const;  // without flatten
 
-  /// Computes images [N,H,W,C], or [N,H,W] of one channel: dense, of the type that the text says,
-  /// any N ≥ 0 (their data may be null where N is 0). Writes, where they are not empty,
+  /// Computes images [N,H,W,C], or [N,H,W] of one channel, or [N,C] of one pixel: dense, of the
+  /// text's type, any N ≥ 0 (their data may be null where N is 0). Writes, where not empty,
   ///   logits [N,classes] f32: the mean over the steps of the last layer, in the order H, W, C;
   ///   labels [N] i32: the index of the largest logit, the first of equals. Only where the last
   ///   layer gives a vector.

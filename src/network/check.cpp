@@ -44,16 +44,20 @@ std::string check_memory(std::initializer_list<Given> all, Device device) {
 std::string Network::Impl::check(const Operands& operands) const {
   const auto& [images, logits, labels] = operands;
   const bool values = text.dtype == DType::u8 && images.dtype == DType::f32;
-  const bool shape = (images.dtype == text.dtype || values) && images.contiguous() &&
-                     (images.rank == 4 || (images.rank == 3 && text.c == 1)) &&
-                     images.shape[1] == text.h && images.shape[2] == text.w &&
-                     (images.rank == 3 || images.shape[3] == text.c) &&
+  const bool vectors = text.h == 1 && text.w == 1;
+  const bool fits = images.rank == 2 ? vectors && images.shape[1] == text.c
+                                     : (images.rank == 4 || (images.rank == 3 && text.c == 1)) &&
+                                           images.shape[1] == text.h && images.shape[2] == text.w &&
+                                           (images.rank == 3 || images.shape[3] == text.c);
+  const bool shape = (images.dtype == text.dtype || values) && images.contiguous() && fits &&
                      (images || images.shape[0] == 0);
   if (!shape)
     return fmt::format(
         "images: {}, expected {}[N,{},{},{}]{}, dense{}. Copy them into such an array.",
         describe(images), to_text(text.dtype), text.h, text.w, text.c,
-        text.c == 1 ? " (or without the last axis)" : "",
+        vectors       ? fmt::format(" (or [N,{}])", text.c)
+        : text.c == 1 ? " (or without the last axis)"
+                      : "",
         text.dtype == DType::u8 ? ", or f32 of that shape, normalised" : "");
   if (values && images && !(images.device == Device{}))
     return fmt::format(

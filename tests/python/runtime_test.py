@@ -147,6 +147,19 @@ print(np.array_equal(*ways), convoy.Network(convoy.demo_model(), threads=2, open
         np.testing.assert_array_equal(labels, network(images.reshape(-1, 28, 28)).argmax(1))
         self.assertGreater((labels == truth).mean(), 0.9)
 
+    def test_vectors(self):
+        """The input of a network of linear layers, as PyTorch has it: [N, C]."""
+        weights = np.arange(24, dtype=np.float32).reshape(3, 8)
+        network = convoy.Network.from_text("input f32:h1c8\nflatten\nfc k3\n", {"fc.weight": weights})
+        x = np.random.default_rng(4).integers(-4, 5, (5, 8)).astype(np.float32)
+        self.assertEqual(network(x).tolist(), (x @ weights.T).tolist())
+        self.assertEqual(network(x.reshape(5, 1, 1, 8)).tolist(), network(x).tolist())
+        with self.assertRaisesRegex(convoy.InvalidOperand, r"f32\[5,7\].* expected f32\[N,1,1,8\] \(or \[N,8\]\)"):
+            network(np.ascontiguousarray(x[:, :7]))
+        image = convoy.Network.from_text("input f32:h2c2\nflatten\nfc k3\n", {"fc.weight": weights[:, :8]})
+        with self.assertRaisesRegex(convoy.InvalidOperand, "expected f32.N,2,2,2., dense"):
+            image(x)
+
     def test_weights_rounded_to_f16(self):
         text, x = "input f32:h4c1\nflatten\nfc k2\n", np.ones((1, 4, 4), np.float32)
         weights = np.random.default_rng(3).standard_normal((2, 16)).astype(np.float32)
