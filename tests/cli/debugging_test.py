@@ -114,7 +114,7 @@ class Right(Debugging):
 
     def test_other_networks(self):
         branches = self.make_model("branches", BRANCHES,
-                                   {"conv1": (18, 2), "wide": (54, 3), "relu2": (4, 2), "both": (180, 4)})
+                                   {"conv1": (18, 2), "wide": (54, 3), "relu2": (4, 0), "both": (180, 4)})
         for model, names in ((self.model, "conv1 relu1 fc1"),
                              (branches, "conv1 relu1 wide leaky1 relu2 relu3 both clip1 pool1")):
             with self.subTest(model.name):
