@@ -5,8 +5,12 @@ The instruction names every accumulator register in its text, so the wrappers ca
 for all N; a generator is shorter to check than a dozen hand-written lists.
 
     python3 generate_wgmma.py > wgmma.cuh
+    python3 generate_wgmma.py registers > wgmma_registers.cuh      with A in registers
 """
+import sys
+
 NS = [16, 32, 56, 64, 112, 120, 128, 224, 256]  # those that the families instantiate
+REGISTER_NS = [32, 40, 72]  # the same with A in registers
 
 HEAD = """// Written by generate_wgmma.py; change that, not this.
 //
@@ -52,5 +56,43 @@ struct Wgmma<T, {n}> {{
     return text
 
 
+REGISTER_HEAD = """// Written by generate_wgmma.py; change that, not this.
+//
+// wgmma with A in registers, f16: of lane l of warp w, a[2u + h] holds row 16*w + l/4 + 8h, columns 8u + 2*(l%4) and
+// the next. The rest is as in wgmma.cuh.
+#pragma once
+
+#include <cstdint>
+
+namespace convoy::ptx {
+
+template <int N>
+struct WgmmaOfRegisters;
+"""
+
+
+def register_wrapper(n: int) -> str:
+    regs = n // 2
+    names = ", ".join(f"%{i}" for i in range(regs))
+    outs = ", ".join(f'"+f"(d[{i}])' for i in range(regs))
+    a = ", ".join(f"%{regs + i}" for i in range(4))
+    return f"""
+template <>
+struct WgmmaOfRegisters<{n}> {{
+  static __device__ __forceinline__ void mma(float (&d)[{regs}], const std::uint32_t (&a)[4],
+                                             std::uint64_t b, int keep) {{
+  asm volatile(
+      "{{.reg .pred p; setp.ne.b32 p, %{regs + 5}, 0;\\n"
+      "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.f16.f16"
+      " {{{names}}}, {{{a}}}, %{regs + 4}, p, 1, 1, 0;}}"
+      : {outs}
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+  }}
+}};
+"""
+
+
 if __name__ == "__main__":
-    print(HEAD + "".join(wrapper(n) for n in NS) + "\n}  // namespace convoy::ptx")
+    of_registers = "registers" in sys.argv[1:]
+    head, wrap, ns = (REGISTER_HEAD, register_wrapper, REGISTER_NS) if of_registers else (HEAD, wrapper, NS)
+    print(head + "".join(wrap(n) for n in ns) + "\n}  // namespace convoy::ptx")
