@@ -88,6 +88,8 @@ struct ResidentCosts {
   double small_tasks = 1.6;
   double l2_bytes = 25;      // a cycle: of linear layers' weights, a multiprocessor's part
   double unit_products = 4;  // that making a unit of an image takes a lane as long as
+  // Cycles of warpgroups: of three images side by side, of linear layers of 40.
+  double warpgroup_images = 3600, warpgroup_linear = 7900;
 };
 
 /// Of `cutlass_pooled`, by hand, 2026-11, to the target stages on an H200. It only ranks the tiles:

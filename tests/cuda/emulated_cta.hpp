@@ -61,6 +61,18 @@ struct EmulatedLane {
   T from_global(const T* from) const {
     return *from;
   }
+
+  // Of a warpgroup.
+  float exchange_float(float value, int lanes) const;
+  std::uint32_t kept(std::uint32_t value) const { return value; }
+  void publish() const {}
+  void begin_products() const {}
+  void end_products() const {}
+  template <int Sums>
+  void wait_for_products(float (&)[Sums]) const {}
+  template <int N>
+  void product(float (&sums)[N / 2], const std::uint32_t (&a)[4], int from, int offset,
+               int unit_bytes, int group_bytes, bool keep) const;
 };
 
 class EmulatedCta {
@@ -216,6 +228,40 @@ inline void EmulatedLane::multiply_add(float (&sums)[4], const std::uint32_t (&x
     }
     sums[i] = static_cast<float>(sum);
   }
+}
+
+// As PTX's manual has the fragments of wgmma.m64nNk16, and matrices without swizzle. A warp has the
+// rows of its own.
+template <int N>
+void EmulatedLane::product(float (&sums)[N / 2], const std::uint32_t (&a)[4], int from, int offset,
+                           int unit_bytes, int group_bytes, bool keep) const {
+  struct Given {
+    std::uint32_t a[4];
+  };
+  if (from % 16 != 0 || offset % 16 != 0) throw std::logic_error("not on 16 bytes");
+  Given mine;
+  std::copy_n(a, 4, mine.a);
+  const auto all = cta->gather(thread, mine);
+  const auto half = [](std::uint32_t two, int i) {
+    return static_cast<double>(math::half_to_float(static_cast<std::uint16_t>(two >> (16 * i))));
+  };
+  for (int i = 0; i < N / 2; ++i) {
+    const int row = lane / 4 + 8 * (i / 2 % 2), column = 8 * (i / 4) + 2 * (lane % 4) + i % 2;
+    double sum = keep ? static_cast<double>(sums[i]) : 0;
+    for (int k = 0; k < 16; ++k) {
+      const Given& of_row = *all[static_cast<std::size_t>(row % 8 * 4 + k % 8 / 2)];
+      std::uint16_t b;
+      std::memcpy(&b,
+                  shared + from + offset + k / 8 * unit_bytes + column / 8 * group_bytes +
+                      column % 8 * 16 + k % 8 * 2,
+                  2);
+      sum += half(of_row.a[k / 8 * 2 + row / 8], k % 2) * half(b, 0);
+    }
+    sums[i] = static_cast<float>(sum);
+  }
+}
+inline float EmulatedLane::exchange_float(float value, int lanes) const {
+  return *cta->gather(thread, value)[static_cast<std::size_t>(lane ^ lanes)];
 }
 
 inline std::uint32_t EmulatedLane::exchange(std::uint32_t bits, int lanes) const {

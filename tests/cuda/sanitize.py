@@ -3,7 +3,7 @@
 
     python3 tests/cuda/sanitize.py build/cuda/bin/convoy build/cuda/bin/cuda_tests
 
-Each case is one `convoy verify` with one tile, or for `pair` a test of all tiles, under memcheck, racecheck,
+Each case is one `convoy verify` with one tile, or a test (for `pair` of all tiles), under memcheck, racecheck,
 synccheck and initcheck, some side by side. Exit code 1 if a tool reports anything or a check fails, 77 without a GPU.
 """
 
@@ -52,6 +52,7 @@ CASES = [  # stage, kernel, tile
     (SPIKES, "spike_resident", "teams of 4"),
     (SPIKES, "spike_resident", "teams of 16"),
     (SPIKES_TO_SPIKES, "spike_resident", "any team"),
+    ("GpuSpikeResident.Warpgroups*", "cuda_tests", ""),
     ("f16:n2h23c3k16r7stride2pad3+bias+relu+max3s2p1", "first", "8x7"),
     ("u8:n2h18w20c3k24r3pad1+bias+norm+relu+max2", "first", "8x8"),
     ("f16:n2h10c64k3r3pad1+bias+relu+max2", "few", ""),
@@ -111,8 +112,8 @@ CASES = [  # stage, kernel, tile
 def run(job):
     tool, (stage, kernel, tile), program, tests, sanitizer = job
     command = [sanitizer, "--tool", tool, *TOOLS[tool], "--error-exitcode", "3"]
-    if kernel == "pair":
-        command += [tests, f"--gtest_filter=Gpu/PairRun.*/{stage}"]
+    if kernel in ("pair", "cuda_tests"):
+        command += [tests, f"--gtest_filter=Gpu/PairRun.*/{stage}" if kernel == "pair" else f"--gtest_filter={stage}"]
     else:
         command += [program, "verify", "--device", "cuda", "--stage", stage, "--kernel", kernel]
         command += ["--tile", tile] if tile else []
@@ -123,7 +124,7 @@ def run(job):
     text = done.stdout + done.stderr
     if "built without CUTLASS" in text:
         return job, 0, text, 0.0
-    code = done.returncode or (1 if kernel == "pair" and "[  PASSED  ] 1 test." not in text else 0)
+    code = done.returncode or (1 if tests in command and "[  PASSED  ] 1 test." not in text else 0)
     return job, code, text, time.perf_counter() - begin
 
 

@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <optional>
 
 #include "cuda/error.hpp"
 #include "cuda/launch.hpp"
 #include "cuda/sm80/spike_resident.hpp"
 #include "cuda/sm80/spike_resident_kernels.hpp"
+#include "cuda/sm80/spike_resident_warpgroup.hpp"
 
 namespace convoy::cuda::sm80 {
 
@@ -11,15 +13,19 @@ struct ResidentLaunch::Ready {
   using Kernel = LoadedKernel<ResidentParams>;
   Kernel any[2], fashion[2];  // for many images, for few
   Kernel fashion_one_term;    // for many
+  std::optional<Kernel> warpgroups;
   bool overlap_previous;
 };
 
-ResidentLaunch::ResidentLaunch(bool overlap_previous)
+ResidentLaunch::ResidentLaunch(bool overlap_previous, bool warpgroups)
     : ready_(new Ready{
           {{resident_any(), "spike_resident"}, {resident_any_few(), "spike_resident"}},
           {{resident_fashion(), "spike_resident"}, {resident_fashion_few(), "spike_resident"}},
           {resident_fashion_one_term(), "spike_resident"},
-          overlap_previous}) {}
+          {},
+          overlap_previous}) {
+  if (warpgroups) ready_->warpgroups.emplace(resident_fashion_warpgroups(), "spike_resident");
+}
 ResidentLaunch::~ResidentLaunch() = default;
 
 std::string ResidentLaunch::run(const ResidentParams& params, int grid,
@@ -32,15 +38,17 @@ std::string ResidentLaunch::run(const ResidentParams& params, int grid,
   const bool one_term = std::all_of(params.of, params.of + params.at.size,
                                     [](const ResidentScale& of) { return of.terms == 1; });
   // Where all lo are 0 both kernels of the known network give the same bits.
-  const auto& kernel = known && !few && one_term
+  const auto& kernel = params.at.warpgroups ? *ready_->warpgroups
+                       : known && !few && one_term
                            ? ready_->fashion_one_term
                            : (known ? ready_->fashion : ready_->any)[few ? 1 : 0];
-  const cudaError_t error = kernel.launch({.grid = ctas,
-                                           .threads = resident_warps * 32,
-                                           .shared_bytes = params.at.shared_bytes,
-                                           .stream = stream,
-                                           .overlap_previous = ready_->overlap_previous},
-                                          params);
+  const cudaError_t error =
+      kernel.launch({.grid = ctas,
+                     .threads = (params.at.warpgroups ? warps_of_warpgroups : resident_warps) * 32,
+                     .shared_bytes = params.at.shared_bytes,
+                     .stream = stream,
+                     .overlap_previous = ready_->overlap_previous},
+                    params);
   if (error == cudaSuccess) return {};  // the text below allocates
   return describe(error, "launching spike_resident");
 }

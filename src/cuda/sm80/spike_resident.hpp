@@ -15,8 +15,8 @@ namespace convoy::cuda::sm80 {
 class ResidentLaunch {
  public:
   /// `overlap_previous`: each launch starts while the stream's previous kernel drains, from 9.0 on.
-  /// Throws Error.
-  explicit ResidentLaunch(bool overlap_previous);
+  /// `warpgroups`: layouts of warpgroups may come, on 9.0. Throws Error.
+  ResidentLaunch(bool overlap_previous, bool warpgroups);
   ~ResidentLaunch();
 
   /// Enqueues one launch of at most `grid` CTAs. No allocation, no synchronisation, capturable.

@@ -6,6 +6,7 @@
 #include "cuda/costs.hpp"
 #include "cuda/sm80/spike_resident_index.hpp"
 #include "cuda/sm80/spike_resident_nets.hpp"
+#include "cuda/sm80/spike_resident_warpgroup.hpp"
 
 namespace convoy::cuda::sm80 {
 namespace {
@@ -74,6 +75,12 @@ double resident_seconds(const ResidentLayout& layout, Index n, const DeviceFacts
   const ResidentCosts costs;
   const double images = std::ceil(static_cast<double>(n) / std::max(device.sms, 1));
   const double rounds = std::ceil(images / layout.batch);
+  if (layout.warpgroups) {
+    const double of_round = std::ceil(images / rounds);
+    const double cycles = std::ceil(of_round / resident_warpgroups) * costs.warpgroup_images +
+                          std::ceil(of_round / LinearByWarpgroup::n) * costs.warpgroup_linear;
+    return costs.launch + rounds * cycles / device.clock;
+  }
   const double far_bytes = layout.linear_at > 0 ? 0 : layout.linear_bytes;
   const double cycles =
       work_of_image(layout).cycles(layout, images, layout.teams(), costs.image) +
@@ -87,6 +94,7 @@ const ResidentLayout& best_layout(const std::vector<ResidentLayout>& layouts, In
   const ResidentLayout* best = &layouts.front();
   double least = std::numeric_limits<double>::infinity();
   for (const ResidentLayout& layout : layouts) {
+    if (layout.warpgroups) return layout;
     const double seconds = resident_seconds(layout, n, device);
     if (seconds >= least) continue;
     least = seconds;

@@ -37,6 +37,7 @@ struct ResidentWeights final : PackedWeights {
 };
 
 std::string name_of(const ResidentLayout& layout) {
+  if (layout.warpgroups) return "warpgroups";
   return fmt::format("teams of {}{}", layout.team,
                      layout.tasks == few_tasks ? ", small tasks" : "");
 }
@@ -51,12 +52,14 @@ class PreparedResident final : public Prepared {
     const auto asked = std::find_if(layouts_.begin(), layouts_.end(), [&](const auto& layout) {
       return name_of(layout) == tile.name;
     });
+    std::copy_if(layouts_.begin(), layouts_.end(), std::back_inserter(of_teams_),
+                 [](const auto& layout) { return !layout.warpgroups; });
     if (asked != layouts_.end()) layouts_ = {*asked};
     layout_for(chain.front().n);
     const Stage& images = chain.front();
     image_bytes_ = images.h * images.w * images.c;
     const OnDevice on(device_);
-    launch_ = std::make_unique<ResidentLaunch>(facts_.major >= 9);
+    launch_ = std::make_unique<ResidentLaunch>(facts_.major >= 9, layouts_.back().warpgroups);
   }
 
   std::string packing() const override {
@@ -89,11 +92,20 @@ class PreparedResident final : public Prepared {
       p.y[i] = i == 0 ? args.inner_y : args.later.size() >= i ? args.later[i - 1].inner_y : nullptr;
     p.y[last] = static_cast<float*>(args.y);
     p.labels = chain_.mean ? args.labels : nullptr;
+    if (p.at.warpgroups && !for_warpgroups(p)) p.at = best_layout(of_teams_, args.n, facts_);
     const OnDevice on(device_);
     return launch_status(launch_->run(p, facts_.sms, stream_of(args)));
   }
 
  private:
+  // What their code takes: two terms, no inner spikes, pixels as they are.
+  bool for_warpgroups(const ResidentParams& p) const noexcept {
+    const bool inner = std::any_of(p.y, p.y + p.at.size - 1, [](const float* y) { return y; });
+    const bool two_terms =
+        std::any_of(p.of, p.of + p.at.size, [](const ResidentScale& of) { return of.terms > 1; });
+    return two_terms && !inner && p.values == nullptr;
+  }
+
   // That of the run before costs nothing, the choice a microsecond.
   const ResidentLayout& layout_for(Index n) const noexcept {
     const Index last = last_.load(std::memory_order_relaxed);
@@ -108,7 +120,8 @@ class PreparedResident final : public Prepared {
   int device_;
   DeviceFacts facts_;
   std::vector<ResidentLayout> layouts_;
-  mutable std::atomic<Index> last_{-1};  // n * most_layouts + the layout's number
+  std::vector<ResidentLayout> of_teams_;  // for what warpgroups don't take
+  mutable std::atomic<Index> last_{-1};   // n * most_layouts + the layout's number
   Index image_bytes_ = 0;
   std::shared_ptr<const ResidentWeights> weights_;
   std::unique_ptr<ResidentLaunch> launch_;

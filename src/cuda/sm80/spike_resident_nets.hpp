@@ -122,6 +122,8 @@ struct FashionNet {
 /// many_tasks of known networks: registers suffice for more of a convolution, so that more tiles
 /// share what they read.
 inline constexpr TaskSizes known_many_tasks{3, 4, 3, 2, 2, 4};
+/// The same of warpgroups: of linear layers alone.
+inline constexpr TaskSizes warpgroup_tasks{3, 4, 2, 2, 2, 4};
 
 /// ResidentLayout::compiled of the network: 0, of none.
 constexpr int compiled_net(const ResidentNet& net) {

@@ -9,6 +9,7 @@
 #include "cuda/refusals.hpp"
 #include "cuda/sm80/spike_resident_index.hpp"
 #include "cuda/sm80/spike_resident_nets.hpp"
+#include "cuda/sm80/spike_resident_warpgroup.hpp"
 
 namespace convoy::cuda::sm80 {
 namespace {
@@ -311,6 +312,23 @@ ResidentLayout lay_out_few(const Chain& chain, int team, bool tight, Index share
   return fits ? whole.layout() : ResidentLayout{};
 }
 
+// Three warpgroups with an image each; the same round for all three.
+ResidentLayout of_warpgroups(ResidentLayout layout) {
+  layout.warpgroups = true;
+  layout.team = warpgroup_warps;
+  layout.team_bytes = warpgroup_bytes;
+  layout.batch = LinearByWarpgroup::batch;
+  const auto bytes_of = [&](const ResidentLayer& l) {
+    return static_cast<int>(
+        up(Index{layout.steps} * l.tap_units * LinearByWarpgroup::unit_bytes, 128));
+  };
+  layout.parts[0] = static_cast<int>(up(layout.constants_bytes, 128));
+  layout.parts[1] = layout.parts[0] + bytes_of(layout.layers[2]);
+  layout.shared_bytes =
+      layout.parts[1] + std::max(resident_warpgroups * warpgroup_bytes, bytes_of(layout.layers[3]));
+  return layout;
+}
+
 }  // namespace
 
 bool is_linear_stage(const Chain& chain, std::size_t i) {
@@ -331,6 +349,8 @@ std::vector<ResidentLayout> resident_layouts(const Chain& chain, const DeviceFac
         }
     if (!layouts.empty()) break;
   }
+  if (device.major == 9 && device.minor == 0 && !layouts.empty() && layouts.front().compiled == 1)
+    layouts.push_back(of_warpgroups(layouts.front()));
   return layouts;
 }
 

@@ -94,9 +94,10 @@ struct ResidentNet {
 
 struct ResidentLayout : ResidentNet {
   TaskSizes tasks;
-  int compiled = 0;  // of compiled_nets, from 1 on; 0: none of them
-  int team = 0;      // warps that share an image; 0: it does not fit
-  int batch = 0;     // images in a round
+  int compiled = 0;         // of compiled_nets, from 1 on; 0: none of them
+  bool warpgroups = false;  // the code for it by wgmma, on 9.0 (spike_resident_warpgroup.hpp)
+  int team = 0;             // warps that share an image; 0: it does not fit
+  int batch = 0;            // images in a round
   int team_bytes = 0;
   /// Where features lie, which linear layers read: layers take turns. At the second part the teams'
   /// memory lies, which is not in use then.
@@ -113,11 +114,13 @@ struct ResidentLayout : ResidentNet {
 /// Every reason why the chain can't run on the device; empty: it can.
 std::vector<std::string> resident_refusals(const Chain& chain, const DeviceFacts& device);
 
-/// What fits: teams of 1, 2, 4, 8 and 16 warps with many_tasks, then those with few_tasks. Of a
-/// chain without other refusals.
+/// What fits: teams of 1, 2, 4, 8 and 16 warps with many_tasks, then those with few_tasks, then
+/// warpgroups. Of a chain without other refusals.
 std::vector<ResidentLayout> resident_layouts(const Chain& chain, const DeviceFacts& device);
 
-/// The layout that serves n images best.
+/// The layout that serves n images best; warpgroups wherever there are any: they add products in an
+/// order of their own, and an image's bits must not depend on how many come with it. One image
+/// takes them half a microsecond longer than small tasks.
 const ResidentLayout& best_layout(const std::vector<ResidentLayout>& layouts, Index n,
                                   const DeviceFacts& device);
 
