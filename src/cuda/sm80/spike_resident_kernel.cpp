@@ -82,17 +82,18 @@ class PreparedResident final : public Prepared {
     p.linear = weights_->linear.data();
     if (weights_->has_values) p.values = static_cast<const std::uint16_t*>(weights_->values.data());
     p.n = args.n;
-    const Index bytes = args.n * image_bytes_;
-    if (bytes <= most_inline_bytes && p.at.tasks == few_tasks && args.x_on_host)
-      std::memcpy(p.image, args.x, static_cast<std::size_t>(bytes));
-    else
-      p.x = static_cast<const std::uint8_t*>(args.x);
     const std::size_t last = chain_.stages.size() - 1;
     for (std::size_t i = 0; i < last; ++i)
       p.y[i] = i == 0 ? args.inner_y : args.later.size() >= i ? args.later[i - 1].inner_y : nullptr;
     p.y[last] = static_cast<float*>(args.y);
     p.labels = chain_.mean ? args.labels : nullptr;
     if (p.at.warpgroups && !for_warpgroups(p)) p.at = best_layout(of_teams_, args.n, facts_);
+    const Index bytes = args.n * image_bytes_;
+    const bool takes_inline = p.at.warpgroups || p.at.tasks == few_tasks;
+    if (bytes <= most_inline_bytes && takes_inline && args.x_on_host)
+      std::memcpy(p.image, args.x, static_cast<std::size_t>(bytes));
+    else
+      p.x = static_cast<const std::uint8_t*>(args.x);
     const OnDevice on(device_);
     return launch_status(launch_->run(p, facts_.sms, stream_of(args)));
   }
@@ -160,8 +161,10 @@ class SpikeResident final : public Kernel {
       return name_of(layout) == tile.name;
     });
     Cost cost;
-    cost.seconds = resident_seconds(
-        asked == layouts.end() ? best_layout(layouts, n, device) : *asked, n, device);
+    cost.seconds = resident_seconds(best_layout(layouts, n, device), n, device);
+    // Those for comparison are never predicted to be faster: one of them would be kept for any n.
+    if (asked != layouts.end())
+      cost.seconds = std::max(cost.seconds, resident_seconds(*asked, n, device));
     for (const Stage& stage : chain.stages) {
       const Shapes shapes = shapes_of(stage);
       const auto steps = static_cast<double>(stage.hold ? 1 : chain.steps());
