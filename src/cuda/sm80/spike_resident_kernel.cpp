@@ -89,8 +89,7 @@ class PreparedResident final : public Prepared {
     p.labels = chain_.mean ? args.labels : nullptr;
     if (p.at.warpgroups && !for_warpgroups(p)) p.at = best_layout(of_teams_, args.n, facts_);
     const Index bytes = args.n * image_bytes_;
-    const bool takes_inline = p.at.warpgroups || p.at.tasks == few_tasks;
-    if (bytes <= most_inline_bytes && takes_inline && args.x_on_host)
+    if (bytes <= most_inline_bytes && p.at.tasks == few_tasks && args.x_on_host)
       std::memcpy(p.image, args.x, static_cast<std::size_t>(bytes));
     else
       p.x = static_cast<const std::uint8_t*>(args.x);

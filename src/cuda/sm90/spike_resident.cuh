@@ -132,21 +132,15 @@ struct Convolutions {
   /// What this lane stages of an image, on its way.
   CONVOY_LANE void read_pixels(Index image, PixelWords (&pixels)[lane_units]) const {
     const sm80::ResidentImage at = Net::image(p);
-    const bool of_launch = p.x == nullptr;  // it brings the image
-    const std::uint8_t* const from = (of_launch ? p.image : p.x) + image * (at.h * at.w);
+    const std::uint8_t* const from = p.x + image * (at.h * at.w);
     if (reinterpret_cast<std::uintptr_t>(from) % 4 != 0) {
       read_bytes(from, pixels);
       return;
     }
     CONVOY_UNROLL
-    for (int i = 0; i < lane_units; ++i) {
-      const int unit = team.index + i * warpgroup_lanes;
-      if (unit >= at.rows * at.groups) continue;
-      const std::uint8_t* const of_unit = from + unit_at(at, unit).from;
-      const auto* const words = reinterpret_cast<const std::uint32_t*>(of_unit);
-      pixels[i] =
-          of_launch ? PixelWords{{words[0], words[1]}} : sm80::pixels_at<Net>(lane, of_unit);
-    }
+    for (int i = 0; i < lane_units; ++i)
+      if (const int unit = team.index + i * warpgroup_lanes; unit < at.rows * at.groups)
+        pixels[i] = sm80::pixels_at<Net>(lane, from + unit_at(at, unit).from);
   }
   /// The same of images that do not lie on words.
   CONVOY_LANE void read_bytes(const std::uint8_t* from, PixelWords (&pixels)[lane_units]) const {
