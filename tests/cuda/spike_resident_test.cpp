@@ -393,5 +393,19 @@ TEST(SpikeResident, NetworksAreCutSoThatItRunsAllOfThem) {
   }
 }
 
+// The plan keeps the tile that is predicted to be the fastest for its n, for runs of any other.
+TEST(SpikeResident, TilesForComparisonAreNeverPredictedFaster) {
+  const Machine machine = machine_of(h200());
+  for (const OwnedChain& listed_chain : listed())
+    for (const Index n : {1, 10, 100, 256, 1'000, 10'000}) {
+      const OwnedChain chain = with_images(listed_chain, n);
+      const std::vector<Tile> tiles = spike_resident().tiles(chain, machine);
+      const double any_team = spike_resident().cost(chain, tiles.front(), machine).seconds;
+      for (const Tile& tile : tiles)
+        EXPECT_LE(any_team, spike_resident().cost(chain, tile, machine).seconds)
+            << to_text(chain) << ", tile " << tile.name;
+    }
+}
+
 }  // namespace
 }  // namespace convoy::cuda::sm80
