@@ -29,9 +29,11 @@ io::Images ImageOptions::read(const std::string& model, const NetworkText& text)
   const std::string file = images.empty() ? io::find_data("t10k-images-idx3-ubyte", data) : images;
   io::Images all = io::read_images(file);
   if (all.h != text.h || all.w != text.w || all.c != text.c)
-    throw Error(fmt::format(
-        "{}: images of {}x{}x{} (height, width, channels), expected {}x{}x{}, the network's input.",
-        printable_path(file), all.h, all.w, all.c, text.h, text.w, text.c));
+    throw Error(
+        fmt::format("{}: images of {}x{}x{} (height, width, channels), expected {}x{}x{}, the "
+                    "network's input.{}",
+                    printable_path(file), all.h, all.w, all.c, text.h, text.w, text.c,
+                    images.empty() ? " Give its images with --images FILE." : ""));
   return all;
 }
 

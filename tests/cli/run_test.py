@@ -172,6 +172,16 @@ class Run(CliTest):
         self.refused(result, str(self.here))
         self.assertNotIn("/usr/share", result.stderr)
 
+    def test_images_of_another_size(self):
+        small = self.write("t10k-images-idx3-ubyte", idx(0x803, (4, 5, 5), bytes(4 * 5 * 5)))
+        self.write("t10k-labels-idx1-ubyte", idx(0x801, (4,), bytes(4)))
+        sizes = ("images of 5x5x1", f"expected {SIZE}x{SIZE}x1")
+        by_default = convoy("run", self.model, "--data", self.here)
+        self.refused(by_default, *sizes, "Give its images with --images FILE")
+        named = self.run_model(images=small)
+        self.refused(named, *sizes)
+        self.assertNotIn("--images", named.stderr)
+
     def test_labels_that_do_not_match(self):
         fewer = self.write("fewer", idx(0x801, (IMAGES - 1,), bytes(IMAGES - 1)))
         self.refused(self.run_model(labels=fewer), str(IMAGES - 1), str(IMAGES))
