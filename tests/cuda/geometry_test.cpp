@@ -43,7 +43,7 @@ TEST(Halo, TapsReachTheirPixels) {
   for (const Stage& stage : stages_of("halo-stages.txt")) {
     for (const HaloTile& tile : halo_tiles(stage, h200())) {
       const HaloLayout l = halo_layout(stage, tile, h200());
-      const bool images = tile.inner == Inner::images;
+      const bool images = tile.images_first();
       for (int box = 0; box < l.slot_chunks * l.boxes; ++box) {
         const int v = box % l.boxes, chunk = box / l.boxes;
         const int in_slot = tile.deep > 0 ? v * l.slot_chunks + chunk : 0;
@@ -65,7 +65,7 @@ TEST(Halo, TapsReachTheirPixels) {
                     inner;
                 int x, y, n;  // in the box
                 if (images)
-                  n = row % 8, x = row / 8 % l.box_w, y = row / 8 / l.box_w;
+                  n = row % l.box_n, x = row / l.box_n % l.box_w, y = row / l.box_n / l.box_w;
                 else
                   x = row % l.box_w, y = row / l.box_w % l.box_h, n = row / l.box_w / l.box_h;
                 int out_x, out_y, out_n;  // in the tile
@@ -80,6 +80,9 @@ TEST(Halo, TapsReachTheirPixels) {
                   out_x += g * tile.bw;
                 else
                   out_y += g * tile.bh;
+                else if (tile.inner == Inner::brick)
+                  out_n = column % tile.bn, out_x = column / tile.bn % tile.bw,
+                  out_y = column / tile.bn / tile.bw;
                 ASSERT_GE(row, 0);
                 ASSERT_LT(row, l.box_w * l.box_h * l.box_n);
                 ASSERT_EQ(reads.dx + x * stage.stride.w, out_x * stage.stride.w + s * stage.dil.w)

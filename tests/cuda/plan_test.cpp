@@ -39,6 +39,7 @@ constexpr Line lines[] = {
     {"f16:n3h9w13c16k24r3pad1+bias+relu+max2", "halo"},
     {"bf16:n3h9w13c16k24r3pad1+bias+relu+max2", "halo"},
     {"f16:n2h12c72k136r1+leaky(0.5)", "halo"},
+    {"f16:n64h4c72k136r3pad1+bias+relu", "halo"},  // images narrower than eight pixels
     {"f16:n3h9w13c16k24r3pad1+bias+if(3)+t3+max2", "halo"},
     {"bf16:n2h12c72k136r1+bias+lif(2,1.5)+soft+t4+hold", "halo"},
     {"f16:n2h15c32k16r3stride2pad1+bias+relu6", "halo"},
@@ -102,8 +103,9 @@ TEST_F(GpuPlan, GivesTheBitsOfTheCpuOnIntegers) {
 }
 
 TEST_F(GpuPlan, EveryTileGivesTheSameBits) {
-  for (const char* text : {"f16:n9h17w14c72k136r3pad1+bias+relu+max2",
-                           "bf16:n9h9w30c64k64r3pad1+bias+relu", "f16:n8h14c40k64r3stride2pad1"}) {
+  for (const char* text :
+       {"f16:n9h17w14c72k136r3pad1+bias+relu+max2", "bf16:n9h9w30c64k64r3pad1+bias+relu",
+        "f16:n8h14c40k64r3stride2pad1", "f16:n40h4c72k136r3pad1+bias+relu6"}) {
     SCOPED_TRACE(text);
     const GpuCase one(parse_stage(text), Values::normal, gpu0);
     const Selection selection = select(one.stage, gpu::machine(0), options_for(gpu0), nullptr);

@@ -43,6 +43,12 @@ bool candidate(const HaloCase& c) {
       if (!pointwise(c.stage) || tile.bh != 1 || tile.bn != 1) return false;
       break;
   }
+    case Inner::brick: {
+      if (c.pooled() || c.stage.act.is_neuron() || tile.deep > 0) return false;
+      const int pieces = store_pieces(tile.instruction_n());
+      if (tile.bn % 8 != 0 || tile.bn > 32 || tile.bh % pieces != 0) return false;
+      break;
+    }
   if (tile.deep == 0) return true;
   // A deep slot is worth the wait for all its boxes only where a tap's math is short.
   return c.small() && !tile.resident && ceil_div(c.stage.c, row_channels) % tile.deep == 0 &&
@@ -83,7 +89,7 @@ void lay_walk(const HaloCase& c, HaloLayout& out) {
   if (tile.resident) out.grid = std::max(out.k_blocks, out.grid / out.k_blocks * out.k_blocks);
   out.crowded = 2 * out.grid > device.sms;
 
-  out.images = tile.inner == Inner::images;
+  out.images = tile.images_first();
   out.pingpong = tile.schedule == Schedule::pingpong;
   out.resident = tile.resident;
   out.half = tile.half;
@@ -118,7 +124,7 @@ bool lay_box(const HaloCase& c, HaloLayout& out) {
   out.x_box = out.x_slot = round_up(out.box_bytes, swizzle_bytes);
 
   // Bytes from a pixel to its right neighbour, and to the one below; a line is groups of eight.
-  const int pixel = out.images ? 8 * row_bytes : row_bytes;
+  const int pixel = out.images ? tile.bn * row_bytes : row_bytes;
   const int row = tile.inner == Inner::line ? 8 * pixel : out.box_w * pixel;
   for (std::uint16_t& shift : std::span(out.tap_shift).first(static_cast<std::size_t>(out.taps)))
     shift = static_cast<std::uint16_t>(((shift >> 8) * row + (shift & 255) * pixel) / 16);
@@ -145,8 +151,9 @@ void lay_output(const HaloCase& c, HaloLayout& out) {
   out.part_y = out.images ? 1 : 0;
   out.part_x = pixels && tile.bw > 8 ? 8 : 0;
   out.part_n = !out.images && tile.bn > 1 ? 1 : 0;
-  out.piece_x = pixels ? 0 : tile.bw / pieces;
-  out.piece_y = pixels ? tile.bh / pieces : 0;
+  const bool rows_apart = pixels || tile.inner == Inner::brick;
+  out.piece_x = rows_apart ? 0 : tile.bw / pieces;
+  out.piece_y = rows_apart ? tile.bh / pieces : 0;
 }
 
 /// Storage and pipeline. `out`: shapes and taps. False: not with these boxes.
@@ -172,7 +179,7 @@ bool HaloLayouts::may_serve(const HaloTile& tile) const {
 HaloLayout HaloLayouts::of(const HaloTile& tile) {
   const HaloCase c{stage_, tile, device_, inside_};
   HaloLayout out = begun_;
-  if (!lay(c, out)) {
+  if (tile.inner == Inner::brick || !lay(c, out)) {
     if (tile.deep > 0) return {};
     if (!apart_) {
       apart_.emplace().shapes = begun_.shapes;

@@ -86,11 +86,15 @@ TensorMapArgs halo_y_map(const Stage& stage, const HaloTile& tile, Index pixel_s
   const std::uint64_t image = pixel * u(shapes.out_w) * u(shapes.out_h);
   // Without a pool a tile leaves in parts of an instruction.
   const auto u32 = [](int v) { return static_cast<std::uint32_t>(v); };
-  const bool images = tile.inner == Inner::images;
   const int pieces = store_pieces(tile.instruction_n());
-  const auto bw = u32(stage.pool.has_value() ? tile.bw / 2 : images ? tile.bw / pieces : 8);
-  const auto bh = u32(stage.pool.has_value() ? tile.bh / 2 : images ? 1 : tile.bh / pieces);
-  const auto bn = u32(stage.pool.has_value() || images ? tile.bn : 1),
+  // An instruction's pixels are one row of images, or some rows: of eight pixels, or a brick's.
+  const bool pooled = stage.pool.has_value(), row = tile.inner == Inner::images;
+  const auto bw = u32(pooled                       ? tile.bw / 2
+                      : row                        ? tile.bw / pieces
+                      : tile.inner == Inner::brick ? tile.bw
+                                                   : 8);
+  const auto bh = u32(pooled ? tile.bh / 2 : row ? 1 : tile.bh / pieces);
+  const auto bn = u32(pooled || tile.images_first() ? tile.bn : 1),
              channels = u32(tile.half ? block_channels / 2 : block_channels);
   TensorMapArgs map{.dtype = stage.dtype, .rank = 4};
   if (tile.inner == Inner::line) {

@@ -17,10 +17,12 @@ namespace convoy::cuda::sm90 {
 
 std::string HaloTile::name() const {
   static constexpr const char* schedules[] = {"channels", "rows", "pingpong"};
-  const std::string box = inner == Inner::line
-                              ? "line" + std::to_string(bw)
-                              : std::to_string(bw) + "x" + std::to_string(bh) + "x" +
-                                    std::to_string(bn) + (inner == Inner::images ? "n" : "");
+  const std::string box = inner == Inner::line ? "line" + std::to_string(bw)
+                                               : std::to_string(bw) + "x" + std::to_string(bh) +
+                                                     "x" + std::to_string(bn) +
+                                                     (inner == Inner::images  ? "n"
+                                                      : inner == Inner::brick ? "b"
+                                                                              : "");
   return box + "." + schedules[static_cast<int>(schedule)] + (resident ? ".resident" : "") +
          (half ? ".half" : "") + (deep > 0 ? ".deep" + std::to_string(deep) : "") +
          (spread > 1 ? ".spread" + std::to_string(spread) : "");
@@ -126,6 +128,7 @@ bool visit_tiles(const Stage& stage, const DeviceFacts& device, Visit visit_one)
       return true;
     if (several > 1 && (all_of_box({.inner = Inner::pixels, .bw = 8, .bh = rows, .bn = several}) ||
                         all_of_box({.inner = Inner::images, .bw = rows, .bh = several, .bn = 8})))
+  const Index q = shapes_of(stage).q;
       return true;
   }
   return false;
@@ -140,6 +143,13 @@ bool tiles_countable(const Stage& stage, const HaloLayout& l) {
 
 }  // namespace
 
+    if (several > 1) continue;
+    for (const int bw : {2, 4}) {
+      if (q > bw || 2 * q <= bw) continue;
+      for (const int bh : {2, 4})
+        if (all_of_box({.inner = Inner::brick, .bw = bw, .bh = bh, .bn = a.n / (bw * bh)}))
+          return true;
+    }
 bool halo_serves(const Stage& stage, const DeviceFacts& device) {
   return visit_tiles(stage, device, [&](const HaloTile&, const HaloLayout& l) {
     return tiles_countable(stage, l);

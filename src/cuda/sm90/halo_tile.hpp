@@ -14,8 +14,10 @@
 namespace convoy::cuda::sm90 {
 
 /// What the eight columns of one 8-row group of the pixel operand run over. A line is the pixels of
-/// all images one after the other, for 1x1 stages that leave every pixel where it is.
-enum class Inner : std::uint8_t { pixels, images, line };
+/// all images one after the other, for 1x1 stages that leave every pixel where it is. A brick's are
+/// images, and its groups all of its pixels: each tap has a box of its own, without a halo, so that
+/// images narrower than eight pixels fill an instruction. Its windows lie in no thread.
+enum class Inner : std::uint8_t { pixels, images, line, brick };
 
 /// What the two consumer warpgroups share: a pixel tile (64 channels each), 64 channels (half of
 /// the rows each), or nothing: tiles in turn, so that one's epilogue runs under the other's math.
@@ -33,10 +35,20 @@ struct HaloTile {
   bool operator==(const HaloTile&) const = default;
 
   int instruction_n() const {
-    return inner == Inner::line ? bw : inner == Inner::pixels ? 8 * bh : 8 * bw;
+    switch (inner) {
+      case Inner::line:
+        return bw;
+      case Inner::pixels:
+        return 8 * bh;
+      case Inner::images:
+        return 8 * bw;
+      case Inner::brick:
+        break;
+    }
+    return bw * bh * bn;
   }
   int instructions() const {
-    return inner == Inner::line ? 1 : inner == Inner::pixels ? (bw / 8) * bn : bh;
+    return inner == Inner::pixels ? (bw / 8) * bn : inner == Inner::images ? bh : 1;
   }
   int cta_channels() const {
     return schedule == Schedule::channels ? 2 * block_channels
@@ -47,7 +59,10 @@ struct HaloTile {
     return schedule == Schedule::rows && inner == Inner::line ? 2 * bw : bw;
   }
   int cta_rows() const { return schedule == Schedule::rows && inner != Inner::line ? 2 * bh : bh; }
-  /// "8x28x1.channels", with "n" after the box for Inner::images, or "line64.rows"; ".resident",
+  /// Whether images are the innermost of the tile's axes.
+  bool images_first() const { return inner == Inner::images || inner == Inner::brick; }
+  /// "8x28x1.channels", with "n" after the box for Inner::images, "b" for a brick, or
+  /// "line64.rows"; ".resident",
   /// ".half", ".deep4", ".spread4" at the end.
   std::string name() const;
 };

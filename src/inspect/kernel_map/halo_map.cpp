@@ -153,6 +153,8 @@ HaloMap::Column HaloMap::column_of(const InTile& at) const {
       return {0, at.x};
     case Inner::images:
       return {at.y, 8 * at.x + at.n};
+    case Inner::brick:
+      return {0, (at.y * tile_of_.bw + at.x) * tile_of_.bn + at.n};
     case Inner::pixels:
       break;
   }
@@ -165,6 +167,10 @@ HaloMap::InTile HaloMap::pixel_of(const Column& at) const {
       return {at.column, 0, 0};
     case Inner::images:
       return {group, at.instruction, inner};
+    case Inner::brick: {
+      const int pixel = at.column / tile_of_.bn;
+      return {pixel % tile_of_.bw, pixel / tile_of_.bw, at.column % tile_of_.bn};
+    }
     case Inner::pixels:
       break;
   }
