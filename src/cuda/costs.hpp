@@ -110,4 +110,13 @@ struct PassCosts {
          copy_memory_share = 0.6;  // seconds, share: copies to other numbers of channels
 };
 
+/// Of the pass over sums in which neurons take their steps, by hand, 2026-11, to layers of a
+/// spiking VGG-11 on an H200.
+struct NeuronPassCosts {
+  double launch = 3e-6;       // seconds
+  double l2 = 20;             // bytes a cycle, a multiprocessor's part, while sums stay in the L2
+  double held_share = 0.5;    // of the L2: sums up to this stay
+  double memory_share = 0.8;  // of the memory's speed, else
+};
+
 }  // namespace convoy::cuda

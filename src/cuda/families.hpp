@@ -28,6 +28,7 @@ const Kernel& window();          // any stage without a neuron, by mma.sync
 
 namespace sm90 {
 const Kernel& halo();
+const Kernel& halo_sums();  // halo with f32 sums as y, inside wrappers only
 const Kernel& first();
 const Kernel& few();
 const Kernel& pair();  // two stages in one launch

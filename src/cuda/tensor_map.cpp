@@ -22,6 +22,7 @@ std::optional<CUtensorMapDataType> type_of(DType dtype) {
     case DType::bf16:
       return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     case DType::f32:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
     case DType::u8:
     case DType::i32:
       break;
@@ -39,7 +40,7 @@ std::vector<std::string> problems(const TensorMapArgs& args, const void* data) {
   std::vector<std::string> found;
   if (!type_of(args.dtype))
     found.push_back("the type is " + std::string(to_text(args.dtype)) +
-                    ", TMA here takes f16 and bf16");
+                    ", TMA here takes f32, f16 and bf16");
   if (args.rank < 1 || args.rank > 5) {
     found.push_back("rank " + std::to_string(args.rank) + ", legal are 1 to 5");
     return found;
@@ -61,11 +62,12 @@ std::vector<std::string> problems(const TensorMapArgs& args, const void* data) {
       found.push_back(axis(i) + " has a stride of " + std::to_string(args.stride[a]) +
                       " bytes, legal are multiples of 16 under 2^40");
   }
-  if (args.box[0] * 2 % 16 != 0)
-    found.push_back("the box spans " + std::to_string(args.box[0] * 2) +
+  const std::size_t bytes = args.box[0] * size_of(args.dtype);
+  if (bytes % 16 != 0)
+    found.push_back("the box spans " + std::to_string(bytes) +
                     " bytes on axis 0, legal are multiples of 16");
-  if (args.swizzle && args.box[0] * 2 > 128)
-    found.push_back("the box spans " + std::to_string(args.box[0] * 2) +
+  if (args.swizzle && bytes > 128)
+    found.push_back("the box spans " + std::to_string(bytes) +
                     " bytes on axis 0, the swizzle takes 128");
   return found;
 }
@@ -78,9 +80,9 @@ std::string encode(const TensorMapArgs& args, const void* data, CUtensorMap* map
   const CUresult result = function(
       map, *type, static_cast<cuuint32_t>(args.rank), const_cast<void*>(data), args.size.data(),
       args.stride.data() + 1, args.box.data(), args.step.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-      !args.swizzle           ? CU_TENSOR_MAP_SWIZZLE_NONE
-      : args.box[0] * 2 == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
-                              : CU_TENSOR_MAP_SWIZZLE_128B,
+      !args.swizzle                             ? CU_TENSOR_MAP_SWIZZLE_NONE
+      : args.box[0] * size_of(args.dtype) == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                : CU_TENSOR_MAP_SWIZZLE_128B,
       CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result == CUDA_SUCCESS) return {};
   std::string message = refused(result);

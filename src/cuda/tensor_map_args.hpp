@@ -10,7 +10,7 @@ namespace convoy::cuda {
 
 /// Axes innermost first. Sizes and boxes in elements, strides in bytes (that of axis 0 is implied).
 struct TensorMapArgs {
-  DType dtype = DType::f16;  // f16 or bf16
+  DType dtype = DType::f16;  // f16, bf16 or f32
   int rank = 0;
   std::array<std::uint64_t, 5> size{};
   std::array<std::uint64_t, 5> stride{};

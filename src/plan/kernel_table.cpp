@@ -4,6 +4,7 @@
 #include "cpu/neuron/neuron.hpp"
 #if defined(CONVOY_CUDA)
 #include "cuda/families.hpp"
+#include "cuda/wrap/fired.hpp"
 #include "cuda/wrap/nchw.hpp"
 #include "cuda/wrap/padded.hpp"
 #include "cuda/wrap/pooled.hpp"
@@ -24,11 +25,13 @@ std::span<const Kernel* const> kernel_table() {
   static const cuda::Pooled halo_pool("halo_pool", cuda::sm90::halo());
   static const cuda::Padded halo_padded("halo_padded", cuda::sm90::halo(), 8);
   static const cuda::Padded halo_pool_padded("halo_pool_padded", halo_pool, 8);
+  static const cuda::Fired halo_neuron_pass("halo_neuron_pass", cuda::sm90::halo_sums());
   static const cuda::Nchw first_nchw("first_nchw", cuda::sm90::first(), cuda::Nchw::strided_x);
   static const cuda::Nchw few_nchw("few_nchw", cuda::sm90::few());
   static const cuda::Nchw halo_nchw("halo_nchw", cuda::sm90::halo());
   static const cuda::Nchw halo_padded_nchw("halo_padded_nchw", halo_padded);
   static const cuda::Pooled window_pool("window_pool", cuda::sm80::window());
+  static const cuda::Fired window_neuron_pass("window_neuron_pass", cuda::sm80::window());
   static const cuda::Nchw window_nchw("window_nchw", cuda::sm80::window());
   static const cuda::Winograd winograd4("winograd4", "winograd f4, 64 bytes of channels",
                                         cuda::sm80::window());
@@ -64,12 +67,14 @@ std::span<const Kernel* const> kernel_table() {
     &halo_pool,                     // halo with any pool and second outputs, in a second pass
     &halo_padded,                   // halo for C or K that are no multiples of 8, between copies
     &halo_pool_padded,              // the same with any pool: halo_pool between copies
+    &halo_neuron_pass,              // halo's sums in f32, then neurons over the steps and the pool
     &first_nchw,                    // first for NCHW, between transpositions
     &few_nchw,
     &halo_nchw,
     &halo_padded_nchw,
-    &window_pool,     // window with any pool and second outputs, in a second pass
-    &window_nchw,     // window for NCHW, between transpositions
+    &window_pool,         // window with any pool and second outputs, in a second pass
+    &window_neuron_pass,  // window's sums in f32, then neurons over the steps and the pool
+    &window_nchw,         // window for NCHW, between transpositions
     &winograd4,       // 3x3 of f32: a quarter of the multiplications, by window's groups; default
                       // mode only
     &winograd4_nchw,  // the same for NCHW

@@ -95,6 +95,10 @@ Stage draw(Random& random) {
     if (random.chance(0.5)) s.pool.reset();
     return s;
   }
+  if (random.chance(0.1)) {
+    s.act = random.pick({integrate_fire(1), lif(2, 1)});
+    s.t = axis(random, 0.1 * huge), s.hold = random.chance(0.3);
+  }
   if (random.chance(0.2)) s.keep = {random.chance(0.5), random.chance(0.5), s.pool.has_value()};
   return s;
 }

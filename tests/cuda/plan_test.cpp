@@ -40,7 +40,7 @@ constexpr Line lines[] = {
     {"bf16:n3h9w13c16k24r3pad1+bias+relu+max2", "halo"},
     {"f16:n2h12c72k136r1+leaky(0.5)", "halo"},
     {"f16:n64h4c72k136r3pad1+bias+relu", "halo"},  // images narrower than eight pixels
-    {"f16:n3h9w13c16k24r3pad1+bias+if(3)+t3+max2", "halo"},
+    {"f16:n3h9w13c16k24r3pad1+bias+if(3)+t3+max2", "halo_neuron_pass"},
     {"bf16:n2h12c72k136r1+bias+lif(2,1.5)+soft+t4+hold", "halo"},
     {"f16:n2h15c32k16r3stride2pad1+bias+relu6", "halo"},
     {"bf16:n1h11c8k8r5dil2pad4+clip(-1,3)+max2", "halo"},
@@ -74,6 +74,7 @@ constexpr Line lines[] = {
     {"bf16:n2h9c8k16r3pad1nchw+bias+relu+max2", "halo_nchw"},
     {"f16:n2h9c8k16r3pad1+bias+relu+max2+keep(pre,act,idx)", "window_pool"},
     {"f16:n2h9c64k64r3pad1+bias+relu+max2+keep(pre,act,idx)", "halo_pool"},
+    {"f16:n2h9c64k64r3pad1+bias+if(3)+t3+max3s2p1+keep(pre,act,idx)", "halo_neuron_pass"},
     {"n2h9c3k5r3pad1+max2x3s1p1d2ceil+keep(pre,act,idx)+bias+relu", "fma_pool"},
     {"f16:n2h9c8k8r3pad1nchw+keep(pre,act,idx)+bias+relu+max2", "general"},
     {"u8:n2h9c3k5r3pad1out(f32)+norm+bias+relu", "fma"},

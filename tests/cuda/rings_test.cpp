@@ -10,6 +10,7 @@
 #include "bench/fit/h200.hpp"
 #include "core/stage_text.hpp"
 #include "cuda/sm90/pair_tile.hpp"
+#include "cuda/wrap/inner_stage.hpp"
 #include "verify/draw.hpp"
 #include "verify/draw_chain.hpp"
 
@@ -237,11 +238,14 @@ TEST(Rings, HaloComesToItsEnd) {
     for (const Index n : {stage.n, Index{64}}) {
       stage.n = n;
       if (!halo_refusals(stage, h200()).empty()) break;
-      for (const HaloTile& tile : halo_tiles(stage, h200())) {
-        const HaloLayout layout = halo_layout(stage, tile, h200());
-        const int tiles = halo_tiles_of(stage, tile, layout, n);
-        ++walked;
-        EXPECT_EQ(walk(layout, nullptr, tiles), "") << to_text(stage) << " " << tile.name();
+      // And its sums in f32, for a pass behind it.
+      for (const Stage& one : {stage, stage_of_sums(stage)}) {
+        for (const HaloTile& tile : halo_tiles(one, h200())) {
+          const HaloLayout layout = halo_layout(one, tile, h200());
+          const int tiles = halo_tiles_of(one, tile, layout, one.n);
+          ++walked;
+          EXPECT_EQ(walk(layout, nullptr, tiles), "") << to_text(one) << " " << tile.name();
+        }
       }
     }
   }

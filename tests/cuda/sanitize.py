@@ -32,6 +32,11 @@ CASES = [  # stage, kernel, tile
     ("f16:n1h8c64k64r3pad1+bias+lif(2,1)+t4+max2", "halo", "8x8x1.rows.spread4"),
     ("bf16:n9h9w13c64k72r3pad1+bias+if(1)+soft+t6", "halo", "8x8x1.rows.spread2"),
     ("f16:n9h16c64k136r3pad1+bias+lif(3,1)+t8+max2", "halo", "8x8x2.channels.spread4"),
+    # Sums in f32 and a pass over them: images narrower than a tile, windows that lack pixels, a pool apart.
+    ("f16:n40h4c72k136r3pad1+bias+lif(2,1)+t3+max2", "halo_neuron_pass", ""),
+    ("bf16:n2h9w13c72k72r3pad1+bias+if(1)+soft+t5+max2+keep(pre)", "halo_neuron_pass", ""),
+    ("f16:n2h9w13c40k24r3pad1+bias+lif(3,1)+t2+max3s2p1+keep(act,idx)", "halo_neuron_pass", ""),
+    ("f16:n40h4c72k136r3pad1+bias+relu", "halo", "4x4x8b.channels"),
     # More tiles than multiprocessors: the rings go round, warpgroups take second turns.
     ("f16:n40h32c16k64r3pad1+relu+max2", "halo", "8x8x1.pingpong.resident"),
     ("f16:n40h32c72k64r1+bias", "halo", "line64.pingpong"),

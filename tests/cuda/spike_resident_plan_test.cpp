@@ -64,7 +64,9 @@ TEST(SpikeResident, CostsAreNearWhatWasMeasured) {
                 {60'000, 333}});
 }
 
-TEST(SpikeResident, NetworksAreCutSoThatItRunsAllOfThem) {
+// All of them but one, whose linear layer of many inputs and few outputs is window's.
+TEST(SpikeResident, NetworksAreCutSoThatItRunsThem) {
+  int networks = 0, whole = 0;
   for (const OwnedChain& chain : listed()) {
     if (!chain.mean) continue;
     SCOPED_TRACE(to_text(chain));
@@ -72,10 +74,12 @@ TEST(SpikeResident, NetworksAreCutSoThatItRunsAllOfThem) {
     options.device = Device{DeviceKind::cuda, 0};
     options.use_tuning = false;
     const auto segments = cut(chain, machine_of(h200()), options);
-    ASSERT_EQ(segments.size(), 1U);
     ASSERT_NE(segments.front().kernel, nullptr);
     EXPECT_EQ(segments.front().kernel->name(), "spike_resident");
+    ++networks;
+    whole += segments.size() == 1;
   }
+  EXPECT_EQ(whole, networks - 1);
 }
 
 // The plan keeps the tile that is predicted to be the fastest for its n, for runs of any other.

@@ -19,6 +19,7 @@ TEST_F(GpuVerify, PassesWhereAKernelHasWorkspace) {
   const struct {
     const char *kernel, *stage;
   } cases[] = {{"halo_pool", "f16:n2h9c8k16r3pad1+bias+relu+max3s2p1"},
+               {"halo_neuron_pass", "f16:n2h9c8k16r3pad1+bias+if(1)+t3+max3s2p1"},
                {"halo_nchw", "f16:n2h9c8k16r3pad1nchw+bias+relu+max2"},
                {"first_nchw", "f16:n2h9c3k16r3pad1nchw+bias+relu+max2"},
                {"few_nchw", "f16:n2h10c64k3r3pad1nchw+bias+relu"},

@@ -4,6 +4,7 @@
 
 #include "bench/fit/h200.hpp"
 #include "cuda/families.hpp"
+#include "cuda/wrap/fired.hpp"
 #include "cuda/wrap/nchw.hpp"
 #include "cuda/wrap/padded.hpp"
 #include "cuda/wrap/pooled.hpp"
@@ -42,9 +43,11 @@ TEST(Wrapped, HandsOnTheFactsOfWhatItRuns) {
   const Inner inner;
   const cuda::Pooled pooled("inner_pool", inner);
   const cuda::Padded padded("inner_padded", inner, 16);
+  const cuda::Fired neurons("inner_neuron_pass", inner);
   const cuda::Nchw nchw("inner_nchw", inner), twice("inner_padded_nchw", padded);
   const std::pair<const Kernel*, const char*> all[] = {{&pooled, "inner_pool"},
                                                        {&padded, "inner_padded"},
+                                                       {&neurons, "inner_neuron_pass"},
                                                        {&nchw, "inner_nchw"},
                                                        {&twice, "inner_padded_nchw"}};
   for (const auto& [kernel, name] : all) {
@@ -62,6 +65,7 @@ TEST(Wrapped, RefusesWhatItsOwnPassesCannotDo) {
   const Machine machine = cuda::machine_of(cuda::h200());
   const cuda::Pooled pooled("inner_pool", inner);
   const cuda::Padded padded("inner_padded", inner, 16);
+  const cuda::Fired neurons("inner_neuron_pass", inner);
   const cuda::Nchw nchw("inner_nchw", inner), strided("inner_nchw", inner, cuda::Nchw::strided_x);
   const auto why = [&](const StageKernel& kernel, const char* text) {
     return joined(kernel.refusals(parse_stage(text), machine));
@@ -77,6 +81,13 @@ TEST(Wrapped, RefusesWhatItsOwnPassesCannotDo) {
             "f32 in and f32 out: expected f16 or bf16; NCHW: expected NHWC; norm is not supported; "
             "second outputs are not supported; ");
   EXPECT_EQ(why(padded, "f16:n1h8c8k16r3+if(1)"), "neurons are not supported; ");
+
+  EXPECT_EQ(why(neurons, "f16:n1h8c8k8r3+if(1)+max2+keep(pre,act,idx)"), "");  // no pool inside
+  EXPECT_EQ(why(neurons, "f16:n1h8c8k6r3nchw+relu"),
+            "the activation is no neuron; NCHW: expected NHWC; K = 6 is no multiple of 4; ");
+  EXPECT_EQ(why(neurons, "f16:n1000000h8c8k8192r3+if(1)+t1000"), "more than 2^30 membranes; ");
+  EXPECT_EQ(why(neurons, "f16:n2000000h3c8k4r3+if(1)+t1000"),
+            "the images of all steps are more than 2^30; ");
 
   EXPECT_EQ(why(nchw, "f16:n1h8c8k16r3nchw+keep(pre)"), "");
   EXPECT_EQ(why(nchw, "f16:n1h8c8k16r3"), "the layout is NHWC, which inner takes; ");

@@ -9,6 +9,8 @@ namespace convoy::cuda::sm90 {
 using HaloKernel = void (*)(HaloParams);
 HaloKernel find_halo_f16(Accumulator wanted, PoolKind pool, int steps);   // halo_f16.cu
 HaloKernel find_halo_bf16(Accumulator wanted, PoolKind pool, int steps);  // halo_bf16.cu
+HaloKernel find_halo_sums_f16(Accumulator wanted);                        // and so on
+HaloKernel find_halo_sums_bf16(Accumulator wanted);
 
 namespace {
 
@@ -16,7 +18,9 @@ HaloKernel find(const Stage& stage, const HaloTile& tile) {
   const PoolKind pool = pool_kind(stage, tile);
   const Accumulator wanted{tile.instruction_n(), tile.instructions()};
   return for_16_bits(stage.dtype, [&]<class T>() {
-    const auto find_halo = std::is_same_v<T, __half> ? find_halo_f16 : find_halo_bf16;
+    constexpr bool half = std::is_same_v<T, __half>;
+    if (gives_sums(stage)) return (half ? find_halo_sums_f16 : find_halo_sums_bf16)(wanted);
+    const auto find_halo = half ? find_halo_f16 : find_halo_bf16;
     return find_halo(wanted, pool, halo_steps(stage, tile));
   });
 }

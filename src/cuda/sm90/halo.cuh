@@ -125,28 +125,42 @@ __device__ __forceinline__ void store_box(const HaloParams& p, const Place&, std
     ptx::tma_store(&p.y, buffer, k, x, y, n);
 }
 
-/// Takes a warpgroup's tile from its accumulators to memory.
-template <class T, int N, int I, PoolKind Pool, class Params, class Sums, class At>
-__device__ __forceinline__ void store_tile(const Params& p, const Sums& d, const float (&bias)[2],
-                                           const At& at, std::uint32_t staging, int g) {
+/// Takes a warpgroup's tile to memory in parts, so many of them pieces of an instruction's pixels:
+/// `write<Part>(buffer)` fills a staging buffer, `box(buffer, k, x, y, n)` stores it.
+template <int Parts, int Pieces, class Params, class At, class Write, class Box>
+__device__ __forceinline__ void store_in_parts(const Params& p, const At& at, std::uint32_t staging,
+                                               int g, Write write, Box box) {
   const bool two = p.at.store_buffers == 2;
   const auto store = [&]<int Part>() {
     const std::uint32_t buffer = staging + (two ? Part % 2 * p.at.staging : 0);
-    const auto write = [&] { write_part<T, N, I, Pool, Part>(p, d, bias, buffer); };
-    store_staged(g, two, write, [&] {
-      constexpr int i = Part / pieces<N, Pool>, piece = Part % pieces<N, Pool>;
-      const int k = at.k + g * p.at.warpgroup_channels, n = at.n + i * p.at.part_n;
-      const int x = (at.x + g * p.at.warpgroup_columns) / p.at.window + i * p.at.part_x +
-                    piece * p.at.piece_x;
-      const int y =
-          (at.y + g * p.at.warpgroup_rows) / p.at.window + i * p.at.part_y + piece * p.at.piece_y;
-      store_box(p, at, buffer, k, x, y, n);
-    });
+    store_staged(
+        g, two, [&] { write.template operator()<Part>(buffer); },
+        [&] {
+          constexpr int i = Part / Pieces, piece = Part % Pieces;
+          const int k = at.k + g * p.at.warpgroup_channels, n = at.n + i * p.at.part_n;
+          const int x = (at.x + g * p.at.warpgroup_columns) / p.at.window + i * p.at.part_x +
+                        piece * p.at.piece_x;
+          const int y = (at.y + g * p.at.warpgroup_rows) / p.at.window + i * p.at.part_y +
+                        piece * p.at.piece_y;
+          box(buffer, k, x, y, n);
+        });
   };
   [&]<int... Part>(std::integer_sequence<int, Part...>) {
     (store.template operator()<Part>(), ...);
   }
-  (std::make_integer_sequence<int, store_parts<N, I, Pool>>{});
+  (std::make_integer_sequence<int, Parts>{});
+}
+
+/// Takes a warpgroup's tile from its accumulators to memory.
+template <class T, int N, int I, PoolKind Pool, class Params, class Sums, class At>
+__device__ __forceinline__ void store_tile(const Params& p, const Sums& d, const float (&bias)[2],
+                                           const At& at, std::uint32_t staging, int g) {
+  store_in_parts<store_parts<N, I, Pool>, pieces<N, Pool>>(
+      p, at, staging, g,
+      [&]<int Part>(std::uint32_t buffer) { write_part<T, N, I, Pool, Part>(p, d, bias, buffer); },
+      [&](std::uint32_t buffer, int k, int x, int y, int n) {
+        store_box(p, at, buffer, k, x, y, n);
+      });
 }
 
 // ---------------------------------------------------------------------------------- consumers

@@ -66,8 +66,11 @@ struct Model {
     return costs.epilogue + held() * (costs.epilogue_pixel * pixels() + neuron()) +
            (pooled() ? 0 : held() * costs.epilogue_plain * tile.instructions());
   }
+  /// Bytes of y for one of the 64 channels' f16.
+  double wide() const { return gives_sums(stage) ? 2 : 1; }
   double store() const {
-    return held() * warpgroups() * (pooled() ? pixels() / 4.0 : pixels()) * row_bytes / costs.store;
+    return wide() * held() * warpgroups() * (pooled() ? pixels() / 4.0 : pixels()) * row_bytes /
+           costs.store;
   }
   /// Of all tiles. Two warpgroups in turns each need their own math and epilogue.
   double tiles() const {
@@ -93,7 +96,7 @@ struct Model {
     const Shapes& shapes = layout.shapes;
     return value_bytes * (static_cast<double>(shapes.x_elements) /
                               static_cast<double>(skips() ? stage.stride.h * stage.stride.w : 1) +
-                          static_cast<double>(shapes.y_elements));
+                          wide() * static_cast<double>(shapes.y_elements));
   }
 };
 

@@ -47,9 +47,10 @@ class PreparedHalo final : public PreparedLaunch<Launch> {
 
   Status run(const RunArgs& args) const noexcept override {
     if (args.n == 0) return {};
-    const DType type = Base::stage_.dtype;
-    Status status = check_16_bytes("halo", "x", args.x, args.x_stride.w, type);
-    if (status.ok()) status = check_16_bytes("halo", "y", args.y, args.y_stride.w, type);
+    const Stage& stage = Base::stage_;
+    Status status = check_16_bytes("halo", "x", args.x, args.x_stride.w, stage.dtype);
+    if (status.ok())
+      status = check_16_bytes("halo", "y", args.y, args.y_stride.w, stage.output_dtype(true));
     if (!status.ok()) return status;
     return Base::enqueue(typename Launch::Run(args), args);
   }
@@ -73,18 +74,21 @@ class PreparedHalo final : public PreparedLaunch<Launch> {
   const DeviceFacts facts_;
 };
 
+using HaloRefusals = std::vector<std::string> (*)(const Stage&, const DeviceFacts&);
+
 class Halo final : public StageKernel {
  public:
-  Halo()
+  explicit Halo(HaloRefusals refused)
       : StageKernel({.name = "halo",
                      .arithmetic = "64 channels, tap, 16 channels",
                      .device = DeviceKind::cuda,
                      .exact = true,
-                     .compute_capability = 90}) {}
+                     .compute_capability = 90}),
+        refused_(refused) {}
 
   std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
     const DeviceFacts facts = facts_of(machine);
-    std::vector<std::string> why = halo_refusals(stage, facts);
+    std::vector<std::string> why = refused_(stage, facts);
     if (why.empty() && !halo_serves(stage, facts))
       why.emplace_back("no tile of the family serves this filter, stride and pool");
     return why;
@@ -113,12 +117,20 @@ class Halo final : public StageKernel {
       return std::make_unique<PreparedHalo<HaloNeuronLaunch>>(stage, halo_tile(tile), machine);
     return std::make_unique<PreparedHalo<HaloLaunch>>(stage, halo_tile(tile), machine);
   }
+
+ private:
+  HaloRefusals refused_;
 };
 
 }  // namespace
 
 const Kernel& halo() {
-  static const Halo kernel;
+  static const Halo kernel(halo_refusals);
+  return kernel;
+}
+
+const Kernel& halo_sums() {
+  static const Halo kernel(halo_sums_refusals);
   return kernel;
 }
 

@@ -18,6 +18,7 @@ bool compiled(const Stage& stage, const HaloTile& tile) {
     return std::find(all.begin(), all.end(), wanted) != all.end();
   };
   if (stage.act.is_neuron()) return !tile.half && among(neuron_accumulators);
+  if (gives_sums(stage)) return !tile.half && among(sums_accumulators);
   if (tile.half && (!serves_half(wanted) || tile.schedule != Schedule::pingpong || tile.resident))
     return false;
   return among(accumulators);
@@ -42,13 +43,13 @@ bool candidate(const HaloCase& c) {
     case Inner::line:
       if (!pointwise(c.stage) || tile.bh != 1 || tile.bn != 1) return false;
       break;
-  }
     case Inner::brick: {
       if (c.pooled() || c.stage.act.is_neuron() || tile.deep > 0) return false;
-      const int pieces = store_pieces(tile.instruction_n());
+      const int pieces = store_pieces(tile.instruction_n(), gives_sums(c.stage));
       if (tile.bn % 8 != 0 || tile.bn > 32 || tile.bh % pieces != 0) return false;
       break;
     }
+  }
   if (tile.deep == 0) return true;
   // A deep slot is worth the wait for all its boxes only where a tap's math is short.
   return c.small() && !tile.resident && ceil_div(c.stage.c, row_channels) % tile.deep == 0 &&
@@ -139,19 +140,21 @@ bool lay_box(const HaloCase& c, HaloLayout& out) {
 void lay_output(const HaloCase& c, HaloLayout& out) {
   const HaloTile& tile = c.tile;
   const int w = tile.bw / out.window, h = tile.bh / out.window,
-            pieces = store_pieces(tile.instruction_n());
+            pieces = store_pieces(tile.instruction_n(), gives_sums(c.stage));
   out.stored_pixels = c.pooled() ? w * h * tile.bn : tile.instruction_n() / pieces;
   out.store_j = out.images ? 8 : w;
   out.store_i = out.images ? 8 * w : (tile.bw > 8 ? 8 / out.window : w * h);
   // Behind a pooled tile one row more takes columns that do not exist (Fragments::row).
   const int rows = out.stored_pixels + (c.pooled() ? 1 : 0);
-  out.staging = c.inside.staging > 0 ? c.inside.staging : round_up(rows * row_bytes, swizzle_bytes);
+  const int pixel_bytes = gives_sums(c.stage) ? 2 * row_bytes : row_bytes;
+  out.staging =
+      c.inside.staging > 0 ? c.inside.staging : round_up(rows * pixel_bytes, swizzle_bytes);
   if (c.pooled()) return;
   const bool pixels = tile.inner == Inner::pixels;
+  const bool rows_apart = pixels || tile.inner == Inner::brick;
   out.part_y = out.images ? 1 : 0;
   out.part_x = pixels && tile.bw > 8 ? 8 : 0;
   out.part_n = !out.images && tile.bn > 1 ? 1 : 0;
-  const bool rows_apart = pixels || tile.inner == Inner::brick;
   out.piece_x = rows_apart ? 0 : tile.bw / pieces;
   out.piece_y = rows_apart ? tile.bh / pieces : 0;
 }

@@ -82,11 +82,12 @@ TensorMapArgs halo_w_map(const Stage& stage, const HaloTile& tile, const HaloLay
 TensorMapArgs halo_y_map(const Stage& stage, const HaloTile& tile, Index pixel_stride) {
   const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
   const Shapes shapes = shapes_of(stage);
-  const std::uint64_t pixel = u(pixel_stride) * value_bytes;
+  const bool sums = gives_sums(stage);
+  const std::uint64_t pixel = u(pixel_stride) * size_of(stage.output_dtype(true));
   const std::uint64_t image = pixel * u(shapes.out_w) * u(shapes.out_h);
   // Without a pool a tile leaves in parts of an instruction.
   const auto u32 = [](int v) { return static_cast<std::uint32_t>(v); };
-  const int pieces = store_pieces(tile.instruction_n());
+  const int pieces = store_pieces(tile.instruction_n(), sums);
   // An instruction's pixels are one row of images, or some rows: of eight pixels, or a brick's.
   const bool pooled = stage.pool.has_value(), row = tile.inner == Inner::images;
   const auto bw = u32(pooled                       ? tile.bw / 2
@@ -95,8 +96,8 @@ TensorMapArgs halo_y_map(const Stage& stage, const HaloTile& tile, Index pixel_s
                                                    : 8);
   const auto bh = u32(pooled ? tile.bh / 2 : row ? 1 : tile.bh / pieces);
   const auto bn = u32(pooled || tile.images_first() ? tile.bn : 1),
-             channels = u32(tile.half ? block_channels / 2 : block_channels);
-  TensorMapArgs map{.dtype = stage.dtype, .rank = 4};
+             channels = u32(tile.half || sums ? block_channels / 2 : block_channels);
+  TensorMapArgs map{.dtype = stage.output_dtype(true), .rank = 4};
   if (tile.inner == Inner::line) {
     const std::uint64_t pixels = u(stage.n * stage.h * stage.w);
     map.size = {u(stage.k), pixels, 1, 1};

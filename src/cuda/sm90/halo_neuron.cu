@@ -1,5 +1,4 @@
 #include <bit>
-#include <cmath>
 #include <cstdlib>
 
 #include "cuda/error.hpp"
@@ -36,12 +35,6 @@ Stage of_all_steps(const Stage& stage, Index n) {
   return of_images(stage, n * halo_turns(stage));
 }
 
-Charge charge_of(const Activation& act) {
-  if (act.kind != Activation::Kind::lif) return Charge::add;
-  int exponent = 0;
-  return std::frexp(act.tau(), &exponent) == 0.5F ? Charge::scale : Charge::divide;
-}
-
 std::string name_of(const HaloTile& tile) {
   return "halo_neuron " + tile.name();
 }
@@ -49,13 +42,8 @@ std::string name_of(const HaloTile& tile) {
 }  // namespace
 
 NeuronParams neuron_params(const Stage& stage, const HaloTile& tile, const HaloLayout& layout) {
-  NeuronParams p{halo_params(stage, layout)};
+  NeuronParams p{halo_params(stage, layout), device_neuron(stage)};
   const Shapes shapes = shapes_of(stage);
-  p.threshold = stage.act.threshold();
-  p.tau = stage.act.tau();
-  p.by_tau = 1 / p.tau;
-  p.charge = charge_of(stage.act);
-  p.soft = stage.soft;
   p.every_lane = std::getenv("CONVOY_RACECHECK") != nullptr;
   p.held = static_cast<int>(stage.hold ? stage.t : 1);
   p.turns = static_cast<int>(halo_turns(stage));

@@ -2,11 +2,9 @@
 // they are charged.
 #pragma once
 
-#include <cmath>
-
+#include "cuda/charge.cuh"
 #include "cuda/sm90/halo.cuh"
 #include "cuda/sm90/halo_neuron_params.hpp"
-#include "math/activation.hpp"
 
 namespace convoy::cuda::sm90 {
 
@@ -101,23 +99,6 @@ __device__ __forceinline__ void each_membrane(const NeuronParams& p, const Place
   }
 }
 
-/// A quotient by tau with one rounding, as `/` has it, by three multiplications. (Below the normal
-/// numbers its last bit may differ.)
-__device__ __forceinline__ float divided(float x, float tau, float by_tau) {
-  const float q = __fmul_rn(x, by_tau);
-  const float corrected = fmaf(fmaf(-q, tau, x), by_tau, q);
-  return fabsf(q) < INFINITY ? corrected : q;
-}
-
-/// math::charge. Written so that no product and sum become one operation.
-template <Charge By>
-__device__ __forceinline__ float charged(const NeuronParams& p, float v, float x) {
-  if constexpr (By == Charge::add) return __fadd_rn(v, x);
-  const float to = __fadd_rn(x, -v);
-  if constexpr (By == Charge::scale) return __fadd_rn(v, __fmul_rn(to, p.by_tau));
-  return __fadd_rn(v, divided(to, p.tau, p.by_tau));
-}
-
 template <int N, int I, class Body>
 __device__ __forceinline__ void each_accumulator(Body body) {
 #pragma unroll
@@ -125,17 +106,6 @@ __device__ __forceinline__ void each_accumulator(Body body) {
 #pragma unroll
     for (int e = 0; e < N / 2; ++e) body(i, e);
   }
-}
-
-/// Calls `body.operator()<By>()` with how the stage charges.
-template <class Body>
-__device__ __forceinline__ void with_charge(Charge charge, Body body) {
-  if (charge == Charge::add)
-    body.template operator()<Charge::add>();
-  else if (charge == Charge::scale)
-    body.template operator()<Charge::scale>();
-  else
-    body.template operator()<Charge::divide>();
 }
 
 template <int N, int I>

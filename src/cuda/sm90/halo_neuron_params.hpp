@@ -1,19 +1,14 @@
 // What one launch of a halo kernel with a neuron is told.
 #pragma once
 
+#include "cuda/charge.hpp"
 #include "cuda/sm90/halo_params.hpp"
 
 namespace convoy::cuda::sm90 {
 
-/// How a membrane is charged: v + x, or v + (x - v)/tau, where 1/tau is a number or is not.
-enum class Charge : std::uint8_t { add, scale, divide };
-
-struct NeuronParams : HaloParams {
+struct NeuronParams : HaloParams, DeviceNeuron {
   const float* membrane_in;  // [n,P,Q,K]; null: zero
   float* membrane_out;       // likewise; null: not wanted
-  float threshold, tau, by_tau;
-  Charge charge;
-  bool soft;
   bool every_lane;  // arrives at the barriers of an exchange, not one for its warp: for racecheck
   int held;         // steps that the sums of one tile are held for; 1: each has its own
   // A CTA takes the same tile in all steps, one after the other.

@@ -86,10 +86,10 @@ bool lay_slabs(const HaloCase& c, HaloLayout& out) {
   return true;
 }
 
-/// Whether a tile without a pool leaves in pieces of an instruction, which may take turns in two
-/// buffers.
+/// Whether a tile without a pool leaves in pieces of an instruction, or of its size, which may take
+/// turns in two buffers.
 bool in_pieces(const HaloCase& c) {
-  return !c.pooled() && store_pieces(c.tile.instruction_n()) == 2;
+  return !c.pooled() && (gives_sums(c.stage) || store_pieces(c.tile.instruction_n()) > 1);
 }
 
 /// Where a CTA has a single tile whose boxes and weights fit into its shared memory, the rings hold

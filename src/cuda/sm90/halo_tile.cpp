@@ -29,7 +29,7 @@ std::string HaloTile::name() const {
 }
 
 int halo_steps(const Stage& stage, const HaloTile& tile) {
-  if (stage.act.is_neuron()) return row_steps;
+  if (stage.act.is_neuron() || gives_sums(stage)) return row_steps;
   if (!serves_narrow({tile.instruction_n(), tile.instructions()})) return 4;
   return stage.c <= step_channels ? 1 : stage.c <= 2 * step_channels ? 2 : row_steps;
 }
@@ -71,6 +71,19 @@ std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& de
       .countable_sizes()
       .no(!tiles.fits(Index{1} << 32), too_many_tiles)
       .all();
+}
+
+std::vector<std::string> halo_sums_refusals(const Stage& stage, const DeviceFacts& device) {
+  std::vector<std::string> why =
+      Refusals(stage)
+          .no(!gives_sums(stage), "the output type is not f32")
+          .no(stage.act != no_act || stage.pool,
+              "only the sums are written: expected no activation and no pool")
+          .all();
+  Stage narrow = stage;
+  narrow.out.reset();
+  for (std::string& reason : halo_refusals(narrow, device)) why.push_back(std::move(reason));
+  return why;
 }
 
 namespace {
@@ -115,6 +128,7 @@ bool visit_tiles(const Stage& stage, const DeviceFacts& device, Visit visit_one)
     }
     return false;
   };
+  const Index q = shapes_of(stage).q;
   for (const Accumulator& a : accumulators) {
     const int rows = a.n / 8, several = a.instructions;
     if (pointwise(stage)) {
@@ -128,8 +142,14 @@ bool visit_tiles(const Stage& stage, const DeviceFacts& device, Visit visit_one)
       return true;
     if (several > 1 && (all_of_box({.inner = Inner::pixels, .bw = 8, .bh = rows, .bn = several}) ||
                         all_of_box({.inner = Inner::images, .bw = rows, .bh = several, .bn = 8})))
-  const Index q = shapes_of(stage).q;
       return true;
+    if (several > 1) continue;
+    for (const int bw : {2, 4}) {
+      if (q > bw || 2 * q <= bw) continue;
+      for (const int bh : {2, 4})
+        if (all_of_box({.inner = Inner::brick, .bw = bw, .bh = bh, .bn = a.n / (bw * bh)}))
+          return true;
+    }
   }
   return false;
 }
@@ -143,13 +163,6 @@ bool tiles_countable(const Stage& stage, const HaloLayout& l) {
 
 }  // namespace
 
-    if (several > 1) continue;
-    for (const int bw : {2, 4}) {
-      if (q > bw || 2 * q <= bw) continue;
-      for (const int bh : {2, 4})
-        if (all_of_box({.inner = Inner::brick, .bw = bw, .bh = bh, .bn = a.n / (bw * bh)}))
-          return true;
-    }
 bool halo_serves(const Stage& stage, const DeviceFacts& device) {
   return visit_tiles(stage, device, [&](const HaloTile&, const HaloLayout& l) {
     return tiles_countable(stage, l);

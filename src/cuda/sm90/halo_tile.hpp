@@ -89,6 +89,15 @@ inline constexpr std::array<Accumulator, 11> accumulators{{{256, 1},
 inline constexpr std::array<Accumulator, 4> neuron_accumulators{
     {{128, 1}, {112, 1}, {64, 2}, {64, 1}}};
 
+/// Those that are compiled with f32 sums as their output.
+inline constexpr std::array<Accumulator, 8> sums_accumulators{
+    {{224, 1}, {128, 2}, {112, 2}, {64, 4}, {128, 1}, {112, 1}, {64, 2}, {64, 1}}};
+
+/// Whether y is f32: a stage whose sums, with the bias, a pass takes on (halo_sums).
+inline bool gives_sums(const Stage& stage) {
+  return stage.output_dtype(true) == DType::f32;
+}
+
 /// CTAs over which the steps of a place may be spread, where they divide the steps.
 inline constexpr std::array<int, 2> spreads{2, 4};
 
@@ -104,9 +113,9 @@ constexpr bool serves_narrow(Accumulator a) {
 }
 
 /// Without a pool a tile leaves in parts, so that its staging leaves room for the rings: this many
-/// for each instruction.
-constexpr int store_pieces(int instruction_n) {
-  return instruction_n >= 112 ? 2 : 1;
+/// for each instruction; of f32 so many that a part has no more bytes.
+constexpr int store_pieces(int instruction_n, bool sums = false) {
+  return sums ? (instruction_n + 63) / 64 : instruction_n >= 112 ? 2 : 1;
 }
 
 /// The depths that tiles come in, where they divide the stage's blocks of 64 channels.
@@ -116,6 +125,8 @@ struct HaloLayout;  // halo_layout.hpp
 
 /// Every reason why the family can't run a legal stage on any tile; empty: it can.
 std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& device);
+/// The same of a stage that gives f32 sums.
+std::vector<std::string> halo_sums_refusals(const Stage& stage, const DeviceFacts& device);
 
 /// The k16 steps that a tile takes for a tap of 64 input channels: 1 or 2 where the stage has
 /// fewer.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "convoy/stage.hpp"
+#include "core/size.hpp"
 #include "math/activation.hpp"
 #include "math/divide.hpp"
 
@@ -49,6 +50,51 @@ inline std::vector<std::string> refusals_of_copies(const Stage& stage) {
   if (stage.norm) why.emplace_back("norm is not supported");
   if (stage.act.is_neuron()) why.emplace_back("neurons are not supported");
   if (stage.keep.any()) why.emplace_back("second outputs are not supported");
+  return why;
+}
+
+/// Of Fired: tensors of x that follow each other, a step each; one where the input is held.
+inline Index turns_of(const Stage& stage) {
+  return stage.hold ? 1 : stage.t;
+}
+/// Of Fired: the convolution of all steps' images, in f32.
+inline Stage stage_of_sums(const Stage& stage) {
+  Stage inner = stage;
+  inner.n = stage.n * turns_of(stage);
+  inner.t = 1;
+  inner.act = no_act;
+  inner.soft = inner.hold = false;
+  inner.pool.reset();
+  inner.keep = {};
+  inner.out = DType::f32;
+  return inner;
+}
+/// Of Fired: whether the pool is a pass of its own, over spikes.
+inline bool pools_apart(const Stage& stage) {
+  return stage.pool && (*stage.pool != max_pool(2) || stage.keep.idx);
+}
+/// What is left of the stage for it: the pool, of all steps' images.
+inline Stage stage_of_spikes(const Stage& stage) {
+  Stage pool = stage;
+  pool.n = stage.n * stage.t;
+  pool.t = 1;
+  pool.act = no_act;
+  pool.soft = pool.hold = false;
+  return pool;
+}
+
+inline std::vector<std::string> refusals_of_fire(const Stage& stage) {
+  std::vector<std::string> why;
+  if (!stage.act.is_neuron()) why.emplace_back("the activation is no neuron");
+  if (stage.layout != Layout::nhwc) why.emplace_back("NCHW: expected NHWC");
+  if (stage.k % 4 != 0) why.push_back(fmt::format("K = {} is no multiple of 4", stage.k));
+  const Shapes shapes = shapes_of(stage);
+  if (!(Size(stage.n) * shapes.p * shapes.q * stage.k).fits(1 << 30))
+    why.emplace_back("more than 2^30 membranes");
+  if (!(Size(stage.n) * stage.t).fits(1 << 30))
+    why.emplace_back("the images of all steps are more than 2^30");
+  if (why.empty() && !problems(stage_of_sums(stage)).empty())
+    why.emplace_back("too large with all steps' images in one stage");
   return why;
 }
 
