@@ -90,6 +90,9 @@ struct ResidentCosts {
   double unit_products = 4;  // that making a unit of an image takes a lane as long as
   // Cycles of warpgroups: of three images side by side, of linear layers of 40.
   double warpgroup_images = 3600, warpgroup_linear = 7900;
+  // The same with small tasks: seconds of a launch, or of CTAs that wait for others to end; cycles
+  // of an image.
+  double few_launch = 4.15e-6, few_image = 2370;
 };
 
 /// Of `cutlass_pooled`, by hand, 2026-11, to the target stages on an H200. It only ranks the tiles:

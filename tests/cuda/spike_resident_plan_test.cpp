@@ -29,6 +29,11 @@ TEST(SpikeResident, ShippedNetworkTakesItsImagesInOneRound) {
   EXPECT_EQ(layouts.front().team, 1);
   EXPECT_GE(best_layout(layouts, 10'000, h200()).batch, 76);
   EXPECT_TRUE(best_layout(layouts, 10'000, h200()).warpgroups);
+  for (const Index n : {1, 132, 396, 397, 528, 1'000}) {
+    const ResidentLayout& best = best_layout(layouts, n, h200());
+    EXPECT_TRUE(best.warpgroups) << n;
+    EXPECT_EQ(best.tasks == few_tasks, n <= 396) << n;
+  }
   DeviceFacts older = h200();
   older.major = 8;
   const auto of_teams = resident_layouts(listed().front(), older);
@@ -54,9 +59,10 @@ TEST(SpikeResident, CostsAreNearWhatWasMeasured) {
     }
   };
   near(without, {{1, 7.96}, {132, 8.82}, {1'000, 16.1}, {10'000, 72.0}, {60'000, 421}});
-  near(h200(), {{1, 8.75},
-                {132, 8.87},
-                {396, 10.2},
+  near(h200(), {{1, 4.93},
+                {132, 5.59},
+                {264, 6.84},
+                {396, 7.65},
                 {700, 11.5},
                 {1'000, 12.8},
                 {2'700, 20.4},

@@ -14,7 +14,7 @@
 #include "cuda/sm80/spike_resident_pack.hpp"
 #include "cuda/sm80/spike_resident_run.cuh"
 #include "cuda/sm80/spike_resident_warpgroup.hpp"
-#include "cuda/sm90/spike_resident.cuh"
+#include "cuda/sm90/spike_resident_few.cuh"
 #include "emulated_cta.hpp"
 #include "gpu_case.hpp"
 #include "math/half.hpp"
@@ -70,9 +70,13 @@ Outputs emulate(const verify::ChainInputs& inputs, const ResidentLayout& layout,
   p.labels = chain.mean ? outputs.labels.data() : nullptr;
   EmulatedCta cta((layout.warpgroups ? warps_of_warpgroups : resident_warps) * 32,
                   static_cast<std::size_t>(layout.shared_bytes));
+  const bool few = layout.warpgroups && layout.tasks == few_tasks;  // a round a CTA
+  if (few) ctas = static_cast<int>((p.n - 1) / layout.batch + 1);
   for (int i = 0; i < ctas; ++i)
     cta.run([&](const EmulatedLane& lane) {
-      if (layout.warpgroups)
+      if (few)
+        sm90::few_images_cta<KnownNet<FashionNet, few_tasks>>(lane, p, i, ctas);
+      else if (layout.warpgroups)
         sm90::warpgroups_cta<KnownNet<FashionNet, warpgroup_tasks>>(lane, p, i, ctas);
       else if (layout.tasks == few_tasks)
         code == Code::any ? resident_cta<AnyNet<few_tasks>>(lane, p, i, ctas)
@@ -315,12 +319,14 @@ TEST_F(GpuSpikeResident, WarpgroupsDifferAtTheThresholdOnly) {
   for (Index i = 0; i < n; ++i)
     others += !std::equal(got.begin() + i * k, got.begin() + (i + 1) * k, want.begin() + i * k);
   EXPECT_LE(others, n / 1000) << "images of " << n;
-  for (const auto& [first, images] :
-       std::initializer_list<std::pair<Index, Index>>{{0, 1}, {5, 7}, {3, 133}, {1'000, 1'001}}) {
-    const std::vector<float> part = network.logits(layout, true, first, images);
-    EXPECT_TRUE(std::equal(part.begin(), part.end(), got.begin() + first * k))
-        << images << " images from " << first << " on";
-  }
+  for (const ResidentLayout& other : network.layouts())
+    for (const auto& [first, images] :
+         std::initializer_list<std::pair<Index, Index>>{{0, 1}, {5, 7}, {3, 133}, {1'000, 1'001}}) {
+      if (!other.warpgroups) continue;
+      const std::vector<float> part = network.logits(other, true, first, images);
+      EXPECT_TRUE(std::equal(part.begin(), part.end(), got.begin() + first * k))
+          << images << " images from " << first << " on, rounds of " << other.batch;
+    }
 }
 
 }  // namespace

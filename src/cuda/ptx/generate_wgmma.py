@@ -10,7 +10,7 @@ for all N; a generator is shorter to check than a dozen hand-written lists.
 import sys
 
 NS = [16, 32, 56, 64, 112, 120, 128, 224, 256]  # those that the families instantiate
-REGISTER_NS = [32, 40, 72]  # the same with A in registers
+REGISTER_NS = [8, 32, 40, 72]  # the same with A in registers
 
 HEAD = """// Written by generate_wgmma.py; change that, not this.
 //

@@ -12,6 +12,19 @@ template <int N>
 struct WgmmaOfRegisters;
 
 template <>
+struct WgmmaOfRegisters<8> {
+  static __device__ __forceinline__ void mma(float (&d)[4], const std::uint32_t (&a)[4],
+                                             std::uint64_t b, int keep) {
+    asm volatile(
+        "{.reg .pred p; setp.ne.b32 p, %9, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
+        " {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, p, 1, 1, 0;}"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+  }
+};
+
+template <>
 struct WgmmaOfRegisters<32> {
   static __device__ __forceinline__ void mma(float (&d)[16], const std::uint32_t (&a)[4],
                                              std::uint64_t b, int keep) {

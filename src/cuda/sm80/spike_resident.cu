@@ -13,7 +13,7 @@ struct ResidentLaunch::Ready {
   using Kernel = LoadedKernel<ResidentParams>;
   Kernel any[2], fashion[2];  // for many images, for few
   Kernel fashion_one_term;    // for many
-  std::optional<Kernel> warpgroups;
+  std::optional<Kernel> warpgroups, warpgroups_few;
   bool overlap_previous;
 };
 
@@ -23,27 +23,33 @@ ResidentLaunch::ResidentLaunch(bool overlap_previous, bool warpgroups)
           {{resident_fashion(), "spike_resident"}, {resident_fashion_few(), "spike_resident"}},
           {resident_fashion_one_term(), "spike_resident"},
           {},
+          {},
           overlap_previous}) {
-  if (warpgroups) ready_->warpgroups.emplace(resident_fashion_warpgroups(), "spike_resident");
+  if (!warpgroups) return;
+  ready_->warpgroups.emplace(resident_fashion_warpgroups(), "spike_resident");
+  ready_->warpgroups_few.emplace(resident_fashion_warpgroups_few(), "spike_resident");
 }
 ResidentLaunch::~ResidentLaunch() = default;
 
 std::string ResidentLaunch::run(const ResidentParams& params, int grid,
                                 cudaStream_t stream) const noexcept {
-  const int ctas = static_cast<int>(std::min<Index>(grid, params.n));
   // A kernel of a known network writes no spikes of inner layers.
   const bool inner = std::any_of(params.y, params.y + params.at.size - 1,
                                  [](const float* y) { return y != nullptr; });
   const bool known = params.at.compiled != 0 && !inner, few = params.at.tasks == few_tasks;
   const bool one_term = std::all_of(params.of, params.of + params.at.size,
                                     [](const ResidentScale& of) { return of.terms == 1; });
+  // A CTA of warpgroups with small tasks takes no more than a round.
+  const Index rounds = (params.n - 1) / params.at.batch + 1;
+  const bool single = params.at.warpgroups && few;
+  const auto ctas = std::max<Index>(std::min<Index>(grid, params.n), single ? rounds : 0);
   // Where all lo are 0 both kernels of the known network give the same bits.
-  const auto& kernel = params.at.warpgroups ? *ready_->warpgroups
+  const auto& kernel = params.at.warpgroups ? *(few ? ready_->warpgroups_few : ready_->warpgroups)
                        : known && !few && one_term
                            ? ready_->fashion_one_term
                            : (known ? ready_->fashion : ready_->any)[few ? 1 : 0];
   const cudaError_t error =
-      kernel.launch({.grid = ctas,
+      kernel.launch({.grid = static_cast<int>(ctas),
                      .threads = (params.at.warpgroups ? warps_of_warpgroups : resident_warps) * 32,
                      .shared_bytes = params.at.shared_bytes,
                      .stream = stream,

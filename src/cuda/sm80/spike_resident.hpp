@@ -19,8 +19,9 @@ class ResidentLaunch {
   ResidentLaunch(bool overlap_previous, bool warpgroups);
   ~ResidentLaunch();
 
-  /// Enqueues one launch of at most `grid` CTAs. No allocation, no synchronisation, capturable.
-  /// Returns an empty string, or what went wrong. From any thread.
+  /// Enqueues one launch of at most `grid` CTAs, where they may have any number of images. No
+  /// allocation, no synchronisation, capturable. Returns an empty string, or what went wrong. From
+  /// any thread.
   std::string run(const ResidentParams& params, int grid, cudaStream_t stream) const noexcept;
 
  private:

@@ -75,6 +75,9 @@ double resident_seconds(const ResidentLayout& layout, Index n, const DeviceFacts
   const ResidentCosts costs;
   const double images = std::ceil(static_cast<double>(n) / std::max(device.sms, 1));
   const double rounds = std::ceil(images / layout.batch);
+  if (layout.warpgroups && layout.tasks == few_tasks)
+    return rounds * (costs.few_launch +
+                     std::min<double>(images, layout.batch) * costs.few_image / device.clock);
   if (layout.warpgroups) {
     const double of_round = std::ceil(images / rounds);
     const double cycles = std::ceil(of_round / resident_warpgroups) * costs.warpgroup_images +
@@ -94,7 +97,7 @@ const ResidentLayout& best_layout(const std::vector<ResidentLayout>& layouts, In
   const ResidentLayout* best = &layouts.front();
   double least = std::numeric_limits<double>::infinity();
   for (const ResidentLayout& layout : layouts) {
-    if (layout.warpgroups) return layout;
+    if (layout.warpgroups != layouts.back().warpgroups) continue;
     const double seconds = resident_seconds(layout, n, device);
     if (seconds >= least) continue;
     least = seconds;

@@ -37,9 +37,9 @@ struct ResidentWeights final : PackedWeights {
 };
 
 std::string name_of(const ResidentLayout& layout) {
-  if (layout.warpgroups) return "warpgroups";
-  return fmt::format("teams of {}{}", layout.team,
-                     layout.tasks == few_tasks ? ", small tasks" : "");
+  const char* const few = layout.tasks == few_tasks ? ", small tasks" : "";
+  if (layout.warpgroups) return fmt::format("warpgroups{}", few);
+  return fmt::format("teams of {}{}", layout.team, few);
 }
 
 class PreparedResident final : public Prepared {

@@ -12,7 +12,9 @@ ResidentKernel resident_any();
 ResidentKernel resident_any_few();
 ResidentKernel resident_fashion();
 ResidentKernel resident_fashion_few();
-ResidentKernel resident_fashion_one_term();    // of weights that are f16 numbers
-ResidentKernel resident_fashion_warpgroups();  // by wgmma, on 9.0
+ResidentKernel resident_fashion_one_term();  // of weights that are f16 numbers
+// By wgmma, on 9.0.
+ResidentKernel resident_fashion_warpgroups();
+ResidentKernel resident_fashion_warpgroups_few();
 
 }  // namespace convoy::cuda::sm80

@@ -313,14 +313,17 @@ ResidentLayout lay_out_few(const Chain& chain, int team, bool tight, Index share
 }
 
 // Three warpgroups with an image each; the same round for all three.
-ResidentLayout of_warpgroups(ResidentLayout layout) {
+ResidentLayout of_warpgroups(ResidentLayout layout, const TaskSizes& tasks) {
+  const bool few = tasks == few_tasks;
+  layout.tasks = tasks;
   layout.warpgroups = true;
   layout.team = warpgroup_warps;
   layout.team_bytes = warpgroup_bytes;
-  layout.batch = LinearByWarpgroup::batch;
+  layout.batch = few ? FewByWarpgroup::batch : LinearByWarpgroup::batch;
   const auto bytes_of = [&](const ResidentLayer& l) {
+    const int units = few ? l.tap_units : layout.steps * l.tap_units;
     return static_cast<int>(
-        up(Index{layout.steps} * l.tap_units * LinearByWarpgroup::unit_bytes, 128));
+        up(Index{units} * (few ? FewByWarpgroup::unit_bytes : LinearByWarpgroup::unit_bytes), 128));
   };
   layout.parts[0] = static_cast<int>(up(layout.constants_bytes, 128));
   layout.parts[1] = layout.parts[0] + bytes_of(layout.layers[2]);
@@ -350,7 +353,8 @@ std::vector<ResidentLayout> resident_layouts(const Chain& chain, const DeviceFac
     if (!layouts.empty()) break;
   }
   if (device.major == 9 && device.minor == 0 && !layouts.empty() && layouts.front().compiled == 1)
-    layouts.push_back(of_warpgroups(layouts.front()));
+    for (const TaskSizes& tasks : {few_tasks, many_tasks})
+      layouts.push_back(of_warpgroups(layouts.front(), tasks));
   return layouts;
 }
 

@@ -115,12 +115,11 @@ struct ResidentLayout : ResidentNet {
 std::vector<std::string> resident_refusals(const Chain& chain, const DeviceFacts& device);
 
 /// What fits: teams of 1, 2, 4, 8 and 16 warps with many_tasks, then those with few_tasks, then
-/// warpgroups. Of a chain without other refusals.
+/// warpgroups with few_tasks and with many_tasks. Of a chain without other refusals.
 std::vector<ResidentLayout> resident_layouts(const Chain& chain, const DeviceFacts& device);
 
-/// The layout that serves n images best; warpgroups wherever there are any: they add products in an
-/// order of their own, and an image's bits must not depend on how many come with it. One image
-/// takes them half a microsecond longer than small tasks.
+/// The layout that serves n images best; of warpgroups wherever there are any: they add products in
+/// an order of their own, and an image's bits must not depend on how many come with it.
 const ResidentLayout& best_layout(const std::vector<ResidentLayout>& layouts, Index n,
                                   const DeviceFacts& device);
 

@@ -255,19 +255,24 @@ CONVOY_LANE void linear_layer(const Lane& lane, const ResidentParams& p, const R
     });
 }
 
-/// Logits and labels of a round.
+/// Logits and labels of a round; k: classes.
 template <class Lane>
-CONVOY_LANE void give_outputs(const Lane& lane, const ResidentParams& p, Index first, int images) {
-  const int last = p.at.size - 1, k = p.at.layers[last].k;
+CONVOY_LANE void give_outputs(const Lane& lane, const ResidentParams& p, int k, Index first,
+                              int images) {
   const auto* const logits = reinterpret_cast<const float*>(lane.shared + p.at.part(p.at.size));
-  float* const y = p.y[last];
+  float* const y = p.y[p.at.size - 1];
   if (y != nullptr)
     for (int i = lane.thread; i < images * k; i += lane.threads()) y[first * k + i] = logits[i];
   if (p.labels == nullptr) return;
   for (int i = lane.thread; i < images; i += lane.threads()) {
     int best = 0;
-    for (int j = 1; j < k; ++j)
-      if (logits[i * k + j] > logits[i * k + best]) best = j;
+    float most = logits[i * k];
+    for (int j = 1; j < k; ++j) {
+      const float logit = logits[i * k + j];
+      if (!(logit > most)) continue;
+      best = j;
+      most = logit;
+    }
     p.labels[first + i] = best;
   }
 }
@@ -345,8 +350,9 @@ CONVOY_LANE void resident_cta(const Lane& lane, const ResidentParams& p, int cta
     Net::linear_layers(
         p, [&](const ResidentLayer& l, int i) { linear_layer<Net>(lane, p, l, i, first, images); });
     lane.sync_cta();
-    if (!p.at.layers[p.at.size - 1].mean) continue;
-    give_outputs(lane, p, first, images);
+    const ResidentLayer& last = p.at.layers[p.at.size - 1];
+    if (!last.mean) continue;
+    give_outputs(lane, p, last.k, first, images);
     lane.sync_cta();
   }
 }

@@ -74,6 +74,18 @@ struct LinearByWarpgroup {
   }
 };
 
+/// The same of few images, one a warpgroup in a round: both steps of all of them are columns of one
+/// product.
+struct FewByWarpgroup {
+  static constexpr int n = 8;  // columns: image 0, step 0; image 0, step 1; and so on
+  static constexpr int batch = resident_warpgroups;
+  static constexpr int unit_bytes = n * 16 + 16;
+
+  CONVOY_HD static constexpr int place(int, int step, int feature, int image) {
+    return feature / 8 * unit_bytes + (2 * image + step) * 16 + feature % 8 * 2;
+  }
+};
+
 /// Memory of a warpgroup: the pixels of its image, then the first layer's spikes.
 inline constexpr int warpgroup_map = FirstByWarpgroup::bytes;
 inline constexpr int warpgroup_bytes =
