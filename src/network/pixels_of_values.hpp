@@ -30,12 +30,13 @@ class PixelsOfValues {
 
   /// `count` values of whole pixels to pixels. False where one has not the bits of a pixel's value
   /// (NaN, an infinity, -0 among them); what it writes to `pixels` is then arbitrary.
-  bool run(const float* values, Index count, std::uint8_t* pixels) const {
-    return loop_ && loop_(table(), values, count, pixels);
+  /// past_caches: as copy_past_caches, where whole vectors lie on a line.
+  bool run(const float* values, Index count, std::uint8_t* pixels, bool past_caches = false) const {
+    return loop_ && loop_(table(), values, count, pixels, past_caches);
   }
 
  private:
-  using Loop = bool (*)(const InverseTable&, const float*, Index, std::uint8_t*);
+  using Loop = bool (*)(const InverseTable&, const float*, Index, std::uint8_t*, bool);
   bool holds(Loop loop, const std::vector<float>& values) const;
 
   InverseTable table() const { return {rows_.data(), pitch_, channels_}; }

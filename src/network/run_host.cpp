@@ -8,6 +8,7 @@
 
 #include "core/failure.hpp"
 #include "core/gpu.hpp"
+#include "network/copy_past_caches.hpp"
 #include "network/host_path.hpp"
 #include "network/program.hpp"
 
@@ -72,15 +73,15 @@ class Network::Impl::HostRun {
 
   void run_in_order();
   void work();
-  bool room_comes_for(Index k);
+  bool room_comes_for(Index k, bool enqueues);
   void fill(Index first, Index end, std::byte* to);
+  void turn_back(Index first, Index end, std::byte* to);
   Outputs outputs_of(std::byte* slot, Index images, Index first) const;
   void hand_out(const Outputs& from, Index first, Index n) const;
 
-  // Of several threads by one at a time: under the mutex.
-  void enqueue_ready();
+  // Of several threads by the one that enqueues.
+  void keep_going(Index under_way);
   void enqueue();
-  // Likewise, by whoever set `retiring_`.
   void wait_for_oldest();
   void retire();
 
@@ -113,14 +114,14 @@ class Network::Impl::HostRun {
   std::byte* images_there_ = nullptr;  // on the GPU
   std::byte* outputs_here_ = nullptr;  // null: outputs go to where the caller wants them
 
-  static constexpr Index parts = 32;                            // of a chunk, that threads fill
+  static constexpr Index parts = 64;                            // of a chunk, that threads fill
   std::atomic<Index> next_part_{0};                             // counted over all chunks
   std::array<std::atomic<Index>, network::most_slots> left_{};  // of the chunk in each slot
-  std::mutex mutex_, odd_mutex_;
-  std::atomic<bool> retiring_{false};
-  std::atomic<Index> enqueued_{0};  // chunks
-  std::atomic<Index> retired_{0};   // chunks whose outputs are where the caller wants them
+  std::atomic<bool> has_enqueuer_{false};
+  Index enqueued_ = 0;             // chunks
+  std::atomic<Index> retired_{0};  // chunks whose outputs are where the caller wants them
   std::atomic<bool> failed_{false};
+  std::mutex mutex_;  // of what follows
   Status failure_;
   std::vector<Index> odd_;
 };
@@ -161,20 +162,29 @@ void Network::Impl::HostRun::hand_out(const Outputs& from, Index first, Index n)
   if (labels_to_host_) std::copy_n(from.labels, n, to.labels);
 }
 
-/// Images [first, end) as they go to the GPU.
+/// Images [first, end) as they go to the GPU, past the caches.
 void Network::Impl::HostRun::fill(Index first, Index end, std::byte* to) {
-  const Index values = network_.input_values;
+  const Index values = network_.input_values, count = (end - first) * values;
   if (!turns_back_) {
-    std::memcpy(to, bytes_at(given_.images, first * values),
-                static_cast<std::size_t>((end - first) * image_bytes_));
-    return;
+    network::copy_past_caches(bytes_at(given_.images, first * values),
+                              static_cast<std::size_t>((end - first) * image_bytes_), to);
+  } else {
+    const auto* const from = static_cast<const float*>(given_.images.data) + first * values;
+    if (!network_.pixels_of_values.run(from, count, reinterpret_cast<std::uint8_t*>(to), true))
+      turn_back(first, end, to);
   }
+  network::end_copies_past_caches();
+}
+
+/// Their values to pixels; those that have others are noted.
+void Network::Impl::HostRun::turn_back(Index first, Index end, std::byte* to) {
+  const Index values = network_.input_values;
   const auto* const from = static_cast<const float*>(given_.images.data);
   for (Index image = first; image < end; ++image, to += image_bytes_) {
     if (network_.pixels_of_values.run(from + image * values, values,
                                       reinterpret_cast<std::uint8_t*>(to)))
       continue;
-    const std::lock_guard<std::mutex> lock(odd_mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     odd_.push_back(image);
   }
 }
@@ -183,7 +193,10 @@ void Network::Impl::HostRun::fill(Index first, Index end, std::byte* to) {
 /// it finds there.
 Status Network::Impl::HostRun::run_small() {
   std::byte *const staging = path_->staging(small_bytes), *const here = path_->outputs(small_bytes);
-  fill(0, n_, staging);
+  if (turns_back_)
+    turn_back(0, n_, staging);
+  else
+    std::memcpy(staging, given_.images.data, static_cast<std::size_t>(n_ * image_bytes_));
   const Outputs outputs = outputs_of(here, n_, 0);
   if (labels_to_host_) std::fill_n(outputs.labels, n_, no_label);
   network_.staged = staging;
@@ -219,45 +232,49 @@ void Network::Impl::HostRun::run_in_order() {
 }
 
 /// Of one of several threads: takes parts in the order of the chunks, so that those of the first
-/// are done first. Whoever fills a chunk's last part enqueues it.
+/// are done first. The first thread that comes also enqueues the chunks that are filled: CUDA's
+/// calls take several times as long where each comes from another core.
 void Network::Impl::HostRun::work() {
+  const bool enqueues = !has_enqueuer_.exchange(true);
   try {
     for (;;) {
       const Index part = next_part_.fetch_add(1, std::memory_order_relaxed);
       const Index k = part / parts;
       if (k >= chunks_.count) break;
-      if (!room_comes_for(k)) return;
+      if (!room_comes_for(k, enqueues)) return;
       const Index first = chunks_.begin(k), n = chunks_.images(k);
       const Index begin = n * (part % parts) / parts, end = n * (part % parts + 1) / parts;
       fill(first + begin, first + end, slot(staging_, k, image_bytes_) + begin * image_bytes_);
-      if (left(k).fetch_sub(1, std::memory_order_acq_rel) == 1) enqueue_ready();
+      left(k).fetch_sub(1, std::memory_order_release);
+      // Others wait for room where many are under way.
+      if (enqueues) keep_going(ring_.slots / 2);
     }
     // Until the run is over: a thread that fell asleep would wake too late for the next one.
-    room_comes_for(chunks_.count - 1 + ring_.slots);
+    room_comes_for(chunks_.count - 1 + ring_.slots, enqueues);
   } catch (...) {
     fail(current_failure());
   }
 }
 
 /// Waits until the chunk that had k's slot is done; false: the run has failed. Chunks before k are
-/// filled by threads that wait for earlier ones alone, so that this ends.
-bool Network::Impl::HostRun::room_comes_for(Index k) {
+/// filled by threads that wait for earlier ones alone, and the one that enqueues does so here too,
+/// so that this ends.
+bool Network::Impl::HostRun::room_comes_for(Index k, bool enqueues) {
   while (!has_room(k) && !failed_) {
-    if (!retiring_.exchange(true, std::memory_order_acquire)) {
-      if (retired_ < enqueued_ && path_->computed(ring_.slot(retired_)).reached()) retire();
-      retiring_.store(false, std::memory_order_release);
-    }
+    if (enqueues) keep_going(0);
     std::this_thread::yield();
   }
   return !failed_;
 }
 
-void Network::Impl::HostRun::enqueue_ready() {
-  // Never asleep: whoever holds it is done in microseconds.
-  std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
-  while (!lock.try_lock()) std::this_thread::yield();
-  while (enqueued_ < chunks_.count && has_room(enqueued_) && left(enqueued_) == 0 && !failed_)
+/// Enqueues chunks that are filled, and retires those that are done where more than `under_way`
+/// are.
+void Network::Impl::HostRun::keep_going(Index under_way) {
+  while (enqueued_ < chunks_.count && has_room(enqueued_) &&
+         left(enqueued_).load(std::memory_order_acquire) == 0 && !failed_)
     enqueue();
+  while (enqueued_ - retired_ > under_way && path_->computed(ring_.slot(retired_)).reached())
+    retire();
 }
 
 /// The next chunk: its copy, and all that the network does.
@@ -279,11 +296,7 @@ void Network::Impl::HostRun::enqueue() {
   std::byte* const here = outputs_here_ ? slot(outputs_here_, k, output_bytes_) : nullptr;
   Status status =
       network_.run_chunk(x, type_, n, outputs_of(here, ring_.images, first), times_, stream_);
-  if (!status.ok()) {
-    failure_ = std::move(status);
-    failed_ = true;
-    return;
-  }
+  if (!status.ok()) return fail(std::move(status));
   path_->computed(at).record(stream_);
   ++enqueued_;
 }
