@@ -227,11 +227,11 @@ TEST(Winograd, SumsThatOverflowAreComputedDirectly) {
 
 // A plan for one image of few tiles makes U in registers, larger blocks make it in rows.
 TEST(Winograd4, BitsDoNotDependOnWhereTheFilterIsMade) {
-  const Case many(deep, false);
-  const std::vector<float> all = many.run(cpu::winograd4(), {"shared24", 24, 1}, 1);
+  const Case more(deep, false);
+  const std::vector<float> all = more.run(cpu::winograd4(), {"shared24", 24, 1}, 1);
   for (const int most : {1, 2, 3, 4, 5, 8, 9})
     for (const int shared : {0, 1})
-      EXPECT_TRUE(same_bits(all, many.run(cpu::winograd4(), {"few", most, shared}, 2))) << most;
+      EXPECT_TRUE(same_bits(all, more.run(cpu::winograd4(), {"few", most, shared}, 2))) << most;
 }
 
 TEST(Winograd, RefusesWithEveryReason) {

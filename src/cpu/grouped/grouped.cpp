@@ -16,8 +16,6 @@
 
 namespace convoy::cpu {
 namespace {
-using namespace grouped_loops;
-
 using math::ceil_div;
 
 // How a stage's filters lie in vectors.
@@ -62,8 +60,8 @@ struct GroupedWeights final : PackedWeights {
 class GroupedPrepared final : public CpuPrepared<GroupedWeights>, private PixelRows {
  public:
   GroupedPrepared(const Stage& stage, const Machine& machine)
-      : PixelRows(stage, machine, vectors_of(stage, loops().lanes).filters),
-        loops_(loops()),
+      : PixelRows(stage, machine, vectors_of(stage, grouped_loops::loops().lanes).filters),
+        loops_(grouped_loops::loops()),
         epilogue_(stage.act),
         vectors_(vectors_of(stage, loops_.lanes)),
         inputs_(stage.c / stage.groups) {}
@@ -103,7 +101,7 @@ class GroupedPrepared final : public CpuPrepared<GroupedWeights>, private PixelR
   // Vector by vector, whose weights stay in L1 along the row.
   void run_row(const PixelRow& row) const noexcept override {
     const Index lanes = loops_.lanes;
-    PixelArgs args;
+    grouped_loops::PixelArgs args;
     args.tap_rows = row.tap_rows;
     args.row = row.row;
     args.column = row.column;
@@ -136,7 +134,7 @@ class GroupedPrepared final : public CpuPrepared<GroupedWeights>, private PixelR
     }
   }
 
-  const Loops& loops_;
+  const grouped_loops::Loops& loops_;
   Epilogue epilogue_;
   Vectors vectors_;
   Index inputs_;  // channels of a group
