@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <sstream>
+#include <utility>
 
 #include "console.hpp"
 #include "core/printable.hpp"
@@ -183,9 +185,10 @@ Program::Program(const std::string& description, const std::string& name,
 }
 Program::~Program() = default;
 
-bool Program::parse(int argc, char** argv, int& exit_code) {
+bool Program::parse(std::vector<std::string> words, int& exit_code) {
+  std::reverse(words.begin(), words.end());  // as CLI11 takes them
   try {
-    app_->parse(argc, argv);
+    app_->parse(std::move(words));
     return true;
   } catch (const CLI::Success& success) {  // --help, --version
     exit_code = app_->exit(success);

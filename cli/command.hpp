@@ -79,10 +79,10 @@ class Program {
   ~Program();
   Command& root() { return *root_; }
 
-  /// Parses, prints help, version or what is wrong with the arguments, and calls the chosen
-  /// subcommand's callback, whose exceptions pass. Whether the exit code is that of the subcommand;
-  /// else it is in `exit_code`.
-  bool parse(int argc, char** argv, int& exit_code);
+  /// Parses the words behind the program's name, prints help, version or what is wrong with the
+  /// arguments, and calls the chosen subcommand's callback, whose exceptions pass. Whether the exit
+  /// code is that of the subcommand; else it is in `exit_code`.
+  bool parse(std::vector<std::string> words, int& exit_code);
 
  private:
   std::unique_ptr<CLI::App> app_;

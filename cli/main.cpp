@@ -1,10 +1,14 @@
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <iostream>
 #include <memory>
 #include <new>
+#include <string>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "commands.hpp"
 #include "console.hpp"
@@ -54,8 +58,10 @@ int main(int argc, char** argv) {
   add_ladder(program.root(), exit_code);
   add_report(program.root(), exit_code);
   try {
+    // A program may be started without even its name.
+    std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
     int told = 0;
-    if (!program.parse(argc, argv, told)) return told == 0 ? after_output(told) : told;
+    if (!program.parse(std::move(words), told)) return told == 0 ? after_output(told) : told;
   } catch (const convoy::Error& error) {
     print_error("convoy: {}\n", error.what());
     return 2;
