@@ -1,30 +1,49 @@
 # CONVOY_UNITY compiles several files of a folder as one. What they include is then read once: a
 # whole build takes two thirds of the time, one after a small change more. For builds that are made
-# anew each time, as those of the sanitizers in .ci/run. Names in files of one folder must differ,
+# anew each time, as all in .ci/run but fuzz. Names in files of one folder must differ, in all folders of cpu too,
 # also those that no other file sees.
 set(CONVOY_UNITY OFF CACHE STRING "Compile several files of a folder as one: ON, OFF or the targets to do it for")
 
-# Files with vector loops are left out: Highway compiles them once for each instruction set.
+# Sets ${result} to those of the target's files that have vector loops: Highway compiles them once for each instruction
+# set.
+function(convoy_loops target result)
+  set(found)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    get_filename_component(path ${source} ABSOLUTE)
+    if(NOT EXISTS ${path})
+      continue()
+    endif()
+    file(STRINGS ${path} loops REGEX "HWY_TARGET_INCLUDE" LIMIT_COUNT 1)
+    if(loops)
+      list(APPEND found ${source})
+    endif()
+  endforeach()
+  set(${result} ${found} PARENT_SCOPE)
+endfunction()
+
+# Files with vector loops are left out.
 function(convoy_unite target)
   if(NOT CONVOY_UNITY STREQUAL ON AND NOT target IN_LIST CONVOY_UNITY)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   get_target_property(sources ${target} SOURCES)
+  convoy_loops(${target} loops)
   foreach(source IN LISTS sources)
+    if(source IN_LIST loops)
+      continue()
+    endif()
     get_filename_component(path ${source} ABSOLUTE)
     file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${path})
     get_filename_component(folder ${path} DIRECTORY)
     if(NOT folder MATCHES "^(src/(core|cpu/.*|cuda(/.*)?|io|network|plan|verify|inspect(/.*)?)|cli|bench|report|tests/.*)$")
       continue()
     endif()
-    file(STRINGS ${PROJECT_SOURCE_DIR}/${path} loops REGEX "HWY_TARGET_INCLUDE" LIMIT_COUNT 1)
-    if(loops)
-      continue()
-    endif()
+    string(REGEX REPLACE "^src/(cpu|cuda|inspect)/.*" "src/\\1" folder ${folder})  # few files each
     string(MAKE_C_IDENTIFIER ${folder} name)
     math(EXPR count_${name} "${count_${name}} + 1")
-    math(EXPR group "(${count_${name}} - 1) / 8")
+    math(EXPR group "(${count_${name}} - 1) / 16")
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${name}_${group})
   endforeach()
   # Types that no other file sees are in a file that is included, and that is what it is about. The compiler's garbage
