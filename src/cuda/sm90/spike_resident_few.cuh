@@ -116,9 +116,11 @@ CONVOY_LANE void few_images_cta(const Lane& lane, const ResidentParams& p, int c
   lane.wait_for_previous_launch();
   const Index first = p.n * cta / ctas;
   const auto images = static_cast<int>(p.n * (cta + 1) / ctas - first);
+  Convolutions<Net, FewByWarpgroup, Lane> convolutions(lane, p, team);
   if (team.number < images)
-    Convolutions<Net, FewByWarpgroup, Lane>(lane, p, team)
-        .run_one(first + team.number, team.number);
+    convolutions.run_one(first + team.number, team.number);
+  else
+    convolutions.skip();
 
   const FewTiles<2, 2> two{team.number - 1, 2};
   const FewTiles<3, 3> three;
