@@ -56,7 +56,8 @@ TEST(Selection, EveryPredictionIsATime) {
         "n2h12c8k16r5+if(1)+t2+max2"}) {
     const Stage stage = parse_stage(text);
     for (const Kernel* kernel : kernel_table()) {
-      if (!kernel->refusals(stage, machine).empty()) continue;
+      if (kernel->device() != machine.device.kind || !kernel->refusals(stage, machine).empty())
+        continue;
       const std::vector<Tile> tiles = kernel->tiles(stage, machine);
       ASSERT_FALSE(tiles.empty()) << kernel->name() << " " << text;
       for (std::size_t i = 0; i < tiles.size(); ++i) {
