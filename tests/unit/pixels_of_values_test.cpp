@@ -3,12 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <utility>
 
 #include "network/convert.hpp"
+#include "network/copy_past_caches.hpp"
 
 namespace convoy {
 namespace {
@@ -92,6 +96,37 @@ TEST_P(Inverse, NothingElseDoes) {
   }
 }
 
+// Whole lines in the middle, and what is left before and behind them.
+TEST_P(Inverse, PastTheCachesToAnyPlace) {
+  for (const Index before : {0, 1, 16, 31, 48, 63})
+    for (const Index images : {1, 17, 48, 64, 79, 200}) {
+      SCOPED_TRACE(std::to_string(images) + " images, " + std::to_string(before) +
+                   " bytes behind a line");
+      const auto count = images * GetParam().channels;
+      alignas(64) std::array<std::uint8_t, 1200> back;
+      back.fill(77);
+      std::vector<std::uint8_t> expected(back.begin(), back.end());
+      std::vector<float> values(static_cast<std::size_t>(count));
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const auto pixel = static_cast<std::uint8_t>(i * 7 + 3);
+        values[i] = value(i, pixel);
+        expected[static_cast<std::size_t>(before) + i] = pixel;
+      }
+      const auto run = [&] {
+        const bool all = inverse_.run(values.data(), count, back.data() + before, true);
+        network::end_copies_past_caches();
+        return all;
+      };
+      ASSERT_TRUE(run());
+      EXPECT_TRUE(std::equal(back.begin(), back.end(), expected.begin()));
+      for (std::size_t place = 0; place < values.size(); ++place) {
+        const float right = std::exchange(values[place], std::numeric_limits<float>::quiet_NaN());
+        EXPECT_FALSE(run()) << "NaN at " << place;
+        values[place] = right;
+      }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Norms, Inverse, testing::ValuesIn(norms),
                          [](const auto& test) { return "norm" + std::to_string(test.index); });
 
@@ -105,6 +140,23 @@ TEST(InverseOfPixels, SharedValues) {
   if (!inverse.possible()) return;
   ASSERT_TRUE(inverse.run(&conversion.values()[9], 1, &pixel));
   EXPECT_EQ(conversion.values()[pixel], conversion.values()[9]);
+}
+
+TEST(CopyPastCaches, FromAnyPlaceToAnyPlace) {
+  std::vector<std::uint8_t> from(400);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::uint8_t>(i * 11 + 5);
+  for (const std::size_t source : {0, 1, 13})
+    for (const std::size_t before : {0, 1, 16, 63})
+      for (const std::size_t bytes : {0, 1, 63, 64, 65, 127, 128, 200, 300}) {
+        alignas(64) std::array<std::uint8_t, 400> to;
+        to.fill(77);
+        std::vector<std::uint8_t> expected(to.begin(), to.end());
+        std::copy_n(&from[source], bytes, &expected[before]);
+        network::copy_past_caches(&from[source], bytes, to.data() + before);
+        network::end_copies_past_caches();
+        EXPECT_TRUE(std::equal(to.begin(), to.end(), expected.begin()))
+            << bytes << " bytes from " << source << " to " << before;
+      }
 }
 
 }  // namespace
