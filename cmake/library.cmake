@@ -57,12 +57,6 @@ set_source_files_properties(
 add_library(convoy_objects OBJECT ${sources} ${PROJECT_BINARY_DIR}/generated/tuned_tables.cpp)
 add_dependencies(convoy_objects convoy_commit)
 convoy_unite(convoy_objects)
-# Beside its loops the library decides and checks: to optimise that with sanitizers takes GCC as long as all the rest.
-if(CONVOY_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  target_compile_options(convoy_objects PRIVATE -Og)
-  convoy_loops(convoy_objects loops)
-  set_property(SOURCE ${loops} APPEND PROPERTY COMPILE_OPTIONS -O1)
-endif()
 target_link_libraries(convoy_objects PRIVATE convoy_options hwy::hwy TBB::tbb ZLIB::ZLIB fmt::fmt
                                              nlohmann_json::nlohmann_json)
 # The tests wait for the oracle. Its innermost loops, over spans that reference.cpp has checked, run as the release's
