@@ -1,8 +1,7 @@
 """Times a spiking model folder in other libraries, on the CPU: a worker that bench/snn.py runs.
 
 Prints one JSON object: for each peer images/s at its best batch and the median latency of one image, and
-how many labels differ from PyTorch's. Reads models like models/fashion-scnn: if() neurons with hard reset,
-max2 pools, the same image in every step.
+how many labels differ from PyTorch's. snn_network.py says which models it reads.
 
 Every peer gets what makes it fast: frozen weights, the time steps unrolled, the first convolution computed
 once for all steps, channels_last. Their clocks start at normalised fp32 images and stop at labels; Convoy's
@@ -10,10 +9,8 @@ starts at u8 images.
 """
 
 import argparse
-import gzip
 import json
 import os
-import re
 import statistics
 import time
 from pathlib import Path
@@ -33,89 +30,13 @@ import onnxruntime  # noqa: E402
 import openvino  # noqa: E402
 import torch  # noqa: E402
 import torch._inductor.config as inductor  # noqa: E402
-import torch.nn.functional as F  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+from snn_network import Network, images_of, read_model  # noqa: E402
 
 torch.set_num_threads(args.threads)
 torch.set_grad_enabled(False)
 inductor.freezing = True
-
-
-class Layer:
-    """One line of network.txt with its weights."""
-
-    def __init__(self, folder, name, text, shape):
-        fields = dict(re.findall(r"([a-z]+)(\d+)", text.split("+")[0]))
-        riders = text.split("+")[1:]
-        self.name, self.k = name, int(fields["k"])
-        self.r = int(fields["r"]) if "r" in fields else 0  # 0: linear
-        self.pad = int(fields.get("pad", 0))
-        self.pool = "max2" in riders
-        neuron = [rider for rider in riders if rider.startswith("if(")]
-        if set(riders) - {"bias", "max2"} - set(neuron):
-            raise SystemExit(f"{name}: {text}: expected only bias, if(th) and max2")
-        self.threshold = float(neuron[0][3:-1]) if neuron else None
-        w = np.loadtxt(folder / f"{name}.weight.txt", dtype=np.float64).astype(np.float32)
-        self.w = w.reshape((self.k, shape[0], self.r, self.r) if self.r else (self.k, -1))
-        self.b = np.loadtxt(folder / f"{name}.bias.txt", dtype=np.float64).astype(np.float32)
-
-
-def read_model(folder):
-    shape, steps, mean, std, layers = None, 1, 0.0, 1.0, []
-    for line in (folder / "network.txt").read_text().splitlines():
-        words = line.split("#")[0].split()
-        if not words or words[0] == "flatten":
-            continue
-        if words[0] == "input":
-            h, w, c = (int(n) for n in re.match(r"u8:h(\d+)w(\d+)c(\d+)", words[1]).groups())
-            shape = (c, h, w)
-            for word in words[2:]:
-                key, value = word[:-1].split("(")
-                mean, std = (float(value), std) if key == "mean" else (mean, float(value))
-        elif words[0] == "steps":
-            steps = int(words[1])
-        else:
-            layers.append(Layer(folder, words[0], words[1], shape))
-            shape = (layers[-1].k,)
-    return steps, mean, std, layers
-
-
-class Network(torch.nn.Module):
-    """The unrolled graph, the first convolution once."""
-
-    def __init__(self, steps, layers):
-        super().__init__()
-        self.steps, self.layers = steps, layers
-        for layer in layers:
-            w = torch.tensor(layer.w)
-            if layer.r and layer.w.shape[1] > 1:
-                w = w.contiguous(memory_format=torch.channels_last)
-            self.register_buffer(layer.name + "_w", w)
-            self.register_buffer(layer.name + "_b", torch.tensor(layer.b))
-
-    def apply_layer(self, layer, x):
-        w, b = getattr(self, layer.name + "_w"), getattr(self, layer.name + "_b")
-        if layer.r:
-            return F.conv2d(x, w, b, padding=layer.pad)
-        return F.linear(x.flatten(1), w, b)
-
-    def forward(self, x):
-        held = self.apply_layer(self.layers[0], x)
-        membranes, total = {}, None
-        for _ in range(self.steps):
-            y = held
-            for i, layer in enumerate(self.layers):
-                if i:
-                    y = self.apply_layer(layer, y)
-                if layer.threshold is not None:
-                    v = membranes[i] + y if i in membranes else y
-                    spike = v >= layer.threshold
-                    membranes[i] = torch.where(spike, 0.0, v)
-                    y = spike.to(torch.float32)
-                if layer.pool:
-                    y = F.max_pool2d(y, 2)
-            total = y if total is None else total + y
-        return (total / self.steps).argmax(1)
 
 
 def onnx_model(steps, layers, shape):
@@ -190,18 +111,14 @@ def latency(run, x):
 
 def main():
     steps, mean, std, layers = read_model(args.model)
-    opened = gzip.open if args.images.suffix == ".gz" else open
-    with opened(args.images, "rb") as file:
-        data = file.read()
-    n, h, w = (int.from_bytes(data[4 * i:4 * i + 4], "big") for i in (1, 2, 3))
-    u8 = np.frombuffer(data, np.uint8, offset=16).reshape(n, 1, h, w)
+    u8 = images_of(args.images)
     x = (torch.tensor(u8).float() / 255 - mean) / std
     channels_last = x.contiguous(memory_format=torch.channels_last)
     network = Network(steps, layers).eval()
     expected = network(x[:1000]).numpy()
 
     compiled = torch.compile(network)
-    model = onnx_model(steps, layers, (1, h, w))
+    model = onnx_model(steps, layers, u8.shape[1:])
     onnx.checker.check_model(model)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = args.threads

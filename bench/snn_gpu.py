@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Times the demo's spiking network on a GPU, in several processes.
+"""Times the demo's spiking network on a GPU, in several processes, beside other libraries.
 
-    bench/snn_gpu.py --convoy build/cuda/bin/convoy --data fashion-mnist --out bench/results/h200
+    bench/snn_gpu.py --convoy build/cuda/bin/convoy --data fashion-mnist --peers-python .venv/bin/python \\
+        --out bench/results/h200
 
 Writes OUT/snn-gpu.json: microseconds of a run for each batch, images and outputs on the device (`convoy bench`, the
 median over processes; also of its layers one by one), and of `convoy run`, images and labels on the host: u8 and f32 in
 ordinary memory, u8 in page-locked memory, one image; also for each number of images in HOST_IMAGES, the test set
-repeated.
+repeated. With --peers-python, a Python that has PyTorch and SpikingJelly, each process of ours is followed by one of
+theirs (peers_snn_gpu.py), and Convoy's figure of a batch by its ratio to the best of them.
 """
 
 import argparse
@@ -66,6 +68,24 @@ def host_times(runs):
             **{key: statistics.median(run[name] for run in runs) for key, name in keys.items()}}
 
 
+def peers_of(args):
+    images = Path(args.data, "t10k-images-idx3-ubyte.gz")
+    worker = subprocess.run([args.peers_python, str(ROOT / "bench/peers_snn_gpu.py"), args.model, str(images)],
+                            check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(worker.stdout.splitlines()[-1])
+
+
+def merged_peers(of_processes):
+    """The medians over processes of each peer's times, and in how many labels it differs from PyTorch."""
+    def medians(name, times):
+        keys = of_processes[0]["peers"][name][times]
+        return {key: statistics.median(of["peers"][name][times][key] for of in of_processes) for key in keys}
+    return {"versions": of_processes[0]["versions"],
+            "times": {name: {**{times: medians(name, times) for times in ("device_us", "call_us", "host_us")},
+                             "labels_that_differ": max(of["peers"][name]["labels_that_differ"] for of in of_processes)}
+                      for name in of_processes[0]["peers"]}}
+
+
 def merged(benches, runs):
     """What the file holds: of each batch the results of all processes, and those of `convoy run`."""
     rows = []
@@ -87,9 +107,10 @@ def main():
     parser.add_argument("--model", default=str(ROOT / "models/fashion-scnn"))
     parser.add_argument("--data", required=True, help="folder of Fashion-MNIST's test images and labels")
     parser.add_argument("--processes", type=int, default=5)
+    parser.add_argument("--peers-python", help="a Python with PyTorch and SpikingJelly")
     parser.add_argument("--out", required=True)
     args = parser.parse_args()
-    benches, runs = {n: [] for n in BATCHES}, {n: [] for n in HOST_IMAGES}
+    benches, runs, peers = {n: [] for n in BATCHES}, {n: [] for n in HOST_IMAGES}, []
     for process in range(args.processes):
         for n, results in benches.items():
             results.append(result_of(args.convoy, "bench", "--no-tuning", "--rounds", "3", "--seconds", "0.02",
@@ -98,7 +119,12 @@ def main():
             for n, results in runs.items():
                 if process == 0 or n < LARGE:
                     results.append(run_of_images(args, n, folder))
-    Path(args.out, "snn-gpu.json").write_text(json.dumps(merged(benches, runs), indent=1) + "\n")
+        if args.peers_python:
+            peers.append(peers_of(args))
+    result = merged(benches, runs)
+    if peers:
+        result["peers"] = merged_peers(peers)
+    Path(args.out, "snn-gpu.json").write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -52,6 +52,31 @@ def spiking(machines):
             cells += [f"{1e6 * here[key]:,.0f}" for key in
                       ("seconds", "pinned_u8_seconds", "pageable_f32_seconds")] if here else [""] * 3
             lines.append(f"| {images:,} | " + " | ".join(cells) + " |")
+        if "peers" in result:
+            lines += [""] + spiking_peers(result)
+    return lines
+
+
+def spiking_peers(result):
+    """The same network in other libraries, from bench/peers_snn_gpu.py; their times over Convoy's in brackets."""
+    device = {str(row["images"]): row["median_us"] for row in result["rows"]}
+    of_images = {row["images"]: row for row in result["from_host"]}
+    host = {"one_image": 1e6 * result["run"]["one_image_seconds"],
+            **{key: 1e6 * of_images[10000][f"{key}_seconds"] for key in ("pinned_u8", "pageable_f32")}}
+    versions, times = result["peers"]["versions"], result["peers"]["times"]
+    batches = list(next(iter(times.values()))["device_us"])
+    lines = [f"Beside them, in the same run (PyTorch {versions['torch']}, cuDNN {versions['cudnn']}; f32 without TF32; "
+             "their time over Convoy's in brackets). On the device: replays of a CUDA graph, which spares them Python. "
+             "From the host: graphs too, one u8 image and 10,000, page-locked, and 10,000 in f32.", "",
+             "| µs | " + " | ".join(f"{int(n):,} on the device" for n in batches)
+             + " | one from the host | 10,000 u8 | 10,000 f32 | one call from Python, 10,000 |",
+             "|---|" + "---:|" * (len(batches) + 4),
+             "| Convoy | " + " | ".join(f"{us:,.1f}" for us in [device[n] for n in batches] + list(host.values()))
+             + " | |"]
+    for name, of in times.items():
+        cells = [f"{of['device_us'][n]:,.0f} ({of['device_us'][n] / device[n]:.1f})" for n in batches]
+        cells += [f"{of['host_us'][key]:,.0f} ({of['host_us'][key] / us:.1f})" for key, us in host.items()]
+        lines.append(f"| {name} | " + " | ".join(cells) + f" | {of['call_us']['10000']:,.0f} |")
     return lines
 
 
