@@ -20,6 +20,17 @@ import statistics
 import time
 from pathlib import Path
 
+
+def words():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("images", type=Path)
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 1000, 10000, 60000])
+    parser.add_argument("--seconds", type=float, default=0.1, help="of each measurement")
+    return parser.parse_args()
+
+
+ARGS = words() if __name__ == "__main__" else None  # before the imports below: --help needs none of them
 os.environ.setdefault("SJ_IF_CUDA_IMPLEMENTATION", "triton")
 
 import torch  # noqa: E402
@@ -141,13 +152,7 @@ def from_host(peer, images, seconds):
     return 1e6 * called(run, images, seconds)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("images", type=Path)
-    parser.add_argument("--batches", type=int, nargs="+", default=[1, 1000, 10000, 60000])
-    parser.add_argument("--seconds", type=float, default=0.1, help="of each measurement")
-    args = parser.parse_args()
+def main(args):
     torch.set_grad_enabled(False)
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
@@ -177,4 +182,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGS)
