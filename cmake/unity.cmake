@@ -1,6 +1,6 @@
 # CONVOY_UNITY compiles several files of a folder as one. What they include is then read once: a
 # whole build takes two thirds of the time, one after a small change more. For builds that are made
-# anew each time, as all in .ci/run but fuzz. Names in files of one folder must differ, in all folders of cpu too,
+# anew each time, as all in .ci/run. Names in files of one folder must differ, in all folders of cpu too,
 # also those that no other file sees.
 set(CONVOY_UNITY OFF CACHE STRING "Compile several files of a folder as one: ON, OFF or the targets to do it for")
 
