@@ -119,7 +119,7 @@ def spiking_sentence(machines):
         f"{result['throughput_ratio']:.1f} times the best of PyTorch, ONNX Runtime and OpenVINO; one image in "
         f"{1e6 * result['one_image_seconds']:.1f} µs, {result['latency_ratio']:.1f} times as fast as the best of them."
         for machine, result in spiking_networks(machines)
-    ]
+    ] + tables_gpu.spiking_sentence(machines)
 
 
 def spiking_summary(machines):

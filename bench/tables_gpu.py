@@ -57,9 +57,28 @@ def spiking(machines):
     return lines
 
 
+def device_times(result):
+    """Microseconds of Convoy on the device by the number of images, as text."""
+    return {str(row["images"]): row["median_us"] for row in result["rows"]}
+
+
+def spiking_sentence(machines):
+    lines = []
+    for machine in machines:
+        result = machine.results.get("snn-gpu")
+        if machine.is_gpu() and result and "peers" in result:
+            ours, one = device_times(result)["10000"], 1e6 * result["run"]["one_image_seconds"]
+            peers = result["peers"]["times"].values()
+            lines += ["", f"{machine.short}: 10,000 images on the device in {ours:.0f} µs, one image from the host and "
+                          f"back in {one:.1f} µs: {min(of['device_us']['10000'] for of in peers) / ours:.0f} and "
+                          f"{min(of['host_us']['one_image'] for of in peers) / one:.1f} times as fast as the best of "
+                          "PyTorch and SpikingJelly."]
+    return lines
+
+
 def spiking_peers(result):
     """The same network in other libraries, from bench/peers_snn_gpu.py; their times over Convoy's in brackets."""
-    device = {str(row["images"]): row["median_us"] for row in result["rows"]}
+    device = device_times(result)
     of_images = {row["images"]: row for row in result["from_host"]}
     host = {"one_image": 1e6 * result["run"]["one_image_seconds"],
             **{key: 1e6 * of_images[10000][f"{key}_seconds"] for key in ("pinned_u8", "pageable_f32")}}
