@@ -77,7 +77,10 @@ std::string text_of_keywords(const nb::dict& given) {
   flag("soft");
   if (has("t")) add("+t", word("t"));
   flag("hold");
-  if (has("pool")) add("+max", word("pool"));
+  if (has("pool")) {
+    const std::string pool = word("pool");
+    add(pool.starts_with("max") ? "+" : "+max", pool);
+  }
   if (has("keep")) {
     const nb::object keep = given["keep"];
     std::string kept;
@@ -120,7 +123,7 @@ constexpr const char* stage_document =
 Stage(text) parses the text form (docs/stage.md); Stage(n=.., h=.., ...) takes the same words as
 keywords: dtype, n, h, w, c, k, r, s, stride, pad, dil, groups, layout, out, bias, norm, act, soft, t,
 hold, pool, keep, strict. Sizes are integers, or sequences of them (stride=(2, 1)); act is its text
-("relu", "clip(0,1)", "lif(2,1)"), pool a window (2, (3, 2)) or its text ("3s2p1"), keep the names of
+("relu", "clip(0,1)", "lif(2,1)"), pool a window (2, (3, 2)) or its text ("max3s2p1" or "3s2p1"), keep the names of
 what is kept. Raises convoy.Error with every problem where the stage is not legal.
 
 repr is the text, equal stages have equal hashes, and a stage can be pickled.

@@ -99,6 +99,8 @@ class Errors(unittest.TestCase):
         self.assertEqual(convoy.Stage(**sizes, pad=np.int64(1)), convoy.Stage("n1h8c8k8r3pad1"))
         self.assertEqual(convoy.Stage(**sizes, stride=(np.int32(2), 1), bias=np.True_),
                          convoy.Stage("n1h8c8k8r3stride2x1+bias"))  # fmt: skip
+        for pool, text in ((2, "2"), ((3, 2), "3x2"), ("3s2p1", "3s2p1"), ("max3s2p1", "3s2p1")):
+            self.assertEqual(convoy.Stage(**sizes, pool=pool), convoy.Stage(f"n1h8c8k8r3+max{text}"))
         for wrong, pattern in (
             ({"n": 1.5}, "n is a float, expected .*an integer"),
             ({"n": True}, "n is a bool"),
