@@ -173,6 +173,13 @@ class ExplainMap(CliTest):
         self.assertEqual(product["input"]["byte"], ((10 * 15 + 5) * 15 + 11) * 2)
         self.assertEqual(product["accumulator"]["back"], product["output"])
         self.assertIn("makes y of it", explained("f16:n2h15c20k30r3+max3s2", "--kernel", "window_pool", "--map"))
+        neuron = "f16:n2h8c64k64r3pad1+bias+lif(2,1)+t4+max2"
+        text = explained(neuron, "--kernel", "halo_neuron_pass", "--smem")
+        for words in ("inside         halo_sums: f16:n8h8w8c64k64r3pad1out(f32)+bias", "through its 4 steps",
+                      "image n is image n % 2 of the stage in step n / 2", "64 pixels of 256 bytes",
+                      "write sums, st.shared.f32"):  # fmt: skip
+            self.assertIn(words, text)
+        self.assertIn("window_neuron_pass", explained("n2h8c24k32r3+if(1)+t3+hold", "--device", "h200", "--map"))
 
     def test_stages_that_only_passes_serve_need_no_kernels_name(self):
         for stage, kernel in (("f16:n8h56c33k65r3pad1+bias+relu+max3s2p1", "halo_pool_padded"),

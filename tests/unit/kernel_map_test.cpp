@@ -265,9 +265,10 @@ TEST(KernelMap, EveryOutputHasOneRegister) {
 TEST(KernelMap, PassesAroundAKernel) {
   const Machine machine = cuda::machine_of(cuda::h200());
   verify::Random random(31);
-  const std::vector<std::string> kernels{"halo_pool",   "halo_padded",      "halo_nchw",
-                                         "window_pool", "halo_padded_nchw", "window_nchw",
-                                         "fma_pool",    "few_filters_pool", "depthwise_pool"};
+  const std::vector<std::string> kernels{"halo_pool",        "halo_padded",       "halo_nchw",
+                                         "window_pool",      "halo_padded_nchw",  "window_nchw",
+                                         "fma_pool",         "few_filters_pool",  "depthwise_pool",
+                                         "halo_neuron_pass", "window_neuron_pass"};
   std::map<std::string, int> stages;
   for (int drawn = 0; drawn < 300; ++drawn) {
     Stage stage = draw_mapped(random);
@@ -275,6 +276,10 @@ TEST(KernelMap, PassesAroundAKernel) {
     if (random.chance(0.5)) {
       stage.pool = max_pool(3);
       stage.pool->stride = Extent(2), stage.pool->pad = Extent(1);
+    }
+    if (random.chance(0.4)) {
+      stage.act = random.chance(0.5) ? lif(2, 1) : integrate_fire(1);
+      stage.t = random.pick({1, 2, 3, 4}), stage.hold = random.chance(0.3);
     }
     if (!problems(stage).empty()) continue;
     stage = stage.normalised();
@@ -300,14 +305,15 @@ TEST(KernelMap, PassesAroundAKernel) {
 TEST(KernelMap, KnowsTheTablesWrappers) {
   for (const Kernel* kernel : kernel_table()) {
     const std::string name(kernel->name());
-    const auto end = name.rfind('_');
-    if (kernel->device() != DeviceKind::cuda || end == std::string::npos) continue;
-    const std::string suffix = name.substr(end);
-    if (suffix == "_pool" || suffix == "_padded" || suffix == "_nchw") {
-      EXPECT_EQ(is_mapped_on_gpu(name), is_mapped_on_gpu(name.substr(0, end))) << name;
-    }
+    if (kernel->device() != DeviceKind::cuda) continue;
+    for (const std::string suffix : {"_pool", "_padded", "_nchw", "_neuron_pass"})
+      if (name.ends_with(suffix)) {
+        const std::string inner = name.substr(0, name.size() - suffix.size());
+        EXPECT_EQ(is_mapped_on_gpu(name), is_mapped_on_gpu(inner)) << name;
+      }
   }
   EXPECT_TRUE(is_mapped_on_gpu("halo_padded_nchw"));
+  EXPECT_TRUE(is_mapped_on_gpu("halo_neuron_pass"));
   EXPECT_FALSE(is_mapped_on_gpu("first_nchw"));
   EXPECT_FALSE(is_mapped_on_gpu(""));
 }

@@ -6,6 +6,7 @@
 
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/sm90/halo_launch.cuh"
+#include "cuda/sm90/staged_sums.hpp"
 
 namespace convoy::cuda::sm90 {
 
@@ -23,11 +24,8 @@ __device__ __forceinline__ void write_sums(const float (&d)[I][N / 2], const flo
   // Of the first group of eight pixels: of either pixel and either channel of a thread.
   std::uint32_t at[4];
 #pragma unroll
-  for (int e = 0; e < 4; ++e) {
-    const int its = channel + e / 2 * 8, row = pixel + e % 2;
-    at[e] =
-        staged_at<64>(staging + its / 32 * (pixels * row_bytes), row, its % 32 / 4) + its % 4 * 4;
-  }
+  for (int e = 0; e < 4; ++e)
+    at[e] = staged_sum_at(staging, pixels, channel + e / 2 * 8, pixel + e % 2);
 #pragma unroll
   for (int e = 0; e < pixels / 2; ++e)
     ptx::store_shared(at[e % 4] + e / 4 * (8 * row_bytes),

@@ -24,7 +24,7 @@ int as_int(Index value) {
 
 HaloMap::HaloMap(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
                  const std::string& machine)
-    : KernelMap(stage, "halo", tile.name(), machine),
+    : KernelMap(stage, gives_sums(stage) ? "halo_sums" : "halo", tile.name(), machine),
       tile_of_(tile),
       l_(layout),
       by_k_(layout.k_blocks),
@@ -231,10 +231,7 @@ Accumulator HaloMap::accumulator(const OutputIndex& output) const {
   const int reg = c.column / 8 * 4 + in_64 / 8 % 2 * 2 + c.column % 2;
   a.number = c.instruction * (tile_of_.instruction_n() / 2) + reg;
   a.name = fmt::format("d[{}][{}]", c.instruction, reg);
-  a.stored = fmt::format(
-      "by stmatrix.trans to warpgroup {}'s staging buffer, a row of {} channels a pixel, and from "
-      "there by one TMA store",
-      g, tile_of_.half ? 32 : 64);
+  a.stored = stored_text(g);
   return a;
 }
 
@@ -371,30 +368,6 @@ InputElement HaloMap::in_slot(const TilePlace& tile, Index step, int byte) const
   none.bytes = value_bytes;
   none.n = -1;  // no load writes there
   return none;
-}
-
-std::unique_ptr<KernelMap> map_halo(const Stage& stage, const Machine& machine,
-                                    const std::string& tile) {
-  const cuda::DeviceFacts device = cuda::facts_of(machine);
-  std::vector<std::string> why = halo_refusals(stage, device);
-  const std::vector<HaloTile> tiles =
-      why.empty() ? halo_tiles(stage, device) : std::vector<HaloTile>();
-  if (why.empty() && tiles.empty())
-    why.emplace_back("no tile of the family serves this filter, stride and pool");
-  if (!why.empty()) {
-    std::string all;
-    for (const std::string& reason : why) all += (all.empty() ? "" : "; ") + reason;
-    throw Error(fmt::format("explain: kernel halo has no map of {} on {}: {}", to_text(stage),
-                            machine.name, all));
-  }
-  for (const HaloTile& one : tiles)
-    if (tile.empty() || one.name() == tile)
-      return std::make_unique<HaloMap>(stage, one, halo_layout(stage, one, device), machine.name);
-  std::string names;
-  for (std::size_t i = 0; i < std::min<std::size_t>(tiles.size(), 8); ++i)
-    names += (i ? ", " : "") + tiles[i].name();
-  throw Error(fmt::format("explain: --tile \"{}\": halo has {} tiles for this stage: {}{}", tile,
-                          tiles.size(), names, tiles.size() > 8 ? ", ..." : ""));
 }
 
 }  // namespace convoy::inspect

@@ -1,5 +1,5 @@
-// The map of the kernel `halo`: by halo_layout.hpp and halo_thread.hpp of src/cuda/sm90, which the
-// kernel is made of.
+// The map of the kernel `halo`, or of its f32 sums inside `halo_neuron_pass`: by halo_layout.hpp
+// and halo_thread.hpp of src/cuda/sm90, which the kernel is made of.
 #pragma once
 
 #include "cuda/sm90/halo_thread.hpp"
@@ -50,6 +50,7 @@ class HaloMap final : public KernelMap {
  private:
   bool line() const { return tile_of_.inner == cuda::sm90::Inner::line; }
   bool neuron() const { return stage().act.is_neuron(); }
+  bool sums() const { return cuda::sm90::gives_sums(stage()); }
   /// Steps of a neuron that the sums of a tile serve.
   Index held() const { return neuron() && stage().hold ? stage().t : 1; }
   /// The tile that CTA t % grid takes as its number t / grid.
@@ -95,9 +96,13 @@ class HaloMap final : public KernelMap {
   // Parts of shared_memory().
   std::vector<SharedRegion> regions() const;
   SharedAccess pixel_reads() const;
+  /// How a result of a warpgroup gets to y.
+  std::string stored_text(int warpgroup) const;
   SharedAccess result_writes() const;
+  SharedAccess sums_writes() const;
   std::vector<AccumulatorRow> accumulator_rows() const;
   std::vector<std::string> epilogue_text() const;
+  std::vector<std::string> sums_epilogue_text() const;
 
   // Parts of pipeline().
   /// How many loads of a CTA are worth a line: those of two tiles, where it takes several.

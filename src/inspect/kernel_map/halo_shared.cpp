@@ -50,7 +50,10 @@ std::vector<SharedRegion> HaloMap::regions() const {
   for (int buffer = 0; buffer < 2 * l_.store_buffers; ++buffer)
     region(fmt::format("staged output, warpgroup {}", buffer / l_.store_buffers),
            l_.staging_offset + buffer * l_.staging, l_.staging,
-           fmt::format("{} pixels of {} bytes", l_.stored_pixels, tile_of_.half ? 64 : 128));
+           fmt::format("{} pixels of {} bytes", l_.stored_pixels,
+                       sums()          ? 256
+                       : tile_of_.half ? 64
+                                       : 128));
   region("barriers", l_.barrier_offset, barrier_bytes, "full and empty of each slot, and turns");
   for (SharedRegion& exchanged : exchange_regions()) regions.push_back(std::move(exchanged));
   return regions;
@@ -93,6 +96,18 @@ SharedAccess fragment_write(const HaloLayout& l, const Staging& staging, int war
 }
 
 }  // namespace
+
+std::string HaloMap::stored_text(int warpgroup) const {
+  if (sums())
+    return fmt::format(
+        "by st.shared to warpgroup {}'s staging buffer, two rows of 32 channels a pixel, and from "
+        "there by two TMA stores, in f32",
+        warpgroup);
+  return fmt::format(
+      "by stmatrix.trans to warpgroup {}'s staging buffer, a row of {} channels a pixel, and from "
+      "there by one TMA store",
+      warpgroup, tile_of_.half ? 32 : 64);
+}
 
 SharedAccess HaloMap::result_writes() const {
   const Staging staging(tile_of_, stage().pool.has_value());
@@ -160,13 +175,13 @@ SharedMemoryMap HaloMap::shared_memory() const {
       "the swizzle is for reading: wgmma takes 16 bytes of eight rows at once, and rows 128 bytes "
       "apart would all lie in the same four banks. No gap is needed between rows or boxes";
   map.regions = regions();
-  map.accesses = {pixel_reads(), result_writes()};
+  map.accesses = {pixel_reads(), sums() ? sums_writes() : result_writes()};
   map.accumulators = accumulator_rows();
   map.accumulator_order =
       "rows are channels, columns pixels (M = channels): a lane has two pixels of eight, so that "
-      "registers of a row come in pairs, four apart; stmatrix.trans turns them into rows of "
-      "channels";
-  map.epilogue = epilogue_text();
+      "registers of a row come in pairs, four apart" +
+      std::string(sums() ? "" : "; stmatrix.trans turns them into rows of channels");
+  map.epilogue = sums() ? sums_epilogue_text() : epilogue_text();
   return map;
 }
 

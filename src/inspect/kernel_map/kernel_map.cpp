@@ -62,7 +62,8 @@ std::unique_ptr<KernelMap> map_on_gpu(const MapRequest& request, const Machine& 
   if (!request.tile.empty())
     throw Error(
         "explain: --tile without --kernel: found no kernel to which the tile belongs. Name it");
-  // Hopper's own family where it serves the stage: what the planner takes there.
+  // Hopper's own family where it serves the stage: what the planner takes there, but for neurons
+  // that it expects to be faster in a pass of their own.
   std::string why;
   for (const auto& map : {map_halo, map_window, map_fma}) {
     try {
@@ -87,7 +88,7 @@ std::string mapped_kernels() {
     ours += (ours.empty() ? "" : ", ") + std::string(family.kernel);
   return fmt::format(
       "winograd4, winograd2 (CPU); {} (GPU), and what runs one of these between passes (..._pool, "
-      "..._padded, ..._nchw); of others: {}",
+      "..._padded, ..._nchw, ..._neuron_pass); of others: {}",
       ours, published);
 }
 

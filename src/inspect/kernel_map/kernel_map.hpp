@@ -157,6 +157,9 @@ std::unique_ptr<KernelMap> map_window(const Stage& stage, const Machine& machine
                                       const std::string& tile);
 std::unique_ptr<KernelMap> map_halo(const Stage& stage, const Machine& machine,
                                     const std::string& tile);
+/// Of a stage whose f32 sums a pass takes on: "halo_neuron_pass" has it inside.
+std::unique_ptr<KernelMap> map_halo_sums(const Stage& stage, const Machine& machine,
+                                         const std::string& tile);
 std::unique_ptr<KernelMap> map_fma(const Stage& stage, const Machine& machine,
                                    const std::string& tile);
 std::unique_ptr<KernelMap> map_depthwise(const Stage& stage, const Machine& machine,

@@ -12,7 +12,7 @@
 namespace convoy::inspect {
 namespace {
 
-enum class Wrap { pooled, padded, nchw };
+enum class Wrap { pooled, padded, nchw, fired };
 
 /// As plan/kernel_table.cpp has them.
 struct Wrapper {
@@ -24,6 +24,8 @@ constexpr Wrapper wrappers[] = {{"halo_pool", "halo", Wrap::pooled},
                                 {"halo_padded", "halo", Wrap::padded},
                                 {"halo_pool_padded", "halo_pool", Wrap::padded},
                                 {"halo_nchw", "halo", Wrap::nchw},
+                                {"halo_neuron_pass", "halo_sums", Wrap::fired},
+                                {"window_neuron_pass", "window", Wrap::fired},
                                 {"halo_padded_nchw", "halo_padded", Wrap::nchw},
                                 {"few_nchw", "few", Wrap::nchw},
                                 {"window_pool", "window", Wrap::pooled},
@@ -39,10 +41,21 @@ Stage inner_stage(const Stage& stage, Wrap wrap) {
       return cuda::stage_without_pool(stage);
     case Wrap::padded:
       return cuda::stage_padded(stage, padded_multiple);
+    case Wrap::fired:
+      return cuda::stage_of_sums(stage);
     case Wrap::nchw:
       break;
   }
   return cuda::stage_nhwc(stage);
+}
+
+/// The kernel inside; `halo_sums` has no map of its own.
+std::unique_ptr<KernelMap> inner_map(const Wrapper& wrapper, const Stage& stage,
+                                     const Machine& machine, const std::string& tile) {
+  const Stage inner = inner_stage(stage, wrapper.wrap);
+  if (wrapper.wrap == Wrap::fired && wrapper.inner == "halo_sums")
+    return map_halo_sums(inner, machine, tile);
+  return map_gpu_kernel(std::string(wrapper.inner), inner, machine, tile);
 }
 
 /// What passes do; an empty text: there is none.
@@ -68,6 +81,15 @@ Passes passes_of(const Stage& stage, Wrap wrap) {
                                  : fmt::format("copies {} of the {} channels that the kernel wrote "
                                                "to workspace to y (kernel pad)",
                                                stage.k, inner.k)};
+    case Wrap::fired:
+      return {"",
+              fmt::format("takes each neuron through its {} steps, with the sums that the "
+                          "kernel wrote to workspace: charge, fire, reset, membranes in "
+                          "registers; {} (kernel neurons)",
+                          stage.t,
+                          cuda::pools_apart(stage) ? "the pool of its spikes is a pass of its own"
+                          : stage.pool             ? "it makes y of the greatest of each window"
+                                                   : "its spikes are y")};
     case Wrap::nchw:
       break;
   }
@@ -83,6 +105,7 @@ class WrappedMap final : public KernelMap {
  public:
   WrappedMap(const Stage& stage, const Wrapper& wrapper, std::unique_ptr<KernelMap> inner)
       : KernelMap(stage, std::string(wrapper.kernel), inner->tile(), inner->machine()),
+        wrap_(wrapper.wrap),
         passes_(passes_of(stage, wrapper.wrap)),
         inner_(std::move(inner)) {}
 
@@ -91,6 +114,11 @@ class WrappedMap final : public KernelMap {
     if (!passes_.before.empty()) all.push_back({"pass before", passes_.before, ""});
     if (!passes_.after.empty()) all.push_back({"pass after", passes_.after, ""});
     all.push_back({"inside", inner_->kernel(), to_text(inner_->stage())});
+    if (wrap_ == Wrap::fired && cuda::turns_of(stage()) > 1)
+      all.push_back({"time steps", fmt::format("{}", stage().t),
+                     fmt::format("{} images each: the kernel's image n is image n % {} of the "
+                                 "stage in step n / {}",
+                                 stage().n, stage().n, stage().n)});
     for (MapFact& fact : inner_->facts()) all.push_back(std::move(fact));
     return all;
   }
@@ -98,7 +126,9 @@ class WrappedMap final : public KernelMap {
     return inner_->first_tiles(count);
   }
   std::string order() const override { return inner_->order(); }
-  DType output_type() const override { return inner_->output_type(); }
+  DType output_type() const override {
+    return wrap_ == Wrap::fired ? KernelMap::output_type() : inner_->output_type();
+  }
   TilePlace tile_at(Index x, Index y) const override { return inner_->tile_at(x, y); }
   ThreadStep thread_step(const TilePlace& tile, int thread, Index step) const override {
     ThreadStep what = inner_->thread_step(tile, thread, step);
@@ -117,8 +147,10 @@ class WrappedMap final : public KernelMap {
   }
   std::optional<OutputIndex> output_of(const TilePlace& tile, int thread,
                                        int number) const override {
-    const auto output = inner_->output_of(tile, thread, number);
-    return output && output->k < stage().k ? output : std::nullopt;  // a filter that was added
+    auto output = inner_->output_of(tile, thread, number);
+    if (!output || output->k >= stage().k) return std::nullopt;  // a filter that was added
+    output->n %= stage().n;                                      // of one of the time steps
+    return output;
   }
   OperandPlace operand(const OutputIndex& output, const TapIndex& tap) const override {
     OperandPlace place = inner_->operand(output, tap);
@@ -149,6 +181,7 @@ class WrappedMap final : public KernelMap {
     return x;
   }
 
+  Wrap wrap_;
   Passes passes_;
   std::unique_ptr<KernelMap> inner_;
 };
@@ -169,7 +202,8 @@ void expect_wrapped(const Wrapper& wrapper, const Stage& stage, const Machine& m
     return;
   }
   std::vector<std::string> why;
-  if (stage.act.is_neuron()) why.emplace_back("neurons are not supported");
+  if (stage.act.is_neuron() && wrapper.wrap != Wrap::fired)
+    why.emplace_back("neurons are not supported");
   if (wrapper.wrap == Wrap::nchw && stage.layout != Layout::nchw)
     why.push_back(fmt::format("the layout is NHWC, which {} takes", wrapper.inner));
   if (wrapper.wrap == Wrap::padded && stage.c % padded_multiple == 0 &&
@@ -181,6 +215,7 @@ void expect_wrapped(const Wrapper& wrapper, const Stage& stage, const Machine& m
   const std::vector<std::string> of_pass =
       wrapper.wrap == Wrap::pooled   ? cuda::refusals_of_pool(stage)
       : wrapper.wrap == Wrap::padded ? cuda::refusals_of_copies(stage)
+      : wrapper.wrap == Wrap::fired  ? cuda::refusals_of_fire(stage)
                                      : std::vector<std::string>();
   if (why.empty()) why = of_pass;
   if (why.empty() && wrapper.wrap == Wrap::pooled &&
@@ -211,10 +246,7 @@ std::unique_ptr<KernelMap> map_wrapped(const std::string& kernel, const Stage& s
   for (const Wrapper& wrapper : wrappers) {
     if (wrapper.kernel != kernel) continue;
     expect_wrapped(wrapper, stage, machine);
-    return std::make_unique<WrappedMap>(
-        stage, wrapper,
-        map_gpu_kernel(std::string(wrapper.inner), inner_stage(stage, wrapper.wrap), machine,
-                       tile));
+    return std::make_unique<WrappedMap>(stage, wrapper, inner_map(wrapper, stage, machine, tile));
   }
   return nullptr;
 }
