@@ -14,12 +14,13 @@ __device__ __forceinline__ float divided(float x, float tau, float by_tau) {
   return fabsf(q) < INFINITY ? corrected : q;
 }
 
-/// math::charge. Written so that no product and sum become one operation.
+/// math::charge. Written so that no product and sum become one operation, but where the product is
+/// by a power of two and has no rounding. (Below the normal numbers it may have one.)
 template <Charge By>
 __device__ __forceinline__ float charged(const DeviceNeuron& neuron, float v, float x) {
   if constexpr (By == Charge::add) return __fadd_rn(v, x);
   const float to = __fadd_rn(x, -v);
-  if constexpr (By == Charge::scale) return __fadd_rn(v, __fmul_rn(to, neuron.by_tau));
+  if constexpr (By == Charge::scale) return fmaf(to, neuron.by_tau, v);
   return __fadd_rn(v, divided(to, neuron.tau, neuron.by_tau));
 }
 

@@ -67,21 +67,16 @@ struct PackedClamp {
   }
 };
 
-template <class T, int Count, int Channels, Form F, class Value, class Row>
-__device__ __forceinline__ void write_formed(const DeviceActivation& act, const float (&bias)[2],
-                                             std::uint32_t staging, Value value, Row row) {
+/// Writes a warpgroup's channels x pixels to `staging`: a row of 128 bytes a pixel, swizzled as TMA
+/// expects it; or, of 32 channels, which two warps have, one of 64 bytes. `packed(f, low, high)`
+/// gives fragment f's pairs of either channel, `row(f, c)` the pixel of its column c; both are
+/// called with compile-time f once unrolled.
+template <int Count, int Channels, class Packed, class Row>
+__device__ __forceinline__ void write_packed(std::uint32_t staging, Packed packed, Row row) {
   static_assert(Channels == 64 || Channels == 32, "a warpgroup's tile has 64 channels, or half");
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-  const PackedClamp<T> clamped(act);
-  const float low_bias = positive_zero(bias[0]), high_bias = positive_zero(bias[1]);
-  const auto packed = [&](int f, std::uint32_t& low, std::uint32_t& high) {
-    const auto of = [&](float v, float b) { return formed<F>(act, v + b); };
-    const Fragment v = value(f);
-    low = clamped(pack<T>(of(v.low[0], low_bias), of(v.low[1], low_bias)));
-    high = clamped(pack<T>(of(v.high[0], high_bias), of(v.high[1], high_bias)));
-  };
   // Lane 8m + c addresses column c of block m: m&1 says which 8 of the warp's 16 channels, m>>1
   // which of two fragments.
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const StagedLane mine(lane, warp);
   const int column = mine.column, chunk = mine.chunk;
   const auto address = [&](int pixel) { return staged_at<Channels>(staging, pixel, chunk); };
@@ -100,16 +95,38 @@ __device__ __forceinline__ void write_formed(const DeviceActivation& act, const 
   }
 }
 
-/// Adds the bias, activates, rounds once and writes a warpgroup's channels x pixels to
-/// `staging`: a row of 128 bytes a pixel, swizzled as TMA expects it; or, of 32 channels, which two
-/// warps have, one of 64 bytes. `value(f)` is fragment f, `row(f, c)` the pixel of its column c;
-/// both are called with compile-time f once unrolled.
+/// Adds the bias, activates, rounds once and writes a warpgroup's tile to `staging`. `value(f)` is
+/// fragment f.
 template <class T, int Count, int Channels = 64, class Value, class Row>
 __device__ __forceinline__ void write_staging(const Epilogue& epilogue, const float (&bias)[2],
                                               std::uint32_t staging, Value value, Row row) {
-  with_form(epilogue.act, [&]<Form F>() {
-    write_formed<T, Count, Channels, F>(epilogue.act, bias, staging, value, row);
+  const DeviceActivation& act = epilogue.act;
+  with_form(act, [&]<Form F>() {
+    const PackedClamp<T> clamped(act);
+    const float low_bias = positive_zero(bias[0]), high_bias = positive_zero(bias[1]);
+    write_packed<Count, Channels>(
+        staging,
+        [&](int f, std::uint32_t& low, std::uint32_t& high) {
+          const auto of = [&](float v, float b) { return formed<F>(act, v + b); };
+          const Fragment v = value(f);
+          low = clamped(pack<T>(of(v.low[0], low_bias), of(v.low[1], low_bias)));
+          high = clamped(pack<T>(of(v.high[0], high_bias), of(v.high[1], high_bias)));
+        },
+        row);
   });
+}
+
+/// Writes a warpgroup's tile of spikes, which are 0 or 1 in any type.
+template <class T, int Count, class Value, class Row>
+__device__ __forceinline__ void write_spikes(std::uint32_t staging, Value value, Row row) {
+  write_packed<Count, 64>(
+      staging,
+      [&](int f, std::uint32_t& low, std::uint32_t& high) {
+        const Fragment v = value(f);
+        low = pack<T>(v.low[0], v.low[1]);
+        high = pack<T>(v.high[0], v.high[1]);
+      },
+      row);
 }
 
 /// A store of warpgroup g through its staging buffer: `write` by all its threads, once what was

@@ -96,6 +96,10 @@ constexpr int store_parts = Pool == PoolKind::none ? I* pieces<N, Pool> : 1;
 template <int N, int I>
 constexpr bool may_be_half = serves_half({N, I});
 
+/// Whether a tile's values are spikes, with nothing left to do: a neuron's specialise it.
+template <class Sums>
+constexpr bool gives_spikes = false;
+
 /// Pools, adds the bias, activates, rounds once and writes a part of the tile for the TMA store.
 template <class T, int N, int I, PoolKind Pool, int Part, class Sums>
 __device__ __forceinline__ void write_part(const HaloParams& p, const Sums& d,
@@ -106,6 +110,10 @@ __device__ __forceinline__ void write_part(const HaloParams& p, const Sums& d,
   const auto row = [&](int f, int column) {
     return Pool == PoolKind::none ? 8 * f + column : F::row(p, f, column);
   };
+  if constexpr (gives_spikes<Sums>) {
+    write_spikes<T, count>(staging, value, row);
+    return;
+  }
   if constexpr (may_be_half<N, I>) {
     if (p.at.half) {
       if (threadIdx.x % warpgroup_threads < warpgroup_threads / 2)

@@ -34,9 +34,7 @@ requires NeuronAccumulator<N, I> __global__ void __launch_bounds__(halo_threads,
       charge_all<N, I>(p, v, d);
       const float none[2] = {0.0f, 0.0f};
       store_tile<T, N, I, Pool>(p, Spikes<N, I>{v, p.threshold}, none, to, staging, g);
-      each_accumulator<N, I>([&](int i, int e) {
-        v[i][e] = math::reset(v[i][e], p.threshold, math::fire(v[i][e], p.threshold), p.soft);
-      });
+      reset_all<N, I>(p, v);
     }
     if (p.membrane_out != nullptr && at.step + 1 == p.turns)
       each_membrane<N, I>(p, to, g, [&](int i, int e, Index m) { p.membrane_out[m] = v[i][e]; });

@@ -84,6 +84,8 @@ struct SpikeBits {
   };
   __device__ __forceinline__ Instruction operator[](int i) const { return {words, i * N / 2}; }
 };
+template <int N, int I>
+constexpr bool gives_spikes<SpikeBits<N, I>> = true;
 
 /// One step of each CTA of the cluster: `sums` (with bias) of this CTA's, which is `to.step`, to
 /// its `spikes`. `v` keeps the membranes of this CTA's part from call to call; `to`: the place in

@@ -116,7 +116,34 @@ __device__ __forceinline__ void charge_all(const NeuronParams& p, float (&v)[I][
   });
 }
 
-/// Charged membranes, read as the spikes that they fire.
+/// The membranes after the spikes that they fire.
+template <int N, int I>
+__device__ __forceinline__ void reset_all(const NeuronParams& p, float (&v)[I][N / 2]) {
+  const auto all = [&]<bool Soft>() {
+    each_accumulator<N, I>([&](int i, int e) {
+      v[i][e] = math::reset(v[i][e], p.threshold, math::fire(v[i][e], p.threshold), Soft);
+    });
+  };
+  // One of them each time: to choose for each membrane takes as long as the reset.
+  if (p.soft)
+    all.template operator()<true>();
+  else
+    all.template operator()<false>();
+}
+
+/// A charged membrane, read as the spike that it fires.
+struct Spike {
+  float v, threshold;
+  __device__ __forceinline__ operator float() const { return math::fire(v, threshold); }
+};
+/// The greatest spike of a window is that of its highest membrane; one that is no number fires
+/// none, and is left out by fmaxf.
+__device__ __forceinline__ float max4(const Spike& a, const Spike& b, const Spike& c,
+                                      const Spike& d) {
+  return math::fire(fmaxf(fmaxf(a.v, b.v), fmaxf(c.v, d.v)), a.threshold);
+}
+
+/// Charged membranes as accumulators are read.
 template <int N, int I>
 struct Spikes {
   const float (&v)[I][N / 2];
@@ -124,9 +151,12 @@ struct Spikes {
   struct Instruction {
     const float (&v)[N / 2];
     float threshold;
-    __device__ __forceinline__ float operator[](int e) const { return math::fire(v[e], threshold); }
+    __device__ __forceinline__ Spike operator[](int e) const { return {v[e], threshold}; }
   };
   __device__ __forceinline__ Instruction operator[](int i) const { return {v[i], threshold}; }
 };
+
+template <int N, int I>
+constexpr bool gives_spikes<Spikes<N, I>> = true;
 
 }  // namespace convoy::cuda::sm90
