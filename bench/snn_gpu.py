@@ -8,7 +8,7 @@ Writes OUT/snn-gpu.json: microseconds of a run for each batch, images and output
 median over processes; also of its layers one by one), and of `convoy run`, images and labels on the host: u8 and f32 in
 ordinary memory, u8 in page-locked memory, one image; also for each number of images in HOST_IMAGES, the test set
 repeated. With --peers-python, a Python that has PyTorch and SpikingJelly, each process of ours is followed by one of
-theirs (peers_snn_gpu.py), and Convoy's figure of a batch by its ratio to the best of them.
+theirs (peers_snn_gpu.py), whose times go into the same file.
 """
 
 import argparse
