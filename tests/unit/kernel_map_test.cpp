@@ -270,14 +270,14 @@ TEST(KernelMap, PassesAroundAKernel) {
                                          "fma_pool",         "few_filters_pool",  "depthwise_pool",
                                          "halo_neuron_pass", "window_neuron_pass"};
   std::map<std::string, int> stages;
-  for (int drawn = 0; drawn < 300; ++drawn) {
+  for (int drawn = 0; drawn < 900; ++drawn) {
     Stage stage = draw_mapped(random);
     if (random.chance(0.5)) stage.layout = Layout::nchw;
     if (random.chance(0.5)) {
       stage.pool = max_pool(3);
       stage.pool->stride = Extent(2), stage.pool->pad = Extent(1);
     }
-    if (random.chance(0.4)) {
+    if (random.chance(0.3)) {
       stage.act = random.chance(0.5) ? lif(2, 1) : integrate_fire(1);
       stage.t = random.pick({1, 2, 3, 4}), stage.hold = random.chance(0.3);
     }
