@@ -1,5 +1,5 @@
-// What tests of kernel maps share: a drawn point of a stage, by the definition of a convolution,
-// and the maps of a stage.
+// What tests of kernel maps share: a drawn stage, a drawn point of it, by the definition of a
+// convolution, and the maps of a stage.
 #pragma once
 
 #include <memory>
@@ -14,6 +14,59 @@
 #include "verify/random.hpp"
 
 namespace convoy::inspect {
+
+/// A stage of some pixels: any filter, stride, dilation, padding, groups, pool; channels in eights
+/// for half of them, so that halo takes them.
+inline Stage draw_mapped(verify::Random& random) {
+  while (true) {
+    Stage s;
+    s.dtype = random.pick({DType::f16, DType::f16, DType::bf16, DType::f32});
+    s.n = random.between(1, 10);
+    s.h = random.between(1, 20), s.w = random.between(1, 20);
+    s.r = random.between(1, 5), s.s = random.between(1, 5);
+    if (random.chance(0.2)) s.r = s.s = 1;
+    s.stride = Extent(random.between(1, 3), random.between(1, 3));
+    s.dil = Extent(random.between(1, 3), random.between(1, 3));
+    if (random.chance(0.4)) s.stride = s.dil = Extent(1);
+    for (Index* side : {&s.pad.top, &s.pad.left, &s.pad.bottom, &s.pad.right})
+      *side = random.chance(0.3) ? 0 : random.between(0, 4);
+    if (random.chance(0.25)) {  // small groups, which boxes take
+      s.dtype = DType::f16;
+      s.r = s.s = 3;
+      s.stride = Extent(random.between(1, 3), random.between(1, 2));
+      const Index own = random.pick({2, 4, 8, 16, 32});
+      s.groups = random.pick({8, 16, 24, 32});
+      s.c = s.groups * own,
+      s.k = s.groups * std::max<Index>(1, own + random.pick({-1, 0, 0, 0, 1}));
+    } else if (random.chance(0.6)) {
+      s.c = 8 * random.between(1, 40), s.k = 8 * random.between(1, 40);
+    } else {
+      s.groups = random.chance(0.5) ? random.between(1, 12) : 1;
+      s.c = s.groups * random.between(1, 70), s.k = s.groups * random.between(1, 70);
+    }
+    if (random.chance(0.1)) {  // a filter a channel
+      s.groups = s.k = s.c;
+      s.stride = Extent(random.between(1, 2)), s.dil = Extent(1);
+      s.r = s.s = random.pick({2, 3, 5, 7});
+    } else if (random.chance(0.15)) {  // few filters
+      s.dtype = DType::f32;
+      s.groups = 1, s.k = random.between(1, 8), s.c = random.between(16, 150);
+      if (random.chance(0.5)) s.c = s.c / 4 * 4;
+      if (random.chance(0.2)) s.pad = Padding{}, s.stride = Extent(1);
+    }
+    if (random.chance(0.1)) {  // few taps of all filters
+      s.dtype = DType::f16;
+      s.groups = 1, s.c = 8 * random.between(1, 30);
+      s.r = random.between(1, 3), s.s = random.between(1, 3);
+      s.stride = s.dil = Extent(1);
+      if (random.chance(0.3)) s.pad = Padding{}, s.r = s.s = 1;
+      s.k = random.between(1, 64 / (s.r * s.s));
+    }
+    if (random.chance(0.5)) s.pool = max_pool(2);
+    if (random.chance(0.1)) s.layout = Layout::nchw;
+    if (problems(s).empty()) return s;
+  }
+}
 
 /// The definition, counted out: nothing of math/index_map.hpp.
 struct Point {

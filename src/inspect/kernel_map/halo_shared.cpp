@@ -122,16 +122,8 @@ SharedAccess HaloMap::result_writes() const {
   const int warps = l_.half ? 2 : 4, groups = l_.pingpong ? 1 : 2;
   const double times = static_cast<double>(staging.parts) * groups * static_cast<double>(held());
   for (int warp = 0; warp < warps; ++warp)
-    for (int f = 0; f < of_part; f += 2) {
-      const SharedAccess one = fragment_write(l_, staging, warp, f, of_part);
-      write.instructions += times;
-      write.wavefronts += times * one.use.wavefronts;
-      write.conflicts += times * one.use.conflicts();
-      write.plain_conflicts += times * one.plain.conflicts();
-      if (warp > 0 || f > 0) continue;
-      write.address = one.address, write.plain_address = one.plain_address;
-      write.use = one.use, write.plain = one.plain;
-    }
+    for (int f = 0; f < of_part; f += 2)
+      write.add(fragment_write(l_, staging, warp, f, of_part), times);
   return write;
 }
 

@@ -36,16 +36,7 @@ SharedAccess HaloMap::sums_writes() const {
   write.width = 4;
   const double times = registers / 4.0 * (l_.pingpong ? 1 : 2);
   for (int warp = 0; warp < 4; ++warp)
-    for (int e = 0; e < 4; ++e) {
-      const SharedAccess one = sum_write(pixels, warp, e);
-      write.instructions += times;
-      write.wavefronts += times * one.use.wavefronts;
-      write.conflicts += times * one.use.conflicts();
-      write.plain_conflicts += times * one.plain.conflicts();
-      if (warp > 0 || e > 0) continue;
-      write.address = one.address, write.plain_address = one.plain_address;
-      write.use = one.use, write.plain = one.plain;
-    }
+    for (int e = 0; e < 4; ++e) write.add(sum_write(pixels, warp, e), times);
   return write;
 }
 

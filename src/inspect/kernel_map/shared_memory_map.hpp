@@ -39,6 +39,17 @@ struct SharedAccess {
   BankUse use_of(const std::vector<int>& of) const {
     return bank_use(of, width, instruction.starts_with("LDS"));
   }
+  /// Adds an instruction that the tile has so many times. The picture is that of the first.
+  void add(const SharedAccess& one, double times) {
+    if (instructions == 0) {
+      address = one.address, plain_address = one.plain_address;
+      use = one.use, plain = one.plain;
+    }
+    instructions += times;
+    wavefronts += times * one.use.wavefronts;
+    conflicts += times * one.use.conflicts();
+    plain_conflicts += times * one.plain.conflicts();
+  }
   /// Fills the figures in, where all instructions of the tile collide as the first does.
   void count(double instructions_of_tile) {
     use = use_of(address), plain = use_of(plain_address);

@@ -19,20 +19,15 @@ int without_gap(int byte) {
   return byte / box_pixel_bytes * chunk_bytes + byte % box_pixel_bytes;
 }
 
-/// Adds an instruction at these addresses, `times` of it; the first is what is shown.
+/// Adds an instruction at these addresses, `times` of it.
 void add(SharedAccess& access, const std::vector<int>& address, double times) {
-  std::vector<int> plain = address;
-  for (int& byte : plain)
+  SharedAccess one;
+  one.address = one.plain_address = address;
+  for (int& byte : one.plain_address)
     if (byte >= 0) byte = without_gap(byte);
-  const BankUse use = bank_use(address, access.width), of_plain = bank_use(plain, access.width);
-  if (access.address.empty()) {
-    access.address = address, access.plain_address = plain;
-    access.use = use, access.plain = of_plain;
-  }
-  access.instructions += times;
-  access.wavefronts += times * use.wavefronts;
-  access.conflicts += times * use.conflicts();
-  access.plain_conflicts += times * of_plain.conflicts();
+  one.use = bank_use(one.address, access.width);
+  one.plain = bank_use(one.plain_address, access.width);
+  access.add(one, times);
 }
 
 }  // namespace
