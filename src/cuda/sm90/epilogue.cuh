@@ -116,6 +116,10 @@ __device__ __forceinline__ void write_staging(const Epilogue& epilogue, const fl
   });
 }
 
+/// Whether a tile's values are spikes, with nothing left to do: a neuron's sums specialise it.
+template <class Sums>
+constexpr bool gives_spikes = false;
+
 /// Writes a warpgroup's tile of spikes, which are 0 or 1 in any type.
 template <class T, int Count, class Value, class Row>
 __device__ __forceinline__ void write_spikes(std::uint32_t staging, Value value, Row row) {

@@ -96,10 +96,6 @@ constexpr int store_parts = Pool == PoolKind::none ? I* pieces<N, Pool> : 1;
 template <int N, int I>
 constexpr bool may_be_half = serves_half({N, I});
 
-/// Whether a tile's values are spikes, with nothing left to do: a neuron's specialise it.
-template <class Sums>
-constexpr bool gives_spikes = false;
-
 /// Pools, adds the bias, activates, rounds once and writes a part of the tile for the TMA store.
 template <class T, int N, int I, PoolKind Pool, int Part, class Sums>
 __device__ __forceinline__ void write_part(const HaloParams& p, const Sums& d,
