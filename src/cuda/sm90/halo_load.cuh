@@ -26,10 +26,21 @@ constexpr int consumer_warps = 2 * warpgroup_warps;
 constexpr int halo_threads =
     3 * warpgroup_threads;  // two warpgroups of consumers, one of producers
 
-/// Which of a ring's producers a thread is: every `of`-th slot is its own, from number `which` on.
+/// Which of a ring's producers a thread is: every `of`-th load is its own, from number `which` on.
 struct Producer {
   int which, of;
 };
+
+/// Waits until the ring's next slot has been given back. In ping-pong a tile's last slot may be
+/// given back after the next tile's first ones. Then, where a slot `passes` from one of two
+/// producers to the other, as in rings of odd size, its emptying two rounds ago, of the same
+/// parity, is not to be taken for the last one: that the other has filled it since is waited for
+/// before.
+__device__ __forceinline__ void wait_empty(const RingBarriers& barriers, const Ring& ring,
+                                           bool passes) {
+  if (passes) ptx::mbarrier_wait(barriers.full(ring.slot), ring.parity ^ 1);
+  ptx::mbarrier_wait(barriers.empty(ring.slot), ring.parity ^ 1);
+}
 
 /// Where tile number t lies.
 __device__ __forceinline__ Place place(const HaloParams& p, int t) {
@@ -106,7 +117,7 @@ __device__ __forceinline__ void produce_pixels(const Params& p, const HaloBarrie
         if (others-- == 0) {
           others = me.of - 1;
           stamps.at(State::wait, count);
-          ptx::mbarrier_wait(bar.x.empty(ring.slot), ring.parity ^ 1);
+          wait_empty(bar.x, ring, p.at.x_passes);
           const std::uint32_t full = bar.x.full(ring.slot);
           ptx::mbarrier_arrive_expect(full, p.at.x_bytes);
           std::uint32_t to = slots + ring.slot * p.at.x_slot;
@@ -147,7 +158,7 @@ __device__ __forceinline__ void produce_weights(const Params& p, const HaloBarri
         if (others-- == 0) {
           others = me.of - 1;
           stamps.at(State::wait, slab);
-          if (!p.at.resident) ptx::mbarrier_wait(bar.w.empty(ring.slot), ring.parity ^ 1);
+          if (!p.at.resident) wait_empty(bar.w, ring, p.at.w_passes);
           const std::uint32_t full = bar.w.full(ring.slot);
           ptx::mbarrier_arrive_expect(full, p.at.w_slot);
           stamps.at(State::load, slab);

@@ -191,6 +191,8 @@ void lay_offsets(const HaloCase& c, HaloLayout& out) {
     out.skip_x = tile_x % out.x_slots;
     out.skip_x_odd = tile_x / out.x_slots & 1;
   }
+  out.x_passes = out.pingpong && out.x_slots % 2 == 1;
+  out.w_passes = out.pingpong && out.w_slots % 2 == 1;
   out.skip_w = tile_w % out.w_slots;
   out.skip_w_odd = tile_w / out.w_slots & 1;
   out.w_offset = out.x_slots * out.x_slot;
