@@ -35,7 +35,6 @@ cudaError_t make_ready(void (*kernel)(Params)) {
 struct Launch {
   int grid = 0, threads = 0, shared_bytes = 0;
   cudaStream_t stream = nullptr;
-  int cluster = 1;  // CTAs of a cluster; only a LoadedKernel's launch takes more than one
   /// Start while the stream's previous kernel drains. The kernel waits for it before it reads or
   /// writes memory.
   bool overlap_previous = false;
@@ -78,24 +77,17 @@ class LoadedKernel {
   /// Through the driver: the runtime would look the kernel up in every launch, a fifth of a
   /// microsecond.
   cudaError_t launch(const Launch& how, const Params& params) const noexcept {
-    CUlaunchAttribute attributes[2]{};
-    unsigned count = 0;
-    if (how.overlap_previous) {
-      attributes[count].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-      attributes[count++].value.programmaticStreamSerializationAllowed = 1;
-    }
-    if (how.cluster > 1) {
-      attributes[count].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-      attributes[count++].value.clusterDim = {static_cast<unsigned>(how.cluster), 1, 1};
-    }
+    CUlaunchAttribute overlap{};
+    overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    overlap.value.programmaticStreamSerializationAllowed = 1;
     CUlaunchConfig config{};
     config.gridDimX = static_cast<unsigned>(how.grid);
     config.blockDimX = static_cast<unsigned>(how.threads);
     config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
     config.sharedMemBytes = static_cast<unsigned>(how.shared_bytes);
     config.hStream = how.stream;
-    config.attrs = attributes;
-    config.numAttrs = count;
+    config.attrs = &overlap;
+    config.numAttrs = how.overlap_previous ? 1 : 0;
     void* arguments[] = {const_cast<Params*>(&params)};
     // The runtime's errors have the driver's numbers.
     return static_cast<cudaError_t>(driver().launch(&config, function_, arguments, nullptr));

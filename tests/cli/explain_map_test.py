@@ -126,21 +126,19 @@ class ExplainMap(CliTest):
 
     def test_steps_of_a_neuron(self):
         stage = "f16:n1h14c512k512r3pad1+lif(2,1)+t4"
-        words = (stage, "--kernel", "halo", "--tile", "8x8x1.rows.spread4", "--thread", "5", "--block", "0,1,3",
-                 "--smem")
-        printed = json.loads(explained(*words, "--json"))
+        words = ("--kernel", "halo", "--tile", "8x4x1t4.rows", "--thread", "5", "--json")
+        printed = json.loads(explained(stage, *words, "--block", "0,1,3"))
         facts_ = {fact["name"]: fact["value"] for fact in printed["facts"]}
-        self.assertEqual((facts_["time steps"], facts_["cluster"], facts_["membranes"]), ("4", "4 CTAs", "8"))
-        self.assertEqual([tile["t"] for tile in printed["first_tiles"]], [0, 1, 2, 3, 0, 1, 2, 3, 0, 1])
-        tile = printed["thread"]["tile"]
-        self.assertEqual((tile["cta"] % 4, tile["t"]), (3, 3))
-        self.assertIn("accumulators 24 to 31", "".join(printed["thread"]["notes"]))
-        shared = printed["shared_memory"]
-        end = 0
-        for region in shared["regions"]:  # the cluster's exchange lies behind all others, without a gap
-            self.assertEqual(region["begin"], end, region)
-            end += region["bytes"]
-        self.assertLessEqual(end, shared["bytes"])
+        self.assertEqual((facts_["time steps"], facts_["accumulators"], facts_["membranes"]), ("4", "64", "16"))
+        self.assertEqual({tile["t"] for tile in printed["first_tiles"]}, {0})
+        # Step 3 has the fourth group of eight columns, pixels (0, 2) and (0, 3) of filter 65 and 73.
+        notes = "\n".join(printed["thread"]["notes"])
+        self.assertIn("d[0][12]: output (n 0, p 0, q 2, k 65)", notes)
+        self.assertIn("d[0][28]: output (n 0, p 1, q 2, k 65)", notes)
+        self.assertIn("(3,-1,-1) padding", json.dumps(printed["thread"]["rows"]))
+        twice = json.loads(explained(stage.replace("t4", "t8"), *words, "--block", "0,1,7"))["thread"]
+        self.assertEqual((twice["tile"]["cta"], twice["tile"]["t"]), (1, 7))
+        self.assertIn("time steps 4 to 7 of 8 and goes on", "".join(twice["notes"]))
         self.assertIn("4: of one held input", explained(stage + "+hold", "--kernel", "halo", "--map"))
 
     def test_kernels_without_slots(self):

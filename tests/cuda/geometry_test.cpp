@@ -2,7 +2,6 @@
 // the tensor cores then read there.
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <limits>
 #include <random>
 #include <set>
@@ -73,27 +72,31 @@ TEST(Halo, TapsReachTheirPixels) {
                         128 +
                     inner;
                 int x, y, n;  // in the box
+                const int first = images ? l.box_n : l.box_w, rest = row / first / l.time_steps;
+                const int step = row / first % l.time_steps;
                 if (images)
-                  n = row % l.box_n, x = row / l.box_n % l.box_w, y = row / l.box_n / l.box_w;
+                  n = row % first, x = rest % l.box_w, y = rest / l.box_w;
                 else
-                  x = row % l.box_w, y = row / l.box_w % l.box_h, n = row / l.box_w / l.box_h;
+                  x = row % first, y = rest % l.box_h, n = rest / l.box_h;
+                const int out_step = group % l.time_steps;
                 int out_x, out_y, out_n;  // in the tile
                 if (tile.inner == Inner::line)
                   out_n = 0, out_x = column, out_y = 0;
                 else if (tile.inner == Inner::brick)
-                  out_n = column % tile.bn, out_x = column / tile.bn % tile.bw,
-                  out_y = column / tile.bn / tile.bw;
+                  out_n = column % tile.bn, out_x = column / tile.bn / l.time_steps % tile.bw,
+                  out_y = column / tile.bn / l.time_steps / tile.bw;
                 else if (images)
                   out_n = inner, out_x = group, out_y = i;
                 else
                   out_n = tile.bn > 1 ? i : 0, out_x = inner + (tile.bw > 8 ? 8 * i : 0),
-                  out_y = group;
+                  out_y = group / l.time_steps;
                 if (tile.inner == Inner::line)
                   out_x += g * tile.bw;
                 else
                   out_y += g * tile.bh;
                 ASSERT_GE(row, 0);
-                ASSERT_LT(row, l.box_w * l.box_h * l.box_n);
+                ASSERT_LT(row, l.box_w * l.box_h * l.box_n * l.time_steps);
+                ASSERT_EQ(step, out_step);
                 ASSERT_EQ(reads.dx + x * stage.stride.w, out_x * stage.stride.w + s * stage.dil.w)
                     << to_text(stage) << ' ' << tile.name();
                 ASSERT_EQ(reads.dy + y * stage.stride.h, out_y * stage.stride.h + r * stage.dil.h)
@@ -145,7 +148,7 @@ TEST(Halo, LayoutsFitAndRingsCantLock) {
       EXPECT_TRUE(l.early_slabs == std::numeric_limits<int>::max() ||
                   l.early_slabs + 1 < slot_taps / l.slab_taps)
           << to_text(stage) << ' ' << tile.name();
-      const bool whole = l.grid == l.tiles() * l.spread && halo_turns(stage) <= l.spread &&
+      const bool whole = l.grid == l.tiles() && halo_turns(stage, tile) == 1 &&
                          l.x_slots == l.slots_a_tile() && l.w_slots == l.slabs_a_tile();
       EXPECT_TRUE(whole || l.x_slots >= (single ? 3 : 2)) << to_text(stage) << ' ' << tile.name();
       EXPECT_TRUE(whole || tile.resident || l.w_slots >= 3) << to_text(stage) << ' ' << tile.name();
@@ -265,15 +268,16 @@ TEST(Few, PixelsLieInALineWhereNoTapLooksBeside) {
   EXPECT_FALSE(few_layout(parse_stage("f16:n8h256c64k2r1s2+bias"), h200()).flat);
 }
 
-// Membranes stay in a warpgroup's registers: it must take all steps of a place, one after the
-// other, or every second or fourth beside its cluster's other CTAs.
+// Membranes stay in a warpgroup's registers: it must take all tiles of a place, one after the
+// other.
 TEST(HaloNeurons, AWarpgroupTakesAllStepsOfAPlace) {
   for (const Stage& stage : halo_stages()) {
     if (!stage.act.is_neuron()) continue;
     const Shapes shapes = shapes_of(stage);
-    const int turns = static_cast<int>(halo_turns(stage));
     for (const HaloTile& tile : halo_tiles(stage, h200())) {
       SCOPED_TRACE(to_text(stage) + " " + tile.name());
+      const int turns = static_cast<int>(halo_turns(stage, tile));
+      ASSERT_EQ(Index{turns} * tile.time_steps, halo_inputs(stage));
       const HaloLayout l = halo_layout(stage, tile, h200());
       if (tile.inner != Inner::line) {
         EXPECT_GE(l.tiles_x * l.cta_w, shapes.q);  // each pixel has a membrane
@@ -281,21 +285,15 @@ TEST(HaloNeurons, AWarpgroupTakesAllStepsOfAPlace) {
       }
       const int places = halo_places_of(stage, tile, l, stage.n), grid = halo_grid_of(l, places),
                 tiles = halo_tiles_of(stage, tile, l, stage.n);
-      const Divisor by_grid(grid), by_turns(turns / l.spread);
-      const int log = std::countr_zero(static_cast<unsigned>(l.spread));
-      ASSERT_EQ(grid % l.spread, 0);
+      const Divisor by_grid(grid), by_turns(turns);
       std::set<int> met;
-      std::vector<int> of_cluster;  // the places that its first CTA takes
       for (int block = 0; block < grid; ++block) {
-        const int rank = block % l.spread;
         for (int g = 0; g < (l.pingpong ? 2 : 1); ++g) {
-          int due = rank, last = -1;
-          std::vector<int> taken;
+          int due = 0, last = -1;
           for (int t = block + g * grid; t < tiles; t += l.pingpong ? 2 * grid : grid) {
-            const auto [place, turn] = turn_of(t, by_grid, by_turns, l.pingpong, log);
+            const auto [place, turn] = turn_of(t, by_grid, by_turns, l.pingpong);
             ASSERT_EQ(turn, due);
-            ASSERT_TRUE(turn == rank || place == last);
-            if (turn == rank) taken.push_back(place);
+            ASSERT_TRUE(turn == 0 || place == last);
             if (turn == 0) {
               ASSERT_TRUE(met.insert(place).second);
             }
@@ -303,12 +301,9 @@ TEST(HaloNeurons, AWarpgroupTakesAllStepsOfAPlace) {
               ASSERT_EQ(place % l.k_blocks, block % l.k_blocks);
             }
             last = place;
-            due = due + l.spread < turns ? due + l.spread : rank;
+            due = (due + 1) % turns;
           }
-          EXPECT_EQ(due, rank);
-          // The CTAs of a cluster exchange: they must be at the same place at the same time.
-          if (rank == 0) of_cluster = taken;
-          EXPECT_EQ(taken, of_cluster);
+          EXPECT_EQ(due, 0);
         }
       }
       for (int place = 0; place < places; ++place) EXPECT_TRUE(met.contains(place)) << place;

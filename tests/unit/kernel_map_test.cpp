@@ -18,6 +18,7 @@
 #include "cuda/sm80/window_tile.hpp"
 #include "cuda/sm90/few_layout.hpp"
 #include "cuda/sm90/halo_layout.hpp"
+#include "inspect/kernel_map/halo_map.hpp"
 #include "inspect/kernel_map/window_box_map.hpp"
 #include "kernel_map_points.hpp"
 #include "plan/kernel_table.hpp"
@@ -265,13 +266,13 @@ TEST(KernelMap, KnowsTheTablesWrappers) {
   EXPECT_FALSE(is_mapped_on_gpu(""));
 }
 
-// A neuron's steps: each place has a tile in each of them, in order of time in one CTA or in those
-// of a cluster; a tile of step t reads the images of step t, and holds the same outputs.
+// A neuron's steps: the tiles of a place have one or several each, in order of time in one CTA;
+// what belongs to step t reads the images of step t, and holds the same outputs.
 TEST(KernelMap, ANeuronsStepsFollowEachOther) {
   const cuda::DeviceFacts device = cuda::h200();
   const Machine machine = cuda::machine_of(device);
   verify::Random random(29);
-  int stages = 0, spread = 0, pingpong = 0;
+  int stages = 0, several = 0, pingpong = 0;
   for (int drawn = 0; drawn < 400; ++drawn) {
     Stage stage = draw_mapped(random);
     stage.act = random.chance(0.5) ? lif(2, 1) : integrate_fire(1);
@@ -281,9 +282,10 @@ TEST(KernelMap, ANeuronsStepsFollowEachOther) {
     const Mapped halo = halo_of(stage, machine, random);
     if (!halo.map) continue;
     ++stages;
-    const KernelMap& map = *halo.map;
+    const auto& map = dynamic_cast<const HaloMap&>(*halo.map);
+    const Index in_tile = map.layout().time_steps;
     const std::string repro = map.tile() + " " + to_text(stage);
-    spread += map.tile().find(".spread") != std::string::npos ? 1 : 0;
+    several += in_tile > 1 ? 1 : 0;
     pingpong += map.tile().find(".pingpong") != std::string::npos ? 1 : 0;
     const Index steps = stage.hold ? 1 : stage.t;
     std::map<std::pair<Index, Index>, std::vector<TilePlace>> seen;  // of a place, by number
@@ -297,13 +299,21 @@ TEST(KernelMap, ANeuronsStepsFollowEachOther) {
     if (testing::Test::HasFatalFailure()) return;
     const Accumulator a = map.accumulator(at.output);
     const auto& tiles = seen[{a.tile.x, a.tile.y}];
-    ASSERT_EQ(static_cast<Index>(tiles.size()), steps) << repro;
+    ASSERT_EQ(static_cast<Index>(tiles.size()) * in_tile, steps) << repro;
     const OperandPlace place = map.operand(at.output, at.tap);
     for (Index t = 0; t < steps; ++t) {
-      const TilePlace& tile = tiles[static_cast<std::size_t>(t)];
-      ASSERT_EQ(tile.t, t) << repro;  // numbers rise with time
-      ASSERT_EQ(map.output_of(tile, a.thread, a.number), std::optional(at.output)) << repro;
-      const InputElement there = map.in_slot(tile, place.step, place.in_slot);
+      const TilePlace& first = tiles[static_cast<std::size_t>(t / in_tile)];
+      ASSERT_EQ(first.t, t / in_tile * in_tile) << repro;  // numbers rise with time
+      const TilePlace tile = map.in_step(first, t);
+      // The steps of a tile are groups of eight columns that follow each other, four registers
+      // each.
+      const int group = static_cast<int>(t % in_tile), number = a.number + 4 * group;
+      ASSERT_EQ(map.output_of(tile, a.thread, number), std::optional(at.output)) << repro;
+      if (in_tile > 1) {
+        ASSERT_EQ(map.output_of(first, a.thread, number).has_value(), group == 0) << repro;
+      }
+      const int row = HaloMap::swizzled128(place.in_slot) + group * map.layout().group_stride;
+      const InputElement there = map.in_slot(tile, place.step, HaloMap::swizzled128(row));
       ASSERT_EQ(there.inside, at.inside) << repro;
       if (!at.inside) continue;
       ASSERT_EQ((std::array{there.n, there.h, there.w, there.c}),
@@ -312,7 +322,7 @@ TEST(KernelMap, ANeuronsStepsFollowEachOther) {
     }
   }
   EXPECT_GT(stages, 60);
-  EXPECT_GT(spread, 5);
+  EXPECT_GT(several, 5);
   EXPECT_GT(pingpong, 5);
 }
 

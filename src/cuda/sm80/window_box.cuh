@@ -6,7 +6,7 @@
 // tiles: taps, parts.
 #pragma once
 
-#include "cuda/ptx/cluster.cuh"
+#include "cuda/ptx/shared.cuh"
 #include "cuda/sm80/window_box_thread.hpp"
 #include "cuda/sm80/window_epilogue.cuh"
 

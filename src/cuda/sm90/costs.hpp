@@ -39,10 +39,7 @@ struct HaloCosts {
   double hidden_loads = 0.1287;  // the part of hidden loads that shows as power: a slower clock
   // Cycles: of a tile, of each of its pixels, of each instruction without a pool.
   double epilogue = 1383, epilogue_pixel = 1.451, epilogue_plain = 400.4;
-  // By estimate, not fitted: cycles of a pixel's charge, spike and reset, a step; and those that
-  // CTAs of a cluster take to exchange sums and spikes, of a pixel and in any case.
-  double neuron_pixel = 4;
-  double exchanged_pixel = 16, exchange = 3000;
+  double neuron_pixel = 4;  // by estimate, not fitted: of a pixel's charge, spike and reset, a step
   // Cycles of a launch that no other can lie beside; the last store's part that shows (factor).
   double crowded = 781.3, last_store = 1.536;
   double first_weights = 0.2071;  // the part of weights that stay that no math covers

@@ -22,9 +22,8 @@ struct HaloCase {
   /// Bytes of shared memory for the rings and the staging buffers.
   int room() const {
     return static_cast<int>(device.shared_bytes) - inside.kept_bytes - swizzle_bytes -
-           barrier_bytes - exchange_bytes();
+           barrier_bytes;
   }
-  int exchange_bytes() const { return tile.spread > 1 ? exchange_of(tile).bytes() : 0; }
   /// Whether a tap's math is short against what lies between two slabs.
   bool small() const {
     return tile.instruction_n() * tile.instructions() <= 128 &&

@@ -17,7 +17,7 @@ struct Model {
   bool pingpong() const { return tile.schedule == Schedule::pingpong; }
   bool pooled() const { return stage.pool.has_value(); }
   /// Tiles of a place, and steps in the epilogue of each.
-  double steps() const { return static_cast<double>(halo_turns(stage)); }
+  double turns() const { return static_cast<double>(halo_turns(stage, tile)); }
   double held() const { return static_cast<double>(stage.hold ? stage.t : 1); }
   double warpgroups() const { return pingpong() ? 1 : 2; }  // that work on a tile
   /// Whether the stage leaves out what its stride passes over.
@@ -57,11 +57,7 @@ struct Model {
            (tile.resident ? 0 : 1e-6 * loads);
   }
   double pixels() const { return tile.instruction_n() * tile.instructions(); }
-  double neuron() const {
-    if (!stage.act.is_neuron()) return 0;
-    return (costs.neuron_pixel + (layout.spread > 1 ? costs.exchanged_pixel : 0)) * pixels() +
-           (layout.spread > 1 ? costs.exchange : 0);
-  }
+  double neuron() const { return stage.act.is_neuron() ? costs.neuron_pixel * pixels() : 0; }
   double epilogue() const {
     return costs.epilogue + held() * (costs.epilogue_pixel * pixels() + neuron()) +
            (pooled() ? 0 : held() * costs.epilogue_plain * tile.instructions());
@@ -74,15 +70,13 @@ struct Model {
   }
   /// Of all tiles. Two warpgroups in turns each need their own math and epilogue.
   double tiles() const {
-    const Index walkers = layout.grid / layout.spread,
-                round = walkers * (steps() > 1 && pingpong() ? 2 : 1);
-    const double turns =
-        static_cast<double>((layout.tiles() + round - 1) / round * round / walkers) * steps() /
-        layout.spread;
+    const Index round = Index{layout.grid} * (turns() > 1 && pingpong() ? 2 : 1);
+    const double walk =
+        static_cast<double>((layout.tiles() + round - 1) / round * round / layout.grid) * turns();
     const double one = tile_cycles();
-    if (!pingpong()) return turns * std::max(one + epilogue(), store());
-    const double pair = turns > 1 ? std::max((one + epilogue()) / 2, store()) : 0;
-    return turns * std::max(one, pair) + epilogue();
+    if (!pingpong()) return walk * std::max(one + epilogue(), store());
+    const double pair = walk > 1 ? std::max((one + epilogue()) / 2, store()) : 0;
+    return walk * std::max(one, pair) + epilogue();
   }
   /// What shows beside the tiles: the last one's store, and some of the load of weights that stay.
   /// A launch that leaves half of the multiprocessors free lets the next one start there.

@@ -15,7 +15,7 @@ namespace {
 Tile tile_of(const HaloTile& tile) {
   const int choices = static_cast<int>(tile.inner) | (tile.resident ? 4 : 0) |
                       static_cast<int>(tile.schedule) << 3 | (tile.half ? 32 : 0) | tile.deep << 8 |
-                      tile.spread << 12;
+                      tile.time_steps << 12;
   return {tile.name(), tile.bw, tile.bh, tile.bn, choices};
 }
 HaloTile halo_tile(const Tile& tile) {
@@ -27,7 +27,7 @@ HaloTile halo_tile(const Tile& tile) {
           .resident = (tile.d & 4) != 0,
           .half = (tile.d & 32) != 0,
           .deep = tile.d >> 8 & 15,
-          .spread = tile.d >> 12};
+          .time_steps = tile.d >> 12};
 }
 
 template <class Launch>

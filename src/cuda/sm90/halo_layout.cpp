@@ -17,6 +17,7 @@ bool compiled(const Stage& stage, const HaloTile& tile) {
   const auto among = [&](const auto& all) {
     return std::find(all.begin(), all.end(), wanted) != all.end();
   };
+  if (tile.time_steps > 1) return !tile.half && among(accumulators_of(tile.time_steps));
   if (stage.act.is_neuron()) return !tile.half && among(neuron_accumulators);
   if (gives_sums(stage)) return !tile.half && among(sums_accumulators);
   if (tile.half && (!serves_half(wanted) || tile.schedule != Schedule::pingpong || tile.resident))
@@ -27,9 +28,7 @@ bool compiled(const Stage& stage, const HaloTile& tile) {
 bool candidate(const HaloCase& c) {
   const HaloTile& tile = c.tile;
   if (!compiled(c.stage, tile)) return false;
-  if (tile.spread > 1 && (halo_turns(c.stage) % tile.spread != 0 || tile.resident ||
-                          tile.schedule == Schedule::pingpong))
-    return false;
+  if (tile.time_steps > 1 && tile.time_steps != halo_time_steps(c.stage)) return false;
   // A window must lie in one thread's accumulators.
   if (c.pooled() && (tile.bw % 2 != 0 || tile.bh % 2 != 0)) return false;
   switch (tile.inner) {
@@ -44,9 +43,15 @@ bool candidate(const HaloCase& c) {
       if (!pointwise(c.stage) || tile.bh != 1 || tile.bn != 1) return false;
       break;
     case Inner::brick: {
-      if (c.pooled() || c.stage.act.is_neuron() || tile.deep > 0) return false;
+      if (c.pooled() || tile.deep > 0) return false;
       const int pieces = store_pieces(tile.instruction_n(), gives_sums(c.stage));
-      if (tile.bn % 8 != 0 || tile.bn > 32 || tile.bh % pieces != 0) return false;
+      if (c.stage.act.is_neuron()) {
+        // The steps of a pixel and eight images are the groups of columns that follow each other.
+        if (tile.time_steps == 1 || tile.bn != 8) return false;
+      } else if (tile.bn % 8 != 0 || tile.bn > 32) {
+        return false;
+      }
+      if (tile.bh % pieces != 0 && (tile.bh > 1 || tile.bw % pieces != 0)) return false;
       break;
     }
   }
@@ -57,12 +62,6 @@ bool candidate(const HaloCase& c) {
 }
 
 // ---------------------------------------------------------------------------------- storage
-
-/// Clusters of so many CTAs that lie on the device at the same time. A cluster lies within a group
-/// of multiprocessors, so that some are left over: an H200 took fewer than 32 of four at a time.
-int clusters(int sms, int of) {
-  return std::max(1, of > 2 ? sms / of * 9 / 10 : sms / of);
-}
 
 /// A CTA's tile, how many of them there are, and CTAs to walk over them.
 void lay_walk(const HaloCase& c, HaloLayout& out) {
@@ -82,9 +81,7 @@ void lay_walk(const HaloCase& c, HaloLayout& out) {
   out.tiles_y = line ? 1 : ceil_div(height, out.cta_h);
   out.tiles_n = line ? 1 : ceil_div(stage.n, out.cta_n);
   out.sharers = inside.sharers;
-  out.spread = tile.spread;
-  out.grid = static_cast<int>(
-      std::min<Index>(clusters(device.sms, out.spread), out.tiles() / out.sharers) * out.spread);
+  out.grid = static_cast<int>(std::min<Index>(device.sms, out.tiles() / out.sharers));
   // A CTA with resident weights keeps its channel block: tile % k_blocks must not change as it
   // walks.
   if (tile.resident) out.grid = std::max(out.k_blocks, out.grid / out.k_blocks * out.k_blocks);
@@ -105,8 +102,10 @@ void lay_walk(const HaloCase& c, HaloLayout& out) {
   out.first_w = -static_cast<int>(stage.pad.left);
   out.first_h = -static_cast<int>(stage.pad.top);
   out.window = c.window();
+  out.time_steps = static_cast<std::uint8_t>(tile.time_steps);
   out.chunks = ceil_div(stage.c, row_channels);
-  out.chunk_channels = whole_chunks(stage) ? 0 : row_channels;
+  // A map has five axes: no chunks beside the time steps.
+  out.chunk_channels = whole_chunks(stage) && tile.time_steps == 1 ? 0 : row_channels;
 }
 
 /// A box of pixels and how the taps and instructions walk in it. False: none that TMA can bring, or
@@ -117,7 +116,7 @@ bool lay_box(const HaloCase& c, HaloLayout& out) {
   out.box_h += out.cta_h;
   out.box_n = out.cta_n;
   const auto spans = [](int box, Index step) { return (box - 1) * step + 1; };
-  const Index bytes = Index{out.box_w} * out.box_h * out.box_n * row_bytes;
+  const Index bytes = Index{out.box_w} * out.box_h * out.box_n * out.time_steps * row_bytes;
   if (spans(out.box_w, out.step_w) > most_box || spans(out.box_h, out.step_h) > most_box ||
       bytes > c.room())
     return false;
@@ -125,11 +124,13 @@ bool lay_box(const HaloCase& c, HaloLayout& out) {
   out.x_box = out.x_slot = round_up(out.box_bytes, swizzle_bytes);
 
   // Bytes from a pixel to its right neighbour, and to the one below; a line is groups of eight.
-  const int pixel = out.images ? tile.bn * row_bytes : row_bytes;
-  const int row = tile.inner == Inner::line ? 8 * pixel : out.box_w * pixel;
+  // The time steps lie between the images and the columns, or between the columns and the rows.
+  const int pixel = out.images ? tile.bn * out.time_steps * row_bytes : row_bytes;
+  const int line = out.box_w * pixel;
+  const int row = tile.inner == Inner::line ? 8 * pixel : out.images ? line : line * out.time_steps;
   for (std::uint16_t& shift : std::span(out.tap_shift).first(static_cast<std::size_t>(out.taps)))
     shift = static_cast<std::uint16_t>(((shift >> 8) * row + (shift & 255) * pixel) / 16);
-  out.group_stride = out.images ? 8 * row_bytes : row;
+  out.group_stride = out.images ? 8 * row_bytes : tile.inner == Inner::line ? row : line;
   out.instruction_stride = out.images ? row : (tile.bw > 8 ? 8 * row_bytes : row * out.box_h);
   out.warpgroup_stride = out.warpgroup_columns * pixel + out.warpgroup_rows * row;
   return true;
@@ -141,9 +142,10 @@ void lay_output(const HaloCase& c, HaloLayout& out) {
   const HaloTile& tile = c.tile;
   const int w = tile.bw / out.window, h = tile.bh / out.window,
             pieces = store_pieces(tile.instruction_n(), gives_sums(c.stage));
-  out.stored_pixels = c.pooled() ? w * h * tile.bn : tile.instruction_n() / pieces;
+  out.stored_pixels =
+      c.pooled() ? w * h * tile.bn * tile.time_steps : tile.instruction_n() / pieces;
   out.store_j = out.images ? 8 : w;
-  out.store_i = out.images ? 8 * w : (tile.bw > 8 ? 8 / out.window : w * h);
+  out.store_i = out.images ? 8 * w : (tile.bw > 8 ? 8 / out.window : w * h * tile.time_steps);
   // Behind a pooled tile one row more takes columns that do not exist (Fragments::row).
   const int rows = out.stored_pixels + (c.pooled() ? 1 : 0);
   const int pixel_bytes = gives_sums(c.stage) ? 2 * row_bytes : row_bytes;
@@ -151,7 +153,7 @@ void lay_output(const HaloCase& c, HaloLayout& out) {
       c.inside.staging > 0 ? c.inside.staging : round_up(rows * pixel_bytes, swizzle_bytes);
   if (c.pooled()) return;
   const bool pixels = tile.inner == Inner::pixels;
-  const bool rows_apart = pixels || tile.inner == Inner::brick;
+  const bool rows_apart = pixels || (tile.inner == Inner::brick && tile.bh % pieces == 0);
   out.part_y = out.images ? 1 : 0;
   out.part_x = pixels && tile.bw > 8 ? 8 : 0;
   out.part_n = !out.images && tile.bn > 1 ? 1 : 0;

@@ -68,6 +68,8 @@ struct KernelLayout {
   int piece_x = 0, piece_y = 0;            // from one piece of an instruction's to the next
   int store_buffers = 1;  // of each warpgroup: with two, a part is staged while the last one leaves
 
+  std::uint8_t time_steps =
+      1;  // that a tile has of each pixel; of several, they are an axis of x and y
   bool x_passes = false,
        w_passes = false;  // a ring's slots, from one producer to another (wait_empty)
 
@@ -83,7 +85,6 @@ struct HaloLayout : KernelLayout {
   int k_blocks = 0, tiles_x = 0, tiles_y = 0, tiles_n = 0;
   int grid = 0;
   bool crowded = false;  // too many CTAs for those of the next launch to lie beside them
-  int spread = 1;        // of the CTAs, so many are a cluster, which takes a place's steps together
 
   int taps = 0;
   std::array<std::uint8_t, max_taps> tap_index{};  // r*S + s, in the order of summation
@@ -97,19 +98,6 @@ struct HaloLayout : KernelLayout {
   Index tiles() const { return Index{k_blocks} * tiles_x * tiles_y * tiles_n; }
   int end() const { return barrier_offset + barrier_bytes; }
 };
-
-/// What the CTAs of a cluster exchange, in the shared memory of each, behind halo's: barriers of
-/// its consumer warps, a word of spikes from each CTA for every thread, every thread's sums.
-struct HaloExchange {
-  static constexpr int threads = 256, barriers = 2 * threads / 32 * 8;
-  int spread, sums;  // of a thread
-  int words_offset() const { return barriers; }
-  int sums_offset() const { return words_offset() + 4 * threads * spread; }
-  int bytes() const { return sums_offset() + 4 * threads * sums; }
-};
-inline HaloExchange exchange_of(const HaloTile& tile) {
-  return {tile.spread, tile.instruction_n() * tile.instructions() / 2};
-}
 
 /// What a kernel that runs halo's main loop inside asks of its layout.
 struct HaloInside {
@@ -162,15 +150,12 @@ struct Turn {
   int place, turn;
 };
 /// Turns are fastest in a CTA's walk; in ping-pong the two warpgroups, each in a place of its own,
-/// are faster still. `by_turns`: those that a CTA takes of a place; 1 << `spread` CTAs of a cluster
-/// take turns with them.
-CONVOY_HD Turn turn_of(int t, const Divisor& by_grid, const Divisor& by_turns, bool pingpong,
-                       int spread = 0) {
+/// are faster still.
+CONVOY_HD Turn turn_of(int t, const Divisor& by_grid, const Divisor& by_turns, bool pingpong) {
   const int block = by_grid.reduce(t), both = pingpong ? 1 : 0, warpgroup = t & both;
   int round = t >> both;
-  const int turn = by_turns.reduce(round), walkers = static_cast<int>(by_grid.d) >> spread;
-  return {(block >> spread) + ((round << both) + warpgroup) * walkers,
-          (turn << spread) + (block & ((1 << spread) - 1))};
+  const int turn = by_turns.reduce(round);
+  return {block + ((round << both) + warpgroup) * static_cast<int>(by_grid.d), turn};
 }
 
 /// Whether the input channels are whole chunks, of which one load can then bring several.
@@ -187,7 +172,9 @@ std::vector<float> halo_weights(const Stage& stage, const float* w);
 std::string halo_packing(const Stage& stage);
 Index halo_weights_elements(const Stage& stage);
 
-/// Arguments of the three tensor maps. Pixel strides in elements, at least C and K.
+/// Arguments of the three tensor maps. Pixel strides in elements, at least C and K. Of x: the
+/// images are those of all steps with an input of their own, unless the layout's tiles have several
+/// steps, which are then the axis behind the columns, or behind the images where these come first.
 TensorMapArgs halo_x_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
                          Index pixel_stride);
 TensorMapArgs halo_w_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout);

@@ -31,6 +31,24 @@ std::string halo_packing(const Stage& stage) {
                      stage.r, stage.s, stage.stride.h, stage.stride.w, stage.dil.h, stage.dil.w);
 }
 
+namespace {
+
+/// Makes room for the time steps behind the second axis: `count` of them, so many bytes apart, of
+/// which a box has some.
+void insert_time(TensorMapArgs& map, Index count, std::uint64_t stride, int in_box) {
+  const auto insert = [](auto& axes, auto value) {
+    std::copy_backward(axes.begin() + 2, axes.end() - 1, axes.end());
+    axes[2] = value;
+  };
+  map.rank = 5;
+  insert(map.size, static_cast<std::uint64_t>(count));
+  insert(map.stride, stride);
+  insert(map.box, static_cast<std::uint32_t>(in_box));
+  insert(map.step, 1U);
+}
+
+}  // namespace
+
 TensorMapArgs halo_x_map(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
                          Index pixel_stride) {
   const auto u = [](Index v) { return static_cast<std::uint64_t>(v); };
@@ -39,7 +57,7 @@ TensorMapArgs halo_x_map(const Stage& stage, const HaloTile& tile, const HaloLay
   };
   const std::uint64_t pixel = u(pixel_stride) * value_bytes;
   TensorMapArgs map{.dtype = stage.dtype, .rank = 5};
-  const bool whole = whole_chunks(stage);
+  const bool whole = layout.chunk_channels == 0;
   const auto bn = static_cast<std::uint32_t>(layout.box_n);
   const auto sw = static_cast<std::uint32_t>(stage.stride.w),
              sh = static_cast<std::uint32_t>(stage.stride.h);
@@ -60,6 +78,10 @@ TensorMapArgs halo_x_map(const Stage& stage, const HaloTile& tile, const HaloLay
     map.box = {row_channels, bn, reach(layout.box_w, stage.stride.w),
                reach(layout.box_h, stage.stride.h)};
     map.step = {1, 1, sw, sh, 1};
+  }
+  if (layout.time_steps > 1) {
+    insert_time(map, stage.t, pixel * u(stage.n * stage.h * stage.w), layout.time_steps);
+    return map;
   }
   // Chunks of channels are an axis of their own where all of them are whole.
   if (whole) map.size[0] = row_channels;
@@ -90,11 +112,11 @@ TensorMapArgs halo_y_map(const Stage& stage, const HaloTile& tile, Index pixel_s
   const int pieces = store_pieces(tile.instruction_n(), sums);
   // An instruction's pixels are one row of images, or some rows: of eight pixels, or a brick's.
   const bool pooled = stage.pool.has_value(), row = tile.inner == Inner::images;
-  const auto bw = u32(pooled                       ? tile.bw / 2
-                      : row                        ? tile.bw / pieces
-                      : tile.inner == Inner::brick ? tile.bw
-                                                   : 8);
-  const auto bh = u32(pooled ? tile.bh / 2 : row ? 1 : tile.bh / pieces);
+  const bool brick = tile.inner == Inner::brick, rows_apart = !row && tile.bh % pieces == 0;
+  const auto bw = u32(pooled         ? tile.bw / 2
+                      : row || brick ? tile.bw / (rows_apart ? 1 : pieces)
+                                     : 8);
+  const auto bh = u32(pooled ? tile.bh / 2 : row ? 1 : tile.bh / (rows_apart ? pieces : 1));
   const auto bn = u32(pooled || tile.images_first() ? tile.bn : 1),
              channels = u32(tile.half || sums ? block_channels / 2 : block_channels);
   TensorMapArgs map{.dtype = stage.output_dtype(true), .rank = 4};
@@ -112,11 +134,7 @@ TensorMapArgs halo_y_map(const Stage& stage, const HaloTile& tile, Index pixel_s
     map.stride = {0, image, pixel, pixel * u(shapes.out_w)};
     map.box = {channels, bn, bw, bh};
   }
-  if (!stage.act.is_neuron()) return map;
-  map.rank = 5;  // steps
-  map.size[4] = u(stage.t);
-  map.stride[4] = image * u(stage.n);
-  map.box[4] = 1;
+  if (stage.act.is_neuron()) insert_time(map, stage.t, image * u(stage.n), tile.time_steps);
   return map;
 }
 

@@ -1,6 +1,3 @@
-#include <bit>
-#include <cstdlib>
-
 #include "cuda/error.hpp"
 #include "cuda/sm90/halo_neuron.hpp"
 #include "cuda/sm90/halo_neuron_membranes.cuh"
@@ -9,30 +6,32 @@
 
 namespace convoy::cuda::sm90 {
 
-NeuronKernel find_neuron_f16(Accumulator wanted, PoolKind pool);         // halo_neuron_f16.cu
-NeuronKernel find_neuron_bf16(Accumulator wanted, PoolKind pool);        // halo_neuron_bf16.cu
-NeuronKernel find_neuron_spread_f16(Accumulator wanted, PoolKind pool);  // and so on
-NeuronKernel find_neuron_spread_bf16(Accumulator wanted, PoolKind pool);
+NeuronKernel find_neuron_f16(Accumulator wanted, PoolKind pool);   // halo_neuron_f16.cu
+NeuronKernel find_neuron_bf16(Accumulator wanted, PoolKind pool);  // halo_neuron_bf16.cu
+NeuronKernel find_neuron_steps_f16(Accumulator wanted, PoolKind pool, int time_steps);
+NeuronKernel find_neuron_steps_bf16(Accumulator wanted, PoolKind pool, int time_steps);
 
 namespace {
 
 NeuronKernel find(const Stage& stage, const HaloTile& tile) {
   return for_16_bits(stage.dtype, [&]<class T>() {
     constexpr bool half = std::is_same_v<T, __half>;
-    const auto find = tile.spread > 1 ? half ? find_neuron_spread_f16 : find_neuron_spread_bf16
-                      : half          ? find_neuron_f16
-                                      : find_neuron_bf16;
-    return find({tile.instruction_n(), tile.instructions()}, pool_kind(stage, tile));
+    const Accumulator wanted{tile.instruction_n(), tile.instructions()};
+    const PoolKind pool = pool_kind(stage, tile);
+    if (tile.time_steps > 1)
+      return (half ? find_neuron_steps_f16 : find_neuron_steps_bf16)(wanted, pool, tile.time_steps);
+    return (half ? find_neuron_f16 : find_neuron_bf16)(wanted, pool);
   });
 }
 
-/// The stage of so many images; x's of all steps are images to it.
+/// The stage of so many images.
 Stage of_images(Stage stage, Index n) {
   stage.n = n;
   return stage;
 }
-Stage of_all_steps(const Stage& stage, Index n) {
-  return of_images(stage, n * halo_turns(stage));
+/// As x's map takes it: all steps' are images, unless a tile has several steps.
+Stage of_x(const Stage& stage, const HaloTile& tile, Index n) {
+  return of_images(stage, tile.time_steps > 1 ? n : n * halo_inputs(stage));
 }
 
 std::string name_of(const HaloTile& tile) {
@@ -44,17 +43,13 @@ std::string name_of(const HaloTile& tile) {
 NeuronParams neuron_params(const Stage& stage, const HaloTile& tile, const HaloLayout& layout) {
   NeuronParams p{halo_params(stage, layout), device_neuron(stage)};
   const Shapes shapes = shapes_of(stage);
-  p.every_lane = std::getenv("CONVOY_RACECHECK") != nullptr;
   p.held = static_cast<int>(stage.hold ? stage.t : 1);
-  p.turns = static_cast<int>(halo_turns(stage));
-  p.by_turns = Divisor(p.turns / tile.spread);
-  p.spread = std::countr_zero(static_cast<unsigned>(tile.spread));
-  p.exchange_offset = layout.end();
-  p.words_offset = layout.end() + exchange_of(tile).words_offset();
-  p.sums_offset = layout.end() + exchange_of(tile).sums_offset();
+  p.turns = static_cast<int>(halo_turns(stage, tile));
+  p.by_turns = Divisor(p.turns);
   p.line = tile.inner == Inner::line;
   p.cells_x = static_cast<int>(shapes.q);
   p.cells_y = p.line ? 1 : static_cast<int>(shapes.p);
+  p.brick_w = tile.inner == Inner::brick ? tile.bw : 0;
   p.instruction_x = tile.inner == Inner::pixels && tile.bw > 8 ? 8 : 0;
   p.instruction_n = tile.inner == Inner::pixels && tile.bn > 1 ? 1 : 0;
   return p;
@@ -79,7 +74,7 @@ HaloNeuronLaunch::~HaloNeuronLaunch() = default;
 
 void HaloNeuronLaunch::use(const void* w) {
   auto& [stage, tile, layout, kernel, p] = *ready_;
-  const std::string why = encode_maps(of_all_steps(stage, stage.n), stage, tile, layout, w, p);
+  const std::string why = encode_maps(of_x(stage, tile, stage.n), stage, tile, layout, w, p);
   if (!why.empty()) throw Error(name_of(tile) + " for " + to_text(stage) + ": " + why);
 }
 
@@ -99,15 +94,14 @@ std::string HaloNeuronLaunch::run(const Run& run, cudaStream_t stream) const noe
   p.step_x = p.line ? p.cells_x : 0;
   const bool whole = run.n == stage.n;
   std::string why = aim(&p.x, run.x, whole && run.x_pixel_stride == stage.c, [&] {
-    return halo_x_map(of_all_steps(stage, run.n), tile, layout, run.x_pixel_stride);
+    return halo_x_map(of_x(stage, tile, run.n), tile, layout, run.x_pixel_stride);
   });
   if (why.empty())
     why = aim(&p.y, run.y, whole && run.y_pixel_stride == stage.k,
               [&] { return halo_y_map(of_images(stage, run.n), tile, run.y_pixel_stride); });
   if (!why.empty()) return why;
-  return launch(
-      kernel, p, grid, halo_threads, layout.shared_bytes, stream,
-      [&] { return name_of(tile) + " for " + to_text(stage); }, tile.spread);
+  return launch(kernel, p, grid, halo_threads, layout.shared_bytes, stream,
+                [&] { return name_of(tile) + " for " + to_text(stage); });
 }
 
 cudaFuncAttributes halo_neuron_attributes(const Stage& stage, const HaloTile& tile) {

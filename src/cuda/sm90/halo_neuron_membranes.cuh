@@ -8,57 +8,48 @@
 
 namespace convoy::cuda::sm90 {
 
-/// The rule of a compiled kernel: sums, membranes and what halo needs fit into 232 registers.
+/// The rules of a compiled kernel: sums, membranes and what halo needs fit into 232 registers.
 template <int N, int I>
 concept NeuronAccumulator = N* I / 2 <= 64;
+template <int N, int I, PoolKind Pool, int TimeSteps>
+concept NeuronStepsAccumulator = requires {
+  requires N* I / 2 * (TimeSteps + 1) / TimeSteps <= 168;
+  requires N % (8 * TimeSteps) == 0;  // a pixel's steps are in one instruction
+  requires Pool == PoolKind::none || N % (16 * TimeSteps) == 0;
+};
 
 using NeuronKernel = void (*)(NeuronParams);
 
-/// One of `Kernels`, which has `of<N, I, Pool>`. Null where there is none, as halo_of.
-template <class Kernels, int N, int I>
-NeuronKernel neuron_of(PoolKind pool) {
-  if (pool == PoolKind::none) return Kernels::template of<N, I, PoolKind::none>;
-  if (pool == PoolKind::pixels) return Kernels::template of<N, I, PoolKind::pixels>;
-  if constexpr (I % 2 == 0) return Kernels::template of<N, I, PoolKind::images>;
-  return nullptr;
-}
-
+/// Of `Kernels`, which has `accumulators`, and `of<N, I>(pool)` for each of them: null where there
+/// is none, as halo_of.
 template <class Kernels>
 NeuronKernel find_neuron(Accumulator wanted, PoolKind pool) {
+  constexpr auto& all = Kernels::accumulators;
   NeuronKernel found = nullptr;
   [&]<std::size_t... Entry>(std::index_sequence<Entry...>) {
-    constexpr auto& all = neuron_accumulators;
     (void)((all[Entry] == wanted &&
-            ((found = neuron_of<Kernels, all[Entry].n, all[Entry].instructions>(pool)), true)) ||
+            ((found = Kernels::template of<all[Entry].n, all[Entry].instructions>(pool)), true)) ||
            ...);
   }
-  (std::make_index_sequence<neuron_accumulators.size()>{});
+  (std::make_index_sequence<all.size()>{});
   return found;
 }
 
-/// A tile of x: its first image, or first pixel of a line, is that of its step.
-struct NeuronPlace : Place {
-  int step;
-};
-
 /// The last tiles of some CTAs lie behind the last image: they are computed, and clipped.
 __device__ __forceinline__ NeuronPlace place(const NeuronParams& p, int t) {
-  const auto [tile, step] = turn_of(t, p.by_grid, p.by_turns, p.at.pingpong, p.spread);
-  Place at = place(static_cast<const HaloParams&>(p), tile);
-  at.n += step * p.step_n;
-  at.x += step * p.step_x;
-  return {at, step};
+  const auto [tile, turn] = turn_of(t, p.by_grid, p.by_turns, p.at.pingpong);
+  return {place(static_cast<const HaloParams&>(p), tile), turn * p.at.time_steps};
 }
 
 __device__ __forceinline__ void store_box(const NeuronParams& p, const NeuronPlace& at,
                                           std::uint32_t buffer, int k, int x, int y, int n) {
   if (p.at.images)
-    ptx::tma_store(&p.y, buffer, k, n, x, y, at.step);
+    ptx::tma_store(&p.y, buffer, k, n, at.step, x, y);
   else
-    ptx::tma_store(&p.y, buffer, k, x, y, n, at.step);
+    ptx::tma_store(&p.y, buffer, k, x, at.step, y, n);
 }
 
-/// Where in [n,P,Q,K] a thread's membranes lie. `at`: of the first step.
+/// Where in [n,P,Q,K] a thread's membranes lie.
 struct Membranes {
   const NeuronParams& p;
   int n, x, y, k;  // of accumulator 0
@@ -77,58 +68,65 @@ struct Membranes {
   template <class Body>
   __device__ __forceinline__ void at(int i, int e, Body body) const {
     const int group = e / 4, right = column + e % 2, channel = k + e / 2 % 2 * 8;
-    const int to_right = p.at.images ? group : p.line ? 8 * group + right : right;
+    const bool brick = p.brick_w > 0;
+    const int to_right = brick         ? group % p.brick_w
+                         : p.at.images ? group
+                         : p.line      ? 8 * group + right
+                                       : right;
     const int its_x = x + to_right + i * p.instruction_x;
-    const int its_y = y + (p.at.images ? i : p.line ? 0 : group);
+    const int its_y = y + (brick ? group / p.brick_w : p.at.images ? i : p.line ? 0 : group);
     const int its_n = n + (p.at.images ? right : i * p.instruction_n);
     if (channel < p.epilogue.k && its_x < p.cells_x && its_y < p.cells_y && its_n < p.cells_n)
       body(((Index{its_n} * p.cells_y + its_y) * p.cells_x + its_x) * p.epilogue.k + channel);
   }
 };
 
-/// Calls `body(i, e, membrane)` for each of a thread's accumulators that has one.
-template <int N, int I, class Body>
-__device__ __forceinline__ void each_membrane(const NeuronParams& p, const Place& at, int g,
-                                              Body body) {
+/// Calls `body(i, e)` for each of M membranes of I instructions.
+template <int I, int M, class Body>
+__device__ __forceinline__ void each_of(Body body) {
+#pragma unroll
+  for (int i = 0; i < I; ++i) {
+#pragma unroll
+    for (int e = 0; e < M; ++e) body(i, e);
+  }
+}
+
+/// The membranes of a tile's first time step: those that are given, or zero.
+template <int I, int M>
+__device__ __forceinline__ void begin_membranes(const NeuronParams& p, const NeuronPlace& at, int g,
+                                                float (&v)[I][M]) {
+  if (at.step != 0) return;
+  each_of<I, M>([&](int i, int e) { v[i][e] = 0.0f; });
+  if (p.membrane_in == nullptr) return;
   const Membranes membranes(p, at, g);
-#pragma unroll
-  for (int i = 0; i < I; ++i) {
-#pragma unroll
-    for (int e = 0; e < N / 2; ++e)
-      membranes.at(i, e, [&](Index membrane) { body(i, e, membrane); });
-  }
+  each_of<I, M>([&](int i, int e) {
+    membranes.at(i, e, [&](Index membrane) { v[i][e] = p.membrane_in[membrane]; });
+  });
 }
-
-template <int N, int I, class Body>
-__device__ __forceinline__ void each_accumulator(Body body) {
-#pragma unroll
-  for (int i = 0; i < I; ++i) {
-#pragma unroll
-    for (int e = 0; e < N / 2; ++e) body(i, e);
-  }
-}
-
-template <int N, int I>
-__device__ __forceinline__ void charge_all(const NeuronParams& p, float (&v)[I][N / 2],
-                                           const float (&sums)[I][N / 2]) {
-  with_charge(p.charge, [&]<Charge By>() {
-    each_accumulator<N, I>([&](int i, int e) { v[i][e] = charged<By>(p, v[i][e], sums[i][e]); });
+/// Those after the last one, where they are wanted. `turn`: of the tile.
+template <int I, int M>
+__device__ __forceinline__ void end_membranes(const NeuronParams& p, const NeuronPlace& at, int g,
+                                              const float (&v)[I][M]) {
+  if (p.membrane_out == nullptr || at.step + p.at.time_steps != p.turns * p.at.time_steps) return;
+  const Membranes membranes(p, at, g);
+  each_of<I, M>([&](int i, int e) {
+    membranes.at(i, e, [&](Index membrane) { p.membrane_out[membrane] = v[i][e]; });
   });
 }
 
-/// The membranes after the spikes that they fire.
-template <int N, int I>
-__device__ __forceinline__ void reset_all(const NeuronParams& p, float (&v)[I][N / 2]) {
-  const auto all = [&]<bool Soft>() {
-    each_accumulator<N, I>([&](int i, int e) {
-      v[i][e] = math::reset(v[i][e], p.threshold, math::fire(v[i][e], p.threshold), Soft);
-    });
-  };
-  // One of them each time: to choose for each membrane takes as long as the reset.
-  if (p.soft)
-    all.template operator()<true>();
+/// Calls `body.operator()<Soft>()` with how the stage resets: to choose for each membrane takes as
+/// long as the reset.
+template <class Body>
+__device__ __forceinline__ void with_reset(bool soft, Body body) {
+  if (soft)
+    body.template operator()<true>();
   else
-    all.template operator()<false>();
+    body.template operator()<false>();
+}
+/// A charged membrane after the spike that it may fire.
+template <bool Soft>
+__device__ __forceinline__ float reset(const NeuronParams& p, float v) {
+  return math::reset(v, p.threshold, math::fire(v, p.threshold), Soft);
 }
 
 /// A charged membrane, read as the spike that it fires.

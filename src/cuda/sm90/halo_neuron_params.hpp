@@ -9,19 +9,16 @@ namespace convoy::cuda::sm90 {
 struct NeuronParams : HaloParams, DeviceNeuron {
   const float* membrane_in;  // [n,P,Q,K]; null: zero
   float* membrane_out;       // likewise; null: not wanted
-  bool every_lane;  // arrives at the barriers of an exchange, not one for its warp: for racecheck
-  int held;         // steps that the sums of one tile are held for; 1: each has its own
+  int held;                  // steps that the sums of one tile are held for; 1: each has its own
   // A CTA takes the same tile in all steps, one after the other.
   Divisor by_grid, by_turns;
-  int turns;  // tiles of a place: steps with an input of their own
-  // 1 << spread CTAs are a cluster, which takes a place's steps together: the first takes step 0
-  // and every such many on. In each one's shared memory lies what they exchange.
-  int spread, exchange_offset, words_offset, sums_offset;
+  int turns;             // tiles of a place
   int step_n, step_x;    // of x's images, or of a line's pixels, from step to step
   int cells_x, cells_y;  // the plane of membranes, or line
   int cells_n;
   // Pixels from one instruction to the next: a group's lie as `Inner` says.
   int instruction_x, instruction_n;
+  int brick_w;  // pixels in a row of a brick; 0: it is none
   bool line;
 };
 static_assert(sizeof(NeuronParams) <= sizeof(HaloParams) + 128, "two lines more, see HaloParams");

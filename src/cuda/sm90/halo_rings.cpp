@@ -46,7 +46,7 @@ void deepen(const HaloCase& c, HaloLayout& out) {
   out.slot_chunks = deep;
   out.slot_boxes = out.boxes;
   // The same box of all chunks: one after the other, as one load brings them.
-  if (whole_chunks(c.stage)) out.load_chunks = deep, out.x_box = out.box_bytes;
+  if (out.chunk_channels == 0) out.load_chunks = deep, out.x_box = out.box_bytes;
   for (int v = 0; v < out.boxes; ++v) {
     const TapBox& box = out.box[v];
     for (int t = box.first; t < box.first + box.count; ++t)
@@ -97,8 +97,8 @@ bool in_pieces(const HaloCase& c) {
 /// shows less often. Whether they do.
 bool hold_tile(const HaloCase& c, HaloLayout& out) {
   // With another stage inside, tiles overlap: there it is for the only tile of all.
-  if ((c.inside.alone ? out.grid / out.spread : 1) != out.tiles() ||
-      halo_turns(c.stage) > out.spread || (c.tile.deep == 0 && out.boxes > 1))
+  if ((c.inside.alone ? out.grid : 1) != out.tiles() || halo_turns(c.stage, c.tile) > 1 ||
+      (c.tile.deep == 0 && out.boxes > 1))
     return false;
   const int tap_bytes = c.tap_bytes(), rings = c.room(),
             slot_taps = c.tile.deep > 0 ? out.slot_taps() : out.taps;
@@ -184,7 +184,7 @@ void limit_early_slabs(const HaloCase& c, HaloLayout& out) {
 }
 
 /// Where what begins, and how ping-pong passes the slots of the other warpgroup's tile.
-void lay_offsets(const HaloCase& c, HaloLayout& out) {
+void lay_offsets(HaloLayout& out) {
   out.x_bytes = out.box_bytes * out.slot_chunks * out.slot_boxes;
   const int tile_x = out.slots_a_tile(), tile_w = out.slabs_a_tile();
   if (out.sharers == 1) {  // else both walk over every box
@@ -198,8 +198,7 @@ void lay_offsets(const HaloCase& c, HaloLayout& out) {
   out.w_offset = out.x_slots * out.x_slot;
   out.staging_offset = out.w_offset + out.w_slots * out.w_slot;
   out.barrier_offset = out.staging_offset + 2 * out.store_buffers * out.staging;
-  out.shared_bytes =
-      swizzle_bytes + out.end() + c.exchange_bytes();  // the first to align what follows
+  out.shared_bytes = swizzle_bytes + out.end();  // the first to align what follows
 }
 
 }  // namespace
@@ -211,7 +210,7 @@ bool lay_rings(const HaloCase& c, HaloLayout& out) {
 bool finish_rings(const HaloCase& c, HaloLayout& out) {
   if (out.sharers > 1 && !share_boxes(c, out)) return false;
   limit_early_slabs(c, out);
-  lay_offsets(c, out);
+  lay_offsets(out);
   return true;
 }
 

@@ -4,7 +4,7 @@
 // has as many bytes as one of 16 bits, for half of the pixels.
 #pragma once
 
-#include "cuda/ptx/cluster.cuh"
+#include "cuda/ptx/shared.cuh"
 #include "cuda/sm90/halo_launch.cuh"
 #include "cuda/sm90/staged_sums.hpp"
 

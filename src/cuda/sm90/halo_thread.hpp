@@ -38,6 +38,34 @@ CONVOY_HD void each_box(const Params& p, const Place& at, int first_chunk, int f
   }
 }
 
+/// A tile of a neuron's stage: its place, and the first of its time steps.
+struct NeuronPlace : Place {
+  int step;
+};
+
+/// Where the tile's x is: with all steps' images one behind the other (`step_n` of them a step), or
+/// the pixels of a line (`step_x`), unless the steps are an axis of x.
+template <class Params>
+CONVOY_HD Place in_x(const Params& p, const NeuronPlace& at) {
+  Place moved = at;
+  moved.n += at.step * p.step_n;
+  moved.x += at.step * p.step_x;
+  return moved;
+}
+
+#if defined(__CUDACC__)
+#pragma nv_exec_check_disable
+#endif
+template <class Params, class Load>
+CONVOY_HD void each_box(const Params& p, const NeuronPlace& at, int first_chunk, int first_box,
+                        Load load) {
+  if (p.at.time_steps == 1)
+    each_box(p, in_x(p, at), first_chunk, first_box, load);
+  else
+    each_box(p, static_cast<const Place&>(at), first_chunk, first_box,
+             [&](int c0, int c1, int c2, int c3, int) { load(c0, c1, at.step, c2, c3); });
+}
+
 /// Of a warpgroup's 64 channels the lower one of a lane's two, which lie 8 apart: its rows of
 /// wgmma's result (ptx/wgmma.cuh).
 CONVOY_HD int halo_channel(int lane, int warp) {

@@ -17,15 +17,16 @@ namespace convoy::cuda::sm90 {
 
 std::string HaloTile::name() const {
   static constexpr const char* schedules[] = {"channels", "rows", "pingpong"};
-  const std::string box = inner == Inner::line ? "line" + std::to_string(bw)
-                                               : std::to_string(bw) + "x" + std::to_string(bh) +
-                                                     "x" + std::to_string(bn) +
-                                                     (inner == Inner::images  ? "n"
-                                                      : inner == Inner::brick ? "b"
-                                                                              : "");
+  const std::string box = inner == Inner::line
+                              ? "line" + std::to_string(bw)
+                              : std::to_string(bw) + "x" + std::to_string(bh) + "x" +
+                                    std::to_string(bn) +
+                                    (inner == Inner::images  ? "n"
+                                     : inner == Inner::brick ? "b"
+                                                             : "") +
+                                    (time_steps > 1 ? "t" + std::to_string(time_steps) : "");
   return box + "." + schedules[static_cast<int>(schedule)] + (resident ? ".resident" : "") +
-         (half ? ".half" : "") + (deep > 0 ? ".deep" + std::to_string(deep) : "") +
-         (spread > 1 ? ".spread" + std::to_string(spread) : "");
+         (half ? ".half" : "") + (deep > 0 ? ".deep" + std::to_string(deep) : "");
 }
 
 int halo_steps(const Stage& stage, const HaloTile& tile) {
@@ -36,7 +37,7 @@ int halo_steps(const Stage& stage, const HaloTile& tile) {
 
 bool pointwise(const Stage& stage) {
   return stage.r == 1 && stage.s == 1 && stage.stride == Extent(1) && stage.pad == Padding(0) &&
-         !stage.pool && stage.n * stage.h * stage.w * halo_turns(stage) < Index{1} << 31;
+         !stage.pool && stage.n * stage.h * stage.w * halo_inputs(stage) < Index{1} << 31;
 }
 
 std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& device) {
@@ -59,10 +60,10 @@ std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& de
       .nhwc()
       .no_norm()
       .no_keep()
-      .no(halo_turns(stage) > most_turns,
+      .no(halo_inputs(stage) > most_turns,
           fmt::format("{} steps with an input of their own, at most {} are served",
-                      halo_turns(stage), most_turns))
-      .no(!(Size(stage.n) * halo_turns(stage)).fits(Index{1} << 30),
+                      halo_inputs(stage), most_turns))
+      .no(!(Size(stage.n) * halo_inputs(stage)).fits(Index{1} << 30),
           "the images of all steps are more than 2^30")
       .no(pool != max_pool(2), "a pool other than max 2x2 with stride 2")
       .pools_first()
@@ -94,20 +95,10 @@ template <class Visit>
 bool visit_tiles(const Stage& stage, const DeviceFacts& device, Visit visit_one) {
   const HaloInside alone;
   HaloLayouts layouts(stage, device, alone);
-  const auto lay_out = [&](const HaloTile& tile) {
+  const auto visit = [&](const HaloTile& tile) {
     if (!layouts.may_serve(tile)) return false;
     const HaloLayout layout = layouts.of(tile);
     return layout.x_slots > 0 && visit_one(tile, layout);
-  };
-  const auto visit = [&](HaloTile tile) {
-    tile.spread = 1;
-    if (lay_out(tile)) return true;
-    if (halo_turns(stage) == 1) return false;
-    for (const int spread : spreads) {
-      tile.spread = spread;
-      if (lay_out(tile)) return true;
-    }
-    return false;
   };
   const auto all_of_box = [&](HaloTile tile) {
     for (const Schedule schedule : {Schedule::channels, Schedule::rows, Schedule::pingpong}) {
@@ -129,6 +120,31 @@ bool visit_tiles(const Stage& stage, const DeviceFacts& device, Visit visit_one)
     return false;
   };
   const Index q = shapes_of(stage).q;
+  const auto bricks = [&](const Accumulator& a, std::initializer_list<int> heights,
+                          int time_steps) {
+    for (const int bw : {2, 4}) {
+      if (q > bw || 2 * q <= bw) continue;
+      for (const int bh : heights)
+        if (all_of_box({.inner = Inner::brick,
+                        .bw = bw,
+                        .bh = bh,
+                        .bn = a.n / (bw * bh * time_steps),
+                        .time_steps = time_steps}))
+          return true;
+    }
+    return false;
+  };
+  if (const int time_steps = halo_time_steps(stage); time_steps > 1) {
+    for (const auto& [n, several] : accumulators_of(time_steps)) {
+      const HaloTile tile{.bw = 8, .bh = n / 8 / time_steps, .bn = 1, .time_steps = time_steps};
+      HaloTile wide = tile, images = tile;
+      wide.bw = 8 * several;
+      images.bn = several;
+      if (several == 1 ? all_of_box(tile) || bricks({n, 1}, {1, 2, 4}, time_steps)
+                       : all_of_box(wide) || all_of_box(images))
+        return true;
+    }
+  }
   for (const Accumulator& a : accumulators) {
     const int rows = a.n / 8, several = a.instructions;
     if (pointwise(stage)) {
@@ -143,20 +159,14 @@ bool visit_tiles(const Stage& stage, const DeviceFacts& device, Visit visit_one)
     if (several > 1 && (all_of_box({.inner = Inner::pixels, .bw = 8, .bh = rows, .bn = several}) ||
                         all_of_box({.inner = Inner::images, .bw = rows, .bh = several, .bn = 8})))
       return true;
-    if (several > 1) continue;
-    for (const int bw : {2, 4}) {
-      if (q > bw || 2 * q <= bw) continue;
-      for (const int bh : {2, 4})
-        if (all_of_box({.inner = Inner::brick, .bw = bw, .bh = bh, .bn = a.n / (bw * bh)}))
-          return true;
-    }
+    if (several == 1 && bricks(a, {2, 4}, 1)) return true;
   }
   return false;
 }
 
 bool tiles_countable(const Stage& stage, const HaloLayout& l) {
   // With steps, tile numbers are divided by the CTAs, too (Divisor's bound, and what passes it).
-  if (stage.act.is_neuron() && l.tiles() * halo_turns(stage) > (Index{1} << 31) / l.grid)
+  if (stage.act.is_neuron() && l.tiles() * halo_inputs(stage) > (Index{1} << 31) / l.grid)
     return false;
   return countable({l.k_blocks, l.tiles_x, l.tiles_y, l.tiles_n});
 }

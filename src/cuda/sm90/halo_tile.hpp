@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,7 @@ struct HaloTile {
   bool resident = false;  // all weights of the channel block stay in shared memory
   bool half = false;      // 32 channels: half of the rows of each instruction are thrown away
   int deep = 0;           // a slot holds all boxes of this many 64 channels; 0: one box
-  int spread = 1;         // CTAs of a cluster, over which the steps of a neuron are spread
+  int time_steps = 1;     // of a neuron that the tile has of each pixel: it is so many times taller
   bool operator==(const HaloTile&) const = default;
 
   int instruction_n() const {
@@ -39,13 +40,13 @@ struct HaloTile {
       case Inner::line:
         return bw;
       case Inner::pixels:
-        return 8 * bh;
+        return 8 * bh * time_steps;
       case Inner::images:
         return 8 * bw;
       case Inner::brick:
         break;
     }
-    return bw * bh * bn;
+    return bw * bh * bn * time_steps;
   }
   int instructions() const {
     return inner == Inner::pixels ? (bw / 8) * bn : inner == Inner::images ? bh : 1;
@@ -61,9 +62,8 @@ struct HaloTile {
   int cta_rows() const { return schedule == Schedule::rows && inner != Inner::line ? 2 * bh : bh; }
   /// Whether images are the innermost of the tile's axes.
   bool images_first() const { return inner == Inner::images || inner == Inner::brick; }
-  /// "8x28x1.channels", with "n" after the box for Inner::images, "b" for a brick, or
-  /// "line64.rows"; ".resident",
-  /// ".half", ".deep4", ".spread4" at the end.
+  /// "8x28x1.channels", with "n" after the box for Inner::images, "b" for a brick, then "t4" for
+  /// time steps, or "line64.rows"; ".resident", ".half", ".deep4" at the end.
   std::string name() const;
 };
 
@@ -89,6 +89,20 @@ inline constexpr std::array<Accumulator, 11> accumulators{{{256, 1},
 inline constexpr std::array<Accumulator, 4> neuron_accumulators{
     {{128, 1}, {112, 1}, {64, 2}, {64, 1}}};
 
+/// Those that are compiled for so many time steps of a pixel, which share a membrane.
+template <int TimeSteps>
+inline constexpr std::array<Accumulator, 4> time_steps_accumulators;
+template <>
+inline constexpr std::array<Accumulator, 4> time_steps_accumulators<4>{
+    {{256, 1}, {128, 2}, {128, 1}, {64, 1}}};
+template <>
+inline constexpr std::array<Accumulator, 4> time_steps_accumulators<2>{
+    {{224, 1}, {128, 1}, {64, 2}, {64, 1}}};
+/// Of a tile's time steps; there are two or four.
+inline std::span<const Accumulator> accumulators_of(int time_steps) {
+  return time_steps == 4 ? time_steps_accumulators<4> : time_steps_accumulators<2>;
+}
+
 /// Those that are compiled with f32 sums as their output.
 inline constexpr std::array<Accumulator, 8> sums_accumulators{
     {{224, 1}, {128, 2}, {112, 2}, {64, 4}, {128, 1}, {112, 1}, {64, 2}, {64, 1}}};
@@ -97,9 +111,6 @@ inline constexpr std::array<Accumulator, 8> sums_accumulators{
 inline bool gives_sums(const Stage& stage) {
   return stage.output_dtype(true) == DType::f32;
 }
-
-/// CTAs over which the steps of a place may be spread, where they divide the steps.
-inline constexpr std::array<int, 2> spreads{2, 4};
 
 /// Whether an accumulator serves tiles of half the channels: they are for few pixels, where a tap's
 /// weights take longer to come than its math.
@@ -132,10 +143,18 @@ std::vector<std::string> halo_sums_refusals(const Stage& stage, const DeviceFact
 /// fewer.
 int halo_steps(const Stage& stage, const HaloTile& tile);
 
-/// Steps that have an input of their own, for each of which a tile is computed: those of a neuron
-/// whose input is not held.
-inline Index halo_turns(const Stage& stage) {
+/// Steps that have an input of their own: those of a neuron whose input is not held.
+inline Index halo_inputs(const Stage& stage) {
   return stage.act.is_neuron() && !stage.hold ? stage.t : 1;
+}
+/// The time steps that a stage's tiles may have; 1: no more than one.
+inline int halo_time_steps(const Stage& stage) {
+  const Index inputs = halo_inputs(stage);
+  return inputs % 4 == 0 ? 4 : inputs % 2 == 0 ? 2 : 1;
+}
+/// Tiles of a place, one after the other: each has the sums of some of these steps.
+inline Index halo_turns(const Stage& stage, const HaloTile& tile) {
+  return halo_inputs(stage) / tile.time_steps;
 }
 /// More make a CTA's walk too long to count.
 inline constexpr Index most_turns = 128;

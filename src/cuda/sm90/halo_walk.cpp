@@ -13,15 +13,15 @@ int halo_places_of(const Stage& stage, const HaloTile& tile, const HaloLayout& l
 }
 
 int halo_grid_of(const HaloLayout& layout, int places) {
-  return layout.resident ? layout.grid : std::min(layout.grid, places * layout.spread);
+  return layout.resident ? layout.grid : std::min(layout.grid, places);
 }
 
 int halo_tiles_of(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
                   Index images) {
   const int places = halo_places_of(stage, tile, layout, images),
-            turns = static_cast<int>(halo_turns(stage));
+            turns = static_cast<int>(halo_turns(stage, tile));
   if (turns == 1) return places;
-  const int round = halo_grid_of(layout, places) / layout.spread * (layout.pingpong ? 2 : 1);
+  const int round = halo_grid_of(layout, places) * (layout.pingpong ? 2 : 1);
   return ceil_div(places, round) * round * turns;
 }
 

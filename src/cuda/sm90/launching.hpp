@@ -18,15 +18,13 @@ std::string aim(CUtensorMap* map, const void* data, bool as_made, Arguments argu
 
 /// Enqueues a launch. It starts while the stream's previous kernel drains; the kernel waits for
 /// that one itself. Returns an empty string, or what went wrong; `what` names the launch.
-/// `cluster`: CTAs of one.
 template <class Params, class What>
 std::string launch(const LoadedKernel<Params>& kernel, const Params& params, int grid, int threads,
-                   int shared_bytes, cudaStream_t stream, What what, int cluster = 1) noexcept {
+                   int shared_bytes, cudaStream_t stream, What what) noexcept {
   const cudaError_t error = kernel.launch({.grid = grid,
                                            .threads = threads,
                                            .shared_bytes = shared_bytes,
                                            .stream = stream,
-                                           .cluster = cluster,
                                            .overlap_previous = true},
                                           params);
   if (error == cudaSuccess) return {};  // the text below allocates

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <bit>
 
 #include "convoy/error.hpp"
 #include "cuda/known_gpus.hpp"
@@ -33,10 +32,9 @@ HaloMap::HaloMap(const Stage& stage, const HaloTile& tile, const HaloLayout& lay
       places_(halo_places_of(stage, tile, layout, stage.n)),
       grid_(halo_grid_of(layout, places_)),
       tiles_(halo_tiles_of(stage, tile, layout, stage.n)),
-      turns_(as_int(halo_turns(stage))),
-      spread_(std::countr_zero(static_cast<unsigned>(tile.spread))),
+      turns_(as_int(halo_turns(stage, tile))),
       by_grid_(grid_),
-      by_turns_(turns_ / tile.spread) {}
+      by_turns_(turns_) {}
 
 std::vector<MapFact> HaloMap::facts() const {
   std::vector<MapFact> all;
@@ -93,34 +91,27 @@ std::string HaloMap::order() const {
       "together read the same pixels; ",
       l_.k_blocks);
   if (turns_ == 1) return text + fmt::format("CTA b takes tiles b, b + {}, ...", grid_);
-  return text + fmt::format("{} takes a place's time steps one after the other",
-                            spread_ == 0 ? std::string("a CTA")
-                                         : fmt::format("a cluster of {} CTAs", 1 << spread_));
+  return text + "a CTA takes a place's time steps one after the other";
 }
 
 TilePlace HaloMap::tile_of_number(int number) const {
-  const Turn turn = turn_of(number, by_grid_, by_turns_, l_.pingpong, spread_);
+  const Turn turn = turn_of(number, by_grid_, by_turns_, l_.pingpong);
   TilePlace tile;
   tile.x = turn.place / l_.k_blocks, tile.y = turn.place % l_.k_blocks;
   tile.cta = number % grid_, tile.turn = number / grid_;
-  tile.t = turn.turn;
+  tile.t = turn.turn * l_.time_steps;
   return tile;
 }
 // turn_of's way back.
 TilePlace HaloMap::tile_of_place(int place, Index t) const {
-  const int walkers = grid_ >> spread_, both = l_.pingpong ? 1 : 0;
-  const int walked = place / walkers, step = as_int(t);
-  const int turn = ((walked >> both) * (turns_ >> spread_) + (step >> spread_)) << both;
-  const int cta = (place % walkers << spread_) + (step & ((1 << spread_) - 1));
-  return tile_of_number((turn + (walked & both)) * grid_ + cta);
+  const int both = l_.pingpong ? 1 : 0, walked = place / grid_;
+  const int turn = ((walked >> both) * turns_ + as_int(t) / l_.time_steps) << both;
+  TilePlace tile = tile_of_number((turn + (walked & both)) * grid_ + place % grid_);
+  tile.t = t;
+  return tile;
 }
 Place HaloMap::place(const TilePlace& tile) const {
   return halo_place(l_, by_k_, by_x_, by_y_, as_int(tile.x) * l_.k_blocks + as_int(tile.y));
-}
-Place HaloMap::place_in_x(const TilePlace& tile) const {
-  Place at = place(tile);
-  (line() ? at.x : at.n) += as_int(tile.t * stage().n * (line() ? stage().h * stage().w : 1));
-  return at;
 }
 
 std::vector<TilePlace> HaloMap::first_tiles(int count) const {
@@ -154,28 +145,30 @@ HaloMap::Column HaloMap::column_of(const InTile& at) const {
     case Inner::images:
       return {at.y, 8 * at.x + at.n};
     case Inner::brick:
-      return {0, (at.y * tile_of_.bw + at.x) * tile_of_.bn + at.n};
+      return {0, ((at.y * tile_of_.bw + at.x) * l_.time_steps + at.t) * tile_of_.bn + at.n};
     case Inner::pixels:
       break;
   }
-  return {tile_of_.bw > 8 ? at.x / 8 : at.n, 8 * at.y + at.x % 8};
+  return {tile_of_.bw > 8 ? at.x / 8 : at.n, 8 * (at.y * l_.time_steps + at.t) + at.x % 8};
 }
 HaloMap::InTile HaloMap::pixel_of(const Column& at) const {
   const int group = at.column / 8, inner = at.column % 8;
   switch (tile_of_.inner) {
     case Inner::line:
-      return {at.column, 0, 0};
+      return {at.column, 0, 0, 0};
     case Inner::images:
-      return {group, at.instruction, inner};
+      return {group, at.instruction, inner, 0};
     case Inner::brick: {
-      const int pixel = at.column / tile_of_.bn;
-      return {pixel % tile_of_.bw, pixel / tile_of_.bw, at.column % tile_of_.bn};
+      const int pixel = at.column / tile_of_.bn / l_.time_steps;
+      return {pixel % tile_of_.bw, pixel / tile_of_.bw, at.column % tile_of_.bn,
+              at.column / tile_of_.bn % l_.time_steps};
     }
     case Inner::pixels:
       break;
   }
-  if (tile_of_.bw > 8) return {inner + 8 * at.instruction, group, 0};
-  return {inner, group, at.instruction};
+  const int row = group / l_.time_steps, step = group % l_.time_steps;
+  if (tile_of_.bw > 8) return {inner + 8 * at.instruction, row, 0, step};
+  return {inner, row, at.instruction, step};
 }
 
 int HaloMap::warpgroup_of(const TilePlace& tile, int channel, const InTile& pixel) const {
@@ -203,7 +196,7 @@ Accumulator HaloMap::accumulator(const OutputIndex& output) const {
   if (line()) {
     const Index pixel = (output.n * stage().h + output.p) * stage().w + output.q;
     pixels = as_int(pixel / l_.cta_w);
-    at = {as_int(pixel % l_.cta_w), 0, 0};
+    at = {as_int(pixel % l_.cta_w), 0, 0, 0};
   } else {
     const int x = as_int(output.q) / l_.cta_w, y = as_int(output.p) / l_.cta_h,
               n = as_int(output.n) / l_.cta_n;
@@ -213,7 +206,7 @@ Accumulator HaloMap::accumulator(const OutputIndex& output) const {
                       "of the kernel has it",
                       output.p, output.q));
     pixels = (n * l_.tiles_y + y) * l_.tiles_x + x;
-    at = {as_int(output.q) % l_.cta_w, as_int(output.p) % l_.cta_h, as_int(output.n) % l_.cta_n};
+    at = {as_int(output.q) % l_.cta_w, as_int(output.p) % l_.cta_h, as_int(output.n) % l_.cta_n, 0};
   }
   Accumulator a;
   a.tile = tile_at(pixels, output.k / l_.cta_channels);
@@ -250,6 +243,7 @@ std::optional<OutputIndex> HaloMap::output_of(const TilePlace& tile, int thread,
   const int g = thread / 128, lane = thread % 32, reg = number % of_instruction;
   if (l_.pingpong && g != tile.turn % 2) return std::nullopt;  // the other warpgroup's tile
   InTile at = pixel_of({number / of_instruction, reg / 4 * 8 + lane % 4 * 2 + reg % 2});
+  if (at.t != tile.t % l_.time_steps) return std::nullopt;  // of another step
   const Place from = place(tile);
   at.x += from.x + g * l_.warpgroup_columns;
   at.y += from.y + g * l_.warpgroup_rows;
@@ -316,23 +310,30 @@ OperandPlace HaloMap::operand(const OutputIndex& output, const TapIndex& tap) co
 
 InputElement HaloMap::in_box(const Box& from, int row, int channel) const {
   const Stage& s = stage();
-  const Index images = s.n * turns_;  // of all time steps
+  const Index images = s.n * halo_inputs(s);  // of all time steps
   InputElement x;
   x.bytes = value_bytes;
-  x.c = from.c0 + Index{from.c4} * row_channels + channel;
+  x.c = from.c0 + (l_.time_steps > 1 ? 0 : Index{from.c4} * row_channels) + channel;
   if (line()) {
     const Index pixel = Index{from.c1} + row, image = s.h * s.w;
     x.n = pixel / image, x.h = pixel % image / s.w, x.w = pixel % s.w;
     x.inside = pixel < images * image && x.c < s.c;
   } else {
-    // Axis 1 of the map is fastest; a stride takes every so many-th column and row.
+    // Axis 1 of the map is fastest; a stride takes every so many-th column and row. Time steps are
+    // axis 2, or all of theirs are images.
+    const bool timed = l_.time_steps > 1;
     const int first = l_.images ? l_.box_n : l_.box_w, second = l_.images ? l_.box_w : l_.box_h;
-    const int a = row % first, b = row / first % second, c = row / first / second;
+    const int a = row % first, step = row / first % l_.time_steps,
+              rest = row / first / l_.time_steps;
+    const int b = rest % second, c = rest / second;
+    const int from_b = timed ? from.c3 : from.c2, from_c = timed ? from.c4 : from.c3;
     const int in_x = l_.images ? b : a, in_y = l_.images ? c : b, in_n = l_.images ? a : c;
-    x.n = (l_.images ? from.c1 : from.c3) + in_n;
-    x.w = (l_.images ? from.c2 : from.c1) + Index{in_x} * l_.step_w;
-    x.h = (l_.images ? from.c3 : from.c2) + Index{in_y} * l_.step_h;
-    x.inside = x.n < images && x.h >= 0 && x.h < s.h && x.w >= 0 && x.w < s.w && x.c < s.c;
+    x.n = (l_.images ? from.c1 : from_c) + in_n;
+    x.w = (l_.images ? from_b : from.c1) + Index{in_x} * l_.step_w;
+    x.h = (l_.images ? from_c : from_b) + Index{in_y} * l_.step_h;
+    x.inside =
+        x.n < (timed ? s.n : images) && x.h >= 0 && x.h < s.h && x.w >= 0 && x.w < s.w && x.c < s.c;
+    if (timed) x.n += s.n * (from.c2 + step);
   }
   if (x.inside) x.byte = (((x.n * s.h + x.h) * s.w + x.w) * s.c + x.c) * value_bytes;
   return x;
@@ -343,11 +344,15 @@ HaloMap::SlotLoads HaloMap::loads_of(const TilePlace& tile, Index load) const {
   SlotLoads all;
   all.first_chunk = as_int(load / groups) * l_.slot_chunks;
   all.first_box = as_int(load % groups) * l_.slot_boxes;
-  const struct { const HaloLayout& at; } params{l_};
-  each_box(params, place_in_x(tile), all.first_chunk, all.first_box,
-           [&](int c0, int c1, int c2, int c3, int c4) {
-             all.boxes.push_back({c0, c1, c2, c3, c4});
-           });
+  const struct {
+    const HaloLayout& at;
+    int step_n, step_x;
+  } params{l_, line() ? 0 : as_int(stage().n),
+           line() ? as_int(stage().n * stage().h * stage().w) : 0};
+  const NeuronPlace at{place(tile), as_int(tile.t) / l_.time_steps * l_.time_steps};
+  each_box(params, at, all.first_chunk, all.first_box, [&](int c0, int c1, int c2, int c3, int c4) {
+    all.boxes.push_back({c0, c1, c2, c3, c4});
+  });
   return all;
 }
 

@@ -37,7 +37,7 @@ class HaloMap final : public KernelMap {
   };
   /// And back: the pixel of a warpgroup's tile, from the tile's first one.
   struct InTile {
-    int x = 0, y = 0, n = 0;
+    int x = 0, y = 0, n = 0, t = 0;
   };
   Column column_of(const InTile& at) const;
   InTile pixel_of(const Column& at) const;
@@ -58,8 +58,6 @@ class HaloMap final : public KernelMap {
   /// Place in y number `place` (channel blocks fastest), in a time step.
   TilePlace tile_of_place(int place, Index t) const;
   cuda::sm90::Place place(const TilePlace& tile) const;
-  /// The same in x, where the images of all steps lie one behind the other.
-  cuda::sm90::Place place_in_x(const TilePlace& tile) const;
   /// The warpgroup that has a pixel and channel of a tile, and the pixel in its part.
   int warpgroup_of(const TilePlace& tile, int channel, const InTile& pixel) const;
   /// Coordinates of a TMA load.
@@ -88,9 +86,8 @@ class HaloMap final : public KernelMap {
 
   // What a neuron adds to facts(), regions(), actors() and a consumer's step.
   std::vector<MapFact> neuron_facts() const;
-  std::vector<SharedRegion> exchange_regions() const;
   std::string neuron_does() const;
-  std::vector<std::string> neuron_notes(const TilePlace& tile, int thread) const;
+  std::vector<std::string> neuron_notes(const TilePlace& tile) const;
   std::string charge_text() const;
 
   // Parts of shared_memory().
@@ -119,8 +116,7 @@ class HaloMap final : public KernelMap {
   cuda::sm90::HaloLayout l_;
   cuda::Divisor by_k_, by_x_, by_y_;
   int places_ = 1, grid_ = 1, tiles_ = 1;
-  int turns_ = 1;   // time steps that have a tile each
-  int spread_ = 0;  // 1 << spread_ CTAs take them between them
+  int turns_ = 1;  // tiles of a place
   cuda::Divisor by_grid_, by_turns_;
 };
 

@@ -55,7 +55,6 @@ std::vector<SharedRegion> HaloMap::regions() const {
                        : tile_of_.half ? 64
                                        : 128));
   region("barriers", l_.barrier_offset, barrier_bytes, "full and empty of each slot, and turns");
-  for (SharedRegion& exchanged : exchange_regions()) regions.push_back(std::move(exchanged));
   return regions;
 }
 

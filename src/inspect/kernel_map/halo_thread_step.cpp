@@ -50,12 +50,14 @@ ThreadStep HaloMap::consumer_step(const TilePlace& tile, int thread, Index step)
   ThreadStep what;
   what.role =
       fmt::format("consumer: warpgroup {}, its warp {}, lane {}", g, thread / 32 % 4, thread % 32);
-  what.heading = {"tap", "descriptor of weights", "descriptor of pixels", "column 0 reads (n,h,w)"};
+  const int in_tile = static_cast<int>(tile.t % l_.time_steps), column = 8 * in_tile;
+  what.heading = {"tap", "descriptor of weights", "descriptor of pixels",
+                  fmt::format("column {} reads (n,h,w)", column)};
   const int slab = static_cast<int>(step % l_.w_slots) * l_.w_slot;
   for (int t = 0; t < l_.slab_taps; ++t) {
     const int tap = first_tap_of(step) + t;
     const int pixels = row_byte(g, tap, {0, 0});
-    const InputElement x = in_slot(tile, step, swizzled128(pixels));
+    const InputElement x = in_slot(tile, step, swizzled128(row_byte(g, tap, {0, column})));
     what.rows.push_back(
         {tap_text(tap),
          fmt::format("{}", l_.w_offset + slab + t * l_.cta_channels * row_bytes +
@@ -71,7 +73,8 @@ ThreadStep HaloMap::consumer_step(const TilePlace& tile, int thread, Index step)
     what.notes.emplace_back("ping-pong: this tile is the other warpgroup's");
     return what;
   }
-  for (const int number : {0, 1, 2, 3, 4, 5}) {
+  for (const int of_step : {0, 1, 2, 3, 4, 5}) {
+    const int number = (of_step / 4 * l_.time_steps + in_tile) * 4 + of_step % 4;
     if (number >= tile_of_.instruction_n() * tile_of_.instructions() / 2) break;
     const auto output = output_of(tile, thread, number);
     what.notes.push_back(output ? fmt::format("d[0][{}]: output (n {}, p {}, q {}, k {})", number,
@@ -79,7 +82,7 @@ ThreadStep HaloMap::consumer_step(const TilePlace& tile, int thread, Index step)
                                 : fmt::format("d[0][{}]: outside the output", number));
   }
   if (neuron())
-    for (std::string& note : neuron_notes(tile, thread)) what.notes.push_back(std::move(note));
+    for (std::string& note : neuron_notes(tile)) what.notes.push_back(std::move(note));
   return what;
 }
 
