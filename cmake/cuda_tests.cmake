@@ -10,7 +10,7 @@ if(CONVOY_TESTS)
   set_target_properties(cuda_tests PROPERTIES CUDA_ARCHITECTURES "${CONVOY_CUDA_ARCHITECTURES}")
   target_compile_options(cuda_tests PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${convoy_tests_compiled_quickly}>")
   convoy_unite(cuda_tests)
-  target_link_libraries(cuda_tests PRIVATE convoy_verify CUDA::cudart_static GTest::gtest_main)
+  target_link_libraries(cuda_tests PRIVATE convoy_inspect CUDA::cudart_static GTest::gtest_main)
   target_include_directories(cuda_tests PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(cuda_tests PRIVATE CONVOY_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   # Fits the cost model's constants to measured tiles; the test sees that it still does.

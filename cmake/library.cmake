@@ -15,7 +15,7 @@ else()
   list(FILTER sources EXCLUDE REGEX "/src/cuda/")
 endif()
 # The GPU families' host arithmetic, which `explain --map` shows where there is no CUDA, too: there it
-# is a part of convoy_verify.
+# is a part of convoy_inspect.
 set(gpu_arithmetic device_facts known_gpus refusals stage_facts any/depthwise_tile any/few_filters_layout any/fma_tile sm80/window_box sm80/window_cost
     sm80/window_tile sm90/few_tile sm90/halo_cost sm90/halo_layout sm90/halo_maps sm90/halo_rings sm90/halo_taps sm90/halo_tile sm90/halo_walk
     wrap/winograd_tile)
@@ -74,7 +74,7 @@ if(CONVOY_HAS_CUDA)
   foreach(library IN LISTS convoy_gpu_libraries)
     list(APPEND convoy_parts $<TARGET_OBJECTS:${library}>)
   endforeach()
-  target_compile_definitions(convoy_objects PRIVATE CONVOY_CUDA)
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/plan/kernel_table.cpp PROPERTIES COMPILE_DEFINITIONS CONVOY_CUDA)
   target_include_directories(convoy_objects SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
   set(convoy_cudart CUDA::cudart_static)
 endif()
@@ -124,26 +124,25 @@ else()
   target_link_libraries(convoy_internal INTERFACE convoy)
 endif()
 
-# convoy_verify: the parity engine and what takes networks apart, in the program and in the tests;
-# not installed.
-file(GLOB_RECURSE verify_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/verify/*.cpp
-     ${PROJECT_SOURCE_DIR}/src/inspect/*.cpp)
-if(NOT CONVOY_HAS_CUDA)
-  list(TRANSFORM gpu_arithmetic REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/src/cuda/\\1.cpp")
-  list(APPEND verify_sources ${gpu_arithmetic})
-endif()
-if(verify_sources)
-  add_library(convoy_verify STATIC ${verify_sources})
-  convoy_unite(convoy_verify)
+# For the program and the tests, not installed: convoy_verify, the parity engine, and convoy_inspect, what takes
+# networks and kernels apart.
+function(add_part name below)
+  add_library(${name} STATIC EXCLUDE_FROM_ALL ${ARGN})
+  convoy_unite(${name})
   # It formats text, mostly: with address sanitizer the compiler needs twice the time to optimise that.
   if(CONVOY_SANITIZE MATCHES address)
-    target_compile_options(convoy_verify PRIVATE ${convoy_compiled_quickly})
+    target_compile_options(${name} PRIVATE ${convoy_compiled_quickly})
   endif()
-  target_link_libraries(convoy_verify PUBLIC convoy_internal)
-else()
-  add_library(convoy_verify INTERFACE)
-  target_link_libraries(convoy_verify INTERFACE convoy_internal)
+  target_link_libraries(${name} PUBLIC ${below})
+endfunction()
+file(GLOB_RECURSE verify_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/verify/*.cpp)
+file(GLOB_RECURSE inspect_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/inspect/*.cpp)
+if(NOT CONVOY_HAS_CUDA)
+  list(TRANSFORM gpu_arithmetic REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/src/cuda/\\1.cpp")
+  list(APPEND inspect_sources ${gpu_arithmetic})
 endif()
+add_part(convoy_verify convoy_internal ${verify_sources})
+add_part(convoy_inspect convoy_verify ${inspect_sources})
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/convoy)
 install(TARGETS convoy EXPORT convoy_targets)

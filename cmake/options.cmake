@@ -62,10 +62,14 @@ if(CONVOY_SANITIZE)
 else()
   set(convoy_compiled_quickly $<$<CONFIG:Release>:-O1>)
 endif()
+set(convoy_tests_compiled_quickly ${convoy_compiled_quickly})
+# An emulator runs all tests, and of the program a few stages.
+if(CMAKE_CROSSCOMPILING)
+  set(convoy_compiled_quickly -O0)
+endif()
 
 # For the tests alone: where address sanitizer is, a null pointer or an address that is off stops a test anyway. What
 # looks for these at each access would take a third of the time to compile them.
-set(convoy_tests_compiled_quickly ${convoy_compiled_quickly})
 if(CONVOY_SANITIZE MATCHES undefined)
   list(APPEND convoy_tests_compiled_quickly -fno-sanitize=null,alignment,object-size,vptr)
 endif()
