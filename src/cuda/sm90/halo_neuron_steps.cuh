@@ -40,7 +40,7 @@ requires NeuronStepsAccumulator<N, I, Pool, TimeSteps> __global__ void __launch_
 
 template <class T, int TimeSteps>
 struct HaloNeuronStepsKernels {
-  static constexpr auto& accumulators = time_steps_accumulators<TimeSteps>;
+  static constexpr auto& accumulators = accumulators_of(TimeSteps);
   template <int N, int I>
   static NeuronKernel of(PoolKind pool) {
     if (pool == PoolKind::none) return halo_neuron_steps<T, N, I, PoolKind::none, TimeSteps>;

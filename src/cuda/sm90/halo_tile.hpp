@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -89,18 +88,13 @@ inline constexpr std::array<Accumulator, 11> accumulators{{{256, 1},
 inline constexpr std::array<Accumulator, 4> neuron_accumulators{
     {{128, 1}, {112, 1}, {64, 2}, {64, 1}}};
 
-/// Those that are compiled for so many time steps of a pixel, which share a membrane.
-template <int TimeSteps>
-inline constexpr std::array<Accumulator, 4> time_steps_accumulators;
-template <>
-inline constexpr std::array<Accumulator, 4> time_steps_accumulators<4>{
+/// Those that are compiled for four time steps of a pixel, which share a membrane, and for two.
+inline constexpr std::array<Accumulator, 4> four_steps_accumulators{
     {{256, 1}, {128, 2}, {128, 1}, {64, 1}}};
-template <>
-inline constexpr std::array<Accumulator, 4> time_steps_accumulators<2>{
+inline constexpr std::array<Accumulator, 4> two_steps_accumulators{
     {{224, 1}, {128, 1}, {64, 2}, {64, 1}}};
-/// Of a tile's time steps; there are two or four.
-inline std::span<const Accumulator> accumulators_of(int time_steps) {
-  return time_steps == 4 ? time_steps_accumulators<4> : time_steps_accumulators<2>;
+constexpr const std::array<Accumulator, 4>& accumulators_of(int time_steps) {
+  return time_steps == 4 ? four_steps_accumulators : two_steps_accumulators;
 }
 
 /// Those that are compiled with f32 sums as their output.
