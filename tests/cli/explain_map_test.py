@@ -130,6 +130,8 @@ class ExplainMap(CliTest):
         printed = json.loads(explained(stage, *words, "--block", "0,1,3"))
         facts_ = {fact["name"]: fact["value"] for fact in printed["facts"]}
         self.assertEqual((facts_["time steps"], facts_["accumulators"], facts_["membranes"]), ("4", "64", "16"))
+        self.assertIn("with an input each, 4 of them in a tile", explained(stage, *words[:4], "--map"))
+        self.assertEqual(facts_["boxes"], "1 of 1 x 10 x 10 pixels in 4 time steps")
         self.assertEqual({tile["t"] for tile in printed["first_tiles"]}, {0})
         # Step 3 has the fourth group of eight columns, pixels (0, 2) and (0, 3) of filter 65 and 73.
         notes = "\n".join(printed["thread"]["notes"])

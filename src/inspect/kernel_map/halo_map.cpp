@@ -62,7 +62,9 @@ std::vector<MapFact> HaloMap::facts() const {
   add("instruction", fmt::format("m64n{}k16", t.instruction_n()),
       fmt::format("wgmma, {} for a warpgroup's pixels, {} k16 steps a tap of 64 channels",
                   t.instructions(), halo_steps(stage(), t)));
-  add("boxes", fmt::format("{} of {} x {} x {} pixels", l_.boxes, l_.box_n, l_.box_h, l_.box_w),
+  add("boxes",
+      fmt::format("{} of {} x {} x {} pixels{}", l_.boxes, l_.box_n, l_.box_h, l_.box_w,
+                  l_.time_steps > 1 ? fmt::format(" in {} time steps", l_.time_steps) : ""),
       l_.boxes == 1
           ? fmt::format("images, rows, columns: the tile with its halo; all {} taps read it "
                         "at shifted places",

@@ -33,9 +33,8 @@ std::vector<MapFact> HaloMap::neuron_facts() const {
   std::vector<MapFact> all;
   all.push_back(
       {"time steps", fmt::format("{}", stage().t),
-       turns_ == 1 && stage().t > 1
-           ? "of one held input: a tile's sums are made once, and the steps are its "
-             "epilogue's"
+       held() > 1 ? "of one held input: a tile's sums are made once, and the steps are its "
+                    "epilogue's"
        : l_.time_steps == 1
            ? fmt::format("with an input each: {} tiles of a place, in order of time", turns_)
            : fmt::format(

@@ -42,8 +42,9 @@ std::vector<SharedRegion> HaloMap::regions() const {
   };
   for (int slot = 0; slot < l_.x_slots; ++slot)
     region(fmt::format("pixels, slot {}", slot), slot * l_.x_slot, l_.x_slot,
-           fmt::format("{} x {} x {} x {} pixels of 128 bytes", l_.slot_chunks * l_.slot_boxes,
-                       l_.box_n, l_.box_h, l_.box_w));
+           fmt::format("{} x {} x {} x {} pixels of 128 bytes{}", l_.slot_chunks * l_.slot_boxes,
+                       l_.box_n, l_.box_h, l_.box_w,
+                       l_.time_steps > 1 ? fmt::format(", in {} time steps", l_.time_steps) : ""));
   for (int slot = 0; slot < l_.w_slots; ++slot)
     region(fmt::format("weights, slot {}", slot), l_.w_offset + slot * l_.w_slot, l_.w_slot,
            fmt::format("{} taps of {} filters of 128 bytes", l_.slab_taps, l_.cta_channels));
