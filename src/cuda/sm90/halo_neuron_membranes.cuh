@@ -103,7 +103,7 @@ __device__ __forceinline__ void begin_membranes(const NeuronParams& p, const Neu
     membranes.at(i, e, [&](Index membrane) { v[i][e] = p.membrane_in[membrane]; });
   });
 }
-/// Those after the last one, where they are wanted. `turn`: of the tile.
+/// Those after the last one, where they are wanted.
 template <int I, int M>
 __device__ __forceinline__ void end_membranes(const NeuronParams& p, const NeuronPlace& at, int g,
                                               const float (&v)[I][M]) {
