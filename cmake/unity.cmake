@@ -44,7 +44,7 @@ function(convoy_unite target)
     string(REGEX REPLACE "^src/(cpu|cuda|inspect)/.*" "src/\\1" folder ${folder})  # few files each
     string(MAKE_C_IDENTIFIER ${folder} name)
     math(EXPR count_${name} "${count_${name}} + 1")
-    math(EXPR group "(${count_${name}} - 1) / 16")
+    math(EXPR group "(${count_${name}} - 1) / 24")
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${name}_${group})
   endforeach()
   # Types that no other file sees are in a file that is included, and that is what it is about. The compiler's garbage

@@ -10,7 +10,7 @@
 namespace convoy {
 namespace {
 
-double between(TaskLog::Clock::time_point a, TaskLog::Clock::time_point b) {
+double seconds_between(TaskLog::Clock::time_point a, TaskLog::Clock::time_point b) {
   return std::chrono::duration<double>(b - a).count();
 }
 
@@ -21,7 +21,7 @@ double resolution_of_clock() {
     const auto first = TaskLog::Clock::now();
     auto next = first;
     while (next == first) next = TaskLog::Clock::now();
-    least = std::min(least, between(first, next));
+    least = std::min(least, seconds_between(first, next));
   }
   return least;
 }
@@ -54,11 +54,11 @@ RunTrace trace_of(const TaskLog& log, TaskLog::Clock::time_point begin,
   RunTrace trace;
   trace.clock = "the system's steady clock";
   trace.resolution = resolution_of_clock();
-  double first = between(begin, end), last = 0, busy = 0;
+  double first = seconds_between(begin, end), last = 0, busy = 0;
   for (int slot = 0; slot < log.slots(); ++slot) {
     trace.tracks.push_back({0, "threads", fmt::format("thread {}", slot)});
     for (const TaskLog::Task& task : log.of(slot)) {
-      const double from = between(begin, task.begin), to = between(begin, task.end);
+      const double from = seconds_between(begin, task.begin), to = seconds_between(begin, task.end);
       trace.spans.push_back({slot, "task", from, to, task.loop, task.task});
       first = std::min(first, from);
       last = std::max(last, to);
@@ -66,7 +66,7 @@ RunTrace trace_of(const TaskLog& log, TaskLog::Clock::time_point begin,
     }
   }
   last = std::max(first, last);  // without a task all is head
-  trace.measured = {first, last - first, between(begin, end) - last};
+  trace.measured = {first, last - first, seconds_between(begin, end) - last};
   if (last > first) trace.math = busy / (last - first) / log.slots();
   return trace;
 }

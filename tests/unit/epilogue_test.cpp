@@ -54,7 +54,7 @@ float activated(const Activation& act, float v) {
 struct Case {
   const char *kernel, *stage;  // without activation and pool
 };
-constexpr Case cases[] = {
+constexpr Case epilogues[] = {
     {"direct", "n1h9w13c5k20r3pad1+bias"},
     {"direct", "n1h6w50c8k35r3pad1+bias"},
     {"winograd2", "n1h9w13c16k20r3pad1+bias"},
@@ -136,7 +136,7 @@ std::vector<std::uint32_t> bits(const std::vector<float>& values) {
 TEST(Epilogue, EveryFamilyActivatesAndPoolsAsTheDefinition) {
   const Machine machine = cpu_machine(1);
   int compared = 0;
-  for (const Case& line : cases) {
+  for (const Case& line : epilogues) {
     Stage stage = parse_stage(line.stage);
     const Kernel& kernel = *find_kernel(line.kernel, DeviceKind::cpu);
     if (!kernel.refusals(stage, machine).empty()) continue;  // winograd4 without vectors

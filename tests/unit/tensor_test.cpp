@@ -12,7 +12,7 @@
 namespace convoy {
 namespace {
 
-constexpr Index most_index = std::numeric_limits<Index>::max();
+constexpr Index largest_index = std::numeric_limits<Index>::max();
 
 template <class Body>
 std::string error_of(const Body& body) {
@@ -56,7 +56,7 @@ TEST(Tensor, RefusesWhatIsNoTypeOrDevice) {
   EXPECT_THROW(Tensor(DType::f32, {2}, {static_cast<DeviceKind>(9), 0}), Error);
   EXPECT_THROW(Tensor(DType::f32, {-1}), Error);
   EXPECT_THROW(Tensor(DType::f32, {-1, 0}), Error);
-  EXPECT_THROW(Tensor(DType::f32, {most_index, most_index}), Error);
+  EXPECT_THROW(Tensor(DType::f32, {largest_index, largest_index}), Error);
   EXPECT_THROW(Tensor(DType::f32, std::vector<Index>(6, 1)), Error);
 }
 
@@ -94,20 +94,20 @@ TEST(TensorView, AnySizesAndStridesAreSafe) {
     view.stride = {stride, 1};
     return view;
   };
-  for (const Index size : {Index{-1}, std::numeric_limits<Index>::min(), most_index}) {
+  for (const Index size : {Index{-1}, std::numeric_limits<Index>::min(), largest_index}) {
     const TensorView view = view_of(size, 2);
     EXPECT_FALSE(view.contiguous());
     EXPECT_GT(view.elements(), Index{1} << 60);
     EXPECT_THROW(copy_tensor(view, view), Error);
     EXPECT_FALSE(describe(view).empty());
   }
-  for (const Index stride : {Index{-1}, std::numeric_limits<Index>::min(), most_index, Index{0}})
+  for (const Index stride : {Index{-1}, std::numeric_limits<Index>::min(), largest_index, Index{0}})
     EXPECT_THROW(copy_tensor(view_of(2, stride), view_of(2, 2)), Error) << stride;
   TensorView view = view_of(8, 8);
-  EXPECT_THROW(view.channels(most_index, 1), Error);
-  EXPECT_THROW(view.channels(1, most_index), Error);
+  EXPECT_THROW(view.channels(largest_index, 1), Error);
+  EXPECT_THROW(view.channels(1, largest_index), Error);
   EXPECT_THROW(view.channels(-1, 1), Error);
-  view.stride[1] = most_index;
+  view.stride[1] = largest_index;
   EXPECT_THROW(view.channels(4, 1), Error);
   view.dtype = static_cast<DType>(77);
   EXPECT_NE(describe(view).find("type 77[8,8]"), std::string::npos);
