@@ -129,8 +129,9 @@ endif()
 function(add_part name below)
   add_library(${name} STATIC EXCLUDE_FROM_ALL ${ARGN})
   convoy_unite(${name})
-  # It formats text, mostly: with address sanitizer the compiler needs twice the time to optimise that.
-  if(CONVOY_SANITIZE MATCHES address)
+  # It formats text, mostly: with address sanitizer the compiler needs twice the time to optimise that. For Arm
+  # an emulator runs little of it.
+  if(CONVOY_SANITIZE MATCHES address OR CMAKE_CROSSCOMPILING)
     target_compile_options(${name} PRIVATE ${convoy_compiled_quickly})
   endif()
   target_link_libraries(${name} PUBLIC ${below})
