@@ -171,8 +171,9 @@ TEST(StageText, RoundTripsWhateverIsLegal) {
     if (!problems(stage).empty()) continue;
     ++legal;
     with_act += stage.act.kind != Activation::Kind::none;
-    ASSERT_EQ(parse_stage(text), stage) << text;
-    ASSERT_EQ(hash_of(parse_stage(text)), hash_of(stage)) << text;
+    const Stage parsed = parse_stage(text);
+    ASSERT_EQ(parsed, stage) << text;
+    ASSERT_EQ(hash_of(parsed), hash_of(stage)) << text;
   }
   EXPECT_GT(legal, 5000);
   EXPECT_GT(with_act, 500);

@@ -106,8 +106,8 @@ const char* const awkward_stride2[] = {"n3h13w11c50k37r3stride2pad1+bias+relu",
                                        "n1h4w4c48k16r3stride2",
                                        "n2h9w14c67k70r3stride2pad0x2x2x1+bias+max2s2ceil"};
 
-// U is made of the weights as a block passes by.
-const char* const deep = "n3h9w6c300k1003r3pad1+bias+relu";
+// U is made of the weights as a block passes by: C is at least 256, C x K at least 512 x 512.
+const char* const deep = "n3h9w6c257k1021r3pad1+bias+relu";
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
