@@ -49,35 +49,49 @@ __device__ __forceinline__ void store_box(const NeuronParams& p, const NeuronPla
     ptx::tma_store(&p.y, buffer, k, x, at.step, y, n);
 }
 
-/// Where in [n,P,Q,K] a thread's membranes lie.
+/// Where in [n,P,Q,K] a thread's membranes lie. There are at most 2^30.
 struct Membranes {
   const NeuronParams& p;
-  int n, x, y, k;  // of accumulator 0
-  int column;
+  int n, x, y, k;        // of accumulator 0
+  int group_x, group_y;  // pixels from one group of eight columns to the next; not in a brick
+  int right;             // membranes from an even column to the odd one beside it
 
   __device__ __forceinline__ Membranes(const NeuronParams& params, const Place& at, int g)
       : p(params) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-    n = at.n;
-    x = at.x + g * p.at.warpgroup_columns;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, column = 2 * (lane % 4);
+    n = at.n + (p.at.images ? column : 0);
+    x = at.x + g * p.at.warpgroup_columns + (p.at.images ? 0 : column);
     y = at.y + g * p.at.warpgroup_rows;
     k = at.k + g * p.at.warpgroup_channels + 16 * warp + lane / 4;
-    column = 2 * (lane % 4);
+    group_x = p.at.images ? 1 : p.line ? 8 : 0;
+    group_y = p.at.images || p.line ? 0 : 1;
+    right = p.at.images ? p.cells_x * p.cells_y * p.epilogue.k : p.epilogue.k;
   }
-  /// Calls `body(membrane)` where accumulator d[i][e] has one.
-  template <class Body>
-  __device__ __forceinline__ void at(int i, int e, Body body) const {
-    const int group = e / 4, right = column + e % 2, channel = k + e / 2 % 2 * 8;
-    const bool brick = p.brick_w > 0;
-    const int to_right = brick         ? group % p.brick_w
-                         : p.at.images ? group
-                         : p.line      ? 8 * group + right
-                                       : right;
-    const int its_x = x + to_right + i * p.instruction_x;
-    const int its_y = y + (brick ? group / p.brick_w : p.at.images ? i : p.line ? 0 : group);
-    const int its_n = n + (p.at.images ? right : i * p.instruction_n);
-    if (channel < p.epilogue.k && its_x < p.cells_x && its_y < p.cells_y && its_n < p.cells_n)
-      body(((Index{its_n} * p.cells_y + its_y) * p.cells_x + its_x) * p.epilogue.k + channel);
+  /// Calls `body(i, e, membrane, there)` for each of M accumulators of I instructions: `there` says
+  /// whether the stage has that membrane.
+  template <int I, int M, class Body>
+  __device__ __forceinline__ void each(Body body) const {
+    const bool channels[2] = {k < p.epilogue.k, k + 8 < p.epilogue.k};
+#pragma unroll
+    for (int i = 0; i < I; ++i) {
+      int across = 0, down = 0;  // of a group's pixel in its brick
+#pragma unroll
+      for (int group = 0; group < M / 4; ++group) {
+        const bool brick = p.brick_w > 0;
+        const int its_x = x + i * p.instruction_x + (brick ? across : group * group_x);
+        const int its_y = y + (brick ? down : p.at.images ? i : group * group_y);
+        const int its_n = n + (p.at.images ? 0 : i * p.instruction_n);
+        if (++across == p.brick_w) across = 0, ++down;
+        const bool inside = its_x < p.cells_x && its_y < p.cells_y && its_n < p.cells_n;
+        const bool pixels[2] = {
+            inside, inside && (p.at.images ? its_n + 1 < p.cells_n : its_x + 1 < p.cells_x)};
+        const int first = ((its_n * p.cells_y + its_y) * p.cells_x + its_x) * p.epilogue.k + k;
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          body(i, 4 * group + e, first + e % 2 * right + e / 2 * 8,
+               pixels[e % 2] && channels[e / 2]);
+      }
+    }
   }
 };
 
@@ -96,11 +110,12 @@ template <int I, int M>
 __device__ __forceinline__ void begin_membranes(const NeuronParams& p, const NeuronPlace& at, int g,
                                                 float (&v)[I][M]) {
   if (at.step != 0) return;
-  each_of<I, M>([&](int i, int e) { v[i][e] = 0.0f; });
-  if (p.membrane_in == nullptr) return;
-  const Membranes membranes(p, at, g);
-  each_of<I, M>([&](int i, int e) {
-    membranes.at(i, e, [&](Index membrane) { v[i][e] = p.membrane_in[membrane]; });
+  if (p.membrane_in == nullptr) {
+    each_of<I, M>([&](int i, int e) { v[i][e] = 0.0f; });
+    return;
+  }
+  Membranes(p, at, g).each<I, M>([&](int i, int e, int membrane, bool there) {
+    v[i][e] = there ? p.membrane_in[membrane] : 0.0f;
   });
 }
 /// Those after the last one, where they are wanted.
@@ -108,9 +123,8 @@ template <int I, int M>
 __device__ __forceinline__ void end_membranes(const NeuronParams& p, const NeuronPlace& at, int g,
                                               const float (&v)[I][M]) {
   if (p.membrane_out == nullptr || at.step + p.at.time_steps != p.turns * p.at.time_steps) return;
-  const Membranes membranes(p, at, g);
-  each_of<I, M>([&](int i, int e) {
-    membranes.at(i, e, [&](Index membrane) { p.membrane_out[membrane] = v[i][e]; });
+  Membranes(p, at, g).each<I, M>([&](int i, int e, int membrane, bool there) {
+    if (there) p.membrane_out[membrane] = v[i][e];
   });
 }
 
