@@ -57,9 +57,9 @@ std::unique_ptr<bench::PeerProcess> start_peers(const BenchArguments& arguments,
                                                 const Machine& machine) {
   const bool gpu = machine.device.kind == DeviceKind::cuda;
   return std::make_unique<bench::PeerProcess>(
-      in_source_tree(arguments.python, "CONVOY_PEERS_PYTHON", "/.venv/bin/python"),
+      in_source_tree(arguments.python, "CONVOY_PEERS_PYTHON", ".venv/bin/python"),
       in_source_tree(arguments.script, "CONVOY_PEERS_SCRIPT",
-                     gpu ? "/bench/peers_gpu.py" : "/bench/peers.py"),
+                     gpu ? "bench/peers_gpu.py" : "bench/peers.py"),
       machine.device.kind, machine.threads, !gpu && !arguments.peers_keep_running);
 }
 

@@ -127,8 +127,8 @@ void print_json(const CheckReport& report, const CheckArguments& arguments,
 std::unique_ptr<inspect::Reference> start_torch(const CheckArguments& arguments) {
   if (!arguments.torch) return nullptr;
   return std::make_unique<inspect::TorchReference>(
-      in_source_tree(arguments.python, "CONVOY_TORCH_PYTHON", "/.venv/bin/python"),
-      in_source_tree(arguments.script, "CONVOY_TORCH_SCRIPT", "/python/check_torch.py"),
+      in_source_tree(arguments.python, "CONVOY_TORCH_PYTHON", ".venv/bin/python"),
+      in_source_tree(arguments.script, "CONVOY_TORCH_SCRIPT", "python/check_torch.py"),
       arguments.threads > 0 ? arguments.threads : default_threads());
 }
 

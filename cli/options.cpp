@@ -10,6 +10,7 @@
 #include "core/dtype.hpp"
 #include "core/printable.hpp"
 #include "core/shape_list.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy::cli {
 namespace {
@@ -93,7 +94,7 @@ void add_model(Command& command, std::string& model) {
 std::string in_source_tree(const std::string& given, const char* variable, const char* relative) {
   if (!given.empty()) return given;
   if (const char* value = std::getenv(variable)) return value;
-  return std::string(CONVOY_SOURCE_DIR) + relative;
+  return source_path(relative);
 }
 
 void StageList::add_to(Command& command) {

@@ -44,7 +44,7 @@ void run_report(const ReportArguments& arguments) {
   report::PageRequest request;
   request.stages = stages_of(arguments);
   request.results =
-      report::read_results(in_source_tree(arguments.results, "CONVOY_RESULTS", "/bench/results"));
+      report::read_results(in_source_tree(arguments.results, "CONVOY_RESULTS", "bench/results"));
   for (const auto& [path, why] : request.results.skipped)
     print_error("convoy: report: {} is left out: {}\n", printable_path(path), printable_lines(why));
   out.write(report::page(request));

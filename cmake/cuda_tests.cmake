@@ -12,7 +12,6 @@ if(CONVOY_TESTS)
   convoy_unite(cuda_tests)
   target_link_libraries(cuda_tests PRIVATE convoy_inspect CUDA::cudart_static GTest::gtest_main)
   target_include_directories(cuda_tests PRIVATE ${PROJECT_SOURCE_DIR})
-  target_compile_definitions(cuda_tests PRIVATE CONVOY_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   # Fits the cost model's constants to measured tiles; the test sees that it still does.
   add_executable(fit_halo_cost bench/fit/halo_cost.cpp bench/fit/measured_tiles.cpp)
   target_include_directories(fit_halo_cost PRIVATE ${PROJECT_SOURCE_DIR})

@@ -143,6 +143,8 @@ if(NOT CONVOY_HAS_CUDA)
   list(APPEND inspect_sources ${gpu_arithmetic})
 endif()
 add_part(convoy_verify convoy_internal ${verify_sources})
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/verify/source_path.cpp
+                            PROPERTIES COMPILE_DEFINITIONS CONVOY_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 add_part(convoy_inspect convoy_verify ${inspect_sources})
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/convoy)

@@ -22,8 +22,8 @@ function(convoy_loops target result)
   set(${result} ${found} PARENT_SCOPE)
 endfunction()
 
-# Left out are files with vector loops, and those that a build with CUDA lacks or compiles otherwise: the others' unions
-# are then the same in both, and the compiler cache has them.
+# Left out are files with vector loops, and those that a build with CUDA or another clone lacks or compiles otherwise:
+# the others' unions are then the same in both, and the compiler cache has them.
 function(convoy_unite target)
   if(NOT CONVOY_UNITY STREQUAL ON AND NOT target IN_LIST CONVOY_UNITY)
     return()
@@ -32,7 +32,7 @@ function(convoy_unite target)
   get_target_property(sources ${target} SOURCES)
   convoy_loops(${target} loops)
   foreach(source IN LISTS sources)
-    if(source IN_LIST loops OR source MATCHES "/(no_gpu[a-z_]*|kernel_table|gpu_facts)\\.cpp$")
+    if(source IN_LIST loops OR source MATCHES "/(no_gpu[a-z_]*|kernel_table|gpu_facts|source_path)\\.cpp$")
       continue()
     endif()
     get_filename_component(path ${source} ABSOLUTE)

@@ -17,6 +17,7 @@
 #include "plan/kernel_table.hpp"
 #include "plan/select.hpp"
 #include "verify/random.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy::cuda {
 namespace {
@@ -256,8 +257,7 @@ TEST(Absurd, LaunchesAreCounted) {
 // The lists that `convoy verify` takes on a GPU: it would refuse what the kernel refuses.
 TEST(Absurd, KernelsTakeTheirLists) {
   for (const char* kernel : {"halo", "first", "few", "depthwise", "general", "halo_pool"}) {
-    const std::string list =
-        std::string(CONVOY_SOURCE_DIR) + "/tests/cuda/" + kernel + "-stages.txt";
+    const std::string list = source_path("tests/cuda/") + kernel + "-stages.txt";
     for (const Stage& stage : read_shape_list(list)) {
       const std::vector<std::string> why =
           find_kernel(kernel, DeviceKind::cuda)->refusals(stage, machine());

@@ -11,12 +11,13 @@
 
 #include "bench/fit/h200.hpp"
 #include "plan/select.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy {
 namespace {
 
 // A line: the chain's text, kernel, tile and microseconds, with tabs between them.
-constexpr const char* path = CONVOY_SOURCE_DIR "/tests/cuda/choices-h200.txt";
+const std::string path = source_path("tests/cuda/choices-h200.txt");
 
 struct Choice {
   std::string chain, kernel, tile;

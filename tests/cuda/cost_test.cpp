@@ -9,14 +9,14 @@
 #include "bench/fit/measured_tiles.hpp"
 #include "cuda/families.hpp"
 #include "cuda/sm90/halo_tile.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy::cuda::sm90 {
 namespace {
 
 Picks picks_in(const std::string& result) {
-  return picks_of(
-      measured_tiles(std::string(CONVOY_SOURCE_DIR) + "/bench/results/h200/" + result, h200()),
-      h200(), HaloCosts());
+  return picks_of(measured_tiles(source_path("bench/results/h200/") + result, h200()), h200(),
+                  HaloCosts());
 }
 
 TEST(CostModel, PicksNearlyTheBestOfWhatItWasFittedTo) {
@@ -40,7 +40,7 @@ TEST(CostModel, FirstIsWithinAFifthOfWhatWasMeasured) {
   int rows = 0;
   for (const char* name :
        {"targets", "targets-without-pool", "resnet50", "unet", "yolov8n", "mobilenetv2"}) {
-    std::ifstream file(std::string(CONVOY_SOURCE_DIR) + "/bench/results/h200/" + name + ".json");
+    std::ifstream file(source_path("bench/results/h200/") + name + ".json");
     ASSERT_TRUE(file) << name;
     const nlohmann::json results = nlohmann::json::parse(file);
     for (const auto& row : results["rows"]) {

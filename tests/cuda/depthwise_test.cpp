@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/fit/h200.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy::cuda {
 namespace {
@@ -59,7 +60,7 @@ TEST(Depthwise, RefusesWithEveryReason) {
 
 // Tiles measured on an H200: what the cost model picks must come near the best of them.
 TEST(Depthwise, CostModelPicksNearTheBestMeasured) {
-  std::ifstream file(std::string(CONVOY_SOURCE_DIR) + "/bench/results/h200/depthwise-tiles.json");
+  std::ifstream file(source_path("bench/results/h200/depthwise-tiles.json"));
   ASSERT_TRUE(file) << "bench/results/h200/depthwise-tiles.json is missing";
   const nlohmann::json results = nlohmann::json::parse(file);
   const Machine machine = machine_of(h200());

@@ -15,6 +15,7 @@
 #include "math/index_map.hpp"
 #include "plan/select.hpp"
 #include "reference/reference.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy {
 namespace {
@@ -89,7 +90,7 @@ std::vector<float> by_lanes(const GpuCase& one) {
 }
 
 TEST(FewFilters, LanesTogetherMakeTheConvolution) {
-  for (Stage stage : read_shape_list(CONVOY_SOURCE_DIR "/tests/cuda/few_filters-stages.txt")) {
+  for (Stage stage : read_shape_list(source_path("tests/cuda/few_filters-stages.txt"))) {
     stage.act = no_act;
     stage.n = std::min<Index>(stage.n, 3);
     SCOPED_TRACE(to_text(stage));

@@ -13,12 +13,13 @@
 #include "cuda/sm90/halo_layout.hpp"
 #include "cuda/tensor_map.hpp"
 #include "cuda/wrap/inner_stage.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy::cuda::sm90 {
 namespace {
 
 std::vector<Stage> stages_of(const char* list) {
-  return read_shape_list(std::string(CONVOY_SOURCE_DIR) + "/tests/cuda/" + list);
+  return read_shape_list(source_path("tests/cuda/") + list);
 }
 
 // Awkward ones, and what they run where a neuron is a pass of its own: f32 sums.

@@ -20,6 +20,7 @@
 #include "io/dataset.hpp"
 #include "io/idx.hpp"
 #include "math/half.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy {
 namespace {
@@ -134,7 +135,7 @@ TEST_F(GpuNetwork, SharedLaunchesGiveTheBitsOfTwoPlans) {
 }
 
 TEST_F(GpuNetwork, GivesTheLabelsOfTheCpu) {
-  const std::string model = CONVOY_SOURCE_DIR "/models/fashion-scnn";
+  const std::string model = source_path("models/fashion-scnn");
   std::mt19937 random(3);
   constexpr Index n = 300;
   std::vector<std::uint8_t> pixels(n * 28 * 28);
@@ -241,7 +242,7 @@ class GpuHostPath : public GpuTest {
     NetworkOptions options;
     options.device = gpu0;
     options.spike_kernels = spike_kernels;
-    return Network(CONVOY_SOURCE_DIR "/models/fashion-scnn", options);
+    return Network(source_path("models/fashion-scnn"), options);
   }
 
   static constexpr Index most = 24000;  // more than all slots hold

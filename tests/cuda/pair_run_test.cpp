@@ -8,6 +8,7 @@
 #include "core/shape_list.hpp"
 #include "cuda/families.hpp"
 #include "gpu_case.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy {
 namespace {
@@ -42,7 +43,7 @@ struct FencedOutput {
 class PairRun : public GpuTest, public testing::WithParamInterface<std::size_t> {};
 const std::vector<OwnedChain>& chains() {
   static const std::vector<OwnedChain> all =
-      read_chain_list(CONVOY_SOURCE_DIR "/tests/cuda/pair-stages.txt", true);
+      read_chain_list(source_path("tests/cuda/pair-stages.txt"), true);
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Gpu, PairRun, testing::Range<std::size_t>(0, 12));

@@ -9,12 +9,13 @@
 #include "cuda/sm90/pair_map.hpp"
 #include "cuda/sm90/pair_tile.hpp"
 #include "cuda/tensor_map.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy::cuda::sm90 {
 namespace {
 
 std::vector<OwnedChain> pairs() {
-  return read_chain_list(CONVOY_SOURCE_DIR "/tests/cuda/pair-stages.txt", true);
+  return read_chain_list(source_path("tests/cuda/pair-stages.txt"), true);
 }
 
 template <class Check>

@@ -4,11 +4,12 @@
 #include <vector>
 
 #include "core/shape_list.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy::cuda::sm80 {
 
 inline std::vector<OwnedChain> listed() {
-  return read_chain_list(CONVOY_SOURCE_DIR "/tests/cuda/spike_resident-stages.txt", true);
+  return read_chain_list(source_path("tests/cuda/spike_resident-stages.txt"), true);
 }
 
 }  // namespace convoy::cuda::sm80

@@ -11,13 +11,14 @@
 #include "cuda/sm80/cutlass_pooled.hpp"
 #include "plan/kernel_table.hpp"
 #include "verify/coverage.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy {
 namespace {
 
 std::string list_of(std::string_view kernel) {
   const auto file = [](std::string_view name) {
-    return std::string(CONVOY_SOURCE_DIR "/tests/cuda/") + std::string(name) + "-stages.txt";
+    return source_path("tests/cuda/") + std::string(name) + "-stages.txt";
   };
   const std::string own = file(kernel);
   return std::filesystem::exists(own) ? own : file(kernel.substr(0, kernel.find('_')));

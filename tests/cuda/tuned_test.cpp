@@ -10,6 +10,7 @@
 #include "cuda/device.hpp"
 #include "plan/kernel_table.hpp"
 #include "plan/select.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy {
 namespace {
@@ -25,8 +26,7 @@ TEST(ShippedTables, AreRead) {
 
 TEST(ShippedTables, NameTilesThatExist) {
   const Machine machine = cuda::machine_of(cuda::h200());
-  for (const Stage& stage :
-       read_shape_list(std::string(CONVOY_SOURCE_DIR) + "/shapes/targets-gpu.txt")) {
+  for (const Stage& stage : read_shape_list(source_path("shapes/targets-gpu.txt"))) {
     PlanOptions options;
     options.device = machine.device;
     const Selection selection = select(stage, machine, options, &shipped_tuning());

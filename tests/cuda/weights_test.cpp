@@ -12,6 +12,7 @@
 #include "cuda/sm90/first.hpp"
 #include "cuda/sm90/halo_layout.hpp"
 #include "gpu_case.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy {
 namespace {
@@ -26,8 +27,7 @@ std::vector<float> numbered(const Stage& stage) {
 // eight channels by 16 bytes that lie 128 bytes apart, those of the next eight products 1024.
 TEST(First, WeightsLieInCoreMatrices) {
   using namespace cuda::sm90;
-  for (const Stage& stage :
-       read_shape_list(std::string(CONVOY_SOURCE_DIR) + "/tests/cuda/first-stages.txt")) {
+  for (const Stage& stage : read_shape_list(source_path("tests/cuda/first-stages.txt"))) {
     SCOPED_TRACE(to_text(stage));
     const FirstLayout l = first_layout(stage, cuda::h200());
     const std::vector<float> w = numbered(stage), packed = first_weights(stage, l, w.data());
@@ -51,8 +51,7 @@ TEST(First, WeightsLieInCoreMatrices) {
 
 TEST(Halo, WeightsLieInTheOrderOfSummation) {
   using namespace cuda::sm90;
-  for (const Stage& stage :
-       read_shape_list(std::string(CONVOY_SOURCE_DIR) + "/tests/cuda/halo-stages.txt")) {
+  for (const Stage& stage : read_shape_list(source_path("tests/cuda/halo-stages.txt"))) {
     SCOPED_TRACE(to_text(stage));
     const std::vector<float> w = numbered(stage), packed = halo_weights(stage, w.data());
     ASSERT_EQ(packed.size(), static_cast<std::size_t>(halo_weights_elements(stage)));

@@ -23,6 +23,7 @@
 #include "plan/select.hpp"
 #include "verify/guarded.hpp"
 #include "verify/parity.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy::verify {
 namespace {
@@ -102,7 +103,7 @@ std::string line_of_network(const std::string& folder, Device device) {
   NetworkOptions options;
   options.device = device;
   options.batch = 24;
-  const Network network(std::string(CONVOY_SOURCE_DIR) + "/" + folder, options);
+  const Network network(source_path(folder), options);
   const NetworkText& text = network.text();
   constexpr Index n = 40;
   std::vector<std::uint8_t> pixels(static_cast<std::size_t>(n * text.h * text.w * text.c));
@@ -153,8 +154,7 @@ std::vector<std::string> texts_to_write(const Arguments& arguments) {
   std::set<std::string> seen;
   const bool gpu = arguments.device.kind == DeviceKind::cuda;
   for (const std::string& list : arguments.lists) {
-    for (Stage stage :
-         read_shape_list(std::string(CONVOY_SOURCE_DIR) + "/shapes/" + list + ".txt")) {
+    for (Stage stage : read_shape_list(source_path("shapes/") + list + ".txt")) {
       stage.n = 1;  // bits don't depend on it
       if (gpu && stage.dtype == DType::f32) stage.dtype = DType::f16;
       if (!gpu && stage.dtype == DType::f16) stage.dtype = DType::f32;

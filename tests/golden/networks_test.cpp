@@ -9,11 +9,10 @@
 #include "io/dataset.hpp"
 #include "io/idx.hpp"
 #include "io/npy.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy {
 namespace {
-
-const std::string root = CONVOY_SOURCE_DIR;
 
 Network load(const std::string& folder, bool spike_kernels) {
   NetworkOptions options;
@@ -43,7 +42,7 @@ class GoldenNetwork : public testing::TestWithParam<std::tuple<const char*, bool
 // The images are chosen so that no spike and no label is a close call: all must be equal.
 TEST_P(GoldenNetwork, LabelsLogitsAndLayers) {
   const auto [name, spike_kernels] = GetParam();
-  const std::string folder = root + "/tests/golden/networks/" + name;
+  const std::string folder = source_path("tests/golden/networks/") + name;
   const Network network = load(folder, spike_kernels);
   const bool colour = network.text().c == 3;
   io::Images images =
@@ -91,9 +90,9 @@ class GoldenFashion : public testing::TestWithParam<std::tuple<const char*, bool
 // Real images hold close calls: of 10,000 labels at most 5 may differ from PyTorch's fp32.
 TEST_P(GoldenFashion, LabelsAsPyTorch) {
   const auto [name, spike_kernels] = GetParam();
-  const std::string golden = root + "/tests/golden/" + name;
+  const std::string golden = source_path("tests/golden/") + name;
   const std::string model =
-      std::string(name) == "fashion-scnn" ? root + "/models/fashion-scnn" : golden;
+      std::string(name) == "fashion-scnn" ? source_path("models/fashion-scnn") : golden;
   const Network network = load(model, spike_kernels);
   io::Images images = io::read_images(io::find_data("t10k-images-idx3-ubyte", ""));
   const std::vector<std::int32_t> labels = classify(network, images);

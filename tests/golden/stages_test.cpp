@@ -9,13 +9,14 @@
 #include "math/half.hpp"
 #include "verify/compare.hpp"
 #include "verify/parity.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy::verify {
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path folder = fs::path(CONVOY_SOURCE_DIR) / "tests/golden/stages";
+const fs::path folder = fs::path(source_path("tests/golden/stages"));
 
 std::vector<std::string> cases() {
   std::vector<std::string> names;

@@ -12,11 +12,12 @@
 #include "io/idx.hpp"
 #include "io/npy.hpp"
 #include "spike_rule.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy {
 namespace {
 
-const std::string golden = CONVOY_SOURCE_DIR "/tests/golden/";
+const std::string golden = source_path("tests/golden/");
 
 TensorView view_of(const io::Images& images, Index first, Index n) {
   auto* const data =
@@ -66,9 +67,9 @@ class Fashion : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(Fashion, LabelsEqualPyTorchsOnTheWholeTestSet) {
-  const std::string name = GetParam(), folder = name == "fashion-scnn" ? CONVOY_SOURCE_DIR
-                                                    "/models/fashion-scnn"
-                                                                       : golden + name;
+  const std::string name = GetParam(), folder = name == "fashion-scnn"
+                                                    ? source_path("models/fashion-scnn")
+                                                    : golden + name;
   const Network network(folder);
   const Tensor expected = io::read_npy(golden + name + "/labels.npy");
   ASSERT_EQ(expected.elements(), images().n);
@@ -88,18 +89,18 @@ TEST_P(Fashion, LabelsEqualPyTorchsOnTheWholeTestSet) {
 }
 
 TEST_P(Fashion, EverySpikeIsTheReferences) {
-  const std::string name = GetParam(), folder = name == "fashion-scnn" ? CONVOY_SOURCE_DIR
-                                                    "/models/fashion-scnn"
-                                                                       : golden + name;
+  const std::string name = GetParam(), folder = name == "fashion-scnn"
+                                                    ? source_path("models/fashion-scnn")
+                                                    : golden + name;
   const Network network(folder);
   EXPECT_EQ(network.layers()[0].kernel, "spike_chain");
   expect_spikes(network, folder, view_of(images(), 0, 150));
 }
 
 TEST_P(Fashion, PlansAloneGiveTheSameLabels) {
-  const std::string name = GetParam(), folder = name == "fashion-scnn" ? CONVOY_SOURCE_DIR
-                                                    "/models/fashion-scnn"
-                                                                       : golden + name;
+  const std::string name = GetParam(), folder = name == "fashion-scnn"
+                                                    ? source_path("models/fashion-scnn")
+                                                    : golden + name;
   NetworkOptions options;
   options.spike_kernels = false;
   const Network plans(folder, options), kernels(folder);
@@ -113,9 +114,9 @@ TEST_P(Fashion, PlansAloneGiveTheSameLabels) {
 }
 
 TEST_P(Fashion, BitsDoNotDependOnBatchPlaceOrThreads) {
-  const std::string name = GetParam(), folder = name == "fashion-scnn" ? CONVOY_SOURCE_DIR
-                                                    "/models/fashion-scnn"
-                                                                       : golden + name;
+  const std::string name = GetParam(), folder = name == "fashion-scnn"
+                                                    ? source_path("models/fashion-scnn")
+                                                    : golden + name;
   NetworkOptions one, two;
   one.threads = 1;
   two.threads = 2;
@@ -211,7 +212,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, Golden,
                          });
 
 TEST(Network, RunRefusesWrongViewsAndWritesNothing) {
-  const Network network(CONVOY_SOURCE_DIR "/models/fashion-scnn");
+  const Network network(source_path("models/fashion-scnn"));
   std::vector<std::uint8_t> pixels(28 * 28 * 2);
   std::vector<std::int32_t> labels(2, -1);
   const TensorView out = TensorView::of(labels.data(), {2});

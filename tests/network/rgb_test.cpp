@@ -11,11 +11,12 @@
 #include "io/idx.hpp"
 #include "io/npy.hpp"
 #include "spike_rule.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy {
 namespace {
 
-const std::string model = CONVOY_SOURCE_DIR "/models/rgb-scnn";
+const std::string model = source_path("models/rgb-scnn");
 constexpr Index count = 600, side = 32;
 
 /// As models/rgb-scnn/README.md has it: the image in the middle of 32x32, and the absolute
@@ -58,7 +59,7 @@ class Rgb : public testing::Test {
 };
 
 TEST_F(Rgb, LabelsEqualPyTorchs) {
-  const Tensor expected = io::read_npy(CONVOY_SOURCE_DIR "/tests/golden/rgb-scnn/labels.npy");
+  const Tensor expected = io::read_npy(source_path("tests/golden/rgb-scnn/labels.npy"));
   for (const bool kernels : {true, false}) {
     NetworkOptions options;
     options.spike_kernels = kernels;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "convoy/network.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy {
 namespace {
@@ -38,7 +39,7 @@ class Busy : public testing::TestWithParam<bool> {
     EXPECT_TRUE(seen) << "never busy";
   }
 
-  const Network network_{CONVOY_SOURCE_DIR "/models/fashion-scnn", options()};
+  const Network network_{source_path("models/fashion-scnn"), options()};
   std::vector<std::uint8_t> pixels_ = std::vector<std::uint8_t>(28 * 28, 200);
   const TensorView image_ = TensorView::of(pixels_.data(), {1, 28, 28});
 };

@@ -7,11 +7,12 @@
 #include "convoy/network.hpp"
 #include "io/weights.hpp"
 #include "math/half.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy {
 namespace {
 
-const std::string shipped = CONVOY_SOURCE_DIR "/models/fashion-scnn";
+const std::string shipped = source_path("models/fashion-scnn");
 
 /// The shipped network, written by hand.
 NetworkText by_hand() {

@@ -10,6 +10,7 @@
 
 #include "count_allocations.hpp"
 #include "math/half.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy {
 namespace {
@@ -206,7 +207,7 @@ TEST(NetworkRun, AllocatesNothing) {
     options.threads = 1;  // what TBB does for its workers is not ours
     options.batch = 8;
     options.spike_kernels = kernels;
-    const Network network(CONVOY_SOURCE_DIR "/models/fashion-scnn", options);
+    const Network network(source_path("models/fashion-scnn"), options);
     std::vector<std::uint8_t> pixels(20 * 28 * 28, 77);
     std::vector<float> logits(200);
     std::vector<std::int32_t> labels(20);

@@ -9,6 +9,7 @@
 #include "convoy/pinned.hpp"
 #include "count_allocations.hpp"
 #include "network/convert.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy {
 namespace {
@@ -50,7 +51,7 @@ class Values : public testing::TestWithParam<bool> {
   TensorView values(Index n) const { return TensorView::of(values_.data(), {n, 28, 28, 1}); }
 
   static constexpr Index most = 1400;  // more than are turned back at once
-  const std::string folder_ = CONVOY_SOURCE_DIR "/models/fashion-scnn";
+  const std::string folder_ = source_path("models/fashion-scnn");
   const Network network_{folder_, options()};
   std::vector<std::uint8_t> pixels_ = std::vector<std::uint8_t>(most * 784);
   std::vector<float> values_ = std::vector<float>(most * 784);

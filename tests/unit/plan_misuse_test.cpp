@@ -13,6 +13,7 @@
 #include "convoy/plan.hpp"
 #include "core/failure.hpp"
 #include "ready_plan.hpp"
+#include "verify/source_path.hpp"
 
 namespace convoy {
 namespace {
@@ -329,7 +330,7 @@ TEST_F(Misused, NetworkChecksWhereItsOperandsLie) {
   NetworkOptions options;
   options.threads = 2;
   check_operands(Network(path_, options), 2, 3);
-  check_operands(Network(CONVOY_SOURCE_DIR "/models/fashion-scnn", options), 28, 10);
+  check_operands(Network(source_path("models/fashion-scnn"), options), 28, 10);
 }
 
 }  // namespace
