@@ -69,7 +69,7 @@ constexpr Line lines[] = {
     {"n2h10w14c300k5r3pad1+bias+relu+max2", "few_filters_pool"},
     // What no fast family takes.
     {"n2h9w7c5k6r3pad1out(f16)+bias+relu+max2", "fma"},
-    {"f16:n2h9w7c5k6r3s2pad1x2x0x1out(f32)+bias+relu", "fma"},
+    {"f16:n2h9w7c5k6r3s2pad1x2x0x1out(f32)+bias+relu", "window"},
     {"n2h9c4k6r3stride2x1dil1x2pad2x3+leaky(-0.5)+max3s2p1", "fma_pool"},
     {"bf16:n2h9c8k16r3pad1nchw+bias+relu+max2", "halo_nchw"},
     {"f16:n2h9c8k16r3pad1+bias+relu+max2+keep(pre,act,idx)", "window_pool"},
@@ -78,10 +78,11 @@ constexpr Line lines[] = {
     {"n2h9c3k5r3pad1+max2x3s1p1d2ceil+keep(pre,act,idx)+bias+relu", "fma_pool"},
     {"f16:n2h9c8k8r3pad1nchw+keep(pre,act,idx)+bias+relu+max2", "general"},
     {"u8:n2h9c3k5r3pad1out(f32)+norm+bias+relu", "fma"},
-    {"f16:n2h8c8k8r3pad1out(f32)+relu+max2", "fma"},
+    {"f16:n2h8c8k8r3pad1out(f32)+relu+max2", "window"},
     {"n2h8c4k6r3pad1+bias+if(3)+t3+max2", "general"},
     {"n2h8c4k6r3pad1+bias+lif(2,1.5)+soft+t4+hold+max2+keep(pre,act,idx)", "general"},
     {"f16:n2h1c40k10r1+if(2)+t2", "general"},
+    {"bf16:n2h8c20k24r3pad1groups2+bias+lif(2,1.5)+soft+t4+max2", "window_neuron_pass"},
     {"n1h1c3k1r1", "fma"},
 };
 

@@ -10,9 +10,10 @@
 namespace convoy::cuda::sm80 {
 namespace {
 
-WindowKernel kernel_of(DType type, const WindowTile& tile, int parts) {
-  if (tile.box) return window_boxes(type, parts);
-  switch (type) {
+WindowKernel kernel_of(const Stage& stage, const WindowTile& tile, int parts) {
+  if (widens(stage)) return window_to_f32(stage.dtype, tile);
+  if (tile.box) return window_boxes(stage.dtype, parts);
+  switch (stage.dtype) {
     case DType::f32:
       return window_f32(tile);
     case DType::f16:
@@ -42,9 +43,8 @@ struct WindowReady {
 
   WindowReady(const Stage& stage, const WindowTile& tile_, bool in_order, const Machine& machine)
       : tile(tile_),
-        kernel(
-            kernel_of(stage.dtype, tile, box_parts(window_sizes(stage, tile).groups, stage.dtype)),
-            "window " + tile.name()) {
+        kernel(kernel_of(stage, tile, box_parts(window_sizes(stage, tile).groups, stage.dtype)),
+               "window " + tile.name()) {
     params.at = window_sizes(stage, tile);
     set_machine(params.at, stage, tile, machine);
     params.at.in_order = in_order;
@@ -59,7 +59,7 @@ struct WindowReady {
 
 struct WindowLaunch::Ready {
   Stage stage;
-  int size;  // of an element, bytes
+  int size, y_size;  // of an element of x and of y, bytes
   bool overlap;
   WindowReady planned, any;
 };
@@ -68,6 +68,7 @@ WindowLaunch::WindowLaunch(const Stage& stage, const WindowTile& tile, const Mac
   const bool in_order = window_sizes(stage, tile).in_order;
   ready_ = std::make_unique<const Ready>(Ready{stage,
                                                static_cast<int>(size_of(stage.dtype)),
+                                               static_cast<int>(size_of(stage.output_dtype(true))),
                                                machine.compute_capability >= 90,
                                                {stage, tile, in_order, machine},
                                                {stage, narrow, in_order, machine}});
@@ -76,7 +77,7 @@ WindowLaunch::~WindowLaunch() = default;
 
 std::string WindowLaunch::run(const RunArgs& args, const void* w,
                               cudaStream_t stream) const noexcept {
-  const auto& [stage, size, overlap, planned, any] = *ready_;
+  const auto& [stage, size, y_size, overlap, planned, any] = *ready_;
   const WindowGroups& groups = planned.params.at.groups;
   const bool one = groups.count == 1;
   const Strides& x = args.x_stride;
@@ -91,8 +92,8 @@ std::string WindowLaunch::run(const RunArgs& args, const void* w,
   p.y = static_cast<char*>(args.y), p.y_pixel = args.y_stride.w;
   p.x_end = p.x + ((args.n - 1) * x.n + (stage.h - 1) * x.h + (stage.w - 1) * x.w + stage.c) * size;
   p.copy = std::min(copy, 8);
-  p.y_store = common_alignment(reinterpret_cast<std::uintptr_t>(args.y), args.y_stride.w * size,
-                               one ? 0 : groups.filters * size);
+  p.y_store = common_alignment(reinterpret_cast<std::uintptr_t>(args.y), args.y_stride.w * y_size,
+                               one ? 0 : groups.filters * y_size);
   const cudaError_t error = with.kernel.launch(
       {.grid = p.at.m_tiles * p.at.n_tiles,
        .threads = with.tile.threads(),

@@ -194,7 +194,7 @@ struct WindowReads {
 };
 
 /// The tile's sums. On return all copies have arrived and all warps have read what they need.
-template <class T, class Shape, template <int> class Pixels>
+template <class T, class Shape, template <int> class Pixels, bool Apart>
 __device__ __forceinline__ void window_sums(const WindowParams& p, const WindowCta& cta,
                                             const WindowGeometry& g, const WindowTap* taps,
                                             std::uint32_t shared,
@@ -243,14 +243,15 @@ __device__ __forceinline__ void window_sums(const WindowParams& p, const WindowC
       fetched = to_fill;
     }
     ptx::cp_async_commit();
-    multiply<T>(sums, a[0], b[0], [&](int j) { return !Shape::sparse || (live >> j & 1) != 0; });
+    multiply<T, Apart>(sums, a[0], b[0],
+                       [&](int j) { return !Shape::sparse || (live >> j & 1) != 0; });
     ptx::cp_async_wait<slots - 2>();
     __syncthreads();
     to_fill = slot;
     slot = slot == (slots - 1) * Shape::slot_bytes ? 0 : slot + Shape::slot_bytes;
     if (step + 1 < steps) reads.read(slot, 0, a[0], b[0]);
-    multiply<T>(sums, a[1], b[1],
-                [&](int j) { return !Shape::sparse || (live >> (4 + j) & 1) != 0; });
+    multiply<T, Apart>(sums, a[1], b[1],
+                       [&](int j) { return !Shape::sparse || (live >> (4 + j) & 1) != 0; });
     if constexpr (Shape::sparse) {
       if (--left_of_chunk == 0) {
         left_of_chunk = a_chunk;

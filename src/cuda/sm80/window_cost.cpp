@@ -66,9 +66,9 @@ double window_seconds(const Stage& stage, const WindowTile& tile, const Machine&
   const double alone = (f32 ? costs.alone_f32 + costs.alone_f32_product * products
                             : costs.alone + costs.alone_product * products) +
                        (tile.narrow ? costs.narrow_alone * 128 / tile.threads() : 0);
-  const bool whole =
-      at.k * static_cast<int>(bytes) % unit_bytes == 0 &&
-      (at.groups.count == 1 || at.groups.filters * static_cast<int>(bytes) % unit_bytes == 0);
+  const auto y_bytes = static_cast<int>(size_of(stage.output_dtype(true)));
+  const bool whole = at.k * y_bytes % unit_bytes == 0 &&
+                     (at.groups.count == 1 || at.groups.filters * y_bytes % unit_bytes == 0);
   const bool sparse_16 = tile.sparse && !f32;
   const double output = costs.output + (whole ? 0 : costs.staged),
                cta = (sparse_16     ? costs.sparse_16_cta

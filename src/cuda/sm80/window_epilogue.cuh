@@ -142,7 +142,7 @@ __device__ __forceinline__ void store_rows(const T* staged, T* to, Index pixel, 
   __syncwarp();
 }
 
-/// A warp's sums of block `jj` of 32 filters, with bias and activation, to y.
+/// A warp's sums of block `jj` of 32 filters, with bias and activation, to y of T.
 template <class T, class Shape, bool Pooled>
 __device__ __forceinline__ void write_block(const WindowParams& p, const WindowCta& cta, int jj,
                                             bool in_order, T* ring,
@@ -211,7 +211,8 @@ __device__ __forceinline__ void write_block(const WindowParams& p, const WindowC
              min(outputs * 8, p.at.g.m / a_pixel - pixel), cta.filters - block, p.y_store >= 4);
 }
 
-template <class T, class Shape, template <int> class Pixels>
+/// `Out`: y's type.
+template <class T, class Shape, template <int> class Pixels, class Out = T>
 __global__ void __launch_bounds__(Shape::threads, Shape::ctas)
     window(const __grid_constant__ WindowParams p) {
   extern __shared__ __align__(128) unsigned char ring[];
@@ -226,8 +227,8 @@ __global__ void __launch_bounds__(Shape::threads, Shape::ctas)
     __syncthreads();
   }
   float sums[Shape::ms][Shape::ns][4] = {};
-  window_sums<T, Shape, Pixels>(p, cta, g, taps,
-                                static_cast<std::uint32_t>(__cvta_generic_to_shared(ring)), sums);
+  window_sums<T, Shape, Pixels, !std::is_same_v<Out, T>>(
+      p, cta, g, taps, static_cast<std::uint32_t>(__cvta_generic_to_shared(ring)), sums);
   // Not before: where CTAs are few, the next kernel's would gather on the multiprocessors that have
   // none.
 #if __CUDA_ARCH__ >= 900
@@ -241,7 +242,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::ctas)
   const auto write = [&]<bool Pooled>() {
 #pragma unroll
     for (int jj = 0; jj < Shape::warp_n / block_filters; ++jj)
-      write_block<T, Shape, Pooled>(p, cta, jj, in_order, reinterpret_cast<T*>(ring), sums);
+      write_block<Out, Shape, Pooled>(p, cta, jj, in_order, reinterpret_cast<Out*>(ring), sums);
   };
   if (Shape::pools && g.window > 1)
     write.template operator()<Shape::pools>();

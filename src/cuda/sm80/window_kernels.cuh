@@ -11,6 +11,8 @@ using WindowKernel = void (*)(WindowParams);
 WindowKernel window_f16(const WindowTile& tile);
 WindowKernel window_bf16(const WindowTile& tile);
 WindowKernel window_f32(const WindowTile& tile);
+/// Of f16 or bf16 with an output of f32: of window_tiles' fewer tiles.
+WindowKernel window_to_f32(DType type, const WindowTile& tile);
 /// The kernel of box tiles, by the 32-byte parts that 16 filters take (box_parts).
 WindowKernel window_boxes(DType type, int parts);
 

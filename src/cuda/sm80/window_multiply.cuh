@@ -38,10 +38,10 @@ __device__ __forceinline__ Split split(std::uint32_t bits) {
 
 /// A warp's rows by filters: Ms times 16 by Ns times 8.
 ///
-/// fp32 by three products of tf32; low * low lies below fp32's last bit. The sum of eight products
-/// starts at 0 and is then added as fp32 adds: Tensor Cores cut what they add off, and over a long
-/// sum that adds up.
-template <class T, int Ms, int Ns, class Live>
+/// `Apart`, for results that keep fp32's bits: the sum of a part's products starts at 0 and is then
+/// added as fp32 adds. Tensor Cores cut what they add off, and over a long sum that adds up. So it
+/// is of fp32 always, which is three products of tf32: low * low lies below fp32's last bit.
+template <class T, bool Apart, int Ms, int Ns, class Live>
 __device__ __forceinline__ void multiply(float (&sums)[Ms][Ns][4], const std::uint32_t (&a)[Ms][4],
                                          const std::uint32_t (&b)[Ns / 2][4], Live live) {
   const auto at = [&](int j, int half) { return b[j / 2][j % 2 * 2 + half]; };
@@ -87,7 +87,16 @@ __device__ __forceinline__ void multiply(float (&sums)[Ms][Ns][4], const std::ui
     for (int j = 0; j < Ns; ++j) {
       if (!live(j)) continue;
 #pragma unroll
-      for (int i = 0; i < Ms; ++i) Product<T>::add(sums[i][j], a[i], at(j, 0), at(j, 1));
+      for (int i = 0; i < Ms; ++i) {
+        if constexpr (Apart) {
+          float part[4] = {};
+          Product<T>::add(part, a[i], at(j, 0), at(j, 1));
+#pragma unroll
+          for (int e = 0; e < 4; ++e) sums[i][j][e] += part[e];
+        } else {
+          Product<T>::add(sums[i][j], a[i], at(j, 0), at(j, 1));
+        }
+      }
     }
   }
 }

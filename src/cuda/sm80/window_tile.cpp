@@ -88,8 +88,9 @@ std::vector<std::string> window_refusals(const Stage& stage, const Machine& mach
       .no(machine.compute_capability < 80,
           fmt::format("compute capability {}.{}, the family needs 8.0 (cp.async)",
                       machine.compute_capability / 10, machine.compute_capability % 10))
-      .no(!taken || stage.output_dtype(true) != type,
-          fmt::format("{} in and {} out, the family takes f16, bf16 and f32, the same for both",
+      .no(!taken || (stage.output_dtype(true) != type && stage.output_dtype(true) != DType::f32),
+          fmt::format("{} in and {} out, the family takes f16, bf16 and f32, and gives the same "
+                      "or f32",
                       to_text(type), to_text(stage.output_dtype(true))))
       .no(type == DType::f32 && stage.r * stage.s * (stage.c / stage.groups) < least_products,
           fmt::format("{} products an output: three of tf32 for one of f32 are as exact from {} on",
@@ -112,9 +113,11 @@ std::vector<std::string> window_refusals(const Stage& stage, const Machine& mach
 
 std::vector<WindowTile> window_tiles(const Stage& stage) {
   const WindowGroups groups = groups_of(stage);
+  const bool wide = widens(stage);
   if (!copies_whole(stage, groups) || stage.r > most_taps_along || stage.s > most_taps_along)
-    return stage.pool ? std::vector{narrow} : std::vector{narrow, narrow_shared};
-  std::vector<WindowTile> boxes = box_tiles(stage, groups);
+    return stage.pool || wide ? std::vector{narrow} : std::vector{narrow, narrow_shared};
+  std::vector<WindowTile> boxes;
+  if (!wide) boxes = box_tiles(stage, groups);
   if (groups.filters <= block_filters) {
     boxes.push_back(block_wide);
     if (groups.merged == 1) boxes.push_back(small);
@@ -125,7 +128,8 @@ std::vector<WindowTile> window_tiles(const Stage& stage) {
     if (!stage.pool) tiles.push_back(half_small);
     return tiles;
   }
-  if (groups.filters <= 64) return {half_large, small};
+  // Sums that are added apart leave no registers for larger tiles.
+  if (groups.filters <= 64 || wide) return {half_large, small};
   std::vector<WindowTile> tiles{large, half_large, small};
   if (groups.filters > 128) tiles.push_back(largest);
   if (stage.dtype != DType::f16) return tiles;

@@ -86,6 +86,10 @@ struct WindowSizes {
   int box_ctas = 264;  // of those, how many run at once
 };
 
+/// Whether y's numbers are wider than x's: then there are fewer tiles.
+inline bool widens(const Stage& stage) {
+  return stage.output_dtype(true) != stage.dtype;
+}
 /// Every reason why the family can't run a legal stage; empty: it can.
 std::vector<std::string> window_refusals(const Stage& stage, const Machine& machine);
 /// Of a stage that fits, at least one.
