@@ -70,6 +70,7 @@ struct WindowCosts {
   double narrow_8 = 146, narrow = 340, narrow_shared = 60, narrow_alone = 800;
   double staged = 0.1;  // of an output, where pixels of y do not lie on 16 bytes
   double analytic = 1.6, precomputed = 1.4;  // factors of a step with these iterators
+  double apart = 1.35;                       // likewise of one whose sums are added apart
   double memory = 0.7;                       // share of the memory's speed
   // Of boxes, to 51 tiles of 17 stages: cycles of a scheduler for a warp's row of x and for a copy
   // in it, for what becomes of 32 rows' sums, for those of a part; share of the memory's speed.

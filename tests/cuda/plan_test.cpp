@@ -69,7 +69,7 @@ constexpr Line lines[] = {
     {"n2h10w14c300k5r3pad1+bias+relu+max2", "few_filters_pool"},
     // What no fast family takes.
     {"n2h9w7c5k6r3pad1out(f16)+bias+relu+max2", "fma"},
-    {"f16:n2h9w7c5k6r3s2pad1x2x0x1out(f32)+bias+relu", "window"},
+    {"f16:n2h9w7c5k6r3s2pad1x2x0x1out(f32)+bias+relu", "fma"},
     {"n2h9c4k6r3stride2x1dil1x2pad2x3+leaky(-0.5)+max3s2p1", "fma_pool"},
     {"bf16:n2h9c8k16r3pad1nchw+bias+relu+max2", "halo_nchw"},
     {"f16:n2h9c8k16r3pad1+bias+relu+max2+keep(pre,act,idx)", "window_pool"},

@@ -399,8 +399,8 @@ TEST(Window, NeedsAmpereAndTakesAnyOfIt) {
     EXPECT_TRUE(window_refusals(stage, a_gpu(capability)).empty()) << capability;
   EXPECT_EQ(window_refusals(parse_stage("n2h8c15k8r1"), a_gpu(80)).size(), 1U);
   EXPECT_TRUE(window_refusals(parse_stage("n2h8c16k8r1"), a_gpu(80)).empty());
-  EXPECT_EQ(window_refusals(parse_stage("f16:n2h8c8k8r3out(bf16)+max3+leaky(-1)"), a_gpu(80)).size(),
-            3U);
+  EXPECT_EQ(
+      window_refusals(parse_stage("f16:n2h8c8k8r3out(bf16)+max3+leaky(-1)"), a_gpu(80)).size(), 3U);
 }
 
 }  // namespace

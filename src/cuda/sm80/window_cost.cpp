@@ -58,6 +58,8 @@ double window_seconds(const Stage& stage, const WindowTile& tile, const Machine&
         (at.groups.count == 1 ? stage.c : at.groups.channels | stage.c) * static_cast<Index>(bytes);
     step += (apart % 8 == 0 ? costs.narrow_8 : costs.narrow) +
             (tile.threads() > 128 ? costs.narrow_shared : 0);
+  } else if (widens(stage)) {
+    step *= costs.apart;
   } else if (tile.visit != Visit::optimized) {
     step *= tile.visit == Visit::analytic ? costs.analytic : costs.precomputed;
   }
