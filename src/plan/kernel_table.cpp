@@ -33,6 +33,7 @@ std::span<const Kernel* const> kernel_table() {
   static const cuda::Pooled window_pool("window_pool", cuda::sm80::window());
   static const cuda::Fired window_neuron_pass("window_neuron_pass", cuda::sm80::window());
   static const cuda::Nchw window_nchw("window_nchw", cuda::sm80::window());
+  static const cuda::Nchw window_neuron_pass_nchw("window_neuron_pass_nchw", window_neuron_pass);
   static const cuda::Winograd winograd4("winograd4", "winograd f4, 64 bytes of channels",
                                         cuda::sm80::window());
   static const cuda::Nchw winograd4_nchw("winograd4_nchw", winograd4);
@@ -75,6 +76,7 @@ std::span<const Kernel* const> kernel_table() {
     &window_pool,         // window with any pool and second outputs, in a second pass
     &window_neuron_pass,  // window's sums in f32, then neurons over the steps and the pool
     &window_nchw,         // window for NCHW, between transpositions
+    &window_neuron_pass_nchw,
     &winograd4,       // 3x3 of f32: a quarter of the multiplications, by window's groups; default
                       // mode only
     &winograd4_nchw,  // the same for NCHW

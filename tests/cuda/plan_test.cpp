@@ -83,6 +83,7 @@ constexpr Line lines[] = {
     {"n2h8c4k6r3pad1+bias+lif(2,1.5)+soft+t4+hold+max2+keep(pre,act,idx)", "general"},
     {"f16:n2h1c40k10r1+if(2)+t2", "general"},
     {"bf16:n2h8c20k24r3pad1groups2+bias+lif(2,1.5)+soft+t4+max2", "window_neuron_pass"},
+    {"f16:n2h8c20k24r3pad1nchw+bias+lif(2,1.5)+soft+t4+max2", "window_neuron_pass_nchw"},
     {"n1h1c3k1r1", "fma"},
 };
 

@@ -94,7 +94,9 @@ TEST(Wrapped, RefusesWhatItsOwnPassesCannotDo) {
   EXPECT_EQ(why(nchw, "u8:n1h8c8k16r3nchw"), "x is u8: expected f16, bf16 or f32 to transpose; ");
   EXPECT_EQ(why(strided, "u8:n1h8c8k16r3nchw"), "");
   EXPECT_EQ(why(nchw, "u8:n1h8c1k16r3nchw"), "");  // one channel: nothing to transpose
-  EXPECT_EQ(why(nchw, "f16:n1h8c8k16r3nchwout(f32)+lif(2,1)"), "neurons are not supported; ");
+  EXPECT_EQ(why(nchw, "f16:n1h8c8k16r3nchwout(f32)+lif(2,1)+t4"), "");  // steps are images
+  EXPECT_EQ(why(nchw, "f16:n1000000h8c8k16r3nchw+if(1)+t5000"),
+            "more tiles of 64x64 to transpose than 32 bits count; ");
 }
 
 class GpuWrapped : public GpuTest {

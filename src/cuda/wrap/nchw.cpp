@@ -19,10 +19,16 @@ struct Side {
   Index elements(Index n) const { return n * pixels * channels; }
   Index bytes(Index n) const { return converts ? elements(n) * size : 0; }
   bool may_convert(Index n) const { return !converts || may_transpose(n, pixels, channels); }
-  Strides dense(Index w) const { return {0, pixels * channels, w * channels, channels, 1}; }
-  /// NHWC strides of a tensor that reads the same in both layouts; images lie `image` apart.
-  Strides in_place(Index w, Index image) const {
-    return pixels == 1 ? Strides{0, image, image, image, 1} : Strides{0, image, w, 1, 1};
+  /// Of n images a step.
+  Strides dense(Index n, Index w) const {
+    const Index image = pixels * channels;
+    return {n * image, image, w * channels, channels, 1};
+  }
+  /// NHWC strides of a tensor that reads the same in both layouts, of n images a step that lie
+  /// `image` apart.
+  Strides in_place(Index n, Index w, Index image) const {
+    return pixels == 1 ? Strides{n * image, image, image, image, 1}
+                       : Strides{n * image, image, w, 1, 1};
   }
   /// Families know the distance of pixels alone: images of one channel must follow each other.
   Status check_in_place(std::string_view kernel, std::string_view operand, Index image) const {
@@ -37,16 +43,22 @@ struct Side {
 
 struct Sides {
   Side x, y;
+  Index turns, steps;  // images of x and of y for one of a run: a neuron has one a time step
   Sides(const Stage& stage, bool strided_x)
       : x{stage.h * stage.w, stage.c, static_cast<Index>(size_of(stage.dtype)), false},
-        y{0, stage.k, static_cast<Index>(size_of(stage.output_dtype(true))), false} {
+        y{0, stage.k, static_cast<Index>(size_of(stage.output_dtype(true))), false},
+        turns(turns_of(stage)),
+        steps(stage.t) {
     const Shapes shapes = shapes_of(stage);
     y.pixels = shapes.out_h * shapes.out_w;
     x.converts = !strided_x && layouts_differ(x.pixels, x.channels);
     y.converts = layouts_differ(y.pixels, y.channels);
   }
+  Index x_bytes(Index n) const { return x.bytes(n * turns); }
+  Index y_bytes(Index n) const { return y.bytes(n * steps); }
   /// Read and written.
-  double bytes(Index n) const { return 2.0 * static_cast<double>(x.bytes(n) + y.bytes(n)); }
+  double bytes(Index n) const { return 2.0 * static_cast<double>(x_bytes(n) + y_bytes(n)); }
+  bool may_convert(Index n) const { return x.may_convert(n * turns) && y.may_convert(n * steps); }
 };
 
 class PreparedNchw final : public PreparedAround {
@@ -79,7 +91,7 @@ class PreparedNchw final : public PreparedAround {
       const Side& x = sides_.x;
       if (std::string why = transpose_launch({.from = args.x,
                                               .to = ours,
-                                              .batch = args.n,
+                                              .batch = args.n * sides_.turns,
                                               .rows = x.channels,
                                               .columns = x.pixels,
                                               .from_stride = args.x_stride.n,
@@ -89,19 +101,20 @@ class PreparedNchw final : public PreparedAround {
           !why.empty())
         return launch_status(why);
       inside.x = ours;
-      inside.x_stride = x.dense(stage_.w);
+      inside.x_stride = x.dense(args.n, stage_.w);
     } else if (!strided_x_) {
-      inside.x_stride = sides_.x.in_place(stage_.w, args.x_stride.n);
+      inside.x_stride = sides_.x.in_place(args.n, stage_.w, args.x_stride.n);
     }
     const Side& y = sides_.y;
     std::byte* const made = ours + x_bytes();
     if (y.converts) inside.y = made;
-    inside.y_stride = y.converts ? y.dense(out_w_) : y.in_place(out_w_, args.y_stride.n);
+    inside.y_stride =
+        y.converts ? y.dense(args.n, out_w_) : y.in_place(args.n, out_w_, args.y_stride.n);
     status = inner_->run(inside);
     if (!status.ok() || !y.converts) return status;
     return launch_status(transpose_launch({.from = made,
                                            .to = args.y,
-                                           .batch = args.n,
+                                           .batch = args.n * sides_.steps,
                                            .rows = y.pixels,
                                            .columns = y.channels,
                                            .from_stride = y.pixels * y.channels,
@@ -111,8 +124,8 @@ class PreparedNchw final : public PreparedAround {
   }
 
  private:
-  std::size_t x_bytes() const { return workspace_part(sides_.x.bytes(stage_.n)); }
-  std::size_t y_bytes() const { return workspace_part(sides_.y.bytes(stage_.n)); }
+  std::size_t x_bytes() const { return workspace_part(sides_.x_bytes(stage_.n)); }
+  std::size_t y_bytes() const { return workspace_part(sides_.y_bytes(stage_.n)); }
 
   Stage stage_;
   Sides sides_;
@@ -127,7 +140,7 @@ std::vector<std::string> Nchw::refusals(const Stage& stage, const Machine& machi
     return {fmt::format("the layout is NHWC, which {} takes", inner_.name())};
   std::vector<std::string> why = inner_.refusals(stage_nhwc(stage), machine);
   const Sides sides(stage, strided_x_);
-  if (!sides.x.may_convert(stage.n) || !sides.y.may_convert(stage.n))
+  if (!sides.may_convert(stage.n))
     why.emplace_back("more tiles of 64x64 to transpose than 32 bits count");
   if (!why.empty()) return why;
   const auto check = [&](const char* operand, const Side& side, DType type) {
@@ -137,7 +150,6 @@ std::vector<std::string> Nchw::refusals(const Stage& stage, const Machine& machi
   };
   check("x", sides.x, stage.dtype);
   check("y", sides.y, stage.output_dtype(true));
-  if (stage.act.is_neuron()) why.emplace_back("neurons are not supported");
   if (stage.keep.idx) why.emplace_back("keep(idx) is not supported");  // it is laid out as y
   return why;
 }
