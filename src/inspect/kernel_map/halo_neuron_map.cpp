@@ -44,7 +44,7 @@ std::vector<MapFact> HaloMap::neuron_facts() const {
                  fmt::format("charges the membrane v with a sum and its bias, in fp32; fires from "
                              "{:.6g} on, and is then {}",
                              stage().act.threshold(), stage().soft ? "that much lower" : "0")});
-  const int membranes = sums / l_.time_steps;
+  const int membranes = sums / tile_of_.time_steps;
   all.push_back({"membranes", fmt::format("{}", membranes),
                  fmt::format("registers of a consumer's thread, v[{}][{}]: one beside {}, "
                              "from the first step to the last",
