@@ -23,7 +23,8 @@ class WindowLaunch {
 
   /// Device pointers: operands as RunArgs has them, w as window_weights lays it out, on 16 bytes.
   /// Returns an empty string, or what went wrong. Summation: 64 bytes of channels, tap, 32 bytes of
-  /// channels, in the Tensor Cores' fp32; of f32 each part by itself, added in fp32.
+  /// channels, in the Tensor Cores' fp32; of f32, or for it, each part by itself, added in
+  /// fp32.
   std::string run(const RunArgs& args, const void* w, cudaStream_t stream) const noexcept;
 
  private:
