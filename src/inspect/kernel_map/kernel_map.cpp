@@ -4,6 +4,9 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "convoy/error.hpp"
 #include "core/printable.hpp"
 #include "cuda/known_gpus.hpp"
@@ -33,8 +36,11 @@ const Family* family_of(const std::string& kernel) {
   return nullptr;
 }
 
+/// A CPU's: map_winograd's.
+constexpr std::string_view of_cpus[] = {"winograd4", "winograd2"};
+
 bool of_a_cpu(const std::string& kernel) {
-  return kernel == "winograd4" || kernel == "winograd2";
+  return std::ranges::find(of_cpus, kernel) != std::end(of_cpus);
 }
 
 [[noreturn]] void no_map(const std::string& kernel, const std::string& device) {
@@ -87,9 +93,9 @@ std::string mapped_kernels() {
   for (const Family& family : families)
     ours += (ours.empty() ? "" : ", ") + std::string(family.kernel);
   return fmt::format(
-      "winograd4, winograd2 (CPU); {} (GPU), and what runs one of these between passes (..._pool, "
+      "{} (CPU); {} (GPU), and what runs one of these between passes (..._pool, "
       "..._padded, ..._nchw, ..._neuron_pass); of others: {}",
-      ours, published);
+      fmt::join(of_cpus, ", "), ours, published);
 }
 
 std::unique_ptr<KernelMap> map_gpu_kernel(const std::string& kernel, const Stage& stage,
