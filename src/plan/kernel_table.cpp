@@ -73,10 +73,10 @@ std::span<const Kernel* const> kernel_table() {
     &few_nchw,
     &halo_nchw,
     &halo_padded_nchw,
-    &window_pool,         // window with any pool and second outputs, in a second pass
-    &window_neuron_pass,  // window's sums in f32, then neurons over the steps and the pool
-    &window_nchw,         // window for NCHW, between transpositions
-    &window_neuron_pass_nchw,
+    &window_pool,              // window with any pool and second outputs, in a second pass
+    &window_neuron_pass,       // window's sums in f32, then neurons over the steps and the pool
+    &window_nchw,              // window for NCHW, between transpositions
+    &window_neuron_pass_nchw,  // the same around window_neuron_pass
     &winograd4,       // 3x3 of f32: a quarter of the multiplications, by window's groups; default
                       // mode only
     &winograd4_nchw,  // the same for NCHW

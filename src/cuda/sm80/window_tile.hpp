@@ -54,7 +54,7 @@ inline constexpr WindowTile large_precomputed{
     128, 128, 64, 64, 4, 2, false, false, Visit::precomputed};
 constexpr int most_table_taps = 256;
 /// Of f32: products an output from which three products of tf32 are as exact as fp32's sums, by
-/// their largest error (tests/cuda/window_test.cpp).
+/// their largest error (docs/lab/gpu-window.md).
 constexpr int least_products = 16;
 
 /// Which groups are run as one: of small groups so many that their channels fill a chunk or their
