@@ -68,6 +68,9 @@ struct WindowCosts {
   // What narrow tiles add to a step: copies of 8 bytes, of fewer by way of registers, and eight
   // warps instead of four; of a CTA of four warps alone.
   double narrow_8 = 146, narrow = 340, narrow_shared = 60, narrow_alone = 800;
+  // Of tiles that take two steps between barriers: the part of the products' time that is left, and
+  // cycles of a step, and of a CTA, whose first copies and last stores no other's products hide.
+  double pairs = 0.81, pairs_step = 132, pairs_cta = 4500;
   double staged = 0.1;  // of an output, where pixels of y do not lie on 16 bytes
   double analytic = 1.6, precomputed = 1.4;  // factors of a step with these iterators
   double apart = 1.35;                       // likewise of one whose sums are added apart

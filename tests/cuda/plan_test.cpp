@@ -105,16 +105,28 @@ TEST_F(GpuPlan, GivesTheBitsOfTheCpuOnIntegers) {
   }
 }
 
+struct TilesOf {
+  const char *stage, *kernel;
+};
+constexpr TilesOf lines_of_tiles[] = {
+    {"f16:n9h17w14c72k136r3pad1+bias+relu+max2", "halo"},
+    {"bf16:n9h9w30c64k64r3pad1+bias+relu", "halo"},
+    {"f16:n8h14c40k64r3stride2pad1", "halo"},
+    {"f16:n40h4c72k136r3pad1+bias+relu6", "halo"},
+    {"f16:n9h17w14c72k264r3pad1+bias+relu+max2", "window"},
+    {"bf16:n3h9w30c40k136r1+bias+relu", "window"},
+    {"f16:n2h14c320k640r5stride2pad2groups2", "window"},
+};
+
 TEST_F(GpuPlan, EveryTileGivesTheSameBits) {
-  for (const char* text :
-       {"f16:n9h17w14c72k136r3pad1+bias+relu+max2", "bf16:n9h9w30c64k64r3pad1+bias+relu",
-        "f16:n8h14c40k64r3stride2pad1", "f16:n40h4c72k136r3pad1+bias+relu6"}) {
+  for (const auto& [text, kernel] : lines_of_tiles) {
     SCOPED_TRACE(text);
     const GpuCase one(parse_stage(text), Values::normal, gpu0);
-    const Selection selection = select(one.stage, gpu::machine(0), options_for(gpu0), nullptr);
+    const Selection selection =
+        select(one.stage, gpu::machine(0), options_for(gpu0, kernel), nullptr);
     std::vector<unsigned char> expected;
     for (const RankedTile& ranked : selection.verdict().tiles) {
-      const Plan plan(one.stage, one.w, options_for(gpu0, "halo", ranked.tile.name));
+      const Plan plan(one.stage, one.w, options_for(gpu0, kernel, ranked.tile.name));
       one.poison();
       plan.run(one.operands()).or_throw();
       if (expected.empty()) expected = one.outputs();

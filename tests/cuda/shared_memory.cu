@@ -47,8 +47,16 @@ __global__ void dump_window(const __grid_constant__ WindowDump p) {
   WindowLoads<__half, Shape, Pixels> loads(
       p.window, cta, g, taps, static_cast<std::uint32_t>(__cvta_generic_to_shared(ring)));
   for (int step = 0; step <= p.step; ++step) {
-    loads.weights(step % Shape::slots * Shape::slot_bytes);
-    loads.pixels(step % Shape::slots * Shape::slot_bytes);
+    const std::uint32_t slot = step % Shape::slots * Shape::slot_bytes;
+    if constexpr (Shape::pairs) {
+      for (int i = 0; i < Shape::copies_n; ++i) loads.weight(i, slot);
+      for (int i = 0; i < Shape::copies_m; ++i) loads.pixel(i, slot);
+      loads.end_weights(true);
+      loads.end_pixels();
+    } else {
+      loads.weights(slot);
+      loads.pixels(slot);
+    }
     ptx::cp_async_commit();
     ptx::cp_async_wait<0>();
     __syncthreads();
@@ -144,6 +152,12 @@ std::vector<Unit> window_slots(const Stage& stage, const cuda::sm80::WindowTile&
     run_dump<half_large, Optimized>(p, shared);
   else if (tile == small)
     run_dump<small, Optimized>(p, shared);
+  else if (tile == wide_pairs)
+    run_dump<wide_pairs, Optimized>(p, shared);
+  else if (tile == tall_pairs)
+    run_dump<tall_pairs, Optimized>(p, shared);
+  else if (tile == large_pairs)
+    run_dump<large_pairs, Optimized>(p, shared);
   else if (tile == block_wide)
     run_dump<block_wide, Optimized>(p, shared);
   else

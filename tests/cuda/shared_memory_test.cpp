@@ -55,7 +55,7 @@ TEST_F(GpuSharedMemory, OfWindowIsAsTheMapSays) {
   for (int drawn = 0; drawn < 40; ++drawn) {
     const Stage stage = draw_mapped(random, true);
     if (!window_refusals(stage, machine).empty()) continue;
-    auto tiles = window_tiles(stage);
+    auto tiles = window_tiles(stage, machine);
     std::erase_if(tiles, [](const auto& tile) { return tile.box; });  // another kernel
     const auto& tile =
         tiles[static_cast<std::size_t>(random.between(0, static_cast<Index>(tiles.size()) - 1))];

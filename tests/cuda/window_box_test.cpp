@@ -89,7 +89,7 @@ TEST(Window, BoxesTakeEveryPixelOnce) {
     s.k = s.groups * random.pick<Index>({1, 2, 4, 8, 16, 32});
     if (random.chance(0.5)) s.pool = max_pool(2);
     if (!problems(s).empty() || !window_refusals(s, machine_of(h200())).empty()) continue;
-    for (const WindowTile& tile : window_tiles(s)) {
+    for (const WindowTile& tile : window_tiles(s, machine_of(h200()))) {
       if (!tile.box) continue;
       const WindowBox box = box_of(s, tile);
       several_images += box.images > 1, several_boxes += box.of_image.d > 1;

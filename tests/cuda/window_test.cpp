@@ -69,6 +69,7 @@ TEST(Window, IteratorsVisitTheSame) {
       Optimized<2> optimized(g, first, 32, unit);
       Precomputed<2> precomputed(g, first, 32, unit, taps.data());
       Unlimited<2> unlimited(g, first, 32, unit);
+      Optimized<2> by_selects(g, first, 32, unit);
       for (int step = 0; step < at.steps; ++step) {
         for (int row = 0; row < 2; ++row) {
           const int m = first + row * 32, s = step % g.s, r = step / g.s % g.r,
@@ -93,6 +94,7 @@ TEST(Window, IteratorsVisitTheSame) {
           check(optimized);
           check(precomputed);
           check(unlimited);
+          check(by_selects);
           if (testing::Test::HasFatalFailure()) return;
           ++visits;
           outside += valid == 0 ? 1 : 0;
@@ -101,6 +103,7 @@ TEST(Window, IteratorsVisitTheSame) {
         optimized.advance();
         precomputed.advance();
         unlimited.advance();
+        by_selects.advance_by_selects();
       }
     }
   }
@@ -266,7 +269,7 @@ TEST(Window, TilesMakeTheConvolution) {
         "n1h4c12k6r2s3dil2pad2groups3", "f16:n1h6c128k128r3pad1groups2", "f16:n1h5c70k70r1groups35",
         "n2h3c33k65r1"}) {
     const Stage stage = parse_stage(text);
-    for (const WindowTile& tile : window_tiles(stage))
+    for (const WindowTile& tile : window_tiles(stage, a_gpu(90)))
       if (!tile.box) expect_convolution(stage, tile);
     expect_convolution(stage, narrow);  // what any x takes
     if (testing::Test::HasFatalFailure()) return;
@@ -300,6 +303,21 @@ TEST(Window, NeedsAmpereAndTakesAnyOfIt) {
   EXPECT_TRUE(window_refusals(parse_stage("n2h8c16k8r1"), a_gpu(80)).empty());
   EXPECT_EQ(
       window_refusals(parse_stage("f16:n2h8c8k8r3out(bf16)+max3+leaky(-1)"), a_gpu(80)).size(), 3U);
+}
+
+// An 8.6 has 99 KiB of shared memory for a CTA: no tile that takes two steps between barriers.
+TEST(Window, TilesFitTheSharedMemory) {
+  const Stage stage = parse_stage("f16:n2h8c64k256r3pad1");
+  Machine machine = a_gpu(86);
+  const auto pairs = [&] {
+    const auto tiles = window_tiles(stage, machine);
+    return std::count_if(tiles.begin(), tiles.end(), [](const auto& tile) { return tile.pairs; });
+  };
+  EXPECT_EQ(pairs(), 3);
+  machine.shared_memory_bytes = 99 << 10;
+  EXPECT_EQ(pairs(), 0);
+  EXPECT_TRUE(window_refusals(stage, machine).empty());
+  EXPECT_FALSE(window_tiles(stage, machine).empty());
 }
 
 }  // namespace

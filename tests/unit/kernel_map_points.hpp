@@ -99,7 +99,7 @@ inline Point draw_point(const Stage& s, verify::Random& random) {
 inline std::vector<std::unique_ptr<KernelMap>> maps_of(const Stage& stage, const Machine& machine) {
   std::vector<std::unique_ptr<KernelMap>> all;
   all.push_back(map_window(stage, machine, {}));
-  for (const auto& tile : cuda::sm80::window_tiles(stage))
+  for (const auto& tile : cuda::sm80::window_tiles(stage, machine))
     if (tile.box) all.push_back(map_window(stage, machine, tile.name()));
   if (stage.groups == 1 && stage.k % 8 == 0) all.push_back(map_halo(stage, machine, {}));
   all.push_back(map_fma(stage, machine, {}));

@@ -91,7 +91,7 @@ const Tile& drawn_of(const std::vector<Tile>& tiles, verify::Random& random) {
 }
 Mapped window_of(const Stage& stage, const Machine& machine, verify::Random& random) {
   if (!cuda::sm80::window_refusals(stage, machine).empty()) return {};
-  const auto tiles = cuda::sm80::window_tiles(stage);
+  const auto tiles = cuda::sm80::window_tiles(stage, machine);
   const auto& t = drawn_of(tiles, random);
   auto map = map_window(stage, machine, t.name());
   const auto* const box = dynamic_cast<const WindowBoxMap*>(map.get());

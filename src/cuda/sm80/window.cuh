@@ -36,7 +36,7 @@ template <WindowTile Tile>
 struct WindowShape {
   static constexpr int m = Tile.m, n = Tile.n, warp_m = Tile.warp_m, warp_n = Tile.warp_n;
   static constexpr int slots = Tile.slots, threads = Tile.threads(), ctas = Tile.ctas;
-  static constexpr bool sparse = Tile.sparse, narrow = Tile.narrow;
+  static constexpr bool sparse = Tile.sparse, narrow = Tile.narrow, pairs = Tile.pairs;
   static constexpr int warps_m = m / warp_m;
   static CONVOY_HD constexpr WarpsOfTile warps() { return {warps_m, warp_m, warp_n}; }
   static constexpr int ms = warp_m / 16, ns = warp_n / 8;  // mma instructions of a warp
@@ -47,6 +47,7 @@ struct WindowShape {
   static_assert(threads % (block_filters * chunk_units) == 0,
                 "threads copy whole blocks of weights");
   static_assert(!sparse || n == block_filters, "what is live is said of one block");
+  static_assert(!pairs || (slots % 2 == 0 && !sparse && !narrow), "slots are filled two by two");
 };
 
 /// 16 bytes of a pixel that lie on a multiple of 2 or 4, of which the first `valid` are there: the
@@ -120,12 +121,8 @@ class WindowLoads {
   /// The weights of the next step into a slot, in bytes from the first one. They are there before
   /// the kernel before has ended.
   __device__ __forceinline__ void weights(std::uint32_t slot) {
-    const std::uint32_t to = to_ + slot + Shape::m * chunk_bytes;
 #pragma unroll
-    for (int i = 0; i < Shape::copies_n; ++i)
-      ptx::cp_async_16_or_zero(to + i * between_blocks * slab_bytes,
-                               w_ + i * between_blocks * p_.at.block_bytes,
-                               i * between_blocks < blocks_);
+    for (int i = 0; i < Shape::copies_n; ++i) weight(i, slot);
     w_ += slab_bytes;
   }
   __device__ __forceinline__ void pixels(std::uint32_t slot, int set = 0) {
@@ -146,6 +143,26 @@ class WindowLoads {
       }
     }
     pixels_.advance();
+  }
+  /// One by one, for copies that stand between products: copy `i` of the next step's weights, or of
+  /// its pixels, in their order. Behind the last step all are zeros.
+  __device__ __forceinline__ void weight(int i, std::uint32_t slot) {
+    ptx::cp_async_16_or_zero(to_ + slot + Shape::m * chunk_bytes + i * between_blocks * slab_bytes,
+                             w_ + i * between_blocks * p_.at.block_bytes,
+                             i * between_blocks < blocks_);
+  }
+  __device__ __forceinline__ void pixel(int i, std::uint32_t slot) {
+    ptx::cp_async_16_or_zero(to_ + slot + i * between_rows * chunk_bytes, x_ + pixels_.get(),
+                             pixels_.valid());
+    ++pixels_;
+  }
+  /// `more`: whether there is a next step.
+  __device__ __forceinline__ void end_weights(bool more) {
+    w_ += slab_bytes;
+    blocks_ = more ? blocks_ : 0;
+  }
+  __device__ __forceinline__ void end_pixels() {
+    pixels_.advance_by_selects();
   }
   /// Of narrow copies those that no cp.async makes: what was fetched last, into its slot.
   __device__ __forceinline__ void put(std::uint32_t slot, int set = 0) {
@@ -181,15 +198,22 @@ struct WindowReads {
     a = shared + swizzled(a_row, lane >> 4);
     b = shared + Shape::m * chunk_bytes + swizzled(b_row, lane >> 3 & 1);
   }
+  static constexpr int count = Shape::ms + Shape::ns / 2;  // of a part
   /// `slot` in bytes from the first one.
   __device__ __forceinline__ void read(std::uint32_t slot, int part,
                                        std::uint32_t (&to_a)[Shape::ms][4],
                                        std::uint32_t (&to_b)[Shape::ns / 2][4]) const {
-    const std::uint32_t of_a = slot + of_part(a, part), of_b = slot + of_part(b, part);
 #pragma unroll
-    for (int i = 0; i < Shape::ms; ++i) ptx::ldmatrix_x4(to_a[i], of_a + i * 16 * chunk_bytes);
-#pragma unroll
-    for (int j = 0; j < Shape::ns / 2; ++j) ptx::ldmatrix_x4(to_b[j], of_b + j * 16 * chunk_bytes);
+    for (int i = 0; i < count; ++i) read_one(i, slot, part, to_a, to_b);
+  }
+  /// Number `i` of them.
+  __device__ __forceinline__ void read_one(int i, std::uint32_t slot, int part,
+                                           std::uint32_t (&to_a)[Shape::ms][4],
+                                           std::uint32_t (&to_b)[Shape::ns / 2][4]) const {
+    if (const int j = i - Shape::ms; j < 0)
+      ptx::ldmatrix_x4(to_a[i], slot + of_part(a, part) + i * 16 * chunk_bytes);
+    else
+      ptx::ldmatrix_x4(to_b[j], slot + of_part(b, part) + j * 16 * chunk_bytes);
   }
 };
 

@@ -52,6 +52,7 @@ double window_seconds(const Stage& stage, const WindowTile& tile, const Machine&
                       (machine.multiprocessors * machine.clock_hz) / (f32 ? 6 : 1);
   const double math = tile.m * tile.n * chunk_bytes / bytes / rate;
   double step = math + costs.shown * (tile.m + tile.n) * chunk_bytes / costs.copied + costs.step;
+  if (tile.pairs) step = costs.pairs * math + costs.pairs_step;
   if (tile.narrow) {
     // Of a dense x: pixels, and groups in them, lie so many bytes apart.
     const Index apart =
@@ -76,6 +77,7 @@ double window_seconds(const Stage& stage, const WindowTile& tile, const Machine&
                cta = (sparse_16     ? costs.sparse_16_cta
                       : tile.sparse ? costs.sparse_cta
                       : tile.narrow ? costs.narrow_cta
+                      : tile.pairs  ? costs.pairs_cta
                                     : costs.cta) +
                      output * tile.m * tile.n;
   const Index of_one = (Index{at.m_tiles} * at.n_tiles - 1) / machine.multiprocessors + 1;

@@ -2,7 +2,7 @@
 // before that, sums that came out as no number are made again, product by product.
 #pragma once
 
-#include "cuda/sm80/window.cuh"
+#include "cuda/sm80/window_pairs.cuh"
 
 namespace convoy::cuda::sm80 {
 
@@ -227,10 +227,13 @@ __global__ void __launch_bounds__(Shape::threads, Shape::ctas)
     __syncthreads();
   }
   float sums[Shape::ms][Shape::ns][4] = {};
-  window_sums<T, Shape, Pixels, !std::is_same_v<Out, T>>(
-      p, cta, g, taps, static_cast<std::uint32_t>(__cvta_generic_to_shared(ring)), sums);
-  // Not before: where CTAs are few, the next kernel's would gather on the multiprocessors that have
-  // none.
+  const auto shared = static_cast<std::uint32_t>(__cvta_generic_to_shared(ring));
+  if constexpr (Shape::pairs)
+    window_sums_in_pairs<T, Shape, Pixels>(p, cta, g, taps, shared, sums);
+  else
+    window_sums<T, Shape, Pixels, !std::is_same_v<Out, T>>(p, cta, g, taps, shared, sums);
+    // Not before: where CTAs are few, the next kernel's would gather on the multiprocessors that
+    // have none.
 #if __CUDA_ARCH__ >= 900
   ptx::grid_launch_dependents();
 #endif

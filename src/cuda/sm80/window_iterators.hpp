@@ -7,7 +7,7 @@
 //   bytes()    how many
 //   get()      distance of the 16 bytes from the group's first channel of x, in bytes
 //   ++         the thread's next row of this step; behind the last one the first
-//   advance()  the next step, in the order S, R, C
+//   advance()  the next step, in the order S, R, C; of Optimized also advance_by_selects()
 #pragma once
 
 #include <cstdint>
@@ -159,6 +159,21 @@ class Optimized {
     moved_ += g_.next_c;
     if (step_.bytes(g_) > 0) return;
     for (int i = 0; i < Rows; ++i) rows_[i] = 0;  // the last chunk ends before this unit
+  }
+  /// The same by selects, which may stand between products where a branch would hold them up.
+  CONVOY_HD void advance_by_selects() {
+    i_ = 0;
+    const bool next_r = step_.s + 1 == g_.s, next_c = next_r && step_.r + 1 == g_.r;
+    step_.s = next_r ? 0 : step_.s + 1;
+    s_ = next_r ? 1 : s_ << 1;
+    step_.r = next_c ? 0 : step_.r + (next_r ? 1 : 0);
+    r_ = next_c ? 1 : r_ << (next_r ? 1 : 0);
+    step_.byte += next_c ? chunk_bytes : 0;
+    // By what is added to another: of one of three ptxas would select its address, and load.
+    moved_ +=
+        g_.next_s + (next_r ? g_.next_r - g_.next_s : 0) + (next_c ? g_.next_c - g_.next_r : 0);
+    const std::uint32_t left = step_.byte < g_.channel_bytes ? ~std::uint32_t{0} : 0;
+    for (int i = 0; i < Rows; ++i) rows_[i] &= left;
   }
   CONVOY_HD const WindowStep& step() const { return step_; }
   CONVOY_HD int row() const { return i_; }

@@ -12,8 +12,8 @@ namespace convoy::cuda::sm80 {
 namespace {
 
 // By its name: among a stage's tiles it is unique.
-WindowTile window_tile(const Stage& stage, const Tile& tile) {
-  const std::vector<WindowTile> all = window_tiles(stage);
+WindowTile window_tile(const Stage& stage, const Tile& tile, const Machine& machine) {
+  const std::vector<WindowTile> all = window_tiles(stage, machine);
   const auto numbered = static_cast<std::size_t>(tile.a);
   return all[std::min(numbered, all.size() - 1)];
 }
@@ -54,19 +54,19 @@ class Window final : public StageKernel {
   }
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
     std::vector<Tile> tiles;
-    for (const WindowTile& tile : window_tiles(stage))
+    for (const WindowTile& tile : window_tiles(stage, machine))
       tiles.push_back({tile.name(), static_cast<int>(tiles.size())});
     return by_seconds(std::move(tiles), [&](const Tile& tile) {
-      return window_seconds(stage, window_tile(stage, tile), machine);
+      return window_seconds(stage, window_tile(stage, tile, machine), machine);
     });
   }
   Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const override {
-    const WindowTile ours = window_tile(stage, tile);
+    const WindowTile ours = window_tile(stage, tile, machine);
     return cost_of(stage, window_seconds(stage, ours, machine), window_waste(stage, ours));
   }
   std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
                                     const Machine& machine) const override {
-    return std::make_unique<PreparedWindow>(stage, window_tile(stage, tile), machine);
+    return std::make_unique<PreparedWindow>(stage, window_tile(stage, tile, machine), machine);
   }
 };
 

@@ -62,6 +62,33 @@ std::vector<WindowTile> box_tiles(const Stage& stage, const WindowGroups& groups
   return tiles;
 }
 
+std::vector<WindowTile> all_tiles(const Stage& stage) {
+  const WindowGroups groups = groups_of(stage);
+  const bool wide = widens(stage);
+  if (!copies_whole(stage, groups) || stage.r > most_taps_along || stage.s > most_taps_along)
+    return stage.pool || wide ? std::vector{narrow} : std::vector{narrow, narrow_shared};
+  std::vector<WindowTile> boxes;
+  if (!wide) boxes = box_tiles(stage, groups);
+  if (groups.filters <= block_filters) {
+    boxes.push_back(block_wide);
+    if (groups.merged == 1) boxes.push_back(small);
+    return boxes;
+  }
+  if (stage.dtype == DType::f32) {
+    std::vector<WindowTile> tiles{half_large, small};
+    if (!stage.pool) tiles.push_back(half_small);
+    return tiles;
+  }
+  // Sums that are added apart leave no registers for larger tiles.
+  if (groups.filters <= 64 || wide) return {half_large, small};
+  std::vector<WindowTile> tiles{large, half_large, small, large_pairs, tall_pairs};
+  if (groups.filters > 128) tiles.insert(tiles.end(), {largest, wide_pairs});
+  if (stage.dtype != DType::f16) return tiles;
+  tiles.push_back(large_analytic);
+  if (stage.r * stage.s <= most_table_taps) tiles.push_back(large_precomputed);
+  return tiles;
+}
+
 }  // namespace
 
 std::string WindowTile::name() const {
@@ -73,6 +100,8 @@ std::string WindowTile::name() const {
     how = ".analytic";
   else if (visit == Visit::precomputed)
     how = ".precomputed";
+  else if (pairs)
+    how = ".pairs";
   return fmt::format("{}x{}{}", m, n, how);
 }
 
@@ -111,30 +140,11 @@ std::vector<std::string> window_refusals(const Stage& stage, const Machine& mach
       .all();
 }
 
-std::vector<WindowTile> window_tiles(const Stage& stage) {
-  const WindowGroups groups = groups_of(stage);
-  const bool wide = widens(stage);
-  if (!copies_whole(stage, groups) || stage.r > most_taps_along || stage.s > most_taps_along)
-    return stage.pool || wide ? std::vector{narrow} : std::vector{narrow, narrow_shared};
-  std::vector<WindowTile> boxes;
-  if (!wide) boxes = box_tiles(stage, groups);
-  if (groups.filters <= block_filters) {
-    boxes.push_back(block_wide);
-    if (groups.merged == 1) boxes.push_back(small);
-    return boxes;
-  }
-  if (stage.dtype == DType::f32) {
-    std::vector<WindowTile> tiles{half_large, small};
-    if (!stage.pool) tiles.push_back(half_small);
-    return tiles;
-  }
-  // Sums that are added apart leave no registers for larger tiles.
-  if (groups.filters <= 64 || wide) return {half_large, small};
-  std::vector<WindowTile> tiles{large, half_large, small};
-  if (groups.filters > 128) tiles.push_back(largest);
-  if (stage.dtype != DType::f16) return tiles;
-  tiles.push_back(large_analytic);
-  if (stage.r * stage.s <= most_table_taps) tiles.push_back(large_precomputed);
+std::vector<WindowTile> window_tiles(const Stage& stage, const Machine& machine) {
+  std::vector<WindowTile> tiles = all_tiles(stage);
+  std::erase_if(tiles, [&](const WindowTile& tile) {
+    return machine.shared_memory_bytes < static_cast<std::size_t>(tile.shared_bytes());
+  });
   return tiles;
 }
 

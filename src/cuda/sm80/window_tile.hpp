@@ -15,13 +15,14 @@ enum class Visit { optimized, analytic, precomputed };
 
 /// A CTA's rows by filters, a warp's, and the ring's slots. `sparse`: filters in order, groups may
 /// be merged. `narrow`: any alignment of x, any filter, either order of filters. `box`:
-/// window_box's, of at most m pixels.
+/// window_box's, of at most m pixels. `pairs`: two steps between barriers.
 struct WindowTile {
   int m = 0, n = 0, warp_m = 0, warp_n = 0, slots = 0;
   int ctas = 1;  // of a multiprocessor, whose registers they share
   bool sparse = false, narrow = false;
   Visit visit = Visit::optimized;
   bool box = false;
+  bool pairs = false;
 
   constexpr int threads() const { return 32 * (m / warp_m) * (n / warp_n); }
   constexpr int slot_bytes() const { return (m + n) * chunk_bytes; }
@@ -35,6 +36,14 @@ struct WindowTile {
 inline constexpr WindowTile largest{128, 256, 64, 64, 4, 1};
 inline constexpr WindowTile large{128, 128, 64, 64, 4, 2};
 inline constexpr WindowTile half_large{128, 64, 64, 32, 4, 2};
+// For long sums, and for CTAs that have a multiprocessor to themselves. Not every GPU has the
+// shared memory.
+inline constexpr WindowTile wide_pairs{
+    .m = 128, .n = 256, .warp_m = 64, .warp_n = 64, .slots = 6, .pairs = true};
+inline constexpr WindowTile tall_pairs{
+    .m = 256, .n = 128, .warp_m = 64, .warp_n = 64, .slots = 6, .pairs = true};
+inline constexpr WindowTile large_pairs{
+    .m = 128, .n = 128, .warp_m = 64, .warp_n = 32, .slots = 8, .pairs = true};
 inline constexpr WindowTile small{64, 64, 32, 32, 6, 3};
 // Of f32, whose few CTAs wait for their three dependent products: half the rows to a warp.
 inline constexpr WindowTile half_small{32, 64, 16, 32, 8, 4};
@@ -92,8 +101,8 @@ inline bool widens(const Stage& stage) {
 }
 /// Every reason why the family can't run a legal stage; empty: it can.
 std::vector<std::string> window_refusals(const Stage& stage, const Machine& machine);
-/// Of a stage that fits, at least one.
-std::vector<WindowTile> window_tiles(const Stage& stage);
+/// Of a stage that fits, at least one: those that the machine has the shared memory for.
+std::vector<WindowTile> window_tiles(const Stage& stage, const Machine& machine);
 WindowSizes window_sizes(const Stage& stage, const WindowTile& tile);
 /// Of a stage that boxes fit: the box of at most tile.m pixels; of no pixels where it is too large
 /// for shared memory. And the 32-byte parts of a pixel that 16 filters take.

@@ -56,8 +56,8 @@ std::vector<MapFact> WindowMap::facts() const {
       fmt::format("{} warps, {} x {}, of {} x {} rows x filters", t.threads() / 32, warps_.down,
                   t.n / t.warp_n, t.warp_m, t.warp_n));
   add("iterations", fmt::format("{}", at_.steps),
-      fmt::format("{} chunks of {} channels (64 bytes) x {} x {} taps, in the order s, r, c",
-                  at_.chunks, of_chunk, at_.g.r, at_.g.s));
+      fmt::format("{} chunks of {} channels (64 bytes) x {} x {} taps, in the order s, r, c{}",
+                  at_.chunks, of_chunk, at_.g.r, at_.g.s, t.pairs ? "; two between barriers" : ""));
   add("copies",
       fmt::format("{} + {}", t.m * chunk_units / t.threads(), t.n * chunk_units / t.threads()),
       fmt::format("of 16 bytes by a thread in each iteration: pixels, rows {} apart, and weights",
@@ -294,7 +294,7 @@ ThreadStep WindowMap::thread_step(const TilePlace& tile, int thread, Index step)
 std::unique_ptr<KernelMap> map_window(const Stage& stage, const Machine& machine,
                                       const std::string& tile) {
   expect_served("window", stage, window_refusals(stage, machine));
-  const std::vector<WindowTile> tiles = window_tiles(stage);
+  const std::vector<WindowTile> tiles = window_tiles(stage, machine);
   std::string names;
   const WindowTile* best = nullptr;
   for (const WindowTile& one : tiles) {
