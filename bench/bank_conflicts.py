@@ -24,6 +24,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import records
+
 STAGE = "f16:n32h56w56c64k128r3pad1+bias+relu+max2"
 CASES = [  # stage, kernel, tile
     (STAGE, "window", "128x128"),
@@ -128,6 +130,9 @@ def main():
     if args.counts:
         stored = json.loads(Path(args.counts).read_text())
         gpu, device = stored["gpu"], "h200"
+        # The predictions are this program's; who counted stands beside them.
+        counted_by = stored.get("counted_by", records.of_result(stored))
+        record = dict(records.of_program(args.convoy), counted_by=counted_by) if args.out else {}
         cases = [(row["stage"], row["kernel"], row["tile"], row["counted"]) for row in stored["rows"]]
     else:
         here = json.loads(subprocess.run([args.convoy, "devices", "--json", "--no-measure"], capture_output=True,
@@ -135,6 +140,7 @@ def main():
         if not here:
             sys.exit("no GPU here: convoy devices says why")
         gpu, device = here[0]["name"], "cuda"
+        record = records.of_program(args.convoy, device)
         cases = [(*case, counted(args.ncu, args.convoy, *case)) for case in CASES]
     if "H200" not in gpu and device == "h200":
         sys.exit(f"{args.counts}: counted on {gpu}, expected an H200")
@@ -150,7 +156,7 @@ def main():
     if args.out:
         out = Path(args.out)
         partial = out.with_suffix(".tmp")
-        partial.write_text(json.dumps(dict(gpu=gpu, metrics=METRICS, rows=rows), indent=1) + "\n")
+        partial.write_text(json.dumps(dict(record, gpu=gpu, metrics=METRICS, rows=rows), indent=1) + "\n")
         partial.replace(out)
     sys.exit(bool(wrong))
 

@@ -27,6 +27,7 @@ from functools import partial
 from pathlib import Path
 
 import peers_cutlass
+import records
 from peer_timing import samples_of
 
 STAGES = ["f16:n32h56w56c64k128r3pad1+bias+relu+max2", "f16:n32h28w28c128k256r1+bias+relu+max2"]
@@ -201,6 +202,7 @@ def main():
     args = parser.parse_args()
     if args.launch:
         return launch_once(args.peers, args.launch)
+    record = records.of_program(args.convoy, "cuda")
     unfused = Unfused(args.peers)
     chosen = unfused.fastest()
     unfused.check(chosen)
@@ -210,7 +212,7 @@ def main():
     rows = [row] + [of_kernel(args, kernel) for kernel in args.kernels.split(",")] + [of_pair(args)]
     said = subprocess.run([args.ncu, "--version"], capture_output=True, text=True).stdout
     ncu = said.split("Version ")[-1].split()[0]
-    result = dict(stages=STAGES, machine=unfused.torch.cuda.get_device_name(), ncu=ncu, rows=rows)
+    result = dict(record, stages=STAGES, ncu=ncu, rows=rows)
     path = Path(args.out)
     path.with_suffix(".tmp").write_text(json.dumps(result, indent=1) + "\n")
     path.with_suffix(".tmp").rename(path)

@@ -4,9 +4,10 @@
     bench/distributed.py inference --out FILE       with the packages `convoy` (a wheel of scripts/wheel) and ray[data]
     bench/distributed.py training --out FILE        with python/requirements.txt
 
-Each adds its part to the JSON in FILE. Runs go in turns, ROUNDS times, and the fastest of each counts, since other
-programs may run on the machine ("load": the average number that want a core). Inference: Fashion-MNIST's training set,
-once and five times over, from an IDX file to a parquet file, the start of workers included.
+Each adds its part to the JSON in FILE. A part has its own record; the file's is that of the last one. Runs go in turns,
+ROUNDS times, and the fastest of each counts, since other programs may run on the machine ("load": the average number
+that want a core). Inference: Fashion-MNIST's training set, once and five times over, from an IDX file to a parquet
+file, the start of workers included.
 Training: the shipped network, 4 seeds, 3,000 images.
 """
 
@@ -20,6 +21,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import records
+
 ROOT = Path(__file__).resolve().parents[1]
 SMALL, LARGE = 1, 5
 TRAINING = ["--teachers", "0", "--seeds", "4", "--limit", "3000", "--batch", "50", "--device", "cpu"]
@@ -30,7 +33,9 @@ def inference(args):
 
     import convoy
     import convoy.ray
+    from convoy.program import program
 
+    record = records.of_program(program())
     # Behind the installed package: python/ has one without its compiled part.
     sys.path.insert(0, str(ROOT / "python"))
     from training import idx
@@ -77,17 +82,12 @@ def inference(args):
     rows = [{"way": name, "images": [count * SMALL, count * LARGE], "seconds": [min(of[SMALL]), min(of[LARGE])],
              "seconds_of_rounds": [of[SMALL], of[LARGE]]} for name, of in seconds.items()]  # fmt: skip
     versions = {"ray": sys.modules["ray"].__version__, "convoy": convoy.__version__}
-    return {"inference": {**versions, "cluster_start_seconds": started, "rows": rows}, **machine(convoy.devices())}
-
-
-def machine(devices):
-    cpu = devices["devices"][0]
-    return {"machine": cpu["name"], "cpu_model": cpu["cpu_model"], "isa": cpu["isa"]}
+    return {**versions, "cluster_start_seconds": started, "record": record, "rows": rows}
 
 
 def training(args):
     ways = {"one process": (1, 1), "two processes": (2, 1)}  # of one thread each
-    found = {}
+    record, found = records.of_source(), {}  # no program of ours takes part
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(args.rounds):
             for name, (processes, threads) in ways.items():
@@ -107,23 +107,25 @@ def training(args):
                 print(f"{name}: {row['seconds_an_epoch'][-1]} s an epoch, {results['validation']}", flush=True)
                 assert row["validation"] == results["validation"], "another result in another round"
     torch = re.search(r"torch (\S+) on", log).group(1)
-    return {"training": {"torch": torch, "options": " ".join(TRAINING), "epochs": args.epochs,
-                         "rows": list(found.values())}}  # fmt: skip
+    return {"torch": torch, "options": " ".join(TRAINING), "epochs": args.epochs, "record": record,
+            "rows": list(found.values())}  # fmt: skip
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("inference", "training"))
+    parts = {"inference": inference, "training": training}
+    parser.add_argument("part", choices=parts)
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--data")
     args = parser.parse_args()
-    part = {"inference": inference, "training": training}[args.part](args)
+    part = parts[args.part](args)
+    part["load"] = round(os.getloadavg()[2], 1)
     before = json.loads(args.out.read_text()) if args.out.exists() else {}
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    part[args.part]["load"] = round(os.getloadavg()[2], 1)
-    whole = {**before, **part, "cores": os.cpu_count(), "date": now}
+    # Nothing else that the file had: a compiler that only the other part names would seem to be this one's too.
+    kept = {name: before[name] for name in parts if name in before}
+    whole = {**part["record"], "cores": os.cpu_count(), **kept, args.part: part}
     temporary = args.out.with_suffix(".tmp")
     temporary.write_text(json.dumps(whole, indent=1, sort_keys=True) + "\n")
     temporary.replace(args.out)

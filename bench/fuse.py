@@ -36,6 +36,8 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
 import convoy  # noqa: E402
+import records  # noqa: E402
+from convoy.program import program  # noqa: E402
 
 
 def vgg16():
@@ -74,11 +76,6 @@ def csnn():
 
 
 MAKERS = dict(zip(MODELS, (vgg16, small_cnn, csnn), strict=True))
-
-
-def processor():
-    with open("/proc/cpuinfo") as file:
-        return next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "unknown")
 
 
 def seconds(call, x, wait):
@@ -128,15 +125,15 @@ def measure(name, options):
 
 
 def main(options):
+    record = records.of_program(program(), options.device)
     torch.set_num_threads(options.threads)
     import torch._inductor.config as inductor
 
     inductor.freezing = True
     with torch.no_grad():
         rows = [measure(name, options) for name in options.models]
-    record = {"device": torch.cuda.get_device_name() if options.device == "cuda" else processor(),
-              "dtype": options.dtype, "threads": options.threads, "torch": torch.__version__,
-              "convoy": convoy.__version__, "rows": rows}  # fmt: skip
+    record |= {"device": record["machine"], "dtype": options.dtype, "threads": options.threads,
+               "torch": torch.__version__, "rows": rows}  # fmt: skip
     if options.json:
         with open(options.json, "w") as file:
             json.dump(record, file, indent=2)

@@ -12,6 +12,8 @@ import json
 import platform
 import time
 
+import records
+
 STAGE = "n1h4w5c4k4r1+bias"
 
 
@@ -71,7 +73,7 @@ def main():
     for name, row in rows.items():
         row["cpu_above_cpp_us"] = round(row["cpu_us"] - cpp, 3)
         print(f"{name:40} {row['wall_us']:6.2f} us, CPU {row['cpu_us']:6.2f}; above C++ {row['cpu_above_cpp_us']:6.2f}")
-    record.update(rows=rows, **{key: measured[key] for key in ("machine", "cpu_model", "convoy", "date", "compiler")})
+    record.update(rows=rows, **records.of_result(measured))
     if options.json:
         with open(options.json, "w") as file:
             json.dump(record, file, indent=1, sort_keys=True)

@@ -16,6 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import records
 from results_folder import folder_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,9 +64,7 @@ def main():
     parser.add_argument("--add", action="store_true", help="to the processes that the result file has already")
     parser.add_argument("--out", default=str(ROOT / "bench/results"))
     args = parser.parse_args()
-    devices = json.loads(subprocess.run([args.convoy, "devices", "--json", "--no-measure"], check=True,
-                                        stdout=subprocess.PIPE, text=True).stdout)
-    record = devices["record"]
+    record = records.of_program(args.convoy)
     out = Path(args.out) / folder_of(record) / "snn.json"
     rounds = json.loads(out.read_text())["rounds"] if args.add and out.exists() else []
     for process in range(args.processes):

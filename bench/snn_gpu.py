@@ -20,13 +20,15 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import records
+
 ROOT = Path(__file__).resolve().parent.parent
 BATCHES = (1, 10, 132, 1000, 10000, 60000)
 HOST_IMAGES = (1, 10, 100, 1000, 10000, 60000, 250000, 1000000)
 LARGE = 100000  # of more images, up to 784 MB, one process is enough
 CHAIN = ("constants > u8:n{n}h28c1k8r5out(f32)+bias+if(1)+t2+hold+max2 > n{n}h12c8k16r5+bias+if(1)+t2+max2 > "
          "n{n}h1c256k128r1+bias+if(1)+t2 > n{n}h1c128k96r1+bias+if(1)+t2 > n{n}h1c96k10r1+bias > mean")
-HEAD = ("machine", "driver", "driver_release", "commit", "dirty", "compiler", "cuda_compiler", "date", "host", "method")
+HEAD = (*records.KEYS, "method")
 
 
 def result_of(*command):

@@ -35,6 +35,8 @@ ARGS = words() if __name__ == "__main__" else None  # before the imports below: 
 import torch  # noqa: E402
 from spikingjelly.activation_based import neuron  # noqa: E402
 
+import records  # noqa: E402
+
 MODEL = ROOT / "models/fashion-scnn"
 SHAPES = {"conv1": (8, 1, 5, 5), "conv2": (16, 8, 5, 5), "fc1": (128, 256), "fc2": (96, 128), "fc3": (10, 96)}
 STEPS, NOISE = 2, 0.05
@@ -123,10 +125,11 @@ def others(folder):
 
 def main(args):
     torch.set_grad_enabled(False)
+    record = records.of_program(args.convoy, args.device)
     with tempfile.TemporaryDirectory() as scratch:
         rows = compared(args, MODEL, "shipped", "f32") + compared(args, MODEL, "shipped", "f16")
         rows += compared(args, others(Path(scratch, "others")), "others", "f32")
-    report = {"torch": torch.__version__, "device": args.device, "rows": rows}
+    report = {**record, "torch": torch.__version__, "device": args.device, "rows": rows}
     (args.out / "snn-labels.json").write_text(json.dumps(report, indent=1) + "\n")
     return int(any(row["differ"] > row["threshold_cases"] for row in rows))
 

@@ -7,7 +7,8 @@
                                                         validation images is tested, once; OUT/snn-training.json,
                                                         in which runs that SWEEP does not have are kept
 
-`train` leaves a folder a run in SWEEP, as python/train_fashion.py writes it; a second call takes up what is missing.
+`train` leaves a folder a run in SWEEP, as python/train_fashion.py writes it, and beside it by which commit and where it
+was trained; a second call takes up what is missing.
 Where there are two GPUs it also times runs on both at once. `--trial` is minutes on a CPU.
 $PYTHON: the interpreter with python/requirements.txt (`train` does without SpikingJelly).
 """
@@ -22,6 +23,8 @@ import sys
 import threading
 import time
 from pathlib import Path
+
+import records
 
 ROOT = Path(__file__).resolve().parents[1]
 TOOL = ROOT / "python/train_fashion.py"
@@ -69,6 +72,7 @@ class Sweep:
             return False
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ",".join(devices) if devices[0] != "cpu" else ""}
         self.say(f"{name} on {'+'.join(devices)} begins")
+        (self.args.out / f"{name}.record.json").write_text(json.dumps(records.of_source(), indent=1) + "\n")
         with open(self.args.out / f"{name}.out", "a") as output:
             try:
                 code = subprocess.run(command, stdout=output, stderr=output, env=environment, timeout=left).returncode
@@ -177,6 +181,9 @@ def row_of(args, folder):
         "seconds": results["seconds"],
         "seconds_an_epoch": seconds_an_epoch(folder, settings["epochs"]),
     }
+    trained = args.sweep / f"{folder.name}.record.json"
+    if trained.exists():  # sweeps of earlier versions have none
+        row["trained"] = json.loads(trained.read_text())
     if folder.name.startswith("timing"):
         return row
     best = max(range(len(scores)), key=lambda s: scores[s])
@@ -211,6 +218,8 @@ def record(args):
     if not folders:
         print(f"{args.sweep}: no finished run. Expected a folder that `train` wrote", file=sys.stderr)
         sys.exit(2)
+    here = records.of_source()  # of the tests; of its training each run has its own
+    tested_on = {key: here.pop(key) for key in ("machine", "cpu_model")}
     rows = [row_of(args, folder) for folder in folders]
     path = Path(args.out, "snn-training.json")
     if path.exists():  # runs of an earlier sweep
@@ -218,7 +227,7 @@ def record(args):
         rows += [row for row in json.loads(path.read_text())["training"] if row["run"] not in names]
         rows.sort(key=lambda row: row["run"])
     machines = sorted({row["machine"] for row in rows})
-    result = {"machine": ", ".join(machines), "torch": rows[0]["torch"],
+    result = {**here, "machine": ", ".join(machines), "torch": rows[0]["torch"], "tested_on": tested_on,
               "tested": "of each run the network that is best on the 5,000 validation images, once, on the CPU",
               "training": rows}  # fmt: skip
     temporary = path.with_suffix(".tmp")

@@ -22,6 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import records
 from targets_cpu import merge_row
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -112,6 +113,7 @@ def measure(part, args, environment):
 
 def two_stages(args, environment):
     """A pipeline of two stages in one launch (timed by `convoy explain --then`) beside the peers' chains, in rounds."""
+    record = records.of_program(args.convoy, "cuda")
     common = dict(dtype="f16", n=32, stride=[1, 1], dil=[1, 1], groups=1, bias=True, act="relu", a=0, b=0,
                   pool=dict(window=[2, 2], stride=[2, 2], pad=[0, 0], dil=[1, 1], ceil=False))
     second = dict(common, h=28, w=28, c=128, k=256, r=1, s=1, pad=[0] * 4)
@@ -137,7 +139,7 @@ def two_stages(args, environment):
             samples.setdefault(peer, []).append(1e6 * statistics.median(timed))
     worker.stdin.close()
     worker.wait()
-    return dict(first=TWO_STAGES[0], second=TWO_STAGES[1], versions=prepared["versions"], rounds=args.rounds,
+    return dict(record, first=TWO_STAGES[0], second=TWO_STAGES[1], versions=prepared["versions"], rounds=args.rounds,
                 left_out=prepared["left_out"], microseconds={name: statistics.median(s) for name, s in samples.items()})
 
 

@@ -17,6 +17,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import records
+
 # name: the stage, a tile, channels. The tiles hold for all channels of their line.
 LINES = {
     "a tile an SM": ("f16:n132h16c{}k128r3pad1+bias+relu+max2", "16x16x1.pingpong", (128, 256, 384, 512, 768, 1024)),
@@ -98,7 +100,7 @@ def split(rows):
 
 
 def measure(args):
-    result = {"seconds": args.seconds, "lines": [], "shown": []}
+    result = {**records.of_program(args.convoy, "cuda"), "seconds": args.seconds, "lines": [], "shown": []}
     for name, (stage, tile, channels) in LINES.items():
         rows = [dict(row, channels=c) for c in channels if (row := trace(args, stage.format(c), tile))]
         if len(rows) > 1:
