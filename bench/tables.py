@@ -2,7 +2,8 @@
 """Writes the tables and charts of README.md, docs and bench/results/README.md from bench/results.
 
     bench/tables.py            rewrites what stands between the markers, and the charts in docs/charts
-    bench/tables.py --check    exit code 1 names each file that is not what the results say
+    bench/tables.py --check    exit code 1 names each file that is not what the results say, and each new result without
+                               a commit
 """
 
 import argparse
@@ -13,6 +14,7 @@ import charts
 import tables_cutlass
 import tables_gpu
 import tables_ladder
+import tables_records
 import tables_resources
 import tables_training
 from stored import ROOT, folders
@@ -196,6 +198,7 @@ BLOCKS = {
     "inference by processes": tables_training.inference,
     "training by processes": tables_training.training,
     "registers on ampere": tables_resources.table,
+    "records": tables_records.table,
     "results": results,
 }
 
@@ -230,8 +233,13 @@ def main():
         if not args.check:
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
+    wrong = []
     if args.check and differ:
-        sys.exit(f"not what bench/results says: {', '.join(differ)}. Run bench/tables.py and commit.")
+        wrong.append(f"not what bench/results says: {', '.join(differ)}. Run bench/tables.py and commit.")
+    if unknown := tables_records.unexpected():
+        wrong.append(f"no commit in {', '.join(unknown)}: measure with a script that writes it.")
+    if wrong:
+        sys.exit("\n".join(wrong))
 
 
 if __name__ == "__main__":
