@@ -76,9 +76,9 @@ class CONVOY_API Weights {
   std::shared_ptr<const Packed> packed_;
 };
 
-/// Ready to run. Making one allocates and may throw Error, also where memory runs out; running does
-/// neither. `run` and `pack` may be called from many threads at once; `set_weights`, `use`, a move
-/// and the destructor may not overlap a run or each other.
+/// Ready to run. Making one allocates and may throw Error; running does neither, but for what
+/// oneTBB takes for its tasks. `run` and `pack` may be called from many threads at once;
+/// `set_weights`, `use`, a move and the destructor may not overlap a run or each other.
 ///
 ///     const Plan plan(stage, weights);
 ///     plan.run({.x = x, .bias = bias, .y = y}).or_throw();
