@@ -62,6 +62,7 @@ TEST_F(GpuHostile, OperandsOfAnyContentAreRefused) {
     Operands operands = good;
     operands.y = operands.x;
     EXPECT_FALSE(plan.run(operands).ok()) << "y over x";
+    one.poison();
     plan.run(good).or_throw();
     EXPECT_EQ(one.outputs(), expected);
   }

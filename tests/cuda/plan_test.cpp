@@ -182,6 +182,7 @@ TEST_F(GpuPlan, WritesSlicesOfAConcatenation) {
   const GpuCase one(stage, Values::integers, gpu0);
   for (const char* kernel : {"halo", "general"}) {
     const Plan plan(stage, one.w, options_for(gpu0, kernel));
+    one.poison();
     plan.run(one.operands()).or_throw();
     const Tensor wide(DType::f16, {2, 8, 8, 48}, gpu0);
     copy_tensor(one.x, wide.view().channels(8, 16));
@@ -217,6 +218,7 @@ TEST_F(GpuPlan, IsCapturedInAGraphAndReplayed) {
     ok(cudaGraphLaunch(ready, stream.stream));
     ok(cudaStreamSynchronize(stream.stream));
     const std::vector<unsigned char> replayed = one.outputs();
+    one.poison();
     plan.run(one.operands()).or_throw();
     EXPECT_EQ(replayed, one.outputs());
     ok(cudaGraphExecDestroy(ready));

@@ -163,6 +163,7 @@ TEST_F(GpuWeights, PlansOnTwoStreamsShareOnesThatWereOnTheGpu) {
   EXPECT_EQ(std::memcmp(part.view().data, whole.view().data, part.bytes()), 0);
   const Tensor shared = all.y.to({});
   const Plan own(all.stage, all.w, options);
+  all.poison();
   own.run(all.operands()).or_throw();
   const Tensor expected = all.y.to({});
   EXPECT_EQ(std::memcmp(shared.view().data, expected.view().data, expected.bytes()), 0);
