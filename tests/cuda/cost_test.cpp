@@ -8,6 +8,7 @@
 #include "bench/fit/h200.hpp"
 #include "bench/fit/measured_tiles.hpp"
 #include "cuda/families.hpp"
+#include "cuda/known_gpus.hpp"
 #include "cuda/sm90/halo_tile.hpp"
 #include "verify/source_path.hpp"
 
@@ -55,6 +56,20 @@ TEST(CostModel, FirstIsWithinAFifthOfWhatWasMeasured) {
     }
   }
   EXPECT_GE(rows, 10);
+}
+
+// 1x1 on large planes is bound by memory, of which an H100 has 3.35 TB/s and an H200 4.8; 3x3 of
+// many channels by products, of which both do as many.
+TEST(CostModel, HaloKnowsTheMemoryOfTheGpu) {
+  const DeviceFacts h100 = known_gpu("h100").value();
+  const auto longer = [&](const char* text) {
+    const Stage stage = parse_stage(text);
+    const HaloTile tile = halo_tiles(stage, h200()).front();
+    const HaloLayout layout = halo_layout(stage, tile, h200());
+    return halo_seconds(stage, tile, layout, h100) / halo_seconds(stage, tile, layout, h200());
+  };
+  EXPECT_GT(longer("f16:n32h112c64k64r1+bias+relu"), 1.2);
+  EXPECT_NEAR(longer("f16:n32h14c512k512r3pad1+bias+relu"), 1, 0.05);
 }
 
 }  // namespace
