@@ -47,6 +47,7 @@ struct Wgmma<T, {n}> {{
       " {{{names}}}, %{regs}, %{regs + 1}, p, 1, 1, 0, 0;}}"   \\
       : {outs}   \\
       : "l"(a), "l"(b), "r"(keep))
+    static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>);
     if constexpr (std::is_same_v<T, __half>) CONVOY_WGMMA("f16");
     else CONVOY_WGMMA("bf16");
 #undef CONVOY_WGMMA

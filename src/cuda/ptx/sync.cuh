@@ -55,6 +55,7 @@ __device__ __forceinline__ float min_nan(float a, float b) {
 /// The same on two packed 16-bit values.
 template <class T>
 __device__ __forceinline__ std::uint32_t max2_nan(std::uint32_t a, std::uint32_t b) {
+  static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>);
   std::uint32_t d;
   if constexpr (std::is_same_v<T, __half>)
     asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
@@ -64,6 +65,7 @@ __device__ __forceinline__ std::uint32_t max2_nan(std::uint32_t a, std::uint32_t
 }
 template <class T>
 __device__ __forceinline__ std::uint32_t min2_nan(std::uint32_t a, std::uint32_t b) {
+  static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>);
   std::uint32_t d;
   if constexpr (std::is_same_v<T, __half>)
     asm("min.NaN.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));

@@ -28,6 +28,7 @@ struct Wgmma<T, 16> {
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), \
         "+f"(d[7])                                                                          \
       : "l"(a), "l"(b), "r"(keep))
+    static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>);
     if constexpr (std::is_same_v<T, __half>)
       CONVOY_WGMMA("f16");
     else
@@ -50,6 +51,7 @@ struct Wgmma<T, 32> {
         "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),   \
         "+f"(d[14]), "+f"(d[15])                                                                  \
       : "l"(a), "l"(b), "r"(keep))
+    static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>);
     if constexpr (std::is_same_v<T, __half>)
       CONVOY_WGMMA("f16");
     else
@@ -73,6 +75,7 @@ struct Wgmma<T, 56> {
         "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), \
         "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27])  \
       : "l"(a), "l"(b), "r"(keep))
+    static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>);
     if constexpr (std::is_same_v<T, __half>)
       CONVOY_WGMMA("f16");
     else
@@ -98,6 +101,7 @@ struct Wgmma<T, 64> {
         "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), \
         "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])                                         \
       : "l"(a), "l"(b), "r"(keep))
+    static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>);
     if constexpr (std::is_same_v<T, __half>)
       CONVOY_WGMMA("f16");
     else
@@ -127,6 +131,7 @@ struct Wgmma<T, 112> {
         "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), \
         "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55])  \
       : "l"(a), "l"(b), "r"(keep))
+    static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>);
     if constexpr (std::is_same_v<T, __half>)
       CONVOY_WGMMA("f16");
     else
@@ -157,6 +162,7 @@ struct Wgmma<T, 120> {
         "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
         "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59])                                         \
       : "l"(a), "l"(b), "r"(keep))
+    static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>);
     if constexpr (std::is_same_v<T, __half>)
       CONVOY_WGMMA("f16");
     else
@@ -188,6 +194,7 @@ struct Wgmma<T, 128> {
         "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), \
         "+f"(d[63])                                                                                \
       : "l"(a), "l"(b), "r"(keep))
+    static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>);
     if constexpr (std::is_same_v<T, __half>)
       CONVOY_WGMMA("f16");
     else
@@ -229,6 +236,7 @@ struct Wgmma<T, 224> {
         "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]),        \
         "+f"(d[110]), "+f"(d[111])                                                                 \
       : "l"(a), "l"(b), "r"(keep))
+    static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>);
     if constexpr (std::is_same_v<T, __half>)
       CONVOY_WGMMA("f16");
     else
@@ -273,6 +281,7 @@ struct Wgmma<T, 256> {
         "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), "+f"(d[120]), "+f"(d[121]),        \
         "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])         \
       : "l"(a), "l"(b), "r"(keep))
+    static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>);
     if constexpr (std::is_same_v<T, __half>)
       CONVOY_WGMMA("f16");
     else

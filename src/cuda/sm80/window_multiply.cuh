@@ -14,6 +14,7 @@ template <class T>
 struct Product {
   static __device__ __forceinline__ void add(float (&sums)[4], const std::uint32_t (&a)[4],
                                              std::uint32_t b0, std::uint32_t b1) {
+    static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>);
     if constexpr (std::is_same_v<T, __half>)
       ptx::mma_m16n8k16_f16(sums, a, b0, b1);
     else
