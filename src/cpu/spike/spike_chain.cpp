@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "convoy/error.hpp"
+#include "cpu/shared/refusals.hpp"
 
 namespace convoy::cpu {
 namespace {
@@ -130,9 +132,10 @@ std::vector<std::string> spike_chain_refusals(const Chain& chain) {
     }
     if (!stage.act.is_neuron() && !(last && chain.mean))
       why.emplace_back("no neuron, and not the mean that ends a chain");
-    if (stage.output_dtype() != DType::f32) why.emplace_back("an output that is not f32");
-    if (stage.layout != Layout::nhwc && !is_linear(stage) && !(images && i == 0))
-      why.emplace_back("not NHWC");
+    Refusals shared(stage);
+    shared.f32_y();
+    if (!is_linear(stage) && !(images && i == 0)) shared.nhwc();
+    for (std::string& reason : shared.all()) why.push_back(std::move(reason));
     refuse(i, chain.size(), why, reasons);
   }
   if (!reasons.empty()) return reasons;
