@@ -197,14 +197,14 @@ TEST(Cost, AsksForTheTilesThatTheLoopsHave) {
   EXPECT_EQ(cpu::winograd::simd(2, 1).lanes, machine.vector_floats);
   EXPECT_EQ(cpu::depthwise_loops::loops().lanes, machine.vector_floats);
   EXPECT_EQ(cpu::grouped_loops::loops().lanes, machine.vector_floats);
-  EXPECT_EQ(cpu::first_rows::loops().lanes, cpu::first_rows::row_lanes(machine.vector_floats));
-  EXPECT_EQ(cpu::first_tiles::loops().lanes, machine.vector_floats);
-  EXPECT_EQ(cpu::first_tiles::loops().max_vectors,
-            cpu::first_tiles::max_vectors_of(machine.vector_registers));
-  for (int filters = 1; filters <= cpu::few_loops::max_filters; ++filters) {
-    EXPECT_EQ(cpu::few_loops::loops(filters).lanes, machine.vector_floats);
-    EXPECT_EQ(cpu::few_loops::loops(filters).pixels,
-              cpu::few_loops::pixels_of(filters, machine.vector_registers));
+  EXPECT_EQ(cpu::first_loops::loops().lanes, cpu::first_loops::row_lanes(machine.vector_floats));
+  EXPECT_EQ(cpu::first_winograd2_loops::loops().lanes, machine.vector_floats);
+  EXPECT_EQ(cpu::first_winograd2_loops::loops().max_vectors,
+            cpu::first_winograd2_loops::max_vectors_of(machine.vector_registers));
+  for (int filters = 1; filters <= cpu::few_filters_loops::max_filters; ++filters) {
+    EXPECT_EQ(cpu::few_filters_loops::loops(filters).lanes, machine.vector_floats);
+    EXPECT_EQ(cpu::few_filters_loops::loops(filters).pixels,
+              cpu::few_filters_loops::pixels_of(filters, machine.vector_registers));
   }
 }
 

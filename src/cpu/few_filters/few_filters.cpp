@@ -31,7 +31,7 @@ class FewFiltersPrepared final : public CpuPrepared<FewFiltersWeights> {
   FewFiltersPrepared(const Stage& stage, const Machine& machine)
       : stage_(stage),
         shapes_(shapes_of(stage)),
-        loops_(few_loops::loops(stage.k)),
+        loops_(few_filters_loops::loops(stage.k)),
         epilogue_(stage.act),
         threads_(std::max(1, machine.threads)),
         pool_rows_(math::pool_rows(stage, shapes_.p)),
@@ -180,7 +180,7 @@ class FewFiltersPrepared final : public CpuPrepared<FewFiltersWeights> {
     while (p < end) {
       const Extent tile = tile_at(p, end);
       const Index tiles = ceil_div(shapes_.q, tile.w);
-      few_loops::PixelArgs a;
+      few_filters_loops::PixelArgs a;
       a.pixel = stage_.stride.w * args.x_stride.w;
       a.row = stage_.stride.h * args.x_stride.h;
       for (Index part = 0; part < parts_; ++part) {
@@ -228,7 +228,7 @@ class FewFiltersPrepared final : public CpuPrepared<FewFiltersWeights> {
 
   // The tile's pixels from column q of row p on, some of their channels, to a.y.
   void run_tile(const Strides& stride, const float* x, Index p, Index q, Extent tile, Index part,
-                const Scratch& s, few_loops::PixelArgs a, Index y_row) const {
+                const Scratch& s, few_filters_loops::PixelArgs a, Index y_row) const {
     const Index pixels = tile.h * tile.w;
     const Index w_first = q * stage_.stride.w - stage_.pad.left;
     const Index w_last = w_first + (tile.w - 1) * stage_.stride.w + (stage_.s - 1) * stage_.dil.w;
@@ -237,7 +237,7 @@ class FewFiltersPrepared final : public CpuPrepared<FewFiltersWeights> {
     if (!inside && !weights().finite && pixels > 1) {
       for (Index row = 0; row < tile.h; ++row)
         for (Index column = 0; column < tile.w; ++column) {
-          few_loops::PixelArgs one = a;
+          few_filters_loops::PixelArgs one = a;
           one.sums += (row * tile.w + column) * stage_.k * loops_.lanes;
           one.y += row * y_row + column * stage_.k;
           run_tile(stride, x, p + row, q + column, {1, 1}, part, s, one, y_row);
@@ -274,16 +274,16 @@ class FewFiltersPrepared final : public CpuPrepared<FewFiltersWeights> {
         ++a.taps;
       }
     }
-    const few_loops::PixelLoop loop = pixels == 1   ? loops_.one
-                                      : listed      ? loops_.border
-                                      : tile.h == 2 ? loops_.rows
-                                                    : loops_.tile;
+    const few_filters_loops::PixelLoop loop = pixels == 1   ? loops_.one
+                                              : listed      ? loops_.border
+                                              : tile.h == 2 ? loops_.rows
+                                                            : loops_.tile;
     if (streams_) fetch_ahead(a, tile);
     if (tile.h == 1 || !a.last) {
       loop(a);
       return;
     }
-    float both[few_loops::max_pixels * few_loops::max_filters];
+    float both[few_filters_loops::max_pixels * few_filters_loops::max_filters];
     float* const y = a.y;
     a.y = both;
     loop(a);
@@ -293,7 +293,7 @@ class FewFiltersPrepared final : public CpuPrepared<FewFiltersWeights> {
 
   // Asks for the inputs of a later tile. The loop goes through the pixels of a tile side by side,
   // in runs too short for the hardware's prefetcher.
-  static void fetch_ahead(const few_loops::PixelArgs& a, Extent tile) {
+  static void fetch_ahead(const few_filters_loops::PixelArgs& a, Extent tile) {
     constexpr Index line = 16, far = 1024;  // floats
     const float* pixel = a.x[0] + far;
     for (Index i = 0; i < tile.w; ++i, pixel += a.pixel)
@@ -302,7 +302,7 @@ class FewFiltersPrepared final : public CpuPrepared<FewFiltersWeights> {
 
   Stage stage_;
   Shapes shapes_;
-  const few_loops::Loops& loops_;
+  const few_filters_loops::Loops& loops_;
   Epilogue epilogue_;
   int threads_;
   math::PoolAxis pool_rows_, pool_columns_;
@@ -315,7 +315,7 @@ class FewFiltersPrepared final : public CpuPrepared<FewFiltersWeights> {
 };
 
 Index tile_pixels(const Stage& stage, const Machine& machine) {
-  return few_loops::pixels_of(static_cast<int>(stage.k), machine.vector_registers);
+  return few_filters_loops::pixels_of(static_cast<int>(stage.k), machine.vector_registers);
 }
 
 class FewFilters final : public StageKernel {
@@ -329,8 +329,8 @@ class FewFilters final : public StageKernel {
   std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
     return Refusals(stage)
         .one_group()
-        .expect(stage.k <= few_loops::max_filters, "K", stage.k,
-                fmt::format("at most {}", few_loops::max_filters))
+        .expect(stage.k <= few_filters_loops::max_filters, "K", stage.k,
+                fmt::format("at most {}", few_filters_loops::max_filters))
         .expect(stage.c >= 16, "C", stage.c, "at least 16: with fewer it does not pay")
         .x_of({DType::f32})
         .f32_y()

@@ -5,7 +5,7 @@
 #include "convoy/stage.hpp"
 #include "cpu/shared/epilogue.hpp"
 
-namespace convoy::cpu::few_loops {
+namespace convoy::cpu::few_filters_loops {
 
 inline constexpr Index max_filters = 8, max_pixels = 8;
 
@@ -43,4 +43,4 @@ struct Loops {
 /// filters: 1 to max_filters.
 const Loops& loops(Index filters);
 
-}  // namespace convoy::cpu::few_loops
+}  // namespace convoy::cpu::few_filters_loops

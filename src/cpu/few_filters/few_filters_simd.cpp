@@ -12,7 +12,7 @@
 #include "cpu/shared/epilogue-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace convoy::cpu::few_loops::HWY_NAMESPACE {
+namespace convoy::cpu::few_filters_loops::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using cpu::HWY_NAMESPACE::add_bias_and_activate;
@@ -213,14 +213,14 @@ const Loops* make_loops(std::integer_sequence<int, i...>) {
 const Loops* all_loops() {
   return make_loops(std::make_integer_sequence<int, max_filters>());
 }
-}  // namespace convoy::cpu::few_loops::HWY_NAMESPACE
+}  // namespace convoy::cpu::few_filters_loops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace convoy::cpu::few_loops {
+namespace convoy::cpu::few_filters_loops {
 HWY_EXPORT(all_loops);
 const Loops& loops(Index filters) {
   return HWY_DYNAMIC_DISPATCH(all_loops)()[filters - 1];
 }
-}  // namespace convoy::cpu::few_loops
+}  // namespace convoy::cpu::few_filters_loops
 #endif

@@ -30,7 +30,7 @@ class FirstPrepared final : public CpuPrepared<FirstWeights> {
   FirstPrepared(const Stage& stage, const Machine& machine)
       : stage_(stage),
         shapes_(shapes_of(stage)),
-        loops_(first_rows::loops()),
+        loops_(first_loops::loops()),
         threads_(std::max(1, machine.threads)),
         blocks_(ceil_div(stage.k, loops_.lanes)) {
     rows_.stage = stage;
@@ -77,7 +77,7 @@ class FirstPrepared final : public CpuPrepared<FirstWeights> {
   void run_band(const RunArgs& args, const float* bias, Index image, Index first, Index count,
                 float* packed) const {
     const Index step = stage_.pool ? 2 : 1;
-    first_rows::RowArgs row;
+    first_loops::RowArgs row;
     row.row_pitch = rows_.row_pitch;
     const float* x = packed;
     if (stage_.dtype == DType::f32 && !stage_.norm && stage_.pad == Padding{0} &&
@@ -143,7 +143,7 @@ class FirstPrepared final : public CpuPrepared<FirstWeights> {
 
   Stage stage_;
   Shapes shapes_;
-  const first_rows::Loops& loops_;
+  const first_loops::Loops& loops_;
   int threads_;
   Index blocks_;
   PaddedRows rows_;
@@ -175,13 +175,13 @@ class First final : public StageKernel {
   }
 
   std::vector<Tile> tiles(const Stage&, const Machine& machine) const override {
-    return {{fmt::format("row of {} filters", first_rows::row_lanes(machine.vector_floats)), 0}};
+    return {{fmt::format("row of {} filters", first_loops::row_lanes(machine.vector_floats)), 0}};
   }
 
   Cost cost(const Stage& stage, const Tile&, const Machine& machine) const override {
     const Shapes shapes = shapes_of(stage);
     const CoreCosts& costs = core_costs(machine);
-    const Index lane_count = first_rows::row_lanes(machine.vector_floats);
+    const Index lane_count = first_loops::row_lanes(machine.vector_floats);
     const double lanes = static_cast<double>(lane_count);
     const double vectors =
         static_cast<double>(shapes.gemm_m) * static_cast<double>(ceil_div(stage.k, lane_count));

@@ -5,7 +5,7 @@
 #include "convoy/stage.hpp"
 #include "cpu/shared/epilogue.hpp"
 
-namespace convoy::cpu::first_rows {
+namespace convoy::cpu::first_loops {
 
 /// A row of results for one vector of filters, from packed rows of one channel.
 struct RowArgs {
@@ -35,4 +35,4 @@ struct Loops {
 };
 const Loops& loops();
 
-}  // namespace convoy::cpu::first_rows
+}  // namespace convoy::cpu::first_loops

@@ -17,7 +17,7 @@
 #include "cpu/shared/epilogue-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace convoy::cpu::first_rows::HWY_NAMESPACE {
+namespace convoy::cpu::first_loops::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using cpu::HWY_NAMESPACE::add_product;
@@ -178,14 +178,14 @@ const Loops* all_loops() {
   static constexpr Loops loops{lanes, &row, &cpu::HWY_NAMESPACE::multiply_add_one};
   return &loops;
 }
-}  // namespace convoy::cpu::first_rows::HWY_NAMESPACE
+}  // namespace convoy::cpu::first_loops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace convoy::cpu::first_rows {
+namespace convoy::cpu::first_loops {
 HWY_EXPORT(all_loops);
 const Loops& loops() {
   return *HWY_DYNAMIC_DISPATCH(all_loops)();
 }
-}  // namespace convoy::cpu::first_rows
+}  // namespace convoy::cpu::first_loops
 #endif

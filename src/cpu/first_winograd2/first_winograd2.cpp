@@ -38,7 +38,7 @@ class FirstWinograd2Prepared final : public CpuPrepared<FirstWinograd2Weights> {
   FirstWinograd2Prepared(const Stage& stage, const Machine& machine)
       : stage_(stage),
         shapes_(shapes_of(stage)),
-        loops_(first_tiles::loops()),
+        loops_(first_winograd2_loops::loops()),
         epilogue_(stage.act),
         pool_(stage.pool.has_value()),
         threads_(std::max(1, machine.threads)) {
@@ -49,7 +49,7 @@ class FirstWinograd2Prepared final : public CpuPrepared<FirstWinograd2Weights> {
     // The transform reads whole vectors: what lies behind the last tile must be there, as zeros.
     rows_.columns = 2 * tile_columns_ + 2 + ceil_div(loops_.lanes, stage.c);
     rows_.row_pitch = (rows_.columns * stage.c + 15) / 16 * 16;
-    pieces_ = ceil_div(tile_columns_, first_tiles::piece_tiles(stage.c));
+    pieces_ = ceil_div(tile_columns_, first_winograd2_loops::piece_tiles(stage.c));
     for (Index k = 0; k < stage.k;) {
       const Index vectors =
           std::min<Index>(loops_.max_vectors, ceil_div(stage.k - k, loops_.lanes));
@@ -122,13 +122,13 @@ class FirstWinograd2Prepared final : public CpuPrepared<FirstWinograd2Weights> {
   static constexpr Index band_rows = 8;
 
   Index slot_floats() const {
-    return (2 * band_rows + 2) * rows_.row_pitch + 16 * first_tiles::piece_floats + 16;
+    return (2 * band_rows + 2) * rows_.row_pitch + 16 * first_winograd2_loops::piece_floats + 16;
   }
 
   void run_band(const RunArgs& args, const float* bias, Index image, Index first, Index count,
                 float* scratch) const {
     float* v = scratch;
-    float* packed = scratch + 16 * first_tiles::piece_floats;
+    float* packed = scratch + 16 * first_winograd2_loops::piece_floats;
     rows_.pack(args, image, 2 * first - stage_.pad.top, 2 * count + 2, packed);
     const Index c = stage_.c;
     for (Index i = 0; i < count; ++i) {
@@ -148,7 +148,7 @@ class FirstWinograd2Prepared final : public CpuPrepared<FirstWinograd2Weights> {
 
   void multiply(const RunArgs& args, const float* bias, Index image, Index row, Index begin,
                 Index end, const float* v) const {
-    first_tiles::PieceArgs piece;
+    first_winograd2_loops::PieceArgs piece;
     piece.v = v;
     piece.tiles = end - begin;
     piece.epilogue = epilogue_;
@@ -208,7 +208,7 @@ class FirstWinograd2Prepared final : public CpuPrepared<FirstWinograd2Weights> {
 
   Stage stage_;
   Shapes shapes_;
-  const first_tiles::Loops& loops_;
+  const first_winograd2_loops::Loops& loops_;
   Epilogue epilogue_;
   bool pool_;
   int threads_;
@@ -249,7 +249,7 @@ class FirstWinograd2 final : public StageKernel {
 
   std::vector<Tile> tiles(const Stage&, const Machine& machine) const override {
     const int filters =
-        first_tiles::max_vectors_of(machine.vector_registers) * machine.vector_floats;
+        first_winograd2_loops::max_vectors_of(machine.vector_registers) * machine.vector_floats;
     return {{fmt::format("2x{}", filters), 0}};
   }
 
@@ -264,9 +264,9 @@ class FirstWinograd2 final : public StageKernel {
     const double c = static_cast<double>(stage.c);
     const double step = 2 * lanes / (machine.peak_flops / machine.threads);  // of one multiply-add
     // Each tile and vector: 16·C products, which wait for their loads, and the rest.
-    const double product_steps = first_tiles::max_vectors_of(machine.vector_registers) == 1
-                                     ? costs.single_steps
-                                     : costs.product_steps;
+    const double product_steps =
+        first_winograd2_loops::max_vectors_of(machine.vector_registers) == 1 ? costs.single_steps
+                                                                             : costs.product_steps;
     const double outputs = stage.pool ? costs.pooled_output_steps : costs.output_steps;
     const double products = tiles * vectors * (16 * c * product_steps + outputs) * step;
     const double transforms =

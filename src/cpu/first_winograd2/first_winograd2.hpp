@@ -5,7 +5,7 @@
 #include "convoy/stage.hpp"
 #include "cpu/shared/epilogue.hpp"
 
-namespace convoy::cpu::first_tiles {
+namespace convoy::cpu::first_winograd2_loops {
 
 /// Transformed values of one position lie this many floats apart from the next position's, so that
 /// the inner loop finds all sixteen at fixed offsets. A row of tiles is worked off in pieces.
@@ -49,4 +49,4 @@ struct Loops {
 };
 const Loops& loops();
 
-}  // namespace convoy::cpu::first_tiles
+}  // namespace convoy::cpu::first_winograd2_loops

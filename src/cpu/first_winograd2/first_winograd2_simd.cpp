@@ -9,7 +9,7 @@
 #include "cpu/shared/epilogue-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace convoy::cpu::first_tiles::HWY_NAMESPACE {
+namespace convoy::cpu::first_winograd2_loops::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using cpu::HWY_NAMESPACE::add_bias_and_activate;
@@ -231,14 +231,14 @@ const Loops* all_loops() {
                                &cpu::HWY_NAMESPACE::multiply_add_one};
   return &loops;
 }
-}  // namespace convoy::cpu::first_tiles::HWY_NAMESPACE
+}  // namespace convoy::cpu::first_winograd2_loops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace convoy::cpu::first_tiles {
+namespace convoy::cpu::first_winograd2_loops {
 HWY_EXPORT(all_loops);
 const Loops& loops() {
   return *HWY_DYNAMIC_DISPATCH(all_loops)();
 }
-}  // namespace convoy::cpu::first_tiles
+}  // namespace convoy::cpu::first_winograd2_loops
 #endif
