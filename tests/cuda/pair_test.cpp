@@ -45,9 +45,9 @@ TEST(Pair, RefusesTimeStepsAndTheirMean) {
   EXPECT_EQ(pair().refusals(chain, machine).front(), "it ends in the mean over time steps");
 }
 
-// Walks as the kernel does: which middle pixel each unit and column of the first stage writes to
-// which row, which rows a window of the second stage reads, and which row of the stored tile gets
-// it.
+// Walks as the kernel does: which middle pixel each fragment and column of the first stage writes
+// to which row, which rows a window of the second stage reads, and which row of the stored tile
+// gets it.
 TEST(Pair, PixelsKeepTheirPlace) {
   for_each_tile([](const Stage&, const Stage& second, const HaloTile& tile, const PairLayout& l) {
     const int rows = tile.bh / 2, across = tile.bw / 2, per_instruction = rows / 2;

@@ -80,10 +80,10 @@ TEST(ParityOfOutputs, BeyondTheirType) {
     ADD_FAILURE() << failure.what << "\nrepro: " << failure.repro;
 }
 
-// Of few outputs plain fp32's largest error may be a lucky one: this stage's, by the very sums that
-// it is measured with in another order, is over twice as large. Its outputs are bounded each by
-// itself.
-TEST(ParityOfFewOutputs, IsNotAMatterOfLuck) {
+// Of few outputs plain fp32's largest error depends much on the order of summation: this stage's,
+// by the very sums that it is measured with in another order, is over twice as large. Its outputs
+// are bounded each by itself.
+TEST(ParityOfFewOutputs, BoundsEachOutputByItself) {
   VerifyOptions options;
   options.stages = {parse_stage("n3h2w2c16k13r3pad2+bias+max2")};
   options.seed = 31;
@@ -108,8 +108,7 @@ TEST(ParityOfArithmetics, SameBits) {
 }
 
 // Plain fp32 in two orders: here, where channels are scaled, the sums in the order r, s, c
-// have 2.06 times the largest error of those in the order c, r, s. That is luck and no kernel's
-// fault.
+// have 2.06 times the largest error of those in the order c, r, s. No kernel is at fault.
 TEST(ParityOfArithmetics, OrdersOfTheSameProductsMayDiffer) {
   VerifyOptions options;
   options.stages.push_back(parse_stage("n2h9w9c300k5r3pad1+bias"));

@@ -23,7 +23,7 @@ struct CoreCosts {
   // Rates. Only their ratios matter to a choice; `explain` and `bench` measure the real ones.
   double clock = 3.0e9;            // Hz
   double thread_bandwidth = 12e9;  // bytes/s that a thread moves to and from memory
-  double memory_bandwidth = 48e9;  // bytes/s that all threads together do, at most: a desktop's
+  double memory_bandwidth = 48e9;  // bytes/s that all threads do, at most, without a mesh
   double run_seconds = 5e-7;       // of a run of one thread, beside its work
   // A parallel loop that begins where another has just ended: 0.9e-6 with two threads of a Golden
   // Cove server, 5.6e-6 with sixteen. Where threads sleep it takes four times as long.

@@ -68,7 +68,7 @@ __device__ Index dense_at(const GeneralParams& g, Index t, Index n, Index oh, In
   return image + (g.nchw ? (k * g.out_h + oh) * g.out_w + ow : (oh * g.out_w + ow) * g.k + k);
 }
 
-/// A unit before the pool, stepped through time: charge, fire, reset, or just the activation.
+/// An output before the pool, stepped through time: charge, fire, reset, or just the activation.
 struct Cell {
   float membrane = 0, pre = 0;
   __device__ Cell(const GeneralParams& g, Index n, Index p, Index q, Index k) {

@@ -72,8 +72,8 @@ CONVOY_LANE Words4 unit_of(const Lane& lane, const PixelWords& pixels) {
 
 /// Units of an image, as ResidentImage says, from `to` in shared memory on.
 template <class Net, class Lane>
-CONVOY_LANE void stage_image(const Lane& lane, const ResidentParams& p, const ResidentImage& at,
-                             const Team& team, const std::uint8_t* image, int to) {
+CONVOY_LANE void put_image(const Lane& lane, const ResidentParams& p, const ResidentImage& at,
+                           const Team& team, const std::uint8_t* image, int to) {
   const int all = at.rows * at.groups * at.units, bytes = at.h * at.w * at.c;
   auto* const to_units = reinterpret_cast<Words4*>(lane.shared + to);
   const bool plain = !at.ones && p.values == nullptr;
@@ -292,10 +292,10 @@ CONVOY_LANE void convolutions(const Lane& lane, const ResidentParams& p, const T
     const std::uint8_t* const pixels =
         (Net::tasks == few_tasks && p.x == nullptr ? p.image : p.x) + image * image_bytes;
     if (Net::convolutions(p) == 0) {  // the features of the first layer, which is linear
-      stage_image<Net>(lane, p, at, team, pixels, p.at.part(0) + slot * p.at.layers[0].in_row);
+      put_image<Net>(lane, p, at, team, pixels, p.at.part(0) + slot * p.at.layers[0].in_row);
       continue;
     }
-    stage_image<Net>(lane, p, at, team, pixels, team.memory);
+    put_image<Net>(lane, p, at, team, pixels, team.memory);
     if (slot + teams < images)
       for (int i = team.index * 128; i < image_bytes; i += team.size * 128)
         lane.prefetch(p.x + (image + teams) * image_bytes + i);

@@ -3,8 +3,8 @@
 //
 // A warpgroup takes an image through both convolutions. Weights are the left operand, 64 rows of
 // filters, in registers; spikes or pixels the right one, where they lie in shared memory: eight
-// units of eight values in a row are a core matrix, and taps are shifted views. A product has two
-// units in its depth, input rows 2 * p and 2 * p + 1 of a window of six.
+// units of eight values in a row are a core matrix, and a tap is the same memory further on. A
+// product has two units in its depth, input rows 2 * p and 2 * p + 1 of a window of six.
 #pragma once
 
 #include "math/host_device.hpp"

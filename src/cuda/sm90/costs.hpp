@@ -51,7 +51,7 @@ struct PairCosts {
   double math = 0.8;                       // share of the second GEMM's full rate
   double block = 400;                      // cycles of the last tile for each 64 output channels
   // Weights that stay come to all CTAs at once: bytes a cycle that one can take, and a
-  // multiprocessor's part of the L2.
+  // multiprocessor's part of the L2, less than halo's: all ask for the same lines.
   double most_l2 = 60, l2 = 40.152;
 };
 

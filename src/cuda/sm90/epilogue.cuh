@@ -78,8 +78,8 @@ __device__ __forceinline__ void write_packed(std::uint32_t staging, Packed packe
   // which of two fragments.
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const StagedLane mine(lane, warp);
-  const int column = mine.column, chunk = mine.chunk;
-  const auto address = [&](int pixel) { return staged_at<Channels>(staging, pixel, chunk); };
+  const int column = mine.column, unit = mine.unit;
+  const auto address = [&](int pixel) { return staged_at<Channels>(staging, pixel, unit); };
 #pragma unroll
   for (int f = 0; f + 1 < Count; f += 2) {
     std::uint32_t r[4];

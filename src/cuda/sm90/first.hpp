@@ -36,6 +36,7 @@ struct FirstLayout {
   int k_blocks = 0, runs_x = 0, runs_y = 0, grid = 0;
 };
 
+// Which pool; halo, which has one, asks with PoolKind where a window's values lie.
 enum class FirstPool { none, max2, max3 };  // max3: 3x3, stride 2, pad 1
 FirstPool first_pool(const Stage& stage);   // of a stage that fits
 

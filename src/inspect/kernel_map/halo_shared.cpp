@@ -87,9 +87,9 @@ SharedAccess fragment_write(const HaloLayout& l, const Staging& staging, int war
       continue;
     }
     const int row = staging.row(l, fragment, mine.column);
-    one.address.push_back(static_cast<int>(l.half ? staged_at<32>(0, row, mine.chunk)
-                                                  : staged_at<64>(0, row, mine.chunk)));
-    one.plain_address.push_back(row * (l.half ? 64 : 128) + mine.chunk * 16);
+    one.address.push_back(static_cast<int>(l.half ? staged_at<32>(0, row, mine.unit)
+                                                  : staged_at<64>(0, row, mine.unit)));
+    one.plain_address.push_back(row * (l.half ? 64 : 128) + mine.unit * 16);
   }
   one.use = bank_use(one.address, 16), one.plain = bank_use(one.plain_address, 16);
   return one;

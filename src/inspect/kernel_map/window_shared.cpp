@@ -102,7 +102,7 @@ std::vector<std::string> WindowMap::epilogue_text() const {
           ? "four lanes store 32 neighbouring channels of a pixel; no shared memory is used, and "
             "of "
             "a pooled window all four values lie in one thread"
-          : "pixels of y do not lie on 16 bytes: a warp stages its outputs in shared memory, and "
+          : "pixels of y do not lie on 16 bytes: a warp puts its outputs into shared memory, and "
             "neighbouring lanes store neighbouring channels; of a pooled window all four values "
             "lie in one thread");
   return text;
