@@ -30,11 +30,11 @@ struct CudaStream {
   operator Stream() const { return {stream}; }  // NOLINT: it is one
 };
 
-// Each with what it is there for; integers make every order of summation give the same bits.
 struct Line {
-  const char* stage;
-  const char* kernel;  // that the planner must choose
+  const char *stage, *kernel;
 };
+// Each with the kernel that the planner must choose, and with what it is there for; integers make
+// every order of summation give the same bits.
 constexpr Line lines[] = {
     {"f16:n3h9w13c16k24r3pad1+bias+relu+max2", "halo"},
     {"bf16:n3h9w13c16k24r3pad1+bias+relu+max2", "halo"},
@@ -105,10 +105,7 @@ TEST_F(GpuPlan, GivesTheBitsOfTheCpuOnIntegers) {
   }
 }
 
-struct TilesOf {
-  const char *stage, *kernel;
-};
-constexpr TilesOf lines_of_tiles[] = {
+constexpr Line lines_of_tiles[] = {
     {"f16:n9h17w14c72k136r3pad1+bias+relu+max2", "halo"},
     {"bf16:n9h9w30c64k64r3pad1+bias+relu", "halo"},
     {"f16:n8h14c40k64r3stride2pad1", "halo"},

@@ -75,6 +75,17 @@ void run_dump(const WindowDump& p, int shared_bytes) {
               "launching dump_window");
 }
 
+/// Of the one of these that the tile is; whether it is one.
+template <cuda::sm80::WindowTile... Tiles>
+bool run_dump_of(const cuda::sm80::WindowTile& tile, const WindowDump& p, int shared_bytes) {
+  const auto run = [&]<cuda::sm80::WindowTile Tile>() {
+    if (tile != Tile) return false;
+    run_dump<Tile, cuda::sm80::Optimized>(p, shared_bytes);
+    return true;
+  };
+  return (run.template operator()<Tiles>() || ...);
+}
+
 struct HaloDump : cuda::sm90::HaloParams {
   int number;  // of the tile; all CTAs but one leave
   uint4 *pixels, *weights;
@@ -140,27 +151,13 @@ std::vector<Unit> window_slots(const Stage& stage, const cuda::sm80::WindowTile&
   p.window.x = static_cast<const char*>(x.data()), p.window.w = static_cast<const char*>(w.data());
   p.cta = cta, p.step = step, p.out = static_cast<uint4*>(out.data());
   const int shared = tile.shared_bytes() + static_cast<int>(stage.r * stage.s * sizeof(WindowTap));
-  if (tile == largest)
-    run_dump<largest, Optimized>(p, shared);
-  else if (tile == large)
-    run_dump<large, Optimized>(p, shared);
-  else if (tile == large_analytic)
+  const bool ran = run_dump_of<largest, large, half_large, small, block_wide, wide_pairs,
+                               tall_pairs, large_pairs>(tile, p, shared);
+  if (tile == large_analytic)
     run_dump<large_analytic, Analytic>(p, shared);
   else if (tile == large_precomputed)
     run_dump<large_precomputed, Precomputed>(p, shared);
-  else if (tile == half_large)
-    run_dump<half_large, Optimized>(p, shared);
-  else if (tile == small)
-    run_dump<small, Optimized>(p, shared);
-  else if (tile == wide_pairs)
-    run_dump<wide_pairs, Optimized>(p, shared);
-  else if (tile == tall_pairs)
-    run_dump<tall_pairs, Optimized>(p, shared);
-  else if (tile == large_pairs)
-    run_dump<large_pairs, Optimized>(p, shared);
-  else if (tile == block_wide)
-    run_dump<block_wide, Optimized>(p, shared);
-  else
+  else if (!ran)
     return {};
   return copied_back(out);
 }

@@ -51,8 +51,9 @@ double window_seconds(const Stage& stage, const WindowTile& tile, const Machine&
   const double rate = share * machine.tensor_flops / 2 /
                       (machine.multiprocessors * machine.clock_hz) / (f32 ? 6 : 1);
   const double math = tile.m * tile.n * chunk_bytes / bytes / rate;
-  double step = math + costs.shown * (tile.m + tile.n) * chunk_bytes / costs.copied + costs.step;
-  if (tile.pairs) step = costs.pairs * math + costs.pairs_step;
+  double step =
+      tile.pairs ? costs.pairs * math + costs.pairs_step
+                 : math + costs.shown * (tile.m + tile.n) * chunk_bytes / costs.copied + costs.step;
   if (tile.narrow) {
     // Of a dense x: pixels, and groups in them, lie so many bytes apart.
     const Index apart =

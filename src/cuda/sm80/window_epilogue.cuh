@@ -232,9 +232,9 @@ __global__ void __launch_bounds__(Shape::threads, Shape::ctas)
     window_sums_in_pairs<T, Shape, Pixels>(p, cta, g, taps, shared, sums);
   else
     window_sums<T, Shape, Pixels, !std::is_same_v<Out, T>>(p, cta, g, taps, shared, sums);
-    // Not before: where CTAs are few, the next kernel's would gather on the multiprocessors that
-    // have none.
 #if __CUDA_ARCH__ >= 900
+  // Not before: where CTAs are few, the next kernel's would gather on the multiprocessors that have
+  // none.
   ptx::grid_launch_dependents();
 #endif
   const bool in_order = Shape::sparse || (Shape::narrow && p.at.in_order);
