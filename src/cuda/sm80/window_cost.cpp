@@ -67,9 +67,10 @@ double window_seconds(const Stage& stage, const WindowTile& tile, const Machine&
   }
   // The CTAs of a multiprocessor run side by side; one alone waits.
   const double products = tile.warp_m / 16.0 * tile.warp_n / 8 * chunk_bytes / product_bytes;
-  const double alone = (f32 ? costs.alone_f32 + costs.alone_f32_product * products
-                            : costs.alone + costs.alone_product * products) +
-                       (tile.narrow ? costs.narrow_alone * 128 / tile.threads() : 0);
+  double alone = f32 ? costs.alone_f32 + costs.alone_f32_product * products
+                     : costs.alone + costs.alone_product * products;
+  if (tile.narrow) alone += costs.narrow_alone * 128 / tile.threads();
+  if (tile.pairs) alone = 0;  // their order is made for it
   const auto y_bytes = static_cast<int>(size_of(stage.output_dtype(true)));
   const bool whole = at.k * y_bytes % unit_bytes == 0 &&
                      (at.groups.count == 1 || at.groups.filters * y_bytes % unit_bytes == 0);

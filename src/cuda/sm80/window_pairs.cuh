@@ -42,8 +42,8 @@ __device__ __forceinline__ void window_sums_in_pairs(const WindowParams& p, cons
   reads.read(0, 0, a[0], b[0]);
   const auto product = [&](int number, const auto& of_a, const auto& of_b) {
     // The operand that changes less often is read less often: rows, filters there and back, or
-    // filters.
-    constexpr bool by_rows = Shape::ns > Shape::ms;
+    // filters, which is faster where a scheduler has one warp.
+    constexpr bool by_rows = Shape::threads > 128;
     const int row = number / Shape::ns, filter = number % Shape::ns;
     const int back = row % 2 == 0 ? filter : Shape::ns - 1 - filter;
     const int i = by_rows ? row : number % Shape::ms, j = by_rows ? back : number / Shape::ms;
@@ -51,10 +51,12 @@ __device__ __forceinline__ void window_sums_in_pairs(const WindowParams& p, cons
   };
   // A part's products, and between them the reads of the next part's operands and a step's copies.
   // Copies stand together: before one that follows something else ptxas puts three empty reads of
-  // shared memory, which cost as much as others.
+  // shared memory, which cost as much as others. In the middle of a part's halves, unless there are
+  // many of pixels, is where they cost least.
+  constexpr int groups = Shape::ns;
+  constexpr int first_copies = Shape::copies_m > Shape::copies_n ? 0 : groups / 4;
   const auto multiply = [&](const auto& of_a, const auto& of_b, auto& to_a, auto& to_b,
                             std::uint32_t from, int part, const auto& copies) {
-    constexpr int groups = Shape::ns;
 #pragma unroll
     for (int group = 0; group < groups; ++group) {
 #pragma unroll
@@ -71,11 +73,11 @@ __device__ __forceinline__ void window_sums_in_pairs(const WindowParams& p, cons
     const auto copies_of = [&](int of_two) {
       return [&, of_two](int group) {
         const std::uint32_t to = to_fill + of_two * slot_bytes;
-        if (group == 0) {
+        if (group == first_copies) {
 #pragma unroll
           for (int i = 0; i < Shape::copies_n; ++i) loads.weight(i, to);
           loads.end_weights(step + ahead + of_two + 1 < steps);
-        } else if (group == Shape::ns / 2) {
+        } else if (group == first_copies + groups / 2) {
 #pragma unroll
           for (int i = 0; i < Shape::copies_m; ++i) loads.pixel(i, to);
           loads.end_pixels();

@@ -43,7 +43,7 @@ inline constexpr WindowTile wide_pairs{
 inline constexpr WindowTile tall_pairs{
     .m = 256, .n = 128, .warp_m = 64, .warp_n = 64, .slots = 6, .pairs = true};
 inline constexpr WindowTile large_pairs{
-    .m = 128, .n = 128, .warp_m = 64, .warp_n = 32, .slots = 8, .pairs = true};
+    .m = 128, .n = 128, .warp_m = 64, .warp_n = 64, .slots = 8, .pairs = true};
 inline constexpr WindowTile small{64, 64, 32, 32, 6, 3};
 // Of f32, whose few CTAs wait for their three dependent products: half the rows to a warp.
 inline constexpr WindowTile half_small{32, 64, 16, 32, 8, 4};
