@@ -39,6 +39,9 @@ std::span<const Kernel* const> kernel_table() {
   static const cuda::Nchw winograd4_nchw("winograd4_nchw", winograd4);
   static const cuda::Pooled few_filters_pool("few_filters_pool", cuda::few_filters());
   static const cuda::Pooled fma_pool("fma_pool", cuda::fma());
+  static const cuda::Fired fma_neuron_pass("fma_neuron_pass", cuda::fma());
+  static const cuda::Nchw fma_neuron_pass_nchw("fma_neuron_pass_nchw", fma_neuron_pass,
+                                               cuda::Nchw::strided_x);
   static const cuda::Pooled depthwise_pool("depthwise_pool", cuda::depthwise());
 #endif
   static const Kernel* const kernels[] = {
@@ -80,13 +83,15 @@ std::span<const Kernel* const> kernel_table() {
     &winograd4,       // 3x3 of f32: a quarter of the multiplications, by window's groups; default
                       // mode only
     &winograd4_nchw,  // the same for NCHW
-    &cuda::few_filters(),  // up to eight filters in f32, on any GPU
-    &few_filters_pool,     // the same with any pool and second outputs, in a second pass
-    &cuda::depthwise(),    // a filter of its own for each channel, on any GPU
-    &depthwise_pool,       // the same with any pool and second outputs, in a second pass
-    &cuda::fma(),          // any stage without a neuron, on the CUDA cores
-    &fma_pool,             // fma with any pool and second outputs, in a second pass
-    &cuda::general(),      // every legal stage
+    &cuda::few_filters(),   // up to eight filters in f32, on any GPU
+    &few_filters_pool,      // the same with any pool and second outputs, in a second pass
+    &cuda::depthwise(),     // a filter of its own for each channel, on any GPU
+    &depthwise_pool,        // the same with any pool and second outputs, in a second pass
+    &cuda::fma(),           // any stage without a neuron, on the CUDA cores
+    &fma_pool,              // fma with any pool and second outputs, in a second pass
+    &fma_neuron_pass,       // fma's sums in f32, then neurons over the steps and the pool
+    &fma_neuron_pass_nchw,  // the same for NCHW, whose spikes it transposes
+    &cuda::general(),       // every legal stage
     // By name only, to learn from: a rung a line of docs/ladder.md.
     &cuda::sm75::ladder(0),
     &cuda::sm75::ladder(1),

@@ -79,11 +79,12 @@ constexpr Line lines[] = {
     {"f16:n2h9c8k8r3pad1nchw+keep(pre,act,idx)+bias+relu+max2", "general"},
     {"u8:n2h9c3k5r3pad1out(f32)+norm+bias+relu", "fma"},
     {"f16:n2h8c8k8r3pad1out(f32)+relu+max2", "window"},
-    {"n2h8c4k6r3pad1+bias+if(3)+t3+max2", "general"},
-    {"n2h8c4k6r3pad1+bias+lif(2,1.5)+soft+t4+hold+max2+keep(pre,act,idx)", "general"},
-    {"f16:n2h1c40k10r1+if(2)+t2", "general"},
+    {"n2h8c4k6r3pad1+bias+if(3)+t3+max2", "fma_neuron_pass"},
+    {"n2h8c4k6r3pad1+bias+lif(2,1.5)+soft+t4+hold+max2+keep(pre,act,idx)", "fma_neuron_pass"},
+    {"f16:n2h1c40k10r1+if(2)+t2", "window_neuron_pass"},
     {"bf16:n2h8c20k24r3pad1groups2+bias+lif(2,1.5)+soft+t4+max2", "window_neuron_pass"},
     {"f16:n2h8c20k24r3pad1nchw+bias+lif(2,1.5)+soft+t4+max2", "window_neuron_pass_nchw"},
+    {"u8:n2h9c3k5r3pad1nchwout(f32)+norm+bias+if(3)+t3", "fma_neuron_pass_nchw"},
     {"n1h1c3k1r1", "fma"},
 };
 

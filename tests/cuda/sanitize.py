@@ -35,6 +35,9 @@ CASES = [  # stage, kernel, tile
     ("f16:n40h4c72k136r3pad1+bias+lif(2,1)+t3+max2", "halo_neuron_pass", ""),
     ("bf16:n2h9w13c72k72r3pad1+bias+if(1)+soft+t5+max2+keep(pre)", "halo_neuron_pass", ""),
     ("f16:n2h9w13c40k24r3pad1+bias+lif(3,1)+t2+max3s2p1+keep(act,idx)", "halo_neuron_pass", ""),
+    # A channel a thread: numbers of filters that are no multiple of four.
+    ("f16:n2h9w13c40k21r3pad1+bias+if(1)+soft+t5+max2+keep(pre,act)", "window_neuron_pass", ""),
+    ("u8:n2h9w13c4k21r3pad1nchwout(f32)+norm+bias+lif(2,1)+t3+hold", "fma_neuron_pass_nchw", ""),
     ("f16:n40h4c72k136r3pad1+bias+relu", "halo", "4x4x8b.channels"),
     # More tiles than multiprocessors: the rings go round, warpgroups take second turns.
     ("f16:n40h32c16k64r3pad1+relu+max2", "halo", "8x8x1.pingpong.resident"),

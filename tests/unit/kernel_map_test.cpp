@@ -213,10 +213,11 @@ TEST(KernelMap, EveryOutputHasOneRegister) {
 TEST(KernelMap, PassesAroundAKernel) {
   const Machine machine = cuda::machine_of(cuda::h200());
   verify::Random random(31);
-  const std::vector<std::string> kernels{"halo_pool",        "halo_padded",       "halo_nchw",
-                                         "window_pool",      "halo_padded_nchw",  "window_nchw",
-                                         "fma_pool",         "few_filters_pool",  "depthwise_pool",
-                                         "halo_neuron_pass", "window_neuron_pass"};
+  const std::vector<std::string> kernels{
+      "halo_pool",           "halo_padded",      "halo_nchw",          "window_pool",
+      "halo_padded_nchw",    "window_nchw",      "fma_pool",           "few_filters_pool",
+      "depthwise_pool",      "halo_neuron_pass", "window_neuron_pass", "fma_neuron_pass",
+      "fma_neuron_pass_nchw"};
   std::map<std::string, int> stages;
   for (int drawn = 0; drawn < 900; ++drawn) {
     Stage stage = draw_mapped(random);

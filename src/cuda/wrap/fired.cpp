@@ -21,7 +21,7 @@ class PreparedFired final : public PreparedAround {
         shapes_(shapes_of(stage)),
         apart_(pools_apart(stage)) {
     const OnDevice on(device_);
-    launch_status(fire_ready(type_)).or_throw();
+    launch_status(fire_ready(stage_)).or_throw();
     if (apart_) launch_status(pool_ready(type_)).or_throw();
   }
 
@@ -76,7 +76,8 @@ class PreparedFired final : public PreparedAround {
   Status check_outputs(const RunArgs& args) const {
     const bool sixteen = apart_ && stage_.k % 8 == 0;
     const int bytes =
-        sixteen ? 16 : static_cast<int>(fire_channels * static_cast<Index>(size_of(type_)));
+        sixteen ? 16
+                : static_cast<int>(fire_channels(stage_.k) * static_cast<Index>(size_of(type_)));
     Status aligned = check_alignment(name_, "y", args.y, args.y_stride.w, type_, bytes);
     if (aligned.ok()) aligned = check_alignment(name_, "pre", args.pre, stage_.k, type_, bytes);
     if (aligned.ok()) aligned = check_alignment(name_, "act", args.act, stage_.k, type_, bytes);

@@ -87,7 +87,6 @@ inline std::vector<std::string> refusals_of_fire(const Stage& stage) {
   std::vector<std::string> why;
   if (!stage.act.is_neuron()) why.emplace_back("the activation is no neuron");
   if (stage.layout != Layout::nhwc) why.emplace_back("NCHW: expected NHWC");
-  if (stage.k % 4 != 0) why.push_back(fmt::format("K = {} is no multiple of 4", stage.k));
   const Shapes shapes = shapes_of(stage);
   if (!(Size(stage.n) * shapes.p * shapes.q * stage.k).fits(1 << 30))
     why.emplace_back("more than 2^30 membranes");

@@ -12,7 +12,12 @@
 namespace convoy::inspect {
 namespace {
 
-enum class Wrap { pooled, padded, nchw, fired };
+/// `nchw_strided`: as nchw, around a kernel that reads any strides.
+enum class Wrap { pooled, padded, nchw, nchw_strided, fired };
+
+bool of_nchw(Wrap wrap) {
+  return wrap == Wrap::nchw || wrap == Wrap::nchw_strided;
+}
 
 /// As plan/kernel_table.cpp has them.
 struct Wrapper {
@@ -34,6 +39,8 @@ constexpr Wrapper wrappers[] = {{"halo_pool", "halo", Wrap::pooled},
                                 {"winograd4_nchw", "winograd4", Wrap::nchw},
                                 {"few_filters_pool", "few_filters", Wrap::pooled},
                                 {"fma_pool", "fma", Wrap::pooled},
+                                {"fma_neuron_pass", "fma", Wrap::fired},
+                                {"fma_neuron_pass_nchw", "fma_neuron_pass", Wrap::nchw_strided},
                                 {"depthwise_pool", "depthwise", Wrap::pooled}};
 
 Stage inner_stage(const Stage& stage, Wrap wrap) {
@@ -45,6 +52,7 @@ Stage inner_stage(const Stage& stage, Wrap wrap) {
     case Wrap::fired:
       return cuda::stage_of_sums(stage);
     case Wrap::nchw:
+    case Wrap::nchw_strided:
       break;
   }
   return cuda::stage_nhwc(stage);
@@ -92,9 +100,10 @@ Passes passes_of(const Stage& stage, Wrap wrap) {
                           : stage.pool             ? "it makes y of the greatest of each window"
                                                    : "its spikes are y")};
     case Wrap::nchw:
+    case Wrap::nchw_strided:
       break;
   }
-  return {cuda::layouts_differ(stage.h * stage.w, stage.c)
+  return {wrap == Wrap::nchw && cuda::layouts_differ(stage.h * stage.w, stage.c)
               ? "transposes x to NHWC in workspace (kernel transpose)"
               : "",
           cuda::layouts_differ(shapes.out_h * shapes.out_w, stage.k)
@@ -135,6 +144,8 @@ class WrappedMap final : public KernelMap {
     ThreadStep what = inner_->thread_step(tile, thread, step);
     if (!passes_.before.empty())
       what.notes.emplace_back("bytes of x are those of workspace, where the pass before put it");
+    if (wrap_ == Wrap::nchw_strided)
+      what.notes.emplace_back("bytes of x are those of NHWC: this x is NCHW, read by its strides");
     return what;
   }
   SharedMemoryMap shared_memory() const override { return inner_->shared_memory(); }
@@ -203,9 +214,9 @@ void expect_wrapped(const Wrapper& wrapper, const Stage& stage, const Machine& m
     return;
   }
   std::vector<std::string> why;
-  if (stage.act.is_neuron() && wrapper.wrap != Wrap::fired)
+  if (stage.act.is_neuron() && name.find("_neuron_pass") == std::string::npos)
     why.emplace_back("neurons are not supported");
-  if (wrapper.wrap == Wrap::nchw && stage.layout != Layout::nchw)
+  if (of_nchw(wrapper.wrap) && stage.layout != Layout::nchw)
     why.push_back(fmt::format("the layout is NHWC, which {} takes", wrapper.inner));
   if (wrapper.wrap == Wrap::padded && stage.c % padded_multiple == 0 &&
       stage.k % padded_multiple == 0)
