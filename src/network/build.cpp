@@ -218,7 +218,7 @@ Network::Impl::Step Network::Impl::make_step(const OwnedChain& chain, std::size_
   if (kernel.empty()) bound.constants = bound.binary = bound.mean = false, bound.x_steps = 1;
   PlanOptions plan = plan_options();
   plan.kernel = kernel;
-  step.bound = std::make_unique<Bound>(bound, plan);
+  step.bound = std::make_unique<Bound>(bound, plan, std::nullopt, false);
   step.bound->set(parameters_of(step, first == 0 ? values_of_first() : std::vector<float>()));
   step.mean = bound.mean;
   step.timed = end.timed && !step.mean;
@@ -315,8 +315,8 @@ void Network::Impl::find_input(std::size_t i, std::vector<network::Lifetime>& li
        now});
 }
 
-/// A tensor behind each step, the converted images before the first, and inputs that are put
-/// together from several.
+/// A tensor behind each step, the converted images before the first, inputs that are put together
+/// from several, and the largest of the steps' workspaces.
 void Network::Impl::lay_out_memory() {
   const auto type = static_cast<Index>(size_of(text.layer_type()));
   std::vector<network::Lifetime> lives;
@@ -330,10 +330,14 @@ void Network::Impl::lay_out_memory() {
   }
   lives.back().last = static_cast<Index>(steps.size());
   for (std::size_t i = 0; i < steps.size(); ++i) find_input(i, lives);
-  if (any_n) return;
-  memory_plan = network::plan_memory(lives);
+  std::size_t work = 0;
+  for (const Step& step : steps) {
+    work = std::max(work, step.bound->workspace_bytes());
+    for (const Step& one : step.apart) work = std::max(work, one.bound->workspace_bytes());
+  }
+  if (!any_n) memory_plan = network::plan_memory(lives);
   const Size outputs = Size(classes) * at_once * 4;
-  const Size all = memory_plan.bytes + outputs * 2;
+  const Size all = memory_plan.bytes + outputs * 2 + static_cast<Index>(work);
   if (!all.fits())
     throw Error(
         fmt::format("batch {}: no memory for the more than 2^60 bytes that so many images take "
@@ -349,6 +353,8 @@ void Network::Impl::lay_out_memory() {
           options.batch, all.value()));
     }
   };
+  if (work > 0) workspace = make(static_cast<Index>(work), options.device);
+  if (any_n) return;
   memory = make(memory_plan.bytes, options.device);
   if (!on_gpu()) return;
   device_outputs = make(outputs * 2, options.device);

@@ -76,7 +76,9 @@ struct Network::Impl {
   Index at_once = 1;
 
   network::MemoryPlan memory_plan;
-  mutable Tensor memory;          // of all tensors between steps, on the device
+  mutable Tensor memory;  // of all tensors between steps, on the device
+  // Of the step that runs: runs follow each other, on whatever stream, and so do their steps.
+  mutable Tensor workspace;
   mutable Tensor device_outputs;  // mean and labels of a batch, on a GPU
   Tensor device_tables;           // values of pixels [C][256], or mean and std [2][C], on a GPU
   // Made by the first run that needs them.

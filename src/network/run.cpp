@@ -55,7 +55,7 @@ Status Network::Impl::run_step(const Step& step, Index n, const void* x, void* y
   args.later = step.later;
   const bool by_layer = step.bound->kernel().facts().keeps_inner && !on_gpu();
   args.seconds = times && by_layer ? times->seconds + step.first : nullptr;
-  const Status status = step.bound->run(args, nullptr, stream);
+  const Status status = step.bound->run(args, workspace.data<void>(), stream);
   if (!status.ok()) return {status.code(), layer(step.first).name + ": " + status.message()};
   if (times) add_since(begin, step, n, !by_layer, stream, *times);
   return {};

@@ -61,7 +61,8 @@ Error no_memory(const char* what, const Chain& chain) {
                   what, to_text(chain), weights.value(), (weights * 4).value()));
 }
 
-Bound::Bound(const Chain& chain, const PlanOptions& options, std::optional<Selection> selection)
+Bound::Bound(const Chain& chain, const PlanOptions& options, std::optional<Selection> selection,
+             bool owns_workspace)
     : chain_(chain),
       options_(options),
       machine_(machine_for(options)),
@@ -73,9 +74,10 @@ Bound::Bound(const Chain& chain, const PlanOptions& options, std::optional<Selec
                                          options_.caller_threads)),
       prepared_(kernel().prepare(chain_, selection_.tile.tile, running(machine_, selection_))),
       workspace_bytes_(prepared_->workspace_bytes()),
-      workspaces_(on_gpu() ? 0 : workspace_bytes_, checked(options_.concurrent_runs)) {
+      workspaces_(on_gpu() || !owns_workspace ? 0 : workspace_bytes_,
+                  checked(options_.concurrent_runs)) {
   if (on_gpu()) check_weights_fit(chain_, machine_);
-  if (on_gpu() && workspace_bytes_ > 0)
+  if (on_gpu() && owns_workspace && workspace_bytes_ > 0)
     stream_workspaces_ = {workspace_bytes_, options_.concurrent_runs, machine_.device};
 }
 

@@ -22,9 +22,10 @@ namespace convoy {
 class Bound {
  public:
   /// Selects, unless that was done, and prepares. Throws Error as `select` does, and where memory
-  /// runs out. A kernel that is given with its tile need not be in the table.
+  /// runs out. A kernel that is given with its tile need not be in the table. `owns_workspace`:
+  /// otherwise every run is given one.
   explicit Bound(const Chain& chain, const PlanOptions& options,
-                 std::optional<Selection> selection = {});
+                 std::optional<Selection> selection = {}, bool owns_workspace = true);
   Bound(const Bound&) = delete;
   Bound& operator=(const Bound&) = delete;
 
