@@ -218,7 +218,7 @@ Network::Impl::Step Network::Impl::make_step(const OwnedChain& chain, std::size_
   if (kernel.empty()) bound.constants = bound.binary = bound.mean = false, bound.x_steps = 1;
   PlanOptions plan = plan_options();
   plan.kernel = kernel;
-  step.bound = std::make_unique<Bound>(bound, plan, std::nullopt, false);
+  step.bound = std::make_unique<Bound>(bound, plan, std::nullopt, !on_gpu());
   step.bound->set(parameters_of(step, first == 0 ? values_of_first() : std::vector<float>()));
   step.mean = bound.mean;
   step.timed = end.timed && !step.mean;
@@ -316,7 +316,7 @@ void Network::Impl::find_input(std::size_t i, std::vector<network::Lifetime>& li
 }
 
 /// A tensor behind each step, the converted images before the first, inputs that are put together
-/// from several, and the largest of the steps' workspaces.
+/// from several, and on a GPU the largest of the steps' workspaces.
 void Network::Impl::lay_out_memory() {
   const auto type = static_cast<Index>(size_of(text.layer_type()));
   std::vector<network::Lifetime> lives;
@@ -332,6 +332,7 @@ void Network::Impl::lay_out_memory() {
   for (std::size_t i = 0; i < steps.size(); ++i) find_input(i, lives);
   std::size_t work = 0;
   for (const Step& step : steps) {
+    if (!on_gpu()) break;
     work = std::max(work, step.bound->workspace_bytes());
     for (const Step& one : step.apart) work = std::max(work, one.bound->workspace_bytes());
   }

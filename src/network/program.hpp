@@ -77,7 +77,8 @@ struct Network::Impl {
 
   network::MemoryPlan memory_plan;
   mutable Tensor memory;  // of all tensors between steps, on the device
-  // Of the step that runs: runs follow each other, on whatever stream, and so do their steps.
+  // Of the step that runs, on a GPU: runs follow each other, on whatever stream, and so do steps.
+  // On the CPU a step's plan has its own.
   mutable Tensor workspace;
   mutable Tensor device_outputs;  // mean and labels of a batch, on a GPU
   Tensor device_tables;           // values of pixels [C][256], or mean and std [2][C], on a GPU
