@@ -331,11 +331,11 @@ void Network::Impl::lay_out_memory() {
   lives.back().last = static_cast<Index>(steps.size());
   for (std::size_t i = 0; i < steps.size(); ++i) find_input(i, lives);
   std::size_t work = 0;
-  for (const Step& step : steps) {
-    if (!on_gpu()) break;
-    work = std::max(work, step.bound->workspace_bytes());
-    for (const Step& one : step.apart) work = std::max(work, one.bound->workspace_bytes());
-  }
+  if (on_gpu())
+    for (const Step& step : steps) {
+      work = std::max(work, step.bound->workspace_bytes());
+      for (const Step& one : step.apart) work = std::max(work, one.bound->workspace_bytes());
+    }
   if (!any_n) memory_plan = network::plan_memory(lives);
   const Size outputs = Size(classes) * at_once * 4;
   const Size all = memory_plan.bytes + outputs * 2 + static_cast<Index>(work);

@@ -89,16 +89,16 @@ __device__ __forceinline__ void take_steps(const FireParams& g, const Part<Windo
         fired[lane] = fmaxf(fired[lane], spikes[lane]);
       }
       const Index at = t * g.plane_step + part.at[i];
-      if (pass.pre != nullptr && part.there[i]) round_to<T, Lanes>(pass.pre, at, v[i]);
-      if (pass.act != nullptr && part.there[i]) round_to<T, Lanes>(pass.act, at, spikes);
+      if (pass.pre != nullptr && part.there[i]) round_to<T>(pass.pre, at, v[i]);
+      if (pass.act != nullptr && part.there[i]) round_to<T>(pass.act, at, spikes);
 #pragma unroll
       for (int lane = 0; lane < Lanes; ++lane)
         v[i][lane] = math::reset(v[i][lane], g.neuron.threshold, spikes[lane], g.neuron.soft);
     }
     const Strides& to = pass.y_stride;
     if (pass.y != nullptr && part.whole)
-      round_to<T, Lanes>(
-          pass.y, t * to.t + part.n * to.n + part.y * to.h + part.x * to.w + part.channel, fired);
+      round_to<T>(pass.y, t * to.t + part.n * to.n + part.y * to.h + part.x * to.w + part.channel,
+                  fired);
   };
   for (int first = 0; first < g.steps; first += ahead) {
     Sums sums[ahead][pixels] = {};
@@ -131,9 +131,9 @@ __global__ void __launch_bounds__(threads, ctas) neurons(const __grid_constant__
 
 using NeuronsKernel = void (*)(FireParams);
 
-NeuronsKernel kernel_of(DType type, int window, Index lanes) {
-  return for_float(type, [&]<class T>() -> NeuronsKernel {
-    if (lanes == 1) return window == 2 ? neurons<T, 2, 1> : neurons<T, 1, 1>;
+NeuronsKernel kernel_of(const Stage& stage, int window) {
+  return for_float(stage.output_dtype(true), [&]<class T>() -> NeuronsKernel {
+    if (fire_channels(stage.k) == 1) return window == 2 ? neurons<T, 2, 1> : neurons<T, 1, 1>;
     return window == 2 ? neurons<T, 2, 4> : neurons<T, 1, 4>;
   });
 }
@@ -142,8 +142,7 @@ NeuronsKernel kernel_of(DType type, int window, Index lanes) {
 
 std::string fire_ready(const Stage& stage) {
   for (const int window : {1, 2}) {
-    const NeuronsKernel kernel =
-        kernel_of(stage.output_dtype(true), window, fire_channels(stage.k));
+    const NeuronsKernel kernel = kernel_of(stage, window);
     const cudaError_t error = kernel == nullptr ? cudaErrorInvalidValue : load(kernel);
     if (error != cudaSuccess) return describe(error, "loading neurons");
   }
@@ -164,13 +163,12 @@ std::string fire_launch(const Stage& stage, const FireRun& pass, bool overlap_pr
   g.columns = (g.q + window - 1) / window, g.rows = (g.p + window - 1) / window;
   g.of_pixel = i(stage.k / fire_channels(stage.k));
   g.parts = i(pass.n * g.rows * g.columns * g.of_pixel);
-  const cudaError_t error =
-      launch(kernel_of(stage.output_dtype(true), window, fire_channels(stage.k)),
-             {.grid = (g.parts + threads - 1) / threads,
-              .threads = threads,
-              .stream = stream,
-              .overlap_previous = overlap_previous},
-             g);
+  const cudaError_t error = launch(kernel_of(stage, window),
+                                   {.grid = (g.parts + threads - 1) / threads,
+                                    .threads = threads,
+                                    .stream = stream,
+                                    .overlap_previous = overlap_previous},
+                                   g);
   if (error == cudaSuccess) return {};
   return describe(error, "launching neurons for " + to_text(stage));
 }
