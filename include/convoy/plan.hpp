@@ -133,6 +133,19 @@ class CONVOY_API Plan {
   /// PlanOptions. The weights from before stay.
   void use(const Weights& weights, Stream stream = {});
 
+  /// On a GPU: enqueues the packing of weights [K,R,S,C/groups] of this GPU, f32 or the stage's
+  /// type, of any strides; runs that are enqueued on the stream later read them. Nothing is copied
+  /// to the host and nothing waits, except in the first call and where the strides are others than
+  /// before. A CUDA graph may capture it: each launch of the graph then packs what the weights hold
+  /// at that moment. The weights must stay until the stream has done this; runs on other streams
+  /// read the same packed weights, so order them behind it. May not overlap a run, `set_weights` or
+  /// `use` on the host. The bits are those of set_weights. Throws Error: on the CPU, for a kernel
+  /// that can't, for a view that is wrong, and in a capture that is the first call.
+  ///
+  ///     plan.repack(weights, stream);  // weights that training changes on the device
+  ///     plan.run({.x = x, .y = y}, stream).or_throw();
+  void repack(const TensorView& weights, Stream stream = {});
+
   /// Computes the stage. Deterministic: the bits of an image do not depend on n, the threads, the
   /// run or tuning. A failing status says what is wrong with which operand; then nothing was
   /// written, except with device_error. Its codes are invalid_operand, no_weights, no_workspace,

@@ -92,6 +92,17 @@ constexpr const char* document_of_pack =
     (None, None)
 )";
 
+constexpr const char* document_of_repack =
+    R"(Packs weights that are on the plan's GPU, on the GPU and in the order of the stream.
+
+Runs that are called later on that stream read them. Nothing waits for the GPU, except the first call and
+one for weights with other strides. A CUDA graph may capture it after a first call: each launch of the
+graph packs what the weights hold then. The weights are f32 or the stage's type, of any strides. The bits
+are those of set_weights. Raises Error on the CPU, and Busy while a run is under way.
+
+    plan.repack(layer.weight.detach(), weights_layout="kcrs")
+)";
+
 constexpr const char* document_of_explain =
     R"(Why this kernel: sizes, each kernel's verdict, tile, waste, predicted time, bytes moved.
 

@@ -270,6 +270,15 @@ void set_weights(PythonPlan& self, nb::handle weights, const std::string& layout
   });
 }
 
+void repack(PythonPlan& self, nb::handle weights, const std::string& layout,
+            nb::handle stream_given) {
+  const Stream stream = stream_of(stream_given, weights, self.plan.device());
+  Array array;
+  take_weights(array, weights, layout, self.plan.device(), stream);
+  // With the lock of Python, which it takes a few microseconds: it is one call beside others.
+  self.change([&] { self.plan.repack(array.view, stream); });
+}
+
 void make_plan(PythonPlan* self, nb::handle stage, nb::handle weights, const std::string& device,
                int threads, bool all_threads, const std::string& kernel, const std::string& tile,
                int concurrent_runs, bool flip_filters, bool use_tuning, bool openmp,
@@ -359,6 +368,8 @@ void define_plan(nb::module_& module) {
   plan.def("set_weights", &set_weights, nb::arg("weights"), nb::kw_only(),
            nb::arg("weights_layout") = "krsc", nb::arg("stream").none() = none,
            document_of_set_weights)
+      .def("repack", &repack, nb::arg("weights"), nb::kw_only(), nb::arg("weights_layout") = "krsc",
+           nb::arg("stream").none() = none, document_of_repack)
       .def("pack", &pack, nb::arg("weights"), nb::kw_only(), nb::arg("weights_layout") = "krsc",
            nb::arg("stream").none() = none, document_of_pack)
       .def(

@@ -2,7 +2,9 @@
 // build with CUDA, src/core/no_gpu.cpp in one without.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -11,6 +13,7 @@
 #include "convoy/error.hpp"
 #include "convoy/stage.hpp"
 #include "convoy/tensor.hpp"
+#include "core/kernel.hpp"
 #include "core/machine.hpp"
 
 namespace convoy::gpu {
@@ -47,6 +50,25 @@ void synchronize(Device device, Stream stream);
 
 /// Seconds that the GPU spent on what `enqueue` put on the stream, in all. Throws Error.
 double time(Device device, Stream stream, const std::function<void()>& enqueue);
+
+/// One block of packed weights from weights on the device (plan/repack.hpp).
+struct Fill {
+  const void* from = nullptr;  // the first weight
+  DType from_type = DType::f32;
+  /// Of each packed value how many elements from the first its weight lies, or, of transforms,
+  /// which of [36 K, C] it is; -1: it is 0.
+  const std::int32_t* map = nullptr;
+  PackedBlock to;
+  // Of transforms only: how the weights [K,3,3,C] lie, and how far from the first the first tap is.
+  Index k = 0, c = 0, origin = 0;
+  std::array<Index, 4> stride{};
+};
+/// Enqueues it behind all that the stream holds. Throws Error.
+void fill(Device device, Stream stream, const Fill& fill);
+/// Enqueues what no later kernel overlaps with: kernels that read their weights before the work in
+/// front of them is done find them filled. scratch: 4 bytes on the device that nobody reads. Throws
+/// Error.
+void finish_fills(Device device, Stream stream, void* scratch);
 
 /// What surrounds the layers of a network; enqueued on the stream. Each throws Error.
 /// `count` u8 values of whole pixels to values [channels][256].

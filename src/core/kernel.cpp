@@ -22,6 +22,9 @@ Strides dense_y(const Stage& stage, Index n) {
   return dense(stage, n, shapes.out_h, shapes.out_w, stage.k, stage.act.is_neuron());
 }
 
+std::vector<float> Prepared::laid_out(std::size_t, const float*) const {
+  throw Error("laid_out: the packed weights of this kernel have no blocks.");
+}
 std::string Prepared::why_no_trace() const {
   return "it takes no time stamps";
 }

@@ -88,12 +88,27 @@ struct Parameters {
   const float* values = nullptr;  // likewise, of u8 images: x' of each pixel value, [C][256]
 };
 
+/// Memory that holds packed weights, one value after another. `Prepared::laid_out` tells which
+/// weight each value is.
+struct PackedBlock {
+  void* data = nullptr;  // on the kernel's device
+  Index count = 0;
+  DType held = DType::f32;     // the type of the memory
+  DType rounded = DType::f32;  // the type that weights are rounded to
+  /// The block holds values of the filters' Winograd transforms, [36 K, C] (math::winograd4),
+  /// instead of values of w.
+  bool of_transforms = false;
+};
+
 /// Weights in the layout that a kernel wants, on its device. Plans that agree on the layout share
 /// them: they are complete when `pack` returns and never change, so that a GPU's kernel may read
-/// them before the work that its stream holds already is done.
+/// them before the work that its stream holds already is done. (Those of
+/// plan/repack.hpp do change: gpu::finish_fills keeps the order.)
 class PackedWeights {
  public:
   virtual ~PackedWeights() = default;
+  /// The blocks that the weights consist of, if a GPU can fill them by itself; else none.
+  virtual std::vector<PackedBlock> blocks() const { return {}; }
 };
 
 /// What one of a run's kernels takes of a GPU.
@@ -116,6 +131,10 @@ class Prepared {
   virtual std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const = 0;
   /// What a `pack` of an equal packing made; runs read it from then on.
   virtual void use(std::shared_ptr<const PackedWeights> weights) = 0;
+  /// The values of a block of what `pack` makes, before they are rounded: each is one of `from`, or
+  /// 0. from: w [K,R,S,C/groups], or the transforms that the block holds values of. Only of kernels
+  /// whose packed weights have blocks.
+  virtual std::vector<float> laid_out(std::size_t block, const float* from) const;
   virtual std::size_t workspace_bytes() const { return 0; }
   /// Of the kernels that a run launches on a GPU, the one that multiplies first; empty: not told.
   virtual std::vector<GpuResources> gpu_resources() const { return {}; }

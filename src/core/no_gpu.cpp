@@ -36,6 +36,13 @@ double time(Device device, Stream, const std::function<void()>&) {
   refuse(device);
 }
 
+void fill(Device device, Stream, const Fill&) {
+  refuse(device);
+}
+void finish_fills(Device device, Stream, void*) {
+  refuse(device);
+}
+
 void values_of_pixels(Device device, Stream, const std::uint8_t*, Index, Index, const float*,
                       float*) {
   refuse(device);

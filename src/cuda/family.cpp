@@ -12,10 +12,11 @@ namespace convoy::cuda {
 
 namespace {
 
-std::shared_ptr<DeviceWeights> room_for_weights(const Stage& stage, std::size_t count, DType type,
+std::shared_ptr<DeviceWeights> room_for_weights(const Stage& stage, std::size_t count, DType held,
                                                 int device) {
   return std::make_shared<DeviceWeights>(
-      DeviceMemory(device, count * size_of(type), "the weights of " + to_text(stage)));
+      DeviceMemory(device, count * size_of(held), "the weights of " + to_text(stage)), held,
+      compute_type(stage));
 }
 
 }  // namespace
@@ -39,6 +40,12 @@ std::shared_ptr<const DeviceWeights> pack_widened(const Stage& stage, std::span<
   const auto weights = room_for_weights(stage, rounded.size(), DType::f32, device);
   weights->memory.upload(rounded.data(), rounded.size() * sizeof(float));
   return weights;
+}
+
+std::shared_ptr<const DeviceWeights> pack_values(const Stage& stage, std::span<const float> values,
+                                                 DType held, int device) {
+  return held == DType::f32 ? pack_widened(stage, values, device)
+                            : pack_rounded(stage, values, device);
 }
 
 Tile best_tile(const Kernel& family, const Stage& stage, const Machine& machine) {

@@ -17,21 +17,33 @@
 
 namespace convoy::cuda {
 
-/// Weights in a device's memory.
+/// Weights in a device's memory: one block.
 struct DeviceWeights final : PackedWeights {
-  explicit DeviceWeights(DeviceMemory memory_) : memory(std::move(memory_)) {}
+  DeviceWeights(DeviceMemory memory_, DType held_, DType rounded_)
+      : memory(std::move(memory_)), held(held_), rounded(rounded_) {}
+  std::vector<PackedBlock> blocks() const override {
+    return {{.data = memory.data(),
+             .count = static_cast<Index>(memory.bytes() / size_of(held)),
+             .held = held,
+             .rounded = rounded}};
+  }
   DeviceMemory memory;
+  DType held, rounded;
 };
 
 /// Weights of the stage as a kernel wants them, rounded to the type that it multiplies in. They are
 /// in the device's memory when this returns: `halo`, `pair`, `few` and `first` read them before
-/// what their stream holds already is done. So nobody may write to them later, not even on that
-/// stream.
+/// what their stream holds already is done. Who writes to them later sees to it that no kernel
+/// starts before the writes are done (gpu::finish_fills).
 std::shared_ptr<const DeviceWeights> pack_rounded(const Stage& stage, std::span<const float> values,
                                                   int device);
 /// The same, the rounded values held in fp32.
 std::shared_ptr<const DeviceWeights> pack_widened(const Stage& stage, std::span<const float> values,
                                                   int device);
+
+/// `pack_rounded` or, if they are held in fp32, `pack_widened`.
+std::shared_ptr<const DeviceWeights> pack_values(const Stage& stage, std::span<const float> values,
+                                                 DType held, int device);
 
 /// Vector loads and stores want tensors on `bytes`, pixels too. Says which is not, and what to do.
 Status check_alignment(std::string_view kernel, std::string_view operand, const void* data,

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "core/kernel.hpp"
@@ -17,11 +18,17 @@ namespace convoy::cuda {
 template <class Launch>
 class PreparedStage : public Prepared {
  public:
+  std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const final {
+    return pack_values(stage_, this->laid_out(0, all.front().w), held(), device_);
+  }
   void use(std::shared_ptr<const PackedWeights> weights) final {
     weights_ = std::static_pointer_cast<const DeviceWeights>(std::move(weights));
   }
 
  protected:
+  /// The type of the packed weights in memory.
+  virtual DType held() const { return compute_type(stage_); }
+
   /// Throws Error.
   template <class... Laid>
   PreparedStage(const Stage& stage, const Machine& machine, const Laid&... laid)

@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "core/dtype.hpp"
+#include "core/gpu.hpp"
+#include "core/gpu_async.hpp"
 #include "core/process.hpp"
 #include "core/size.hpp"
 
@@ -87,9 +89,25 @@ std::string Bound::packing() const {
 }
 
 void Bound::use(std::shared_ptr<const PackedWeights> weights) {
-  has_weights_ = false;
+  has_weights_ = uses_repack_ = false;
   prepared_->use(std::move(weights));
   has_weights_ = true;
+}
+
+void Bound::repack(const TensorView& weights, Stream stream) {
+  if (!uses_repack_ && gpu::is_captured(machine_.device, stream))
+    throw Error(
+        "repack: the stream is being captured in a CUDA graph, and a plan's first repack takes "
+        "memory. Call repack once before the capture, as PyTorch's warm-up does.");
+  if (!repack_)
+    repack_ = std::make_unique<Repack>(*prepared_, chain_.stages.front(), machine_.device,
+                                       options_.flip_filters);
+  repack_->fill(*prepared_, weights, stream);
+  if (uses_repack_) return;
+  // Runs that the stream holds read the former weights, which this may free.
+  if (has_weights_) gpu::synchronize(machine_.device, stream);
+  use(repack_->weights());
+  uses_repack_ = true;
 }
 
 void Bound::set(std::span<const Parameters> all) {

@@ -12,6 +12,7 @@
 #include "core/machine.hpp"
 #include "core/threads.hpp"
 #include "core/trace.hpp"
+#include "plan/repack.hpp"
 #include "plan/select.hpp"
 #include "plan/workspaces.hpp"
 
@@ -49,6 +50,10 @@ class Bound {
   /// What plans must agree on to share packed weights: the device, the kernel and its layout.
   std::string packing() const;
   void use(std::shared_ptr<const PackedWeights> weights);
+  /// Packs weights of the GPU into memory of this plan's own, in the order of the stream, and uses
+  /// them (plan/repack.hpp). Only of a chain of one stage. Throws Error; then the weights from
+  /// before stay in use.
+  void repack(const TensorView& weights, Stream stream);
   /// `use` of what `pack` gives; without weights until all are there.
   void set(std::span<const Parameters> all);
 
@@ -78,6 +83,8 @@ class Bound {
   std::size_t workspace_bytes_ = 0;
   mutable Workspaces workspaces_;  // CPU
   mutable StreamWorkspaces stream_workspaces_;
+  std::unique_ptr<Repack> repack_;  // since the first of them
+  bool uses_repack_ = false;
   bool has_weights_ = false;
 };
 

@@ -178,6 +178,23 @@ void Plan::use(const Weights& weights, Stream stream) {
   plan.bound.use(weights.packed_->weights);
 }
 
+void Plan::repack(const TensorView& weights, Stream stream) {
+  Impl& plan = impl();
+  check_weights(plan.stage(), weights, device());
+  if (!plan.bound.on_gpu() || weights.device == Device{})
+    throw Error(
+        fmt::format("repack: the plan is on {} and the weights are on {}, expected both on a GPU. "
+                    "Use set_weights.",
+                    to_text(device()), to_text(weights.device)));
+  try {
+    plan.bound.repack(weights, stream);
+  } catch (const std::bad_alloc&) {
+    throw no_memory("the packed weights", plan.stage());
+  } catch (const std::length_error&) {
+    throw no_memory("the packed weights", plan.stage());
+  }
+}
+
 Status Plan::run(const Operands& operands, Stream stream) const noexcept {
   try {
     if (!impl_) return {StatusCode::moved_from, moved_from};

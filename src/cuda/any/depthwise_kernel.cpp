@@ -28,14 +28,13 @@ class PreparedDepthwise final : public PreparedStage<DepthwiseLaunch> {
     return fmt::format("{} r{}s{}c{}", to_text(stage_.dtype), stage_.r, stage_.s, stage_.c);
   }
   // [K,R,S,1] -> [R,S,C]
-  std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
-    const float* const w = all.front().w;
+  std::vector<float> laid_out(std::size_t, const float* w) const override {
     const Index taps = stage_.r * stage_.s;
     std::vector<float> packed(static_cast<std::size_t>(shapes_of(stage_).w_elements));
     for (Index c = 0; c < stage_.c; ++c)
       for (Index tap = 0; tap < taps; ++tap)
         packed[static_cast<std::size_t>(tap * stage_.c + c)] = w[c * taps + tap];
-    return pack_rounded(stage_, packed, device_);
+    return packed;
   }
 
   Status run(const RunArgs& args) const noexcept override {

@@ -18,8 +18,8 @@ class PreparedFewFilters final : public PreparedStage<FewFiltersLaunch> {
   std::string packing() const override {
     return fmt::format("k{}r{}s{}c{}", stage_.k, stage_.r, stage_.s, stage_.c);
   }
-  std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
-    return pack_rounded(stage_, few_filters_weights(stage_, all.front().w), device_);
+  std::vector<float> laid_out(std::size_t, const float* w) const override {
+    return few_filters_weights(stage_, w);
   }
 
   Status run(const RunArgs& args) const noexcept override {

@@ -27,9 +27,10 @@ class PreparedFma final : public PreparedStage<FmaLaunch> {
     return fmt::format("{} k{}r{}s{}c{}g{}", to_text(compute_type(stage_)), stage_.k, stage_.r,
                        stage_.s, stage_.c, stage_.groups);
   }
-  std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
-    return pack_widened(stage_, fma_weights(stage_, all.front().w), device_);
+  std::vector<float> laid_out(std::size_t, const float* w) const override {
+    return fma_weights(stage_, w);
   }
+  DType held() const override { return DType::f32; }
 
   Status run(const RunArgs& args) const noexcept override {
     if (args.n == 0) return {};

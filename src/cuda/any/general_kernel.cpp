@@ -21,10 +21,10 @@ class PreparedGeneral final : public PreparedStage<GeneralLaunch> {
     return fmt::format("{} k{}r{}s{}c{}", to_text(compute_type(stage_)), stage_.k, stage_.r,
                        stage_.s, stage_.c / stage_.groups);
   }
-  std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
-    const auto count = static_cast<std::size_t>(shapes_of(stage_).w_elements);
-    return pack_widened(stage_, {all.front().w, count}, device_);
+  std::vector<float> laid_out(std::size_t, const float* w) const override {
+    return {w, w + shapes_of(stage_).w_elements};
   }
+  DType held() const override { return DType::f32; }
 
   Status run(const RunArgs& args) const noexcept override {
     if (args.n == 0) return {};

@@ -85,7 +85,10 @@ class PreparedLadder final : public Prepared {
     return fmt::format("k{}r{}s{}c{}", stage_.k, stage_.r, stage_.s, stage_.c);
   }
   std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
-    return pack_rounded(stage_, ladder_weights(stage_, all.front().w), device_);
+    return pack_rounded(stage_, laid_out(0, all.front().w), device_);
+  }
+  std::vector<float> laid_out(std::size_t, const float* w) const override {
+    return ladder_weights(stage_, w);
   }
   void use(std::shared_ptr<const PackedWeights> weights) override {
     weights_ = std::static_pointer_cast<const DeviceWeights>(std::move(weights));

@@ -34,8 +34,10 @@ class PreparedCutlassPooled final : public Prepared {
     return fmt::format("k{}r{}s{}c{}", stage_.k, stage_.r, stage_.s, stage_.c);
   }
   std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
-    const auto values = static_cast<std::size_t>(shapes_of(stage_).w_elements);
-    return pack_rounded(stage_, {all.front().w, values}, device_);
+    return pack_rounded(stage_, laid_out(0, all.front().w), device_);
+  }
+  std::vector<float> laid_out(std::size_t, const float* w) const override {
+    return {w, w + shapes_of(stage_).w_elements};
   }
   void use(std::shared_ptr<const PackedWeights> weights) override {
     weights_ = std::static_pointer_cast<const DeviceWeights>(std::move(weights));

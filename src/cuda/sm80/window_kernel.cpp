@@ -28,8 +28,8 @@ class PreparedWindow final : public PreparedStage<WindowLaunch> {
     return fmt::format("{} k{}r{}s{}c{}g{}{}", to_text(stage_.dtype), stage_.k, stage_.r, stage_.s,
                        stage_.c, stage_.groups, in_order_ ? " in order" : "");
   }
-  std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
-    return pack_rounded(stage_, window_weights(stage_, in_order_, all.front().w), device_);
+  std::vector<float> laid_out(std::size_t, const float* w) const override {
+    return window_weights(stage_, in_order_, w);
   }
 
   Status run(const RunArgs& args) const noexcept override {

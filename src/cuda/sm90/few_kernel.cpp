@@ -23,9 +23,8 @@ class PreparedFew final : public PreparedLaunch<FewLaunch> {
     return fmt::format("{} KRSC k{}c{}r{}s{}", to_text(stage_.dtype), stage_.k, stage_.c, stage_.r,
                        stage_.s);
   }
-  std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
-    const auto count = static_cast<std::size_t>(shapes_of(stage_).w_elements);
-    return pack_rounded(stage_, {all.front().w, count}, device_);
+  std::vector<float> laid_out(std::size_t, const float* w) const override {
+    return {w, w + shapes_of(stage_).w_elements};
   }
 
   Status run(const RunArgs& args) const noexcept override {

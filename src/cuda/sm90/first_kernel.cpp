@@ -22,8 +22,8 @@ class PreparedFirst final : public PreparedLaunch<FirstLaunch> {
     return fmt::format("{} k{}c{}r{}s{} from tap {}", to_text(compute_type(stage_)), stage_.k,
                        stage_.c, stage_.r, stage_.s, layout_.lead);
   }
-  std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
-    return pack_rounded(stage_, first_weights(stage_, layout_, all.front().w), device_);
+  std::vector<float> laid_out(std::size_t, const float* w) const override {
+    return first_weights(stage_, layout_, w);
   }
 
   Status run(const RunArgs& args) const noexcept override {

@@ -41,8 +41,8 @@ class PreparedHalo final : public PreparedLaunch<Launch> {
         facts_(facts_of(machine)) {}
 
   std::string packing() const override { return halo_packing(Base::stage_); }
-  std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
-    return pack_rounded(Base::stage_, halo_weights(Base::stage_, all.front().w), Base::device_);
+  std::vector<float> laid_out(std::size_t, const float* w) const override {
+    return halo_weights(Base::stage_, w);
   }
 
   Status run(const RunArgs& args) const noexcept override {

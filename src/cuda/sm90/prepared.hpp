@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "core/kernel.hpp"
@@ -16,6 +17,9 @@ namespace convoy::cuda::sm90 {
 template <class Launch>
 class PreparedLaunch : public Prepared {
  public:
+  std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const final {
+    return pack_values(stage_, this->laid_out(0, all.front().w), held(), device_);
+  }
   void use(std::shared_ptr<const PackedWeights> weights) final {
     const OnDevice on(device_);
     launch_->use(static_cast<const DeviceWeights&>(*weights).memory.data());
@@ -23,6 +27,9 @@ class PreparedLaunch : public Prepared {
   }
 
  protected:
+  /// The type of the packed weights in memory.
+  virtual DType held() const { return compute_type(stage_); }
+
   /// Throws Error.
   template <class... Laid>
   PreparedLaunch(const Stage& stage, const Machine& machine, const Laid&... laid)

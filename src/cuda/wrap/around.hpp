@@ -8,6 +8,7 @@
 #include <memory>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/kernel.hpp"
 
@@ -21,6 +22,9 @@ class PreparedAround : public Prepared {
   }
   void use(std::shared_ptr<const PackedWeights> weights) override {
     inner_->use(std::move(weights));
+  }
+  std::vector<float> laid_out(std::size_t block, const float* from) const override {
+    return inner_->laid_out(block, from);
   }
 
  protected:

@@ -32,11 +32,8 @@ class PreparedPadded final : public PreparedAround {
   }
   std::shared_ptr<const PackedWeights> pack(std::span<const Parameters> all) const override {
     const Parameters& from = all.front();
-    std::vector<float> w(static_cast<std::size_t>(wide_shapes_.w_elements)), bias;
-    const auto c = static_cast<std::size_t>(stage_.c), wide_c = static_cast<std::size_t>(wide_.c);
-    const auto taps = static_cast<std::size_t>(stage_.k * stage_.r * stage_.s);
-    for (std::size_t tap = 0; tap < taps; ++tap)
-      std::copy_n(from.w + tap * c, c, w.data() + tap * wide_c);
+    const std::vector<float> w = widened(from.w);
+    std::vector<float> bias;
     Parameters padded{.w = w.data()};
     if (from.bias != nullptr) {
       bias.assign(from.bias, from.bias + stage_.k);
@@ -44,6 +41,9 @@ class PreparedPadded final : public PreparedAround {
       padded.bias = bias.data();
     }
     return inner_->pack({&padded, 1});
+  }
+  std::vector<float> laid_out(std::size_t block, const float* from) const override {
+    return inner_->laid_out(block, widened(from).data());
   }
 
   std::size_t workspace_bytes() const override {
@@ -94,6 +94,15 @@ class PreparedPadded final : public PreparedAround {
   }
 
  private:
+  /// w [K,R,S,C] with as many channels and filters as the inner kernel has; what is added is 0.
+  std::vector<float> widened(const float* w) const {
+    std::vector<float> wide(static_cast<std::size_t>(wide_shapes_.w_elements));
+    const auto c = static_cast<std::size_t>(stage_.c), wide_c = static_cast<std::size_t>(wide_.c);
+    const auto taps = static_cast<std::size_t>(stage_.k * stage_.r * stage_.s);
+    for (std::size_t tap = 0; tap < taps; ++tap)
+      std::copy_n(w + tap * c, c, wide.data() + tap * wide_c);
+    return wide;
+  }
   bool pads_x() const { return wide_.c != stage_.c; }
   bool pads_y() const { return wide_.k != stage_.k; }
   std::size_t x_bytes() const { return pads_x() ? workspace_part(wide_shapes_.x_elements * 2) : 0; }

@@ -47,8 +47,14 @@ std::vector<float> transformed(const Stage& stage, const float* w) {
 }
 
 struct WinogradWeights final : PackedWeights {
-  std::shared_ptr<const PackedWeights> products;
-  std::shared_ptr<const DeviceWeights> filters;  // [K,3,3,C]
+  std::vector<PackedBlock> blocks() const override {
+    std::vector<PackedBlock> all = products->blocks();
+    for (PackedBlock& block : all) block.of_transforms = true;
+    for (const PackedBlock& block : filters->blocks()) all.push_back(block);
+    return all;
+  }
+  std::shared_ptr<const PackedWeights> products;  // one block
+  std::shared_ptr<const DeviceWeights> filters;   // [K,3,3,C]
 };
 
 class PreparedWinograd final : public PreparedAround {
@@ -75,6 +81,10 @@ class PreparedWinograd final : public PreparedAround {
     const auto both = std::static_pointer_cast<const WinogradWeights>(std::move(weights));
     inner_->use(both->products);
     filters_ = both->filters;
+  }
+  std::vector<float> laid_out(std::size_t block, const float* from) const override {
+    if (block == 0) return inner_->laid_out(0, from);
+    return {from, from + shapes_of(stage_).w_elements};
   }
 
   std::size_t workspace_bytes() const override {

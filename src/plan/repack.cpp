@@ -1,0 +1,116 @@
+#include "plan/repack.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+
+#include "core/assume.hpp"
+#include "core/gpu.hpp"
+#include "core/gpu_async.hpp"
+#include "math/winograd.hpp"
+
+namespace convoy {
+namespace {
+
+// Numbers below this are exact in fp32, with one to spare: 0 stands for no source.
+constexpr Index digit = Index{1} << 20;
+
+/// What `laid_out` makes of one digit of each source's number, plus 1.
+std::vector<float> digits(const Prepared& prepared, std::size_t block, Index sources, Index unit) {
+  std::vector<float> from(static_cast<std::size_t>(sources));
+  for (Index i = 0; i < sources; ++i)
+    from[static_cast<std::size_t>(i)] = static_cast<float>(i / unit % digit + 1);
+  return prepared.laid_out(block, from.data());
+}
+
+/// How far from the first weight the weight of that dense number lies.
+Index place_of(Index number, const TensorView& weights, bool flips) {
+  const auto& shape = weights.shape;
+  const Index taps = shape[1] * shape[2];
+  const Index c = number % shape[3], k = number / shape[3] / taps;
+  Index tap = number / shape[3] % taps;
+  if (flips) tap = taps - 1 - tap;
+  return k * weights.stride[0] + tap / shape[2] * weights.stride[1] +
+         tap % shape[2] * weights.stride[2] + c * weights.stride[3];
+}
+
+}  // namespace
+
+std::vector<Index> sources_of(const Prepared& prepared, std::size_t block, Index sources) {
+  const std::vector<float> low = digits(prepared, block, sources, 1);
+  const std::vector<float> high =
+      sources > digit ? digits(prepared, block, sources, digit) : std::vector<float>();
+  std::vector<Index> all(low.size());
+  for (std::size_t i = 0; i < low.size(); ++i) {
+    all[i] = static_cast<Index>(low[i]) - 1;
+    if (all[i] >= 0 && !high.empty()) all[i] += (static_cast<Index>(high[i]) - 1) * digit;
+    CONVOY_ASSUME(all[i] >= -1 && all[i] < sources);
+  }
+  return all;
+}
+
+Repack::Repack(const Prepared& prepared, const Stage& stage, Device device, bool flips)
+    : stage_(stage), device_(device), flips_(flips) {
+  const std::vector<float> zeros(static_cast<std::size_t>(shapes_of(stage).w_elements));
+  const Parameters parameters{.w = zeros.data()};
+  weights_ = prepared.pack({&parameters, 1});
+  if (weights_->blocks().empty())
+    throw Error(
+        fmt::format("repack: the kernel of {} can't pack its weights on {}. Use set_weights.",
+                    to_text(stage), to_text(device)));
+}
+
+void Repack::make_maps(const Prepared& prepared, const TensorView& weights, Stream stream) {
+  if (gpu::is_captured(device_, stream))
+    throw Error(
+        "repack: the stream is being captured in a CUDA graph, and the first repack of weights "
+        "that lie so takes memory. Call repack once before the capture, as PyTorch's warm-up does.");
+  maps_.clear();
+  const std::vector<PackedBlock> blocks = weights_->blocks();
+  const Index elements = shapes_of(stage_).w_elements;
+  for (std::size_t block = 0; block < blocks.size(); ++block) {
+    const bool transforms = blocks[block].of_transforms;
+    const Index sources =
+        transforms ? math::winograd4::points * stage_.k * stage_.c : elements;
+    const std::vector<Index> all = sources_of(prepared, block, sources);
+    CONVOY_ASSUME(static_cast<Index>(all.size()) == blocks[block].count);
+    Tensor map(DType::i32, {static_cast<Index>(all.size()) + 1});  // and the scratch of its end
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const Index from = all[i] < 0 || transforms ? all[i] : place_of(all[i], weights, flips_);
+      if (from > std::numeric_limits<std::int32_t>::max())
+        throw Error(fmt::format(
+            "repack: {} reaches more than 2^31 - 1 elements from its first, expected at most so "
+            "many. Copy the weights into a dense tensor first.",
+            describe(weights)));
+      map.data<std::int32_t>()[i] = static_cast<std::int32_t>(from);
+    }
+    maps_.push_back(map.to(device_));
+  }
+  std::copy_n(weights.stride.begin(), 4, strides_.begin());
+}
+
+void Repack::fill(const Prepared& prepared, const TensorView& weights, Stream stream) {
+  if (maps_.empty() || !std::equal(strides_.begin(), strides_.end(), weights.stride.begin()))
+    make_maps(prepared, weights, stream);
+  const std::vector<PackedBlock> blocks = weights_->blocks();
+  for (std::size_t block = 0; block < blocks.size(); ++block) {
+    gpu::Fill fill{.from = weights.data,
+                   .from_type = weights.dtype,
+                   .map = maps_[block].data<std::int32_t>(),
+                   .to = blocks[block]};
+    if (blocks[block].of_transforms) {
+      fill.k = stage_.k, fill.c = stage_.c;
+      std::copy_n(strides_.begin(), 4, fill.stride.begin());
+      if (flips_) {  // the last tap first
+        fill.origin = 2 * (fill.stride[1] + fill.stride[2]);
+        fill.stride[1] = -fill.stride[1], fill.stride[2] = -fill.stride[2];
+      }
+    }
+    gpu::fill(device_, stream, fill);
+  }
+  gpu::finish_fills(device_, stream, maps_.front().data<std::int32_t>() + blocks.front().count);
+}
+
+}  // namespace convoy
