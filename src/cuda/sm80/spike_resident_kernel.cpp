@@ -107,8 +107,8 @@ class PreparedResident final : public Prepared {
   }
 
  private:
-  // What their code takes: two terms, which teams do not have in every product, and pixels as they
-  // are. It is the weights that decide, so that all runs of a plan have the same arithmetic.
+  // Their code takes weights of two terms, where teams do not need half the products, and pixels as
+  // they are. It is the weights that decide, so that all runs of a plan have the same arithmetic.
   static bool for_warpgroups(const ResidentParams& p) noexcept {
     const bool two_terms =
         std::any_of(p.of, p.of + p.at.size, [](const ResidentScale& of) { return of.terms > 1; });
