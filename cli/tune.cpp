@@ -34,7 +34,7 @@ nlohmann::ordered_json record(const PlanOptions& options) {
 
 nlohmann::ordered_json json_of(const ChainTuneResult& result) {
   auto rows = nlohmann::ordered_json::array();
-  for (const TuneRow& row : result.rows)
+  for (const TuneRow& row : result.rows) {
     rows.push_back({{"kernel", row.kernel},
                     {"tile", row.tile},
                     {"predicted_seconds", row.predicted},
@@ -42,6 +42,8 @@ nlohmann::ordered_json json_of(const ChainTuneResult& result) {
                     {"minimum_seconds", row.minimum},
                     {"runs", row.runs},
                     {"chosen", row.chosen}});
+    if (!row.refused.empty()) rows.back()["refused"] = row.refused;
+  }
   return {{"stage", to_text(result.chain)},
           {"arithmetic", result.arithmetic},
           {"rows", std::move(rows)}};
@@ -55,6 +57,9 @@ void print_table(const ChainTuneResult& result) {
     fmt::print("  {} {:<16} {:<24} {:>14.1f} {:>14.1f} {:>14.1f} {:>7}\n", row.chosen ? ">" : " ",
                row.kernel, row.tile, row.predicted * 1e6, row.median * 1e6, row.minimum * 1e6,
                row.runs);
+  for (const TuneRow& row : result.rows)
+    if (!row.refused.empty())
+      fmt::print("    {} {} is refused and never stored: {}.\n", row.kernel, row.tile, row.refused);
 }
 
 ChainTuneResult measure(const OwnedChain& chain, const PlanOptions& options,

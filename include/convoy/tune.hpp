@@ -15,22 +15,27 @@ struct TuneRow {
   double median = 0;         // seconds, measured: the median of five rounds' medians
   double minimum = 0;        // seconds, the shortest run of all
   int runs = 0;              // how many were measured
-  bool chosen = false;       // the fastest: that of the first row
+  bool chosen = false;       // the fastest that may be: that of the first row
+  /// Why a plan must not use it, however fast: it gives other bits than the plan's own choice on
+  /// the operands that were timed, or has another arithmetic. Empty: it may be chosen.
+  std::string refused;
 };
 
 struct TuneResult {
   Stage stage;                // normalised
   std::string arithmetic;     // it fixes the bits; tuning never leaves it
-  std::vector<TuneRow> rows;  // at least one, the fastest first
+  std::vector<TuneRow> rows;  // at least one, the fastest first; those refused behind all others
   std::string saved_to;       // path of the cache; empty where saving was not asked for
 };
 
 /// Measures every kernel and tile of the arithmetic that a plan with these options would use, in
 /// turns, about `seconds` (above 0) each in all, on random operands that it makes itself: memory
 /// for x, w and y of the stage, several times where they fit into a cache. What is predicted to
-/// take more than four times the best is left out. `options.kernel` and `options.tile` narrow the
-/// choice. save: writes the fastest to the tuning cache, where plans of this stage on this machine
-/// with this number of threads find it; plans that were made before do not change.
+/// take more than four times the best is left out. Before it is timed, each runs once on these
+/// operands: where its bits are not those of the kernel and tile that a plan would use unmeasured,
+/// it is refused. `options.kernel` and `options.tile` narrow the choice. save: writes the fastest
+/// to the tuning cache, where plans of this stage on this machine with this number of threads find
+/// it; plans that were made before do not change.
 ///
 /// Throws Error as a Plan would (an illegal stage, no kernel that fits, no memory), where `seconds`
 /// is not above 0, and where the cache can't be written: then nothing is saved. May be called from

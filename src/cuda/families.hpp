@@ -21,9 +21,10 @@ const Kernel& ladder(std::size_t number);
 }  // namespace sm75
 
 namespace sm80 {
-const Kernel& cutlass_pooled();  // by name only: CUTLASS, pooled with atomicMax
-const Kernel& spike_resident();  // a spiking network in one launch
-const Kernel& window();          // any stage without a neuron, by mma.sync
+const Kernel& cutlass_pooled();             // by name only: CUTLASS, pooled with atomicMax
+const Kernel& spike_resident();             // a spiking network in one launch
+const Kernel& spike_resident_warpgroups();  // a known one by wgmma
+const Kernel& window();                     // any stage without a neuron, by mma.sync
 }  // namespace sm80
 
 namespace sm90 {

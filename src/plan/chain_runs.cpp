@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/measure_tiles.hpp"
 #include "plan/select.hpp"
 
 namespace convoy {
@@ -79,6 +80,27 @@ Samples ChainRuns::sample_whole(const Bound& bound, double seconds) const {
 
 Samples ChainRuns::sample_stages(double seconds) const {
   return sample(seconds, [&](Stream stream, std::size_t set) { return run_stages(stream, set); });
+}
+
+std::vector<std::byte> ChainRuns::outputs_of_whole(const Bound& bound) const {
+  const Tensor workspace = workspace_for_streams(bound.workspace_bytes(), machine_.device);
+  const Tensor* const written[] = {&operands_.back().y, &labels_};
+  return outputs_of(machine_.device, written,
+                    [&] { return run_whole(bound, workspace.data<void>(), {}, 0); });
+}
+
+std::vector<std::byte> ChainRuns::outputs_of_stages() const {
+  const Tensor* const written[] = {&operands_.back().y};
+  return outputs_of(machine_.device, written, [&] { return run_stages({}, 0); });
+}
+
+std::string ChainRuns::other_than(std::string_view arithmetic) const {
+  for (const Plan& plan : plans_)
+    if (plan.arithmetic() != arithmetic) return plan.arithmetic();
+  const Chain chain = chain_;
+  if (chain.mean || !values_.empty())
+    return "that of stages without the chain's pixels or its mean";
+  return {};
 }
 
 Status ChainRuns::run_whole(const Bound& bound, void* workspace, Stream stream,

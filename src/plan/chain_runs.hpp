@@ -1,9 +1,11 @@
 // The two ways of running a chain, on random operands, for timing: by one kernel, stage by stage.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/kernel.hpp"
@@ -26,6 +28,12 @@ class ChainRuns {
   /// Runs the stages by plans of their own. What lies around them in a network is left out: the
   /// conversion of pixels and the mean.
   Samples sample_stages(double seconds) const;
+  /// All that one run of each way writes, for comparing bits.
+  std::vector<std::byte> outputs_of_whole(const Bound& bound) const;
+  std::vector<std::byte> outputs_of_stages() const;
+  /// Of those plans the first arithmetic that is not this one; empty: all have it, read what the
+  /// chain reads and write what it writes.
+  std::string other_than(std::string_view arithmetic) const;
   /// What their cost models predict for those.
   double predicted_stages() const { return predicted_stages_; }
 

@@ -66,6 +66,7 @@ std::span<const Kernel* const> kernel_table() {
     &cuda::sm90::halo(),   // any filter, stride and dilation, f16 and bf16, max 2x2 or no pool
     &cuda::sm90::pair(),   // two such stages in one launch, the second 1x1
     &cuda::sm80::spike_resident(),  // a spiking network from u8 images to labels in one launch
+    &cuda::sm80::spike_resident_warpgroups(),  // one of the shipped network's shape, by wgmma
     &cuda::sm80::window(),          // any groups, channels and filters, f32 too, from 8.0 on
     &cuda::sm80::cutlass_pooled(),  // by name only: CUTLASS 2.x, max 2x2 by atomicMax
     &halo_pool,                     // halo with any pool and second outputs, in a second pass

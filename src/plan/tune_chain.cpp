@@ -29,10 +29,17 @@ ChainTuneResult tune_chain(const Chain& chain, const PlanOptions& options, doubl
       candidates.emplace_back(kernel, tile, ranked.cost.seconds, [&runs, bound](double of_run) {
         return summary(runs.sample_whole(*bound, of_run));
       });
+      candidates.back().outputs = [&runs, bound] { return runs.outputs_of_whole(*bound); };
     }
   }
   candidates.emplace_back(stages_by_themselves, "by themselves", runs.predicted_stages(),
                           [&runs](double s) { return summary(runs.sample_stages(s)); });
+  const std::string_view arithmetic = selection.kernel().arithmetic();
+  if (const std::string other = runs.other_than(arithmetic); other.empty())
+    candidates.back().outputs = [&runs] { return runs.outputs_of_stages(); };
+  else
+    candidates.back().row.refused = other_arithmetic(other, arithmetic);
+  refuse_other_bits(candidates, selection.kernel().name(), selection.tile.tile.name);
   ChainTuneResult result{OwnedChain(chain),
                          std::string(selection.kernel().arithmetic()),
                          time_in_turns(std::move(candidates), seconds),

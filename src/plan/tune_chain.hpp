@@ -15,13 +15,14 @@ inline constexpr const char* stages_by_themselves = "stages";
 struct ChainTuneResult {
   OwnedChain chain;
   std::string arithmetic;     // of the kernel that a plan of the chain chooses
-  std::vector<TuneRow> rows;  // the fastest first
+  std::vector<TuneRow> rows;  // the fastest first; those refused behind all others
   std::string saved_to;       // path of the cache; empty where saving was not asked for
 };
 
 /// As `tune`: measures every kernel and tile of the arithmetic that runs the chain, and its stages
-/// by themselves, in turns. save: writes the fastest to the tuning cache under the chain's text.
-/// Throws Error where no kernel runs all of it.
+/// by themselves, in turns. What writes other bits than the plan's choice, and stages of another
+/// arithmetic, are refused: timed, never stored. save: writes the fastest to the tuning cache under
+/// the chain's text. Throws Error where no kernel runs all of it.
 ChainTuneResult tune_chain(const Chain& chain, const PlanOptions& options, double seconds,
                            bool save);
 

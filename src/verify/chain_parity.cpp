@@ -10,6 +10,7 @@
 #include "plan/kernel_table.hpp"
 #include "plan/select.hpp"
 #include "verify/error_bound.hpp"
+#include "verify/exact_sums.hpp"
 
 namespace convoy::verify {
 namespace {
@@ -25,35 +26,6 @@ double work_of(const std::vector<Stage>& stages) {
             static_cast<double>(shapes.x_elements) + static_cast<double>(shapes.pre_elements);
   }
   return work;
-}
-
-// The largest power of two up to 1 of which all numbers are multiples; 0 where one is not finite or
-// too fine.
-double unit_of(const Tensor& x) {
-  double unit = 1;
-  for (Index i = 0; i < x.elements(); ++i) {
-    const double value = math::load(x.view().dtype, x.view().data, i);
-    while (unit > 0x1p-24 && !(value / unit == std::floor(value / unit))) unit /= 2;
-    if (!std::isfinite(value) || value / unit != std::floor(value / unit)) return 0;
-  }
-  return unit;
-}
-
-// Whether fp32 rounds none of a stage's sums, whatever their order, nor `times` such sums. Weights
-// and biases are integers.
-bool sums_are_exact(const Inputs& inputs, Index times, Threads& threads) {
-  Stage sums = inputs.stage;
-  if (sums.act.is_neuron() && !sums.hold) sums.n *= sums.t;
-  sums.act = no_act;
-  sums.soft = sums.hold = false;
-  sums.t = 1;
-  sums.pool.reset();
-  const double unit = unit_of(inputs.x);
-  if (unit == 0) return false;
-  const auto magnitude =
-      Oracle(sums, inputs.weights, inputs.operands(), Sum::magnitude).all(threads).y;
-  return std::all_of(magnitude.begin(), magnitude.end(),
-                     [&](double sum) { return sum * static_cast<double>(times) < 0x1p24 * unit; });
 }
 
 // Kernels of that arithmetic that run each stage by itself; empty: some stage has none.
@@ -126,14 +98,17 @@ std::vector<double> ChainParity::mean_of(const std::vector<double>& y) const {
   return mean;
 }
 
-std::optional<ChainParity::Expected> ChainParity::sum_integers() const {
-  Expected expected{draw_inputs(chain_, Data::integers, seed_), {}};
+std::optional<ChainParity::Expected> ChainParity::sum_exactly(ChainInputs inputs) const {
+  Expected expected{std::move(inputs), {}};
+  // Sums of pixels are of integers up to 255 where their values lie on a line.
+  Index times = expected.inputs.values.view() ? 512 : 1;
   Tensor x = expected.inputs.plain_x();
   for (std::size_t i = 0; i < stages_.size(); ++i) {
     const bool last = i + 1 == stages_.size();
     const Inputs in = alone(expected.inputs, i, std::move(x));
-    if (!sums_are_exact(in, last && chain_.mean ? steps_of(chain_, stages_) : 1, threads_))
-      return {};
+    if (last && chain_.mean) times *= steps_of(chain_, stages_);
+    if (!sums_are_exact(in, times, threads_)) return {};
+    times = 1;
     auto y = Oracle(in.stage, in.weights, in.operands(), Sum::exact).all(threads_).y;
     x = last ? Tensor() : next_x(i, y);
     expected.y.push_back(last && chain_.mean ? mean_of(y) : std::move(y));
@@ -172,8 +147,10 @@ std::vector<std::string> ChainParity::check(const Kernel& kernel, const Tile& ti
     return guard_.run(*one, inputs, inner);
   };
   if (kernel.exact()) {
-    if (!integers_) integers_ = sum_integers();
+    if (!integers_) integers_ = sum_exactly(draw_inputs(chain_, Data::integers, seed_));
     if (integers_) fail("(a) integers", judge_exact(*integers_, run(integers_->inputs), tally));
+    if (is_spiking() && !ties_) ties_ = sum_exactly(draw_ties(chain_, seed_));
+    if (ties_) fail("(a) at thresholds", judge_exact(*ties_, run(ties_->inputs), tally));
   }
   const ChainInputs& normal =
       normal_ ? *normal_ : normal_.emplace(draw_inputs(chain_, Data::normal, seed_));

@@ -1,6 +1,7 @@
 // Parity of one chain: every kernel of several stages and every tile of it.
 //
-// (a) integers, bit for bit, against the oracle run stage by stage; (b) real numbers: the bits of
+// (a) integers, and membranes exactly at thresholds, bit for bit, against the oracle run stage by
+// stage; (b) real numbers: the bits of
 // the stages by themselves, where they have the kernel's arithmetic, and what lies between, where
 // the kernel gives it: each stage is judged by the oracle on what the kernel itself read there; (c)
 // outputs and what lies between poisoned and fenced; (d) the same bits again, for other n and
@@ -30,13 +31,14 @@ class ChainParity {
                                  Tally& tally);
 
  private:
-  /// Integers, and y of each stage by the oracle; of a mean the last is that.
+  /// Inputs of exact sums, and y of each stage by the oracle; of a mean the last is that.
   struct Expected {
     ChainInputs inputs;
     std::vector<std::vector<double>> y;
   };
   /// Empty where a sum of some stage is not exact.
-  std::optional<Expected> sum_integers() const;
+  std::optional<Expected> sum_exactly(ChainInputs inputs) const;
+  bool is_spiking() const { return chain_.stages.front().act.is_neuron(); }
   /// Stage i as the oracle takes it, which read `x`.
   Inputs alone(const ChainInputs& inputs, std::size_t i, Tensor x) const;
   /// What stage i + 1 reads where stage i wrote `y`.
@@ -62,7 +64,7 @@ class ChainParity {
   Device device_;
   Threads& threads_;
   ChainGuard guard_, other_guard_;  // on two streams
-  std::optional<Expected> integers_;
+  std::optional<Expected> integers_, ties_;
   std::optional<ChainInputs> normal_;
   std::map<std::string, std::vector<float>, std::less<>> bits_;  // of each arithmetic, by stages
 };

@@ -139,9 +139,21 @@ void draw_activation(Random& random, Stage& s) {
   s.act = random.pick({no_act, relu, relu, relu6, clip_to(-1, 2), leaky(0.25F)});
 }
 
+// The shape that has a code of its own: the shipped network's.
+OwnedChain draw_known(Random& random) {
+  OwnedChain chain = parse_chain(
+      "constants > u8:n1h28c1k8r5out(f32)+if(1)+t2+hold+max2 > n1h12c8k16r5+if(1)+t2+max2 > "
+      "n1h1c256k128r1+if(1)+t2 > n1h1c128k96r1+if(1)+t2 > n1h1c96k10r1 > mean",
+      true);
+  chain = with_images(chain, random.pick<Index>({1, 2, 3, 5, 7}));
+  for (Stage& stage : chain.stages) stage.bias = random.chance(0.6);
+  return chain;
+}
+
 // What a GPU runs from u8 images to labels in one kernel: neurons of any kind behind the images
 // too.
 OwnedChain draw_resident(Random& random) {
+  if (random.chance(0.06)) return draw_known(random);
   OwnedChain chain;
   chain.constants = true;
   const Index steps = random.between(1, 6);
@@ -287,6 +299,48 @@ ChainInputs draw_inputs(const Chain& chain, Data data, std::uint64_t seed) {
     const auto u = static_cast<double>(i % 256), c = static_cast<double>(i / 256);
     in.values.data<float>()[i] =
         static_cast<float>(integers ? std::floor(u / 32) - 4 + c : (u / 255 - 0.1 * c - 0.4) / 0.4);
+  }
+  return in;
+}
+
+ChainInputs draw_ties(const Chain& chain, std::uint64_t seed) {
+  Random random(mix(seed * 4 + 3, to_text(chain)));
+  ChainInputs in;
+  in.chain = OwnedChain(chain);
+  const Stage& first = chain.front();
+  const bool pixels = first.dtype == DType::u8;
+  in.x = Tensor(first.dtype, shape_of_x(chain));
+  for (Index i = 0; i < in.x.elements(); ++i) {
+    const bool one = random.chance(0.5);
+    if (pixels)
+      in.x.data<std::uint8_t>()[i] = one ? 255 : 0;
+    else
+      math::store(first.dtype, in.x.view().data, i, one ? 1.0F : 0.0F);
+  }
+  for (const Stage& stage : chain.stages) {
+    // Eighths as a rule; else more bits than an f16 number has, or whole numbers.
+    const double kind = random.between(0, 9);
+    const Index unit = kind < 2 ? 2048 : kind < 3 ? 1 : 8, most = unit == 1 ? 2 : unit * 3 / 4;
+    in.weights.emplace_back(DType::f32, w_shape(stage));
+    for (Index i = 0; i < in.weights.back().elements(); ++i)
+      in.weights.back().data<float>()[i] =
+          static_cast<float>(random.between(-most * 2 / 3, most)) / static_cast<float>(unit);
+    in.bias.emplace_back();
+    if (!stage.bias) continue;
+    in.bias.back() = Tensor(DType::f32, {stage.k});
+    for (Index k = 0; k < stage.k; ++k)
+      in.bias.back().data<float>()[k] =
+          static_cast<float>(random.between(-most, most)) / static_cast<float>(unit);
+  }
+  if (!chain.constants || !pixels) return in;
+  in.values = Tensor(DType::f32, {first.c, 256});
+  const bool plain = random.chance(0.4), one_std = random.chance(0.5);
+  const float std_of_all = random.pick({1.0F, 0.5F, 0.25F});
+  for (Index c = 0; c < first.c; ++c) {
+    const float mean = plain ? 0 : random.pick({0.0F, 0.5F, 0.25F});
+    const float std = plain ? 1 : one_std ? std_of_all : random.pick({1.0F, 0.5F, 0.25F});
+    for (Index u = 0; u < 256; ++u)
+      in.values.data<float>()[c * 256 + u] = (static_cast<float>(u) / 255.0F - mean) / std;
   }
   return in;
 }

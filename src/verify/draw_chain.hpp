@@ -35,6 +35,12 @@ struct ChainInputs {
 /// stages are exact shows when the oracle has summed them.
 ChainInputs draw_inputs(const Chain& chain, Data data, std::uint64_t seed);
 
+/// Inputs that bring membranes exactly to their thresholds: black and white pixels, whose values
+/// are multiples of a power of two as event frames and binarised images have them, and weights and
+/// biases that are such multiples, as quantised networks have them. Where `sums_are_exact` the
+/// spikes are no matter of rounding, whatever the order of the sums.
+ChainInputs draw_ties(const Chain& chain, std::uint64_t seed);
+
 /// n images, image i of which is image (first + i) % N of `inputs`, which has N.
 ChainInputs repeat_images(const ChainInputs& inputs, Index first, Index n);
 

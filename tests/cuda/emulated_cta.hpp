@@ -44,9 +44,9 @@ struct EmulatedLane {
   void sync_cta() const;
   std::uint32_t half_of(float value) const { return math::float_to_half(value); }
   template <int Pair>
-  std::uint32_t centred(std::uint32_t four) const {
+  std::uint32_t two_pixels(std::uint32_t four) const {
     const auto half = [&](int i) {
-      return half_of(static_cast<float>(four >> (16 * Pair + 8 * i) & 255) - 127.5F);
+      return half_of(static_cast<float>(four >> (16 * Pair + 8 * i) & 255));
     };
     return half(0) | half(1) << 16;
   }

@@ -1,15 +1,15 @@
 // Kernel `spike_resident`: its packing and the code of its lanes, run on an emulated CTA and judged
-// by the oracle; on a GPU its codes for the known network, against each other.
+// by the oracle.
 #include "cuda/sm80/spike_resident.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "bench/fit/h200.hpp"
 #include "cuda/families.hpp"
-#include "cuda/memory.hpp"
 #include "cuda/sm80/spike_resident_nets.hpp"
 #include "cuda/sm80/spike_resident_pack.hpp"
 #include "cuda/sm80/spike_resident_run.cuh"
@@ -22,6 +22,7 @@
 #include "verify/compare.hpp"
 #include "verify/draw_chain.hpp"
 #include "verify/error_bound.hpp"
+#include "verify/exact_sums.hpp"
 
 namespace convoy::cuda::sm80 {
 namespace {
@@ -75,9 +76,9 @@ Outputs emulate(const verify::ChainInputs& inputs, const ResidentLayout& layout,
   for (int i = 0; i < ctas; ++i)
     cta.run([&](const EmulatedLane& lane) {
       if (few)
-        sm90::few_images_cta<KnownNet<FashionNet, few_tasks>>(lane, p, i, ctas);
+        sm90::few_images_cta<WithInner<KnownNet<FashionNet, few_tasks>>>(lane, p, i, ctas);
       else if (layout.warpgroups)
-        sm90::warpgroups_cta<KnownNet<FashionNet, warpgroup_tasks>>(lane, p, i, ctas);
+        sm90::warpgroups_cta<WithInner<KnownNet<FashionNet, warpgroup_tasks>>>(lane, p, i, ctas);
       else if (layout.tasks == few_tasks)
         code == Code::any ? resident_cta<AnyNet<few_tasks>>(lane, p, i, ctas)
                           : resident_cta<KnownNet<FashionNet, few_tasks>>(lane, p, i, ctas);
@@ -96,14 +97,16 @@ void round_weights(verify::ChainInputs& inputs) {
       w.data<float>()[i] = math::round_to(DType::f16, w.data<float>()[i]);
 }
 
-// Each stage on what the kernel itself gave before.
-void judge(const verify::ChainInputs& inputs, const Outputs& got, bool integers) {
+// Each stage on what the kernel itself gave before; `exact`: to the last bit, wherever fp32 rounds
+// none of the sums. How many stages that were.
+int judge(const verify::ChainInputs& inputs, const Outputs& got, bool exact) {
   Threads threads(1);
   const Chain chain = inputs.chain;
   const std::vector<Stage> stages = stages_alone(chain);
   const Index steps = chain.steps(), n = chain.front().n;
   Tensor x = inputs.plain_x();
   verify::SpikeCount count;
+  int judged = 0;
   for (std::size_t i = 0; i < stages.size(); ++i) {
     SCOPED_TRACE(testing::Message() << "stage " << i + 1);
     verify::Inputs in;
@@ -114,13 +117,14 @@ void judge(const verify::ChainInputs& inputs, const Outputs& got, bool integers)
     in.weights = inputs.weights[i].clone();
     if (in.stage.bias) in.bias = inputs.bias[i].clone();
     if (in.stage.act.is_neuron()) {
-      if (integers) {
+      if (exact && verify::sums_are_exact(in, i == 0 ? 512 : 1, threads)) {
+        ++judged;
         const auto y = Oracle(in.stage, in.weights, in.operands(), Sum::exact).all(threads).y;
-        ASSERT_EQ(verify::compare_exact("y", got.y[i], y, y_shape(in.stage)), "");
+        EXPECT_EQ(verify::compare_exact("y", got.y[i], y, y_shape(in.stage)), "");
       }
       verify::Result result;
       result.y = got.y[i];
-      ASSERT_EQ(verify::compare_spikes(in, result, count), "");
+      EXPECT_EQ(verify::compare_spikes(in, result, count), "");
     } else {
       const auto by_oracle = [&](Sum sum) {
         const auto y = Oracle(in.stage, in.weights, in.operands(), sum).all(threads).y;
@@ -130,7 +134,7 @@ void judge(const verify::ChainInputs& inputs, const Outputs& got, bool integers)
         return mean;
       };
       const auto want = by_oracle(Sum::real);
-      ASSERT_EQ(verify::compare_close(
+      EXPECT_EQ(verify::compare_close(
                     "y", got.y[i], want,
                     verify::error_bounds(in.stage, want, by_oracle(Sum::magnitude)), {}),
                 "");
@@ -139,7 +143,8 @@ void judge(const verify::ChainInputs& inputs, const Outputs& got, bool integers)
     Stage next = stages[i + 1];
     next.dtype = DType::f32;
     x = Tensor(DType::f32, x_shape(next));
-    ASSERT_EQ(static_cast<std::size_t>(x.elements()), got.y[i].size());
+    EXPECT_EQ(static_cast<std::size_t>(x.elements()), got.y[i].size());
+    if (testing::Test::HasFailure()) return judged;
     std::copy(got.y[i].begin(), got.y[i].end(), x.data<float>());
   }
   const Index k = chain.back().k;
@@ -148,6 +153,7 @@ void judge(const verify::ChainInputs& inputs, const Outputs& got, bool integers)
     EXPECT_EQ(got.labels[i], std::max_element(values, values + k) - values);
   }
   EXPECT_EQ(static_cast<Index>(got.labels.size()), chain.mean ? n : 0);
+  return judged;
 }
 
 void check_chain(const OwnedChain& chain, bool thorough) {
@@ -194,6 +200,53 @@ TEST(SpikeResident, RunsDrawnChainsAsTheOracleDoes) {
   }
 }
 
+// Black and white images, weights that are multiples of a power of two: what fires is no matter of
+// rounding. Mean and deviation of the pixels, padding, channels of several ranges, weights of two
+// terms are drawn.
+TEST(SpikeResident, FiresAsTheOracleWhereMembranesAreAtTheThreshold) {
+  std::vector<OwnedChain> chains = listed();
+  chains.push_back(
+      parse_chain("constants > u8:n5h10w19c3k16r3pad1out(f32)+bias+if(1)+t5+hold > "
+                  "n5h10w19c16k24r2pad1+bias+if(2)+soft+t5",
+                  true));
+  verify::Random random(8);
+  while (chains.size() < 24) {
+    OwnedChain chain = verify::draw_chain(random, DeviceKind::cuda);
+    if (resident_refusals(chain, h200()).empty()) chains.push_back(chain);
+  }
+  int judged = 0, stages = 0;
+  for (OwnedChain& chain : chains) {
+    chain = with_images(chain, std::min<Index>(chain.stages.front().n, 5));
+    for (const int seed : {1, 2}) {
+      SCOPED_TRACE(testing::Message() << to_text(chain) << ", seed " << seed);
+      const verify::ChainInputs inputs = verify::draw_ties(chain, seed);
+      judged += judge(inputs, emulate(inputs, resident_layouts(chain, h200()).front(), 1), true);
+      stages += static_cast<int>(chain.stages.size());
+      if (HasFailure()) return;
+    }
+  }
+  EXPECT_GT(judged, stages / 2);
+}
+
+// Where one pixel alone decides, x' of any grey is what the sum is: u/255 rounded once.
+TEST(SpikeResident, OneGreyPixelIsItsValue) {
+  const OwnedChain chain = parse_chain("constants > u8:n1h1c1k1r1out(f32)+if(0.25)+t2+hold", true);
+  const ResidentLayout layout = resident_layouts(chain, h200()).front();
+  verify::ChainInputs inputs = verify::draw_ties(chain, 1);
+  for (int u = 0; u < 256; ++u) inputs.values.data<float>()[u] = static_cast<float>(u) / 255.0F;
+  for (const float weight : {1.0F, 0.75F}) {
+    inputs.weights.front().data<float>()[0] = weight;
+    const ResidentConstants made =
+        pack_resident(chain, layout, inputs.parameters(spike_resident().facts()));
+    std::uint16_t packed = 0;  // of a linear layer of one value: the first one
+    std::memcpy(&packed, made.linear.data(), sizeof packed);
+    for (int grey = 0; grey < 256; ++grey)
+      EXPECT_EQ(first_input(made.of[0], math::half_to_float(packed) * static_cast<float>(grey), 0),
+                static_cast<float>(grey) * weight / 255.0F)
+          << grey << " times " << weight;
+  }
+}
+
 // Facts of known networks are what the plan makes of their chains, and the code that is compiled
 // for them gives the bits of the general one.
 TEST(SpikeResident, KnownNetworkGivesTheSameBits) {
@@ -217,6 +270,57 @@ TEST(SpikeResident, KnownNetworkGivesTheSameBits) {
   }
 }
 
+// Warpgroups give the spikes of all layers too, and where the sums are exact those of teams.
+TEST(SpikeResident, WarpgroupsGiveWhatLiesBetweenTheLayers) {
+  const OwnedChain chain = with_images(listed().front(), 8);
+  int kinds = 0;
+  for (const ResidentLayout& layout : resident_layouts(chain, h200())) {
+    if (!layout.warpgroups) continue;
+    SCOPED_TRACE(testing::Message() << "rounds of " << layout.batch);
+    ++kinds;
+    for (const int seed : {1, 2, 3}) {
+      const verify::ChainInputs ties = verify::draw_ties(chain, seed);
+      const Outputs got = emulate(ties, layout, 2);
+      judge(ties, got, true);
+      const Outputs teams = emulate(ties, resident_layouts(chain, h200()).front(), 1);
+      EXPECT_EQ(got.y, teams.y);
+      EXPECT_EQ(got.labels, teams.labels);
+      if (HasFailure()) return;
+    }
+    const verify::ChainInputs normal = verify::draw_inputs(chain, verify::Data::normal, 2);
+    judge(normal, emulate(normal, layout, 2), false);
+  }
+  EXPECT_EQ(kinds, 2);
+}
+
+// Two arithmetics are two kernels; the tiles of each share its bits.
+TEST(SpikeResident, WarpgroupsAreAKernelOfTheirOwn) {
+  const OwnedChain chain = listed().front();
+  const Machine machine = machine_of(h200());
+  EXPECT_NE(spike_resident().arithmetic(), spike_resident_warpgroups().arithmetic());
+  for (const Kernel* kernel : {&spike_resident(), &spike_resident_warpgroups()}) {
+    EXPECT_EQ(kernel->refusals(chain, machine), std::vector<std::string>{});
+    for (const Tile& tile : kernel->tiles(chain, machine))
+      EXPECT_EQ(tile.name.find("warpgroups") != std::string::npos,
+                kernel == &spike_resident_warpgroups() && tile.name != "any batch")
+          << tile.name;
+  }
+  // Of every batch they are predicted to be the faster ones.
+  for (const Index n : {1, 2, 7, 64, 132, 133, 396, 397, 1'000, 10'000, 100'000}) {
+    const OwnedChain at = with_images(chain, n);
+    const auto seconds = [&](const Kernel& kernel) {
+      return kernel.cost(at, kernel.tiles(at, machine).front(), machine).seconds;
+    };
+    EXPECT_LT(seconds(spike_resident_warpgroups()), seconds(spike_resident())) << n;
+  }
+  // Other networks, and other GPUs, are spike_resident's.
+  DeviceFacts older = h200();
+  older.minor = 9;
+  EXPECT_NE(spike_resident_warpgroups().refusals(chain, machine_of(older)),
+            std::vector<std::string>{});
+  EXPECT_NE(spike_resident_warpgroups().refusals(listed()[1], machine), std::vector<std::string>{});
+}
+
 // f16 numbers have no lo, which halves the work; others have.
 TEST(SpikeResident, WeightsThatAreF16NumbersTakeOneTerm) {
   const OwnedChain chain = listed().front();
@@ -227,106 +331,6 @@ TEST(SpikeResident, WeightsThatAreF16NumbersTakeOneTerm) {
     const auto made = pack_resident(chain, layout, inputs.parameters(spike_resident().facts()));
     for (std::size_t i = 0; i < chain.stages.size(); ++i) EXPECT_EQ(made.of[i].terms, terms) << i;
   }
-}
-
-class GpuSpikeResident : public GpuTest {};
-
-// The first listed chain, which is the known network, on a GPU, on as many CTAs as it has
-// multiprocessors: `verify` wants the spikes of inner layers, which only the general code gives.
-class KnownOnGpu {
- public:
-  KnownOnGpu(Index n, bool one_term)
-      : chain_(with_images(listed().front(), n)),
-        inputs_(drawn(chain_, one_term)),
-        layouts_(resident_layouts(chain_, h200())),
-        launch_(false, layouts_.back().warpgroups),
-        made_(pack_resident(inputs_.chain, layouts_.front(),
-                            inputs_.parameters(spike_resident().facts()))),
-        shared_(uploaded(made_.shared.data(), made_.shared.size())),
-        linear_(uploaded(made_.linear.data(), made_.linear.size())),
-        x_(uploaded(inputs_.x.data<std::uint8_t>(),
-                    static_cast<std::size_t>(inputs_.x.elements()))) {}
-
-  const std::vector<ResidentLayout>& layouts() const { return layouts_; }
-
-  /// Logits of images `first` to `first + n`.
-  std::vector<float> logits(const ResidentLayout& layout, bool known, Index first, Index n) const {
-    ResidentParams p;
-    p.at = layout;
-    if (!known) p.at.compiled = 0;
-    std::copy(made_.of.begin(), made_.of.end(), p.of);
-    p.constants = shared_.data();
-    p.linear = linear_.data();
-    p.n = n;
-    p.x = static_cast<const std::uint8_t*>(x_.data()) + first * 28 * 28;
-    std::vector<float> got(static_cast<std::size_t>(n * chain_.stages.back().k),
-                           std::numeric_limits<float>::quiet_NaN());
-    const DeviceMemory y = uploaded(got.data(), got.size() * sizeof(float));
-    p.y[p.at.size - 1] = static_cast<float*>(y.data());
-    EXPECT_EQ(launch_.run(p, h200().sms, nullptr), "");
-    EXPECT_EQ(cudaMemcpy(got.data(), y.data(), got.size() * sizeof(float), cudaMemcpyDeviceToHost),
-              cudaSuccess);
-    return got;
-  }
-
- private:
-  static verify::ChainInputs drawn(const OwnedChain& chain, bool one_term) {
-    verify::ChainInputs inputs = verify::draw_inputs(chain, verify::Data::normal, 6);
-    if (one_term) round_weights(inputs);
-    return inputs;
-  }
-  static DeviceMemory uploaded(const void* from, std::size_t bytes) {
-    DeviceMemory memory(0, bytes, "operands");
-    memory.upload(from, bytes);
-    return memory;
-  }
-
-  OwnedChain chain_;
-  verify::ChainInputs inputs_;
-  std::vector<ResidentLayout> layouts_;
-  ResidentLaunch launch_;
-  ResidentConstants made_;
-  DeviceMemory shared_, linear_, x_;
-};
-
-TEST_F(GpuSpikeResident, KnownNetworkGivesTheSameBits) {
-  const Index n = 700;
-  for (const bool one_term : {false, true}) {
-    const KnownOnGpu network(n, one_term);
-    const std::vector<float> want = network.logits(network.layouts().front(), false, 0, n);
-    for (const ResidentLayout& layout : network.layouts())
-      for (const bool known : {false, true}) {
-        if (layout.warpgroups) continue;
-        SCOPED_TRACE(testing::Message() << "teams of " << layout.team << ", known " << known
-                                        << ", one term " << one_term);
-        EXPECT_EQ(want, network.logits(layout, known, 0, n));
-      }
-  }
-}
-
-// Warpgroups add the products in another order: a sum that lies at the threshold to within its
-// rounding may fire in one code only. Among themselves they give the same bits, wherever an image
-// lies in however large a batch.
-TEST_F(GpuSpikeResident, WarpgroupsDifferAtTheThresholdOnly) {
-  const Index n = 17'000;  // two rounds
-  const KnownOnGpu network(n, false);
-  const ResidentLayout& layout = network.layouts().back();
-  if (!layout.warpgroups) GTEST_SKIP() << "skipped: needs compute capability 9.0";
-  const std::vector<float> want = network.logits(network.layouts().front(), true, 0, n);
-  const std::vector<float> got = network.logits(layout, true, 0, n);
-  const auto k = static_cast<Index>(got.size()) / n;
-  Index others = 0;
-  for (Index i = 0; i < n; ++i)
-    others += !std::equal(got.begin() + i * k, got.begin() + (i + 1) * k, want.begin() + i * k);
-  EXPECT_LE(others, n / 1000) << "images of " << n;
-  for (const ResidentLayout& other : network.layouts())
-    for (const auto& [first, images] :
-         std::initializer_list<std::pair<Index, Index>>{{0, 1}, {5, 7}, {3, 133}, {1'000, 1'001}}) {
-      if (!other.warpgroups) continue;
-      const std::vector<float> part = network.logits(other, true, first, images);
-      EXPECT_TRUE(std::equal(part.begin(), part.end(), got.begin() + first * k))
-          << images << " images from " << first << " on, rounds of " << other.batch;
-    }
 }
 
 }  // namespace

@@ -11,9 +11,9 @@ namespace convoy::cuda::sm80 {
 
 struct ResidentLaunch::Ready {
   using Kernel = LoadedKernel<ResidentParams>;
-  Kernel any[2], fashion[2];  // for many images, for few
-  Kernel fashion_one_term;    // for many
-  std::optional<Kernel> warpgroups, warpgroups_few;
+  Kernel any[2], fashion[2];               // for many images, for few
+  Kernel fashion_one_term;                 // for many
+  std::optional<Kernel> warpgroups[2][2];  // for many images, for few; with the spikes of layers
   bool overlap_previous;
 };
 
@@ -23,17 +23,20 @@ ResidentLaunch::ResidentLaunch(bool overlap_previous, bool warpgroups)
           {{resident_fashion(), "spike_resident"}, {resident_fashion_few(), "spike_resident"}},
           {resident_fashion_one_term(), "spike_resident"},
           {},
-          {},
           overlap_previous}) {
   if (!warpgroups) return;
-  ready_->warpgroups.emplace(resident_fashion_warpgroups(), "spike_resident");
-  ready_->warpgroups_few.emplace(resident_fashion_warpgroups_few(), "spike_resident");
+  auto& kernels = ready_->warpgroups;
+  kernels[0][0].emplace(resident_fashion_warpgroups(), "spike_resident");
+  kernels[0][1].emplace(resident_fashion_warpgroups_inner(), "spike_resident");
+  kernels[1][0].emplace(resident_fashion_warpgroups_few(), "spike_resident");
+  kernels[1][1].emplace(resident_fashion_warpgroups_few_inner(), "spike_resident");
 }
 ResidentLaunch::~ResidentLaunch() = default;
 
 std::string ResidentLaunch::run(const ResidentParams& params, int grid,
                                 cudaStream_t stream) const noexcept {
-  // A kernel of a known network writes no spikes of inner layers.
+  // Teams' kernel of a known network writes no spikes of inner layers; the general one's bits are
+  // the same.
   const bool inner = std::any_of(params.y, params.y + params.at.size - 1,
                                  [](const float* y) { return y != nullptr; });
   const bool known = params.at.compiled != 0 && !inner, few = params.at.tasks == few_tasks;
@@ -44,7 +47,7 @@ std::string ResidentLaunch::run(const ResidentParams& params, int grid,
   const bool single = params.at.warpgroups && few;
   const auto ctas = std::max<Index>(std::min<Index>(grid, params.n), single ? rounds : 0);
   // Where all lo are 0 both kernels of the known network give the same bits.
-  const auto& kernel = params.at.warpgroups ? *(few ? ready_->warpgroups_few : ready_->warpgroups)
+  const auto& kernel = params.at.warpgroups ? *ready_->warpgroups[few ? 1 : 0][inner ? 1 : 0]
                        : known && !few && one_term
                            ? ready_->fashion_one_term
                            : (known ? ready_->fashion : ready_->any)[few ? 1 : 0];

@@ -11,7 +11,7 @@
 
 namespace convoy::cuda::sm80 {
 
-inline constexpr std::uint32_t half_one = 0x3C00;
+inline constexpr std::uint32_t half_one = 0x3C00, half_white = 0x5BF8;  // 1, 255
 
 /// Two spikes, bits 0 and 1, as f16 values.
 CONVOY_HD std::uint32_t spike_words(std::uint32_t bits) {
@@ -23,6 +23,13 @@ CONVOY_HD std::uint32_t spike_words(std::uint32_t bits) {
 CONVOY_LANE float leak(const ResidentLayer& l, float x) {
   const float near = x * l.rate;
   return fmaf(fmaf(-near, l.tau, x), l.rate, near);
+}
+
+/// What a neuron of the layer that reads pixels is given for a sum: the sum times its scale, as
+/// both of its parts have it, rounded once, and the bias. Where the product is a number of fp32, as
+/// that of 255 and 1/255 is, it is that number. It does not decrease with the sum.
+CONVOY_LANE float first_input(const ResidentScale& of, float sum, float bias) {
+  return fmaf(sum, of.scale, sum * of.rest) + bias;
 }
 
 /// One step of a neuron whose input is x; whether it fires.
@@ -163,8 +170,9 @@ CONVOY_LANE void first_task(const Lane& lane, const ResidentParams& p, const Res
   const int k = filters * tile_columns + sum_column(lane.lane), row = sum_row(lane.lane);
   const auto* const bias = reinterpret_cast<const float*>(lane.shared + l.bias) + k;
   const int steps = Net::steps(p);
-  const float scale = p.of[0].scale, b[2] = {bias[0], bias[1]};
-  const auto x = [&](float sum, int filter) { return fmaf(sum, scale, b[filter]); };
+  const ResidentScale of = p.of[0];
+  const float b[2] = {bias[0], bias[1]};
+  const auto x = [&](float sum, int filter) { return first_input(of, sum, b[filter]); };
   CONVOY_UNROLL
   for (int i = 0; i < Tiles; ++i) {
     if (l.pool) {
@@ -233,14 +241,17 @@ CONVOY_LANE void task_outputs(const Lane& lane, const ResidentLayer& l, const Ta
   }
 }
 
-/// The sums of the first step are those of all.
+/// The sums of the first step, of pixels, are those of all: already scaled.
 template <int Tiles, int Columns, int Steps>
-CONVOY_LANE void hold(float (&acc)[Tiles][Columns][Steps][4]) {
+CONVOY_LANE void hold(const ResidentScale& of, float (&acc)[Tiles][Columns][Steps][4]) {
   CONVOY_UNROLL
   for (int i = 0; i < Tiles; ++i) CONVOY_UNROLL
   for (int j = 0; j < Columns; ++j) CONVOY_UNROLL
-  for (int t = 1; t < Steps; ++t) CONVOY_UNROLL
-  for (int e = 0; e < 4; ++e) acc[i][j][t][e] = acc[i][j][0][e];
+  for (int e = 0; e < 4; ++e) {
+    const float scaled = first_input(of, acc[i][j][0][e], 0);
+    CONVOY_UNROLL
+    for (int t = 0; t < Steps; ++t) acc[i][j][t][e] = scaled;
+  }
 }
 
 /// A layer on spikes, or the first where it is linear, with a neuron. weights: as sums() takes
@@ -251,6 +262,7 @@ CONVOY_LANE void spike_task(const Lane& lane, const ResidentParams& p, const Res
                             SinkOf sink_of, PlaceOf place_of) {
   constexpr int Columns = Net::tasks.columns, Steps = Net::tasks.steps;
   const int steps = Net::steps(p);
+  const float scale = l.held ? 1 : of.scale;  // of what hold() leaves
   int rows[Tiles];
   task_rows(lane, l, task, rows);
   float b[Columns][2];
@@ -275,14 +287,14 @@ CONVOY_LANE void spike_task(const Lane& lane, const ResidentParams& p, const Res
     // Of a held input made again every `Steps` steps: kept, they would take the registers.
     sums<Net, Tiles, Columns, Steps, Ahead>(lane, l, rows, task.tiles, l.held ? 1 : steps - from,
                                             terms<Net>(of), weights, acc);
-    if (l.held) hold<Tiles, Columns, Steps>(acc);
+    if (l.held) hold<Tiles, Columns, Steps>(of, acc);
     CONVOY_UNROLL
     for (int i = 0; i < Tiles; ++i) rows[i] += Steps * l.in_step;
     CONVOY_UNROLL
     for (int t = 0; t < Steps; ++t) {
       if (from + t >= steps) continue;
       std::uint32_t bits =
-          l.leaky ? fire<true>(l, of.scale, b, acc, t, v) : fire<false>(l, of.scale, b, acc, t, v);
+          l.leaky ? fire<true>(l, scale, b, acc, t, v) : fire<false>(l, scale, b, acc, t, v);
       if (l.pool) {
         bits |= bits >> 2;               // upper and lower row
         bits |= lane.exchange(bits, 4);  // with the lane of the next column

@@ -1,4 +1,4 @@
-// Ties `spike_resident` to the planner.
+// Ties `spike_resident` and `spike_resident_warpgroups` to the planner.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -11,12 +11,22 @@
 #include "cuda/families.hpp"
 #include "cuda/family.hpp"
 #include "cuda/sm80/spike_resident.hpp"
+#include "cuda/sm80/spike_resident_nets.hpp"
 #include "cuda/sm80/spike_resident_pack.hpp"
 
 namespace convoy::cuda::sm80 {
 namespace {
 
-constexpr const char* any_team = "any team";
+// The tiles that choose for each run by its n; the others are for comparison.
+constexpr const char *any_team = "any team", *any_batch = "any batch";
+
+// Those of the network's code by wgmma, or all others.
+std::vector<ResidentLayout> layouts_of(const Chain& chain, const DeviceFacts& device,
+                                       bool warpgroups) {
+  std::vector<ResidentLayout> layouts = resident_layouts(chain, device);
+  std::erase_if(layouts, [&](const auto& layout) { return layout.warpgroups != warpgroups; });
+  return layouts;
+}
 
 DeviceMemory uploaded(int device, const void* from, std::size_t bytes) {
   DeviceMemory memory(device, std::max<std::size_t>(bytes, 16), "weights of spike_resident");
@@ -44,16 +54,15 @@ std::string name_of(const ResidentLayout& layout) {
 
 class PreparedResident final : public Prepared {
  public:
-  PreparedResident(const Chain& chain, const Tile& tile, const Machine& machine)
+  PreparedResident(const Chain& chain, const Tile& tile, const Machine& machine, bool warpgroups)
       : chain_(chain),
         device_(machine.device.index),
         facts_(facts_of(machine)),
-        layouts_(resident_layouts(chain, facts_)) {
+        layouts_(layouts_of(chain, facts_, warpgroups)) {
     const auto asked = std::find_if(layouts_.begin(), layouts_.end(), [&](const auto& layout) {
       return name_of(layout) == tile.name;
     });
-    std::copy_if(layouts_.begin(), layouts_.end(), std::back_inserter(of_teams_),
-                 [](const auto& layout) { return !layout.warpgroups; });
+    if (warpgroups) of_teams_ = layouts_of(chain, facts_, false);
     if (asked != layouts_.end()) layouts_ = {*asked};
     layout_for(chain.front().n);
     const Stage& images = chain.front();
@@ -98,12 +107,12 @@ class PreparedResident final : public Prepared {
   }
 
  private:
-  // What their code takes: two terms, no inner spikes, pixels as they are.
-  bool for_warpgroups(const ResidentParams& p) const noexcept {
-    const bool inner = std::any_of(p.y, p.y + p.at.size - 1, [](const float* y) { return y; });
+  // Their code takes weights of two terms, where teams do not need half the products, and pixels as
+  // they are. It is the weights that decide, so that all runs of a plan have the same arithmetic.
+  static bool for_warpgroups(const ResidentParams& p) noexcept {
     const bool two_terms =
         std::any_of(p.of, p.of + p.at.size, [](const ResidentScale& of) { return of.terms > 1; });
-    return two_terms && !inner && p.values == nullptr;
+    return two_terms && p.values == nullptr;
   }
 
   // That of the run before costs nothing, the choice a microsecond.
@@ -129,32 +138,42 @@ class PreparedResident final : public Prepared {
 
 class SpikeResident final : public Kernel {
  public:
-  SpikeResident()
-      : Kernel({.name = "spike_resident",
-                .arithmetic = "sums of two f16 terms a weight",
+  // Warpgroups add products in an order of their own: the arithmetic is another, and so is the
+  // kernel. Chains of fewer stages than the known network are not their business.
+  explicit SpikeResident(bool warpgroups)
+      : Kernel({.name = warpgroups ? "spike_resident_warpgroups" : "spike_resident",
+                .arithmetic = warpgroups ? "sums of two f16 terms a weight by wgmma"
+                                         : "sums of two f16 terms a weight",
                 .device = DeviceKind::cuda,
                 .exact = true,
                 .folds = true,
                 .any_n = true,
-                .keeps_inner = true}) {}
+                .keeps_inner = true,
+                .least_stages = warpgroups ? std::size_t{FashionNet::net().size} : 1}),
+        warpgroups_(warpgroups) {}
 
  private:
   std::vector<std::string> chain_refusals(const Chain& chain,
                                           const Machine& machine) const override {
-    return resident_refusals(chain, facts_of(machine));
+    const DeviceFacts device = facts_of(machine);
+    std::vector<std::string> reasons = resident_refusals(chain, device);
+    if (warpgroups_ && reasons.empty() && layouts_of(chain, device, true).empty())
+      reasons.emplace_back(
+          "a GPU other than of compute capability 9.0, or a network of another shape than the "
+          "shipped one's: spike_resident runs it");
+    return reasons;
   }
 
-  // The first chooses for each run by its n; the others are for comparison.
   std::vector<Tile> chain_tiles(const Chain& chain, const Machine& machine) const override {
-    std::vector<Tile> tiles{{any_team}};
-    for (const ResidentLayout& layout : resident_layouts(chain, facts_of(machine)))
+    std::vector<Tile> tiles{{warpgroups_ ? any_batch : any_team}};
+    for (const ResidentLayout& layout : layouts_of(chain, facts_of(machine), warpgroups_))
       tiles.push_back({name_of(layout)});
     return tiles;
   }
 
   Cost chain_cost(const Chain& chain, const Tile& tile, const Machine& machine) const override {
     const DeviceFacts device = facts_of(machine);
-    const std::vector<ResidentLayout> layouts = resident_layouts(chain, device);
+    const std::vector<ResidentLayout> layouts = layouts_of(chain, device, warpgroups_);
     const Index n = chain.front().n;
     const auto asked = std::find_if(layouts.begin(), layouts.end(), [&](const auto& layout) {
       return name_of(layout) == tile.name;
@@ -177,14 +196,20 @@ class SpikeResident final : public Kernel {
 
   std::unique_ptr<Prepared> chain_prepare(const Chain& chain, const Tile& tile,
                                           const Machine& machine) const override {
-    return std::make_unique<PreparedResident>(chain, tile, machine);
+    return std::make_unique<PreparedResident>(chain, tile, machine, warpgroups_);
   }
+
+  bool warpgroups_;
 };
 
 }  // namespace
 
 const Kernel& spike_resident() {
-  static const SpikeResident kernel;
+  static const SpikeResident kernel(false);
+  return kernel;
+}
+const Kernel& spike_resident_warpgroups() {
+  static const SpikeResident kernel(true);
   return kernel;
 }
 

@@ -16,5 +16,8 @@ ResidentKernel resident_fashion_one_term();  // of weights that are f16 numbers
 // By wgmma, on 9.0.
 ResidentKernel resident_fashion_warpgroups();
 ResidentKernel resident_fashion_warpgroups_few();
+// The same where layers' spikes are wanted.
+ResidentKernel resident_fashion_warpgroups_inner();
+ResidentKernel resident_fashion_warpgroups_few_inner();
 
 }  // namespace convoy::cuda::sm80

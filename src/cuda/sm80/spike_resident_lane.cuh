@@ -48,13 +48,13 @@ struct LaneOnDevice {
   __device__ std::uint32_t half_of(float value) const {
     return __half_as_ushort(__float2half_rn(value));
   }
-  /// Pixels 2 * Pair and 2 * Pair + 1 of four, each less 127.5, as f16 values. 1024 + u is the f16
-  /// number of bits 0x6400 + u.
+  /// Pixels 2 * Pair and 2 * Pair + 1 of four as f16 values. 1024 + u is the f16 number of bits
+  /// 0x6400 + u.
   template <int Pair>
-  __device__ std::uint32_t centred(std::uint32_t four) const {
+  __device__ std::uint32_t two_pixels(std::uint32_t four) const {
     const std::uint32_t bits = __byte_perm(four, 0x64, Pair == 0 ? 0x4140 : 0x4342);
     __half2 pair = *reinterpret_cast<const __half2*>(&bits);
-    pair = __hadd2(__hsub2(pair, __float2half2_rn(1152.0F)), __float2half2_rn(0.5F));
+    pair = __hsub2(pair, __float2half2_rn(1024.0F));
     return *reinterpret_cast<const std::uint32_t*>(&pair);
   }
   __device__ void prefetch(const void* from) const { ptx::prefetch_l1(from); }

@@ -98,4 +98,10 @@ struct KnownNet {
   }
 };
 
+/// A known network whose layers' spikes are wanted: the same code, which writes them too.
+template <class Net>
+struct WithInner : Net {
+  static constexpr bool inner = true;
+};
+
 }  // namespace convoy::cuda::sm80

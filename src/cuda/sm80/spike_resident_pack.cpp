@@ -13,19 +13,17 @@
 namespace convoy::cuda::sm80 {
 namespace {
 
-// x' of pixel u of a channel: slope * (u - 127.5) + offset.
+// x' of pixel u of a channel: first + range * u / 255. Of black and white pixels that is exact.
 struct Line {
-  double slope = 0, offset = 0;
+  double first = 0, range = 0;
 };
 
-// A line through all values of a channel, to within what fp32 rounds; slope 0: there is none.
+// A line through all values of a channel, to within what fp32 rounds; range 0: there is none.
 Line line_of(const float* values) {
-  const Line line{(static_cast<double>(values[255]) - values[0]) / 255,
-                  (static_cast<double>(values[255]) + values[0]) / 2};
+  const Line line{values[0], static_cast<double>(values[255]) - values[0]};
   const double most = std::max(std::abs(values[0]), std::abs(values[255]));
   for (int u = 0; u < 256; ++u)
-    if (!(std::abs(line.slope * (u - 127.5) + line.offset - values[u]) <= most * 0x1p-22))
-      return {};
+    if (!(std::abs(line.first + line.range * u / 255 - values[u]) <= most * 0x1p-22)) return {};
   return line;
 }
 
@@ -42,11 +40,7 @@ class Packer {
     pixels();
     for (int i = 0; i < layout.size; ++i) {
       tables(i);
-      step_ = i == 0 ? common_step() : 1;
-      if (layer(i) == 2 && step_ != 1) {
-        step_ = 1;
-        layer(i);
-      }
+      layer(i);
     }
   }
   ResidentConstants take() { return std::move(made_); }
@@ -62,10 +56,13 @@ class Packer {
     bool lines = true;
     for (Index i = 0; i < c && lines; ++i) {
       lines_.push_back(line_of(values + i * 256));
-      lines = lines_.back().slope != 0;
+      lines = lines_.back().range != 0;
     }
-    if (lines) return;
-    lines_.assign(static_cast<std::size_t>(c), {1, 0});
+    if (lines) {
+      range_ = common_range();
+      return;
+    }
+    lines_.assign(static_cast<std::size_t>(c), {0, 1});
     for (Index i = 0; i < c * 256; ++i) {
       if (!is_half(values[i]))
         throw Error(fmt::format(
@@ -76,14 +73,19 @@ class Packer {
     }
   }
 
-  // By which all the first layer's weights may be divided, and its sums multiplied; 1: by none.
-  double common_step() const {
-    const double slope = lines_.front().slope;
-    const bool all = slope > 0 && std::all_of(lines_.begin(), lines_.end(), [&](const Line& line) {
-                       return line.slope == slope;
+  // What the first layer's sums are multiplied by instead of its weights: the range of all
+  // channels, where they have one; 1: the weights have it in them. Not below 0: a larger sum is to
+  // be a larger input.
+  double common_range() const {
+    const double range = lines_.front().range;
+    const bool all = range > 0 && std::all_of(lines_.begin(), lines_.end(), [&](const Line& line) {
+                       return line.range == range;
                      });
-    return all ? slope : 1;
+    return all ? range : 1;
   }
+
+  // What sums of pixels 0 to 255 are multiplied by.
+  double step() const { return made_.values.empty() ? range_ / 255 : 1; }
 
   // The weight of filter k for value x of a row r of the first layer's units, from column `phase`
   // of the group on.
@@ -95,10 +97,10 @@ class Packer {
     const Index column = from / channels, c = from % channels;
     if (column % s.dil.w != 0 || column / s.dil.w >= s.s) return 0;
     const float* const w = all_.front().w + ((k * s.r + r) * s.s + column / s.dil.w) * s.c;
-    if (c < s.c) return w[c] * (lines_[static_cast<std::size_t>(c)].slope / step_);
-    double sum = 0;  // of the channel that is 1 inside the image
-    for (Index i = 0; i < s.c; ++i) sum += w[i] * lines_[static_cast<std::size_t>(i)].offset;
-    return sum / step_;
+    if (c < s.c) return w[c] * (lines_[static_cast<std::size_t>(c)].range / range_);
+    double sum = 0;  // of the channel that is white inside the image
+    for (Index i = 0; i < s.c; ++i) sum += w[i] * lines_[static_cast<std::size_t>(i)].first;
+    return sum / range_;
   }
 
   // The weight of filter `column % k` for value e of unit u. Columns of the first layer: eight
@@ -132,8 +134,7 @@ class Packer {
     biases(i);
   }
 
-  // Packs a layer's weights and returns how many terms they take.
-  int layer(int i) {
+  void layer(int i) {
     const ResidentLayer& l = at(i);
     const Index units = Index{l.taps_h} * l.taps_w * l.tap_units;
     const Index columns = Index{l.channel_tiles} * l.phases * tile_columns;
@@ -150,7 +151,10 @@ class Packer {
     std::frexp(most, &exponent);
     exponent = most == 0 ? 0 : std::clamp(14 - exponent, -100, 100);
     ResidentScale& of = made_.of[static_cast<std::size_t>(i)];
-    of = {static_cast<float>(std::ldexp(step_, -exponent)), 1};
+    const double scale = std::ldexp(i == 0 ? step() : 1, -exponent);
+    of.scale = static_cast<float>(scale);
+    of.rest = static_cast<float>(scale - of.scale);
+    of.terms = 1;
     std::byte* const to =
         (i < layout_.convolutions ? made_.shared : made_.linear).data() + l.weights;
     for (Index product = 0; product < l.products; ++product)
@@ -169,7 +173,6 @@ class Packer {
           std::memcpy(to + ((product * (columns / tile_columns) + tile) * 32 + lane) * 16, terms,
                       sizeof terms);
         }
-    return of.terms;
   }
 
   static void split(double w, std::uint16_t& hi, std::uint16_t& lo) {
@@ -188,7 +191,7 @@ class Packer {
         for (Index tap = 0; tap < s.r * s.s; ++tap)
           for (Index c = 0; c < s.c; ++c)
             sum += all_.front().w[(k * s.r * s.s + tap) * s.c + c] *
-                   lines_[static_cast<std::size_t>(c)].offset;
+                   lines_[static_cast<std::size_t>(c)].first;
       if (l.mean) sum *= layout_.steps;
       if (!(std::abs(sum) < 1e30)) refuse_weight(i, sum);
       bias[k] = static_cast<float>(sum);
@@ -204,7 +207,7 @@ class Packer {
   const ResidentLayout& layout_;
   std::span<const Parameters> all_;
   std::vector<Line> lines_;
-  double step_ = 1;  // see common_step
+  double range_ = 1;  // see common_range
   ResidentConstants made_;
 };
 

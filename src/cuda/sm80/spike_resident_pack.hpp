@@ -17,14 +17,20 @@ namespace convoy::cuda::sm80 {
 ///
 /// Weights are two f16 terms each, hi + lo, of the weight times a power of two that keeps lo from
 /// being subnormal; with inputs 0 and 1, or small integers, sums are as good as fp32's. Weights
-/// that are f16 numbers have no lo; so that this holds of the first layer too, the step from pixel
-/// value to pixel value is then in the scale of its sums instead of its weights. They lie
+/// that are f16 numbers have no lo.
+///
+/// Pixels are integers, and x' of pixel u is first + range * u / 255. So that sums of integers and
+/// weights stay exact, range / 255 is not in the weights of the first layer but in the scale of its
+/// sums, which has two parts and multiplies them as exactly as a division by 255 would. Channels of
+/// several ranges have these in their weights.
+///
+/// Weights lie
 /// [product][eight filters][lane]{hi unit 0, hi unit 1, lo unit 0, lo unit 1}, two values each.
 struct ResidentConstants {
   std::vector<std::byte> shared;  // as in ResidentLayout::constants_bytes
   std::vector<std::byte> linear;  // as in ResidentLayout::linear_bytes
   std::array<ResidentScale, most_layers> of{};
-  /// x' of a pixel value, f16, [C][256]; empty: the value of pixel u is u - 127.5, what makes x' of
+  /// x' of a pixel value, f16, [C][256]; empty: that of pixel u is u, what makes x' of
   /// it is in weights and bias.
   std::vector<std::uint16_t> values;
 };

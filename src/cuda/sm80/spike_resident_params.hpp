@@ -12,7 +12,8 @@ inline constexpr Index most_inline_bytes = 1024;
 
 /// What the packing found of a layer's weights.
 struct ResidentScale {
-  float scale = 0;  // of its sums
+  float scale = 0;  // of its sums, rounded
+  float rest = 0;   // what that lacks; 0 of all layers but the one that reads pixels
   int terms = 2;    // f16 numbers a weight; 1: all lo are 0, their products change no bit
 };
 
@@ -21,7 +22,7 @@ struct ResidentParams {
   ResidentScale of[most_layers] = {};
   const void* constants = nullptr;        // copied to shared memory
   const void* linear = nullptr;           // weights of linear layers
-  const std::uint16_t* values = nullptr;  // f16, [C][256]; null: pixel u is u - 127.5
+  const std::uint16_t* values = nullptr;  // f16, [C][256]; null: that of pixel u is u
   // Of the run.
   Index n = 0;
   const std::uint8_t* x = nullptr;  // null: image

@@ -72,7 +72,7 @@ struct ResidentLayer {
 struct ResidentImage {
   int h = 0, w = 0, c = 0;
   int top = 0, left = 0;  // padding
-  /// Pixels have a channel more, 1 inside the image: what makes 0 of x' outside of it.
+  /// Pixels have a channel more, white inside the image: what makes 0 of x' outside of it.
   bool ones = false;
   int rows = 0, groups = 0, units = 0, step = 0;
   int pitch = 0;  // units from row to row

@@ -25,10 +25,10 @@ CONVOY_LANE std::uint32_t pixel_value(const Lane& lane, const ResidentParams& p,
   const int channels = at.channels();
   const int w = column + value / channels, c = value % channels;
   if (row < 0 || row >= at.h || w < 0 || w >= at.w) return 0;
-  if (c == at.c) return half_one;
+  if (c == at.c) return half_white;
   const std::uint8_t u = image[(Index{row} * at.w + w) * at.c + c];
   if (p.values != nullptr) return lane.from_global(p.values + c * 256 + u);
-  return lane.half_of(static_cast<float>(u) - 127.5F);
+  return lane.half_of(static_cast<float>(u));
 }
 
 /// Where unit `i` of an image lies: its run of values in the image, itself in shared memory.
@@ -64,8 +64,8 @@ CONVOY_LANE Words4 unit_of(const Lane& lane, const PixelWords& pixels) {
   Words4 unit;
   CONVOY_UNROLL
   for (int j = 0; j < 2; ++j) {
-    unit.word[2 * j] = lane.template centred<0>(pixels.word[j]);
-    unit.word[2 * j + 1] = lane.template centred<1>(pixels.word[j]);
+    unit.word[2 * j] = lane.template two_pixels<0>(pixels.word[j]);
+    unit.word[2 * j + 1] = lane.template two_pixels<1>(pixels.word[j]);
   }
   return unit;
 }
@@ -107,8 +107,8 @@ CONVOY_LANE void put_image(const Lane& lane, const ResidentParams& p, const Resi
     } else if (plain && unit.from + unit_values <= bytes) {
       CONVOY_UNROLL
       for (int j = 0; j < 4; ++j)
-        words.word[j] =
-            lane.template centred<0>(image[unit.from + 2 * j] | image[unit.from + 2 * j + 1] << 8);
+        words.word[j] = lane.template two_pixels<0>(image[unit.from + 2 * j] |
+                                                    image[unit.from + 2 * j + 1] << 8);
     } else {
       CONVOY_UNROLL
       for (int j = 0; j < 4; ++j) {

@@ -19,12 +19,24 @@ CONVOY_LANE std::uint32_t count_bits(int count) {
   return count == 0 ? 0 : half_one + (count - 1) * 0x400;
 }
 
+/// A spike of a linear layer, of image `image` of a round's, to where layers' spikes are wanted.
+template <class Net>
+CONVOY_LANE void put_wanted(const ResidentParams& p, const ResidentLayer& l, int i, int t,
+                            Index begin, int image, int images, int filter, bool spike) {
+  if constexpr (Net::inner) {
+    if (image >= images) return;
+    const sm80::Sink sink = sm80::sink_of<Net>(p, l, i, 0, begin + image, 0);
+    if (sink.y != nullptr) sink.y[t * sink.y_step + filter] = spike ? 1.0F : 0.0F;
+  }
+}
+
 /// Linear layer I of a round's images: a warpgroup takes 32 filters by 40 images at a time. Where
 /// the mean reads them its spikes are counts, a row an image, as src/cuda/sm80 has them. Columns of
-/// images that are not there are whatever lies there, and nobody reads what becomes of them.
+/// images that are not there are whatever lies there, and nobody reads what becomes of them. begin:
+/// the round's first image.
 template <class Net, int I, class Lane>
 CONVOY_LANE void linear_layer(const Lane& lane, const ResidentParams& p, const Team& team,
-                              int images) {
+                              Index begin, int images) {
   using At = LinearByWarpgroup;
   constexpr ResidentLayer l = sm80::FashionNet::net().layers[I];
   const auto* const weights =
@@ -71,6 +83,7 @@ CONVOY_LANE void linear_layer(const Lane& lane, const ResidentParams& p, const T
         const float x = fmaf(acc[t][4 * j + e] + acc[t][4 * j + 2 + e], scale, bias);
         const bool spike = sm80::step<false>(l, x, v);
         count += spike ? 1 : 0;
+        put_wanted<Net>(p, l, I, t, begin, image, images, filter, spike);
         if (!l.counts)
           *reinterpret_cast<std::uint16_t*>(lane.shared + out +
                                             At::place(l.k / 8, t, filter, image)) =
@@ -120,8 +133,8 @@ CONVOY_LANE void warpgroups_cta(const Lane& lane, const ResidentParams& p, int c
   for (Index first = begin; first < end; first += batch) {
     const int images = static_cast<int>(end - first < batch ? end - first : batch);
     Convolutions<Net, LinearByWarpgroup, Lane>(lane, p, team).run(first, images);
-    linear_layer<Net, 2>(lane, p, team, images);
-    linear_layer<Net, 3>(lane, p, team, images);
+    linear_layer<Net, 2>(lane, p, team, first, images);
+    linear_layer<Net, 3>(lane, p, team, first, images);
     constexpr ResidentLayer last = sm80::FashionNet::net().layers[4];
     sm80::linear_layer<Net>(lane, p, last, 4, first, images);
     lane.sync_cta();

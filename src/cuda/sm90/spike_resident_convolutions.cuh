@@ -173,8 +173,14 @@ struct Convolutions {
     }
   }
 
+  /// Where an image's spikes of layer i are wanted: y of step 0, from step to step the same further
+  /// on; null: nowhere.
+  CONVOY_LANE sm80::Sink wanted(const ResidentLayer& l, int i, Index image) const {
+    return sm80::sink_of<Net>(p, l, i, 0, image, 0);
+  }
+
   /// Both steps' spikes of the first layer, from the pixels.
-  CONVOY_LANE void first_layer() const {
+  CONVOY_LANE void first_layer(Index image) const {
     using At = FirstByWarpgroup;
     constexpr ResidentLayer l = sm80::FashionNet::net().layers[0];
     float acc[At::n / 2];
@@ -192,14 +198,14 @@ struct Convolutions {
     const int column = 2 * (lane.lane & 3) + rows.lower;
     const int to = team.memory + warpgroup_map + column * 2 * SecondByWarpgroup::pixel_bytes +
                    At::window(team.warp) * SecondByWarpgroup::pixel_bytes + 2 * rows.filter;
-    const float scale = p.of[0].scale;
+    const sm80::ResidentScale of = p.of[0];
     CONVOY_UNROLL
     for (int j = 0; j < At::n / 8; ++j) {
       const float left = fmaxf(acc[4 * j], acc[4 * j + 2]);
       const float right = fmaxf(acc[4 * j + 1], acc[4 * j + 3]);
       const float other = lane.exchange_float(rows.lower ? left : right, 16);
       const float most = fmaxf(rows.lower ? right : left, other);
-      const float x = fmaf(most, scale, bias[0]);
+      const float x = sm80::first_input(of, most, bias[0]);
       float v = 0;
       CONVOY_UNROLL
       for (int t = 0; t < 2; ++t) {
@@ -207,6 +213,10 @@ struct Convolutions {
         *reinterpret_cast<std::uint16_t*>(lane.shared + to + t * SecondByWarpgroup::step_bytes +
                                           j * 16 * SecondByWarpgroup::pixel_bytes) =
             static_cast<std::uint16_t>(spike);
+        if constexpr (Net::inner)
+          if (const sm80::Sink sink = wanted(l, 0, image); sink.y != nullptr)
+            sink.y[t * sink.y_step + (2 * (8 * j + column) + At::window(team.warp)) * l.k +
+                   rows.filter] = spike != 0 ? 1.0F : 0.0F;
       }
     }
   }
@@ -227,7 +237,7 @@ struct Convolutions {
     lane.end_products();
   }
   /// Both steps' features of an image.
-  CONVOY_LANE void end_second_layer(SecondSums& acc, int slot) const {
+  CONVOY_LANE void end_second_layer(SecondSums& acc, Index image, int slot) const {
     constexpr ResidentLayer l = sm80::FashionNet::net().layers[1];
     lane.wait_for_products(acc[0]);
     lane.wait_for_products(acc[1]);
@@ -256,6 +266,13 @@ struct Convolutions {
     for (int j = 0; j < 4; ++j)
       *reinterpret_cast<std::uint16_t*>(lane.shared + p.at.parts[0] + place(j)) =
           static_cast<std::uint16_t>(bits >> j & 1 ? half_one : 0);
+    if constexpr (Net::inner)
+      if (const sm80::Sink sink = wanted(l, 1, image); sink.y != nullptr) {
+        CONVOY_UNROLL
+        for (int j = 0; j < 4; ++j)
+          sink.y[rows.lower * sink.y_step + (j * l.out_w + (lane.lane & 3)) * l.k + rows.filter] =
+              bits >> j & 1 ? 1.0F : 0.0F;
+      }
   }
 
   CONVOY_LANE void sync() const { lane.sync_team(team.number, warpgroup_lanes); }
@@ -270,12 +287,12 @@ struct Convolutions {
     stage(pixels);
     lane.publish();
     sync();
-    first_layer();
+    first_layer(image);
     lane.publish();
     sync();
     SecondSums acc;
     begin_second_layer(acc);
-    end_second_layer(acc, slot);
+    end_second_layer(acc, image, slot);
   }
 
   /// All images of a round: their features.
@@ -291,13 +308,13 @@ struct Convolutions {
       lane.publish();
       sync();
       if (more) read_pixels(begin + slot + resident_warpgroups, pixels);
-      first_layer();
+      first_layer(begin + slot);
       lane.publish();
       sync();
       SecondSums acc;
       begin_second_layer(acc);
       if (more) stage(pixels);
-      end_second_layer(acc, slot);
+      end_second_layer(acc, begin + slot, slot);
     }
     const int last = images % resident_warpgroups;  // of a row that is not whole
     if (last != 0 && team.number >= last) skip();

@@ -45,9 +45,9 @@ struct FewTiles {
 
   /// Spikes, or their counts, of the layer. Columns of images that are not there are whatever lies
   /// there, and nobody reads what becomes of them.
-  template <class Lane>
+  template <class Net, class Lane>
   CONVOY_LANE void run(const Lane& lane, const ResidentParams& p, const Team& team,
-                       const WeightWords* w, int images) const {
+                       const WeightWords* w, Index begin, int images) const {
     using At = FewByWarpgroup;
     constexpr ResidentLayer l = sm80::FashionNet::net().layers[I];
     const int in = p.at.part(I), out = p.at.part(I + 1);
@@ -79,6 +79,7 @@ struct FewTiles {
         const float x = fmaf(acc[tile][t] + acc[tile][2 + t], scale, bias);
         const bool spike = sm80::step<false>(l, x, v);
         count += spike ? 1 : 0;
+        put_wanted<Net>(p, l, I, t, begin, image, images, filter, spike);
         if (!l.counts)
           *reinterpret_cast<std::uint16_t*>(lane.shared + out +
                                             At::place(l.k / 8, t, filter, image)) =
@@ -110,7 +111,7 @@ template <class Net, class Lane>
 CONVOY_LANE void few_images_cta(const Lane& lane, const ResidentParams& p, int cta, int ctas) {
   constexpr ResidentLayer last = sm80::FashionNet::net().layers[4];
   // Asked here, parameters that are read last are in the constants' cache then.
-  if (p.labels == nullptr && p.y[4] == nullptr) return;
+  if (!Net::inner && p.labels == nullptr && p.y[4] == nullptr) return;
   fetch_linear_constants(lane, p);
   const Team team = warpgroup_of(lane, p);
   lane.wait_for_previous_launch();
@@ -133,14 +134,14 @@ CONVOY_LANE void few_images_cta(const Lane& lane, const ResidentParams& p, int c
   lane.publish();
   lane.sync_cta();
   if (team.number > 0) {
-    two.run(lane, p, team, w, images);
+    two.template run<Net>(lane, p, team, w, first, images);
     if (has_means) FewTiles<4, 1>{}.load_eights(lane, p, team.warp, w);
   } else {
     three.load(lane, p, team, w);
   }
   lane.publish();
   lane.sync_cta();
-  if (team.number == 0) three.run(lane, p, team, w, images);
+  if (team.number == 0) three.template run<Net>(lane, p, team, w, first, images);
   lane.sync_cta();
   if (has_means) few_means<Net>(lane, p, last, w, team.warp, images);
   lane.sync_cta();
