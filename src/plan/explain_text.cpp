@@ -191,6 +191,7 @@ std::string to_text(const Explanation& e) {
                         e.machine.multiprocessors);
   else
     text += fmt::format("  {}, {}, {}\n", e.machine.name, e.machine.isa, threads_text(e));
+  if (!e.machine.warning.empty()) text += fmt::format("  Warning: {}.\n", e.machine.warning);
   text += kernels_text(e) + choice_text(e) + time_lines(e) + traffic_text(e);
   if (!e.warning.empty()) text += fmt::format("\nWarning: {}\n", e.warning);
   return text;

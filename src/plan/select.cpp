@@ -30,6 +30,22 @@ void check_cost(const Kernel& kernel, const Chain& chain, const Tile& tile, cons
       to_text(machine.device), machine.peak_flops, machine.memory_bandwidth, machine.clock_hz));
 }
 
+// A maximum with what is no number can hide it: cost models are not asked.
+void check_machine(const Machine& machine) {
+  if (machine.device.kind != DeviceKind::cuda) return;
+  const auto is_fine = [](double v) { return std::isfinite(v) && v > 0; };
+  if (is_fine(machine.peak_flops) && is_fine(machine.tensor_flops) &&
+      is_fine(machine.memory_bandwidth) && is_fine(machine.clock_hz))
+    return;
+  throw Error(fmt::format(
+      "planner: {} ({}) is said to do {} FLOP/s, {} on tensor cores, and {} bytes/s at {} Hz, "
+      "expected numbers above 0. Make the machine of its facts (machine_of), which estimates what "
+      "a "
+      "driver does not tell.",
+      to_text(machine.device), machine.name, machine.peak_flops, machine.tensor_flops,
+      machine.memory_bandwidth, machine.clock_hz));
+}
+
 }  // namespace
 
 std::vector<RankedTile> rank(const Kernel& kernel, const Chain& chain, const Machine& machine) {
@@ -232,6 +248,7 @@ bool fits(const Kernel& kernel, const Chain& chain, const Machine& machine) {
 Selection select(const Chain& chain, const Machine& machine, const PlanOptions& options,
                  const TuningCache* tuning, std::span<const Kernel* const> kernels) {
   check(chain, machine.device.kind == DeviceKind::cuda);
+  check_machine(machine);
   Selection selection;
   selection.canonical = canonical_chain(chain, machine.device.kind);
   Machine one_thread = machine;

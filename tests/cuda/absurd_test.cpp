@@ -2,6 +2,7 @@
 // launch is sound. Needs no GPU.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "bench/fit/h200.hpp"
@@ -252,6 +253,59 @@ TEST(Absurd, LaunchesAreCounted) {
   EXPECT_TRUE(refusals("few_filters", "n1073741824h1c16k1r1").empty());
   expect_refused("few_filters", "n1073741824h2w1c16k1r1", "more tiles");
   expect_refused("few_filters", "n1h1w2c16k1r1s2stride1x500000000pad0x300000000", "2^30");
+}
+
+// A tile of another stage used to become the first or the last one without a word.
+TEST(Absurd, ATileOfAnotherStageIsRefused) {
+  const auto refused = [](const char* kernel, const char* from, const char* to) {
+    const Kernel& k = *find_kernel(kernel, DeviceKind::cuda);
+    const Stage one = parse_stage(from), other = parse_stage(to);
+    std::vector<std::string> names;
+    for (const Tile& tile : k.tiles(other, machine())) names.push_back(tile.name);
+    int foreign = 0;
+    for (const Tile& tile : k.tiles(one, machine())) {
+      if (std::find(names.begin(), names.end(), tile.name) != names.end()) {
+        EXPECT_NO_THROW(k.cost(other, tile, machine())) << tile.name;
+        continue;
+      }
+      ++foreign;
+      EXPECT_THROW(k.cost(other, tile, machine()), Error) << kernel << ' ' << tile.name;
+    }
+    EXPECT_GT(foreign, 0) << kernel;
+  };
+  refused("window", "f16:n4h14c256k256r3pad1", "f16:n4h14c64k32r3pad1groups2");
+  refused("window", "f16:n4h14c64k32r3pad1groups2", "f16:n4h14c33k32r3pad1");
+  refused("fma", "n4h14c3k128r3", "n4h14c3k8r3");
+}
+
+// Some drivers tell no clock of the memory, or none at all: what was predicted from that was
+// infinite, so that every stage ran on `general`.
+TEST(Absurd, AGpuWhoseDriverTellsNothingRunsTheSameKernels) {
+  PlanOptions options;
+  options.use_tuning = false;
+  for (const char* text : {"f16:n32h56c64k128r3pad1+bias+relu+max2", "n8h28c64k64r3pad1+relu",
+                           "f16:n8h56c64k64r3pad1groups64", "f16:n8h224c3k64r7stride2pad3"}) {
+    const Stage stage = parse_stage(text);
+    const auto kernel = [&](const Machine& m) {
+      return select(stage, m, options, nullptr).kernel().name();
+    };
+    EXPECT_TRUE(machine().warning.empty());
+    DeviceFacts facts = h200();
+    facts.memory_bandwidth = 0;
+    EXPECT_NE(machine_of(facts).warning.find("speed of its memory"), std::string::npos);
+    EXPECT_EQ(kernel(machine_of(facts)), kernel(machine())) << text;
+    facts.clock = 0;
+    EXPECT_EQ(kernel(machine_of(facts)), kernel(machine())) << text;
+    // A machine that did not go through machine_of is an error, not a choice.
+    for (double Machine::*number : {&Machine::memory_bandwidth, &Machine::peak_flops,
+                                    &Machine::tensor_flops, &Machine::clock_hz}) {
+      for (const double none : {0.0, -1.0, std::nan("")}) {
+        Machine broken = machine();
+        broken.*number = none;
+        EXPECT_THROW(static_cast<void>(kernel(broken)), Error) << text << ' ' << none;
+      }
+    }
+  }
 }
 
 // The lists that `convoy verify` takes on a GPU: it would refuse what the kernel refuses.

@@ -3,7 +3,9 @@
 // what is refused at one size more would not. Needs no GPU.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 
 #include "cuda/any/depthwise_thread.hpp"
@@ -447,6 +449,27 @@ TEST(GpuLimits, HaloRefusesMoreMembranesThanItCounts) {
     ASSERT_EQ(why.size(), 1U) << n;
     EXPECT_EQ(why.front(),
               "membranes = " + std::to_string(n * 256 * 256 * 512) + ", at most 2^30 fit");
+  }
+}
+
+// What a driver does not tell is an estimate and a warning, never a 0 to divide by.
+TEST(GpuFacts, WhatTheDriverDoesNotTellIsEstimated) {
+  EXPECT_TRUE(machine_of(h200()).warning.empty());
+  for (const int capability : {75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121, 130}) {
+    DeviceFacts facts = h200();
+    facts.major = capability / 10, facts.minor = capability % 10;
+    for (const double none : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+      facts.memory_bandwidth = none;
+      facts.clock = h200().clock;
+      Machine machine = machine_of(facts);
+      EXPECT_TRUE(std::isfinite(machine.memory_bandwidth) && machine.memory_bandwidth > 1e9);
+      EXPECT_NE(machine.warning.find("speed of its memory"), std::string::npos);
+      facts.clock = none;
+      machine = machine_of(facts);
+      EXPECT_TRUE(std::isfinite(machine.peak_flops) && machine.peak_flops > 1e9);
+      EXPECT_TRUE(std::isfinite(machine.tensor_flops) && machine.tensor_flops > 1e9);
+      EXPECT_NE(machine.warning.find("clock"), std::string::npos);
+    }
   }
 }
 
