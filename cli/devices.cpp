@@ -59,7 +59,8 @@ nlohmann::ordered_json gpus_json(const gpu::Survey& survey) {
                     {"tensor_flops", gpu.tensor_flops},
                     {"peak_flops", gpu.peak_flops},
                     {"kernels", kernels_of(gpu)},
-                    {"limit", limit}});
+                    {"limit", limit},
+                    {"warning", gpu.warning}});
   }
   return {{"compiled_for", survey.compiled},
           {"driver", survey.driver},
@@ -83,6 +84,7 @@ void print_gpus(const gpu::Survey& survey) {
     line("peak",
          fmt::format("{:.0f} TFLOP/s fp16 on tensor cores, {:.0f} fp32, at the highest clock",
                      gpu.tensor_flops * 1e-12, gpu.peak_flops * 1e-12));
+    if (!gpu.warning.empty()) line("warning", gpu.warning + ".");
     const std::string limit = limit_of(gpu);
     line("kernels", joined(kernels_of(gpu)) + (limit.empty() ? "" : "; " + limit));
   }

@@ -16,8 +16,8 @@ else()
 endif()
 # The GPU families' host arithmetic, which `explain --map` shows where there is no CUDA, too: there it
 # is a part of convoy_inspect.
-set(gpu_arithmetic device_facts known_gpus refusals stage_facts any/depthwise_tile any/few_filters_layout any/fma_tile sm80/window_box sm80/window_cost
-    sm80/window_tile sm90/few_tile sm90/halo_cost sm90/halo_layout sm90/halo_maps sm90/halo_rings sm90/halo_taps sm90/halo_tile sm90/halo_walk
+set(gpu_arithmetic device_facts known_gpus limits refusals stage_facts any/depthwise_tile any/few_filters_layout any/fma_tile sm80/window_box sm80/window_cost
+    sm80/window_tile sm90/few_tile sm90/first_tile sm90/halo_cost sm90/halo_layout sm90/halo_maps sm90/halo_rings sm90/halo_taps sm90/halo_tile sm90/halo_walk sm90/pair_tile
     wrap/winograd_tile)
 
 # Measured tables that ship with the library, as text in it.

@@ -33,7 +33,8 @@ struct Machine {
   double clock_hz = 0;                  // of a multiprocessor, the highest
   std::size_t shared_memory_bytes = 0;  // that one CTA may have
   std::size_t memory_bytes = 0;
-  std::string driver;  // the CUDA version that the driver serves: "13.0"
+  std::string driver;   // the CUDA version that the driver serves: "13.0"
+  std::string warning;  // what its driver does not tell, and what is taken instead; empty: nothing
 };
 
 /// Of the CPU this process runs on what can be read: all but `threads` and the estimates. Throws

@@ -28,4 +28,11 @@ inline Status launch_status(const std::string& error) {
   return error.empty() ? Status() : Status(StatusCode::device_error, error);
 }
 
+/// The same of an error in choosing the plan's device (OnDevice): launches would go to another one.
+inline Status device_status(cudaError_t error) {
+  if (error == cudaSuccess) return {};  // the text below allocates
+  static_cast<void>(cudaGetLastError());
+  return launch_status(describe(error, "choosing the plan's GPU for a run"));
+}
+
 }  // namespace convoy::cuda

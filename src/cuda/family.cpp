@@ -48,6 +48,13 @@ std::shared_ptr<const DeviceWeights> pack_values(const Stage& stage, std::span<c
                             : pack_rounded(stage, values, device);
 }
 
+Error no_such_tile(std::string_view kernel, const Tile& tile, const Stage& stage) {
+  return Error(fmt::format(
+      "{} has no tile \"{}\" ({}, {}, {}, {}) for {}: it is a tile of another stage. Take one that "
+      "the kernel lists for this stage (convoy explain).",
+      kernel, tile.name, tile.a, tile.b, tile.c, tile.d, to_text(stage)));
+}
+
 Tile best_tile(const Kernel& family, const Stage& stage, const Machine& machine) {
   Tile tile = family.tiles(stage, machine).front();
   tile.name = "best";

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "convoy/error.hpp"
 #include "core/kernel.hpp"
 #include "cuda/memory.hpp"
 #include "cuda/stage_facts.hpp"
@@ -62,6 +63,9 @@ std::vector<Tile> by_seconds(std::vector<Tile> tiles, const Seconds& seconds) {
   for (std::size_t i = 0; i < tiles.size(); ++i) tiles[i] = std::move(timed[i].second);
   return tiles;
 }
+
+/// What is thrown for a tile that the family does not have for the stage: it is another stage's.
+Error no_such_tile(std::string_view kernel, const Tile& tile, const Stage& stage);
 
 /// The one tile of a kernel that runs another family inside: that family's best predicted one (they
 /// come in that order), under the name "best". What is slow in it shows in the family's own tiles.

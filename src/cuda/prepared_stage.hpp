@@ -40,6 +40,7 @@ class PreparedStage : public Prepared {
   /// A run of at least one image, whose operands fit.
   Status enqueue(const RunArgs& args) const noexcept {
     const OnDevice on(device_);
+    if (Status chosen = device_status(on.error()); !chosen.ok()) return chosen;
     return launch_status(launch_->run(args, weights_->memory.data(), stream_of(args)));
   }
 

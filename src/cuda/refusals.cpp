@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include "cuda/stage_facts.hpp"
 #include "math/activation.hpp"
 
 namespace convoy::cuda {
@@ -56,8 +55,8 @@ Refusals& Refusals::pools_first() {
             "the activation decreases or makes NaN: pooling before it would change the result");
 }
 
-Refusals& Refusals::countable_sizes() {
-  return none_of(too_large(stage_));
+Refusals& Refusals::within(const Limits& limits) {
+  return none_of(beyond(stage_, limits));
 }
 
 }  // namespace convoy::cuda

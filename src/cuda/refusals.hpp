@@ -7,6 +7,7 @@
 
 #include "convoy/stage.hpp"
 #include "cuda/device_facts.hpp"
+#include "cuda/limits.hpp"
 
 namespace convoy::cuda {
 
@@ -40,8 +41,8 @@ class Refusals {
   Refusals& no_neuron();
   /// An activation that may follow the pool, where there is one.
   Refusals& pools_first();
-  /// Sizes that 32-bit positions and TMA's strides hold (`too_large`).
-  Refusals& countable_sizes();
+  /// Sizes that the family can count.
+  Refusals& within(const Limits& limits);
 
   bool none() const { return reasons_.empty(); }
   std::vector<std::string> all() { return std::move(reasons_); }

@@ -14,6 +14,7 @@
 #include "core/gpu_async.hpp"
 #include "core/process.hpp"
 #include "core/size.hpp"
+#include "plan/parts.hpp"
 
 namespace convoy {
 namespace {
@@ -74,7 +75,8 @@ Bound::Bound(const Chain& chain, const PlanOptions& options, std::optional<Selec
       threads_(on_gpu() ? nullptr
                         : shared_threads(running(machine_, selection_).threads,
                                          options_.caller_threads)),
-      prepared_(kernel().prepare(chain_, selection_.tile.tile, running(machine_, selection_))),
+      prepared_(
+          prepare_in_parts(kernel(), chain_, selection_.tile.tile, running(machine_, selection_))),
       workspace_bytes_(prepared_->workspace_bytes()),
       workspaces_(on_gpu() || !owns_workspace ? 0 : workspace_bytes_,
                   checked(options_.concurrent_runs)) {

@@ -227,7 +227,10 @@ Explanation explain(const Stage& stage, const Machine& given, const Selection& s
       line.chosen = &kernel == &selection.kernel();
       const Tile& tile = line.chosen ? selection.tile.tile : verdict.tiles.front().tile;
       line.tile = tile.name;
-      line.predicted = kernel.cost(stage, tile, machine);
+      const Parts parts = part_of(kernel, stage, machine);
+      line.parts = parts.count;
+      line.predicted = cost_in_parts(kernel, stage, parts, tile, machine);
+      if (line.chosen) e.parts = parts;
     }
     e.kernels.push_back(std::move(line));
   }
@@ -236,7 +239,7 @@ Explanation explain(const Stage& stage, const Machine& given, const Selection& s
   e.kernel = selection.kernel().name();
   e.tile = selection.tile.tile.name;
   e.why_tile = selection.why_tile;
-  e.predicted = selection.kernel().cost(stage, selection.tile.tile, machine);
+  e.predicted = cost_in_parts(selection.kernel(), stage, e.parts, selection.tile.tile, machine);
   if (selection.tuned) e.tuned_seconds = selection.tuned->seconds;
   e.traffic =
       traffic_of(stage, e.shapes, stage.output_dtype(machine.device.kind == DeviceKind::cuda));

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/parts.hpp"
 #include "plan/select.hpp"
 #include "plan/timing.hpp"
 
@@ -22,6 +23,7 @@ struct Explanation {
     // Of a kernel that fits:
     std::string tile;
     Cost predicted;
+    Index parts = 1;  // that it runs all images in
     std::optional<Timing> measured;
   };
   /// Bytes that cross to and from memory: in one fused kernel, and in a chain of one pass an
@@ -40,6 +42,7 @@ struct Explanation {
   bool machine_measured = false;  // peak and bandwidth: else fixed estimates
   std::vector<KernelLine> kernels;
   std::string arithmetic, why_arithmetic, kernel, tile, why_tile;
+  Parts parts;  // that the chosen kernel runs all images in
   Cost predicted;
   std::optional<double> tuned_seconds;
   std::optional<Timing> measured;

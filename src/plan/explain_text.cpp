@@ -86,6 +86,14 @@ std::string choice_text(const Explanation& e) {
   line("arithmetic", fmt::format("{}: {}", e.arithmetic, e.why_arithmetic));
   line("kernel", e.kernel);
   line("tile", fmt::format("{}: {}", e.tile, e.why_tile));
+  if (e.parts.count > 1)
+    line("parts",
+         fmt::format("{} runs of at most {} images: the kernel takes no more at once, and n "
+                     "must not decide which kernel runs{}",
+                     e.parts.count, e.parts.images,
+                     e.parts.copied ? "; each is copied to workspace and back, as its time "
+                                      "steps lie apart"
+                                    : ""));
   line("waste",
        fmt::format(
            "{} of its {:.4g} GFLOP fall on padding of tiles and channels, and are thrown away",
@@ -183,6 +191,7 @@ std::string to_text(const Explanation& e) {
                         e.machine.multiprocessors);
   else
     text += fmt::format("  {}, {}, {}\n", e.machine.name, e.machine.isa, threads_text(e));
+  if (!e.machine.warning.empty()) text += fmt::format("  Warning: {}.\n", e.machine.warning);
   text += kernels_text(e) + choice_text(e) + time_lines(e) + traffic_text(e);
   if (!e.warning.empty()) text += fmt::format("\nWarning: {}\n", e.warning);
   return text;
@@ -201,7 +210,10 @@ std::string to_json(const Explanation& e) {
     Json row = {{"kernel", line.kernel}, {"arithmetic", line.arithmetic},
                 {"exact", line.exact},   {"fits", line.refusals.empty()},
                 {"chosen", line.chosen}, {"refusals", line.refusals}};
-    if (line.refusals.empty()) row["tile"] = line.tile, row["predicted"] = json_of(line.predicted);
+    if (line.refusals.empty()) {
+      row["tile"] = line.tile, row["predicted"] = json_of(line.predicted);
+      if (line.parts > 1) row["parts"] = line.parts;
+    }
     if (line.measured) row["measured"] = json_of(*line.measured);
     kernels.push_back(std::move(row));
   }
@@ -234,6 +246,9 @@ std::string to_json(const Explanation& e) {
       {"traffic", std::move(traffic)},
       {"fused_bytes", e.fused_bytes()},
       {"unfused_bytes", e.unfused_bytes()}};
+  if (e.parts.count > 1)
+    json["parts"] = {
+        {"count", e.parts.count}, {"images", e.parts.images}, {"copied", e.parts.copied}};
   if (e.tuned_seconds) json["tuned_seconds"] = *e.tuned_seconds;
   if (e.measured) {
     json["measured"] = json_of(*e.measured);

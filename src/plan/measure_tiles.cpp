@@ -11,6 +11,7 @@
 
 #include "core/date.hpp"
 #include "core/gpu.hpp"
+#include "plan/parts.hpp"
 #include "plan/select.hpp"
 #include "plan/tuning_cache.hpp"
 
@@ -32,7 +33,7 @@ std::vector<TimedCandidate> candidates_of(const Stage& stage, const Selection& s
     const double best = selection.tile.cost.seconds;
     for (const RankedTile& ranked : verdict.tiles) {
       if (!options.tile.empty() && ranked.tile.name != options.tile) continue;
-      const double seconds = kernel.cost(stage, ranked.tile, machine).seconds;
+      const double seconds = cost_in_parts(kernel, stage, ranked.tile, machine).seconds;
       if (seconds > 4 * best) continue;
       PlanOptions one = options;
       one.kernel = kernel.name();

@@ -9,6 +9,7 @@
 
 #include "convoy/plan.hpp"
 #include "plan/chain_runs.hpp"
+#include "plan/parts.hpp"
 #include "plan/tune_chain.hpp"
 
 namespace convoy {
@@ -103,7 +104,7 @@ class Cutter {
     const std::size_t most = std::min(chain_.size() - first, most_stages);
     for (std::size_t count = facts.least_stages; count <= most; ++count) {
       const Chain chain = part(first, count);
-      const std::vector<std::string> refusals = kernel.refusals(chain, machine_);
+      const std::vector<std::string> refusals = refusals_of_an_image(kernel, chain, machine_);
       if (!refusals.empty()) {
         if (count == facts.least_stages && why_apart_[first].empty() && count > 1)
           why_apart_[first] = fmt::format("{}", fmt::join(refusals, "; "));

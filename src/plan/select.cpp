@@ -9,13 +9,51 @@
 
 #include "convoy/error.hpp"
 #include "core/gpu.hpp"
+#include "plan/parts.hpp"
 
 namespace convoy {
+namespace {
+
+// A time that is none would win every comparison, or lose it, without a word.
+void check_cost(const Kernel& kernel, const Chain& chain, const Tile& tile, const Cost& cost,
+                const Machine& machine) {
+  const auto is_fine = [](double v) { return std::isfinite(v) && v >= 0; };
+  if (is_fine(cost.seconds) && cost.seconds > 0 && is_fine(cost.flops) && is_fine(cost.bytes) &&
+      is_fine(cost.waste))
+    return;
+  throw Error(fmt::format(
+      "planner: kernel {} with tile {} predicts {} seconds, {} operations, {} bytes and a waste of "
+      "{} for {}, expected numbers above 0. It counts on {}: {} FLOP/s, {} bytes/s, {} Hz. If a "
+      "number of these is none, that is a fault of the driver or of Convoy: report both, and plan "
+      "with another kernel (PlanOptions::kernel).",
+      kernel.name(), tile.name, cost.seconds, cost.flops, cost.bytes, cost.waste, to_text(chain),
+      to_text(machine.device), machine.peak_flops, machine.memory_bandwidth, machine.clock_hz));
+}
+
+// A maximum with what is no number can hide it: cost models are not asked.
+void check_machine(const Machine& machine) {
+  if (machine.device.kind != DeviceKind::cuda) return;
+  const auto is_fine = [](double v) { return std::isfinite(v) && v > 0; };
+  if (is_fine(machine.peak_flops) && is_fine(machine.tensor_flops) &&
+      is_fine(machine.memory_bandwidth) && is_fine(machine.clock_hz))
+    return;
+  throw Error(fmt::format(
+      "planner: {} ({}) is said to do {} FLOP/s, {} on tensor cores, and {} bytes/s at {} Hz, "
+      "expected numbers above 0. Make the machine of its facts (machine_of), which estimates what "
+      "a "
+      "driver does not tell.",
+      to_text(machine.device), machine.name, machine.peak_flops, machine.tensor_flops,
+      machine.memory_bandwidth, machine.clock_hz));
+}
+
+}  // namespace
 
 std::vector<RankedTile> rank(const Kernel& kernel, const Chain& chain, const Machine& machine) {
   std::vector<RankedTile> ranked;
-  for (Tile& tile : kernel.tiles(chain, machine)) {
-    Cost cost = kernel.cost(chain, tile, machine);
+  const Parts parts = part_of(kernel, chain, machine);
+  for (Tile& tile : tiles_of_part(kernel, chain, parts, machine)) {
+    const Cost cost = cost_in_parts(kernel, chain, parts, tile, machine);
+    check_cost(kernel, chain, tile, cost, machine);
     ranked.push_back({std::move(tile), cost});
   }
   // Stable: the family's own order breaks ties, so the answer does not depend on the library's
@@ -55,7 +93,8 @@ bool concerns(const Kernel& kernel, const Chain& chain, const Machine& machine) 
 // Why the kernel may not run the chain; empty: it may.
 std::vector<std::string> refusals_of(const Kernel& kernel, const Chain& chain,
                                      const Machine& machine) {
-  std::vector<std::string> refusals = kernel.refusals(chain, machine);
+  // Of one image: n decides neither the kernel nor the bits (parts.hpp).
+  std::vector<std::string> refusals = refusals_of_an_image(kernel, chain, machine);
   if (kernel.facts().folds && !chain.constants)
     refusals.push_back(
         "it folds bias into its weights: the chain must begin with \"constants > \", as those of "
@@ -165,7 +204,8 @@ void choose_threads(Selection& selection, const Chain& chain, const Machine& mac
   selection.threads = machine.threads;
   if (options.all_threads || kernel.facts().any_n) return;
   for (int threads = machine.threads / 2; threads >= 1; threads /= 2) {
-    const Cost cost = kernel.cost(chain, selection.tile.tile, with_threads(machine, threads));
+    const Cost cost =
+        cost_in_parts(kernel, chain, selection.tile.tile, with_threads(machine, threads));
     if (cost.seconds >= selection.tile.cost.seconds) continue;
     selection.threads = threads;
     selection.tile.cost = cost;
@@ -208,6 +248,7 @@ bool fits(const Kernel& kernel, const Chain& chain, const Machine& machine) {
 Selection select(const Chain& chain, const Machine& machine, const PlanOptions& options,
                  const TuningCache* tuning, std::span<const Kernel* const> kernels) {
   check(chain, machine.device.kind == DeviceKind::cuda);
+  check_machine(machine);
   Selection selection;
   selection.canonical = canonical_chain(chain, machine.device.kind);
   Machine one_thread = machine;

@@ -2,6 +2,7 @@
 // launch is sound. Needs no GPU.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "bench/fit/h200.hpp"
@@ -122,7 +123,7 @@ void check_halo(const Stage& stage) {
     SCOPED_TRACE(tile.name());
     const sm90::HaloLayout l = sm90::halo_layout(stage, tile, h200());
     expect_sound(l);
-    EXPECT_TRUE(countable({l.k_blocks, l.tiles_x, l.tiles_y, l.tiles_n}));
+    EXPECT_TRUE(sm90::halo_countable(l));
     expect_legal(sm90::halo_x_map(stage, tile, l, stage.c));
     expect_legal(sm90::halo_w_map(stage, tile, l));
     expect_legal(sm90::halo_y_map(stage, tile, stage.k));
@@ -198,8 +199,8 @@ TEST(Absurd, GeneralTakesWhatIsLegal) {
 // Where each tap is a box of its own, 16 bits hold how far the box lies from the first.
 TEST(Absurd, HaloCountsHowFarTapsLie) {
   EXPECT_TRUE(refusals("halo", "f16:n1h40000w8c8k8r2s1dil32767x1").empty());
-  expect_refused("halo", "f16:n1h40000w8c8k8r2s1dil35000x1", "over more than 2^15 pixels");
-  expect_refused("halo", "f16:n1h8w70000c8k8r1s3dil1x32769", "over more than 2^15 pixels");
+  expect_refused("halo", "f16:n1h40000w8c8k8r2s1dil35000x1", "at most 2^15 - 1 fit");
+  expect_refused("halo", "f16:n1h8w70000c8k8r1s3dil1x32769", "at most 2^15 - 1 fit");
 }
 
 // Bytes that wrapped around 2^32 seemed to fit into shared memory.
@@ -244,14 +245,67 @@ TEST(Absurd, LaunchesAreCounted) {
   EXPECT_TRUE(may_transpose(1, 2147483647, 64));
   EXPECT_FALSE(may_transpose(1, 2147483648, 1));
   EXPECT_FALSE(may_transpose(2147483647, 65, 1));
-  EXPECT_FALSE(countable({Index{1} << 40, Index{1} << 40}));
-  EXPECT_FALSE(countable({(Index{1} << 31) - 1})) << "the last step of a walk would overflow";
+  EXPECT_FALSE(countable({Index{1} << 40}, Index{1} << 40));
+  EXPECT_FALSE(countable({}, (Index{1} << 31) - 1)) << "the last step of a walk would overflow";
   expect_refused("depthwise", "f16:n1h1c50000000k50000000r7pad3groups50000000",
-                 "more weights than 32 bits count");
+                 "at most 2^31 - 1 fit");
   expect_refused("depthwise", "f16:n1h3c8k8r1stride1000000000pad1000000000groups8", "2^30");
   EXPECT_TRUE(refusals("few_filters", "n1073741824h1c16k1r1").empty());
   expect_refused("few_filters", "n1073741824h2w1c16k1r1", "more tiles");
   expect_refused("few_filters", "n1h1w2c16k1r1s2stride1x500000000pad0x300000000", "2^30");
+}
+
+// A tile of another stage used to become the first or the last one without a word.
+TEST(Absurd, ATileOfAnotherStageIsRefused) {
+  const auto refused = [](const char* kernel, const char* from, const char* to) {
+    const Kernel& k = *find_kernel(kernel, DeviceKind::cuda);
+    const Stage one = parse_stage(from), other = parse_stage(to);
+    std::vector<std::string> names;
+    for (const Tile& tile : k.tiles(other, machine())) names.push_back(tile.name);
+    int foreign = 0;
+    for (const Tile& tile : k.tiles(one, machine())) {
+      if (std::find(names.begin(), names.end(), tile.name) != names.end()) {
+        EXPECT_NO_THROW(k.cost(other, tile, machine())) << tile.name;
+        continue;
+      }
+      ++foreign;
+      EXPECT_THROW(k.cost(other, tile, machine()), Error) << kernel << ' ' << tile.name;
+    }
+    EXPECT_GT(foreign, 0) << kernel;
+  };
+  refused("window", "f16:n4h14c256k256r3pad1", "f16:n4h14c64k32r3pad1groups2");
+  refused("window", "f16:n4h14c64k32r3pad1groups2", "f16:n4h14c33k32r3pad1");
+  refused("fma", "n4h14c3k128r3", "n4h14c3k8r3");
+}
+
+// Some drivers tell no clock of the memory, or none at all: what was predicted from that was
+// infinite, so that every stage ran on `general`.
+TEST(Absurd, AGpuWhoseDriverTellsNothingRunsTheSameKernels) {
+  PlanOptions options;
+  options.use_tuning = false;
+  for (const char* text : {"f16:n32h56c64k128r3pad1+bias+relu+max2", "n8h28c64k64r3pad1+relu",
+                           "f16:n8h56c64k64r3pad1groups64", "f16:n8h224c3k64r7stride2pad3"}) {
+    const Stage stage = parse_stage(text);
+    const auto kernel = [&](const Machine& m) {
+      return select(stage, m, options, nullptr).kernel().name();
+    };
+    EXPECT_TRUE(machine().warning.empty());
+    DeviceFacts facts = h200();
+    facts.memory_bandwidth = 0;
+    EXPECT_NE(machine_of(facts).warning.find("speed of its memory"), std::string::npos);
+    EXPECT_EQ(kernel(machine_of(facts)), kernel(machine())) << text;
+    facts.clock = 0;
+    EXPECT_EQ(kernel(machine_of(facts)), kernel(machine())) << text;
+    // A machine that did not go through machine_of is an error, not a choice.
+    for (double Machine::*number : {&Machine::memory_bandwidth, &Machine::peak_flops,
+                                    &Machine::tensor_flops, &Machine::clock_hz}) {
+      for (const double none : {0.0, -1.0, std::nan("")}) {
+        Machine broken = machine();
+        broken.*number = none;
+        EXPECT_THROW(static_cast<void>(kernel(broken)), Error) << text << ' ' << none;
+      }
+    }
+  }
 }
 
 // The lists that `convoy verify` takes on a GPU: it would refuse what the kernel refuses.

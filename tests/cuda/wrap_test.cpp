@@ -85,9 +85,10 @@ TEST(Wrapped, RefusesWhatItsOwnPassesCannotDo) {
   EXPECT_EQ(why(neurons, "f16:n1h8c8k8r3+if(1)+max2+keep(pre,act,idx)"), "");  // no pool inside
   EXPECT_EQ(why(neurons, "f16:n1h8c8k6r3nchw+relu"),
             "the activation is no neuron; NCHW: expected NHWC; ");
-  EXPECT_EQ(why(neurons, "f16:n1000000h8c8k8192r3+if(1)+t1000"), "more than 2^30 membranes; ");
+  EXPECT_EQ(why(neurons, "f16:n1000000h8c8k8192r3+if(1)+t1000"),
+            "membranes = 294912000000, at most 2^30 fit; ");
   EXPECT_EQ(why(neurons, "f16:n2000000h3c8k4r3+if(1)+t1000"),
-            "the images of all steps are more than 2^30; ");
+            "N*T = 2000000000, at most 2^30 fit; ");
 
   EXPECT_EQ(why(nchw, "f16:n1h8c8k16r3nchw+keep(pre)"), "");
   EXPECT_EQ(why(nchw, "f16:n1h8c8k16r3"), "the layout is NHWC, which inner takes; ");

@@ -13,4 +13,12 @@ inline constexpr bool counts_allocations = true;
 /// there.
 long allocations();
 
+/// The same by the calling thread alone: CUDA's driver has threads of its own, which allocate when
+/// they like.
+long allocations_of_this_thread();
+
+/// The library or program that made the calling thread's last allocation, by the caller of malloc:
+/// the driver's own are told from ours. Empty: there was none.
+const char* last_allocation_of_this_thread();
+
 }  // namespace convoy

@@ -123,6 +123,51 @@ class Cheapest final : public Kernel {
   }
 };
 
+/// Its cost is whatever the test says.
+class Costs final : public Kernel {
+ public:
+  explicit Costs(const Cost& cost)
+      : Kernel(
+            {.name = "costs", .arithmetic = "its own", .device = DeviceKind::cpu, .exact = true}),
+        cost_(cost) {}
+
+ private:
+  std::vector<std::string> chain_refusals(const Chain&, const Machine&) const override {
+    return {};
+  }
+  std::vector<Tile> chain_tiles(const Chain&, const Machine&) const override { return {{"only"}}; }
+  Cost chain_cost(const Chain&, const Tile&, const Machine&) const override { return cost_; }
+  std::unique_ptr<Prepared> chain_prepare(const Chain&, const Tile&,
+                                          const Machine&) const override {
+    return nullptr;
+  }
+  Cost cost_;
+};
+
+// It would win every comparison, or lose it, without a word.
+TEST(Selection, ACostThatIsNoNumberIsAnError) {
+  const Stage stage = parse_stage("n4h16c32k32r3pad1+bias+relu+max2");
+  const Machine machine = machine_for(plain());
+  EXPECT_EQ(rank(Costs({1e-6, 1, 0, 1}), stage, machine).size(), 1U);
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double none : {std::nan(""), infinity, -infinity, -1.0}) {
+    for (double Cost::*number : {&Cost::seconds, &Cost::flops, &Cost::waste, &Cost::bytes}) {
+      Cost cost{1e-6, 1, 0, 1};
+      cost.*number = none;
+      const Costs kernel(cost);
+      const Kernel* const table[] = {&kernel, &cpu::general()};
+      try {
+        select(stage, machine, plain(), nullptr, table);
+        ADD_FAILURE() << none << " was taken";
+      } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("kernel costs"), std::string::npos)
+            << error.what();
+      }
+    }
+  }
+  EXPECT_THROW(rank(Costs({0, 1, 0, 1}), stage, machine), Error) << "nothing takes no time";
+}
+
 std::vector<const Kernel*> table_and(const Kernel& kernel) {
   const auto table = kernel_table();
   std::vector<const Kernel*> all{&kernel};

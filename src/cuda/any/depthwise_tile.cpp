@@ -43,17 +43,11 @@ std::vector<std::string> depthwise_refusals(const Stage& stage) {
     pool.ceil = false;
     if (pool != max_pool(2)) why.emplace_back("its pool: expected max2 or none");
   }
-  for (std::string& reason : too_large(stage)) why.push_back(std::move(reason));
-  const Shapes shapes = shapes_of(stage);
-  // A tile's pixels beyond the last are not computed, but where they would lie is.
-  if (std::max(shapes.p * stage.stride.h, shapes.q * stage.stride.w) > Index{1} << 30)
-    why.emplace_back("its stride leads beyond 2^30 pixels");
-  if (stage.r * stage.s * stage.c > std::numeric_limits<int>::max())
-    why.emplace_back("more weights than 32 bits count");
+  for (std::string& reason : beyond(stage, depthwise_limits)) why.push_back(std::move(reason));
   if (!why.empty()) return why;
   for (const DepthwiseTile& tile : depthwise_tiles(stage)) {
     const DepthwiseLayout layout = depthwise_layout(stage, tile);
-    if (countable({layout.channel_blocks, layout.column_blocks, layout.row_blocks, stage.n}))
+    if (countable({layout.channel_blocks, layout.column_blocks, layout.row_blocks}, stage.n))
       continue;
     why.emplace_back("more CTAs than the kernel's 32-bit numbers count");
     break;

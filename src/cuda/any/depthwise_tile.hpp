@@ -6,8 +6,14 @@
 #include <vector>
 
 #include "core/kernel.hpp"
+#include "cuda/limits.hpp"
 
 namespace convoy::cuda {
+
+/// A tile's pixels beyond the last are not computed, where they would lie is. The products are all
+/// weights; CTAs are counted by their layout.
+inline constexpr Limits depthwise_limits{.products = (Index{1} << 31) - 1,
+                                         .strides = Index{1} << 30};
 
 constexpr int depthwise_threads = 128;  // of a CTA, at most
 constexpr int depthwise_bytes = 8;      // of neighbouring channels that a thread takes at most

@@ -17,8 +17,6 @@ using math::round_up;
 
 namespace {
 
-constexpr Index most_positions = Index{1} << 30;
-
 int filters_compiled(Index k) {
   return static_cast<int>(k == 5 || k == 7 ? k + 1 : k);
 }
@@ -41,14 +39,14 @@ std::vector<std::string> few_filters_refusals(const Stage& stage) {
       .no_keep()
       .no_neuron()
       .no(stage.pool.has_value(), "pools are not supported")
-      .countable_sizes();
+      .within(few_filters_limits);
   if (!refusals.none()) return refusals.all();
   const FewFiltersLayout layout = few_filters_layout(stage);
   // A strip's pixels beyond the last are not computed, but where they would lie is.
   return refusals
-      .no(!layout.flat && (layout.q + few_filters_pixels) * stage.stride.w > most_positions,
+      .no(!layout.flat && (layout.q + few_filters_pixels) * stage.stride.w > few_filters_positions,
           "its stride leads beyond 2^30 pixels")
-      .no(layout.all_strips() > most_positions, too_many_tiles)
+      .no(layout.all_strips() > few_filters_positions, too_many_tiles)
       .all();
 }
 
@@ -76,7 +74,7 @@ FewFiltersLayout few_filters_layout(const Stage& stage) {
   if (compiled && layout.channels.vector == 4 && stage.stride.w == 1 && stage.dil.w == 1)
     layout.row_taps = static_cast<int>(stage.s);
   layout.flat = stage.r == 1 && stage.s == 1 && stage.stride == Extent(1) &&
-                stage.pad == Padding{} && stage.n * stage.h * stage.w < most_positions;
+                stage.pad == Padding{} && stage.n * stage.h * stage.w < few_filters_positions;
   layout.p = layout.flat ? 1 : shapes.p;
   layout.q = layout.flat ? stage.n * stage.h * stage.w : shapes.q;
   layout.strips = ceil_div(layout.q, few_filters_pixels);

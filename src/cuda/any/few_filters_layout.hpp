@@ -6,9 +6,15 @@
 #include <vector>
 
 #include "core/kernel.hpp"
+#include "cuda/limits.hpp"
 #include "math/host_device.hpp"
 
 namespace convoy::cuda {
+
+/// Strips are counted by their layout.
+inline constexpr Limits few_filters_limits{};
+/// Strips of a run, and pixels of x from a row's first to where a strip's last one would lie.
+inline constexpr Index few_filters_positions = Index{1} << 30;
 
 constexpr int few_filters_most = 8;             // K, at most
 constexpr int few_filters_least_channels = 16;  // fewer leave lanes without any

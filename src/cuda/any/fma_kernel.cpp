@@ -15,7 +15,8 @@ FmaTile fma_tile(const Stage& stage, const Tile& tile) {
   const std::vector<FmaTile> all = fma_tiles(stage);
   const auto is_this = [&](const FmaTile& one) { return one.m == tile.a && one.n == tile.b; };
   const auto found = std::ranges::find_if(all, is_this);
-  return found == all.end() ? all.front() : *found;
+  if (found == all.end()) throw no_such_tile("fma", tile, stage);
+  return *found;
 }
 
 class PreparedFma final : public PreparedStage<FmaLaunch> {

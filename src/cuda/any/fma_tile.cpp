@@ -16,19 +16,11 @@ namespace convoy::cuda {
 using math::ceil_div;
 
 std::vector<std::string> fma_refusals(const Stage& stage) {
-  const Shapes shapes = shapes_of(stage);
-  constexpr Index most = (Index{1} << 31) - (1 << 16);
-  // No tile is smaller than 64 pixels by 16 filters.
-  const Size rows = Size(stage.n) * shapes.p * shapes.q;
-  const Size tiles = (rows + 63) * (stage.k / 16 + stage.groups);
   return Refusals(stage)
       .no_keep()
       .no_neuron()
       .no(stage.pool && *stage.pool != max_pool(2), "a pool other than max 2x2 with stride 2")
-      .countable_sizes()
-      .no(!rows.fits(most) || !tiles.fits(most), too_many_tiles)
-      .no(!(Size(stage.c) * stage.r * stage.s + fma_depth).fits(most),
-          "more products an output than 2^31")
+      .within(fma_limits)
       .all();
 }
 

@@ -7,10 +7,19 @@
 
 #include "core/kernel.hpp"
 #include "cuda/any/fma_index.hpp"
+#include "cuda/limits.hpp"
 
 namespace convoy::cuda {
 
 constexpr int fma_threads = 128;  // of a CTA
+
+/// Rows are numbered with 32 bits, also those of the last tile that do not exist. No tile is
+/// smaller than 64 pixels by 16 filters; tiles are counted as if they were of one pixel.
+inline constexpr Limits fma_limits{.rows = (Index{1} << 31) - (1 << 16),
+                                   .tiles = (Index{1} << 31) - (1 << 16),
+                                   .tile_rows = 64,
+                                   .tile_filters = 16,
+                                   .products = (Index{1} << 31) - (1 << 16) - fma_depth};
 
 /// A CTA's rows (pixels) by filters, and those of a thread, in fours.
 struct FmaTile {

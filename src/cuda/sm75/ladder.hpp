@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/kernel.hpp"
+#include "cuda/limits.hpp"
 
 namespace convoy::cuda::sm75 {
 
@@ -62,6 +63,8 @@ std::string_view to_text(LadderWithout without);
 
 /// C is packed in units of so many channels, and K of so many filters, with zeros behind them: no
 /// kernel asks whether a filter's value exists.
+/// Rows, products and squares are counted with 32 bits.
+inline constexpr Limits ladder_limits{.rows = Index{1} << 30};
 inline constexpr int ladder_channels = 32, ladder_filters = 128;
 
 /// [K,R,S,C] with zeros up to multiples of ladder_filters filters and ladder_channels channels.

@@ -46,7 +46,7 @@ std::vector<std::string> ladder_refusals(LadderRung rung, const Stage& stage) {
           "an activation other than ReLU")
       .no(stage.r > 16 || stage.s > 16,
           fmt::format("a filter of {}x{}, at most 16x16 fit the masks", stage.r, stage.s))
-      .countable_sizes();
+      .within(ladder_limits);
   if (!refusals.none()) return refusals.all();
   return refusals
       .no(shapes.gemm_m > most,

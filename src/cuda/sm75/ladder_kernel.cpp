@@ -106,6 +106,7 @@ class PreparedLadder final : public Prepared {
       if (!status.ok()) return status;
     }
     const OnDevice on(device_);
+    if (Status chosen = device_status(on.error()); !chosen.ok()) return chosen;
     return launch_status(launch_->run(args, weights_->memory.data(), stream_of(args)));
   }
 

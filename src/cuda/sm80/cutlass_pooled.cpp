@@ -20,7 +20,7 @@ std::string cutlass_pooled_missing() {
 }
 
 bool cutlass_pooled_fits(const Stage& stage, Index x_pixel) {
-  constexpr Index most = Index{1} << 30;
+  constexpr Index most = cutlass_pooled_elements;
   const Shapes shapes = shapes_of(stage);
   // CUTLASS's iterators count elements of tensors in 32 bits, and those of an image with all that
   // its filter reaches outside of it too.
@@ -57,7 +57,7 @@ std::vector<std::string> cutlass_pooled_refusals(const Stage& stage, const Devic
       .no(shapes.q % 2 != 0, fmt::format("Q = {} is odd: windows would cross rows", shapes.q))
       .no(std::max(stage.r, stage.s) > 32,
           fmt::format("a filter of {}x{}, its masks hold 32 rows and columns", stage.r, stage.s))
-      .countable_sizes()
+      .within(cutlass_pooled_limits)
       .no(!cutlass_pooled_fits(stage, stage.c), "more than 2^30 elements, or taps farther away");
   const CutlassPooledTile& least = cutlass_pooled_tiles[0];
   return why

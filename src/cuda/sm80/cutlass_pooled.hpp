@@ -15,6 +15,7 @@
 
 #include "core/kernel.hpp"
 #include "cuda/device.hpp"
+#include "cuda/limits.hpp"
 
 namespace convoy::cuda::sm80 {
 
@@ -24,6 +25,9 @@ struct CutlassPooledTile {
   bool operator==(const CutlassPooledTile&) const = default;
   std::string name() const { return std::to_string(rows) + "x" + std::to_string(filters); }
 };
+/// What CUTLASS counts in 32 bits: elements of each tensor. `cutlass_pooled_fits` asks of runs too.
+inline constexpr Index cutlass_pooled_elements = Index{1} << 30;
+inline constexpr Limits cutlass_pooled_limits{.elements = cutlass_pooled_elements};
 inline constexpr CutlassPooledTile cutlass_pooled_tiles[] = {{128, 64}, {128, 128}};
 constexpr int cutlass_pooled_depth = 32;  // channels of a tap in one turn of the main loop
 constexpr int cutlass_pooled_stages = 3;  // turns whose operands are in shared memory or on the way

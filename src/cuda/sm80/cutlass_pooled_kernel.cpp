@@ -58,6 +58,7 @@ class PreparedCutlassPooled final : public Prepared {
                       x_pixel));
     if (!status.ok()) return status;
     const OnDevice on(device_);
+    if (Status chosen = device_status(on.error()); !chosen.ok()) return chosen;
     return launch_status(launch_->run({.n = args.n,
                                        .x = args.x,
                                        .x_pixel = x_pixel,

@@ -1,8 +1,6 @@
 // Kernel `window` as the planner sees it.
 #include <fmt/core.h>
 
-#include <algorithm>
-
 #include "cuda/families.hpp"
 #include "cuda/family.hpp"
 #include "cuda/prepared_stage.hpp"
@@ -11,11 +9,24 @@
 namespace convoy::cuda::sm80 {
 namespace {
 
-// By its name: among a stage's tiles it is unique.
+// A WindowTile in the planner's Tile: its rows and filters, what else tells it from others of the
+// stage, and its number, which says where to look first.
+Tile tile_of(const WindowTile& tile, std::size_t number) {
+  const int kind = tile.warp_m | tile.slots << 8 | static_cast<int>(tile.visit) << 12 |
+                   tile.narrow << 14 | tile.box << 15 | tile.pairs << 16 | tile.sparse << 17;
+  return {tile.name(), static_cast<int>(number), tile.m, tile.n, kind};
+}
 WindowTile window_tile(const Stage& stage, const Tile& tile, const Machine& machine) {
   const std::vector<WindowTile> all = window_tiles(stage, machine);
+  const auto is_it = [&](std::size_t i) {
+    const Tile one = tile_of(all[i], i);
+    return one.b == tile.b && one.c == tile.c && one.d == tile.d;
+  };
   const auto numbered = static_cast<std::size_t>(tile.a);
-  return all[std::min(numbered, all.size() - 1)];
+  if (numbered < all.size() && is_it(numbered)) return all[numbered];
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (is_it(i)) return all[i];
+  throw no_such_tile("window", tile, stage);
 }
 
 class PreparedWindow final : public PreparedStage<WindowLaunch> {
@@ -55,7 +66,7 @@ class Window final : public StageKernel {
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
     std::vector<Tile> tiles;
     for (const WindowTile& tile : window_tiles(stage, machine))
-      tiles.push_back({tile.name(), static_cast<int>(tiles.size())});
+      tiles.push_back(tile_of(tile, tiles.size()));
     return by_seconds(std::move(tiles), [&](const Tile& tile) {
       return window_seconds(stage, window_tile(stage, tile, machine), machine);
     });

@@ -107,13 +107,8 @@ std::string WindowTile::name() const {
 }
 
 std::vector<std::string> window_refusals(const Stage& stage, const Machine& machine) {
-  const Shapes shapes = shapes_of(stage);
   const DType type = stage.dtype;
   const bool taken = type == DType::f32 || type == DType::f16 || type == DType::bf16;
-  constexpr Index most = (Index{1} << 31) - (1 << 16);
-  // No tile is smaller than 64 pixels by 32 filters.
-  const Size rows = Size(stage.n) * shapes.p * shapes.q;
-  const Size tiles = (rows + 63) * (stage.k / 32 + stage.groups);
   return Refusals(stage)
       .no(machine.compute_capability < 80,
           fmt::format("compute capability {}.{}, the family needs 8.0 (cp.async)",
@@ -131,10 +126,7 @@ std::vector<std::string> window_refusals(const Stage& stage, const Machine& mach
       .no_neuron()
       .no(stage.pool && *stage.pool != max_pool(2), "a pool other than max 2x2 with stride 2")
       .pools_first()
-      .countable_sizes()
-      .no(stage.c > (Index{1} << 28), fmt::format("C = {}, at most 2^28 fit", stage.c))
-      .no(!rows.fits(most) || !tiles.fits(most), too_many_tiles)
-      .no(!(Size(stage.c) * stage.r * stage.s).fits(most), "more products an output than 2^31")
+      .within(window_limits)
       .no(machine.shared_memory_bytes < static_cast<std::size_t>(largest.shared_bytes()),
           fmt::format("a CTA may have {} bytes of shared memory, the family needs {}",
                       machine.shared_memory_bytes, largest.shared_bytes()))

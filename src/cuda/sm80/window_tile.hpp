@@ -6,9 +6,20 @@
 #include <vector>
 
 #include "core/kernel.hpp"
+#include "cuda/limits.hpp"
 #include "cuda/sm80/window_box.hpp"
 
 namespace convoy::cuda::sm80 {
+
+/// Rows are numbered with 32 bits, also those of the last tile that do not exist, and so are bytes
+/// of a pixel. No tile is smaller than 64 pixels by 32 filters; a box may be smaller than its tile,
+/// so that tiles are counted as if they were of one pixel.
+inline constexpr Limits window_limits{.channels = Index{1} << 28,
+                                      .rows = (Index{1} << 31) - (1 << 16),
+                                      .tiles = (Index{1} << 31) - (1 << 16),
+                                      .tile_rows = 64,
+                                      .tile_filters = block_filters,
+                                      .products = (Index{1} << 31) - (1 << 16)};
 
 /// Which of window_iterators.hpp visits the pixels; of `narrow` tiles Unlimited.
 enum class Visit { optimized, analytic, precomputed };

@@ -6,9 +6,15 @@
 
 #include "convoy/stage.hpp"
 #include "cuda/device_facts.hpp"
+#include "cuda/limits.hpp"
 #include "cuda/tensor_map_args.hpp"
 
 namespace convoy::cuda::sm90 {
+
+/// Tiles are counted by their layout.
+inline constexpr Limits few_limits{};
+/// Of a flat layout: pixels of the batch are counted with 32 bits, also behind the last one.
+inline constexpr Index most_flat_pixels = (Index{1} << 30) - 1;
 
 constexpr int few_block_pixels = 64;  // of an instruction: its M
 constexpr int few_blocks = 10;        // the most blocks of pixels that a box may have

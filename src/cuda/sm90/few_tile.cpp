@@ -37,7 +37,7 @@ FewLayout without_tile(const Stage& stage) {
   l.w_bytes = l.columns * row_bytes;
   l.resident = Index{l.chunks} * l.w_bytes <= most_resident_bytes;
   l.flat = stage.r == 1 && stage.s == 1 && !stage.pool && stage.pad == Padding{} &&
-           stage.n * stage.h * stage.w < Index{1} << 30;
+           (Size(stage.n) * stage.h * stage.w).fits(most_flat_pixels);
   return l;
 }
 
@@ -138,13 +138,15 @@ std::vector<std::string> few_refusals(const Stage& stage, const DeviceFacts& dev
       .no_neuron()
       .no(stage.pool && *stage.pool != max_pool(2), "a pool other than max 2x2 with stride 2")
       .pools_first()
-      .countable_sizes();
+      .within(few_limits);
   if (refusals.none()) {
     const FewLayout layout = few_layout(stage, device);
     const bool fits = layout.slots > 0;
     refusals
         .no(!fits, fmt::format("no box of at most {} pixels fits in shared memory", most_pixels))
-        .no(fits && !countable({layout.tiles_x, layout.tiles_y, layout.images}), too_many_tiles);
+        .no(fits && !(layout.flat ? countable({}, layout.tiles_x)
+                                  : countable({layout.tiles_x, layout.tiles_y}, layout.images)),
+            too_many_tiles);
   }
   return refusals.all();
 }

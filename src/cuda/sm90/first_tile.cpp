@@ -4,9 +4,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "cuda/family.hpp"
 #include "cuda/refusals.hpp"
-#include "cuda/sm90/first.hpp"
+#include "cuda/sm90/first_layout.hpp"
 #include "cuda/sm90/shared_memory.hpp"
 #include "math/divide.hpp"
 
@@ -66,15 +65,12 @@ std::vector<std::string> first_refusals(const Stage& stage, const DeviceFacts& d
       .no(pool != max_pool(2) && pool != max_pool(3, 2, Extent(1)),
           "a pool other than max 2x2 or max 3x3 with stride 2 and pad 1")
       .pools_first()
-      .countable_sizes()
-      // Elements of a row are counted with 32 bits.
-      .no((stage.w + stage.pad.left + stage.pad.right) * stage.c > Index{1} << 30,
-          "padded rows of more than 2^30 elements");
+      .within(first_limits);
   if (refusals.none()) {
     const FirstLayout layout = first_layout(stage, device);
     const bool fits = layout.bricks >= 2;
     refusals.no(!fits, "weights and two bricks of the image do not fit in shared memory")
-        .no(fits && !countable({layout.runs_x, layout.run, layout.runs_y, stage.n}),
+        .no(fits && !countable({layout.runs_x, layout.runs_y}, stage.n * layout.run),
             too_many_tiles);
   }
   return refusals.all();

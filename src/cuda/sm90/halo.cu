@@ -48,7 +48,7 @@ HaloParams halo_params(const Stage& stage, const HaloLayout& layout) {
                 static_cast<int>(stage.k)};
   p.at = layout;
   p.by_k = Divisor(layout.k_blocks);
-  p.by_x = Divisor(layout.tiles_x);
+  p.by_x = halo_across(layout);
   p.by_y = Divisor(layout.tiles_y);
   p.slot_taps = layout.slot_taps();
   p.slabs = layout.slabs_a_tile();

@@ -137,6 +137,23 @@ void lay_taps(const Stage& stage, bool one_tap_a_box, HaloLayout& out);
 /// The taps r*S + s of the stage in the order of summation, which no tile changes.
 std::vector<int> halo_tap_order(const Stage& stage);
 
+/// A line of so many tiles that their number has no exact Divisor. There is one row of them: a
+/// divisor above all numbers, which are below 2^30 then, leaves them as they are.
+constexpr int long_line = 1 << 15, above_numbers = 1 << 30;
+inline bool is_long_line(const HaloLayout& l) {
+  return l.tiles_y == 1 && l.tiles_n == 1 && l.tiles_x > long_line;
+}
+/// What divides a tile's number by the tiles in a row.
+inline Divisor halo_across(const HaloLayout& l) {
+  return Divisor(is_long_line(l) ? above_numbers : l.tiles_x);
+}
+/// Whether the tiles can be numbered, and their numbers divided.
+inline bool halo_countable(const HaloLayout& l) {
+  if (is_long_line(l))
+    return l.tiles_x < above_numbers - last_step && countable({l.k_blocks}, l.tiles_x);
+  return countable({l.k_blocks, l.tiles_x, l.tiles_y}, l.tiles_n);
+}
+
 /// Places in y that a run of so many images has a tile for, and CTAs that walk over them.
 int halo_places_of(const Stage& stage, const HaloTile& tile, const HaloLayout& layout,
                    Index images);

@@ -49,7 +49,7 @@ __device__ __forceinline__ void store_box(const NeuronParams& p, const NeuronPla
     ptx::tma_store(&p.y, buffer, k, x, at.step, y, n);
 }
 
-/// Where in [n,P,Q,K] a thread's membranes lie. There are at most 2^30.
+/// Where in [n,P,Q,K] a thread's membranes lie.
 struct Membranes {
   const NeuronParams& p;
   int n, x, y, k;        // of accumulator 0
@@ -85,7 +85,7 @@ struct Membranes {
         const bool inside = its_x < p.cells_x && its_y < p.cells_y && its_n < p.cells_n;
         const bool pixels[2] = {
             inside, inside && (p.at.images ? its_n + 1 < p.cells_n : its_x + 1 < p.cells_x)};
-        const int first = ((its_n * p.cells_y + its_y) * p.cells_x + its_x) * p.epilogue.k + k;
+        const int first = membrane_at(its_n, its_y, its_x, p.cells_y, p.cells_x, p.epilogue.k, k);
 #pragma unroll
         for (int e = 0; e < 4; ++e)
           body(i, 4 * group + e, first + e % 2 * right + e / 2 * 8,

@@ -53,6 +53,11 @@ CONVOY_HD Place in_x(const Params& p, const NeuronPlace& at) {
   return moved;
 }
 
+/// Where in [n,P,Q,K] a membrane lies: 32 bits hold it (halo_limits).
+CONVOY_HD int membrane_at(int n, int y, int x, int cells_y, int cells_x, int channels, int k) {
+  return ((n * cells_y + y) * cells_x + x) * channels + k;
+}
+
 #if defined(__CUDACC__)
 #pragma nv_exec_check_disable
 #endif

@@ -4,8 +4,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdint>
-#include <limits>
 #include <utility>
 
 #include "core/size.hpp"
@@ -37,15 +35,11 @@ int halo_steps(const Stage& stage, const HaloTile& tile) {
 
 bool pointwise(const Stage& stage) {
   return stage.r == 1 && stage.s == 1 && stage.stride == Extent(1) && stage.pad == Padding(0) &&
-         !stage.pool && stage.n * stage.h * stage.w * halo_inputs(stage) < Index{1} << 31;
+         !stage.pool &&
+         (Size(stage.n) * stage.h * stage.w * halo_inputs(stage)).fits(most_line_pixels);
 }
 
 std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& device) {
-  // Where each tap is a box of its own, the box's place has 16 bits (TapBox::dx).
-  constexpr Index furthest = std::numeric_limits<std::int16_t>::max();
-  // No tile is smaller than a pixel by 32 channels: below this no count of tiles overflows.
-  const Size tiles =
-      Size(stage.n) * shapes_of(stage).p * shapes_of(stage).q * ((stage.k + 31) / 32);
   Pool pool = stage.pool.value_or(max_pool(2));
   return Refusals(stage)
       .hopper(device)
@@ -63,14 +57,9 @@ std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& de
       .no(halo_inputs(stage) > most_turns,
           fmt::format("{} steps with an input of their own, at most {} are served",
                       halo_inputs(stage), most_turns))
-      .no(!(Size(stage.n) * halo_inputs(stage)).fits(Index{1} << 30),
-          "the images of all steps are more than 2^30")
       .no(pool != max_pool(2), "a pool other than max 2x2 with stride 2")
       .pools_first()
-      .no((stage.r - 1) * stage.dil.h > furthest || (stage.s - 1) * stage.dil.w > furthest,
-          "the filter reaches over more than 2^15 pixels")
-      .countable_sizes()
-      .no(!tiles.fits(Index{1} << 32), too_many_tiles)
+      .within(halo_limits)
       .all();
 }
 
@@ -168,7 +157,7 @@ bool tiles_countable(const Stage& stage, const HaloLayout& l) {
   // With steps, tile numbers are divided by the CTAs, too (Divisor's bound, and what passes it).
   if (stage.act.is_neuron() && l.tiles() * halo_inputs(stage) > (Index{1} << 31) / l.grid)
     return false;
-  return countable({l.k_blocks, l.tiles_x, l.tiles_y, l.tiles_n});
+  return halo_countable(l);
 }
 
 }  // namespace

@@ -9,9 +9,20 @@
 
 #include "convoy/stage.hpp"
 #include "cuda/device_facts.hpp"
+#include "cuda/limits.hpp"
 #include "cuda/sm90/shared_memory.hpp"
 
 namespace convoy::cuda::sm90 {
+
+/// TapBox::dx has 16 bits: where each tap is a box of its own, they hold how far it lies. No tile
+/// is smaller than a pixel by 32 channels. A thread's membranes are found by 32 bits.
+inline constexpr Limits halo_limits{.inputs = Index{1} << 30,
+                                    .membranes = Index{1} << 30,
+                                    .tiles = Index{1} << 32,
+                                    .tile_filters = 32,
+                                    .reach = (Index{1} << 15) - 1};
+/// Of a line: TMA's coordinates have 31 bits, and the last tiles reach behind the last pixel.
+inline constexpr Index most_line_pixels = (Index{1} << 31) - (Index{1} << 20);
 
 /// What the eight columns of one 8-row group of the pixel operand run over. A line is the pixels of
 /// all images one after the other, for 1x1 stages that leave every pixel where it is. A brick's are

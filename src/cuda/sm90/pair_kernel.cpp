@@ -51,6 +51,7 @@ class PreparedPair final : public Prepared {
     if (status.ok()) status = check_dense("y", args.y_stride.w, second_.k);
     if (!status.ok()) return status;
     const OnDevice on(device_);
+    if (Status chosen = device_status(on.error()); !chosen.ok()) return chosen;
     return launch_status(launch_->run({.n = args.n,
                                        .x = args.x,
                                        .bias = args.bias,
@@ -128,12 +129,13 @@ class Pair final : public Kernel {
     return std::make_unique<PreparedPair>(chain, tile_of(chain, tile, machine), machine);
   }
 
-  // A tile's name says all of it. One that is not among the best of this n serves it too.
+  // A tile's name says all of it.
   static HaloTile tile_of(const Chain& chain, const Tile& tile, const Machine& machine) {
     const std::vector<HaloTile> tiles = pair_tiles(chain[0], chain[1], facts_of(machine));
     const auto found = std::find_if(tiles.begin(), tiles.end(),
                                     [&](const HaloTile& one) { return one.name() == tile.name; });
-    return found == tiles.end() ? tiles.front() : *found;
+    if (found == tiles.end()) throw no_such_tile("pair", tile, chain[0]);
+    return *found;
   }
 };
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "cuda/family.hpp"
 #include "cuda/sm90/costs.hpp"
 #include "cuda/sm90/pair_map.hpp"
 #include "cuda/sm90/shared_memory.hpp"
@@ -96,7 +95,7 @@ PairLayout pair_layout(const Stage& first, const Stage& second, const HaloTile& 
                            .sharers = both_blocks ? 2 : 1,
                            .alone = false});
   const HaloLayout& f = out.first;
-  if (f.x_slots == 0 || !countable({f.k_blocks, f.tiles_x, f.tiles_y, f.tiles_n})) return {};
+  if (f.x_slots == 0 || !halo_countable(f)) return {};
   l.w_offset = f.end();
   l.staging_offset = l.w_offset + l.w_slots * l.w_slot;
   out.shared_bytes = f.shared_bytes + kept;

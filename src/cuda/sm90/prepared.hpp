@@ -40,6 +40,7 @@ class PreparedLaunch : public Prepared {
 
   Status enqueue(const typename Launch::Run& run, const RunArgs& args) const noexcept {
     const OnDevice on(device_);
+    if (Status chosen = device_status(on.error()); !chosen.ok()) return chosen;
     return launch_status(launch_->run(run, stream_of(args)));
   }
 

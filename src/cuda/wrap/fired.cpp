@@ -47,6 +47,7 @@ class PreparedFired final : public PreparedAround {
     const Status status = inner_->run(inside);
     if (!status.ok()) return status;
     const OnDevice on(device_);
+    if (Status chosen = device_status(on.error()); !chosen.ok()) return chosen;
     FireRun pass{.n = args.n,
                  .sums = sums,
                  .y = args.y,

@@ -9,6 +9,7 @@
 
 #include "convoy/stage.hpp"
 #include "core/size.hpp"
+#include "cuda/limits.hpp"
 #include "math/activation.hpp"
 #include "math/divide.hpp"
 
@@ -83,15 +84,17 @@ inline Stage stage_of_spikes(const Stage& stage) {
   return pool;
 }
 
+/// Of Fired: parts of a thread are numbered with 32 bits, and there are at most as many as
+/// membranes.
+inline constexpr Limits fire_limits{.membranes = Index{1} << 30};
+inline constexpr Index fire_images = Index{1} << 30;  // of all steps: N of the stages around it
 inline std::vector<std::string> refusals_of_fire(const Stage& stage) {
   std::vector<std::string> why;
   if (!stage.act.is_neuron()) why.emplace_back("the activation is no neuron");
   if (stage.layout != Layout::nhwc) why.emplace_back("NCHW: expected NHWC");
-  const Shapes shapes = shapes_of(stage);
-  if (!(Size(stage.n) * shapes.p * shapes.q * stage.k).fits(1 << 30))
-    why.emplace_back("more than 2^30 membranes");
-  if (!(Size(stage.n) * stage.t).fits(1 << 30))
-    why.emplace_back("the images of all steps are more than 2^30");
+  for (std::string& reason : beyond(stage, fire_limits)) why.push_back(std::move(reason));
+  if (!(Size(stage.n) * stage.t).fits(fire_images))
+    why.push_back(fmt::format("N*T = {}, at most 2^30 fit", (Size(stage.n) * stage.t).value()));
   if (why.empty() && !problems(stage_of_sums(stage)).empty())
     why.emplace_back("too large with all steps' images in one stage");
   return why;

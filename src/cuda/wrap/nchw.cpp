@@ -84,6 +84,7 @@ class PreparedNchw final : public PreparedAround {
     if (status.ok() && !strided_x_) status = sides_.x.check_in_place(name_, "x", args.x_stride.n);
     if (!status.ok()) return status;
     const OnDevice on(device_);
+    if (Status chosen = device_status(on.error()); !chosen.ok()) return chosen;
     RunArgs inside = args;
     std::byte* const ours = args.workspace;
     if (inner_->workspace_bytes() > 0) inside.workspace = ours + x_bytes() + y_bytes();

@@ -53,6 +53,7 @@ class PreparedPadded final : public PreparedAround {
   Status run(const RunArgs& args) const noexcept override {
     if (args.n == 0) return {};
     const OnDevice on(device_);
+    if (Status chosen = device_status(on.error()); !chosen.ok()) return chosen;
     RunArgs inside = args;
     std::byte* const made = args.workspace + x_bytes();
     inside.workspace = made + y_bytes() + bias_bytes();

@@ -48,6 +48,7 @@ class PreparedPooled final : public PreparedAround {
     const Status status = inner_->run(inside);
     if (!status.ok()) return status;
     const OnDevice on(device_);
+    if (Status chosen = device_status(on.error()); !chosen.ok()) return chosen;
     return launch_status(pool_launch(stage_,
                                      {.n = args.n,
                                       .from = inside.y,

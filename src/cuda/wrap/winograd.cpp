@@ -93,6 +93,7 @@ class PreparedWinograd final : public PreparedAround {
 
   Status run(const RunArgs& args) const noexcept override {
     const OnDevice on(device_);
+    if (Status chosen = device_status(on.error()); !chosen.ok()) return chosen;
     const Strides &x = args.x_stride, &y = args.y_stride;
     for (Index first = 0; first < args.n; first += images_) {
       WinogradRun run{.args = args};

@@ -87,7 +87,7 @@ std::vector<std::string> winograd_refusals(const Stage& stage) {
           .no_keep()
           .no_neuron()
           .no(stage.pool && *stage.pool != max_pool(2), "a pool other than max 2x2 with stride 2")
-          .countable_sizes()
+          .within(winograd_limits)
           .all();
   if (!why.empty()) return why;
   const Size work = Size(stage.n) * winograd_tiles(stage).of_image() * std::max(stage.c, stage.k);

@@ -6,9 +6,13 @@
 #include <vector>
 
 #include "convoy/stage.hpp"
+#include "cuda/limits.hpp"
 #include "math/winograd.hpp"
 
 namespace convoy::cuda {
+
+/// Threads of a pass are counted by their tiles (winograd_refusals).
+inline constexpr Limits winograd_limits{};
 
 /// Tiles of 4x4 outputs along an image's axes.
 struct WinogradTiles {

@@ -27,7 +27,7 @@ HaloMap::HaloMap(const Stage& stage, const HaloTile& tile, const HaloLayout& lay
       tile_of_(tile),
       l_(layout),
       by_k_(layout.k_blocks),
-      by_x_(layout.tiles_x),
+      by_x_(halo_across(layout)),
       by_y_(layout.tiles_y),
       places_(halo_places_of(stage, tile, layout, stage.n)),
       grid_(halo_grid_of(layout, places_)),
