@@ -85,7 +85,7 @@ class _Stage(nn.Module):
             if not self.linear:
                 return called(x, conv.weight, conv.bias, self.text)
             y = called(x[:, :, None, None], conv.weight[:, :, None, None], conv.bias, self.text)
-            return y.flatten(1)
+            return torch.ops.aten._unsafe_view(y, [y.shape[0], y.shape[1]])  # no view, as a linear layer's is none
         return torch.ops.convoy.stage_norm(x, conv.weight, conv.bias, norm.weight, norm.bias, norm.running_mean,
                                            norm.running_var, norm.num_batches_tracked, norm.eps, self.text)  # fmt: skip
 
