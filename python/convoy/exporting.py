@@ -21,8 +21,8 @@ from .torch import folded
 
 
 def _refuse(name: str, why: str) -> Error:
-    return Error(f"export: {shown(name)}: {why}. A model folder is a row of stages: Conv2d [BatchNorm2d] [activation or "
-                 "neuron] [MaxPool2d], Flatten, Linear [activation or neuron].")  # fmt: skip
+    return Error(f"export: {shown(name)}: {why}. A model folder is a row of stages: Conv2d [BatchNorm2d] [activation "
+                 "or neuron] [MaxPool2d], Flatten, Linear [activation or neuron].")  # fmt: skip
 
 
 def _flat(node: fx.Node, module: Any) -> bool:
@@ -140,8 +140,9 @@ class _Text:
         self.image = (0, 0, 0)  # channels, height, width
         self.steps, self.several, self.mean_taken = 1, False, False
         self._traced = traced
-        stages = [module for node in traced.graph.nodes if isinstance(module := traced.module(node), (_Stage, SpikeStage))]
-        self._names = layer_names(traced.names[id(stage.conv)] for stage in stages)
+        modules = [traced.module(node) for node in traced.graph.nodes]
+        self._names = layer_names(traced.names[id(module.conv)] for module in modules
+                                  if isinstance(module, (_Stage, SpikeStage)))  # fmt: skip
         for node in traced.graph.nodes:
             self._add(node, traced.module(node))
         if self.parameters and self.lines[-1] == "flatten":

@@ -72,7 +72,7 @@ class Neuron(NamedTuple):
         return sizes + "+soft" * self.soft
 
 
-_SNNTORCH = ("snnTorch's {}: it fires where its membrane is above the threshold{}; a stage fires from the threshold on, "
+_SNNTORCH = ("snnTorch's {}: it fires where its membrane is above the threshold{}; a stage fires from the threshold on "
              "and resets in the same step")  # fmt: skip
 
 

@@ -92,7 +92,9 @@ def to_nir(folder: str | os.PathLike) -> Any:
         shape = (stage.k, flat) if flat else (stage.k, stage.c // stage.groups, stage.r, stage.s)
         try:
             weight = model_folder.read(folder, f"{name}.weight", shape)
-            bias = model_folder.read(folder, f"{name}.bias", (stage.k,)) if stage.bias else np.zeros(stage.k, np.float32)
+            bias = np.zeros(stage.k, np.float32)
+            if stage.bias:
+                bias = model_folder.read(folder, f"{name}.bias", (stage.k,))
         except (OSError, ValueError) as error:  # the folder was read once already: it has changed since
             raise Error(f"{folder}: {error}. Was it written to just now?") from error
         if flat:

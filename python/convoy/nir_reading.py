@@ -170,8 +170,8 @@ class _Row:
             raise refuse("graph", "no layer between the Input and the Output")
         c, h, w = self.sizes
         if self.flattened and c > 1 and h * w > 1:
-            raise refuse(self.flattened, f"no layer behind it, so that {shown(name)} has the order C, H, W; a network's "
-                                         "last outputs have the order H, W, C")  # fmt: skip
+            raise refuse(self.flattened, f"no layer behind it, so that {shown(name)} has the order C, H, W; a "
+                                         "network's last outputs have the order H, W, C")  # fmt: skip
 
     def _flatten(self, name: str, node: Any) -> None:
         start, end = (_whole(name, word, getattr(node, word, None), -3, (1,))[0] for word in ("start_dim", "end_dim"))
@@ -205,8 +205,8 @@ class _Row:
         weight = _numbers(name, "weight", node.weight)
         (groups,) = _whole(name, "groups", node.groups, 1, (1,))
         if weight.ndim != 4 or weight.shape[1] * groups != c or not weight.size:
-            raise refuse(name, f"weight has the shape {list(weight.shape)}, expected [K, {c}/{groups}, R, S]: its input "
-                               f"is {list(self.sizes)}, its groups {groups}")  # fmt: skip
+            raise refuse(name, f"weight has the shape {list(weight.shape)}, expected [K, {c}/{groups}, R, S]: its "
+                               f"input is {list(self.sizes)}, its groups {groups}")  # fmt: skip
         if node.input_shape is not None and _pair(name, "input_shape", node.input_shape, 1) != (h, w):
             raise refuse(name, f"input_shape is {np.asarray(node.input_shape).tolist()}, expected {[h, w]}, as what is "
                                "before it gives them")  # fmt: skip

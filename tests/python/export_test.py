@@ -126,8 +126,8 @@ class Export(unittest.TestCase):
 
     def test_names_that_network_txt_cannot_hold(self):
         """Each layer gets a legal name of its own, and its weights."""
-        for names in (["input", "steps"], ["flatten", "x"], ["a b", "a/b"], ["a/b", "a b_2"], ["#", "/"], ["é" * 150, "y"],
-                      ["z" * 300, "z" * 301]):  # fmt: skip
+        for names in (["input", "steps"], ["flatten", "x"], ["a b", "a/b"], ["a/b", "a b_2"], ["#", "/"],
+                      ["é" * 150, "y"], ["z" * 300, "z" * 301]):  # fmt: skip
             model = nn.Module()
             for name in names:
                 model.add_module(name, nn.Conv2d(2, 2, 1))

@@ -79,15 +79,15 @@ class FromNir(unittest.TestCase):
         x, steps = self.rng.standard_normal((50, 6)).astype(np.float32), 7
         weight, bias = self.rng.standard_normal((4, 6)).astype(np.float32), self.rng.standard_normal(4)
         ones = np.ones(4)
-        for r, dt in itertools.product(
-            (ones, ones * 3, -ones, ones * 0, np.array([1, 2, -4, 0.3]), np.float32(1 / 3e-4) * ones.astype(np.float32)),
-            (1.0, 3e-4, 0.7),
-        ):  # fmt: skip
+        single = np.float32(1 / 3e-4) * ones.astype(np.float32)
+        kinds = (ones, ones * 3, -ones, ones * 0, np.array([1, 2, -4, 0.3]), single)
+        for r, dt in itertools.product(kinds, (1.0, 3e-4, 0.7)):
             lif = nir.LIF(ones * 2.5 * dt, r, ones * 0, ones * 0.9)
             for node in (nir.IF(r, ones * 0.9 * max(1, dt * abs(r).max())), lif):
                 with self.subTest(node=node, dt=dt):
                     found = self.read(row(nir.Affine(weight, bias), node, shape=[6]), steps=steps, dt=dt)(x)
-                    np.testing.assert_array_equal(np.round(found * steps), by_nir(x, weight, bias, node, steps, dt) * steps)
+                    wanted = by_nir(x, weight, bias, node, steps, dt)
+                    np.testing.assert_array_equal(np.round(found * steps), np.round(wanted * steps))
 
     def test_one_r_changes_no_weight(self):
         weight, one = self.rng.standard_normal((3, 2)).astype(np.float32), np.ones(3)
@@ -105,15 +105,17 @@ class FromNir(unittest.TestCase):
         weight = self.rng.standard_normal((4, 2, 3, 3)).astype(np.float32)
         ones, r = np.ones((4, 6, 6)), np.array([0.5, 1, -2, 4])[:, None, None]
         x = self.rng.standard_normal((5, 6, 6, 2)).astype(np.float32)
-        given = self.read(row(conv(weight), nir.LIF(ones * 2, ones * r, ones * 0, ones), shape=[2, 6, 6]))(x)
-        wanted = self.read(row(conv(weight * r[..., None]), nir.LIF(ones * 2, ones, ones * 0, ones), shape=[2, 6, 6]))(x)
+        lif = [nir.LIF(ones * 2, ones * by, ones * 0, ones) for by in (r, 1)]
+        given = self.read(row(conv(weight), lif[0], shape=[2, 6, 6]))(x)
+        wanted = self.read(row(conv(weight * r[..., None]), lif[1], shape=[2, 6, 6]))(x)
         np.testing.assert_array_equal(given, wanted)
         self.assertGreater(wanted.sum(), 0)
 
     def test_shapes_of_arrays(self):
         """Scalars, one number per channel, one per neuron, before a Flatten or behind it: the same network."""
         weight, x = self.rng.standard_normal((4, 2, 3, 3)).astype(np.float32), np.ones((1, 6, 6, 2), np.float32)
-        flatten, last = nir.Flatten({"input": np.array([4, 6, 6])}, 0, -1), nir.Linear(self.rng.standard_normal((3, 144)))
+        flatten = nir.Flatten({"input": np.array([4, 6, 6])}, 0, -1)
+        last = nir.Linear(self.rng.standard_normal((3, 144)))
         found = []
         for shape in ((), (1,), (4,), (4, 1, 1), (4, 6, 6), (144,)):
             lif = nir.LIF(*(np.full(shape, v) for v in (2.0, 1.0, 0.0, 0.5)))
@@ -129,7 +131,7 @@ class FromNir(unittest.TestCase):
             both = [d * (size - 1) for d, size in zip(dils, sizes, strict=True)]
             x = self.rng.standard_normal((1, 6, 6, 2)).astype(np.float32)
             found = self.read(row(conv(weight, padding="same", dilation=dilation), shape=[2, 6, 6]))(x)
-            padded = np.pad(x[0], [(both[0] // 2, both[0] - both[0] // 2), (both[1] // 2, both[1] - both[1] // 2), (0, 0)])
+            padded = np.pad(x[0], [*((size // 2, size - size // 2) for size in both), (0, 0)])
             wanted = sum(padded[i * dils[0] :, j * dils[1] :][:6, :6] @ weight[:, :, i, j].T
                          for i in range(sizes[0]) for j in range(sizes[1]))  # fmt: skip
             np.testing.assert_allclose(found, wanted.reshape(1, -1), rtol=1e-4, atol=1e-4)
