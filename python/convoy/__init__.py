@@ -87,8 +87,8 @@ def to_nir(folder: _Any) -> _Any:
 
 
 def from_nir(graph: _Any, folder: _Any, **options: _Any) -> Network:
-    """Writes a nir.NIRGraph as a model folder: help(convoy.nir_format.from_nir). Needs NumPy and nir."""
-    from .nir_format import from_nir as made
+    """Writes a nir.NIRGraph as a model folder: help(convoy.nir_reading.from_nir). Needs NumPy and nir."""
+    from .nir_reading import from_nir as made
 
     return made(graph, folder, **options)
 

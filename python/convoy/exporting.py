@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import Any
 
 import torch
@@ -16,13 +15,14 @@ from .fusing_compare import compare
 from .fusing_graph import hold_inputs, is_mean_of_steps, near_images, replace_spiking
 from .fusing_sample import check_values, computed
 from .fusing_spikes import SpikeStage, States, jelly
+from .layer_names import layer_names, shown
 from .records import a_kind
 from .torch import folded
 
 
 def _refuse(name: str, why: str) -> Error:
-    return Error(f"export: {name}: {why}. A model folder is a row of stages: Conv2d [BatchNorm2d] [activation or "
-                 "neuron] [MaxPool2d], Flatten, Linear [activation or neuron].")  # fmt: skip
+    return Error(f"export: {shown(name)}: {why}. A model folder is a row of stages: Conv2d [BatchNorm2d] [activation "
+                 "or neuron] [MaxPool2d], Flatten, Linear [activation or neuron].")  # fmt: skip
 
 
 def _flat(node: fx.Node, module: Any) -> bool:
@@ -140,6 +140,9 @@ class _Text:
         self.image = (0, 0, 0)  # channels, height, width
         self.steps, self.several, self.mean_taken = 1, False, False
         self._traced = traced
+        modules = [traced.module(node) for node in traced.graph.nodes]
+        self._names = layer_names(traced.names[id(module.conv)] for module in modules
+                                  if isinstance(module, (_Stage, SpikeStage)))  # fmt: skip
         for node in traced.graph.nodes:
             self._add(node, traced.module(node))
         if self.parameters and self.lines[-1] == "flatten":
@@ -175,8 +178,8 @@ class _Text:
             self.image = _image(x, self.several)
             if module.linear:
                 self.lines.append("flatten")
-        line, more = _line(module, re.sub(r"[\s/#]", ".", name))
-        if more.keys() & self.parameters.keys():
+        line, more = _line(module, self._names[name])
+        if more.keys() & self.parameters.keys():  # names are unique, so the layer is the same
             raise _refuse(name, "called a second time; expected each layer once. Give the model a copy of it")
         self.lines.append(line)
         self.parameters |= more

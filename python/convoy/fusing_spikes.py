@@ -73,15 +73,16 @@ class Neuron(NamedTuple):
         return sizes + "+soft" * self.soft
 
 
-_SNNTORCH = ("snnTorch's {}: it fires where its membrane is above the threshold, and resets it one step later; a stage "
-             "fires from the threshold on, and resets in the same step")  # fmt: skip
+_SNNTORCH = ("snnTorch's {}: it fires where its membrane is above the threshold{}; a stage fires from the threshold on "
+             "and resets in the same step")  # fmt: skip
 
 
 def neuron_of(module: Any) -> Neuron:
     """Raises Refused with what the stage's neurons can't do."""
     name = type(module).__name__
     if type(module).__module__.startswith("snntorch"):
-        raise Refused(_SNNTORCH.format(name))
+        late = getattr(module, "reset_delay", True)
+        raise Refused(_SNNTORCH.format(name, ", and resets it one step later" * bool(late)))
     if not jelly(module, "IFNode", "LIFNode"):
         raise Refused(f"a {name} behind it; stages have IFNode and LIFNode")
     if module.v_reset not in (None, 0.0):

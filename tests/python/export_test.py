@@ -13,7 +13,7 @@ import convoy
 
 try:
     import torch
-    from torch import nn
+    from torch import fx, nn
 
     import convoy.exporting
 except ImportError:
@@ -24,6 +24,16 @@ try:
     import convoy.nir_format
 except ImportError:
     nir = None
+
+
+def chain(names):
+    """A graph that calls the modules of these names one after the other."""
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    for name in names:
+        x = graph.call_module(name, (x,))
+    graph.output(x)
+    return graph
 
 
 def tensor(array):
@@ -113,6 +123,21 @@ class Export(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             network = convoy.export(Odd().eval(), folder, torch.randn(2, 3, 8, 8))
             self.assertEqual([layer.name for layer in network.layers], ["my.conv.1.é"])
+
+    def test_names_that_network_txt_cannot_hold(self):
+        """Each layer gets a legal name of its own, and its weights."""
+        for names in (["input", "steps"], ["flatten", "x"], ["a b", "a/b"], ["a/b", "a b_2"], ["#", "/"],
+                      ["é" * 150, "y"], ["z" * 300, "z" * 301]):  # fmt: skip
+            model = nn.Module()
+            for name in names:
+                model.add_module(name, nn.Conv2d(2, 2, 1))
+            model = fx.GraphModule(model, chain(names)).eval()
+            x = torch.randn(2, 2, 4, 4)
+            with self.subTest(names), tempfile.TemporaryDirectory() as folder, torch.no_grad():
+                network = convoy.export(model, folder, x)
+                found = tensor(network(x.movedim(1, -1).contiguous()))
+                torch.testing.assert_close(found.reshape(2, 4, 4, 2).movedim(-1, 1), model(x), rtol=1e-5, atol=1e-5)
+                self.assertEqual(len({layer.name for layer in network.layers}), 2)
 
     def test_over_a_folder_of_other_files(self):
         """Nothing of the network that was there before is read."""
@@ -256,7 +281,7 @@ class Nir(unittest.TestCase):
             self.folder(folder)
             ones = np.ones((4, 4, 6), np.float32)
             for node, said in ((nir.CubaLIF(ones, ones, ones, ones, ones, ones * 0, ones), "conv.neuron: a CubaLIF"),
-                               (nir.IF(ones * 2, ones, ones * 0), "r other than 1"),
+                               (nir.IF(ones, ones, ones * 2), "conv.neuron: v_reset is 2, expected 0"),
                                (nir.IF(ones, np.arange(96.0).reshape(4, 4, 6), ones * 0), "differs")):  # fmt: skip
                 graph = convoy.to_nir(folder)
                 graph.nodes["conv.neuron"] = node

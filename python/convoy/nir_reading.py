@@ -1,0 +1,328 @@
+"""from_nir: NIR graphs (https://neuroir.org, the package `nir` 1.0.8) as model folders.
+
+NIR's neurons are differential equations, and a step here is Euler's. Of IF, dv/dt = r i, it adds dt r i to v; of LIF,
+tau dv/dt = v_leak - v + r i, it adds dt/tau (v_leak - v + r i). A model folder's neurons add x, and (x - v)/tau. So
+each membrane is divided by the largest |dt r| of its layer (LIF: |r|), and the threshold with it, in double, rounded to
+fp32 once: no weight changes where r is one positive number. Channels with another r, or a negative one, have their
+weights and bias multiplied by its ratio to the largest, rounded to fp32 once: exact if it is a power of two. A dt r
+within 2^-23 of 1 counts as 1, as r = 1/dt may have been rounded to fp32.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import model_folder
+from ._core import Error, Network, Stage
+from .layer_names import layer_names, shown
+from .nir_format import library, refuse
+from .records import a_kind
+
+_MOST_STEPS = 65536  # include/convoy/network.hpp
+
+
+def _numbers(name: str, word: str, value: Any) -> Any:
+    """As an array of doubles, finite."""
+    try:
+        if value is None:
+            raise TypeError
+        if hasattr(value, "detach"):  # a tensor of PyTorch
+            value = value.detach().cpu().double().numpy()
+        values = np.asarray(value, np.float64)
+    except Exception:
+        raise refuse(name, f"{word} is {a_kind(value)}, expected numbers") from None
+    if not np.isfinite(values).all():
+        raise refuse(name, f"{word} holds {values[~np.isfinite(values)].flat[0]}, expected finite numbers")
+    return values
+
+
+def _whole(name: str, word: str, value: Any, least: int, counts: tuple[int, ...]) -> list[int]:
+    values = _numbers(name, word, value).reshape(-1)
+    if len(values) not in counts or (values != np.floor(values)).any() or (values < least).any():
+        wanted = " or ".join(str(count) for count in counts)
+        raise refuse(name, f"{word} is {values.tolist()}, expected {wanted} whole numbers from {least} on")
+    return [int(v) for v in values]
+
+
+def _pair(name: str, word: str, value: Any, least: int) -> tuple[int, int]:
+    values = _whole(name, word, value, least, (1, 2))
+    return values[0], values[-1]
+
+
+def _float32(name: str, word: str, values: Any) -> Any:
+    with np.errstate(over="ignore", under="ignore"):
+        rounded = np.array(values, np.float32, order="C")
+    if not np.isfinite(rounded).all() or ((rounded == 0) & (values != 0)).any():
+        raise refuse(name, f"{word} holds numbers beyond fp32 (the largest is {np.abs(values).max():g})")
+    return rounded
+
+
+def _decimal(value: Any) -> str:
+    return np.format_float_positional(np.float32(value), trim="-")
+
+
+@dataclass
+class _Layer:
+    name: str  # of the node
+    body: str  # k, r and options
+    weight: Any  # doubles, as the bias
+    bias: Any
+    sizes: tuple[int, int, int]  # of what it gives: channels, height, width
+    linear: bool
+    rider: str = ""
+
+
+class _Neuron:
+    """A node's arrays as numbers, one per channel of the layer before it."""
+
+    def __init__(self, name: str, node: Any, layer: _Layer, dt: float) -> None:
+        self.name, self.node, self.layer, self.dt = name, node, layer, dt
+
+    def channels(self, word: str) -> Any:
+        values = _numbers(self.name, word, getattr(self.node, word, None))
+        k, h, w = self.layer.sizes
+        if values.size == 1:
+            return np.full(k, values.reshape(-1)[0])
+        if values.size not in (k, k * h * w) or values.shape[0] not in (k, values.size):
+            raise refuse(self.name, f"{word} has the shape {list(values.shape)}, expected one number, [{k}], or "
+                                    f"[{k}, {h}, {w}], as {shown(self.layer.name)} gives them")  # fmt: skip
+        values = values.reshape(k, -1)
+        if (values != values[:, :1]).any():
+            channel = int((values != values[:, :1]).any(1).argmax())
+            raise refuse(self.name, f"{word} is from {values[channel].min():g} to {values[channel].max():g} in channel "
+                                    f"{channel}, expected one number per channel")  # fmt: skip
+        return values[:, 0]
+
+    def only(self, word: str) -> float:
+        values = self.channels(word)
+        if (values != values[0]).any():
+            raise refuse(self.name, f"{word} differs from neuron to neuron, {values.min():g} to {values.max():g}; "
+                                    "expected one number")  # fmt: skip
+        return float(values[0])
+
+    def zero(self, word: str) -> None:
+        if (value := self.only(word)) != 0:
+            raise refuse(self.name, f"{word} is {value:g}, expected 0")
+
+    def ride(self, leaky: bool) -> None:
+        """Gives the layer the neuron's rider, and multiplies its weights where that is needed."""
+        scale = self.channels("r")
+        threshold, tau = self.only("v_threshold"), 1.0
+        self.zero("v_reset")
+        if leaky:
+            self.zero("v_leak")
+            tau = self.only("tau") / self.dt
+            if not 1 <= np.float32(tau) < np.inf:
+                raise refuse(self.name, f"tau {self.only('tau'):g} is {tau:g} steps of dt={self.dt:g}, expected at "
+                                        "least one step")  # fmt: skip
+        else:
+            scale = scale * self.dt
+        scale = np.where(np.abs(scale - 1) <= 2.0**-23, 1.0, scale)
+        largest = float(np.abs(scale).max()) or 1.0
+        ratios = scale / largest
+        if (ratios != 1).any():
+            layer = self.layer
+            layer.weight = layer.weight * ratios.reshape([-1] + [1] * (layer.weight.ndim - 1))
+            layer.bias = layer.bias * ratios if layer.bias is not None else None
+        below = _float32(self.name, f"v_threshold divided by {'r' if leaky else 'dt r'}", np.array(threshold / largest))
+        above = np.nextafter(below[()], np.float32(np.inf))
+        self.layer.rider = f"+lif({_decimal(tau)},{_decimal(above)})" if leaky else f"+if({_decimal(above)})"
+
+
+class _Row:
+    """The layers of a graph's nodes, in their order."""
+
+    def __init__(self, nir: Any, at: str, node: Any, dt: float) -> None:
+        self._nir, self._dt = nir, dt
+        try:
+            sizes = _whole(at, "shape", node.input_type["input"], 1, (1, 3))
+        except (AttributeError, KeyError, TypeError):
+            raise refuse(at, "no shape, expected [C, H, W] or [C]") from None
+        self.image = sizes if len(sizes) == 3 else [*sizes, 1, 1]
+        self.sizes = tuple(self.image)  # of what comes next: channels, height, width
+        self.vector = len(sizes) == 1
+        self.flattened = ""  # the Flatten with no layer behind it
+        self.layers: list[_Layer] = []
+
+    def add(self, name: str, node: Any) -> None:
+        nir = self._nir
+        if isinstance(node, nir.Flatten):
+            self._flatten(name, node)
+        elif isinstance(node, (nir.Affine, nir.Linear)):
+            self._linear(name, node)
+        elif isinstance(node, nir.Conv2d):
+            self._conv(name, node)
+        elif isinstance(node, (nir.IF, nir.LIF)):
+            if not self.layers:
+                raise refuse(name, f"{a_kind(node)} behind no layer")
+            if self.layers[-1].rider:
+                raise refuse(name, f"{a_kind(node)} behind another neuron, expected a layer before it")
+            _Neuron(name, node, self.layers[-1], self._dt).ride(isinstance(node, nir.LIF))
+        else:
+            raise refuse(name, a_kind(node))
+
+    def end(self, name: str) -> None:
+        if not self.layers:
+            raise refuse("graph", "no layer between the Input and the Output")
+        c, h, w = self.sizes
+        if self.flattened and c > 1 and h * w > 1:
+            raise refuse(self.flattened, f"no layer behind it, so that {shown(name)} has the order C, H, W; a "
+                                         "network's last outputs have the order H, W, C")  # fmt: skip
+
+    def _flatten(self, name: str, node: Any) -> None:
+        start, end = (_whole(name, word, getattr(node, word, None), -3, (1,))[0] for word in ("start_dim", "end_dim"))
+        # From axis 1 on: a writer that counts the batch, which only a layer of all values can follow.
+        if not self.vector and (start not in (-3, 0, 1) or end not in (-1, 2)):
+            raise refuse(name, f"start_dim {start}, end_dim {end} of an input [C, H, W], expected 0 and -1")
+        if not self.vector:
+            self.vector, self.flattened = True, name
+
+    def _bias(self, name: str, node: Any, k: int) -> Any:
+        if (bias := getattr(node, "bias", None)) is None:
+            return None
+        values = _numbers(name, "bias", bias)
+        if values.size != k:
+            raise refuse(name, f"bias has the shape {list(values.shape)}, expected [{k}]")
+        return values.reshape(k)
+
+    def _linear(self, name: str, node: Any) -> None:
+        weight, inputs = _numbers(name, "weight", node.weight), int(np.prod(self.sizes))
+        if weight.ndim != 2 or weight.shape[1] != inputs or not len(weight):
+            raise refuse(name, f"weight has the shape {list(weight.shape)}, expected [K, {inputs}]: its input is "
+                               f"{list(self.sizes)}")  # fmt: skip
+        k = len(weight)
+        self.layers.append(_Layer(name, f"k{k}", weight, self._bias(name, node, k), (k, 1, 1), True))
+        self.sizes, self.vector, self.flattened = (k, 1, 1), True, ""
+
+    def _conv(self, name: str, node: Any) -> None:
+        c, h, w = self.sizes
+        if self.vector:
+            raise refuse(name, f"a Conv2d behind a vector of {c * h * w}, expected an input [C, H, W]")
+        weight = _numbers(name, "weight", node.weight)
+        (groups,) = _whole(name, "groups", node.groups, 1, (1,))
+        if weight.ndim != 4 or weight.shape[1] * groups != c or not weight.size:
+            raise refuse(name, f"weight has the shape {list(weight.shape)}, expected [K, {c}/{groups}, R, S]: its "
+                               f"input is {list(self.sizes)}, its groups {groups}")  # fmt: skip
+        if node.input_shape is not None and _pair(name, "input_shape", node.input_shape, 1) != (h, w):
+            raise refuse(name, f"input_shape is {np.asarray(node.input_shape).tolist()}, expected {[h, w]}, as what is "
+                               "before it gives them")  # fmt: skip
+        k, _, r, s = weight.shape
+        stride, dil = _pair(name, "stride", node.stride, 1), _pair(name, "dilation", node.dilation, 1)
+        text = f"k{k}r{r}s{s}stride{stride[0]}x{stride[1]}pad{self._padding(name, node, (r, s), stride, dil)}"
+        body, bias = f"{text}dil{dil[0]}x{dil[1]}groups{groups}", self._bias(name, node, k)
+        try:
+            stage = Stage(f"n1h{h}w{w}c{c}{body}")
+        except Error as error:
+            raise refuse(name, str(error).rstrip(".")) from None
+        self.sizes = (k, *stage.y_shape[-3:-1])
+        self.layers.append(_Layer(name, body, weight, bias, self.sizes, False))
+
+    def _padding(self, name: str, node: Any, filters: Any, stride: Any, dil: Any) -> str:
+        padding = node.padding.decode() if isinstance(node.padding, bytes) else node.padding
+        if not isinstance(padding, str):
+            return "{}x{}".format(*_pair(name, "padding", padding, 0))
+        if padding == "valid":
+            return "0"
+        if padding != "same":
+            raise refuse(name, f"padding '{padding}', expected numbers, 'same' or 'valid'")
+        if stride != (1, 1):
+            raise refuse(name, f"padding 'same' with stride {list(stride)}, expected stride 1, as PyTorch does")
+        both = [d * (size - 1) for d, size in zip(dil, filters, strict=True)]
+        before = [size // 2 for size in both]  # the odd one is added at the end, as PyTorch does
+        return "x".join(str(size) for size in (*before, both[0] - before[0], both[1] - before[1]))
+
+    def text(self, steps: int) -> tuple[str, dict[str, Any]]:
+        """network.txt and its parameters."""
+        c, h, w = self.image
+        lines, parameters = [f"input f32:h{h}w{w}c{c}", f"steps {steps}"], {}
+        names = layer_names(layer.name for layer in self.layers)
+        for layer in self.layers:
+            if layer.linear and "flatten" not in lines:
+                lines.append("flatten")
+            name = names[layer.name]
+            lines.append(f"{name} {layer.body}{'+bias' * (layer.bias is not None)}{layer.rider}")
+            parameters[f"{name}.weight"] = _float32(layer.name, "weight", layer.weight)
+            if layer.bias is not None:
+                parameters[f"{name}.bias"] = _float32(layer.name, "bias", layer.bias)
+        return "\n".join(lines) + "\n", parameters
+
+
+def _graph(nir: Any, graph: Any) -> Any:
+    """The NIRGraph, read where its file is given."""
+    if isinstance(graph, (str, os.PathLike)):
+        path = os.fspath(graph)
+        if not os.path.exists(path):
+            raise Error(f"{path}: no such file, expected one that nir.write made. Check its name.")
+        try:
+            # This file's own checks say more than those of nir, which take filters for square.
+            graph = nir.read(path, type_check=False)
+        except Exception as error:  # h5py's, and whatever a foreign file makes of nir's
+            raise Error(f"{path}: {type(error).__name__}: {error}. Expected a graph of nir 1.0.8, as nir.write makes "
+                        "it. Is it the right file?") from error  # fmt: skip
+    if not isinstance(graph, nir.NIRGraph):
+        raise Error(f"graph: {a_kind(graph)}, expected a nir.NIRGraph, or the name of its file")
+    return graph
+
+
+def _row(nir: Any, graph: Any) -> list[str]:
+    """The names of the nodes from the Input to the Output."""
+    follow: dict[str, list[str]] = {name: [] for name in graph.nodes}
+    before: dict[str, int] = dict.fromkeys(graph.nodes, 0)
+    for edge in graph.edges:
+        try:
+            source, target = edge
+            follow[source].append(target)
+            before[target] += 1
+        except (KeyError, TypeError, ValueError):
+            raise refuse("graph", f"the edge {edge!r}, expected the names of two of its nodes") from None
+    inputs = [name for name, node in graph.nodes.items() if isinstance(node, nir.Input)]
+    if len(inputs) != 1:
+        raise refuse("graph", f"{len(inputs)} Input nodes, expected one")
+    row = [inputs[0]]
+    while not isinstance(graph.nodes[row[-1]], nir.Output):
+        nexts = follow[row[-1]]
+        if len(nexts) != 1 or nexts[0] in row:
+            raise refuse(row[-1], f"{len(nexts)} nodes behind it, or a loop; expected a row of nodes to an Output")
+        if before[nexts[0]] != 1:
+            raise refuse(nexts[0], f"{before[nexts[0]]} nodes before it, expected one")
+        row.append(nexts[0])
+    if left := [name for name in graph.nodes if name not in row]:
+        raise refuse(left[0], "not in the row of nodes from the Input to the Output")
+    return row
+
+
+def from_nir(graph: Any, folder: str | os.PathLike, *, steps: int, dt: float = 1.0,
+             form: str = "safetensors") -> Network:  # fmt: skip
+    """Writes a nir.NIRGraph, or the file of one, as a model folder; returns the Network read back.
+
+    steps: time steps, with the same input in each. dt: a step's length in the unit of tau; SpikingJelly and snnTorch
+    write graphs for 1e-4. A step is Euler's: IF adds dt r x to v, LIF dt/tau (r x - v). Where dt r is not 1, thresholds
+    are divided by it and rounded to fp32; where r differs between channels, their weights are multiplied, which is
+    exact for powers of two. Names of nodes that network.txt can't hold are changed: layer_names.layer_names.
+
+    Raises Error that names the node which a model folder can't hold, and why.
+    """
+    nir = library()
+    if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or not 1 <= steps <= _MOST_STEPS:
+        raise Error(f"steps: {steps!r}, expected a whole number from 1 to {_MOST_STEPS}, the number of time steps")
+    if isinstance(dt, bool) or not isinstance(dt, (int, float, np.number)) or not 0 < dt < np.inf:
+        raise Error(f"dt: {dt!r}, expected a finite number above 0, a step's length in the unit of tau")
+    if form not in ("safetensors", "text"):
+        raise Error(f"form: {form!r}, expected 'safetensors' or 'text'")
+    graph = _graph(nir, graph)
+    first, *nodes, last = _row(nir, graph)
+    row = _Row(nir, first, graph.nodes[first], float(dt))
+    for name in nodes:
+        row.add(name, graph.nodes[name])
+    row.end(last)
+    text, arrays = row.text(int(steps))
+    Network.from_text(text, arrays)  # before anything is written
+    try:
+        model_folder.write(folder, text, arrays, form)
+    except OSError as error:
+        raise Error(f"{error.filename}: {error.strerror}. Name a folder that this user may write to.") from error
+    return Network(os.fspath(folder))
