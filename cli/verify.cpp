@@ -58,6 +58,7 @@ void print_text(const Report& report) {
   for (const verify::Cell& gap : report.gaps())
     fmt::print("NOT COVERED {} {}, {}, {}: {} of {}\n", gap.kernel, gap.tile, gap.epilogue,
                gap.tail, report.coverage.at(gap), report.least);
+  for (const std::string& line : report.large) fmt::print("large: {}\n", line);
   for (const std::string& gap : report.field_gaps()) fmt::print("NOT DRAWN {}\n", gap);
   if (!report.fields.empty())
     fmt::print(
@@ -107,6 +108,7 @@ void print_json(const Report& report, const VerifyArguments& arguments) {
                                 {"tile", failure.tile},
                                 {"what", failure.what},
                                 {"repro", failure.repro}});
+  if (!report.large.empty()) json["large"] = report.large;
   json["coverage_least"] = report.least;
   json["field_pairs"] = report.fields.size();
   json["field_gaps"] = report.field_gaps();

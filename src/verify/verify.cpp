@@ -12,7 +12,9 @@
 
 #include "plan/kernel_table.hpp"
 #include "plan/select.hpp"
+#include "plan/timing.hpp"
 #include "verify/chain_parity.hpp"
+#include "verify/large.hpp"
 #include "verify/non_finite.hpp"
 
 namespace convoy::verify {
@@ -97,6 +99,7 @@ class Driver {
         add_failure(job, {}, error.what());
       }
     });
+    run_large();  // by themselves: each takes a large part of the GPU's memory
     std::sort(report_.failures.begin(), report_.failures.end(),
               [](const Failure& a, const Failure& b) { return a.repro < b.repro; });
     report_.stages = std::count_if(jobs_.begin(), jobs_.end(),
@@ -121,6 +124,16 @@ class Driver {
 
   void plan_jobs() {
     for (const OwnedChain& chain : options_.stages) {
+      if (is_large(chain)) {
+        PlanOptions plan;
+        plan.device = options_.device;
+        plan.kernel = options_.kernel;
+        plan.use_tuning = false;
+        const Stage& stage = chain.stages.front();
+        large_.push_back(
+            {stage.normalised(), &select(stage, machine_, plan, nullptr).kernel(), "asked for"});
+        continue;
+      }
       Job job{chain, checks_of(chain), true, options_.non_finite && is_one_stage(chain)};
       // A forced kernel that refuses says why; nothing is passed over in silence.
       if (job.checks.empty()) {
@@ -133,7 +146,7 @@ class Driver {
       jobs_.push_back(std::move(job));
     }
     if (options_.random > 0) draw_jobs();
-    if (jobs_.empty()) throw Error(why_nothing());
+    if (jobs_.empty() && large_.empty()) throw Error(why_nothing());
     for (const Job& job : jobs_)
       for (const Check& check : job.checks) count(check, report_.coverage);
   }
@@ -142,6 +155,12 @@ class Driver {
     Random random(options_.seed);
     const DeviceKind device = options_.device.kind;
     for (Index i = 0; i < options_.random; ++i) add_job(draw_any(random, i), false);
+    // A few sizes near what kernels count in 32 bits: one for each 250 drawn stages.
+    if (device == DeviceKind::cuda && machine_.memory_bytes > 0) {
+      Random of_large(options_.seed);
+      large_ = draw_large(of_large, machine_, options_.random / 250, options_.kernel,
+                          0.8 * static_cast<double>(machine_.memory_bytes));
+    }
     for (const char* text : rare_stages) add_job(parse_stage(text), false);
     for (const char* text : non_finite_stages) {
       Stage stage = parse_stage(text);
@@ -169,6 +188,29 @@ class Driver {
          fill_coverage(planned, report_.least, machine_, options_.kernel, random))
       if (options_.tile.empty() || check.tile.name == options_.tile)
         jobs_.push_back({check.chain, {check}, false});
+  }
+
+  // On a GPU: what takes minutes, or more memory than there is, as one stage of many images.
+  bool is_large(const OwnedChain& chain) const {
+    return options_.device.kind == DeviceKind::cuda && is_one_stage(chain) &&
+           bytes_of_operands(chain.stages.front()) > large_bytes;
+  }
+  void run_large() {
+    for (const LargeRun& run : large_) {
+      const LargeResult result = check_large(run, options_.seed, machine_);
+      std::string line =
+          fmt::format("{} by {} ({}): ", to_text(run.stage), run.kernel->name(), run.why);
+      if (!result.skipped.empty())
+        line += "skipped, " + result.skipped;
+      else
+        line += fmt::format("{} images compared with each alone, {} part{}{}", result.images,
+                            result.parts, result.parts == 1 ? "" : "s",
+                            result.failure.empty() ? "" : ", FAILED");
+      report_.large.push_back(line);
+      if (result.failure.empty()) continue;
+      const Job job{run.stage, {}};
+      add_failure(job, {run.stage, run.kernel, {}}, result.failure);
+    }
   }
 
   // Every tenth is a chain of several stages; all or none of them where one kernel is asked for.
@@ -261,7 +303,8 @@ class Driver {
         fmt::format("convoy verify --stage '{}' --seed {}", to_text(job.chain), options_.seed);
     if (check.kernel) {
       failure.kernel = check.kernel->name();
-      failure.repro += fmt::format(" --kernel {} --tile '{}'", failure.kernel, check.tile.name);
+      failure.repro += " --kernel " + failure.kernel;
+      if (!check.tile.name.empty()) failure.repro += fmt::format(" --tile '{}'", check.tile.name);
     }
     if (options_.device.kind != DeviceKind::cpu)
       failure.repro += " --device " + convoy::to_text(options_.device);
@@ -273,6 +316,7 @@ class Driver {
   const VerifyOptions& options_;
   Machine machine_;
   std::vector<Job> jobs_;
+  std::vector<LargeRun> large_;
   std::mutex mutex_;
   Index done_ = 0;
   Report report_;

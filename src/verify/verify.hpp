@@ -35,6 +35,7 @@ struct Report {
   Index checks = 0;  // one of them by one kernel with one tile
   Tally tally;
   std::vector<Failure> failures;
+  std::vector<std::string> large;  // runs too large for the oracle (large.hpp), a line each
   Coverage coverage;
   FieldPairs fields;  // of the former
   Index least = 0;  // counts that each cell of the table and pair of fields must reach; 0: none was
