@@ -13,4 +13,8 @@ inline constexpr bool counts_allocations = true;
 /// there.
 long allocations();
 
+/// From now on the allocation of that number fails, counted from 0, and with `later_too` all that
+/// follow; negative: none. Of all threads.
+void fail_allocation(long which, bool later_too);
+
 }  // namespace convoy
