@@ -57,7 +57,7 @@ set_source_files_properties(
 add_library(convoy_objects OBJECT ${sources} ${PROJECT_BINARY_DIR}/generated/tuned_tables.cpp)
 add_dependencies(convoy_objects convoy_commit)
 convoy_unite(convoy_objects)
-target_link_libraries(convoy_objects PRIVATE convoy_options hwy::hwy TBB::tbb ZLIB::ZLIB fmt::fmt
+target_link_libraries(convoy_objects PRIVATE convoy_options hwy::hwy ${CMAKE_DL_LIBS} ZLIB::ZLIB fmt::fmt
                                              nlohmann_json::nlohmann_json)
 # The tests wait for the oracle. Its innermost loops, over spans that reference.cpp has checked, run as the release's
 # under sanitizers and emulators, too.
@@ -99,13 +99,13 @@ target_include_directories(
             $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>
             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_link_libraries(
-  convoy PRIVATE $<BUILD_INTERFACE:convoy_options> hwy::hwy TBB::tbb ZLIB::ZLIB fmt::fmt
+  convoy PRIVATE $<BUILD_INTERFACE:convoy_options> hwy::hwy ${CMAKE_DL_LIBS} ZLIB::ZLIB fmt::fmt
                  $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> ${convoy_cudart})
 
 # A shared library hides what the program and the tests call, so they get the objects themselves.
 add_library(convoy_internal INTERFACE)
 target_include_directories(convoy_internal INTERFACE ${PROJECT_SOURCE_DIR}/src)
-target_link_libraries(convoy_internal INTERFACE convoy_options hwy::hwy TBB::tbb ZLIB::ZLIB
+target_link_libraries(convoy_internal INTERFACE convoy_options hwy::hwy ${CMAKE_DL_LIBS} ZLIB::ZLIB
                                                 fmt::fmt nlohmann_json::nlohmann_json
                                                 ${convoy_cudart})
 if(BUILD_SHARED_LIBS)
@@ -115,7 +115,7 @@ if(BUILD_SHARED_LIBS)
   # Within one program nothing is imported; what uses it is compiled as in a static build, object for object.
   target_compile_definitions(convoy_whole INTERFACE CONVOY_STATIC)
   # Its own, so that they come behind it on the linker's line: --as-needed drops what comes before.
-  target_link_libraries(convoy_whole INTERFACE hwy::hwy TBB::tbb ZLIB::ZLIB fmt::fmt
+  target_link_libraries(convoy_whole INTERFACE hwy::hwy ${CMAKE_DL_LIBS} ZLIB::ZLIB fmt::fmt
                                                ${convoy_cudart})
   target_link_libraries(convoy_internal INTERFACE convoy_whole)
 else()
@@ -179,7 +179,7 @@ set(convoy_pc_requires)
 set(convoy_pc_libs)
 set(convoy_pc_cflags)
 if(NOT BUILD_SHARED_LIBS)
-  set(convoy_pc_requires "libhwy, tbb, zlib, fmt")
+  set(convoy_pc_requires "libhwy, zlib, fmt")
   set(convoy_pc_cflags " -DCONVOY_STATIC")
   if(CONVOY_HAS_CUDA)
     set(convoy_pc_libs "-L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lrt -lpthread -ldl")

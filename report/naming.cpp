@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "report/html.hpp"
 #include "report/sections.hpp"
 
 namespace convoy::report {
@@ -57,7 +58,7 @@ std::string how_run(const ResultsFile& file, bool gpu) {
   std::string text;
   if (!gpu) text = fmt::format("{} thread{}", file.threads, file.threads == 1 ? "" : "s");
   if (!gpu || file.mode != "default")
-    text += fmt::format("{}{} mode", text.empty() ? "" : ", ", file.mode);
+    text += fmt::format("{}{} mode", text.empty() ? "" : ", ", escape(file.mode));
   return text;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "convoy/tensor.hpp"
@@ -17,6 +18,18 @@ namespace convoy {
 class CONVOY_API PinnedTensor {
  public:
   PinnedTensor(DType dtype, const std::vector<Index>& shape, Device with);
+  /// Moved from, a tensor is empty.
+  PinnedTensor(PinnedTensor&& other) noexcept
+      : ordinary_(std::move(other.ordinary_)),
+        pinned_(std::move(other.pinned_)),
+        view_(std::exchange(other.view_, {})) {}
+  PinnedTensor& operator=(PinnedTensor&& other) noexcept {
+    if (this == &other) return *this;
+    ordinary_ = std::move(other.ordinary_);
+    pinned_ = std::move(other.pinned_);
+    view_ = std::exchange(other.view_, {});
+    return *this;
+  }
 
   const TensorView& view() const { return view_; }
   operator const TensorView&() const { return view_; }  // NOLINT: a tensor is a view of itself

@@ -27,9 +27,9 @@ struct PlanOptions {
   std::string tile = {};
   /// How many `run` calls compute at once with workspace that the plan owns, 1 to 64; each costs
   /// workspace_bytes(), taken when the plan is made. On the CPU a further run waits until one of
-  /// them is done: they share the plan's threads, so that little is lost. On a GPU it counts
-  /// streams: each keeps a workspace from its first run on, and a run on a further one is refused
-  /// (no_workspace), for nothing tells when a stream is done.
+  /// them is done: they share the plan's threads, so that little is lost. On a GPU each stream has
+  /// a workspace of its own, and so has each stream of each capture; this many are taken when the
+  /// plan is made, further ones by the first run that needs one.
   int concurrent_runs = 1;
   /// Weights are flipped in r and s: true convolution instead of cross-correlation.
   bool flip_filters = false;
@@ -76,8 +76,8 @@ class CONVOY_API Weights {
   std::shared_ptr<const Packed> packed_;
 };
 
-/// Ready to run. Making one allocates and may throw Error; running does neither, but for what
-/// oneTBB takes for its tasks. `run` and `pack` may be called from many threads at once;
+/// Ready to run. Making one allocates and may throw Error; running does neither (a failing status
+/// has a message, which takes memory). `run` and `pack` may be called from many threads at once;
 /// `set_weights`, `use`, a move and the destructor may not overlap a run or each other.
 ///
 ///     const Plan plan(stage, weights);
@@ -99,11 +99,11 @@ class CONVOY_API Weights {
 ///
 /// On a GPU `run` enqueues on the stream and returns: no synchronisation, and it may be captured in
 /// a CUDA graph. What goes wrong after that is reported by whatever waits for the stream.
-/// A workspace of the plan's own belongs to the stream that ran first with it. So:
-/// cudaStreamPerThread, one handle for a stream of each thread, is refused without a workspace of
-/// the caller's (no_workspace); and a graph uses the workspace of the stream that it was captured
-/// on, wherever it is launched: while it runs, neither that stream nor another launch of it may be
-/// at work on this plan. Give the captured run a workspace of its own where that can happen.
+/// A workspace of the plan's own belongs to the stream that ran first with it (with
+/// cudaStreamPerThread: to the calling thread's stream), and a further stream's first run takes
+/// device memory for another. Beyond 64 streams a new one waits for all work of the device and
+/// workspaces begin again. A run that is captured gets a workspace of its capture, which the plan
+/// keeps as long as it lives: launches of one graph must follow each other, as its operands demand.
 class CONVOY_API Plan {
  public:
   /// Without weights: `run` needs set_weights first. Throws Error where the stage is illegal, with
@@ -120,11 +120,10 @@ class CONVOY_API Plan {
   /// missing.
   void set_weights(const TensorView& weights, Stream stream = {});
 
-  /// Packs w [K,R,S,C/groups], f32 (or the stage's type), into the layout that the kernel wants. On
-  /// the host any strides will do. On the plan's GPU the view is contiguous, or a slice of
-  /// channels; it is copied to the host first, after the work that the stream holds. Complete on
-  /// return: the view may be freed. Throws Error when shape, type or device are wrong, or memory
-  /// runs out.
+  /// Packs w [K,R,S,C/groups], f32 (or the stage's type), into the layout that the kernel wants.
+  /// Any strides will do, on the host and on the plan's GPU, from where it is copied to the host
+  /// first, after the work that the stream holds. Complete on return: the view may be freed. Throws
+  /// Error when shape, type or device are wrong, or memory runs out.
   Weights pack(const TensorView& weights, Stream stream = {}) const;
 
   /// Runs read these weights from now on. On a GPU it waits for the stream first; a CUDA graph that

@@ -7,6 +7,10 @@ namespace convoy {
 /// when all of these calls have. Fewer than count will do; what runs where changes no result. body
 /// throws nothing.
 ///
+/// If it throws, or returns before any of its threads has worked, `run` does the rest on the
+/// calling thread: results are the same, and the exception goes no further. A call of body that
+/// comes after that does no harm as long as the library is loaded.
+///
 /// For programs whose other work runs on a pool of threads already: a second pool would take its
 /// cores. OpenMP's threads, say, spin for milliseconds behind each parallel region.
 ///

@@ -6,6 +6,7 @@
 
 #include "core/dlpack_layout.hpp"
 #include "core/dtype.hpp"
+#include "core/failure.hpp"
 #include "core/size.hpp"
 
 namespace convoy {
@@ -137,11 +138,13 @@ void call_deleter(Managed* managed) {
 
 }  // namespace
 
-TensorView from_dlpack(const DLManagedTensor& tensor) {
+TensorView from_dlpack(const DLManagedTensor& tensor) try {
   return view_of(ours(const_cast<DLManagedTensor*>(&tensor))->array);
+} catch (...) {
+  rethrow_as_error();
 }
 
-TensorView from_dlpack(const DLManagedTensorVersioned& tensor, DLPackAccess access) {
+TensorView from_dlpack(const DLManagedTensorVersioned& tensor, DLPackAccess access) try {
   const dlpack::ManagedVersioned& managed = *ours(const_cast<DLManagedTensorVersioned*>(&tensor));
   if (managed.version.major != dlpack::version_major)
     throw Error(fmt::format("DLPack tensor: it is of version {}.{}, expected {}.x. Ask for that.",
@@ -151,6 +154,8 @@ TensorView from_dlpack(const DLManagedTensorVersioned& tensor, DLPackAccess acce
         "DLPack tensor: it is read only, expected one to write to. Copy it, or take it as an "
         "input: from_dlpack(tensor, DLPackAccess::read).");
   return view_of(managed.array);
+} catch (...) {
+  rethrow_as_error();
 }
 
 void DLPackDelete::operator()(DLManagedTensor* tensor) const {
@@ -160,19 +165,27 @@ void DLPackDelete::operator()(DLManagedTensorVersioned* tensor) const {
   call_deleter(ours(tensor));
 }
 
-DLPackOwner to_dlpack(Tensor&& tensor) {
+DLPackOwner to_dlpack(Tensor&& tensor) try {
   const TensorView view = tensor.view();
   return DLPackOwner(theirs(lend<dlpack::Managed>(view, std::move(tensor))));
+} catch (...) {
+  rethrow_as_error();
 }
-DLPackOwner to_dlpack(const TensorView& view) {
+DLPackOwner to_dlpack(const TensorView& view) try {
   return DLPackOwner(theirs(lend<dlpack::Managed>(view, Tensor())));
+} catch (...) {
+  rethrow_as_error();
 }
-DLPackVersionedOwner to_dlpack_versioned(Tensor&& tensor) {
+DLPackVersionedOwner to_dlpack_versioned(Tensor&& tensor) try {
   const TensorView view = tensor.view();
   return lend_versioned(view, std::move(tensor), DLPackAccess::read_and_write);
+} catch (...) {
+  rethrow_as_error();
 }
-DLPackVersionedOwner to_dlpack_versioned(const TensorView& view, DLPackAccess access) {
+DLPackVersionedOwner to_dlpack_versioned(const TensorView& view, DLPackAccess access) try {
   return lend_versioned(view, Tensor(), access);
+} catch (...) {
+  rethrow_as_error();
 }
 
 }  // namespace convoy

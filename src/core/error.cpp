@@ -1,6 +1,7 @@
 #include "convoy/error.hpp"
 
 #include <new>
+#include <stdexcept>
 
 #include "core/failure.hpp"
 #include "core/printable.hpp"
@@ -40,11 +41,30 @@ std::string_view to_text(StatusCode code) {
 
 namespace {
 
-Status caught() {
+// Made when the program starts: a copy of it takes no memory, and neither does throwing one.
+const NoMemory* make_ready() noexcept {
+  try {
+    return new NoMemory(
+        "no memory: the host has none left for what was asked. Free some, or ask for less (a "
+        "smaller n, fewer filters or layers).");
+  } catch (...) {
+    return nullptr;
+  }
+}
+const NoMemory* const ready = make_ready();
+
+[[noreturn]] void throw_no_memory() {
+  if (ready) throw NoMemory(*ready);
+  throw NoMemory("no memory");
+}
+
+Status caught(StatusCode of_error) {
   try {
     throw;
-  } catch (const Error& error) {  // in a run only what talks to a GPU throws it
-    return {StatusCode::device_error, error.what()};
+  } catch (const NoMemory& error) {
+    return {StatusCode::out_of_memory, error.what()};
+  } catch (const Error& error) {
+    return {of_error, error.what()};
   } catch (const std::bad_alloc&) {
     return {StatusCode::out_of_memory, "out of memory"};
   } catch (const std::length_error&) {
@@ -58,9 +78,19 @@ Status caught() {
 
 }  // namespace
 
-Status current_failure() noexcept {
+void rethrow_as_error() {
   try {
-    return caught();
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw_no_memory();
+  } catch (const std::length_error&) {  // of a vector that no memory could hold
+    throw_no_memory();
+  }
+}
+
+Status current_failure(StatusCode of_error) noexcept {
+  try {
+    return caught(of_error);
   } catch (...) {
     // The message did not fit in memory. This one fits into the string itself.
     return {StatusCode::out_of_memory, "out of memory"};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "convoy/tensor.hpp"
@@ -19,6 +20,19 @@ bool is_pinned(Device device, const void* memory);
 
 /// Whether what is put on the stream is recorded in a CUDA graph instead of run. Throws Error.
 bool is_captured(Device device, Stream stream);
+
+/// Which stream a handle is, and which capture it is in. Numbers are never used again, as handles
+/// are; cudaStreamPerThread is the calling thread's.
+struct StreamFacts {
+  std::uint64_t stream = 0;   // 0: the legacy default stream
+  std::uint64_t capture = 0;  // 0: what it gets is run
+  bool operator==(const StreamFacts&) const = default;
+};
+/// Throws Error.
+StreamFacts facts_of(Device device, Stream stream);
+
+/// Waits for all work of the device; false if that can't be done now, as during a capture.
+bool wait_for_all(Device device) noexcept;
 
 /// Whether all work of the stream is done. Throws Error with what went wrong in it.
 bool is_done(Device device, Stream stream);

@@ -7,8 +7,11 @@
 #include <cpuid.h>
 #endif
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
@@ -229,32 +232,12 @@ Caches read_caches() {
   return caches;
 }
 
-// Cores that a cgroup's CPU quota allows, 0 where there is none. Both cgroup versions are read at
-// the process's own path and at the root, which is where a container sees its own.
-int quota_cores() {
-  std::string path;
-  std::ifstream file("/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    if (controllers == ",," || controllers.find(",cpu,") != std::string::npos)
-      path = line.substr(second + 1);
-    double quota = 0, period = 0;
-    for (const std::string& at : {path, std::string("/")}) {
-      if (controllers == ",,") {
-        std::istringstream text(read_line("/sys/fs/cgroup" + at + "/cpu.max"));
-        if (text >> quota >> period && quota > 0 && period > 0) break;
-      } else {
-        std::istringstream quota_text(read_line("/sys/fs/cgroup/cpu" + at + "/cpu.cfs_quota_us"));
-        std::istringstream period_text(read_line("/sys/fs/cgroup/cpu" + at + "/cpu.cfs_period_us"));
-        if (quota_text >> quota && period_text >> period && quota > 0 && period > 0) break;
-      }
-      quota = period = 0;
-    }
-    if (quota > 0) return std::max(1, static_cast<int>(quota / period + 0.5));
-  }
-  return 0;
+// One that Linux can't have: the kernel refuses a mask that is too short for its cores.
+constexpr std::size_t most_cores = 1 << 16;
+using Mask = std::array<std::uint64_t, most_cores / 64>;
+
+bool mask_of(::pid_t process, std::size_t bytes, void* mask) noexcept {
+  return ::sched_getaffinity(process, bytes, static_cast<cpu_set_t*>(mask)) == 0;
 }
 
 Machine read_facts() {
@@ -297,12 +280,66 @@ void set_isa(Machine& machine, std::string_view name) {
   machine.vector_registers = isa->vector_registers;
 }
 
+int cores_in_mask(bool (*ask)(std::size_t bytes, void* mask)) noexcept {
+  Mask mask{};
+  int cores = 0;
+  if (ask(sizeof mask, mask.data()))
+    for (const std::uint64_t word : mask) cores += std::popcount(word);
+  return std::max(1, cores);
+}
+
+int cores_of_process() noexcept {
+  return cores_in_mask(
+      [](std::size_t bytes, void* mask) { return mask_of(::getpid(), bytes, mask); });
+}
+
+void use_cores_of_process() noexcept {
+  Mask mask{};
+  if (mask_of(::getpid(), sizeof mask, mask.data()))
+    static_cast<void>(
+        ::sched_setaffinity(0, sizeof mask, reinterpret_cast<const cpu_set_t*>(mask.data())));
+}
+
+int quota_cores(const std::string& membership, const std::string& mounted) {
+  std::istringstream lines(membership);
+  double least = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const bool unified = controllers == ",,";
+    if (!unified && controllers.find(",cpu,") == std::string::npos) continue;
+    // A quota of any group above holds too. A container sees its own group as the root, whatever
+    // path is named here.
+    for (std::string path = line.substr(second + 1);;) {
+      while (!path.empty() && path.back() == '/') path.pop_back();
+      double quota = 0, period = 0;
+      if (unified) {
+        std::istringstream text(read_line(mounted + path + "/cpu.max"));
+        if (!(text >> quota >> period)) quota = 0;
+      } else {
+        const std::string folder = mounted + "/cpu" + path;
+        std::istringstream quota_text(read_line(folder + "/cpu.cfs_quota_us"));
+        std::istringstream period_text(read_line(folder + "/cpu.cfs_period_us"));
+        if (!(quota_text >> quota && period_text >> period)) quota = 0;
+      }
+      if (quota > 0 && period > 0)
+        least = least > 0 ? std::min(least, quota / period) : quota / period;
+      if (path.empty()) break;
+      const std::size_t slash = path.rfind('/');
+      path.resize(slash == std::string::npos ? 0 : slash);
+    }
+  }
+  return least > 0 ? std::max(1, static_cast<int>(least + 0.5)) : 0;
+}
+
 int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  int cores = 1;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) cores = std::max(1, CPU_COUNT(&set));
-  const int quota = quota_cores();
+  const int cores =
+      cores_in_mask([](std::size_t bytes, void* mask) { return mask_of(0, bytes, mask); });
+  std::ifstream file("/proc/self/cgroup");
+  std::ostringstream membership;
+  membership << file.rdbuf();
+  const int quota = quota_cores(membership.str(), "/sys/fs/cgroup");
   return quota > 0 ? std::min(cores, quota) : cores;
 }
 

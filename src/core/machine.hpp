@@ -53,7 +53,21 @@ Machine with_threads(Machine facts, int threads);
 /// core). Throws Error for a bad CONVOY_NUM_THREADS or CONVOY_ISA.
 Machine cpu_machine(int threads = 0);
 
-/// Cores that this process may use: its affinity mask and its cgroup's CPU quota, at least 1.
+/// Cores that this thread may use: its affinity mask and the CPU quotas of its cgroups, at least 1.
 int usable_cores();
+
+/// Cores in the affinity mask of the process, which is that of its first thread; at least 1.
+int cores_of_process() noexcept;
+
+/// Lets the calling thread run on all of them, whatever thread made it.
+void use_cores_of_process() noexcept;
+
+/// Cores in an affinity mask that `ask` fills in, as sched_getaffinity does; it is given room for
+/// more cores than Linux knows. At least 1.
+int cores_in_mask(bool (*ask)(std::size_t bytes, void* mask)) noexcept;
+
+/// Cores that the CPU quotas of a process's cgroup and of those above it allow, 0 where there is
+/// none. membership: the text of /proc/PID/cgroup; mounted: where the hierarchies are.
+int quota_cores(const std::string& membership, const std::string& mounted);
 
 }  // namespace convoy

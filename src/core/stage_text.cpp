@@ -8,6 +8,7 @@
 
 #include "convoy/error.hpp"
 #include "core/dtype.hpp"
+#include "core/failure.hpp"
 #include "core/printable.hpp"
 
 namespace convoy {
@@ -290,7 +291,7 @@ Stage parse_stage_parts(std::string_view text, GivenAxes& given) {
   return stage;
 }
 
-Stage parse_stage(std::string_view text) {
+Stage parse_stage(std::string_view text) try {
   GivenAxes given;
   const Stage stage = parse_stage_parts(text, given);
   const auto missing = [&](bool there, const char* axis) {
@@ -311,6 +312,8 @@ Stage parse_stage(std::string_view text) {
     throw Error(fmt::format("stage \"{}\": {}", printable(trim(text)), error.what()));
   }
   return stage.normalised();
+} catch (...) {
+  rethrow_as_error();
 }
 
 }  // namespace convoy

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/dtype.hpp"
+#include "core/failure.hpp"
 #include "core/gpu.hpp"
 #include "core/size.hpp"
 
@@ -134,7 +135,7 @@ void Tensor::Free::operator()(void* p) const {
     gpu::release(device, p);
 }
 
-Tensor::Tensor(DType dtype, const std::vector<Index>& shape, Device device) {
+Tensor::Tensor(DType dtype, const std::vector<Index>& shape, Device device) try {
   if (!facts_of(dtype).known)
     throw Error(fmt::format("a tensor of type {}: expected f32, f16, bf16, u8 or i32",
                             static_cast<int>(dtype)));
@@ -153,7 +154,7 @@ Tensor::Tensor(DType dtype, const std::vector<Index>& shape, Device device) {
   if (device.kind == DeviceKind::cpu) {
     memory_.reset(std::aligned_alloc(64, rounded));
     if (!memory_)
-      throw Error(fmt::format(
+      throw NoMemory(fmt::format(
           "no memory for a tensor of [{}], {} bytes. Use a smaller n or smaller images.",
           fmt::join(shape, ","), bytes.value()));
     std::memset(memory_.get(), 0, rounded);
@@ -162,13 +163,17 @@ Tensor::Tensor(DType dtype, const std::vector<Index>& shape, Device device) {
         gpu::allocate(device, rounded, fmt::format("a tensor of [{}]", fmt::join(shape, ","))));
   }
   view_ = TensorView(memory_.get(), dtype, shape, device);
+} catch (...) {
+  rethrow_as_error();
 }
 
-Tensor Tensor::to(Device device) const {
+Tensor Tensor::to(Device device) const try {
   Tensor there(view_.dtype,
                std::vector<Index>(view_.shape.begin(), view_.shape.begin() + view_.rank), device);
   copy_tensor(view_, there);
   return there;
+} catch (...) {
+  rethrow_as_error();
 }
 
 Tensor Tensor::clone() const {
@@ -207,7 +212,7 @@ bool rows_of(const TensorView& view, Rows& rows) {
 
 }  // namespace
 
-void copy_tensor(const TensorView& from, const TensorView& to, Stream stream) {
+void copy_tensor(const TensorView& from, const TensorView& to, Stream stream) try {
   const bool same =
       from.dtype == to.dtype && from.rank == to.rank && rank_fits(from) &&
       facts_of(from.dtype).known &&
@@ -246,6 +251,8 @@ void copy_tensor(const TensorView& from, const TensorView& to, Stream stream) {
              .from_pitch = bytes(source.pitch),
              .to_pitch = bytes(target.pitch)},
             stream);
+} catch (...) {
+  rethrow_as_error();
 }
 
 namespace {

@@ -1,9 +1,6 @@
 #include "core/threads.hpp"
 
 #include <fmt/core.h>
-#include <tbb/info.h>
-#include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
 
 #include <algorithm>
 #include <array>
@@ -12,10 +9,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
-#include <thread>
-#include <vector>
 
 #include "convoy/error.hpp"
+#include "core/crew.hpp"
 #include "core/machine.hpp"
 #include "core/printable.hpp"
 #include "core/process.hpp"
@@ -24,21 +20,21 @@
 namespace convoy {
 namespace {
 
-// oneTBB belongs to one process: a child has its state and none of its workers. This is the fork
-// generation of the process that began to use it, -1 while none has.
-constinit std::atomic<int> tbb_generation{-1};
+// Workers belong to one process: a child has none of them. This is the fork generation of the
+// process that began to use them, -1 while none has.
+constinit std::atomic<int> crew_generation{-1};
 
-bool may_use_tbb() {
+bool may_use_crew() {
   const int now = fork_generation();
-  int owner = tbb_generation.load(std::memory_order_relaxed);
-  if (owner == -1 && tbb_generation.compare_exchange_strong(owner, now)) return true;
+  int owner = crew_generation.load(std::memory_order_relaxed);
+  if (owner == -1 && crew_generation.compare_exchange_strong(owner, now)) return true;
   return owner == now;
 }
 
-// The last slots first. With many cores any threads of an arena may take a few tasks; a body that
-// counts on the first slots is found wrong with two.
-int slot_of(int thread, int count) {
-  return count - 1 - thread;
+// The last slots first. With many cores any threads may take a few tasks; a body that counts on the
+// first slots is found wrong with two.
+int slot_of(int number, int count) {
+  return count - 1 - number;
 }
 
 // Neighbouring tasks, which one thread begins with and any may help with. Alone on its cache lines.
@@ -48,9 +44,8 @@ struct alignas(128) Share {
 };
 
 // Each thread is handed a share of the tasks, the same in each call, so that what it reads of them
-// stays in its caches; where it is done it takes from the others' shares. So it does not matter how
-// many threads come, nor when. Halving the range until all threads have work, as TBB's other
-// partitioners do, takes 18 us more with 16 threads (docs/lab/cpu-cost-model.md).
+// stays in its caches; when it is done it takes from the others' shares. So it does not matter how
+// many threads come, nor when: whoever returns from `work` leaves no task that nobody has begun.
 class Loop {
  public:
   Loop(Index tasks, int count, void (*body)(void*, Index, int), void* context)
@@ -64,11 +59,11 @@ class Loop {
     }
   }
 
-  /// What one of the threads does. first: its share.
-  void work(Index first, int thread) {
-    const int slot = slot_of(thread, count_);
+  /// What the thread of a number below count does.
+  void work(int number) {
+    const int slot = slot_of(number, count_);
     for (Index i = 0; i < shares_; ++i) {
-      Share& share = all_[(first + i) % shares_];
+      Share& share = all_[static_cast<std::size_t>((number + i) % shares_)];
       while (share.next.load(std::memory_order_relaxed) < share.end) {
         const Index task = share.next.fetch_add(1, std::memory_order_relaxed);
         if (task < share.end) body_(context_, task, slot);
@@ -87,47 +82,18 @@ class Loop {
 
 }  // namespace
 
-#if defined(__SANITIZE_THREAD__)
-// The thread sanitizer does not see into libtbb and would report its tasks as races. Plain threads
-// show it the same bodies side by side.
-struct Threads::Arena {
-  explicit Arena(int) {}
-  template <class Work>
-  void run(int threads, const Work& work) {
-    std::vector<std::thread> others;
-    for (int thread = 1; thread < threads; ++thread) others.emplace_back(work, thread, thread);
-    work(0, 0);
-    for (std::thread& other : others) other.join();
-  }
-};
-#else
-struct Threads::Arena {
-  tbb::task_arena arena;
-  // TBB starts no more workers than cores; asked for more, it would say so on standard error.
-  explicit Arena(int count) : arena(std::min(count, tbb::info::default_concurrency())) {}
-  template <class Work>
-  void run(int threads, const Work& work) {
-    arena.execute([&] {
-      tbb::parallel_for(
-          0, threads, [&](int first) { work(first, tbb::this_task_arena::current_thread_index()); },
-          tbb::static_partitioner());
-    });
-  }
-};
-#endif
-
-void Threads::spread(Index tasks, void (*body)(void*, Index, int), void* context) {
+void Threads::spread(Index tasks, void (*body)(void*, Index, int), void* context) noexcept {
   Loop loop(tasks, count_, body, context);
   const int threads = static_cast<int>(std::min<Index>(tasks, count_));
+  const Job job{[](void* its, int number) { static_cast<Loop*>(its)->work(number); }, &loop};
   if (caller_)
-    caller_(
-        threads, [](void* its, int i) { static_cast<Loop*>(its)->work(i, i); }, &loop);
+    do_together(job, threads, caller_);
   else
-    arena_->run(threads, [&](int first, int thread) { loop.work(first, thread); });
+    do_together(job, threads);
 }
 
 void Threads::run_unlogged(Index tasks, void (*body)(void*, Index, int), void* context) {
-  if (tasks > 1 && count_ > 1 && (caller_ || (arena_ && may_use_tbb())))
+  if (tasks > 1 && count_ > 1 && (caller_ || (has_crew_ && may_use_crew())))
     spread(tasks, body, context);
   else
     for (Index task = 0; task < tasks; ++task) body(context, task, 0);
@@ -168,12 +134,11 @@ void Threads::log_to(TaskLog* log) {
 Threads::Threads(int count, CallerThreads caller) : count_(count), caller_(caller) {
   check_threads(count);
   if (count < 1) throw Error("threads: 0, expected at least 1.");
-  if (count > 1 && !caller && may_use_tbb()) arena_ = std::make_unique<Arena>(count);
+  if (count > 1 && !caller && may_use_crew()) {
+    has_crew_ = true;
+    start_workers(count - 1);
+  }
   log_to(nullptr);
-}
-Threads::~Threads() {
-  // What a child inherited is left alone: taking it down may wait for a thread that is not there.
-  if (arena_ && !may_use_tbb()) static_cast<void>(arena_.release());
 }
 
 void check_threads(int count) {

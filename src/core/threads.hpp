@@ -1,8 +1,8 @@
-// The thread pool that CPU kernels run on: a oneTBB arena of fixed width, so that it composes
-// inside a caller's own arenas, or threads of the caller's.
+// The threads that CPU kernels run on: workers of the process (core/crew.hpp), or threads of the
+// caller's.
 #pragma once
 
-#include <memory>
+#include <type_traits>
 
 #include "convoy/stage.hpp"
 #include "convoy/threads.hpp"
@@ -15,7 +15,6 @@ class Threads {
  public:
   /// count: 1 to most_threads, else throws Error. caller: null: threads of Convoy's own.
   explicit Threads(int count, CallerThreads caller = nullptr);
-  ~Threads();
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
 
@@ -26,7 +25,7 @@ class Threads {
   /// one: index scratch by it.
   /// Tasks may run in any order; bits may not depend on it. body must not throw. Runs inline for
   /// one task or one thread, and in a child forked by a process that had used several threads of
-  /// Convoy's own.
+  /// Convoy's own. Never throws: whatever threads do not come, the calling one does the rest.
   template <class Body>
   void for_each(Index tasks, Body&& body) {
     if (tasks < least_to_spread_) {
@@ -44,16 +43,15 @@ class Threads {
   void log_to(TaskLog* log);
 
  private:
-  struct Arena;
   void run(Index tasks, void (*body)(void*, Index, int), void* context);
   void run_logged(Index tasks, void (*body)(void*, Index, int), void* context);
   void run_unlogged(Index tasks, void (*body)(void*, Index, int), void* context);
-  void spread(Index tasks, void (*body)(void*, Index, int), void* context);
+  void spread(Index tasks, void (*body)(void*, Index, int), void* context) noexcept;
   int count_;
+  bool has_crew_ = false;  // uses workers of the process
   CallerThreads caller_;
   Index least_to_spread_ = 0;  // tasks of a loop; fewer run inline. All pass `run` with a log
   TaskLog* log_ = nullptr;
-  std::unique_ptr<Arena> arena_;
 };
 
 /// More than any machine has cores.

@@ -49,15 +49,13 @@ Machine machine(int index) {
 void* allocate(Device device, std::size_t bytes, const std::string& what) {
   static_cast<void>(machine(device.index));  // throws where there is none
   cuda::DeviceMemory memory(device.index, bytes, what);
-  const cuda::OnDevice on(device.index);
-  cuda::check(cudaMemset(memory.data(), 0, bytes), "clearing " + what);
-  // It returns before the GPU has done it, and streams of one's own would not wait for it.
-  cuda::check(cudaStreamSynchronize(nullptr), "clearing " + what);
+  memory.clear();
   return memory.release();
 }
 
 void release(Device device, void* memory) noexcept {
   const cuda::OnDevice on(device.index);
+  const cuda::RelaxedCapture relaxed;
   static_cast<void>(cudaFree(memory));
   static_cast<void>(cudaGetLastError());
 }

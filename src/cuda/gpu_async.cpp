@@ -61,6 +61,29 @@ bool is_captured(Device device, Stream stream) {
   return found != cudaStreamCaptureStatusNone;
 }
 
+StreamFacts facts_of(Device device, Stream stream) {
+  // Captured it can't be, and a question about it would spoil the capture of another stream.
+  if (stream.handle == nullptr || stream_of(stream) == cudaStreamLegacy) return {};
+  const cuda::OnDevice on(device.index);
+  cuda::check(on.error(), "choosing " + to_text(device));
+  unsigned long long number = 0, capture = 0;
+  cuda::check(cudaStreamGetId(stream_of(stream), &number), "asking which stream a handle is");
+  cudaStreamCaptureStatus found = cudaStreamCaptureStatusNone;
+  cuda::check(cudaStreamGetCaptureInfo(stream_of(stream), &found, &capture),
+              "asking what a stream does");
+  // One more, so that no stream of a number 0 is taken for the default one, and no capture for
+  // none.
+  return {number + 1, found == cudaStreamCaptureStatusNone ? 0 : capture + 1};
+}
+
+bool wait_for_all(Device device) noexcept {
+  const cuda::OnDevice on(device.index);
+  const cuda::RelaxedCapture relaxed;
+  const bool done = on.error() == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess;
+  if (!done) static_cast<void>(cudaGetLastError());
+  return done;
+}
+
 bool is_done(Device device, Stream stream) {
   const cuda::OnDevice on(device.index);
   const cudaError_t error = cudaStreamQuery(stream_of(stream));

@@ -55,7 +55,10 @@ cudaError_t launch(void (*kernel)(Params...), const Launch& how,
   config.stream = how.stream;
   config.attrs = &overlap;
   config.numAttrs = how.overlap_previous ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, params...);
+  const cudaError_t error = cudaLaunchKernelEx(&config, kernel, params...);
+  // Taken off CUDA's per-thread record: the caller's next check is not to be blamed for it.
+  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
+  return error;
 }
 
 /// A kernel of one struct of parameters, on the device that was current when it was loaded. Its

@@ -35,10 +35,26 @@ OnDevice::~OnDevice() {
   if (former_ >= 0) static_cast<void>(cudaSetDevice(former_));
 }
 
+RelaxedCapture::RelaxedCapture() noexcept
+    : exchanged_(cudaThreadExchangeStreamCaptureMode(&mode_) == cudaSuccess) {
+  if (!exchanged_) static_cast<void>(cudaGetLastError());
+}
+RelaxedCapture::~RelaxedCapture() {
+  if (exchanged_) static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode_));
+}
+
+SideStream::SideStream() {
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+}
+SideStream::~SideStream() {
+  static_cast<void>(cudaStreamDestroy(stream_));
+}
+
 DeviceMemory::DeviceMemory(int device, std::size_t bytes, const std::string& what)
     : memory_(nullptr, Free{device}), bytes_(bytes) {
   const OnDevice on(device);
   check(on.error(), fmt::format("choosing cuda:{}", device));
+  const RelaxedCapture relaxed;
   void* memory = nullptr;
   const cudaError_t error = cudaMalloc(&memory, bytes > 0 ? bytes : 1);
   if (error == cudaErrorMemoryAllocation) {
@@ -56,6 +72,7 @@ DeviceMemory::DeviceMemory(int device, std::size_t bytes, const std::string& wha
 
 void DeviceMemory::Free::operator()(void* memory) const noexcept {
   const OnDevice on(device);
+  const RelaxedCapture relaxed;
   static_cast<void>(cudaFree(memory));
   // A failure says that something before went wrong, or that the process ends: neither can be
   // helped here, nor shall it be blamed on the next call.
@@ -65,10 +82,19 @@ void DeviceMemory::Free::operator()(void* memory) const noexcept {
 void DeviceMemory::upload(const void* from, std::size_t bytes) const {
   const OnDevice on(memory_.get_deleter().device);
   check(on.error(), "choosing the device of an upload");
-  check(cudaMemcpy(memory_.get(), from, bytes, cudaMemcpyHostToDevice),
+  const SideStream stream;
+  check(cudaMemcpyAsync(memory_.get(), from, bytes, cudaMemcpyHostToDevice, stream.get()),
         fmt::format("copying {} bytes to the GPU", bytes));
-  // From pageable memory cudaMemcpy returns before the last bytes have arrived.
-  check(cudaStreamSynchronize(nullptr), "waiting for a copy to the GPU");
+  check(cudaStreamSynchronize(stream.get()), "waiting for a copy to the GPU");
+}
+
+void DeviceMemory::clear() const {
+  const OnDevice on(memory_.get_deleter().device);
+  check(on.error(), "choosing the device of memory to clear");
+  const SideStream stream;
+  check(cudaMemsetAsync(memory_.get(), 0, bytes_, stream.get()),
+        fmt::format("clearing {} bytes of the GPU", bytes_));
+  check(cudaStreamSynchronize(stream.get()), "waiting for memory to be cleared");
 }
 
 }  // namespace convoy::cuda

@@ -24,6 +24,35 @@ class OnDevice {
   cudaError_t error_ = cudaSuccess;
 };
 
+/// Lets the calling thread allocate and copy while streams are being captured, by it or by others:
+/// none of it is enqueued on a stream of theirs. Without it CUDA calls the capture invalid.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() noexcept;
+  ~RelaxedCapture();
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // then the former one
+  bool exchanged_ = false;
+};
+
+/// A stream of its own, of the current device, that neither waits for the legacy stream nor is
+/// waited for by it: work on that one would spoil captures of others. Throws Error.
+class SideStream {
+ public:
+  SideStream();
+  ~SideStream();
+  SideStream(const SideStream&) = delete;
+  SideStream& operator=(const SideStream&) = delete;
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  RelaxedCapture relaxed_;
+  cudaStream_t stream_ = nullptr;
+};
+
 /// Owns bytes of a device's memory, 256-byte aligned.
 class DeviceMemory {
  public:
@@ -34,8 +63,9 @@ class DeviceMemory {
   std::size_t bytes() const { return bytes_; }
   void* release() { return memory_.release(); }
 
-  /// Copies from the host; complete on return. Throws Error.
-  void upload(const void* from, std::size_t bytes) const;
+  /// Each is complete on return, and beside whatever streams do. Throws Error.
+  void upload(const void* from, std::size_t bytes) const;  // from the host
+  void clear() const;
 
  private:
   struct Free {

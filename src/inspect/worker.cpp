@@ -3,7 +3,8 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <iterator>
 #include <thread>
 
 #include "convoy/error.hpp"
@@ -28,43 +30,82 @@ constexpr std::size_t longest_answer = 64 << 20;
 constexpr int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 volatile std::sig_atomic_t watched_group = 0;
 
+struct sigaction former[std::size(ending_signals)];
+
+// What the program does by itself, an orderly end say, comes behind.
 extern "C" void end_with_group(int signal) {
   if (watched_group > 0) kill(-static_cast<pid_t>(watched_group), SIGKILL);
-  raise(signal);  // the action is the default one again
+  for (std::size_t i = 0; i < std::size(ending_signals); ++i)
+    if (ending_signals[i] == signal) sigaction(signal, &former[i], nullptr);
+  raise(signal);
 }
 
-// Signals that are ignored (nohup) or handled already stay so.
+// Signals that are ignored (nohup) stay so.
 void watch(pid_t group) {
   watched_group = static_cast<std::sig_atomic_t>(group);
-  struct sigaction action {
-  }, before{};
+  struct sigaction action {};
   action.sa_handler = end_with_group;
-  action.sa_flags = SA_RESETHAND | SA_NODEFER;
-  for (const int signal : ending_signals)
-    if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_DFL)
-      sigaction(signal, &action, nullptr);
+  action.sa_flags = SA_NODEFER;
+  for (std::size_t i = 0; i < std::size(ending_signals); ++i)
+    if (sigaction(ending_signals[i], nullptr, &former[i]) == 0 && former[i].sa_handler != SIG_IGN &&
+        former[i].sa_handler != end_with_group)
+      sigaction(ending_signals[i], &action, nullptr);
 }
 void unwatch() {
-  for (const int signal : ending_signals) {
+  for (std::size_t i = 0; i < std::size(ending_signals); ++i) {
     struct sigaction now {};
-    if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler == end_with_group)
-      std::signal(signal, SIG_DFL);
+    if (sigaction(ending_signals[i], nullptr, &now) == 0 && now.sa_handler == end_with_group)
+      sigaction(ending_signals[i], &former[i], nullptr);
   }
   watched_group = 0;
+}
+
+/// A process that ends the group if this one ends in a way that no handler sees, as by SIGKILL: a
+/// worker may work for minutes, or have children that do. It waits for the end of a pipe whose
+/// other end is here. -1: there is none.
+pid_t guard(pid_t group, int& leash) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return -1;
+  const pid_t child = fork();
+  if (child == 0) {  // nothing that takes a lock or memory
+    setpgid(0, 0);   // a terminal's Ctrl-C is not for it
+    if (dup2(ends[0], 0) < 0) _exit(1);
+    syscall(SYS_close_range, 1U, ~0U, 0U);
+    char byte = 0;
+    while (read(0, &byte, 1) < 0 && errno == EINTR) {
+    }
+    kill(-group, SIGKILL);
+    _exit(0);
+  }
+  close(ends[0]);
+  if (child < 0) close(ends[1]);
+  leash = child < 0 ? -1 : ends[1];
+  return child;
+}
+
+/// What the child does between fork and exec: nothing that takes a lock or memory. `told` is closed
+/// by exec; otherwise it gets the error number.
+[[noreturn]] void become(const char* python, char* const* arguments, char* const* environment,
+                         const int (&in)[2], const int (&out)[2], int told, pid_t parent) {
+  int failure = 0;
+  // If the program ends in any way, SIGKILL included, the worker is of no use: it may stand still,
+  // or work for minutes before it looks for the next question.
+  const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (setpgid(0, 0) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || dup2(in[0], 0) < 0 ||
+      dup2(out[1], 1) < 0 || null < 0 || dup2(null, 2) < 0)
+    failure = errno;
+  if (getppid() != parent) _exit(1);  // it ended before it could be told
+  if (failure == 0) {
+    execvpe(python, arguments, environment);
+    failure = errno;
+  }
+  static_cast<void>(!write(told, &failure, sizeof failure));
+  _exit(127);
 }
 
 // Starts it in a process group of its own. Returns an error number.
 int spawn(pid_t& child, std::string python, std::string script, const int (&in)[2],
           const int (&out)[2], std::vector<std::string> extra_environment) {
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, in[0], 0);
-  posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-  posix_spawnattr_setpgroup(&attributes, 0);
   // Of two entries with one name the first would count.
   const auto is_replaced = [&](std::string_view inherited) {
     const std::string_view name = inherited.substr(0, inherited.find('=') + 1);
@@ -77,10 +118,21 @@ int spawn(pid_t& child, std::string python, std::string script, const int (&in)[
   for (std::string& entry : extra_environment) environment.push_back(entry.data());
   environment.push_back(nullptr);
   char* arguments[] = {python.data(), script.data(), nullptr};
-  const int failure =
-      posix_spawnp(&child, python.c_str(), &actions, &attributes, arguments, environment.data());
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
+  int told[2];
+  if (pipe2(told, O_CLOEXEC) != 0) return errno;
+  const pid_t parent = getpid();
+  child = fork();
+  if (child == 0) become(python.c_str(), arguments, environment.data(), in, out, told[1], parent);
+  int failure = child < 0 ? errno : 0;
+  close(told[1]);
+  if (child > 0) {
+    ssize_t count = 0;
+    while ((count = read(told[0], &failure, sizeof failure)) < 0 && errno == EINTR) {
+    }
+    if (count <= 0) failure = 0;
+    if (failure != 0) waitpid(child, nullptr, 0);
+  }
+  close(told[0]);
   return failure;
 }
 
@@ -114,6 +166,7 @@ Worker::Worker(WorkerCommand command) : command_(std::move(command)) {
   }
   signal(SIGPIPE, SIG_IGN);  // a worker that died shows as a failed write
   watch(child_);
+  guard_ = guard(child_, leash_);
 }
 
 Worker::~Worker() {
@@ -133,6 +186,11 @@ Worker::~Worker() {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   kill(-child_, SIGKILL);
   unwatch();
+  if (guard_ > 0) {  // before the group's number may be another's
+    kill(guard_, SIGKILL);
+    close(leash_);
+    waitpid(guard_, nullptr, 0);
+  }
   waitpid(child_, nullptr, 0);
 }
 

@@ -48,6 +48,8 @@ class Worker {
   [[noreturn]] void lost() const;
   WorkerCommand command_;
   pid_t child_ = -1;  // also the number of its process group
+  pid_t guard_ = -1;  // ends the worker if this program can't
+  int leash_ = -1;    // the guard waits for its end
   int to_child_ = -1;
   int from_child_ = -1;
   std::string unread_;

@@ -6,9 +6,11 @@
 #include <array>
 #include <bit>
 #include <limits>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "convoy/error.hpp"
 #include "core/file.hpp"
@@ -31,25 +33,100 @@ std::span<unsigned char> bytes_of(void* numbers, std::size_t bytes) {
   return {static_cast<unsigned char*>(numbers), bytes};
 }
 
-// The parser keeps the last of equal keys; the format has none.
-Json parse_header(std::span<const unsigned char> text, const std::string& name) {
-  std::vector<std::set<std::string>> keys;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    using Event = Json::parse_event_t;
-    if (depth > deepest)
-      throw Error(name + ": its header is nested too deeply. Is it a safetensors file?");
-    if (event == Event::object_start) keys.emplace_back();
-    if (event == Event::object_end) keys.pop_back();
-    if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second)
-      throw Error(fmt::format("{}: its header has \"{}\" twice. Which is meant?", name,
-                              printable(parsed.get<std::string>())));
+/// What the header says of one tensor, and whether that is what it must be.
+struct Said {
+  bool dtype = false, shape = false, offsets = false, damaged = false;
+  std::string type;
+  std::vector<std::uint64_t> sizes, places;
+  bool whole() const { return dtype && shape && offsets && !damaged && places.size() == 2; }
+};
+
+/// Reads the header as it comes, in time that grows with its length. No tree of it is built: that
+/// would take many times its memory, and taking it down allocates.
+class Header : public nlohmann::json_sax<Json> {
+ public:
+  explicit Header(const std::string& name) : name_(name) {}
+  std::map<std::string, Said> tensors;
+  bool is_object = false;
+
+  bool null() override { return other(); }
+  bool boolean(bool) override { return other(); }
+  bool number_integer(number_integer_t) override { return other(); }
+  bool number_float(number_float_t, const string_t&) override { return other(); }
+  bool binary(binary_t&) override { return other(); }
+  bool number_unsigned(number_unsigned_t number) override {
+    if (depth_ != 3 || !tensor_ || !in_list_) return other();
+    (field_ == Field::shape ? tensor_->sizes : tensor_->places).push_back(number);
     return true;
-  };
-  Json header = Json::parse(text.begin(), text.end(), watch, false);
-  if (!header.is_object())
-    throw Error(name + ": its header is not a JSON object. Is it a safetensors file?");
-  return header;
-}
+  }
+  bool string(string_t& text) override {
+    if (depth_ != 2 || !tensor_ || field_ != Field::dtype) return other();
+    tensor_->type = std::move(text);
+    tensor_->dtype = true;
+    return true;
+  }
+  bool start_object(std::size_t) override {
+    if (depth_ == 0) is_object = true;
+    if (depth_ > 1) static_cast<void>(other());
+    keys_.emplace_back();
+    return deeper();
+  }
+  bool key(string_t& key) override {
+    if (!keys_.back().insert(key).second)
+      throw Error(
+          fmt::format("{}: its header has \"{}\" twice. Which is meant?", name_, printable(key)));
+    if (depth_ == 1) tensor_ = key == "__metadata__" ? nullptr : &tensors[key];
+    if (depth_ == 2)
+      field_ = key == "dtype"          ? Field::dtype
+               : key == "shape"        ? Field::shape
+               : key == "data_offsets" ? Field::offsets
+                                       : Field::none;
+    return true;
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    --depth_;
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    in_list_ = depth_ == 2 && tensor_ && (field_ == Field::shape || field_ == Field::offsets);
+    if (in_list_)
+      (field_ == Field::shape ? tensor_->shape : tensor_->offsets) = true;
+    else
+      static_cast<void>(other());
+    return deeper();
+  }
+  bool end_array() override {
+    --depth_;
+    if (depth_ == 2) in_list_ = false;
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;
+  }
+
+ private:
+  enum class Field { none, dtype, shape, offsets };
+
+  /// A value that is not the one expected at this place; what no field of a tensor names is free.
+  bool other() {
+    if (tensor_ && (depth_ == 1 || (depth_ >= 2 && field_ != Field::none))) tensor_->damaged = true;
+    return true;
+  }
+  bool deeper() {
+    if (depth_ == 1) field_ = Field::none;
+    if (++depth_ > deepest)
+      throw Error(name_ + ": its header is nested too deeply. Is it a safetensors file?");
+    return true;
+  }
+
+  const std::string& name_;
+  std::vector<std::set<std::string>> keys_;  // of each object around this place
+  int depth_ = 0;
+  Said* tensor_ = nullptr;
+  Field field_ = Field::none;
+  bool in_list_ = false;
+};
 
 }  // namespace
 
@@ -91,32 +168,17 @@ SafeTensors::SafeTensors(Source source, std::string name)
   source_.read(8, text);
   body_ = 8 + size;
   body_size_ = source_.size - body_;
-  const Json header = parse_header(text, name_);
-  for (const auto& [key, json] : header.items()) {
-    if (key == "__metadata__") continue;
-    const auto broken = [&, &tensor = key] {
-      return Error(
+  Header header(name_);
+  if (!Json::sax_parse(text.begin(), text.end(), &header) || !header.is_object)
+    throw Error(name_ + ": its header is not a JSON object. Is it a safetensors file?");
+  for (auto& [key, said] : header.tensors) {
+    if (!said.whole() || said.places[0] > said.places[1] || said.places[1] > body_size_)
+      throw Error(
           fmt::format("{}: the header's entry \"{}\" is damaged: expected dtype, shape and "
                       "data_offsets within the file's {} bytes of data.",
-                      name_, printable(tensor), body_size_));
-    };
-    if (!json.is_object() || !json.contains("dtype") || !json.contains("shape") ||
-        !json.contains("data_offsets"))
-      throw broken();
-    const Json &dtype = json["dtype"], &shape = json["shape"], &offsets = json["data_offsets"];
-    if (!dtype.is_string() || !shape.is_array() || !offsets.is_array() || offsets.size() != 2 ||
-        !offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned())
-      throw broken();
-    Entry entry{dtype.get<std::string>(),
-                {},
-                offsets[0].get<std::uint64_t>(),
-                offsets[1].get<std::uint64_t>()};
-    for (const Json& axis : shape) {
-      if (!axis.is_number_unsigned()) throw broken();
-      entry.shape.push_back(axis.get<std::uint64_t>());
-    }
-    if (entry.begin > entry.end || entry.end > body_size_) throw broken();
-    tensors_.emplace(key, std::move(entry));
+                      name_, printable(key), body_size_));
+    tensors_.emplace(
+        key, Entry{std::move(said.type), std::move(said.sizes), said.places[0], said.places[1]});
   }
   check_places();
 }

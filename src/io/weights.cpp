@@ -159,7 +159,11 @@ std::vector<float> ParameterFolder::read(const std::string& parameter,
   const std::string path = folder_ + "/" + parameter;
   const Place place = place_of(parameter);
   if (place.text) {
-    const auto bytes = read_file(path + ".txt");
+    // No writer of numbers takes so much for one: a longer file is another, and is not read.
+    const Size most = Size(count) * 64 + (Index{1} << 20);
+    const auto limit = static_cast<std::size_t>(most.value());
+    const auto bytes = read_file(path + ".txt", most.fits() ? std::min(limit, InputFile::most_bytes)
+                                                            : InputFile::most_bytes);
     return parse_weights(text_of(bytes), printable_path(path + ".txt"), count, meaning);
   }
   std::vector<float> values;

@@ -5,11 +5,17 @@
 
 namespace convoy {
 
-Network::Network(const std::string& folder, const NetworkOptions& options)
-    : impl_(Impl::make(folder, options)) {}
+Network::Network(const std::string& folder, const NetworkOptions& options) try
+    : impl_(Impl::make(folder, options)) {
+} catch (...) {
+  rethrow_as_error();
+}
 Network::Network(const NetworkText& text, const NetworkParameters& parameters,
-                 const NetworkOptions& options)
-    : impl_(Impl::make(text, parameters, options)) {}
+                 const NetworkOptions& options) try
+    : impl_(Impl::make(text, parameters, options)) {
+} catch (...) {
+  rethrow_as_error();
+}
 Network::~Network() = default;
 Network::Network(Network&&) noexcept = default;
 Network& Network::operator=(Network&&) noexcept = default;
@@ -50,18 +56,22 @@ Status Network::run(const TensorView& images, const TensorView& logits, const Te
 }
 
 Status Network::profile(const TensorView& images, std::vector<double>& seconds,
-                        std::vector<LayerSpan>* spans) const {
+                        std::vector<LayerSpan>* spans) const try {
   seconds.resize(impl().reports.size(), 0.0);
   Impl::Times times{.seconds = seconds.data(), .spans = spans};
   return impl().run({images, {}, {}}, &times, {});
+} catch (...) {
+  rethrow_as_error();
 }
 
-void Network::warm(Index n) const {
-  impl().warm(n);
+void Network::warm(Index n) const try { impl().warm(n); } catch (...) {
+  rethrow_as_error();
 }
 
-std::vector<Tensor> Network::trace(const TensorView& images) const {
+std::vector<Tensor> Network::trace(const TensorView& images) const try {
   return impl().trace(images);
+} catch (...) {
+  rethrow_as_error();
 }
 
 }  // namespace convoy

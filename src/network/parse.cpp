@@ -6,6 +6,7 @@
 
 #include "convoy/error.hpp"
 #include "convoy/network.hpp"
+#include "core/failure.hpp"
 #include "core/printable.hpp"
 #include "core/stage_text.hpp"
 #include "network/flow.hpp"
@@ -190,7 +191,7 @@ NetworkLayer parse_layer(const Line& line, const std::vector<std::string_view>& 
 
 }  // namespace
 
-NetworkText parse_network(std::string_view text, const std::string& file) {
+NetworkText parse_network(std::string_view text, const std::string& file) try {
   const std::string name = printable_path(file);
   text = without_mark(text);
   if (text.size() > max_text)
@@ -238,6 +239,8 @@ NetworkText parse_network(std::string_view text, const std::string& file) {
     throw Error(fmt::format("{}: {}. Was the file cut short?", name, error.what()));
   }
   return network;
+} catch (...) {
+  rethrow_as_error();
 }
 
 }  // namespace convoy

@@ -139,7 +139,8 @@ struct Network::Impl {
   Status run_there(const Operands& operands, Times* times, Stream stream) const;
   Status run_by_host(const Operands& operands, Times* times, Stream stream) const;
   Status run_on_cpu(const Operands& operands, Times* times) const;
-  Status run_odd(const Operands& operands, std::vector<Index> odd, Stream stream) const;
+  Status run_odd(const Operands& operands, std::vector<Index> odd, Times* times,
+                 Stream stream) const;
   Status run(const Operands& operands, Times* times, Stream stream) const;
   void warm(Index n) const;
   class Trace;

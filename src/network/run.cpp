@@ -209,12 +209,12 @@ Status Network::Impl::run_on_cpu(const Operands& operands, Times* times) const {
         run_there({view, part_of(logits, first, n), part_of(labels, first, n)}, times, {});
     if (!status.ok()) return status;
   }
-  return run_odd(operands, std::move(odd), {});
+  return run_odd(operands, std::move(odd), times, {});
 }
 
 /// Computes images that hold other values than those of pixels by the layers that read such. Only
 /// they: the bits of an image do not depend on its neighbours.
-Status Network::Impl::run_odd(const Operands& operands, std::vector<Index> odd,
+Status Network::Impl::run_odd(const Operands& operands, std::vector<Index> odd, Times* times,
                               Stream stream) const {
   if (odd.empty()) return {};
   if (!of_values) {
@@ -231,7 +231,7 @@ Status Network::Impl::run_odd(const Operands& operands, std::vector<Index> odd,
       return part_of(view, odd[i], static_cast<Index>(count));
     };
     Status status = of_values->run(
-        {part(operands.images), part(operands.logits), part(operands.labels)}, nullptr, stream);
+        {part(operands.images), part(operands.logits), part(operands.labels)}, times, stream);
     if (!status.ok()) return status;
     i += count;
   }
@@ -252,7 +252,8 @@ Status Network::Impl::run(const Operands& operands, Times* times, Stream stream)
     const bool all = there(operands.images) && there(operands.logits) && there(operands.labels);
     return all ? run_there(operands, times, stream) : run_by_host(operands, times, stream);
   } catch (...) {
-    return current_failure();
+    // On the CPU an Error tells of layers for odd images that could not be made.
+    return current_failure(on_gpu() ? StatusCode::device_error : StatusCode::internal_error);
   }
 }
 

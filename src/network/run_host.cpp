@@ -342,7 +342,7 @@ Status Network::Impl::run_by_host(const Operands& operands, Times* times, Stream
             to_text(machine.device) + "."};
   HostRun run(*this, operands, times, stream);
   Status status = run.run();
-  return status.ok() ? run_odd(operands, run.odd(), stream) : status;
+  return status.ok() ? run_odd(operands, run.odd(), times, stream) : status;
 }
 
 }  // namespace convoy

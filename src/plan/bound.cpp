@@ -54,10 +54,10 @@ std::shared_ptr<Threads> shared_threads(int count, CallerThreads caller) {
   return threads;
 }
 
-Error no_memory(const char* what, const Chain& chain) {
+NoMemory no_memory(const char* what, const Chain& chain) {
   Size weights;
   for (const Stage& stage : chain.stages) weights += shapes_of(stage).w_elements;
-  return Error(
+  return NoMemory(
       fmt::format("no memory for {} of {}: its weights are {} numbers, {} bytes in fp32, and a "
                   "kernel keeps a copy in its own order. Use fewer filters or channels, or a "
                   "machine with more memory.",
@@ -82,12 +82,19 @@ Bound::Bound(const Chain& chain, const PlanOptions& options, std::optional<Selec
                   checked(options_.concurrent_runs)) {
   if (on_gpu()) check_weights_fit(chain_, machine_);
   if (on_gpu() && owns_workspace && workspace_bytes_ > 0)
-    stream_workspaces_ = {workspace_bytes_, options_.concurrent_runs, machine_.device};
+    stream_workspaces_ = std::make_unique<StreamWorkspaces>(
+        static_cast<std::size_t>(options_.concurrent_runs),
+        [bytes = static_cast<Index>(workspace_bytes_), device = machine_.device] {
+          return Tensor(DType::u8, {bytes}, device);
+        },
+        [device = machine_.device] { return gpu::wait_for_all(device); });
 }
 
 std::string Bound::packing() const {
   const std::string layout = prepared_->packing();
-  return fmt::format("{} {} {}", to_text(machine_.device), kernel().name(), layout);
+  // Weights don't tell whether they were flipped; those of another plan would be used as they are.
+  return fmt::format("{} {} {}{}", to_text(machine_.device), kernel().name(), layout,
+                     options_.flip_filters ? " flipped" : "");
 }
 
 void Bound::use(std::shared_ptr<const PackedWeights> weights) {
@@ -132,9 +139,11 @@ Status Bound::run(RunArgs& args, void* given, Stream stream) const {
     return prepared_->run(args);
   }
   if (on_gpu()) {
-    if (is_of_many_streams(stream.handle)) return many_streams();
-    args.workspace = stream_workspaces_.of(stream.handle);
-    return args.workspace ? prepared_->run(args) : no_workspace();
+    if (!stream_workspaces_) return no_workspace();
+    return stream_workspaces_->run(gpu::facts_of(machine_.device, stream), [&](std::byte* own) {
+      args.workspace = own;
+      return prepared_->run(args);
+    });
   }
   args.workspace = workspaces_.wait();
   Status status = prepared_->run(args);
@@ -156,17 +165,8 @@ Status Bound::no_weights() {
 
 Status Bound::no_workspace() const {
   return {StatusCode::no_workspace,
-          fmt::format("workspace: found none free, of the plan's {} all are kept by other streams; "
-                      "expected one for this run. Raise PlanOptions::concurrent_runs, or give each "
-                      "run a workspace of its own ({} bytes).",
-                      options_.concurrent_runs, workspace_bytes_)};
-}
-
-Status Bound::many_streams() const {
-  return {StatusCode::no_workspace,
-          fmt::format("workspace: cudaStreamPerThread is another stream in each thread, and the "
-                      "plan's own workspaces are kept by stream. Give the run a workspace ({} "
-                      "bytes) or a stream that you made.",
+          fmt::format("workspace: found none, expected one for this run. Give the run a workspace "
+                      "({} bytes).",
                       workspace_bytes_)};
 }
 

@@ -9,11 +9,13 @@
 
 #include "convoy/plan.hpp"
 #include "core/chain.hpp"
+#include "core/failure.hpp"
 #include "core/machine.hpp"
 #include "core/threads.hpp"
 #include "core/trace.hpp"
 #include "plan/repack.hpp"
 #include "plan/select.hpp"
+#include "plan/stream_workspaces.hpp"
 #include "plan/workspaces.hpp"
 
 namespace convoy {
@@ -70,7 +72,6 @@ class Bound {
 
  private:
   Status no_workspace() const;
-  Status many_streams() const;
 
   OwnedChain chain_;
   PlanOptions options_;
@@ -81,9 +82,9 @@ class Bound {
   std::shared_ptr<Threads> threads_;
   std::unique_ptr<Prepared> prepared_;
   std::size_t workspace_bytes_ = 0;
-  mutable Workspaces workspaces_;  // CPU
-  mutable StreamWorkspaces stream_workspaces_;
-  std::unique_ptr<Repack> repack_;  // since the first of them
+  mutable Workspaces workspaces_;                        // CPU
+  std::unique_ptr<StreamWorkspaces> stream_workspaces_;  // GPU; null: every run is given one
+  std::unique_ptr<Repack> repack_;                       // since the first of them
   bool uses_repack_ = false;
   bool has_weights_ = false;
 };
@@ -93,6 +94,6 @@ class Bound {
 std::shared_ptr<Threads> shared_threads(int count, CallerThreads caller);
 
 /// What is thrown where memory runs out while something is made for this chain.
-Error no_memory(const char* what, const Chain& chain);
+NoMemory no_memory(const char* what, const Chain& chain);
 
 }  // namespace convoy

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "convoy/plan.hpp"
+#include "core/failure.hpp"
 #include "plan/operands.hpp"
 
 namespace convoy {
@@ -23,7 +24,7 @@ float* check(std::string_view what, const TensorView& view, int rank, Index firs
 
 void fold_batchnorm(const TensorView& weights, const TensorView& bias, const TensorView& gamma,
                     const TensorView& beta, const TensorView& mean, const TensorView& variance,
-                    float eps) {
+                    float eps) try {
   const Index filters = weights.rank == 4 ? weights.shape[0] : 0;
   float* const w = check("weights", weights, 4, filters);
   float* const b = check("bias", bias, 1, filters);
@@ -51,6 +52,8 @@ void fold_batchnorm(const TensorView& weights, const TensorView& bias, const Ten
     b[k] = static_cast<float>((static_cast<double>(b[k]) - static_cast<double>(m[k])) * scale +
                               static_cast<double>(s[k]));
   }
+} catch (...) {
+  rethrow_as_error();
 }
 
 }  // namespace convoy

@@ -16,6 +16,7 @@
 #include "plan/bound.hpp"
 #include "plan/explain.hpp"
 #include "plan/operands.hpp"
+#include "plan/weights_to_host.hpp"
 
 namespace convoy {
 namespace {
@@ -70,11 +71,15 @@ struct Plan::Impl {
   /// Throws Error also where memory runs out.
   static std::unique_ptr<Impl> make(const Stage& stage, const PlanOptions& options) {
     try {
-      return std::make_unique<Impl>(stage, options);
-    } catch (const std::bad_alloc&) {
-      throw no_memory("the plan", stage);
-    } catch (const std::length_error&) {
-      throw no_memory("the plan", stage);
+      try {
+        return std::make_unique<Impl>(stage, options);
+      } catch (const std::bad_alloc&) {
+        throw no_memory("the plan", stage);
+      } catch (const std::length_error&) {
+        throw no_memory("the plan", stage);
+      }
+    } catch (...) {  // also where there is no memory for the message
+      rethrow_as_error();
     }
   }
 
@@ -141,30 +146,33 @@ Plan::Impl& Plan::impl() const {
   return *impl_;
 }
 
-void Plan::set_weights(const TensorView& weights, Stream stream) {
+void Plan::set_weights(const TensorView& weights, Stream stream) try {
   use(pack(weights, stream), stream);
+} catch (...) {
+  rethrow_as_error();
 }
 
 Weights Plan::pack(const TensorView& weights, Stream stream) const {
   const Impl& plan = impl();
-  check_weights(plan.stage(), weights, device());
   try {
-    Tensor copy;
-    if (!(weights.device == Device{})) {
-      copy = Tensor(weights.dtype, w_shape(plan.stage()));
-      copy_tensor(weights, copy, stream);
+    try {
+      check_weights(plan.stage(), weights, device());
+      Tensor copy;
+      if (!(weights.device == Device{})) copy = copy_to_host(weights, stream);
+      const TensorView& host = copy.view() ? copy.view() : weights;
+      return Weights(std::make_shared<Weights::Packed>(
+          Weights::Packed{plan.pack(host), plan.bound.packing()}));
+    } catch (const std::bad_alloc&) {
+      throw no_memory("the packed weights", plan.stage());
+    } catch (const std::length_error&) {
+      throw no_memory("the packed weights", plan.stage());
     }
-    const TensorView& host = copy.view() ? copy.view() : weights;
-    return Weights(
-        std::make_shared<Weights::Packed>(Weights::Packed{plan.pack(host), plan.bound.packing()}));
-  } catch (const std::bad_alloc&) {
-    throw no_memory("the packed weights", plan.stage());
-  } catch (const std::length_error&) {
-    throw no_memory("the packed weights", plan.stage());
+  } catch (...) {  // also where there is no memory for the message
+    rethrow_as_error();
   }
 }
 
-void Plan::use(const Weights& weights, Stream stream) {
+void Plan::use(const Weights& weights, Stream stream) try {
   Impl& plan = impl();
   if (!weights) throw Error("weights: there are none. Give what Plan::pack returned.");
   const std::string expected = plan.bound.packing();
@@ -176,6 +184,8 @@ void Plan::use(const Weights& weights, Stream stream) {
   // Whatever the kernel: runs that the stream holds read the former weights, which this may free.
   if (plan.bound.on_gpu()) gpu::synchronize(plan.bound.machine().device, stream);
   plan.bound.use(weights.packed_->weights);
+} catch (...) {
+  rethrow_as_error();
 }
 
 void Plan::repack(const TensorView& weights, Stream stream) {
@@ -213,17 +223,21 @@ const Shapes& Plan::shapes() const {
 Device Plan::device() const {
   return impl().bound.machine().device;
 }
-std::string Plan::kernel() const {
+std::string Plan::kernel() const try {
   return std::string(impl().bound.kernel().name());
+} catch (...) {
+  rethrow_as_error();
 }
-std::string Plan::tile() const {
-  return impl().bound.selection().tile.tile.name;
+std::string Plan::tile() const try { return impl().bound.selection().tile.tile.name; } catch (...) {
+  rethrow_as_error();
 }
-std::string Plan::arithmetic() const {
+std::string Plan::arithmetic() const try {
   return std::string(impl().bound.kernel().arithmetic());
+} catch (...) {
+  rethrow_as_error();
 }
-std::string Plan::packing() const {
-  return impl().bound.packing();
+std::string Plan::packing() const try { return impl().bound.packing(); } catch (...) {
+  rethrow_as_error();
 }
 int Plan::threads() const {
   return impl().bound.machine().threads;
@@ -231,11 +245,11 @@ int Plan::threads() const {
 std::size_t Plan::workspace_bytes() const {
   return impl().bound.workspace_bytes();
 }
-std::string Plan::explain() const {
-  return to_text(impl().explanation());
+std::string Plan::explain() const try { return to_text(impl().explanation()); } catch (...) {
+  rethrow_as_error();
 }
-std::string Plan::explain_json() const {
-  return to_json(impl().explanation());
+std::string Plan::explain_json() const try { return to_json(impl().explanation()); } catch (...) {
+  rethrow_as_error();
 }
 
 }  // namespace convoy

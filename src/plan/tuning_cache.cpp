@@ -5,6 +5,8 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -13,6 +15,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
 #include "convoy/error.hpp"
 #include "convoy/plan.hpp"
@@ -50,13 +53,125 @@ std::array<std::string, 5> parts_of(const std::string& key) {
   return parts;
 }
 
-// A text field of a row; null when it is not there, empty, too long or has a control character.
-const std::string* text_field(const nlohmann::json& row, const char* name) {
-  const auto at = row.find(name);
-  if (at == row.end() || !at->is_string()) return nullptr;
-  const auto& text = at->get_ref<const std::string&>();
-  return !text.empty() && text.size() <= longest_text && is_printable(text) ? &text : nullptr;
-}
+/// A value of the file: a text, a number, or something else.
+struct Value {
+  enum class Kind { none, text, whole, number, other };
+  Kind kind = Kind::none;
+  std::string text = {};
+  std::uint64_t whole = 0;
+  double number = 0;
+
+  bool is_there() const { return kind != Kind::none; }
+  /// Null when it is not there, empty, too long or has a control character.
+  const std::string* readable() const {
+    const bool good =
+        kind == Kind::text && !text.empty() && text.size() <= longest_text && is_printable(text);
+    return good ? &text : nullptr;
+  }
+};
+
+constexpr std::array<std::string_view, 3> file_fields{"format", "version", "build"};
+constexpr std::array<std::string_view, 8> row_fields{"machine", "cpu_model", "isa",  "threads",
+                                                     "stage",   "kernel",    "tile", "seconds"};
+
+struct Row {
+  bool is_object = false;
+  std::array<Value, row_fields.size() + 1> fields{};  // the last: its date
+  const Value& operator[](std::string_view name) const {
+    return fields[static_cast<std::size_t>(std::find(row_fields.begin(), row_fields.end(), name) -
+                                           row_fields.begin())];
+  }
+};
+
+/// Reads the file as it comes. A tree of JSON values would have to be taken down, which allocates:
+/// a plan could not say that memory is short. Of equal keys the last counts.
+class CacheFile : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  std::array<Value, file_fields.size()> fields{};
+  std::vector<Row> rows;
+  bool is_object = false, has_rows = false;
+
+  bool null() override { return take({.kind = Value::Kind::other}); }
+  bool boolean(bool) override { return null(); }
+  bool binary(binary_t&) override { return null(); }
+  bool number_integer(number_integer_t number) override {
+    return take({.kind = Value::Kind::number, .number = static_cast<double>(number)});
+  }
+  bool number_unsigned(number_unsigned_t number) override {
+    return take(
+        {.kind = Value::Kind::whole, .whole = number, .number = static_cast<double>(number)});
+  }
+  bool number_float(number_float_t number, const string_t&) override {
+    return take({.kind = Value::Kind::number, .number = number});
+  }
+  bool string(string_t& text) override {
+    return take({.kind = Value::Kind::text, .text = std::move(text)});
+  }
+  bool start_object(std::size_t) override {
+    if (depth_ == 0) is_object = true;
+    if (depth_ == 2 && in_rows_)
+      rows.push_back({.is_object = true});
+    else
+      static_cast<void>(null());
+    return deeper();
+  }
+  bool start_array(std::size_t) override {
+    if (depth_ == 1 && of_rows_) {
+      in_rows_ = has_rows = true;
+      rows.clear();
+    } else {
+      static_cast<void>(null());
+    }
+    return deeper();
+  }
+  bool key(string_t& key) override {
+    field_ = nullptr;
+    if (depth_ == 1) {
+      of_rows_ = key == "rows";
+      const auto at = std::find(file_fields.begin(), file_fields.end(), key);
+      if (at != file_fields.end())
+        field_ = &fields[static_cast<std::size_t>(at - file_fields.begin())];
+    } else if (depth_ == 3 && in_rows_) {
+      const auto at = std::find(row_fields.begin(), row_fields.end(), key);
+      if (at != row_fields.end() || key == "date")
+        field_ = &rows.back().fields[static_cast<std::size_t>(at - row_fields.begin())];
+    }
+    return true;
+  }
+  bool end_object() override { return higher(); }
+  bool end_array() override { return higher(); }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;
+  }
+
+ private:
+  bool take(Value value) {
+    if (depth_ == 1 && of_rows_) {  // rows that are no list
+      has_rows = false;
+      rows.clear();
+    } else if (depth_ == 2 && in_rows_) {
+      rows.emplace_back();
+    } else if (field_) {
+      *field_ = std::move(value);
+    }
+    return true;
+  }
+  bool deeper() {
+    ++depth_;
+    field_ = nullptr;
+    return true;
+  }
+  bool higher() {
+    --depth_;
+    field_ = nullptr;
+    if (depth_ == 1) in_rows_ = false;
+    return true;
+  }
+
+  int depth_ = 0;
+  bool of_rows_ = false, in_rows_ = false;
+  Value* field_ = nullptr;  // what the next value is of
+};
 
 // Kernels that fold constants in run no chain without them: they tell no two chains apart.
 std::string text_of(Chain chain) {
@@ -139,54 +254,54 @@ TuningCache TuningCache::parse(std::string_view text, std::string& warning) {
     warning = fmt::format("the tuning cache is ignored: {}. `convoy tune` writes a new one.", why);
     return TuningCache{};
   };
-  const auto file = nlohmann::json::parse(text.begin(), text.end(), nullptr, false);
-  if (file.is_discarded() || !file.is_object())
+  CacheFile file;
+  if (!nlohmann::json::sax_parse(text.begin(), text.end(), &file) || !file.is_object)
     return ignore("it is not a JSON object (was it cut short?)");
-  const auto format = file.find("format");
-  if (format == file.end() || !format->is_number_integer() || *format != format_version)
+  const auto& [format, version_there, built] = file.fields;
+  if (format.kind != Value::Kind::whole || format.whole != format_version)
     return ignore(fmt::format("its format is not {}", format_version));
-  const std::string* version_text = text_field(file, "version");
+  const std::string* version_text = version_there.readable();
   if (!version_text || *version_text != version())
     return ignore(fmt::format("it was written by Convoy {}, this is {}",
                               version_text ? printable(*version_text, 40) : "of no version",
                               version()));
   // A table that ships with the library names no build: it is of this one.
-  if (file.contains("build")) {
-    const std::string* built = text_field(file, "build");
-    if (!built || *built != build().text())
+  if (built.is_there()) {
+    const std::string* name = built.readable();
+    if (!name || *name != build().text())
       return ignore(fmt::format("it was written by the build {}, this is {}",
-                                built ? printable(*built, 80) : "of no name", build().text()));
+                                name ? printable(*name, 80) : "of no name", build().text()));
   }
-  const auto rows = file.find("rows");
-  if (rows == file.end() || !rows->is_array()) return ignore("it has no list of rows");
-  for (std::size_t i = 0; i < rows->size(); ++i) {
-    const auto& row = (*rows)[i];
+  if (!file.has_rows) return ignore("it has no list of rows");
+  for (std::size_t i = 0; i < file.rows.size(); ++i) {
+    const Row& row = file.rows[i];
     const auto bad = [&](std::string_view what) {
       return ignore(fmt::format("row {}: {}", i, what));
     };
-    if (!row.is_object()) return bad("not an object");
-    const std::string* machine = text_field(row, "machine");
-    const std::string* isa = text_field(row, "isa");
-    const std::string* stage = text_field(row, "stage");
-    const std::string* kernel = text_field(row, "kernel");
-    const std::string* tile = text_field(row, "tile");
+    if (!row.is_object) return bad("not an object");
+    const std::string* machine = row["machine"].readable();
+    const std::string* isa = row["isa"].readable();
+    const std::string* stage = row["stage"].readable();
+    const std::string* kernel = row["kernel"].readable();
+    const std::string* tile = row["tile"].readable();
     if (!machine || !isa || !stage || !kernel || !tile)
       return bad("machine, isa, stage, kernel and tile must be texts");
-    const std::string* cpu_model = text_field(row, "cpu_model");
-    const std::string* date = text_field(row, "date");
-    if ((row.contains("cpu_model") && !cpu_model) || (row.contains("date") && !date))
+    const std::string* cpu_model = row["cpu_model"].readable();
+    const std::string* date = row["date"].readable();
+    if ((row["cpu_model"].is_there() && !cpu_model) || (row["date"].is_there() && !date))
       return bad("cpu_model and date must be texts");
-    const auto threads = row.find("threads");
-    if (threads == row.end() || !threads->is_number_unsigned() || *threads < 1U ||
-        *threads > 65536U)
+    const Value& threads = row["threads"];
+    if (threads.kind != Value::Kind::whole || threads.whole < 1 || threads.whole > 65536)
       return bad("threads must be a whole number from 1");
-    const auto seconds = row.find("seconds");
-    if (seconds == row.end() || !seconds->is_number()) return bad("seconds must be a number");
-    const double time = seconds->get<double>();
+    const Value& seconds = row["seconds"];
+    if (seconds.kind != Value::Kind::whole && seconds.kind != Value::Kind::number)
+      return bad("seconds must be a number");
+    const double time = seconds.number;
     if (!std::isfinite(time) || time <= 0) return bad("seconds must be above 0");
     try {
-      cache.rows_[key(*machine, cpu_model ? *cpu_model : "", *isa, threads->get<Index>(),
-                      canonical_text(*stage))] = {*kernel, *tile, time, false, date ? *date : ""};
+      cache.rows_[key(*machine, cpu_model ? *cpu_model : "", *isa,
+                      static_cast<Index>(threads.whole), canonical_text(*stage))] = {
+          *kernel, *tile, time, false, date ? *date : ""};
     } catch (const Error&) {
       return bad("its stage is not legal");
     }

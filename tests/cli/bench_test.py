@@ -136,6 +136,20 @@ for line in sys.stdin:
                 self.assertEqual(process.wait(timeout=10), -number)
                 self.assertTrue(self.gone())
 
+    def test_none_is_left_by_a_signal_while_it_works(self):
+        self.worker.write_text(self.WORKER.replace('        answer = {"samples"', '        time.sleep(60)\n        answer = {"samples"'))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
+            with self.subTest(number):
+                pids = pathlib.Path(f"{self.worker}.pids")
+                pids.unlink(missing_ok=True)
+                process = subprocess.Popen(self.command("--peers-keep-running", seconds=0.01), stdout=subprocess.DEVNULL)
+                while process.poll() is None and (not pids.exists() or len(pids.read_text().split()) < 2):
+                    time.sleep(0.02)
+                time.sleep(0.7)
+                process.send_signal(number)
+                self.assertEqual(process.wait(timeout=10), -number)
+                self.assertTrue(self.gone())
+
 
 class Record(CliTest):
     """What `convoy bench --json` says beside the times."""

@@ -124,6 +124,43 @@ class Report(CliTest):
             self.shows(parsed, row["stage"], f"seed {seed}")
             self.shows(parsed, f"{row['ratio']:.2f}", f"seed {seed}")
 
+    def test_no_text_of_a_result_is_markup(self):
+        markup = "</p></svg></style><script>alert(1)</script><!--"
+
+        def places(value, path=()):
+            pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+            for key, inner in pairs:
+                yield from places(inner, (*path, key))
+            if isinstance(value, str):
+                yield path
+
+        folder = self.here / "marked"
+        folder.mkdir()
+        tried = 0
+        for name in sorted(RESULTS.glob("*/*.json")):
+            record = json.loads(name.read_text())
+            if not isinstance(record, dict) or not isinstance(record.get("rows"), list):
+                continue
+            record["rows"] = record["rows"][:1]
+            if {"where", "machine", "rows"}.isdisjoint(record):
+                continue
+            found = {path for path in places(record)}
+            # All at once, and then each that a file of its kind is left out for.
+            for change in (found, *({path} for path in found if len(path) < 2 or tried < 200)):
+                marked = json.loads(json.dumps(record))
+                for path in change:
+                    at = marked
+                    for key in path[:-1]:
+                        at = at[key]
+                    at[path[-1]] = markup
+                (folder / "marked.json").write_text(json.dumps(marked))
+                run = convoy("report", STAGE, "--results", folder, "-o", "-")
+                tried += 1
+                self.assertNotIn("<script>alert", run.stdout, f"{name.name}: {sorted(map(str, change))}")
+            if tried > 400:
+                break
+        self.assertGreater(tried, 100)
+
     def test_broken_and_foreign_files_are_named(self):
         folder = self.here / "results"
         (folder / "device").mkdir(parents=True)

@@ -103,8 +103,8 @@ def check_pkg_config(prefix, program, shared, folder):
     flags = run("pkg-config", "--cflags", "--libs", *static, "convoy", capture_output=True, text=True,
                 env=environment).stdout.split()
     print(*flags)
-    if str(prefix) in " ".join(flags) or ("-ltbb" in flags) == shared:
-        sys.exit(f"pkg-config said {flags}: expected the moved prefix, and tbb of a static libconvoy alone")
+    if str(prefix) in " ".join(flags) or ("-lhwy" in flags) == shared:
+        sys.exit(f"pkg-config said {flags}: expected the moved prefix, and hwy only if libconvoy is static")
     (folder / "alone.cpp").write_text(program)
     run("c++", "-std=c++20", folder / "alone.cpp", "-o", folder / "alone", *flags)
     library = files[0].parent.parent

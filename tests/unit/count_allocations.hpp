@@ -21,4 +21,8 @@ long allocations_of_this_thread();
 /// the driver's own are told from ours. Empty: there was none.
 const char* last_allocation_of_this_thread();
 
+/// From now on the allocation of that number fails, counted from 0, and with `later_too` all that
+/// follow; negative: none. Of all threads.
+void fail_allocation(long which, bool later_too);
+
 }  // namespace convoy

@@ -2,6 +2,9 @@
 #include "io/idx.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include "convoy/error.hpp"
@@ -127,6 +130,47 @@ TEST(Idx, MissingFilesAndFoldersAreNamed) {
       EXPECT_TRUE(std::string(error.what()).starts_with(path + ": ")) << error.what();
     }
   }
+}
+
+// A header that claims as much as gzip could hold: memory grows with what comes out, so that a
+// process of little memory tells what is wrong with the file.
+TEST(Idx, BelievesNoSizeThatAGzipFileClaims) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs its own address space";
+#endif
+  std::vector<unsigned char> plain(2 << 20);
+  std::uint32_t state = 1;
+  for (unsigned char& byte : plain)
+    byte = static_cast<unsigned char>((state = state * 1664525 + 1013904223) >> 24);
+  const std::array<unsigned char, 16> header{0, 0, 8, 3,    0, 0, 0x75, 0x30,
+                                             0, 0, 0, 0xff, 0, 0, 0,    0xff};
+  std::copy(header.begin(), header.end(), plain.begin());  // 30,000 x 255 x 255
+  std::vector<unsigned char> packed(plain.size() + (1 << 16));
+  z_stream stream{};
+  ASSERT_EQ(deflateInit2(&stream, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  stream.next_in = plain.data();
+  stream.avail_in = static_cast<uInt>(plain.size());
+  stream.next_out = packed.data();
+  stream.avail_out = static_cast<uInt>(packed.size());
+  ASSERT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  packed.resize(stream.total_out);
+  deflateEnd(&stream);
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit limit{512 << 20, 512 << 20};
+    setrlimit(RLIMIT_AS, &limit);
+    try {
+      parse_images(packed, "many.gz");
+    } catch (const Error& error) {
+      _exit(std::string(error.what()).find("bytes behind the header") == std::string::npos ? 2 : 0);
+    } catch (...) {
+      _exit(3);
+    }
+    _exit(4);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

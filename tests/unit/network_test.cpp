@@ -204,7 +204,7 @@ TEST(NetworkRun, AllocatesNothing) {
   if (!counts_allocations) GTEST_SKIP() << "sanitizers allocate themselves";
   for (const bool kernels : {true, false}) {
     NetworkOptions options;
-    options.threads = 1;  // what TBB does for its workers is not ours
+    options.threads = 2;
     options.batch = 8;
     options.spike_kernels = kernels;
     const Network network(source_path("models/fashion-scnn"), options);

@@ -129,5 +129,23 @@ TEST(PinnedTensor, IsOrdinaryMemoryWithoutAGpu) {
   for (int i = 0; i < 15; ++i) EXPECT_EQ(tensor.data<std::uint8_t>()[i], 0);
 }
 
+// Images of other values than pixels run through layers of their own, whose time counts too.
+TEST(NetworkProfile, CountsTheTimeOfImagesThatAreNoPixels) {
+  const Network network(source_path("models/fashion-scnn"), {.threads = 1});
+  const Tensor values(DType::f32, {5, 28, 28, 1});
+  for (Index i = 0; i < values.elements(); ++i)
+    values.data<float>()[i] = 0.123F * static_cast<float>(i % 17);
+  std::vector<double> seconds;
+  std::vector<LayerSpan> spans;
+  network.profile(values, seconds, &spans).or_throw();
+  double all = 0;
+  for (const double one : seconds) all += one;
+  EXPECT_GT(all, 0);
+  Index images = 0;
+  for (const LayerSpan& span : spans)
+    if (span.first == 0) images += span.images;
+  EXPECT_EQ(images, 5);
+}
+
 }  // namespace
 }  // namespace convoy

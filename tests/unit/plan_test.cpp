@@ -201,14 +201,9 @@ TEST(Plan, WarmRunsDoNotAllocate) {
       ReadyPlan setup(text, options);
       const Operands operands = setup.operands();
       setup.plan.run(operands).or_throw();
-      // Of two threads TBB allocates for its own tasks now and then: not in each of ten tries.
-      long least = 1000;
-      for (int tries = threads == 1 ? 1 : 10; tries > 0 && least > 0; --tries) {
-        const long before = allocations();
-        for (int i = 0; i < 5; ++i) setup.plan.run(operands).or_throw();
-        least = std::min(least, allocations() - before);
-      }
-      EXPECT_EQ(least, 0) << text << ", threads: " << threads;
+      const long before = allocations();
+      for (int i = 0; i < 50; ++i) setup.plan.run(operands).or_throw();
+      EXPECT_EQ(allocations() - before, 0) << text << ", threads: " << threads;
     }
   }
 }
@@ -278,27 +273,6 @@ TEST(Workspaces, OneThatWaitsGetsWhatIsGivenBack) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(most.load(), 1);
   EXPECT_EQ(workspaces.take(), held);
-}
-
-TEST(Workspaces, AStreamKeepsItsOwn) {
-  StreamOwners owners;
-  int a = 0, b = 0, c = 0;
-  EXPECT_EQ(owners.of(&a, 2), 0);
-  EXPECT_EQ(owners.of(&b, 2), 1);
-  EXPECT_EQ(owners.of(&a, 2), 0);
-  EXPECT_EQ(owners.of(&c, 2), -1);
-  // The default stream by both of its names.
-  StreamOwners others;
-  EXPECT_EQ(others.of(nullptr, 2), 0);
-  EXPECT_EQ(others.of(reinterpret_cast<void*>(1), 2), 0);
-}
-
-TEST(Workspaces, KnowTheHandleOfManyStreams) {
-  int stream = 0;
-  EXPECT_TRUE(is_of_many_streams(reinterpret_cast<void*>(2)));  // cudaStreamPerThread
-  EXPECT_FALSE(is_of_many_streams(nullptr));
-  EXPECT_FALSE(is_of_many_streams(reinterpret_cast<void*>(1)));
-  EXPECT_FALSE(is_of_many_streams(&stream));
 }
 
 TEST(Workspaces, GivesEachOnceAndTakesThemBack) {

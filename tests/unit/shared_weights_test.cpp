@@ -82,8 +82,13 @@ TEST(Weights, AreFlippedAndWidenedWhenPacked) {
   PlanOptions flipping = by("direct");
   flipping.flip_filters = true;
   Plan plain(few, by("direct"));
-  plain.use(Plan(few, flipping).pack(w));
-  EXPECT_TRUE(equal(result(plain, x), result(Plan(few, w, flipping), x)));
+  // They would be used as they are: a convolution in place of a correlation, or the reverse.
+  const Plan flipped(few, flipping);
+  EXPECT_THROW(plain.use(flipped.pack(w)), Error);
+  EXPECT_THROW(Plan(few, flipping).use(plain.pack(w)), Error);
+  Plan another(few, flipping);
+  another.use(flipped.pack(w));
+  EXPECT_TRUE(equal(result(another, x), result(Plan(few, w, flipping), x)));
 
   Stage half = few;
   half.dtype = DType::f16;

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "convoy/dlpack.hpp"
+#include "convoy/pinned.hpp"
 #include "convoy/plan.hpp"
 
 namespace convoy {
@@ -133,6 +135,21 @@ TEST(TensorView, CopyRefusesAxesOfStrideZero) {
   EXPECT_THROW(copy_tensor(view, TensorView::of(to.data(), {2, 3, 4})), Error);
   view.stride = {0, 0, 1};
   EXPECT_THROW(copy_tensor(view, TensorView::of(to.data(), {2, 3, 4})), Error);
+}
+
+TEST(PinnedTensor, MovedFromIsEmpty) {
+  PinnedTensor first(DType::f32, {2, 3}, {});
+  float* const data = first.data<float>();
+  PinnedTensor second = std::move(first);
+  EXPECT_EQ(second.data<float>(), data);
+  EXPECT_EQ(first.data<float>(), nullptr);  // NOLINT: that is what is tested
+  EXPECT_FALSE(first.view());
+  first = std::move(second);
+  EXPECT_EQ(first.data<float>(), data);
+  EXPECT_EQ(second.data<float>(), nullptr);  // NOLINT
+  PinnedTensor& same = first;
+  first = std::move(same);
+  EXPECT_EQ(first.data<float>(), data);
 }
 
 }  // namespace

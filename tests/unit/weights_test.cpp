@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -325,6 +326,67 @@ TEST_F(Folder, WhatHasTheNameAndIsNoFileIsNamed) {
   EXPECT_THROW(folder.has("a.weight"), Error);
   std::filesystem::remove(path_ / "model.safetensors");
   EXPECT_FALSE(folder.has("a.weight"));
+}
+
+// A file of many small tensors is read in time that grows with its length.
+TEST(SafeTensors, ReadsAHeaderOfManyTensorsInLinearTime) {
+  const auto seconds = [](int count) {
+    std::string header = "{";
+    for (int i = 0; i < count; ++i)
+      header += (i ? ",\"t" : "\"t") + std::to_string(i) +
+                "\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}";
+    const auto bytes = safetensors(header + "}", {});
+    const auto begin = std::chrono::steady_clock::now();
+    const SafeTensors tensors(bytes, "m");
+    EXPECT_TRUE(tensors.contains("t" + std::to_string(count - 1)));
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  seconds(1000);
+  const double few = seconds(10'000), many = seconds(80'000);
+  EXPECT_LT(many, 30 * few + 0.2) << "10,000 tensors: " << few << " s, 80,000: " << many << " s";
+}
+
+TEST(SafeTensors, RefusesEntriesThatAreNotAsTheFormatSays) {
+  for (const char* entry :
+       {R"({"dtype":1,"shape":[1],"data_offsets":[0,4]})",
+        R"({"dtype":"F32","shape":1,"data_offsets":[0,4]})",
+        R"({"dtype":"F32","shape":[[1]],"data_offsets":[0,4]})",
+        R"({"dtype":"F32","shape":[1],"data_offsets":[0,4,4]})",
+        R"({"dtype":"F32","shape":[1],"data_offsets":[0,{"a":4}]})",
+        R"({"dtype":"F32","shape":[-1],"data_offsets":[0,4]})",
+        R"({"dtype":"F32","shape":[1.0],"data_offsets":[0,4]})", R"({"dtype":"F32","shape":[1]})",
+        R"(["F32",[1],[0,4]])", R"("F32")", R"(null)", R"({})"})
+    EXPECT_THROW(
+        SafeTensors(
+            safetensors(std::string("{\"a\":") + entry + "}", std::vector<unsigned char>(4)), "m"),
+        Error)
+        << entry;
+  // Whatever else an entry or the file's own part holds is not looked at.
+  const SafeTensors good(
+      safetensors(
+          R"({"__metadata__":{"a":["b",{"c":1}]},"a":{"more":[1,{"dtype":[2]}],"dtype":"F32",)"
+          R"("shape":[1],"data_offsets":[0,4],"note":"x"}})",
+          std::vector<unsigned char>(4)),
+      "m");
+  EXPECT_EQ(good.values("a").size(), 1U);
+}
+
+TEST(ParameterFolder, RefusesATextOfManyTimesWhatIsNeededUnread) {
+  const std::string folder = testing::TempDir() + "/convoy_sparse";
+  std::filesystem::create_directories(folder);
+  const std::string path = folder + "/fc.bias.txt";
+  std::ofstream(path) << "1 2 3\n";
+  EXPECT_EQ(ParameterFolder(folder).read("fc.bias", {3}, "k3").size(), 3U);
+  std::filesystem::resize_file(path, std::uintmax_t{39} << 27);  // 4.9 GB, none of it on the disk
+  try {
+    ParameterFolder(folder).read("fc.bias", {3}, "k3");
+    ADD_FAILURE() << "it was read";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("fc.bias.txt"), std::string::npos) << error.what();
+  }
+  std::filesystem::resize_file(path, std::uintmax_t{30} << 27);  // below the limit of all files
+  EXPECT_THROW(ParameterFolder(folder).read("fc.bias", {3}, "k3"), Error);
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
