@@ -9,6 +9,7 @@
 
 #include "convoy/dlpack.hpp"
 #include "core/dlpack_layout.hpp"
+#include "core/gpu_async.hpp"
 #include "errors.hpp"
 #include "exchange.hpp"
 
@@ -28,6 +29,7 @@ Maker maker_of(nb::handle type) {
     if (root == "torch") return Maker::torch;
     if (root == "jax" || root == "jaxlib") return Maker::jax;
     if (root == "cupy") return Maker::cupy;
+    if (root == "numba" || root == "numba_cuda") return Maker::numba;
   }
   return Maker::other;
 }
@@ -130,16 +132,24 @@ void Array::take(nb::handle array, const char* name, Access access, Device devic
   if (array.is_none()) return;
   type = &type_of(array);
   try {
+    called_python_ = !type->exchange && !type->buffer;
     if (type->exchange)
       take_exchange(array, *type->exchange);
     else if (type->buffer)
       take_buffer(array);
     else if (nb::hasattr(array, "__dlpack__"))
       take_capsule(array, device, stream);
-    else if (nb::hasattr(array, "__cuda_array_interface__"))
-      take_interface(array.attr("__cuda_array_interface__"), device);
+    else if (device.kind == DeviceKind::cuda && nb::hasattr(array, "__cuda_array_interface__"))
+      take_cuda_interface(array.attr("__cuda_array_interface__"), name, device, stream);
     else if (nb::hasattr(array, "__array_interface__"))
       take_interface(array.attr("__array_interface__"), {});
+    else if (nb::hasattr(array, "__cuda_array_interface__"))
+      raise(StatusCode::invalid_operand,
+            fmt::format("{}: {} on a GPU (all it has is __cuda_array_interface__), expected an "
+                        "array in the memory of the host. Copy it there first, as "
+                        "numba's copy_to_host() does, or make the plan or network with "
+                        "device=\"cuda\".",
+                        name, name_of_type(array)));
     else
       not_an_array(array, name);
   } catch (const Error& error) {
@@ -158,6 +168,7 @@ void Array::take(nb::handle array, const char* name, Access access, Device devic
                fmt::format("{}: {} that can't be read without a copy: {}", name,
                            name_of_type(array), why));
   }
+  taken_shape_ = view.shape, taken_stride_ = view.stride;
   // DLPack does not carry it. Such a view of complex numbers has no axis of neighbours.
   if (type->maker == Maker::torch && !has_neighbours(view) &&
       nb::cast<bool>(array.attr("is_neg")()))
@@ -165,6 +176,12 @@ void Array::take(nb::handle array, const char* name, Access access, Device devic
           fmt::format("{}: {} whose negative bit is set, as of z.conj().imag, expected its numbers "
                       "in memory. Pass {}.resolve_neg().",
                       name, name_of_type(array), name));
+  if (access == Access::write && type->maker == Maker::jax)
+    raise(StatusCode::invalid_operand,
+          fmt::format(
+              "{}: an array of JAX, which never changes; expected one to write to. Pass none: "
+              "a new array is made.",
+              name));
   if (access == Access::write && read_only_)
     raise(StatusCode::invalid_operand,
           fmt::format("{}: {} that is read only, expected one to write to. Pass a copy, or none: "
@@ -223,8 +240,40 @@ void Array::take_capsule(nb::handle array, Device device, Stream stream) {
   view = from_dlpack(reinterpret_cast<const DLManagedTensor&>(*managed_));
 }
 
+void Array::take_cuda_interface(nb::handle interface, const char* name, Device device,
+                                Stream stream) {
+  take_interface(interface, device);
+  const auto facts = nb::cast<nb::dict>(interface);
+  // An array without elements has no memory, so that it is on any device.
+  if (view.data) view.device = gpu::device_of(view.data);
+  if (!(view.device == device))
+    raise(StatusCode::invalid_operand,
+          fmt::format("{}: it is on {}, expected {}. Copy it there first.", name,
+                      to_text(view.device), to_text(device)));
+  const nb::object given = facts.contains("stream") ? nb::object(facts["stream"]) : nb::none();
+  if (given.is_none()) return;
+  const auto handle = nb::cast<std::uintptr_t>(given);
+  if (handle == 0)
+    throw Error(
+        "its __cuda_array_interface__ has the stream 0, which the protocol rules out: expected "
+        "None, 1 (the legacy default stream), 2 (the stream of each thread) or a handle.");
+  order({reinterpret_cast<void*>(handle)}, stream, device);
+}
+
 void Array::take_interface(nb::handle interface, Device device) {
   const auto facts = nb::cast<nb::dict>(interface);
+  memory_ = facts;
+  const auto or_none = [&](const char* key) {
+    return facts.contains(key) ? nb::object(facts[key]) : nb::none();
+  };
+  if (!or_none("mask").is_none())
+    throw Error(
+        "its array interface has a mask, which says that some of its elements are not valid; "
+        "expected one without. Fill them first, as numpy.ma.filled does.");
+  for (const char* const key : {"shape", "typestr", "data"})
+    if (or_none(key).is_none())
+      throw Error(fmt::format(
+          "its array interface has no '{}', expected shape, typestr and data as NumPy's", key));
   const std::string text = utf8_of(nb::cast<nb::str>(facts["typestr"]));  // as "<f4"
   const bool swapped = !text.empty() && text[0] == '>';
   const std::string name = text.substr(text.empty() ? 0 : 1);
@@ -246,10 +295,16 @@ void Array::take_interface(nb::handle interface, Device device) {
   view.rank = static_cast<int>(shape.size());
   view.device = device;
   const auto bytes = static_cast<Index>(size_of(view.dtype));
-  const nb::object strides = facts.contains("strides") ? nb::object(facts["strides"]) : nb::none();
+  const nb::object strides = or_none("strides");
+  if (!strides.is_none() && nb::len(strides) != shape.size())
+    throw Error(fmt::format("{} sizes and {} strides, expected as many of one as of the other",
+                            shape.size(), nb::len(strides)));
   Index dense = 1;
   for (std::size_t axis = shape.size(); axis-- > 0;) {
     view.shape[axis] = nb::cast<Index>(shape[axis]);
+    if (view.shape[axis] < 0)
+      throw Error(
+          fmt::format("axis {} has {} elements, expected 0 or more", axis, view.shape[axis]));
     const Index stride = strides.is_none() ? dense * bytes : nb::cast<Index>(strides[axis]);
     if (stride % bytes != 0)
       throw Error(fmt::format("a stride of {} bytes, expected a multiple of the element's {}",
@@ -258,6 +313,39 @@ void Array::take_interface(nb::handle interface, Device device) {
     if (__builtin_mul_overflow(dense, view.shape[axis], &dense))
       throw Error("sizes whose product is too large");
   }
+  if (!view.data && view.elements() > 0)
+    throw Error(fmt::format("{} elements but no memory", view.elements()));
+}
+
+void order(Stream first, Stream second, Device device) {
+  const auto known = [](Stream stream) {  // 1 is the legacy default stream, as null is
+    return stream.handle == reinterpret_cast<void*>(std::uintptr_t{1}) ? nullptr : stream.handle;
+  };
+  // One handle, 2, is a stream of each thread; from this thread it is one stream.
+  if (known(first) == known(second)) return;
+  gpu::Event done(device);
+  done.record(first);
+  done.hold_back(second);
+}
+
+void Array::hold(nb::handle array) {
+  held_ = nb::borrow(array);
+  if (type && type->maker == Maker::torch) memory_ = array.attr("untyped_storage")();
+}
+
+void Array::check_unchanged(nb::handle array, const char* name) const {
+  // What came by a capsule or an interface is the object's own promise.
+  if (!view || called_python_) return;
+  Array now;
+  now.take(array, name, Access::read);
+  if (now.view.data == view.data && now.view.dtype == view.dtype && now.view.rank == view.rank &&
+      taken_shape_ == now.view.shape && taken_stride_ == now.view.stride)
+    return;
+  raise(StatusCode::invalid_operand,
+        fmt::format("{}: it was changed while this call read it: {} now. Expected its memory and "
+                    "shape to stay as they are until the call returns; the result was dropped. Let "
+                    "other threads wait, or pass a copy.",
+                    name, describe(now.view)));
 }
 
 }  // namespace convoy::python

@@ -4,6 +4,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <array>
 #include <vector>
 
 #include "convoy/tensor.hpp"
@@ -16,7 +17,7 @@ struct Managed;
 namespace convoy::python {
 
 /// Whose array it is: outputs are made by the same library.
-enum class Maker : std::uint8_t { numpy, torch, jax, cupy, other };
+enum class Maker : std::uint8_t { numpy, torch, jax, cupy, numba, other };
 
 struct ExchangeApi;
 
@@ -35,6 +36,9 @@ Stream stream_of(nanobind::handle given, nanobind::handle array, Device device);
 
 enum class Access : std::uint8_t { read, write };
 
+/// What the second stream is given from now on runs after what the first has now. Throws Error.
+void order(Stream first, Stream second, Device device);
+
 /// An array as a view, valid while this lives. The array itself must live as long.
 class Array {
  public:
@@ -48,6 +52,17 @@ class Array {
   void take(nanobind::handle array, const char* name, Access access, Device device = {},
             Stream stream = {});
 
+  /// Keeps the array alive as long as this, and the memory that it has now: a tensor of PyTorch may
+  /// be given other memory at any time. For what is read while other threads run Python.
+  void hold(nanobind::handle array);
+
+  /// Raises InvalidOperand where the array that was taken has other memory, another shape or
+  /// another type by now.
+  void check_unchanged(nanobind::handle array, const char* name) const;
+
+  /// Whether code in Python was called to take it, which may have changed other arrays.
+  bool called_python() const { return called_python_; }
+
   TensorView view;
   const ArrayType* type = nullptr;
 
@@ -56,8 +71,13 @@ class Array {
   void take_buffer(nanobind::handle array);
   void take_capsule(nanobind::handle array, Device device, Stream stream);
   void take_interface(nanobind::handle interface, Device device);
+  void take_cuda_interface(nanobind::handle interface, const char* name, Device device,
+                           Stream stream);
 
   bool read_only_ = false;
+  bool called_python_ = false;
+  std::array<Index, 5> taken_shape_{}, taken_stride_{};  // before axes were given other names
+  nanobind::object held_, memory_;  // of hold; of an interface, which may own what it points to
   bool buffered_ = false;
   Py_buffer buffer_;  // where buffered_
   dlpack::ManagedVersioned* versioned_ = nullptr;
@@ -75,9 +95,10 @@ struct NewArray {
 NewArray new_array(const ArrayType& type, DType dtype, const std::vector<Index>& shape,
                    Device device, bool channels_first = false);
 
-/// What the caller gets of it once it is written: JAX's arrays never change, so that one is made
-/// only then.
-nanobind::object delivered(const ArrayType& type, nanobind::object made);
+/// What the caller gets of it once the stream has been given the work that writes it: JAX's arrays
+/// never change, so that one is made only then.
+nanobind::object delivered(const ArrayType& type, nanobind::object made, Device device,
+                           Stream stream);
 
 /// convoy.Tensor
 void define_tensor(nanobind::module_& module);

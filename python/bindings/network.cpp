@@ -63,18 +63,36 @@ PythonNetwork from_text(const std::string& text, const nb::dict& given, const st
                         const std::string& device, int threads, Index batch, bool spike_kernels,
                         const std::string& weights, bool openmp) {
   const NetworkText network = parse_network(text, name);
-  std::vector<std::unique_ptr<Array>> arrays;
-  NetworkParameters parameters;
-  for (auto [key, value] : given) {
+  // A copy: taking a value may run code in Python, which may change the dict, and so may others
+  // while the GIL is released. What is in the copy lives until the network is made.
+  const auto kept = nb::steal<nb::dict>(PyDict_Copy(given.ptr()));
+  if (!kept.is_valid()) throw nb::python_error();
+  struct Taken {
+    std::string name;
+    nb::handle value;
+    Array array;
+    void check_unchanged() const { array.check_unchanged(value, name.c_str()); }
+  };
+  std::vector<std::unique_ptr<Taken>> all;
+  for (auto [key, value] : kept) {
     const std::string parameter = utf8_of(nb::str(key));
     if (!reads(network, parameter)) continue;  // as the num_batches_tracked of a batch-norm
-    arrays.push_back(std::make_unique<Array>());
-    arrays.back()->take(value, parameter.c_str(), Access::read);
-    parameters[parameter] = arrays.back()->view;
+    all.push_back(std::make_unique<Taken>(parameter, value));
+    all.back()->array.take(value, parameter.c_str(), Access::read);
+    all.back()->array.hold(value);
+  }
+  NetworkParameters parameters;
+  for (const auto& one : all) {
+    one->check_unchanged();
+    parameters[one->name] = one->array.view;
   }
   const NetworkOptions options = options_of(device, threads, batch, spike_kernels, weights, openmp);
-  const nb::gil_scoped_release released;
-  return {Network(network, parameters, options), options.device};
+  PythonNetwork made = [&]() -> PythonNetwork {
+    const nb::gil_scoped_release released;
+    return {Network(network, parameters, options), options.device};
+  }();
+  for (const auto& one : all) one->check_unchanged();
+  return made;
 }
 
 void take_images(const PythonNetwork& self, Array& array, nb::handle images, Stream stream) {
@@ -84,48 +102,55 @@ void take_images(const PythonNetwork& self, Array& array, nb::handle images, Str
   as_channels_last(array, "images", Axes::automatic, {text.h, text.w, text.c});
 }
 
-void compute(const PythonNetwork& self, nb::handle images, const TensorView& logits,
-             const TensorView& labels, nb::handle stream_given) {
-  const Stream stream = stream_of(stream_given, images, self.device);
+/// The images of a run, and where it goes.
+struct Images {
+  Images(const PythonNetwork& self, nb::handle images, nb::handle stream_given)
+      : object(images), stream(stream_of(stream_given, images, self.device)) {
+    take_images(self, array, images, stream);
+  }
+  nb::handle object;
+  Stream stream;
   Array array;
-  take_images(self, array, images, stream);
+};
+
+void compute(const PythonNetwork& self, const Images& images, const TensorView& logits,
+             const TensorView& labels) {
   Status status;
   {
     const nb::gil_scoped_release released;
-    status = self.network.run(array.view, logits, labels, stream);
+    status = self.network.run(images.array.view, logits, labels, images.stream);
     // JAX knows nothing of the stream.
-    if (status.ok() && self.device.kind == DeviceKind::cuda && array.type->maker == Maker::jax)
-      gpu::synchronize(self.device, stream);
+    if (status.ok() && self.device.kind == DeviceKind::cuda &&
+        images.array.type->maker == Maker::jax)
+      gpu::synchronize(self.device, images.stream);
   }
   raise_unless_ok(status);
 }
 
 void run(const PythonNetwork& self, nb::handle images, nb::handle logits, nb::handle labels,
-         nb::handle stream_given) {
-  const Stream stream = stream_of(stream_given, images, self.device);
+         nb::handle stream) {
+  const Images taken(self, images, stream);
   Array logit_array, label_array;
-  logit_array.take(logits, "logits", Access::write, self.device, stream);
-  label_array.take(labels, "labels", Access::write, self.device, stream);
-  compute(self, images, logit_array.view, label_array.view, stream_given);
+  logit_array.take(logits, "logits", Access::write, self.device, taken.stream);
+  label_array.take(labels, "labels", Access::write, self.device, taken.stream);
+  if (logit_array.called_python() || label_array.called_python() || taken.array.called_python()) {
+    taken.array.check_unchanged(images, "images");
+    logit_array.check_unchanged(logits, "logits");
+    label_array.check_unchanged(labels, "labels");
+  }
+  compute(self, taken, logit_array.view, label_array.view);
 }
 
 /// A new array beside the images, filled by a run.
 nb::object filled(const PythonNetwork& self, nb::handle images, bool logits, nb::handle stream) {
-  const ArrayType* type = nullptr;
-  Device device;
-  std::vector<Index> shape;
-  {
-    Array array;
-    take_images(self, array, images, stream_of(stream, images, self.device));
-    type = array.type;
-    device = array.view.device;
-    shape.push_back(array.view.rank > 0 ? array.view.shape[0] : 0);
-  }
+  const Images taken(self, images, stream);
+  const TensorView& view = taken.array.view;
+  std::vector<Index> shape{view.rank > 0 ? view.shape[0] : 0};
   if (logits) shape.push_back(self.network.classes());
-  NewArray made = new_array(*type, logits ? DType::f32 : DType::i32, shape, device);
-  compute(self, images, logits ? made.view : TensorView(), logits ? TensorView() : made.view,
-          stream);
-  return delivered(*type, std::move(made.object));
+  const ArrayType& type = *taken.array.type;
+  NewArray made = new_array(type, logits ? DType::f32 : DType::i32, shape, view.device);
+  compute(self, taken, logits ? made.view : TensorView(), logits ? TensorView() : made.view);
+  return delivered(type, std::move(made.object), view.device, taken.stream);
 }
 
 std::vector<double> profile(const PythonNetwork& self, nb::handle images) {

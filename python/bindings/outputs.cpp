@@ -1,15 +1,18 @@
 // Streams of the caller, and new arrays of the caller's library.
 #include <fmt/core.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <utility>
 
 #include "arrays.hpp"
 #include "convoy/dlpack.hpp"
 #include "core/dlpack_layout.hpp"
 #include "core/gpu.hpp"
+#include "core/gpu_async.hpp"
 #include "errors.hpp"
 #include "exchange.hpp"
 #include "stage.hpp"
@@ -61,44 +64,124 @@ const Library& cupy() {
   return found(library, "cupy");
 }
 
+/// A `with` block of Python: leaves what it entered.
+class With {
+ public:
+  explicit With(nb::object context) : context_(std::move(context)) { context_.attr("__enter__")(); }
+  With(const With&) = delete;
+  With& operator=(const With&) = delete;
+  ~With() {
+    try {
+      context_.attr("__exit__")(nb::none(), nb::none(), nb::none());
+    } catch (nb::python_error& error) {
+      error.discard_as_unraisable("leaving a device");
+    }
+  }
+
+ private:
+  nb::object context_;
+};
+
 /// Memory that several DLPack structures and the Python object share.
 struct SharedTensor {
   std::shared_ptr<Tensor> tensor;
+  std::shared_ptr<gpu::Event> written;  // on a GPU, behind the run that writes it
+
+  /// Makes the consumer's stream wait for the run, as __dlpack__'s argument `stream` asks; the
+  /// host, where `host_reads` it next.
+  void wait_before(nb::handle stream, bool host_reads) const {
+    if (!written) return;
+    const auto handle = stream.is_none() ? std::int64_t{1} : nb::cast<std::int64_t>(stream);
+    if (host_reads) return written->wait();
+    if (handle == -1) return;  // the consumer sees to it
+    written->hold_back({handle == 1 ? nullptr : reinterpret_cast<void*>(handle)});
+  }
 };
 
-void free_capsule(PyObject* capsule) {
-  const char* const name = "dltensor_versioned";
-  if (!PyCapsule_IsValid(capsule, name)) return;  // somebody took it over
-  auto* const managed = static_cast<dlpack::ManagedVersioned*>(PyCapsule_GetPointer(capsule, name));
-  managed->deleter(managed);
-}
+/// By the name of a capsule: what it holds, and how another name says that it was taken over.
+template <class Managed>
+constexpr const char* capsule_name = "dltensor";
+template <>
+constexpr const char* capsule_name<dlpack::ManagedVersioned> = "dltensor_versioned";
 
-/// A structure that owns a share of the memory.
-dlpack::ManagedVersioned* share(const std::shared_ptr<Tensor>& tensor) {
+/// A capsule that owns a share of the memory.
+template <class Managed, class Owner>
+nb::object capsule_of(const std::shared_ptr<Tensor>& tensor, Owner lent) {
   struct Share {
-    dlpack::ManagedVersioned managed{};
-    DLPackVersionedOwner lent;
+    Managed managed{};
+    Owner lent;
     std::shared_ptr<Tensor> tensor;
   };
   auto made = std::make_unique<Share>();
+  made->managed = *reinterpret_cast<Managed*>(lent.get());
+  made->lent = std::move(lent);
   made->tensor = tensor;
-  made->lent = to_dlpack_versioned(tensor->view());
-  made->managed = *reinterpret_cast<dlpack::ManagedVersioned*>(made->lent.get());
   made->managed.context = made.get();
-  made->managed.deleter = [](dlpack::ManagedVersioned* self) {
-    delete static_cast<Share*>(self->context);
-  };
-  return &made.release()->managed;
+  made->managed.deleter = [](Managed* self) { delete static_cast<Share*>(self->context); };
+  constexpr const char* name = capsule_name<Managed>;
+  PyObject* const capsule = PyCapsule_New(&made->managed, name, [](PyObject* self) {
+    if (!PyCapsule_IsValid(self, name)) return;  // somebody took it over
+    auto* const managed = static_cast<Managed*>(PyCapsule_GetPointer(self, name));
+    managed->deleter(managed);
+  });
+  if (!capsule) throw nb::python_error();
+  static_cast<void>(made.release());  // the capsule's
+  return nb::steal(capsule);
 }
 
-nb::object capsule_of(const SharedTensor& self, const nb::kwargs&) {
-  auto* const managed = share(self.tensor);
-  PyObject* const capsule = PyCapsule_New(managed, "dltensor_versioned", free_capsule);
-  if (!capsule) {
-    managed->deleter(managed);
-    throw nb::python_error();
+/// The pair of numbers of an argument of __dlpack__.
+std::pair<std::int64_t, std::int64_t> two_numbers(const char* name, nb::handle given) {
+  std::pair<std::int64_t, std::int64_t> both;
+  if (!nb::try_cast(given, both))
+    throw nb::type_error(
+        fmt::format("{}: {}, expected a tuple of two integers", name, name_of_type(given)).c_str());
+  return both;
+}
+
+std::pair<std::int32_t, std::int32_t> dlpack_device(const SharedTensor& self) {
+  const Device device = self.tensor->view().device;
+  return {device.kind == DeviceKind::cpu ? dlpack::cpu : dlpack::cuda, device.index};
+}
+
+[[noreturn]] void refuse_exchange(const std::string& why) {
+  PyErr_SetString(PyExc_BufferError, why.c_str());
+  throw nb::python_error();
+}
+
+/// What another library asks of its results: the array API standard has each argument. Without
+/// max_version the consumer knows the form that DLPack had before version 1 and no other.
+nb::object dlpack_of(const SharedTensor& self, nb::handle stream, nb::handle max_version,
+                     nb::handle dl_device, nb::handle copy) {
+  std::shared_ptr<Tensor> tensor = self.tensor;
+  const auto here = dlpack_device(self);
+  const auto where = dl_device.is_none() ? std::pair<std::int64_t, std::int64_t>(here)
+                                         : two_numbers("dl_device", dl_device);
+  const bool moves = where != std::pair<std::int64_t, std::int64_t>(here);
+  const int copies = copy.is_none() ? -1 : PyObject_IsTrue(copy.ptr());
+  if (copies < 0 && !copy.is_none()) throw nb::python_error();
+  if (moves && where != std::pair<std::int64_t, std::int64_t>(dlpack::cpu, 0))
+    refuse_exchange(fmt::format(
+        "dl_device: ({}, {}), and this Tensor is on ({}, {}). Expected that device, or (1, 0), the "
+        "host.",
+        where.first, where.second, here.first, here.second));
+  if (moves && copies == 0)
+    refuse_exchange("copy: False, and dl_device names another device, which takes a copy.");
+  const Device device = tensor->view().device;
+  if (device.kind == DeviceKind::cuda) self.wait_before(stream, moves || copies == 1);
+  if (moves || copies == 1) {
+    const nb::gil_scoped_release released;
+    tensor = std::make_shared<Tensor>(moves ? tensor->to(Device{}) : tensor->clone());
   }
-  return nb::steal(capsule);
+  const auto version = max_version.is_none() ? std::pair<std::int64_t, std::int64_t>(0, 0)
+                                             : two_numbers("max_version", max_version);
+  if (version.first < dlpack::version_major)
+    return capsule_of<dlpack::Managed>(tensor, to_dlpack(tensor->view()));
+  DLPackVersionedOwner lent = to_dlpack_versioned(tensor->view());
+  auto* const managed = reinterpret_cast<dlpack::ManagedVersioned*>(lent.get());
+  if (version.first == dlpack::version_major && version.second < dlpack::version_minor)
+    managed->version.minor = static_cast<std::uint32_t>(std::max<std::int64_t>(0, version.second));
+  if (tensor != self.tensor) managed->flags |= dlpack::flag_is_copied;
+  return capsule_of<dlpack::ManagedVersioned>(tensor, std::move(lent));
 }
 
 /// For numpy.asarray. NumPy has no bf16.
@@ -206,8 +289,17 @@ NewArray new_array(const ArrayType& type, DType dtype, const std::vector<Index>&
       break;
     }
     case Maker::cupy:
-      if (cupy().type(dtype).is_valid())
+      if (cupy().type(dtype).is_valid()) {
+        const With on(cupy().module.attr("cuda").attr("Device")(device.index));
         made.object = cupy().empty(tuple_of(shape), cupy().type(dtype));
+      }
+      break;
+    case Maker::numba:
+      if (device.kind == DeviceKind::cuda && numpy().type(dtype).is_valid()) {
+        const nb::object cuda = nb::module_::import_("numba.cuda");
+        const With on(cuda.attr("gpus")[device.index]);
+        made.object = cuda.attr("device_array")(tuple_of(shape), numpy().type(dtype));
+      }
       break;
     case Maker::jax:
     case Maker::other:
@@ -220,14 +312,21 @@ NewArray new_array(const ArrayType& type, DType dtype, const std::vector<Index>&
   } else {
     auto tensor = std::make_shared<Tensor>(dtype, shape, device);
     made.view = tensor->view();
-    made.object = nb::cast(SharedTensor{std::move(tensor)});
+    made.object = nb::cast(SharedTensor{std::move(tensor), nullptr});
   }
-  if (channels_first && type.maker != Maker::jax && type.maker != Maker::other)
+  const bool is_tensor = nb::isinstance<SharedTensor>(made.object);
+  if (channels_first && !is_tensor && type.maker != Maker::numba)
     made.object = channels_first_axes(type.maker, made.object);
   return made;
 }
 
-nb::object delivered(const ArrayType& type, nb::object made) {
+nb::object delivered(const ArrayType& type, nb::object made, Device device, Stream stream) {
+  if (device.kind == DeviceKind::cuda && nb::isinstance<SharedTensor>(made)) {
+    // Who asks for the memory may name another stream; by then this one may be gone.
+    auto event = std::make_shared<gpu::Event>(device);
+    event->record(stream);
+    nb::cast<SharedTensor&>(made).written = std::move(event);
+  }
   if (type.maker != Maker::jax || !nb::isinstance<SharedTensor>(made)) return made;
   return nb::module_::import_("jax.dlpack").attr("from_dlpack")(made);
 }
@@ -244,14 +343,16 @@ void define_tensor(nb::module_& module) {
       "    >>> plan = convoy.Plan('n1h2c1k1r1', floats([3], [1, 1, 1, 1]))\n"
       "    >>> plan(floats([0, 1, 2, 3], [1, 2, 2, 1]))\n"
       "    Tensor(f32[1,2,2,1] on cpu, contiguous)\n")
-      .def("__dlpack__", &capsule_of, "A capsule of DLPack 1.1; it shares the memory.")
-      .def("__dlpack_device__",
-           [](const SharedTensor& self) {
-             const Device device = self.tensor->view().device;
-             return nb::make_tuple(
-                 device.kind == DeviceKind::cpu ? int{dlpack::cpu} : int{dlpack::cuda},
-                 device.index);
-           })
+      .def(
+          "__dlpack__", &dlpack_of, nb::kw_only(), nb::arg("stream").none() = nb::none(),
+          nb::arg("max_version").none() = nb::none(), nb::arg("dl_device").none() = nb::none(),
+          nb::arg("copy").none() = nb::none(),
+          nb::sig("def __dlpack__(self, *, stream: typing.Any = None, max_version: tuple[int, int] "
+                  "| None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = "
+                  "None) -> typing.Any"),
+          "A capsule that shares the memory, as the array API standard has it: of DLPack 1.1 for "
+          "who\nnames max_version, else of the form before version 1.")
+      .def("__dlpack_device__", &dlpack_device)
       .def_prop_ro("__array_interface__", &interface_of)
       .def_prop_ro("shape",
                    [](const SharedTensor& self) {

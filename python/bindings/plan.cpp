@@ -6,6 +6,8 @@
 
 #include <atomic>
 #include <functional>
+#include <initializer_list>
+#include <tuple>
 #include <utility>
 
 #include "core/gpu.hpp"
@@ -95,6 +97,7 @@ class PythonPlan::Call {
     after_.take(given.membrane_out, "membrane_out", Access::write, device_, stream_);
     find_n();
     prepare_outputs();
+    check_unchanged();
   }
 
   nb::object run() {
@@ -117,10 +120,10 @@ class PythonPlan::Call {
         gpu::synchronize(device_, stream_);
     }
     raise_unless_ok(status);
-    if (!stage_.keep.any()) return delivered(*x_.type, std::move(y_.object));
+    if (!stage_.keep.any()) return delivered(*x_.type, std::move(y_.object), device_, stream_);
     const nb::object outputs = nb::module_::import_("convoy.records").attr("Outputs");
     const auto or_none = [&](const Output& one) {
-      return one.object.is_valid() ? delivered(*x_.type, one.object) : nb::none();
+      return one.object.is_valid() ? delivered(*x_.type, one.object, device_, stream_) : nb::none();
     };
     return outputs(or_none(y_), or_none(pre_), or_none(act_), or_none(idx_));
   }
@@ -152,8 +155,29 @@ class PythonPlan::Call {
       raise(StatusCode::invalid_operand,
             fmt::format("norm: {} values, {}", nb::len(given_.norm), expected));
     scale_object_ = given_.norm[0], shift_object_ = given_.norm[1];
+    called_python_ =
+        !PyTuple_CheckExact(given_.norm.ptr()) && !PyList_CheckExact(given_.norm.ptr());
     scale_.take(scale_object_, "norm[0]", Access::read, device_, stream_);
     shift_.take(shift_object_, "norm[1]", Access::read, device_, stream_);
+  }
+
+  /// Where taking an operand ran code in Python, which may have changed another.
+  void check_unchanged() const {
+    const std::initializer_list<std::tuple<const Array&, nb::handle, const char*>> all{
+        {x_, given_.x, "x"},
+        {bias_, given_.bias, "bias"},
+        {scale_, scale_object_, "norm[0]"},
+        {shift_, shift_object_, "norm[1]"},
+        {before_, given_.membrane, "membrane"},
+        {after_, given_.membrane_out, "membrane_out"},
+        {y_.given, given_.out, "out"},
+        {pre_.given, given_.pre, "pre"},
+        {act_.given, given_.act, "act"},
+        {idx_.given, given_.idx, "idx"}};
+    bool called = called_python_;
+    for (const auto& [array, object, name] : all) called |= array.called_python();
+    if (!called) return;
+    for (const auto& [array, object, name] : all) array.check_unchanged(object, name);
   }
 
   void find_n() {
@@ -211,6 +235,7 @@ class PythonPlan::Call {
   nb::object scale_object_, shift_object_;  // of a sequence that makes them when it is asked
   Array x_, bias_, scale_, shift_, before_, after_;
   bool first_ = false;  // x calls its axes channels first
+  bool called_python_ = false;
   Index n_ = 1;
   Output y_, pre_, act_, idx_;
 };
@@ -239,6 +264,7 @@ void PythonPlan::change(const std::function<void()>& weights) {
 void take_weights(Array& array, nb::handle weights, const std::string& layout, Device device,
                   Stream stream) {
   array.take(weights, "weights", Access::read, device, stream);
+  array.hold(weights);
   if (layout == "krsc") return;
   if (layout != "kcrs")
     throw Error(fmt::format("weights_layout: '{}', expected 'krsc' or 'kcrs', PyTorch's", layout));
@@ -255,8 +281,12 @@ Weights pack(const PythonPlan& self, nb::handle weights, const std::string& layo
   const Stream stream = stream_of(stream_given, weights, self.plan.device());
   Array array;
   take_weights(array, weights, layout, self.plan.device(), stream);
-  const nb::gil_scoped_release released;
-  return self.plan.pack(array.view, stream);
+  Weights packed = [&] {
+    const nb::gil_scoped_release released;
+    return self.plan.pack(array.view, stream);
+  }();
+  array.check_unchanged(weights, "weights");
+  return packed;
 }
 
 void set_weights(PythonPlan& self, nb::handle weights, const std::string& layout,
@@ -265,8 +295,13 @@ void set_weights(PythonPlan& self, nb::handle weights, const std::string& layout
   Array array;
   take_weights(array, weights, layout, self.plan.device(), stream);
   self.change([&] {
+    const Weights packed = [&] {
+      const nb::gil_scoped_release released;
+      return self.plan.pack(array.view, stream);
+    }();
+    array.check_unchanged(weights, "weights");
     const nb::gil_scoped_release released;
-    self.plan.set_weights(array.view, stream);
+    self.plan.use(packed, stream);
   });
 }
 

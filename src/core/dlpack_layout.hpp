@@ -9,7 +9,7 @@ namespace convoy::dlpack {
 
 enum DeviceType : std::int32_t { cpu = 1, cuda = 2, cuda_host = 3, cuda_managed = 13 };
 enum TypeCode : std::uint8_t { signed_integer = 0, unsigned_integer = 1, floating = 2, bfloat = 4 };
-constexpr std::uint64_t flag_read_only = 1;
+constexpr std::uint64_t flag_read_only = 1, flag_is_copied = 2;
 constexpr std::uint32_t version_major = 1, version_minor = 1;
 
 struct Device {

@@ -18,6 +18,10 @@ void release_pinned(void* memory) noexcept;
 /// Whether memory of the host is page-locked and known to CUDA, whoever did that. Throws Error.
 bool is_pinned(Device device, const void* memory);
 
+/// The GPU that memory was allocated on. Throws Error for memory that CUDA knows none of, or of the
+/// host.
+Device device_of(const void* memory);
+
 /// Whether what is put on the stream is recorded in a CUDA graph instead of run. Throws Error.
 bool is_captured(Device device, Stream stream);
 

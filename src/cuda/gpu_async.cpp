@@ -53,6 +53,17 @@ bool is_pinned(Device device, const void* memory) {
   return found.type == cudaMemoryTypeHost;
 }
 
+Device device_of(const void* memory) {
+  cudaPointerAttributes found{};
+  cuda::check(cudaPointerGetAttributes(&found, memory), "asking which GPU memory is on");
+  if (found.type != cudaMemoryTypeDevice && found.type != cudaMemoryTypeManaged)
+    throw Error(
+        fmt::format("its address {} is in memory that is on no GPU, expected memory that CUDA "
+                    "allocated there. Copy it to the GPU first.",
+                    memory));
+  return {DeviceKind::cuda, found.device};
+}
+
 bool is_captured(Device device, Stream stream) {
   if (!stream.handle) return false;  // the legacy stream can't be
   const cuda::OnDevice on(device.index);
