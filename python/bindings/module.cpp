@@ -10,6 +10,7 @@ namespace convoy::python {
 
 void define_plan(nanobind::module_& module);
 void define_network(nanobind::module_& module);
+void define_watch(nanobind::module_& module);
 
 }  // namespace convoy::python
 
@@ -22,4 +23,5 @@ NB_MODULE(_core, module) {
   convoy::python::define_tensor(module);
   convoy::python::define_plan(module);
   convoy::python::define_network(module);
+  convoy::python::define_watch(module);
 }
