@@ -135,7 +135,9 @@ class Fused(nn.Module):
         read = [node.target for node in self._graph.nodes if node.op == "get_attr"]
         attributes = {name: self._read(name) for name in read}
         self.__dict__["_attributes"] = attributes
-        self.__dict__["_runner"] = fx.GraphModule({name: holder[name] for name in names} | attributes, self._graph)
+        # A graph knows the module that runs it, which is not to be pickled: the runner has a copy.
+        graph = copy.deepcopy(self._graph)
+        self.__dict__["_runner"] = fx.GraphModule({name: holder[name] for name in names} | attributes, graph)
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
         if self._is_copy_for_devices:
@@ -184,6 +186,14 @@ class Fused(nn.Module):
         self.original.train(mode)
         self.training = mode
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key not in ("_runner", "_attributes")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._build()
+        self._watch.begin()
 
     def extra_repr(self) -> str:
         return "frozen" * self.frozen
@@ -336,7 +346,7 @@ def _watch(model: nn.Module, graph: fx.Graph, names: set[str], stages: dict[str,
             quiet |= {of[id(one)] for one in [getattr(part, "neuron", None)] if id(one) in of}
             norms |= {of[id(one)] for one in [part.norm] if id(one) in of}
     left = {of[id(model.get_submodule(name))] for name in names} - inside - quiet
-    return Watch(model, left, quiet, norms, {name: operator.attrgetter(name)(model) for name in graph.baked})
+    return Watch(model, left, quiet, norms, inside, {name: operator.attrgetter(name)(model) for name in graph.baked})
 
 
 def _fused(model: nn.Module, graph: fx.Graph, arguments: tuple, states: States, linear: bool,

@@ -12,7 +12,7 @@ from torch._library.opaque_object import MemberType, register_custom_class
 from torch.nn.modules import module as _modules
 
 from ._core import Error, _first_change, _pack_watch
-from .fusing_state import (
+from .fusing_records import (
     MISSING,
     OfClass,
     OfDict,
@@ -22,18 +22,18 @@ from .fusing_state import (
     OfModules,
     OfTensor,
     Record,
-    Walk,
     equal,
     joined,
     same,
 )
+from .fusing_state import Walk
 from .layers import HOOKS
 from .records import a_kind
 
 _GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks",
                  "_global_backward_pre_hooks")  # fmt: skip
 # What else a module has, that is read again at each call or decides nothing that a graph computes.
-_FREE = ("training", "_is_full_backward_hook", "_is_replica", "_former_parameters")
+_FREE = ("_is_full_backward_hook", "_is_replica", "_former_parameters")
 _FREE_OF_NORMS = ("eps", "momentum")
 _ANYTHING, _SOMETHING = object(), object()
 
@@ -64,13 +64,14 @@ class Watch(CustomClassBase):
     """Compares a model with what it was when it was fused. torch.compile calls `problem` at each call as a guard.
 
     left: names of the modules that run as they are, so that nothing in them is compared. norms: those whose eps and
-    momentum are read at each call. quiet: those of which only the hooks count. baked: tensors that tracing read as
-    constants.
+    momentum are read at each call. quiet: those of which only the hooks count. inside: layers of stages, which may be
+    in training mode by themselves. baked: tensors that tracing read as constants.
     """
 
     def __init__(self, model: nn.Module, left: set[str], quiet: set[str] = frozenset(), norms: set[str] = frozenset(),
-                 baked: dict[str, Tensor] | None = None) -> None:  # fmt: skip
+                 inside: set[str] = frozenset(), baked: dict[str, Tensor] | None = None) -> None:  # fmt: skip
         self.model, self.left, self.quiet, self.norms = model, set(left), set(quiet), set(norms)
+        self.inside = set(inside)
         self.baked = {name: tensor.detach().clone() for name, tensor in (baked or {}).items()}
         self.said = ""  # of a copy that was made after a change
         self.late = False
@@ -131,7 +132,8 @@ class Watch(CustomClassBase):
         name = self.names.get(id(record.container))
         if name is None:
             return set()
-        return {*_FREE, *(_FREE_OF_NORMS if name in self.norms else ())}
+        training = ("training",) if name in self.inside or not name else ()  # the fused model asks for the model's
+        return {*_FREE, *training, *(_FREE_OF_NORMS if name in self.norms else ())}
 
     def _expected(self, record: OfDict, names: dict[int, str], inner: dict[int, Any]) -> tuple:
         free = self._free(record)
@@ -147,8 +149,6 @@ class Watch(CustomClassBase):
         """What has changed, as a sentence for an error; "" where nothing has."""
         if self.said:
             return self.said
-        if self.late:
-            self._take()
         while (place := _first_change(self._packed)) >= 0:
             if text := self._text(place):
                 return text
@@ -167,6 +167,11 @@ class Watch(CustomClassBase):
                 return _fuse_again(f"the tensor {name} was changed after fusing, and the model's graph read it as a "
                                    "constant.")  # fmt: skip
         return ""
+
+    def begin(self) -> None:
+        """For a copy, whose model is whole by now."""
+        if self.late:
+            self._take()
 
     problem = changes  # torch.compile's guards call a method by this name
 
@@ -228,13 +233,16 @@ class Watch(CustomClassBase):
                 return _fuse_again(f"{what} was given other {key[1:]} after fusing, as removing a layer does, which "
                                    "the model's graph does not see.")  # fmt: skip
             name = joined(record.name, key)
+            if key == "training":
+                return (f"fuse: the layer {record.name} was put in training mode, and the model is not. Call eval() of "
+                        "it, or train() of the fused model, which then runs the model itself.")  # fmt: skip
             before = "a tensor" if one is _SOMETHING else _short(one)
             return _fuse_again(f"{name} was changed after fusing: found {_short(other)}, expected {before}, which the "
                                "model's graph and stages were made with.")  # fmt: skip
         return ""
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("model", "left", "quiet", "norms", "baked")
+        kept = ("model", "left", "quiet", "norms", "inside", "baked")
         return {name: self.__dict__[name] for name in kept} | {"said": self.changes()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -104,8 +104,8 @@ def neuron_of(module: Any) -> Neuron:
 def rest_of(neuron: Any, sizes: list[int], like: Tensor) -> Tensor | None:
     """The membranes that a neuron has after its reset, float32; None where they are 0."""
     value = neuron._memories_rv.get("v", 0.0)
-    if isinstance(value, Tensor):
-        return value.detach().to(like.device, torch.float32).expand(sizes).contiguous()
+    if isinstance(value, Tensor):  # of another shape it counts as none, as in SpikingJelly
+        return value.detach().to(like.device, torch.float32) if list(value.shape) == sizes else None
     return torch.full(sizes, float(value), device=like.device) if value != 0 else None
 
 

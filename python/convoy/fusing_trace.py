@@ -117,6 +117,7 @@ def _once(model: nn.Module, missing: dict[str, None], buffers: bool, on: bool) -
         with reads:
             graph = tracer.trace(model, dict(missing) or None)
     graph.constants = {}
+    graph._tracer_cls = None  # whoever loads a pickled graph has one of PyTorch's
     for name in set(model.__dict__) - before:
         if name in (node.target for node in graph.nodes if node.op == "get_attr"):
             graph.constants[name] = model.__dict__.pop(name)

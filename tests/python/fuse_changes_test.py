@@ -1,6 +1,7 @@
 """convoy.fuse and what a graph does not see: changes of the model after fusing, and hooks."""
 
 import copy
+import pickle
 import types
 import unittest
 
@@ -165,7 +166,21 @@ class Changes(unittest.TestCase):
             model.one.conv.weight.mul_(1.5)
         model.load_state_dict(Net().state_dict(), assign=True)
         self.close(fused(self.x), model(self.x))
-        self.close(copy.deepcopy(fused)(self.x), model(self.x))
+        for again in (copy.deepcopy(fused), pickle.loads(pickle.dumps(fused))):
+            self.close(again(self.x), model(self.x))
+            with self.assertRaisesRegex(convoy.Error, "the layer several.0 was replaced after fusing"):
+                again.original.several[0] = nn.Identity()
+                again(self.x)
+        copied = copy.deepcopy(fused)
+        copied.original.several[0] = nn.Identity()  # before its first call
+        with self.assertRaisesRegex(convoy.Error, "the layer several.0 was replaced after fusing"):
+            copied(self.x)
+        model.several.train()
+        with self.assertRaisesRegex(convoy.Error, "the layer several was put in training mode.*Call eval"):
+            fused(self.x)
+        model.several.eval()
+        model.one.norm.train()  # a layer of a stage: by its batch
+        self.close(fused(self.x), model(self.x))
         model.train()  # the model, not the fused one: as it was
         before = model.one.norm.running_mean.clone()
         fused(self.x)
