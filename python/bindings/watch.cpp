@@ -1,4 +1,5 @@
-// Whether containers of Python still hold the objects that they held: convoy.fuse asks at each call of a fused model.
+// Whether containers of Python still hold the objects that they held: convoy.fuse asks at each call
+// of a fused model.
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
@@ -9,17 +10,21 @@ namespace nb = nanobind;
 namespace convoy::python {
 namespace {
 
-// A packed watch is a row of words: for each container its address, what it is, how many words follow, and
-// those: of a dict keys and values in turn, of a list its items, of another object its type, of a
-// part of a mapping a key and its value. The caller keeps all that they point to alive.
+// A packed watch is a row of words: for each container its address, what it is, how many words
+// follow, and those: of a dict keys and values in turn, of a list its items, of another object its
+// type, of a part of a mapping a key and its value. The caller keeps all that they point to alive.
 using Word = std::uintptr_t;
 enum Kind : Word { a_dict, a_list, an_object, a_part };
 // In place of a value: no matter which, and any that is not None.
 constexpr Word anything = 0;
 constexpr Word something = 1;
 
-Word word_of(const PyObject* object) { return reinterpret_cast<Word>(object); }
-PyObject* object_of(Word word) { return reinterpret_cast<PyObject*>(word); }
+Word word_of(const PyObject* object) {
+  return reinterpret_cast<Word>(object);
+}
+PyObject* object_of(Word word) {
+  return reinterpret_cast<PyObject*>(word);
+}
 
 bool as_expected(const PyObject* found, Word expected) {
   if (word_of(found) == expected || expected == anything) return true;
