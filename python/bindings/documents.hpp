@@ -98,7 +98,7 @@ constexpr const char* document_of_repack =
 Runs that are called later on that stream read them. Nothing waits for the GPU, except the first call and
 one for weights with other strides. A CUDA graph may capture it after a first call: each launch of the
 graph packs what the weights hold then. The weights are f32 or the stage's type, of any strides. The bits
-are those of set_weights. Raises Error on the CPU, and Busy while a run is under way.
+are those of set_weights. Raises Error on the CPU.
 
     plan.repack(layer.weight.detach(), weights_layout="kcrs")
 )";

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <functional>
+#include <thread>
 #include <initializer_list>
 #include <tuple>
 #include <utility>
@@ -46,6 +47,9 @@ class PythonPlan {
 
   nb::object run(const Given& given);
   void change(const std::function<void()>& weights);
+  /// Waits for runs under way: on a GPU a run takes as long as its launches. No run begins before
+  /// it is over, for it keeps Python's lock.
+  void change_between_runs(const std::function<void()>& weights);
 
   Plan plan;
 
@@ -260,6 +264,14 @@ void PythonPlan::change(const std::function<void()>& weights) {
   weights();
 }
 
+void PythonPlan::change_between_runs(const std::function<void()>& weights) {
+  while (runs_.load() != 0) {
+    const nb::gil_scoped_release released;
+    std::this_thread::yield();
+  }
+  weights();
+}
+
 /// Filters as the array's axes name them, as a view of [K, R, S, C/groups].
 void take_weights(Array& array, nb::handle weights, const std::string& layout, Device device,
                   Stream stream) {
@@ -310,8 +322,7 @@ void repack(PythonPlan& self, nb::handle weights, const std::string& layout,
   const Stream stream = stream_of(stream_given, weights, self.plan.device());
   Array array;
   take_weights(array, weights, layout, self.plan.device(), stream);
-  // With the lock of Python, which it takes a few microseconds: it is one call beside others.
-  self.change([&] { self.plan.repack(array.view, stream); });
+  self.change_between_runs([&] { self.plan.repack(array.view, stream); });
 }
 
 void make_plan(PythonPlan* self, nb::handle stage, nb::handle weights, const std::string& device,

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import inspect
 import operator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
-from ._core import Error, InvalidOperand, Plan
-from .fusing_changes import Watch
+from ._core import Error, InvalidOperand
+from .fusing_changes import Watch, without_hooks
 from .fusing_compare import compare
 from .fusing_graph import (
+    Found,
     Spikes,
     batch_of,
     compare_stage,
@@ -22,21 +27,27 @@ from .fusing_graph import (
     replace_spiking,
 )
 from .fusing_sample import check_values, computed
-from .fusing_spikes import States, jelly, leaf
-from .layers import Refused, act_of, conv_text, follower, plain, pool_of, steady
+from .fusing_spikes import States
+from .fusing_stages import Row, Shapes, Stage, name_of, replace_plain, views_to_reshapes
+from .fusing_state import Snapshot
+from .fusing_trace import refuse_written, traced
 from .records import a_kind
-from .torch import _DTYPES, called
 
 __all__ = ["Fused", "Report", "Row", "fuse"]
 
+_Shapes, _Stage = Shapes, Stage  # as exporting.py calls them
 
-class Row(NamedTuple):
-    """A convolution, linear layer or pool of the model: what became of it."""
+_library = torch.library.Library("convoy", "FRAGMENT")
+_library.define("refuse(Tensor x, str text) -> Tensor")
 
-    names: str
-    stage: str
-    kernel: str
-    reason: str  # why it was not fused; "" where it was
+
+def _refuse(x: Tensor, text: str) -> Tensor:
+    raise Error(text)
+
+
+# What a compiled graph of a changed model does.
+_library.impl("refuse", _refuse, "CompositeExplicitAutograd")
+torch.library.register_fake("convoy::refuse", lambda x, text: torch.empty_like(x), lib=_library)
 
 
 class Report(NamedTuple):
@@ -44,6 +55,7 @@ class Report(NamedTuple):
 
     difference: the largest on the sample; scale: the largest value there. spikes: of spiking stages, how many differ,
     each on the model's own input of it. images: of the sample's `batch`, whose results differ for that reason.
+    frozen: whether weights are packed once.
     """
 
     rows: list[Row]
@@ -52,6 +64,7 @@ class Report(NamedTuple):
     spikes: Spikes | None = None
     images: tuple[int, ...] = ()
     batch: int = 0
+    frozen: bool = False
 
     def __str__(self) -> str:
         cells = [("layers", "stage", "kernel")]
@@ -61,258 +74,218 @@ class Report(NamedTuple):
         lines.append(f"largest difference on the sample: {self.difference:.3g} of {self.scale:.3g}")
         if self.spikes is not None:
             lines.append(f"{self.spikes}; images whose results differ: {len(self.images)} of {self.batch}")
+        if self.frozen:
+            lines.append("frozen: weights are packed once, and their changes are not seen")
         return "\n".join(lines)
 
     __repr__ = __str__
 
 
-class _Stage(nn.Module):
-    """A chain of the model's layers as one stage. It reads the layers' own parameters, whatever they are now."""
+class _Argument(NamedTuple):
+    """One that is None, or is not, in the model's graph: calls with the other are refused."""
 
-    def __init__(self, layers: list[Any], conv: nn.Module, norm: nn.Module | None, text: str) -> None:
-        super().__init__()
-        self.conv, self.norm, self.text, self.layers = conv, norm, text, layers
-        self.linear = isinstance(conv, nn.Linear)
+    name: str
+    place: int
+    none: bool
 
-    def forward(self, x: Tensor) -> Tensor:
-        conv, norm = self.conv, self.norm
-        if not isinstance(x, Tensor):  # PyTorch would print all of it
-            raise InvalidOperand(f"x: {a_kind(x)}, expected a torch.Tensor")
-        # Statistics of the batch, float64 and inputs without a batch axis: the layers themselves.
-        if (norm is not None and norm.training) or x.dtype not in _DTYPES or x.dim() != (2 if self.linear else 4):
-            return self.by_layers(x)
-        if norm is None:
-            if not self.linear:
-                return called(x, conv.weight, conv.bias, self.text)
-            y = called(x[:, :, None, None], conv.weight[:, :, None, None], conv.bias, self.text)
-            return torch.ops.aten._unsafe_view(y, [y.shape[0], y.shape[1]])  # no view, as a linear layer's is none
-        return torch.ops.convoy.stage_norm(x, conv.weight, conv.bias, norm.weight, norm.bias, norm.running_mean,
-                                           norm.running_var, norm.num_batches_tracked, norm.eps, self.text)  # fmt: skip
 
-    def by_layers(self, x: Tensor) -> Tensor:
-        y = self.conv(x) if self.norm is None else self.norm(self.conv(x))
-        for layer in self.layers:
-            if isinstance(layer, nn.Module):
-                y = layer(y)
-            else:
-                kind, target, rest, named = layer
-                y = getattr(y, target)(*rest, **named) if kind == "call_method" else target(y, *rest, **named)
-        return y
+def _arguments_of(model: nn.Module, arguments: tuple) -> list[_Argument]:
+    try:
+        bound = inspect.signature(model.forward).bind(*arguments)
+    except (TypeError, ValueError):
+        return []
+    bound.apply_defaults()
+    kinds = inspect.signature(model.forward).parameters
+    some = [(name, value) for name, value in bound.arguments.items() if kinds[name].kind < 2 or kinds[name].kind == 3]
+    return [_Argument(name, place, value is None) for place, (name, value) in enumerate(some)
+            if value is None or kinds[name].default is None or (place and isinstance(value, Tensor))]  # fmt: skip
 
 
 class Fused(nn.Module):
     """The model with stages in it: the same call, parameters, buffers and state_dict. In training mode it is the model.
 
-    original: the model. report: what was fused.
+    original: the model. report: what was fused. frozen: whether changes of weights are not seen.
     """
 
+    _convoy_fused = True
+
     def __init__(self, original: nn.Module, graph: fx.Graph, stages: dict[str, nn.Module], report: Report,
-                 watch: Watch) -> None:  # fmt: skip
+                 watch: Watch, arguments: tuple) -> None:  # fmt: skip
         super().__init__()
-        self.__dict__.update(original=original, report=report, _graph=graph, _stages=stages, _watch=watch)
+        self.__dict__.update(original=original, report=report, _graph=graph, _stages=stages, _watch=watch,
+                             _constants=graph.constants, _of_none=_arguments_of(original, arguments),
+                             _is_copy_for_devices=False)  # fmt: skip
         # The model's own, not copies: whoever moves, loads or trains one has done so with the other.
         for name in ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set"):
             self.__dict__[name] = original.__dict__[name]
         self.training = original.training
         self._build()
 
+    @property
+    def frozen(self) -> bool:
+        return self.report.frozen
+
+    def _read(self, name: str) -> Any:
+        found = self._constants.get(name)
+        return operator.attrgetter(name)(self.original) if found is None else found
+
     def _build(self) -> None:
-        holder = dict(self.original.named_modules()) | self._stages
+        holder = dict(self.original.named_modules(remove_duplicate=False)) | self._stages
         names = [node.target for node in self._graph.nodes if node.op == "call_module"]
         read = [node.target for node in self._graph.nodes if node.op == "get_attr"]
-        attributes = {name: operator.attrgetter(name)(self.original) for name in read}
+        attributes = {name: self._read(name) for name in read}
         self.__dict__["_attributes"] = attributes
-        self.__dict__["_runner"] = fx.GraphModule({name: holder[name] for name in names} | attributes, self._graph)
+        # A graph knows the module that runs it, which is not to be pickled: the runner has a copy.
+        graph = copy.deepcopy(self._graph)
+        self.__dict__["_runner"] = fx.GraphModule({name: holder[name] for name in names} | attributes, graph)
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
-        if self.training:
+        if self._is_copy_for_devices:
+            self._bind_copy()
+        if self.training or self.original.training:
             return self.original(*arguments, **named)
         if torch.compiler.is_compiling():
+            if text := self._watch.problem():
+                for one in (*arguments, *named.values()):
+                    if isinstance(one, Tensor):
+                        return torch.ops.convoy.refuse(one, text)
+            self._check_arguments(arguments, named)
             return self._runner(*arguments, **named)
         self._watch.check()
+        if self._of_none:
+            self._check_arguments(arguments, named)
         if self._attributes:
             # Parameters and buffers that the graph itself reads: the model may have others by now.
-            now = ((operator.attrgetter(name)(self.original), value) for name, value in self._attributes.items())
-            if any(one is not other for one, other in now):
+            if any(self._read(name) is not value for name, value in self._attributes.items()):
                 self._build()
-        return self._runner(*arguments, **named)
+        try:
+            return self._runner(*arguments, **named)
+        except TypeError as error:
+            raise self._not_called_so(arguments, named, error) from error
+
+    def _check_arguments(self, arguments: tuple, named: dict[str, Any]) -> None:
+        for one in self._of_none:
+            given = arguments[one.place] if one.place < len(arguments) else named.get(one.name)
+            if (given is None) != one.none:
+                found, wanted = ("none", "a value") if given is None else (a_kind(given), "none")
+                raise InvalidOperand(f"{one.name}: {found}, expected {wanted}, as in the sample that the model was "
+                                     "fused with: its graph is of that case. Fuse the model again with a sample of "
+                                     "this case, and keep both.")  # fmt: skip
+
+    def _not_called_so(self, arguments: tuple, named: dict[str, Any], error: TypeError) -> Exception:
+        """For a call that forward does not take, an Error; for a TypeError of the model's own, that."""
+        taken = inspect.signature(self.original.forward)
+        try:
+            taken.bind(*arguments, **named)
+        except TypeError as wrong:
+            return InvalidOperand(f"arguments: {wrong}; expected those of the model's forward{taken}. Pass what "
+                                  "model(...) is called with.")  # fmt: skip
+        return error
 
     def train(self, mode: bool = True) -> Fused:
         self.original.train(mode)
         self.training = mode
         return self
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key not in ("_runner", "_attributes")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._build()
+        self._watch.begin()
+
+    def extra_repr(self) -> str:
+        return "frozen" * self.frozen
+
     def _apply(self, *arguments: Any, **named: Any) -> Fused:
         self.original._apply(*arguments, **named)
         self._build()
         return self
 
+    def _replicate_for_data_parallel(self) -> Fused:
+        """A copy whose layers torch.nn.parallel.replicate sets behind this call: bound to them when it is called."""
+        replica = super()._replicate_for_data_parallel()
+        original = self.original._replicate_for_data_parallel()
+        for name in ("_modules", "_buffers", "_parameters"):
+            original.__dict__[name] = replica.__dict__[name]
+        replica.__dict__.update(original=original, _is_copy_for_devices=True, _of=self)
+        return replica
 
-class _Tracer(fx.Tracer):
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return super().is_leaf_module(m, module_qualified_name) or leaf(m)
+    def _bind_copy(self) -> None:
+        """The stages and layers of this copy's device in the place of those that it was copied from."""
+        of, original = self._of, self.original
+        # The copies of the model's own parameters are plain attributes, set on this.
+        original.__dict__.update(self.__dict__.get("_former_parameters", {}))
+        theirs = dict(of.original.named_modules(remove_duplicate=False))
+        mine = dict(original.named_modules(remove_duplicate=False))
+        modules = {id(module): mine[name] for name, module in theirs.items() if name}
+        stages = {name: stage.rebound(modules) for name, stage in of._stages.items()}
+        owned = [(module.__dict__.get("_former_parameters", {}), module._buffers) for module in original.modules()]
+        tensors = [tensor for several in owned for place in several for tensor in place.values()]
+        device = next((tensor.device for tensor in tensors if tensor is not None), None)
+        constants = {name: value.to(device) if device and isinstance(value, Tensor) and value.is_cuda else value
+                     for name, value in of._constants.items()}  # fmt: skip
+        self.__dict__.update(_stages=stages, _constants=constants, _is_copy_for_devices=False)
+        runner = copy.copy(of._runner.__dict__)
+        made = object.__new__(type(of._runner))  # another class of its own from GraphModule's
+        made.__dict__ = runner
+        attributes = {name: self._read(name) for name in of._attributes}
+        rebound = {id(of._stages[name]): stage for name, stage in stages.items()} | modules
+        values = {id(value): attributes[name] for name, value in of._attributes.items()}
+        made.__dict__["_modules"] = {key: _rebound(module, rebound, values)
+                                     for key, module in of._runner._modules.items()}  # fmt: skip
+        _replace(made, values)
+        self.__dict__.update(_runner=made, _attributes=attributes)
 
 
-def traced(model: nn.Module, remedy: str) -> fx.Graph:
-    whole = {"_orig_mod": "compiled", "_c": "a script"}
-    if found := next((word for name, word in whole.items() if hasattr(model, name)), None):
-        raise Error(f"model: {a_kind(model)}, {found}, whose layers torch.fx does not see; expected the model itself. "
-                    "Pass that, and compile or trace what comes out.")  # fmt: skip
+def _replace(module: nn.Module, values: dict[int, Any]) -> None:
+    """A copied holder's own parameters and buffers by the copies for its device."""
+    for place in ("_parameters", "_buffers"):
+        kept = module.__dict__[place]
+        module.__dict__[place] = {key: value for key, value in kept.items() if id(value) not in values}
+        module.__dict__.update({key: values[id(value)] for key, value in kept.items() if id(value) in values})
+
+
+def _rebound(module: nn.Module, modules: dict[int, nn.Module], values: dict[int, Any]) -> nn.Module:
+    """The module that stands for this one; of the runner's holders a copy."""
+    if id(module) in modules:
+        return modules[id(module)]
+    made = object.__new__(type(module))
+    made.__dict__ = module.__dict__.copy()
+    made._modules = {key: _rebound(child, modules, values) for key, child in module._modules.items()}
+    _replace(made, values)
+    return made
+
+
+@contextlib.contextmanager
+def _words(what: str) -> Iterator[None]:
+    """Whatever goes wrong in fuse is an Error."""
     try:
-        return _Tracer().trace(model)
+        yield
+    except (Error, torch.OutOfMemoryError):
+        raise
     except Exception as error:
-        raise Error(f"model: {a_kind(model)} that torch.fx cannot trace: {error}. Expected a forward without "
-                    f"control flow on values or sizes. {remedy}") from error  # fmt: skip
-
-
-class _Shapes(fx.Interpreter):
-    """Runs the graph and notes each node's shape and type."""
-
-    def __init__(self, root: nn.Module, graph: fx.Graph, values: bool) -> None:
-        super().__init__(root, graph=graph)
-        self.seen: dict[str, Tensor] = {}
-        self.values = values  # keeps them too: what spiking stages are compared with
-
-    def run_node(self, n: fx.Node) -> Any:
-        result = super().run_node(n)
-        if isinstance(result, Tensor) and self.values:
-            self.seen[n.name] = result
-        elif isinstance(result, Tensor):
-            self.seen[n.name] = torch.empty_strided(result.shape, result.stride(), dtype=result.dtype, device="meta")
-        return result
-
-
-def _head(seen: dict[str, Tensor], node: fx.Node, linear: bool) -> str:
-    x = seen.get(node.args[0].name) if node.args and isinstance(node.args[0], fx.Node) else None
-    if x is None:
-        raise Refused("its input is no positional tensor")
-    if x.dtype not in _DTYPES:
-        raise Refused(f"{x.dtype}; stages are of float32, float16 and bfloat16")
-    if x.dim() != (2 if linear else 4):
-        axes = "[N, C]" if linear else "[N, C, H, W]"
-        raise Refused(f"an input of {x.dim()} axes, {list(x.shape)}; expected {axes}")
-    n, _, h, w = (*x.shape, 1, 1) if linear else x.shape
-    return f"{_DTYPES[x.dtype]}:n{n}h{h}w{w}"
-
-
-def _chain(
-    node: fx.Node, modules: dict[str, nn.Module], head: str, device: torch.device
-) -> tuple[list[fx.Node], nn.Module | None, str, Plan]:
-    """The longest run of layers from node on that one stage does: its nodes, the norm, the text, the plan."""
-    conv = modules[node.target]
-    linear = type(conv) is nn.Linear
-    body = f"c{conv.in_features}k{conv.out_features}r1" if linear else conv_text(conv)
-    nodes, norm, act, texts = [node], None, "", []
-
-    def note(pool: str = "") -> None:
-        bias = conv.bias is not None or norm is not None
-        text = head + body + "+bias" * bias + (act and "+" + act) + (pool and "+" + pool)
-        texts.append((list(nodes), norm, text))
-
-    note()
-    after, module = follower(node, modules)
-    if after is not None and not linear and steady(module):
-        norm = module
-        nodes.append(after)
-        note()
-        after, module = follower(after, modules)
-    if after is not None and (rider := act_of(after, module)):
-        act = rider
-        nodes.append(after)
-        note()
-        after, module = follower(after, modules)
-    if after is not None and not linear and (pool := pool_of(after, module)):
-        nodes.append(after)
-        note(pool)
-    problem = None
-    for several, its_norm, text in reversed(texts):  # where the whole is refused, less of it
-        try:
-            plan = Plan(text, device=str(device), threads=torch.get_num_threads(), axes="nchw")
-            return several, its_norm, str(plan.stage), plan
-        except Error as error:
-            problem = problem or error
-    raise Refused(str(problem).splitlines()[0])
-
-
-_WATCHED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d, nn.Linear, nn.MaxPool2d, nn.BatchNorm2d)
-_FUNCTIONS = (torch.conv2d, nn.functional.conv2d, nn.functional.linear)
-
-
-def _name(node: fx.Node) -> str:
-    return str(node.target) if node.op in ("call_module", "call_method") else node.name
-
-
-def replace_plain(
-    model: nn.Module, graph: fx.Graph, seen: dict[str, Tensor], linear: bool, told: set[str]
-) -> tuple[dict[str, nn.Module], list[Row]]:
-    """Puts stages into the graph. told: nodes that the report has already."""
-    modules = dict(model.named_modules())
-    stages: dict[str, nn.Module] = {}
-    rows: list[Row] = []
-    for node in list(graph.nodes):
-        module = modules.get(node.target) if node.op == "call_module" else None
-        if node.op == "call_function" and node.target in _FUNCTIONS:
-            alone = type(model) in (nn.Conv2d, nn.Linear)
-            reason = "a function, as the layer is the model itself; fuse nn.Sequential(model)" if alone else (
-                "a function; stages are of the modules Conv2d and Linear")  # fmt: skip
-            rows.append(Row(node.name, "", "", reason))
-        if not isinstance(module, _WATCHED):
-            continue
-        try:
-            if not node.users:
-                continue  # part of a chain, or nobody's
-            if jelly(module) and node.name in told:
-                continue
-            if jelly(module):
-                raise Refused("no neuron comes right behind it" if isinstance(module, (nn.Conv2d, nn.Linear))
-                              else "it comes behind no stage that takes it")
-            if type(module) not in (nn.Conv2d, nn.Linear):
-                raise Refused(f"{a_kind(module)} that no Conv2d comes right before" if
-                               type(module) in (nn.MaxPool2d, nn.BatchNorm2d) else
-                               f"{a_kind(module)}; stages are of Conv2d and Linear")  # fmt: skip
-            if type(module) is nn.Linear and not linear:
-                raise Refused("linear=False")
-            if not plain(module):
-                raise Refused("it has hooks, which would not be called")
-            text = _head(seen, node, type(module) is nn.Linear)
-            chain, norm, text, plan = _chain(node, modules, text, module.weight.device)
-        except Refused as refused:
-            rows.append(Row(_name(node), "", "", str(refused)))
-            continue
-        layers = [modules[n.target] if n.op == "call_module" else (n.op, n.target, n.args[1:], n.kwargs)
-                  for n in chain[1 + (norm is not None) :]]  # fmt: skip
-        name = f"convoy_stage{len(stages)}"
-        stages[name] = _Stage(layers, module, norm, text)
-        with graph.inserting_before(node):
-            made = graph.call_module(name, (node.args[0],))
-        chain[-1].replace_all_uses_with(made)
-        seen[made.name] = seen[chain[-1].name]
-        for dead in reversed(chain):
-            graph.erase_node(dead)
-        rows.append(Row(" ".join(map(_name, chain)), text, plan.kernel, ""))
-    return stages, rows
-
-
-def _views_to_reshapes(graph: fx.Graph) -> None:
-    """Stages give channels_last tensors, of which x.view(n, -1) is refused; of others a reshape is that view."""
-    for node in graph.nodes:
-        of_type = any(isinstance(argument, torch.dtype) for argument in node.args[1:])
-        if node.op == "call_method" and node.target in ("view", "view_as") and not of_type and not node.kwargs:
-            node.target = "reshape" + node.target.removeprefix("view")
+        text = (str(error).splitlines() or ["no text"])[0]
+        raise Error(f"fuse: {what} failed on the sample: {type(error).__name__}: {text}. Expected a "
+                    "graph that computes what the model does. Fuse those of its parts that can be traced, as in "
+                    "model.features = convoy.fuse(model.features, sample_of_it).") from error  # fmt: skip
 
 
 def fuse(model: nn.Module, sample: Any, *, linear: bool = True, tolerance: float | None = None,
-         show: bool = True) -> Fused:  # fmt: skip
+         show: bool = True, frozen: bool = False) -> Fused:  # fmt: skip
     """The model with Conv2d [BatchNorm2d] [activation] [MaxPool2d], and Linear [activation], as stages.
 
     model: in eval mode. sample: its input, a tensor or a tuple of arguments, of a typical size; other sizes are
     planned when they come. Activations: ReLU, ReLU6, Hardtanh, LeakyReLU. linear: fuse Linear too.
     tolerance: the largest difference allowed on the sample, as a part of the largest value; None: by type.
-    show: print the report, which is fused.report too.
+    show: print the report, which is fused.report too. frozen: pack weights once, and look at no change of them.
 
     The result shares the model's parameters and has its state_dict; changed weights are packed again at the next call.
-    In training mode it runs the model itself. Raises Error: a model in training mode, one that torch.fx cannot
-    trace, a sample that it does not take, or a result that differs on the sample.
+    In training mode it runs the model itself. Anything else that changes in the model after fusing, such as a layer, an
+    attribute or a hook, is an Error at the next call that names it.
+    Raises Error, and leaves the model as it was: a model in training mode, one that torch.fx cannot trace or whose
+    forward keeps anything, a sample that it does not take, or a result that differs on the sample.
 
     >>> import convoy, torch
     >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(2)).eval()
@@ -331,58 +304,101 @@ def fuse(model: nn.Module, sample: Any, *, linear: bool = True, tolerance: float
     if tolerance is not None and not tolerance >= 0:
         raise Error(f"tolerance: {tolerance}, expected 0 or more, a part of the largest value")
     check_values(model, arguments)
-    graph = traced(model, "Fuse those of its parts that can be traced, as in "
-                          "model.features = convoy.fuse(model.features, sample_of_it).")  # fmt: skip
+    with _words("tracing"):
+        graph = traced(model, "Fuse those of its parts that can be traced, as in "
+                              "model.features = convoy.fuse(model.features, sample_of_it).", arguments)  # fmt: skip
     states = States(model)
+    before = Snapshot(model)
     try:
-        with torch.no_grad():
-            fused = _fused(model, graph, arguments, states, linear, tolerance)
+        with torch.no_grad(), _words("the fused model"):
+            fused = _fused(model, graph, arguments, states, linear, tolerance, before, frozen)
     finally:
         states.restore()
+        before.restore()
     if show:
         print(fused.report)
     return fused
 
 
+def _spikes_of(found: list[Found], seen: dict[str, Tensor], networks: Any) -> tuple[Spikes | None, int, set[int]]:
+    """Of all spiking stages: their spikes that differ, the batch, and the images that may differ."""
+    if not found:
+        return None, 0, set()
+    first = {id(one.stage.neuron): one for one in reversed(found)}.values()  # of several calls of a neuron
+    counted = [compare_stage(one, seen) for one in first]
+    images = set().union(*(one.images for one in counted))
+    spikes = Spikes(sum(one.differ for one in counted), sum(one.of for one in counted), images)
+    if networks:  # its sums are in another order than its stages'
+        images = images.union(*(near_images(one, seen) for one in first))
+    return spikes, batch_of(found[0], seen), images
+
+
+def _watch(model: nn.Module, graph: fx.Graph, names: set[str], stages: dict[str, nn.Module]) -> Watch:
+    """names: of the modules that the graph called before stages were in it."""
+    of = {id(module): name for name, module in model.named_modules()}
+    inside, quiet, norms = set(), set(), set()
+    for stage in stages.values():
+        for part in getattr(stage, "stages", [stage]):
+            its = [part.conv, part.norm, *part._modules.values()]
+            its += [one for one in getattr(part, "__dict__", {}).get("layers", []) if isinstance(one, nn.Module)]
+            its += [one for one in getattr(stage, "parts", []) if id(one) in of]
+            inside |= {of[id(one)] for one in its if id(one) in of}
+            quiet |= {of[id(one)] for one in [getattr(part, "neuron", None)] if id(one) in of}
+            norms |= {of[id(one)] for one in [part.norm] if id(one) in of}
+    left = {of[id(model.get_submodule(name))] for name in names} - inside - quiet
+    return Watch(model, left, quiet, norms, inside, {name: operator.attrgetter(name)(model) for name in graph.baked})
+
+
 def _fused(model: nn.Module, graph: fx.Graph, arguments: tuple, states: States, linear: bool,
-           tolerance: float | None) -> Fused:  # fmt: skip
+           tolerance: float | None, before: Snapshot, frozen: bool) -> Fused:  # fmt: skip
     def own() -> Any:  # a model may write its input
         return pytree.tree_map(lambda v: v.clone() if isinstance(v, Tensor) and 0 not in v.stride() else v, arguments)
 
-    states.reset()
-    wanted = computed(model, graph, own)
-    states.reset()
-    before = {node.name: node.target for node in graph.nodes if node.op == "call_module"}
+    def again() -> None:  # each run from the same states and random numbers
+        states.reset()
+        before.restore_random()
+
+    again()
+    with without_hooks(model):
+        wanted = computed(model, graph, own)
+    if names := before.written():
+        raise refuse_written(names, "when it is called")
+    again()
+    called = {node.target for node in graph.nodes if node.op == "call_module"}
     hold_inputs(graph)
-    shapes = _Shapes(model, graph, bool(states.modules))
-    shapes.run(*own())
-    states.reset()
-    order = {_name(node): place for place, node in reversed(list(enumerate(graph.nodes)))}
-    spiking, told, found = replace_spiking(model, graph, shapes.seen)
+    shapes = Shapes(model, graph, bool(states.modules))
+    with without_hooks(model):
+        shapes.run(*own())
+    again()
+    order = {name_of(node): place for place, node in reversed(list(enumerate(graph.nodes)))}
+    spiking, told, found = replace_spiking(model, graph, shapes.seen, frozen)
     networks, kernels = replace_networks(model, graph, spiking, shapes.seen)
-    stages, rows = replace_plain(model, graph, shapes.seen, linear, {node.name for nodes, *_ in told for node in nodes})
+    taken = {node.name for nodes, *_ in told for node in nodes}
+    stages, rows = replace_plain(model, graph, shapes.seen, linear, taken, frozen)
     if stages or spiking:
-        _views_to_reshapes(graph)
+        views_to_reshapes(graph)
     graph.lint()
     of_text = {id(one.nodes): one.stage for one in found}
     for nodes, text, kernel, reason in told:
         kernel = kernels.get(of_text.get(id(nodes)), kernel)
-        rows.append(Row(" ".join(map(_name, nodes)), text, kernel, reason))
+        rows.append(Row(" ".join(map(name_of, nodes)), text, kernel, reason))
     rows.sort(key=lambda row: order.get(row.names.split()[0], 0))
-    left = {node.name for node in graph.nodes}
-    watch = Watch(model, set(before.values()), {target for name, target in before.items() if name not in left})
-    fused = Fused(model, graph, stages | spiking | networks, Report(rows, 0, 0), watch)
-    spikes, n = None, 0
-    if found:
-        first = {id(one.stage.neuron): one for one in reversed(found)}.values()  # of several calls of a neuron
-        counted = [compare_stage(one, shapes.seen) for one in first]
-        images = set().union(*(one.images for one in counted))
-        spikes = Spikes(sum(one.differ for one in counted), sum(one.of for one in counted), images)
-        n = batch_of(found[0], shapes.seen)
-        if networks:  # its sums are in another order than its stages'
-            images = images.union(*(near_images(one, shapes.seen) for one in first))
-    else:
-        images = set()
-    difference, scale, differing = compare(wanted, fused(*arguments), tolerance, n, images)
-    fused.__dict__["report"] = Report(rows, difference, scale, spikes, tuple(sorted(differing)), n)
+    watch = _watch(model, graph, called, stages | spiking | networks)
+    fused = Fused(model, graph, stages | spiking | networks, Report(rows, 0, 0), watch, arguments)
+    spikes, n, images = _spikes_of(found, shapes.seen, networks)
+    again()
+    fused.__dict__["_watch"] = _Unwatched()
+    try:
+        with without_hooks(model):
+            difference, scale, differing = compare(wanted, fused(*own()), tolerance, n, images)
+    finally:
+        fused.__dict__["_watch"] = watch
+    fused.__dict__["report"] = Report(rows, difference, scale, spikes, tuple(sorted(differing)), n, frozen)
     return fused
+
+
+class _Unwatched:
+    """For the run on the sample, in which the model is as fuse left it."""
+
+    def check(self) -> None:
+        pass

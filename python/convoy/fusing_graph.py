@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, fx, nn
 
 from ._core import Error, Plan
-from .fusing_spikes import SpikeNetwork, SpikeStage, charge_of, jelly, neuron_of
-from .layers import Refused, follower, plain, pool_of
+from .fusing_spikes import SpikeNetwork, SpikeStage, charge_of, jelly, neuron_of, rest_of
+from .layers import Refused, follower, plain, pool_of, why_not_plain
 from .records import a_kind
 from .spiking import spike_form
 from .torch import _DTYPES
@@ -54,7 +54,9 @@ def _step_mode(module: nn.Module, wanted: str) -> None:
         raise Refused(f"{type(module).__name__} in step_mode '{mode}', its neuron in '{wanted}'")
 
 
-def _spiking(node: fx.Node, modules: dict[str, nn.Module], values: dict[str, Tensor]) -> Found | None:
+def _spiking(
+    node: fx.Node, modules: dict[str, nn.Module], values: dict[str, Tensor], frozen: bool
+) -> Found | None:
     """The stage that begins at a convolution or linear layer, or None where no neuron is behind it."""
     conv, norm, pool, pool_text = modules[node.target], None, None, ""
     linear = isinstance(conv, nn.Linear)
@@ -75,13 +77,14 @@ def _spiking(node: fx.Node, modules: dict[str, nn.Module], values: dict[str, Ten
     if type(conv) not in (nn.Conv2d, nn.Linear) and not jelly(conv, "Conv2d", "Linear"):
         raise Refused(f"{a_kind(conv)}; stages are of Conv2d and Linear")
     mode = "m" if facts.multi else "s"
-    _step_mode(conv, mode if not linear else getattr(conv, "step_mode", mode))  # a linear layer takes any axes
+    if not linear:  # a linear layer takes any axes
+        _step_mode(conv, mode)
     if norm is not None:
         _step_mode(norm, mode)
         if norm.running_mean is None or norm.num_batches_tracked is None or norm.training:
             raise Refused("its BatchNorm2d has no statistics of its own, or is in training mode")
-    if not all(plain(module) for module in (conv, norm) if module is not None):
-        raise Refused("it has hooks, which would not be called")
+    if why := next(filter(None, (why_not_plain(module) for module in (conv, norm, neuron) if module is not None)), ""):
+        raise Refused(why)
     nodes.append(after)
     after, module = follower(after, modules)
     if after is not None and not linear and jelly(module, "MaxPool2d") and module.step_mode == mode:
@@ -101,7 +104,7 @@ def _spiking(node: fx.Node, modules: dict[str, nn.Module], values: dict[str, Ten
         raise Refused(f"an input of {x.dim()} axes, {list(x.shape)}; expected {axes}")
     if pool is None and pool_text:
         raise Refused("a pool that is a function; expected a module")
-    stage = SpikeStage(conv, norm, neuron, pool, pool_text)
+    stage = SpikeStage(conv, norm, neuron, pool, pool_text, frozen)
     steps = x if facts.multi else x[None]
     held = steps.shape[0] if steps.shape[0] > 1 and steps.stride(0) == 0 else 0
     h, w = (1, 1) if linear else steps.shape[-2:]
@@ -126,7 +129,9 @@ def hold_inputs(graph: fx.Graph) -> None:
             node.target, node.args = "expand", (source, sizes[0], *[-1] * (len(sizes) - 1))
 
 
-def replace_spiking(model: nn.Module, graph: fx.Graph, values: dict[str, Tensor]) -> tuple[dict, list, list]:
+def replace_spiking(
+    model: nn.Module, graph: fx.Graph, values: dict[str, Tensor], frozen: bool = False
+) -> tuple[dict, list, list]:
     """(modules by name, rows of (nodes, text, kernel, reason), what was found)."""
     modules = dict(model.named_modules())
     placed: dict[str, nn.Module] = {}
@@ -137,7 +142,7 @@ def replace_spiking(model: nn.Module, graph: fx.Graph, values: dict[str, Tensor]
         if not isinstance(module, (nn.Conv2d, nn.Linear)) or not node.users:
             continue
         try:
-            found = _spiking(node, modules, values)
+            found = _spiking(node, modules, values, frozen)
         except Refused as refused:
             its = [node, refused.node] if isinstance(refused, NeuronRefused) else [node]
             rows.append((its if jelly(module) else its[-1:], "", "", str(refused)))
@@ -223,7 +228,9 @@ def _near(found: Found, sums: Tensor, dtype: torch.dtype) -> Tensor:
     """Spikes [T, N, ..] of neurons whose membrane has come near the threshold by then, so that rounding decides."""
     stage, facts = found.stage, found.stage.facts
     bound = _NEAR[dtype] * max(facts.threshold, sums.abs().max().item())
-    v, near, masks = torch.zeros_like(sums[0]), torch.zeros_like(sums[0], dtype=torch.bool), []
+    rest = rest_of(stage.neuron, list(sums[0].shape), sums)
+    v = torch.zeros_like(sums[0]) if rest is None else rest.to(sums.dtype)
+    near, masks = torch.zeros_like(sums[0], dtype=torch.bool), []
     for z in sums:
         h = charge_of(facts, v, z)
         s = (h >= facts.threshold).to(h.dtype)
@@ -244,7 +251,7 @@ def _images(mask: Tensor) -> set[int]:
 def compare_stage(found: Found, values: dict[str, Tensor]) -> Spikes:
     """The stage on the model's own input of it, from rest, against the model's spikes there."""
     x, wanted, sums = _compared(found, values)
-    y, _ = found.stage.run(x, None)
+    y, _ = found.stage.run(x, rest_of(found.stage.neuron, found.stage.sizes(x), x))
     differs = y != wanted
     count = int(differs.sum())
     if not count:

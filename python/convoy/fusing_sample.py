@@ -36,7 +36,15 @@ def check_values(model: nn.Module, sample: Any) -> None:
                     "values: results are compared on it.")  # fmt: skip
 
 
-class _UpTo(fx.Interpreter):
+class Constants(fx.Interpreter):
+    """Runs a graph some of whose tensors are no module's, in `graph.constants`."""
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        found = getattr(self.graph, "constants", {}).get(target)
+        return super().get_attr(target, args, kwargs) if found is None else found
+
+
+class _UpTo(Constants):
     """Runs a graph; where it fails, `node` is the one that did, and `given` what it got."""
 
     node: fx.Node | None = None

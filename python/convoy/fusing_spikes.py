@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from typing import Any, NamedTuple
 
@@ -102,6 +103,14 @@ def neuron_of(module: Any) -> Neuron:
                   module.step_mode == "m")  # fmt: skip
 
 
+def rest_of(neuron: Any, sizes: list[int], like: Tensor) -> Tensor | None:
+    """The membranes that a neuron has after its reset, float32; None where they are 0."""
+    value = neuron._memories_rv.get("v", 0.0)
+    if isinstance(value, Tensor):  # of another shape it counts as none, as in SpikingJelly
+        return value.detach().to(like.device, torch.float32) if list(value.shape) == sizes else None
+    return torch.full(sizes, float(value), device=like.device) if value != 0 else None
+
+
 def charge_of(neuron: Neuron, v: Tensor, z: Tensor) -> Tensor:
     return v + (z - v) / neuron.tau if neuron.leaky else v + z
 
@@ -151,14 +160,23 @@ class Later(Tensor):
 class SpikeStage(nn.Module):
     """A convolution or linear layer [norm] neuron [pool] as one stage; the membranes are the neuron's `v`."""
 
-    def __init__(self, conv: nn.Module, norm: Any, neuron: Any, pool: Any, pool_text: str) -> None:
+    def __init__(
+        self, conv: nn.Module, norm: Any, neuron: Any, pool: Any, pool_text: str, frozen: bool = False
+    ) -> None:
         super().__init__()
+        self.rest = (True,) if frozen else ()  # the operator's last argument
         self.conv, self.norm, self.neuron, self.pool = conv, norm, neuron, pool
         self.linear = isinstance(conv, nn.Linear)
         self.facts = neuron_of(neuron)
         self.body = f"c{conv.in_features}k{conv.out_features}r1" if self.linear else conv_text(conv)
         self.riders = "+bias" * (conv.bias is not None or norm is not None) + "+" + self.facts.rider
         self.riders += (pool_text and "+" + pool_text)  # fmt: skip
+
+    def rebound(self, modules: dict[int, nn.Module]) -> SpikeStage:
+        """The same stage of other modules: by the id of the one that each stands for."""
+        made = copy.copy(self)
+        made._modules = {name: module and modules.get(id(module), module) for name, module in self._modules.items()}
+        return made
 
     def text(self, h: int, w: int, held: int = 0, n: int = 1, dtype: str = "f32", steps: int = 1) -> str:
         """held: steps of a held input; 0: steps with an input each."""
@@ -204,7 +222,7 @@ class SpikeStage(nn.Module):
         if v is not None and self.linear:
             v = v[..., None, None]
         y, after = torch.ops.convoy.spike(x[0] if held else x, weight, bias, v, self.text(*x.shape[-2:], held),
-                                          surrogate, alpha, self.neuron.detach_reset)  # fmt: skip
+                                          surrogate, alpha, self.neuron.detach_reset, *self.rest)  # fmt: skip
         if not self.linear:
             return y, after
         # No views for autograd: SpikingJelly's detach_net detaches `v` in place.
@@ -288,6 +306,11 @@ class SpikeNetwork(nn.Module):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self.__dict__["_lock"] = threading.Lock()
+
+    def rebound(self, modules: dict[int, nn.Module]) -> SpikeNetwork:
+        parts = [part.rebound(modules) if isinstance(part, SpikeStage) else modules.get(id(part), part)
+                 for part in self.parts]  # fmt: skip
+        return SpikeNetwork(parts)
 
     def tensors(self) -> list[Tensor]:
         return [tensor for stage in self.stages for tensor in stage.parameters_now()]

@@ -82,10 +82,31 @@ def pool_of(node: fx.Node, module: nn.Module | None) -> str | None:
             + "ceil" * bool(ceil))  # fmt: skip
 
 
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+# As PyTorch has them: a layer whose class was given another forward computes something else.
+_FORWARDS = {kind: (kind.forward, getattr(kind, "_conv_forward", None))
+             for kind in (nn.Conv2d, nn.Linear, nn.BatchNorm2d, nn.MaxPool2d, nn.ReLU, nn.ReLU6, nn.Hardtanh,
+                          nn.LeakyReLU)}  # fmt: skip
+
+
+def hooked(module: nn.Module) -> bool:
+    return any(module.__dict__.get(name) for name in HOOKS)
+
+
+def why_not_plain(module: nn.Module) -> str:
+    """Why a stage would not do what calling the layer does; "" if it would."""
+    if hooked(module):
+        return "it has hooks, which would not be called"
+    kind = type(module)
+    known = _FORWARDS.get(kind, (None, None))
+    for name, own in zip(("forward", "_conv_forward"), known, strict=True):
+        if name in module.__dict__ or (own is not None and getattr(kind, name) is not own):
+            return f"its {name} was replaced"
+    return ""
+
+
 def plain(module: nn.Module) -> bool:
-    """No hooks, which would not be called."""
-    return not any(getattr(module, name) for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks",
-                                                      "_backward_pre_hooks"))  # fmt: skip
+    return not why_not_plain(module)
 
 
 def steady(norm: nn.Module) -> bool:

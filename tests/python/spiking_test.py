@@ -328,6 +328,51 @@ class Networks(unittest.TestCase):
         self.assertLessEqual(set(fused.report.images), spikes.images)
         self.assertRegex(str(fused.report), r"spikes that differ on the sample: \d+ of \d+")
 
+    def test_reset_values(self):
+        for value in (0.4, -0.25, torch.tensor(0.4)):
+            for mode in ("m", "s"):
+                model = nn.Sequential(layer.Conv2d(2, 4, 3), neuron.LIFNode(), layer.Flatten(), nn.Linear(196, 3),
+                                      neuron.IFNode(v_threshold=0.5)).eval()  # fmt: skip
+                functional.set_step_mode(model, mode)
+                for one in (model[1], model[4]):
+                    one.set_reset_value("v", value)
+                functional.reset_net(model)
+                x = torch.rand(*((3,) if mode == "m" else ()), 2, 2, 9, 9)
+                fused = convoy.fuse(model, x, show=False)
+                self.assertTrue(all(row.kernel for row in fused.report.rows), str(fused.report))
+                with torch.no_grad():
+                    for _ in range(2):
+                        functional.reset_net(model)
+                        found = [fused(x), fused(x)]
+                        functional.reset_net(model)
+                        for one in found:
+                            self.assertTrue(torch.equal(one, model(x)))
+
+    def test_linear_of_pytorch_in_several_steps(self):
+        model = nn.Sequential(layer.Flatten(), nn.Linear(18, 5), neuron.LIFNode(), nn.Linear(5, 4, bias=False),
+                              neuron.IFNode()).eval()  # fmt: skip
+        functional.set_step_mode(model, "m")
+        x = 3 * torch.rand(4, 2, 2, 3, 3)
+        fused = convoy.fuse(model, x, show=False)
+        self.assertEqual([row.names for row in fused.report.rows], ["1 2", "3 4"])
+        self.assertTrue(all(row.kernel for row in fused.report.rows))
+        functional.reset_net(model)
+        found = fused(x)
+        functional.reset_net(model)
+        self.assertTrue(torch.equal(found, model(x)))
+
+    def test_containers(self):
+        for container in (layer.SeqToANNContainer, layer.MultiStepContainer):
+            model = nn.Sequential(container(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4)), neuron.IFNode(step_mode="m")).eval()
+            x = torch.rand(3, 2, 2, 9, 9)
+            fused = convoy.fuse(model, x, show=False)
+            self.assertEqual([row.names for row in fused.report.rows], ["0"])
+            self.assertRegex(fused.report.rows[0].reason, f"a {container.__name__}, which SpikingJelly runs with all")
+            functional.reset_net(model)
+            found = fused(x)
+            functional.reset_net(model)
+            self.assertTrue(torch.equal(found, model(x)))
+
     def test_what_is_not_fused_says_why(self):
         def reason(make, name="m"):
             model = nn.Sequential(layer.Conv2d(2, 4, 3), make(), layer.MaxPool2d(2)).eval()

@@ -1,0 +1,226 @@
+"""Rows of a model's layers as stages in its graph: convolutions, linear layers, what follows them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, fx, nn
+
+from ._core import Error, InvalidOperand, Plan
+from .fusing_sample import Constants
+from .fusing_spikes import jelly
+from .layers import Refused, act_of, conv_text, follower, hooked, pool_of, steady, why_not_plain
+from .records import a_kind
+from .torch import _DTYPES, called
+
+
+class Row(NamedTuple):
+    """A convolution, linear layer or pool of the model: what became of it."""
+
+    names: str
+    stage: str
+    kernel: str
+    reason: str  # why it was not fused; "" where it was
+
+
+class Stage(nn.Module):
+    """A chain of the model's layers as one stage. It reads the layers' own parameters, whatever they are now."""
+
+    def __init__(
+        self, layers: list[Any], conv: nn.Module, norm: nn.Module | None, text: str, frozen: bool = False
+    ) -> None:
+        super().__init__()
+        # Plain attributes, which Python finds sooner than a module's: they are read at each call.
+        self.__dict__.update(conv=conv, norm=norm, text=text, layers=layers)
+        self.rest = (True,) if frozen else ()  # the operators' last argument
+        self.linear = isinstance(conv, nn.Linear)
+
+    def forward(self, x: Tensor) -> Tensor:
+        conv, norm = self.conv, self.norm
+        if not isinstance(x, Tensor):  # PyTorch would print all of it
+            raise InvalidOperand(f"x: {a_kind(x)}, expected a torch.Tensor")
+        # Statistics of the batch, float64 and inputs without a batch axis: the layers themselves.
+        if (norm is not None and norm.training) or x.dtype not in _DTYPES or x.dim() != (2 if self.linear else 4):
+            return self.by_layers(x)
+        if norm is None:
+            if not self.linear:
+                return called(x, conv.weight, conv.bias, self.text, *self.rest)
+            y = called(x[:, :, None, None], conv.weight[:, :, None, None], conv.bias, self.text, *self.rest)
+            return torch.ops.aten._unsafe_view(y, [y.shape[0], y.shape[1]])  # no view, as a linear layer's is none
+        return torch.ops.convoy.stage_norm(x, conv.weight, conv.bias, norm.weight, norm.bias, norm.running_mean,
+                                           norm.running_var, norm.num_batches_tracked, norm.eps, self.text,
+                                           *self.rest)  # fmt: skip
+
+    __call__ = forward  # it has no hooks: fuse refuses those on all modules
+
+    def by_layers(self, x: Tensor) -> Tensor:
+        y = self.conv(x) if self.norm is None else self.norm(self.conv(x))
+        for layer in self.layers:
+            if isinstance(layer, nn.Module):
+                y = layer(y)
+            else:
+                kind, target, rest, named = layer
+                y = getattr(y, target)(*rest, **named) if kind == "call_method" else target(y, *rest, **named)
+        return y
+
+    def rebound(self, modules: dict[int, nn.Module]) -> Stage:
+        """The same stage of other modules: by the id of the one that each stands for."""
+        made = copy.copy(self)
+        for name in ("conv", "norm"):
+            made.__dict__[name] = modules.get(id(made.__dict__[name]), made.__dict__[name])
+        made.__dict__["layers"] = [modules.get(id(layer), layer) for layer in self.layers]
+        return made
+
+
+class Shapes(Constants):
+    """Runs the graph and notes each node's shape and type."""
+
+    def __init__(self, root: nn.Module, graph: fx.Graph, values: bool) -> None:
+        super().__init__(root, graph=graph)
+        self.seen: dict[str, Tensor] = {}
+        self.values = values  # keeps them too: what spiking stages are compared with
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        if isinstance(result, Tensor) and self.values:
+            self.seen[n.name] = result
+        elif isinstance(result, Tensor):
+            self.seen[n.name] = torch.empty_strided(result.shape, result.stride(), dtype=result.dtype, device="meta")
+        return result
+
+
+def _head(seen: dict[str, Tensor], node: fx.Node, linear: bool) -> str:
+    x = seen.get(node.args[0].name) if node.args and isinstance(node.args[0], fx.Node) else None
+    if x is None:
+        raise Refused("its input is no positional tensor")
+    if x.dtype not in _DTYPES:
+        raise Refused(f"{x.dtype}; stages are of float32, float16 and bfloat16")
+    if x.dim() != (2 if linear else 4):
+        axes = "[N, C]" if linear else "[N, C, H, W]"
+        raise Refused(f"an input of {x.dim()} axes, {list(x.shape)}; expected {axes}")
+    n, _, h, w = (*x.shape, 1, 1) if linear else x.shape
+    return f"{_DTYPES[x.dtype]}:n{n}h{h}w{w}"
+
+
+def chain_of(
+    node: fx.Node, modules: dict[str, nn.Module], head: str, device: torch.device
+) -> tuple[list[fx.Node], nn.Module | None, str, Plan]:
+    """The longest run of layers from node on that one stage does: its nodes, the norm, the text, the plan."""
+    conv = modules[node.target]
+    linear = type(conv) is nn.Linear
+    body = f"c{conv.in_features}k{conv.out_features}r1" if linear else conv_text(conv)
+    nodes, norm, act, texts = [node], None, "", []
+
+    def note(pool: str = "") -> None:
+        bias = conv.bias is not None or norm is not None
+        text = head + body + "+bias" * bias + (act and "+" + act) + (pool and "+" + pool)
+        texts.append((list(nodes), norm, text))
+
+    note()
+    after, module = follower(node, modules)
+    if after is not None and not linear and steady(module):
+        norm = module
+        nodes.append(after)
+        note()
+        after, module = follower(after, modules)
+    if after is not None and (rider := act_of(after, module)):
+        act = rider
+        nodes.append(after)
+        note()
+        after, module = follower(after, modules)
+    if after is not None and not linear and (pool := pool_of(after, module)):
+        nodes.append(after)
+        note(pool)
+    problem = None
+    for several, its_norm, text in reversed(texts):  # where the whole is refused, less of it
+        try:
+            plan = Plan(text, device=str(device), threads=torch.get_num_threads(), axes="nchw")
+            return several, its_norm, str(plan.stage), plan
+        except Error as error:
+            problem = problem or error
+    raise Refused(str(problem).splitlines()[0])
+
+
+_WATCHED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d, nn.Linear, nn.MaxPool2d, nn.BatchNorm2d)
+_FUNCTIONS = (torch.conv2d, nn.functional.conv2d, nn.functional.linear)
+
+
+def _whole(module: nn.Module) -> str:
+    """Why a module with layers in it, which the graph calls as a whole, runs as it is; "" if there are none in it."""
+    if not any(isinstance(one, _WATCHED) for one in module.modules()):
+        return ""
+    if hooked(module):
+        return "it has hooks, which are called as before; PyTorch runs all that is in it"
+    if hasattr(module, "_convoy_fused"):
+        return "a fused model, which has stages of its own"
+    if jelly(module):
+        return (f"{a_kind(module)}, which SpikingJelly runs with all that is in it; stages are of layers in step_mode "
+                "'m' (functional.set_step_mode) without such a container")  # fmt: skip
+    return f"{a_kind(module)}, which runs as a whole; stages are of the modules Conv2d and Linear"
+
+
+def name_of(node: fx.Node) -> str:
+    return str(node.target) if node.op in ("call_module", "call_method") else node.name
+
+
+def replace_plain(
+    model: nn.Module, graph: fx.Graph, seen: dict[str, Tensor], linear: bool, told: set[str], frozen: bool = False
+) -> tuple[dict[str, nn.Module], list[Row]]:
+    """Puts stages into the graph. told: nodes that the report has already."""
+    modules = dict(model.named_modules())
+    stages: dict[str, nn.Module] = {}
+    rows: list[Row] = []
+    for node in list(graph.nodes):
+        module = modules.get(node.target) if node.op == "call_module" else None
+        if node.op == "call_function" and node.target in _FUNCTIONS:
+            alone = type(model) in (nn.Conv2d, nn.Linear)
+            reason = "a function, as the layer is the model itself; fuse nn.Sequential(model)" if alone else (
+                "a function; stages are of the modules Conv2d and Linear")  # fmt: skip
+            rows.append(Row(node.name, "", "", reason))
+        if not isinstance(module, _WATCHED):
+            if module is not None and node.name not in told and (why := _whole(module)):
+                rows.append(Row(name_of(node), "", "", why))
+            continue
+        try:
+            if not node.users:
+                continue  # part of a chain, or nobody's
+            if node.name in told:
+                continue
+            if jelly(module):
+                raise Refused("no neuron comes right behind it" if isinstance(module, (nn.Conv2d, nn.Linear))
+                              else "it comes behind no stage that takes it")
+            if type(module) not in (nn.Conv2d, nn.Linear):
+                raise Refused(f"{a_kind(module)} that no Conv2d comes right before" if
+                               type(module) in (nn.MaxPool2d, nn.BatchNorm2d) else
+                               f"{a_kind(module)}; stages are of Conv2d and Linear")  # fmt: skip
+            if type(module) is nn.Linear and not linear:
+                raise Refused("linear=False")
+            if why := why_not_plain(module):
+                raise Refused(why)
+            text = _head(seen, node, type(module) is nn.Linear)
+            chain, norm, text, plan = chain_of(node, modules, text, module.weight.device)
+        except Refused as refused:
+            rows.append(Row(name_of(node), "", "", str(refused)))
+            continue
+        layers = [modules[n.target] if n.op == "call_module" else (n.op, n.target, n.args[1:], n.kwargs)
+                  for n in chain[1 + (norm is not None) :]]  # fmt: skip
+        name = f"convoy_stage{len(stages)}"
+        stages[name] = Stage(layers, module, norm, text, frozen)
+        with graph.inserting_before(node):
+            made = graph.call_module(name, (node.args[0],))
+        chain[-1].replace_all_uses_with(made)
+        seen[made.name] = seen[chain[-1].name]
+        for dead in reversed(chain):
+            graph.erase_node(dead)
+        rows.append(Row(" ".join(map(name_of, chain)), text, plan.kernel, ""))
+    return stages, rows
+
+
+def views_to_reshapes(graph: fx.Graph) -> None:
+    """Stages give channels_last tensors, of which x.view(n, -1) is refused; of others a reshape is that view."""
+    for node in graph.nodes:
+        of_type = any(isinstance(argument, torch.dtype) for argument in node.args[1:])
+        if node.op == "call_method" and node.target in ("view", "view_as") and not of_type and not node.kwargs:
+            node.target = "reshape" + node.target.removeprefix("view")
