@@ -282,7 +282,7 @@ class Nir(unittest.TestCase):
             ones = np.ones((4, 4, 6), np.float32)
             for node, said in ((nir.CubaLIF(ones, ones, ones, ones, ones, ones * 0, ones), "conv.neuron: a CubaLIF"),
                                (nir.IF(ones, ones, ones * 2), "conv.neuron: v_reset is 2, expected 0"),
-                               (nir.IF(ones, np.arange(96.0).reshape(4, 4, 6), ones * 0), "differs")):  # fmt: skip
+                               (nir.IF(ones, np.arange(96.0).reshape(4, 4, 6), ones * 0), "from 0 to 23")):  # fmt: skip
                 graph = convoy.to_nir(folder)
                 graph.nodes["conv.neuron"] = node
                 with self.assertRaisesRegex(convoy.Error, said):

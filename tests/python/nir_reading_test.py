@@ -1,5 +1,6 @@
 """from_nir: NIR's equations beside what the network computes, graphs of SpikingJelly, names and refusals."""
 
+import doctest
 import itertools
 import os
 import tempfile
@@ -268,6 +269,7 @@ class LayerNames(unittest.TestCase):
         self.assertEqual(len(set(given.values())), len(names))
         self.assertEqual([given[n] for n in ("a.b", "a.b_2", "input_2", "layer")], ["a.b", "a.b_2", "input_2", "layer"])
         self.assertTrue(all(len(name.encode()) <= 200 for name in given.values()))
+        self.assertEqual(doctest.testmod(convoy.layer_names).failed, 0)
 
 
 if __name__ == "__main__":
