@@ -210,6 +210,18 @@ class Entry:
     def __init__(self, plan: Plan, source: Source) -> None:
         self.plan, self.source, self.seen, self.bias = plan, source, None, None
 
+    def current(self, weight: Tensor, frozen: bool, threads: int) -> bool:
+        """Whether the plan has this weight, which it was made for, as it is now; False where that is not sure yet."""
+        source, seen = self.source, self.seen
+        if seen is None or seen is not source.seen:
+            return False
+        if frozen:
+            return source.versions is not None and not source.stepped and source.versions == [_version(weight)]
+        if source.versions is not None or not weight.is_cpu:
+            return False
+        contents, size = seen._parts[0]
+        return contents.same(weight.data_ptr(), size, threads)
+
 
 def _give(entry: Entry, seen: Seen, make: Callable[[], Plan], given: Sequence[Any], tensors: Sequence[Tensor]) -> None:
     """Packs weights for the entry's plan. On the CPU plans of one packing share them."""

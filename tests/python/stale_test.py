@@ -8,9 +8,9 @@ import convoy
 
 try:
     import torch
+    from convoy._core import Contents
 
     import convoy.torch as ct
-    from convoy._core import Contents
 except ImportError:
     raise unittest.SkipTest("PyTorch is not installed") from None
 
@@ -160,7 +160,8 @@ class Writers(unittest.TestCase):
             parameter.data += 0.1 * torch.randn_like(parameter)
 
         for name, write in {
-            "data.mul_": each(lambda p: p.data.mul_(-0.5)), "data.copy_": each(lambda p: p.data.copy_(torch.randn_like(p))),
+            "data.mul_": each(lambda p: p.data.mul_(-0.5)),
+            "data.copy_": each(lambda p: p.data.copy_(torch.randn_like(p))),
             "LoRA": each(merged), "set_": each(alias), "numpy": each(numpy), "one element": each(last_element),
             "batch_norm": statistics,
         }.items():  # fmt: skip
@@ -194,7 +195,8 @@ class Writers(unittest.TestCase):
             weight = torch.randn(4, 3, 3, 3)
             for _ in range(2):
                 weight.add_(1)
-                torch.testing.assert_close(ct.stage(TEXT, x, weight), F.conv2d(x, weight, padding=1), rtol=1e-4, atol=1e-3)
+                wanted = F.conv2d(x, weight, padding=1)
+                torch.testing.assert_close(ct.stage(TEXT, x, weight), wanted, rtol=1e-4, atol=1e-3)
 
     def test_compiled(self):
         """Inductor's view of a linear layer's weight has a version counter of its own."""
