@@ -75,8 +75,8 @@ def _strided(**named: Tensor | None) -> None:
         if tensor is not None and tensor.untyped_storage().nbytes() < tensor.element_size() * (
             tensor.storage_offset() + 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
         ) and tensor.numel():
-            raise InvalidOperand(f"{name}: a storage of {tensor.untyped_storage().nbytes()} bytes, expected one that holds "
-                                 f"{list(tensor.shape)}, as before untyped_storage().resize_(0). Fill it first.")
+            raise InvalidOperand(f"{name}: a storage of {tensor.untyped_storage().nbytes()} bytes, expected one that "
+                                 f"holds {list(tensor.shape)}, as before untyped_storage().resize_(0). Fill it first.")
 
 
 def _plan(text: str, x: Tensor, weight: Tensor, bias: Tensor | None, frozen: bool = False) -> Plan:

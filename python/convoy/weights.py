@@ -75,7 +75,11 @@ def _bytes(tensor: Tensor) -> int:
     if tensor.numel() == 0:
         return 0
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return (last + 1) * tensor.element_size()
+    size = (last + 1) * tensor.element_size()
+    if (has := tensor.untyped_storage().nbytes()) < size + tensor.storage_offset() * tensor.element_size():
+        raise InvalidOperand(f"a parameter of {list(tensor.shape)} whose storage has {has} bytes, expected one that "
+                             "holds it, as before untyped_storage().resize_(0). Fill it first.")  # fmt: skip
+    return size
 
 
 class Seen:
@@ -97,7 +101,7 @@ class Seen:
         threads = torch.get_num_threads()
         for tensor, (part, size) in zip(tensors, self._parts, strict=True):
             if tensor.is_cpu:
-                if size < 0 or not part.same(tensor.data_ptr(), size, threads):
+                if size != _bytes(tensor) or not part.same(tensor.data_ptr(), size, threads):
                     return False
             elif size >= 0 or not torch.equal(tensor.detach(), part):
                 return False

@@ -185,6 +185,23 @@ class Writers(unittest.TestCase):
         self.assertTrue(torch.equal(weight, before * -2))
         torch.testing.assert_close(ct.stage(TEXT, x, weight), F.conv2d(x, weight, padding=1), rtol=1e-4, atol=1e-4)
 
+    def test_a_storage_that_was_emptied(self):
+        """As sharded training does it between calls: refused while it is empty, right when it is filled again."""
+        x, weight = torch.randn(2, 3, 8, 8), torch.randn(4, 3, 3, 3)
+        norm, size = [torch.rand(4) + 0.5 for _ in range(4)], weight.untyped_storage().nbytes()
+        runs = (lambda: ct.stage(TEXT, x, weight), lambda: ct.spike(SPIKES, x, weight)[0],
+                lambda: torch.ops.convoy.stage_norm(x, weight, None, *norm, None, 1e-5, TEXT + "+bias"),
+                lambda: ct.folded(weight, None, *norm, None, 1e-5)[0])  # fmt: skip
+        before, value = [run().clone() for run in runs], weight.clone()
+        weight.untyped_storage().resize_(0)
+        for run in runs:
+            with self.assertRaisesRegex(convoy.InvalidOperand, "storage"):
+                run()
+        weight.untyped_storage().resize_(size)
+        weight.copy_(value)
+        for run, wanted in zip(runs, before, strict=True):
+            self.assertTrue(torch.equal(run(), wanted))
+
     def test_functional_call_and_inference_tensors(self):
         module, x = ct.StageModule(TEXT), torch.randn(2, 3, 8, 8)
         for _ in range(3):
