@@ -75,11 +75,10 @@ class Derivatives(unittest.TestCase):
                 "jacrev": lambda f: torch.func.jacrev(lambda *a: f(*a).sum((2, 3)), every)(*given),  # noqa: B023
                 "jacfwd": lambda f: torch.func.jacfwd(lambda *a: f(*a).sum((2, 3)), 2)(*given),  # noqa: B023
                 "hessian": lambda f: torch.func.hessian(lambda *a: f(*a).square().sum(), 2)(*given),  # noqa: B023
-                "vmap": lambda f: torch.func.vmap(
-                    lambda x, rest=given[1:]: f(x[None], *rest)[0])(given[0]),  # noqa: B023
+                "vmap": lambda f: torch.func.vmap(lambda x: f(x[None], *given[1:])[0])(given[0]),  # noqa: B023
                 "per sample": lambda f: torch.func.vmap(  # noqa: B023
                     torch.func.grad(lambda w, x: f(x[None], w, *given[2:]).square().sum()), (None, 0)  # noqa: B023
-                    lambda x, rest=given[1:]: f(x[None], *rest)[0])(given[0]),  # noqa: B023
+                )(given[1], given[0]),  # noqa: B023
             }.items():  # fmt: skip
                 mapped = (torch.utils._pytree.tree_leaves(transform(f)) for f in (mine, other))
                 for one, another in zip(*mapped, strict=True):
