@@ -1,5 +1,6 @@
-// convoy._core.Contents: a fingerprint of memory, by which convoy.torch sees that weights have changed. PyTorch's
-// version counters do not move with every write (fused optimizers, aliases, other processes, NumPy).
+// convoy._core.Contents: a fingerprint of memory, by which convoy.torch sees that weights have
+// changed. PyTorch's version counters do not move with every write (fused optimizers, aliases,
+// other processes, NumPy).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "../python/bindings/contents.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
@@ -23,10 +24,11 @@
 #define CONVOY_PYTHON_CONTENTS
 namespace convoy::python {
 
-// The hash is NH of UMAC (RFC 4418, 5.2.2): a block's 32-bit words, a key's word added to each, are multiplied in
-// pairs and summed in 64 bits. Two blocks that differ have the same sum for at most one in 2^32 keys. Four sums with the
-// key shifted (Toeplitz's construction) make that one in 2^128, whatever the blocks are, as long as the key is not
-// known to who writes them: it is drawn when the process first needs it.
+// The hash is NH of UMAC (RFC 4418, 5.2.2): a block's 32-bit words, a key's word added to each, are
+// multiplied in pairs and summed in 64 bits. Two blocks that differ have the same sum for at most
+// one in 2^32 keys. Four sums with the key shifted (Toeplitz's construction) make that one in
+// 2^128, whatever the blocks are, as long as the key is not known to who writes them: it is drawn
+// when the process first needs it.
 constexpr std::size_t block_bytes = 4096, sums = 4, widest = 64;
 using Sums = std::array<std::uint64_t, sums>;
 struct Key {
@@ -59,7 +61,8 @@ void hash(const std::uint8_t* from, std::size_t bytes, const Key& key, Sums& res
   const std::size_t step = hn::Lanes(d) * 4;
   auto s0 = hn::Zero(d64), s1 = s0, s2 = s0, s3 = s0;
   const auto add = [&](auto& sum, auto words, std::size_t at, std::size_t shift) HWY_ATTR {
-    const auto mixed = hn::Add(words, hn::Load(d, key.words.data() + at / 4 + shift * hn::Lanes(d)));
+    const auto mixed =
+        hn::Add(words, hn::Load(d, key.words.data() + at / 4 + shift * hn::Lanes(d)));
     sum = hn::Add(sum, hn::MulEven(mixed, hn::Shuffle2301(mixed)));
   };
   const auto take = [&](auto words, std::size_t at) HWY_ATTR {
@@ -100,8 +103,8 @@ const Key& key() {
 
 constexpr std::size_t blocks_at_once = 16, worth_threads = std::size_t{512} << 10;
 
-/// The sums of each block of some memory. Nothing of it changes once it is made, so that threads need no lock and a
-/// forked child finds none taken.
+/// The sums of each block of some memory. Nothing of it changes once it is made, so that threads
+/// need no lock and a forked child finds none taken.
 class Contents {
  public:
   Contents(std::uintptr_t address, std::size_t bytes, int threads) : bytes_(bytes) {
@@ -116,7 +119,9 @@ class Contents {
 
   bool same(std::uintptr_t address, std::size_t bytes, int threads) const {
     if (bytes != bytes_) return false;
-    const auto equal = [this](std::size_t block, const Sums& found) { return sums_[block] == found; };
+    const auto equal = [this](std::size_t block, const Sums& found) {
+      return sums_[block] == found;
+    };
     if (bytes < block_bytes * blocks_at_once) return each_block(address, 1, equal);
     const nb::gil_scoped_release released;
     return each_block(address, threads, equal);
@@ -166,11 +171,12 @@ class Contents {
 }  // namespace
 
 void define_contents(nb::module_& module) {
-  nb::class_<Contents>(module, "Contents",
-                       "What is in memory now, as 32 bytes for each 4,096: other contents pass for the same with a\n"
-                       "probability of 2^-128.\n\n"
-                       "address, bytes: memory that the caller keeps alive during the call. threads: of the OpenMP\n"
-                       "runtime that the process has, at most.")
+  nb::class_<Contents>(
+      module, "Contents",
+      "What is in memory now, as 32 bytes for each 4,096: other contents pass for the same with a\n"
+      "probability of 2^-128.\n\n"
+      "address, bytes: memory that the caller keeps alive during the call. threads: of the OpenMP\n"
+      "runtime that the process has, at most.")
       .def(nb::init<std::uintptr_t, std::size_t, int>(), nb::arg("address"), nb::arg("bytes"),
            nb::arg("threads") = 1)
       .def("same", &Contents::same, nb::arg("address"), nb::arg("bytes"), nb::arg("threads") = 1,

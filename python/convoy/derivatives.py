@@ -54,14 +54,19 @@ def register(library: Any, name: str, setup: Callable, backward: Callable, compo
             with torch.autocast(device, enabled=False):
                 return (None, *backward(ctx, *gradients))
 
+    count = len(arguments)
+
     def kernel(keys: Any, *given: Any) -> Any:
-        given = (*given, *(argument.default_value for argument in arguments[len(given) :]))
-        no_gradient(given[-1], *given[packed])
-        tensors = [one for one in given if isinstance(one, Tensor)]
-        if _transforms() is not None or has_tangent(tensors):
-            return composite(*given)
-        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-            return Function.apply(keys, *given)
+        if len(given) == count and given[-1]:
+            no_gradient(True, *given[packed])
+        due = torch.is_grad_enabled() and torch._C._any_requires_grad(*given)
+        if due or forward_ad._current_level >= 0 or _transforms() is not None:
+            # The dispatcher leaves out arguments that have their defaults.
+            every = (*given, *(argument.default_value for argument in arguments[len(given) :]))
+            if _transforms() is not None or has_tangent([one for one in given if isinstance(one, Tensor)]):
+                return composite(*every)
+            if due:
+                return Function.apply(keys, *every)
         with torch._C._AutoDispatchBelowAutograd():
             return operator.redispatch(keys & torch._C._after_autograd_keyset, *given)
 

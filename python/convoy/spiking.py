@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -158,7 +157,8 @@ def _unrolled(form: SpikeForm, z: Tensor, v: Tensor, steps: int) -> tuple[list[T
     for t in range(steps):
         h = charge(form, v, z if form.hold else z[t])
         s = (h >= form.threshold).to(h.dtype)
-        v = h - s * form.threshold if form.soft else h * (1 - s)
+        # As the kernels: an infinite charge is reset to 0, not to inf * 0.
+        v = h - s * form.threshold if form.soft else torch.where(s > 0, 0, h)
         charged.append(h)
         spikes.append(s)
     return charged, spikes

@@ -107,13 +107,13 @@ class Form:
         p, q = self.unpooled(h, w)
         if p < 1 or q < 1:
             raise InvalidOperand(f"x: images of {h} x {w} pixels, smaller with their padding than the filter of "
-                                 f"{self.r} x {self.s} of the stage {self.stage}. Pad them, or leave them out.")  # fmt: skip
+                                 f"{self.r} x {self.s} of the stage {self.stage}. Pad them, or leave them out.")
         if not self.pool:
             return p, q
         sizes = self.pool.size(0, p), self.pool.size(1, q)
         if sizes[0] < 1 or sizes[1] < 1:
-            raise InvalidOperand(f"x: images of {h} x {w} pixels, {p} x {q} before the pool, smaller than its window "
-                                 f"in the stage {self.stage}. Pad them, or leave them out.")  # fmt: skip
+            raise InvalidOperand(f"x: images of {h} x {w} pixels, {p} x {q} before the pool, smaller than its "
+                                 f"window in the stage {self.stage}. Pad them, or leave them out.")
         return sizes
 
     def output_dtype(self, dtype: torch.dtype) -> torch.dtype:

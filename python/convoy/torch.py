@@ -75,15 +75,20 @@ def _strided(**named: Tensor | None) -> None:
         if tensor is not None and tensor.untyped_storage().nbytes() < tensor.element_size() * (
             tensor.storage_offset() + 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
         ) and tensor.numel():
-            raise InvalidOperand(f"{name}: a storage of {tensor.untyped_storage().nbytes()} bytes, which does not hold "
-                                 f"{list(tensor.shape)}, as after untyped_storage().resize_(0). Fill it first.")  # fmt: skip
+            raise InvalidOperand(f"{name}: a storage of {tensor.untyped_storage().nbytes()} bytes, expected one that "
+                                 f"holds {list(tensor.shape)}, as before untyped_storage().resize_(0). Fill it first.")
 
 
 def _plan(text: str, x: Tensor, weight: Tensor, bias: Tensor | None, frozen: bool = False) -> Plan:
     """The plan for x, its weights packed as they are now. A new plan's operands are checked; runs check the rest."""
     if weight.layout is not torch.strided:
         _strided(weight=weight)
-    place = place_of(weight)
+    storage, threads = weight.untyped_storage(), torch.get_num_threads()
+    key = (text, x.shape, x.dtype, x.device, threads, weight.dtype, weight.shape, storage._cdata, storage.nbytes(),
+           weight.storage_offset(), weight.stride())  # fmt: skip
+    found = _plans.find(key)
+    if found is not None and found.current(weight, frozen, threads):
+        return found.plan
 
     def make() -> Plan:
         form = form_of(text)
@@ -91,8 +96,7 @@ def _plan(text: str, x: Tensor, weight: Tensor, bias: Tensor | None, frozen: boo
         _checked(form, x, weight, bias)
         return _made(form, x)
 
-    key = (text, x.shape, x.dtype, x.device, torch.get_num_threads(), place)
-    return ready(_plans, key, place, (weight,), make, frozen)[0]
+    return ready(_plans, key, place_of(weight), (weight,), make, frozen)[0]
 
 
 def _empty(form: Form, x: Tensor) -> Tensor:

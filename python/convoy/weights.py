@@ -75,7 +75,11 @@ def _bytes(tensor: Tensor) -> int:
     if tensor.numel() == 0:
         return 0
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return (last + 1) * tensor.element_size()
+    size = (last + 1) * tensor.element_size()
+    if (has := tensor.untyped_storage().nbytes()) < size + tensor.storage_offset() * tensor.element_size():
+        raise InvalidOperand(f"a parameter of {list(tensor.shape)} whose storage has {has} bytes, expected one that "
+                             "holds it, as before untyped_storage().resize_(0). Fill it first.")  # fmt: skip
+    return size
 
 
 class Seen:
@@ -97,7 +101,7 @@ class Seen:
         threads = torch.get_num_threads()
         for tensor, (part, size) in zip(tensors, self._parts, strict=True):
             if tensor.is_cpu:
-                if size < 0 or not part.same(tensor.data_ptr(), size, threads):
+                if size != _bytes(tensor) or not part.same(tensor.data_ptr(), size, threads):
                     return False
             elif size >= 0 or not torch.equal(tensor.detach(), part):
                 return False
@@ -209,6 +213,18 @@ class Entry:
 
     def __init__(self, plan: Plan, source: Source) -> None:
         self.plan, self.source, self.seen, self.bias = plan, source, None, None
+
+    def current(self, weight: Tensor, frozen: bool, threads: int) -> bool:
+        """Whether the plan has this weight, which it was made for, as it is now; False where that is not sure yet."""
+        source, seen = self.source, self.seen
+        if seen is None or seen is not source.seen:
+            return False
+        if frozen:
+            return source.versions is not None and not source.stepped and source.versions == [_version(weight)]
+        if source.versions is not None or not weight.is_cpu:
+            return False
+        contents, size = seen._parts[0]
+        return contents.same(weight.data_ptr(), size, threads)
 
 
 def _give(entry: Entry, seen: Seen, make: Callable[[], Plan], given: Sequence[Any], tensors: Sequence[Tensor]) -> None:

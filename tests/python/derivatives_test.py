@@ -78,7 +78,7 @@ class Derivatives(unittest.TestCase):
                 "vmap": lambda f: torch.func.vmap(lambda x: f(x[None], *given[1:])[0])(given[0]),  # noqa: B023
                 "per sample": lambda f: torch.func.vmap(  # noqa: B023
                     torch.func.grad(lambda w, x: f(x[None], w, *given[2:]).square().sum()), (None, 0)  # noqa: B023
-                )(given[1], given[0]),
+                )(given[1], given[0]),  # noqa: B023
             }.items():  # fmt: skip
                 mapped = (torch.utils._pytree.tree_leaves(transform(f)) for f in (mine, other))
                 for one, another in zip(*mapped, strict=True):
@@ -127,7 +127,8 @@ class Derivatives(unittest.TestCase):
 class Sizes(unittest.TestCase):
     def test_images_without_pixels(self):
         for shape in ((2, 3, 0, 8), (2, 3, 8, 0), (0, 3, 0, 0)):
-            for text, size in (("n1h8c3k4r3pad1", 3), ("n1h8c3k4r3pad2", 3), ("n1h8c3k4r1", 1), ("n1h8c3k4r3pad2+max2", 3)):
+            for text, size in (("n1h8c3k4r3pad1", 3), ("n1h8c3k4r3pad2", 3), ("n1h8c3k4r1", 1),
+                               ("n1h8c3k4r3pad2+max2", 3)):  # fmt: skip
                 weight = torch.randn(4, 3, size, size)
                 for device in ("cpu", "meta"):
                     with self.assertRaisesRegex(convoy.InvalidOperand, "at least one row and one column"):
@@ -155,7 +156,8 @@ class InPlace(unittest.TestCase):
                 results = [ct.stage(TEXT, x, w, B), *ct.spike(SPIKES, x, w)]
             for result in results:
                 self.assertFalse(result._is_view())
-                self.assertTrue((result if result.dim() == 4 else result[0]).is_contiguous(memory_format=torch.channels_last))
+                image = result if result.dim() == 4 else result[0]
+                self.assertTrue(image.is_contiguous(memory_format=torch.channels_last))
                 written = result.mul_(2)
                 if grad:
                     torch.autograd.grad(written.sum(), (x, w), retain_graph=True)

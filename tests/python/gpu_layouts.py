@@ -3,10 +3,9 @@
 Run by hand: python tests/python/gpu_layouts.py. Exit code 77: no GPU.
 """
 
-from gpu_torch import torch
-
 import convoy.torch as ct
 import layouts  # noqa: I001
+from gpu_torch import torch
 
 F = torch.nn.functional
 

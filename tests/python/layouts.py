@@ -81,9 +81,12 @@ def check_refused(device):
     emptied.untyped_storage().resize_(0)
     for case, given, said in (
         ("no batch", (x[0], weight, bias), "x: "), ("float64", (x.double(), weight, bias), "x: "),
-        ("complex", (x.to(torch.complex64), weight, bias), "x: "), ("sparse x", (x.to_sparse(), weight, bias), "x|spars"),
-        ("float64 weight", (x, weight.double(), bias), "weight: "), ("sparse weight", (x, weight.to_sparse(), bias), "weight: "),
-        ("int weight", (x, weight.int(), bias), "weight: "), ("complex bias", (x, weight, bias.to(torch.complex64)), "bias: "),
+        ("complex", (x.to(torch.complex64), weight, bias), "x: "),
+        ("sparse x", (x.to_sparse(), weight, bias), "x|spars"),
+        ("float64 weight", (x, weight.double(), bias), "weight: "),
+        ("sparse weight", (x, weight.to_sparse(), bias), "weight: "),
+        ("int weight", (x, weight.int(), bias), "weight: "),
+        ("complex bias", (x, weight, bias.to(torch.complex64)), "bias: "),
         ("float64 bias", (x, weight, bias.double()), "bias: "), ("an emptied weight", (x, emptied, bias), "weight: "),
     ):  # fmt: skip
         for before in (False, True):  # also where a plan for such an x is there already

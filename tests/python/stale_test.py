@@ -8,9 +8,9 @@ import convoy
 
 try:
     import torch
+    from convoy._core import Contents
 
     import convoy.torch as ct
-    from convoy._core import Contents
 except ImportError:
     raise unittest.SkipTest("PyTorch is not installed") from None
 
@@ -160,7 +160,8 @@ class Writers(unittest.TestCase):
             parameter.data += 0.1 * torch.randn_like(parameter)
 
         for name, write in {
-            "data.mul_": each(lambda p: p.data.mul_(-0.5)), "data.copy_": each(lambda p: p.data.copy_(torch.randn_like(p))),
+            "data.mul_": each(lambda p: p.data.mul_(-0.5)),
+            "data.copy_": each(lambda p: p.data.copy_(torch.randn_like(p))),
             "LoRA": each(merged), "set_": each(alias), "numpy": each(numpy), "one element": each(last_element),
             "batch_norm": statistics,
         }.items():  # fmt: skip
@@ -184,6 +185,23 @@ class Writers(unittest.TestCase):
         self.assertTrue(torch.equal(weight, before * -2))
         torch.testing.assert_close(ct.stage(TEXT, x, weight), F.conv2d(x, weight, padding=1), rtol=1e-4, atol=1e-4)
 
+    def test_a_storage_that_was_emptied(self):
+        """As sharded training does it between calls: refused while it is empty, right when it is filled again."""
+        x, weight = torch.randn(2, 3, 8, 8), torch.randn(4, 3, 3, 3)
+        norm, size = [torch.rand(4) + 0.5 for _ in range(4)], weight.untyped_storage().nbytes()
+        runs = (lambda: ct.stage(TEXT, x, weight), lambda: ct.spike(SPIKES, x, weight)[0],
+                lambda: torch.ops.convoy.stage_norm(x, weight, None, *norm, None, 1e-5, TEXT + "+bias"),
+                lambda: ct.folded(weight, None, *norm, None, 1e-5)[0])  # fmt: skip
+        before, value = [run().clone() for run in runs], weight.clone()
+        weight.untyped_storage().resize_(0)
+        for run in runs:
+            with self.assertRaisesRegex(convoy.InvalidOperand, "storage"):
+                run()
+        weight.untyped_storage().resize_(size)
+        weight.copy_(value)
+        for run, wanted in zip(runs, before, strict=True):
+            self.assertTrue(torch.equal(run(), wanted))
+
     def test_functional_call_and_inference_tensors(self):
         module, x = ct.StageModule(TEXT), torch.randn(2, 3, 8, 8)
         for _ in range(3):
@@ -194,7 +212,8 @@ class Writers(unittest.TestCase):
             weight = torch.randn(4, 3, 3, 3)
             for _ in range(2):
                 weight.add_(1)
-                torch.testing.assert_close(ct.stage(TEXT, x, weight), F.conv2d(x, weight, padding=1), rtol=1e-4, atol=1e-3)
+                wanted = F.conv2d(x, weight, padding=1)
+                torch.testing.assert_close(ct.stage(TEXT, x, weight), wanted, rtol=1e-4, atol=1e-3)
 
     def test_compiled(self):
         """Inductor's view of a linear layer's weight has a version counter of its own."""
