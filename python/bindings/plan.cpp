@@ -6,8 +6,8 @@
 
 #include <atomic>
 #include <functional>
-#include <thread>
 #include <initializer_list>
+#include <thread>
 #include <tuple>
 #include <utility>
 

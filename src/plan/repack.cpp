@@ -66,14 +66,14 @@ void Repack::make_maps(const Prepared& prepared, const TensorView& weights, Stre
   if (gpu::is_captured(device_, stream))
     throw Error(
         "repack: the stream is being captured in a CUDA graph, and the first repack of weights "
-        "that lie so takes memory. Call repack once before the capture, as PyTorch's warm-up does.");
+        "that lie so takes memory. Call repack once before the capture, as PyTorch's warm-up "
+        "does.");
   maps_.clear();
   const std::vector<PackedBlock> blocks = weights_->blocks();
   const Index elements = shapes_of(stage_).w_elements;
   for (std::size_t block = 0; block < blocks.size(); ++block) {
     const bool transforms = blocks[block].of_transforms;
-    const Index sources =
-        transforms ? math::winograd4::points * stage_.k * stage_.c : elements;
+    const Index sources = transforms ? math::winograd4::points * stage_.k * stage_.c : elements;
     const std::vector<Index> all = sources_of(prepared, block, sources);
     CONVOY_ASSUME(static_cast<Index>(all.size()) == blocks[block].count);
     Tensor map(DType::i32, {static_cast<Index>(all.size()) + 1});  // and the scratch of its end

@@ -15,8 +15,8 @@
 
 namespace convoy {
 
-/// Which value of its source each value of a block is, and -1 for what is always 0. `sources` is how
-/// many values the source has: w, or its transforms.
+/// Which value of its source each value of a block is, and -1 for what is always 0. `sources` is
+/// how many values the source has: w, or its transforms.
 std::vector<Index> sources_of(const Prepared& prepared, std::size_t block, Index sources);
 
 class Repack {

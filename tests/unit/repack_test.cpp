@@ -32,7 +32,8 @@ class Moves final : public Prepared {
 TEST(Repack, FindsTheSourceOfEachValue) {
   // More than fp32 counts exactly, and sizes around the digits that numbers are split into.
   constexpr Index digit = Index{1} << 20;
-  for (const Index count : {Index{1}, Index{5}, digit - 1, digit, digit + 1, Index{17} * digit + 3}) {
+  for (const Index count :
+       {Index{1}, Index{5}, digit - 1, digit, digit + 1, Index{17} * digit + 3}) {
     SCOPED_TRACE(count);
     const std::vector<Index> all = sources_of(Moves(count), 0, count);
     std::size_t at = 0;

@@ -57,9 +57,9 @@ __global__ void transform(FillParams p) {
   for (int s = 0; s < 3; ++s) {
     double column[3];
     for (int r = 0; r < 3; ++r)
-      column[r] = math::load(p.from_type, p.from,
-                             p.origin + k * p.stride[0] + r * p.stride[1] + s * p.stride[2] +
-                                 c * p.stride[3]);
+      column[r] = math::load(
+          p.from_type, p.from,
+          p.origin + k * p.stride[0] + r * p.stride[1] + s * p.stride[2] + c * p.stride[3]);
     row[s] = filter_point(column, point / math::winograd4::inputs);
   }
   store(p, i, static_cast<float>(filter_point(row, point % math::winograd4::inputs)));
