@@ -14,7 +14,8 @@ from ._core import Error, Network
 from .layers import Refused, conv_text, number
 from .records import a_kind
 from .spiking import SURROGATES, spike_form
-from .torch import _DTYPES, _version, folded
+from .torch import _DTYPES, folded
+from .weights import Seen
 
 _JELLY = "spikingjelly.activation_based."
 
@@ -221,7 +222,10 @@ class SpikeStage(nn.Module):
             v = v[..., None, None]
         y, after = torch.ops.convoy.spike(x[0] if held else x, weight, bias, v, self.text(*x.shape[-2:], held),
                                           surrogate, alpha, self.neuron.detach_reset, *self.rest)  # fmt: skip
-        return (y.flatten(2), after.flatten(1)) if self.linear else (y, after)
+        if not self.linear:
+            return y, after
+        # No views for autograd: SpikingJelly's detach_net detaches `v` in place.
+        return tuple(torch.ops.aten._unsafe_view(one, list(one.shape[:-2])) for one in (y, after))
 
     def forward(self, x: Tensor) -> Tensor:
         self.check()
@@ -260,14 +264,14 @@ class _LeftBehind:
 
     def __init__(self, chain: SpikeNetwork, x: Tensor) -> None:
         self.chain, self.x, self.found = chain, x, None
-        self.versions = self.now()
+        self.seen = Seen(self.now())
 
-    def now(self) -> list[Any]:
-        return [None if t.is_inference() else (id(t), t._version) for t in (self.x, *self.chain.tensors())]
+    def now(self) -> list[Tensor]:
+        return [self.x, *self.chain.tensors()]
 
     def membranes(self) -> list[Tensor]:
         if self.found is None:
-            if self.now() != self.versions:
+            if not self.seen.same(self.now()):
                 raise Error("v: the network's input or parameters have changed since it ran, so that its membranes are "
                             "lost. Call functional.reset_net, or read v before changing them.")  # fmt: skip
             self.found = []
@@ -326,10 +330,11 @@ class SpikeNetwork(nn.Module):
     def network(self, x: Tensor) -> Network:
         """For x [T, N, ..], with the parameters as they are now."""
         key = (x.shape[0], x.shape[2:], x.device, torch.get_num_threads())
-        versions = [(id(tensor), _version(tensor)) for tensor in self.tensors()]
+        tensors = self.tensors()
         found = self._made.get(key)
-        if found is not None and found[0] == versions:
+        if found is not None and (self.stages[0].rest or found[0].same(tensors)):  # frozen, or unchanged
             return found[1]
+        seen = Seen(tensors)
         text = self.text(x)
         names = [line.split()[0] for line in text.splitlines() if line.startswith("layer")]
         parameters: dict[str, Tensor] = {}
@@ -341,7 +346,7 @@ class SpikeNetwork(nn.Module):
         threads = torch.get_num_threads() if x.device.type == "cpu" else 0
         network = Network.from_text(text, parameters, device=str(x.device), threads=threads, openmp=True)
         self._made.clear()
-        self._made[key] = (versions, network)
+        self._made[key] = (seen, network)
         return network
 
     def one_by_one(self, x: Tensor) -> Tensor:

@@ -48,7 +48,7 @@ class Stage(nn.Module):
             if not self.linear:
                 return called(x, conv.weight, conv.bias, self.text, *self.rest)
             y = called(x[:, :, None, None], conv.weight[:, :, None, None], conv.bias, self.text, *self.rest)
-            return y.flatten(1)
+            return torch.ops.aten._unsafe_view(y, [y.shape[0], y.shape[1]])  # no view, as a linear layer's is none
         return torch.ops.convoy.stage_norm(x, conv.weight, conv.bias, norm.weight, norm.bias, norm.running_mean,
                                            norm.running_var, norm.num_batches_tracked, norm.eps, self.text,
                                            *self.rest)  # fmt: skip

@@ -30,7 +30,7 @@ def stage_gradients(gy, x, weight, bias, text, wanted):
         pre = sums(wide, w, bias, form, pad, dtype)
         if form.pool:
             pool = form.pool
-            after = _activated(pre, form)
+            after = activated(pre, form)
             _, idx = aten.max_pool2d_with_indices(after, pool.window, pool.stride, pool.pad, pool.dilation, pool.ceil)
             gy = aten.max_pool2d_with_indices_backward(gy, after, pool.window, pool.stride, pool.pad, pool.dilation,
                                                        pool.ceil, idx)  # fmt: skip
@@ -54,7 +54,8 @@ def sums(x, weight, bias, form, pad, dtype):
     return torch.nn.functional.conv2d(x, weight, bias, form.stride, pad, form.dilation, form.groups)
 
 
-def _activated(pre, form):
+def activated(pre, form):
+    """The activation of conv + bias."""
     if (bounds := form.bounds()) is not None:
         return torch.nn.functional.hardtanh(pre, *bounds)
     if (slope := form.slope()) is not None:
@@ -63,7 +64,7 @@ def _activated(pre, form):
 
 
 def setup(ctx, inputs, output):
-    x, weight, bias, ctx.text = inputs
+    x, weight, bias, ctx.text, _ = inputs
     ctx.save_for_backward(x, weight, bias)
 
 
@@ -74,24 +75,24 @@ def cast(gradient, like):
 
 def backward(ctx, gy):
     x, weight, bias = ctx.saved_tensors
-    wanted = [bool(needs) for needs in ctx.needs_input_grad[:3]]
+    wanted = [bool(needs) for needs in ctx.stage_needs[:3]]
     wanted[2] = wanted[2] and bias is not None
     gx, gw, gb = stage_gradients(gy, x, weight, bias, ctx.text, wanted)
-    return gx, cast(gw, weight), cast(gb, bias), None
+    return gx, cast(gw, weight), cast(gb, bias), None, None
 
 
 def setup_norm(ctx, inputs, output):
-    *tensors, _, ctx.eps, ctx.text = inputs
+    *tensors, _, ctx.eps, ctx.text, _ = inputs
     ctx.save_for_backward(*tensors)
 
 
 def backward_norm(ctx, gy):
     x, weight, bias, gamma, beta, mean, var = ctx.saved_tensors
     folded, shift = fold(weight, bias, gamma, beta, mean, var, ctx.eps)
-    needs = ctx.needs_input_grad
-    gx, gf, gs = stage_gradients(gy, x, folded, shift, ctx.text, [bool(needs[0]), any(needs[1:]), any(needs[1:])])
+    needs = ctx.stage_needs
+    gx, gf, gs = stage_gradients(gy, x, folded, shift, ctx.text, [bool(needs[0]), any(needs[1:7]), any(needs[1:7])])
     if gf is None:
-        return gx, *[None] * 9
+        return gx, *[None] * 10
     gf, gs = gf.float(), gs.float()
     inverse = torch.rsqrt(var.float() + ctx.eps)
     scale = inverse if gamma is None else inverse * gamma.float()
@@ -100,4 +101,4 @@ def backward_norm(ctx, gy):
     g_inverse = g_scale if gamma is None else g_scale * gamma.float()
     gw, gb = gf * scale.reshape(-1, 1, 1, 1), gs * scale
     return (gx, cast(gw, weight), cast(gb, bias), cast(g_scale * inverse, gamma), cast(gs, beta),
-            cast(-gb, mean), cast(g_inverse * -0.5 * inverse**3, var), None, None, None)  # fmt: skip
+            cast(-gb, mean), cast(g_inverse * -0.5 * inverse**3, var), None, None, None, None)  # fmt: skip

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from . import derivatives
 from ._core import Error, InvalidOperand, Plan, Stage
 from .gradients import cast, sums
-from .stage_text import Form, form_of, parts
-from .torch import _DTYPES, _Kept, _library, _version, give_weights
+from .stage_text import Form, form_of, parts, stage_of
+from .torch import _DTYPES, _bias, _library, _strided
+from .weights import Kept, place_of, ready
 
 __all__ = ["SURROGATES", "SpikeForm", "spike", "spike_form"]
 
@@ -25,14 +26,14 @@ SURROGATES = {
 _NEURON = re.compile(r"(if|lif)\(([^)]*)\)")
 
 _library.define("spike(Tensor x, Tensor weight, Tensor? bias, Tensor? v, str stage, str surrogate, float alpha, "
-                "bool detach_reset) -> (Tensor, Tensor)")  # fmt: skip
+                "bool detach_reset, bool frozen=False) -> (Tensor, Tensor)")  # fmt: skip
 
 
 class SpikeForm:
     """A spiking stage whose type, n, h and w are those of whatever x comes; of its steps too, without `hold`."""
 
     def __init__(self, text: str) -> None:
-        self.stage = Stage(text)
+        self.stage = stage_of(text)
         head, riders = parts(str(self.stage))
         found = [match for rider in riders if (match := _NEURON.fullmatch(rider))]
         if not found:
@@ -80,7 +81,8 @@ def _checked(form: SpikeForm, x: Tensor, weight: Tensor, bias: Tensor | None, v:
                              f"{[plain.k] if plain.bias else 'none'} for the stage {form.stage}")  # fmt: skip
     steps = form.steps if form.hold else x.shape[0]
     n, h, w = x.shape[-4], x.shape[-2], x.shape[-1]
-    sizes = [n, plain.k, *_unpooled(plain, h, w)]
+    plain.sizes(h, w)
+    sizes = [n, plain.k, *plain.unpooled(h, w)]
     if v is not None and list(v.shape) != sizes:
         raise InvalidOperand(f"v: {list(v.shape)}, expected the membranes {sizes}, before the pool")
     for name, tensor in (("weight", weight), ("bias", bias), ("v", v)):
@@ -89,12 +91,7 @@ def _checked(form: SpikeForm, x: Tensor, weight: Tensor, bias: Tensor | None, v:
     return (steps, n, h, w), sizes
 
 
-def _unpooled(form: Form, h: Any, w: Any) -> tuple[Any, Any]:
-    (top, left, bottom, right), (dh, dw), (uh, uw) = form.pad, form.dilation, form.stride
-    return ((h + top + bottom - dh * (form.r - 1) - 1) // uh + 1, (w + left + right - dw * (form.s - 1) - 1) // uw + 1)
-
-
-_plans = _Kept(256)
+_plans = Kept(256)
 
 
 def _last(x: Tensor) -> Tensor:
@@ -102,44 +99,46 @@ def _last(x: Tensor) -> Tensor:
     return x.movedim(-3, -1).contiguous()
 
 
-def _plan(form: SpikeForm, x: Tensor, weight: Tensor, sizes: tuple) -> Plan:
-    key = (str(form.stage), sizes, x.dtype, x.device, torch.get_num_threads(), weight.dtype,
-           weight.untyped_storage()._cdata, weight.storage_offset(), weight.stride())  # fmt: skip
-    version = _version(weight)
-    found = _plans.find(key)
-    if found is None:
+def _plan(form: SpikeForm, x: Tensor, weight: Tensor, sizes: tuple, frozen: bool) -> Plan:
+    place = place_of(weight)
+
+    def make() -> Plan:
         threads = torch.get_num_threads() if x.device.type == "cpu" else 0
-        given = None if weight.is_cpu else weight.detach()
-        found = [Plan(form.text(_DTYPES[x.dtype], *sizes), given, device=str(x.device), threads=threads,
-                      openmp=True, axes="nhwc", weights_layout="kcrs"), version]  # fmt: skip
-        if weight.is_cpu:
-            give_weights(found[0], weight, version)
-        _plans.keep(key, [weight], found)
-    elif found[1] != version:
-        give_weights(found[0], weight, version)
-        found[1] = version
-    return found[0]
+        return Plan(form.text(_DTYPES[x.dtype], *sizes), device=str(x.device), threads=threads, openmp=True,
+                    axes="nhwc", weights_layout="kcrs")  # fmt: skip
+
+    key = (str(form.stage), sizes, x.dtype, x.device, torch.get_num_threads(), place)
+    return ready(_plans, key, place, (weight,), make, frozen)[0]
 
 
-def _run(x, weight, bias, v, text, surrogate, alpha, detach_reset):
+def _run(x, weight, bias, v, text, surrogate, alpha, detach_reset, frozen=False):
     form = spike_form(text)
-    sizes, membranes = _checked(form, x, weight, bias, v)
+    _strided(x=x, weight=weight, bias=bias, v=v)
+    sizes, _ = _checked(form, x, weight, bias, v)
     y, after = _fake(x, weight, bias, v, text, surrogate, alpha, detach_reset)
     if y.numel() == 0:
         return y, after.zero_() if v is None else after.copy_(v)
-    plan = _plan(form, x, weight, sizes)
-    bias = None if bias is None else bias.float().contiguous()
+    plan = _plan(form, x, weight, sizes, frozen)
     before = None if v is None else _last(v.float())
-    plan.run(_last(x), bias, out=y.movedim(-3, -1), membrane=before, membrane_out=after.movedim(-3, -1))
+    plan.run(_last(x), _bias(bias), out=y.movedim(-3, -1), membrane=before, membrane_out=after.movedim(-3, -1))
     return y, after
 
 
-def _fake(x, weight, bias, v, text, surrogate, alpha, detach_reset):
+def _dense(shape: tuple, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A new [.., C, H, W] whose memory is a dense [.., H, W, C]: no view, so that it may be detached in place."""
+    *several, c, h, w = shape
+    strides, size = [1, w * c, c], h * w * c
+    for axis in reversed(several):
+        strides.insert(0, size)
+        size = size * axis
+    return torch.empty_strided(shape, strides, dtype=dtype, device=device)
+
+
+def _fake(x, weight, bias, v, text, surrogate, alpha, detach_reset, frozen=False):
     form = spike_form(text)
     (steps, n, h, w), (_, k, p, q) = _checked(form, x, weight, bias, v)
-    pooled = form.form.sizes(h, w)
-    y = torch.empty((steps, n, *pooled, k), dtype=x.dtype, device=x.device).movedim(-1, -3)
-    return y, torch.empty((n, p, q, k), dtype=torch.float32, device=x.device).movedim(-1, -3)
+    y = _dense((steps, n, k, *form.form.sizes(h, w)), x.dtype, x.device)
+    return y, _dense((n, k, p, q), torch.float32, x.device)
 
 
 def _setup(ctx, inputs, output):
@@ -158,7 +157,8 @@ def _unrolled(form: SpikeForm, z: Tensor, v: Tensor, steps: int) -> tuple[list[T
     for t in range(steps):
         h = charge(form, v, z if form.hold else z[t])
         s = (h >= form.threshold).to(h.dtype)
-        v = h - s * form.threshold if form.soft else h * (1 - s)
+        # As the kernels: an infinite charge is reset to 0, not to inf * 0.
+        v = h - s * form.threshold if form.soft else torch.where(s > 0, 0, h)
         charged.append(h)
         spikes.append(s)
     return charged, spikes
@@ -207,31 +207,62 @@ def gradients(form, gy, gv, x, weight, bias, v, surrogate, alpha, detach_reset, 
 
 def _backward(ctx, gy, gv):
     x, weight, bias, v = ctx.saved_tensors
-    text, surrogate, alpha, detach_reset = ctx.rest
-    wanted = [bool(needs) for needs in ctx.needs_input_grad[:3]]
+    text, surrogate, alpha, detach_reset, _ = ctx.rest
+    wanted = [bool(needs) for needs in ctx.stage_needs[:3]]
     wanted[2] = wanted[2] and bias is not None
     form = spike_form(text)
-    return (*gradients(form, gy, gv, x, weight, bias, v, surrogate, alpha, detach_reset, wanted), *[None] * 4)
+    return (*gradients(form, gy, gv, x, weight, bias, v, surrogate, alpha, detach_reset, wanted), *[None] * 5)
 
 
 for _device in ("CPU", "CUDA"):
     _library.impl("spike", _run, _device)
 torch.library.register_fake("convoy::spike", _fake, lib=_library)
-torch.library.register_autograd("convoy::spike", _backward, setup_context=_setup, lib=_library)
+
+
+_WHOLE = {
+    "sigmoid": lambda x, alpha: torch.sigmoid(alpha * x),
+    "atan": lambda x, alpha: torch.atan(math.pi / 2 * alpha * x) / math.pi,
+}
+
+
+def _step(x: Tensor, name: str, alpha: float) -> Tensor:
+    """1 from the threshold on, with the surrogate's derivatives of every order and mode: by PyTorch's operators."""
+    smooth = _WHOLE[name](torch.where(x == x, x, 0), alpha)  # NaN does not fire
+    return (x >= 0).to(x.dtype) + (smooth - smooth.detach())
+
+
+def _composite(x, weight, bias, v, text, surrogate, alpha, detach_reset, frozen=False):
+    form = spike_form(text)
+    (steps, n, _, _), _ = _checked(form, x, weight, bias, v)
+    plain, dtype = form.form, x.dtype if x.is_cuda else torch.float32
+    z = derivatives.convolved(plain, x if form.hold else x.flatten(0, 1), weight, bias, dtype)
+    z = z if form.hold else z.unflatten(0, (steps, n))
+    v = torch.zeros_like(z if form.hold else z[0]) if v is None else v.to(dtype)
+    spikes = []
+    for t in range(steps):
+        h = charge(form, v, z if form.hold else z[t])
+        s = _step(h - form.threshold, surrogate, alpha)
+        cut = s.detach() if detach_reset else s
+        v = h - cut * form.threshold if form.soft else h * (1 - cut)
+        spikes.append(derivatives.pooled(plain, s))
+    return torch.stack(spikes).to(x.dtype), v.float()
+
+
+derivatives.register(_library, "spike", _setup, _backward, _composite, slice(1, 2))
 
 _spike = torch.ops.convoy.spike.default
 
 
 def spike(stage: str | Stage, x: Tensor, weight: Tensor, bias: Tensor | None = None, v: Tensor | None = None, *,
-          surrogate: str = "sigmoid", alpha: float | None = None,
-          detach_reset: bool = False) -> tuple[Tensor, Tensor]:  # fmt: skip
+          surrogate: str = "sigmoid", alpha: float | None = None, detach_reset: bool = False,
+          frozen: bool = False) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Spikes [T, N, K, P', Q'] of the stage and its membranes [N, K, P, Q], f32, by torch.ops.convoy.spike.
 
     stage: text or Stage with if(...) or lif(...). Type, n, h, w and, without `hold`, t are taken from x.
     x: [T, N, C, H, W]; with `hold` [N, C, H, W], the input of every step. f32, f16 or bf16.
     weight: [K, C/groups, R, S]; bias: [K] where the stage has it. v: the membranes before, [N, K, P, Q]; None: 0.
     surrogate: "sigmoid" (alpha: 4) or "atan" (alpha: 2): whose derivative stands for that of the step, as in
-    SpikingJelly, whose detach_reset this is too: no gradient through the reset.
+    SpikingJelly, whose detach_reset this is too: no gradient through the reset. frozen: as for convoy.torch.stage.
 
     The backward pass computes the sums again, by ATen. Raises Error (no such stage, no neuron) and InvalidOperand.
 
@@ -244,4 +275,4 @@ def spike(stage: str | Stage, x: Tensor, weight: Tensor, bias: Tensor | None = N
     if surrogate not in SURROGATES:
         raise Error(f"surrogate: '{surrogate}', expected one of {', '.join(SURROGATES)}")
     alpha = alpha if alpha is not None else (4.0 if surrogate == "sigmoid" else 2.0)
-    return _spike(x, weight, bias, v, str(stage), surrogate, float(alpha), bool(detach_reset))
+    return _spike(x, weight, bias, v, str(stage), surrogate, float(alpha), bool(detach_reset), bool(frozen))

@@ -6,7 +6,12 @@ import functools
 import re
 from typing import Any, NamedTuple
 
-from ._core import Error, Stage
+import torch
+
+from ._core import Error, InvalidOperand, Stage
+
+DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+_TORCH = {name: dtype for dtype, name in DTYPES.items()}
 
 _HEAD = re.compile(r"(?:\w+:)?n\d+h\d+w\d+")
 _RIDER = re.compile(r"(?<!\de)\+")
@@ -43,11 +48,27 @@ class Pool(NamedTuple):
         return pooled - 1 if (pooled - 1) * stride >= size + pad else pooled
 
 
+def stage_of(text: str) -> Stage:
+    """The stage of a text whose h and w may be too small for its filter or pool: x has others."""
+    try:
+        return Stage(text)
+    except Error:
+        head, riders = parts(text)
+        options = re.match(r"(?:\w+:)?", head)
+        axes = re.sub(r"w\d+", "", head[options.end() :])
+        larger, count = re.subn(r"h\d+", "h4096", axes)
+        try:
+            return Stage("+".join([options[0] + larger, *riders])) if count == 1 else Stage(text)
+        except Error:
+            pass
+        raise
+
+
 class Form:
     """A stage whose type, n, h and w are those of whatever x comes."""
 
     def __init__(self, text: str) -> None:
-        self.stage = stage = Stage(text)
+        self.stage = stage = stage_of(text)
         head, riders = parts(str(stage))
         self._tail = str(stage)[_HEAD.match(head).end() :]
         self.c, self.k, self.r, self.s, self.groups = stage.c, stage.k, stage.r, stage.s, stage.groups
@@ -72,12 +93,33 @@ class Form:
         """The text of the stage for such an x."""
         return f"{dtype}:n{n}h{h}w{w}{self._tail}"
 
-    def sizes(self, h: Any, w: Any) -> tuple[Any, Any]:
-        """Height and width of y, also of symbolic ones."""
+    def unpooled(self, h: Any, w: Any) -> tuple[Any, Any]:
+        """Height and width before the pool, also of symbolic ones."""
         (top, left, bottom, right), (dh, dw), (uh, uw) = self.pad, self.dilation, self.stride
-        p = (h + top + bottom - dh * (self.r - 1) - 1) // uh + 1
-        q = (w + left + right - dw * (self.s - 1) - 1) // uw + 1
-        return (self.pool.size(0, p), self.pool.size(1, q)) if self.pool else (p, q)
+        return ((h + top + bottom - dh * (self.r - 1) - 1) // uh + 1,
+                (w + left + right - dw * (self.s - 1) - 1) // uw + 1)  # fmt: skip
+
+    def sizes(self, h: Any, w: Any) -> tuple[Any, Any]:
+        """Height and width of y, also of symbolic ones. Raises InvalidOperand where PyTorch's operators would."""
+        if h < 1 or w < 1:
+            raise InvalidOperand(f"x: images of {h} x {w} pixels, expected at least one row and one column, as PyTorch "
+                                 "does: only the batch may be empty. Leave such images out.")  # fmt: skip
+        p, q = self.unpooled(h, w)
+        if p < 1 or q < 1:
+            raise InvalidOperand(f"x: images of {h} x {w} pixels, smaller with their padding than the filter of {self.r} "
+                                 f"x {self.s} of the stage {self.stage}. Pad them, or leave them out.")  # fmt: skip
+        if not self.pool:
+            return p, q
+        sizes = self.pool.size(0, p), self.pool.size(1, q)
+        if sizes[0] < 1 or sizes[1] < 1:
+            raise InvalidOperand(f"x: images of {h} x {w} pixels, {p} x {q} before the pool, smaller than its "
+                                 f"window in the stage {self.stage}. Pad them, or leave them out.")  # fmt: skip
+        return sizes
+
+    def output_dtype(self, dtype: torch.dtype) -> torch.dtype:
+        """y's type for an x of this one."""
+        name = self.stage.output_dtype
+        return dtype if name == self.stage.dtype else _TORCH[name]
 
     def bounds(self) -> tuple[float, float] | None:
         """(lo, hi) of relu6 and clip."""

@@ -9,65 +9,30 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.multiprocessing.reductions import StorageWeakRef
+from torch.autograd import forward_ad
 
-from . import gradients
+from . import derivatives, gradients
 from ._core import InvalidOperand, Plan, Stage
 from .gradients import fold
 from .records import a_kind
-from .stage_text import Form, form_of
+from .stage_text import DTYPES, Form, form_of
+from .weights import Kept, place_of, ready, source_of, sources
 
 __all__ = ["StageModule", "plan", "spike", "stage"]  # noqa: F822
 
-_DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
-_TORCH = {name: dtype for dtype, name in _DTYPES.items()}
+_DTYPES = DTYPES
 _LAST = torch.channels_last
 
 _library = torch.library.Library("convoy", "DEF")
-_library.define("stage(Tensor x, Tensor weight, Tensor? bias, str stage) -> Tensor")
+_library.define("stage(Tensor x, Tensor weight, Tensor? bias, str stage, bool frozen=False) -> Tensor")
 _library.define(
     "stage_norm(Tensor x, Tensor weight, Tensor? bias, Tensor? gamma, Tensor? beta, Tensor mean, Tensor var, "
-    "Tensor? batches, float eps, str stage) -> Tensor"
+    "Tensor? batches, float eps, str stage, bool frozen=False) -> Tensor"
 )
-
-
-class _Kept:
-    """What was made of tensors' values, until a tensor's version counter says that they changed.
-
-    A key names storages by their address: the weak reference beside the value keeps the address from being used again.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._kept: dict[tuple, tuple[list[Any], Any]] = {}
-        self._most = most
-        self._lock = threading.Lock()
-
-    def find(self, key: tuple) -> Any:
-        found = self._kept.get(key)
-        return found[1] if found else None
-
-    def keep(self, key: tuple, tensors: list[Tensor], value: Any) -> None:
-        references = [StorageWeakRef(tensor.untyped_storage()) for tensor in tensors]
-        with self._lock:
-            for old in [k for k, (refs, _) in self._kept.items() if any(ref.expired() for ref in refs)]:
-                del self._kept[old]
-            while len(self._kept) >= self._most:
-                del self._kept[next(iter(self._kept))]
-            self._kept[key] = (references, value)
-
-
-def _place(tensor: Tensor) -> tuple:
-    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.stride()
-
-
-def _version(tensor: Tensor) -> Any:
-    # Tensors of inference_mode have no counter: a new object equals nothing, so they are read every time.
-    return object() if tensor.is_inference() else tensor._version
 
 
 def _checked(form: Form, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
@@ -85,117 +50,126 @@ def _checked(form: Form, x: Tensor, weight: Tensor, bias: Tensor | None) -> None
     if bias is not None and tuple(bias.shape) != (form.k,):
         raise InvalidOperand(f"bias: {list(bias.shape)}, expected [{form.k}]")
     for name, tensor in (("weight", weight), ("bias", bias)):
+        if tensor is not None and tensor.dtype not in _DTYPES:
+            raise InvalidOperand(f"{name}: {tensor.dtype}, expected float32 or x's {x.dtype}. Convert it: .to(x.dtype)")
         if tensor is not None and tensor.device != x.device:
             raise InvalidOperand(f"{name}: on {tensor.device}, expected {x.device}, where x is. Move it: .to(x.device)")
 
 
-def _made(form: Form, x: Tensor, weights: Any = None) -> Plan:
+def _made(form: Form, x: Tensor) -> Plan:
     n, _, h, w = x.shape
-    return Plan(form.text(_DTYPES[x.dtype], n, h, w), weights, device=str(x.device),
+    return Plan(form.text(_DTYPES[x.dtype], n, h, w), device=str(x.device),
                 threads=torch.get_num_threads() if x.device.type == "cpu" else 0, openmp=True,
                 axes="nchw" if form.last else "auto", weights_layout="kcrs")  # fmt: skip
 
 
-_plans = _Kept(1024)
-_packs = _Kept(1024)
-_folded = _Kept(1024)
-_packing = threading.Lock()
+_plans = Kept(1024)
 
 
-class _Packed:
-    """A plan, and the version of the weights that are packed in it."""
-
-    __slots__ = ("plan", "version")
-
-
-def give_weights(plan: Plan, weight: Tensor, version: Any) -> None:
-    """Packs weights for a plan. On the CPU plans of one packing share them: each size of x has a plan of its own."""
-    if not weight.is_cpu:
-        plan.set_weights(weight.detach(), weights_layout="kcrs")
-        return
-    key = (plan.packing, weight.dtype, weight.shape, *_place(weight))
-    found = _packs.find(key)
-    if found is None or found[1] != version:
-        found = plan.pack(weight.detach(), weights_layout="kcrs"), version
-        _packs.keep(key, [weight], found)
-    plan.use(found[0])
+def _strided(**named: Tensor | None) -> None:
+    """Raises what else would be an error without a name: tensors that have no memory of their own."""
+    for name, tensor in named.items():
+        if tensor is not None and tensor.layout is not torch.strided:
+            raise InvalidOperand(f"{name}: a tensor of the layout {tensor.layout}, expected torch.strided. Convert it: "
+                                 f"{name}.to_dense()")  # fmt: skip
+        if tensor is not None and tensor.untyped_storage().nbytes() < tensor.element_size() * (
+            tensor.storage_offset() + 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+        ) and tensor.numel():
+            raise InvalidOperand(f"{name}: a storage of {tensor.untyped_storage().nbytes()} bytes, expected one that holds "
+                                 f"{list(tensor.shape)}, as before untyped_storage().resize_(0). Fill it first.")
 
 
-def _plan(text: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> Plan:
+def _plan(text: str, x: Tensor, weight: Tensor, bias: Tensor | None, frozen: bool = False) -> Plan:
     """The plan for x, its weights packed as they are now. A new plan's operands are checked; runs check the rest."""
-    key = (text, x.shape, x.dtype, x.device, torch.get_num_threads(), weight.dtype, weight.shape,
-           weight.untyped_storage()._cdata, weight.storage_offset(), weight.stride(), weight.device)  # fmt: skip
+    if weight.layout is not torch.strided:
+        _strided(weight=weight)
+    storage, threads = weight.untyped_storage(), torch.get_num_threads()
+    key = (text, x.shape, x.dtype, x.device, threads, weight.dtype, weight.shape, storage._cdata, storage.nbytes(),
+           weight.storage_offset(), weight.stride())  # fmt: skip
     found = _plans.find(key)
-    if found is not None and not weight.is_inference() and found.version == weight._version:
+    if found is not None and found.current(weight, frozen, threads):
         return found.plan
-    with _packing:  # once, where several threads see the change
-        version = _version(weight)
-        found = _plans.find(key)
-        if found is None:
-            form = form_of(text)
-            _checked(form, x, weight, bias)
-            found = _Packed()
-            found.plan, found.version = _made(form, x, None if weight.is_cpu else weight.detach()), version
-            if weight.is_cpu:
-                give_weights(found.plan, weight, version)
-            _plans.keep(key, [weight], found)
-        elif found.version != version:
-            give_weights(found.plan, weight, version)
-            found.version = version
-        return found.plan
+
+    def make() -> Plan:
+        form = form_of(text)
+        _strided(x=x, weight=weight, bias=bias)
+        _checked(form, x, weight, bias)
+        return _made(form, x)
+
+    return ready(_plans, key, place_of(weight), (weight,), make, frozen)[0]
 
 
 def _empty(form: Form, x: Tensor) -> Tensor:
     """y, its values undefined: dense, of x's memory format."""
     p, q = form.sizes(x.shape[2], x.shape[3])
-    name = form.stage.output_dtype
-    dtype = x.dtype if name == form.stage.dtype else _TORCH[name]
-    return torch.empty((x.shape[0], form.k, p, q), dtype=dtype, device=x.device,
+    return torch.empty((x.shape[0], form.k, p, q), dtype=form.output_dtype(x.dtype), device=x.device,
                        memory_format=_LAST if form.last else torch.contiguous_format)  # fmt: skip
 
 
-def _run(x: Tensor, weight: Tensor, bias: Tensor | None, text: str) -> Tensor:
+def _bias(bias: Tensor | None) -> Tensor | None:
+    if bias is None or (bias.dtype is torch.float32 and bias.is_contiguous()):
+        return bias
+    if bias.dtype not in _DTYPES:
+        raise InvalidOperand(f"bias: {bias.dtype}, expected float32 or x's type. Convert it: bias.to(x.dtype)")
+    return bias.float().contiguous()
+
+
+def _dense(x: Tensor, text: str) -> Tensor:
+    format = _LAST if form_of(text).last else torch.contiguous_format
+    return x if x.is_contiguous(memory_format=format) else x.contiguous(memory_format=format)
+
+
+def _run(x: Tensor, weight: Tensor, bias: Tensor | None, text: str, frozen: bool = False) -> Tensor:
+    if x.layout is not torch.strided:
+        _strided(x=x)
     if x.numel() == 0:
         return _fake(x, weight, bias, text)
-    plan = _plan(text, x, weight, bias)
-    if not x.is_contiguous(memory_format=_LAST) or not form_of(text).last:
-        x = x.contiguous(memory_format=_LAST if form_of(text).last else torch.contiguous_format)
-    if bias is not None and bias.dtype is not torch.float32:
-        bias = bias.float()
-    return plan(x, bias)
+    plan = _plan(text, x, weight, bias, frozen)
+    return plan(_dense(x, text), _bias(bias))
 
 
-def _fake(x: Tensor, weight: Tensor, bias: Tensor | None, text: str) -> Tensor:
+def _fake(x: Tensor, weight: Tensor, bias: Tensor | None, text: str, frozen: bool = False) -> Tensor:
     form = form_of(text)
     _checked(form, x, weight, bias)
     return _empty(form, x)
 
 
+def _norm_place(tensors: tuple, eps: float) -> tuple:
+    return (eps, *(None if tensor is None else place_of(tensor) for tensor in tensors))
+
+
 def folded(weight, bias, gamma, beta, mean, var, batches, eps):
-    """Weights and bias with the norm in them, kept until a version counter moves; made anew where gradients are due.
+    """Weights and bias with the norm in them: the same tensors until some contents change, and nobody's to write.
 
-    batches: ATen's batch_norm writes its statistics without counting; num_batches_tracked counts.
+    Where gradients are due, and for a compiler, they are made at each call. batches (num_batches_tracked) is not read.
     """
-    tensors = [tensor for tensor in (weight, bias, gamma, beta, mean, var, batches) if tensor is not None]
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-        return fold(weight, bias, gamma, beta, mean, var, eps)
-    key = (eps, bias is None, gamma is None, beta is None, *map(_place, tensors))
-    versions = [_version(tensor) for tensor in tensors]
-    found = _folded.find(key)
-    if found is None or found[0] != versions:
-        # Never tensors of inference_mode, even where this runs in it: the plans read the version counter.
-        with torch.inference_mode(False), torch.no_grad():
-            found = (versions, *fold(*(t.clone() if t is not None and t.is_inference() else t
-                                       for t in (weight, bias, gamma, beta, mean, var)), eps))  # fmt: skip
-        _folded.keep(key, tensors, found)
-    return found[1], found[2]
+    given = (weight, bias, gamma, beta, mean, var)
+    tensors = [tensor for tensor in given if tensor is not None]
+    due = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    if due or torch.compiler.is_compiling() or derivatives.has_tangent(tensors) or _transforms() is not None:
+        return fold(*given, eps)
+    source = source_of(("folded", _norm_place(given, eps)), tensors, lambda *now: fold(*now, eps))
+    return source.values(source.look(tensors, False), given)
 
 
-def _run_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text):
-    return _run(x, *folded(weight, bias, gamma, beta, mean, var, batches, eps), text)
+def _run_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text, frozen=False):
+    if x.numel() == 0:
+        return _fake_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text)
+    given = (weight, bias, gamma, beta, mean, var)
+    place = _norm_place(given, eps)
+
+    def make() -> Plan:
+        form = form_of(text)
+        _strided(x=x, weight=weight, bias=bias, gamma=gamma, beta=beta, mean=mean, var=var)
+        _checked(form, x, weight, mean)
+        return _made(form, x)
+
+    key = (text, x.shape, x.dtype, x.device, torch.get_num_threads(), place)
+    plan, shift = ready(_plans, key, place, given, make, frozen, lambda *now: fold(*now, eps))
+    return plan(_dense(x, text), shift)
 
 
-def _fake_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text):
+def _fake_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text, frozen=False):
     form = form_of(text)
     _checked(form, x, weight, mean)
     return _empty(form, x)
@@ -208,9 +182,9 @@ torch.library.register_fake("convoy::stage", _fake, lib=_library)
 torch.library.register_fake("convoy::stage_norm", _fake_norm, lib=_library)
 
 
-for _name, _backward, _setup in (("stage", gradients.backward, gradients.setup),
-                                 ("stage_norm", gradients.backward_norm, gradients.setup_norm)):  # fmt: skip
-    torch.library.register_autograd(f"convoy::{_name}", _backward, setup_context=_setup, lib=_library)
+derivatives.register(_library, "stage", gradients.setup, gradients.backward, derivatives.stage, slice(1, 2))
+derivatives.register(_library, "stage_norm", gradients.setup_norm, gradients.backward_norm, derivatives.stage_norm,
+                     slice(1, 7))  # fmt: skip
 
 
 def _autocast(name: str, device: str) -> None:
@@ -237,42 +211,46 @@ _transforms, _jit, _profiled = (torch._C._functorch.peek_interpreter_stack, torc
                                 torch._C._autograd._profiler_enabled)  # fmt: skip
 
 
-def called(x: Tensor, weight: Tensor, bias: Tensor | None, text: str) -> Tensor:
+def called(x: Tensor, weight: Tensor, bias: Tensor | None, text: str, frozen: bool = False) -> Tensor:
     """The operator; where all it would do is run the stage, without the dispatcher's way to Python and back.
 
-    That is: plain tensors, no gradient due, no compiler, autocast, mode, transform or profiler that would see it.
+    That is: plain tensors without a negative bit, no gradient or tangent due, no compiler, autocast, mode, transform or
+    profiler that would see it.
     """
     if _compiling() or _dispatch_modes() or _function_modes() or _any_autocast() or _profiled():
-        return _stage(x, weight, bias, text)
+        return _stage(x, weight, bias, text, frozen)
     plain = type(x) is Tensor and type(weight) in _PLAIN and (x.is_cpu or x.is_cuda)
-    if not plain or _transforms() or _jit():
+    if not plain or _transforms() or _jit() or forward_ad._current_level >= 0:
         for name, given in (("x", x), ("weight", weight)):
             if not isinstance(given, Tensor):  # PyTorch would print all of it
                 raise InvalidOperand(f"{name}: {a_kind(given)}, expected a torch.Tensor")
-        return _stage(x, weight, bias, text)
+        return _stage(x, weight, bias, text, frozen)
     trained = x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
-    if trained and torch.is_grad_enabled():
-        return _stage(x, weight, bias, text)
-    return _run(x, weight, bias, text)
+    if (trained and torch.is_grad_enabled()) or x.is_neg() or weight.is_neg() or (bias is not None and bias.is_neg()):
+        return _stage(x, weight, bias, text, frozen)
+    return _run(x, weight, bias, text, frozen)
 
 
-def stage(stage: str | Stage, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def stage(stage: str | Stage, x: Tensor, weight: Tensor, bias: Tensor | None = None, *, frozen: bool = False) -> Tensor:
     """y [N, K, P', Q'] of the stage, by the operator torch.ops.convoy.stage.
 
     stage: its text or a Stage; type, n, h and w are taken from x, whatever the text says.
     x: [N, C, H, W] f32, f16 or bf16, channels_last (as y then is); another is copied into that first.
     weight: [K, C/groups, R, S] of x's type or f32. bias: [K] where the stage has it.
+    frozen: weight keeps its values from the first such call on.
 
-    A plan is made for each shape of x and kept, the weights packed in it until their version counter
-    moves; what changes them behind it (`weight.data.mul_(2)`) is not seen. Gradients come from ATen, which computes the
-    convolution again. Raises Error (no such stage, norm, keep(...), neurons) and InvalidOperand.
+    A plan is made for each shape of x and kept. Each call compares what weight holds with what was packed, and packs it
+    again where they differ, whoever wrote it. With frozen=True nothing is compared: a weight whose version counter
+    has moved, that an optimizer has stepped on or that a gradient is due for raises InvalidOperand; other writes are
+    not seen. Gradients come from ATen, which computes the convolution again; under torch.func and forward-mode AD all
+    of the stage is ATen's. Raises Error (no such stage, norm, keep(...), neurons) and InvalidOperand.
 
     >>> import torch, convoy.torch
     >>> x, weight = torch.ones(2, 3, 8, 8), torch.ones(4, 3, 3, 3)
     >>> convoy.torch.stage("n1h8c3k4r3pad1+relu+max2", x, weight).max()
     tensor(27.)
     """
-    return called(x, weight, bias, stage if type(stage) is str else str(stage))
+    return called(x, weight, bias, stage if type(stage) is str else str(stage), frozen)
 
 
 def plan(stage: str | Stage, x: Tensor, weight: Tensor) -> Plan:
@@ -286,6 +264,14 @@ def plan(stage: str | Stage, x: Tensor, weight: Tensor) -> Plan:
     return _plan(str(stage), x, weight, torch.empty(form.k, device=x.device) if form.bias else None)
 
 
+def thaw(*tensors: Tensor) -> None:
+    """The next frozen call of stages with these weights compares what they hold, and packs them again if it must."""
+    addresses = {tensor.untyped_storage()._cdata for tensor in tensors}
+    for source in sources():
+        if not addresses.isdisjoint(source.addresses):
+            source.versions = None
+
+
 class StageModule(torch.nn.Module):
     """A stage as a layer: weight [K, C/groups, R, S] and, where the stage has one, bias [K], initialised as Conv2d's.
 
@@ -297,6 +283,7 @@ class StageModule(torch.nn.Module):
 
     def __init__(self, stage: str | Stage, device: Any = None, dtype: torch.dtype | None = None) -> None:
         super().__init__()
+        self._frozen: tuple | None = None
         self.text = str(stage)
         form = form_of(self.text)
         self.weight = torch.nn.Parameter(torch.empty(form.weight_shape, device=device, dtype=dtype))
@@ -312,11 +299,34 @@ class StageModule(torch.nn.Module):
             bound = (self.weight[0].numel() or 1) ** -0.5
             torch.nn.init.uniform_(self.bias, -bound, bound)
 
+    def freeze(self, mode: bool = True) -> StageModule:
+        """From now on its weights keep their values: calls do not compare them with what is packed, and refuse changes
+        that they can see (see stage). Call it again after changing them; freeze(False) ends it."""
+        thaw(self.weight)
+        self._frozen = place_of(self.weight) if mode else None
+        return self
+
+    @property
+    def frozen(self) -> bool:
+        return self._frozen is not None
+
+    def __getstate__(self) -> dict[str, Any]:  # a copy has another place
+        return {**self.__dict__, "_frozen": () if self.frozen else None}
+
     def forward(self, x: Tensor) -> Tensor:
-        return called(x, self.weight, self.bias, self.text)
+        if self._frozen is None or _compiling():
+            return called(x, self.weight, self.bias, self.text, self._frozen is not None)
+        if self._frozen == ():
+            self.freeze()
+        if place_of(self.weight) != self._frozen:
+            raise InvalidOperand("weight: another storage, type or shape than when the module was frozen, expected "
+                                 "weights that stay as they are. Call freeze() again, which packs them as they are "
+                                 "now, or freeze(False).")  # fmt: skip
+        derivatives.no_gradient(True, self.weight)
+        return called(x, self.weight, self.bias, self.text, True)
 
     def extra_repr(self) -> str:
-        return self.text
+        return self.text + ", frozen" * self.frozen
 
 
 def __getattr__(name: str) -> Any:

@@ -149,6 +149,16 @@ class Operator(unittest.TestCase):
         opcheck(operator, (each, weight, bias, v, text, "atan", 2.0, True))
         opcheck(operator, (held, weight, None, None, "n1h6c3k4r3pad1+if(1)+t2+hold", "sigmoid", 4.0, False))
 
+    def test_an_infinite_charge(self):
+        """A hard reset sets 0 (docs/numerics.md); SpikingJelly's (1 - s) * inf is NaN. Backwards as forwards."""
+        x = torch.tensor([float("inf"), 0, 2.5, 2.5]).reshape(4, 1, 1, 1, 1).requires_grad_()
+        for neuron_text in ("if(1)", "lif(2,1)"):
+            y, v = ct.spike(f"n1h1c1k1r1+{neuron_text}", x, torch.ones(1, 1, 1, 1))
+            self.assertEqual(y.flatten().tolist(), [1, 0, 1, 1])
+            self.assertEqual(v.item(), 0)
+            slopes = torch.autograd.grad(y[1:].sum(), x)[0].flatten()
+            self.assertTrue(torch.isfinite(slopes[1:]).all() and (slopes[1:] > 0).all(), slopes)
+
     def test_errors(self):
         x, weight = torch.zeros(2, 1, 3, 6, 6), torch.zeros(4, 3, 3, 3)
         text = "n1h6c3k4r3pad1+if(1)"

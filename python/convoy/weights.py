@@ -1,0 +1,279 @@
+"""Weights that plans have packed, and whether they are still what the tensors hold.
+
+PyTorch's version counters do not move with every write: fused optimizers, `.data`, aliases, NumPy's views and other
+processes pass them by. So what a tensor holds is compared at each call, unless the caller says that it is frozen.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+
+from ._core import Busy, Contents, InvalidOperand, Plan
+
+__all__ = ["Entry", "Kept", "Seen", "Source", "place_of", "ready", "source_of", "sources"]
+
+
+class _Lock:
+    """A lock that a forked child never finds taken by a thread that it does not have."""
+
+    def __init__(self) -> None:
+        self._renew()
+        os.register_at_fork(after_in_child=self._renew)
+
+    def _renew(self) -> None:
+        self.lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+
+    def __exit__(self, *_: Any) -> None:
+        self.lock.release()
+
+
+_packing = _Lock()
+
+
+class Kept:
+    """Values by keys that name storages by their address, as long as these storages live."""
+
+    def __init__(self, most: int) -> None:
+        self._kept: dict[tuple, tuple[list[Any], Any]] = {}
+        self._most = most
+        self._lock = _Lock()
+
+    def find(self, key: tuple) -> Any:
+        found = self._kept.get(key)
+        return found[1] if found else None
+
+    def keep(self, key: tuple, tensors: Sequence[Tensor], value: Any) -> None:
+        references = [StorageWeakRef(tensor.untyped_storage()) for tensor in tensors]
+        with self._lock:
+            for old in [k for k, (refs, _) in self._kept.items() if any(ref.expired() for ref in refs)]:
+                del self._kept[old]
+            while len(self._kept) >= self._most:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key] = (references, value)
+
+
+def place_of(tensor: Tensor) -> tuple:
+    """Where a tensor's elements are. The storage's size is part of it: FSDP and others resize storages."""
+    storage = tensor.untyped_storage()
+    return storage._cdata, storage.nbytes(), tensor.storage_offset(), tensor.stride(), tensor.dtype, tensor.shape
+
+
+def _bytes(tensor: Tensor) -> int:
+    """From the first element to the last, with what lies between."""
+    if tensor.numel() == 0:
+        return 0
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return (last + 1) * tensor.element_size()
+
+
+class Seen:
+    """What tensors held at a moment: a fingerprint of 32 bytes for each 4,096 on the CPU, a copy on a GPU."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        threads = torch.get_num_threads()
+        self._parts: list[tuple[Any, int]] = []
+        for tensor in tensors:
+            if tensor.is_cpu:
+                size = _bytes(tensor)
+                self._parts.append((Contents(tensor.data_ptr(), size, threads), size))
+            else:
+                self._parts.append((tensor.detach().clone(), -1))
+
+    def same(self, tensors: Sequence[Tensor]) -> bool:
+        threads = torch.get_num_threads()
+        for tensor, (part, size) in zip(tensors, self._parts, strict=True):
+            if tensor.is_cpu:
+                if size < 0 or not part.same(tensor.data_ptr(), size, threads):
+                    return False
+            elif size >= 0 or not torch.equal(tensor.detach(), part):
+                return False
+        return True
+
+
+def _version(tensor: Tensor) -> int:
+    return -1 if tensor.is_inference() else tensor._version  # inference_mode counts no versions
+
+
+class Source:
+    """The tensors at some place that weights are made of: what they held when last looked at, and what was made."""
+
+    def __init__(self, tensors: Sequence[Tensor], fold: Callable[..., tuple[Tensor, Tensor]] | None) -> None:
+        self.fold = fold
+        self.addresses = [tensor.untyped_storage()._cdata for tensor in tensors]
+        self.seen = Seen(tensors)
+        self.made: tuple[Seen, Tensor, Tensor | None] | None = None
+        self.packs: dict[str, tuple[Seen, Any]] = {}
+        self.versions: list[int] | None = None  # of frozen tensors
+        self.stepped = ""
+
+    def look(self, tensors: Sequence[Tensor], frozen: bool) -> Seen:
+        """What the tensors hold now; of frozen ones, what they held, or InvalidOperand where a change can be seen."""
+        if frozen and self.versions is not None:
+            if self.stepped:
+                raise InvalidOperand(f"weight: {self.stepped} has stepped on it since the stage was frozen, expected "
+                                     f"weights that stay as they are. {_AGAIN}")  # fmt: skip
+            if self.versions != (now := [_version(tensor) for tensor in tensors]):
+                raise InvalidOperand(f"weight: changed since the stage was frozen (version counters {now}, then "
+                                     f"{self.versions}), expected weights that stay as they are. {_AGAIN}")  # fmt: skip
+            return self.seen
+        if frozen:
+            versions = [_version(tensor) for tensor in tensors]
+        seen = self.seen
+        if not seen.same(tensors):
+            with _packing:
+                seen = self.seen
+                if not seen.same(tensors):
+                    self.seen = seen = Seen(tensors)
+                    self.packs = {}
+        self.stepped = ""
+        if frozen:
+            _watch_optimizers(self, tensors)
+            self.versions = versions
+        else:
+            self.versions = None
+        return seen
+
+    def values(self, seen: Seen, tensors: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
+        """The filters to pack, and the bias that belongs to them (None: the caller's own)."""
+        if self.fold is None:
+            return tensors[0].detach(), None
+        made = self.made
+        if made is None or made[0] is not seen:
+            # Never tensors of inference_mode, even where this runs in it.
+            with torch.inference_mode(False), torch.no_grad():
+                made = seen, *self.fold(*(t.clone() if t is not None and t.is_inference() else t for t in tensors))
+            self.made = made
+        return made[1], made[2]
+
+
+_AGAIN = "Freeze it again, which packs them as they are now, or call it with frozen=False."
+_watched: dict[int, weakref.WeakSet] = {}  # frozen sources by the address of their storages
+_hook: list[Any] = []
+
+
+def _watch_optimizers(source: Source, tensors: Sequence[Tensor]) -> None:
+    for old in [address for address, sources in list(_watched.items()) if not sources]:
+        _watched.pop(old, None)
+    for tensor in tensors:
+        _watched.setdefault(tensor.untyped_storage()._cdata, weakref.WeakSet()).add(source)
+    if not _hook:
+        _hook.append(register_optimizer_step_post_hook(_stepped))
+
+
+def _stepped(optimizer: Optimizer, *_: Any) -> None:
+    if not _watched:
+        return
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.grad is not None and parameter.layout is torch.strided:
+                for source in _watched.get(parameter.untyped_storage()._cdata, ()):
+                    source.stepped = type(optimizer).__name__
+
+
+_sources = Kept(4096)
+
+
+def sources() -> list[Source]:
+    return [source for _, source in list(_sources._kept.values())]
+
+
+def source_of(key: tuple, tensors: Sequence[Tensor], fold: Callable[..., tuple[Tensor, Tensor]] | None) -> Source:
+    found = _sources.find(key)
+    if found is None:
+        with _packing:
+            found = _sources.find(key)
+            if found is None:
+                found = Source(tensors, fold)
+                _sources.keep(key, tensors, found)
+    return found
+
+
+class Entry:
+    """A plan, and of which contents it has the weights."""
+
+    __slots__ = ("bias", "plan", "seen", "source")
+
+    def __init__(self, plan: Plan, source: Source) -> None:
+        self.plan, self.source, self.seen, self.bias = plan, source, None, None
+
+    def current(self, weight: Tensor, frozen: bool, threads: int) -> bool:
+        """Whether the plan has this weight, which it was made for, as it is now; False where that is not sure yet."""
+        source, seen = self.source, self.seen
+        if seen is None or seen is not source.seen:
+            return False
+        if frozen:
+            return source.versions is not None and not source.stepped and source.versions == [_version(weight)]
+        if source.versions is not None or not weight.is_cpu:
+            return False
+        contents, size = seen._parts[0]
+        return contents.same(weight.data_ptr(), size, threads)
+
+
+def _give(entry: Entry, seen: Seen, make: Callable[[], Plan], given: Sequence[Any], tensors: Sequence[Tensor]) -> None:
+    """Packs weights for the entry's plan. On the CPU plans of one packing share them."""
+    source = entry.source
+    weight, bias = source.values(seen, given)
+    if not weight.is_cpu:
+        entry.plan.set_weights(weight, weights_layout="kcrs")
+        entry.seen, entry.bias = seen, bias
+        return
+    found = source.packs.get(entry.plan.packing)
+    whole = True
+    if found is None or found[0] is not seen:
+        found = seen, entry.plan.pack(weight, weights_layout="kcrs")
+        # Another thread or process may have written them meanwhile: then they are packed again at the next call.
+        whole = seen.same(tensors)
+        if whole:
+            source.packs[entry.plan.packing] = found
+        else:
+            source.made = None
+    try:
+        entry.plan.use(found[1])
+    except Busy:  # another thread's run still reads the old ones
+        entry.plan = make()
+        entry.plan.use(found[1])
+    entry.bias = bias
+    entry.seen = seen if whole else None
+
+
+def ready(kept: Kept, key: tuple, place: tuple, given: Sequence[Any], make: Callable[[], Plan], frozen: bool,
+          fold: Callable[..., tuple[Tensor, Tensor]] | None = None) -> tuple[Plan, Tensor | None]:  # fmt: skip
+    """The plan of this key with the weights that `given` holds now, and the bias that is folded with them.
+
+    given: the tensors that weights are made of, the filters first; None where there is none. place: where they are.
+    """
+    tensors = given if fold is None else [tensor for tensor in given if tensor is not None]
+    entry = kept.find(key)
+    if entry is None:
+        with _packing:
+            entry = kept.find(key)
+            if entry is None:
+                entry = Entry(make(), source_of(place, tensors, fold))
+                kept.keep(key, tensors, entry)
+    if not frozen and tensors[0].is_cuda:
+        if hasattr(entry.plan, "repack"):  # on the stream, without comparing
+            weight, bias = (tensors[0].detach(), None) if fold is None else fold(*given)
+            entry.plan.repack(weight.detach())
+            return entry.plan, bias
+        if torch.cuda.is_current_stream_capturing() and entry.seen is not None:
+            return entry.plan, entry.bias  # comparing would wait for the device, which a capture forbids
+    seen = entry.source.look(tensors, frozen)
+    if entry.seen is not seen:
+        with _packing:
+            if entry.seen is not seen:
+                _give(entry, seen, make, given, tensors)
+    return entry.plan, entry.bias
