@@ -86,7 +86,8 @@ for path in sorted(source.glob("tests/cuda/*-stages.txt")):
 
 # The order: weights change, are packed and read in turns, and nothing waits in between.
 for text in ("f16:n2h14w14c256k256r3pad1", "f16:n1h8w8c64k64r1", "f16:n2h28w28c3k64r7stride2pad3",
-             "f16:n1h8w8c512k8r3pad1", "n2h14w14c64k64r3pad1", "f16:n2h9w9c60k61r3pad1+relu+max2", "n2h28w28c64k64r3pad1"):  # fmt: skip
+             "f16:n1h8w8c512k8r3pad1", "n2h14w14c64k64r3pad1", "f16:n2h9w9c60k61r3pad1+relu+max2",
+             "n2h28w28c64k64r3pad1"):  # fmt: skip
     stage = convoy.Stage(text)
     generator = torch.Generator().manual_seed(1)
     x, more, kind = inputs(stage, generator)
