@@ -137,14 +137,14 @@ for line in sys.stdin:
                 self.assertTrue(self.gone())
 
     def test_none_is_left_by_a_signal_while_it_works(self):
-        answer = '        answer = {"samples"'
-        self.worker.write_text(self.WORKER.replace(answer, f"        time.sleep(60)\n{answer}"))
+        busy = '        time.sleep(60)\n        answer = {"samples"'
+        self.worker.write_text(self.WORKER.replace('        answer = {"samples"', busy))
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
             with self.subTest(number):
                 pids = pathlib.Path(f"{self.worker}.pids")
                 pids.unlink(missing_ok=True)
-                command = self.command("--peers-keep-running", seconds=0.01)
-                process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+                process = subprocess.Popen(self.command("--peers-keep-running", seconds=0.01),
+                                           stdout=subprocess.DEVNULL)
                 while process.poll() is None and (not pids.exists() or len(pids.read_text().split()) < 2):
                     time.sleep(0.02)
                 time.sleep(0.7)
