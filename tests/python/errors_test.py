@@ -130,6 +130,9 @@ class Errors(unittest.TestCase):
             convoy.Network("/nowhere")
         with self.assertRaisesRegex(convoy.Error, "model: no name, expected the folder of network.txt"):
             convoy.Network("")
+        for cut in (convoy.demo_model() + "\0/x", os.fsencode(convoy.demo_model()) + b"\0"):
+            with self.assertRaisesRegex(convoy.Error, "model: .*has a NUL character"):
+                convoy.Network(cut)
         network = convoy.Network(os.fsencode(convoy.demo_model()))
         self.assertEqual(repr(network), "<convoy.Network u8:h28w28c1 to 10 classes on cpu>")
         with self.assertRaisesRegex(convoy.InvalidOperand, "images"):
