@@ -12,6 +12,7 @@
 #include "core/gpu_async.hpp"
 #include "errors.hpp"
 #include "exchange.hpp"
+#include "torch_tensor.hpp"
 
 namespace nb = nanobind;
 
@@ -92,12 +93,6 @@ nb::object capsule_of(nb::handle array, Device device, Stream stream) {
   return method(**arguments);
 }
 
-/// Whether neighbours of one axis lie side by side in memory.
-bool has_neighbours(const TensorView& view) {
-  const auto end = view.stride.begin() + view.rank;
-  return std::find(view.stride.begin(), end, 1) != end;
-}
-
 }  // namespace
 
 const ArrayType& type_of(nb::handle array) {
@@ -169,13 +164,7 @@ void Array::take(nb::handle array, const char* name, Access access, Device devic
                            name_of_type(array), why));
   }
   taken_shape_ = view.shape, taken_stride_ = view.stride;
-  // DLPack does not carry it. Such a view of complex numbers has no axis of neighbours.
-  if (type->maker == Maker::torch && !has_neighbours(view) &&
-      nb::cast<bool>(array.attr("is_neg")()))
-    raise(StatusCode::invalid_operand,
-          fmt::format("{}: {} whose negative bit is set, as of z.conj().imag, expected its numbers "
-                      "in memory. Pass {}.resolve_neg().",
-                      name, name_of_type(array), name));
+  if (type->maker == Maker::torch) check_tensor(array, view, name, access);
   if (access == Access::write && type->maker == Maker::jax)
     raise(StatusCode::invalid_operand,
           fmt::format(

@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "convoy/tensor.hpp"
@@ -33,6 +34,29 @@ const ArrayType& type_of(nanobind::handle array);
 /// with __cuda_stream__), else the current stream of the library that `array` comes from. On the
 /// CPU there is none.
 Stream stream_of(nanobind::handle given, nanobind::handle array, Device device);
+
+/// The stream that the library of such arrays works on now, of this thread.
+Stream current_stream(const ArrayType& type, Device device);
+
+/// A `with` block of Python: leaves what it entered.
+class With {
+ public:
+  explicit With(nanobind::object context) : context_(std::move(context)) {
+    context_.attr("__enter__")();
+  }
+  With(const With&) = delete;
+  With& operator=(const With&) = delete;
+  ~With() {
+    try {
+      context_.attr("__exit__")(nanobind::none(), nanobind::none(), nanobind::none());
+    } catch (nanobind::python_error& error) {
+      error.discard_as_unraisable("leaving a context");
+    }
+  }
+
+ private:
+  nanobind::object context_;
+};
 
 enum class Access : std::uint8_t { read, write };
 

@@ -27,7 +27,8 @@ weights: [K, R, S, C/groups] f32 or of the stage's type, any strides; None: set_
     weights_layout="kcrs" takes PyTorch's order [K, C/groups, R, S].
 device: "cpu", "cuda", "cuda:1". threads: 0 is CONVOY_NUM_THREADS, else every core.
 kernel, tile: by name, as `explain` prints them; "": the planner chooses.
-concurrent_runs: calls that compute at once with workspace of the plan's own.
+concurrent_runs: on the CPU, calls that compute at once with workspace of the plan's own; further ones
+    wait. On a GPU any number of streams may run a plan.
 openmp: on the CPU, run on the threads of the OpenMP runtime that the process has, as PyTorch's
     operators do, where it has one. Those spin for milliseconds behind each of its regions.
 axes: what arrays call their axes. "nhwc" is Convoy's own [N, H, W, C]; "nchw" is PyTorch's name for
@@ -59,7 +60,8 @@ stream: of a GPU: an integer, a stream of PyTorch or CuPy; None: the current one
 
 Raises InvalidOperand (shape, type, device, strides, read-only or overlapping outputs), NoWeights,
 NoWorkspace, Busy (weights are changing), DeviceError. Nothing was written then, except with
-DeviceError. No gradients are kept of what is computed here.
+DeviceError. No gradients are kept of what is computed here: with gradients on, a tensor of PyTorch
+that requires one is refused as an output.
 
     >>> import numpy as np
     >>> plan = convoy.Plan("n2h4c1k1r1+relu+keep(idx)+max2", np.ones((1, 1, 1, 1), np.float32))

@@ -13,7 +13,8 @@ Axes axes_of(const std::string& text) {
   throw Error(fmt::format("axes: '{}', expected 'auto', 'nhwc' or 'nchw'", text));
 }
 
-bool as_channels_last(Array& array, const char* name, Axes axes, const Pixels& expected) {
+bool as_channels_last(Array& array, const char* name, Axes axes, const Pixels& expected,
+                      bool has_axes) {
   TensorView& view = array.view;
   if (axes == Axes::nhwc || view.rank < 4) return false;
   const auto first = static_cast<std::size_t>(view.rank - 3);
@@ -29,10 +30,15 @@ bool as_channels_last(Array& array, const char* name, Axes axes, const Pixels& e
       if (last_is_dense && first_is_dense) return false;  // one value a plane
       if (last_is_dense && array.type->maker == Maker::torch)
         raise(StatusCode::invalid_operand,
-              fmt::format("{}: {}, which may be [N,H,W,C] or [N,C,H,W]. Say which: "
-                          "Plan(..., axes=\"nhwc\"), or axes=\"nchw\" and "
-                          "{}.to(memory_format=torch.channels_last).",
-                          name, describe(view), name));
+              has_axes
+                  ? fmt::format("{}: {}, which may be [N,H,W,C] or [N,C,H,W]. Say which: "
+                                "Plan(..., axes=\"nhwc\"), or axes=\"nchw\" and "
+                                "{}.to(memory_format=torch.channels_last).",
+                                name, describe(view), name)
+                  : fmt::format("{0}: {1}, which may be [N,H,W,C] or [N,C,H,W]. Of [N,C,H,W] pass "
+                                "{0}.to(memory_format=torch.channels_last), of [N,H,W,C] "
+                                "{0}.permute(0, 3, 1, 2).",
+                                name, describe(view)));
       if (!first_is_dense) return false;
     }
   } else if (!fits_nchw) {
@@ -42,11 +48,10 @@ bool as_channels_last(Array& array, const char* name, Axes axes, const Pixels& e
   }
   if (shape[0] != 1 && stride[0] != 1)
     raise(StatusCode::invalid_operand,
-          fmt::format("{}: {}, channels first in memory; this stage's are last. Pass "
-                      "{}.to(memory_format=torch.channels_last), or "
-                      "numpy.ascontiguousarray({}.transpose(0, 2, 3, 1)), once; or give the stage "
-                      "the option nchw.",
-                      name, describe(view), name, name));
+          fmt::format("{0}: {1}, channels first in memory; expected them last. Pass "
+                      "{0}.to(memory_format=torch.channels_last), or "
+                      "numpy.ascontiguousarray({0}.transpose(0, 2, 3, 1)), once{2}.",
+                      name, describe(view), has_axes ? "; or give the stage the option nchw" : ""));
   const Index rows = stride[1], columns = stride[2];
   shape[0] = expected.h, shape[1] = expected.w, shape[2] = expected.c;
   stride[0] = rows, stride[1] = columns, stride[2] = 1;

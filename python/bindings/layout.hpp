@@ -23,6 +23,8 @@ struct Pixels {
 /// Turns the view of a channels_last array [..., C, H, W] into that of [..., H, W, C], the same
 /// memory; true where it did. Raises InvalidOperand where the channels are not innermost, and where
 /// nothing tells which of the two it is. Anything else is left to the plan's own checks.
-bool as_channels_last(Array& array, const char* name, Axes axes, const Pixels& expected);
+/// has_axes: the caller can say Plan(..., axes=).
+bool as_channels_last(Array& array, const char* name, Axes axes, const Pixels& expected,
+                      bool has_axes = true);
 
 }  // namespace convoy::python

@@ -7,15 +7,21 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "core/gpu.hpp"
+#include "core/gpu_async.hpp"
 #include "core/printable.hpp"
 #include "documents.hpp"
 #include "errors.hpp"
+#include "gil.hpp"
 #include "layout.hpp"
 #include "openmp.hpp"
 #include "stage.hpp"
+#include "torch_tensor.hpp"
 
 namespace nb = nanobind;
 
@@ -23,8 +29,23 @@ namespace convoy::python {
 namespace {
 
 struct PythonNetwork {
+  PythonNetwork(Network made, Device there) : network(std::move(made)), device(there) {}
+
   Network network;
   Device device;
+  // What lies between layers is the network's own, so that on a GPU a run follows the one before
+  // it, whatever their streams. Held while a run is enqueued.
+  struct Order {
+    std::mutex mutex;
+    std::optional<gpu::Event> done;
+  };
+  std::unique_ptr<Order> order = std::make_unique<Order>();
+
+  /// Until the last run has been computed. Without the GIL. Throws Error.
+  void wait() const {
+    const std::lock_guard<std::mutex> lock(order->mutex);
+    if (order->done) order->done->wait();
+  }
 };
 
 NetworkOptions options_of(const std::string& device, int threads, Index batch, bool spike_kernels,
@@ -41,7 +62,7 @@ NetworkOptions options_of(const std::string& device, int threads, Index batch, b
 }
 
 PythonNetwork load(const std::string& folder, const NetworkOptions& options) {
-  const nb::gil_scoped_release released;
+  const Released released;
   return {Network(folder, options), options.device};
 }
 
@@ -88,7 +109,7 @@ PythonNetwork from_text(const std::string& text, const nb::dict& given, const st
   }
   const NetworkOptions options = options_of(device, threads, batch, spike_kernels, weights, openmp);
   PythonNetwork made = [&]() -> PythonNetwork {
-    const nb::gil_scoped_release released;
+    const Released released;
     return {Network(network, parameters, options), options.device};
   }();
   for (const auto& one : all) one->check_unchanged();
@@ -99,7 +120,7 @@ void take_images(const PythonNetwork& self, Array& array, nb::handle images, Str
   if (images.is_none()) raise(StatusCode::invalid_operand, "images: None, expected an array");
   array.take(images, "images", Access::read, self.device, stream);
   const NetworkText& text = self.network.text();
-  as_channels_last(array, "images", Axes::automatic, {text.h, text.w, text.c});
+  as_channels_last(array, "images", Axes::automatic, {text.h, text.w, text.c}, false);
 }
 
 /// The images of a run, and where it goes.
@@ -117,8 +138,28 @@ void compute(const PythonNetwork& self, const Images& images, const TensorView& 
              const TensorView& labels) {
   Status status;
   {
-    const nb::gil_scoped_release released;
-    status = self.network.run(images.array.view, logits, labels, images.stream);
+    const Released released;
+    const bool on_gpu = self.device.kind == DeviceKind::cuda;
+    PythonNetwork::Order& order = *self.order;
+    const std::unique_lock<std::mutex> lock(order.mutex, std::try_to_lock);
+    if (on_gpu && lock.owns_lock() && gpu::is_captured(self.device, images.stream))
+      status = {StatusCode::invalid_operand,
+                "stream: it is being captured in a CUDA graph, and what lies between the network's "
+                "layers is memory of its own, which a graph could write to while another run uses "
+                "it. Run it outside the capture."};
+    else if (on_gpu && !lock.owns_lock())
+      status = {
+          StatusCode::busy,
+          "network: another thread is in a run of it; expected one at a time. Wait for it, or "
+          "make a network for each thread."};
+    else {
+      if (order.done) order.done->hold_back(images.stream);
+      status = self.network.run(images.array.view, logits, labels, images.stream);
+      if (on_gpu && status.ok()) {
+        if (!order.done) order.done.emplace(self.device);
+        order.done->record(images.stream);
+      }
+    }
     // JAX knows nothing of the stream.
     if (status.ok() && self.device.kind == DeviceKind::cuda &&
         images.array.type->maker == Maker::jax)
@@ -139,6 +180,8 @@ void run(const PythonNetwork& self, nb::handle images, nb::handle logits, nb::ha
     label_array.check_unchanged(labels, "labels");
   }
   compute(self, taken, logit_array.view, label_array.view);
+  for (const auto& [array, object] : {std::pair(&logit_array, logits), {&label_array, labels}})
+    if (array->type && array->type->maker == Maker::torch) count_write(object);
 }
 
 /// A new array beside the images, filled by a run.
@@ -157,7 +200,8 @@ std::vector<double> profile(const PythonNetwork& self, nb::handle images) {
   Array array;
   take_images(self, array, images, {});
   std::vector<double> seconds;
-  const nb::gil_scoped_release released;
+  const Released released;
+  self.wait();
   const Status status = self.network.profile(array.view, seconds);
   const nb::gil_scoped_acquire acquired;
   raise_unless_ok(status);
@@ -193,6 +237,11 @@ void define_network(nb::module_& module) {
             // Bytes: a name need not be UTF-8.
             const auto path =
                 nb::cast<nb::bytes>(nb::module_::import_("os").attr("fsencode")(folder));
+            if (std::string_view(path.c_str(), path.size()).find('\0') != std::string_view::npos)
+              throw Error(
+                  fmt::format("model: {} has a NUL character, which no path has; expected the "
+                              "folder of network.txt",
+                              utf8_of(nb::repr(folder))));
             new (self) PythonNetwork(
                 load(std::string(path.c_str(), path.size()),
                      options_of(device, threads, batch, spike_kernels, weights, openmp)));
@@ -236,7 +285,8 @@ void define_network(nb::module_& module) {
       .def(
           "warm",
           [](const PythonNetwork& self, Index n) {
-            const nb::gil_scoped_release released;
+            const Released released;
+            self.wait();
             self.network.warm(n);
           },
           nb::arg("n"),

@@ -15,6 +15,7 @@
 #include "core/gpu_async.hpp"
 #include "errors.hpp"
 #include "exchange.hpp"
+#include "gil.hpp"
 #include "stage.hpp"
 
 namespace nb = nanobind;
@@ -63,24 +64,6 @@ const Library& cupy() {
   static const Library* library = nullptr;
   return found(library, "cupy");
 }
-
-/// A `with` block of Python: leaves what it entered.
-class With {
- public:
-  explicit With(nb::object context) : context_(std::move(context)) { context_.attr("__enter__")(); }
-  With(const With&) = delete;
-  With& operator=(const With&) = delete;
-  ~With() {
-    try {
-      context_.attr("__exit__")(nb::none(), nb::none(), nb::none());
-    } catch (nb::python_error& error) {
-      error.discard_as_unraisable("leaving a device");
-    }
-  }
-
- private:
-  nb::object context_;
-};
 
 /// Memory that several DLPack structures and the Python object share.
 struct SharedTensor {
@@ -169,7 +152,7 @@ nb::object dlpack_of(const SharedTensor& self, nb::handle stream, nb::handle max
   const Device device = tensor->view().device;
   if (device.kind == DeviceKind::cuda) self.wait_before(stream, moves || copies == 1);
   if (moves || copies == 1) {
-    const nb::gil_scoped_release released;
+    const Released released;
     tensor = std::make_shared<Tensor>(moves ? tensor->to(Device{}) : tensor->clone());
   }
   const auto version = max_version.is_none() ? std::pair<std::int64_t, std::int64_t>(0, 0)
@@ -254,7 +237,10 @@ Stream stream_of(nb::handle given, nb::handle array, Device device) {
                       "CuPy, or an object with __cuda_stream__",
                       name_of_type(given)));
   }
-  const ArrayType& type = type_of(array);
+  return current_stream(type_of(array), device);
+}
+
+Stream current_stream(const ArrayType& type, Device device) {
   if (type.exchange && type.exchange->current_stream) {
     Stream stream;
     if (type.exchange->current_stream(dlpack::cuda, device.index, &stream.handle) != 0)
@@ -264,8 +250,10 @@ Stream stream_of(nb::handle given, nb::handle array, Device device) {
   if (type.maker == Maker::torch)
     return stream_of_handle(
         torch().module.attr("cuda").attr("current_stream")(device.index).attr("cuda_stream"));
-  if (type.maker == Maker::cupy)
+  if (type.maker == Maker::cupy) {
+    const With on(cupy().module.attr("cuda").attr("Device")(device.index));
     return stream_of_handle(cupy().module.attr("cuda").attr("get_current_stream")().attr("ptr"));
+  }
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -14,9 +15,12 @@
 #include "core/gpu.hpp"
 #include "documents.hpp"
 #include "errors.hpp"
+#include "gil.hpp"
 #include "layout.hpp"
 #include "openmp.hpp"
+#include "scratch.hpp"
 #include "stage.hpp"
+#include "torch_tensor.hpp"
 
 namespace nb = nanobind;
 
@@ -43,6 +47,8 @@ class PythonPlan {
     kept_ = {shapes.p, shapes.q, made.k};
     n_axis_ = made.act.is_neuron() ? 1 : 0;
     y_dtype_ = made.output_dtype(plan.device().kind == DeviceKind::cuda);
+    if (plan.device().kind == DeviceKind::cuda && plan.workspace_bytes() > 0)
+      scratch_.emplace(plan.device(), plan.workspace_bytes());
   }
 
   nb::object run(const Given& given);
@@ -62,7 +68,8 @@ class PythonPlan {
   Pixels x_, y_, kept_;
   std::size_t n_axis_ = 0;
   DType y_dtype_ = DType::f32;
-  std::atomic<int> runs_{0};  // under way; -1: weights are changing
+  std::atomic<int> runs_{0};        // under way; -1: weights are changing
+  std::optional<Scratch> scratch_;  // of a GPU's plan that needs workspaces
 };
 
 /// Counts a run, or refuses it.
@@ -88,7 +95,7 @@ class Running {
 /// One run: the arrays that Python gave, and those that are made for it.
 class PythonPlan::Call {
  public:
-  Call(const PythonPlan& self, const Given& given)
+  Call(PythonPlan& self, const Given& given)
       : self_(self),
         given_(given),
         stage_(self.plan.stage()),
@@ -105,24 +112,29 @@ class PythonPlan::Call {
   }
 
   nb::object run() {
-    const Operands operands{.x = x_.view,
-                            .bias = bias_.view,
-                            .norm_scale = scale_.view,
-                            .norm_shift = shift_.view,
-                            .y = y_.view,
-                            .pre = pre_.view,
-                            .act = act_.view,
-                            .idx = idx_.view,
-                            .membrane_in = before_.view,
-                            .membrane_out = after_.view};
+    Operands operands{.x = x_.view,
+                      .bias = bias_.view,
+                      .norm_scale = scale_.view,
+                      .norm_shift = shift_.view,
+                      .y = y_.view,
+                      .pre = pre_.view,
+                      .act = act_.view,
+                      .idx = idx_.view,
+                      .membrane_in = before_.view,
+                      .membrane_out = after_.view};
     Status status;
+    std::optional<Scratch::Lent> scratch;
+    if (self_.scratch_) scratch.emplace(*self_.scratch_, *x_.type, stream_);
     {
-      const nb::gil_scoped_release released;
+      const Released released;
+      if (scratch) operands.workspace = scratch->begin();
       status = self_.plan.run(operands, stream_);
+      if (scratch) scratch->end();
       // JAX knows nothing of the stream.
       if (status.ok() && device_.kind == DeviceKind::cuda && x_.type->maker == Maker::jax)
         gpu::synchronize(device_, stream_);
     }
+    if (status.ok() || status.code() == StatusCode::device_error) count_writes();
     raise_unless_ok(status);
     if (!stage_.keep.any()) return delivered(*x_.type, std::move(y_.object), device_, stream_);
     const nb::object outputs = nb::module_::import_("convoy.records").attr("Outputs");
@@ -138,6 +150,15 @@ class PythonPlan::Call {
     Array given;
     TensorView view;
   };
+
+  /// Of outputs that the caller gave.
+  void count_writes() const {
+    const auto count = [](const Array& array, nb::handle object) {
+      if (array.type && array.type->maker == Maker::torch) count_write(object);
+    };
+    count(y_.given, given_.out), count(pre_.given, given_.pre), count(act_.given, given_.act);
+    count(idx_.given, given_.idx), count(after_, given_.membrane_out);
+  }
 
   void take_x() {
     x_.take(given_.x, "x", Access::read, device_, stream_);
@@ -231,7 +252,7 @@ class PythonPlan::Call {
     output.view = output.given.view;
   }
 
-  const PythonPlan& self_;
+  PythonPlan& self_;
   const Given& given_;
   const Stage& stage_;
   const Device device_;
@@ -294,7 +315,7 @@ Weights pack(const PythonPlan& self, nb::handle weights, const std::string& layo
   Array array;
   take_weights(array, weights, layout, self.plan.device(), stream);
   Weights packed = [&] {
-    const nb::gil_scoped_release released;
+    const Released released;
     return self.plan.pack(array.view, stream);
   }();
   array.check_unchanged(weights, "weights");
@@ -308,11 +329,11 @@ void set_weights(PythonPlan& self, nb::handle weights, const std::string& layout
   take_weights(array, weights, layout, self.plan.device(), stream);
   self.change([&] {
     const Weights packed = [&] {
-      const nb::gil_scoped_release released;
+      const Released released;
       return self.plan.pack(array.view, stream);
     }();
     array.check_unchanged(weights, "weights");
-    const nb::gil_scoped_release released;
+    const Released released;
     self.plan.use(packed, stream);
   });
 }

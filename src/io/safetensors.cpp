@@ -43,9 +43,9 @@ struct Said {
 
 /// Reads the header as it comes, in time that grows with its length. No tree of it is built: that
 /// would take many times its memory, and taking it down allocates.
-class Header : public nlohmann::json_sax<Json> {
+class SafetensorsHeader : public nlohmann::json_sax<Json> {
  public:
-  explicit Header(const std::string& name) : name_(name) {}
+  explicit SafetensorsHeader(const std::string& name) : name_(name) {}
   std::map<std::string, Said> tensors;
   bool is_object = false;
 
@@ -168,7 +168,7 @@ SafeTensors::SafeTensors(Source source, std::string name)
   source_.read(8, text);
   body_ = 8 + size;
   body_size_ = source_.size - body_;
-  Header header(name_);
+  SafetensorsHeader header(name_);
   if (!Json::sax_parse(text.begin(), text.end(), &header) || !header.is_object)
     throw Error(name_ + ": its header is not a JSON object. Is it a safetensors file?");
   for (auto& [key, said] : header.tensors) {

@@ -48,7 +48,7 @@ class Errors(unittest.TestCase):
     def test_what_is_no_array(self):
         for interface in (7, {"shape": "x", "typestr": "<f4"}, {"shape": (2, 4, 5, 3), "typestr": "<f4", "data": 0}):
             strange = type("Strange", (), {"__array_interface__": interface})()
-            self.refused("x: a Strange", strange, self.bias)
+            self.refused("^x: .*expected shape, typestr and data as NumPy.s", strange, self.bias)
         self.refused("norm: an int, expected a pair", self.x, self.bias, norm=5)
 
     def test_text_that_utf8_does_not_hold(self):
@@ -130,6 +130,9 @@ class Errors(unittest.TestCase):
             convoy.Network("/nowhere")
         with self.assertRaisesRegex(convoy.Error, "model: no name, expected the folder of network.txt"):
             convoy.Network("")
+        for cut in (convoy.demo_model() + "\0/x", os.fsencode(convoy.demo_model()) + b"\0"):
+            with self.assertRaisesRegex(convoy.Error, "model: .*has a NUL character"):
+                convoy.Network(cut)
         network = convoy.Network(os.fsencode(convoy.demo_model()))
         self.assertEqual(repr(network), "<convoy.Network u8:h28w28c1 to 10 classes on cpu>")
         with self.assertRaisesRegex(convoy.InvalidOperand, "images"):

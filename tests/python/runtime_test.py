@@ -114,6 +114,23 @@ class Runtime(unittest.TestCase):
             os._exit(0 if same else 1)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
 
+    def test_daemon_threads_at_the_end(self):
+        """They are in a run when the interpreter ends: the process ends as if they were not there."""
+        code = """
+import numpy as np, convoy, threading, time
+plan = convoy.Plan("n4h32c16k16r3pad1", np.ones((16, 3, 3, 16), "f"))
+network, images = convoy.Network(convoy.demo_model()), np.zeros((200, 28, 28), np.uint8)
+x, w = np.ones((4, 32, 32, 16), "f"), np.ones((16, 3, 3, 16), "f")
+def work(call):
+    while True: call()
+for call in (lambda: plan(x), lambda: network(images), lambda: plan.pack(w)):
+    threading.Thread(target=work, args=(call,), daemon=True).start()
+time.sleep(.05)
+"""
+        for turn in range(10):
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), turn)
+
     def test_openmp_where_there_is_none(self):
         code = """
 import numpy as np, convoy
