@@ -38,7 +38,9 @@ void expect_skipped(const Plan& plan, const Tensor& w, const std::string& where)
     const float got = y.data<float>()[at];
     ASSERT_EQ(std::isnan(got), std::isnan(sum)) << where << ", output " << at;
     ASSERT_EQ(std::isinf(got), std::isinf(sum)) << where << ", output " << at;
-    if (std::isfinite(got)) ASSERT_NEAR(got, sum, 1e-3) << where << ", output " << at;
+    if (std::isfinite(got)) {
+      ASSERT_NEAR(got, sum, 1e-3) << where << ", output " << at;
+    }
   }
 }
 

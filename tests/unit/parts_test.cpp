@@ -153,7 +153,7 @@ std::vector<std::string> bytes_of(const Case& one) {
   return all;
 }
 
-constexpr const char* stages[] = {
+constexpr const char* cut_stages[] = {
     "n41h5w4c3k6r3pad1+bias+relu",
     "n41h5w4c3k6r3pad1+bias+relu+max2+keep(pre,act,idx)",
     "n41h5w4c3k6r3pad1nchw+bias+relu+max3s2p1+keep(idx)",
@@ -167,7 +167,7 @@ constexpr const char* stages[] = {
 };
 
 TEST(Parts, GiveTheBitsOfTheWhole) {
-  for (const char* text : stages) {
+  for (const char* text : cut_stages) {
     for (const bool slices : {false, true}) {
       const Stage stage = parse_stage(text).normalised();
       if (slices && stage.layout == Layout::nchw) continue;
@@ -189,7 +189,7 @@ TEST(Parts, GiveTheBitsOfTheWhole) {
 }
 
 TEST(Parts, TakeFewerImagesThanThePlan) {
-  for (const char* text : stages) {
+  for (const char* text : cut_stages) {
     Stage stage = parse_stage(text).normalised();
     const Case all(stage, false);
     const InPartsOf parts(all.stage, 6, all.random.weights);
