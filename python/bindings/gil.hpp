@@ -6,9 +6,9 @@
 
 namespace convoy::python {
 
-/// As nanobind's gil_scoped_release; a daemon thread that is still in here when the interpreter ends
-/// sleeps from then on. Python before 3.14 ends such a thread by unwinding it, which no destructor
-/// of C++ lets pass: the process would abort.
+/// As nanobind's gil_scoped_release; a daemon thread that is still in here when the interpreter
+/// ends sleeps from then on. Python before 3.14 ends such a thread by unwinding it, which no
+/// destructor of C++ lets pass: the process would abort.
 class Released {
  public:
   Released() : state_(PyEval_SaveThread()) {}

@@ -62,8 +62,10 @@ void* Scratch::Lent::begin() {
     return scratch_.captured_own_.back().view().data;
   }
   if (!scratch_.own_.view()) scratch_.own_ = make();
-  if (!scratch_.done_) scratch_.done_.emplace(scratch_.device_);
-  else scratch_.done_->hold_back(stream_);
+  if (!scratch_.done_)
+    scratch_.done_.emplace(scratch_.device_);
+  else
+    scratch_.done_->hold_back(stream_);
   return scratch_.own_.view().data;
 }
 

@@ -10,9 +10,9 @@
 
 namespace convoy::python {
 
-/// Workspaces of a plan's runs. PyTorch and CuPy lend one for each run, on the run's stream, from the
-/// allocator that orders memory by stream and knows of captures; for other arrays there is one of
-/// the plan's own, and a run waits for the one before it, whatever their streams.
+/// Workspaces of a plan's runs. PyTorch and CuPy lend one for each run, on the run's stream, from
+/// the allocator that orders memory by stream and knows of captures; for other arrays there is one
+/// of the plan's own, and a run waits for the one before it, whatever their streams.
 class Scratch {
  public:
   Scratch(Device device, std::size_t bytes) : device_(device), bytes_(bytes) {}

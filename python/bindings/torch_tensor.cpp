@@ -61,7 +61,8 @@ struct Torch {
     void* const library = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
     if (!library) return;
     const auto find = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+      function =
+          reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
     };
     find(direct.is_neg, "_ZN2at6native6is_negERKNS_6TensorE");
     find(direct.storage_size, "aoti_torch_get_storage_size");
@@ -111,9 +112,10 @@ void check_storage(const Torch& torch, nb::handle tensor, const TensorView& view
   const auto expected = (last + 1) * static_cast<std::int64_t>(size_of(view.dtype));
   if (bytes >= expected) return;
   raise(StatusCode::invalid_operand,
-        fmt::format("{}: {}, whose storage has {} bytes, expected {} or more. It was made smaller, as "
-                    "by untyped_storage().resize_(): pass a tensor that has all of its memory.",
-                    name, describe(view), bytes, expected));
+        fmt::format(
+            "{}: {}, whose storage has {} bytes, expected {} or more. It was made smaller, as "
+            "by untyped_storage().resize_(): pass a tensor that has all of its memory.",
+            name, describe(view), bytes, expected));
 }
 
 void check_writable(const Torch& torch, nb::handle tensor, const char* name) {

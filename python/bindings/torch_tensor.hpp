@@ -6,8 +6,8 @@
 
 namespace convoy::python {
 
-/// Raises InvalidOperand where the tensor's numbers are not in the memory of its view, and for one to
-/// write to where PyTorch's own operators would not take it as `out`.
+/// Raises InvalidOperand where the tensor's numbers are not in the memory of its view, and for one
+/// to write to where PyTorch's own operators would not take it as `out`.
 void check_tensor(nanobind::handle tensor, const TensorView& view, const char* name, Access access);
 
 /// Moves the tensor's version counter, as an operator that writes in place does.

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from ._core import InvalidOperand
-from .gradients import activated, fold, sums
+from .gradients import activated, fold, output_dtype, sums
 from .stage_text import Form, form_of
 
 _transforms = torch._C._functorch.peek_interpreter_stack
@@ -94,7 +94,7 @@ def stage(x, weight, bias, text, frozen=False):
     form = form_of(text)
     dtype = x.dtype if x.is_cuda else torch.float32
     y = pooled(form, activated(convolved(form, x, weight, bias, dtype), form))
-    return y.to(form.output_dtype(x.dtype))
+    return y.to(output_dtype(form, x.dtype))
 
 
 def stage_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text, frozen=False):

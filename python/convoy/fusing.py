@@ -14,7 +14,7 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from ._core import Error, InvalidOperand
-from .fusing_changes import Watch, without_hooks
+from .fusing_changes import Watch, guards_compiled, without_hooks
 from .fusing_compare import compare
 from .fusing_graph import (
     Found,
@@ -145,6 +145,10 @@ class Fused(nn.Module):
         if self.training or self.original.training:
             return self.original(*arguments, **named)
         if torch.compiler.is_compiling():
+            if not guards_compiled:
+                raise Error(f"fuse: torch.compile of a fused model with PyTorch {torch.__version__}, expected 2.15 or "
+                            "later: this one has no guard that sees changes of the model. Call the fused model "
+                            "itself.")
             if text := self._watch.problem():
                 for one in (*arguments, *named.values()):
                     if isinstance(one, Tensor):

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor, nn
-from torch._custom_class_base import CustomClassBase
-from torch._library.opaque_object import MemberType, register_custom_class
 from torch.nn.modules import module as _modules
 
 from ._core import Error, _first_change, _pack_watch
@@ -29,6 +27,12 @@ from .fusing_records import (
 from .fusing_state import Walk
 from .layers import HOOKS
 from .records import a_kind
+
+try:  # PyTorch 2.15 and later
+    from torch._custom_class_base import CustomClassBase
+    from torch._library.opaque_object import MemberType, register_custom_class
+except ImportError:  # without them torch.compile can't be told to look at each call (`Watch.problem`)
+    CustomClassBase, register_custom_class = object, None
 
 _GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks",
                  "_global_backward_pre_hooks")  # fmt: skip
@@ -258,5 +262,7 @@ def _short(value: Any) -> str:
     return text if len(text) < 80 else text[:77] + "..."
 
 
-register_custom_class(Watch, typ="symbolic", guard_fn=lambda watch: [watch.changes()],
-                      members={"problem": MemberType.USE_REAL})  # fmt: skip
+guards_compiled = register_custom_class is not None
+if guards_compiled:
+    register_custom_class(Watch, typ="symbolic", guard_fn=lambda watch: [watch.changes()],
+                          members={"problem": MemberType.USE_REAL})  # fmt: skip

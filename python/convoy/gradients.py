@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import torch
 
-from .stage_text import form_of
+from .stage_text import Form, form_of
+
+DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+_TORCH = {name: dtype for dtype, name in DTYPES.items()}
+
+
+def output_dtype(form: Form, dtype: torch.dtype) -> torch.dtype:
+    """y's type for an x of this one."""
+    name = form.stage.output_dtype
+    return dtype if name == form.stage.dtype else _TORCH[name]
 
 
 def fold(weight, bias, gamma, beta, mean, var, eps):

@@ -6,12 +6,7 @@ import functools
 import re
 from typing import Any, NamedTuple
 
-import torch
-
 from ._core import Error, InvalidOperand, Stage
-
-DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
-_TORCH = {name: dtype for dtype, name in DTYPES.items()}
 
 _HEAD = re.compile(r"(?:\w+:)?n\d+h\d+w\d+")
 _RIDER = re.compile(r"(?<!\de)\+")
@@ -116,10 +111,6 @@ class Form:
                                  f"window in the stage {self.stage}. Pad them, or leave them out.")
         return sizes
 
-    def output_dtype(self, dtype: torch.dtype) -> torch.dtype:
-        """y's type for an x of this one."""
-        name = self.stage.output_dtype
-        return dtype if name == self.stage.dtype else _TORCH[name]
 
     def bounds(self) -> tuple[float, float] | None:
         """(lo, hi) of relu6 and clip."""

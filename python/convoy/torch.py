@@ -17,9 +17,9 @@ from torch.autograd import forward_ad
 
 from . import derivatives, gradients
 from ._core import InvalidOperand, Plan, Stage
-from .gradients import fold
+from .gradients import DTYPES, fold, output_dtype
 from .records import a_kind
-from .stage_text import DTYPES, Form, form_of
+from .stage_text import Form, form_of
 from .weights import Kept, place_of, ready, source_of, sources
 
 __all__ = ["StageModule", "plan", "spike", "stage"]  # noqa: F822
@@ -102,7 +102,7 @@ def _plan(text: str, x: Tensor, weight: Tensor, bias: Tensor | None, frozen: boo
 def _empty(form: Form, x: Tensor) -> Tensor:
     """y, its values undefined: dense, of x's memory format."""
     p, q = form.sizes(x.shape[2], x.shape[3])
-    return torch.empty((x.shape[0], form.k, p, q), dtype=form.output_dtype(x.dtype), device=x.device,
+    return torch.empty((x.shape[0], form.k, p, q), dtype=output_dtype(form, x.dtype), device=x.device,
                        memory_format=_LAST if form.last else torch.contiguous_format)  # fmt: skip
 
 

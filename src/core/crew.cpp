@@ -134,7 +134,7 @@ class alignas(128) Place {
 };
 
 // All that workers touch beside their jobs: never destroyed, for they run until the process ends.
-struct Crew {
+struct Crew {  // NOLINT(clang-analyzer-optin.performance.Padding): the padding keeps lines apart
   alignas(128) Word posted{0};  // jobs that there were, modulo 2^32; workers wait for the next
   alignas(128) std::atomic<int> asleep{0};
   std::atomic<int> started{0};
@@ -273,8 +273,7 @@ void do_together(const Job& job, int count, CallerThreads pool) noexcept {
   try {
     pool(
         count, [](void* its, int number) { static_cast<Place*>(its)->join(number); }, place);
-  } catch (...) {
-    // What it did not do is done here.
+  } catch (...) {  // NOLINT(bugprone-empty-catch): what the pool did not do is done here
   }
   if (!place->close()) job.work(job.context, 0);
   place->claim.give();

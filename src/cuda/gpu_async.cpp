@@ -78,13 +78,17 @@ StreamFacts facts_of(Device device, Stream stream) {
   const cuda::OnDevice on(device.index);
   cuda::check(on.error(), "choosing " + to_text(device));
   unsigned long long number = 0, capture = 0;
-  cuda::check(cudaStreamGetId(stream_of(stream), &number), "asking which stream a handle is");
   cudaStreamCaptureStatus found = cudaStreamCaptureStatusNone;
   cuda::check(cudaStreamGetCaptureInfo(stream_of(stream), &found, &capture),
               "asking what a stream does");
-  // One more, so that no stream of a number 0 is taken for the default one, and no capture for
-  // none.
-  return {number + 1, found == cudaStreamCaptureStatusNone ? 0 : capture + 1};
+  // CUDA does not tell the number of a stream that is captured. Its handle can't come again before
+  // the capture is over.
+  if (found != cudaStreamCaptureStatusNone)
+    return {reinterpret_cast<std::uintptr_t>(stream.handle), capture + 1};
+  const cuda::RelaxedCapture relaxed;  // another stream's capture forbids the question
+  cuda::check(cudaStreamGetId(stream_of(stream), &number), "asking which stream a handle is");
+  // One more, so that no stream of a number 0 is taken for the default one.
+  return {number + 1, 0};
 }
 
 bool wait_for_all(Device device) noexcept {

@@ -12,7 +12,7 @@ std::string in_words(Index number) {
   const auto bits = static_cast<std::uint64_t>(number);
   if (number >= 1 << 15 && std::has_single_bit(bits))
     return fmt::format("2^{}", std::countr_zero(bits));
-  if (number >= 1 << 15 && std::has_single_bit(bits + 1))
+  if (number >= (1 << 15) - 1 && std::has_single_bit(bits + 1))
     return fmt::format("2^{} - 1", std::countr_zero(bits + 1));
   return fmt::format("{}", number);
 }

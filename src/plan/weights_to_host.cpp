@@ -74,6 +74,7 @@ Tensor copy_to_host(
   Tensor dense(view.dtype, {view.shape.begin(), view.shape.begin() + view.rank});
   if (dense.elements() == 0) return dense;
   std::vector<Axis> axes;
+  axes.reserve(static_cast<std::size_t>(view.rank));
   for (std::size_t i = 0; i < static_cast<std::size_t>(view.rank); ++i)
     axes.push_back({view.shape[i], view.stride[i], dense.view().stride[i]});
   Fetch(size_of(view.dtype), copy)

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "bench/fit/h200.hpp"
 #include "cuda/device.hpp"
 #include "gpu_case.hpp"
@@ -82,8 +84,9 @@ TEST(Ladder, RefusesWhatItWasNotWrittenFor) {
     SCOPED_TRACE(text);
     for (const Kernel* kernel : rungs()) {
       const std::vector<std::string> refusals = kernel->refusals(parse_stage(text), machine);
-      ASSERT_EQ(refusals.size(), 1U) << kernel->name();
-      EXPECT_NE(refusals.front().find(why), std::string::npos) << refusals.front();
+      EXPECT_TRUE(std::ranges::any_of(refusals, [&](const std::string& reason) {
+        return reason.find(why) != std::string::npos;
+      })) << kernel->name();
     }
   }
   // Sums in fp16 are of Tensor Cores, whose tiles want 16 bytes.

@@ -86,7 +86,9 @@ TEST(Wrapped, RefusesWhatItsOwnPassesCannotDo) {
   EXPECT_EQ(why(neurons, "f16:n1h8c8k6r3nchw+relu"),
             "the activation is no neuron; NCHW: expected NHWC; ");
   EXPECT_EQ(why(neurons, "f16:n1000000h8c8k8192r3+if(1)+t1000"),
-            "membranes = 294912000000, at most 2^30 fit; ");
+            "elements of x = 512000000000, at most 2^38 - 1 fit; elements of the convolution's "
+            "output = 294912000000000, at most 2^38 - 1 fit; elements of y = 294912000000000, at "
+            "most 2^38 - 1 fit; membranes = 294912000000, at most 2^30 fit; ");
   EXPECT_EQ(why(neurons, "f16:n2000000h3c8k4r3+if(1)+t1000"),
             "N*T = 2000000000, at most 2^30 fit; ");
 

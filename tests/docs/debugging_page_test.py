@@ -28,8 +28,8 @@ def breakpoints(source, page):
             yield f"{name}:{line} is `{found.strip()}`, not `{code}`"
 
 
-def run(*words, where):
-    done = subprocess.run(words, cwd=where, capture_output=True, text=True, timeout=300, check=True)
+def run(*words, where, check=True):
+    done = subprocess.run(words, cwd=where, capture_output=True, text=True, timeout=300, check=check)
     return done.stdout + done.stderr
 
 
@@ -48,12 +48,14 @@ def main():
         if shutil.which("gdb"):
             commands = re.findall(r"^\(gdb\) (.*)$", session, re.M)
             words = [word for command in commands for word in ("-ex", command)]
-            told = run("gdb", "-q", "-nx", "-batch", *words, "./walk", where=folder)
+            told = run("gdb", "-q", "-nx", "-batch", *words, "./walk", where=folder, check=False)
             shown = re.findall(r"^(\$\d+ = .*)$", session, re.M)
             if len(shown) < 8:
                 wrong.append(f"gdb's part has {len(shown)} values, expected eight or more. Did its form change?")
             if "ptrace" in told:  # in some containers
                 print("skipped: gdb may not trace a program here")
+            elif "extended state" in told:  # gdb 13 does not know the registers of some CPUs and kernels
+                print("skipped: gdb can't write the registers of this CPU, so that it can't continue")
             else:
                 wrong += [f"gdb does not print: {line}" for line in shown if line not in told.splitlines()]
         else:

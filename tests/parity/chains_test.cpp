@@ -261,7 +261,9 @@ class Twice final : public Kernel {
     return {};
   }
   std::vector<Tile> chain_tiles(const Chain&, const Machine&) const override { return {{"only"}}; }
-  Cost chain_cost(const Chain&, const Tile&, const Machine&) const override { return {}; }
+  Cost chain_cost(const Chain&, const Tile&, const Machine&) const override {
+    return {.seconds = 1e-12};
+  }
   std::unique_ptr<Prepared> chain_prepare(const Chain& chain, const Tile&,
                                           const Machine& machine) const override {
     return std::make_unique<Run>(chain, machine, error_);

@@ -62,22 +62,23 @@ for path in sorted(source.glob("tests/cuda/*-stages.txt")):
         text = re.sub(r"n\d+", lambda m: f"n{min(int(m[0][1:]), 4)}", text, count=1)
         try:
             stage = convoy.Stage(text)
+            axes = "nchw" if "nchw" in text else "nhwc"
             w = torch.randn(stage.w_shape, generator=generator)
-            plan = convoy.Plan(stage, w, device="cuda", kernel=kernel)
+            plan = convoy.Plan(stage, w, device="cuda", axes=axes, kernel=kernel)
         except convoy.Error:
             continue  # not of this GPU, or a chain of several stages
         x, more, kind = inputs(stage, generator)
         for flips in (False, True):
-            want = outputs(convoy.Plan(stage, w, device="cuda", kernel=kernel, flip_filters=flips), x, more)
-            again = convoy.Plan(stage, device="cuda", kernel=kernel, flip_filters=flips)
+            want = outputs(convoy.Plan(stage, w, device="cuda", axes=axes, kernel=kernel, flip_filters=flips), x, more)
+            again = convoy.Plan(stage, device="cuda", axes=axes, kernel=kernel, flip_filters=flips)
             for name, laid in layouts(w.cuda()):
                 again.repack(laid)
                 got = outputs(again, x, more)
                 if not all(torch.equal(a, b) for a, b in zip(got, want, strict=True)):
                     said(f"{kernel}: {stage} weights {name} flips {flips}", False)
         rounded = w.to(kind)
-        want = outputs(convoy.Plan(stage, rounded.float(), device="cuda", kernel=kernel), x, more)
-        again = convoy.Plan(stage, device="cuda", kernel=kernel)
+        want = outputs(convoy.Plan(stage, rounded.float(), device="cuda", axes=axes, kernel=kernel), x, more)
+        again = convoy.Plan(stage, device="cuda", axes=axes, kernel=kernel)
         again.repack(rounded.cuda())
         if not all(torch.equal(a, b) for a, b in zip(outputs(again, x, more), want, strict=True)):
             said(f"{kernel}: {stage} weights of {kind}", False)
@@ -91,7 +92,7 @@ for text in ("f16:n2h14w14c256k256r3pad1", "f16:n1h8w8c64k64r1", "f16:n2h28w28c3
     stage = convoy.Stage(text)
     generator = torch.Generator().manual_seed(1)
     x, more, kind = inputs(stage, generator)
-    plan = convoy.Plan(stage, device="cuda")
+    plan = convoy.Plan(stage, device="cuda", axes="nhwc")
     w = torch.zeros(stage.w_shape, device="cuda")
     base = torch.randn(stage.w_shape, generator=generator).cuda()
     scales = [(-1) ** i * 2.0 ** (i % 5) for i in range(60)]
@@ -100,7 +101,7 @@ for text in ("f16:n2h14w14c256k256r3pad1", "f16:n1h8w8c64k64r1", "f16:n2h28w28c3
         torch.mul(base, scale, out=w)
         plan.repack(w)
         got.append(plan(x))
-    fixed = convoy.Plan(stage, base, device="cuda")(x)
+    fixed = convoy.Plan(stage, base, device="cuda", axes="nhwc")(x)
     # Powers of two scale every sum exactly; a ReLU needs the positive ones.
     said(f"{stage} ({plan.kernel}): 60 packings in turns with runs",
          all(torch.equal(y, (fixed.float() * scale).to(y.dtype))

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <stdexcept>
@@ -200,6 +201,7 @@ TEST(Machine, CountsCoresBeyondTheFirstThousand) {
 
 TEST(Machine, TakesTheLeastQuotaOfAllGroupsAbove) {
   const std::string root = testing::TempDir() + "/convoy_cgroup";
+  std::filesystem::remove_all(root);  // what an earlier run left
   const auto write = [&](const std::string& folder, const std::string& file,
                          const std::string& text) {
     std::string made = root;
