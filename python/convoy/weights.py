@@ -271,7 +271,7 @@ def ready(kept: Kept, key: tuple, place: tuple, given: Sequence[Any], make: Call
     if not frozen and tensors[0].is_cuda:
         if hasattr(entry.plan, "repack"):  # on the stream, without comparing
             weight, bias = (tensors[0].detach(), None) if fold is None else fold(*given)
-            entry.plan.repack(weight.detach())
+            entry.plan.repack(weight.detach(), weights_layout="kcrs")
             return entry.plan, bias
         if torch.cuda.is_current_stream_capturing() and entry.seen is not None:
             return entry.plan, entry.bias  # comparing would wait for the device, which a capture forbids

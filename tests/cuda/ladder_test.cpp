@@ -79,7 +79,7 @@ TEST(Ladder, RefusesWhatItWasNotWrittenFor) {
                {"f16:n1h8c16k16r3out(f32)", "output type"},
                {"f16:n1h40c16k16r17", "17x17"},
                {"f16:n30000h200c16k16r1", "output pixels"},
-               {"f16:n4000h500c16k512r1", "squares"}};
+               {"f16:n4000h500c16k512r1", "at most"}};
   for (const auto& [text, why] : cases) {
     SCOPED_TRACE(text);
     for (const Kernel* kernel : rungs()) {
