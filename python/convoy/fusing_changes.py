@@ -49,7 +49,7 @@ def global_hooks() -> str | None:
 
 @contextlib.contextmanager
 def without_hooks(model: nn.Module) -> Iterator[None]:
-    """Runs of fuse's own on the sample: nobody's hook is called."""
+    """For fuse's own runs on the sample, which call no hook."""
     kept = [(hooks, dict(hooks)) for module in model.modules() for name in HOOKS if (hooks := getattr(module, name))]
     try:
         for hooks, _ in kept:

@@ -10,7 +10,7 @@
 namespace convoy {
 
 /// What each thread of a job calls with a number of its own, below the job's count. One call that
-/// returns leaves no work that nobody has begun. It must not throw.
+/// returns leaves no work that has not begun. It must not throw.
 struct Job {
   void (*work)(void* context, int number) = nullptr;
   void* context = nullptr;

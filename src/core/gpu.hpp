@@ -55,18 +55,18 @@ double time(Device device, Stream stream, const std::function<void()>& enqueue);
 struct Fill {
   const void* from = nullptr;  // the first weight
   DType from_type = DType::f32;
-  /// Of each packed value how many elements from the first its weight lies, or, of transforms,
-  /// which of [36 K, C] it is; -1: it is 0.
+  /// One entry per packed value: how many elements from the first its weight lies, or, for
+  /// transforms, which of [36 K, C] it is; -1: it is 0.
   const std::int32_t* map = nullptr;
   PackedBlock to;
-  // Of transforms only: how the weights [K,3,3,C] lie, and how far from the first the first tap is.
+  // For transforms only: how the weights [K,3,3,C] lie, and how far from the first the first tap is.
   Index k = 0, c = 0, origin = 0;
   std::array<Index, 4> stride{};
 };
 /// Enqueues it behind all that the stream holds. Throws Error.
 void fill(Device device, Stream stream, const Fill& fill);
 /// Enqueues what no later kernel overlaps with: kernels that read their weights before the work in
-/// front of them is done find them filled. scratch: 4 bytes on the device that nobody reads. Throws
+/// front of them is done find them filled. scratch: 4 bytes on the device that are not read. Throws
 /// Error.
 void finish_fills(Device device, Stream stream, void* scratch);
 
