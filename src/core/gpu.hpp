@@ -59,7 +59,8 @@ struct Fill {
   /// transforms, which of [36 K, C] it is; -1: it is 0.
   const std::int32_t* map = nullptr;
   PackedBlock to;
-  // For transforms only: how the weights [K,3,3,C] lie, and how far from the first the first tap is.
+  // For transforms only: how the weights [K,3,3,C] lie, and how far from the first the first tap
+  // is.
   Index k = 0, c = 0, origin = 0;
   std::array<Index, 4> stride{};
 };
