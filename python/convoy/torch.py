@@ -139,7 +139,7 @@ def _norm_place(tensors: tuple, eps: float) -> tuple:
 
 
 def folded(weight, bias, gamma, beta, mean, var, batches, eps):
-    """Weights and bias with the norm in them: the same tensors until some contents change, which must not be written to.
+    """Weights and bias with the norm in them: the same tensors until some contents change, which are only read.
 
     Where gradients are due, and for a compiler, they are made at each call. batches (num_batches_tracked) is not read.
     """
