@@ -11,18 +11,11 @@
 #include "cuda/sm80/spike_resident.hpp"
 #include "cuda/sm80/spike_resident_pack.hpp"
 #include "gpu_case.hpp"
-#include "math/half.hpp"
 #include "spike_resident_chains.hpp"
 #include "verify/draw_chain.hpp"
 
 namespace convoy::cuda::sm80 {
 namespace {
-
-void round_weights(verify::ChainInputs& inputs) {
-  for (Tensor& w : inputs.weights)
-    for (Index i = 0; i < w.elements(); ++i)
-      w.data<float>()[i] = math::round_to(DType::f16, w.data<float>()[i]);
-}
 
 class GpuSpikeResident : public GpuTest {};
 

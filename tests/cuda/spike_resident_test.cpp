@@ -91,12 +91,6 @@ Outputs emulate(const verify::ChainInputs& inputs, const ResidentLayout& layout,
   return outputs;
 }
 
-void round_weights(verify::ChainInputs& inputs) {
-  for (Tensor& w : inputs.weights)
-    for (Index i = 0; i < w.elements(); ++i)
-      w.data<float>()[i] = math::round_to(DType::f16, w.data<float>()[i]);
-}
-
 // Each stage on what the kernel itself gave before; `exact`: to the last bit, wherever fp32 rounds
 // none of the sums. How many stages that were.
 int judge(const verify::ChainInputs& inputs, const Outputs& got, bool exact) {
