@@ -67,6 +67,7 @@ void copy(const CopyRows& rows, Stream stream) {
   if (from_gpu) static_cast<void>(machine(rows.from_device.index));  // throws where there is none
   if (to_gpu) static_cast<void>(machine(rows.to_device.index));
   const cuda::OnDevice on(device);
+  const cuda::RelaxedCapture relaxed;
   const std::string doing =
       fmt::format("copying from {} to {}", to_text(rows.from_device), to_text(rows.to_device));
   cuda::check(on.error(), doing);
@@ -82,6 +83,7 @@ void copy(const CopyRows& rows, Stream stream) {
 void synchronize(Device device, Stream stream) {
   const cuda::OnDevice on(device.index);
   cuda::check(on.error(), "choosing " + to_text(device));
+  const cuda::RelaxedCapture relaxed;
   cuda::check(cudaStreamSynchronize(stream_of(stream)),
               "waiting for a stream of " + to_text(device));
 }
@@ -89,6 +91,7 @@ void synchronize(Device device, Stream stream) {
 double time(Device device, Stream stream, const std::function<void()>& enqueue) {
   const cuda::OnDevice on(device.index);
   cuda::check(on.error(), "choosing " + to_text(device));
+  const cuda::RelaxedCapture relaxed;
   const Event before, after;
   cuda::check(cudaEventRecord(before.event, stream_of(stream)), "recording an event");
   enqueue();

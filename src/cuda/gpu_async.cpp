@@ -25,6 +25,7 @@ cudaEvent_t event_of(void* handle) {
 void* allocate_pinned(Device device, std::size_t bytes, const std::string& what) {
   static_cast<void>(machine(device.index));  // throws where there is none
   const cuda::OnDevice on(device.index);
+  const cuda::RelaxedCapture relaxed;
   void* memory = nullptr;
   const cudaError_t error =
       cudaHostAlloc(&memory, bytes > 0 ? bytes : 1, cudaHostAllocPortable | cudaHostAllocMapped);
@@ -42,6 +43,7 @@ void* allocate_pinned(Device device, std::size_t bytes, const std::string& what)
 }
 
 void release_pinned(void* memory) noexcept {
+  const cuda::RelaxedCapture relaxed;
   static_cast<void>(cudaFreeHost(memory));
   static_cast<void>(cudaGetLastError());
 }
@@ -101,6 +103,7 @@ bool wait_for_all(Device device) noexcept {
 
 bool is_done(Device device, Stream stream) {
   const cuda::OnDevice on(device.index);
+  const cuda::RelaxedCapture relaxed;
   const cudaError_t error = cudaStreamQuery(stream_of(stream));
   if (error == cudaErrorNotReady) return false;
   cuda::check(error, "a stream of " + to_text(device));
@@ -140,6 +143,7 @@ void Event::hold_back(Stream stream) const {
 }
 bool Event::reached() const {
   const cuda::OnDevice on(device_.index);
+  const cuda::RelaxedCapture relaxed;
   const cudaError_t error = cudaEventQuery(event_of(handle_));
   if (error == cudaErrorNotReady) return false;
   cuda::check(error, "a stream of " + to_text(device_));
@@ -147,6 +151,7 @@ bool Event::reached() const {
 }
 void Event::wait() const {
   const cuda::OnDevice on(device_.index);
+  const cuda::RelaxedCapture relaxed;
   cuda::check(cudaEventSynchronize(event_of(handle_)),
               "waiting for a stream of " + to_text(device_));
 }
