@@ -16,8 +16,10 @@ def check_changes():
     for kind in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad):
         for options in ({}, {"fused": True}, {"foreach": True}, {"capturable": True}):
             weight = torch.nn.Parameter(torch.randn(64, 64, 3, 3, device="cuda") / 24)
-            try:
+            weight.grad = torch.randn_like(weight)
+            try:  # Adagrad has none that is fused or capturable on a GPU, and says so at times in its first step.
                 optimizer = kind([weight], lr=0.05, **options)
+                optimizer.step()
             except (TypeError, RuntimeError):
                 continue
             for step in range(3):

@@ -126,7 +126,7 @@ if cupy:
         cupy.cuda.Device().synchronize()
         with stream:
             for _ in range(30):
-                big = big @ big * 1e-3
+                big = big @ big / 4000  # the mean's square: it goes to 0
             late = cupy.asarray(x) + (big[0, 0] * 0).astype(cupy.float16)
             y = plan(late, cupy.asarray(b))
         stream.synchronize()
