@@ -24,7 +24,7 @@ enum class StatusCode : std::uint8_t {
   ok,
   invalid_operand,  // an operand's shape, type, device, address or strides; operands that overlap
   no_weights,       // the plan has none yet
-  no_workspace,     // the plan owns none for this stream
+  no_workspace,     // none is given, and the plan owns none
   busy,             // another run is under way, of an object that runs one at a time
   moved_from,       // the object was moved from
   out_of_memory,    // of the host

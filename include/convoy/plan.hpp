@@ -37,6 +37,9 @@ struct PlanOptions {
   bool use_tuning = true;
   /// On the CPU: runs on these threads, at most `threads` of them; null: on Convoy's own.
   CallerThreads caller_threads = nullptr;
+  /// false: the plan takes no memory for workspaces, and every run must be given one in
+  /// Operands::workspace.
+  bool owns_workspace = true;
 };
 
 /// What one run reads and writes, all on the plan's device. Views must match the stage's shapes

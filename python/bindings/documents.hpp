@@ -59,8 +59,8 @@ stream: of a GPU: an integer, a stream of PyTorch or CuPy; None: the current one
     The work is enqueued, and nobody waits, but for arrays of JAX.
 
 Raises InvalidOperand (shape, type, device, strides, read-only or overlapping outputs), NoWeights,
-NoWorkspace, Busy (weights are changing), DeviceError. Nothing was written then, except with
-DeviceError. No gradients are kept of what is computed here: with gradients on, a tensor of PyTorch
+Busy (weights are changing), DeviceError. Nothing was written then, except with DeviceError. No
+gradients are kept of what is computed here: with gradients on, a tensor of PyTorch
 that requires one is refused as an output.
 
     >>> import numpy as np

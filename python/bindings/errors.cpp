@@ -20,7 +20,7 @@ std::array<Kind, 8> kinds() {
        "An operand's shape, type, device, address or strides, or operands that overlap."},
       {StatusCode::no_weights, "NoWeights", nullptr, "The plan has no weights yet: set_weights."},
       {StatusCode::no_workspace, "NoWorkspace", nullptr,
-       "The plan owns no workspace for this stream: see concurrent_runs."},
+       "A run was given no workspace, and its plan owns none."},
       {StatusCode::busy, "Busy", nullptr,
        "Another run is under way, of an object that runs one at a time."},
       {StatusCode::moved_from, "MovedFrom", nullptr, "The object was moved from."},

@@ -218,7 +218,8 @@ Network::Impl::Step Network::Impl::make_step(const OwnedChain& chain, std::size_
   if (kernel.empty()) bound.constants = bound.binary = bound.mean = false, bound.x_steps = 1;
   PlanOptions plan = plan_options();
   plan.kernel = kernel;
-  step.bound = std::make_unique<Bound>(bound, plan, std::nullopt, !on_gpu());
+  plan.owns_workspace = !on_gpu();  // there the steps share one, for which the network sees
+  step.bound = std::make_unique<Bound>(bound, plan);
   step.bound->set(parameters_of(step, first == 0 ? values_of_first() : std::vector<float>()));
   step.mean = bound.mean;
   step.timed = end.timed && !step.mean;

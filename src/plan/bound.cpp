@@ -64,8 +64,7 @@ NoMemory no_memory(const char* what, const Chain& chain) {
                   what, to_text(chain), weights.value(), (weights * 4).value()));
 }
 
-Bound::Bound(const Chain& chain, const PlanOptions& options, std::optional<Selection> selection,
-             bool owns_workspace)
+Bound::Bound(const Chain& chain, const PlanOptions& options, std::optional<Selection> selection)
     : chain_(chain),
       options_(options),
       machine_(machine_for(options)),
@@ -78,10 +77,10 @@ Bound::Bound(const Chain& chain, const PlanOptions& options, std::optional<Selec
       prepared_(
           prepare_in_parts(kernel(), chain_, selection_.tile.tile, running(machine_, selection_))),
       workspace_bytes_(prepared_->workspace_bytes()),
-      workspaces_(on_gpu() || !owns_workspace ? 0 : workspace_bytes_,
+      workspaces_(on_gpu() || !options_.owns_workspace ? 0 : workspace_bytes_,
                   checked(options_.concurrent_runs)) {
   if (on_gpu()) check_weights_fit(chain_, machine_);
-  if (on_gpu() && owns_workspace && workspace_bytes_ > 0)
+  if (on_gpu() && options_.owns_workspace && workspace_bytes_ > 0)
     stream_workspaces_ = std::make_unique<StreamWorkspaces>(
         static_cast<std::size_t>(options_.concurrent_runs),
         [bytes = static_cast<Index>(workspace_bytes_), device = machine_.device] {
@@ -138,8 +137,8 @@ Status Bound::run(RunArgs& args, void* given, Stream stream) const {
     args.workspace = static_cast<std::byte*>(given);
     return prepared_->run(args);
   }
+  if (!options_.owns_workspace) return no_workspace();
   if (on_gpu()) {
-    if (!stream_workspaces_) return no_workspace();
     return stream_workspaces_->run(gpu::facts_of(machine_.device, stream), [&](std::byte* own) {
       args.workspace = own;
       return prepared_->run(args);
@@ -165,8 +164,8 @@ Status Bound::no_weights() {
 
 Status Bound::no_workspace() const {
   return {StatusCode::no_workspace,
-          fmt::format("workspace: found none, expected one for this run. Give the run a workspace "
-                      "({} bytes).",
+          fmt::format("workspace: none is given, and the plan was made with owns_workspace = false: "
+                      "expected one of {} bytes for this run. Set Operands::workspace.",
                       workspace_bytes_)};
 }
 

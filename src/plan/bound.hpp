@@ -25,10 +25,9 @@ namespace convoy {
 class Bound {
  public:
   /// Selects, unless that was done, and prepares. Throws Error as `select` does, and where memory
-  /// runs out. A kernel that is given with its tile need not be in the table. `owns_workspace`:
-  /// otherwise every run is given one.
+  /// runs out. A kernel that is given with its tile need not be in the table.
   explicit Bound(const Chain& chain, const PlanOptions& options,
-                 std::optional<Selection> selection = {}, bool owns_workspace = true);
+                 std::optional<Selection> selection = {});
   Bound(const Bound&) = delete;
   Bound& operator=(const Bound&) = delete;
 
