@@ -13,12 +13,14 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <random>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "core/process.hpp"
 #include "openmp.hpp"
+#include "written_pages.hpp"
 
 #ifndef CONVOY_PYTHON_CONTENTS
 #define CONVOY_PYTHON_CONTENTS
@@ -102,70 +104,151 @@ const Key& key() {
 }
 
 constexpr std::size_t blocks_at_once = 16, worth_threads = std::size_t{512} << 10;
+// Of less the kernel is not asked: a block is hashed in a sixth of a microsecond.
+constexpr std::size_t worth_asking = std::size_t{32} << 10;
 
-/// The sums of each block of some memory. Nothing of it changes once it is made, so that threads
-/// need no lock and a forked child finds none taken.
+/// The sums of each block of some memory, and which blocks may have changed since they were
+/// compared. With the GIL, except while blocks are hashed.
 class Contents {
  public:
-  Contents(std::uintptr_t address, std::size_t bytes, int threads) : bytes_(bytes) {
+  Contents(std::uintptr_t address, std::size_t bytes, bool asks, int threads)
+      : address_(address), bytes_(bytes), asks_(asks && bytes >= worth_asking) {
     key();
-    const nb::gil_scoped_release released;
-    sums_.resize(blocks());
-    each_block(address, threads, [this](std::size_t block, const Sums& found) {
+    sums_.resize(count_of_blocks());
+    if (asks_) {
+      marks_.resize(count_of_blocks()), compared_.resize(count_of_blocks());
+      watched().insert(this);
+    }
+    ask();  // what is written from here on is found by the next one
+    std::vector<std::uint32_t> seen = marks_;
+    hash_all(threads, [this](std::size_t block, const Sums& found) {
       sums_[block] = found;
       return true;
     });
+    compared_ = std::move(seen);
   }
+  Contents(const Contents&) = delete;
+  Contents& operator=(const Contents&) = delete;
+  ~Contents() { watched().erase(this); }
 
-  bool same(std::uintptr_t address, std::size_t bytes, int threads) const {
+  bool same(std::uintptr_t address, std::size_t bytes, int threads) {
     if (bytes != bytes_) return false;
+    if (address != address_) {
+      address_ = address;
+      for (std::uint32_t& mark : marks_) ++mark;
+    }
     const auto equal = [this](std::size_t block, const Sums& found) {
       return sums_[block] == found;
     };
-    if (bytes < block_bytes * blocks_at_once) return each_block(address, 1, equal);
-    const nb::gil_scoped_release released;
-    return each_block(address, threads, equal);
+    if (!ask()) return hash_all(threads, equal);
+    std::vector<Marked> blocks = marked();
+    const bool right =
+        hash(blocks.size(), threads, [&](std::size_t i) { return blocks[i].block; }, equal);
+    // What another thread has found written meanwhile stays marked.
+    if (right)
+      for (const Marked& one : blocks) compared_[one.block] = one.mark;
+    return right;
   }
 
  private:
-  std::size_t blocks() const { return (bytes_ + block_bytes - 1) / block_bytes; }
+  struct Marked {
+    std::size_t block;
+    std::uint32_t mark;
+  };
 
-  /// Gives each block's sums to `take`, in any order, until it returns false; whether it never did.
+  /// All that there are: a page that one of them finds written has been for the others, too.
+  static std::unordered_set<Contents*>& watched() {
+    static auto* const all = new std::unordered_set<Contents*>;
+    return *all;
+  }
+
+  std::size_t count_of_blocks() const { return (bytes_ + block_bytes - 1) / block_bytes; }
+
+  /// Marks what has been written to. False where the kernel doesn't tell: then all may have been.
+  bool ask() {
+    return asks_ && written_pages(first_page(), last_page(), watch_, [](auto begin, auto end) {
+             for (Contents* const one : watched()) one->mark(begin, end);
+           });
+  }
+
+  void mark(std::uintptr_t begin, std::uintptr_t end) {
+    if (end <= address_ || begin >= address_ + bytes_) return;
+    const std::size_t from = std::max(begin, address_) - address_,
+                      to = std::min(end, address_ + bytes_) - address_;
+    for (std::size_t block = from / block_bytes; block * block_bytes < to; ++block) ++marks_[block];
+  }
+
+  /// The blocks that have to be compared: those marked, and the ends, which share pages with what
+  /// lies beside them and are never asked for.
+  std::vector<Marked> marked() const {
+    const std::size_t inner = (first_page() - address_ + block_bytes - 1) / block_bytes,
+                      last = (last_page() - address_) / block_bytes;
+    std::vector<Marked> blocks;
+    for (std::size_t block = 0; block < marks_.size(); ++block)
+      if (block < inner || block >= last || marks_[block] != compared_[block])
+        blocks.push_back({block, marks_[block]});
+    return blocks;
+  }
+
+  std::uintptr_t first_page() const {
+    return (address_ + page_bytes - 1) / page_bytes * page_bytes;
+  }
+  std::uintptr_t last_page() const { return (address_ + bytes_) / page_bytes * page_bytes; }
+
   template <class Take>
-  bool each_block(std::uintptr_t address, int threads, const Take& take) const {
+  bool hash_all(int threads, const Take& take) const {
+    return hash(
+        count_of_blocks(), threads, [](std::size_t i) { return i; }, take);
+  }
+
+  /// Gives the sums of so many blocks to `take`, in any order, until it returns false; whether it
+  /// never did. block_of(i): which block the i-th is.
+  template <class BlockOf, class Take>
+  bool hash(std::size_t count, int threads, const BlockOf& block_of, const Take& take) const {
     struct Work {
-      const Contents& self;
       const std::uint8_t* from;
+      std::size_t bytes, count;
+      const BlockOf& block_of;
       const Take& take;
       std::atomic<std::size_t> next{0};
       std::atomic<bool> right{true};
-    } work{*this, reinterpret_cast<const std::uint8_t*>(address), take};
+    } work{reinterpret_cast<const std::uint8_t*>(address_), bytes_, count, block_of, take};
     // Blocks are shared out as threads come: there may be fewer than were asked for.
     const auto body = [](void* context, int) {
       Work& its = *static_cast<Work*>(context);
       const Key& with = key();
-      const std::size_t bytes = its.self.bytes_, end = its.self.blocks();
       while (its.right.load(std::memory_order_relaxed)) {
         const std::size_t first = its.next.fetch_add(blocks_at_once, std::memory_order_relaxed);
-        if (first >= end) return;
-        for (std::size_t block = first; block < std::min(end, first + blocks_at_once); ++block) {
-          const std::size_t at = block * block_bytes;
+        if (first >= its.count) return;
+        for (std::size_t i = first; i < std::min(its.count, first + blocks_at_once); ++i) {
+          const std::size_t block = its.block_of(i), at = block * block_bytes;
+          const std::size_t size = std::min(block_bytes, its.bytes - at);
           Sums found;
-          HWY_DYNAMIC_DISPATCH(hash)(its.from + at, std::min(block_bytes, bytes - at), with, found);
+          HWY_DYNAMIC_DISPATCH(hash)(its.from + at, size, with, found);
           if (!its.take(block, found)) its.right.store(false, std::memory_order_relaxed);
         }
       }
     };
-    const CallerThreads pool = threads > 1 && bytes_ >= worth_threads ? openmp_threads() : nullptr;
-    if (pool)
+    if (count < blocks_at_once) {
+      body(&work, 0);
+      return work.right.load(std::memory_order_relaxed);
+    }
+    const nb::gil_scoped_release released;
+    const bool shared = threads > 1 && count * block_bytes >= worth_threads;
+    if (const CallerThreads pool = shared ? openmp_threads() : nullptr)
       pool(threads, body, &work);
     else
       body(&work, 0);
     return work.right.load(std::memory_order_relaxed);
   }
 
+  std::uintptr_t address_;
   std::size_t bytes_;
+  bool asks_;
+  PageWatch watch_;
   std::vector<Sums> sums_;
+  // How often each block was found written, and how often it had been when it was last compared.
+  std::vector<std::uint32_t> marks_, compared_;
 };
 
 }  // namespace
@@ -175,12 +258,15 @@ void define_contents(nb::module_& module) {
       module, "Contents",
       "What is in memory now, as 32 bytes for each 4,096: other contents pass for the same with a\n"
       "probability of 2^-128.\n\n"
-      "address, bytes: memory that the caller keeps alive during the call. threads: of the OpenMP\n"
-      "runtime that the process has, at most.")
-      .def(nb::init<std::uintptr_t, std::size_t, int>(), nb::arg("address"), nb::arg("bytes"),
-           nb::arg("threads") = 1)
+      "address, bytes: memory that the caller keeps alive during the call. asks: the kernel tells\n"
+      "which pages have been written to, and only those are read again; not for memory that a device\n"
+      "writes by itself. threads: of the OpenMP runtime that the process has, at most.")
+      .def(nb::init<std::uintptr_t, std::size_t, bool, int>(), nb::arg("address"),
+           nb::arg("bytes"), nb::arg("asks") = true, nb::arg("threads") = 1)
       .def("same", &Contents::same, nb::arg("address"), nb::arg("bytes"), nb::arg("threads") = 1,
            "Whether that memory holds the same.");
+  module.def("_ask_kernel_for_pages", &ask_kernel_for_pages, nb::arg("ask"),
+             "For tests: whether Contents ask the kernel which pages have been written to.");
 }
 
 }  // namespace convoy::python

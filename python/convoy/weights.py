@@ -82,6 +82,11 @@ def _bytes(tensor: Tensor) -> int:
     return size
 
 
+def _by_pages(tensor: Tensor) -> bool:
+    """Whether the kernel can tell which pages are written: not those that a GPU writes by itself."""
+    return not (torch.cuda.is_initialized() and tensor.is_pinned())
+
+
 class Seen:
     """What tensors held at a moment: a fingerprint of 32 bytes for each 4,096 on the CPU, a copy on a GPU."""
 
@@ -93,7 +98,7 @@ class Seen:
         for tensor in tensors:
             if tensor.is_cpu:
                 size = _bytes(tensor)
-                self._parts.append((Contents(tensor.data_ptr(), size, threads), size))
+                self._parts.append((Contents(tensor.data_ptr(), size, _by_pages(tensor), threads), size))
             else:
                 self._parts.append((tensor.detach().clone(), -1))
 

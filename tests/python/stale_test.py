@@ -8,7 +8,6 @@ import convoy
 
 try:
     import torch
-    from convoy._core import Contents
 
     import convoy.torch as ct
 except ImportError:
@@ -229,25 +228,6 @@ class Writers(unittest.TestCase):
                     torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
                     for parameter in model.parameters():
                         parameter.add_(0.1 * torch.randn_like(parameter))
-
-    def test_every_byte(self):
-        for size in (1, 7, 63, 64, 65, 4095, 4096, 4097, 70000, 700001):
-            data = torch.randint(0, 255, (size,), dtype=torch.uint8)
-            contents = Contents(data.data_ptr(), size)
-            for threads in (1, 2):
-                self.assertTrue(contents.same(data.data_ptr(), size, threads))
-            self.assertFalse(contents.same(data.data_ptr(), size - 1))
-            for at in {0, size // 3, size // 2, size - 1, *torch.randint(0, size, (40,)).tolist()}:
-                old = int(data[at])
-                data[at] = old ^ 1
-                self.assertFalse(contents.same(data.data_ptr(), size, 1 + at % 2), (size, at))
-                data[at] = old
-            self.assertTrue(contents.same(data.data_ptr(), size))
-            if size > 16:  # words that change places
-                swapped = data.clone()
-                swapped[:8], swapped[8:16] = data[8:16], data[:8]
-                same = torch.equal(swapped, data)
-                self.assertEqual(contents.same(swapped.data_ptr(), size), same)
 
 
 class Frozen(unittest.TestCase):
