@@ -5,6 +5,7 @@
 #include "convoy/plan.hpp"
 #include "errors.hpp"
 #include "stage.hpp"
+#include "torch_tensor.hpp"
 
 namespace convoy::python {
 
@@ -26,4 +27,5 @@ NB_MODULE(_core, module) {
   convoy::python::define_contents(module);
   convoy::python::define_network(module);
   convoy::python::define_watch(module);
+  convoy::python::define_torch(module);
 }

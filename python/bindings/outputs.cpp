@@ -194,16 +194,15 @@ nb::object channels_first_axes(Maker maker, const nb::object& made) {
 /// By the library's own C functions, in a tenth of the time that its Python function takes.
 NewArray by_exchange(const ExchangeApi& exchange, DType dtype, const std::vector<Index>& shape,
                      Device device, bool channels_first) {
-  // What is lent says dtype and device as DLPack does; its memory is never looked at.
-  const DLPackVersionedOwner lent =
-      to_dlpack_versioned(TensorView(nullptr, dtype, shape, device), DLPackAccess::read_and_write);
+  // Of this, which has no memory, the library takes type, sizes and device.
+  TensorView view(nullptr, dtype, shape, device);
+  dlpack::Array like = dlpack::array_of(view, view.shape.data(), view.stride.data());
   dlpack::ManagedVersioned* made = nullptr;
   std::string why;
   const auto keep_message = [](void* context, const char* kind, const char* message) {
     *static_cast<std::string*>(context) = fmt::format("{}: {}", kind, message);
   };
-  if (exchange.allocate(&reinterpret_cast<dlpack::ManagedVersioned*>(lent.get())->array, &made,
-                        &why, keep_message) != 0) {
+  if (exchange.allocate(&like, &made, &why, keep_message) != 0) {
     if (PyErr_Occurred()) throw nb::python_error();
     raise(device.kind == DeviceKind::cpu ? StatusCode::out_of_memory : StatusCode::device_error,
           fmt::format("a new tensor for the result: {}", why));

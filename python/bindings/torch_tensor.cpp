@@ -3,7 +3,10 @@
 #include <dlfcn.h>
 #include <fmt/core.h>
 
+#include <array>
+
 #include "errors.hpp"
+#include "exchange.hpp"
 
 namespace nb = nanobind;
 
@@ -15,10 +18,18 @@ namespace {
 /// pointer, by its address. Null where this PyTorch has others: then the methods are called.
 struct Direct {
   bool (*is_neg)(const void*) = nullptr;
+  bool (*is_inference)(const void*) = nullptr;
   int (*storage_size)(const void*, std::int64_t*) = nullptr;    // in bytes
   int (*storage_offset)(const void*, std::int64_t*) = nullptr;  // in elements
   bool (*grad_enabled)() = nullptr;
+  int (*device_type)(const void*, std::int32_t*) = nullptr;  // 0: the CPU, 1: CUDA
   void (*bump_version)(const void*) = nullptr;
+  bool (*requires_grad)(const void*) = nullptr;  // takes what the Tensor points to
+
+  bool complete() const {
+    return is_neg && is_inference && device_type && storage_size && storage_offset && grad_enabled &&
+           bump_version && requires_grad;
+  }
 };
 
 /// The Tensor that a Python object holds, behind its head.
@@ -26,49 +37,70 @@ const void* inside(nb::handle tensor) {
   return reinterpret_cast<const char*>(tensor.ptr()) + sizeof(PyObject);
 }
 
+/// What a Tensor points to.
+const void* implementation(nb::handle tensor) {
+  return *static_cast<const void* const*>(inside(tensor));
+}
+
 /// Asks each function what is known, so that another layout or another meaning is seen here.
 bool is_as_known(const Direct& direct, nb::handle torch) {
-  if (!direct.is_neg || !direct.storage_size || !direct.storage_offset || !direct.grad_enabled ||
-      !direct.bump_version)
-    return false;
+  if (!direct.complete()) return false;
   const nb::object made = torch.attr("zeros")(7, nb::arg("device") = "cpu");
   const nb::object plain = made.attr("detach")()[nb::slice(nb::int_(2), nb::none(), nb::none())];
   const nb::object negative = torch.attr("_neg_view")(plain);
   for (const nb::object& one : {made, plain, negative}) {
     const auto address = nb::cast<std::uintptr_t>(one.attr("_cdata"));
-    if (*static_cast<const std::uintptr_t*>(inside(one)) != address) return false;
+    if (reinterpret_cast<std::uintptr_t>(implementation(one)) != address) return false;
   }
   std::int64_t bytes = 0, offset = 0;
   if (direct.storage_size(inside(plain), &bytes) != 0 || bytes != 28) return false;
   if (direct.storage_offset(inside(plain), &offset) != 0 || offset != 2) return false;
+  std::int32_t device = -1;
+  if (direct.device_type(inside(plain), &device) != 0 || device != 0) return false;
   if (direct.is_neg(inside(plain)) || !direct.is_neg(inside(negative))) return false;
   if (direct.grad_enabled() != nb::cast<bool>(torch.attr("is_grad_enabled")())) return false;
-  if (nb::cast<bool>(made.attr("is_inference")())) return false;
+  const nb::object trained = made.attr("clone")().attr("requires_grad_")();
+  if (direct.requires_grad(implementation(made)) || !direct.requires_grad(implementation(trained)))
+    return false;
+  nb::object inferred;
+  {
+    const With inference(torch.attr("inference_mode")());
+    inferred = torch.attr("zeros")(1, nb::arg("device") = "cpu");
+  }
+  if (direct.is_inference(inside(made)) || !direct.is_inference(inside(inferred))) return false;
   const auto before = nb::cast<std::int64_t>(made.attr("_version"));
   direct.bump_version(inside(made));
   return nb::cast<std::int64_t>(made.attr("_version")) == before + 1;
 }
 
+bool by_methods = false;  // for tests
+
 struct Torch {
   nb::object module = nb::module_::import_("torch");
-  nb::object is_inference, increment_version;
+  nb::object is_inference, increment_version, tensor, parameter;
   Direct direct;
   bool has_direct = false;
 
   Torch() {
     is_inference = module.attr("Tensor").attr("is_inference");
     increment_version = module.attr("_C").attr("_increment_version");
+    tensor = module.attr("Tensor");
+    parameter = module.attr("nn").attr("Parameter");
+    if (by_methods) return;
+    void* const core = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
     void* const library = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
-    if (!library) return;
-    const auto find = [&](auto& function, const char* name) {
-      function =
-          reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+    if (!library || !core) return;
+    const auto find = [](auto& function, void* in, const char* name) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(in, name));
     };
-    find(direct.is_neg, "_ZN2at6native6is_negERKNS_6TensorE");
-    find(direct.storage_size, "aoti_torch_get_storage_size");
-    find(direct.storage_offset, "aoti_torch_get_storage_offset");
-    find(direct.grad_enabled, "aoti_torch_grad_mode_is_enabled");
-    find(direct.bump_version, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE");
+    find(direct.is_neg, library, "_ZN2at6native6is_negERKNS_6TensorE");
+    find(direct.storage_size, library, "aoti_torch_get_storage_size");
+    find(direct.storage_offset, library, "aoti_torch_get_storage_offset");
+    find(direct.device_type, library, "aoti_torch_get_device_type");
+    find(direct.grad_enabled, library, "aoti_torch_grad_mode_is_enabled");
+    find(direct.is_inference, library, "_ZN2at6native12is_inferenceERKNS_6TensorE");
+    find(direct.requires_grad, core, "_ZNK3c1010TensorImpl13requires_gradEv");
+    find(direct.bump_version, library, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE");
     // In inference_mode there are no counters to look at; there the methods are called once more.
     try {
       has_direct = is_as_known(direct, module);
@@ -78,16 +110,25 @@ struct Torch {
   }
 };
 
+const Torch* kept = nullptr;  // no static of C++: see outputs.cpp
+
 const Torch& torch() {
-  static const Torch* kept = nullptr;  // no static of C++: see outputs.cpp
   if (!kept) {
-    const nb::object normal = nb::module_::import_("torch").attr("inference_mode")(false);
-    normal.attr("__enter__")();
+    const With normal(nb::module_::import_("torch").attr("inference_mode")(false));
     const Torch* const made = new Torch;
-    normal.attr("__exit__")(nb::none(), nb::none(), nb::none());
     if (!kept) kept = made;
   }
   return *kept;
+}
+
+bool is_inference(const Torch& torch, nb::handle tensor) {
+  if (torch.has_direct) return torch.direct.is_inference(inside(tensor));
+  return nb::cast<bool>(torch.is_inference(tensor));
+}
+
+bool requires_grad(const Torch& torch, nb::handle tensor) {
+  if (torch.has_direct) return torch.direct.requires_grad(implementation(tensor));
+  return nb::cast<bool>(tensor.attr("requires_grad"));
 }
 
 bool is_negative(const Torch& torch, nb::handle tensor) {
@@ -119,7 +160,7 @@ void check_storage(const Torch& torch, nb::handle tensor, const TensorView& view
 }
 
 void check_writable(const Torch& torch, nb::handle tensor, const char* name) {
-  if (nb::cast<bool>(torch.is_inference(tensor)) &&
+  if (is_inference(torch, tensor) &&
       !nb::cast<bool>(torch.module.attr("is_inference_mode_enabled")()))
     raise(StatusCode::invalid_operand,
           fmt::format("{0}: a tensor of inference_mode, which may not be written to outside of it; "
@@ -127,7 +168,7 @@ void check_writable(const Torch& torch, nb::handle tensor, const char* name) {
                       name));
   const bool records = torch.has_direct ? torch.direct.grad_enabled()
                                         : nb::cast<bool>(torch.module.attr("is_grad_enabled")());
-  if (records && nb::cast<bool>(tensor.attr("requires_grad")))
+  if (records && requires_grad(torch, tensor))
     raise(StatusCode::invalid_operand,
           fmt::format("{0}: a tensor that requires a gradient, and a plan keeps none of what it "
                       "writes; expected one that does not. Pass {0}.detach(), or call inside "
@@ -150,11 +191,88 @@ void check_tensor(nb::handle tensor, const TensorView& view, const char* name, A
 
 void count_write(nb::handle tensor) {
   const Torch& known = torch();
-  if (nb::cast<bool>(known.is_inference(tensor))) return;  // it has no counter
+  if (is_inference(known, tensor)) return;  // it has no counter
   if (known.has_direct)
     known.direct.bump_version(inside(tensor));
   else
     known.increment_version(nb::make_tuple(tensor));
+}
+
+namespace {
+
+void ask_torch_by_methods(bool methods) {
+  by_methods = methods;
+  kept = nullptr;  // what there was stays in memory: another thread may be asking it
+}
+
+bool is_plain(nb::handle x, nb::handle weight, nb::handle bias) {
+  const Torch& known = torch();
+  const auto typed = [&](nb::handle one) {
+    return one.type().is(known.tensor) || one.type().is(known.parameter);
+  };
+  if (!x.type().is(known.tensor) || !typed(weight) || (!bias.is_none() && !typed(bias)))
+    return false;
+  if (!known.has_direct) {
+    if (!nb::cast<bool>(x.attr("is_cpu")) && !nb::cast<bool>(x.attr("is_cuda"))) return false;
+  } else if (std::int32_t device = -1;
+             known.direct.device_type(inside(x), &device) != 0 || device < 0 || device > 1) {
+    return false;
+  }
+  bool trained = false;
+  for (const nb::handle one : {x, weight, bias}) {
+    if (one.is_none()) continue;
+    if (is_negative(known, one)) return false;
+    trained = trained || requires_grad(known, one);
+  }
+  if (!trained) return true;
+  return known.has_direct ? !known.direct.grad_enabled()
+                          : !nb::cast<bool>(known.module.attr("is_grad_enabled")());
+}
+
+nb::object places(nb::handle x, nb::handle weight) {
+  // Of x type, device and sizes, of the weight its strides, memory and storage, too.
+  std::array<std::int64_t, 32> words{};
+  std::size_t count = 0;
+  const auto add = [&](std::int64_t word) { words.at(count++) = word; };
+  const Torch& known = torch();
+  if (!known.has_direct) return nb::none();
+  for (const nb::handle tensor : {x, weight}) {
+    const ArrayType& type = type_of(tensor);
+    if (type.maker != Maker::torch || !type.exchange || !type.exchange->borrow) return nb::none();
+    dlpack::Array lent{};
+    if (type.exchange->borrow(tensor.ptr(), &lent) != 0) {
+      PyErr_Clear();  // what follows says why, in words of its own
+      return nb::none();
+    }
+    if (lent.ndim > 5) return nb::none();
+    add(static_cast<std::int64_t>(lent.device.type) << 32 | lent.device.number);
+    add(lent.dtype.code << 16 | lent.dtype.bits << 8 | lent.ndim);
+    for (int axis = 0; axis < lent.ndim; ++axis) {
+      if (lent.shape[axis] == 0) return nb::none();
+      add(lent.shape[axis]);
+    }
+    if (tensor.is(x)) continue;
+    for (int axis = 0; axis < lent.ndim; ++axis) add(lent.strides[axis]);
+    std::int64_t bytes = 0;
+    if (known.direct.storage_size(inside(tensor), &bytes) != 0) return nb::none();
+    add(bytes);
+    add(reinterpret_cast<std::intptr_t>(lent.data) + static_cast<std::int64_t>(lent.byte_offset));
+  }
+  return nb::bytes(words.data(), count * sizeof(words[0]));
+}
+
+}  // namespace
+
+void define_torch(nb::module_& module) {
+  module.def("_ask_torch_by_methods", &ask_torch_by_methods, nb::arg("methods"),
+             "For tests: tensors of PyTorch are asked by their methods, not by its functions.");
+  module.def("_is_plain", &is_plain, nb::arg("x"), nb::arg("weight"), nb::arg("bias").none(),
+             "Whether these are tensors of the CPU or of CUDA, and of no class of their own, without "
+             "a negative bit, for which no gradient is due.");
+  module.def("_places", &places, nb::arg("x"), nb::arg("weight"),
+             "Bytes that are equal where x has an equal type, device and shape, and the weight these, "
+             "equal strides and the same memory. None where that is not to be had, and where x has no "
+             "elements.");
 }
 
 }  // namespace convoy::python

@@ -13,4 +13,7 @@ void check_tensor(nanobind::handle tensor, const TensorView& view, const char* n
 /// Moves the tensor's version counter, as an operator that writes in place does.
 void count_write(nanobind::handle tensor);
 
+/// What convoy.torch asks of tensors at each call: _is_plain, _places.
+void define_torch(nanobind::module_& module);
+
 }  // namespace convoy::python

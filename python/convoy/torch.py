@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from . import derivatives, gradients
-from ._core import InvalidOperand, Plan, Stage
+from ._core import InvalidOperand, Plan, Stage, _is_plain, _places
 from .gradients import DTYPES, fold, output_dtype
 from .records import a_kind
 from .stage_text import Form, form_of
@@ -26,6 +26,7 @@ __all__ = ["StageModule", "plan", "spike", "stage"]  # noqa: F822
 
 _DTYPES = DTYPES
 _LAST = torch.channels_last
+_threads = torch.get_num_threads
 
 _library = torch.library.Library("convoy", "DEF")
 _library.define("stage(Tensor x, Tensor weight, Tensor? bias, str stage, bool frozen=False) -> Tensor")
@@ -79,13 +80,15 @@ def _strided(**named: Tensor | None) -> None:
                                  f"holds {list(tensor.shape)}, as before untyped_storage().resize_(0). Fill it first.")
 
 
-def _plan(text: str, x: Tensor, weight: Tensor, bias: Tensor | None, frozen: bool = False) -> Plan:
+def _plan(text: str, x: Tensor, weight: Tensor, bias: Tensor | None, frozen: bool = False,
+          places: bytes | None = None) -> Plan:  # fmt: skip
     """The plan for x, its weights packed as they are now. A new plan's operands are checked; runs check the rest."""
-    if weight.layout is not torch.strided:
-        _strided(weight=weight)
-    storage, threads = weight.untyped_storage(), torch.get_num_threads()
-    key = (text, x.shape, x.dtype, x.device, threads, weight.dtype, weight.shape, storage._cdata, storage.nbytes(),
-           weight.storage_offset(), weight.stride())  # fmt: skip
+    threads = _threads()
+    if places is None:
+        _strided(x=x, weight=weight)
+        key = (text, threads, x.shape, x.dtype, x.device, place_of(weight))
+    else:
+        key = (text, threads, places)
     found = _plans.find(key)
     if found is not None and found.current(weight, frozen, threads):
         return found.plan
@@ -114,17 +117,23 @@ def _bias(bias: Tensor | None) -> Tensor | None:
     return bias.float().contiguous()
 
 
+_formats: dict[str, torch.memory_format] = {}  # of stages' texts
+
+
 def _dense(x: Tensor, text: str) -> Tensor:
-    format = _LAST if form_of(text).last else torch.contiguous_format
+    format = _formats.get(text)
+    if format is None:
+        format = _formats[text] = _LAST if form_of(text).last else torch.contiguous_format
     return x if x.is_contiguous(memory_format=format) else x.contiguous(memory_format=format)
 
 
 def _run(x: Tensor, weight: Tensor, bias: Tensor | None, text: str, frozen: bool = False) -> Tensor:
-    if x.layout is not torch.strided:
+    places = _places(x, weight)
+    if places is None:
         _strided(x=x)
-    if x.numel() == 0:
-        return _fake(x, weight, bias, text)
-    plan = _plan(text, x, weight, bias, frozen)
+        if x.numel() == 0:
+            return _fake(x, weight, bias, text)
+    plan = _plan(text, x, weight, bias, frozen, places)
     return plan(_dense(x, text), _bias(bias))
 
 
@@ -204,7 +213,6 @@ for _name in ("stage", "stage_norm"):
         _autocast(_name, _device)
 
 _stage = torch.ops.convoy.stage.default
-_PLAIN = (Tensor, torch.nn.Parameter)
 _compiling, _any_autocast = torch.compiler.is_compiling, torch._C._is_any_autocast_enabled
 _dispatch_modes, _function_modes = torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack
 _transforms, _jit, _profiled = (torch._C._functorch.peek_interpreter_stack, torch._C._get_tracing_state,
@@ -219,14 +227,10 @@ def called(x: Tensor, weight: Tensor, bias: Tensor | None, text: str, frozen: bo
     """
     if _compiling() or _dispatch_modes() or _function_modes() or _any_autocast() or _profiled():
         return _stage(x, weight, bias, text, frozen)
-    plain = type(x) is Tensor and type(weight) in _PLAIN and (x.is_cpu or x.is_cuda)
-    if not plain or _transforms() or _jit() or forward_ad._current_level >= 0:
+    if not _is_plain(x, weight, bias) or _transforms() or _jit() or forward_ad._current_level >= 0:
         for name, given in (("x", x), ("weight", weight)):
             if not isinstance(given, Tensor):  # PyTorch would print all of it
                 raise InvalidOperand(f"{name}: {a_kind(given)}, expected a torch.Tensor")
-        return _stage(x, weight, bias, text, frozen)
-    trained = x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
-    if (trained and torch.is_grad_enabled()) or x.is_neg() or weight.is_neg() or (bias is not None and bias.is_neg()):
         return _stage(x, weight, bias, text, frozen)
     return _run(x, weight, bias, text, frozen)
 

@@ -109,16 +109,7 @@ Managed* lend(const TensorView& view, Tensor&& owner) {
   lent->owner = std::move(owner);
   lent->shape = view.shape;
   lent->stride = view.stride;
-  const auto bits = static_cast<std::uint8_t>(8 * size_of(view.dtype));
-  lent->managed.array = {
-      .data = view.data,
-      .device = {view.device.kind == DeviceKind::cpu ? dlpack::cpu : dlpack::cuda,
-                 view.device.index},
-      .ndim = view.rank,
-      .dtype = {code_of(view.dtype), bits, 1},
-      .shape = lent->shape.data(),
-      .strides = lent->stride.data(),
-      .byte_offset = 0};
+  lent->managed.array = dlpack::array_of(view, lent->shape.data(), lent->stride.data());
   lent->managed.context = lent.get();
   lent->managed.deleter = [](Managed* self) { delete static_cast<Lent<Managed>*>(self->context); };
   return &lent.release()->managed;
@@ -137,6 +128,19 @@ void call_deleter(Managed* managed) {
 }
 
 }  // namespace
+
+dlpack::Array dlpack::array_of(const TensorView& view, std::int64_t* shape,
+                               std::int64_t* strides) {
+  const auto bits = static_cast<std::uint8_t>(8 * size_of(view.dtype));
+  return {.data = view.data,
+          .device = {view.device.kind == DeviceKind::cpu ? dlpack::cpu : dlpack::cuda,
+                     view.device.index},
+          .ndim = view.rank,
+          .dtype = {code_of(view.dtype), bits, 1},
+          .shape = shape,
+          .strides = strides,
+          .byte_offset = 0};
+}
 
 TensorView from_dlpack(const DLManagedTensor& tensor) try {
   return view_of(ours(const_cast<DLManagedTensor*>(&tensor))->array);

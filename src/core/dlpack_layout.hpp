@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "convoy/tensor.hpp"
+
 namespace convoy::dlpack {
 
 enum DeviceType : std::int32_t { cpu = 1, cuda = 2, cuda_host = 3, cuda_managed = 13 };
@@ -55,5 +57,8 @@ static_assert(sizeof(void*) != 8 ||
               (sizeof(ManagedVersioned) == 80 && offsetof(ManagedVersioned, context) == 8 &&
                offsetof(ManagedVersioned, deleter) == 16 &&
                offsetof(ManagedVersioned, flags) == 24 && offsetof(ManagedVersioned, array) == 32));
+
+/// As a view has it, with these lists of sizes and strides.
+Array array_of(const TensorView& view, std::int64_t* shape, std::int64_t* strides);
 
 }  // namespace convoy::dlpack

@@ -5,9 +5,12 @@ import unittest
 import numpy as np
 
 import convoy
+from convoy import _core
 
 try:
     import torch
+
+    import convoy.torch
 except ImportError:
     torch = None
 
@@ -134,6 +137,46 @@ class Memory(unittest.TestCase):
 
 
 @unittest.skipUnless(torch, "PyTorch is not installed")
+class _ByMethods:
+    """As with a PyTorch whose functions are other ones: its tensors are asked by their methods."""
+
+    def setUp(self):
+        self.addCleanup(_core._ask_torch_by_methods, False)
+        _core._ask_torch_by_methods(True)
+
+    def test_what_is_plain(self):
+        x, weight = torch.ones(2, 3, 4, 4), torch.nn.Parameter(torch.ones(4, 3, 1, 1))
+        negative = torch.ones(2, 3, 4, 4, dtype=torch.complex64).conj().imag
+        cases = {"plain": (x, weight, None), "a bias": (x, weight.detach(), torch.ones(4)),
+                 "trained": (x, weight, None), "negative": (negative, weight.detach(), None),
+                 "a class": (torch.nn.Parameter(x), weight.detach(), None), "meta": (x.to("meta"), weight, None),
+                 "no tensor": (3, weight, None)}  # fmt: skip
+        for grad in (False, True):
+            with torch.set_grad_enabled(grad):
+                found = {name: [] for name in cases}
+                for methods in (True, False):
+                    _core._ask_torch_by_methods(methods)
+                    for name, given in cases.items():
+                        found[name].append(_core._is_plain(*given))
+            wanted = {name: name == "a bias" or (name in ("plain", "trained") and not grad) for name in cases}
+            self.assertEqual(found, {name: [value, value] for name, value in wanted.items()})
+
+    def test_stages(self):
+        x, weight = torch.randn(2, 3, 6, 6), torch.randn(4, 3, 3, 3)
+        for _ in range(2):
+            torch.testing.assert_close(convoy.torch.stage("n1h6c3k4r3pad1", x, weight),
+                                       torch.conv2d(x, weight, padding=1), rtol=1e-4, atol=1e-4)  # fmt: skip
+            weight.mul_(2)
+
+
+class OutputsByMethods(_ByMethods, Outputs):
+    pass
+
+
+class MemoryByMethods(_ByMethods, Memory):
+    pass
+
+
 class Messages(unittest.TestCase):
     def test_a_network_has_no_axes(self):
         network = convoy.Network.from_text("input f32:h8c8\nflatten\nfc k2\n", {"fc.weight": np.ones((2, 512), "f")})
