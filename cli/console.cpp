@@ -5,9 +5,12 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
+#include <new>
 
 #include "core/file.hpp"
 
@@ -29,10 +32,34 @@ void open_missing_descriptors() {
   }
 }
 
+std::atomic<void*> reserve{nullptr};
+
+// The first failed allocation is thrown, as ever, and the way out has the reserve's memory: trees of
+// JSON allocate in their destructors, which must not throw. Once that is used up the program ends.
+void give_up_reserve() {
+  if (void* const memory = reserve.exchange(nullptr)) {
+    std::free(memory);
+    throw std::bad_alloc();
+  }
+  remove_temporary_file();
+  write_error(no_memory);
+  std::_Exit(2);
+}
+
+void keep_reserve() {
+  constexpr std::size_t bytes = std::size_t{4} << 20;
+  void* const memory = std::malloc(bytes);
+  if (memory != nullptr)
+    std::memset(memory, 1, bytes);  // what is only promised may not be there when it is needed
+  reserve = memory;
+  std::set_new_handler(give_up_reserve);
+}
+
 }  // namespace
 
 void prepare_process() {
   open_missing_descriptors();
+  keep_reserve();
   signal(SIGXFSZ, SIG_IGN);
   for (const int ending : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction before {};

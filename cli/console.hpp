@@ -13,6 +13,7 @@ namespace convoy::cli {
 /// ours gets their number and messages go into it (writing to standard output still fails); lets a
 /// signal that ends the program remove the file that it was about to write; and lets a write beyond
 /// the limit of a file's size fail instead of ending the program.
+/// Where memory runs out a second time, the program ends with an error instead of by a signal.
 void prepare_process();
 
 /// Columns of the terminal that standard output is; 0 where it is none, or does not tell.
@@ -21,6 +22,10 @@ std::size_t terminal_columns();
 /// Writes to standard error. Where that can't be written to (closed, full, nobody reads), the text
 /// is lost and nothing else happens: the exit code still tells.
 void write_error(std::string_view text) noexcept;
+
+/// What the program says when memory has run out.
+inline constexpr std::string_view no_memory =
+    "convoy: no memory is left. Use a smaller n or smaller images.\n";
 
 template <class... Words>
 void print_error(fmt::format_string<Words...> format, Words&&... words) noexcept {

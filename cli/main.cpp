@@ -70,7 +70,7 @@ int main(int argc, char** argv) {
     print_error("convoy: {}\n", error.what());
     return 2;
   } catch (const std::bad_alloc&) {
-    print_error("convoy: no memory is left. Use a smaller n or smaller images.\n");
+    write_error(no_memory);
     return 2;
   } catch (const std::exception& error) {
     print_error("convoy: {}. Please report this with the command that you ran.\n",

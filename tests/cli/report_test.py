@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import random
+import resource
 import unittest
 
 from cli_case import STAGE, CliTest, convoy
@@ -213,6 +214,24 @@ class Report(CliTest):
         made = convoy("report", "--results", FEW, "-o", "-")
         self.assertEqual(made.returncode, 0, made.stderr)
         self.assertTrue(made.stdout.startswith("<!DOCTYPE html>"))
+
+    @unittest.skipIf(os.environ.get("CONVOY_SANITIZED"), "sanitizers reserve more memory than the limit")
+    def test_little_memory(self):
+        """Whatever the limit, the page is whole, or the program says that memory is short and leaves nothing."""
+        path, codes = self.here / "little.html", set()
+        for megabytes in range(10, 72, 2):
+            def limit(size=megabytes << 20):
+                resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+                resource.setrlimit(resource.RLIMIT_AS, (size, size))
+
+            made = convoy("report", STAGE, "--results", RESULTS, "-o", path, preexec_fn=limit)
+            codes.add(made.returncode)
+            self.assertIn(made.returncode, (0, 2, 127), f"{megabytes} MB: {made.stderr}")  # 127: no program begins
+            self.assertEqual(path.exists(), made.returncode == 0, f"{megabytes} MB")
+            if made.returncode == 2:
+                self.assertIn("convoy: ", made.stderr)
+            path.unlink(missing_ok=True)
+        self.assertIn(2, codes)
 
     def test_of_a_bench(self):
         path, record = self.here / "bench.html", self.here / "bench.json"
