@@ -1,20 +1,18 @@
 // What was read, by what it was measured, and what was skipped.
-#include <fmt/core.h>
-
 #include "report/html.hpp"
 #include "report/sections.hpp"
 
 namespace convoy::report {
 namespace {
 
-std::string said(const nlohmann::json& record, const char* key) {
+Html said(const nlohmann::json& record, const char* key) {
   const auto found = record.find(key);
-  return found != record.end() && found->is_string() ? escape(found->get<std::string>()) : "";
+  return found != record.end() && found->is_string() ? escape(found->get<std::string>()) : Html();
 }
 
 }  // namespace
 
-std::string files_section(const Results& results) {
+Html files_section(const Results& results) {
   Table table("Files", {{"device"},
                         {"file"},
                         {"measured on"},
@@ -26,15 +24,15 @@ std::string files_section(const Results& results) {
     for (const ResultsFile& file : device.files) {
       const bool dirty = file.json.contains("dirty") && file.json["dirty"] == true;
       table.add({escape(device.short_title), escape(file.name), said(file.json, "date"),
-                 said(file.json, "commit") + (dirty ? " and changes" : ""),
+                 said(file.json, "commit") + (dirty ? html(" and changes") : Html()),
                  said(file.json, "compiler"),
-                 file.rows.empty() ? "" : fmt::format("{}", file.rows.size()),
-                 file.rows.empty() ? "" : fmt::format("{}", file.processes)});
+                 file.rows.empty() ? Html() : html("{}", file.rows.size()),
+                 file.rows.empty() ? Html() : html("{}", file.processes)});
     }
-  std::string skipped;
+  Html skipped;
   for (const auto& [path, why] : results.skipped)
-    skipped += "<li>" + code(path) + ": " + escape(why);
-  if (!skipped.empty()) skipped = "<h3>Skipped</h3>\n<ul id=skipped>" + skipped + "</ul>\n";
+    skipped += html("<li>{}: {}", code(path), escape(why));
+  if (!skipped.empty()) skipped = html("<h3>Skipped</h3>\n<ul id=skipped>{}</ul>\n", skipped);
   return section("files", "Files", skipped + table.html());
 }
 

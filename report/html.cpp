@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -10,13 +11,15 @@
 namespace convoy::report {
 namespace {
 
-const char* class_of(Table::Kind kind) {
-  return kind == Table::Kind::number ? " class=n" : kind == Table::Kind::prose ? " class=p" : "";
+Html class_of(Table::Kind kind) {
+  return kind == Table::Kind::number  ? html(" class=n")
+         : kind == Table::Kind::prose ? html(" class=p")
+                                      : Html();
 }
 
 }  // namespace
 
-std::string escape(std::string_view text) {
+Html escape(std::string_view text) {
   std::string safe;
   for (const char c : printable(text, 4000)) {
     switch (c) {
@@ -39,74 +42,91 @@ std::string escape(std::string_view text) {
         safe += c;
     }
   }
-  return safe;
+  return Html(std::move(safe));
 }
 
-std::string code(std::string_view text) {
-  return "<code>" + escape(text) + "</code>";
+Html attribute(std::string_view value) {
+  constexpr std::string_view of_words =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_#";
+  const bool word = !value.empty() && value.find_first_not_of(of_words) == value.npos;
+  return word ? escape(value) : html("\"{}\"", escape(value));
 }
 
-std::string grouped(double value, int decimals) {
+Html code(std::string_view text) {
+  return html("<code>{}</code>", escape(text));
+}
+
+Html counted(std::int64_t count, std::string_view what) {
+  return html("{} {}{}", count, escape(what), count == 1 ? Html() : html("s"));
+}
+
+Html grouped(double value, int decimals) {
   std::string text = fmt::format("{:.{}f}", std::abs(value), decimals);
   const std::size_t point = text.find('.');
   auto at = static_cast<std::ptrdiff_t>(point == std::string::npos ? text.size() : point) - 3;
   for (; at > 0; at -= 3) text.insert(static_cast<std::size_t>(at), ",");
-  return value < 0 ? "-" + text : text;
+  return escape(value < 0 ? "-" + text : text);
 }
 
-std::string short_number(double value) {
-  if (value == 0) return "0";
+Html short_number(double value) {
+  if (value == 0) return html("0");
   const int magnitude = static_cast<int>(std::floor(std::log10(std::abs(value))));
   return grouped(value, std::max(0, std::min(9, 2 - magnitude)));
 }
 
-std::string ratio_text(double ratio) {
-  return ratio > 0 && ratio < 0.1 ? short_number(ratio) : fmt::format("{:.2f}", ratio);
+Html ratio_text(double ratio) {
+  return ratio > 0 && ratio < 0.1 ? short_number(ratio) : html("{:.2f}", ratio);
 }
 
-std::string time_text(double seconds) {
-  if (seconds < 1e-3) return short_number(seconds * 1e6) + " µs";
-  if (seconds < 1) return short_number(seconds * 1e3) + " ms";
-  return short_number(seconds) + " s";
+Html time_text(double seconds) {
+  if (seconds < 1e-3) return html("{} µs", short_number(seconds * 1e6));
+  if (seconds < 1) return html("{} ms", short_number(seconds * 1e3));
+  return html("{} s", short_number(seconds));
 }
 
-std::string bytes_text(double bytes) {
-  if (bytes < 1e3) return grouped(bytes) + " B";
-  if (bytes < 1e6) return short_number(bytes * 1e-3) + " kB";
-  if (bytes < 1e9) return short_number(bytes * 1e-6) + " MB";
-  return short_number(bytes * 1e-9) + " GB";
+Html bytes_text(double bytes) {
+  if (bytes < 1e3) return html("{} B", grouped(bytes));
+  if (bytes < 1e6) return html("{} kB", short_number(bytes * 1e-3));
+  if (bytes < 1e9) return html("{} MB", short_number(bytes * 1e-6));
+  return html("{} GB", short_number(bytes * 1e-9));
 }
 
 Table::Table(std::string name, std::vector<Column> columns)
     : name_(std::move(name)), columns_(std::move(columns)) {}
 
 // End tags of cells and rows may be left out in HTML; thousands of rows are shorter for it.
-void Table::add(const std::vector<std::string>& cells) {
-  body_ += "<tr>";
+void Table::add(const std::vector<Html>& cells) {
+  body_ += report::html("<tr>");
   for (std::size_t i = 0; i < cells.size(); ++i)
-    body_ += std::string("<td") + (i < columns_.size() ? class_of(columns_[i].kind) : "") + ">" +
-             cells[i];
-  body_ += "\n";
+    body_ += report::html("<td{}>{}", i < columns_.size() ? class_of(columns_[i].kind) : Html(),
+                          cells[i]);
+  body_ += report::html("\n");
   ++rows_;
 }
 
-std::string Table::html() const {
-  std::string text = fmt::format(
-      "<div class=wide tabindex=0 role=region aria-label=\"{}\"><table><thead><tr>", escape(name_));
+Html Table::html() const {
+  Html head;
   for (const Column& column : columns_)
-    text += fmt::format("<th scope=col{}>{}", class_of(column.kind), column.title);
-  return text + "</thead><tbody>\n" + body_ + "</tbody></table></div>\n";
+    head += report::html("<th scope=col{}>{}", class_of(column.kind), column.title);
+  return report::html(
+      "<div class=wide tabindex=0 role=region aria-label=\"{}\"><table><thead><tr>{}</thead>"
+      "<tbody>\n{}</tbody></table></div>\n",
+      escape(name_), head, body_);
 }
 
-std::string details(std::string_view summary, std::string_view content, bool open) {
-  return fmt::format("<details{}><summary>{}</summary>\n{}</details>\n", open ? " open" : "",
-                     summary, content);
+Html details(const Html& summary, const Html& content, bool open) {
+  return html("<details{}><summary>{}</summary>\n{}</details>\n", open ? html(" open") : Html(),
+              summary, content);
 }
 
-std::string section(std::string_view id, std::string_view title, std::string_view content) {
-  return fmt::format(
-      "<section id={0} aria-labelledby={0}-title>\n<h2 id={0}-title>{1}</h2>\n{2}</section>\n", id,
-      title, content);
+Html details(std::string_view summary, const Html& content, bool open) {
+  return details(escape(summary), content, open);
+}
+
+Html section(std::string_view id, std::string_view title, const Html& content) {
+  const Html title_id = attribute(std::string(id) + "-title");
+  return html("<section id={} aria-labelledby={}>\n<h2 id={}>{}</h2>\n{}</section>\n",
+              attribute(id), title_id, title_id, escape(title), content);
 }
 
 }  // namespace convoy::report

@@ -1,6 +1,4 @@
 // Each rung of the ladder, and the last rung without one thing.
-#include <fmt/core.h>
-
 #include <algorithm>
 
 #include "report/html.hpp"
@@ -23,20 +21,20 @@ std::string text_or_empty(const json& object, const char* key) {
 }
 
 // Registers, shared memory and occupancy of the kernel that multiplies.
-std::vector<std::string> resources_cells(const json& rung) {
+std::vector<Html> resources_cells(const json& rung) {
   const auto launches = rung.find("launches");
   if (launches == rung.end() || !launches->is_array() || launches->empty() ||
       !launches->front().is_object())
-    return {"", "", ""};
+    return {Html(), Html(), Html()};
   const json& first = launches->front();
-  std::string registers = fmt::format("{:.0f}", number_or_zero(first, "registers"));
+  Html registers = html("{:.0f}", number_or_zero(first, "registers"));
   if (const double spilled = number_or_zero(first, "spilled_bytes"); spilled > 0)
-    registers += fmt::format(" + {:.0f}&nbsp;B", spilled);
-  return {registers, fmt::format("{:.0f}", number_or_zero(first, "shared_bytes") / 1024),
-          fmt::format("{:.0f} %", 100 * number_or_zero(first, "occupancy"))};
+    registers += html(" + {:.0f}&nbsp;B", spilled);
+  return {registers, html("{:.0f}", number_or_zero(first, "shared_bytes") / 1024),
+          html("{:.0f} %", 100 * number_or_zero(first, "occupancy"))};
 }
 
-std::string rungs_table(const json& stage, double most) {
+Html rungs_table(const json& stage, double most) {
   Table table("Rungs of the ladder", {{"rung"},
                                       {"TFLOP/s", number_column},
                                       {""},
@@ -52,22 +50,22 @@ std::string rungs_table(const json& stage, double most) {
     const double speed = number_or_zero(rung, "tflops");
     const auto factor = [&](const char* key) {
       const double value = number_or_zero(rung, key);
-      return value > 0 ? fmt::format("{:.2f}", value) : std::string();
+      return value > 0 ? html("{:.2f}", value) : Html();
     };
-    std::vector<std::string> cells{code(text_or_empty(rung, "kernel")),
-                                   short_number(speed),
-                                   bar_cell(scale, speed),
-                                   factor("factor"),
-                                   factor("claimed"),
-                                   escape(text_or_empty(rung, "adds")),
-                                   short_number(number_or_zero(rung, "median_us"))};
-    for (std::string& cell : resources_cells(rung)) cells.push_back(std::move(cell));
+    std::vector<Html> cells{code(text_or_empty(rung, "kernel")),
+                            short_number(speed),
+                            bar_cell(scale, speed),
+                            factor("factor"),
+                            factor("claimed"),
+                            escape(text_or_empty(rung, "adds")),
+                            short_number(number_or_zero(rung, "median_us"))};
+    for (Html& cell : resources_cells(rung)) cells.push_back(std::move(cell));
     table.add(cells);
   }
   return table.html();
 }
 
-std::string ablation_table(const json& stage) {
+Html ablation_table(const json& stage) {
   Table table("The last rung without one thing", {{"without", prose_column},
                                                   {"× as long", number_column},
                                                   {""},
@@ -84,50 +82,50 @@ std::string ablation_table(const json& stage) {
     const auto other = rung.find("without");
     if (other == rung.end() || !other->is_object()) continue;
     const double factor = number_or_zero(*other, "factor");
-    std::vector<std::string> cells{escape(text_or_empty(rung, "adds")),
-                                   fmt::format("{:.2f}", factor),
-                                   bar_cell(scale, factor, factor > 1 ? "c1" : "c2"),
-                                   short_number(number_or_zero(*other, "median_us"))};
-    for (std::string& cell : resources_cells(*other)) cells.push_back(std::move(cell));
+    std::vector<Html> cells{escape(text_or_empty(rung, "adds")), html("{:.2f}", factor),
+                            bar_cell(scale, factor, factor > 1 ? "c1" : "c2"),
+                            short_number(number_or_zero(*other, "median_us"))};
+    for (Html& cell : resources_cells(*other)) cells.push_back(std::move(cell));
     table.add(cells);
   }
-  return table.empty() ? "" : "<h4>Ablation: the last rung without one thing</h4>\n" + table.html();
+  if (table.empty()) return {};
+  return html("<h4>Ablation: the last rung without one thing</h4>\n") + table.html();
 }
 
-std::string one_ladder(const DeviceResults& device, const json& stage, bool open) {
+Html one_ladder(const DeviceResults& device, const json& stage, bool open) {
   const auto rungs = stage.find("rungs");
-  if (rungs == stage.end() || !rungs->is_array() || rungs->empty()) return "";
+  if (rungs == stage.end() || !rungs->is_array() || rungs->empty()) return {};
   double most = 0, slowest = 0, fastest = 1e300;
   for (const json& rung : *rungs) {
-    if (!rung.is_object()) return "";
+    if (!rung.is_object()) return {};
     most = std::max(most, number_or_zero(rung, "tflops"));
     const double us = number_or_zero(rung, "median_us");
     slowest = std::max(slowest, us);
     if (us > 0) fastest = std::min(fastest, us);
   }
-  return details(fmt::format("{}: {} — from {} to {}", escape(device.short_title),
-                             code(text_or_empty(stage, "stage")), time_text(slowest * 1e-6),
-                             time_text(fastest * 1e-6)),
+  return details(html("{}: {} — from {} to {}", escape(device.short_title),
+                      code(text_or_empty(stage, "stage")), time_text(slowest * 1e-6),
+                      time_text(fastest * 1e-6)),
                  rungs_table(stage, most) + ablation_table(stage), open);
 }
 
 }  // namespace
 
-std::string ladder_section(const Results& results) {
-  std::string text;
+Html ladder_section(const Results& results) {
+  Html text;
   for (const DeviceResults& device : results.devices)
     for (const ResultsFile& file : device.files) {
       if (file.kind != FileKind::ladder) continue;
       for (const json& stage : file.json.at("stages"))
         if (stage.is_object()) text += one_ladder(device, stage, text.empty());
     }
-  if (text.empty()) return "";
-  return section(
-      "ladder", "The ladder, and its ablation",
-      "<p>A convolution on Tensor Cores, optimised step by step: each rung is a kernel that adds "
-      "one thing to the rung above it in the table. Bars are TFLOP/s on a logarithmic scale. The "
-      "ablation takes one thing away from the kernel that has all of them.</p>\n" +
-          text);
+  if (text.empty()) return {};
+  return section("ladder", "The ladder, and its ablation",
+                 html("<p>A convolution on Tensor Cores, optimised step by step: each rung is a "
+                      "kernel that adds one thing to the rung above it in the table. Bars are "
+                      "TFLOP/s on a logarithmic scale. The ablation takes one thing away from the "
+                      "kernel that has all of them.</p>\n") +
+                     text);
 }
 
 }  // namespace convoy::report

@@ -21,36 +21,36 @@ using inspect::KernelMap;
 using inspect::Pipeline;
 using inspect::SharedMemoryMap;
 
-std::string bulleted(const std::vector<std::string>& lines) {
-  std::string text = "<ul>";
-  for (const std::string& line : lines) text += "<li>" + escape(line);
-  return text + "</ul>\n";
+Html bulleted(const std::vector<std::string>& lines) {
+  Html items;
+  for (const std::string& line : lines) items += html("<li>{}", escape(line));
+  return html("<ul>{}</ul>\n", items);
 }
 
-std::string bytes_number(Index bytes) {
-  return grouped(static_cast<double>(bytes)) + " bytes";
+Html bytes_number(Index bytes) {
+  return html("{} bytes", grouped(static_cast<double>(bytes)));
 }
 
-std::string map_table(const KernelMap& map) {
+Html map_table(const KernelMap& map) {
   Table table("Map", {{"what"}, {"value"}, {"is", prose_column}});
   for (const inspect::MapFact& fact : map.facts())
     table.add({escape(fact.name), escape(fact.value), escape(fact.note)});
   std::string tiles;
   for (const inspect::TilePlace& tile : map.first_tiles(12))
     tiles += fmt::format("{}({}, {})", tiles.empty() ? "" : " ", tile.x, tile.y);
-  return table.html() + fmt::format("<p>Order of tiles: {} The first: {}.</p>\n",
-                                    escape(map.order()), code(tiles));
+  return table.html() +
+         html("<p>Order of tiles: {} The first: {}.</p>\n", escape(map.order()), code(tiles));
 }
 
 // A part of an axis, for a table's cell.
-std::string part_cell(double from, double to, double all) {
-  return fmt::format(
+Html part_cell(double from, double to, double all) {
+  return html(
       "<svg class=cell><rect class=track width=100% height=12 y=3 /><rect class=c0 x={:.1f}% "
       "width={:.1f}% height=12 y=3 /></svg>",
       100 * from / all, std::max(0.8, 100 * (to - from) / all));
 }
 
-std::string regions_table(const SharedMemoryMap& shared) {
+Html regions_table(const SharedMemoryMap& shared) {
   Table table(
       "Parts of shared memory",
       {{"from", number_column}, {"bytes", number_column}, {"part"}, {""}, {"holds", prose_column}});
@@ -62,69 +62,66 @@ std::string regions_table(const SharedMemoryMap& shared) {
 }
 
 // A phase of a warp's access: 32 banks, empty, read by a lane, or with words that collide.
-std::string banks_drawing(const inspect::BankUse& use) {
-  if (use.phases.empty()) return "";
+Html banks_drawing(const inspect::BankUse& use) {
+  if (use.phases.empty()) return {};
   const std::string& picture = use.phases.front().picture;
-  std::string text = "<svg class=banks>";
+  Html text = html("<svg class=banks>");
   const double width = 100.0 / static_cast<double>(std::max<std::size_t>(1, picture.size()));
   for (std::size_t bank = 0; bank < picture.size(); ++bank) {
     const char lane = picture[bank];
-    const char* const color = lane == '.'   ? "track"
-                              : lane == '#' ? "lost"
-                              : lane % 2    ? "c0"
-                                            : "c0 odd";
-    text += fmt::format("<rect class=\"{}\" x={:.2f}% width={:.2f}% height=14 />", color,
-                        width * static_cast<double>(bank), width * 0.86);
+    const std::string_view color = lane == '.'   ? "track"
+                                   : lane == '#' ? "lost"
+                                   : lane % 2    ? "c0"
+                                                 : "c0 odd";
+    text += html("<rect class=\"{}\" x={:.2f}% width={:.2f}% height=14 />", escape(color),
+                 width * static_cast<double>(bank), width * 0.86);
   }
-  return text + "</svg>" + code(picture);
+  return text + html("</svg>{}", code(picture));
 }
 
-std::string access_html(const inspect::SharedAccess& access) {
+Html access_html(const inspect::SharedAccess& access) {
   const auto count = [](const inspect::BankUse& use) {
-    return fmt::format("{} wavefront{} for {}, {} conflict{}", use.wavefronts,
-                       use.wavefronts == 1 ? "" : "s", use.least, use.conflicts(),
-                       use.conflicts() == 1 ? "" : "s");
+    return html("{} for {}, {}", counted(use.wavefronts, "wavefront"), use.least,
+                counted(use.conflicts(), "conflict"));
   };
-  std::string text = fmt::format("<h5>{}: {}</h5>\n<p>{}</p>\n<p>As it lies: {}.</p>\n{}\n",
-                                 escape(access.name), escape(access.instruction),
-                                 escape(access.who), count(access.use), banks_drawing(access.use));
-  text += fmt::format("<p>Without swizzle or padding: {}.</p>\n{}\n", count(access.plain),
-                      banks_drawing(access.plain));
+  Html text = html("<h5>{}: {}</h5>\n<p>{}</p>\n<p>As it lies: {}.</p>\n{}\n", escape(access.name),
+                   escape(access.instruction), escape(access.who), count(access.use),
+                   banks_drawing(access.use));
+  text += html("<p>Without swizzle or padding: {}.</p>\n{}\n", count(access.plain),
+               banks_drawing(access.plain));
   if (access.instructions > 0)
-    text += fmt::format(
+    text += html(
         "<p>Of a tile: {} instructions, {} conflicts; {} without swizzle or "
         "padding.</p>\n",
         grouped(access.instructions), grouped(access.conflicts), grouped(access.plain_conflicts));
   return text;
 }
 
-std::string joined(const std::vector<int>& values, const char* before) {
+std::string first_of(const std::vector<int>& values, const char* before) {
   std::string text;
   for (std::size_t i = 0; i < std::min<std::size_t>(16, values.size()); ++i)
     text += fmt::format("{}{}{}", i ? " " : "", before, values[i]);
   return text + (values.size() > 16 ? " …" : "");
 }
 
-std::string shared_html(const SharedMemoryMap& shared) {
-  std::string text =
-      bulleted({bytes_number(shared.bytes) + " of a CTA", shared.layout, shared.protects}) +
-      regions_table(shared);
+Html shared_html(const SharedMemoryMap& shared) {
+  Html text = html("<ul><li>{} of a CTA<li>{}<li>{}</ul>\n{}", bytes_number(shared.bytes),
+                   escape(shared.layout), escape(shared.protects), regions_table(shared));
   if (!shared.accesses.empty())
-    text +=
+    text += html(
         "<p>A warp’s accesses, bank by bank (32 of 4 bytes): a digit is the lane, a dot none, # "
-        "two "
-        "words of one bank. The first phase is drawn.</p>\n";
+        "two words of one bank. The first phase is drawn.</p>\n");
   for (const inspect::SharedAccess& access : shared.accesses) text += access_html(access);
   if (!shared.accumulators.empty()) {
     Table table("Accumulators of thread 0", {{"row", number_column}, {"registers"}, {"columns"}});
     for (const inspect::AccumulatorRow& row : shared.accumulators)
-      table.add({fmt::format("{}", row.row), code(joined(row.registers, "R")),
-                 code(joined(row.columns, ""))});
-    text += fmt::format("<h5>Accumulators of thread 0</h5>\n<p>{}</p>\n",
-                        escape(shared.accumulator_order)) +
-            table.html();
+      table.add({html("{}", row.row), code(first_of(row.registers, "R")),
+                 code(first_of(row.columns, ""))});
+    text += html("<h5>Accumulators of thread 0</h5>\n<p>{}</p>\n{}",
+                 escape(shared.accumulator_order), table.html());
   }
-  if (!shared.epilogue.empty()) text += "<h5>How results leave</h5>\n" + bulleted(shared.epilogue);
+  if (!shared.epilogue.empty())
+    text += html("<h5>How results leave</h5>\n{}", bulleted(shared.epilogue));
   return text;
 }
 
@@ -140,14 +137,14 @@ class PipelineDrawing {
     }
   }
 
-  std::string svg() const {
-    std::string text;
+  Html svg() const {
+    Html text;
     const auto& lines = pipeline_.lines;
     for (std::size_t ring = 0; ring < pipeline_.rings.size(); ++ring) ring_head(ring, text);
     int y = 0;
     for (std::size_t i = 0; i < lines.size(); ++i) {
       if (pipeline_.left_out > 0 && i == pipeline_.left_out_at) {
-        text += fmt::format(
+        text += html(
             "<text class=tick x=\"50%\" y=\"{}\" text-anchor=\"middle\">{} steps alike</text>\n",
             y + 15, pipeline_.left_out);
         y += line_pixels;
@@ -155,7 +152,7 @@ class PipelineDrawing {
       line(lines[i], y, text);
       y += line_pixels;
     }
-    return fmt::format(
+    return html(
         "<div class=\"plot pipe\"><svg class=chart role=img height=\"{}\" aria-label=\"Pipeline "
         "of {}\">\n{}</svg></div>\n",
         y, escape(pipeline_.kernel + " " + pipeline_.tile), text);
@@ -164,37 +161,34 @@ class PipelineDrawing {
  private:
   double share(int slot) const { return 100.0 * slot / std::max(1, slots_); }
 
-  void ring_head(std::size_t ring, std::string& text) const {
+  void ring_head(std::size_t ring, Html& text) const {
     const int first = first_slot_[ring], count = std::max(1, pipeline_.rings[ring].slots);
-    text +=
-        fmt::format("<text class=tick x=\"{:.1f}%\" y=\"-22\" text-anchor=\"middle\">{}</text>\n",
-                    share(first) + 50.0 * count / slots_, escape(pipeline_.rings[ring].name));
+    text += html("<text class=tick x=\"{:.1f}%\" y=\"-22\" text-anchor=\"middle\">{}</text>\n",
+                 share(first) + 50.0 * count / slots_, escape(pipeline_.rings[ring].name));
     for (int slot = 0; slot < count; ++slot)
-      text +=
-          fmt::format("<text class=tick x=\"{:.1f}%\" y=\"-7\" text-anchor=\"middle\">{}</text>\n",
-                      share(first + slot) + 50.0 / slots_, slot);
+      text += html("<text class=tick x=\"{:.1f}%\" y=\"-7\" text-anchor=\"middle\">{}</text>\n",
+                   share(first + slot) + 50.0 / slots_, slot);
   }
 
   // The left half of a slot's column is math, the right half a load.
-  void box(int slot, bool load, int y, Index number, const std::string& title,
-           std::string& text) const {
+  void box(int slot, bool load, int y, Index number, const std::string& title, Html& text) const {
     const double width = 50.0 / slots_, x = share(slot) + (load ? width : 0);
-    text += fmt::format(
+    text += html(
         "<rect class=\"{}\" x=\"{:.2f}%\" width=\"{:.2f}%\" y=\"{}\" height=\"{}\"><title>{}"
         "</title></rect>",
-        load ? "load" : "math", x, width * 0.94, y + 1, line_pixels - 2, escape(title));
+        load ? html("load") : html("math"), x, width * 0.94, y + 1, line_pixels - 2, escape(title));
     // On a phone a long number may have no room.
-    const std::string label = fmt::format("{}", number);
-    const bool fits = 7.0 * static_cast<double>(label.size()) + 2 < narrowest_plot / (2.0 * slots_);
-    text += fmt::format("<text{} x=\"{:.2f}%\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
-                        fits ? "" : " class=desk", x + width * 0.47, y + 15, label);
+    const auto digits = static_cast<double>(fmt::formatted_size("{}", number));
+    const bool fits = 7.0 * digits + 2 < narrowest_plot / (2.0 * slots_);
+    text += html("<text{} x=\"{:.2f}%\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
+                 fits ? Html() : html(" class=desk"), x + width * 0.47, y + 15, number);
   }
 
-  void line(const inspect::PipelineLine& line, int y, std::string& text) const {
-    text += fmt::format("<text class=tick x=\"-7\" y=\"{}\" text-anchor=\"end\">{}</text>", y + 15,
-                        line.step < 0 ? "begin" : fmt::format("step {}", line.step));
-    text += fmt::format("<line class=grid x1=\"0\" x2=\"100%\" y1=\"{0}\" y2=\"{0}\"/>\n",
-                        y + line_pixels);
+  void line(const inspect::PipelineLine& line, int y, Html& text) const {
+    text += html("<text class=tick x=\"-7\" y=\"{}\" text-anchor=\"end\">{}</text>", y + 15,
+                 line.step < 0 ? html("begin") : html("step {}", line.step));
+    text +=
+        html("<line class=grid x1=\"0\" x2=\"100%\" y1=\"{0}\" y2=\"{0}\"/>\n", y + line_pixels);
     for (std::size_t ring = 0; ring < line.math_slots.size() && ring < first_slot_.size(); ++ring)
       if (line.step >= 0 && line.math_slots[ring] >= 0)
         box(first_slot_[ring] + line.math_slots[ring], false, y, line.step,
@@ -209,7 +203,7 @@ class PipelineDrawing {
   int slots_ = 0;
 };
 
-std::string pipeline_table(const Pipeline& pipeline) {
+Html pipeline_table(const Pipeline& pipeline) {
   Table table(
       "Steps of the pipeline",
       {{"step"}, {"math on", prose_column}, {"loads", prose_column}, {"waits", prose_column}});
@@ -218,35 +212,35 @@ std::string pipeline_table(const Pipeline& pipeline) {
   };
   for (std::size_t i = 0; i < pipeline.lines.size(); ++i) {
     if (pipeline.left_out > 0 && i == pipeline.left_out_at)
-      table.add({"…", fmt::format("{} steps alike", pipeline.left_out)});
+      table.add({html("…"), html("{} steps alike", pipeline.left_out)});
     const inspect::PipelineLine& line = pipeline.lines[i];
-    std::string math, loads;
+    Html math;
     for (std::size_t ring = 0; ring < line.math_slots.size(); ++ring)
       if (line.step >= 0 && line.math_slots[ring] >= 0)
-        math += fmt::format("{}{}, slot {}", math.empty() ? "" : "; ", escape(ring_name(ring)),
-                            line.math_slots[ring]);
-    for (const inspect::PipelineLoad& load : line.loads)
-      loads += fmt::format("{}{} {} → slot {} ({})", loads.empty() ? "" : "; ",
-                           escape(ring_name(static_cast<std::size_t>(load.ring))), load.load,
-                           load.slot, escape(load.what));
+        math += html("{}{}, slot {}", math.empty() ? Html() : html("; "), escape(ring_name(ring)),
+                     line.math_slots[ring]);
+    const Html loads = joined(line.loads, "; ", [&](const inspect::PipelineLoad& load) {
+      return html("{} {} → slot {} ({})", escape(ring_name(static_cast<std::size_t>(load.ring))),
+                  load.load, load.slot, escape(load.what));
+    });
     table.add(
-        {line.step < 0 ? "begin" : fmt::format("{}", line.step), math, loads, escape(line.waits)});
+        {line.step < 0 ? html("begin") : html("{}", line.step), math, loads, escape(line.waits)});
   }
   return table.html();
 }
 
-std::string pipeline_html(const Pipeline& pipeline) {
-  std::string text = "<ul>";
+Html pipeline_html(const Pipeline& pipeline) {
+  Html text = html("<ul>");
   for (const inspect::PipelineRing& ring : pipeline.rings)
-    text += fmt::format("<li>{}: {} slots of {}, {} loads {}", escape(ring.name), ring.slots,
-                        bytes_number(ring.slot_bytes), ring.loads, pipeline.per);
-  text += "</ul>\n";
+    text += html("<li>{}: {} slots of {}, {} loads {}", escape(ring.name), ring.slots,
+                 bytes_number(ring.slot_bytes), ring.loads, escape(pipeline.per));
+  text += html("</ul>\n");
   Table actors(
       "Who takes part",
       {{"who"}, {"threads", number_column}, {"does", prose_column}, {"waits for", prose_column}});
   for (const inspect::PipelineActor& actor : pipeline.actors)
-    actors.add({escape(actor.name), fmt::format("{}", actor.threads), escape(actor.does),
-                escape(actor.waits)});
+    actors.add(
+        {escape(actor.name), html("{}", actor.threads), escape(actor.does), escape(actor.waits)});
   return text + actors.html() +
          figure(
              "Slots as columns, time downwards: which step multiplies what lies in a slot, and "
@@ -258,30 +252,29 @@ std::string pipeline_html(const Pipeline& pipeline) {
 }
 
 // "2 slots of pixels, 65,536 bytes each (8 x 4 x 16 pixels ...): the first holds channels 0-63".
-std::string slots_answer(const KernelMap& map, const Pipeline& pipeline,
-                         const SharedMemoryMap* shared) {
-  std::string text;
+Html slots_answer(const KernelMap& map, const Pipeline& pipeline, const SharedMemoryMap* shared) {
+  Html text;
   for (std::size_t ring = 0; ring < pipeline.rings.size(); ++ring) {
     const inspect::PipelineRing& of = pipeline.rings[ring];
-    text += fmt::format("<li><b>{} slot{} of {}</b>, {} each", of.slots, of.slots == 1 ? "" : "s",
-                        escape(of.name), bytes_number(of.slot_bytes));
+    text += html("<li><b>{} of {}</b>, {} each", counted(of.slots, "slot"), escape(of.name),
+                 bytes_number(of.slot_bytes));
     if (shared)
       for (const inspect::SharedRegion& region : shared->regions)
         if (region.name.starts_with(of.name) && region.name.ends_with("slot 0"))
-          text += ": " + escape(region.what);
+          text += html(": {}", escape(region.what));
     for (const inspect::PipelineLine& line : pipeline.lines) {
       const auto load = std::find_if(line.loads.begin(), line.loads.end(), [&](const auto& one) {
         return one.ring == static_cast<int>(ring);
       });
       if (load == line.loads.end()) continue;
-      text += ". The first load brings " + escape(load->what);
+      text += html(". The first load brings {}", escape(load->what));
       break;
     }
-    text += ".";
+    text += html(".");
   }
-  return fmt::format("<p>{}, laid out by <b>{} {}</b> for {}:</p>\n<ul>{}</ul>\n",
-                     code(to_text(map.stage())), escape(map.kernel()), escape(map.tile()),
-                     escape(map.machine()), text);
+  return html("<p>{}, laid out by <b>{} {}</b> for {}:</p>\n<ul>{}</ul>\n",
+              code(to_text(map.stage())), escape(map.kernel()), escape(map.tile()),
+              escape(map.machine()), text);
 }
 
 // What a map has, or nothing where the kernel has nothing of the kind.
@@ -306,9 +299,9 @@ std::optional<std::pair<std::string, std::string>> chosen_on_h200(const Stage& s
   return std::pair(std::string(selection->kernel().name()), selection->tile.tile.name);
 }
 
-void add_mapped(const KernelMap& map, const std::string& note, MappedStage& mapped) {
-  mapped.html += fmt::format("<h4>Map of {} {} for {}</h4>\n{}", escape(map.kernel()),
-                             escape(map.tile()), escape(map.machine()), note);
+void add_mapped(const KernelMap& map, const Html& note, MappedStage& mapped) {
+  mapped.html += html("<h4>Map of {} {} for {}</h4>\n{}", escape(map.kernel()), escape(map.tile()),
+                      escape(map.machine()), note);
   mapped.html += details("Map: sizes, grid, order of tiles", map_table(map));
   const auto shared = where_there_is([&] { return map.shared_memory(); });
   const auto pipeline = where_there_is([&] { return map.pipeline(); });
@@ -329,17 +322,17 @@ std::vector<MappedStage> map_stages(const std::vector<Stage>& stages) {
     inspect::MapRequest request;
     request.stage = stage;
     request.device = half ? "h200" : "cpu";
-    std::string note;
+    Html note;
     if (half) {
       const auto chosen = chosen_on_h200(stage);
       if (!chosen) {
-        note =
+        note = html(
             "<p>By <code>halo</code> where it serves the stage, else by <code>window</code>: which "
-            "kernel and tile the planner takes, a build with GPU kernels tells.</p>\n";
+            "kernel and tile the planner takes, a build with GPU kernels tells.</p>\n");
       } else if (inspect::is_mapped_on_gpu(chosen->first)) {
         request.kernel = chosen->first, request.tile = chosen->second;
       } else {
-        note = fmt::format(
+        note = html(
             "<p>The planner takes {}, which has no map. This is another that serves "
             "the stage.</p>\n",
             code(chosen->first));

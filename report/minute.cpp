@@ -1,6 +1,4 @@
 // What a reader wants to know within a minute.
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -50,7 +48,7 @@ const ResultsFile* shown_of(const DeviceResults& device) {
   return shown;
 }
 
-std::string roofline_answer(const Results& results) {
+Html roofline_answer(const Results& results) {
   Table table("Distance from the roofline", {{"device", prose_column},
                                              {"half within", number_column},
                                              {"closest", number_column},
@@ -61,20 +59,19 @@ std::string roofline_answer(const Results& results) {
     const ResultsFile* const file = shown_of(device);
     if (!file) continue;
     const std::vector<double> distances = distances_of(*file, device.gpu);
-    const std::string how = how_run(*file, device.gpu);
-    table.add({escape(device.short_title), "<b>" + ratio_text(middle_value(distances)) + " ×</b>",
-               ratio_text(distances.front()) + " ×", ratio_text(distances.back()) + " ×",
-               fmt::format("{}", distances.size()),
-               escape(list_title(list_of(*file))) + (how.empty() ? "" : ", " + how)});
+    table.add({escape(device.short_title), html("<b>{} ×</b>", ratio_text(middle_value(distances))),
+               html("{} ×", ratio_text(distances.front())),
+               html("{} ×", ratio_text(distances.back())), html("{}", distances.size()),
+               escape(title_and_how(*file, device.gpu))});
   }
-  if (table.empty()) return "";
-  return "<h3>How far from the roofline?</h3>\n<p>A stage’s time, in times of its floor. On a GPU "
-         "the "
-         "floor is the larger of operations at the Tensor Cores’ peak and bytes at a copy’s "
-         "bandwidth. On a CPU it is the operations of a direct convolution at the FMA peak; "
-         "Winograd "
-         "needs fewer, and goes below 1.</p>\n" +
-         table.html() + "<p><a href=#roofline>All stages and peers</a></p>\n";
+  if (table.empty()) return {};
+  return html(
+      "<h3>How far from the roofline?</h3>\n<p>A stage’s time, in times of its floor. On a GPU "
+      "the floor is the larger of operations at the Tensor Cores’ peak and bytes at a copy’s "
+      "bandwidth. On a CPU it is the operations of a direct convolution at the FMA peak; "
+      "Winograd needs fewer, and goes below 1.</p>\n{}<p><a href=#roofline>All stages and "
+      "peers</a></p>\n",
+      table.html());
 }
 
 // The least ratio of a measurement.
@@ -127,59 +124,58 @@ struct Races {
 Table table_of(const Races& races, const Results& results) {
   std::vector<Table::Column> columns{{"list", prose_column}};
   for (std::size_t d = 0; d < races.shown.size(); ++d)
-    if (!races.shown[d].empty())
-      columns.push_back({escape(results.devices[d].short_title), number_column});
+    if (!races.shown[d].empty()) columns.push_back({results.devices[d].short_title, number_column});
   Table table("Ratio to the best peer", columns);
   for (const std::string& list : races.lists) {
-    std::vector<std::string> cells{escape(list_title(list))};
+    std::vector<Html> cells{escape(list_title(list))};
     for (const auto& of_device : races.shown) {
       if (of_device.empty()) continue;
       const auto found = of_device.find(list);
       if (found == of_device.end()) {
-        cells.emplace_back("");
+        cells.emplace_back();
         continue;
       }
       const std::vector<double> ratios = found->second->ratios();
-      cells.push_back("<b>" + ratio_text(geometric_mean(ratios)) + "</b> (" +
-                      ratio_text(*std::min_element(ratios.begin(), ratios.end())) + ")");
+      cells.push_back(html("<b>{}</b> ({})", ratio_text(geometric_mean(ratios)),
+                           ratio_text(*std::min_element(ratios.begin(), ratios.end()))));
     }
     table.add(cells);
   }
   return table;
 }
 
-std::string faster_answer(const Results& results) {
+Html faster_answer(const Results& results) {
   const Races races(results);
-  if (races.all == 0) return "";
+  if (races.all == 0) return {};
   const Least& worst = races.worst;
-  return fmt::format(
-             "<h3>Who is faster, and by how much?</h3>\n<p>Convoy is at least as fast as the best "
-             "peer in <b>{} of {}</b> measurements (of a stage on a machine, with one or several "
-             "threads, default mode). {} Below: the best peer’s time divided by ours, the "
-             "geometric mean of a list and, in brackets, its worst stage; on CPUs with two threads "
-             "where that was measured.</p>\n",
-             grouped(static_cast<double>(races.won)), grouped(static_cast<double>(races.all)),
-             worst.ratio < 1
-                 ? fmt::format("The worst: {:.2f} against {} for {} on {}.", worst.ratio,
-                               escape(worst.peer), code(worst.stage), escape(worst.device))
-                 : fmt::format("The least ratio is {:.2f}.", worst.ratio)) +
-         table_of(races, results).html() +
-         "<p><a href=#ratios>All lists, with their spread</a></p>\n";
+  return html(
+      "<h3>Who is faster, and by how much?</h3>\n<p>Convoy is at least as fast as the best "
+      "peer in <b>{} of {}</b> measurements (of a stage on a machine, with one or several "
+      "threads, default mode). {} Below: the best peer’s time divided by ours, the "
+      "geometric mean of a list and, in brackets, its worst stage; on CPUs with two threads "
+      "where that was measured.</p>\n{}<p><a href=#ratios>All lists, with their spread</a></p>\n",
+      grouped(static_cast<double>(races.won)), grouped(static_cast<double>(races.all)),
+      worst.ratio < 1 ? html("The worst: {:.2f} against {} for {} on {}.", worst.ratio,
+                             escape(worst.peer), code(worst.stage), escape(worst.device))
+                      : html("The least ratio is {:.2f}.", worst.ratio),
+      table_of(races, results).html());
 }
 
-std::string slot_answer(const std::vector<MappedStage>& mapped) {
-  std::string text;
+Html slot_answer(const std::vector<MappedStage>& mapped) {
+  Html text;
   for (const MappedStage& stage : mapped) text += stage.slots;
-  if (text.empty()) return "";
-  return "<h3>What does a slot hold?</h3>\n" + text +
-         "<p><a href=#stages>Map, shared memory and pipeline</a></p>\n";
+  if (text.empty()) return {};
+  return html(
+      "<h3>What does a slot hold?</h3>\n{}<p><a href=#stages>Map, shared memory and pipeline</a>"
+      "</p>\n",
+      text);
 }
 
 }  // namespace
 
-std::string minute_section(const Results& results, const std::vector<MappedStage>& mapped) {
-  const std::string text = roofline_answer(results) + faster_answer(results) + slot_answer(mapped);
-  return text.empty() ? "" : section("minute", "In one minute", text);
+Html minute_section(const Results& results, const std::vector<MappedStage>& mapped) {
+  const Html text = roofline_answer(results) + faster_answer(results) + slot_answer(mapped);
+  return text.empty() ? Html() : section("minute", "In one minute", text);
 }
 
 }  // namespace convoy::report

@@ -1,6 +1,4 @@
 // What the cost models predict beside what was measured.
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -144,7 +142,7 @@ std::vector<Pick> picks_of(const ResultsFile& file, const Machine& machine) {
   return picks;
 }
 
-std::string model_plot(const std::vector<Prediction>& all, const std::string& title) {
+Html model_plot(const std::vector<Prediction>& all, const std::string& title) {
   std::vector<DataPoint> points;
   double low = 1e300, high = 0;
   for (const Prediction& one : all) {
@@ -160,12 +158,12 @@ std::string model_plot(const std::vector<Prediction>& all, const std::string& ti
   plot.line("c1", {{low * 1.25, low}, {high, high / 1.25}}, "dash");
   plot.line("c1", {{low, low * 1.25}, {high / 1.25, high}}, "dash");
   return figure(
-      escape(title),
+      title,
       legend({{"c0", "a stage"}, {"roof", "as predicted"}, {"c1", "a quarter more or less"}}),
       plot.svg());
 }
 
-std::string error_sentence(std::vector<Prediction>& all) {
+Html error_sentence(std::vector<Prediction>& all) {
   std::size_t near = 0;
   double logs = 0;
   for (const Prediction& one : all) {
@@ -175,7 +173,7 @@ std::string error_sentence(std::vector<Prediction>& all) {
   std::sort(all.begin(), all.end(), [](const Prediction& a, const Prediction& b) {
     return std::abs(std::log(a.factor())) > std::abs(std::log(b.factor()));
   });
-  return fmt::format(
+  return html(
       "<p>{} stages: {:.0f} % within a quarter of what was measured, off by a factor of {:.2f} in "
       "the geometric mean, of {:.2f} at most.</p>\n",
       all.size(), 100.0 * static_cast<double>(near) / static_cast<double>(all.size()),
@@ -183,7 +181,7 @@ std::string error_sentence(std::vector<Prediction>& all) {
       std::exp(std::abs(std::log(all.front().factor()))));
 }
 
-std::string farthest_table(const std::vector<Prediction>& all) {
+Html farthest_table(const std::vector<Prediction>& all) {
   Table table("Farthest predictions", {{"stage"},
                                        {"kernel, tile"},
                                        {"predicted, µs", number_column},
@@ -192,19 +190,19 @@ std::string farthest_table(const std::vector<Prediction>& all) {
   for (std::size_t i = 0; i < std::min<std::size_t>(12, all.size()); ++i)
     table.add({code(all[i].stage), escape(all[i].kernel + " " + all[i].tile),
                short_number(all[i].predicted_us), short_number(all[i].measured_us),
-               fmt::format("{:.2f}", all[i].factor())});
+               html("{:.2f}", all[i].factor())});
   return table.html();
 }
 
-std::string predicted_part(std::vector<Prediction> all, const std::string& title) {
-  if (all.empty()) return "";
-  const std::string sentence = error_sentence(all);
-  return fmt::format("<h3>{}</h3>\n", escape(title)) + sentence + model_plot(all, title) +
+Html predicted_part(std::vector<Prediction> all, const std::string& title) {
+  if (all.empty()) return {};
+  const Html sentence = error_sentence(all);
+  return html("<h3>{}</h3>\n", escape(title)) + sentence + model_plot(all, title) +
          details("The farthest of them", farthest_table(all));
 }
 
-std::string picks_part(std::vector<Pick> picks, const std::string& title) {
-  if (picks.empty()) return "";
+Html picks_part(std::vector<Pick> picks, const std::string& title) {
+  if (picks.empty()) return {};
   std::sort(picks.begin(), picks.end(),
             [](const Pick& a, const Pick& b) { return a.regret() > b.regret(); });
   std::vector<double> regrets;
@@ -227,26 +225,26 @@ std::string picks_part(std::vector<Pick> picks, const std::string& title) {
   for (std::size_t i = 0; i < std::min<std::size_t>(12, picks.size()); ++i)
     table.add({code(picks[i].pick.stage), escape(picks[i].pick.kernel + " " + picks[i].pick.tile),
                short_number(picks[i].pick.measured_us), short_number(picks[i].best_us),
-               fmt::format("{:.2f}", picks[i].regret())});
-  return fmt::format(
+               html("{:.2f}", picks[i].regret())});
+  return html(
              "<h3>{}</h3>\n<p>{} stages with all their tiles measured. The model’s pick is the "
              "fastest, or within 1 % of it, for {:.0f} %; it takes {:.3f} × as long in the "
              "geometric mean, {:.2f} × at most.</p>\n",
              escape(title), picks.size(),
              100.0 * static_cast<double>(best) / static_cast<double>(picks.size()),
              geometric_mean(regrets), regrets.front()) +
-         figure("The pick’s time over the best tile’s, the worst stage first", "", plot.svg()) +
+         figure("The pick’s time over the best tile’s, the worst stage first", Html(), plot.svg()) +
          details("The worst picks", table.html());
 }
 
 }  // namespace
 
-std::string model_section(const Results& results) {
-  std::string text;
+Html model_section(const Results& results) {
+  Html text;
   bool gpu_left_out = false;
   for (const DeviceResults& device : results.devices) {
     std::vector<Prediction> all;
-    std::string picked;
+    Html picked;
     for (const ResultsFile& file : device.files) {
       if (file.kind != FileKind::bench && file.kind != FileKind::tiles) continue;
       const std::optional<Machine> machine = machine_of_file(file);
@@ -268,15 +266,16 @@ std::string model_section(const Results& results) {
         predicted_part(std::move(all), device.short_title + ": predicted and measured") + picked;
   }
   if (gpu_left_out)
-    text +=
+    text += html(
         "<p>The cost models of the GPU’s kernels are not in this build; one made with the preset "
-        "<code>cuda</code> shows them, also where there is no GPU.</p>\n";
-  if (text.empty()) return "";
-  return section("model", "Cost model against measurement",
-                 "<p>What the cost models of this build predict for stages that were measured, by "
-                 "the kernel and tile that ran. CPUs whose results do not tell their caches are "
-                 "left out.</p>\n" +
-                     text);
+        "<code>cuda</code> shows them, also where there is no GPU.</p>\n");
+  if (text.empty()) return {};
+  return section(
+      "model", "Cost model against measurement",
+      html("<p>What the cost models of this build predict for stages that were measured, by "
+           "the kernel and tile that ran. CPUs whose results do not tell their caches are "
+           "left out.</p>\n") +
+          text);
 }
 
 }  // namespace convoy::report

@@ -3,7 +3,6 @@
 
 #include <array>
 
-#include "report/html.hpp"
 #include "report/sections.hpp"
 
 namespace convoy::report {
@@ -58,8 +57,13 @@ std::string how_run(const ResultsFile& file, bool gpu) {
   std::string text;
   if (!gpu) text = fmt::format("{} thread{}", file.threads, file.threads == 1 ? "" : "s");
   if (!gpu || file.mode != "default")
-    text += fmt::format("{}{} mode", text.empty() ? "" : ", ", escape(file.mode));
+    text += fmt::format("{}{} mode", text.empty() ? "" : ", ", file.mode);
   return text;
+}
+
+std::string title_and_how(const ResultsFile& file, bool gpu) {
+  const std::string how = how_run(file, gpu);
+  return list_title(list_of(file)) + (how.empty() ? "" : ", " + how);
 }
 
 bool by_forced_kernel(const ResultsFile& file) {

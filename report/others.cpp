@@ -1,6 +1,4 @@
 // Spiking networks, two stages in one launch, builds against builds.
-#include <fmt/core.h>
-
 #include <algorithm>
 
 #include "report/html.hpp"
@@ -25,7 +23,7 @@ std::string string_at(const json& object, const char* key) {
              : "";
 }
 
-std::string network_table(const DeviceResults& device, const ResultsFile& file) {
+Html network_table(const DeviceResults& device, const ResultsFile& file) {
   struct Line {
     std::string name;
     double speed = 0, latency = 0;
@@ -44,33 +42,32 @@ std::string network_table(const DeviceResults& device, const ResultsFile& file) 
   for (const Line& line : lines)
     table.add({escape(line.name), bar_cell(scale, line.speed, line.name == "Convoy" ? "c0" : "c1"),
                grouped(line.speed), time_text(line.latency)});
-  return fmt::format("<h3>{}: {}, {:.0f} threads</h3>\n", escape(device.short_title),
-                     escape(string_at(file.json, "model")), value_at(file.json, "threads")) +
-         table.html();
+  return html("<h3>{}: {}, {:.0f} threads</h3>\n{}", escape(device.short_title),
+              escape(string_at(file.json, "model")), value_at(file.json, "threads"), table.html());
 }
 
-std::string two_stages_table(const DeviceResults& device, const ResultsFile& file) {
+Html two_stages_table(const DeviceResults& device, const ResultsFile& file) {
   const json& times = file.json.at("microseconds");
-  if (!times.is_object() || times.empty()) return "";
+  if (!times.is_object() || times.empty()) return {};
   std::vector<std::pair<double, std::string>> lines;
   for (const auto& [name, time] : times.items())
     if (time.is_number()) lines.emplace_back(time.get<double>(), name);
-  if (lines.empty()) return "";
+  if (lines.empty()) return {};
   std::sort(lines.begin(), lines.end());
   const Scale scale = Scale::linear(0, lines.back().first);
   Table table("Two stages", {{"how"}, {"µs"}, {"", number_column}});
   for (const auto& [us, name] : lines)
     table.add({escape(name), bar_cell(scale, us, name.ends_with("launch") ? "c0" : "c1"),
                short_number(us)});
-  return fmt::format("<h3>{}: two stages</h3>\n<p>{}, then {}.</p>\n", escape(device.short_title),
-                     code(string_at(file.json, "first")), code(string_at(file.json, "second"))) +
-         table.html();
+  return html("<h3>{}: two stages</h3>\n<p>{}, then {}.</p>\n{}", escape(device.short_title),
+              code(string_at(file.json, "first")), code(string_at(file.json, "second")),
+              table.html());
 }
 
 }  // namespace
 
-std::string others_section(const Results& results) {
-  std::string text;
+Html others_section(const Results& results) {
+  Html text;
   Table builds("Builds against builds", {{"device"},
                                          {"what"},
                                          {"stages", number_column},
@@ -82,12 +79,12 @@ std::string others_section(const Results& results) {
       if (file.kind == FileKind::two_stages) text += two_stages_table(device, file);
       if (file.kind == FileKind::two_builds && file.json.contains("rows"))
         builds.add({escape(device.short_title), escape(file.name),
-                    fmt::format("{}", file.json.at("rows").size()),
-                    fmt::format("{:.3f}", value_at(file.json, "geometric_mean")),
-                    fmt::format("{:.3f}", value_at(file.json, "least_ratio"))});
+                    html("{}", file.json.at("rows").size()),
+                    html("{:.3f}", value_at(file.json, "geometric_mean")),
+                    html("{:.3f}", value_at(file.json, "least_ratio"))});
     }
-  if (!builds.empty()) text += "<h3>Builds against builds</h3>\n" + builds.html();
-  return text.empty() ? "" : section("others", "Networks, chains, builds", text);
+  if (!builds.empty()) text += html("<h3>Builds against builds</h3>\n{}", builds.html());
+  return text.empty() ? Html() : section("others", "Networks, chains, builds", text);
 }
 
 }  // namespace convoy::report

@@ -73,7 +73,7 @@ part.hidden=!shown;part.open=words.length>0&&shown>0}},150)})}
 
 struct Part {
   std::string_view id, title;
-  std::string html;
+  Html html;
 };
 
 }  // namespace
@@ -95,27 +95,29 @@ std::string page(const PageRequest& request) {
       {"others", "Networks and builds", others_section(results)},
       {"files", "Files", files_section(results)},
   };
-  std::string text = fmt::format(
+  const Html head = html(
       "<!DOCTYPE html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n"
       "<meta name=viewport content=\"width=device-width, initial-scale=1\">\n"
       "<meta name=color-scheme content=\"light dark\">\n"
-      "<link rel=icon href=\"data:,\">\n<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n"
-      "<a class=skip href=#main>To the results</a>\n<header>\n<h1>{}</h1>\n"
+      "<link rel=icon href=\"data:,\">\n<title>{}</title>\n",
+      escape(request.title));
+  Html body = html(
+      "</head>\n<body>\n<a class=skip href=#main>To the results</a>\n<header>\n<h1>{}</h1>\n"
       "<p class=dim>Convoy {}{}{}, {}. Results of {}.</p>\n<nav aria-label=Parts><ul>",
-      escape(request.title), style, escape(request.title), version(),
-      build().commit.empty() ? "" : ", commit ", escape(build().commit), utc_now(),
-      escape(results.from));
+      escape(request.title), escape(version()), build().commit.empty() ? Html() : html(", commit "),
+      escape(build().commit), escape(utc_now()), escape(results.from));
   for (const Part& part : parts)
-    if (!part.html.empty()) text += fmt::format("<li><a href=#{}>{}</a>", part.id, part.title);
-  text += "</ul></nav>\n</header>\n<main id=main>\n";
+    if (!part.html.empty())
+      body +=
+          html("<li><a href={}>{}</a>", attribute(fmt::format("#{}", part.id)), escape(part.title));
+  body += html("</ul></nav>\n</header>\n<main id=main>\n");
   if (!results.skipped.empty())
-    text += fmt::format(
-        "<p role=note>{} file{} could not be used: <a href=#skipped>which, and why"
-        "</a>.</p>\n",
-        results.skipped.size(), results.skipped.size() == 1 ? "" : "s");
-  for (const Part& part : parts) text += part.html;
-  text += fmt::format("</main>\n<script>{}</script>\n</body>\n</html>\n", script);
-  return text;
+    body += html("<p role=note>{} could not be used: <a href=#skipped>which, and why</a>.</p>\n",
+                 counted(static_cast<std::int64_t>(results.skipped.size()), "file"));
+  for (const Part& part : parts) body += part.html;
+  // Here alone markup becomes a string; the style sheet and the script hold nothing from outside.
+  return fmt::format("{}<style>{}</style>\n{}</main>\n<script>{}</script>\n</body>\n</html>\n",
+                     head.text(), style, body.text(), script);
 }
 
 }  // namespace convoy::report

@@ -1,6 +1,4 @@
 // The best peer's time divided by ours, list by list and stage by stage.
-#include <fmt/core.h>
-
 #include <algorithm>
 
 #include "report/html.hpp"
@@ -15,8 +13,8 @@ const Scale& ratio_scale() {
   return scale;
 }
 
-std::string scale_note() {
-  return "¼ … <b>1</b> … 16 ×";
+Html scale_note() {
+  return html("¼ … <b>1</b> … 16 ×");
 }
 
 // With one process, what the rounds of both sides vary by: half of their interquartile ranges.
@@ -28,17 +26,14 @@ std::pair<double, double> range_of(const BenchRow& row) {
   return {*row.ratio * std::max(0.0, 1 - spread / 2), *row.ratio * (1 + spread / 2)};
 }
 
-std::string peers_text(const BenchRow& row) {
-  std::string text;
-  for (const Contestant& peer : row.peers) {
-    if (!text.empty()) text += ", ";
-    text += escape(peer.name) + "&nbsp;" + ratio_text(peer.ratio);
-    if (peer.partial) text += "&nbsp;(a&nbsp;part)";
-  }
-  return text;
+Html peers_text(const BenchRow& row) {
+  return joined(row.peers, ", ", [](const Contestant& peer) {
+    return html("{}&nbsp;{}{}", escape(peer.name), ratio_text(peer.ratio),
+                peer.partial ? html("&nbsp;(a&nbsp;part)") : Html());
+  });
 }
 
-std::string rows_table(const ResultsFile& file, bool gpu) {
+Html rows_table(const ResultsFile& file, bool gpu) {
   std::vector<Table::Column> columns{{"stage"},
                                      {"ratio", number_column},
                                      {scale_note()},
@@ -50,19 +45,20 @@ std::string rows_table(const ResultsFile& file, bool gpu) {
   columns.insert(columns.end(), {{"kernel"}, {"every peer’s ratio"}});
   Table table(file.name, columns);
   for (const BenchRow& row : file.rows) {
-    std::vector<std::string> cells{code(row.stage)};
+    std::vector<Html> cells{code(row.stage)};
     if (row.ratio) {
       const auto [low, high] = range_of(row);
-      cells.insert(cells.end(), {"<b>" + ratio_text(*row.ratio) + "</b>",
-                                 range_cell(ratio_scale(), low, *row.ratio, high),
-                                 ratio_text(low) + "–" + ratio_text(high), escape(row.best_peer)});
+      cells.insert(cells.end(),
+                   {html("<b>{}</b>", ratio_text(*row.ratio)),
+                    range_cell(ratio_scale(), low, *row.ratio, high),
+                    html("{}–{}", ratio_text(low), ratio_text(high)), escape(row.best_peer)});
     } else {
       cells.resize(5);
     }
     cells.push_back(short_number(row.ours.median_us));
-    cells.push_back(
-        row.peak_gflops > 0 ? fmt::format("{:.0f} %", 100 * row.gflops / row.peak_gflops) : "");
-    if (gpu) cells.push_back(row.floor_us > 0 ? ratio_text(row.times_floor()) : "");
+    cells.push_back(row.peak_gflops > 0 ? html("{:.0f} %", 100 * row.gflops / row.peak_gflops)
+                                        : Html());
+    if (gpu) cells.push_back(row.floor_us > 0 ? ratio_text(row.times_floor()) : Html());
     cells.push_back(escape(kernel_and_tile(row)));
     cells.push_back(peers_text(row));
     table.add(cells);
@@ -70,22 +66,20 @@ std::string rows_table(const ResultsFile& file, bool gpu) {
   return table.html();
 }
 
-std::string file_summary(const ResultsFile& file, const DeviceResults& device) {
-  const std::string how = how_run(file, device.gpu);
-  std::string text = fmt::format("{}: {}{}{}", escape(device.short_title),
-                                 escape(list_title(list_of(file))), how.empty() ? "" : ", ", how);
+Html file_summary(const ResultsFile& file, const DeviceResults& device) {
+  Html text = html("{}: {}", escape(device.short_title), escape(title_and_how(file, device.gpu)));
   const std::vector<double> ratios = file.ratios();
   if (!ratios.empty())
-    text += fmt::format(" — {:.2f} ({:.2f} to {:.2f})", geometric_mean(ratios),
-                        *std::min_element(ratios.begin(), ratios.end()),
-                        *std::max_element(ratios.begin(), ratios.end()));
-  return text + fmt::format(", {} stages", file.rows.size());
+    text += html(" — {:.2f} ({:.2f} to {:.2f})", geometric_mean(ratios),
+                 *std::min_element(ratios.begin(), ratios.end()),
+                 *std::max_element(ratios.begin(), ratios.end()));
+  return text + html(", {} stages", file.rows.size());
 }
 
 }  // namespace
 
-std::string ratios_section(const Results& results) {
-  std::string lists, tables;
+Html ratios_section(const Results& results) {
+  Html lists, tables;
   for (const DeviceResults& device : results.devices) {
     Table table("Ratios on " + device.short_title, {{"list", prose_column},
                                                     {"mean", number_column},
@@ -103,22 +97,21 @@ std::string ratios_section(const Results& results) {
       const double mean = geometric_mean(ratios);
       const auto lost =
           std::count_if(ratios.begin(), ratios.end(), [](double ratio) { return ratio < 1; });
-      const std::string how = how_run(file, device.gpu);
-      table.add({escape(list_title(list_of(file))) + (how.empty() ? "" : ", " + how),
-                 "<b>" + ratio_text(mean) + "</b>", range_cell(ratio_scale(), *least, mean, *most),
-                 ratio_text(*least), ratio_text(*most), fmt::format("{}", lost),
-                 fmt::format("{}", ratios.size())});
+      table.add({escape(title_and_how(file, device.gpu)), html("<b>{}</b>", ratio_text(mean)),
+                 range_cell(ratio_scale(), *least, mean, *most), ratio_text(*least),
+                 ratio_text(*most), html("{}", lost), html("{}", ratios.size())});
     }
-    if (!table.empty()) lists += fmt::format("<h3>{}</h3>\n", escape(device.title)) + table.html();
+    if (!table.empty()) lists += html("<h3>{}</h3>\n{}", escape(device.title), table.html());
   }
-  if (tables.empty()) return "";
+  if (tables.empty()) return {};
   return section(
       "ratios", "Ratios, with their spread",
-      "<p>The best peer’s time divided by ours: above 1 Convoy is faster. The dot is the geometric "
-      "mean of a list or the ratio of a stage, the bar goes from the least to the most: of the "
-      "list’s stages, of a stage’s processes (where there was one process: half of both "
-      "interquartile ranges to either side).</p>\n" +
-          lists + "<h3>Stage by stage</h3>\n<div class=filtered>\n" + tables + "</div>\n");
+      html("<p>The best peer’s time divided by ours: above 1 Convoy is faster. The dot is the "
+           "geometric mean of a list or the ratio of a stage, the bar goes from the least to the "
+           "most: of the list’s stages, of a stage’s processes (where there was one process: half "
+           "of both interquartile ranges to either side).</p>\n{}<h3>Stage by stage</h3>\n"
+           "<div class=filtered>\n{}</div>\n",
+           lists, tables));
 }
 
 }  // namespace convoy::report

@@ -1,6 +1,4 @@
 // Who could not run what, and why: kernels of ours, and peers.
-#include <fmt/core.h>
-
 #include <map>
 
 #include "report/html.hpp"
@@ -14,19 +12,18 @@ struct Counted {
   std::string example;
 };
 
-std::string refused_kernels(const std::vector<StageView>& views) {
+Html refused_kernels(const std::vector<StageView>& views) {
   Table table("Kernels that refuse", {{"stage"}, {"on"}, {"kernel"}, {"why", prose_column}});
   for (const StageView& view : views)
     for (const auto& line : view.explanation.kernels) {
       if (line.refusals.empty()) continue;
-      std::string why;
-      for (const std::string& one : line.refusals) why += (why.empty() ? "" : "; ") + escape(one);
-      table.add({code(view.stage), escape(view.where), code(line.kernel), why});
+      table.add({code(view.stage), escape(view.where), code(line.kernel),
+                 joined(line.refusals, "; ", escape)});
     }
-  return table.empty() ? "" : "<h3>Kernels of ours</h3>\n" + table.html();
+  return table.empty() ? Html() : html("<h3>Kernels of ours</h3>\n{}", table.html());
 }
 
-std::string refused_peers(const Results& results) {
+Html refused_peers(const Results& results) {
   Table table(
       "Peers that were left out",
       {{"device"}, {"peer"}, {"why", prose_column}, {"stages", number_column}, {"for instance"}});
@@ -41,12 +38,12 @@ std::string refused_peers(const Results& results) {
         }
     for (const auto& [reason, counted] : reasons)
       table.add({escape(device.short_title), escape(reason.first), escape(reason.second),
-                 fmt::format("{}", counted.count), code(counted.example)});
+                 html("{}", counted.count), code(counted.example)});
   }
-  return table.empty() ? "" : "<h3>Peers</h3>\n" + table.html();
+  return table.empty() ? Html() : html("<h3>Peers</h3>\n{}", table.html());
 }
 
-std::string failed_stages(const Results& results) {
+Html failed_stages(const Results& results) {
   Table table("Stages that failed", {{"device"}, {"list"}, {"stage"}, {"why", prose_column}});
   for (const DeviceResults& device : results.devices)
     for (const ResultsFile& file : device.files) {
@@ -59,14 +56,15 @@ std::string failed_stages(const Results& results) {
                    escape(one.value("why", nlohmann::json("not told")).dump())});
       }
     }
-  return table.empty() ? "" : "<h3>Stages that could not be measured</h3>\n" + table.html();
+  if (table.empty()) return {};
+  return html("<h3>Stages that could not be measured</h3>\n{}", table.html());
 }
 
 }  // namespace
 
-std::string refusals_section(const Results& results, const std::vector<StageView>& views) {
-  const std::string text = refused_kernels(views) + refused_peers(results) + failed_stages(results);
-  return text.empty() ? "" : section("refusals", "Refusals", text);
+Html refusals_section(const Results& results, const std::vector<StageView>& views) {
+  const Html text = refused_kernels(views) + refused_peers(results) + failed_stages(results);
+  return text.empty() ? Html() : section("refusals", "Refusals", text);
 }
 
 }  // namespace convoy::report

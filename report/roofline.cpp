@@ -53,7 +53,11 @@ double middle_of(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-std::string drawn(const Roof& roof, const DeviceResults& device) {
+Html title_of(const Roof& roof, const DeviceResults& device) {
+  return escape(device.short_title + (roof.title.empty() ? "" : ", ") + roof.title);
+}
+
+Html drawn(const Roof& roof, const DeviceResults& device) {
   // TFLOP/s on a GPU.
   const double unit = device.gpu ? 1e-3 : 1;
   const char* const unit_name = device.gpu ? "TFLOP/s" : "GFLOP/s";
@@ -93,48 +97,44 @@ std::string drawn(const Roof& roof, const DeviceResults& device) {
   if (bandwidth > 0 && ridge > low)
     plot.line("roof",
               {{low, low * bandwidth}, {std::min(high, ridge), std::min(high, ridge) * bandwidth}});
-  plot.label({high, peak}, fmt::format("peak {} {}", short_number(peak), unit_name), "end", -7);
+  plot.label({high, peak}, html("peak {} {}", short_number(peak), escape(unit_name)), "end", -7);
   std::vector<std::pair<std::string, std::string>> names{{"c0", "Convoy"}};
   for (const auto& [library, points] : peers)
     names.emplace_back(library_color(library), library_title(library));
   std::size_t times = 0;
   for (const auto& [library, points] : peers) times += points.size();
-  std::string caption =
-      fmt::format("{}{}{}: {} stages{}.", escape(device.short_title),
-                  roof.title.empty() ? "" : ", ", escape(roof.title), roof.rows.size(),
-                  times > 0 ? fmt::format(", {} times of peers", grouped(double(times))) : "");
+  Html caption = html("{}: {} stages{}.", title_of(roof, device), roof.rows.size(),
+                      times > 0 ? html(", {} times of peers", grouped(double(times))) : Html());
   if (bandwidth > 0)
-    caption += fmt::format(
+    caption += html(
         " The roof: copies at {:.2f} TB/s, and the peak at the highest clock that was seen; long "
         "runs are bound by power, and their clock and peak are lower.",
         roof.bandwidth * 1e-12);
   else
-    caption +=
+    caption += html(
         " The line is the FMA peak measured beside the stages (the median); operations are those "
-        "of "
-        "a direct convolution, of which Winograd needs fewer, so that dots lie above it.";
+        "of a direct convolution, of which Winograd needs fewer, so that dots lie above it.");
   return figure(caption, legend(names), plot.svg());
 }
 
 }  // namespace
 
-std::string roofline_section(const Results& results) {
-  std::string text;
+Html roofline_section(const Results& results) {
+  Html text;
   for (const DeviceResults& device : results.devices) {
     bool first = true;
     for (const Roof& roof : roofs_of(device)) {
-      text +=
-          details(fmt::format("{}{}{} — {} stages", escape(device.short_title),
-                              roof.title.empty() ? "" : ", ", escape(roof.title), roof.rows.size()),
-                  drawn(roof, device), first);
+      text += details(html("{} — {} stages", title_of(roof, device), roof.rows.size()),
+                      drawn(roof, device), first);
       first = false;
     }
   }
-  if (text.empty()) return "";
-  return section("roofline", "Roofline: every stage and peer",
-                 "<p>Higher is faster; on the line is as fast as the machine allows. Each stage's "
-                 "figures are in the tables under <a href=#ratios>ratios</a>.</p>\n" +
-                     text);
+  if (text.empty()) return {};
+  return section(
+      "roofline", "Roofline: every stage and peer",
+      html("<p>Higher is faster; on the line is as fast as the machine allows. Each stage's "
+           "figures are in the tables under <a href=#ratios>ratios</a>.</p>\n") +
+          text);
 }
 
 }  // namespace convoy::report

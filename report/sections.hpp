@@ -1,4 +1,4 @@
-// The page's parts, a file each. Every function gives HTML; empty where there is nothing to show.
+// The page's parts, a file each: empty where there is nothing to show.
 #pragma once
 
 #include <string>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plan/explain.hpp"
+#include "report/html.hpp"
 #include "report/results.hpp"
 
 namespace convoy::report {
@@ -21,8 +22,8 @@ struct StageView {
 /// H200, which need not be here, others on this CPU.
 struct MappedStage {
   std::string stage;
-  std::string html;   // empty: its kernel has no map
-  std::string slots;  // what a slot holds; empty: there are none
+  Html html;   // empty: its kernel has no map
+  Html slots;  // what a slot holds; empty: there are none
 };
 std::vector<MappedStage> map_stages(const std::vector<Stage>& stages);
 
@@ -35,23 +36,22 @@ std::vector<StageView> view_stages(const std::vector<Stage>& stages,
 bool has_gpu_kernels();
 
 /// How far from the roofline, who is faster and by how much, what a slot holds.
-std::string minute_section(const Results& results, const std::vector<MappedStage>& mapped);
-std::string roofline_section(const Results& results);
-std::string ratios_section(const Results& results);
+Html minute_section(const Results& results, const std::vector<MappedStage>& mapped);
+Html roofline_section(const Results& results);
+Html ratios_section(const Results& results);
 /// The time and speed over channels, over batches of the same pixels, and what a launch costs.
-std::string sweeps_section(const Results& results);
-std::string ladder_section(const Results& results);
-std::string stages_section(const std::vector<StageView>& views,
-                           const std::vector<MappedStage>& mapped, const Results& results,
-                           const std::vector<std::string>& why_not);
-std::string model_section(const Results& results);
-std::string refusals_section(const Results& results, const std::vector<StageView>& views);
+Html sweeps_section(const Results& results);
+Html ladder_section(const Results& results);
+Html stages_section(const std::vector<StageView>& views, const std::vector<MappedStage>& mapped,
+                    const Results& results, const std::vector<std::string>& why_not);
+Html model_section(const Results& results);
+Html refusals_section(const Results& results, const std::vector<StageView>& views);
 /// Spiking networks, two stages in one launch, builds against builds.
-std::string others_section(const Results& results);
+Html others_section(const Results& results);
 /// What was read, by what it was measured, and what was skipped.
-std::string files_section(const Results& results);
+Html files_section(const Results& results);
 
-// What several sections say alike.
+// What several sections say alike: raw text, with words of result files in it.
 
 /// "f16" and so on of a stage's or a chain's text; f32 where it says nothing.
 std::string_view dtype_in(std::string_view stage);
@@ -61,6 +61,8 @@ std::string list_of(const ResultsFile& file);
 std::string list_title(std::string_view list);
 /// "2 threads, strict mode"; empty for a GPU in default mode.
 std::string how_run(const ResultsFile& file, bool gpu);
+/// "Target stages, 2 threads, strict mode"
+std::string title_and_how(const ResultsFile& file, bool gpu);
 /// Measured with --kernel: says nothing of what is chosen.
 bool by_forced_kernel(const ResultsFile& file);
 /// "cudnn", of "cudnn without pool"; how people write it; its colour in plots.

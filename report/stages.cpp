@@ -13,46 +13,44 @@
 namespace convoy::report {
 namespace {
 
-std::string sizes_table(const Explanation& e) {
+Html sizes_table(const Explanation& e) {
   Table table("Sizes", {{"size"}, {"meaning"}, {"value", number_column}, {"is", prose_column}});
   for (const auto& size : e.sizes)
-    table.add({code(size.symbol), escape(size.meaning), grouped(static_cast<double>(size.value)),
-               code(size.formula) +
-                   (size.numbers == size.formula ? "" : "<br>" + code("= " + size.numbers))});
+    table.add(
+        {code(size.symbol), escape(size.meaning), grouped(static_cast<double>(size.value)),
+         code(size.formula) +
+             (size.numbers == size.formula ? Html() : html("<br>{}", code("= " + size.numbers)))});
   return table.html();
 }
 
-std::string kernels_table(const Explanation& e) {
+Html kernels_table(const Explanation& e) {
   Table table(
       "Kernels",
       {{"kernel"}, {"arithmetic"}, {"predicted", number_column}, {"verdict", prose_column}});
   for (const auto& line : e.kernels) {
-    std::string verdict = line.chosen ? "<b>chosen</b>, tile " + escape(line.tile)
-                          : line.arithmetic == e.arithmetic ? "fits"
-                                                            : "fits, in another arithmetic";
-    if (!line.refusals.empty()) {
-      verdict = "refuses: ";
-      for (std::size_t i = 0; i < line.refusals.size(); ++i)
-        verdict += (i ? "; " : "") + escape(line.refusals[i]);
-    }
+    const Html verdict = !line.refusals.empty()
+                             ? html("refuses: ") + joined(line.refusals, "; ", escape)
+                         : line.chosen ? html("<b>chosen</b>, tile {}", escape(line.tile))
+                         : line.arithmetic == e.arithmetic ? html("fits")
+                                                           : html("fits, in another arithmetic");
     table.add({code(line.kernel), escape(line.arithmetic),
-               line.refusals.empty() ? time_text(line.predicted.seconds) : "", verdict});
+               line.refusals.empty() ? time_text(line.predicted.seconds) : Html(), verdict});
   }
   return table.html();
 }
 
-std::string traffic_table(const Explanation& e) {
+Html traffic_table(const Explanation& e) {
   Table table("Bytes to and from memory",
               {{"what"}, {"one kernel", number_column}, {"a pass an operation", number_column}});
-  const auto cell = [](double bytes) { return bytes > 0 ? bytes_text(bytes) : std::string(); };
+  const auto cell = [](double bytes) { return bytes > 0 ? bytes_text(bytes) : Html(); };
   for (const auto& traffic : e.traffic)
     table.add({escape(traffic.what), cell(traffic.fused), cell(traffic.unfused)});
-  table.add({"<b>all</b>", bytes_text(e.fused_bytes()), bytes_text(e.unfused_bytes())});
+  table.add({html("<b>all</b>"), bytes_text(e.fused_bytes()), bytes_text(e.unfused_bytes())});
   return table.html();
 }
 
-std::string times_list(const Explanation& e) {
-  return fmt::format(
+Html times_list(const Explanation& e) {
+  return html(
       "<ul><li>floor of arithmetic: {} <li>floor of memory: {} <li>predicted: {} ({:.2f} × the "
       "larger floor; {:.0f} % of its operations fall on padding)</ul>\n",
       time_text(e.compute_floor), time_text(e.memory_floor), time_text(e.predicted.seconds),
@@ -60,9 +58,9 @@ std::string times_list(const Explanation& e) {
       100 * e.predicted.waste);
 }
 
-std::string view_html(const StageView& view) {
+Html view_html(const StageView& view) {
   const Explanation& e = view.explanation;
-  return fmt::format(
+  return html(
              "<h4>On {}</h4>\n<p>Kernel <b>{}</b>, tile <b>{}</b>.</p>\n<ul><li>"
              "arithmetic, {}: {}<li>tile: {}</ul>\n",
              escape(view.where), escape(e.kernel), escape(e.tile), escape(e.arithmetic),
@@ -71,7 +69,7 @@ std::string view_html(const StageView& view) {
 }
 
 // Every measurement of the stage.
-std::string measured_table(const std::string& stage, const Results& results) {
+Html measured_table(const std::string& stage, const Results& results) {
   Table table("Measured", {{"device"},
                            {"list"},
                            {"kernel"},
@@ -83,13 +81,12 @@ std::string measured_table(const std::string& stage, const Results& results) {
     for (const ResultsFile& file : device.files)
       for (const BenchRow& row : file.rows)
         if (row.stage == stage)
-          table.add({escape(device.short_title), escape(file.name), escape(kernel_and_tile(row)),
-                     short_number(row.ours.median_us),
-                     row.peak_gflops > 0
-                         ? fmt::format("{:.0f} %", 100 * row.gflops / row.peak_gflops)
-                         : "",
-                     escape(row.best_peer), row.ratio ? fmt::format("{:.2f}", *row.ratio) : ""});
-  return table.empty() ? "<p>None of the results that were read has this stage.</p>\n"
+          table.add(
+              {escape(device.short_title), escape(file.name), escape(kernel_and_tile(row)),
+               short_number(row.ours.median_us),
+               row.peak_gflops > 0 ? html("{:.0f} %", 100 * row.gflops / row.peak_gflops) : Html(),
+               escape(row.best_peer), row.ratio ? html("{:.2f}", *row.ratio) : Html()});
+  return table.empty() ? html("<p>None of the results that were read has this stage.</p>\n")
                        : table.html();
 }
 
@@ -134,28 +131,26 @@ bool has_gpu_kernels() {
   return gpu_facts().has_value();
 }
 
-std::string stages_section(const std::vector<StageView>& views,
-                           const std::vector<MappedStage>& mapped, const Results& results,
-                           const std::vector<std::string>& why_not) {
-  std::string text;
+Html stages_section(const std::vector<StageView>& views, const std::vector<MappedStage>& mapped,
+                    const Results& results, const std::vector<std::string>& why_not) {
+  Html text;
   for (std::size_t i = 0; i < views.size();) {
     const std::string& stage = views[i].stage;
-    text += fmt::format("<h3>{}</h3>\n<p>{}.</p>\n", code(stage),
-                        escape(views[i].explanation.sentence));
+    text += html("<h3>{}</h3>\n<p>{}.</p>\n", code(stage), escape(views[i].explanation.sentence));
     text += details("Sizes", sizes_table(views[i].explanation));
     for (; i < views.size() && views[i].stage == stage; ++i) text += view_html(views[i]);
     for (const MappedStage& one : mapped)
       if (one.stage == stage) text += one.html;
-    text += "<h4>Measured</h4>\n" + measured_table(stage, results);
+    text += html("<h4>Measured</h4>\n") + measured_table(stage, results);
   }
-  for (const std::string& why : why_not) text += "<p>" + escape(why) + "</p>\n";
-  if (text.empty()) return "";
+  for (const std::string& why : why_not) text += html("<p>{}</p>\n", escape(why));
+  if (text.empty()) return {};
   if (!has_gpu_kernels())
-    text =
+    text = html(
         "<p>This convoy was built without GPU kernels: their predictions and refusals are not "
-        "here. "
-        "One built with the preset <code>cuda</code> has them, also where there is no GPU.</p>\n" +
-        text;
+        "here. One built with the preset <code>cuda</code> has them, also where there is no GPU."
+        "</p>\n{}",
+        text);
   return section("stages", "Stages: kernels, maps, shared memory, pipelines", text);
 }
 

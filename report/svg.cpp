@@ -5,16 +5,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "report/html.hpp"
-
 namespace convoy::report {
 namespace {
 
 // A coordinate with one decimal, none where it would be 0.
-std::string coordinate(double value) {
+Html coordinate(double value) {
   std::string text = fmt::format("{:.1f}", value);
   if (text.ends_with(".0")) text.resize(text.size() - 2);
-  return text;
+  return escape(text);
 }
 
 std::string tick_text(double value) {
@@ -112,45 +110,43 @@ double Plot::y_pixels(double value) const {
   return height_ * (1 - y_.scale.at(value));
 }
 
-std::string Plot::path_of(const std::vector<DataPoint>& points, bool joined) const {
-  std::string path;
-  for (const DataPoint& point : points) {
-    path += path.empty() || !joined ? "M" : "L";
-    path += coordinate(stretched * x_.scale.at(point.x)) + " " + coordinate(y_pixels(point.y));
-    if (!joined) path += "h0";
-  }
+Html Plot::path_of(const std::vector<DataPoint>& points, bool joined) const {
+  Html path;
+  for (const DataPoint& point : points)
+    path += html("{}{} {}{}", path.empty() || !joined ? html("M") : html("L"),
+                 coordinate(stretched * x_.scale.at(point.x)), coordinate(y_pixels(point.y)),
+                 joined ? Html() : html("h0"));
   return path;
 }
 
 void Plot::dots(std::string_view color, const std::vector<DataPoint>& points) {
   if (points.empty()) return;
-  paths_ += fmt::format("<path class=\"dots {}\" d=\"{}\"/>\n", color, path_of(points, false));
+  paths_ += html("<path class=\"dots {}\" d=\"{}\"/>\n", escape(color), path_of(points, false));
 }
 
 void Plot::marks(std::string_view color,
                  const std::vector<std::pair<DataPoint, std::string>>& points) {
   for (const auto& [point, text] : points)
-    marks_ += fmt::format(
-        "<circle class=\"{}\" cx=\"{}%\" cy=\"{}\" r=\"5\"><title>{}</title>"
-        "</circle>\n",
-        color, coordinate(100 * x_.scale.at(point.x)), coordinate(y_pixels(point.y)), escape(text));
+    marks_ += html("<circle class=\"{}\" cx=\"{}%\" cy=\"{}\" r=\"5\"><title>{}</title></circle>\n",
+                   escape(color), coordinate(100 * x_.scale.at(point.x)),
+                   coordinate(y_pixels(point.y)), escape(text));
 }
 
 void Plot::line(std::string_view color, const std::vector<DataPoint>& points,
                 std::string_view kind) {
   if (points.size() < 2) return;
-  paths_ +=
-      fmt::format("<path class=\"line {} {}\" d=\"{}\"/>\n", color, kind, path_of(points, true));
+  paths_ += html("<path class=\"line {} {}\" d=\"{}\"/>\n", escape(color), escape(kind),
+                 path_of(points, true));
 }
 
-void Plot::label(DataPoint at, std::string_view text, std::string_view anchor, int dy) {
-  labels_ += fmt::format("<text x=\"{}%\" y=\"{}\" text-anchor=\"{}\">{}</text>\n",
-                         coordinate(100 * x_.scale.at(at.x)), coordinate(y_pixels(at.y) + dy),
-                         anchor, escape(text));
+void Plot::label(DataPoint at, const Html& text, std::string_view anchor, int dy) {
+  labels_ += html("<text x=\"{}%\" y=\"{}\" text-anchor=\"{}\">{}</text>\n",
+                  coordinate(100 * x_.scale.at(at.x)), coordinate(y_pixels(at.y) + dy),
+                  escape(anchor), text);
 }
 
-std::string Plot::svg() const {
-  std::string text = fmt::format(
+Html Plot::svg() const {
+  Html text = html(
       "<div class=plot><div class=ytitle>{}</div>\n<svg class=chart role=img height=\"{}\" "
       "aria-label=\"{}\">\n",
       escape(y_.title), height_, escape(title_));
@@ -159,58 +155,61 @@ std::string Plot::svg() const {
   };
   for (const double tick : with_room(x_.ticks.empty() ? x_.scale.ticks(6) : x_.ticks, x_.scale,
                                      narrowest_plot, width)) {
-    const std::string x = coordinate(100 * x_.scale.at(tick));
-    text += fmt::format(
+    const Html x = coordinate(100 * x_.scale.at(tick));
+    text += html(
         "<line class=grid x1=\"{0}%\" x2=\"{0}%\" y1=\"0\" y2=\"{1}\"/>"
         "<text class=tick x=\"{0}%\" y=\"{2}\" text-anchor=\"middle\">{3}</text>\n",
-        x, height_, height_ + 17, tick_text(tick));
+        x, height_, height_ + 17, escape(tick_text(tick)));
   }
   for (const double tick : with_room(y_.ticks.empty() ? y_.scale.ticks(8) : y_.ticks, y_.scale,
                                      height_, [](double) { return line_height; })) {
-    const std::string y = coordinate(y_pixels(tick));
-    text += fmt::format(
+    const Html y = coordinate(y_pixels(tick));
+    text += html(
         "<line class=grid x1=\"0\" x2=\"100%\" y1=\"{0}\" y2=\"{0}\"/>"
         "<text class=tick x=\"-7\" y=\"{1}\" text-anchor=\"end\">{2}</text>\n",
-        y, coordinate(y_pixels(tick) + 4), tick_text(tick));
+        y, coordinate(y_pixels(tick) + 4), escape(tick_text(tick)));
   }
-  text += fmt::format(
+  text += html(
       "<svg width=\"100%\" height=\"{0}\" viewBox=\"0 0 {1:.0f} {0}\" "
       "preserveAspectRatio=\"none\" overflow=\"visible\">\n{2}</svg>\n{3}{4}</svg>\n",
       height_, stretched, paths_, marks_, labels_);
-  return text + "<div class=xtitle>" + escape(x_.title) + "</div></div>\n";
+  return text + html("<div class=xtitle>{}</div></div>\n", escape(x_.title));
 }
 
-std::string legend(const std::vector<std::pair<std::string, std::string>>& color_and_name) {
-  std::string text = "<ul class=legend>";
+Html legend(const std::vector<std::pair<std::string, std::string>>& color_and_name) {
+  Html text = html("<ul class=legend>");
   for (const auto& [color, name] : color_and_name)
-    text += fmt::format(
+    text += html(
         "<li><svg width=\"14\" height=\"14\" aria-hidden=true><circle class=\"{}\" cx=\"7\" "
         "cy=\"7\" r=\"5\"/></svg>{}",
-        color, escape(name));
-  return text + "</ul>\n";
+        escape(color), escape(name));
+  return text + html("</ul>\n");
 }
 
-std::string range_cell(const Scale& scale, double low, double value, double high) {
-  std::string text = "<svg class=cell>";
+Html range_cell(const Scale& scale, double low, double value, double high) {
+  Html text = html("<svg class=cell>");
   if (scale.covers(1)) {
-    const std::string one = coordinate(100 * scale.at(1));
-    text += fmt::format("<line class=one x1={0}% x2={0}% y2=18 />", one);
+    const Html one = coordinate(100 * scale.at(1));
+    text += html("<line class=one x1={0}% x2={0}% y2=18 />", one);
   }
   if (high > low)
-    text += fmt::format("<line class=range x1={}% x2={}% y1=9 y2=9 />",
-                        coordinate(100 * scale.at(low)), coordinate(100 * scale.at(high)));
-  return text + fmt::format("<circle class={} cx={}% cy=9 r=4 /></svg>", value < 1 ? "lost" : "c0",
-                            coordinate(100 * scale.at(value)));
+    text += html("<line class=range x1={}% x2={}% y1=9 y2=9 />", coordinate(100 * scale.at(low)),
+                 coordinate(100 * scale.at(high)));
+  return text + html("<circle class={} cx={}% cy=9 r=4 /></svg>",
+                     value < 1 ? html("lost") : html("c0"), coordinate(100 * scale.at(value)));
 }
 
-std::string bar_cell(const Scale& scale, double value, std::string_view color) {
-  return fmt::format("<svg class=cell><rect class={} width={}% height=12 y=3 /></svg>", color,
-                     coordinate(100 * scale.at(value)));
+Html bar_cell(const Scale& scale, double value, std::string_view color) {
+  return html("<svg class=cell><rect class={} width={}% height=12 y=3 /></svg>", attribute(color),
+              coordinate(100 * scale.at(value)));
 }
 
-std::string figure(std::string_view caption, std::string_view legend, std::string_view svg) {
-  return fmt::format("<figure>\n<figcaption>{}</figcaption>\n{}{}</figure>\n", caption, legend,
-                     svg);
+Html figure(const Html& caption, const Html& legend, const Html& svg) {
+  return html("<figure>\n<figcaption>{}</figcaption>\n{}{}</figure>\n", caption, legend, svg);
+}
+
+Html figure(std::string_view caption, const Html& legend, const Html& svg) {
+  return figure(escape(caption), legend, svg);
 }
 
 }  // namespace convoy::report

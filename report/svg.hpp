@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "report/html.hpp"
+
 namespace convoy::report {
 
 /// From values to a share of an axis.
@@ -39,14 +41,15 @@ struct DataPoint {
 /// What a plot's axis shows.
 struct Axis {
   Scale scale;
-  std::string title;          // plain text, with the unit
+  std::string title;          // with the unit
   std::vector<double> ticks;  // empty: round values
 };
 
 /// What a plot is at least wide, on a phone: pixels.
 inline constexpr double narrowest_plot = 250;
 
-/// A chart with two axes. Colours are classes of the page's style sheet (`c0` is ours).
+/// A chart with two axes. Colours are classes of the page's style sheet (`c0` is ours), several
+/// with spaces between them.
 class Plot {
  public:
   /// `title` is what a screen reader says; height in pixels, without the labels below.
@@ -60,30 +63,31 @@ class Plot {
   void line(std::string_view color, const std::vector<DataPoint>& points,
             std::string_view kind = "");
   /// Text at a point; `anchor`: start, middle or end. dy in pixels, down.
-  void label(DataPoint at, std::string_view text, std::string_view anchor, int dy = 0);
+  void label(DataPoint at, const Html& text, std::string_view anchor, int dy = 0);
 
-  std::string svg() const;
+  Html svg() const;
 
  private:
   double y_pixels(double value) const;
-  std::string path_of(const std::vector<DataPoint>& points, bool joined) const;
+  Html path_of(const std::vector<DataPoint>& points, bool joined) const;
 
   std::string title_;
   Axis x_, y_;
   int height_;
-  std::string paths_, marks_, labels_;
+  Html paths_, marks_, labels_;
 };
 
 /// Names and colours of what a plot shows.
-std::string legend(const std::vector<std::pair<std::string, std::string>>& color_and_name);
+Html legend(const std::vector<std::pair<std::string, std::string>>& color_and_name);
 
 /// A dot with its range on a scale, for a table's cell. `one`: where the scale's 1 is drawn, or
 /// nothing where it does not cover 1.
-std::string range_cell(const Scale& scale, double low, double value, double high);
+Html range_cell(const Scale& scale, double low, double value, double high);
 /// A bar from the scale's low end, for a table's cell.
-std::string bar_cell(const Scale& scale, double value, std::string_view color = "c0");
+Html bar_cell(const Scale& scale, double value, std::string_view color = "c0");
 
-/// A figure: what it shows, its legend and the drawing; all HTML.
-std::string figure(std::string_view caption, std::string_view legend, std::string_view svg);
+/// A figure: what it shows, its legend and the drawing.
+Html figure(const Html& caption, const Html& legend, const Html& svg);
+Html figure(std::string_view caption, const Html& legend, const Html& svg);
 
 }  // namespace convoy::report

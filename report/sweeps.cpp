@@ -1,6 +1,4 @@
 // Over channels, over batches of the same number of pixels, and what a launch costs.
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -41,8 +39,8 @@ Speeds speeds_of(bool gpu) {
   return gpu ? Speeds{1e-3, "TFLOP/s"} : Speeds{};
 }
 
-std::string sweep_plot(const std::vector<Swept>& points, const char* title, const char* x_title,
-                       bool gpu) {
+Html sweep_plot(const std::vector<Swept>& points, const char* title, const char* x_title,
+                bool gpu) {
   const Speeds speeds = speeds_of(gpu);
   std::map<std::string, std::vector<DataPoint>> lines;
   std::vector<DataPoint> ours, peaks;
@@ -82,7 +80,7 @@ std::string sweep_plot(const std::vector<Swept>& points, const char* title, cons
   return figure(title, legend(names), plot.svg());
 }
 
-std::string sweep_table(const std::vector<Swept>& points, const char* what, bool gpu) {
+Html sweep_table(const std::vector<Swept>& points, const char* what, bool gpu) {
   const Speeds speeds = speeds_of(gpu);
   Table table(what, {{what, number_column},
                      {"stage"},
@@ -94,24 +92,24 @@ std::string sweep_table(const std::vector<Swept>& points, const char* what, bool
                      {"GHz", number_column},
                      {"peers’ ratios"}});
   for (const auto& [size, row] : points) {
-    std::string peers;
-    for (const Contestant& peer : row->peers)
-      peers += fmt::format("{}{} {:.2f}", peers.empty() ? "" : ", ", escape(peer.name), peer.ratio);
+    const Html peers = joined(row->peers, ", ", [](const Contestant& peer) {
+      return html("{} {:.2f}", escape(peer.name), peer.ratio);
+    });
     table.add({grouped(size), code(row->stage), escape(kernel_and_tile(*row)),
-               short_number(row->ours.median_us), fmt::format("{:.1f} %", 100 * row->ours.spread),
+               short_number(row->ours.median_us), html("{:.1f} %", 100 * row->ours.spread),
                short_number(row->gflops * speeds.unit),
-               fmt::format("{:.0f} %", 100 * row->gflops / std::max(row->peak_gflops, 1e-9)),
-               row->clock_ghz > 0 ? fmt::format("{:.2f}", row->clock_ghz) : "", peers});
+               html("{:.0f} %", 100 * row->gflops / std::max(row->peak_gflops, 1e-9)),
+               row->clock_ghz > 0 ? html("{:.2f}", row->clock_ghz) : Html(), peers});
   }
   return table.html();
 }
 
-std::string k_sweep(const DeviceResults& device) {
+Html k_sweep(const DeviceResults& device) {
   const ResultsFile* const file = device.find("k-sweep");
-  if (!file) return "";
+  if (!file) return {};
   const std::vector<Swept> points = swept(*file, true);
-  if (points.size() < 2) return "";
-  return fmt::format(
+  if (points.size() < 2) return {};
+  return html(
              "<h3 id=k-sweep>K sweep: {}</h3>\n<p>A 1×1 stage is a product of matrices, "
              "whose depth grows here. Short sums wait for memory and for the launch. "
              "The dashed line is the peak at the clock then: long runs are bound by power, the "
@@ -122,17 +120,17 @@ std::string k_sweep(const DeviceResults& device) {
          details("The figures of the K sweep", sweep_table(points, "channels", device.gpu));
 }
 
-std::string same_pixels(const DeviceResults& device) {
+Html same_pixels(const DeviceResults& device) {
   const ResultsFile* const file = device.find("same-pixels");
-  if (!file) return "";
+  if (!file) return {};
   const std::vector<Swept> points = swept(*file, false);
-  if (points.size() < 2) return "";
+  if (points.size() < 2) return {};
   double least = 1e300, most = 0;
   for (const auto& [size, row] : points) {
     least = std::min(least, row->ours.median_us);
     most = std::max(most, row->ours.median_us);
   }
-  return fmt::format(
+  return html(
              "<h3 id=same-pixels>Shape invariance: {}</h3>\n<p>The same N·H·W as few large "
              "images or as many small ones: {} to {}, so that the shape of the batch "
              "changes the time by {:.0f} % at most.</p>\n",
@@ -145,15 +143,15 @@ std::string same_pixels(const DeviceResults& device) {
 
 // A line through the cycles: what is left at no channels is the launch, the prologue and the
 // epilogue.
-std::string launch_split(const DeviceResults& device) {
+Html launch_split(const DeviceResults& device) {
   const ResultsFile* const file = device.find("launch-split");
-  if (!file) return "";
+  if (!file) return {};
   const std::vector<Swept> points = swept(*file, true);
-  if (points.size() < 3) return "";
+  if (points.size() < 3) return {};
   std::vector<DataPoint> cycles;
   double x = 0, y = 0;
   for (const auto& [size, row] : points) {
-    if (row->clock_ghz <= 0) return "";
+    if (row->clock_ghz <= 0) return {};
     cycles.push_back({size / 64, 1e3 * row->ours.median_us * row->clock_ghz});
     x += cycles.back().x, y += cycles.back().y;
   }
@@ -164,14 +162,14 @@ std::string launch_split(const DeviceResults& device) {
     above += (point.x - x) * (point.y - y);
     below += (point.x - x) * (point.x - x);
   }
-  if (below <= 0) return "";
+  if (below <= 0) return {};
   const double slope = above / below, head = y - slope * x;
   Plot plot("Cycles over blocks of 64 channels",
             {Scale::linear(0, cycles.back().x), "blocks of 64 channels", {}},
             {Scale::linear(0, cycles.back().y * 1.05), "cycles", {}}, 240);
   plot.line("c1", {{0, head}, {cycles.back().x, head + slope * cycles.back().x}}, "dash");
   plot.dots("c0", cycles);
-  return fmt::format(
+  return html(
              "<h3 id=launch>Head, loop and tail of a launch: {}</h3>\n<p>One tile a multiprocessor "
              "over ever more channels. A line through the cycles leaves <b>{}</b> for launch, "
              "prologue and epilogue, and <b>{}</b> for each 64 channels.</p>\n",
@@ -183,11 +181,11 @@ std::string launch_split(const DeviceResults& device) {
 
 }  // namespace
 
-std::string sweeps_section(const Results& results) {
-  std::string text;
+Html sweeps_section(const Results& results) {
+  Html text;
   for (const DeviceResults& device : results.devices)
     text += k_sweep(device) + same_pixels(device) + launch_split(device);
-  return text.empty() ? "" : section("sweeps", "Sweeps: channels, batches, launches", text);
+  return text.empty() ? Html() : section("sweeps", "Sweeps: channels, batches, launches", text);
 }
 
 }  // namespace convoy::report
