@@ -124,14 +124,6 @@ void Plot::dots(std::string_view color, const std::vector<DataPoint>& points) {
   paths_ += html("<path class=\"dots {}\" d=\"{}\"/>\n", escape(color), path_of(points, false));
 }
 
-void Plot::marks(std::string_view color,
-                 const std::vector<std::pair<DataPoint, std::string>>& points) {
-  for (const auto& [point, text] : points)
-    marks_ += html("<circle class=\"{}\" cx=\"{}%\" cy=\"{}\" r=\"5\"><title>{}</title></circle>\n",
-                   escape(color), coordinate(100 * x_.scale.at(point.x)),
-                   coordinate(y_pixels(point.y)), escape(text));
-}
-
 void Plot::line(std::string_view color, const std::vector<DataPoint>& points,
                 std::string_view kind) {
   if (points.size() < 2) return;
@@ -171,8 +163,8 @@ Html Plot::svg() const {
   }
   text += html(
       "<svg width=\"100%\" height=\"{0}\" viewBox=\"0 0 {1:.0f} {0}\" "
-      "preserveAspectRatio=\"none\" overflow=\"visible\">\n{2}</svg>\n{3}{4}</svg>\n",
-      height_, stretched, paths_, marks_, labels_);
+      "preserveAspectRatio=\"none\" overflow=\"visible\">\n{2}</svg>\n{3}</svg>\n",
+      height_, stretched, paths_, labels_);
   return text + html("<div class=xtitle>{}</div></div>\n", escape(x_.title));
 }
 

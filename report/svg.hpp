@@ -57,8 +57,6 @@ class Plot {
 
   /// Round dots. What lies beyond the axes is drawn at their ends.
   void dots(std::string_view color, const std::vector<DataPoint>& points);
-  /// Larger dots, each with a text that shows when pointed at.
-  void marks(std::string_view color, const std::vector<std::pair<DataPoint, std::string>>& points);
   /// A line through points; `kind` is one more class, as "dash".
   void line(std::string_view color, const std::vector<DataPoint>& points,
             std::string_view kind = "");
@@ -74,7 +72,7 @@ class Plot {
   std::string title_;
   Axis x_, y_;
   int height_;
-  Html paths_, marks_, labels_;
+  Html paths_, labels_;
 };
 
 /// Names and colours of what a plot shows.

@@ -87,7 +87,6 @@ TEST(Html, PartsEscapeTheRawTextThatTheyTake) {
   Plot plot(hostile, {Scale::linear(0, 1), hostile, {}}, {Scale::linear(0, 1), hostile, {}});
   plot.dots(hostile, {{0, 0}});
   plot.line(hostile, {{0, 0}, {1, 1}}, hostile);
-  plot.marks(hostile, {{{0, 0}, hostile}});
   plot.label({0, 0}, escape(hostile), hostile);
   const Html parts[] = {code(hostile),
                         counted(2, hostile),
