@@ -34,8 +34,9 @@ void open_missing_descriptors() {
 
 std::atomic<void*> reserve{nullptr};
 
-// The first failed allocation is thrown, as ever, and the way out has the reserve's memory: trees of
-// JSON allocate in their destructors, which must not throw. Once that is used up the program ends.
+// The first failed allocation is thrown, as ever, and the way out has the reserve's memory: trees
+// of JSON allocate in their destructors, which must not throw. Once that is used up the program
+// ends.
 void give_up_reserve() {
   if (void* const memory = reserve.exchange(nullptr)) {
     std::free(memory);

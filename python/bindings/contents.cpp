@@ -18,7 +18,9 @@
 #include <utility>
 #include <vector>
 
+#include "arrays.hpp"
 #include "core/process.hpp"
+#include "exchange.hpp"
 #include "openmp.hpp"
 #include "written_pages.hpp"
 
@@ -142,13 +144,15 @@ class Contents {
     };
     if (!ask()) return hash_all(threads, equal);
     std::vector<Marked> blocks = marked();
-    const bool right =
-        hash(blocks.size(), threads, [&](std::size_t i) { return blocks[i].block; }, equal);
+    const bool right = hash(
+        blocks.size(), threads, [&](std::size_t i) { return blocks[i].block; }, equal);
     // What another thread has found written meanwhile stays marked.
     if (right)
       for (const Marked& one : blocks) compared_[one.block] = one.mark;
     return right;
   }
+
+  std::size_t bytes() const { return bytes_; }
 
  private:
   struct Marked {
@@ -251,6 +255,24 @@ class Contents {
   std::vector<std::uint32_t> marks_, compared_;
 };
 
+/// Whether tensors of PyTorch hold what their contents say; None is passed over. They have the
+/// sizes and strides that they had.
+bool all_same(const nb::tuple& contents, const nb::tuple& tensors, int threads) {
+  std::size_t at = 0;
+  for (const nb::handle tensor : tensors) {
+    if (tensor.is_none()) continue;
+    const ArrayType& type = type_of(tensor);
+    if (at == contents.size() || !type.exchange || !type.exchange->borrow) return false;
+    dlpack::Array lent{};
+    if (type.exchange->borrow(tensor.ptr(), &lent) != 0) throw nb::python_error();
+    auto& one = nb::cast<Contents&>(contents[at++]);
+    if (!one.same(reinterpret_cast<std::uintptr_t>(lent.data) + lent.byte_offset, one.bytes(),
+                  threads))
+      return false;
+  }
+  return at == contents.size();
+}
+
 }  // namespace
 
 void define_contents(nb::module_& module) {
@@ -259,12 +281,16 @@ void define_contents(nb::module_& module) {
       "What is in memory now, as 32 bytes for each 4,096: other contents pass for the same with a\n"
       "probability of 2^-128.\n\n"
       "address, bytes: memory that the caller keeps alive during the call. asks: the kernel tells\n"
-      "which pages have been written to, and only those are read again; not for memory that a device\n"
+      "which pages have been written to, and only those are read again; not for memory that a "
+      "device\n"
       "writes by itself. threads: of the OpenMP runtime that the process has, at most.")
-      .def(nb::init<std::uintptr_t, std::size_t, bool, int>(), nb::arg("address"),
-           nb::arg("bytes"), nb::arg("asks") = true, nb::arg("threads") = 1)
+      .def(nb::init<std::uintptr_t, std::size_t, bool, int>(), nb::arg("address"), nb::arg("bytes"),
+           nb::arg("asks") = true, nb::arg("threads") = 1)
       .def("same", &Contents::same, nb::arg("address"), nb::arg("bytes"), nb::arg("threads") = 1,
            "Whether that memory holds the same.");
+  module.def("_all_same", &all_same, nb::arg("contents"), nb::arg("tensors"), nb::arg("threads"),
+             "Whether tensors of PyTorch, of the sizes and strides that they had, hold what their "
+             "contents say. None among them is passed over.");
   module.def("_ask_kernel_for_pages", &ask_kernel_for_pages, nb::arg("ask"),
              "For tests: whether Contents ask the kernel which pages have been written to.");
 }

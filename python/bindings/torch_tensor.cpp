@@ -27,8 +27,8 @@ struct Direct {
   bool (*requires_grad)(const void*) = nullptr;  // takes what the Tensor points to
 
   bool complete() const {
-    return is_neg && is_inference && device_type && storage_size && storage_offset && grad_enabled &&
-           bump_version && requires_grad;
+    return is_neg && is_inference && device_type && storage_size && storage_offset &&
+           grad_enabled && bump_version && requires_grad;
   }
 };
 
@@ -205,22 +205,21 @@ void ask_torch_by_methods(bool methods) {
   kept = nullptr;  // what there was stays in memory: another thread may be asking it
 }
 
-bool is_plain(nb::handle x, nb::handle weight, nb::handle bias) {
+bool is_plain(nb::handle x, const nb::args& others) {
   const Torch& known = torch();
-  const auto typed = [&](nb::handle one) {
-    return one.type().is(known.tensor) || one.type().is(known.parameter);
-  };
-  if (!x.type().is(known.tensor) || !typed(weight) || (!bias.is_none() && !typed(bias)))
-    return false;
+  if (!x.type().is(known.tensor)) return false;
   if (!known.has_direct) {
     if (!nb::cast<bool>(x.attr("is_cpu")) && !nb::cast<bool>(x.attr("is_cuda"))) return false;
   } else if (std::int32_t device = -1;
              known.direct.device_type(inside(x), &device) != 0 || device < 0 || device > 1) {
     return false;
   }
-  bool trained = false;
-  for (const nb::handle one : {x, weight, bias}) {
+  bool trained = requires_grad(known, x);
+  if (is_negative(known, x)) return false;
+  for (const nb::handle one : others) {
     if (one.is_none()) continue;
+    const nb::handle type = one.type();
+    if (!type.is(known.tensor) && !type.is(known.parameter)) return false;
     if (is_negative(known, one)) return false;
     trained = trained || requires_grad(known, one);
   }
@@ -229,34 +228,46 @@ bool is_plain(nb::handle x, nb::handle weight, nb::handle bias) {
                           : !nb::cast<bool>(known.module.attr("is_grad_enabled")());
 }
 
-nb::object places(nb::handle x, nb::handle weight) {
-  // Of x type, device and sizes, of the weight its strides, memory and storage, too.
-  std::array<std::int64_t, 32> words{};
+/// Adds words that tell the tensor's type, device and sizes, and of weights strides, memory and
+/// storage, too. False where they are not to be had, and for a tensor without elements.
+template <class Add>
+bool add_place(const Torch& torch, nb::handle tensor, bool weights, const Add& add) {
+  const ArrayType& type = type_of(tensor);
+  if (type.maker != Maker::torch || !type.exchange || !type.exchange->borrow) return false;
+  dlpack::Array lent{};
+  if (type.exchange->borrow(tensor.ptr(), &lent) != 0) {
+    PyErr_Clear();  // what follows says why, in words of its own
+    return false;
+  }
+  if (lent.ndim > 5) return false;
+  add(static_cast<std::int64_t>(lent.device.type) << 32 | lent.device.number);
+  add(lent.dtype.code << 16 | lent.dtype.bits << 8 | lent.ndim);
+  for (int axis = 0; axis < lent.ndim; ++axis) {
+    if (lent.shape[axis] == 0) return false;
+    add(lent.shape[axis]);
+  }
+  if (!weights) return true;
+  for (int axis = 0; axis < lent.ndim; ++axis) add(lent.strides[axis]);
+  std::int64_t bytes = 0;
+  if (torch.direct.storage_size(inside(tensor), &bytes) != 0) return false;
+  add(bytes);
+  add(reinterpret_cast<std::intptr_t>(lent.data) + static_cast<std::int64_t>(lent.byte_offset));
+  return true;
+}
+
+nb::object places(nb::handle x, const nb::args& weights) {
+  const Torch& known = torch();
+  constexpr std::size_t most = 8;
+  if (!known.has_direct || weights.size() > most) return nb::none();
+  std::array<std::int64_t, 14 * (most + 1)> words{};
   std::size_t count = 0;
   const auto add = [&](std::int64_t word) { words.at(count++) = word; };
-  const Torch& known = torch();
-  if (!known.has_direct) return nb::none();
-  for (const nb::handle tensor : {x, weight}) {
-    const ArrayType& type = type_of(tensor);
-    if (type.maker != Maker::torch || !type.exchange || !type.exchange->borrow) return nb::none();
-    dlpack::Array lent{};
-    if (type.exchange->borrow(tensor.ptr(), &lent) != 0) {
-      PyErr_Clear();  // what follows says why, in words of its own
+  if (!add_place(known, x, false, add)) return nb::none();
+  for (const nb::handle one : weights) {
+    if (one.is_none())
+      add(-1);
+    else if (!add_place(known, one, true, add))
       return nb::none();
-    }
-    if (lent.ndim > 5) return nb::none();
-    add(static_cast<std::int64_t>(lent.device.type) << 32 | lent.device.number);
-    add(lent.dtype.code << 16 | lent.dtype.bits << 8 | lent.ndim);
-    for (int axis = 0; axis < lent.ndim; ++axis) {
-      if (lent.shape[axis] == 0) return nb::none();
-      add(lent.shape[axis]);
-    }
-    if (tensor.is(x)) continue;
-    for (int axis = 0; axis < lent.ndim; ++axis) add(lent.strides[axis]);
-    std::int64_t bytes = 0;
-    if (known.direct.storage_size(inside(tensor), &bytes) != 0) return nb::none();
-    add(bytes);
-    add(reinterpret_cast<std::intptr_t>(lent.data) + static_cast<std::int64_t>(lent.byte_offset));
   }
   return nb::bytes(words.data(), count * sizeof(words[0]));
 }
@@ -266,13 +277,14 @@ nb::object places(nb::handle x, nb::handle weight) {
 void define_torch(nb::module_& module) {
   module.def("_ask_torch_by_methods", &ask_torch_by_methods, nb::arg("methods"),
              "For tests: tensors of PyTorch are asked by their methods, not by its functions.");
-  module.def("_is_plain", &is_plain, nb::arg("x"), nb::arg("weight"), nb::arg("bias").none(),
-             "Whether these are tensors of the CPU or of CUDA, and of no class of their own, without "
-             "a negative bit, for which no gradient is due.");
-  module.def("_places", &places, nb::arg("x"), nb::arg("weight"),
-             "Bytes that are equal where x has an equal type, device and shape, and the weight these, "
-             "equal strides and the same memory. None where that is not to be had, and where x has no "
-             "elements.");
+  module.def("_is_plain", &is_plain, nb::arg("x"), nb::arg("others"),
+             "Whether x, on the CPU or CUDA, and the others (None where there is none) are tensors "
+             "of no class of their own, without a negative bit, for which no gradient is due.");
+  module.def(
+      "_places", &places, nb::arg("x"), nb::arg("weights"),
+      "Bytes that are equal where x has an equal type, device and shape, and all weights "
+      "these, equal strides and the same memory. None where that is not to be had, and where "
+      "one has no elements.");
 }
 
 }  // namespace convoy::python

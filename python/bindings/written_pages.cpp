@@ -72,7 +72,8 @@ using Found = std::function<void(std::uintptr_t, std::uintptr_t)>;
 /// Protects what it finds, so that the next call tells what was written after this one. False
 /// where some of it is not registered. all_kinds: pages that are of files or not in memory are
 /// found, too, and `settled` tells that there were none; without, the kernel has a loop of its own,
-/// twenty times as fast, that finds pages which were dropped, but not where all of a page table was.
+/// twenty times as fast, that finds pages which were dropped, but not where all of a page table
+/// was.
 bool scan(std::uintptr_t begin, std::uintptr_t end, bool all_kinds, bool& settled,
           const Found& found) {
   std::array<PageRegion, 32> regions{};

@@ -18,9 +18,9 @@ struct PageWatch {
 /// Calls found(begin, end) for each stretch of pages in [begin, end) that may hold other bytes than
 /// when this was last called for them, whoever wrote them: the program, the kernel for it, another
 /// process through ptrace. Pages count as written the first time, and always where the kernel can't
-/// tell: memory that is shared or of a file, or not in the machine's memory. A device that writes by
-/// itself to pinned memory is not seen. Returns false where the kernel can't tell for all of
-/// it: before Linux 6.7, where a sandbox forbids it, on other page sizes.
+/// tell: memory that is shared or of a file, or not in the machine's memory. A device that writes
+/// by itself to pinned memory is not seen. Returns false where the kernel can't tell for all of it:
+/// before Linux 6.7, where a sandbox forbids it, on other page sizes.
 ///
 /// begin and end are multiples of page_bytes. With the GIL, which orders callers.
 ///

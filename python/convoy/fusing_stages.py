@@ -13,7 +13,7 @@ from .fusing_sample import Constants
 from .fusing_spikes import jelly
 from .layers import Refused, act_of, conv_text, follower, hooked, pool_of, steady, why_not_plain
 from .records import a_kind
-from .torch import _DTYPES, called
+from .torch import _DTYPES, called, called_norm
 
 
 class Row(NamedTuple):
@@ -49,9 +49,8 @@ class Stage(nn.Module):
                 return called(x, conv.weight, conv.bias, self.text, *self.rest)
             y = called(x[:, :, None, None], conv.weight[:, :, None, None], conv.bias, self.text, *self.rest)
             return torch.ops.aten._unsafe_view(y, [y.shape[0], y.shape[1]])  # no view, as a linear layer's is none
-        return torch.ops.convoy.stage_norm(x, conv.weight, conv.bias, norm.weight, norm.bias, norm.running_mean,
-                                           norm.running_var, norm.num_batches_tracked, norm.eps, self.text,
-                                           *self.rest)  # fmt: skip
+        return called_norm(x, conv.weight, conv.bias, norm.weight, norm.bias, norm.running_mean, norm.running_var,
+                           norm.num_batches_tracked, norm.eps, self.text, *self.rest)  # fmt: skip
 
     __call__ = forward  # it has no hooks: fuse refuses those on all modules
 

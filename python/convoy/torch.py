@@ -90,7 +90,7 @@ def _plan(text: str, x: Tensor, weight: Tensor, bias: Tensor | None, frozen: boo
     else:
         key = (text, threads, places)
     found = _plans.find(key)
-    if found is not None and found.current(weight, frozen, threads):
+    if found is not None and places is not None and found.current((weight,), frozen, threads):
         return found.plan
 
     def make() -> Plan:
@@ -162,18 +162,25 @@ def folded(weight, bias, gamma, beta, mean, var, batches, eps):
 
 
 def _run_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text, frozen=False):
-    if x.numel() == 0:
+    given, threads = (weight, bias, gamma, beta, mean, var), _threads()
+    places = _places(x, *given)
+    if places is not None:
+        key = (text, threads, eps, places)
+        found = _plans.find(key)
+        if found is not None and found.current(given, frozen, threads):
+            return found.plan(_dense(x, text), found.bias)
+    elif x.numel() == 0:
         return _fake_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text)
-    given = (weight, bias, gamma, beta, mean, var)
+    _strided(x=x, weight=weight, bias=bias, gamma=gamma, beta=beta, mean=mean, var=var)
     place = _norm_place(given, eps)
+    if places is None:
+        key = (text, x.shape, x.dtype, x.device, threads, place)
 
     def make() -> Plan:
         form = form_of(text)
-        _strided(x=x, weight=weight, bias=bias, gamma=gamma, beta=beta, mean=mean, var=var)
         _checked(form, x, weight, mean)
         return _made(form, x)
 
-    key = (text, x.shape, x.dtype, x.device, torch.get_num_threads(), place)
     plan, shift = ready(_plans, key, place, given, make, frozen, lambda *now: fold(*now, eps))
     return plan(_dense(x, text), shift)
 
@@ -212,11 +219,17 @@ for _name in ("stage", "stage_norm"):
     for _device in ("cpu", "cuda"):
         _autocast(_name, _device)
 
-_stage = torch.ops.convoy.stage.default
+_stage, _stage_norm = torch.ops.convoy.stage.default, torch.ops.convoy.stage_norm.default
 _compiling, _any_autocast = torch.compiler.is_compiling, torch._C._is_any_autocast_enabled
 _dispatch_modes, _function_modes = torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack
 _transforms, _jit, _profiled = (torch._C._functorch.peek_interpreter_stack, torch._C._get_tracing_state,
                                 torch._C._autograd._profiler_enabled)  # fmt: skip
+
+
+def _is_seen() -> bool:
+    """Whether a compiler, autocast, mode, transform, profiler or forward-mode AD would see an operator."""
+    return (_compiling() or _dispatch_modes() or _function_modes() or _any_autocast() or _profiled()
+            or _transforms() or _jit() or forward_ad._current_level >= 0)  # fmt: skip
 
 
 def called(x: Tensor, weight: Tensor, bias: Tensor | None, text: str, frozen: bool = False) -> Tensor:
@@ -225,14 +238,19 @@ def called(x: Tensor, weight: Tensor, bias: Tensor | None, text: str, frozen: bo
     That is: plain tensors without a negative bit, no gradient or tangent due, no compiler, autocast, mode, transform or
     profiler that would see it.
     """
-    if _compiling() or _dispatch_modes() or _function_modes() or _any_autocast() or _profiled():
-        return _stage(x, weight, bias, text, frozen)
-    if not _is_plain(x, weight, bias) or _transforms() or _jit() or forward_ad._current_level >= 0:
+    if _is_seen() or not _is_plain(x, weight, bias):
         for name, given in (("x", x), ("weight", weight)):
             if not isinstance(given, Tensor):  # PyTorch would print all of it
                 raise InvalidOperand(f"{name}: {a_kind(given)}, expected a torch.Tensor")
         return _stage(x, weight, bias, text, frozen)
     return _run(x, weight, bias, text, frozen)
+
+
+def called_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text, frozen=False):
+    """As called, of stage_norm."""
+    if _is_seen() or not _is_plain(x, weight, bias, gamma, beta, mean, var):
+        return _stage_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text, frozen)
+    return _run_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text, frozen)
 
 
 def stage(stage: str | Stage, x: Tensor, weight: Tensor, bias: Tensor | None = None, *, frozen: bool = False) -> Tensor:

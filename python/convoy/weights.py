@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
-from ._core import Busy, Contents, InvalidOperand, Plan
+from ._core import Busy, Contents, InvalidOperand, Plan, _all_same
 
 __all__ = ["Entry", "Kept", "Seen", "Source", "place_of", "ready", "source_of", "sources"]
 
@@ -90,7 +90,7 @@ def _by_pages(tensor: Tensor) -> bool:
 class Seen:
     """What tensors held at a moment: a fingerprint of 32 bytes for each 4,096 on the CPU, a copy on a GPU."""
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_parts", "contents")
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         threads = torch.get_num_threads()
@@ -101,6 +101,10 @@ class Seen:
                 self._parts.append((Contents(tensor.data_ptr(), size, _by_pages(tensor), threads), size))
             else:
                 self._parts.append((tensor.detach().clone(), -1))
+        # Where all of them are on the CPU.
+        self.contents = tuple(part for part, size in self._parts if size >= 0)
+        if len(self.contents) < len(self._parts):
+            self.contents = ()
 
     def same(self, tensors: Sequence[Tensor]) -> bool:
         threads = torch.get_num_threads()
@@ -219,17 +223,18 @@ class Entry:
     def __init__(self, plan: Plan, source: Source) -> None:
         self.plan, self.source, self.seen, self.bias = plan, source, None, None
 
-    def current(self, weight: Tensor, frozen: bool, threads: int) -> bool:
-        """Whether the plan has this weight, which it was made for, as it is now; False where that is not sure yet."""
+    def current(self, given: tuple[Tensor | None, ...], frozen: bool, threads: int) -> bool:
+        """Whether the plan has these weights, which it was made for, as they are now; False where that is not sure yet.
+
+        They have the sizes, strides and memory that they had (_places).
+        """
         source, seen = self.source, self.seen
         if seen is None or seen is not source.seen:
             return False
         if frozen:
-            return source.versions is not None and not source.stepped and source.versions == [_version(weight)]
-        if source.versions is not None or not weight.is_cpu:
-            return False
-        contents, size = seen._parts[0]
-        return contents.same(weight.data_ptr(), size, threads)
+            now = [_version(tensor) for tensor in given if tensor is not None]
+            return source.versions is not None and not source.stepped and source.versions == now
+        return source.versions is None and bool(seen.contents) and _all_same(seen.contents, given, threads)
 
 
 def _give(entry: Entry, seen: Seen, make: Callable[[], Plan], given: Sequence[Any], tensors: Sequence[Tensor]) -> None:

@@ -129,8 +129,7 @@ void call_deleter(Managed* managed) {
 
 }  // namespace
 
-dlpack::Array dlpack::array_of(const TensorView& view, std::int64_t* shape,
-                               std::int64_t* strides) {
+dlpack::Array dlpack::array_of(const TensorView& view, std::int64_t* shape, std::int64_t* strides) {
   const auto bits = static_cast<std::uint8_t>(8 * size_of(view.dtype));
   return {.data = view.data,
           .device = {view.device.kind == DeviceKind::cpu ? dlpack::cpu : dlpack::cuda,

@@ -163,10 +163,11 @@ Status Bound::no_weights() {
 }
 
 Status Bound::no_workspace() const {
-  return {StatusCode::no_workspace,
-          fmt::format("workspace: none is given, and the plan was made with owns_workspace = false: "
-                      "expected one of {} bytes for this run. Set Operands::workspace.",
-                      workspace_bytes_)};
+  return {
+      StatusCode::no_workspace,
+      fmt::format("workspace: none is given, and the plan was made with owns_workspace = false: "
+                  "expected one of {} bytes for this run. Set Operands::workspace.",
+                  workspace_bytes_)};
 }
 
 }  // namespace convoy

@@ -1,5 +1,5 @@
-// The GPU's families that count in 32 bits: what each refuses, and whether every index of a run of a
-// stage that it takes is right. The index functions of the kernels are called on the host.
+// The GPU's families that count in 32 bits: what each refuses, and whether every index of a run of
+// a stage that it takes is right. The index functions of the kernels are called on the host.
 #pragma once
 
 #include <gtest/gtest.h>
