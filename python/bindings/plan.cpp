@@ -28,7 +28,8 @@ PythonPlan::PythonPlan(const Stage& stage, const PlanOptions& options, Axes axes
   kept_ = {shapes.p, shapes.q, made.k};
   n_axis_ = made.act.is_neuron() ? 1 : 0;
   y_dtype_ = made.output_dtype(plan.device().kind == DeviceKind::cuda);
-  if (!options.owns_workspace && plan.workspace_bytes() > 0)
+  // The plan's own workspace stays unused then. It is what says at once that memory is short.
+  if (plan.device().kind == DeviceKind::cuda && plan.workspace_bytes() > 0)
     scratch_.emplace(plan.device(), plan.workspace_bytes());
 }
 
@@ -114,8 +115,7 @@ void make_plan(PythonPlan* self, nb::handle stage, nb::handle weights, const std
                int threads, bool all_threads, const std::string& kernel, const std::string& tile,
                int concurrent_runs, bool flip_filters, bool use_tuning, bool openmp,
                const std::string& axes, const std::string& layout) {
-  const Device where = parse_device(device);
-  const PlanOptions options{.device = where,
+  const PlanOptions options{.device = parse_device(device),
                             .threads = threads,
                             .all_threads = all_threads,
                             .kernel = kernel,
@@ -123,8 +123,7 @@ void make_plan(PythonPlan* self, nb::handle stage, nb::handle weights, const std
                             .concurrent_runs = concurrent_runs,
                             .flip_filters = flip_filters,
                             .use_tuning = use_tuning,
-                            .caller_threads = openmp ? openmp_threads() : nullptr,
-                            .owns_workspace = where.kind == DeviceKind::cpu};
+                            .caller_threads = openmp ? openmp_threads() : nullptr};
   const Stage asked = stage_of(stage);
   const Axes named = axes_of(axes);
   auto* const made = new (self) PythonPlan(asked, options, named);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -137,6 +138,26 @@ TEST(Plan, RefusesAWorkspaceInAnOperand) {
   operands.workspace = setup.y.data<char>();
   EXPECT_NE(setup.plan.run(operands).message().find("workspace and y overlap"), std::string::npos);
   EXPECT_EQ(setup.plan.run(operands).code(), StatusCode::invalid_operand);
+}
+
+TEST(Plan, WithoutAWorkspaceOfItsOwnWantsOneForEachRun) {
+  PlanOptions options = plain();
+  options.kernel = "winograd2";
+  const ReadyPlan owner("n2h20c16k16r3pad1+bias", options);
+  owner.plan.run(owner.operands()).or_throw();
+  options.owns_workspace = false;
+  const ReadyPlan setup("n2h20c16k16r3pad1+bias", options);
+  const std::size_t bytes = setup.plan.workspace_bytes();
+  ASSERT_GT(bytes, 0U);
+  Operands operands = setup.operands();
+  const Status none = setup.plan.run(operands);
+  EXPECT_EQ(none.code(), StatusCode::no_workspace);
+  EXPECT_NE(none.message().find(std::to_string(bytes) + " bytes"), std::string::npos)
+      << none.message();
+  const Tensor memory(DType::u8, {static_cast<Index>(bytes)});
+  operands.workspace = memory.data<char>();
+  setup.plan.run(operands).or_throw();
+  EXPECT_EQ(std::memcmp(setup.y.data<float>(), owner.y.data<float>(), owner.y.bytes()), 0);
 }
 
 TEST(Plan, WeightsOfAnotherTypeAreNoOtherOrder) {
