@@ -15,7 +15,6 @@
 #include <cstring>
 #include <random>
 #include <unordered_set>
-#include <utility>
 #include <vector>
 
 #include "arrays.hpp"
@@ -119,15 +118,14 @@ class Contents {
     sums_.resize(count_of_blocks());
     if (asks_) {
       marks_.resize(count_of_blocks()), compared_.resize(count_of_blocks());
-      watched().insert(this);
+      watched().insert(this);  // nothing throws from here on, which would leave it there
     }
     ask();  // what is written from here on is found by the next one
-    std::vector<std::uint32_t> seen = marks_;
+    std::copy(marks_.begin(), marks_.end(), compared_.begin());
     hash_all(threads, [this](std::size_t block, const Sums& found) {
       sums_[block] = found;
       return true;
     });
-    compared_ = std::move(seen);
   }
   Contents(const Contents&) = delete;
   Contents& operator=(const Contents&) = delete;
@@ -137,6 +135,7 @@ class Contents {
     if (bytes != bytes_) return false;
     if (address != address_) {
       address_ = address;
+      watch_ = {};
       for (std::uint32_t& mark : marks_) ++mark;
     }
     const auto equal = [this](std::size_t block, const Sums& found) {

@@ -5,6 +5,7 @@
 #include <linux/userfaultfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -49,6 +50,8 @@ bool open_kernel() {
   // child, and they cost nothing.
   kernel.process = process;
   kernel.faults = kernel.pagemap = -1;
+  // Under a filter of system calls a new one may end the process.
+  if (prctl(PR_GET_SECCOMP) != 0) return false;
   if (sysconf(_SC_PAGESIZE) != static_cast<long>(page_bytes)) return false;
   const int faults = static_cast<int>(
       syscall(SYS_userfaultfd, static_cast<long>(O_CLOEXEC | O_NONBLOCK | user_mode_only)));

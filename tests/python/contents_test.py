@@ -115,6 +115,19 @@ class EveryWrite(unittest.TestCase):
                 for _ in range(2):
                     self.assertEqual(contents.same(memory.address + begin, size), not hit, (at, begin, size, self.seed))
 
+    def test_memory_elsewhere(self):
+        here, there, shared = Memory(), Memory(), Memory(SHARED | ANONYMOUS)
+        contents = Contents(here.address, SIZE)
+        for turn in range(3):
+            for memory in (here, there, shared, shared):
+                self.assertTrue(contents.same(memory.address, SIZE), turn)
+            for memory in (there, shared, here):
+                memory.bytes[SIZE // 2 + turn] = 1
+                for _ in range(3):
+                    self.assertFalse(contents.same(memory.address, SIZE), turn)
+                memory.bytes[SIZE // 2 + turn] = 7
+                self.assertTrue(contents.same(memory.address, SIZE), turn)
+
     def test_a_forked_child_sees_its_own(self):
         memory = Memory()
         contents = Contents(memory.address, SIZE)
