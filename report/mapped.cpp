@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "convoy/error.hpp"
@@ -178,7 +179,7 @@ class PipelineDrawing {
         "</title></rect>",
         load ? html("load") : html("math"), x, width * 0.94, y + 1, line_pixels - 2, escape(title));
     // On a phone a long number may have no room.
-    const auto digits = static_cast<double>(fmt::formatted_size("{}", number));
+    const auto digits = static_cast<double>(std::to_string(number).size());
     const bool fits = 7.0 * digits + 2 < narrowest_plot / (2.0 * slots_);
     text += html("<text{} x=\"{:.2f}%\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
                  fits ? Html() : html(" class=desk"), x + width * 0.47, y + 15, number);
