@@ -136,7 +136,6 @@ class Memory(unittest.TestCase):
         self.assertIs(plan(x, out=y), y)
 
 
-@unittest.skipUnless(torch, "PyTorch is not installed")
 class _ByMethods:
     """As with a PyTorch whose functions are other ones: its tensors are asked by their methods."""
 
@@ -177,6 +176,7 @@ class MemoryByMethods(_ByMethods, Memory):
     pass
 
 
+@unittest.skipUnless(torch, "PyTorch is not installed")
 class Messages(unittest.TestCase):
     def test_a_network_has_no_axes(self):
         network = convoy.Network.from_text("input f32:h8c8\nflatten\nfc k2\n", {"fc.weight": np.ones((2, 512), "f")})
