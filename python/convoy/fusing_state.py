@@ -144,18 +144,18 @@ class Walk:
         for one in kind.__mro__:
             self._visit(one.__name__, one)
         own = [one for one in kind.__mro__ if not foreign(one.__module__)]
-        called, todo = set(), ["forward", "__call__", "__getattr__"]
+        called, names = set(), ["forward", "__call__", "__getattr__"]
         if not issubclass(kind, nn.Module):
-            todo += [key for one in own for key in vars(one) if key not in ("__init__", "__new__", "__repr__")]
-        while todo:
-            key = todo.pop()
+            names += [key for one in own for key in vars(one) if key not in ("__init__", "__new__", "__repr__")]
+        while names:
+            key = names.pop()
             if key in called:
                 continue
             called.add(key)
             for one in own:
                 thing = vars(one).get(key)
                 for function in _functions(thing):
-                    todo += _names(function.__code__)
+                    names += _names(function.__code__)
                     self._todo.append((f"{one.__name__}.{key}", function))
                 if key in vars(one) and not _functions(thing):
                     self._todo.append((f"{one.__name__}.{key}", thing))
