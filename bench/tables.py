@@ -19,8 +19,9 @@ import tables_resources
 import tables_training
 from stored import ROOT, folders
 
-DOCUMENTS = ("README.md", "docs/performance.md", "docs/cutlass-pooled.md", "docs/ladder.md", "docs/gpu-resources.md",
-             "docs/distributed.md", "python/README.md", "bench/results/README.md")
+DOCUMENTS = ("README.md", "docs/trust/speed.md", "docs/lab/cutlass-pooled.md", "docs/learn/ladder.md",
+             "docs/contribute/gpu-resources.md",
+             "docs/use/distributed.md", "docs/use/training.md", "bench/results/README.md")
 BLOCK = re.compile(r"(<!-- made by bench/tables\.py: ([a-z -]+) -->\n).*?(<!-- end -->)", re.S)
 LISTS = {"targets-cpu": "Target stages, with pools", "vgg16": "VGG-16", "unet": "U-Net", "mobilenetv2": "MobileNetV2",
          "resnet50": "ResNet-50", "yolov8n": "YOLOv8n"}

@@ -1,4 +1,4 @@
-"""The tables of docs/cutlass-pooled.md, from what bench/cutlass_profile.py and bench/targets_gpu.py wrote."""
+"""The tables of docs/lab/cutlass-pooled.md, from what bench/cutlass_profile.py and bench/targets_gpu.py wrote."""
 
 from stored import geometric_mean, peer
 

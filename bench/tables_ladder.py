@@ -1,4 +1,4 @@
-"""The tables of docs/ladder.md, from what `convoy ladder --json` wrote."""
+"""The tables of docs/learn/ladder.md, from what `convoy ladder --json` wrote."""
 
 
 def factor(row, key="factor"):

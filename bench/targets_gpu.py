@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the GPU figures of docs/performance.md, ours and the peers in the same run.
+"""Measures the GPU figures of docs/trust/speed.md, ours and the peers in the same run.
 
     python3 bench/targets_gpu.py --convoy build/cuda/bin/convoy --out bench/results/h200
 

@@ -139,7 +139,7 @@ void add_explain(Command& app, int& exit_code) {
       "explain", "Tell why a stage runs as it does: sizes, kernels, tile, time and memory traffic");
   command
       ->add_option("stage", arguments->stage,
-                   "The stage, or a chain of them: STAGE > STAGE, as text (docs/stage.md)")
+                   "The stage, or a chain of them: STAGE > STAGE, as text (docs/use/stages.md)")
       ->type_name("STAGE")
       ->required();
   command

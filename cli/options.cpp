@@ -101,7 +101,7 @@ void StageList::add_to(Command& command) {
   auto* shapes = command.add_option("--shapes", file, "A shape list, one stage a line")
                      ->type_name("FILE")
                      ->check(not_empty());
-  command.add_option("--stage", texts, "A stage, as text (docs/stage.md); may be repeated")
+  command.add_option("--stage", texts, "A stage, as text (docs/use/stages.md); may be repeated")
       ->type_name("STAGE")
       ->excludes(shapes);
 }

@@ -58,7 +58,7 @@ void add_report(Command& app, int&) {
       "report", "Write results and stages as one HTML page: roofline, ratios, sweeps, cost models");
   command
       ->add_option("stages", arguments->stages,
-                   "Stages to show one by one, as text (docs/stage.md); without any two target "
+                   "Stages to show one by one, as text (docs/use/stages.md); without any two target "
                    "stages")
       ->type_name("STAGE");
   command->add_option("--shapes", arguments->shapes, "The same from a shape list, one a line")

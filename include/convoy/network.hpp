@@ -24,7 +24,7 @@ struct NetworkLayer {
   int line = 0;  // of network.txt; 0 where there is none
 };
 
-/// What a network computes, without weights: network.txt, parsed (docs/network.md has the format),
+/// What a network computes, without weights: network.txt, parsed (docs/use/networks.md has the format),
 /// or written by hand:
 ///
 ///     const NetworkText text{.dtype = DType::u8, .h = 28, .c = 1, .mean = {0.5F}, .std = {0.5F},
@@ -161,7 +161,7 @@ class CONVOY_API Network {
   /// Does before the first timed run what would else be a part of it: starts threads, loads code,
   /// makes the streams, page-locked and device memory that runs from or to the host need, and runs
   /// n images of zeros, then one. n: as many as a run is going to have, at least 1. Throws Error as
-  /// `run` gives statuses. docs/network.md says what it moves out of a timed region.
+  /// `run` gives statuses. docs/use/networks.md says what it moves out of a timed region.
   ///
   ///     network.warm(10000);
   void warm(Index n) const;

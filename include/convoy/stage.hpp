@@ -218,7 +218,7 @@ CONVOY_API std::vector<std::string> problems(const Stage& stage);
 ///     shapes_of(parse_stage("n1h224c3k64r7stride2pad3+max3s2p1")).out_h  // 56
 CONVOY_API Shapes shapes_of(const Stage& stage);
 
-/// Parses the text form (docs/stage.md has the grammar); throws Error that points at the place.
+/// Parses the text form (docs/use/stages.md has the grammar); throws Error that points at the place.
 /// The result is legal and normalised. parse_stage(to_text(stage)) == stage for every legal stage.
 CONVOY_API Stage parse_stage(std::string_view text);
 /// Canonical text of the normalised stage: defaults left out, riders in canonical order.

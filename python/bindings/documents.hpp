@@ -132,7 +132,7 @@ constexpr const char* signature_of_from_text =
     "weights: str = 'f32', openmp: bool = False) -> Network";
 
 constexpr const char* document_of_network =
-    R"(A network with its weights: a model folder (docs/network.md), ready to run over images.
+    R"(A network with its weights: a model folder (docs/use/networks.md), ready to run over images.
 
 device, threads, openmp: as Plan takes them. batch: images that layers outside the spike kernels handle at
 once; memory grows with it, results do not depend on it. weights: "f16" rounds each to an f16 number first.

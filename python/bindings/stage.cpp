@@ -120,7 +120,7 @@ Stage stage_of_keywords(nb::handle text, const nb::kwargs& given) {
 constexpr const char* stage_document =
     R"doc(What to compute: y = pool(act(conv(x, w) + bias)), a convolution with all that rides on it.
 
-Stage(text) parses the text form (docs/stage.md); Stage(n=.., h=.., ...) takes the same words as
+Stage(text) parses the text form (docs/use/stages.md); Stage(n=.., h=.., ...) takes the same words as
 keywords: dtype, n, h, w, c, k, r, s, stride, pad, dil, groups, layout, out, bias, norm, act, soft, t,
 hold, pool, keep, strict. Sizes are integers, or sequences of them (stride=(2, 1)); act is its text
 ("relu", "clip(0,1)", "lif(2,1)"), pool a window (2, (3, 2)) or its text ("max3s2p1" or "3s2p1"), keep the names of

@@ -3,7 +3,7 @@
     y = pool(act(conv(x, w) + bias))
 
 A Stage says what to compute, a Plan binds it to a device and a kernel and is called with arrays of any
-library, a Network runs a model folder over images. docs/python.md has the rest.
+library, a Network runs a model folder over images. docs/use/arrays.md has the rest.
 
     >>> import numpy as np
     >>> plan = convoy.Plan("n1h4c1k1r1+relu+max2", np.full((1, 1, 1, 1), 2, np.float32))

@@ -72,7 +72,7 @@ def verify(
     kernel: str = "",
     tile: str = "",
 ) -> dict[str, Any]:
-    """Compares every kernel with the oracle (the program runs `convoy verify --json`, docs/cli/verify.md).
+    """Compares every kernel with the oracle (the program runs `convoy verify --json`, docs/use/cli/verify.md).
 
     Without stages it draws `random` ones. Read "passed" of the record: a failure is no exception.
 
@@ -98,7 +98,7 @@ def bench(
     rounds: int = 5,
     unfused: bool = False,
 ) -> dict[str, Any]:
-    """Measures how fast stages run (the program runs `convoy bench --json -`, docs/cli/bench.md).
+    """Measures how fast stages run (the program runs `convoy bench --json -`, docs/use/cli/bench.md).
 
     A record a stage in "rows": median_us and so on. unfused: beside the same as a chain of passes.
 

@@ -3,7 +3,7 @@
     python -m convoy.ray MODEL IMAGES -o labels.parquet          # a cluster on this machine; --address for another
     python -m convoy.ray --help
 
-Classifier is the part of it that Ray Data's map_batches takes, for pipelines of one's own. docs/distributed.md
+Classifier is the part of it that Ray Data's map_batches takes, for pipelines of one's own. docs/use/distributed.md
 says when more than one process is worth it.
 """
 

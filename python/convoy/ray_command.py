@@ -23,7 +23,7 @@ def _arguments() -> argparse.Namespace:
             raise argparse.ArgumentTypeError(f"{text}, expected 1 or more")
         return int(text)
 
-    parser.add_argument("model", help="model folder (docs/network.md)")
+    parser.add_argument("model", help="model folder (docs/use/networks.md)")
     parser.add_argument("images", help="folder of pictures, or an IDX file of u8 images, plain or gzip")
     parser.add_argument("-o", "--out", required=True, help="file to write, .parquet or .csv")
     parser.add_argument("--workers", type=positive, help="processes; default: one a CPU of this machine; 1 with cuda")

@@ -1,4 +1,4 @@
-// Writes the text form of a stage, in the canonical order of docs/stage.md. stage_text.cpp reads
+// Writes the text form of a stage, in the canonical order of docs/use/stages.md. stage_text.cpp reads
 // it.
 #include <fmt/core.h>
 

@@ -1,4 +1,4 @@
-// Reads the text form of a stage: the grammar in docs/stage.md. stage_print.cpp writes it.
+// Reads the text form of a stage: the grammar in docs/use/stages.md. stage_print.cpp writes it.
 #include "core/stage_text.hpp"
 
 #include <fmt/core.h>

@@ -1,5 +1,5 @@
 // Activations as GPU kernels compute them, with the same bits in every kernel. A new one
-// (docs/adding-an-activation.md) has its formula in math/activation.hpp, where it also says whether
+// (docs/contribute/adding-an-activation.md) has its formula in math/activation.hpp, where it also says whether
 // a pool or a rounding may come before it, and its line in device_activation; and, if it is no
 // clamp, a form: its name, its formula in `formed`, a branch in `with_form`. Nothing else on the
 // GPU knows which activations there are.

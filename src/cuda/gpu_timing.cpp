@@ -29,7 +29,7 @@ OwnedStream::~OwnedStream() {
   if (!stream_.handle) return;
   const cuda::OnDevice on(device_.index);
   // Work is waited for: a stream that is destroyed while a launch waits for the one before it can
-  // stop the device for ever (docs/guarantees.md).
+  // stop the device for ever (docs/trust/guarantees.md).
   static_cast<void>(cudaStreamSynchronize(handle_of(stream_)));
   static_cast<void>(cudaStreamDestroy(handle_of(stream_)));
   static_cast<void>(cudaGetLastError());

@@ -1,4 +1,4 @@
-// Folders of dumps: what `convoy dump` writes and `convoy compare` reads (docs/cli/dump.md).
+// Folders of dumps: what `convoy dump` writes and `convoy compare` reads (docs/use/cli/dump.md).
 #pragma once
 
 #include <string>

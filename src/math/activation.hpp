@@ -31,7 +31,7 @@ inline float activate(const Activation& act, float v) {
 
 /// Whether a maximum over a window may be taken before bias and activation, as it changes nothing:
 /// the activation does not decrease, and makes no NaN of what is none. (leaky(0) makes one of -inf,
-/// which a larger value in the window would hide.) Neurons never: see docs/numerics.md.
+/// which a larger value in the window would hide.) Neurons never: see docs/trust/numbers.md.
 inline bool may_pool_first(const Activation& act) {
   switch (act.kind) {
     case Activation::Kind::none:

@@ -82,7 +82,7 @@ std::string choice_text(const Explanation& e) {
   line("mode", e.stage.exact()
                    ? fmt::format("exact on small integers, because of {}",
                                  e.stage.strict ? "+strict" : "the neuron")
-                   : "default: any arithmetic whose error is within the bound of docs/numerics.md");
+                   : "default: any arithmetic whose error is within the bound of docs/trust/numbers.md");
   line("arithmetic", fmt::format("{}: {}", e.arithmetic, e.why_arithmetic));
   line("kernel", e.kernel);
   line("tile", fmt::format("{}: {}", e.tile, e.why_tile));

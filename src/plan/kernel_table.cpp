@@ -93,7 +93,7 @@ std::span<const Kernel* const> kernel_table() {
     &fma_neuron_pass,       // fma's sums in f32, then neurons over the steps and the pool
     &fma_neuron_pass_nchw,  // the same for NCHW, whose spikes it transposes
     &cuda::general(),       // every legal stage
-    // By name only, to learn from: a rung a line of docs/ladder.md.
+    // By name only, to learn from: a rung a line of docs/learn/ladder.md.
     &cuda::sm75::ladder(0),
     &cuda::sm75::ladder(1),
     &cuda::sm75::ladder(2),

@@ -1,5 +1,5 @@
 // More images than a kernel takes at once, on a GPU: with a small bound, all operands of a run;
-// with real sizes by `convoy verify` (docs/cli/verify.md).
+// with real sizes by `convoy verify` (docs/use/cli/verify.md).
 #include "plan/parts.hpp"
 
 #include <cuda_runtime_api.h>

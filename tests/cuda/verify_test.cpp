@@ -44,7 +44,7 @@ TEST_F(GpuVerify, PassesWhereAKernelHasWorkspace) {
 
 // Streams that come and go, so that handles come again, eight at work at a time, and the thread's
 // own: every run is right, with workspaces of the plan's own. A stream is destroyed when its work
-// is over (docs/guarantees.md says why).
+// is over (docs/trust/guarantees.md says why).
 TEST_F(GpuVerify, EveryStreamHasAWorkspace) {
   const GpuCase one(parse_stage("f16:n64h56c64k64r3pad1+bias+relu+max3s2p1"), Values::normal, gpu0);
   const Plan plan(one.stage, one.w, options_for(gpu0, "halo_pool"));

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compiles the kernel of docs/adding-a-kernel.md as it stands there, with the flags of the library's own kernels: the
+"""Compiles the kernel of docs/contribute/adding-a-kernel.md as it stands there, with the flags of the library's own kernels: the
 CPU's and, in a build with CUDA, the GPU's .cu file and what prepares its launches.
 
     adding_a_kernel_test.py SOURCE BUILD      exit code 1 and the compiler's messages if it does not compile
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-PAGE = "docs/adding-a-kernel.md"
+PAGE = "docs/contribute/adding-a-kernel.md"
 
 
 def command_of(build, fits):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What docs/debugging.md shows is so: the lines that it breaks at, its program's output, and gdb's.
+"""What docs/contribute/debugging.md shows is so: the lines that it breaks at, its program's output, and gdb's.
 
     debugging_page_test.py SOURCE CXX      exit code 1 and a line for each difference
 
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-PAGE = "docs/debugging.md"
+PAGE = "docs/contribute/debugging.md"
 
 
 def breakpoints(source, page):

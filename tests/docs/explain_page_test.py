@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What docs/explain.md shows of sizes, kernels and refusals is what `convoy explain` prints.
+"""What docs/learn/explain.md shows of sizes, kernels and refusals is what `convoy explain` prints.
 
     explain_page_test.py SOURCE PROGRAM      exit code 1 and the first lines that differ
 
@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGE = "docs/explain.md"
+PAGE = "docs/learn/explain.md"
 
 
 def facts(text):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What docs/kernel-maps.md shows below `convoy explain ...` is what that prints, line by line.
+"""What docs/learn/kernel-from-inside.md shows below `convoy explain ...` is what that prints, line by line.
 
     kernel_maps_page_test.py SOURCE PROGRAM      exit code 1 and the lines that differ
 """
@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGE = "docs/kernel-maps.md"
+PAGE = "docs/learn/kernel-from-inside.md"
 
 
 def main():

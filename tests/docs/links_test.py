@@ -3,8 +3,8 @@
 
     links_test.py SOURCE      exit code 1 and a line for each that does not
 
-Not looked at: docs/lab, which tells history; other projects' files in docs/design.md section 8; the kernel `scale` that
-docs/adding-a-kernel.md makes, and NAMEs in capitals.
+Not looked at: docs/lab, which tells history; other projects' files in docs/contribute/architecture.md section 8; the kernel `scale` that
+docs/contribute/adding-a-kernel.md makes, and NAMEs in capitals.
 """
 
 import re

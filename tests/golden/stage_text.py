@@ -1,4 +1,4 @@
-"""The stage grammar of docs/stage.md, as far as the golden cases use it: text to a dict. Illegal text: an assertion."""
+"""The stage grammar of docs/use/stages.md, as far as the golden cases use it: text to a dict. Illegal text: an assertion."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Who may include whom: the drawings and tables of docs/design.md, section 2, against every #include.
+"""Who may include whom: the drawings and tables of docs/contribute/architecture.md, section 2, against every #include.
 
     layers_test.py [ROOT]     exit code 1 and a line for each include that the drawing does not allow
 """
@@ -15,7 +15,7 @@ INCLUDE = re.compile(r'\s*#\s*include\s*[<"]([^">]+)[">]')
 
 @dataclass
 class House:
-    """What docs/design.md says. Levels count from the ground up."""
+    """What docs/contribute/architecture.md says. Levels count from the ground up."""
 
     level: dict = field(default_factory=dict)  # folder: row of the first drawing
     cuda_level: dict = field(default_factory=dict)  # folder of src/cuda ("cuda": the files directly there): row
@@ -27,7 +27,7 @@ def rows_of(text, name):
     """The rows of boxes of the drawing behind `<!-- layers NAME -->`, top to bottom."""
     found = re.search(rf"<!-- layers {name}:.*?-->\s*```text\n(.*?)```", text, re.S)
     if not found:
-        sys.exit(f"docs/design.md: no drawing behind '<!-- layers {name}: ... -->'")
+        sys.exit(f"docs/contribute/architecture.md: no drawing behind '<!-- layers {name}: ... -->'")
     rows = [re.findall(r"(?<=│) +([a-z0-9_]+) +(?=│)", line) for line in found[1].splitlines()]
     return [row for row in rows if row]
 
@@ -35,7 +35,7 @@ def rows_of(text, name):
 def cells_of(text, name):
     found = re.search(rf"<!-- layers {name}:.*?-->\s*((?:\|.*\n)+)", text)
     if not found:
-        sys.exit(f"docs/design.md: no table behind '<!-- layers {name}: ... -->'")
+        sys.exit(f"docs/contribute/architecture.md: no table behind '<!-- layers {name}: ... -->'")
     for line in found[1].splitlines()[2:]:
         yield [cell.strip() for cell in line.strip("|").split("|")]
 
@@ -101,7 +101,7 @@ def complaints(house, includes):
         elif wrong:
             yield f"{path}:{number}: includes {target}: {wrong[2]}"
     for who, other in sorted(set(house.exceptions) - used):
-        yield f"docs/design.md: the exception `{who}` | `{other}` is not needed any more: delete it"
+        yield f"docs/contribute/architecture.md: the exception `{who}` | `{other}` is not needed any more: delete it"
 
 
 def includes_of(root):
@@ -148,11 +148,11 @@ def check_the_checker(house):
 
 def main():
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[2]).resolve()
-    house = read_house((root / "docs/design.md").read_text())
+    house = read_house((root / "docs/contribute/architecture.md").read_text())
     check_the_checker(house)
     found = list(includes_of(root))
     wrong = list(complaints(house, found))
-    print(*wrong, f"{len(found)} includes, {len(wrong)} against docs/design.md section 2", sep="\n")
+    print(*wrong, f"{len(found)} includes, {len(wrong)} against docs/contribute/architecture.md section 2", sep="\n")
     sys.exit(bool(wrong))
 
 

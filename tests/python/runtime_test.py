@@ -228,9 +228,9 @@ class Documents(unittest.TestCase):
         self.assertGreater(found, 30)
 
     def test_pages(self):
-        """The Python of README.md and docs/python.md runs."""
+        """The Python of README.md and docs/use/arrays.md runs."""
         ran = 0
-        for page in ("README.md", "docs/python.md"):
+        for page in ("README.md", "docs/use/arrays.md"):
             for code in re.findall(r"```python\n(.*?)```", (SOURCE / page).read_text(), re.S):
                 if "import torch" in code and not torch_is_here():
                     continue

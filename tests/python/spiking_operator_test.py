@@ -119,7 +119,7 @@ class Operator(unittest.TestCase):
         opcheck(operator, (held, weight, None, None, "n1h6c3k4r3pad1+if(1)+t2+hold", "sigmoid", 4.0, False))
 
     def test_an_infinite_charge(self):
-        """A hard reset sets 0 (docs/numerics.md); SpikingJelly's (1 - s) * inf is NaN. Backwards as forwards."""
+        """A hard reset sets 0 (docs/trust/numbers.md); SpikingJelly's (1 - s) * inf is NaN. Backwards as forwards."""
         x = torch.tensor([float("inf"), 0, 2.5, 2.5]).reshape(4, 1, 1, 1, 1).requires_grad_()
         for neuron_text in ("if(1)", "lif(2,1)"):
             y, v = ct.spike(f"n1h1c1k1r1+{neuron_text}", x, torch.ones(1, 1, 1, 1))

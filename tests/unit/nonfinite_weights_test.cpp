@@ -1,4 +1,4 @@
-// Weights that are NaN or infinite, beside padding: docs/numerics.md says which outputs they
+// Weights that are NaN or infinite, beside padding: docs/trust/numbers.md says which outputs they
 // change.
 #include <gtest/gtest.h>
 

@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view squares_of_16 = "squares of 16", one_by_one = "sequential";
 constexpr std::string_view last = "ladder_9_bounds";
 
-/// What docs/ladder.md says of each; factors as the source document claims them.
+/// What docs/learn/ladder.md says of each; factors as the source document claims them.
 constexpr Rung scalar_rung{.adds = "nothing: a thread an output, scalar multiply-adds"},
     wmma_rung{.adds = "Tensor Cores (WMMA), on a matrix made by im2col",
               .claimed = 8,
@@ -49,7 +49,7 @@ constexpr Rung scalar_rung{.adds = "nothing: a thread an output, scalar multiply
     half_rung{.adds = "sums in fp16"};
 
 /// Of half: relative to plain fp32 sums, whose own error is mostly that of rounding y to f16.
-/// docs/ladder.md has what was measured.
+/// docs/learn/ladder.md has what was measured.
 constexpr double half_error_bound = 64;
 
 KernelFacts facts_of(std::string_view name, const Rung* rung) {

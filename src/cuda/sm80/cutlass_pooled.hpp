@@ -1,6 +1,6 @@
 // Kernel `cutlass_pooled`: a convolution + bias + ReLU + max-pool 2x2 on CUTLASS 2.x, whose output
 // iterator pools with atomicMax in an fp32 buffer. By name only: it is there to be compared with
-// kernels that pool in registers (docs/cutlass-pooled.md).
+// kernels that pool in registers (docs/lab/cutlass-pooled.md).
 //
 // A file a step: cutlass_pooled_output.cuh (1, output iterator), _epilogue.cuh (2), _default.cuh
 // (3, assembly), _conv.cuh (4, kernel), _device.cuh (5, what a launch is); _round.cu the conversion

@@ -1,5 +1,5 @@
 // A fault of a driver, without Convoy: streams are destroyed while their second kernel, launched to
-// overlap the first, waits for it. docs/guarantees.md tells what follows from it.
+// overlap the first, waits for it. docs/trust/guarantees.md tells what follows from it.
 //
 //   nvcc -arch=sm_90 -o stream_destroy tests/cuda/probes/stream_destroy.cu && ./stream_destroy
 //
