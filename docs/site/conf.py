@@ -1,0 +1,60 @@
+"""The site's settings for Sphinx; scripts/docs runs it. The source folder is the repository's root, so that links
+between pages are the same on the site and in a file browser."""
+
+import os
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE))
+
+project = "Convoy"
+author = "the Convoy authors"
+copyright = "the Convoy authors. MIT licence"
+version = release = "0.1.0"
+
+extensions = [
+    "myst_parser",
+    "breathe",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "navigation",
+    "program_reference",
+    "source_pages",
+]
+root_doc = "docs/index"
+include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**/*.md", "models/**/README.md",
+                    "bench/results/**/README.md"]
+exclude_patterns = ["build", ".git", "src", "tests", "shapes", "docs/site"]
+
+html_theme = "furo"
+html_title = "Convoy"
+html_static_path = ["static"]
+html_css_files = ["convoy.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_show_sphinx = False
+pygments_style = "friendly"
+pygments_dark_style = "github-dark"
+
+source_suffix = {".md": "markdown"}
+myst_heading_anchors = 4
+myst_links_external_new_tab = False
+suppress_warnings = ["myst.header"]
+
+nitpicky = True
+# Names of the standard library and of others' packages, which this site does not describe.
+nitpick_ignore_regex = [
+    ("cpp:identifier", r"(std|__cxx11|DL\w+|size_t|int64_t|uint\d+_t)(::.*)?"),
+    ("py:.*", r"(numpy|np|torch|nn|nir|jax|ray|cupy|typing|collections|os|pathlib|types|nanobind)(\..*)?"),
+]
+
+breathe_projects = {"convoy": os.environ.get("CONVOY_DOXYGEN_XML", str(ROOT / "build/docs/doxygen/xml"))}
+breathe_default_project = "convoy"
+breathe_domain_by_extension = {"hpp": "cpp"}
+cpp_id_attributes = ["CONVOY_API"]
+
+autodoc_mock_imports = ["torch", "nir", "ray", "numpy"]
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
