@@ -14,7 +14,8 @@ PAGE = "docs/reference/options.md"
 NAME = r"([A-Z][A-Z0-9_]+)"
 # How sources read the environment, by the ending of a file's name; shell scripts have none.
 READS = {
-    (".cpp", ".hpp", ".cu"): (rf'getenv\("{NAME}"\)', r'"((?:CONVOY|XDG)_[A-Z_]+)"', r'\b(?:folder|environment)\("(HOME)"\)'),
+    (".cpp", ".hpp", ".cu"): (rf'getenv\("{NAME}"\)', r'"((?:CONVOY|XDG)_[A-Z_]+)"',
+                              r'\b(?:folder|environment)\("(HOME)"\)'),
     (".py",): (rf'\benviron(?:\.\w+)?[\[(]"{NAME}"', rf'"{NAME}" (?:not )?in os\.environ', rf'\bgetenv\("{NAME}"'),
     (".cmake", ".txt"): (rf"\$ENV\{{{NAME}\}}",),
     ("",): (rf"\$\{{{NAME}:?[-=?+]", rf'\benviron(?:\.\w+)?[\[(]"{NAME}"'),
@@ -25,7 +26,8 @@ OPTIONS = (rf"^\s*option\({NAME}\b", rf"^\s*set\({NAME}\b[^)]*\bCACHE\b")
 
 
 def tracked(source):
-    listed = subprocess.run(["git", "-C", source, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True)
+    command = ["git", "-C", source, "ls-files", "-co", "--exclude-standard"]
+    listed = subprocess.run(command, capture_output=True, text=True)
     paths = [Path(line) for line in listed.stdout.splitlines()]
     if not paths:  # no clone
         paths = [path.relative_to(source) for path in source.rglob("*") if path.is_file()]
