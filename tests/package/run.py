@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Installs Convoy into a temporary prefix, builds a project that finds it with
-find_package(convoy) out of the README's C++ snippet, and runs it; then the snippet alone, with what
-pkg-config says (skipped where there is none).
+"""Installs Convoy into a temporary prefix, builds a project that finds it with find_package(convoy) out of the C++
+programs of the documents, and runs them: that of README.md, those of docs/start/cpp.md and docs/start/gpu.md. Then
+the CPU's program alone, with pkg-config's words (skipped without pkg-config).
 
     run.py --source DIR --build DIR [--shared]
 
@@ -9,7 +9,8 @@ pkg-config says (skipped where there is none).
 program, both under the linker's --as-needed and --no-undefined, as distributions build them. The library's
 files are compiled united, and not optimised: what they export does not depend on it. The program's are those
 of a static build: with the same way to the sources, the compiler cache has their objects from --build.
-Exit code 0: everything worked and the program printed what the README says it prints.
+Exit code 0: everything worked, and README's program and that of docs/start/cpp.md printed the output that the latter
+shows.
 """
 import argparse
 import os
@@ -29,15 +30,20 @@ def run(*command, **options):
     return subprocess.run([str(word) for word in command], check=True, **options)
 
 
-def snippets(readme):
-    """The README's C++ programs, for the CPU and for a GPU, and the output that the first promises
-    after the word `prints`."""
-    text = readme.read_text()
-    programs = re.findall(r"```cpp\n(.*?)```", text, re.S)
-    printed = re.search(r"prints\s+```text\n(.*?)```", text, re.S)
-    if len(programs) != 2 or not printed:
-        sys.exit(f"{readme}: expected two ```cpp blocks and, after the word 'prints', a ```text block")
-    return *programs, printed.group(1)
+def program_of(page):
+    """The page's only C++ program."""
+    programs = [block for block in re.findall(r"```cpp\n(.*?)```", page.read_text(), re.S) if "int main(" in block]
+    if len(programs) != 1:
+        sys.exit(f"{page}: found {len(programs)} ```cpp blocks with a main function, expected 1")
+    return programs[0]
+
+
+def printed_of(page):
+    """The output that the page promises after the word `prints`."""
+    printed = re.search(r"prints\s+```text\n(.*?)```", page.read_text(), re.S)
+    if not printed:
+        sys.exit(f"{page}: found no ```text block after the word 'prints', expected the program's output")
+    return printed.group(1)
 
 
 def run_on_gpu(program):
@@ -45,7 +51,7 @@ def run_on_gpu(program):
     done = subprocess.run([program], capture_output=True, text=True)
     print(done.stdout + done.stderr)
     if done.returncode != 0 and not re.search("device cuda(:0)?: ", done.stderr):
-        sys.exit("The README's GPU program failed")
+        sys.exit("The GPU program of docs/start/gpu.md failed")
 
 
 def exported_symbols(library):
@@ -127,7 +133,10 @@ def main():
         run("cmake", "--build", build, "--target", "convoy", "convoy_cli")
         run(build / "bin/convoy", "--version")
 
-    program, gpu_program, printed = snippets(options.source / "README.md")
+    pages = options.source / "docs/start"
+    readme_program, program, gpu_program = (
+        program_of(page) for page in (options.source / "README.md", pages / "cpp.md", pages / "gpu.md"))
+    printed = printed_of(pages / "cpp.md")
     with tempfile.TemporaryDirectory() as folder:
         prefix, project = pathlib.Path(folder, "prefix"), pathlib.Path(folder, "project")
         run("cmake", "--install", build, "--prefix", prefix)
@@ -140,6 +149,7 @@ def main():
         check_versions(prefix, pathlib.Path(folder, "versions"))
         shutil.copytree(options.source / "tests/package", project,
                         ignore=shutil.ignore_patterns("*.py", "quick_library.cmake"))
+        (project / "readme.cpp").write_text(readme_program)
         (project / "consumer.cpp").write_text(program)
         (project / "gpu.cpp").write_text(gpu_program)
         run("cmake", "-S", project, "-B", project / "build", "-G", "Ninja",
@@ -147,12 +157,15 @@ def main():
             "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wpedantic -Werror", *LINKER_FLAGS)
         run("cmake", "--build", project / "build")
         output = run(project / "build/consumer", capture_output=True, text=True).stdout
+        readme_output = run(project / "build/readme", capture_output=True, text=True).stdout
         run(project / "build/names")
         run_on_gpu(project / "build/gpu")
         alone = check_pkg_config(prefix, program, options.shared, pathlib.Path(folder))
     print(output)
     if output != printed or alone not in (None, printed):
-        sys.exit(f"The README says that its program prints\n{printed}By pkg-config it printed\n{alone}")
+        sys.exit(f"docs/start/cpp.md says that its program prints\n{printed}By pkg-config it printed\n{alone}")
+    if readme_output != printed:
+        sys.exit(f"README.md's program printed\n{readme_output}Expected as docs/start/cpp.md says\n{printed}")
 
 
 main()
