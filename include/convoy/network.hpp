@@ -115,8 +115,8 @@ struct LayerSpan {
 ///
 /// **Errors and memory.** The constructors read files and allocate. They throw Error if a file or a
 /// parameter is missing or wrong, with its name, if this machine lacks the device, and if memory
-/// runs out. run() never throws, and allocates only the memory that warm() can allocate ahead, and
-/// the text of a message.
+/// runs out. run() never throws. The first runs allocate memory that later runs reuse; warm() does
+/// most of it ahead.
 ///
 /// **Threads.** A network takes one run at a time: a second one meanwhile returns StatusCode::busy.
 /// A move and the destructor may not overlap a run.
