@@ -1,8 +1,8 @@
-// DLPack in and out: tensors shared with PyTorch, NumPy, JAX and others without a copy.
-//
-// The C structures are DLPack's own (github.com/dmlc/dlpack). They are only named here, so that
-// dlpack.h, ATen's copy of it or none may be included before or after; who wants to look inside
-// includes one of those.
+/// @file
+/// DLPack: tensors shared with PyTorch, NumPy, JAX and others without a copy.
+///
+/// The C structures are those of DLPack (github.com/dmlc/dlpack). This header only declares them,
+/// so that you may include dlpack.h, ATen's copy of it, or neither, before or after it.
 #pragma once
 
 #include <cstdint>
@@ -10,47 +10,57 @@
 
 #include "convoy/tensor.hpp"
 
-struct DLManagedTensor;           // as in a Python capsule named "dltensor"
-struct DLManagedTensorVersioned;  // DLPack 1.x, as in a capsule named "dltensor_versioned"
+struct DLManagedTensor;           // DLPack 0.x; in a Python capsule named "dltensor"
+struct DLManagedTensorVersioned;  // DLPack 1.x; in a Python capsule named "dltensor_versioned"
 
 namespace convoy {
 
-/// A view of somebody else's tensor: valid until its deleter is called. Up to five axes; float32,
-/// float16, bfloat16, uint8 and int32; memory of the CPU (pinned too) or of CUDA.
-/// Throws Error that says what was found, for anything else. What the structure points to is
-/// believed: that shape and strides have ndim numbers, and that the memory is there.
+/// A view of a DLPack tensor, valid until the tensor's deleter is called.
+///
+/// Takes tensors of at most five axes, of type float32, float16, bfloat16, uint8 or int32, in
+/// memory of the CPU (also pinned) or of CUDA (also managed). Throws Error for any other tensor. It
+/// can't check that shape and strides have ndim numbers and that the memory exists.
 ///
 ///     DLPackOwner owner(static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor")));
 ///     const TensorView x = from_dlpack(*owner);
 CONVOY_API TensorView from_dlpack(const DLManagedTensor& tensor);
 
-/// What a view is for. Of a tensor that is marked read only there are views to read alone: pass
-/// them as inputs, never as outputs.
-enum class DLPackAccess : std::uint8_t { read, read_and_write };
+/// The use of a view that is shared by DLPack.
+enum class DLPackAccess : std::uint8_t {
+  read,           ///< as an input only; the only use of a tensor that is marked read only
+  read_and_write  ///< as an input or an output
+};
 
-/// As above. Throws Error also where the major version is not 1, whose layout nobody knows (then
-/// call the deleter, and ask for version 1), and for a tensor to read alone where `access` writes.
+/// A view of a DLPack tensor of version 1.x, valid until the tensor's deleter is called.
+///
+/// Takes the same tensors as from_dlpack() of a DLManagedTensor. Also throws Error if the major
+/// version is not 1 (call the deleter and ask the producer for version 1), and if `access` is
+/// read_and_write and the tensor is marked read only.
 CONVOY_API TensorView from_dlpack(const DLManagedTensorVersioned& tensor,
                                   DLPackAccess access = DLPackAccess::read_and_write);
 
-/// Calls the deleter, as the one who took a tensor over must.
+/// Calls a DLPack tensor's deleter, which is the duty of its receiver. Null is allowed.
 struct DLPackDelete {
+  /// Calls the deleter of a tensor of version 0.x.
   CONVOY_API void operator()(DLManagedTensor* tensor) const;
+  /// Calls the deleter of a tensor of version 1.x.
   CONVOY_API void operator()(DLManagedTensorVersioned* tensor) const;
 };
+/// Owns a DLPack tensor of version 0.x.
 using DLPackOwner = std::unique_ptr<DLManagedTensor, DLPackDelete>;
+/// Owns a DLPack tensor of version 1.x.
 using DLPackVersionedOwner = std::unique_ptr<DLManagedTensorVersioned, DLPackDelete>;
 
-/// Gives the memory away: it lives until the receiver calls the deleter, and `tensor` is empty.
-/// `release()` the result to hand it over.
+/// Gives the memory of a tensor away: it is freed when the receiver calls the deleter. `tensor` is
+/// empty afterwards. Call release() on the result to hand it over. Throws Error if memory runs out.
 CONVOY_API DLPackOwner to_dlpack(Tensor&& tensor);
-/// The same in version 1.1.
+/// to_dlpack() in version 1.1 of DLPack.
 CONVOY_API DLPackVersionedOwner to_dlpack_versioned(Tensor&& tensor);
 
-/// Lends the memory: whoever owns it must keep it until the receiver calls the deleter. Throws
-/// Error for a view whose rank or type is none.
+/// Lends the memory of a view: its owner must keep it until the receiver calls the deleter. Throws
+/// Error for a view with an illegal rank or type, and if memory runs out.
 CONVOY_API DLPackOwner to_dlpack(const TensorView& view);
-/// The same in version 1.1; with DLPackAccess::read it is marked read only.
+/// to_dlpack() in version 1.1 of DLPack. With DLPackAccess::read the tensor is marked read only.
 CONVOY_API DLPackVersionedOwner
 to_dlpack_versioned(const TensorView& view, DLPackAccess access = DLPackAccess::read_and_write);
 

@@ -1,4 +1,6 @@
-// Errors: what was asked, what was found, and what to do.
+/// @file
+/// Errors: `Error` is thrown by constructors and functions that may allocate; `Status` is returned
+/// by the functions named `run`, which never throw.
 #pragma once
 
 #include <cstdint>
@@ -10,45 +12,54 @@
 
 namespace convoy {
 
-/// Thrown when a stage is illegal, a plan can't be made or a file can't be read.
-/// `what()` says in a line or two what was found, what was expected and what to do.
-/// Nothing was allocated, written or changed when it is thrown, unless the function says otherwise.
+/// The exception of this library: thrown if a stage is illegal, a plan can't be made, a file can't
+/// be read or memory runs out.
+///
+/// The message names the thing found, the thing expected and an action, in one or two lines. A
+/// function that throws Error has changed nothing, unless its comment says otherwise. No other
+/// exception leaves the library, also none of the standard library.
 class CONVOY_API Error : public std::runtime_error {
  public:
+  /// An error with this message. Control characters in it are replaced.
   explicit Error(const std::string& message);
+  /// Defined in the library, so that one copy of the type's information exists.
   ~Error() override;
 };
 
-/// What kind of thing went wrong in a run, for programs; the message says what exactly.
+/// The kind of failure of a run, for programs. The message of the Status has the details.
 enum class StatusCode : std::uint8_t {
-  ok,
-  invalid_operand,  // an operand's shape, type, device, address or strides; operands that overlap
-  no_weights,       // the plan has none yet
-  no_workspace,     // none is given, and the plan owns none
-  busy,             // another run is under way, of an object that runs one at a time
-  moved_from,       // the object was moved from
-  out_of_memory,    // of the host
-  device_error,     // the GPU or its driver
-  internal_error,   // anything else: a fault of the library
+  ok,               ///< no failure
+  invalid_operand,  ///< shape, type, device, address or strides of an operand; operands overlap
+  no_weights,       ///< the plan has no weights yet
+  no_workspace,     ///< the run was given no workspace, and the plan owns none
+  busy,             ///< another run is under way on an object that takes one run at a time
+  moved_from,       ///< the object was moved from
+  out_of_memory,    ///< the host's memory ran out
+  device_error,     ///< the GPU or its driver failed, or the GPU's memory ran out
+  internal_error,   ///< anything else: a defect of the library
 };
-/// "invalid_operand" and so on; "?" for a number that is no code.
+/// The name of a code, for example "invalid_operand"; "?" for a number that is no code.
 CONVOY_API std::string_view to_text(StatusCode code);
 
-/// What `run` returns: it never throws, so that it can be called from any runtime.
+/// The result of a `run`: a code and, if the run failed, a message. A `run` never throws, so you
+/// can call it from any runtime.
 ///
 ///     const Status status = plan.run(operands);
 ///     if (status.code() == StatusCode::busy) ...;
 ///     plan.run(operands).or_throw();
 class [[nodiscard]] Status {
  public:
+  /// No failure.
   Status() = default;
-  /// Anything but ok, with its message.
+  /// A failure with its message.
   CONVOY_API Status(StatusCode code, const std::string& message);
+  /// Whether the run succeeded.
   bool ok() const { return code_ == StatusCode::ok; }
+  /// The kind of failure; StatusCode::ok if there is none.
   StatusCode code() const { return code_; }
-  /// What was found, what was expected and what to do; empty when ok.
+  /// The failure in words: the value found, the value expected and an action. Empty if ok().
   const std::string& message() const { return message_; }
-  /// Throws `Error(message())` unless ok; for callers that prefer exceptions.
+  /// Throws Error with message() unless ok(), for callers that prefer exceptions.
   void or_throw() const {
     if (!ok()) throw Error(message_);
   }

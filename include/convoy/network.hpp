@@ -1,5 +1,7 @@
-// Networks: chains of stages with their weights, from a model folder or from memory, run over
-// images.
+/// @file
+/// Networks: layers with their weights, read from a model folder or given in memory, that are run
+/// over images. docs/use/networks.md shows how to use one, docs/use/model-folders.md has the
+/// format.
 #pragma once
 
 #include <map>
@@ -12,20 +14,22 @@
 
 namespace convoy {
 
-/// A layer: a line of network.txt, or one written by hand. Of the stage, the filters, strides and
-/// riders count; its type, n, h, w, c, t and hold are filled in by the network.
+/// A layer of a network: a line of network.txt, or one that you fill in. Give the stage's filters,
+/// strides and riders. The network fills in type, n, h, w, c, t and hold.
 struct NetworkLayer {
-  std::string name = {};       // "conv1": its parameters are conv1.weight and conv1.bias
-  Stage stage = {};            // after flatten a linear layer: k alone, no r
-  bool flatten = false;        // no stage: [H,W,C] becomes one vector, in PyTorch's order (C,H,W)
-  std::string batchnorm = {};  // prefix of a batch-norm's parameters, folded in; empty: none
-  /// The layers that it reads, their channels one behind the other; empty: the one before it.
+  std::string name = {};  ///< for example "conv1"; its parameters are conv1.weight and conv1.bias
+  Stage stage = {};      ///< the stage; a linear layer, which reads a vector, has k and riders only
+  bool flatten = false;  ///< no stage: [H,W,C] becomes one vector, in PyTorch's order (C,H,W)
+  /// The prefix of a batch-norm's parameters, which are folded into the weights; empty: none.
+  std::string batchnorm = {};
+  /// The names of the layers that it reads; their channels are put side by side in this order.
+  /// Empty: the layer before it.
   std::vector<std::string> from = {};
-  int line = 0;  // of network.txt; 0 where there is none
+  int line = 0;  ///< its line in network.txt; 0: it was not read from a file
 };
 
-/// What a network computes, without weights: network.txt, parsed (docs/use/networks.md has the format),
-/// or written by hand:
+/// The description of a network without weights: the content of a network.txt, which
+/// parse_network() reads, or filled in by you. docs/use/model-folders.md explains each part.
 ///
 ///     const NetworkText text{.dtype = DType::u8, .h = 28, .c = 1, .mean = {0.5F}, .std = {0.5F},
 ///                            .layers = {{.name = "conv1",
@@ -34,78 +38,96 @@ struct NetworkLayer {
 ///                                       {.flatten = true},
 ///                                       {.name = "fc1", .stage = {.k = 10, .bias = true}}}};
 struct NetworkText {
-  DType dtype = DType::u8;    // of the images: u8, f32, f16 or bf16
-  Index h = 0, w = 0, c = 0;  // w 0: as h
-  // Of each channel, or one of all, or none. x' = (x/255 - mean)/std of u8, (x - mean)/std of f32.
-  std::vector<float> mean = {}, std = {};
-  Index steps = 1;  // 1 to 65536; the same image in every step
-  std::vector<NetworkLayer> layers = {};
+  DType dtype = DType::u8;  ///< type of the images: u8, f32, f16 or bf16
+  Index h = 0,              ///< height of the images
+      w = 0,                ///< width of the images; 0: that of h
+      c = 0;                ///< channels of the images
+  /// The numbers of the normalisation: one per channel, one for all channels, or empty (mean 0, std
+  /// 1). u8 pixels become (x/255 - mean)/std, f32 pixels (x - mean)/std.
+  std::vector<float> mean = {},
+                     std = {};  ///< the divisors of the normalisation, like `mean`; not 0
+  Index steps = 1;              ///< time steps, 1 to 65536; each step reads the same image
+  std::vector<NetworkLayer> layers = {};  ///< the layers in order, at most 1000
 
-  /// What the layers compute in: the images' type, f32 for u8.
+  /// The type that the layers compute in: that of the images, or f32 for u8 images.
   DType layer_type() const { return dtype == DType::u8 ? DType::f32 : dtype; }
 };
 
-/// Parses the text (at most 1 MiB) and derives every layer's shape. Throws Error "NAME:LINE: ..."
-/// that says what was found and what was expected. `name` is the file's name as errors shall say
-/// it.
+/// Parses the content of a network.txt, at most 1 MiB, and derives the shape of each layer. `name`
+/// is the file's name in messages. Throws Error "NAME:LINE: ..." with the text found and the text
+/// expected.
 ///
 ///     const NetworkText text = parse_network("input u8:h28c1\nconv1 k8r5+relu\n", "mine");
 ///     shapes_of(text.layers[0].stage).out_h  // 24
 CONVOY_API NetworkText parse_network(std::string_view text, const std::string& name);
 
-/// Parameters of a network in memory, by the names that their files have: "conv1.weight", as in
-/// PyTorch's state_dict. f32, f16 or bf16 views on the host; "conv1.weight" [K,C/groups,R,S], a
-/// linear layer's [K,C], "conv1.bias" [K], a batch-norm's weight, bias, running_mean and
-/// running_var [K] each; with any strides, so that a permuted view will do, or flattened in that
-/// order. Further ones are not looked at, but a bias that its layer leaves out is an error.
+/// The parameters of a network in memory, by the names of PyTorch's state_dict: "conv1.weight".
+///
+/// - The views are f32, f16 or bf16 and on the host, with any strides.
+/// - A convolution's weight is [K,C/groups,R,S], a linear layer's weight is [K,C], a bias is [K]. A
+///   batch-norm has weight, bias, running_mean and running_var, each [K].
+/// - A contiguous or strided view of rank 1 with the values in that order is taken too.
+/// - Entries with other names are ignored. A bias of a layer without bias is an error.
 using NetworkParameters = std::map<std::string, TensorView>;
 
-/// How to run a network. None of it changes a bit of the results but `device`, `spike_kernels` and
-/// `weights`.
+/// The options of a Network. None changes a bit of the results, except `device`, `spike_kernels`
+/// and `weights`.
 struct NetworkOptions {
-  Device device{};
-  int threads = 0;  // as in PlanOptions
-  /// Images that layers outside the spike kernels handle at once, 1 to 2^31 - 1. Memory between the
-  /// layers grows with it; runs of more images go in parts.
+  Device device{};  ///< the device that computes
+  int threads = 0;  ///< see PlanOptions::threads
+  /// The number of images, 1 to 2^31 - 1, that pass through the layers at once. The memory between
+  /// the layers grows with it. A run of more images is done in parts.
   Index batch = 256;
-  /// Use the kernels for 0/1 inputs where they fit. Off: every layer is a plan.
+  /// Use the kernels for inputs of 0 and 1 if they fit. If false, each layer is run by a plan.
   bool spike_kernels = true;
-  /// f16: weights are rounded to f16 numbers first, those of layers that compute in f32 as well. On
-  /// a GPU spiking networks then take half the work on Tensor Cores. f32: as they are.
+  /// f16: round all weights to f16 when the network is loaded; the layers must compute in f32. On a
+  /// GPU, spiking networks then take half the work on Tensor Cores. f32: keep the weights.
   DType weights = DType::f32;
-  CallerThreads caller_threads = nullptr;  // as in PlanOptions
+  CallerThreads caller_threads = nullptr;  ///< see PlanOptions::caller_threads
 };
 
-/// What a network does for a layer, for people.
+/// The report of a network on one of its layers.
 struct LayerReport {
-  std::string name;
-  std::string stage;     // as text, of one image
-  std::string kernel;    // its name, as Plan::kernel; layers of one segment have the same
-  std::string fusion;    // whether it runs in one kernel with the layers behind it, and why
-  Index parameters = 0;  // weights and biases, batch-norms folded in
-  Index macs = 0;        // multiply-adds of one image, all steps
+  std::string name;      ///< the layer's name
+  std::string stage;     ///< the layer's stage as text, for one image
+  std::string kernel;    ///< the kernel's name; the layers of one segment have the same kernel
+  std::string fusion;    ///< whether one kernel runs it with the layers after it, and the reason
+  Index parameters = 0;  ///< number of weights and biases, with batch-norms folded in
+  Index macs = 0;        ///< multiply-adds of one image, all time steps
 };
 
-/// A part of a profiled run: the kernel that runs layers [first, first + count) of
-/// `Network::layers()`, for so many images, from `begin` to `end`, in seconds since the run began.
+/// A part of a profiled run: one kernel that ran one or more neighbouring layers. Times are in
+/// seconds since the run began.
 struct LayerSpan {
-  std::size_t first = 0, count = 1;
-  Index images = 0;
-  double begin = 0, end = 0;
+  std::size_t first = 0,  ///< the first layer's index in Network::layers
+      count = 1;          ///< the number of layers
+  Index images = 0;       ///< the number of images
+  double begin = 0,       ///< when the kernel began
+      end = 0;            ///< when the kernel ended
 };
 
-/// A network with its weights. Making one reads files and allocates and may throw Error (a file or
-/// a parameter that is missing or wrong, by its name; a device that is not here), also where memory
-/// runs out; running throws nothing, and allocates only what `warm` says. One run at a time: a
-/// second one meanwhile fails with a status that says so; a move and the destructor may not overlap
-/// a run. What plan.hpp says of a Plan that was moved from, of the end of the program and of forked
-/// children holds here too.
+/// A network with its weights, ready to run.
+///
+///     const Network network("models/fashion-scnn");
+///     std::vector<std::int32_t> labels(n);
+///     network.run(TensorView::of(pixels.data(), {n, 28, 28}), {},
+///                 TensorView::of(labels.data(), {n})).or_throw();
+///
+/// **Errors and memory.** The constructors read files and allocate. They throw Error if a file or a
+/// parameter is missing or wrong, with its name, if this machine lacks the device, and if memory
+/// runs out. run() never throws. The first runs allocate memory that later runs reuse; warm() does
+/// most of it ahead.
+///
+/// **Threads.** A network takes one run at a time: a second one meanwhile returns StatusCode::busy.
+/// A move and the destructor may not overlap a run.
+///
+/// Moves, the end of the process and fork() are as with a Plan.
 class CONVOY_API Network {
  public:
-  /// From a model folder.
+  /// Reads a model folder. Throws Error as described above.
   explicit Network(const std::string& folder, const NetworkOptions& options = {});
-  /// From memory; the same checks as of a folder, and the same bits. The views may be freed
-  /// afterwards.
+  /// Takes a network from memory, with the checks and the results of a folder. The views may be
+  /// freed after the constructor. Throws Error as described above.
   ///
   ///     const NetworkText text = parse_network("input u8:h28w28c1 mean(0.5) std(0.5)\n"
   ///                                            "conv1 k8r5+bias+relu+max2\n"
@@ -118,77 +140,90 @@ class CONVOY_API Network {
   ///                                  {"fc1.bias", TensorView::of(b2, {10})}});
   Network(const NetworkText& text, const NetworkParameters& parameters,
           const NetworkOptions& options = {});
+  /// Frees the network's memory. It may not overlap a run.
   ~Network();
+  /// Takes the network over; the source is empty afterwards.
   Network(Network&&) noexcept;
+  /// Frees this network and takes the other one over, which is empty afterwards.
   Network& operator=(Network&&) noexcept;
 
-  // Of a network that was moved from they throw Error. References stay with the one it was moved
-  // to.
-  const NetworkText& text() const;                 // with every shape filled in
-  Index classes() const;                           // values of the last layer of one image, H*W*C
-  Index parameters() const;                        // of all layers
-  int threads() const;                             // of the host
-  const std::vector<LayerReport>& layers() const;  // without flatten
+  /// The description, with the shape of each layer filled in. Throws Error if the network was moved
+  /// from, as the four functions after it.
+  const NetworkText& text() const;
+  /// The number of values that the last layer gives per image: H*W*C.
+  Index classes() const;
+  /// The number of parameters of all layers.
+  Index parameters() const;
+  /// The number of host threads.
+  int threads() const;
+  /// A report per layer, in order, without flatten.
+  const std::vector<LayerReport>& layers() const;
 
-  /// Computes images [N,H,W,C], or [N,H,W] of one channel, or [N,C] of one pixel: dense, of the
-  /// text's type, any N ≥ 0 (their data may be null where N is 0). Writes, where not empty,
-  ///   logits [N,classes] f32: the mean over the steps of the last layer, in the order H, W, C;
-  ///   labels [N] i32: the index of the largest logit, the first of equals. Only where the last
-  ///   layer gives a vector.
-  /// Each on the host or on the network's device, none over another. Bits of an image do not depend
-  /// on N, its place, threads, or where images and outputs lie.
+  /// Computes the network for N ≥ 0 images.
   ///
-  /// A network of u8 images also takes f32 images on the host: x', normalised already. Those whose
-  /// values are all a pixel's give the bits of the u8 image; any other runs through layers that
-  /// read f32, which are made when the first such image comes.
+  /// - `images` are [N,H,W,C]. [N,H,W] is taken for one channel and [N,C] for images of one pixel.
+  ///   They are contiguous and of the text's type. A network of u8 images also takes f32 images on
+  ///   the host that are normalised already; docs/start/gpu.md tells how they are computed.
+  /// - `logits`, if not empty, are f32 [N,classes()]: the mean over the time steps of the last
+  ///   layer, in the order H, W, C.
+  /// - `labels`, if not empty, are i32 [N]: the index of the largest logit, the first of equals.
+  ///   The last layer must give a vector.
+  ///
+  /// Each is on the host or on the network's device, and none overlaps another. The bits of an
+  /// image do not depend on N, on its position, on threads, or on the place of images and outputs.
   ///
   ///     std::vector<std::int32_t> labels(n);
   ///     network.run(TensorView::of(pixels.data(), {n, 28, 28}), {},
   ///                 TensorView::of(labels.data(), {n})).or_throw();
   ///
-  /// On a GPU all work is enqueued on the stream, but for copies of images, which a stream of the
-  /// network's own does meanwhile. What is on the host is complete on return; it may be ordinary
-  /// memory, or page-locked (PinnedTensor, or the caller's own), which is copied from directly.
-  /// Where images and outputs are on the device, nothing waits, no later run may begin on another
-  /// stream before this one is done, and the run may be captured in a CUDA graph.
+  /// On a GPU the work is enqueued on the stream; copies of images use a stream of the network.
+  /// Outputs on the host are complete on return. If images and outputs are all on the GPU, the call
+  /// does not wait, a CUDA graph may capture it, and no later run may begin on another stream
+  /// before this one is done.
   ///
-  /// A failing status says what is wrong: invalid_operand and busy (another run, profile or trace
-  /// is under way), before anything is written; moved_from; of a GPU device_error and
-  /// out_of_memory.
+  /// The status is invalid_operand or busy before anything is written; moved_from; otherwise
+  /// device_error, out_of_memory or internal_error. See StatusCode.
   Status run(const TensorView& images, const TensorView& logits, const TensorView& labels,
              Stream stream = {}) const noexcept;
 
-  /// Does before the first timed run what would else be a part of it: starts threads, loads code,
-  /// makes the streams, page-locked and device memory that runs from or to the host need, and runs
-  /// n images of zeros, then one. n: as many as a run is going to have, at least 1. Throws Error as
-  /// `run` gives statuses. docs/use/networks.md says what it moves out of a timed region.
+  /// Does ahead all that the first run would do once: starts threads, loads code, allocates
+  /// streams, page-locked and device memory for runs from or to the host. It runs `n` images of
+  /// zeros, then one image; give the number of images of your later runs, at least 1. Throws Error
+  /// if such a run fails, also if the network is busy. docs/start/gpu.md tells which work warm()
+  /// moves out of a timed region.
   ///
   ///     network.warm(10000);
   void warm(Index n) const;
 
-  /// As `run` without outputs, and adds the seconds spent in each of `layers()`, summed over
-  /// threads, to seconds[i]. A layer that a kernel runs with the one before it may get none; one
-  /// that reads several layers gets the time to put their channels side by side. The statuses are
-  /// those of `run`; throws Error where the network was moved from. Where `spans` is given, it also
-  /// gets what ran when, in the order of time. On a GPU each kernel is waited for, so that a
-  /// profiled run takes longer than another, and what small kernels take is mostly the wait.
+  /// Runs the network without outputs and measures its layers.
+  ///
+  /// It adds the seconds of layer i of layers(), summed over threads, to seconds[i], after it
+  /// resized the vector. A layer that one kernel runs together with the layer before it may get 0.
+  /// A layer that reads several layers also gets the time to put their channels side by side. If
+  /// `spans` is not null, it receives the parts of the run, in the order of time.
+  ///
+  /// On a GPU it waits for each kernel, so that a profiled run takes longer; the time of a small
+  /// kernel is mostly this wait. Returns the statuses of run(), and throws Error if the network was
+  /// moved from.
   ///
   ///     std::vector<double> seconds;
   ///     network.profile(images, seconds).or_throw();
   Status profile(const TensorView& images, std::vector<double>& seconds,
                  std::vector<LayerSpan>* spans = nullptr) const;
 
-  /// The output of each of `layers()` for these images, at least one and at most `batch` (few: all
-  /// is kept): [T,N,P',Q',K] f32 on the host; T is 1 where the output is the same in each step, or
-  /// is their mean. For checks against another implementation. Throws Error as `run` gives
-  /// statuses, so also while the network is running.
+  /// The output of each layer of layers(), for checks against another implementation.
+  ///
+  /// Takes from 1 to NetworkOptions::batch images of the text's type. Each Tensor is [T,N,P',Q',K],
+  /// f32, on the host. T is 1 if the output is equal in each step or is the mean of the steps. All
+  /// outputs are in memory at once. Throws Error if the images are wrong, if the network is busy or
+  /// was moved from, and if memory runs out.
   ///
   ///     const Tensor conv1 = std::move(network.trace(images).front());
   std::vector<Tensor> trace(const TensorView& images) const;
 
  private:
   struct Impl;
-  const Impl& impl() const;  // throws Error where there is none
+  const Impl& impl() const;  // throws Error if the network was moved from
   std::unique_ptr<Impl> impl_;
 };
 

@@ -1,4 +1,6 @@
-// Memory of the host that a GPU copies from and to by itself.
+/// @file
+/// Page-locked host memory, which a GPU copies from and to by itself. docs/start/gpu.md tells when
+/// it pays off.
 #pragma once
 
 #include <memory>
@@ -9,20 +11,24 @@
 
 namespace convoy {
 
-/// A dense tensor on the host, page-locked where `with` is a GPU: copies between the two then run
-/// at the full rate and beside other work. Zero-filled; throws Error as Tensor does. Page-locking
-/// takes milliseconds and memory that the system can't use otherwise: make it once, and reuse it.
+/// A contiguous tensor in host memory that is page-locked for a GPU. Copies between the two run at
+/// the full rate and in parallel with other work. Page-locking takes milliseconds, and the system
+/// can't use the memory otherwise: make the tensor once and reuse it.
 ///
 ///     const PinnedTensor images(DType::u8, {10000, 28, 28}, parse_device("cuda"));
 ///     network.run(images, {}, labels).or_throw();
 class CONVOY_API PinnedTensor {
  public:
+  /// A tensor filled with zeros, page-locked for the GPU `with`. With the CPU it is ordinary
+  /// memory. Throws Error if a size is negative or the product too large, and if this machine lacks
+  /// the GPU or the memory.
   PinnedTensor(DType dtype, const std::vector<Index>& shape, Device with);
-  /// Moved from, a tensor is empty.
+  /// Takes the memory over; `other` is empty afterwards.
   PinnedTensor(PinnedTensor&& other) noexcept
       : ordinary_(std::move(other.ordinary_)),
         pinned_(std::move(other.pinned_)),
         view_(std::exchange(other.view_, {})) {}
+  /// Frees the memory, then takes that of `other` over, which is empty afterwards.
   PinnedTensor& operator=(PinnedTensor&& other) noexcept {
     if (this == &other) return *this;
     ordinary_ = std::move(other.ordinary_);
@@ -31,8 +37,12 @@ class CONVOY_API PinnedTensor {
     return *this;
   }
 
+  /// The view of all elements, on the host. It is valid as long as the tensor is neither moved,
+  /// assigned to nor destroyed.
   const TensorView& view() const { return view_; }
+  /// view(), so that a PinnedTensor can be passed as a TensorView.
   operator const TensorView&() const { return view_; }  // NOLINT: a tensor is a view of itself
+  /// The first element. The type is not checked.
   template <class T>
   T* data() const {
     return static_cast<T*>(view_.data);
@@ -42,7 +52,7 @@ class CONVOY_API PinnedTensor {
   struct Free {
     void operator()(void* memory) const noexcept;
   };
-  Tensor ordinary_;  // where no GPU is asked for
+  Tensor ordinary_;  // if `with` is the CPU
   std::unique_ptr<void, Free> pinned_;
   TensorView view_;
 };

@@ -1,4 +1,5 @@
-// How to compute a stage: a plan binds it to a device, a kernel and a tile, ready to run.
+/// @file
+/// Running a stage: a `Plan` binds a `Stage` to a device, a kernel and a tile.
 #pragma once
 
 #include <cstddef>
@@ -13,63 +14,81 @@
 
 namespace convoy {
 
+/// The options of a Plan. None changes a bit of the results, except `device`, `kernel` and
+/// `flip_filters`.
 struct PlanOptions {
-  Device device{};
-  /// CPU threads, at most 4096; 0: the environment's CONVOY_NUM_THREADS, else every core this
-  /// process may use. Results do not depend on it. A stage so small that further threads are
-  /// predicted to take longer to start than they save runs on a half of them, a quarter and so on,
-  /// unless `all_threads` is set.
+  Device device{};  ///< the device that computes
+  /// The largest number of CPU threads, at most 4096. 0: the environment variable
+  /// CONVOY_NUM_THREADS, or every core that this process may use. A small stage runs on half of
+  /// them, a quarter and so on, if more threads are predicted to take longer to start than they
+  /// save.
   int threads = 0;
+  /// Run on all `threads`, also if fewer are predicted to be faster.
   bool all_threads = false;
-  /// A kernel by name ("winograd4"); empty: the planner chooses. Throws if it does not fit.
+  /// A kernel by its name, for example "winograd4". Empty: the planner chooses.
   std::string kernel = {};
-  /// A tile by name, as `explain` prints it; empty: the planner chooses.
+  /// A tile by its name, as Plan::explain prints it. Empty: the planner chooses.
   std::string tile = {};
-  /// How many `run` calls compute at once with workspace that the plan owns, 1 to 64; each costs
-  /// workspace_bytes(), taken when the plan is made. On the CPU a further run waits until one of
-  /// them is done: they share the plan's threads, so that little is lost. On a GPU each stream has
-  /// a workspace of its own, and so has each stream of each capture; this many are taken when the
-  /// plan is made, further ones by the first run that needs one.
+  /// The number of runs, 1 to 64, that may compute at once with workspaces of the plan. The plan
+  /// allocates this number of workspaces of Plan::workspace_bytes() each. On the CPU a further run
+  /// waits until another run is done. On a GPU each stream has its own workspace, and a run on a
+  /// further stream allocates one; docs/start/gpu.md has the rules.
   int concurrent_runs = 1;
-  /// Weights are flipped in r and s: true convolution instead of cross-correlation.
+  /// Flip the weights in r and s: true convolution instead of cross-correlation.
   bool flip_filters = false;
-  /// Read the tuning cache (see tune.hpp). Off: the cost model alone decides.
+  /// Read the tuning cache, see tune(). If false, the cost model decides.
   bool use_tuning = true;
-  /// On the CPU: runs on these threads, at most `threads` of them; null: on Convoy's own.
+  /// On the CPU: run on your own threads, at most `threads` of them. Null: Convoy's threads.
   CallerThreads caller_threads = nullptr;
-  /// false: the plan takes no memory for workspaces, and every run must be given one in
+  /// Whether the plan allocates workspaces. If false, each run must be given one in
   /// Operands::workspace.
   bool owns_workspace = true;
 };
 
-/// What one run reads and writes, all on the plan's device. Views must match the stage's shapes
-/// with n ≤ the plan's n (all the same n); x and y may have any pixel stride ≥ C (K). Outputs must
-/// not overlap inputs. (Each has an initialiser, or compilers would warn of those that a call
-/// leaves out.)
+/// The tensors of one run, all on the plan's device.
+///
+/// - Shapes and types must be those of the stage. N may be smaller than the stage's n, and is the
+///   same for all operands.
+/// - x and y may have gaps between pixels: any pixel stride of at least C or K elements, as in
+///   slices of a concatenation. All other operands are contiguous.
+/// - Outputs must not overlap inputs or each other. Two channel slices of one tensor do not
+///   overlap.
+/// - An operand that the stage does not have must be empty.
+///
+/// A run that breaks a rule returns StatusCode::invalid_operand and writes nothing. The memory of
+/// each operand must stay alive and unchanged until the run is over; on a GPU that is after the
+/// work of the stream.
 struct Operands {
-  TensorView x{};
-  TensorView bias{};                      // [K] f32
-  TensorView norm_scale{}, norm_shift{};  // [C] f32
-  TensorView y{};
-  TensorView pre{}, act{}, idx{};  // where the stage keeps them
-  TensorView membrane_in{};        // [N,P,Q,K] f32; empty: 0
-  TensorView membrane_out{};       // [N,P,Q,K] f32; empty: not written
-  void* workspace = nullptr;       // of workspace_bytes(), 64-byte aligned (on a GPU 256), apart
-                                   // from all operands; null: the plan's own
+  TensorView x{};             ///< the images, see x_shape()
+  TensorView bias{};          ///< [K] f32; for a stage with `bias`
+  TensorView norm_scale{},    ///< [C] f32; for a stage with `norm`
+      norm_shift{};           ///< [C] f32; for a stage with `norm`
+  TensorView y{};             ///< the result, see y_shape()
+  TensorView pre{},           ///< conv + bias, see pre_shape(); with Keep::pre
+      act{},                  ///< the activation's output, see pre_shape(); with Keep::act
+      idx{};                  ///< i32, y_shape(): p*Q + q of each maximum; with Keep::idx
+  TensorView membrane_in{};   ///< a neuron's initial membranes, see membrane_shape(); empty: 0
+  TensorView membrane_out{};  ///< receives the final membranes; empty: they are not written
+  /// Scratch memory of Plan::workspace_bytes(), aligned to 64 bytes (on a GPU 256) and apart from
+  /// all operands. Runs at the same time need different ones. Null: the plan's own.
+  void* workspace = nullptr;
 };
 
-/// Weights in the layout that a kernel wants, on its device: made by `Plan::pack`, read by any plan
-/// of the same packing. They never change. Copies share them, and they last as long as the last
-/// copy or plan that has them.
+/// Weights in the layout of a kernel, on its device. Plan::pack makes them, and every plan with the
+/// same packing can use them. They never change. Copies share the memory, which is freed with the
+/// last copy or plan that refers to it.
 ///
 ///     const Weights weights = large.pack(w);  // a plan for 64 images
 ///     large.use(weights);
-///     small.use(weights);                     // a plan for one, or one for another stream
+///     small.use(weights);                     // a plan for one image, or for another stream
 class CONVOY_API Weights {
  public:
+  /// No weights.
   Weights() = default;
+  /// Whether there are weights.
   explicit operator bool() const { return packed_ != nullptr; }
-  /// What plans must agree on to share them: device, kernel and layout. "" where there are none.
+  /// Device, kernel and layout as text. Plans with an equal Plan::packing can use these weights.
+  /// Empty if there are none.
   const std::string& packing() const;
 
  private:
@@ -79,110 +98,135 @@ class CONVOY_API Weights {
   std::shared_ptr<const Packed> packed_;
 };
 
-/// Ready to run. Making one allocates and may throw Error; running does neither (a failing status
-/// has a message, which takes memory). `run` and `pack` may be called from many threads at once;
-/// `set_weights`, `use`, a move and the destructor may not overlap a run or each other.
+/// A stage, bound to a device, a kernel and a tile.
 ///
 ///     const Plan plan(stage, weights);
 ///     plan.run({.x = x, .bias = bias, .y = y}).or_throw();
 ///
-/// Moved from, a Plan is empty: `run` returns a status that says so, everything else throws Error.
-/// It may be destroyed and assigned to. References that `stage` and `shapes` gave stay with the
-/// plan that it was moved to.
+/// **Errors and memory.** Constructors and setters allocate and may throw Error. run() never throws
+/// and returns a Status. It allocates only the text of a message and, on a GPU, the workspace of a
+/// further stream or capture.
 ///
-/// On the CPU plans may be made and run in destructors of statics, in handlers of atexit, and by
-/// detached threads that are still running when the program ends. They may be made and run in a
-/// child of fork(), also when another thread was running one at that moment; there they run on one
-/// thread where the parent had made a plan for several, with the same bits. All that does not hold
-/// in a child of vfork() or of a bare clone(), nor in a handler of a signal.
+/// **Threads.** run() and pack() may be called from several threads at once. set_weights(), use(),
+/// repack(), a move and the destructor may not overlap a run or each other. Runs at the same time
+/// must not write the same memory or share an Operands::workspace.
 ///
-/// What a caller must see to: memory behind every view as large as its shape and strides say, alive
-/// and unchanged until the run is over; no two runs at once that write the same memory or share a
-/// workspace.
+/// **Moves.** After a move the source is empty: run() returns StatusCode::moved_from, all other
+/// functions throw Error, and it can be destroyed or assigned to. References from stage() and
+/// shapes() stay valid and belong to the target.
 ///
-/// On a GPU `run` enqueues on the stream and returns: no synchronisation, and it may be captured in
-/// a CUDA graph. What goes wrong after that is reported by whatever waits for the stream.
-/// A workspace of the plan's own belongs to the stream that ran first with it (with
-/// cudaStreamPerThread: to the calling thread's stream), and a further stream's first run takes
-/// device memory for another. Beyond 64 streams a new one waits for all work of the device and
-/// workspaces begin again. A run that is captured gets a workspace of its capture, which the plan
-/// keeps as long as it lives: launches of one graph must follow each other, as its operands demand.
+/// **Processes.** On the CPU, plans may be made and run in destructors of static objects, in atexit
+/// handlers, in detached threads while the program ends, and in a child of fork(). A child runs
+/// them on one thread if the parent had made a plan for several; the bits are the same. Do not use
+/// plans in a child of vfork() or of a bare clone(), or in a signal handler.
+/// docs/trust/guarantees.md has the details.
+///
+/// **GPUs.** run() enqueues on the stream and returns without waiting, and a CUDA graph may capture
+/// it. docs/start/gpu.md explains streams, workspaces and graphs.
 class CONVOY_API Plan {
  public:
-  /// Without weights: `run` needs set_weights first. Throws Error where the stage is illegal, with
-  /// every reason, and where no kernel fits the device and the options.
+  /// A plan without weights: call set_weights(), use() or repack() before run(). Throws Error if
+  /// the stage is illegal, with every reason, if no kernel fits the device and the options, if the
+  /// device is missing, and if memory runs out.
   explicit Plan(const Stage& stage, const PlanOptions& options = {});
-  /// As that, and set_weights(weights).
+  /// A plan with weights; see set_weights(). Throws Error as set_weights() and the constructor
+  /// before.
   explicit Plan(const Stage& stage, const TensorView& weights, const PlanOptions& options = {});
+  /// Frees the plan's memory. It may not overlap a run.
   ~Plan();
+  /// Takes the plan over; the source is empty afterwards.
   Plan(Plan&&) noexcept;
+  /// Frees this plan and takes the other one over, which is empty afterwards.
   Plan& operator=(Plan&&) noexcept;
 
-  /// `use` of what `pack` gives, for a plan that shares its weights with no other. Throws Error as
-  /// they do; the weights from before stay where it is the view that is wrong or memory that is
-  /// missing.
+  /// Packs weights and uses them: pack(), then use(). For a plan that does not share its weights.
+  /// Throws Error as these two. After an error about the view or the host's memory, the former
+  /// weights stay in use.
   void set_weights(const TensorView& weights, Stream stream = {});
 
-  /// Packs w [K,R,S,C/groups], f32 (or the stage's type), into the layout that the kernel wants.
-  /// Any strides will do, on the host and on the plan's GPU, from where it is copied to the host
-  /// first, after the work that the stream holds. Complete on return: the view may be freed. Throws
-  /// Error when shape, type or device are wrong, or memory runs out.
+  /// Packs weights [K,R,S,C/groups] into the layout of the plan's kernel. They are f32 or of the
+  /// stage's type, with any strides, on the host or on the plan's GPU. Weights on the GPU are
+  /// copied to the host first, after the earlier work of the stream. The packing is complete on
+  /// return, and the view may be freed. Throws Error if shape, type, strides or device are wrong,
+  /// and if memory runs out.
   Weights pack(const TensorView& weights, Stream stream = {}) const;
 
-  /// Runs read these weights from now on. On a GPU it waits for the stream first; a CUDA graph that
-  /// captured a run reads the memory of the former weights: capture it anew. Throws Error where
-  /// they are of another packing: then name kernel and tile of the plan that packed them in
-  /// PlanOptions. The weights from before stay.
+  /// Sets the weights for all later runs. On a GPU it waits for the stream first. A CUDA graph that
+  /// captured a run still reads the former weights: capture it again. Throws Error if there are no
+  /// weights, or if they have another packing(): then make this plan with PlanOptions::kernel and
+  /// PlanOptions::tile of the plan that packed them. After an error the former weights stay.
   void use(const Weights& weights, Stream stream = {});
 
-  /// On a GPU: enqueues the packing of weights [K,R,S,C/groups] of this GPU, f32 or the stage's
-  /// type, of any strides; runs that are enqueued on the stream later read them. Nothing is copied
-  /// to the host and nothing waits, except in the first call and where the strides are others than
-  /// before. A CUDA graph may capture it: each launch of the graph then packs what the weights hold
-  /// at that moment. The weights must stay until the stream has done this; runs on other streams
-  /// read the same packed weights, so order them behind it. May not overlap a run, `set_weights` or
-  /// `use` on the host. The bits are those of set_weights. Throws Error: on the CPU, for a kernel
-  /// that can't, for a view that is wrong, and in a capture that is the first call.
+  /// On a GPU: enqueues the packing of weights that are on the GPU. Runs that are enqueued on the
+  /// same stream later read them. For training, which changes weights on the GPU.
+  ///
+  /// - The weights are [K,R,S,C/groups], f32 or of the stage's type, with any strides. They must
+  ///   stay alive until the stream has packed them.
+  /// - Nothing is copied to the host and nothing waits, except in the first call and in a call with
+  ///   other strides than the call before.
+  /// - A CUDA graph may capture it, except the first call. Each launch of the graph packs the
+  ///   current values of the weights.
+  /// - Runs on other streams read the same packed weights: order them after the packing.
+  /// - The bits are those of set_weights().
+  ///
+  /// It may not overlap a run, set_weights() or use() on the host. Throws Error on the CPU, for a
+  /// kernel that can't repack, for a wrong view, and if the first call is captured.
   ///
   ///     plan.repack(weights, stream);  // weights that training changes on the device
   ///     plan.run({.x = x, .y = y}, stream).or_throw();
   void repack(const TensorView& weights, Stream stream = {});
 
-  /// Computes the stage. Deterministic: the bits of an image do not depend on n, the threads, the
-  /// run or tuning. A failing status says what is wrong with which operand; then nothing was
-  /// written, except with device_error. Its codes are invalid_operand, no_weights, no_workspace,
-  /// moved_from, out_of_memory (for a message) and device_error.
+  /// Computes the stage. The bits of an image do not depend on n, on its position, on threads, on
+  /// tuning or on the run.
+  ///
+  /// The status is one of invalid_operand, no_weights, no_workspace, moved_from, out_of_memory,
+  /// device_error and internal_error; see StatusCode. After a failure nothing was written, except
+  /// with device_error. On a GPU, a failure after the launch is reported by the function that waits
+  /// for the stream.
   Status run(const Operands& operands, Stream stream = {}) const noexcept;
 
-  const Stage& stage() const;  // normalised
+  /// The stage, normalised.
+  const Stage& stage() const;
+  /// The sizes that follow from the stage.
   const Shapes& shapes() const;
+  /// The device that computes.
   Device device() const;
-  std::string kernel() const;  // its name, as in `explain`
+  /// The kernel's name, as explain() prints it.
+  std::string kernel() const;
+  /// The tile's name, as explain() prints it.
   std::string tile() const;
-  std::string arithmetic() const;       // what fixes the bits
-  std::string packing() const;          // of the weights, as Weights::packing
-  int threads() const;                  // that it may use, as PlanOptions says; 1 on a GPU
-  std::size_t workspace_bytes() const;  // of one run; 0: it needs none
+  /// The name of the algorithm and its order of additions, which fix the bits.
+  std::string arithmetic() const;
+  /// The packing of the weights; see Weights::packing.
+  std::string packing() const;
+  /// The number of CPU threads that the plan may use; 1 on a GPU.
+  int threads() const;
+  /// The bytes of the workspace of one run; 0: it needs none.
+  std::size_t workspace_bytes() const;
 
-  /// Why this kernel: shapes, each kernel's verdict with every refusal, tile, waste, predicted
-  /// time, bytes moved fused and unfused. JSON for programs.
+  /// The reasons for the kernel, as text: shapes, the verdict of each kernel with all its refusals,
+  /// the tile, the predicted time, and the bytes moved with and without fusion.
   std::string explain() const;
+  /// explain() as JSON, for programs.
   std::string explain_json() const;
 
  private:
   struct Impl;
-  Impl& impl() const;  // throws Error where there is none
+  Impl& impl() const;  // throws Error if the plan was moved from
   std::unique_ptr<Impl> impl_;
 };
 
-/// Folds an inference batch-norm into weights [K,R,S,C/groups] and bias [K], in place:
-/// w *= gamma/sqrt(var+eps), b = (b-mean)*gamma/sqrt(var+eps) + beta. All f32 [K], contiguous, on
-/// the host, eps at least 0. Throws Error before anything is changed.
+/// Folds an inference batch-norm into weights [K,R,S,C/groups] and a bias [K], in place: w *=
+/// gamma/sqrt(variance + eps), bias = (bias - mean)*gamma/sqrt(variance + eps) + beta.
+///
+/// All tensors are f32, contiguous and on the host; gamma, beta, mean and variance are [K]. Each
+/// variance + eps must be above 0. Throws Error before anything is changed.
 CONVOY_API void fold_batchnorm(const TensorView& weights, const TensorView& bias,
                                const TensorView& gamma, const TensorView& beta,
                                const TensorView& mean, const TensorView& variance,
                                float eps = 1e-5F);
 
-CONVOY_API const char* version();  // "0.1.0"
+/// The version of the library, for example "0.1.0".
+CONVOY_API const char* version();
 
 }  // namespace convoy

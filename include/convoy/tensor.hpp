@@ -1,4 +1,5 @@
-// Tensors: views into memory that somebody else owns, and an owner.
+/// @file
+/// Tensors: `TensorView` is a pointer with a shape that owns nothing, `Tensor` owns its memory.
 #pragma once
 
 #include <array>
@@ -17,50 +18,70 @@
 
 namespace convoy {
 
-enum class DeviceKind : std::uint8_t { cpu, cuda };
-/// A device by kind and number. Text form: "cpu", "cuda", "cuda:1". The CPU's number is 0.
+/// The kind of a device.
+enum class DeviceKind : std::uint8_t {
+  cpu,  ///< the host
+  cuda  ///< an NVIDIA GPU
+};
+/// A device: its kind and its number. Text form: "cpu", "cuda", "cuda:1".
 struct Device {
-  DeviceKind kind = DeviceKind::cpu;
-  int index = 0;
+  DeviceKind kind = DeviceKind::cpu;  ///< CPU or GPU
+  int index = 0;                      ///< the GPU's number in CUDA's order; 0 for the CPU
+  /// Whether kind and number are equal.
   bool operator==(const Device&) const = default;
 };
-/// parse_device("cuda:1"); throws Error for any other text. Whether it is here is not asked.
+/// Parses "cpu", "cuda" or "cuda:<number>". Throws Error for any other text. It does not check
+/// whether this machine has the device.
 CONVOY_API Device parse_device(std::string_view text);
-CONVOY_API std::string to_text(Device device);  // "cuda" for cuda:0
+/// The text form of a device; "cuda" for number 0.
+CONVOY_API std::string to_text(Device device);
 
-/// A pointer with a shape: owns nothing, copies freely. Up to five axes, outermost first;
-/// strides in elements. The fields may be filled in by hand: what takes a view checks them (a rank
-/// outside 0 to 5, sizes below 0, strides that overflow, no data) before it reads through them.
-/// What nobody can check is whether the memory is there.
+/// A pointer with a type, a shape and strides. It owns nothing and may be copied freely.
+///
+/// You may fill in the fields by hand. Every function that takes a view checks its rank, sizes,
+/// strides and data before it reads through the pointer. It can't check that the memory exists: the
+/// caller keeps it alive and large enough.
 struct TensorView {
-  void* data = nullptr;
-  DType dtype = DType::f32;
-  int rank = 0;
-  std::array<Index, 5> shape{};
-  std::array<Index, 5> stride{};
-  Device device{};
+  void* data = nullptr;           ///< the first element; null: no tensor
+  DType dtype = DType::f32;       ///< type of the elements
+  int rank = 0;                   ///< number of axes, 0 to 5
+  std::array<Index, 5> shape{};   ///< sizes of the axes, outermost first; `rank` of them count
+  std::array<Index, 5> stride{};  ///< distances along the axes, in elements
+  Device device{};                ///< the memory's device
 
+  /// No tensor.
   TensorView() = default;
-  /// Contiguous.
+  /// A contiguous view. Throws Error if there are more than five axes, if a size is negative and if
+  /// the product of the sizes is above 2^60.
   CONVOY_API TensorView(void* data, DType dtype, std::initializer_list<Index> shape,
                         Device device = {});
+  /// A contiguous view with the shape in a vector. Throws Error as the constructor before.
   CONVOY_API TensorView(void* data, DType dtype, const std::vector<Index>& shape,
                         Device device = {});
-  /// Typed convenience for host data: TensorView::of(vector.data(), {n, h, w, c}).
+  /// A contiguous view of host memory, with the type taken from the pointer: float, std::uint8_t or
+  /// std::int32_t. A const pointer gives a view too: pass such a view as an input only.
+  ///
+  ///     TensorView::of(vector.data(), {n, h, w, c})
   template <class T>
   static TensorView of(T* data, std::initializer_list<Index> shape) {
     return TensorView(const_cast<std::remove_const_t<T>*>(data), dtype_of<std::remove_const_t<T>>(),
                       shape);
   }
+  /// Whether there is a tensor: `data` is not null.
   explicit operator bool() const { return data != nullptr; }
-  /// The product of the sizes; 0 for a rank outside 0 to 5, more than 2^60 where a size is below 0
-  /// or the product too large.
+  /// The product of the sizes. It is 0 for a rank outside 0 to 5, and more than 2^60 if a size is
+  /// negative or the product too large.
   CONVOY_API Index elements() const;
+  /// Whether the elements follow each other without gaps in C order. Strides of axes of size 1 do
+  /// not count.
   CONVOY_API bool contiguous() const;
-  /// Channels [first, first+count) of an NHWC view: the same pixels, the same strides. Throws Error
-  /// where it has no such channels.
+  /// A slice of the last axis, for example of the channels of an NHWC tensor: channels [first,
+  /// first + count) of the same pixels, with the same strides. Throws Error if the view does not
+  /// have these channels.
   CONVOY_API TensorView channels(Index first, Index count) const;
 
+  /// The DType of a C++ type: float, std::uint8_t or std::int32_t. No other type compiles; views of
+  /// f16 and bf16 are made from void* and a DType.
   template <class T>
   static constexpr DType dtype_of() {
     if constexpr (std::is_same_v<T, float>)
@@ -74,39 +95,53 @@ struct TensorView {
                     "float, uint8_t or int32_t; give f16 and bf16 as void* with a DType");
   }
 };
-CONVOY_API std::string describe(const TensorView& view);  // "f32[4,32,32,64] on cpu, contiguous"
+/// A view in words, for messages: "f32[4,32,32,64] on cpu, contiguous".
+CONVOY_API std::string describe(const TensorView& view);
 
-/// An opaque stream handle: a cudaStream_t on a GPU, unused on the CPU.
+/// A stream of GPU work. On the CPU it is ignored. docs/start/gpu.md explains streams.
 struct Stream {
-  void* handle = nullptr;
+  void* handle = nullptr;  ///< a cudaStream_t; null: the device's default stream
 };
 
-/// Owns its memory, 64-byte aligned on the host and 256-byte on a GPU; moves, does not copy
-/// silently. Moved from, also by to_dlpack, it is as one that was made empty.
+/// A tensor that owns its memory: aligned to 64 bytes on the host and 256 bytes on a GPU. A Tensor
+/// can be moved; copies are made by clone() and to() only. A Tensor that was moved from, also by
+/// to_dlpack(), equals an empty one.
 class CONVOY_API Tensor {
  public:
+  /// No memory; an empty view.
   Tensor() = default;
-  /// Zero-filled; throws Error when a size is negative or overflows, when the device is not here or
-  /// has not enough memory.
+  /// A contiguous tensor filled with zeros. Throws Error if a size is negative, if the product of
+  /// the sizes is too large, and if this machine lacks the device or the memory.
   Tensor(DType dtype, const std::vector<Index>& shape, Device device = {});
+  /// Takes the memory over; `other` is empty afterwards.
   Tensor(Tensor&& other) noexcept
       : memory_(std::move(other.memory_)), view_(std::exchange(other.view_, {})) {}
+  /// Frees the memory, then takes that of `other` over, which is empty afterwards.
   Tensor& operator=(Tensor&& other) noexcept {
     memory_ = std::move(other.memory_);
     view_ = std::exchange(other.view_, {});
     return *this;
   }
+  /// Frees the memory.
   ~Tensor() = default;
-  Tensor clone() const;            // on the same device
-  Tensor to(Device device) const;  // a copy there
+  /// A copy on the same device. Throws Error as to().
+  Tensor clone() const;
+  /// A copy on `device`. Throws Error if this machine lacks the device or the memory.
+  Tensor to(Device device) const;
 
+  /// The view of all elements, valid as long as the Tensor is neither moved, assigned to nor
+  /// destroyed.
   const TensorView& view() const { return view_; }
+  /// view(), so that a Tensor can be passed as a TensorView.
   operator const TensorView&() const { return view_; }  // NOLINT: a tensor is a view of itself
+  /// The first element. The type is not checked.
   template <class T>
   T* data() const {
     return static_cast<T*>(view_.data);
   }
+  /// The number of elements.
   Index elements() const { return view_.elements(); }
+  /// The number of bytes of all elements.
   std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(view_.dtype); }
 
  private:
@@ -118,20 +153,32 @@ class CONVOY_API Tensor {
   TensorView view_;
 };
 
-/// Copies elements between views of the same type and shape on any two devices, whose memory does
-/// not overlap. Each view is contiguous or a slice of channels (one distance between all pixels).
-/// Between GPUs, or on one, the copy is enqueued on the stream; where the host takes part it is
-/// complete on return, after all earlier work of the stream. Throws Error that says what differs.
+/// Copies elements between two views of the same type and shape, on any two devices. Their memory
+/// must not overlap. Each view is contiguous or a slice of channels (one distance between all
+/// pixels).
+///
+/// Between GPUs, and on one GPU, the copy is enqueued on the stream. If one view is on the host,
+/// the copy waits for all earlier work of the stream and is complete on return. Throws Error if
+/// types, shapes or strides do not fit, and if the GPU reports a failure.
 ///
 ///     copy_tensor(y, wide.view().channels(64, 32));  // into a concatenation
 CONVOY_API void copy_tensor(const TensorView& from, const TensorView& to, Stream stream = {});
 
-/// Shapes of a stage's tensors, outermost axis first: `Tensor x(stage.dtype, x_shape(stage))`.
-/// y_shape, pre_shape and membrane_shape throw Error where the stage is illegal.
-CONVOY_API std::vector<Index> x_shape(const Stage& stage);    // [T,]N,H,W,C, or NCHW
-CONVOY_API std::vector<Index> w_shape(const Stage& stage);    // K,R,S,C/groups
-CONVOY_API std::vector<Index> y_shape(const Stage& stage);    // [T,]N,P',Q',K, or NCHW; also idx
-CONVOY_API std::vector<Index> pre_shape(const Stage& stage);  // [T,]N,P,Q,K; also act
-CONVOY_API std::vector<Index> membrane_shape(const Stage& stage);  // N,P,Q,K, f32
+/// The shape of x: [N,H,W,C], or [N,C,H,W] with Layout::nchw. A neuron without `hold` adds a
+/// leading axis T.
+///
+///     Tensor x(stage.dtype, x_shape(stage));
+CONVOY_API std::vector<Index> x_shape(const Stage& stage);
+/// The shape of the filters: [K,R,S,C/groups].
+CONVOY_API std::vector<Index> w_shape(const Stage& stage);
+/// The shape of y and of Operands::idx: [N,P',Q',K], or [N,K,P',Q'] with Layout::nchw. A neuron
+/// adds a leading axis T. Throws Error if the stage is illegal.
+CONVOY_API std::vector<Index> y_shape(const Stage& stage);
+/// The shape of Operands::pre and Operands::act: [N,P,Q,K], also with Layout::nchw. A neuron adds a
+/// leading axis T. Throws Error if the stage is illegal.
+CONVOY_API std::vector<Index> pre_shape(const Stage& stage);
+/// The shape of a neuron's membranes, which are f32: [N,P,Q,K], without T. Throws Error if the
+/// stage is illegal.
+CONVOY_API std::vector<Index> membrane_shape(const Stage& stage);
 
 }  // namespace convoy

@@ -1,18 +1,21 @@
-// Threads of a caller's own, for plans and networks on the CPU.
+/// @file
+/// Your own threads, for plans and networks on the CPU.
 #pragma once
 
 namespace convoy {
 
-/// Calls body(context, i) for distinct i in [0, count), 0 among them, side by side, and returns
-/// when all of these calls have. Fewer than count will do; what runs where changes no result. body
-/// throws nothing.
+/// A function that runs work on your own threads, for PlanOptions::caller_threads and
+/// NetworkOptions::caller_threads. Use it if your program already has a pool of threads, because a
+/// second pool would compete for the cores: OpenMP's threads, for example, spin for milliseconds
+/// after each parallel region.
 ///
-/// If it throws, or returns before any of its threads has worked, `run` does the rest on the
-/// calling thread: results are the same, and the exception goes no further. A call of body that
-/// comes after that does no harm as long as the library is loaded.
+/// The function calls body(context, i) for distinct numbers i in [0, count), 0 among them, in
+/// parallel, and returns after all these calls have returned. It may make fewer than count calls.
+/// The number and the place of the calls change no result. `body` does not throw.
 ///
-/// For programs whose other work runs on a pool of threads already: a second pool would take its
-/// cores. OpenMP's threads, say, spin for milliseconds behind each parallel region.
+/// If the function throws, or returns before any of its threads has worked, `run` does the rest on
+/// the calling thread: the results are the same, and the exception is dropped. A call of `body`
+/// that comes later does no harm while the library is loaded.
 ///
 ///     void on_openmp(int count, void (*body)(void*, int), void* context) {
 ///     #pragma omp parallel num_threads(count)
@@ -20,9 +23,9 @@ namespace convoy {
 ///     }
 ///     options.threads = 8, options.caller_threads = on_openmp;  // of PlanOptions
 ///
-/// It is called by the thread that calls `run`, several times a run, by several threads at once
-/// where they run plans at once, and in a forked child, whose pool may have no threads: then it
-/// calls body(context, 0) alone.
+/// The thread that calls `run` calls the function, several times per run. If several threads run
+/// plans at once, they call it at once. A child of fork() calls it too: if its pool has no threads
+/// there, the function calls body(context, 0) only.
 using CallerThreads = void (*)(int count, void (*body)(void* context, int i), void* context);
 
 }  // namespace convoy

@@ -1,4 +1,5 @@
-// Tuning: measures the tiles that a plan may choose among, and remembers the fastest.
+/// @file
+/// Tuning: measures the kernels and tiles that a plan may choose among, and saves the fastest.
 #pragma once
 
 #include <string>
@@ -8,38 +9,45 @@
 
 namespace convoy {
 
-/// One kernel and tile that was measured. Times are of one run of the whole stage.
+/// The measurement of one kernel and tile. A time is the time of one run of the whole stage.
 struct TuneRow {
-  std::string kernel, tile;  // as PlanOptions takes them
-  double predicted = 0;      // seconds, by the cost model
-  double median = 0;         // seconds, measured: the median of five rounds' medians
-  double minimum = 0;        // seconds, the shortest run of all
-  int runs = 0;              // how many were measured
-  bool chosen = false;       // the fastest that may be: that of the first row
-  /// Why a plan must not use it, however fast: it gives other bits than the plan's own choice on
-  /// the operands that were timed, or has another arithmetic. Empty: it may be chosen.
+  std::string kernel,    ///< the kernel's name, for PlanOptions::kernel
+      tile;              ///< the tile's name, for PlanOptions::tile
+  double predicted = 0;  ///< seconds, predicted by the cost model
+  double median = 0;     ///< seconds, measured: the median of the medians of five rounds
+  double minimum = 0;    ///< seconds, measured: the shortest run
+  int runs = 0;          ///< the number of measured runs
+  bool chosen = false;   ///< whether it is the fastest that a plan may use: true for the first row
+  /// Why a plan must not use it, however fast it is: its results differ in some bits from the
+  /// plan's own choice on the measured operands, or it has another arithmetic. Empty: a plan may
+  /// use it.
   std::string refused;
 };
 
+/// The result of tune().
 struct TuneResult {
-  Stage stage;                // normalised
-  std::string arithmetic;     // it fixes the bits; tuning never leaves it
-  std::vector<TuneRow> rows;  // at least one, the fastest first; those refused behind all others
-  std::string saved_to;       // path of the cache; empty where saving was not asked for
+  Stage stage;             ///< the stage that was measured, normalised
+  std::string arithmetic;  ///< the algorithm that fixes the bits; tuning never changes it
+  /// The measurements, at least one. The fastest comes first; refused ones come last.
+  std::vector<TuneRow> rows;
+  std::string saved_to;  ///< path of the tuning cache; empty if `save` was false
 };
 
-/// Measures every kernel and tile of the arithmetic that a plan with these options would use, in
-/// turns, about `seconds` (above 0) each in all, on random operands that it makes itself: memory
-/// for x, w and y of the stage, several times where they fit into a cache. What is predicted to
-/// take more than four times the best is left out. Before it is timed, each runs once on these
-/// operands: where its bits are not those of the kernel and tile that a plan would use unmeasured,
-/// it is refused. `options.kernel` and `options.tile` narrow the choice. save: writes the fastest
-/// to the tuning cache, where plans of this stage on this machine with this number of threads find
-/// it; plans that were made before do not change.
+/// Measures every kernel and tile of the arithmetic that a plan with these options would use, and
+/// saves the fastest in the tuning cache.
 ///
-/// Throws Error as a Plan would (an illegal stage, no kernel that fits, no memory), where `seconds`
-/// is not above 0, and where the cache can't be written: then nothing is saved. May be called from
-/// several threads and processes at once; they disturb each other's times, not the cache.
+/// - The kernels and tiles take turns. Each is measured for about `seconds` in all, above 0.
+/// - The operands are random. tune() allocates x, w and y, several times if they fit into a cache.
+/// - A tile that is predicted to take more than four times as long as the best is left out.
+/// - Each tile first runs once. It is refused if its results differ in any bit from those of the
+///   kernel and tile that a plan would choose without a measurement.
+/// - PlanOptions::kernel and PlanOptions::tile narrow the choice.
+/// - With `save`, later plans of this stage on this machine with this number of threads use the
+///   fastest. Existing plans do not change.
+///
+/// Throws Error as the constructor of Plan, if `seconds` is not above 0, and if the cache can't be
+/// written; then nothing is saved. Several threads and processes may call it at once: they disturb
+/// each other's times, but not the cache.
 ///
 ///     const Stage stage = parse_stage("n32h56c64k128r3pad1+bias+relu+max2");
 ///     const TuneResult tuned = tune(stage, {.threads = 1});

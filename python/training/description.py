@@ -1,6 +1,6 @@
 """network.txt as training reads it: u8 images, convolutions, then linear layers, IF or LIF neurons, 2x2 max-pools.
 
-The grammar is docs/use/networks.md's, of which this is a part: what is beyond it is refused with the line that has it.
+The grammar is docs/use/model-folders.md's, of which this is a part: what is beyond it is refused with the line that has it.
 """
 
 import math

@@ -16,8 +16,8 @@ class NoMemory : public Error {
 /// around it, so that no std::bad_alloc leaves the library.
 [[noreturn]] void rethrow_as_error();
 
-/// The exception that is being handled, as what it is; called in a catch (...). of_error: what an
-/// Error is that tells of something other than memory.
+/// Turns the exception that is being handled into a Status; called in a catch (...). of_error: the
+/// code of an Error that is not about memory.
 Status current_failure(StatusCode of_error = StatusCode::device_error) noexcept;
 
 }  // namespace convoy

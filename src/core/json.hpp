@@ -1,4 +1,4 @@
-// JSON as everything that writes some writes it.
+// The JSON writer of the project.
 #pragma once
 
 #include <nlohmann/json.hpp>

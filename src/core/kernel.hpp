@@ -80,7 +80,7 @@ struct RunArgs : StageArgs {
   void* stream = nullptr;            // GPU
 };
 
-/// What a stage is trained to: constants of a plan, on the host.
+/// The trained parameters of a stage, in host memory. They are constant for the plan.
 struct Parameters {
   const float* w = nullptr;  // contiguous f32 [K,R,S,C/groups], already flipped if asked for
   /// Of chains that fold it into what they pack (`KernelFacts::folds`); else an operand of a run.
@@ -185,7 +185,7 @@ struct KernelFacts {
   bool keeps_inner = false;
   /// The one that a GPU's kernel is compiled for, as in Machine; 0: any.
   int compute_capability = 0;
-  /// Chains of fewer stages are not its business: nothing is said of it there.
+  /// The kernel is neither considered nor listed by `explain` for shorter chains.
   std::size_t least_stages = 1;
   const Rung* rung = nullptr;
 

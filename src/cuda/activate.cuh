@@ -1,8 +1,9 @@
 // Activations as GPU kernels compute them, with the same bits in every kernel. A new one
-// (docs/contribute/adding-an-activation.md) has its formula in math/activation.hpp, where it also says whether
-// a pool or a rounding may come before it, and its line in device_activation; and, if it is no
-// clamp, a form: its name, its formula in `formed`, a branch in `with_form`. Nothing else on the
-// GPU knows which activations there are.
+// (docs/contribute/adding-an-activation.md) has its formula in math/activation.hpp, where it also
+// says whether a pool or a rounding may come before it, and its line in device_activation; and, if
+// it is no clamp, a form: its name, its formula in `formed`, a branch in `with_form`. One other
+// place knows the forms: sm80/window_box.cuh chooses between the two by itself, and needs a new one
+// too.
 //
 // Kernels of one arithmetic round, activate and pool in different orders. What makes that harmless:
 // every step keeps the order of values, where -0 lies below +0 and NaN, of which there is one,

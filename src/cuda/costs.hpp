@@ -54,7 +54,8 @@ struct FmaCosts {
 struct WindowCosts {
   double launch = 2.2e-6;  // seconds
   double clock = 0.8;      // share of the device's
-  // Of the Tensor Cores' rate what mma.sync reaches; where wgmma is what reaches it; of f32 there.
+  // The share of the Tensor Cores' peak that mma.sync reaches: before Hopper; on Hopper, whose peak
+  // only wgmma reaches; on Hopper for f32.
   double share = 0.8, hopper_share = 0.66, hopper_f32_share = 0.45;
   double copied = 48, shown = 0.25;  // bytes a cycle that cp.async brings; the part that shows
   // Cycles: of a CTA, of one of sparse and one of narrow tiles; of a step, an output of the tile;
@@ -75,8 +76,9 @@ struct WindowCosts {
   double analytic = 1.6, precomputed = 1.4;  // factors of a step with these iterators
   double apart = 1.35;                       // likewise of one whose sums are added apart
   double memory = 0.7;                       // share of the memory's speed
-  // Of boxes, to 51 tiles of 17 stages: cycles of a scheduler for a warp's row of x and for a copy
-  // in it, for what becomes of 32 rows' sums, for those of a part; share of the memory's speed.
+  // Box tiles, fitted to 51 tiles of 17 stages. Cycles that a scheduler spends: per input row of a
+  // warp, per copy in this row, per 32 rows of sums that are stored, per part of their products.
+  // Then the share of the memory's speed.
   double box_row = 200, box_copy = 30, box_write = 200, box_part = 200, box_memory = 0.65;
 };
 

@@ -26,8 +26,8 @@ struct Explanation {
     Index parts = 1;  // that it runs all images in
     std::optional<Timing> measured;
   };
-  /// Bytes that cross to and from memory: in one fused kernel, and in a chain of one pass an
-  /// operation. 0: that side does not do it.
+  /// Bytes that one transfer reads from or writes to memory: in the fused kernel, and in a sequence
+  /// of one pass per operation. 0: that variant does not have the transfer.
   struct Traffic {
     std::string what;
     double fused = 0, unfused = 0;

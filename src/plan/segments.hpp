@@ -25,11 +25,15 @@ struct Segment {
   std::string why;
 };
 
-/// Cuts a legal chain. The rule: a kernel whose arithmetic single stages have too may take several
-/// where each of them has that arithmetic by itself, so that the bits do not depend on the cut;
-/// there what `convoy tune` measured for this n decides, else the least predicted time. One with an
-/// arithmetic of its own takes them where that is predicted to be faster for the canonical n
-/// (plan/select.hpp), whatever n is. Kernels: tests give others than the table's.
+/// Cuts a legal chain into segments. There are two cases:
+///
+/// - A kernel has the arithmetic that each of the stages also has alone. Fusing can't change bits.
+///   The time that `convoy tune` measured for this n decides, or else the smallest predicted time.
+/// - A kernel has an arithmetic of its own. It runs the stages if that is predicted to be faster
+/// for
+///   the canonical n (plan/select.hpp). The cut then does not depend on n.
+///
+/// kernels: tests pass others than the table's.
 std::vector<Segment> cut(const Chain& chain, const Machine& machine, const PlanOptions& options,
                          std::span<const Kernel* const> kernels = kernel_table());
 

@@ -238,8 +238,8 @@ __global__ void __launch_bounds__(fma_threads, Shape::ctas)
     if (more) loads.write(fma_slot(~step));
     __syncthreads();
   }
-  // Not before: where CTAs are few, the next kernel's would gather on the multiprocessors that have
-  // none.
+  // Not earlier: if this launch has few CTAs, those of the next kernel would start on the idle
+  // multiprocessors only, and stay badly spread.
 #if __CUDA_ARCH__ >= 900
   ptx::grid_launch_dependents();
 #endif

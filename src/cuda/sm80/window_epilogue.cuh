@@ -233,8 +233,8 @@ __global__ void __launch_bounds__(Shape::threads, Shape::ctas)
   else
     window_sums<T, Shape, Pixels, !std::is_same_v<Out, T>>(p, cta, g, taps, shared, sums);
 #if __CUDA_ARCH__ >= 900
-  // Not before: where CTAs are few, the next kernel's would gather on the multiprocessors that have
-  // none.
+  // Not earlier: if this launch has few CTAs, those of the next kernel would start on the idle
+  // multiprocessors only, and stay badly spread.
   ptx::grid_launch_dependents();
 #endif
   const bool in_order = Shape::sparse || (Shape::narrow && p.at.in_order);

@@ -169,7 +169,7 @@ class Optimized {
     step_.r = next_c ? 0 : step_.r + (next_r ? 1 : 0);
     r_ = next_c ? 1 : r_ << (next_r ? 1 : 0);
     step_.byte += next_c ? chunk_bytes : 0;
-    // By what is added to another: of one of three ptxas would select its address, and load.
+    // As a sum: for a choice among three members ptxas would select an address and load from it.
     moved_ +=
         g_.next_s + (next_r ? g_.next_r - g_.next_s : 0) + (next_c ? g_.next_c - g_.next_r : 0);
     const std::uint32_t left = step_.byte < g_.channel_bytes ? ~std::uint32_t{0} : 0;

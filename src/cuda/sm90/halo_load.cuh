@@ -32,10 +32,9 @@ struct Producer {
 };
 
 /// Waits until the ring's next slot has been given back. In ping-pong a tile's last slot may be
-/// given back after the next tile's first ones. Then, where a slot `passes` from one of two
-/// producers to the other, as in rings of odd size, its emptying two rounds ago, of the same
-/// parity, is not to be taken for the last one: that the other has filled it since is waited for
-/// before.
+/// given back after the next tile's first ones. If the size of the ring is odd, a slot `passes`
+/// from one producer to the other. Parity can't tell its last release from the one two rounds ago,
+/// so the thread first waits until the other producer has filled the slot in between.
 __device__ __forceinline__ void wait_empty(const RingBarriers& barriers, const Ring& ring,
                                            bool passes) {
   if (passes) ptx::mbarrier_wait(barriers.full(ring.slot), ring.parity ^ 1);

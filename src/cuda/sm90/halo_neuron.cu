@@ -29,7 +29,7 @@ Stage of_images(Stage stage, Index n) {
   stage.n = n;
   return stage;
 }
-/// As x's map takes it: all steps' are images, unless a tile has several steps.
+/// The stage for x's tensor map: time steps count as images, unless a tile has several steps.
 Stage of_x(const Stage& stage, const HaloTile& tile, Index n) {
   return of_images(stage, tile.time_steps > 1 ? n : n * halo_inputs(stage));
 }

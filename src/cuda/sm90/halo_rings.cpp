@@ -120,8 +120,8 @@ bool hold_tile(const HaloCase& c, HaloLayout& out) {
   return true;
 }
 
-/// A warpgroup gives a slot back one slab after its last: one of a single slab holds the slot
-/// before it, its own and waits for the next.
+/// The fewest slots for pixels. A warpgroup releases a slot one slab late. If a slot has a single
+/// slab, three slots are in use: the last one, the current one and the next.
 int fewest_boxes(const HaloCase& c, const HaloLayout& out) {
   if (c.tile.deep > 0) return out.slab_taps == out.slot_taps() ? 3 : 2;
   for (const TapBox& box : boxes_of(out))

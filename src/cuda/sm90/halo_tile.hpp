@@ -27,7 +27,8 @@ inline constexpr Index most_line_pixels = (Index{1} << 31) - (Index{1} << 20);
 /// What the eight columns of one 8-row group of the pixel operand run over. A line is the pixels of
 /// all images one after the other, for 1x1 stages that leave every pixel where it is. A brick's are
 /// images, and its groups all of its pixels: each tap has a box of its own, without a halo, so that
-/// images narrower than eight pixels fill an instruction. Its windows lie in no thread.
+/// images narrower than eight pixels fill an instruction. No thread holds a whole pooling window,
+/// so a brick can't pool.
 enum class Inner : std::uint8_t { pixels, images, line, brick };
 
 /// What the two consumer warpgroups share: a pixel tile (64 channels each), 64 channels (half of

@@ -54,11 +54,11 @@ inline std::vector<std::string> refusals_of_copies(const Stage& stage) {
   return why;
 }
 
-/// Of Fired: tensors of x that follow each other, a step each; one where the input is held.
+/// Fired: the number of inputs in x, one per time step, or one if the stage has `hold`.
 inline Index turns_of(const Stage& stage) {
   return stage.hold ? 1 : stage.t;
 }
-/// Of Fired: the convolution of all steps' images, in f32.
+/// Fired: the convolution of all steps' images, with f32 sums as output.
 inline Stage stage_of_sums(const Stage& stage) {
   Stage inner = stage;
   inner.n = stage.n * turns_of(stage);
@@ -70,11 +70,11 @@ inline Stage stage_of_sums(const Stage& stage) {
   inner.out = DType::f32;
   return inner;
 }
-/// Of Fired: whether the pool is a pass of its own, over spikes.
+/// Fired: whether the pool is a separate pass over the spikes.
 inline bool pools_apart(const Stage& stage) {
   return stage.pool && (*stage.pool != max_pool(2) || stage.keep.idx);
 }
-/// What is left of the stage for it: the pool, of all steps' images.
+/// The stage of this separate pass: the pool, for all steps' images.
 inline Stage stage_of_spikes(const Stage& stage) {
   Stage pool = stage;
   pool.n = stage.n * stage.t;
@@ -84,8 +84,7 @@ inline Stage stage_of_spikes(const Stage& stage) {
   return pool;
 }
 
-/// Of Fired: parts of a thread are numbered with 32 bits, and there are at most as many as
-/// membranes.
+/// Fired numbers the parts of a thread with 32 bits. There are at most as many parts as membranes.
 inline constexpr Limits fire_limits{.membranes = Index{1} << 30};
 inline constexpr Index fire_images = Index{1} << 30;  // of all steps: N of the stages around it
 inline std::vector<std::string> refusals_of_fire(const Stage& stage) {
