@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Compiles the kernel of docs/contribute/adding-a-kernel.md as it stands there, with the flags of the library's own kernels: the
-CPU's and, in a build with CUDA, the GPU's .cu file and what prepares its launches.
+"""Compiles the kernels of docs/contribute/adding-a-cpu-kernel.md and adding-a-gpu-kernel.md as they stand there, with
+the flags of the library's own kernels: the CPU's and, in a build with CUDA, the GPU's .cu file and what prepares its
+launches.
 
     adding_a_kernel_test.py SOURCE BUILD      exit code 1 and the compiler's messages if it does not compile
 """
@@ -13,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-PAGE = "docs/contribute/adding-a-kernel.md"
+CPU_PAGE, GPU_PAGE = "docs/contribute/adding-a-cpu-kernel.md", "docs/contribute/adding-a-gpu-kernel.md"
 
 
 def command_of(build, fits):
@@ -40,16 +41,24 @@ def is_of_any_gpu(path):
     return "/src/cuda/any/" in str(path) and path.suffix == ".cu"
 
 
-def check(command, extra):
+def blocks_of(path, count):
+    """The page's C++ blocks, of which it has at least so many."""
+    blocks = re.findall(r"```c\+\+\n(.*?)```", path.read_text(), re.S)
+    if len(blocks) < count:
+        sys.exit(f"{path}: found {len(blocks)} blocks of C++, expected {count} or more. Did the page's form change?")
+    return blocks
+
+
+def check(page, command, extra):
     words, folder = command
     if subprocess.run([words[0], *extra[:1], *words[1:], *extra[1:]], cwd=folder).returncode:
-        sys.exit(f"{PAGE}: {extra[-1]} does not compile. Change the page with the interface.")
+        sys.exit(f"{page}: {extra[-1]} does not compile. Change the page with the interface.")
 
 
 def main():
     source, build = (Path(word).resolve() for word in sys.argv[1:3])
-    blocks = re.findall(r"```c\+\+\n(.*?)```", (source / PAGE).read_text(), re.S)
-    loop, cpu_class, cuda_header, cuda_source, cuda_class = blocks[:5]
+    loop, cpu_class = blocks_of(source / CPU_PAGE, 2)[:2]
+    cuda_header, cuda_source, cuda_class = blocks_of(source / GPU_PAGE, 3)[:3]
     with tempfile.TemporaryDirectory() as name:
         cpu, any_gpu = Path(name) / "cpu", Path(name) / "cuda/any"
         (cpu / "scale").mkdir(parents=True)
@@ -62,18 +71,18 @@ def main():
         command = command_of(build, has_simd_loops)
         if not command:
             sys.exit(f"{build}/compile_commands.json: no file of src/cpu in it includes foreach_target.h.")
-        check(command, [f"-I{name}", "-fsyntax-only", str(cpu / "scale/scale.cpp")])
+        check(CPU_PAGE, command, [f"-I{name}", "-fsyntax-only", str(cpu / "scale/scale.cpp")])
 
         any_gpu.mkdir(parents=True)
         (any_gpu / "scale.hpp").write_text(cuda_header)
         (any_gpu / "scale.cu").write_text(cuda_source)
         command = command_of(build, is_of_any_gpu)
         if command:
-            check(command, [f"-I{name}", "-c", "-o", str(any_gpu / "scale.o"), str(any_gpu / "scale.cu")])
+            check(GPU_PAGE, command, [f"-I{name}", "-c", "-o", str(any_gpu / "scale.o"), str(any_gpu / "scale.cu")])
             # The page leaves out what is as on the CPU: the kernel's own class, and the end of the namespaces.
             (any_gpu / "scale_kernel.cpp").write_text(cuda_class + "}  // namespace\n}\n")
             command = command_of(build, prepares_launches)
-            check(command, [f"-I{name}", "-fsyntax-only", str(any_gpu / "scale_kernel.cpp")])
+            check(GPU_PAGE, command, [f"-I{name}", "-fsyntax-only", str(any_gpu / "scale_kernel.cpp")])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Who may include whom: the drawings and tables of docs/contribute/architecture.md, section 2, against every #include.
+"""Who may include whom: the drawings and tables of docs/contribute/architecture.md against every #include.
 
     layers_test.py [ROOT]     exit code 1 and a line for each include that the drawing does not allow
 """
@@ -152,7 +152,7 @@ def main():
     check_the_checker(house)
     found = list(includes_of(root))
     wrong = list(complaints(house, found))
-    print(*wrong, f"{len(found)} includes, {len(wrong)} against docs/contribute/architecture.md section 2", sep="\n")
+    print(*wrong, f"{len(found)} includes, {len(wrong)} against docs/contribute/architecture.md", sep="\n")
     sys.exit(bool(wrong))
 
 
