@@ -20,14 +20,17 @@ def where(machine, result):
     return f"{machine.short}{on}, {TYPES[result['dtype']]}"
 
 
-def compared(row):
-    """"391 ms with convoy.fuse, 833 ms with torch.compile"."""
+def sentence(machine, result, row):
+    """What a model takes, as it is, compiled and fused."""
     fused, compiled, eager = (row.get(f"{key}_ms") for key in ("fused", "compiled", "eager"))
-    others = [f"{ms} with {name}" for ms, name in
-              ((compiled and milliseconds(compiled), "`torch.compile`"), (milliseconds(eager), "PyTorch as it is"))
-              if ms]
-    faster = min(ms for ms in (compiled, eager) if ms)
-    return f"{milliseconds(fused)} with `convoy.fuse`, {all_of(others)}: {faster / fused:.2f} times as fast"
+    named = [(compiled, "through `torch.compile`"), (eager, "in PyTorch as it is")]
+    others = [(ms, name) for ms, name in named if ms]
+    faster = "the faster of these two" if len(others) > 1 else "PyTorch"
+    return (f"{where(machine, result)}, PyTorch {result['torch'].split('+')[0]}{on_day(result)}: "
+            f"{TITLES[row['model']]} takes {milliseconds(fused)} for {row['batch']} images of "
+            f"{row['size']}×{row['size']} through `convoy.fuse`, "
+            + all_of(f"{milliseconds(ms)} {name}" for ms, name in others)
+            + f". Convoy is {min(ms for ms, _ in others) / fused:.2f} times as fast as {faster}.")
 
 
 def milliseconds(value):
@@ -35,14 +38,9 @@ def milliseconds(value):
 
 
 def whole_models(machines):
-    """README's sentences: VGG-16 as a whole, a line per machine."""
-    lines = []
-    for machine, result, row in records(machines):
-        if row["model"] == "vgg16":
-            lines += item(f"VGG-16 on {where(machine, result)}, {row['batch']} images of {row['size']}×{row['size']} "
-                          f"(PyTorch {result['torch'].split('+')[0]}{on_day(result)}): {compared(row)} as the faster "
-                          "of the two.")
-    return lines
+    """README's sentences: VGG-16 as a whole, an item per machine."""
+    return [line for machine, result, row in records(machines) if row["model"] == "vgg16"
+            for line in item(sentence(machine, result, row))]
 
 
 def table(machines):
@@ -58,13 +56,8 @@ def table(machines):
 
 def spiking(machines):
     """SpikingJelly's own network, fused."""
-    lines = []
-    for machine, result, row in records(machines):
-        if row["model"] == "csnn":
-            lines += item(f"{TITLES['csnn']} on {where(machine, result)}, {row['batch']} images of "
-                          f"{row['size']}×{row['size']} (PyTorch {result['torch'].split('+')[0]}{on_day(result)}): "
-                          f"{compared(row)} as the faster of the two.")
-    return lines
+    return [line for machine, result, row in records(machines) if row["model"] == "csnn"
+            for line in item(sentence(machine, result, row))]
 
 
 def calls(machines):
