@@ -170,7 +170,8 @@ def cpu_lists(machines, lists):
                 )
             )
     return spread("CPU: fastest other library's time / Convoy's, every layer of the networks",
-                  "thin lines: one per layer; thick line and number: geometric mean; fp32, default mode, two threads", rows)
+                  "thin lines: one per layer; thick line and number: geometric mean; fp32, default mode, two threads",
+                  rows)
 
 
 def gpu_targets(machine):

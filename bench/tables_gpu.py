@@ -37,7 +37,8 @@ def with_apart(rows, lines):
 
 
 def targets(result):
-    lines = ["| stage | kernel, tile | µs | GHz | TFLOP/s | of peak | floor, µs | time / floor | fastest other library, µs | ratio "
+    lines = ["| stage | kernel, tile | µs | GHz | TFLOP/s | of peak | floor, µs | time / floor "
+             "| fastest other library, µs | ratio "
              "| cuDNN without its pool, µs | ratio |", "|---|---|---:|---:|---:|---:|---:|---:|---|---:|---:|---:|"]
     for row in result["rows"]:
         ours, floor = row["convoy"], row["floor_us"]
@@ -54,7 +55,8 @@ def targets(result):
 
 
 def against_best(result):
-    lines = ["| stage | kernel, tile | µs | TFLOP/s | fastest other library, µs | ratio |", "|---|---|---:|---:|---|---:|"]
+    lines = ["| stage | kernel, tile | µs | TFLOP/s | fastest other library, µs | ratio |",
+             "|---|---|---:|---:|---|---:|"]
     for row in result["rows"]:
         best = peer(row, row["best_peer"])
         lines.append(f"| `{row['stage']}` | {kernel(row)} | {row['convoy']['median_us']:.1f} | {tflops(row):.0f} "
@@ -217,8 +219,8 @@ def bounds(machines):
             clocks = [row["clock_ghz"] for row in large]
             share = [100 * row["convoy"]["share_of_peak"] for row in large]
             lines += item(f"**Large stages are bound by power** ({on}): the clock falls from {top:.2f} GHz to "
-                          f"{min(clocks):.2f} to {max(clocks):.2f} GHz in target stages of 100 µs and more. Convoy runs "
-                          f"them at {min(share):.0f} to {max(share):.0f} % of the peak at that clock.")
+                          f"{min(clocks):.2f} to {max(clocks):.2f} GHz in target stages of 100 µs and more. Convoy "
+                          f"runs them at {min(share):.0f} to {max(share):.0f} % of the peak at that clock.")
         lines += item(f"**Small stages are bound by latency** ({on}): the smallest target stage takes "
                       f"{small['convoy']['median_us']:.1f} µs and reaches "
                       f"{100 * small['convoy']['share_of_peak']:.0f} % of the peak.")

@@ -1,4 +1,4 @@
-"""Which records of bench/results say by what commit they were measured. `bench/tables.py --check` refuses the others."""
+"""Which records of bench/results name the commit that was measured. `bench/tables.py --check` refuses the others."""
 
 import json
 

@@ -27,8 +27,8 @@ def sentence(machines):
         alone = {name: 1e6 * peer["one_image_seconds"] for name, peer in result["peers"].items()}
         name, us = fastest(alone)
         lines += [*prose(
-            f"{machine.short}, {threads(result)}{on_day(result)}: {result['images_per_second']:,.0f} images per second, "
-            f"{result['throughput_ratio']:.1f} times as many as the fastest of PyTorch, ONNX Runtime and OpenVINO.",
+            f"{machine.short}, {threads(result)}{on_day(result)}: {result['images_per_second']:,.0f} images per "
+            f"second, {result['throughput_ratio']:.1f} times as many as the fastest of PyTorch, ONNX Runtime and OpenVINO.",
             f"One image takes {1e6 * result['one_image_seconds']:.1f} µs; in the fastest other library ({name}) it "
             f"takes {us:.1f} µs."), ""]
     for machine, result in on_gpus(machines):
