@@ -28,7 +28,8 @@ def sentence(machines):
         name, us = fastest(alone)
         lines += [*prose(
             f"{machine.short}, {threads(result)}{on_day(result)}: {result['images_per_second']:,.0f} images per "
-            f"second, {result['throughput_ratio']:.1f} times as many as the fastest of PyTorch, ONNX Runtime and OpenVINO.",
+            f"second, {result['throughput_ratio']:.1f} times as many as the fastest of PyTorch, ONNX Runtime "
+            "and OpenVINO.",
             f"One image takes {1e6 * result['one_image_seconds']:.1f} µs; in the fastest other library ({name}) it "
             f"takes {us:.1f} µs."), ""]
     for machine, result in on_gpus(machines):
