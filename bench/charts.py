@@ -139,16 +139,16 @@ def spread(title, subtitle, rows):
 
 
 def cpu_targets(machines):
-    machines = [machine for machine in machines if "targets-cpu-default-2t" in machine.results]
+    machines = [machine for machine in machines if "targets-cpu-default-2t" in machine.results][:len(MARKS)]
     rows = machines[0].results["targets-cpu-default-2t"]["rows"]
     series = {
         machine.short: [row["ratio"] for row in machine.results["targets-cpu-default-2t"]["rows"]]
         for machine in machines
     }
     return ratios(
-        "CPU: best peer's time / ours, target stages with bias, ReLU and max-pool",
-        "fp32, default mode, two threads; best of PyTorch, ONNX Runtime, OpenVINO; "
-        f"figures at the right: {machines[0].short}",
+        "CPU: fastest other library's time / Convoy's, target stages with bias, ReLU and max-pool",
+        "fp32, default mode, two threads; fastest of PyTorch, ONNX Runtime, OpenVINO; "
+        f"numbers at the right: {machines[0].short}",
         [label(row["stage"]) for row in rows],
         series,
     )
@@ -169,30 +169,32 @@ def cpu_lists(machines, lists):
                     result["geometric_mean"],
                 )
             )
-    return spread("CPU: best peer's time / ours, every stage of the wide lists",
-                  "a thin line a stage, thick and in figures the geometric mean; fp32, default mode, two threads", rows)
+    return spread("CPU: fastest other library's time / Convoy's, every layer of the networks",
+                  "thin lines: one per layer; thick line and number: geometric mean; fp32, default mode, two threads",
+                  rows)
 
 
 def gpu_targets(machine):
     result = machine.results["targets"]["rows"]
-    bare = {plain(row["stage"]): row["ratio"] for row in machine.results["targets-without-pool"]["rows"]}
+    bare = {plain(row["stage"]): row["ratio"]
+            for row in machine.results.get("targets-without-pool", {"rows": []})["rows"]}
     alone = [found["ratio"] if (found := peer(row, "cudnn without pool")) else None for row in result]
-    series = {"whole stage against the best chain": [row["ratio"] for row in result],
-              "the same against cuDNN without its pool": alone,
+    series = {"whole stage": [row["ratio"] for row in result],
+              "against cuDNN without its pool": alone,
               "both without pool": [bare.get(re.sub(r"\+max.*", "", plain(row["stage"]))) for row in result]}
     return ratios(
-        f"{machine.short}: best peer's time / ours, target stages, fp16",
-        "chain: the best of cuDNN, torch.compile and XLA in the same rounds; figures at the right: the whole stage",
+        f"{machine.short}: fastest other library's time / Convoy's, target stages, fp16",
+        "fastest of cuDNN, torch.compile and XLA in the same rounds; numbers at the right: the whole stage",
         [label(row["stage"]) for row in result],
-        series,
+        {name: column for name, column in series.items() if any(column)},
     )
 
 
 def gpu_lists(machine, lists):
     rows = [(title, "a", [row["ratio"] for row in result["rows"] if row["ratio"]], result["geometric_mean"])
             for name, title in lists.items() if (result := machine.results.get(name))]
-    return spread(f"{machine.short}: cuDNN's time / ours, every stage of the wide lists, fp16",
-                  "a thin line a stage, thick and in figures the geometric mean", rows)
+    return spread(f"{machine.short}: cuDNN's time / Convoy's, every layer of five networks, fp16",
+                  "thin lines: one per layer; thick line and number: geometric mean", rows)
 
 
 def free_place(x, y, width, taken):
@@ -217,7 +219,7 @@ def roofline(machine):
     svg = Svg(width, bottom + 40, f"{machine.short}: roofline of the target stages, fp16")
     svg.text(12, 20, svg.title)
     svg.text(
-        12, 37, "TFLOP/s over operations a byte of x, weights and y, each counted once; both axes logarithmic", "dim"
+        12, 37, "TFLOP/s over operations per byte of x, weights and y, each counted once; both axes logarithmic", "dim"
     )
     across = LogAxis(min(x for x, _ in points) / 1.5, max(x for x, _ in points) * 1.5, left, right)
     up = LogAxis(min(y for _, y in points) / 1.5, peak * 1.3, bottom, top)
@@ -269,11 +271,22 @@ def roofline(machine):
 
 
 def charts(machines, cpu_wide, gpu_wide):
-    """File name: SVG."""
-    made = {"cpu-targets.svg": cpu_targets(machines), "cpu-lists.svg": cpu_lists(machines, cpu_wide)}
+    """File name: SVG, and what it shows in words. A chart without records is left out."""
+    made = {}
+    cpus = [machine for machine in machines if not machine.is_gpu()]
+    if any("targets-cpu-default-2t" in machine.results for machine in cpus):
+        made["cpu-targets.svg"] = (cpu_targets(cpus), "Speedup over the fastest other library of the target stages on "
+                                                      "CPUs")
+    if any(f"{name}-default-2t" in machine.results for machine in cpus for name in cpu_wide):
+        made["cpu-lists.svg"] = (cpu_lists(cpus, cpu_wide), "Speedups of every layer of five networks on CPUs")
     for machine in machines:
         if machine.is_gpu() and "targets" in machine.results:
-            made[f"{machine.name}-targets.svg"] = gpu_targets(machine)
-            made[f"{machine.name}-lists.svg"] = gpu_lists(machine, gpu_wide)
-            made[f"{machine.name}-roofline.svg"] = roofline(machine)
+            short = machine.short
+            made[f"{machine.name}-targets.svg"] = (gpu_targets(machine), "Speedup over the fastest other library of "
+                                                                         f"the target stages on an {short}")
+            if any(name in machine.results for name in gpu_wide):
+                made[f"{machine.name}-lists.svg"] = (gpu_lists(machine, gpu_wide), "Speedups over cuDNN of every layer "
+                                                                                   f"of five networks on an {short}")
+            made[f"{machine.name}-roofline.svg"] = (roofline(machine), "Roofline: TFLOP/s over FLOP per byte of the "
+                                                                       f"target stages on an {short}")
     return made

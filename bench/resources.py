@@ -22,6 +22,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import records
+
 FUNCTION = re.compile(r"^ Function (\S+):\n  REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)", re.M)
 THREADS = re.compile(
     r"^\.nv\.info\.(\S+)$(?:(?!^\.nv\.).)*?EIATTR_MAX_THREADS\n[^\n]*\n\s*Value:\s*0x(\w+)", re.M | re.S
@@ -138,7 +140,7 @@ def main():
     parser.add_argument("--nvcc", default=shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc",
                         help="what compiled the program")
     parser.add_argument("--loops", action="store_true", help="also spills in loops around Tensor Core instructions")
-    parser.add_argument("--json", help="write the figures here")
+    parser.add_argument("--json", help="write the figures here; needs a program, which names its commit")
     parser.add_argument("--check", metavar="FILE", help="compare with the figures here; with --loops")
     args = parser.parse_args()
     if args.check and not args.loops:
@@ -157,6 +159,8 @@ def main():
             f"{row['static_shared_bytes']:6} B shared  {row['threads'] or '-':>5} threads  {row['ctas'] or '-':>2} CTAs"
         )
     if args.json:
+        record = records.of_program(args.program)  # by what commit the program was built
+        found = {**{key: record[key] for key in ("convoy", "commit", "dirty", "date") if key in record}, **found}
         Path(args.json).write_text(json.dumps(found, indent=1) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""The results under bench/results: a folder a machine, a JSON file a shape list."""
+"""The results under bench/results: one folder per machine, one JSON file per list of stages."""
 
 import json
 from dataclasses import dataclass
@@ -28,6 +28,8 @@ def folders(root=RESULTS):
         if not path.is_dir():
             continue
         results = {file.stem: json.loads(file.read_text()) for file in sorted(path.glob("*.json"))}
+        if not results:
+            continue
         facts = known.get(path.name, {})
         found.append(Folder(path.name, facts.get("title", path.name), facts.get("short", path.name), results))
     order = list(known)

@@ -2,7 +2,8 @@
 
 import re
 
-from stored import geometric_mean, peer
+from stored import geometric_mean, peer, plain
+from tables_text import days, item, mean_and_worst, on_day
 
 LISTS = {
     "vgg16": "VGG-16",
@@ -23,84 +24,12 @@ def kernel(row):
 
 def summary(result):
     processes = result.get("processes", 1)
-    return (f"Geometric mean of the ratios **{result['geometric_mean']:.2f}**, least {result['least_ratio']:.2f}; "
-            f"of {processes} process{'es' if processes > 1 else ''}.")
-
-
-def spiking(machines):
-    """A spiking network on a GPU, from bench/snn_gpu.py."""
-    lines = []
-    for machine in machines:
-        result = machine.results.get("snn-gpu")
-        if not machine.is_gpu() or not result:
-            continue
-        name = result["rows"][0]["kernel"]
-        single = min((row["images"] for row in result["from_host"] if row["processes"] == 1), default=0)
-        rest = f" (of one from {single:,} images on)" if single else ""
-        lines += [f"{machine.short}, {result['model']}, one launch of `{name}`, median of {result['processes']} "
-                  f"processes{rest}. On the device: from u8 images to labels there. From the host: from images to "
-                  "labels in its "
-                  f"memory, {result['from_host'][0]['threads']} threads.", "",
-                  "| images | on the device, µs | million images/s | stage by stage, µs | from the host, u8, µs | u8, "
-                  "page-locked | f32 |", "|---:|---:|---:|---:|---:|---:|---:|"]
-        device = {row["images"]: row for row in result["rows"]}
-        host = {row["images"]: row for row in result["from_host"]}
-        for images in sorted({*device, *host}):
-            there, here = device.get(images), host.get(images)
-            cells = [f"{there['median_us']:,.1f}", f"{images / there['median_us']:.2f}",
-                     f"{there['stage_by_stage_us']:,.0f}"] if there else [""] * 3
-            cells += [f"{1e6 * here[key]:,.0f}" for key in
-                      ("seconds", "pinned_u8_seconds", "pageable_f32_seconds")] if here else [""] * 3
-            lines.append(f"| {images:,} | " + " | ".join(cells) + " |")
-        if "peers" in result:
-            lines += [""] + spiking_peers(result)
-    return lines
-
-
-def device_times(result):
-    """Microseconds of Convoy on the device by the number of images, as text."""
-    return {str(row["images"]): row["median_us"] for row in result["rows"]}
-
-
-def spiking_sentence(machines):
-    lines = []
-    for machine in machines:
-        result = machine.results.get("snn-gpu")
-        if machine.is_gpu() and result and "peers" in result:
-            ours, one = device_times(result)["10000"], 1e6 * result["run"]["one_image_seconds"]
-            peers = result["peers"]["times"].values()
-            lines += ["", f"{machine.short}: 10,000 images on the device in {ours:.0f} µs, one image from the host and "
-                          f"back in {one:.1f} µs: {min(of['device_us']['10000'] for of in peers) / ours:.0f} and "
-                          f"{min(of['host_us']['one_image'] for of in peers) / one:.1f} times as fast as the best of "
-                          "PyTorch and SpikingJelly."]
-    return lines
-
-
-def spiking_peers(result):
-    """The same network in other libraries, from bench/peers_snn_gpu.py; their times over Convoy's in brackets."""
-    device = device_times(result)
-    of_images = {row["images"]: row for row in result["from_host"]}
-    host = {"one_image": 1e6 * result["run"]["one_image_seconds"],
-            **{key: 1e6 * of_images[10000][f"{key}_seconds"] for key in ("pinned_u8", "pageable_f32")}}
-    versions, times = result["peers"]["versions"], result["peers"]["times"]
-    batches = list(next(iter(times.values()))["device_us"])
-    lines = [f"Beside them, in the same run (PyTorch {versions['torch']}, cuDNN {versions['cudnn']}; f32 without TF32; "
-             "their time over Convoy's in brackets). On the device: replays of a CUDA graph, which spares them Python. "
-             "From the host: graphs too, one u8 image and 10,000, page-locked, and 10,000 in f32.", "",
-             "| µs | " + " | ".join(f"{int(n):,} on the device" for n in batches)
-             + " | one from the host | 10,000 u8 | 10,000 f32 | one call from Python, 10,000 |",
-             "|---|" + "---:|" * (len(batches) + 4),
-             "| Convoy | " + " | ".join(f"{us:,.1f}" for us in [device[n] for n in batches] + list(host.values()))
-             + " | |"]
-    for name, of in times.items():
-        cells = [f"{of['device_us'][n]:,.0f} ({of['device_us'][n] / device[n]:.1f})" for n in batches]
-        cells += [f"{of['host_us'][key]:,.0f} ({of['host_us'][key] / us:.1f})" for key, us in host.items()]
-        lines.append(f"| {name} | " + " | ".join(cells) + f" | {of['call_us']['10000']:,.0f} |")
-    return lines
+    return (f"Geometric mean of the ratios **{result['geometric_mean']:.2f}**, worst {result['least_ratio']:.2f}; "
+            f"{processes} process{'es' if processes > 1 else ''}.")
 
 
 def with_apart(rows, lines):
-    """The table and, where it was measured, a column more: the ratio with a tiny foreign kernel behind each launch."""
+    """The table and, if it was measured, one more column: the ratio with another kernel between launches."""
     if not any(row.get("apart_ratio") for row in rows):
         return lines
     cells = [" apart |", "---:|"] + [f" {row['apart_ratio']:.2f} |" if row.get("apart_ratio") else " |" for row in rows]
@@ -108,7 +37,8 @@ def with_apart(rows, lines):
 
 
 def targets(result):
-    lines = ["| stage | kernel, tile | µs | GHz | TFLOP/s | of peak | floor, µs | time / floor | best peer, µs | ratio "
+    lines = ["| stage | kernel, tile | µs | GHz | TFLOP/s | of peak | floor, µs | time / floor "
+             "| fastest other library, µs | ratio "
              "| cuDNN without its pool, µs | ratio |", "|---|---|---:|---:|---:|---:|---:|---:|---|---:|---:|---:|"]
     for row in result["rows"]:
         ours, floor = row["convoy"], row["floor_us"]
@@ -125,7 +55,8 @@ def targets(result):
 
 
 def against_best(result):
-    lines = ["| stage | kernel, tile | µs | TFLOP/s | best peer, µs | ratio |", "|---|---|---:|---:|---|---:|"]
+    lines = ["| stage | kernel, tile | µs | TFLOP/s | fastest other library, µs | ratio |",
+             "|---|---|---:|---:|---|---:|"]
     for row in result["rows"]:
         best = peer(row, row["best_peer"])
         lines.append(f"| `{row['stage']}` | {kernel(row)} | {row['convoy']['median_us']:.1f} | {tflops(row):.0f} "
@@ -135,7 +66,7 @@ def against_best(result):
 
 def half_types(bf16, f16):
     lines = ["| stage | bf16, µs | f16, µs | bf16 / f16 |", "|---|---:|---:|---:|"]
-    # In the same rounds where they were measured so.
+    # In the same rounds if they were measured so.
     times = {row["stage"]: row["convoy"]["median_us"] for row in f16["rows"] + bf16["rows"]}
     for row in (row for row in bf16["rows"] if row["stage"].startswith("bf16:")):
         same = times[row["stage"].replace("bf16:", "f16:")]
@@ -144,13 +75,14 @@ def half_types(bf16, f16):
     return lines
 
 
-def wide(name, result):
+def wide(result):
     under = [row for row in result["rows"] if row["ratio"] and row["ratio"] < 1]
-    lines = [f"**{name}**: {len(result['rows'])} stages, geometric mean {result['geometric_mean']:.2f}, least "
-             f"{result['least_ratio']:.2f}, {len(under)} under 1.0" + (":" if under else "."), ""]
-    lines += [f"- `{row['stage']}` {row['ratio']:.2f}: {kernel(row)} {row['convoy']['median_us']:.1f} µs, "
-              f"{row['best_peer']} {peer(row, row['best_peer'])['median_us']:.1f} µs" for row in under]
-    return lines + ([""] if under else [])
+    lines = [f"{len(result['rows'])} stages, geometric mean {result['geometric_mean']:.2f}, worst "
+             f"{result['least_ratio']:.2f}, {len(under)} under 1.0" + (":" if under else ".")]
+    if under:
+        lines.append("")
+    return lines + [f"- `{row['stage']}` {row['ratio']:.2f}: {kernel(row)} {row['convoy']['median_us']:.1f} µs, "
+                    f"{row['best_peer']} {peer(row, row['best_peer'])['median_us']:.1f} µs" for row in under]
 
 
 def k_sweep(result):
@@ -185,8 +117,8 @@ def launch_split(result):
     worst = max(abs(head + slope * a - b) for a, b in points)
     return lines + [
         "",
-        f"A line through the cycles: {head:,.0f} for launch, prologue and epilogue, {slope:,.0f} for 64 "
-        f"channels and nine taps; the farthest point lies {worst:,.0f} off.",
+        f"A straight line through the cycles gives {head:,.0f} for launch, prologue and epilogue, and {slope:,.0f} for "
+        f"64 channels and nine taps. The largest distance of a point from it is {worst:,.0f} cycles.",
     ]
 
 
@@ -225,24 +157,88 @@ def listed(ratios):
 
 
 def summary_table(machines):
-    """Geometric means and least ratios of each machine whose targets were measured."""
+    """Geometric means and worst ratios of each GPU's lists."""
     lines = []
     for machine in machines:
-        targets_of = machine.results.get("targets")
-        if not machine.is_gpu() or not targets_of:
+        if not machine.is_gpu():
             continue
-        alone = [found["ratio"] for row in targets_of["rows"] if (found := peer(row, "cudnn without pool"))]
-        rows = [("Target stages, against the best of cuDNN, `torch.compile` and XLA", targets_of),
-                ("The same, against cuDNN's convolution + bias + ReLU alone, without its pool",
-                 listed(alone)),
-                ("Target stages without pools, against cuDNN", machine.results.get("targets-without-pool"))]
-        apart = [row["apart_ratio"] for row in targets_of["rows"] if row.get("apart_ratio")]
-        if apart:
-            rows.insert(1, ("The same, a tiny foreign kernel between launches", listed(apart)))
-        rows += [(f"{title}, against cuDNN", machine.results.get(name)) for name, title in LISTS.items()]
-        lines += [f"| {machine.short}, fp16 | stages | geometric mean | least |", "|---|---:|---:|---:|"]
-        lines += [f"| {title} | {len(result['rows'])} | {result['geometric_mean']:.2f} | {result['least_ratio']:.2f} |"
-                  for title, result in rows if result]
+        of = machine.results
+        rows = []
+        if targets_of := of.get("targets"):
+            alone = [found["ratio"] for row in targets_of["rows"] if (found := peer(row, "cudnn without pool"))]
+            apart = [row["apart_ratio"] for row in targets_of["rows"] if row.get("apart_ratio")]
+            rows += [(f"Target stages, {against}", listed(ratios) | {"date": targets_of.get("date")})
+                     for against, ratios in (
+                         ("against the fastest of cuDNN, `torch.compile` and XLA",
+                          [row["ratio"] for row in targets_of["rows"]]),
+                         ("with another small kernel between launches", apart),
+                         ("against cuDNN's convolution + bias + ReLU only, without its pool", alone)) if ratios]
+        rows += [(title, of[name]) for title, name in (
+            ("Target stages without pools, against cuDNN", "targets-without-pool"),
+            *((f"{title}, against cuDNN", name) for name, title in LISTS.items())) if name in of]
+        if rows:
+            lines += [f"| {machine.short}, fp16 | stages | geometric mean | worst | measured |",
+                      "|---|---:|---:|---:|---|"]
+            lines += [f"| {title} | {len(result['rows'])} | {mean_and_worst(result).replace(' (', ' | ')[:-1]} "
+                      f"| {days([result])} |" for title, result in rows]
+    return lines
+
+
+def kinds(machines):
+    """Lists of groups and of f32, which run on other kernels than the target stages in fp16."""
+    names = {"resnext50": "Grouped 3×3 layers of ResNeXt-50, f16, against cuDNN, `torch.compile` and XLA",
+             "groups": "Groups of 16 and 32 channels, against cuDNN, `torch.compile` and XLA",
+             "f32-targets": "Target stages in f32, against cuDNN without TF32",
+             "f32-resnet50": "ResNet-50 in f32, against cuDNN without TF32",
+             "people": "200 stages drawn as people use them (f16, bf16, f32), against cuDNN"}
+    lines = []
+    for machine in machines:
+        rows = [(title, machine.results[name]) for name, title in names.items() if name in machine.results]
+        if machine.is_gpu() and rows:
+            lines += [f"| {machine.short} | kernels | geometric mean | worst | measured |", "|---|---|---:|---:|---|"]
+            for title, result in rows:
+                used = sorted({row["kernel"] for row in result["rows"]})
+                some = ", ".join(f"`{name}`" for name in used) if len(used) < 7 else f"{len(used)} kernels"
+                lines.append(f"| {title} | {some} | {result['geometric_mean']:.2f} | {result['least_ratio']:.2f} "
+                             f"| {days([result])} |")
+    return lines
+
+
+def bounds(machines):
+    """What bounds large and small stages, from the target stages."""
+    lines = []
+    for machine in machines:
+        result = machine.results.get("targets")
+        if not machine.is_gpu() or not result:
+            continue
+        large = [row for row in result["rows"] if row["convoy"]["median_us"] >= 100]
+        small = min(result["rows"], key=lambda row: row["convoy"]["median_us"])
+        top = max(row["clock_ghz"] for row in result["rows"])
+        on = f"{machine.short}{on_day(result)}"
+        if large:
+            clocks = [row["clock_ghz"] for row in large]
+            share = [100 * row["convoy"]["share_of_peak"] for row in large]
+            lines += item(f"**Large stages are bound by power** ({on}): the clock falls from {top:.2f} GHz to "
+                          f"{min(clocks):.2f} to {max(clocks):.2f} GHz in target stages of 100 µs and more. Convoy "
+                          f"runs them at {min(share):.0f} to {max(share):.0f} % of the peak at that clock.")
+        lines += item(f"**Small stages are bound by latency** ({on}): the smallest target stage takes "
+                      f"{small['convoy']['median_us']:.1f} µs and reaches "
+                      f"{100 * small['convoy']['share_of_peak']:.0f} % of the peak.")
+        if bf16 := machine.results.get("targets-bf16"):
+            times = {row["stage"]: row["convoy"]["median_us"] for row in bf16["rows"]}
+            found = [us / times[other] for stage, us in times.items() if stage.startswith("bf16:")
+                     and (other := stage.replace("bf16:", "f16:")) in times]
+            if found:
+                lines += item(f"**bf16 and f16** ({machine.short}{on_day(bf16)}): a target stage in bf16 takes "
+                              f"{min(found):.2f} to {max(found):.2f} times its time in f16.")
+        if f32 := machine.results.get("f32-targets"):
+            half = {plain(row["stage"]): row["convoy"]["median_us"] for row in result["rows"]}
+            found = [row["convoy"]["median_us"] / half[name] for row in f32["rows"]
+                     if (name := plain(row["stage"])) in half]
+            if found:
+                lines += item(f"**f32** ({machine.short}{on_day(f32)}): a target stage takes {min(found):.1f} to "
+                              f"{max(found):.1f} times its time in f16, {geometric_mean(found):.1f} times in the "
+                              "geometric mean.")
     return lines
 
 
@@ -258,7 +254,7 @@ def by_cudnn(result):
 
 def beside_cutlass(result):
     """Stages by `window` beside the best of CUTLASS's tiles, which leave the pool out, and cuDNN."""
-    lines = ["| stage | tile | µs | best of CUTLASS's tiles | its µs | ratio | cuDNN, µs | ratio |",
+    lines = ["| stage | tile | µs | fastest of CUTLASS's tiles | its µs | ratio | cuDNN, µs | ratio |",
              "|---|---|---:|---|---:|---:|---:|---:|"]
     ratios = []
     for row in result["rows"]:
@@ -272,7 +268,7 @@ def beside_cutlass(result):
         cells += [f"{cudnn['median_us']:,.1f}", f"{cudnn['median_us'] / ours:.2f}"] if cudnn else ["", ""]
         lines.append(f"| `{row['stage']}` | {row['tile']} | {ours:,.1f} | {' | '.join(cells)} |")
     if ratios:
-        lines += ["", f"To CUTLASS: geometric mean {geometric_mean(ratios):.2f}, least {min(ratios):.2f}."]
+        lines += ["", f"Ratio to CUTLASS: geometric mean {geometric_mean(ratios):.2f}, worst {min(ratios):.2f}."]
     return lines
 
 
@@ -289,7 +285,7 @@ def drawn(result):
         dtype = row["stage"].split(":")[0] if ":" in row["stage"] else "f32"
         parts.setdefault((dtype, kind(row["stage"])), []).append(row["ratio"])
     parts["all", ""] = [row["ratio"] for row in rows]
-    lines = ["| type | kind | stages | geometric mean | least | under 1.0 | under 0.8 |",
+    lines = ["| type | kind | stages | geometric mean | worst | under 1.0 | under 0.8 |",
              "|---|---|---:|---:|---:|---:|---:|"]
     for (dtype, name), ratios in sorted(parts.items(), key=lambda part: (part[0][0] == "all", part[0])):
         lines.append(f"| {dtype} | {name} | {len(ratios)} | {geometric_mean(ratios):.2f} | {min(ratios):.2f} "
@@ -307,50 +303,50 @@ def slow_paths(machines):
         result = machine.results.get("slow-paths")
         if not result or not machine.is_gpu():
             continue
-        lines += [f"| {machine.short} | kernel | µs | TFLOP/s | of peak | cuDNN, µs |", "|---|---|---:|---:|---:|---:|"]
-        newer = {row["stage"]: row for name in ("groups", "f32-targets")
-                 for row in machine.results.get(name, {"rows": []})["rows"]}
+        lines += [f"| {machine.short} | kernel | µs | TFLOP/s | of peak | cuDNN, µs | measured |",
+                  "|---|---|---:|---:|---:|---:|---|"]
+        newer = {row["stage"]: (row, other) for name in ("groups", "f32-targets")
+                 for other in [machine.results.get(name, {"rows": []})] for row in other["rows"]}
         for row in result["rows"]:
-            row = newer.get(row["stage"], row)
+            row, source = newer.get(row["stage"], (row, result))
             ours, cudnn = row["convoy"], peer(row, "cudnn")
             lines.append(f"| `{row['stage']}` | {row['kernel']} | {ours['median_us']:,.1f} | {tflops(row):.2f} "
                          f"| {100 * ours['share_of_peak']:.2f} % | "
-                         + (f"{cudnn['median_us']:,.1f} |" if cudnn else "|"))
+                         + (f"{cudnn['median_us']:,.1f} " if cudnn else "") + f"| {days([source])} |")
     return lines
 
 
-def section(machine):
-    """The lines of one GPU's results."""
-    result = machine.results["targets"]
-    versions = next((row["versions"] for row in result["rows"] if "versions" in row), {})
-    lines = [f"Driver {result['driver']}; copies at {result['copy_bandwidth'] / 1e12:.2f} TB/s; "
-             + ", ".join(f"{name} {version}" for name, version in versions.items()) + ".", ""]
+SECTIONS = (  # page, heading, record, table
+    ("README", "Targets: convolution + bias + ReLU + max-pool", "targets", targets),
+    ("README", "Targets without the pool", "targets-without-pool", against_best),
+    ("README", "Two stages", "two-stages", two_stages),
+    *(("lists", f"{title}, f16, beside cuDNN", name, wide) for name, title in LISTS.items()),
+    ("lists", "Grouped 3×3 layers of ResNeXt-50", "resnext50", by_cudnn),
+    ("lists", "Groups of 16 and 32 channels", "groups", by_cudnn),
+    ("lists", "Targets in f32, cuDNN without TF32", "f32-targets", by_cudnn),
+    ("lists", "ResNet-50 in f32, cuDNN without TF32", "f32-resnet50", by_cudnn),
+    ("lists", "Stages drawn as people use them, beside cuDNN", "people", drawn),
+    ("kernels", "Targets by `window`, which Hopper does not choose there", "window-targets", beside_cutlass),
+    ("kernels", "Targets by `window` without the pool", "window-without-pool", beside_cutlass),
+    ("kernels", "Layers of a spiking VGG-11, T = 4", "spiking-vgg11", times),
+    ("kernels", "The same layers without neurons, on four times the images", "spiking-vgg11-floor", times),
+    ("kernels", "K sweep: 4096 pixels × 4096 filters, 1×1", "k-sweep", k_sweep),
+    ("kernels", "The same number of pixels in other batches", "same-pixels", times),
+    ("kernels", "Start, loop and end of a launch", "launch-split", launch_split),
+    ("kernels", "Registers, stack, shared memory", "resources", resources),
+)
 
-    def add(title, name, table):
-        part = machine.results.get(name)
-        if part:
-            lines.extend([f"### {title}", ""] + table(part) + [""])
 
-    add("Targets: convolution + bias + ReLU + max-pool", "targets", targets)
-    add("The same without the pool", "targets-without-pool", against_best)
-    add("The same in bf16", "targets-bf16", lambda part: half_types(part, result))
-    add("Two stages", "two-stages", two_stages)
-    lists = [(title, machine.results.get(name)) for name, title in LISTS.items()]
-    if any(part for _, part in lists):
-        lines += ["### Wide lists, f16", ""]
-        for title, part in lists:
-            lines += wide(title, part) if part and "geometric_mean" in part else []
-    add("Grouped 3×3 layers of ResNeXt-50", "resnext50", by_cudnn)
-    add("Groups of 16 and 32 channels", "groups", by_cudnn)
-    add("Targets in f32, cuDNN without TF32", "f32-targets", by_cudnn)
-    add("ResNet-50 in f32, cuDNN without TF32", "f32-resnet50", by_cudnn)
-    add("Stages drawn as people use them, beside cuDNN", "people", drawn)
-    add("Targets by `window`, which Hopper does not choose there", "window-targets", beside_cutlass)
-    add("The same without the pool", "window-without-pool", beside_cutlass)
-    add("Layers of a spiking VGG-11, T = 4", "spiking-vgg11", times)
-    add("The same without neurons, on four times the images", "spiking-vgg11-floor", times)
-    add("K sweep: 4096 pixels × 4096 filters, 1×1", "k-sweep", k_sweep)
-    add("The same number of pixels in other batches", "same-pixels", times)
-    add("Start, loop and end of a launch", "launch-split", launch_split)
-    add("Registers, stack, shared memory", "resources", resources)
-    return lines[:-1]
+def sections(machine):
+    """(page, heading, lines) of one GPU's results."""
+    result = machine.results.get("targets", {"rows": []})
+    if summarised := summary_table([machine]) + [""] + kinds([machine]):
+        versions = next((row["versions"] for row in result["rows"] if "versions" in row), {})
+        about = [f"Driver {result['driver']}; copies at {result['copy_bandwidth'] / 1e12:.2f} TB/s; "
+                 + ", ".join(f"{name} {version}" for name, version in versions.items()) + ".", ""] if versions else []
+        yield "README", "Summary", about + summarised
+    for page, heading, name, table in SECTIONS:
+        if part := machine.results.get(name):
+            yield page, heading, table(part)
+        if name == "targets-without-pool" and (bf16 := machine.results.get("targets-bf16")):
+            yield page, "Targets in bf16", half_types(bf16, result)

@@ -1,69 +1,70 @@
-"""Which files of bench/results do not say by what commit they were measured, and which were not of a committed tree."""
+"""Which records of bench/results name the commit that was measured. `bench/tables.py --check` refuses the others."""
 
 import json
 
 from stored import RESULTS
+from tables_text import day
 
-EVERY = None
-# Written before records had a commit, or by scripts whose records had none. A new file does not join them.
-WITHOUT_COMMIT = {
-    "amd-epyc-25-17-1-avx512": {"distributed", "fuse-csnn-2t", "fuse-relu_cnn-2t", "fuse-vgg16-2t", "python-call"},
-    "amd-epyc-avx512": EVERY,
+# These records have no commit yet, and are measured anew; then their names leave this list, until it is empty. A new
+# record never joins them.
+TO_MEASURE = {
     "h200": {"bank-conflicts", "cutlass-pooled", "depthwise-tiles", "fuse-vgg16-f16", "k-sweep", "launch-split",
              "mobilenetv2", "resnet50", "resources", "same-pixels", "slow-paths", "snn-labels", "snn-training",
              "targets-bf16", "tiles", "tiles-unseen", "trace-split", "two-stages", "unet", "vgg16", "yolov8n"},
     "intel-r-xeon-r-processor-6-167-1-avx512": {"python-call"},
     "intel-r-xeon-r-processor-6-207-2-avx512": {"fuse-csnn-2t", "fuse-relu_cnn-2t", "fuse-vgg16-2t"},
-    "intel-r-xeon-r-processor-avx2": EVERY,
-    "intel-r-xeon-r-processor-avx512": EVERY,
+    "intel-r-xeon-r-processor-avx2": {f"targets-cpu-{mode}-{count}t" for mode in ("default", "strict")
+                                      for count in (1, 2)},
+    "intel-r-xeon-r-processor-avx512": {"snn"} | {
+        f"{name}-{mode}-{count}t" for name in ("mobilenetv2", "resnet50", "targets-cpu", "unet", "vgg16", "yolov8n")
+        for mode in ("default", "strict") for count in (1, 2)},
     "sm_80": {"resources"},
 }
 
 
-def measured(result):
-    """The record of what was measured: of two builds beside each other (bench/compare.py) the new one's."""
-    return result.get("builds", {}).get("new", result)
+def rows_of(result):
+    rows = result.get("rows") if isinstance(result, dict) else None
+    return rows if isinstance(rows, list) else []
 
 
 def has_commit(result):
-    rows = result.get("rows")  # those measured again have their own
-    return bool(measured(result).get("commit")) or (
-        isinstance(rows, list) and bool(rows) and all(isinstance(row, dict) and row.get("commit") for row in rows))
+    rows = rows_of(result)  # rows that were measured again have their own
+    return bool(result.get("commit")) or (
+        bool(rows) and all(isinstance(row, dict) and row.get("commit") for row in rows))
 
 
-def by_folder(chosen):
-    """{folder: (names of the files that are chosen, how many files it has)}, where there are any."""
-    found = {}
+def stored():
+    """(folder, name, content) of every record."""
     for path in sorted(RESULTS.glob("*/**/*.json")):
-        names, count = found.get(path.parent, ([], 0))
-        if chosen(json.loads(path.read_text())):
-            names = [*names, path.stem]
-        found[path.parent] = (names, count + 1)
-    return {str(folder.relative_to(RESULTS)): of for folder, of in found.items() if of[0]}
+        yield str(path.parent.relative_to(RESULTS)), path.stem, json.loads(path.read_text())
 
 
-def listed(folders):
-    for folder, (names, count) in folders.items():
-        what = ", ".join(f"`{name}`" for name in names)
-        if len(names) == count > 1:
-            what = f"all {count}"
-        elif "/" in folder:  # of one measurement
-            what = f"{len(names)} of {count}"
-        yield f"- `{folder}`: {what}"
+def wrong():
+    """Sentences on records without a commit, and on names in TO_MEASURE that are there in vain."""
+    found = {(folder, name): has_commit(result) for folder, name, result in stored()}
+    excused = {(folder, name) for folder, names in TO_MEASURE.items() for name in names}
+    if without := [f"bench/results/{folder}/{name}.json" for (folder, name), has in found.items()
+                   if not has and (folder, name) not in excused]:
+        yield f"no commit in {', '.join(without)}: measure with a script that writes it."
+    if done := sorted(f"{folder}/{name}" for folder, name in excused if found.get((folder, name), True)):
+        yield f"TO_MEASURE in bench/tables_records.py names {', '.join(done)}: measured or gone, take them out."
 
 
-def without_commit():
-    return by_folder(lambda result: not has_commit(result))
+def source(result):
+    """The commits of a record, in a cell."""
+    commits = {result["commit"]} if result.get("commit") else {row.get("commit") or "" for row in rows_of(result)
+                                                               if isinstance(row, dict)}
+    known = sorted(commit[:9] for commit in commits if commit)
+    if len(known) < len(commits) or not commits:
+        known.append("some rows not recorded" if known else "not recorded")
+    return ", ".join(known) + (", with changes" if result.get("dirty") else "")
 
 
-def unexpected():
-    """Files without a commit that are not among those that may be."""
-    return [f"bench/results/{folder}/{name}.json" for folder, (names, _) in without_commit().items()
-            for name in names if WITHOUT_COMMIT.get(folder, set()) is not EVERY
-            and name not in WITHOUT_COMMIT.get(folder, set())]
-
-
-def table(_):
-    return [*listed(without_commit()), "",
-            "With a commit, but measured with changes that were not in it (`dirty`):", "",
-            *listed(by_folder(lambda result: measured(result).get("dirty")))]
+def table(machine):
+    """A row per record of a machine."""
+    lines = ["| record | commit | measured | compiler | processes |", "|---|---|---|---|---:|"]
+    for name, result in machine.results.items():
+        compiler = result.get("cuda_compiler") if machine.is_gpu() else result.get("compiler")
+        lines.append(f"| [`{name}`]({name}.json) | {source(result)} | {day(result) or 'not recorded'} "
+                     f"| {compiler or ''} | {result.get('processes', '')} |")
+    return lines

@@ -101,4 +101,5 @@ def curves(rows):
 
 
 def charts(machines):
-    return {f"snn-training-{machine.name}.svg": curves(runs_of(machine)) for machine in machines if runs_of(machine)}
+    return {f"snn-training-{machine.name}.svg": (curves(runs_of(machine)), "Mean validation accuracy over the epochs")
+            for machine in machines if runs_of(machine)}

@@ -15,7 +15,7 @@ import unittest
 from cli_case import STAGE, CliTest, convoy
 
 RESULTS = pathlib.Path(__file__).resolve().parents[2] / "bench/results"
-FEW = RESULTS / "intel-r-xeon-r-processor-avx2"
+FEW = RESULTS / "intel-r-xeon-r-processor-6-207-2-avx512"
 ALONE = {"meta", "link", "br", "input"}  # elements without an end
 # Ends that HTML lets a page leave out.
 OPEN = {"li": {"li"}, "td": {"td", "th", "tr"}, "th": {"td", "th", "tr"}, "tr": {"tr"}}
@@ -93,7 +93,7 @@ class Report(CliTest):
         self.shows(parsed, "3 slots of weights, 24,576 bytes each")
         # Every measured stage and every ratio is text of the page, in this order of its files.
         rows = [(path, row) for path in sorted(RESULTS.rglob("*.json")) for row in bench_rows(path)]
-        self.assertGreater(len(rows), 2000)
+        self.assertGreater(len(rows), 500)
         for path, row in random.Random(5).sample(rows, 200):
             self.shows(parsed, row["stage"], path)
             if (row.get("ratio") or 0) >= 0.1:  # lesser ones have more digits
