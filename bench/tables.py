@@ -195,6 +195,7 @@ BLOCKS = {
     "pipeline on cutlass": lambda machines: list(tables_cutlass.pipeline(machines)),
     "convolutions of cutlass": lambda machines: list(tables_cutlass.peers(machines)),
     "ladder": tables_ladder.ladders,
+    "one ladder": tables_ladder.one_ladder,
     "trained networks": tables_training.trained,
     "inference by processes": tables_training.inference,
     "training by processes": tables_training.training,
