@@ -72,8 +72,8 @@ def one_ladder(machines):
             continue
         first = result["stages"][0]
         lines += [f"{machine.short}, {result['date'][:10]}, `{first['stage']}`:", "",
-                  "| kernel | adds | µs | TFLOP/s | times as fast as the one below | `ladder_9_bounds` without it, times "
-                  "as long | error | registers | occupancy |", "|---|---|---:|---:|---:|---:|---:|---:|---:|"]
+                  "| kernel | adds | µs | TFLOP/s | times as fast as the one below | `ladder_9_bounds` without it, "
+                  "times as long | error | registers | occupancy |", "|---|---|---:|---:|---:|---:|---:|---:|---:|"]
         for row in first["rungs"]:
             of, adds = row["launches"][0], row["adds"].replace("a thread an output", "one thread per output")
             lines.append(f"| {row['kernel']} | {adds} | {row['median_us']:,.1f} | {row['tflops']:.1f} | "

@@ -42,29 +42,34 @@ def excerpt_is_wrong(shown, text):
     return "" if "" in faults else faults[0]
 
 
+def check_page(source, program, path):
+    """Faults of a page, the numbers of its outputs and excerpts, and the page with the output of today."""
+    page, name, faults = path.read_text(), path.relative_to(source), []
+
+    def output(block):
+        ran = subprocess.run([program, "explain", *block[1].split()], capture_output=True, text=True)
+        if fault := ran.stderr.strip() or wrong_line(block[2], ran.stdout.splitlines(), "..."):
+            faults.append(f"{name}: `convoy explain {block[1]}`: not printed: {fault}")
+        return block[0] if "..." in block[2].splitlines() else block[0].replace(block[2], ran.stdout)
+
+    written, outputs = OUTPUT.subn(output, page)
+    excerpts = EXCERPT.findall(page)
+    for file, shown in excerpts:
+        if fault := excerpt_is_wrong(shown, (source / file).read_text()):
+            faults.append(f"{name}: not in {file}: {fault}")
+    return faults, outputs, len(excerpts), written
+
+
 def main():
     source, program = Path(sys.argv[1]), sys.argv[2]
     faults, outputs, excerpts = [], 0, 0
     for path in sorted((source / "docs/learn").glob("*.md")):
-        page, name = path.read_text(), path.relative_to(source)
-        if name.name == "explain.md":
+        if path.name == "explain.md":
             continue
-
-        def check(block):
-            command = [program, "explain", *block[1].split()]
-            ran = subprocess.run(command, capture_output=True, text=True)
-            if fault := ran.stderr.strip() or wrong_line(block[2], ran.stdout.splitlines(), "..."):
-                faults.append(f"{name}: `convoy explain {block[1]}`: not printed: {fault}")
-            if "..." in block[2].splitlines():
-                return block[0]
-            return block[0].replace(block[2], ran.stdout)
-
-        outputs += len(OUTPUT.findall(page))
-        written = OUTPUT.sub(check, page)
-        for file, shown in EXCERPT.findall(page):
-            excerpts += 1
-            if fault := excerpt_is_wrong(shown, (source / file).read_text()):
-                faults.append(f"{name}: not in {file}: {fault}")
+        wrong, shown, quoted, written = check_page(source, program, path)
+        faults += wrong
+        outputs += shown
+        excerpts += quoted
         if "--write" in sys.argv:
             path.write_text(written)
     if outputs < 8 or excerpts < 11:
