@@ -3,8 +3,9 @@
 //
 //   choices --check FILE...     exit code 1 and a line for each stage whose choice or time differs
 //   choices --write FILE...     predicts the stages of each file again
-//   choices --explain FILE STAGE    what `convoy explain STAGE --no-measure --no-tuning` prints on the
-//                               machine of the file; the page docs/learn/explain.md is made of it
+//   choices --explain FILE STAGE
+//                               prints the output of `convoy explain STAGE --no-measure` on the
+//                               machine of the file: docs/learn/explain.md shows it
 //
 // A file begins with its machine ("# isa avx512 halves 1 l1 32768 ... threads 2"); a line a stage
 // follows: its text, the kernel, the tile and the predicted microseconds, with tabs between them. A
