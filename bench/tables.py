@@ -77,6 +77,7 @@ BLOCKS = {
     "training by processes": tables_training.training,
     # docs/learn, docs/contribute, docs/lab
     "ladder": tables_ladder.ladders,
+    "one ladder": tables_ladder.one_ladder,
     "registers on ampere": tables_resources.table,
     "pipeline on cutlass": lambda machines: list(tables_cutlass.pipeline(machines)),
     "convolutions of cutlass": lambda machines: list(tables_cutlass.peers(machines)),

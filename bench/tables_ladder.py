@@ -1,4 +1,4 @@
-"""The tables of docs/learn/ladder.md, from what `convoy ladder --json` wrote."""
+"""The table of docs/learn/ladder.md, and those of every stage, from what `convoy ladder --json` wrote."""
 
 
 def factor(row, key="factor"):
@@ -61,3 +61,26 @@ def ladders(machines):
             taken_away = list(ablation(stage))
             lines += taken_away + [""] if taken_away else []
     return lines[:-1]
+
+
+def one_ladder(machines):
+    """The first stage in one table, and what the whole ladder gives on every stage."""
+    lines = []
+    for machine in machines:
+        result = machine.results.get("ladder")
+        if not result:
+            continue
+        first = result["stages"][0]
+        lines += [f"{machine.short}, {result['date'][:10]}, `{first['stage']}`:", "",
+                  "| kernel | adds | µs | TFLOP/s | times as fast as the one below | `ladder_9_bounds` without it, "
+                  "times as long | error | registers | occupancy |", "|---|---|---:|---:|---:|---:|---:|---:|---:|"]
+        for row in first["rungs"]:
+            of, adds = row["launches"][0], row["adds"].replace("a thread an output", "one thread per output")
+            lines.append(f"| {row['kernel']} | {adds} | {row['median_us']:,.1f} | {row['tflops']:.1f} | "
+                         f"{factor(row)} | {factor(row.get('without', {}))} | {row['error']:.1e} | {of['registers']} | "
+                         f"{100 * of['occupancy']:.0f} % |")
+        lines += ["", "The whole ladder, from rung 0 to the fastest rung:", ""]
+        for stage in result["stages"]:
+            us = [row["median_us"] for row in stage["rungs"]]
+            lines.append(f"- `{stage['stage']}`: {us[0] / min(us):,.0f} times as fast, {min(us):,.1f} µs")
+    return lines

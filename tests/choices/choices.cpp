@@ -3,6 +3,9 @@
 //
 //   choices --check FILE...     exit code 1 and a line for each stage whose choice or time differs
 //   choices --write FILE...     predicts the stages of each file again
+//   choices --explain FILE STAGE
+//                               prints the output of `convoy explain STAGE --no-measure` on the
+//                               machine of the file: docs/learn/explain.md shows it
 //
 // A file begins with its machine ("# isa avx512 halves 1 l1 32768 ... threads 2"); a line a stage
 // follows: its text, the kernel, the tile and the predicted microseconds, with tabs between them. A
@@ -16,6 +19,7 @@
 #include <vector>
 
 #include "convoy/error.hpp"
+#include "plan/explain.hpp"
 #include "plan/select.hpp"
 
 namespace convoy {
@@ -103,6 +107,15 @@ Choice choose(const std::string& text, const Machine& machine) {
           selection.tile.cost.seconds * 1e6};
 }
 
+void explain_on(const std::string& path, const std::string& text) {
+  Machine machine = read(path).machine;
+  machine.name = path;
+  PlanOptions options;
+  options.use_tuning = false;
+  const Stage stage = parse_stage(text);
+  fmt::print("{}", to_text(explain(stage, machine, select(stage, machine, options, nullptr))));
+}
+
 void write(const std::string& path) {
   ChoiceFile known = read(path);
   std::ofstream file(path);
@@ -128,8 +141,12 @@ std::size_t check(const std::string& path) {
 
 int run(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
+  if (mode == "--explain" && argc == 4) {
+    explain_on(argv[2], argv[3]);
+    return 0;
+  }
   if ((mode != "--check" && mode != "--write") || argc < 3)
-    throw Error("expected --check FILE... or --write FILE...");
+    throw Error("expected --check FILE..., --write FILE... or --explain FILE STAGE");
   std::size_t different = 0;
   for (int i = 2; i < argc; ++i) {
     if (mode == "--write")

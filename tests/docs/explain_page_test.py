@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""What docs/learn/explain.md shows of sizes, kernels and refusals is what `convoy explain` prints.
+"""docs/learn/explain.md shows exactly the text that `convoy explain` prints: every kernel, refusal and number.
 
-    explain_page_test.py SOURCE PROGRAM      exit code 1 and the first lines that differ
+    explain_page_test.py SOURCE CHOICES PROGRAM            exit code 1 and the first line that differs in each part
+    explain_page_test.py SOURCE CHOICES PROGRAM --write    puts the text of today into the page
 
-Times depend on the machine, and with them which kernel fits and is chosen: those are not compared.
+Outputs of `--no-measure` are compared with CHOICES --explain on a stored machine, so that every computer sees the same
+numbers. All parts must be on the page, except that one example may leave out "Sizes". An output that was measured is
+compared with PROGRAM's, without the times that differ in each run.
 """
 
 import re
@@ -12,48 +15,87 @@ import sys
 from pathlib import Path
 
 PAGE = "docs/learn/explain.md"
+MACHINE = "tests/choices/zen5-2.txt"
+NAME = "AMD EPYC"
+MEASURED = re.compile(r"\d[\d.,]* (?:ns|us|ms|s)\b|\d[\d.]* (?=GFLOP/s|GB/s|times the prediction|%)|\d+ (?=runs)")
+COMMAND = re.compile(r"^    convoy explain (\S+)( --no-measure)? --threads 2$", re.M)
+BLOCK = re.compile(r"^```text\n(.*?)^```$", re.M | re.S)
 
 
-def facts(text):
-    """The lines of "Sizes", and of "Kernels" each kernel's name and refusals, without times."""
-    lines, part = [], ""
+def output_of(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def parts_of(text):
+    """The parts of an explanation by their headings, "" for the stage itself."""
+    parts, heading = {"": []}, ""
     for line in text.splitlines():
-        if re.match(r"[A-Z][A-Za-z ]+$", line):
-            part = line
-        elif part == "Sizes" and line.strip():
-            lines.append(line.rstrip())
-        elif part == "Kernels" and line.strip() and "verdict" not in line:
-            row = re.match(r"[> ] (\S+) .*?(refuses: .*|chosen|fits.*)$", line)
-            if not row:
-                lines.append(line.strip())
-            else:
-                lines.append(row[1])
-                if row[2].startswith("refuses"):
-                    lines.append(f"{row[1]} {row[2]}")
-    return lines
+        if re.fullmatch(r"[A-Z][A-Za-z ]+", line):
+            heading = line
+            parts[heading] = []
+        parts[heading].append(line)
+    return {heading: "\n".join(lines).strip("\n") for heading, lines in parts.items() if "".join(lines)}
 
 
-def commands_of(page):
-    """Each `convoy explain STAGE` of the page and the output that follows it."""
-    parts = re.split(r"^    convoy explain (\S+)$", page, flags=re.M)
-    for stage, rest in zip(parts[1::2], parts[2::2]):
-        yield stage, "\n".join(re.findall(r"```text\n(.*?)```", rest, re.S))
+def comparable(text, measured):
+    text = MEASURED.sub("# ", text).replace(": the arithmetic needs fewer", "") if measured else text
+    return [re.sub(r" +", " ", line) if measured else line for line in text.splitlines()]
+
+
+def difference(shown, printed):
+    """The first line in which two texts differ."""
+    for i in range(max(len(shown), len(printed))):
+        pair = [lines[i].strip() if i < len(lines) else "(no line)" for lines in (shown, printed)]
+        if shown[i:i + 1] != printed[i:i + 1]:
+            return f"the page has\n  {pair[0]}\nexpected\n  {pair[1]}"
+    return ""
+
+
+def compare(where, printed, measured, section):
+    """Faults of a section's blocks, the parts that they show, and the section with the text of today."""
+    faults, shown = [], set()
+
+    def block(found):
+        parts = parts_of(found[1])
+        shown.update(parts)
+        for heading, text in parts.items():
+            lines = [comparable(t, measured) for t in (text, printed.get(heading, ""))]
+            if differs := difference(*lines):
+                faults.append(f'{where}, part "{heading}": {differs}')
+        if measured:
+            return found[0]
+        return "```text\n" + "\n\n".join(printed.get(heading, "") for heading in parts) + "\n```"
+
+    return faults, shown, BLOCK.sub(block, section)
 
 
 def main():
-    page = (Path(sys.argv[1]) / PAGE).read_text()
-    wrong = checked = 0
-    for stage, shown in commands_of(page):
-        command = [sys.argv[2], "explain", stage, "--no-measure", "--no-tuning", "--threads", "2"]
-        printed = facts(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        for line in facts(shown):
-            checked += 1
-            if line not in printed:
-                print(f"{PAGE}: {stage}: `convoy explain` does not print: {line.strip()}", file=sys.stderr)
-                wrong += 1
-    if checked < 30:
-        sys.exit(f"{PAGE}: found only {checked} lines to compare, expected 30 or more. Did its form change?")
-    sys.exit(bool(wrong))
+    source, choices, program = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    machine, page = str(source / MACHINE), (source / PAGE).read_text()
+    commands = list(COMMAND.finditer(page))
+    ends = [command.start() for command in commands[1:]] + [len(page)]
+    rewritten = page[:commands[0].start()] if commands else page
+    faults, wholes = [], 0
+    for command, end in zip(commands, ends):
+        stage, measured = command[1], not command[2]
+        if measured:
+            text = output_of(program, "explain", stage, "--threads", "2", "--no-tuning", "--seconds", "0.01")
+        else:
+            text = output_of(choices, "--explain", machine, stage).replace(f"  {machine}, ", f"  {NAME}, ")
+        printed = parts_of(text)
+        wrong, shown, section = compare(f"{PAGE}: {stage}", printed, measured, page[command.start():end])
+        faults += wrong
+        rewritten += section
+        missing = set(printed) - shown
+        if not measured:
+            faults += [f'{PAGE}: {stage}: the page leaves out the part "{part}"' for part in missing - {"Sizes"}]
+            wholes += not missing
+    if len(commands) < 3 or not wholes:
+        faults.append(f"{PAGE}: {len(commands)} commands, expected 3 or more, and one with all parts of its output")
+    if "--write" in sys.argv:
+        (source / PAGE).write_text(rewritten)
+        return
+    sys.exit("\n".join(faults) if faults else 0)
 
 
 if __name__ == "__main__":

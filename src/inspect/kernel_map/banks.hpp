@@ -7,7 +7,7 @@
 // word that several lanes read is read once. Of LDS, two phases of one half of the warp (of lanes
 // of 8 bytes, of the whole warp) are one where in each, lanes i and i ^ 1, or lanes i and i ^ 2,
 // read the same place: nobody documents it, and ncu counts it so to the last wavefront
-// (docs/learn/kernel-from-inside.md, Bank conflicts).
+// (docs/learn/banks.md).
 #pragma once
 
 #include <string>
