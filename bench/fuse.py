@@ -3,8 +3,9 @@
 
     bench/fuse.py [--device cuda] [--dtype float16] [--batch 8] [--threads 2] [--json FILE]
 
-channels_last everywhere; compiled means torch.compile with frozen weights. Rounds take the three in turns; given are
-the median and the least of each, and fused is compared with the faster of the other two. csnn is SpikingJelly's own
+channels_last everywhere; compiled means torch.compile with frozen weights, frozen convoy.fuse with frozen=True, and
+fused convoy.fuse, which looks at each call whether weights have changed. Rounds take them in turns; given are the median
+and the minimum of each. Speedups are those of fused and of frozen over the faster of PyTorch's two. csnn is SpikingJelly's own
 network for Fashion-MNIST (activation_based.examples.conv_fashion_mnist, T = 4), reset after each call.
 """
 
@@ -97,6 +98,8 @@ def measure(name, options):
     wait = torch.cuda.synchronize if options.device == "cuda" else lambda: None
     fused = convoy.fuse(model, x, show=options.table)
     calls = {"eager": model, "compiled": torch.compile(model), "fused": fused}
+    if not spiking:
+        calls["frozen"] = convoy.fuse(model, x, show=False, frozen=True)
     if spiking:
         from spikingjelly.activation_based import functional
 
@@ -114,8 +117,11 @@ def measure(name, options):
     row = {way + "_ms": round(statistics.median(taken) * 1e3, 4) for way, taken in times.items()}
     row |= {way + "_least_ms": round(min(taken) * 1e3, 4) for way, taken in times.items()}
     for kind in ("ms", "least_ms"):
-        best = min(row[f"{way}_{kind}"] for way in calls if way != "fused")
-        row["speedup" if kind == "ms" else "speedup_of_least"] = round(best / row[f"fused_{kind}"], 3)
+        best = min(row[f"{way}_{kind}"] for way in calls if way in ("eager", "compiled"))
+        name_of = "speedup" if kind == "ms" else "speedup_of_least"
+        row[name_of] = round(best / row[f"fused_{kind}"], 3)
+        if "frozen" in calls:
+            row["frozen_" + name_of] = round(best / row[f"frozen_{kind}"], 3)
     with open("/proc/loadavg") as load:
         row["load"] = float(load.read().split()[0])
     if spiking:

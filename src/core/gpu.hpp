@@ -59,6 +59,8 @@ struct Fill {
   /// transforms, which of [36 K, C] it is; -1: it is 0.
   const std::int32_t* map = nullptr;
   PackedBlock to;
+  /// On the device: nothing is packed while it is 0; null: always packed.
+  const std::int32_t* changed = nullptr;
   // For transforms only: how the weights [K,3,3,C] lie, and how far from the first the first tap
   // is.
   Index k = 0, c = 0, origin = 0;
@@ -66,10 +68,26 @@ struct Fill {
 };
 /// Enqueues it behind all that the stream holds. Throws Error.
 void fill(Device device, Stream stream, const Fill& fill);
-/// Enqueues what no later kernel overlaps with: kernels that read their weights before the work in
-/// front of them is done find them filled. scratch: 4 bytes on the device that are not read. Throws
-/// Error.
-void finish_fills(Device device, Stream stream, void* scratch);
+/// Sets `changed` to 0, and is what no later kernel overlaps with: kernels that read their weights
+/// before the work in front of them is done find them filled. Throws Error.
+void finish_fills(Device device, Stream stream, std::int32_t* changed);
+
+/// A fingerprint of memory on a device, by which its stream sees that the memory holds something
+/// else. All pointers are to memory on the device.
+struct Watch {
+  const void* from = nullptr;
+  std::size_t bytes = 0;
+  std::uint64_t meaning = 0;  // the same bytes of another meaning (type, order) count as changed
+  void* seen = nullptr;       // watch_sum_bytes per chunk of watch_chunk bytes, of the last call
+  const void* keys = nullptr;       // watch_key_bytes, random
+  std::int32_t* changed = nullptr;  // becomes 1 if a chunk's fingerprint is not the one of `seen`
+};
+constexpr std::size_t watch_chunk = 32768, watch_sum_bytes = 16;
+constexpr std::size_t watch_key_bytes = watch_chunk + watch_sum_bytes;
+/// Enqueues the comparison, which writes the new fingerprints to `seen`. Throws Error.
+void compare(Device device, Stream stream, const Watch& watch);
+/// Enqueues that the next comparison finds changes. Throws Error.
+void forget(Device device, Stream stream, void* seen, std::size_t bytes);
 
 /// What surrounds the layers of a network; enqueued on the stream. Each throws Error.
 /// `count` u8 values of whole pixels to values [channels][256].

@@ -39,7 +39,15 @@ double time(Device device, Stream, const std::function<void()>&) {
 void fill(Device device, Stream, const Fill&) {
   refuse(device);
 }
-void finish_fills(Device device, Stream, void*) {
+void finish_fills(Device device, Stream, std::int32_t*) {
+  refuse(device);
+}
+
+void compare(Device device, Stream, const Watch&) {
+  refuse(device);
+}
+
+void forget(Device device, Stream, void*, std::size_t) {
   refuse(device);
 }
 

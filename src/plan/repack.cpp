@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <limits>
+#include <random>
+#include <utility>
 
 #include "core/assume.hpp"
 #include "core/gpu.hpp"
@@ -36,6 +40,32 @@ Index place_of(Index number, const TensorView& weights, bool flips) {
          tap % shape[2] * weights.stride[2] + c * weights.stride[3];
 }
 
+/// Whether the weights fill the memory from the first to the last, in whatever order.
+bool fills_its_memory(const TensorView& weights) {
+  std::array<std::pair<Index, Index>, 4> axes;  // stride and size
+  for (std::size_t i = 0; i < axes.size(); ++i) axes[i] = {weights.stride[i], weights.shape[i]};
+  std::sort(axes.begin(), axes.end());
+  Index elements = 1;
+  for (const auto& [stride, size] : axes) {
+    if (size == 1) continue;
+    if (stride != elements) return false;
+    elements *= size;
+  }
+  return true;
+}
+
+/// Drawn once per process: weights can't be made to have a fingerprint of others.
+const Tensor& watch_keys() {
+  static const Tensor keys = [] {
+    Tensor drawn(DType::u8, {static_cast<Index>(gpu::watch_key_bytes)});
+    std::random_device random;
+    auto* const words = reinterpret_cast<std::uint32_t*>(drawn.data<std::uint8_t>());
+    std::generate_n(words, gpu::watch_key_bytes / sizeof *words, std::ref(random));
+    return drawn;
+  }();
+  return keys;
+}
+
 }  // namespace
 
 std::vector<Index> sources_of(const Prepared& prepared, std::size_t block, Index sources) {
@@ -62,13 +92,8 @@ Repack::Repack(const Prepared& prepared, const Stage& stage, Device device, bool
                     to_text(stage), to_text(device)));
 }
 
-void Repack::make_maps(const Prepared& prepared, const TensorView& weights, Stream stream) {
-  if (gpu::is_captured(device_, stream))
-    throw Error(
-        "repack: the stream is being captured in a CUDA graph, and the first repack of weights "
-        "that lie so takes memory. Call repack once before the capture, as PyTorch's warm-up "
-        "does.");
-  maps_.clear();
+std::vector<Tensor> Repack::maps_of(const Prepared& prepared, const TensorView& weights) const {
+  std::vector<Tensor> maps;
   const std::vector<PackedBlock> blocks = weights_->blocks();
   const Index elements = shapes_of(stage_).w_elements;
   for (std::size_t block = 0; block < blocks.size(); ++block) {
@@ -76,7 +101,7 @@ void Repack::make_maps(const Prepared& prepared, const TensorView& weights, Stre
     const Index sources = transforms ? math::winograd4::points * stage_.k * stage_.c : elements;
     const std::vector<Index> all = sources_of(prepared, block, sources);
     CONVOY_ASSUME(static_cast<Index>(all.size()) == blocks[block].count);
-    Tensor map(DType::i32, {static_cast<Index>(all.size()) + 1});  // and the scratch of its end
+    Tensor map(DType::i32, {static_cast<Index>(all.size())});
     for (std::size_t i = 0; i < all.size(); ++i) {
       const Index from = all[i] < 0 || transforms ? all[i] : place_of(all[i], weights, flips_);
       if (from > std::numeric_limits<std::int32_t>::max())
@@ -86,23 +111,65 @@ void Repack::make_maps(const Prepared& prepared, const TensorView& weights, Stre
             describe(weights)));
       map.data<std::int32_t>()[i] = static_cast<std::int32_t>(from);
     }
-    maps_.push_back(map.to(device_));
+    maps.push_back(map.to(device_));
   }
-  std::copy_n(weights.stride.begin(), 4, strides_.begin());
+  return maps;
+}
+
+void Repack::make_watch() {
+  const auto most = static_cast<std::size_t>(shapes_of(stage_).w_elements) * sizeof(float);
+  const std::size_t chunks = (most + gpu::watch_chunk - 1) / gpu::watch_chunk;
+  keys_ = watch_keys().to(device_);
+  seen_ = Tensor(DType::u8, {static_cast<Index>(chunks * gpu::watch_sum_bytes)}, device_);
+  changed_ = Tensor(DType::i32, {1}, device_);
+}
+
+const Repack::Order& Repack::order_of(const Prepared& prepared, const TensorView& weights,
+                                      Stream stream) {
+  Strides strides{};  // those of single elements say nothing
+  for (std::size_t i = 0; i < strides.size(); ++i)
+    if (weights.shape[i] > 1) strides[i] = weights.stride[i];
+  if (const auto found = orders_.find(strides); found != orders_.end()) return found->second;
+  if (gpu::is_captured(device_, stream))
+    throw Error(
+        "repack: the stream is being captured in a CUDA graph, and the first repack of weights "
+        "that lie so takes memory. Call repack once before the capture, as PyTorch's warm-up "
+        "does.");
+  if (orders_.empty()) make_watch();
+  Order order{orders_.size() + 1, maps_of(prepared, weights)};
+  return orders_.emplace(strides, std::move(order)).first->second;
+}
+
+void Repack::compare(const TensorView& weights, std::uint64_t order, Stream stream) {
+  // The type and the order are part of the fingerprint: the same bytes are other weights by them.
+  constexpr std::uint64_t types = 256;
+  gpu::compare(device_, stream,
+               {.from = weights.data,
+                .bytes = static_cast<std::size_t>(weights.elements()) * size_of(weights.dtype),
+                .meaning = order * types + static_cast<std::uint64_t>(weights.dtype),
+                .seen = seen_.data<std::uint8_t>(),
+                .keys = keys_.data<std::uint8_t>(),
+                .changed = changed_.data<std::int32_t>()});
 }
 
 void Repack::fill(const Prepared& prepared, const TensorView& weights, Stream stream) {
-  if (maps_.empty() || !std::equal(strides_.begin(), strides_.end(), weights.stride.begin()))
-    make_maps(prepared, weights, stream);
+  const Order& order = order_of(prepared, weights, stream);
+  const bool compares = fills_its_memory(weights);
+  if (compares)
+    compare(weights, order.number, stream);
+  else  // what is packed now has no fingerprint
+    gpu::forget(device_, stream, seen_.data<std::uint8_t>(),
+                static_cast<std::size_t>(seen_.elements()));
   const std::vector<PackedBlock> blocks = weights_->blocks();
   for (std::size_t block = 0; block < blocks.size(); ++block) {
     gpu::Fill fill{.from = weights.data,
                    .from_type = weights.dtype,
-                   .map = maps_[block].data<std::int32_t>(),
-                   .to = blocks[block]};
+                   .map = order.maps[block].data<std::int32_t>(),
+                   .to = blocks[block],
+                   .changed = compares ? changed_.data<std::int32_t>() : nullptr};
     if (blocks[block].of_transforms) {
       fill.k = stage_.k, fill.c = stage_.c;
-      std::copy_n(strides_.begin(), 4, fill.stride.begin());
+      std::copy_n(weights.stride.begin(), 4, fill.stride.begin());
       if (flips_) {  // the last tap first
         fill.origin = 2 * (fill.stride[1] + fill.stride[2]);
         fill.stride[1] = -fill.stride[1], fill.stride[2] = -fill.stride[2];
@@ -110,7 +177,7 @@ void Repack::fill(const Prepared& prepared, const TensorView& weights, Stream st
     }
     gpu::fill(device_, stream, fill);
   }
-  gpu::finish_fills(device_, stream, maps_.front().data<std::int32_t>() + blocks.front().count);
+  gpu::finish_fills(device_, stream, changed_.data<std::int32_t>());
 }
 
 }  // namespace convoy

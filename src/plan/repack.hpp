@@ -2,11 +2,15 @@
 // stream: the host neither reads them nor waits.
 //
 // A kernel's packing only moves values (`Prepared::laid_out`). So packing numbers instead of
-// weights tells for each packed value which weight it is: that is a map, made once for a way that
-// the weights lie, and one kernel follows it at each call.
+// weights tells for each packed value which weight it is: that is a map, made once for each order
+// of the weights in memory, and one kernel follows it. Another kernel, in front of it, compares the
+// weights with a fingerprint of those that were packed last: while they are the same, nothing is
+// packed.
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -28,21 +32,30 @@ class Repack {
   /// The memory that `fill` writes to: for `Prepared::use`.
   const std::shared_ptr<const PackedWeights>& weights() const { return weights_; }
 
-  /// Enqueues the packing of weights [K,R,S,C/groups] on the device, whatever their strides. All
-  /// that is put on the stream later reads the new weights. The first call, and one for weights
-  /// that lie otherwise than those before, makes a map: it waits for the GPU, and throws Error if
-  /// the stream is being captured.
+  /// Enqueues the packing of weights [K,R,S,C/groups] on the device, whatever their strides, if
+  /// they are not those that were packed last; weights with gaps between them are always packed.
+  /// All that is put on the stream later reads the new weights. The first call for an order of the
+  /// weights in memory makes its map: it waits for the GPU, and throws Error if the stream is being
+  /// captured.
   void fill(const Prepared& prepared, const TensorView& weights, Stream stream);
 
  private:
-  void make_maps(const Prepared& prepared, const TensorView& weights, Stream stream);
+  using Strides = std::array<Index, 4>;
+  struct Order {
+    std::uint64_t number = 0;   // in the order of the first calls, from 1
+    std::vector<Tensor> maps;   // one per block
+  };
+  const Order& order_of(const Prepared& prepared, const TensorView& weights, Stream stream);
+  std::vector<Tensor> maps_of(const Prepared& prepared, const TensorView& weights) const;
+  void make_watch();
+  void compare(const TensorView& weights, std::uint64_t order, Stream stream);
 
   Stage stage_;
   Device device_;
   bool flips_;
   std::shared_ptr<const PackedWeights> weights_;
-  std::array<Index, 4> strides_{};  // of the weights that the maps are of
-  std::vector<Tensor> maps_;        // one per block; empty: there are none yet
+  std::map<Strides, Order> orders_;  // all stay: CUDA graphs may have captured fills by them
+  Tensor seen_, keys_, changed_;     // of gpu::Watch; since the first fill
 };
 
 }  // namespace convoy

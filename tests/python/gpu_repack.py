@@ -6,6 +6,7 @@
 """
 
 import pathlib
+import math
 import re
 import sys
 
@@ -120,6 +121,67 @@ for text in ("f16:n2h14w14c256k256r3pad1", "f16:n1h8w8c64k64r1", "f16:n2h28w28c3
         graph.replay()
         right = right and ((scale < 0 and "relu" in text) or torch.equal(y, (fixed.float() * scale).to(y.dtype)))
     said("  and in a CUDA graph, whose launches read the weights of the moment", right)
+
+# Weights that stay are not packed again: whatever changes is seen, by whichever way the weights lie.
+for text in ("f16:n1h8w8c72k136r3pad1", "n1h9w9c5k7r3pad1", "bf16:n1h1w1c4100k1000r1", "f16:n2h14w14c256k256r3pad1"):
+    stage = convoy.Stage(text)
+    generator = torch.Generator().manual_seed(2)
+    x, more, kind = inputs(stage, generator)
+    plan = convoy.Plan(stage, device="cuda", axes="nhwc")
+    count = math.prod(stage.w_shape)
+    right = True
+
+    def gives(weights, plan=plan, stage=stage, x=x, more=more):
+        """Whether a run behind repack has the bits of a fresh plan, twice."""
+        want = outputs(convoy.Plan(stage, weights.float().cpu(), device="cuda", axes="nhwc", kernel=plan.kernel), x, more)
+        for _ in range(2):
+            plan.repack(weights)
+            if not all(torch.equal(a, b) for a, b in zip(outputs(plan, x, more), want, strict=True)):
+                return False
+        return True
+
+    room = torch.zeros(2 * count + 8, dtype=kind, device="cuda")
+    for skip in (0, 1, 3, 8):  # aligned to 16 bytes, and not
+        w = room[skip : skip + count].view(stage.w_shape)
+        w.copy_(torch.randn(stage.w_shape, generator=generator))
+        right &= gives(w)
+        for at in (0, count - 1, count // 2, *(min(i * 16384 + 5, count - 1) for i in range(4))):
+            w.view(-1)[at] += 1
+            right &= gives(w)
+    said(f"{stage} ({plan.kernel}): one changed weight is seen", right)
+    w = torch.randn(stage.w_shape, generator=generator).to(kind).cuda()
+    with_gaps = torch.randn((*stage.w_shape[:-1], 2 * stage.w_shape[-1]), generator=generator).to(kind).cuda()
+    with_gaps = with_gaps[..., : stage.w_shape[-1]]
+    again = gives(w) and gives(with_gaps) and gives(w) and gives(w.float()) and gives(w) and gives(with_gaps)
+    with_gaps.add_(1)
+    again = again and gives(with_gaps)
+    flat = torch.randn(count, generator=generator).to(kind).cuda()  # the same bytes in two orders
+    k, r, s, c = stage.w_shape
+    again = again and gives(flat.view(k, r, s, c)) and gives(flat.view(k, c, r, s).permute(0, 2, 3, 1))
+    said("  weights with gaps, of another type and in another order in turns", again and gives(flat.view(k, r, s, c)))
+
+big = convoy.Plan("f16:n1h1w1c8192k4096r1", device="cuda")
+w = torch.randn(big.stage.w_shape, device="cuda").half()
+
+
+def seconds(change):
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    least = 1e9
+    for _ in range(20):
+        if change:
+            w.neg_()
+        begin.record()
+        big.repack(w)
+        end.record()
+        end.synchronize()
+        least = min(least, begin.elapsed_time(end) / 1e3)
+    return least
+
+
+big.repack(w)
+packed, compared = seconds(True), seconds(False)
+said(f"64 MiB of weights: packed in {1e6 * packed:.0f} us, compared in {1e6 * compared:.0f}", compared < packed / 3)
+
 fresh = convoy.Plan("f16:n1h8w8c64k64r1", device="cuda")
 graph = torch.cuda.CUDAGraph()
 w = torch.zeros(64, 1, 1, 64, device="cuda")

@@ -1,0 +1,110 @@
+// Whether memory on the GPU still holds what it held, without a copy of it: 128 bits for each chunk.
+//
+// The hash is NH of UMAC (RFC 4418, 5.2.2), as that of python/bindings/contents.cpp: a key's word is
+// added to each 32-bit word, and pairs are multiplied and summed in 64 bits. Two chunks that differ
+// have the same sum for at most one in 2^32 keys. A second sum with the key shifted (Toeplitz's
+// construction) makes that one in 2^64. Each byte is read once; memory bounds it.
+#include "core/gpu.hpp"
+#include "cuda/error.hpp"
+#include "cuda/launch.hpp"
+#include "cuda/memory.hpp"
+
+namespace convoy::cuda {
+namespace {
+
+constexpr int of_cta = 256, warps = of_cta / 32;
+constexpr int vector_bytes = sizeof(uint4), sums = 2;
+constexpr int vectors = gpu::watch_chunk / vector_bytes;  // of a chunk, which is a CTA's
+constexpr int of_thread = vectors / of_cta;
+static_assert(gpu::watch_sum_bytes == sums * sizeof(unsigned long long));
+static_assert(gpu::watch_key_bytes == (vectors + sums - 1) * vector_bytes);
+
+struct WatchParams {
+  const unsigned char* from;
+  Index bytes;
+  unsigned long long meaning;
+  ulonglong2* seen;
+  const uint4* keys;
+  std::int32_t* changed;
+  bool aligned;  // to vectors
+};
+
+/// Bytes behind the end count as zeros.
+__device__ uint4 bytewise(const WatchParams& p, Index at) {
+  union {
+    uint4 vector;
+    unsigned char bytes[vector_bytes];
+  } all;
+  for (int i = 0; i < vector_bytes; ++i) all.bytes[i] = at + i < p.bytes ? p.from[at + i] : 0;
+  return all.vector;
+}
+
+__device__ unsigned long long product(unsigned a, unsigned b) {
+  return static_cast<unsigned long long>(a) * b;
+}
+
+__device__ unsigned long long mixed(const uint4& word, const uint4& key) {
+  return product(word.x + key.x, word.y + key.y) + product(word.z + key.z, word.w + key.w);
+}
+
+__global__ void __launch_bounds__(of_cta) compare(WatchParams p) {
+  const Index begin = static_cast<Index>(blockIdx.x) * gpu::watch_chunk;
+  uint4 words[of_thread];
+#pragma unroll
+  for (int i = 0; i < of_thread; ++i) {
+    const Index at = begin + static_cast<Index>(i * of_cta + threadIdx.x) * vector_bytes;
+    // Read once: other data keeps its place in the caches.
+    words[i] = p.aligned && at + vector_bytes <= p.bytes
+                   ? __ldcs(reinterpret_cast<const uint4*>(p.from + at))
+                   : bytewise(p, at);
+  }
+  unsigned long long first = 0, second = 0;
+#pragma unroll
+  for (int i = 0; i < of_thread; ++i) {
+    const int at = i * of_cta + threadIdx.x;
+    first += mixed(words[i], p.keys[at]);
+    second += mixed(words[i], p.keys[at + 1]);
+  }
+  for (int lanes = 16; lanes > 0; lanes /= 2) {
+    first += __shfl_xor_sync(~0U, first, lanes);
+    second += __shfl_xor_sync(~0U, second, lanes);
+  }
+  __shared__ ulonglong2 of_warps[warps];
+  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = make_ulonglong2(first, second);
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  ulonglong2 sum = make_ulonglong2(p.meaning, 0);
+  for (int warp = 0; warp < warps; ++warp) sum.x += of_warps[warp].x, sum.y += of_warps[warp].y;
+  const ulonglong2 before = p.seen[blockIdx.x];
+  if (sum.x == before.x && sum.y == before.y) return;
+  p.seen[blockIdx.x] = sum;
+  *p.changed = 1;
+}
+
+}  // namespace
+}  // namespace convoy::cuda
+
+namespace convoy::gpu {
+
+void compare(Device device, Stream stream, const Watch& watch) {
+  const cuda::OnDevice on(device.index);
+  cuda::check(on.error(), "choosing " + to_text(device));
+  cuda::WatchParams p{};
+  p.from = static_cast<const unsigned char*>(watch.from);
+  p.bytes = static_cast<Index>(watch.bytes), p.meaning = watch.meaning;
+  p.seen = static_cast<ulonglong2*>(watch.seen), p.keys = static_cast<const uint4*>(watch.keys);
+  p.changed = watch.changed;
+  p.aligned = reinterpret_cast<std::uintptr_t>(watch.from) % cuda::vector_bytes == 0;
+  const auto chunks = static_cast<int>((watch.bytes + watch_chunk - 1) / watch_chunk);
+  const cuda::Launch how{chunks, cuda::of_cta, 0, static_cast<cudaStream_t>(stream.handle)};
+  cuda::check(cuda::launch(cuda::compare, how, p), "launching the comparison of weights");
+}
+
+void forget(Device device, Stream stream, void* seen, std::size_t bytes) {
+  const cuda::OnDevice on(device.index);
+  cuda::check(on.error(), "choosing " + to_text(device));
+  cuda::check(cudaMemsetAsync(seen, 0, bytes, static_cast<cudaStream_t>(stream.handle)),
+              "forgetting weights");
+}
+
+}  // namespace convoy::gpu
