@@ -16,9 +16,9 @@ if(CONVOY_TESTS)
   add_executable(fit_halo_cost bench/fit/halo_cost.cpp bench/fit/measured_tiles.cpp)
   target_include_directories(fit_halo_cost PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(fit_halo_cost PRIVATE convoy_verify CUDA::cudart_static)
-  set(tiles ${PROJECT_SOURCE_DIR}/bench/results/h200/tiles)
+  set(tiles ${PROJECT_SOURCE_DIR}/bench/fit/h200/tiles.json)
   add_test(NAME cuda_fit_halo_cost
-           COMMAND fit_halo_cost --check ${tiles}.json)
+           COMMAND fit_halo_cost --check ${tiles})
   gtest_discover_tests(cuda_tests TEST_PREFIX cuda. TEST_FILTER -Gpu* TEST_LIST no_gpu
                        DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
   gtest_discover_tests(cuda_tests TEST_PREFIX cuda. TEST_FILTER Gpu* TEST_LIST with_gpu

@@ -4,7 +4,7 @@
 //   fit_halo_cost --check FILE...
 //
 // FILE holds rows {"stage", "tiles": [[tile, microseconds], ...]}, as
-// bench/results/h200/tiles.json. Minimised is what the picks take over the best tile of each stage
+// bench/fit/h200/tiles.json. Minimised is what the picks take over the best tile of each stage
 // and, far less, the distance of the predicted times. Files after --beside are only reported on.
 // --check sees whether the fit still does: from constants that are a third off it must come back at
 // least half of the way to the loss of those in costs.hpp.

@@ -16,7 +16,7 @@ namespace convoy::cuda::sm90 {
 namespace {
 
 Picks picks_in(const std::string& result) {
-  return picks_of(measured_tiles(source_path("bench/results/h200/") + result, h200()), h200(),
+  return picks_of(measured_tiles(source_path("bench/fit/h200/") + result, h200()), h200(),
                   HaloCosts());
 }
 

@@ -60,8 +60,8 @@ TEST(Depthwise, RefusesWithEveryReason) {
 
 // Tiles measured on an H200: what the cost model picks must come near the best of them.
 TEST(Depthwise, CostModelPicksNearTheBestMeasured) {
-  std::ifstream file(source_path("bench/results/h200/depthwise-tiles.json"));
-  ASSERT_TRUE(file) << "bench/results/h200/depthwise-tiles.json is missing";
+  std::ifstream file(source_path("bench/fit/h200/depthwise-tiles.json"));
+  ASSERT_TRUE(file) << "bench/fit/h200/depthwise-tiles.json is missing";
   const nlohmann::json results = nlohmann::json::parse(file);
   const Machine machine = machine_of(h200());
   double sum = 0;

@@ -20,7 +20,7 @@ struct Loaded {
       : clock(clock_share * device.clock), memory(memory_share * device.memory_bandwidth / clock) {}
 };
 
-/// Fitted by bench/fit/halo_cost.cpp to measured tiles (bench/results/h200/tiles.json) so that what
+/// Fitted by bench/fit/halo_cost.cpp to measured tiles (bench/fit/h200/tiles.json) so that what
 /// the model picks is fast; as times they are of the order that in-kernel clocks show, no more.
 struct HaloCosts {
   double clock = 1.558e9 / measured_clock;  // share of the device's

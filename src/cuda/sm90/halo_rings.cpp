@@ -12,7 +12,7 @@ std::span<const TapBox> boxes_of(const HaloLayout& l) {
 }
 
 // Depths of the rings. The tiles that the cost model was fitted to have them
-// (bench/results/h200/tiles.json): a deeper ring changes what a tile costs, so fit it anew.
+// (bench/fit/h200/tiles.json): a deeper ring changes what a tile costs, so fit it anew.
 /// Of both rings where each slab comes with a box of its own.
 constexpr int most_together = 8;
 /// Of weights: a slab is loaded while the others' math runs, which covers several loads' time.
