@@ -20,12 +20,11 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "navigation",
-    "program_reference",
     "source_pages",
 ]
 root_doc = "docs/index"
-include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**/*.md", "models/**/README.md",
-                    "bench/results/**/README.md"]
+include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md", "docs/**/*.md", "models/**/README.md",
+                    "bench/results/*.md", "bench/results/**/*.md"]
 exclude_patterns = ["build", ".git", "src", "tests", "shapes", "docs/site"]
 
 html_theme = "furo"
@@ -40,13 +39,14 @@ pygments_dark_style = "github-dark"
 
 source_suffix = {".md": "markdown"}
 myst_heading_anchors = 4
-myst_links_external_new_tab = False
+myst_url_schemes = {"http": None, "https": None, "mailto": None,
+                    "source": "{{path}}{{fragment}}"}  # of source_pages.py
 suppress_warnings = ["myst.header"]
 
 nitpicky = True
 # Names of the standard library and of others' packages, which this site does not describe.
 nitpick_ignore_regex = [
-    ("cpp:identifier", r"(std|__cxx11|DL\w+|size_t|int64_t|uint\d+_t)(::.*)?"),
+    ("cpp:identifier", r"(convoy|std|__cxx11|DL\w+|size_t|int64_t|uint\d+_t)(::.*)?"),
     ("py:.*", r"(numpy|np|torch|nn|nir|jax|ray|cupy|typing|collections|os|pathlib|types|nanobind)(\..*)?"),
 ]
 

@@ -6,6 +6,8 @@ read: the table of contents, and the C++ and Python references.
 
 from pathlib import Path
 
+import cpp_reference
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # Caption, then pages. A page that ends in "/" is a folder: its index page, with the folder's other pages below it.
@@ -45,7 +47,7 @@ def document(page: str) -> str:
     name = page.removeprefix("/") if page.startswith("/") else f"docs/{page}"
     if not page.endswith("/"):
         return name
-    return next(f"{name}{index}" for index in INDEXES if (ROOT / f"{name}{index}.md").exists())
+    return next((f"{name}{index}" for index in INDEXES if (ROOT / f"{name}{index}.md").exists()), f"{name}index")
 
 
 def toctree(pages: list[str], caption: str = "") -> str:
@@ -79,7 +81,8 @@ def add(app, docname: str, content: list[str]) -> None:
     elif docname == "docs/reference/python":
         content[0] += python_reference()
     elif docname.startswith("docs/reference/cpp/") and not docname.endswith("index"):
-        content[0] += f"\n```{{doxygenfile}} {Path(docname).name}.hpp\n```\n"
+        xml = Path(app.config.breathe_projects[app.config.breathe_default_project])
+        content[0] += cpp_reference.directives(xml, f"{Path(docname).name}.hpp")
     if "/" + docname in APART:
         content[0] = "---\norphan: true\n---\n\n" + content[0]
 
