@@ -40,6 +40,7 @@ MODULES = {
     "convoy.nir_reading": "convoy.nir_reading: model folders from NIR graphs",
     "convoy.ray": "convoy.ray: labels of many images by Ray",
 }
+VERSION = [".. py:data:: __version__", "   :type: str", "", "   The version of the package, for example ``0.1.0``."]
 
 
 def document(page: str) -> str:
@@ -66,7 +67,7 @@ def python_reference() -> str:
     parts = []
     for module, title in MODULES.items():
         parts += [f"\n## {title}\n", "```{eval-rst}", f".. automodule:: {module}", "   :members:",
-                  "   :show-inheritance:", "```", ""]  # fmt: skip
+                  "   :show-inheritance:", "", *(VERSION if module == "convoy" else []), "```", ""]  # fmt: skip
     return "\n".join(parts)
 
 

@@ -36,7 +36,7 @@ class Help(unittest.TestCase):
 
     def test_shell_scripts(self):
         """Whoever asks what one does has not asked for a build."""
-        for script in ("demo", "deps", "format", "peers", "test", "wheel"):
+        for script in ("demo", "deps", "docs", "format", "peers", "test", "wheel"):
             with self.subTest(script):
                 done = subprocess.run([SOURCE / "scripts" / script, "--help"], capture_output=True, text=True,
                                       stdin=subprocess.DEVNULL, timeout=60)
