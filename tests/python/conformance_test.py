@@ -4,7 +4,7 @@ Each sample ends in one of three ways, and is counted: right; refused, by a conv
 PyTorch, as the table of `fuse` says or as no stage is the like of it. A wrong value, another error, a gradient that
 is missing or of another type are failures. CONVOY_CONFORMANCE_DEVICE=cuda runs it on a GPU.
 
-Values are held to docs/trust/numbers.md: |y - y64| <= 2^-24 (24 S + 16 S') and half a unit in the last place of the type;
+Values are held to docs/trust/numbers.md: |y - y64| <= 2^-24 (24 S + 16 S') and half a unit in the last place,
 where S is the sum of the products' magnitudes and S' the largest S of a filter. A folded norm of f16 or bf16 adds half
 a unit in the last place of each weight. Gradients are ATen's: the same bound with their own sums, and twice the largest
 error that PyTorch's own gradient has.

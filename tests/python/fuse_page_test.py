@@ -40,6 +40,52 @@ class Written(nn.Module):
         return eval(self.expression, globals(), {"x": x, "conv": self.conv, "linear": self.linear})
 
 
+class Given(nn.Module):
+    """A model whose forward is this function of it and x."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.conv, self.calls, self.function = nn.Conv2d(4, 8, 3), 0, function
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+class ByKeyword(nn.Module):
+    def forward(self, x, *, y):
+        return x + y
+
+
+def counted(self, x):
+    self.calls += 1
+    return self.conv(x)
+
+
+def without_gradients(self, x):
+    with torch.no_grad():
+        return self.conv(x)
+
+
+def replaced():
+    model = nn.Sequential(nn.Conv2d(4, 8, 3))
+    model.forward = lambda x: x
+    return model
+
+
+# By the first cell of the table of refused models, up to its comma or colon: models of that kind.
+REFUSED = {
+    "in training mode": [lambda: nn.Conv2d(4, 8, 3)],
+    "control flow that depends on values or sizes": [lambda: Given(lambda _, x: x if x.sum() > 0 else -x)],
+    "compiled or scripted": [lambda: torch.compile(nn.Sequential(nn.Conv2d(4, 8, 3)))],
+    "hooks on the model itself or on all modules": [lambda: hooked(nn.Sequential(nn.Conv2d(4, 8, 3))), replaced],
+    "a forward that keeps or counts something": [lambda: Given(counted)],
+    "`no_grad`": [lambda: Given(without_gradients)],
+    "random numbers that forward draws without an input of its layers": [
+        lambda: Given(lambda self, x: self.conv(x) + torch.rand(1))],
+    "arguments by keyword only": [ByKeyword],
+}  # fmt: skip
+
+
 def report_of(layers, **options):
     torch.manual_seed(3)
     if layers.startswith(("nn.", "hooked(")):
@@ -81,6 +127,19 @@ class FusePage(unittest.TestCase):
             for one in re.split(r", (?=nn\.)", layers) if "Flatten" not in layers else [layers]:
                 with self.subTest(one):
                     self.assertEqual(report_of(one), [])
+
+    def test_refused_models(self):
+        table = PAGE.read_text().partition("| model | remedy |\n|---|---|\n")[2].partition("\n\n")[0]
+        cells = [re.split(r"[,:] | \|", line.removeprefix("| "))[0] for line in table.splitlines()]
+        self.assertEqual(cells, list(REFUSED))
+        for cell, makers in REFUSED.items():
+            for make in makers:
+                model = make()
+                if cell != "in training mode":
+                    model.eval()
+                with self.subTest(cell), self.assertRaises(convoy.Error) as caught:
+                    convoy.fuse(model, torch.randn(2, 4, 12, 12), show=False)
+                self.assertRegex(str(caught.exception), "^model: ")
 
     def test_a_layer_between_ends_the_stage(self):
         (row,) = report_of("nn.Conv2d(4, 8, 3), nn.Dropout(), nn.ReLU()")

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 import unittest
 from pathlib import Path
 
@@ -15,6 +16,8 @@ import convoy  # noqa: F401  (what the pages are about is here)
 SOURCE = Path(__file__).resolve().parents[2]
 # A block of Python, and the block of text right after it, if there is one; words such as "prints" may be between.
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\s*(?:[^\n#`|][^\n`]*\n){0,2}\s*^```text\n(.*?)^```\n)?", re.S | re.M)
+# A file that a page asks the reader to write: its name and, indented, its text.
+FILE = re.compile(r"Put it into `([^`\n]+)`:\n\n((?:    [^\n]*\n|\n)+)")
 
 
 def pages():
@@ -27,6 +30,16 @@ def blocks(page):
     text = page.read_text()
     for found in BLOCK.finditer(text):
         yield text.count("\n", 0, found.start()) + 2, found[1], found[2]
+
+
+def run(page, code):
+    """In a folder of its own, with the files that the page tells the reader to write."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in FILE.findall(page.read_text()):
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(textwrap.dedent(text))
+        return subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=folder)
 
 
 def missing(code):
@@ -57,9 +70,7 @@ class Pages(unittest.TestCase):
                 with self.subTest(f"{page.relative_to(SOURCE)}:{line}"):
                     if missing(code):
                         continue
-                    with tempfile.TemporaryDirectory() as folder:
-                        done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True,
-                                              cwd=folder)  # fmt: skip
+                    done = run(page, code)
                     self.assertEqual(done.returncode, 0, done.stderr)
                     ran += 1
                     if output is not None:
