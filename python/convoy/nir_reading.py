@@ -2,11 +2,11 @@
 
 NIR's neurons are differential equations, and Convoy computes one Euler step of length dt per time step. An IF neuron,
 dv/dt = r i, adds dt r i to v. A LIF neuron, tau dv/dt = v_leak - v + r i, adds dt/tau (v_leak - v + r i). Neurons in
-model folders add x, and (x - v)/tau. Therefore membranes and threshold are divided by the largest |dt r| of their
-layer (LIF: |r|), in double, and the threshold is rounded to fp32 once. If r is one positive number, no weight changes.
-If r differs between channels or is negative, weights and bias of the channel are multiplied by the ratio of its r to
-the largest one and rounded to fp32 once, which is exact for a power of two. A dt r within 2^-23 of 1 counts as 1,
-because r = 1/dt may have been rounded to fp32.
+model folders add x, and (x - v)/tau. Therefore membranes and threshold are divided by the largest magnitude of dt r in
+their layer (LIF: of r), in double, and the threshold is rounded to fp32 once. If r is one positive number, no weight
+changes. If r differs between channels or is negative, weights and bias of the channel are multiplied by the ratio of
+its r to the largest one and rounded to fp32 once, which is exact for a power of two. A dt r within 2^-23 of 1 counts as
+1, because r = 1/dt may have been rounded to fp32.
 """
 
 from __future__ import annotations
