@@ -100,7 +100,7 @@ def missing_arguments(model: nn.Module, arguments: tuple) -> dict[str, None]:
     needed = [one.name for one in given if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
     if needed:
         raise Error(f"model: its forward takes {', '.join(needed)} by keyword only, and a sample has no keywords. Wrap "
-                    "the model in a module whose forward(x, ..) takes them by position, and fuse that module.")  # fmt: skip
+                    "the model in a module whose forward(x, ..) takes them by position, and fuse that.")  # fmt: skip
     try:
         bound = signature.bind(*arguments)
     except TypeError:
