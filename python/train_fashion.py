@@ -58,7 +58,7 @@ def arguments():
         if data:
             sub.add_argument(
                 "--data",
-                help="folder of Fashion-MNIST's IDX files; default: $CONVOY_DATA, the XDG data folder, Debian's package",
+                help="folder of the IDX files; default: $CONVOY_DATA, the XDG data folder, Debian's package",
             )
         return sub
 
