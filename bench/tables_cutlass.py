@@ -44,7 +44,7 @@ def peers(machines):
         names = sorted({p["name"] for row in result["rows"] for p in row["peers"] if p["name"].startswith(CUTLASS)},
                        key=lambda name: [int(size) for size in name.removeprefix(CUTLASS).split("x")])
         yield "| stage | " + " | ".join(f"{name.removeprefix(CUTLASS)}, µs" for name in names) + (
-            " | cuDNN without pool, µs | whole stage by us, µs | best of the four / ours |")
+            " | cuDNN without pool, µs | whole stage by Convoy, µs | best of the four / Convoy |")
         yield "|---|" + "---:|" * (len(names) + 3)
         ratios, left = [], []
         for row in result["rows"]:
@@ -59,5 +59,7 @@ def peers(machines):
             yield (f"| `{row['stage']}` | {' | '.join(cells)} | {cudnn['median_us']:.1f} | {row['kernel']} {ours:.1f} "
                    f"| {best / ours:.2f} |")
         yield ""
-        yield (f"Of {result['processes']} processes. Geometric mean {geometric_mean(ratios):.2f}, least "
-               f"{min(ratios):.2f}. Left out, their C or K being no multiple of 8: {', '.join(left)}.")
+        yield (f"From {result['processes']} processes. Geometric mean {geometric_mean(ratios):.2f}, minimum "
+               f"{min(ratios):.2f}.")
+        yield "Left out, because C or K is no multiple of 8:"
+        yield from (f"{stage}{'.' if stage == left[-1] else ','}" for stage in left)

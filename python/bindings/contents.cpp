@@ -277,21 +277,24 @@ bool all_same(const nb::tuple& contents, const nb::tuple& tensors, int threads) 
 void define_contents(nb::module_& module) {
   nb::class_<Contents>(
       module, "Contents",
-      "What is in memory now, as 32 bytes for each 4,096: other contents pass for the same with a\n"
-      "probability of 2^-128.\n\n"
-      "address, bytes: memory that the caller keeps alive during the call. asks: the kernel tells\n"
-      "which pages have been written to, and only those are read again; not for memory that a "
-      "device\n"
-      "writes by itself. threads: of the OpenMP runtime that the process has, at most.")
+      "A fingerprint of memory: 32 bytes for each 4,096 bytes.\n\n"
+      "Other contents have the same fingerprint with a probability of 2^-128.\n\n"
+      "Args:\n"
+      "    address: The first byte. The caller keeps the memory alive during each call.\n"
+      "    bytes: The size of the memory.\n"
+      "    asks: Ask the kernel which pages were written to, and read only those again. It\n"
+      "        must be False for memory that a device writes by itself.\n"
+      "    threads: The largest number of threads, of the OpenMP runtime that the process has.\n")
       .def(nb::init<std::uintptr_t, std::size_t, bool, int>(), nb::arg("address"), nb::arg("bytes"),
            nb::arg("asks") = true, nb::arg("threads") = 1)
       .def("same", &Contents::same, nb::arg("address"), nb::arg("bytes"), nb::arg("threads") = 1,
-           "Whether that memory holds the same.");
-  module.def("_all_same", &all_same, nb::arg("contents"), nb::arg("tensors"), nb::arg("threads"),
-             "Whether tensors of PyTorch, of the sizes and strides that they had, hold what their "
-             "contents say. None among them is passed over.");
+           "Returns whether that memory has the same content.");
+  module.def(
+      "_all_same", &all_same, nb::arg("contents"), nb::arg("tensors"), nb::arg("threads"),
+      "Returns whether PyTorch tensors, whose sizes and strides have not changed, still have "
+      "the content that the fingerprints describe. A tensor that is None is skipped.");
   module.def("_ask_kernel_for_pages", &ask_kernel_for_pages, nb::arg("ask"),
-             "For tests: whether Contents ask the kernel which pages have been written to.");
+             "For tests: sets whether Contents asks the kernel which pages were written to.");
 }
 
 }  // namespace convoy::python

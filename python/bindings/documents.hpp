@@ -1,4 +1,4 @@
-// Docstrings of more than a few lines, and signatures as the stubs have them. tests/python runs the
+// The longer docstrings, in Google style, and the signatures for the stubs. tests/python runs the
 // examples.
 #pragma once
 
@@ -22,22 +22,43 @@ constexpr const char* signature_of_run = "def run" CONVOY_RUN_ARGUMENTS;
 constexpr const char* document_of_plan =
     R"(A stage bound to a device, a kernel and a tile, ready to run.
 
-stage: a Stage or its text; its n is the most images that a call may have.
-weights: [K, R, S, C/groups] f32 or of the stage's type, any strides; None: set_weights before a run.
-    weights_layout="kcrs" takes PyTorch's order [K, C/groups, R, S].
-device: "cpu", "cuda", "cuda:1". threads: 0 is CONVOY_NUM_THREADS, else every core.
-kernel, tile: by name, as `explain` prints them; "": the planner chooses.
-concurrent_runs: on the CPU, calls that compute at once with workspace of the plan's own; further ones
-    wait. On a GPU any number of streams may run a plan.
-openmp: on the CPU, run on the threads of the OpenMP runtime that the process has, as PyTorch's
-    operators do, where it has one. Those spin for milliseconds behind each of its regions.
-axes: what arrays call their axes. "nhwc" is Convoy's own [N, H, W, C]; "nchw" is PyTorch's name for
-    the same memory, a channels_last tensor [N, C, H, W]; "auto" tells by shape and strides, and
-    raises InvalidOperand where a tensor of PyTorch could be both.
+Making a plan chooses the kernel and packs the weights. Calling it computes the stage; `help` of
+`Plan.run` has the shapes of all operands. Any number of threads may call one plan at the same
+time; the GIL is released while it computes. A plan also works in a forked child process.
 
-Raises Error where the stage is illegal, with every reason, and where no kernel fits. Any number of
-threads may call one plan; the GIL is released meanwhile. It can be used in a forked child.
+Args:
+    stage: A `Stage` or its text. Its n is the largest number of images that one call may have.
+    weights: An array [K, R, S, C/groups] in f32 or in the stage's type, with any strides.
+        None: call `set_weights` or `use` before the first run.
+    device: "cpu", "cuda" or, for example, "cuda:1".
+    threads: The largest number of CPU threads. 0: the environment variable CONVOY_NUM_THREADS or,
+        if it is not set, every core that the process may use.
+    all_threads: Use all threads even if the stage is so small that fewer are predicted to be
+        faster.
+    kernel: The kernel's name, as `explain` prints it. "": the planner chooses.
+    tile: The tile's name, as `explain` prints it. "": the planner chooses.
+    concurrent_runs: How many calls can compute at the same time on the CPU, each with its own
+        workspace in the plan, 1 to 64. Further calls wait. On a GPU any number of streams may run
+        a plan.
+    flip_filters: Flip the filters in both directions: true convolution instead of
+        cross-correlation, which PyTorch computes.
+    use_tuning: Read the tuning cache. False: only the cost model chooses.
+    openmp: On the CPU, run on the threads of the OpenMP runtime that the process has loaded, as
+        PyTorch's operators do. After each parallel region these threads spin for some
+        milliseconds, on cores that other threads may need. Without such a runtime, Convoy's own
+        threads are used.
+    axes: The order in which arrays name their axes. "nhwc": Convoy's order [N, H, W, C]. "nchw":
+        PyTorch's order for the same memory, a channels_last tensor [N, C, H, W]. "auto": shape
+        and strides decide; a PyTorch tensor that could be both raises `InvalidOperand`.
+    weights_layout: "krsc": weights are [K, R, S, C/groups]. "kcrs": PyTorch's order
+        [K, C/groups, R, S].
 
+Raises:
+    Error: The stage is illegal (the message has every reason), no kernel takes it, or the weights
+        have a wrong shape, type or device.
+    InvalidOperand: The weights cannot be read as an array without a copy.
+
+Example:
     >>> import numpy as np
     >>> weights = np.full((4, 3, 3, 2), 0.5, np.float32)
     >>> plan = convoy.Plan("n1h6c2k4r3pad1+bias+relu+max2", weights)
@@ -46,23 +67,46 @@ threads may call one plan; the GIL is released meanwhile. It can be used in a fo
     ((1, 3, 3, 4), 1.0)
 )";
 
-constexpr const char* document_of_run = R"(Computes the stage, and returns y [[T,] N, P', Q', K].
+constexpr const char* document_of_run =
+    R"(Computes the stage and returns y [[T,] N, P', Q', K].
 
-x: [[T,] N, H, W, C] (a channels_last tensor [N, C, H, W] too, and y is then one as well), any pixel
-    stride >= C, N at most the plan's; on the plan's device. Nothing is copied.
-bias: [K] f32. norm: (scale, shift), [C] f32 each. membrane, membrane_out: [N, P, Q, K] f32, before
-    and after the steps. Each where the stage has it.
-out, and with keep(...) pre, act [[T,] N, P, Q, K] and idx (int32, as y): written where given; else
-    new arrays are made by x's library, NumPy's, PyTorch's and so on. A stage that keeps something
-    returns Outputs(y, pre, act, idx).
-stream: of a GPU: an integer, a stream of PyTorch or CuPy; None: the current one of x's library.
-    The work is enqueued, and nobody waits, but for arrays of JAX.
+No operand is copied. T is the number of time steps of a stage with a neuron, P and Q are the
+height and width of the convolution's output, P' and Q' those after the pool. On a GPU the call
+enqueues the work on a stream and returns without waiting. One exception: with arrays of JAX it
+waits, because JAX does not tell its stream.
 
-Raises InvalidOperand (shape, type, device, strides, read-only or overlapping outputs), NoWeights,
-Busy (weights are changing), DeviceError. Nothing was written then, except with DeviceError. No
-gradients are kept of what is computed here: with gradients on, a tensor of PyTorch
-that requires one is refused as an output.
+Args:
+    x: An array [[T,] N, H, W, C] on the plan's device, with N at most the plan's n and any pixel
+        stride of at least C. A channels_last tensor [N, C, H, W] is taken as well; y is then a
+        channels_last tensor too.
+    bias: [K] f32, if the stage has `bias`.
+    norm: A pair (scale, shift), each [C] f32, if the stage has `norm`.
+    out: An array that y is written to. None: a new array is made by the library of x.
+    pre: As `out`, for the values before the activation, [[T,] N, P, Q, K], if the stage has
+        `keep(pre)`.
+    act: As `out`, for the values after the activation, [[T,] N, P, Q, K], if the stage has
+        `keep(act)`.
+    idx: As `out`, for the positions of the pool's maxima, int32, of the shape of y, if the stage
+        has `keep(idx)`.
+    membrane: The membranes before the first time step, [N, P, Q, K] f32, if the stage has a
+        neuron. None: all are 0.
+    membrane_out: An array [N, P, Q, K] f32 that the membranes after the last time step are
+        written to. None: they are not written.
+    stream: On a GPU, the stream to run on: a cudaStream_t as an integer, or a stream of PyTorch
+        or CuPy. None: the current stream of the library of x.
 
+Returns:
+    y, in `out` if that was given. A stage with `keep(...)` returns `Outputs(y, pre, act, idx)`.
+
+Raises:
+    InvalidOperand: An operand has a wrong shape, type, device or strides, an output is read-only,
+        or an output overlaps another operand. While gradients are enabled, an output that is a
+        PyTorch tensor requiring a gradient is refused too: a plan computes no gradients.
+    NoWeights: The plan has no weights yet.
+    Busy: Another thread is changing the weights.
+    DeviceError: The GPU or its driver failed. Only in this case an output may have been written.
+
+Example:
     >>> import numpy as np
     >>> plan = convoy.Plan("n2h4c1k1r1+relu+keep(idx)+max2", np.ones((1, 1, 1, 1), np.float32))
     >>> out = np.empty((2, 2, 2, 1), np.float32)
@@ -71,11 +115,24 @@ that requires one is refused as an output.
     (True, np.int32(5))
 )";
 
-constexpr const char* document_of_set_weights = R"(Packs weights, for this plan alone.
+constexpr const char* document_of_set_weights =
+    R"(Packs weights for this plan only.
 
-weights: as the constructor takes them; they may be freed afterwards. On a GPU it waits for the
-stream's work. Raises InvalidOperand, Error, and Busy while a run is under way.
+Later runs read the new weights. On a GPU the call waits for the stream's work. The array may be
+freed afterwards.
 
+Args:
+    weights: An array as the constructor takes it.
+    weights_layout: "krsc" or "kcrs", as the constructor takes it.
+    stream: On a GPU, the stream that wrote the weights, as `run` takes it.
+
+Raises:
+    Error: The array has a wrong shape, type or device, or `weights_layout` is unknown. The
+        former weights stay.
+    InvalidOperand: `weights` cannot be read as an array without a copy.
+    Busy: A run of this plan has not returned yet, or another thread is changing the weights.
+
+Example:
     >>> import numpy as np
     >>> plan = convoy.Plan("n1h2c1k1r1")
     >>> plan.set_weights(np.full((1, 1, 1, 1), 3, np.float32))
@@ -84,8 +141,23 @@ stream's work. Raises InvalidOperand, Error, and Busy while a run is under way.
 )";
 
 constexpr const char* document_of_pack =
-    R"(Packs weights into an object that plans of one packing `use` together.
+    R"(Packs weights into an object that several plans can `use`.
 
+Plans share packed weights if their `packing` is equal.
+
+Args:
+    weights: An array as the constructor takes it; it may be freed afterwards.
+    weights_layout: "krsc" or "kcrs", as the constructor takes it.
+    stream: On a GPU, the stream that wrote the weights, as `run` takes it.
+
+Returns:
+    The packed `Weights`.
+
+Raises:
+    Error: The array has a wrong shape, type or device.
+    InvalidOperand: `weights` cannot be read as an array without a copy.
+
+Example:
     >>> import numpy as np
     >>> large, small = convoy.Plan("n8h8c16k16r1"), convoy.Plan("n1h8c16k16r1")
     >>> if large.packing == small.packing:
@@ -95,28 +167,66 @@ constexpr const char* document_of_pack =
 )";
 
 constexpr const char* document_of_repack =
-    R"(Packs weights that are on the plan's GPU, on the GPU and in the order of the stream.
+    R"(Packs weights that are in the GPU's memory, on that GPU and in the stream's order.
 
-Runs that are called later on that stream read them. Nothing waits for the GPU, except the first call and
-one for weights with other strides. A CUDA graph may capture it after a first call: each launch of the
-graph packs what the weights hold then. The weights are f32 or the stage's type, of any strides. The bits
-are those of set_weights. Raises Error on the CPU.
+Runs that are enqueued later on that stream read the new weights. The call does not wait for the
+GPU, except the first call and a call with weights of other strides. A CUDA graph may capture it
+after the first call: each launch of the graph then packs the values that the weights hold at that
+moment. The result has the same bits as after `set_weights`.
 
-    plan.repack(layer.weight.detach(), weights_layout="kcrs")
+Args:
+    weights: An array on the plan's GPU, in f32 or in the stage's type, with any strides.
+    weights_layout: "krsc" or "kcrs", as the constructor takes it.
+    stream: The stream to pack on, as `run` takes it.
+
+Raises:
+    Error: The plan is on the CPU, its kernel cannot repack, the first call is in a capture, or
+        the array has a wrong shape, type or device.
+    InvalidOperand: `weights` cannot be read as an array without a copy.
+
+Example:
+    Weights of a layer in training, packed after each step of the optimizer::
+
+        plan.repack(layer.weight.detach(), weights_layout="kcrs")
 )";
 
 constexpr const char* document_of_explain =
-    R"(Why this kernel: sizes, each kernel's verdict, tile, waste, predicted time, bytes moved.
+    R"(Explains why this kernel and tile were chosen.
 
-A str that prints itself where Python would show its repr.
+Returns:
+    A text with the sizes, a verdict on each kernel, the tile, the wasted work, the predicted time
+    and the bytes moved. It is a `Text`, which a prompt shows line by line.
 
+Example:
     >>> print(convoy.Plan("n1h8c8k8r3pad1+relu").explain().splitlines()[0])
     n1h8w8c8k8r3pad1+relu
 )";
 
-constexpr const char* document_of_weights =
-    R"(Weights in the layout that a kernel wants, made by Plan.pack; they never change.
+constexpr const char* document_of_explain_json =
+    R"(Returns the facts of `explain` as a dict: seconds, bytes, operations.
 
+Example:
+    >>> convoy.Plan("n1h8c8k8r3pad1+relu").explain_json()["stage"]
+    'n1h8w8c8k8r3pad1+relu'
+)";
+
+constexpr const char* document_of_use =
+    R"(Makes later runs read these weights, which other plans may use too.
+
+Args:
+    weights: What `pack` of a plan with an equal `packing` returned.
+
+Raises:
+    Error: The weights have another packing. The former weights stay.
+    Busy: A run of this plan has not returned yet, or another thread is changing the weights.
+)";
+
+constexpr const char* document_of_weights =
+    R"(Weights in the layout that a kernel reads, made by `Plan.pack`.
+
+They never change. They exist as long as this object or a plan that uses them exists.
+
+Example:
     >>> import numpy as np
     >>> plan = convoy.Plan("n1h2c1k1r1")
     >>> plan.use(plan.pack(np.ones((1, 1, 1, 1), np.float32)))
@@ -132,14 +242,29 @@ constexpr const char* signature_of_from_text =
     "weights: str = 'f32', openmp: bool = False) -> Network";
 
 constexpr const char* document_of_network =
-    R"(A network with its weights: a model folder (docs/use/networks.md), ready to run over images.
+    R"(A network with its weights, read from a model folder and ready to run on images.
 
-device, threads, openmp: as Plan takes them. batch: images that layers outside the spike kernels handle at
-once; memory grows with it, results do not depend on it. weights: "f16" rounds each to an f16 number first.
+docs/use/model-folders.md describes the folder. One run at a time: a second run that starts while
+one is computing raises `Busy`. The GIL is released while a network runs.
 
-Raises Error (a file or a parameter that is missing or wrong, by its name). One run at a time: a
-second one meanwhile raises Busy. The GIL is released while it runs.
+Args:
+    folder: The model folder, a path.
+    device: "cpu", "cuda" or, for example, "cuda:1".
+    threads: The largest number of CPU threads. 0: the environment variable CONVOY_NUM_THREADS or,
+        if it is not set, every core that the process may use.
+    batch: The number of images that layers outside the spike kernels compute at the same time.
+        Memory grows with it; results do not depend on it.
+    spike_kernels: Use the kernels for inputs of 0 and 1 for the layers that they take. False:
+        every layer is a plan.
+    weights: "f32": weights as they are. "f16": each weight is rounded to an f16 number first.
+    openmp: On the CPU, run on the threads of the OpenMP runtime that the process has loaded, as
+        `Plan` does.
 
+Raises:
+    Error: A file or a parameter is missing or wrong, or the device is not usable. The message
+        names it.
+
+Example:
     >>> import numpy as np
     >>> network = convoy.Network(convoy.demo_model())
     >>> images = np.zeros((3, 28, 28), np.uint8)
@@ -147,14 +272,90 @@ second one meanwhile raises Busy. The GIL is released while it runs.
     ((3, 10), (3,))
 )";
 
+constexpr const char* document_of_network_call =
+    R"(Returns the logits of images as a new array.
+
+Args:
+    images: An array as `run` takes it.
+    stream: On a GPU, the stream to run on, as `Plan.run` takes it.
+
+Returns:
+    The logits [N, classes] f32, an array of the images' library.
+
+Raises:
+    InvalidOperand: The array has a wrong shape, type, device or strides.
+    Busy: Another run of this network is computing.
+    DeviceError: The GPU or its driver failed.
+    OutOfMemory: Memory for the run could not be allocated.
+)";
+
+constexpr const char* document_of_labels =
+    R"(Returns the labels of images as a new array.
+
+Args:
+    images: An array as `run` takes it.
+    stream: On a GPU, the stream to run on, as `Plan.run` takes it.
+
+Returns:
+    The labels [N] int32, an array of the images' library: for each image the index of its largest
+    logit, and the first of equal ones.
+
+Raises:
+    InvalidOperand: The array has a wrong shape, type, device or strides, or the last layer does
+        not give one value per class.
+    Busy: Another run of this network is computing.
+    DeviceError: The GPU or its driver failed.
+    OutOfMemory: Memory for the run could not be allocated.
+)";
+
+constexpr const char* document_of_warm =
+    R"(Prepares runs of n images, so that the first of them is not slower than later ones.
+
+The call starts threads, loads code, allocates buffers, and runs n images of zeros and then one.
+
+Args:
+    n: The number of images that a later run will have, at least 1.
+
+Raises:
+    Error: Memory could not be allocated, the GPU failed, or another run is computing.
+)";
+
+constexpr const char* document_of_profile =
+    R"(Runs the network once and measures each layer.
+
+On a GPU the host waits for each kernel, so a profiled run takes longer than other runs.
+
+Args:
+    images: An array as `run` takes it.
+
+Returns:
+    A list of seconds, one number per item of `layers`, summed over threads. If one kernel runs
+    several layers, the time may be given to the first of them only.
+
+Raises:
+    InvalidOperand: The array has a wrong shape, type, device or strides.
+    Busy: Another run of this network is computing.
+)";
+
 constexpr const char* document_of_network_run =
-    R"(Computes images, and writes logits and labels where they are given.
+    R"(Runs the network on images and writes logits and labels to the arrays that you pass.
 
-images: [N, H, W, C], or [N, H, W] of one channel, dense, of the network's type (a channels_last
-    tensor [N, C, H, W] too); f32 images for a network of u8 ones are normalised already.
-logits: [N, classes] f32. labels: [N] int32, the first of equals. stream: as Plan.run takes it.
-Raises InvalidOperand, Busy, DeviceError, OutOfMemory.
+Args:
+    images: A dense array [N, H, W, C], or [N, H, W] of one channel, of the network's type. A
+        channels_last tensor [N, C, H, W] is taken as well. A network of u8 images also takes f32
+        images, which must be normalised already.
+    logits: An array [N, classes] f32 to write to. None: logits are not written.
+    labels: An array [N] int32 to write to: the index of the largest logit, and the first of equal
+        ones. None: labels are not written.
+    stream: On a GPU, the stream to run on, as `Plan.run` takes it.
 
+Raises:
+    InvalidOperand: An array has a wrong shape, type, device or strides.
+    Busy: Another run of this network is computing.
+    DeviceError: The GPU or its driver failed.
+    OutOfMemory: Memory for the run could not be allocated.
+
+Example:
     >>> import numpy as np
     >>> network = convoy.Network(convoy.demo_model())
     >>> labels = np.full(2, -1, np.int32)
@@ -164,12 +365,31 @@ Raises InvalidOperand, Busy, DeviceError, OutOfMemory.
 )";
 
 constexpr const char* document_of_from_text =
-    R"(A network from memory: network.txt as a text, and arrays by the names that their files have.
+    R"(Makes a network from memory: the text of network.txt and a dict of parameters.
 
-parameters: as in PyTorch's state_dict: "conv1.weight" [K, C/groups, R, S], a linear layer's [K, C],
-    "conv1.bias" [K], a batch-norm's weight, bias, running_mean and running_var; on the host, any
-    strides. They may be freed afterwards.
+Args:
+    text: The content of network.txt (docs/use/model-folders.md).
+    parameters: Arrays in host memory, with any strides, by the names that their files would have,
+        as in PyTorch's state_dict: "conv1.weight" [K, C/groups, R, S], or [K, C] of a linear
+        layer, "conv1.bias" [K], and weight, bias, running_mean and running_var [K] of a
+        batch-norm. They may be freed afterwards.
+    name: The name that error messages use for the text.
+    device: As the constructor takes it.
+    threads: As the constructor takes it.
+    batch: As the constructor takes it.
+    spike_kernels: As the constructor takes it.
+    weights: As the constructor takes it.
+    openmp: As the constructor takes it.
 
+Returns:
+    The `Network`.
+
+Raises:
+    Error: The text has a fault (the message names the line), or a parameter is missing or wrong.
+    InvalidOperand: A parameter cannot be read as an array without a copy, or it changed while
+        this call read it.
+
+Example:
     >>> import numpy as np
     >>> network = convoy.Network.from_text("input f32:h4c1\nflatten\nfc k2+bias\n",
     ...     {"fc.weight": np.ones((2, 16), np.float32), "fc.bias": np.array([0, 1], np.float32)})

@@ -17,16 +17,20 @@ struct Kind {
 std::array<Kind, 8> kinds() {
   return {{
       {StatusCode::invalid_operand, "InvalidOperand", &PyExc_ValueError,
-       "An operand's shape, type, device, address or strides, or operands that overlap."},
-      {StatusCode::no_weights, "NoWeights", nullptr, "The plan has no weights yet: set_weights."},
+       "An operand has a wrong shape, type, device, address or strides, or operands overlap."},
+      {StatusCode::no_weights, "NoWeights", nullptr,
+       "The plan has no weights yet. Call its `set_weights` or `use` first."},
       {StatusCode::no_workspace, "NoWorkspace", nullptr,
        "A run was given no workspace, and its plan owns none."},
       {StatusCode::busy, "Busy", nullptr,
-       "Another run is under way, of an object that runs one at a time."},
-      {StatusCode::moved_from, "MovedFrom", nullptr, "The object was moved from."},
-      {StatusCode::out_of_memory, "OutOfMemory", &PyExc_MemoryError, "The host has no memory."},
+       "The object is in use by another call, and only one at a time is allowed."},
+      {StatusCode::moved_from, "MovedFrom", nullptr,
+       "The object is empty: its content was moved to another object."},
+      {StatusCode::out_of_memory, "OutOfMemory", &PyExc_MemoryError,
+       "The host does not have enough memory."},
       {StatusCode::device_error, "DeviceError", nullptr, "The GPU or its driver failed."},
-      {StatusCode::internal_error, "InternalError", nullptr, "A fault of the library."},
+      {StatusCode::internal_error, "InternalError", nullptr,
+       "The library has a fault. Please report it."},
   }};
 }
 
@@ -62,9 +66,11 @@ PyObject* class_of(StatusCode code) {
 void define_errors(nb::module_& module) {
   base = new_class(
       module, "Error", nb::handle(PyExc_RuntimeError),
-      "What was found, what was expected and what to do.\n\n"
-      "`code` says for programs what kind of thing went wrong (\"busy\" and so on); it is\n"
-      "None where a stage is illegal, no kernel fits or a file can't be read.\n\n"
+      "The base class of all errors of Convoy.\n\n"
+      "The message says what was found, what was expected and what you can do. `code` names the\n"
+      "kind of error for programs, for example \"busy\". It is None if a stage is illegal, no\n"
+      "kernel takes it or a file cannot be read.\n\n"
+      "Example:\n"
       "    >>> try:\n"
       "    ...     convoy.Stage(\"n1h8c8k8r9\")\n"
       "    ... except convoy.Error as error:\n"

@@ -38,7 +38,7 @@ Type& refuse_copies(Type& type, const char* message) {
         throw nanobind::type_error(message);
       },
       nanobind::arg("protocol"), nanobind::sig("def __reduce_ex__(self, protocol: int) -> Any"),
-      "Raises TypeError: it can be neither copied nor pickled.");
+      "Raises TypeError: this object can be neither copied nor pickled.");
   return type;
 }
 

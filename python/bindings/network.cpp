@@ -211,14 +211,16 @@ std::vector<double> profile(const PythonNetwork& self, nb::handle images) {
 }  // namespace
 
 void define_network(nb::module_& module) {
-  nb::class_<LayerReport>(module, "LayerReport", "What a network does for a layer.")
-      .def_ro("name", &LayerReport::name)
-      .def_ro("stage", &LayerReport::stage, "of one image")
-      .def_ro("kernel", &LayerReport::kernel)
+  nb::class_<LayerReport>(module, "LayerReport",
+                          "How a network runs one layer: an item of `Network.layers`.")
+      .def_ro("name", &LayerReport::name, "The layer's name in network.txt.")
+      .def_ro("stage", &LayerReport::stage, "The layer's stage for one image, as a text.")
+      .def_ro("kernel", &LayerReport::kernel, "The name of the kernel that runs the layer.")
       .def_ro("fusion", &LayerReport::fusion,
-              "whether it runs in one kernel with the layers behind it, and why")
-      .def_ro("parameters", &LayerReport::parameters)
-      .def_ro("macs", &LayerReport::macs, "multiply-adds of one image, all steps")
+              "Whether the layer runs in one kernel with the layers after it, and why.")
+      .def_ro("parameters", &LayerReport::parameters,
+              "The number of weights and biases, after a batch-norm is folded in.")
+      .def_ro("macs", &LayerReport::macs, "The multiply-adds for one image, all time steps.")
       .def("__repr__", [](const LayerReport& self) {
         return fmt::format("<{}: {} by {}>", self.name, self.stage, self.kernel);
       });
@@ -272,7 +274,7 @@ void define_network(nb::module_& module) {
           nb::arg("images").none(), nb::kw_only(), nb::arg("stream").none() = none,
           nb::sig(
               "def __call__(self, images: typing.Any, *, stream: typing.Any = None) -> typing.Any"),
-          "The logits [N, classes] f32 of images, as a new array of the images' library.")
+          document_of_network_call)
       .def(
           "labels",
           [](const PythonNetwork& self, nb::handle images, nb::handle stream) {
@@ -281,7 +283,7 @@ void define_network(nb::module_& module) {
           nb::arg("images").none(), nb::kw_only(), nb::arg("stream").none() = none,
           nb::sig(
               "def labels(self, images: typing.Any, *, stream: typing.Any = None) -> typing.Any"),
-          "The labels [N] int32 of images, as a new array of the images' library.")
+          document_of_labels)
       .def(
           "warm",
           [](const PythonNetwork& self, Index n) {
@@ -289,26 +291,34 @@ void define_network(nb::module_& module) {
             self.wait();
             self.network.warm(n);
           },
-          nb::arg("n"),
-          "Does before the first timed run of n images what would else be a part of it.")
-      .def("profile", &profile, nb::arg("images").none(),
-           "Seconds spent in each of `layers`, summed over threads.")
-      .def_prop_ro("layers", [](const PythonNetwork& self) { return self.network.layers(); })
-      .def_prop_ro("classes", [](const PythonNetwork& self) { return self.network.classes(); })
-      .def_prop_ro("parameters",
-                   [](const PythonNetwork& self) { return self.network.parameters(); })
-      .def_prop_ro("threads", [](const PythonNetwork& self) { return self.network.threads(); })
-      .def_prop_ro("device", [](const PythonNetwork& self) { return to_text(self.device); })
+          nb::arg("n"), document_of_warm)
+      .def("profile", &profile, nb::arg("images").none(), document_of_profile)
+      .def_prop_ro(
+          "layers", [](const PythonNetwork& self) { return self.network.layers(); },
+          "A list of one `LayerReport` per layer, without `flatten`.")
+      .def_prop_ro(
+          "classes", [](const PythonNetwork& self) { return self.network.classes(); },
+          "The number of logits for one image.")
+      .def_prop_ro(
+          "parameters", [](const PythonNetwork& self) { return self.network.parameters(); },
+          "The number of weights and biases of all layers.")
+      .def_prop_ro(
+          "threads", [](const PythonNetwork& self) { return self.network.threads(); },
+          "The largest number of CPU threads that a run may use.")
+      .def_prop_ro(
+          "device", [](const PythonNetwork& self) { return to_text(self.device); },
+          "The device, for example \"cpu\", \"cuda\" or \"cuda:1\".")
       .def_prop_ro(
           "image_shape",
           [](const PythonNetwork& self) {
             const NetworkText& text = self.network.text();
             return nb::make_tuple(text.h, text.w, text.c);
           },
-          "(height, width, channels)")
-      .def_prop_ro("dtype", [](const PythonNetwork& self) {
-        return std::string(to_text(self.network.text().dtype));
-      });
+          "The shape of one image: (height, width, channels).")
+      .def_prop_ro(
+          "dtype",
+          [](const PythonNetwork& self) { return std::string(to_text(self.network.text().dtype)); },
+          "The type of the images: \"u8\", \"f32\", \"f16\" or \"bf16\".");
 }
 
 }  // namespace convoy::python

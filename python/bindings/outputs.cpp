@@ -321,9 +321,10 @@ nb::object delivered(const ArrayType& type, nb::object made, Device device, Stre
 void define_tensor(nb::module_& module) {
   nb::class_<SharedTensor>(
       module, "Tensor",
-      "Memory of a result whose caller has an array type that can't be made here.\n\n"
-      "Any library takes it without a copy: numpy.asarray(t), numpy.from_dlpack(t),\n"
+      "The memory of a result for a caller whose library cannot allocate it.\n\n"
+      "Libraries that know DLPack take it without a copy: numpy.asarray(t), numpy.from_dlpack(t),\n"
       "torch.from_dlpack(t).\n\n"
+      "Example:\n"
       "    >>> import array\n"
       "    >>> def floats(values, shape):\n"
       "    ...     return memoryview(array.array('f', values)).cast('B').cast('f', shape)\n"
@@ -337,21 +338,31 @@ void define_tensor(nb::module_& module) {
           nb::sig("def __dlpack__(self, *, stream: typing.Any = None, max_version: tuple[int, int] "
                   "| None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = "
                   "None) -> typing.Any"),
-          "A capsule that shares the memory, as the array API standard has it: of DLPack 1.1 for "
-          "who\nnames max_version, else of the form before version 1.")
-      .def("__dlpack_device__", &dlpack_device)
-      .def_prop_ro("__array_interface__", &interface_of)
-      .def_prop_ro("shape",
-                   [](const SharedTensor& self) {
-                     const TensorView& view = self.tensor->view();
-                     return tuple_of({view.shape.begin(), view.shape.begin() + view.rank});
-                   })
-      .def_prop_ro("ndim", [](const SharedTensor& self) { return self.tensor->view().rank; })
+          "Returns a DLPack capsule that shares the memory, as the array API standard "
+          "describes.\n\n"
+          "The capsule is of DLPack 1.1 if max_version allows it, else of the form before "
+          "version 1.")
+      .def("__dlpack_device__", &dlpack_device,
+           "Returns the DLPack number of the device's kind, and the device's index.")
+      .def_prop_ro("__array_interface__", &interface_of,
+                   "NumPy's array interface, for f32, f16, u8 and i32 on the CPU.")
+      .def_prop_ro(
+          "shape",
+          [](const SharedTensor& self) {
+            const TensorView& view = self.tensor->view();
+            return tuple_of({view.shape.begin(), view.shape.begin() + view.rank});
+          },
+          "The sizes of the axes, a tuple.")
+      .def_prop_ro(
+          "ndim", [](const SharedTensor& self) { return self.tensor->view().rank; },
+          "The number of axes.")
       .def_prop_ro(
           "dtype",
-          [](const SharedTensor& self) { return std::string(to_text(self.tensor->view().dtype)); })
-      .def_prop_ro("device",
-                   [](const SharedTensor& self) { return to_text(self.tensor->view().device); })
+          [](const SharedTensor& self) { return std::string(to_text(self.tensor->view().dtype)); },
+          "The type of the elements: \"f32\", \"f16\", \"bf16\", \"u8\" or \"i32\".")
+      .def_prop_ro(
+          "device", [](const SharedTensor& self) { return to_text(self.tensor->view().device); },
+          "The device, for example \"cpu\", \"cuda\" or \"cuda:1\".")
       .def("__repr__", [](const SharedTensor& self) {
         return "Tensor(" + describe(self.tensor->view()) + ")";
       });

@@ -173,7 +173,8 @@ void define_plan(nb::module_& module) {
            [](const Weights& self) { return fmt::format("<convoy.Weights {}>", self.packing()); })
       .def_prop_ro(
           "packing", [](const Weights& self) { return self.packing(); },
-          "What plans must agree on to share them: device, kernel and layout.");
+          "A text that names device, kernel and layout. Plans with an equal `packing` can use "
+          "these weights.");
 
   const auto none = nb::none();
   auto plan =
@@ -209,30 +210,42 @@ void define_plan(nb::module_& module) {
           [](PythonPlan& self, const Weights& weights) {
             self.change([&] { self.plan.use(weights); });
           },
-          nb::arg("weights"),
-          "Runs read these weights from now on. Raises Error where they are of another packing, "
-          "and\n"
-          "Busy while a run is under way.")
+          nb::arg("weights"), document_of_use)
       .def("explain", &explanation, nb::sig("def explain(self) -> str"), document_of_explain)
-      .def("explain_json", &facts, "The facts of `explain` as a dict: seconds, bytes, operations.",
+      .def("explain_json", &facts, document_of_explain_json,
            nb::sig("def explain_json(self) -> dict[str, typing.Any]"))
-      .def("_repr_html_", &html)
+      .def("_repr_html_", &html, "Returns `explain` as HTML, for notebooks.")
       .def("__repr__",
            [](const PythonPlan& self) {
              return fmt::format("<convoy.Plan {} on {}: {} {}>", to_text(self.plan.stage()),
                                 to_text(self.plan.device()), self.plan.kernel(), self.plan.tile());
            })
-      .def_prop_ro("stage", [](const PythonPlan& self) { return self.plan.stage(); })
-      .def_prop_ro("device", [](const PythonPlan& self) { return to_text(self.plan.device()); })
-      .def_prop_ro("kernel", [](const PythonPlan& self) { return self.plan.kernel(); })
-      .def_prop_ro("tile", [](const PythonPlan& self) { return self.plan.tile(); })
+      .def_prop_ro(
+          "stage", [](const PythonPlan& self) { return self.plan.stage(); },
+          "The `Stage` that the plan computes.")
+      .def_prop_ro(
+          "device", [](const PythonPlan& self) { return to_text(self.plan.device()); },
+          "The device, for example \"cpu\", \"cuda\" or \"cuda:1\".")
+      .def_prop_ro(
+          "kernel", [](const PythonPlan& self) { return self.plan.kernel(); },
+          "The name of the kernel, as `explain` prints it.")
+      .def_prop_ro(
+          "tile", [](const PythonPlan& self) { return self.plan.tile(); },
+          "The name of the kernel's tile, as `explain` prints it.")
       .def_prop_ro(
           "arithmetic", [](const PythonPlan& self) { return self.plan.arithmetic(); },
-          "The algorithm and its order of summation: what fixes the bits.")
-      .def_prop_ro("packing", [](const PythonPlan& self) { return self.plan.packing(); })
-      .def_prop_ro("threads", [](const PythonPlan& self) { return self.plan.threads(); })
-      .def_prop_ro("workspace_bytes",
-                   [](const PythonPlan& self) { return self.plan.workspace_bytes(); });
+          "The algorithm and its order of additions. Plans with an equal `arithmetic` give the "
+          "same bits.")
+      .def_prop_ro(
+          "packing", [](const PythonPlan& self) { return self.plan.packing(); },
+          "A text that names device, kernel and layout of the weights. Plans with an equal "
+          "`packing` can share `Weights`.")
+      .def_prop_ro(
+          "threads", [](const PythonPlan& self) { return self.plan.threads(); },
+          "The largest number of CPU threads that a run may use; 1 on a GPU.")
+      .def_prop_ro(
+          "workspace_bytes", [](const PythonPlan& self) { return self.plan.workspace_bytes(); },
+          "The bytes of workspace that one run needs; 0: none.");
 }
 
 }  // namespace convoy::python

@@ -118,16 +118,23 @@ Stage stage_of_keywords(nb::handle text, const nb::kwargs& given) {
 }
 
 constexpr const char* stage_document =
-    R"doc(What to compute: y = pool(act(conv(x, w) + bias)), a convolution with all that rides on it.
+    R"doc(A convolution and the parts that follow it: y = pool(act(conv(x, w) + bias)).
 
-Stage(text) parses the text form (docs/use/stages.md); Stage(n=.., h=.., ...) takes the same words as
-keywords: dtype, n, h, w, c, k, r, s, stride, pad, dil, groups, layout, out, bias, norm, act, soft, t,
-hold, pool, keep, strict. Sizes are integers, or sequences of them (stride=(2, 1)); act is its text
-("relu", "clip(0,1)", "lif(2,1)"), pool a window (2, (3, 2)) or its text ("max3s2p1" or "3s2p1"), keep the names of
-what is kept. Raises convoy.Error with every problem where the stage is not legal.
+A stage says what to compute. A `Plan` chooses how. The repr of a stage is its text, equal stages
+have equal hashes, and a stage can be pickled.
 
-repr is the text, equal stages have equal hashes, and a stage can be pickled.
+Args:
+    text: The stage as a text (docs/use/stages.md), or another stage. None: keywords are given.
+    **keywords: The words of the text: dtype, n, h, w, c, k, r, s, stride, pad, dil, groups, layout,
+        out, bias, norm, act, soft, t, hold, pool, keep, strict. Sizes are integers or sequences of
+        integers, such as stride=(2, 1). `act` is a text: "relu", "clip(0,1)", "lif(2,1)". `pool` is
+        a window, 2 or (3, 2), or a text, "max3s2p1" or "3s2p1". `keep` has the names of the
+        outputs to keep. n is 1 if you leave it out.
 
+Raises:
+    Error: The stage is not legal. The message lists every problem.
+
+Example:
     >>> stage = convoy.Stage(n=8, h=32, c=64, k=128, r=3, pad=1, bias=True, act="relu", pool=2)
     >>> stage
     n8h32w32c64k128r3pad1+bias+relu+max2
@@ -167,52 +174,55 @@ void define_stage(nb::module_& module) {
           nb::arg("text").none() = nb::none(), nb::arg("keywords"),
           nb::sig("def __init__(self, text: str | Stage | None = None, **keywords: typing.Any) -> "
                   "None"))
-      .def_prop_ro("text", [](const Stage& self) { return to_text(self); })
-      .def_ro("n", &Stage::n)
-      .def_ro("h", &Stage::h)
-      .def_ro("w", &Stage::w)
-      .def_ro("c", &Stage::c)
-      .def_ro("k", &Stage::k)
-      .def_ro("r", &Stage::r)
-      .def_ro("s", &Stage::s)
-      .def_ro("groups", &Stage::groups)
-      .def_ro("t", &Stage::t)
-      .def_ro("bias", &Stage::bias)
-      .def_ro("norm", &Stage::norm)
-      .def_ro("strict", &Stage::strict)
+      .def_prop_ro(
+          "text", [](const Stage& self) { return to_text(self); }, "The stage as a text.")
+      .def_ro("n", &Stage::n, "The number of images.")
+      .def_ro("h", &Stage::h, "The height of an input image, in pixels.")
+      .def_ro("w", &Stage::w, "The width of an input image, in pixels.")
+      .def_ro("c", &Stage::c, "The number of input channels.")
+      .def_ro("k", &Stage::k, "The number of filters, which is the number of output channels.")
+      .def_ro("r", &Stage::r, "The height of a filter, in pixels.")
+      .def_ro("s", &Stage::s, "The width of a filter, in pixels.")
+      .def_ro("groups", &Stage::groups, "The number of groups of channels; 1: no groups.")
+      .def_ro("t", &Stage::t, "The number of time steps of a neuron; 1 without a neuron.")
+      .def_ro("bias", &Stage::bias, "Whether the stage adds a bias.")
+      .def_ro("norm", &Stage::norm, "Whether the stage scales and shifts its input per channel.")
+      .def_ro("strict", &Stage::strict,
+              "Whether only arithmetics that are exact on small integers are allowed.")
       .def_prop_ro(
           "stride", [](const Stage& self) { return nb::make_tuple(self.stride.h, self.stride.w); },
-          "(height, width), in pixels")
+          "The stride (height, width), in pixels.")
       .def_prop_ro(
           "pad",
           [](const Stage& self) {
             return nb::make_tuple(self.pad.top, self.pad.left, self.pad.bottom, self.pad.right);
           },
-          "(top, left, bottom, right), in pixels")
+          "The padding (top, left, bottom, right), in pixels.")
       .def_prop_ro(
           "dil", [](const Stage& self) { return nb::make_tuple(self.dil.h, self.dil.w); },
-          "(height, width), in pixels")
+          "The dilation (height, width), in pixels.")
       .def_prop_ro(
           "layout", [](const Stage& self) { return self.layout == Layout::nhwc ? "nhwc" : "nchw"; },
-          "\"nhwc\" or \"nchw\", of x and y alike")
+          "The layout of x and y: \"nhwc\" or \"nchw\".")
       .def_prop_ro(
           "dtype", [](const Stage& self) { return std::string(to_text(self.dtype)); },
-          "of x: \"f32\", \"f16\", \"bf16\" or \"u8\"")
+          "The type of x: \"f32\", \"f16\", \"bf16\" or \"u8\".")
       .def_prop_ro(
           "output_dtype",
           [](const Stage& self) { return std::string(to_text(self.output_dtype())); },
-          "of y on the CPU; u8 stages give f16 on a GPU unless the text says out(f32)")
+          "The type of y on the CPU. On a GPU a u8 stage gives f16, unless its text says out(f32).")
       .def_prop_ro(
           "x_shape", [](const Stage& self) { return tuple_of(x_shape(self)); },
-          "[T,]N,H,W,C, or NCHW")
+          "The shape of x: ([T,] N, H, W, C), or (N, C, H, W) with the layout \"nchw\".")
       .def_prop_ro(
-          "w_shape", [](const Stage& self) { return tuple_of(w_shape(self)); }, "K,R,S,C/groups")
+          "w_shape", [](const Stage& self) { return tuple_of(w_shape(self)); },
+          "The shape of the weights: (K, R, S, C/groups).")
       .def_prop_ro(
           "y_shape", [](const Stage& self) { return tuple_of(y_shape(self)); },
-          "[T,]N,P',Q',K, or NCHW")
+          "The shape of y: ([T,] N, P', Q', K), or (N, K, P', Q') with the layout \"nchw\".")
       .def_prop_ro(
           "macs", [](const Stage& self) { return shapes_of(self).macs; },
-          "multiply-adds of one time step that a direct convolution does")
+          "The multiply-adds that a direct convolution does in one time step.")
       .def("__repr__", [](const Stage& self) { return to_text(self); })
       .def(
           "__eq__", [](const Stage& self, const Stage& other) { return self == other; },

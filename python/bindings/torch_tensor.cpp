@@ -276,15 +276,14 @@ nb::object places(nb::handle x, const nb::args& weights) {
 
 void define_torch(nb::module_& module) {
   module.def("_ask_torch_by_methods", &ask_torch_by_methods, nb::arg("methods"),
-             "For tests: tensors of PyTorch are asked by their methods, not by its functions.");
+             "For tests: sets whether PyTorch tensors are read through their Python methods.");
   module.def("_is_plain", &is_plain, nb::arg("x"), nb::arg("others"),
-             "Whether x, on the CPU or CUDA, and the others (None where there is none) are tensors "
-             "of no class of their own, without a negative bit, for which no gradient is due.");
+             "Returns whether x and the others are plain PyTorch tensors on the CPU or CUDA: no "
+             "subclass, no negative bit, no gradient needed. Others that are None are skipped.");
   module.def(
       "_places", &places, nb::arg("x"), nb::arg("weights"),
-      "Bytes that are equal where x has an equal type, device and shape, and all weights "
-      "these, equal strides and the same memory. None where that is not to be had, and where "
-      "one has no elements.");
+      "Returns bytes that identify type, device and shape of x, and type, device, shape, strides "
+      "and memory of each weight. Returns None if they cannot be found or a tensor is empty.");
 }
 
 }  // namespace convoy::python

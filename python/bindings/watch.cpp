@@ -123,12 +123,17 @@ nb::bytes pack(const nb::tuple& whole, const nb::tuple& parts, nb::handle any, n
 void define_watch(nb::module_& module) {
   module.def("_pack_watch", &pack, nb::arg("whole"), nb::arg("parts"), nb::arg("anything"),
              nb::arg("something"),
-             "What _first_change compares. whole: container, expected, ...: of a dict its keys and "
-             "values in their order, of a list its items, each compared by identity; of another "
-             "object its type. parts: mapping, key, value, .... Both tuples must outlive it.");
+             "Returns what _first_change compares, as bytes.\n\n"
+             "Args:\n"
+             "    whole: Containers and their expected content in turn: keys and values of a dict\n"
+             "        in their order, items of a list, each compared by identity, or the type of\n"
+             "        another object. The tuple must outlive the result.\n"
+             "    parts: Mapping, key and value in turn. The tuple must outlive the result.\n"
+             "    anything: Stands for any value.\n"
+             "    something: Stands for any value except None.\n");
   module.def("_first_change", &first_change, nb::arg("packed"),
-             "The place of the first container that no longer holds what it is said to, or -1: "
-             "those of whole count first, then those of parts.");
+             "Returns the index of the first container whose content differs from the expected "
+             "one, or -1. The containers of `whole` count first, then those of `parts`.");
 }
 
 }  // namespace convoy::python

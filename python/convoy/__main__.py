@@ -1,4 +1,4 @@
-"""python -m convoy: the program."""
+"""Runs the program `convoy`, for `python -m convoy`."""
 
 from .program import main
 

@@ -1,4 +1,4 @@
-"""How the operators of convoy.torch meet autograd, forward-mode AD and the transforms of torch.func."""
+"""Connects the operators of convoy.torch to autograd, forward-mode AD and the transforms of torch.func."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ _transforms = torch._C._functorch.peek_interpreter_stack
 
 
 def has_tangent(tensors: list[Tensor]) -> bool:
+    """Returns whether a tensor has a tangent of forward-mode AD."""
     if forward_ad._current_level < 0:
         return False
     return any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors)
 
 
 def no_gradient(frozen: bool, *weights: Tensor | None) -> None:
-    """Refuses frozen weights that a gradient is due for."""
+    """Raises InvalidOperand for frozen weights that need a gradient."""
     if frozen and torch.is_grad_enabled() and any(w is not None and w.requires_grad for w in weights):
-        raise InvalidOperand("weight: requires a gradient, expected none of a frozen stage. Run it under "
+        raise InvalidOperand("weight: it requires a gradient, expected none of a frozen stage. Run it under "
                              "torch.no_grad(), call weight.requires_grad_(False), or pass frozen=False.")  # fmt: skip
 
 
 def register(library: Any, name: str, setup: Callable, backward: Callable, composite: Callable, packed: slice) -> None:
-    """The operator's kernel for autograd. packed: its arguments that weights are made of.
+    """Registers the operator's kernel for autograd. packed: the arguments that are weights.
 
-    Transforms of torch.func and tangents of forward-mode AD take the stage as PyTorch's own operators (`composite`),
-    which have every derivative. The tracing of a compiler that runs a transform does so too.
+    Under a transform of torch.func, and for tangents of forward-mode AD, the stage is computed with PyTorch's own
+    operators (`composite`), which have every derivative. A compiler that traces a transform uses `composite` as well.
     """
     operator = getattr(torch.ops.convoy, name).default
     arguments = operator._schema.arguments
@@ -49,7 +50,7 @@ def register(library: Any, name: str, setup: Callable, backward: Callable, compo
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> Any:
             ctx.stage_needs = ctx.needs_input_grad[1:]
-            # As PyTorch's own backward formulas: in the types of the forward pass, wherever they are called.
+            # As in PyTorch's own backward formulas, the types are those of the forward pass under any autocast.
             device = ctx.saved_tensors[0].device.type
             with torch.autocast(device, enabled=False):
                 return (None, *backward(ctx, *gradients))
@@ -61,7 +62,7 @@ def register(library: Any, name: str, setup: Callable, backward: Callable, compo
             no_gradient(True, *given[packed])
         due = torch.is_grad_enabled() and torch._C._any_requires_grad(*given)
         if due or forward_ad._current_level >= 0 or _transforms() is not None:
-            # The dispatcher leaves out arguments that have their defaults.
+            # The dispatcher leaves out arguments with default values.
             every = (*given, *(argument.default_value for argument in arguments[len(given) :]))
             if _transforms() is not None or has_tangent([one for one in given if isinstance(one, Tensor)]):
                 return composite(*every)
@@ -74,7 +75,7 @@ def register(library: Any, name: str, setup: Callable, backward: Callable, compo
 
 
 def convolved(form: Form, x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """conv + bias of x [N, C, H, W]."""
+    """Returns conv + bias of x [N, C, H, W]."""
     top, left, bottom, right = form.pad
     even = top == bottom and left == right
     wide = x.to(dtype)
@@ -84,6 +85,7 @@ def convolved(form: Form, x: Tensor, weight: Tensor, bias: Tensor | None, dtype:
 
 
 def pooled(form: Form, y: Tensor) -> Tensor:
+    """Returns y after the stage's pool."""
     pool = form.pool
     if pool is None:
         return y
@@ -91,6 +93,7 @@ def pooled(form: Form, y: Tensor) -> Tensor:
 
 
 def stage(x, weight, bias, text, frozen=False):
+    """Computes a stage with PyTorch's own operators."""
     form = form_of(text)
     dtype = x.dtype if x.is_cuda else torch.float32
     y = pooled(form, activated(convolved(form, x, weight, bias, dtype), form))
@@ -98,4 +101,5 @@ def stage(x, weight, bias, text, frozen=False):
 
 
 def stage_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text, frozen=False):
+    """Computes a stage with a batch-norm folded in, with PyTorch's own operators."""
     return stage(x, *fold(weight, bias, gamma, beta, mean, var, eps), text)

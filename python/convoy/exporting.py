@@ -1,4 +1,4 @@
-"""convoy.export: a model of PyTorch, SpikingJelly's too, as a model folder that convoy.Network and the program read."""
+"""convoy.export: writes a PyTorch or SpikingJelly model as a model folder, for convoy.Network and the program."""
 
 from __future__ import annotations
 
@@ -21,18 +21,21 @@ from .torch import folded
 
 
 def _refuse(name: str, why: str) -> Error:
-    return Error(f"export: {shown(name)}: {why}. A model folder is a row of stages: Conv2d [BatchNorm2d] [activation "
-                 "or neuron] [MaxPool2d], Flatten, Linear [activation or neuron].")  # fmt: skip
+    """Returns the Error for a layer that a model folder cannot hold."""
+    return Error(f"export: {shown(name)}: {why}. A model folder holds a sequence of layers: Conv2d [BatchNorm2d] "
+                 "[activation or neuron] [MaxPool2d], Flatten, Linear [activation or neuron]. Export the parts without "
+                 "other layers and branches, or use convoy.fuse, which leaves these to PyTorch.")  # fmt: skip
 
 
 def _flat(node: fx.Node, module: Any) -> bool:
+    """Returns whether the node flattens all axes after the first."""
     if isinstance(module, nn.Flatten):
         return (module.start_dim, module.end_dim) == (1, -1)
     return node.target in (torch.flatten, "flatten") and [*node.args[1:], *node.kwargs.values()] in ([1], [1, -1])
 
 
 def _line(stage: _Stage | SpikeStage, name: str) -> tuple[str, dict[str, Tensor]]:
-    """Of network.txt, and its parameters, the norm in them."""
+    """Returns the layer's line of network.txt, and its parameters with the batch-norm folded in."""
     if isinstance(stage, SpikeStage):
         weight, bias = stage.weights()
         body, linear = str(Stage(stage.text(1 << 12, 1 << 12))), stage.linear
@@ -53,42 +56,57 @@ def _line(stage: _Stage | SpikeStage, name: str) -> tuple[str, dict[str, Tensor]
 
 
 def _image(x: Tensor, steps: bool) -> tuple[int, ...]:
-    """Channels, height and width of x [[T,] N, C [, H, W]]."""
+    """Returns channels, height and width of x [[T,] N, C [, H, W]]."""
     sizes = tuple(x.shape[1 + steps :])
     return sizes if len(sizes) == 3 else (sizes[0], 1, 1)
 
 
 def export(model: nn.Module, folder: str | os.PathLike, sample: Tensor, *, form: str = "safetensors",
            pixels: bool = False, mean: Any = None, std: Any = None) -> Network:  # fmt: skip
-    """Writes network.txt and the weights of a model, batch-norms folded in; returns the Network read back from there.
+    """Writes a model as a model folder and returns it as a Network, read back from the folder.
 
-    model: in eval mode, a row of layers without branches. sample: images [N, C, H, W] f32, or [N, C]; as one that is
-    the same in each step, [T, N, ..], where the model takes steps itself. A model that gives all steps' outputs becomes
-    one that gives their mean. form: "safetensors" or "text", a file a parameter.
-    pixels: the network reads u8 images, which mean and std (of pixels / 255) turn into what the model is given;
-    without, f32 ones. The network is compared with the model on the sample.
+    The folder has network.txt and the weights, with batch-norms folded in. The network is compared with the model on
+    the sample before anything is written. docs/use/model-folders.md describes the folder.
 
-    Raises Error that names what a model folder can't hold, or where results differ.
+    Args:
+        model: A module in eval mode: a sequence of layers without branches. If it returns the outputs of all time
+            steps, the network returns their mean.
+        folder: The folder to write, a path.
+        sample: A tensor of images [N, C, H, W] or [N, C] in f32. For a model that takes the time steps itself:
+            [T, N, ...], with the same images in each step.
+        form: "safetensors": one file for all parameters. "text": one text file per parameter.
+        pixels: The network reads u8 images. False: it reads f32 images, as the model does.
+        mean: With `pixels`, one number or one per channel: the model's input is (pixels / 255 - mean) / std.
+        std: With `pixels`, one number or one per channel.
 
-    >>> import convoy, tempfile, torch
-    >>> model = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.Flatten(), torch.nn.Linear(144, 3))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     network = convoy.export(model.eval(), folder, torch.rand(2, 1, 8, 8))
-    >>> [layer.name for layer in network.layers]
-    ['0', '2']
+    Returns:
+        The `Network`.
+
+    Raises:
+        Error: The model has a layer that a model folder cannot hold (the message names it), an argument is wrong, or
+            the network's results differ from the model's.
+
+    Example:
+        >>> import convoy, tempfile, torch
+        >>> model = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.Flatten(), torch.nn.Linear(144, 3))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     network = convoy.export(model.eval(), folder, torch.rand(2, 1, 8, 8))
+        >>> [layer.name for layer in network.layers]
+        ['0', '2']
     """
     if not isinstance(model, nn.Module):
-        raise Error(f"model: {a_kind(model)}, expected a torch.nn.Module")
+        raise Error(f"model: {a_kind(model)}, expected a torch.nn.Module.")
     if model.training:
-        raise Error("model: in training mode, expected eval mode. Call model.eval() first.")
+        raise Error("model: it is in training mode, expected eval mode. Call model.eval() first.")
     if not isinstance(sample, Tensor):
-        raise Error(f"sample: {a_kind(sample)}, expected a tensor of images [N, C, H, W] or [N, C]")
+        raise Error(f"sample: {a_kind(sample)}, expected a tensor of images [N, C, H, W] or [N, C].")
     if sample.dtype is not torch.float32:
-        raise Error(f"sample: {sample.dtype}, expected float32. Export model.float().")
+        raise Error(f"sample: {sample.dtype}, expected float32. Export model.float() with sample.float().")
     if form not in ("safetensors", "text"):
-        raise Error(f"form: {form!r}, expected 'safetensors' or 'text'")
+        raise Error(f"form: {form!r}, expected 'safetensors' or 'text'.")
     if (mean is not None or std is not None) and not pixels:
-        raise Error("mean, std: given, expected none of f32 images, which the model takes as they are. Or pixels=True.")
+        raise Error("mean, std: given without pixels=True, expected None. A network of f32 images gives them to the "
+                    "model as they are. Leave mean and std out, or pass pixels=True.")  # fmt: skip
     check_values(model, sample)
     states = States(model)
     try:
@@ -99,7 +117,7 @@ def export(model: nn.Module, folder: str | os.PathLike, sample: Tensor, *, form:
 
 
 class _Traced:
-    """A model's graph, every node's value on the sample, and the stages in the place of layers."""
+    """A model's graph with stages in place of layers, and the value of every node on the sample."""
 
     def __init__(self, model: nn.Module, sample: Tensor, states: States) -> None:
         self.graph = traced(model, "Export a part of it that can be traced.")
@@ -124,15 +142,19 @@ class _Traced:
         self.names = {id(module): name or "layer" for name, module in model.named_modules()}
 
     def module(self, node: fx.Node) -> nn.Module | None:
+        """Returns the module that the node calls, if it calls one."""
         return self.modules.get(node.target) if node.op == "call_module" else None
 
     def near(self) -> set[int]:
-        """Images with a membrane so near its threshold that sums in another order may change a spike."""
+        """Returns the images with a membrane near its threshold: another order of additions may change a spike."""
         return set().union(*(near_images(one, self.values) for one in self.found)) if self.found else set()
 
 
 class _Text:
-    """network.txt and its parameters, layer by layer. `several`: the model takes `steps` steps itself."""
+    """network.txt and its parameters, built layer by layer.
+
+    If the model takes the time steps itself, `several` is true and `steps` is their number.
+    """
 
     def __init__(self, traced: _Traced) -> None:
         self.lines: list[str] = []
@@ -146,11 +168,15 @@ class _Text:
         for node in traced.graph.nodes:
             self._add(node, traced.module(node))
         if self.parameters and self.lines[-1] == "flatten":
-            raise _refuse("Flatten", "nothing behind it, expected Linear")
+            raise _refuse("Flatten", "no layer follows it, expected Linear")
 
     def _add(self, node: fx.Node, module: Any) -> None:
-        if len(node.users) > 1 or (node.op == "placeholder" and node.prev.op == "placeholder"):
-            raise _refuse(node.name, f"{len(node.users)} readers, or a second input; expected one")
+        """Adds the layer of a node. Raises Error if a model folder cannot hold it."""
+        if node.op == "placeholder" and node.prev.op == "placeholder":
+            raise _refuse(node.name, "a second input of the model, expected one input")
+        if len(node.users) > 1:
+            readers = ", ".join(shown(reader.name) for reader in node.users)
+            raise _refuse(node.name, f"it is read by {len(node.users)} layers ({readers}), expected 1")
         if node.op in ("placeholder", "output") or isinstance(module, (nn.Dropout, nn.Identity)):
             return
         if jelly(module, "Dropout", "Dropout2d"):
@@ -167,24 +193,26 @@ class _Text:
             raise _refuse(str(node.target), a_kind(module) if module is not None else node.op)
 
     def _add_stage(self, node: fx.Node, module: _Stage | SpikeStage) -> None:
+        """Adds the line and the parameters of a stage."""
         x, name = self._traced.values[node.args[0].name], self._traced.names[id(module.conv)]
         if isinstance(module, SpikeStage) and module.facts.multi and not self.several:
             if self.lines or (x.shape[0] > 1 and x.stride(0) != 0):
-                raise _refuse(node.name, "an input of its own in each step; expected the same one in all")
+                raise _refuse(node.name, "an input of its own in each step, expected the same input in every step")
             self.steps, self.several = x.shape[0], True
         elif self.several and isinstance(module, _Stage):
-            raise _refuse(name, "a layer without steps behind a spiking one")
+            raise _refuse(name, "a layer without time steps after a spiking layer, expected a spiking layer")
         if not self.lines:
             self.image = _image(x, self.several)
             if module.linear:
                 self.lines.append("flatten")
         line, more = _line(module, self._names[name])
         if more.keys() & self.parameters.keys():  # names are unique, so the layer is the same
-            raise _refuse(name, "called a second time; expected each layer once. Give the model a copy of it")
+            raise _refuse(name, "called a second time, expected one call per layer. Give the model a copy of it")
         self.lines.append(line)
         self.parameters |= more
 
     def _add_flatten(self, x: Tensor, module: Any) -> None:
+        """Adds the line `flatten`, and takes the image's size from x if no layer comes before."""
         if not self.lines:
             self.several = x.dim() == 5 or (jelly(module) and module.step_mode == "m")
             self.steps = x.shape[0] if self.several else 1
@@ -192,6 +220,7 @@ class _Text:
         self.lines += ["flatten"] * ("flatten" not in self.lines)
 
     def text(self, pixels: bool, mean: Any, std: Any) -> str:
+        """Returns network.txt."""
         ride = "".join(f" {word}({','.join(f'{v:.9g}' for v in torch.as_tensor(value).flatten().tolist())})"
                        for word, value in (("mean", mean), ("std", std)) if value is not None)  # fmt: skip
         c, h, w = self.image
@@ -200,8 +229,8 @@ class _Text:
 
 
 def _compare(traced: _Traced, said: _Text, arrays: dict[str, Any], sample: Tensor) -> None:
-    """The network's outputs with the model's, on f32 images. Raises Error where they differ."""
-    # As a network takes it: [N, H, W, C], on the host.
+    """Compares the network's outputs with the model's on f32 images. Raises Error if they differ."""
+    # A network takes [N, H, W, C] on the host.
     image = (sample[0] if said.several and sample.dim() in (3, 5) else sample).cpu()
     image = image.reshape(len(image), *said.image).permute(0, 2, 3, 1).contiguous()
     given = Network.from_text(said.text(False, None, None), arrays)(image)
@@ -214,12 +243,13 @@ def _compare(traced: _Traced, said: _Text, arrays: dict[str, Any], sample: Tenso
 
 def _exported(model: nn.Module, folder: Any, sample: Tensor, states: States, form: str,
               inputs: dict[str, Any]) -> Network:  # fmt: skip
+    """Traces the model, compares the network with it and writes the folder."""
     traced = _Traced(model, sample, states)
     said = _Text(traced)
     if not said.parameters:
-        raise _refuse(type(model).__name__, "no layers")
+        raise _refuse(type(model).__name__, "it has no layers, expected at least one")
     if traced.found and not said.several:
-        raise _refuse(type(model).__name__, "neurons in step_mode 's'; expected 'm' with the input of every step")
+        raise _refuse(type(model).__name__, "neurons in step_mode 's', expected 'm', with the input of every step")
     text = said.text(**inputs)
     arrays = {name: tensor.detach().float().cpu().numpy() for name, tensor in said.parameters.items()}
     # The network is tried before anything is written.

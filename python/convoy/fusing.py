@@ -1,4 +1,4 @@
-"""convoy.fuse: a model of PyTorch whose convolutions run as stages, with what follows them."""
+"""convoy.fuse: a PyTorch model whose convolutions run as stages, together with the layers that follow them."""
 
 from __future__ import annotations
 
@@ -36,23 +36,24 @@ from .records import a_kind
 
 __all__ = ["Fused", "Report", "Row", "fuse"]
 
-_Shapes, _Stage = Shapes, Stage  # as exporting.py calls them
+_Shapes, _Stage = Shapes, Stage  # the names that exporting.py imports
 
 _library = torch.library.Library("convoy", "FRAGMENT")
 _library.define("refuse(Tensor x, str text) -> Tensor")
 
 
 def _refuse(x: Tensor, text: str) -> Tensor:
+    """Raises Error with the text."""
     raise Error(text)
 
 
-# What a compiled graph of a changed model does.
+# A compiled graph of a model that changed calls this operator.
 _library.impl("refuse", _refuse, "CompositeExplicitAutograd")
 torch.library.register_fake("convoy::refuse", lambda x, text: torch.empty_like(x), lib=_library)
 
 
 class _Argument(NamedTuple):
-    """One that is None, or is not, in the model's graph: calls with the other are refused."""
+    """An argument that the model's graph expects to be None, or not to be None. Other calls are refused."""
 
     name: str
     place: int
@@ -60,6 +61,7 @@ class _Argument(NamedTuple):
 
 
 def _arguments_of(model: nn.Module, arguments: tuple) -> list[_Argument]:
+    """Returns the arguments of the sample for which it matters whether they are None."""
     try:
         bound = inspect.signature(model.forward).bind(*arguments)
     except (TypeError, ValueError):
@@ -72,9 +74,13 @@ def _arguments_of(model: nn.Module, arguments: tuple) -> list[_Argument]:
 
 
 class Fused(nn.Module):
-    """The model with stages in it: the same call, parameters, buffers and state_dict. In training mode it is the model.
+    """A model with stages in it, as `convoy.fuse` returns it.
 
-    original: the model. report: what was fused. frozen: whether changes of weights are not seen.
+    It is called like the model and shares its parameters, buffers and state_dict. In training mode it runs the model.
+
+    Attributes:
+        original: The model.
+        report: A `Report`: the table of stages and of layers that PyTorch runs.
     """
 
     _convoy_fused = True
@@ -85,7 +91,7 @@ class Fused(nn.Module):
         self.__dict__.update(original=original, report=report, _graph=graph, _stages=stages, _watch=watch,
                              _constants=graph.constants, _of_none=_arguments_of(original, arguments),
                              _is_copy_for_devices=False)  # fmt: skip
-        # The model's own, not copies: whoever moves, loads or trains one has done so with the other.
+        # These are the model's own, not copies: moving, loading or training one does the same to the other.
         for name in ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set"):
             self.__dict__[name] = original.__dict__[name]
         self.training = original.training
@@ -93,23 +99,39 @@ class Fused(nn.Module):
 
     @property
     def frozen(self) -> bool:
+        """Whether the weights were packed once, so that later changes of them are not noticed."""
         return self.report.frozen
 
     def _read(self, name: str) -> Any:
+        """Returns the constant of the graph, or the attribute of the model, that has this name."""
         found = self._constants.get(name)
         return operator.attrgetter(name)(self.original) if found is None else found
 
     def _build(self) -> None:
+        """Makes the module that runs the graph."""
         holder = dict(self.original.named_modules(remove_duplicate=False)) | self._stages
         names = [node.target for node in self._graph.nodes if node.op == "call_module"]
         read = [node.target for node in self._graph.nodes if node.op == "get_attr"]
         attributes = {name: self._read(name) for name in read}
         self.__dict__["_attributes"] = attributes
-        # A graph knows the module that runs it, which is not to be pickled: the runner has a copy.
+        # A graph refers to the module that runs it, which must not be pickled, so the runner has a copy of the graph.
         graph = copy.deepcopy(self._graph)
         self.__dict__["_runner"] = fx.GraphModule({name: holder[name] for name in names} | attributes, graph)
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
+        """Runs the model with its stages.
+
+        Args:
+            *arguments: The arguments of the model's forward.
+            **named: Its keyword arguments.
+
+        Returns:
+            The model's result.
+
+        Raises:
+            Error: Something in the model changed after fusing. The message names it.
+            InvalidOperand: The arguments are not those of forward, or one is None that was not in the sample.
+        """
         if self._is_copy_for_devices:
             self._bind_copy()
         if self.training or self.original.training:
@@ -117,8 +139,8 @@ class Fused(nn.Module):
         if torch.compiler.is_compiling():
             if not guards_compiled:
                 raise Error(f"fuse: torch.compile of a fused model with PyTorch {torch.__version__}, expected 2.15 or "
-                            "later: this one has no guard that sees changes of the model. Call the fused model "
-                            "itself.")
+                            "later. Earlier versions have no guard that notices changes of the model. Call the fused "
+                            "model without torch.compile.")
             if text := self._watch.problem():
                 for one in (*arguments, *named.values()):
                     if isinstance(one, Tensor):
@@ -129,7 +151,7 @@ class Fused(nn.Module):
         if self._of_none:
             self._check_arguments(arguments, named)
         if self._attributes:
-            # Parameters and buffers that the graph itself reads: the model may have others by now.
+            # The graph itself reads these parameters and buffers. The model may have other ones by now.
             if any(self._read(name) is not value for name, value in self._attributes.items()):
                 self._build()
         try:
@@ -138,25 +160,34 @@ class Fused(nn.Module):
             raise self._not_called_so(arguments, named, error) from error
 
     def _check_arguments(self, arguments: tuple, named: dict[str, Any]) -> None:
+        """Raises InvalidOperand if an argument is None that was not in the sample, or the other way round."""
         for one in self._of_none:
             given = arguments[one.place] if one.place < len(arguments) else named.get(one.name)
             if (given is None) != one.none:
                 found, wanted = ("none", "a value") if given is None else (a_kind(given), "none")
                 raise InvalidOperand(f"{one.name}: {found}, expected {wanted}, as in the sample that the model was "
-                                     "fused with: its graph is of that case. Fuse the model again with a sample of "
-                                     "this case, and keep both.")  # fmt: skip
+                                     "fused with. Its graph is valid for that case only. Fuse the model again with a "
+                                     "sample of the other case, and keep both fused models.")  # fmt: skip
 
     def _not_called_so(self, arguments: tuple, named: dict[str, Any], error: TypeError) -> Exception:
-        """For a call that forward does not take, an Error; for a TypeError of the model's own, that."""
+        """Returns InvalidOperand if forward does not take these arguments, else the model's own TypeError."""
         taken = inspect.signature(self.original.forward)
         try:
             taken.bind(*arguments, **named)
         except TypeError as wrong:
-            return InvalidOperand(f"arguments: {wrong}; expected those of the model's forward{taken}. Pass what "
-                                  "model(...) is called with.")  # fmt: skip
+            return InvalidOperand(f"arguments: {wrong}; expected those of the model's forward{taken}. Pass the same "
+                                  "arguments as to the model.")  # fmt: skip
         return error
 
     def train(self, mode: bool = True) -> Fused:
+        """Puts the fused model and the model in training mode, in which both run the model's own layers.
+
+        Args:
+            mode: False puts both back in eval mode.
+
+        Returns:
+            The module itself.
+        """
         self.original.train(mode)
         self.training = mode
         return self
@@ -170,6 +201,7 @@ class Fused(nn.Module):
         self._watch.begin()
 
     def extra_repr(self) -> str:
+        """Returns "frozen" for a frozen model, for the module's repr."""
         return "frozen" * self.frozen
 
     def _apply(self, *arguments: Any, **named: Any) -> Fused:
@@ -178,7 +210,7 @@ class Fused(nn.Module):
         return self
 
     def _replicate_for_data_parallel(self) -> Fused:
-        """A copy whose layers torch.nn.parallel.replicate sets behind this call: bound to them when it is called."""
+        """Returns a copy for another device. torch.nn.parallel.replicate sets its layers after this call."""
         replica = super()._replicate_for_data_parallel()
         original = self.original._replicate_for_data_parallel()
         for name in ("_modules", "_buffers", "_parameters"):
@@ -187,9 +219,9 @@ class Fused(nn.Module):
         return replica
 
     def _bind_copy(self) -> None:
-        """The stages and layers of this copy's device in the place of those that it was copied from."""
+        """Replaces the stages and layers of the original by those of this copy's device."""
         of, original = self._of, self.original
-        # The copies of the model's own parameters are plain attributes, set on this.
+        # The copies of the model's own parameters are plain attributes of this object.
         original.__dict__.update(self.__dict__.get("_former_parameters", {}))
         theirs = dict(of.original.named_modules(remove_duplicate=False))
         mine = dict(original.named_modules(remove_duplicate=False))
@@ -202,7 +234,7 @@ class Fused(nn.Module):
                      for name, value in of._constants.items()}  # fmt: skip
         self.__dict__.update(_stages=stages, _constants=constants, _is_copy_for_devices=False)
         runner = copy.copy(of._runner.__dict__)
-        made = object.__new__(type(of._runner))  # another class of its own from GraphModule's
+        made = object.__new__(type(of._runner))  # GraphModule makes a class for each object
         made.__dict__ = runner
         attributes = {name: self._read(name) for name in of._attributes}
         rebound = {id(of._stages[name]): stage for name, stage in stages.items()} | modules
@@ -214,7 +246,7 @@ class Fused(nn.Module):
 
 
 def _replace(module: nn.Module, values: dict[int, Any]) -> None:
-    """A copied holder's own parameters and buffers by the copies for its device."""
+    """Replaces a copied module's own parameters and buffers by the copies for its device."""
     for place in ("_parameters", "_buffers"):
         kept = module.__dict__[place]
         module.__dict__[place] = {key: value for key, value in kept.items() if id(value) not in values}
@@ -222,7 +254,7 @@ def _replace(module: nn.Module, values: dict[int, Any]) -> None:
 
 
 def _rebound(module: nn.Module, modules: dict[int, nn.Module], values: dict[int, Any]) -> nn.Module:
-    """The module that stands for this one; of the runner's holders a copy."""
+    """Returns the module for the copy's device that replaces this one; for a container of the runner a copy."""
     if id(module) in modules:
         return modules[id(module)]
     made = object.__new__(type(module))
@@ -234,7 +266,7 @@ def _rebound(module: nn.Module, modules: dict[int, nn.Module], values: dict[int,
 
 @contextlib.contextmanager
 def _words(what: str) -> Iterator[None]:
-    """Whatever goes wrong in fuse is an Error."""
+    """Turns every exception in its body into an Error that says which part of fuse failed."""
     try:
         yield
     except (Error, torch.OutOfMemoryError):
@@ -242,41 +274,56 @@ def _words(what: str) -> Iterator[None]:
     except Exception as error:
         text = (str(error).splitlines() or ["no text"])[0]
         raise Error(f"fuse: {what} failed on the sample: {type(error).__name__}: {text}. Expected a "
-                    "graph that computes what the model does. Fuse those of its parts that can be traced, as in "
+                    "graph that computes the same as the model. Fuse those of its parts that can be traced, as in "
                     "model.features = convoy.fuse(model.features, sample_of_it).") from error  # fmt: skip
 
 
 def fuse(model: nn.Module, sample: Any, *, linear: bool = True, tolerance: float | None = None,
          show: bool = True, frozen: bool = False) -> Fused:  # fmt: skip
-    """The model with Conv2d [BatchNorm2d] [activation] [MaxPool2d], and Linear [activation], as stages.
+    """Returns a model whose convolutions run as stages, together with the layers that follow them.
 
-    model: in eval mode. sample: its input, a tensor or a tuple of arguments, of a typical size; other sizes are
-    planned when they come. Activations: ReLU, ReLU6, Hardtanh, LeakyReLU. linear: fuse Linear too.
-    tolerance: the largest difference allowed on the sample, as a part of the largest value; None: by type.
-    show: print the report, which is fused.report too. frozen: pack weights once, and look at no change of them.
+    Conv2d [BatchNorm2d] [activation] [MaxPool2d] and Linear [activation] become stages. The activations are ReLU,
+    ReLU6, Hardtanh and LeakyReLU. PyTorch still runs all other layers. Spiking models of SpikingJelly are fused too
+    (docs/use/spiking.md).
 
-    The result shares the model's parameters and has its state_dict; changed weights are packed again at the next call.
-    In training mode it runs the model itself. Anything else that changes in the model after fusing, such as a layer, an
-    attribute or a hook, is an Error at the next call that names it.
-    Raises Error, and leaves the model as it was: a model in training mode, one that torch.fx cannot trace or whose
-    forward keeps anything, a sample that it does not take, or a result that differs on the sample.
+    The result shares the model's parameters and has its state_dict. Weights that change are packed again at the next
+    call. If anything else in the model changes after fusing, such as a layer, an attribute or a hook, the next call
+    raises Error and names it.
 
-    >>> import convoy, torch
-    >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(2)).eval()
-    >>> fused = convoy.fuse(model, torch.zeros(1, 3, 8, 8), show=False)
-    >>> fused.report.rows[0].names, fused.report.rows[0].stage
-    ('0 1 2', 'n1h8w8c3k8r3pad1+bias+relu+max2')
+    Args:
+        model: A module in eval mode.
+        sample: Its input: a tensor, or a tuple of arguments. Its sizes should be typical; plans for other sizes are
+            made when they come.
+        linear: Fuse Linear layers too.
+        tolerance: The largest difference between model and fused model that is allowed on the sample, as a part of the
+            largest value. None: depends on the type.
+        show: Print the report.
+        frozen: Pack the weights once, and do not look for changes.
+
+    Returns:
+        The fused model. Its attribute `report` has the table of stages.
+
+    Raises:
+        Error: The model is in training mode, torch.fx cannot trace it, its forward keeps something between calls, it
+            does not take the sample, or the results on the sample differ. The model is left as it was.
+
+    Example:
+        >>> import convoy, torch
+        >>> layers = torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(2)
+        >>> fused = convoy.fuse(torch.nn.Sequential(*layers).eval(), torch.zeros(1, 3, 8, 8), show=False)
+        >>> fused.report.rows[0].names, fused.report.rows[0].stage
+        ('0 1 2', 'n1h8w8c3k8r3pad1+bias+relu+max2')
     """
     if not isinstance(model, nn.Module):
-        raise Error(f"model: {a_kind(model)}, expected a torch.nn.Module")
+        raise Error(f"model: {a_kind(model)}, expected a torch.nn.Module.")
     if model.training:
-        raise Error("model: in training mode, expected eval mode. Call model.eval() first: a batch-norm is fused with "
-                    "the statistics that it has gathered.")  # fmt: skip
+        raise Error("model: it is in training mode, expected eval mode. Call model.eval() first: a batch-norm is fused "
+                    "with the statistics that it has gathered.")  # fmt: skip
     arguments = sample if isinstance(sample, tuple) else (sample,)
     if not any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(arguments)):
-        raise Error(f"sample: {a_kind(sample)}, expected a tensor, or a tuple of the model's arguments")
+        raise Error(f"sample: {a_kind(sample)}, expected a tensor, or a tuple of the model's arguments.")
     if tolerance is not None and not tolerance >= 0:
-        raise Error(f"tolerance: {tolerance}, expected 0 or more, a part of the largest value")
+        raise Error(f"tolerance: {tolerance}, expected 0 or more, a part of the largest value.")
     check_values(model, arguments)
     with _words("tracing"):
         graph = traced(model, "Fuse those of its parts that can be traced, as in "
@@ -295,20 +342,20 @@ def fuse(model: nn.Module, sample: Any, *, linear: bool = True, tolerance: float
 
 
 def _spikes_of(found: list[Found], seen: dict[str, Tensor], networks: Any) -> tuple[Spikes | None, int, set[int]]:
-    """Of all spiking stages: their spikes that differ, the batch, and the images that may differ."""
+    """Returns the spikes of all spiking stages that differ, the batch, and the images whose results may differ."""
     if not found:
         return None, 0, set()
     first = {id(one.stage.neuron): one for one in reversed(found)}.values()  # of several calls of a neuron
     counted = [compare_stage(one, seen) for one in first]
     images = set().union(*(one.images for one in counted))
     spikes = Spikes(sum(one.differ for one in counted), sum(one.of for one in counted), images)
-    if networks:  # its sums are in another order than its stages'
+    if networks:  # a network may add in another order than its stages
         images = images.union(*(near_images(one, seen) for one in first))
     return spikes, batch_of(found[0], seen), images
 
 
 def _watch(model: nn.Module, graph: fx.Graph, names: set[str], stages: dict[str, nn.Module]) -> Watch:
-    """names: of the modules that the graph called before stages were in it."""
+    """Returns the Watch of a fused model. names: the modules that the graph called before it had stages."""
     of = {id(module): name for name, module in model.named_modules()}
     inside, quiet, norms = set(), set(), set()
     for stage in stages.values():
@@ -325,10 +372,12 @@ def _watch(model: nn.Module, graph: fx.Graph, names: set[str], stages: dict[str,
 
 def _fused(model: nn.Module, graph: fx.Graph, arguments: tuple, states: States, linear: bool,
            tolerance: float | None, before: Snapshot, frozen: bool) -> Fused:  # fmt: skip
-    def own() -> Any:  # a model may write its input
+    """Puts stages into the graph and compares the fused model with the model on the sample."""
+
+    def own() -> Any:  # a model may write to its input
         return pytree.tree_map(lambda v: v.clone() if isinstance(v, Tensor) and 0 not in v.stride() else v, arguments)
 
-    def again() -> None:  # each run from the same states and random numbers
+    def again() -> None:  # each run starts from the same states and random numbers
         states.reset()
         before.restore_random()
 
@@ -372,7 +421,8 @@ def _fused(model: nn.Module, graph: fx.Graph, arguments: tuple, states: States, 
 
 
 class _Unwatched:
-    """For the run on the sample, in which the model is as fuse left it."""
+    """Takes the place of the Watch while the sample runs: the model has not changed since."""
 
     def check(self) -> None:
+        """Does nothing."""
         pass

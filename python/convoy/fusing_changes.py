@@ -1,4 +1,4 @@
-"""What a fused model must notice of the model that it was made of: anything that its graph and stages don't read."""
+"""Notices changes of a model that its fused model does not read at each call."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ from .records import a_kind
 try:  # PyTorch 2.15 and later
     from torch._custom_class_base import CustomClassBase
     from torch._library.opaque_object import MemberType, register_custom_class
-except ImportError:  # without them torch.compile can't be told to look at each call (`Watch.problem`)
+except ImportError:  # without these, torch.compile cannot check at each call (`Watch.problem`)
     CustomClassBase, register_custom_class = object, None
 
 _GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks",
                  "_global_backward_pre_hooks")  # fmt: skip
-# What else a module has, that is read again at each call or decides nothing that a graph computes.
+# Other attributes of a module, which are read at each call or do not affect the graph's results.
 _FREE = ("_is_full_backward_hook", "_is_replica", "_former_parameters")
 _FREE_OF_NORMS = ("eps", "momentum")
 _ANYTHING, _SOMETHING = object(), object()
 
 
 def global_hooks() -> str | None:
-    """The name of PyTorch's dict of hooks on all modules that is not empty."""
+    """Returns the name of PyTorch's dict of hooks on all modules that is not empty, or None."""
     return next((name for name in _GLOBAL_HOOKS if getattr(_modules, name)), None)
 
 
 @contextlib.contextmanager
 def without_hooks(model: nn.Module) -> Iterator[None]:
-    """For fuse's own runs on the sample, which call no hook."""
+    """Removes the model's hooks while the body runs: fuse's own runs on the sample call no hook."""
     kept = [(hooks, dict(hooks)) for module in model.modules() for name in HOOKS if (hooks := getattr(module, name))]
     try:
         for hooks, _ in kept:
@@ -61,15 +61,16 @@ def without_hooks(model: nn.Module) -> Iterator[None]:
 
 
 def _fuse_again(what: str) -> str:
+    """Returns the message for a change after which the model must be fused again."""
     return f"fuse: {what} Fuse the model again."
 
 
 class Watch(CustomClassBase):
-    """Compares a model with what it was when it was fused. torch.compile calls `problem` at each call as a guard.
+    """Compares a model with its state at the time of fusing. torch.compile calls `problem` at each call as a guard.
 
-    left: names of the modules that run as they are, so that nothing in them is compared. norms: those whose eps and
-    momentum are read at each call. quiet: those of which only the hooks count. inside: layers of stages, which may be
-    in training mode by themselves. baked: tensors that tracing read as constants.
+    left: names of modules that run unchanged; they are not compared. norms: modules whose eps and momentum are read at
+    each call. quiet: modules of which only the hooks are compared. inside: layers of stages, whose own training mode
+    does not matter. baked: tensors that tracing read as constants.
     """
 
     def __init__(self, model: nn.Module, left: set[str], quiet: set[str] = frozenset(), norms: set[str] = frozenset(),
@@ -77,11 +78,12 @@ class Watch(CustomClassBase):
         self.model, self.left, self.quiet, self.norms = model, set(left), set(quiet), set(norms)
         self.inside = set(inside)
         self.baked = {name: tensor.detach().clone() for name, tensor in (baked or {}).items()}
-        self.said = ""  # of a copy that was made after a change
+        self.said = ""  # the message of a copy that was made after a change
         self.late = False
         self._take()
 
     def _take(self) -> None:
+        """Records the model's present state."""
         self.late = False
         skip = self.left | self.quiet
 
@@ -92,9 +94,9 @@ class Watch(CustomClassBase):
         walk = Walk(self.model, left)
         self.whole: list[Any] = []
         self.parts: list[Any] = []
-        self.owners: list[Any] = []  # of whole, then of parts: (record, module) or a name
+        self.owners: list[Any] = []  # for each of whole, then of parts: a record, or a kind and a name
         self.slow: list[Record] = []
-        self.classes: list[tuple[OfClass, int]] = []  # and how many attributes they had
+        self.classes: list[tuple[OfClass, int]] = []  # with the number of attributes that they had
         of_parts: list[Any] = []
         names = {id(module.__dict__): name for name, module in walk.modules}
         inner = {id(module.__dict__[key]): (name, key) for name, module in walk.modules
@@ -133,13 +135,15 @@ class Watch(CustomClassBase):
         self._packed = _pack_watch(*self._alive, _ANYTHING, _SOMETHING)
 
     def _free(self, record: Record) -> set[str]:
+        """Returns the attributes of a module that may change."""
         name = self.names.get(id(record.container))
         if name is None:
             return set()
-        training = ("training",) if name in self.inside or not name else ()  # the fused model asks for the model's
+        training = ("training",) if name in self.inside or not name else ()  # the fused model reads the model's
         return {*_FREE, *training, *(_FREE_OF_NORMS if name in self.norms else ())}
 
     def _expected(self, record: OfDict, names: dict[int, str], inner: dict[int, Any]) -> tuple:
+        """Returns the keys and expected values of a dict in turn."""
         free = self._free(record)
         loose = id(record.container) in inner or id(record.container) in names
         flat: list[Any] = []
@@ -150,13 +154,13 @@ class Watch(CustomClassBase):
         return tuple(flat)
 
     def changes(self) -> str:
-        """What has changed, as a sentence for an error; "" where nothing has."""
+        """Returns a message about the first change, or "" if there is none."""
         if self.said:
             return self.said
         while (place := _first_change(self._packed)) >= 0:
             if text := self._text(place):
                 return text
-            self._take()  # equal values in other objects, or in another order
+            self._take()  # the values are equal, but in other objects or in another order
         for record in self.slow:
             for name in record.differences():
                 return _fuse_again(f"{name} was changed after fusing, and the model's graph read it as a constant.")
@@ -173,18 +177,19 @@ class Watch(CustomClassBase):
         return ""
 
     def begin(self) -> None:
-        """For a copy, whose model is whole by now."""
+        """Records the state of a copied model, which is complete by now."""
         if self.late:
             self._take()
 
     problem = changes  # torch.compile's guards call a method by this name
 
     def check(self) -> None:
-        """Raises Error where something has changed."""
+        """Raises Error if something has changed."""
         if text := self.changes():
             raise Error(text)
 
     def _text(self, place: int) -> str:
+        """Returns the message for the container at a place, or "" if its values are equal."""
         owner = self.owners[place]
         if isinstance(owner, tuple):
             kind, name = owner
@@ -193,7 +198,7 @@ class Watch(CustomClassBase):
                         "would not call. Remove it, or call fused.original while it is there.")  # fmt: skip
             what = f"the layer {name}" if name else f"the model, {a_kind(self.model)},"
             if kind == "hooks":
-                remedy = ("Fuse the model again: layers with hooks stay PyTorch's." if name else
+                remedy = ("Fuse the model again: PyTorch then runs layers with hooks." if name else
                           "Remove them, or put them on the fused model.")  # fmt: skip
                 return f"fuse: {what} was given hooks after fusing, which its stages would not call. {remedy}"
             module = self.whole[2 * place]
@@ -208,6 +213,7 @@ class Watch(CustomClassBase):
         return ""
 
     def _of_modules(self, record: OfModules) -> str:
+        """Returns the message for changed layers, or ""."""
         for name in record.differences():
             key = name.rpartition(".")[2]
             had, now = record.kept.get(key), record.container.get(key)
@@ -219,11 +225,12 @@ class Watch(CustomClassBase):
                 what = "moved to another place"
             else:
                 return _fuse_again(f"the layer {name} was replaced after fusing: found {a_kind(now)} that the stages "
-                                   f"do not have, expected the {type(had).__name__} that was there.")  # fmt: skip
+                                   f"do not use, expected the former {type(had).__name__}.")  # fmt: skip
             return _fuse_again(f"the layer {name} was {what} after fusing, which the model's graph does not see.")
         return ""
 
     def _of_dict(self, record: OfDict, expected: tuple) -> str:
+        """Returns the message for changed attributes, or ""."""
         wanted = dict(zip(expected[::2], expected[1::2], strict=True))
         found = record.container
         for key in {**wanted, **found}:
@@ -238,11 +245,11 @@ class Watch(CustomClassBase):
                                    "the model's graph does not see.")  # fmt: skip
             name = joined(record.name, key)
             if key == "training":
-                return (f"fuse: the layer {record.name} was put in training mode, and the model is not. Call eval() of "
-                        "it, or train() of the fused model, which then runs the model itself.")  # fmt: skip
+                return (f"fuse: the layer {record.name} was put in training mode, but the model was not. Call eval() "
+                        "on it, or train() on the fused model, which then runs the model itself.")  # fmt: skip
             before = "a tensor" if one is _SOMETHING else _short(one)
-            return _fuse_again(f"{name} was changed after fusing: found {_short(other)}, expected {before}, which the "
-                               "model's graph and stages were made with.")  # fmt: skip
+            return _fuse_again(f"{name} was changed after fusing: found {_short(other)}, expected {before}, as when "
+                               "the model was fused.")  # fmt: skip
         return ""
 
     def __getstate__(self) -> dict[str, Any]:
@@ -255,6 +262,7 @@ class Watch(CustomClassBase):
 
 
 def _short(value: Any) -> str:
+    """Returns a value for a message: simple values as they are, others by their type."""
     plain = isinstance(value, (bool, int, float, complex, str, type(None))) or (
         isinstance(value, tuple) and all(isinstance(v, (bool, int, float, str)) for v in value)
     )

@@ -1,4 +1,4 @@
-"""What a fused model gives on the sample, beside what the model gives."""
+"""Compares the results of a fused model on the sample with those of the model."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch.utils import _pytree as pytree
 
 from ._core import Error
 
-# Of the largest value: what sums in another order, and folded norms, may differ by.
+# The difference that another order of sums, and folded norms, may cause, as a part of the largest value.
 _TOLERANCE = {torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 
 
 def _differing(gap: Tensor, bound: float, n: int, images: set[int]) -> set[int] | None:
-    """The images of n that a difference is in, where all of those may differ; None where it is in another."""
+    """Returns the images of n that differ, or None if one of them is not among `images`, which may differ."""
     for axis in [axis for axis in range(min(gap.dim(), 2)) if gap.shape[axis] == n]:
         found = {int(i) for i in (gap > bound).movedim(axis, 0).flatten(1).any(1).nonzero().flatten()}
         if found <= images:
@@ -26,22 +26,22 @@ def _differing(gap: Tensor, bound: float, n: int, images: set[int]) -> set[int] 
 def compare(
     wanted: Any, found: Any, tolerance: float | None, n: int = 0, images: frozenset[int] | set[int] = frozenset()
 ) -> tuple[float, float, set[int]]:
-    """(largest difference, largest value, images whose results differ). Raises Error where a difference is too large.
+    """Returns (largest difference, largest value, images whose results differ). Raises Error for a larger difference.
 
-    images: those of n that may differ in any way.
+    images: those of the n images that may differ in any way.
     """
     difference = scale = 0.0
     differing: set[int] = set()
     tensors = [leaf for leaf in pytree.tree_leaves(wanted) if isinstance(leaf, Tensor) and leaf.numel()]
     if tensors and not any(tensor.isfinite().any() for tensor in tensors):
-        raise Error("fuse: the model gives no finite value on the sample, so that there is nothing to compare. Give a "
-                    "sample without NaN and infinities, or mend the model's parameters.")  # fmt: skip
+        raise Error("fuse: the model gives no finite value on the sample, so there is nothing to compare. Give a "
+                    "sample without NaN and infinities, or correct the model's parameters.")  # fmt: skip
     for one, other in zip(pytree.tree_leaves(wanted), pytree.tree_leaves(found), strict=True):
         if not isinstance(one, Tensor):
             continue
         if one.shape != other.shape or one.dtype != other.dtype:
-            raise Error(f"fuse: {other.dtype} {list(other.shape)} on the sample, expected {one.dtype} "
-                        f"{list(one.shape)}. Leave that part of the model out, and report this.")  # fmt: skip
+            raise Error(f"fuse: the fused model gives {other.dtype} {list(other.shape)} on the sample, expected "
+                        f"{one.dtype} {list(one.shape)}. Leave that part out, and report this.")  # fmt: skip
         if one.numel() == 0:
             continue
         one, other = one.double(), other.double()
@@ -54,12 +54,13 @@ def compare(
             its = _differing(gaps, bound, n, images) if images else None
             if its is None:
                 raise Error(f"fuse: the fused model differs by {gap:.3g} on the sample, expected at most {bound:.3g} "
-                            f"(the largest value is {largest:.3g}). Give tolerance= where that is right, or leave the "
-                            "part out.")  # fmt: skip
+                            f"(the largest value is {largest:.3g}). Pass a larger tolerance= if this is right, or "
+                            "leave the part out.")  # fmt: skip
             differing |= its
         difference, scale = max(difference, gap), max(scale, largest)
     return difference, scale, differing
 
 
 def _type_of(outputs: Any) -> torch.dtype | None:
+    """Returns the type of the first tensor."""
     return next((leaf.dtype for leaf in pytree.tree_leaves(outputs) if isinstance(leaf, Tensor)), None)

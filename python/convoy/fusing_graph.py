@@ -1,4 +1,4 @@
-"""Puts spiking stages, and networks of them, into the graph of a model; compares them with its own layers."""
+"""Puts spiking stages and networks of them into a model's graph, and compares them with the model's layers."""
 
 from __future__ import annotations
 
@@ -14,24 +14,31 @@ from .records import a_kind
 from .spiking import spike_form
 from .torch import _DTYPES
 
-# How near to the threshold, as a part of the layer's largest sum, a membrane's side of it is a matter of rounding.
+# If a membrane is as near to the threshold as this part of the layer's largest sum, rounding decides its spike.
 _NEAR = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 6e-2}
 
 
 class Spikes(NamedTuple):
-    """Spikes on the sample that a fused stage gave and the model did not, or the other way round."""
+    """The spikes on the sample that differ between fused stages and the model.
+
+    Attributes:
+        differ: The number of spikes that differ.
+        of: The number of all spikes and non-spikes.
+        images: The images that may differ: those with a membrane within rounding of its threshold.
+    """
 
     differ: int
     of: int
-    images: set[int]  # whose membranes were within rounding of a threshold: those that may differ
+    images: set[int]
 
     def __str__(self) -> str:
-        why = ", all behind a membrane within rounding of its threshold" if self.differ else ""
+        """Returns the line of the report."""
+        why = ", all after a membrane within rounding of its threshold" if self.differ else ""
         return f"spikes that differ on the sample: {self.differ} of {self.of}{why}"
 
 
 class NeuronRefused(Refused):
-    """Why a neuron, whose node this is, stays with its library."""
+    """The reason why a neuron stays with its library, and the neuron's node."""
 
     def __init__(self, node: fx.Node, reason: str) -> None:
         super().__init__(reason)
@@ -43,12 +50,13 @@ class Found(NamedTuple):
 
     stage: SpikeStage
     nodes: list[fx.Node]
-    names: tuple[str, str, str]  # of the values: its input, its neuron's, its output
+    names: tuple[str, str, str]  # of the values: the stage's input, the neuron's input, the output
     plan: Plan
     text: str
 
 
 def _step_mode(module: nn.Module, wanted: str) -> None:
+    """Raises Refused if the module has another step mode than its neuron."""
     mode = getattr(module, "step_mode", "s")
     if mode != wanted:
         raise Refused(f"{type(module).__name__} in step_mode '{mode}', its neuron in '{wanted}'")
@@ -57,7 +65,7 @@ def _step_mode(module: nn.Module, wanted: str) -> None:
 def _spiking(
     node: fx.Node, modules: dict[str, nn.Module], values: dict[str, Tensor], frozen: bool
 ) -> Found | None:
-    """The stage that begins at a convolution or linear layer, or None where no neuron is behind it."""
+    """Returns the stage that begins at a convolution or linear layer, or None if no neuron follows it."""
     conv, norm, pool, pool_text = modules[node.target], None, None, ""
     linear = isinstance(conv, nn.Linear)
     nodes = [node]
@@ -75,7 +83,7 @@ def _spiking(
         raise NeuronRefused(after, str(refused)) from None
     neuron, neuron_node = module, after
     if type(conv) not in (nn.Conv2d, nn.Linear) and not jelly(conv, "Conv2d", "Linear"):
-        raise Refused(f"{a_kind(conv)}; stages are of Conv2d and Linear")
+        raise Refused(f"{a_kind(conv)}, expected Conv2d or Linear")
     mode = "m" if facts.multi else "s"
     if not linear:  # a linear layer takes any axes
         _step_mode(conv, mode)
@@ -96,14 +104,14 @@ def _spiking(
         nodes.append(after)
     x = values.get(node.args[0].name) if node.args and isinstance(node.args[0], fx.Node) else None
     if x is None or len(node.args) != 1 or node.kwargs:
-        raise Refused("its input is no positional tensor")
+        raise Refused("its input is not passed by position, expected one positional tensor")
     if x.dtype not in _DTYPES:
-        raise Refused(f"{x.dtype}; stages are of float32, float16 and bfloat16")
+        raise Refused(f"{x.dtype}, expected float32, float16 or bfloat16")
     axes = (2 if linear else 4) + facts.multi
     if x.dim() != axes:
-        raise Refused(f"an input of {x.dim()} axes, {list(x.shape)}; expected {axes}")
+        raise Refused(f"an input of {x.dim()} axes, {list(x.shape)}, expected {axes}")
     if pool is None and pool_text:
-        raise Refused("a pool that is a function; expected a module")
+        raise Refused("a pool that is a function, expected a module")
     stage = SpikeStage(conv, norm, neuron, pool, pool_text, frozen)
     steps = x if facts.multi else x[None]
     held = steps.shape[0] if steps.shape[0] > 1 and steps.stride(0) == 0 else 0
@@ -118,7 +126,7 @@ def _spiking(
 
 
 def hold_inputs(graph: fx.Graph) -> None:
-    """x.unsqueeze(0).repeat(T, 1, ..): the same values, without a copy, from expand."""
+    """Replaces x.unsqueeze(0).repeat(T, 1, ..) by expand, which gives the same values without a copy."""
     for node in list(graph.nodes):
         if node.op != "call_method" or node.target != "repeat" or node.kwargs:
             continue
@@ -132,7 +140,10 @@ def hold_inputs(graph: fx.Graph) -> None:
 def replace_spiking(
     model: nn.Module, graph: fx.Graph, values: dict[str, Tensor], frozen: bool = False
 ) -> tuple[dict, list, list]:
-    """(modules by name, rows of (nodes, text, kernel, reason), what was found)."""
+    """Puts spiking stages into the graph.
+
+    Returns (modules by name, rows of (nodes, text, kernel, reason), the stages found).
+    """
     modules = dict(model.named_modules())
     placed: dict[str, nn.Module] = {}
     rows: list[tuple] = []
@@ -163,6 +174,7 @@ def replace_spiking(
 
 
 def is_mean_of_steps(node: fx.Node) -> bool:
+    """Returns whether the node takes the mean over the time steps."""
     given = [*node.args[1:], *node.kwargs.values()]
     right = node.target == "mean" if node.op == "call_method" else node.target is torch.mean
     return right and given in ([0], [(0,)], [[0]])
@@ -170,9 +182,9 @@ def is_mean_of_steps(node: fx.Node) -> bool:
 
 def replace_networks(model: nn.Module, graph: fx.Graph, placed: dict[str, nn.Module],
                      values: dict[str, Tensor]) -> tuple[dict[str, SpikeNetwork], dict[SpikeStage, str]]:  # fmt: skip
-    """Rows of multi-step stages from a held input to the mean over the steps, as one network each.
+    """Puts networks into the graph: one for each row of multi-step stages from a held input to the mean over the steps.
 
-    Also the kernels that their stages have there.
+    Returns the networks by name, and the kernels of their stages.
     """
     modules = dict(model.named_modules()) | placed
     made: dict[str, SpikeNetwork] = {}
@@ -204,7 +216,7 @@ def replace_networks(model: nn.Module, graph: fx.Graph, placed: dict[str, nn.Mod
             if not network.whole(x):
                 continue
             layers = network.network(x).layers
-        except Error:  # no such network, but a stage each
+        except Error:  # no network can be made, so each stage runs by itself
             continue
         kernels |= {stage: f"{layer.kernel}, in a network" for stage, layer in zip(network.stages, layers, strict=True)}
         name = f"convoy_network{len(made)}"
@@ -218,14 +230,14 @@ def replace_networks(model: nn.Module, graph: fx.Graph, placed: dict[str, nn.Mod
 
 
 def _compared(found: Found, values: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """x, the model's spikes, and the sums that its neuron took, each [T, N, ..]."""
+    """Returns x, the model's spikes, and the inputs of its neuron, each [T, N, ..]."""
     several = [values[name] for name in found.names]
     x, sums, wanted = several if found.stage.facts.multi else [value[None] for value in several]
     return x, wanted, sums
 
 
 def _near(found: Found, sums: Tensor, dtype: torch.dtype) -> Tensor:
-    """Spikes [T, N, ..] of neurons whose membrane has come near the threshold by then, so that rounding decides."""
+    """Marks the spikes [T, N, ..] whose membrane was near the threshold in this or an earlier step."""
     stage, facts = found.stage, found.stage.facts
     bound = _NEAR[dtype] * max(facts.threshold, sums.abs().max().item())
     rest = rest_of(stage.neuron, list(sums[0].shape), sums)
@@ -245,11 +257,12 @@ def _near(found: Found, sums: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _images(mask: Tensor) -> set[int]:
+    """Returns the images with a mark."""
     return {int(image) for image in mask.flatten(2).any(2).any(0).nonzero().flatten()}
 
 
 def compare_stage(found: Found, values: dict[str, Tensor]) -> Spikes:
-    """The stage on the model's own input of it, from rest, against the model's spikes there."""
+    """Compares a stage, from rest and on the model's own input of it, with the model's spikes."""
     x, wanted, sums = _compared(found, values)
     y, _ = found.stage.run(x, rest_of(found.stage.neuron, found.stage.sizes(x), x))
     differs = y != wanted
@@ -259,15 +272,17 @@ def compare_stage(found: Found, values: dict[str, Tensor]) -> Spikes:
     wrong = int((differs & ~_near(found, sums, x.dtype)).sum())
     if wrong:
         raise Error(f"fuse: {wrong} spikes of {found.text} differ on the sample from the model's, and their membranes "
-                    "are not near the threshold. Leave that part of the model out, and report this.")  # fmt: skip
+                    "are not near the threshold, expected equal spikes. Leave that part of the model out, and report "
+                    "this.")  # fmt: skip
     return Spikes(count, differs.numel(), _images(differs))
 
 
 def near_images(found: Found, values: dict[str, Tensor]) -> set[int]:
-    """Images in which some membrane comes near the threshold."""
+    """Returns the images in which a membrane comes near the threshold."""
     x, _, sums = _compared(found, values)
     return _images(_near(found, sums, x.dtype))
 
 
 def batch_of(found: Found, values: dict[str, Tensor]) -> int:
+    """Returns the number of images of the sample."""
     return _compared(found, values)[0].shape[1]

@@ -1,4 +1,4 @@
-"""Containers of a model and what they held: attributes, lists, classes, globals, tensors."""
+"""Records of a model's containers with their content: attributes, lists, classes, globals, tensors."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ MISSING = type("Missing", (), {"__repr__": lambda _: "nothing"})()
 
 
 def same(one: Any, other: Any) -> bool:
+    """Returns whether two values are one object, or equal simple values."""
     if one is other:
         return True
     if type(one) is not type(other) or not isinstance(one, (*_ATOMS, types.MethodType)):
@@ -31,25 +32,28 @@ def same(one: Any, other: Any) -> bool:
 
 
 def joined(name: str, key: Any) -> str:
+    """Returns the name of an item: "name.key"."""
     return f"{name}.{key}" if name else str(key)
 
 
 class Record:
-    """A container and what it held: `differences` names what it no longer does, `restore` puts it back."""
+    """A container with its former content. `differences` names changes; `restore` undoes them."""
 
     def __init__(self, name: str, container: Any) -> None:
         self.name, self.container = name, container
         self.kept = self.now()
 
     def now(self) -> Any:
+        """Returns the present content."""
         raise NotImplementedError
 
     def differences(self) -> Iterator[str]:
+        """Yields the names of changed items."""
         if not same(self.kept, self.now()):
             yield self.name
 
     def restore(self) -> None:
-        pass
+        """Puts the former content back."""
 
 
 class OfDict(Record):
@@ -73,13 +77,13 @@ class OfDict(Record):
 
 
 class OfMemories(OfDict):
-    """Attributes of a neuron, whose membranes others reset and keep."""
+    """Attributes of a neuron, except its membranes, which States resets and restores."""
 
     skip = ("_memories", "v_seq", "v", "mem")
 
 
 class OfModules(OfDict):
-    """A module's own modules: their order counts."""
+    """A module's own modules, whose order matters."""
 
     def differences(self) -> Iterator[str]:
         yield from super().differences()
@@ -89,6 +93,8 @@ class OfModules(OfDict):
 
 
 class OfList(Record):
+    """A list."""
+
     def now(self) -> list[Any]:
         return list(self.container)
 
@@ -120,7 +126,7 @@ class OfOthers(OfList):
 
 
 class OfGlobal(Record):
-    """A name of a Python file that a forward reads. name: as an error calls it."""
+    """A global name of a Python file that a forward reads."""
 
     def __init__(self, key: str, container: dict[str, Any]) -> None:
         self.key = key
@@ -134,7 +140,7 @@ class OfGlobal(Record):
 
 
 class OfClass(Record):
-    """The attributes of a class; only: of these names."""
+    """The attributes of a class. `only` limits them to these names."""
 
     def __init__(self, container: type, only: tuple[str, ...] = ()) -> None:
         self.only = only
@@ -160,7 +166,7 @@ class OfClass(Record):
 
 
 class OfCell(Record):
-    """A variable of a function around another."""
+    """A variable that a function reads from the function around it."""
 
     def now(self) -> Any:
         try:
@@ -174,7 +180,7 @@ class OfCell(Record):
 
 
 class OfTensor(Record):
-    """A tensor's values and, where it has one, its version counter."""
+    """A tensor's values and, if it has one, its version counter."""
 
     def now(self) -> Any:
         tensor = self.container
@@ -205,6 +211,8 @@ class OfTensor(Record):
 
 
 class OfArray(Record):
+    """A NumPy array."""
+
     def now(self) -> Any:
         return self.container.copy()
 
@@ -217,7 +225,7 @@ class OfArray(Record):
 
 
 class OfMark(Record):
-    """An object of C that has no attributes, by what it says of itself: iterators and generators of random numbers."""
+    """An object of C without attributes, compared by its visible state: iterators and random number generators."""
 
     def now(self) -> Any:
         thing = self.container
@@ -242,6 +250,7 @@ class OfMark(Record):
 
 
 def equal(one: Tensor, other: Tensor) -> bool:
+    """Returns whether two tensors have equal shape, type, device and values; NaN equals NaN."""
     if one.shape != other.shape or one.dtype != other.dtype or one.device != other.device:
         return False
     if torch.equal(one, other):

@@ -1,4 +1,4 @@
-"""What convoy.fuse tells of a model that it fused."""
+"""The report of convoy.fuse on a fused model."""
 
 from __future__ import annotations
 
@@ -11,11 +11,17 @@ __all__ = ["Report"]
 
 
 class Report(NamedTuple):
-    """What fuse did; seen as a table.
+    """The result of fusing a model. Its text is a table.
 
-    difference: the largest on the sample; scale: the largest value there. spikes: of spiking stages, how many differ,
-    each on the model's own input of it. images: of the sample's `batch`, whose results differ for that reason.
-    frozen: whether weights are packed once.
+    Attributes:
+        rows: One `Row` per stage, and per layer that PyTorch still runs.
+        difference: The largest difference between model and fused model on the sample.
+        scale: The largest value of the model's results on the sample.
+        spikes: The spikes of the spiking stages that differ on the sample; None without spiking stages. Each stage is
+            compared on the model's own input of that stage.
+        images: The images of the sample whose results differ because of such spikes.
+        batch: The number of images in the sample.
+        frozen: Whether weights are packed once, so that their changes are not noticed.
     """
 
     rows: list[Row]
@@ -27,6 +33,7 @@ class Report(NamedTuple):
     frozen: bool = False
 
     def __str__(self) -> str:
+        """Returns the table."""
         cells = [("layers", "stage", "kernel")]
         cells += [(row.names, row.stage or "-", row.kernel or "not fused: " + row.reason) for row in self.rows]
         widths = [max(len(row[column]) for row in cells) for column in range(2)]
@@ -35,7 +42,7 @@ class Report(NamedTuple):
         if self.spikes is not None:
             lines.append(f"{self.spikes}; images whose results differ: {len(self.images)} of {self.batch}")
         if self.frozen:
-            lines.append("frozen: weights are packed once, and their changes are not seen")
+            lines.append("frozen: weights are packed once, and their changes are not noticed")
         return "\n".join(lines)
 
     __repr__ = __str__

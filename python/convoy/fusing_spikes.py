@@ -1,4 +1,4 @@
-"""What convoy.fuse does with SpikingJelly's layers: convolutions and linear layers with a neuron behind them."""
+"""Stages for convoy.fuse of SpikingJelly's convolutions and linear layers with a neuron after them."""
 
 from __future__ import annotations
 
@@ -21,35 +21,37 @@ _JELLY = "spikingjelly.activation_based."
 
 
 def jelly(module: Any, *names: str) -> bool:
-    """A module of SpikingJelly's that is exactly one of these classes; without names: of any."""
+    """Returns whether a module is of exactly one of these classes of SpikingJelly; without names: of any class."""
     kind = type(module)
     return kind.__module__.startswith(_JELLY) and (not names or kind.__name__ in names)
 
 
 def leaf(module: nn.Module) -> bool:
-    """Modules that the tracer does not look into: layers and neurons of SpikingJelly, and of snnTorch."""
+    """Returns whether the tracer keeps a module whole: layers and neurons of SpikingJelly, and of snnTorch."""
     home = type(module).__module__
     return home.startswith((_JELLY + "layer", _JELLY + "neuron", "snntorch"))
 
 
 class States:
-    """The membranes and other memories of a model's neurons, to be put back after the sample was run."""
+    """The membranes and other memories of a model's neurons, which are restored after the sample was run."""
 
     def __init__(self, model: nn.Module) -> None:
         self.modules = [module for module in model.modules() if getattr(module, "_memories", None)]
         self.kept = [(dict(module._memories), module.__dict__.get("v_seq")) for module in self.modules]
-        # snnTorch's neurons may keep theirs as buffers.
+        # snnTorch's neurons may keep their memories as buffers.
         others = [module for module in model.modules() if type(module).__module__.startswith("snntorch")]
         self.others = [(module, {name: None if b is None else b.clone() for name, b in module._buffers.items()})
                        for module in others]  # fmt: skip
 
     def reset(self) -> None:
+        """Puts all neurons at rest."""
         for module in self.modules:
             module.reset()
         for module, buffers in self.others:
             module._buffers.update({name: None if b is None else b.clone() for name, b in buffers.items()})
 
     def restore(self) -> None:
+        """Puts the former memories back."""
         for module, buffers in self.others:
             module._buffers.update(buffers)
         for module, (memories, sequence) in zip(self.modules, self.kept, strict=True):
@@ -60,7 +62,7 @@ class States:
 
 
 class Neuron(NamedTuple):
-    """What a neuron computes. Compared at each call: a module that was changed after fusing is refused."""
+    """The parameters of a neuron. They are compared at each call; a neuron that changed after fusing is refused."""
 
     leaky: bool
     tau: float
@@ -70,64 +72,67 @@ class Neuron(NamedTuple):
 
     @property
     def rider(self) -> str:
+        """The neuron's riders in a stage's text."""
         sizes = f"lif({number(self.tau)},{number(self.threshold)})" if self.leaky else f"if({number(self.threshold)})"
         return sizes + "+soft" * self.soft
 
 
-_SNNTORCH = ("snnTorch's {}: it fires where its membrane is above the threshold{}; a stage fires from the threshold on "
-             "and resets in the same step")  # fmt: skip
+_SNNTORCH = ("snnTorch's {}: it fires if its membrane is above the threshold{}; a stage fires at the threshold and "
+             "above it, and resets in the same step")  # fmt: skip
 
 
 def neuron_of(module: Any) -> Neuron:
-    """Raises Refused with what the stage's neurons can't do."""
+    """Returns the parameters of a neuron. Raises Refused if a stage cannot compute it."""
     name = type(module).__name__
     if type(module).__module__.startswith("snntorch"):
         late = getattr(module, "reset_delay", True)
         raise Refused(_SNNTORCH.format(name, ", and resets it one step later" * bool(late)))
     if not jelly(module, "IFNode", "LIFNode"):
-        raise Refused(f"a {name} behind it; stages have IFNode and LIFNode")
+        raise Refused(f"a {name} after it, expected IFNode or LIFNode")
     if module.v_reset not in (None, 0.0):
-        raise Refused(f"{name}: v_reset is {module.v_reset}; expected 0 (hard) or None (soft)")
+        raise Refused(f"{name}: v_reset is {module.v_reset}, expected 0 (hard) or None (soft)")
     if name == "LIFNode" and not module.decay_input:
-        raise Refused("LIFNode: decay_input is False; a stage's input decays: v += (x - v)/tau")
+        raise Refused("LIFNode: decay_input is False, expected True: v += (x - v)/tau")
     if module.store_v_seq:
-        raise Refused(f"{name}: store_v_seq; a stage gives the last membrane alone")
+        raise Refused(f"{name}: store_v_seq is True, expected False: a stage gives only the last membrane")
     if getattr(module, "_neuron_precision", None) is not None:
-        raise Refused(f"{name}: a precision of its own; a stage's membranes are float32")
+        raise Refused(f"{name}: it has a precision of its own, expected float32 membranes")
     if not getattr(module.surrogate_function, "spiking", True):
         raise Refused(f"{name}: its surrogate function does not spike (spiking=False)")
     if not isinstance(module.v_threshold, (int, float)):
-        raise Refused(f"{name}: v_threshold is {a_kind(module.v_threshold)}; expected a number")
+        raise Refused(f"{name}: v_threshold is {a_kind(module.v_threshold)}, expected a number")
     leaky = name == "LIFNode"
     return Neuron(leaky, float(module.tau) if leaky else 1.0, float(module.v_threshold), module.v_reset is None,
                   module.step_mode == "m")  # fmt: skip
 
 
 def rest_of(neuron: Any, sizes: list[int], like: Tensor) -> Tensor | None:
-    """The membranes that a neuron has after its reset, float32; None where they are 0."""
+    """Returns the membranes of a neuron after its reset, in float32, or None if they are 0."""
     value = neuron._memories_rv.get("v", 0.0)
-    if isinstance(value, Tensor):  # of another shape it counts as none, as in SpikingJelly
+    if isinstance(value, Tensor):  # one of another shape is ignored, as in SpikingJelly
         return value.detach().to(like.device, torch.float32) if list(value.shape) == sizes else None
     return torch.full(sizes, float(value), device=like.device) if value != 0 else None
 
 
 def charge_of(neuron: Neuron, v: Tensor, z: Tensor) -> Tensor:
+    """Returns the membranes after they take the input z, before they fire."""
     return v + (z - v) / neuron.tau if neuron.leaky else v + z
 
 
 def surrogate_of(function: Any) -> tuple[str, float] | None:
+    """Returns name and alpha of a surrogate function, or None if the operator has no such surrogate."""
     name = type(function).__name__
     known = {"Sigmoid": "sigmoid", "ATan": "atan"}.get(name)
     return (known, float(function.alpha)) if known in SURROGATES and jelly(function, name) else None
 
 
-# What is known of membranes without computing them.
+# Facts about membranes that are known without computing them.
 _OF_A_LATER = {Tensor.dim, Tensor.size, Tensor.numel, Tensor.shape.__get__, Tensor.dtype.__get__, Tensor.device.__get__,
                Tensor.ndim.__get__, Tensor.requires_grad.__get__}  # fmt: skip
 
 
 class Later(Tensor):
-    """The membranes that a network left behind: computed, layer by layer, when somebody looks at them."""
+    """The membranes after the run of a network. They are computed, layer by layer, at their first use."""
 
     @staticmethod
     def __new__(cls, run: Any, index: int, sizes: list[int], like: Tensor) -> Later:
@@ -139,6 +144,7 @@ class Later(Tensor):
         super().__init__()
 
     def value(self) -> Tensor:
+        """Returns the membranes."""
         return self._run.membranes()[self._index]
 
     @classmethod
@@ -158,7 +164,7 @@ class Later(Tensor):
 
 
 class SpikeStage(nn.Module):
-    """A convolution or linear layer [norm] neuron [pool] as one stage; the membranes are the neuron's `v`."""
+    """A convolution or linear layer, [norm], neuron, [pool] as one stage. Its membranes are the neuron's `v`."""
 
     def __init__(
         self, conv: nn.Module, norm: Any, neuron: Any, pool: Any, pool_text: str, frozen: bool = False
@@ -173,22 +179,23 @@ class SpikeStage(nn.Module):
         self.riders += (pool_text and "+" + pool_text)  # fmt: skip
 
     def rebound(self, modules: dict[int, nn.Module]) -> SpikeStage:
-        """The same stage of other modules: by the id of the one that each stands for."""
+        """Returns the stage with other modules: `modules` has the new ones by the id of the old ones."""
         made = copy.copy(self)
         made._modules = {name: module and modules.get(id(module), module) for name, module in self._modules.items()}
         return made
 
     def text(self, h: int, w: int, held: int = 0, n: int = 1, dtype: str = "f32", steps: int = 1) -> str:
-        """held: steps of a held input; 0: steps with an input each."""
+        """Returns the stage's text. held: the number of steps of a held input; 0: each step has its own input."""
         return f"{dtype}:n{n}h{h}w{w}{self.body}{self.riders}+t{held or steps}" + "+hold" * bool(held)
 
     def layers(self, x: Tensor) -> Tensor:
-        """By the layers themselves."""
+        """Returns the result of the layers themselves."""
         for layer in (self.conv, self.norm, self.neuron, self.pool):
             x = x if layer is None else layer(x)
         return x
 
     def parameters_now(self) -> list[Tensor]:
+        """Returns the present parameters and statistics."""
         norm = self.norm
         found = [self.conv.weight, self.conv.bias]
         if norm is not None:
@@ -196,7 +203,7 @@ class SpikeStage(nn.Module):
         return [tensor for tensor in found if tensor is not None]
 
     def weights(self) -> tuple[Tensor, Tensor | None]:
-        """[K, C/groups, R, S] and bias, the norm in them."""
+        """Returns weights [K, C/groups, R, S] and bias, with the batch-norm folded in."""
         conv, norm = self.conv, self.norm
         weight = conv.weight[:, :, None, None] if self.linear else conv.weight
         if norm is None:
@@ -205,16 +212,17 @@ class SpikeStage(nn.Module):
                       norm.num_batches_tracked, norm.eps)  # fmt: skip
 
     def check(self) -> None:
+        """Raises Error if the neuron changed after fusing."""
         try:
             now: Any = neuron_of(self.neuron)
         except Refused as refused:
             now = refused
         if now != self.facts:
-            raise Error(f"fuse: {a_kind(self.neuron)} that was changed after fusing: found {now}, expected "
+            raise Error(f"fuse: {a_kind(self.neuron)} was changed after fusing: found {now}, expected "
                         f"{self.facts}. Fuse the model again.")  # fmt: skip
 
     def run(self, x: Tensor, v: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Spikes and membranes of x [T, N, ..]; one that is the same in each step is a held one."""
+        """Returns spikes and membranes for x [T, N, ..]. An x that is the same in each step is a held input."""
         x = x[..., None, None] if self.linear else x
         held = x.shape[0] if x.shape[0] > 1 and x.stride(0) == 0 else 0
         weight, bias = self.weights()
@@ -225,10 +233,11 @@ class SpikeStage(nn.Module):
                                           surrogate, alpha, self.neuron.detach_reset, *self.rest)  # fmt: skip
         if not self.linear:
             return y, after
-        # No views for autograd: SpikingJelly's detach_net detaches `v` in place.
+        # For autograd these must not be views: SpikingJelly's detach_net detaches `v` in place.
         return tuple(torch.ops.aten._unsafe_view(one, list(one.shape[:-2])) for one in (y, after))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Computes the stage and updates the neuron's membranes."""
         self.check()
         grads = torch.is_grad_enabled() and surrogate_of(self.neuron.surrogate_function) is None
         if grads or (self.norm is not None and self.norm.training) or x.dtype not in _DTYPES:
@@ -237,7 +246,7 @@ class SpikeStage(nn.Module):
         v = self.neuron.v
         v = v.value() if isinstance(v, Later) else v
         x = x if multi else x[None]
-        if isinstance(v, Tensor):  # of another shape it counts as none, as in SpikingJelly
+        if isinstance(v, Tensor):  # one of another shape is ignored, as in SpikingJelly
             v = v if list(v.shape) == self.sizes(x) else None
         elif v != 0:
             v = torch.full(self.sizes(x), float(v), device=x.device)
@@ -250,7 +259,7 @@ class SpikeStage(nn.Module):
         return y if multi else y[0]
 
     def sizes(self, x: Tensor) -> list[int]:
-        """Of the membranes, for x [T, N, ..]."""
+        """Returns the shape of the membranes for x [T, N, ..]."""
         form = spike_form(self.text(*((1, 1) if self.linear else x.shape[-2:]))).form
         if self.linear:
             return [x.shape[1], form.k]
@@ -261,20 +270,22 @@ class SpikeStage(nn.Module):
 
 
 class _LeftBehind:
-    """The membranes of a network's layers after a run from rest, by the layers' own stages."""
+    """Computes the membranes of a network's layers after a run from rest, with the layers' own stages."""
 
     def __init__(self, chain: SpikeNetwork, x: Tensor) -> None:
         self.chain, self.x, self.found = chain, x, None
         self.seen = Seen(self.now())
 
     def now(self) -> list[Tensor]:
+        """Returns the tensors that the membranes depend on."""
         return [self.x, *self.chain.tensors()]
 
     def membranes(self) -> list[Tensor]:
+        """Returns the membranes of each stage. Raises Error if input or parameters have changed since the run."""
         if self.found is None:
             if not self.seen.same(self.now()):
-                raise Error("v: the network's input or parameters have changed since it ran, so that its membranes are "
-                            "lost. Call functional.reset_net, or read v before changing them.")  # fmt: skip
+                raise Error("v: the network's input or parameters have changed since it ran. Its membranes are lost. "
+                            "Call functional.reset_net, or read v before you change them.")  # fmt: skip
             self.found = []
             with torch.no_grad():
                 x = self.x
@@ -289,10 +300,10 @@ class _LeftBehind:
 
 
 class SpikeNetwork(nn.Module):
-    """Spiking stages in a row on a held input, and the mean over the steps, as one convoy.Network.
+    """Consecutive spiking stages on a held input, and the mean over the steps, as one convoy.Network.
 
-    parts: the stages, and what lies between them (Flatten, Dropout). From other states than rest, with gradients,
-    or where the input is no held one it runs the parts one by one.
+    parts: the stages and the layers between them (Flatten, Dropout). The parts run one by one if the neurons are not at
+    rest, if gradients are needed, or if the input is not held.
     """
 
     def __init__(self, parts: list[nn.Module]) -> None:
@@ -308,15 +319,17 @@ class SpikeNetwork(nn.Module):
         self.__dict__["_lock"] = threading.Lock()
 
     def rebound(self, modules: dict[int, nn.Module]) -> SpikeNetwork:
+        """Returns the network with other modules: `modules` has the new ones by the id of the old ones."""
         parts = [part.rebound(modules) if isinstance(part, SpikeStage) else modules.get(id(part), part)
                  for part in self.parts]  # fmt: skip
         return SpikeNetwork(parts)
 
     def tensors(self) -> list[Tensor]:
+        """Returns the present parameters and statistics of all stages."""
         return [tensor for stage in self.stages for tensor in stage.parameters_now()]
 
     def text(self, x: Tensor) -> str:
-        """network.txt for x [T, N, ..]."""
+        """Returns network.txt for x [T, N, ..]."""
         linear = x.dim() == 3
         h, w = (1, 1) if linear else x.shape[-2:]
         lines = [f"input f32:h{h}w{w}c{x.shape[2]}", f"steps {x.shape[0]}"] + ["flatten"] * linear
@@ -329,7 +342,7 @@ class SpikeNetwork(nn.Module):
         return "\n".join(lines) + "\n"
 
     def network(self, x: Tensor) -> Network:
-        """For x [T, N, ..], with the parameters as they are now."""
+        """Returns the Network for x [T, N, ..], with the present parameters."""
         key = (x.shape[0], x.shape[2:], x.device, torch.get_num_threads())
         tensors = self.tensors()
         found = self._made.get(key)
@@ -351,12 +364,13 @@ class SpikeNetwork(nn.Module):
         return network
 
     def one_by_one(self, x: Tensor) -> Tensor:
+        """Returns the mean over the steps after running the parts one by one."""
         for part in self.parts:
             x = part(x)
         return x.mean(0)
 
     def whole(self, x: Tensor) -> bool:
-        """Whether the network does what the parts would."""
+        """Returns whether the network can replace the parts for this x."""
         if torch.is_grad_enabled() or torch.compiler.is_compiling() or x.dtype is not torch.float32:
             return False
         if torch.is_autocast_enabled(x.device.type) or x.dim() not in (3, 5) or x.numel() == 0:
@@ -367,13 +381,14 @@ class SpikeNetwork(nn.Module):
         return rest and not any(stage.norm is not None and stage.norm.training for stage in self.stages)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Returns the mean over the steps, and sets the neurons' membranes to ones that are computed later."""
         for stage in self.stages:
             stage.check()
         if not self.whole(x):
             return self.one_by_one(x)
         image = x[0]
         image = image.reshape(len(image), 1, 1, -1) if image.dim() == 2 else image.movedim(1, -1)
-        with self._lock:  # a network runs once at a time
+        with self._lock:  # a network has one run at a time
             y = self.network(x)(image.contiguous())
         left = _LeftBehind(self, x)
         for index, (stage, sizes) in enumerate(zip(self.stages, self.membrane_sizes(x), strict=True)):
@@ -382,6 +397,7 @@ class SpikeNetwork(nn.Module):
         return y
 
     def membrane_sizes(self, x: Tensor) -> list[list[int]]:
+        """Returns the shape of each stage's membranes."""
         found, now = [], torch.empty(x.shape, device="meta")
         for part in self.parts:
             if not isinstance(part, SpikeStage):

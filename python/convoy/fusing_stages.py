@@ -1,4 +1,4 @@
-"""Rows of a model's layers as stages in its graph: convolutions, linear layers, what follows them."""
+"""Puts stages into a model's graph, for convolutions and linear layers with the layers that follow them."""
 
 from __future__ import annotations
 
@@ -17,44 +17,53 @@ from .torch import _DTYPES, called, called_norm
 
 
 class Row(NamedTuple):
-    """A convolution, linear layer or pool of the model: what became of it."""
+    """A line of the report: layers that became a stage, or a layer that PyTorch still runs.
+
+    Attributes:
+        names: The names of the layers, with blanks between them.
+        stage: The stage's text; "" if the layer was not fused.
+        kernel: The stage's kernel for the sample; "" if the layer was not fused.
+        reason: Why the layer was not fused; "" if it was.
+    """
 
     names: str
     stage: str
     kernel: str
-    reason: str  # why it was not fused; "" where it was
+    reason: str
 
 
 class Stage(nn.Module):
-    """A chain of the model's layers as one stage. It reads the layers' own parameters, whatever they are now."""
+    """A chain of the model's layers as one stage. At each call it reads the layers' own parameters."""
 
     def __init__(
         self, layers: list[Any], conv: nn.Module, norm: nn.Module | None, text: str, frozen: bool = False
     ) -> None:
         super().__init__()
-        # Plain attributes, which Python finds sooner than a module's: they are read at each call.
+        # These are plain attributes, which Python finds faster than those of a module: they are read at each call.
         self.__dict__.update(conv=conv, norm=norm, text=text, layers=layers)
         self.rest = (True,) if frozen else ()  # the operators' last argument
         self.linear = isinstance(conv, nn.Linear)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Computes the stage, or the layers themselves if a stage cannot."""
         conv, norm = self.conv, self.norm
         if not isinstance(x, Tensor):  # PyTorch would print all of it
-            raise InvalidOperand(f"x: {a_kind(x)}, expected a torch.Tensor")
-        # Statistics of the batch, float64 and inputs without a batch axis: the layers themselves.
+            raise InvalidOperand(f"x: {a_kind(x)}, expected a torch.Tensor.")
+        # The layers themselves compute statistics of the batch, float64, and inputs without a batch axis.
         if (norm is not None and norm.training) or x.dtype not in _DTYPES or x.dim() != (2 if self.linear else 4):
             return self.by_layers(x)
         if norm is None:
             if not self.linear:
                 return called(x, conv.weight, conv.bias, self.text, *self.rest)
             y = called(x[:, :, None, None], conv.weight[:, :, None, None], conv.bias, self.text, *self.rest)
-            return torch.ops.aten._unsafe_view(y, [y.shape[0], y.shape[1]])  # no view, as a linear layer's is none
+            return torch.ops.aten._unsafe_view(y, [y.shape[0], y.shape[1]])  # as a linear layer's result, not a view
         return called_norm(x, conv.weight, conv.bias, norm.weight, norm.bias, norm.running_mean, norm.running_var,
                            norm.num_batches_tracked, norm.eps, self.text, *self.rest)  # fmt: skip
 
-    __call__ = forward  # it has no hooks: fuse refuses those on all modules
+    __call__ = forward  # a stage has no hooks: fuse refuses hooks on all modules
 
     def by_layers(self, x: Tensor) -> Tensor:
+        """Returns the result of the layers themselves."""
         y = self.conv(x) if self.norm is None else self.norm(self.conv(x))
         for layer in self.layers:
             if isinstance(layer, nn.Module):
@@ -65,7 +74,7 @@ class Stage(nn.Module):
         return y
 
     def rebound(self, modules: dict[int, nn.Module]) -> Stage:
-        """The same stage of other modules: by the id of the one that each stands for."""
+        """Returns the stage with other modules: `modules` has the new ones by the id of the old ones."""
         made = copy.copy(self)
         for name in ("conv", "norm"):
             made.__dict__[name] = modules.get(id(made.__dict__[name]), made.__dict__[name])
@@ -74,14 +83,15 @@ class Stage(nn.Module):
 
 
 class Shapes(Constants):
-    """Runs the graph and notes each node's shape and type."""
+    """Runs the graph and records each node's shape and type."""
 
     def __init__(self, root: nn.Module, graph: fx.Graph, values: bool) -> None:
         super().__init__(root, graph=graph)
         self.seen: dict[str, Tensor] = {}
-        self.values = values  # keeps them too: what spiking stages are compared with
+        self.values = values  # whether values are kept too, to compare spiking stages with
 
     def run_node(self, n: fx.Node) -> Any:
+        """Runs a node and records its result."""
         result = super().run_node(n)
         if isinstance(result, Tensor) and self.values:
             self.seen[n.name] = result
@@ -91,14 +101,15 @@ class Shapes(Constants):
 
 
 def _head(seen: dict[str, Tensor], node: fx.Node, linear: bool) -> str:
+    """Returns the start of the stage's text: type and sizes of its input."""
     x = seen.get(node.args[0].name) if node.args and isinstance(node.args[0], fx.Node) else None
     if x is None:
-        raise Refused("its input is no positional tensor")
+        raise Refused("its input is not passed by position, expected one positional tensor")
     if x.dtype not in _DTYPES:
-        raise Refused(f"{x.dtype}; stages are of float32, float16 and bfloat16")
+        raise Refused(f"{x.dtype}, expected float32, float16 or bfloat16")
     if x.dim() != (2 if linear else 4):
         axes = "[N, C]" if linear else "[N, C, H, W]"
-        raise Refused(f"an input of {x.dim()} axes, {list(x.shape)}; expected {axes}")
+        raise Refused(f"an input of {x.dim()} axes, {list(x.shape)}, expected {axes}")
     n, _, h, w = (*x.shape, 1, 1) if linear else x.shape
     return f"{_DTYPES[x.dtype]}:n{n}h{h}w{w}"
 
@@ -106,13 +117,14 @@ def _head(seen: dict[str, Tensor], node: fx.Node, linear: bool) -> str:
 def chain_of(
     node: fx.Node, modules: dict[str, nn.Module], head: str, device: torch.device
 ) -> tuple[list[fx.Node], nn.Module | None, str, Plan]:
-    """The longest run of layers from node on that one stage does: its nodes, the norm, the text, the plan."""
+    """Returns the longest chain of layers that one stage computes: its nodes, the batch-norm, the text, the plan."""
     conv = modules[node.target]
     linear = type(conv) is nn.Linear
     body = f"c{conv.in_features}k{conv.out_features}r1" if linear else conv_text(conv)
     nodes, norm, act, texts = [node], None, "", []
 
     def note(pool: str = "") -> None:
+        """Adds the text of the chain so far."""
         bias = conv.bias is not None or norm is not None
         text = head + body + "+bias" * bias + (act and "+" + act) + (pool and "+" + pool)
         texts.append((list(nodes), norm, text))
@@ -133,7 +145,7 @@ def chain_of(
         nodes.append(after)
         note(pool)
     problem = None
-    for several, its_norm, text in reversed(texts):  # where the whole is refused, less of it
+    for several, its_norm, text in reversed(texts):  # if the whole chain is refused, try less of it
         try:
             plan = Plan(text, device=str(device), threads=torch.get_num_threads(), axes="nchw")
             return several, its_norm, str(plan.stage), plan
@@ -147,27 +159,28 @@ _FUNCTIONS = (torch.conv2d, nn.functional.conv2d, nn.functional.linear)
 
 
 def _whole(module: nn.Module) -> str:
-    """Why a module with layers in it, which the graph calls as a whole, runs as it is; "" if there are none in it."""
+    """Returns why PyTorch runs a module that the graph calls as a whole; "" if it has no layers of interest."""
     if not any(isinstance(one, _WATCHED) for one in module.modules()):
         return ""
     if hooked(module):
-        return "it has hooks, which are called as before; PyTorch runs all that is in it"
+        return "it has hooks, which are called as before; PyTorch runs all layers in it"
     if hasattr(module, "_convoy_fused"):
         return "a fused model, which has stages of its own"
     if jelly(module):
-        return (f"{a_kind(module)}, which SpikingJelly runs with all that is in it; stages are of layers in step_mode "
-                "'m' (functional.set_step_mode) without such a container")  # fmt: skip
-    return f"{a_kind(module)}, which runs as a whole; stages are of the modules Conv2d and Linear"
+        return (f"{a_kind(module)}, which SpikingJelly runs with all layers in it, expected layers in step_mode 'm' "
+                "(functional.set_step_mode) without such a container")  # fmt: skip
+    return f"{a_kind(module)}, which runs as a whole, expected the modules Conv2d and Linear"
 
 
 def name_of(node: fx.Node) -> str:
+    """Returns the name of a node in the report."""
     return str(node.target) if node.op in ("call_module", "call_method") else node.name
 
 
 def replace_plain(
     model: nn.Module, graph: fx.Graph, seen: dict[str, Tensor], linear: bool, told: set[str], frozen: bool = False
 ) -> tuple[dict[str, nn.Module], list[Row]]:
-    """Puts stages into the graph. told: nodes that the report has already."""
+    """Puts stages into the graph. Returns them by name, and lines of the report. told: nodes that the report has."""
     modules = dict(model.named_modules())
     stages: dict[str, nn.Module] = {}
     rows: list[Row] = []
@@ -176,7 +189,7 @@ def replace_plain(
         if node.op == "call_function" and node.target in _FUNCTIONS:
             alone = type(model) in (nn.Conv2d, nn.Linear)
             reason = "a function, as the layer is the model itself; fuse nn.Sequential(model)" if alone else (
-                "a function; stages are of the modules Conv2d and Linear")  # fmt: skip
+                "a function, expected the modules Conv2d and Linear")  # fmt: skip
             rows.append(Row(node.name, "", "", reason))
         if not isinstance(module, _WATCHED):
             if module is not None and node.name not in told and (why := _whole(module)):
@@ -184,16 +197,16 @@ def replace_plain(
             continue
         try:
             if not node.users:
-                continue  # part of a chain, or nobody's
+                continue  # a part of a chain, or without a reader
             if node.name in told:
                 continue
             if jelly(module):
-                raise Refused("no neuron comes right behind it" if isinstance(module, (nn.Conv2d, nn.Linear))
-                              else "it comes behind no stage that takes it")
+                raise Refused("no neuron comes right after it" if isinstance(module, (nn.Conv2d, nn.Linear))
+                              else "no stage that takes it comes before it")
             if type(module) not in (nn.Conv2d, nn.Linear):
-                raise Refused(f"{a_kind(module)} that no Conv2d comes right before" if
+                raise Refused(f"{a_kind(module)} with no Conv2d right before it" if
                                type(module) in (nn.MaxPool2d, nn.BatchNorm2d) else
-                               f"{a_kind(module)}; stages are of Conv2d and Linear")  # fmt: skip
+                               f"{a_kind(module)}, expected Conv2d or Linear")  # fmt: skip
             if type(module) is nn.Linear and not linear:
                 raise Refused("linear=False")
             if why := why_not_plain(module):
@@ -218,7 +231,7 @@ def replace_plain(
 
 
 def views_to_reshapes(graph: fx.Graph) -> None:
-    """Stages give channels_last tensors, of which x.view(n, -1) is refused; of others a reshape is that view."""
+    """Replaces view by reshape: PyTorch refuses x.view(n, -1) of the channels_last tensors that stages return."""
     for node in graph.nodes:
         of_type = any(isinstance(argument, torch.dtype) for argument in node.args[1:])
         if node.op == "call_method" and node.target in ("view", "view_as") and not of_type and not node.kwargs:

@@ -1,7 +1,7 @@
-"""What a model keeps outside its graph: attributes, containers, classes and globals that its forward can read or write.
+"""The state of a model outside its graph: attributes, containers, classes and globals that forward can read or write.
 
-A walk over them gives records. A Snapshot of records says what a run of the model changed, and puts it back;
-fusing_changes.Watch compares them at each call of a fused model.
+A walk over them gives records. A Snapshot of records names the changes that a run of the model made, and undoes them.
+fusing_changes.Watch compares records at each call of a fused model.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from .fusing_records import (
     joined,
 )
 
-_MOST = 100_000  # objects: a configuration may lead to all of a program
-# Of PyTorch's own classes: the methods that decide what a call computes.
+_MOST = 100_000  # objects to visit, because a configuration may refer to a whole program
+# The methods of PyTorch's own classes that affect the result of a call.
 _METHODS = ("forward", "_conv_forward", "__call__", "_call_impl", "_wrapped_call_impl", "__getattr__",
             "_check_input_dim")  # fmt: skip
 _ITERATORS = (*(type(iter(kind())) for kind in (list, tuple, dict, set, str)), type(iter(range(0))), itertools.cycle)
 
 
 def foreign(home: str | None) -> bool:
-    """Code that no model changes as it runs: PyTorch's, Python's, and libraries' that fuse knows."""
+    """Returns whether a module is code that no model changes: of PyTorch, Python, and libraries that fuse knows."""
     root = (home or "builtins").partition(".")[0]
     known = ("torch", "numpy", "convoy", "spikingjelly", "snntorch", "cupy")
     return root in known or (root in sys.stdlib_module_names and root != "__main__")
 
 
 class Walk:
-    """Records of all that is found from a model on. left: names of modules not to look into."""
+    """Makes records of everything that a model refers to. `left` says which modules are left out, by their names."""
 
     def __init__(self, model: nn.Module, left: Callable[[str], bool] = lambda _: False) -> None:
         self.records: list[Record] = []
@@ -66,6 +66,7 @@ class Walk:
             self._visit(*self._todo.pop())
 
     def _visit(self, name: str, thing: Any) -> None:
+        """Makes the records of an object, unless it was visited before."""
         if isinstance(thing, (bool, int, float, complex, str, bytes, type(None), types.ModuleType, torch.dtype,
                               torch.device)) or id(thing) in self._seen:  # fmt: skip
             return
@@ -104,14 +105,17 @@ class Walk:
             self._object(name, thing)
 
     def _later(self, name: str, items: Any) -> None:
+        """Adds items to the objects to visit."""
         self._todo += [(joined(name, key), value) for key, value in items]
 
     def _held(self, record: Record, name: str, items: Any) -> None:
+        """Adds a record of a container, and its items to the objects to visit."""
         self.records.append(record)
         self._later(name, items)
 
     def _module(self, name: str, module: nn.Module) -> None:
-        if hasattr(module, "_convoy_fused"):  # it has a watch of its own
+        """Makes the records of a module."""
+        if hasattr(module, "_convoy_fused"):  # a fused model has its own Watch
             self._visit(name, module.original)
             return
         self.modules.append((name, module))
@@ -133,6 +137,7 @@ class Walk:
         self._kinds(type(module))
 
     def _object(self, name: str, thing: Any) -> None:
+        """Makes the records of an object with attributes."""
         attributes = getattr(thing, "__dict__", None)
         if isinstance(attributes, dict):
             self._seen[id(attributes)] = attributes
@@ -140,7 +145,7 @@ class Walk:
         self._kinds(type(thing))
 
     def _kinds(self, kind: type) -> None:
-        """An object's classes, and those of their methods that a call may reach."""
+        """Visits an object's classes, and the methods that a call may reach."""
         for one in kind.__mro__:
             self._visit(one.__name__, one)
         own = [one for one in kind.__mro__ if not foreign(one.__module__)]
@@ -161,12 +166,14 @@ class Walk:
                     self._todo.append((f"{one.__name__}.{key}", thing))
 
     def _class(self, kind: type) -> None:
+        """Makes the record of a class."""
         if issubclass(kind, nn.Module) and kind.__module__.startswith("torch."):
             self.records.append(OfClass(kind, _METHODS))
         elif not foreign(kind.__module__):
             self.records.append(OfClass(kind))
 
     def _function(self, name: str, function: types.FunctionType) -> None:
+        """Makes the records of the variables and globals that a function reads."""
         for key, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             record = OfCell(key, cell)
             if isinstance(record.kept, type):
@@ -187,7 +194,7 @@ class Walk:
 
 
 def _functions(thing: Any) -> list[types.FunctionType]:
-    """The functions of a class's attribute, also under decorators."""
+    """Returns the functions of a class's attribute, also those under decorators."""
     if isinstance(thing, (staticmethod, classmethod)):
         thing = thing.__func__
     several = [thing.fget, thing.fset] if isinstance(thing, property) else [thing]
@@ -195,7 +202,7 @@ def _functions(thing: Any) -> list[types.FunctionType]:
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """A function's code, and that of the functions in it."""
+    """Yields a function's code, and the code of the functions in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -203,16 +210,18 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _names(code: types.CodeType) -> set[str]:
+    """Returns the names of attributes and globals in a function's code."""
     return {name for one in _codes(code) for name in one.co_names}
 
 
 def _globals(code: types.CodeType) -> set[str]:
+    """Returns the names of globals in a function's code."""
     return {step.argval for one in _codes(code) for step in dis.get_instructions(one)
             if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL")}  # fmt: skip
 
 
 class Snapshot:
-    """A model, and PyTorch's, Python's and NumPy's global random numbers, as they are before fuse runs the model."""
+    """The state of a model and of PyTorch's, Python's and NumPy's random generators before fuse runs the model."""
 
     def __init__(self, model: nn.Module) -> None:
         self.records = Walk(model).records
@@ -220,17 +229,19 @@ class Snapshot:
         self.random = self._random()
 
     def _random(self) -> list[Any]:
+        """Returns the states of the random generators."""
         numpy = sys.modules.get("numpy")
         return [torch.get_rng_state(), *(torch.cuda.get_rng_state(device) for device in self.devices),
                 random.getstate(), numpy and numpy.random.get_state()]  # fmt: skip
 
     def drew(self) -> bool:
-        """Whether random numbers were drawn since."""
+        """Returns whether random numbers were drawn since."""
         now = self._random()
         drawn = [not torch.equal(a, b) for a, b in zip(self.random[:-2], now[:-2], strict=True)]
         return any(drawn) or self.random[-2] != now[-2] or repr(self.random[-1]) != repr(now[-1])
 
     def restore_random(self) -> None:
+        """Puts the states of the random generators back."""
         torch.set_rng_state(self.random[0])
         for device, state in zip(self.devices, self.random[1:-2], strict=True):
             torch.cuda.set_rng_state(state, device)
@@ -239,11 +250,12 @@ class Snapshot:
             sys.modules["numpy"].random.set_state(self.random[-1])
 
     def written(self) -> list[str]:
-        """The names of what is no longer as it was."""
+        """Returns the names of everything that has changed."""
         found = [name for record in self.records for name in record.differences()]
         return list(dict.fromkeys(found))
 
     def restore(self) -> None:
+        """Undoes all changes."""
         for record in self.records:
             if any(True for _ in record.differences()):
                 record.restore()

@@ -1,4 +1,4 @@
-"""A model's graph, traced without a trace in the model, and refused where a graph would not do what the model does."""
+"""Traces a model to a graph, without changing the model. Refuses models whose graph would compute something else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DEVICES = ("cpu", "cuda")
 
 
 def _modes() -> dict[str, Any]:
-    """What code around an operation decides of it, and no node of a graph says."""
+    """Returns the modes that affect an operation and are not in a graph."""
     cast = {f"autocast on {device}": (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
             for device in _DEVICES}  # fmt: skip
     return {"inference_mode": torch.is_inference_mode_enabled(), "no_grad or enable_grad": torch.is_grad_enabled(),
@@ -35,8 +35,10 @@ def _modes() -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _around(on: bool) -> Iterator[None]:
-    """The modes of one of two traces: what a forward switches on shows in one of them, what it switches off in the
-    other."""
+    """Sets the modes of one of two traces, all on or all off.
+
+    If forward switches a mode on, the trace with modes off shows it; if it switches a mode off, the other trace.
+    """
     kept = {device: torch.is_autocast_enabled(device) for device in _DEVICES}
     try:
         for device in _DEVICES:
@@ -49,7 +51,7 @@ def _around(on: bool) -> Iterator[None]:
 
 
 class _Reads(TorchFunctionMode):
-    """Notes which of a model's tensors are computed with while it is traced: a graph has the results as constants."""
+    """Records which of a model's tensors are used in computations during tracing: their results become constants."""
 
     def __init__(self, tensors: dict[int, str]) -> None:
         super().__init__()
@@ -65,6 +67,8 @@ class _Reads(TorchFunctionMode):
 
 
 class _Tracer(fx.Tracer):
+    """A tracer that keeps some modules whole, and notices when forward switches a mode."""
+
     def __init__(self, buffers: bool) -> None:
         super().__init__()
         self.proxy_buffer_attributes = buffers
@@ -72,7 +76,7 @@ class _Tracer(fx.Tracer):
         self.switched: tuple[str, str] | None = None
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        # Hooks are called where the module is; a fused model has its own graph.
+        # PyTorch calls hooks with the module; a fused model has its own graph.
         return super().is_leaf_module(m, module_qualified_name) or leaf(m) or hooked(m) or hasattr(m, "_convoy_fused")
 
     def create_node(self, kind: str, *rest: Any, **named: Any) -> fx.Node:
@@ -87,7 +91,7 @@ class _Tracer(fx.Tracer):
 
 
 def missing_arguments(model: nn.Module, arguments: tuple) -> dict[str, None]:
-    """Arguments of forward that are None for such a call: a graph is of that case alone. Raises Error."""
+    """Returns the arguments of forward that are None in the sample. The graph is valid only for these."""
     try:
         signature = inspect.signature(model.forward)
     except (TypeError, ValueError):
@@ -96,17 +100,18 @@ def missing_arguments(model: nn.Module, arguments: tuple) -> dict[str, None]:
     needed = [one.name for one in given if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
     if needed:
         raise Error(f"model: its forward takes {', '.join(needed)} by keyword only, and a sample has no keywords. Wrap "
-                    "the model in a module whose forward(x, ..) takes them by place, and fuse that.")  # fmt: skip
+                    "the model in a module whose forward(x, ..) takes them by position, and fuse that.")  # fmt: skip
     try:
         bound = signature.bind(*arguments)
     except TypeError:
-        return {}  # the run on the sample says what is wrong
+        return {}  # the run on the sample raises the error
     bound.apply_defaults()
     kinds = {one.name for one in given if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
     return {name: None for name, value in bound.arguments.items() if value is None and name in kinds}
 
 
 def _once(model: nn.Module, missing: dict[str, None], buffers: bool, on: bool) -> tuple[fx.Graph, _Tracer, set[str]]:
+    """Traces the model once. Returns the graph, the tracer, and the names of tensors that were read as constants."""
     owned = {id(value): (f"{name}.{key}" if name else key) for name, module in model.named_modules()
              for place in (module.__dict__, module._buffers) for key, value in place.items()
              if isinstance(value, Tensor)}  # fmt: skip
@@ -117,7 +122,7 @@ def _once(model: nn.Module, missing: dict[str, None], buffers: bool, on: bool) -
         with reads:
             graph = tracer.trace(model, dict(missing) or None)
     graph.constants = {}
-    graph._tracer_cls = None  # whoever loads a pickled graph has one of PyTorch's
+    graph._tracer_cls = None  # a pickled graph is loaded with PyTorch's own tracer
     for name in set(model.__dict__) - before:
         if name in (node.target for node in graph.nodes if node.op == "get_attr"):
             graph.constants[name] = model.__dict__.pop(name)
@@ -131,28 +136,33 @@ def _once(model: nn.Module, missing: dict[str, None], buffers: bool, on: bool) -
 
 
 def _text_of(graph: fx.Graph) -> list[tuple]:
+    """Returns the nodes of a graph in a form that can be compared."""
     return [(node.op, str(node.target), str(node.args), str(node.kwargs)) for node in graph.nodes]
 
 
 def refuse_written(names: list[str], when: str) -> Error:
+    """Returns the Error for a model whose forward writes to these names."""
     several = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return Error(f"model: its forward writes {several} {when}, and a graph does not: expected a forward that gives a "
-                 "result, and keeps nothing. Return the value instead, or fuse those of the model's parts that keep "
+    return Error(f"model: its forward writes {several} {when}, but a graph does not, expected a forward that returns a "
+                 "result and keeps nothing. Return the value instead, or fuse those of the model's parts that keep "
                  "nothing, as in model.features = convoy.fuse(model.features, sample_of_it).")  # fmt: skip
 
 
 def traced(model: nn.Module, remedy: str, arguments: tuple = ()) -> fx.Graph:
-    """The graph, with `constants`, the tensors in it that no module has, and `baked`, the names of tensors that tracing
-    read as constants. The model is as it was, also where this raises Error."""
+    """Returns the model's graph. The model is not changed, also if this raises Error.
+
+    `graph.constants` has the tensors that belong to no module, `graph.baked` the names of tensors that tracing read as
+    constants.
+    """
     whole = {"_orig_mod": "compiled", "_c": "a script"}
     if found := next((word for name, word in whole.items() if hasattr(model, name)), None):
         raise Error(f"model: {a_kind(model)}, {found}, whose layers torch.fx does not see; expected the model itself. "
-                    "Pass that, and compile or trace what comes out.")  # fmt: skip
+                    "Pass the model, and compile or trace the result.")  # fmt: skip
     if hasattr(model, "_convoy_fused"):
         raise Error("model: a fused model, expected one of PyTorch's layers. Pass its `original`.")
     if hooked(model):
-        raise Error(f"model: {a_kind(model)} with hooks of its own, expected none: no graph would call them. Remove "
-                    "them, and put them on the fused model.")  # fmt: skip
+        raise Error(f"model: {a_kind(model)} with hooks of its own, expected none: a graph would not call them. "
+                    "Remove them, and put them on the fused model.")  # fmt: skip
     if "forward" in model.__dict__:
         raise Error(f"model: {a_kind(model)} whose forward was replaced on the object, expected its class's. Fuse a "
                     "module that has this forward in its class.")  # fmt: skip
@@ -168,8 +178,9 @@ def traced(model: nn.Module, remedy: str, arguments: tuple = ()) -> fx.Graph:
 
 
 def _traced(model: nn.Module, missing: dict[str, None], before: Snapshot, remedy: str) -> fx.Graph:
+    """Traces the model twice, in different modes, and returns the graph if both are equal."""
     failure: Exception | None = None
-    for buffers in (True, False):  # where a graph can't be made of a buffer, its values as constants
+    for buffers in (True, False):  # if a graph cannot read a buffer, its values become constants
         graphs = []
         try:
             for on in (False, True):
@@ -180,14 +191,14 @@ def _traced(model: nn.Module, missing: dict[str, None], before: Snapshot, remedy
                 if names := before.written():
                     raise refuse_written(names, "when it is called")
                 if before.drew():
-                    raise Error("model: its forward draws random numbers without an input of its layers, which would "
-                                "be the same ones in each call of a graph. Draw them like a tensor, as in "
+                    raise Error("model: its forward draws random numbers without an input of its layers, and a graph "
+                                "would repeat the same numbers in each call. Draw them like a tensor, as in "
                                 "torch.randn_like(x), or pass them as an argument.")  # fmt: skip
                 if tracer.switched is not None:
                     what, where = tracer.switched
                     raise Error(f"model: {f'its {where}' if where else 'its forward'} switches {what} inside forward, "
-                                "which a graph does not: results would differ in their type, or in whether they have "
-                                "gradients. Switch it around the call, or fuse the parts inside.")  # fmt: skip
+                                "but a graph does not: results would have another type, or other gradients. Switch it "
+                                "around the call, or fuse the parts inside.")  # fmt: skip
         except Error:
             raise
         except Exception as error:
@@ -198,8 +209,8 @@ def _traced(model: nn.Module, missing: dict[str, None], before: Snapshot, remedy
                 raise refuse_written(names, "when it is called") from failure
             continue
         if _text_of(graphs[0]) != _text_of(graphs[1]):
-            raise Error(f"model: {a_kind(model)} whose forward does other things where no gradient is recorded, or "
-                        "under autocast, or in its second call; expected the same layers. " + remedy)  # fmt: skip
+            raise Error(f"model: {a_kind(model)} whose forward does other things if no gradient is recorded, under "
+                        "autocast, or in its second call, expected the same layers. " + remedy)  # fmt: skip
         return graphs[0]
     raise Error(f"model: {a_kind(model)} that torch.fx cannot trace: {failure}. Expected a forward without "
                 f"control flow on values or sizes. {remedy}") from failure  # fmt: skip

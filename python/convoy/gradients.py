@@ -1,4 +1,4 @@
-"""Gradients of stages, by ATen: what torch.autograd runs behind the operators of convoy.torch."""
+"""Gradients of stages by ATen: the backward passes of the operators of convoy.torch."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _TORCH = {name: dtype for dtype, name in DTYPES.items()}
 
 
 def output_dtype(form: Form, dtype: torch.dtype) -> torch.dtype:
-    """y's type for an x of this one."""
+    """Returns the type of y for an x of this type."""
     name = form.stage.output_dtype
     return dtype if name == form.stage.dtype else _TORCH[name]
 
 
 def fold(weight, bias, gamma, beta, mean, var, eps):
-    """Weights and bias of a convolution with the batch-norm behind it in them, f32."""
+    """Returns weights and bias of a convolution in f32, with the batch-norm after it folded in."""
     scale = torch.rsqrt(var.float() + eps)
     scale = scale if gamma is None else scale * gamma.float()
     shift = -mean.float() if bias is None else bias.float() - mean.float()
@@ -26,7 +26,7 @@ def fold(weight, bias, gamma, beta, mean, var, eps):
 
 
 def stage_gradients(gy, x, weight, bias, text, wanted):
-    """Of x, weight and bias, by ATen: the convolution is computed again, and what follows it."""
+    """Returns the gradients of x, weight and bias. ATen repeats the convolution and the layers after it."""
     aten, form = torch.ops.aten, form_of(text)
     dtype = x.dtype if x.is_cuda else torch.float32
     gy, wide, w = gy.to(dtype), x.to(dtype), weight.to(dtype)
@@ -58,13 +58,13 @@ def stage_gradients(gy, x, weight, bias, text, wanted):
 
 
 def sums(x, weight, bias, form, pad, dtype):
-    """conv + bias, what an activation or a neuron is given."""
+    """Returns conv + bias, the input of the activation or neuron."""
     bias = None if bias is None else bias.to(dtype)
     return torch.nn.functional.conv2d(x, weight, bias, form.stride, pad, form.dilation, form.groups)
 
 
 def activated(pre, form):
-    """The activation of conv + bias."""
+    """Returns the activation of conv + bias."""
     if (bounds := form.bounds()) is not None:
         return torch.nn.functional.hardtanh(pre, *bounds)
     if (slope := form.slope()) is not None:
@@ -73,16 +73,18 @@ def activated(pre, form):
 
 
 def setup(ctx, inputs, output):
+    """Saves the inputs of `stage` for the backward pass."""
     x, weight, bias, ctx.text, _ = inputs
     ctx.save_for_backward(x, weight, bias)
 
 
 def cast(gradient, like):
-    """A parameter's gradient in the parameter's type; None where there is no parameter."""
+    """Returns a parameter's gradient in the parameter's type, or None if there is no parameter."""
     return None if gradient is None or like is None else gradient.to(like.dtype)
 
 
 def backward(ctx, gy):
+    """Returns the gradients of the arguments of `stage`."""
     x, weight, bias = ctx.saved_tensors
     wanted = [bool(needs) for needs in ctx.stage_needs[:3]]
     wanted[2] = wanted[2] and bias is not None
@@ -91,11 +93,13 @@ def backward(ctx, gy):
 
 
 def setup_norm(ctx, inputs, output):
+    """Saves the inputs of `stage_norm` for the backward pass."""
     *tensors, _, ctx.eps, ctx.text, _ = inputs
     ctx.save_for_backward(*tensors)
 
 
 def backward_norm(ctx, gy):
+    """Returns the gradients of the arguments of `stage_norm`."""
     x, weight, bias, gamma, beta, mean, var = ctx.saved_tensors
     folded, shift = fold(weight, bias, gamma, beta, mean, var, ctx.eps)
     needs = ctx.stage_needs

@@ -6,28 +6,38 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-# What ends a word or a line of network.txt, is no part of a file's name, or is not printable (core/printable.hpp).
+# Characters that end a word or a line of network.txt, cannot be in a file's name, or are not printable.
 _BAD = re.compile("[\\s/#\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _WORDS = ("input", "steps", "flatten")  # lines of network.txt begin with these
-_BYTES = 200  # file systems take 255, with the ending
+_BYTES = 200  # file systems allow 255, including the ending
 
 
 def _cut(name: str, most: int) -> str:
+    """Returns the start of the name, at most `most` bytes of UTF-8."""
     return name.encode()[:most].decode(errors="ignore")
 
 
 def _clean(name: str) -> str:
+    """Returns the name with characters and length that network.txt can hold."""
     return _cut(_BAD.sub(".", name), _BYTES) or "layer"
 
 
 def layer_names(names: Iterable[str]) -> dict[str, str]:
-    """{name: its name in network.txt}, no two the same.
+    """Returns a dict of each name's name in network.txt. No two are equal.
 
-    A name that network.txt can hold stays. In the others each blank, "/", "#" and control character becomes a ".", and
-    a name longer than 200 bytes is cut. A number is added to what another layer, or network.txt itself, is called.
+    A name that network.txt can hold stays. In other names each blank, "/", "#" and control character becomes a ".", and
+    a name longer than 200 bytes is cut. If another layer has the name already, or network.txt uses it as a word, a
+    number is added.
 
-    >>> layer_names(["a/b", "a.b", "a b", "steps", ""])
-    {'a/b': 'a.b_2', 'a.b': 'a.b', 'a b': 'a.b_3', 'steps': 'steps_2', '': 'layer'}
+    Args:
+        names: The names of the layers.
+
+    Returns:
+        The dict, in the order of the names.
+
+    Example:
+        >>> layer_names(["a/b", "a.b", "a b", "steps", ""])
+        {'a/b': 'a.b_2', 'a.b': 'a.b', 'a b': 'a.b_3', 'steps': 'steps_2', '': 'layer'}
     """
     names = list(dict.fromkeys(names))
     given = {name: name for name in names if _clean(name) == name and name not in _WORDS}
@@ -46,7 +56,7 @@ def layer_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def shown(name: Any) -> str:
-    """A name from elsewhere, fit for a message: in quotes, escaped and cut, if it is empty, long or has blanks."""
+    """Returns a foreign name for a message: in quotes, escaped and cut if it is empty, long or has blanks."""
     name = str(name)
     if name and len(name) <= 160 and not _BAD.search(name):
         return name

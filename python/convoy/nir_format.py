@@ -1,10 +1,10 @@
-"""to_nir: model folders as NIR graphs (https://neuroir.org, the package `nir` 1.0.8), as far as these can carry them.
+"""to_nir: model folders as NIR graphs (https://neuroir.org, the package `nir` 1.0.8).
 
-What NIR has no word for is refused by name: pools (there is no max-pool), activations, soft resets, groups, paddings
-that differ from side to side, u8 images and their mean and std, branches. Steps are not part of a graph: to_nir leaves
-them out, from_nir (nir_reading.py) is told. NIR's neurons fire above the threshold, Convoy's from it on: the threshold
-written is the largest fp32 number below, and the one read the smallest above, which is the same for every membrane in
-fp32.
+Layers that NIR cannot describe are refused by name: pools (there is no max-pool), activations, soft resets, groups,
+paddings that differ from side to side, u8 images with their mean and std, and branches. The number of time steps is not
+part of a graph: to_nir leaves it out, and from_nir (nir_reading.py) takes it as an argument. NIR's neurons fire above
+the threshold, Convoy's neurons at the threshold and above. Therefore to_nir writes the largest fp32 number below the
+threshold, and from_nir reads the smallest one above it. No spike changes for membranes in fp32.
 """
 
 from __future__ import annotations
@@ -32,11 +32,14 @@ _NO_WORD = {"+max": "a max-pool, for which NIR has no node", "+relu": "ReLU, for
 
 
 def refuse(where: str, found: str) -> Error:
-    return Error(f"{shown(where)}: {found}. NIR 1.0.8 and a model folder share Conv2d and linear layers with a bias, "
-                 "Flatten, and IF and LIF neurons with a hard reset to 0; run this one as it is.")  # fmt: skip
+    """Returns the Error for a layer or node that NIR or a model folder cannot hold."""
+    return Error(f"{shown(where)}: {found}. NIR 1.0.8 and model folders have these in common: Conv2d and linear layers "
+                 "with a bias, Flatten, and IF and LIF neurons with a hard reset to 0. Change the network to these, or "
+                 "run it without converting it.")  # fmt: skip
 
 
 def library() -> Any:
+    """Returns the module nir. Raises Error if it is not installed."""
     try:
         import nir
     except ImportError as missing:
@@ -45,21 +48,31 @@ def library() -> Any:
 
 
 def to_nir(folder: str | os.PathLike) -> Any:
-    """The nir.NIRGraph of a model folder; nir.write(path, graph) makes a file of it.
+    """Returns the nir.NIRGraph of a model folder.
 
-    A time step is the unit of tau, dt = 1: from_nir reads the graph back with that.
+    nir.write(path, graph) writes the graph to a file. Its time constants tau are in time steps, which is the dt = 1
+    that from_nir reads by default.
 
-    Raises Error that names the layer which NIR can't hold, and why.
+    Args:
+        folder: The model folder, a path.
 
-    >>> import convoy
-    >>> convoy.to_nir(convoy.demo_model())
-    Traceback (most recent call last):
-    convoy.Error: conv1: a max-pool, for which NIR has no node...
+    Returns:
+        The graph.
+
+    Raises:
+        Error: NIR cannot hold a layer (the message names the layer and the reason), the folder cannot be read, or the
+            package `nir` is not installed.
+
+    Example:
+        >>> import convoy
+        >>> convoy.to_nir(convoy.demo_model())
+        Traceback (most recent call last):
+        convoy.Error: conv1: a max-pool, for which NIR has no node...
     """
     nir = library()
     folder = Path(folder)
     network = Network(os.fspath(folder))  # its errors name the file and the line
-    # By the blanks and ends of lines that Network knows: a name may hold others.
+    # Lines are split at the blanks and line ends that Network knows, because a name may contain other ones.
     lines = [re.findall(r"[^ \t\r]+", line.split("#")[0])
              for line in (folder / "network.txt").read_bytes().decode("utf-8-sig").split("\n")]  # fmt: skip
     lines = [words for words in lines if words]
@@ -68,13 +81,13 @@ def to_nir(folder: str | os.PathLike) -> Any:
             if any(said in word for word in words):
                 raise refuse(name, why)
     if network.dtype != "f32" or len(lines[0]) > 2:
-        raise refuse("input", f"{' '.join(lines[0][1:])}; a graph's values are float32, without mean and std")
+        raise refuse("input", f"{' '.join(lines[0][1:])}, expected f32 without mean and std, as in a graph")
     h, w, c = network.image_shape
     nodes: dict[str, Any] = {"input": nir.Input(np.array([c, h, w]))}
     layers = {name for name, *_ in lines[1:]} - {"steps", "flatten"}
 
     def add(name: str, node: Any, layer: bool = False) -> None:
-        """Under a name of its own: layers may be called "output" or "a.neuron" too."""
+        """Adds a node under a unique name: layers may have names such as "output" or "a.neuron" too."""
         while name in nodes or (not layer and name in layers):
             name += "_"
         nodes[name] = node
@@ -95,8 +108,8 @@ def to_nir(folder: str | os.PathLike) -> Any:
             bias = np.zeros(stage.k, np.float32)
             if stage.bias:
                 bias = model_folder.read(folder, f"{name}.bias", (stage.k,))
-        except (OSError, ValueError) as error:  # the folder was read once already: it has changed since
-            raise Error(f"{folder}: {error}. Was it written to just now?") from error
+        except (OSError, ValueError) as error:  # Network has read the folder, so it has changed since
+            raise Error(f"{folder}: {error}. Another program may be writing to the folder: try again.") from error
         if flat:
             add(name, nir.Affine(weight, bias), True)
         else:
@@ -119,6 +132,6 @@ def to_nir(folder: str | os.PathLike) -> Any:
     names = list(nodes)
     try:
         return nir.NIRGraph(nodes, list(zip(names, names[1:], strict=False)))
-    except Exception as error:  # nir 1.0.8 takes a filter's height for its width too
-        raise Error(f"{folder}: nir does not take the graph ({error}). A filter whose height is not its width, with "
-                    "padding, is one reason; run this network as it is.") from error  # fmt: skip
+    except Exception as error:  # nir 1.0.8 uses a filter's height as its width too
+        raise Error(f"{folder}: nir does not take the graph ({error}). One cause is a filter with padding whose height "
+                    "differs from its width. Run this network without converting it.") from error  # fmt: skip

@@ -1,11 +1,12 @@
 """from_nir: NIR graphs (https://neuroir.org, the package `nir` 1.0.8) as model folders.
 
-NIR's neurons are differential equations, and a step here is Euler's. Of IF, dv/dt = r i, it adds dt r i to v; of LIF,
-tau dv/dt = v_leak - v + r i, it adds dt/tau (v_leak - v + r i). A model folder's neurons add x, and (x - v)/tau. So
-each membrane is divided by the largest |dt r| of its layer (LIF: |r|), and the threshold with it, in double, rounded to
-fp32 once: no weight changes where r is one positive number. Channels with another r, or a negative one, have their
-weights and bias multiplied by its ratio to the largest, rounded to fp32 once: exact if it is a power of two. A dt r
-within 2^-23 of 1 counts as 1, as r = 1/dt may have been rounded to fp32.
+NIR's neurons are differential equations, and Convoy computes one Euler step of length dt per time step. An IF neuron,
+dv/dt = r i, adds dt r i to v. A LIF neuron, tau dv/dt = v_leak - v + r i, adds dt/tau (v_leak - v + r i). Neurons in
+model folders add x, and (x - v)/tau. Therefore membranes and threshold are divided by the largest magnitude of dt r in
+their layer (LIF: of r), in double, and the threshold is rounded to fp32 once. If r is one positive number, no weight
+changes. If r differs between channels or is negative, weights and bias of the channel are multiplied by the ratio of
+its r to the largest one and rounded to fp32 once, which is exact for a power of two. A dt r within 2^-23 of 1 counts as
+1, because r = 1/dt may have been rounded to fp32.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _MOST_STEPS = 65536  # include/convoy/network.hpp
 
 
 def _numbers(name: str, word: str, value: Any) -> Any:
-    """As an array of doubles, finite."""
+    """Returns the value as an array of finite doubles."""
     try:
         if value is None:
             raise TypeError
@@ -41,6 +42,7 @@ def _numbers(name: str, word: str, value: Any) -> Any:
 
 
 def _whole(name: str, word: str, value: Any, least: int, counts: tuple[int, ...]) -> list[int]:
+    """Returns the value as whole numbers. Raises Error if one is too small or their number is not in `counts`."""
     values = _numbers(name, word, value).reshape(-1)
     if len(values) not in counts or (values != np.floor(values)).any() or (values < least).any():
         wanted = " or ".join(str(count) for count in counts)
@@ -49,29 +51,35 @@ def _whole(name: str, word: str, value: Any, least: int, counts: tuple[int, ...]
 
 
 def _pair(name: str, word: str, value: Any, least: int) -> tuple[int, int]:
+    """Returns one or two whole numbers as a pair."""
     values = _whole(name, word, value, least, (1, 2))
     return values[0], values[-1]
 
 
 def _float32(name: str, word: str, values: Any) -> Any:
+    """Returns the values rounded to fp32. Raises Error if one is outside the range of fp32."""
     with np.errstate(over="ignore", under="ignore"):
         rounded = np.array(values, np.float32, order="C")
     if not np.isfinite(rounded).all() or ((rounded == 0) & (values != 0)).any():
-        raise refuse(name, f"{word} holds numbers beyond fp32 (the largest is {np.abs(values).max():g})")
+        raise refuse(name, f"{word} holds numbers outside the range of fp32 (the largest is {np.abs(values).max():g}), "
+                           "expected numbers that fp32 can hold")  # fmt: skip
     return rounded
 
 
 def _decimal(value: Any) -> str:
+    """Returns the shortest decimal number that fp32 reads back as the value."""
     return np.format_float_positional(np.float32(value), trim="-")
 
 
 @dataclass
 class _Layer:
-    name: str  # of the node
+    """A layer of the model folder."""
+
+    name: str  # the node's name
     body: str  # k, r and options
-    weight: Any  # doubles, as the bias
-    bias: Any
-    sizes: tuple[int, int, int]  # of what it gives: channels, height, width
+    weight: Any  # doubles
+    bias: Any  # doubles, or None
+    sizes: tuple[int, int, int]  # of its output: channels, height, width
     linear: bool
     rider: str = ""
 
@@ -83,13 +91,14 @@ class _Neuron:
         self.name, self.node, self.layer, self.dt = name, node, layer, dt
 
     def channels(self, word: str) -> Any:
+        """Returns one number per channel. Raises Error if numbers differ within a channel."""
         values = _numbers(self.name, word, getattr(self.node, word, None))
         k, h, w = self.layer.sizes
         if values.size == 1:
             return np.full(k, values.reshape(-1)[0])
         if values.size not in (k, k * h * w) or values.shape[0] not in (k, values.size):
             raise refuse(self.name, f"{word} has the shape {list(values.shape)}, expected one number, [{k}], or "
-                                    f"[{k}, {h}, {w}], as {shown(self.layer.name)} gives them")  # fmt: skip
+                                    f"[{k}, {h}, {w}], the output's shape of {shown(self.layer.name)}")  # fmt: skip
         values = values.reshape(k, -1)
         if (values != values[:, :1]).any():
             channel = int((values != values[:, :1]).any(1).argmax())
@@ -98,18 +107,20 @@ class _Neuron:
         return values[:, 0]
 
     def only(self, word: str) -> float:
+        """Returns the number that all neurons have. Raises Error if they differ."""
         values = self.channels(word)
         if (values != values[0]).any():
-            raise refuse(self.name, f"{word} differs from neuron to neuron, {values.min():g} to {values.max():g}; "
+            raise refuse(self.name, f"{word} differs from neuron to neuron, {values.min():g} to {values.max():g}, "
                                     "expected one number")  # fmt: skip
         return float(values[0])
 
     def zero(self, word: str) -> None:
+        """Raises Error if the number is not 0."""
         if (value := self.only(word)) != 0:
             raise refuse(self.name, f"{word} is {value:g}, expected 0")
 
     def ride(self, leaky: bool) -> None:
-        """Gives the layer the neuron's rider, and multiplies its weights where that is needed."""
+        """Appends the neuron to the layer, and multiplies the layer's weights if that is necessary."""
         scale = self.channels("r")
         threshold, tau = self.only("v_threshold"), 1.0
         self.zero("v_reset")
@@ -134,21 +145,22 @@ class _Neuron:
 
 
 class _Row:
-    """The layers of a graph's nodes, in their order."""
+    """The layers that a graph's nodes become, in order."""
 
     def __init__(self, nir: Any, at: str, node: Any, dt: float) -> None:
         self._nir, self._dt = nir, dt
         try:
             sizes = _whole(at, "shape", node.input_type["input"], 1, (1, 3))
         except (AttributeError, KeyError, TypeError):
-            raise refuse(at, "no shape, expected [C, H, W] or [C]") from None
+            raise refuse(at, "it has no shape, expected [C, H, W] or [C]") from None
         self.image = sizes if len(sizes) == 3 else [*sizes, 1, 1]
-        self.sizes = tuple(self.image)  # of what comes next: channels, height, width
+        self.sizes = tuple(self.image)  # of the next node's input: channels, height, width
         self.vector = len(sizes) == 1
-        self.flattened = ""  # the Flatten with no layer behind it
+        self.flattened = ""  # the Flatten that no layer follows yet
         self.layers: list[_Layer] = []
 
     def add(self, name: str, node: Any) -> None:
+        """Adds a node. Raises Error if a model folder cannot hold it."""
         nir = self._nir
         if isinstance(node, nir.Flatten):
             self._flatten(name, node)
@@ -158,30 +170,33 @@ class _Row:
             self._conv(name, node)
         elif isinstance(node, (nir.IF, nir.LIF)):
             if not self.layers:
-                raise refuse(name, f"{a_kind(node)} behind no layer")
+                raise refuse(name, f"{a_kind(node)} without a layer before it, expected a layer before each neuron")
             if self.layers[-1].rider:
-                raise refuse(name, f"{a_kind(node)} behind another neuron, expected a layer before it")
+                raise refuse(name, f"{a_kind(node)} after another neuron, expected a layer before each neuron")
             _Neuron(name, node, self.layers[-1], self._dt).ride(isinstance(node, nir.LIF))
         else:
             raise refuse(name, a_kind(node))
 
     def end(self, name: str) -> None:
+        """Ends the graph at the Output of this name. Raises Error if the layers do not make a network."""
         if not self.layers:
-            raise refuse("graph", "no layer between the Input and the Output")
+            raise refuse("graph", "no layer between the Input and the Output, expected at least one")
         c, h, w = self.sizes
         if self.flattened and c > 1 and h * w > 1:
-            raise refuse(self.flattened, f"no layer behind it, so that {shown(name)} has the order C, H, W; a "
-                                         "network's last outputs have the order H, W, C")  # fmt: skip
+            raise refuse(self.flattened, f"no layer after it, so the values of {shown(name)} have the order C, H, W, "
+                                         "expected the order of a network's outputs, H, W, C")  # fmt: skip
 
     def _flatten(self, name: str, node: Any) -> None:
+        """Adds a Flatten."""
         start, end = (_whole(name, word, getattr(node, word, None), -3, (1,))[0] for word in ("start_dim", "end_dim"))
-        # From axis 1 on: a writer that counts the batch, which only a layer of all values can follow.
+        # If start_dim is 1, the writer counts the batch as axis 0. Only a layer of all values can follow.
         if not self.vector and (start not in (-3, 0, 1) or end not in (-1, 2)):
             raise refuse(name, f"start_dim {start}, end_dim {end} of an input [C, H, W], expected 0 and -1")
         if not self.vector:
             self.vector, self.flattened = True, name
 
     def _bias(self, name: str, node: Any, k: int) -> Any:
+        """Returns the node's bias [K] in double, or None."""
         if (bias := getattr(node, "bias", None)) is None:
             return None
         values = _numbers(name, "bias", bias)
@@ -190,6 +205,7 @@ class _Row:
         return values.reshape(k)
 
     def _linear(self, name: str, node: Any) -> None:
+        """Adds a linear layer."""
         weight, inputs = _numbers(name, "weight", node.weight), int(np.prod(self.sizes))
         if weight.ndim != 2 or weight.shape[1] != inputs or not len(weight):
             raise refuse(name, f"weight has the shape {list(weight.shape)}, expected [K, {inputs}]: its input is "
@@ -199,17 +215,18 @@ class _Row:
         self.sizes, self.vector, self.flattened = (k, 1, 1), True, ""
 
     def _conv(self, name: str, node: Any) -> None:
+        """Adds a convolution."""
         c, h, w = self.sizes
         if self.vector:
-            raise refuse(name, f"a Conv2d behind a vector of {c * h * w}, expected an input [C, H, W]")
+            raise refuse(name, f"a Conv2d whose input is a vector of {c * h * w} values, expected an input [C, H, W]")
         weight = _numbers(name, "weight", node.weight)
         (groups,) = _whole(name, "groups", node.groups, 1, (1,))
         if weight.ndim != 4 or weight.shape[1] * groups != c or not weight.size:
             raise refuse(name, f"weight has the shape {list(weight.shape)}, expected [K, {c}/{groups}, R, S]: its "
                                f"input is {list(self.sizes)}, its groups {groups}")  # fmt: skip
         if node.input_shape is not None and _pair(name, "input_shape", node.input_shape, 1) != (h, w):
-            raise refuse(name, f"input_shape is {np.asarray(node.input_shape).tolist()}, expected {[h, w]}, as what is "
-                               "before it gives them")  # fmt: skip
+            raise refuse(name, f"input_shape is {np.asarray(node.input_shape).tolist()}, expected {[h, w]}, the "
+                               "output's size of the layer before it")  # fmt: skip
         k, _, r, s = weight.shape
         stride, dil = _pair(name, "stride", node.stride, 1), _pair(name, "dilation", node.dilation, 1)
         text = f"k{k}r{r}s{s}stride{stride[0]}x{stride[1]}pad{self._padding(name, node, (r, s), stride, dil)}"
@@ -222,6 +239,7 @@ class _Row:
         self.layers.append(_Layer(name, body, weight, bias, self.sizes, False))
 
     def _padding(self, name: str, node: Any, filters: Any, stride: Any, dil: Any) -> str:
+        """Returns the padding as in a stage's text."""
         padding = node.padding.decode() if isinstance(node.padding, bytes) else node.padding
         if not isinstance(padding, str):
             return "{}x{}".format(*_pair(name, "padding", padding, 0))
@@ -230,13 +248,13 @@ class _Row:
         if padding != "same":
             raise refuse(name, f"padding '{padding}', expected numbers, 'same' or 'valid'")
         if stride != (1, 1):
-            raise refuse(name, f"padding 'same' with stride {list(stride)}, expected stride 1, as PyTorch does")
+            raise refuse(name, f"padding 'same' with stride {list(stride)}, expected stride 1, as in PyTorch")
         both = [d * (size - 1) for d, size in zip(dil, filters, strict=True)]
-        before = [size // 2 for size in both]  # the odd one is added at the end, as PyTorch does
+        before = [size // 2 for size in both]  # an odd pixel is added at the end, as in PyTorch
         return "x".join(str(size) for size in (*before, both[0] - before[0], both[1] - before[1]))
 
     def text(self, steps: int) -> tuple[str, dict[str, Any]]:
-        """network.txt and its parameters."""
+        """Returns network.txt and its parameters."""
         c, h, w = self.image
         lines, parameters = [f"input f32:h{h}w{w}c{c}", f"steps {steps}"], {}
         names = layer_names(layer.name for layer in self.layers)
@@ -252,24 +270,24 @@ class _Row:
 
 
 def _graph(nir: Any, graph: Any) -> Any:
-    """The NIRGraph, read where its file is given."""
+    """Returns the NIRGraph, after reading it if `graph` is a path."""
     if isinstance(graph, (str, os.PathLike)):
         path = os.fspath(graph)
         if not os.path.exists(path):
-            raise Error(f"{path}: no such file, expected one that nir.write made. Check its name.")
+            raise Error(f"{path}: no such file, expected a file that nir.write made. Check its name.")
         try:
-            # This file's own checks say more than those of nir, which take filters for square.
+            # nir's own checks are left out: they assume square filters, and the checks here say more.
             graph = nir.read(path, type_check=False)
-        except Exception as error:  # h5py's, and whatever a foreign file makes of nir's
-            raise Error(f"{path}: {type(error).__name__}: {error}. Expected a graph of nir 1.0.8, as nir.write makes "
-                        "it. Is it the right file?") from error  # fmt: skip
+        except Exception as error:  # errors of h5py, and any error of nir that another file causes
+            raise Error(f"{path}: {type(error).__name__}: {error}. Expected a graph of nir 1.0.8 that nir.write made. "
+                        "Check the file's name.") from error  # fmt: skip
     if not isinstance(graph, nir.NIRGraph):
-        raise Error(f"graph: {a_kind(graph)}, expected a nir.NIRGraph, or the name of its file")
+        raise Error(f"graph: {a_kind(graph)}, expected a nir.NIRGraph or the path of its file.")
     return graph
 
 
 def _row(nir: Any, graph: Any) -> list[str]:
-    """The names of the nodes from the Input to the Output."""
+    """Returns the names of the nodes from the Input to the Output, in order."""
     follow: dict[str, list[str]] = {name: [] for name in graph.nodes}
     before: dict[str, int] = dict.fromkeys(graph.nodes, 0)
     for edge in graph.edges:
@@ -286,33 +304,45 @@ def _row(nir: Any, graph: Any) -> list[str]:
     while not isinstance(graph.nodes[row[-1]], nir.Output):
         nexts = follow[row[-1]]
         if len(nexts) != 1 or nexts[0] in row:
-            raise refuse(row[-1], f"{len(nexts)} nodes behind it, or a loop; expected a row of nodes to an Output")
+            raise refuse(row[-1], f"{len(nexts)} nodes after it or a loop, expected a chain of nodes up to an Output")
         if before[nexts[0]] != 1:
             raise refuse(nexts[0], f"{before[nexts[0]]} nodes before it, expected one")
         row.append(nexts[0])
     if left := [name for name in graph.nodes if name not in row]:
-        raise refuse(left[0], "not in the row of nodes from the Input to the Output")
+        raise refuse(left[0], "it is not between the Input and the Output, expected one chain of all nodes")
     return row
 
 
 def from_nir(graph: Any, folder: str | os.PathLike, *, steps: int, dt: float = 1.0,
              form: str = "safetensors") -> Network:  # fmt: skip
-    """Writes a nir.NIRGraph, or the file of one, as a model folder; returns the Network read back.
+    """Writes a nir.NIRGraph as a model folder and returns it as a Network, read back from the folder.
 
-    steps: time steps, with the same input in each. dt: a step's length in the unit of tau; SpikingJelly and snnTorch
-    write graphs for 1e-4. A step is Euler's: IF adds dt r x to v, LIF dt/tau (r x - v). Where dt r is not 1, thresholds
-    are divided by it and rounded to fp32; where r differs between channels, their weights are multiplied, which is
-    exact for powers of two. Names of nodes that network.txt can't hold are changed: layer_names.layer_names.
+    Each time step is one Euler step of length dt: an IF neuron adds dt r x to its membrane v, a LIF neuron
+    dt/tau (r x - v). If dt r (LIF: r) is one positive number other than 1, the threshold is divided by it and rounded
+    to fp32. If it differs between channels, their weights are multiplied, which is exact for powers of two. Names of
+    nodes that network.txt cannot hold are changed, as convoy.layer_names.layer_names describes.
 
-    Raises Error that names the node which a model folder can't hold, and why.
+    Args:
+        graph: A nir.NIRGraph, or the path of a file that nir.write made.
+        folder: The folder to write, a path.
+        steps: The number of time steps, 1 to 65536. Each step has the same input.
+        dt: The length of a time step in the unit of tau. SpikingJelly and snnTorch write graphs for 1e-4.
+        form: "safetensors": one file for all parameters. "text": one text file per parameter.
+
+    Returns:
+        The `Network`.
+
+    Raises:
+        Error: A model folder cannot hold a node (the message names the node and the reason), an argument is wrong, or
+            the package `nir` is not installed.
     """
     nir = library()
     if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or not 1 <= steps <= _MOST_STEPS:
-        raise Error(f"steps: {steps!r}, expected a whole number from 1 to {_MOST_STEPS}, the number of time steps")
+        raise Error(f"steps: {steps!r}, expected a whole number of time steps, 1 to {_MOST_STEPS}.")
     if isinstance(dt, bool) or not isinstance(dt, (int, float, np.number)) or not 0 < dt < np.inf:
-        raise Error(f"dt: {dt!r}, expected a finite number above 0, a step's length in the unit of tau")
+        raise Error(f"dt: {dt!r}, expected a finite number above 0, the length of a step in the unit of tau.")
     if form not in ("safetensors", "text"):
-        raise Error(f"form: {form!r}, expected 'safetensors' or 'text'")
+        raise Error(f"form: {form!r}, expected 'safetensors' or 'text'.")
     graph = _graph(nir, graph)
     first, *nodes, last = _row(nir, graph)
     row = _Row(nir, first, graph.nodes[first], float(dt))
@@ -320,7 +350,7 @@ def from_nir(graph: Any, folder: str | os.PathLike, *, steps: int, dt: float = 1
         row.add(name, graph.nodes[name])
     row.end(last)
     text, arrays = row.text(int(steps))
-    Network.from_text(text, arrays)  # before anything is written
+    Network.from_text(text, arrays)  # raises Error before anything is written
     try:
         model_folder.write(folder, text, arrays, form)
     except OSError as error:

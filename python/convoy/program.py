@@ -1,4 +1,4 @@
-"""The program `convoy` that the package brings, and what it measures as records."""
+"""The program `convoy` that the package contains, and functions that run it and return its records."""
 
 from __future__ import annotations
 
@@ -17,28 +17,31 @@ _FOLDER = Path(__file__).resolve().parent
 
 
 def program() -> Path:
-    """The path of the program."""
+    """Returns the path of the program `convoy`."""
     return _FOLDER / "bin" / "convoy"
 
 
 def demo_model() -> str:
-    """The folder of the spiking network for Fashion-MNIST (28x28 u8 images, ten classes).
+    """Returns the path of the demo's model folder: a spiking network for Fashion-MNIST.
 
-    >>> convoy.Network(convoy.demo_model()).classes
-    10
+    Its images are 28x28 u8 pixels of one channel; it has ten classes.
+
+    Example:
+        >>> convoy.Network(convoy.demo_model()).classes
+        10
     """
     return str(_FOLDER / "models" / "fashion-scnn")
 
 
 def main() -> None:
-    """The console script `convoy`: becomes the program."""
-    # Python ignores SIGPIPE, and the program would: `convoy explain ... | head` is no error.
+    """Replaces this process by the program `convoy`: the console script of the package."""
+    # Python ignores SIGPIPE, and the program would inherit that. `convoy explain ... | head` must end quietly.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execv(program(), ["convoy", *sys.argv[1:]])
 
 
 def _records(*words: object, passing: tuple[int, ...] = (0,)) -> Any:
-    """The program's JSON. Raises Error with its message where it can't do what it is asked."""
+    """Runs the program and returns its JSON. Raises Error with its message if its exit code is not in `passing`."""
     done = subprocess.run([str(program()), *map(str, words)], capture_output=True, text=True)
     if done.returncode not in passing:
         raise Error(done.stderr.strip() or f"convoy {words[0]}: exit code {done.returncode}")
@@ -46,19 +49,30 @@ def _records(*words: object, passing: tuple[int, ...] = (0,)) -> Any:
 
 
 def _stages(stages: str | Stage | Iterable[str | Stage]) -> list[str]:
+    """Returns the program's arguments for one stage or several."""
     several = [stages] if isinstance(stages, (str, Stage)) else stages
     if not isinstance(several, Iterable):
-        raise Error(f"stages: {several!r}, expected a stage, its text, or several of them")
+        raise Error(f"stages: {several!r}, expected a stage, its text, or a list of them.")
     return [word for stage in several for word in ("--stage", str(stage))]
 
 
 def devices(measure: bool = False) -> dict[str, Any]:
-    """What is here, what is usable and why not, as `convoy devices --json` tells it (the program runs).
+    """Lists the devices of this machine, and for each unusable one the reason.
 
-    measure: also the FMA peak and the speed of a copy, which takes some tenths of a second.
+    The function runs `convoy devices --json` (docs/use/cli/devices.md).
 
-    >>> convoy.devices()["devices"][0]["device"]
-    'cpu'
+    Args:
+        measure: Also measure the peak of multiply-adds and the speed of a copy, which takes some tenths of a second.
+
+    Returns:
+        The program's record, with one dict per device in "devices".
+
+    Raises:
+        Error: The program failed.
+
+    Example:
+        >>> convoy.devices()["devices"][0]["device"]
+        'cpu'
     """
     return _records("devices", "--json", *([] if measure else ["--no-measure"]))
 
@@ -72,16 +86,32 @@ def verify(
     kernel: str = "",
     tile: str = "",
 ) -> dict[str, Any]:
-    """Compares every kernel with the oracle (the program runs `convoy verify --json`, docs/use/cli/verify.md).
+    """Compares the results of kernels with the oracle, a slow and simple implementation of every stage.
 
-    Without stages it draws `random` ones. Read "passed" of the record: a failure is no exception.
+    The function runs `convoy verify --json` (docs/use/cli/verify.md). A failed comparison does not raise: read
+    "passed" in the record.
 
-    >>> convoy.verify("n1h8c8k8r3pad1+relu")["passed"]
-    True
+    Args:
+        stages: A stage, its text, or several of them. None: random stages are drawn.
+        device: "cpu", "cuda" or, for example, "cuda:1".
+        random: The smallest number of stages to draw. None: 200 if no stages are given, else none.
+        seed: The seed of the random draws.
+        kernel: Check only the kernel of this name. "": every kernel that takes the stage.
+        tile: Check only the tile of this name. "": every tile.
+
+    Returns:
+        The program's record, with "passed", a bool.
+
+    Raises:
+        Error: A stage is illegal, or the program cannot run it.
+
+    Example:
+        >>> convoy.verify("n1h8c8k8r3pad1+relu")["passed"]
+        True
     """
     given = _stages(stages) if stages is not None else []
     if stages is not None and not given:
-        raise Error("stages: none in it, expected one or more; leave it out for drawn ones")
+        raise Error("stages: an empty sequence, expected one or more stages. To check random ones, leave stages out.")
     words = ["verify", "--json", "--device", device, "--seed", seed, *given]
     words += ["--random", random] if random is not None else []
     words += ["--kernel", kernel] if kernel else []
@@ -98,13 +128,30 @@ def bench(
     rounds: int = 5,
     unfused: bool = False,
 ) -> dict[str, Any]:
-    """Measures how fast stages run (the program runs `convoy bench --json -`, docs/use/cli/bench.md).
+    """Measures how fast stages run.
 
-    A record a stage in "rows": median_us and so on. unfused: beside the same as a chain of passes.
+    The function runs `convoy bench --json -` (docs/use/cli/bench.md).
 
-    >>> rows = convoy.bench("n1h8c8k8r3pad1+relu", rounds=1, seconds=0.01)["rows"]
-    >>> rows[0]["convoy"]["median_us"] > 0
-    True
+    Args:
+        stages: A stage, its text, or several of them.
+        device: "cpu", "cuda" or, for example, "cuda:1".
+        threads: The number of CPU threads. 0: the environment variable CONVOY_NUM_THREADS or, if it is not set, every
+            core.
+        seconds: How long each stage is measured in each round.
+        rounds: The largest number of rounds. Fewer are made if the times are stable.
+        unfused: Also measure each stage as a chain of separate passes: convolution, bias, activation, pool.
+
+    Returns:
+        The program's record, with one dict per stage in "rows". Times are in microseconds, for example
+        rows[0]["convoy"]["median_us"].
+
+    Raises:
+        Error: A stage is illegal, or the program cannot run it.
+
+    Example:
+        >>> rows = convoy.bench("n1h8c8k8r3pad1+relu", rounds=1, seconds=0.01)["rows"]
+        >>> rows[0]["convoy"]["median_us"] > 0
+        True
     """
     words = ["bench", "--json", "-", "--device", device, "--seconds", seconds, "--rounds", rounds]
     words += ["--threads", threads] if threads else []

@@ -1,10 +1,12 @@
-"""Bulk inference on a Ray cluster: a model folder over many images, labels in a table. Needs 'ray[data]'.
+"""Bulk inference on a Ray cluster: runs a model folder on many images and writes the labels to a table.
 
-    python -m convoy.ray MODEL IMAGES -o labels.parquet          # a cluster on this machine; --address for another
+It needs the package 'ray[data]'. The first command starts a cluster on this machine; --address names another cluster::
+
+    python -m convoy.ray MODEL IMAGES -o labels.parquet
     python -m convoy.ray --help
 
-Classifier is the part of it that Ray Data's map_batches takes, for pipelines of one's own. docs/use/distributed.md
-says when more than one process is worth it.
+`Classifier` is a class for Ray Data's map_batches, for pipelines of your own. docs/use/distributed.md says when more
+than one process is useful.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from ._core import Error, Network
 try:
     import numpy as np
 except ImportError as _missing:
-    raise Error(f"convoy.ray needs NumPy and Ray Data ({_missing}): pip install numpy 'ray[data]'") from _missing
+    raise Error(f"convoy.ray needs NumPy, which is not here ({_missing}). Install it and Ray Data: "
+                "pip install numpy 'ray[data]'") from _missing  # fmt: skip
 
 __all__ = ["Classifier", "Images", "classify", "connect", "find_images", "pack", "write"]
 
@@ -37,41 +40,58 @@ TABLES = (".csv", ".parquet")
 
 
 def _ray() -> Any:
-    """The module ray, imported once it is needed: it reads its environment then."""
+    """Returns the module ray. It is imported at the first use, because it reads its environment variables then."""
     try:
         import pyarrow  # noqa: F401
         import ray.data
     except ImportError as missing:
-        raise Error(f"convoy.ray needs Ray Data, which is not here ({missing}): pip install 'ray[data]'") from None
+        raise Error(f"convoy.ray needs Ray Data ({missing}). Install it: pip install 'ray[data]'") from None
     return ray
 
 
 def pack(model: str | os.PathLike[str]) -> dict[str, bytes]:
-    """A model folder's files by name, for Classifier: workers on other machines need no folder then.
+    """Reads the files of a model folder, for `Classifier`: workers on other machines then need no folder.
 
-    Raises Error where the network can't be loaded.
+    Args:
+        model: The model folder, a path.
 
-    >>> import convoy.ray
-    >>> sorted(convoy.ray.pack(convoy.demo_model()))[:2]
-    ['conv1.bias.txt', 'conv1.weight.txt']
+    Returns:
+        A dict of the files' contents by name.
+
+    Raises:
+        Error: The network cannot be loaded.
+
+    Example:
+        >>> import convoy.ray
+        >>> sorted(convoy.ray.pack(convoy.demo_model()))[:2]
+        ['conv1.bias.txt', 'conv1.weight.txt']
     """
     Network(model)
     return {path.name: path.read_bytes() for path in Path(model).iterdir() if path.suffix in WEIGHTS and path.is_file()}
 
 
 class Classifier:
-    """Labels of images, batch by batch: a class for Ray Data's map_batches.
+    """Computes the labels of images, batch by batch: a class for Ray Data's map_batches.
 
-        images = ray.data.read_images(folder, mode="L")          # u8 [H, W] or [H, W, C] in the column "image"
-        labels = images.map_batches(convoy.ray.Classifier, fn_constructor_args=[convoy.ray.pack(model)],
-                                    batch_size=1000, compute=ray.data.ActorPoolStrategy(size=4), num_cpus=1)
+    Labels do not depend on batches, workers or threads. If a worker dies and Ray runs its batch again, the labels are
+    the same.
 
-    model: a folder that every worker sees, or what pack() returns. column: where a batch has its images, which are
-    replaced by "label" (int32) and, if `logits`, "logits" (f32 [classes]). device, threads: as Network takes them;
-    give Ray as many num_cpus as threads, and num_gpus=1 with device="cuda". Every other column stays.
+    Args:
+        model: A folder that every worker can read, or the result of `pack`.
+        column: The column of a batch that has the images.
+        device: "cpu", "cuda" or, for example, "cuda:1". With "cuda", pass num_gpus=1 to map_batches.
+        threads: The number of CPU threads. Pass the same number as num_cpus to map_batches.
+        logits: Add the logits to each batch.
 
-    Labels do not depend on batches, workers or threads: a batch that Ray runs again, because a worker has died, gives
-    the same. Raises Error where images are not of the network's shape or type.
+    Raises:
+        Error: The network cannot be loaded.
+
+    Example:
+        The images are u8 [H, W] or [H, W, C] in the column "image"::
+
+            images = ray.data.read_images(folder, mode="L")
+            labels = images.map_batches(convoy.ray.Classifier, fn_constructor_args=[convoy.ray.pack(model)],
+                                        batch_size=1000, compute=ray.data.ActorPoolStrategy(size=4), num_cpus=1)
     """
 
     def __init__(
@@ -93,15 +113,27 @@ class Classifier:
             self.network = Network(folder, device=device, threads=threads)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Returns a batch with labels in place of the images.
+
+        Args:
+            batch: A dict of columns, NumPy arrays of one length.
+
+        Returns:
+            The columns of the batch without the images, with "label" (int32) and, if `logits`, "logits"
+            (f32 [classes]).
+
+        Raises:
+            Error: The column is missing, or the images do not have the network's shape or type.
+        """
         if self.column not in batch:
-            raise Error(f"no column '{self.column}' among {sorted(batch)}: name the one of the images, column=...")
+            raise Error(f"no column '{self.column}' among {sorted(batch)}. Name the images' column: column=...")
         rest = {name: values for name, values in batch.items() if name != self.column}
         images = batch[self.column]
         if images.dtype == object:
             shapes = sorted({np.shape(image) for image in images})
             raise Error(
-                f"images of {len(shapes)} shapes, {shapes[0]} and {shapes[1]} among them: expected all of "
-                f"{self.network.image_shape} (height, width, channels)"
+                f"images of {len(shapes)} shapes, for example {shapes[0]} and {shapes[1]}, expected "
+                f"{self.network.image_shape} (height, width, channels) for all of them. Resize them first."
             )
         images = np.ascontiguousarray(images)
         if not len(images):
@@ -115,7 +147,15 @@ class Classifier:
 
 
 class Images(NamedTuple):
-    """Where images are: an IDX file of `count`, or `count` pictures. All workers must see the same files."""
+    """The place of images: an IDX file or a list of picture files. All workers must see the same files.
+
+    Attributes:
+        source: The path of the IDX file, or of the folder with the pictures.
+        count: The number of images.
+        paths: The paths of the pictures; None for an IDX file.
+        offset: The size of the IDX file's header, in bytes; 0 for pictures.
+        shape: The shape of one image.
+    """
 
     source: str
     count: int
@@ -125,56 +165,68 @@ class Images(NamedTuple):
 
 
 def find_images(source: str | os.PathLike[str], image_shape: tuple[int, int, int]) -> Images:
-    """The images of a folder (pictures, in the order of their paths, those in subfolders too) or of an IDX file.
+    """Finds the images of a folder or of an IDX file.
 
-    image_shape: the network's (height, width, channels). Raises Error where there is none, or an IDX file's are of
-    another shape; pictures are looked into by the workers.
+    Pictures come in the order of their paths, including those in subfolders. The workers open them later, so a broken
+    picture is found only then.
+
+    Args:
+        source: A folder of pictures, or an IDX file, plain or gzip.
+        image_shape: The network's (height, width, channels).
+
+    Returns:
+        The `Images`.
+
+    Raises:
+        Error: There are no images, or those of an IDX file have another shape.
     """
     path = Path(source).resolve()
     if path.is_dir():
         if image_shape[2] not in MODES:
-            raise Error(f"the network takes {image_shape[2]} channels; pictures have 1 or 3. Give an IDX file")
+            raise Error(f"the network takes {image_shape[2]} channels, expected 1 or 3 for pictures. Pass an IDX file.")
         try:
             import PIL  # noqa: F401
         except ImportError:
-            raise Error("pictures need Pillow: pip install pillow") from None
+            raise Error("pictures need Pillow. Install it: pip install pillow") from None
         files = (file for file in path.rglob("*") if file.suffix.lower() in PICTURES and file.is_file())
         paths = tuple(sorted(map(str, files)))
         if not paths:
-            raise Error(f"{path}: no picture in it. Expected files that end in {', '.join(PICTURES)}, or an IDX file")
+            raise Error(f"{path}: no picture in it. Expected files that end in {', '.join(PICTURES)}, or an IDX file.")
         return Images(str(path), len(paths), paths, 0, image_shape)
     count, offset, shape = _idx_header(path)
     if (*shape, 1)[:3] != tuple(image_shape):
-        raise Error(f"{path}: images of {(*shape, 1)[:3]}, expected {tuple(image_shape)} (height, width, channels)")
+        raise Error(f"{path}: images of {(*shape, 1)[:3]}, expected {tuple(image_shape)} (height, width, channels).")
     return Images(str(path), count, None, offset, shape)
 
 
 def _idx_header(path: Path) -> tuple[int, int, tuple[int, ...]]:
-    """(number of images, bytes of the header, shape of one) of a u8 IDX file of whole length, plain or gzip."""
-    what = "Expected a folder of pictures, or an IDX file of u8 images [N, H, W] or [N, H, W, C], plain or gzip"
+    """Returns (number of images, size of the header, shape of one image) of a complete u8 IDX file, plain or gzip."""
+    what = "Expected a folder of pictures, or an IDX file of u8 images [N, H, W] or [N, H, W, C], plain or gzip."
     try:
         data = _idx_bytes(str(path))
     except (OSError, EOFError, gzip.zlib.error) as error:
         raise Error(f"{path}: {error}. {what}") from None
     head = bytes(data[:4])
     if len(head) < 4 or head[:3] != b"\0\0\x08" or head[3] not in (3, 4) or len(data) < 4 + 4 * head[3]:
-        raise Error(f"{path}: begins with {head.hex() or 'nothing'}, which is no IDX file of images. {what}")
+        raise Error(f"{path}: begins with {head.hex() or 'nothing'}, so it is no IDX file of images. {what}")
     offset = 4 + 4 * head[3]
     count, *shape = struct.unpack(f">{head[3]}I", bytes(data[4:offset]))
     size = int(np.prod(shape, dtype=np.int64))
     if not count or count * size != len(data) - offset:
-        raise Error(f"{path}: {len(data) - offset} bytes of images, expected {count} x {size}. Was the file cut short?")
+        raise Error(f"{path}: {len(data) - offset} bytes of images, expected {count} x {size}. Check whether it was "
+                    "cut short.")  # fmt: skip
     return count, offset, tuple(shape)
 
 
 def _idx_bytes(path: str) -> Any:
-    """The bytes of a file: mapped, so that a worker reads its own part; of a gzip file all, once a worker."""
+    """Returns the bytes of a file. A plain file is mapped, so each worker reads its part only; a gzip file is read."""
     facts = os.stat(path)
     return _kept_bytes(path, facts.st_mtime_ns, facts.st_size)
 
 
 @functools.lru_cache(maxsize=1)
 def _kept_bytes(path: str, changed: int, size: int) -> Any:
+    """Returns the bytes of the file with this time of change and this size; the last result is kept."""
     with open(path, "rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     if packed:
@@ -186,12 +238,13 @@ def _kept_bytes(path: str, changed: int, size: int) -> Any:
 
 
 class _Reader:
-    """Images by their numbers, in a worker."""
+    """Reads images by their numbers, in a worker."""
 
     def __init__(self, images: Images, resize: bool) -> None:
         self.images, self.resize = images, resize
 
     def read(self, numbers: Any) -> Any:
+        """Returns these images, u8 [N, H, W, C] or [N, H, W]."""
         images = self.images
         if images.paths is not None:
             return np.stack([self.picture(images.paths[number]) for number in numbers])
@@ -200,6 +253,7 @@ class _Reader:
         return data[numbers].reshape(len(numbers), *images.shape)
 
     def picture(self, path: str) -> Any:
+        """Returns the pixels of a picture in the network's shape."""
         from PIL import Image
 
         h, w, channels = self.images.shape
@@ -207,19 +261,19 @@ class _Reader:
             with Image.open(path) as picture:
                 converted = picture.convert(MODES[channels])
         except (OSError, ValueError, SyntaxError) as error:
-            raise Error(f"{path}: {error}. Expected a picture") from None
+            raise Error(f"{path}: {error}. Expected a picture.") from None
         if converted.size != (w, h):
             if not self.resize:
                 raise Error(
-                    f"{path}: {converted.size[1]}x{converted.size[0]} (height x width), expected {h}x{w}, what the "
-                    "network takes. --resize scales pictures"
+                    f"{path}: {converted.size[1]}x{converted.size[0]} (height x width), expected {h}x{w} for this "
+                    "network. Pass --resize to scale pictures."
                 )
             converted = converted.resize((w, h))
         return np.asarray(converted).reshape(h, w, channels)
 
 
 class _Worker(Classifier):
-    """Classifier for rows {"begin", "end"}, which reads these images itself: none passes through the object store."""
+    """A Classifier for rows {"begin", "end"} that reads the images itself. None passes through the object store."""
 
     def __init__(self, model: list[Any], images: Images, resize: bool, **options: Any) -> None:
         super().__init__(_ray().get(model[0]), **options)
@@ -241,24 +295,40 @@ def classify(
     logits: bool = False,
     resize: bool = False,
 ) -> Iterator[Any]:
-    """Tables (pyarrow.Table) of labels of the images in `source`, in their order, from the connected Ray cluster.
+    """Computes the labels of many images on the connected Ray cluster.
 
-    Columns: "image" (the number in an IDX file, or a picture's path under the folder), "label" and, if `logits`,
-    "logit0", "logit1" and so on. Every image once, whatever dies meanwhile: Ray runs the batches of a dead worker again
-    in another one, and the rows' numbers are checked here. Raises Error.
+    Every image has exactly one row, in order. If a worker dies, Ray runs its batches again in another one; the numbers
+    of the rows are checked.
+
+    Args:
+        model: The model folder, a path.
+        source: A folder of pictures, or an IDX file of u8 images, plain or gzip.
+        workers: The number of processes.
+        threads: The number of CPU threads of each process.
+        device: "cpu", or "cuda": each process then has a GPU.
+        batch: The number of images that a process computes at the same time.
+        logits: Add the columns "logit0", "logit1" and so on.
+        resize: Scale pictures to the network's size.
+
+    Yields:
+        Tables (pyarrow.Table) with the columns "image" (the number in the IDX file, or a picture's path under the
+        folder) and "label".
+
+    Raises:
+        Error: The network or an image cannot be read, or the cluster has fewer CPUs than the workers need.
     """
     ray, files, network = _ray(), pack(model), Network(model)
     images = find_images(source, network.image_shape)
     have = ray.cluster_resources().get("CPU", 0)
     if workers * threads > have:
-        raise Error(f"{workers} workers of {threads} threads: the cluster has {have:g} CPUs. Ask for fewer")
-    packed = ray.put(files)  # in a list below: as an argument by itself it would be copied for each worker
+        raise Error(f"{workers} workers of {threads} threads: the cluster has {have:g} CPUs. Ask for fewer workers.")
+    packed = ray.put(files)  # passed in a list below: Ray copies a direct argument for each worker
     context = ray.data.DataContext.get_current().copy()
     context.execution_options.preserve_order = True
     context.enable_progress_bars = sys.stderr.isatty()
     with ray.data.DataContext.current(context):
         spans = [{"begin": i, "end": min(i + batch, images.count)} for i in range(0, images.count, batch)]
-        # A block is what Ray runs again after a death. Rows in memory: no task asks for a CPU beside the workers.
+        # Ray runs a block again after a worker died. The rows are in memory, so only the workers need CPUs.
         blocks = min(len(spans), 8 * workers)
         rows = ray.data.from_items(spans, override_num_blocks=blocks).map_batches(
             _Worker,
@@ -274,17 +344,17 @@ def classify(
             for part in rows.iter_batches(batch_size=None, batch_format="numpy"):
                 expected = np.arange(done, done + len(part["id"]))
                 if not np.array_equal(part["id"], expected):
-                    raise Error(f"rows {part['id']} came where {expected} were expected: a fault of convoy.ray")
+                    raise Error(f"rows {part['id']}, expected {expected}: a fault of convoy.ray. Please report it.")
                 done += len(part["id"])
                 yield _table(images, part)
         except ray.exceptions.RayError as error:
             raise Error(_reason(error)) from error
     if done != images.count:
-        raise Error(f"{done} labels of {images.count} images: a fault of convoy.ray")
+        raise Error(f"{done} labels, expected {images.count}. This is a fault of convoy.ray: please report it.")
 
 
 def _reason(error: BaseException) -> str:
-    """The text of the Error in a worker that ended a run; Ray's own where there is none."""
+    """Returns the text of the Error in a worker that ended the run, or Ray's own text if there is none."""
     at: BaseException | None = error
     while at is not None:
         if isinstance(at, Error):
@@ -295,6 +365,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _table(images: Images, part: dict[str, Any]) -> Any:
+    """Returns a batch of results as a pyarrow.Table."""
     import pyarrow as pa
 
     names: Any = part["id"]
@@ -307,12 +378,23 @@ def _table(images: Images, part: dict[str, Any]) -> Any:
 
 
 def write(tables: Iterator[Any], path: str | os.PathLike[str]) -> int:
-    """Writes tables to one file, .parquet or .csv, whole or not at all; the number of rows. Raises Error."""
+    """Writes tables to one file, atomically: if it fails, no file is left.
+
+    Args:
+        tables: Tables as `classify` yields them.
+        path: The file, whose name ends in .parquet or .csv.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        Error: The name has another ending, or the file cannot be written.
+    """
     from pyarrow import csv, parquet
 
     path = Path(path)
     if path.suffix not in TABLES:
-        raise Error(f"{path}: expected a name that ends in {' or '.join(TABLES)}")
+        raise Error(f"{path}: expected a name that ends in {' or '.join(TABLES)}.")
     writer = csv.CSVWriter if path.suffix == ".csv" else parquet.ParquetWriter
     temporary = path.with_name(path.name + ".tmp")
     rows = 0
@@ -331,7 +413,17 @@ def write(tables: Iterator[Any], path: str | os.PathLike[str]) -> int:
 
 
 def connect(address: str | None, cpus: int) -> None:
-    """To a running cluster, or to one made on this machine for this process, which admits nobody without its token."""
+    """Connects to a running cluster, or starts one on this machine for this process.
+
+    A cluster that is started here has a token; other processes without the token cannot connect.
+
+    Args:
+        address: The address of a cluster, or "auto". None: start a cluster.
+        cpus: The number of CPUs of a cluster that is started.
+
+    Raises:
+        Error: There is no cluster at this address, or it cannot be started.
+    """
     if not address and "ray" not in sys.modules:
         os.environ.setdefault("RAY_AUTH_MODE", "token")
         if not any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")):
@@ -342,7 +434,7 @@ def connect(address: str | None, cpus: int) -> None:
         if address:
             ray.init(address=address, **quiet)
         else:
-            store = 256 << 20  # labels alone pass through it
+            store = 256 << 20  # only labels pass through it
             ray.init(address="local", num_cpus=cpus, object_store_memory=store, include_dashboard=False, **quiet)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise Error(f"no Ray cluster at {address or 'this machine'}: {error}") from None

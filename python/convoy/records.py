@@ -1,10 +1,17 @@
-"""What calls return besides arrays."""
+"""Results of calls that are not arrays."""
 
 from typing import Any, NamedTuple
 
 
 class Outputs(NamedTuple):
-    """What a stage with keep(...) gives: y, and what it keeps; None for what it does not."""
+    """The outputs of a stage with keep(...).
+
+    Attributes:
+        y: The stage's result, [[T,] N, P', Q', K].
+        pre: The values before the activation, [[T,] N, P, Q, K]; None without keep(pre).
+        act: The values after the activation, [[T,] N, P, Q, K]; None without keep(act).
+        idx: The positions of the pool's maxima, int32, of the shape of y; None without keep(idx).
+    """
 
     y: Any
     pre: Any = None
@@ -13,7 +20,7 @@ class Outputs(NamedTuple):
 
 
 class Text(str):
-    """A text of several lines that a prompt shows as it is."""
+    """A str of several lines that a Python prompt shows line by line."""
 
     __slots__ = ()
 
@@ -22,6 +29,6 @@ class Text(str):
 
 
 def a_kind(thing: Any) -> str:
-    """The name of its type behind an article, for messages: "a list", "an IFNode"."""
+    """Returns the name of the object's type with its article, for messages: "a list", "an IFNode"."""
     name = type(thing).__name__
     return f"an {name}" if name[0] in "aeioAEIO" or name == "ndarray" else f"a {name}"

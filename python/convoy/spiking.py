@@ -1,4 +1,4 @@
-"""Stages with a spiking neuron as an operator of PyTorch, with surrogate gradients: convoy.torch.spike."""
+"""Stages with a spiking neuron as a PyTorch operator with surrogate gradients: convoy.torch.spike."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .weights import Kept, place_of, ready
 
 __all__ = ["SURROGATES", "SpikeForm", "spike", "spike_form"]
 
-# Derivatives g'(x) that stand for the step's, by SpikingJelly's names and formulas.
+# Surrogate derivatives g'(x) of the step function, with SpikingJelly's names and formulas.
 SURROGATES = {
     "sigmoid": lambda x, alpha: alpha * (s := torch.sigmoid(alpha * x)) * (1 - s),
     "atan": lambda x, alpha: alpha / 2 / (1 + (math.pi / 2 * alpha * x).square()),
@@ -30,14 +30,15 @@ _library.define("spike(Tensor x, Tensor weight, Tensor? bias, Tensor? v, str sta
 
 
 class SpikeForm:
-    """A spiking stage whose type, n, h and w are those of whatever x comes; of its steps too, without `hold`."""
+    """A spiking stage whose type, n, h and w come from each x, and without `hold` also its number of steps."""
 
     def __init__(self, text: str) -> None:
         self.stage = stage_of(text)
         head, riders = parts(str(self.stage))
         found = [match for rider in riders if (match := _NEURON.fullmatch(rider))]
         if not found:
-            raise Error(f"{text}: a stage without a neuron, expected if(...) or lif(...): run it by convoy.torch.stage")
+            raise Error(f"{text}: a stage without a neuron, expected if(...) or lif(...). Run it with "
+                        "convoy.torch.stage.")  # fmt: skip
         numbers = [float(number) for number in found[0][2].split(",")]
         self.leaky, self.threshold = found[0][1] == "lif", numbers[-1]
         self.tau = numbers[0] if self.leaky else 1.0
@@ -45,12 +46,13 @@ class SpikeForm:
         steps = [int(rider[1:]) for rider in riders if re.fullmatch(r"t\d+", rider)]
         self.steps = steps[0] if steps else 1
         if any(rider.startswith(("norm", "keep")) for rider in riders) or self.stage.layout != "nhwc":
-            raise Error(f"{text}: 'norm', 'keep' or 'nchw', expected none of them. Run it by a convoy.Plan.")
-        # Of a stage without the neuron: sizes, filters, pool.
+            raise Error(f"{text}: it has 'norm', 'keep' or 'nchw', expected none of them. Run it with a convoy.Plan.")
+        # The stage without its neuron has the sizes, the filters and the pool.
         plain = [r for r in riders if r not in ("soft", "hold") and not re.fullmatch(r"t\d+|l?if\(.*\)", r)]
         self.form: Form = form_of("+".join([head, *plain]))
 
     def text(self, dtype: str, steps: int, n: int, h: int, w: int) -> str:
+        """Returns the stage's text for this type and these sizes."""
         text = re.sub(r"\+t\d+", "", self.form.text(dtype, n, h, w))
         neuron = f"lif({self.tau:.9g},{self.threshold:.9g})" if self.leaky else f"if({self.threshold:.9g})"
         return text + f"+{neuron}" + "+soft" * self.soft + f"+t{steps}" + "+hold" * self.hold
@@ -60,6 +62,7 @@ _forms: dict[str, SpikeForm] = {}
 
 
 def spike_form(text: str) -> SpikeForm:
+    """Returns the SpikeForm of a text; it is made once."""
     found = _forms.get(text)
     if found is None:
         found = _forms[text] = SpikeForm(text)
@@ -67,27 +70,29 @@ def spike_form(text: str) -> SpikeForm:
 
 
 def _checked(form: SpikeForm, x: Tensor, weight: Tensor, bias: Tensor | None, v: Tensor | None) -> tuple:
-    """(steps, n, h, w), and the sizes of v."""
+    """Returns (steps, n, h, w) and the shape of v. Raises InvalidOperand for a wrong operand."""
     plain = form.form
     axes, names = (4, "[N, C, H, W]") if form.hold else (5, "[T, N, C, H, W]")
     if x.dtype not in _DTYPES:
-        raise InvalidOperand(f"x: {x.dtype}, expected float32, float16 or bfloat16. Convert it: x.float()")
+        raise InvalidOperand(f"x: {x.dtype}, expected float32, float16 or bfloat16. Convert it: x.float().")
     if x.dim() != axes or x.shape[-3] != plain.c:
-        raise InvalidOperand(f"x: {list(x.shape)}, expected {names} with C = {plain.c} for the stage {form.stage}")
+        raise InvalidOperand(f"x: {list(x.shape)}, expected {names} with C = {plain.c} for the stage {form.stage}.")
     if tuple(weight.shape) != plain.weight_shape:
-        raise InvalidOperand(f"weight: {list(weight.shape)}, expected {list(plain.weight_shape)}")
+        raise InvalidOperand(f"weight: {list(weight.shape)}, expected {list(plain.weight_shape)}, in PyTorch's order "
+                             "[K, C/groups, R, S].")  # fmt: skip
     if (bias is not None) != plain.bias or (bias is not None and tuple(bias.shape) != (plain.k,)):
-        raise InvalidOperand(f"bias: {'none' if bias is None else list(bias.shape)}, expected "
-                             f"{[plain.k] if plain.bias else 'none'} for the stage {form.stage}")  # fmt: skip
+        raise InvalidOperand(f"bias: {None if bias is None else list(bias.shape)}, expected "
+                             f"{[plain.k] if plain.bias else None} for the stage {form.stage}.")  # fmt: skip
     steps = form.steps if form.hold else x.shape[0]
     n, h, w = x.shape[-4], x.shape[-2], x.shape[-1]
     plain.sizes(h, w)
     sizes = [n, plain.k, *plain.unpooled(h, w)]
     if v is not None and list(v.shape) != sizes:
-        raise InvalidOperand(f"v: {list(v.shape)}, expected the membranes {sizes}, before the pool")
+        raise InvalidOperand(f"v: {list(v.shape)}, expected the membranes {sizes} of the values before the pool.")
     for name, tensor in (("weight", weight), ("bias", bias), ("v", v)):
         if tensor is not None and tensor.device != x.device:
-            raise InvalidOperand(f"{name}: on {tensor.device}, expected {x.device}, where x is. Move it: .to(x.device)")
+            raise InvalidOperand(f"{name}: on {tensor.device}, expected x's device {x.device}. Move it: "
+                                 f"{name}.to(x.device).")  # fmt: skip
     return (steps, n, h, w), sizes
 
 
@@ -95,11 +100,12 @@ _plans = Kept(256)
 
 
 def _last(x: Tensor) -> Tensor:
-    """[.., C, H, W] as a dense [.., H, W, C]: a view, where the memory is that."""
+    """Returns [.., C, H, W] as a dense [.., H, W, C]: a view if the memory has that order, else a copy."""
     return x.movedim(-3, -1).contiguous()
 
 
 def _plan(form: SpikeForm, x: Tensor, weight: Tensor, sizes: tuple, frozen: bool) -> Plan:
+    """Returns the plan for x with the present weights."""
     place = place_of(weight)
 
     def make() -> Plan:
@@ -112,6 +118,7 @@ def _plan(form: SpikeForm, x: Tensor, weight: Tensor, sizes: tuple, frozen: bool
 
 
 def _run(x, weight, bias, v, text, surrogate, alpha, detach_reset, frozen=False):
+    """Computes spikes and membranes: the operator's implementation."""
     form = spike_form(text)
     _strided(x=x, weight=weight, bias=bias, v=v)
     sizes, _ = _checked(form, x, weight, bias, v)
@@ -125,7 +132,10 @@ def _run(x, weight, bias, v, text, surrogate, alpha, detach_reset, frozen=False)
 
 
 def _dense(shape: tuple, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """A new [.., C, H, W] whose memory is a dense [.., H, W, C]: no view, so that it may be detached in place."""
+    """Returns a new tensor [.., C, H, W] whose memory is a dense [.., H, W, C].
+
+    It is not a view, so it may be detached in place.
+    """
     *several, c, h, w = shape
     strides, size = [1, w * c, c], h * w * c
     for axis in reversed(several):
@@ -135,6 +145,7 @@ def _dense(shape: tuple, dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 def _fake(x, weight, bias, v, text, surrogate, alpha, detach_reset, frozen=False):
+    """Returns outputs of the right shapes without computing them, for compilers."""
     form = spike_form(text)
     (steps, n, h, w), (_, k, p, q) = _checked(form, x, weight, bias, v)
     y = _dense((steps, n, k, *form.form.sizes(h, w)), x.dtype, x.device)
@@ -142,22 +153,27 @@ def _fake(x, weight, bias, v, text, surrogate, alpha, detach_reset, frozen=False
 
 
 def _setup(ctx, inputs, output):
+    """Saves the inputs of the forward pass for the backward pass."""
     x, weight, bias, v, *rest = inputs
     ctx.save_for_backward(x, weight, bias, v)
     ctx.rest = rest
 
 
 def charge(form: SpikeForm, v: Tensor, z: Tensor) -> Tensor:
+    """Returns the membranes after they take the input z, before they fire."""
     return v + (z - v) / form.tau if form.leaky else v + z
 
 
 def _unrolled(form: SpikeForm, z: Tensor, v: Tensor, steps: int) -> tuple[list[Tensor], list[Tensor]]:
-    """Of the sums [T, N, K, P, Q], or [N, K, P, Q] held: charged membranes and spikes, a tensor a step."""
+    """Returns the charged membranes and the spikes, one tensor per step.
+
+    z has the sums of the convolution, [T, N, K, P, Q], or [N, K, P, Q] with `hold`.
+    """
     charged, spikes = [], []
     for t in range(steps):
         h = charge(form, v, z if form.hold else z[t])
         s = (h >= form.threshold).to(h.dtype)
-        # As the kernels: an infinite charge is reset to 0, not to inf * 0.
+        # As in the kernels, an infinite charge is reset to 0, not to inf * 0.
         v = h - s * form.threshold if form.soft else torch.where(s > 0, 0, h)
         charged.append(h)
         spikes.append(s)
@@ -165,7 +181,7 @@ def _unrolled(form: SpikeForm, z: Tensor, v: Tensor, steps: int) -> tuple[list[T
 
 
 def gradients(form, gy, gv, x, weight, bias, v, surrogate, alpha, detach_reset, wanted):
-    """Of x, weight, bias and v, backwards through the steps; the forward pass is computed again, by ATen."""
+    """Returns the gradients of x, weight, bias and v, backwards through the steps. ATen repeats the forward pass."""
     aten, plain = torch.ops.aten, form.form
     dtype = x.dtype if x.is_cuda or x.dtype is torch.float64 else torch.float32
     derivative = SURROGATES[surrogate]
@@ -206,6 +222,7 @@ def gradients(form, gy, gv, x, weight, bias, v, surrogate, alpha, detach_reset, 
 
 
 def _backward(ctx, gy, gv):
+    """Returns the gradients of the operator's arguments."""
     x, weight, bias, v = ctx.saved_tensors
     text, surrogate, alpha, detach_reset, _ = ctx.rest
     wanted = [bool(needs) for needs in ctx.stage_needs[:3]]
@@ -226,12 +243,13 @@ _WHOLE = {
 
 
 def _step(x: Tensor, name: str, alpha: float) -> Tensor:
-    """1 from the threshold on, with the surrogate's derivatives of every order and mode: by PyTorch's operators."""
+    """Returns 1 for x >= 0, else 0, by PyTorch's operators, with the surrogate's derivatives of every order."""
     smooth = _WHOLE[name](torch.where(x == x, x, 0), alpha)  # NaN does not fire
     return (x >= 0).to(x.dtype) + (smooth - smooth.detach())
 
 
 def _composite(x, weight, bias, v, text, surrogate, alpha, detach_reset, frozen=False):
+    """Computes spikes and membranes with PyTorch's own operators, which have every derivative."""
     form = spike_form(text)
     (steps, n, _, _), _ = _checked(form, x, weight, bias, v)
     plain, dtype = form.form, x.dtype if x.is_cuda else torch.float32
@@ -256,23 +274,38 @@ _spike = torch.ops.convoy.spike.default
 def spike(stage: str | Stage, x: Tensor, weight: Tensor, bias: Tensor | None = None, v: Tensor | None = None, *,
           surrogate: str = "sigmoid", alpha: float | None = None, detach_reset: bool = False,
           frozen: bool = False) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Spikes [T, N, K, P', Q'] of the stage and its membranes [N, K, P, Q], f32, by torch.ops.convoy.spike.
+    """Computes a spiking stage with the operator torch.ops.convoy.spike.
 
-    stage: text or Stage with if(...) or lif(...). Type, n, h, w and, without `hold`, t are taken from x.
-    x: [T, N, C, H, W]; with `hold` [N, C, H, W], the input of every step. f32, f16 or bf16.
-    weight: [K, C/groups, R, S]; bias: [K] where the stage has it. v: the membranes before, [N, K, P, Q]; None: 0.
-    surrogate: "sigmoid" (alpha: 4) or "atan" (alpha: 2): whose derivative stands for that of the step, as in
-    SpikingJelly, whose detach_reset this is too: no gradient through the reset. frozen: as for convoy.torch.stage.
+    The backward pass replaces the derivative of the neuron's step function by that of the surrogate, as SpikingJelly
+    does. ATen repeats the convolution for it.
 
-    The backward pass computes the sums again, by ATen. Raises Error (no such stage, no neuron) and InvalidOperand.
+    Args:
+        stage: A Stage or its text, with a neuron: if(...) or lif(...). Type, n, h and w are taken from x, and without
+            `hold` also the number of steps t; the values in the text are ignored.
+        x: A tensor [T, N, C, H, W] in f32, f16 or bf16; with `hold` [N, C, H, W], which is the input of every step.
+        weight: A tensor [K, C/groups, R, S].
+        bias: A tensor [K], if the stage has `bias`.
+        v: The membranes before the first step, [N, K, P, Q]. None: all are 0.
+        surrogate: "sigmoid" or "atan".
+        alpha: The parameter of the surrogate. None: 4 for "sigmoid", 2 for "atan".
+        detach_reset: Send no gradient through the reset, as SpikingJelly's argument of this name.
+        frozen: Do not compare the weights, as in `convoy.torch.stage`.
 
-    >>> import torch, convoy.torch
-    >>> x = torch.full((3, 1, 1, 2, 2), 0.5)
-    >>> y, v = convoy.torch.spike("n1h2c1k1r1+if(1)+max2", x, torch.ones(1, 1, 1, 1))
-    >>> y.flatten().tolist(), v.flatten().tolist()
-    ([0.0, 1.0, 0.0], [0.5, 0.5, 0.5, 0.5])
+    Returns:
+        Two tensors: the spikes [T, N, K, P', Q'], and the membranes after the last step, [N, K, P, Q] f32.
+
+    Raises:
+        Error: The stage is illegal or has no neuron, or the surrogate is unknown.
+        InvalidOperand: An operand has a wrong shape, type or device, or a frozen weight changed.
+
+    Example:
+        >>> import torch, convoy.torch
+        >>> x = torch.full((3, 1, 1, 2, 2), 0.5)
+        >>> y, v = convoy.torch.spike("n1h2c1k1r1+if(1)+max2", x, torch.ones(1, 1, 1, 1))
+        >>> y.flatten().tolist(), v.flatten().tolist()
+        ([0.0, 1.0, 0.0], [0.5, 0.5, 0.5, 0.5])
     """
     if surrogate not in SURROGATES:
-        raise Error(f"surrogate: '{surrogate}', expected one of {', '.join(SURROGATES)}")
+        raise Error(f"surrogate: '{surrogate}', expected one of {', '.join(SURROGATES)}.")
     alpha = alpha if alpha is not None else (4.0 if surrogate == "sigmoid" else 2.0)
     return _spike(x, weight, bias, v, str(stage), surrogate, float(alpha), bool(detach_reset), bool(frozen))

@@ -1,4 +1,4 @@
-"""A stage's text by its parts: what PyTorch's operators have to know of it."""
+"""Reads the parts of a stage's text that PyTorch's operators need."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ _POOL = re.compile(r"max([\dx]+)(?:s([\dx]+))?(?:p([\dx]+))?(?:d([\dx]+))?(ceil)
 
 
 def parts(text: str) -> tuple[str, list[str]]:
-    """What is before the first rider, and the riders. The "+" of a number, as in clip(0,1e+30), begins none."""
+    """Returns the text before the first rider, and the riders. The "+" of a number, as in 1e+30, begins no rider."""
     head, *riders = _RIDER.split(text)
     return head, riders
 
 
 def _pair(text: str | None, default: tuple[int, int]) -> tuple[int, int]:
+    """Returns "3" or "3x2" as a pair of numbers."""
     if not text:
         return default
     sizes = [int(size) for size in text.split("x")]
@@ -27,6 +28,8 @@ def _pair(text: str | None, default: tuple[int, int]) -> tuple[int, int]:
 
 
 class Pool(NamedTuple):
+    """A max-pool; each pair is (height, width)."""
+
     window: tuple[int, int]
     stride: tuple[int, int]
     pad: tuple[int, int]
@@ -34,7 +37,7 @@ class Pool(NamedTuple):
     ceil: bool
 
     def size(self, axis: int, size: Any) -> Any:
-        """The pooled height (axis 0) or width (1), by PyTorch's rule; also of symbolic sizes."""
+        """Returns the pooled height (axis 0) or width (axis 1) by PyTorch's rule, for numbers and symbolic sizes."""
         stride, pad = self.stride[axis], self.pad[axis]
         span = size + 2 * pad - self.dilation[axis] * (self.window[axis] - 1) - 1
         if not self.ceil:
@@ -44,7 +47,7 @@ class Pool(NamedTuple):
 
 
 def stage_of(text: str) -> Stage:
-    """The stage of a text whose h and w may be too small for its filter or pool: x has others."""
+    """Returns the stage of a text. Its h and w may be too small for the filter or pool, because x has its own."""
     try:
         return Stage(text)
     except Error:
@@ -60,7 +63,7 @@ def stage_of(text: str) -> Stage:
 
 
 class Form:
-    """A stage whose type, n, h and w are those of whatever x comes."""
+    """A stage whose type, n, h and w come from each x."""
 
     def __init__(self, text: str) -> None:
         self.stage = stage = stage_of(text)
@@ -73,8 +76,8 @@ class Form:
         self.act, self.pool = "", None
         for rider in riders:
             if rider == "norm" or rider.startswith(("keep", "if", "lif")):
-                raise Error(f"{text}: a stage with '{rider}', expected one of conv, bias, activation and pool; "
-                            "run it by a convoy.Plan.")  # fmt: skip
+                raise Error(f"{text}: a stage with '{rider}', expected only convolution, bias, activation and "
+                            "pool. Run it with a convoy.Plan.")  # fmt: skip
             if found := _POOL.fullmatch(rider):
                 window = _pair(found[1], (1, 1))
                 self.pool = Pool(window, _pair(found[2], window), _pair(found[3], (0, 0)), _pair(found[4], (1, 1)),
@@ -82,23 +85,23 @@ class Form:
             elif rider.startswith(("relu", "clip", "leaky")):
                 self.act = rider
             elif rider not in ("bias", "strict"):
-                raise Error(f"{text}: '{rider}', which convoy.torch does not know; run it by a convoy.Plan.")
+                raise Error(f"{text}: '{rider}', which convoy.torch does not know. Run the stage with a convoy.Plan.")
 
     def text(self, dtype: str, n: int, h: int, w: int) -> str:
-        """The text of the stage for such an x."""
+        """Returns the stage's text for an x of this type and size."""
         return f"{dtype}:n{n}h{h}w{w}{self._tail}"
 
     def unpooled(self, h: Any, w: Any) -> tuple[Any, Any]:
-        """Height and width before the pool, also of symbolic ones."""
+        """Returns height and width before the pool, for numbers and symbolic sizes."""
         (top, left, bottom, right), (dh, dw), (uh, uw) = self.pad, self.dilation, self.stride
         return ((h + top + bottom - dh * (self.r - 1) - 1) // uh + 1,
                 (w + left + right - dw * (self.s - 1) - 1) // uw + 1)  # fmt: skip
 
     def sizes(self, h: Any, w: Any) -> tuple[Any, Any]:
-        """Height and width of y, also of symbolic ones. Raises InvalidOperand where PyTorch's operators would."""
+        """Returns height and width of y. Raises InvalidOperand if PyTorch's operators would raise an error."""
         if h < 1 or w < 1:
-            raise InvalidOperand(f"x: images of {h} x {w} pixels, expected at least one row and one column, as PyTorch "
-                                 "does: only the batch may be empty. Leave such images out.")  # fmt: skip
+            raise InvalidOperand(f"x: images of {h} x {w} pixels, expected at least one row and one column. Only the "
+                                 "batch may be empty, as in PyTorch. Leave such images out.")  # fmt: skip
         p, q = self.unpooled(h, w)
         if p < 1 or q < 1:
             raise InvalidOperand(f"x: images of {h} x {w} pixels, smaller with their padding than the filter of "
@@ -111,9 +114,8 @@ class Form:
                                  f"window in the stage {self.stage}. Pad them, or leave them out.")
         return sizes
 
-
     def bounds(self) -> tuple[float, float] | None:
-        """(lo, hi) of relu6 and clip."""
+        """Returns (lo, hi) of relu6 and clip, or None for other activations."""
         if self.act == "relu6":
             return 0.0, 6.0
         if self.act.startswith("clip"):
@@ -122,9 +124,11 @@ class Form:
         return None
 
     def slope(self) -> float | None:
+        """Returns the slope of leaky, or None for other activations."""
         return float(self.act[6:-1]) if self.act.startswith("leaky") else None
 
 
 @functools.cache
 def form_of(text: str) -> Form:
+    """Returns the Form of a text; it is made once."""
     return Form(text)

@@ -1,5 +1,8 @@
-"""Stages as operators of PyTorch: eager, compiled, with gradients. Imports torch; `import convoy` does not.
+"""Stages as PyTorch operators, for eager and compiled models, with gradients.
 
+`import convoy` does not import PyTorch; `import convoy.torch` does.
+
+Example:
     >>> import torch, convoy.torch
     >>> layer = convoy.torch.StageModule("n1h8c3k16r3pad1+bias+relu+max2")
     >>> x = torch.randn(4, 3, 32, 32).to(memory_format=torch.channels_last)
@@ -37,27 +40,30 @@ _library.define(
 
 
 def _checked(form: Form, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
-    """Raises what a plan can't: its errors name axes by Convoy's order."""
+    """Raises InvalidOperand for a wrong operand. A plan's own errors would name the axes in Convoy's order."""
     if x.dtype not in _DTYPES:
-        raise InvalidOperand(f"x: {x.dtype}, expected float32, float16 or bfloat16. Convert it: x.float()")
+        raise InvalidOperand(f"x: {x.dtype}, expected float32, float16 or bfloat16. Convert it: x.float().")
     if x.dim() != 4 or x.shape[1] != form.c:
-        raise InvalidOperand(f"x: {list(x.shape)}, expected [N, {form.c}, H, W] for the stage {form.stage}")
+        raise InvalidOperand(f"x: {list(x.shape)}, expected [N, {form.c}, H, W] for the stage {form.stage}.")
     if tuple(weight.shape) != form.weight_shape:
-        raise InvalidOperand(f"weight: {list(weight.shape)}, expected {list(form.weight_shape)} "
-                             "([K, C/groups, R, S], as PyTorch has it)")  # fmt: skip
+        raise InvalidOperand(f"weight: {list(weight.shape)}, expected {list(form.weight_shape)}, in PyTorch's order "
+                             "[K, C/groups, R, S].")  # fmt: skip
     if (bias is not None) != form.bias:
-        raise InvalidOperand(f"bias: {'none' if bias is None else 'one'}, expected {'one' if form.bias else 'none'}: "
-                             f"the stage {form.stage} says so")  # fmt: skip
+        found, wanted = ("None", "a tensor") if bias is None else ("a tensor", "None")
+        raise InvalidOperand(f"bias: {found}, expected {wanted} for the stage {form.stage}.")
     if bias is not None and tuple(bias.shape) != (form.k,):
-        raise InvalidOperand(f"bias: {list(bias.shape)}, expected [{form.k}]")
+        raise InvalidOperand(f"bias: {list(bias.shape)}, expected [{form.k}] for the stage {form.stage}.")
     for name, tensor in (("weight", weight), ("bias", bias)):
         if tensor is not None and tensor.dtype not in _DTYPES:
-            raise InvalidOperand(f"{name}: {tensor.dtype}, expected float32 or x's {x.dtype}. Convert it: .to(x.dtype)")
+            raise InvalidOperand(f"{name}: {tensor.dtype}, expected float32 or x's type {x.dtype}. Convert it: "
+                                 f"{name}.to(x.dtype).")  # fmt: skip
         if tensor is not None and tensor.device != x.device:
-            raise InvalidOperand(f"{name}: on {tensor.device}, expected {x.device}, where x is. Move it: .to(x.device)")
+            raise InvalidOperand(f"{name}: on {tensor.device}, expected x's device {x.device}. Move it: "
+                                 f"{name}.to(x.device).")  # fmt: skip
 
 
 def _made(form: Form, x: Tensor) -> Plan:
+    """Returns a new plan for x, without weights."""
     n, _, h, w = x.shape
     return Plan(form.text(_DTYPES[x.dtype], n, h, w), device=str(x.device),
                 threads=torch.get_num_threads() if x.device.type == "cpu" else 0, openmp=True,
@@ -68,21 +74,21 @@ _plans = Kept(1024)
 
 
 def _strided(**named: Tensor | None) -> None:
-    """Raises what else would be an error without a name: tensors that have no memory of their own."""
+    """Raises InvalidOperand, which names the tensor, for a tensor without ordinary memory of its own."""
     for name, tensor in named.items():
         if tensor is not None and tensor.layout is not torch.strided:
             raise InvalidOperand(f"{name}: a tensor of the layout {tensor.layout}, expected torch.strided. Convert it: "
-                                 f"{name}.to_dense()")  # fmt: skip
+                                 f"{name}.to_dense().")  # fmt: skip
         if tensor is not None and tensor.untyped_storage().nbytes() < tensor.element_size() * (
             tensor.storage_offset() + 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
         ) and tensor.numel():
             raise InvalidOperand(f"{name}: a storage of {tensor.untyped_storage().nbytes()} bytes, expected one that "
-                                 f"holds {list(tensor.shape)}, as before untyped_storage().resize_(0). Fill it first.")
+                                 f"holds {list(tensor.shape)}. untyped_storage().resize_(0) empties it; fill it again.")
 
 
 def _plan(text: str, x: Tensor, weight: Tensor, bias: Tensor | None, frozen: bool = False,
           places: bytes | None = None) -> Plan:  # fmt: skip
-    """The plan for x, its weights packed as they are now. A new plan's operands are checked; runs check the rest."""
+    """Returns the plan for x with the present weights. Checks the operands of a new plan; runs check the rest."""
     threads = _threads()
     if places is None:
         _strided(x=x, weight=weight)
@@ -103,24 +109,26 @@ def _plan(text: str, x: Tensor, weight: Tensor, bias: Tensor | None, frozen: boo
 
 
 def _empty(form: Form, x: Tensor) -> Tensor:
-    """y, its values undefined: dense, of x's memory format."""
+    """Returns y with undefined values: dense, in the stage's memory format."""
     p, q = form.sizes(x.shape[2], x.shape[3])
     return torch.empty((x.shape[0], form.k, p, q), dtype=output_dtype(form, x.dtype), device=x.device,
                        memory_format=_LAST if form.last else torch.contiguous_format)  # fmt: skip
 
 
 def _bias(bias: Tensor | None) -> Tensor | None:
+    """Returns the bias as a plan reads it: f32 and contiguous."""
     if bias is None or (bias.dtype is torch.float32 and bias.is_contiguous()):
         return bias
     if bias.dtype not in _DTYPES:
-        raise InvalidOperand(f"bias: {bias.dtype}, expected float32 or x's type. Convert it: bias.to(x.dtype)")
+        raise InvalidOperand(f"bias: {bias.dtype}, expected float32 or x's type. Convert it: bias.to(x.dtype).")
     return bias.float().contiguous()
 
 
-_formats: dict[str, torch.memory_format] = {}  # of stages' texts
+_formats: dict[str, torch.memory_format] = {}  # the memory format that each stage's text asks for
 
 
 def _dense(x: Tensor, text: str) -> Tensor:
+    """Returns x, or a copy of it, dense in the stage's memory format."""
     format = _formats.get(text)
     if format is None:
         format = _formats[text] = _LAST if form_of(text).last else torch.contiguous_format
@@ -128,6 +136,7 @@ def _dense(x: Tensor, text: str) -> Tensor:
 
 
 def _run(x: Tensor, weight: Tensor, bias: Tensor | None, text: str, frozen: bool = False) -> Tensor:
+    """Computes the stage: the operator's implementation."""
     places = _places(x, weight)
     if places is None:
         _strided(x=x)
@@ -138,19 +147,23 @@ def _run(x: Tensor, weight: Tensor, bias: Tensor | None, text: str, frozen: bool
 
 
 def _fake(x: Tensor, weight: Tensor, bias: Tensor | None, text: str, frozen: bool = False) -> Tensor:
+    """Returns an output of the right shape without computing it, for compilers."""
     form = form_of(text)
     _checked(form, x, weight, bias)
     return _empty(form, x)
 
 
 def _norm_place(tensors: tuple, eps: float) -> tuple:
+    """Returns eps and the place of each tensor, as a key."""
     return (eps, *(None if tensor is None else place_of(tensor) for tensor in tensors))
 
 
 def folded(weight, bias, gamma, beta, mean, var, batches, eps):
-    """Weights and bias with the norm in them: the same tensors until some contents change, which are only read.
+    """Returns weights and bias with the batch-norm folded in.
 
-    Where gradients are due, and for a compiler, they are made at each call. batches (num_batches_tracked) is not read.
+    The result is the same two tensors until the content of an argument changes; the caller must not write to them.
+    If gradients are needed, or a compiler is tracing, new tensors are made at each call. `batches`, which is
+    num_batches_tracked, is not read.
     """
     given = (weight, bias, gamma, beta, mean, var)
     tensors = [tensor for tensor in given if tensor is not None]
@@ -162,6 +175,7 @@ def folded(weight, bias, gamma, beta, mean, var, batches, eps):
 
 
 def _run_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text, frozen=False):
+    """Computes a stage whose weights have a batch-norm folded in: the operator's implementation."""
     given, threads = (weight, bias, gamma, beta, mean, var), _threads()
     places = _places(x, *given)
     if places is not None:
@@ -186,6 +200,7 @@ def _run_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text, froze
 
 
 def _fake_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text, frozen=False):
+    """Returns an output of the right shape without computing it, for compilers."""
     form = form_of(text)
     _checked(form, x, weight, mean)
     return _empty(form, x)
@@ -204,7 +219,7 @@ derivatives.register(_library, "stage_norm", gradients.setup_norm, gradients.bac
 
 
 def _autocast(name: str, device: str) -> None:
-    """Under autocast x is cast, as a convolution's is; weights stay: they are packed in x's type anyway."""
+    """Makes autocast cast x, as it does for a convolution. Weights are not cast: packing converts them anyway."""
     operator = getattr(torch.ops.convoy, name).default
     keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, "AutocastCUDA" if device == "cuda" else "AutocastCPU"))
 
@@ -227,67 +242,93 @@ _transforms, _jit, _profiled = (torch._C._functorch.peek_interpreter_stack, torc
 
 
 def _is_seen() -> bool:
-    """Whether a compiler, autocast, mode, transform, profiler or forward-mode AD would see an operator."""
+    """Returns whether a compiler, autocast, mode, transform, profiler or forward-mode AD must see the operator."""
     return (_compiling() or _dispatch_modes() or _function_modes() or _any_autocast() or _profiled()
             or _transforms() or _jit() or forward_ad._current_level >= 0)  # fmt: skip
 
 
 def called(x: Tensor, weight: Tensor, bias: Tensor | None, text: str, frozen: bool = False) -> Tensor:
-    """The operator; where all it would do is run the stage, without the dispatcher's way to Python and back.
+    """Computes the stage through the operator, or directly if nothing but this function would notice.
 
-    That is: plain tensors without a negative bit, no gradient or tangent due, no compiler, autocast, mode, transform or
-    profiler that would see it.
+    The direct way saves the dispatcher's calls from Python and back to it. It is taken for plain tensors without a
+    negative bit if no gradient or tangent is needed and no compiler, autocast, mode, transform or profiler is active.
     """
     if _is_seen() or not _is_plain(x, weight, bias):
         for name, given in (("x", x), ("weight", weight)):
             if not isinstance(given, Tensor):  # PyTorch would print all of it
-                raise InvalidOperand(f"{name}: {a_kind(given)}, expected a torch.Tensor")
+                raise InvalidOperand(f"{name}: {a_kind(given)}, expected a torch.Tensor.")
         return _stage(x, weight, bias, text, frozen)
     return _run(x, weight, bias, text, frozen)
 
 
 def called_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text, frozen=False):
-    """As called, of stage_norm."""
+    """Computes the stage with a batch-norm folded in, in the same two ways as `called`."""
     if _is_seen() or not _is_plain(x, weight, bias, gamma, beta, mean, var):
         return _stage_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text, frozen)
     return _run_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text, frozen)
 
 
 def stage(stage: str | Stage, x: Tensor, weight: Tensor, bias: Tensor | None = None, *, frozen: bool = False) -> Tensor:
-    """y [N, K, P', Q'] of the stage, by the operator torch.ops.convoy.stage.
+    """Computes a stage with the operator torch.ops.convoy.stage.
 
-    stage: its text or a Stage; type, n, h and w are taken from x, whatever the text says.
-    x: [N, C, H, W] f32, f16 or bf16, channels_last (as y then is); another is copied into that first.
-    weight: [K, C/groups, R, S] of x's type or f32. bias: [K] where the stage has it.
-    frozen: weight keeps its values from the first such call on.
+    A plan is made for each shape of x and kept. Each call compares the content of `weight` with the packed weights and
+    packs it again if it changed, whatever changed it.
 
-    A plan is made for each shape of x and kept. Each call compares what weight holds with what was packed, and packs it
-    again where they differ, whoever wrote it. With frozen=True nothing is compared: a weight whose version counter
-    has moved, that an optimizer has stepped on or that a gradient is due for raises InvalidOperand; other writes are
-    not seen. Gradients come from ATen, which computes the convolution again; under torch.func and forward-mode AD all
-    of the stage is ATen's. Raises Error (no such stage, norm, keep(...), neurons) and InvalidOperand.
+    ATen computes the gradients; for this it repeats the convolution. Under torch.func and forward-mode AD, ATen
+    computes the whole stage.
 
-    >>> import torch, convoy.torch
-    >>> x, weight = torch.ones(2, 3, 8, 8), torch.ones(4, 3, 3, 3)
-    >>> convoy.torch.stage("n1h8c3k4r3pad1+relu+max2", x, weight).max()
-    tensor(27.)
+    Args:
+        stage: A Stage or its text. Type, n, h and w are taken from x; the values in the text are ignored.
+        x: A tensor [N, C, H, W] in f32, f16 or bf16, channels_last. Another tensor is copied to channels_last first.
+            A stage with the option `nchw` takes contiguous tensors.
+        weight: A tensor [K, C/groups, R, S] in x's type or f32.
+        bias: A tensor [K] in x's type or f32, if the stage has `bias`.
+        frozen: Do not compare the weights: they keep their values from the first frozen call on.
+
+    Returns:
+        A tensor [N, K, P', Q'], channels_last (contiguous with the option `nchw`).
+
+    Raises:
+        Error: The stage is illegal, or has `norm`, `keep(...)` or a neuron.
+        InvalidOperand: An operand has a wrong shape, type or device. With `frozen`, also if the version counter of
+            `weight` moved, an optimizer stepped on it, or it needs a gradient. Other writes to a frozen weight are not
+            noticed.
+
+    Example:
+        >>> import torch, convoy.torch
+        >>> x, weight = torch.ones(2, 3, 8, 8), torch.ones(4, 3, 3, 3)
+        >>> convoy.torch.stage("n1h8c3k4r3pad1+relu+max2", x, weight).max()
+        tensor(27.)
     """
     return called(x, weight, bias, stage if type(stage) is str else str(stage), frozen)
 
 
 def plan(stage: str | Stage, x: Tensor, weight: Tensor) -> Plan:
-    """The plan that the operator runs for such an x.
+    """Returns the plan that the operator runs for these tensors, for example to read its `explain()`.
 
-    >>> import torch, convoy.torch
-    >>> convoy.torch.plan("n1h8c3k4r3pad1", torch.ones(2, 3, 8, 8), torch.ones(4, 3, 3, 3)).stage
-    n2h8w8c3k4r3pad1
+    Args:
+        stage: A Stage or its text, as `convoy.torch.stage` takes it.
+        x: A tensor of the shape, type and device that the stage is called with.
+        weight: A tensor [K, C/groups, R, S].
+
+    Returns:
+        The `Plan`, with these weights.
+
+    Raises:
+        Error: The stage is illegal, or has `norm`, `keep(...)` or a neuron.
+        InvalidOperand: A tensor has a wrong shape, type or device.
+
+    Example:
+        >>> import torch, convoy.torch
+        >>> convoy.torch.plan("n1h8c3k4r3pad1", torch.ones(2, 3, 8, 8), torch.ones(4, 3, 3, 3)).stage
+        n2h8w8c3k4r3pad1
     """
     form = form_of(str(stage))
     return _plan(str(stage), x, weight, torch.empty(form.k, device=x.device) if form.bias else None)
 
 
 def thaw(*tensors: Tensor) -> None:
-    """The next frozen call of stages with these weights compares what they hold, and packs them again if it must."""
+    """Makes the next frozen call with these weights compare their content, and pack it again if it changed."""
     addresses = {tensor.untyped_storage()._cdata for tensor in tensors}
     for source in sources():
         if not addresses.isdisjoint(source.addresses):
@@ -295,12 +336,26 @@ def thaw(*tensors: Tensor) -> None:
 
 
 class StageModule(torch.nn.Module):
-    """A stage as a layer: weight [K, C/groups, R, S] and, where the stage has one, bias [K], initialised as Conv2d's.
+    """A stage as a layer with parameters of its own, initialised as those of torch.nn.Conv2d.
 
-    >>> import convoy.torch
-    >>> layer = convoy.torch.StageModule("n1h8c3k16r3pad1+bias+relu")
-    >>> sorted(layer.state_dict()), tuple(layer.weight.shape)
-    (['bias', 'weight'], (16, 3, 3, 3))
+    Args:
+        stage: A Stage or its text, as `convoy.torch.stage` takes it.
+        device: The device of the parameters, as torch.nn layers take it.
+        dtype: The type of the parameters, as torch.nn layers take it.
+
+    Attributes:
+        weight: The parameter [K, C/groups, R, S].
+        bias: The parameter [K]; None if the stage has no `bias`.
+        text: The stage's text.
+
+    Raises:
+        Error: The stage is illegal, or has `norm`, `keep(...)` or a neuron.
+
+    Example:
+        >>> import convoy.torch
+        >>> layer = convoy.torch.StageModule("n1h8c3k16r3pad1+bias+relu")
+        >>> sorted(layer.state_dict()), tuple(layer.weight.shape)
+        (['bias', 'weight'], (16, 3, 3, 3))
     """
 
     def __init__(self, stage: str | Stage, device: Any = None, dtype: torch.dtype | None = None) -> None:
@@ -316,43 +371,65 @@ class StageModule(torch.nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Initialises weight and bias as torch.nn.Conv2d does."""
         torch.nn.init.kaiming_uniform_(self.weight, a=5**0.5)
         if self.bias is not None:
             bound = (self.weight[0].numel() or 1) ** -0.5
             torch.nn.init.uniform_(self.bias, -bound, bound)
 
     def freeze(self, mode: bool = True) -> StageModule:
-        """From now on its weights keep their values: calls do not compare them with what is packed, and refuse changes
-        that they can see (see stage). Call it again after changing them; freeze(False) ends it."""
+        """Declares that the weights do not change: later calls do not compare them with the packed weights.
+
+        Call it again after you changed the weights: it packs their new values.
+
+        Args:
+            mode: False ends it: later calls compare the weights again.
+
+        Returns:
+            The module itself.
+        """
         thaw(self.weight)
         self._frozen = place_of(self.weight) if mode else None
         return self
 
     @property
     def frozen(self) -> bool:
+        """Whether the weights are declared not to change."""
         return self._frozen is not None
 
     def __getstate__(self) -> dict[str, Any]:  # a copy has another place
         return {**self.__dict__, "_frozen": () if self.frozen else None}
 
     def forward(self, x: Tensor) -> Tensor:
+        """Computes the stage.
+
+        Args:
+            x: A tensor [N, C, H, W], as `convoy.torch.stage` takes it.
+
+        Returns:
+            A tensor [N, K, P', Q'].
+
+        Raises:
+            InvalidOperand: x has a wrong shape, type or device, or a frozen weight changed.
+        """
         if self._frozen is None or _compiling():
             return called(x, self.weight, self.bias, self.text, self._frozen is not None)
         if self._frozen == ():
             self.freeze()
         if place_of(self.weight) != self._frozen:
-            raise InvalidOperand("weight: another storage, type or shape than when the module was frozen, expected "
-                                 "weights that stay as they are. Call freeze() again, which packs them as they are "
-                                 "now, or freeze(False).")  # fmt: skip
+            raise InvalidOperand("weight: it has another storage, type or shape than when the module was frozen, "
+                                 "expected no change. Call freeze() again, which packs the present weights, or "
+                                 "freeze(False).")  # fmt: skip
         derivatives.no_gradient(True, self.weight)
         return called(x, self.weight, self.bias, self.text, True)
 
     def extra_repr(self) -> str:
+        """Returns the stage's text, for the module's repr."""
         return self.text + ", frozen" * self.frozen
 
 
 def __getattr__(name: str) -> Any:
-    """spike, of convoy.spiking, which needs what is above."""
+    """Returns `spike` of convoy.spiking. That module imports this one, so it is imported last."""
     if name == "spike":
         return _spiking.spike
     raise AttributeError(f"module 'convoy.torch' has no attribute '{name}'")

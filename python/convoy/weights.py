@@ -1,7 +1,7 @@
-"""Weights that plans have packed, and whether they are still what the tensors hold.
+"""Packs weights for plans, and notices when the tensors change.
 
 PyTorch's version counters do not move with every write: fused optimizers, `.data`, aliases, NumPy's views and other
-processes pass them by. So what a tensor holds is compared at each call, unless the caller says that it is frozen.
+processes bypass them. So the content of each tensor is compared at each call, unless the caller declares it frozen.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ __all__ = ["Entry", "Kept", "Seen", "Source", "place_of", "ready", "source_of", 
 
 
 class _Lock:
-    """A lock that a forked child never finds taken by a thread that it does not have."""
+    """A lock that is free in a forked child, even if another thread of the parent held it."""
 
     def __init__(self) -> None:
         self._renew()
         os.register_at_fork(after_in_child=self._renew)
 
     def _renew(self) -> None:
+        """Makes a new lock."""
         self.lock = threading.RLock()
 
     def __enter__(self) -> None:
@@ -43,7 +44,7 @@ _packing = _Lock()
 
 
 class Kept:
-    """Values by keys that name storages by their address, as long as these storages live."""
+    """A cache whose keys have addresses of storages. An entry lasts as long as its storages."""
 
     def __init__(self, most: int) -> None:
         self._kept: dict[tuple, tuple[list[Any], Any]] = {}
@@ -51,10 +52,12 @@ class Kept:
         self._lock = _Lock()
 
     def find(self, key: tuple) -> Any:
+        """Returns the value of a key, or None."""
         found = self._kept.get(key)
         return found[1] if found else None
 
     def keep(self, key: tuple, tensors: Sequence[Tensor], value: Any) -> None:
+        """Stores a value for as long as the storages of these tensors exist."""
         references = [StorageWeakRef(tensor.untyped_storage()) for tensor in tensors]
         with self._lock:
             for old in [k for k, (refs, _) in self._kept.items() if any(ref.expired() for ref in refs)]:
@@ -65,30 +68,30 @@ class Kept:
 
 
 def place_of(tensor: Tensor) -> tuple:
-    """Where a tensor's elements are. The storage's size is part of it: FSDP and others resize storages."""
+    """Returns the place of a tensor's elements, with the storage's size, because FSDP and others resize storages."""
     storage = tensor.untyped_storage()
     return storage._cdata, storage.nbytes(), tensor.storage_offset(), tensor.stride(), tensor.dtype, tensor.shape
 
 
 def _bytes(tensor: Tensor) -> int:
-    """From the first element to the last, with what lies between."""
+    """Returns the number of bytes from the first element to the last, including gaps."""
     if tensor.numel() == 0:
         return 0
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     size = (last + 1) * tensor.element_size()
     if (has := tensor.untyped_storage().nbytes()) < size + tensor.storage_offset() * tensor.element_size():
         raise InvalidOperand(f"a parameter of {list(tensor.shape)} whose storage has {has} bytes, expected one that "
-                             "holds it, as before untyped_storage().resize_(0). Fill it first.")  # fmt: skip
+                             "holds it. untyped_storage().resize_(0) empties it; fill it again.")  # fmt: skip
     return size
 
 
 def _by_pages(tensor: Tensor) -> bool:
-    """Whether the kernel can tell which pages are written: not those that a GPU writes by itself."""
+    """Returns whether the kernel notices all writes to the pages. It does not notice those of a GPU."""
     return not (torch.cuda.is_initialized() and tensor.is_pinned())
 
 
 class Seen:
-    """What tensors held at a moment: a fingerprint of 32 bytes for each 4,096 on the CPU, a copy on a GPU."""
+    """The content of tensors at a moment: a copy on a GPU, and on the CPU a fingerprint (32 bytes for 4,096)."""
 
     __slots__ = ("_parts", "contents")
 
@@ -101,12 +104,13 @@ class Seen:
                 self._parts.append((Contents(tensor.data_ptr(), size, _by_pages(tensor), threads), size))
             else:
                 self._parts.append((tensor.detach().clone(), -1))
-        # Where all of them are on the CPU.
+        # Empty unless all tensors are on the CPU.
         self.contents = tuple(part for part, size in self._parts if size >= 0)
         if len(self.contents) < len(self._parts):
             self.contents = ()
 
     def same(self, tensors: Sequence[Tensor]) -> bool:
+        """Returns whether the tensors still have this content."""
         threads = torch.get_num_threads()
         for tensor, (part, size) in zip(tensors, self._parts, strict=True):
             if tensor.is_cpu:
@@ -118,11 +122,12 @@ class Seen:
 
 
 def _version(tensor: Tensor) -> int:
-    return -1 if tensor.is_inference() else tensor._version  # inference_mode counts no versions
+    """Returns the tensor's version counter, or -1 for a tensor of inference_mode."""
+    return -1 if tensor.is_inference() else tensor._version
 
 
 class Source:
-    """The tensors at some place that weights are made of: what they held when last looked at, and what was made."""
+    """The tensors at one place that weights are made from: their last known content, and the weights made from it."""
 
     def __init__(self, tensors: Sequence[Tensor], fold: Callable[..., tuple[Tensor, Tensor]] | None) -> None:
         self.fold = fold
@@ -130,18 +135,21 @@ class Source:
         self.seen = Seen(tensors)
         self.made: tuple[Seen, Tensor, Tensor | None] | None = None
         self.packs: dict[str, tuple[Seen, Any]] = {}
-        self.versions: list[int] | None = None  # of frozen tensors
+        self.versions: list[int] | None = None  # the version counters of frozen tensors
         self.stepped = ""
 
     def look(self, tensors: Sequence[Tensor], frozen: bool) -> Seen:
-        """What the tensors hold now; of frozen ones, what they held, or InvalidOperand where a change can be seen."""
+        """Returns the present content, or of frozen tensors the content when frozen.
+
+        Raises InvalidOperand if it notices a change of frozen tensors.
+        """
         if frozen and self.versions is not None:
             if self.stepped:
                 raise InvalidOperand(f"weight: {self.stepped} has stepped on it since the stage was frozen, expected "
-                                     f"weights that stay as they are. {_AGAIN}")  # fmt: skip
+                                     f"no change. {_AGAIN}")  # fmt: skip
             if self.versions != (now := [_version(tensor) for tensor in tensors]):
-                raise InvalidOperand(f"weight: changed since the stage was frozen (version counters {now}, then "
-                                     f"{self.versions}), expected weights that stay as they are. {_AGAIN}")  # fmt: skip
+                raise InvalidOperand(f"weight: it has changed since the stage was frozen (version counters {now}, then "
+                                     f"{self.versions}), expected no change. {_AGAIN}")  # fmt: skip
             return self.seen
         if frozen:
             versions = [_version(tensor) for tensor in tensors]
@@ -161,24 +169,25 @@ class Source:
         return seen
 
     def values(self, seen: Seen, tensors: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
-        """The filters to pack, and the bias that belongs to them (None: the caller's own)."""
+        """Returns the filters to pack and their bias. A bias of None means the caller's own."""
         if self.fold is None:
             return tensors[0].detach(), None
         made = self.made
         if made is None or made[0] is not seen:
-            # Never tensors of inference_mode, even where this runs in it.
+            # The result must not be tensors of inference_mode, even if this runs in it.
             with torch.inference_mode(False), torch.no_grad():
                 made = seen, *self.fold(*(t.clone() if t is not None and t.is_inference() else t for t in tensors))
             self.made = made
         return made[1], made[2]
 
 
-_AGAIN = "Freeze it again, which packs them as they are now, or call it with frozen=False."
+_AGAIN = "Freeze it again, which packs the present weights, or call it with frozen=False."
 _watched: dict[int, weakref.WeakSet] = {}  # frozen sources by the address of their storages
 _hook: list[Any] = []
 
 
 def _watch_optimizers(source: Source, tensors: Sequence[Tensor]) -> None:
+    """Notes in the source when an optimizer steps on one of the tensors."""
     for old in [address for address, sources in list(_watched.items()) if not sources]:
         _watched.pop(old, None)
     for tensor in tensors:
@@ -188,6 +197,7 @@ def _watch_optimizers(source: Source, tensors: Sequence[Tensor]) -> None:
 
 
 def _stepped(optimizer: Optimizer, *_: Any) -> None:
+    """Marks the sources whose tensors the optimizer has stepped on: a hook after each step."""
     if not _watched:
         return
     for group in optimizer.param_groups:
@@ -201,10 +211,12 @@ _sources = Kept(4096)
 
 
 def sources() -> list[Source]:
+    """Returns all sources."""
     return [source for _, source in list(_sources._kept.values())]
 
 
 def source_of(key: tuple, tensors: Sequence[Tensor], fold: Callable[..., tuple[Tensor, Tensor]] | None) -> Source:
+    """Returns the source of a key; it is made once."""
     found = _sources.find(key)
     if found is None:
         with _packing:
@@ -216,7 +228,7 @@ def source_of(key: tuple, tensors: Sequence[Tensor], fold: Callable[..., tuple[T
 
 
 class Entry:
-    """A plan, and of which contents it has the weights."""
+    """A plan, and the content from which its weights were packed."""
 
     __slots__ = ("bias", "plan", "seen", "source")
 
@@ -224,9 +236,9 @@ class Entry:
         self.plan, self.source, self.seen, self.bias = plan, source, None, None
 
     def current(self, given: tuple[Tensor | None, ...], frozen: bool, threads: int) -> bool:
-        """Whether the plan has these weights, which it was made for, as they are now; False where that is not sure yet.
+        """Returns whether the plan has the present weights; False also if that is not certain yet.
 
-        They have the sizes, strides and memory that they had (_places).
+        Sizes, strides and memory of the tensors must be those that the plan was made for (_places).
         """
         source, seen = self.source, self.seen
         if seen is None or seen is not source.seen:
@@ -238,7 +250,7 @@ class Entry:
 
 
 def _give(entry: Entry, seen: Seen, make: Callable[[], Plan], given: Sequence[Any], tensors: Sequence[Tensor]) -> None:
-    """Packs weights for the entry's plan. On the CPU plans of one packing share them."""
+    """Packs weights for the entry's plan. On the CPU, plans of equal packing share them."""
     source = entry.source
     weight, bias = source.values(seen, given)
     if not weight.is_cpu:
@@ -249,7 +261,7 @@ def _give(entry: Entry, seen: Seen, make: Callable[[], Plan], given: Sequence[An
     whole = True
     if found is None or found[0] is not seen:
         found = seen, entry.plan.pack(weight, weights_layout="kcrs")
-        # Another thread or process may have written them meanwhile: then they are packed again at the next call.
+        # If another thread or process wrote to them meanwhile, they are packed again at the next call.
         whole = seen.same(tensors)
         if whole:
             source.packs[entry.plan.packing] = found
@@ -257,7 +269,7 @@ def _give(entry: Entry, seen: Seen, make: Callable[[], Plan], given: Sequence[An
             source.made = None
     try:
         entry.plan.use(found[1])
-    except Busy:  # another thread's run still reads the old ones
+    except Busy:  # a run of another thread still reads the old weights
         entry.plan = make()
         entry.plan.use(found[1])
     entry.bias = bias
@@ -266,9 +278,9 @@ def _give(entry: Entry, seen: Seen, make: Callable[[], Plan], given: Sequence[An
 
 def ready(kept: Kept, key: tuple, place: tuple, given: Sequence[Any], make: Callable[[], Plan], frozen: bool,
           fold: Callable[..., tuple[Tensor, Tensor]] | None = None) -> tuple[Plan, Tensor | None]:  # fmt: skip
-    """The plan of this key with the weights that `given` holds now, and the bias that is folded with them.
+    """Returns the plan of this key with the present weights, and the bias that is folded with them.
 
-    given: the tensors that weights are made of, the filters first; None where there is none. place: where they are.
+    given: the tensors that weights are made from, the filters first; None for an absent one. place: their place.
     """
     tensors = given if fold is None else [tensor for tensor in given if tensor is not None]
     entry = kept.find(key)
@@ -279,12 +291,12 @@ def ready(kept: Kept, key: tuple, place: tuple, given: Sequence[Any], make: Call
                 entry = Entry(make(), source_of(place, tensors, fold))
                 kept.keep(key, tensors, entry)
     if not frozen and tensors[0].is_cuda:
-        if hasattr(entry.plan, "repack"):  # on the stream, without comparing
+        if hasattr(entry.plan, "repack"):  # packs on the stream, without a comparison
             weight, bias = (tensors[0].detach(), None) if fold is None else fold(*given)
             entry.plan.repack(weight.detach(), weights_layout="kcrs")
             return entry.plan, bias
         if torch.cuda.is_current_stream_capturing() and entry.seen is not None:
-            return entry.plan, entry.bias  # comparing would wait for the device, which a capture forbids
+            return entry.plan, entry.bias  # a comparison would wait for the device, which a capture forbids
     seen = entry.source.look(tensors, frozen)
     if entry.seen is not seen:
         with _packing:

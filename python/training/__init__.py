@@ -1,1 +1,1 @@
-"""Training tools of Convoy: data, the deployed spiking network, many networks trained at once, optimiser, teacher."""
+"""Training tools of Convoy: data, the deployed spiking network, many networks trained together, optimiser, teacher."""

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whenever the process or the machine stops."""
+"""Writes files atomically: a file is complete or absent whenever the process or the machine stops."""
 
 import hashlib
 import io
@@ -13,7 +13,7 @@ HEAD = b"convoy training 1 sha256 "
 
 
 def replace(path, write):
-    """Calls write(file) on a temporary file beside `path`, which then takes its name."""
+    """Calls write(file) on a temporary file, and then renames that file to `path`."""
     path = Path(path)
     temporary = path.with_name(path.name + ".tmp")
     with open(temporary, "wb") as file:
@@ -24,15 +24,20 @@ def replace(path, write):
 
 
 def write_bytes(path, data):
+    """Writes bytes to a file atomically."""
     replace(path, lambda file: file.write(data))
 
 
 def write_text(path, text):
+    """Writes a text to a file atomically."""
     write_bytes(path, text.encode())
 
 
 def save(path, value):
-    """Tensors, numbers, texts in lists and dicts, behind a line with their checksum: torch's reader looks at none."""
+    """Saves tensors, numbers and texts, in lists and dicts, after a line with their checksum.
+
+    PyTorch's reader checks no checksum.
+    """
     buffer = io.BytesIO()
     torch.save(value, buffer)
     data = buffer.getvalue()
@@ -40,12 +45,12 @@ def save(path, value):
 
 
 def load(path, what):
-    """What save() wrote; DataError that says it is not `what` where a byte is missing or another one."""
+    """Returns the value that save() wrote. Raises DataError if a byte is wrong. The message calls the file `what`."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        raise DataError(f"{error}. Expected {what}") from None
+        raise DataError(f"{error}. Expected {what}.") from None
     head, _, data = data.partition(b"\n")
     if head != HEAD + hashlib.sha256(data).hexdigest().encode():
-        raise DataError(f"{path}: not {what}, or damaged: its checksum is wrong")
+        raise DataError(f"{path}: not {what}, or damaged: its checksum is wrong.")
     return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)

@@ -1,7 +1,7 @@
-"""Many copies of a spiking network at once, for training: every parameter has a leading dimension S.
+"""Trains many copies of a spiking network together: every parameter has a leading dimension S.
 
-The networks are so small that one copy leaves a GPU idle; S copies cost little more than one. Written with matrix
-products only (a grouped convolution with 8 channels a group is slow), and checked against spiking_net.py.
+The networks are so small that one copy leaves a GPU idle; S copies cost little more than one. The code uses only matrix
+products, because a grouped convolution with 8 channels per group is slow. check.py compares it with spiking_net.py.
 """
 
 import math
@@ -11,9 +11,10 @@ import torch.nn.functional as F
 
 
 def initial(network, copies, seed, device, gain=1.0):
-    """Parameters {'conv1.weight': [S, K, C, R, S], 'conv1.bias': [S, K], ...}, uniform as PyTorch's layers start.
+    """Returns parameters {'conv1.weight': [S, K, C, R, S], 'conv1.bias': [S, K], ...} for the start of training.
 
-    Copy s depends on `seed + s` only. `gain` multiplies the bound of the weights' draws.
+    They are drawn uniformly, as those of PyTorch's layers. Copy s depends on `seed + s` only. `gain` multiplies the
+    bound of the weights' distribution.
     """
     params = {name: torch.empty(copies, *shape) for name, shape in network.shapes.items()}
     for s in range(copies):
@@ -26,7 +27,7 @@ def initial(network, copies, seed, device, gain=1.0):
 
 
 class Spike:
-    """1 where v >= 0. Its gradient is that of one of SpikingJelly's surrogates.
+    """The step function: 1 for v >= 0, else 0. Its gradient is that of one of SpikingJelly's surrogates.
 
     atan: atan(pi/2 alpha v)/pi + 1/2. sigmoid: 1 / (1 + exp(-alpha v)).
     """
@@ -43,12 +44,16 @@ class Spike:
 
 
 class Gradients:
-    """What the backward pass takes for the derivatives that a spiking network does not have.
+    """Replaces the derivatives that a spiking network does not have, in the backward pass.
 
-    route: where the gradient of a pool of spikes goes. Pooled spikes are spike(max v - th) = max spike(v - th): the
-    same value, but the gradient then reaches the neuron nearest to the threshold ("membrane") and not the first of a
-    window of equal spikes ("first", PyTorch's max-pool). Nothing else in the recipe is worth as much accuracy.
-    through_reset: whether a gradient also flows through the reset.
+    Args:
+        surrogate: "atan" or "sigmoid".
+        alpha: The parameter of the surrogate.
+        route: The neuron that gets the gradient of a pool of spikes. Pooled spikes are
+            spike(max v - th) = max spike(v - th): both have the same value. "membrane": the gradient reaches the neuron
+            nearest to the threshold. "first": the first of a window of equal spikes, as in PyTorch's max-pool. No other
+            part of the recipe is worth as much accuracy as "membrane".
+        through_reset: Whether a gradient also flows through the reset.
     """
 
     def __init__(self, surrogate="atan", alpha=2.0, route="membrane", through_reset=False):
@@ -56,9 +61,9 @@ class Gradients:
 
 
 def fire(currents, neuron, gradients, pool=None):
-    """Spikes of integrate-and-fire neurons, one tensor a step; pooled where `pool` is given.
+    """Returns the spikes of integrate-and-fire neurons, one tensor per step; pooled if `pool` is given.
 
-    currents: a tensor a step. pool(x) takes the maximum over each window.
+    currents: one tensor per step. pool(x) takes the maximum over each window.
     """
     v, out, spike = 0.0, [], gradients.spike
     for current in currents:
@@ -76,7 +81,7 @@ def fire(currents, neuron, gradients, pool=None):
 
 
 def window_max(x, dim):
-    """Maximum over 2x2 windows of the two dimensions from `dim`; the maximum's gradient goes to the first."""
+    """Returns the maxima of 2x2 windows in two dimensions from `dim`. The first of equal maxima gets the gradient."""
     h, w = x.shape[dim : dim + 2]
     x = x.unflatten(dim + 1, (w // 2, 2)).unflatten(dim, (h // 2, 2))
     rows = [x.select(dim + 1, i) for i in range(2)]
@@ -88,7 +93,7 @@ def window_max(x, dim):
 
 
 def first_layer(network, params, x):
-    """Sums [B, P, Q, S, K] of the first convolution: one product serves all copies and steps, which see the same."""
+    """Returns sums [B, P, Q, S, K] of the first convolution. One product serves all copies and steps."""
     layer = network.layers[0]
     k, c, r, s = layer.weight
     copies, batch = params[layer.name + ".bias"].shape[0], x.shape[0]
@@ -101,7 +106,7 @@ def first_layer(network, params, x):
 
 
 def convolution(layer, params, maps):
-    """Sums [S, M, P, Q, K] of maps [S, M, H, W, C]: im2col, whose columns are in the order (r, s, c)."""
+    """Returns sums [S, M, P, Q, K] of maps [S, M, H, W, C] by im2col, whose columns have the order (r, s, c)."""
     k, c, r, s = layer.weight
     copies, many = maps.shape[:2]
     maps = F.pad(maps, (0, 0) + (layer.pad,) * 4) if layer.pad else maps
@@ -113,24 +118,24 @@ def convolution(layer, params, maps):
 
 
 def product(layer, params, x):
-    """Sums [S, M, K] of x [S, M, C]."""
+    """Returns sums [S, M, K] of x [S, M, C]."""
     return torch.baddbmm(params[layer.name + ".bias"][:, None], x, params[layer.name + ".weight"].transpose(1, 2))
 
 
 def forward(network, params, x, gradients):
-    """Mean logits [S, B, classes] for normalised images x [B, H, W, C], shown in each step."""
+    """Returns mean logits [S, B, classes] for normalised images x [B, H, W, C], which are the input of each step."""
     first, steps, batch = network.layers[0], network.steps, x.shape[0]
     copies = params[first.name + ".bias"].shape[0]
     current = first_layer(network, params, x)
     spikes = fire([current] * steps, first.neuron, gradients, (lambda v: window_max(v, 1)) if first.pool else None)
-    # [S, T * B, H, W, C] from here on.
+    # Maps are [S, T * B, H, W, C] from here on.
     maps = torch.stack(spikes).flatten(0, 1).permute(3, 0, 1, 2, 4)
     for layer in network.convolutions[1:]:
         current = convolution(layer, params, maps)
         pool = (lambda v: window_max(v, 2)) if layer.pool else None
         spikes = fire(current.unflatten(1, (steps, batch)).unbind(1), layer.neuron, gradients, pool)
         maps = torch.stack(spikes, dim=1).flatten(1, 2)
-    # In PyTorch's order: channels before rows and columns.
+    # PyTorch's order is channels before rows and columns.
     y = maps.permute(0, 1, 4, 2, 3).reshape(copies, steps * batch, -1)
     for layer in network.linear[:-1]:
         current = product(layer, params, y).unflatten(1, (steps, batch)).unbind(1)
@@ -140,7 +145,7 @@ def forward(network, params, x, gradients):
 
 
 def cross_entropy(logits, labels):
-    """Sum over the copies of the mean cross-entropy. logits [S, B, classes], labels [B]."""
+    """Returns the sum over the copies of the mean cross-entropy. logits [S, B, classes], labels [B]."""
     copies, batch = logits.shape[:2]
     return (
         -torch.log_softmax(logits, -1).gather(2, labels.expand(copies, batch)[..., None])[..., 0].mean(1).sum()
@@ -148,7 +153,7 @@ def cross_entropy(logits, labels):
 
 
 def distillation(logits, taught, temperature=3.0):
-    """Sum over the copies of the mean KL divergence to the teacher's logits [B, classes], at `temperature`."""
+    """Returns the sum over the copies of the mean KL divergence to the teacher's logits [B, classes]."""
     soft = F.softmax(taught / temperature, -1)
     kl = (soft * (torch.log_softmax(taught / temperature, -1) - torch.log_softmax(logits / temperature, -1))).sum(-1)
     return temperature**2 * kl.mean(1).sum()
@@ -156,7 +161,7 @@ def distillation(logits, taught, temperature=3.0):
 
 @torch.no_grad()
 def predict(network, params, images, normalise, batch=500):
-    """Labels [S, N] of u8 images [N, H, W, C] in true fp32, whatever precision training uses."""
+    """Returns labels [S, N] of u8 images [N, H, W, C], computed in true fp32 whatever precision training uses."""
     tf32 = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = False
     try:

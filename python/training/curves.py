@@ -1,4 +1,4 @@
-"""Validation accuracy and loss over the epochs, as an SVG that shows on light and dark pages."""
+"""Draws validation accuracy and loss over the epochs as an SVG for light and dark pages."""
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 48, 592, 48, 262
@@ -10,18 +10,19 @@ STYLE = """\
 
 
 def axis(values):
-    """(least, most) with some room, never empty."""
+    """Returns (lower end, upper end) of an axis, with some room around the values; it is never empty."""
     least, most = min(values), max(values)
     room = 0.05 * (most - least) or 0.01
     return least - room, most + room
 
 
 def place(value, ends, low, high):
+    """Returns the position of a value between the pixels low and high."""
     return low + (high - low) * (value - ends[0]) / (ends[1] - ends[0])
 
 
 def curves(history):
-    """history: a list of {"epoch", "loss", "mean", "best"}; accuracies stand at the left, the loss at the right."""
+    """Returns the SVG. history: a list of {"epoch", "loss", "mean", "best"}. The loss has the axis at the right."""
     epochs = axis([point["epoch"] for point in history])
     accuracy = axis([point[key] for point in history for key in ("mean", "best")])
     loss = axis([point["loss"] for point in history])

@@ -1,11 +1,11 @@
-"""Images on the device: normalisation, and augmentation by table look-up."""
+"""Normalises and augments images on the device. Augmentation is a table look-up."""
 
 import numpy as np
 import torch
 
 
 class Normalise:
-    """u8 images [..., C] as a network sees them: (x / 255 - mean) / std in fp32."""
+    """Converts u8 images [..., C] to a network's input: (x / 255 - mean) / std in fp32."""
 
     def __init__(self, network, device):
         self.mean = torch.tensor(network.mean, dtype=torch.float32, device=device)
@@ -16,10 +16,10 @@ class Normalise:
 
 
 class Augmenter:
-    """Flips and shifts of images [N, H, W, C] as one gather: variant v of image i is `padded[i][offsets[v]]`.
+    """Flips and shifts images [N, H, W, C] with one gather: variant v of image i is `padded[i][offsets[v]]`.
 
-    There are few variants (2 flips x (2 * shift + 1)^2), so what a teacher says about each can be computed once
-    and looked up in training. Shifts bring in 0.
+    There are few variants (2 flips x (2 * shift + 1)^2), so a teacher's logits for each can be computed once and
+    looked up in training. Shifts bring in zeros.
     """
 
     def __init__(self, images, shift, device):
@@ -40,9 +40,10 @@ class Augmenter:
 
     @property
     def variants(self):
+        """The number of variants of an image."""
         return len(self.offsets)
 
     def __call__(self, index, variant):
-        """Images [B, H, W, C] u8 of `index` [B] under `variant` [B]."""
+        """Returns u8 images [B, H, W, C]: the variants `variant` [B] of the images `index` [B]."""
         flat = index[:, None] * self.images.shape[1] + self.offsets[variant]
         return self.images.view(-1)[flat].view(-1, *self.shape)

@@ -1,7 +1,7 @@
 """Muon for stacked networks: momentum, orthogonalised by Newton-Schulz; AdamW for the biases.
 
-Every parameter has a leading dimension S, one slice a network, and every update treats the slices apart. All state
-and the learning-rate table live on the device and `step` reads nothing back, so a CUDA graph can hold it.
+Every parameter has a leading dimension S, one slice per network, and every update treats the slices separately. All
+state and the table of learning rates are on the device, and `step` reads no value back, so a CUDA graph can capture it.
 """
 
 import math
@@ -13,7 +13,7 @@ QUINTIC = (3.4445, -4.7750, 2.0315)
 
 
 def orthogonalise(g, rounds=5):
-    """The nearest semi-orthogonal matrix, roughly, to each of g [S, m, n]."""
+    """Returns, for each matrix of g [S, m, n], roughly the nearest semi-orthogonal matrix."""
     wide = g.shape[1] <= g.shape[2]
     x = g if wide else g.transpose(1, 2)
     x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
@@ -28,8 +28,8 @@ def orthogonalise(g, rounds=5):
 class Muon:
     """Updates a dict of parameters [S, ...]: Muon for weights (3 or more dimensions), AdamW for the rest ([S, k]).
 
-    lr, adam_lr and weight_decay are numbers; the schedule is a linear warm-up of `warmup`, a share of `steps`, and a
-    cosine to 0 over all of them.
+    The learning rates follow a schedule: a linear warm-up over `warmup`, a share of `steps`, times a cosine that falls
+    to 0 over all steps.
     """
 
     def __init__(self, params, steps, lr=0.02, adam_lr=0.01, weight_decay=0.01, warmup=0.02, momentum=0.95,
@@ -47,6 +47,7 @@ class Muon:
 
     @torch.no_grad()
     def step(self, grads):
+        """Updates the parameters with gradients by name."""
         scale = self.schedule.index_select(0, self.count.clamp(max=len(self.schedule) - 1).view(1))
         self.count += 1
         for name, p in self.params.items():
@@ -68,6 +69,6 @@ class Muon:
                 p.sub_(update * (self.adam_lr * scale))
 
     def tensors(self):
-        """{name: tensor} of all state that changes, to be saved and copied back into."""
+        """Returns all state that changes, as {name: tensor}, to save it and to copy it back."""
         state = {f"{name}.{i}": t for name, moments in self.state.items() for i, t in enumerate(moments)}
         return state | {"count": self.count}

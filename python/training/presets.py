@@ -1,4 +1,4 @@
-"""Recipes by name: what `train` does where an option is not given."""
+"""Recipes by name: the default values of the options of `train`."""
 
 OURS = {
     "epochs": 400,
@@ -17,10 +17,10 @@ OURS = {
     "seeds": 16,
 }
 
-# A published recipe for this network, whose script leaves SpikingJelly's defaults where it names nothing: a sigmoid of
-# steepness 4 as surrogate, gradients through the reset, the pool's gradient to the first of equal spikes. It has one
-# network, of seed 42, and cross-entropy alone. Here the cosine falls with each step, there with each epoch, and an
-# epoch's last, smaller batch is left out.
+# A published recipe for this network. Its script keeps SpikingJelly's defaults: a sigmoid of steepness 4 as surrogate,
+# gradients through the reset, and the pool's gradient to the first of equal spikes. It trains one network, of seed 42,
+# with cross-entropy only. Two things differ here: the cosine falls with each step instead of each epoch, and an epoch's
+# last, smaller batch is left out.
 DOCUMENT = {
     "epochs": 1000,
     "batch": 2048,
@@ -42,7 +42,7 @@ PRESETS = {"ours": OURS, "document": DOCUMENT}
 
 
 def fill(args):
-    """Options that were not given get the preset's values."""
+    """Sets options that were not given to the preset's values, and returns the arguments."""
     for name, value in PRESETS[args.preset].items():
         if getattr(args, name) is None:
             setattr(args, name, value)

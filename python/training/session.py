@@ -1,4 +1,4 @@
-"""One run of `train`, from data to results."""
+"""Runs `train`, from data to results."""
 
 import json
 import time
@@ -18,14 +18,14 @@ from .run_folder import RunFolder
 from .students import Students
 from .teacher import logits_of, read_table, teach, train_teacher
 
-# What names a place or says how often to report, and changes no network.
+# Options that name a place or affect only reports. They do not change a network.
 NOT_SETTINGS = ("mode", "out", "data", "resume", "network", "taught", "preset")
 
 
 def make_table(args, device, trained, held, log, processes=None):
-    """The logits [variants, N, 10] of args.teachers networks for every variant of every training image.
+    """Trains args.teachers networks and returns their logits [variants, N, 10] for each variant of each training image.
 
-    Each of several processes trains some of the teachers; all get the table.
+    Several processes divide the teachers among themselves; all get the table.
     """
     processes = processes or Processes()
     images, labels = trained
@@ -49,7 +49,7 @@ def make_table(args, device, trained, held, log, processes=None):
 
 
 def taught_table(args, folder, device, trained, held, variants, log, processes):
-    """The teachers' logits: from --taught, from this run's first part, or made now; None without teachers."""
+    """Returns the teachers' logits, or None without teachers: from --taught, from this run's start, or made now."""
     own, images = folder.path / "teachers.pt", len(trained[1])
     source = processes.first(lambda: args.taught or (str(own) if own.exists() else None))
     if source:
@@ -62,20 +62,21 @@ def taught_table(args, folder, device, trained, held, variants, log, processes):
 
 
 def settings_of(args, network, trained, processes):
+    """Returns the settings that determine the networks of a run."""
     settings = {k: v for k, v in sorted(vars(args).items()) if k not in NOT_SETTINGS}
     settings["network"] = network.text
     settings["images"] = f"{zlib.crc32(trained[1].tobytes(), zlib.crc32(trained[0].tobytes())):08x}"
     if args.taught:
         settings["teachers"] = "of a file"
-    if processes.size > 1:  # they sum in another order than one does
+    if processes.size > 1:  # several processes add in another order than one
         settings["processes"] = processes.size
     return settings
 
 
 def open_folder(args, settings, restarted):
-    """(the run's folder, whether an earlier start is gone on with); (None, True) where that one had finished.
+    """Returns (the run's folder, whether an earlier start is continued), or (None, True) if that start had finished.
 
-    A process that torchrun has started again goes on with what the first one began, if it came so far.
+    After a restart by torchrun, a process continues the run that the first start began.
     """
     begun = restarted and Path(args.out, "settings.json").exists()
     if begun and Path(args.out, "results.json").exists():
@@ -85,11 +86,12 @@ def open_folder(args, settings, restarted):
 
 
 def train(args, network, device, trained, held):
+    """Trains the networks. Raises DataError for options that do not fit the data or the folder."""
     if args.batch > len(trained[1]):
-        raise idx.DataError(f"--batch {args.batch} is more than the {len(trained[1])} training images")
+        raise idx.DataError(f"--batch {args.batch}: expected at most the {len(trained[1])} training images.")
     size = processes_of.started()[2]
     if args.batch % size:
-        raise idx.DataError(f"--batch {args.batch}: expected a multiple of the {size} processes, which share it evenly")
+        raise idx.DataError(f"--batch {args.batch}: expected a multiple of the {size} processes, which share it.")
     args.device = device.type
     with processes_of.joined(device) as processes:
         settings = settings_of(args, network, trained, processes)
@@ -99,11 +101,13 @@ def train(args, network, device, trained, held):
 
 
 def run(args, network, device, trained, held, folder, resume, processes):
+    """Runs the epochs that are left, and writes the results."""
     begin = time.perf_counter()
     torch.backends.cuda.matmul.allow_tf32 = True
     with folder.log_file() if processes.leads else nullcontext() as log_file:
 
         def log(text):
+            """Prints a line with the time, and appends it to the log; in process 0 only."""
             if not processes.leads:
                 return
             line = f"{time.perf_counter() - begin:7.1f} s  {text}"
@@ -126,7 +130,7 @@ def run(args, network, device, trained, held, folder, resume, processes):
                             warmup=args.warmup)  # fmt: skip
         history = folder.restore(students, processes) if resume else []
         if resume:
-            log(f"resumed behind epoch {students.epoch}")
+            log(f"resumed after epoch {students.epoch}")
         log(f"{description.parameters(network):,} parameters, T = {network.steps}, {args.seeds} networks")
         images = torch.from_numpy(idx.images_for(network.image, held[0]).copy()).to(device)
         labels = torch.from_numpy(held[1].astype("int64")).to(device)
@@ -137,9 +141,9 @@ def run(args, network, device, trained, held, folder, resume, processes):
 
 
 def run_epochs(students, args, folder, history, images, labels, log, processes):
-    """The epochs that are left; the validation accuracies behind the last one."""
+    """Runs the epochs that are left, and returns the validation accuracies after the last one."""
     bar = tqdm(total=args.epochs, initial=students.epoch, unit="epoch",
-               disable=None if processes.leads else True)  # None: silent where none looks  # fmt: skip
+               disable=None if processes.leads else True)  # None: no bar without a terminal  # fmt: skip
     with bar:
         while students.epoch < args.epochs:
             loss = students.run_epoch()

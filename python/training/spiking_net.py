@@ -1,4 +1,4 @@
-"""A network as it is deployed, in PyTorch and SpikingJelly: the judge of the fast form and of what is shipped."""
+"""A network in PyTorch and SpikingJelly, as it is deployed: the reference for the fast form and the shipped models."""
 
 import numpy as np
 import torch
@@ -10,13 +10,14 @@ from .weights import read_weights
 
 
 class SpikingNet(nn.Module):
-    """Images [N, C, H, W], normalised, shown in each step, to mean logits [N, classes]."""
+    """A network that maps normalised images [N, C, H, W] to mean logits [N, classes]. Each step has the same input."""
 
     def __init__(self, network, gradient="atan", alpha=2.0, through_reset=False):
         super().__init__()
         self.network = network
 
         def cell(of):
+            """Returns the SpikingJelly neuron of a layer."""
             function = surrogate.ATan(alpha) if gradient == "atan" else surrogate.Sigmoid(alpha)
             options = {
                 "v_threshold": of.threshold,
@@ -34,16 +35,17 @@ class SpikingNet(nn.Module):
                 sums = layer.Linear(of.weight[1], of.weight[0])
             else:
                 sums = layer.Conv2d(of.weight[1], of.weight[0], of.weight[2], padding=of.pad)
-            self.add_module(of.name, sums)  # its parameters have the names of the model's files
+            self.add_module(of.name, sums)  # the parameters get the names of the model's files
             operators.append(sums)
             if of.neuron:
                 operators.append(cell(of.neuron))
             if of.pool:
                 operators.append(layer.MaxPool2d(2, 2))
-        # Not a submodule twice: state_dict names each parameter once.
+        # A list in a list registers no submodule a second time, so state_dict names each parameter once.
         self.operators = [operators]
 
     def forward(self, x):
+        """Returns the mean logits of images."""
         out = 0.0
         for operator in self.operators[0]:
             functional.reset_net(operator)
@@ -57,7 +59,7 @@ class SpikingNet(nn.Module):
 
 @torch.no_grad()
 def predict(folder, network, images, batch=500):
-    """Labels [N] u8 that the model folder gives to u8 images [N, H, W, C]; on the CPU, in fp32."""
+    """Returns the labels [N] u8 of a model folder for u8 images [N, H, W, C], computed on the CPU in fp32."""
     net = SpikingNet(network).eval()
     net.load_state_dict(read_weights(folder, network))
     normalise = Normalise(network, "cpu")

@@ -1,4 +1,4 @@
-"""The training loop of many spiking networks at once: one CUDA graph holds one step."""
+"""The training loop of many spiking networks together. One CUDA graph holds one step."""
 
 import time
 
@@ -10,10 +10,10 @@ from .processes import Processes
 
 
 class Students:
-    """`copies` networks in training on the same batches. Every random draw follows from `seed`.
+    """`copies` networks that are trained on the same batches. `seed` determines all random draws.
 
-    taught: the teachers' logits [variants, N, classes], whose part in the loss is `weight`; or None.
-    processes: each takes its share of every batch, and all take the same step with the mean of their gradients.
+    taught: the teachers' logits [variants, N, classes], or None; `weight` is their part of the loss.
+    processes: each process takes its share of every batch. All make the same step with the mean of their gradients.
     """
 
     def __init__(self, network, augment, normalise, labels, taught, copies, seed, epochs, batch, gradients,
@@ -34,6 +34,7 @@ class Students:
         self.loss_sum = torch.zeros((), device=self.device)
 
         def loss_of(params, images, labels, taught):
+            """Returns the loss of a batch."""
             logits = forward(network, params, normalise(images), gradients)
             if taught is None:
                 return cross_entropy(logits, labels)
@@ -43,6 +44,7 @@ class Students:
         self.graph, self.epoch, self.seconds = None, 0, 0.0
 
     def step(self):
+        """Makes one step of training."""
         at = self.position * self.batch + self.lane
         index, variant = self.order[at], self.variant[at]
         taught = None if self.taught is None else self.taught[variant, index]
@@ -54,6 +56,7 @@ class Students:
         self.position += 1
 
     def shuffle(self):
+        """Draws the order and the variants of the images for an epoch."""
         n = len(self.labels)
         self.order.copy_(torch.randperm(n, device=self.device, generator=self.generator)[: len(self.order)])
         self.variant.random_(0, self.augment.variants, generator=self.generator)
@@ -61,11 +64,11 @@ class Students:
         self.loss_sum.zero_()
 
     def tensors(self):
-        """{name: tensor} of all that a step changes and the next epoch does not set anew."""
+        """Returns, as {name: tensor}, the state that a step changes and the next epoch does not reset."""
         return {**self.params, **{f"optimiser.{n}": t for n, t in self.optimiser.tensors().items()}}
 
     def capture(self):
-        """Records one step as a CUDA graph. Warm-up steps change state, so everything is put back afterwards."""
+        """Records one step as a CUDA graph. Warm-up steps change the state, so the state is restored afterwards."""
         state = [*self.tensors().values(), self.position, self.loss_sum]
         saved = [t.detach().clone() for t in state]
         stream = torch.cuda.Stream()
@@ -75,7 +78,7 @@ class Students:
                 self.step()
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        # Threads of NCCL's own may call CUDA meanwhile.
+        # NCCL's own threads may call CUDA meanwhile.
         with torch.cuda.graph(self.graph, capture_error_mode="global" if self.processes.size == 1 else "thread_local"):
             self.step()
         with torch.no_grad():
@@ -83,7 +86,7 @@ class Students:
                 t.copy_(s)
 
     def run_epoch(self):
-        """One pass over the training images; the mean loss of a network."""
+        """Makes one pass over the training images, and returns the mean loss of a network."""
         begin = time.perf_counter()
         if self.graph is None and self.device.type == "cuda":
             self.capture()
@@ -96,7 +99,7 @@ class Students:
         return loss
 
     def state(self):
-        """All that a resumed run needs to go on as if it had never stopped."""
+        """Returns the state that a resumed run needs to continue as if it had never stopped."""
         return {
             "tensors": {n: t.detach().cpu().clone() for n, t in self.tensors().items()},
             "generator": self.generator.get_state(),
@@ -106,19 +109,19 @@ class Students:
 
     @torch.no_grad()
     def restore(self, state):
-        """Takes a state() of a run with the same settings; KeyError or RuntimeError where it is none."""
+        """Restores a state() of a run with the same settings. Raises KeyError or RuntimeError for another value."""
         own = self.tensors()
         if own.keys() != state["tensors"].keys():
-            raise KeyError("other parameters")
+            raise KeyError("other parameters than this network's")
         for name, tensor in own.items():
             if tensor.shape != state["tensors"][name].shape:
-                raise RuntimeError(f"{name} of another shape")
+                raise RuntimeError(f"{name} has another shape")
             tensor.copy_(state["tensors"][name])
         self.generator.set_state(state["generator"])
         self.epoch, self.seconds = int(state["epoch"]), float(state["seconds"])
 
     def accuracy(self, images, labels):
-        """Accuracy [S] of the networks on u8 images [N, H, W, C]."""
+        """Returns the accuracy [S] of the networks on u8 images [N, H, W, C]."""
         if self.processes.size == 1:
             return (predict(self.network, self.params, images, self.normalise) == labels).float().mean(1)
         share = self.processes.share(len(labels))

@@ -1,4 +1,4 @@
-"""The teacher: a small residual network, and the table of what it says about every variant of every training image."""
+"""The teacher: a small residual network, and a table of its logits for every variant of every training image."""
 
 import torch
 import torch.nn.functional as F
@@ -10,10 +10,13 @@ from .idx import DataError
 
 
 def block(c_in, c_out):
+    """Returns a convolution with batch-norm and ReLU."""
     return nn.Sequential(nn.Conv2d(c_in, c_out, 3, padding=1, bias=False), nn.BatchNorm2d(c_out), nn.ReLU(inplace=True))
 
 
 class Residual(nn.Module):
+    """Two blocks whose result is added to their input."""
+
     def __init__(self, channels):
         super().__init__()
         self.body = nn.Sequential(block(channels, channels), block(channels, channels))
@@ -23,7 +26,7 @@ class Residual(nn.Module):
 
 
 class Teacher(nn.Module):
-    """u8 images [B, 28, 28, 1] to logits [B, 10]."""
+    """A network that maps u8 images [B, 28, 28, 1] to logits [B, 10]."""
 
     def __init__(self, width=64):
         super().__init__()
@@ -40,7 +43,7 @@ class Teacher(nn.Module):
 
 
 def cut_out(x, side, generator):
-    """Paints a square of `side` pixels of each image [B, 28, 28, 1] in the background's value, 0."""
+    """Sets a random square of `side` pixels of each image [B, 28, 28, 1] to the background's value, 0."""
     corner = torch.randint(0, 29 - side, (len(x), 2), device=x.device, generator=generator)
     at = torch.arange(28, device=x.device)
     inside = (at >= corner[:, :, None]) & (at < corner[:, :, None] + side)
@@ -48,7 +51,7 @@ def cut_out(x, side, generator):
 
 
 def train_teacher(images, labels, epochs, seed, device, batch=500, width=64):
-    """One teacher, trained with SGD and one cycle of the learning rate; bf16 where the device is a GPU."""
+    """Trains a teacher with SGD and one cycle of the learning rate, in bf16 on a GPU, and returns it."""
     torch.manual_seed(seed)
     generator = torch.Generator(device).manual_seed(seed)
     augment = Augmenter(images, 2, device)
@@ -75,7 +78,7 @@ def train_teacher(images, labels, epochs, seed, device, batch=500, width=64):
 
 @torch.no_grad()
 def teach(teachers, augment, count, batch=5000):
-    """The sum of the teachers' logits over `count`, for every variant and image: [variants, N, 10] fp32."""
+    """Returns the sum of the logits divided by `count`, for each variant and image: [variants, N, 10] fp32."""
     device = augment.images.device
     images = len(augment.images)
     table = torch.zeros(augment.variants, images, 10, device=device)
@@ -90,19 +93,19 @@ def teach(teachers, augment, count, batch=5000):
 
 
 def logits_of(teachers, images, batch=1000):
-    """The sum of their logits for u8 images [N, 28, 28, 1]."""
+    """Returns the sum of the teachers' logits for u8 images [N, 28, 28, 1]."""
     with torch.no_grad():
         return torch.cat([sum(net(part) for net in teachers) for part in images.split(batch)])
 
 
 def read_table(path, images, variants):
-    """The logits [variants, N, 10] that `teach` wrote for so many images and variants."""
-    saved = atomic.load(path, "what `teach` writes")
+    """Returns the logits [variants, N, 10] that `teach` wrote. Raises DataError for another number of either."""
+    saved = atomic.load(path, "a file that `teach` wrote")
     table = saved.get("table") if isinstance(saved, dict) else None
     found = tuple(table.shape) if isinstance(table, torch.Tensor) else None
     if found != (variants, images, 10):
         raise DataError(
             f"{path}: logits of shape {found}, expected {(variants, images, 10)} (variants, training images, classes). "
-            "Was it made with the same --limit and --shift?"
+            "Pass the same --limit and --shift as when it was made."
         )
     return table

@@ -158,7 +158,7 @@ class Errors(unittest.TestCase):
         for run in (convoy.verify, convoy.bench):
             with self.assertRaisesRegex(convoy.Error, "stages: 3, expected a stage"):
                 run(3)
-        with self.assertRaisesRegex(convoy.Error, "stages: none in it"):
+        with self.assertRaisesRegex(convoy.Error, "stages: an empty sequence"):
             convoy.verify([])
 
     def test_the_program_in_a_pipe_that_nobody_reads(self):

@@ -87,7 +87,7 @@ class Export(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(convoy.Error, "0: called a second time"):
             convoy.export(nn.Sequential(layer, nn.ReLU(), layer).eval(), folder, torch.randn(1, 1, 6, 6))
 
-    def test_what_is_no_sample(self):
+    def test_values_that_are_no_sample(self):
         with self.assertRaisesRegex(convoy.Error, "sample: a NoneType, expected a tensor"):
             convoy.export(nn.Sequential(nn.Conv2d(3, 8, 3)).eval(), "nowhere", None)
         with self.assertRaisesRegex(convoy.Error, "model: an int, expected a torch.nn.Module"):
@@ -177,9 +177,9 @@ class Export(unittest.TestCase):
             for model, said in (
                 (nn.Sequential(nn.Conv2d(3, 4, 3), nn.AvgPool2d(2)), "1: an AvgPool2d"),
                 (nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect")), "0: padding_mode 'reflect'"),
-                (Twice(), "2 readers"),
+                (Twice(), "read by 2 layers .*expected 1"),
                 (nn.Sequential(nn.Flatten()), "no layers"),
-                (nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten()), "Flatten: nothing behind it, expected Linear"),
+                (nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten()), "Flatten: no layer follows it, expected Linear"),
             ):
                 with self.assertRaisesRegex(convoy.Error, said):
                     convoy.export(model.eval(), folder, x)

@@ -299,14 +299,14 @@ class Fuse(unittest.TestCase):
                                      r"model's weights. Convert it, sample.to\(torch.float32\)"),
             (vgg().bfloat16(), self.x, "expected bfloat16, the type of the model's weights"),
             (vgg(), self.x[:, :2], r"its layer 0, a Conv2d, is given float32 \[2, 2, 32, 32\] on cpu, expected "
-                                   r"float32 \[N, 3, H, W\].*Pass what model"),
+                                   r"float32 \[N, 3, H, W\].*Pass the arguments"),
             (vgg(), self.x[..., :16], r"layer 13, a Linear, is given float32 \[2, .*, expected float32 \[.., 588\]"),
             (vgg(), self.x.to(torch.int64), "sample: int64 .* 0, a Conv2d, is given int64 .*, expected float32"),
             (small, self.x, r"its layer 1, a BatchNorm2d, .*expected float32 \[N, 5, H, W\]"),
             (nn.Sequential(nn.ConvTranspose2d(3, 4, 3)), self.x[:, :1], "a ConvTranspose2d, .* another .*channels"),
-            (Pair(), (self.x, self.x[:1]), r"sample: float32 \[2, .*, float32 \[1, .* as a tuple where that is"),
+            (Pair(), (self.x, self.x[:1]), r"sample: float32 \[2, .*, float32 \[1, .* several as a tuple"),
             (Pair(), self.x, "missing 1 required positional argument: 'y'.* as a tuple"),
-            (vgg(), self.x.to("meta"), "sample: on the meta device, without values; expected one on cpu or cuda"),
+            (vgg(), self.x.to("meta"), "sample: on the meta device, without values, expected cpu or cuda"),
             (vgg().to("meta"), self.x, "model: 0.weight is on the meta device.*to_empty"),
         ):  # fmt: skip
             with self.subTest(said), self.assertRaisesRegex(convoy.Error, said):

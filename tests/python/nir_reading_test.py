@@ -164,12 +164,12 @@ class FromNir(unittest.TestCase):
             ((two, nir.LIF(one / 2, one, one * 0, one)), linear, "n1: tau 0.5 is 0.5 steps of dt=1"),
             ((two, nir.LIF(one * 2, one, one * 0, one * [1, 3])), linear, "n1: v_threshold differs .* 1 to 3"),
             ((two, nir.IF(one * np.nan, one)), linear, "n1: r holds nan"),
-            ((two, nir.IF(one * 1e-300, one)), linear, "n1: v_threshold divided by dt r holds numbers beyond fp32"),
+            ((two, nir.IF(one * 1e-300, one)), linear, "n1: v_threshold divided by dt r holds numbers outside"),
             ((two, nir.IF(np.ones(3), np.ones(3))), linear, r"n1: r has the shape \[3\], expected one number, \[2\]"),
-            ((two, nir.IF(one, one), nir.IF(one, one)), linear, "n2: an IF behind another neuron"),
-            ((lif, conv(w)), image, "n0: a LIF behind no layer"),
+            ((two, nir.IF(one, one), nir.IF(one, one)), linear, "n2: an IF after another neuron"),
+            ((lif, conv(w)), image, "n0: a LIF without a layer before it"),
             ((conv(w), nir.IF(ones * np.arange(6), ones)), image, "n1: r is from 0 to 5 in channel 0"),
-            ((conv(w), flatten), image, "n1: no layer behind it"),
+            ((conv(w), flatten), image, "n1: no layer after it"),
             ((conv(w), nir.Flatten({"input": np.array([4, 6, 6])}, 0, 1)), image, "n1: start_dim 0, end_dim 1"),
             ((conv(w, stride=2, padding="same"),), image, r"n0: padding 'same' with stride \[2, 2\]"),
             ((conv(w, padding=(1, 1, 2)),), image, r"n0: padding is \[1.0, 1.0, 2.0\]"),
@@ -177,10 +177,10 @@ class FromNir(unittest.TestCase):
             ((conv(w, input_shape=(5, 6)),), image, r"n0: input_shape is \[5, 6\], expected \[6, 6\]"),
             ((conv(w, bias=np.ones(3)),), image, r"n0: bias has the shape \[3\], expected \[4\]"),
             ((conv(w * np.inf),), image, "n0: weight holds inf"),
-            ((conv(w.astype(np.float64) * 1e39),), image, "n0: weight holds numbers beyond fp32"),
+            ((conv(w.astype(np.float64) * 1e39),), image, "n0: weight holds numbers outside the range of fp32"),
             ((conv(w), ), [3, 6, 6], r"n0: weight has the shape \[4, 2, 3, 3\], expected \[K, 3/1, R, S\]"),
             ((conv(w, padding=0), ), [2, 2, 2], "n0: input_shape"),
-            ((two, conv(w)), linear, "n1: a Conv2d behind a vector of 2"),
+            ((two, conv(w)), linear, "n1: a Conv2d whose input is a vector of 2"),
             ((two,), [1, 2, 6, 6], r"input: shape is \[1.0, 2.0, 6.0, 6.0\]"),
             ((nir.Linear(np.ones((2, 3))),), linear, r"n0: weight has the shape \[2, 3\], expected \[K, 2\]"),
             ((nir.AvgPool2d(2, 2, 0),), image, "n0: an AvgPool2d"),
@@ -194,7 +194,7 @@ class FromNir(unittest.TestCase):
         node = {"input": nir.Input(np.array([2])), "a": nir.Linear(np.eye(2)), "b": nir.Linear(np.eye(2)),
                 "output": nir.Output(np.array([2])), "x": nir.Linear(np.eye(2))}  # fmt: skip
         edges = [("input", "a"), ("a", "b"), ("b", "output")]
-        for more, said in (([], "x: not in the row"), ([("x", "b")], "b: 2 nodes before it"), ([("b", "a")], "2 nodes"),
+        for more, said in (([], "x: it is not"), ([("x", "b")], "b: 2 nodes before it"), ([("b", "a")], "2 nodes"),
                            ([("b", "none")], "graph: the edge .'b', 'none'."), ([3], "graph: the edge 3")):  # fmt: skip
             graph = nir.NIRGraph(dict(node), list(edges), type_check=False)
             graph.edges += more
@@ -211,8 +211,8 @@ class FromNir(unittest.TestCase):
             file.write("not a graph")
         for given, options, said in (
             (self.folder + "/none.nir", {}, "none.nir: no such file"),
-            (foreign, {}, "foreign: OSError: .*Is it the right file"),
-            (self.folder, {}, "Is it the right file"),
+            (foreign, {}, "foreign: OSError: .*Check the file's name"),
+            (self.folder, {}, "Check the file's name"),
             (None, {}, "graph: a NoneType, expected a nir.NIRGraph"),
             (3, {}, "graph: an int"),
             (nir.Linear(np.eye(2)), {}, "graph: a Linear"),

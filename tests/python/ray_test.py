@@ -224,7 +224,7 @@ class Command(unittest.TestCase):
             model = convoy.demo_model()
             for words, expected in (
                 ([model, here / "small"], r"images of \(9, 9, 1\), expected \(28, 28, 1\)"),
-                ([model, here / "short"], "cut short"),
+                ([model, here / "short"], "Check whether it was cut short"),
                 ([model, here / "short.gz"], "Expected a folder of pictures, or an IDX file"),
                 ([model, here / "text"], "no IDX file of images"),
                 ([model, here / "absent"], "absent.*Expected a folder of pictures"),

@@ -137,7 +137,7 @@ class Operator(unittest.TestCase):
             (lambda: ct.spike(text, x[0], weight), r"expected \[T, N, C, H, W\] with C = 3"),
             (lambda: ct.spike(text, x.double(), weight), "float64, expected float32"),
             (lambda: ct.spike(text, x, weight[:, :2]), r"weight: \[4, 2, 3, 3\], expected \[4, 3, 3, 3\]"),
-            (lambda: ct.spike(text, x, weight, torch.zeros(4)), r"bias: \[4\], expected none"),
+            (lambda: ct.spike(text, x, weight, torch.zeros(4)), r"bias: \[4\], expected None"),
             (lambda: ct.spike(text, x, weight, v=torch.zeros(1, 4, 3, 3)), "expected the membranes"),
             (lambda: ct.spike(text, x, weight, surrogate="tri"), "'tri', expected one of sigmoid, atan"),
         ):  # fmt: skip

@@ -289,7 +289,7 @@ class Networks(unittest.TestCase):
         model = nn.Sequential(nn.Conv2d(1, 4, 3), snntorch.Leaky(0.9, init_hidden=True), nn.MaxPool2d(2)).eval()
         x = torch.rand(2, 1, 9, 9)
         fused = convoy.fuse(model, x, show=False)
-        late = "snnTorch's Leaky: it fires where its membrane is above the threshold, and resets it one step later"
+        late = "snnTorch's Leaky: it fires if its membrane is above the threshold, and resets it one step later"
         self.assertRegex(fused.report.rows[1].reason, late)
         prompt = nn.Sequential(nn.Conv2d(1, 4, 3), snntorch.Leaky(0.9, init_hidden=True, reset_delay=False)).eval()
         self.assertNotIn("one step later", convoy.fuse(prompt, x, show=False).report.rows[1].reason)

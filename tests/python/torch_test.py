@@ -158,14 +158,14 @@ class Operator(unittest.TestCase):
             ("float64, expected float32", (x.double(), weight, bias)),
             (r"x: \[2, 6, 9\], expected \[N, 6, H, W\]", (x[..., 0], weight, bias)),
             (r"weight: \[8, 5, 3, 3\], expected \[8, 6, 3, 3\]", (x, weight[:, :5], bias)),
-            ("bias: none, expected one", (x, weight)),
+            ("bias: None, expected a tensor", (x, weight)),
             (r"bias: \[7\], expected \[8\]", (x, weight, bias[:7])),
         ]:
             with self.assertRaisesRegex(convoy.InvalidOperand, pattern):
                 ct.stage(text, *arguments)
-        with self.assertRaisesRegex(convoy.InvalidOperand, "^x: an ndarray, expected a torch.Tensor$"):
+        with self.assertRaisesRegex(convoy.InvalidOperand, "^x: an ndarray, expected a torch.Tensor.$"):
             ct.stage(text, x.numpy(), weight, bias)
-        with self.assertRaisesRegex(convoy.InvalidOperand, "^weight: a list, expected a torch.Tensor$"):
+        with self.assertRaisesRegex(convoy.InvalidOperand, "^weight: a list, expected a torch.Tensor.$"):
             ct.stage(text, x, weight.tolist(), bias)
         plan = convoy.Plan("n2h9c6k8r3pad1+bias", weight.permute(0, 2, 3, 1))
         for strange in (x.to("meta"), x.to_sparse()):  # without the stack that PyTorch adds

@@ -109,8 +109,8 @@ class Training(Runs):
     def test_a_killed_run_goes_on_to_the_same_bits(self):
         out = self.killed("killed")
         log = self.train(out, "--resume").stdout
-        self.assertIn("resumed behind epoch ", log)
-        self.assertNotIn("resumed behind epoch 0\n", log)
+        self.assertIn("resumed after epoch ", log)
+        self.assertNotIn("resumed after epoch 0\n", log)
         self.assertEqual(len(self.same(out, self.whole)["history"]), 12)
         self.refused(self.train(out, "--resume", code=2), "complete")
 
@@ -234,13 +234,13 @@ class Torchrun(Runs):
         self.assertNotEqual(code, 0)
         self.assertFalse((out / "results.json").exists())
         log = self.train(out, "--resume").stdout
-        self.assertIn("resumed behind epoch ", log)
+        self.assertIn("resumed after epoch ", log)
         self.same(out, self.whole)
 
     def test_one_killed_and_started_again_by_torchrun(self):
         out, code, output = self.kill("restarted", rank=0, restarts=1)
         self.assertEqual(code, 0, output)
-        self.assertIn("resumed behind epoch ", output)
+        self.assertIn("resumed after epoch ", output)
         self.same(out, self.whole)
 
     def test_what_is_refused(self):
