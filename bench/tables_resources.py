@@ -1,4 +1,4 @@
-"""The table of docs/contribute/gpu-resources.md, from what bench/resources.py read in the machine code for 8.0."""
+"""The table of bench/results/sm_80, from what bench/resources.py read in the machine code for 8.0."""
 
 import re
 

@@ -16,7 +16,7 @@ def runs_of(machine):
 
 
 def recipe(row):
-    return "published" if row["run"].startswith("document") else "ours"
+    return "published" if row["run"].startswith("document") else "`ours`"
 
 
 def percent(value):
@@ -30,10 +30,11 @@ def trained(machines):
         rows = runs_of(machine)
         if not rows:
             continue
-        lines += [f"{machine.short}; accuracies in %, on 5,000 validation images and, of the network with the best of "
-                  "these, on 10,000 test images, read once:", "",
-                  "| recipe | T | epochs | seeds | validation, mean | standard deviation | best | its test | standard "
-                  "error | s an epoch |", "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"]
+        lines += [f"{machine.short}, accuracies in %. *Validation* is on 5,000 images.",
+                  "*Test* is the accuracy of the network with the best validation accuracy on 10,000 test images, which",
+                  "were read once.", "",
+                  "| recipe | T | epochs | seeds | validation, mean | standard deviation | best | test | standard "
+                  "error | s per epoch |", "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"]
         for row in rows:
             error = (row["test"] * (1 - row["test"]) / 10000) ** 0.5
             lines.append(f"| {recipe(row)} | {row['T']} | {row['epochs']} | {row['seeds']} "

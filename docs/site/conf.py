@@ -60,3 +60,4 @@ cpp_id_attributes = ["CONVOY_API"]
 autodoc_mock_imports = ["torch", "nir", "ray", "numpy"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
+napoleon_use_ivar = True
