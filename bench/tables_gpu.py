@@ -126,7 +126,7 @@ def two_stages(result):
     lines = [
         f"`{result['first']}`, then `{result['second']}`.",
         "",
-        "| what | µs | time / one launch |",
+        "| launches | µs | time / one launch |",
         "|---|---:|---:|",
     ]
     one = result["microseconds"]["one launch"]

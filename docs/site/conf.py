@@ -61,3 +61,4 @@ autodoc_mock_imports = ["torch", "nir", "ray", "numpy"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 napoleon_use_ivar = True
+default_role = "code"  # single backticks in docstrings
