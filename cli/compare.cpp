@@ -116,8 +116,10 @@ int run_compare(const CompareArguments& arguments) {
 void add_compare(Command& app, int& exit_code) {
   auto arguments = std::make_shared<CompareArguments>();
   Command* command =
-      app.add_subcommand("compare", "Compare the dumps in a folder with the reference's");
-  command->add_option("folder", arguments->folder, "Where `convoy dump` wrote both sides")
+      app.add_subcommand("compare", "Compare the dumps of a network with those of the reference");
+  command
+      ->add_option("folder", arguments->folder,
+                   "Folder with both dumps, as written by convoy dump or convoy check --save")
       ->type_name("FOLDER")
       ->required()
       ->check(not_empty());
@@ -125,7 +127,7 @@ void add_compare(Command& app, int& exit_code) {
   add_json(*command, arguments->json);
   command->footer(
       "Example: convoy compare dumps --tol 1e-4 --topk 10\n"
-      "Exit code 0: all agree; 1: an operator is off; 2: usage or input.");
+      "Exit code 0: all operators agree; 1: an operator is wrong; 2: usage or input.");
   command->callback([arguments, &exit_code] { exit_code = run_compare(*arguments); });
 }
 

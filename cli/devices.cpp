@@ -150,10 +150,11 @@ void add_devices(Command& app, int&) {
     bool json = false, no_measure = false;
   };
   auto arguments = std::make_shared<Arguments>();
-  Command* command = app.add_subcommand("devices", "Tell what is here, what is usable and why not");
+  Command* command = app.add_subcommand(
+      "devices", "List the CPU and the GPUs, their kernels, and why a GPU is not usable");
   add_json(*command, arguments->json);
   command->add_flag("--no-measure", arguments->no_measure,
-                    "Leave out the measured peak and copy speed");
+                    "Do not measure the peak and the copy speed of the CPU");
   command->footer("Example: convoy devices --json");
   command->callback([arguments] { run_devices(arguments->json, arguments->no_measure); });
 }

@@ -136,38 +136,47 @@ void run_explain(const ExplainArguments& arguments, int& exit_code) {
 void add_explain(Command& app, int& exit_code) {
   auto arguments = std::make_shared<ExplainArguments>();
   Command* command = app.add_subcommand(
-      "explain", "Tell why a stage runs as it does: sizes, kernels, tile, time and memory traffic");
+      "explain",
+      "Tell why a stage runs on its kernel: sizes, kernels, tile, time and memory traffic");
   command
       ->add_option("stage", arguments->stage,
-                   "The stage, or a chain of them: STAGE > STAGE, as text (docs/use/stages.md)")
+                   "A stage as text (docs/use/stages.md), or a chain: STAGE > STAGE")
       ->type_name("STAGE")
       ->required();
   command
-      ->add_option("--then", arguments->then,
-                   "Another stage: tell instead whether one kernel runs both, and why")
+      ->add_option(
+          "--then", arguments->then,
+          "The next stage of a chain: tell whether one kernel runs both stages, and why; may be "
+          "repeated")
       ->type_name("STAGE")
       ->check(not_empty());
-  add_device(*command, arguments->device);
+  add_device(*command, arguments->device,
+             "; with --map, --smem or --pipe also a GPU by its name, which need not be present: " +
+                 cuda::known_gpu_names());
   add_threads(*command, arguments->threads);
-  command->add_option("--kernel", arguments->kernel, "Force a kernel by name")
+  command
+      ->add_option("--kernel", arguments->kernel, "Use this kernel instead of the planner's choice")
       ->type_name("NAME")
       ->check(not_empty());
-  command->add_option("--tile", arguments->tile, "Force a tile by name")
+  command->add_option("--tile", arguments->tile, "Use this tile instead of the planner's choice")
       ->type_name("NAME")
       ->check(not_empty());
   add_strict(*command, arguments->strict);
   add_no_tuning(*command, arguments->no_tuning);
-  command->add_flag("--no-measure", arguments->no_measure, "Predict only: run nothing");
+  command->add_flag("--no-measure", arguments->no_measure, "Predict times, but run nothing");
   command->add_flag("--all", arguments->all,
-                    "Measure each kernel that fits, not only the chosen one");
-  command->add_option("--seconds", arguments->seconds, "To measure, for each kernel")
+                    "Measure every kernel that can run the stage, not only the chosen one");
+  command->add_option("--seconds", arguments->seconds, "Seconds of measurement per kernel")
       ->type_name("S")
       ->capture_default_str()
       ->check(between(0.001, 60.0));
   arguments->inside.add_to(*command);
   add_trace(*command, arguments->trace);
   add_json(*command, arguments->json);
-  command->footer("Example: convoy explain n4h32c64k128r3pad1+bias+relu+max2");
+  command->footer(
+      "Example: convoy explain n4h32c64k128r3pad1+bias+relu+max2\n"
+      "         convoy explain f16:n32h56c64k128r3pad1 --device h200 --map --gemm 100,7\n"
+      "Exit code 0: success; 1: a traced run (--trace) gave other bits; 2: usage or input.");
   command->callback([arguments, &exit_code] { run_explain(*arguments, exit_code); });
 }
 

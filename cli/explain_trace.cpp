@@ -12,9 +12,11 @@ namespace convoy::cli {
 
 void add_trace(Command& command, TraceArguments& arguments) {
   command
-      .add_option("--trace", arguments.file,
-                  "Run with time stamps taken inside, tell head, loop and tail, and write the time "
-                  "line for https://ui.perfetto.dev; - for the time line alone, on standard output")
+      .add_option(
+          "--trace", arguments.file,
+          "Run with time stamps inside the kernel, print the times of head, loop and tail, and "
+          "write the time line to this file, for https://ui.perfetto.dev; - prints only the "
+          "time line, on standard output")
       ->type_name("FILE")
       ->check(not_empty());
 }

@@ -11,13 +11,13 @@ namespace convoy::cli {
 void ImageOptions::add_to(Command& command) {
   command
       .add_option("--images", images,
-                  "IDX images, plain or gzip (without it the Fashion-MNIST test set)")
+                  "Images, an IDX file, plain or gzip; by default the Fashion-MNIST test set")
       ->type_name("FILE")
       ->check(not_empty());
   command
       .add_option("--data", data,
-                  "Where to look for the test set; without it in CONVOY_DATA, the XDG data folder "
-                  "and Debian's")
+                  "Folder with the Fashion-MNIST test set; by default the folder CONVOY_DATA, then "
+                  "$XDG_DATA_HOME/convoy, then /usr/share/datasets/fashion-mnist")
       ->type_name("FOLDER")
       ->check(not_empty());
 }

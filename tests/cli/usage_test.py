@@ -35,6 +35,15 @@ class Usage(CliTest):
                 self.assertRegex(result.stdout, rf"convoy {name} \S")
                 self.assertIn("xample", result.stdout)
 
+    def test_help_of_device_lists_every_gpu_that_explain_knows(self):
+        refused = convoy("explain", STAGE, "--map", "--device", "toaster").stderr
+        names = re.search(r"one of ((?:\w+, )*\w+)", refused)[1].split(", ")
+        self.assertIn("h200", names)
+        helped = re.search(r"--device DEVICE(.*?)--threads", convoy("explain", "--help").stdout, re.S)[1]
+        for name in names:
+            with self.subTest(name):
+                self.assertRegex(helped, rf"\b{name}\b")
+
     def test_without_a_word_the_help_is_an_error(self):
         result = convoy()
         self.assertEqual((result.returncode, result.stdout), (2, ""))
