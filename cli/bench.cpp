@@ -49,7 +49,9 @@ bench::Options options_of(const BenchArguments& arguments, bool terminal) {
   if (options.plan.device.kind == DeviceKind::cuda)
     options.bandwidth = bench::measure_gpu_copy_bandwidth(machine_for(options.plan).device);
   else if (options.apart)
-    throw Error("--apart: on a CPU runs never overlap. Leave it out, or give --device cuda.");
+    throw Error(
+        "--apart: found a CPU, expected a GPU: on a CPU runs never overlap. Leave it out, or give "
+        "--device cuda.");
   return options;
 }
 
@@ -135,7 +137,10 @@ void BenchReport::print(const Machine& machine, const bench::Options& options) c
 void BenchReport::write_page(const Machine& machine) const {
   if (!html_.asked_for()) return;
   if (rows_.empty())
-    throw Error("--html: no stage could be measured, so that there is nothing to show.");
+    throw Error(
+        "--html: no stage could be measured, expected at least one to show. The messages above "
+        "give "
+        "the reasons.");
   report::PageRequest request;
   request.title = "convoy bench";
   request.results = report::results_of(all_, machine.device.kind == DeviceKind::cuda);
@@ -157,10 +162,10 @@ void expect_no_other_contestants(const BenchArguments& arguments, const Chain& c
                                                 {"--apart", arguments.apart}};
   for (const auto& [flag, given] : flags)
     if (given)
-      throw Error(
-          fmt::format("{}: expected single stages, found \"{}\". A chain is timed beside its "
-                      "stages one by one. Leave one of them out.",
-                      flag, to_text(chain)));
+      throw Error(fmt::format(
+          "{}: found the chain \"{}\", expected single stages: a chain is only compared "
+          "with its own stages. Leave the option or the chain out.",
+          flag, to_text(chain)));
 }
 
 int run_bench(const BenchArguments& arguments) {

@@ -48,7 +48,7 @@ void print_table(const CheckReport& report) {
     timed = timed || one.timed;
   }
   fmt::print("{:<{}}  {:<10}  {:<{}}  {:>9}  {:>9}  {:>8}  {:>12}", "operator", name, "kind",
-             "kernel", kernel, "max error", "relative", "off", "at threshold");
+             "kernel", kernel, "max error", "relative", "wrong", "at threshold");
   if (timed) fmt::print("  {:>10}  {:>12}", "Convoy ms", "reference ms");
   fmt::print("\n");
   for (const CheckedOperator& one : report.operators) {
@@ -70,7 +70,7 @@ void print_table(const CheckReport& report) {
 void print_predictions(const CheckReport& report) {
   const inspect::Predictions& labels = report.predictions;
   if (!labels.any) {
-    fmt::print("predictions: none, the last layer gives no vector\n");
+    fmt::print("predictions: none, because the output of the last layer is not a vector\n");
     return;
   }
   const Index same = report.images - static_cast<Index>(labels.differing.size());

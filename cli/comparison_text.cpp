@@ -48,7 +48,7 @@ std::string text_of(const inspect::Difference& difference, const std::vector<Ind
 
 std::string off_text(const std::string& name, const inspect::Comparison& comparison,
                      const std::vector<Index>& shape) {
-  std::string text = fmt::format("{}: {} of {} values are off", printable(name), comparison.off,
+  std::string text = fmt::format("{}: {} of {} values are wrong", printable(name), comparison.off,
                                  comparison.values);
   if (comparison.not_finite > 0)
     text += fmt::format(", {} of them NaN or infinite", comparison.not_finite);

@@ -78,9 +78,10 @@ void print_gpus(const gpu::Survey& survey) {
     line("compute capability",
          fmt::format("{}, {} multiprocessors", capability(gpu), gpu.multiprocessors));
     line("memory",
-         fmt::format("{:.1f} GB at {:.0f} GB/s by its clock, L2 {} KiB, {} KiB shared a CTA",
-                     static_cast<double>(gpu.memory_bytes) * 1e-9, gpu.memory_bandwidth * 1e-9,
-                     gpu.l2_bytes >> 10, gpu.shared_memory_bytes >> 10));
+         fmt::format(
+             "{:.1f} GB at {:.0f} GB/s by its clock, L2 {} KiB, {} KiB shared memory per CTA",
+             static_cast<double>(gpu.memory_bytes) * 1e-9, gpu.memory_bandwidth * 1e-9,
+             gpu.l2_bytes >> 10, gpu.shared_memory_bytes >> 10));
     line("peak",
          fmt::format("{:.0f} TFLOP/s fp16 on tensor cores, {:.0f} fp32, at the highest clock",
                      gpu.tensor_flops * 1e-12, gpu.peak_flops * 1e-12));
@@ -128,7 +129,7 @@ void run_devices(bool json, bool no_measure) {
   fmt::print("cpu\n");
   line("name", machine.name);
   line("instruction set",
-       fmt::format("{}, {} floats a vector", machine.isa, machine.vector_floats));
+       fmt::format("{}, {} floats per vector", machine.isa, machine.vector_floats));
   line("cores", fmt::format("{} usable, {} threads by default", usable_cores(), machine.threads));
   line("caches", fmt::format("L1 {} KiB, L2 {} KiB, L3 {} KiB", machine.l1_bytes >> 10,
                              machine.l2_bytes >> 10, machine.l3_bytes >> 10));

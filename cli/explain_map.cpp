@@ -32,7 +32,7 @@ std::vector<Index> numbers_of(const char* option, const std::string& text, std::
     right = right && *at++ == ',';
   }
   if (!right || numbers.size() < least || numbers.size() > most)
-    throw Error(fmt::format("explain: {}: found \"{}\", expected {}: whole numbers from 0 on",
+    throw Error(fmt::format("explain: {}: found \"{}\", expected {}, in whole numbers of 0 or more",
                             option, printable(text, 80), form));
   return numbers;
 }
@@ -42,7 +42,10 @@ inspect::MapPoint point_of(const MapArguments& arguments) {
   const int asked = (arguments.at.empty() ? 0 : 1) + (arguments.gemm.empty() ? 0 : 1) +
                     (arguments.thread < 0 ? 0 : 1);
   if (asked > 1)
-    throw Error("explain: found more than one of --at, --gemm and --thread, expected one of them");
+    throw Error(
+        "explain: found more than one of --at, --gemm and --thread, expected one of them. Leave "
+        "the "
+        "others out.");
   if (!arguments.at.empty()) {
     const auto at = numbers_of("--at", arguments.at, 4, 4, "n,p,q,k");
     point.at = inspect::OutputIndex{at[0], at[1], at[2], at[3]};
@@ -60,7 +63,9 @@ inspect::MapPoint point_of(const MapArguments& arguments) {
     }
     point.step = std::max<Index>(arguments.step, 0);
   } else if (!arguments.block.empty() || arguments.step >= 0) {
-    throw Error("explain: --block and --step say where a thread is: give --thread T, too");
+    throw Error(
+        "explain: found --block or --step without --thread, expected --thread T with them, because "
+        "they place a thread. Add it.");
   }
   return point;
 }

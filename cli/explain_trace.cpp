@@ -26,7 +26,8 @@ bool explain_trace(const TraceArguments& arguments, const Stage& stage, const Pl
   const ResultFile file("--trace", arguments.file);
   if (json && file.on_standard_output())
     throw Error(
-        "explain: --json and --trace are both for standard output. Name a file for --trace.");
+        "explain: --json and --trace would both write to standard output, expected one of them. "
+        "Name a file for --trace.");
   const TracedStage traced = trace_stage(stage, options, seconds);
   file.write(inspect::trace_file(traced));
   if (file.alone()) return traced.same_bits;

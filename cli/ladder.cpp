@@ -28,8 +28,8 @@ void run_ladder(const LadderArguments& arguments) {
   options.plan.device = parse_device(arguments.device);
   if (options.plan.device.kind != DeviceKind::cuda)
     throw Error(
-        fmt::format("--device: found \"{}\", expected cuda or cuda:<number>: the ladder's kernels "
-                    "are a GPU's",
+        fmt::format("--device: found \"{}\", expected cuda or cuda:<number>, because the ladder's "
+                    "kernels run on GPUs",
                     arguments.device));
   options.seconds_per_turn = arguments.seconds;
   options.most_rounds = arguments.rounds;

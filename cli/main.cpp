@@ -22,8 +22,9 @@ namespace {
 using convoy::cli::print_error;
 
 int lost_output(int error) {
-  print_error("convoy: standard output: writing failed: {}. Is it closed, or is the disk full?\n",
-              std::strerror(error));
+  print_error(
+      "convoy: standard output: writing failed: {}. Check that it is open and the disk not full.\n",
+      std::strerror(error));
   return 2;
 }
 

@@ -31,8 +31,8 @@ std::vector<Stage> stages_of(const ReportArguments& arguments) {
   for (const OwnedChain& chain : list.read_chains(true)) {
     if (!is_one_stage(chain))
       throw Error(
-          fmt::format("report: expected single stages, found the chain \"{}\". Give its "
-                      "stages one by one.",
+          fmt::format("report: found the chain \"{}\", expected single stages. Give its "
+                      "stages separately.",
                       printable(to_text(chain))));
     stages.push_back(chain.stages.front());
   }

@@ -288,7 +288,7 @@ void run(const RunArguments& arguments) {
   if (!arguments.out.empty() && !npy && !arguments.out.ends_with(".csv"))
     throw Error(
         fmt::format("--out {}: expected a name that ends in .npy (the logits) or .csv "
-                    "(index, label and logits, a line an image).",
+                    "(index, label and logits, one line per image).",
                     printable_path(arguments.out)));
   const ResultFile json("--json", arguments.json), out("--out", arguments.out),
       trace("--trace", arguments.trace);
@@ -332,8 +332,8 @@ void run(const RunArguments& arguments) {
   print_table(network, m, n, right, seconds);
   if (not_finite > 0)
     fmt::print(
-        "not finite  {} of {} images: NaN or infinite outputs, so that their labels mean nothing. "
-        "`convoy dump` writes what each operator gives.\n",
+        "not finite  {} of {} images have NaN or infinite outputs; their labels mean nothing. "
+        "`convoy dump` writes the output of each operator.\n",
         not_finite, n);
   if (profile) fmt::print("{}", to_text(*profile));
   if (arguments.confusion) print_confusion(counts);

@@ -59,7 +59,7 @@ void print_table(const ChainTuneResult& result) {
                row.runs);
   for (const TuneRow& row : result.rows)
     if (!row.refused.empty())
-      fmt::print("    {} {} is refused and never stored: {}.\n", row.kernel, row.tile, row.refused);
+      fmt::print("    {} {} is refused and not stored: {}.\n", row.kernel, row.tile, row.refused);
 }
 
 ChainTuneResult measure(const OwnedChain& chain, const PlanOptions& options,
@@ -67,7 +67,9 @@ ChainTuneResult measure(const OwnedChain& chain, const PlanOptions& options,
   const bool save = !arguments.dry_run;
   if (!is_one_stage(chain)) {
     if (arguments.all_kernels)
-      throw Error("--all-kernels: measures single stages, found a chain. Leave one of them out.");
+      throw Error(
+          "--all-kernels: found a chain, expected single stages. Leave the option or the chain "
+          "out.");
     return tune_chain(chain, options, arguments.seconds, save);
   }
   const Stage& stage = chain.stages.front();

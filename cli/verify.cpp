@@ -66,7 +66,8 @@ void print_text(const Report& report) {
         report.fields.size(), verify::fields().size(), report.least);
   const verify::Tally& tally = report.tally;
   fmt::print(
-      "{} stage{}, {} chain{}, {} checks (of one by a kernel and tile), {} runs, {} outputs "
+      "{} stage{}, {} chain{}, {} checks (one stage or chain by one kernel and tile), {} runs, {} "
+      "outputs "
       "compared, {:.1f} s\n",
       report.stages, report.stages == 1 ? "" : "s", report.chains, report.chains == 1 ? "" : "s",
       report.checks, tally.runs, tally.outputs, report.seconds);
@@ -74,7 +75,7 @@ void print_text(const Report& report) {
     fmt::print("largest error: {:.2f} x that of plain fp32 (2 allowed), {}\n", tally.worst,
                tally.worst_at);
   if (tally.refused > 0)
-    fmt::print("{} runs on views with gaps or least alignment were refused, with a reason\n",
+    fmt::print("{} runs on views with gaps or minimum alignment were refused, with a reason\n",
                tally.refused);
   fmt::print("spikes: {}, of which {} differ with the membrane at the threshold\n",
              tally.spikes.spikes, tally.spikes.excused);

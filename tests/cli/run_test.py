@@ -117,11 +117,11 @@ class Run(CliTest):
             for read in (self.images, self.labels, self.model / "../model/network.txt", self.model / "fc1.bias.txt"):
                 with self.subTest(option=option, read=read):
                     whole = read.read_bytes()
-                    self.refused(self.run_model(option, read), "is what this command reads")
+                    self.refused(self.run_model(option, read), "is a file that this command reads")
                     self.assertEqual(read.read_bytes(), whole)
         _, array = self.save("fc1.weight", (3, 32))
         whole = array.read_bytes()
-        self.refused(self.run_model("--out", array), r"--out .*fc1\.weight\.npy is what this command reads")
+        self.refused(self.run_model("--out", array), r"--out .*fc1\.weight\.npy is a file that this command reads")
         self.assertEqual(array.read_bytes(), whole)
         self.labels.write_bytes(b"no labels")
         self.refused(self.run_model("--out", same), "labels")
@@ -175,7 +175,7 @@ class Run(CliTest):
     def test_images_of_another_size(self):
         small = self.write("t10k-images-idx3-ubyte", idx(0x803, (4, 5, 5), bytes(4 * 5 * 5)))
         self.write("t10k-labels-idx1-ubyte", idx(0x801, (4,), bytes(4)))
-        sizes = ("images of 5x5x1", f"expected {SIZE}x{SIZE}x1")
+        sizes = ("images are 5x5x1", f"expected {SIZE}x{SIZE}x1")
         by_default = convoy("run", self.model, "--data", self.here)
         self.refused(by_default, *sizes, "Give its images with --images FILE")
         named = self.run_model(images=small)
