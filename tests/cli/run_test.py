@@ -330,7 +330,7 @@ class Run(CliTest):
     def test_a_file_in_place_of_a_folder(self):
         file = self.model / "network.txt"
         for model in (file, f"{file}/deeper"):
-            self.refused(self.run_model(model=model), "network.txt is no folder, expected one")
+            self.refused(self.run_model(model=model), "network.txt is not a folder, expected one")
 
     def test_spoiled_networks(self):
         path = self.model / "network.txt"

@@ -62,7 +62,7 @@ class Usage(CliTest):
             (["bench", "extra"], '"extra": not an option or an argument'),
             (["bench", "--stage", STAGE, "--threads"], "--threads: no value given, expected N, 1 to 4096"),
             (["bench", "--shapes"], "--shapes: no value given, expected FILE"),
-            (["explain", "n2h8c16k16r3 + relu"], "column 13: a space, expected none"),
+            (["explain", "n2h8c16k16r3 + relu"], "column 13: found a space, expected none"),
             (["verify", "--stage", STAGE, "--shapes", "list"], "excludes"),
             (["verify", "--stage", STAGE, "--images", "0"], '--images: "0": expected a whole number, 1 or more'),
             (["bench", "--stage", STAGE, "--seconds", "nan"], '--seconds: "nan": expected a number, 0.001 to 10'),
