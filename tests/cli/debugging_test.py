@@ -199,7 +199,7 @@ class Planted(Debugging):
         values = self.values("conv1")
         self.put("conv1", [values[t * 48 + pixel * 3 + k]
                            for t in range(STEPS) for k in range(3) for pixel in range(16)])
-        self.failed(self.compare(), "FAILED: conv1", r"\[T,C,H,W\], PyTorch's order, it agrees")
+        self.failed(self.compare(), "FAILED: conv1", r"agrees if it is read as \[T,C,H,W\], PyTorch's order")
 
     def test_a_value_that_is_none(self):
         self.dump_both()

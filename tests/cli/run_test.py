@@ -38,7 +38,7 @@ class Run(CliTest):
         packed = self.write("images.gz", gzip.compress(data[:90]) + gzip.compress(data[90:]))
         self.assertEqual(self.run_model(images=packed).returncode, 0)
         self.refused(self.run_model(images=self.write("half.gz", packed.read_bytes()[:-9])), "ends early")
-        self.refused(self.run_model(images=self.write("junk.gz", packed.read_bytes() + b"junk")), "behind the end")
+        self.refused(self.run_model(images=self.write("junk.gz", packed.read_bytes() + b"junk")), "after the end")
 
     def test_json(self):
         path = self.here / "out.json"
@@ -307,7 +307,7 @@ class Run(CliTest):
         (self.model / "fc1.weight.txt").write_text("-1e38 1e38 " * 48)
         result = self.run_model("--json", self.here / "lost.json", "--limit", 7)
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertRegex(result.stdout, r"\nnot finite  7 of 7 images: NaN or infinite outputs.*convoy dump")
+        self.assertRegex(result.stdout, r"\nnot finite  7 of 7 images have NaN or infinite outputs.*convoy dump")
         self.assertRegex(result.stdout.splitlines()[-1], r"^\d+\.\d{4}:\d\.\d{4}$")
         self.assertEqual(json.loads((self.here / "lost.json").read_text())["images_not_finite"], 7)
 
@@ -315,7 +315,7 @@ class Run(CliTest):
         path = self.model / "network.txt"
         good = path.read_text()
         path.write_text(good.replace("r3+bias", "r3"))
-        self.refused(self.run_model(), r"conv1\.bias: given, but conv1 has no \+bias", r"Add \+bias .* or remove")
+        self.refused(self.run_model(), r"conv1\.bias: found a bias, but conv1 has no \+bias", r"Add \+bias .* or remove")
         path.write_text(good)
         self.assertEqual(self.run_model().returncode, 0)
 
@@ -325,7 +325,7 @@ class Run(CliTest):
         for name, numbers in (("weight", "3e38 1"), ("bias", "0 0"), ("running_mean", "0 0"),
                               ("running_var", "1e-4 1")):
             (self.model / f"bn.{name}.txt").write_text(numbers)
-        self.refused(self.run_model(), "bn: folded into conv1", "beyond fp32", "unstable")
+        self.refused(self.run_model(), "bn: folding it into conv1", "beyond fp32", "unstable")
 
     def test_a_file_in_place_of_a_folder(self):
         file = self.model / "network.txt"

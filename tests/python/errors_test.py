@@ -128,7 +128,7 @@ class Errors(unittest.TestCase):
     def test_networks(self):
         with self.assertRaisesRegex(convoy.Error, "nowhere"):
             convoy.Network("/nowhere")
-        with self.assertRaisesRegex(convoy.Error, "model: no name, expected the folder of network.txt"):
+        with self.assertRaisesRegex(convoy.Error, "model: found an empty name, expected the folder of network.txt"):
             convoy.Network("")
         for cut in (convoy.demo_model() + "\0/x", os.fsencode(convoy.demo_model()) + b"\0"):
             with self.assertRaisesRegex(convoy.Error, "model: .*has a NUL character"):
@@ -141,7 +141,7 @@ class Errors(unittest.TestCase):
             convoy.Network.from_text("input f32:h4c1\nflatten\nfc k2\n", {})
         with self.assertRaisesRegex(convoy.Error, 'weights: "f8", expected f32, as they are, or f16'):
             convoy.Network(convoy.demo_model(), weights="f8")
-        with self.assertRaisesRegex(convoy.Error, r'fc\.bias": given, but fc has no \+bias'):
+        with self.assertRaisesRegex(convoy.Error, r'fc\.bias": found a bias, but fc has no \+bias'):
             convoy.Network.from_text("input f32:h4c1\nflatten\nfc k2\n", {
                 "fc.weight": np.ones((2, 16), np.float32), "fc.bias": np.ones(2, np.float32)})
         # A state_dict holds more than a network reads: a count of batches, in int64.

@@ -267,7 +267,7 @@ TEST_F(Misused, BatchesThatFitNowhere) {
 TEST_F(Misused, ThreadsAndDevices) {
   NetworkOptions options;
   options.threads = 4097;
-  EXPECT_NE(error_of(options).find("threads: 4097, expected 1 to 4096"), std::string::npos);
+  EXPECT_NE(error_of(options).find("threads: found 4097, expected 1 to 4096"), std::string::npos);
   options.threads = 1;
   options.device.index = 2;
   EXPECT_NE(error_of(options).find("cpu:2"), std::string::npos) << error_of(options);
