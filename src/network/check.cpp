@@ -32,7 +32,7 @@ std::string check_memory(std::initializer_list<Given> all, Device device) {
       const auto from = reinterpret_cast<std::uintptr_t>(other->view.data);
       const auto bytes = static_cast<std::uintptr_t>(extent_bytes(other->view).value());
       if (other->view && begin < from + bytes && from < end)
-        return fmt::format("{} and {} overlap in memory. Give {} memory of its own.", given->name,
+        return fmt::format("{} and {} overlap in memory. Give {} its own memory.", given->name,
                            other->name, given->name);
     }
   }

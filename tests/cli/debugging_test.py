@@ -250,9 +250,9 @@ class BadInput(Debugging):
     def test_two_sides_that_do_not_belong_together(self):
         self.dump_both()
         self.dump("--reference", image=4)
-        self.refused(self.compare(), "image 3, the reference of image 4")
+        self.refused(self.compare(), "image 3, but the reference is of image 4")
         self.dump("--reference", model=self.model)
-        self.refused(self.compare(), "7 operators, the reference 3")
+        self.refused(self.compare(), "7 operators, but the reference has 3")
 
     def test_spoiled_indices(self):
         self.dump_both()
@@ -268,7 +268,7 @@ class BadInput(Debugging):
             (lambda text: text.replace("   3,", "   4,", 1), "bytes|belong"),
             (lambda text: text.replace("   3,", "   9000000000000000000,", 1), "4 GiB"),
             (lambda text: text.replace("   3,", "   -3,", 1), "1 or more"),
-            (lambda text: text.replace("max2", "max3"), "belong together"),
+            (lambda text: text.replace("max2", "max3"), "do not match"),
             (lambda text: text.replace("max2", "maxi"), "operator 3"),
             (lambda text: text.replace("max2", "max2s1000000000"), "operator 3"),
             (lambda text: text.replace('"stage"', '"stadium"'), 'operator 2: has no "stage"'),
