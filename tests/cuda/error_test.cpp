@@ -129,7 +129,7 @@ TEST_F(GpuErrors, MisalignedOperandsAreRefusedOrServed) {
   operands = one.operands();
   operands.x = wide.view().channels(0, 16);
   copy_tensor(one.x, operands.x);
-  expect_in(halo.run(operands).message(), {"x: its pixels lie 19 elements", "16 bytes"});
+  expect_in(halo.run(operands).message(), {"x: its pixels are 19 elements", "16 bytes"});
   general.run(operands).or_throw();
   EXPECT_EQ(one.outputs(), expected);
   expect_usable();
