@@ -250,10 +250,9 @@ void add_bench(Command& app, int& exit_code) {
       ->type_name("FILE")
       ->check(not_empty());
   command
-      ->add_option(
-          "--peers-script", arguments->script,
-          "Script for --peers; by default CONVOY_PEERS_SCRIPT, or else bench/peers.py (on a GPU "
-          "bench/peers_gpu.py) of the source tree")
+      ->add_option("--peers-script", arguments->script,
+                   "Script for --peers; by default CONVOY_PEERS_SCRIPT, or else bench/peers.py (on "
+                   "a GPU bench/peers_gpu.py) in the source tree")
       ->type_name("FILE")
       ->check(not_empty());
   command->add_flag(

@@ -208,10 +208,9 @@ void add_check(Command& app, int& exit_code) {
       ->type_name("FILE")
       ->check(not_empty());
   command
-      ->add_option(
-          "--torch-script", arguments->script,
-          "Script for --torch; by default CONVOY_TORCH_SCRIPT, or else python/check_torch.py "
-          "of the source tree")
+      ->add_option("--torch-script", arguments->script,
+                   "Script for --torch; by default CONVOY_TORCH_SCRIPT, or else "
+                   "python/check_torch.py in the source tree")
       ->type_name("FILE")
       ->check(not_empty());
   arguments->comparison.add_to(*command);

@@ -56,7 +56,7 @@ Check not_empty() {
 void add_device(Command& command, std::string& device, const std::string& more) {
   command
       .add_option("--device", device,
-                  "Where to run: cpu, cuda (the first GPU) or cuda:<number>" + more)
+                  "Device to run on: cpu, cuda (the first GPU) or cuda:<number>" + more)
       ->type_name("DEVICE")
       ->capture_default_str();
 }

@@ -31,11 +31,10 @@ void* allocate_pinned(Device device, std::size_t bytes, const std::string& what)
       cudaHostAlloc(&memory, bytes > 0 ? bytes : 1, cudaHostAllocPortable | cudaHostAllocMapped);
   if (error == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());
-    throw Error(
-        fmt::format("no page-locked memory on the host for {}: {} bytes, which must be free and "
-                    "within what the "
-                    "system lets a process lock. Use a smaller n, or ordinary memory.",
-                    what, bytes));
+    throw Error(fmt::format(
+        "no page-locked memory on the host for {}: it takes {} bytes, which must be free and "
+        "within the limit of locked memory. Use a smaller n, or ordinary memory.",
+        what, bytes));
   }
   cuda::check(error, fmt::format("allocating {} page-locked bytes for {}", bytes, what));
   std::memset(memory, 0, bytes);

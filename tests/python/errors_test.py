@@ -139,7 +139,7 @@ class Errors(unittest.TestCase):
             network(np.zeros((1, 27, 28), np.uint8))
         with self.assertRaisesRegex(convoy.Error, "fc.weight"):
             convoy.Network.from_text("input f32:h4c1\nflatten\nfc k2\n", {})
-        with self.assertRaisesRegex(convoy.Error, 'weights: "f8", expected f32 \(unchanged\) or f16'):
+        with self.assertRaisesRegex(convoy.Error, r'weights: "f8", expected f32 \(unchanged\) or f16'):
             convoy.Network(convoy.demo_model(), weights="f8")
         with self.assertRaisesRegex(convoy.Error, r'fc\.bias": found a bias, but fc has no \+bias'):
             convoy.Network.from_text("input f32:h4c1\nflatten\nfc k2\n", {
