@@ -213,7 +213,7 @@ class ExplainMap(CliTest):
         self.assertEqual(printed["pipeline"]["steps"], 2)  # 27 products, 16 a step
         conflicts = {one["name"]: one["use"]["conflicts"] for one in printed["shared_memory"]["accesses"]}
         self.assertEqual(conflicts.pop("write pixels"), 1)
-        self.assertEqual(conflicts.pop("write where rows begin"), 2)  # 8 of every 16 bytes
+        self.assertEqual(conflicts.pop("write positions of rows"), 2)  # 8 of every 16 bytes
         self.assertEqual(set(conflicts.values()), {0})
         self.assertIn("padding", explained("n1h5c2k3r3pad1", "--kernel", "fma", "--gemm", "0,0"))
 
