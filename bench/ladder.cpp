@@ -44,7 +44,7 @@ void find_climbers(Ladder& ladder, const Stage& stage, const Machine& machine) {
           fmt::format("{}: {}", kernel->name(), fmt::join(kernel->refusals(stage, machine), "; ")));
   }
   if (ladder.rows.empty())
-    throw Error(fmt::format("{}: no rung takes it. {}", to_text(stage),
+    throw Error(fmt::format("{}: no rung can run it. {}", to_text(stage),
                             ladder.left_out.empty() ? "" : ladder.left_out.front()));
   for (LadderRow& row : ladder.rows)
     if (!row.rung->without_kernel.empty())

@@ -19,7 +19,7 @@ nlohmann::json to_json(const Stage& stage, DeviceKind device) {
   if (!type || stage.out || stage.layout != Layout::nhwc || stage.norm || stage.keep.any() ||
       (stage.act.is_neuron() && !gpu))
     throw Error(fmt::format(
-        "--peers: they time {} or keep. Found {}.",
+        "--peers: found {1}, expected {0} or keep.",
         gpu ? "f16, bf16 and f32 NHWC stages without norm" : "f32 NHWC stages without norm, neuron",
         to_text(stage)));
   nlohmann::json json = inspect::json_of(stage);
@@ -50,7 +50,7 @@ inspect::WorkerCommand command_of(const std::string& python, const std::string& 
                                  "onnxruntime, onnx and "
                                  "openvino as --peers-python.";
   command.without_script =
-      fmt::format("--peers needs the source tree; give its bench/{} with --peers-script.",
+      fmt::format("--peers: the source tree was not found. Name its bench/{} with --peers-script.",
                   gpu ? "peers_gpu.py" : "peers.py");
   return command;
 }

@@ -104,19 +104,21 @@ namespace {
 
 std::string notes_of(const std::vector<Row>& rows) {
   std::string text =
-      "GFLOP/s counts the operations of a direct convolution; of peak: of the peak measured in the "
-      "same rounds.\n";
+      "GFLOP/s counts the operations of a direct convolution; of peak: share of the peak measured "
+      "in the same rounds.\n";
   if (rows.empty()) return text;
   if (rows[0].floor > 0)
     text +=
         "floor: the larger of operations over that peak and bytes (x, weights, y once each) over "
         "the copy bandwidth.\n";
   if (!rows[0].peers.empty())
-    text += "ratio: the peer's time / ours, the median over rounds that run all in turn.\n";
+    text +=
+        "ratio: the peer's time / Convoy's, the median over rounds that run all contestants in "
+        "turn.\n";
   if (rows[0].ours.apart > 0)
     text +=
-        "apart: with a foreign kernel that writes one word behind each run, so that runs can't "
-        "overlap; its time is in it.\n";
+        "apart: with a separate kernel that writes one word after each run, so that runs can't "
+        "overlap; its time is included.\n";
   return text;
 }
 

@@ -12,11 +12,11 @@ namespace {
 Stage convolution_of(Stage stage) {
   if (stage.dtype != DType::f32 || stage.output_dtype() != DType::f32 ||
       stage.layout != Layout::nhwc || stage.act.is_neuron() || stage.keep.any())
-    throw Error("--unfused: it times f32 NHWC stages without neuron or keep. Found " +
+    throw Error("--unfused: expected f32 NHWC stages without neuron or keep, found " +
                 to_text(stage) + ".");
   if (!stage.pool && stage.act == no_act)
     throw Error("--unfused: " + to_text(stage) +
-                " has neither activation nor pool: there is nothing to fuse.");
+                " has neither activation nor pool, expected one of them to fuse.");
   stage.act = no_act;
   stage.pool.reset();
   return stage;

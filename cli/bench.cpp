@@ -49,7 +49,9 @@ bench::Options options_of(const BenchArguments& arguments, bool terminal) {
   if (options.plan.device.kind == DeviceKind::cuda)
     options.bandwidth = bench::measure_gpu_copy_bandwidth(machine_for(options.plan).device);
   else if (options.apart)
-    throw Error("--apart: on a CPU runs never overlap. Leave it out, or give --device cuda.");
+    throw Error(
+        "--apart: found a CPU, expected a GPU: on a CPU runs never overlap. Leave it out, or give "
+        "--device cuda.");
   return options;
 }
 
@@ -135,7 +137,10 @@ void BenchReport::print(const Machine& machine, const bench::Options& options) c
 void BenchReport::write_page(const Machine& machine) const {
   if (!html_.asked_for()) return;
   if (rows_.empty())
-    throw Error("--html: no stage could be measured, so that there is nothing to show.");
+    throw Error(
+        "--html: no stage could be measured, expected at least one to show. The messages above "
+        "give "
+        "the reasons.");
   report::PageRequest request;
   request.title = "convoy bench";
   request.results = report::results_of(all_, machine.device.kind == DeviceKind::cuda);
@@ -157,10 +162,10 @@ void expect_no_other_contestants(const BenchArguments& arguments, const Chain& c
                                                 {"--apart", arguments.apart}};
   for (const auto& [flag, given] : flags)
     if (given)
-      throw Error(
-          fmt::format("{}: expected single stages, found \"{}\". A chain is timed beside its "
-                      "stages one by one. Leave one of them out.",
-                      flag, to_text(chain)));
+      throw Error(fmt::format(
+          "{}: found the chain \"{}\", expected single stages: a chain is only compared "
+          "with its own stages. Leave the option or the chain out.",
+          flag, to_text(chain)));
 }
 
 int run_bench(const BenchArguments& arguments) {
@@ -206,69 +211,76 @@ int run_bench(const BenchArguments& arguments) {
 void add_bench(Command& app, int& exit_code) {
   auto arguments = std::make_shared<BenchArguments>();
   Command* command = app.add_subcommand(
-      "bench", "Measure stages, beside other libraries if asked, and chains of stages");
+      "bench", "Measure how fast stages and chains run, and compare with other libraries if asked");
   arguments->stages.add_to(*command);
   arguments->changes.add_to(*command);
   add_device(*command, arguments->device);
   add_threads(*command, arguments->threads);
-  command->add_option("--kernel", arguments->kernel, "Force a kernel by name")
+  command
+      ->add_option("--kernel", arguments->kernel, "Run this kernel instead of the planner's choice")
       ->type_name("NAME")
       ->check(not_empty());
   add_strict(*command, arguments->changes.strict);
   command
       ->add_flag("--both-modes", arguments->both,
-                 "Each stage in default and in strict mode, in the same rounds")
+                 "Measure each stage in default and in strict mode, in the same rounds")
       ->excludes("--strict");
   Option* both_types = command->add_flag(
       "--both-types", arguments->both_types,
-      "Each f16 stage in bf16 too, in the same rounds: equally warm, so that times compare");
-  command->add_flag(
-      "--apart", arguments->apart,
-      "On a GPU: time runs also with a tiny foreign kernel between them, so that they "
-      "can't overlap");
+      "Measure each f16 stage in bf16 as well, in the same rounds, so that the times can be "
+      "compared");
+  command->add_flag("--apart", arguments->apart,
+                    "GPU only: also time runs with a small separate kernel between them, so that "
+                    "consecutive runs "
+                    "cannot overlap");
   add_no_tuning(*command, arguments->no_tuning);
   command->add_flag(
       "--unfused", arguments->unfused,
-      "Time the same stage unfused: convolution + bias, activation and pool, one after the other");
+      "Also time the stage unfused: convolution + bias, then the activation, then the pool");
   command
-      ->add_flag("--peers", arguments->peers,
-                 "Time PyTorch, ONNX Runtime and OpenVINO in turns with Convoy; on a GPU "
-                 "cuDNN, torch.compile and XLA")
+      ->add_flag(
+          "--peers", arguments->peers,
+          "Also time other libraries, in turns with Convoy: PyTorch, ONNX Runtime and OpenVINO "
+          "on a CPU; cuDNN, torch.compile and XLA on a GPU")
       ->excludes(both_types);
   command
       ->add_option("--peers-python", arguments->python,
-                   "Their interpreter; without it .venv of the source tree")
+                   "Python interpreter for --peers; by default CONVOY_PEERS_PYTHON, or else "
+                   ".venv/bin/python of the source tree")
       ->type_name("FILE")
       ->check(not_empty());
   command
       ->add_option("--peers-script", arguments->script,
-                   "Their worker; without it bench/peers.py (on a GPU bench/peers_gpu.py) of "
-                   "the source tree")
+                   "Script for --peers; by default CONVOY_PEERS_SCRIPT, or else bench/peers.py (on "
+                   "a GPU bench/peers_gpu.py) in the source tree")
       ->type_name("FILE")
       ->check(not_empty());
-  command->add_flag("--peers-keep-running", arguments->peers_keep_running,
-                    "On a CPU: do not stop their process while ours is timed");
-  add_rounds(*command, arguments->seconds, arguments->rounds, "Of each contestant in each round");
+  command->add_flag(
+      "--peers-keep-running", arguments->peers_keep_running,
+      "CPU only: do not stop the process of the other libraries while Convoy is timed");
+  add_rounds(*command, arguments->seconds, arguments->rounds,
+             "Seconds per round for each contestant");
   command
       ->add_option("--json", arguments->json,
-                   "Write the result as JSON to a file; - for standard output")
+                   "Write the result as JSON to this file; - for standard output")
       ->type_name("FILE")
       ->check(not_empty());
   command
       ->add_option("--csv", arguments->csv,
-                   "Write the result as CSV to a file; - for standard output")
+                   "Write the result as CSV to this file; - for standard output")
       ->type_name("FILE")
       ->check(not_empty());
   command
       ->add_option("--html", arguments->html,
-                   "Write the result as an HTML page, as convoy report does; - for standard output")
+                   "Write the result as an HTML page, like convoy report; - for standard output")
       ->type_name("FILE")
       ->check(not_empty());
   command->footer(
       "Example: convoy bench --peers --shapes shapes/targets-cpu.txt --json result.json\n"
       "         convoy bench --device cuda --shapes shapes/resnet50.txt --dtype f16\n"
       "         convoy bench --device cuda --stage 'f16:n32h56c64k128r3pad1+bias+relu+max2 > "
-      "f16:n32h28c128k256r1+bias+relu'");
+      "f16:n32h28c128k256r1+bias+relu'\n"
+      "Exit code 0: success; 1: a stage of a list failed; 2: usage or input.");
   command->callback([arguments, &exit_code] { exit_code = run_bench(*arguments); });
 }
 

@@ -48,7 +48,7 @@ void print_table(const CheckReport& report) {
     timed = timed || one.timed;
   }
   fmt::print("{:<{}}  {:<10}  {:<{}}  {:>9}  {:>9}  {:>8}  {:>12}", "operator", name, "kind",
-             "kernel", kernel, "max error", "relative", "off", "at threshold");
+             "kernel", kernel, "max error", "relative", "wrong", "at threshold");
   if (timed) fmt::print("  {:>10}  {:>12}", "Convoy ms", "reference ms");
   fmt::print("\n");
   for (const CheckedOperator& one : report.operators) {
@@ -70,7 +70,7 @@ void print_table(const CheckReport& report) {
 void print_predictions(const CheckReport& report) {
   const inspect::Predictions& labels = report.predictions;
   if (!labels.any) {
-    fmt::print("predictions: none, the last layer gives no vector\n");
+    fmt::print("predictions: none, because the output of the last layer is not a vector\n");
     return;
   }
   const Index same = report.images - static_cast<Index>(labels.differing.size());
@@ -167,40 +167,50 @@ int run_check(const CheckArguments& arguments) {
 void add_check(Command& app, int& exit_code) {
   auto arguments = std::make_shared<CheckArguments>();
   Command* command = app.add_subcommand(
-      "check", "Run chosen operators of a network by Convoy and compare them with the reference");
+      "check", "Compare operators of a network, run by Convoy, with the reference");
   add_model(*command, arguments->model);
-  const std::string names = "Operators (conv1 if1 pool1), whole layers (fuse1), all or none";
-  command->add_option("--op", arguments->checked, names + "; without it all")->type_name("NAME");
-  command->add_option("--time-op", arguments->timed, "Time these too, by both: " + names)
+  const std::string names = "operators (conv1 if1 pool1), whole layers (fuse1), all or none";
+  command
+      ->add_option("--op", arguments->checked,
+                   "Run by Convoy and compare: " + names + "; by default all")
+      ->type_name("NAME");
+  command
+      ->add_option("--time-op", arguments->timed,
+                   "Also time, by Convoy and by the reference: " + names)
       ->type_name("NAME");
   arguments->images.add_to(*command);
-  command->add_option("--img-idx", arguments->image, "The first image of the file")
+  command->add_option("--img-idx", arguments->image, "Index of the first image in the file, from 0")
       ->type_name("I")
       ->capture_default_str()
       ->check(at_least(0));
-  command->add_option("--batch-size", arguments->batch, "So many images from there on")
+  command->add_option("--batch-size", arguments->batch, "Number of images, from --img-idx on")
       ->type_name("B")
       ->capture_default_str()
       ->check(at_least(1));
-  command->add_option("--timesteps", arguments->steps, "Time steps; without it the network's")
+  command
+      ->add_option("--timesteps", arguments->steps,
+                   "Number of time steps; by default that of the network")
       ->type_name("T")
       ->check(between(Index{1}, network::most_steps));
   command
-      ->add_option("--save", arguments->save,
-                   "Write both sides of the checked operators there, for convoy compare")
+      ->add_option(
+          "--save", arguments->save,
+          "Write the outputs of Convoy and of the reference to this folder, for convoy compare")
       ->type_name("FOLDER")
       ->check(not_empty());
   command->add_flag(
       "--torch", arguments->torch,
-      "The reference is PyTorch, with SpikingJelly's neurons, in a process of its own");
+      "Use PyTorch (with SpikingJelly's neurons) as the reference instead of the oracle");
   command
       ->add_option("--torch-python", arguments->python,
-                   "Its interpreter; without it .venv of the source tree")
+                   "Python interpreter for --torch; by default CONVOY_TORCH_PYTHON, or else "
+                   ".venv/bin/python of the source tree")
       ->type_name("FILE")
       ->check(not_empty());
   command
       ->add_option("--torch-script", arguments->script,
-                   "Its worker; without it python/check_torch.py of the source tree")
+                   "Script for --torch; by default CONVOY_TORCH_SCRIPT, or else "
+                   "python/check_torch.py in the source tree")
       ->type_name("FILE")
       ->check(not_empty());
   arguments->comparison.add_to(*command);
@@ -211,7 +221,7 @@ void add_check(Command& app, int& exit_code) {
       "Example: convoy check models/fashion-scnn --op all --time-op all --batch-size 16\n"
       "         convoy check models/fashion-scnn --op conv2 if2 pool2 --save dumps\n"
       "         convoy check models/fashion-scnn --op fuse1 fuse2 --device cuda\n"
-      "Exit code 0: passed; 1: an operator or a prediction is off; 2: usage or input.");
+      "Exit code 0: passed; 1: an operator or a prediction is wrong; 2: usage or input.");
   command->callback([arguments, &exit_code] { exit_code = run_check(*arguments); });
 }
 

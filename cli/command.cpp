@@ -46,6 +46,8 @@ class HelpFormatter : public CLI::Formatter {
     std::string limits = type_and_limits(*option).second;
     if (const std::string value = option->get_default_str(); !value.empty())
       limits += (limits.empty() ? "default " : "; default ") + value;
+    if (option->get_required() && !option->get_positional())
+      limits += limits.empty() ? "required" : "; required";
     return fitted(option->get_description() + (limits.empty() ? "" : " (" + limits + ")"));
   }
   std::string make_subcommand(const CLI::App* command) const override {
@@ -72,13 +74,13 @@ std::string told(const CLI::App& command, const CLI::ParseError& error) {
     std::string words;
     for (const std::string& word : command.remaining())
       words += (words.empty() ? "\"" : ", \"") + printable(word, 80) + "\"";
-    return words + ": no option or argument that it takes";
+    return words + ": not an option or an argument of this subcommand";
   }
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
     const std::string name = text.substr(0, text.find(':'));
     if (const CLI::Option* option = command.get_option_no_throw(name); option != nullptr) {
       const auto [type, limits] = type_and_limits(*option);
-      return name + ": nothing behind it, expected " + type + (limits.empty() ? "" : ", " + limits);
+      return name + ": no value given, expected " + type + (limits.empty() ? "" : ", " + limits);
     }
   }
   return printable(text, 500);
@@ -89,14 +91,13 @@ void print_usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const auto chosen = app.get_subcommands();
   const auto unknown = app.remaining();
   if (!chosen.empty()) {
-    print_error("convoy {0}: {1}. `convoy {0} --help` tells more.\n", chosen.front()->get_name(),
-                told(*chosen.front(), error));
+    print_error("convoy {0}: {1}. `convoy {0} --help` lists the options.\n",
+                chosen.front()->get_name(), told(*chosen.front(), error));
   } else if (!unknown.empty()) {
     std::string names;
     for (const CLI::App* one : app.get_subcommands({})) names += " " + one->get_name();
-    print_error(
-        "convoy: \"{}\": expected a subcommand. There are:{}. `convoy --help` tells more.\n",
-        printable(unknown.front()), names);
+    print_error("convoy: \"{}\": expected a subcommand:{}. `convoy --help` describes them.\n",
+                printable(unknown.front()), names);
   } else {
     print_error("{}", app.help());
   }

@@ -44,7 +44,7 @@ void print_table(const std::vector<ComparedOperator>& all) {
     shape = std::max(shape, shape_text(one.op.shape).size());
   }
   fmt::print("{:<{}}  {:<10}  {:<{}}  {:>9}  {:>9}  {:>9}  {:>8}  {:>12}\n", "operator", name,
-             "kind", "shape", shape, "max error", "mean", "relative", "off", "at threshold");
+             "kind", "shape", shape, "max error", "mean", "relative", "wrong", "at threshold");
   for (const ComparedOperator& one : all) {
     const Comparison& r = one.result;
     fmt::print("{:<{}}  {:<10}  {:<{}}  {:>9.2g}  {:>9.2g}  {:>9.2g}  {:>8}  {:>12}\n",
@@ -57,7 +57,8 @@ void print_table(const std::vector<ComparedOperator>& all) {
 void print_off(const ComparedOperator& one) {
   fmt::print("\n{}", off_text(one.op.name, one.result, one.op.full_shape()));
   if (one.channels_first)
-    fmt::print("  Read as [T,C,H,W], PyTorch's order, it agrees. Expected [T,H,W,C].\n");
+    fmt::print(
+        "  The dump agrees if it is read as [T,C,H,W], PyTorch's order. Expected [T,H,W,C].\n");
 }
 
 void print_text(const std::vector<ComparedOperator>& all) {
@@ -70,11 +71,11 @@ void print_text(const std::vector<ComparedOperator>& all) {
   if (excused > 0)
     fmt::print("\nspikes that differ with the reference's membrane at the threshold: {}{}\n",
                excused,
-               off ? ". What reads them has another input: `convoy check` gives every operator the "
-                     "reference's"
+               off ? ". Operators that read these spikes have another input than in the reference: "
+                     "`convoy check` gives every operator the reference's input"
                    : "");
   if (off)
-    fmt::print("\nFAILED: {} is the first operator that is off, at {}\n", printable(off->op.name),
+    fmt::print("\nFAILED: {} is the first wrong operator, at {}\n", printable(off->op.name),
                text_of(off->result.first, off->op.full_shape()));
   else
     fmt::print("\nall {} operators agree\n", all.size());
@@ -116,8 +117,10 @@ int run_compare(const CompareArguments& arguments) {
 void add_compare(Command& app, int& exit_code) {
   auto arguments = std::make_shared<CompareArguments>();
   Command* command =
-      app.add_subcommand("compare", "Compare the dumps in a folder with the reference's");
-  command->add_option("folder", arguments->folder, "Where `convoy dump` wrote both sides")
+      app.add_subcommand("compare", "Compare the dumps of a network with those of the reference");
+  command
+      ->add_option("folder", arguments->folder,
+                   "Folder with both dumps, as written by convoy dump or convoy check --save")
       ->type_name("FOLDER")
       ->required()
       ->check(not_empty());
@@ -125,7 +128,7 @@ void add_compare(Command& app, int& exit_code) {
   add_json(*command, arguments->json);
   command->footer(
       "Example: convoy compare dumps --tol 1e-4 --topk 10\n"
-      "Exit code 0: all agree; 1: an operator is off; 2: usage or input.");
+      "Exit code 0: all operators agree; 1: an operator is wrong; 2: usage or input.");
   command->callback([arguments, &exit_code] { exit_code = run_compare(*arguments); });
 }
 

@@ -17,16 +17,17 @@ nlohmann::ordered_json number(double value) {
 }  // namespace
 
 void ComparisonOptions::add_to(Command& command) {
-  command.add_option("--tol", tolerance.absolute, "A value may differ by so much")
+  command.add_option("--tol", tolerance.absolute, "Allowed absolute difference of a value")
       ->type_name("X")
       ->capture_default_str()
       ->check(between(0.0, 1e30));
   command
-      .add_option("--rtol", tolerance.relative, "And by so much of its operator's largest value")
+      .add_option("--rtol", tolerance.relative,
+                  "Allowed difference relative to the operator's largest value, added to --tol")
       ->type_name("X")
       ->capture_default_str()
       ->check(between(0.0, 1e30));
-  command.add_option("--topk", topk, "So many of the worst values of each operator")
+  command.add_option("--topk", topk, "Number of worst values to print per wrong operator")
       ->type_name("N")
       ->capture_default_str()
       ->check(between(Index{0}, 1000000));
@@ -47,7 +48,7 @@ std::string text_of(const inspect::Difference& difference, const std::vector<Ind
 
 std::string off_text(const std::string& name, const inspect::Comparison& comparison,
                      const std::vector<Index>& shape) {
-  std::string text = fmt::format("{}: {} of {} values are off", printable(name), comparison.off,
+  std::string text = fmt::format("{}: {} of {} values are wrong", printable(name), comparison.off,
                                  comparison.values);
   if (comparison.not_finite > 0)
     text += fmt::format(", {} of them NaN or infinite", comparison.not_finite);

@@ -78,9 +78,10 @@ void print_gpus(const gpu::Survey& survey) {
     line("compute capability",
          fmt::format("{}, {} multiprocessors", capability(gpu), gpu.multiprocessors));
     line("memory",
-         fmt::format("{:.1f} GB at {:.0f} GB/s by its clock, L2 {} KiB, {} KiB shared a CTA",
-                     static_cast<double>(gpu.memory_bytes) * 1e-9, gpu.memory_bandwidth * 1e-9,
-                     gpu.l2_bytes >> 10, gpu.shared_memory_bytes >> 10));
+         fmt::format(
+             "{:.1f} GB at {:.0f} GB/s by its clock, L2 {} KiB, {} KiB shared memory per CTA",
+             static_cast<double>(gpu.memory_bytes) * 1e-9, gpu.memory_bandwidth * 1e-9,
+             gpu.l2_bytes >> 10, gpu.shared_memory_bytes >> 10));
     line("peak",
          fmt::format("{:.0f} TFLOP/s fp16 on tensor cores, {:.0f} fp32, at the highest clock",
                      gpu.tensor_flops * 1e-12, gpu.peak_flops * 1e-12));
@@ -128,7 +129,7 @@ void run_devices(bool json, bool no_measure) {
   fmt::print("cpu\n");
   line("name", machine.name);
   line("instruction set",
-       fmt::format("{}, {} floats a vector", machine.isa, machine.vector_floats));
+       fmt::format("{}, {} floats per vector", machine.isa, machine.vector_floats));
   line("cores", fmt::format("{} usable, {} threads by default", usable_cores(), machine.threads));
   line("caches", fmt::format("L1 {} KiB, L2 {} KiB, L3 {} KiB", machine.l1_bytes >> 10,
                              machine.l2_bytes >> 10, machine.l3_bytes >> 10));
@@ -150,10 +151,11 @@ void add_devices(Command& app, int&) {
     bool json = false, no_measure = false;
   };
   auto arguments = std::make_shared<Arguments>();
-  Command* command = app.add_subcommand("devices", "Tell what is here, what is usable and why not");
+  Command* command = app.add_subcommand(
+      "devices", "List the CPU and the GPUs, their kernels, and why a GPU is not usable");
   add_json(*command, arguments->json);
   command->add_flag("--no-measure", arguments->no_measure,
-                    "Leave out the measured peak and copy speed");
+                    "Do not measure the peak and the copy speed of the CPU");
   command->footer("Example: convoy devices --json");
   command->callback([arguments] { run_devices(arguments->json, arguments->no_measure); });
 }

@@ -45,19 +45,23 @@ void run_dump(const DumpArguments& arguments) {
 void add_dump(Command& app, int&) {
   auto arguments = std::make_shared<DumpArguments>();
   Command* command =
-      app.add_subcommand("dump", "Write what every operator of a network gives for an image");
+      app.add_subcommand("dump", "Write the output of every operator of a network for one image");
   add_model(*command, arguments->model);
-  command->add_option("folder", arguments->folder, "Where the dumps go; made where it is missing")
+  command
+      ->add_option("folder", arguments->folder,
+                   "Folder for the dumps; created if it does not exist")
       ->type_name("FOLDER")
       ->required()
       ->check(not_empty());
   arguments->images.add_to(*command);
-  command->add_option("--img-idx", arguments->image, "Which image of the file")
+  command->add_option("--img-idx", arguments->image, "Index of the image in the file, from 0")
       ->type_name("I")
       ->capture_default_str()
       ->check(at_least(0));
-  command->add_flag("--reference", arguments->reference,
-                    "By the oracle: dbg_<operator>_ref.bin, and the membranes of neurons");
+  command->add_flag(
+      "--reference", arguments->reference,
+      "Compute by the oracle instead, and write dbg_<operator>_ref.bin and the membranes of "
+      "neurons");
   add_device(*command, arguments->device);
   add_threads(*command, arguments->threads);
   command->footer(

@@ -46,8 +46,8 @@ void explain_chain(const Chain& chain, const PlanOptions& options, const Machine
   const bool one = segments.size() == 1 && segments.front().kernel != nullptr;
   std::string why = segments.front().why;
   if (why.empty())
-    why =
-        fmt::format("by itself: no kernel on {} runs these stages as one", to_text(machine.device));
+    why = fmt::format("by itself: no kernel on {} runs these stages as one",
+                      to_text(machine.device));
   const auto kernels = kernel_table();
   const bool possible = std::any_of(kernels.begin(), kernels.end(), [&](const Kernel* kernel) {
     return is_for_chains(*kernel) && fits(*kernel, chain, machine);
@@ -78,22 +78,23 @@ void run_explain(const ExplainArguments& arguments, int& exit_code) {
   if (arguments.inside.wanted()) {
     if (!arguments.then.empty() || arguments.stage.find('>') != std::string::npos)
       throw Error(
-          "explain: --map, --smem and --pipe are for a single stage, found a chain. Ask for one "
-          "stage after the other.");
+          "explain: --map, --smem and --pipe: found a chain, expected a single stage. Ask for each "
+          "stage separately.");
     if (arguments.all || arguments.trace.asked_for())
       throw Error(
-          "explain: --map, --smem and --pipe run nothing, --all and --trace do. Leave the ones or "
-          "the others out.");
+          "explain: found both --all or --trace, which run kernels, and --map, --smem or --pipe, "
+          "which "
+          "run nothing; expected one kind. Leave one of them out.");
     run_explain_map(arguments.inside,
                     {arguments.stage, arguments.device, arguments.kernel, arguments.tile,
                      arguments.threads, arguments.strict, arguments.json});
     return;
   }
   if (cuda::known_gpu(arguments.device))
-    throw Error(
-        fmt::format("device {}: a GPU by its name is for --map, --smem and --pipe, which run "
-                    "nothing. Add one of these, or give cpu, cuda or cuda:<number>.",
-                    arguments.device));
+    throw Error(fmt::format(
+        "device {}: found the name of a GPU, expected cpu, cuda or cuda:<number>. Names "
+        "are for --map, --smem and --pipe, which run nothing: add one of these.",
+        arguments.device));
   PlanOptions options;
   options.device = parse_device(arguments.device);
   OwnedChain chain = parse_chain(arguments.stage, options.device.kind == DeviceKind::cuda);
@@ -104,20 +105,27 @@ void run_explain(const ExplainArguments& arguments, int& exit_code) {
   options.tile = arguments.tile;
   options.use_tuning = !arguments.no_tuning;
   if (arguments.all && arguments.no_measure)
-    throw Error("explain: --all measures every kernel, --no-measure none. Leave one of them out.");
+    throw Error(
+        "explain: found --all, which measures every kernel, and --no-measure, which measures none; "
+        "expected one of them. Leave one out.");
   if (!is_one_stage(chain)) {
     if (arguments.all || !arguments.kernel.empty() || !arguments.tile.empty())
       throw Error(
-          "explain: --kernel, --tile and --all are for a single stage, found a chain. Leave them "
-          "out.");
+          "explain: --kernel, --tile and --all: found a chain, expected a single stage. Leave "
+          "these "
+          "options out.");
     if (arguments.trace.asked_for())
-      throw Error("explain: --trace is for a single stage, found a chain. Trace them one by one.");
+      throw Error(
+          "explain: --trace: found a chain, expected a single stage. Trace each stage separately.");
     explain_chain(chain, options, machine_for(options), arguments);
     return;
   }
   if (arguments.trace.asked_for()) {
     if (arguments.all)
-      throw Error("explain: --all measures every kernel, --trace runs one. Leave one of them out.");
+      throw Error(
+          "explain: found --all, which measures every kernel, and --trace, which runs one; "
+          "expected "
+          "one of them. Leave one out.");
     if (!explain_trace(arguments.trace, chain.stages.front(), options,
                        arguments.no_measure ? 0 : arguments.seconds, arguments.json))
       exit_code = 1;
@@ -136,38 +144,47 @@ void run_explain(const ExplainArguments& arguments, int& exit_code) {
 void add_explain(Command& app, int& exit_code) {
   auto arguments = std::make_shared<ExplainArguments>();
   Command* command = app.add_subcommand(
-      "explain", "Tell why a stage runs as it does: sizes, kernels, tile, time and memory traffic");
+      "explain",
+      "Tell why a stage runs on its kernel: sizes, kernels, tile, time and memory traffic");
   command
       ->add_option("stage", arguments->stage,
-                   "The stage, or a chain of them: STAGE > STAGE, as text (docs/use/stages.md)")
+                   "A stage as text (docs/use/stages.md), or a chain: STAGE > STAGE")
       ->type_name("STAGE")
       ->required();
   command
-      ->add_option("--then", arguments->then,
-                   "Another stage: tell instead whether one kernel runs both, and why")
+      ->add_option(
+          "--then", arguments->then,
+          "The next stage of a chain: tell whether one kernel runs both stages, and why; may be "
+          "repeated")
       ->type_name("STAGE")
       ->check(not_empty());
-  add_device(*command, arguments->device);
+  add_device(*command, arguments->device,
+             "; with --map, --smem or --pipe also a GPU by its name, which need not be present: " +
+                 cuda::known_gpu_names());
   add_threads(*command, arguments->threads);
-  command->add_option("--kernel", arguments->kernel, "Force a kernel by name")
+  command
+      ->add_option("--kernel", arguments->kernel, "Use this kernel instead of the planner's choice")
       ->type_name("NAME")
       ->check(not_empty());
-  command->add_option("--tile", arguments->tile, "Force a tile by name")
+  command->add_option("--tile", arguments->tile, "Use this tile instead of the planner's choice")
       ->type_name("NAME")
       ->check(not_empty());
   add_strict(*command, arguments->strict);
   add_no_tuning(*command, arguments->no_tuning);
-  command->add_flag("--no-measure", arguments->no_measure, "Predict only: run nothing");
+  command->add_flag("--no-measure", arguments->no_measure, "Predict times, but run nothing");
   command->add_flag("--all", arguments->all,
-                    "Measure each kernel that fits, not only the chosen one");
-  command->add_option("--seconds", arguments->seconds, "To measure, for each kernel")
+                    "Measure every kernel that can run the stage, not only the chosen one");
+  command->add_option("--seconds", arguments->seconds, "Seconds of measurement per kernel")
       ->type_name("S")
       ->capture_default_str()
       ->check(between(0.001, 60.0));
   arguments->inside.add_to(*command);
   add_trace(*command, arguments->trace);
   add_json(*command, arguments->json);
-  command->footer("Example: convoy explain n4h32c64k128r3pad1+bias+relu+max2");
+  command->footer(
+      "Example: convoy explain n4h32c64k128r3pad1+bias+relu+max2\n"
+      "         convoy explain f16:n32h56c64k128r3pad1 --device h200 --map --gemm 100,7\n"
+      "Exit code 0: success; 1: a traced run (--trace) gave other bits; 2: usage or input.");
   command->callback([arguments, &exit_code] { run_explain(*arguments, exit_code); });
 }
 

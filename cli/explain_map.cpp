@@ -32,7 +32,7 @@ std::vector<Index> numbers_of(const char* option, const std::string& text, std::
     right = right && *at++ == ',';
   }
   if (!right || numbers.size() < least || numbers.size() > most)
-    throw Error(fmt::format("explain: {}: found \"{}\", expected {}: whole numbers from 0 on",
+    throw Error(fmt::format("explain: {}: found \"{}\", expected {}, in whole numbers of 0 or more",
                             option, printable(text, 80), form));
   return numbers;
 }
@@ -42,7 +42,10 @@ inspect::MapPoint point_of(const MapArguments& arguments) {
   const int asked = (arguments.at.empty() ? 0 : 1) + (arguments.gemm.empty() ? 0 : 1) +
                     (arguments.thread < 0 ? 0 : 1);
   if (asked > 1)
-    throw Error("explain: found more than one of --at, --gemm and --thread, expected one of them");
+    throw Error(
+        "explain: found more than one of --at, --gemm and --thread, expected one of them. Leave "
+        "the "
+        "others out.");
   if (!arguments.at.empty()) {
     const auto at = numbers_of("--at", arguments.at, 4, 4, "n,p,q,k");
     point.at = inspect::OutputIndex{at[0], at[1], at[2], at[3]};
@@ -60,7 +63,9 @@ inspect::MapPoint point_of(const MapArguments& arguments) {
     }
     point.step = std::max<Index>(arguments.step, 0);
   } else if (!arguments.block.empty() || arguments.step >= 0) {
-    throw Error("explain: --block and --step say where a thread is: give --thread T, too");
+    throw Error(
+        "explain: found --block or --step without --thread, expected --thread T with them, because "
+        "they place a thread. Add it.");
   }
   return point;
 }
@@ -68,26 +73,36 @@ inspect::MapPoint point_of(const MapArguments& arguments) {
 }  // namespace
 
 void MapArguments::add_to(Command& command) {
-  command.add_flag("--map", map, "Show where every element goes: sizes, grid, order of tiles");
-  command.add_option("--at", at, "With --map: an output n,p,q,k, before the pool")
+  command.add_flag("--map", map,
+                   "Show which CTA, thread and register computes each element: sizes, grid, tiles");
+  command
+      .add_option(
+          "--at", at,
+          "With --map: follow the output n,p,q,k (image, row, column, filter; before the pool)")
       ->type_name("N,P,Q,K")
       ->check(not_empty());
   command
-      .add_option("--gemm", gemm, "With --map: a product m,k of the implicit GEMM, or m,k,filter")
+      .add_option(
+          "--gemm", gemm,
+          "With --map: follow the product in row m and column k of the implicit GEMM, for one "
+          "filter if m,k,filter is given")
       ->type_name("M,K")
       ->check(not_empty());
-  command.add_option("--thread", thread, "With --map: what a thread does in a step")
+  command.add_option("--thread", thread, "With --map: follow a thread of a CTA through one step")
       ->type_name("T")
       ->check(between(Index{0}, 1023));
   command
       .add_option("--block", block,
-                  "Its tile X,Y of the grid (of a neuron X,Y,T, with a time step), or its CTA B in "
-                  "the order of starting")
+                  "With --thread: the CTA's tile X,Y of the grid (X,Y,T with a time step T for a "
+                  "neuron), or its number B in starting order; by default the first CTA")
       ->type_name("X,Y")
       ->check(not_empty());
-  command.add_option("--step", step, "The step")->type_name("I")->check(at_least(0));
-  command.add_flag("--smem", smem, "Show shared memory as it lies, and its bank conflicts");
-  command.add_flag("--pipe", pipe, "Show the pipeline: what is loaded, what multiplied, who waits");
+  command.add_option("--step", step, "With --thread: the step; by default 0")
+      ->type_name("I")
+      ->check(at_least(0));
+  command.add_flag("--smem", smem, "Show the layout of shared memory and its bank conflicts");
+  command.add_flag("--pipe", pipe,
+                   "Show the pipeline: loads, multiplications and waits in each step");
 }
 
 bool MapArguments::wanted() const {

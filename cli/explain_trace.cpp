@@ -12,9 +12,11 @@ namespace convoy::cli {
 
 void add_trace(Command& command, TraceArguments& arguments) {
   command
-      .add_option("--trace", arguments.file,
-                  "Run with time stamps taken inside, tell head, loop and tail, and write the time "
-                  "line for https://ui.perfetto.dev; - for the time line alone, on standard output")
+      .add_option(
+          "--trace", arguments.file,
+          "Run with time stamps inside the kernel, print the times of head, loop and tail, and "
+          "write the time line to this file, for https://ui.perfetto.dev; - prints only the "
+          "time line, on standard output")
       ->type_name("FILE")
       ->check(not_empty());
 }
@@ -24,7 +26,8 @@ bool explain_trace(const TraceArguments& arguments, const Stage& stage, const Pl
   const ResultFile file("--trace", arguments.file);
   if (json && file.on_standard_output())
     throw Error(
-        "explain: --json and --trace are both for standard output. Name a file for --trace.");
+        "explain: --json and --trace would both write to standard output, expected one of them. "
+        "Name a file for --trace.");
   const TracedStage traced = trace_stage(stage, options, seconds);
   file.write(inspect::trace_file(traced));
   if (file.alone()) return traced.same_bits;

@@ -28,8 +28,8 @@ void run_ladder(const LadderArguments& arguments) {
   options.plan.device = parse_device(arguments.device);
   if (options.plan.device.kind != DeviceKind::cuda)
     throw Error(
-        fmt::format("--device: found \"{}\", expected cuda or cuda:<number>: the ladder's kernels "
-                    "are a GPU's",
+        fmt::format("--device: found \"{}\", expected cuda or cuda:<number>, because the ladder's "
+                    "kernels run on GPUs",
                     arguments.device));
   options.seconds_per_turn = arguments.seconds;
   options.most_rounds = arguments.rounds;
@@ -64,15 +64,16 @@ void run_ladder(const LadderArguments& arguments) {
 void add_ladder(Command& app, int&) {
   auto arguments = std::make_shared<LadderArguments>();
   Command* command = app.add_subcommand(
-      "ladder", "Time a convolution on Tensor Cores, optimised step by step, on a GPU");
+      "ladder", "Time a convolution on a GPU's Tensor Cores, optimised step by step");
   command
-      ->add_option("--stage", arguments->stages,
-                   "A stage in f16, NHWC, without groups and pool; may be repeated; without it "
-                   "four stages")
-      ->type_name("TEXT")
+      ->add_option(
+          "--stage", arguments->stages,
+          "A stage in f16 and NHWC, without groups and pool; may be repeated; by default four "
+          "stages")
+      ->type_name("STAGE")
       ->check(not_empty());
   add_device(*command, arguments->device);
-  add_rounds(*command, arguments->seconds, arguments->rounds, "Of each kernel in each round");
+  add_rounds(*command, arguments->seconds, arguments->rounds, "Seconds per round for each kernel");
   add_json(*command, arguments->json);
   command->footer("Example: convoy ladder --stage f16:n32h56c64k128r3pad1+bias+relu");
   command->callback([arguments] { run_ladder(*arguments); });

@@ -22,8 +22,9 @@ namespace {
 using convoy::cli::print_error;
 
 int lost_output(int error) {
-  print_error("convoy: standard output: writing failed: {}. Is it closed, or is the disk full?\n",
-              std::strerror(error));
+  print_error(
+      "convoy: standard output: writing failed: {}. Check that it is open and the disk not full.\n",
+      std::strerror(error));
   return 2;
 }
 
@@ -39,12 +40,17 @@ int after_output(int exit_code) {
 int main(int argc, char** argv) {
   using namespace convoy::cli;
   prepare_process();
-  Program program("Convolution and all that follows it, as one kernel.", "convoy",
-                  convoy::version());
+  Program program(
+      "Runs a convolution and the operators after it (bias, activation or spiking neuron, "
+      "max-pool) "
+      "as one kernel, on CPUs and NVIDIA GPUs.",
+      "convoy", convoy::version());
   program.root().footer(
       "Examples: convoy run models/fashion-scnn\n"
       "          convoy explain n4h32c64k128r3pad1+bias+relu+max2\n"
-      "Each subcommand has a help of its own: convoy bench --help");
+      "Each subcommand has its own help, for example: convoy bench --help\n"
+      "Exit code 0: success; 1: a comparison failed; 2: an argument, a file or a device cannot be "
+      "used.");
   int exit_code = 0;
   add_run(program.root(), exit_code);
   add_bench(program.root(), exit_code);

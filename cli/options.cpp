@@ -53,8 +53,10 @@ Check not_empty() {
           }};
 }
 
-void add_device(Command& command, std::string& device) {
-  command.add_option("--device", device, "cpu, cuda or cuda:<number>")
+void add_device(Command& command, std::string& device, const std::string& more) {
+  command
+      .add_option("--device", device,
+                  "Device to run on: cpu, cuda (the first GPU) or cuda:<number>" + more)
       ->type_name("DEVICE")
       ->capture_default_str();
 }
@@ -63,29 +65,33 @@ void add_rounds(Command& command, double& seconds, int& rounds, const char* each
       ->type_name("S")
       ->capture_default_str()
       ->check(between(0.001, 10.0));
-  command.add_option("--rounds", rounds, "At most; it stops sooner when all is quiet")
+  command
+      .add_option("--rounds", rounds,
+                  "Maximum number of rounds; it stops earlier once every spread is below 2 %")
       ->type_name("N")
       ->capture_default_str()
       ->check(between(Index{1}, 1000));
 }
 void add_threads(Command& command, int& threads) {
   command
-      .add_option("--threads", threads, "CPU threads; without it CONVOY_NUM_THREADS or every core")
+      .add_option("--threads", threads,
+                  "CPU threads; by default CONVOY_NUM_THREADS, or else all usable cores")
       ->type_name("N")
       ->check(between(Index{1}, 4096));
 }
 void add_strict(Command& command, bool& strict) {
-  command.add_flag("--strict", strict, "Only arithmetics that are exact on small integers");
+  command.add_flag("--strict", strict,
+                   "Add +strict: use only arithmetics that are exact on small integers");
 }
 void add_no_tuning(Command& command, bool& no_tuning) {
-  command.add_flag("--no-tuning", no_tuning, "Ignore the tuning cache");
+  command.add_flag("--no-tuning", no_tuning, "Ignore the results that convoy tune stored");
 }
 void add_json(Command& command, bool& json) {
-  command.add_flag("--json", json, "Print JSON");
+  command.add_flag("--json", json, "Print the result as JSON instead of text");
 }
 
 void add_model(Command& command, std::string& model) {
-  command.add_option("model", model, "Model folder: network.txt and its weights")
+  command.add_option("model", model, "Model folder, with network.txt and the weights")
       ->type_name("FOLDER")
       ->required()
       ->check(not_empty());
@@ -98,10 +104,15 @@ std::string in_source_tree(const std::string& given, const char* variable, const
 }
 
 void StageList::add_to(Command& command) {
-  auto* shapes = command.add_option("--shapes", file, "A shape list, one stage a line")
-                     ->type_name("FILE")
-                     ->check(not_empty());
-  command.add_option("--stage", texts, "A stage, as text (docs/use/stages.md); may be repeated")
+  auto* shapes =
+      command
+          .add_option("--shapes", file, "A file with one stage, or one chain of stages, per line")
+          ->type_name("FILE")
+          ->check(not_empty());
+  command
+      .add_option(
+          "--stage", texts,
+          "A stage as text (docs/use/stages.md), or a chain: STAGE > STAGE; may be repeated")
       ->type_name("STAGE")
       ->excludes(shapes);
 }
@@ -140,12 +151,12 @@ void StageChanges::add_to(Command& command) {
   command
       .add_option(
           "--dtype", [this, type_of](const std::string& text) { dtype = type_of(text); },
-          one_of_them, "Change the type of every stage: f32, f16, bf16 or u8")
+          one_of_them, "Change the input type of every stage to f32, f16, bf16 or u8")
       ->type_name("TYPE");
-  command.add_option("--images", images, "Change n of every stage")
+  command.add_option("--images", images, "Change the number of images of every stage")
       ->type_name("N")
       ->check(at_least(1));
-  command.add_flag("--without-pool", without_pool, "Leave every stage's pool out");
+  command.add_flag("--without-pool", without_pool, "Remove the pool from every stage");
 }
 Stage StageChanges::apply(Stage stage) const {
   if (dtype) stage.dtype = *dtype;

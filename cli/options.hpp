@@ -17,7 +17,8 @@ Check between(Index least, Index most);
 Check between(double least, double most);
 Check not_empty();
 
-void add_device(Command& command, std::string& device);
+/// `more`: which devices the subcommand takes besides, for its help.
+void add_device(Command& command, std::string& device, const std::string& more = "");
 void add_threads(Command& command, int& threads);
 void add_strict(Command& command, bool& strict);
 void add_no_tuning(Command& command, bool& no_tuning);

@@ -36,8 +36,7 @@ std::string to_text(const inspect::NetworkProfile& profile) {
   }
   text += fmt::format(
       "floor: the larger of a direct convolution's operations at {:.4g} GFLOP/s and bytes at "
-      "{:.4g} "
-      "GB/s.\nbytes: weights, and x and y where no kernel keeps them.\n",
+      "{:.4g} GB/s.\nbytes: the weights, and x and y unless they stay inside one kernel.\n",
       profile.machine.peak_flops * 1e-9, profile.machine.memory_bandwidth * 1e-9);
   for (const inspect::LayerProfile& layer : profile.layers)
     if (!layer.why.empty())

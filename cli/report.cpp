@@ -31,8 +31,8 @@ std::vector<Stage> stages_of(const ReportArguments& arguments) {
   for (const OwnedChain& chain : list.read_chains(true)) {
     if (!is_one_stage(chain))
       throw Error(
-          fmt::format("report: expected single stages, found the chain \"{}\". Give its "
-                      "stages one by one.",
+          fmt::format("report: found the chain \"{}\", expected single stages. Give its "
+                      "stages separately.",
                       printable(to_text(chain))));
     stages.push_back(chain.stages.front());
   }
@@ -55,23 +55,23 @@ void run_report(const ReportArguments& arguments) {
 void add_report(Command& app, int&) {
   auto arguments = std::make_shared<ReportArguments>();
   Command* command = app.add_subcommand(
-      "report", "Write results and stages as one HTML page: roofline, ratios, sweeps, cost models");
+      "report", "Write measured results and stages as one HTML page, with charts");
   command
       ->add_option("stages", arguments->stages,
-                   "Stages to show one by one, as text (docs/use/stages.md); without any two target "
-                   "stages")
+                   "Stages to show in detail, as text (docs/use/stages.md); by default two stages")
       ->type_name("STAGE");
-  command->add_option("--shapes", arguments->shapes, "The same from a shape list, one a line")
+  command->add_option("--shapes", arguments->shapes, "A file with the stages to show, one per line")
       ->type_name("FILE")
       ->check(not_empty())
       ->excludes("stages");
   command
-      ->add_option("--results", arguments->results,
-                   "A folder with what convoy bench --json wrote, or with a folder a device; "
-                   "without it bench/results of the source tree")
+      ->add_option(
+          "--results", arguments->results,
+          "Folder with files of convoy bench --json, or with one such folder per device; by "
+          "default CONVOY_RESULTS, or else bench/results of the source tree")
       ->type_name("FOLDER")
       ->check(not_empty());
-  command->add_option("-o,--out", arguments->out, "The page; - for standard output")
+  command->add_option("-o,--out", arguments->out, "The file to write; - for standard output")
       ->type_name("FILE.html")
       ->required()
       ->check(not_empty());

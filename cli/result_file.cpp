@@ -27,7 +27,8 @@ ResultFile::ResultFile(std::string_view option, std::string path)
   if (on_standard_output_) return;
   if (leads_to(path_, STDERR_FILENO))
     throw Error(
-        fmt::format("{}: {} is where messages go. Name another file, or - for standard output.",
+        fmt::format("{}: {} is standard error, to which messages are written. Name another file, "
+                    "or - for standard output.",
                     option_, printable_path(path_)));
   expect_writable(path_);
 }
@@ -43,9 +44,9 @@ void ResultFile::expect_no_input(const std::vector<std::string>& inputs) const {
   if (!asked_for() || on_standard_output_) return;
   for (const std::string& input : inputs)
     if (!input.empty() && same_target(path_, input))
-      throw Error(
-          fmt::format("{} {} is what this command reads, and would be replaced. Name another file.",
-                      option_, printable_path(path_)));
+      throw Error(fmt::format(
+          "{} {} is a file that this command reads; it would be replaced. Name another file.",
+          option_, printable_path(path_)));
 }
 
 void ResultFile::expect_different(const ResultFile& a, const ResultFile& b) {

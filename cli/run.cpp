@@ -288,7 +288,7 @@ void run(const RunArguments& arguments) {
   if (!arguments.out.empty() && !npy && !arguments.out.ends_with(".csv"))
     throw Error(
         fmt::format("--out {}: expected a name that ends in .npy (the logits) or .csv "
-                    "(index, label and logits, a line an image).",
+                    "(index, label and logits, one line per image).",
                     printable_path(arguments.out)));
   const ResultFile json("--json", arguments.json), out("--out", arguments.out),
       trace("--trace", arguments.trace);
@@ -332,8 +332,8 @@ void run(const RunArguments& arguments) {
   print_table(network, m, n, right, seconds);
   if (not_finite > 0)
     fmt::print(
-        "not finite  {} of {} images: NaN or infinite outputs, so that their labels mean nothing. "
-        "`convoy dump` writes what each operator gives.\n",
+        "not finite  {} of {} images have NaN or infinite outputs; their labels mean nothing. "
+        "`convoy dump` writes the output of each operator.\n",
         not_finite, n);
   if (profile) fmt::print("{}", to_text(*profile));
   if (arguments.confusion) print_confusion(counts);
@@ -344,51 +344,57 @@ void run(const RunArguments& arguments) {
 
 void add_run(Command& app, int&) {
   auto arguments = std::make_shared<RunArguments>();
-  Command* command =
-      app.add_subcommand("run", "Classify images with a network; the last line is time:accuracy");
+  Command* command = app.add_subcommand(
+      "run", "Classify images with a network; the last line printed is time:accuracy");
   add_model(*command, arguments->model);
   arguments->images.add_to(*command);
-  command->add_option("--labels", arguments->labels, "IDX labels, plain or gzip")
+  command
+      ->add_option("--labels", arguments->labels, "Labels of --images, an IDX file, plain or gzip")
       ->type_name("FILE")
       ->check(not_empty());
   add_device(*command, arguments->device);
   add_threads(*command, arguments->threads);
   command
       ->add_option("--batch", arguments->batch,
-                   "Images at once in layers that are plans; changes no result")
+                   "Images computed at once, in layers that run as plans; does not change results")
       ->type_name("N")
       ->capture_default_str()
       ->check(at_least(1));
   command
-      ->add_option("--weights", arguments->weights,
-                   "f32, as they are, or f16: rounded to such, for half the Tensor-Core work of "
-                   "spiking networks on a GPU")
+      ->add_option(
+          "--weights", arguments->weights,
+          "Type of the weights: f32 (unchanged) or f16 (rounded to f16 first, which changes "
+          "results and halves the Tensor Core work of spiking networks on a GPU)")
       ->type_name("TYPE")
       ->capture_default_str()
       ->check(weight_type());
-  command->add_option("--limit", arguments->limit, "Only the first so many images")
+  command->add_option("--limit", arguments->limit, "Use only the first N images")
       ->type_name("N")
       ->check(at_least(1));
   command
       ->add_option("--json", arguments->json,
-                   "Also write the report to this file; - for the report alone, on standard output")
+                   "Also write the report as JSON to this file; - prints only the JSON")
       ->type_name("FILE")
       ->check(not_empty());
   command
-      ->add_option("--out", arguments->out,
-                   "Also write the outputs to this file: the logits (.npy), or index, label and "
-                   "logits of each image (.csv)")
+      ->add_option(
+          "--out", arguments->out,
+          "Also write the outputs to this file: the logits (.npy), or index, label and logits "
+          "per image (.csv)")
       ->type_name("FILE")
       ->check(not_empty());
-  command->add_flag("--profile", arguments->profile,
-                    "Print each layer's time, bytes, distance from its floor, and why its kernel");
+  command->add_flag(
+      "--profile", arguments->profile,
+      "Also print each layer's time, bytes, minimum possible time, and why it runs on its kernel");
   command
-      ->add_option("--trace", arguments->trace,
-                   "Also write when each layer ran, as a Chrome trace, which Perfetto opens; - for "
-                   "standard output")
+      ->add_option(
+          "--trace", arguments->trace,
+          "Also write when each layer ran, as a Chrome trace (https://ui.perfetto.dev); - prints "
+          "only the trace")
       ->type_name("FILE")
       ->check(not_empty());
-  command->add_flag("--confusion", arguments->confusion, "Print the confusion matrix too");
+  command->add_flag("--confusion", arguments->confusion,
+                    "Also print how often each class was taken for which");
   command->footer(
       "Example: convoy run models/fashion-scnn\n"
       "         convoy run models/fashion-scnn --images t10k-images-idx3-ubyte.gz --labels "

@@ -59,7 +59,7 @@ void print_table(const ChainTuneResult& result) {
                row.runs);
   for (const TuneRow& row : result.rows)
     if (!row.refused.empty())
-      fmt::print("    {} {} is refused and never stored: {}.\n", row.kernel, row.tile, row.refused);
+      fmt::print("    {} {} is refused and not stored: {}.\n", row.kernel, row.tile, row.refused);
 }
 
 ChainTuneResult measure(const OwnedChain& chain, const PlanOptions& options,
@@ -67,7 +67,9 @@ ChainTuneResult measure(const OwnedChain& chain, const PlanOptions& options,
   const bool save = !arguments.dry_run;
   if (!is_one_stage(chain)) {
     if (arguments.all_kernels)
-      throw Error("--all-kernels: measures single stages, found a chain. Leave one of them out.");
+      throw Error(
+          "--all-kernels: found a chain, expected single stages. Leave the option or the chain "
+          "out.");
     return tune_chain(chain, options, arguments.seconds, save);
   }
   const Stage& stage = chain.stages.front();
@@ -114,19 +116,18 @@ void add_tune(Command& app, int&) {
   auto arguments = std::make_shared<TuneArguments>();
   Command* command = app.add_subcommand(
       "tune",
-      "Measure the tiles that a stage may use and remember the fastest; results never change");
+      "Measure the kernels and tiles for a stage and store the fastest; results never change");
   arguments->stages.add_to(*command);
   add_device(*command, arguments->device);
   add_threads(*command, arguments->threads);
-  command->add_option("--seconds", arguments->seconds, "To measure, for each tile")
+  command->add_option("--seconds", arguments->seconds, "Seconds of measurement per tile")
       ->type_name("S")
       ->capture_default_str()
       ->check(between(0.001, 600.0));
   add_strict(*command, arguments->strict);
-  command->add_flag("--dry-run", arguments->dry_run, "Measure and print, but save nothing");
-  command->add_flag(
-      "--all-kernels", arguments->all_kernels,
-      "Measure kernels of every arithmetic, as cost models are fitted to; saves nothing");
+  command->add_flag("--dry-run", arguments->dry_run, "Measure and print, but store nothing");
+  command->add_flag("--all-kernels", arguments->all_kernels,
+                    "Measure the kernels of every arithmetic, to fit cost models; stores nothing");
   add_json(*command, arguments->json);
   command->footer(
       "Example: convoy tune --shapes shapes/targets-cpu.txt\n"

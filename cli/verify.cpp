@@ -66,7 +66,8 @@ void print_text(const Report& report) {
         report.fields.size(), verify::fields().size(), report.least);
   const verify::Tally& tally = report.tally;
   fmt::print(
-      "{} stage{}, {} chain{}, {} checks (of one by a kernel and tile), {} runs, {} outputs "
+      "{} stage{}, {} chain{}, {} checks (one stage or chain by one kernel and tile), {} runs, {} "
+      "outputs "
       "compared, {:.1f} s\n",
       report.stages, report.stages == 1 ? "" : "s", report.chains, report.chains == 1 ? "" : "s",
       report.checks, tally.runs, tally.outputs, report.seconds);
@@ -74,7 +75,7 @@ void print_text(const Report& report) {
     fmt::print("largest error: {:.2f} x that of plain fp32 (2 allowed), {}\n", tally.worst,
                tally.worst_at);
   if (tally.refused > 0)
-    fmt::print("{} runs on views with gaps or least alignment were refused, with a reason\n",
+    fmt::print("{} runs on views with gaps or minimum alignment were refused, with a reason\n",
                tally.refused);
   fmt::print("spikes: {}, of which {} differ with the membrane at the threshold\n",
              tally.spikes.spikes, tally.spikes.excused);
@@ -151,28 +152,31 @@ int run_verify(const VerifyArguments& arguments) {
 
 void add_verify(Command& app, int& exit_code) {
   auto arguments = std::make_shared<VerifyArguments>();
-  Command* command = app.add_subcommand("verify", "Compare every kernel with the oracle");
+  Command* command = app.add_subcommand(
+      "verify",
+      "Compare the results of every kernel with the oracle, a slow reference implementation");
   add_device(*command, arguments->device);
   arguments->stages.add_to(*command);
   command
-      ->add_option("--random", arguments->random,
-                   "So many drawn stages, and more until the coverage table is full; 200 when no "
-                   "stage is given")
+      ->add_option(
+          "--random", arguments->random,
+          "Number of random stages, and more until the coverage table is full; by default 200 if "
+          "no stage is given, else 0")
       ->type_name("N")
       ->check(at_least(0));
-  command->add_option("--seed", arguments->seed, "Of the draws")
+  command->add_option("--seed", arguments->seed, "Seed of the random stages and of all data")
       ->type_name("N")
       ->capture_default_str()
       ->check(at_least(0));
   arguments->changes.add_to(*command);
-  command->add_option("--kernel", arguments->kernel, "Only this kernel")
+  command->add_option("--kernel", arguments->kernel, "Check only this kernel")
       ->type_name("NAME")
       ->check(not_empty());
-  command->add_option("--tile", arguments->tile, "Only this tile")
+  command->add_option("--tile", arguments->tile, "Check only this tile")
       ->type_name("NAME")
       ->check(not_empty());
   command->add_flag("--non-finite", arguments->non_finite,
-                    "Also put NaN, infinities and 1e37 into the input, 144 runs a kernel");
+                    "Also put NaN, infinities and 1e37 into the input (144 runs per kernel)");
   add_json(*command, arguments->json);
   command->footer(
       "Example: convoy verify --random 2000 --seed 7\n"

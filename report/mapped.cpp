@@ -85,14 +85,14 @@ Html access_html(const inspect::SharedAccess& access) {
     return html("{} for {}, {}", counted(use.wavefronts, "wavefront"), use.least,
                 counted(use.conflicts(), "conflict"));
   };
-  Html text = html("<h5>{}: {}</h5>\n<p>{}</p>\n<p>As it lies: {}.</p>\n{}\n", escape(access.name),
+  Html text = html("<h5>{}: {}</h5>\n<p>{}</p>\n<p>As stored: {}.</p>\n{}\n", escape(access.name),
                    escape(access.instruction), escape(access.who), count(access.use),
                    banks_drawing(access.use));
   text += html("<p>Without swizzle or padding: {}.</p>\n{}\n", count(access.plain),
                banks_drawing(access.plain));
   if (access.instructions > 0)
     text += html(
-        "<p>Of a tile: {} instructions, {} conflicts; {} without swizzle or "
+        "<p>Per tile: {} instructions, {} conflicts; {} without swizzle or "
         "padding.</p>\n",
         grouped(access.instructions), grouped(access.conflicts), grouped(access.plain_conflicts));
   return text;
@@ -244,7 +244,7 @@ Html pipeline_html(const Pipeline& pipeline) {
         {escape(actor.name), html("{}", actor.threads), escape(actor.does), escape(actor.waits)});
   return text + actors.html() +
          figure(
-             "Slots as columns, time downwards: which step multiplies what lies in a slot, and "
+             "Slots as columns, time downwards: which step multiplies the content of a slot, and "
              "which load begins to fill it meanwhile",
              legend({{"c0", "math of this step"}, {"c1", "load of this number"}}),
              PipelineDrawing(pipeline).svg()) +
@@ -328,14 +328,14 @@ std::vector<MappedStage> map_stages(const std::vector<Stage>& stages) {
       const auto chosen = chosen_on_h200(stage);
       if (!chosen) {
         note = html(
-            "<p>By <code>halo</code> where it serves the stage, else by <code>window</code>: which "
-            "kernel and tile the planner takes, a build with GPU kernels tells.</p>\n");
+            "<p>By <code>halo</code> if it can run the stage, else by <code>window</code>. A build "
+            "with GPU kernels shows which kernel and tile the planner takes.</p>\n");
       } else if (inspect::is_mapped_on_gpu(chosen->first)) {
         request.kernel = chosen->first, request.tile = chosen->second;
       } else {
         note = html(
-            "<p>The planner takes {}, which has no map. This is another that serves "
-            "the stage.</p>\n",
+            "<p>The planner takes {}, which has no map. This is another kernel that can run the "
+            "stage.</p>\n",
             code(chosen->first));
       }
     }

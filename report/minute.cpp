@@ -66,7 +66,8 @@ Html roofline_answer(const Results& results) {
   }
   if (table.empty()) return {};
   return html(
-      "<h3>How far from the roofline?</h3>\n<p>A stage’s time, in times of its floor. On a GPU "
+      "<h3>How far from the roofline?</h3>\n<p>A stage’s time, as a multiple of its floor. On a "
+      "GPU "
       "the floor is the larger of operations at the Tensor Cores’ peak and bytes at a copy’s "
       "bandwidth. On a CPU it is the operations of a direct convolution at the FMA peak; "
       "Winograd needs fewer, and goes below 1.</p>\n{}<p><a href=#roofline>All stages and "
@@ -151,13 +152,13 @@ Html faster_answer(const Results& results) {
   return html(
       "<h3>Who is faster, and by how much?</h3>\n<p>Convoy is at least as fast as the best "
       "peer in <b>{} of {}</b> measurements (of a stage on a machine, with one or several "
-      "threads, default mode). {} Below: the best peer’s time divided by ours, the "
-      "geometric mean of a list and, in brackets, its worst stage; on CPUs with two threads "
-      "where that was measured.</p>\n{}<p><a href=#ratios>All lists, with their spread</a></p>\n",
+      "threads, default mode). {} Below: the best peer’s time divided by Convoy’s, the geometric "
+      "mean of a list and, in brackets, its worst stage; on CPUs with two threads if that was "
+      "measured.</p>\n{}<p><a href=#ratios>All lists, with their spread</a></p>\n",
       grouped(static_cast<double>(races.won)), grouped(static_cast<double>(races.all)),
       worst.ratio < 1 ? html("The worst: {:.2f} against {} for {} on {}.", worst.ratio,
                              escape(worst.peer), code(worst.stage), escape(worst.device))
-                      : html("The least ratio is {:.2f}.", worst.ratio),
+                      : html("The smallest ratio is {:.2f}.", worst.ratio),
       table_of(races, results).html());
 }
 

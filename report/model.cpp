@@ -174,8 +174,8 @@ Html error_sentence(std::vector<Prediction>& all) {
     return std::abs(std::log(a.factor())) > std::abs(std::log(b.factor()));
   });
   return html(
-      "<p>{} stages: {:.0f} % within a quarter of what was measured, off by a factor of {:.2f} in "
-      "the geometric mean, of {:.2f} at most.</p>\n",
+      "<p>{} stages: {:.0f} % of the predictions are within a quarter of the measured time. The "
+      "factor between both is {:.2f} in the geometric mean, and {:.2f} at most.</p>\n",
       all.size(), 100.0 * static_cast<double>(near) / static_cast<double>(all.size()),
       std::exp(logs / static_cast<double>(all.size())),
       std::exp(std::abs(std::log(all.front().factor()))));
@@ -214,7 +214,7 @@ Html picks_part(std::vector<Pick> picks, const std::string& title) {
     points.push_back(
         {100.0 * static_cast<double>(i) / static_cast<double>(picks.size()), picks[i].regret()});
   }
-  Plot plot("What the picks cost", {Scale::linear(0, 100), "share of stages, per cent", {}},
+  Plot plot("Cost of the picks", {Scale::linear(0, 100), "share of stages, per cent", {}},
             {Scale::linear(1, std::max(1.1, regrets.front())), "pick / best tile", {}}, 200);
   plot.dots("c0", points);
   Table table("Worst picks", {{"stage"},
@@ -267,15 +267,14 @@ Html model_section(const Results& results) {
   }
   if (gpu_left_out)
     text += html(
-        "<p>The cost models of the GPU’s kernels are not in this build; one made with the preset "
-        "<code>cuda</code> shows them, also where there is no GPU.</p>\n");
+        "<p>The cost models of the GPU’s kernels are not in this build. A build with the preset "
+        "<code>cuda</code> shows them, also without a GPU.</p>\n");
   if (text.empty()) return {};
-  return section(
-      "model", "Cost model against measurement",
-      html("<p>What the cost models of this build predict for stages that were measured, by "
-           "the kernel and tile that ran. CPUs whose results do not tell their caches are "
-           "left out.</p>\n") +
-          text);
+  return section("model", "Cost model against measurement",
+                 html("<p>Predictions of this build’s cost models for stages that were measured, "
+                      "for the kernel and tile that ran. CPUs whose results do not contain their "
+                      "caches are left out.</p>\n") +
+                     text);
 }
 
 }  // namespace convoy::report

@@ -104,14 +104,14 @@ Html ratios_section(const Results& results) {
     if (!table.empty()) lists += html("<h3>{}</h3>\n{}", escape(device.title), table.html());
   }
   if (tables.empty()) return {};
-  return section(
-      "ratios", "Ratios, with their spread",
-      html("<p>The best peer’s time divided by ours: above 1 Convoy is faster. The dot is the "
-           "geometric mean of a list or the ratio of a stage, the bar goes from the least to the "
-           "most: of the list’s stages, of a stage’s processes (where there was one process: half "
-           "of both interquartile ranges to either side).</p>\n{}<h3>Stage by stage</h3>\n"
-           "<div class=filtered>\n{}</div>\n",
-           lists, tables));
+  return section("ratios", "Ratios, with their spread",
+                 html("<p>The best peer’s time divided by Convoy’s: above 1 Convoy is faster. The "
+                      "dot is the geometric mean of a list or the ratio of a stage. The bar goes "
+                      "from the smallest to the largest ratio: for a list over its stages, for a "
+                      "stage over its processes (with one process: half of both interquartile "
+                      "ranges to either side).</p>\n{}<h3>Stage by stage</h3>\n"
+                      "<div class=filtered>\n{}</div>\n",
+                      lists, tables));
 }
 
 }  // namespace convoy::report

@@ -20,7 +20,7 @@ Html refused_kernels(const std::vector<StageView>& views) {
       table.add({code(view.stage), escape(view.where), code(line.kernel),
                  joined(line.refusals, "; ", escape)});
     }
-  return table.empty() ? Html() : html("<h3>Kernels of ours</h3>\n{}", table.html());
+  return table.empty() ? Html() : html("<h3>Convoy’s kernels</h3>\n{}", table.html());
 }
 
 Html refused_peers(const Results& results) {

@@ -145,7 +145,7 @@ FileKind kind_of(const json& object) {
 
 ResultsFile file_of(const std::string& name, json object) {
   if (!object.is_object())
-    throw Error(fmt::format("JSON, but {} where an object is expected", object.type_name()));
+    throw Error(fmt::format("JSON, but found {}, expected an object", object.type_name()));
   ResultsFile file;
   file.name = name;
   file.kind = kind_of(object);
@@ -280,8 +280,8 @@ Results read_results(const std::string& folder) {
       why += fmt::format(" {}: {}.", printable_path(results.skipped[i].first),
                          results.skipped[i].second);
     throw Error(
-        fmt::format("--results {}: no file that can be used, {} that can't.{} Expected "
-                    "what convoy bench --json writes.",
+        fmt::format("--results {}: found no file that can be used, and {} that can't.{} Expected "
+                    "files of convoy bench --json.",
                     printable_path(folder), results.skipped.size(), why));
   }
   name_devices(folder, results);

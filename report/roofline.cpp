@@ -21,7 +21,7 @@ struct Roof {
 
 std::string roof_of(const BenchRow& row, const ResultsFile& file, bool gpu) {
   if (!gpu) return how_run(file, gpu);
-  if (by_forced_kernel(file)) return "by window, which is not what is chosen here";
+  if (by_forced_kernel(file)) return "by window, which is not the chosen kernel";
   return dtype_in(row.stage) == "f32" ? "f32" : "f16, bf16 and u8";
 }
 
@@ -112,8 +112,8 @@ Html drawn(const Roof& roof, const DeviceResults& device) {
         roof.bandwidth * 1e-12);
   else
     caption += html(
-        " The line is the FMA peak measured beside the stages (the median); operations are those "
-        "of a direct convolution, of which Winograd needs fewer, so that dots lie above it.");
+        " The line is the FMA peak measured beside the stages (the median). Operations are those "
+        "of a direct convolution; Winograd needs fewer, so its dots are above the line.");
   return figure(caption, legend(names), plot.svg());
 }
 

@@ -41,7 +41,7 @@ Html kernels_table(const Explanation& e) {
 
 Html traffic_table(const Explanation& e) {
   Table table("Bytes to and from memory",
-              {{"what"}, {"one kernel", number_column}, {"a pass an operation", number_column}});
+              {{"what"}, {"one kernel", number_column}, {"one pass per operation", number_column}});
   const auto cell = [](double bytes) { return bytes > 0 ? bytes_text(bytes) : Html(); };
   for (const auto& traffic : e.traffic)
     table.add({escape(traffic.what), cell(traffic.fused), cell(traffic.unfused)});
@@ -147,8 +147,8 @@ Html stages_section(const std::vector<StageView>& views, const std::vector<Mappe
   if (text.empty()) return {};
   if (!has_gpu_kernels())
     text = html(
-        "<p>This convoy was built without GPU kernels: their predictions and refusals are not "
-        "here. One built with the preset <code>cuda</code> has them, also where there is no GPU."
+        "<p>This convoy was built without GPU kernels: their predictions and refusals are missing. "
+        "A build with the preset <code>cuda</code> has them, also without a GPU."
         "</p>\n{}",
         text);
   return section("stages", "Stages: kernels, maps, shared memory, pipelines", text);

@@ -45,12 +45,11 @@ const ExchangeApi* exchange_of(nb::handle type) {
 }
 
 [[noreturn]] void not_an_array(nb::handle array, const char* name) {
-  raise(
-      StatusCode::invalid_operand,
-      fmt::format("{}: {}, expected an array of NumPy, PyTorch, JAX or CuPy, or anything with "
-                  "__dlpack__, the buffer protocol or an array interface. numpy.asarray(...) makes "
-                  "one of a list.",
-                  name, name_of_type(array)));
+  raise(StatusCode::invalid_operand,
+        fmt::format("{}: {}, expected an array of NumPy, PyTorch, JAX or CuPy, or an object with "
+                    "__dlpack__, the buffer protocol or an array interface. numpy.asarray(...) "
+                    "makes an array from a list.",
+                    name, name_of_type(array)));
 }
 
 DType dtype_of_format(const char* format, Py_ssize_t size) {
@@ -140,9 +139,9 @@ void Array::take(nb::handle array, const char* name, Access access, Device devic
       take_interface(array.attr("__array_interface__"), {});
     else if (nb::hasattr(array, "__cuda_array_interface__"))
       raise(StatusCode::invalid_operand,
-            fmt::format("{}: {} on a GPU (all it has is __cuda_array_interface__), expected an "
-                        "array in the memory of the host. Copy it there first, as "
-                        "numba's copy_to_host() does, or make the plan or network with "
+            fmt::format("{}: {} on a GPU (with __cuda_array_interface__ only), expected an array "
+                        "in host memory. Copy it there first, for example with numba's "
+                        "copy_to_host(), or make the plan or network with "
                         "device=\"cuda\".",
                         name, name_of_type(array)));
     else
@@ -151,8 +150,8 @@ void Array::take(nb::handle array, const char* name, Access access, Device devic
     raise(StatusCode::invalid_operand, fmt::format("{}: {}", name, error.what()));
   } catch (const std::bad_cast&) {
     raise(StatusCode::invalid_operand,
-          fmt::format("{}: {} whose array interface holds values of other types than the protocol "
-                      "has, expected shape, typestr and data as NumPy's",
+          fmt::format("{}: {} whose array interface has values of wrong types, expected shape, "
+                      "typestr and data like NumPy's",
                       name, name_of_type(array)));
   } catch (nb::python_error& error) {
     if (error.matches(PyExc_MemoryError) || !error.matches(PyExc_Exception)) throw;
@@ -167,14 +166,13 @@ void Array::take(nb::handle array, const char* name, Access access, Device devic
   if (type->maker == Maker::torch) check_tensor(array, view, name, access);
   if (access == Access::write && type->maker == Maker::jax)
     raise(StatusCode::invalid_operand,
-          fmt::format(
-              "{}: an array of JAX, which never changes; expected one to write to. Pass none: "
-              "a new array is made.",
-              name));
+          fmt::format("{}: an array of JAX, which never changes; expected a writable one. Pass "
+                      "none: a new array is made.",
+                      name));
   if (access == Access::write && read_only_)
     raise(StatusCode::invalid_operand,
-          fmt::format("{}: {} that is read only, expected one to write to. Pass a copy, or none: "
-                      "a new array is made.",
+          fmt::format("{}: {} that is read only, expected a writable one. Pass a copy, or none: a "
+                      "new array is made.",
                       name, name_of_type(array)));
 }
 
@@ -244,7 +242,7 @@ void Array::take_cuda_interface(nb::handle interface, const char* name, Device d
   const auto handle = nb::cast<std::uintptr_t>(given);
   if (handle == 0)
     throw Error(
-        "its __cuda_array_interface__ has the stream 0, which the protocol rules out: expected "
+        "its __cuda_array_interface__ has the stream 0, which the protocol forbids: expected "
         "None, 1 (the legacy default stream), 2 (the stream of each thread) or a handle.");
   order({reinterpret_cast<void*>(handle)}, stream, device);
 }
@@ -258,7 +256,7 @@ void Array::take_interface(nb::handle interface, Device device) {
   if (!or_none("mask").is_none())
     throw Error(
         "its array interface has a mask, which says that some of its elements are not valid; "
-        "expected one without. Fill them first, as numpy.ma.filled does.");
+        "expected no mask. Fill them first, for example with numpy.ma.filled.");
   for (const char* const key : {"shape", "typestr", "data"})
     if (or_none(key).is_none())
       throw Error(fmt::format(
@@ -286,8 +284,8 @@ void Array::take_interface(nb::handle interface, Device device) {
   const auto bytes = static_cast<Index>(size_of(view.dtype));
   const nb::object strides = or_none("strides");
   if (!strides.is_none() && nb::len(strides) != shape.size())
-    throw Error(fmt::format("{} sizes and {} strides, expected as many of one as of the other",
-                            shape.size(), nb::len(strides)));
+    throw Error(fmt::format("{} sizes and {} strides, expected equal numbers of both", shape.size(),
+                            nb::len(strides)));
   Index dense = 1;
   for (std::size_t axis = shape.size(); axis-- > 0;) {
     view.shape[axis] = nb::cast<Index>(shape[axis]);
@@ -331,9 +329,9 @@ void Array::check_unchanged(nb::handle array, const char* name) const {
       taken_shape_ == now.view.shape && taken_stride_ == now.view.stride)
     return;
   raise(StatusCode::invalid_operand,
-        fmt::format("{}: it was changed while this call read it: {} now. Expected its memory and "
-                    "shape to stay as they are until the call returns; the result was dropped. Let "
-                    "other threads wait, or pass a copy.",
+        fmt::format("{}: it was changed while this call read it: {} now. Expected no change of its "
+                    "memory and shape until the call returns; the result was dropped. Let other "
+                    "threads wait, or pass a copy.",
                     name, describe(now.view)));
 }
 

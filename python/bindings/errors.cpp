@@ -100,9 +100,9 @@ std::string utf8_of(nb::handle text) {
   PyErr_Clear();
   const nb::object escaped = nb::steal(PyObject_ASCII(text.ptr()));
   if (!escaped) throw nb::python_error();
-  throw Error(
-      utf8_of(escaped) +
-      ": a text with a lone surrogate, which is no character. Expected one that UTF-8 holds.");
+  throw Error(utf8_of(escaped) +
+              ": found a text with a lone surrogate, which is not a character. Expected a text "
+              "that UTF-8 can encode.");
 }
 
 std::string name_of_type(nb::handle object) {

@@ -30,15 +30,14 @@ bool as_channels_last(Array& array, const char* name, Axes axes, const Pixels& e
       if (last_is_dense && first_is_dense) return false;  // one value a plane
       if (last_is_dense && array.type->maker == Maker::torch)
         raise(StatusCode::invalid_operand,
-              has_axes
-                  ? fmt::format("{}: {}, which may be [N,H,W,C] or [N,C,H,W]. Say which: "
-                                "Plan(..., axes=\"nhwc\"), or axes=\"nchw\" and "
-                                "{}.to(memory_format=torch.channels_last).",
-                                name, describe(view), name)
-                  : fmt::format("{0}: {1}, which may be [N,H,W,C] or [N,C,H,W]. Of [N,C,H,W] pass "
-                                "{0}.to(memory_format=torch.channels_last), of [N,H,W,C] "
-                                "{0}.permute(0, 3, 1, 2).",
-                                name, describe(view)));
+              has_axes ? fmt::format("{}: {}, which may be [N,H,W,C] or [N,C,H,W]. Choose one: "
+                                     "Plan(..., axes=\"nhwc\"), or axes=\"nchw\" and "
+                                     "{}.to(memory_format=torch.channels_last).",
+                                     name, describe(view), name)
+                       : fmt::format("{0}: {1}, which may be [N,H,W,C] or [N,C,H,W]. If it is "
+                                     "[N,C,H,W], pass {0}.to(memory_format=torch.channels_last); "
+                                     "if it is [N,H,W,C], pass {0}.permute(0, 3, 1, 2).",
+                                     name, describe(view)));
       if (!first_is_dense) return false;
     }
   } else if (!fits_nchw) {
@@ -48,7 +47,7 @@ bool as_channels_last(Array& array, const char* name, Axes axes, const Pixels& e
   }
   if (shape[0] != 1 && stride[0] != 1)
     raise(StatusCode::invalid_operand,
-          fmt::format("{0}: {1}, channels first in memory; expected them last. Pass "
+          fmt::format("{0}: {1}, with channels first in memory; expected channels last. Pass "
                       "{0}.to(memory_format=torch.channels_last), or "
                       "numpy.ascontiguousarray({0}.transpose(0, 2, 3, 1)), once{2}.",
                       name, describe(view), has_axes ? "; or give the stage the option nchw" : ""));

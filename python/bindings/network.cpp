@@ -51,7 +51,7 @@ struct PythonNetwork {
 NetworkOptions options_of(const std::string& device, int threads, Index batch, bool spike_kernels,
                           const std::string& weights, bool openmp) {
   if (weights != "f32" && weights != "f16")
-    throw Error(fmt::format("weights: \"{}\", expected f32, as they are, or f16, rounded to such.",
+    throw Error(fmt::format("weights: \"{}\", expected f32 (unchanged) or f16 (rounded to f16).",
                             printable(weights, 24)));
   return {.device = parse_device(device),
           .threads = threads,
@@ -144,14 +144,13 @@ void compute(const PythonNetwork& self, const Images& images, const TensorView& 
     const std::unique_lock<std::mutex> lock(order.mutex, std::try_to_lock);
     if (on_gpu && lock.owns_lock() && gpu::is_captured(self.device, images.stream))
       status = {StatusCode::invalid_operand,
-                "stream: it is being captured in a CUDA graph, and what lies between the network's "
-                "layers is memory of its own, which a graph could write to while another run uses "
-                "it. Run it outside the capture."};
+                "stream: it is being captured in a CUDA graph, but the network keeps values "
+                "between layers in its own memory, which a graph could write to while another run "
+                "uses it. Run it outside the capture."};
     else if (on_gpu && !lock.owns_lock())
-      status = {
-          StatusCode::busy,
-          "network: another thread is in a run of it; expected one at a time. Wait for it, or "
-          "make a network for each thread."};
+      status = {StatusCode::busy,
+                "network: another thread is running it; expected one run at a time. Wait for that "
+                "run, or make a network for each thread."};
     else {
       if (order.done) order.done->hold_back(images.stream);
       status = self.network.run(images.array.view, logits, labels, images.stream);
@@ -227,11 +226,12 @@ void define_network(nb::module_& module) {
 
   const auto none = nb::none();
   auto network = nb::class_<PythonNetwork>(module, "Network", document_of_network);
-  refuse_copies(network,
-                "a convoy.Network can be neither copied nor pickled: it holds what was chosen and "
-                "packed for one machine. Make it again from its folder, convoy.Network(folder), or "
-                "from its text and parameters, convoy.Network.from_text(text, parameters). Pickle "
-                "the folder's path, or the text and the parameters.")
+  refuse_copies(
+      network,
+      "a convoy.Network can be neither copied nor pickled: it holds choices and packed weights for "
+      "one machine. Make it again from its folder, convoy.Network(folder), or "
+      "from its text and parameters, convoy.Network.from_text(text, parameters). Pickle "
+      "the folder's path, or the text and the parameters.")
       .def(
           "__init__",
           [](PythonNetwork* self, nb::handle folder, const std::string& device, int threads,
@@ -241,7 +241,7 @@ void define_network(nb::module_& module) {
                 nb::cast<nb::bytes>(nb::module_::import_("os").attr("fsencode")(folder));
             if (std::string_view(path.c_str(), path.size()).find('\0') != std::string_view::npos)
               throw Error(
-                  fmt::format("model: {} has a NUL character, which no path has; expected the "
+                  fmt::format("model: {} has a NUL character, which no path may have; expected the "
                               "folder of network.txt",
                               utf8_of(nb::repr(folder))));
             new (self) PythonNetwork(

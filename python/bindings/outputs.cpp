@@ -148,7 +148,7 @@ nb::object dlpack_of(const SharedTensor& self, nb::handle stream, nb::handle max
         "host.",
         where.first, where.second, here.first, here.second));
   if (moves && copies == 0)
-    refuse_exchange("copy: False, and dl_device names another device, which takes a copy.");
+    refuse_exchange("copy: False, but dl_device names another device, which needs a copy.");
   const Device device = tensor->view().device;
   if (device.kind == DeviceKind::cuda) self.wait_before(stream, moves || copies == 1);
   if (moves || copies == 1) {
@@ -173,7 +173,7 @@ nb::dict interface_of(const SharedTensor& self) {
   constexpr std::array<const char*, 5> names{"<f4", "<f2", nullptr, "|u1", "<i4"};
   const char* const name = names.at(static_cast<std::size_t>(view.dtype));
   if (!name || view.device.kind != DeviceKind::cpu)
-    throw nb::attribute_error("__array_interface__: for f32, f16, u8 and i32 on the CPU alone");
+    throw nb::attribute_error("__array_interface__: only for f32, f16, u8 and i32 on the CPU");
   nb::dict facts;
   facts["version"] = 3;
   facts["shape"] = tuple_of({view.shape.begin(), view.shape.begin() + view.rank});

@@ -37,7 +37,7 @@ void PythonPlan::change(const std::function<void()>& weights) {
   int none = 0;
   if (!runs_.compare_exchange_strong(none, -1))
     raise(StatusCode::busy,
-          none < 0 ? "weights: another thread is changing them; expected one at a time"
+          none < 0 ? "weights: another thread is changing them; expected one change at a time"
                    : fmt::format("weights: {} runs of this plan are under way, expected none. Wait "
                                  "for them, or make a plan for each thread with `pack` and `use`.",
                                  none));
@@ -193,11 +193,10 @@ void define_plan(nb::module_& module) {
              nb::arg("idx").none() = none, nb::arg("membrane").none() = none,
              nb::arg("membrane_out").none() = none, nb::arg("stream").none() = none,
              nb::sig(signature), document_of_run);
-  refuse_copies(
-      plan,
-      "a convoy.Plan can be neither copied nor pickled: it holds what was chosen and packed "
-      "for one machine. Make it again from its stage and weights: "
-      "convoy.Plan(plan.stage, weights). Pickle plan.stage and the weights.");
+  refuse_copies(plan,
+                "a convoy.Plan can be neither copied nor pickled: it holds choices and packed "
+                "weights for one machine. Make it again from its stage and weights: "
+                "convoy.Plan(plan.stage, weights). Pickle plan.stage and the weights.");
   plan.def("set_weights", &set_weights, nb::arg("weights"), nb::kw_only(),
            nb::arg("weights_layout") = "krsc", nb::arg("stream").none() = none,
            document_of_set_weights)

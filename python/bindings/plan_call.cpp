@@ -26,8 +26,8 @@ class Running {
     do {
       if (now < 0)
         raise(StatusCode::busy,
-              "run: another thread is changing the plan's weights; expected it to be done. Call "
-              "run after set_weights or use has returned.");
+              "run: another thread is changing the plan's weights; expected no change during a "
+              "run. Call run after set_weights or use has returned.");
     } while (!runs_.compare_exchange_weak(now, now + 1));
   }
   ~Running() { runs_.fetch_sub(1); }
@@ -180,8 +180,8 @@ class PythonPlan::Call {
       n_ = x_.view.shape.at(axis);
     if (n_ < 0 || n_ > stage_.n)
       raise(StatusCode::invalid_operand,
-            fmt::format("x: {}, {} images; expected at most the plan's {}. Make a plan of that n, "
-                        "or call it for fewer at a time.",
+            fmt::format("x: {}, {} images; expected at most the plan's {}. Make a plan with that "
+                        "n, or call it for fewer images at a time.",
                         describe(x_.view), n_, stage_.n));
   }
 
@@ -198,7 +198,7 @@ class PythonPlan::Call {
         prepare(rare_->idx, given_.idx, "idx", DType::i32, self_.y_shape_, self_.y_);
     } else if (!given_.pre.is_none() || !given_.act.is_none() || !given_.idx.is_none()) {
       raise(StatusCode::invalid_operand,
-            fmt::format("pre, act or idx: an array, expected None: {} keeps nothing. Add "
+            fmt::format("pre, act or idx: found an array, expected None: {} keeps nothing. Add "
                         "keep(...) to the stage.",
                         to_text(stage_)));
     }

@@ -42,8 +42,8 @@ Scratch::Lent::Lent(Scratch& scratch, const ArrayType& type, Stream stream)
   waits_ = is_of_each_thread(stream);
   if (waits_ && captured_)
     raise(StatusCode::no_workspace,
-          "stream: cudaStreamPerThread is being captured, and the run takes memory whose end only "
-          "a stream of its own tells. Capture on a stream that you made.");
+          "stream: cudaStreamPerThread is being captured, expected another stream: the run takes "
+          "memory that it can only release on a stream you made. Capture on such a stream.");
   NewArray made = lend(type, scratch.device_, stream, scratch.bytes_);
   memory_ = std::move(made.object);
   data_ = made.view.data;

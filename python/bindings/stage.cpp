@@ -19,7 +19,7 @@ std::string word_text(const char* key, nb::handle value) {
   if (nb::isinstance<nb::str>(value)) return utf8_of(value);
   if (!PyIndex_Check(value.ptr()) || PyBool_Check(value.ptr()))
     throw Error(
-        fmt::format("Stage: {} is {}, expected text, an integer or, of sizes, a sequence of "
+        fmt::format("Stage: {} is {}, expected text, an integer or, for sizes, a sequence of "
                     "integers",
                     key, name_of_type(value)));
   const nb::object number = nb::steal(PyNumber_Index(value.ptr()));
@@ -101,7 +101,7 @@ constexpr const char* keyword_names[] = {"dtype",  "n",    "h",      "w",    "c"
 
 Stage stage_of_keywords(nb::handle text, const nb::kwargs& given) {
   if (!text.is_none()) {
-    if (!given.empty()) throw Error("Stage: a text and keywords, expected one of the two");
+    if (!given.empty()) throw Error("Stage: found a text and keywords, expected one of the two");
     return stage_of(text);
   }
   for (auto [key, value] : given) {
@@ -112,7 +112,8 @@ Stage stage_of_keywords(nb::handle text, const nb::kwargs& given) {
       known = known || name == one;
       all += fmt::format("{}{}", all.empty() ? "" : ", ", one);
     }
-    if (!known) throw Error(fmt::format("Stage: no keyword '{}'. There are: {}", name, all));
+    if (!known)
+      throw Error(fmt::format("Stage: found the keyword '{}', expected one of: {}", name, all));
   }
   return parse_stage(text_of_keywords(nb::borrow<nb::dict>(given)));
 }

@@ -154,26 +154,29 @@ void check_storage(const Torch& torch, nb::handle tensor, const TensorView& view
   if (bytes >= expected) return;
   raise(StatusCode::invalid_operand,
         fmt::format(
-            "{}: {}, whose storage has {} bytes, expected {} or more. It was made smaller, as "
-            "by untyped_storage().resize_(): pass a tensor that has all of its memory.",
+            "{}: {}, whose storage has {} bytes, expected {} or more. It was made smaller, for "
+            "example by untyped_storage().resize_(). Pass a tensor that has all of its memory.",
             name, describe(view), bytes, expected));
 }
 
 void check_writable(const Torch& torch, nb::handle tensor, const char* name) {
   if (is_inference(torch, tensor) &&
       !nb::cast<bool>(torch.module.attr("is_inference_mode_enabled")()))
-    raise(StatusCode::invalid_operand,
-          fmt::format("{0}: a tensor of inference_mode, which may not be written to outside of it; "
-                      "expected another. Pass {0}.clone(), or call inside torch.inference_mode().",
-                      name));
+    raise(
+        StatusCode::invalid_operand,
+        fmt::format(
+            "{0}: a tensor of inference_mode, which may not be written to outside of it; expected "
+            "an ordinary tensor. Pass {0}.clone(), or call inside torch.inference_mode().",
+            name));
   const bool records = torch.has_direct ? torch.direct.grad_enabled()
                                         : nb::cast<bool>(torch.module.attr("is_grad_enabled")());
   if (records && requires_grad(torch, tensor))
     raise(StatusCode::invalid_operand,
-          fmt::format("{0}: a tensor that requires a gradient, and a plan keeps none of what it "
-                      "writes; expected one that does not. Pass {0}.detach(), or call inside "
-                      "torch.no_grad().",
-                      name));
+          fmt::format(
+              "{0}: a tensor that requires a gradient, but a plan keeps no gradients of its "
+              "outputs; expected a tensor that requires none. Pass {0}.detach(), or call inside "
+              "torch.no_grad().",
+              name));
 }
 
 }  // namespace
@@ -182,7 +185,7 @@ void check_tensor(nb::handle tensor, const TensorView& view, const char* name, A
   const Torch& known = torch();
   if (is_negative(known, tensor))
     raise(StatusCode::invalid_operand,
-          fmt::format("{}: {} whose negative bit is set, as of z.conj().imag, expected its numbers "
+          fmt::format("{}: {} whose negative bit is set, like z.conj().imag, expected its numbers "
                       "in memory. Pass {}.resolve_neg().",
                       name, name_of_type(tensor), name));
   check_storage(known, tensor, view, name);

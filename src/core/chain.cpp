@@ -26,18 +26,20 @@ std::string shape_text(Index h, Index w, Index c) {
 // Why `next` can't read what `stage` writes; empty: it can.
 std::string mismatch(const Stage& stage, const Stage& next, bool gpu) {
   if (next.n != stage.n)
-    return fmt::format("n is {} before and {} here, expected one n", stage.n, next.n);
+    return fmt::format("n is {} in the stage before and {} here, expected the same n", stage.n,
+                       next.n);
   if (next.dtype != stage.output_dtype(gpu))
-    return fmt::format("it reads {}, what comes before writes {}", to_text(next.dtype),
-                       to_text(stage.output_dtype(gpu)));
-  if (next.layout != stage.layout) return "the layout changes, expected one for all";
+    return fmt::format("the input type is {}, expected {}, the output type of the stage before",
+                       to_text(next.dtype), to_text(stage.output_dtype(gpu)));
+  if (next.layout != stage.layout)
+    return "the layout differs from that of the stage before, expected one layout for all stages";
   const Shapes shapes = shapes_of(stage);
   const bool as_it_is = next.h == shapes.out_h && next.w == shapes.out_w && next.c == stage.k;
   const bool flattened = next.h == 1 && next.w == 1 && next.r == 1 && next.s == 1 &&
                          next.c == shapes.out_h * shapes.out_w * stage.k;
   if (as_it_is || flattened) return {};
   return fmt::format(
-      "it reads {} (h, w, c), expected {} or 1x1x{}", shape_text(next.h, next.w, next.c),
+      "the input is {} (h, w, c), expected {} or 1x1x{}", shape_text(next.h, next.w, next.c),
       shape_text(shapes.out_h, shapes.out_w, stage.k), shapes.out_h * shapes.out_w * stage.k);
 }
 
@@ -83,13 +85,14 @@ std::vector<std::string> problems(const Chain& chain, bool gpu) {
       if (stage.t != steps)
         add(i, fmt::format("t is {}, expected {} as elsewhere", stage.t, steps));
       if (spikes && i > 0 && stage.hold && steps > 1)
-        add(i, "hold, but its input changes from step to step");
+        add(i, "found hold, expected none: the input changes from step to step");
       spikes = true;
     }
-    if (chain.size() > 1 && stage.keep.any()) add(i, "keeps second outputs, which a chain has not");
+    if (chain.size() > 1 && stage.keep.any())
+      add(i, "found keep(...), expected none: a chain has one output");
   }
   if (chain.mean && (!spikes || chain.back().act.is_neuron()))
-    all.emplace_back("mean: expected a neuron, and behind it a last stage without one");
+    all.emplace_back("mean: expected a neuron, and after it a last stage without one");
   return all;
 }
 
@@ -144,13 +147,14 @@ OwnedChain parse_chain(std::string_view text, bool gpu) {
     const bool is_prefix =
         part == constants_word || part.substr(0, spikes_word.size()) == spikes_word;
     if (part.empty() && text.find('>') != std::string_view::npos)
-      throw Error(
-          fmt::format("\"{}\": no stage stands beside a \">\", expected one", printable(text)));
+      throw Error(fmt::format(
+          "\"{}\": found \">\" without a stage before or after it, expected STAGE > STAGE",
+          printable(text)));
     if (chain.mean)
-      throw Error(fmt::format("\"{}\": mean stands before another stage, expected it last",
+      throw Error(fmt::format("\"{}\": found mean before another stage, expected mean at the end",
                               printable(text)));
     if (is_prefix && !chain.stages.empty())
-      throw Error(fmt::format("\"{}\": {} stands behind a stage, expected it first",
+      throw Error(fmt::format("\"{}\": found {} after a stage, expected it at the start",
                               printable(text), printable(part)));
     if (part == mean_word)
       chain.mean = true;

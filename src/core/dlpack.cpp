@@ -35,8 +35,8 @@ DType dtype_of(const dlpack::DataType& type) {
     if (type.code == dlpack::signed_integer && type.bits == 32) return DType::i32;
   }
   throw Error(fmt::format(
-      "DLPack tensor: its elements are code {}, {} bits, {} lanes; expected float32, "
-      "float16, bfloat16, uint8 or int32. Convert it first.",
+      "DLPack tensor: the elements have type code {}, {} bits and {} lanes; expected float32, "
+      "float16, bfloat16, uint8 or int32. Convert the tensor first.",
       static_cast<int>(type.code), static_cast<int>(type.bits), static_cast<int>(type.lanes)));
 }
 
@@ -61,7 +61,7 @@ Device device_of(const dlpack::Device& device) {
     return {DeviceKind::cuda, device.number};
   throw Error(
       fmt::format("DLPack tensor: it is on device type {}, number {}; expected the CPU (1, or 3 "
-                  "for pinned memory) or CUDA (2). Copy it there first.",
+                  "for pinned memory) or CUDA (2). Copy it to one of them first.",
                   device.type, device.number));
 }
 
@@ -86,7 +86,9 @@ TensorView view_of(const dlpack::Array& array) {
                       axis, array.shape[axis]));
   }
   if (!array.data && elements > 0)
-    throw Error(fmt::format("DLPack tensor: {} elements but no memory", elements.value()));
+    throw Error(
+        fmt::format("DLPack tensor: found {} elements but a null pointer, expected their memory",
+                    elements.value()));
   view.data = static_cast<char*>(array.data) + (array.data ? array.byte_offset : 0);
   return view;
 }
@@ -150,11 +152,12 @@ TensorView from_dlpack(const DLManagedTensor& tensor) try {
 TensorView from_dlpack(const DLManagedTensorVersioned& tensor, DLPackAccess access) try {
   const dlpack::ManagedVersioned& managed = *ours(const_cast<DLManagedTensorVersioned*>(&tensor));
   if (managed.version.major != dlpack::version_major)
-    throw Error(fmt::format("DLPack tensor: it is of version {}.{}, expected {}.x. Ask for that.",
-                            managed.version.major, managed.version.minor, dlpack::version_major));
+    throw Error(fmt::format(
+        "DLPack tensor: it has version {}.{}, expected {}.x. Ask its owner for that version.",
+        managed.version.major, managed.version.minor, dlpack::version_major));
   if (access != DLPackAccess::read && (managed.flags & dlpack::flag_read_only) != 0)
     throw Error(
-        "DLPack tensor: it is read only, expected one to write to. Copy it, or take it as an "
+        "DLPack tensor: it is read only, expected a writable tensor. Copy it, or use it as an "
         "input: from_dlpack(tensor, DLPackAccess::read).");
   return view_of(managed.array);
 } catch (...) {

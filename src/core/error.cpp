@@ -45,7 +45,7 @@ namespace {
 const NoMemory* make_ready() noexcept {
   try {
     return new NoMemory(
-        "no memory: the host has none left for what was asked. Free some, or ask for less (a "
+        "no memory: the host does not have enough for this request. Free some, or request less (a "
         "smaller n, fewer filters or layers).");
   } catch (...) {
     return nullptr;

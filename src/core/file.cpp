@@ -25,13 +25,13 @@ const char* kind_of(mode_t mode) {
   if (S_ISFIFO(mode)) return "a pipe";
   if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
   if (S_ISSOCK(mode)) return "a socket";
-  return "no regular file";
+  return "not a regular file";
 }
 
 [[noreturn]] void refuse_to_read(const std::string& path, mode_t mode) {
-  throw Error(fmt::format("{}: is {}, expected a regular file. {}", printable_path(path),
-                          kind_of(mode),
-                          S_ISDIR(mode) ? "Name a file in it." : "Write it to one first."));
+  throw Error(
+      fmt::format("{}: is {}, expected a regular file. {}", printable_path(path), kind_of(mode),
+                  S_ISDIR(mode) ? "Name a file in it." : "Copy its content to a file first."));
 }
 
 [[noreturn]] void cannot_open(const std::string& path, int error) {
@@ -42,13 +42,13 @@ const char* kind_of(mode_t mode) {
     for (std::string part = path; !part.empty() && advice.empty();) {
       part.resize(part.rfind('/') == std::string::npos ? 0 : part.rfind('/'));
       if (stat(part.c_str(), &found) == 0 && !S_ISDIR(found.st_mode))
-        advice = fmt::format(" {} is no folder, expected one.", printable_path(part));
+        advice = fmt::format(" {} is not a folder, expected one.", printable_path(part));
     }
   } else if (error == ENOENT) {
     const bool link = lstat(path.c_str(), &found) == 0 && S_ISLNK(found.st_mode);
-    advice = link ? " It is a link to what is not there." : " Check the path.";
+    advice = link ? " It is a link whose target does not exist." : " Check the path.";
   } else if (error == EACCES || error == EPERM) {
-    advice = " Give this user the right to read it.";
+    advice = " Give this user the permission to read it.";
   } else if (error == ELOOP) {
     advice = " It is a link that leads back to itself.";
   }
@@ -89,8 +89,9 @@ std::string target_of(const std::string& path) {
   // /proc/self/fd/3 may lead to a file that has no name any more.
   if (there && (lstat(target.c_str(), &last) != 0 || last.st_ino != found.st_ino ||
                 last.st_dev != found.st_dev))
-    throw Error(printable_path(path) +
-                ": is an open file without a name of its own, expected one to write. Name a file.");
+    throw Error(
+        printable_path(path) +
+        ": is an open file without a name, expected the name of a file to write. Name one.");
   return target;
 }
 
@@ -212,7 +213,8 @@ InputFile::InputFile(const std::string& path, std::size_t limit)
   if (!S_ISREG(info.st_mode)) refuse_to_read(path, info.st_mode);
   size_ = static_cast<std::size_t>(info.st_size);
   if (size_ > limit)
-    throw wrong(fmt::format("{} bytes, expected at most {}. Is it the right file?", size_, limit));
+    throw wrong(fmt::format("{} bytes, expected at most {}. Check that it is the right file.",
+                            size_, limit));
 }
 
 Error InputFile::wrong(const std::string& what) const {
@@ -224,7 +226,8 @@ void InputFile::read(std::size_t at, std::span<unsigned char> to) const {
     const ssize_t got = pread(file_.get(), to.data(), to.size(), static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw wrong(fmt::format("cannot be read: {}.", std::strerror(errno)));
-    if (got == 0) throw wrong("became shorter while it was read. Read it again.");
+    if (got == 0)
+      throw wrong("it became shorter while it was read, expected no change. Read it again.");
     to = to.subspan(static_cast<std::size_t>(got));
     at += static_cast<std::size_t>(got);
   }

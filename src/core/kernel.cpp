@@ -23,7 +23,8 @@ Strides dense_y(const Stage& stage, Index n) {
 }
 
 std::vector<float> Prepared::laid_out(std::size_t, const float*) const {
-  throw Error("laid_out: the packed weights of this kernel have no blocks.");
+  throw Error(
+      "laid_out: the packed weights of this kernel have no blocks, expected a kernel with blocks.");
 }
 std::string Prepared::why_no_trace() const {
   return "it takes no time stamps";

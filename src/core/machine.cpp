@@ -69,13 +69,13 @@ void limit_isa() {
   if (!text || !*text) return;
   const Isa* const isa = find_isa(text);
   if (!isa || isa->target == 0)
-    throw Error(fmt::format("CONVOY_ISA={}: expected one of {}. Unset it to use the best there is.",
-                            std::string_view(text).substr(0, 32), isa_names(true)));
-  if ((hwy::SupportedTargets() & HWY_TARGETS & isa->target) == 0)
     throw Error(
-        fmt::format("CONVOY_ISA={}: this CPU or this build has no {}. Unset it to use the best "
-                    "there is.",
-                    text, text));
+        fmt::format("CONVOY_ISA={}: expected one of {}. Unset it to use the best available.",
+                    std::string_view(text).substr(0, 32), isa_names(true)));
+  if ((hwy::SupportedTargets() & HWY_TARGETS & isa->target) == 0)
+    throw Error(fmt::format(
+        "CONVOY_ISA={}: this CPU or this build has no {}. Unset it to use the best available.",
+        text, text));
   // Highway's bits are ordered: a lower bit is a better target.
   // Not DisableTargets: in Highway 1.0.3 the next question after the targets undoes it.
   hwy::SetSupportedTargetsForTest(hwy::SupportedTargets() & ~((isa->target & -isa->target) - 1));

@@ -27,7 +27,7 @@ std::vector<T> read_list(const std::string& path, Parse&& parse) {
     }
   }
   if (all.empty())
-    throw Error(fmt::format("{}: no stage in it, expected one a line", printable_path(path)));
+    throw Error(fmt::format("{}: found no stage, expected one per line", printable_path(path)));
   return all;
 }
 

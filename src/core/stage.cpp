@@ -83,9 +83,9 @@ class Checker {
     check_types();
     if (!problems_.empty()) return;
     if (stage_.c % stage_.groups != 0)
-      problem("groups is {}, which does not divide c = {}", stage_.groups, stage_.c);
+      problem("groups is {}, expected a divisor of c = {}", stage_.groups, stage_.c);
     if (stage_.k % stage_.groups != 0)
-      problem("groups is {}, which does not divide k = {}", stage_.groups, stage_.k);
+      problem("groups is {}, expected a divisor of k = {}", stage_.groups, stage_.k);
   }
 
   Index conv_size(const char* axis, Index in, Index before, Index after, Index taps, Index dil,
@@ -127,7 +127,7 @@ class Checker {
     if (!act.consistent())
       problem(
           "the activation has a parameter of another kind; make it with relu, clip_to(lo, hi) and "
-          "so on, do not change its kind");
+          "so on, and do not change its kind");
     if (act.kind == Kind::clip && !(act.lo() <= act.hi()))
       problem("clip({},{}): expected the lower bound first", act.lo(), act.hi());
     if (act.kind == Kind::leaky && !std::isfinite(act.slope()))

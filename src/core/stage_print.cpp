@@ -1,5 +1,5 @@
-// Writes the text form of a stage, in the canonical order of docs/use/stages.md. stage_text.cpp reads
-// it.
+// Writes the text form of a stage, in the canonical order of docs/use/stages.md. stage_text.cpp
+// reads it.
 #include <fmt/core.h>
 
 #include <charconv>

@@ -22,7 +22,7 @@ class Parser {
 
   Stage parse() {
     if (const std::size_t space = text_.find_first_of(" \t"); space != std::string_view::npos)
-      fail_at(space, "a space, expected none in a stage");
+      fail_at(space, "found a space, expected none in a stage");
     parse_dtype();
     while (!at_end() && peek() != '+') parse_axis_or_option();
     while (take("+")) parse_rider();
@@ -156,7 +156,7 @@ class Parser {
   }
 
   void set_act(std::size_t place, Activation act) {
-    if (act_) fail_at(place, "a second activation; a stage has one");
+    if (act_) fail_at(place, "found a second activation, expected at most one");
     act_ = true;
     stage_.act = act;
   }
@@ -208,7 +208,10 @@ class Parser {
     } else {
       for (const std::string_view later : planned)
         if (word == later)
-          fail_at(place, fmt::format("rider '{}' is planned, not there yet", word));
+          fail_at(place, fmt::format("rider '{}' is not supported yet, expected one of: bias norm "
+                                     "relu relu6 clip leaky if lif soft t hold max keep strict. "
+                                     "Leave it out and compute it on the result",
+                                     word));
       fail_at(place,
               fmt::format("unknown rider '{}', expected bias norm relu relu6 clip leaky if lif "
                           "soft t hold max keep strict",
@@ -241,7 +244,7 @@ class Parser {
     return stride;
   }
   void parse_pool(std::size_t place) {
-    if (stage_.pool) fail_at(place, "a second pool; a stage has one");
+    if (stage_.pool) fail_at(place, "found a second pool, expected at most one");
     Pool pool;
     pool.window = pool.stride = extent();
     if (take("s")) pool.stride = pool_stride();
@@ -252,7 +255,7 @@ class Parser {
   }
   void parse_keep(std::size_t place) {
     if (stage_.keep.any()) fail_at(place, "'keep' is given twice");
-    if (!take("(")) fail("expected keep(pre,act,idx) or some of them");
+    if (!take("(")) fail("expected keep(...) with one or more of pre, act and idx");
     do {
       const std::size_t item_place = at_;
       const std::string_view item = take_word();

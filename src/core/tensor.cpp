@@ -101,8 +101,9 @@ bool TensorView::contiguous() const {
 TensorView TensorView::channels(Index first, Index count) const {
   if (!rank_fits(*this) || rank < 1 || first < 0 || count < 1 || first > shape[rank - 1] ||
       count > shape[rank - 1] - first)
-    throw Error(
-        fmt::format("{} channels from {} on of {}: out of range", count, first, describe(*this)));
+    throw Error(fmt::format(
+        "{} channels from {} on of {}: out of range, expected channels inside the tensor", count,
+        first, describe(*this)));
   if (stride[rank - 1] < 0 || !(Size(first) * stride[rank - 1]).fits())
     throw Error(fmt::format("channels of {}: expected strides of at least 0 that fit in memory",
                             describe(*this)));

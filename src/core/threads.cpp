@@ -126,14 +126,14 @@ void Threads::run(Index tasks, void (*body)(void*, Index, int), void* context) {
 
 void Threads::log_to(TaskLog* log) {
   if (log && log->slots() != count_)
-    throw Error(fmt::format("threads: a log of {} slots, expected {}.", log->slots(), count_));
+    throw Error(fmt::format("threads: the log has {} slots, expected {}.", log->slots(), count_));
   log_ = log;
   least_to_spread_ = log ? 0 : count_ == 1 ? std::numeric_limits<Index>::max() : 2;
 }
 
 Threads::Threads(int count, CallerThreads caller) : count_(count), caller_(caller) {
   check_threads(count);
-  if (count < 1) throw Error("threads: 0, expected at least 1.");
+  if (count < 1) throw Error("threads: found 0, expected 1 or more.");
   if (count > 1 && !caller && may_use_crew()) {
     has_crew_ = true;
     start_workers(count - 1);
@@ -143,8 +143,8 @@ Threads::Threads(int count, CallerThreads caller) : count_(count), caller_(calle
 
 void check_threads(int count) {
   if (count < 0 || count > most_threads)
-    throw Error(
-        fmt::format("threads: {}, expected 1 to {}, or 0 for every core.", count, most_threads));
+    throw Error(fmt::format("threads: found {}, expected 1 to {}, or 0 for every core.", count,
+                            most_threads));
 }
 
 int default_threads() {

@@ -66,9 +66,9 @@ std::string why_no_device(cudaError_t error, int count, const std::string& drive
         "with an older toolkit",
         driver, version_text(CUDART_VERSION));
   if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0))
-    return "the driver sees no GPU. Look at CUDA_VISIBLE_DEVICES and at what nvidia-smi says";
+    return "the driver sees no GPU. Check CUDA_VISIBLE_DEVICES and the output of nvidia-smi";
   if (error != cudaSuccess)
-    return describe(error, "asking CUDA for devices") + ". Look at what nvidia-smi says";
+    return describe(error, "asking CUDA for devices") + ". Check the output of nvidia-smi";
   return {};
 }
 
@@ -113,10 +113,10 @@ DeviceFacts facts_of(int index) {
     return found.devices[static_cast<std::size_t>(index)];
   if (found.devices.empty())
     throw Error(fmt::format("device cuda:{}: {}; or use cpu.", index, found.why_none));
-  throw Error(fmt::format("device cuda:{}: there {} here, numbered from 0. Use one of them.", index,
-                          found.devices.size() == 1
-                              ? std::string("is 1 GPU")
-                              : fmt::format("are {} GPUs", found.devices.size())));
+  throw Error(fmt::format(
+      "device cuda:{}: there {} on this machine, numbered from 0. Use one of them.", index,
+      found.devices.size() == 1 ? std::string("is 1 GPU")
+                                : fmt::format("are {} GPUs", found.devices.size())));
 }
 
 }  // namespace convoy::cuda

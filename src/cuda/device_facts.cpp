@@ -32,8 +32,8 @@ double told(double number, double instead, const char* what, const char* unit, d
             std::string& warning) {
   if (std::isfinite(number) && number > 0) return number;
   warning += fmt::format(
-      "{}the driver tells no {} (found {}): predictions take {:.0f} {}, typical of such GPUs, and "
-      "may be off. Tune stages that matter (convoy tune)",
+      "{}the driver does not give the {} (found {}): predictions use {:.0f} {}, which is typical "
+      "of such GPUs, and may be wrong. Tune important stages (convoy tune)",
       warning.empty() ? "" : "; ", what, number, instead * in_units, unit);
   return instead;
 }

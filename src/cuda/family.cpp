@@ -49,10 +49,10 @@ std::shared_ptr<const DeviceWeights> pack_values(const Stage& stage, std::span<c
 }
 
 Error no_such_tile(std::string_view kernel, const Tile& tile, const Stage& stage) {
-  return Error(fmt::format(
-      "{} has no tile \"{}\" ({}, {}, {}, {}) for {}: it is a tile of another stage. Take one that "
-      "the kernel lists for this stage (convoy explain).",
-      kernel, tile.name, tile.a, tile.b, tile.c, tile.d, to_text(stage)));
+  return Error(
+      fmt::format("{} has no tile \"{}\" ({}, {}, {}, {}) for {}: it is a tile of another stage. "
+                  "Use a tile that the kernel lists for this stage (convoy explain).",
+                  kernel, tile.name, tile.a, tile.b, tile.c, tile.d, to_text(stage)));
 }
 
 Tile best_tile(const Kernel& family, const Stage& stage, const Machine& machine) {
@@ -64,16 +64,15 @@ Tile best_tile(const Kernel& family, const Stage& stage, const Machine& machine)
 Status check_alignment(std::string_view kernel, std::string_view operand, const void* data,
                        Index pixel_stride, DType dtype, int bytes) {
   if (reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(bytes) != 0)
-    return Status(
-        StatusCode::invalid_operand,
-        fmt::format("{}: its address {} is no multiple of {}, which kernel {} needs. Align it, or "
-                    "plan with the kernel general.",
-                    operand, data, bytes, kernel));
+    return Status(StatusCode::invalid_operand,
+                  fmt::format("{}: its address is {}, expected a multiple of {} for kernel {}. "
+                              "Align it, or plan with the kernel general.",
+                              operand, data, bytes, kernel));
   if (pixel_stride * static_cast<Index>(size_of(dtype)) % bytes != 0)
     return Status(
         StatusCode::invalid_operand,
-        fmt::format("{}: its pixels lie {} elements of {} apart, no multiple of the {} bytes that "
-                    "kernel {} needs. Change the slice, or plan with the kernel general.",
+        fmt::format("{}: its pixels are {} elements of {} apart, expected a multiple of {} bytes "
+                    "for kernel {}. Change the slice, or plan with the kernel general.",
                     operand, pixel_stride, to_text(dtype), bytes, kernel));
   return {};
 }

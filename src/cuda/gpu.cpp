@@ -96,7 +96,7 @@ double time(Device device, Stream stream, const std::function<void()>& enqueue) 
   cuda::check(cudaEventRecord(before.event, stream_of(stream)), "recording an event");
   enqueue();
   cuda::check(cudaEventRecord(after.event, stream_of(stream)), "recording an event");
-  cuda::check(cudaEventSynchronize(after.event), "waiting for what is timed");
+  cuda::check(cudaEventSynchronize(after.event), "waiting for the timed work");
   float milliseconds = 0;
   cuda::check(cudaEventElapsedTime(&milliseconds, before.event, after.event), "reading events");
   return 1e-3 * static_cast<double>(milliseconds);

@@ -31,11 +31,10 @@ void* allocate_pinned(Device device, std::size_t bytes, const std::string& what)
       cudaHostAlloc(&memory, bytes > 0 ? bytes : 1, cudaHostAllocPortable | cudaHostAllocMapped);
   if (error == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());
-    throw Error(
-        fmt::format("no page-locked memory on the host for {}: {} bytes, which must be free and "
-                    "within what the "
-                    "system lets a process lock. Use a smaller n, or ordinary memory.",
-                    what, bytes));
+    throw Error(fmt::format(
+        "no page-locked memory on the host for {}: it takes {} bytes, which must be free and "
+        "within the limit of locked memory. Use a smaller n, or ordinary memory.",
+        what, bytes));
   }
   cuda::check(error, fmt::format("allocating {} page-locked bytes for {}", bytes, what));
   std::memset(memory, 0, bytes);
@@ -51,7 +50,8 @@ void release_pinned(void* memory) noexcept {
 bool is_pinned(Device device, const void* memory) {
   const cuda::OnDevice on(device.index);
   cudaPointerAttributes found{};
-  cuda::check(cudaPointerGetAttributes(&found, memory), "asking what kind of memory images are in");
+  cuda::check(cudaPointerGetAttributes(&found, memory),
+              "asking for the kind of memory of the images");
   return found.type == cudaMemoryTypeHost;
 }
 
@@ -70,7 +70,7 @@ bool is_captured(Device device, Stream stream) {
   if (!stream.handle) return false;  // the legacy stream can't be
   const cuda::OnDevice on(device.index);
   cudaStreamCaptureStatus found = cudaStreamCaptureStatusNone;
-  cuda::check(cudaStreamIsCapturing(stream_of(stream), &found), "asking what a stream does");
+  cuda::check(cudaStreamIsCapturing(stream_of(stream), &found), "asking for the state of a stream");
   return found != cudaStreamCaptureStatusNone;
 }
 
@@ -82,7 +82,7 @@ StreamFacts facts_of(Device device, Stream stream) {
   unsigned long long number = 0, capture = 0;
   cudaStreamCaptureStatus found = cudaStreamCaptureStatusNone;
   cuda::check(cudaStreamGetCaptureInfo(stream_of(stream), &found, &capture),
-              "asking what a stream does");
+              "asking for the state of a stream");
   // CUDA does not tell the number of a stream that is captured. Its handle can't come again before
   // the capture is over.
   if (found != cudaStreamCaptureStatusNone)

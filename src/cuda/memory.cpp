@@ -62,8 +62,8 @@ DeviceMemory::DeviceMemory(int device, std::size_t bytes, const std::string& wha
     std::size_t free = 0, total = 0;
     static_cast<void>(cudaMemGetInfo(&free, &total));
     throw Error(
-        fmt::format("no memory on cuda:{} for {}: {} bytes, and of the GPU's {} bytes {} are free. "
-                    "Use a smaller n, or free what is not needed.",
+        fmt::format("no memory on cuda:{0} for {1}: it takes {2} bytes, but {4} of the GPU's {3} "
+                    "bytes are free. Use a smaller n, or free memory that is not needed.",
                     device, what, bytes, total, free));
   }
   check(error, fmt::format("allocating {} bytes on cuda:{} for {}", bytes, device, what));

@@ -30,8 +30,8 @@ std::string microseconds(double seconds) {
 void check_time(std::string_view name, double begin, double end) {
   if (std::isfinite(begin) && std::isfinite(end) && begin >= 0 && end >= begin) return;
   throw Error(
-      fmt::format("trace: \"{}\" lasts from {} to {} s, expected times of 0 and more, the end not "
-                  "before the begin.",
+      fmt::format("trace: \"{}\" lasts from {} to {} s, expected times of 0 or more, and an end "
+                  "not before the begin.",
                   printable(name), begin, end));
 }
 

@@ -23,20 +23,20 @@ std::string describe(const DumpedOperator& op) {
 
 void expect_same(const DumpIndex& ours, const DumpIndex& reference, const std::string& folder) {
   const auto wrong = [&](const std::string& what) {
-    return Error(fmt::format("{}: {}. Write both sides anew, of one network and one image.",
+    return Error(fmt::format("{}: {}. Write both sides again, for the same network and image.",
                              printable_path(folder), what));
   };
   if (ours.image != reference.image)
-    throw wrong(fmt::format("the dump is of image {}, the reference of image {}", ours.image,
+    throw wrong(fmt::format("the dump is of image {}, but the reference is of image {}", ours.image,
                             reference.image));
   if (ours.operators.size() != reference.operators.size())
-    throw wrong(fmt::format("the dump has {} operators, the reference {}", ours.operators.size(),
-                            reference.operators.size()));
+    throw wrong(fmt::format("the dump has {} operators, but the reference has {}",
+                            ours.operators.size(), reference.operators.size()));
   for (std::size_t i = 0; i < ours.operators.size(); ++i) {
     const DumpedOperator &a = ours.operators[i], &b = reference.operators[i];
     if (a.name != b.name || a.kind != b.kind || a.shape != b.shape)
-      throw wrong(
-          fmt::format("the dump has {} where the reference has {}", describe(a), describe(b)));
+      throw wrong(fmt::format("the dump has {}, but the reference has {} at this place",
+                              describe(a), describe(b)));
   }
 }
 
@@ -70,9 +70,10 @@ ComparedOperator compare_operator(const std::string& folder, const DumpedOperato
 }
 
 Error missing(const std::string& folder, Side side) {
-  return Error(fmt::format("{}: holds one side alone: no {}. `convoy dump MODEL {}{}` writes it.",
-                           printable_path(folder), index_name(side), printable_path(folder),
-                           side == Side::reference ? " --reference" : ""));
+  return Error(
+      fmt::format("{}: found one side only, expected {} too. `convoy dump MODEL {}{}` writes it.",
+                  printable_path(folder), index_name(side), printable_path(folder),
+                  side == Side::reference ? " --reference" : ""));
 }
 
 }  // namespace

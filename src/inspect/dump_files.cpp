@@ -25,7 +25,7 @@ class Fields {
  public:
   Fields(const nlohmann::json& object, std::string place)
       : object_(object), place_(std::move(place)) {
-    if (!object.is_object()) throw wrong("is no object");
+    if (!object.is_object()) throw wrong("is not an object");
   }
   bool has(const char* name) const { return object_.contains(name); }
   std::string text(const char* name) const { return field(name, &Json::is_string, "a text"); }
@@ -37,7 +37,7 @@ class Fields {
     return field(name, &Json::is_array, "a list");
   }
   Error wrong(const std::string& what) const {
-    return Error(fmt::format("{}: {}. Write it anew with `convoy dump`.", place_, what));
+    return Error(fmt::format("{}: {}. Write it again with `convoy dump`.", place_, what));
   }
 
  private:
@@ -86,7 +86,7 @@ void check_stage(const DumpedOperator& op, const Fields& fields) {
   if (op.stage.k != op.stage.c || op.stage.groups != op.stage.c || op.stage.r != 1 ||
       op.stage.s != 1 || op.stage.n != 1 || shapes.p != op.stage.h || shapes.q != op.stage.w ||
       shapes.out_h != full[2] || shapes.out_w != full[3] || op.stage.k != full[4])
-    throw fields.wrong("\"stage\" and \"shape\" do not belong together");
+    throw fields.wrong("\"stage\" and \"shape\" do not match");
   if (!(Size(full[0]) * full[1] * op.stage.h * op.stage.w * op.stage.c).fits(most_values))
     throw fields.wrong("has more membranes than a file of 4 GiB holds");
 }
@@ -170,7 +170,7 @@ void make_folder(const std::string& folder) {
   if (std::filesystem::exists(folder, none))
     throw Error(printable_path(folder) +
                 ": is a file, expected a folder for the dumps. Name another.");
-  throw Error(fmt::format("{}: the folder cannot be made: {}. Name one where this user may write.",
+  throw Error(fmt::format("{}: the folder cannot be made: {}. Name a folder that you may write to.",
                           printable_path(folder), failure.message()));
 }
 
@@ -185,8 +185,9 @@ void expect_different_files(const std::vector<DumpedOperator>& operators) {
   std::set<std::string> names;
   for (const DumpedOperator& op : operators) {
     if (!names.insert(op.name).second)
-      throw Error(
-          fmt::format("two operators {}: they would write the same files.", printable(op.name)));
+      throw Error(fmt::format(
+          "found two operators {}, expected one: they would write the same files. Rename a layer.",
+          printable(op.name)));
     for (const Side side : {Side::convoy, Side::reference}) add(dump_name(op.name, side), op.name);
     if (!op.spikes_of.empty()) add(membrane_name(op.spikes_of), "the membranes of " + op.spikes_of);
   }
@@ -207,7 +208,7 @@ std::vector<float> read_values(const std::string& path, Index count) {
   const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
   if (file.size() != bytes)
     throw Error(
-        fmt::format("{}: {} bytes, expected {} ({} values of float32, as the index says). "
+        fmt::format("{}: {} bytes, expected {} ({} values of float32, by the index). "
                     "Is it the dump of another network, or was it cut short?",
                     printable_path(path), file.size(), bytes, count));
   std::vector<float> values(static_cast<std::size_t>(count));

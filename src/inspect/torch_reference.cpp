@@ -29,7 +29,7 @@ WorkerCommand command_of(const std::string& python, const std::string& script, i
   command.question = "{\"op\":\"hello\"}";
   command.without_python = "Give an interpreter that has torch and spikingjelly as --torch-python.";
   command.without_script =
-      "--torch needs the source tree; give its python/check_torch.py with --torch-script.";
+      "--torch: the source tree was not found. Name its python/check_torch.py with --torch-script.";
   return command;
 }
 

@@ -91,18 +91,20 @@ std::string trace_text(const TracedStage& traced, const std::string& path) {
                  traced.predicted / micro);
   if (gpu)
     fmt::format_to(to,
-                   "{:.2f} us of the head lie beside the end of the run before: {:.2f} us a "
-                   "run, one after the other.\n",
+                   "{:.2f} us of the head overlap with the end of the run before: {:.2f} us per "
+                   "run, for runs in sequence.\n",
                    trace.overlap / micro, in_a_row(trace) / micro);
   if (traced.seconds > 0)
     fmt::format_to(to, "Measured without stamps: {:.2f} us{}.\n", traced.seconds / micro,
                    gpu ? fmt::format(" at {:.3f} GHz", traced.hertz * 1e-9) : std::string());
-  fmt::format_to(to, "{} under way in {:.1f} % of the loop, in the mean of the {}.\n",
+  fmt::format_to(to, "{} under way in {:.1f} % of the loop, as a mean over the {}.\n",
                  gpu ? "Math is" : "Tasks are", 100 * trace.math, gpu ? "CTAs" : "threads");
-  fmt::format_to(to, "Clock: {}{}\n", trace.clock,
-                 gpu ? "." : fmt::format(", which tells {:.0f} ns.", trace.resolution / 1e-9));
+  fmt::format_to(
+      to, "Clock: {}{}\n", trace.clock,
+      gpu ? "." : fmt::format(", with a resolution of {:.0f} ns.", trace.resolution / 1e-9));
   if (traced.left_out > 0)
-    fmt::format_to(to, "{} tasks more than the log has room for are left out.\n", traced.left_out);
+    fmt::format_to(to, "{} tasks are left out, because the log has no room for them.\n",
+                   traced.left_out);
   fmt::format_to(to, "Outputs: {} a run without stamps.\n",
                  traced.same_bits ? "the same bits as" : "NOT the bits of");
   fmt::format_to(to, "{}: {} spans on {} tracks. Open it in https://ui.perfetto.dev.\n", path,

@@ -209,11 +209,11 @@ void Worker::lost() const {
 }
 
 void Worker::garbled(std::string_view answer) const {
-  throw Error(fmt::format(
-      "the {} worker {} answered \"{}\", which is not what was asked for. Do --{}-python and "
-      "--{}-script name the right ones?",
-      command_.name, printable_path(command_.script), printable(answer, 80), command_.options,
-      command_.options));
+  throw Error(
+      fmt::format("the {} worker {} answered \"{}\", expected an answer to the request. Do "
+                  "--{}-python and --{}-script name the right files?",
+                  command_.name, printable_path(command_.script), printable(answer, 80),
+                  command_.options, command_.options));
 }
 
 nlohmann::json Worker::ask(const nlohmann::json& request) {

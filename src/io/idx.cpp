@@ -28,7 +28,8 @@ class Source {
     if (!gzip_) return;
     stream_.next_in = const_cast<Bytef*>(bytes.data());
     stream_.avail_in = static_cast<uInt>(std::min<std::size_t>(bytes.size(), UINT32_MAX));
-    if (inflateInit2(&stream_, 15 + 16) != Z_OK) throw Error(name + ": zlib could not be started.");
+    if (inflateInit2(&stream_, 15 + 16) != Z_OK)
+      throw Error(name + ": zlib could not be started. Free some memory.");
   }
   ~Source() {
     if (gzip_) inflateEnd(&stream_);
@@ -80,10 +81,12 @@ class Source {
     unsigned char one = 0;
     if (take({&one, 1}) != 0)
       throw Error(
-          fmt::format("{}: more bytes than the {} that its header says. Is it one whole IDX file?",
+          fmt::format("{}: found more bytes than the {} of its header. Is it one whole IDX file?",
                       name_, total));
     if (gzip_ && stream_.avail_in != 0)
-      throw Error(name_ + ": bytes behind the end of the gzip data. Is it one whole file?");
+      throw Error(
+          name_ +
+          ": found bytes after the end of the gzip data, expected none. Is it one whole file?");
   }
 
  private:
@@ -114,15 +117,19 @@ std::vector<std::uint8_t> read_body(Source& source, const std::string& name,
   for (const std::uint32_t size : sizes) {
     text += (text.empty() ? "" : " x ") + std::to_string(size);
     if (size == 0)
-      throw Error(fmt::format("{}: a size of 0 in its header ({}). Nothing to read.", name, text));
+      throw Error(fmt::format(
+          "{}: found a size of 0 in its header ({}), expected 1 or more. Use another file.", name,
+          text));
     if (total > (std::uint64_t{1} << 40) / size)
       throw Error(
-          fmt::format("{}: its header says {} bytes and more. The file is damaged.", name, text));
+          fmt::format("{}: its header gives more than {} bytes, expected fewer. The file is "
+                      "damaged: fetch it again.",
+                      name, text));
     total *= size;
   }
   if (total > source.most_left())
     throw Error(
-        fmt::format("{}: its header says {} = {} bytes, the file can hold at most {}. "
+        fmt::format("{}: its header gives {} = {} bytes, but the file can hold at most {}. "
                     "Was the file cut short?",
                     name, text, total, source.most_left()));
   // What a gzip file claims is not believed: memory grows with what comes out of it.
@@ -136,7 +143,7 @@ std::vector<std::uint8_t> read_body(Source& source, const std::string& name,
   }
   if (got != total)
     throw Error(
-        fmt::format("{}: {} bytes behind the header, expected {} = {}. Was the file cut short?",
+        fmt::format("{}: {} bytes after the header, expected {} = {}. Was the file cut short?",
                     name, got, text, total));
   source.expect_end(total);
   return data;

@@ -44,7 +44,7 @@ class Header {
       if (!take(',') && (skip_space(), !rest_.starts_with('}'))) fail("no comma between its parts");
     }
     skip_space();
-    if (!rest_.empty()) fail("something behind its dictionary");
+    if (!rest_.empty()) fail("more text after its dictionary");
     if (!descr_given_ || !order_given_ || !shape_given_)
       fail(fmt::format("no '{}'",
                        !descr_given_ ? "descr" : (!order_given_ ? "fortran_order" : "shape")));
@@ -73,14 +73,14 @@ class Header {
   }
   bool take(char c) { return take(std::string_view(&c, 1)); }
   void expect(char c) {
-    if (!take(c)) fail(fmt::format("no '{}' where one belongs", c));
+    if (!take(c)) fail(fmt::format("no '{}' at its place", c));
   }
   std::string_view quoted() {
     skip_space();
     const char quote = rest_.empty() ? ' ' : rest_[0];
     const std::size_t end = rest_.find(quote, 1);
     if ((quote != '\'' && quote != '"') || end == std::string_view::npos)
-      fail("no quoted text where one belongs");
+      fail("no quoted text at its place");
     const std::string_view text = rest_.substr(1, end - 1);
     rest_.remove_prefix(end + 1);
     return text;
@@ -98,7 +98,7 @@ class Header {
       Index size = 0;
       const auto [stop, failure] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), size);
       if (!comma || failure != std::errc() || size < 0)
-        fail("a size in its shape that is no number");
+        fail("a size in its shape that is not a number");
       if (shape.size() == 5)
         throw Error(fmt::format(
             "{}: more than 5 axes, expected at most 5. Reshape it before saving.", name_));
@@ -132,7 +132,8 @@ void convert(std::string_view data, Tensor& tensor, std::string_view name) {
 Tensor parse_npy(std::string_view bytes, std::string_view name) {
   if (bytes.size() < 12 || bytes.substr(0, magic.size()) != magic)
     throw Error(fmt::format(
-        "{}: no .npy file (it does not begin with \\x93NUMPY). Save it with numpy.save.", name));
+        "{}: not an .npy file (it does not begin with \\x93NUMPY). Save it with numpy.save.",
+        name));
   const auto byte = [&](std::size_t i) {
     return static_cast<std::size_t>(static_cast<unsigned char>(bytes[i]));
   };
@@ -152,7 +153,7 @@ Tensor parse_npy(std::string_view bytes, std::string_view name) {
 
   if (header.fortran())
     throw Error(fmt::format(
-        "{}: in Fortran order, expected C order. Save numpy.ascontiguousarray of it.", name));
+        "{}: in Fortran order, expected C order. Save numpy.ascontiguousarray(array).", name));
   const std::vector<Index>& shape = header.shape();
   const Type* type = nullptr;
   for (const Type& candidate : types)
@@ -167,7 +168,10 @@ Tensor parse_npy(std::string_view bytes, std::string_view name) {
     const auto unsigned_size = static_cast<std::size_t>(size);
     if (__builtin_mul_overflow(most, std::max<std::size_t>(unsigned_size, 1), &most) ||
         most > std::size_t{1} << 60)
-      throw Error(fmt::format("{}: the sizes of its shape are more than memory can hold", name));
+      throw Error(
+          fmt::format("{}: the sizes of its shape need more memory than any machine has, expected "
+                      "fewer. Is it the right file?",
+                      name));
     expected *= unsigned_size;
   }
   if (data.size() != expected)

@@ -74,7 +74,8 @@ class SafetensorsHeader : public nlohmann::json_sax<Json> {
   bool key(string_t& key) override {
     if (!keys_.back().insert(key).second)
       throw Error(
-          fmt::format("{}: its header has \"{}\" twice. Which is meant?", name_, printable(key)));
+          fmt::format("{}: its header has \"{}\" twice, expected once. Write the file again.",
+                      name_, printable(key)));
     if (depth_ == 1) tensor_ = key == "__metadata__" ? nullptr : &tensors[key];
     if (depth_ == 2)
       field_ = key == "dtype"          ? Field::dtype
@@ -159,7 +160,7 @@ SafeTensors::SafeTensors(Source source, std::string name)
   std::uint64_t size = 0;
   for (unsigned i = 8; i-- > 0;) size = size << 8 | first[i];
   if (size > source_.size - 8)
-    throw Error(fmt::format("{}: its header says {} bytes, the file has {}. Was it cut short?",
+    throw Error(fmt::format("{}: its header gives {} bytes, but the file has {}. Was it cut short?",
                             name_, size, source_.size));
   if (size > longest_header)
     throw Error(fmt::format("{}: a header of {} bytes, expected at most {}. Is it the right file?",
@@ -197,14 +198,16 @@ void SafeTensors::check_places() const {
     at = end;
   }
   if (at != body_size_)
-    throw Error(fmt::format("{}: {} bytes of data, its tensors take {}. The file is damaged.",
-                            name_, body_size_, at));
+    throw Error(
+        fmt::format("{}: {} bytes of data, expected {} for its tensors. The file is damaged.",
+                    name_, body_size_, at));
 }
 
 const SafeTensors::Entry& SafeTensors::entry_of(const std::string& tensor) const {
   const auto found = tensors_.find(tensor);
   if (found == tensors_.end())
-    throw Error(fmt::format("{}: holds no tensor \"{}\".", name_, printable(tensor)));
+    throw Error(
+        fmt::format("{}: it has no tensor \"{}\". Check the name.", name_, printable(tensor)));
   return found->second;
 }
 
@@ -230,7 +233,7 @@ std::vector<float> SafeTensors::values(const std::string& tensor) const {
   }
   if (!fits || entry.end - entry.begin != count * width)
     throw Error(
-        fmt::format("{}: tensor \"{}\" has {} bytes, which its shape does not say. The "
+        fmt::format("{}: tensor \"{}\" has {} bytes, expected another number for its shape. The "
                     "file is damaged.",
                     name_, printable(tensor), entry.end - entry.begin));
   std::vector<float> values(count);

@@ -144,8 +144,8 @@ ParameterFolder::Place ParameterFolder::place_of(const std::string& parameter) {
   if (place.tensors) found.emplace_back("model.safetensors");
   if (found.size() > 1)
     throw Error(
-        fmt::format("{}: \"{}\" is given more than once, in {}, expected in one file. Remove "
-                    "what is out of date.",
+        fmt::format("{}: \"{}\" is given more than once, in {}, expected in one file. Remove the "
+                    "outdated files.",
                     printable_path(folder_), printable(parameter), fmt::join(found, " and in ")));
   return place;
 }

@@ -28,10 +28,10 @@ Machine machine_of(const NetworkOptions& options) {
 
 void check_options(const NetworkOptions& options) {
   if (options.batch < 1 || options.batch > most_images)
-    throw Error(fmt::format("batch {}: expected 1 to {} images. 256 is the default, and enough.",
+    throw Error(fmt::format("batch {}: expected 1 to {} images. Use 256, the default.",
                             options.batch, most_images));
   if (options.weights != DType::f32 && options.weights != DType::f16)
-    throw Error(fmt::format("weights {}: expected f32, as they are, or f16, rounded to such.",
+    throw Error(fmt::format("weights {}: expected f32 (unchanged) or f16 (rounded to f16).",
                             to_text(options.weights)));
   machine_of(options);  // throws where that is none
 }
@@ -40,8 +40,9 @@ void check_options(const NetworkOptions& options) {
 network::Model rounded(network::Model model, const NetworkOptions& options) {
   if (options.weights == DType::f32) return model;
   if (model.text.layer_type() != DType::f32)
-    throw Error(fmt::format("weights f16: the layers compute in {}, expected f32. Leave it out.",
-                            to_text(model.text.layer_type())));
+    throw Error(
+        fmt::format("weights f16: the layers compute in {}, expected f32. Leave the option out.",
+                    to_text(model.text.layer_type())));
   for (std::size_t i = 0; i < model.weights.size(); ++i)
     for (float& w : model.weights[i].w) {
       const float near = math::round_to(options.weights, w);
@@ -65,8 +66,8 @@ template <class Make>
 auto with_memory(const std::string& name, const Make& make) {
   const auto no_memory = [&] {
     return Error(
-        fmt::format("no memory for the network {}. Its weights are kept twice, as numbers and "
-                    "packed, while it is loaded: use a smaller network or a smaller batch.",
+        fmt::format("no memory for the network {}. While it is loaded, its weights are in memory "
+                    "twice, as numbers and packed. Use a smaller network or a smaller batch.",
                     printable(name)));
   };
   try {
@@ -210,8 +211,8 @@ Network::Impl::Step Network::Impl::make_step(const OwnedChain& chain, std::size_
     const Size images = Size(options.batch) * step.fold;
     if (!images.fits(most_images))
       throw Error(
-          fmt::format("batch {}: {} takes the {} steps of each image as images, expected at most "
-                      "{} in all. Use a smaller batch.",
+          fmt::format("batch {}: {} computes the {} steps of each image as separate images, "
+                      "expected at most {} of them in all. Use a smaller batch.",
                       options.batch, end.name, step.fold, most_images));
     bound.stages.front().n = images.value();
   }
@@ -342,17 +343,17 @@ void Network::Impl::lay_out_memory() {
   const Size all = memory_plan.bytes + outputs * 2 + static_cast<Index>(work);
   if (!all.fits())
     throw Error(
-        fmt::format("batch {}: no memory for the more than 2^60 bytes that so many images take "
-                    "between the layers. Use a smaller batch.",
+        fmt::format("batch {}: no memory for the more than 2^60 bytes between the layers for this "
+                    "number of images. Use a smaller batch.",
                     options.batch));
   const auto make = [&](Size bytes, Device device) {
     try {
       return Tensor(DType::u8, {bytes.value()}, device);
     } catch (const Error&) {
-      throw Error(fmt::format(
-          "batch {}: no memory for the {} bytes that so many images take between the layers. Use "
-          "a smaller batch.",
-          options.batch, all.value()));
+      throw Error(
+          fmt::format("batch {}: no memory for the {} bytes between the layers for this number of "
+                      "images. Use a smaller batch.",
+                      options.batch, all.value()));
     }
   };
   if (work > 0) workspace = make(static_cast<Index>(work), options.device);

@@ -22,7 +22,7 @@ std::string check_memory(std::initializer_list<Given> all, Device device) {
     if (!view) continue;
     if (!(view.device == Device{}) && !(view.device == device))
       return fmt::format(
-          "{}: they are on {}, expected {}.", given->name, to_text(view.device),
+          "{}: they are on {}, expected {}. Copy them first.", given->name, to_text(view.device),
           device == Device{} ? "the host" : fmt::format("the host or {}", to_text(device)));
     const Status aligned = check_aligned(given->name, view);
     if (!aligned.ok()) return aligned.message();
@@ -32,7 +32,7 @@ std::string check_memory(std::initializer_list<Given> all, Device device) {
       const auto from = reinterpret_cast<std::uintptr_t>(other->view.data);
       const auto bytes = static_cast<std::uintptr_t>(extent_bytes(other->view).value());
       if (other->view && begin < from + bytes && from < end)
-        return fmt::format("{} and {} overlap in memory. Give {} memory of its own.", given->name,
+        return fmt::format("{} and {} overlap in memory. Give {} its own memory.", given->name,
                            other->name, given->name);
     }
   }
@@ -61,8 +61,8 @@ std::string Network::Impl::check(const Operands& operands) const {
         text.dtype == DType::u8 ? ", or f32 of that shape, normalised" : "");
   if (values && images && !(images.device == Device{}))
     return fmt::format(
-        "images: {}, expected f32 in place of u8 on the host alone, where it is turned back. Give "
-        "u8 pixels, or the f32 images on the host.",
+        "images: {}, expected u8, because f32 images for this network are converted back to u8 on "
+        "the host only. Give u8 pixels, or f32 images on the host.",
         describe(images));
   const Index n = images.shape[0];
   if (logits && (logits.dtype != DType::f32 || logits.rank != 2 || logits.shape[0] != n ||
@@ -71,8 +71,8 @@ std::string Network::Impl::check(const Operands& operands) const {
   const Shapes end = shapes_of(graph.layers.back().stage);
   if (labels && (end.out_h != 1 || end.out_w != 1))
     return fmt::format(
-        "labels: the last layer gives {}x{}x{}, expected 1x1 and one channel a class. End the "
-        "network with flatten and a linear layer, or ask for logits alone.",
+        "labels: the output of the last layer is {}x{}x{}, expected 1x1 with one channel per "
+        "class. End the network with flatten and a linear layer, or ask for logits only.",
         end.out_h, end.out_w, graph.layers.back().stage.k);
   if (labels && (labels.dtype != DType::i32 || labels.rank != 1 || labels.shape[0] != n ||
                  !labels.contiguous()))

@@ -13,10 +13,15 @@ namespace {
 
 void flatten(NetworkText& network, NetworkLayer layer, Flow& flow) {
   Output& from = flow.lines.back();
-  if (from.flat) throw Error("a second \"flatten\": its input is a vector already");
+  if (from.flat)
+    throw Error("found a second \"flatten\", expected none: its input is a vector already");
   if (from.h > (Index{1} << 40) / from.w / from.c)
-    throw Error(fmt::format("{}x{}x{} values are too many for one vector", from.h, from.w, from.c));
-  if (!layer.from.empty()) throw Error("\"flatten\" reads what comes before it: leave from out");
+    throw Error(fmt::format("found {}x{}x{} values, expected fewer for one vector", from.h, from.w,
+                            from.c));
+  if (!layer.from.empty())
+    throw Error(
+        "found from(...) with \"flatten\", expected none: it reads the layer before it. Leave from "
+        "out");
   layer.name = "flatten";
   network.layers.push_back(std::move(layer));
   from.read = true;
@@ -27,7 +32,8 @@ void flatten(NetworkText& network, NetworkLayer layer, Flow& flow) {
 std::size_t line_of(const NetworkText& network, const std::string& name) {
   for (std::size_t i = 0; i < network.layers.size(); ++i)
     if (network.layers[i].name == name && !network.layers[i].flatten) return i + 1;
-  throw Error(fmt::format("from({}): no layer before this one has that name", printable(name)));
+  throw Error(fmt::format("from({}): no layer before this one has that name. Name an earlier layer",
+                          printable(name)));
 }
 
 /// What the layer reads: the line before it, or those that it names, side by side.
@@ -43,12 +49,12 @@ Output input_of(const NetworkText& network, const NetworkLayer& layer, Flow& flo
     one.read = true;
     if (channels == Size(0)) all = one;
     if (one.h != all.h || one.w != all.w || one.flat != all.flat || one.timed != all.timed)
-      throw Error(fmt::format(
-          "from: {} gives {}x{}{}{}, {} gives {}x{}{}{}: expected the same, to put their channels "
-          "one behind the other",
-          printable(layer.from.front()), all.h, all.w, all.flat ? ", a vector" : "",
-          all.timed ? " in each step" : "", printable(name), one.h, one.w,
-          one.flat ? ", a vector" : "", one.timed ? " in each step" : ""));
+      throw Error(
+          fmt::format("from: {} gives {}x{}{}{}, {} gives {}x{}{}{}: expected equal sizes, because "
+                      "their channels are concatenated",
+                      printable(layer.from.front()), all.h, all.w, all.flat ? ", a vector" : "",
+                      all.timed ? " in each step" : "", printable(name), one.h, one.w,
+                      one.flat ? ", a vector" : "", one.timed ? " in each step" : ""));
     channels += one.c;
   }
   all.c = channels.value();
@@ -65,7 +71,7 @@ void check_new(const NetworkText& network, const std::string& name) {
   for (const NetworkLayer& other : network.layers)
     if (other.name == name)
       throw Error(
-          fmt::format("a second layer \"{}\"{}. Names are part of file names: give it another.",
+          fmt::format("a second layer \"{}\"{}. Names are part of file names: use another name.",
                       printable(name),
                       other.line > 0 ? fmt::format(" (the first is in line {})", other.line) : ""));
 }
@@ -91,16 +97,17 @@ Flow input_of(const NetworkText& network) {
         throw Error(fmt::format("{} {}: expected a finite number", name, value));
   }
   for (const float value : network.std)
-    if (value == 0) throw Error("std 0: values would be divided by 0");
+    if (value == 0) throw Error("found std 0, expected another number: values are divided by it");
   return {{{network.h, network.w, network.c}}};
 }
 
 void check_name(std::string_view name) {
   constexpr std::size_t longest = 200;  // file systems take 255, with the ending
-  if (name.empty()) throw Error("a layer without a name. Its parameters are called after it.");
+  if (name.empty())
+    throw Error("found a layer without a name, expected one: its parameters are named after it.");
   if (name.size() > longest)
     throw Error(
-        fmt::format("\"{}\": a name of {} bytes, expected at most {}: it is part of file names",
+        fmt::format("\"{}\": the name has {} bytes, expected at most {}: it is part of file names",
                     printable(name), name.size(), longest));
   if (!is_printable(name))
     throw Error(
@@ -108,13 +115,13 @@ void check_name(std::string_view name) {
                     "control characters.",
                     printable(name)));
   if (name.find('/') != std::string_view::npos)
-    throw Error(
-        fmt::format("\"{}\": a name is part of file names and holds no \"/\"", printable(name)));
+    throw Error(fmt::format(
+        "\"{}\": found \"/\" in a name, expected none: it is part of file names", printable(name)));
 }
 
 void add_layer(NetworkText& network, NetworkLayer layer, Flow& flow) {
   if (network.layers.size() >= most_layers)
-    throw Error(fmt::format("more than {} layers", most_layers));
+    throw Error(fmt::format("found more than {0} layers, expected at most {0}", most_layers));
   if (layer.flatten) return flatten(network, std::move(layer), flow);
   check_name(layer.name);
   check_new(network, layer.name);
@@ -130,7 +137,7 @@ void add_layer(NetworkText& network, NetworkLayer layer, Flow& flow) {
     stage.r = stage.s = 1;
   }
   if (stage.keep.any() || stage.norm || stage.layout != Layout::nhwc || stage.out)
-    throw Error(fmt::format("{}: norm, keep, nchw and out have no place in a network",
+    throw Error(fmt::format("{}: found norm, keep, nchw or out, expected none of them in a network",
                             printable(layer.name)));
   if (!layer.batchnorm.empty()) stage.bias = true;
   stage.dtype = network.layer_type();
@@ -156,12 +163,12 @@ void add_layer(NetworkText& network, NetworkLayer layer, Flow& flow) {
 
 void check_end(const NetworkText& network, const Flow& flow) {
   if (network.layers.empty() || network.layers.back().flatten)
-    throw Error("ends without a layer that gives the outputs");
+    throw Error("the network has no layer that gives the outputs, expected at least one");
   for (std::size_t i = 0; i + 1 < network.layers.size(); ++i)
     if (!flow.lines[i + 1].read)
       throw Error(
-          fmt::format("no layer reads what {} gives. The last layer alone gives the "
-                      "network's output: name {} in a from(...), or leave it out",
+          fmt::format("no layer reads the output of {}. Only the last layer gives the network's "
+                      "output: name {} in a from(...), or leave it out",
                       printable(network.layers[i].name), printable(network.layers[i].name)));
 }
 

@@ -35,8 +35,9 @@ void fold(io::ParameterSource& parameters, const NetworkLayer& layer, LayerWeigh
                      variance = read("running_var");
   for (const float value : variance)
     if (value < 0)
-      throw Error(fmt::format("{}: {} is negative, expected variances.",
-                              parameters.name_of(layer.batchnorm + ".running_var"), value));
+      throw Error(
+          fmt::format("{}: {} is negative, expected variances. Check that it is the right file.",
+                      parameters.name_of(layer.batchnorm + ".running_var"), value));
   if (weights.bias.empty()) weights.bias.assign(static_cast<std::size_t>(k), 0.0F);
   const auto view = [&](std::vector<float>& values) { return TensorView::of(values.data(), {k}); };
   const Stage& s = layer.stage;
@@ -46,8 +47,8 @@ void fold(io::ParameterSource& parameters, const NetworkLayer& layer, LayerWeigh
   for (const std::vector<float>* values : {&weights.w, &weights.bias})
     if (!std::all_of(values->begin(), values->end(), [](float v) { return std::isfinite(v); }))
       throw Error(
-          fmt::format("{}: folded into {}, it makes numbers beyond fp32, expected finite ones. Was "
-                      "the training unstable?",
+          fmt::format("{}: folding it into {} gives numbers beyond fp32, expected finite numbers. "
+                      "Was the training unstable?",
                       parameters.name_of(layer.batchnorm), printable(layer.name)));
 }
 
@@ -87,10 +88,9 @@ std::vector<LayerWeights> load_weights(const NetworkText& network,
     }
     // With a batch-norm the layer's own bias may be missing, as PyTorch users leave it out.
     if (!s.bias && parameters.has(layer.name + ".bias"))
-      throw Error(
-          fmt::format("{}: given, but {} has no +bias, so that it would be left out. Add "
-                      "+bias to the layer, or remove the parameter.",
-                      parameters.name_of(layer.name + ".bias"), printable(layer.name)));
+      throw Error(fmt::format(
+          "{}: found a bias, but {} has no +bias. Add +bias to the layer, or remove the parameter.",
+          parameters.name_of(layer.name + ".bias"), printable(layer.name)));
     const bool own_bias =
         s.bias && (layer.batchnorm.empty() || parameters.has(layer.name + ".bias"));
     if (own_bias)
@@ -101,7 +101,8 @@ std::vector<LayerWeights> load_weights(const NetworkText& network,
 }
 
 Model read_model(const std::string& folder, Index steps) {
-  if (folder.empty()) throw Error("model: no name, expected the folder of network.txt.");
+  if (folder.empty())
+    throw Error("model: found an empty name, expected the folder of network.txt.");
   const std::string file = folder + "/network.txt";
   const auto bytes = read_file(file, std::size_t{1} << 20);  // as parse_network takes
   Model model{parse_network(text_of(bytes), file), {}};

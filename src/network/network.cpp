@@ -22,7 +22,7 @@ Network& Network::operator=(Network&&) noexcept = default;
 
 // What a Network without an Impl is.
 constexpr const char* moved_from =
-    "this Network was moved from. Use the one that it was moved to, or load it again.";
+    "this Network was moved from. Use the Network that it was moved to, or load it again.";
 
 const Network::Impl& Network::impl() const {
   if (!impl_) throw Error(moved_from);

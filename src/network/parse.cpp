@@ -67,8 +67,9 @@ class Line {
 
  private:
   [[nodiscard]] Error bad_numbers(std::string_view word, std::string_view key) const {
-    return error(fmt::format("\"{}\": expected {}(NUMBER) or {}(NUMBER,NUMBER,...), one a channel",
-                             printable(word), key, key));
+    return error(
+        fmt::format("\"{}\": expected {}(NUMBER) or {}(NUMBER,NUMBER,...), one per channel",
+                    printable(word), key, key));
   }
   const std::string& file_;
   int number_;
@@ -82,12 +83,13 @@ network::Flow parse_input(const Line& line, const std::vector<std::string_view>&
                           NetworkText& network) {
   if (network.h != 0) throw line.error("a second \"input\". Expected one, as the first line.");
   if (words.size() < 2)
-    throw line.error("\"input\" alone: expected e.g. \"input u8:h28w28c1 mean(0.5) std(0.5)\"");
+    throw line.error(
+        "found only \"input\", expected for example \"input u8:h28w28c1 mean(0.5) std(0.5)\"");
   GivenAxes given;
   const Stage stage = parts(line, words[1], given);
   if (!given.h || !given.c || given.n || given.k || given.r)
     throw line.error(
-        fmt::format("\"{}\": expected type, height, width and channels alone: u8:h28w28c1",
+        fmt::format("\"{}\": expected only type, height, width and channels: u8:h28w28c1",
                     printable(words[1])));
   Stage plain;
   plain.dtype = stage.dtype, plain.h = stage.h, plain.w = stage.w, plain.c = stage.c;
@@ -102,8 +104,9 @@ network::Flow parse_input(const Line& line, const std::vector<std::string_view>&
       throw line.error(fmt::format("\"{}\": expected mean(...) or std(...)", printable(words[i])));
     std::vector<float>& numbers = mean ? network.mean : network.std;
     if (!numbers.empty())
-      throw line.error(fmt::format("\"{}\": a second {}. Expected one, with a number a channel.",
-                                   printable(words[i]), mean ? "mean" : "std"));
+      throw line.error(
+          fmt::format("\"{}\": found a second {}. Expected one, with one number per channel.",
+                      printable(words[i]), mean ? "mean" : "std"));
     numbers = line.numbers(words[i], mean ? "mean" : "std");
   }
   return line.of([&] { return network::input_of(network); });
@@ -113,7 +116,7 @@ void parse_steps(const Line& line, const std::vector<std::string_view>& words, N
                  bool given) {
   if (given) throw line.error("a second \"steps\". Expected one, before the first layer.");
   if (!network.layers.empty())
-    throw line.error("\"steps\" after a layer. Move it before the first.");
+    throw line.error("found \"steps\" after a layer. Move it before the first layer.");
   Index value = 0;
   if (words.size() == 2) {
     const auto [stop, failure] =
@@ -164,9 +167,10 @@ NetworkLayer parse_layer(const Line& line, const std::vector<std::string_view>& 
     else if (!from.empty() && layer.from.empty())
       layer.from = names_of(from);
     else
-      throw line.error(fmt::format(
-          "\"{}\": expected nothing more, or batchnorm(NAME), or from(NAME,...) once each",
-          printable(words[i])));
+      throw line.error(
+          fmt::format("\"{}\": expected the end of the line, or batchnorm(NAME) and "
+                      "from(NAME,...), each at most once",
+                      printable(words[i])));
   }
   if (given.n || given.h || given.w || given.c || given.dtype)
     throw line.error(
@@ -185,7 +189,8 @@ NetworkLayer parse_layer(const Line& line, const std::vector<std::string_view>& 
         "\"{}\": r, the filter's height, is missing. (A linear layer needs \"flatten\" before it.)",
         printable(words[1])));
   if (layer.stage.t != 1 || layer.stage.hold)
-    throw line.error("t and hold follow from \"steps\": leave them out");
+    throw line.error(
+        "found t or hold, expected neither: they follow from \"steps\". Leave them out");
   return layer;
 }
 
@@ -207,7 +212,7 @@ NetworkText parse_network(std::string_view text, const std::string& file) try {
     text.remove_prefix(std::min(content.size() + 1, text.size()));
     const Line line(name, ++number);
     if (content.find('\0') != std::string_view::npos)
-      throw line.error("a NUL byte. Is it a text file?");
+      throw line.error("found a NUL byte, expected text. Is it a text file?");
     content = content.substr(0, content.find('#'));
     const auto words = words_of(content);
     if (words.empty()) continue;
@@ -216,14 +221,15 @@ NetworkText parse_network(std::string_view text, const std::string& file) try {
       continue;
     }
     if (network.h == 0)
-      throw line.error(fmt::format(
-          "\"{}\" before the input. Expected first e.g. \"input u8:h28w28c1 mean(0.5) std(0.5)\".",
-          printable(words[0])));
+      throw line.error(
+          fmt::format("\"{}\" before the input. Expected first, for example, \"input u8:h28w28c1 "
+                      "mean(0.5) std(0.5)\".",
+                      printable(words[0])));
     if (words[0] == "steps") {
       parse_steps(line, words, network, steps_given);
       steps_given = true;
     } else if (words[0] == "flatten") {
-      if (words.size() > 1) throw line.error("\"flatten\" stands alone in its line");
+      if (words.size() > 1) throw line.error("found more words after \"flatten\", expected none");
       NetworkLayer layer;
       layer.flatten = true, layer.line = number;
       line.of([&] { network::add_layer(network, std::move(layer), flow); });

@@ -147,7 +147,8 @@ struct Network::Impl {
   std::vector<Tensor> trace(const TensorView& images) const;
 
   static constexpr const char* is_running =
-      "this network is running already. Load a second one for a second caller.";
+      "this network is running already, expected one run at a time. Load a second Network for a "
+      "second caller.";
   /// Gives a claim back at the end of a scope.
   struct Busy {
     Claim& claim;

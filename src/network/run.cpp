@@ -258,7 +258,7 @@ Status Network::Impl::run(const Operands& operands, Times* times, Stream stream)
 }
 
 void Network::Impl::warm(Index n) const {
-  if (n < 1) throw Error(fmt::format("warm: {} images, expected at least 1.", n));
+  if (n < 1) throw Error(fmt::format("warm: found {} images, expected at least 1.", n));
   const Shapes end = shapes_of(graph.layers.back().stage);
   const bool labelled = end.out_h == 1 && end.out_w == 1;
   for (const Index images : {n, Index{1}}) {

@@ -335,11 +335,10 @@ void Network::Impl::HostRun::drain() const noexcept {
 
 Status Network::Impl::run_by_host(const Operands& operands, Times* times, Stream stream) const {
   if (gpu::is_captured(machine.device, stream))
-    return {
-        StatusCode::invalid_operand,
-        "the stream is being captured in a CUDA graph, and this run has images or outputs on the "
-        "host, for which it must wait. Put all of them on " +
-            to_text(machine.device) + "."};
+    return {StatusCode::invalid_operand,
+            "the stream is being captured in a CUDA graph, and this run must wait for images or "
+            "outputs on the host. Put all of them on " +
+                to_text(machine.device) + "."};
   HostRun run(*this, operands, times, stream);
   Status status = run.run();
   return status.ok() ? run_odd(operands, run.odd(), times, stream) : status;

@@ -21,10 +21,9 @@ namespace {
 
 int checked(int runs) {
   if (runs < 1 || runs > Workspaces::most)
-    throw Error(
-        fmt::format("concurrent_runs: {}, expected 1 to {}. For more, give each run a "
-                    "workspace of its own.",
-                    runs, Workspaces::most));
+    throw Error(fmt::format(
+        "concurrent_runs: {}, expected 1 to {}. For more, give each run its own workspace.", runs,
+        Workspaces::most));
   return runs;
 }
 
@@ -37,8 +36,8 @@ void check_weights_fit(const Chain& chain, const Machine& machine) {
   const auto memory = static_cast<Index>(machine.memory_bytes);
   if (memory == 0 || bytes.fits(memory)) return;
   throw Error(
-      fmt::format("no memory on {} for the weights of {}: they take {} bytes, it has {}. Use "
-                  "fewer filters or channels.",
+      fmt::format("no memory on {} for the weights of {}: they take {} bytes, the device has {}. "
+                  "Use fewer filters or channels.",
                   to_text(machine.device), to_text(chain), bytes.value(), memory));
 }
 
@@ -131,9 +130,9 @@ Status Bound::run(RunArgs& args, void* given, Stream stream) const {
   if (given) {
     const std::uintptr_t unit = on_gpu() ? 256 : 64;
     if (reinterpret_cast<std::uintptr_t>(given) % unit != 0)
-      return {
-          StatusCode::invalid_operand,
-          fmt::format("workspace: its address {} is no multiple of {}. Align it.", given, unit)};
+      return {StatusCode::invalid_operand,
+              fmt::format("workspace: its address is {}, expected a multiple of {}. Align it.",
+                          given, unit)};
     args.workspace = static_cast<std::byte*>(given);
     return prepared_->run(args);
   }
@@ -163,11 +162,10 @@ Status Bound::no_weights() {
 }
 
 Status Bound::no_workspace() const {
-  return {
-      StatusCode::no_workspace,
-      fmt::format("workspace: none is given, and the plan was made with owns_workspace = false: "
-                  "expected one of {} bytes for this run. Set Operands::workspace.",
-                  workspace_bytes_)};
+  return {StatusCode::no_workspace,
+          fmt::format("workspace: none is given, expected {} bytes for this run, because the plan "
+                      "was made with owns_workspace = false. Set Operands::workspace.",
+                      workspace_bytes_)};
 }
 
 }  // namespace convoy

@@ -74,7 +74,7 @@ std::string in_words(const Stage& s) {
     std::vector<std::string_view> kept;
     if (s.keep.pre) kept.emplace_back("the values before the activation");
     if (s.keep.act) kept.emplace_back("the values before the pool");
-    if (s.keep.idx) kept.emplace_back("where each maximum was");
+    if (s.keep.idx) kept.emplace_back("the position of each maximum");
     text += fmt::format("; also kept: {}", fmt::join(kept, ", "));
   }
   return text;

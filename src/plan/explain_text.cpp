@@ -79,25 +79,27 @@ std::string choice_text(const Explanation& e) {
   const auto line = [&](std::string_view label, const std::string& value) {
     text += fmt::format("  {:<11} {}\n", label, value);
   };
-  line("mode", e.stage.exact()
-                   ? fmt::format("exact on small integers, because of {}",
-                                 e.stage.strict ? "+strict" : "the neuron")
-                   : "default: any arithmetic whose error is within the bound of docs/trust/numbers.md");
+  line("mode",
+       e.stage.exact()
+           ? fmt::format("exact on small integers, because of {}",
+                         e.stage.strict ? "+strict" : "the neuron")
+           : "default: any arithmetic whose error is within the bound of docs/trust/numbers.md");
   line("arithmetic", fmt::format("{}: {}", e.arithmetic, e.why_arithmetic));
   line("kernel", e.kernel);
   line("tile", fmt::format("{}: {}", e.tile, e.why_tile));
   if (e.parts.count > 1)
     line("parts",
-         fmt::format("{} runs of at most {} images: the kernel takes no more at once, and n "
-                     "must not decide which kernel runs{}",
-                     e.parts.count, e.parts.images,
-                     e.parts.copied ? "; each is copied to workspace and back, as its time "
-                                      "steps lie apart"
-                                    : ""));
-  line("waste",
-       fmt::format(
-           "{} of its {:.4g} GFLOP fall on padding of tiles and channels, and are thrown away",
-           percent(e.predicted.waste), e.predicted.flops * 1e-9));
+         fmt::format(
+             "{} runs of at most {} images: the kernel takes no more at once, and the choice of "
+             "the kernel must not depend on n{}",
+             e.parts.count, e.parts.images,
+             e.parts.copied
+                 ? "; each is copied to workspace and back, because its time steps are not adjacent"
+                 : ""));
+  line(
+      "waste",
+      fmt::format("{} of its {:.4g} GFLOP are for padding of tiles and channels, and are discarded",
+                  percent(e.predicted.waste), e.predicted.flops * 1e-9));
   if (e.workspace_bytes)
     line("workspace",
          *e.workspace_bytes ? bytes_text(static_cast<double>(*e.workspace_bytes)) : "none");

@@ -61,7 +61,8 @@ std::vector<TimedCandidate> candidates_of(const Stage& stage, const Selection& s
 }  // namespace
 
 std::vector<TuneRow> time_in_turns(std::vector<TimedCandidate> candidates, double seconds) {
-  if (!(seconds > 0)) throw Error(fmt::format("tune: {} seconds, expected above 0", seconds));
+  if (!(seconds > 0))
+    throw Error(fmt::format("tune: found {} seconds, expected more than 0", seconds));
   constexpr int rounds = 5;
   std::vector<std::vector<double>> medians(candidates.size());
   for (int round = 0; round < rounds; ++round)
@@ -100,8 +101,9 @@ void refuse_other_bits(std::vector<TimedCandidate>& candidates, std::string_view
         want.begin(), want.begin() + static_cast<Index>(std::min(want.size(), got.size())),
         got.begin(), Index{0}, std::plus<>(), std::not_equal_to<>());
     candidate.row.refused = fmt::format(
-        "{} of {} bytes that it writes differ from those of {} {}, which a plan uses unmeasured, "
-        "expected none: tuning never changes a result. Report this, with the stage and the machine",
+        "{} of {} bytes of its output differ from those of {} {}, which a plan uses without "
+        "tuning, expected none: tuning never changes a result. Report this with the stage and the "
+        "machine",
         differing, want.size(), kernel, tile);
   }
 }

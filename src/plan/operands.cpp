@@ -78,8 +78,9 @@ Status check_shape(std::string_view what, const TensorView& view, const Expected
                     "for these.",
                     what, describe(view), to_text(expected, most_images)));
   if (!(view.device == device))
-    return invalid(fmt::format("{}: it is on {}, the plan on {}. Copy it there first.", what,
-                               to_text(view.device), to_text(device)));
+    return invalid(
+        fmt::format("{}: it is on {}, expected {}, the device of the plan. Copy it there first.",
+                    what, to_text(view.device), to_text(device)));
   return check_aligned(what, view);
 }
 
@@ -110,8 +111,9 @@ bool overlap(const Operand& a, const Operand& b) {
 
 Status check_aligned(std::string_view what, const TensorView& view) {
   if (reinterpret_cast<std::uintptr_t>(view.data) % size_of(view.dtype) == 0) return {};
-  return invalid(fmt::format("{}: its address {} is no multiple of {}, the size of {}. Align it.",
-                             what, view.data, size_of(view.dtype), to_text(view.dtype)));
+  return invalid(
+      fmt::format("{}: its address is {}, expected a multiple of {}, the size of {}. Align it.",
+                  what, view.data, size_of(view.dtype), to_text(view.dtype)));
 }
 
 void check_reach(std::string_view what, const TensorView& view) {
@@ -121,8 +123,9 @@ void check_reach(std::string_view what, const TensorView& view) {
     reach += Size(view.shape[axis] - 1) * Size(stride < 0 ? -(stride + 1) : stride);
   }
   if (!reach.fits())
-    throw Error(fmt::format("{}: {}: no memory is that large. Give the strides in elements.", what,
-                            describe(view)));
+    throw Error(fmt::format(
+        "{}: found {}, expected strides that fit in memory. Give the strides in elements.", what,
+        describe(view)));
 }
 
 Size extent_bytes(const TensorView& view) {
@@ -249,7 +252,7 @@ Status check_overlaps(const std::array<Rule, 10>& rules) {
   for (std::size_t i = first_written; i < rules.size(); ++i) {
     for (std::size_t j = 0; j < i && *rules[i].operand.view; ++j) {
       if (!*rules[j].operand.view || !overlap(rules[i].operand, rules[j].operand)) continue;
-      return invalid(fmt::format("{} and {} overlap in memory. Give {} memory of its own.",
+      return invalid(fmt::format("{} and {} overlap in memory. Give {} its own memory.",
                                  rules[i].operand.name, rules[j].operand.name,
                                  rules[i].operand.name));
     }
@@ -274,10 +277,9 @@ Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
       continue;
     }
     if (rule.given == Given::never)
-      return invalid(
-          fmt::format("{}: given, but the stage has no {}. Leave it out, or add it to the "
-                      "stage {}.",
-                      operand.name, rule.rider, to_text(stage)));
+      return invalid(fmt::format(
+          "{}: given, but the stage has no {}. Leave the operand out, or add it to the stage {}.",
+          operand.name, rule.rider, to_text(stage)));
     Status status = check_shape(operand.name, view, rule.expected, device, stage.n, n);
     if (!status.ok()) return status;
     const bool is_x = operand.view == &operands.x, is_y = operand.view == &operands.y;
@@ -321,7 +323,7 @@ Status check_workspace(const Operands& operands, std::size_t bytes) {
     const auto extent = static_cast<std::uintptr_t>(extent_bytes(*view).value());
     if (begin < first + extent && first < begin + bytes)
       return invalid(fmt::format(
-          "workspace and {} overlap in memory. Give the workspace memory of its own.", what));
+          "workspace and {} overlap in memory. Give the workspace its own memory.", what));
   }
   return {};
 }

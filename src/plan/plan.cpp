@@ -38,8 +38,8 @@ void check_weights(const Stage& stage, const TensorView& weights, Device device)
         describe(weights), own == DType::f32 ? "f32" : fmt::format("f32 or {}", to_text(own)),
         shape[0], shape[1], shape[2], shape[3], to_text(stage),
         !shape_fits && is_channels_first(weights, shape)
-            ? "These are PyTorch's [k, c/groups, r, s]: permute them; "
-              "a view with other strides will do."
+            ? "These have PyTorch's order [k, c/groups, r, s]: permute them; a view with other "
+              "strides is enough."
             : "Check the stage's sizes, or convert the weights."));
   if (!(weights.device == Device{}) && !(weights.device == device))
     throw Error(fmt::format(
@@ -139,7 +139,7 @@ std::shared_ptr<const PackedWeights> Plan::Impl::pack(const TensorView& weights)
 
 // What a Plan without an Impl is.
 constexpr const char* moved_from =
-    "this Plan was moved from. Use the one that it was moved to, or make a new one.";
+    "this Plan was moved from. Use the Plan that it was moved to, or make a new one.";
 
 Plan::Impl& Plan::impl() const {
   if (!impl_) throw Error(moved_from);
@@ -174,7 +174,8 @@ Weights Plan::pack(const TensorView& weights, Stream stream) const {
 
 void Plan::use(const Weights& weights, Stream stream) try {
   Impl& plan = impl();
-  if (!weights) throw Error("weights: there are none. Give what Plan::pack returned.");
+  if (!weights)
+    throw Error("weights: found none, expected packed weights. Give the result of Plan::pack.");
   const std::string expected = plan.bound.packing();
   if (weights.packing() != expected)
     throw Error(

@@ -105,10 +105,10 @@ std::vector<Tensor> Repack::maps_of(const Prepared& prepared, const TensorView& 
     for (std::size_t i = 0; i < all.size(); ++i) {
       const Index from = all[i] < 0 || transforms ? all[i] : place_of(all[i], weights, flips_);
       if (from > std::numeric_limits<std::int32_t>::max())
-        throw Error(fmt::format(
-            "repack: {} reaches more than 2^31 - 1 elements from its first, expected at most so "
-            "many. Copy the weights into a dense tensor first.",
-            describe(weights)));
+        throw Error(
+            fmt::format("repack: {} spans more than 2^31 - 1 elements, expected at most that "
+                        "number. Copy the weights into a dense tensor first.",
+                        describe(weights)));
       map.data<std::int32_t>()[i] = static_cast<std::int32_t>(from);
     }
     maps.push_back(map.to(device_));
@@ -133,7 +133,8 @@ const Repack::Order& Repack::order_of(const Prepared& prepared, const TensorView
   if (gpu::is_captured(device_, stream))
     throw Error(
         "repack: the stream is being captured in a CUDA graph, and the first repack of weights "
-        "that lie so takes memory. Call repack once before the capture, as PyTorch's warm-up "
+        "with these strides takes memory. Call repack once before the capture, as PyTorch's "
+        "warm-up "
         "does.");
   if (orders_.empty()) make_watch();
   Order order{orders_.size() + 1, maps_of(prepared, weights)};

@@ -23,9 +23,9 @@ void check_cost(const Kernel& kernel, const Chain& chain, const Tile& tile, cons
     return;
   throw Error(fmt::format(
       "planner: kernel {} with tile {} predicts {} seconds, {} operations, {} bytes and a waste of "
-      "{} for {}, expected numbers above 0. It counts on {}: {} FLOP/s, {} bytes/s, {} Hz. If a "
-      "number of these is none, that is a fault of the driver or of Convoy: report both, and plan "
-      "with another kernel (PlanOptions::kernel).",
+      "{} for {}, expected numbers above 0. The prediction is for {}: {} FLOP/s, {} bytes/s, {} "
+      "Hz. If one of these is not a number, the fault is in the driver or in Convoy: report this, "
+      "and plan with another kernel (PlanOptions::kernel).",
       kernel.name(), tile.name, cost.seconds, cost.flops, cost.bytes, cost.waste, to_text(chain),
       to_text(machine.device), machine.peak_flops, machine.memory_bandwidth, machine.clock_hz));
 }
@@ -37,13 +37,12 @@ void check_machine(const Machine& machine) {
   if (is_fine(machine.peak_flops) && is_fine(machine.tensor_flops) &&
       is_fine(machine.memory_bandwidth) && is_fine(machine.clock_hz))
     return;
-  throw Error(fmt::format(
-      "planner: {} ({}) is said to do {} FLOP/s, {} on tensor cores, and {} bytes/s at {} Hz, "
-      "expected numbers above 0. Make the machine of its facts (machine_of), which estimates what "
-      "a "
-      "driver does not tell.",
-      to_text(machine.device), machine.name, machine.peak_flops, machine.tensor_flops,
-      machine.memory_bandwidth, machine.clock_hz));
+  throw Error(
+      fmt::format("planner: the facts of {} ({}) are {} FLOP/s, {} on tensor cores, {} bytes/s and "
+                  "{} Hz, expected numbers above 0. Make the machine with machine_of, which "
+                  "estimates facts that a driver does not give.",
+                  to_text(machine.device), machine.name, machine.peak_flops, machine.tensor_flops,
+                  machine.memory_bandwidth, machine.clock_hz));
 }
 
 }  // namespace
@@ -97,8 +96,8 @@ std::vector<std::string> refusals_of(const Kernel& kernel, const Chain& chain,
   std::vector<std::string> refusals = refusals_of_an_image(kernel, chain, machine);
   if (kernel.facts().folds && !chain.constants)
     refusals.push_back(
-        "it folds bias into its weights: the chain must begin with \"constants > \", as those of "
-        "networks do");
+        "it folds bias into its weights: the chain must begin with \"constants > \", as the chains "
+        "of networks do");
   if (chain.exact() && !kernel.exact()) {
     const bool asked = std::any_of(chain.stages.begin(), chain.stages.end(),
                                    [](const Stage& stage) { return stage.strict; });
@@ -113,7 +112,7 @@ Verdict judge(const Kernel& kernel, const Chain& chain, const Chain& canonical,
               const Machine& machine, const Machine& one_thread, const PlanOptions& options) {
   Verdict verdict{&kernel, refusals_of(kernel, chain, machine), 0, 0, {}};
   if (kernel.facts().by_name_only && options.kernel != kernel.name())
-    verdict.refusals.push_back(fmt::format("runs by name only: --kernel {}", kernel.name()));
+    verdict.refusals.push_back(fmt::format("runs only if you name it: --kernel {}", kernel.name()));
   if (!verdict.fits()) return verdict;
   verdict.canonical_seconds = rank(kernel, canonical, one_thread).front().cost.seconds;
   verdict.compared_seconds = verdict.canonical_seconds;
@@ -135,11 +134,11 @@ std::size_t forced_kernel(const Selection& selection, const Chain& chain,
     names.emplace_back(verdict.kernel->name());
     if (verdict.kernel->name() != options.kernel) continue;
     if (verdict.fits()) return i;
-    throw Error(fmt::format("kernel {} can't run {}: {}. What can: {}.", options.kernel,
+    throw Error(fmt::format("kernel {} can't run {}: {}. Kernels that can: {}.", options.kernel,
                             to_text(chain), fmt::join(verdict.refusals, "; "),
                             fmt::join(names_of_fitting(selection.verdicts), ", ")));
   }
-  throw Error(fmt::format("kernel \"{}\": there is none of that name on {}. There are: {}.",
+  throw Error(fmt::format("kernel \"{}\": found no kernel of that name on {}, expected one of: {}.",
                           options.kernel, to_text(options.device), fmt::join(names, ", ")));
 }
 
@@ -164,8 +163,9 @@ void choose_tile(Selection& selection, std::size_t first, const Chain& chain,
         return;
       }
     }
-    throw Error(fmt::format("tile \"{}\": the kernel has none of that name for {}. It has: {}.",
-                            options.tile, to_text(chain), fmt::join(names, ", ")));
+    throw Error(
+        fmt::format("tile \"{}\": the kernel has no tile of that name for {}, expected one of: {}.",
+                    options.tile, to_text(chain), fmt::join(names, ", ")));
   }
   if (tuning) {
     if (const TunedTile* row = tuning->find(machine, chain)) {
@@ -193,7 +193,7 @@ void choose_tile(Selection& selection, std::size_t first, const Chain& chain,
     selection.chosen = i;
     selection.tile = ranked;
   }
-  selection.why_tile = "the least predicted time among the tiles of this arithmetic";
+  selection.why_tile = "the smallest predicted time among the tiles of this arithmetic";
 }
 
 // As many threads as are predicted to be fastest: of all of them, a half, a quarter and so on.

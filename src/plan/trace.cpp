@@ -35,8 +35,8 @@ struct Traced {
         y_untraced(y.clone()) {
     if (std::string why = bound.on_gpu() ? bound.why_no_trace() : std::string(); !why.empty())
       throw Error(
-          fmt::format("explain: no trace of {} by {} {} on {}: {}. Kernels with time stamps: halo "
-                      "(f16, Hopper).",
+          fmt::format("explain: there is no trace of {} by {} {} on {}: {}. Kernels with time "
+                      "stamps: halo (f16, Hopper).",
                       to_text(stage), bound.kernel().name(), bound.selection().tile.tile.name,
                       to_text(bound.machine().device), why));
     const Parameters parameters{.w = random.weights.data<float>()};

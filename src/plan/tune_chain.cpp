@@ -13,8 +13,8 @@ ChainTuneResult tune_chain(const Chain& chain, const PlanOptions& options, doubl
                            bool save) {
   if (chain.size() > most_stages)
     throw Error(
-        fmt::format("tune: {} stages in a row, expected at most {}: longer chains are cut. "
-                    "Tune its parts.",
+        fmt::format("tune: found a chain of {} stages, expected at most {}, because longer chains "
+                    "are cut. Tune its parts.",
                     chain.size(), most_stages));
   const Machine machine = machine_for(options);
   const Selection selection = select(chain, machine, options, nullptr);

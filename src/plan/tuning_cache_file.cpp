@@ -43,7 +43,7 @@ class Lock {
       fail(path, fmt::format("its lock file can't be opened: {}", std::strerror(errno)));
     struct stat info {};
     if (file_.get() < 0 || ::fstat(file_.get(), &info) != 0 || !S_ISREG(info.st_mode))
-      fail(path, fmt::format("{} is no regular file. Remove it", printable_path(name_)));
+      fail(path, fmt::format("{} is not a regular file. Remove it", printable_path(name_)));
     using Clock = std::chrono::steady_clock;
     const auto until = Clock::now() + std::chrono::duration<double>(wait);
     while (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -51,7 +51,7 @@ class Lock {
         fail(path, fmt::format("it can't be locked: {}", std::strerror(errno)));
       if (Clock::now() > until)
         throw Error(fmt::format(
-            "tuning cache {0}: another process has held {1} for {2} seconds, so that nothing was "
+            "tuning cache {0}: another process has held {1} for {2} seconds, and nothing was "
             "saved. Is a `convoy tune` stopped or stuck? `fuser {1}` names it: end it and try "
             "again.",
             printable_path(path), printable_path(name_), wait));

@@ -59,10 +59,10 @@ ChainParity::ChainParity(const Chain& chain, std::uint64_t seed, Device device, 
       guard_(device),
       other_guard_(device) {
   if (!affordable(chain))
-    throw Error(fmt::format(
-        "verify: {} takes {:.3g} multiply-adds, expected at most {:.3g}: the oracle computes all "
-        "of a chain. Use fewer images (--images).",
-        to_text(chain_), work_of(stages_), static_cast<double>(sample_above_macs)));
+    throw Error(
+        fmt::format("verify: {} takes {:.3g} multiply-adds, expected at most {:.3g}: the oracle "
+                    "computes the whole chain. Use fewer images (--images).",
+                    to_text(chain_), work_of(stages_), static_cast<double>(sample_above_macs)));
 }
 
 bool ChainParity::affordable(const Chain& chain) {
@@ -205,8 +205,8 @@ std::string ChainParity::judge_labels(const ChainResult& got) const {
     const auto values = got.y.begin() + static_cast<Index>(i) * filters;
     const auto want = std::max_element(values, values + filters) - values;
     if (got.labels[i] != want)
-      return fmt::format("label of image {}: {}, expected {}, where y is largest", i, got.labels[i],
-                         want);
+      return fmt::format("label of image {}: {}, expected {}, the index of the largest y", i,
+                         got.labels[i], want);
   }
   return {};
 }
@@ -237,14 +237,14 @@ std::string ChainParity::judge_real(const Kernel& kernel, const ChainInputs& inp
   if (!chain_.mean) kernels = kernels_alone(kernel, stages_, machine_for(options));
   const bool inner = kernel.facts().keeps_inner;
   if (kernels.empty() && !inner)
-    return "nothing judges real numbers: expected stages of the same arithmetic by themselves, or "
-           "a kernel that gives what lies between";
+    return "real numbers cannot be judged: expected single stages of the same arithmetic, or a "
+           "kernel that gives its intermediate values";
   std::string why = judge_labels(got);
   if (why.empty() && inner) why = judge_by_inner(inputs, got, tally);
   if (!why.empty() || kernels.empty()) return why;
   const auto [bits, is_new] = bits_.try_emplace(std::string(kernel.arithmetic()));
   if (is_new) bits->second = by_themselves(kernels, inputs);
-  return compare_bits("y, beside the stages by themselves", got.y, bits->second, {});
+  return compare_bits("y, compared with the separate stages", got.y, bits->second, {});
 }
 
 // Each stage on what the kernel itself read there, so that an excused spike does not spread.

@@ -230,7 +230,8 @@ class Driver {
   // What keeps a kernel from every drawn stage is a matter of this machine.
   std::string why_nothing() const {
     if (options_.random == 0)
-      return "verify: no stage was given and none drawn. Give stages, or draw at least one.";
+      return "verify: found no stage, neither given nor drawn, expected at least one. Give stages, "
+             "or draw some with --random.";
     const Kernel* kernel = find_kernel(options_.kernel, options_.device.kind);
     std::vector<std::string> always;
     Random random(options_.seed);
@@ -242,7 +243,8 @@ class Driver {
       });
     }
     return fmt::format(
-        "verify: no drawn stage fits {}{}{}{}. Draw more stages, or leave the kernel or tile open.",
+        "verify: no drawn stage fits {}{}{}{}. Draw more stages, or do not name the kernel or "
+        "tile.",
         kernel ? "kernel " + options_.kernel : "a kernel",
         options_.tile.empty() ? "" : " with tile " + options_.tile,
         always.empty() ? "" : " on this machine: ", fmt::join(always, "; "));

@@ -180,7 +180,7 @@ class Record(CliTest):
         self.assertGreater(large["pack_us"], small["pack_us"])  # 4,096 times the weights
 
     def test_apart_is_of_gpus(self):
-        self.refused(convoy("bench", "--stage", "n1h8w8c16k16r3", "--apart"), "--apart: on a CPU")
+        self.refused(convoy("bench", "--stage", "n1h8w8c16k16r3", "--apart"), "--apart: found a CPU")
 
 
 class Targets(CliTest):

@@ -105,9 +105,9 @@ class Chains(CliTest):
         for chain, expected in ((f"{STAGE} > n2h4c16k4r1", "spike_chain: "),
                                 (SPIKES.replace("constants > ", ""), "spike_chain: .*constants > "),
                                 ("constants > spikes > n1h1c8k8r1pad1+if(1)", "padding"),
-                                ("spikes >", "no stage"), (f"{STAGE} >", "no stage"),
+                                ("spikes >", "without a stage"), (f"{STAGE} >", "without a stage"),
                                 (f"{STAGE} > mean", "expected a neuron"),
-                                (f"mean > {STAGE}", "expected it last")):
+                                (f"mean > {STAGE}", "expected mean at the end")):
             with self.subTest(chain):
                 result = convoy("verify", "--stage", chain)
                 self.assertEqual(result.returncode, 2, result.stdout + result.stderr)

@@ -135,7 +135,7 @@ class Right(Debugging):
     def test_check_without_tolerance(self):
         # Sums are rounded: 0 is too strict for them, not for spikes.
         result = self.check("--tol", "0", "--rtol", "0", "--batch-size", IMAGES, "--topk", "2")
-        self.failed(result, r"conv1: \d+ of 576 values are off\n  \(t,n,h,w,c\) = \(0,\d+,\d,\d,\d\)",
+        self.failed(result, r"conv1: \d+ of 576 values are wrong\n  \(t,n,h,w,c\) = \(0,\d+,\d,\d,\d\)",
                     r"if1 .* passed\n", "FAILED\n$")
 
     def test_check_times_and_reports(self):
@@ -170,21 +170,21 @@ class Planted(Debugging):
 
         self.dump_both(self.changed_model("conv1.weight.txt", change), self.spiking)
         result = self.compare()
-        self.failed(result, r"FAILED: conv1 is the first operator that is off, at \(t,h,w,c\) = \(0,\d,\d,1\)",
+        self.failed(result, r"FAILED: conv1 is the first wrong operator, at \(t,h,w,c\) = \(0,\d,\d,1\)",
                     "conv1: 48 of 144 values")
 
     def test_a_weight_behind_neurons(self):
         wrong = self.changed_model("fc2.bias.txt", lambda text: "0.5\n" + text.split("\n", 1)[1])
         self.dump_both(wrong, self.spiking)
         result = self.compare()
-        self.failed(result, r"FAILED: fc2 is the first operator that is off, at \(t,h,w,c\) = \(0,0,0,0\)",
+        self.failed(result, r"FAILED: fc2 is the first wrong operator, at \(t,h,w,c\) = \(0,0,0,0\)",
                     "fc2: 3 of 9 values", "mean: 1 of 3 values")
         self.assertNotIn("fc1: ", result.stdout)
 
     def test_a_threshold(self):
         wrong = self.changed_model("network.txt", lambda text: text.replace("if(0.5)", "if(0.75)"))
         self.dump_both(wrong, self.spiking)
-        self.failed(self.compare(), r"FAILED: if1 is the first operator that is off, at \(t,h,w,c\) = \(0,\d,\d,\d\): "
+        self.failed(self.compare(), r"FAILED: if1 is the first wrong operator, at \(t,h,w,c\) = \(0,\d,\d,\d\): "
                                     r"0, expected 1, error 1; membrane 0\.\d+ from the threshold")
 
     def test_a_time_step(self):
@@ -199,7 +199,7 @@ class Planted(Debugging):
         values = self.values("conv1")
         self.put("conv1", [values[t * 48 + pixel * 3 + k]
                            for t in range(STEPS) for k in range(3) for pixel in range(16)])
-        self.failed(self.compare(), "FAILED: conv1", r"\[T,C,H,W\], PyTorch's order, it agrees")
+        self.failed(self.compare(), "FAILED: conv1", r"agrees if it is read as \[T,C,H,W\], PyTorch's order")
 
     def test_a_value_that_is_none(self):
         self.dump_both()
@@ -250,9 +250,9 @@ class BadInput(Debugging):
     def test_two_sides_that_do_not_belong_together(self):
         self.dump_both()
         self.dump("--reference", image=4)
-        self.refused(self.compare(), "image 3, the reference of image 4")
+        self.refused(self.compare(), "image 3, but the reference is of image 4")
         self.dump("--reference", model=self.model)
-        self.refused(self.compare(), "7 operators, the reference 3")
+        self.refused(self.compare(), "7 operators, but the reference has 3")
 
     def test_spoiled_indices(self):
         self.dump_both()
@@ -268,7 +268,7 @@ class BadInput(Debugging):
             (lambda text: text.replace("   3,", "   4,", 1), "bytes|belong"),
             (lambda text: text.replace("   3,", "   9000000000000000000,", 1), "4 GiB"),
             (lambda text: text.replace("   3,", "   -3,", 1), "1 or more"),
-            (lambda text: text.replace("max2", "max3"), "belong together"),
+            (lambda text: text.replace("max2", "max3"), "do not match"),
             (lambda text: text.replace("max2", "maxi"), "operator 3"),
             (lambda text: text.replace("max2", "max2s1000000000"), "operator 3"),
             (lambda text: text.replace('"stage"', '"stadium"'), 'operator 2: has no "stage"'),
@@ -300,7 +300,7 @@ class BadInput(Debugging):
         self.refused(convoy("compare", self.here / "absent"), "absent")
 
     def test_images_that_are_not_there(self):
-        self.refused(self.dump(image=IMAGES), f"--img-idx {IMAGES}: the file has {IMAGES} images, expected 0 to")
+        self.refused(self.dump(image=IMAGES), f"--img-idx {IMAGES}: the file has {IMAGES} images, expected an index from 0 to")
         self.refused(self.dump(image=-1), "--img-idx")
         self.refused(self.check("--img-idx", IMAGES - 1, "--batch-size", "2"), "Ask for at most 1")
         self.refused(self.check("--batch-size", "9223372036854775807"), "has 12")

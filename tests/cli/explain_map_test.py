@@ -213,7 +213,7 @@ class ExplainMap(CliTest):
         self.assertEqual(printed["pipeline"]["steps"], 2)  # 27 products, 16 a step
         conflicts = {one["name"]: one["use"]["conflicts"] for one in printed["shared_memory"]["accesses"]}
         self.assertEqual(conflicts.pop("write pixels"), 1)
-        self.assertEqual(conflicts.pop("write where rows begin"), 2)  # 8 of every 16 bytes
+        self.assertEqual(conflicts.pop("write positions of rows"), 2)  # 8 of every 16 bytes
         self.assertEqual(set(conflicts.values()), {0})
         self.assertIn("padding", explained("n1h5c2k3r3pad1", "--kernel", "fma", "--gemm", "0,0"))
 
@@ -235,9 +235,9 @@ class ExplainMap(CliTest):
             (["--map", "--block", "1,1", "--kernel", "window"], "--thread"),
             (["--map", "--step", "0", "--kernel", "window"], "--thread"),
             (["--step", "3"], "--thread"),
-            (["--map", "--then", "n1h1c1k1r1", "--kernel", "window"], "single stage, found a chain"),
-            (["--smem", "--trace", "-", "--kernel", "window"], "run nothing, --all and --trace do"),
-            (["--pipe", "--all", "--kernel", "window"], "run nothing, --all and --trace do"),
+            (["--map", "--then", "n1h1c1k1r1", "--kernel", "window"], "found a chain, expected a single stage"),
+            (["--smem", "--trace", "-", "--kernel", "window"], "--all or --trace, which run kernels"),
+            (["--pipe", "--all", "--kernel", "window"], "--all or --trace, which run kernels"),
             (["--map", "--at", "0,0,0,0", "--thread", "1", "--kernel", "window"], "more than one"),
             (["--map", "--kernel", "general"], "general", "has no map", "window", "fma"),
             (["--map", "--thread", "128", "--kernel", "fma"], "threads 0 to 127"),
@@ -273,7 +273,7 @@ class ExplainMap(CliTest):
             ("f16:n2h15c64k64r3pad1+max2", ["--map", "--at", "0,14,0,0", "--kernel", "window"], "no window"),
             ("f16:n2h15c64k64r3pad1+max2", ["--map", "--gemm", "210,0", "--kernel", "window"],
              r"explain: the pool takes no window of \(p 14, q 0\)"),
-            ("n1h8c4k4r3 > n1h6c4k4r1", ["--map", "--device", "h200"], "single stage, found a chain"),
+            ("n1h8c4k4r3 > n1h6c4k4r1", ["--map", "--device", "h200"], "found a chain, expected a single stage"),
             ("f16:n1h8c8k8r3 > f16:n1h6c8k8r1", ["--map"], "chain|stage"),
             ("f16:n32h56c128k128r3pad1groups32", ["--thread", "1", "--step", "9", "--kernel", "window", "--tile",
                                                   "box128"], "steps 0 to 8"),

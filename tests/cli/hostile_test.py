@@ -178,7 +178,7 @@ class Results(CliTest):
         result = shell("run", self.model, "--images", self.images, "--labels", self.labels, "--json",
                        "/dev/stderr", redirect=f"2>{shlex.quote(str(log))}")
         self.assertEqual(result.returncode, 2)
-        self.assertIn("is where messages go", log.read_text())
+        self.assertIn("is standard error, to which messages are written", log.read_text())
 
     def test_one_file_for_both(self):
         (self.here / "link").symlink_to("x")

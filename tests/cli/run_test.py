@@ -38,7 +38,7 @@ class Run(CliTest):
         packed = self.write("images.gz", gzip.compress(data[:90]) + gzip.compress(data[90:]))
         self.assertEqual(self.run_model(images=packed).returncode, 0)
         self.refused(self.run_model(images=self.write("half.gz", packed.read_bytes()[:-9])), "ends early")
-        self.refused(self.run_model(images=self.write("junk.gz", packed.read_bytes() + b"junk")), "behind the end")
+        self.refused(self.run_model(images=self.write("junk.gz", packed.read_bytes() + b"junk")), "after the end")
 
     def test_json(self):
         path = self.here / "out.json"
@@ -117,11 +117,11 @@ class Run(CliTest):
             for read in (self.images, self.labels, self.model / "../model/network.txt", self.model / "fc1.bias.txt"):
                 with self.subTest(option=option, read=read):
                     whole = read.read_bytes()
-                    self.refused(self.run_model(option, read), "is what this command reads")
+                    self.refused(self.run_model(option, read), "is a file that this command reads")
                     self.assertEqual(read.read_bytes(), whole)
         _, array = self.save("fc1.weight", (3, 32))
         whole = array.read_bytes()
-        self.refused(self.run_model("--out", array), r"--out .*fc1\.weight\.npy is what this command reads")
+        self.refused(self.run_model("--out", array), r"--out .*fc1\.weight\.npy is a file that this command reads")
         self.assertEqual(array.read_bytes(), whole)
         self.labels.write_bytes(b"no labels")
         self.refused(self.run_model("--out", same), "labels")
@@ -175,7 +175,7 @@ class Run(CliTest):
     def test_images_of_another_size(self):
         small = self.write("t10k-images-idx3-ubyte", idx(0x803, (4, 5, 5), bytes(4 * 5 * 5)))
         self.write("t10k-labels-idx1-ubyte", idx(0x801, (4,), bytes(4)))
-        sizes = ("images of 5x5x1", f"expected {SIZE}x{SIZE}x1")
+        sizes = ("images are 5x5x1", f"expected {SIZE}x{SIZE}x1")
         by_default = convoy("run", self.model, "--data", self.here)
         self.refused(by_default, *sizes, "Give its images with --images FILE")
         named = self.run_model(images=small)
@@ -307,7 +307,7 @@ class Run(CliTest):
         (self.model / "fc1.weight.txt").write_text("-1e38 1e38 " * 48)
         result = self.run_model("--json", self.here / "lost.json", "--limit", 7)
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertRegex(result.stdout, r"\nnot finite  7 of 7 images: NaN or infinite outputs.*convoy dump")
+        self.assertRegex(result.stdout, r"\nnot finite  7 of 7 images have NaN or infinite outputs.*convoy dump")
         self.assertRegex(result.stdout.splitlines()[-1], r"^\d+\.\d{4}:\d\.\d{4}$")
         self.assertEqual(json.loads((self.here / "lost.json").read_text())["images_not_finite"], 7)
 
@@ -315,7 +315,7 @@ class Run(CliTest):
         path = self.model / "network.txt"
         good = path.read_text()
         path.write_text(good.replace("r3+bias", "r3"))
-        self.refused(self.run_model(), r"conv1\.bias: given, but conv1 has no \+bias", r"Add \+bias .* or remove")
+        self.refused(self.run_model(), r"conv1\.bias: found a bias, but conv1 has no \+bias", r"Add \+bias .* or remove")
         path.write_text(good)
         self.assertEqual(self.run_model().returncode, 0)
 
@@ -325,12 +325,12 @@ class Run(CliTest):
         for name, numbers in (("weight", "3e38 1"), ("bias", "0 0"), ("running_mean", "0 0"),
                               ("running_var", "1e-4 1")):
             (self.model / f"bn.{name}.txt").write_text(numbers)
-        self.refused(self.run_model(), "bn: folded into conv1", "beyond fp32", "unstable")
+        self.refused(self.run_model(), "bn: folding it into conv1", "beyond fp32", "unstable")
 
     def test_a_file_in_place_of_a_folder(self):
         file = self.model / "network.txt"
         for model in (file, f"{file}/deeper"):
-            self.refused(self.run_model(model=model), "network.txt is no folder, expected one")
+            self.refused(self.run_model(model=model), "network.txt is not a folder, expected one")
 
     def test_spoiled_networks(self):
         path = self.model / "network.txt"

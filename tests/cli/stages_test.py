@@ -52,8 +52,8 @@ class Stages(CliTest):
     def test_in_words(self):
         text = convoy("explain", "n1h8c4k4r3+relu+max3x2s1p1x0d2x1ceil+keep(pre,act,idx)", "--no-measure").stdout
         self.assertIn("max-pool 3 x 2 with stride 1 and padding 1 x 0 and dilation 2 x 1, sizes rounded up; "
-                      "also kept: the values before the activation, the values before the pool, where each "
-                      "maximum was.", text)
+                      "also kept: the values before the activation, the values before the pool, the "
+                      "position of each maximum.", text)
 
     def test_explain_json(self):
         result = convoy("explain", STAGE, "--json", "--no-measure")

@@ -40,7 +40,7 @@ class Trace(CliTest):
         self.assertEqual((ran.returncode, ran.stderr), (0, ""))
         self.assertTrue(json.loads(ran.stdout)["traceEvents"])
         self.assertFalse((self.here / "-").exists())
-        self.refused(STAGE, "--trace", "-", "--json", found="--json and --trace are both for standard output")
+        self.refused(STAGE, "--trace", "-", "--json", found="--json and --trace would both write to standard output")
 
     def test_file_is_replaced_whole(self):
         file = self.here / "trace.json"
@@ -61,7 +61,7 @@ class Trace(CliTest):
         self.refused(STAGE, "--trace", self.here / "none" / "trace.json", found="none")
         self.refused(STAGE, "--trace", self.here, found="folder")
         self.refused(STAGE, "--trace", "", found="expected a name")
-        self.refused(f"{STAGE} > n2h4c16k8r1", "--trace", file, found="--trace is for a single stage")
+        self.refused(f"{STAGE} > n2h4c16k8r1", "--trace", file, found="--trace: found a chain, expected a single stage")
         self.refused(STAGE, "--trace", file, "--all", found="--all")
         self.refused(STAGE, "--trace", file, "--kernel", "nothing", found="nothing")
         if not os.path.exists("/dev/nvidia0"):

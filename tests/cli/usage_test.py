@@ -35,6 +35,15 @@ class Usage(CliTest):
                 self.assertRegex(result.stdout, rf"convoy {name} \S")
                 self.assertIn("xample", result.stdout)
 
+    def test_help_of_device_lists_every_gpu_that_explain_knows(self):
+        refused = convoy("explain", STAGE, "--map", "--device", "toaster").stderr
+        names = re.search(r"one of ((?:\w+, )*\w+)", refused)[1].split(", ")
+        self.assertIn("h200", names)
+        helped = re.search(r"--device DEVICE(.*?)--threads", convoy("explain", "--help").stdout, re.S)[1]
+        for name in names:
+            with self.subTest(name):
+                self.assertRegex(helped, rf"\b{name}\b")
+
     def test_without_a_word_the_help_is_an_error(self):
         result = convoy()
         self.assertEqual((result.returncode, result.stdout), (2, ""))
@@ -48,12 +57,12 @@ class Usage(CliTest):
             (["explain"], "stage", "convoy explain --help"),
             (["bench"], "--stage", "--shapes"),
             (["tune"], "--stage", "--shapes"),
-            (["bench", "--frobnicate"], '"--frobnicate": no option or argument that it takes'),
+            (["bench", "--frobnicate"], '"--frobnicate": not an option or an argument of this subcommand'),
             (["bench", "--frobnicate", "extra"], '"--frobnicate", "extra"'),
-            (["bench", "extra"], '"extra": no option or argument'),
-            (["bench", "--stage", STAGE, "--threads"], "--threads: nothing behind it, expected N, 1 to 4096"),
-            (["bench", "--shapes"], "--shapes: nothing behind it, expected FILE"),
-            (["explain", "n2h8c16k16r3 + relu"], "column 13: a space, expected none"),
+            (["bench", "extra"], '"extra": not an option or an argument'),
+            (["bench", "--stage", STAGE, "--threads"], "--threads: no value given, expected N, 1 to 4096"),
+            (["bench", "--shapes"], "--shapes: no value given, expected FILE"),
+            (["explain", "n2h8c16k16r3 + relu"], "column 13: found a space, expected none"),
             (["verify", "--stage", STAGE, "--shapes", "list"], "excludes"),
             (["verify", "--stage", STAGE, "--images", "0"], '--images: "0": expected a whole number, 1 or more'),
             (["bench", "--stage", STAGE, "--seconds", "nan"], '--seconds: "nan": expected a number, 0.001 to 10'),

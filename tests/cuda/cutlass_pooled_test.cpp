@@ -79,7 +79,7 @@ TEST(CutlassPooled, EveryRefusalHasItsReason) {
   cuda::DeviceFacts narrow = cuda::h200();
   narrow.shared_bytes = 32 << 10;
   EXPECT_EQ(refusals(fits, narrow),
-            std::vector<std::string>{"32768 bytes of shared memory, the least tile needs 36864"});
+            std::vector<std::string>{"32768 bytes of shared memory, the smallest tile needs 36864"});
 }
 
 TEST(CutlassPooled, TilesThatDoNotFitAreLeftOut) {

@@ -123,13 +123,13 @@ TEST_F(GpuErrors, MisalignedOperandsAreRefusedOrServed) {
   EXPECT_EQ(one.outputs(), expected);
 
   operands.y = moved(one.y, 1);
-  expect_in(general.run(operands).message(), {"y: its address", "no multiple of 2"});
+  expect_in(general.run(operands).message(), {"y: its address", "a multiple of 2"});
 
   const Tensor wide(DType::f16, {2, 8, 8, 19}, gpu0);
   operands = one.operands();
   operands.x = wide.view().channels(0, 16);
   copy_tensor(one.x, operands.x);
-  expect_in(halo.run(operands).message(), {"x: its pixels lie 19 elements", "16 bytes"});
+  expect_in(halo.run(operands).message(), {"x: its pixels are 19 elements", "16 bytes"});
   general.run(operands).or_throw();
   EXPECT_EQ(one.outputs(), expected);
   expect_usable();
@@ -144,13 +144,13 @@ TEST_F(GpuErrors, OperandsThatOverlapOrLieElsewhere) {
   expect_in(plan.run(operands).message(), {"y and x overlap"});
   operands = one.operands();
   operands.x = host.x;
-  expect_in(plan.run(operands).message(), {"x: it is on cpu, the plan on cuda"});
+  expect_in(plan.run(operands).message(), {"x: it is on cpu, expected cuda"});
   operands = one.operands();
   operands.bias = host.bias;
   expect_in(plan.run(operands).message(), {"bias: it is on cpu"});
   operands = one.operands();
   operands.y.device.index = 1;
-  expect_in(plan.run(operands).message(), {"y: it is on cuda:1, the plan on cuda"});
+  expect_in(plan.run(operands).message(), {"y: it is on cuda:1, expected cuda"});
   Plan weights(stage, options_for(gpu0));
   const Tensor on_gpu = one.w.to(gpu0);
   TensorView elsewhere = on_gpu;

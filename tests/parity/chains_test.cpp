@@ -277,7 +277,7 @@ TEST(ChainParity, ComparesWithTheStagesByThemselves) {
   EXPECT_EQ(failures_of(chain, Twice(0)), "");
   const std::string failures = failures_of(chain, Twice(0x1p-12F));
   for (const char* text :
-       {"(a) integers: y of stage 2", "(b) normal: y, beside the stages by them"})
+       {"(a) integers: y of stage 2", "(b) normal: y, compared with the separate"})
     EXPECT_NE(failures.find(text), std::string::npos) << failures;
 }
 

@@ -68,7 +68,7 @@ class Errors(unittest.TestCase):
         out = np.empty((2, 4, 5, 2), np.float32)
         self.assertIs(self.plan(self.x, self.bias, out=out), out)
         out.flags.writeable = False
-        self.refused(r"out: an ndarray that is read only, expected one to write to\. Pass", self.x, self.bias, out=out)
+        self.refused(r"out: an ndarray that is read only, expected a writable one\. Pass", self.x, self.bias, out=out)
         self.refused(r"f16", self.x, self.bias, out=np.empty((2, 4, 5, 2), np.float16))
         x = np.zeros((2, 4, 5, 3), np.float32)
         plan = convoy.Plan("n2h4w5c3k3r1", np.zeros((3, 1, 1, 3), np.float32))
@@ -82,7 +82,7 @@ class Errors(unittest.TestCase):
             with self.assertRaisesRegex(convoy.Error, pattern) as caught:
                 convoy.Plan(stage)
             self.assertIsNone(caught.exception.code)
-        with self.assertRaisesRegex(convoy.Error, "no keyword 'strides'. There are: .*stride"):
+        with self.assertRaisesRegex(convoy.Error, "found the keyword 'strides', expected one of: .*stride"):
             convoy.Stage(h=8, c=8, k=8, r=3, strides=2)
         with self.assertRaisesRegex(convoy.Error, "axes: 'hwc', expected"):
             convoy.Plan("n1h8c8k8r3", axes="hwc")
@@ -128,7 +128,7 @@ class Errors(unittest.TestCase):
     def test_networks(self):
         with self.assertRaisesRegex(convoy.Error, "nowhere"):
             convoy.Network("/nowhere")
-        with self.assertRaisesRegex(convoy.Error, "model: no name, expected the folder of network.txt"):
+        with self.assertRaisesRegex(convoy.Error, "model: found an empty name, expected the folder of network.txt"):
             convoy.Network("")
         for cut in (convoy.demo_model() + "\0/x", os.fsencode(convoy.demo_model()) + b"\0"):
             with self.assertRaisesRegex(convoy.Error, "model: .*has a NUL character"):
@@ -139,9 +139,9 @@ class Errors(unittest.TestCase):
             network(np.zeros((1, 27, 28), np.uint8))
         with self.assertRaisesRegex(convoy.Error, "fc.weight"):
             convoy.Network.from_text("input f32:h4c1\nflatten\nfc k2\n", {})
-        with self.assertRaisesRegex(convoy.Error, 'weights: "f8", expected f32, as they are, or f16'):
+        with self.assertRaisesRegex(convoy.Error, r'weights: "f8", expected f32 \(unchanged\) or f16'):
             convoy.Network(convoy.demo_model(), weights="f8")
-        with self.assertRaisesRegex(convoy.Error, r'fc\.bias": given, but fc has no \+bias'):
+        with self.assertRaisesRegex(convoy.Error, r'fc\.bias": found a bias, but fc has no \+bias'):
             convoy.Network.from_text("input f32:h4c1\nflatten\nfc k2\n", {
                 "fc.weight": np.ones((2, 16), np.float32), "fc.bias": np.ones(2, np.float32)})
         # A state_dict holds more than a network reads: a count of batches, in int64.

@@ -72,7 +72,7 @@ TEST_F(FileTest, ReadsRegularFilesAlone) {
   EXPECT_TRUE(says(not_read(path("pipe")), "pipe: is a pipe"));
   EXPECT_TRUE(says(not_read("/dev/zero"), "/dev/zero: is a device"));
   fs::create_symlink("nowhere", path("dangling"));
-  EXPECT_TRUE(says(not_read(path("dangling")), "link to what is not there"));
+  EXPECT_TRUE(says(not_read(path("dangling")), "link whose target does not exist"));
   fs::create_symlink("loop", path("loop"));
   EXPECT_TRUE(says(not_read(path("loop")), "leads back to itself"));
   EXPECT_TRUE(says(not_read(path("absent")), "Check the path"));

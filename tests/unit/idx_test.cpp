@@ -118,7 +118,7 @@ TEST(Idx, SaysWhatIsWrong) {
   expect_refusal(idx(0x801, {5}, 4), "Was the file cut short?", true);
   Bytes two = gzip(idx(0x801, {5}, 5));
   two.push_back(0);
-  expect_refusal(two, "behind the end", true);
+  expect_refusal(two, "after the end", true);
 }
 
 TEST(Idx, MissingFilesAndFoldersAreNamed) {
@@ -162,7 +162,7 @@ TEST(Idx, BelievesNoSizeThatAGzipFileClaims) {
     try {
       parse_images(packed, "many.gz");
     } catch (const Error& error) {
-      _exit(std::string(error.what()).find("bytes behind the header") == std::string::npos ? 2 : 0);
+      _exit(std::string(error.what()).find("bytes after the header") == std::string::npos ? 2 : 0);
     } catch (...) {
       _exit(3);
     }

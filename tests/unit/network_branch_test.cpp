@@ -178,18 +178,18 @@ TEST(NetworkBranch, VectorsMeet) {
 TEST(NetworkBranch, WhatIsWrongIsNamed) {
   const std::string head = "input f32:h8c3\nconv1 k4r3\nconv2 k5r3pad1\n";
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"a k2r3 from()\n", "n:4: \"from()\": expected nothing more"},
-      {"a k2r3 from(conv1\n", "n:4: \"from(conv1\": expected nothing more"},
-      {"a k2r3 from(conv1) from(conv2)\n", "n:4: \"from(conv2)\": expected nothing more"},
+      {"a k2r3 from()\n", "n:4: \"from()\": expected the end of the line"},
+      {"a k2r3 from(conv1\n", "n:4: \"from(conv1\": expected the end of the line"},
+      {"a k2r3 from(conv1) from(conv2)\n", "n:4: \"from(conv2)\": expected the end of the line"},
       {"a k2r3 from(conv3)\n", "n:4: from(conv3): no layer before this one has that name"},
       {"a k2r3 from(a)\n", "n:4: from(a): no layer before this one"},
       {"a k2r3 from(conv1,)\n", "n:4: from(): no layer before this one"},
-      {"a k2r3 from(conv1)\n", "n: no layer reads what conv2 gives"},
+      {"a k2r3 from(conv1)\n", "n: no layer reads the output of conv2"},
       {"conv3 k2r3 from(conv1)\nb k2r3pad1 from(conv1,conv3)\n",
        "n:5: from: conv1 gives 6x6, conv3 gives 4x4: expected the same"},
       {"a k2r3+if(1) from(conv1)\nb k2r3 from(conv2,a)\n",
        "n:5: from: conv2 gives 6x6, a gives 4x4 in each step: expected the same"},
-      {"a k2r3pad1 from(conv1)\nflatten\nb k2r1 from(conv2,a)\n", "n: no layer reads what flatten"},
+      {"a k2r3pad1 from(conv1)\nflatten\nb k2r1 from(conv2,a)\n", "n: no layer reads the output of flatten"},
       {"flatten\nb k2 from(conv2)\n", "n:5: b on an input of 6x6x5"},
       {"a k2r3 from(conv2)\nflatten\nb k2r1 from(conv1,b)\n", "n:6: from(b)"},
   };

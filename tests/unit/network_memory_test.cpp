@@ -150,15 +150,16 @@ TEST_F(InMemory, WhatIsWrongIsNamed) {
   expect(with([](NetworkText& t) { t.mean = {1, 2}; }), "mean has 2 numbers");
   expect(with([](NetworkText& t) { t.std = {NAN}; }), "std nan");
   expect(with([](NetworkText& t) { t.steps = 0; }), "the network's steps: 0, expected 1 to 65536");
-  expect(with([](NetworkText& t) { t.layers.clear(); }), "0 layers: ends without a layer");
-  expect(with([](NetworkText& t) { t.layers.resize(3); }), "ends without a layer");
+  expect(with([](NetworkText& t) { t.layers.clear(); }), "0 layers: the network has no layer");
+  expect(with([](NetworkText& t) { t.layers.resize(3); }), "the network has no layer");
   expect(with([](NetworkText& t) { t.layers[1].name = "conv1"; }),
          "the network's layer 2: a second layer \"conv1\"");
-  expect(with([](NetworkText& t) { t.layers[1].name = "a/b"; }), "holds no \"/\"");
+  expect(with([](NetworkText& t) { t.layers[1].name = "a/b"; }), "found \"/\" in a name");
   expect(with([](NetworkText& t) { t.layers[1].name = ""; }), "a layer without a name");
   expect(with([](NetworkText& t) { t.layers[1].stage.r = 15; }), "conv2 on an input of 12x12x8");
   expect(with([](NetworkText& t) { t.layers[0].stage.k = 0; }), "conv1 on an input of 28x28x1");
-  expect(with([](NetworkText& t) { t.layers[1].stage.norm = true; }), "have no place in a network");
+  expect(with([](NetworkText& t) { t.layers[1].stage.norm = true; }),
+         "expected none of them in a network");
   expect(with([](NetworkText& t) { t.layers[3].stage.r = 3; }), "a linear layer");
   expect(with([](NetworkText& t) { t.layers[4] = t.layers[2]; }), "a second \"flatten\"");
   expect(with([](NetworkText& t) { t.layers.resize(1001, t.layers[0]); }), "second layer");
@@ -180,10 +181,10 @@ TEST_F(InMemory, WhatIsWrongIsNamed) {
   given("conv2.weight", TensorView(w, DType::f32, {16, 8, 5, 5}, {DeviceKind::cuda, 0}),
         "it is on cuda, expected the host");
   given("conv2.weight", TensorView(reinterpret_cast<char*>(w) + 1, DType::f32, {16, 8, 5, 5}),
-        "is no multiple of 4");
+        "a multiple of 4");
   TensorView endless = TensorView::of(w, {16, 8, 5, 5});
   endless.stride[0] = Index{1} << 62;
-  given("conv2.weight", endless, "no memory is that large");
+  given("conv2.weight", endless, "expected strides that fit in memory");
   w[17] = INFINITY;
   expect(by_hand(), "parameter \"conv2.weight\": value 18 is inf, expected finite numbers");
   w[17] = 0;

@@ -56,7 +56,7 @@ TEST(NetworkText, SaysTheLineAndWhatIsWrong) {
       {"", "n: empty"},
       {"conv1 k8r5\n", "n:1: \"conv1\" before the input"},
       {head + head, "n:2: a second \"input\""},
-      {"input\n", "n:1: \"input\" alone"},
+      {"input\n", "n:1: found only \"input\""},
       {"input u8:h8w8c1k3\n", "n:1: "},
       {"input i32:h8w8c1\n", "n:1: "},
       {"input f16:h8w8c1 mean(0.5)\n", "n:1: mean and std with f16 images"},
@@ -78,14 +78,14 @@ TEST(NetworkText, SaysTheLineAndWhatIsWrong) {
       {head + "conv1 k2r9\n", "n:2: conv1 on an input of 8x8x1"},
       {head + "conv1 k2r3+max7\n", "n:2: "},
       {head + "conv1 h8k2r3\n", "n:2: \"h8k2r3\": n, h, w, c and the type follow"},
-      {head + "conv1 k2r3+if(1)+t2\n", "n:2: t and hold follow"},
+      {head + "conv1 k2r3+if(1)+t2\n", "n:2: found t or hold"},
       {head + "conv1 k2r3+norm\n", "n:2: "},
       {head + "conv1 k2r3 what\n", "n:2: \"what\""},
       {head + "conv1 k2r3 batchnorm()\n", "n:2: \"batchnorm()\""},
       {head + "a/b k2r3\n", "n:2: \"a/b\""},
       {head + "a k2r3\na k2r3\n", "n:3: a second layer \"a\" (the first is in line 2)"},
       {head + "flatten\nflatten\n", "n:3: a second \"flatten\""},
-      {head + "flatten x\n", "n:2: \"flatten\" stands alone"},
+      {head + "flatten x\n", "n:2: found more words after \"flatten\""},
       {head + "flatten\nfc k2r1\n", "n:3: \"k2r1\": a linear layer"},
       {head + "flatten\nfc k2groups2\n", "n:3: fc: a linear layer"},
       {head + "flatten\nfc k2pad1\n", "n:3: fc: a linear layer"},
@@ -93,8 +93,8 @@ TEST(NetworkText, SaysTheLineAndWhatIsWrong) {
       {head + "flatten\nfc k2dil2\n", "n:3: fc: a linear layer"},
       {head + "flatten\nfc k2+max1\n", "n:3: fc: a linear layer"},
       {head + "flatten\nfc1 k4\nfc2 k2groups2 from(fc1)\n", "n:4: fc2: a linear layer"},
-      {head, "n: ends without a layer"},
-      {head + "flatten\n", "n: ends without a layer"},
+      {head, "n: the network has no layer"},
+      {head + "flatten\n", "n: the network has no layer"},
       {head + "conv1 k999999999999999999r3\n", "n:2: "},
       {"input u8:h99999999w99999999c99999999\nflatten\nfc k2\n", "n:2: "},
   };
@@ -196,7 +196,7 @@ TEST_F(Model, ALastLayerThatIsNoVectorGivesItsValuesButNoLabels) {
   for (int i = 0; i < 8; ++i) EXPECT_EQ(traced[0].data<float>()[i], expected[i]) << i;
   std::int32_t label = 0;
   const Status status = network.run(images, {}, TensorView::of(&label, {1}));
-  EXPECT_NE(status.message().find("the last layer gives 2x2x2"), std::string::npos)
+  EXPECT_NE(status.message().find("the output of the last layer is 2x2x2"), std::string::npos)
       << status.message();
 }
 

@@ -84,7 +84,7 @@ TEST(Npy, BadFilesSayWhatIsWrong) {
   for (std::size_t size = 0; size < good.size(); ++size)
     EXPECT_NE(message(good.substr(0, size)).find("a.npy"), std::string::npos) << size;
   EXPECT_NE(message(good + "x").find("9 bytes of data, expected 8"), std::string::npos);
-  EXPECT_NE(message("PK\x03\x04 zip archive").find("no .npy file"), std::string::npos);
+  EXPECT_NE(message("PK\x03\x04 zip archive").find("not an .npy file"), std::string::npos);
   EXPECT_NE(message(file(dictionary("<c8", "(1,)"), "12345678")).find("<c8"), std::string::npos);
   EXPECT_NE(message(file(dictionary("<f4", "(1,1,1,1,1,1)"), "1234")).find("5 axes"),
             std::string::npos);

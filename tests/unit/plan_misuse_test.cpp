@@ -108,7 +108,7 @@ TEST(Plan, RefusesOperandsOfAnyContent) {
         refused([&](TensorView& view) { view.rank = rank; },
                 rank == 0 ? "found" : "a view of rank");
       refused([](TensorView& view) { view.dtype = static_cast<DType>(77); }, "type 77");
-      refused([](TensorView& view) { view.device.index = 3; }, "it is on cpu:3, the plan on cpu");
+      refused([](TensorView& view) { view.device.index = 3; }, "it is on cpu:3, expected cpu");
       refused([](TensorView& view) { view.device.kind = static_cast<DeviceKind>(9); }, "kind 9");
       refused([](TensorView& view) { view.data = nullptr; }, "not given");
       for (const Index size : {Index{-1}, Index{0}, std::numeric_limits<Index>::min(), most_index})
@@ -203,7 +203,7 @@ TEST(Plan, KnowsWeightsInPyTorchsOrder) {
     return std::string("none");
   };
   EXPECT_EQ(message_of({3, 1, 1, 2}), "none");
-  EXPECT_NE(message_of({3, 2, 1, 1}).find("These are PyTorch's"), std::string::npos);
+  EXPECT_NE(message_of({3, 2, 1, 1}).find("These have PyTorch's"), std::string::npos);
   EXPECT_NE(message_of({2, 3, 1, 1}).find("Check the stage's sizes"), std::string::npos);
   EXPECT_NE(message_of({3, 2}).find("Check the stage's sizes"), std::string::npos);
 }
@@ -267,7 +267,7 @@ TEST_F(Misused, BatchesThatFitNowhere) {
 TEST_F(Misused, ThreadsAndDevices) {
   NetworkOptions options;
   options.threads = 4097;
-  EXPECT_NE(error_of(options).find("threads: 4097, expected 1 to 4096"), std::string::npos);
+  EXPECT_NE(error_of(options).find("threads: found 4097, expected 1 to 4096"), std::string::npos);
   options.threads = 1;
   options.device.index = 2;
   EXPECT_NE(error_of(options).find("cpu:2"), std::string::npos) << error_of(options);

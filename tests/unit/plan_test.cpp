@@ -131,7 +131,7 @@ TEST(Plan, NamesWhatIsWrongWithAnOperand) {
   says(operands, "rows and images without gaps");
   operands = setup.operands();
   operands.x.device = {DeviceKind::cuda, 0};
-  says(operands, "x: it is on cuda, the plan on cpu");
+  says(operands, "x: it is on cuda, expected cpu");
   operands = setup.operands();
   operands.x.stride[0] = operands.x.stride[1] = operands.x.stride[2] =
       std::numeric_limits<Index>::max();
@@ -173,7 +173,7 @@ TEST(Plan, RefusesWithReasons) {
   EXPECT_NE(error_of(options).find("no such tile"), std::string::npos);
   options = plain();
   options.threads = -1;
-  EXPECT_NE(error_of(options).find("threads: -1"), std::string::npos);
+  EXPECT_NE(error_of(options).find("threads: found -1"), std::string::npos);
   options = plain();
   options.concurrent_runs = 0;
   EXPECT_NE(error_of(options).find("concurrent_runs: 0"), std::string::npos);

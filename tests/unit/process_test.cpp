@@ -193,8 +193,8 @@ TEST(Threads, HaveACeiling) {
       setup.plan();
       ADD_FAILURE() << count;
     } catch (const Error& error) {
-      EXPECT_EQ(error.what(),
-                "threads: " + std::to_string(count) + ", expected 1 to 4096, or 0 for every core.");
+      EXPECT_EQ(error.what(), "threads: found " + std::to_string(count) +
+                                  ", expected 1 to 4096, or 0 for every core.");
     }
   }
   setup.options.threads = most_threads;

@@ -190,7 +190,7 @@ TEST(Selection, AKernelThatRunsByNameOnlyIsNeverChosen) {
     EXPECT_EQ(selection.kernel().name(), without.kernel().name());
     ASSERT_EQ(selection.verdicts.front().kernel, &named);
     EXPECT_EQ(selection.verdicts.front().refusals,
-              std::vector<std::string>{"runs by name only: --kernel cheapest"});
+              std::vector<std::string>{"runs only if you name it: --kernel cheapest"});
     // Not even where a cache of measurements names it.
     TuningCache cache;
     cache.set(machine, stage, {"cheapest", "only", 1e-12});

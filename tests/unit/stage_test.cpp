@@ -192,7 +192,7 @@ TEST(Stage, NamesWhatHasNoMeaning) {
   using Kind = Activation::Kind;
   const std::string left_behind =
       "the activation has a parameter of another kind; make it with relu, clip_to(lo, hi) and so "
-      "on, do not change its kind";
+      "on, and do not change its kind";
   EXPECT_EQ(problem([](Stage& s) {
               s.act = leaky(5);
               s.act.kind = Kind::relu;
@@ -310,10 +310,10 @@ TEST(StageText, ErrorsPointAtThePlace) {
       {"n-1h8c4k4r3", "expected a whole number"},
       {"n99999999999999999999h8c4k4r3", "does not fit in 64 bits"},
       {"n1h8c4k4r3+relu+relu6", "a second activation"},
-      {"n1h8c4k4r3+gelu", "'gelu' is planned"},
-      {"n1h8c4k4r3+avg2", "'avg' is planned"},
+      {"n1h8c4k4r3+gelu", "'gelu' is not supported yet"},
+      {"n1h8c4k4r3+avg2", "'avg' is not supported yet"},
       {"n1h8c4k4r3+swish", "unknown rider 'swish'"},
-      {"n1h8c4k4r3groups3", "groups is 3, which does not divide c = 4"},
+      {"n1h8c4k4r3groups3", "groups is 3, expected a divisor of c = 4"},
       {"n1h8c4k4r3+soft", "soft needs a neuron"},
       {"n1h8c4k4r3+t2", "t2 needs a neuron"},
       {"n1h8c4k4r3+keep(idx)", "keep(idx) needs a pool"},

@@ -124,7 +124,7 @@ TEST(TensorView, FoldingWantsAlignedMemory) {
   weights.data = static_cast<char*>(weights.data) + 2;
   const std::string error =
       error_of([&] { fold_batchnorm(weights, vector, vector, vector, vector, vector); });
-  EXPECT_NE(error.find("no multiple of 4"), std::string::npos) << error;
+  EXPECT_NE(error.find("a multiple of 4"), std::string::npos) << error;
 }
 
 // A broadcast axis, of stride 0, is no axis that tells the distance of pixels.

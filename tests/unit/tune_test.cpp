@@ -229,11 +229,11 @@ TEST_F(TuneTest, WaitsForNoLockForEver) {
   EXPECT_EQ(refusal(), "");
   std::filesystem::remove(lock);
   std::filesystem::create_symlink("elsewhere", lock);
-  EXPECT_NE(refusal().find("is no regular file. Remove it"), std::string::npos) << refusal();
+  EXPECT_NE(refusal().find("is not a regular file. Remove it"), std::string::npos) << refusal();
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/elsewhere"));
   std::filesystem::remove(lock);
   ASSERT_EQ(mkfifo(lock.c_str(), 0600), 0);
-  EXPECT_NE(refusal().find("is no regular file. Remove it"), std::string::npos) << refusal();
+  EXPECT_NE(refusal().find("is not a regular file. Remove it"), std::string::npos) << refusal();
 }
 
 TEST_F(TuneTest, WritersAtOnceLoseNothing) {

@@ -153,7 +153,7 @@ class Grouped final : public StageKernel {
     return Refusals(stage)
         .expect(stage.groups > 1, "groups", stage.groups, "at least 2")
         .expect(stage.groups == 1 || most <= 2 * lanes,
-                "what a vector of filters reads, in channels,", most,
+                "the number of channels that a vector of filters reads", most,
                 fmt::format("at most two vectors, {}", 2 * lanes))
         .x_of({DType::f32})
         .f32_y()

@@ -105,7 +105,7 @@ Refusals& Refusals::packing(Index rows) {
   const Size floats = columns * high * (Size(stage_.c) + 16);
   const Size image = Size(4) * stage_.h * stage_.w * stage_.c;
   if (floats.fits(always) || (floats <= image && floats.fits(never))) return *this;
-  return refuse("what it packs for a row of outputs, padding and skipped pixels included,",
+  return refuse("the packed input of a row of outputs, with padding and skipped pixels,",
                 floats.fits() ? fmt::format("{} MiB", floats.value() >> 18) : "endless",
                 "64 MiB, or less than four times the image");
 }
@@ -115,7 +115,7 @@ Refusals& Refusals::rows_of_pool() {
   const Shapes shapes = shapes_of(stage_);
   const Size floats = Size(std::min(math::rows_of_window(stage_), shapes.p)) * shapes.q * 16;
   if (floats.fits(Index{1} << 24)) return *this;
-  return refuse("what the rows of a pool's window take, of 16 filters,",
+  return refuse("the memory for the rows of a pool's window, for 16 filters,",
                 floats.fits() ? fmt::format("{} MiB", floats.value() >> 18) : "endless", "64 MiB");
 }
 

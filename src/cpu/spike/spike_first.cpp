@@ -81,7 +81,7 @@ std::vector<std::string> SpikeFirst::refusals(const Stage& stage, const float* w
       .expect(stage.act.kind == Activation::Kind::if_, "the activation", "another", "if")
       .expect(stage.hold || stage.t == 1, "the input", "another in each step", "held")
       .expect(stage.t <= 2, "T", stage.t,
-              "1 or 2: later spikes are no threshold on the sum of the input")
+              "1 or 2: later spikes are not a threshold on the sum of the input")
       .expect(stage.pad == Padding(0), "padding", "asked for", "none")
       .one_group()
       .no_keep()

@@ -49,7 +49,8 @@ std::vector<std::string> cutlass_pooled_refusals(const Stage& stage, const Devic
       .no_keep()
       .no_neuron()
       .no(stage.act.kind != Activation::Kind::relu,
-          "its activation: expected relu, behind which the bits of floats lie in their order");
+          "its activation: expected relu, because the bits of floats of 0 or more are in their "
+          "order");
   Pool pool = stage.pool.value_or(Pool{});
   pool.ceil = false;  // with even P and Q nothing is left over
   why.no(!stage.pool || pool != max_pool(2), "its pool: expected max2")
@@ -62,7 +63,7 @@ std::vector<std::string> cutlass_pooled_refusals(const Stage& stage, const Devic
   const CutlassPooledTile& least = cutlass_pooled_tiles[0];
   return why
       .no(device.shared_bytes < static_cast<std::size_t>(cutlass_pooled_shared_bytes(least)),
-          fmt::format("{} bytes of shared memory, the least tile needs {}", device.shared_bytes,
+          fmt::format("{} bytes of shared memory, the smallest tile needs {}", device.shared_bytes,
                       cutlass_pooled_shared_bytes(least)))
       .all();
 }

@@ -52,10 +52,11 @@ class PreparedCutlassPooled final : public Prepared {
     if (status.ok() && !cutlass_pooled_fits(stage_, x_pixel))
       status = Status(
           StatusCode::invalid_operand,
-          fmt::format("x: its pixels lie {} elements apart, so that it spans more than 2^30, which "
-                      "kernel cutlass_pooled can't count. Copy the slice, or plan with the kernel "
-                      "general.",
-                      x_pixel));
+          fmt::format(
+              "x: its pixels are {} elements apart, so it spans more than 2^30 elements, expected "
+              "fewer for kernel cutlass_pooled. Copy the slice, or plan with the kernel "
+              "general.",
+              x_pixel));
     if (!status.ok()) return status;
     const OnDevice on(device_);
     if (Status chosen = device_status(on.error()); !chosen.ok()) return chosen;

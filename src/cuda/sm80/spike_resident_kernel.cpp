@@ -159,8 +159,8 @@ class SpikeResident final : public Kernel {
     std::vector<std::string> reasons = resident_refusals(chain, device);
     if (warpgroups_ && reasons.empty() && layouts_of(chain, device, true).empty())
       reasons.emplace_back(
-          "a GPU other than of compute capability 9.0, or a network of another shape than the "
-          "shipped one's: spike_resident runs it");
+          "the GPU's compute capability is not 9.0, or the network has another shape than the "
+          "shipped one: spike_resident runs it");
     return reasons;
   }
 

@@ -273,7 +273,7 @@ std::vector<std::string> stage_refusals(const Chain& chain, std::size_t i) {
   refusals.no(!stage.act.is_neuron() && !(last && chain.mean),
               "no neuron, and not the mean that ends a chain");
   if (i == 0) {
-    refusals.no(stage.dtype != DType::u8, "the input is no u8 images");
+    refusals.no(stage.dtype != DType::u8, "the input is not u8 images");
     refusals.no(!stage.hold && stage.t > 1, "u8 images are held over the steps: expected +hold");
     refusals.no(!stage.act.is_neuron(), "no neuron in the first stage");
   } else if (is_linear_stage(chain, i)) {
@@ -281,7 +281,7 @@ std::vector<std::string> stage_refusals(const Chain& chain, std::size_t i) {
         stage.pool.has_value() || !(stage.pad == Padding(0)) || !(stage.stride == Extent(1)),
         "a linear layer with a pool, padding or a stride");
   } else {
-    refusals.no(is_linear_stage(chain, i - 1), "a convolution behind a linear layer");
+    refusals.no(is_linear_stage(chain, i - 1), "a convolution after a linear layer");
     refusals.no(last && chain.mean, "the mean of a convolution");
   }
   return refusals.all();

@@ -44,7 +44,7 @@ class PreparedPair final : public Prepared {
     if (args.n == 0) return {};
     if (args.inner_y)
       return {StatusCode::invalid_operand,
-              "pair keeps nothing of what lies between its stages. Run them one by one."};
+              "pair does not keep the values between its stages. Run the stages separately."};
     Status status = check_16_bytes("pair", "x", args.x, first_.c, first_.dtype);
     if (status.ok()) status = check_16_bytes("pair", "y", args.y, second_.k, second_.dtype);
     if (status.ok()) status = check_dense("x", args.x_stride.w, first_.c);
@@ -65,9 +65,10 @@ class PreparedPair final : public Prepared {
     if (pixel_stride == channels) return {};
     return {
         StatusCode::invalid_operand,
-        fmt::format("{}: its pixels lie {} elements apart, kernel pair expects {}: a dense tensor. "
-                    "Run the stages one by one.",
-                    operand, pixel_stride, channels)};
+        fmt::format(
+            "{}: its pixels are {} elements apart, expected {} for kernel pair: a dense tensor. "
+            "Run the stages one by one.",
+            operand, pixel_stride, channels)};
   }
 
   Stage first_, second_;
@@ -94,7 +95,7 @@ class Pair final : public Kernel {
     if (chain.mean) return {"it ends in the mean over time steps"};
     const Shapes between = shapes_of(chain[0]);
     if (chain[1].h != between.out_h || chain[1].w != between.out_w)
-      return {"a flatten lies between the stages"};
+      return {"a flatten is between the stages"};
     const DeviceFacts facts = facts_of(machine);
     std::vector<std::string> why = pair_refusals(chain[0], chain[1], facts);
     if (why.empty() && pair_tiles(chain[0], chain[1], facts).empty())

@@ -29,7 +29,7 @@ inline std::vector<std::string> refusals_of_pool(const Stage& stage) {
   std::vector<std::string> why;
   if (stage.keep.pre && !math::may_round_first(stage.act))
     why.emplace_back(
-        "the activation of what is rounded for keep(pre) would change when it is rounded again");
+        "the result of the activation would change, because keep(pre) rounds its input");
   if (stage.layout != Layout::nhwc) why.emplace_back("NCHW: expected NHWC");
   return why;
 }

@@ -35,7 +35,7 @@ struct Side {
     if (converts || pixels == 1 || image == pixels) return {};
     return Status(
         StatusCode::invalid_operand,
-        fmt::format("{}: its images of one channel lie {} elements apart, expected {} for kernel "
+        fmt::format("{}: its images of one channel are {} elements apart, expected {} for kernel "
                     "{}. Give it a dense tensor, or plan with the kernel general.",
                     operand, image, pixels, kernel));
   }

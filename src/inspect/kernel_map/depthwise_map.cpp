@@ -13,8 +13,7 @@
 namespace convoy::inspect {
 namespace {
 
-constexpr const char* no_shared_memory =
-    "shared memory: its threads multiply what they load, from registers";
+constexpr const char* no_shared_memory = "shared memory: its threads multiply from registers";
 
 class DepthwiseMap final : public KernelMap {
  public:
@@ -37,7 +36,7 @@ class DepthwiseMap final : public KernelMap {
     };
     add("thread", fmt::format("{} x {} x {}", tile_of_.rows, tile_of_.columns, count_),
         fmt::format("rows, columns, neighbouring channels of outputs{}",
-                    s.pool ? ", in which windows of the pool lie" : ""));
+                    s.pool ? ", with whole windows of the pool" : ""));
     add("CTA", fmt::format("{} threads", threads()),
         fmt::format("{} x {} x {}: down, across, along the channels", at_.down, at_.across,
                     at_.lanes));
@@ -51,7 +50,7 @@ class DepthwiseMap final : public KernelMap {
                                 width())
                   : "taps, in the order r, s: any filter, one load for each output");
     add("loads", fmt::format("{}", per_step()),
-        fmt::format("of a thread in each iteration, {} bytes each",
+        fmt::format("per thread in each iteration, {} bytes each",
                     count_ * static_cast<int>(size_of(s.dtype))));
     add("accumulators", fmt::format("{}", registers()),
         fmt::format("registers of a thread: sums[{}][{}][{}]", tile_of_.rows, tile_of_.columns,
@@ -60,7 +59,7 @@ class DepthwiseMap final : public KernelMap {
   }
   std::string order() const override {
     return "channels fastest, then columns, rows and images: neighbouring CTAs read neighbouring "
-           "bytes; what threads side by side read twice comes from the L1";
+           "bytes; bytes that neighbouring threads read twice come from the L1";
   }
   std::vector<TilePlace> first_tiles(int count) const override {
     std::vector<TilePlace> all;

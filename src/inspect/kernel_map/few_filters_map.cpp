@@ -37,10 +37,10 @@ class FewFiltersMap final : public KernelMap {
       all.push_back({name, std::move(value), std::move(note)});
     };
     add("strip", fmt::format("{} pixels", strip_pixels),
-        layout_.flat ? "side by side, of all images one after the other"
-                     : "of an output row, side by side");
+        layout_.flat ? "side by side, with all images in sequence"
+                     : "in an output row, side by side");
     add("lanes", fmt::format("{}", lanes_),
-        fmt::format("of a warp share a strip; each has {} neighbouring channels of every {}",
+        fmt::format("per warp, which share a strip; each has {} neighbouring channels of every {}",
                     vector_, layout_.channels.of_block()));
     add("CTA", fmt::format("{} threads", threads_),
         fmt::format("{} strips, one below the other", strips_of_cta()));
@@ -51,7 +51,7 @@ class FewFiltersMap final : public KernelMap {
                     layout_.channels.blocks == 1 ? "block" : "blocks", layout_.channels.of_block());
     add("iterations", fmt::format("{}", steps()),
         layout_.row_taps > 0
-            ? fmt::format("{} x {} filter rows, whose {} taps share what is loaded", blocks,
+            ? fmt::format("{} x {} filter rows, whose {} taps share the loaded values", blocks,
                           stage().r, stage().s)
             : fmt::format("{} x {} x {} taps", blocks, stage().r, stage().s));
     add("loads", fmt::format("{}", width()),
@@ -199,7 +199,7 @@ class FewFiltersMap final : public KernelMap {
   }
 
   SharedMemoryMap shared_memory() const override {
-    lacks("shared memory: its lanes multiply what they load, from registers");
+    lacks("shared memory: its lanes multiply from registers");
   }
   Pipeline pipeline() const override {
     lacks("pipeline of slots: its lanes wait for their own loads");

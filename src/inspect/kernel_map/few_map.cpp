@@ -74,7 +74,7 @@ std::vector<MapFact> FewMap::facts() const {
                   "shifted pixels",
                   l_.z_over_slots ? ", over the slots" : "", taps()));
   add("outputs", fmt::format("{}", items()),
-      fmt::format("of a tile: {} a thread, columns fastest, then rows, then filters",
+      fmt::format("per tile: {} per thread, columns fastest, then rows, then filters",
                   (items() + few_consumers - 1) / few_consumers));
   return all;
 }
@@ -131,7 +131,7 @@ Accumulator FewMap::accumulator(const OutputIndex& output) const {
     a.lane = pixel % 8 * 4 + k % 8 / 2;
     a.number = block / 2 * (l_.columns / 2) + reg;
     a.name = fmt::format("d[{}][{}]", block / 2, reg);
-    a.stored = "by the same lane, with the next filter where y takes two channels at a time";
+    a.stored = "by the same lane, with the next filter if y takes two channels at a time";
     a.thread = 32 * a.warp + a.lane;
     return a;
   }
@@ -238,7 +238,7 @@ ThreadStep FewMap::thread_step(const TilePlace& tile, int thread, Index step) co
   ThreadStep what;
   if (thread >= few_consumers && thread < 384) {
     const InputElement first = in_slot(tile, step, 0);
-    what.role = thread == few_consumers ? "producer" : "of the producer's warpgroup: does nothing";
+    what.role = thread == few_consumers ? "producer" : "in the producer's warpgroup: does nothing";
     what.heading = {"load", "box from (n,h,w)", "channels", "slot"};
     if (thread == few_consumers)
       what.rows.push_back({fmt::format("{}", step),

@@ -102,14 +102,12 @@ SharedMemoryMap FewMap::shared_memory() const {
   map.bytes = l_.shared_bytes, map.tiles = tiles_;
   map.layout =
       "rows of 128 bytes, 64 channels of a pixel: eight units of 16 bytes, of which unit u of row "
-      "r "
-      "lies in place u ^ (r & 7). TMA writes and wgmma reads it so";
-  map.protects =
-      l_.flat ? "the swizzle is for reading: wgmma takes 16 bytes of eight rows at once"
-              : fmt::format(
-                    "the swizzle is for reading; in z {} floats behind each tap's pixels are "
-                    "for writing: a warp stores eight pixels of four taps at once",
-                    pad_floats);
+      "r is in place u ^ (r & 7). TMA writes it and wgmma reads it in this way";
+  map.protects = l_.flat ? "the swizzle is for reading: wgmma takes 16 bytes of eight rows at once"
+                         : fmt::format(
+                               "the swizzle is for reading; in z {} floats after each tap's pixels "
+                               "are for writing: a warp stores eight pixels of four taps at once",
+                               pad_floats);
   map.regions = regions();
   SharedAccess pixels;
   pixels.name = "read pixels", pixels.instruction = "wgmma descriptor";
@@ -135,8 +133,8 @@ SharedMemoryMap FewMap::shared_memory() const {
       "rows are pixels of a block, columns the taps of all filters: r, s fastest, then filters";
   if (l_.flat)
     map.epilogue = {
-        "a column is a filter: products go from registers to y, two channels at a time "
-        "where y takes them so"};
+        "a column is a filter: products go from registers to y, two channels at a time if y takes "
+        "them"};
   else
     map.epilogue = {
         fmt::format("products go to z; then a thread adds {} of them, {} columns of a "
@@ -186,13 +184,13 @@ Pipeline FewMap::pipeline() const {
     if (step + 1 < l_.chunks) line.waits = fmt::format("slot {} is full", (step + 1) % l_.slots);
     pipe.lines.push_back(std::move(line));
   }
-  pipe.notes = {
-      "a slot goes back as soon as its products are done",
-      l_.z_over_slots
-          ? "z lies over the slots, for want of room: a tile's loads wait for the one before"
-          : fmt::format("each CTA takes up to {} tiles; the ring does not stop between "
-                        "them",
-                        pipe.tiles)};
+  pipe.notes = {"a slot goes back as soon as its products are done",
+                l_.z_over_slots
+                    ? "z uses the memory of the slots, for lack of room: a tile's loads wait for "
+                      "the tile before"
+                    : fmt::format("each CTA takes up to {} tiles; the ring does not stop between "
+                                  "them",
+                                  pipe.tiles)};
   return pipe;
 }
 

@@ -49,19 +49,19 @@ std::vector<MapFact> FmaMap::facts() const {
     all.push_back({name, std::move(value), std::move(note)});
   };
   add("CTA", fmt::format("{} threads", fma_threads),
-      fmt::format("{} x {}, of {} x {} rows x filters, in fours that lie apart", t.m / t.thread_m,
+      fmt::format("{} x {}, of {} x {} rows x filters, in fours with a distance", t.m / t.thread_m,
                   across(), t.thread_m, t.thread_n));
   add("iterations", fmt::format("{}", at_.steps),
       fmt::format("of {} products of each output, in the order r, s, c", fma_depth));
   add("copies", fmt::format("{} + {}", copies(), (fours() * fma_depth - 1) / fma_threads + 1),
-      fmt::format("of a thread in each iteration: values of x, of one product and rows {} apart, "
+      fmt::format("per thread in each iteration: values of x, of one product and rows {} apart, "
                   "widened to fp32{}; weights, four filters at once",
                   fma_rows_between, stage().norm ? " and normalised" : ""));
   add("slots", "2",
       fmt::format("of {} bytes: {} of pixels, {} of weights", l_.pixels_slot + l_.filters_slot,
                   l_.pixels_slot, l_.filters_slot));
   add("shared memory", fmt::format("{} bytes", l_.bytes),
-      fmt::format("of a CTA; a multiprocessor's registers hold {} or more", t.ctas));
+      fmt::format("per CTA; a multiprocessor's registers hold {} or more", t.ctas));
   add("accumulators", fmt::format("{}", t.thread_m * t.thread_n),
       fmt::format("registers of a thread: sums[{}][{}]", t.thread_m, t.thread_n));
   if (stage().groups > 1)
@@ -123,8 +123,7 @@ Accumulator FmaMap::accumulator(const OutputIndex& output) const {
   a.name = fmt::format("sums[{}][{}]", m.i, n.i);
   const int first = group * at_.group_k + filter / 4 * 4;
   a.stored = fmt::format(
-      "by the same lane, with {}channels {} to {}: in one store where y takes "
-      "stores of four channels",
+      "by the same lane, with {}channels {} to {}: in one store if y takes stores of four channels",
       pooled() ? "the largest of the window's four rows, of " : "", first,
       std::min(first + 3, (group + 1) * at_.group_k - 1));
   return a;
@@ -241,7 +240,7 @@ ThreadStep FmaMap::thread_step(const TilePlace& tile, int thread, Index step) co
   }
   what.notes.push_back(
       tap.r >= at_.r
-          ? fmt::format("step {}: product {} lies behind the last, zeros; slot {}", step,
+          ? fmt::format("step {}: product {} is after the last, zeros; slot {}", step,
                         step * fma_depth + mine.product, slot)
           : fmt::format("step {}: product {}, tap ({},{}) of the group's channel {}; slot {}", step,
                         step * fma_depth + mine.product, tap.r, tap.s, tap.c, slot));

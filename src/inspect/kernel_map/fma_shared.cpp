@@ -21,9 +21,9 @@ std::vector<SharedRegion> FmaMap::regions() const {
   for (int slot : {0, 1})
     regions.push_back({fmt::format("slot {}: weights", slot), l_.filters + slot * l_.filters_slot,
                        l_.filters_slot, fmt::format("{} products of {} filters", fma_depth, t.n)});
-  regions.push_back({"rows", l_.rows, l_.y_at - l_.rows, "where each row's first tap lies in x"});
+  regions.push_back({"rows", l_.rows, l_.y_at - l_.rows, "position of each row's first tap in x"});
   regions.push_back(
-      {"outputs", l_.y_at, l_.bytes - l_.y_at, "where each row, or its window, lies in y"});
+      {"outputs", l_.y_at, l_.bytes - l_.y_at, "position of each row, or of its window, in y"});
   return regions;
 }
 
@@ -41,15 +41,15 @@ SharedAccess access_of(const char* name, const char* instruction, bool store, in
 std::vector<SharedAccess> FmaMap::accesses() const {
   constexpr int word = sizeof(float), pair = 2 * word, four = 4 * word;
   const FmaTile& t = tile_of_;
-  SharedAccess rows_written = access_of("write where rows begin", "STS.64", true, pair),
-               outputs_written = access_of("write where outputs lie", "STS.64", true, pair),
+  SharedAccess rows_written = access_of("write positions of rows", "STS.64", true, pair),
+               outputs_written = access_of("write positions of outputs", "STS.64", true, pair),
                pixels = access_of("write pixels", "STS", true, word),
                filters = access_of("write weights", "STS.128", true, four),
                rows = access_of("read rows' first taps", "LDS.64", false, pair),
-               begins = access_of("read where rows begin", "LDS.64", false, pair),
+               begins = access_of("read positions of rows", "LDS.64", false, pair),
                a = access_of("read A, pixels", "LDS.128", false, four),
                b = access_of("read B, weights", "LDS.128", false, four),
-               outputs = access_of("read where outputs lie", "LDS.128", false, four);
+               outputs = access_of("read positions of outputs", "LDS.128", false, four);
   for (int lane = 0; lane < 32; ++lane) {
     const FmaCopies copies(lane);
     pixels.address.push_back(l_.pixels + copies.product * l_.pixels_row + copies.row * word);
@@ -77,9 +77,9 @@ std::vector<SharedAccess> FmaMap::accesses() const {
     access.who = fmt::format("each warp, {} a step{}", a_step, note);
     access.count(steps * warps * a_step);
   };
-  rows_written.who = "once: of each 32 rows the place in x, and the first tap";
+  rows_written.who = "once: for each 32 rows the place in x, and the first tap";
   rows_written.count(2 * t.m / 32.0);
-  outputs_written.who = "once: of each 32 rows";
+  outputs_written.who = "once: for each 32 rows";
   outputs_written.count(t.m / 32.0);
   count(pixels, copies());
   // Of the narrow tile a step has fewer fours than threads, and half of the warps none.
@@ -92,7 +92,7 @@ std::vector<SharedAccess> FmaMap::accesses() const {
   }
   count(rows, copies());
   begins.at_most = true;
-  count(begins, copies(), ", but where the tap of all its rows lies in the padding");
+  count(begins, copies(), ", except if the tap of all its rows is in the padding");
   count(a, fma_depth * t.thread_m / 4);
   count(b, fma_depth * t.thread_n / 4);
   // A pool reads the first row of each window alone.
@@ -128,11 +128,11 @@ std::vector<std::string> FmaMap::epilogue_text() const {
               filter = fma_place(part.column, 0, t.n, t.thread_n);
     text.push_back(fmt::format("lane {:>2} stores filters {:>2}-{:<2} of row {}{}: {} bytes", lane,
                                filter, filter + 3, row,
-                               pooled() ? " and the three behind it, a window" : "", bytes));
+                               pooled() ? " and the three after it, a window" : "", bytes));
   }
   text.emplace_back(
-      "one channel at a time where y's channels lie apart, or a group's filters are no multiple of "
-      "four; no shared memory is used but for where rows lie in y");
+      "one channel at a time if y's channels are not adjacent, or a group's filters are no "
+      "multiple of four; shared memory is used only for the positions of rows in y");
   return text;
 }
 
@@ -141,12 +141,12 @@ SharedMemoryMap FmaMap::shared_memory() const {
   map.kernel = kernel(), map.tile = tile();
   map.tiles = Index{at_.m_tiles} * at_.n_tiles;
   map.layout = fmt::format(
-      "products one after the other: of each the pixels of all rows, {} bytes, and in another part "
-      "its {} filters",
+      "products in sequence: for each the pixels of all rows, {} bytes, and in another part its {} "
+      "filters",
       tile_of_.m * 4, tile_of_.n);
   map.protects = fmt::format(
-      "{} bytes behind a product's pixels are for writing: 16 lanes bring one row's 16 products, "
-      "which would lie {} bytes apart, all in one bank. Two of them still share one. Reading needs "
+      "{} bytes after a product's pixels are for writing: 16 lanes bring one row's 16 products, "
+      "which would be {} bytes apart, all in one bank. Two of them still share one. Reading needs "
       "no gap: lanes side by side read neighbours, or the same",
       fma_gap * 4, tile_of_.m * 4);
   map.regions = regions();
@@ -154,8 +154,8 @@ SharedMemoryMap FmaMap::shared_memory() const {
   map.accesses = accesses();
   map.accumulators = accumulator_rows();
   map.accumulator_order =
-      "rows and filters come in fours that lie a share of the tile apart (fma_place), so that "
-      "threads side by side read neighbouring words";
+      "rows and filters come in fours, a share of the tile apart (fma_place), so that neighbouring "
+      "threads read neighbouring words";
   map.epilogue = epilogue_text();
   return map;
 }
@@ -165,7 +165,7 @@ Pipeline FmaMap::pipeline() const {
       "every thread", fma_threads,
       "loads its part of the next step into registers, multiplies this one from shared memory, "
       "then "
-      "writes what it loaded to the other slot",
+      "writes the loaded values to the other slot",
       "its own loads, when it writes them; then the others' writes, by a barrier of the CTA"};
   Pipeline pipe = ring_pipeline(
       2, l_.pixels_slot + l_.filters_slot, at_.steps, every,

@@ -46,8 +46,8 @@ std::vector<MapFact> HaloMap::facts() const {
       line() ? fmt::format("{} channels x {} pixels in a line", l_.cta_channels, l_.cta_w)
              : fmt::format("{} channels x {} x {} x {}", l_.cta_channels, l_.cta_n, l_.cta_h,
                            l_.cta_w),
-      line() ? "of a CTA; a line is the pixels of all images, one after the other"
-             : "of a CTA: channels (GEMM's M) x images, rows, columns before the pool");
+      line() ? "per CTA; a line is the pixels of all images in sequence"
+             : "per CTA: channels (GEMM's M) x images, rows, columns before the pool");
   add("tiles", fmt::format("{} x {} x {} x {}", l_.k_blocks, l_.tiles_x, l_.tiles_y, l_.tiles_n),
       fmt::format("blocks of channels (fastest), along the columns, the rows, the images: {}",
                   places_));
@@ -203,10 +203,9 @@ Accumulator HaloMap::accumulator(const OutputIndex& output) const {
     const int x = as_int(output.q) / l_.cta_w, y = as_int(output.p) / l_.cta_h,
               n = as_int(output.n) / l_.cta_n;
     if (x >= l_.tiles_x || y >= l_.tiles_y)
-      throw Error(
-          fmt::format("explain: the pool takes no window of (p {}, q {}), and no tile "
-                      "of the kernel has it",
-                      output.p, output.q));
+      throw Error(fmt::format(
+          "explain: the pool takes no window of (p {}, q {}), and no tile in the kernel has it",
+          output.p, output.q));
     pixels = (n * l_.tiles_y + y) * l_.tiles_x + x;
     at = {as_int(output.q) % l_.cta_w, as_int(output.p) % l_.cta_h, as_int(output.n) % l_.cta_n, 0};
   }

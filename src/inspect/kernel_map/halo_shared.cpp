@@ -149,10 +149,9 @@ std::vector<std::string> HaloMap::epilogue_text() const {
       fmt::format("the staged part is {} pixels of {} neighbouring channels; one thread stores it "
                   "by TMA, in {} {} a tile",
                   l_.stored_pixels, l_.half ? 32 : 64, parts, parts == 1 ? "part" : "parts"),
-      stage().pool
-          ? "a window's four values lie in one thread's registers: the pool moves nothing"
-          : "without a pool a tile leaves in parts, so that its staging leaves room for the "
-            "rings"};
+      stage().pool ? "a window's four values are in one thread's registers: the pool moves nothing"
+                   : "without a pool the tile is stored in parts, so that its staging leaves room "
+                     "for the rings"};
 }
 
 SharedMemoryMap HaloMap::shared_memory() const {
@@ -162,10 +161,10 @@ SharedMemoryMap HaloMap::shared_memory() const {
   map.tiles = Index{places_} * turns_;
   map.layout =
       "rows of 128 bytes, 64 channels of a pixel or filter: eight units of 16 bytes, of which unit "
-      "u of row r lies in place u ^ (r & 7). TMA writes and wgmma reads it so";
+      "u of row r is in place u ^ (r & 7). TMA writes it and wgmma reads it in this way";
   map.protects =
       "the swizzle is for reading: wgmma takes 16 bytes of eight rows at once, and rows 128 bytes "
-      "apart would all lie in the same four banks. No gap is needed between rows or boxes";
+      "apart would all be in the same four banks. No gap is needed between rows or boxes";
   map.regions = regions();
   map.accesses = {pixel_reads(), sums() ? sums_writes() : result_writes()};
   map.accumulators = accumulator_rows();

@@ -66,7 +66,7 @@ ThreadStep HaloMap::consumer_step(const TilePlace& tile, int thread, Index step)
          fmt::format("({},{},{}) {}", x.n, x.h, x.w, x.inside ? "inside" : "padding")});
   }
   what.notes.push_back(fmt::format(
-      "descriptors: bytes of the CTA's shared memory; groups of 8 columns lie {} bytes apart, "
+      "descriptors: bytes of the CTA's shared memory; groups of 8 columns are {} bytes apart, "
       "instructions {}, and each k16 step is 32 bytes on",
       l_.group_stride, l_.instruction_stride));
   if (l_.pingpong && g != tile.turn % 2) {

@@ -12,8 +12,8 @@ namespace {
 
 void expect_within(const char* what, Index value, Index size, const char* of) {
   if (value >= 0 && value < size) return;
-  throw Error(fmt::format("explain: {} = {} lies outside, expected 0 to {} ({})", what, value,
-                          size - 1, of));
+  throw Error(
+      fmt::format("explain: {} = {} is outside, expected 0 to {} ({})", what, value, size - 1, of));
 }
 
 Index channels_of_group(const Stage& stage) {

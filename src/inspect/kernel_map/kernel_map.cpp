@@ -93,7 +93,7 @@ std::string mapped_kernels() {
   for (const Family& family : families)
     ours += (ours.empty() ? "" : ", ") + std::string(family.kernel);
   return fmt::format(
-      "{} (CPU); {} (GPU), and what runs one of these between passes (..._pool, "
+      "{} (CPU); {} (GPU), and the kernels that run one of these between passes (..._pool, "
       "..._padded, ..._nchw, ..._neuron_pass); of others: {}",
       fmt::join(of_cpus, ", "), ours, published);
 }

@@ -150,10 +150,10 @@ std::string gemm_text(const KernelMap& map, const std::vector<Index>& asked) {
   const OperandPlace place = map.operand(p.output, p.tap);
   if (place.slot < 0) {
     line(text, "multiplied in", fmt::format("step {}", place.step));
-    line(text, "lies in", fmt::format("register {} of thread {}", place.name, place.thread));
+    line(text, "stored in", fmt::format("register {} of thread {}", place.name, place.thread));
   } else {
     line(text, "multiplied in", fmt::format("step {}, slot {}", place.step, place.slot));
-    line(text, "lies at",
+    line(text, "stored at",
          fmt::format("byte {} of the slot, {} of the CTA's shared memory", place.in_slot,
                      place.in_shared));
   }
@@ -218,7 +218,7 @@ std::string to_text(const SharedMemoryMap& map) {
           return;
         }
     };
-    picture("as it lies", access.use);
+    picture("as stored", access.use);
     picture("plain", access.plain);
     if (access.instructions > 0)
       text += fmt::format("    of a tile: {}{:.0f} instructions, {:.0f} conflicts; plain {:.0f}\n",

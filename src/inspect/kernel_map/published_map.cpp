@@ -78,14 +78,14 @@ class PublishedMap final : public KernelMap {
       add("swizzle", fmt::format("{}", log),
           fmt::format(
               "log2 of the panel's tiles along gemm_n, of {}: GemmIdentityThreadblockSwizzle<4> "
-              "has 0 where there is one, 1 of two, and from 3 on 2",
+              "has 0 for one tile, 1 for two, and 2 from three on",
               n_tiles_));
       add("masks", "R, S <= 32", "of the optimized iterator; the analytic one takes any filter");
     } else {
       add("accumulators", fmt::format("{}", p_.warp_m * p_.warp_n / 32),
           "registers of a thread, R0 on; its end takes four rounds of 32");
       add("instructions", fmt::format("{} HMMA", p_.warp_m * p_.warp_n * p_.k / 256),
-          "of a warp in a step: 64 x 64 x 32 products, 256 in each HMMA.884");
+          "per warp in a step: 64 x 64 x 32 products, 256 in each HMMA.884");
       std::string begins;
       for (int i = 0; i < p_.k / unit_channels; ++i)
         begins += fmt::format("{}{}", i ? ", " : "", i * block_bytes());
@@ -159,8 +159,8 @@ class PublishedMap final : public KernelMap {
     map.regions = regions();
     map.layout = "blocks of 8 channels of all rows, 16 bytes a row, one block after the other";
     map.protects = fmt::format(
-        "the {} bytes between blocks are for writing. Four neighbouring lanes bring the 64 bytes "
-        "of a pixel, 16 to each block, so that eight lanes write two rows of four blocks at once. "
+        "the {} bytes between blocks are for writing. Four neighbouring lanes bring 64 bytes, a "
+        "pixel, 16 to each block, so that eight lanes write two rows of four blocks at once. "
         "Blocks of 2048 bytes begin in the same bank: four lanes would write the same eight banks. "
         "A gap of {} bytes moves each block on by eight banks: four blocks take all 32",
         p_.gap, p_.gap);
@@ -168,7 +168,7 @@ class PublishedMap final : public KernelMap {
     map.accumulators = accumulator_rows();
     map.accumulator_order =
         "lane 0 has columns 0, 1, 4, 5 of each 16 of row 0: R0, R1, R4, R5, R32, R33, R36, R37 are "
-        "eight neighbouring channels of NHWC only if the filters lie in another order in B";
+        "eight neighbouring channels of NHWC only if the filters are in another order in B";
     map.epilogue = {
         "four rounds of 32 of a thread's 128 values: y = a*x + b, four registers at once to shared "
         "memory, 32 rows of 128 fp32 values",

@@ -13,7 +13,8 @@ bool left_out(Index step, Index steps, int slots) {
 Pipeline ring_pipeline(int slots, int slot_bytes, Index steps, int threads,
                        const std::function<std::string(Index)>& what) {
   const PipelineActor every{
-      "every thread", threads, "copies its part of a step (cp.async), a group a step; multiplies",
+      "every thread", threads,
+      "copies its part of a step (cp.async), one group per step; multiplies",
       fmt::format("its own copies: cp.async.wait_group {}, all but the newest {} groups have come; "
                   "then the others', by a barrier of the CTA",
                   slots - 2, slots - 2)};

@@ -179,8 +179,8 @@ OperandPlace WindowBoxMap::operand(const OutputIndex& output, const TapIndex& ta
         copy->row % warps(), copy->row, copy->column, copy->unit);
   const int row = place_of_row(a.row % box_rows, pooled());
   place.read = fmt::format(
-      "ldmatrix.x4 of warps {} and {}, its {} 16 rows, address of lane {}: where the table says "
-      "that row {} lies, tap {} {} bytes on, part {}",
+      "ldmatrix.x4 of warps {} and {}, its {} 16 rows, address of lane {}: at the table's position "
+      "of row {}, tap {} {} bytes on, part {}",
       a.warp / 2 * 2, a.warp / 2 * 2 + 1, row < 16 ? "first" : "second",
       row % 16 + byte / unit_bytes % 2 * 16, a.row, tap_text(place.step), box().taps[step],
       byte / product_bytes);

@@ -35,7 +35,7 @@ void add(SharedAccess& access, const std::vector<int>& address, double times) {
 std::vector<SharedRegion> WindowBoxMap::regions() const {
   const WindowBox& b = box();
   const int table = 4 * b.table_rows(), end = b.shared_bytes();
-  return {{"table of rows", 0, table, "where each row's first tap lies in the slot"},
+  return {{"table of rows", 0, table, "position of each row's first tap in the slot"},
           {"slot 0", slot_begin(0), b.bytes(),
            fmt::format("{} rows of {} pixels, {} bytes apart", b.images * b.in_rows, b.in_row(),
                        box_pixel_bytes)},
@@ -111,11 +111,11 @@ SharedMemoryMap WindowBoxMap::shared_memory() const {
   map.tiles = Index{box().count} * at_.n_tiles;
   map.layout = fmt::format(
       "pixels of up to 64 bytes, {} bytes apart, row after row of the box{}", box_pixel_bytes,
-      box().phases > 1
-          ? fmt::format("; of a row all columns of one remainder by {} lie together", box().phases)
-          : "");
+      box().phases > 1 ? fmt::format("; in a row all columns with one remainder by {} are together",
+                                     box().phases)
+                       : "");
   map.protects =
-      "16 bytes behind each pixel are for reading: ldmatrix takes 16 bytes of eight pixels at "
+      "16 bytes after each pixel are for reading: ldmatrix takes 16 bytes of eight pixels at "
       "once, "
       "and pixels 64 bytes apart would share two places of four banks. 80 bytes apart, eight "
       "neighbours touch all 32; taps are the same pixels at another distance, which a swizzle "
@@ -140,10 +140,10 @@ SharedMemoryMap WindowBoxMap::shared_memory() const {
     map.epilogue.push_back(
         fmt::format("lane {:>2} stores filters {:>2}-{:<2} of row {}{}: {} bytes", lane,
                     box_four(lane, 0), box_four(lane, 0) + 3, at.row,
-                    pooled() ? " and the three behind it, a window" : "", 4 * size_));
+                    pooled() ? " and the three after it, a window" : "", 4 * size_));
   }
   map.epilogue.emplace_back(
-      pooled() ? "of a window all four values lie in one thread; no shared memory is used"
+      pooled() ? "all four values of a window are in one thread; no shared memory is used"
                : "and of the rows 8, 16 and 24 further on; no shared memory is used");
   return map;
 }

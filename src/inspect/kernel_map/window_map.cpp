@@ -69,7 +69,7 @@ std::vector<MapFact> WindowMap::facts() const {
   if (t.visit == Visit::precomputed)
     shared += at_.g.r * at_.g.s * static_cast<int>(sizeof(WindowTap));
   add("shared memory", fmt::format("{} bytes", shared),
-      fmt::format("of a CTA; a multiprocessor's registers hold {}", t.ctas));
+      fmt::format("per CTA; a multiprocessor's registers hold {}", t.ctas));
   add("accumulators", fmt::format("{}", t.warp_m / 16 * (t.warp_n / 8) * 4),
       fmt::format("registers of a thread: sums[{}][{}][4]", t.warp_m / 16, t.warp_n / 8));
   if (at_.groups.count > 1 || at_.groups.merged > 1)

@@ -95,16 +95,16 @@ std::vector<std::string> WindowMap::epilogue_text() const {
       text.push_back(fmt::format(
           "output {} of {}: lane {:>2} {} filters {:>2}-{:<2} of row {}{}: {} bytes", o, outputs,
           lane, stores_16_bytes() ? "stores" : "stages", store.filter, store.filter + 7, store.row,
-          pooled() ? " and the three behind it, a window" : "", 8 * size_));
+          pooled() ? " and the three after it, a window" : "", 8 * size_));
     }
   text.emplace_back(
       stores_16_bytes()
           ? "four lanes store 32 neighbouring channels of a pixel; no shared memory is used, and "
-            "of "
-            "a pooled window all four values lie in one thread"
-          : "pixels of y do not lie on 16 bytes: a warp puts its outputs into shared memory, and "
-            "neighbouring lanes store neighbouring channels; of a pooled window all four values "
-            "lie in one thread");
+            "all four values of a pooled window are in one thread"
+          : "pixels of y are not aligned to 16 bytes: a warp puts its outputs into shared memory, "
+            "and "
+            "neighbouring lanes store neighbouring channels; all four values of a pooled window "
+            "are in one thread");
   return text;
 }
 
@@ -114,10 +114,10 @@ SharedMemoryMap WindowMap::shared_memory() const {
   map.tiles = Index{at_.m_tiles} * at_.n_tiles;
   map.layout =
       "rows of 64 bytes, a step's channels of a pixel or filter: four units of 16 bytes, of which "
-      "unit u of row r lies in place u ^ (r/2 & 3)";
+      "unit u of row r is in place u ^ (r/2 & 3)";
   map.protects =
-      "the swizzle is for reading: ldmatrix takes 16 bytes of eight rows at once, and rows that "
-      "lie 64 bytes apart would share two places of four banks. Rows stay 64 bytes apart: no gap "
+      "the swizzle is for reading: ldmatrix takes 16 bytes of eight rows at once, and rows 64 "
+      "bytes apart would share two places of four banks. Rows stay 64 bytes apart: no gap "
       "is needed";
   map.regions = regions();
   map.bytes = map.regions.back().begin + map.regions.back().bytes;
@@ -125,7 +125,7 @@ SharedMemoryMap WindowMap::shared_memory() const {
   map.accumulators = accumulator_rows();
   map.accumulator_order =
       at_.in_order
-          ? "filters lie in order: a product gives a lane two neighbours, and four lanes exchange "
+          ? "filters are in order: a product gives a lane two neighbours, and four lanes exchange "
             "words before the store"
           : "filters are packed so that a lane's pairs from four products are eight neighbours "
             "(filter_of_row): the registers of a row skip, the channels do not";
@@ -145,9 +145,9 @@ Pipeline WindowMap::pipeline() const {
   pipe.notes = {
       "each step has two 32-byte parts: the second is read from shared memory under the first's "
       "products, the next step's first under the second's",
-      fmt::format("{} CTAs share a multiprocessor: one's prologue and epilogue lie under another's "
-                  "loop",
-                  tile_of_.ctas),
+      fmt::format(
+          "{} CTAs share a multiprocessor: one's prologue and epilogue overlap with another's loop",
+          tile_of_.ctas),
       "the prologue's weights are asked for before the kernel before has ended, its pixels after"};
   return pipe;
 }

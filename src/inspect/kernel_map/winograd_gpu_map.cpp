@@ -44,13 +44,13 @@ class WinogradGpuMap final : public KernelMap {
       all.push_back({name, std::move(value), std::move(note)});
     };
     add("tile", "4 x 4 outputs",
-        "of 6 x 6 inputs, which lie 4 apart: 36 products for the 144 of the definition");
+        "of 6 x 6 inputs, 4 apart: 36 products for the 144 of the definition");
     add("chunks", fmt::format("{}", math::ceil_div(stage().n, images_)),
         fmt::format("of up to {} images, {} tiles: V is {} bytes, M {}", images_, tiles,
                     4 * floats * stage().c, 4 * floats * stage().k));
     const auto pass = [&](const char* name, const WinogradPass& one, const char* does) {
       add(name, fmt::format("{} CTAs", one.ctas(tiles)),
-          fmt::format("of {} threads, which {}; {} {} of a tile a thread", cuda::winograd_threads,
+          fmt::format("of {} threads, which {}; {} {} of a tile per thread", cuda::winograd_threads,
                       does, one.lanes, one.lanes == 1 ? "channel" : "neighbouring channels"));
     };
     pass("input pass", to_v_, "transform 6 x 6 inputs to V[tile][36][C]");
@@ -68,7 +68,7 @@ class WinogradGpuMap final : public KernelMap {
   std::vector<TilePlace> first_tiles(int count) const override {
     return products_->first_tiles(count);
   }
-  std::string order() const override { return "of the products: " + products_->order(); }
+  std::string order() const override { return "order of the products: " + products_->order(); }
   TilePlace tile_at(Index x, Index y) const override { return products_->tile_at(x, y); }
   ThreadStep thread_step(const TilePlace& tile, int thread, Index step) const override {
     ThreadStep what = products_->thread_step(tile, thread, step);

@@ -40,7 +40,7 @@ class WinogradMap final : public KernelMap {
       all.push_back({name, std::move(value), std::move(note)});
     };
     add("tile", fmt::format("{0} x {0} outputs", g_.m),
-        fmt::format("of {0} x {0} inputs, which lie {1} apart", g_.n, g_.m * g_.stride));
+        fmt::format("of {0} x {0} inputs, {1} apart", g_.n, g_.m * g_.stride));
     add("products", fmt::format("{}", g_.points),
         fmt::format("a tile and channel pair, xi = {}*i + j, for the {} of the definition", g_.n,
                     9 * g_.m * g_.m));

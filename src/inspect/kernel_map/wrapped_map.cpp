@@ -107,7 +107,7 @@ Passes passes_of(const Stage& stage, Wrap wrap) {
               ? "transposes x to NHWC in workspace (kernel transpose)"
               : "",
           cuda::layouts_differ(shapes.out_h * shapes.out_w, stage.k)
-              ? "transposes what the kernel wrote to workspace to y, NCHW (kernel transpose)"
+              ? "transposes the kernel's result from workspace to y, NCHW (kernel transpose)"
               : ""};
 }
 
@@ -143,7 +143,7 @@ class WrappedMap final : public KernelMap {
   ThreadStep thread_step(const TilePlace& tile, int thread, Index step) const override {
     ThreadStep what = inner_->thread_step(tile, thread, step);
     if (!passes_.before.empty())
-      what.notes.emplace_back("bytes of x are those of workspace, where the pass before put it");
+      what.notes.emplace_back("bytes of x are those in workspace, written by the pass before");
     if (wrap_ == Wrap::nchw_strided)
       what.notes.emplace_back("bytes of x are those of NHWC: this x is NCHW, read by its strides");
     return what;
@@ -166,7 +166,7 @@ class WrappedMap final : public KernelMap {
   }
   OperandPlace operand(const OutputIndex& output, const TapIndex& tap) const override {
     OperandPlace place = inner_->operand(output, tap);
-    add_once(place.brought, passes_.before, ", from workspace, where the pass before put it");
+    add_once(place.brought, passes_.before, ", from workspace, written by the pass before");
     return place;
   }
   InputElement in_slot(const TilePlace& tile, Index step, int byte) const override {
