@@ -138,6 +138,10 @@ class Source:
         self.versions: list[int] | None = None  # the version counters of frozen tensors
         self.stepped = ""
 
+    def holds(self, tensors: Sequence[Tensor | None]) -> bool:
+        """Returns whether these are the storages that the source was made for, and not others at their addresses."""
+        return self.addresses == [tensor.untyped_storage()._cdata for tensor in tensors if tensor is not None]
+
     def look(self, tensors: Sequence[Tensor], frozen: bool) -> Seen:
         """Returns the present content, or of frozen tensors the content when frozen.
 
@@ -245,7 +249,8 @@ class Entry:
             return False
         if frozen:
             now = [_version(tensor) for tensor in given if tensor is not None]
-            return source.versions is not None and not source.stepped and source.versions == now
+            return (source.versions is not None and not source.stepped and source.versions == now
+                    and source.holds(given))  # fmt: skip
         return source.versions is None and bool(seen.contents) and _all_same(seen.contents, given, threads)
 
 
@@ -283,11 +288,12 @@ def ready(kept: Kept, key: tuple, place: tuple, given: Sequence[Any], make: Call
     given: the tensors that weights are made from, the filters first; None for an absent one. place: their place.
     """
     tensors = given if fold is None else [tensor for tensor in given if tensor is not None]
+    # A key may name memory by its address, where another tensor's storage was before.
     entry = kept.find(key)
-    if entry is None:
+    if entry is None or not entry.source.holds(tensors):
         with _packing:
             entry = kept.find(key)
-            if entry is None:
+            if entry is None or not entry.source.holds(tensors):
                 entry = Entry(make(), source_of(place, tensors, fold))
                 kept.keep(key, tensors, entry)
     if not frozen and tensors[0].is_cuda:

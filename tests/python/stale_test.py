@@ -254,6 +254,35 @@ class Frozen(unittest.TestCase):
             self.assertTrue(torch.equal(other(x), module(x)))
             self.assertTrue(other.frozen)
 
+    def test_memory_that_is_used_again(self):
+        """A frozen weight is forgotten with its tensor: another one in the same memory is packed anew."""
+        x = torch.randn(2, 3, 8, 8)
+        mean, var = torch.zeros(4), torch.ones(4)
+        scaled = 1 / (1 + 1e-5) ** 0.5
+
+        def normed(weight):
+            return torch.ops.convoy.stage_norm(x, weight, None, None, None, mean, var, None, 1e-5, TEXT + "+bias", True)
+
+        def module(weight):
+            made = ct.StageModule(TEXT)
+            made.weight.data = weight
+            return made.freeze()(x)
+
+        ways = {"stage": (lambda weight: ct.stage(TEXT, x, weight, frozen=True), 1), "module": (module, 1),
+                "norm": (normed, scaled)}  # fmt: skip
+        for name, (way, factor) in ways.items():
+            addresses = set()
+            with self.subTest(name), torch.no_grad():
+                for turn in range(60):
+                    weight = torch.randn(4, 3, 3, 3)
+                    addresses.add(weight.data_ptr())
+                    for _ in range(turn // 20):  # version counters differ, too
+                        weight.mul_(1.5)
+                    torch.testing.assert_close(way(weight), factor * F.conv2d(x, weight, padding=1), rtol=1e-3,
+                                               atol=1e-3, msg=lambda text, turn=turn: f"turn {turn}: {text}")  # fmt: skip
+                    del weight
+                self.assertLess(len(addresses), 60, "no memory was used again")
+
     def test_optimizers(self):
         x, weight = torch.randn(2, 3, 8, 8), nn.Parameter(torch.randn(4, 3, 3, 3))
         optimizer = torch.optim.Adam([weight], fused=True)
