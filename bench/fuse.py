@@ -3,10 +3,10 @@
 
     bench/fuse.py [--device cuda] [--dtype float16] [--batch 8] [--threads 2] [--json FILE]
 
-channels_last everywhere; compiled means torch.compile with frozen weights, frozen convoy.fuse with frozen=True, and
-fused convoy.fuse, which looks at each call whether weights have changed. Rounds take them in turns; given are the median
-and the minimum of each. Speedups are those of fused and of frozen over the faster of PyTorch's two. csnn is SpikingJelly's own
-network for Fashion-MNIST (activation_based.examples.conv_fashion_mnist, T = 4), reset after each call.
+channels_last everywhere. "compiled" is torch.compile with frozen weights, "frozen" is convoy.fuse with frozen=True, and
+"fused" is convoy.fuse, which looks at each call whether weights have changed. Rounds take them in turns; the record has
+the median and the minimum of each. Speedups are those of fused and of frozen over the faster of PyTorch's two. csnn
+is SpikingJelly's network for Fashion-MNIST (activation_based.examples.conv_fashion_mnist, T = 4), reset after each call.
 """
 
 import argparse

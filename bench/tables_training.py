@@ -31,7 +31,7 @@ def trained(machines):
         if not rows:
             continue
         lines += [f"{machine.short}, accuracies in %. *Validation* is on 5,000 images.",
-                  "*Test* is the accuracy of the network with the best validation accuracy on 10,000 test images, which",
+                  "*Test* is the accuracy of the network with the best validation accuracy, on 10,000 test images that",
                   "were read once.", "",
                   "| recipe | T | epochs | seeds | validation, mean | standard deviation | best | test | standard "
                   "error | s per epoch |", "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"]

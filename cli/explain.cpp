@@ -46,8 +46,8 @@ void explain_chain(const Chain& chain, const PlanOptions& options, const Machine
   const bool one = segments.size() == 1 && segments.front().kernel != nullptr;
   std::string why = segments.front().why;
   if (why.empty())
-    why = fmt::format("by itself: no kernel on {} runs these stages as one",
-                      to_text(machine.device));
+    why =
+        fmt::format("by itself: no kernel on {} runs these stages as one", to_text(machine.device));
   const auto kernels = kernel_table();
   const bool possible = std::any_of(kernels.begin(), kernels.end(), [&](const Kernel* kernel) {
     return is_for_chains(*kernel) && fits(*kernel, chain, machine);

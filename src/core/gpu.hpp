@@ -77,9 +77,9 @@ void finish_fills(Device device, Stream stream, std::int32_t* changed);
 struct Watch {
   const void* from = nullptr;
   std::size_t bytes = 0;
-  std::uint64_t meaning = 0;  // the same bytes of another meaning (type, order) count as changed
-  void* seen = nullptr;       // watch_sum_bytes per chunk of watch_chunk bytes, of the last call
-  const void* keys = nullptr;       // watch_key_bytes, random
+  std::uint64_t meaning = 0;   // the same bytes of another meaning (type, order) count as changed
+  void* seen = nullptr;        // watch_sum_bytes per chunk of watch_chunk bytes, of the last call
+  const void* keys = nullptr;  // watch_key_bytes, random
   std::int32_t* changed = nullptr;  // becomes 1 if a chunk's fingerprint is not the one of `seen`
 };
 constexpr std::size_t watch_chunk = 32768, watch_sum_bytes = 16;

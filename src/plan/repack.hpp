@@ -42,8 +42,8 @@ class Repack {
  private:
   using Strides = std::array<Index, 4>;
   struct Order {
-    std::uint64_t number = 0;   // in the order of the first calls, from 1
-    std::vector<Tensor> maps;   // one per block
+    std::uint64_t number = 0;  // in the order of the first calls, from 1
+    std::vector<Tensor> maps;  // one per block
   };
   const Order& order_of(const Prepared& prepared, const TensorView& weights, Stream stream);
   std::vector<Tensor> maps_of(const Prepared& prepared, const TensorView& weights) const;

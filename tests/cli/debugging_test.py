@@ -300,7 +300,8 @@ class BadInput(Debugging):
         self.refused(convoy("compare", self.here / "absent"), "absent")
 
     def test_images_that_are_not_there(self):
-        self.refused(self.dump(image=IMAGES), f"--img-idx {IMAGES}: the file has {IMAGES} images, expected an index from 0 to")
+        self.refused(self.dump(image=IMAGES),
+                     f"--img-idx {IMAGES}: the file has {IMAGES} images, expected an index from 0 to")
         self.refused(self.dump(image=-1), "--img-idx")
         self.refused(self.check("--img-idx", IMAGES - 1, "--batch-size", "2"), "Ask for at most 1")
         self.refused(self.check("--batch-size", "9223372036854775807"), "has 12")

@@ -315,7 +315,8 @@ class Run(CliTest):
         path = self.model / "network.txt"
         good = path.read_text()
         path.write_text(good.replace("r3+bias", "r3"))
-        self.refused(self.run_model(), r"conv1\.bias: found a bias, but conv1 has no \+bias", r"Add \+bias .* or remove")
+        self.refused(self.run_model(), r"conv1\.bias: found a bias, but conv1 has no \+bias",
+                     r"Add \+bias .* or remove")
         path.write_text(good)
         self.assertEqual(self.run_model().returncode, 0)
 

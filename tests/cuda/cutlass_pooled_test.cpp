@@ -78,8 +78,9 @@ TEST(CutlassPooled, EveryRefusalHasItsReason) {
             std::vector<std::string>{"compute capability 7.5, the family needs 8.0 (cp.async)"});
   cuda::DeviceFacts narrow = cuda::h200();
   narrow.shared_bytes = 32 << 10;
-  EXPECT_EQ(refusals(fits, narrow),
-            std::vector<std::string>{"32768 bytes of shared memory, the smallest tile needs 36864"});
+  EXPECT_EQ(
+      refusals(fits, narrow),
+      std::vector<std::string>{"32768 bytes of shared memory, the smallest tile needs 36864"});
 }
 
 TEST(CutlassPooled, TilesThatDoNotFitAreLeftOut) {

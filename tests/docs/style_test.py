@@ -12,11 +12,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Each habit of style.md that a pattern can find. Patterns err on both sides; a sentence that is right and still counted
+# Each habit of style.md that a pattern can find. Patterns err on both sides. A sentence that is right and still counted
 # is usually easy to say in another way.
 HABITS = {
     "but for": r"\bbut for\b",
-    "Of ... at the start": r"(?:^|[.:;(] )(?:Of|of) (?:a|an|the|each|every|all|ours|these|those|it|them|this|two|its)\b",
+    "Of ... at the start": r"(?:^|[.:;(] )(?:Of|of) "
+                           r"(?:a|an|the|each|every|all|ours|these|those|it|them|this|two|its)\b",
     "a X a Y": r"\b(?:a|an|one) [\w`*-]+ (?:a|an) [\w`*-]+",
     "where for if": r"(?<!to )(?<!from )(?<!say )(?<!says )(?<!said )(?<!and )(?<!or )(?<!of )(?<!is )(?<!know )"
                     r"(?<!knows )(?<!shows )(?<!show )(?<!see )(?<!tell )(?<!tells )(?<!place )(?<!places )"
@@ -105,7 +106,8 @@ def long_lines(source, path):
 
 def main():
     source = Path(sys.argv[1]).resolve()
-    listed = subprocess.run(["git", "-C", source, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True)
+    listed = subprocess.run(["git", "-C", source, "ls-files", "-co", "--exclude-standard"], capture_output=True,
+                            text=True)
     every = [path for path in listed.stdout.splitlines() if group_of(path) and (source / path).exists()]
     wanted = sys.argv[2:]
     found = dict.fromkeys(LIMITS, 0)

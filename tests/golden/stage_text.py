@@ -1,4 +1,4 @@
-"""The stage grammar of docs/use/stages.md, as far as the golden cases use it: text to a dict. Illegal text: an assertion."""
+"""Stages' text (docs/use/stages.md) to a dict, as far as the golden cases use it. Illegal text: an assertion."""
 
 import re
 

@@ -45,7 +45,8 @@ def run(*command, **options):
 def make(folder):
     """A Debian 12 with a clean clone of this repository in /root/convoy-sources."""
     mirror = []
-    for line in (Path("/etc/apt/sources.list").read_text().splitlines() if Path("/etc/apt/sources.list").exists() else []):
+    lists = Path("/etc/apt/sources.list")
+    for line in lists.read_text().splitlines() if lists.exists() else []:
         words = re.sub(r"\[.*?\]", "", line.split("#")[0]).split()
         if len(words) > 2 and words[0] == "deb" and words[2] == "bookworm":
             mirror = [words[1]]
@@ -92,8 +93,8 @@ def script_of(page, folder):
     sources = folder / "root"
     for number, block in enumerate(blocks(page, "python")):
         (sources / f"block{number}.py").write_text(block)
-        lines += [f"echo '+++ {page}: python block {number + 1}'", f"(cd /root && /root/convoy-sources/.venv/bin/python "
-                  f"/root/block{number}.py)"]  # fmt: skip
+        lines += [f"echo '+++ {page}: python block {number + 1}'",
+                  f"(cd /root && /root/convoy-sources/.venv/bin/python /root/block{number}.py)"]  # fmt: skip
     programs = [block for block in blocks(page, "cpp") if "int main(" in block]
     if programs and page != INSTALL:  # then the library comes from the install page
         lines += [block for block in blocks(INSTALL, "sh") if "cmake --install" in block]

@@ -5,8 +5,8 @@
                              kernel; 1 if one fails; 77 without a GPU
 """
 
-import pathlib
 import math
+import pathlib
 import re
 import sys
 
@@ -133,7 +133,8 @@ for text in ("f16:n1h8w8c72k136r3pad1", "n1h9w9c5k7r3pad1", "bf16:n1h1w1c4100k10
 
     def gives(weights, plan=plan, stage=stage, x=x, more=more):
         """Whether a run behind repack has the bits of a fresh plan, twice."""
-        want = outputs(convoy.Plan(stage, weights.float().cpu(), device="cuda", axes="nhwc", kernel=plan.kernel), x, more)
+        fresh = convoy.Plan(stage, weights.float().cpu(), device="cuda", axes="nhwc", kernel=plan.kernel)
+        want = outputs(fresh, x, more)
         for _ in range(2):
             plan.repack(weights)
             if not all(torch.equal(a, b) for a, b in zip(outputs(plan, x, more), want, strict=True)):

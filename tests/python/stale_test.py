@@ -278,8 +278,9 @@ class Frozen(unittest.TestCase):
                     addresses.add(weight.data_ptr())
                     for _ in range(turn // 20):  # version counters differ, too
                         weight.mul_(1.5)
-                    torch.testing.assert_close(way(weight), factor * F.conv2d(x, weight, padding=1), rtol=1e-3,
-                                               atol=1e-3, msg=lambda text, turn=turn: f"turn {turn}: {text}")  # fmt: skip
+                    wanted = factor * F.conv2d(x, weight, padding=1)
+                    torch.testing.assert_close(way(weight), wanted, rtol=1e-3, atol=1e-3,
+                                               msg=lambda text, turn=turn: f"turn {turn}: {text}")
                     del weight
                 self.assertLess(len(addresses), 60, "no memory was used again")
 

@@ -189,7 +189,8 @@ TEST(NetworkBranch, WhatIsWrongIsNamed) {
        "n:5: from: conv1 gives 6x6, conv3 gives 4x4: expected the same"},
       {"a k2r3+if(1) from(conv1)\nb k2r3 from(conv2,a)\n",
        "n:5: from: conv2 gives 6x6, a gives 4x4 in each step: expected the same"},
-      {"a k2r3pad1 from(conv1)\nflatten\nb k2r1 from(conv2,a)\n", "n: no layer reads the output of flatten"},
+      {"a k2r3pad1 from(conv1)\nflatten\nb k2r1 from(conv2,a)\n",
+       "n: no layer reads the output of flatten"},
       {"flatten\nb k2 from(conv2)\n", "n:5: b on an input of 6x6x5"},
       {"a k2r3 from(conv2)\nflatten\nb k2r1 from(conv1,b)\n", "n:6: from(b)"},
   };

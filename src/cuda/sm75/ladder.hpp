@@ -1,5 +1,6 @@
 // The ladder: a convolution on Tensor Cores by WMMA, optimised step by step. Each rung is a kernel
-// that adds one thing to the one below; docs/learn/ladder.md tells the story, `convoy ladder` times it.
+// that adds one thing to the one below; docs/learn/ladder.md tells the story, `convoy ladder` times
+// it.
 #pragma once
 
 #include <cuda_runtime_api.h>

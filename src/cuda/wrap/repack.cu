@@ -92,8 +92,8 @@ void fill(Device device, Stream stream, const Fill& fill) {
   p.count = fill.to.count, p.k = fill.k, p.c = fill.c, p.origin = fill.origin;
   for (std::size_t i = 0; i < 4; ++i) p.stride[i] = fill.stride[i];
   p.from_type = fill.from_type, p.held = fill.to.held, p.rounded = fill.to.rounded;
-  const auto blocks = static_cast<int>(
-      std::min((p.count + cuda::of_cta - 1) / cuda::of_cta, cuda::most_ctas));
+  const auto blocks =
+      static_cast<int>(std::min((p.count + cuda::of_cta - 1) / cuda::of_cta, cuda::most_ctas));
   // It does not overlap the kernel before it, which may still read what this writes.
   const cuda::Launch how{blocks, cuda::of_cta, 0, static_cast<cudaStream_t>(stream.handle)};
   cuda::check(cuda::launch(fill.to.of_transforms ? cuda::transform : cuda::gather, how, p),
@@ -106,8 +106,9 @@ void finish_fills(Device device, Stream stream, std::int32_t* changed) {
   // A dependent launch overlaps with a kernel right in front of it. Behind anything else it starts
   // when all is done and flushed. CUDA C++ Programming Guide, "Programmatic Dependent Launch and
   // Synchronization".
-  cuda::check(cudaMemsetAsync(changed, 0, sizeof *changed, static_cast<cudaStream_t>(stream.handle)),
-              "ending the packing of weights");
+  cuda::check(
+      cudaMemsetAsync(changed, 0, sizeof *changed, static_cast<cudaStream_t>(stream.handle)),
+      "ending the packing of weights");
 }
 
 }  // namespace convoy::gpu

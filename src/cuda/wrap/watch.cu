@@ -1,9 +1,10 @@
-// Whether memory on the GPU still holds what it held, without a copy of it: 128 bits for each chunk.
+// Whether memory on the GPU still holds what it held, without a copy of it: 128 bits for each
+// chunk.
 //
-// The hash is NH of UMAC (RFC 4418, 5.2.2), as that of python/bindings/contents.cpp: a key's word is
-// added to each 32-bit word, and pairs are multiplied and summed in 64 bits. Two chunks that differ
-// have the same sum for at most one in 2^32 keys. A second sum with the key shifted (Toeplitz's
-// construction) makes that one in 2^64. Each byte is read once; memory bounds it.
+// The hash is NH of UMAC (RFC 4418, 5.2.2), as that of python/bindings/contents.cpp: a key's word
+// is added to each 32-bit word, and pairs are multiplied and summed in 64 bits. Two chunks that
+// differ have the same sum for at most one in 2^32 keys. A second sum with the key shifted
+// (Toeplitz's construction) makes that one in 2^64. Each byte is read once; memory bounds it.
 #include "core/gpu.hpp"
 #include "cuda/error.hpp"
 #include "cuda/launch.hpp"
