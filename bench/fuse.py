@@ -6,7 +6,7 @@
 channels_last everywhere. "compiled" is torch.compile with frozen weights, "frozen" is convoy.fuse with frozen=True, and
 "fused" is convoy.fuse, which looks at each call whether weights have changed. Rounds take them in turns; the record has
 the median and the minimum of each. Speedups are those of fused and of frozen over the faster of PyTorch's two. csnn
-is SpikingJelly's network for Fashion-MNIST (activation_based.examples.conv_fashion_mnist, T = 4), reset after each call.
+is SpikingJelly's network for Fashion-MNIST (activation_based.examples.conv_fashion_mnist, T = 4), reset each call.
 """
 
 import argparse
