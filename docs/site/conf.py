@@ -49,6 +49,7 @@ nitpicky = True
 # Names of the standard library and of others' packages, which this site does not describe.
 nitpick_ignore_regex = [
     ("cpp:identifier", r"(convoy|std|__cxx11|DL\w+|size_t|int64_t|uint\d+_t)(::.*)?"),
+    ("py:class", r"(fx\.Graph|Watch|convoy\.fusing_graph\.\w+)"),  # in signatures, of the package's inside
     ("py:.*", r"(numpy|np|torch|nn|nir|jax|ray|cupy|typing|collections|os|pathlib|types|nanobind)(\..*)?"),
 ]
 
@@ -62,3 +63,13 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 napoleon_use_ivar = True
 default_role = "code"  # single backticks in docstrings
+
+
+def keep_whole(app, what, name, obj, options, lines):
+    """Napoleon takes the words of a property before a colon in its first line for a type: an empty comment comes first."""
+    if what in ("property", "attribute"):
+        lines[:0] = ["..", ""]
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", keep_whole, priority=100)

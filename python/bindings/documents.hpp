@@ -297,7 +297,7 @@ Args:
     stream: On a GPU, the stream to run on, as `Plan.run` takes it.
 
 Returns:
-    The labels [N] int32, an array of the images' library: for each image the index of its largest
+    The labels [N] int32, an array of the images' library. The label of an image is the index of its largest
     logit, and the first of equal ones.
 
 Raises:

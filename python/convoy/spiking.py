@@ -292,7 +292,7 @@ def spike(stage: str | Stage, x: Tensor, weight: Tensor, bias: Tensor | None = N
         frozen: Do not compare the weights, as in `convoy.torch.stage`.
 
     Returns:
-        Two tensors: the spikes [T, N, K, P', Q'], and the membranes after the last step, [N, K, P, Q] f32.
+        Two tensors, the spikes [T, N, K, P', Q'], and the membranes after the last step, [N, K, P, Q] f32.
 
     Raises:
         Error: The stage is illegal or has no neuron, or the surrogate is unknown.
