@@ -74,7 +74,7 @@ class NoFiles(CliTest):
         """Each thing that is no file, put at the path."""
         for kind, make in (("is a pipe", os.mkfifo), ("is a folder", os.mkdir),
                            ("is a device", lambda at: os.symlink("/dev/zero", at)),
-                           ("link to what is not there", lambda at: os.symlink("nowhere", at)),
+                           ("link whose target does not exist", lambda at: os.symlink("nowhere", at)),
                            ("leads back to itself", lambda at: os.symlink(at, at))):
             make(path)
             yield kind

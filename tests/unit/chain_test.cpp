@@ -37,14 +37,14 @@ TEST(Chain, SaysWhatDoesNotFit) {
   };
   contains("n1h8w8c4k4r3 > n1h8w8c4k4r3", "expected 6x6x4 or 1x1x144");
   contains("n1h8w8c4k4r3 > n2h6w6c4k4r3", "expected the same n");
-  contains("f16:n1h8w8c8k8r3 > n1h6w6c8k8r3", "writes f16", true);
+  contains("f16:n1h8w8c8k8r3 > n1h6w6c8k8r3", "expected f16", true);
   contains("n1h8w8c4k4r3 > mean", "expected a neuron");
   contains("spikes t0 > n1h8w8c4k4r3", "spikes t<STEPS>");
   contains("spikes t9223372036854775807 > n2h6w6c8k9r3", "in all");
   contains("mean > n1h8w8c4k4r3", "expected mean at the end");
   contains("n1h8w8c4k4r3 > constants", "expected it at the start");
   contains("n1h8w8c4k4r3 > spikes t3", "expected it at the start");
-  contains("n1h8w8c4k4r3 > n1h6w6c4k4r3+keep(pre)", "second outputs");
+  contains("n1h8w8c4k4r3 > n1h6w6c4k4r3+keep(pre)", "found keep(...)");
   contains("n1h8w8c4k4r3+if(1)+t2 > n1h6w6c4k4r3+if(1)+t3", "t is 2, expected 3");
 }
 

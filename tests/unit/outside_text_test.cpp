@@ -52,7 +52,7 @@ TEST(OutsideText, NetworksHaveNamesThatCanBeShown) {
             std::string::npos);
   std::string nul = tiny;
   nul.insert(nul.find("fc") + 1, 1, '\0');
-  EXPECT_NE(refusal(nul).find("network.txt:4: a NUL"), std::string::npos) << refusal(nul);
+  EXPECT_NE(refusal(nul).find("network.txt:4: found a NUL"), std::string::npos) << refusal(nul);
   EXPECT_EQ(refusal("", "a\x1b.txt").find("a?.txt"), 0U);
 }
 

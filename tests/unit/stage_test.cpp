@@ -324,7 +324,7 @@ TEST(StageText, ErrorsPointAtThePlace) {
       {"n1h8c4k4r3+clip(1,0)", "expected the lower bound first"},
       {"n1h8c4k4r3+leaky(inf)", "expected a finite slope"},
       {"i8:n1h8c4k4r3", "unknown type 'i8'"},
-      {"n1h8c4k4r3 +bias", "column 11: a space"},
+      {"n1h8c4k4r3 +bias", "column 11: found a space"},
       {"n1h8c4k4r3+relu,", "expected '+' and a rider, or the end"},
       {"n2147483647h2147483647c2147483647k1r1", "overflows"},
       {"n4294967296h1c1k1r1", "n is 4294967296, expected 1 to 2147483647"},

@@ -289,7 +289,7 @@ TEST_F(Folder, SafetensorsThatBecomeShorterAreAnError) {
     tensors.values("a");
     ADD_FAILURE();
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("model.safetensors: became shorter"),
+    EXPECT_NE(std::string(error.what()).find("model.safetensors: it became shorter"),
               std::string::npos)
         << error.what();
   }
