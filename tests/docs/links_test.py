@@ -45,11 +45,20 @@ def missing(source, path):
                 yield f"names {name}"
 
 
+def unlisted(source):
+    """The pages that docs/index.md does not name: it is the way to all of them, except the parts of a folder that
+    has an index of its own."""
+    listed = set(re.findall(r"\]\(([^)#\s]+)", (source / "docs/index.md").read_text()))
+    return [page for page in sorted((source / "docs").glob("*/*.md")) if page.parent.name != "lab"
+            and str(page.relative_to(source / "docs")) not in listed]
+
+
 def main():
     source = Path(sys.argv[1]).resolve()
     pages = documents(source)
     found = [(page.relative_to(source), what) for page in pages for what in missing(source, page)]
     wrong = [f"{page} {what}, which does not exist" for page, what in found]
+    wrong += [f"{page.relative_to(source)} is not linked from docs/index.md" for page in unlisted(source)]
     print(*wrong, f"{len(pages)} documents, {len(wrong)} faults", sep="\n")
     sys.exit(bool(wrong) or len(pages) < 10)
 
