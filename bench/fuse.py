@@ -14,7 +14,7 @@ import json
 import statistics
 import time
 
-MODELS = ("vgg16", "relu_cnn", "csnn")
+MODELS = ("vgg16", "relu_cnn", "csnn", "resnet50")
 
 
 def words():
@@ -24,7 +24,8 @@ def words():
     arguments.add_argument("--batch", type=int, default=8)
     arguments.add_argument("--threads", type=int, default=2)
     arguments.add_argument("--rounds", type=int, default=15)
-    arguments.add_argument("--models", nargs="+", default=MODELS, choices=MODELS)
+    arguments.add_argument("--models", nargs="+", default=MODELS[:3], choices=MODELS,
+                           help="resnet50 needs torchvision")
     arguments.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     arguments.add_argument("--table", action="store_true", help="print what was fused")
     arguments.add_argument("--json", help="also write the record here")
@@ -76,7 +77,14 @@ def csnn():
     return model, 28
 
 
-MAKERS = dict(zip(MODELS, (vgg16, small_cnn, csnn), strict=True))
+def resnet50():
+    """torchvision's, whose additions and average pool stay in PyTorch."""
+    import torchvision
+
+    return torchvision.models.resnet50(), 224
+
+
+MAKERS = dict(zip(MODELS, (vgg16, small_cnn, csnn, resnet50), strict=True))
 
 
 def seconds(call, x, wait):
