@@ -66,7 +66,7 @@ default_role = "code"  # single backticks in docstrings
 
 
 def keep_whole(app, what, name, obj, options, lines):
-    """Napoleon takes the words of a property before a colon in its first line for a type: an empty comment comes first."""
+    """Napoleon takes words before a colon in the first line of a property for a type: an empty comment comes first."""
     if what in ("property", "attribute"):
         lines[:0] = ["..", ""]
 
