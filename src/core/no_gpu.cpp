@@ -7,7 +7,7 @@ namespace convoy::gpu {
 namespace {
 
 constexpr const char* why =
-    "this build of Convoy has no GPU code. Install the CUDA toolkit (nvcc 12 or later) and "
+    "this build of Convoy has no GPU code. Install the CUDA toolkit (12.5 or later) and "
     "configure with -DCONVOY_CUDA=ON (cmake --preset cuda)";
 
 [[noreturn]] void refuse(Device device) {

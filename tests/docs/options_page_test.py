@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """docs/reference/options.md has the environment variables, CMake options and presets that the sources have.
 
-    options_page_test.py SOURCE      exit code 1, and a line for each name that is on one side only
+    options_page_test.py SOURCE      exit code 1, and a line for each name that is on one side only, for each table row
+                                     with more or fewer cells than its header, and for each name with two rows
 """
 
 import json
@@ -73,11 +74,32 @@ def of_page(page):
     return names
 
 
+def broken_rows(page):
+    """A line for each row that has not the cells of its table's header, or whose name has a row already."""
+    faults, header, seen = [], None, set()
+    for number, line in enumerate(text_of(page).splitlines(), 1):
+        if not line.startswith("|"):
+            header = None
+            if line.startswith("## "):
+                seen = set()
+            continue
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        header = header or cells
+        if len(cells) != len(header) or not all(cells):
+            faults.append(f"{PAGE}:{number}: {len(cells)} cells, expected {len(header)} with text: "
+                          f"{', '.join(header)}. Split or complete the row")
+        names = set(re.findall(r"`([\w-]+)`", cells[0]))
+        faults += [f"{PAGE}:{number}: {name} has a row above under the same heading. Keep one"
+                   for name in sorted(names & seen)]
+        seen |= names
+    return faults
+
+
 def main():
     source = Path(sys.argv[1]).resolve()
     rows = of_page(source / PAGE)
     under = {"environment variable": "Variables", "CMake option": "CMake options", "preset": "Presets"}
-    faults = []
+    faults = broken_rows(source / PAGE)
     sources = of_sources(source)
     for kind, names in sources.items():
         shown = {name for heading, name in rows if heading.startswith(under[kind])}
