@@ -48,7 +48,7 @@ class Errors(unittest.TestCase):
     def test_what_is_no_array(self):
         for interface in (7, {"shape": "x", "typestr": "<f4"}, {"shape": (2, 4, 5, 3), "typestr": "<f4", "data": 0}):
             strange = type("Strange", (), {"__array_interface__": interface})()
-            self.refused("^x: .*expected shape, typestr and data as NumPy.s", strange, self.bias)
+            self.refused("^x: .*expected shape, typestr and data like NumPy.s", strange, self.bias)
         self.refused("norm: an int, expected a pair", self.x, self.bias, norm=5)
 
     def test_text_that_utf8_does_not_hold(self):

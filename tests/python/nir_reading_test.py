@@ -220,7 +220,7 @@ class FromNir(unittest.TestCase):
             (graph, {"dt": -1.0}, "dt: -1.0"),
             (graph, {"dt": float("nan")}, "dt: nan"),
             (graph, {"dt": "1"}, "dt: '1'"),
-            (graph, {"steps": 0}, "steps: 0, expected a whole number from 1"),
+            (graph, {"steps": 0}, "steps: 0, expected a whole number of time steps"),
             (graph, {"steps": 1.5}, "steps: 1.5"),
             (graph, {"form": "pickle"}, "form: 'pickle'"),
         ):
