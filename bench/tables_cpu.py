@@ -27,7 +27,7 @@ def summary(machines):
         if not measured:
             continue
         shown += measured
-        cells = " | ".join(mean_and_worst(result) for pair in found for result in pair)
+        cells = " | ".join(mean_and_worst(result) or "not measured" for pair in found for result in pair)
         lines.append(f"| {title} | {len(measured[0]['rows'])} | {cells} |")
     return [*lines, "", f"Measured: {days(shown)}."]
 
@@ -142,10 +142,12 @@ def drawn(machines):
             rows = [row for row in result["rows"] if row["ratio"]]
             slower = sorted((row for row in rows if row["ratio"] < 1), key=lambda row: row["ratio"])
             where = "" if machine.is_gpu() else f", f32, {threads(result)}"
+            cudnn_only = all(peer["name"].startswith("cudnn") for row in rows for peer in row["peers"])
+            other = "cuDNN" if cudnn_only else "the fastest other library"
             text = (f"{machine.short}{where}{on_day(result)}: {len(rows)} stages, geometric mean "
                     f"{geometric_mean(row['ratio'] for row in rows):.2f}")
             if slower:
-                text += (f"; {len(slower)} stages are slower than in the fastest other library, the worst has "
+                text += (f"; {len(slower)} stages are slower than in {other}, the worst has "
                          f"{slower[0]['ratio']:.2f} (`{slower[0]['stage']}`)")
             lines += item(text + ".")
     return lines

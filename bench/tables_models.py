@@ -3,16 +3,21 @@ bench/python_call.py wrote."""
 
 from tables_text import all_of, day, item, on_day, prose
 
-TITLES = {"vgg16": "VGG-16", "relu_cnn": "three 3×3 layers with batch-norm, ReLU and pool",
+TITLES = {"vgg16": "VGG-16", "resnet50": "ResNet-50", "relu_cnn": "three 3×3 layers with batch-norm, ReLU and pool",
           "csnn": "SpikingJelly's CSNN, T = 4"}
 TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 
 
 def records(machines):
-    """(machine, record, row) of every model that was fused, in the order of TITLES."""
+    """(machine, record, row) of every model that was fused, in the order of TITLES; others come last."""
     found = [(machine, result, row) for machine in machines for name, result in machine.results.items()
              if name.startswith("fuse-") for row in result["rows"]]
-    return sorted(found, key=lambda one: list(TITLES).index(one[2]["model"]))
+    order = list(TITLES)
+    return sorted(found, key=lambda one: order.index(one[2]["model"]) if one[2]["model"] in TITLES else len(order))
+
+
+def title(row):
+    return TITLES.get(row["model"], row["model"])
 
 
 def where(machine, result):
@@ -27,7 +32,7 @@ def sentence(machine, result, row):
     others = [(ms, name) for ms, name in named if ms]
     faster = "the faster of these two" if len(others) > 1 else "PyTorch"
     return (f"{where(machine, result)}, PyTorch {result['torch'].split('+')[0]}{on_day(result)}: "
-            f"{TITLES[row['model']]} takes {milliseconds(fused)} for {row['batch']} images of "
+            f"{title(row)} takes {milliseconds(fused)} for {row['batch']} images of "
             f"{row['size']}×{row['size']} through `convoy.fuse`, "
             + all_of(f"{milliseconds(ms)} {name}" for ms, name in others)
             + f". Convoy is {min(ms for ms, _ in others) / fused:.2f} times as fast as {faster}.")
@@ -44,14 +49,25 @@ def whole_models(machines):
 
 
 def table(machines):
-    """Every model that was fused."""
-    rows = [f"| {TITLES[row['model']]} | {where(machine, result)} | {row['batch']} × {row['size']}² "
-            f"| {row['fused_ms']:.2f} | {row.get('compiled_ms') or 0:.2f} | {row['eager_ms']:.2f} "
-            f"| **{row['speedup']:.2f}** | {result['torch'].split('+')[0]} | {day(result)} |"
-            for machine, result, row in records(machines)]
-    return ["| model | machine | images | `convoy.fuse`, ms | `torch.compile`, ms | PyTorch as it is, ms "
-            "| speedup over the faster | PyTorch | measured |", "|---|---|---|---:|---:|---:|---:|---|---|", *rows
-            ] if rows else []
+    """Every model that was fused; the times with frozen=True if a row has them."""
+    found = records(machines)
+    if not found:
+        return []
+    frozen = any(row.get("frozen_ms") for _, _, row in found)
+
+    def cells(row, key):
+        return f"| {row[key]:.2f} " if row.get(key) else "| "
+
+    rows = [f"| {title(row)} | {where(machine, result)} | {row['batch']} × {row['size']}² "
+            + cells(row, "fused_ms") + (cells(row, "frozen_ms") if frozen else "")
+            + cells(row, "compiled_ms") + cells(row, "eager_ms") + f"| **{row['speedup']:.2f}** "
+            + (cells(row, "frozen_speedup") if frozen else "")
+            + f"| {result['torch'].split('+')[0]} | {day(result) or 'not recorded'} |"
+            for machine, result, row in found]
+    return ["| model | machine | images | `convoy.fuse`, ms " + "| with `frozen=True`, ms " * frozen
+            + "| `torch.compile`, ms | PyTorch as it is, ms | speedup over the faster "
+            + "| with `frozen=True` " * frozen + "| PyTorch | measured |",
+            "|---|---|---|---:|" + "---:|" * frozen + "---:|---:|---:|" + "---:|" * frozen + "---|---|", *rows]
 
 
 def spiking(machines):

@@ -40,7 +40,7 @@ def days(results):
     known = [date for date in found if date]
     text = known[0] if len(known) == 1 else f"{known[0]} to {known[-1]}" if known else ""
     if "" in found:
-        text += ", some dates not recorded" if text else "date not recorded"
+        text += ", some dates not recorded" if text else "not recorded"
     return text
 
 

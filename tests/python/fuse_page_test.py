@@ -80,8 +80,8 @@ REFUSED = {
     "hooks on the model itself or on all modules": [lambda: hooked(nn.Sequential(nn.Conv2d(4, 8, 3))), replaced],
     "a forward that keeps or counts something": [lambda: Given(counted)],
     "`no_grad`": [lambda: Given(without_gradients)],
-    "random numbers that forward draws without an input of its layers": [
-        lambda: Given(lambda self, x: self.conv(x) + torch.rand(1))],
+    "`torch.randn(...)` inside forward": [
+        lambda: Given(lambda self, x: self.conv(x) + torch.randn(1))],
     "arguments by keyword only": [ByKeyword],
 }  # fmt: skip
 
