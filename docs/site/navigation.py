@@ -17,7 +17,7 @@ CONTENTS = {
             "use/cli/", "use/make-it-fast", "use/distributed", "use/training"],
     "Trust": ["trust/speed", "trust/slow-paths", "trust/numbers", "trust/guarantees", "trust/benchmarking",
               "/bench/results/"],
-    "Learn": ["learn/implicit-gemm", "learn/explain", "learn/kernel-from-inside", "learn/banks", "learn/pipelines",
+    "Learn": ["learn/implicit-gemm", "learn/fragments", "learn/explain", "learn/kernel-from-inside", "learn/banks", "learn/pipelines",
               "learn/time", "learn/ladder", "learn/words"],
     "Reference": ["reference/cpp/", "reference/python", "reference/options", "/CHANGELOG"],
     "Contribute": ["/CONTRIBUTING", "contribute/architecture", "contribute/life-of-a-call", "contribute/kernels/",
