@@ -15,7 +15,7 @@ def launches(row):
 
 def rungs(stage):
     """Which optimisation gave what, as the document says and as it was measured."""
-    yield ("| kernel | adds | µs | TFLOP/s | of peak | times the one below | claimed | error | registers | shared, KiB "
+    yield ("| kernel | adds | µs | TFLOP/s | of peak | times the rung before | claimed | error | registers | shared, KiB "
            "| CTAs | occupancy |")
     yield "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
     for row in stage["rungs"]:
@@ -72,7 +72,7 @@ def one_ladder(machines):
             continue
         first = result["stages"][0]
         lines += [f"{machine.short}, {result['date'][:10]}, `{first['stage']}`:", "",
-                  "| kernel | adds | µs | TFLOP/s | times as fast as the one below | `ladder_9_bounds` without it, "
+                  "| kernel | adds | µs | TFLOP/s | times as fast as the rung before | `ladder_9_bounds` without it, "
                   "times as long | error | registers | occupancy |", "|---|---|---:|---:|---:|---:|---:|---:|---:|"]
         for row in first["rungs"]:
             of, adds = row["launches"][0], row["adds"].replace("a thread an output", "one thread per output")
