@@ -41,6 +41,9 @@ _Shapes, _Stage = Shapes, Stage  # the names that exporting.py imports
 _library = torch.library.Library("convoy", "FRAGMENT")
 _library.define("refuse(Tensor x, str text) -> Tensor")
 
+_ADVICE = ("on a GPU each call compares the weights, and folds batch-norms again: for inference, "
+           "fuse(..., frozen=True) is much faster")  # fmt: skip
+
 
 def _refuse(x: Tensor, text: str) -> Tensor:
     """Raises Error with the text."""
@@ -416,7 +419,9 @@ def _fused(model: nn.Module, graph: fx.Graph, arguments: tuple, states: States, 
             difference, scale, differing = compare(wanted, fused(*own()), tolerance, n, images)
     finally:
         fused.__dict__["_watch"] = watch
-    fused.__dict__["report"] = Report(rows, difference, scale, spikes, tuple(sorted(differing)), n, frozen)
+    on_gpu = any(parameter.is_cuda for parameter in model.parameters())
+    fused.__dict__["report"] = Report(rows, difference, scale, spikes, tuple(sorted(differing)), n, frozen,
+                                      "" if frozen or not on_gpu else _ADVICE)  # fmt: skip
     return fused
 
 

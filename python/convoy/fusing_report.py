@@ -22,6 +22,7 @@ class Report(NamedTuple):
         images: The images of the sample whose results differ because of such spikes.
         batch: The number of images in the sample.
         frozen: Whether weights are packed once, so that their changes are not noticed.
+        advice: A sentence on a faster way to call the model; empty if there is none.
     """
 
     rows: list[Row]
@@ -31,6 +32,7 @@ class Report(NamedTuple):
     images: tuple[int, ...] = ()
     batch: int = 0
     frozen: bool = False
+    advice: str = ""
 
     def __str__(self) -> str:
         """Returns the table."""
@@ -43,6 +45,8 @@ class Report(NamedTuple):
             lines.append(f"{self.spikes}; images whose results differ: {len(self.images)} of {self.batch}")
         if self.frozen:
             lines.append("frozen: weights are packed once, and their changes are not noticed")
+        if self.advice:
+            lines.append(self.advice)
         return "\n".join(lines)
 
     __repr__ = __str__
