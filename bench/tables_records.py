@@ -8,7 +8,7 @@ from tables_text import day
 # These records have no commit yet, and are measured anew; then their names leave this list, until it is empty. A new
 # record never joins them.
 TO_MEASURE = {
-    "h200": {"cutlass-pooled", "resources", "snn-training", "trace-split", "two-stages"},
+    "h200": {"cutlass-pooled", "snn-training", "trace-split", "two-stages"},
     "intel-r-xeon-r-processor-6-167-1-avx512": {"python-call"},
     "intel-r-xeon-r-processor-6-207-2-avx512": {"fuse-csnn-2t", "fuse-relu_cnn-2t", "fuse-vgg16-2t"},
     "intel-r-xeon-r-processor-avx2": {f"targets-cpu-{mode}-{count}t" for mode in ("default", "strict")
@@ -16,7 +16,6 @@ TO_MEASURE = {
     "intel-r-xeon-r-processor-avx512": {"snn"} | {
         f"{name}-{mode}-{count}t" for name in ("mobilenetv2", "resnet50", "targets-cpu", "unet", "vgg16", "yolov8n")
         for mode in ("default", "strict") for count in (1, 2)},
-    "sm_80": {"resources"},
 }
 
 
