@@ -114,7 +114,8 @@ def measure(part, args, environment):
 def two_stages(args, environment):
     """A pipeline of two stages in one launch (timed by `convoy explain --then`) beside the peers' chains, in rounds."""
     record = records.of_program(args.convoy, "cuda")
-    common = dict(dtype="f16", n=32, stride=[1, 1], dil=[1, 1], groups=1, bias=True, act="relu", a=0, b=0,
+    common = dict(dtype="f16", n=32, t=1, hold=False, nchw=False, stride=[1, 1], dil=[1, 1], groups=1, bias=True,
+                  act="relu", a=0, b=0,
                   pool=dict(window=[2, 2], stride=[2, 2], pad=[0, 0], dil=[1, 1], ceil=False))
     second = dict(common, h=28, w=28, c=128, k=256, r=1, s=1, pad=[0] * 4)
     first = dict(common, h=56, w=56, c=64, k=128, r=3, s=3, pad=[1] * 4, then=second)

@@ -260,7 +260,7 @@ void Array::take_interface(nb::handle interface, Device device) {
   for (const char* const key : {"shape", "typestr", "data"})
     if (or_none(key).is_none())
       throw Error(fmt::format(
-          "its array interface has no '{}', expected shape, typestr and data as NumPy's", key));
+          "its array interface has no '{}', expected shape, typestr and data like NumPy's", key));
   const std::string text = utf8_of(nb::cast<nb::str>(facts["typestr"]));  // as "<f4"
   const bool swapped = !text.empty() && text[0] == '>';
   const std::string name = text.substr(text.empty() ? 0 : 1);
