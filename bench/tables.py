@@ -25,6 +25,7 @@ import tables_models
 import tables_records
 import tables_resources
 import tables_spiking
+import tables_trace
 import tables_training
 from stored import RESULTS, ROOT, folders
 
@@ -78,6 +79,7 @@ BLOCKS = {
     # docs/learn, docs/contribute, docs/lab
     "ladder": tables_ladder.ladders,
     "one ladder": tables_ladder.one_ladder,
+    "trace split": tables_trace.trace_split,
     "registers on ampere": tables_resources.table,
     "pipeline on cutlass": lambda machines: list(tables_cutlass.pipeline(machines)),
     "convolutions of cutlass": lambda machines: list(tables_cutlass.peers(machines)),

@@ -8,7 +8,7 @@ from tables_text import day
 # These records have no commit yet, and are measured anew; then their names leave this list, until it is empty. A new
 # record never joins them.
 TO_MEASURE = {
-    "h200": {"cutlass-pooled", "snn-training", "trace-split", "two-stages"},
+    "h200": {"cutlass-pooled", "snn-training", "two-stages"},
     "intel-r-xeon-r-processor-6-167-1-avx512": {"python-call"},
     "intel-r-xeon-r-processor-6-207-2-avx512": {"fuse-csnn-2t", "fuse-relu_cnn-2t", "fuse-vgg16-2t"},
     "intel-r-xeon-r-processor-avx2": {f"targets-cpu-{mode}-{count}t" for mode in ("default", "strict")
