@@ -15,7 +15,8 @@ def launches(row):
 
 def rungs(stage):
     """Which optimisation gave what, as the document says and as it was measured."""
-    yield ("| kernel | adds | µs | TFLOP/s | of peak | times the rung before | claimed | error | registers | shared, KiB "
+    yield ("| kernel | adds | µs | TFLOP/s | of peak | times the rung before | claimed | error | registers "
+           "| shared, KiB "
            "| CTAs | occupancy |")
     yield "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
     for row in stage["rungs"]:

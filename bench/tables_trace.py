@@ -15,7 +15,8 @@ def trace_split(machines):
         if not result:
             continue
         lines += [f"{machine.short}{on_day(result)}:", "",
-                  "| stage | head, µs | of it beside the run before | loop, µs | tail, µs | one run, µs | not the loop |",
+                  "| stage | head, µs | of it beside the run before | loop, µs | tail, µs | one run, µs "
+                  "| not the loop |",
                   "|---|---:|---:|---:|---:|---:|---:|"]
         for row in result["shown"]:
             us = [1e6 * row[f"{key}_seconds"] for key in ("traced_head", "overlap", "traced_loop", "traced_tail",
