@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <exception>
 #include <new>
 
 #include "core/file.hpp"
@@ -45,6 +46,41 @@ void give_up_reserve() {
   remove_temporary_file();
   write_error(no_memory);
   std::_Exit(2);
+}
+
+std::terminate_handler usual_end = nullptr;
+
+bool is_memory_short() {
+  constexpr std::size_t of_an_exception = std::size_t{64} << 10;
+  void* const memory = std::malloc(of_an_exception);
+  std::free(memory);
+  if (memory == nullptr) return true;
+  const std::exception_ptr thrown = std::current_exception();
+  if (!thrown) return false;
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const std::bad_alloc&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+// No handler of `main` catches what is thrown before it, and the runtime ends a program that has no
+// memory for an exception.
+void end_without_memory() {
+  if (is_memory_short()) {
+    remove_temporary_file();
+    write_error(no_memory);
+    std::_Exit(2);
+  }
+  usual_end();
+  std::abort();  // a handler does not return
+}
+
+// Before other objects of the program are made: those may already find no memory.
+__attribute__((constructor(101))) void watch_the_end() {
+  usual_end = std::set_terminate(end_without_memory);
 }
 
 void keep_reserve() {
