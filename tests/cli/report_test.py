@@ -227,7 +227,7 @@ class Report(CliTest):
 
             made = convoy("report", STAGE, "--results", RESULTS, "-o", path, preexec_fn=limit)
             codes.add(made.returncode)
-            # 127: the loader ends it. SIGABRT with these words: a shared library's own start does, before the program's.
+            # 127: the loader ends it. SIGABRT with these words: the start of a shared library does, before the program.
             if made.returncode == -6 and made.stderr == "terminate called without an active exception\n":
                 continue
             self.assertIn(made.returncode, (0, 2, 127), f"{megabytes} MB: {made.stderr}")
