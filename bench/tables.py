@@ -92,7 +92,7 @@ def pages():
 
 
 def filled(path, machines):
-    """The page's text with its blocks made anew."""
+    """Returns the page's text with each block replaced by the present one."""
     def block(found):
         if found[2] not in BLOCKS:
             sys.exit(f"{path.relative_to(ROOT)}: bench/tables.py has no block '{found[2]}'")

@@ -5,10 +5,10 @@ import json
 from stored import RESULTS
 from tables_text import day
 
-# These records have no commit yet, and are measured anew; then their names leave this list, until it is empty. A new
-# record never joins them.
+# These records do not name a commit. Each will be measured again or will leave the tree, and its name leaves this list.
+# A new record never joins the list.
 TO_MEASURE = {
-    "h200": {"cutlass-pooled", "snn-training", "two-stages"},
+    "h200": {"cutlass-pooled", "snn-training"},
     "intel-r-xeon-r-processor-6-167-1-avx512": {"python-call"},
     "intel-r-xeon-r-processor-6-207-2-avx512": {"fuse-csnn-2t", "fuse-relu_cnn-2t", "fuse-vgg16-2t"},
     "intel-r-xeon-r-processor-avx2": {f"targets-cpu-{mode}-{count}t" for mode in ("default", "strict")

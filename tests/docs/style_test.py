@@ -16,7 +16,7 @@ from pathlib import Path
 # is usually easy to say in another way.
 HABITS = {
     "but for": r"\bbut for\b",
-    "Of ... at the start": r"(?:^|[.:;(] )(?:Of|of) "
+    "Of ... at the start": r"(?:^|[.:;(] )Of \w+|(?:^|[.:;(] )of "
                            r"(?:a|an|the|each|every|all|ours|these|those|it|them|this|two|its)\b",
     "a X a Y": r"\b(?:a|an|one) [\w`*-]+ (?:a|an) [\w`*-]+",
     "where for if": r"(?<!to )(?<!from )(?<!say )(?<!says )(?<!said )(?<!and )(?<!or )(?<!of )(?<!is )(?<!know )"
