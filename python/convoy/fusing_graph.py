@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, fx, nn
 
 from ._core import Error, Plan
-from .fusing_spikes import SpikeNetwork, SpikeStage, charge_of, jelly, neuron_of, rest_of
+from .fusing_networks import SpikeNetwork
+from .fusing_spikes import SpikeStage, charge_of, jelly, neuron_of, rest_of
 from .layers import Refused, follower, plain, pool_of, why_not_plain
 from .records import a_kind
 from .spiking import spike_form
