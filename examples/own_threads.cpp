@@ -7,7 +7,6 @@
 #include <convoy/plan.hpp>
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <mutex>
 #include <semaphore>
 #include <thread>
@@ -20,12 +19,11 @@ using Body = void (*)(void* context, int i);
 /// Threads that sleep until there is something to do: what a program has already.
 class Pool {
  public:
-  explicit Pool(int helpers) {
+  explicit Pool(int helpers) : helpers_(helpers) {  // all are there before the first thread starts
     for (int i = 0; i < helpers; ++i) {
-      helpers_.push_back(std::make_unique<Helper>());
-      helpers_.back()->thread = std::jthread([this, i](const std::stop_token& stop) {
+      helpers_[i].thread = std::jthread([this, i](const std::stop_token& stop) {
         for (;;) {
-          helpers_[i]->start.acquire();
+          helpers_[i].start.acquire();
           if (stop.stop_requested()) return;
           body_(context_, i + 1);
           ++calls;
@@ -35,9 +33,9 @@ class Pool {
     }
   }
   ~Pool() {
-    for (const auto& helper : helpers_) {
-      helper->thread.request_stop();
-      helper->start.release();
+    for (Helper& helper : helpers_) {
+      helper.thread.request_stop();
+      helper.start.release();
     }
   }
   /// Calls body(context, 0) here and body(context, i) on helpers. Fewer calls than `count` are
@@ -46,7 +44,7 @@ class Pool {
     const std::unique_lock mine(one_run_, std::try_to_lock);
     const int helping = mine ? std::min(count - 1, static_cast<int>(helpers_.size())) : 0;
     if (mine) body_ = body, context_ = context;
-    for (int i = 0; i < helping; ++i) helpers_[i]->start.release();
+    for (int i = 0; i < helping; ++i) helpers_[i].start.release();
     body(context, 0);
     for (int i = 0; i < helping; ++i) done_.acquire();  // return when all calls have
   }
@@ -61,7 +59,7 @@ class Pool {
   Body body_ = nullptr;
   void* context_ = nullptr;
   std::counting_semaphore<> done_{0};
-  std::vector<std::unique_ptr<Helper>> helpers_;  // last: joined before what they use is gone
+  std::vector<Helper> helpers_;  // last: joined before what they use is gone
 };
 
 Pool pool(3);
