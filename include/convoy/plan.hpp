@@ -14,6 +14,8 @@
 
 namespace convoy {
 
+class Bound;
+
 /// The options of a Plan. None changes a bit of the results, except `device`, `kernel` and
 /// `flip_filters`.
 struct PlanOptions {
@@ -211,6 +213,7 @@ class CONVOY_API Plan {
   std::string explain_json() const;
 
  private:
+  friend Bound& bound_for_repack(Plan& plan, const TensorView& weights);
   struct Impl;
   Impl& impl() const;  // throws Error if the plan was moved from
   std::unique_ptr<Impl> impl_;

@@ -11,6 +11,7 @@ namespace convoy::python {
 
 void define_contents(nanobind::module_& module);
 void define_plan(nanobind::module_& module);
+void define_repack_group(nanobind::module_& module);
 void define_network(nanobind::module_& module);
 void define_watch(nanobind::module_& module);
 
@@ -24,6 +25,7 @@ NB_MODULE(_core, module) {
   convoy::python::define_stage(module);
   convoy::python::define_tensor(module);
   convoy::python::define_plan(module);
+  convoy::python::define_repack_group(module);
   convoy::python::define_contents(module);
   convoy::python::define_network(module);
   convoy::python::define_watch(module);

@@ -49,16 +49,13 @@ void PythonPlan::change(const std::function<void()>& weights) {
 }
 
 void PythonPlan::change_between_runs(const std::function<void()>& weights) {
-  while (runs_.load() != 0) {
+  while (is_running()) {
     const nb::gil_scoped_release released;
     std::this_thread::yield();
   }
   weights();
 }
 
-namespace {
-
-/// Filters as the array's axes name them, as a view of [K, R, S, C/groups].
 void take_weights(Array& array, nb::handle weights, const std::string& layout, Device device,
                   Stream stream) {
   array.take(weights, "weights", Access::read, device, stream);
@@ -73,6 +70,8 @@ void take_weights(Array& array, nb::handle weights, const std::string& layout, D
   std::swap(view.shape[1], view.shape[2]), std::swap(view.shape[2], view.shape[3]);
   std::swap(view.stride[1], view.stride[2]), std::swap(view.stride[2], view.stride[3]);
 }
+
+namespace {
 
 Weights pack(const PythonPlan& self, nb::handle weights, const std::string& layout,
              nb::handle stream_given) {

@@ -6,8 +6,10 @@
 #include <atomic>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "arrays.hpp"
 #include "convoy/plan.hpp"
 #include "layout.hpp"
 #include "scratch.hpp"
@@ -38,6 +40,8 @@ class PythonPlan {
   /// Waits for runs under way: on a GPU a run takes as long as its launches. No run begins before
   /// it is over, for it keeps Python's lock.
   void change_between_runs(const std::function<void()>& weights);
+  /// Whether a run of another thread is under way.
+  bool is_running() const { return runs_.load() != 0; }
 
   Plan plan;
 
@@ -53,5 +57,9 @@ class PythonPlan {
   std::atomic<int> runs_{0};        // under way; -1: weights are changing
   std::optional<Scratch> scratch_;  // of a GPU's plan that needs workspaces
 };
+
+/// Takes filters as a view of [K, R, S, C/groups], from an array whose axes `layout` names.
+void take_weights(Array& array, nanobind::handle weights, const std::string& layout, Device device,
+                  Stream stream);
 
 }  // namespace convoy::python

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <vector>
 
 #include "errors.hpp"
 #include "exchange.hpp"
@@ -258,11 +259,13 @@ bool add_place(const Torch& torch, nb::handle tensor, bool weights, const Add& a
   return true;
 }
 
+constexpr std::size_t words_of_tensor = 14;
+
 nb::object places(nb::handle x, const nb::args& weights) {
   const Torch& known = torch();
   constexpr std::size_t most = 8;
   if (!known.has_direct || weights.size() > most) return nb::none();
-  std::array<std::int64_t, 14 * (most + 1)> words{};
+  std::array<std::int64_t, words_of_tensor*(most + 1)> words{};
   std::size_t count = 0;
   const auto add = [&](std::int64_t word) { words.at(count++) = word; };
   if (!add_place(known, x, false, add)) return nb::none();
@@ -273,6 +276,24 @@ nb::object places(nb::handle x, const nb::args& weights) {
       return nb::none();
   }
   return nb::bytes(words.data(), count * sizeof(words[0]));
+}
+
+nb::object all_places(const nb::list& tensors) {
+  const Torch& known = torch();
+  if (!known.has_direct) return nb::none();
+  std::vector<std::int64_t> words;
+  words.reserve(words_of_tensor * tensors.size());
+  const auto add = [&](std::int64_t word) { words.push_back(word); };
+  for (const nb::handle one : tensors) {
+    if (one.is_none()) {
+      add(-1);
+      continue;
+    }
+    const nb::handle type = one.type();
+    if (!type.is(known.tensor) && !type.is(known.parameter)) return nb::none();
+    if (!add_place(known, one, true, add)) return nb::none();
+  }
+  return nb::bytes(words.data(), words.size() * sizeof(words[0]));
 }
 
 }  // namespace
@@ -287,6 +308,10 @@ void define_torch(nb::module_& module) {
       "_places", &places, nb::arg("x"), nb::arg("weights"),
       "Returns bytes that identify type, device and shape of x, and type, device, shape, strides "
       "and memory of each weight. Returns None if they cannot be found or a tensor is empty.");
+  module.def(
+      "_all_places", &all_places, nb::arg("tensors"),
+      "Returns bytes as those of `_places` of the weights, for a list of any length. Returns "
+      "None also if a tensor is of a subclass.");
 }
 
 }  // namespace convoy::python

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from ._core import Error, InvalidOperand
+from .fused_weights import together
 from .fusing_changes import Watch, guards_compiled
 from .fusing_report import Report
 from .records import a_kind
@@ -95,7 +96,9 @@ class Fused(nn.Module):
         self.__dict__["_attributes"] = attributes
         # A graph refers to the module that runs it, which must not be pickled, so the runner has a copy of the graph.
         graph = copy.deepcopy(self._graph)
-        self.__dict__["_runner"] = fx.GraphModule({name: holder[name] for name in names} | attributes, graph)
+        modules = {name: holder[name] for name in names}
+        self.__dict__["_runner"] = fx.GraphModule(modules | attributes, graph)
+        self.__dict__["_together"] = None if attributes else together(graph, modules)
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
         """Runs the model with its stages.
@@ -134,6 +137,8 @@ class Fused(nn.Module):
             if any(self._read(name) is not value for name, value in self._attributes.items()):
                 self._build()
         try:
+            if self._together is not None:
+                return self._together.run(self._runner, arguments, named)
             return self._runner(*arguments, **named)
         except TypeError as error:
             raise self._not_called_so(arguments, named, error) from error
@@ -172,7 +177,7 @@ class Fused(nn.Module):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key not in ("_runner", "_attributes")}
+        return {key: value for key, value in self.__dict__.items() if key not in ("_runner", "_attributes", "_together")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -194,7 +199,7 @@ class Fused(nn.Module):
         original = self.original._replicate_for_data_parallel()
         for name in ("_modules", "_buffers", "_parameters"):
             original.__dict__[name] = replica.__dict__[name]
-        replica.__dict__.update(original=original, _is_copy_for_devices=True, _of=self)
+        replica.__dict__.update(original=original, _is_copy_for_devices=True, _of=self, _together=None)
         return replica
 
     def _bind_copy(self) -> None:

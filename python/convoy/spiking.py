@@ -113,7 +113,7 @@ def _plan(form: SpikeForm, x: Tensor, weight: Tensor, sizes: tuple, frozen: bool
         return Plan(form.text(_DTYPES[x.dtype], *sizes), device=str(x.device), threads=threads, openmp=True,
                     axes="nhwc", weights_layout="kcrs")  # fmt: skip
 
-    key = (str(form.stage), sizes, x.dtype, x.device, torch.get_num_threads(), place)
+    key = (str(form.stage), frozen, sizes, x.dtype, x.device, torch.get_num_threads(), place)
     return ready(_plans, key, place, (weight,), make, frozen)[0]
 
 

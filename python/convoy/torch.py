@@ -92,9 +92,9 @@ def _plan(text: str, x: Tensor, weight: Tensor, bias: Tensor | None, frozen: boo
     threads = _threads()
     if places is None:
         _strided(x=x, weight=weight)
-        key = (text, threads, x.shape, x.dtype, x.device, place_of(weight))
+        key = (text, threads, frozen, x.shape, x.dtype, x.device, place_of(weight))
     else:
-        key = (text, threads, places)
+        key = (text, threads, frozen, places)
     found = _plans.find(key)
     if found is not None and places is not None and found.current((weight,), frozen, threads):
         return found.plan
@@ -170,7 +170,7 @@ def folded(weight, bias, gamma, beta, mean, var, batches, eps):
     due = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     if due or torch.compiler.is_compiling() or derivatives.has_tangent(tensors) or _transforms() is not None:
         return fold(*given, eps)
-    source = source_of(("folded", _norm_place(given, eps)), tensors, lambda *now: fold(*now, eps))
+    source = source_of(("folded", _norm_place(given, eps)), tensors, eps)
     return source.values(source.look(tensors, False), given)
 
 
@@ -179,7 +179,7 @@ def _run_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text, froze
     given, threads = (weight, bias, gamma, beta, mean, var), _threads()
     places = _places(x, *given)
     if places is not None:
-        key = (text, threads, eps, places)
+        key = (text, threads, frozen, eps, places)
         found = _plans.find(key)
         if found is not None and found.current(given, frozen, threads):
             return found.plan(_dense(x, text), found.bias)
@@ -188,14 +188,14 @@ def _run_norm(x, weight, bias, gamma, beta, mean, var, batches, eps, text, froze
     _strided(x=x, weight=weight, bias=bias, gamma=gamma, beta=beta, mean=mean, var=var)
     place = _norm_place(given, eps)
     if places is None:
-        key = (text, x.shape, x.dtype, x.device, threads, place)
+        key = (text, threads, frozen, x.shape, x.dtype, x.device, place)
 
     def make() -> Plan:
         form = form_of(text)
         _checked(form, x, weight, mean)
         return _made(form, x)
 
-    plan, shift = ready(_plans, key, place, given, make, frozen, lambda *now: fold(*now, eps))
+    plan, shift = ready(_plans, key, place, given, make, frozen, eps)
     return plan(_dense(x, text), shift)
 
 

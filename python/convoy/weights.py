@@ -18,8 +18,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from ._core import Busy, Contents, InvalidOperand, Plan, _all_same
+from .gradients import fold
 
-__all__ = ["Entry", "Kept", "Seen", "Source", "place_of", "ready", "source_of", "sources"]
+__all__ = ["Call", "Entry", "Kept", "Seen", "Source", "call", "place_of", "ready", "source_of", "sources", "version"]
 
 
 class _Lock:
@@ -121,16 +122,21 @@ class Seen:
         return True
 
 
-def _version(tensor: Tensor) -> int:
+def version(tensor: Tensor) -> int:
     """Returns the tensor's version counter, or -1 for a tensor of inference_mode."""
     return -1 if tensor.is_inference() else tensor._version
+
+
+def _versions(tensors: Sequence[Tensor | None]) -> list[int]:
+    """Returns the version counters of the tensors that are there."""
+    return [version(tensor) for tensor in tensors if tensor is not None]
 
 
 class Source:
     """The tensors at one place that weights are made from: their last known content, and the weights made from it."""
 
-    def __init__(self, tensors: Sequence[Tensor], fold: Callable[..., tuple[Tensor, Tensor]] | None) -> None:
-        self.fold = fold
+    def __init__(self, tensors: Sequence[Tensor], eps: float | None) -> None:
+        self.eps = eps  # None: the weights are the tensor, without a norm
         self.addresses = [tensor.untyped_storage()._cdata for tensor in tensors]
         self.seen = Seen(tensors)
         self.made: tuple[Seen, Tensor, Tensor | None] | None = None
@@ -151,12 +157,12 @@ class Source:
             if self.stepped:
                 raise InvalidOperand(f"weight: {self.stepped} has stepped on it since the stage was frozen, expected "
                                      f"no change. {_AGAIN}")  # fmt: skip
-            if self.versions != (now := [_version(tensor) for tensor in tensors]):
+            if self.versions != (now := [version(tensor) for tensor in tensors]):
                 raise InvalidOperand(f"weight: it has changed since the stage was frozen (version counters {now}, then "
                                      f"{self.versions}), expected no change. {_AGAIN}")  # fmt: skip
             return self.seen
         if frozen:
-            versions = [_version(tensor) for tensor in tensors]
+            versions = [version(tensor) for tensor in tensors]
         seen = self.seen
         if not seen.same(tensors):
             with _packing:
@@ -174,13 +180,14 @@ class Source:
 
     def values(self, seen: Seen, tensors: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
         """Returns the filters to pack and their bias. A bias of None means the caller's own."""
-        if self.fold is None:
+        if self.eps is None:
             return tensors[0].detach(), None
         made = self.made
         if made is None or made[0] is not seen:
             # The result must not be tensors of inference_mode, even if this runs in it.
             with torch.inference_mode(False), torch.no_grad():
-                made = seen, *self.fold(*(t.clone() if t is not None and t.is_inference() else t for t in tensors))
+                normal = (t.clone() if t is not None and t.is_inference() else t for t in tensors)
+                made = seen, *fold(*normal, self.eps)
             self.made = made
         return made[1], made[2]
 
@@ -219,25 +226,40 @@ def sources() -> list[Source]:
     return [source for _, source in list(_sources._kept.values())]
 
 
-def source_of(key: tuple, tensors: Sequence[Tensor], fold: Callable[..., tuple[Tensor, Tensor]] | None) -> Source:
+def source_of(key: tuple, tensors: Sequence[Tensor], eps: float | None) -> Source:
     """Returns the source of a key; it is made once."""
     found = _sources.find(key)
     if found is None:
         with _packing:
             found = _sources.find(key)
             if found is None:
-                found = Source(tensors, fold)
+                found = Source(tensors, eps)
                 _sources.keep(key, tensors, found)
     return found
 
 
-class Entry:
-    """A plan, and the content from which its weights were packed."""
+class Call(threading.local):
+    """A thread's call of a fused model on a GPU.
 
-    __slots__ = ("bias", "plan", "seen", "source")
+    Attributes:
+        packed: The entries that have the present weights by now, with the version counters of their tensors.
+        noted: What `ready` packed one by one: entries, the tensors that weights are made from, and eps.
+    """
+
+    packed: dict[Entry, list[int]] | None = None
+    noted: list[tuple[Entry, Sequence[Tensor | None], float | None]] | None = None
+
+
+call = Call()
+
+
+class Entry:
+    """A plan, and the content from which its weights were packed. shift: the bias that a group of plans writes."""
+
+    __slots__ = ("bias", "plan", "seen", "shift", "source")
 
     def __init__(self, plan: Plan, source: Source) -> None:
-        self.plan, self.source, self.seen, self.bias = plan, source, None, None
+        self.plan, self.source, self.seen, self.bias, self.shift = plan, source, None, None, None
 
     def current(self, given: tuple[Tensor | None, ...], frozen: bool, threads: int) -> bool:
         """Returns whether the plan has the present weights; False also if that is not certain yet.
@@ -245,11 +267,14 @@ class Entry:
         Sizes, strides and memory of the tensors must be those that the plan was made for (_places).
         """
         source, seen = self.source, self.seen
-        if seen is None or seen is not source.seen:
+        if seen is None:  # always so for plans that are repacked on a GPU
+            packed = call.packed
+            versions = packed.get(self) if packed else None
+            return versions is not None and versions == _versions(given) and source.holds(given)
+        if seen is not source.seen:
             return False
         if frozen:
-            now = [_version(tensor) for tensor in given if tensor is not None]
-            return (source.versions is not None and not source.stepped and source.versions == now
+            return (source.versions is not None and not source.stepped and source.versions == _versions(given)
                     and source.holds(given))  # fmt: skip
         return source.versions is None and bool(seen.contents) and _all_same(seen.contents, given, threads)
 
@@ -282,24 +307,27 @@ def _give(entry: Entry, seen: Seen, make: Callable[[], Plan], given: Sequence[An
 
 
 def ready(kept: Kept, key: tuple, place: tuple, given: Sequence[Any], make: Callable[[], Plan], frozen: bool,
-          fold: Callable[..., tuple[Tensor, Tensor]] | None = None) -> tuple[Plan, Tensor | None]:  # fmt: skip
+          eps: float | None = None) -> tuple[Plan, Tensor | None]:  # fmt: skip
     """Returns the plan of this key with the present weights, and the bias that is folded with them.
 
     given: the tensors that weights are made from, the filters first; None for an absent one. place: their place.
+    eps: that of the batch-norm whose tensors are among them; None: no batch-norm is folded in.
     """
-    tensors = given if fold is None else [tensor for tensor in given if tensor is not None]
+    tensors = given if eps is None else [tensor for tensor in given if tensor is not None]
     # A key may name memory by its address, where another tensor's storage was before.
     entry = kept.find(key)
     if entry is None or not entry.source.holds(tensors):
         with _packing:
             entry = kept.find(key)
             if entry is None or not entry.source.holds(tensors):
-                entry = Entry(make(), source_of(place, tensors, fold))
+                entry = Entry(make(), source_of(place, tensors, eps))
                 kept.keep(key, tensors, entry)
     if not frozen and tensors[0].is_cuda:
         if hasattr(entry.plan, "repack"):  # packs on the stream, without a comparison
-            weight, bias = (tensors[0].detach(), None) if fold is None else fold(*given)
+            weight, bias = (tensors[0].detach(), None) if eps is None else fold(*given, eps)
             entry.plan.repack(weight.detach(), weights_layout="kcrs")
+            if call.noted is not None:
+                call.noted.append((entry, given, eps))
             return entry.plan, bias
         if torch.cuda.is_current_stream_capturing() and entry.seen is not None:
             return entry.plan, entry.bias  # a comparison would wait for the device, which a capture forbids

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,9 +69,9 @@ struct Fill {
 };
 /// Enqueues it behind all that the stream holds. Throws Error.
 void fill(Device device, Stream stream, const Fill& fill);
-/// Sets `changed` to 0, and is what no later kernel overlaps with: kernels that read their weights
-/// before the work in front of them is done find them filled. Throws Error.
-void finish_fills(Device device, Stream stream, std::int32_t* changed);
+/// Sets the flags from `changed` on to 0, and is what no later kernel overlaps with: kernels that
+/// read their weights before the work in front of them is done find them filled. Throws Error.
+void finish_fills(Device device, Stream stream, std::int32_t* changed, Index flags = 1);
 
 /// A fingerprint of memory on a device, by which its stream sees that the memory holds something
 /// else. All pointers are to memory on the device.
@@ -88,6 +89,41 @@ constexpr std::size_t watch_key_bytes = watch_chunk + watch_sum_bytes;
 void compare(Device device, Stream stream, const Watch& watch);
 /// Enqueues that the next comparison finds changes. Throws Error.
 void forget(Device device, Stream stream, void* seen, std::size_t bytes);
+
+/// A batch-norm that is folded into the weights while they are packed. Vectors are on the device,
+/// [filters], and absent ones have no data.
+struct FoldedNorm {
+  struct Vector {
+    const void* data = nullptr;
+    DType type = DType::f32;
+  };
+  Vector bias;  // of the convolution
+  Vector gamma, beta, mean, variance;
+  float eps = 0;
+  float* shift = nullptr;  // receives the folded bias in fp32, [filters]
+  Index filters = 0;
+};
+/// One block of packed weights among those of many plans.
+struct GroupFill {
+  Fill fill;                  // with `changed`
+  FoldedNorm norm;            // without variance: no norm is folded
+  Index filter_elements = 0;  // between the first weights of two filters
+  bool shifts = false;        // whether this block's work includes norm.shift
+};
+/// Rows on a device, of a layout that only src/cuda knows.
+struct Table {
+  Tensor rows;
+  Index count = 0;
+};
+/// A row per chunk of memory. Waits for the device. Throws Error.
+Table watch_table(Device device, std::span<const Watch> watches);
+/// `compare` for all of the table, by one kernel. Throws Error.
+void compare_group(Device device, Stream stream, const Table& watches, const void* keys);
+/// A row per block. Waits for the device. Throws Error.
+Table fill_table(Device device, std::span<const GroupFill> fills);
+/// `fill` for all of the table, by one kernel. `changed`: all flags, so many. Throws Error.
+void fill_group(Device device, Stream stream, const Table& fills, const std::int32_t* changed,
+                Index flags);
 
 /// What surrounds the layers of a network; enqueued on the stream. Each throws Error.
 /// `count` u8 values of whole pixels to values [channels][256].

@@ -39,7 +39,7 @@ double time(Device device, Stream, const std::function<void()>&) {
 void fill(Device device, Stream, const Fill&) {
   refuse(device);
 }
-void finish_fills(Device device, Stream, std::int32_t*) {
+void finish_fills(Device device, Stream, std::int32_t*, Index) {
   refuse(device);
 }
 
@@ -48,6 +48,19 @@ void compare(Device device, Stream, const Watch&) {
 }
 
 void forget(Device device, Stream, void*, std::size_t) {
+  refuse(device);
+}
+
+Table watch_table(Device device, std::span<const Watch>) {
+  refuse(device);
+}
+void compare_group(Device device, Stream, const Table&, const void*) {
+  refuse(device);
+}
+Table fill_table(Device device, std::span<const GroupFill>) {
+  refuse(device);
+}
+void fill_group(Device device, Stream, const Table&, const std::int32_t*, Index) {
   refuse(device);
 }
 

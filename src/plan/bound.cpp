@@ -106,10 +106,23 @@ void Bound::repack(const TensorView& weights, Stream stream) {
     throw Error(
         "repack: the stream is being captured in a CUDA graph, and a plan's first repack takes "
         "memory. Call repack once before the capture, as PyTorch's warm-up does.");
+  repacks().fill(*prepared_, weights, stream);
+  use_repack(stream);
+}
+
+Repack& Bound::repacks() {
   if (!repack_)
     repack_ = std::make_unique<Repack>(*prepared_, chain_.stages.front(), machine_.device,
                                        options_.flip_filters);
-  repack_->fill(*prepared_, weights, stream);
+  return *repack_;
+}
+
+std::optional<GroupPart> Bound::repack_part(const TensorView& weights, const gpu::FoldedNorm& norm,
+                                            std::int32_t* changed, Stream stream) {
+  return repacks().part(*prepared_, weights, norm, changed, stream);
+}
+
+void Bound::use_repack(Stream stream) {
   if (uses_repack_) return;
   // Runs that the stream holds read the former weights, which this may free.
   if (has_weights_) gpu::synchronize(machine_.device, stream);

@@ -55,6 +55,12 @@ class Bound {
   /// them (plan/repack.hpp). Only of a chain of one stage. Throws Error; then the weights from
   /// before stay in use.
   void repack(const TensorView& weights, Stream stream);
+  /// The same for a RepackGroup, which compares and packs the weights itself.
+  Repack& repacks();
+  std::optional<GroupPart> repack_part(const TensorView& weights, const gpu::FoldedNorm& norm,
+                                       std::int32_t* changed, Stream stream);
+  /// Uses what a RepackGroup put on the stream.
+  void use_repack(Stream stream);
   /// `use` of what `pack` gives; without weights until all are there.
   void set(std::span<const Parameters> all);
 

@@ -16,6 +16,7 @@
 #include "plan/bound.hpp"
 #include "plan/explain.hpp"
 #include "plan/operands.hpp"
+#include "plan/plan_parts.hpp"
 #include "plan/weights_to_host.hpp"
 
 namespace convoy {
@@ -189,20 +190,25 @@ void Plan::use(const Weights& weights, Stream stream) try {
   rethrow_as_error();
 }
 
-void Plan::repack(const TensorView& weights, Stream stream) {
-  Impl& plan = impl();
-  check_weights(plan.stage(), weights, device());
-  if (!plan.bound.on_gpu() || weights.device == Device{})
+Bound& bound_for_repack(Plan& plan, const TensorView& weights) {
+  Plan::Impl& impl = plan.impl();
+  check_weights(impl.stage(), weights, plan.device());
+  if (!impl.bound.on_gpu() || weights.device == Device{})
     throw Error(
         fmt::format("repack: the plan is on {} and the weights are on {}, expected both on a GPU. "
                     "Use set_weights.",
-                    to_text(device()), to_text(weights.device)));
+                    to_text(plan.device()), to_text(weights.device)));
+  return impl.bound;
+}
+
+void Plan::repack(const TensorView& weights, Stream stream) {
+  Bound& bound = bound_for_repack(*this, weights);
   try {
-    plan.bound.repack(weights, stream);
+    bound.repack(weights, stream);
   } catch (const std::bad_alloc&) {
-    throw no_memory("the packed weights", plan.stage());
+    throw no_memory("the packed weights", stage());
   } catch (const std::length_error&) {
-    throw no_memory("the packed weights", plan.stage());
+    throw no_memory("the packed weights", stage());
   }
 }
 

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -20,6 +22,8 @@ namespace {
 
 // Numbers below this are exact in fp32, with one to spare: 0 stands for no source.
 constexpr Index digit = Index{1} << 20;
+
+constexpr Index vectors_of_norm = 5;  // the convolution's bias, gamma, beta, mean, variance
 
 /// What `laid_out` makes of one digit of each source's number, plus 1.
 std::vector<float> digits(const Prepared& prepared, std::size_t block, Index sources, Index unit) {
@@ -117,10 +121,14 @@ std::vector<Tensor> Repack::maps_of(const Prepared& prepared, const TensorView& 
 }
 
 void Repack::make_watch() {
-  const auto most = static_cast<std::size_t>(shapes_of(stage_).w_elements) * sizeof(float);
-  const std::size_t chunks = (most + gpu::watch_chunk - 1) / gpu::watch_chunk;
+  const auto sums = [](Index values) {
+    const auto bytes = static_cast<std::size_t>(values) * sizeof(float);
+    return static_cast<Index>((bytes + gpu::watch_chunk - 1) / gpu::watch_chunk);
+  };
+  sums_of_weights_ = sums(shapes_of(stage_).w_elements), sums_of_vector_ = sums(stage_.k);
+  const Index all = sums_of_weights_ + vectors_of_norm * sums_of_vector_;
   keys_ = watch_keys().to(device_);
-  seen_ = Tensor(DType::u8, {static_cast<Index>(chunks * gpu::watch_sum_bytes)}, device_);
+  seen_ = Tensor(DType::u8, {all * static_cast<Index>(gpu::watch_sum_bytes)}, device_);
   changed_ = Tensor(DType::i32, {1}, device_);
 }
 
@@ -141,44 +149,112 @@ const Repack::Order& Repack::order_of(const Prepared& prepared, const TensorView
   return orders_.emplace(strides, std::move(order)).first->second;
 }
 
-void Repack::compare(const TensorView& weights, std::uint64_t order, Stream stream) {
+gpu::Watch Repack::watch_of(const TensorView& weights, std::uint64_t order) const {
   // The type and the order are part of the fingerprint: the same bytes are other weights by them.
   constexpr std::uint64_t types = 256;
-  gpu::compare(device_, stream,
-               {.from = weights.data,
-                .bytes = static_cast<std::size_t>(weights.elements()) * size_of(weights.dtype),
-                .meaning = order * types + static_cast<std::uint64_t>(weights.dtype),
-                .seen = seen_.data<std::uint8_t>(),
-                .keys = keys_.data<std::uint8_t>(),
-                .changed = changed_.data<std::int32_t>()});
+  return {.from = weights.data,
+          .bytes = static_cast<std::size_t>(weights.elements()) * size_of(weights.dtype),
+          .meaning = order * types + static_cast<std::uint64_t>(weights.dtype),
+          .seen = seen_.data<std::uint8_t>(),
+          .keys = keys_.data<std::uint8_t>(),
+          .changed = changed_.data<std::int32_t>()};
+}
+
+gpu::Fill Repack::fill_of(const Order& order, std::size_t block, const TensorView& weights) const {
+  gpu::Fill fill{.from = weights.data,
+                 .from_type = weights.dtype,
+                 .map = order.maps[block].data<std::int32_t>(),
+                 .to = weights_->blocks()[block],
+                 .changed = changed_.data<std::int32_t>()};
+  if (fill.to.of_transforms) {
+    fill.k = stage_.k, fill.c = stage_.c;
+    std::copy_n(weights.stride.begin(), 4, fill.stride.begin());
+    if (flips_) {  // the last tap first
+      fill.origin = 2 * (fill.stride[1] + fill.stride[2]);
+      fill.stride[1] = -fill.stride[1], fill.stride[2] = -fill.stride[2];
+    }
+  }
+  return fill;
 }
 
 void Repack::fill(const Prepared& prepared, const TensorView& weights, Stream stream) {
   const Order& order = order_of(prepared, weights, stream);
+  const gpu::StreamFacts facts = gpu::facts_of(device_, stream);
+  if (facts.capture == 0) follow(facts, stream);
   const bool compares = fills_its_memory(weights);
   if (compares)
-    compare(weights, order.number, stream);
+    gpu::compare(device_, stream, watch_of(weights, order.number));
   else  // what is packed now has no fingerprint
     gpu::forget(device_, stream, seen_.data<std::uint8_t>(),
                 static_cast<std::size_t>(seen_.elements()));
-  const std::vector<PackedBlock> blocks = weights_->blocks();
-  for (std::size_t block = 0; block < blocks.size(); ++block) {
-    gpu::Fill fill{.from = weights.data,
-                   .from_type = weights.dtype,
-                   .map = order.maps[block].data<std::int32_t>(),
-                   .to = blocks[block],
-                   .changed = compares ? changed_.data<std::int32_t>() : nullptr};
-    if (blocks[block].of_transforms) {
-      fill.k = stage_.k, fill.c = stage_.c;
-      std::copy_n(weights.stride.begin(), 4, fill.stride.begin());
-      if (flips_) {  // the last tap first
-        fill.origin = 2 * (fill.stride[1] + fill.stride[2]);
-        fill.stride[1] = -fill.stride[1], fill.stride[2] = -fill.stride[2];
-      }
-    }
+  for (std::size_t block = 0; block < order.maps.size(); ++block) {
+    gpu::Fill fill = fill_of(order, block, weights);
+    if (!compares) fill.changed = nullptr;
     gpu::fill(device_, stream, fill);
   }
   gpu::finish_fills(device_, stream, changed_.data<std::int32_t>());
+  if (facts.capture != 0) return;
+  if (!own_) own_ = std::make_shared<gpu::Event>(device_);
+  own_->record(stream);
+  filled(own_, facts);
+}
+
+void Repack::follow(gpu::StreamFacts facts, Stream stream) const {
+  if (last_ && !(facts == last_facts_)) last_->hold_back(stream);
+}
+
+void Repack::filled(std::shared_ptr<gpu::Event> event, gpu::StreamFacts facts) {
+  last_ = std::move(event), last_facts_ = facts;
+}
+
+std::optional<GroupPart> Repack::part(const Prepared& prepared, const TensorView& weights,
+                                      const gpu::FoldedNorm& norm, std::int32_t* changed,
+                                      Stream stream) {
+  const bool folds = norm.variance.data != nullptr;
+  const Index filter = shapes_of(stage_).w_elements / stage_.k;
+  if (!fills_its_memory(weights) || (folds && stage_.k > 1 && weights.stride[0] != filter))
+    return {};
+  const Order& order = order_of(prepared, weights, stream);
+  GroupPart part;
+  part.watches.push_back(watch_of(weights, order.number));
+  if (folds) {
+    constexpr std::uint64_t folded = std::uint64_t{1} << 63;
+    part.watches.front().meaning |= folded;
+    add_vectors(norm, part);
+  }
+  for (gpu::Watch& watch : part.watches) watch.changed = changed;
+  for (std::size_t block = 0; block < order.maps.size(); ++block) {
+    gpu::GroupFill& one = part.fills.emplace_back();
+    one.fill = fill_of(order, block, weights), one.fill.changed = changed;
+    one.norm = norm, one.filter_elements = filter, one.shifts = folds && block == 0;
+  }
+  return part;
+}
+
+void Repack::add_vectors(const gpu::FoldedNorm& norm, GroupPart& part) const {
+  const std::array all{norm.bias, norm.gamma, norm.beta, norm.mean, norm.variance};
+  static_assert(all.size() == vectors_of_norm);
+  // The same vectors mean another packing with another eps, if one of them is absent, or if the
+  // shift goes elsewhere.
+  std::uint64_t present = 0;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (all[i].data) present |= std::uint64_t{1} << i;
+  const std::array<std::uint64_t, vectors_of_norm> facts{
+      0, 0, 0, reinterpret_cast<std::uintptr_t>(norm.shift),
+      std::uint64_t{std::bit_cast<std::uint32_t>(norm.eps)} << 8 | present};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (!all[i].data) continue;
+    gpu::Watch watch = part.watches.front();
+    watch.from = all[i].data;
+    watch.bytes = static_cast<std::size_t>(norm.filters) * size_of(all[i].type);
+    constexpr std::uint64_t types = 16;
+    watch.meaning = facts[i] * types + static_cast<std::uint64_t>(all[i].type);
+    watch.seen =
+        seen_.data<std::uint8_t>() +
+        static_cast<std::size_t>(sums_of_weights_ + static_cast<Index>(i) * sums_of_vector_) *
+            gpu::watch_sum_bytes;
+    part.watches.push_back(watch);
+  }
 }
 
 }  // namespace convoy

@@ -12,9 +12,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "convoy/tensor.hpp"
+#include "core/gpu.hpp"
+#include "core/gpu_async.hpp"
 #include "core/kernel.hpp"
 
 namespace convoy {
@@ -22,6 +25,12 @@ namespace convoy {
 /// Which value of its source each value of a block is, and -1 for what is always 0. `sources` is
 /// how many values the source has: w, or its transforms.
 std::vector<Index> sources_of(const Prepared& prepared, std::size_t block, Index sources);
+
+/// One plan's part of the tables of a RepackGroup.
+struct GroupPart {
+  std::vector<gpu::Watch> watches;
+  std::vector<gpu::GroupFill> fills;
+};
 
 class Repack {
  public:
@@ -37,7 +46,22 @@ class Repack {
   /// All that is put on the stream later reads the new weights. The first call for an order of the
   /// weights in memory makes its map: it waits for the GPU, and throws Error if the stream is being
   /// captured.
+  ///
+  /// A fill on another stream than the one before waits for that: it compares with fingerprints of
+  /// weights that are packed by then. A captured fill has no such order.
   void fill(const Prepared& prepared, const TensorView& weights, Stream stream);
+
+  /// What a RepackGroup does instead of `fill`; both share fingerprints, so that they may take
+  /// turns. `changed`: this plan's flag. Nothing if the weights have gaps between them, or the norm
+  /// is there and the filters don't lie one behind the other. Throws as the first `fill`.
+  std::optional<GroupPart> part(const Prepared& prepared, const TensorView& weights,
+                                const gpu::FoldedNorm& norm, std::int32_t* changed, Stream stream);
+  const void* keys() const { return keys_.data<std::uint8_t>(); }
+
+  /// Holds the stream back behind the last fill, if that was on another one.
+  void follow(gpu::StreamFacts facts, Stream stream) const;
+  /// The event is behind a fill on that stream.
+  void filled(std::shared_ptr<gpu::Event> event, gpu::StreamFacts facts);
 
  private:
   using Strides = std::array<Index, 4>;
@@ -48,14 +72,21 @@ class Repack {
   const Order& order_of(const Prepared& prepared, const TensorView& weights, Stream stream);
   std::vector<Tensor> maps_of(const Prepared& prepared, const TensorView& weights) const;
   void make_watch();
-  void compare(const TensorView& weights, std::uint64_t order, Stream stream);
+  gpu::Watch watch_of(const TensorView& weights, std::uint64_t order) const;
+  void add_vectors(const gpu::FoldedNorm& norm, GroupPart& part) const;
+  gpu::Fill fill_of(const Order& order, std::size_t block, const TensorView& weights) const;
 
   Stage stage_;
   Device device_;
   bool flips_;
   std::shared_ptr<const PackedWeights> weights_;
   std::map<Strides, Order> orders_;  // all stay: CUDA graphs may have captured fills by them
-  Tensor seen_, keys_, changed_;     // of gpu::Watch; since the first fill
+  // Of gpu::Watch; since the first fill. seen_ has the weights' fingerprints, then those of a
+  // group's norm, whose vectors have sums_of_vector each.
+  Tensor seen_, keys_, changed_;
+  Index sums_of_weights_ = 0, sums_of_vector_ = 0;
+  std::shared_ptr<gpu::Event> own_, last_;  // last_: behind the last fill
+  gpu::StreamFacts last_facts_;
 };
 
 }  // namespace convoy

@@ -5,10 +5,14 @@
 // is added to each 32-bit word, and pairs are multiplied and summed in 64 bits. Two chunks that
 // differ have the same sum for at most one in 2^32 keys. A second sum with the key shifted
 // (Toeplitz's construction) makes that one in 2^64. Each byte is read once; memory bounds it.
+#include <algorithm>
+#include <vector>
+
 #include "core/gpu.hpp"
 #include "cuda/error.hpp"
 #include "cuda/launch.hpp"
 #include "cuda/memory.hpp"
+#include "cuda/wrap/table.hpp"
 
 namespace convoy::cuda {
 namespace {
@@ -20,18 +24,17 @@ constexpr int of_thread = vectors / of_cta;
 static_assert(gpu::watch_sum_bytes == sums * sizeof(unsigned long long));
 static_assert(gpu::watch_key_bytes == (vectors + sums - 1) * vector_bytes);
 
-struct WatchParams {
+/// Memory that has one fingerprint: at most gpu::watch_chunk bytes.
+struct Chunk {
   const unsigned char* from;
   Index bytes;
   unsigned long long meaning;
   ulonglong2* seen;
-  const uint4* keys;
   std::int32_t* changed;
-  bool aligned;  // to vectors
 };
 
 /// Bytes behind the end count as zeros.
-__device__ uint4 bytewise(const WatchParams& p, Index at) {
+__device__ uint4 bytewise(const Chunk& p, Index at) {
   union {
     uint4 vector;
     unsigned char bytes[vector_bytes];
@@ -48,14 +51,14 @@ __device__ unsigned long long mixed(const uint4& word, const uint4& key) {
   return product(word.x + key.x, word.y + key.y) + product(word.z + key.z, word.w + key.w);
 }
 
-__global__ void __launch_bounds__(of_cta) compare(WatchParams p) {
-  const Index begin = static_cast<Index>(blockIdx.x) * gpu::watch_chunk;
+__device__ void compare_chunk(const Chunk& p, const uint4* keys) {
+  const bool aligned = reinterpret_cast<std::uintptr_t>(p.from) % vector_bytes == 0;
   uint4 words[of_thread];
 #pragma unroll
   for (int i = 0; i < of_thread; ++i) {
-    const Index at = begin + static_cast<Index>(i * of_cta + threadIdx.x) * vector_bytes;
+    const Index at = static_cast<Index>(i * of_cta + threadIdx.x) * vector_bytes;
     // Read once: other data keeps its place in the caches.
-    words[i] = p.aligned && at + vector_bytes <= p.bytes
+    words[i] = aligned && at + vector_bytes <= p.bytes
                    ? __ldcs(reinterpret_cast<const uint4*>(p.from + at))
                    : bytewise(p, at);
   }
@@ -63,8 +66,8 @@ __global__ void __launch_bounds__(of_cta) compare(WatchParams p) {
 #pragma unroll
   for (int i = 0; i < of_thread; ++i) {
     const int at = i * of_cta + threadIdx.x;
-    first += mixed(words[i], p.keys[at]);
-    second += mixed(words[i], p.keys[at + 1]);
+    first += mixed(words[i], keys[at]);
+    second += mixed(words[i], keys[at + 1]);
   }
   for (int lanes = 16; lanes > 0; lanes /= 2) {
     first += __shfl_xor_sync(~0U, first, lanes);
@@ -76,10 +79,29 @@ __global__ void __launch_bounds__(of_cta) compare(WatchParams p) {
   if (threadIdx.x > 0) return;
   ulonglong2 sum = make_ulonglong2(p.meaning, 0);
   for (int warp = 0; warp < warps; ++warp) sum.x += of_warps[warp].x, sum.y += of_warps[warp].y;
-  const ulonglong2 before = p.seen[blockIdx.x];
+  const ulonglong2 before = *p.seen;
   if (sum.x == before.x && sum.y == before.y) return;
-  p.seen[blockIdx.x] = sum;
+  *p.seen = sum;
   *p.changed = 1;
+}
+
+__global__ void __launch_bounds__(of_cta) compare(Chunk all, const uint4* keys) {
+  const Index begin = static_cast<Index>(blockIdx.x) * gpu::watch_chunk;
+  all.from += begin, all.bytes -= begin, all.seen += blockIdx.x;
+  compare_chunk(all, keys);
+}
+
+__global__ void __launch_bounds__(of_cta) compare_group(const Chunk* chunks, const uint4* keys) {
+  compare_chunk(chunks[blockIdx.x], keys);
+}
+
+Chunk memory_of(const gpu::Watch& watch) {
+  return {static_cast<const unsigned char*>(watch.from), static_cast<Index>(watch.bytes),
+          watch.meaning, static_cast<ulonglong2*>(watch.seen), watch.changed};
+}
+
+int chunks_of(const gpu::Watch& watch) {
+  return static_cast<int>((watch.bytes + gpu::watch_chunk - 1) / gpu::watch_chunk);
 }
 
 }  // namespace
@@ -90,15 +112,11 @@ namespace convoy::gpu {
 void compare(Device device, Stream stream, const Watch& watch) {
   const cuda::OnDevice on(device.index);
   cuda::check(on.error(), "choosing " + to_text(device));
-  cuda::WatchParams p{};
-  p.from = static_cast<const unsigned char*>(watch.from);
-  p.bytes = static_cast<Index>(watch.bytes), p.meaning = watch.meaning;
-  p.seen = static_cast<ulonglong2*>(watch.seen), p.keys = static_cast<const uint4*>(watch.keys);
-  p.changed = watch.changed;
-  p.aligned = reinterpret_cast<std::uintptr_t>(watch.from) % cuda::vector_bytes == 0;
-  const auto chunks = static_cast<int>((watch.bytes + watch_chunk - 1) / watch_chunk);
-  const cuda::Launch how{chunks, cuda::of_cta, 0, static_cast<cudaStream_t>(stream.handle)};
-  cuda::check(cuda::launch(cuda::compare, how, p), "launching the comparison of weights");
+  const cuda::Launch how{cuda::chunks_of(watch), cuda::of_cta, 0,
+                         static_cast<cudaStream_t>(stream.handle)};
+  cuda::check(cuda::launch(cuda::compare, how, cuda::memory_of(watch),
+                           static_cast<const uint4*>(watch.keys)),
+              "launching the comparison of weights");
 }
 
 void forget(Device device, Stream stream, void* seen, std::size_t bytes) {
@@ -106,6 +124,30 @@ void forget(Device device, Stream stream, void* seen, std::size_t bytes) {
   cuda::check(on.error(), "choosing " + to_text(device));
   cuda::check(cudaMemsetAsync(seen, 0, bytes, static_cast<cudaStream_t>(stream.handle)),
               "forgetting weights");
+}
+
+Table watch_table(Device device, std::span<const Watch> watches) {
+  std::vector<cuda::Chunk> chunks;
+  for (const Watch& watch : watches) {
+    cuda::Chunk rest = cuda::memory_of(watch);
+    for (int left = cuda::chunks_of(watch); left > 0; --left) {
+      chunks.push_back(rest);
+      chunks.back().bytes = std::min<Index>(rest.bytes, watch_chunk);
+      rest.from += watch_chunk, rest.bytes -= watch_chunk, ++rest.seen;
+    }
+  }
+  return cuda::table_of(device, chunks);
+}
+
+void compare_group(Device device, Stream stream, const Table& watches, const void* keys) {
+  const cuda::OnDevice on(device.index);
+  cuda::check(on.error(), "choosing " + to_text(device));
+  const cuda::Launch how{static_cast<int>(watches.count), cuda::of_cta, 0,
+                         static_cast<cudaStream_t>(stream.handle)};
+  cuda::check(cuda::launch(cuda::compare_group, how,
+                           reinterpret_cast<const cuda::Chunk*>(watches.rows.data<std::uint8_t>()),
+                           static_cast<const uint4*>(keys)),
+              "launching the comparison of all weights");
 }
 
 }  // namespace convoy::gpu
