@@ -177,7 +177,8 @@ class Fused(nn.Module):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key not in ("_runner", "_attributes", "_together")}
+        made_anew = ("_runner", "_attributes", "_together")
+        return {key: value for key, value in self.__dict__.items() if key not in made_anew}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
