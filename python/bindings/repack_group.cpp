@@ -37,8 +37,7 @@ class PythonGroup {
     folded.eps = eps;
     if (!group_) group_.emplace(device, most_);
     bool added = false;
-    plan.change_between_runs(
-        [&] { added = group_->add(plan.plan, array.view, folded, stream); });
+    plan.change_between_runs([&] { added = group_->add(plan.plan, array.view, folded, stream); });
     if (added) plans_.emplace_back(nb::borrow(plan_object), &plan);
     return added;
   }
@@ -71,9 +70,11 @@ class PythonGroup {
     for (std::size_t i = 0; i < vectors.size(); ++i)
       if (!given[i].is_none() && !take(given[i], Access::read, *vectors.at(i))) return false;
     gpu::FoldedNorm::Vector shift;
-    if (!take(given[vectors.size()], Access::write, shift) || shift.type != DType::f32) return false;
+    if (!take(given[vectors.size()], Access::write, shift) || shift.type != DType::f32)
+      return false;
     norm.shift = static_cast<float*>(const_cast<void*>(shift.data));
-    return norm.mean.data != nullptr && norm.variance.data != nullptr;
+    const bool folds = norm.mean.data && norm.variance.data;
+    return folds || (!norm.mean.data && !norm.variance.data && norm.bias.data);
   }
 
   Index most_;
@@ -84,15 +85,17 @@ class PythonGroup {
 }  // namespace
 
 void define_repack_group(nb::module_& module) {
-  nb::class_<PythonGroup>(module, "_RepackGroup",
-                          "The weights of many plans on one GPU, which two kernels compare and pack "
-                          "together. The caller keeps the tensors and their memory alive.")
+  nb::class_<PythonGroup>(
+      module, "_RepackGroup",
+      "The weights of many plans on one GPU, which two kernels compare and pack "
+      "together. The caller keeps the tensors and their memory alive.")
       .def(nb::init<Index>(), nb::arg("most"))
       .def("add", &PythonGroup::add, nb::arg("plan"), nb::arg("weights"), nb::arg("norm").none(),
            nb::arg("eps"),
            "Adds a plan with weights [K, C/groups, R, S]. norm: None, or bias, gamma, beta, mean, "
            "variance and the f32 tensor that receives the folded bias, [K] each; bias, gamma and "
-           "beta may be None. Returns False if a group cannot pack these.")
+           "beta may be None, and all but the bias if there is no norm. Returns False if a group "
+           "cannot pack these.")
       .def("enqueue", &PythonGroup::enqueue, nb::arg("like"),
            "Enqueues the comparison and the packing on the current stream of the library of "
            "`like`, a tensor on the plans' GPU.");

@@ -44,10 +44,10 @@ class _Group:
             if any(tensor.data_ptr() not in numbers or tensor.device != device for tensor in there):
                 continue  # no parameter of the model's layers, or on another GPU
             norm = None
-            if eps is not None:
+            if len(given) > 1:
                 if entry.shift is None:
                     entry.shift = torch.empty(given[0].shape[0], device=device)
-                norm = (*given[1:], entry.shift)
+                norm = (*given[1:], *[None] * (6 - len(given)), entry.shift)
             if self.plans.add(entry.plan, given[0].detach(), norm, eps or 0.0):
                 self.entries.append((entry, [numbers_of_same.get(id(tensor), numbers[tensor.data_ptr()])
                                              for tensor in there]))  # fmt: skip

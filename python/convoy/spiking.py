@@ -12,7 +12,7 @@ from . import derivatives
 from ._core import Error, InvalidOperand, Plan, Stage
 from .gradients import cast, sums
 from .stage_text import Form, form_of, parts, stage_of
-from .torch import _DTYPES, _bias, _library, _strided
+from .torch import _DTYPES, _library, _strided, as_read
 from .weights import Kept, place_of, ready
 
 __all__ = ["SURROGATES", "SpikeForm", "spike", "spike_form"]
@@ -127,7 +127,7 @@ def _run(x, weight, bias, v, text, surrogate, alpha, detach_reset, frozen=False)
         return y, after.zero_() if v is None else after.copy_(v)
     plan = _plan(form, x, weight, sizes, frozen)
     before = None if v is None else _last(v.float())
-    plan.run(_last(x), _bias(bias), out=y.movedim(-3, -1), membrane=before, membrane_out=after.movedim(-3, -1))
+    plan.run(_last(x), as_read(bias), out=y.movedim(-3, -1), membrane=before, membrane_out=after.movedim(-3, -1))
     return y, after
 
 

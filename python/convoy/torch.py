@@ -86,26 +86,32 @@ def _strided(**named: Tensor | None) -> None:
                                  f"holds {list(tensor.shape)}. untyped_storage().resize_(0) empties it; fill it again.")
 
 
-def _plan(text: str, x: Tensor, weight: Tensor, bias: Tensor | None, frozen: bool = False,
-          places: bytes | None = None) -> Plan:  # fmt: skip
-    """Returns the plan for x with the present weights. Checks the operands of a new plan; runs check the rest."""
+def _plan(text: str, x: Tensor, given: tuple, bias: Tensor | None, frozen: bool = False,
+          places: bytes | None = None) -> tuple[Plan, Tensor | None]:  # fmt: skip
+    """Returns the plan for x with the present weights, and the bias as the plan reads it.
+
+    given: the weight, and the bias if it must be converted. Checks the operands of a new plan; runs check the rest.
+    """
     threads = _threads()
     if places is None:
-        _strided(x=x, weight=weight)
-        key = (text, threads, frozen, x.shape, x.dtype, x.device, place_of(weight))
+        _strided(x=x, weight=given[0], bias=bias)
+        key = (text, threads, frozen, x.shape, x.dtype, x.device, *map(place_of, given))
     else:
         key = (text, threads, frozen, places)
     found = _plans.find(key)
-    if found is not None and places is not None and found.current((weight,), frozen, threads):
-        return found.plan
+    if found is not None and places is not None and found.current(given, frozen, threads):
+        return found.plan, bias if len(given) == 1 else found.bias
 
     def make() -> Plan:
         form = form_of(text)
-        _strided(x=x, weight=weight, bias=bias)
-        _checked(form, x, weight, bias)
+        _strided(x=x, weight=given[0], bias=bias)
+        _checked(form, x, given[0], bias)
         return _made(form, x)
 
-    return ready(_plans, key, place_of(weight), (weight,), make, frozen)[0]
+    # Convoy's spiking operator shares the weights of a single place.
+    place = place_of(given[0]) if len(given) == 1 else tuple(map(place_of, given))
+    plan, converted = ready(_plans, key, place, given, make, frozen)
+    return plan, bias if len(given) == 1 else converted
 
 
 def _empty(form: Form, x: Tensor) -> Tensor:
@@ -115,7 +121,7 @@ def _empty(form: Form, x: Tensor) -> Tensor:
                        memory_format=_LAST if form.last else torch.contiguous_format)  # fmt: skip
 
 
-def _bias(bias: Tensor | None) -> Tensor | None:
+def as_read(bias: Tensor | None) -> Tensor | None:
     """Returns the bias as a plan reads it: f32 and contiguous."""
     if bias is None or (bias.dtype is torch.float32 and bias.is_contiguous()):
         return bias
@@ -137,13 +143,18 @@ def _dense(x: Tensor, text: str) -> Tensor:
 
 def _run(x: Tensor, weight: Tensor, bias: Tensor | None, text: str, frozen: bool = False) -> Tensor:
     """Computes the stage: the operator's implementation."""
-    places = _places(x, weight)
+    if frozen:  # only the weights are
+        bias = as_read(bias)
+    # Another bias than plans read is converted when it changes.
+    plain = bias is None or (bias.dtype is torch.float32 and bias.is_contiguous())
+    given = (weight,) if plain else (weight, bias)
+    places = _places(x, *given)
     if places is None:
         _strided(x=x)
         if x.numel() == 0:
             return _fake(x, weight, bias, text)
-    plan = _plan(text, x, weight, bias, frozen, places)
-    return plan(_dense(x, text), _bias(bias))
+    plan, bias = _plan(text, x, given, bias, frozen, places)
+    return plan(_dense(x, text), bias)
 
 
 def _fake(x: Tensor, weight: Tensor, bias: Tensor | None, text: str, frozen: bool = False) -> Tensor:
@@ -324,7 +335,7 @@ def plan(stage: str | Stage, x: Tensor, weight: Tensor) -> Plan:
         n2h8w8c3k4r3pad1
     """
     form = form_of(str(stage))
-    return _plan(str(stage), x, weight, torch.empty(form.k, device=x.device) if form.bias else None)
+    return _plan(str(stage), x, (weight,), torch.empty(form.k, device=x.device) if form.bias else None)[0]
 
 
 def thaw(*tensors: Tensor) -> None:

@@ -136,7 +136,7 @@ class Source:
     """The tensors at one place that weights are made from: their last known content, and the weights made from it."""
 
     def __init__(self, tensors: Sequence[Tensor], eps: float | None) -> None:
-        self.eps = eps  # None: the weights are the tensor, without a norm
+        self.eps = eps  # None: no norm is folded into the weights
         self.addresses = [tensor.untyped_storage()._cdata for tensor in tensors]
         self.seen = Seen(tensors)
         self.made: tuple[Seen, Tensor, Tensor | None] | None = None
@@ -180,14 +180,14 @@ class Source:
 
     def values(self, seen: Seen, tensors: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
         """Returns the filters to pack and their bias. A bias of None means the caller's own."""
-        if self.eps is None:
+        if len(tensors) == 1:
             return tensors[0].detach(), None
         made = self.made
         if made is None or made[0] is not seen:
             # The result must not be tensors of inference_mode, even if this runs in it.
             with torch.inference_mode(False), torch.no_grad():
                 normal = (t.clone() if t is not None and t.is_inference() else t for t in tensors)
-                made = seen, *fold(*normal, self.eps)
+                made = seen, *_folded(tuple(normal), self.eps)
             self.made = made
         return made[1], made[2]
 
@@ -236,6 +236,17 @@ def source_of(key: tuple, tensors: Sequence[Tensor], eps: float | None) -> Sourc
                 found = Source(tensors, eps)
                 _sources.keep(key, tensors, found)
     return found
+
+
+def _folded(given: Sequence[Tensor | None], eps: float | None) -> tuple[Tensor, Tensor | None]:
+    """Returns the weights to pack and the bias in f32; None for the bias means the caller's own.
+
+    given: the weight; the weight and the bias; or with eps the weight, the bias and the tensors of a batch-norm.
+    """
+    if eps is not None:
+        return fold(*given, eps)
+    weight, bias = given[0], given[1] if len(given) > 1 else None
+    return weight.detach(), None if bias is None else bias.detach().float().contiguous()
 
 
 class Call(threading.local):
@@ -308,9 +319,9 @@ def _give(entry: Entry, seen: Seen, make: Callable[[], Plan], given: Sequence[An
 
 def ready(kept: Kept, key: tuple, place: tuple, given: Sequence[Any], make: Callable[[], Plan], frozen: bool,
           eps: float | None = None) -> tuple[Plan, Tensor | None]:  # fmt: skip
-    """Returns the plan of this key with the present weights, and the bias that is folded with them.
+    """Returns the plan of this key with the present weights, and the bias in f32; None means the caller's own.
 
-    given: the tensors that weights are made from, the filters first; None for an absent one. place: their place.
+    given: the tensors that weights and bias are made from, as `_folded` takes them. place: their place.
     eps: that of the batch-norm whose tensors are among them; None: no batch-norm is folded in.
     """
     tensors = given if eps is None else [tensor for tensor in given if tensor is not None]
@@ -324,7 +335,7 @@ def ready(kept: Kept, key: tuple, place: tuple, given: Sequence[Any], make: Call
                 kept.keep(key, tensors, entry)
     if not frozen and tensors[0].is_cuda:
         if hasattr(entry.plan, "repack"):  # packs on the stream, without a comparison
-            weight, bias = (tensors[0].detach(), None) if eps is None else fold(*given, eps)
+            weight, bias = _folded(given, eps)
             entry.plan.repack(weight.detach(), weights_layout="kcrs")
             if call.noted is not None:
                 call.noted.append((entry, given, eps))

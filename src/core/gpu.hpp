@@ -91,7 +91,8 @@ void compare(Device device, Stream stream, const Watch& watch);
 void forget(Device device, Stream stream, void* seen, std::size_t bytes);
 
 /// A batch-norm that is folded into the weights while they are packed. Vectors are on the device,
-/// [filters], and absent ones have no data.
+/// [filters], and absent ones have no data. Without mean and variance nothing is folded, and a
+/// shift is the bias in fp32.
 struct FoldedNorm {
   struct Vector {
     const void* data = nullptr;
@@ -100,7 +101,7 @@ struct FoldedNorm {
   Vector bias;  // of the convolution
   Vector gamma, beta, mean, variance;
   float eps = 0;
-  float* shift = nullptr;  // receives the folded bias in fp32, [filters]
+  float* shift = nullptr;  // receives the folded bias in fp32, [filters]; null: there is none
   Index filters = 0;
 };
 /// One block of packed weights among those of many plans.
@@ -114,6 +115,7 @@ struct GroupFill {
 struct Table {
   Tensor rows;
   Index count = 0;
+  int ctas = 0;  // that work on it
 };
 /// A row per chunk of memory. Waits for the device. Throws Error.
 Table watch_table(Device device, std::span<const Watch> watches);

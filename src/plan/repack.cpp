@@ -220,13 +220,13 @@ std::optional<GroupPart> Repack::part(const Prepared& prepared, const TensorView
   if (folds) {
     constexpr std::uint64_t folded = std::uint64_t{1} << 63;
     part.watches.front().meaning |= folded;
-    add_vectors(norm, part);
   }
+  if (norm.shift) add_vectors(norm, part);
   for (gpu::Watch& watch : part.watches) watch.changed = changed;
   for (std::size_t block = 0; block < order.maps.size(); ++block) {
     gpu::GroupFill& one = part.fills.emplace_back();
     one.fill = fill_of(order, block, weights), one.fill.changed = changed;
-    one.norm = norm, one.filter_elements = filter, one.shifts = folds && block == 0;
+    one.norm = norm, one.filter_elements = filter, one.shifts = norm.shift && block == 0;
   }
   return part;
 }
@@ -239,9 +239,9 @@ void Repack::add_vectors(const gpu::FoldedNorm& norm, GroupPart& part) const {
   std::uint64_t present = 0;
   for (std::size_t i = 0; i < all.size(); ++i)
     if (all[i].data) present |= std::uint64_t{1} << i;
+  const std::uint64_t to = reinterpret_cast<std::uintptr_t>(norm.shift);
   const std::array<std::uint64_t, vectors_of_norm> facts{
-      0, 0, 0, reinterpret_cast<std::uintptr_t>(norm.shift),
-      std::uint64_t{std::bit_cast<std::uint32_t>(norm.eps)} << 8 | present};
+      to, 0, 0, to, std::uint64_t{std::bit_cast<std::uint32_t>(norm.eps)} << 8 | present};
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (!all[i].data) continue;
     gpu::Watch watch = part.watches.front();

@@ -10,7 +10,9 @@
 namespace convoy {
 
 RepackGroup::RepackGroup(Device device, Index plans)
-    : device_(device), changed_(DType::i32, {plans}, device), done_(std::make_shared<gpu::Event>(device)) {}
+    : device_(device),
+      changed_(DType::i32, {plans}, device),
+      done_(std::make_shared<gpu::Event>(device)) {}
 
 bool RepackGroup::add(Plan& plan, const TensorView& weights, const gpu::FoldedNorm& norm,
                       Stream stream) {
@@ -42,8 +44,7 @@ void RepackGroup::enqueue(Stream stream) {
   make_tables();
   for (Bound* const member : members_) member->repacks().follow(facts, stream);
   gpu::compare_group(device_, stream, watch_table_, watches_.front().keys);
-  gpu::fill_group(device_, stream, fill_table_, changed_.data<std::int32_t>(),
-                  changed_.elements());
+  gpu::fill_group(device_, stream, fill_table_, changed_.data<std::int32_t>(), changed_.elements());
   gpu::finish_fills(device_, stream, changed_.data<std::int32_t>(), changed_.elements());
   done_->record(stream);
   for (Bound* const member : members_) {

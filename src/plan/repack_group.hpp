@@ -21,10 +21,10 @@ class RepackGroup {
   /// At most `plans` of them. Throws Error where memory runs out.
   RepackGroup(Device device, Index plans);
 
-  /// Adds a plan that no other member is, with weights [K,R,S,C/groups] on its GPU. A norm without
-  /// variance is none; else it is folded into the weights, and its shift is what a run takes as the
-  /// bias. False if a group can't pack these weights: they have gaps, or a norm's filters don't lie
-  /// one behind the other. Throws Error as Plan::repack does.
+  /// Adds a plan that no other member is, with weights [K,R,S,C/groups] on its GPU. A norm with a
+  /// variance is folded into the weights. Its shift is what a run takes as the bias. False if a
+  /// group can't pack these weights: they have gaps, or a norm's filters don't lie one behind the
+  /// other. Throws Error as Plan::repack does.
   bool add(Plan& plan, const TensorView& weights, const gpu::FoldedNorm& norm, Stream stream);
 
   /// As Plan::repack of each member, and its norm's shift. Throws Error, also on a stream that is

@@ -18,15 +18,19 @@
 namespace convoy {
 namespace {
 
+/// What a group gives a run as its bias.
+enum class Shift : std::uint8_t { none, of_bias, of_norm };
+
 /// A stage with weights, and perhaps a norm, that lie on the GPU, and the plan that a group packs.
 class Member {
  public:
-  Member(const char* text, bool norm)
+  Member(const char* text, Shift shift)
       : stage_(parse_stage(text)),
         case_(stage_, Values::integers, gpu0),
         plan_(stage_, options_for(gpu0)),
-        w_(case_.w.to(gpu0)) {
-    if (!norm) return;
+        w_(case_.w.to(gpu0)),
+        kind_(shift) {
+    if (shift == Shift::none) return;
     // Scales are powers of two, so that the folded weights are exact.
     for (Tensor* const vector : {&bias_, &gamma_, &beta_, &mean_, &variance_})
       *vector = Tensor(DType::f32, {stage_.k});
@@ -46,7 +50,7 @@ class Member {
     gpu::FoldedNorm norm;
     if (shift_.view()) {
       const std::array vectors{&norm.bias, &norm.gamma, &norm.beta, &norm.mean, &norm.variance};
-      for (std::size_t i = 0; i < vectors.size(); ++i)
+      for (std::size_t i = 0; i < count_of_vectors(); ++i)
         vectors.at(i)->data = on_gpu_[i].view().data;
       norm.shift = shift_.data<float>(), norm.filters = stage_.k;
     }
@@ -54,7 +58,10 @@ class Member {
   }
 
   Index sizes() const { return w_.elements(); }
-  bool has_norm() const { return static_cast<bool>(shift_.view()); }
+  bool has_norm() const { return kind_ == Shift::of_norm; }
+  std::size_t count_of_vectors() const {
+    return kind_ == Shift::none ? 0 : kind_ == Shift::of_bias ? 1 : on_gpu_.size();
+  }
 
   /// Changes one weight, on the host and on the device.
   void change_weight(Index i) {
@@ -74,7 +81,7 @@ class Member {
   bool is_right(Stream stream) {
     case_.poison();
     Operands operands = case_.operands();
-    if (has_norm()) operands.bias = shift_.view();
+    if (kind_ != Shift::none) operands.bias = shift_.view();
     plan_.run(operands, stream).or_throw();
     gpu::synchronize(gpu0, stream);
     const std::vector<unsigned char> found = case_.outputs();
@@ -83,11 +90,10 @@ class Member {
     Tensor bias(DType::f32, {stage_.k});
     const Index of_filter = w.elements() / stage_.k;
     for (Index k = 0; k < stage_.k; ++k) {
-      const float scale =
-          has_norm() ? at(gamma_, k) * (at(variance_, k) == 1 ? 1.0F : 2.0F) : 1.0F;
-      for (Index i = k * of_filter; i < (k + 1) * of_filter; ++i)
-        at(w, i) = at(case_.w, i) * scale;
+      const float scale = has_norm() ? at(gamma_, k) * (at(variance_, k) == 1 ? 1.0F : 2.0F) : 1.0F;
+      for (Index i = k * of_filter; i < (k + 1) * of_filter; ++i) at(w, i) = at(case_.w, i) * scale;
       if (has_norm()) at(bias, k) = (at(bias_, k) - at(mean_, k)) * scale + at(beta_, k);
+      if (kind_ == Shift::of_bias) at(bias, k) = at(bias_, k);
     }
     PlanOptions options = options_for(gpu0);
     options.kernel = plan_.kernel(), options.tile = plan_.tile();
@@ -95,7 +101,7 @@ class Member {
     case_.poison();
     const Tensor bias_on_gpu = bias.to(gpu0);
     operands = case_.operands();
-    if (has_norm()) operands.bias = bias_on_gpu.view();
+    if (kind_ != Shift::none) operands.bias = bias_on_gpu.view();
     fresh.run(operands).or_throw();
     gpu::synchronize(gpu0, {});
     return case_.outputs() == found;
@@ -117,6 +123,7 @@ class Member {
   Plan plan_;
   Tensor w_, bias_, gamma_, beta_, mean_, variance_, shift_;
   std::vector<Tensor> on_gpu_;
+  Shift kind_;
 };
 
 class GpuRepackGroup : public GpuTest {
@@ -129,8 +136,9 @@ class GpuRepackGroup : public GpuTest {
     constexpr const char* with_norm[] = {
         "f16:n2h14w14c64k72r3pad1+bias+relu", "n2h14w14c64k64r3pad1+bias", "f16:n1h8w8c3k64r7+bias",
         "f16:n2h9w9c64k64r3pad1groups64+bias+relu", "bf16:n1h1w1c256k1000r1+bias"};
-    for (const char* text : plain) members_.emplace_back(text, false);
-    for (const char* text : with_norm) members_.emplace_back(text, true);
+    for (const char* text : plain) members_.emplace_back(text, Shift::none);
+    for (const char* text : with_norm) members_.emplace_back(text, Shift::of_norm);
+    members_.emplace_back("f16:n1h8w8c64k40r1+bias+relu", Shift::of_bias);
     group_.emplace(gpu0, static_cast<Index>(members_.size()));
     for (Member& member : members_) ASSERT_TRUE(member.join(*group_));
   }
@@ -154,7 +162,7 @@ TEST_F(GpuRepackGroup, SeesEachChange) {
       group_->enqueue({});
       EXPECT_TRUE(member.is_right({})) << "weight " << i;
     }
-    for (std::size_t which = 0; member.has_norm() && which < 5; ++which) {
+    for (std::size_t which = 0; which < member.count_of_vectors(); ++which) {
       member.change_vector(which, 1);
       group_->enqueue({});
       EXPECT_TRUE(member.is_right({})) << "vector " << which;

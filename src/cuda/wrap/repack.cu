@@ -56,6 +56,7 @@ __device__ float scale_of(const gpu::FoldedNorm& norm, Index k) {
 }
 
 __device__ float shift_of(const gpu::FoldedNorm& norm, Index k) {
+  if (!norm.variance.data) return load(norm.bias, k);
   const float mean = load(norm.mean, k);
   const float centred = norm.bias.data ? __fsub_rn(load(norm.bias, k), mean) : -mean;
   const float shift = __fmul_rn(centred, scale_of(norm, k));
@@ -157,15 +158,14 @@ Table fill_table(Device device, std::span<const GroupFill> fills) {
     cuda::FillParams& row = rows.emplace_back(cuda::params_of(one.fill));
     row.norm = one.norm, row.filter_elements = one.filter_elements, row.shifts = one.shifts;
   }
-  return cuda::table_of(device, rows);
+  return cuda::table_of(device, rows, cuda::ctas_of_group);
 }
 
 void fill_group(Device device, Stream stream, const Table& fills, const std::int32_t* changed,
                 Index flags) {
   const cuda::OnDevice on(device.index);
   cuda::check(on.error(), "choosing " + to_text(device));
-  const cuda::Launch how{cuda::ctas_of_group, cuda::of_cta, 0,
-                         static_cast<cudaStream_t>(stream.handle)};
+  const cuda::Launch how{fills.ctas, cuda::of_cta, 0, static_cast<cudaStream_t>(stream.handle)};
   cuda::check(
       cuda::launch(cuda::fill_group, how,
                    reinterpret_cast<const cuda::FillParams*>(fills.rows.data<std::uint8_t>()),

@@ -21,6 +21,7 @@ constexpr int of_cta = 256, warps = of_cta / 32;
 constexpr int vector_bytes = sizeof(uint4), sums = 2;
 constexpr int vectors = gpu::watch_chunk / vector_bytes;  // of a chunk, which is a CTA's
 constexpr int of_thread = vectors / of_cta;
+constexpr int ctas_of_sm = 2;  // of compare_group: 64 KB on their way hide the latency of memory
 static_assert(gpu::watch_sum_bytes == sums * sizeof(unsigned long long));
 static_assert(gpu::watch_key_bytes == (vectors + sums - 1) * vector_bytes);
 
@@ -51,7 +52,22 @@ __device__ unsigned long long mixed(const uint4& word, const uint4& key) {
   return product(word.x + key.x, word.y + key.y) + product(word.z + key.z, word.w + key.w);
 }
 
-__device__ void compare_chunk(const Chunk& p, const uint4* keys) {
+/// Both keys of each word that a thread hashes.
+struct Keys {
+  uint4 first[of_thread], second[of_thread];
+};
+
+__device__ Keys keys_of_thread(const uint4* keys) {
+  Keys mine;
+#pragma unroll
+  for (int i = 0; i < of_thread; ++i) {
+    const int at = i * of_cta + static_cast<int>(threadIdx.x);
+    mine.first[i] = keys[at], mine.second[i] = keys[at + 1];
+  }
+  return mine;
+}
+
+__device__ void compare_chunk(const Chunk& p, const Keys& keys) {
   const bool aligned = reinterpret_cast<std::uintptr_t>(p.from) % vector_bytes == 0;
   uint4 words[of_thread];
 #pragma unroll
@@ -65,9 +81,8 @@ __device__ void compare_chunk(const Chunk& p, const uint4* keys) {
   unsigned long long first = 0, second = 0;
 #pragma unroll
   for (int i = 0; i < of_thread; ++i) {
-    const int at = i * of_cta + threadIdx.x;
-    first += mixed(words[i], keys[at]);
-    second += mixed(words[i], keys[at + 1]);
+    first += mixed(words[i], keys.first[i]);
+    second += mixed(words[i], keys.second[i]);
   }
   for (int lanes = 16; lanes > 0; lanes /= 2) {
     first += __shfl_xor_sync(~0U, first, lanes);
@@ -76,23 +91,29 @@ __device__ void compare_chunk(const Chunk& p, const uint4* keys) {
   __shared__ ulonglong2 of_warps[warps];
   if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = make_ulonglong2(first, second);
   __syncthreads();
-  if (threadIdx.x > 0) return;
-  ulonglong2 sum = make_ulonglong2(p.meaning, 0);
-  for (int warp = 0; warp < warps; ++warp) sum.x += of_warps[warp].x, sum.y += of_warps[warp].y;
-  const ulonglong2 before = *p.seen;
-  if (sum.x == before.x && sum.y == before.y) return;
-  *p.seen = sum;
-  *p.changed = 1;
+  if (threadIdx.x == 0) {
+    ulonglong2 sum = make_ulonglong2(p.meaning, 0);
+    for (int warp = 0; warp < warps; ++warp) sum.x += of_warps[warp].x, sum.y += of_warps[warp].y;
+    const ulonglong2 before = *p.seen;
+    if (sum.x != before.x || sum.y != before.y) *p.seen = sum, *p.changed = 1;
+  }
 }
 
 __global__ void __launch_bounds__(of_cta) compare(Chunk all, const uint4* keys) {
   const Index begin = static_cast<Index>(blockIdx.x) * gpu::watch_chunk;
   all.from += begin, all.bytes -= begin, all.seen += blockIdx.x;
-  compare_chunk(all, keys);
+  compare_chunk(all, keys_of_thread(keys));
 }
 
-__global__ void __launch_bounds__(of_cta) compare_group(const Chunk* chunks, const uint4* keys) {
-  compare_chunk(chunks[blockIdx.x], keys);
+// CTAs that stay: each keeps its keys in registers, which would else be read twice per chunk.
+__global__ void __launch_bounds__(of_cta, ctas_of_sm)
+    compare_group(const Chunk* chunks, int count, const uint4* keys) {
+  const Keys mine = keys_of_thread(keys);
+  for (int chunk = static_cast<int>(blockIdx.x); chunk < count;
+       chunk += static_cast<int>(gridDim.x)) {
+    compare_chunk(chunks[chunk], mine);
+    __syncthreads();  // the sums of the warps have been read
+  }
 }
 
 Chunk memory_of(const gpu::Watch& watch) {
@@ -136,17 +157,17 @@ Table watch_table(Device device, std::span<const Watch> watches) {
       rest.from += watch_chunk, rest.bytes -= watch_chunk, ++rest.seen;
     }
   }
-  return cuda::table_of(device, chunks);
+  const int resident = machine(device.index).multiprocessors * cuda::ctas_of_sm;
+  return cuda::table_of(device, chunks, std::min(static_cast<int>(chunks.size()), resident));
 }
 
 void compare_group(Device device, Stream stream, const Table& watches, const void* keys) {
   const cuda::OnDevice on(device.index);
   cuda::check(on.error(), "choosing " + to_text(device));
-  const cuda::Launch how{static_cast<int>(watches.count), cuda::of_cta, 0,
-                         static_cast<cudaStream_t>(stream.handle)};
+  const cuda::Launch how{watches.ctas, cuda::of_cta, 0, static_cast<cudaStream_t>(stream.handle)};
   cuda::check(cuda::launch(cuda::compare_group, how,
                            reinterpret_cast<const cuda::Chunk*>(watches.rows.data<std::uint8_t>()),
-                           static_cast<const uint4*>(keys)),
+                           static_cast<int>(watches.count), static_cast<const uint4*>(keys)),
               "launching the comparison of all weights");
 }
 
