@@ -166,13 +166,15 @@ class CONVOY_API Plan {
   ///   stay alive until the stream has packed them.
   /// - Nothing is copied to the host and nothing waits, except in the first call and in a call with
   ///   other strides than the call before.
-  /// - A CUDA graph may capture it, except the first call. Each launch of the graph packs the
-  ///   current values of the weights.
-  /// - Runs on other streams read the same packed weights: order them after the packing.
+  /// - A CUDA graph may capture it, except the first call, the first one after set_weights() or
+  ///   use(), and the first one with other strides. Each launch of the graph packs the current
+  ///   values of the weights.
+  /// - Runs on other streams read the same packed weights: order them after the packing. Calls of
+  ///   repack() on several streams wait for each other, except inside a CUDA graph.
   /// - The bits are those of set_weights().
   ///
   /// It may not overlap a run, set_weights() or use() on the host. Throws Error on the CPU, for a
-  /// kernel that can't repack, for a wrong view, and if the first call is captured.
+  /// kernel that can't repack, for a wrong view, and in a capture that the rule above excludes.
   ///
   ///     plan.repack(weights, stream);  // weights that training changes on the device
   ///     plan.run({.x = x, .y = y}, stream).or_throw();

@@ -100,7 +100,7 @@ CONVOY_API std::string describe(const TensorView& view);
 
 /// A stream of GPU work. On the CPU it is ignored. docs/start/gpu.md explains streams.
 struct Stream {
-  void* handle = nullptr;  ///< a cudaStream_t; null: the device's default stream
+  void* handle = nullptr;  ///< a cudaStream_t; null: CUDA's legacy default stream
 };
 
 /// A tensor that owns its memory: aligned to 64 bytes on the host and 256 bytes on a GPU. A Tensor

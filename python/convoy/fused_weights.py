@@ -1,7 +1,8 @@
 """Packs the weights of all stages of a fused model together, on a GPU: two kernels per call of the model.
 
-The first call with inputs of some sizes packs stage by stage, and notes what it packed. Later calls compare all of that
-at once, before the first stage. A stage that was not noted, or whose tensors are other ones by now, packs by itself.
+The first call with inputs of some sizes packs stage by stage, and notes the plans. Later calls compare the weights of
+all of them at once, before the first stage. A stage that was not noted, or whose tensors are other ones by now, packs
+by itself.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class _Group:
                                              for tensor in there]))  # fmt: skip
 
     def pack(self, tensors: list[Tensor | None]) -> dict[Entry, list[int]]:
-        """Packs what has changed, on the current stream. Returns the entries, with the version counters of now."""
+        """Packs changed weights on the current stream. Returns the entries, with the version counters of now."""
         counters = [0 if tensor is None else version(tensor) for tensor in tensors]
         if counters != self.counters:
             self.versions = {entry: [counters[number] for number in numbers] for entry, numbers in self.entries}
@@ -65,7 +66,7 @@ class _Group:
 
 
 class Together:
-    """Packs the weights of a fused model's stages at the start of a call. It is a context of one call."""
+    """Packs the weights of a fused model's stages at the start of each call."""
 
     def __init__(self, stages: list[Stage], hooks: list[dict]) -> None:
         self._where = [(layer.__dict__[kind], name) for stage in stages for layer, kind, name in (
@@ -108,13 +109,13 @@ class Together:
 
 
 def _is_known(code: Any) -> bool:
-    """Returns whether a class or function is one of a package that leaves weights alone."""
+    """Returns whether a class or function comes from a package that leaves weights alone."""
     return (getattr(code, "__module__", None) or "torch").partition(".")[0] in _PACKAGES
 
 
 def together(graph: fx.Graph, modules: Mapping[str, nn.Module]) -> Together | None:
-    """Returns what packs the weights of the graph's stages together, or None if it must be done stage by stage, or
-    not at all because they are frozen.
+    """Returns a Together for the stages of the graph, or None if their weights must be packed stage by stage or are
+    frozen.
 
     modules: those that the graph calls, by their names in it.
     """
@@ -124,5 +125,7 @@ def together(graph: fx.Graph, modules: Mapping[str, nn.Module]) -> Together | No
     functions = [node.target for node in graph.nodes if node.op == "call_function"]
     inner = [module for other in others for module in other.modules()]
     if not stages or stages[0].rest or not all(map(_is_known, [*map(type, inner), *functions])):
+        return None
+    if any("forward" in module.__dict__ for module in inner):
         return None
     return Together(stages, [module.__dict__[name] for module in inner for name in HOOKS if name in module.__dict__])

@@ -37,8 +37,7 @@ __all__ = ["Fused", "Report", "Row", "fuse"]
 
 _Shapes, _Stage = Shapes, Stage  # the names that exporting.py imports
 
-_ADVICE = ("on a GPU each call compares the weights, and folds batch-norms again: for inference, "
-           "fuse(..., frozen=True) is much faster")  # fmt: skip
+_ADVICE = "each call compares all weights with the packed ones: for inference, fuse(..., frozen=True) is faster"
 
 
 @contextlib.contextmanager

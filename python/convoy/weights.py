@@ -254,7 +254,7 @@ class Call(threading.local):
 
     Attributes:
         packed: The entries that have the present weights by now, with the version counters of their tensors.
-        noted: What `ready` packed one by one: entries, the tensors that weights are made from, and eps.
+        noted: The entries that `ready` packed one by one, with the tensors that weights are made from, and eps.
     """
 
     packed: dict[Entry, list[int]] | None = None
