@@ -172,6 +172,17 @@ def _whole(module: nn.Module) -> str:
     return f"{a_kind(module)}, which runs as a whole, expected the modules Conv2d and Linear"
 
 
+def _why_alone(module: nn.Module) -> str:
+    """Returns why no stage begins at this layer or has taken it in."""
+    if type(module) not in (nn.MaxPool2d, nn.BatchNorm2d):
+        return f"{a_kind(module)}, expected Conv2d or Linear"
+    if why := why_not_plain(module):
+        return why
+    if type(module) is nn.BatchNorm2d and module.running_mean is None:
+        return f"{a_kind(module)} that computes statistics of each batch, expected track_running_stats=True"
+    return f"{a_kind(module)} with no Conv2d right before it"
+
+
 def name_of(node: fx.Node) -> str:
     """Returns the name of a node in the report."""
     return str(node.target) if node.op in ("call_module", "call_method") else node.name
@@ -204,9 +215,7 @@ def replace_plain(
                 raise Refused("no neuron comes right after it" if isinstance(module, (nn.Conv2d, nn.Linear))
                               else "no stage that takes it comes before it")
             if type(module) not in (nn.Conv2d, nn.Linear):
-                raise Refused(f"{a_kind(module)} with no Conv2d right before it" if
-                               type(module) in (nn.MaxPool2d, nn.BatchNorm2d) else
-                               f"{a_kind(module)}, expected Conv2d or Linear")  # fmt: skip
+                raise Refused(_why_alone(module))
             if type(module) is nn.Linear and not linear:
                 raise Refused("linear=False")
             if why := why_not_plain(module):
