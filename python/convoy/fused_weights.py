@@ -79,9 +79,13 @@ class Together:
 
     def run(self, runner: nn.Module, arguments: tuple, named: dict[str, Any]) -> Any:
         """Runs the model, with the weights of all known stages packed first."""
+        container, name = self._where[0]
+        if (not container[name].is_cuda or any(self._hooks) or torch._C._len_torch_dispatch_stack()
+                or torch.cuda.is_current_stream_capturing()):  # fmt: skip
+            return runner(*arguments, **named)
         tensors = [container.get(name) for container, name in self._where]
-        if (not tensors[0].is_cuda or any(self._hooks) or torch._C._len_torch_dispatch_stack()
-                or torch.cuda.is_current_stream_capturing() or (places := _all_places(tensors)) is None):  # fmt: skip
+        places = _all_places(tensors)
+        if places is None:
             return runner(*arguments, **named)
         key = (torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None, torch.get_num_threads(),
                *((one.shape, one.dtype) if isinstance(one, Tensor) else None for one in (*arguments, *named.values())))

@@ -58,7 +58,7 @@ class PublishedMap final : public KernelMap {
                       : fmt::format("{} warps", p_.threads / 32));
     add("iterations", fmt::format("{}", steps_),
         fmt::format("{} chunks of {} channels x {} x {} taps{}", chunks_, p_.k, stage().r,
-                    stage().s, p_.gap < 0 ? ", in the order s, r, c" : ""));
+                    stage().s, p_.gap < 0 ? ", in the order chunk, r, s" : ""));
     add("slots", fmt::format("{}", p_.slots),
         fmt::format("of {} bytes: {} of A, {} of B", slot_bytes(), part_bytes(p_.m),
                     part_bytes(p_.n)));

@@ -56,7 +56,7 @@ std::vector<MapFact> WindowMap::facts() const {
       fmt::format("{} warps, {} x {}, of {} x {} rows x filters", t.threads() / 32, warps_.down,
                   t.n / t.warp_n, t.warp_m, t.warp_n));
   add("iterations", fmt::format("{}", at_.steps),
-      fmt::format("{} chunks of {} channels (64 bytes) x {} x {} taps, in the order s, r, c{}",
+      fmt::format("{} chunks of {} channels (64 bytes) x {} x {} taps, in the order chunk, r, s{}",
                   at_.chunks, of_chunk, at_.g.r, at_.g.s, t.pairs ? "; two between barriers" : ""));
   add("copies",
       fmt::format("{} + {}", t.m * chunk_units / t.threads(), t.n * chunk_units / t.threads()),
