@@ -28,7 +28,7 @@ from .weights import Kept, place_of, ready, source_of, sources
 __all__ = ["StageModule", "plan", "spike", "stage"]  # noqa: F822
 
 _DTYPES = DTYPES
-_LAST = torch.channels_last
+_FLOAT, _LAST = torch.float32, torch.channels_last
 _threads = torch.get_num_threads
 
 _library = torch.library.Library("convoy", "DEF")
@@ -87,20 +87,14 @@ def _strided(**named: Tensor | None) -> None:
 
 
 def _plan(text: str, x: Tensor, given: tuple, bias: Tensor | None, frozen: bool = False,
-          places: bytes | None = None) -> tuple[Plan, Tensor | None]:  # fmt: skip
+          key: tuple | None = None) -> tuple[Plan, Tensor | None]:  # fmt: skip
     """Returns the plan for x with the present weights, and the bias as the plan reads it.
 
     given: the weight, and the bias if it must be converted. Checks the operands of a new plan; runs check the rest.
     """
-    threads = _threads()
-    if places is None:
+    if key is None:
         _strided(x=x, weight=given[0], bias=bias)
-        key = (text, threads, frozen, x.shape, x.dtype, x.device, *map(place_of, given))
-    else:
-        key = (text, threads, frozen, places)
-    found = _plans.find(key)
-    if found is not None and places is not None and found.current(given, frozen, threads):
-        return found.plan, bias if len(given) == 1 else found.bias
+        key = (text, _threads(), frozen, x.shape, x.dtype, x.device, *map(place_of, given))
 
     def make() -> Plan:
         form = form_of(text)
@@ -146,14 +140,19 @@ def _run(x: Tensor, weight: Tensor, bias: Tensor | None, text: str, frozen: bool
     if frozen:  # only the weights are
         bias = as_read(bias)
     # Another bias than plans read is converted when it changes.
-    plain = bias is None or (bias.dtype is torch.float32 and bias.is_contiguous())
-    given = (weight,) if plain else (weight, bias)
-    places = _places(x, *given)
-    if places is None:
+    given = (weight,) if bias is None or (bias.dtype is _FLOAT and bias.is_contiguous()) else (weight, bias)
+    places, key = _places(x, *given), None
+    if places is not None:
+        threads = _threads()
+        key = (text, threads, frozen, places)
+        found = _plans.find(key)
+        if found is not None and found.current(given, frozen, threads):
+            return found.plan(_dense(x, text), bias if len(given) == 1 else found.bias)
+    else:
         _strided(x=x)
         if x.numel() == 0:
             return _fake(x, weight, bias, text)
-    plan, bias = _plan(text, x, given, bias, frozen, places)
+    plan, bias = _plan(text, x, given, bias, frozen, key)
     return plan(_dense(x, text), bias)
 
 
