@@ -1,3 +1,4 @@
+#include "cuda/launch.hpp"
 #include "empty.hpp"
 
 namespace convoy {
@@ -7,6 +8,10 @@ __global__ void nothing() {}
 
 void launch_nothing() {
   nothing<<<1, 32>>>();
+}
+
+cudaError_t launch_impossible() {
+  return cuda::launch(nothing, {1, 32, 1 << 30, nullptr});
 }
 
 }  // namespace convoy

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "cuda/device.hpp"
+#include "empty.hpp"
 #include "gpu_case.hpp"
 
 namespace convoy {
@@ -68,6 +69,13 @@ class GpuErrors : public GpuTest {
     EXPECT_EQ(device.outputs(), host.outputs());
   }
 };
+
+// The caller's next check, which may be PyTorch's, is not to be blamed. (Without a GPU every check
+// tells that there is none.)
+TEST_F(GpuErrors, ALaunchThatFails) {
+  EXPECT_NE(launch_impossible(), cudaSuccess);
+  expect_usable();
+}
 
 TEST_F(GpuErrors, NoSuchDevice) {
   const Stage stage = parse_stage("n1h4c3k4r3");
