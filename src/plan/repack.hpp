@@ -81,8 +81,8 @@ class Repack {
   bool flips_;
   std::shared_ptr<const PackedWeights> weights_;
   std::map<Strides, Order> orders_;  // all stay: CUDA graphs may have captured fills by them
-  // Of gpu::Watch; since the first fill. seen_ has the weights' fingerprints, then those of a
-  // group's norm, whose vectors have sums_of_vector each.
+  // What gpu::Watch needs, since the first fill. seen_ has the fingerprints of the weights, then
+  // those of a group's norm, sums_of_vector_ for each vector.
   Tensor seen_, keys_, changed_;
   Index sums_of_weights_ = 0, sums_of_vector_ = 0;
   std::shared_ptr<gpu::Event> own_, last_;  // last_: behind the last fill

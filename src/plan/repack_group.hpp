@@ -14,8 +14,8 @@ namespace convoy {
 
 class Bound;
 
-/// Of plans on one GPU. Plans, weights and vectors must outlive the group. No function may overlap
-/// a run, or a change of weights, of one of the plans on the host.
+/// A group has plans on one GPU. Plans, weights and vectors must outlive the group. No function may
+/// overlap a run, or a change of weights, of one of the plans on the host.
 class RepackGroup {
  public:
   /// At most `plans` of them. Throws Error where memory runs out.
