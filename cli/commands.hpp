@@ -16,6 +16,7 @@ void add_devices(Command& app, int& exit_code);
 void add_check(Command& app, int& exit_code);
 void add_dump(Command& app, int& exit_code);
 void add_compare(Command& app, int& exit_code);
+void add_graph(Command& app, int& exit_code);
 void add_ladder(Command& app, int& exit_code);
 void add_report(Command& app, int& exit_code);
 

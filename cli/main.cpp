@@ -61,6 +61,7 @@ int main(int argc, char** argv) {
   add_check(program.root(), exit_code);
   add_dump(program.root(), exit_code);
   add_compare(program.root(), exit_code);
+  add_graph(program.root(), exit_code);
   add_ladder(program.root(), exit_code);
   add_report(program.root(), exit_code);
   try {

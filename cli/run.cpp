@@ -81,7 +81,8 @@ std::vector<double> time_runs(const Network& network, const TensorView& images,
 
 /// The images as x', by the network's mean and std.
 std::vector<float> values_of(const Network& network, const TensorView& pixels) {
-  const std::vector<float> table = network::values_of_pixels(network.text());
+  const std::vector<float> table =
+      network::values_of_pixels({network.text().mean, network.text().std}, network.text().c);
   const auto channels = static_cast<std::size_t>(network.text().c);
   std::vector<float> values(static_cast<std::size_t>(pixels.elements()));
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -355,11 +356,13 @@ void add_run(Command& app, int&) {
   add_device(*command, arguments->device);
   add_threads(*command, arguments->threads);
   command
-      ->add_option("--batch", arguments->batch,
-                   "Images computed at once, in layers that run as plans; does not change results")
+      ->add_option(
+          "--batch", arguments->batch,
+          "Images computed at once, in layers that run as plans; does not change results. 0: "
+          "Convoy chooses")
       ->type_name("N")
       ->capture_default_str()
-      ->check(at_least(1));
+      ->check(at_least(0));
   command
       ->add_option(
           "--weights", arguments->weights,

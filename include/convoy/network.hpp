@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,8 +77,10 @@ struct NetworkOptions {
   Device device{};  ///< the device that computes
   int threads = 0;  ///< see PlanOptions::threads
   /// The number of images, 1 to 2^31 - 1, that pass through the layers at once. The memory between
-  /// the layers grows with it. A run of more images is done in parts.
-  Index batch = 256;
+  /// the layers grows with the images of a run, up to this number; a run of more images is done in
+  /// parts. 0: at most 256, and fewer if two neighbouring layers would take more than 256 MiB, or
+  /// an eighth of a GPU's memory.
+  Index batch = 0;
   /// Use the kernels for inputs of 0 and 1 if they fit. If false, each layer is run by a plan.
   bool spike_kernels = true;
   /// f16: round all weights to f16 when the network is loaded; the layers must compute in f32. On a
@@ -106,6 +109,21 @@ struct LayerSpan {
       end = 0;            ///< when the kernel ended
 };
 
+/// An input or an output of a network.
+struct Port {
+  std::string name;              ///< "images" of a network.txt, or as GraphBuilder was told
+  DType dtype = DType::f32;      ///< type of the elements
+  std::vector<Index> axes = {};  ///< of one image: {H,W,C}, or {C} of a vector
+  /// The number of time steps that a run gives, [T,N,...]; 0: it has none, [N,...].
+  Index steps = 0;
+};
+
+/// A tensor of a run, by the name of its input or output.
+struct NamedView {
+  std::string_view name;  ///< the name of a Port
+  TensorView view;        ///< contiguous, of the port's type and shape with N in front
+};
+
 /// A network with its weights, ready to run.
 ///
 ///     const Network network("models/fashion-scnn");
@@ -118,8 +136,10 @@ struct LayerSpan {
 /// runs out. run() never throws. The first runs allocate memory that later runs reuse; warm() does
 /// most of it ahead.
 ///
-/// **Threads.** A network takes one run at a time: a second one meanwhile returns StatusCode::busy.
-/// A move and the destructor may not overlap a run.
+/// **Threads.** Any number of threads may run a network at the same time. Each run that is under
+/// way has memory between the layers of its own, which later runs reuse; on a GPU, runs on one
+/// stream share it. With 64 of them under way, a further run returns StatusCode::busy. A move and
+/// the destructor may not overlap a run.
 ///
 /// Moves, the end of the process and fork() are as with a Plan.
 class CONVOY_API Network {
@@ -147,10 +167,14 @@ class CONVOY_API Network {
   /// Frees this network and takes the other one over, which is empty afterwards.
   Network& operator=(Network&&) noexcept;
 
-  /// The description, with the shape of each layer filled in. Throws Error if the network was moved
-  /// from, as the four functions after it.
+  /// The inputs and the outputs, in order. Throws Error if the network was moved from, as the five
+  /// functions after them.
+  const std::vector<Port>& inputs() const;
+  const std::vector<Port>& outputs() const;  ///< see inputs()
+  /// The description, with the shape of each layer filled in. Throws Error if the network was made
+  /// by a GraphBuilder.
   const NetworkText& text() const;
-  /// The number of values that the last layer gives per image: H*W*C.
+  /// The number of values of the first output per image: H*W*C.
   Index classes() const;
   /// The number of parameters of all layers.
   Index parameters() const;
@@ -178,13 +202,28 @@ class CONVOY_API Network {
   ///
   /// On a GPU the work is enqueued on the stream; copies of images use a stream of the network.
   /// Outputs on the host are complete on return. If images and outputs are all on the GPU, the call
-  /// does not wait, a CUDA graph may capture it, and no later run may begin on another stream
-  /// before this one is done.
+  /// does not wait, and a CUDA graph may capture it.
   ///
   /// The status is invalid_operand or busy before anything is written; moved_from; otherwise
   /// device_error, out_of_memory or internal_error. See StatusCode.
   Status run(const TensorView& images, const TensorView& logits, const TensorView& labels,
              Stream stream = {}) const noexcept;
+
+  /// Computes the named outputs of N ≥ 0 images; an output that is not named is not given.
+  ///
+  /// Every input must be named. N is the same for all tensors. Each is on the host or on the
+  /// network's device, and no output overlaps another tensor. Results and statuses are as of the
+  /// run above.
+  ///
+  ///     network.run({{"images", x}}, {{"boxes", boxes}, {"scores", scores}}, {}).or_throw();
+  Status run(std::span<const NamedView> inputs, std::span<const NamedView> outputs,
+             Stream stream) const noexcept;
+  /// The same with lists in braces.
+  Status run(std::initializer_list<NamedView> inputs, std::initializer_list<NamedView> outputs,
+             Stream stream) const noexcept {
+    return run(std::span(inputs.begin(), inputs.size()), std::span(outputs.begin(), outputs.size()),
+               stream);
+  }
 
   /// Does ahead all that the first run would do once: starts threads, loads code, allocates
   /// streams, page-locked and device memory for runs from or to the host. It runs `n` images of
@@ -213,16 +252,18 @@ class CONVOY_API Network {
 
   /// The output of each layer of layers(), for checks against another implementation.
   ///
-  /// Takes from 1 to NetworkOptions::batch images of the text's type. Each Tensor is [T,N,P',Q',K],
-  /// f32, on the host. T is 1 if the output is equal in each step or is the mean of the steps. All
-  /// outputs are in memory at once. Throws Error if the images are wrong, if the network is busy or
-  /// was moved from, and if memory runs out.
+  /// Takes from 1 to NetworkOptions::batch images of the input's type. Each Tensor is
+  /// [T,N,P',Q',K], f32, on the host. T is 1 if the output is equal in each step or is the mean of
+  /// the steps. All outputs are in memory at once. Throws Error if the images are wrong, if the
+  /// network was moved from, and if memory runs out.
   ///
   ///     const Tensor conv1 = std::move(network.trace(images).front());
   std::vector<Tensor> trace(const TensorView& images) const;
 
  private:
+  friend class GraphBuilder;
   struct Impl;
+  explicit Network(std::unique_ptr<Impl> made);
   const Impl& impl() const;  // throws Error if the network was moved from
   std::unique_ptr<Impl> impl_;
 };

@@ -234,26 +234,28 @@ Example:
 
 constexpr const char* signature_of_network =
     "def __init__(self, folder: str | os.PathLike, *, device: str = 'cpu', threads: int = 0, "
-    "batch: int = 256, spike_kernels: bool = True, weights: str = 'f32', openmp: bool = False) -> "
+    "batch: int = 0, spike_kernels: bool = True, weights: str = 'f32', openmp: bool = False) -> "
     "None";
 constexpr const char* signature_of_from_text =
     "def from_text(text: str, parameters: dict[str, typing.Any], *, name: str = 'network', "
-    "device: str = 'cpu', threads: int = 0, batch: int = 256, spike_kernels: bool = True, "
+    "device: str = 'cpu', threads: int = 0, batch: int = 0, spike_kernels: bool = True, "
     "weights: str = 'f32', openmp: bool = False) -> Network";
 
 constexpr const char* document_of_network =
     R"(A network with its weights, read from a model folder and ready to run on images.
 
-docs/use/model-folders.md describes the folder. One run at a time: a second run that starts while
-one is computing raises `Busy`. The GIL is released while a network runs.
+docs/use/model-folders.md describes the folder. Any number of threads may run a network at the same
+time. The GIL is released while a network runs.
 
 Args:
     folder: The model folder, a path.
     device: "cpu", "cuda" or, for example, "cuda:1".
     threads: The largest number of CPU threads. 0: the environment variable CONVOY_NUM_THREADS or,
         if it is not set, every core that the process may use.
-    batch: The number of images that layers outside the spike kernels compute at the same time.
-        Memory grows with it; results do not depend on it.
+    batch: The largest number of images that layers outside the spike kernels compute at the same
+        time; memory grows with the images of a run up to it, and results do not depend on it. 0: at
+        most 256, and fewer if two neighbouring layers would take more than 256 MiB, or an eighth of
+        a GPU's memory.
     spike_kernels: Use the kernels for inputs of 0 and 1 for the layers that they take. False:
         every layer is a plan.
     weights: "f32": weights as they are. "f16": each weight is rounded to an f16 number first.
@@ -284,7 +286,7 @@ Returns:
 
 Raises:
     InvalidOperand: The array has a wrong shape, type, device or strides.
-    Busy: Another run of this network is computing.
+    Busy: 64 runs of this network are under way.
     DeviceError: The GPU or its driver failed.
     OutOfMemory: Memory for the run could not be allocated.
 )";
@@ -303,7 +305,7 @@ Returns:
 Raises:
     InvalidOperand: The array has a wrong shape, type, device or strides, or the last layer does
         not give one value per class.
-    Busy: Another run of this network is computing.
+    Busy: 64 runs of this network are under way.
     DeviceError: The GPU or its driver failed.
     OutOfMemory: Memory for the run could not be allocated.
 )";
@@ -334,7 +336,7 @@ Returns:
 
 Raises:
     InvalidOperand: The array has a wrong shape, type, device or strides.
-    Busy: Another run of this network is computing.
+    Busy: 64 runs of this network are under way.
 )";
 
 constexpr const char* document_of_network_run =
@@ -351,7 +353,7 @@ Args:
 
 Raises:
     InvalidOperand: An array has a wrong shape, type, device or strides.
-    Busy: Another run of this network is computing.
+    Busy: 64 runs of this network are under way.
     DeviceError: The GPU or its driver failed.
     OutOfMemory: Memory for the run could not be allocated.
 

@@ -7,13 +7,10 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "core/gpu.hpp"
-#include "core/gpu_async.hpp"
 #include "core/printable.hpp"
 #include "documents.hpp"
 #include "errors.hpp"
@@ -33,19 +30,6 @@ struct PythonNetwork {
 
   Network network;
   Device device;
-  // What lies between layers is the network's own, so that on a GPU a run follows the one before
-  // it, whatever their streams. Held while a run is enqueued.
-  struct Order {
-    std::mutex mutex;
-    std::optional<gpu::Event> done;
-  };
-  std::unique_ptr<Order> order = std::make_unique<Order>();
-
-  /// Until the last run has been computed. Without the GIL. Throws Error.
-  void wait() const {
-    const std::lock_guard<std::mutex> lock(order->mutex);
-    if (order->done) order->done->wait();
-  }
 };
 
 NetworkOptions options_of(const std::string& device, int threads, Index batch, bool spike_kernels,
@@ -139,26 +123,7 @@ void compute(const PythonNetwork& self, const Images& images, const TensorView& 
   Status status;
   {
     const Released released;
-    const bool on_gpu = self.device.kind == DeviceKind::cuda;
-    PythonNetwork::Order& order = *self.order;
-    const std::unique_lock<std::mutex> lock(order.mutex, std::try_to_lock);
-    if (on_gpu && lock.owns_lock() && gpu::is_captured(self.device, images.stream))
-      status = {StatusCode::invalid_operand,
-                "stream: it is being captured in a CUDA graph, but the network keeps values "
-                "between layers in its own memory, which a graph could write to while another run "
-                "uses it. Run it outside the capture."};
-    else if (on_gpu && !lock.owns_lock())
-      status = {StatusCode::busy,
-                "network: another thread is running it; expected one run at a time. Wait for that "
-                "run, or make a network for each thread."};
-    else {
-      if (order.done) order.done->hold_back(images.stream);
-      status = self.network.run(images.array.view, logits, labels, images.stream);
-      if (on_gpu && status.ok()) {
-        if (!order.done) order.done.emplace(self.device);
-        order.done->record(images.stream);
-      }
-    }
+    status = self.network.run(images.array.view, logits, labels, images.stream);
     // JAX knows nothing of the stream.
     if (status.ok() && self.device.kind == DeviceKind::cuda &&
         images.array.type->maker == Maker::jax)
@@ -200,7 +165,6 @@ std::vector<double> profile(const PythonNetwork& self, nb::handle images) {
   take_images(self, array, images, {});
   std::vector<double> seconds;
   const Released released;
-  self.wait();
   const Status status = self.network.profile(array.view, seconds);
   const nb::gil_scoped_acquire acquired;
   raise_unless_ok(status);
@@ -249,13 +213,12 @@ void define_network(nb::module_& module) {
                      options_of(device, threads, batch, spike_kernels, weights, openmp)));
           },
           nb::arg("folder"), nb::kw_only(), nb::arg("device") = "cpu", nb::arg("threads") = 0,
-          nb::arg("batch") = 256, nb::arg("spike_kernels") = true, nb::arg("weights") = "f32",
+          nb::arg("batch") = 0, nb::arg("spike_kernels") = true, nb::arg("weights") = "f32",
           nb::arg("openmp") = false, nb::sig(signature_of_network))
       .def_static("from_text", &from_text, nb::arg("text"), nb::arg("parameters"), nb::kw_only(),
                   nb::arg("name") = "network", nb::arg("device") = "cpu", nb::arg("threads") = 0,
-                  nb::arg("batch") = 256, nb::arg("spike_kernels") = true,
-                  nb::arg("weights") = "f32", nb::arg("openmp") = false,
-                  nb::sig(signature_of_from_text), document_of_from_text)
+                  nb::arg("batch") = 0, nb::arg("spike_kernels") = true, nb::arg("weights") = "f32",
+                  nb::arg("openmp") = false, nb::sig(signature_of_from_text), document_of_from_text)
       .def("__repr__",
            [](const PythonNetwork& self) {
              const NetworkText& text = self.network.text();
@@ -288,7 +251,6 @@ void define_network(nb::module_& module) {
           "warm",
           [](const PythonNetwork& self, Index n) {
             const Released released;
-            self.wait();
             self.network.warm(n);
           },
           nb::arg("n"), document_of_warm)

@@ -147,12 +147,12 @@ class Check {
     std::vector<float> mean;  // [N,classes]
     std::vector<std::int32_t> labels;
   };
-  Outputs outputs_of(const Tensor& y) const {
+  Outputs outputs_of(const Tensor& y) {
     const Index steps = y.view().shape[0], classes = y.view().shape[4];
     Outputs outputs{std::vector<float>(static_cast<std::size_t>(n_ * classes)),
                     std::vector<std::int32_t>(static_cast<std::size_t>(n_))};
-    network::mean_and_labels(DType::f32, y.data<float>(), steps, n_, classes, outputs.mean.data(),
-                             outputs.labels.data());
+    network::mean_and_labels(threads_, DType::f32, y.data<float>(), steps, n_, classes,
+                             outputs.mean.data(), outputs.labels.data());
     return outputs;
   }
 

@@ -39,8 +39,8 @@ Tensor tensor_of(const std::vector<double>& values, const std::vector<Index>& sh
 }  // namespace
 
 Tensor first_input(const NetworkText& text, const TensorView& images, Threads& threads) {
-  const network::Conversion conversion(text);
   Tensor x(DType::f32, {1, images.shape[0], text.h, text.w, text.c});
+  const network::Conversion conversion({text.mean, text.std}, text.dtype, text.c);
   conversion.run(threads, x.elements(), images.data, x.data<float>());
   return x;
 }

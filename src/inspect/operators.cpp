@@ -1,112 +1,56 @@
 #include "inspect/operators.hpp"
 
+#include <algorithm>
 #include <map>
-#include <set>
 
-#include "convoy/tensor.hpp"
-#include "core/stage_text.hpp"
+#include "graph/passes.hpp"
+#include "graph/stage_of.hpp"
 
 namespace convoy::inspect {
 namespace {
 
-/// Names of operators that are called after what they do.
-class Names {
- public:
-  explicit Names(const network::Graph& graph) {
-    for (const network::Layer& layer : graph.layers) taken_.insert(layer.name);
-  }
-  std::string next(const std::string& word) {
-    for (;;) {
-      std::string name = word + std::to_string(++count_[word]);
-      if (!taken_.contains(name)) return name;
+using graph::Graph;
+using graph::Node;
+using graph::ValueId;
+
+OperatorKind kind_of(const Node& node, const Stage& stage) {
+  if (const auto* activate = node.as<graph::Activate>())
+    return activate->act.is_neuron() ? OperatorKind::neuron : OperatorKind::activation;
+  if (node.as<graph::MaxPool>()) return OperatorKind::pool;
+  const bool vector = stage.h == 1 && stage.w == 1 && stage.r == 1 && stage.s == 1;
+  return vector ? OperatorKind::linear : OperatorKind::conv;
+}
+
+/// Which operator gives each value.
+using Givers = std::map<ValueId, std::size_t>;
+
+/// The operators whose outputs, side by side, are the value; none: it comes from the images.
+std::vector<std::size_t> inputs_of(const Graph& graph, const Givers& givers, ValueId id) {
+  if (const auto giver = givers.find(id); giver != givers.end()) return {giver->second};
+  std::vector<std::size_t> all;
+  for (const Node& node : graph.nodes) {
+    if (node.out != id || node.as<graph::Normalise>()) continue;
+    for (const ValueId part : node.in) {  // of a concatenation, or of what is flattened
+      const std::vector<std::size_t> inputs = inputs_of(graph, givers, part);
+      all.insert(all.end(), inputs.begin(), inputs.end());
     }
   }
-  std::string alone(const std::string& word) { return taken_.contains(word) ? next(word) : word; }
-
- private:
-  std::set<std::string> taken_;
-  std::map<std::string, int> count_;
-};
-
-std::string word_of(const Activation& act) {
-  if (act.kind == Activation::Kind::relu6) return "relu";
-  return std::string(name_of(act.kind));
+  return all;
 }
 
-/// The layer's convolution alone, by an arithmetic that the whole layer may have too.
-Operator sums_of(network::Layer& layer, bool reads_timed) {
+Operator operator_of(const Graph& graph, const Node& node, const Stage& stage,
+                     const Givers& givers) {
   Operator op;
-  op.name = layer.name;
-  op.stage = layer.stage;
-  op.stage.act = no_act;
-  op.stage.soft = op.stage.hold = false;
-  op.stage.t = 1;
-  op.stage.pool.reset();
-  op.stage.strict = layer.stage.exact();
-  const Stage& s = op.stage;
-  if (s.h == 1 && s.w == 1 && s.r == 1 && s.s == 1) op.kind = OperatorKind::linear;
-  op.w = layer.weights.w;
-  op.bias = layer.weights.bias;
-  op.reads_timed = op.timed = reads_timed;
+  op.name = node.name;
+  op.stage = stage.normalised();
+  op.kind = kind_of(node, op.stage);
+  std::vector<float> ones;
+  op.w = graph::weights_of(graph, node, ones);
+  if (const std::vector<float>* bias = graph::bias_of(graph, node)) op.bias = *bias;
+  op.inputs = inputs_of(graph, givers, node.in[0]);
+  op.reads_timed = graph.input(node, 0).timed;
+  op.timed = graph.output(node).timed;
   return op;
-}
-
-/// What follows on [h,w,c], as a stage that changes no value before it.
-Operator follower(std::string name, OperatorKind kind, Index h, Index w, Index c) {
-  Operator op;
-  op.name = std::move(name);
-  op.kind = kind;
-  op.stage = {.h = h, .w = w, .c = c, .k = c, .r = 1, .s = 1, .groups = c};
-  op.w.assign(static_cast<std::size_t>(c), 1.0F);
-  return op;
-}
-
-void append(Operators& to, Operator op, std::vector<std::size_t> inputs) {
-  op.inputs = std::move(inputs);
-  op.gives = to.all.size();
-  op.stage = op.stage.normalised();
-  to.all.push_back(std::move(op));
-}
-
-void add_layer(Operators& to, Names& names, network::Layer& layer, std::size_t number,
-               const std::vector<std::size_t>& inputs, bool reads_timed) {
-  Stage stage = layer.stage;
-  stage.n = 1;
-  layer.stage = stage;
-  append(to, sums_of(layer, reads_timed), inputs);
-  Stage without_pool = stage;
-  without_pool.pool.reset();
-  const Shapes plane = shapes_of(without_pool);
-  const bool neuron = stage.act.is_neuron();
-  if (!(stage.act == no_act)) {
-    Operator op = follower(names.next(word_of(stage.act)),
-                           neuron ? OperatorKind::neuron : OperatorKind::activation, plane.p,
-                           plane.q, stage.k);
-    op.stage.act = stage.act;
-    op.stage.soft = stage.soft;
-    op.stage.t = stage.t;
-    op.stage.hold = stage.hold;
-    op.reads_timed = reads_timed;
-    op.timed = layer.timed;
-    append(to, std::move(op), {to.all.size() - 1});
-  }
-  if (stage.pool) {
-    Operator op = follower(names.next("pool"), OperatorKind::pool, plane.p, plane.q, stage.k);
-    op.stage.pool = stage.pool;
-    op.reads_timed = op.timed = layer.timed;
-    append(to, std::move(op), {to.all.size() - 1});
-  }
-  Operator block;
-  block.name = "fuse" + std::to_string(number + 1);
-  block.kind = to.all.back().kind;
-  block.stage = stage.normalised();
-  block.w = std::move(layer.weights.w);
-  block.bias = std::move(layer.weights.bias);
-  block.inputs = inputs;
-  block.gives = to.all.size() - 1;
-  block.reads_timed = reads_timed;
-  block.timed = layer.timed;
-  to.blocks.push_back(std::move(block));
 }
 
 }  // namespace
@@ -117,18 +61,34 @@ std::string_view to_text(OperatorKind kind) {
 }
 
 Operators operators_of(network::Model model) {
-  network::Graph graph = network::graph_of(model.text, std::move(model.weights), 1);
+  const Graph plain = graph::order_columns(graph::fold_batchnorm(std::move(model.graph)));
+  const Graph fused = graph::fuse(plain, [](const Stage&) { return true; });
   Operators result;
   result.text = std::move(model.text);
-  Names names(graph);
-  for (std::size_t i = 0; i < graph.layers.size(); ++i) {
-    std::vector<std::size_t> inputs;
-    for (const Index input : graph.layers[i].inputs)
-      if (input != network::network_input)
-        inputs.push_back(result.blocks[static_cast<std::size_t>(input)].gives);
-    add_layer(result, names, graph.layers[i], i, inputs, graph.reads_timed(i));
+  Givers givers;
+  std::map<std::string, std::size_t> numbers;
+  for (const Node& node : plain.nodes) {
+    if (node.as<graph::MeanOfSteps>()) result.mean = node.name;
+    const std::optional<Stage> stage = graph::stage_of(plain, node);
+    if (!stage) continue;
+    Operator op = operator_of(plain, node, *stage, givers);
+    op.gives = result.all.size();
+    givers[node.out] = numbers[node.name] = op.gives;
+    result.all.push_back(std::move(op));
   }
-  if (result.all.back().timed && result.steps() > 1) result.mean = names.alone("mean");
+  for (const Node& node : fused.nodes) {
+    const auto* block = node.as<graph::Fused>();
+    if (!block) continue;
+    const std::size_t first = numbers.at(node.parts.front());
+    Operator op = operator_of(fused, node, block->stage, {});
+    op.name = "fuse" + std::to_string(result.blocks.size() + 1);
+    op.inputs = result.all[first].inputs;
+    op.gives = numbers.at(node.parts.back());
+    op.kind = result.all[op.gives].kind;
+    // The sums alone, by an arithmetic that the whole layer may have too.
+    result.all[first].stage.strict = block->stage.exact();
+    result.blocks.push_back(std::move(op));
+  }
   return result;
 }
 

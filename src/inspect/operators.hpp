@@ -1,4 +1,4 @@
-// The operators of a network: what each layer does, taken apart. A layer `conv1
+// The operators of a network, its graph before `fuse` and behind it: a layer `conv1
 // ...+bias+if(1)+max2` is a convolution, a neuron and a pool. Each is a stage, so that a plan and
 // the oracle can compute it alone.
 #pragma once
@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "network/graph.hpp"
+#include "network/load.hpp"
 
 namespace convoy::inspect {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <iterator>
 
-#include "network/program.hpp"
+#include "network/impl.hpp"
 #include "plan/operands.hpp"
 
 namespace convoy {
@@ -43,22 +43,29 @@ std::string check_memory(std::initializer_list<Given> all, Device device) {
 
 std::string Network::Impl::check(const Operands& operands) const {
   const auto& [images, logits, labels] = operands;
-  const bool values = text.dtype == DType::u8 && images.dtype == DType::f32;
-  const bool vectors = text.h == 1 && text.w == 1;
-  const bool fits = images.rank == 2 ? vectors && images.shape[1] == text.c
-                                     : (images.rank == 4 || (images.rank == 3 && text.c == 1)) &&
-                                           images.shape[1] == text.h && images.shape[2] == text.w &&
-                                           (images.rank == 3 || images.shape[3] == text.c);
-  const bool shape = (images.dtype == text.dtype || values) && images.contiguous() && fits &&
+  if (inputs.size() != 1 || outputs.size() != 1 || output().timed)
+    return fmt::format(
+        "images, logits and labels are of networks with one input and one output "
+        "without time steps; this one has {} and {}. Run it with named tensors.",
+        inputs.size(), outputs.size());
+  const graph::Value& in = input();
+  const Index h = in.h(), w = in.w(), c = in.channels();
+  const bool values = in.type == DType::u8 && images.dtype == DType::f32;
+  const bool vectors = h == 1 && w == 1;
+  const bool fits = images.rank == 2 ? vectors && images.shape[1] == c
+                                     : (images.rank == 4 || (images.rank == 3 && c == 1)) &&
+                                           images.shape[1] == h && images.shape[2] == w &&
+                                           (images.rank == 3 || images.shape[3] == c);
+  const bool shape = (images.dtype == in.type || values) && images.contiguous() && fits &&
                      (images || images.shape[0] == 0);
   if (!shape)
     return fmt::format(
         "images: {}, expected {}[N,{},{},{}]{}, dense{}. Copy them into such an array.",
-        describe(images), to_text(text.dtype), text.h, text.w, text.c,
-        vectors       ? fmt::format(" (or [N,{}])", text.c)
-        : text.c == 1 ? " (or without the last axis)"
-                      : "",
-        text.dtype == DType::u8 ? ", or f32 of that shape, normalised" : "");
+        describe(images), to_text(in.type), h, w, c,
+        vectors  ? fmt::format(" (or [N,{}])", c)
+        : c == 1 ? " (or without the last axis)"
+                 : "",
+        in.type == DType::u8 ? ", or f32 of that shape, normalised" : "");
   if (values && images && !(images.device == Device{}))
     return fmt::format(
         "images: {}, expected u8, because f32 images for this network are converted back to u8 on "
@@ -66,18 +73,19 @@ std::string Network::Impl::check(const Operands& operands) const {
         describe(images));
   const Index n = images.shape[0];
   if (logits && (logits.dtype != DType::f32 || logits.rank != 2 || logits.shape[0] != n ||
-                 logits.shape[1] != classes || !logits.contiguous()))
-    return fmt::format("logits: {}, expected f32[{},{}], dense.", describe(logits), n, classes);
-  const Shapes end = shapes_of(graph.layers.back().stage);
-  if (labels && (end.out_h != 1 || end.out_w != 1))
+                 logits.shape[1] != classes() || !logits.contiguous()))
+    return fmt::format("logits: {}, expected f32[{},{}], dense.", describe(logits), n, classes());
+  const graph::Value& end = output();
+  if (labels && (end.h() != 1 || end.w() != 1))
     return fmt::format(
         "labels: the output of the last layer is {}x{}x{}, expected 1x1 with one channel per "
         "class. End the network with flatten and a linear layer, or ask for logits only.",
-        end.out_h, end.out_w, graph.layers.back().stage.k);
+        end.h(), end.w(), end.channels());
   if (labels && (labels.dtype != DType::i32 || labels.rank != 1 || labels.shape[0] != n ||
                  !labels.contiguous()))
     return fmt::format("labels: {}, expected i32[{}], dense.", describe(labels), n);
-  return check_memory({{"images", images}, {"logits", logits}, {"labels", labels}}, machine.device);
+  return check_memory({{"images", images}, {"logits", logits}, {"labels", labels}},
+                      program.machine.device);
 }
 
 }  // namespace convoy

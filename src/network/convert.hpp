@@ -5,19 +5,19 @@
 
 #include "convoy/network.hpp"
 #include "core/threads.hpp"
+#include "graph/graph.hpp"
 
 namespace convoy::network {
 
 /// x' of every pixel value and channel, [C][256], by PyTorch's own operations in fp32:
 /// (u/255 - mean) / std.
-std::vector<float> values_of_pixels(const NetworkText& text);
+std::vector<float> values_of_pixels(const graph::Normalise& by, Index channels);
 
 /// How images become what the first layer reads.
 class Conversion {
  public:
-  explicit Conversion(const NetworkText& text);
-  /// False: the images are read as they are.
-  bool needed() const { return pixels_ || normalises_; }
+  /// Of images of this type, u8 or f32.
+  Conversion(const graph::Normalise& by, DType type, Index channels);
   bool of_pixels() const { return pixels_; }
   const std::vector<float>& values() const { return values_; }  // [C][256]
   const std::vector<float>& mean() const { return mean_; }      // [C]
@@ -29,14 +29,14 @@ class Conversion {
 
  private:
   Index channels_;
-  bool pixels_, normalises_;
+  bool pixels_;
   std::vector<float> values_, mean_, std_;
 };
 
 /// The mean over the steps of [steps][n][classes], summed in their order, in fp32, to mean
 /// [n][classes]; with labels the index of each largest value, the first of equals. Either may be
 /// null.
-void mean_and_labels(DType type, const void* outputs, Index steps, Index n, Index classes,
-                     float* mean, std::int32_t* labels);
+void mean_and_labels(Threads& threads, DType type, const void* outputs, Index steps, Index n,
+                     Index classes, float* mean, std::int32_t* labels);
 
 }  // namespace convoy::network

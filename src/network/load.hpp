@@ -1,38 +1,29 @@
-// The weights of a network, in the order that kernels want.
+// From the text of a network and its parameters to a graph.
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "convoy/network.hpp"
+#include "graph/graph.hpp"
 #include "io/weights.hpp"
 
 namespace convoy::network {
 
-struct LayerWeights {
-  std::vector<float> w;     // [K,R,S,C/groups]; after flatten [K,H,W,C], the columns' order of NHWC
-  std::vector<float> bias;  // [K]; empty without the rider
-};
-
 /// What a network is made of.
 struct Model {
   NetworkText text;
-  std::vector<LayerWeights> weights;  // of each layer; none of flatten
+  graph::Graph graph;  // of plain operators, as the lines say
 };
 
-/// Reads every parameter of the network (flatten layers get none), puts filters from PyTorch's
-/// (K,C,R,S) into (K,R,S,C) and folds batch-norms. Throws Error naming parameter, count and
+/// Reads every parameter of a text that was parsed or completed, and puts filters from PyTorch's
+/// [K,C,R,S] into [K,R,S,C]. The values and nodes are called as `convoy check` names them: the sums
+/// of a layer have the layer's name; what follows them is called after what it does, with a number
+/// that counts in the network (relu1, if1, pool1). Throws Error naming parameter, count and
 /// meaning.
-std::vector<LayerWeights> load_weights(const NetworkText& network, io::ParameterSource& parameters);
+graph::Graph read_graph(const NetworkText& text, io::ParameterSource& parameters);
 
 /// A model folder: network.txt and its parameters. With `steps` it runs so many time steps,
 /// whatever the text says. Throws Error for a file that is missing or wrong.
 Model read_model(const std::string& folder, Index steps = 0);
-
-/// [h,w,c] of what `flatten` layer i gets; the linear layer behind it has h*w*c columns.
-struct Plane {
-  Index h = 0, w = 0, c = 0;
-};
-Plane plane_before(const NetworkText& network, std::size_t i);
 
 }  // namespace convoy::network

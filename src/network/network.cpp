@@ -1,7 +1,7 @@
 #include "convoy/network.hpp"
 
 #include "core/failure.hpp"
-#include "network/program.hpp"
+#include "network/impl.hpp"
 
 namespace convoy {
 
@@ -16,6 +16,7 @@ Network::Network(const NetworkText& text, const NetworkParameters& parameters,
 } catch (...) {
   rethrow_as_error();
 }
+Network::Network(std::unique_ptr<Impl> made) : impl_(std::move(made)) {}
 Network::~Network() = default;
 Network::Network(Network&&) noexcept = default;
 Network& Network::operator=(Network&&) noexcept = default;
@@ -29,20 +30,30 @@ const Network::Impl& Network::impl() const {
   return *impl_;
 }
 
+const std::vector<Port>& Network::inputs() const {
+  return impl().inputs;
+}
+const std::vector<Port>& Network::outputs() const {
+  return impl().outputs;
+}
 const NetworkText& Network::text() const {
-  return impl().text;
+  if (!impl().text)
+    throw Error(
+        "text: this Network was made by a GraphBuilder, expected one of a network.txt. "
+        "Look at inputs(), outputs() and layers().");
+  return *impl().text;
 }
 Index Network::classes() const {
-  return impl().classes;
+  return impl().classes();
 }
 Index Network::parameters() const {
-  return impl().parameters;
+  return impl().program.parameters;
 }
 int Network::threads() const {
-  return impl().threads->count();
+  return impl().program.threads->count();
 }
 const std::vector<LayerReport>& Network::layers() const {
-  return impl().reports;
+  return impl().program.reports;
 }
 
 Status Network::run(const TensorView& images, const TensorView& logits, const TensorView& labels,
@@ -55,10 +66,19 @@ Status Network::run(const TensorView& images, const TensorView& logits, const Te
   }
 }
 
+Status Network::run(std::span<const NamedView> inputs, std::span<const NamedView> outputs,
+                    Stream stream) const noexcept {
+  try {
+    return impl_ ? impl_->run(inputs, outputs, stream) : Status(StatusCode::moved_from, moved_from);
+  } catch (...) {
+    return current_failure();
+  }
+}
+
 Status Network::profile(const TensorView& images, std::vector<double>& seconds,
                         std::vector<LayerSpan>* spans) const try {
-  seconds.resize(impl().reports.size(), 0.0);
-  Impl::Times times{.seconds = seconds.data(), .spans = spans};
+  seconds.resize(impl().program.reports.size(), 0.0);
+  network::Times times{.seconds = seconds.data(), .spans = spans};
   return impl().run({images, {}, {}}, &times, {});
 } catch (...) {
   rethrow_as_error();

@@ -28,7 +28,24 @@ std::vector<float> values_of(const TensorView& view) {
   return values;
 }
 
+bool is_number(DType type) {
+  return type == DType::f32 || type == DType::f16 || type == DType::bf16;
+}
+
 }  // namespace
+
+std::vector<float> numbers_of(const TensorView& view, const std::string& name) {
+  if (!view || !is_number(view.dtype))
+    throw Error(fmt::format("{}: found {}, expected f32, f16 or bf16", name, describe(view)));
+  if (!(view.device == Device{}))
+    throw Error(fmt::format("{}: it is on {}, expected the host. Copy it there first.", name,
+                            to_text(view.device)));
+  check_aligned(name, view).or_throw();
+  check_reach(name, view);
+  std::vector<float> values = values_of(view);
+  io::expect_finite(values, name);
+  return values;
+}
 
 std::string ParameterViews::name_of(const std::string& parameter) const {
   return fmt::format("parameter \"{}\"", printable(parameter));
@@ -47,21 +64,12 @@ std::vector<float> ParameterViews::read(const std::string& parameter,
   const TensorView dense(nullptr, DType::f32, shape);
   const bool fits = view.rank == dense.rank &&
                     std::equal(shape.begin(), shape.end(), view.shape.begin()),
-             flat = view.rank == 1 && view.shape[0] == dense.elements(),
-             number =
-                 view.dtype == DType::f32 || view.dtype == DType::f16 || view.dtype == DType::bf16;
-  if (!view || !number || !(fits || flat))
+             flat = view.rank == 1 && view.shape[0] == dense.elements();
+  if (!view || !is_number(view.dtype) || !(fits || flat))
     throw Error(
         fmt::format("{}: found {}, expected {}, or f16 or bf16, or flattened in that order.", name,
                     describe(view), expected));
-  if (!(view.device == Device{}))
-    throw Error(fmt::format("{}: it is on {}, expected the host. Copy it there first.", name,
-                            to_text(view.device)));
-  check_aligned(name, view).or_throw();
-  check_reach(name, view);
-  std::vector<float> values = values_of(view);
-  io::expect_finite(values, name);
-  return values;
+  return numbers_of(view, name);
 }
 
 }  // namespace convoy::network

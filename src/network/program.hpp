@@ -1,165 +1,119 @@
-// What a loaded network holds: its layers cut into steps, and the memory between them. build.cpp
-// makes it, run.cpp runs it, trace.cpp keeps what each layer gives.
+// A network that can run: its graph cut into steps, each bound to a kernel or a pass, with packed
+// weights, and where each value lies. Immutable: any number of contexts (network/context.hpp) run
+// it at the same time. build.cpp makes it.
 #pragma once
 
-#include <chrono>
 #include <memory>
+#include <variant>
 #include <vector>
 
 #include "convoy/network.hpp"
-#include "core/process.hpp"
+#include "graph/graph.hpp"
 #include "network/convert.hpp"
-#include "network/graph.hpp"
-#include "network/host_path.hpp"
 #include "network/memory_plan.hpp"
-#include "network/pixels_of_values.hpp"
 #include "plan/bound.hpp"
 
-namespace convoy {
+namespace convoy::network {
 
-struct Network::Impl {
-  /// One of several tensors that a step reads, put side by side before it runs.
-  struct Part {
-    Index tensor = 0, channels = 0, before = 0;  // its number, its channels, and those before it
-    Index all = 0;                               // channels of all parts
-    Index pixels = 0;                            // of one image, over all its steps
-  };
-  /// Layers [first, first + count), bound to one kernel.
-  struct Step {
-    std::size_t first = 0, count = 1;
-    std::unique_ptr<Bound> bound;
-    std::vector<Tensor> bias;  // of each layer, on the device; empty where folded or without
-    Index fold = 1;            // steps that a plan sees as further images, where it has no neuron
-    bool mean = false;         // its output is the mean over the steps already
-    bool timed = false;        // its output differs from step to step
-    Index values = 0;          // of its output, of one image and step
-    Index in = 0, out = 0;     // numbers of tensors; 0 is the input of the first step
-    std::vector<Part> parts;   // what `in` is put together from; empty: it is one step's output
-    /// One step a layer, with the same bits: for a kernel that keeps nothing of what lies between.
-    std::vector<Step> apart;
-    mutable std::vector<StageArgs> later;  // of a run: those of the layers behind the first
-  };
-
-  /// What a caller gives; checked.
-  struct Operands {
-    const TensorView &images, &logits, &labels;
-  };
-  /// Where means and labels go, or null. The last two: a GPU's kernels may write there.
-  struct Outputs {
-    float* mean = nullptr;
-    std::int32_t* labels = nullptr;
-    bool mean_there = true, labels_there = true;
-  };
-
-  /// What `profile` asks a run for.
-  struct Times {
-    double* seconds = nullptr;                // of each layer, summed over threads
-    std::vector<LayerSpan>* spans = nullptr;  // null: not wanted
-    std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
-  };
-
-  NetworkText text;
-  NetworkOptions options;
-  Machine machine;
-  network::Graph graph;
-  network::Conversion conversion;
-  network::PixelsOfValues pixels_of_values;
-  std::vector<Step> steps;
-  std::vector<LayerReport> reports;
-  std::shared_ptr<Threads> threads;  // of the host: conversions, and all kernels on the CPU
-  Index classes = 0, parameters = 0, input_values = 0;
-  /// The first step reads the images as they come, u8 too.
-  bool reads_images = false;
-  /// All of it is one step that takes any number of images at once.
-  bool any_n = false;
-  /// Images of one pass through the steps, at most; `any_n` takes more.
-  Index at_once = 1;
-
-  network::MemoryPlan memory_plan;
-  mutable Tensor memory;  // of all tensors between steps, on the device
-  // Of the step that runs, on a GPU: runs follow each other, on whatever stream, and so do steps.
-  // On the CPU a step's plan has its own.
-  mutable Tensor workspace;
-  mutable Tensor device_outputs;  // mean and labels of a batch, on a GPU
-  Tensor device_tables;           // values of pixels [C][256], or mean and std [2][C], on a GPU
-  // Made by the first run that needs them.
-  mutable std::unique_ptr<network::HostPath> host_path;  // of a GPU
-  mutable Tensor own_pixels;                             // of a chunk of values, on the CPU
-  mutable std::vector<std::uint8_t> are_pixels;          // whether those of an image are
-  // In page-locked memory, all there: the images of a small run from the host.
-  mutable const void* staged = nullptr;
-  mutable std::unique_ptr<Impl> of_values;  // the same layers, for x' that are no pixels' values
-  mutable Claim busy;
-
-  Impl(network::Model model, const NetworkOptions& options_);
-  Impl(NetworkText text_, const NetworkOptions& options_, network::Graph graph_);
-  /// Throws Error also where memory runs out.
-  static std::unique_ptr<Impl> make(const std::string& folder, const NetworkOptions& options);
-  static std::unique_ptr<Impl> make(const NetworkText& text, const NetworkParameters& parameters,
-                                    const NetworkOptions& options);
-
-  bool on_gpu() const { return machine.device.kind == DeviceKind::cuda; }
-  const network::Layer& layer(std::size_t i) const { return graph.layers[i]; }
-  const Step& last() const { return steps.back(); }
-  Index steps_of(const Step& step) const { return step.timed ? graph.steps : 1; }
-
-  // Building.
-  void build(bool images_as_they_are);
-  PlanOptions plan_options() const;
-  std::size_t row_from(std::size_t first) const;
-  OwnedChain chain_of(std::size_t first, std::size_t count, bool images_as_they_are) const;
-  Step make_step(const OwnedChain& chain, std::size_t first, std::string_view kernel) const;
-  std::vector<float> values_of_first() const;
-  std::vector<Parameters> parameters_of(const Step& step, const std::vector<float>& values) const;
-  void report(const Step& step, const std::string& why);
-  Index tensor_of(Index number) const;
-  void lay_out_memory();
-  void find_input(std::size_t i, std::vector<network::Lifetime>& lives);
-
-  // Running. Pointers are on the network's device unless they say host.
-  class HostRun;
-  std::string check(const Operands& operands) const;
-  /// Images that are x' in place of pixels.
-  bool of_other_type(const TensorView& images) const { return images.dtype != text.dtype; }
-  /// Such images, where the first step reads pixels.
-  bool turns_back(const TensorView& images) const { return of_other_type(images) && reads_images; }
-  Outputs outputs_at(const Operands& operands, Index first) const;
-  std::byte* tensor(Index number) const;
-  Status run_step(const Step& step, Index n, const void* x, void* y, std::int32_t* labels,
-                  float* const* inner, Times* times, Stream stream) const;
-  /// Waits for the stream, and adds what the step took since `begin`; `adds_seconds`: not only its
-  /// span.
-  void add_since(std::chrono::steady_clock::time_point begin, const Step& step, Index n,
-                 bool adds_seconds, Stream stream, Times& times) const;
-  const void* input_of(const void* images, DType type, Index n, Stream stream) const;
-  void put(const Part& part, Index n, const void* from, void* to, Stream stream) const;
-  void give_outputs(Index n, const Outputs& outputs, Stream stream) const;
-  Status run_chunk(const void* images, DType type, Index n, const Outputs& outputs, Times* times,
-                   Stream stream) const;
-  Status run_there(const Operands& operands, Times* times, Stream stream) const;
-  Status run_by_host(const Operands& operands, Times* times, Stream stream) const;
-  Status run_on_cpu(const Operands& operands, Times* times) const;
-  Status run_odd(const Operands& operands, std::vector<Index> odd, Times* times,
-                 Stream stream) const;
-  Status run(const Operands& operands, Times* times, Stream stream) const;
-  void warm(Index n) const;
-  class Trace;
-  std::vector<Tensor> trace(const TensorView& images) const;
-
-  static constexpr const char* is_running =
-      "this network is running already, expected one run at a time. Load a second Network for a "
-      "second caller.";
-  /// Gives a claim back at the end of a scope.
-  struct Busy {
-    Claim& claim;
-    ~Busy() { claim.give(); }
-  };
+/// Where a value lies: channels [offset, offset + C) of each pixel of a buffer.
+struct Place {
+  std::size_t buffer = graph::no_id;  // none: it never reaches memory
+  Index offset = 0;                   // in channels
+  Index pitch = 0;                    // channels from pixel to pixel
 };
 
-/// Where value `values` of a dense view lies.
-inline const std::byte* bytes_at(const TensorView& view, Index values) {
-  return static_cast<const std::byte*>(view.data) +
-         values * static_cast<Index>(size_of(view.dtype));
-}
+/// Memory that steps read and write.
+struct Buffer {
+  graph::ValueId owner = graph::no_id;  // the value that takes all of it
+  bool of_caller = false;               // it is one of the inputs: a run is given it
+  /// The steps that write it first and read it last; -1: it is there before the first step.
+  Index first = 0, last = 0;
+};
 
-}  // namespace convoy
+/// Turns images into what the network reads: u8 to x', or f32 normalised.
+struct ConvertStep {
+  graph::ValueId x = graph::no_id, y = graph::no_id;
+  Conversion conversion;
+  Tensor device_tables;  // on a GPU: values of pixels [C][256], or mean and std [2][C]
+};
+
+/// Layers [first, first + count), bound to one kernel.
+struct KernelStep {
+  std::size_t first = 0, count = 1;
+  graph::ValueId x = graph::no_id, y = graph::no_id;
+  std::unique_ptr<Bound> bound;
+  std::vector<Tensor> bias;  // of each layer, on the device; empty where folded or without
+  Index fold = 1;            // steps that a plan sees as further images, where it has no neuron
+  bool mean = false;         // y is the mean over the steps
+  /// One step a layer, with the same bits: for a kernel that keeps nothing of what lies between.
+  std::vector<KernelStep> apart;
+};
+
+/// Channels of one value, copied to where others lie: a part of a concatenation, or a slice, if a
+/// kernel on one of its sides takes no slice.
+struct CopyStep {
+  graph::ValueId from = graph::no_id, to = graph::no_id;
+  Index from_channel = 0, to_channel = 0, channels = 0;
+  std::size_t layer = 0;  // the one that waits for it, for profiles
+};
+
+/// The mean over the time steps.
+struct MeanStep {
+  graph::ValueId x = graph::no_id, y = graph::no_id;
+};
+
+using Step = std::variant<ConvertStep, KernelStep, CopyStep, MeanStep>;
+
+struct Program {
+  NetworkOptions options;
+  Machine machine;
+  graph::Graph graph;  // fused
+  std::vector<graph::NodeId> layers;
+  std::vector<LayerReport> reports;  // of each layer
+  Index parameters = 0;
+  std::vector<Step> steps;
+  std::vector<Place> places;  // of each value
+  std::vector<Buffer> buffers;
+  std::shared_ptr<Threads> threads;  // of the host: conversions, and all kernels on the CPU
+  /// The first kernel reads u8 pixels as they come: their values are folded into its weights.
+  bool reads_pixels = false;
+  /// All of it is one step that takes any number of images at once and gives means and labels.
+  bool any_n = false;
+  Index at_once = 1;  // images of one pass through the steps, at most; `any_n` takes more
+
+  bool on_gpu() const { return machine.device.kind == DeviceKind::cuda; }
+  const graph::Node& layer(std::size_t i) const { return graph.nodes[layers[i]]; }
+  const Stage& stage(std::size_t i) const { return layer(i).as<graph::Fused>()->stage; }
+  const graph::Value& value(graph::ValueId id) const { return graph.values[id]; }
+  /// Time steps of a value: T, or 1.
+  Index steps_of(graph::ValueId id) const { return value(id).timed ? graph.steps : 1; }
+  /// Elements of one image of a value, all its steps.
+  Index image_elements(graph::ValueId id) const { return value(id).elements() * steps_of(id); }
+  Size image_bytes(graph::ValueId id) const {
+    return Size(image_elements(id)) * static_cast<Index>(size_of(value(id).type));
+  }
+  /// Whether the value takes all of a buffer, which may then lie in the memory of a caller.
+  bool owns_buffer(graph::ValueId id) const {
+    return places[id].buffer != graph::no_id && buffers[places[id].buffer].owner == id;
+  }
+
+  /// Frees the weights that are packed by now.
+  void forget_weights();
+  /// What the conversion gives, or the first input.
+  graph::ValueId converted_input() const;
+
+  /// The arena of n images: where each buffer and each step's workspace lies in it.
+  struct Arena {
+    std::vector<Index> buffer;     // offsets in bytes
+    std::vector<Index> workspace;  // of each step; -1: it needs none
+    Size bytes;
+  };
+  Arena arena(Index n) const;
+};
+
+/// Throws Error for options that no network takes.
+void check_options(const NetworkOptions& options);
+/// Makes a program of a graph of plain operators. Throws Error, also if memory runs out.
+Program make_program(graph::Graph graph, const NetworkOptions& options);
+
+}  // namespace convoy::network

@@ -10,7 +10,7 @@
 #include "core/gpu.hpp"
 #include "network/copy_past_caches.hpp"
 #include "network/host_path.hpp"
-#include "network/program.hpp"
+#include "network/impl.hpp"
 
 namespace convoy {
 namespace {
@@ -26,29 +26,30 @@ constexpr std::int32_t no_label = -1;
 
 class Network::Impl::HostRun {
  public:
-  HostRun(const Impl& network, const Operands& operands, Times* times, Stream stream)
+  HostRun(const Impl& network, network::Context& context, const Operands& operands,
+          network::Times* times, Stream stream)
       : network_(network),
+        context_(context),
         given_(operands),
         times_(times),
         stream_(stream),
         turns_back_(network.turns_back(operands.images)),
-        type_(turns_back_ ? network.text.dtype : operands.images.dtype),
-        image_bytes_(network.input_values * static_cast<Index>(size_of(type_))),
-        output_bytes_((network.classes + 1) * 4),
-        n_(operands.images.shape[0]) {
-    if (!network.host_path)
-      network.host_path = std::make_unique<network::HostPath>(network.machine.device);
-    path_ = network.host_path.get();
-  }
+        type_(turns_back_ ? network.input().type : operands.images.dtype),
+        image_bytes_(network.input_values() * static_cast<Index>(size_of(type_))),
+        output_bytes_((network.classes() + 1) * 4),
+        n_(operands.images.shape[0]),
+        path_(context.host_path()) {}
 
   /// On return images and outputs of the caller are no longer in use, also where it throws.
   Status run() {
     try {
-      if (from_host_ && network_.any_n && n_ <= small_bytes / std::max(image_bytes_, output_bytes_))
+      if (from_host_ && network_.program.any_n &&
+          n_ <= small_bytes / std::max(image_bytes_, output_bytes_))
         return run_small();
       lay_out();
       if (staging_)
-        network_.threads->for_each(network_.threads->count(), [&](Index, int) { work(); });
+        network_.program.threads->for_each(network_.program.threads->count(),
+                                           [&](Index, int) { work(); });
       else
         run_in_order();
       if (!failed_) {
@@ -97,13 +98,14 @@ class Network::Impl::HostRun {
   }
 
   const Impl& network_;
+  network::Context& context_;
   const Operands& given_;
-  Times* times_;
+  network::Times* times_;
   Stream stream_;
   bool turns_back_;  // values of pixels to pixels
   DType type_;       // of the images as they go to the GPU
   Index image_bytes_, output_bytes_, n_;
-  network::HostPath* path_ = nullptr;
+  network::HostPath& path_;
   const bool from_host_ = given_.images.device == Device{},
              logits_to_host_ = given_.logits && given_.logits.device == Device{},
              labels_to_host_ = given_.labels && given_.labels.device == Device{};
@@ -127,19 +129,20 @@ class Network::Impl::HostRun {
 };
 
 void Network::Impl::HostRun::lay_out() {
-  const bool pinned =
-      from_host_ && !turns_back_ && gpu::is_pinned(network_.machine.device, given_.images.data);
+  const bool pinned = from_host_ && !turns_back_ &&
+                      gpu::is_pinned(network_.program.machine.device, given_.images.data);
   const bool copied = pinned || !from_host_;
-  ring_ = network_.any_n ? network::ring_of_bytes(std::max(image_bytes_, output_bytes_),
-                                                  copied ? copied_chunk_bytes : staged_chunk_bytes)
-                         : network::ring_of_images(image_bytes_, network_.at_once);
+  ring_ = network_.program.any_n
+              ? network::ring_of_bytes(std::max(image_bytes_, output_bytes_),
+                                       copied ? copied_chunk_bytes : staged_chunk_bytes)
+              : network::ring_of_images(image_bytes_, network_.program.at_once);
   chunks_ = network::cut_into_chunks(n_, ring_.images);
   const Index images = ring_.slots * ring_.images;
-  if (from_host_) images_there_ = path_->images(images * image_bytes_);
-  if (turns_back_ || (!copied && ring_.slots > 1)) staging_ = path_->staging(images * image_bytes_);
-  const bool fit = network_.any_n || output_bytes_ <= network::ring_bytes / images;
+  if (from_host_) images_there_ = path_.images(images * image_bytes_);
+  if (turns_back_ || (!copied && ring_.slots > 1)) staging_ = path_.staging(images * image_bytes_);
+  const bool fit = network_.program.any_n || output_bytes_ <= network::ring_bytes / images;
   if ((logits_to_host_ || labels_to_host_) && fit)
-    outputs_here_ = path_->outputs(images * output_bytes_);
+    outputs_here_ = path_.outputs(images * output_bytes_);
   for (std::atomic<Index>& of_slot : left_) of_slot = parts;
 }
 
@@ -149,28 +152,28 @@ Network::Impl::Outputs Network::Impl::HostRun::outputs_of(std::byte* slot, Index
                                                           Index first) const {
   Outputs to = network_.outputs_at(given_, first);
   if (!slot) return to;
-  auto* const mean = reinterpret_cast<float*>(slot);
-  if (logits_to_host_) to.mean = mean;
+  auto* const logits = reinterpret_cast<float*>(slot);
+  if (logits_to_host_) to.logits = logits;
   if (labels_to_host_)
-    to.labels = reinterpret_cast<std::int32_t*>(mean + images * network_.classes);
+    to.labels = reinterpret_cast<std::int32_t*>(logits + images * network_.classes());
   return to;
 }
 
 void Network::Impl::HostRun::hand_out(const Outputs& from, Index first, Index n) const {
   const Outputs to = network_.outputs_at(given_, first);
-  if (logits_to_host_) std::copy_n(from.mean, n * network_.classes, to.mean);
+  if (logits_to_host_) std::copy_n(from.logits, n * network_.classes(), to.logits);
   if (labels_to_host_) std::copy_n(from.labels, n, to.labels);
 }
 
 /// Images [first, end) as they go to the GPU, past the caches.
 void Network::Impl::HostRun::fill(Index first, Index end, std::byte* to) {
-  const Index values = network_.input_values, count = (end - first) * values;
+  const Index values = network_.input_values(), count = (end - first) * values;
   if (!turns_back_) {
     network::copy_past_caches(bytes_at(given_.images, first * values),
                               static_cast<std::size_t>((end - first) * image_bytes_), to);
   } else {
     const auto* const from = static_cast<const float*>(given_.images.data) + first * values;
-    if (!network_.pixels_of_values.run(from, count, reinterpret_cast<std::uint8_t*>(to), true))
+    if (!network_.pixels_of_values->run(from, count, reinterpret_cast<std::uint8_t*>(to), true))
       turn_back(first, end, to);
   }
   network::end_copies_past_caches();
@@ -178,11 +181,11 @@ void Network::Impl::HostRun::fill(Index first, Index end, std::byte* to) {
 
 /// Their values to pixels; those that have others are noted.
 void Network::Impl::HostRun::turn_back(Index first, Index end, std::byte* to) {
-  const Index values = network_.input_values;
+  const Index values = network_.input_values();
   const auto* const from = static_cast<const float*>(given_.images.data);
   for (Index image = first; image < end; ++image, to += image_bytes_) {
-    if (network_.pixels_of_values.run(from + image * values, values,
-                                      reinterpret_cast<std::uint8_t*>(to)))
+    if (network_.pixels_of_values->run(from + image * values, values,
+                                       reinterpret_cast<std::uint8_t*>(to)))
       continue;
     const std::lock_guard<std::mutex> lock(mutex_);
     odd_.push_back(image);
@@ -192,22 +195,20 @@ void Network::Impl::HostRun::turn_back(Index first, Index end, std::byte* to) {
 /// The least latency: no copy, no event. The kernel reads the images from the host and writes what
 /// it finds there.
 Status Network::Impl::HostRun::run_small() {
-  std::byte *const staging = path_->staging(small_bytes), *const here = path_->outputs(small_bytes);
+  std::byte *const staging = path_.staging(small_bytes), *const here = path_.outputs(small_bytes);
   if (turns_back_)
     turn_back(0, n_, staging);
   else
     std::memcpy(staging, given_.images.data, static_cast<std::size_t>(n_ * image_bytes_));
   const Outputs outputs = outputs_of(here, n_, 0);
   if (labels_to_host_) std::fill_n(outputs.labels, n_, no_label);
-  network_.staged = staging;
-  Status status = network_.run_chunk(staging, type_, n_, outputs, times_, stream_);
-  network_.staged = nullptr;
+  Status status = network_.run_chunk(context_, staging, type_, n_, outputs, times_, stream_, true);
   if (!status.ok()) return status;
   // Behind the last label there is nothing to wait for but the end of the kernel.
   if (labels_to_host_ && !logits_to_host_)
     wait_for_labels(outputs.labels);
   else
-    gpu::synchronize(network_.machine.device, stream_);
+    gpu::synchronize(network_.program.machine.device, stream_);
   hand_out(outputs, 0, n_);
   return {};
 }
@@ -218,7 +219,7 @@ void Network::Impl::HostRun::wait_for_labels(std::int32_t* labels) const {
     const std::atomic_ref<std::int32_t> label(labels[i]);
     for (int poll = 1; label.load(std::memory_order_acquire) == no_label; ++poll) {
       if (poll < polls) continue;
-      if (gpu::is_done(network_.machine.device, stream_)) return;
+      if (gpu::is_done(network_.program.machine.device, stream_)) return;
       poll = 0;
     }
   }
@@ -273,36 +274,37 @@ void Network::Impl::HostRun::keep_going(Index under_way) {
   while (enqueued_ < chunks_.count && has_room(enqueued_) &&
          left(enqueued_).load(std::memory_order_acquire) == 0 && !failed_)
     enqueue();
-  while (enqueued_ - retired_ > under_way && path_->computed(ring_.slot(retired_)).reached())
+  while (enqueued_ - retired_ > under_way && path_.computed(ring_.slot(retired_)).reached())
     retire();
 }
 
 /// The next chunk: its copy, and all that the network does.
 void Network::Impl::HostRun::enqueue() {
   const Index k = enqueued_, at = ring_.slot(k), first = chunks_.begin(k), n = chunks_.images(k);
-  const void* x = bytes_at(given_.images, first * network_.input_values);
+  const void* x = bytes_at(given_.images, first * network_.input_values());
   if (from_host_) {
     std::byte* const there = slot(images_there_, k, image_bytes_);
     const bool beside = ring_.slots > 1;
-    const Stream copies = beside ? path_->copies() : stream_;
-    gpu::copy_async(network_.machine.device, there, staging_ ? slot(staging_, k, image_bytes_) : x,
+    const Stream copies = beside ? path_.copies() : stream_;
+    gpu::copy_async(network_.program.machine.device, there,
+                    staging_ ? slot(staging_, k, image_bytes_) : x,
                     static_cast<std::size_t>(n * image_bytes_), copies);
     if (beside) {
-      path_->copied(at).record(copies);
-      path_->copied(at).hold_back(stream_);
+      path_.copied(at).record(copies);
+      path_.copied(at).hold_back(stream_);
     }
     x = there;
   }
   std::byte* const here = outputs_here_ ? slot(outputs_here_, k, output_bytes_) : nullptr;
-  Status status =
-      network_.run_chunk(x, type_, n, outputs_of(here, ring_.images, first), times_, stream_);
+  Status status = network_.run_chunk(context_, x, type_, n, outputs_of(here, ring_.images, first),
+                                     times_, stream_);
   if (!status.ok()) return fail(std::move(status));
-  path_->computed(at).record(stream_);
+  path_.computed(at).record(stream_);
   ++enqueued_;
 }
 
 void Network::Impl::HostRun::wait_for_oldest() {
-  path_->computed(ring_.slot(retired_)).wait();
+  path_.computed(ring_.slot(retired_)).wait();
   retire();
 }
 
@@ -324,22 +326,23 @@ void Network::Impl::HostRun::fail(Status status) {
 
 /// Waits for what still reads and writes the memory of a run that failed.
 void Network::Impl::HostRun::drain() const noexcept {
-  for (const Stream stream : {path_->copies(), stream_}) {
+  for (const Stream stream : {path_.copies(), stream_}) {
     try {
-      gpu::synchronize(network_.machine.device, stream);
+      gpu::synchronize(network_.program.machine.device, stream);
     } catch (...) {
       continue;  // the run's own failure is the one to tell
     }
   }
 }
 
-Status Network::Impl::run_by_host(const Operands& operands, Times* times, Stream stream) const {
-  if (gpu::is_captured(machine.device, stream))
+Status Network::Impl::run_by_host(network::Context& context, const Operands& operands,
+                                  network::Times* times, Stream stream) const {
+  if (gpu::is_captured(program.machine.device, stream))
     return {StatusCode::invalid_operand,
             "the stream is being captured in a CUDA graph, and this run must wait for images or "
             "outputs on the host. Put all of them on " +
-                to_text(machine.device) + "."};
-  HostRun run(*this, operands, times, stream);
+                to_text(program.machine.device) + "."};
+  HostRun run(*this, context, operands, times, stream);
   Status status = run.run();
   return status.ok() ? run_odd(operands, run.odd(), times, stream) : status;
 }

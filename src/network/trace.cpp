@@ -5,99 +5,141 @@
 #include <utility>
 
 #include "math/half.hpp"
-#include "network/program.hpp"
+#include "network/impl.hpp"
 
 namespace convoy {
 
+using network::ConvertStep;
+using network::CopyStep;
+using network::KernelStep;
+using network::Located;
+using network::MeanStep;
+
 class Network::Impl::Trace {
  public:
-  Trace(const Impl& network, Index n) : network_(network), n_(n) {
-    for (const Step& step : network_.steps)
-      for (std::size_t i = step.first; i < step.first + step.count; ++i)
-        outputs_.push_back(output_of(step, i));
+  Trace(const Impl& network, network::Context& context, Index n)
+      : program_(network.program), context_(context), n_(n), values_(program_.places.size()) {
+    pass_.n = n;
+    for (const network::Step& step : program_.steps)
+      if (const auto* kernel = std::get_if<KernelStep>(&step))
+        for (std::size_t i = kernel->first; i < kernel->first + kernel->count; ++i)
+          outputs_.push_back(output_of(*kernel, i));
   }
 
   /// Images of the network's type; the f32 outputs of every layer, on the host.
   std::vector<Tensor> run(const TensorView& images) {
-    results_.push_back(network_.input_of(on_device(images), network_.text.dtype, n_, {}));
-    for (const Step& step : network_.steps) {
-      const void* x = input_of(step);
-      if (step.apart.empty()) {
-        run_whole(step, x);
-      } else {
-        for (const Step& one : step.apart) x = run_kept(one, x, nullptr);
-      }
-      results_.push_back(kept_.back().view().data);
+    context_.reserve(n_);
+    images_ = on_device(images);
+    pass_.inputs = {&images_, 1};
+    values_[program_.graph.inputs[0]] = dense(program_.graph.inputs[0], images_);
+    for (std::size_t i = 0; i < program_.steps.size(); ++i) {
+      context_.use_workspace(i);
+      std::visit([&](const auto& step) { run_step(step); }, program_.steps[i]);
     }
     return std::move(outputs_);
   }
 
  private:
   /// For what layer i, one of the step's, gives.
-  Tensor output_of(const Step& step, std::size_t i) const {
-    const network::Layer& layer = network_.layer(i);
-    const Shapes shapes = shapes_of(layer.stage);
+  Tensor output_of(const KernelStep& step, std::size_t i) const {
     const bool mean = step.mean && i + 1 == step.first + step.count;
-    const Index times = layer.timed && !mean ? network_.graph.steps : 1;
-    return Tensor(DType::f32, {times, n_, shapes.out_h, shapes.out_w, layer.stage.k});
+    const graph::ValueId id = mean ? step.y : program_.layer(i).out;
+    const graph::Value& value = program_.value(id);
+    return Tensor(DType::f32, {program_.steps_of(id), n_, value.h(), value.w(), value.channels()});
   }
 
-  /// On the network's device, kept to the end: a tensor has memory of its own here.
-  void* make(DType type, Index values) {
-    kept_.emplace_back(type, std::vector<Index>{values}, network_.machine.device);
+  Located dense(graph::ValueId id, const void* data) const {
+    return {const_cast<void*>(data), program_.value(id).channels()};
+  }
+  /// Memory of a value's own, kept to the end: nothing is written twice here.
+  Located make(graph::ValueId id) {
+    kept_.emplace_back(program_.value(id).type,
+                       std::vector<Index>{n_ * program_.image_elements(id)},
+                       program_.machine.device);
+    return values_[id] = dense(id, kept_.back().view().data);
+  }
+  /// A flattened image is the image's memory.
+  Located read(graph::ValueId id) {
+    if (values_[id].data) return values_[id];
+    for (const graph::Node& node : program_.graph.nodes)
+      if (node.out == id && node.as<graph::Flatten>())
+        return values_[id] = dense(id, read(node.in[0]).data);
+    return {};
+  }
+  /// A concatenation's memory, made by the first of its parts.
+  Located there(graph::ValueId id) { return values_[id].data ? values_[id] : make(id); }
+
+  const void* on_device(const TensorView& images) {
+    if (!program_.on_gpu() || !(images.device == Device{})) return images.data;
+    kept_.emplace_back(images.dtype, std::vector<Index>{images.elements()},
+                       program_.machine.device);
+    copy_tensor(TensorView(images.data, images.dtype, {images.elements()}), kept_.back());
     return kept_.back().view().data;
   }
 
-  const void* on_device(const TensorView& images) {
-    if (!network_.on_gpu() || !(images.device == Device{})) return images.data;
-    const Index values = n_ * network_.input_values;
-    void* const there = make(network_.text.dtype, values);
-    copy_tensor(TensorView(images.data, network_.text.dtype, {values}), kept_.back());
-    return there;
+  void run_step(const ConvertStep& step) {
+    context_.convert(step, pass_, read(step.x).data, make(step.y).data).or_throw();
+  }
+  void run_step(const CopyStep& step) {
+    context_.copy(step, n_, read(step.from), there(step.to), {}).or_throw();
+  }
+  void run_step(const MeanStep&) {}
+  void run_step(const KernelStep& step) {
+    gather(step.x);
+    if (step.apart.empty()) return run_whole(step);
+    for (const KernelStep& one : step.apart) run_kept(one, nullptr);
   }
 
-  const void* input_of(const Step& step) {
-    if (step.parts.empty()) return results_[static_cast<std::size_t>(step.in)];
-    const Part& any = step.parts.front();
-    void* const all = make(network_.text.layer_type(), n_ * any.pixels * any.all);
-    for (const Part& part : step.parts)
-      network_.put(part, n_, results_[static_cast<std::size_t>(part.tensor)], all, {});
-    return all;
+  /// What a run finds in place as views: parts of a concatenation, a slice.
+  void gather(graph::ValueId id) {
+    if (read(id).data) return;
+    for (const graph::Node& node : program_.graph.nodes) {
+      if (node.out != id) continue;
+      Index before = 0;
+      const auto* slice = node.as<graph::Slice>();
+      for (const graph::ValueId part : node.in) {
+        gather(part);
+        const Index channels = slice ? slice->count : program_.value(part).channels();
+        run_step(CopyStep{part, id, slice ? slice->first : 0, before, channels, 0});
+        before += channels;
+      }
+    }
   }
 
   /// What the step gives, kept there and as the output of its last layer.
-  const void* run_kept(const Step& step, const void* x, float* const* inner) {
+  void run_kept(const KernelStep& step, float* const* inner) {
     Tensor& output = outputs_[step.first + step.count - 1];
-    const Index values = output.elements();
-    void* const y = make(step.mean ? DType::f32 : network_.text.layer_type(), values);
-    network_.run_step(step, n_, x, y, nullptr, inner, nullptr, {}).or_throw();
+    const Located x = read(step.x), y = make(step.y);
+    context_.run_kernel(step, pass_, x, y, inner).or_throw();
     const Tensor here = kept_.back().to({});
-    for (Index v = 0; v < values; ++v)
+    for (Index v = 0; v < output.elements(); ++v)
       output.data<float>()[v] = math::load(here.view().dtype, here.view().data, v);
-    return y;
   }
 
   /// A step whose kernel gives what lies between its layers, too.
-  void run_whole(const Step& step, const void* x) {
+  void run_whole(const KernelStep& step) {
     std::vector<float*> inner;
     std::vector<Tensor> there;  // on a GPU
     for (std::size_t i = 0; i + 1 < step.count; ++i) {
       Tensor& output = outputs_[step.first + i];
-      if (network_.on_gpu())
-        there.push_back(Tensor(DType::f32, {output.elements()}, network_.machine.device));
-      inner.push_back(network_.on_gpu() ? there.back().data<float>() : output.data<float>());
+      if (program_.on_gpu())
+        there.push_back(Tensor(DType::f32, {output.elements()}, program_.machine.device));
+      inner.push_back(program_.on_gpu() ? there.back().data<float>() : output.data<float>());
     }
-    run_kept(step, x, inner.data());
+    run_kept(step, inner.data());
     for (std::size_t i = 0; i < there.size(); ++i) {
       const Tensor here = there[i].to({});
       std::copy_n(here.data<float>(), here.elements(), outputs_[step.first + i].data<float>());
     }
   }
 
-  const Impl& network_;
+  const network::Program& program_;
+  network::Context& context_;
   Index n_;
+  network::Pass pass_;
+  const void* images_ = nullptr;
   std::vector<Tensor> outputs_, kept_;
-  std::vector<const void*> results_;  // by the numbers of tensors; 0: the input
+  std::vector<Located> values_;  // that are there by now
 };
 
 std::vector<Tensor> Network::Impl::trace(const TensorView& images) const {
@@ -105,14 +147,13 @@ std::vector<Tensor> Network::Impl::trace(const TensorView& images) const {
   if (!wrong.empty()) throw Error(wrong);
   if (of_other_type(images))
     throw Error(
-        fmt::format("images: {}, expected {} to trace.", describe(images), to_text(text.dtype)));
-  const Index n = images.shape[0];
-  if (n < 1 || n > options.batch)
-    throw Error(
-        fmt::format("images: {}, expected 1 to {} (the batch) to trace.", n, options.batch));
-  if (!busy.take()) throw Error(is_running);
-  const Busy release{busy};
-  return Trace(*this, n).run(images);
+        fmt::format("images: {}, expected {} to trace.", describe(images), to_text(input().type)));
+  const Index n = images.shape[0], most = program.at_once;
+  if (n < 1 || n > most)
+    throw Error(fmt::format("images: {}, expected 1 to {} (the batch) to trace.", n, most));
+  const network::Contexts::Taken context = contexts.take({});
+  if (!context) throw Error(none_free);
+  return Trace(*this, *context, n).run(images);
 }
 
 }  // namespace convoy

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/threads.hpp"
+#include "graph/passes.hpp"
 #include "network/load.hpp"
 #include "reference/reference.hpp"
 
@@ -86,7 +87,11 @@ SpikeCheck check_spikes(const Network& network, const std::string& folder,
   Threads threads(default_threads());
   const NetworkText& text = network.text();
   io::ParameterFolder parameters(folder);
-  const auto weights = network::load_weights(text, parameters);
+  const graph::Graph graph =
+      graph::optimised(network::read_graph(text, parameters), [](const Stage&) { return true; });
+  std::vector<const graph::Node*> nodes;
+  for (const graph::Node& node : graph.nodes)
+    if (node.as<graph::Fused>()) nodes.push_back(&node);
   const std::vector<Tensor> outputs = network.trace(images);
   const Tensor first = normalised(text, images);
   const float* x = first.data<float>();
@@ -98,7 +103,9 @@ SpikeCheck check_spikes(const Network& network, const std::string& folder,
     Stage stage = layer.stage;
     const Index steps = timed && !stage.act.is_neuron() ? text.steps : 1;  // seen as images
     stage.n = images.shape[0] * steps;
-    std::vector<float> w = weights[i].w, bias = weights[i].bias;
+    const graph::Node& node = *nodes[output];
+    std::vector<float> w = graph.constant(node.in[1]), bias;
+    if (node.in.size() > 2) bias = graph.constant(node.in[2]);
     Operands operands;
     operands.x = TensorView(const_cast<float*>(x), DType::f32, x_shape(stage));
     if (!bias.empty()) operands.bias = TensorView::of(bias.data(), {stage.k});

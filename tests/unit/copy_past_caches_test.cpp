@@ -37,7 +37,7 @@ TEST(CopyPastCaches, TakesPixelsOfValues) {
   NetworkText text;
   text.c = 1;
   text.mean = text.std = {0.5F};
-  const std::vector<float> table = values_of_pixels(text);
+  const std::vector<float> table = values_of_pixels({text.mean, text.std}, text.c);
   const PixelsOfValues pixels_of_values(table, text.mean, text.std);
   std::vector<std::uint8_t> pixels(1000);
   std::vector<float> values(pixels.size());

@@ -17,18 +17,27 @@ namespace {
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-/// A network with weights that differ from one another, and spikes that are neither all nor none.
+/// Weights that differ from one another, and spikes that are neither all nor none.
+class SomeWeights : public io::ParameterSource {
+ public:
+  std::vector<float> read(const std::string& parameter, const std::vector<Index>& shape,
+                          const std::string&) override {
+    Index count = 1;
+    for (const Index size : shape) count *= size;
+    std::vector<float> numbers(static_cast<std::size_t>(count), 0.125F);
+    if (parameter.ends_with(".weight"))
+      for (Index i = 0; i < count; ++i)
+        numbers[static_cast<std::size_t>(i)] = static_cast<float>(i * 7 % 11 - 4) / 16.0F;
+    return numbers;
+  }
+  bool has(const std::string& parameter) override { return parameter.ends_with(".weight"); }
+  std::string name_of(const std::string& parameter) const override { return parameter; }
+};
+
 Operators operators_of_text(const std::string& lines) {
   network::Model model{parse_network(lines, "test"), {}};
-  for (const NetworkLayer& layer : model.text.layers) {
-    network::LayerWeights& weights = model.weights.emplace_back();
-    if (layer.flatten) continue;
-    const std::vector<Index> shape = w_shape(layer.stage);
-    const Index count = shape[0] * shape[1] * shape[2] * shape[3];
-    for (Index i = 0; i < count; ++i)
-      weights.w.push_back(static_cast<float>(i * 7 % 11 - 4) / 16.0F);
-    if (layer.stage.bias) weights.bias.assign(static_cast<std::size_t>(layer.stage.k), 0.125F);
-  }
+  SomeWeights weights;
+  model.graph = network::read_graph(model.text, weights);
   return operators_of(std::move(model));
 }
 

@@ -34,7 +34,8 @@ Outputs run(const Network& network, const TensorView& images) {
 class Values : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
-    const std::vector<float> table = network::values_of_pixels(network_.text());
+    const std::vector<float> table =
+        network::values_of_pixels({network_.text().mean, network_.text().std}, network_.text().c);
     std::mt19937 random(9);
     for (std::size_t i = 0; i < pixels_.size(); ++i) {
       pixels_[i] = static_cast<std::uint8_t>(random() % 256);

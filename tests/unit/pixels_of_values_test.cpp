@@ -32,11 +32,8 @@ const std::vector<Norm> norms = {
 
 class Inverse : public testing::TestWithParam<Norm> {
  protected:
-  static NetworkText text() {
-    return {
-        .h = 1, .w = 1, .c = GetParam().channels, .mean = GetParam().mean, .std = GetParam().std};
-  }
-  const network::Conversion conversion_{text()};
+  const network::Conversion conversion_{
+      {GetParam().mean, GetParam().std}, DType::u8, GetParam().channels};
   const network::PixelsOfValues inverse_{conversion_.values(), conversion_.mean(),
                                          conversion_.std()};
   const std::size_t channels_ = static_cast<std::size_t>(GetParam().channels);
@@ -133,8 +130,7 @@ INSTANTIATE_TEST_SUITE_P(Norms, Inverse, testing::ValuesIn(norms),
 // A standard deviation so large that pixels share a value: either serves, as it is the value that
 // the layer reads.
 TEST(InverseOfPixels, SharedValues) {
-  const NetworkText text{.h = 1, .w = 1, .c = 1, .mean = {1e9F}, .std = {1.0F}};
-  const network::Conversion conversion(text);
+  const network::Conversion conversion({{1e9F}, {1.0F}}, DType::u8, 1);
   const network::PixelsOfValues inverse(conversion.values(), conversion.mean(), conversion.std());
   std::uint8_t pixel = 0;
   if (!inverse.possible()) return;

@@ -1,0 +1,199 @@
+#include "draw_graph.hpp"
+
+#include <algorithm>
+
+#include "graph/graph.hpp"
+#include "network/builder.hpp"
+
+namespace convoy {
+namespace {
+
+using Value = GraphBuilder::Value;
+
+class Drawer {
+ public:
+  Drawer(std::uint64_t number, bool strict) : random_(number), strict_(strict) {
+    steps_ = random_.chance(0.3) ? random_.between(2, 3) : 1;
+    drawn_.builder = GraphBuilder(steps_);
+  }
+
+  DrawnGraph draw() {
+    const Index inputs = random_.chance(0.25) ? 2 : 1;
+    for (Index i = 0; i < inputs; ++i) input(i);
+    const Index operators = random_.between(2, 14);
+    for (Index i = 0; i < operators; ++i) add_one();
+    add_convolution();  // so that there is a layer
+    outputs();
+    return std::move(drawn_);
+  }
+
+ private:
+  struct Known {
+    Value value;
+    double largest = 0;  // of what it holds
+  };
+
+  const graph::Value& facts(Value value) const { return graph_of(drawn_.builder).values[value.id]; }
+  GraphBuilder& g() { return drawn_.builder; }
+
+  void input(Index i) {
+    std::vector<Index> axes{random_.between(3, 9), random_.between(3, 9), random_.between(1, 6)};
+    if (i > 0 && random_.chance(0.3)) axes = {random_.between(1, 20)};
+    known_.push_back({g().input("x" + std::to_string(i), DType::f32, axes), 3});
+    drawn_.input_types.push_back(DType::f32);
+    drawn_.input_axes.push_back(axes);
+  }
+
+  /// Late values are more likely to be read.
+  const Known& any() {
+    const auto size = static_cast<Index>(known_.size());
+    return known_[static_cast<std::size_t>(
+        random_.chance(0.6) ? size - 1 : random_.between(0, size - 1))];
+  }
+
+  std::vector<float> integers(Index count, Index most) {
+    std::vector<float> all;
+    for (Index i = 0; i < count; ++i)
+      all.push_back(static_cast<float>(random_.between(-most, most)));
+    return all;
+  }
+  /// Sums of integers below 2^22 are exact in fp32, also behind three steps of a neuron.
+  bool fits(double largest) const { return largest < 4e6; }
+  void keep(Value value, double largest) { known_.push_back({value, largest}); }
+
+  void add_one() {
+    switch (random_.between(0, 9)) {
+      case 0:
+      case 1:
+      case 2: return add_convolution();
+      case 3:
+      case 4: return add_activation();
+      case 5: return add_pool();
+      case 6: return add_concat();
+      case 7: return add_slice();
+      case 8: return add_linear();
+      default: return add_batch_norm();
+    }
+  }
+
+  void add_convolution() {
+    const Known x = any();
+    const graph::Value& v = facts(x.value);
+    if (!v.is_image()) return add_linear();
+    const Index r = random_.between(1, std::min<Index>(3, v.h())),
+                s = random_.between(1, std::min<Index>(3, v.w())), c = v.channels();
+    const Index groups = random_.chance(0.2) ? c : 1, k = groups * random_.between(1, 8);
+    GraphBuilder::ConvolutionOptions options{.stride = random_.between(1, 2),
+                                             .pad = random_.between(0, 1),
+                                             .groups = groups,
+                                             .strict = strict_};
+    const double largest = x.largest * static_cast<double>(r * s * c / groups) + 3;
+    if (!fits(largest)) return;
+    const std::vector<float> w = integers(k * r * s * c / groups, 1), bias = integers(k, 3);
+    keep(g().convolution(x.value, TensorView::of(w.data(), {k, r, s, c / groups}),
+                         random_.chance(0.7) ? TensorView::of(bias.data(), {k}) : TensorView(),
+                         options),
+         largest);
+  }
+
+  void add_linear() {
+    Known x = any();
+    const graph::Value& v = facts(x.value);
+    const Index c = v.elements(), k = random_.between(1, 12);
+    const double largest = x.largest * static_cast<double>(c) + 3;
+    if (!fits(largest)) return;
+    // A flattened image in PyTorch's order is read by linear layers alone.
+    if (v.is_image()) x.value = g().flatten(x.value, random_.chance(0.7));
+    const std::vector<float> w = integers(k * c, 1), bias = integers(k, 3);
+    keep(g().linear(x.value, TensorView::of(w.data(), {k, c}),
+                    random_.chance(0.7) ? TensorView::of(bias.data(), {k}) : TensorView()),
+         largest);
+  }
+
+  void add_activation() {
+    const Known x = any();
+    if (steps_ > 1 && random_.chance(0.5))
+      return keep(g().activation(x.value,
+                                 random_.chance(0.5) ? integrate_fire(1) : lif(2, 0.5F),
+                                 random_.chance(0.3)),
+                  1);
+    if (random_.chance(0.5)) return keep(g().activation(x.value, relu), x.largest);
+    keep(g().activation(x.value, clip_to(-2, 3)), 3);
+  }
+
+  void add_pool() {
+    const Known x = any();
+    const graph::Value& v = facts(x.value);
+    if (!v.is_image() || v.h() < 2 || v.w() < 2) return;
+    const bool wide = v.h() > 2 && v.w() > 2 && random_.chance(0.3);
+    keep(g().max_pool(x.value, wide ? max_pool(3, 2, 1) : max_pool(2)), x.largest);
+  }
+
+  void add_concat() {
+    const Known first = any();
+    const graph::Value like = facts(first.value);
+    std::vector<Value> parts{first.value};
+    double largest = first.largest;
+    for (const Known& other : known_) {
+      const graph::Value& v = facts(other.value);
+      if (v.h() != like.h() || v.w() != like.w() || v.is_image() != like.is_image() ||
+          v.timed != like.timed || v.type != like.type || !random_.chance(0.6) || parts.size() > 4)
+        continue;
+      parts.push_back(other.value);  // perhaps the first one again
+      largest = std::max(largest, other.largest);
+    }
+    if (parts.size() > 1) keep(g().concat(parts), largest);
+  }
+
+  void add_slice() {
+    const Known x = any();
+    const Index channels = facts(x.value).channels();
+    if (channels < 2) return;
+    const Index count = random_.between(1, channels - 1);
+    keep(g().slice(x.value, random_.between(0, channels - count), count), x.largest);
+  }
+
+  void add_batch_norm() {
+    const Known x = any();
+    const graph::Value& v = facts(x.value);
+    if (!v.is_image() || !fits(2 * x.largest + 8)) return;
+    const Index c = v.channels();
+    // The scale is gamma, and rounds to it.
+    const std::vector<float> gamma = integers(c, 2), beta = integers(c, 2), mean = integers(c, 2),
+                             variance(static_cast<std::size_t>(c), 1.0F);
+    const auto view = [&](const std::vector<float>& numbers) {
+      return TensorView::of(numbers.data(), {c});
+    };
+    keep(g().batch_norm(x.value, view(gamma), view(beta), view(mean), view(variance), 0),
+         2 * x.largest + 8);
+  }
+
+  void outputs() {
+    const auto inputs = drawn_.input_axes.size();
+    const Index wanted = random_.between(1, 3);
+    for (Index i = 0; i < wanted; ++i) {
+      const auto at = static_cast<std::size_t>(
+          i == 0 ? static_cast<Index>(known_.size()) - 1
+                 : random_.between(static_cast<Index>(inputs),
+                                   static_cast<Index>(known_.size()) - 1));
+      Value value = known_[at].value;
+      if (facts(value).timed && random_.chance(0.5)) value = g().mean_of_steps(value);
+      if (!graph_of(drawn_.builder).is_output(value.id))
+        g().output("y" + std::to_string(i), value);
+    }
+  }
+
+  verify::Random random_;
+  bool strict_;
+  Index steps_ = 1;
+  DrawnGraph drawn_;
+  std::vector<Known> known_;
+};
+
+}  // namespace
+
+DrawnGraph draw_graph(std::uint64_t number, bool strict) {
+  return Drawer(number, strict).draw();
+}
+
+}  // namespace convoy

@@ -1,0 +1,90 @@
+// GraphBuilder: what it takes and refuses, and runs by names.
+#include <gtest/gtest.h>
+
+#include "convoy/graph.hpp"
+
+namespace convoy {
+namespace {
+
+template <class Call>
+std::string said(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+class Builder : public testing::Test {
+ protected:
+  TensorView w(Index k, Index r, Index c) { return view({k, r, r, c}); }
+  TensorView view(const std::vector<Index>& shape) {
+    return {ones_.data(), DType::f32, shape};
+  }
+  std::vector<float> ones_ = std::vector<float>(4096, 1.0F);
+  GraphBuilder g_;
+};
+
+TEST_F(Builder, RunsTwoInputsAndTwoOutputsByName) {
+  const auto x = g_.input("x", DType::f32, {2, 2, 1}), z = g_.input("z", DType::f32, {2, 2, 1});
+  const auto a = g_.convolution(x, w(2, 1, 1), {}, {}), b = g_.convolution(z, w(1, 1, 1), {}, {});
+  const auto all = g_.concat({a, b});
+  g_.output("all", all);
+  g_.output("sums", g_.convolution(g_.slice(all, 1, 2), w(1, 1, 2), {}, {}));
+  const Network network = g_.build();
+  ASSERT_EQ(network.inputs().size(), 2U);
+  EXPECT_EQ(network.outputs()[0].axes, (std::vector<Index>{2, 2, 3}));
+  std::vector<float> x_values{1, 2, 3, 4}, z_values{10, 20, 30, 40}, everything(12), sums(4);
+  const TensorView in_x = TensorView::of(x_values.data(), {1, 2, 2, 1}),
+                   in_z = TensorView::of(z_values.data(), {1, 2, 2, 1}),
+                   out = TensorView::of(everything.data(), {1, 2, 2, 3}),
+                   out_sums = TensorView::of(sums.data(), {1, 2, 2, 1});
+  network.run({{"z", in_z}, {"x", in_x}}, {{"all", out}, {"sums", out_sums}}, {}).or_throw();
+  EXPECT_EQ(everything, (std::vector<float>{1, 1, 10, 2, 2, 20, 3, 3, 30, 4, 4, 40}));
+  EXPECT_EQ(sums, (std::vector<float>{11, 22, 33, 44}));
+  // One output alone, and refusals.
+  sums.assign(4, 0);
+  network.run({{"z", in_z}, {"x", in_x}}, {{"sums", out_sums}}, {}).or_throw();
+  EXPECT_EQ(sums, (std::vector<float>{11, 22, 33, 44}));
+  EXPECT_EQ(network.run({{"x", in_x}}, {{"sums", out_sums}}, {}).message(),
+            "input z: it is missing. Give a tensor of that name.");
+  EXPECT_EQ(network.run({{"x", in_x}, {"z", in_z}}, {{"sum", out_sums}}, {}).message(),
+            "output \"sum\": the network has none of that name, expected all, sums.");
+  EXPECT_NE(network.run({{"x", in_x}, {"z", in_z}}, {{"all", out_sums}}, {}).message().find(
+                "expected f32[1,2,2,3], contiguous"),
+            std::string::npos);
+  EXPECT_NE(network.run({{"x", in_x}, {"z", in_z}}, {{"sums", in_x}}, {}).message().find("overlap"),
+            std::string::npos);
+  EXPECT_NE(network.run(in_x, {}, {}).message().find("named tensors"), std::string::npos);
+}
+
+TEST_F(Builder, RefusesWhatNoOperatorTakes) {
+  const auto x = g_.input("x", DType::f32, {4, 4, 3});
+  EXPECT_NE(said([&] { g_.input("x", DType::f32, {4, 4, 3}); }).find("no other"),
+            std::string::npos);
+  EXPECT_NE(said([&] { g_.input("y", DType::i32, {4, 4, 3}); }).find("i32"), std::string::npos);
+  EXPECT_NE(said([&] { g_.input("y", DType::f32, {4, 4}); }).find("{H,W,C} or {C}"),
+            std::string::npos);
+  EXPECT_EQ(said([&] { g_.convolution(x, w(2, 3, 4), {}, {}); }),
+            "convolution: operand 2 is f32 2x3x3x4, expected a constant f32[-1,-1,-1,3] (-1: any "
+            "size)");
+  EXPECT_NE(said([&] { g_.convolution(x, w(2, 5, 3), {}, {}); }).find("convolution on an input"),
+            std::string::npos);
+  EXPECT_NE(said([&] { g_.linear(x, view({2, 48}), {}); }).find("flatten it first"),
+            std::string::npos);
+  EXPECT_NE(said([&] { g_.slice(x, 2, 2); }).find("channels [2, 4) of 3"), std::string::npos);
+  EXPECT_NE(said([&] { g_.concat({x}); }).find("found 1 operands"), std::string::npos);
+  EXPECT_NE(said([&] { g_.mean_of_steps(x); }).find("behind a neuron"), std::string::npos);
+  EXPECT_NE(said([&] { g_.activation({99}, relu); }).find("this builder has none"),
+            std::string::npos);
+  EXPECT_NE(said([&] { g_.output("x", x); }).find("it is an input"), std::string::npos);
+  EXPECT_NE(said([&] { g_.build(); }).find("has no output"), std::string::npos);
+  const auto flat = g_.flatten(x);
+  g_.output("y", g_.activation(flat, relu));
+  EXPECT_NE(said([&] { g_.build(); }).find("PyTorch's order"), std::string::npos);
+  EXPECT_NE(said([&] { GraphBuilder(0); }).find("expected 1 to 65536"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace convoy
