@@ -13,6 +13,7 @@
 #include "network/program.hpp"
 #include "plan/parts.hpp"
 #include "plan/segments.hpp"
+#include "plan/shared_weights.hpp"
 
 namespace convoy::network {
 namespace {
@@ -259,7 +260,8 @@ class Builder {
     plan.kernel = kernel;
     step.bound = std::make_unique<Bound>(bound, plan);
     const bool folds = program_.reads_pixels && first == 0;
-    step.bound->set(parameters_of(step, folds ? folded_values() : std::vector<float>()));
+    const std::vector<float> values = folds ? folded_values() : std::vector<float>();
+    step.bound->use(packed_once(*step.bound, parameters_of(step, values)));
     step.mean = bound.mean;
     step.x = program_.layer(first).in[0];
     if (folds) step.x = graph().inputs[0];

@@ -20,8 +20,13 @@ struct MemoryPlan {
   Size bytes;                 // of the block; "too large" where it does not fit
 };
 
-/// The largest first, each at the lowest place that nothing holds which lives at the same time. No
-/// more than the sum of all; for a chain the largest pair of neighbours.
+/// Each tensor of `order` in turn at the lowest place that nothing holds which lives at the same
+/// time.
+MemoryPlan plan_in_order(const std::vector<Lifetime>& tensors,
+                         const std::vector<std::size_t>& order);
+
+/// The best of several orders, the largest first among them. No more than the sum of all; for a
+/// chain the largest pair of neighbours.
 MemoryPlan plan_memory(const std::vector<Lifetime>& tensors);
 
 }  // namespace convoy::network

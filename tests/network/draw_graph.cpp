@@ -12,7 +12,8 @@ using Value = GraphBuilder::Value;
 
 class Drawer {
  public:
-  Drawer(std::uint64_t number, bool strict) : random_(number), strict_(strict) {
+  Drawer(std::uint64_t number, bool strict, Index operators)
+      : random_(number), strict_(strict), most_(operators) {
     steps_ = random_.chance(0.3) ? random_.between(2, 3) : 1;
     drawn_.builder = GraphBuilder(steps_);
   }
@@ -20,7 +21,7 @@ class Drawer {
   DrawnGraph draw() {
     const Index inputs = random_.chance(0.25) ? 2 : 1;
     for (Index i = 0; i < inputs; ++i) input(i);
-    const Index operators = random_.between(2, 14);
+    const Index operators = random_.between(2, most_);
     for (Index i = 0; i < operators; ++i) add_one();
     add_convolution();  // so that there is a layer
     outputs();
@@ -185,15 +186,15 @@ class Drawer {
 
   verify::Random random_;
   bool strict_;
-  Index steps_ = 1;
+  Index most_, steps_ = 1;
   DrawnGraph drawn_;
   std::vector<Known> known_;
 };
 
 }  // namespace
 
-DrawnGraph draw_graph(std::uint64_t number, bool strict) {
-  return Drawer(number, strict).draw();
+DrawnGraph draw_graph(std::uint64_t number, bool strict, Index operators) {
+  return Drawer(number, strict, operators).draw();
 }
 
 }  // namespace convoy

@@ -13,7 +13,8 @@ struct DrawnGraph {
   std::vector<std::vector<Index>> input_axes;
 };
 
-/// The graph of that number. Every convolution is strict if `strict`.
-DrawnGraph draw_graph(std::uint64_t number, bool strict);
+/// The graph of that number, of at most so many operators drawn. Every convolution is strict if
+/// `strict`.
+DrawnGraph draw_graph(std::uint64_t number, bool strict, Index operators = 14);
 
 }  // namespace convoy

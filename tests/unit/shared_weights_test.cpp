@@ -6,6 +6,7 @@
 
 #include "convoy/plan.hpp"
 #include "math/half.hpp"
+#include "plan/shared_weights.hpp"
 
 namespace convoy {
 namespace {
@@ -129,6 +130,46 @@ TEST(Weights, OfAnotherPackingAreRefused) {
   elsewhere.device = {DeviceKind::cuda, 0};
   EXPECT_THROW(plan.pack(elsewhere), Error);
   EXPECT_TRUE(equal(result(plan, x), before));  // they are still there
+}
+
+TEST(PackedOnce, ByLayoutAndContent) {
+  Stage few = many;
+  few.n = 1;
+  const Bound one(many, by("direct")), other(few, by("direct")), flipped(many, [] {
+    PlanOptions options = by("direct");
+    options.flip_filters = true;
+    return options;
+  }());
+  const Tensor w = numbers({24, 3, 3, 16}, 1), same = numbers({24, 3, 3, 16}, 1),
+               differs = numbers({24, 3, 3, 16}, 2);
+  const auto packed = [](const Bound& bound, const Tensor& weights) {
+    const Parameters parameters{.w = weights.data<float>()};
+    return packed_once(bound, {&parameters, 1});
+  };
+  std::shared_ptr<const PackedWeights> first = packed(one, w);
+  EXPECT_EQ(packed(other, same), first);
+  EXPECT_NE(packed(one, differs), first);
+  EXPECT_NE(packed(flipped, w), first);
+  // They go with the last one that holds them.
+  const std::weak_ptr<const PackedWeights> watched = first;
+  first.reset();
+  EXPECT_TRUE(watched.expired());
+  EXPECT_NE(packed(one, w), nullptr);
+}
+
+TEST(PackedOnce, OneNumberOrItsPlaceChangesTheHash) {
+  const auto hash = [](std::vector<float> weights, std::vector<float> bias) {
+    ContentHash all;
+    all.add(0, weights.data(), weights.size());
+    if (!bias.empty()) all.add(1, bias.data(), bias.size());
+    return all;
+  };
+  const ContentHash one = hash({1, 2, 3}, {4});
+  EXPECT_EQ(hash({1, 2, 3}, {4}), one);
+  EXPECT_NE(hash({1, 3, 2}, {4}), one);
+  EXPECT_NE(hash({1, 2, 3, 4}, {}), one);
+  EXPECT_NE(hash({1, 2}, {3, 4}), one);
+  EXPECT_NE(hash({-0.0F}, {}), hash({0.0F}, {}));
 }
 
 }  // namespace
