@@ -48,9 +48,9 @@ def whole_models(machines):
             for line in item(sentence(machine, result, row))]
 
 
-OLD = ("¹ The record names no commit. It is of an older version of Convoy, whose calls did not compare the weights. Its time "
-       "is in the columns of `frozen=True`, because these calls do not compare the weights either. The default was not "
-       "measured there; it takes longer.")
+OLD = ("¹ The record names no commit. It is of an older version of Convoy, whose calls did not compare the weights. Its "
+       "time is in the columns of `frozen=True`, because these calls do not compare the weights either. The default was "
+       "not measured there; it takes longer.")
 
 
 def as_frozen(result, row):

@@ -105,8 +105,8 @@ def peers(result):
     lines = [*prose(
         f"Other libraries in the same run (PyTorch {versions['torch']}, cuDNN {versions['cudnn']}; f32 without TF32).",
         "The number in brackets is their time divided by Convoy's.",
-        "The times of the other libraries are replays of a CUDA graph, which leave out Python's time per call. The last "
-        "column is an exception: it has ordinary calls.",
+        "The times of the other libraries are replays of a CUDA graph, which leave out Python's time per call. The "
+        "last column is an exception: it has ordinary calls.",
         "Convoy's times in GPU memory are replays of a CUDA graph too; its times from the host are ordinary calls of "
         "`Network::run`.",
         "The two columns of 10,000 host images: u8 in page-locked memory, and f32 in ordinary memory.",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/tables.py: no record is needed, a record without a commit is refused, and tables say by what they were measured.
+"""bench/tables.py: no record is needed, a record without a commit is refused, and tables name what they compare with.
 
     tests/docs/tables_test.py [unittest options]
 """
