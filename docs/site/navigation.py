@@ -18,7 +18,7 @@ CONTENTS = {
     "Trust": ["trust/speed", "trust/slow-paths", "trust/numbers", "trust/guarantees", "trust/benchmarking",
               "/bench/results/"],
     "Learn": ["learn/implicit-gemm", "learn/kernel-from-inside", "learn/fragments", "learn/banks", "learn/pipelines",
-              "learn/ladder", "learn/time", "learn/explain", "learn/words"],
+              "learn/hopper", "learn/ladder", "learn/time", "learn/explain", "learn/words", "learn/references"],
     "Reference": ["reference/cpp/", "reference/python", "reference/options", "/CHANGELOG"],
     "Contribute": ["/CONTRIBUTING", "contribute/architecture", "contribute/life-of-a-call", "contribute/kernels/",
                    "contribute/adding-a-cpu-kernel", "contribute/adding-a-gpu-kernel",
