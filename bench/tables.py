@@ -27,6 +27,7 @@ import tables_resources
 import tables_spiking
 import tables_trace
 import tables_training
+import tables_versions
 from stored import RESULTS, ROOT, folders
 
 BLOCK = re.compile(r"(<!-- made by bench/tables\.py: ([a-z -]+) -->\n).*?(<!-- end -->)", re.S)
@@ -69,6 +70,7 @@ BLOCKS = {
     "slow paths on gpus": tables_gpu.slow_paths,
     "fused models": tables_models.table,
     "machines": tables_folders.index,
+    "versions": tables_versions.table,
     # docs/use
     "fused spiking models": tables_models.spiking,
     "python calls": tables_models.calls,

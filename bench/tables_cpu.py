@@ -1,8 +1,9 @@
 """The CPUs' tables, from what bench/targets_cpu.py and `convoy bench` wrote."""
 
 import tables_gpu
+import tables_versions
 from stored import geometric_mean
-from tables_text import days, item, mean_and_worst, on_day, threads
+from tables_text import days, item, mean_and_worst, on_day, processes, threads
 
 LISTS = {"targets-cpu": "Target stages, with pools", "vgg16": "VGG-16", "unet": "U-Net", "mobilenetv2": "MobileNetV2",
          "resnet50": "ResNet-50", "yolov8n": "YOLOv8n"}
@@ -29,17 +30,22 @@ def summary(machines):
         shown += measured
         cells = " | ".join(mean_and_worst(result) or "not measured" for pair in found for result in pair)
         lines.append(f"| {title} | {len(measured[0]['rows'])} | {cells} |")
-    return [*lines, "", f"Measured: {days(shown)}."]
+    return [*lines, "", f"Measured: {days(shown)}; each figure is the median of {processes(shown)}."]
 
 
 def many_threads(machines):
     """A row per list that was measured with more than two threads."""
+    def others(result):
+        versions = tables_versions.versions_of(result)
+        return ", ".join(name for key, name in tables_versions.NAMES.items() if versions.get(key, "absent") != "absent")
+
     rows = [f"| {machine.short} | {name.rsplit('-', 2)[0]} | {result['threads']} | {len(result['rows'])} "
-            f"| {result['geometric_mean']:.2f} | {result['least_ratio']:.2f} | {days([result])} |"
+            f"| {result['geometric_mean']:.2f} | {result['least_ratio']:.2f} | {others(result)} "
+            f"| {result.get('processes', 1)} | {days([result])} |"
             for machine in machines for name, result in machine.results.items()
             if is_list(result) and result["threads"] > 2]
-    return ["| machine | list | threads | stages | geometric mean | worst | measured |",
-            "|---|---|---:|---:|---:|---:|---|", *rows] if rows else []
+    return ["| machine | list | threads | stages | geometric mean | worst | other libraries | processes | measured |",
+            "|---|---|---:|---:|---:|---:|---|---:|---|", *rows] if rows else []
 
 
 def headline(machines):
@@ -55,8 +61,8 @@ def headline(machines):
              "|---|" + "---:|" * len(shown)]
     lines += [f"| {title} | " + " | ".join(mean_and_worst(of(m, name)) for m in shown) + " |"
               for name, title in LISTS.items() if any(of(m, name) for m in shown)]
-    measured = [days([found for name in LISTS if (found := of(machine, name))]) for machine in shown]
-    return [*lines, "| *measured* | " + " | ".join(measured) + " |"]
+    records = [[found for name in LISTS if (found := of(machine, name))] for machine in shown]
+    return [*lines, "| *measured* | " + " | ".join(f"{days(found)}; {processes(found)}" for found in records) + " |"]
 
 
 def targets(result):

@@ -3,7 +3,7 @@
 import re
 
 from stored import geometric_mean, peer, plain
-from tables_text import days, item, mean_and_worst, on_day
+from tables_text import days, item, mean_and_worst, on_day, processes
 
 LISTS = {
     "vgg16": "VGG-16",
@@ -23,9 +23,8 @@ def kernel(row):
 
 
 def summary(result):
-    processes = result.get("processes", 1)
     return (f"Geometric mean of the ratios **{result['geometric_mean']:.2f}**, worst {result['least_ratio']:.2f}; "
-            f"{processes} process{'es' if processes > 1 else ''}.")
+            f"{processes([result])}.")
 
 
 def with_apart(rows, lines):
@@ -167,7 +166,8 @@ def summary_table(machines):
         if targets_of := of.get("targets"):
             alone = [found["ratio"] for row in targets_of["rows"] if (found := peer(row, "cudnn without pool"))]
             apart = [row["apart_ratio"] for row in targets_of["rows"] if row.get("apart_ratio")]
-            rows += [(f"Target stages, {against}", listed(ratios) | {"date": targets_of.get("date")})
+            about = {key: targets_of[key] for key in ("date", "processes") if key in targets_of}
+            rows += [(f"Target stages, {against}", listed(ratios) | about)
                      for against, ratios in (
                          ("against the fastest of cuDNN, `torch.compile` and XLA",
                           [row["ratio"] for row in targets_of["rows"]]),
@@ -177,10 +177,10 @@ def summary_table(machines):
             ("Target stages without pools, against cuDNN", "targets-without-pool"),
             *((f"{title}, against cuDNN", name) for name, title in LISTS.items())) if name in of]
         if rows:
-            lines += [f"| {machine.short}, fp16 | stages | geometric mean | worst | measured |",
-                      "|---|---:|---:|---:|---|"]
+            lines += [f"| {machine.short}, fp16 | stages | geometric mean | worst | processes | measured |",
+                      "|---|---:|---:|---:|---:|---|"]
             lines += [f"| {title} | {len(result['rows'])} | {mean_and_worst(result).replace(' (', ' | ')[:-1]} "
-                      f"| {days([result])} |" for title, result in rows]
+                      f"| {result.get('processes', 1)} | {days([result])} |" for title, result in rows]
     return lines
 
 
@@ -195,12 +195,13 @@ def kinds(machines):
     for machine in machines:
         rows = [(title, machine.results[name]) for name, title in names.items() if name in machine.results]
         if machine.is_gpu() and rows:
-            lines += [f"| {machine.short} | kernels | geometric mean | worst | measured |", "|---|---|---:|---:|---|"]
+            lines += [f"| {machine.short} | kernels | geometric mean | worst | processes | measured |",
+                      "|---|---|---:|---:|---:|---|"]
             for title, result in rows:
                 used = sorted({row["kernel"] for row in result["rows"]})
                 some = ", ".join(f"`{name}`" for name in used) if len(used) < 7 else f"{len(used)} kernels"
                 lines.append(f"| {title} | {some} | {result['geometric_mean']:.2f} | {result['least_ratio']:.2f} "
-                             f"| {days([result])} |")
+                             f"| {result.get('processes', 1)} | {days([result])} |")
     return lines
 
 

@@ -5,19 +5,6 @@ import json
 from stored import RESULTS
 from tables_text import day
 
-# These records do not name a commit. Each will be measured again or will leave the tree, and its name leaves this list.
-# A new record never joins the list.
-TO_MEASURE = {
-    "h200": {"cutlass-pooled", "snn-training"},
-    "intel-r-xeon-r-processor-6-167-1-avx512": {"python-call"},
-    "intel-r-xeon-r-processor-6-207-2-avx512": {"fuse-csnn-2t", "fuse-relu_cnn-2t", "fuse-vgg16-2t"},
-    "intel-r-xeon-r-processor-avx2": {f"targets-cpu-{mode}-{count}t" for mode in ("default", "strict")
-                                      for count in (1, 2)},
-    "intel-r-xeon-r-processor-avx512": {"snn"} | {
-        f"{name}-{mode}-{count}t" for name in ("mobilenetv2", "resnet50", "targets-cpu", "unet", "vgg16", "yolov8n")
-        for mode in ("default", "strict") for count in (1, 2)},
-}
-
 
 def rows_of(result):
     rows = result.get("rows") if isinstance(result, dict) else None
@@ -37,14 +24,9 @@ def stored():
 
 
 def wrong():
-    """Sentences on records without a commit, and on names in TO_MEASURE that are there in vain."""
-    found = {(folder, name): has_commit(result) for folder, name, result in stored()}
-    excused = {(folder, name) for folder, names in TO_MEASURE.items() for name in names}
-    if without := [f"bench/results/{folder}/{name}.json" for (folder, name), has in found.items()
-                   if not has and (folder, name) not in excused]:
+    """A sentence on records without a commit."""
+    if without := [f"bench/results/{folder}/{name}.json" for folder, name, result in stored() if not has_commit(result)]:
         yield f"no commit in {', '.join(without)}: measure with a script that writes it."
-    if done := sorted(f"{folder}/{name}" for folder, name in excused if found.get((folder, name), True)):
-        yield f"TO_MEASURE in bench/tables_records.py names {', '.join(done)}: measured or gone, take them out."
 
 
 def source(result):

@@ -105,7 +105,10 @@ def peers(result):
     lines = [*prose(
         f"Other libraries in the same run (PyTorch {versions['torch']}, cuDNN {versions['cudnn']}; f32 without TF32).",
         "The number in brackets is their time divided by Convoy's.",
-        "All times but the last column's are replays of a CUDA graph, which leave out Python's time per call.",
+        "The times of the other libraries are replays of a CUDA graph, which leave out Python's time per call. The "
+        "last column is an exception: it has ordinary calls.",
+        "Convoy's times in GPU memory are replays of a CUDA graph too; its times from the host are ordinary calls of "
+        "`Network::run`.",
         "The two columns of 10,000 host images: u8 in page-locked memory, and f32 in ordinary memory.",
         "Convoy's time for one image host to host is the median over single images of the test set; the row \"1\" "
         "of the table above is a run over a file with one image."), "",

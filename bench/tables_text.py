@@ -44,6 +44,13 @@ def days(results):
     return text
 
 
+def processes(results):
+    """"1 process", "5 processes", "1 to 5 processes": of how many a figure of these records is the median."""
+    found = sorted({result.get("processes", 1) for result in results})
+    count = f"{found[0]} to {found[-1]}" if len(found) > 1 else f"{found[0]}" if found else "no"
+    return f"{count} process{'' if found == [1] else 'es'}"
+
+
 def mean_and_worst(result):
     return f"{result['geometric_mean']:.2f} ({result['least_ratio']:.2f})" if result else ""
 

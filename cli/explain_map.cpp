@@ -78,17 +78,17 @@ void MapArguments::add_to(Command& command) {
   command
       .add_option(
           "--at", at,
-          "With --map: follow the output n,p,q,k (image, row, column, filter; before the pool)")
+          "As --map, and follow the output n,p,q,k (image, row, column, filter; before the pool)")
       ->type_name("N,P,Q,K")
       ->check(not_empty());
   command
       .add_option(
           "--gemm", gemm,
-          "With --map: follow the product in row m and column k of the implicit GEMM, for one "
+          "As --map, and follow the product in row m and column k of the implicit GEMM, for one "
           "filter if m,k,filter is given")
       ->type_name("M,K")
       ->check(not_empty());
-  command.add_option("--thread", thread, "With --map: follow a thread of a CTA through one step")
+  command.add_option("--thread", thread, "As --map, and follow a thread of a CTA through one step")
       ->type_name("T")
       ->check(between(Index{0}, 1023));
   command

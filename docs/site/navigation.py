@@ -13,12 +13,12 @@ ROOT = Path(__file__).resolve().parents[2]
 # Caption, then pages. A page that ends in "/" is a folder: its index page, with the folder's other pages below it.
 CONTENTS = {
     "Start": ["start/install", "start/python", "start/cpp", "start/gpu", "start/examples", "start/faq"],
-    "Use": ["use/fuse", "use/pytorch", "use/spiking", "use/arrays", "use/stages", "use/networks", "use/model-folders",
-            "use/cli/", "use/make-it-fast", "use/distributed", "use/training"],
+    "Use": ["use/fuse", "use/fuse-parts", "use/deploy", "use/pytorch", "use/spiking", "use/arrays", "use/stages",
+            "use/networks", "use/model-folders", "use/cli/", "use/make-it-fast", "use/distributed", "use/training"],
     "Trust": ["trust/speed", "trust/slow-paths", "trust/numbers", "trust/guarantees", "trust/benchmarking",
               "/bench/results/"],
     "Learn": ["learn/implicit-gemm", "learn/kernel-from-inside", "learn/fragments", "learn/banks", "learn/pipelines",
-              "learn/ladder", "learn/time", "learn/explain", "learn/words"],
+              "learn/hopper", "learn/ladder", "learn/time", "learn/explain", "learn/words", "learn/references"],
     "Reference": ["reference/cpp/", "reference/python", "reference/options", "/CHANGELOG"],
     "Contribute": ["/CONTRIBUTING", "contribute/architecture", "contribute/life-of-a-call", "contribute/kernels/",
                    "contribute/adding-a-cpu-kernel", "contribute/adding-a-gpu-kernel",

@@ -164,11 +164,10 @@ class CONVOY_API Plan {
   ///
   /// - The weights are [K,R,S,C/groups], f32 or of the stage's type, with any strides. They must
   ///   stay alive until the stream has packed them.
-  /// - Nothing is copied to the host and nothing waits, except in the first call and in a call with
-  ///   other strides than the call before.
-  /// - A CUDA graph may capture it, except the first call, the first one after set_weights() or
-  ///   use(), and the first one with other strides. Each launch of the graph packs the current
-  ///   values of the weights.
+  /// - Nothing is copied to the host and nothing waits, except in the first call, in the first one
+  ///   after set_weights() or use(), and in the first one with strides that no earlier call had.
+  /// - A CUDA graph may capture it, except these three calls. Each launch of the graph packs the
+  ///   current values of the weights.
   /// - Runs on other streams read the same packed weights: order them after the packing. Calls of
   ///   repack() on several streams wait for each other, except inside a CUDA graph.
   /// - The bits are those of set_weights().

@@ -157,9 +157,10 @@ class CONVOY_API Tensor {
 /// must not overlap. Each view is contiguous or a slice of channels (one distance between all
 /// pixels).
 ///
-/// Between GPUs, and on one GPU, the copy is enqueued on the stream. If one view is on the host,
-/// the copy waits for all earlier work of the stream and is complete on return. Throws Error if
-/// types, shapes or strides do not fit, and if the GPU reports a failure.
+/// Between GPUs, and on one GPU, the copy is enqueued on the stream; between GPUs, Stream{} is the
+/// default stream of the GPU that is written. If one view is on the host, the copy waits for all
+/// earlier work of the stream and is complete on return. Throws Error if types, shapes or strides
+/// do not fit, and if the GPU reports a failure.
 ///
 ///     copy_tensor(y, wide.view().channels(64, 32));  // into a concatenation
 CONVOY_API void copy_tensor(const TensorView& from, const TensorView& to, Stream stream = {});

@@ -37,7 +37,8 @@ except ImportError:  # without these, torch.compile cannot check at each call (`
 _GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks",
                  "_global_backward_pre_hooks")  # fmt: skip
 # Other attributes of a module, which are read at each call or do not affect the graph's results.
-_FREE = ("_is_full_backward_hook", "_is_replica", "_former_parameters")
+# torch.compile(model) and model.compile() write the last two.
+_FREE = ("_is_full_backward_hook", "_is_replica", "_former_parameters", "_is_torch_compile", "_compiled_call_impl")
 _FREE_OF_NORMS = ("eps", "momentum")
 _ANYTHING, _SOMETHING = object(), object()
 

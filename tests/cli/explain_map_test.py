@@ -246,7 +246,7 @@ class ExplainMap(CliTest):
             (["--map", "--device", "h200", "--tile", "64x64"], "--tile without --kernel"),
             (["--map", "--kernel", "window", "--tile", "1x1"], '"1x1"', "128x128"),
             (["--map", "--device", "toaster", "--kernel", "window"], "toaster"),
-            (["--smem", "--kernel", "cutlass_multistage"], "no published layout"),
+            (["--smem", "--kernel", "cutlass_multistage"], "no known layout"),
         ):
             with self.subTest(words):
                 self.refused(convoy("explain", THIRD, *words), *expected)

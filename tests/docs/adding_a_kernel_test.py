@@ -55,19 +55,24 @@ def check(page, command, extra):
         sys.exit(f"{page}: {extra[-1]} does not compile. Change the page with the interface.")
 
 
+def declare_scale(families, to):
+    """Writes the header of families with a line for the kernel."""
+    text = families.read_text()
+    declared = text.replace("const Kernel& general();", "const Kernel& general();\nconst Kernel& scale();")
+    if declared == text:
+        sys.exit(f"{families}: expected a line `const Kernel& general();` to put another beside")
+    to.write_text(declared)
+
+
 def main():
     source, build = (Path(word).resolve() for word in sys.argv[1:3])
     loop, cpu_class = blocks_of(source / CPU_PAGE, 2)[:2]
-    cuda_header, cuda_source, cuda_class = blocks_of(source / GPU_PAGE, 3)[:3]
+    cuda_header, cuda_source, prepared, cuda_class = blocks_of(source / GPU_PAGE, 4)[:4]
     with tempfile.TemporaryDirectory() as name:
         cpu, any_gpu = Path(name) / "cpu", Path(name) / "cuda/any"
         (cpu / "scale").mkdir(parents=True)
         (cpu / "scale/scale.cpp").write_text(loop + "\n" + cpu_class)
-        families = (source / "src/cpu/families.hpp").read_text()
-        declared = families.replace("const Kernel& general();", "const Kernel& general();\nconst Kernel& scale();")
-        if declared == families:
-            sys.exit("src/cpu/families.hpp: expected a line `const Kernel& general();` to put another beside")
-        (cpu / "families.hpp").write_text(declared)
+        declare_scale(source / "src/cpu/families.hpp", cpu / "families.hpp")
         command = command_of(build, has_simd_loops)
         if not command:
             sys.exit(f"{build}/compile_commands.json: no file of src/cpu in it includes foreach_target.h.")
@@ -79,8 +84,8 @@ def main():
         command = command_of(build, is_of_any_gpu)
         if command:
             check(GPU_PAGE, command, [f"-I{name}", "-c", "-o", str(any_gpu / "scale.o"), str(any_gpu / "scale.cu")])
-            # The page leaves out what is as on the CPU: the kernel's own class, and the end of the namespaces.
-            (any_gpu / "scale_kernel.cpp").write_text(cuda_class + "}  // namespace\n}\n")
+            (any_gpu / "scale_kernel.cpp").write_text(prepared + "\n" + cuda_class)
+            declare_scale(source / "src/cuda/families.hpp", any_gpu.parent / "families.hpp")
             command = command_of(build, prepares_launches)
             check(GPU_PAGE, command, [f"-I{name}", "-fsyntax-only", str(any_gpu / "scale_kernel.cpp")])
 

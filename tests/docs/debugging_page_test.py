@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What docs/contribute/debugging.md shows is so: the lines that it breaks at, its program's output, and gdb's.
+"""What docs/contribute/debugging.md shows is so: the lines that it breaks and stops at, its program's output, and gdb's.
 
     debugging_page_test.py SOURCE CXX      exit code 1 and a line for each difference
 
@@ -26,6 +26,13 @@ def breakpoints(source, page):
         found = path.read_text().splitlines()[int(line) - 1]
         if code not in found:
             yield f"{name}:{line} is `{found.strip()}`, not `{code}`"
+    stops = re.findall(r"^CUDA thread hit .* at (src/\S+):(\d+)\n(\d+)\s+(.+)$", page, re.M)
+    if not stops:
+        yield "found no place at which cuda-gdb stops. Did the session's form change?"
+    for name, line, shown, code in stops:
+        found = (source / name).read_text().splitlines()[int(line) - 1].strip()
+        if (shown, code) != (line, found):
+            yield f"cuda-gdb stops at {name}:{line}, which is `{found}`, and shows line {shown}, `{code}`"
 
 
 def run(*words, where, check=True):

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """docs/learn/explain.md shows exactly the text that `convoy explain` prints: every kernel, refusal and number.
+docs/use/make-it-fast.md shows lines of it.
 
     explain_page_test.py SOURCE CHOICES PROGRAM            exit code 1 and the first line that differs in each part
     explain_page_test.py SOURCE CHOICES PROGRAM --write    puts the text of today into the page
@@ -15,11 +16,13 @@ import sys
 from pathlib import Path
 
 PAGE = "docs/learn/explain.md"
+EXCERPT_PAGE = "docs/use/make-it-fast.md"
 MACHINE = "tests/choices/zen5-2.txt"
 NAME = "AMD EPYC"
 MEASURED = re.compile(r"\d[\d.,]* (?:ns|us|ms|s)\b|\d[\d.]* (?=GFLOP/s|GB/s|times the prediction|%)|\d+ (?=runs)")
 COMMAND = re.compile(r"^    convoy explain (\S+)( --no-measure)? --threads 2$", re.M)
 BLOCK = re.compile(r"^```text\n(.*?)^```$", re.M | re.S)
+EXCERPT = re.compile(r"^convoy explain --no-measure --threads 2 (\S+)$.*?^```text\n(.*?)^```$", re.M | re.S)
 
 
 def output_of(*command):
@@ -69,13 +72,23 @@ def compare(where, printed, measured, section):
     return faults, shown, BLOCK.sub(block, section)
 
 
+def excerpt_faults(page, choices, machine):
+    """The first line of a page's excerpt that the output does not have in this order; "..." stands for other lines."""
+    found = EXCERPT.search(page)
+    if not found:
+        return [f"{EXCERPT_PAGE}: no excerpt of `convoy explain --no-measure --threads 2 STAGE`, expected one"]
+    printed = iter(output_of(choices, "--explain", machine, found[1]).splitlines())
+    return [f"{EXCERPT_PAGE}: {found[1]}: the page has\n  {line.strip()}\nexpected a line of the output"
+            for line in found[2].splitlines() if line != "..." and line not in printed][:1]
+
+
 def main():
     source, choices, program = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     machine, page = str(source / MACHINE), (source / PAGE).read_text()
     commands = list(COMMAND.finditer(page))
     ends = [command.start() for command in commands[1:]] + [len(page)]
     rewritten = page[:commands[0].start()] if commands else page
-    faults, wholes = [], 0
+    faults, wholes = excerpt_faults((source / EXCERPT_PAGE).read_text(), choices, machine), 0
     for command, end in zip(commands, ends):
         stage, measured = command[1], not command[2]
         if measured:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/tables.py: no record is needed, and a record without a commit is refused.
+"""bench/tables.py: no record is needed, a record without a commit is refused, and tables name what they compare with.
 
     tests/docs/tables_test.py [unittest options]
 """
@@ -13,8 +13,11 @@ sys.path.insert(0, str(ROOT / "bench"))
 
 import tables  # noqa: E402
 import tables_folders  # noqa: E402
+import tables_models  # noqa: E402
 import tables_records  # noqa: E402
-from stored import folders  # noqa: E402
+import tables_text  # noqa: E402
+import tables_versions  # noqa: E402
+from stored import Folder, folders  # noqa: E402
 
 
 def everything(machines):
@@ -48,6 +51,39 @@ class Tables(unittest.TestCase):
             self.assertTrue(any("bench/results/h200/new.json" in text for text in tables_records.wrong()))
         finally:
             tables_records.stored = known
+
+    def test_contradicting_versions_have_rows_of_their_own(self):
+        new = {"torch": "2.15.0+cu132", "onnxruntime": "1.31.1"}
+        old = {"torch": "2.11.0+cu130", "openvino": "absent"}
+        cpu = Folder("cpu", "a CPU", "CPU", {"vgg16-default-2t": {"rows": [{"versions": new}]},
+                                             "vgg16-default-1t": {"rows": [{"versions": old}]},
+                                             "unet-strict-1t": {"rows": [{}, {"versions": new}]},
+                                             "slow-paths": {"rows": [{}]}})
+        gpu = Folder("gpu", "a GPU", "GPU", {"targets": {"copy_bandwidth": 1, "torch": "2.11.0+cu130", "rows": [
+            {"versions": {"cudnn": "91900"}}, {"versions": {"jax": "0.11.2"}}]}})
+        self.assertEqual(tables_versions.table([cpu, gpu])[2:], [
+            "| CPU | `unet`, `vgg16` with 2 threads | PyTorch 2.15.0 and ONNX Runtime 1.31.1 |",
+            "| CPU | `vgg16` with 1 thread | PyTorch 2.11.0; without OpenVINO |",
+            "| GPU | all | PyTorch 2.11.0 with CUDA 13.0, cuDNN 9.19.0 and JAX 0.11.2 |",
+        ])
+
+    def test_processes_are_counted(self):
+        self.assertEqual(tables_text.processes([{}]), "1 process")
+        self.assertEqual(tables_text.processes([{"processes": 5}]), "5 processes")
+        self.assertEqual(tables_text.processes([{"processes": 5}, {}]), "1 to 5 processes")
+
+    def test_an_old_model_is_not_a_figure_of_the_default(self):
+        row = {"model": "vgg16", "batch": 8, "size": 224, "fused_ms": 4.0, "compiled_ms": 8.0, "speedup": 2.0}
+        record = {"dtype": "float32", "threads": 2, "torch": "2.11.0", "rows": [row]}
+
+        def table_of(result):
+            return "\n".join(tables_models.table([Folder("cpu", "a CPU", "CPU", {"fuse-vgg16-2t": result})]))
+
+        old, new = table_of(record), table_of({**record, "commit": "ac152921d913"})
+        self.assertIn("| not measured | 4.00 ¹ | 8.00 | | not measured | 2.00 ¹ |", old)
+        self.assertIn("\n¹ ", old)
+        self.assertIn("| 4.00 | 8.00 | | **2.00** |", new)
+        self.assertNotIn("¹", new)
 
     def test_sentences_keep_to_the_width_of_a_line(self):
         for name in ("spiking sentence", "whole models", "gpu bounds", "shares of peak", "strict mode"):

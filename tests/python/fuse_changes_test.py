@@ -211,6 +211,17 @@ class Changes(unittest.TestCase):
                 compiled(self.x)
             self.close(compiled(self.x), model(self.x))
 
+    def test_the_model_itself_is_compiled(self):
+        # torch.compile(model) writes an attribute to the model, and model.compile() another one.
+        model = Net().eval()
+        fused = fused_of(model, self.x)
+        torch.compile(model, backend="aot_eager")
+        with torch.no_grad():
+            self.close(fused(self.x), model(self.x))
+            model.compile(backend="aot_eager")
+            model.several.compile(backend="aot_eager")
+            self.close(fused(self.x), Net.forward(model, self.x))
+
     def test_hooks_after_fusing(self):
         model = Net().eval()
         fused = fused_of(model, self.x)

@@ -1,5 +1,6 @@
 """The tables of docs/use/fuse.md: each row's layers are fused, and the report says what the row says."""
 
+import inspect
 import re
 import unittest
 from pathlib import Path
@@ -12,6 +13,8 @@ except ImportError:
     raise unittest.SkipTest("PyTorch is not installed") from None
 
 from torch import nn
+
+from convoy import fusing
 
 F = nn.functional
 PAGE = Path(__file__).resolve().parents[2] / "docs/use/fuse.md"
@@ -101,6 +104,14 @@ def report_of(layers, **options):
 
 
 class FusePage(unittest.TestCase):
+    def test_arguments(self):
+        """The table has every argument of fuse with its default."""
+        table = PAGE.read_text().partition("| argument of `fuse` | default | meaning |\n|---|---|---|\n")[2]
+        found = re.findall(r"^\| `(\w+)` \|\s*`?(\w*)`?\s*\|", table.partition("\n\n")[0], re.M)
+        wanted = [(name, "" if one.default is one.empty else str(one.default))
+                  for name, one in inspect.signature(fusing.fuse).parameters.items()]  # fmt: skip
+        self.assertEqual(found, wanted)
+
     def test_layers_that_become_a_stage(self):
         found = rows("stages")
         self.assertGreater(len(found), 15)

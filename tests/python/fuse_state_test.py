@@ -2,6 +2,7 @@
 
 import collections
 import copy
+import pickle
 import random
 import unittest
 
@@ -305,8 +306,14 @@ class Messages(unittest.TestCase):
             self.skipTest("convoy.torch has no frozen weights")
         with torch.no_grad():
             fused = fused_of(model, self.x, frozen=True)
-            self.assertTrue(fused.frozen and "frozen" in repr(fused) and "frozen" in str(fused.report))
-            torch.testing.assert_close(fused(self.x), model(self.x), rtol=1e-4, atol=1e-4)
+            for one in (fused, copy.deepcopy(fused), pickle.loads(pickle.dumps(fused))):
+                self.assertTrue(one.frozen and "frozen" in repr(one) and "frozen" in str(one.report))
+                torch.testing.assert_close(one(self.x), model(self.x), rtol=1e-4, atol=1e-4)
+            fused.train()  # the model itself, whose weights may change
+            model[0].weight.mul_(2)
+            torch.testing.assert_close(fused(self.x), model(self.x))
+            with self.assertRaisesRegex(convoy.InvalidOperand, "changed since the stage was frozen"):
+                fused.eval()(self.x)
 
 
 def replicas(network, count):

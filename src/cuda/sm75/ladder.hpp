@@ -1,6 +1,7 @@
 // The ladder: a convolution on Tensor Cores by WMMA, optimised step by step. Each rung is a kernel
 // that adds one thing to the one below; docs/learn/ladder.md tells the story, `convoy ladder` times
-// it.
+// it. "The document" in the rungs is the written description that they follow, which a user handed
+// to the project. It is not public.
 #pragma once
 
 #include <cuda_runtime_api.h>

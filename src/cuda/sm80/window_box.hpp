@@ -1,4 +1,4 @@
-// The window family's boxes: a brick of output pixels whose input lies in shared memory at once, so
+// The window family's boxes: some output pixels whose input lies in shared memory at once, so
 // that each pixel is loaded once and a tap is the same pixels at another distance. Host and device.
 //
 // For 3x3 filters of groups whose channels are one chunk. A pixel's 64 bytes lie 80 apart: eight

@@ -1,10 +1,10 @@
 // halo: y = pool(act(conv(x, w) + bias)) by implicit GEMM on Hopper, from top to bottom.
 //
-// One CTA per SM walks over tiles of the output. A tile is 64 channels (GEMM's M) by a brick of
+// One CTA per SM walks over tiles of the output. A tile is 64 channels (GEMM's M) by some output
 // pixels (GEMM's N) for each of two consumer warpgroups. M = channels, so that a thread's
 // accumulators hold whole 2x2 windows: the pool needs no shuffle and no shared memory.
 //
-// The brick of input pixels, with its halo, is loaded once per 64 input channels; the taps of the
+// The box of input pixels, with its halo, is loaded once per 64 input channels; the taps of the
 // filter read that box at shifted places, made by moving the start address of the wgmma descriptor.
 // Weights stream through a ring of their own, a tap or a filter row a slab, or stay resident; they
 // lie in memory in the order of summation, so that a slab is one load (halo_maps.cpp). Where tiles

@@ -150,8 +150,8 @@ Pipeline FewMap::pipeline() const {
   pipe.rings = {
       {l_.resident ? "pixels" : "pixels and weights", l_.slots, l_.slot_bytes, l_.chunks}};
   pipe.actors = {{"producer", 1, "asks TMA for each block of 64 channels",
-                  "an empty slot (eight warps have given it back); before its first load, the "
-                  "kernel before"},
+                  "an empty slot (eight warps have given it back); before its first load also for "
+                  "the end of the previous kernel"},
                  {"warpgroups 0 and 1", few_consumers,
                   l_.flat ? "multiply their blocks of pixels, then store outputs"
                           : "multiply their blocks of pixels; then z, and the sums of taps",
@@ -167,7 +167,7 @@ Pipeline FewMap::pipeline() const {
   };
   PipelineLine first;
   for (Index i = 0; i < std::min<Index>(l_.slots, loads); ++i) first.loads.push_back(load(i));
-  first.waits = "the kernel before";
+  first.waits = "the end of the previous kernel";
   pipe.prologue = static_cast<int>(first.loads.size());
   pipe.lines.push_back(std::move(first));
   for (Index step = 0; step < l_.chunks; ++step) {

@@ -61,7 +61,7 @@ std::vector<MapFact> FmaMap::facts() const {
       fmt::format("of {} bytes: {} of pixels, {} of weights", l_.pixels_slot + l_.filters_slot,
                   l_.pixels_slot, l_.filters_slot));
   add("shared memory", fmt::format("{} bytes", l_.bytes),
-      fmt::format("per CTA; a multiprocessor's registers hold {} or more", t.ctas));
+      fmt::format("per CTA; a multiprocessor has the registers for {} CTAs or more", t.ctas));
   add("accumulators", fmt::format("{}", t.thread_m * t.thread_n),
       fmt::format("registers of a thread: sums[{}][{}]", t.thread_m, t.thread_n));
   if (stage().groups > 1)

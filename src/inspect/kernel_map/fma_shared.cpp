@@ -153,6 +153,7 @@ SharedMemoryMap FmaMap::shared_memory() const {
   map.bytes = l_.bytes;
   map.accesses = accesses();
   map.accumulators = accumulator_rows();
+  map.columns_are = "filters";
   map.accumulator_order =
       "rows and filters come in fours, a share of the tile apart (fma_place), so that neighbouring "
       "threads read neighbouring words";
@@ -177,8 +178,8 @@ Pipeline FmaMap::pipeline() const {
       },
       [](Index step) {
         const auto slot = [](Index of) { return fma_slot(static_cast<int>(of & 1)); };
-        return step == 0 ? std::string("written to slot 0, and a barrier")
-                         : fmt::format("written to slot {}, and a barrier: slot {} is free",
+        return step == 0 ? std::string("slot 0 is written, and a barrier")
+                         : fmt::format("slot {} is written, and a barrier: slot {} is free",
                                        slot(step), slot(step - 1));
       });
   pipe.kernel = kernel(), pipe.tile = tile();
@@ -186,7 +187,7 @@ Pipeline FmaMap::pipeline() const {
       "a load comes into registers while the step before is multiplied: a slot is written only "
       "when "
       "no thread reads it any more",
-      "the first step's weights are asked for before the kernel before has ended, its pixels "
+      "the first step's weights are asked for before the previous kernel has ended, its pixels "
       "after"};
   return pipe;
 }

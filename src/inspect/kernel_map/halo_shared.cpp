@@ -144,8 +144,10 @@ std::vector<AccumulatorRow> HaloMap::accumulator_rows() const {
 std::vector<std::string> HaloMap::epilogue_text() const {
   const int parts = Staging(tile_of_, stage().pool.has_value()).parts;
   return {
-      "a warp writes two blocks of 8 x 8 channels x pixels for each of its two channel octets, "
-      "pooled and rounded, in one stmatrix.x4.trans",
+      fmt::format(
+          "a warp writes two 8 x 8 matrices of channels x pixels for each of its two groups "
+          "of eight channels, {}rounded, in one stmatrix.x4.trans",
+          stage().pool ? "pooled and " : ""),
       fmt::format("the staged part is {} pixels of {} neighbouring channels; one thread stores it "
                   "by TMA, in {} {} a tile",
                   l_.stored_pixels, l_.half ? 32 : 64, parts, parts == 1 ? "part" : "parts"),
@@ -180,15 +182,16 @@ std::vector<PipelineActor> HaloMap::actors() const {
   std::vector<PipelineActor> actors;
   actors.reserve(6);
   for (int i = 0; i < 2; ++i)
-    actors.push_back({fmt::format("producer {} of pixels", i), 1,
-                      fmt::format("asks TMA for load {}, {}, ... of pixels", i, i + 2),
-                      "an empty slot (all consumers have given it back); before its first load, "
-                      "the kernel before"});
+    actors.push_back(
+        {fmt::format("producer {} of pixels", i), 1,
+         fmt::format("asks TMA for load {}, {}, ... of pixels", i, i + 2),
+         "an empty slot (all consumers have given it back); before its first load also "
+         "for the end of the previous kernel"});
   for (int i = 0; i < 2; ++i)
     actors.push_back({fmt::format("producer {} of weights", i), 1,
                       fmt::format("asks TMA for slab {}, {}, ...", i, i + 2),
                       l_.resident ? "nothing: weights are loaded once"
-                                  : "an empty slot; not for the kernel before"});
+                                  : "an empty slot; not for the end of the previous kernel"});
   for (int g = 0; g < 2; ++g)
     actors.push_back(
         {fmt::format("warpgroup {}", g), 128,
@@ -230,15 +233,15 @@ std::vector<PipelineLine> HaloMap::prologue(const Loads& loads) const {
   for (Index i = 0; i < std::min<Index>(l_.w_slots, std::min<Index>(loads.weights, l_.early_slabs));
        ++i)
     first.loads.push_back(weight_load(i));
-  first.waits = "weights come first: they need not wait for the kernel before";
+  first.waits = "weights come first: they need not wait for the end of the previous kernel";
   PipelineLine second;
   for (Index i = 0; i < std::min<Index>(l_.x_slots, loads.pixels); ++i)
     second.loads.push_back(pixel_load(i));
   for (Index i = l_.early_slabs; i < std::min<Index>(l_.w_slots, loads.weights); ++i)
     second.loads.push_back(weight_load(i));
   second.waits = l_.early_slabs < l_.w_slots
-                     ? "the kernel before; further weights, the first pixels"
-                     : "the kernel before";
+                     ? "the end of the previous kernel; further weights, the first pixels"
+                     : "the end of the previous kernel";
   return {first, second};
 }
 

@@ -182,7 +182,7 @@ std::string wrapped_kernels();
 /// Any of a GPU's; null for one without a map.
 std::unique_ptr<KernelMap> map_gpu_kernel(const std::string& kernel, const Stage& stage,
                                           const Machine& machine, const std::string& tile);
-/// Kernels of others, by what is published of them: "cutlass_multistage", "cudnn_volta". Null for
+/// Kernels of others, by what is known of them: "cutlass_multistage", "cudnn_volta". Null for
 /// another name.
 std::unique_ptr<KernelMap> map_published(const Stage& stage, const std::string& kernel);
 

@@ -235,8 +235,8 @@ std::string to_text(const SharedMemoryMap& map) {
       columns += fmt::format("{}{}", i ? "," : "", row.columns[i]);
     }
     const char* more = shown < row.registers.size() ? ",..." : "";
-    text += fmt::format("  row {:>3}: [{}{}] hold columns [{}{}]\n", row.row, registers, more,
-                        columns, more);
+    text += fmt::format("  row {:>3}: [{}{}] hold {} [{}{}]\n", row.row, registers, more,
+                        map.columns_are, columns, more);
   }
   text += "\nHow results leave\n";
   for (const std::string& one : map.epilogue) text += fmt::format("  {}\n", one);
@@ -274,7 +274,10 @@ std::string to_text(const Pipeline& pipe) {
     text += fmt::format("  {:<36} {}\n", math, loads.empty() ? "no load" : loads);
     if (!one.waits.empty())
       text += fmt::format("  {:<36} {}: {}\n", "",
-                          one.step < 0 || pipe.rings.size() == 1 ? "then" : "needs", one.waits);
+                          one.step < 0             ? "then"
+                          : pipe.rings.size() == 1 ? "waits"
+                                                   : "needs",
+                          one.waits);
   }
   for (const std::string& note : pipe.notes) text += fmt::format("  {}\n", note);
   return text;

@@ -1,10 +1,10 @@
-// Kernels of others, by what is published of them, so that what their readers asked can be looked
-// at beside our own: sizes, iterations, slots, how their shared memory lies.
+// Kernels of others, by what is known of them, so that what their readers asked can be looked at
+// beside our own: sizes, iterations, slots, how their shared memory lies.
 //
 // cutlass_multistage: CUTLASS 2.x's implicit GEMM (ImplicitGemmMultistage) with an activation
 // iterator of 64 rows by 128 channels, 256 threads and 3 stages, as read with a debugger at C =
 // 128, R = S = 3. cudnn_volta: volta_fp16_s884cudnn_fp16_128x128_ldg8_..._nhwc_tn_v1, as read from
-// its SASS. Where a figure depends on what is not published it is not here.
+// its SASS. A figure that depends on more than that is not here.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 struct Published {
   const char* name;
   int m, n, k;         // of a CTA's tile, a step
-  int warp_m, warp_n;  // 0: not published
+  int warp_m, warp_n;  // 0: not known
   int threads, slots;
   int gap;  // bytes behind each block of 8 channels; -1: another layout
 };
@@ -117,7 +117,7 @@ class PublishedMap final : public KernelMap {
   }
 
   ThreadStep thread_step(const TilePlace& tile, int thread, Index step) const override {
-    if (p_.gap >= 0) lacks("published map of its loads: they read addresses from constant memory");
+    if (p_.gap >= 0) lacks("known map of its loads: they read addresses from constant memory");
     if (thread < 0 || thread >= p_.threads)
       throw Error(fmt::format("explain: --thread {}: a CTA of {} has threads 0 to {}", thread,
                               kernel(), p_.threads - 1));
@@ -150,8 +150,7 @@ class PublishedMap final : public KernelMap {
   }
 
   SharedMemoryMap shared_memory() const override {
-    if (p_.gap < 0)
-      lacks("published layout of shared memory; cudnn_volta, window and halo have one");
+    if (p_.gap < 0) lacks("known layout of shared memory; cudnn_volta, window and halo have one");
     SharedMemoryMap map;
     map.kernel = kernel(), map.tile = tile();
     map.bytes = p_.slots * slot_bytes();
@@ -181,11 +180,13 @@ class PublishedMap final : public KernelMap {
 
   Pipeline pipeline() const override {
     if (p_.gap >= 0)
-      lacks("published pipeline but two slots that take turns; cutlass_multistage has one");
-    Pipeline pipe = ring_pipeline(p_.slots, slot_bytes(), steps_, p_.threads, [&](Index step) {
-      return fmt::format("tile[{}]: tap ({},{})", step, step / stage().s % stage().r,
-                         step % stage().s);
-    });
+      lacks("known pipeline except two slots that take turns; cutlass_multistage has one");
+    Pipeline pipe =
+        ring_pipeline(p_.slots, slot_bytes(), steps_, p_.threads,
+                      "before the last but one of the step's products", [&](Index step) {
+                        return fmt::format("tile[{}]: tap ({},{})", step,
+                                           step / stage().s % stage().r, step % stage().s);
+                      });
     pipe.kernel = kernel(), pipe.tile = tile();
     pipe.notes = {
         "a tile's copies are spread over the warp's products of the tile before; fence, wait "

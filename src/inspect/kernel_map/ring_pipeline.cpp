@@ -10,7 +10,7 @@ bool left_out(Index step, Index steps, int slots) {
   return step >= slots + shown_steps && step < steps - slots;
 }
 
-Pipeline ring_pipeline(int slots, int slot_bytes, Index steps, int threads,
+Pipeline ring_pipeline(int slots, int slot_bytes, Index steps, int threads, const std::string& when,
                        const std::function<std::string(Index)>& what) {
   const PipelineActor every{
       "every thread", threads,
@@ -18,10 +18,11 @@ Pipeline ring_pipeline(int slots, int slot_bytes, Index steps, int threads,
       fmt::format("its own copies: cp.async.wait_group {}, all but the newest {} groups have come; "
                   "then the others', by a barrier of the CTA",
                   slots - 2, slots - 2)};
-  return ring_pipeline(slots, slot_bytes, steps, every, what, [slots](Index step) {
-    return step == 0 ? fmt::format("wait_group {} and a barrier: slot 0 is there", slots - 2)
-                     : fmt::format("wait_group {}, barrier: slot {} is there, slot {} is free",
-                                   slots - 2, step % slots, (step - 1) % slots);
+  return ring_pipeline(slots, slot_bytes, steps, every, what, [slots, &when](Index step) {
+    return step == 0
+               ? fmt::format("wait_group {} and a barrier: slot 0 is there", slots - 2)
+               : fmt::format("{}, wait_group {} and a barrier: slot {} is there, slot {} is free",
+                             when, slots - 2, step % slots, (step - 1) % slots);
   });
 }
 

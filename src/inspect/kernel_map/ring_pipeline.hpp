@@ -19,8 +19,8 @@ bool left_out(Index step, Index steps, int slots);
 Pipeline ring_pipeline(int slots, int slot_bytes, Index steps, const PipelineActor& every,
                        const std::function<std::string(Index)>& what,
                        const std::function<std::string(Index)>& until);
-/// The same by cp.async.
-Pipeline ring_pipeline(int slots, int slot_bytes, Index steps, int threads,
+/// The same by cp.async. `when`: at which place of a step its threads wait for the next one.
+Pipeline ring_pipeline(int slots, int slot_bytes, Index steps, int threads, const std::string& when,
                        const std::function<std::string(Index)>& what);
 
 }  // namespace convoy::inspect

@@ -77,6 +77,7 @@ struct SharedMemoryMap {
   std::vector<SharedRegion> regions;
   std::vector<SharedAccess> accesses;
   std::vector<AccumulatorRow> accumulators;  // of warp 0, lane 0: a line for each row of the tile
+  std::string columns_are = "columns";       // what a column of the tile is: "filters"
   std::string accumulator_order;             // a sentence
   std::vector<std::string> epilogue;         // how results are gathered to 16-byte stores
 };

@@ -132,6 +132,7 @@ SharedMemoryMap WindowBoxMap::shared_memory() const {
       row = map.accumulators.insert(row, AccumulatorRow{0, 0, at.row, {}, {}});
     row->registers.push_back(number), row->columns.push_back(box_four(0, 0) + at.of_four);
   }
+  map.columns_are = "filters";
   map.accumulator_order =
       "filters are read so that a lane's pairs from two products are four neighbours "
       "(box_filter_of); rows are those of its warp's first turn";
@@ -172,7 +173,7 @@ Pipeline WindowBoxMap::pipeline() const {
   pipe.per = "a CTA, a box each";
   pipe.rings.front().name = "boxes", pipe.rings.front().slots = box().slots;
   pipe.notes = {
-      "the weights come first, to where slot 1 is filled later, and before the kernel before has "
+      "the weights come first, to where slot 1 is filled later, and before the previous kernel has "
       "ended; registers hold them for all boxes",
       fmt::format("a box is {} products of a warp's 32 rows by 16 filters in each turn, {} {}",
                   2 * 2 * box_taps * parts_, turns(), turns() == 1 ? "turn" : "turns"),

@@ -69,7 +69,7 @@ std::vector<MapFact> WindowMap::facts() const {
   if (t.visit == Visit::precomputed)
     shared += at_.g.r * at_.g.s * static_cast<int>(sizeof(WindowTap));
   add("shared memory", fmt::format("{} bytes", shared),
-      fmt::format("per CTA; a multiprocessor's registers hold {}", t.ctas));
+      fmt::format("per CTA; a multiprocessor has the registers for {} CTAs", t.ctas));
   add("accumulators", fmt::format("{}", t.warp_m / 16 * (t.warp_n / 8) * 4),
       fmt::format("registers of a thread: sums[{}][{}][4]", t.warp_m / 16, t.warp_n / 8));
   if (at_.groups.count > 1 || at_.groups.merged > 1)
@@ -200,9 +200,11 @@ OperandPlace WindowMap::operand(const OutputIndex& output, const TapIndex& tap) 
                   row / between, tile_of_.m * chunk_units / tile_of_.threads());
   const int first_lane = unit % 2 * 16 + row % 16;
   place.read = fmt::format(
-      "ldmatrix.x4 of warps {} of {}, address of lane {}: part {} of the step, block {} of the "
-      "pixels' four",
-      a.warp % warps_.down, warps_.down, first_lane, unit / 2, unit % 2 * 2 + row % 16 / 8);
+      "ldmatrix.x4 of {}, address of lane {}: part {} of the step, matrix {} of the pixels' four",
+      warps_.down == 1
+          ? std::string("every warp")
+          : fmt::format("the warps w with w mod {} = {}", warps_.down, a.warp % warps_.down),
+      first_lane, unit / 2, unit % 2 * 2 + row % 16 / 8);
   return place;
 }
 

@@ -123,6 +123,7 @@ SharedMemoryMap WindowMap::shared_memory() const {
   map.bytes = map.regions.back().begin + map.regions.back().bytes;
   map.accesses = accesses();
   map.accumulators = accumulator_rows();
+  map.columns_are = "filters";
   map.accumulator_order =
       at_.in_order
           ? "filters are in order: a product gives a lane two neighbours, and four lanes exchange "
@@ -139,8 +140,9 @@ int WindowMap::to_piece() const {
 }
 
 Pipeline WindowMap::pipeline() const {
-  Pipeline pipe = ring_pipeline(tile_of_.slots, tile_of_.slot_bytes(), at_.steps,
-                                tile_of_.threads(), [&](Index step) { return step_text(step); });
+  Pipeline pipe =
+      ring_pipeline(tile_of_.slots, tile_of_.slot_bytes(), at_.steps, tile_of_.threads(),
+                    "between the step's two parts", [&](Index step) { return step_text(step); });
   pipe.kernel = kernel(), pipe.tile = tile();
   pipe.notes = {
       "each step has two 32-byte parts: the second is read from shared memory under the first's "
@@ -148,7 +150,8 @@ Pipeline WindowMap::pipeline() const {
       fmt::format(
           "{} CTAs share a multiprocessor: one's prologue and epilogue overlap with another's loop",
           tile_of_.ctas),
-      "the prologue's weights are asked for before the kernel before has ended, its pixels after"};
+      "the prologue's weights are asked for before the previous kernel has ended, its pixels "
+      "after"};
   return pipe;
 }
 
