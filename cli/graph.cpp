@@ -35,7 +35,7 @@ void run_graph(const GraphArguments& arguments) {
   now = graph::order_columns(std::move(now));
   print_graph("order_columns: flattening moves nothing", now);
   const network::Program program = network::make_program(model.graph, options);
-  print_graph("fuse: a convolution with what follows it is one stage", program.graph);
+  print_graph("fuse: a convolution, its activation and its pool are one stage", program.graph);
   fmt::print("{}", network::describe(program));
 }
 

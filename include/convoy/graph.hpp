@@ -29,14 +29,14 @@ struct Graph;
 ///
 /// Each function appends an operator and returns the value that it gives. It copies the parameters
 /// that it is given, which are on the host and f32, f16 or bf16, with any strides. It throws Error
-/// that says what was found and expected, and then appends nothing. The network fuses what a kernel
-/// can compute at once: a convolution or linear layer with the activation and the pool behind it,
-/// if nothing else reads what lies between.
+/// that names the operand that was found and the expected one, and then appends nothing. The
+/// network fuses a convolution or linear layer with the activation and the pool that follow, if
+/// nothing else reads the values between them.
 ///
 /// A builder is used by one thread at a time.
 class CONVOY_API GraphBuilder {
  public:
-  /// A value: an input, or what an operator gives. It belongs to the builder that returned it.
+  /// A value: an input, or the result of an operator. It belongs to the builder that returned it.
   struct Value {
     std::size_t id = 0;  ///< its number in the builder
   };
@@ -66,8 +66,8 @@ class CONVOY_API GraphBuilder {
   /// A vector x with the weights w [K,C] and, if not empty, the bias [K].
   Value linear(Value x, const TensorView& w, const TensorView& bias);
   /// (x - mean)/sqrt(variance + eps)*gamma + beta; all [C].
-  Value batch_norm(Value x, const TensorView& gamma, const TensorView& beta,
-                   const TensorView& mean, const TensorView& variance, float eps = 1e-5F);
+  Value batch_norm(Value x, const TensorView& gamma, const TensorView& beta, const TensorView& mean,
+                   const TensorView& variance, float eps = 1e-5F);
   /// The activation of each element, or a neuron's spikes in each time step. soft: see Stage.
   Value activation(Value x, const Activation& act, bool soft = false);
   /// The maximum of each window of an image.
@@ -79,7 +79,7 @@ class CONVOY_API GraphBuilder {
   /// An image as a vector; in PyTorch's order (C,H,W) if `channels_first`, then only linear layers
   /// may read it, else in the order of memory (H,W,C).
   Value flatten(Value x, bool channels_first = true);
-  /// The mean over the time steps of a value behind a neuron, in f32.
+  /// The mean over the time steps of a value that a neuron made timed, in f32.
   Value mean_of_steps(Value x);
   /// Makes the value an output of the network.
   void output(const std::string& name, Value x);

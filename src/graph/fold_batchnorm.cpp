@@ -69,9 +69,10 @@ Graph fold_batchnorm(Graph graph) {
       alone.op = Convolution{.groups = channels};
       alone.in = {norm.in[0], folded, shift};
       if (!graph.input(alone, 0).is_image())
-        throw Error(fmt::format("{}: found a batch-norm of a vector that is not behind a linear "
-                                "layer alone, expected one that is",
-                                printable(norm.name)));
+        throw Error(
+            fmt::format("{}: found a batch-norm of a vector without a linear layer before "
+                        "it, expected one that follows a linear layer",
+                        printable(norm.name)));
       continue;
     }
     Node& conv = graph.nodes[into];

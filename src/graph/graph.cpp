@@ -29,8 +29,7 @@ ValueId Graph::add(Node node, std::string value_name) {
   return nodes.back().out;
 }
 
-ValueId Graph::add_constant(std::string name, std::vector<Index> axes,
-                            std::vector<float> numbers) {
+ValueId Graph::add_constant(std::string name, std::vector<Index> axes, std::vector<float> numbers) {
   Value value;
   value.name = std::move(name);
   value.axes = std::move(axes);
@@ -64,8 +63,8 @@ void Graph::verify() const {
   const auto give = [&](ValueId id, const std::string& who) {
     if (id >= values.size()) throw broken(who + " gives a value that is not there");
     if (state[id] == State::there)
-      throw broken(fmt::format("{} gives {}, which is there already", who,
-                               printable(values[id].name)));
+      throw broken(
+          fmt::format("{} gives {}, which is there already", who, printable(values[id].name)));
     state[id] = State::there;
   };
   std::set<std::string> names;

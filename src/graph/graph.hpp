@@ -160,8 +160,8 @@ struct Links {
   NodeId only_user(const Graph& graph, ValueId id) const;
 };
 
-/// The type and axes of what the node gives. Throws Error that says what the operator does not take,
-/// without naming the node.
+/// The type and axes of what the node gives. Throws Error that says what the operator does not
+/// take, without naming the node.
 Value infer(const Graph& graph, const Node& node);
 
 /// The same graph without nodes that no output needs and values that nothing names. Inputs stay.

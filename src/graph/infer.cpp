@@ -20,9 +20,9 @@ Error not_taken(const Node& node, std::size_t operand, const Value& found,
 
 void expect_operands(const Node& node, std::size_t least, std::size_t most) {
   if (node.in.size() >= least && node.in.size() <= most) return;
-  throw Error(fmt::format("{}: found {} operands, expected {}", word_of(node.op), node.in.size(),
-                          least == most ? fmt::format("{}", least)
-                                        : fmt::format("{} to {}", least, most)));
+  throw Error(
+      fmt::format("{}: found {} operands, expected {}", word_of(node.op), node.in.size(),
+                  least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most)));
 }
 
 /// Operand i must be a constant of these axes; -1: any size.
@@ -69,8 +69,7 @@ Value like(const Value& x) {
 
 Value infer_normalise(const Node& node, const Value& x) {
   const auto& op = *node.as<Normalise>();
-  if (x.type != DType::u8 && x.type != DType::f32)
-    throw not_taken(node, 0, x, "u8 or f32 images");
+  if (x.type != DType::u8 && x.type != DType::f32) throw not_taken(node, 0, x, "u8 or f32 images");
   for (const auto* numbers : {&op.mean, &op.std}) {
     const char* const name = numbers == &op.mean ? "mean" : "std";
     const auto count = static_cast<Index>(numbers->size());
@@ -97,10 +96,11 @@ Value infer_concat(const Graph& graph, const Node& node) {
     const Value& x = graph.input(node, i);
     if (x.constant || x.type != first.type || x.h() != first.h() || x.w() != first.w() ||
         x.is_image() != first.is_image() || x.timed != first.timed)
-      throw Error(fmt::format("concat: {} is {} {}, {} is {} {}: expected equal types, sizes and "
-                              "steps, because their channels are concatenated",
-                              first.name, to_text(first.type), shape_text(first), x.name,
-                              to_text(x.type), shape_text(x)));
+      throw Error(
+          fmt::format("concat: {} is {} {}, {} is {} {}: expected equal types, sizes and "
+                      "steps, because their channels are concatenated",
+                      first.name, to_text(first.type), shape_text(first), x.name, to_text(x.type),
+                      shape_text(x)));
     channels += x.channels();
   }
   if (!channels.fits((Index{1} << 31) - 1))
@@ -171,7 +171,7 @@ Value infer(const Graph& graph, const Node& node) {
   if (node.as<Slice>()) return infer_slice(node, x);
   if (node.as<Flatten>()) return infer_flatten(node, x);
   if (node.as<MeanOfSteps>()) {
-    if (!x.timed) throw not_taken(node, 0, x, "a value behind a neuron, which has time steps");
+    if (!x.timed) throw not_taken(node, 0, x, "a value with time steps, as a neuron gives it");
     Value y = like(x);
     y.timed = false;
     y.type = DType::f32;

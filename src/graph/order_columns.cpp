@@ -22,10 +22,11 @@ std::vector<float> pixels_first(const std::vector<float>& w, Index rows, Index c
 /// Reorders the columns of every linear layer that reads `vector`, itself or behind activations.
 void reorder_readers(Graph& graph, const Links& links, ValueId vector, const Value& image) {
   const auto refuse = [&](const std::string& who) {
-    throw Error(fmt::format("{} reads an image that is flattened in PyTorch's order (C,H,W), "
-                            "expected linear layers only, whose columns can be put into the order "
-                            "of memory (H,W,C)",
-                            who));
+    throw Error(
+        fmt::format("{} reads an image that is flattened in PyTorch's order (C,H,W), "
+                    "expected linear layers only, whose columns can be put into the order "
+                    "of memory (H,W,C)",
+                    who));
   };
   if (graph.is_output(vector)) refuse("the network's output");
   for (const NodeId user : links.users[vector]) {

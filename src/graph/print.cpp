@@ -56,20 +56,17 @@ std::string attributes_of(const MaxPool& op) {
 }  // namespace
 
 std::string_view word_of(const Operator& op) {
-  return std::visit(Overloaded{[](const Normalise&) { return "normalise"; },
-                               [](const Convolution&) { return "convolution"; },
-                               [](const Linear&) { return "linear"; },
-                               [](const BatchNorm&) { return "batch-norm"; },
-                               [](const Activate& a) {
-                                 return a.act.is_neuron() ? "neuron" : "activation";
-                               },
-                               [](const MaxPool&) { return "max-pool"; },
-                               [](const Concat&) { return "concat"; },
-                               [](const Slice&) { return "slice"; },
-                               [](const Flatten&) { return "flatten"; },
-                               [](const MeanOfSteps&) { return "mean over the steps"; },
-                               [](const Fused&) { return "stage"; }},
-                    op);
+  return std::visit(
+      Overloaded{[](const Normalise&) { return "normalise"; },
+                 [](const Convolution&) { return "convolution"; },
+                 [](const Linear&) { return "linear"; },
+                 [](const BatchNorm&) { return "batch-norm"; },
+                 [](const Activate& a) { return a.act.is_neuron() ? "neuron" : "activation"; },
+                 [](const MaxPool&) { return "max-pool"; }, [](const Concat&) { return "concat"; },
+                 [](const Slice&) { return "slice"; }, [](const Flatten&) { return "flatten"; },
+                 [](const MeanOfSteps&) { return "mean over the steps"; },
+                 [](const Fused&) { return "stage"; }},
+      op);
 }
 
 std::string to_text(const Operator& op) {

@@ -21,17 +21,17 @@ struct GraphBuilder::Impl {
   }
   graph::ValueId checked(Value x) const {
     if (x.id >= graph.values.size() || graph.values[x.id].constant)
-      throw Error(fmt::format("value {}: this builder has none of that number, expected one that "
-                              "it returned",
-                              x.id));
+      throw Error(
+          fmt::format("value {}: this builder has none of that number, expected one that "
+                      "it returned",
+                      x.id));
     return x.id;
   }
   Value add(graph::Operator op, std::vector<graph::ValueId> in) {
     const std::size_t before = graph.values.size();
     const std::string name = next(std::string(graph::word_of(op)));
     try {
-      return {graph.add({.op = std::move(op), .name = name, .in = std::move(in)},
-                        free_name(name))};
+      return {graph.add({.op = std::move(op), .name = name, .in = std::move(in)}, free_name(name))};
     } catch (...) {
       graph.values.resize(before);
       throw;
@@ -50,7 +50,8 @@ struct GraphBuilder::Impl {
   graph::ValueId constant(const char* what, const TensorView& view, int rank) {
     std::vector<Index> axes(view.shape.begin(), view.shape.begin() + view.rank);
     if (!view || view.rank != rank)
-      throw Error(fmt::format("{}: found {}, expected {} axes", what, convoy::describe(view), rank));
+      throw Error(
+          fmt::format("{}: found {}, expected {} axes", what, convoy::describe(view), rank));
     std::vector<float> numbers = network::numbers_of(view, what);
     return graph.add_constant(free_name(fmt::format("{} {}", next("constant"), what)),
                               std::move(axes), std::move(numbers));
@@ -71,8 +72,7 @@ GraphBuilder::GraphBuilder(GraphBuilder&&) noexcept = default;
 GraphBuilder& GraphBuilder::operator=(GraphBuilder&&) noexcept = default;
 
 GraphBuilder::Impl& GraphBuilder::impl() const {
-  if (!impl_)
-    throw Error("this GraphBuilder was moved from. Use the one that it was moved to.");
+  if (!impl_) throw Error("this GraphBuilder was moved from. Use the one that it was moved to.");
   return *impl_;
 }
 
@@ -80,8 +80,8 @@ GraphBuilder::Value GraphBuilder::input(const std::string& name, DType dtype,
                                         const std::vector<Index>& axes) {
   Impl& all = impl();
   if (axes.size() != 3 && axes.size() != 1)
-    throw Error(fmt::format("input {}: found {} axes, expected {{H,W,C}} or {{C}}",
-                            printable(name), axes.size()));
+    throw Error(fmt::format("input {}: found {} axes, expected {{H,W,C}} or {{C}}", printable(name),
+                            axes.size()));
   for (const Index size : axes)
     if (size < 1 || size >= Index{1} << 31)
       throw Error(fmt::format("input {}: found the size {}, expected 1 to 2^31 - 1",
@@ -161,7 +161,7 @@ void GraphBuilder::output(const std::string& name, Value x) {
   const graph::ValueId id = all.checked(x);
   const auto& graph = all.graph;
   if (std::find(graph.inputs.begin(), graph.inputs.end(), id) != graph.inputs.end())
-    throw Error(fmt::format("output {}: it is an input, expected what an operator gives",
+    throw Error(fmt::format("output {}: it is an input, expected the value of an operator",
                             printable(name)));
   if (graph.is_output(id))
     throw Error(fmt::format("output {}: it is the output {} already, expected another value",

@@ -193,22 +193,21 @@ void Context::add_since(Clock::time_point begin, std::size_t first, std::size_t 
   const Clock::time_point end = Clock::now();
   Times& times = *pass.times;
   if (adds_seconds)
-    times.seconds[first] +=
-        since(begin, end) * (program_.on_gpu() ? 1 : program_.threads->count());
+    times.seconds[first] += since(begin, end) * (program_.on_gpu() ? 1 : program_.threads->count());
   if (times.spans)
     times.spans->push_back(
         {first, count, pass.n, since(times.begin, begin), since(times.begin, end)});
 }
 
 Status Context::convert(const ConvertStep& step, const Pass& pass, const void* x, void* y) {
-  const Index count = pass.n * program_.image_elements(step.x), channels = step.conversion.channels();
+  const Index count = pass.n * program_.image_elements(step.x),
+              channels = step.conversion.channels();
   auto* const to = static_cast<float*>(y);
   if (!program_.on_gpu())
     step.conversion.run(*program_.threads, count, x, to);
   else if (step.conversion.of_pixels())
-    gpu::values_of_pixels(program_.machine.device, pass.stream,
-                          static_cast<const std::uint8_t*>(x), count, channels,
-                          step.device_tables.data<float>(), to);
+    gpu::values_of_pixels(program_.machine.device, pass.stream, static_cast<const std::uint8_t*>(x),
+                          count, channels, step.device_tables.data<float>(), to);
   else
     gpu::normalise(program_.machine.device, pass.stream, static_cast<const float*>(x), count,
                    channels, step.device_tables.data<float>(), to);
@@ -226,10 +225,10 @@ Status Context::copy(const CopyStep& step, Index n, const Located& from, const L
   auto* const target = static_cast<std::byte*>(to.data) + bytes(step.to_channel);
   const Index pixels = n * program_.steps_of(step.from) * value.h() * value.w();
   if (program_.on_gpu())
-    return gpu::copy_rows(program_.machine.device,
-                          {first, target, row, static_cast<std::size_t>(pixels), from_pitch,
-                           to_pitch},
-                          stream.handle);
+    return gpu::copy_rows(
+        program_.machine.device,
+        {first, target, row, static_cast<std::size_t>(pixels), from_pitch, to_pitch},
+        stream.handle);
   constexpr Index of_a_task = 256;
   program_.threads->for_each((pixels + of_a_task - 1) / of_a_task, [&](Index task, int) {
     const Index end = std::min(pixels, (task + 1) * of_a_task);
@@ -266,8 +265,8 @@ Status Context::mean(const MeanStep& step, const Pass& pass) {
   auto* const y = static_cast<float*>(where(step.y).data);
   if (ends && (pass.logits || pass.labels)) {  // both at once
     has_logits_ = true;
-    return mean_and_labels(step.x, program_.graph.steps, pass.logits ? pass.logits : y,
-                           pass.labels, pass);
+    return mean_and_labels(step.x, program_.graph.steps, pass.logits ? pass.logits : y, pass.labels,
+                           pass);
   }
   return mean_and_labels(step.x, program_.graph.steps, y, nullptr, pass);
 }

@@ -78,8 +78,7 @@ class Context {
   Status run_kernel(const KernelStep& step, const Pass& pass, const Located& x, const Located& y,
                     float* const* inner);
   /// n images' channels of one value to others.
-  Status copy(const CopyStep& step, Index n, const Located& from, const Located& to,
-              Stream stream);
+  Status copy(const CopyStep& step, Index n, const Located& from, const Located& to, Stream stream);
   Status convert(const ConvertStep& step, const Pass& pass, const void* x, void* y);
 
  private:
@@ -97,10 +96,10 @@ class Context {
   Index capacity_ = 0;  // images
   Program::Arena arena_;
   Tensor memory_, scratch_, results_;
-  std::vector<void*> given_;      // of each buffer in this pass; null: it is in the arena
-  std::vector<StageArgs> later_;  // of a step: those of the layers behind the first
+  std::vector<void*> given_;        // of each buffer in this pass; null: it is in the arena
+  std::vector<StageArgs> later_;    // of a step: those of the layers behind the first
   std::byte* workspace_ = nullptr;  // of the step that runs
-  bool has_logits_ = false;       // a step of this pass writes logits and labels
+  bool has_logits_ = false;         // a step of this pass writes logits and labels
   std::unique_ptr<HostPath> host_path_;
 };
 

@@ -17,7 +17,7 @@ class Describer {
       all += fmt::format("step {:<3} {}\n", i + 1,
                          std::visit([&](const auto& step) { return of(step); }, program_.steps[i]));
     if (program_.any_n)
-      return all + "one kernel takes any number of images; nothing lies between its layers\n";
+      return all + "one kernel takes any number of images, without memory between its layers\n";
     const Index most = program_.at_once;
     return all + fmt::format("memory {} bytes for 1 image, {} for {}, which pass at once at most\n",
                              program_.arena(1).bytes.value(), program_.arena(most).bytes.value(),

@@ -33,7 +33,8 @@ auto with_memory(const std::string& name, const Make& make) {
   }
 }
 
-std::vector<Port> ports_of(const network::Program& program, const std::vector<graph::ValueId>& ids) {
+std::vector<Port> ports_of(const network::Program& program,
+                           const std::vector<graph::ValueId>& ids) {
   std::vector<Port> ports;
   for (const graph::ValueId id : ids) {
     const graph::Value& value = program.value(id);
@@ -103,9 +104,8 @@ std::unique_ptr<Network::Impl> Network::Impl::make(const NetworkText& text,
 std::unique_ptr<Network::Impl> Network::Impl::make(graph::Graph graph,
                                                    const NetworkOptions& options) {
   network::check_options(options);
-  return with_memory("in memory", [&] {
-    return std::make_unique<Impl>(std::nullopt, std::move(graph), options);
-  });
+  return with_memory(
+      "in memory", [&] { return std::make_unique<Impl>(std::nullopt, std::move(graph), options); });
 }
 
 }  // namespace convoy

@@ -39,7 +39,7 @@ const std::vector<Port>& Network::outputs() const {
 const NetworkText& Network::text() const {
   if (!impl().text)
     throw Error(
-        "text: this Network was made by a GraphBuilder, expected one of a network.txt. "
+        "text: this Network was made by a GraphBuilder, expected a network.txt. "
         "Look at inputs(), outputs() and layers().");
   return *impl().text;
 }

@@ -13,8 +13,8 @@ using graph::ValueId;
 /// A value as channels of another one.
 struct View {
   ValueId of = no_id;
-  Index offset = 0;     // in channels
-  bool flat = false;    // the image's memory as a vector
+  Index offset = 0;   // in channels
+  bool flat = false;  // the image's memory as a vector
 };
 
 class Placer {

@@ -34,8 +34,8 @@ std::string sorted_by_port(const std::vector<Port>& ports, std::span<const Named
   views.resize(ports.size());
   std::vector<bool> named(ports.size());
   for (const NamedView& one : given) {
-    const auto port = std::find_if(ports.begin(), ports.end(),
-                                   [&](const Port& p) { return p.name == one.name; });
+    const auto port =
+        std::find_if(ports.begin(), ports.end(), [&](const Port& p) { return p.name == one.name; });
     if (port == ports.end()) {
       std::vector<std::string> names;
       for (const Port& p : ports) names.push_back(printable(p.name));
@@ -67,10 +67,10 @@ std::string wrong_shape(const Port& port, const TensorView& view, Index n) {
 
 std::string wrong_memory(const Port& port, const TensorView& view, Device device) {
   if (!(view.device == Device{}) && !(view.device == device))
-    return fmt::format("{}: it is on {}, expected {}. Copy it there first.", printable(port.name),
-                       to_text(view.device),
-                       device == Device{} ? "the host"
-                                          : fmt::format("the host or {}", to_text(device)));
+    return fmt::format(
+        "{}: it is on {}, expected {}. Copy it there first.", printable(port.name),
+        to_text(view.device),
+        device == Device{} ? "the host" : fmt::format("the host or {}", to_text(device)));
   return check_aligned(printable(port.name), view).message();
 }
 
@@ -86,8 +86,8 @@ bool overlap(const TensorView& a, const TensorView& b) {
 
 }  // namespace
 
-/// One run by names: parts of at most `at_once` images, by way of the device's memory if a tensor is
-/// not there.
+/// One run by names: parts of at most `at_once` images, by way of the device's memory if a tensor
+/// is not there.
 class Network::Impl::NamedRun {
  public:
   NamedRun(const Impl& network, Stream stream) : network_(network), stream_(stream) {}

@@ -48,8 +48,8 @@ class Drawer {
   /// Late values are more likely to be read.
   const Known& any() {
     const auto size = static_cast<Index>(known_.size());
-    return known_[static_cast<std::size_t>(
-        random_.chance(0.6) ? size - 1 : random_.between(0, size - 1))];
+    return known_[static_cast<std::size_t>(random_.chance(0.6) ? size - 1
+                                                               : random_.between(0, size - 1))];
   }
 
   std::vector<float> integers(Index count, Index most) {
@@ -66,14 +66,21 @@ class Drawer {
     switch (random_.between(0, 9)) {
       case 0:
       case 1:
-      case 2: return add_convolution();
+      case 2:
+        return add_convolution();
       case 3:
-      case 4: return add_activation();
-      case 5: return add_pool();
-      case 6: return add_concat();
-      case 7: return add_slice();
-      case 8: return add_linear();
-      default: return add_batch_norm();
+      case 4:
+        return add_activation();
+      case 5:
+        return add_pool();
+      case 6:
+        return add_concat();
+      case 7:
+        return add_slice();
+      case 8:
+        return add_linear();
+      default:
+        return add_batch_norm();
     }
   }
 
@@ -114,8 +121,7 @@ class Drawer {
   void add_activation() {
     const Known x = any();
     if (steps_ > 1 && random_.chance(0.5))
-      return keep(g().activation(x.value,
-                                 random_.chance(0.5) ? integrate_fire(1) : lif(2, 0.5F),
+      return keep(g().activation(x.value, random_.chance(0.5) ? integrate_fire(1) : lif(2, 0.5F),
                                  random_.chance(0.3)),
                   1);
     if (random_.chance(0.5)) return keep(g().activation(x.value, relu), x.largest);
@@ -173,14 +179,13 @@ class Drawer {
     const auto inputs = drawn_.input_axes.size();
     const Index wanted = random_.between(1, 3);
     for (Index i = 0; i < wanted; ++i) {
-      const auto at = static_cast<std::size_t>(
-          i == 0 ? static_cast<Index>(known_.size()) - 1
-                 : random_.between(static_cast<Index>(inputs),
-                                   static_cast<Index>(known_.size()) - 1));
+      const auto at =
+          static_cast<std::size_t>(i == 0 ? static_cast<Index>(known_.size()) - 1
+                                          : random_.between(static_cast<Index>(inputs),
+                                                            static_cast<Index>(known_.size()) - 1));
       Value value = known_[at].value;
       if (facts(value).timed && random_.chance(0.5)) value = g().mean_of_steps(value);
-      if (!graph_of(drawn_.builder).is_output(value.id))
-        g().output("y" + std::to_string(i), value);
+      if (!graph_of(drawn_.builder).is_output(value.id)) g().output("y" + std::to_string(i), value);
     }
   }
 

@@ -1,5 +1,5 @@
-// Random networks: branches that meet, slices, several inputs and outputs, values that many read, and
-// dead ends. All numbers are small integers, so that every order of sums gives the same bits.
+// Random networks: branches that meet, slices, several inputs and outputs, values that many read,
+// and dead ends. All numbers are small integers, so that every order of sums gives the same bits.
 #pragma once
 
 #include "convoy/graph.hpp"

@@ -28,8 +28,7 @@ struct Case {
       Index elements = images;
       for (const Index size : axes) elements *= size;
       Numbers& x = inputs.emplace_back();
-      for (Index i = 0; i < elements; ++i)
-        x.push_back(static_cast<float>(random.between(-3, 3)));
+      for (Index i = 0; i < elements; ++i) x.push_back(static_cast<float>(random.between(-3, 3)));
     }
   }
   const graph::Graph& plain() const { return graph_of(drawn.builder); }
@@ -66,8 +65,9 @@ std::vector<Numbers> run(const Network& network, const Case& one, Index n) {
     const std::size_t image = one.inputs[i].size() / Case::images;
     Numbers& all = x.emplace_back();
     for (Index at = 0; at < n; ++at) {
-      const auto from = one.inputs[i].begin() +
-                        static_cast<std::ptrdiff_t>(static_cast<std::size_t>(at % Case::images) * image);
+      const auto from =
+          one.inputs[i].begin() +
+          static_cast<std::ptrdiff_t>(static_cast<std::size_t>(at % Case::images) * image);
       all.insert(all.end(), from, from + static_cast<std::ptrdiff_t>(image));
     }
     std::vector<Index> shape = one.drawn.input_axes[i];
@@ -99,7 +99,8 @@ std::vector<Numbers> repeated(const Network& network, const std::vector<Numbers>
       for (Index at = 0; at < n; ++at) {
         const auto from =
             seven[i].begin() +
-            static_cast<std::ptrdiff_t>((t * Case::images + static_cast<std::size_t>(at % Case::images)) * image);
+            static_cast<std::ptrdiff_t>(
+                (t * Case::images + static_cast<std::size_t>(at % Case::images)) * image);
         y.insert(y.end(), from, from + static_cast<std::ptrdiff_t>(image));
       }
   }
@@ -134,8 +135,7 @@ TEST(DrawnGraphs, EveryPassKeepsTheBits) {
     now = graph::order_columns(std::move(now));
     ASSERT_TRUE(same_bits(one.interpreted(now), expected)) << "order_columns";
     // Kernels that serve everything, and kernels that serve no pool.
-    const graph::Graph unpooled =
-        graph::fuse(now, [](const Stage& stage) { return !stage.pool; });
+    const graph::Graph unpooled = graph::fuse(now, [](const Stage& stage) { return !stage.pool; });
     ASSERT_TRUE(same_bits(one.interpreted(unpooled), expected)) << "fuse without pools";
     now = graph::fuse(std::move(now), [](const Stage&) { return true; });
     ASSERT_TRUE(same_bits(one.interpreted(now), expected)) << "fuse";

@@ -19,9 +19,7 @@ std::string said(const Call& call) {
 class Builder : public testing::Test {
  protected:
   TensorView w(Index k, Index r, Index c) { return view({k, r, r, c}); }
-  TensorView view(const std::vector<Index>& shape) {
-    return {ones_.data(), DType::f32, shape};
-  }
+  TensorView view(const std::vector<Index>& shape) { return {ones_.data(), DType::f32, shape}; }
   std::vector<float> ones_ = std::vector<float>(4096, 1.0F);
   GraphBuilder g_;
 };
@@ -51,8 +49,9 @@ TEST_F(Builder, RunsTwoInputsAndTwoOutputsByName) {
             "input z: it is missing. Give a tensor of that name.");
   EXPECT_EQ(network.run({{"x", in_x}, {"z", in_z}}, {{"sum", out_sums}}, {}).message(),
             "output \"sum\": the network has none of that name, expected all, sums.");
-  EXPECT_NE(network.run({{"x", in_x}, {"z", in_z}}, {{"all", out_sums}}, {}).message().find(
-                "expected f32[1,2,2,3], contiguous"),
+  EXPECT_NE(network.run({{"x", in_x}, {"z", in_z}}, {{"all", out_sums}}, {})
+                .message()
+                .find("expected f32[1,2,2,3], contiguous"),
             std::string::npos);
   EXPECT_NE(network.run({{"x", in_x}, {"z", in_z}}, {{"sums", in_x}}, {}).message().find("overlap"),
             std::string::npos);
@@ -61,21 +60,27 @@ TEST_F(Builder, RunsTwoInputsAndTwoOutputsByName) {
 
 TEST_F(Builder, RefusesWhatNoOperatorTakes) {
   const auto x = g_.input("x", DType::f32, {4, 4, 3});
-  EXPECT_NE(said([&] { g_.input("x", DType::f32, {4, 4, 3}); }).find("no other"),
+  EXPECT_NE(said([&] {
+              g_.input("x", DType::f32, {4, 4, 3});
+            }).find("no other"),
             std::string::npos);
   EXPECT_NE(said([&] { g_.input("y", DType::i32, {4, 4, 3}); }).find("i32"), std::string::npos);
-  EXPECT_NE(said([&] { g_.input("y", DType::f32, {4, 4}); }).find("{H,W,C} or {C}"),
+  EXPECT_NE(said([&] {
+              g_.input("y", DType::f32, {4, 4});
+            }).find("{H,W,C} or {C}"),
             std::string::npos);
   EXPECT_EQ(said([&] { g_.convolution(x, w(2, 3, 4), {}, {}); }),
             "convolution: operand 2 is f32 2x3x3x4, expected a constant f32[-1,-1,-1,3] (-1: any "
             "size)");
   EXPECT_NE(said([&] { g_.convolution(x, w(2, 5, 3), {}, {}); }).find("convolution on an input"),
             std::string::npos);
-  EXPECT_NE(said([&] { g_.linear(x, view({2, 48}), {}); }).find("flatten it first"),
+  EXPECT_NE(said([&] {
+              g_.linear(x, view({2, 48}), {});
+            }).find("flatten it first"),
             std::string::npos);
   EXPECT_NE(said([&] { g_.slice(x, 2, 2); }).find("channels [2, 4) of 3"), std::string::npos);
   EXPECT_NE(said([&] { g_.concat({x}); }).find("found 1 operands"), std::string::npos);
-  EXPECT_NE(said([&] { g_.mean_of_steps(x); }).find("behind a neuron"), std::string::npos);
+  EXPECT_NE(said([&] { g_.mean_of_steps(x); }).find("as a neuron gives it"), std::string::npos);
   EXPECT_NE(said([&] { g_.activation({99}, relu); }).find("this builder has none"),
             std::string::npos);
   EXPECT_NE(said([&] { g_.output("x", x); }).find("it is an input"), std::string::npos);

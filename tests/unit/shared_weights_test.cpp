@@ -1,4 +1,6 @@
 // Weights that plans share: the same bits as weights of their own, and clear refusals.
+#include "plan/shared_weights.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -6,7 +8,6 @@
 
 #include "convoy/plan.hpp"
 #include "math/half.hpp"
-#include "plan/shared_weights.hpp"
 
 namespace convoy {
 namespace {
