@@ -38,6 +38,33 @@ class Immortal {
   std::atomic<const T*> kept_{nullptr};
 };
 
+/// A member that is made when first asked for, without a lock that a forked child could find taken,
+/// and destroyed with its owner.
+template <class T>
+class MadeOnce {
+ public:
+  MadeOnce() = default;
+  ~MadeOnce() { delete kept_.load(std::memory_order_acquire); }
+  MadeOnce(const MadeOnce&) = delete;
+  MadeOnce& operator=(const MadeOnce&) = delete;
+
+  /// Calls `make`, which gives a std::unique_ptr, when nothing is kept yet; threads that meet there
+  /// may each do so, one wins.
+  template <class Make>
+  T& get(const Make& make) {
+    if (T* const kept = kept_.load(std::memory_order_acquire)) return *kept;
+    auto made = make();
+    T* there = nullptr;
+    if (kept_.compare_exchange_strong(there, made.get(), std::memory_order_acq_rel,
+                                      std::memory_order_acquire))
+      return *made.release();
+    return *there;
+  }
+
+ private:
+  std::atomic<T*> kept_{nullptr};
+};
+
 /// A value that threads share under a lock, never destroyed. A forked child begins with a new one:
 /// the lock may be held, and the value half changed, by a thread that is not there.
 template <class T>

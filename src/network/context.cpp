@@ -290,28 +290,49 @@ Status Context::give_outputs(const Pass& pass) {
   return {};
 }
 
-Contexts::Taken Contexts::taken(Owned& one, const gpu::StreamFacts& by) {
-  one.by = by;
-  one.bound = true;
-  return Taken(one.claim, one.context);
+Contexts::~Contexts() {
+  for (const auto& slot : all_) delete slot.load();
+}
+
+template <class Fits>
+Contexts::Taken Contexts::find(const Fits& fits, bool make) {
+  for (std::atomic<Owned*>& slot : all_) {
+    Owned* one = slot.load(std::memory_order_acquire);
+    if (!one) {
+      if (!make) continue;
+      auto made = std::make_unique<Owned>(program_);
+      made->claim.take();
+      if (slot.compare_exchange_strong(one, made.get(), std::memory_order_acq_rel,
+                                       std::memory_order_acquire))
+        return Taken(made.release());
+    }
+    if (!one->claim.take()) continue;
+    if (fits(*one)) return Taken(one);
+    one->claim.give();
+  }
+  return {};
+}
+
+Contexts::Taken Contexts::bound_to(const gpu::StreamFacts& by) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto bound = [&](const Owned& one) { return one.bound && one.by == by; };
+  const auto free = [](const Owned& one) { return !one.bound; };
+  if (Taken taken = find(bound, false)) return taken;
+  const auto bind = [&](Taken taken) {
+    if (taken) taken.owned_->by = by, taken.owned_->bound = true;
+    return taken;
+  };
+  if (Taken taken = find(free, true)) return bind(std::move(taken));
+  // Programs that make a stream for each request begin again; captures keep theirs.
+  if (by.capture != 0 || !gpu::wait_for_all(program_.machine.device)) return {};
+  for (const auto& slot : all_)
+    if (Owned* const one = slot.load(); one->by.capture == 0) one->bound = false;
+  return bind(find(free, false));
 }
 
 Contexts::Taken Contexts::take(Stream stream) {
-  gpu::StreamFacts by;
-  if (program_.on_gpu()) by = gpu::facts_of(program_.machine.device, stream);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  for (const auto& one : all_)
-    if (one->bound && one->by == by && one->claim.take()) return taken(*one, by);
-  if (program_.on_gpu() && by.capture == 0 && all_.size() >= most &&
-      gpu::wait_for_all(program_.machine.device))
-    for (const auto& one : all_)
-      if (one->by.capture == 0) one->bound = false;
-  for (const auto& one : all_)
-    if (!one->bound && one->claim.take()) return taken(*one, by);
-  if (all_.size() >= most) return {};
-  all_.push_back(std::make_unique<Owned>(program_));
-  all_.back()->claim.take();
-  return taken(*all_.back(), by);
+  if (program_.on_gpu()) return bound_to(gpu::facts_of(program_.machine.device, stream));
+  return find([](const Owned&) { return true; }, true);
 }
 
 }  // namespace convoy::network

@@ -2,6 +2,8 @@
 // what runs from and to the host keep.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -109,25 +111,40 @@ class Contexts {
   static constexpr std::size_t most = 64;
 
   explicit Contexts(const Program& program) : program_(program) {}
+  ~Contexts();
+  Contexts(const Contexts&) = delete;
+  Contexts& operator=(const Contexts&) = delete;
 
+ private:
+  struct Owned {
+    explicit Owned(const Program& program) : context(program) {}
+    Context context;
+    Claim claim;
+    // On a GPU: whose work may still use it.
+    gpu::StreamFacts by;
+    bool bound = false;
+  };
+
+ public:
   /// A context while this lives.
   class Taken {
    public:
     Taken() = default;
-    explicit Taken(Claim& claim, Context& context) : claim_(&claim), context_(&context) {}
-    Taken(Taken&& other) noexcept
-        : claim_(std::exchange(other.claim_, nullptr)), context_(other.context_) {}
+    Taken(Taken&& other) noexcept : owned_(std::exchange(other.owned_, nullptr)) {}
     Taken& operator=(Taken&&) = delete;
     ~Taken() {
-      if (claim_) claim_->give();
+      if (owned_) owned_->claim.give();
     }
-    explicit operator bool() const { return claim_ != nullptr; }
-    Context* operator->() const { return context_; }
-    Context& operator*() const { return *context_; }
+    explicit operator bool() const { return owned_ != nullptr; }
+    Context* operator->() const { return &owned_->context; }
+    Context& operator*() const { return owned_->context; }
+    /// All work that uses it is done: any stream may have it next.
+    void finished() { owned_->bound = false; }
 
    private:
-    Claim* claim_ = nullptr;
-    Context* context_ = nullptr;
+    friend class Contexts;
+    explicit Taken(Owned* owned) : owned_(owned) {}
+    Owned* owned_ = nullptr;
   };
 
   /// On a GPU runs on one stream share a context, because they follow each other; a capture keeps
@@ -135,18 +152,15 @@ class Contexts {
   Taken take(Stream stream);
 
  private:
-  struct Owned {
-    explicit Owned(const Program& program) : context(program) {}
-    Context context;
-    Claim claim;
-    gpu::StreamFacts by;  // whose work may still use it; of a GPU
-    bool bound = false;
-  };
-  Taken taken(Owned& one, const gpu::StreamFacts& by);
+  /// The first that `fits` and nobody holds, or a new one.
+  template <class Fits>
+  Taken find(const Fits& fits, bool make);
+  Taken bound_to(const gpu::StreamFacts& by);
 
   const Program& program_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Owned>> all_;
+  // Without a lock on the CPU: a forked child may find one taken by a thread that is not there.
+  std::array<std::atomic<Owned*>, most> all_{};
+  std::mutex mutex_;  // of `by` and `bound`
 };
 
 }  // namespace convoy::network

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
 
 #include "network/context.hpp"
@@ -34,8 +33,7 @@ struct Network::Impl {
   mutable network::Contexts contexts;
 
   // The same layers for images of values that no pixel has, made by the first run that needs them.
-  mutable std::mutex values_mutex;
-  mutable std::unique_ptr<Impl> of_values;
+  mutable MadeOnce<Impl> of_values;
 
   Impl(std::optional<NetworkText> text_, graph::Graph graph, const NetworkOptions& options);
   /// Throws Error also where memory runs out.

@@ -118,10 +118,9 @@ Status Network::Impl::run_on_cpu(network::Context& context, const Operands& oper
 Status Network::Impl::run_odd(const Operands& operands, std::vector<Index> odd,
                               network::Times* times, Stream stream) const {
   if (odd.empty()) return {};
-  {
-    const std::lock_guard<std::mutex> lock(values_mutex);
-    if (!of_values) of_values = std::make_unique<Impl>(std::nullopt, *plain, program.options);
-  }
+  const Impl& network = of_values.get([&] {
+    return std::make_unique<Impl>(std::nullopt, *plain, program.options);
+  });
   std::sort(odd.begin(), odd.end());
   for (std::size_t i = 0; i < odd.size();) {
     std::size_t count = 1;
@@ -129,7 +128,7 @@ Status Network::Impl::run_odd(const Operands& operands, std::vector<Index> odd,
     const auto part = [&](const TensorView& view) {
       return part_of(view, odd[i], static_cast<Index>(count));
     };
-    Status status = of_values->run(
+    Status status = network.run(
         {part(operands.images), part(operands.logits), part(operands.labels)}, times, stream);
     if (!status.ok()) return status;
     i += count;
@@ -142,15 +141,17 @@ Status Network::Impl::run(const Operands& operands, network::Times* times, Strea
   if (!wrong.empty()) return {StatusCode::invalid_operand, wrong};
   if (operands.images.shape[0] == 0) return {};
   try {
-    const network::Contexts::Taken context = contexts.take(stream);
+    network::Contexts::Taken context = contexts.take(stream);
     if (!context) return {StatusCode::busy, none_free};
     if (!on_gpu()) return run_on_cpu(*context, operands, times);
     const auto there = [&](const TensorView& view) {
       return !view || view.device == program.machine.device;
     };
     const bool all = there(operands.images) && there(operands.logits) && there(operands.labels);
-    return all ? run_there(*context, operands, times, stream)
-               : run_by_host(*context, operands, times, stream);
+    if (all) return run_there(*context, operands, times, stream);
+    Status status = run_by_host(*context, operands, times, stream);
+    context.finished();
+    return status;
   } catch (...) {
     // On the CPU an Error tells of layers for odd images that could not be made.
     return current_failure(on_gpu() ? StatusCode::device_error : StatusCode::internal_error);

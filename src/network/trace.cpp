@@ -151,9 +151,11 @@ std::vector<Tensor> Network::Impl::trace(const TensorView& images) const {
   const Index n = images.shape[0], most = program.at_once;
   if (n < 1 || n > most)
     throw Error(fmt::format("images: {}, expected 1 to {} (the batch) to trace.", n, most));
-  const network::Contexts::Taken context = contexts.take({});
+  network::Contexts::Taken context = contexts.take({});
   if (!context) throw Error(none_free);
-  return Trace(*this, *context, n).run(images);
+  std::vector<Tensor> all = Trace(*this, *context, n).run(images);
+  context.finished();
+  return all;
 }
 
 }  // namespace convoy

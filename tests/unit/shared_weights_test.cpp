@@ -134,8 +134,6 @@ TEST(Weights, OfAnotherPackingAreRefused) {
 }
 
 TEST(PackedOnce, ByLayoutAndContent) {
-  Stage few = many;
-  few.n = 1;
   const Bound one(many, by("direct")), other(few, by("direct")), flipped(many, [] {
     PlanOptions options = by("direct");
     options.flip_filters = true;
