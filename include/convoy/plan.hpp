@@ -72,7 +72,8 @@ struct Operands {
   TensorView membrane_in{};   ///< a neuron's initial membranes, see membrane_shape(); empty: 0
   TensorView membrane_out{};  ///< receives the final membranes; empty: they are not written
   /// Scratch memory of Plan::workspace_bytes(), aligned to 64 bytes (on a GPU 256) and apart from
-  /// all operands. Runs at the same time need different ones. Null: the plan's own.
+  /// all operands. Its content does not matter. Runs at the same time need different ones. Null:
+  /// the plan's own.
   void* workspace = nullptr;
 };
 
