@@ -167,7 +167,7 @@ class CONVOY_API Network {
   /// Frees this network and takes the other one over, which is empty afterwards.
   Network& operator=(Network&&) noexcept;
 
-  /// The inputs and the outputs, in order. Throws Error if the network was moved from, as the five
+  /// The inputs and the outputs, in order. Throws Error if the network was moved from, as the six
   /// functions after them.
   const std::vector<Port>& inputs() const;
   const std::vector<Port>& outputs() const;  ///< see inputs()
@@ -178,6 +178,8 @@ class CONVOY_API Network {
   Index classes() const;
   /// The number of parameters of all layers.
   Index parameters() const;
+  /// The number of images that pass through the layers at once, at most.
+  Index batch() const;
   /// The number of host threads.
   int threads() const;
   /// A report per layer, in order, without flatten.

@@ -115,7 +115,7 @@ NetworkProfile profile(const Network& network, const TensorView& images,
     }
     if (i + 1 == layer.kernel_first + layer.kernel_layers)
       layer.bytes += n * bytes_of_y(stage, gpu);
-    stage.n = options.batch;  // which the network's plans are made for
+    stage.n = network.batch();  // which the network's plans are made for
     if (layer.kernel_layers > 1)
       layer.why = i == layer.kernel_first ? layer.report.fusion
                                           : fmt::format("runs in one kernel with {}",

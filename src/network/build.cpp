@@ -229,7 +229,7 @@ class Builder {
       const std::vector<float>* bias = graph::bias_of(graph(), node);
       all.push_back({.w = graph().constant(node.in[1]).data(),
                      .bias = bias ? bias->data() : nullptr,
-                     .values = values.empty() ? nullptr : values.data()});
+                     .values = i > step.first || values.empty() ? nullptr : values.data()});
     }
     return all;
   }

@@ -49,6 +49,9 @@ Index Network::classes() const {
 Index Network::parameters() const {
   return impl().program.parameters;
 }
+Index Network::batch() const {
+  return impl().program.at_once;
+}
 int Network::threads() const {
   return impl().program.threads->count();
 }

@@ -118,9 +118,8 @@ Status Network::Impl::run_on_cpu(network::Context& context, const Operands& oper
 Status Network::Impl::run_odd(const Operands& operands, std::vector<Index> odd,
                               network::Times* times, Stream stream) const {
   if (odd.empty()) return {};
-  const Impl& network = of_values.get([&] {
-    return std::make_unique<Impl>(std::nullopt, *plain, program.options);
-  });
+  const Impl& network =
+      of_values.get([&] { return std::make_unique<Impl>(std::nullopt, *plain, program.options); });
   std::sort(odd.begin(), odd.end());
   for (std::size_t i = 0; i < odd.size();) {
     std::size_t count = 1;
