@@ -5,6 +5,7 @@
 #include "convoy/plan.hpp"
 #include "errors.hpp"
 #include "stage.hpp"
+#include "stage_values.hpp"
 #include "torch_tensor.hpp"
 
 namespace convoy::python {
@@ -22,6 +23,7 @@ NB_MODULE(_core, module) {
   nanobind::set_leak_warnings(false);
   module.attr("__version__") = convoy::version();
   convoy::python::define_errors(module);
+  convoy::python::define_stage_values(module);
   convoy::python::define_stage(module);
   convoy::python::define_tensor(module);
   convoy::python::define_plan(module);

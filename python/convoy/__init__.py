@@ -15,11 +15,13 @@ from importlib import import_module as _import_module
 from typing import Any as _Any
 
 from ._core import (
+    Activation,
     Busy,
     DeviceError,
     Error,
     InternalError,
     InvalidOperand,
+    Keep,
     LayerReport,
     MovedFrom,
     Network,
@@ -27,6 +29,7 @@ from ._core import (
     NoWorkspace,
     OutOfMemory,
     Plan,
+    Pool,
     Stage,
     Tensor,
     Weights,
@@ -36,11 +39,13 @@ from .program import bench, demo_model, devices, verify
 from .records import Outputs, Text
 
 __all__ = [
+    "Activation",
     "Busy",
     "DeviceError",
     "Error",
     "InternalError",
     "InvalidOperand",
+    "Keep",
     "LayerReport",
     "MovedFrom",
     "Network",
@@ -49,6 +54,7 @@ __all__ = [
     "OutOfMemory",
     "Outputs",
     "Plan",
+    "Pool",
     "Stage",
     "Tensor",
     "Text",
