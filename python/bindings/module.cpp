@@ -14,6 +14,7 @@ void define_contents(nanobind::module_& module);
 void define_plan(nanobind::module_& module);
 void define_repack_group(nanobind::module_& module);
 void define_network(nanobind::module_& module);
+void define_network_text(nanobind::module_& module);
 void define_watch(nanobind::module_& module);
 
 }  // namespace convoy::python
@@ -29,6 +30,7 @@ NB_MODULE(_core, module) {
   convoy::python::define_plan(module);
   convoy::python::define_repack_group(module);
   convoy::python::define_contents(module);
+  convoy::python::define_network_text(module);
   convoy::python::define_network(module);
   convoy::python::define_watch(module);
   convoy::python::define_torch(module);

@@ -25,6 +25,8 @@ from ._core import (
     LayerReport,
     MovedFrom,
     Network,
+    NetworkLayer,
+    NetworkText,
     NoWeights,
     NoWorkspace,
     OutOfMemory,
@@ -34,6 +36,7 @@ from ._core import (
     Tensor,
     Weights,
     __version__,
+    parse_network,
 )
 from .program import bench, demo_model, devices, verify
 from .records import Outputs, Text
@@ -49,6 +52,8 @@ __all__ = [
     "LayerReport",
     "MovedFrom",
     "Network",
+    "NetworkLayer",
+    "NetworkText",
     "NoWeights",
     "NoWorkspace",
     "OutOfMemory",
@@ -66,6 +71,7 @@ __all__ = [
     "export",
     "from_nir",
     "fuse",
+    "parse_network",
     "to_nir",
     "verify",
 ]

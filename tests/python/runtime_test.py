@@ -231,7 +231,7 @@ class Documents(unittest.TestCase):
         self.assertIn("code: str | None", text)  # of Error; mypy took it for None
         self.assertNotIn("-> object:", text.replace("def __dlpack__(self, **kwargs) -> object:", ""))
         for name in ("class Plan:", "class Stage:", "class Network:", "class InvalidOperand(Error, ValueError):",
-                     "class Activation:", "def pool(self) -> Pool | None:"):
+                     "class Activation:", "def pool(self) -> Pool | None:", "def from_(self) -> tuple[str, ...]:"):
             self.assertIn(name, text)
 
 
