@@ -1,5 +1,5 @@
-// convoy.NetworkText, convoy.NetworkLayer and convoy.parse_network: the content of a network.txt as
-// objects, and back to text.
+// convoy.NetworkText and convoy.NetworkLayer: the content of a network.txt as objects, and back to
+// text.
 #include <fmt/core.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -19,41 +19,35 @@ namespace nb = nanobind;
 namespace convoy::python {
 namespace {
 
-constexpr const char* parse_network_document =
-    R"doc(Reads the content of a network.txt (docs/use/model-folders.md) without its weights.
+constexpr const char* network_text_document =
+    R"doc(A network without weights: the content of a network.txt (docs/use/model-folders.md).
+
+It is immutable. `str` gives the canonical text, without comments; equal networks have equal texts
+and equal hashes.
 
 Args:
     text: The content of the file.
     name: The name that error messages use for the text.
 
-Returns:
-    The `NetworkText`. Each layer has its whole stage: the sizes follow from the lines before it.
-
 Raises:
     Error: The text has a mistake. The message names the line.
 
 Example:
-    >>> text = convoy.parse_network("input u8:h28c1\nconv1 k8r5+relu+max2\nflatten\nfc1 k10+bias\n")
+    >>> text = convoy.NetworkText("input u8:h28c1\nconv1 k8r5+relu+max2\nflatten\nfc1 k10+bias\n")
     >>> for layer in text.layers:
     ...     print(layer.name, layer.stage)
     conv1 n1h28w28c1k8r5+relu+max2
     flatten None
     fc1 n1h1w1c1152k10r1+bias
-    >>> convoy.parse_network(str(text)) == text
+    >>> convoy.NetworkText(str(text)) == text
     True
-)doc";
-
-constexpr const char* network_text_document =
-    R"doc(A network without weights: what `parse_network` returns.
-
-`str` gives the text of a network.txt with one canonical line for each part, and no comments. Equal
-networks have equal texts.
 )doc";
 
 constexpr const char* network_layer_document =
     R"doc(A line of a network.txt: an item of `NetworkText.layers`.
 
-`str` gives the line in canonical form.
+`str` gives the canonical line. `stage` has the whole stage of one image: its sizes follow from the
+lines before it.
 )doc";
 
 struct Layer {
@@ -153,6 +147,13 @@ void define_network_text(nb::module_& module) {
       });
 
   nb::class_<NetworkText>(module, "NetworkText", network_text_document)
+      .def(
+          "__init__",
+          [](NetworkText* self, nb::handle text, const std::string& name) {
+            new (self) NetworkText(parse(text, name));
+          },
+          nb::arg("text"), nb::arg("name") = "network",
+          nb::sig("def __init__(self, text: str, name: str = 'network') -> None"))
       .def_prop_ro(
           "dtype", [](const NetworkText& self) { return std::string(to_text(self.dtype)); },
           "The type of the images: \"u8\", \"f32\", \"f16\" or \"bf16\".")
@@ -198,10 +199,6 @@ void define_network_text(nb::module_& module) {
       .def("__setstate__", [](NetworkText& self, const std::string& text) {
         new (&self) NetworkText(parse_network(text, "network"));
       });
-
-  module.def("parse_network", &parse, nb::arg("text"), nb::arg("name") = "network",
-             nb::sig("def parse_network(text: str, name: str = 'network') -> NetworkText"),
-             parse_network_document);
 }
 
 }  // namespace convoy::python

@@ -36,7 +36,6 @@ from ._core import (
     Tensor,
     Weights,
     __version__,
-    parse_network,
 )
 from .program import bench, demo_model, devices, verify
 from .records import Outputs, Text
@@ -71,7 +70,6 @@ __all__ = [
     "export",
     "from_nir",
     "fuse",
-    "parse_network",
     "to_nir",
     "verify",
 ]

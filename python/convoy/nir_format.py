@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from . import model_folder
-from ._core import Error, Network, NetworkLayer, Stage, parse_network
+from ._core import Error, Network, NetworkLayer, NetworkText, Stage
 from .layer_names import shown
 
 # The keywords of the stages that a graph can hold. A stage with another one is refused.
@@ -82,7 +82,7 @@ def to_nir(folder: str | os.PathLike) -> Any:
     folder = Path(folder)
     Network(os.fspath(folder))  # its errors name the file and the line
     path = folder / "network.txt"
-    text = parse_network(path.read_bytes().decode("utf-8", "replace"), os.fspath(path))  # comments may be of any bytes
+    text = NetworkText(path.read_bytes().decode("utf-8", "replace"), os.fspath(path))  # comments may be of any bytes
     for layer in text.layers:
         if not layer.flatten:
             _check(layer)

@@ -1,7 +1,7 @@
 """The smallest reader of stages and of network.txt, for machines without the package convoy.
 
 The training tools run from a checkout, and golden files are written by PyTorch and SpikingJelly only: both use this
-reader. Everything else uses convoy.Stage and convoy.parse_network. tests/python/grammar_test.py compares the readers.
+reader. Everything else uses convoy.Stage and convoy.NetworkText. tests/python/grammar_test.py compares the readers.
 
 The reader knows the grammar of docs/use/stages.md, and lines of network.txt without batchnorm(...) and from(...). It
 raises ValueError for a word that it does not know. It does not check whether a stage is legal.

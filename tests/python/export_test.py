@@ -285,7 +285,7 @@ class Nir(unittest.TestCase):
             for line, said in (("k4r3groups2", "conv: 'groups' in "), ("k4r3pad1x1x0x1", "differs from side to side"),
                                ("k4r3 batchnorm(bn)", "conv: a batch-norm"), ("k4r3+bias+max2", "conv: a max-pool")):
                 with self.assertRaisesRegex(convoy.Error, said):
-                    convoy.nir_format._check(convoy.parse_network(f"input f32:h7w6c2\nconv {line}\n").layers[0])
+                    convoy.nir_format._check(convoy.NetworkText(f"input f32:h7w6c2\nconv {line}\n").layers[0])
             self.folder(folder)
             ones = np.ones((4, 4, 6), np.float32)
             for node, said in ((nir.CubaLIF(ones, ones, ones, ones, ones, ones * 0, ones), "conv.neuron: a CubaLIF"),

@@ -52,7 +52,7 @@ class Grammar(unittest.TestCase):
         paths = [*listed.SOURCE.glob("models/*/network.txt"), *listed.SOURCE.glob("tests/golden/**/network.txt")]
         self.assertGreaterEqual(len(paths), 5)
         for path in paths:
-            wanted = convoy.parse_network(path.read_text())
+            wanted = convoy.NetworkText(path.read_text())
             source, steps, layers = grammar.network(path.read_text())
             self.assertEqual((source["dtype"], source["h"], source["w"], source["c"], steps or 1),
                              (wanted.dtype, wanted.h, wanted.w, wanted.c, wanted.steps))  # fmt: skip

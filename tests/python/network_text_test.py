@@ -1,4 +1,4 @@
-"""convoy.parse_network: the lines of a network.txt as objects, and back."""
+"""convoy.NetworkText: the lines of a network.txt as objects, and back."""
 
 import copy
 import pickle
@@ -23,7 +23,7 @@ fc2     k10+bias
 
 class Text(unittest.TestCase):
     def test_layers(self):
-        text = convoy.parse_network(BRANCHES)
+        text = convoy.NetworkText(BRANCHES)
         self.assertEqual((text.dtype, text.h, text.w, text.c, text.steps), ("u8", 32, 32, 3, 3))
         self.assertEqual((text.mean, text.std), ((0.5,), (0.25, 0.1, 0.25)))
         stem, wide, narrow, both, flatten, fc1, fc2 = text.layers
@@ -51,8 +51,8 @@ class Text(unittest.TestCase):
         texts += [BRANCHES, "input bf16:h3w4c1\nflatten\na k2\nb k3 from(a)\nc k4 from(a,b)\n",
                   "input f32:c2h7w6 mean(0) std(3e-5,7)\nsteps 65536\na k2r3s1pad1x2x0x1groups2+leaky(0.1)+strict\n"]
         for given in texts:
-            text = convoy.parse_network(given)
-            again = convoy.parse_network(str(text))
+            text = convoy.NetworkText(given)
+            again = convoy.NetworkText(str(text))
             self.assertEqual(str(again), str(text))
             self.assertEqual((again, hash(again)), (text, hash(text)))
             for one, other in zip(again.layers, text.layers, strict=True):
@@ -60,20 +60,20 @@ class Text(unittest.TestCase):
                     self.assertEqual(getattr(one, name), getattr(other, name))
             for same in (copy.deepcopy(text), pickle.loads(pickle.dumps(text))):
                 self.assertEqual(same, text)
-        self.assertEqual(str(convoy.parse_network(BRANCHES)).splitlines()[:2],
+        self.assertEqual(str(convoy.NetworkText(BRANCHES)).splitlines()[:2],
                          ["input u8:h32w32c3 mean(0.5) std(0.25,0.1,0.25)", "steps 3"])  # fmt: skip
 
     def test_layers_of_drawn_stages(self):
         for stage in listed.drawn(300, seed=5):
             plain = stage.replace(keep=None, norm=False, layout="nhwc", out=None, dtype="f32", n=1, hold=stage.t > 1)
             head = f"input f32:h{plain.h}w{plain.w}c{plain.c}\n" + f"steps {plain.t}\n" * (plain.t > 1)
-            (layer,) = convoy.parse_network(f"{head}a {plain.layer_text()}\n").layers
+            (layer,) = convoy.NetworkText(f"{head}a {plain.layer_text()}\n").layers
             self.assertEqual(layer.stage, plain)
 
     def test_as_a_network_reads_it(self):
         network = convoy.Network(convoy.demo_model())
         with open(f"{convoy.demo_model()}/network.txt") as file:
-            text = convoy.parse_network(file.read())
+            text = convoy.NetworkText(file.read())
         self.assertEqual([str(layer.stage) for layer in text.layers if not layer.flatten],
                          [layer.stage for layer in network.layers])  # fmt: skip
 
@@ -84,13 +84,13 @@ class Text(unittest.TestCase):
                               (good + "a k3r1+norm\n", "mine:3: a: found norm"), ("", "mine: empty"),
                               (good.replace("r3", "r5"), "mine:2: ")):  # fmt: skip
             with self.subTest(text), self.assertRaisesRegex(convoy.Error, pattern):
-                convoy.parse_network(text, "mine")
+                convoy.NetworkText(text, "mine")
         for wrong, pattern in ((b"input", "text: a bytes, expected the content"), ("\udcff", "lone surrogate")):
             with self.assertRaisesRegex(convoy.Error, pattern):
-                convoy.parse_network(wrong)
+                convoy.NetworkText(wrong)
         for rider in (*listed.NO_RIDERS, *listed.TWICE):
             with self.subTest(rider), self.assertRaises(convoy.Error):
-                convoy.parse_network(f"{good}a k3r1+{rider}\n")
+                convoy.NetworkText(f"{good}a k3r1+{rider}\n")
 
 
 if __name__ == "__main__":
