@@ -5,6 +5,7 @@
 #include "convoy/plan.hpp"
 #include "errors.hpp"
 #include "stage.hpp"
+#include "stage_values.hpp"
 #include "torch_tensor.hpp"
 
 namespace convoy::python {
@@ -13,6 +14,7 @@ void define_contents(nanobind::module_& module);
 void define_plan(nanobind::module_& module);
 void define_repack_group(nanobind::module_& module);
 void define_network(nanobind::module_& module);
+void define_network_text(nanobind::module_& module);
 void define_watch(nanobind::module_& module);
 
 }  // namespace convoy::python
@@ -22,11 +24,13 @@ NB_MODULE(_core, module) {
   nanobind::set_leak_warnings(false);
   module.attr("__version__") = convoy::version();
   convoy::python::define_errors(module);
+  convoy::python::define_stage_values(module);
   convoy::python::define_stage(module);
   convoy::python::define_tensor(module);
   convoy::python::define_plan(module);
   convoy::python::define_repack_group(module);
   convoy::python::define_contents(module);
+  convoy::python::define_network_text(module);
   convoy::python::define_network(module);
   convoy::python::define_watch(module);
   convoy::python::define_torch(module);

@@ -1,136 +1,36 @@
 #include "stage.hpp"
 
 #include <fmt/core.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "convoy/tensor.hpp"
 #include "errors.hpp"
+#include "stage_keywords.hpp"
 
 namespace nb = nanobind;
 
 namespace convoy::python {
 namespace {
 
-/// Text as it is, and whatever Python takes as an index (NumPy's integers too), as decimal digits.
-std::string word_text(const char* key, nb::handle value) {
-  if (nb::isinstance<nb::str>(value)) return utf8_of(value);
-  if (!PyIndex_Check(value.ptr()) || PyBool_Check(value.ptr()))
-    throw Error(
-        fmt::format("Stage: {} is {}, expected text, an integer or, for sizes, a sequence of "
-                    "integers",
-                    key, name_of_type(value)));
-  const nb::object number = nb::steal(PyNumber_Index(value.ptr()));
-  if (!number) throw nb::python_error();
-  return utf8_of(nb::str(number));
-}
-
-/// "3", "3x2" or "1x2x1x2" of an integer or a sequence of them; text is taken as it is.
-std::string sizes_text(const char* key, nb::handle value) {
-  if (nb::isinstance<nb::str>(value) || !nb::hasattr(value, "__iter__"))
-    return word_text(key, value);
-  std::string text;
-  for (nb::handle size : value)
-    text += fmt::format("{}{}", text.empty() ? "" : "x", word_text(key, size));
-  return text;
-}
-
-/// The text of the keywords, which parse_stage then reads: one grammar, and its errors.
-std::string text_of_keywords(const nb::dict& given) {
-  std::string text;
-  const auto add = [&](const char* before, const std::string& value, const char* behind = "") {
-    text += before + value + behind;
-  };
-  const auto has = [&](const char* key) { return given.contains(key); };
-  const auto word = [&](const char* key) { return sizes_text(key, given[key]); };
-  if (has("dtype")) add("", word("dtype"), ":");
-  for (const char* const axis : {"n", "h", "w", "c", "k", "r", "s"}) {
-    if (has(axis))
-      add(axis, word(axis));
-    else if (axis[0] == 'n')
-      text += "n1";
-  }
-  for (const char* const option : {"stride", "pad", "dil", "groups"})
-    if (has(option)) add(option, word(option));
-  if (has("layout")) {
-    const std::string layout = word("layout");
-    if (layout != "nhwc" && layout != "nchw")
-      throw Error(fmt::format("layout: '{}', expected 'nhwc' or 'nchw'", layout));
-    if (layout == "nchw") text += "nchw";
-  }
-  if (has("out")) add("out(", word("out"), ")");
-  const auto flag = [&](const char* key) {
-    if (!has(key)) return;
-    const nb::object value = given[key];
-    const int set = nb::isinstance<nb::str>(value) ? -1 : PyObject_IsTrue(value.ptr());
-    if (set < 0) {
-      PyErr_Clear();  // an array of several
-      throw Error(fmt::format("Stage: {} is {}, expected True or False", key, name_of_type(value)));
-    }
-    if (set == 1) text += fmt::format("+{}", key);
-  };
-  flag("bias");
-  flag("norm");
-  if (has("act")) add("+", word("act"));
-  flag("soft");
-  if (has("t")) add("+t", word("t"));
-  flag("hold");
-  if (has("pool")) {
-    const std::string pool = word("pool");
-    add(pool.starts_with("max") ? "+" : "+max", pool);
-  }
-  if (has("keep")) {
-    const nb::object keep = given["keep"];
-    std::string kept;
-    if (nb::isinstance<nb::str>(keep) || !nb::hasattr(keep, "__iter__"))
-      kept = word_text("keep", keep);
-    else
-      for (nb::handle one : keep) kept += (kept.empty() ? "" : ",") + word_text("keep", one);
-    add("+keep(", kept, ")");
-  }
-  flag("strict");
-  return text;
-}
-
-constexpr const char* keyword_names[] = {"dtype",  "n",    "h",      "w",    "c",     "k",
-                                         "r",      "s",    "stride", "pad",  "dil",   "groups",
-                                         "layout", "out",  "bias",   "norm", "act",   "soft",
-                                         "t",      "hold", "pool",   "keep", "strict"};
-
-Stage stage_of_keywords(nb::handle text, const nb::kwargs& given) {
-  if (!text.is_none()) {
-    if (!given.empty()) throw Error("Stage: found a text and keywords, expected one of the two");
-    return stage_of(text);
-  }
-  for (auto [key, value] : given) {
-    const std::string name = utf8_of(key);
-    bool known = false;
-    std::string all;
-    for (const char* const one : keyword_names) {
-      known = known || name == one;
-      all += fmt::format("{}{}", all.empty() ? "" : ", ", one);
-    }
-    if (!known)
-      throw Error(fmt::format("Stage: found the keyword '{}', expected one of: {}", name, all));
-  }
-  return parse_stage(text_of_keywords(nb::borrow<nb::dict>(given)));
-}
-
 constexpr const char* stage_document =
     R"doc(A convolution and the parts that follow it: y = pool(act(conv(x, w) + bias)).
 
-A stage says what to compute. A `Plan` chooses how. The repr of a stage is its text, equal stages
-have equal hashes, and a stage can be pickled.
+A stage says what to compute. A `Plan` chooses how. Each part is an attribute. A stage is
+immutable: `replace` makes a changed one. The repr of a stage is its text, equal stages have equal
+hashes, and a stage can be pickled.
 
 Args:
     text: The stage as a text (docs/use/stages.md), or another stage. None: keywords are given.
-    **keywords: The words of the text: dtype, n, h, w, c, k, r, s, stride, pad, dil, groups, layout,
-        out, bias, norm, act, soft, t, hold, pool, keep, strict. Sizes are integers or sequences of
-        integers, such as stride=(2, 1). `act` is a text: "relu", "clip(0,1)", "lif(2,1)". `pool` is
-        a window, 2 or (3, 2), or a text, "max3s2p1" or "3s2p1". `keep` has the names of the
-        outputs to keep. n is 1 if you leave it out.
+    **keywords: The attributes' values: dtype, n, h, w, c, k, r, s, stride, pad, dil, groups,
+        layout, out, bias, norm, act, soft, t, hold, pool, keep, strict. Sizes are integers or
+        sequences of integers, such as stride=(2, 1). `act` is an `Activation` or its text: "relu",
+        "clip(0,1)", "lif(2,1)". `pool` is a `Pool`, a window, 2 or (3, 2), or a text, "max3s2p1".
+        `keep` is a `Keep` or the names of the outputs to keep. n is 1 if you leave it out.
 
 Raises:
     Error: The stage is not legal. The message lists every problem.
@@ -141,9 +41,72 @@ Example:
     n8h32w32c64k128r3pad1+bias+relu+max2
     >>> stage == convoy.Stage("n8h32c64k128r3pad1+bias+relu+max2")
     True
+    >>> stage.act.kind, stage.pool.window, stage.pad
+    ('relu', (2, 2), (1, 1, 1, 1))
     >>> stage.x_shape, stage.y_shape
     ((8, 32, 32, 64), (8, 16, 16, 128))
 )doc";
+
+constexpr const char* replace_document =
+    R"doc(Returns the stage with other values for these keywords.
+
+All other attributes keep their values, also w and s if you give h and r.
+
+Args:
+    **keywords: Values as the constructor takes them.
+
+Returns:
+    The changed `Stage`.
+
+Raises:
+    Error: A keyword is unknown, or the changed stage is not legal.
+
+Example:
+    >>> convoy.Stage("n8h32c64k128r3pad1+relu").replace(n=1, act="clip(0,1)", pool=2)
+    n1h32w32c64k128r3pad1+clip(0,1)+max2
+)doc";
+
+constexpr const char* keywords_document =
+    R"doc(Returns the keywords that a text gives. Axes may be missing, as in a line of network.txt.
+
+Args:
+    stage: The text, or a stage.
+
+Returns:
+    A dict: the axes that the text has, and every other keyword that differs from its default.
+
+Raises:
+    Error: The text has a mistake.
+
+Example:
+    >>> parts = convoy.Stage.keywords_of("k8r5+bias+relu")
+    >>> parts
+    {'k': 8, 'r': 5, 'bias': True, 'act': relu}
+    >>> convoy.Stage(h=28, c=1, **parts)
+    n1h28w28c1k8r5+bias+relu
+)doc";
+
+constexpr const char* layer_text_document =
+    R"doc(Returns the stage as a line of network.txt has it, after the layer's name.
+
+It has no type, n, h, w, c, t and hold, because they follow from the lines before it.
+
+Args:
+    linear: The layer comes after `flatten`, where filters have no r and s.
+
+Returns:
+    The text.
+
+Example:
+    >>> convoy.Stage("n1h28c1k8r5+bias+if(1)+t2+hold+max2").layer_text()
+    'k8r5+bias+if(1)+max2'
+)doc";
+
+using Pair = nb::typed<nb::tuple, int, int>;
+
+Pair pair(Extent extent) {
+  return nb::make_tuple(extent.h, extent.w);
+}
 
 }  // namespace
 
@@ -155,14 +118,30 @@ nb::tuple tuple_of(const std::vector<Index>& sizes) {
   return nb::borrow<nb::tuple>(tuple);
 }
 
+std::string text_of(nb::handle stage) {
+  if (nb::isinstance<Stage>(stage)) return to_text(nb::cast<const Stage&>(stage));
+  if (nb::isinstance<nb::str>(stage)) return utf8_of(stage);
+  throw Error(
+      fmt::format("stage: {}, expected a convoy.Stage or its text, as "
+                  "\"n8h32c64k128r3pad1+bias+relu+max2\"",
+                  name_of_type(stage)));
+}
+
 Stage stage_of(nb::handle stage) {
   if (nb::isinstance<Stage>(stage)) return nb::cast<Stage>(stage);
-  if (!nb::isinstance<nb::str>(stage))
-    throw Error(
-        fmt::format("stage: {}, expected a convoy.Stage or its text, as "
-                    "\"n8h32c64k128r3pad1+bias+relu+max2\"",
-                    name_of_type(stage)));
-  return parse_stage(utf8_of(stage));
+  return parse_stage(text_of(stage));
+}
+
+std::string layer_text(const Stage& stage, bool linear) {
+  Stage bare = stage;
+  bare.dtype = DType::f32;
+  bare.n = bare.h = bare.w = bare.c = bare.t = 1;
+  bare.hold = false;
+  constexpr std::string_view before = "n1h1w1c1";
+  const std::string text = to_text(bare).substr(before.size());
+  if (!linear) return text;
+  const std::string filters = fmt::format("k{}", stage.k);
+  return filters + text.substr(fmt::format("{}r{}", filters, stage.r).size());
 }
 
 void define_stage(nb::module_& module) {
@@ -170,13 +149,27 @@ void define_stage(nb::module_& module) {
       .def(
           "__init__",
           [](Stage* self, nb::handle text, const nb::kwargs& given) {
-            new (self) Stage(stage_of_keywords(text, given));
+            if (!text.is_none() && !given.empty())
+              throw Error("Stage: found a text and keywords, expected one of the two");
+            new (self) Stage(text.is_none() ? stage_of_keywords(given) : stage_of(text));
           },
           nb::arg("text").none() = nb::none(), nb::arg("keywords"),
           nb::sig("def __init__(self, text: str | Stage | None = None, **keywords: typing.Any) -> "
                   "None"))
+      .def_static("keywords_of", &keywords_of, nb::arg("stage"),
+                  nb::sig("def keywords_of(stage: str | Stage) -> dict[str, typing.Any]"),
+                  keywords_document)
+      .def(
+          "replace",
+          [](const Stage& self, const nb::kwargs& changes) { return replaced(self, changes); },
+          nb::arg("keywords"), nb::sig("def replace(self, **keywords: typing.Any) -> Stage"),
+          replace_document)
+      .def("layer_text", &layer_text, nb::arg("linear") = false, layer_text_document)
       .def_prop_ro(
           "text", [](const Stage& self) { return to_text(self); }, "The stage as a text.")
+      .def_prop_ro(
+          "dtype", [](const Stage& self) { return std::string(to_text(self.dtype)); },
+          "The type of x: \"f32\", \"f16\", \"bf16\" or \"u8\".")
       .def_ro("n", &Stage::n, "The number of images.")
       .def_ro("h", &Stage::h, "The height of an input image, in pixels.")
       .def_ro("w", &Stage::w, "The width of an input image, in pixels.")
@@ -184,30 +177,44 @@ void define_stage(nb::module_& module) {
       .def_ro("k", &Stage::k, "The number of filters, which is the number of output channels.")
       .def_ro("r", &Stage::r, "The height of a filter, in pixels.")
       .def_ro("s", &Stage::s, "The width of a filter, in pixels.")
-      .def_ro("groups", &Stage::groups, "The number of groups of channels; 1: no groups.")
-      .def_ro("t", &Stage::t, "The number of time steps of a neuron; 1 without a neuron.")
-      .def_ro("bias", &Stage::bias, "Whether the stage adds a bias.")
-      .def_ro("norm", &Stage::norm, "Whether the stage scales and shifts its input per channel.")
-      .def_ro("strict", &Stage::strict,
-              "Whether only arithmetics that are exact on small integers are allowed.")
       .def_prop_ro(
-          "stride", [](const Stage& self) { return nb::make_tuple(self.stride.h, self.stride.w); },
+          "stride", [](const Stage& self) { return pair(self.stride); },
           "The stride (height, width), in pixels.")
       .def_prop_ro(
           "pad",
-          [](const Stage& self) {
+          [](const Stage& self) -> nb::typed<nb::tuple, int, int, int, int> {
             return nb::make_tuple(self.pad.top, self.pad.left, self.pad.bottom, self.pad.right);
           },
           "The padding (top, left, bottom, right), in pixels.")
       .def_prop_ro(
-          "dil", [](const Stage& self) { return nb::make_tuple(self.dil.h, self.dil.w); },
+          "dil", [](const Stage& self) { return pair(self.dil); },
           "The dilation (height, width), in pixels.")
+      .def_ro("groups", &Stage::groups, "The number of groups of channels; 1: no groups.")
       .def_prop_ro(
           "layout", [](const Stage& self) { return self.layout == Layout::nhwc ? "nhwc" : "nchw"; },
           "The layout of x and y: \"nhwc\" or \"nchw\".")
       .def_prop_ro(
-          "dtype", [](const Stage& self) { return std::string(to_text(self.dtype)); },
-          "The type of x: \"f32\", \"f16\", \"bf16\" or \"u8\".")
+          "out",
+          [](const Stage& self) -> std::optional<std::string> {
+            if (!self.out) return {};
+            return std::string(to_text(*self.out));
+          },
+          "The type of y, if it is not the one that `dtype` implies; None otherwise.")
+      .def_ro("bias", &Stage::bias, "Whether the stage adds a bias.")
+      .def_ro("norm", &Stage::norm, "Whether the stage scales and shifts its input per channel.")
+      .def_prop_ro(
+          "act", [](const Stage& self) { return self.act; }, "The `Activation` or neuron.")
+      .def_ro("soft", &Stage::soft,
+              "Whether a neuron's reset subtracts the threshold. False: it sets 0.")
+      .def_ro("t", &Stage::t, "The number of time steps of a neuron; 1 without a neuron.")
+      .def_ro("hold", &Stage::hold,
+              "Whether each time step reads the same x, which then has no axis T.")
+      .def_prop_ro(
+          "pool", [](const Stage& self) { return self.pool; }, "The max-`Pool`, or None.")
+      .def_prop_ro(
+          "keep", [](const Stage& self) { return self.keep; }, "The second outputs to `Keep`.")
+      .def_ro("strict", &Stage::strict,
+              "Whether only arithmetics that are exact on small integers are allowed.")
       .def_prop_ro(
           "output_dtype",
           [](const Stage& self) { return std::string(to_text(self.output_dtype())); },
@@ -221,6 +228,18 @@ void define_stage(nb::module_& module) {
       .def_prop_ro(
           "y_shape", [](const Stage& self) { return tuple_of(y_shape(self)); },
           "The shape of y: ([T,] N, P', Q', K), or (N, K, P', Q') with the layout \"nchw\".")
+      .def_prop_ro(
+          "p", [](const Stage& self) { return shapes_of(self).p; },
+          "P, the height of the convolution's output, before the pool.")
+      .def_prop_ro(
+          "q", [](const Stage& self) { return shapes_of(self).q; },
+          "Q, the width of the convolution's output, before the pool.")
+      .def_prop_ro(
+          "out_h", [](const Stage& self) { return shapes_of(self).out_h; },
+          "P', the height of y, after the pool.")
+      .def_prop_ro(
+          "out_w", [](const Stage& self) { return shapes_of(self).out_w; },
+          "Q', the width of y, after the pool.")
       .def_prop_ro(
           "macs", [](const Stage& self) { return shapes_of(self).macs; },
           "The multiply-adds that a direct convolution does in one time step.")

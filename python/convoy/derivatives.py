@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 
 from ._core import InvalidOperand
 from .gradients import activated, fold, output_dtype, sums
-from .stage_text import Form, form_of
+from .stage_form import Form, form_of
 
 _transforms = torch._C._functorch.peek_interpreter_stack
 
@@ -86,10 +86,7 @@ def convolved(form: Form, x: Tensor, weight: Tensor, bias: Tensor | None, dtype:
 
 def pooled(form: Form, y: Tensor) -> Tensor:
     """Returns y after the stage's pool."""
-    pool = form.pool
-    if pool is None:
-        return y
-    return torch.nn.functional.max_pool2d(y, pool.window, pool.stride, pool.pad, pool.dilation, pool.ceil)
+    return torch.nn.functional.max_pool2d(y, *form.pool) if form.pool else y
 
 
 def stage(x, weight, bias, text, frozen=False):

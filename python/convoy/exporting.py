@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from . import model_folder, stage_text
+from . import model_folder
 from ._core import Error, Network, Stage
 from .fusing import _Shapes, _Stage, replace_plain, traced
 from .fusing_compare import compare
@@ -38,21 +38,16 @@ def _line(stage: _Stage | SpikeStage, name: str) -> tuple[str, dict[str, Tensor]
     """Returns the layer's line of network.txt, and its parameters with the batch-norm folded in."""
     if isinstance(stage, SpikeStage):
         weight, bias = stage.weights()
-        body, linear = str(Stage(stage.text(1 << 12, 1 << 12))), stage.linear
     else:
-        conv, norm, linear = stage.conv, stage.norm, stage.linear
+        conv, norm = stage.conv, stage.norm
         weight, bias = conv.weight, conv.bias
         if norm is not None:
             weight, bias = folded(weight, bias, norm.weight, norm.bias, norm.running_mean, norm.running_var,
                                   norm.num_batches_tracked, norm.eps)  # fmt: skip
-        body = stage.text
-    head, riders = stage_text.parts(body)
-    head = head[head.index("k") :]
-    head = head[: head.index("r")] if linear else head
-    parameters = {f"{name}.weight": weight.flatten(1) if linear else weight}
+    parameters = {f"{name}.weight": weight.flatten(1) if stage.linear else weight}
     if bias is not None:
         parameters[f"{name}.bias"] = bias
-    return "+".join([f"{name} {head}", *riders]), parameters
+    return f"{name} {Stage(stage.text).layer_text(stage.linear)}", parameters
 
 
 def _image(x: Tensor, steps: bool) -> tuple[int, ...]:

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, fx, nn
 
-from ._core import Error, Plan
+from ._core import Error, Plan, Stage
 from .fusing_networks import SpikeNetwork
 from .fusing_spikes import SpikeStage, charge_of, jelly, neuron_of, rest_of
-from .layers import Refused, follower, plain, pool_of, why_not_plain
+from .layers import Refused, follower, plain, pool_of, sums_of, why_not_plain
 from .records import a_kind
 from .spiking import spike_form
 from .torch import _DTYPES
@@ -67,7 +67,7 @@ def _spiking(
     node: fx.Node, modules: dict[str, nn.Module], values: dict[str, Tensor], frozen: bool
 ) -> Found | None:
     """Returns the stage that begins at a convolution or linear layer, or None if no neuron follows it."""
-    conv, norm, pool, pool_text = modules[node.target], None, None, ""
+    conv, norm, pool, pooling = modules[node.target], None, None, None
     linear = isinstance(conv, nn.Linear)
     nodes = [node]
     after, module = follower(node, modules)
@@ -98,10 +98,10 @@ def _spiking(
     after, module = follower(after, modules)
     if after is not None and not linear and jelly(module, "MaxPool2d") and module.step_mode == mode:
         if found := pool_of(after, module):
-            pool, pool_text = module, found
+            pool, pooling = module, found
             nodes.append(after)
     elif not facts.multi and after is not None and not linear and (found := pool_of(after, module)):
-        pool, pool_text = module, found
+        pool, pooling = module, found
         nodes.append(after)
     x = values.get(node.args[0].name) if node.args and isinstance(node.args[0], fx.Node) else None
     if x is None or len(node.args) != 1 or node.kwargs:
@@ -111,19 +111,20 @@ def _spiking(
     axes = (2 if linear else 4) + facts.multi
     if x.dim() != axes:
         raise Refused(f"an input of {x.dim()} axes, {list(x.shape)}, expected {axes}")
-    if pool is None and pool_text:
+    if pool is None and pooling is not None:
         raise Refused("a pool that is a function, expected a module")
-    stage = SpikeStage(conv, norm, neuron, pool, pool_text, frozen)
-    steps = x if facts.multi else x[None]
-    held = steps.shape[0] if steps.shape[0] > 1 and steps.stride(0) == 0 else 0
-    h, w = (1, 1) if linear else steps.shape[-2:]
+    several = x if facts.multi else x[None]
+    steps, n = several.shape[:2]
+    h, w = (1, 1) if linear else several.shape[-2:]
     try:
-        text = stage.text(h, w, held, steps.shape[1], _DTYPES[x.dtype], steps.shape[0])
-        plan = Plan(text, device=str(conv.weight.device), threads=torch.get_num_threads(), axes="nhwc")
+        stage = Stage(**sums_of(conv), dtype=_DTYPES[x.dtype], n=n, h=h, w=w, act=facts.act, soft=facts.soft, t=steps,
+                      hold=steps > 1 and several.stride(0) == 0, bias=conv.bias is not None or norm is not None,
+                      pool=pooling)  # fmt: skip
+        plan = Plan(stage, device=str(conv.weight.device), threads=torch.get_num_threads(), axes="nhwc")
     except Error as error:
         raise Refused(str(error).splitlines()[0]) from error
     names = node.args[0].name, neuron_node.args[0].name, nodes[-1].name
-    return Found(stage, nodes, names, plan, str(plan.stage))
+    return Found(SpikeStage(conv, norm, neuron, pool, stage, frozen), nodes, names, plan, str(stage))
 
 
 def hold_inputs(graph: fx.Graph) -> None:
@@ -251,10 +252,9 @@ def _near(found: Found, sums: Tensor, dtype: torch.dtype) -> Tensor:
         near = near | ((h - facts.threshold).abs() <= bound)
         masks.append(near)
     mask = torch.stack(masks)
-    if (pool := spike_form(stage.text(1 << 12, 1 << 12)).form.pool) is None:
+    if (pool := spike_form(stage.text).form.pool) is None:
         return mask
-    sizes = (pool.window, pool.stride, pool.pad, pool.dilation, pool.ceil)
-    return torch.nn.functional.max_pool2d(mask.flatten(0, 1).float(), *sizes).unflatten(0, mask.shape[:2]) > 0
+    return torch.nn.functional.max_pool2d(mask.flatten(0, 1).float(), *pool).unflatten(0, mask.shape[:2]) > 0
 
 
 def _images(mask: Tensor) -> set[int]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ._core import Error, Network
+from ._core import Error, Network, Stage
 from .fusing_spikes import Later, SpikeStage, jelly
 from .spiking import spike_form
 from .weights import Seen
@@ -82,8 +82,7 @@ class SpikeNetwork(nn.Module):
         lines = [f"input f32:h{h}w{w}c{x.shape[2]}", f"steps {x.shape[0]}"] + ["flatten"] * linear
         for part in self.parts:
             if isinstance(part, SpikeStage):
-                body = part.body[part.body.index("k") :]
-                lines.append(f"layer{len(lines)} {body[: -2 * part.linear or None]}{part.riders}")
+                lines.append(f"layer{len(lines)} {Stage(part.text).layer_text(part.linear)}")
             elif jelly(part, "Flatten"):
                 lines.append("flatten")
         return "\n".join(lines) + "\n"
@@ -151,7 +150,7 @@ class SpikeNetwork(nn.Module):
                 now = part(now)
                 continue
             found.append(part.sizes(now))
-            form = spike_form(part.text(*((1, 1) if part.linear else now.shape[-2:]))).form
+            form = spike_form(part.text).form
             pooled = () if part.linear else form.sizes(*now.shape[-2:])
             now = torch.empty((*now.shape[:2], form.k, *pooled), device="meta")
         return found

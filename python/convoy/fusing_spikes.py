@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from ._core import Error
-from .layers import Refused, conv_text, number
+from ._core import Error, Stage
+from .layers import Refused
 from .records import a_kind
 from .spiking import SURROGATES, spike_form
 from .torch import _DTYPES, folded
@@ -69,10 +69,9 @@ class Neuron(NamedTuple):
     multi: bool
 
     @property
-    def rider(self) -> str:
-        """The neuron's riders in a stage's text."""
-        sizes = f"lif({number(self.tau)},{number(self.threshold)})" if self.leaky else f"if({number(self.threshold)})"
-        return sizes + "+soft" * self.soft
+    def act(self) -> str:
+        """The keyword `act` of a stage with this neuron."""
+        return f"lif({self.tau},{self.threshold})" if self.leaky else f"if({self.threshold})"
 
 
 _SNNTORCH = ("snnTorch's {}: it fires if its membrane is above the threshold{}; a stage fires at the threshold and "
@@ -162,29 +161,26 @@ class Later(Tensor):
 
 
 class SpikeStage(nn.Module):
-    """A convolution or linear layer, [norm], neuron, [pool] as one stage. Its membranes are the neuron's `v`."""
+    """A convolution or linear layer, [norm], neuron, [pool] as one stage. Its membranes are the neuron's `v`.
+
+    stage: the stage on the sample; its type, sizes and number of steps are those of each input.
+    """
 
     def __init__(
-        self, conv: nn.Module, norm: Any, neuron: Any, pool: Any, pool_text: str, frozen: bool = False
+        self, conv: nn.Module, norm: Any, neuron: Any, pool: Any, stage: Stage, frozen: bool = False
     ) -> None:
         super().__init__()
         self.rest = (True,) if frozen else ()  # the operator's last argument
         self.conv, self.norm, self.neuron, self.pool = conv, norm, neuron, pool
         self.linear = isinstance(conv, nn.Linear)
         self.facts = neuron_of(neuron)
-        self.body = f"c{conv.in_features}k{conv.out_features}r1" if self.linear else conv_text(conv)
-        self.riders = "+bias" * (conv.bias is not None or norm is not None) + "+" + self.facts.rider
-        self.riders += (pool_text and "+" + pool_text)  # fmt: skip
+        self.text = str(stage.replace(t=1, hold=False))  # of a stage whose steps have inputs of their own
 
     def rebound(self, modules: dict[int, nn.Module]) -> SpikeStage:
         """Returns the stage with other modules: `modules` has the new ones by the id of the old ones."""
         made = copy.copy(self)
         made._modules = {name: module and modules.get(id(module), module) for name, module in self._modules.items()}
         return made
-
-    def text(self, h: int, w: int, held: int = 0, n: int = 1, dtype: str = "f32", steps: int = 1) -> str:
-        """Returns the stage's text. held: the number of steps of a held input; 0: each step has its own input."""
-        return f"{dtype}:n{n}h{h}w{w}{self.body}{self.riders}+t{held or steps}" + "+hold" * bool(held)
 
     def layers(self, x: Tensor) -> Tensor:
         """Returns the result of the layers themselves."""
@@ -227,8 +223,9 @@ class SpikeStage(nn.Module):
         surrogate, alpha = surrogate_of(self.neuron.surrogate_function) or ("sigmoid", 4.0)
         if v is not None and self.linear:
             v = v[..., None, None]
-        y, after = torch.ops.convoy.spike(x[0] if held else x, weight, bias, v, self.text(*x.shape[-2:], held),
-                                          surrogate, alpha, self.neuron.detach_reset, *self.rest)  # fmt: skip
+        text = f"{self.text}+t{held}+hold" if held else self.text
+        y, after = torch.ops.convoy.spike(x[0] if held else x, weight, bias, v, text, surrogate, alpha,
+                                          self.neuron.detach_reset, *self.rest)  # fmt: skip
         if not self.linear:
             return y, after
         # For autograd these must not be views: SpikingJelly's detach_net detaches `v` in place.
@@ -258,10 +255,5 @@ class SpikeStage(nn.Module):
 
     def sizes(self, x: Tensor) -> list[int]:
         """Returns the shape of the membranes for x [T, N, ..]."""
-        form = spike_form(self.text(*((1, 1) if self.linear else x.shape[-2:]))).form
-        if self.linear:
-            return [x.shape[1], form.k]
-        (top, left, bottom, right), (dh, dw), (uh, uw) = form.pad, form.dilation, form.stride
-        h, w = x.shape[-2:]
-        return [x.shape[1], form.k, (h + top + bottom - dh * (form.r - 1) - 1) // uh + 1,
-                (w + left + right - dw * (form.s - 1) - 1) // uw + 1]  # fmt: skip
+        form = spike_form(self.text).form
+        return [x.shape[1], form.k, *(() if self.linear else form.unpooled(*x.shape[-2:]))]

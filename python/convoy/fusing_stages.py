@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, fx, nn
 
+from . import _core
 from ._core import Error, InvalidOperand, Plan
 from .fusing_sample import Constants
 from .fusing_spikes import jelly
-from .layers import Refused, act_of, conv_text, follower, hooked, pool_of, steady, why_not_plain
+from .layers import Refused, act_of, follower, hooked, pool_of, steady, sums_of, why_not_plain
 from .records import a_kind
 from .torch import _DTYPES, called, called_norm
 
@@ -100,8 +101,8 @@ class Shapes(Constants):
         return result
 
 
-def _head(seen: dict[str, Tensor], node: fx.Node, linear: bool) -> str:
-    """Returns the start of the stage's text: type and sizes of its input."""
+def _input(seen: dict[str, Tensor], node: fx.Node, linear: bool) -> dict[str, Any]:
+    """Returns the keywords of the stage for the type and sizes of its input."""
     x = seen.get(node.args[0].name) if node.args and isinstance(node.args[0], fx.Node) else None
     if x is None:
         raise Refused("its input is not passed by position, expected one positional tensor")
@@ -111,43 +112,45 @@ def _head(seen: dict[str, Tensor], node: fx.Node, linear: bool) -> str:
         axes = "[N, C]" if linear else "[N, C, H, W]"
         raise Refused(f"an input of {x.dim()} axes, {list(x.shape)}, expected {axes}")
     n, _, h, w = (*x.shape, 1, 1) if linear else x.shape
-    return f"{_DTYPES[x.dtype]}:n{n}h{h}w{w}"
+    return dict(dtype=_DTYPES[x.dtype], n=n, h=h, w=w)
 
 
 def chain_of(
-    node: fx.Node, modules: dict[str, nn.Module], head: str, device: torch.device
+    node: fx.Node, modules: dict[str, nn.Module], given: dict[str, Any], device: torch.device
 ) -> tuple[list[fx.Node], nn.Module | None, str, Plan]:
-    """Returns the longest chain of layers that one stage computes: its nodes, the batch-norm, the text, the plan."""
+    """Returns the longest chain of layers that one stage computes: its nodes, the batch-norm, the text, the plan.
+
+    given: the keywords of the stage for its input.
+    """
     conv = modules[node.target]
     linear = type(conv) is nn.Linear
-    body = f"c{conv.in_features}k{conv.out_features}r1" if linear else conv_text(conv)
-    nodes, norm, act, texts = [node], None, "", []
+    keywords = given | sums_of(conv) | dict(bias=conv.bias is not None)
+    nodes, norm, chains = [node], None, []
 
-    def note(pool: str = "") -> None:
-        """Adds the text of the chain so far."""
-        bias = conv.bias is not None or norm is not None
-        text = head + body + "+bias" * bias + (act and "+" + act) + (pool and "+" + pool)
-        texts.append((list(nodes), norm, text))
+    def note(**more: Any) -> None:
+        """Adds the chain so far, after adding to the keywords."""
+        keywords.update(more)
+        chains.append((list(nodes), norm, dict(keywords)))
 
     note()
     after, module = follower(node, modules)
     if after is not None and not linear and steady(module):
         norm = module
         nodes.append(after)
-        note()
+        note(bias=True)
         after, module = follower(after, modules)
-    if after is not None and (rider := act_of(after, module)):
-        act = rider
+    if after is not None and (act := act_of(after, module)):
         nodes.append(after)
-        note()
+        note(act=act)
         after, module = follower(after, modules)
     if after is not None and not linear and (pool := pool_of(after, module)):
         nodes.append(after)
-        note(pool)
+        note(pool=pool)
     problem = None
-    for several, its_norm, text in reversed(texts):  # if the whole chain is refused, try less of it
+    for several, its_norm, its_keywords in reversed(chains):  # if the whole chain is refused, try less of it
         try:
-            plan = Plan(text, device=str(device), threads=torch.get_num_threads(), axes="nchw")
+            stage = _core.Stage(**its_keywords)
+            plan = Plan(stage, device=str(device), threads=torch.get_num_threads(), axes="nchw")
             return several, its_norm, str(plan.stage), plan
         except Error as error:
             problem = problem or error
@@ -220,8 +223,8 @@ def replace_plain(
                 raise Refused("linear=False")
             if why := why_not_plain(module):
                 raise Refused(why)
-            text = _head(seen, node, type(module) is nn.Linear)
-            chain, norm, text, plan = chain_of(node, modules, text, module.weight.device)
+            given = _input(seen, node, type(module) is nn.Linear)
+            chain, norm, text, plan = chain_of(node, modules, given, module.weight.device)
         except Refused as refused:
             rows.append(Row(name_of(node), "", "", str(refused)))
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .stage_text import Form, form_of
+from .stage_form import Form, form_of
 
 DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 _TORCH = {name: dtype for dtype, name in DTYPES.items()}
@@ -38,16 +38,14 @@ def stage_gradients(gy, x, weight, bias, text, wanted):
     if form.act or form.pool:
         pre = sums(wide, w, bias, form, pad, dtype)
         if form.pool:
-            pool = form.pool
             after = activated(pre, form)
-            _, idx = aten.max_pool2d_with_indices(after, pool.window, pool.stride, pool.pad, pool.dilation, pool.ceil)
-            gy = aten.max_pool2d_with_indices_backward(gy, after, pool.window, pool.stride, pool.pad, pool.dilation,
-                                                       pool.ceil, idx)  # fmt: skip
+            _, idx = aten.max_pool2d_with_indices(after, *form.pool)
+            gy = aten.max_pool2d_with_indices_backward(gy, after, *form.pool, idx)
         if (bounds := form.bounds()) is not None:
             gy = aten.hardtanh_backward(gy, pre, *bounds)
         elif (slope := form.slope()) is not None:
             gy = torch.where(pre > 0, gy, gy * slope)
-        elif form.act == "relu":
+        elif form.act.kind == "relu":
             gy = aten.threshold_backward(gy, pre, 0)
     gx, gw, gb = aten.convolution_backward(gy, wide, w, [form.k], form.stride, pad, form.dilation, False, [0, 0],
                                            form.groups, wanted)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Translates layers of PyTorch to parts of a stage's text."""
+"""Translates layers of PyTorch to keywords of a convoy.Stage."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 from torch import fx, nn
+
+from ._core import Pool
 
 
 class Refused(Exception):
@@ -15,11 +17,6 @@ class Refused(Exception):
 def _pair(value: Any) -> tuple[int, int]:
     """Returns a number or a pair of numbers as a pair."""
     return (value, value) if isinstance(value, int) else (int(value[0]), int(value[1]))
-
-
-def _sizes(word: str, *sizes: int) -> str:
-    """Returns a word of a stage's text with its sizes, such as "stride2x1"."""
-    return word + (str(sizes[0]) if len(set(sizes)) == 1 else "x".join(map(str, sizes)))
 
 
 def _padding(conv: nn.Conv2d) -> tuple[int, int, int, int]:
@@ -35,36 +32,33 @@ def _padding(conv: nn.Conv2d) -> tuple[int, int, int, int]:
     return top, left, top, left
 
 
-def conv_text(conv: nn.Conv2d) -> str:
-    """Returns the part of the stage's text from its channels to its options."""
-    text = f"c{conv.in_channels}k{conv.out_channels}r{conv.kernel_size[0]}s{conv.kernel_size[1]}"
-    return (text + _sizes("stride", *conv.stride) + _sizes("pad", *_padding(conv)) + _sizes("dil", *conv.dilation)
-            + f"groups{conv.groups}")  # fmt: skip
+def sums_of(layer: nn.Conv2d | nn.Linear) -> dict[str, Any]:
+    """Returns the keywords for the channels, filters and options of a convolution or linear layer."""
+    if isinstance(layer, nn.Linear):
+        return dict(c=layer.in_features, k=layer.out_features, r=1)
+    r, s = layer.kernel_size
+    return dict(c=layer.in_channels, k=layer.out_channels, r=r, s=s, stride=layer.stride, pad=_padding(layer),
+                dil=layer.dilation, groups=layer.groups)  # fmt: skip
 
 
 _RELU = {torch.relu, torch.relu_, nn.functional.relu, nn.functional.relu_, "relu", "relu_"}
 
 
-def number(value: float) -> str:
-    """Returns the shortest text that reads back as the same float, without ".0": 2 for 2.0."""
-    return repr(float(value)).removesuffix(".0")
-
-
 def act_of(node: fx.Node, module: nn.Module | None) -> str | None:
-    """Returns the rider for an activation, or None if the node is no activation that a stage can have."""
+    """Returns the keyword `act` for an activation, or None if the node is no activation that a stage can have."""
     if type(module) is nn.ReLU or (module is None and node.op != "call_module" and node.target in _RELU):
         return "relu"
     if type(module) is nn.ReLU6 or node.target is nn.functional.relu6:
         return "relu6"
     if type(module) is nn.Hardtanh:
-        return f"clip({number(module.min_val)},{number(module.max_val)})"
+        return f"clip({float(module.min_val)},{float(module.max_val)})"
     if type(module) is nn.LeakyReLU:
-        return f"leaky({number(module.negative_slope)})"
+        return f"leaky({float(module.negative_slope)})"
     return None
 
 
-def pool_of(node: fx.Node, module: nn.Module | None) -> str | None:
-    """Returns the rider for a max-pool, or None if the node is no pool that a stage can have."""
+def pool_of(node: fx.Node, module: nn.Module | None) -> Pool | None:
+    """Returns the keyword `pool` for a max-pool, or None if the node is no pool that a stage can have."""
     if type(module) is nn.MaxPool2d or (isinstance(module, nn.MaxPool2d) and hasattr(module, "step_mode")):
         values = [module.kernel_size, module.stride, module.padding, module.dilation]
         ceil, indices = module.ceil_mode, module.return_indices
@@ -80,9 +74,7 @@ def pool_of(node: fx.Node, module: nn.Module | None) -> str | None:
     if indices:
         return None
     values[1] = values[1] or values[0]
-    window, stride, pad, dil = map(_pair, values)
-    return (f"max{window[0]}x{window[1]}s{stride[0]}x{stride[1]}p{pad[0]}x{pad[1]}d{dil[0]}x{dil[1]}"
-            + "ceil" * bool(ceil))  # fmt: skip
+    return Pool(*map(_pair, values), ceil=bool(ceil))
 
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")

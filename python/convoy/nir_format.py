@@ -10,25 +10,22 @@ threshold, and from_nir reads the smallest one above it. No spike changes for me
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from . import model_folder
-from ._core import Error, Network, Stage
+from ._core import Error, Network, NetworkLayer, NetworkText, Stage
 from .layer_names import shown
-from .stage_text import parts
 
-_NEURON = re.compile(r"(if|lif)\(([^)]*)\)")
-
-
-_NO_WORD = {"+max": "a max-pool, for which NIR has no node", "+relu": "ReLU, for which NIR has no node",
-            "+clip": "a clip, for which NIR has no node", "+leaky": "a leaky ReLU, for which NIR has no node",
-            "+soft": "a soft reset; NIR's neurons are set to v_reset",
-            "batchnorm(": "a batch-norm, for which NIR has no node; write it folded",
-            "from(": "several inputs"}  # fmt: skip
+# The keywords of the stages that a graph can hold. A stage with another one is refused.
+_KNOWN = {"n", "h", "w", "c", "k", "r", "s", "stride", "pad", "dil", "bias", "act", "t", "hold", "strict"}
+_WHY = {"pool": "a max-pool, for which NIR has no node", "relu": "ReLU, for which NIR has no node",
+        "relu6": "ReLU6, for which NIR has no node", "clip": "a clip, for which NIR has no node",
+        "leaky": "a leaky ReLU, for which NIR has no node", "soft": "a soft reset; NIR's neurons are set to v_reset",
+        "pad": "a padding that differs from side to side", "from": "several inputs",
+        "batchnorm": "a batch-norm, for which NIR has no node; write it folded"}  # fmt: skip
 
 
 def refuse(where: str, found: str) -> Error:
@@ -45,6 +42,18 @@ def library() -> Any:
     except ImportError as missing:
         raise Error(f"nir: {missing}. Install it: pip install nir==1.0.8") from missing
     return nir
+
+
+def _check(layer: NetworkLayer) -> None:
+    """Raises Error if a graph cannot hold the layer."""
+    stage = layer.stage
+    top, left, bottom, right = stage.pad
+    found = [name for name in Stage.keywords_of(stage) if name not in _KNOWN]
+    found += [stage.act.kind] * (stage.act.kind not in ("none", "if", "lif"))
+    found += ["pad"] * ((top, left) != (bottom, right)) + ["batchnorm"] * bool(layer.batchnorm)
+    found += ["from"] * bool(layer.from_)
+    if found:
+        raise refuse(layer.name, _WHY.get(found[0], f"'{found[0]}' in {stage}, which to_nir cannot write"))
 
 
 def to_nir(folder: str | os.PathLike) -> Any:
@@ -71,20 +80,18 @@ def to_nir(folder: str | os.PathLike) -> Any:
     """
     nir = library()
     folder = Path(folder)
-    network = Network(os.fspath(folder))  # its errors name the file and the line
-    # Lines are split at the blanks and line ends that Network knows, because a name may contain other ones.
-    lines = [re.findall(r"[^ \t\r]+", line.split("#")[0])
-             for line in (folder / "network.txt").read_bytes().decode("utf-8-sig").split("\n")]  # fmt: skip
-    lines = [words for words in lines if words]
-    for name, *words in lines[1:]:
-        for said, why in _NO_WORD.items():
-            if any(said in word for word in words):
-                raise refuse(name, why)
-    if network.dtype != "f32" or len(lines[0]) > 2:
-        raise refuse("input", f"{' '.join(lines[0][1:])}, expected f32 without mean and std, as in a graph")
-    h, w, c = network.image_shape
-    nodes: dict[str, Any] = {"input": nir.Input(np.array([c, h, w]))}
-    layers = {name for name, *_ in lines[1:]} - {"steps", "flatten"}
+    Network(os.fspath(folder))  # its errors name the file and the line
+    path = folder / "network.txt"
+    text = NetworkText(path.read_bytes().decode("utf-8", "replace"), os.fspath(path))  # comments may be of any bytes
+    for layer in text.layers:
+        if not layer.flatten:
+            _check(layer)
+    if text.dtype != "f32" or text.mean or text.std:
+        found = str(text).splitlines()[0].removeprefix("input ")
+        raise refuse("input", f"{found}, expected f32 without mean and std, as in a graph")
+    sizes = (text.c, text.h, text.w)  # of the next layer's input
+    nodes: dict[str, Any] = {"input": nir.Input(np.array(sizes))}
+    layers = {layer.name for layer in text.layers if not layer.flatten}
 
     def add(name: str, node: Any, layer: bool = False) -> None:
         """Adds a node under a unique name: layers may have names such as "output" or "a.neuron" too."""
@@ -92,17 +99,12 @@ def to_nir(folder: str | os.PathLike) -> Any:
             name += "_"
         nodes[name] = node
 
-    flat = 0
-    for name, *words in lines[1:]:
-        if name == "steps":
+    for layer in text.layers:
+        if layer.flatten:
+            add("flatten", nir.Flatten({"input": np.array(sizes)}, 0, -1))
             continue
-        if name == "flatten":
-            add("flatten", nir.Flatten({"input": np.array([c, h, w])}, 0, -1))
-            flat = c * h * w
-            continue
-        text = f"n1h1w1c{flat}{words[0].replace('+', 'r1+', 1) if '+' in words[0] else words[0] + 'r1'}"
-        stage = Stage(text if flat else f"n1h{h}w{w}c{c}{words[0]}")
-        shape = (stage.k, flat) if flat else (stage.k, stage.c // stage.groups, stage.r, stage.s)
+        name, stage = layer.name, layer.stage
+        shape = (stage.k, stage.c) if layer.linear else (stage.k, stage.c, stage.r, stage.s)
         try:
             weight = model_folder.read(folder, f"{name}.weight", shape)
             bias = np.zeros(stage.k, np.float32)
@@ -110,25 +112,21 @@ def to_nir(folder: str | os.PathLike) -> Any:
                 bias = model_folder.read(folder, f"{name}.bias", (stage.k,))
         except (OSError, ValueError) as error:  # Network has read the folder, so it has changed since
             raise Error(f"{folder}: {error}. Another program may be writing to the folder: try again.") from error
-        if flat:
+        if layer.linear:
             add(name, nir.Affine(weight, bias), True)
+            sizes = (stage.k,)
         else:
-            top, left, bottom, right = stage.pad
-            if stage.groups != 1 or (top, left) != (bottom, right):
-                raise refuse(name, f"{stage}: groups, or a padding that differs from side to side")
-            add(name, nir.Conv2d((h, w), weight, tuple(stage.stride), (top, left), tuple(stage.dil), 1, bias), True)
-        h, w = (1, 1) if flat else stage.y_shape[-3:-1]
-        c, flat = stage.k, stage.k * bool(flat)
-        if found := next((m for rider in parts(str(stage))[1] if (m := _NEURON.fullmatch(rider))), None):
-            numbers = [float(number) for number in found[2].split(",")]
-            sizes = (c,) if flat else (c, h, w)
-            below = np.nextafter(np.float32(numbers[-1]), np.float32(-np.inf))
+            add(name, nir.Conv2d((stage.h, stage.w), weight, stage.stride, stage.pad[:2], stage.dil, 1, bias), True)
+            sizes = (stage.k, stage.out_h, stage.out_w)
+        if stage.act:
+            below = np.nextafter(np.float32(stage.act.threshold), np.float32(-np.inf))
             ones, zeros = np.ones(sizes, np.float32), np.zeros(sizes, np.float32)
-            if found[1] == "if":
+            if stage.act.kind == "if":
                 add(f"{name}.neuron", nir.IF(ones, ones * below, zeros))
             else:
-                add(f"{name}.neuron", nir.LIF(ones * np.float32(numbers[0]), ones, zeros, ones * below, zeros))
-    add("output", nir.Output(np.array([c] if flat else [c, h, w])))
+                tau = ones * np.float32(stage.act.tau)
+                add(f"{name}.neuron", nir.LIF(tau, ones, zeros, ones * below, zeros))
+    add("output", nir.Output(np.array(sizes)))
     names = list(nodes)
     try:
         return nir.NIRGraph(nodes, list(zip(names, names[1:], strict=False)))

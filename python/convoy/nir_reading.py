@@ -76,12 +76,15 @@ class _Layer:
     """A layer of the model folder."""
 
     name: str  # the node's name
-    body: str  # k, r and options
+    stage: Stage
     weight: Any  # doubles
     bias: Any  # doubles, or None
-    sizes: tuple[int, int, int]  # of its output: channels, height, width
     linear: bool
-    rider: str = ""
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """The sizes of the output: channels, height, width."""
+        return self.stage.k, self.stage.out_h, self.stage.out_w
 
 
 class _Neuron:
@@ -141,7 +144,8 @@ class _Neuron:
             layer.bias = layer.bias * ratios if layer.bias is not None else None
         below = _float32(self.name, f"v_threshold divided by {'r' if leaky else 'dt r'}", np.array(threshold / largest))
         above = np.nextafter(below[()], np.float32(np.inf))
-        self.layer.rider = f"+lif({_decimal(tau)},{_decimal(above)})" if leaky else f"+if({_decimal(above)})"
+        act = f"lif({_decimal(tau)},{_decimal(above)})" if leaky else f"if({_decimal(above)})"
+        self.layer.stage = self.layer.stage.replace(act=act)
 
 
 class _Row:
@@ -171,7 +175,7 @@ class _Row:
         elif isinstance(node, (nir.IF, nir.LIF)):
             if not self.layers:
                 raise refuse(name, f"{a_kind(node)} without a layer before it, expected a layer before each neuron")
-            if self.layers[-1].rider:
+            if self.layers[-1].stage.act:
                 raise refuse(name, f"{a_kind(node)} after another neuron, expected a layer before each neuron")
             _Neuron(name, node, self.layers[-1], self._dt).ride(isinstance(node, nir.LIF))
         else:
@@ -210,9 +214,10 @@ class _Row:
         if weight.ndim != 2 or weight.shape[1] != inputs or not len(weight):
             raise refuse(name, f"weight has the shape {list(weight.shape)}, expected [K, {inputs}]: its input is "
                                f"{list(self.sizes)}")  # fmt: skip
-        k = len(weight)
-        self.layers.append(_Layer(name, f"k{k}", weight, self._bias(name, node, k), (k, 1, 1), True))
-        self.sizes, self.vector, self.flattened = (k, 1, 1), True, ""
+        bias = self._bias(name, node, len(weight))
+        stage = Stage(h=1, c=inputs, k=len(weight), r=1, bias=bias is not None)
+        self.layers.append(_Layer(name, stage, weight, bias, True))
+        self.sizes, self.vector, self.flattened = self.layers[-1].sizes, True, ""
 
     def _conv(self, name: str, node: Any) -> None:
         """Adds a convolution."""
@@ -229,29 +234,29 @@ class _Row:
                                "output's size of the layer before it")  # fmt: skip
         k, _, r, s = weight.shape
         stride, dil = _pair(name, "stride", node.stride, 1), _pair(name, "dilation", node.dilation, 1)
-        text = f"k{k}r{r}s{s}stride{stride[0]}x{stride[1]}pad{self._padding(name, node, (r, s), stride, dil)}"
-        body, bias = f"{text}dil{dil[0]}x{dil[1]}groups{groups}", self._bias(name, node, k)
+        pad, bias = self._padding(name, node, (r, s), stride, dil), self._bias(name, node, k)
         try:
-            stage = Stage(f"n1h{h}w{w}c{c}{body}")
+            stage = Stage(h=h, w=w, c=c, k=k, r=r, s=s, stride=stride, pad=pad, dil=dil, groups=groups,
+                          bias=bias is not None)  # fmt: skip
         except Error as error:
             raise refuse(name, str(error).rstrip(".")) from None
-        self.sizes = (k, *stage.y_shape[-3:-1])
-        self.layers.append(_Layer(name, body, weight, bias, self.sizes, False))
+        self.layers.append(_Layer(name, stage, weight, bias, False))
+        self.sizes = self.layers[-1].sizes
 
-    def _padding(self, name: str, node: Any, filters: Any, stride: Any, dil: Any) -> str:
-        """Returns the padding as in a stage's text."""
+    def _padding(self, name: str, node: Any, filters: Any, stride: Any, dil: Any) -> tuple[int, ...]:
+        """Returns the padding (height, width) or (top, left, bottom, right)."""
         padding = node.padding.decode() if isinstance(node.padding, bytes) else node.padding
         if not isinstance(padding, str):
-            return "{}x{}".format(*_pair(name, "padding", padding, 0))
+            return _pair(name, "padding", padding, 0)
         if padding == "valid":
-            return "0"
+            return 0, 0
         if padding != "same":
             raise refuse(name, f"padding '{padding}', expected numbers, 'same' or 'valid'")
         if stride != (1, 1):
             raise refuse(name, f"padding 'same' with stride {list(stride)}, expected stride 1, as in PyTorch")
         both = [d * (size - 1) for d, size in zip(dil, filters, strict=True)]
         before = [size // 2 for size in both]  # an odd pixel is added at the end, as in PyTorch
-        return "x".join(str(size) for size in (*before, both[0] - before[0], both[1] - before[1]))
+        return *before, both[0] - before[0], both[1] - before[1]
 
     def text(self, steps: int) -> tuple[str, dict[str, Any]]:
         """Returns network.txt and its parameters."""
@@ -262,7 +267,7 @@ class _Row:
             if layer.linear and "flatten" not in lines:
                 lines.append("flatten")
             name = names[layer.name]
-            lines.append(f"{name} {layer.body}{'+bias' * (layer.bias is not None)}{layer.rider}")
+            lines.append(f"{name} {layer.stage.layer_text(layer.linear)}")
             parameters[f"{name}.weight"] = _float32(layer.name, "weight", layer.weight)
             if layer.bias is not None:
                 parameters[f"{name}.bias"] = _float32(layer.name, "bias", layer.bias)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 
 import torch
 from torch import Tensor
@@ -11,7 +10,7 @@ from torch import Tensor
 from . import derivatives
 from ._core import Error, InvalidOperand, Plan, Stage
 from .gradients import cast, sums
-from .stage_text import Form, form_of, parts, stage_of
+from .stage_form import Form, form_of, stage_of, unknown
 from .torch import _DTYPES, _library, _strided, as_read
 from .weights import Kept, place_of, ready
 
@@ -23,7 +22,9 @@ SURROGATES = {
     "atan": lambda x, alpha: alpha / 2 / (1 + (math.pi / 2 * alpha * x).square()),
 }
 
-_NEURON = re.compile(r"(if|lif)\(([^)]*)\)")
+# The keywords of the stages that convoy.torch.spike computes. A stage with another one is refused.
+_KNOWN = {"dtype", "n", "h", "w", "c", "k", "r", "s", "stride", "pad", "dil", "groups", "out", "bias", "act", "soft",
+          "t", "hold", "pool", "strict"}  # fmt: skip
 
 _library.define("spike(Tensor x, Tensor weight, Tensor? bias, Tensor? v, str stage, str surrogate, float alpha, "
                 "bool detach_reset, bool frozen=False) -> (Tensor, Tensor)")  # fmt: skip
@@ -33,29 +34,24 @@ class SpikeForm:
     """A spiking stage whose type, n, h and w come from each x, and without `hold` also its number of steps."""
 
     def __init__(self, text: str) -> None:
-        self.stage = stage_of(text)
-        head, riders = parts(str(self.stage))
-        found = [match for rider in riders if (match := _NEURON.fullmatch(rider))]
-        if not found:
+        self.stage = stage = stage_of(text)
+        act = stage.act
+        if act.kind not in ("if", "lif"):
             raise Error(f"{text}: a stage without a neuron, expected if(...) or lif(...). Run it with "
                         "convoy.torch.stage.")  # fmt: skip
-        numbers = [float(number) for number in found[0][2].split(",")]
-        self.leaky, self.threshold = found[0][1] == "lif", numbers[-1]
-        self.tau = numbers[0] if self.leaky else 1.0
-        self.soft, self.hold = "soft" in riders, "hold" in riders
-        steps = [int(rider[1:]) for rider in riders if re.fullmatch(r"t\d+", rider)]
-        self.steps = steps[0] if steps else 1
-        if any(rider.startswith(("norm", "keep")) for rider in riders) or self.stage.layout != "nhwc":
-            raise Error(f"{text}: it has 'norm', 'keep' or 'nchw', expected none of them. Run it with a convoy.Plan.")
+        if found := unknown(stage, _KNOWN):
+            raise Error(f"{text}: a stage with {found}, expected only convolution, bias, neuron and pool. Run it with "
+                        "a convoy.Plan.")  # fmt: skip
+        self.text = str(stage)
+        self.leaky, self.threshold = act.kind == "lif", act.threshold
+        self.tau = act.tau if self.leaky else 1.0
+        self.soft, self.hold, self.steps = stage.soft, stage.hold, stage.t
         # The stage without its neuron has the sizes, the filters and the pool.
-        plain = [r for r in riders if r not in ("soft", "hold") and not re.fullmatch(r"t\d+|l?if\(.*\)", r)]
-        self.form: Form = form_of("+".join([head, *plain]))
+        self.form: Form = form_of(str(stage.replace(act=None, soft=False, t=1, hold=False)))
 
-    def text(self, dtype: str, steps: int, n: int, h: int, w: int) -> str:
-        """Returns the stage's text for this type and these sizes."""
-        text = re.sub(r"\+t\d+", "", self.form.text(dtype, n, h, w))
-        neuron = f"lif({self.tau:.9g},{self.threshold:.9g})" if self.leaky else f"if({self.threshold:.9g})"
-        return text + f"+{neuron}" + "+soft" * self.soft + f"+t{steps}" + "+hold" * self.hold
+    def of(self, dtype: str, steps: int, n: int, h: int, w: int) -> Stage:
+        """Returns the stage for this type and these sizes."""
+        return self.stage.replace(dtype=dtype, t=steps, n=n, h=h, w=w)
 
 
 _forms: dict[str, SpikeForm] = {}
@@ -110,10 +106,10 @@ def _plan(form: SpikeForm, x: Tensor, weight: Tensor, sizes: tuple, frozen: bool
 
     def make() -> Plan:
         threads = torch.get_num_threads() if x.device.type == "cpu" else 0
-        return Plan(form.text(_DTYPES[x.dtype], *sizes), device=str(x.device), threads=threads, openmp=True,
+        return Plan(form.of(_DTYPES[x.dtype], *sizes), device=str(x.device), threads=threads, openmp=True,
                     axes="nhwc", weights_layout="kcrs")  # fmt: skip
 
-    key = (str(form.stage), frozen, sizes, x.dtype, x.device, torch.get_num_threads(), place)
+    key = (form.text, frozen, sizes, x.dtype, x.device, torch.get_num_threads(), place)
     return ready(_plans, key, place, (weight,), make, frozen)[0]
 
 
@@ -202,9 +198,8 @@ def gradients(form, gy, gv, x, weight, bias, v, surrogate, alpha, detach_reset, 
     for t in reversed(range(steps)):
         gs, h, s = gy[t], charged[t], spikes[t]
         if pool := plain.pool:
-            sizes = (pool.window, pool.stride, pool.pad, pool.dilation, pool.ceil)
-            _, idx = aten.max_pool2d_with_indices(s, *sizes)
-            gs = aten.max_pool2d_with_indices_backward(gs.contiguous(), s, *sizes, idx)
+            _, idx = aten.max_pool2d_with_indices(s, *pool)
+            gs = aten.max_pool2d_with_indices_backward(gs.contiguous(), s, *pool, idx)
         slope = derivative(h - form.threshold, alpha)
         if form.soft:
             gh = gv + slope * (gs if detach_reset else gs - form.threshold * gv)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from . import derivatives
 from ._core import InvalidOperand, Stage
-from .stage_text import form_of
+from .stage_form import form_of
 from .torch import _compiling, called, thaw
 from .weights import place_of
 

@@ -22,7 +22,7 @@ from . import derivatives, gradients
 from ._core import InvalidOperand, Plan, Stage, _is_plain, _places
 from .gradients import DTYPES, fold, output_dtype
 from .records import a_kind
-from .stage_text import Form, form_of
+from .stage_form import Form, form_of
 from .weights import Kept, place_of, ready, source_of, sources
 
 __all__ = ["StageModule", "plan", "spike", "stage"]  # noqa: F822
@@ -65,7 +65,7 @@ def _checked(form: Form, x: Tensor, weight: Tensor, bias: Tensor | None) -> None
 def _made(form: Form, x: Tensor) -> Plan:
     """Returns a new plan for x, without weights."""
     n, _, h, w = x.shape
-    return Plan(form.text(_DTYPES[x.dtype], n, h, w), device=str(x.device),
+    return Plan(form.of(_DTYPES[x.dtype], n, h, w), device=str(x.device),
                 threads=torch.get_num_threads() if x.device.type == "cpu" else 0, openmp=True,
                 axes="nchw" if form.last else "auto", weights_layout="kcrs")  # fmt: skip
 

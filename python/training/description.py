@@ -4,16 +4,14 @@ This is a part of the grammar in docs/use/model-folders.md. A line with other pa
 """
 
 import math
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import grammar
 from .idx import DataError
 
-NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
-INPUT = re.compile(rf"u8:h(\d+)w(\d+)c(\d+)((?: (?:mean|std)\({NUMBER}(?:,{NUMBER})*\))*)")
-LAYER = re.compile(r"k(\d+)(?:r(\d+))?(?:pad(\d+))?")
 EXPECTED = "Expected k<K>[r<R>][pad<P>]+bias[+if(th) | +lif(tau,th)][+soft][+max2]"
+POOL = grammar.parts("+max2")["pool"]
 
 
 @dataclass(frozen=True)
@@ -74,80 +72,70 @@ class Network:
         return [layer for layer in self.layers if layer.is_linear]
 
 
-def parse_neuron(riders):
-    """Returns the neuron among a layer's riders, or None."""
-    for rider in riders:
-        if found := re.fullmatch(rf"if(?:\(({NUMBER})\))?", rider):
-            return Neuron(False, 1.0, float(found[1] or 1), "soft" in riders)
-        if found := re.fullmatch(rf"lif(?:\(({NUMBER}),({NUMBER})\))?", rider):
-            return Neuron(True, float(found[1] or 2), float(found[2] or 1), "soft" in riders)
-    return None
+def others(parts, *known):
+    """Returns the names of a stage's parts beside the known ones."""
+    return [key for key, value in parts.items() if key not in known and value != grammar.DEFAULTS.get(key)]
 
 
-def parse_layer(name, text, size, flat):
+def layer_of(name, text, parts, size, flat):
     """Returns the layer of a line, and the size of its output. size: that of its input. flat: after "flatten"."""
-    head, *riders = text.split("+")
-    found = LAYER.fullmatch(head)
-    neuron = parse_neuron(riders)
-    known = {"bias", "soft", "max2"}
-    rest = [r for r in riders if r not in known and not re.match(r"l?if", r)]
-    if not found or rest or "bias" not in riders or ("soft" in riders and not neuron) or len(set(riders)) < len(riders):
-        raise DataError(f'layer {name} "{text}". {EXPECTED}')
     h, w, c = size
-    k, r, pad = int(found[1]), int(found[2] or 1), int(found[3] or 0)
+    r, (pad, *pads), pool = parts.get("r", 1), parts["pad"], parts["pool"]
+    kind, numbers = parts["act"] or ("", ())
+    wrong = others(parts, "k", "r", "s", "pad", "bias", "act", "soft", "pool") or "k" not in parts or not parts["bias"]
+    wrong = wrong or parts.get("s", r) != r or pads != [pad] * 3 or pool not in (None, POOL)
+    if wrong or kind not in ("", "if", "lif") or (parts["soft"] and not kind):
+        raise DataError(f'layer {name} "{text}". {EXPECTED}')
+    neuron = Neuron(kind == "lif", numbers[0] if kind == "lif" else 1.0, numbers[-1], parts["soft"]) if kind else None
+    k = parts["k"]
     if flat:
-        if r > 1 or pad or "max2" in riders:
+        if r > 1 or pad or pool:
             raise DataError(f'layer {name} "{text}": a linear layer, expected no r, pad and max2')
         return Layer(name, (k, h * w * c), 0, neuron, False, (1, 1)), (1, 1, k)
     p, q = h + 2 * pad - r + 1, w + 2 * pad - r + 1
-    pool = "max2" in riders
     if p < 1 or q < 1 or pool and (p % 2 or q % 2):
         raise DataError(f"layer {name} gives {p}x{q}, expected at least 1x1, and even sizes for max2")
     if pool:
         p, q = p // 2, q // 2
-    return Layer(name, (k, c, r, r), pad, neuron, pool, (p, q)), (p, q, k)
+    return Layer(name, (k, c, r, r), pad, neuron, bool(pool), (p, q)), (p, q, k)
 
 
 def parse(text, steps=None):
     """Returns the Network that a text describes. `steps`, if given, replaces the text's number of steps."""
-    network, layers, kept, flat = {"steps": 1}, [], [], False
-    size = None
-    for line in text.splitlines():
-        words = line.split("#")[0].split()
-        if words and words[0] == "steps":
-            network["steps"] = int(words[1])
-            if network["steps"] < 1:
-                raise DataError(f'"{line}": expected 1 or more')
-            continue
-        kept.append(line)
-        if not words:
-            continue
-        if words[0] == "input":
-            found = INPUT.fullmatch(" ".join(words[1:]))
-            if not found:
-                raise DataError(f'"{line}": expected input u8:h<H>w<W>c<C> [mean(...)] [std(...)]')
-            size = tuple(int(found[i]) for i in (1, 2, 3))
-            values = {key: tuple(map(float, v.split(","))) for key, v in re.findall(r"(\w+)\(([^)]*)\)", found[4])}
-            at = len(kept)  # "steps" follows it
-            network |= {"image": size, "mean": values.get("mean", (0.0,)), "std": values.get("std", (1.0,))}
-            if any(len(v) not in (1, size[2]) for v in values.values()):
-                raise DataError(f'"{line}": expected one number, or {size[2]}, in mean and std')
-        elif size is None:
-            raise DataError(f'"{line}": it comes before the line "input", expected after it')
-        elif words == ["flatten"] and not flat:
+    try:
+        source, given_steps, lines = grammar.network(text)
+    except ValueError as error:
+        raise DataError(f"{error}. {EXPECTED}, after a name") from None
+    if source["dtype"] != "u8" or others(source, "dtype", "h", "w", "c", "mean", "std") or "c" not in source:
+        raise DataError("expected the line input u8:h<H>w<W>c<C> [mean(...)] [std(...)]")
+    image = size = source["h"], source["w"], source["c"]
+    mean, std = source["mean"] or (0.0,), source["std"] or (1.0,)
+    if any(len(values) not in (1, size[2]) for values in (mean, std)):
+        raise DataError(f'"input": expected one number, or {size[2]}, in mean and std')
+    layers, flat = [], False
+    for name, stage, parts in lines:
+        if stage is None and flat:
+            raise DataError('a second line "flatten", expected one')
+        if stage is None:
             flat = True
-        elif len(words) == 2:
-            layer, size = parse_layer(words[0], words[1], size, flat)
-            layers.append(layer)
-        else:
-            raise DataError(f'"{line}". {EXPECTED}, after a name')
+            continue
+        layer, size = layer_of(name, stage, parts, size, flat)
+        layers.append(layer)
     if len(layers) < 2 or not layers[-1].is_linear or layers[0].is_linear:
         raise DataError("expected convolutions, \"flatten\" and linear layers, at least one of each")
     if layers[-1].neuron or not all(layer.neuron for layer in layers[:-1]):
         raise DataError("expected a neuron in each layer except the last, and none in the last")
-    network["steps"] = steps or network["steps"]
-    kept.insert(at, f"steps {network['steps']}")
-    return Network(layers=tuple(layers), text="\n".join(kept) + "\n", **network)
+    steps = steps or given_steps or 1
+    return Network(image, mean, std, steps, tuple(layers), with_steps(text, steps))
+
+
+def with_steps(text, steps):
+    """Returns a network.txt with this number of steps, in a line after the input."""
+    kept = []
+    for line in text.splitlines():
+        word = (line.split("#")[0].split() or [""])[0]
+        kept += [line] * (word != "steps") + [f"steps {steps}"] * (word == "input")
+    return "\n".join(kept) + "\n"
 
 
 def read(path, steps=None):
@@ -162,8 +150,6 @@ def read(path, steps=None):
         return parse(text, steps)
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
-    except (ValueError, IndexError, OverflowError) as error:
-        raise DataError(f"{path}: a number is missing or wrong ({error}).") from None
 
 
 def parameters(network):

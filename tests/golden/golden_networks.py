@@ -10,14 +10,13 @@ a second one trained with another seed, give to the Fashion-MNIST test images in
 """
 
 import struct
-import sys
 from pathlib import Path
 
 import numpy as np
 import torch
 
 import torch_stage
-from stage_text import parse
+from training import description, grammar, idx, spiking_net
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -48,24 +47,9 @@ fc2 k10+bias
 
 def read(text):
     """(input dict, steps, [(name, stage or None for flatten)]) of a network.txt."""
-    source, steps, layers = None, None, []
-    for line in text.splitlines():
-        words = line.split("#")[0].split()
-        if not words:
-            continue
-        if words[0] == "input":
-            source = parse(words[1])
-            source.update(
-                {
-                    w[: w.index("(")]: torch.tensor([float(v) for v in w[w.index("(") + 1 : -1].split(",")]).double()
-                    for w in words[2:]
-                }
-            )
-        elif words[0] == "steps":
-            steps = int(words[1])
-        else:
-            layers.append((words[0], parse(words[1]) if len(words) > 1 else None))
-    return source, steps, layers
+    source, steps, layers = grammar.network(text)
+    normalisation = {key: torch.tensor(source[key]).double() for key in ("mean", "std")}
+    return source | normalisation, steps, [(name, stage) for name, _, stage in layers]
 
 
 def pictures(rng, count, h, w, c):
@@ -205,9 +189,6 @@ def make_networks():
 
 
 def make_fashion():
-    sys.path.insert(0, str(ROOT / "python"))
-    from training import description, idx, spiking_net
-
     images, _ = idx.read_set(idx.find_folder(None), "t10k")
     for model in (ROOT / "models/fashion-scnn", HERE / "fashion-scnn-b", ROOT / "models/rgb-scnn"):
         network, out = description.read(model), model.name

@@ -19,11 +19,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-import golden_networks
-import torch_stage
-from stage_text import parse
-
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "python"))
+
+import golden_networks  # noqa: E402
+import torch_stage  # noqa: E402
+from training import grammar  # noqa: E402
 
 # Name, stage, and how the inputs are drawn: "normal", "integers" (many ties; exact in every type), "special" (NaN,
 # infinities).
@@ -157,7 +158,7 @@ def channels_last(x):
 
 
 def make_stage(name, text, how):
-    stage = parse(text)
+    stage = grammar.parts(text)
     neuron = stage["act"] is not None and stage["act"][0] in ("if", "lif")
     for attempt in range(200):
         rng = np.random.default_rng([zlib.crc32(name.encode()), attempt])

@@ -25,8 +25,8 @@ def make_neuron(act, soft):
     name, numbers = act
     reset = None if soft else 0.0
     if name == "if":
-        return neuron.IFNode(v_threshold=(numbers + [1.0])[0], v_reset=reset)
-    tau, threshold = numbers + [2.0, 1.0][len(numbers) :]
+        return neuron.IFNode(v_threshold=numbers[0], v_reset=reset)
+    tau, threshold = numbers
     return neuron.LIFNode(tau=tau, decay_input=True, v_threshold=threshold, v_reset=reset)
 
 

@@ -273,11 +273,19 @@ class Nir(unittest.TestCase):
         with self.assertRaisesRegex(convoy.Error, "conv1: a max-pool, for which NIR has no node"):
             convoy.to_nir(convoy.demo_model())
         with tempfile.TemporaryDirectory() as folder:
-            for old, new, said in (("+if(0.7)", "+relu", "conv: ReLU"), ("+if(0.7)", "+if(0.7)+soft", "a soft reset"),
+            for old, new, said in (("+if(0.7)", "+relu", "conv: ReLU,"), ("+if(0.7)", "+relu6", "conv: ReLU6"),
+                                   ("+if(0.7)", "+clip(0,1)", "conv: a clip"),
+                                   ("+if(0.7)", "+leaky(0.1)", "conv: a leaky ReLU"),
+                                   ("+if(0.7)", "+if(0.7)+soft", "a soft reset"),
+                                   ("out k3", "out k3 from(fc)", "out: several inputs"),
                                    ("f32:h7w6c2", "f32:h7w6c2 mean(1)", "input: .*without mean")):  # fmt: skip
                 self.folder(folder, self.TEXT.replace(old, new))
                 with self.assertRaisesRegex(convoy.Error, said):
                     convoy.to_nir(folder)
+            for line, said in (("k4r3groups2", "conv: 'groups' in "), ("k4r3pad1x1x0x1", "differs from side to side"),
+                               ("k4r3 batchnorm(bn)", "conv: a batch-norm"), ("k4r3+bias+max2", "conv: a max-pool")):
+                with self.assertRaisesRegex(convoy.Error, said):
+                    convoy.nir_format._check(convoy.NetworkText(f"input f32:h7w6c2\nconv {line}\n").layers[0])
             self.folder(folder)
             ones = np.ones((4, 4, 6), np.float32)
             for node, said in ((nir.CubaLIF(ones, ones, ones, ones, ones, ones * 0, ones), "conv.neuron: a CubaLIF"),

@@ -17,7 +17,7 @@ try:
 except ImportError:
     raise unittest.SkipTest("PyTorch is not installed") from None
 
-from torch import nn
+from torch import fx, nn
 
 F = nn.functional
 
@@ -84,8 +84,10 @@ class Fuse(unittest.TestCase):
         self.assertEqual([name for name in called if name.isdigit()], ["12", "15"])  # flatten, dropout
 
     def test_numbers_keep_their_value(self):
+        node = fx.Graph().placeholder("x")
         for slope in (1e-25, 0.12345678901, 3e30):
-            self.assertEqual(float(layers.number(slope)), slope)
+            act = convoy.Activation(layers.act_of(node, nn.LeakyReLU(slope)))
+            self.assertEqual(torch.tensor(act.slope), torch.tensor(slope))
 
     def test_report(self):
         out = io.StringIO()

@@ -6,7 +6,7 @@ import numpy as np
 
 import convoy
 import drawn
-from convoy.stage_text import form_of
+from convoy.stage_form import form_of
 
 try:
     import torch
@@ -57,7 +57,7 @@ class Parity(unittest.TestCase):
 
     def test_the_text_of_numbers_with_exponents(self):
         form = form_of("n1h4c1k1r1+clip(-1e30,1e-30)+max2")
-        self.assertEqual((form.bounds(), form.pool.window), ((-1e30, 1e-30), (2, 2)))
+        self.assertEqual((form.bounds(), form.pool[0]), ((-1e30, 1e-30), (2, 2)))
 
     def test_channels_last_views_of_numpy(self):
         rng = np.random.default_rng(3)

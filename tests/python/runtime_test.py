@@ -230,7 +230,8 @@ class Documents(unittest.TestCase):
         text = (Path(convoy.__file__).parent / "_core.pyi").read_text()
         self.assertIn("code: str | None", text)  # of Error; mypy took it for None
         self.assertNotIn("-> object:", text.replace("def __dlpack__(self, **kwargs) -> object:", ""))
-        for name in ("class Plan:", "class Stage:", "class Network:", "class InvalidOperand(Error, ValueError):"):
+        for name in ("class Plan:", "class Stage:", "class Network:", "class InvalidOperand(Error, ValueError):",
+                     "class Activation:", "def pool(self) -> Pool | None:", "def from_(self) -> tuple[str, ...]:"):
             self.assertIn(name, text)
 
 
