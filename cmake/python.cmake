@@ -17,8 +17,7 @@ target_link_libraries(convoy_python PRIVATE convoy_internal)
 install(TARGETS convoy_python LIBRARY DESTINATION convoy COMPONENT python)
 
 nanobind_add_stub(convoy_stub MODULE _core OUTPUT ${PROJECT_BINARY_DIR}/python/_core.pyi
-                  PYTHON_PATH ${PROJECT_BINARY_DIR}/python DEPENDS convoy_python
-                  PATTERN_FILE ${PROJECT_SOURCE_DIR}/python/bindings/stub_patterns.txt)
+                  PYTHON_PATH ${PROJECT_BINARY_DIR}/python DEPENDS convoy_python)
 install(FILES ${PROJECT_BINARY_DIR}/python/_core.pyi DESTINATION convoy COMPONENT python)
 
 install(PROGRAMS $<TARGET_FILE:convoy_cli> DESTINATION convoy/bin COMPONENT python)

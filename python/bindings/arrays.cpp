@@ -147,7 +147,9 @@ void Array::take(nb::handle array, const char* name, Access access, Device devic
     else
       not_an_array(array, name);
   } catch (const Error& error) {
-    raise(StatusCode::invalid_operand, fmt::format("{}: {}", name, error.what()));
+    const bool of_array = error.code() == StatusCode::invalid_argument;
+    raise(of_array ? StatusCode::invalid_operand : error.code(),
+          fmt::format("{}: {}", name, error.what()));
   } catch (const std::bad_cast&) {
     raise(StatusCode::invalid_operand,
           fmt::format("{}: {} whose array interface has values of wrong types, expected shape, "

@@ -34,7 +34,7 @@ DType dtype_of(const dlpack::DataType& type) {
     if (type.code == dlpack::unsigned_integer && type.bits == 8) return DType::u8;
     if (type.code == dlpack::signed_integer && type.bits == 32) return DType::i32;
   }
-  throw Error(fmt::format(
+  throw InvalidOperand(fmt::format(
       "DLPack tensor: the elements have type code {}, {} bits and {} lanes; expected float32, "
       "float16, bfloat16, uint8 or int32. Convert the tensor first.",
       static_cast<int>(type.code), static_cast<int>(type.bits), static_cast<int>(type.lanes)));
@@ -59,7 +59,7 @@ Device device_of(const dlpack::Device& device) {
   if (device.type == dlpack::cpu || device.type == dlpack::cuda_host) return {DeviceKind::cpu, 0};
   if ((device.type == dlpack::cuda || device.type == dlpack::cuda_managed) && device.number >= 0)
     return {DeviceKind::cuda, device.number};
-  throw Error(
+  throw InvalidOperand(
       fmt::format("DLPack tensor: it is on device type {}, number {}; expected the CPU (1, or 3 "
                   "for pinned memory) or CUDA (2). Copy it to one of them first.",
                   device.type, device.number));
@@ -69,8 +69,8 @@ TensorView view_of(const dlpack::Array& array) {
   TensorView view;
   if (array.ndim < 0 || array.ndim > static_cast<int>(view.shape.size()) ||
       (array.ndim > 0 && !array.shape))
-    throw Error(fmt::format("DLPack tensor: {} axes, expected at most {} with their sizes",
-                            array.ndim, view.shape.size()));
+    throw InvalidOperand(fmt::format("DLPack tensor: {} axes, expected at most {} with their sizes",
+                                     array.ndim, view.shape.size()));
   view.dtype = dtype_of(array.dtype);
   view.device = device_of(array.device);
   view.rank = array.ndim;
@@ -80,13 +80,13 @@ TensorView view_of(const dlpack::Array& array) {
     view.stride[axis] = array.strides ? array.strides[axis] : elements.value();
     elements *= view.shape[axis];
     if (view.shape[axis] < 0 || !elements.fits())
-      throw Error(
+      throw InvalidOperand(
           fmt::format("DLPack tensor: axis {} has {} elements; sizes must not be negative and "
                       "their product must be at most 2^60",
                       axis, array.shape[axis]));
   }
   if (!array.data && elements > 0)
-    throw Error(
+    throw InvalidOperand(
         fmt::format("DLPack tensor: found {} elements but a null pointer, expected their memory",
                     elements.value()));
   view.data = static_cast<char*>(array.data) + (array.data ? array.byte_offset : 0);
@@ -105,8 +105,8 @@ template <class Managed>
 Managed* lend(const TensorView& view, Tensor&& owner) {
   if (view.rank < 0 || view.rank > static_cast<int>(view.shape.size()) ||
       !facts_of(view.dtype).known)
-    throw Error(fmt::format("to_dlpack: {}, expected 0 to {} axes of a known type", describe(view),
-                            view.shape.size()));
+    throw InvalidOperand(fmt::format("to_dlpack: {}, expected 0 to {} axes of a known type",
+                                     describe(view), view.shape.size()));
   auto lent = std::make_unique<Lent<Managed>>();
   lent->owner = std::move(owner);
   lent->shape = view.shape;
@@ -152,11 +152,11 @@ TensorView from_dlpack(const DLManagedTensor& tensor) try {
 TensorView from_dlpack(const DLManagedTensorVersioned& tensor, DLPackAccess access) try {
   const dlpack::ManagedVersioned& managed = *ours(const_cast<DLManagedTensorVersioned*>(&tensor));
   if (managed.version.major != dlpack::version_major)
-    throw Error(fmt::format(
+    throw InvalidOperand(fmt::format(
         "DLPack tensor: it has version {}.{}, expected {}.x. Ask its owner for that version.",
         managed.version.major, managed.version.minor, dlpack::version_major));
   if (access != DLPackAccess::read && (managed.flags & dlpack::flag_read_only) != 0)
-    throw Error(
+    throw InvalidOperand(
         "DLPack tensor: it is read only, expected a writable tensor. Copy it, or use it as an "
         "input: from_dlpack(tensor, DLPackAccess::read).");
   return view_of(managed.array);

@@ -54,7 +54,7 @@ bool rank_fits(const TensorView& view) {
 }
 
 Error too_large(const std::vector<Index>& shape) {
-  return Error(fmt::format(
+  return InvalidOperand(fmt::format(
       "a tensor of [{}]: sizes must not be negative and their product must fit in memory",
       fmt::join(shape, ",")));
 }
@@ -68,7 +68,7 @@ TensorView::TensorView(void* data_, DType dtype_, std::initializer_list<Index> s
 TensorView::TensorView(void* data_, DType dtype_, const std::vector<Index>& shape_, Device device_)
     : data(data_), dtype(dtype_), rank(static_cast<int>(shape_.size())), device(device_) {
   if (shape_.size() > shape.size())
-    throw Error(
+    throw InvalidOperand(
         fmt::format("a tensor of {} axes, expected at most {}", shape_.size(), shape.size()));
   Size next = 1;
   for (std::size_t axis = shape_.size(); axis-- > 0;) {
@@ -101,12 +101,12 @@ bool TensorView::contiguous() const {
 TensorView TensorView::channels(Index first, Index count) const {
   if (!rank_fits(*this) || rank < 1 || first < 0 || count < 1 || first > shape[rank - 1] ||
       count > shape[rank - 1] - first)
-    throw Error(fmt::format(
+    throw InvalidOperand(fmt::format(
         "{} channels from {} on of {}: out of range, expected channels inside the tensor", count,
         first, describe(*this)));
   if (stride[rank - 1] < 0 || !(Size(first) * stride[rank - 1]).fits())
-    throw Error(fmt::format("channels of {}: expected strides of at least 0 that fit in memory",
-                            describe(*this)));
+    throw InvalidOperand(fmt::format(
+        "channels of {}: expected strides of at least 0 that fit in memory", describe(*this)));
   TensorView slice = *this;
   if (data)
     slice.data = static_cast<char*>(data) +
@@ -138,8 +138,8 @@ void Tensor::Free::operator()(void* p) const {
 
 Tensor::Tensor(DType dtype, const std::vector<Index>& shape, Device device) try {
   if (!facts_of(dtype).known)
-    throw Error(fmt::format("a tensor of type {}: expected f32, f16, bf16, u8 or i32",
-                            static_cast<int>(dtype)));
+    throw InvalidOperand(fmt::format("a tensor of type {}: expected f32, f16, bf16, u8 or i32",
+                                     static_cast<int>(dtype)));
   if (device.kind != DeviceKind::cuda && !(device == Device{}))
     throw Error(
         fmt::format("a tensor on {}: expected cpu, cuda or cuda:<number>", to_text(device)));
@@ -219,13 +219,13 @@ void copy_tensor(const TensorView& from, const TensorView& to, Stream stream) tr
       facts_of(from.dtype).known &&
       std::equal(from.shape.begin(), from.shape.begin() + from.rank, to.shape.begin());
   if (!same)
-    throw Error(fmt::format("copy_tensor: from {} to {}, expected the same type and shape",
-                            describe(from), describe(to)));
+    throw InvalidOperand(fmt::format("copy_tensor: from {} to {}, expected the same type and shape",
+                                     describe(from), describe(to)));
   if (from.elements() == 0) return;
   Rows source, target;
   for (const auto& [view, rows] : {std::pair{&from, &source}, std::pair{&to, &target}}) {
     if (!view->data || !rows_of(*view, *rows))
-      throw Error(
+      throw InvalidOperand(
           fmt::format("copy_tensor: {}, expected a contiguous tensor or a slice of its channels",
                       describe(*view)));
   }

@@ -6,6 +6,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "core/failure.hpp"
 #include "core/printable.hpp"
 #include "math/half.hpp"
 #include "network/flow.hpp"
@@ -65,7 +66,7 @@ network::Model model_of(const NetworkText& text, const NetworkParameters& parame
 template <class Make>
 auto with_memory(const std::string& name, const Make& make) {
   const auto no_memory = [&] {
-    return Error(
+    return NoMemory(
         fmt::format("no memory for the network {}. While it is loaded, its weights are in memory "
                     "twice, as numbers and packed. Use a smaller network or a smaller batch.",
                     printable(name)));
@@ -342,7 +343,7 @@ void Network::Impl::lay_out_memory() {
   const Size outputs = Size(classes) * at_once * 4;
   const Size all = memory_plan.bytes + outputs * 2 + static_cast<Index>(work);
   if (!all.fits())
-    throw Error(
+    throw NoMemory(
         fmt::format("batch {}: no memory for the more than 2^60 bytes between the layers for this "
                     "number of images. Use a smaller batch.",
                     options.batch));
@@ -350,7 +351,7 @@ void Network::Impl::lay_out_memory() {
     try {
       return Tensor(DType::u8, {bytes.value()}, device);
     } catch (const Error&) {
-      throw Error(
+      throw NoMemory(
           fmt::format("batch {}: no memory for the {} bytes between the layers for this number of "
                       "images. Use a smaller batch.",
                       options.batch, all.value()));

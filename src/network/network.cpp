@@ -25,7 +25,7 @@ constexpr const char* moved_from =
     "this Network was moved from. Use the Network that it was moved to, or load it again.";
 
 const Network::Impl& Network::impl() const {
-  if (!impl_) throw Error(moved_from);
+  if (!impl_) throw Error(moved_from, StatusCode::moved_from);
   return *impl_;
 }
 

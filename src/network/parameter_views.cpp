@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/failure.hpp"
 #include "core/printable.hpp"
 #include "math/half.hpp"
 #include "plan/operands.hpp"
@@ -41,7 +42,7 @@ std::vector<float> ParameterViews::read(const std::string& parameter,
                     expected = fmt::format("f32[{}] ({})", fmt::join(shape, ","), meaning);
   const auto found = views_.find(parameter);
   if (found == views_.end())
-    throw Error(
+    throw InvalidOperand(
         fmt::format("{}: not given, expected {}. Add a view of that name.", name, expected));
   const TensorView& view = found->second;
   const TensorView dense(nullptr, DType::f32, shape);
@@ -51,16 +52,16 @@ std::vector<float> ParameterViews::read(const std::string& parameter,
              number =
                  view.dtype == DType::f32 || view.dtype == DType::f16 || view.dtype == DType::bf16;
   if (!view || !number || !(fits || flat))
-    throw Error(
+    throw InvalidOperand(
         fmt::format("{}: found {}, expected {}, or f16 or bf16, or flattened in that order.", name,
                     describe(view), expected));
   if (!(view.device == Device{}))
-    throw Error(fmt::format("{}: it is on {}, expected the host. Copy it there first.", name,
-                            to_text(view.device)));
+    throw InvalidOperand(fmt::format("{}: it is on {}, expected the host. Copy it there first.",
+                                     name, to_text(view.device)));
   check_aligned(name, view).or_throw();
   check_reach(name, view);
   std::vector<float> values = values_of(view);
-  io::expect_finite(values, name);
+  io::expect_finite(values, name, StatusCode::invalid_operand);
   return values;
 }
 

@@ -102,15 +102,16 @@ class Network::Impl::Trace {
 
 std::vector<Tensor> Network::Impl::trace(const TensorView& images) const {
   const std::string wrong = check({images, {}, {}});
-  if (!wrong.empty()) throw Error(wrong);
+  if (!wrong.empty()) throw Error(wrong, StatusCode::invalid_operand);
   if (of_other_type(images))
     throw Error(
-        fmt::format("images: {}, expected {} to trace.", describe(images), to_text(text.dtype)));
+        fmt::format("images: {}, expected {} to trace.", describe(images), to_text(text.dtype)),
+        StatusCode::invalid_operand);
   const Index n = images.shape[0];
   if (n < 1 || n > options.batch)
-    throw Error(
-        fmt::format("images: {}, expected 1 to {} (the batch) to trace.", n, options.batch));
-  if (!busy.take()) throw Error(is_running);
+    throw Error(fmt::format("images: {}, expected 1 to {} (the batch) to trace.", n, options.batch),
+                StatusCode::invalid_operand);
+  if (!busy.take()) throw Error(is_running, StatusCode::busy);
   const Busy release{busy};
   return Trace(*this, n).run(images);
 }

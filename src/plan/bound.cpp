@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/dtype.hpp"
+#include "core/failure.hpp"
 #include "core/gpu.hpp"
 #include "core/gpu_async.hpp"
 #include "core/process.hpp"
@@ -35,7 +36,7 @@ void check_weights_fit(const Chain& chain, const Machine& machine) {
              static_cast<Index>(size_of(facts_of(stage.dtype).weights));
   const auto memory = static_cast<Index>(machine.memory_bytes);
   if (memory == 0 || bytes.fits(memory)) return;
-  throw Error(
+  throw NoMemory(
       fmt::format("no memory on {} for the weights of {}: they take {} bytes, the device has {}. "
                   "Use fewer filters or channels.",
                   to_text(machine.device), to_text(chain), bytes.value(), memory));

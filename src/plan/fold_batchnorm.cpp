@@ -12,7 +12,7 @@ namespace {
 float* check(std::string_view what, const TensorView& view, int rank, Index first) {
   if (!view || view.dtype != DType::f32 || view.rank != rank || view.shape[0] != first ||
       !view.contiguous() || !(view.device == Device{}))
-    throw Error(
+    throw InvalidOperand(
         fmt::format("fold_batchnorm: {}: found {}, expected a contiguous f32 tensor of {} "
                     "axes, {} filters, on cpu",
                     what, describe(view), rank, first));
@@ -33,11 +33,11 @@ void fold_batchnorm(const TensorView& weights, const TensorView& bias, const Ten
   const float* const m = check("mean", mean, 1, filters);
   const float* const v = check("variance", variance, 1, filters);
   if (filters < 1)
-    throw Error("fold_batchnorm: weights have no filters, expected [K,R,S,C/groups]");
+    throw InvalidOperand("fold_batchnorm: weights have no filters, expected [K,R,S,C/groups]");
   for (Index k = 0; k < filters; ++k) {
     // Written so that NaN fails as well.
     if (!(static_cast<double>(v[k]) + static_cast<double>(eps) > 0))
-      throw Error(
+      throw InvalidOperand(
           fmt::format("fold_batchnorm: variance[{}] + eps is {}, expected above 0. Is the file "
                       "of another parameter?",
                       k, static_cast<double>(v[k]) + static_cast<double>(eps)));

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 
+#include "core/failure.hpp"
+
 namespace convoy {
 namespace {
 
@@ -123,7 +125,7 @@ void check_reach(std::string_view what, const TensorView& view) {
     reach += Size(view.shape[axis] - 1) * Size(stride < 0 ? -(stride + 1) : stride);
   }
   if (!reach.fits())
-    throw Error(fmt::format(
+    throw InvalidOperand(fmt::format(
         "{}: found {}, expected strides that fit in memory. Give the strides in elements.", what,
         describe(view)));
 }

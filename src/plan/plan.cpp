@@ -34,7 +34,7 @@ void check_weights(const Stage& stage, const TensorView& weights, Device device)
   const bool shape_fits = weights && weights.rank == static_cast<int>(shape.size()) &&
                           std::equal(shape.begin(), shape.end(), weights.shape.begin());
   if (!shape_fits || !type_fits)
-    throw Error(fmt::format(
+    throw InvalidOperand(fmt::format(
         "weights: found {}, expected {}[{},{},{},{}] (k, r, s, c/groups of {}). {}",
         describe(weights), own == DType::f32 ? "f32" : fmt::format("f32 or {}", to_text(own)),
         shape[0], shape[1], shape[2], shape[3], to_text(stage),
@@ -43,7 +43,7 @@ void check_weights(const Stage& stage, const TensorView& weights, Device device)
               "strides is enough."
             : "Check the stage's sizes, or convert the weights."));
   if (!(weights.device == Device{}) && !(weights.device == device))
-    throw Error(fmt::format(
+    throw InvalidOperand(fmt::format(
         "weights: they are on {}, expected {}. Copy them there first.", to_text(weights.device),
         device == Device{} ? "the host" : fmt::format("the host or {}", to_text(device))));
   check_aligned("weights", weights).or_throw();
@@ -143,7 +143,7 @@ constexpr const char* moved_from =
     "this Plan was moved from. Use the Plan that it was moved to, or make a new one.";
 
 Plan::Impl& Plan::impl() const {
-  if (!impl_) throw Error(moved_from);
+  if (!impl_) throw Error(moved_from, StatusCode::moved_from);
   return *impl_;
 }
 
@@ -197,7 +197,8 @@ Bound& bound_for_repack(Plan& plan, const TensorView& weights) {
     throw Error(
         fmt::format("repack: the plan is on {} and the weights are on {}, expected both on a GPU. "
                     "Use set_weights.",
-                    to_text(plan.device()), to_text(weights.device)));
+                    to_text(plan.device()), to_text(weights.device)),
+        impl.bound.on_gpu() ? StatusCode::invalid_operand : StatusCode::unsupported);
   return impl.bound;
 }
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/assume.hpp"
+#include "core/failure.hpp"
 #include "core/gpu.hpp"
 #include "core/gpu_async.hpp"
 #include "math/winograd.hpp"
@@ -91,7 +92,7 @@ Repack::Repack(const Prepared& prepared, const Stage& stage, Device device, bool
   const Parameters parameters{.w = zeros.data()};
   weights_ = prepared.pack({&parameters, 1});
   if (weights_->blocks().empty())
-    throw Error(
+    throw Unsupported(
         fmt::format("repack: the kernel of {} can't pack its weights on {}. Use set_weights.",
                     to_text(stage), to_text(device)));
 }
@@ -109,7 +110,7 @@ std::vector<Tensor> Repack::maps_of(const Prepared& prepared, const TensorView& 
     for (std::size_t i = 0; i < all.size(); ++i) {
       const Index from = all[i] < 0 || transforms ? all[i] : place_of(all[i], weights, flips_);
       if (from > std::numeric_limits<std::int32_t>::max())
-        throw Error(
+        throw InvalidOperand(
             fmt::format("repack: {} spans more than 2^31 - 1 elements, expected at most that "
                         "number. Copy the weights into a dense tensor first.",
                         describe(weights)));

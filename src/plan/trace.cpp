@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "convoy/error.hpp"
+#include "core/failure.hpp"
 #include "core/gpu.hpp"
 #include "core/gpu_timing.hpp"
 #include "plan/bound.hpp"
@@ -34,7 +35,7 @@ struct Traced {
         y(stage.output_dtype(bound.on_gpu()), y_shape(stage), bound.machine().device),
         y_untraced(y.clone()) {
     if (std::string why = bound.on_gpu() ? bound.why_no_trace() : std::string(); !why.empty())
-      throw Error(
+      throw Unsupported(
           fmt::format("explain: there is no trace of {} by {} {} on {}: {}. Kernels with time "
                       "stamps: halo (f16, Hopper).",
                       to_text(stage), bound.kernel().name(), bound.selection().tile.tile.name,

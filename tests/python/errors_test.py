@@ -8,7 +8,9 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import unittest
+from pathlib import Path
 
 import numpy as np
 
@@ -81,14 +83,14 @@ class Errors(unittest.TestCase):
         for stage, pattern in [("n1h8c8k8r99", "r"), ("nonsense", "nonsense"), (3, "stage: an int, expected")]:
             with self.assertRaisesRegex(convoy.Error, pattern) as caught:
                 convoy.Plan(stage)
-            self.assertIsNone(caught.exception.code)
+            self.assertEqual(caught.exception.code, "invalid_argument")
         with self.assertRaisesRegex(convoy.Error, "found the keyword 'strides', expected one of: .*stride"):
             convoy.Stage(h=8, c=8, k=8, r=3, strides=2)
         with self.assertRaisesRegex(convoy.Error, "axes: 'hwc', expected"):
             convoy.Plan("n1h8c8k8r3", axes="hwc")
         with self.assertRaisesRegex(convoy.Error, "nowhere"):
             convoy.Plan("n1h8c8k8r3", kernel="nowhere")
-        with self.assertRaisesRegex(convoy.Error, "weights.*f32"):
+        with self.assertRaisesRegex(convoy.InvalidOperand, "weights.*f32"):
             convoy.Plan("n1h8c8k8r3", np.zeros((8, 8, 3, 3), np.float32))
         with self.assertRaises(convoy.NoWeights) as caught:
             convoy.Plan("n1h8w9c8k8r3")(np.zeros((1, 8, 9, 8), np.float32))
@@ -115,15 +117,45 @@ class Errors(unittest.TestCase):
                 convoy.Stage(**{**sizes, **wrong})
 
     def test_devices(self):
-        with self.assertRaisesRegex(convoy.Error, "cud"):
+        with self.assertRaisesRegex(convoy.NoDevice, "cud"):
             convoy.Plan("f16:n1h8c8k8r3", device="cuda:77")
 
+    def test_what_no_kernel_takes(self):
+        with self.assertRaisesRegex(convoy.Unsupported, "kernel winograd2 can't run"):
+            convoy.Plan("n1h8c8k8r1", kernel="winograd2")
+
+    def test_files(self):
+        def wrong(error, pattern):
+            with self.assertRaisesRegex(error, pattern):
+                convoy.Network(folder)
+
+        with tempfile.TemporaryDirectory() as folder:
+            description = Path(folder, "network.txt")
+            wrong(convoy.FileNotFound, "cannot be opened")
+            description.mkdir()
+            wrong(convoy.FileError, "is a folder")
+            description.rmdir()
+            description.write_text("input f32:h2c1\nflatten\nfc k2\nnonsense\n")
+            wrong(convoy.InvalidFile, "network.txt:4: ")
+            description.write_text("input f32:h2c1\nflatten\nfc k2\n")
+            wrong(convoy.FileNotFound, "no weights")
+            Path(folder, "fc.weight.txt").write_text("1 2 3")
+            wrong(convoy.InvalidFile, "3 values, expected 8")
+
     def test_hierarchy(self):
-        for name in ("InvalidOperand", "NoWeights", "NoWorkspace", "Busy", "MovedFrom", "OutOfMemory", "DeviceError",
-                     "InternalError"):  # fmt: skip
-            self.assertTrue(issubclass(getattr(convoy, name), convoy.Error))
-        self.assertTrue(issubclass(convoy.InvalidOperand, ValueError))
-        self.assertTrue(issubclass(convoy.OutOfMemory, MemoryError))
+        self.assertEqual(convoy.Error.code, "invalid_argument")
+        self.assertTrue(issubclass(convoy.Error, RuntimeError))
+        kinds = {"InvalidOperand": ValueError, "Unsupported": NotImplementedError, "NoDevice": None,
+                 "FileNotFound": FileNotFoundError, "FileError": OSError, "InvalidFile": ValueError, "NoWeights": None,
+                 "NoWorkspace": None, "Busy": None, "MovedFrom": None, "OutOfMemory": MemoryError, "DeviceError": None,
+                 "InternalError": None}  # fmt: skip
+        for name, builtin in kinds.items():
+            with self.subTest(name):
+                kind = getattr(convoy, name)
+                self.assertTrue(issubclass(kind, convoy.Error))
+                self.assertTrue(builtin is None or issubclass(kind, builtin))
+                self.assertEqual(kind.code.replace("_", ""), name.lower())
+                self.assertEqual(str(kind("a message: of one line")), "a message: of one line")
 
     def test_networks(self):
         with self.assertRaisesRegex(convoy.Error, "nowhere"):

@@ -29,9 +29,6 @@ TEST(Status, HasACodeAndACleanMessage) {
   EXPECT_FALSE(status.ok());
   EXPECT_EQ(status.code(), StatusCode::busy);
   EXPECT_EQ(status.message(), "a?[31mb\nc");
-  EXPECT_THROW(status.or_throw(), Error);
-  EXPECT_EQ(to_text(StatusCode::invalid_operand), "invalid_operand");
-  EXPECT_EQ(to_text(static_cast<StatusCode>(200)), "?");
 }
 
 TEST(Status, SaysOfAnExceptionWhatItIs) {
@@ -43,7 +40,7 @@ TEST(Status, SaysOfAnExceptionWhatItIs) {
     }
     return Status();
   };
-  const Status error = status_of([] { throw Error("cudaMemcpy: an illegal address"); });
+  const Status error = status_of([] { throw DeviceError("cudaMemcpy: an illegal address"); });
   EXPECT_EQ(error.code(), StatusCode::device_error);
   EXPECT_EQ(error.message(), "cudaMemcpy: an illegal address");
   EXPECT_EQ(status_of([] { throw std::bad_alloc(); }).code(), StatusCode::out_of_memory);
