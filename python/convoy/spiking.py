@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from . import derivatives
-from ._core import Error, InvalidOperand, Plan, Stage
+from ._core import Error, InvalidOperand, Plan, Stage, Unsupported
 from .gradients import cast, sums
 from .stage_text import Form, form_of, parts, stage_of
 from .torch import _DTYPES, _library, _strided, as_read
@@ -37,8 +37,8 @@ class SpikeForm:
         head, riders = parts(str(self.stage))
         found = [match for rider in riders if (match := _NEURON.fullmatch(rider))]
         if not found:
-            raise Error(f"{text}: a stage without a neuron, expected if(...) or lif(...). Run it with "
-                        "convoy.torch.stage.")  # fmt: skip
+            raise Unsupported(f"{text}: a stage without a neuron, expected if(...) or lif(...). Run it with "
+                              "convoy.torch.stage.")  # fmt: skip
         numbers = [float(number) for number in found[0][2].split(",")]
         self.leaky, self.threshold = found[0][1] == "lif", numbers[-1]
         self.tau = numbers[0] if self.leaky else 1.0
@@ -46,7 +46,8 @@ class SpikeForm:
         steps = [int(rider[1:]) for rider in riders if re.fullmatch(r"t\d+", rider)]
         self.steps = steps[0] if steps else 1
         if any(rider.startswith(("norm", "keep")) for rider in riders) or self.stage.layout != "nhwc":
-            raise Error(f"{text}: it has 'norm', 'keep' or 'nchw', expected none of them. Run it with a convoy.Plan.")
+            raise Unsupported(f"{text}: it has 'norm', 'keep' or 'nchw', expected none of them. Run it with a "
+                              "convoy.Plan.")  # fmt: skip
         # The stage without its neuron has the sizes, the filters and the pool.
         plain = [r for r in riders if r not in ("soft", "hold") and not re.fullmatch(r"t\d+|l?if\(.*\)", r)]
         self.form: Form = form_of("+".join([head, *plain]))

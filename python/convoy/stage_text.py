@@ -6,7 +6,7 @@ import functools
 import re
 from typing import Any, NamedTuple
 
-from ._core import Error, InvalidOperand, Stage
+from ._core import Error, InvalidOperand, Stage, Unsupported
 
 _HEAD = re.compile(r"(?:\w+:)?n\d+h\d+w\d+")
 _RIDER = re.compile(r"(?<!\de)\+")
@@ -76,8 +76,8 @@ class Form:
         self.act, self.pool = "", None
         for rider in riders:
             if rider == "norm" or rider.startswith(("keep", "if", "lif")):
-                raise Error(f"{text}: a stage with '{rider}', expected only convolution, bias, activation and "
-                            "pool. Run it with a convoy.Plan.")  # fmt: skip
+                raise Unsupported(f"{text}: a stage with '{rider}', expected only convolution, bias, activation and "
+                                  "pool. Run it with a convoy.Plan.")  # fmt: skip
             if found := _POOL.fullmatch(rider):
                 window = _pair(found[1], (1, 1))
                 self.pool = Pool(window, _pair(found[2], window), _pair(found[3], (0, 0)), _pair(found[4], (1, 1)),
@@ -85,7 +85,8 @@ class Form:
             elif rider.startswith(("relu", "clip", "leaky")):
                 self.act = rider
             elif rider not in ("bias", "strict"):
-                raise Error(f"{text}: '{rider}', which convoy.torch does not know. Run the stage with a convoy.Plan.")
+                raise Unsupported(f"{text}: '{rider}', which convoy.torch does not know. Run the stage with a "
+                                  "convoy.Plan.")  # fmt: skip
 
     def text(self, dtype: str, n: int, h: int, w: int) -> str:
         """Returns the stage's text for an x of this type and size."""
