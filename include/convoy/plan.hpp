@@ -49,8 +49,8 @@ struct PlanOptions {
 
 /// The tensors of one run, all on the plan's device.
 ///
-/// - Shapes and types must be those of the stage. N may be smaller than the stage's n, and is the
-///   same for all operands.
+/// - Shapes and types must be those of the stage. N may be any number from 0 to the stage's n, and
+///   is the same for all operands. For N = 0 a view may have a null pointer.
 /// - x and y may have gaps between pixels: any pixel stride of at least C or K elements, as in
 ///   slices of a concatenation. All other operands are contiguous.
 /// - Outputs must not overlap inputs or each other. Two channel slices of one tensor do not
@@ -181,7 +181,7 @@ class CONVOY_API Plan {
   void repack(const TensorView& weights, Stream stream = {});
 
   /// Computes the stage. The bits of an image do not depend on n, on its position, on threads, on
-  /// tuning or on the run.
+  /// tuning or on the run. A run of 0 images checks its operands and succeeds.
   ///
   /// The status is one of invalid_operand, no_weights, no_workspace, moved_from, out_of_memory,
   /// device_error and internal_error; see StatusCode. After a failure nothing was written, except

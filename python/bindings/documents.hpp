@@ -79,9 +79,9 @@ enqueues the work on a stream and returns without waiting. One exception: with a
 waits, because JAX does not tell its stream.
 
 Args:
-    x: An array [[T,] N, H, W, C] on the plan's device, with N at most the plan's n and any pixel
-        stride of at least C. A channels_last tensor [N, C, H, W] is taken as well; y is then a
-        channels_last tensor too.
+    x: An array [[T,] N, H, W, C] on the plan's device, with N from 0 to the plan's n and any
+        pixel stride of at least C. A channels_last tensor [N, C, H, W] is taken as well; y is
+        then a channels_last tensor too.
     bias: [K] f32, if the stage has `bias`.
     norm: A pair (scale, shift), each [C] f32, if the stage has `norm`.
     out: An array that y is written to. None: a new array is made by the library of x.

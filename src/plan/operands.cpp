@@ -54,11 +54,12 @@ std::string to_text(const Expected& expected, Index most_images) {
   for (int axis = 0; axis < expected.rank; ++axis) {
     const Index size = expected.shape[static_cast<std::size_t>(axis)];
     if (axis) text += ',';
-    text += size < 0 ? fmt::format("1..{}", most_images) : fmt::format("{}", size);
+    text += size < 0 ? fmt::format("0..{}", most_images) : fmt::format("{}", size);
   }
   return text + "]";
 }
 
+// n: the images of the operands before this one; -1: there is none.
 Status check_shape(std::string_view what, const TensorView& view, const Expected& expected,
                    Device device, Index most_images, Index& n) {
   bool good = view.dtype == expected.dtype && view.rank == expected.rank;
@@ -67,8 +68,8 @@ Status check_shape(std::string_view what, const TensorView& view, const Expected
     if (expected.shape[axis] >= 0) {
       good = size == expected.shape[axis];
     } else {
-      good = size >= 1 && size <= most_images;
-      if (good && n != 0 && size != n)
+      good = size >= 0 && size <= most_images;
+      if (good && n >= 0 && size != n)
         return invalid(fmt::format("{}: {} images, but x has {}. Give every operand the same n.",
                                    what, size, n));
       if (good) n = size;
@@ -104,8 +105,10 @@ bool interleaved(const Operand& a, const Operand& b, Index distance) {
 bool overlap(const Operand& a, const Operand& b) {
   const auto begin_a = reinterpret_cast<std::uintptr_t>(a.view->data);
   const auto begin_b = reinterpret_cast<std::uintptr_t>(b.view->data);
-  if (begin_a + static_cast<std::uintptr_t>(extent_bytes(*a.view).value()) <= begin_b) return false;
-  if (begin_b + static_cast<std::uintptr_t>(extent_bytes(*b.view).value()) <= begin_a) return false;
+  const auto bytes_a = static_cast<std::uintptr_t>(extent_bytes(*a.view).value());
+  const auto bytes_b = static_cast<std::uintptr_t>(extent_bytes(*b.view).value());
+  if (bytes_a == 0 || bytes_b == 0) return false;
+  if (begin_a + bytes_a <= begin_b || begin_b + bytes_b <= begin_a) return false;
   return !interleaved(a, b, static_cast<Index>(begin_b - begin_a));
 }
 
@@ -189,6 +192,11 @@ namespace {
 
 enum class Given : std::uint8_t { never, optional, always };
 
+/// Whether the caller gave this operand. A tensor without elements may have no memory.
+bool is_given(const TensorView& view) {
+  return view || (view.rank > 0 && view.elements() == 0);
+}
+
 /// What a stage says of one operand.
 struct Rule {
   Operand operand;
@@ -267,11 +275,11 @@ Status check_overlaps(const std::array<Rule, 10>& rules) {
 Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
                      const Operands& operands, RunArgs& args) {
   std::array<Rule, 10> rules = rules_of(stage, shapes, device, operands);
-  Index n = 0;
+  Index n = -1;
   for (Rule& rule : rules) {
     Operand& operand = rule.operand;
     const TensorView& view = *operand.view;
-    if (!view) {
+    if (!is_given(view)) {
       if (rule.given == Given::always)
         return invalid(fmt::format("{}: not given, expected {}{}{}. Pass it with the operands.",
                                    operand.name, to_text(rule.expected, stage.n),
@@ -284,6 +292,7 @@ Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
           operand.name, rule.rider, to_text(stage)));
     Status status = check_shape(operand.name, view, rule.expected, device, stage.n, n);
     if (!status.ok()) return status;
+    if (view.elements() == 0) continue;  // its strides lead nowhere
     const bool is_x = operand.view == &operands.x, is_y = operand.view == &operands.y;
     status = is_x || is_y ? bind_image(stage, shapes, is_x, operand, args)
                           : check_dense(operand.name, view);
@@ -323,7 +332,7 @@ Status check_workspace(const Operands& operands, std::size_t bytes) {
     if (!*view) continue;
     const auto first = reinterpret_cast<std::uintptr_t>(view->data);
     const auto extent = static_cast<std::uintptr_t>(extent_bytes(*view).value());
-    if (begin < first + extent && first < begin + bytes)
+    if (extent > 0 && begin < first + extent && first < begin + bytes)
       return invalid(fmt::format(
           "workspace and {} overlap in memory. Give the workspace its own memory.", what));
   }

@@ -8,7 +8,8 @@
 namespace convoy {
 
 /// Fills `args` (all but workspace, threads and stream) from `operands`. A failing status names the
-/// operand, what was found and what was expected. Allocates only to write that message.
+/// operand, what was found and what was expected. Allocates only to write that message. args.n may
+/// be 0: then there is nothing to run, and the strides are not filled.
 Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
                      const Operands& operands, RunArgs& args);
 

@@ -104,7 +104,8 @@ struct Plan::Impl {
     RunArgs args;
     Status status = bind_operands(stage(), shapes, bound.machine().device, operands, args);
     if (status.ok()) status = check_workspace(operands, bound.workspace_bytes());
-    return status.ok() ? bound.run(args, operands.workspace, stream) : status;
+    if (!status.ok() || args.n == 0) return status;
+    return bound.run(args, operands.workspace, stream);
   }
 };
 

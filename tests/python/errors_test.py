@@ -35,9 +35,9 @@ class Errors(unittest.TestCase):
         self.refused(r"x: a list, expected an array.*numpy.asarray", [1.0], self.bias)
         self.refused(r"x: None", None)
         self.refused(r"x.*f32\[2,4,5\]", self.x[..., 0], self.bias)
-        self.refused(r"x: found f32\[4,5,3\].*, expected f32\[1..2,4,5,3\]", self.x[0], self.bias)
+        self.refused(r"x: found f32\[4,5,3\].*, expected f32\[0..2,4,5,3\]", self.x[0], self.bias)
         self.refused(r"x.*f32\[2,4,6,3\]", np.zeros((2, 4, 6, 3), np.float32), self.bias)
-        self.refused(r"x: no elements \(\[0,4,5,3\]\), expected one image or more", self.x[:0], self.bias)
+        self.refused(r"x: found f32\[2,0,5,3\].*, expected f32\[0..2,4,5,3\]", self.x[:, :0], self.bias)
         self.refused(r"3 images; expected at most the plan's 2", np.zeros((3, 4, 5, 3), np.float32), self.bias)
         self.refused(r"bias", self.x)
         self.refused(r"bias.*f32\[3\]", self.x, np.zeros(3, np.float32))
@@ -46,6 +46,20 @@ class Errors(unittest.TestCase):
         self.refused(r"big|byte order", self.x.astype(">f4"), self.bias)
         strange = np.zeros((2, 4, 5, 3), np.dtype({"names": ["a"], "formats": ["f4"], "itemsize": 6}))["a"]
         self.refused(r"stride of \d+ bytes, expected a multiple", strange, self.bias)
+
+    def test_no_images(self):
+        for x in (self.x[:0], self.x[:0].transpose(0, 3, 1, 2), np.zeros((0, 3, 4, 5), np.float32)):
+            y = self.plan(x, self.bias)
+            self.assertEqual(y.shape, (0, 4, 5, 2) if x.shape[-1] == 3 else (0, 2, 4, 5))
+        out = np.full((0, 4, 5, 2), 7, np.float32)
+        self.assertIs(self.plan(self.x[:0], self.bias, out=out), out)
+        self.refused("y: 2 images, but x has 0", self.x[:0], self.bias, out=np.zeros((2, 4, 5, 2), np.float32))
+        network = convoy.Network(convoy.demo_model())
+        self.assertEqual(network(np.zeros((0, 28, 28), np.uint8)).shape, (0, 10))
+        self.assertEqual(network.labels(np.zeros((0, 28, 28), np.uint8)).shape, (0,))
+        neuron = convoy.Plan("n2h2c1k1r1+if(1)+t3", np.ones((1, 1, 1, 1), np.float32))
+        after = np.zeros((0, 2, 2, 1), np.float32)
+        self.assertEqual(neuron(np.zeros((3, 0, 2, 2, 1), np.float32), membrane_out=after).shape, (3, 0, 2, 2, 1))
 
     def test_what_is_no_array(self):
         for interface in (7, {"shape": "x", "typestr": "<f4"}, {"shape": (2, 4, 5, 3), "typestr": "<f4", "data": 0}):

@@ -108,9 +108,11 @@ TEST(Plan, RefusesOperandsOfAnyContent) {
       refused([](TensorView& view) { view.device.index = 3; }, "it is on cpu:3, expected cpu");
       refused([](TensorView& view) { view.device.kind = static_cast<DeviceKind>(9); }, "kind 9");
       refused([](TensorView& view) { view.data = nullptr; }, "not given");
+      const auto rank = static_cast<std::size_t>((good.*field).rank);
       for (const Index size : {Index{-1}, Index{0}, std::numeric_limits<Index>::min(), most_index})
-        for (std::size_t axis = 0; axis < static_cast<std::size_t>((good.*field).rank); ++axis)
-          refused([&](TensorView& view) { view.shape[axis] = size; }, "found");
+        for (std::size_t axis = 0; axis < rank; ++axis)
+          refused([&](TensorView& view) { view.shape[axis] = size; },
+                  size == 0 && axis + 4 == rank ? "images, but x has" : "found");
       for (const Index stride : {Index{-1}, std::numeric_limits<Index>::min(), most_index,
                                  Index{1} << 59, Index{1} << 61, most_index / 2})
         refused([&](TensorView& view) { view.stride.fill(stride); }, "strides");
