@@ -195,7 +195,7 @@ Tensor read_npy(const std::string& path) {
   return parse_npy(text_of(bytes), printable_path(path));
 }
 
-std::string npy_of(const TensorView& array) {
+std::string npy_of(const ConstTensorView& array) {
   const auto* type = std::find_if(std::begin(types), std::end(types),
                                   [&](const Type& t) { return t.dtype == array.dtype; });
   if (type == std::end(types) || !array.contiguous() || !(array.device == Device{}))

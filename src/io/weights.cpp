@@ -173,7 +173,7 @@ std::vector<float> ParameterFolder::read(const std::string& parameter,
   if (place.npy) {
     name = printable_path(path + ".npy");
     const Tensor array = read_npy(path + ".npy");
-    const TensorView& view = array.view();
+    const ConstTensorView view = array.view();
     if (view.dtype != DType::f32 && view.dtype != DType::f16)
       throw InvalidFile(fmt::format(
           "{}: values of type {}, expected float32, float64 or float16. Convert with .astype.",

@@ -232,7 +232,7 @@ Network::Impl::Step Network::Impl::make_step(const OwnedChain& chain, std::size_
     Tensor there;
     if (!bias.empty() && !step.bound->kernel().facts().folds) {
       there = Tensor(DType::f32, {static_cast<Index>(bias.size())}, options.device);
-      copy_tensor(TensorView::of(bias.data(), {static_cast<Index>(bias.size())}), there);
+      copy_tensor(ConstTensorView::of(bias.data(), {static_cast<Index>(bias.size())}), there);
     }
     step.bias.push_back(std::move(there));
   }

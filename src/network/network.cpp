@@ -45,8 +45,8 @@ const std::vector<LayerReport>& Network::layers() const {
   return impl().reports;
 }
 
-Status Network::run(const TensorView& images, const TensorView& logits, const TensorView& labels,
-                    Stream stream) const noexcept {
+Status Network::run(const ConstTensorView& images, const TensorView& logits,
+                    const TensorView& labels, Stream stream) const noexcept {
   try {
     return impl_ ? impl_->run({images, logits, labels}, nullptr, stream)
                  : Status(StatusCode::moved_from, moved_from);
@@ -55,7 +55,7 @@ Status Network::run(const TensorView& images, const TensorView& logits, const Te
   }
 }
 
-Status Network::profile(const TensorView& images, std::vector<double>& seconds,
+Status Network::profile(const ConstTensorView& images, std::vector<double>& seconds,
                         std::vector<LayerSpan>* spans) const try {
   seconds.resize(impl().reports.size(), 0.0);
   Impl::Times times{.seconds = seconds.data(), .spans = spans};
@@ -68,7 +68,7 @@ void Network::warm(Index n) const try { impl().warm(n); } catch (...) {
   rethrow_as_error();
 }
 
-std::vector<Tensor> Network::trace(const TensorView& images) const try {
+std::vector<Tensor> Network::trace(const ConstTensorView& images) const try {
   return impl().trace(images);
 } catch (...) {
   rethrow_as_error();

@@ -12,7 +12,7 @@
 namespace convoy::network {
 namespace {
 
-std::vector<float> values_of(const TensorView& view) {
+std::vector<float> values_of(const ConstTensorView& view) {
   std::vector<float> values(static_cast<std::size_t>(view.elements()));
   std::array<Index, 5> at{};
   Index from = 0;
@@ -44,7 +44,7 @@ std::vector<float> ParameterViews::read(const std::string& parameter,
   if (found == views_.end())
     throw InvalidOperand(
         fmt::format("{}: not given, expected {}. Add a view of that name.", name, expected));
-  const TensorView& view = found->second;
+  const ConstTensorView& view = found->second;
   const TensorView dense(nullptr, DType::f32, shape);
   const bool fits = view.rank == dense.rank &&
                     std::equal(shape.begin(), shape.end(), view.shape.begin()),

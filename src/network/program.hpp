@@ -42,7 +42,8 @@ struct Network::Impl {
 
   /// What a caller gives; checked.
   struct Operands {
-    const TensorView &images, &logits, &labels;
+    const ConstTensorView& images;
+    const TensorView &logits, &labels;
   };
   /// Where means and labels go, or null. The last two: a GPU's kernels may write there.
   struct Outputs {
@@ -120,9 +121,11 @@ struct Network::Impl {
   class HostRun;
   std::string check(const Operands& operands) const;
   /// Images that are x' in place of pixels.
-  bool of_other_type(const TensorView& images) const { return images.dtype != text.dtype; }
+  bool of_other_type(const ConstTensorView& images) const { return images.dtype != text.dtype; }
   /// Such images, where the first step reads pixels.
-  bool turns_back(const TensorView& images) const { return of_other_type(images) && reads_images; }
+  bool turns_back(const ConstTensorView& images) const {
+    return of_other_type(images) && reads_images;
+  }
   Outputs outputs_at(const Operands& operands, Index first) const;
   std::byte* tensor(Index number) const;
   Status run_step(const Step& step, Index n, const void* x, void* y, std::int32_t* labels,
@@ -144,7 +147,7 @@ struct Network::Impl {
   Status run(const Operands& operands, Times* times, Stream stream) const;
   void warm(Index n) const;
   class Trace;
-  std::vector<Tensor> trace(const TensorView& images) const;
+  std::vector<Tensor> trace(const ConstTensorView& images) const;
 
   static constexpr const char* is_running =
       "this network is running already, expected one run at a time. Load a second Network for a "
@@ -157,7 +160,7 @@ struct Network::Impl {
 };
 
 /// Where value `values` of a dense view lies.
-inline const std::byte* bytes_at(const TensorView& view, Index values) {
+inline const std::byte* bytes_at(const ConstTensorView& view, Index values) {
   return static_cast<const std::byte*>(view.data) +
          values * static_cast<Index>(size_of(view.dtype));
 }

@@ -20,7 +20,8 @@ using Clock = std::chrono::steady_clock;
 constexpr Index chunk_bytes = Index{1} << 20;
 
 /// Images [first, first + n) of a view with n as its first axis, or their outputs.
-TensorView part_of(TensorView view, Index first, Index n) {
+template <class View>
+View part_of(View view, Index first, Index n) {
   if (!view) return view;
   view.data = const_cast<std::byte*>(bytes_at(view, first * view.stride[0]));
   view.shape[0] = n;
@@ -171,7 +172,7 @@ Status Network::Impl::run_chunk(const void* images, DType type, Index n, const O
 
 /// Images and outputs are on the network's device.
 Status Network::Impl::run_there(const Operands& operands, Times* times, Stream stream) const {
-  const TensorView& images = operands.images;
+  const ConstTensorView& images = operands.images;
   const Index n = images.shape[0], most = any_n ? n : at_once;
   for (Index first = 0; first < n; first += most) {
     Status status =
@@ -201,7 +202,7 @@ Status Network::Impl::run_on_cpu(const Operands& operands, Times* times) const {
     });
     for (Index i = 0; i < n; ++i)
       if (!are_pixels[static_cast<std::size_t>(i)]) odd.push_back(first + i);
-    TensorView view = images;
+    ConstTensorView view = images;
     view.data = to;
     view.dtype = text.dtype;
     view.shape[0] = n;
@@ -227,7 +228,7 @@ Status Network::Impl::run_odd(const Operands& operands, std::vector<Index> odd, 
   for (std::size_t i = 0; i < odd.size();) {
     std::size_t count = 1;
     while (i + count < odd.size() && odd[i + count] == odd[i] + static_cast<Index>(count)) ++count;
-    const auto part = [&](const TensorView& view) {
+    const auto part = [&](const auto& view) {
       return part_of(view, odd[i], static_cast<Index>(count));
     };
     Status status = of_values->run(
@@ -246,9 +247,7 @@ Status Network::Impl::run(const Operands& operands, Times* times, Stream stream)
   const Busy release{busy};
   try {
     if (!on_gpu()) return run_on_cpu(operands, times);
-    const auto there = [&](const TensorView& view) {
-      return !view || view.device == machine.device;
-    };
+    const auto there = [&](const auto& view) { return !view || view.device == machine.device; };
     const bool all = there(operands.images) && there(operands.logits) && there(operands.labels);
     return all ? run_there(operands, times, stream) : run_by_host(operands, times, stream);
   } catch (...) {
@@ -262,7 +261,7 @@ void Network::Impl::warm(Index n) const {
   const bool labelled = end.out_h == 1 && end.out_w == 1;
   for (const Index images : {n, Index{1}}) {
     const Tensor zeros(text.dtype, {images, text.h, text.w, text.c});
-    const Tensor labels(DType::i32, {labelled ? images : 0}),
+    Tensor labels(DType::i32, {labelled ? images : 0}),
         logits(DType::f32, {labelled ? 0 : images, classes});
     run({zeros, labelled ? TensorView() : logits.view(), labelled ? labels.view() : TensorView()},
         nullptr, {})

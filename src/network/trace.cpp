@@ -18,7 +18,7 @@ class Network::Impl::Trace {
   }
 
   /// Images of the network's type; the f32 outputs of every layer, on the host.
-  std::vector<Tensor> run(const TensorView& images) {
+  std::vector<Tensor> run(const ConstTensorView& images) {
     results_.push_back(network_.input_of(on_device(images), network_.text.dtype, n_, {}));
     for (const Step& step : network_.steps) {
       const void* x = input_of(step);
@@ -48,11 +48,11 @@ class Network::Impl::Trace {
     return kept_.back().view().data;
   }
 
-  const void* on_device(const TensorView& images) {
+  const void* on_device(const ConstTensorView& images) {
     if (!network_.on_gpu() || !(images.device == Device{})) return images.data;
     const Index values = n_ * network_.input_values;
     void* const there = make(network_.text.dtype, values);
-    copy_tensor(TensorView(images.data, network_.text.dtype, {values}), kept_.back());
+    copy_tensor(ConstTensorView(images.data, network_.text.dtype, {values}), kept_.back());
     return there;
   }
 
@@ -100,7 +100,7 @@ class Network::Impl::Trace {
   std::vector<const void*> results_;  // by the numbers of tensors; 0: the input
 };
 
-std::vector<Tensor> Network::Impl::trace(const TensorView& images) const {
+std::vector<Tensor> Network::Impl::trace(const ConstTensorView& images) const {
   const std::string wrong = check({images, {}, {}});
   if (!wrong.empty()) throw Error(wrong, StatusCode::invalid_operand);
   if (of_other_type(images))

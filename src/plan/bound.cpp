@@ -102,7 +102,7 @@ void Bound::use(std::shared_ptr<const PackedWeights> weights) {
   has_weights_ = true;
 }
 
-void Bound::repack(const TensorView& weights, Stream stream) {
+void Bound::repack(const ConstTensorView& weights, Stream stream) {
   if (!uses_repack_ && gpu::is_captured(machine_.device, stream))
     throw Error(
         "repack: the stream is being captured in a CUDA graph, and a plan's first repack takes "
@@ -118,8 +118,9 @@ Repack& Bound::repacks() {
   return *repack_;
 }
 
-std::optional<GroupPart> Bound::repack_part(const TensorView& weights, const gpu::FoldedNorm& norm,
-                                            std::int32_t* changed, Stream stream) {
+std::optional<GroupPart> Bound::repack_part(const ConstTensorView& weights,
+                                            const gpu::FoldedNorm& norm, std::int32_t* changed,
+                                            Stream stream) {
   return repacks().part(*prepared_, weights, norm, changed, stream);
 }
 

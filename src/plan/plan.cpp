@@ -22,12 +22,12 @@
 namespace convoy {
 namespace {
 
-bool is_channels_first(const TensorView& weights, const std::vector<Index>& krsc) {
+bool is_channels_first(const ConstTensorView& weights, const std::vector<Index>& krsc) {
   const std::array<Index, 4> kcrs{krsc[0], krsc[3], krsc[1], krsc[2]};
   return weights.rank == 4 && std::equal(kcrs.begin(), kcrs.end(), weights.shape.begin());
 }
 
-void check_weights(const Stage& stage, const TensorView& weights, Device device) {
+void check_weights(const Stage& stage, const ConstTensorView& weights, Device device) {
   const std::vector<Index> shape = w_shape(stage);
   const DType own = facts_of(stage.dtype).weights;
   const bool type_fits = weights.dtype == DType::f32 || weights.dtype == own;
@@ -86,7 +86,7 @@ struct Plan::Impl {
 
   const Stage& stage() const { return bound.chain().front(); }
   /// Of a view on the host.
-  std::shared_ptr<const PackedWeights> pack(const TensorView& weights) const;
+  std::shared_ptr<const PackedWeights> pack(const ConstTensorView& weights) const;
   std::shared_ptr<const PackedWeights> pack(const float* w) const {
     const Parameters parameters{.w = w};
     return bound.pack({&parameters, 1});
@@ -111,7 +111,7 @@ struct Plan::Impl {
 
 Plan::Plan(const Stage& stage, const PlanOptions& options) : impl_(Impl::make(stage, options)) {}
 
-Plan::Plan(const Stage& stage, const TensorView& weights, const PlanOptions& options)
+Plan::Plan(const Stage& stage, const ConstTensorView& weights, const PlanOptions& options)
     : Plan(stage, options) {
   set_weights(weights);
 }
@@ -119,7 +119,7 @@ Plan::~Plan() = default;
 Plan::Plan(Plan&&) noexcept = default;
 Plan& Plan::operator=(Plan&&) noexcept = default;
 
-std::shared_ptr<const PackedWeights> Plan::Impl::pack(const TensorView& weights) const {
+std::shared_ptr<const PackedWeights> Plan::Impl::pack(const ConstTensorView& weights) const {
   const Stage& stage = this->stage();
   const bool flips = bound.options().flip_filters;
   const Index filters = stage.k, taps = stage.r * stage.s, channels = stage.c / stage.groups;
@@ -148,20 +148,20 @@ Plan::Impl& Plan::impl() const {
   return *impl_;
 }
 
-void Plan::set_weights(const TensorView& weights, Stream stream) try {
+void Plan::set_weights(const ConstTensorView& weights, Stream stream) try {
   use(pack(weights, stream), stream);
 } catch (...) {
   rethrow_as_error();
 }
 
-Weights Plan::pack(const TensorView& weights, Stream stream) const {
+Weights Plan::pack(const ConstTensorView& weights, Stream stream) const {
   const Impl& plan = impl();
   try {
     try {
       check_weights(plan.stage(), weights, device());
       Tensor copy;
       if (!(weights.device == Device{})) copy = copy_to_host(weights, stream);
-      const TensorView& host = copy.view() ? copy.view() : weights;
+      const ConstTensorView host = copy.view() ? copy.view() : weights;
       return Weights(std::make_shared<Weights::Packed>(
           Weights::Packed{plan.pack(host), plan.bound.packing()}));
     } catch (const std::bad_alloc&) {
@@ -191,7 +191,7 @@ void Plan::use(const Weights& weights, Stream stream) try {
   rethrow_as_error();
 }
 
-Bound& bound_for_repack(Plan& plan, const TensorView& weights) {
+Bound& bound_for_repack(Plan& plan, const ConstTensorView& weights) {
   Plan::Impl& impl = plan.impl();
   check_weights(impl.stage(), weights, plan.device());
   if (!impl.bound.on_gpu() || weights.device == Device{})
@@ -203,7 +203,7 @@ Bound& bound_for_repack(Plan& plan, const TensorView& weights) {
   return impl.bound;
 }
 
-void Plan::repack(const TensorView& weights, Stream stream) {
+void Plan::repack(const ConstTensorView& weights, Stream stream) {
   Bound& bound = bound_for_repack(*this, weights);
   try {
     bound.repack(weights, stream);

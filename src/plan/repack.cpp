@@ -35,7 +35,7 @@ std::vector<float> digits(const Prepared& prepared, std::size_t block, Index sou
 }
 
 /// How far from the first weight the weight of that dense number lies.
-Index place_of(Index number, const TensorView& weights, bool flips) {
+Index place_of(Index number, const ConstTensorView& weights, bool flips) {
   const auto& shape = weights.shape;
   const Index taps = shape[1] * shape[2];
   const Index c = number % shape[3], k = number / shape[3] / taps;
@@ -46,7 +46,7 @@ Index place_of(Index number, const TensorView& weights, bool flips) {
 }
 
 /// Whether the weights fill the memory from the first to the last, in whatever order.
-bool fills_its_memory(const TensorView& weights) {
+bool fills_its_memory(const ConstTensorView& weights) {
   std::array<std::pair<Index, Index>, 4> axes;  // stride and size
   for (std::size_t i = 0; i < axes.size(); ++i) axes[i] = {weights.stride[i], weights.shape[i]};
   std::sort(axes.begin(), axes.end());
@@ -97,7 +97,8 @@ Repack::Repack(const Prepared& prepared, const Stage& stage, Device device, bool
                     to_text(stage), to_text(device)));
 }
 
-std::vector<Tensor> Repack::maps_of(const Prepared& prepared, const TensorView& weights) const {
+std::vector<Tensor> Repack::maps_of(const Prepared& prepared,
+                                    const ConstTensorView& weights) const {
   std::vector<Tensor> maps;
   const std::vector<PackedBlock> blocks = weights_->blocks();
   const Index elements = shapes_of(stage_).w_elements;
@@ -133,7 +134,7 @@ void Repack::make_watch() {
   changed_ = Tensor(DType::i32, {1}, device_);
 }
 
-const Repack::Order& Repack::order_of(const Prepared& prepared, const TensorView& weights,
+const Repack::Order& Repack::order_of(const Prepared& prepared, const ConstTensorView& weights,
                                       Stream stream) {
   Strides strides{};  // those of single elements say nothing
   for (std::size_t i = 0; i < strides.size(); ++i)
@@ -150,7 +151,7 @@ const Repack::Order& Repack::order_of(const Prepared& prepared, const TensorView
   return orders_.emplace(strides, std::move(order)).first->second;
 }
 
-gpu::Watch Repack::watch_of(const TensorView& weights, std::uint64_t order) const {
+gpu::Watch Repack::watch_of(const ConstTensorView& weights, std::uint64_t order) {
   // The type and the order are part of the fingerprint: the same bytes are other weights by them.
   constexpr std::uint64_t types = 256;
   return {.from = weights.data,
@@ -161,7 +162,8 @@ gpu::Watch Repack::watch_of(const TensorView& weights, std::uint64_t order) cons
           .changed = changed_.data<std::int32_t>()};
 }
 
-gpu::Fill Repack::fill_of(const Order& order, std::size_t block, const TensorView& weights) const {
+gpu::Fill Repack::fill_of(const Order& order, std::size_t block,
+                          const ConstTensorView& weights) const {
   gpu::Fill fill{.from = weights.data,
                  .from_type = weights.dtype,
                  .map = order.maps[block].data<std::int32_t>(),
@@ -178,7 +180,7 @@ gpu::Fill Repack::fill_of(const Order& order, std::size_t block, const TensorVie
   return fill;
 }
 
-void Repack::fill(const Prepared& prepared, const TensorView& weights, Stream stream) {
+void Repack::fill(const Prepared& prepared, const ConstTensorView& weights, Stream stream) {
   const Order& order = order_of(prepared, weights, stream);
   const gpu::StreamFacts facts = gpu::facts_of(device_, stream);
   if (facts.capture == 0) follow(facts, stream);
@@ -208,7 +210,7 @@ void Repack::filled(std::shared_ptr<gpu::Event> event, gpu::StreamFacts facts) {
   last_ = std::move(event), last_facts_ = facts;
 }
 
-std::optional<GroupPart> Repack::part(const Prepared& prepared, const TensorView& weights,
+std::optional<GroupPart> Repack::part(const Prepared& prepared, const ConstTensorView& weights,
                                       const gpu::FoldedNorm& norm, std::int32_t* changed,
                                       Stream stream) {
   const bool folds = norm.variance.data != nullptr;
@@ -232,7 +234,7 @@ std::optional<GroupPart> Repack::part(const Prepared& prepared, const TensorView
   return part;
 }
 
-void Repack::add_vectors(const gpu::FoldedNorm& norm, GroupPart& part) const {
+void Repack::add_vectors(const gpu::FoldedNorm& norm, GroupPart& part) {
   const std::array all{norm.bias, norm.gamma, norm.beta, norm.mean, norm.variance};
   static_assert(all.size() == vectors_of_norm);
   // The same vectors mean another packing with another eps, if one of them is absent, or if the

@@ -44,9 +44,9 @@ struct Data {
     const Plan plan(stage, w, options_for(gpu0, kernel.name(), tile.name));
     Stage some = stage;
     some.n = n;
-    const Tensor there = x.to(gpu0), y(*stage.out, y_shape(some), gpu0), bias_there = bias.to(gpu0);
+    Tensor there = x.to(gpu0), y(*stage.out, y_shape(some), gpu0), bias_there = bias.to(gpu0);
     Operands operands;
-    operands.x = images(there, 0, n);
+    operands.x = images(there.view(), 0, n);
     if (stage.bias) operands.bias = bias_there;
     operands.y = y;
     plan.run(operands).or_throw();
@@ -203,8 +203,7 @@ TEST_F(GpuSpecialValues, SecondOutputsChangeNoSignOfZero) {
     const Tensor x = plain.x.to(gpu0);
     const auto run = [&](const Data& data, const char* kernel) {
       const Plan plan(data.stage, data.w, options_for(gpu0, kernel));
-      const Tensor y(DType::f16, y_shape(data.stage), gpu0),
-          pre(DType::f16, pre_shape(data.stage), gpu0),
+      Tensor y(DType::f16, y_shape(data.stage), gpu0), pre(DType::f16, pre_shape(data.stage), gpu0),
           activated(DType::f16, pre_shape(data.stage), gpu0),
           idx(DType::i32, y_shape(data.stage), gpu0);
       Operands operands;

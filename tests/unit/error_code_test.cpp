@@ -74,20 +74,26 @@ TEST(ErrorCode, OfAnArgument) {
 
 TEST(ErrorCode, OfATensor) {
   ReadyPlan setup("n1h4c2k2r3");
-  const Tensor other(DType::f32, {3, 3, 3, 3});
+  Tensor other(DType::f32, {3, 3, 3, 3});
   const NetworkText text = parse_network("input f32:h2c1\nflatten\nfc k2\n", "mine");
   const std::vector<float> wrong(8, std::numeric_limits<float>::infinity());
   for (const StatusCode code :
-       {code_of([] { TensorView(nullptr, DType::f32, {1, 1, 1, 1, 1, 1}); }),
+       {code_of([] {
+          TensorView(nullptr, DType::f32, {1, 1, 1, 1, 1, 1});
+        }),
         code_of([] { TensorView(nullptr, DType::f32, {-1}); }),
         code_of([] { Tensor(DType::f32, {-1}); }),
         code_of([&] { static_cast<void>(other.view().channels(3, 1)); }),
-        code_of([&] { copy_tensor(other, setup.w); }), code_of([&] { setup.plan.set_weights(other); }),
+        code_of([&] { copy_tensor(other, setup.w); }),
+        code_of([&] { setup.plan.set_weights(other); }),
         code_of([&] { Plan(setup.stage, other, plain()); }),
         code_of([&] { fold_batchnorm(other, other, other, other, other, other); }),
-        code_of([&] { Network(text, {}); }),
-        code_of([&] { Network(text, {{"fc.weight", other}}); }),
-        code_of([&] { Network(text, {{"fc.weight", TensorView::of(wrong.data(), {2, 4})}}); })})
+        code_of([&] { Network(text, {}); }), code_of([&] {
+          Network(text, {{"fc.weight", other}});
+        }),
+        code_of([&] {
+          Network(text, {{"fc.weight", ConstTensorView::of(wrong.data(), {2, 4})}});
+        })})
     EXPECT_EQ(code, StatusCode::invalid_operand);
 }
 
@@ -103,11 +109,11 @@ TEST(ErrorCode, OfADeviceThatIsNotHere) {
   const Device none{DeviceKind::cuda, 99};
   PlanOptions options;
   options.device = none;
-  for (const StatusCode code :
-       {code_of([&] { Plan(parse_stage("n1h4c2k2r3"), options); }),
-        code_of([&] { Tensor(DType::f32, {4}, none); }),
-        code_of([&] { PinnedTensor(DType::f32, {4}, none); }),
-        code_of([&] { static_cast<void>(Tensor(DType::f32, {4}).to(none)); })})
+  for (const StatusCode code : {code_of([&] { Plan(parse_stage("n1h4c2k2r3"), options); }),
+                                code_of([&] { Tensor(DType::f32, {4}, none); }),
+                                code_of([&] { PinnedTensor(DType::f32, {4}, none); }), code_of([&] {
+                                  static_cast<void>(Tensor(DType::f32, {4}).to(none));
+                                })})
     EXPECT_EQ(code, StatusCode::no_device);
 }
 

@@ -27,7 +27,7 @@ class Busy : public testing::TestWithParam<bool> {
     std::thread other([&] {
       const std::vector<std::uint8_t> many(std::size_t{200} * 28 * 28, 9);
       while (!end) {
-        const Status status = network_.run(TensorView::of(many.data(), {200, 28, 28}), {}, {});
+        const Status status = network_.run(ConstTensorView::of(many.data(), {200, 28, 28}), {}, {});
         EXPECT_TRUE(status.ok() || status.code() == StatusCode::busy) << status.message();
       }
     });

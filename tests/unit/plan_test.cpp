@@ -78,7 +78,7 @@ TEST(Plan, RunsNoImages) {
   for (const char* text :
        {"n4h6c8k16r3pad1+bias+relu+max2", "n4h6c8k16r3pad1nchw+bias",
         "n4h6c8k16r3pad1+bias+if(1)+t2", "n4h6c8k16r3pad1+bias+relu+keep(pre,act,idx)+max2"}) {
-    const ReadyPlan setup(text);
+    ReadyPlan setup(text);
     const Stage& stage = setup.stage;
     const auto empty = [&](std::vector<Index> shape, DType type = DType::f32) {
       shape.at(shape.size() - 4) = 0;
@@ -109,7 +109,7 @@ TEST(Plan, RunsNoImages) {
 TEST(Plan, RunsNoImagesWithoutAWorkspace) {
   PlanOptions options = plain();
   options.kernel = "winograd2", options.owns_workspace = false;
-  const ReadyPlan setup("n2h20c16k16r3pad1", options);
+  ReadyPlan setup("n2h20c16k16r3pad1", options);
   ASSERT_GT(setup.plan.workspace_bytes(), 0U);
   EXPECT_EQ(setup.plan.run(setup.operands()).code(), StatusCode::no_workspace);
   Operands none = setup.operands();
