@@ -105,8 +105,8 @@ class CONVOY_API Weights {
 ///     const Plan plan(stage, weights);
 ///     plan.run({.x = x, .bias = bias, .y = y}).or_throw();
 ///
-/// **Errors and memory.** Constructors and setters allocate and may throw Error. run() never throws
-/// and returns a Status. It allocates only the text of a message and, on a GPU, the workspace of a
+/// **Errors and memory.** run() is noexcept and returns a Status; every other function throws Error
+/// if it fails. run() allocates only the text of a message and, on a GPU, the workspace of a
 /// further stream or capture.
 ///
 /// **Threads.** run() and pack() may be called from several threads at once. set_weights(), use(),

@@ -204,13 +204,17 @@ Bound& bound_for_repack(Plan& plan, const ConstTensorView& weights) {
 }
 
 void Plan::repack(const ConstTensorView& weights, Stream stream) {
-  Bound& bound = bound_for_repack(*this, weights);
   try {
-    bound.repack(weights, stream);
-  } catch (const std::bad_alloc&) {
-    throw no_memory("the packed weights", stage());
-  } catch (const std::length_error&) {
-    throw no_memory("the packed weights", stage());
+    Bound& bound = bound_for_repack(*this, weights);
+    try {
+      bound.repack(weights, stream);
+    } catch (const std::bad_alloc&) {
+      throw no_memory("the packed weights", stage());
+    } catch (const std::length_error&) {
+      throw no_memory("the packed weights", stage());
+    }
+  } catch (...) {  // also where there is no memory for the message
+    rethrow_as_error();
   }
 }
 

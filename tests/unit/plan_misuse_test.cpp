@@ -7,6 +7,7 @@
 #include <fstream>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -50,6 +51,13 @@ TEST(Status, SaysOfAnExceptionWhatItIs) {
   EXPECT_EQ(other.message(), "no such thing");
   EXPECT_EQ(status_of([] { throw 1; }).code(), StatusCode::internal_error);
 }
+
+// One rule: `run` is noexcept and returns a Status; everything else throws.
+static_assert(noexcept(std::declval<const Plan&>().run(std::declval<const Operands&>())));
+static_assert(std::is_same_v<Status, decltype(std::declval<const Plan&>().run({}))>);
+static_assert(std::is_void_v<decltype(std::declval<Plan&>().set_weights({}))>);
+static_assert(std::is_void_v<decltype(std::declval<Plan&>().use({}))>);
+static_assert(std::is_void_v<decltype(std::declval<Plan&>().repack({}))>);
 
 TEST(Plan, StatusesHaveCodes) {
   ReadyPlan setup("n1h4c2k2r3+bias");
