@@ -54,7 +54,7 @@ struct PlanOptions {
 /// - x and y may have gaps between pixels: any pixel stride of at least C or K elements, as in
 ///   slices of a concatenation. All other operands are contiguous.
 /// - Outputs must not overlap inputs or each other. Two channel slices of one tensor do not
-///   overlap.
+///   overlap. Membranes that go from run to run need two tensors, which take turns.
 /// - An operand that the stage does not have must be empty.
 ///
 /// A run that breaks a rule returns StatusCode::invalid_operand and writes nothing. The memory of

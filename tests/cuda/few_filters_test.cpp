@@ -187,7 +187,7 @@ TEST_F(GpuFewFilters, ReadsAndWritesSlices) {
     Operands operands = one.operands();
     operands.x = wide_x.view().channels(8 + odd, stage.c);
     operands.y = wide_y.view().channels(5, stage.k);
-    copy_tensor(one.x, operands.x);
+    copy_tensor(one.x, wide_x.view().channels(8 + odd, stage.c));
     plan.run(operands).or_throw();
     Tensor slice(DType::f32, {2, 9, 7, stage.k});
     copy_tensor(operands.y, slice);
@@ -204,7 +204,7 @@ TEST_F(GpuFewFilters, NaNReachesTheWindowsThatHoldIt) {
   for (const char* text : {"n1h9w21c64k3r3pad1+bias", "n1h9w21c37k8r3pad1+bias"}) {
     GpuCase one(parse_stage(text), Values::integers, gpu0);
     const Index c = one.stage.c;
-    const Tensor x = one.x.to({});
+    Tensor x = one.x.to({});
     x.data<float>()[(4 * 21 + 7) * c + c - 1] = NAN;
     copy_tensor(x, one.x);
     Plan(one.stage, one.w, options_for(gpu0, "few_filters")).run(one.operands()).or_throw();

@@ -91,7 +91,7 @@ TEST_F(GpuHostile, WhatWasMovedFromSaysSo) {
   EXPECT_THROW(plan.set_weights(one.w), Error);
   there.run(one.operands()).or_throw();
   Tensor tensor(DType::f16, {4}, gpu0);
-  const Tensor taken = std::move(tensor);
+  Tensor taken = std::move(tensor);
   EXPECT_FALSE(tensor.view());  // NOLINT(bugprone-use-after-move)
   EXPECT_THROW(copy_tensor(tensor, taken), Error);
 }

@@ -266,7 +266,7 @@ TEST_F(GpuPlan, RunsFromManyThreadsThatCudaHasNotSeen) {
     std::vector<Tensor> outputs;
     for (int i = 0; i < 4; ++i) outputs.emplace_back(one.y.view().dtype, y_shape(one.stage), gpu0);
     std::vector<std::thread> threads;
-    for (const Tensor& y : outputs)
+    for (Tensor& y : outputs)
       threads.emplace_back([&] {
         Operands operands = one.operands();
         operands.y = y;

@@ -101,7 +101,7 @@ TEST_F(GpuTiming, PlansWithAWorkspaceAreTimedAgain) {
   ASSERT_GT(plan.workspace_bytes(), 0U);
   for (int i = 0; i < 3; ++i) EXPECT_GT(time_runs(plan, random, 0.01).median, 0);
   EXPECT_FALSE(tune(stage, options, 0.05, false).rows.empty());
-  const ChainRuns runs(chain, {.device = gpu0});
+  ChainRuns runs(chain, {.device = gpu0});
   for (int i = 0; i < 3; ++i) EXPECT_GT(summary(runs.sample_stages(0.01)).median, 0);
 }
 

@@ -56,7 +56,7 @@ TEST_F(GpuVerify, EveryStreamHasAWorkspace) {
   for (int i = 0; i < 8; ++i) outputs.push_back(one.y.clone());
   for (int round = 0; round < 20; ++round) {
     std::vector<std::unique_ptr<gpu::OwnedStream>> streams;
-    for (const Tensor& y : outputs) {
+    for (Tensor& y : outputs) {
       streams.push_back(std::make_unique<gpu::OwnedStream>(gpu0));
       Operands operands = one.operands();
       operands.y = y;

@@ -152,7 +152,7 @@ TEST_F(GpuWeights, PlansOnTwoStreamsShareOnesThatWereOnTheGpu) {
   Tensor y(all.y.view().dtype, y_shape(fewer), gpu0);
   Operands operands = all.operands();
   four.run(operands, {streams[0]}).or_throw();
-  operands.x = images(all.x, 0, 2);
+  operands.x = images(all.x.view(), 0, 2);
   operands.y = y;
   two.run(operands, {streams[1]}).or_throw();
   for (cudaStream_t stream : streams) {
@@ -185,7 +185,7 @@ TEST_F(GpuWeights, WrittenOnTheStreamAreThoseOfLaterRuns) {
     GpuCase first(parse_stage(text), Values::normal, gpu0);
     GpuCase second(first.stage, Values::integers, gpu0);
     const PlanOptions options = options_for(gpu0, kernel);
-    const Tensor there = first.w.to(gpu0);
+    Tensor there = first.w.to(gpu0);
     Plan plan(first.stage, there, options);
     plan.run(first.operands(), {stream}).or_throw();
     ASSERT_EQ(cudaLaunchHostFunc(
