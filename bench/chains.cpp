@@ -36,7 +36,7 @@ double flops_of(const Chain& chain) {
 
 Row run(const Chain& chain, const Options& options) {
   const double seconds = options.seconds_per_turn;
-  const ChainRuns runs(chain, options.plan);
+  ChainRuns runs(chain, options.plan);
   const auto bound = runs.bind(options.plan.kernel);
   Row row;
   row.stage = to_text(chain);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int poison = 0xFF;  // every byte: NaN in all output types
 
-Index unwritten(const TensorView& view) {
+Index unwritten(const ConstTensorView& view) {
   const std::size_t size = size_of(view.dtype);
   const std::uint32_t pattern = size == 4 ? 0xFFFFFFFFU : 0xFFFFU;
   Index count = 0;
@@ -40,7 +40,7 @@ Index place(const Stage& stage, const Shapes& shapes, Index t, Index n, Index i,
 }
 
 // Every `step`-th image of a view whose last axes are H, W, C or so.
-TensorView every(Index step, Index images, TensorView view) {
+ConstTensorView every(Index step, Index images, ConstTensorView view) {
   if (!view) return view;
   const auto axis = static_cast<std::size_t>(view.rank - 4);
   view.shape[axis] = images;
@@ -72,7 +72,7 @@ struct Compared {
 // Outputs of a window that is drawn by its number: of the first, last or a middle image. `few` are
 // the `step`-th ones of the stage's.
 Compared compare_window(const reference::Oracle& oracle, const Stage& stage, Index few, Index step,
-                        Index sample, const TensorView& y) {
+                        Index sample, const ConstTensorView& y) {
   const Shapes shapes = shapes_of(stage);
   std::mt19937_64 random(static_cast<std::uint64_t>(sample));
   // Corners first, then anywhere.
@@ -113,7 +113,7 @@ Error wrong_output(const Chain& chain, std::string_view kernel, DeviceKind devic
                   device == DeviceKind::cuda ? " --device cuda" : ""));
 }
 
-double checked_error(const Stage& stage, const Operands& operands, const TensorView& weights,
+double checked_error(const Stage& stage, const Operands& operands, const ConstTensorView& weights,
                      const Plan& plan, const std::function<void()>& run) {
   std::memset(operands.y.data, poison,
               static_cast<std::size_t>(operands.y.elements()) * size_of(operands.y.dtype));

@@ -18,7 +18,7 @@ Error wrong_output(const Chain& chain, std::string_view kernel, DeviceKind devic
 /// (for a neuron the share of spikes that differ). Throws Error, which names the kernel and a way
 /// to see it, when that is more than rounding explains, or an output was not written. The stage's
 /// output type must be that of y.
-double checked_error(const Stage& stage, const Operands& operands, const TensorView& weights,
+double checked_error(const Stage& stage, const Operands& operands, const ConstTensorView& weights,
                      const Plan& plan, const std::function<void()>& run);
 
 }  // namespace convoy::bench

@@ -10,11 +10,14 @@
 namespace convoy::bench {
 namespace {
 
-std::size_t rounded_bytes(const TensorView& view) {
+std::size_t rounded_bytes(const TensorDescriptor& view) {
   const std::size_t bytes = static_cast<std::size_t>(view.elements()) * size_of(view.dtype);
   return (bytes + 255) / 256 * 256;
 }
-TensorView at(const Tensor& block, std::size_t offset, TensorView view) {
+/// A tensor like another one, in a block.
+TensorView at(Tensor& block, std::size_t offset, const TensorDescriptor& like) {
+  TensorView view;
+  static_cast<TensorDescriptor&>(view) = like;
   view.data = block.data<char>() + offset;
   view.device = block.view().device;
   return view;
@@ -45,7 +48,7 @@ GpuRuns::GpuRuns(const Stage& stage, const Problem& problem, const PlanOptions& 
   for (std::size_t i = 1; i < sets_; ++i)
     copy_tensor(at(x_, 0, one_x_), at(x_, i * x_bytes_, one_x_));
 
-  const auto on_device = [&](const TensorView& host, TensorView& operand) {
+  const auto on_device = [&](const ConstTensorView& host, auto& operand) {
     if (!host) return;
     const std::vector<Index> shape(host.shape.begin(), host.shape.begin() + host.rank);
     kept_.emplace_back(host.dtype, shape, device);
@@ -75,7 +78,7 @@ void GpuRuns::enqueue(Stream stream, void* word) {
   }
 }
 
-Operands GpuRuns::set(std::size_t i) const {
+Operands GpuRuns::set(std::size_t i) {
   Operands operands = fixed_;
   operands.x = at(x_, i * x_bytes_, one_x_);
   operands.y = at(y_, i * y_bytes_, one_y_);
@@ -123,7 +126,7 @@ double built_peak(const Machine& machine, DType dtype) {
 
 double measure_gpu_copy_bandwidth(Device device) {
   constexpr Index bytes = Index{1} << 30;
-  const Tensor from(DType::u8, {bytes}, device), to(DType::u8, {bytes}, device);
+  Tensor from(DType::u8, {bytes}, device), to(DType::u8, {bytes}, device);
   const gpu::OwnedStream stream(device);
   const auto copies = [&](int times) {
     return gpu::time(device, stream.stream(), [&] {

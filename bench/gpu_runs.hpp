@@ -25,7 +25,7 @@ class GpuRuns final : public Runs {
   double flops_a_cycle() const override;
 
  private:
-  Operands set(std::size_t i) const;  // operands with the i-th buffers
+  Operands set(std::size_t i);  // operands with the i-th buffers
   void enqueue(Stream stream,
                void* word);  // the runs of a graph; word: a foreign kernel behind each
   std::vector<double> samples_of(gpu::Graph& graph, double seconds) const;
@@ -35,7 +35,8 @@ class GpuRuns final : public Runs {
   Operands fixed_;  // all but x and y
   std::vector<Tensor> kept_;
   Tensor x_, y_;  // of all sets, in one block each
-  TensorView one_x_, one_y_;
+  ConstTensorView one_x_;
+  TensorView one_y_;
   std::size_t x_bytes_ = 0, y_bytes_ = 0;  // from one set to the next
   std::size_t sets_ = 0;
   Tensor word_;  // that the foreign kernel writes

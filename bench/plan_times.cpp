@@ -27,7 +27,7 @@ double median_seconds(const std::function<void()>& before, const std::function<v
 
 }  // namespace
 
-PlanTimes time_plan(const Stage& stage, const TensorView& w, const PlanOptions& options) {
+PlanTimes time_plan(const Stage& stage, const ConstTensorView& w, const PlanOptions& options) {
   std::optional<Plan> plan;
   PlanTimes times;
   times.plan = median_seconds([&] { plan.reset(); }, [&] { plan.emplace(stage, options); });

@@ -13,6 +13,6 @@ struct PlanTimes {
 };
 
 /// w: [K,R,S,C/groups] f32 on the host. Throws Error where the stage does not fit.
-PlanTimes time_plan(const Stage& stage, const TensorView& w, const PlanOptions& options);
+PlanTimes time_plan(const Stage& stage, const ConstTensorView& w, const PlanOptions& options);
 
 }  // namespace convoy::bench

@@ -51,7 +51,7 @@ auto row_function(Activation::Kind kind) {
 
 }  // namespace
 
-UnfusedChain::UnfusedChain(const Stage& stage, const TensorView& w, const PlanOptions& options)
+UnfusedChain::UnfusedChain(const Stage& stage, const ConstTensorView& w, const PlanOptions& options)
     : stage_(stage),
       convolution_(convolution_of(stage), w, options),
       threads_(convolution_.threads()) {

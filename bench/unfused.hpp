@@ -13,7 +13,7 @@ class UnfusedChain {
  public:
   /// For f32 NHWC stages without a neuron and second outputs, that have an activation or a pool;
   /// throws Error for others. w [K,R,S,C/groups] f32.
-  UnfusedChain(const Stage& stage, const TensorView& w, const PlanOptions& options);
+  UnfusedChain(const Stage& stage, const ConstTensorView& w, const PlanOptions& options);
 
   /// Operands as for the stage; writes its y.
   void run(const Operands& operands);

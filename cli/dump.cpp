@@ -33,7 +33,7 @@ void run_dump(const DumpArguments& arguments) {
   const io::Images images = arguments.images.read(arguments.model, model.text);
   expect_images(images, arguments.image, 1, "--img-idx");
   inspect::make_folder(arguments.folder);  // before long work
-  const TensorView image = view_of(images, arguments.image, 1);
+  const ConstTensorView image = view_of(images, arguments.image, 1);
   const auto dump = arguments.reference ? inspect::dump_reference : inspect::dump_network;
   const Index operators = dump(job, std::move(model), image);
   fmt::print("{} {} of image {} in {}\n", operators, operators == 1 ? "operator" : "operators",

@@ -39,9 +39,8 @@ io::Images ImageOptions::read(const std::string& model, const NetworkText& text)
   return all;
 }
 
-TensorView view_of(const io::Images& images, Index first, Index n) {
-  auto* const data =
-      const_cast<std::uint8_t*>(images.data.data()) + first * images.h * images.w * images.c;
+ConstTensorView view_of(const io::Images& images, Index first, Index n) {
+  const std::uint8_t* const data = images.data.data() + first * images.h * images.w * images.c;
   return {data, DType::u8, {n, images.h, images.w, images.c}};
 }
 

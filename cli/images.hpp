@@ -20,7 +20,7 @@ struct ImageOptions {
 };
 
 /// Images [first, first + n).
-TensorView view_of(const io::Images& images, Index first, Index n);
+ConstTensorView view_of(const io::Images& images, Index first, Index n);
 
 /// Throws Error unless the file has images [first, first + n): `option` is what named the first.
 void expect_images(const io::Images& images, Index first, Index n, const std::string& option);

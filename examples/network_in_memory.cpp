@@ -68,17 +68,17 @@ int main() try {
   const auto block = with_addition(second, channels, channels);
   // Parameters have the names and the order of PyTorch's state_dict.
   const Network network(
-      text, {{"stem.weight", TensorView::of(stem.data(), {channels, 3, 3, 3})},
-             {"conv1.weight", TensorView::of(first.data(), {channels, channels, 3, 3})},
-             {"conv2.weight", TensorView::of(block.data(), {channels, 2 * channels, 3, 3})},
-             {"pool.weight", TensorView::of(pool.data(), {channels, channels, 1, 1})},
-             {"fc.weight", TensorView::of(fc.data(), {classes, channels})}});
+      text, {{"stem.weight", ConstTensorView::of(stem.data(), {channels, 3, 3, 3})},
+             {"conv1.weight", ConstTensorView::of(first.data(), {channels, channels, 3, 3})},
+             {"conv2.weight", ConstTensorView::of(block.data(), {channels, 2 * channels, 3, 3})},
+             {"pool.weight", ConstTensorView::of(pool.data(), {channels, channels, 1, 1})},
+             {"fc.weight", ConstTensorView::of(fc.data(), {classes, channels})}});
   for (const LayerReport& layer : network.layers())
     std::printf("%-6s %-28s %5lld weights\n", layer.name.c_str(), layer.stage.c_str(),
                 static_cast<long long>(layer.parameters));
 
   const auto pixels = drawn(2 * size * size * 3, random, 1);
-  const TensorView images = TensorView::of(pixels.data(), {2, size, size, 3});
+  const ConstTensorView images = ConstTensorView::of(pixels.data(), {2, size, size, 3});
   std::vector<std::int32_t> labels(2);
   network.run(images, {}, TensorView::of(labels.data(), {2})).or_throw();
   std::printf("labels: %d %d\n", labels[0], labels[1]);

@@ -75,12 +75,12 @@ int main() try {
   using namespace convoy;
   const Stage stage = parse_stage("n4h56c64k64r3pad1+relu+max2");
   const std::vector<float> numbers(64 * 3 * 3 * 64, 0.01F);
-  const TensorView weights = TensorView::of(numbers.data(), {64, 3, 3, 64});
+  const ConstTensorView weights = ConstTensorView::of(numbers.data(), {64, 3, 3, 64});
 
   const Plan by_convoy(stage, weights, {.threads = 4});  // the threads of Convoy
   const Plan by_pool(stage, weights, {.threads = 4, .caller_threads = on_pool});
 
-  const Tensor x(DType::f32, x_shape(stage)), y(DType::f32, y_shape(stage)), z = y.clone();
+  Tensor x(DType::f32, x_shape(stage)), y(DType::f32, y_shape(stage)), z = y.clone();
   for (Index i = 0; i < x.elements(); ++i) x.data<float>()[i] = static_cast<float>(i % 7);
   by_convoy.run({.x = x, .y = y}).or_throw();
   by_pool.run({.x = x, .y = z}).or_throw();

@@ -67,7 +67,7 @@ int main(int count, char** words) {
     // Pixels as they are: the network normalises them, by the line `input` of its network.txt.
     std::vector<std::int32_t> labels(expected.size());
     network
-        .run(TensorView::of(pixels.data(), {shape[0], shape[1], shape[2]}), {},
+        .run(ConstTensorView::of(pixels.data(), {shape[0], shape[1], shape[2]}), {},
              TensorView::of(labels.data(), {shape[0]}))
         .or_throw();
 

@@ -12,8 +12,9 @@ using namespace convoy;
 
 /// PyTorch stores filters as [K, C, R, S], Convoy reads [K, R, S, C]. Both are the same memory,
 /// seen through other strides, so nothing has to be copied.
-TensorView from_pytorch(const std::vector<float>& weights, Index k, Index c, Index r, Index s) {
-  TensorView view = TensorView::of(weights.data(), {k, r, s, c});
+ConstTensorView from_pytorch(const std::vector<float>& weights, Index k, Index c, Index r,
+                             Index s) {
+  ConstTensorView view = ConstTensorView::of(weights.data(), {k, r, s, c});
   view.stride = {c * r * s, s, 1, r * s};
   return view;
 }
@@ -35,14 +36,14 @@ int main() try {
 
   // Two images only. Channel 0 counts pixels from 0 to 63, channel 1 is twice as large.
   const Index n = 2;
-  const Tensor x(DType::f32, {n, 8, 8, 2});
+  Tensor x(DType::f32, {n, 8, 8, 2});
   for (Index i = 0; i < n * 64; ++i) {
     x.data<float>()[2 * i] = static_cast<float>(i % 64);
     x.data<float>()[2 * i + 1] = static_cast<float>(2 * (i % 64));
   }
 
   // The output is channels 5 to 7 of a tensor of 8, beside what another layer wrote there.
-  const Tensor wide(DType::f32, {n, shapes.out_h, shapes.out_w, 8});
+  Tensor wide(DType::f32, {n, shapes.out_h, shapes.out_w, 8});
   const TensorView y = wide.view().channels(5, 3);
   const TensorView bias_view = TensorView::of(bias.data(), {3});
   plan.run({.x = x, .bias = bias_view, .y = y}).or_throw();

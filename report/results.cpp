@@ -9,6 +9,7 @@
 #include "convoy/error.hpp"
 #include "convoy/stage.hpp"
 #include "core/dtype.hpp"
+#include "core/failure.hpp"
 #include "core/file.hpp"
 #include "core/printable.hpp"
 
@@ -33,22 +34,22 @@ double number_at(const json& object, const char* key, double otherwise = 0) {
   const json* const value = member(object, key);
   if (!value || value->is_null()) return otherwise;
   if (!value->is_number())
-    throw Error(fmt::format("\"{}\" is {}, expected a number", key, value->type_name()));
+    throw InvalidFile(fmt::format("\"{}\" is {}, expected a number", key, value->type_name()));
   const auto number = value->get<double>();
   if (!std::isfinite(number) || number < 0)
-    throw Error(
+    throw InvalidFile(
         fmt::format("\"{}\" is {}, expected a number that is finite and not below 0", key, number));
   return number;
 }
 
 double positive_at(const json& object, const char* key) {
   const double number = number_at(object, key, 0);
-  if (number == 0) throw Error(fmt::format("no \"{}\" above 0", key));
+  if (number == 0) throw InvalidFile(fmt::format("no \"{}\" above 0", key));
   return number;
 }
 
 Contestant contestant_of(const json& object) {
-  if (!object.is_object()) throw Error("a contestant that is no object");
+  if (!object.is_object()) throw InvalidFile("a contestant that is no object");
   Contestant contestant;
   contestant.name = text_at(object, "name");
   contestant.median_us = positive_at(object, "median_us");
@@ -88,9 +89,9 @@ void read_spread(const json& object, BenchRow& row) {
 BenchRow row_of(const json& object, bool gpu) {
   BenchRow row;
   row.stage = text_at(object, "stage");
-  if (row.stage.empty()) throw Error("no \"stage\"");
+  if (row.stage.empty()) throw InvalidFile("no \"stage\"");
   const json* const ours = member(object, "convoy");
-  if (!ours) throw Error("no \"convoy\"");
+  if (!ours) throw InvalidFile("no \"convoy\"");
   row.ours = contestant_of(*ours);
   row.kernel = text_at(object, "kernel");
   row.tile = text_at(object, "tile");
@@ -138,14 +139,14 @@ FileKind kind_of(const json& object) {
   if (member(object, "images_per_second")) return FileKind::network;
   if (member(object, "microseconds")) return FileKind::two_stages;
   if (is_record(object)) return FileKind::other;
-  throw Error(
+  throw InvalidFile(
       "JSON, but no record of a measurement: none of \"rows\", \"stages\", \"builds\" and "
       "\"machine\" that convoy and its scripts write");
 }
 
 ResultsFile file_of(const std::string& name, json object) {
   if (!object.is_object())
-    throw Error(fmt::format("JSON, but found {}, expected an object", object.type_name()));
+    throw InvalidFile(fmt::format("JSON, but found {}, expected an object", object.type_name()));
   ResultsFile file;
   file.name = name;
   file.kind = kind_of(object);
@@ -158,7 +159,7 @@ ResultsFile file_of(const std::string& name, json object) {
     for (std::size_t i = 0; i < rows.size(); ++i) try {
         file.rows.push_back(row_of(rows[i], file.copy_bandwidth > 0));
       } catch (const Error& error) {
-        throw Error(fmt::format("rows[{}]: {}", i, error.what()));
+        throw InvalidFile(fmt::format("rows[{}]: {}", i, error.what()));
       }
   }
   file.json = std::move(object);
@@ -173,7 +174,7 @@ json parse_json(const std::string& path) {
   try {
     return json::parse(text_of(bytes));
   } catch (const json::exception& error) {
-    throw Error(fmt::format("no JSON: {}", printable(error.what())));
+    throw InvalidFile(fmt::format("no JSON: {}", printable(error.what())));
   }
 }
 
@@ -216,7 +217,7 @@ std::vector<std::filesystem::path> json_files(const std::string& folder) {
   std::error_code error;
   fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, error);
   if (error)
-    throw Error(
+    throw FileError(
         fmt::format("--results {}: {}. Give a folder with the JSON that convoy bench writes, as "
                     "bench/results of the source tree.",
                     printable_path(folder), error.message()));
@@ -279,7 +280,7 @@ Results read_results(const std::string& folder) {
     for (std::size_t i = 0; i < std::min<std::size_t>(3, results.skipped.size()); ++i)
       why += fmt::format(" {}: {}.", printable_path(results.skipped[i].first),
                          results.skipped[i].second);
-    throw Error(
+    throw InvalidFile(
         fmt::format("--results {}: found no file that can be used, and {} that can't.{} Expected "
                     "files of convoy bench --json.",
                     printable_path(folder), results.skipped.size(), why));

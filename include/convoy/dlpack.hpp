@@ -25,19 +25,15 @@ namespace convoy {
 ///     const TensorView x = from_dlpack(*owner);
 CONVOY_API TensorView from_dlpack(const DLManagedTensor& tensor);
 
-/// The use of a view that is shared by DLPack.
-enum class DLPackAccess : std::uint8_t {
-  read,           ///< as an input only; the only use of a tensor that is marked read only
-  read_and_write  ///< as an input or an output
-};
-
 /// A view of a DLPack tensor of version 1.x, valid until the tensor's deleter is called.
 ///
 /// Takes the same tensors as from_dlpack() of a DLManagedTensor. Also throws Error if the major
-/// version is not 1 (call the deleter and ask the producer for version 1), and if `access` is
-/// read_and_write and the tensor is marked read only.
-CONVOY_API TensorView from_dlpack(const DLManagedTensorVersioned& tensor,
-                                  DLPackAccess access = DLPackAccess::read_and_write);
+/// version is not 1 (call the deleter and ask the producer for version 1), and if the tensor is
+/// marked read only: then use from_dlpack_read_only().
+CONVOY_API TensorView from_dlpack(const DLManagedTensorVersioned& tensor);
+/// The view of a DLPack tensor of version 1.x as an input, whether the tensor is marked read only
+/// or not. Throws Error for the other reasons of from_dlpack().
+CONVOY_API ConstTensorView from_dlpack_read_only(const DLManagedTensorVersioned& tensor);
 
 /// Calls a DLPack tensor's deleter, which is the duty of its receiver. Null is allowed.
 struct DLPackDelete {
@@ -60,8 +56,10 @@ CONVOY_API DLPackVersionedOwner to_dlpack_versioned(Tensor&& tensor);
 /// Lends the memory of a view: its owner must keep it until the receiver calls the deleter. Throws
 /// Error for a view with an illegal rank or type, and if memory runs out.
 CONVOY_API DLPackOwner to_dlpack(const TensorView& view);
-/// to_dlpack() in version 1.1 of DLPack. With DLPackAccess::read the tensor is marked read only.
-CONVOY_API DLPackVersionedOwner
-to_dlpack_versioned(const TensorView& view, DLPackAccess access = DLPackAccess::read_and_write);
+/// to_dlpack() in version 1.1 of DLPack.
+CONVOY_API DLPackVersionedOwner to_dlpack_versioned(const TensorView& view);
+/// Lends the memory of an input in version 1.1 of DLPack: the tensor is marked read only. Version
+/// 0.x has no such mark.
+CONVOY_API DLPackVersionedOwner to_dlpack_read_only(const ConstTensorView& view);
 
 }  // namespace convoy

@@ -69,7 +69,7 @@ CONVOY_API NetworkText parse_network(std::string_view text, const std::string& n
 ///   batch-norm has weight, bias, running_mean and running_var, each [K].
 /// - A contiguous or strided view of rank 1 with the values in that order is taken too.
 /// - Entries with other names are ignored. A bias of a layer without bias is an error.
-using NetworkParameters = std::map<std::string, TensorView>;
+using NetworkParameters = std::map<std::string, ConstTensorView>;
 
 /// The options of a Network. None changes a bit of the results, except `device`, `spike_kernels`
 /// and `weights`.
@@ -208,7 +208,7 @@ class CONVOY_API Network {
   ///
   /// The status is invalid_operand or busy before anything is written; moved_from; otherwise
   /// device_error, out_of_memory or internal_error. See StatusCode.
-  Status run(const TensorView& images, const TensorView& logits, const TensorView& labels,
+  Status run(const ConstTensorView& images, const TensorView& logits, const TensorView& labels,
              Stream stream = {}) const noexcept;
 
   /// Computes the named outputs of N ≥ 0 images; an output that is not named is not given.
@@ -249,7 +249,7 @@ class CONVOY_API Network {
   ///
   ///     std::vector<double> seconds;
   ///     network.profile(images, seconds).or_throw();
-  Status profile(const TensorView& images, std::vector<double>& seconds,
+  Status profile(const ConstTensorView& images, std::vector<double>& seconds,
                  std::vector<LayerSpan>* spans = nullptr) const;
 
   /// The output of each layer of layers(), for checks against another implementation.
@@ -260,7 +260,7 @@ class CONVOY_API Network {
   /// network was moved from, and if memory runs out.
   ///
   ///     const Tensor conv1 = std::move(network.trace(images).front());
-  std::vector<Tensor> trace(const TensorView& images) const;
+  std::vector<Tensor> trace(const ConstTensorView& images) const;
 
  private:
   friend class GraphBuilder;

@@ -15,7 +15,8 @@ namespace convoy {
 /// the full rate and in parallel with other work. Page-locking takes milliseconds, and the system
 /// can't use the memory otherwise: make the tensor once and reuse it.
 ///
-///     const PinnedTensor images(DType::u8, {10000, 28, 28}, parse_device("cuda"));
+///     PinnedTensor images(DType::u8, {10000, 28, 28}, parse_device("cuda"));
+///     std::copy(pixels.begin(), pixels.end(), images.data<std::uint8_t>());
 ///     network.run(images, {}, labels).or_throw();
 class CONVOY_API PinnedTensor {
  public:
@@ -39,13 +40,22 @@ class CONVOY_API PinnedTensor {
 
   /// The view of all elements, on the host. It is valid as long as the tensor is neither moved,
   /// assigned to nor destroyed.
-  const TensorView& view() const { return view_; }
-  /// view(), so that a PinnedTensor can be passed as a TensorView.
-  operator const TensorView&() const { return view_; }  // NOLINT: a tensor is a view of itself
+  TensorView view() { return view_; }
+  /// The view of a const PinnedTensor, whose elements can only be read.
+  ConstTensorView view() const { return view_; }
+  /// view(), so that a PinnedTensor can be passed as an output.
+  operator TensorView() { return view_; }  // NOLINT: a tensor is a view of itself
+  /// view(), so that a PinnedTensor, const or not, can be passed as an input.
+  operator ConstTensorView() const { return view_; }  // NOLINT: a tensor is a view of itself
   /// The first element. The type is not checked.
   template <class T>
-  T* data() const {
+  T* data() {
     return static_cast<T*>(view_.data);
+  }
+  /// The first element of a const PinnedTensor. The type is not checked.
+  template <class T>
+  const T* data() const {
+    return static_cast<const T*>(view_.data);
   }
 
  private:

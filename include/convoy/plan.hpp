@@ -49,28 +49,28 @@ struct PlanOptions {
 
 /// The tensors of one run, all on the plan's device.
 ///
-/// - Shapes and types must be those of the stage. N may be smaller than the stage's n, and is the
-///   same for all operands.
+/// - Shapes and types must be those of the stage. N may be any number from 0 to the stage's n, and
+///   is the same for all operands. For N = 0 a view may have a null pointer.
 /// - x and y may have gaps between pixels: any pixel stride of at least C or K elements, as in
 ///   slices of a concatenation. All other operands are contiguous.
 /// - Outputs must not overlap inputs or each other. Two channel slices of one tensor do not
-///   overlap.
+///   overlap. Membranes that go from run to run need two tensors, which take turns.
 /// - An operand that the stage does not have must be empty.
 ///
 /// A run that breaks a rule returns StatusCode::invalid_operand and writes nothing. The memory of
 /// each operand must stay alive and unchanged until the run is over; on a GPU that is after the
 /// work of the stream.
 struct Operands {
-  TensorView x{};             ///< the images, see x_shape()
-  TensorView bias{};          ///< [K] f32; for a stage with `bias`
-  TensorView norm_scale{},    ///< [C] f32; for a stage with `norm`
-      norm_shift{};           ///< [C] f32; for a stage with `norm`
-  TensorView y{};             ///< the result, see y_shape()
-  TensorView pre{},           ///< conv + bias, see pre_shape(); with Keep::pre
-      act{},                  ///< the activation's output, see pre_shape(); with Keep::act
-      idx{};                  ///< i32, y_shape(): p*Q + q of each maximum; with Keep::idx
-  TensorView membrane_in{};   ///< a neuron's initial membranes, see membrane_shape(); empty: 0
-  TensorView membrane_out{};  ///< receives the final membranes; empty: they are not written
+  ConstTensorView x{};            ///< the images, see x_shape()
+  ConstTensorView bias{};         ///< [K] f32; for a stage with `bias`
+  ConstTensorView norm_scale{},   ///< [C] f32; for a stage with `norm`
+      norm_shift{};               ///< [C] f32; for a stage with `norm`
+  TensorView y{};                 ///< the result, see y_shape()
+  TensorView pre{},               ///< conv + bias, see pre_shape(); with Keep::pre
+      act{},                      ///< the activation's output, see pre_shape(); with Keep::act
+      idx{};                      ///< i32, y_shape(): p*Q + q of each maximum; with Keep::idx
+  ConstTensorView membrane_in{};  ///< a neuron's initial membranes, see membrane_shape(); empty: 0
+  TensorView membrane_out{};      ///< receives the final membranes; empty: they are not written
   /// Scratch memory of Plan::workspace_bytes(), aligned to 64 bytes (on a GPU 256) and apart from
   /// all operands. Its content does not matter. Runs at the same time need different ones. Null:
   /// the plan's own.
@@ -106,8 +106,8 @@ class CONVOY_API Weights {
 ///     const Plan plan(stage, weights);
 ///     plan.run({.x = x, .bias = bias, .y = y}).or_throw();
 ///
-/// **Errors and memory.** Constructors and setters allocate and may throw Error. run() never throws
-/// and returns a Status. It allocates only the text of a message and, on a GPU, the workspace of a
+/// **Errors and memory.** run() is noexcept and returns a Status; every other function throws Error
+/// if it fails. run() allocates only the text of a message and, on a GPU, the workspace of a
 /// further stream or capture.
 ///
 /// **Threads.** run() and pack() may be called from several threads at once. set_weights(), use(),
@@ -134,7 +134,8 @@ class CONVOY_API Plan {
   explicit Plan(const Stage& stage, const PlanOptions& options = {});
   /// A plan with weights; see set_weights(). Throws Error as set_weights() and the constructor
   /// before.
-  explicit Plan(const Stage& stage, const TensorView& weights, const PlanOptions& options = {});
+  explicit Plan(const Stage& stage, const ConstTensorView& weights,
+                const PlanOptions& options = {});
   /// Frees the plan's memory. It may not overlap a run.
   ~Plan();
   /// Takes the plan over; the source is empty afterwards.
@@ -145,14 +146,14 @@ class CONVOY_API Plan {
   /// Packs weights and uses them: pack(), then use(). For a plan that does not share its weights.
   /// Throws Error as these two. After an error about the view or the host's memory, the former
   /// weights stay in use.
-  void set_weights(const TensorView& weights, Stream stream = {});
+  void set_weights(const ConstTensorView& weights, Stream stream = {});
 
   /// Packs weights [K,R,S,C/groups] into the layout of the plan's kernel. They are f32 or of the
   /// stage's type, with any strides, on the host or on the plan's GPU. Weights on the GPU are
   /// copied to the host first, after the earlier work of the stream. The packing is complete on
   /// return, and the view may be freed. Throws Error if shape, type, strides or device are wrong,
   /// and if memory runs out.
-  Weights pack(const TensorView& weights, Stream stream = {}) const;
+  Weights pack(const ConstTensorView& weights, Stream stream = {}) const;
 
   /// Sets the weights for all later runs. On a GPU it waits for the stream first. A CUDA graph that
   /// captured a run still reads the former weights: capture it again. Throws Error if there are no
@@ -178,10 +179,10 @@ class CONVOY_API Plan {
   ///
   ///     plan.repack(weights, stream);  // weights that training changes on the device
   ///     plan.run({.x = x, .y = y}, stream).or_throw();
-  void repack(const TensorView& weights, Stream stream = {});
+  void repack(const ConstTensorView& weights, Stream stream = {});
 
   /// Computes the stage. The bits of an image do not depend on n, on its position, on threads, on
-  /// tuning or on the run.
+  /// tuning or on the run. A run of 0 images checks its operands and succeeds.
   ///
   /// The status is one of invalid_operand, no_weights, no_workspace, moved_from, out_of_memory,
   /// device_error and internal_error; see StatusCode. After a failure nothing was written, except
@@ -215,7 +216,7 @@ class CONVOY_API Plan {
   std::string explain_json() const;
 
  private:
-  friend Bound& bound_for_repack(Plan& plan, const TensorView& weights);
+  friend Bound& bound_for_repack(Plan& plan, const ConstTensorView& weights);
   struct Impl;
   Impl& impl() const;  // throws Error if the plan was moved from
   std::unique_ptr<Impl> impl_;
@@ -227,8 +228,8 @@ class CONVOY_API Plan {
 /// All tensors are f32, contiguous and on the host; gamma, beta, mean and variance are [K]. Each
 /// variance + eps must be above 0. Throws Error before anything is changed.
 CONVOY_API void fold_batchnorm(const TensorView& weights, const TensorView& bias,
-                               const TensorView& gamma, const TensorView& beta,
-                               const TensorView& mean, const TensorView& variance,
+                               const ConstTensorView& gamma, const ConstTensorView& beta,
+                               const ConstTensorView& mean, const ConstTensorView& variance,
                                float eps = 1e-5F);
 
 /// The version of the library, for example "0.1.0".

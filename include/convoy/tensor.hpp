@@ -1,5 +1,6 @@
 /// @file
-/// Tensors: `TensorView` is a pointer with a shape that owns nothing, `Tensor` owns its memory.
+/// Tensors: `Tensor` owns its memory. `ConstTensorView` (an input) and `TensorView` (an output) are
+/// pointers with a shape that own nothing.
 #pragma once
 
 #include <array>
@@ -36,52 +37,29 @@ CONVOY_API Device parse_device(std::string_view text);
 /// The text form of a device; "cuda" for number 0.
 CONVOY_API std::string to_text(Device device);
 
-/// A pointer with a type, a shape and strides. It owns nothing and may be copied freely.
-///
-/// You may fill in the fields by hand. Every function that takes a view checks its rank, sizes,
-/// strides and data before it reads through the pointer. It can't check that the memory exists: the
-/// caller keeps it alive and large enough.
-struct TensorView {
-  void* data = nullptr;           ///< the first element; null: no tensor
+/// Type, shape, strides and device of a tensor: a view without its pointer. The two kinds of views,
+/// TensorView and ConstTensorView, begin with it.
+struct TensorDescriptor {
   DType dtype = DType::f32;       ///< type of the elements
   int rank = 0;                   ///< number of axes, 0 to 5
   std::array<Index, 5> shape{};   ///< sizes of the axes, outermost first; `rank` of them count
   std::array<Index, 5> stride{};  ///< distances along the axes, in elements
   Device device{};                ///< the memory's device
 
-  /// No tensor.
-  TensorView() = default;
-  /// A contiguous view. Throws Error if there are more than five axes, if a size is negative and if
-  /// the product of the sizes is above 2^60.
-  CONVOY_API TensorView(void* data, DType dtype, std::initializer_list<Index> shape,
-                        Device device = {});
-  /// A contiguous view with the shape in a vector. Throws Error as the constructor before.
-  CONVOY_API TensorView(void* data, DType dtype, const std::vector<Index>& shape,
-                        Device device = {});
-  /// A contiguous view of host memory, with the type taken from the pointer: float, std::uint8_t or
-  /// std::int32_t. A const pointer gives a view too: pass such a view as an input only.
-  ///
-  ///     TensorView::of(vector.data(), {n, h, w, c})
-  template <class T>
-  static TensorView of(T* data, std::initializer_list<Index> shape) {
-    return TensorView(const_cast<std::remove_const_t<T>*>(data), dtype_of<std::remove_const_t<T>>(),
-                      shape);
-  }
-  /// Whether there is a tensor: `data` is not null.
-  explicit operator bool() const { return data != nullptr; }
+  /// No axes.
+  TensorDescriptor() = default;
+  /// The descriptor of a contiguous tensor. Throws Error if there are more than five axes, if a
+  /// size is negative and if the product of the sizes is above 2^60.
+  CONVOY_API TensorDescriptor(DType dtype, const std::vector<Index>& shape, Device device = {});
   /// The product of the sizes. It is 0 for a rank outside 0 to 5, and more than 2^60 if a size is
   /// negative or the product too large.
   CONVOY_API Index elements() const;
   /// Whether the elements follow each other without gaps in C order. Strides of axes of size 1 do
   /// not count.
   CONVOY_API bool contiguous() const;
-  /// A slice of the last axis, for example of the channels of an NHWC tensor: channels [first,
-  /// first + count) of the same pixels, with the same strides. Throws Error if the view does not
-  /// have these channels.
-  CONVOY_API TensorView channels(Index first, Index count) const;
 
   /// The DType of a C++ type: float, std::uint8_t or std::int32_t. No other type compiles; views of
-  /// f16 and bf16 are made from void* and a DType.
+  /// f16 and bf16 are made from a pointer to void and a DType.
   template <class T>
   static constexpr DType dtype_of() {
     if constexpr (std::is_same_v<T, float>)
@@ -95,8 +73,97 @@ struct TensorView {
                     "float, uint8_t or int32_t; give f16 and bf16 as void* with a DType");
   }
 };
+
+/// A tensor in memory of yours that a function reads: an input. It owns nothing and may be copied
+/// freely. A Tensor and a TensorView convert to it.
+///
+/// You may fill in the fields by hand. Every function that takes a view checks its rank, sizes,
+/// strides and data before it reads through the pointer. It can't check that the memory exists: the
+/// caller keeps it alive and large enough.
+struct ConstTensorView : TensorDescriptor {
+  const void* data = nullptr;  ///< the first element; null: no tensor
+
+  /// No tensor.
+  ConstTensorView() = default;
+  /// A contiguous view. Throws Error as the constructor of TensorDescriptor.
+  CONVOY_API ConstTensorView(const void* data, DType dtype, std::initializer_list<Index> shape,
+                             Device device = {});
+  /// A contiguous view with the shape in a vector. Throws Error as the constructor of
+  /// TensorDescriptor.
+  CONVOY_API ConstTensorView(const void* data, DType dtype, const std::vector<Index>& shape,
+                             Device device = {});
+  /// A contiguous view of host memory, with the type taken from the pointer: float, std::uint8_t or
+  /// std::int32_t.
+  ///
+  ///     ConstTensorView::of(vector.data(), {n, h, w, c})
+  template <class T>
+  static ConstTensorView of(const T* data, std::initializer_list<Index> shape) {
+    return ConstTensorView(data, dtype_of<T>(), shape);
+  }
+  /// A contiguous view of host memory with the shape in a vector.
+  ///
+  ///     ConstTensorView::of(vector.data(), x_shape(stage))
+  template <class T>
+  static ConstTensorView of(const T* data, const std::vector<Index>& shape) {
+    return ConstTensorView(data, dtype_of<T>(), shape);
+  }
+  /// Whether there is a tensor: `data` is not null.
+  explicit operator bool() const { return data != nullptr; }
+  /// A slice of the last axis, for example of the channels of an NHWC tensor: channels [first,
+  /// first + count) of the same pixels, with the same strides. Throws Error if the view does not
+  /// have these channels.
+  CONVOY_API ConstTensorView channels(Index first, Index count) const;
+};
+
+/// A tensor in memory of yours that a function may write: an output. As an input it converts to a
+/// ConstTensorView; everything said there holds here.
+///
+/// Like a pointer, a view gives access to memory that it does not own: a `const TensorView` can't
+/// be pointed elsewhere, but its elements can be written.
+struct TensorView : TensorDescriptor {
+  void* data = nullptr;  ///< the first element; null: no tensor
+
+  /// No tensor.
+  TensorView() = default;
+  /// A contiguous view. Throws Error as the constructor of TensorDescriptor.
+  CONVOY_API TensorView(void* data, DType dtype, std::initializer_list<Index> shape,
+                        Device device = {});
+  /// A contiguous view with the shape in a vector. Throws Error as the constructor of
+  /// TensorDescriptor.
+  CONVOY_API TensorView(void* data, DType dtype, const std::vector<Index>& shape,
+                        Device device = {});
+  /// A contiguous view of host memory, with the type taken from the pointer: float, std::uint8_t or
+  /// std::int32_t.
+  ///
+  ///     TensorView::of(vector.data(), {n, h, w, c})
+  template <class T>
+  static TensorView of(T* data, std::initializer_list<Index> shape) {
+    static_assert(!std::is_const_v<T>, "const memory is for inputs: use ConstTensorView::of");
+    return TensorView(data, dtype_of<T>(), shape);
+  }
+  /// A contiguous view of host memory with the shape in a vector.
+  ///
+  ///     TensorView::of(vector.data(), y_shape(stage))
+  template <class T>
+  static TensorView of(T* data, const std::vector<Index>& shape) {
+    static_assert(!std::is_const_v<T>, "const memory is for inputs: use ConstTensorView::of");
+    return TensorView(data, dtype_of<T>(), shape);
+  }
+  /// Whether there is a tensor: `data` is not null.
+  explicit operator bool() const { return data != nullptr; }
+  /// This view as an input.
+  operator ConstTensorView() const {  // NOLINT: an output may be read
+    ConstTensorView input;
+    static_cast<TensorDescriptor&>(input) = *this;
+    input.data = data;
+    return input;
+  }
+  /// A slice of the last axis; see ConstTensorView::channels.
+  CONVOY_API TensorView channels(Index first, Index count) const;
+};
+
 /// A view in words, for messages: "f32[4,32,32,64] on cpu, contiguous".
-CONVOY_API std::string describe(const TensorView& view);
+CONVOY_API std::string describe(const ConstTensorView& view);
 
 /// A stream of GPU work. On the CPU it is ignored. docs/start/gpu.md explains streams.
 struct Stream {
@@ -131,13 +198,22 @@ class CONVOY_API Tensor {
 
   /// The view of all elements, valid as long as the Tensor is neither moved, assigned to nor
   /// destroyed.
-  const TensorView& view() const { return view_; }
-  /// view(), so that a Tensor can be passed as a TensorView.
-  operator const TensorView&() const { return view_; }  // NOLINT: a tensor is a view of itself
+  TensorView view() { return view_; }
+  /// The view of a const Tensor, whose elements can only be read.
+  ConstTensorView view() const { return view_; }
+  /// view(), so that a Tensor can be passed as an output.
+  operator TensorView() { return view_; }  // NOLINT: a tensor is a view of itself
+  /// view(), so that a Tensor, const or not, can be passed as an input.
+  operator ConstTensorView() const { return view_; }  // NOLINT: a tensor is a view of itself
   /// The first element. The type is not checked.
   template <class T>
-  T* data() const {
+  T* data() {
     return static_cast<T*>(view_.data);
+  }
+  /// The first element of a const Tensor. The type is not checked.
+  template <class T>
+  const T* data() const {
+    return static_cast<const T*>(view_.data);
   }
   /// The number of elements.
   Index elements() const { return view_.elements(); }
@@ -163,7 +239,7 @@ class CONVOY_API Tensor {
 /// do not fit, and if the GPU reports a failure.
 ///
 ///     copy_tensor(y, wide.view().channels(64, 32));  // into a concatenation
-CONVOY_API void copy_tensor(const TensorView& from, const TensorView& to, Stream stream = {});
+CONVOY_API void copy_tensor(const ConstTensorView& from, const TensorView& to, Stream stream = {});
 
 /// The shape of x: [N,H,W,C], or [N,C,H,W] with Layout::nchw. A neuron without `hold` adds a
 /// leading axis T.

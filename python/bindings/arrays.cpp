@@ -92,6 +92,16 @@ nb::object capsule_of(nb::handle array, Device device, Stream stream) {
   return method(**arguments);
 }
 
+/// The view of any tensor: `take` refuses one that is marked read only as an output.
+TensorView view_of(const dlpack::ManagedVersioned& managed) {
+  const ConstTensorView input =
+      from_dlpack_read_only(reinterpret_cast<const DLManagedTensorVersioned&>(managed));
+  TensorView view;
+  static_cast<TensorDescriptor&>(view) = input;
+  view.data = const_cast<void*>(input.data);
+  return view;
+}
+
 }  // namespace
 
 const ArrayType& type_of(nb::handle array) {
@@ -147,7 +157,9 @@ void Array::take(nb::handle array, const char* name, Access access, Device devic
     else
       not_an_array(array, name);
   } catch (const Error& error) {
-    raise(StatusCode::invalid_operand, fmt::format("{}: {}", name, error.what()));
+    const bool of_array = error.code() == StatusCode::invalid_argument;
+    raise(of_array ? StatusCode::invalid_operand : error.code(),
+          fmt::format("{}: {}", name, error.what()));
   } catch (const std::bad_cast&) {
     raise(StatusCode::invalid_operand,
           fmt::format("{}: {} whose array interface has values of wrong types, expected shape, "
@@ -185,8 +197,7 @@ void Array::take_exchange(nb::handle array, const ExchangeApi& exchange) {
   }
   if (exchange.from_python(array.ptr(), &versioned_) != 0) throw nb::python_error();
   read_only_ = (versioned_->flags & dlpack::flag_read_only) != 0;
-  view = from_dlpack(reinterpret_cast<const DLManagedTensorVersioned&>(*versioned_),
-                     DLPackAccess::read);
+  view = view_of(*versioned_);
 }
 
 void Array::take_buffer(nb::handle array) {
@@ -217,8 +228,7 @@ void Array::take_capsule(nb::handle array, Device device, Stream stream) {
         static_cast<dlpack::ManagedVersioned*>(PyCapsule_GetPointer(capsule.ptr(), versioned));
     PyCapsule_SetName(capsule.ptr(), "used_dltensor_versioned");
     read_only_ = (versioned_->flags & dlpack::flag_read_only) != 0;
-    view = from_dlpack(reinterpret_cast<const DLManagedTensorVersioned&>(*versioned_),
-                       DLPackAccess::read);
+    view = view_of(*versioned_);
     return;
   }
   managed_ = static_cast<dlpack::Managed*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));

@@ -54,9 +54,12 @@ Args:
         [K, C/groups, R, S].
 
 Raises:
-    Error: The stage is illegal (the message has every reason), no kernel takes it, or the weights
-        have a wrong shape, type or device.
-    InvalidOperand: The weights cannot be read as an array without a copy.
+    Error: The stage is illegal (the message has every reason), or an option is wrong.
+    Unsupported: No kernel takes the stage.
+    NoDevice: This machine does not have the device.
+    InvalidOperand: The weights have a wrong shape, type or device, or cannot be read as an array
+        without a copy.
+    OutOfMemory: Memory for the plan could not be allocated.
 
 Example:
     >>> import numpy as np
@@ -76,9 +79,9 @@ enqueues the work on a stream and returns without waiting. One exception: with a
 waits, because JAX does not tell its stream.
 
 Args:
-    x: An array [[T,] N, H, W, C] on the plan's device, with N at most the plan's n and any pixel
-        stride of at least C. A channels_last tensor [N, C, H, W] is taken as well; y is then a
-        channels_last tensor too.
+    x: An array [[T,] N, H, W, C] on the plan's device, with N from 0 to the plan's n and any
+        pixel stride of at least C. A channels_last tensor [N, C, H, W] is taken as well; y is
+        then a channels_last tensor too.
     bias: [K] f32, if the stage has `bias`.
     norm: A pair (scale, shift), each [C] f32, if the stage has `norm`.
     out: An array that y is written to. None: a new array is made by the library of x.
@@ -127,9 +130,9 @@ Args:
     stream: On a GPU, the stream that wrote the weights, as `run` takes it.
 
 Raises:
-    Error: The array has a wrong shape, type or device, or `weights_layout` is unknown. The
-        former weights stay.
-    InvalidOperand: `weights` cannot be read as an array without a copy.
+    InvalidOperand: `weights` has a wrong shape, type or device, or cannot be read as an array
+        without a copy. The former weights stay.
+    Error: `weights_layout` is unknown.
     Busy: A run of this plan has not returned yet, or another thread is changing the weights.
 
 Example:
@@ -154,8 +157,8 @@ Returns:
     The packed `Weights`.
 
 Raises:
-    Error: The array has a wrong shape, type or device.
-    InvalidOperand: `weights` cannot be read as an array without a copy.
+    InvalidOperand: `weights` has a wrong shape, type or device, or cannot be read as an array
+        without a copy.
 
 Example:
     >>> import numpy as np
@@ -180,9 +183,10 @@ Args:
     stream: The stream to pack on, as `run` takes it.
 
 Raises:
-    Error: The plan is on the CPU, its kernel cannot repack, the first call is in a capture, or
-        the array has a wrong shape, type or device.
-    InvalidOperand: `weights` cannot be read as an array without a copy.
+    Error: The first call is in a capture.
+    Unsupported: The plan is on the CPU, or its kernel cannot repack.
+    InvalidOperand: `weights` has a wrong shape, type or device, or cannot be read as an array
+        without a copy.
 
 Example:
     Weights of a layer in training, packed after each step of the optimizer::
@@ -263,8 +267,12 @@ Args:
         `Plan` does.
 
 Raises:
-    Error: A file or a parameter is missing or wrong, or the device is not usable. The message
-        names it.
+    FileNotFound: A file is missing. As with the other errors, the message names it.
+    FileError: A file cannot be read.
+    InvalidFile: The content of a file is wrong.
+    NoDevice: This machine does not have the device.
+    OutOfMemory: Memory for the network could not be allocated.
+    Error: A layer or an option is wrong.
 
 Example:
     >>> import numpy as np
@@ -319,7 +327,10 @@ Args:
     n: The number of images that a later run will have, at least 1.
 
 Raises:
-    Error: Memory could not be allocated, the GPU failed, or another run is computing.
+    Error: `n` is not above 0.
+    Busy: Another run of this network is computing.
+    DeviceError: The GPU or its driver failed.
+    OutOfMemory: Memory could not be allocated.
 )";
 
 constexpr const char* document_of_profile =
@@ -387,9 +398,9 @@ Returns:
     The `Network`.
 
 Raises:
-    Error: The text has a fault (the message names the line), or a parameter is missing or wrong.
-    InvalidOperand: A parameter cannot be read as an array without a copy, or it changed while
-        this call read it.
+    Error: The text has a fault; the message names the line.
+    InvalidOperand: A parameter is missing, has a wrong shape, cannot be read as an array without
+        a copy, or changed while this call read it.
 
 Example:
     >>> import numpy as np

@@ -13,11 +13,21 @@ struct Kind {
   PyObject** builtin;    // what it is besides, for callers that catch Python's own
   const char* document;  // of the class
 };
-// Looked up when the module is made: addresses of Python's objects are no constants.
-std::array<Kind, 8> kinds() {
+// Looked up when the module is made: addresses of Python's objects are no constants. As in C++,
+// invalid_argument is the code of Error itself.
+std::array<Kind, 13> kinds() {
   return {{
       {StatusCode::invalid_operand, "InvalidOperand", &PyExc_ValueError,
        "An operand has a wrong shape, type, device, address or strides, or operands overlap."},
+      {StatusCode::unsupported, "Unsupported", &PyExc_NotImplementedError,
+       "The stage or the call is legal, but no kernel, or this installation, can do it."},
+      {StatusCode::no_device, "NoDevice", nullptr, "This machine does not have the device."},
+      {StatusCode::file_not_found, "FileNotFound", &PyExc_FileNotFoundError,
+       "There is no file or folder of that name."},
+      {StatusCode::file_error, "FileError", &PyExc_OSError,
+       "A file or folder cannot be opened, read or written."},
+      {StatusCode::invalid_file, "InvalidFile", &PyExc_ValueError,
+       "The content of a file is wrong: damaged, cut short or of another kind."},
       {StatusCode::no_weights, "NoWeights", nullptr,
        "The plan has no weights yet. Call its `set_weights` or `use` first."},
       {StatusCode::no_workspace, "NoWorkspace", nullptr,
@@ -27,7 +37,7 @@ std::array<Kind, 8> kinds() {
       {StatusCode::moved_from, "MovedFrom", nullptr,
        "The object is empty: its content was moved to another object."},
       {StatusCode::out_of_memory, "OutOfMemory", &PyExc_MemoryError,
-       "The host does not have enough memory."},
+       "The memory of the host or of the GPU ran out."},
       {StatusCode::device_error, "DeviceError", nullptr, "The GPU or its driver failed."},
       {StatusCode::internal_error, "InternalError", nullptr,
        "The library has a fault. Please report it."},
@@ -36,7 +46,7 @@ std::array<Kind, 8> kinds() {
 
 // The classes live as long as the process: exceptions are raised until its end.
 PyObject* base = nullptr;
-std::array<PyObject*, 9> classes{};  // by StatusCode
+std::array<PyObject*, 15> classes{};  // by StatusCode
 
 nb::object code_text(StatusCode code) {
   const std::string_view text = to_text(code);
@@ -68,15 +78,15 @@ void define_errors(nb::module_& module) {
       module, "Error", nb::handle(PyExc_RuntimeError),
       "The base class of all errors of Convoy.\n\n"
       "The message says what was found, what was expected and what you can do. `code` names the\n"
-      "kind of error for programs, for example \"busy\". It is None if a stage is illegal, no\n"
-      "kernel takes it or a file cannot be read.\n\n"
+      "kind of error for programs, for example \"busy\". Each kind has a class, except\n"
+      "\"invalid_argument\": a stage, an option, a text or a number is wrong.\n\n"
       "Example:\n"
       "    >>> try:\n"
       "    ...     convoy.Stage(\"n1h8c8k8r9\")\n"
       "    ... except convoy.Error as error:\n"
       "    ...     print(error.code)\n"
-      "    None\n",
-      nb::none());
+      "    invalid_argument\n",
+      code_text(StatusCode::invalid_argument));
   for (const Kind& kind : kinds()) {
     const nb::tuple bases = kind.builtin
                                 ? nb::make_tuple(nb::handle(base), nb::handle(*kind.builtin))
@@ -88,7 +98,7 @@ void define_errors(nb::module_& module) {
     try {
       std::rethrow_exception(thrown);
     } catch (const Error& error) {
-      PyErr_SetString(base, error.what());
+      PyErr_SetString(class_of(error.code()), error.what());
     }
   });
 }

@@ -45,7 +45,7 @@ bool as_channels_last(Array& array, const char* name, Axes axes, const Pixels& e
           fmt::format("{}: {}, expected [...,{},{},{}] (C, H, W), as axes=\"nchw\" says", name,
                       describe(view), expected.c, expected.h, expected.w));
   }
-  if (shape[0] != 1 && stride[0] != 1)
+  if (shape[0] != 1 && stride[0] != 1 && view.elements() > 0)
     raise(StatusCode::invalid_operand,
           fmt::format("{0}: {1}, with channels first in memory; expected channels last. Pass "
                       "{0}.to(memory_format=torch.channels_last), or "

@@ -204,8 +204,7 @@ NewArray by_exchange(const ExchangeApi& exchange, DType dtype, const std::vector
   };
   if (exchange.allocate(&like, &made, &why, keep_message) != 0) {
     if (PyErr_Occurred()) throw nb::python_error();
-    raise(device.kind == DeviceKind::cpu ? StatusCode::out_of_memory : StatusCode::device_error,
-          fmt::format("a new tensor for the result: {}", why));
+    raise(StatusCode::out_of_memory, fmt::format("a new tensor for the result: {}", why));
   }
   NewArray array;
   array.view = from_dlpack(reinterpret_cast<const DLManagedTensorVersioned&>(*made));

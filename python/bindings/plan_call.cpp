@@ -116,11 +116,6 @@ class PythonPlan::Call {
   void take_x() {
     x_.take(given_.x, "x", Access::read, device_, stream_);
     if (given_.x.is_none()) raise(StatusCode::invalid_operand, "x: None, expected an array");
-    for (int axis = 0; axis < x_.view.rank; ++axis)
-      if (const auto& shape = x_.view.shape; shape.at(static_cast<std::size_t>(axis)) == 0)
-        raise(StatusCode::invalid_operand,
-              fmt::format("x: no elements ([{}]), expected one image or more",
-                          fmt::join(shape.begin(), shape.begin() + x_.view.rank, ",")));
     first_ = self_.last_ && as_channels_last(x_, "x", self_.axes_, self_.x_);
   }
 

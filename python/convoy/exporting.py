@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from . import model_folder
-from ._core import Error, Network, Stage
+from ._core import Error, FileError, Network, Stage
 from .fusing import _Shapes, _Stage, replace_plain, traced
 from .fusing_compare import compare
 from .fusing_graph import hold_inputs, is_mean_of_steps, near_images, replace_spiking
@@ -253,5 +253,5 @@ def _exported(model: nn.Module, folder: Any, sample: Tensor, states: States, for
     try:
         model_folder.write(folder, text, arrays, form)
     except OSError as error:
-        raise Error(f"{error.filename}: {error.strerror}. Name a folder that this user may write to.") from error
+        raise FileError(f"{error.filename}: {error.strerror}. Name a folder that this user may write to.") from error
     return Network(os.fspath(folder))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, fx, nn
 
-from ._core import Error, InvalidOperand
+from ._core import Error, InvalidOperand, Unsupported
 from .fused_weights import together
 from .fusing_changes import Watch, guards_compiled
 from .fusing_report import Report
@@ -120,9 +120,9 @@ class Fused(nn.Module):
             return self.original(*arguments, **named)
         if torch.compiler.is_compiling():
             if not guards_compiled:
-                raise Error(f"fuse: torch.compile of a fused model with PyTorch {torch.__version__}, expected 2.15 or "
-                            "later. Earlier versions have no guard that notices changes of the model. Call the fused "
-                            "model without torch.compile.")
+                raise Unsupported(f"fuse: torch.compile of a fused model with PyTorch {torch.__version__}, expected "
+                                  "2.15 or later. Earlier versions have no guard that notices changes of the model. "
+                                  "Call the fused model without torch.compile.")
             if text := self._watch.problem():
                 for one in (*arguments, *named.values()):
                     if isinstance(one, Tensor):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from ._core import Error
+from ._core import Error, InternalError
 
 # The difference that another order of sums, and folded norms, may cause, as a part of the largest value.
 _TOLERANCE = {torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 1e-1}
@@ -40,8 +40,9 @@ def compare(
         if not isinstance(one, Tensor):
             continue
         if one.shape != other.shape or one.dtype != other.dtype:
-            raise Error(f"fuse: the fused model gives {other.dtype} {list(other.shape)} on the sample, expected "
-                        f"{one.dtype} {list(one.shape)}. Leave that part out, and report this.")  # fmt: skip
+            raise InternalError(f"fuse: the fused model gives {other.dtype} {list(other.shape)} on the sample, "
+                                f"expected {one.dtype} {list(one.shape)}. Leave that part out, and report "
+                                "this.")  # fmt: skip
         if one.numel() == 0:
             continue
         one, other = one.double(), other.double()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, fx, nn
 
-from ._core import Error, Plan, Stage
+from ._core import Error, InternalError, Plan, Stage
 from .fusing_networks import SpikeNetwork
 from .fusing_spikes import SpikeStage, charge_of, jelly, neuron_of, rest_of
 from .layers import Refused, follower, plain, pool_of, sums_of, why_not_plain
@@ -272,9 +272,9 @@ def compare_stage(found: Found, values: dict[str, Tensor]) -> Spikes:
         return Spikes(0, differs.numel(), set())
     wrong = int((differs & ~_near(found, sums, x.dtype)).sum())
     if wrong:
-        raise Error(f"fuse: {wrong} spikes of {found.text} differ on the sample from the model's, and their membranes "
-                    "are not near the threshold, expected equal spikes. Leave that part of the model out, and report "
-                    "this.")  # fmt: skip
+        raise InternalError(f"fuse: {wrong} spikes of {found.text} differ on the sample from the model's, and their "
+                            "membranes are not near the threshold, expected equal spikes. Leave that part of the model "
+                            "out, and report this.")  # fmt: skip
     return Spikes(count, differs.numel(), _images(differs))
 
 

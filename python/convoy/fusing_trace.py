@@ -12,7 +12,7 @@ from torch import Tensor, fx, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from ._core import Error
+from ._core import Error, Unsupported
 from .fusing_changes import global_hooks
 from .fusing_spikes import leaf
 from .fusing_state import Snapshot
@@ -99,8 +99,9 @@ def missing_arguments(model: nn.Module, arguments: tuple) -> dict[str, None]:
     given = list(signature.parameters.values())
     needed = [one.name for one in given if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
     if needed:
-        raise Error(f"model: its forward takes {', '.join(needed)} by keyword only, and a sample has no keywords. Wrap "
-                    "the model in a module whose forward(x, ..) takes them by position, and fuse that.")  # fmt: skip
+        raise Unsupported(f"model: its forward takes {', '.join(needed)} by keyword only, and a sample has no "
+                          "keywords. Wrap the model in a module whose forward(x, ..) takes them by position, and fuse "
+                          "that.")  # fmt: skip
     try:
         bound = signature.bind(*arguments)
     except TypeError:
@@ -156,19 +157,19 @@ def traced(model: nn.Module, remedy: str, arguments: tuple = ()) -> fx.Graph:
     """
     whole = {"_orig_mod": "compiled", "_c": "a script"}
     if found := next((word for name, word in whole.items() if hasattr(model, name)), None):
-        raise Error(f"model: {a_kind(model)}, {found}, whose layers torch.fx does not see; expected the model itself. "
-                    "Pass the model, and compile or trace the result.")  # fmt: skip
+        raise Unsupported(f"model: {a_kind(model)}, {found}, whose layers torch.fx does not see; expected the model "
+                          "itself. Pass the model, and compile or trace the result.")  # fmt: skip
     if hasattr(model, "_convoy_fused"):
         raise Error("model: a fused model, expected one of PyTorch's layers. Pass its `original`.")
     if hooked(model):
-        raise Error(f"model: {a_kind(model)} with hooks of its own, expected none: a graph would not call them. "
-                    "Remove them, and put them on the fused model.")  # fmt: skip
+        raise Unsupported(f"model: {a_kind(model)} with hooks of its own, expected none: a graph would not call them. "
+                          "Remove them, and put them on the fused model.")  # fmt: skip
     if "forward" in model.__dict__:
-        raise Error(f"model: {a_kind(model)} whose forward was replaced on the object, expected its class's. Fuse a "
-                    "module that has this forward in its class.")  # fmt: skip
+        raise Unsupported(f"model: {a_kind(model)} whose forward was replaced on the object, expected its class's. "
+                          "Fuse a module that has this forward in its class.")  # fmt: skip
     if hooks := global_hooks():
-        raise Error(f"model: torch.nn.modules.module.{hooks} has a hook on all modules, which stages would not call. "
-                    "Remove it first.")  # fmt: skip
+        raise Unsupported(f"model: torch.nn.modules.module.{hooks} has a hook on all modules, which stages would not "
+                          "call. Remove it first.")  # fmt: skip
     missing = missing_arguments(model, arguments)
     before = Snapshot(model)
     try:
@@ -191,14 +192,14 @@ def _traced(model: nn.Module, missing: dict[str, None], before: Snapshot, remedy
                 if names := before.written():
                     raise refuse_written(names, "when it is called")
                 if before.drew():
-                    raise Error("model: its forward draws random numbers without an input of its layers, and a graph "
-                                "would repeat the same numbers in each call. Draw them like a tensor, as in "
-                                "torch.randn_like(x), or pass them as an argument.")  # fmt: skip
+                    raise Unsupported("model: its forward draws random numbers without an input of its layers, and a "
+                                      "graph would repeat the same numbers in each call. Draw them like a tensor, as "
+                                      "in torch.randn_like(x), or pass them as an argument.")  # fmt: skip
                 if tracer.switched is not None:
                     what, where = tracer.switched
-                    raise Error(f"model: {f'its {where}' if where else 'its forward'} switches {what} inside forward, "
-                                "but a graph does not: results would have another type, or other gradients. Switch it "
-                                "around the call, or fuse the parts inside.")  # fmt: skip
+                    raise Unsupported(f"model: {f'its {where}' if where else 'its forward'} switches {what} inside "
+                                      "forward, but a graph does not: results would have another type, or other "
+                                      "gradients. Switch it around the call, or fuse the parts inside.")  # fmt: skip
         except Error:
             raise
         except Exception as error:
@@ -209,8 +210,8 @@ def _traced(model: nn.Module, missing: dict[str, None], before: Snapshot, remedy
                 raise refuse_written(names, "when it is called") from failure
             continue
         if _text_of(graphs[0]) != _text_of(graphs[1]):
-            raise Error(f"model: {a_kind(model)} whose forward does other things if no gradient is recorded, under "
-                        "autocast, or in its second call, expected the same layers. " + remedy)  # fmt: skip
+            raise Unsupported(f"model: {a_kind(model)} whose forward does other things if no gradient is recorded, "
+                              "under autocast, or in its second call, expected the same layers. " + remedy)  # fmt: skip
         return graphs[0]
-    raise Error(f"model: {a_kind(model)} that torch.fx cannot trace: {failure}. Expected a forward without "
-                f"control flow on values or sizes. {remedy}") from failure  # fmt: skip
+    raise Unsupported(f"model: {a_kind(model)} that torch.fx cannot trace: {failure}. Expected a forward without "
+                      f"control flow on values or sizes. {remedy}") from failure  # fmt: skip

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from . import model_folder
-from ._core import Error, Network, NetworkLayer, NetworkText, Stage
+from ._core import Error, FileError, Network, NetworkLayer, NetworkText, Stage, Unsupported
 from .layer_names import shown
 
 # The keywords of the stages that a graph can hold. A stage with another one is refused.
@@ -40,7 +40,7 @@ def library() -> Any:
     try:
         import nir
     except ImportError as missing:
-        raise Error(f"nir: {missing}. Install it: pip install nir==1.0.8") from missing
+        raise Unsupported(f"nir: {missing}. Install it: pip install nir==1.0.8") from missing
     return nir
 
 
@@ -111,7 +111,7 @@ def to_nir(folder: str | os.PathLike) -> Any:
             if stage.bias:
                 bias = model_folder.read(folder, f"{name}.bias", (stage.k,))
         except (OSError, ValueError) as error:  # Network has read the folder, so it has changed since
-            raise Error(f"{folder}: {error}. Another program may be writing to the folder: try again.") from error
+            raise FileError(f"{folder}: {error}. Another program may be writing to the folder: try again.") from error
         if layer.linear:
             add(name, nir.Affine(weight, bias), True)
             sizes = (stage.k,)
@@ -131,5 +131,6 @@ def to_nir(folder: str | os.PathLike) -> Any:
     try:
         return nir.NIRGraph(nodes, list(zip(names, names[1:], strict=False)))
     except Exception as error:  # nir 1.0.8 uses a filter's height as its width too
-        raise Error(f"{folder}: nir does not take the graph ({error}). One cause is a filter with padding whose height "
-                    "differs from its width. Run this network without converting it.") from error  # fmt: skip
+        raise Unsupported(f"{folder}: nir does not take the graph ({error}). One cause is a filter with padding whose "
+                          "height differs from its width. Run this network without converting "
+                          "it.") from error  # fmt: skip

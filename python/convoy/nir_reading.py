@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from . import model_folder
-from ._core import Error, Network, Stage
+from ._core import Error, FileError, FileNotFound, InvalidFile, Network, Stage
 from .layer_names import layer_names, shown
 from .nir_format import library, refuse
 from .records import a_kind
@@ -279,13 +279,13 @@ def _graph(nir: Any, graph: Any) -> Any:
     if isinstance(graph, (str, os.PathLike)):
         path = os.fspath(graph)
         if not os.path.exists(path):
-            raise Error(f"{path}: no such file, expected a file that nir.write made. Check its name.")
+            raise FileNotFound(f"{path}: no such file, expected a file that nir.write made. Check its name.")
         try:
             # nir's own checks are left out: they assume square filters, and the checks here say more.
             graph = nir.read(path, type_check=False)
         except Exception as error:  # errors of h5py, and any error of nir that another file causes
-            raise Error(f"{path}: {type(error).__name__}: {error}. Expected a graph of nir 1.0.8 that nir.write made. "
-                        "Check the file's name.") from error  # fmt: skip
+            raise InvalidFile(f"{path}: {type(error).__name__}: {error}. Expected a graph of nir 1.0.8 that nir.write "
+                              "made. Check the file's name.") from error  # fmt: skip
     if not isinstance(graph, nir.NIRGraph):
         raise Error(f"graph: {a_kind(graph)}, expected a nir.NIRGraph or the path of its file.")
     return graph
@@ -359,5 +359,5 @@ def from_nir(graph: Any, folder: str | os.PathLike, *, steps: int, dt: float = 1
     try:
         model_folder.write(folder, text, arrays, form)
     except OSError as error:
-        raise Error(f"{error.filename}: {error.strerror}. Name a folder that this user may write to.") from error
+        raise FileError(f"{error.filename}: {error.strerror}. Name a folder that this user may write to.") from error
     return Network(os.fspath(folder))

@@ -20,13 +20,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ._core import Error, Network
+from ._core import Error, FileError, InternalError, Network, Unsupported
 
 try:
     import numpy as np
 except ImportError as _missing:
-    raise Error(f"convoy.ray needs NumPy, which is not here ({_missing}). Install it and Ray Data: "
-                "pip install numpy 'ray[data]'") from _missing  # fmt: skip
+    raise Unsupported(f"convoy.ray needs NumPy, which is not here ({_missing}). Install it and Ray Data: "
+                      "pip install numpy 'ray[data]'") from _missing  # fmt: skip
 
 from .ray_images import Images, Reader, find_images  # noqa: E402
 
@@ -42,7 +42,7 @@ def _ray() -> Any:
         import pyarrow  # noqa: F401
         import ray.data
     except ImportError as missing:
-        raise Error(f"convoy.ray needs Ray Data ({missing}). Install it: pip install 'ray[data]'") from None
+        raise Unsupported(f"convoy.ray needs Ray Data ({missing}). Install it: pip install 'ray[data]'") from None
     return ray
 
 
@@ -215,13 +215,14 @@ def classify(
             for part in rows.iter_batches(batch_size=None, batch_format="numpy"):
                 expected = np.arange(done, done + len(part["id"]))
                 if not np.array_equal(part["id"], expected):
-                    raise Error(f"rows {part['id']}, expected {expected}: a fault of convoy.ray. Please report it.")
+                    raise InternalError(f"rows {part['id']}, expected {expected}: a fault of convoy.ray. Please report "
+                                        "it.")  # fmt: skip
                 done += len(part["id"])
                 yield _table(images, part)
         except ray.exceptions.RayError as error:
             raise Error(_reason(error)) from error
     if done != images.count:
-        raise Error(f"{done} labels, expected {images.count}. This is a fault of convoy.ray: please report it.")
+        raise InternalError(f"{done} labels, expected {images.count}. This is a fault of convoy.ray: please report it.")
 
 
 def _reason(error: BaseException) -> str:
@@ -277,7 +278,7 @@ def write(tables: Iterator[Any], path: str | os.PathLike[str]) -> int:
                 rows += len(table)
         os.replace(temporary, path)
     except OSError as error:
-        raise Error(f"{path}: {error}") from None
+        raise FileError(f"{path}: {error}") from None
     finally:
         temporary.unlink(missing_ok=True)
     return rows

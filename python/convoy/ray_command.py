@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from ._core import Error, Network
+from ._core import Error, FileNotFound, Network
 from .ray import TABLES, classify, connect, find_images, write
 
 
@@ -46,7 +46,7 @@ def main() -> None:
         if out.suffix not in TABLES:
             raise Error(f"-o {out}: expected a name that ends in {' or '.join(TABLES)}.")
         if not out.resolve().parent.is_dir():
-            raise Error(f"-o {out}: no folder {out.resolve().parent}. Create it, or name another folder.")
+            raise FileNotFound(f"-o {out}: no folder {out.resolve().parent}. Create it, or name another folder.")
         images = find_images(args.images, Network(args.model).image_shape)  # raises Error before a cluster is started
         workers = args.workers or max(1, (os.cpu_count() or 1) // args.threads if args.device == "cpu" else 1)
         connect(args.address, max(os.cpu_count() or 1, workers * args.threads))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._core import Error
+from ._core import Error, FileError, FileNotFound, InvalidFile, Unsupported
 
 __all__ = ["Images", "Reader", "find_images"]
 
@@ -60,15 +60,17 @@ def find_images(source: str | os.PathLike[str], image_shape: tuple[int, int, int
         try:
             import PIL  # noqa: F401
         except ImportError:
-            raise Error("pictures need Pillow. Install it: pip install pillow") from None
+            raise Unsupported("pictures need Pillow. Install it: pip install pillow") from None
         files = (file for file in path.rglob("*") if file.suffix.lower() in PICTURES and file.is_file())
         paths = tuple(sorted(map(str, files)))
         if not paths:
-            raise Error(f"{path}: no picture in it. Expected files that end in {', '.join(PICTURES)}, or an IDX file.")
+            raise FileNotFound(f"{path}: no picture in it. Expected files that end in {', '.join(PICTURES)}, or an IDX "
+                               "file.")  # fmt: skip
         return Images(str(path), len(paths), paths, 0, image_shape)
     count, offset, shape = _idx_header(path)
     if (*shape, 1)[:3] != tuple(image_shape):
-        raise Error(f"{path}: images of {(*shape, 1)[:3]}, expected {tuple(image_shape)} (height, width, channels).")
+        raise InvalidFile(f"{path}: images of {(*shape, 1)[:3]}, expected {tuple(image_shape)} (height, width, "
+                          "channels).")  # fmt: skip
     return Images(str(path), count, None, offset, shape)
 
 
@@ -78,16 +80,16 @@ def _idx_header(path: Path) -> tuple[int, int, tuple[int, ...]]:
     try:
         data = _idx_bytes(str(path))
     except (OSError, EOFError, gzip.zlib.error) as error:
-        raise Error(f"{path}: {error}. {what}") from None
+        raise FileError(f"{path}: {error}. {what}") from None
     head = bytes(data[:4])
     if len(head) < 4 or head[:3] != b"\0\0\x08" or head[3] not in (3, 4) or len(data) < 4 + 4 * head[3]:
-        raise Error(f"{path}: begins with {head.hex() or 'nothing'}, so it is no IDX file of images. {what}")
+        raise InvalidFile(f"{path}: begins with {head.hex() or 'nothing'}, so it is no IDX file of images. {what}")
     offset = 4 + 4 * head[3]
     count, *shape = struct.unpack(f">{head[3]}I", bytes(data[4:offset]))
     size = int(np.prod(shape, dtype=np.int64))
     if not count or count * size != len(data) - offset:
-        raise Error(f"{path}: {len(data) - offset} bytes of images, expected {count} x {size}. Check whether it was "
-                    "cut short.")  # fmt: skip
+        raise InvalidFile(f"{path}: {len(data) - offset} bytes of images, expected {count} x {size}. Check whether it "
+                          "was cut short.")  # fmt: skip
     return count, offset, tuple(shape)
 
 
@@ -134,7 +136,7 @@ class Reader:
             with Image.open(path) as picture:
                 converted = picture.convert(MODES[channels])
         except (OSError, ValueError, SyntaxError) as error:
-            raise Error(f"{path}: {error}. Expected a picture.") from None
+            raise InvalidFile(f"{path}: {error}. Expected a picture.") from None
         if converted.size != (w, h):
             if not self.resize:
                 raise Error(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from . import derivatives
-from ._core import Error, InvalidOperand, Plan, Stage
+from ._core import Error, InvalidOperand, Plan, Stage, Unsupported
 from .gradients import cast, sums
 from .stage_form import Form, form_of, stage_of, unknown
 from .torch import _DTYPES, _library, _strided, as_read
@@ -37,11 +37,11 @@ class SpikeForm:
         self.stage = stage = stage_of(text)
         act = stage.act
         if act.kind not in ("if", "lif"):
-            raise Error(f"{text}: a stage without a neuron, expected if(...) or lif(...). Run it with "
-                        "convoy.torch.stage.")  # fmt: skip
+            raise Unsupported(f"{text}: a stage without a neuron, expected if(...) or lif(...). Run it with "
+                              "convoy.torch.stage.")  # fmt: skip
         if found := unknown(stage, _KNOWN):
-            raise Error(f"{text}: a stage with {found}, expected only convolution, bias, neuron and pool. Run it with "
-                        "a convoy.Plan.")  # fmt: skip
+            raise Unsupported(f"{text}: a stage with {found}, expected only convolution, bias, neuron and pool. "
+                              "Run it with a convoy.Plan.")  # fmt: skip
         self.text = str(stage)
         self.leaky, self.threshold = act.kind == "lif", act.threshold
         self.tau = act.tau if self.leaky else 1.0

@@ -34,7 +34,7 @@ DType dtype_of(const dlpack::DataType& type) {
     if (type.code == dlpack::unsigned_integer && type.bits == 8) return DType::u8;
     if (type.code == dlpack::signed_integer && type.bits == 32) return DType::i32;
   }
-  throw Error(fmt::format(
+  throw InvalidOperand(fmt::format(
       "DLPack tensor: the elements have type code {}, {} bits and {} lanes; expected float32, "
       "float16, bfloat16, uint8 or int32. Convert the tensor first.",
       static_cast<int>(type.code), static_cast<int>(type.bits), static_cast<int>(type.lanes)));
@@ -59,7 +59,7 @@ Device device_of(const dlpack::Device& device) {
   if (device.type == dlpack::cpu || device.type == dlpack::cuda_host) return {DeviceKind::cpu, 0};
   if ((device.type == dlpack::cuda || device.type == dlpack::cuda_managed) && device.number >= 0)
     return {DeviceKind::cuda, device.number};
-  throw Error(
+  throw InvalidOperand(
       fmt::format("DLPack tensor: it is on device type {}, number {}; expected the CPU (1, or 3 "
                   "for pinned memory) or CUDA (2). Copy it to one of them first.",
                   device.type, device.number));
@@ -69,8 +69,8 @@ TensorView view_of(const dlpack::Array& array) {
   TensorView view;
   if (array.ndim < 0 || array.ndim > static_cast<int>(view.shape.size()) ||
       (array.ndim > 0 && !array.shape))
-    throw Error(fmt::format("DLPack tensor: {} axes, expected at most {} with their sizes",
-                            array.ndim, view.shape.size()));
+    throw InvalidOperand(fmt::format("DLPack tensor: {} axes, expected at most {} with their sizes",
+                                     array.ndim, view.shape.size()));
   view.dtype = dtype_of(array.dtype);
   view.device = device_of(array.device);
   view.rank = array.ndim;
@@ -80,17 +80,26 @@ TensorView view_of(const dlpack::Array& array) {
     view.stride[axis] = array.strides ? array.strides[axis] : elements.value();
     elements *= view.shape[axis];
     if (view.shape[axis] < 0 || !elements.fits())
-      throw Error(
+      throw InvalidOperand(
           fmt::format("DLPack tensor: axis {} has {} elements; sizes must not be negative and "
                       "their product must be at most 2^60",
                       axis, array.shape[axis]));
   }
   if (!array.data && elements > 0)
-    throw Error(
+    throw InvalidOperand(
         fmt::format("DLPack tensor: found {} elements but a null pointer, expected their memory",
                     elements.value()));
   view.data = static_cast<char*>(array.data) + (array.data ? array.byte_offset : 0);
   return view;
+}
+
+const dlpack::ManagedVersioned& of_version_1(const DLManagedTensorVersioned& tensor) {
+  const dlpack::ManagedVersioned& managed = *ours(const_cast<DLManagedTensorVersioned*>(&tensor));
+  if (managed.version.major != dlpack::version_major)
+    throw InvalidOperand(fmt::format(
+        "DLPack tensor: it has version {}.{}, expected {}.x. Ask its owner for that version.",
+        managed.version.major, managed.version.minor, dlpack::version_major));
+  return managed;
 }
 
 // What a structure of ours points to, in one allocation with it.
@@ -102,11 +111,11 @@ struct Lent {
 };
 
 template <class Managed>
-Managed* lend(const TensorView& view, Tensor&& owner) {
+Managed* lend(const ConstTensorView& view, Tensor&& owner) {
   if (view.rank < 0 || view.rank > static_cast<int>(view.shape.size()) ||
       !facts_of(view.dtype).known)
-    throw Error(fmt::format("to_dlpack: {}, expected 0 to {} axes of a known type", describe(view),
-                            view.shape.size()));
+    throw InvalidOperand(fmt::format("to_dlpack: {}, expected 0 to {} axes of a known type",
+                                     describe(view), view.shape.size()));
   auto lent = std::make_unique<Lent<Managed>>();
   lent->owner = std::move(owner);
   lent->shape = view.shape;
@@ -117,10 +126,11 @@ Managed* lend(const TensorView& view, Tensor&& owner) {
   return &lent.release()->managed;
 }
 
-DLPackVersionedOwner lend_versioned(const TensorView& view, Tensor&& owner, DLPackAccess access) {
+DLPackVersionedOwner lend_versioned(const ConstTensorView& view, Tensor&& owner,
+                                    std::uint64_t flags) {
   auto* const managed = lend<dlpack::ManagedVersioned>(view, std::move(owner));
   managed->version = {dlpack::version_major, dlpack::version_minor};
-  managed->flags = access == DLPackAccess::read ? dlpack::flag_read_only : 0;
+  managed->flags = flags;
   return DLPackVersionedOwner(theirs(managed));
 }
 
@@ -131,9 +141,11 @@ void call_deleter(Managed* managed) {
 
 }  // namespace
 
-dlpack::Array dlpack::array_of(const TensorView& view, std::int64_t* shape, std::int64_t* strides) {
+dlpack::Array dlpack::array_of(const ConstTensorView& view, std::int64_t* shape,
+                               std::int64_t* strides) {
   const auto bits = static_cast<std::uint8_t>(8 * size_of(view.dtype));
-  return {.data = view.data,
+  // DLPack has one kind of pointer; inputs are marked as read only.
+  return {.data = const_cast<void*>(view.data),
           .device = {view.device.kind == DeviceKind::cpu ? dlpack::cpu : dlpack::cuda,
                      view.device.index},
           .ndim = view.rank,
@@ -149,17 +161,19 @@ TensorView from_dlpack(const DLManagedTensor& tensor) try {
   rethrow_as_error();
 }
 
-TensorView from_dlpack(const DLManagedTensorVersioned& tensor, DLPackAccess access) try {
-  const dlpack::ManagedVersioned& managed = *ours(const_cast<DLManagedTensorVersioned*>(&tensor));
-  if (managed.version.major != dlpack::version_major)
-    throw Error(fmt::format(
-        "DLPack tensor: it has version {}.{}, expected {}.x. Ask its owner for that version.",
-        managed.version.major, managed.version.minor, dlpack::version_major));
-  if (access != DLPackAccess::read && (managed.flags & dlpack::flag_read_only) != 0)
-    throw Error(
+TensorView from_dlpack(const DLManagedTensorVersioned& tensor) try {
+  const dlpack::ManagedVersioned& managed = of_version_1(tensor);
+  if ((managed.flags & dlpack::flag_read_only) != 0)
+    throw InvalidOperand(
         "DLPack tensor: it is read only, expected a writable tensor. Copy it, or use it as an "
-        "input: from_dlpack(tensor, DLPackAccess::read).");
+        "input: from_dlpack_read_only(tensor).");
   return view_of(managed.array);
+} catch (...) {
+  rethrow_as_error();
+}
+
+ConstTensorView from_dlpack_read_only(const DLManagedTensorVersioned& tensor) try {
+  return view_of(of_version_1(tensor).array);
 } catch (...) {
   rethrow_as_error();
 }
@@ -184,12 +198,17 @@ DLPackOwner to_dlpack(const TensorView& view) try {
 }
 DLPackVersionedOwner to_dlpack_versioned(Tensor&& tensor) try {
   const TensorView view = tensor.view();
-  return lend_versioned(view, std::move(tensor), DLPackAccess::read_and_write);
+  return lend_versioned(view, std::move(tensor), 0);
 } catch (...) {
   rethrow_as_error();
 }
-DLPackVersionedOwner to_dlpack_versioned(const TensorView& view, DLPackAccess access) try {
-  return lend_versioned(view, Tensor(), access);
+DLPackVersionedOwner to_dlpack_versioned(const TensorView& view) try {
+  return lend_versioned(view, Tensor(), 0);
+} catch (...) {
+  rethrow_as_error();
+}
+DLPackVersionedOwner to_dlpack_read_only(const ConstTensorView& view) try {
+  return lend_versioned(view, Tensor(), dlpack::flag_read_only);
 } catch (...) {
   rethrow_as_error();
 }

@@ -59,6 +59,6 @@ static_assert(sizeof(void*) != 8 ||
                offsetof(ManagedVersioned, flags) == 24 && offsetof(ManagedVersioned, array) == 32));
 
 /// As a view has it, with these lists of sizes and strides.
-Array array_of(const TensorView& view, std::int64_t* shape, std::int64_t* strides);
+Array array_of(const ConstTensorView& view, std::int64_t* shape, std::int64_t* strides);
 
 }  // namespace convoy::dlpack

@@ -9,7 +9,8 @@
 namespace convoy {
 
 // Whoever writes a message cleans what came from outside; what was forgotten ends here.
-Error::Error(const std::string& message) : std::runtime_error(printable_lines(message)) {}
+Error::Error(const std::string& message, StatusCode code)
+    : std::runtime_error(printable_lines(message)), code_(code) {}
 Error::~Error() = default;
 
 Status::Status(StatusCode code, const std::string& message)
@@ -19,8 +20,20 @@ std::string_view to_text(StatusCode code) {
   switch (code) {
     case StatusCode::ok:
       return "ok";
+    case StatusCode::invalid_argument:
+      return "invalid_argument";
     case StatusCode::invalid_operand:
       return "invalid_operand";
+    case StatusCode::unsupported:
+      return "unsupported";
+    case StatusCode::no_device:
+      return "no_device";
+    case StatusCode::file_not_found:
+      return "file_not_found";
+    case StatusCode::file_error:
+      return "file_error";
+    case StatusCode::invalid_file:
+      return "invalid_file";
     case StatusCode::no_weights:
       return "no_weights";
     case StatusCode::no_workspace:
@@ -58,13 +71,11 @@ const NoMemory* const ready = make_ready();
   throw NoMemory("no memory");
 }
 
-Status caught(StatusCode of_error) {
+Status caught() {
   try {
     throw;
-  } catch (const NoMemory& error) {
-    return {StatusCode::out_of_memory, error.what()};
   } catch (const Error& error) {
-    return {of_error, error.what()};
+    return {error.code(), error.what()};
   } catch (const std::bad_alloc&) {
     return {StatusCode::out_of_memory, "out of memory"};
   } catch (const std::length_error&) {
@@ -88,9 +99,9 @@ void rethrow_as_error() {
   }
 }
 
-Status current_failure(StatusCode of_error) noexcept {
+Status current_failure() noexcept {
   try {
-    return caught(of_error);
+    return caught();
   } catch (...) {
     // The message did not fit in memory. This one fits into the string itself.
     return {StatusCode::out_of_memory, "out of memory"};

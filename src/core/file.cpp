@@ -15,6 +15,7 @@
 #include <filesystem>
 
 #include "convoy/error.hpp"
+#include "core/failure.hpp"
 #include "core/printable.hpp"
 
 namespace convoy {
@@ -29,7 +30,7 @@ const char* kind_of(mode_t mode) {
 }
 
 [[noreturn]] void refuse_to_read(const std::string& path, mode_t mode) {
-  throw Error(
+  throw FileError(
       fmt::format("{}: is {}, expected a regular file. {}", printable_path(path), kind_of(mode),
                   S_ISDIR(mode) ? "Name a file in it." : "Copy its content to a file first."));
 }
@@ -52,13 +53,15 @@ const char* kind_of(mode_t mode) {
   } else if (error == ELOOP) {
     advice = " It is a link that leads back to itself.";
   }
-  throw Error(fmt::format("{}: cannot be opened: {}.{}", printable_path(path), std::strerror(error),
-                          advice));
+  throw Error(
+      fmt::format("{}: cannot be opened: {}.{}", printable_path(path), std::strerror(error),
+                  advice),
+      error == ENOENT || error == ENOTDIR ? StatusCode::file_not_found : StatusCode::file_error);
 }
 
 [[noreturn]] void cannot_write(const std::string& path, const char* doing) {
   const int error = errno;
-  throw Error(
+  throw FileError(
       fmt::format("{}: {} failed: {}. Choose a folder that exists, is writable and has space.",
                   printable_path(path), doing, std::strerror(error)));
 }
@@ -69,11 +72,11 @@ std::string target_of(const std::string& path) {
   struct stat found {};
   const bool there = stat(path.c_str(), &found) == 0;
   if (there && S_ISDIR(found.st_mode))
-    throw Error(printable_path(path) +
-                ": is a folder, expected a file to write. Add a name to it.");
+    throw FileError(printable_path(path) +
+                    ": is a folder, expected a file to write. Add a name to it.");
   if (there && !S_ISREG(found.st_mode))
-    throw Error(fmt::format("{}: is {}, expected a file to write. Name a new one.",
-                            printable_path(path), kind_of(found.st_mode)));
+    throw FileError(fmt::format("{}: is {}, expected a file to write. Name a new one.",
+                                printable_path(path), kind_of(found.st_mode)));
   std::string target = path;
   struct stat last {};
   constexpr int most_links = 40;  // as the kernel follows
@@ -89,7 +92,7 @@ std::string target_of(const std::string& path) {
   // /proc/self/fd/3 may lead to a file that has no name any more.
   if (there && (lstat(target.c_str(), &last) != 0 || last.st_ino != found.st_ino ||
                 last.st_dev != found.st_dev))
-    throw Error(
+    throw FileError(
         printable_path(path) +
         ": is an open file without a name, expected the name of a file to write. Name one.");
   return target;
@@ -213,12 +216,13 @@ InputFile::InputFile(const std::string& path, std::size_t limit)
   if (!S_ISREG(info.st_mode)) refuse_to_read(path, info.st_mode);
   size_ = static_cast<std::size_t>(info.st_size);
   if (size_ > limit)
-    throw wrong(fmt::format("{} bytes, expected at most {}. Check that it is the right file.",
-                            size_, limit));
+    throw InvalidFile(
+        fmt::format("{}: {} bytes, expected at most {}. Check that it is the right file.",
+                    printable_path(path_), size_, limit));
 }
 
 Error InputFile::wrong(const std::string& what) const {
-  return Error(fmt::format("{}: {}", printable_path(path_), what));
+  return FileError(fmt::format("{}: {}", printable_path(path_), what));
 }
 
 void InputFile::read(std::size_t at, std::span<unsigned char> to) const {

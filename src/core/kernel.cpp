@@ -1,6 +1,7 @@
 #include "core/kernel.hpp"
 
 #include "convoy/error.hpp"
+#include "core/failure.hpp"
 
 namespace convoy {
 namespace {
@@ -23,14 +24,14 @@ Strides dense_y(const Stage& stage, Index n) {
 }
 
 std::vector<float> Prepared::laid_out(std::size_t, const float*) const {
-  throw Error(
+  throw Unsupported(
       "laid_out: the packed weights of this kernel have no blocks, expected a kernel with blocks.");
 }
 std::string Prepared::why_no_trace() const {
   return "it takes no time stamps";
 }
 RunTrace Prepared::trace(std::span<const RunArgs, 2>, const std::function<void()>&) const {
-  throw Error("trace: " + why_no_trace() + ".");
+  throw Unsupported("trace: " + why_no_trace() + ".");
 }
 
 }  // namespace convoy

@@ -1,6 +1,7 @@
 // The seam to the GPU code in a build without any.
 #include <fmt/core.h>
 
+#include "core/failure.hpp"
 #include "core/gpu.hpp"
 
 namespace convoy::gpu {
@@ -11,7 +12,7 @@ constexpr const char* why =
     "configure with -DCONVOY_CUDA=ON (cmake --preset cuda)";
 
 [[noreturn]] void refuse(Device device) {
-  throw Error(fmt::format("device {}: {}, or use cpu.", to_text(device), why));
+  throw NoDevice(fmt::format("device {}: {}, or use cpu.", to_text(device), why));
 }
 
 }  // namespace

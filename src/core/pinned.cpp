@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "core/failure.hpp"
 #include "core/gpu_async.hpp"
 #include "core/size.hpp"
 
@@ -20,7 +21,8 @@ PinnedTensor::PinnedTensor(DType dtype, const std::vector<Index>& shape, Device 
   view_ = TensorView(nullptr, dtype, shape);
   const Size bytes = Size(view_.elements()) * static_cast<Index>(size_of(dtype));
   if (!bytes.fits())
-    throw Error("a page-locked tensor of more than 2^60 bytes, expected fewer. Use a smaller n.");
+    throw InvalidOperand(
+        "a page-locked tensor of more than 2^60 bytes, expected fewer. Use a smaller n.");
   pinned_.reset(gpu::allocate_pinned(
       with, static_cast<std::size_t>(bytes.value()),
       fmt::format("a tensor of {} {} values", view_.elements(), to_text(dtype))));

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "convoy/error.hpp"
+#include "core/failure.hpp"
 #include "core/file.hpp"
 #include "core/printable.hpp"
 
@@ -23,11 +24,12 @@ std::vector<T> read_list(const std::string& path, Parse&& parse) {
     try {
       all.push_back(parse(text));
     } catch (const Error& error) {
-      throw Error(fmt::format("{}:{}: {}", printable_path(path), number, error.what()));
+      throw InvalidFile(fmt::format("{}:{}: {}", printable_path(path), number, error.what()));
     }
   }
   if (all.empty())
-    throw Error(fmt::format("{}: found no stage, expected one per line", printable_path(path)));
+    throw InvalidFile(
+        fmt::format("{}: found no stage, expected one per line", printable_path(path)));
   return all;
 }
 

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "core/dtype.hpp"
@@ -49,26 +50,22 @@ Size factor(Index size) {
   return size == 0 ? 1 : size;
 }
 
-bool rank_fits(const TensorView& view) {
+bool rank_fits(const TensorDescriptor& view) {
   return view.rank >= 0 && view.rank <= static_cast<int>(view.shape.size());
 }
 
 Error too_large(const std::vector<Index>& shape) {
-  return Error(fmt::format(
+  return InvalidOperand(fmt::format(
       "a tensor of [{}]: sizes must not be negative and their product must fit in memory",
       fmt::join(shape, ",")));
 }
 
 }  // namespace
 
-TensorView::TensorView(void* data_, DType dtype_, std::initializer_list<Index> shape_,
-                       Device device_)
-    : TensorView(data_, dtype_, std::vector<Index>(shape_), device_) {}
-
-TensorView::TensorView(void* data_, DType dtype_, const std::vector<Index>& shape_, Device device_)
-    : data(data_), dtype(dtype_), rank(static_cast<int>(shape_.size())), device(device_) {
+TensorDescriptor::TensorDescriptor(DType dtype_, const std::vector<Index>& shape_, Device device_)
+    : dtype(dtype_), rank(static_cast<int>(shape_.size())), device(device_) {
   if (shape_.size() > shape.size())
-    throw Error(
+    throw InvalidOperand(
         fmt::format("a tensor of {} axes, expected at most {}", shape_.size(), shape.size()));
   Size next = 1;
   for (std::size_t axis = shape_.size(); axis-- > 0;) {
@@ -79,14 +76,14 @@ TensorView::TensorView(void* data_, DType dtype_, const std::vector<Index>& shap
   }
 }
 
-Index TensorView::elements() const {
+Index TensorDescriptor::elements() const {
   if (!rank_fits(*this)) return 0;
   Size count = 1;
   for (std::size_t axis = 0; axis < static_cast<std::size_t>(rank); ++axis) count *= shape[axis];
   return count.value();
 }
 
-bool TensorView::contiguous() const {
+bool TensorDescriptor::contiguous() const {
   if (!rank_fits(*this)) return false;
   if (std::find(shape.begin(), shape.begin() + rank, 0) != shape.begin() + rank) return true;
   Size next = 1;
@@ -98,24 +95,51 @@ bool TensorView::contiguous() const {
   return true;
 }
 
-TensorView TensorView::channels(Index first, Index count) const {
-  if (!rank_fits(*this) || rank < 1 || first < 0 || count < 1 || first > shape[rank - 1] ||
-      count > shape[rank - 1] - first)
-    throw Error(fmt::format(
+ConstTensorView::ConstTensorView(const void* data_, DType dtype_,
+                                 std::initializer_list<Index> shape_, Device device_)
+    : TensorDescriptor(dtype_, shape_, device_), data(data_) {}
+ConstTensorView::ConstTensorView(const void* data_, DType dtype_, const std::vector<Index>& shape_,
+                                 Device device_)
+    : TensorDescriptor(dtype_, shape_, device_), data(data_) {}
+TensorView::TensorView(void* data_, DType dtype_, std::initializer_list<Index> shape_,
+                       Device device_)
+    : TensorDescriptor(dtype_, shape_, device_), data(data_) {}
+TensorView::TensorView(void* data_, DType dtype_, const std::vector<Index>& shape_, Device device_)
+    : TensorDescriptor(dtype_, shape_, device_), data(data_) {}
+
+namespace {
+
+/// The slice of a view of either kind.
+template <class View>
+View channels_of(const View& view, Index first, Index count) {
+  const auto last = static_cast<std::size_t>(view.rank - 1);
+  if (!rank_fits(view) || view.rank < 1 || first < 0 || count < 1 || first > view.shape[last] ||
+      count > view.shape[last] - first)
+    throw InvalidOperand(fmt::format(
         "{} channels from {} on of {}: out of range, expected channels inside the tensor", count,
-        first, describe(*this)));
-  if (stride[rank - 1] < 0 || !(Size(first) * stride[rank - 1]).fits())
-    throw Error(fmt::format("channels of {}: expected strides of at least 0 that fit in memory",
-                            describe(*this)));
-  TensorView slice = *this;
-  if (data)
-    slice.data = static_cast<char*>(data) +
-                 static_cast<std::size_t>(first * stride[rank - 1]) * size_of(dtype);
-  slice.shape[rank - 1] = count;
+        first, describe(view)));
+  if (view.stride[last] < 0 || !(Size(first) * view.stride[last]).fits())
+    throw InvalidOperand(fmt::format(
+        "channels of {}: expected strides of at least 0 that fit in memory", describe(view)));
+  View slice = view;
+  using Byte = std::conditional_t<std::is_same_v<View, TensorView>, char, const char>;
+  if (view.data)
+    slice.data = static_cast<Byte*>(view.data) +
+                 static_cast<std::size_t>(first * view.stride[last]) * size_of(view.dtype);
+  slice.shape[last] = count;
   return slice;
 }
 
-std::string describe(const TensorView& view) {
+}  // namespace
+
+ConstTensorView ConstTensorView::channels(Index first, Index count) const {
+  return channels_of(*this, first, count);
+}
+TensorView TensorView::channels(Index first, Index count) const {
+  return channels_of(*this, first, count);
+}
+
+std::string describe(const ConstTensorView& view) {
   if (!rank_fits(view))
     return fmt::format("a view of rank {} (expected 0 to {})", view.rank, view.shape.size());
   const auto axes = [&](const std::array<Index, 5>& numbers) {
@@ -138,8 +162,8 @@ void Tensor::Free::operator()(void* p) const {
 
 Tensor::Tensor(DType dtype, const std::vector<Index>& shape, Device device) try {
   if (!facts_of(dtype).known)
-    throw Error(fmt::format("a tensor of type {}: expected f32, f16, bf16, u8 or i32",
-                            static_cast<int>(dtype)));
+    throw InvalidOperand(fmt::format("a tensor of type {}: expected f32, f16, bf16, u8 or i32",
+                                     static_cast<int>(dtype)));
   if (device.kind != DeviceKind::cuda && !(device == Device{}))
     throw Error(
         fmt::format("a tensor on {}: expected cpu, cuda or cuda:<number>", to_text(device)));
@@ -188,7 +212,7 @@ namespace {
 struct Rows {
   Index count = 1, row = 1, pitch = 1;
 };
-bool rows_of(const TensorView& view, Rows& rows) {
+bool rows_of(const TensorDescriptor& view, Rows& rows) {
   if (!Size(view.elements()).fits()) return false;
   if (view.contiguous()) {
     rows.row = rows.pitch = view.elements();
@@ -213,22 +237,23 @@ bool rows_of(const TensorView& view, Rows& rows) {
 
 }  // namespace
 
-void copy_tensor(const TensorView& from, const TensorView& to, Stream stream) try {
+void copy_tensor(const ConstTensorView& from, const TensorView& to, Stream stream) try {
   const bool same =
       from.dtype == to.dtype && from.rank == to.rank && rank_fits(from) &&
       facts_of(from.dtype).known &&
       std::equal(from.shape.begin(), from.shape.begin() + from.rank, to.shape.begin());
   if (!same)
-    throw Error(fmt::format("copy_tensor: from {} to {}, expected the same type and shape",
-                            describe(from), describe(to)));
+    throw InvalidOperand(fmt::format("copy_tensor: from {} to {}, expected the same type and shape",
+                                     describe(from), describe(to)));
   if (from.elements() == 0) return;
   Rows source, target;
-  for (const auto& [view, rows] : {std::pair{&from, &source}, std::pair{&to, &target}}) {
-    if (!view->data || !rows_of(*view, *rows))
-      throw Error(
+  const auto take = [](const ConstTensorView& view, Rows& rows) {
+    if (!view || !rows_of(view, rows))
+      throw InvalidOperand(
           fmt::format("copy_tensor: {}, expected a contiguous tensor or a slice of its channels",
-                      describe(*view)));
-  }
+                      describe(view)));
+  };
+  take(from, source), take(to, target);
   // One side may be contiguous where the other is a slice: cut both into the slice's rows.
   const Index row = std::min(source.row, target.row);
   for (Rows* rows : {&source, &target})

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "core/failure.hpp"
 #include "cuda/error.hpp"
 
 namespace convoy::cuda {
@@ -112,8 +113,8 @@ DeviceFacts facts_of(int index) {
   if (index >= 0 && index < static_cast<int>(found.devices.size()))
     return found.devices[static_cast<std::size_t>(index)];
   if (found.devices.empty())
-    throw Error(fmt::format("device cuda:{}: {}; or use cpu.", index, found.why_none));
-  throw Error(fmt::format(
+    throw NoDevice(fmt::format("device cuda:{}: {}; or use cpu.", index, found.why_none));
+  throw NoDevice(fmt::format(
       "device cuda:{}: there {} on this machine, numbered from 0. Use one of them.", index,
       found.devices.size() == 1 ? std::string("is 1 GPU")
                                 : fmt::format("are {} GPUs", found.devices.size())));

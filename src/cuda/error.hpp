@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "convoy/error.hpp"
+#include "core/failure.hpp"
 
 namespace convoy::cuda {
 
@@ -15,12 +15,14 @@ inline std::string describe(cudaError_t error, const std::string& doing) {
   return doing + ": " + cudaGetErrorString(error) + " (" + cudaGetErrorName(error) + ")";
 }
 
-/// Throws Error with the description. `doing` names the stage and the kernel where there are any.
+/// Throws NoMemory or DeviceError with the description. `doing` names the stage and the kernel if
+/// there are any.
 /// The error is taken off CUDA's per-thread record, so that a later call is not blamed for it.
 inline void check(cudaError_t error, const std::string& doing) {
   if (error == cudaSuccess) return;
   static_cast<void>(cudaGetLastError());
-  throw Error(describe(error, doing));
+  if (error == cudaErrorMemoryAllocation) throw NoMemory(describe(error, doing));
+  throw DeviceError(describe(error, doing));
 }
 
 /// What a launch says of its error, as a status; empty: it had none.

@@ -40,7 +40,7 @@ Survey survey() {
 Machine machine(int index) {
   const cuda::DeviceFacts facts = cuda::facts_of(index);
   if (10 * facts.major + facts.minor < 75)
-    throw Error(
+    throw NoDevice(
         fmt::format("device cuda:{}: {} has compute capability {}.{}, Convoy needs 7.5. Use cpu.",
                     index, facts.name, facts.major, facts.minor));
   return cuda::machine_of(facts, cuda::driver_version());

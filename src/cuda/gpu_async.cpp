@@ -31,7 +31,7 @@ void* allocate_pinned(Device device, std::size_t bytes, const std::string& what)
       cudaHostAlloc(&memory, bytes > 0 ? bytes : 1, cudaHostAllocPortable | cudaHostAllocMapped);
   if (error == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());
-    throw Error(fmt::format(
+    throw NoMemory(fmt::format(
         "no page-locked memory on the host for {}: it takes {} bytes, which must be free and "
         "within the limit of locked memory. Use a smaller n, or ordinary memory.",
         what, bytes));
@@ -59,7 +59,7 @@ Device device_of(const void* memory) {
   cudaPointerAttributes found{};
   cuda::check(cudaPointerGetAttributes(&found, memory), "asking which GPU memory is on");
   if (found.type != cudaMemoryTypeDevice && found.type != cudaMemoryTypeManaged)
-    throw Error(
+    throw InvalidOperand(
         fmt::format("its address {} is in memory that is on no GPU, expected memory that CUDA "
                     "allocated there. Copy it to the GPU first.",
                     memory));

@@ -61,7 +61,7 @@ DeviceMemory::DeviceMemory(int device, std::size_t bytes, const std::string& wha
     static_cast<void>(cudaGetLastError());
     std::size_t free = 0, total = 0;
     static_cast<void>(cudaMemGetInfo(&free, &total));
-    throw Error(
+    throw NoMemory(
         fmt::format("no memory on cuda:{0} for {1}: it takes {2} bytes, but {4} of the GPU's {3} "
                     "bytes are free. Use a smaller n, or free memory that is not needed.",
                     device, what, bytes, total, free));

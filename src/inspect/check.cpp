@@ -55,7 +55,7 @@ Chosen chosen(const Operators& operators, const std::vector<std::string>& names)
 /// One network, its images, and the plans of the operators that Convoy runs.
 class Check {
  public:
-  Check(const Operators& operators, const TensorView& images, const CheckOptions& options)
+  Check(const Operators& operators, const ConstTensorView& images, const CheckOptions& options)
       : operators_(operators),
         options_(options),
         checked_(chosen(operators, options.checked)),
@@ -89,7 +89,7 @@ class Check {
   void add(const Operator& op, std::size_t first, bool checked, bool timed,
            std::unique_ptr<Planned>& plan) {
     Tensor joined;
-    const TensorView x = input_of(op, report_.reference, images_, joined);
+    const ConstTensorView x = input_of(op, report_.reference, images_, joined);
     plan = std::make_unique<Planned>(op, operators_.steps(), n_, options_.plan);
     CheckedOperator one;
     one.op = &op;
@@ -135,7 +135,7 @@ class Check {
       }
       for (std::size_t i = operators_.first_of(b); i <= block.gives; ++i) {
         const Operator& op = operators_.all[i];
-        const TensorView x = input_of(op, outputs, images_, joined);
+        const ConstTensorView x = input_of(op, outputs, images_, joined);
         outputs[i] =
             checked_.all[i] ? plans_[i]->run(x) : reference_.run(op, operators_.steps(), n_, x);
       }
@@ -216,7 +216,7 @@ bool CheckReport::passed() const {
                      [](const CheckedOperator& one) { return one.result.off == 0; });
 }
 
-CheckReport check(const Operators& operators, const TensorView& images,
+CheckReport check(const Operators& operators, const ConstTensorView& images,
                   const CheckOptions& options) {
   return Check(operators, images, options).run();
 }

@@ -53,7 +53,7 @@ struct CheckReport {
 };
 
 /// Throws Error for a name that the network does not have, and where a plan cannot be made or run.
-CheckReport check(const Operators& operators, const TensorView& images,
+CheckReport check(const Operators& operators, const ConstTensorView& images,
                   const CheckOptions& options);
 
 /// Throws Error for such a name alone: before long work.

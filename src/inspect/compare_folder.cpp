@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "core/failure.hpp"
 #include "core/file.hpp"
 #include "core/printable.hpp"
 
@@ -23,8 +24,9 @@ std::string describe(const DumpedOperator& op) {
 
 void expect_same(const DumpIndex& ours, const DumpIndex& reference, const std::string& folder) {
   const auto wrong = [&](const std::string& what) {
-    return Error(fmt::format("{}: {}. Write both sides again, for the same network and image.",
-                             printable_path(folder), what));
+    return InvalidFile(
+        fmt::format("{}: {}. Write both sides again, for the same network and image.",
+                    printable_path(folder), what));
   };
   if (ours.image != reference.image)
     throw wrong(fmt::format("the dump is of image {}, but the reference is of image {}", ours.image,
@@ -70,7 +72,7 @@ ComparedOperator compare_operator(const std::string& folder, const DumpedOperato
 }
 
 Error missing(const std::string& folder, Side side) {
-  return Error(
+  return FileNotFound(
       fmt::format("{}: found one side only, expected {} too. `convoy dump MODEL {}{}` writes it.",
                   printable_path(folder), index_name(side), printable_path(folder),
                   side == Side::reference ? " --reference" : ""));
@@ -82,8 +84,8 @@ std::vector<ComparedOperator> compare_folder(const std::string& folder, const To
                                              std::size_t most_worst) {
   std::error_code none;
   if (!std::filesystem::is_directory(folder, none))
-    throw Error(printable_path(folder) +
-                ": expected a folder of dumps. `convoy dump MODEL FOLDER` writes one.");
+    throw FileNotFound(printable_path(folder) +
+                       ": expected a folder of dumps. `convoy dump MODEL FOLDER` writes one.");
   if (!file_there(folder + "/" + index_name(Side::convoy))) throw missing(folder, Side::convoy);
   DumpIndex index = read_index(folder + "/" + index_name(Side::convoy));
   if (const std::string path = folder + "/" + index_name(Side::reference); file_there(path)) {

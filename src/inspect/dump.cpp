@@ -34,7 +34,7 @@ std::vector<Output> around(const Operators& operators, std::vector<Tensor> layer
         continue;
       }
       Tensor joined;
-      const TensorView x = input_of(op, outputs, images, joined);
+      const ConstTensorView x = input_of(op, outputs, images, joined);
       outputs[i] = Planned(op, operators.steps(), 1, plan).run(x);
     }
   }
@@ -43,7 +43,7 @@ std::vector<Output> around(const Operators& operators, std::vector<Tensor> layer
 
 }  // namespace
 
-Index dump_network(const DumpJob& job, network::Model model, const TensorView& image) {
+Index dump_network(const DumpJob& job, network::Model model, const ConstTensorView& image) {
   const Network network(job.model, job.options);
   const Operators operators = operators_of(std::move(model));
   Threads threads(network.threads());
@@ -59,7 +59,7 @@ Index dump_network(const DumpJob& job, network::Model model, const TensorView& i
   return write(job, Side::convoy, operators, outputs, shaped);
 }
 
-Index dump_reference(const DumpJob& job, network::Model model, const TensorView& image) {
+Index dump_reference(const DumpJob& job, network::Model model, const ConstTensorView& image) {
   const Operators operators = operators_of(std::move(model));
   Threads threads(job.options.threads > 0 ? job.options.threads : default_threads());
   const Tensor x = first_input(operators.text, image, threads);

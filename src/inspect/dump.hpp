@@ -20,10 +20,10 @@ struct DumpJob {
 /// network computed. What lies inside a layer never reaches memory there; it is computed by a plan
 /// an operator, on what the network's layer read. `model` is the folder's. Returns the number of
 /// operators. Throws Error.
-Index dump_network(const DumpJob& job, network::Model model, const TensorView& image);
+Index dump_network(const DumpJob& job, network::Model model, const ConstTensorView& image);
 
 /// Writes dbg_<operator>_ref.bin, and membranes, by the oracle, each operator on what the oracle
 /// gave before.
-Index dump_reference(const DumpJob& job, network::Model model, const TensorView& image);
+Index dump_reference(const DumpJob& job, network::Model model, const ConstTensorView& image);
 
 }  // namespace convoy::inspect

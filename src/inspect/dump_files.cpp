@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/failure.hpp"
 #include "core/file.hpp"
 #include "core/json.hpp"
 #include "core/printable.hpp"
@@ -37,7 +38,7 @@ class Fields {
     return field(name, &Json::is_array, "a list");
   }
   Error wrong(const std::string& what) const {
-    return Error(fmt::format("{}: {}. Write it again with `convoy dump`.", place_, what));
+    return InvalidFile(fmt::format("{}: {}. Write it again with `convoy dump`.", place_, what));
   }
 
  private:
@@ -106,7 +107,7 @@ DumpedOperator operator_of(const nlohmann::json& json, const std::string& name) 
     }
     if (fields.has("stage") || !op.spikes_of.empty()) op.stage = parse_stage(fields.text("stage"));
   } catch (const Error& error) {
-    throw Error(fmt::format("{}: {}", name, error.what()));
+    throw InvalidFile(fmt::format("{}: {}", name, error.what()));
   }
   if (!op.spikes_of.empty()) check_stage(op, fields);
   return op;
@@ -168,10 +169,11 @@ void make_folder(const std::string& folder) {
   std::error_code none;
   if (std::filesystem::is_directory(folder, none)) return;
   if (std::filesystem::exists(folder, none))
-    throw Error(printable_path(folder) +
-                ": is a file, expected a folder for the dumps. Name another.");
-  throw Error(fmt::format("{}: the folder cannot be made: {}. Name a folder that you may write to.",
-                          printable_path(folder), failure.message()));
+    throw FileError(printable_path(folder) +
+                    ": is a file, expected a folder for the dumps. Name another.");
+  throw FileError(
+      fmt::format("{}: the folder cannot be made: {}. Name a folder that you may write to.",
+                  printable_path(folder), failure.message()));
 }
 
 void expect_different_files(const std::vector<DumpedOperator>& operators) {
@@ -207,7 +209,7 @@ std::vector<float> read_values(const std::string& path, Index count) {
   const InputFile file(path);
   const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
   if (file.size() != bytes)
-    throw Error(
+    throw InvalidFile(
         fmt::format("{}: {} bytes, expected {} ({} values of float32, by the index). "
                     "Is it the dump of another network, or was it cut short?",
                     printable_path(path), file.size(), bytes, count));
@@ -252,7 +254,7 @@ DumpIndex parse_index(std::string_view text, const std::string& name) {
   try {
     expect_different_files(index.operators);
   } catch (const Error& error) {
-    throw Error(fmt::format("{}: {}", file, error.what()));
+    throw InvalidFile(fmt::format("{}: {}", file, error.what()));
   }
   return index;
 }

@@ -19,12 +19,12 @@ struct Output {
 };
 
 /// What the first operators read: images [N,H,W,C] as x', f32.
-Tensor first_input(const NetworkText& text, const TensorView& images, Threads& threads);
+Tensor first_input(const NetworkText& text, const ConstTensorView& images, Threads& threads);
 
 /// What the operator reads of `outputs` (of all operators so far), or `images` where it reads them.
 /// Several are put side by side in `joined`.
-TensorView input_of(const Operator& op, const std::vector<Output>& outputs, const Tensor& images,
-                    Tensor& joined);
+ConstTensorView input_of(const Operator& op, const std::vector<Output>& outputs,
+                         const Tensor& images, Tensor& joined);
 
 /// What Convoy's values are compared with.
 class Reference {
@@ -33,7 +33,7 @@ class Reference {
   /// For people.
   virtual std::string name() const = 0;
   /// The operator's values for x. Throws Error.
-  virtual Output run(const Operator& op, Index steps, Index n, const TensorView& x) = 0;
+  virtual Output run(const Operator& op, Index steps, Index n, const ConstTensorView& x) = 0;
 };
 
 /// The oracle, exact sums. `run` throws Error where the stage has too many images.
@@ -41,7 +41,7 @@ class OracleReference final : public Reference {
  public:
   explicit OracleReference(Threads& threads) : threads_(threads) {}
   std::string name() const override { return "the oracle"; }
-  Output run(const Operator& op, Index steps, Index n, const TensorView& x) override;
+  Output run(const Operator& op, Index steps, Index n, const ConstTensorView& x) override;
 
  private:
   Threads& threads_;
@@ -57,13 +57,13 @@ class Planned {
   /// Throws Error where no kernel fits.
   Planned(const Operator& op, Index steps, Index n, const PlanOptions& options);
   /// The values for x, on the host. Throws Error where the device fails.
-  Output run(const TensorView& x);
+  Output run(const ConstTensorView& x);
   /// Median seconds of a run on what the last one read.
-  double time() const;
+  double time();
   std::string kernel() const { return plan_.kernel(); }
 
  private:
-  Operands operands() const;
+  Operands operands();
 
   Plan plan_;
   std::vector<Index> shape_;

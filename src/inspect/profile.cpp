@@ -24,7 +24,7 @@ struct ProfiledRun {
 };
 
 // The first run warms caches and threads.
-ProfiledRun median_run(const Network& network, const TensorView& images) {
+ProfiledRun median_run(const Network& network, const ConstTensorView& images) {
   std::vector<ProfiledRun> runs;
   const auto begin = std::chrono::steady_clock::now();
   const auto elapsed = [&] {
@@ -78,7 +78,7 @@ void set_floor(LayerProfile& layer, const Machine& machine) {
 
 }  // namespace
 
-NetworkProfile profile(const Network& network, const TensorView& images,
+NetworkProfile profile(const Network& network, const ConstTensorView& images,
                        const NetworkOptions& options) {
   PlanOptions plan;
   plan.device = options.device;

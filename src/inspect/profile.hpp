@@ -40,7 +40,7 @@ struct NetworkProfile {
 /// Runs the images a few times and keeps the run whose time is the median. `options` are those that
 /// the network was made with; images as `Network::run` takes them, at least one. Throws Error as
 /// `Network::run` gives statuses.
-NetworkProfile profile(const Network& network, const TensorView& images,
+NetworkProfile profile(const Network& network, const ConstTensorView& images,
                        const NetworkOptions& options);
 
 /// A time line for chrome://tracing and Perfetto: a track of what each kernel took and when, and

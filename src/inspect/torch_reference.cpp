@@ -77,7 +77,7 @@ Tensor TorchReference::read(const char* file, const std::vector<Index>& shape) c
   return tensor;
 }
 
-Output TorchReference::run(const Operator& op, Index steps, Index n, const TensorView& x) {
+Output TorchReference::run(const Operator& op, Index steps, Index n, const ConstTensorView& x) {
   const std::vector<Index> shape = output_shape(op, steps, n);
   const bool neuron = op.kind == OperatorKind::neuron;
   const Index values = n * op.stage.h * op.stage.w * op.stage.c;

@@ -19,7 +19,7 @@ class TorchReference final : public Reference {
   TorchReference& operator=(const TorchReference&) = delete;
 
   std::string name() const override { return name_; }
-  Output run(const Operator& op, Index steps, Index n, const TensorView& x) override;
+  Output run(const Operator& op, Index steps, Index n, const ConstTensorView& x) override;
 
  private:
   /// The answer, without an error in it.

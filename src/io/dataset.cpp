@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "convoy/error.hpp"
+#include "core/failure.hpp"
 #include "core/file.hpp"
 #include "core/printable.hpp"
 
@@ -37,12 +38,13 @@ std::string find_data(const std::string& file, const std::string& folder) {
     }
   }
   if (!folder.empty())
-    throw Error(file + "[.gz] not found in " + printable_path(folder) +
-                ". Is it the folder of the test set?");
-  throw Error(file + "[.gz] not found in: CONVOY_DATA " +
-              (variable.empty() ? "(not set)" : printable_path(variable)) + ", " +
-              (user.empty() ? "the XDG data folder (no HOME)" : printable_path(user)) + ", " +
-              debian + ". Install Debian's dataset-fashion-mnist or name a folder with --data.");
+    throw FileNotFound(file + "[.gz] not found in " + printable_path(folder) +
+                       ". Is it the folder of the test set?");
+  throw FileNotFound(file + "[.gz] not found in: CONVOY_DATA " +
+                     (variable.empty() ? "(not set)" : printable_path(variable)) + ", " +
+                     (user.empty() ? "the XDG data folder (no HOME)" : printable_path(user)) +
+                     ", " + debian +
+                     ". Install Debian's dataset-fashion-mnist or name a folder with --data.");
 }
 
 }  // namespace convoy::io

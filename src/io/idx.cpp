@@ -7,6 +7,7 @@
 #include <array>
 
 #include "convoy/error.hpp"
+#include "core/failure.hpp"
 #include "core/file.hpp"
 #include "core/printable.hpp"
 
@@ -24,12 +25,12 @@ class Source {
         name_(name),
         gzip_(bytes.size() >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b) {
     if (bytes.empty())
-      throw Error(name + ": empty, expected an IDX file. Was the download cut short?");
+      throw InvalidFile(name + ": empty, expected an IDX file. Was the download cut short?");
     if (!gzip_) return;
     stream_.next_in = const_cast<Bytef*>(bytes.data());
     stream_.avail_in = static_cast<uInt>(std::min<std::size_t>(bytes.size(), UINT32_MAX));
     if (inflateInit2(&stream_, 15 + 16) != Z_OK)
-      throw Error(name + ": zlib could not be started. Free some memory.");
+      throw NoMemory(name + ": zlib could not be started. Free some memory.");
   }
   ~Source() {
     if (gzip_) inflateEnd(&stream_);
@@ -66,10 +67,10 @@ class Source {
         ended_ = !more || inflateReset(&stream_) != Z_OK;
       } else if (result == Z_BUF_ERROR ||
                  (result == Z_OK && stream_.avail_in == 0 && stream_.avail_out)) {
-        throw Error(name_ + ": the gzip data ends early. Was the download cut short?");
+        throw InvalidFile(name_ + ": the gzip data ends early. Was the download cut short?");
       } else if (result != Z_OK) {
-        throw Error(fmt::format("{}: broken gzip data ({}). Fetch the file again.", name_,
-                                stream_.msg ? stream_.msg : "damaged"));
+        throw InvalidFile(fmt::format("{}: broken gzip data ({}). Fetch the file again.", name_,
+                                      stream_.msg ? stream_.msg : "damaged"));
       }
     }
     return done;
@@ -80,11 +81,11 @@ class Source {
   void expect_end(std::uint64_t total) {
     unsigned char one = 0;
     if (take({&one, 1}) != 0)
-      throw Error(
+      throw InvalidFile(
           fmt::format("{}: found more bytes than the {} of its header. Is it one whole IDX file?",
                       name_, total));
     if (gzip_ && stream_.avail_in != 0)
-      throw Error(
+      throw InvalidFile(
           name_ +
           ": found bytes after the end of the gzip data, expected none. Is it one whole file?");
   }
@@ -105,7 +106,7 @@ std::uint32_t big_endian(const unsigned char* at) {
 std::uint32_t read_number(Source& source, const std::string& name, const char* what) {
   std::array<unsigned char, 4> bytes{};
   if (source.take(bytes) != 4)
-    throw Error(fmt::format("{}: ends before its {}. Was the file cut short?", name, what));
+    throw InvalidFile(fmt::format("{}: ends before its {}. Was the file cut short?", name, what));
   return big_endian(bytes.data());
 }
 
@@ -117,18 +118,18 @@ std::vector<std::uint8_t> read_body(Source& source, const std::string& name,
   for (const std::uint32_t size : sizes) {
     text += (text.empty() ? "" : " x ") + std::to_string(size);
     if (size == 0)
-      throw Error(fmt::format(
+      throw InvalidFile(fmt::format(
           "{}: found a size of 0 in its header ({}), expected 1 or more. Use another file.", name,
           text));
     if (total > (std::uint64_t{1} << 40) / size)
-      throw Error(
+      throw InvalidFile(
           fmt::format("{}: its header gives more than {} bytes, expected fewer. The file is "
                       "damaged: fetch it again.",
                       name, text));
     total *= size;
   }
   if (total > source.most_left())
-    throw Error(
+    throw InvalidFile(
         fmt::format("{}: its header gives {} = {} bytes, but the file can hold at most {}. "
                     "Was the file cut short?",
                     name, text, total, source.most_left()));
@@ -142,7 +143,7 @@ std::vector<std::uint8_t> read_body(Source& source, const std::string& name,
     got += source.take(std::span(data).subspan(got));
   }
   if (got != total)
-    throw Error(
+    throw InvalidFile(
         fmt::format("{}: {} bytes after the header, expected {} = {}. Was the file cut short?",
                     name, got, text, total));
   source.expect_end(total);
@@ -155,7 +156,7 @@ Images parse_images(std::span<const unsigned char> bytes, const std::string& nam
   Source source(bytes, name);
   const std::uint32_t magic = read_number(source, name, "magic number");
   if (magic != 0x803 && magic != 0x804)
-    throw Error(fmt::format(
+    throw InvalidFile(fmt::format(
         "{}: magic number 0x{:08x}, expected 0x00000803 (u8 images N,H,W) or "
         "0x00000804 (N,H,W,C){}",
         name, magic,
@@ -177,7 +178,7 @@ std::vector<std::uint8_t> parse_labels(std::span<const unsigned char> bytes,
   Source source(bytes, name);
   const std::uint32_t magic = read_number(source, name, "magic number");
   if (magic != 0x801)
-    throw Error(
+    throw InvalidFile(
         fmt::format("{}: magic number 0x{:08x}, expected 0x00000801 (u8 labels){}", name, magic,
                     magic == 0x803 || magic == 0x804 ? ". These are images: give the labels."
                                                      : ". Is it an IDX file?"));

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <limits>
 
+#include "core/failure.hpp"
 #include "core/file.hpp"
 #include "core/printable.hpp"
 
@@ -55,7 +56,7 @@ class Header {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(
+    throw InvalidFile(
         fmt::format("{}: its header has {}, expected a file made by numpy.save", name_, what));
   }
   void once(bool& given, std::string_view key) const {
@@ -100,7 +101,7 @@ class Header {
       if (!comma || failure != std::errc() || size < 0)
         fail("a size in its shape that is not a number");
       if (shape.size() == 5)
-        throw Error(fmt::format(
+        throw InvalidFile(fmt::format(
             "{}: more than 5 axes, expected at most 5. Reshape it before saving.", name_));
       shape.push_back(size);
       rest_.remove_prefix(static_cast<std::size_t>(stop - rest_.data()));
@@ -122,7 +123,8 @@ void convert(std::string_view data, Tensor& tensor, std::string_view name) {
     std::memcpy(&value, data.data() + i * sizeof value, sizeof value);
     if constexpr (std::numeric_limits<To>::is_integer)
       if (value < std::numeric_limits<To>::min() || value > std::numeric_limits<To>::max())
-        throw Error(fmt::format("{}: element {} is {}, expected a 32-bit integer", name, i, value));
+        throw InvalidFile(
+            fmt::format("{}: element {} is {}, expected a 32-bit integer", name, i, value));
     tensor.data<To>()[i] = static_cast<To>(value);
   }
 }
@@ -131,14 +133,14 @@ void convert(std::string_view data, Tensor& tensor, std::string_view name) {
 
 Tensor parse_npy(std::string_view bytes, std::string_view name) {
   if (bytes.size() < 12 || bytes.substr(0, magic.size()) != magic)
-    throw Error(fmt::format(
+    throw InvalidFile(fmt::format(
         "{}: not an .npy file (it does not begin with \\x93NUMPY). Save it with numpy.save.",
         name));
   const auto byte = [&](std::size_t i) {
     return static_cast<std::size_t>(static_cast<unsigned char>(bytes[i]));
   };
   if (byte(6) < 1 || byte(6) > 3 || byte(7) != 0)
-    throw Error(
+    throw InvalidFile(
         fmt::format("{}: .npy version {}.{}, expected 1.0, 2.0 or 3.0. Save it with numpy.save.",
                     name, byte(6), byte(7)));
   const bool long_header = byte(6) >= 2;
@@ -146,20 +148,20 @@ Tensor parse_npy(std::string_view bytes, std::string_view name) {
   if (long_header) length |= byte(10) << 16 | byte(11) << 24;
   const std::size_t start = long_header ? 12 : 10;
   if (length > bytes.size() - start)
-    throw Error(fmt::format(
+    throw InvalidFile(fmt::format(
         "{}: its header of {} bytes ends after the file. Was the file cut short?", name, length));
   const Header header(bytes.substr(start, length), name);
   const std::string_view data = bytes.substr(start + length);
 
   if (header.fortran())
-    throw Error(fmt::format(
+    throw InvalidFile(fmt::format(
         "{}: in Fortran order, expected C order. Save numpy.ascontiguousarray(array).", name));
   const std::vector<Index>& shape = header.shape();
   const Type* type = nullptr;
   for (const Type& candidate : types)
     if (candidate.text == header.descr()) type = &candidate;
   if (!type)
-    throw Error(fmt::format(
+    throw InvalidFile(fmt::format(
         "{}: elements of type {}, expected one of <f4 <f2 |u1 <i4 <f8 <i8. Convert with .astype.",
         name, printable(header.descr(), 16)));
 
@@ -168,14 +170,14 @@ Tensor parse_npy(std::string_view bytes, std::string_view name) {
     const auto unsigned_size = static_cast<std::size_t>(size);
     if (__builtin_mul_overflow(most, std::max<std::size_t>(unsigned_size, 1), &most) ||
         most > std::size_t{1} << 60)
-      throw Error(
+      throw InvalidFile(
           fmt::format("{}: the sizes of its shape need more memory than any machine has, expected "
                       "fewer. Is it the right file?",
                       name));
     expected *= unsigned_size;
   }
   if (data.size() != expected)
-    throw Error(fmt::format(
+    throw InvalidFile(fmt::format(
         "{}: {} bytes of data, expected {} for its shape. {}", name, data.size(), expected,
         data.size() < expected ? "Was the file cut short?" : "Is it one whole file?"));
   Tensor tensor(type->dtype, shape);
@@ -193,11 +195,11 @@ Tensor read_npy(const std::string& path) {
   return parse_npy(text_of(bytes), printable_path(path));
 }
 
-std::string npy_of(const TensorView& array) {
+std::string npy_of(const ConstTensorView& array) {
   const auto* type = std::find_if(std::begin(types), std::end(types),
                                   [&](const Type& t) { return t.dtype == array.dtype; });
   if (type == std::end(types) || !array.contiguous() || !(array.device == Device{}))
-    throw Error(
+    throw InvalidOperand(
         fmt::format("an .npy file of {}: expected f32, f16, u8 or i32 values, dense, on "
                     "the host. Copy or convert them first.",
                     describe(array)));

@@ -18,6 +18,6 @@ Tensor read_npy(const std::string& path);
 
 /// The bytes of a file with these values, as numpy.save writes them: version 1.0, little endian, C
 /// order. f32, f16, u8 or i32, dense, on the host; throws Error for anything else.
-std::string npy_of(const TensorView& array);
+std::string npy_of(const ConstTensorView& array);
 
 }  // namespace convoy::io

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "convoy/error.hpp"
+#include "core/failure.hpp"
 #include "core/file.hpp"
 #include "core/printable.hpp"
 #include "math/half.hpp"
@@ -73,7 +74,7 @@ class SafetensorsHeader : public nlohmann::json_sax<Json> {
   }
   bool key(string_t& key) override {
     if (!keys_.back().insert(key).second)
-      throw Error(
+      throw InvalidFile(
           fmt::format("{}: its header has \"{}\" twice, expected once. Write the file again.",
                       name_, printable(key)));
     if (depth_ == 1) tensor_ = key == "__metadata__" ? nullptr : &tensors[key];
@@ -117,7 +118,7 @@ class SafetensorsHeader : public nlohmann::json_sax<Json> {
   bool deeper() {
     if (depth_ == 1) field_ = Field::none;
     if (++depth_ > deepest)
-      throw Error(name_ + ": its header is nested too deeply. Is it a safetensors file?");
+      throw InvalidFile(name_ + ": its header is nested too deeply. Is it a safetensors file?");
     return true;
   }
 
@@ -153,28 +154,30 @@ SafeTensors::SafeTensors(std::vector<unsigned char> bytes, std::string name)
 SafeTensors::SafeTensors(Source source, std::string name)
     : source_(std::move(source)), name_(std::move(name)) {
   if (source_.size < 8)
-    throw Error(fmt::format("{}: {} bytes, expected a safetensors file. Was it cut short?", name_,
-                            source_.size));
+    throw InvalidFile(fmt::format("{}: {} bytes, expected a safetensors file. Was it cut short?",
+                                  name_, source_.size));
   std::array<unsigned char, 8> first{};
   source_.read(0, first);
   std::uint64_t size = 0;
   for (unsigned i = 8; i-- > 0;) size = size << 8 | first[i];
   if (size > source_.size - 8)
-    throw Error(fmt::format("{}: its header gives {} bytes, but the file has {}. Was it cut short?",
-                            name_, size, source_.size));
+    throw InvalidFile(
+        fmt::format("{}: its header gives {} bytes, but the file has {}. Was it cut short?", name_,
+                    size, source_.size));
   if (size > longest_header)
-    throw Error(fmt::format("{}: a header of {} bytes, expected at most {}. Is it the right file?",
-                            name_, size, longest_header));
+    throw InvalidFile(
+        fmt::format("{}: a header of {} bytes, expected at most {}. Is it the right file?", name_,
+                    size, longest_header));
   std::vector<unsigned char> text(static_cast<std::size_t>(size));
   source_.read(8, text);
   body_ = 8 + size;
   body_size_ = source_.size - body_;
   SafetensorsHeader header(name_);
   if (!Json::sax_parse(text.begin(), text.end(), &header) || !header.is_object)
-    throw Error(name_ + ": its header is not a JSON object. Is it a safetensors file?");
+    throw InvalidFile(name_ + ": its header is not a JSON object. Is it a safetensors file?");
   for (auto& [key, said] : header.tensors) {
     if (!said.whole() || said.places[0] > said.places[1] || said.places[1] > body_size_)
-      throw Error(
+      throw InvalidFile(
           fmt::format("{}: the header's entry \"{}\" is damaged: expected dtype, shape and "
                       "data_offsets within the file's {} bytes of data.",
                       name_, printable(key), body_size_));
@@ -193,12 +196,13 @@ void SafeTensors::check_places() const {
   std::uint64_t at = 0;
   for (const auto& [begin, end] : places) {
     if (begin != at)
-      throw Error(fmt::format("{}: its tensors {} at byte {} of the data. The file is damaged.",
-                              name_, begin < at ? "overlap" : "leave a hole", at));
+      throw InvalidFile(
+          fmt::format("{}: its tensors {} at byte {} of the data. The file is damaged.", name_,
+                      begin < at ? "overlap" : "leave a hole", at));
     at = end;
   }
   if (at != body_size_)
-    throw Error(
+    throw InvalidFile(
         fmt::format("{}: {} bytes of data, expected {} for its tensors. The file is damaged.",
                     name_, body_size_, at));
 }
@@ -206,7 +210,7 @@ void SafeTensors::check_places() const {
 const SafeTensors::Entry& SafeTensors::entry_of(const std::string& tensor) const {
   const auto found = tensors_.find(tensor);
   if (found == tensors_.end())
-    throw Error(
+    throw InvalidFile(
         fmt::format("{}: it has no tensor \"{}\". Check the name.", name_, printable(tensor)));
   return found->second;
 }
@@ -222,8 +226,8 @@ std::vector<Index> SafeTensors::shape(const std::string& tensor) const {
 std::vector<float> SafeTensors::values(const std::string& tensor) const {
   const Entry& entry = entry_of(tensor);
   if (entry.dtype != "F32" && entry.dtype != "F16" && entry.dtype != "BF16")
-    throw Error(fmt::format("{}: tensor \"{}\" has type {}, expected F32, F16 or BF16.", name_,
-                            printable(tensor), printable(entry.dtype, 16)));
+    throw InvalidFile(fmt::format("{}: tensor \"{}\" has type {}, expected F32, F16 or BF16.",
+                                  name_, printable(tensor), printable(entry.dtype, 16)));
   const std::uint64_t width = entry.dtype == "F32" ? 4 : 2;
   std::uint64_t count = 1;
   bool fits = true;
@@ -232,7 +236,7 @@ std::vector<float> SafeTensors::values(const std::string& tensor) const {
     count *= size;
   }
   if (!fits || entry.end - entry.begin != count * width)
-    throw Error(
+    throw InvalidFile(
         fmt::format("{}: tensor \"{}\" has {} bytes, expected another number for its shape. The "
                     "file is damaged.",
                     name_, printable(tensor), entry.end - entry.begin));

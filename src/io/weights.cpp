@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "convoy/error.hpp"
+#include "core/failure.hpp"
 #include "core/file.hpp"
 #include "core/printable.hpp"
 #include "core/size.hpp"
@@ -23,7 +24,7 @@ bool is_space(char c) {
 
 [[noreturn]] void wrong_count(const std::string& name, Index found, Index count,
                               const std::string& meaning) {
-  throw Error(fmt::format(
+  throw InvalidFile(fmt::format(
       "{}: {} values, expected {} ({}). {}", name, found, count, meaning,
       found < count ? "Was the file cut short?" : "Does it belong to another network?"));
 }
@@ -53,7 +54,7 @@ void check_shape(const std::string& name, const std::vector<Index>& found,
   if (elements.value() != count.value())
     wrong_count(name, elements.value(), count.value(), meaning);
   if (!in_order_of(found, expected))
-    throw Error(
+    throw InvalidFile(
         fmt::format("{}: shape [{}], expected [{}] ({}), PyTorch's order, or flattened in that "
                     "order. Permute the axes and save it again.",
                     name, fmt::join(found, ","), fmt::join(expected, ","), meaning));
@@ -75,12 +76,13 @@ bool parse_number(std::string_view word, double& value) {
 
 }  // namespace
 
-void expect_finite(const std::vector<float>& values, const std::string& name) {
+void expect_finite(const std::vector<float>& values, const std::string& name, StatusCode code) {
   for (std::size_t i = 0; i < values.size(); ++i)
     if (!std::isfinite(values[i]))
       throw Error(
           fmt::format("{}: value {} is {}, expected finite numbers. Was the training unstable?",
-                      name, i + 1, values[i]));
+                      name, i + 1, values[i]),
+          code);
 }
 
 std::vector<float> parse_weights(std::string_view text, const std::string& name, Index count,
@@ -100,14 +102,14 @@ std::vector<float> parse_weights(std::string_view text, const std::string& name,
     double value = 0;
     const std::string_view word(at, static_cast<std::size_t>(stop - at));
     if (!parse_number(word, value))
-      throw Error(
+      throw InvalidFile(
           fmt::format("{}: line {}: \"{}\" is not a number. Expected {} numbers ({}), "
                       "separated by white space.",
                       name, line, printable(word, 24), count, meaning));
     const auto rounded =
         static_cast<float>(value);  // a little over the largest float is that float
     if (!std::isfinite(rounded))
-      throw Error(
+      throw InvalidFile(
           fmt::format("{}: line {}: {} is not a finite fp32 number. Was the training unstable?",
                       name, line, printable(word, 24)));
     if (found < count) values.push_back(rounded);
@@ -143,7 +145,7 @@ ParameterFolder::Place ParameterFolder::place_of(const std::string& parameter) {
   if (place.npy) found.push_back(printable(parameter) + ".npy");
   if (place.tensors) found.emplace_back("model.safetensors");
   if (found.size() > 1)
-    throw Error(
+    throw InvalidFile(
         fmt::format("{}: \"{}\" is given more than once, in {}, expected in one file. Remove the "
                     "outdated files.",
                     printable_path(folder_), printable(parameter), fmt::join(found, " and in ")));
@@ -171,9 +173,9 @@ std::vector<float> ParameterFolder::read(const std::string& parameter,
   if (place.npy) {
     name = printable_path(path + ".npy");
     const Tensor array = read_npy(path + ".npy");
-    const TensorView& view = array.view();
+    const ConstTensorView view = array.view();
     if (view.dtype != DType::f32 && view.dtype != DType::f16)
-      throw Error(fmt::format(
+      throw InvalidFile(fmt::format(
           "{}: values of type {}, expected float32, float64 or float16. Convert with .astype.",
           name, to_text(view.dtype)));
     check_shape(name, {view.shape.begin(), view.shape.begin() + view.rank}, shape, meaning);
@@ -185,13 +187,13 @@ std::vector<float> ParameterFolder::read(const std::string& parameter,
     values = place.tensors->values(parameter);
     check_shape(name, place.tensors->shape(parameter), shape, meaning);
   } else {
-    throw Error(
+    throw FileNotFound(
         fmt::format("{}: no weights \"{}\": expected {} values ({}) in {}.txt, {}.npy or "
                     "model.safetensors. Copy the file into the model's folder.",
                     printable_path(folder_), printable(parameter), count, meaning,
                     printable(parameter), printable(parameter)));
   }
-  expect_finite(values, name);
+  expect_finite(values, name, StatusCode::invalid_file);
   return values;
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "convoy/error.hpp"
 #include "convoy/stage.hpp"
 #include "io/safetensors.hpp"
 
@@ -18,8 +19,8 @@ namespace convoy::io {
 std::vector<float> parse_weights(std::string_view text, const std::string& name, Index count,
                                  const std::string& meaning);
 
-/// Throws Error that begins with `name` where a value is infinite or NaN.
-void expect_finite(const std::vector<float>& values, const std::string& name);
+/// Throws Error of this code that begins with `name` if a value is infinite or NaN.
+void expect_finite(const std::vector<float>& values, const std::string& name, StatusCode code);
 
 /// Where the parameters of a network come from.
 class ParameterSource {

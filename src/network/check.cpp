@@ -12,13 +12,13 @@ namespace {
 
 struct Given {
   std::string_view name;
-  const TensorView& view;
+  ConstTensorView view;
 };
 
 // Where the tensors lie, whose shapes are right.
 std::string check_memory(std::initializer_list<Given> all, Device device) {
   for (const Given* given = all.begin(); given != all.end(); ++given) {
-    const TensorView& view = given->view;
+    const ConstTensorView& view = given->view;
     if (!view) continue;
     if (!(view.device == Device{}) && !(view.device == device))
       return fmt::format(

@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "convoy/error.hpp"
+#include "core/failure.hpp"
 #include "core/file.hpp"
 #include "core/printable.hpp"
 #include "core/stage_text.hpp"
@@ -193,6 +193,14 @@ class Reader {
   ValueId last_ = graph::no_id;
 };
 
+// The text of network.txt. A text that parse_network refuses is, from a file, a wrong file.
+NetworkText parsed(std::string_view text, const std::string& file) try {
+  return parse_network(text, file);
+} catch (const Error& error) {
+  if (error.code() != StatusCode::invalid_argument) throw;
+  throw InvalidFile(error.what());
+}
+
 }  // namespace
 
 graph::Graph read_graph(const NetworkText& text, io::ParameterSource& parameters) {
@@ -204,7 +212,7 @@ Model read_model(const std::string& folder, Index steps) {
     throw Error("model: found an empty name, expected the folder of network.txt.");
   const std::string file = folder + "/network.txt";
   const auto bytes = read_file(file, std::size_t{1} << 20);  // as parse_network takes
-  Model model{parse_network(text_of(bytes), file), {}};
+  Model model{parsed(text_of(bytes), file), {}};
   if (steps > 0) {
     model.text.steps = steps;
     model.text = completed(std::move(model.text));  // layers hold the steps too

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/dtype.hpp"
+#include "core/failure.hpp"
 #include "core/gpu.hpp"
 #include "core/gpu_async.hpp"
 #include "core/process.hpp"
@@ -35,7 +36,7 @@ void check_weights_fit(const Chain& chain, const Machine& machine) {
              static_cast<Index>(size_of(facts_of(stage.dtype).weights));
   const auto memory = static_cast<Index>(machine.memory_bytes);
   if (memory == 0 || bytes.fits(memory)) return;
-  throw Error(
+  throw NoMemory(
       fmt::format("no memory on {} for the weights of {}: they take {} bytes, the device has {}. "
                   "Use fewer filters or channels.",
                   to_text(machine.device), to_text(chain), bytes.value(), memory));
@@ -101,7 +102,7 @@ void Bound::use(std::shared_ptr<const PackedWeights> weights) {
   has_weights_ = true;
 }
 
-void Bound::repack(const TensorView& weights, Stream stream) {
+void Bound::repack(const ConstTensorView& weights, Stream stream) {
   if (!uses_repack_ && gpu::is_captured(machine_.device, stream))
     throw Error(
         "repack: the stream is being captured in a CUDA graph, and a plan's first repack takes "
@@ -117,8 +118,9 @@ Repack& Bound::repacks() {
   return *repack_;
 }
 
-std::optional<GroupPart> Bound::repack_part(const TensorView& weights, const gpu::FoldedNorm& norm,
-                                            std::int32_t* changed, Stream stream) {
+std::optional<GroupPart> Bound::repack_part(const ConstTensorView& weights,
+                                            const gpu::FoldedNorm& norm, std::int32_t* changed,
+                                            Stream stream) {
   return repacks().part(*prepared_, weights, norm, changed, stream);
 }
 

@@ -54,10 +54,10 @@ class Bound {
   /// Packs weights of the GPU into memory of this plan's own, in the order of the stream, and uses
   /// them (plan/repack.hpp). Only of a chain of one stage. Throws Error; then the weights from
   /// before stay in use.
-  void repack(const TensorView& weights, Stream stream);
+  void repack(const ConstTensorView& weights, Stream stream);
   /// The same for a RepackGroup, which compares and packs the weights itself.
   Repack& repacks();
-  std::optional<GroupPart> repack_part(const TensorView& weights, const gpu::FoldedNorm& norm,
+  std::optional<GroupPart> repack_part(const ConstTensorView& weights, const gpu::FoldedNorm& norm,
                                        std::int32_t* changed, Stream stream);
   /// Uses what a RepackGroup put on the stream.
   void use_repack(Stream stream);

@@ -71,26 +71,26 @@ std::unique_ptr<const Bound> ChainRuns::bind(const std::string& kernel,
   return bound;
 }
 
-Samples ChainRuns::sample_whole(const Bound& bound, double seconds) const {
-  const Tensor workspace = workspace_for_streams(bound.workspace_bytes(), machine_.device);
+Samples ChainRuns::sample_whole(const Bound& bound, double seconds) {
+  Tensor workspace = workspace_for_streams(bound.workspace_bytes(), machine_.device);
   return sample(seconds, [&](Stream stream, std::size_t set) {
     return run_whole(bound, workspace.data<void>(), stream, set);
   });
 }
 
-Samples ChainRuns::sample_stages(double seconds) const {
+Samples ChainRuns::sample_stages(double seconds) {
   return sample(seconds, [&](Stream stream, std::size_t set) { return run_stages(stream, set); });
 }
 
-std::vector<std::byte> ChainRuns::outputs_of_whole(const Bound& bound) const {
-  const Tensor workspace = workspace_for_streams(bound.workspace_bytes(), machine_.device);
-  const Tensor* const written[] = {&operands_.back().y, &labels_};
+std::vector<std::byte> ChainRuns::outputs_of_whole(const Bound& bound) {
+  Tensor workspace = workspace_for_streams(bound.workspace_bytes(), machine_.device);
+  Tensor* const written[] = {&operands_.back().y, &labels_};
   return outputs_of(machine_.device, written,
                     [&] { return run_whole(bound, workspace.data<void>(), {}, 0); });
 }
 
-std::vector<std::byte> ChainRuns::outputs_of_stages() const {
-  const Tensor* const written[] = {&operands_.back().y};
+std::vector<std::byte> ChainRuns::outputs_of_stages() {
+  Tensor* const written[] = {&operands_.back().y};
   return outputs_of(machine_.device, written, [&] { return run_stages({}, 0); });
 }
 
@@ -103,8 +103,7 @@ std::string ChainRuns::other_than(std::string_view arithmetic) const {
   return {};
 }
 
-Status ChainRuns::run_whole(const Bound& bound, void* workspace, Stream stream,
-                            std::size_t set) const {
+Status ChainRuns::run_whole(const Bound& bound, void* workspace, Stream stream, std::size_t set) {
   const Chain chain = chain_;
   const bool folds = bound.kernel().facts().folds;
   const auto bias = [&](std::size_t i) {
@@ -124,8 +123,8 @@ Status ChainRuns::run_whole(const Bound& bound, void* workspace, Stream stream,
   return bound.run(args, workspace, stream);
 }
 
-Status ChainRuns::run_stages(Stream stream, std::size_t set) const {
-  void* x = operands_of(0, set).x.data;
+Status ChainRuns::run_stages(Stream stream, std::size_t set) {
+  const void* x = operands_of(0, set).x.data;
   for (std::size_t i = 0; i < alone_.size(); ++i) {
     Operands all = operands_of(i, set);
     all.x.data = x;  // the same bytes, whether flattened or not

@@ -24,13 +24,13 @@ class ChainRuns {
   std::unique_ptr<const Bound> bind(const std::string& kernel = {},
                                     const std::string& tile = {}) const;
   /// Runs what `bind` gave, for about `seconds`.
-  Samples sample_whole(const Bound& bound, double seconds) const;
+  Samples sample_whole(const Bound& bound, double seconds);
   /// Runs the stages by plans of their own. What lies around them in a network is left out: the
   /// conversion of pixels and the mean.
-  Samples sample_stages(double seconds) const;
+  Samples sample_stages(double seconds);
   /// All that one run of each way writes, for comparing bits.
-  std::vector<std::byte> outputs_of_whole(const Bound& bound) const;
-  std::vector<std::byte> outputs_of_stages() const;
+  std::vector<std::byte> outputs_of_whole(const Bound& bound);
+  std::vector<std::byte> outputs_of_stages();
   /// Of those plans the first arithmetic that is not this one; empty: all have it, read what the
   /// chain reads and write what it writes.
   std::string other_than(std::string_view arithmetic) const;
@@ -39,10 +39,10 @@ class ChainRuns {
 
  private:
   std::vector<Parameters> parameters(const KernelFacts& facts) const;
-  Status run_whole(const Bound& bound, void* workspace, Stream stream, std::size_t set) const;
-  Status run_stages(Stream stream, std::size_t set) const;
+  Status run_whole(const Bound& bound, void* workspace, Stream stream, std::size_t set);
+  Status run_stages(Stream stream, std::size_t set);
   Samples sample(double seconds, const std::function<Status(Stream, std::size_t)>& run) const;
-  Operands operands_of(std::size_t stage, std::size_t set) const {
+  Operands operands_of(std::size_t stage, std::size_t set) {
     return operands_[stage].operands(alone_[stage], set % operands_[stage].sets());
   }
 

@@ -273,7 +273,7 @@ Explanation explain(const Stage& stage, const PlanOptions& options, const Explai
         bytes * 1e-9, e.predicted.seconds, most_bytes * 1e-9, most_seconds);
     return e;
   }
-  const RandomOperands random(stage, 1, machine);
+  RandomOperands random(stage, 1, machine);
   for (Explanation::KernelLine& line : e.kernels) {
     if (!line.refusals.empty() || !(line.chosen || request.every_kernel)) continue;
     if (!line.chosen && line.predicted.seconds > most_seconds) continue;

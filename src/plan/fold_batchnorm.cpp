@@ -9,35 +9,40 @@
 namespace convoy {
 namespace {
 
-float* check(std::string_view what, const TensorView& view, int rank, Index first) {
+void check(std::string_view what, const ConstTensorView& view, int rank, Index first) {
   if (!view || view.dtype != DType::f32 || view.rank != rank || view.shape[0] != first ||
       !view.contiguous() || !(view.device == Device{}))
-    throw Error(
+    throw InvalidOperand(
         fmt::format("fold_batchnorm: {}: found {}, expected a contiguous f32 tensor of {} "
                     "axes, {} filters, on cpu",
                     what, describe(view), rank, first));
   check_aligned(what, view).or_throw();
-  return static_cast<float*>(view.data);
+}
+const float* values_of(std::string_view what, const ConstTensorView& view, Index filters) {
+  check(what, view, 1, filters);
+  return static_cast<const float*>(view.data);
 }
 
 }  // namespace
 
-void fold_batchnorm(const TensorView& weights, const TensorView& bias, const TensorView& gamma,
-                    const TensorView& beta, const TensorView& mean, const TensorView& variance,
-                    float eps) try {
+void fold_batchnorm(const TensorView& weights, const TensorView& bias, const ConstTensorView& gamma,
+                    const ConstTensorView& beta, const ConstTensorView& mean,
+                    const ConstTensorView& variance, float eps) try {
   const Index filters = weights.rank == 4 ? weights.shape[0] : 0;
-  float* const w = check("weights", weights, 4, filters);
-  float* const b = check("bias", bias, 1, filters);
-  const float* const g = check("gamma", gamma, 1, filters);
-  const float* const s = check("beta", beta, 1, filters);
-  const float* const m = check("mean", mean, 1, filters);
-  const float* const v = check("variance", variance, 1, filters);
+  check("weights", weights, 4, filters);
+  check("bias", bias, 1, filters);
+  auto* const w = static_cast<float*>(weights.data);
+  auto* const b = static_cast<float*>(bias.data);
+  const float* const g = values_of("gamma", gamma, filters);
+  const float* const s = values_of("beta", beta, filters);
+  const float* const m = values_of("mean", mean, filters);
+  const float* const v = values_of("variance", variance, filters);
   if (filters < 1)
-    throw Error("fold_batchnorm: weights have no filters, expected [K,R,S,C/groups]");
+    throw InvalidOperand("fold_batchnorm: weights have no filters, expected [K,R,S,C/groups]");
   for (Index k = 0; k < filters; ++k) {
     // Written so that NaN fails as well.
     if (!(static_cast<double>(v[k]) + static_cast<double>(eps) > 0))
-      throw Error(
+      throw InvalidOperand(
           fmt::format("fold_batchnorm: variance[{}] + eps is {}, expected above 0. Is the file "
                       "of another parameter?",
                       k, static_cast<double>(v[k]) + static_cast<double>(eps)));

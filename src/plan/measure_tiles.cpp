@@ -20,7 +20,7 @@ namespace {
 
 std::vector<TimedCandidate> candidates_of(const Stage& stage, const Selection& selection,
                                           const Machine& machine, const PlanOptions& options,
-                                          const RandomOperands& random, Arithmetics which) {
+                                          RandomOperands& random, Arithmetics which) {
   const bool forced = !options.kernel.empty();
   std::vector<TimedCandidate> candidates;
   for (const Verdict& verdict : selection.verdicts) {
@@ -46,11 +46,11 @@ std::vector<TimedCandidate> candidates_of(const Stage& stage, const Selection& s
       if (which != Arithmetics::chosen) continue;
       const Device device = machine.device;
       candidates.back().outputs = [plan, &random, &stage, device] {
-        const Tensor workspace = workspace_for_streams(plan->workspace_bytes(), device);
+        Tensor workspace = workspace_for_streams(plan->workspace_bytes(), device);
         Operands all = random.operands(stage);
         all.workspace = workspace.data<void>();
-        const Tensor* const written[] = {&random.y, &random.pre, &random.act, &random.idx,
-                                         &random.membrane_out};
+        Tensor* const written[] = {&random.y, &random.pre, &random.act, &random.idx,
+                                   &random.membrane_out};
         return outputs_of(device, written, [&] { return plan->run(all); });
       };
     }
@@ -114,14 +114,14 @@ std::string other_arithmetic(std::string_view found, std::string_view expected) 
       found, expected);
 }
 
-std::vector<std::byte> outputs_of(Device device, std::span<const Tensor* const> outputs,
+std::vector<std::byte> outputs_of(Device device, std::span<Tensor* const> outputs,
                                   const std::function<Status()>& run) {
-  for (const Tensor* output : outputs) {
+  for (Tensor* output : outputs) {
     if (!output->view()) continue;
-    const TensorView& view = output->view();
-    const Tensor poison(view.dtype, {view.shape.begin(), view.shape.begin() + view.rank});
+    const TensorView view = output->view();
+    Tensor poison(view.dtype, {view.shape.begin(), view.shape.begin() + view.rank});
     std::memset(poison.data<void>(), 0xff, poison.bytes());
-    copy_tensor(poison, *output);
+    copy_tensor(poison, view);
   }
   run().or_throw();
   if (device.kind == DeviceKind::cuda) gpu::synchronize(device, {});
@@ -150,7 +150,7 @@ TuneResult measure_tiles(const Stage& given, const PlanOptions& options, double 
                          Arithmetics which) {
   const Stage stage = given.normalised();
   const Machine machine = machine_for(options);
-  const RandomOperands random(stage, 1, machine);
+  RandomOperands random(stage, 1, machine);
   const Selection selection = select(stage, machine, options, nullptr);
   std::vector<TimedCandidate> candidates =
       candidates_of(stage, selection, running(machine, selection), options, random, which);

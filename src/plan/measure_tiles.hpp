@@ -45,7 +45,7 @@ std::string other_arithmetic(std::string_view found, std::string_view expected);
 
 /// Outputs of runs, for comparing: poisons the tensors, calls `run`, and gives their bytes. Throws
 /// Error when the run fails.
-std::vector<std::byte> outputs_of(Device device, std::span<const Tensor* const> outputs,
+std::vector<std::byte> outputs_of(Device device, std::span<Tensor* const> outputs,
                                   const std::function<Status()>& run);
 
 /// Writes the first row, unless it is refused, to the tuning cache, under the chain. The cache's

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 
+#include "core/failure.hpp"
+
 namespace convoy {
 namespace {
 
@@ -12,11 +14,10 @@ Status invalid(const std::string& message) {
   return {StatusCode::invalid_operand, message};
 }
 
-// One operand as it goes through the checks.
+// One operand as it goes through the checks. Inputs and outputs are checked alike.
 struct Operand {
   std::string_view name;
-  const TensorView* view;
-  bool output;
+  ConstTensorView view;
   Index run = 0;     // bytes that are touched of each pixel; 0 for a dense tensor
   Index period = 0;  // bytes from one pixel to the next
 };
@@ -52,12 +53,13 @@ std::string to_text(const Expected& expected, Index most_images) {
   for (int axis = 0; axis < expected.rank; ++axis) {
     const Index size = expected.shape[static_cast<std::size_t>(axis)];
     if (axis) text += ',';
-    text += size < 0 ? fmt::format("1..{}", most_images) : fmt::format("{}", size);
+    text += size < 0 ? fmt::format("0..{}", most_images) : fmt::format("{}", size);
   }
   return text + "]";
 }
 
-Status check_shape(std::string_view what, const TensorView& view, const Expected& expected,
+// n: the images of the operands before this one; -1: there is none.
+Status check_shape(std::string_view what, const ConstTensorView& view, const Expected& expected,
                    Device device, Index most_images, Index& n) {
   bool good = view.dtype == expected.dtype && view.rank == expected.rank;
   for (std::size_t axis = 0; good && axis < static_cast<std::size_t>(expected.rank); ++axis) {
@@ -65,8 +67,8 @@ Status check_shape(std::string_view what, const TensorView& view, const Expected
     if (expected.shape[axis] >= 0) {
       good = size == expected.shape[axis];
     } else {
-      good = size >= 1 && size <= most_images;
-      if (good && n != 0 && size != n)
+      good = size >= 0 && size <= most_images;
+      if (good && n >= 0 && size != n)
         return invalid(fmt::format("{}: {} images, but x has {}. Give every operand the same n.",
                                    what, size, n));
       if (good) n = size;
@@ -84,7 +86,7 @@ Status check_shape(std::string_view what, const TensorView& view, const Expected
   return check_aligned(what, view);
 }
 
-Status check_dense(std::string_view what, const TensorView& view) {
+Status check_dense(std::string_view what, const ConstTensorView& view) {
   if (view.contiguous()) return {};
   return invalid(fmt::format("{}: {}, expected a contiguous tensor. Only x and y may be slices.",
                              what, describe(view)));
@@ -100,35 +102,37 @@ bool interleaved(const Operand& a, const Operand& b, Index distance) {
 }
 
 bool overlap(const Operand& a, const Operand& b) {
-  const auto begin_a = reinterpret_cast<std::uintptr_t>(a.view->data);
-  const auto begin_b = reinterpret_cast<std::uintptr_t>(b.view->data);
-  if (begin_a + static_cast<std::uintptr_t>(extent_bytes(*a.view).value()) <= begin_b) return false;
-  if (begin_b + static_cast<std::uintptr_t>(extent_bytes(*b.view).value()) <= begin_a) return false;
+  const auto begin_a = reinterpret_cast<std::uintptr_t>(a.view.data);
+  const auto begin_b = reinterpret_cast<std::uintptr_t>(b.view.data);
+  const auto bytes_a = static_cast<std::uintptr_t>(extent_bytes(a.view).value());
+  const auto bytes_b = static_cast<std::uintptr_t>(extent_bytes(b.view).value());
+  if (bytes_a == 0 || bytes_b == 0) return false;
+  if (begin_a + bytes_a <= begin_b || begin_b + bytes_b <= begin_a) return false;
   return !interleaved(a, b, static_cast<Index>(begin_b - begin_a));
 }
 
 }  // namespace
 
-Status check_aligned(std::string_view what, const TensorView& view) {
+Status check_aligned(std::string_view what, const ConstTensorView& view) {
   if (reinterpret_cast<std::uintptr_t>(view.data) % size_of(view.dtype) == 0) return {};
   return invalid(
       fmt::format("{}: its address is {}, expected a multiple of {}, the size of {}. Align it.",
                   what, view.data, size_of(view.dtype), to_text(view.dtype)));
 }
 
-void check_reach(std::string_view what, const TensorView& view) {
+void check_reach(std::string_view what, const ConstTensorView& view) {
   Size reach;  // of the furthest element
   for (std::size_t axis = 0; axis < static_cast<std::size_t>(view.rank); ++axis) {
     const Index stride = view.stride[axis];
     reach += Size(view.shape[axis] - 1) * Size(stride < 0 ? -(stride + 1) : stride);
   }
   if (!reach.fits())
-    throw Error(fmt::format(
+    throw InvalidOperand(fmt::format(
         "{}: found {}, expected strides that fit in memory. Give the strides in elements.", what,
         describe(view)));
 }
 
-Size extent_bytes(const TensorView& view) {
+Size extent_bytes(const TensorDescriptor& view) {
   Size last;
   for (std::size_t axis = 0; axis < static_cast<std::size_t>(view.rank); ++axis) {
     if (view.shape[axis] == 0) return 0;
@@ -137,7 +141,7 @@ Size extent_bytes(const TensorView& view) {
   return (last + 1) * static_cast<Index>(size_of(view.dtype));
 }
 
-Status strides_of(std::string_view operand, const TensorView& view, Layout layout, bool steps,
+Status strides_of(std::string_view operand, const ConstTensorView& view, Layout layout, bool steps,
                   Strides& strides) {
   const std::size_t first = steps ? 1 : 0;  // the axis of n
   const bool nhwc = layout == Layout::nhwc;
@@ -187,6 +191,11 @@ namespace {
 
 enum class Given : std::uint8_t { never, optional, always };
 
+/// Whether the caller gave this operand. A tensor without elements may have no memory.
+bool is_given(const ConstTensorView& view) {
+  return view || (view.rank > 0 && view.elements() == 0);
+}
+
 /// What a stage says of one operand.
 struct Rule {
   Operand operand;
@@ -211,30 +220,24 @@ std::array<Rule, 10> rules_of(const Stage& stage, const Shapes& shapes, Device d
   const Expected y = image(stage, out, neuron, shapes.out_h, shapes.out_w, stage.k, stage.layout);
   Expected index = y;
   index.dtype = DType::i32;
-  const auto read = [](std::string_view name, const TensorView& view) {
-    return Operand{name, &view, false};
-  };
-  const auto written = [](std::string_view name, const TensorView& view) {
-    return Operand{name, &view, true};
-  };
   return {{
-      {read("x", operands.x), Given::always, "", x},
-      {read("bias", operands.bias), if_rider(stage.bias), "+bias", vector_of(stage.k)},
-      {read("norm_scale", operands.norm_scale), if_rider(stage.norm), "+norm", vector_of(stage.c)},
-      {read("norm_shift", operands.norm_shift), if_rider(stage.norm), "+norm", vector_of(stage.c)},
-      {read("membrane_in", operands.membrane_in), state, "neuron", full(DType::f32, false)},
-      {written("y", operands.y), Given::always, "", y},
-      {written("pre", operands.pre), if_rider(stage.keep.pre), "+keep(pre)", full(out, neuron)},
-      {written("act", operands.act), if_rider(stage.keep.act), "+keep(act)", full(out, neuron)},
-      {written("idx", operands.idx), if_rider(stage.keep.idx), "+keep(idx)", index},
-      {written("membrane_out", operands.membrane_out), state, "neuron", full(DType::f32, false)},
+      {{"x", operands.x}, Given::always, "", x},
+      {{"bias", operands.bias}, if_rider(stage.bias), "+bias", vector_of(stage.k)},
+      {{"norm_scale", operands.norm_scale}, if_rider(stage.norm), "+norm", vector_of(stage.c)},
+      {{"norm_shift", operands.norm_shift}, if_rider(stage.norm), "+norm", vector_of(stage.c)},
+      {{"membrane_in", operands.membrane_in}, state, "neuron", full(DType::f32, false)},
+      {{"y", operands.y}, Given::always, "", y},
+      {{"pre", operands.pre}, if_rider(stage.keep.pre), "+keep(pre)", full(out, neuron)},
+      {{"act", operands.act}, if_rider(stage.keep.act), "+keep(act)", full(out, neuron)},
+      {{"idx", operands.idx}, if_rider(stage.keep.idx), "+keep(idx)", index},
+      {{"membrane_out", operands.membrane_out}, state, "neuron", full(DType::f32, false)},
   }};
 }
 
 /// Of x and y, whose pixels may lie apart: their strides, and which bytes the operand takes.
 Status bind_image(const Stage& stage, const Shapes& shapes, bool is_x, Operand& operand,
                   RunArgs& args) {
-  const TensorView& view = *operand.view;
+  const ConstTensorView& view = operand.view;
   const bool steps = stage.act.is_neuron() && (!is_x || !stage.hold);
   Strides& strides = is_x ? args.x_stride : args.y_stride;
   Status status = strides_of(operand.name, view, stage.layout, steps, strides);
@@ -250,8 +253,8 @@ Status bind_image(const Stage& stage, const Shapes& shapes, bool is_x, Operand& 
 
 Status check_overlaps(const std::array<Rule, 10>& rules) {
   for (std::size_t i = first_written; i < rules.size(); ++i) {
-    for (std::size_t j = 0; j < i && *rules[i].operand.view; ++j) {
-      if (!*rules[j].operand.view || !overlap(rules[i].operand, rules[j].operand)) continue;
+    for (std::size_t j = 0; j < i && rules[i].operand.view; ++j) {
+      if (!rules[j].operand.view || !overlap(rules[i].operand, rules[j].operand)) continue;
       return invalid(fmt::format("{} and {} overlap in memory. Give {} its own memory.",
                                  rules[i].operand.name, rules[j].operand.name,
                                  rules[i].operand.name));
@@ -265,11 +268,12 @@ Status check_overlaps(const std::array<Rule, 10>& rules) {
 Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
                      const Operands& operands, RunArgs& args) {
   std::array<Rule, 10> rules = rules_of(stage, shapes, device, operands);
-  Index n = 0;
-  for (Rule& rule : rules) {
+  Index n = -1;
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    Rule& rule = rules[i];
     Operand& operand = rule.operand;
-    const TensorView& view = *operand.view;
-    if (!view) {
+    const ConstTensorView& view = operand.view;
+    if (!is_given(view)) {
       if (rule.given == Given::always)
         return invalid(fmt::format("{}: not given, expected {}{}{}. Pass it with the operands.",
                                    operand.name, to_text(rule.expected, stage.n),
@@ -282,7 +286,8 @@ Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
           operand.name, rule.rider, to_text(stage)));
     Status status = check_shape(operand.name, view, rule.expected, device, stage.n, n);
     if (!status.ok()) return status;
-    const bool is_x = operand.view == &operands.x, is_y = operand.view == &operands.y;
+    if (view.elements() == 0) continue;  // its strides lead nowhere
+    const bool is_x = i == 0, is_y = i == first_written;
     status = is_x || is_y ? bind_image(stage, shapes, is_x, operand, args)
                           : check_dense(operand.name, view);
     if (!status.ok()) return status;
@@ -306,22 +311,22 @@ Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
 Status check_workspace(const Operands& operands, std::size_t bytes) {
   if (!operands.workspace || bytes == 0) return {};
   const auto begin = reinterpret_cast<std::uintptr_t>(operands.workspace);
-  const std::array<std::pair<std::string_view, const TensorView*>, 10> views{
-      {{"x", &operands.x},
-       {"bias", &operands.bias},
-       {"norm_scale", &operands.norm_scale},
-       {"norm_shift", &operands.norm_shift},
-       {"y", &operands.y},
-       {"pre", &operands.pre},
-       {"act", &operands.act},
-       {"idx", &operands.idx},
-       {"membrane_in", &operands.membrane_in},
-       {"membrane_out", &operands.membrane_out}}};
+  const std::array<std::pair<std::string_view, ConstTensorView>, 10> views{
+      {{"x", operands.x},
+       {"bias", operands.bias},
+       {"norm_scale", operands.norm_scale},
+       {"norm_shift", operands.norm_shift},
+       {"y", operands.y},
+       {"pre", operands.pre},
+       {"act", operands.act},
+       {"idx", operands.idx},
+       {"membrane_in", operands.membrane_in},
+       {"membrane_out", operands.membrane_out}}};
   for (const auto& [what, view] : views) {
-    if (!*view) continue;
-    const auto first = reinterpret_cast<std::uintptr_t>(view->data);
-    const auto extent = static_cast<std::uintptr_t>(extent_bytes(*view).value());
-    if (begin < first + extent && first < begin + bytes)
+    if (!view) continue;
+    const auto first = reinterpret_cast<std::uintptr_t>(view.data);
+    const auto extent = static_cast<std::uintptr_t>(extent_bytes(view).value());
+    if (extent > 0 && begin < first + extent && first < begin + bytes)
       return invalid(fmt::format(
           "workspace and {} overlap in memory. Give the workspace its own memory.", what));
   }

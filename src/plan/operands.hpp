@@ -8,7 +8,8 @@
 namespace convoy {
 
 /// Fills `args` (all but workspace, threads and stream) from `operands`. A failing status names the
-/// operand, what was found and what was expected. Allocates only to write that message.
+/// operand, what was found and what was expected. Allocates only to write that message. args.n may
+/// be 0: then there is nothing to run, and the strides are not filled.
 Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
                      const Operands& operands, RunArgs& args);
 
@@ -17,17 +18,17 @@ Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
 Status check_workspace(const Operands& operands, std::size_t bytes);
 
 /// Whether the view's address is a multiple of its element's size, or a status that says not.
-Status check_aligned(std::string_view what, const TensorView& view);
+Status check_aligned(std::string_view what, const ConstTensorView& view);
 
 /// Bytes from the first to just after the last element of a view with strides of at least 0.
-Size extent_bytes(const TensorView& view);
+Size extent_bytes(const TensorDescriptor& view);
 
 /// Throws Error where the strides of a view lead, in either direction, beyond what memory can be.
-void check_reach(std::string_view what, const TensorView& view);
+void check_reach(std::string_view what, const ConstTensorView& view);
 
 /// How to walk a tensor of `view`'s shape: NHWC with any pixel stride, NCHW with any image stride.
 /// steps: the outermost axis is T. An empty status and filled strides, or why not.
-Status strides_of(std::string_view operand, const TensorView& view, Layout layout, bool steps,
+Status strides_of(std::string_view operand, const ConstTensorView& view, Layout layout, bool steps,
                   Strides& strides);
 
 }  // namespace convoy

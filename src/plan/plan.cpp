@@ -22,19 +22,19 @@
 namespace convoy {
 namespace {
 
-bool is_channels_first(const TensorView& weights, const std::vector<Index>& krsc) {
+bool is_channels_first(const ConstTensorView& weights, const std::vector<Index>& krsc) {
   const std::array<Index, 4> kcrs{krsc[0], krsc[3], krsc[1], krsc[2]};
   return weights.rank == 4 && std::equal(kcrs.begin(), kcrs.end(), weights.shape.begin());
 }
 
-void check_weights(const Stage& stage, const TensorView& weights, Device device) {
+void check_weights(const Stage& stage, const ConstTensorView& weights, Device device) {
   const std::vector<Index> shape = w_shape(stage);
   const DType own = facts_of(stage.dtype).weights;
   const bool type_fits = weights.dtype == DType::f32 || weights.dtype == own;
   const bool shape_fits = weights && weights.rank == static_cast<int>(shape.size()) &&
                           std::equal(shape.begin(), shape.end(), weights.shape.begin());
   if (!shape_fits || !type_fits)
-    throw Error(fmt::format(
+    throw InvalidOperand(fmt::format(
         "weights: found {}, expected {}[{},{},{},{}] (k, r, s, c/groups of {}). {}",
         describe(weights), own == DType::f32 ? "f32" : fmt::format("f32 or {}", to_text(own)),
         shape[0], shape[1], shape[2], shape[3], to_text(stage),
@@ -43,7 +43,7 @@ void check_weights(const Stage& stage, const TensorView& weights, Device device)
               "strides is enough."
             : "Check the stage's sizes, or convert the weights."));
   if (!(weights.device == Device{}) && !(weights.device == device))
-    throw Error(fmt::format(
+    throw InvalidOperand(fmt::format(
         "weights: they are on {}, expected {}. Copy them there first.", to_text(weights.device),
         device == Device{} ? "the host" : fmt::format("the host or {}", to_text(device))));
   check_aligned("weights", weights).or_throw();
@@ -86,7 +86,7 @@ struct Plan::Impl {
 
   const Stage& stage() const { return bound.chain().front(); }
   /// Of a view on the host.
-  std::shared_ptr<const PackedWeights> pack(const TensorView& weights) const;
+  std::shared_ptr<const PackedWeights> pack(const ConstTensorView& weights) const;
   std::shared_ptr<const PackedWeights> pack(const float* w) const {
     const Parameters parameters{.w = w};
     return bound.pack({&parameters, 1});
@@ -104,13 +104,14 @@ struct Plan::Impl {
     RunArgs args;
     Status status = bind_operands(stage(), shapes, bound.machine().device, operands, args);
     if (status.ok()) status = check_workspace(operands, bound.workspace_bytes());
-    return status.ok() ? bound.run(args, operands.workspace, stream) : status;
+    if (!status.ok() || args.n == 0) return status;
+    return bound.run(args, operands.workspace, stream);
   }
 };
 
 Plan::Plan(const Stage& stage, const PlanOptions& options) : impl_(Impl::make(stage, options)) {}
 
-Plan::Plan(const Stage& stage, const TensorView& weights, const PlanOptions& options)
+Plan::Plan(const Stage& stage, const ConstTensorView& weights, const PlanOptions& options)
     : Plan(stage, options) {
   set_weights(weights);
 }
@@ -118,7 +119,7 @@ Plan::~Plan() = default;
 Plan::Plan(Plan&&) noexcept = default;
 Plan& Plan::operator=(Plan&&) noexcept = default;
 
-std::shared_ptr<const PackedWeights> Plan::Impl::pack(const TensorView& weights) const {
+std::shared_ptr<const PackedWeights> Plan::Impl::pack(const ConstTensorView& weights) const {
   const Stage& stage = this->stage();
   const bool flips = bound.options().flip_filters;
   const Index filters = stage.k, taps = stage.r * stage.s, channels = stage.c / stage.groups;
@@ -143,24 +144,24 @@ constexpr const char* moved_from =
     "this Plan was moved from. Use the Plan that it was moved to, or make a new one.";
 
 Plan::Impl& Plan::impl() const {
-  if (!impl_) throw Error(moved_from);
+  if (!impl_) throw Error(moved_from, StatusCode::moved_from);
   return *impl_;
 }
 
-void Plan::set_weights(const TensorView& weights, Stream stream) try {
+void Plan::set_weights(const ConstTensorView& weights, Stream stream) try {
   use(pack(weights, stream), stream);
 } catch (...) {
   rethrow_as_error();
 }
 
-Weights Plan::pack(const TensorView& weights, Stream stream) const {
+Weights Plan::pack(const ConstTensorView& weights, Stream stream) const {
   const Impl& plan = impl();
   try {
     try {
       check_weights(plan.stage(), weights, device());
       Tensor copy;
       if (!(weights.device == Device{})) copy = copy_to_host(weights, stream);
-      const TensorView& host = copy.view() ? copy.view() : weights;
+      const ConstTensorView host = copy.view() ? copy.view() : weights;
       return Weights(std::make_shared<Weights::Packed>(
           Weights::Packed{plan.pack(host), plan.bound.packing()}));
     } catch (const std::bad_alloc&) {
@@ -190,25 +191,30 @@ void Plan::use(const Weights& weights, Stream stream) try {
   rethrow_as_error();
 }
 
-Bound& bound_for_repack(Plan& plan, const TensorView& weights) {
+Bound& bound_for_repack(Plan& plan, const ConstTensorView& weights) {
   Plan::Impl& impl = plan.impl();
   check_weights(impl.stage(), weights, plan.device());
   if (!impl.bound.on_gpu() || weights.device == Device{})
     throw Error(
         fmt::format("repack: the plan is on {} and the weights are on {}, expected both on a GPU. "
                     "Use set_weights.",
-                    to_text(plan.device()), to_text(weights.device)));
+                    to_text(plan.device()), to_text(weights.device)),
+        impl.bound.on_gpu() ? StatusCode::invalid_operand : StatusCode::unsupported);
   return impl.bound;
 }
 
-void Plan::repack(const TensorView& weights, Stream stream) {
-  Bound& bound = bound_for_repack(*this, weights);
+void Plan::repack(const ConstTensorView& weights, Stream stream) {
   try {
-    bound.repack(weights, stream);
-  } catch (const std::bad_alloc&) {
-    throw no_memory("the packed weights", stage());
-  } catch (const std::length_error&) {
-    throw no_memory("the packed weights", stage());
+    Bound& bound = bound_for_repack(*this, weights);
+    try {
+      bound.repack(weights, stream);
+    } catch (const std::bad_alloc&) {
+      throw no_memory("the packed weights", stage());
+    } catch (const std::length_error&) {
+      throw no_memory("the packed weights", stage());
+    }
+  } catch (...) {  // also where there is no memory for the message
+    rethrow_as_error();
   }
 }
 

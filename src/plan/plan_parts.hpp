@@ -8,6 +8,6 @@ namespace convoy {
 class Bound;
 
 /// The plan's Bound, on which the weights may be repacked. Throws Error as Plan::repack does.
-Bound& bound_for_repack(Plan& plan, const TensorView& weights);
+Bound& bound_for_repack(Plan& plan, const ConstTensorView& weights);
 
 }  // namespace convoy

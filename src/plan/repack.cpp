@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/assume.hpp"
+#include "core/failure.hpp"
 #include "core/gpu.hpp"
 #include "core/gpu_async.hpp"
 #include "math/winograd.hpp"
@@ -34,7 +35,7 @@ std::vector<float> digits(const Prepared& prepared, std::size_t block, Index sou
 }
 
 /// How far from the first weight the weight of that dense number lies.
-Index place_of(Index number, const TensorView& weights, bool flips) {
+Index place_of(Index number, const ConstTensorView& weights, bool flips) {
   const auto& shape = weights.shape;
   const Index taps = shape[1] * shape[2];
   const Index c = number % shape[3], k = number / shape[3] / taps;
@@ -45,7 +46,7 @@ Index place_of(Index number, const TensorView& weights, bool flips) {
 }
 
 /// Whether the weights fill the memory from the first to the last, in whatever order.
-bool fills_its_memory(const TensorView& weights) {
+bool fills_its_memory(const ConstTensorView& weights) {
   std::array<std::pair<Index, Index>, 4> axes;  // stride and size
   for (std::size_t i = 0; i < axes.size(); ++i) axes[i] = {weights.stride[i], weights.shape[i]};
   std::sort(axes.begin(), axes.end());
@@ -91,12 +92,13 @@ Repack::Repack(const Prepared& prepared, const Stage& stage, Device device, bool
   const Parameters parameters{.w = zeros.data()};
   weights_ = prepared.pack({&parameters, 1});
   if (weights_->blocks().empty())
-    throw Error(
+    throw Unsupported(
         fmt::format("repack: the kernel of {} can't pack its weights on {}. Use set_weights.",
                     to_text(stage), to_text(device)));
 }
 
-std::vector<Tensor> Repack::maps_of(const Prepared& prepared, const TensorView& weights) const {
+std::vector<Tensor> Repack::maps_of(const Prepared& prepared,
+                                    const ConstTensorView& weights) const {
   std::vector<Tensor> maps;
   const std::vector<PackedBlock> blocks = weights_->blocks();
   const Index elements = shapes_of(stage_).w_elements;
@@ -109,7 +111,7 @@ std::vector<Tensor> Repack::maps_of(const Prepared& prepared, const TensorView& 
     for (std::size_t i = 0; i < all.size(); ++i) {
       const Index from = all[i] < 0 || transforms ? all[i] : place_of(all[i], weights, flips_);
       if (from > std::numeric_limits<std::int32_t>::max())
-        throw Error(
+        throw InvalidOperand(
             fmt::format("repack: {} spans more than 2^31 - 1 elements, expected at most that "
                         "number. Copy the weights into a dense tensor first.",
                         describe(weights)));
@@ -132,7 +134,7 @@ void Repack::make_watch() {
   changed_ = Tensor(DType::i32, {1}, device_);
 }
 
-const Repack::Order& Repack::order_of(const Prepared& prepared, const TensorView& weights,
+const Repack::Order& Repack::order_of(const Prepared& prepared, const ConstTensorView& weights,
                                       Stream stream) {
   Strides strides{};  // those of single elements say nothing
   for (std::size_t i = 0; i < strides.size(); ++i)
@@ -149,7 +151,7 @@ const Repack::Order& Repack::order_of(const Prepared& prepared, const TensorView
   return orders_.emplace(strides, std::move(order)).first->second;
 }
 
-gpu::Watch Repack::watch_of(const TensorView& weights, std::uint64_t order) const {
+gpu::Watch Repack::watch_of(const ConstTensorView& weights, std::uint64_t order) {
   // The type and the order are part of the fingerprint: the same bytes are other weights by them.
   constexpr std::uint64_t types = 256;
   return {.from = weights.data,
@@ -160,7 +162,8 @@ gpu::Watch Repack::watch_of(const TensorView& weights, std::uint64_t order) cons
           .changed = changed_.data<std::int32_t>()};
 }
 
-gpu::Fill Repack::fill_of(const Order& order, std::size_t block, const TensorView& weights) const {
+gpu::Fill Repack::fill_of(const Order& order, std::size_t block,
+                          const ConstTensorView& weights) const {
   gpu::Fill fill{.from = weights.data,
                  .from_type = weights.dtype,
                  .map = order.maps[block].data<std::int32_t>(),
@@ -177,7 +180,7 @@ gpu::Fill Repack::fill_of(const Order& order, std::size_t block, const TensorVie
   return fill;
 }
 
-void Repack::fill(const Prepared& prepared, const TensorView& weights, Stream stream) {
+void Repack::fill(const Prepared& prepared, const ConstTensorView& weights, Stream stream) {
   const Order& order = order_of(prepared, weights, stream);
   const gpu::StreamFacts facts = gpu::facts_of(device_, stream);
   if (facts.capture == 0) follow(facts, stream);
@@ -207,7 +210,7 @@ void Repack::filled(std::shared_ptr<gpu::Event> event, gpu::StreamFacts facts) {
   last_ = std::move(event), last_facts_ = facts;
 }
 
-std::optional<GroupPart> Repack::part(const Prepared& prepared, const TensorView& weights,
+std::optional<GroupPart> Repack::part(const Prepared& prepared, const ConstTensorView& weights,
                                       const gpu::FoldedNorm& norm, std::int32_t* changed,
                                       Stream stream) {
   const bool folds = norm.variance.data != nullptr;
@@ -231,7 +234,7 @@ std::optional<GroupPart> Repack::part(const Prepared& prepared, const TensorView
   return part;
 }
 
-void Repack::add_vectors(const gpu::FoldedNorm& norm, GroupPart& part) const {
+void Repack::add_vectors(const gpu::FoldedNorm& norm, GroupPart& part) {
   const std::array all{norm.bias, norm.gamma, norm.beta, norm.mean, norm.variance};
   static_assert(all.size() == vectors_of_norm);
   // The same vectors mean another packing with another eps, if one of them is absent, or if the

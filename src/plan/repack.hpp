@@ -49,12 +49,12 @@ class Repack {
   ///
   /// A fill on another stream than the one before waits for that: it compares with fingerprints of
   /// weights that are packed by then. A captured fill has no such order.
-  void fill(const Prepared& prepared, const TensorView& weights, Stream stream);
+  void fill(const Prepared& prepared, const ConstTensorView& weights, Stream stream);
 
   /// What a RepackGroup does instead of `fill`; both share fingerprints, so that they may take
   /// turns. `changed`: this plan's flag. Nothing if the weights have gaps between them, or the norm
   /// is there and the filters don't lie one behind the other. Throws as the first `fill`.
-  std::optional<GroupPart> part(const Prepared& prepared, const TensorView& weights,
+  std::optional<GroupPart> part(const Prepared& prepared, const ConstTensorView& weights,
                                 const gpu::FoldedNorm& norm, std::int32_t* changed, Stream stream);
   const void* keys() const { return keys_.data<std::uint8_t>(); }
 
@@ -69,12 +69,12 @@ class Repack {
     std::uint64_t number = 0;  // in the order of the first calls, from 1
     std::vector<Tensor> maps;  // one per block
   };
-  const Order& order_of(const Prepared& prepared, const TensorView& weights, Stream stream);
-  std::vector<Tensor> maps_of(const Prepared& prepared, const TensorView& weights) const;
+  const Order& order_of(const Prepared& prepared, const ConstTensorView& weights, Stream stream);
+  std::vector<Tensor> maps_of(const Prepared& prepared, const ConstTensorView& weights) const;
   void make_watch();
-  gpu::Watch watch_of(const TensorView& weights, std::uint64_t order) const;
-  void add_vectors(const gpu::FoldedNorm& norm, GroupPart& part) const;
-  gpu::Fill fill_of(const Order& order, std::size_t block, const TensorView& weights) const;
+  gpu::Watch watch_of(const ConstTensorView& weights, std::uint64_t order);
+  void add_vectors(const gpu::FoldedNorm& norm, GroupPart& part);
+  gpu::Fill fill_of(const Order& order, std::size_t block, const ConstTensorView& weights) const;
 
   Stage stage_;
   Device device_;

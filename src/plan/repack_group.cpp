@@ -14,7 +14,7 @@ RepackGroup::RepackGroup(Device device, Index plans)
       changed_(DType::i32, {plans}, device),
       done_(std::make_shared<gpu::Event>(device)) {}
 
-bool RepackGroup::add(Plan& plan, const TensorView& weights, const gpu::FoldedNorm& norm,
+bool RepackGroup::add(Plan& plan, const ConstTensorView& weights, const gpu::FoldedNorm& norm,
                       Stream stream) {
   const auto number = static_cast<Index>(members_.size());
   if (number == changed_.elements())

@@ -25,7 +25,7 @@ class RepackGroup {
   /// variance is folded into the weights. Its shift is what a run takes as the bias. False if a
   /// group can't pack these weights: they have gaps, or a norm's filters don't lie one behind the
   /// other. Throws Error as Plan::repack does.
-  bool add(Plan& plan, const TensorView& weights, const gpu::FoldedNorm& norm, Stream stream);
+  bool add(Plan& plan, const ConstTensorView& weights, const gpu::FoldedNorm& norm, Stream stream);
 
   /// As Plan::repack of each member, and its norm's shift. Throws Error, also on a stream that is
   /// being captured: the group would have to outlive the graph.

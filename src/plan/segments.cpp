@@ -246,7 +246,7 @@ std::vector<Segment> cut(const Chain& chain, const Machine& machine, const PlanO
 }
 
 SegmentTimes measure_segments(const Chain& chain, const PlanOptions& options, double seconds) {
-  const ChainRuns runs(chain, options);
+  ChainRuns runs(chain, options);
   return {summary(runs.sample_whole(*runs.bind(), seconds)).median,
           summary(runs.sample_stages(seconds)).median};
 }

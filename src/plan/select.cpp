@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "convoy/error.hpp"
+#include "core/failure.hpp"
 #include "core/gpu.hpp"
 #include "plan/parts.hpp"
 
@@ -21,7 +22,7 @@ void check_cost(const Kernel& kernel, const Chain& chain, const Tile& tile, cons
   if (is_fine(cost.seconds) && cost.seconds > 0 && is_fine(cost.flops) && is_fine(cost.bytes) &&
       is_fine(cost.waste))
     return;
-  throw Error(fmt::format(
+  throw InternalError(fmt::format(
       "planner: kernel {} with tile {} predicts {} seconds, {} operations, {} bytes and a waste of "
       "{} for {}, expected numbers above 0. The prediction is for {}: {} FLOP/s, {} bytes/s, {} "
       "Hz. If one of these is not a number, the fault is in the driver or in Convoy: report this, "
@@ -37,7 +38,7 @@ void check_machine(const Machine& machine) {
   if (is_fine(machine.peak_flops) && is_fine(machine.tensor_flops) &&
       is_fine(machine.memory_bandwidth) && is_fine(machine.clock_hz))
     return;
-  throw Error(
+  throw InternalError(
       fmt::format("planner: the facts of {} ({}) are {} FLOP/s, {} on tensor cores, {} bytes/s and "
                   "{} Hz, expected numbers above 0. Make the machine with machine_of, which "
                   "estimates facts that a driver does not give.",
@@ -134,9 +135,9 @@ std::size_t forced_kernel(const Selection& selection, const Chain& chain,
     names.emplace_back(verdict.kernel->name());
     if (verdict.kernel->name() != options.kernel) continue;
     if (verdict.fits()) return i;
-    throw Error(fmt::format("kernel {} can't run {}: {}. Kernels that can: {}.", options.kernel,
-                            to_text(chain), fmt::join(verdict.refusals, "; "),
-                            fmt::join(names_of_fitting(selection.verdicts), ", ")));
+    throw Unsupported(fmt::format("kernel {} can't run {}: {}. Kernels that can: {}.",
+                                  options.kernel, to_text(chain), fmt::join(verdict.refusals, "; "),
+                                  fmt::join(names_of_fitting(selection.verdicts), ", ")));
   }
   throw Error(fmt::format("kernel \"{}\": found no kernel of that name on {}, expected one of: {}.",
                           options.kernel, to_text(options.device), fmt::join(names, ", ")));
@@ -272,8 +273,8 @@ Selection select(const Chain& chain, const Machine& machine, const PlanOptions& 
       first = i;
     }
     if (first == selection.verdicts.size())
-      throw Error(fmt::format("no kernel on {} can run {}:{}", to_text(machine.device),
-                              to_text(chain), every_refusal(selection.verdicts, chain)));
+      throw Unsupported(fmt::format("no kernel on {} can run {}:{}", to_text(machine.device),
+                                    to_text(chain), every_refusal(selection.verdicts, chain)));
     const Index images = selection.canonical.stages.front().n;
     const bool cpu = machine.device.kind == DeviceKind::cpu;
     selection.why_arithmetic = fmt::format(

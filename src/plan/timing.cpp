@@ -29,7 +29,7 @@ float next_normal(std::uint64_t& state, float scale) {
   return (part(0) + part(16) + part(32) + part(48) - 131070.0F) * (scale / 37837.0F);
 }
 
-void fill(const Tensor& tensor, std::uint64_t seed, float scale) {
+void fill(Tensor& tensor, std::uint64_t seed, float scale) {
   constexpr Index drawn = 1'048'583;  // a prime, repeated: no two rows or images are alike
   const DType dtype = tensor.view().dtype;
   const Index count = tensor.elements();
@@ -97,7 +97,7 @@ RandomOperands::RandomOperands(const Stage& stage, std::uint64_t seed, const Mac
   }
 }
 
-Operands RandomOperands::operands(const Stage& stage, std::size_t set) const {
+Operands RandomOperands::operands(const Stage& stage, std::size_t set) {
   Operands all;
   all.x = set == 0 ? x : more_x[set - 1];
   all.y = set == 0 ? y : more_y[set - 1];
@@ -214,8 +214,8 @@ Tensor workspace_for_streams(std::size_t bytes, Device device) {
   return {DType::u8, {static_cast<Index>(bytes)}, device};
 }
 
-Timing time_runs(const Plan& plan, const RandomOperands& random, double seconds) {
-  const Tensor workspace = workspace_for_streams(plan.workspace_bytes(), plan.device());
+Timing time_runs(const Plan& plan, RandomOperands& random, double seconds) {
+  Tensor workspace = workspace_for_streams(plan.workspace_bytes(), plan.device());
   std::vector<Operands> operands;
   for (std::size_t set = 0; set < random.sets(); ++set) {
     operands.push_back(random.operands(plan.stage(), set));

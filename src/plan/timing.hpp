@@ -19,7 +19,7 @@ struct RandomOperands {
   std::vector<Tensor> more_x, more_y;
   explicit RandomOperands(const Stage& stage, std::uint64_t seed = 1, const Machine& machine = {});
   std::size_t sets() const { return 1 + more_x.size(); }
-  Operands operands(const Stage& stage, std::size_t set = 0) const;
+  Operands operands(const Stage& stage, std::size_t set = 0);
 };
 
 /// Bytes that RandomOperands allocates.
@@ -67,6 +67,6 @@ Samples sample_calls(Device device, std::size_t sets,
 Tensor workspace_for_streams(std::size_t bytes, Device device);
 
 /// Of the plan's runs, as sample_calls. Throws Error when one fails.
-Timing time_runs(const Plan& plan, const RandomOperands& random, double seconds);
+Timing time_runs(const Plan& plan, RandomOperands& random, double seconds);
 
 }  // namespace convoy

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "convoy/error.hpp"
+#include "core/failure.hpp"
 #include "core/gpu.hpp"
 #include "core/gpu_timing.hpp"
 #include "plan/bound.hpp"
@@ -34,7 +35,7 @@ struct Traced {
         y(stage.output_dtype(bound.on_gpu()), y_shape(stage), bound.machine().device),
         y_untraced(y.clone()) {
     if (std::string why = bound.on_gpu() ? bound.why_no_trace() : std::string(); !why.empty())
-      throw Error(
+      throw Unsupported(
           fmt::format("explain: there is no trace of {} by {} {} on {}: {}. Kernels with time "
                       "stamps: halo (f16, Hopper).",
                       to_text(stage), bound.kernel().name(), bound.selection().tile.tile.name,
@@ -44,7 +45,7 @@ struct Traced {
   }
 
   // Of set number `set`; `to`: another y than the set's.
-  RunArgs args(std::size_t set, const Tensor* to = nullptr) const {
+  RunArgs args(std::size_t set, Tensor* to = nullptr) {
     Operands operands = random.operands(stage, set);
     if (to) operands.y = *to;
     RunArgs args;
@@ -54,7 +55,7 @@ struct Traced {
   void run(RunArgs args, Stream stream = {}) const { bound.run(args, nullptr, stream).or_throw(); }
 };
 
-RunTrace trace_on_cpu(const Traced& traced, TracedStage& told) {
+RunTrace trace_on_cpu(Traced& traced, TracedStage& told) {
   Threads& threads = *traced.bound.threads();
   TaskLog log(threads.count());
   const RunArgs args = traced.args(0, &traced.y);
@@ -70,7 +71,7 @@ RunTrace trace_on_cpu(const Traced& traced, TracedStage& told) {
 }
 
 // The runs before are measured on the way: a GPU's clock depends on what it did last.
-RunTrace trace_on_gpu(const Traced& traced, double warm, TracedStage& told) {
+RunTrace trace_on_gpu(Traced& traced, double warm, TracedStage& told) {
   constexpr int least = 3, most = 20'000;
   const gpu::OwnedStream own(traced.bound.machine().device);
   const std::size_t sets = traced.random.sets(), last = sets - 1;
@@ -94,7 +95,7 @@ RunTrace trace_on_gpu(const Traced& traced, double warm, TracedStage& told) {
   return trace;
 }
 
-void measure_on_cpu(const Traced& traced, double seconds, TracedStage& told) {
+void measure_on_cpu(Traced& traced, double seconds, TracedStage& told) {
   told.seconds =
       summary(sample_calls(
                   told.machine.device, 1,
@@ -110,7 +111,7 @@ bool same_bits(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 TracedStage trace_stage(const Stage& stage, const PlanOptions& options, double seconds) {
-  const Traced traced(stage, options);
+  Traced traced(stage, options);
   TracedStage told;
   told.stage = traced.stage;
   told.machine = running(traced.bound.machine(), traced.bound.selection());

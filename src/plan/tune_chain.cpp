@@ -18,7 +18,7 @@ ChainTuneResult tune_chain(const Chain& chain, const PlanOptions& options, doubl
                     chain.size(), most_stages));
   const Machine machine = machine_for(options);
   const Selection selection = select(chain, machine, options, nullptr);
-  const ChainRuns runs(chain, options);
+  ChainRuns runs(chain, options);
   std::vector<TimedCandidate> candidates;
   for (const Verdict& verdict : selection.verdicts) {
     if (!verdict.fits() || verdict.kernel->arithmetic() != selection.kernel().arithmetic())

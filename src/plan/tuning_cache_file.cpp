@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "convoy/error.hpp"
+#include "core/failure.hpp"
 #include "core/file.hpp"
 #include "core/printable.hpp"
 #include "core/process.hpp"
@@ -26,7 +27,7 @@ namespace {
 constexpr std::size_t most_bytes = 64 << 20;  // a row takes about 200
 
 [[noreturn]] void fail(const std::string& path, std::string_view what) {
-  throw Error(
+  throw FileError(
       fmt::format("tuning cache {}: {}. Set CONVOY_CACHE to a folder that you may write to.",
                   printable_path(path), what));
 }
@@ -50,7 +51,7 @@ class Lock {
       if (errno != EWOULDBLOCK && errno != EINTR)
         fail(path, fmt::format("it can't be locked: {}", std::strerror(errno)));
       if (Clock::now() > until)
-        throw Error(fmt::format(
+        throw FileError(fmt::format(
             "tuning cache {0}: another process has held {1} for {2} seconds, and nothing was "
             "saved. Is a `convoy tune` stopped or stuck? `fuser {1}` names it: end it and try "
             "again.",
@@ -124,7 +125,7 @@ std::shared_ptr<const TuningCache> user_tuning_cache(std::string& warning) {
 
 void save_tuning_cache(const std::string& path, const TuningCache& rows, double wait) {
   if (path.empty())
-    throw Error(
+    throw FileError(
         "tuning cache: none of CONVOY_CACHE, XDG_CACHE_HOME and HOME is set. Set "
         "CONVOY_CACHE to a folder that you may write to.");
   std::error_code failure;
@@ -137,7 +138,8 @@ void save_tuning_cache(const std::string& path, const TuningCache& rows, double 
   try {
     write_file_atomically(path, merged.to_json());
   } catch (const Error& error) {
-    throw Error(fmt::format("tuning cache {} Or set CONVOY_CACHE to another.", error.what()));
+    throw Error(fmt::format("tuning cache {} Or set CONVOY_CACHE to another.", error.what()),
+                error.code());
   }
 }
 

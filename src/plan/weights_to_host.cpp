@@ -69,7 +69,7 @@ class Fetch {
 }  // namespace
 
 Tensor copy_to_host(
-    const TensorView& view,
+    const ConstTensorView& view,
     const std::function<void(const void* from, void* to, std::size_t bytes)>& copy) {
   Tensor dense(view.dtype, {view.shape.begin(), view.shape.begin() + view.rank});
   if (dense.elements() == 0) return dense;
@@ -82,7 +82,7 @@ Tensor copy_to_host(
   return dense;
 }
 
-Tensor copy_to_host(const TensorView& view, Stream stream) {
+Tensor copy_to_host(const ConstTensorView& view, Stream stream) {
   return copy_to_host(view, [&](const void* from, void* to, std::size_t bytes) {
     gpu::copy({.from = from,
                .to = to,

@@ -51,7 +51,8 @@ double charge(const Activation& act, double membrane, double input) {
 }
 
 // Element [t,n,h,w,c] of an image tensor in the stage's layout; a leading T is there or is not.
-Index offset(const TensorView& x, Layout layout, Index t, Index n, Index h, Index w, Index c) {
+Index offset(const TensorDescriptor& x, Layout layout, Index t, Index n, Index h, Index w,
+             Index c) {
   const int first = x.rank - 4;
   const auto stride = [&](int axis) { return x.stride[static_cast<std::size_t>(first + axis)]; };
   const Index step = first > 0 ? t * x.stride[0] : 0;
@@ -66,11 +67,11 @@ double spike_margin(double threshold) {
   return 1e-5 * std::max(1.0, std::abs(threshold));
 }
 
-Oracle::Oracle(const Stage& stage, const TensorView& weights, const Operands& operands, Sum sum,
-               Sequence sequence)
+Oracle::Oracle(const Stage& stage, const ConstTensorView& weights, const Operands& operands,
+               Sum sum, Sequence sequence)
     : stage_(stage), shapes_(shapes_of(stage)), sum_(sum), sequence_(sequence) {
-  const TensorView& x = operands.x;
-  const auto number = [](const TensorView& view, Index i) {
+  const ConstTensorView& x = operands.x;
+  const auto number = [](const ConstTensorView& view, Index i) {
     return static_cast<double>(math::load(view.dtype, view.data, i));
   };
   const DType multiplied = stage.dtype == DType::u8 ? stage.output_dtype() : stage.dtype;

@@ -68,7 +68,7 @@ Stage for_device(Stage stage, DeviceKind device);
 /// views are taken on trust.
 class Oracle {
  public:
-  Oracle(const Stage& stage, const TensorView& weights, const Operands& operands, Sum sum,
+  Oracle(const Stage& stage, const ConstTensorView& weights, const Operands& operands, Sum sum,
          Sequence sequence = {});
 
   /// conv(x, w) at one pixel in one time step, [K].

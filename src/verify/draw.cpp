@@ -288,7 +288,7 @@ std::optional<Inputs> draw_inputs(const Stage& stage, Data data, std::uint64_t s
 }
 
 void copy_images(const Tensor& from, Index first, Tensor& to) {
-  const TensorView &all = from.view(), &some = to.view();
+  const ConstTensorView all = from.view(), some = to.view();
   const Index steps = all.rank == 5 ? all.shape[0] : 1;
   const Index images = all.shape[all.rank == 5 ? 1 : 0];
   const Index n = some.shape[some.rank == 5 ? 1 : 0];

@@ -260,7 +260,7 @@ std::vector<Parameters> ChainInputs::parameters(const KernelFacts& facts) const 
 
 Tensor ChainInputs::plain_x() const {
   if (!values.view()) return x.clone();
-  const TensorView& view = x.view();
+  const ConstTensorView view = x.view();
   const Stage& stage = chain.stages.front();
   Tensor plain(DType::f32, {view.shape.begin(), view.shape.begin() + view.rank});
   const Index plane = stage.layout == Layout::nchw ? stage.h * stage.w : 1;

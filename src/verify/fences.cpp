@@ -158,11 +158,11 @@ void Fences::place() {
 TensorView Fences::host() const {
   return {memory(), DType::u8, {static_cast<Index>(bytes_)}};
 }
-TensorView Fences::on_device() const {
+TensorView Fences::on_device() {
   return {there_.view().data, DType::u8, {static_cast<Index>(bytes_)}, device_};
 }
 
-TensorView Fences::view(std::size_t i) const {
+TensorView Fences::view(std::size_t i) {
   const bool cpu = device_.kind == DeviceKind::cpu;
   return operands_[i].view(cpu ? memory() : there_.data<char>(), device_);
 }

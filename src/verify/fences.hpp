@@ -39,7 +39,7 @@ class Fences {
   /// floating-point type, -1 in i32), inputs are in their places.
   void place();
   /// Where the run finds operand `i`, on the device.
-  TensorView view(std::size_t i) const;
+  TensorView view(std::size_t i);
   /// After the run: waits for it and takes its outputs to the host.
   void fetch();
   /// The elements of operand `i` in the order [T,N,H,W,C], whatever the layout, as fp32 or i32
@@ -53,7 +53,7 @@ class Fences {
   class Operand;
   char* memory() const { return memory_.data(); }
   TensorView host() const;
-  TensorView on_device() const;
+  TensorView on_device();
 
   Device device_;
   gpu::OwnedStream stream_;

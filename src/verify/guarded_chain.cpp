@@ -14,7 +14,7 @@ ChainResult ChainGuard::run(const Bound& bound, const ChainInputs& inputs, bool 
   if (chain.mean) stages.back().n = chain.back().n;
 
   fences_.clear();
-  const TensorView& values = inputs.x.view();
+  const ConstTensorView values = inputs.x.view();
   const std::size_t x =
       fences_.add("x", values.dtype, {values.shape.begin(), values.shape.begin() + values.rank},
                   chain.front().layout, Views::dense, &inputs.x);

@@ -21,13 +21,13 @@ constexpr Index patterns = 7;  // images that are drawn: a prime, so that no sli
 
 /// A dense tensor with an image axis, behind one of the steps where `steps` is not 0.
 struct Images {
-  const Tensor* tensor;
+  Tensor* tensor;
   Index steps;
   Index n() const { return tensor->view().shape[steps > 0 ? 1 : 0]; }
   Index of_image() const { return tensor->elements() / n() / std::max<Index>(steps, 1); }
   /// Images [first, first + count) of step t.
   TensorView at(Index t, Index first, Index count) const {
-    const TensorView& all = tensor->view();
+    const TensorView all = tensor->view();
     const auto offset = static_cast<std::size_t>((t * n() + first) * of_image());
     return {static_cast<char*>(all.data) + offset * size_of(all.dtype),
             all.dtype,
@@ -70,7 +70,7 @@ struct Run {
     membrane_in = Tensor(DType::f32, membrane_shape(stage), device);
     membrane_out = Tensor(DType::f32, membrane_shape(stage), device);
   }
-  Operands operands(const RandomOperands& constants, const Tensor& workspace) const {
+  Operands operands(const RandomOperands& constants, Tensor& workspace) {
     Operands all;
     all.x = x, all.y = y;
     if (stage.bias) all.bias = constants.bias;
@@ -82,9 +82,9 @@ struct Run {
     all.workspace = workspace.data<void>();
     return all;
   }
-  std::vector<std::pair<const char*, Images>> written() const {
+  std::vector<std::pair<const char*, Images>> written() {
     std::vector<std::pair<const char*, Images>> all;
-    const auto add = [&](const char* name, const Tensor& tensor, Index steps) {
+    const auto add = [&](const char* name, Tensor& tensor, Index steps) {
       if (tensor.view()) all.emplace_back(name, Images{&tensor, steps});
     };
     add("y", y, y_steps);
@@ -96,7 +96,7 @@ struct Run {
   }
 };
 
-std::string bytes_of(const TensorView& view) {
+std::string bytes_of(const ConstTensorView& view) {
   std::string bytes(static_cast<std::size_t>(view.elements()) * size_of(view.dtype), '\0');
   TensorView host(bytes.data(), view.dtype, {view.shape[0], view.shape[1]});
   copy_tensor(view, host);
@@ -105,7 +105,7 @@ std::string bytes_of(const TensorView& view) {
 
 /// Images worth a look: the ends, those beside the seams of parts and beside 2^30, 2^31 and 2^32
 /// elements of a tensor, and some between.
-std::vector<Index> chosen(const Run& run, Index part, Random& random) {
+std::vector<Index> chosen(Run& run, Index part, Random& random) {
   const Index n = run.stage.n;
   std::vector<Index> images{0, n - 1};
   const auto beside = [&](Index image) {
@@ -151,9 +151,9 @@ std::string compare(const LargeRun& run, std::uint64_t seed, const Machine& mach
   std::map<std::string, std::vector<std::string>> want;
   {
     const Plan plan = plan_of(one);
-    const Tensor workspace = workspace_of(plan);
+    Tensor workspace = workspace_of(plan);
     for (Index image = 0; image < patterns; ++image) {
-      const auto bring = [&](const Tensor& from, const Tensor& to, Index steps) {
+      const auto bring = [&](Tensor& from, Tensor& to, Index steps) {
         for (Index t = 0; from.view() && t < std::max<Index>(steps, 1); ++t)
           copy_tensor(Images{&from, steps}.at(t, image, 1), Images{&to, steps}.at(t, 0, 1));
       };
@@ -173,7 +173,7 @@ std::string compare(const LargeRun& run, std::uint64_t seed, const Machine& mach
   repeat({&few.x, few.x_steps}, {&all.x, all.x_steps});
   if (few.membrane_in.view()) repeat({&few.membrane_in, 0}, {&all.membrane_in, 0});
   const Plan plan = plan_of(run.stage);
-  const Tensor workspace = workspace_of(plan);
+  Tensor workspace = workspace_of(plan);
   plan.run(all.operands(drawn, workspace)).or_throw();
   const Parts parts = part_of(*run.kernel, run.stage, machine);
   result.parts = parts.count;

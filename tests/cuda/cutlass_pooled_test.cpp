@@ -143,7 +143,7 @@ TEST_F(GpuCutlassPooled, TheFourCasesOfThePipeline) {
     SCOPED_TRACE(one);
     for (const char* const tile : {"128x64", "128x128"}) {
       SCOPED_TRACE(tile);
-      const GpuCase first(parse_stage(one), Values::integers, gpu0),
+      GpuCase first(parse_stage(one), Values::integers, gpu0),
           second(parse_stage(two), Values::integers, gpu0);
       const Plan plan(first.stage, first.w, options_for(gpu0, "cutlass_pooled", tile)),
           judge(first.stage, first.w, options_for(gpu0, "general"));
@@ -173,7 +173,7 @@ TEST_F(GpuCutlassPooled, TheFourCasesOfThePipeline) {
 }
 
 TEST_F(GpuCutlassPooled, BitsDoNotDependOnTileBatchOrRun) {
-  const GpuCase all(parse_stage("f16:n33h18w22c72k136r3pad1+bias+relu+max2"), Values::normal, gpu0);
+  GpuCase all(parse_stage("f16:n33h18w22c72k136r3pad1+bias+relu+max2"), Values::normal, gpu0);
   std::vector<unsigned char> expected;
   for (const char* const tile : {"128x64", "128x128"}) {
     const Plan plan(all.stage, all.w, options_for(gpu0, "cutlass_pooled", tile));

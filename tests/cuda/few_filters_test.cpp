@@ -94,7 +94,7 @@ TEST(FewFilters, LanesTogetherMakeTheConvolution) {
     stage.act = no_act;
     stage.n = std::min<Index>(stage.n, 3);
     SCOPED_TRACE(to_text(stage));
-    const GpuCase one(stage, Values::integers, {});
+    GpuCase one(stage, Values::integers, {});
     Threads threads(1);
     const std::vector<double> want =
         reference::Oracle(one.stage, one.w, one.operands(), reference::Sum::exact).all(threads).y;
@@ -161,7 +161,7 @@ TEST_F(GpuFewFilters, TilesAndBatchesGiveTheSameBits) {
                            "n9h5w7c256k6r1+bias+leaky(0.1)"}) {
     SCOPED_TRACE(text);
     expect_same_bits_of_fewer_images(text, "few_filters");
-    const GpuCase one(parse_stage(text), Values::normal, gpu0);
+    GpuCase one(parse_stage(text), Values::normal, gpu0);
     std::vector<unsigned char> expected;
     for (const int threads : cuda::few_filters_tiles(one.stage)) {
       const std::string tile = std::to_string(threads) + " threads";
@@ -179,18 +179,17 @@ TEST_F(GpuFewFilters, ReadsAndWritesSlices) {
        {"n2h9w7c64k3r3pad1+bias+relu", "n2h9w7c64k5r1+bias", "n2h9w7c33k3r3pad1+bias+relu"}) {
     SCOPED_TRACE(text);
     const Stage stage = parse_stage(text);
-    const GpuCase one(stage, Values::normal, gpu0);
+    GpuCase one(stage, Values::normal, gpu0);
     const Plan plan(stage, one.w, options_for(gpu0, "few_filters"));
     plan.run(one.operands()).or_throw();
     const Index odd = stage.c % 4 == 0 ? 0 : 1;
-    const Tensor wide_x(DType::f32, {2, 9, 7, 120 + odd}, gpu0),
-        wide_y(DType::f32, {2, 9, 7, 11}, gpu0);
+    Tensor wide_x(DType::f32, {2, 9, 7, 120 + odd}, gpu0), wide_y(DType::f32, {2, 9, 7, 11}, gpu0);
     Operands operands = one.operands();
     operands.x = wide_x.view().channels(8 + odd, stage.c);
     operands.y = wide_y.view().channels(5, stage.k);
-    copy_tensor(one.x, operands.x);
+    copy_tensor(one.x, wide_x.view().channels(8 + odd, stage.c));
     plan.run(operands).or_throw();
-    const Tensor slice(DType::f32, {2, 9, 7, stage.k});
+    Tensor slice(DType::f32, {2, 9, 7, stage.k});
     copy_tensor(operands.y, slice);
     const Tensor dense = one.y.to({});
     EXPECT_EQ(std::memcmp(slice.view().data, dense.view().data, dense.bytes()), 0);
@@ -203,9 +202,9 @@ TEST_F(GpuFewFilters, ReadsAndWritesSlices) {
 // Of a NaN in x, the outputs whose window holds it, and no other.
 TEST_F(GpuFewFilters, NaNReachesTheWindowsThatHoldIt) {
   for (const char* text : {"n1h9w21c64k3r3pad1+bias", "n1h9w21c37k8r3pad1+bias"}) {
-    const GpuCase one(parse_stage(text), Values::integers, gpu0);
+    GpuCase one(parse_stage(text), Values::integers, gpu0);
     const Index c = one.stage.c;
-    const Tensor x = one.x.to({});
+    Tensor x = one.x.to({});
     x.data<float>()[(4 * 21 + 7) * c + c - 1] = NAN;
     copy_tensor(x, one.x);
     Plan(one.stage, one.w, options_for(gpu0, "few_filters")).run(one.operands()).or_throw();

@@ -14,7 +14,7 @@
 namespace convoy {
 namespace {
 
-void draw(const Tensor& tensor, Values values, std::mt19937& random, int most, float scale) {
+void draw(Tensor& tensor, Values values, std::mt19937& random, int most, float scale) {
   std::normal_distribution<float> normal(0, scale);
   const DType dtype = tensor.view().dtype;
   for (Index i = 0; i < tensor.elements(); ++i) {
@@ -63,17 +63,17 @@ GpuCase::GpuCase(const Stage& given, Values values, Device on) : stage(given), d
   poison();
 }
 
-void GpuCase::poison() const {
-  for (const Tensor* tensor : {&y, &pre, &act, &idx, &membrane_out}) {
-    const TensorView& view = tensor->view();
+void GpuCase::poison() {
+  for (Tensor* tensor : {&y, &pre, &act, &idx, &membrane_out}) {
+    const TensorView view = tensor->view();
     if (!view) continue;
-    const Tensor bits(view.dtype, {view.shape.begin(), view.shape.begin() + view.rank});
+    Tensor bits(view.dtype, {view.shape.begin(), view.shape.begin() + view.rank});
     std::memset(bits.view().data, 0xFF, bits.bytes());
-    copy_tensor(bits, *tensor);
+    copy_tensor(bits, view);
   }
 }
 
-Operands GpuCase::operands() const {
+Operands GpuCase::operands() {
   Operands all;
   all.x = x;
   all.y = y;
@@ -108,7 +108,7 @@ std::vector<unsigned char> GpuCase::outputs() const {
 void expect_bits_of_general(const char* text, std::string_view kernel) {
   SCOPED_TRACE(text);
   const Stage stage = parse_stage(text);
-  const GpuCase fast(stage, Values::integers, gpu0), slow(stage, Values::integers, gpu0);
+  GpuCase fast(stage, Values::integers, gpu0), slow(stage, Values::integers, gpu0);
   const Plan plan(fast.stage, fast.w, options_for(gpu0, kernel)),
       general(slow.stage, slow.w, options_for(gpu0, "general"));
   plan.run(fast.operands()).or_throw();
@@ -118,15 +118,15 @@ void expect_bits_of_general(const char* text, std::string_view kernel) {
 
 void expect_same_bits_of_fewer_images(const char* text, std::string_view kernel) {
   SCOPED_TRACE(text);
-  const GpuCase all(parse_stage(text), Values::normal, gpu0);
+  GpuCase all(parse_stage(text), Values::normal, gpu0);
   const Plan plan(all.stage, all.w, options_for(gpu0, kernel));
   plan.run(all.operands()).or_throw();
   const Tensor expected = all.y.to({});
   Stage fewer = all.stage;
   fewer.n = 2;
-  const Tensor two(*fewer.out, y_shape(fewer), gpu0);
+  Tensor two(*fewer.out, y_shape(fewer), gpu0);
   Operands operands = all.operands();
-  operands.x = images(all.x, 3, 2);
+  operands.x = images(all.x.view(), 3, 2);
   operands.y = two;
   plan.run(operands).or_throw();
   const Tensor got = two.to({});
@@ -145,14 +145,6 @@ long long memory_kept_by(const std::function<void()>& work) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   return kept;
-}
-
-TensorView images(const TensorView& view, Index first, Index n) {
-  TensorView some = view;
-  some.data = static_cast<char*>(view.data) +
-              static_cast<std::size_t>(first * view.stride[0]) * size_of(view.dtype);
-  some.shape[0] = n;
-  return some;
 }
 
 }  // namespace convoy

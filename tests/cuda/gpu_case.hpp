@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "convoy/plan.hpp"
@@ -42,9 +43,9 @@ struct GpuCase {
 
   /// Outputs are poisoned: what a run does not write differs from what another one wrote.
   GpuCase(const Stage& stage, Values values, Device device);
-  Operands operands() const;
+  Operands operands();
   /// All bits of the outputs set: NaN, and an index that no plane has. Before a second run.
-  void poison() const;
+  void poison();
   /// Every output's bytes, copied to the host; -0 reads +0.
   std::vector<unsigned char> outputs() const;
 };
@@ -60,6 +61,13 @@ void expect_same_bits_of_fewer_images(const char* stage, std::string_view kernel
 long long memory_kept_by(const std::function<void()>& work);
 
 /// The images of one tensor: [first, first + n) of an NHWC or NCHW view without time steps.
-TensorView images(const TensorView& view, Index first, Index n);
+template <class View>
+View images(View view, Index first, Index n) {
+  using Byte = std::conditional_t<std::is_same_v<View, TensorView>, char, const char>;
+  view.data = static_cast<Byte*>(view.data) +
+              static_cast<std::size_t>(first * view.stride[0]) * size_of(view.dtype);
+  view.shape[0] = n;
+  return view;
+}
 
 }  // namespace convoy

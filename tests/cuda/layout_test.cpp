@@ -43,7 +43,7 @@ TEST_F(GpuLayout, TransposesNearTheSpeedOfACopy) {
        {Shape{32, 64, 224 * 224, 0.75}, Shape{32, 224 * 224, 64, 0.75}, Shape{256, 256, 196, 0.7},
         Shape{256, 512, 49, 0.6}, Shape{64, 72, 1001, 0.2}}) {
     const Index count = s.batch * s.rows * s.columns;
-    const Tensor from(DType::f16, {count}, gpu0), to(DType::f16, {count}, gpu0);
+    Tensor from(DType::f16, {count}, gpu0), to(DType::f16, {count}, gpu0);
     const cuda::Transpose what{.from = from.view().data,
                                .to = to.view().data,
                                .batch = s.batch,

@@ -88,10 +88,10 @@ TEST_F(GpuNetwork, SharedLaunchesGiveTheBitsOfTwoPlans) {
     // Two plans on the GPU.
     const Tensor on_gpu = x.to(gpu0);
     const auto weights = [](const Tensor& t, const Stage& s) {
-      return TensorView(t.view().data, DType::f32, {s.k, s.r, s.s, s.c});
+      return ConstTensorView(t.view().data, DType::f32, {s.k, s.r, s.s, s.c});
     };
     const auto vector = [](const Tensor& t, Index k) {
-      return TensorView(t.view().data, DType::f32, {k}, t.view().device);
+      return ConstTensorView(t.view().data, DType::f32, {k}, t.view().device);
     };
     const Tensor b = bias.to(gpu0), b2 = bias2.to(gpu0);
     Tensor middle(DType::f16, y_shape(first), gpu0), y(DType::f16, y_shape(second), gpu0);
@@ -181,8 +181,8 @@ TEST_F(GpuNetwork, ReadsAndWritesOnTheDevice) {
     network.run(images, logits, labels).or_throw();
 
     const gpu::OwnedStream own(gpu0);
-    const Tensor on_device = images.to(gpu0), logits_there(DType::f32, {n, 5}, gpu0),
-                 labels_there(DType::i32, {n}, gpu0);
+    Tensor on_device = images.to(gpu0), logits_there(DType::f32, {n, 5}, gpu0),
+           labels_there(DType::i32, {n}, gpu0);
     network.run(on_device, logits_there, labels_there, own.stream()).or_throw();
     gpu::synchronize(gpu0, own.stream());
     const Tensor got = logits_there.to({}), got_labels = labels_there.to({});
@@ -192,7 +192,7 @@ TEST_F(GpuNetwork, ReadsAndWritesOnTheDevice) {
       ASSERT_EQ(got_labels.data<std::int32_t>()[i], labels.data<std::int32_t>()[i]) << i;
 
     // From the host, to one output of each kind.
-    const Tensor cleared(DType::i32, {n}, gpu0);
+    Tensor cleared(DType::i32, {n}, gpu0);
     network.run(images, {}, cleared).or_throw();
     const Tensor again = cleared.to({});
     for (Index i = 0; i < n; ++i)
@@ -207,7 +207,8 @@ struct HostOutputs {
 };
 
 /// From the host and back on a stream.
-HostOutputs run_from_host(const Network& network, const TensorView& images, Stream stream = {}) {
+HostOutputs run_from_host(const Network& network, const ConstTensorView& images,
+                          Stream stream = {}) {
   const Index n = images.shape[0];
   HostOutputs out{std::vector<float>(static_cast<std::size_t>(n * network.classes()), -7),
                   std::vector<std::int32_t>(static_cast<std::size_t>(n), -7)};
@@ -219,7 +220,7 @@ HostOutputs run_from_host(const Network& network, const TensorView& images, Stre
 }
 
 /// The first n images of a tensor.
-TensorView first_images(TensorView view, Index n) {
+ConstTensorView first_images(ConstTensorView view, Index n) {
   view.shape[0] = n;
   return view;
 }
@@ -261,7 +262,7 @@ TEST_F(GpuHostPath, GivesTheBitsOfTheDevice) {
     const Index all = kernels ? most : 3000;
     Tensor there(DType::u8, {all, 28, 28, 1}, gpu0);
     copy_tensor(first_images(*pixels_, all), there);
-    const Tensor logits(DType::f32, {all, 10}, gpu0), labels(DType::i32, {all}, gpu0);
+    Tensor logits(DType::f32, {all, 10}, gpu0), labels(DType::i32, {all}, gpu0);
     network.run(there, logits, labels).or_throw();
     const Tensor expected = logits.to({}), expected_labels = labels.to({});
     for (const Index n :
@@ -274,9 +275,10 @@ TEST_F(GpuHostPath, GivesTheBitsOfTheDevice) {
       same.labels.assign(expected_labels.data<std::int32_t>(),
                          expected_labels.data<std::int32_t>() + n);
       EXPECT_EQ(run_from_host(network, first_images(*pixels_, n)), same);
-      EXPECT_EQ(run_from_host(network, TensorView::of(pageable.data(), {n, 28, 28})), same);
+      EXPECT_EQ(run_from_host(network, ConstTensorView::of(pageable.data(), {n, 28, 28})), same);
       EXPECT_EQ(run_from_host(network, first_images(*values_, n)), same);
-      EXPECT_EQ(run_from_host(network, TensorView::of(pageable_values.data(), {n, 28, 28})), same);
+      EXPECT_EQ(run_from_host(network, ConstTensorView::of(pageable_values.data(), {n, 28, 28})),
+                same);
       // Labels alone, which small runs wait for in another way; images that are on the GPU.
       std::vector<std::int32_t> alone(static_cast<std::size_t>(n), -7);
       const TensorView to = TensorView::of(alone.data(), {n});
@@ -294,7 +296,7 @@ TEST_F(GpuHostPath, OtherValuesRunByThemselves) {
   const Network network = GpuHostPath::network(true);
   for (const Index n : {Index{3}, Index{5000}}) {
     SCOPED_TRACE(n);
-    const TensorView images = first_images(*values_, n);
+    const ConstTensorView images = first_images(*values_, n);
     const HostOutputs before = run_from_host(network, images);
     float& value = values_->data<float>()[784 + 300];
     const float kept = std::exchange(value, 0.3F);
@@ -328,7 +330,7 @@ TEST_F(GpuHostPath, InAGraphAllMustBeOnTheDevice) {
   const HostOutputs expected = run_from_host(network, first_images(*pixels_, 300));
   Tensor there(DType::u8, {300, 28, 28, 1}, gpu0);
   copy_tensor(first_images(*pixels_, 300), there);
-  const Tensor labels(DType::i32, {300}, gpu0);
+  Tensor labels(DType::i32, {300}, gpu0);
   Status from_host;
   gpu::Graph graph(gpu0, [&](Stream stream) {
     network.run(there, {}, labels, stream).or_throw();
@@ -353,7 +355,7 @@ TEST_F(GpuHostPath, WarmRunsKeepNoFurtherMemory) {
 
 TEST_F(GpuHostPath, FloatsOnTheDeviceAreRefused) {
   const Network network = GpuHostPath::network(true);
-  const Tensor images(DType::f32, {2, 28, 28, 1}, gpu0);
+  Tensor images(DType::f32, {2, 28, 28, 1}, gpu0);
   const Status status = network.run(images, {}, {});
   EXPECT_EQ(status.code(), StatusCode::invalid_operand);
   EXPECT_NE(status.message().find("on the host"), std::string::npos) << status.message();

@@ -82,7 +82,7 @@ TEST_F(GpuNeurons, GiveTheBitsOfTheEpilogueWhateverNIs) {
       Stage stage = parse_stage(text);
       if (n > 0) stage.n = n;
       SCOPED_TRACE(to_text(stage));
-      const GpuCase one(stage, Values::normal, gpu0);
+      GpuCase one(stage, Values::normal, gpu0);
       std::vector<unsigned char> expected;
       for (const char* kernel : {"halo", "halo_neuron_pass"}) {
         one.poison();

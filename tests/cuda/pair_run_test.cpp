@@ -19,13 +19,13 @@ struct FencedOutput {
   Tensor block;
   TensorView y;
 
-  explicit FencedOutput(const Tensor& like)
+  explicit FencedOutput(Tensor& like)
       : block(DType::u8, {static_cast<Index>(like.bytes()) + 2 * fence}, gpu0), y(like.view()) {
     y.data = block.data<char>() + fence;
     poison();
   }
-  void poison() const {
-    const Tensor bytes(DType::u8, {block.elements()});
+  void poison() {
+    Tensor bytes(DType::u8, {block.elements()});
     std::fill_n(bytes.data<std::uint8_t>(), bytes.elements(), std::uint8_t{0xFF});
     copy_tensor(bytes, block);
   }
@@ -65,7 +65,7 @@ TEST_P(PairRun, EveryTileGivesTheBitsOfTwoLaunches) {
   for (const Values values : {Values::integers, Values::normal}) {
     SCOPED_TRACE(values == Values::integers ? "integers" : "normal");
     const char* judge = values == Values::integers ? "general" : "halo";
-    const GpuCase first(one, values, gpu0), second(two, values, gpu0);
+    GpuCase first(one, values, gpu0), second(two, values, gpu0);
     const Plan plan(first.stage, first.w, options_for(gpu0, judge)),
         plan2(second.stage, second.w, options_for(gpu0, judge));
     Operands after = second.operands();
@@ -76,13 +76,13 @@ TEST_P(PairRun, EveryTileGivesTheBitsOfTwoLaunches) {
 
     const Index n = first.stage.n;
     const auto image = static_cast<std::ptrdiff_t>(expected.size()) / n;
-    const FencedOutput out(second.y);
+    FencedOutput out(second.y);
     const Parameters parameters[] = {{.w = first.w.data<float>()}, {.w = second.w.data<float>()}};
     for (const Tile& tile : cuda::sm90::pair().tiles(chain, machine)) {
       SCOPED_TRACE(tile.name);
       const auto pair = cuda::sm90::pair().prepare(chain, tile, machine);
       pair->use(pair->pack(parameters));
-      const auto bytes_of_run = [&](Index images_of_run, const TensorView& x) {
+      const auto bytes_of_run = [&](Index images_of_run, const ConstTensorView& x) {
         out.poison();
         const TensorView bias = first.bias, bias2 = second.bias;
         const StageArgs later{.bias = static_cast<const float*>(bias2.data)};
@@ -100,7 +100,7 @@ TEST_P(PairRun, EveryTileGivesTheBitsOfTwoLaunches) {
         return second.outputs();
       };
       EXPECT_EQ(bytes_of_run(n, first.x), expected);
-      const auto alone = bytes_of_run(1, images(first.x, n - 1, 1));
+      const auto alone = bytes_of_run(1, images(first.x.view(), n - 1, 1));
       EXPECT_TRUE(std::equal(alone.begin(), alone.begin() + image, expected.end() - image))
           << "the last image alone";
     }

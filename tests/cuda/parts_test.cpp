@@ -58,7 +58,7 @@ TEST_F(GpuParts, GiveTheBitsOfTheWhole) {
     const Machine machine = gpu::machine(0);
     const Stage stage = parse_stage(text).normalised();
     if (!fits(kernel, stage, machine)) continue;  // another GPU than Hopper
-    const GpuCase one(stage, Values::normal, gpu0);
+    GpuCase one(stage, Values::normal, gpu0);
     const Plan whole(stage, one.w, options_for(gpu0, name));
     whole.run(one.operands()).or_throw();
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
@@ -81,7 +81,7 @@ TEST_F(GpuParts, GiveTheBitsOfTheWhole) {
       one.poison();
       cudaStream_t stream = nullptr;
       ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
-      const Tensor workspace =
+      Tensor workspace =
           bound.workspace_bytes() == 0
               ? Tensor()
               : Tensor(DType::u8, {static_cast<Index>(bound.workspace_bytes())}, gpu0);

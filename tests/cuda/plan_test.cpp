@@ -91,7 +91,7 @@ constexpr Line lines[] = {
 TEST_F(GpuPlan, GivesTheBitsOfTheCpuOnIntegers) {
   for (const Line& line : lines) {
     SCOPED_TRACE(line.stage);
-    const GpuCase host(parse_stage(line.stage), Values::integers, {}),
+    GpuCase host(parse_stage(line.stage), Values::integers, {}),
         device(parse_stage(line.stage), Values::integers, gpu0);
     const Plan cpu(host.stage, host.w, options_for({})), gpu(host.stage, host.w, options_for(gpu0));
     EXPECT_EQ(gpu.kernel(), line.kernel);
@@ -119,7 +119,7 @@ constexpr Line lines_of_tiles[] = {
 TEST_F(GpuPlan, EveryTileGivesTheSameBits) {
   for (const auto& [text, kernel] : lines_of_tiles) {
     SCOPED_TRACE(text);
-    const GpuCase one(parse_stage(text), Values::normal, gpu0);
+    GpuCase one(parse_stage(text), Values::normal, gpu0);
     const Selection selection =
         select(one.stage, gpu::machine(0), options_for(gpu0, kernel), nullptr);
     std::vector<unsigned char> expected;
@@ -141,7 +141,7 @@ TEST_F(GpuPlan, BitsDoNotDependOnBatchPlaceStreamOrRun) {
         "bf16:n64h9c21k21r3pad1groups21+bias+relu", "n64h7c40k72r3pad1+bias+relu",
         "n64h7c72k3r3pad1+bias+relu"}) {
     SCOPED_TRACE(text);
-    const GpuCase all(parse_stage(text), Values::normal, gpu0);
+    GpuCase all(parse_stage(text), Values::normal, gpu0);
     const Plan plan(all.stage, all.w, options_for(gpu0));
     plan.run(all.operands()).or_throw();
     const std::vector<unsigned char> expected = all.outputs();
@@ -163,8 +163,8 @@ TEST_F(GpuPlan, BitsDoNotDependOnBatchPlaceStreamOrRun) {
       for (const Plan* of : {&plan, &alone}) {
         ok(cudaMemset(all.y.view().data, 0xFF, all.y.bytes()));
         Operands operands = all.operands();
-        operands.x = images(all.x, at, 1);
-        operands.y = images(all.y, 0, 1);
+        operands.x = images(all.x.view(), at, 1);
+        operands.y = images(all.y.view(), 0, 1);
         of->run(operands).or_throw();
         const std::vector<unsigned char> bytes = all.outputs();
         EXPECT_TRUE(std::equal(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(image),
@@ -177,18 +177,18 @@ TEST_F(GpuPlan, BitsDoNotDependOnBatchPlaceStreamOrRun) {
 
 TEST_F(GpuPlan, WritesSlicesOfAConcatenation) {
   const Stage stage = parse_stage("f16:n2h8c16k16r3pad1+bias+relu");
-  const GpuCase one(stage, Values::integers, gpu0);
+  GpuCase one(stage, Values::integers, gpu0);
   for (const char* kernel : {"halo", "general"}) {
     const Plan plan(stage, one.w, options_for(gpu0, kernel));
     one.poison();
     plan.run(one.operands()).or_throw();
-    const Tensor wide(DType::f16, {2, 8, 8, 48}, gpu0);
+    Tensor wide(DType::f16, {2, 8, 8, 48}, gpu0);
     copy_tensor(one.x, wide.view().channels(8, 16));
     Operands operands = one.operands();
     operands.x = wide.view().channels(8, 16);
     operands.y = wide.view().channels(32, 16);
     plan.run(operands).or_throw();
-    const Tensor slice(DType::f16, {2, 8, 8, 16});
+    Tensor slice(DType::f16, {2, 8, 8, 16});
     copy_tensor(operands.y, slice);
     const Tensor dense = one.y.to({});
     EXPECT_EQ(std::memcmp(slice.view().data, dense.view().data, dense.bytes()), 0) << kernel;
@@ -201,7 +201,7 @@ TEST_F(GpuPlan, IsCapturedInAGraphAndReplayed) {
         "f16:n4h16c3k16r3pad1+bias+relu+max2", "f16:n4h9c48k48r3pad1groups48+bias+relu6",
         "n2h7c5k6r3pad1+bias+relu+max2", "n4h10c72k3r3pad1+bias+relu"}) {
     SCOPED_TRACE(text);
-    const GpuCase one(parse_stage(text), Values::normal, gpu0);
+    GpuCase one(parse_stage(text), Values::normal, gpu0);
     const Plan plan(one.stage, one.w, options_for(gpu0));
     const CudaStream stream;
     cudaGraph_t graph = nullptr;
@@ -259,14 +259,14 @@ TEST_F(GpuPlan, RunsFromManyThreadsThatCudaHasNotSeen) {
        {"f16:n4h14c64k64r3pad1+bias+relu+max2", "f16:n2h10c64k3r3pad1+bias",
         "f16:n4h16c3k16r3pad1+bias+relu+max2", "n2h7c5k6r3pad1+bias+relu+max2"}) {
     SCOPED_TRACE(text);
-    const GpuCase one(parse_stage(text), Values::normal, gpu0);
+    GpuCase one(parse_stage(text), Values::normal, gpu0);
     const Plan plan(one.stage, one.w, options_for(gpu0));
     plan.run(one.operands()).or_throw();
     const std::vector<unsigned char> expected = one.outputs();
     std::vector<Tensor> outputs;
     for (int i = 0; i < 4; ++i) outputs.emplace_back(one.y.view().dtype, y_shape(one.stage), gpu0);
     std::vector<std::thread> threads;
-    for (const Tensor& y : outputs)
+    for (Tensor& y : outputs)
       threads.emplace_back([&] {
         Operands operands = one.operands();
         operands.y = y;
@@ -287,7 +287,7 @@ TEST_F(GpuPlan, RunNeitherAllocatesNorTakesTheHostLong) {
                            "f16:n1h16c3k16r3pad1+bias+relu+max2", "f16:n1h7c48k48r3pad1groups48",
                            "n1h3c5k6r3pad1+bias+relu", "n1h10c64k3r3pad1+bias"}) {
     SCOPED_TRACE(text);
-    const GpuCase one(parse_stage(text), Values::normal, gpu0);
+    GpuCase one(parse_stage(text), Values::normal, gpu0);
     const Plan plan(one.stage, one.w, options_for(gpu0));
     const Operands operands = one.operands();
     plan.run(operands).or_throw();

@@ -26,7 +26,7 @@ TEST_F(GpuHaloPool, GivesTheBitsOfGeneral) {
 
 TEST_F(GpuHaloPool, SecondOutputsChangeNoBitOfTheFirst) {
   const char* stage = "f16:n5h20w14c72k40r3pad1+bias+relu+max2";
-  const GpuCase plain(parse_stage(stage), Values::normal, gpu0),
+  GpuCase plain(parse_stage(stage), Values::normal, gpu0),
       kept(parse_stage(std::string(stage) + "+keep(pre,act,idx)"), Values::normal, gpu0);
   const Plan halo(plain.stage, plain.w, options_for(gpu0, "halo")),
       pool(kept.stage, kept.w, options_for(gpu0, "halo_pool"));

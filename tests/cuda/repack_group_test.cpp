@@ -203,7 +203,7 @@ TEST_F(GpuRepackGroup, OrdersStreams) {
 TEST_F(GpuRepackGroup, RefusesGapsAndCaptures) {
   const Stage stage = parse_stage("n1h4w4c4k4r3");
   Plan plan(stage, options_for(gpu0));
-  const Tensor wide(DType::f32, {4, 3, 3, 8}, gpu0);
+  Tensor wide(DType::f32, {4, 3, 3, 8}, gpu0);
   TensorView part = wide.view();
   part.shape[3] = 4;
   RepackGroup group(gpu0, 1);

@@ -36,7 +36,7 @@ struct Data {
     stage.out = stage.output_dtype(true);
   }
   template <class Draw>
-  static void fill(const Tensor& tensor, Draw&& draw) {
+  static void fill(Tensor& tensor, Draw&& draw) {
     for (Index i = 0; i < tensor.elements(); ++i)
       math::store(tensor.view().dtype, tensor.view().data, i, draw(i));
   }
@@ -44,9 +44,9 @@ struct Data {
     const Plan plan(stage, w, options_for(gpu0, kernel.name(), tile.name));
     Stage some = stage;
     some.n = n;
-    const Tensor there = x.to(gpu0), y(*stage.out, y_shape(some), gpu0), bias_there = bias.to(gpu0);
+    Tensor there = x.to(gpu0), y(*stage.out, y_shape(some), gpu0), bias_there = bias.to(gpu0);
     Operands operands;
-    operands.x = images(there, 0, n);
+    operands.x = images(there.view(), 0, n);
     if (stage.bias) operands.bias = bias_there;
     operands.y = y;
     plan.run(operands).or_throw();
@@ -117,7 +117,7 @@ constexpr const char* stages[] = {
 // Sums of exactly zero beside negative ones, of which leaky(0) makes -0, and biases of -0.
 TEST_F(GpuSpecialValues, SignsOfZeroDoNotDependOnTheWay) {
   for (const char* text : stages) {
-    const Data data(text);
+    Data data(text);
     Random random(7);
     Data::fill(data.x, [&](Index) { return static_cast<float>(random.between(-1, 1)); });
     Data::fill(data.w, [&](Index) {
@@ -132,7 +132,7 @@ TEST_F(GpuSpecialValues, SignsOfZeroDoNotDependOnTheWay) {
 TEST_F(GpuSpecialValues, SumsThatVanishAreZeroOfOneSign) {
   for (const char* text : {"n3h9c6k6r3pad1groups6", "n3h9c6k6r3pad1groups6+bias+max2",
                            "bf16:n3h9c8k8r3pad1groups8+leaky(0.5)+max2"}) {
-    const Data data(text);
+    Data data(text);
     Random random(8);
     Data::fill(data.x, [&](Index) { return random.pick({1e-30F, -1e-30F, 0.0F, -0.0F}); });
     Data::fill(data.w, [&](Index) { return random.pick({1e-30F, -1e-30F}); });
@@ -144,7 +144,7 @@ TEST_F(GpuSpecialValues, SumsThatVanishAreZeroOfOneSign) {
 TEST_F(GpuSpecialValues, NaNAndInfinitiesGoWherePyTorchPutsThem) {
   for (const char* text : stages) {
     for (const float special : {not_a_number, -not_a_number, infinity, -infinity}) {
-      const Data data(text);
+      Data data(text);
       Random random(9);
       Data::fill(data.x, [&](Index) {
         return random.chance(0.02) ? special : static_cast<float>(random.between(-2, 2));
@@ -162,7 +162,7 @@ TEST_F(GpuSpecialValues, LeakyZeroOfMinusInfinityIsNaNInEveryWindow) {
        {"f16:n1h8c3k16r3pad1+leaky(0)+max2", "f16:n1h8c64k16r3pad1+leaky(0)+max2",
         "f16:n1h8c16k2r3pad1+leaky(0)+max2", "f16:n1h8c8k8r3pad1groups8+leaky(0)+max2",
         "n1h8c3k5r3pad1+leaky(0)+max2"}) {
-    const Data data(text);
+    Data data(text);
     Data::fill(data.w, [](Index) { return 1.0F; });
     Data::fill(data.x,
                [&](Index i) { return i == (data.stage.w + 1) * data.stage.c ? -infinity : 1.0F; });
@@ -180,7 +180,7 @@ TEST_F(GpuSpecialValues, AnInfinityOutlivesPartialSumsThatOverflow) {
   for (const char* text : {"bf16:n1h6c64k3r3pad1", "bf16:n1h6c64k16r1+max2", "bf16:n1h6c128k8r3",
                            "bf16:n1h9c600k2r1"}) {
     for (const float sign : {1.0F, -1.0F}) {
-      const Data data(text);
+      Data data(text);
       Data::fill(data.w, [](Index) { return 1.0F; });
       Data::fill(data.x,
                  [&](Index i) { return i % data.stage.c == 0 ? sign * infinity : -sign * 3e38F; });
@@ -194,8 +194,8 @@ TEST_F(GpuSpecialValues, SecondOutputsChangeNoSignOfZero) {
   for (const char* act : {"+relu", "+clip(0,1)", "+relu6", ""}) {
     const std::string text = std::string("f16:n2h8c16k24r1") + act + "+max2";
     const std::string kept = text + "+keep(pre,act,idx)";
-    const Data plain(text.c_str()), with(kept.c_str());
-    for (const Data* data : {&plain, &with}) {
+    Data plain(text.c_str()), with(kept.c_str());
+    for (Data* data : {&plain, &with}) {
       Random random(10);
       Data::fill(data->x, [&](Index) { return random.pick({0.0F, 0x1p-13F, -0x1p-13F}); });
       Data::fill(data->w, [&](Index) { return random.chance(0.9) ? 0.0F : 0x1p-14F; });
@@ -203,8 +203,7 @@ TEST_F(GpuSpecialValues, SecondOutputsChangeNoSignOfZero) {
     const Tensor x = plain.x.to(gpu0);
     const auto run = [&](const Data& data, const char* kernel) {
       const Plan plan(data.stage, data.w, options_for(gpu0, kernel));
-      const Tensor y(DType::f16, y_shape(data.stage), gpu0),
-          pre(DType::f16, pre_shape(data.stage), gpu0),
+      Tensor y(DType::f16, y_shape(data.stage), gpu0), pre(DType::f16, pre_shape(data.stage), gpu0),
           activated(DType::f16, pre_shape(data.stage), gpu0),
           idx(DType::i32, y_shape(data.stage), gpu0);
       Operands operands;

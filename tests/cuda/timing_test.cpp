@@ -26,7 +26,7 @@ TEST_F(GpuTiming, AFreshTensorIsClearBeforeAnyStreamWritesIt) {
   std::memset(ones.data<char>(), 1, static_cast<std::size_t>(bytes));
   const gpu::OwnedStream own(gpu0);
   for (int i = 0; i < 20; ++i) {
-    const Tensor fresh(DType::u8, {large}, gpu0);
+    Tensor fresh(DType::u8, {large}, gpu0);
     TensorView end(fresh.data<char>() + (large - bytes), DType::u8, {bytes}, gpu0);
     copy_tensor(ones, end, own.stream());
     gpu::synchronize(gpu0, {});
@@ -39,7 +39,7 @@ TEST_F(GpuTiming, AFreshTensorIsClearBeforeAnyStreamWritesIt) {
 TEST_F(GpuTiming, AGraphDoesItsWorkAtEachReplay) {
   Tensor host(DType::f32, {4});
   std::fill_n(host.data<float>(), 4, 3.0F);
-  const Tensor from = host.to(gpu0), to(DType::f32, {4}, gpu0);
+  Tensor from = host.to(gpu0), to(DType::f32, {4}, gpu0);
   gpu::Graph graph(gpu0, [&](Stream stream) { copy_tensor(from, to, stream); });
   copy_tensor(to, host);
   EXPECT_EQ(host.data<float>()[3], 0);  // captured, not run
@@ -49,7 +49,7 @@ TEST_F(GpuTiming, AGraphDoesItsWorkAtEachReplay) {
 }
 
 TEST_F(GpuTiming, TheClockIsThatOfAGpu) {
-  const Tensor from(DType::u8, {1 << 20}, gpu0), to(DType::u8, {1 << 20}, gpu0);
+  Tensor from(DType::u8, {1 << 20}, gpu0), to(DType::u8, {1 << 20}, gpu0);
   gpu::Graph graph(gpu0, [&](Stream stream) { copy_tensor(from, to, stream); });
   const double clock = graph.clock_hz();
   EXPECT_GT(clock, 0.1e9);
@@ -58,7 +58,7 @@ TEST_F(GpuTiming, TheClockIsThatOfAGpu) {
 
 TEST_F(GpuTiming, WhatFailsWhileItIsCapturedIsThrown) {
   EXPECT_THROW(gpu::Graph(gpu0, [](Stream) { throw Error("no"); }), Error);
-  const Tensor from(DType::u8, {256}, gpu0), to(DType::u8, {256}, gpu0);
+  Tensor from(DType::u8, {256}, gpu0), to(DType::u8, {256}, gpu0);
   gpu::Graph graph(gpu0, [&](Stream stream) { copy_tensor(from, to, stream); });
   EXPECT_GT(graph.replay(1), 0);
 }
@@ -66,7 +66,7 @@ TEST_F(GpuTiming, WhatFailsWhileItIsCapturedIsThrown) {
 TEST_F(GpuTiming, WhatIsRunWithoutAGraphIsRunOnce) {
   Tensor host(DType::f32, {4});
   std::fill_n(host.data<float>(), 4, 3.0F);
-  const Tensor from = host.to(gpu0), to(DType::f32, {4}, gpu0);
+  Tensor from = host.to(gpu0), to(DType::f32, {4}, gpu0);
   gpu::Graph graph(gpu0);
   EXPECT_GT(graph.run([&](Stream stream) { copy_tensor(from, to, stream); }), 0);
   copy_tensor(to, host);
@@ -76,7 +76,7 @@ TEST_F(GpuTiming, WhatIsRunWithoutAGraphIsRunOnce) {
 // 96 launches of this stage take longer than ten seconds.
 TEST_F(GpuTiming, SlowStagesKeepToTheirTime) {
   const Stage stage = parse_stage("f16:n1000h28w28c64k64r3pad1+bias+lif(2,1)+t4+max2");
-  const RandomOperands random(stage, 1, gpu::machine(0));
+  RandomOperands random(stage, 1, gpu::machine(0));
   PlanOptions options;
   options.device = gpu0;
   options.kernel = "general";
@@ -93,7 +93,7 @@ TEST_F(GpuTiming, PlansWithAWorkspaceAreTimedAgain) {
   const Stage& stage = chain.stages.front();
   const Machine machine = gpu::machine(0);
   if (machine.compute_capability < 80) GTEST_SKIP() << "skipped: needs compute capability 8.0";
-  const RandomOperands random(stage, 1, machine);
+  RandomOperands random(stage, 1, machine);
   PlanOptions options;
   options.device = gpu0;
   options.kernel = "winograd4";
@@ -101,7 +101,7 @@ TEST_F(GpuTiming, PlansWithAWorkspaceAreTimedAgain) {
   ASSERT_GT(plan.workspace_bytes(), 0U);
   for (int i = 0; i < 3; ++i) EXPECT_GT(time_runs(plan, random, 0.01).median, 0);
   EXPECT_FALSE(tune(stage, options, 0.05, false).rows.empty());
-  const ChainRuns runs(chain, {.device = gpu0});
+  ChainRuns runs(chain, {.device = gpu0});
   for (int i = 0; i < 3; ++i) EXPECT_GT(summary(runs.sample_stages(0.01)).median, 0);
 }
 

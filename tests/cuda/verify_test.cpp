@@ -46,7 +46,7 @@ TEST_F(GpuVerify, PassesWhereAKernelHasWorkspace) {
 // own: every run is right, with workspaces of the plan's own. A stream is destroyed when its work
 // is over (docs/trust/guarantees.md says why).
 TEST_F(GpuVerify, EveryStreamHasAWorkspace) {
-  const GpuCase one(parse_stage("f16:n64h56c64k64r3pad1+bias+relu+max3s2p1"), Values::normal, gpu0);
+  GpuCase one(parse_stage("f16:n64h56c64k64r3pad1+bias+relu+max3s2p1"), Values::normal, gpu0);
   const Plan plan(one.stage, one.w, options_for(gpu0, "halo_pool"));
   ASSERT_GT(plan.workspace_bytes(), 0U);
   plan.run(one.operands()).or_throw();
@@ -56,7 +56,7 @@ TEST_F(GpuVerify, EveryStreamHasAWorkspace) {
   for (int i = 0; i < 8; ++i) outputs.push_back(one.y.clone());
   for (int round = 0; round < 20; ++round) {
     std::vector<std::unique_ptr<gpu::OwnedStream>> streams;
-    for (const Tensor& y : outputs) {
+    for (Tensor& y : outputs) {
       streams.push_back(std::make_unique<gpu::OwnedStream>(gpu0));
       Operands operands = one.operands();
       operands.y = y;
@@ -74,7 +74,7 @@ TEST_F(GpuVerify, EveryStreamHasAWorkspace) {
 
 // PyTorch captures in the global mode, in which another thread's allocation spoils the capture.
 TEST_F(GpuVerify, PackingAndPlanningBesideACaptureSpoilNothing) {
-  const GpuCase one(parse_stage("f16:n2h9c8k16r3pad1+bias+relu+max3s2p1"), Values::normal, gpu0);
+  GpuCase one(parse_stage("f16:n2h9c8k16r3pad1+bias+relu+max3s2p1"), Values::normal, gpu0);
   const Plan plan(one.stage, one.w, options_for(gpu0, "halo_pool"));
   const gpu::OwnedStream stream(gpu0);
   const auto handle = static_cast<cudaStream_t>(stream.stream().handle);
@@ -99,7 +99,7 @@ TEST_F(GpuVerify, PackingAndPlanningBesideACaptureSpoilNothing) {
 
 // The graph has the workspace of the stream that it was captured on, and uses it on any other.
 TEST_F(GpuVerify, AGraphRunsOnAnotherStreamWhileTheFirstRests) {
-  const GpuCase one(parse_stage("f16:n2h9c8k16r3pad1+bias+relu+max3s2p1"), Values::normal, gpu0);
+  GpuCase one(parse_stage("f16:n2h9c8k16r3pad1+bias+relu+max3s2p1"), Values::normal, gpu0);
   const Plan plan(one.stage, one.w, options_for(gpu0, "halo_pool"));
   plan.run(one.operands()).or_throw();
   const Tensor want = one.y.to(Device{});

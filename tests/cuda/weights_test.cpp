@@ -93,14 +93,14 @@ TEST_F(GpuWeights, PlansOfOnePackingShareThem) {
   };
   for (const auto& line : lines) {
     SCOPED_TRACE(line.stage);
-    const GpuCase all(parse_stage(line.stage), Values::normal, gpu0);
+    GpuCase all(parse_stage(line.stage), Values::normal, gpu0);
     Stage fewer = all.stage;
     fewer.n = 2;
     const auto prepare = [&](const Stage& stage) {
       return line.kernel.prepare(stage, line.kernel.tiles(stage, machine).front(), machine);
     };
     const auto two = prepare(fewer);
-    const Tensor y(*fewer.out, y_shape(fewer), gpu0);
+    Tensor y(*fewer.out, y_shape(fewer), gpu0);
     const Shapes shapes = shapes_of(fewer);
     RunArgs args;
     args.n = 2;
@@ -135,7 +135,7 @@ TEST_F(GpuWeights, PlansOfOnePackingShareThem) {
 // The same by the public objects, of plans of two batch sizes on two streams, from weights that lie
 // on the GPU already.
 TEST_F(GpuWeights, PlansOnTwoStreamsShareOnesThatWereOnTheGpu) {
-  const GpuCase all(parse_stage("f16:n4h9c64k64r3pad1+relu"), Values::normal, gpu0);
+  GpuCase all(parse_stage("f16:n4h9c64k64r3pad1+relu"), Values::normal, gpu0);
   Stage fewer = all.stage;
   fewer.n = 2;
   const PlanOptions options = options_for(gpu0, "halo");
@@ -149,10 +149,10 @@ TEST_F(GpuWeights, PlansOnTwoStreamsShareOnesThatWereOnTheGpu) {
     four.use(weights, {streams[0]});
     two.use(weights, {streams[1]});
   }
-  const Tensor y(all.y.view().dtype, y_shape(fewer), gpu0);
+  Tensor y(all.y.view().dtype, y_shape(fewer), gpu0);
   Operands operands = all.operands();
   four.run(operands, {streams[0]}).or_throw();
-  operands.x = images(all.x, 0, 2);
+  operands.x = images(all.x.view(), 0, 2);
   operands.y = y;
   two.run(operands, {streams[1]}).or_throw();
   for (cudaStream_t stream : streams) {
@@ -182,10 +182,10 @@ TEST_F(GpuWeights, WrittenOnTheStreamAreThoseOfLaterRuns) {
                                      {"n2h12c3k32r3pad1+bias", "fma"},
                                      {"f32:n2h7c8k8r3pad1+bias", "general"}}) {
     SCOPED_TRACE(text);
-    const GpuCase first(parse_stage(text), Values::normal, gpu0);
-    const GpuCase second(first.stage, Values::integers, gpu0);
+    GpuCase first(parse_stage(text), Values::normal, gpu0);
+    GpuCase second(first.stage, Values::integers, gpu0);
     const PlanOptions options = options_for(gpu0, kernel);
-    const Tensor there = first.w.to(gpu0);
+    Tensor there = first.w.to(gpu0);
     Plan plan(first.stage, there, options);
     plan.run(first.operands(), {stream}).or_throw();
     ASSERT_EQ(cudaLaunchHostFunc(

@@ -109,16 +109,16 @@ class GpuWrapped : public GpuTest {
     const Stage stage = parse_stage(text);
     const Machine machine = gpu::machine(0);
     ASSERT_EQ(joined(kernel.refusals(stage, machine)), "") << text;
-    const GpuCase wrapped(stage, Values::normal, gpu0), plain(stage, Values::normal, gpu0);
+    GpuCase wrapped(stage, Values::normal, gpu0), plain(stage, Values::normal, gpu0);
     Plan(stage, plain.w, options_for(gpu0, "general")).run(plain.operands()).or_throw();
     const auto prepared = kernel.prepare(stage, kernel.tiles(stage, machine).front(), machine);
     set_weights(*prepared, static_cast<const float*>(wrapped.w.view().data));
     const auto bytes = static_cast<Index>(prepared->workspace_bytes());
-    const Tensor workspace(DType::u8, {bytes > 0 ? bytes : 1}, gpu0);
+    Tensor workspace(DType::u8, {bytes > 0 ? bytes : 1}, gpu0);
     const Operands operands = wrapped.operands();
     RunArgs args;
     args.n = stage.n;
-    const auto strides = [&](const TensorView& view) {
+    const auto strides = [&](const TensorDescriptor& view) {
       const auto& s = view.stride;
       return stage.layout == Layout::nchw ? Strides{0, s[0], s[2], s[3], s[1]}
                                           : Strides{0, s[0], s[1], s[2], s[3]};

@@ -57,9 +57,10 @@ void classify(const convoy::io::Images& images) {
   NetworkOptions options;
   options.threads = 1;
   options.batch = 4;
-  const Network net(text, {{"fc.weight", TensorView::of(w.data(), {3, values})}}, options);
-  const Tensor labels(DType::i32, {images.n});
-  net.run(TensorView::of(images.data.data(), {images.n, images.h, images.w, images.c}), {}, labels)
+  const Network net(text, {{"fc.weight", ConstTensorView::of(w.data(), {3, values})}}, options);
+  Tensor labels(DType::i32, {images.n});
+  net.run(ConstTensorView::of(images.data.data(), {images.n, images.h, images.w, images.c}), {},
+          labels)
       .or_throw();
   for (Index i = 0; i < images.n; ++i)
     if (labels.data<std::int32_t>()[i] < 0 || labels.data<std::int32_t>()[i] > 2) std::abort();

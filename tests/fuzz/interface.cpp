@@ -167,7 +167,8 @@ void run_plan(Bytes& bytes, Views& views) {
   const unsigned extra = bytes.next();
   const auto wanted = [&](bool has, unsigned bit) { return has != ((extra >> bit & 7) == 7); };
   Operands o;
-  o.x = views.of(s.dtype, x_shape(s));
+  const TensorView x = views.of(s.dtype, x_shape(s));
+  o.x = x;
   o.y = views.of(out, y_shape(s));
   if (wanted(s.bias, 0)) o.bias = views.of(DType::f32, {s.k});
   if (wanted(s.norm, 1)) o.norm_scale = views.of(DType::f32, {s.c});
@@ -177,7 +178,7 @@ void run_plan(Bytes& bytes, Views& views) {
   if (wanted(s.keep.idx, 5)) o.idx = views.of(DType::i32, y_shape(s));
   if (wanted(s.act.is_neuron(), 0)) o.membrane_in = views.of(DType::f32, membrane_shape(s));
   if (wanted(s.act.is_neuron(), 1)) o.membrane_out = views.of(DType::f32, membrane_shape(s));
-  if (bytes.next() % 8 == 0) o.y = o.x;  // one over the other
+  if (bytes.next() % 8 == 0) o.y = x;  // one over the other
   const Status status = m.plan.run(o);
   if (status.ok() == !status.message().empty()) std::abort();
 }

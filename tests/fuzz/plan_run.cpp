@@ -119,14 +119,13 @@ std::vector<float> logits_of(const NetworkText& text, std::uint64_t hash, bool s
   }
   NetworkParameters parameters;
   for (auto& [name, drawn] : values)
-    parameters[name] = TensorView::of(drawn.data(), {static_cast<Index>(drawn.size())});
+    parameters[name] = ConstTensorView::of(drawn.data(), {static_cast<Index>(drawn.size())});
   NetworkOptions options;
   options.threads = 1 + static_cast<int>(hash % 2);
   options.batch = 2;
   options.spike_kernels = spike_kernels;
   const Network net(text, parameters, options);
-  const Tensor images(text.dtype, {3, text.h, text.w, text.c}),
-      logits(DType::f32, {3, net.classes()});
+  Tensor images(text.dtype, {3, text.h, text.w, text.c}), logits(DType::f32, {3, net.classes()});
   if (text.dtype == DType::u8)
     for (Index i = 0; i < images.elements(); ++i)
       images.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(random.next());

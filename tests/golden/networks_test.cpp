@@ -31,7 +31,7 @@ std::vector<std::int32_t> classify(const Network& network, io::Images& images,
     logit_view = TensorView::of(logits->data(), {images.n, network.classes()});
   }
   const Status status =
-      network.run(TensorView::of(images.data.data(), {images.n, images.h, images.w, images.c}),
+      network.run(ConstTensorView::of(images.data.data(), {images.n, images.h, images.w, images.c}),
                   logit_view, TensorView::of(labels.data(), {images.n}));
   EXPECT_TRUE(status.ok()) << status.message();
   return labels;
@@ -59,7 +59,7 @@ TEST_P(GoldenNetwork, LabelsLogitsAndLayers) {
 
   constexpr Index kept = 4;
   const std::vector<Tensor> layers =
-      network.trace(TensorView::of(images.data.data(), {kept, images.h, images.w, images.c}));
+      network.trace(ConstTensorView::of(images.data.data(), {kept, images.h, images.w, images.c}));
   std::vector<std::string> names;
   for (const NetworkLayer& layer : network.text().layers)
     if (!layer.flatten) names.push_back(layer.name);

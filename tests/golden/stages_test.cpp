@@ -45,7 +45,7 @@ struct Golden {
   // The files hold fp32 that is exact in the stage's type.
   static Tensor typed(Tensor tensor, DType dtype) {
     if (tensor.view().dtype == dtype) return tensor;
-    const TensorView& view = tensor.view();
+    const ConstTensorView view = tensor.view();
     Tensor out(dtype, std::vector<Index>(view.shape.begin(), view.shape.begin() + view.rank));
     for (Index i = 0; i < tensor.elements(); ++i)
       math::store(dtype, out.view().data, i, tensor.data<float>()[i]);

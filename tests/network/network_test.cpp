@@ -19,9 +19,8 @@ namespace {
 
 const std::string golden = source_path("tests/golden/");
 
-TensorView view_of(const io::Images& images, Index first, Index n) {
-  auto* const data =
-      const_cast<std::uint8_t*>(images.data.data()) + first * images.h * images.w * images.c;
+ConstTensorView view_of(const io::Images& images, Index first, Index n) {
+  const std::uint8_t* const data = images.data.data() + first * images.h * images.w * images.c;
   return {data, DType::u8, {n, images.h, images.w, images.c}};
 }
 
@@ -49,7 +48,8 @@ float margin(const Outputs& out, Index image, Index classes) {
   return row[0] - row[1];
 }
 
-void expect_spikes(const Network& network, const std::string& folder, const TensorView& images) {
+void expect_spikes(const Network& network, const std::string& folder,
+                   const ConstTensorView& images) {
   const SpikeCheck check = check_spikes(network, folder, images);
   fmt::print("{}: {} spikes compared, {} excused in {} images, outputs within {:.1e}\n",
              folder.substr(folder.rfind('/') + 1), check.compared, check.excused,
@@ -216,7 +216,7 @@ TEST(Network, RunRefusesWrongViewsAndWritesNothing) {
   std::vector<std::uint8_t> pixels(28 * 28 * 2);
   std::vector<std::int32_t> labels(2, -1);
   const TensorView out = TensorView::of(labels.data(), {2});
-  const auto message = [&](const TensorView& images, const TensorView& l) {
+  const auto message = [&](const ConstTensorView& images, const TensorView& l) {
     return network.run(images, {}, l).message();
   };
   EXPECT_NE(message(TensorView::of(pixels.data(), {2, 28, 27, 1}), out)

@@ -13,7 +13,7 @@ namespace convoy {
 namespace {
 
 /// What the first layer reads: x' in fp32, by the operations that PyTorch does.
-Tensor normalised(const NetworkText& text, const TensorView& images) {
+Tensor normalised(const NetworkText& text, const ConstTensorView& images) {
   Tensor x(DType::f32, {images.shape[0], text.h, text.w, text.c});
   const auto* const from = static_cast<const std::uint8_t*>(images.data);
   for (Index i = 0; i < x.elements(); ++i) {
@@ -82,7 +82,7 @@ void compare_outputs(const Stage& stage, Index steps, const reference::Outputs& 
 }  // namespace
 
 SpikeCheck check_spikes(const Network& network, const std::string& folder,
-                        const TensorView& images) {
+                        const ConstTensorView& images) {
   SpikeCheck check;
   Threads threads(default_threads());
   const NetworkText& text = network.text();
@@ -107,11 +107,11 @@ SpikeCheck check_spikes(const Network& network, const std::string& folder,
     std::vector<float> w = graph.constant(node.in[1]), bias;
     if (node.in.size() > 2) bias = graph.constant(node.in[2]);
     Operands operands;
-    operands.x = TensorView(const_cast<float*>(x), DType::f32, x_shape(stage));
-    if (!bias.empty()) operands.bias = TensorView::of(bias.data(), {stage.k});
+    operands.x = ConstTensorView::of(x, x_shape(stage));
+    if (!bias.empty()) operands.bias = ConstTensorView::of(bias.data(), {stage.k});
     stage.keep.pre = true;  // the charged membranes
     const reference::Oracle oracle(
-        stage, TensorView::of(w.data(), {stage.k, stage.r, stage.s, stage.c / stage.groups}),
+        stage, ConstTensorView::of(w.data(), {stage.k, stage.r, stage.s, stage.c / stage.groups}),
         operands, reference::Sum::exact);
     const reference::Outputs expected = oracle.all(threads);
     const Tensor& ours = outputs[output++];

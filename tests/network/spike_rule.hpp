@@ -20,6 +20,6 @@ struct SpikeCheck {
 /// Runs the images and compares each layer with the reference computed on that layer's own input,
 /// so that an excused difference does not spread to the next layer.
 SpikeCheck check_spikes(const Network& network, const std::string& folder,
-                        const TensorView& images);
+                        const ConstTensorView& images);
 
 }  // namespace convoy

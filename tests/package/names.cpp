@@ -38,10 +38,12 @@ int main() {
   // What a shared library must export for it.
   // Fields by name, the others as they are: no warning of -Wextra.
   const Plan plan(stage, PlanOptions{.threads = 2});
-  const Tensor x(stage.dtype, x_shape(stage)), y(stage.dtype, y_shape(stage));
+  Tensor x(stage.dtype, x_shape(stage)), y(stage.dtype, y_shape(stage));
   const bool refused = plan.run({.x = x, .y = y}).code() == StatusCode::no_weights;
   const DLPackOwner lent = to_dlpack(x.view());
-  const DLPackVersionedOwner versioned = to_dlpack_versioned(x.view(), DLPackAccess::read);
+  const DLPackVersionedOwner versioned = to_dlpack_versioned(x.view());
+  const DLPackVersionedOwner input = to_dlpack_read_only(x);
   return !right || !refused || from_dlpack(*lent).data != x.data<float>() ||
-         from_dlpack(*versioned, DLPackAccess::read).data != x.data<float>();
+         from_dlpack(*versioned).data != x.data<float>() ||
+         from_dlpack_read_only(*input).data != x.data<float>();
 }

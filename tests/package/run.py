@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Installs Convoy into a temporary prefix, builds a project that finds it with find_package(convoy) out of the C++
 programs of the documents, and runs them: that of README.md, those of docs/start/cpp.md and docs/start/gpu.md. Then
-the CPU's program alone, with pkg-config's words (skipped without pkg-config).
+the CPU's program alone, with pkg-config's words (skipped without pkg-config). A project that has the sources in its build
+must install nothing of Convoy.
 
     run.py --source DIR --build DIR [--shared]
 
@@ -91,6 +92,24 @@ def check_versions(prefix, folder):
     run("cmake", "-S", folder, "-B", folder / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}")
 
 
+def check_parent(source, folder):
+    """A project with Convoy's sources in its build installs its own files only, unless it asks for Convoy's too."""
+    folder.mkdir()
+    (folder / "CMakeLists.txt").write_text("\n".join((
+        "cmake_minimum_required(VERSION 3.25)", "project(parent LANGUAGES CXX)",
+        f"add_subdirectory({source.resolve()} convoy)", "install(FILES CMakeLists.txt DESTINATION parent)")))
+    build, prefix = folder / "build", folder / "prefix"
+    run("cmake", "-S", folder, "-B", build, "-G", "Ninja")
+    run("cmake", "--install", build, "--prefix", prefix)
+    installed = sorted(str(path.relative_to(prefix)) for path in prefix.rglob("*") if path.is_file())
+    if installed != ["parent/CMakeLists.txt"]:
+        sys.exit(f"a parent project installs {installed}, expected its own file only")
+    run("cmake", "-S", folder, "-B", build, "-DCONVOY_INSTALL=ON")
+    script = (build / "convoy/cmake_install.cmake").read_text()
+    if "convoyTargets" not in script or "libconvoy" not in script:
+        sys.exit("a parent project with CONVOY_INSTALL=ON does not install Convoy")
+
+
 def check_pkg_config(prefix, program, shared, folder):
     """The program, built from pkg-config's words alone, in a prefix that was moved after the installation.
     Returns what it prints; None, and why on standard output, without pkg-config."""
@@ -147,6 +166,8 @@ def main():
             if leaked:
                 sys.exit(f"{library.name} exports what no public header declares: {leaked[:5]}")
         check_versions(prefix, pathlib.Path(folder, "versions"))
+        if not options.shared:
+            check_parent(options.source, pathlib.Path(folder, "parent"))
         shutil.copytree(options.source / "tests/package", project,
                         ignore=shutil.ignore_patterns("*.py", "quick_library.cmake"))
         (project / "readme.cpp").write_text(readme_program)

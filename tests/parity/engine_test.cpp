@@ -49,7 +49,7 @@ TEST(ErrorBound, AWrongProductIsSeen) {
         "f16:n1h9c64k8r3pad1+bias", "bf16:n1h6c16k8r3pad1out(f32)"}) {
     SCOPED_TRACE(text);
     const Stage stage = parse_stage(text);
-    const auto inputs = draw_inputs(stage, Data::normal, 5);
+    auto inputs = draw_inputs(stage, Data::normal, 5);
     Threads threads(1);
     const auto by_oracle = [&](reference::Sum sum) {
       return reference::Oracle(stage, inputs->weights, inputs->operands(), sum).all(threads).y;

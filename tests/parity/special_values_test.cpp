@@ -51,12 +51,12 @@ std::vector<float> run(const Stage& stage, const Data& data, const Kernel& kerne
   const Plan plan(stage, data.weights, options);
   Stage some = stage;
   some.n = n;
-  const Tensor y(DType::f32, y_shape(some)),
+  Tensor y(DType::f32, y_shape(some)),
       workspace(DType::u8, {static_cast<Index>(plan.workspace_bytes())});
   std::memset(y.data<char>(), 0x7f, y.bytes());
   std::memset(workspace.data<char>(), poison, workspace.bytes());
   Operands operands;
-  operands.x = TensorView(data.x.view().data, DType::f32, x_shape(some));
+  operands.x = ConstTensorView(data.x.view().data, DType::f32, x_shape(some));
   if (stage.bias) operands.bias = data.bias;
   operands.y = y;
   operands.workspace = workspace.data<char>();

@@ -8,7 +8,9 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import unittest
+from pathlib import Path
 
 import numpy as np
 
@@ -33,9 +35,9 @@ class Errors(unittest.TestCase):
         self.refused(r"x: a list, expected an array.*numpy.asarray", [1.0], self.bias)
         self.refused(r"x: None", None)
         self.refused(r"x.*f32\[2,4,5\]", self.x[..., 0], self.bias)
-        self.refused(r"x: found f32\[4,5,3\].*, expected f32\[1..2,4,5,3\]", self.x[0], self.bias)
+        self.refused(r"x: found f32\[4,5,3\].*, expected f32\[0..2,4,5,3\]", self.x[0], self.bias)
         self.refused(r"x.*f32\[2,4,6,3\]", np.zeros((2, 4, 6, 3), np.float32), self.bias)
-        self.refused(r"x: no elements \(\[0,4,5,3\]\), expected one image or more", self.x[:0], self.bias)
+        self.refused(r"x: found f32\[2,0,5,3\].*, expected f32\[0..2,4,5,3\]", self.x[:, :0], self.bias)
         self.refused(r"3 images; expected at most the plan's 2", np.zeros((3, 4, 5, 3), np.float32), self.bias)
         self.refused(r"bias", self.x)
         self.refused(r"bias.*f32\[3\]", self.x, np.zeros(3, np.float32))
@@ -44,6 +46,20 @@ class Errors(unittest.TestCase):
         self.refused(r"big|byte order", self.x.astype(">f4"), self.bias)
         strange = np.zeros((2, 4, 5, 3), np.dtype({"names": ["a"], "formats": ["f4"], "itemsize": 6}))["a"]
         self.refused(r"stride of \d+ bytes, expected a multiple", strange, self.bias)
+
+    def test_no_images(self):
+        for x in (self.x[:0], self.x[:0].transpose(0, 3, 1, 2), np.zeros((0, 3, 4, 5), np.float32)):
+            y = self.plan(x, self.bias)
+            self.assertEqual(y.shape, (0, 4, 5, 2) if x.shape[-1] == 3 else (0, 2, 4, 5))
+        out = np.full((0, 4, 5, 2), 7, np.float32)
+        self.assertIs(self.plan(self.x[:0], self.bias, out=out), out)
+        self.refused("y: 2 images, but x has 0", self.x[:0], self.bias, out=np.zeros((2, 4, 5, 2), np.float32))
+        network = convoy.Network(convoy.demo_model())
+        self.assertEqual(network(np.zeros((0, 28, 28), np.uint8)).shape, (0, 10))
+        self.assertEqual(network.labels(np.zeros((0, 28, 28), np.uint8)).shape, (0,))
+        neuron = convoy.Plan("n2h2c1k1r1+if(1)+t3", np.ones((1, 1, 1, 1), np.float32))
+        after = np.zeros((0, 2, 2, 1), np.float32)
+        self.assertEqual(neuron(np.zeros((3, 0, 2, 2, 1), np.float32), membrane_out=after).shape, (3, 0, 2, 2, 1))
 
     def test_what_is_no_array(self):
         for interface in (7, {"shape": "x", "typestr": "<f4"}, {"shape": (2, 4, 5, 3), "typestr": "<f4", "data": 0}):
@@ -81,14 +97,14 @@ class Errors(unittest.TestCase):
         for stage, pattern in [("n1h8c8k8r99", "r"), ("nonsense", "nonsense"), (3, "stage: an int, expected")]:
             with self.assertRaisesRegex(convoy.Error, pattern) as caught:
                 convoy.Plan(stage)
-            self.assertIsNone(caught.exception.code)
+            self.assertEqual(caught.exception.code, "invalid_argument")
         with self.assertRaisesRegex(convoy.Error, "found the keyword 'strides', expected one of: .*stride"):
             convoy.Stage(h=8, c=8, k=8, r=3, strides=2)
         with self.assertRaisesRegex(convoy.Error, "axes: 'hwc', expected"):
             convoy.Plan("n1h8c8k8r3", axes="hwc")
         with self.assertRaisesRegex(convoy.Error, "nowhere"):
             convoy.Plan("n1h8c8k8r3", kernel="nowhere")
-        with self.assertRaisesRegex(convoy.Error, "weights.*f32"):
+        with self.assertRaisesRegex(convoy.InvalidOperand, "weights.*f32"):
             convoy.Plan("n1h8c8k8r3", np.zeros((8, 8, 3, 3), np.float32))
         with self.assertRaises(convoy.NoWeights) as caught:
             convoy.Plan("n1h8w9c8k8r3")(np.zeros((1, 8, 9, 8), np.float32))
@@ -115,15 +131,45 @@ class Errors(unittest.TestCase):
                 convoy.Stage(**{**sizes, **wrong})
 
     def test_devices(self):
-        with self.assertRaisesRegex(convoy.Error, "cud"):
+        with self.assertRaisesRegex(convoy.NoDevice, "cud"):
             convoy.Plan("f16:n1h8c8k8r3", device="cuda:77")
 
+    def test_what_no_kernel_takes(self):
+        with self.assertRaisesRegex(convoy.Unsupported, "kernel winograd2 can't run"):
+            convoy.Plan("n1h8c8k8r1", kernel="winograd2")
+
+    def test_files(self):
+        def wrong(error, pattern):
+            with self.assertRaisesRegex(error, pattern):
+                convoy.Network(folder)
+
+        with tempfile.TemporaryDirectory() as folder:
+            description = Path(folder, "network.txt")
+            wrong(convoy.FileNotFound, "cannot be opened")
+            description.mkdir()
+            wrong(convoy.FileError, "is a folder")
+            description.rmdir()
+            description.write_text("input f32:h2c1\nflatten\nfc k2\nnonsense\n")
+            wrong(convoy.InvalidFile, "network.txt:4: ")
+            description.write_text("input f32:h2c1\nflatten\nfc k2\n")
+            wrong(convoy.FileNotFound, "no weights")
+            Path(folder, "fc.weight.txt").write_text("1 2 3")
+            wrong(convoy.InvalidFile, "3 values, expected 8")
+
     def test_hierarchy(self):
-        for name in ("InvalidOperand", "NoWeights", "NoWorkspace", "Busy", "MovedFrom", "OutOfMemory", "DeviceError",
-                     "InternalError"):  # fmt: skip
-            self.assertTrue(issubclass(getattr(convoy, name), convoy.Error))
-        self.assertTrue(issubclass(convoy.InvalidOperand, ValueError))
-        self.assertTrue(issubclass(convoy.OutOfMemory, MemoryError))
+        self.assertEqual(convoy.Error.code, "invalid_argument")
+        self.assertTrue(issubclass(convoy.Error, RuntimeError))
+        kinds = {"InvalidOperand": ValueError, "Unsupported": NotImplementedError, "NoDevice": None,
+                 "FileNotFound": FileNotFoundError, "FileError": OSError, "InvalidFile": ValueError, "NoWeights": None,
+                 "NoWorkspace": None, "Busy": None, "MovedFrom": None, "OutOfMemory": MemoryError, "DeviceError": None,
+                 "InternalError": None}  # fmt: skip
+        for name, builtin in kinds.items():
+            with self.subTest(name):
+                kind = getattr(convoy, name)
+                self.assertTrue(issubclass(kind, convoy.Error))
+                self.assertTrue(builtin is None or issubclass(kind, builtin))
+                self.assertEqual(kind.code.replace("_", ""), name.lower())
+                self.assertEqual(str(kind("a message: of one line")), "a message: of one line")
 
     def test_networks(self):
         with self.assertRaisesRegex(convoy.Error, "nowhere"):

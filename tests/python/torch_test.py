@@ -67,6 +67,25 @@ class Operator(unittest.TestCase):
                         dense = ct.stage(text, x.contiguous(), weight.to(memory_format=LAST), bias)
                         torch.testing.assert_close(dense, y, rtol=0, atol=0)
 
+    def test_no_images(self):
+        """Outputs and gradients have PyTorch's shapes: those of the weights are 0."""
+        for text, shape, same in CASES:
+            x, weight, bias = operands(text, shape, n=0)
+            given = [one.requires_grad_() for one in (x, weight, bias) if one is not None]
+            y = ct.stage(text, x, weight, bias)
+            wanted = composite(x, weight, bias, **same)
+            self.assertEqual(y.shape, wanted.shape)
+            mine, theirs = (torch.autograd.grad(out.sum(), given) for out in (y, wanted))
+            for one, other in zip(mine, theirs, strict=True):
+                self.assertTrue(torch.equal(one, other), text)
+        stage = convoy.Stage("n2h4c3k2r3pad1")
+        plan = convoy.Plan(stage, torch.ones(*stage.w_shape))
+        self.assertEqual(plan(torch.zeros(0, 3, 4, 4)).shape, (0, 2, 4, 4))
+        spikes, v = ct.spike("n1h4c3k2r3pad1+if(1)", torch.zeros(5, 0, 3, 4, 4, requires_grad=True),
+                             torch.ones(2, 3, 3, 3, requires_grad=True))  # fmt: skip
+        self.assertEqual((spikes.shape, v.shape), ((5, 0, 2, 4, 4), (0, 2, 4, 4)))
+        (spikes.sum() + v.sum()).backward()
+
     def test_a_negative_bit_is_seen(self):
         """PyTorch's z.conj().imag is a view with other signs than its memory; DLPack does not tell."""
         stage = convoy.Stage("n1h4c1k2r3")

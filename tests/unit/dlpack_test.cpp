@@ -106,27 +106,27 @@ TEST(DLPack, VersionedComesBackAsItWent) {
 }
 
 TEST(DLPack, VersionedSaysWhatMayNotBeWritten) {
-  const auto error_of_versioned = [](const DLManagedTensorVersioned& managed, DLPackAccess access) {
+  const auto error_of_versioned = [](const DLManagedTensorVersioned& managed) {
     try {
-      from_dlpack(managed, access);
+      from_dlpack(managed);
     } catch (const Error& error) {
       return std::string(error.what());
     }
     return std::string();
   };
   const Tensor kept(DType::f32, {4, 4});
-  const DLPackVersionedOwner lent = to_dlpack_versioned(kept.view(), DLPackAccess::read);
+  const DLPackVersionedOwner lent = to_dlpack_read_only(kept);
   EXPECT_EQ(lent->flags, 1U);
-  EXPECT_EQ(from_dlpack(*lent, DLPackAccess::read).data, kept.view().data);
-  EXPECT_NE(error_of_versioned(*lent, DLPackAccess::read_and_write).find("read only"),
-            std::string::npos);
+  EXPECT_EQ(from_dlpack_read_only(*lent).data, kept.view().data);
+  EXPECT_NE(error_of_versioned(*lent).find("read only"), std::string::npos);
   lent->flags = 2 | 4;  // copied; padded sub-bytes, which none of our types has
-  EXPECT_EQ(error_of_versioned(*lent, DLPackAccess::read_and_write), "");
+  EXPECT_EQ(error_of_versioned(*lent), "");
+  EXPECT_EQ(from_dlpack_read_only(*lent).data, kept.view().data);
   lent->version = {2, 0};
-  EXPECT_NE(error_of_versioned(*lent, DLPackAccess::read).find("version 2.0, expected 1.x"),
-            std::string::npos);
+  EXPECT_NE(error_of_versioned(*lent).find("version 2.0, expected 1.x"), std::string::npos);
+  EXPECT_THROW(from_dlpack_read_only(*lent), Error);
   lent->version = {1, 9};  // minor versions keep the layout
-  EXPECT_EQ(error_of_versioned(*lent, DLPackAccess::read), "");
+  EXPECT_EQ(error_of_versioned(*lent), "");
 }
 
 TEST(DLPack, VersionedCallsTheDeleterOnce) {

@@ -135,7 +135,7 @@ TEST_F(FailedAllocations, OfAPlanAreErrors) {
       end();
     });
     expect_errors("run", [threads] {
-      const Things things(threads);
+      Things things(threads);
       Operands operands;
       operands.x = things.x, operands.y = things.y, operands.bias = things.bias;
       std::vector<float> expected;
@@ -179,7 +179,7 @@ TEST_F(FailedAllocations, OfANetworkAreErrors) {
   });
   expect_errors("run, warm, profile and trace", [&] {
     const Network network(folder, {.threads = 2});
-    const Tensor images(DType::u8, {3, 28, 28, 1}), logits(DType::f32, {3, 10}),
+    Tensor images(DType::u8, {3, 28, 28, 1}), logits(DType::f32, {3, 10}),
         values(DType::f32, {3, 28, 28, 1});
     for (Index i = 0; i < values.elements(); ++i)
       values.data<float>()[i] = 0.123F * static_cast<float>(i);

@@ -75,7 +75,7 @@ TEST(Operators, OfALayerGiveWhatTheLayerGives) {
   const std::vector<Output> all = all_by_reference(operators, x, oracle);
   for (const Operator& block : operators.blocks) {
     Tensor joined;
-    const TensorView input = input_of(block, all, x, joined);
+    const ConstTensorView input = input_of(block, all, x, joined);
     const Output expected = oracle.run(block, operators.steps(), 2, input);
     const Output planned = Planned(block, operators.steps(), 2, {}).run(input);
     const Tensor& parts = all[block.gives].y;

@@ -62,8 +62,8 @@ class InMemory : public testing::Test {
   std::vector<float> logits(const Network& network) const {
     std::vector<float> logits(40);
     network
-        .run(TensorView::of(pixels_.data(), {4, 28, 28}), TensorView::of(logits.data(), {4, 10}),
-             {})
+        .run(ConstTensorView::of(pixels_.data(), {4, 28, 28}),
+             TensorView::of(logits.data(), {4, 10}), {})
         .or_throw();
     return logits;
   }
@@ -123,15 +123,15 @@ TEST_F(InMemory, HalvesAndBatchNorms) {
               variance[] = {3, 0.25F};
   for (Index i = 0; i < 4; ++i) math::store(DType::f16, half, i, w[i]);
   const NetworkParameters parameters{{"conv.weight", TensorView(half, DType::f16, {2, 1, 1, 2})},
-                                     {"bn.weight", TensorView::of(one, {2})},
-                                     {"bn.bias", TensorView::of(bias, {2})},
-                                     {"bn.running_mean", TensorView::of(mean, {2})},
-                                     {"bn.running_var", TensorView::of(variance, {2})},
+                                     {"bn.weight", ConstTensorView::of(one, {2})},
+                                     {"bn.bias", ConstTensorView::of(bias, {2})},
+                                     {"bn.running_mean", ConstTensorView::of(mean, {2})},
+                                     {"bn.running_var", ConstTensorView::of(variance, {2})},
                                      {"bn.num_batches_tracked", TensorView()}};
   const Network network(text, parameters);
   const float x[] = {3, 5};
   float y[2];
-  network.run(TensorView::of(x, {1, 1, 2}), TensorView::of(y, {1, 2}), {}).or_throw();
+  network.run(ConstTensorView::of(x, {1, 1, 2}), TensorView::of(y, {1, 2}), {}).or_throw();
   EXPECT_NEAR(y[0], (13 - 0.5) / std::sqrt(3 + 1e-5) + 0.25, 1e-5);
   EXPECT_NEAR(y[1], (-6.5 - 4) / std::sqrt(0.25 + 1e-5) - 1, 1e-4);
 }
@@ -164,8 +164,9 @@ TEST_F(InMemory, WhatIsWrongIsNamed) {
   expect(with([](NetworkText& t) { t.layers[4] = t.layers[2]; }), "a second \"flatten\"");
   expect(with([](NetworkText& t) { t.layers.resize(1001, t.layers[0]); }), "second layer");
 
-  const auto given = [&](const char* name, const TensorView& view, const std::string& expected) {
-    const TensorView before = parameters_[name];
+  const auto given = [&](const char* name, const ConstTensorView& view,
+                         const std::string& expected) {
+    const ConstTensorView before = parameters_[name];
     parameters_[name] = view;
     expect(by_hand(), expected);
     parameters_[name] = before;

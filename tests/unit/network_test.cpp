@@ -137,7 +137,7 @@ TEST_F(Model, BatchNormIsFolded) {
   const Network network(path_);
   const std::uint8_t image[2] = {51, 102};
   float out[2];
-  network.run(TensorView::of(image, {1, 1, 2}), TensorView::of(out, {1, 2}), {}).or_throw();
+  network.run(ConstTensorView::of(image, {1, 1, 2}), TensorView::of(out, {1, 2}), {}).or_throw();
   const double x[2] = {51 / 255.0, 102 / 255.0};
   EXPECT_NEAR(out[0], (x[0] + 2 * x[1] - 0.125) / std::sqrt(3 + 1e-5) * 2 + 0.25, 1e-6);
   EXPECT_NEAR(out[1], (-3 * x[0] + 0.5 * x[1] - 4) / std::sqrt(0.25 + 1e-5) * 0.5 - 1, 1e-5);
@@ -149,7 +149,7 @@ TEST_F(Model, FloatImagesAreNormalisedToo) {
   const Network network(path_);
   const float image[2] = {3, 10};
   float out[1];
-  network.run(TensorView::of(image, {1, 1, 1, 2}), TensorView::of(out, {1, 1}), {}).or_throw();
+  network.run(ConstTensorView::of(image, {1, 1, 1, 2}), TensorView::of(out, {1, 1}), {}).or_throw();
   EXPECT_FLOAT_EQ(out[0], 1 + 10 * 2);
 }
 
@@ -162,7 +162,7 @@ TEST_F(Model, FlattenIsPyTorchs) {
   const Network network(path_);
   const std::uint8_t image[4] = {10, 20, 30, 40};  // pixel 0: 10, 20; pixel 1: 30, 40
   float out[4];
-  network.run(TensorView::of(image, {1, 1, 2, 2}), TensorView::of(out, {1, 4}), {}).or_throw();
+  network.run(ConstTensorView::of(image, {1, 1, 2, 2}), TensorView::of(out, {1, 4}), {}).or_throw();
   const float expected[4] = {10, 30, 20, 40};
   for (int i = 0; i < 4; ++i) EXPECT_NEAR(out[i], expected[i], 1e-4) << i;
 }
@@ -174,7 +174,7 @@ TEST_F(Model, EqualOutputsGiveTheFirstLabel) {
   const Network network(path_);
   const std::uint8_t image[1] = {1};
   std::int32_t label = -1;
-  network.run(TensorView::of(image, {1, 1, 1, 1}), {}, TensorView::of(&label, {1})).or_throw();
+  network.run(ConstTensorView::of(image, {1, 1, 1, 1}), {}, TensorView::of(&label, {1})).or_throw();
   EXPECT_EQ(label, 1);
 }
 

@@ -20,7 +20,7 @@ struct Outputs {
   bool operator==(const Outputs&) const = default;
 };
 
-Outputs run(const Network& network, const TensorView& images) {
+Outputs run(const Network& network, const ConstTensorView& images) {
   const Index n = images.shape[0];
   Outputs out{std::vector<float>(static_cast<std::size_t>(n * network.classes())),
               std::vector<std::int32_t>(static_cast<std::size_t>(n))};
@@ -48,8 +48,10 @@ class Values : public testing::TestWithParam<bool> {
     options.spike_kernels = GetParam();
     return options;
   }
-  TensorView pixels(Index n) const { return TensorView::of(pixels_.data(), {n, 28, 28}); }
-  TensorView values(Index n) const { return TensorView::of(values_.data(), {n, 28, 28, 1}); }
+  ConstTensorView pixels(Index n) const { return ConstTensorView::of(pixels_.data(), {n, 28, 28}); }
+  ConstTensorView values(Index n) const {
+    return ConstTensorView::of(values_.data(), {n, 28, 28, 1});
+  }
 
   static constexpr Index most = 1400;  // more than are turned back at once
   const std::string folder_ = source_path("models/fashion-scnn");
@@ -71,7 +73,7 @@ TEST_P(Values, OthersRunByThemselves) {
   const Outputs got = run(network_, values(n));
   EXPECT_EQ(run(network_, values(n)), got);
   for (Index i = 0; i < n; ++i) {
-    const Outputs alone = run(network_, TensorView::of(values_.data() + i * 784, {1, 28, 28}));
+    const Outputs alone = run(network_, ConstTensorView::of(values_.data() + i * 784, {1, 28, 28}));
     const bool odd = i == 0 || i == 4 || i == 5 || i == 29;
     for (Index k = 0; k < 10; ++k) {
       const auto at = static_cast<std::size_t>(i * 10 + k);
@@ -95,7 +97,7 @@ TEST_P(Values, MayBeAnyNumber) {
 TEST_P(Values, AreNotTracedAndNotOfOtherTypes) {
   EXPECT_THROW(network_.trace(values(2)), Error);
   std::vector<std::int32_t> numbers(784);
-  const Status status = network_.run(TensorView::of(numbers.data(), {1, 28, 28}), {}, {});
+  const Status status = network_.run(ConstTensorView::of(numbers.data(), {1, 28, 28}), {}, {});
   EXPECT_EQ(status.code(), StatusCode::invalid_operand);
   EXPECT_NE(status.message().find("or f32 of that shape"), std::string::npos) << status.message();
 }
@@ -106,7 +108,8 @@ TEST_P(Values, OfPixelsTakeNoMemoryOnceThereIsSome) {
   options.threads = 1;
   const Network network(folder_, options);
   std::vector<std::int32_t> labels(most);
-  const TensorView images = values(most), there = TensorView::of(labels.data(), {most});
+  const ConstTensorView images = values(most);
+  const TensorView there = TensorView::of(labels.data(), {most});
   network.run(images, {}, there).or_throw();
   const long before = allocations();
   const bool ok = network.run(images, {}, there).ok();
@@ -125,7 +128,7 @@ INSTANTIATE_TEST_SUITE_P(Network, Values, testing::Bool(),
                          [](const auto& kernels) { return kernels.param ? "kernels" : "plans"; });
 
 TEST(PinnedTensor, IsOrdinaryMemoryWithoutAGpu) {
-  const PinnedTensor tensor(DType::u8, {3, 5}, {});
+  PinnedTensor tensor(DType::u8, {3, 5}, {});
   EXPECT_EQ(describe(tensor), "u8[3,5] on cpu, contiguous");
   for (int i = 0; i < 15; ++i) EXPECT_EQ(tensor.data<std::uint8_t>()[i], 0);
 }
@@ -133,7 +136,7 @@ TEST(PinnedTensor, IsOrdinaryMemoryWithoutAGpu) {
 // Images of other values than pixels run through layers of their own, whose time counts too.
 TEST(NetworkProfile, CountsTheTimeOfImagesThatAreNoPixels) {
   const Network network(source_path("models/fashion-scnn"), {.threads = 1});
-  const Tensor values(DType::f32, {5, 28, 28, 1});
+  Tensor values(DType::f32, {5, 28, 28, 1});
   for (Index i = 0; i < values.elements(); ++i)
     values.data<float>()[i] = 0.123F * static_cast<float>(i % 17);
   std::vector<double> seconds;

@@ -120,7 +120,7 @@ struct Case {
         v[i] = 0.125F * static_cast<float>(i % 7);
     }
     if (!slices) return;
-    const auto widen = [](const TensorView& view, Tensor& wide, Index first) {
+    const auto widen = [](const TensorDescriptor& view, Tensor& wide, Index first) {
       std::vector<Index> shape(view.shape.begin(), view.shape.begin() + view.rank);
       const auto last = static_cast<std::size_t>(view.rank - 1);
       shape[last] += 5;
@@ -135,17 +135,17 @@ struct Case {
     copy_tensor(operands.x, x);
     operands.x = x, operands.y = y;
   }
-  std::vector<const Tensor*> written() const {
-    const Tensor* const y = wide_y.view() ? &wide_y : &random.y;
+  std::vector<Tensor*> written() {
+    Tensor* const y = wide_y.view() ? &wide_y : &random.y;
     return {y, &random.pre, &random.act, &random.idx, &random.membrane_out};
   }
-  void poison() const {
-    for (const Tensor* tensor : written())
+  void poison() {
+    for (Tensor* tensor : written())
       if (tensor->view()) std::memset(tensor->data<char>(), 0xC3, tensor->bytes());
   }
 };
 
-std::vector<std::string> bytes_of(const Case& one) {
+std::vector<std::string> bytes_of(Case& one) {
   std::vector<std::string> all;
   for (const Tensor* tensor : one.written())
     all.push_back(tensor->view() ? std::string(tensor->data<char>(), tensor->bytes())
@@ -171,7 +171,7 @@ TEST(Parts, GiveTheBitsOfTheWhole) {
     for (const bool slices : {false, true}) {
       const Stage stage = parse_stage(text).normalised();
       if (slices && stage.layout == Layout::nchw) continue;
-      const Case one(stage, slices);
+      Case one(stage, slices);
       const Plan whole(one.stage, one.random.weights, named("general"));
       one.poison();
       whole.run(one.operands).or_throw();
@@ -196,7 +196,7 @@ TEST(Parts, TakeFewerImagesThanThePlan) {
     for (const Index n : {1, 5, 6, 7, 40}) {
       SCOPED_TRACE(testing::Message() << text << " of " << n << " images");
       stage.n = n;
-      const Case fewer(stage, false);
+      Case fewer(stage, false);
       const Plan whole(fewer.stage, all.random.weights, named("general"));
       fewer.poison();
       whole.run(fewer.operands).or_throw();
@@ -212,11 +212,11 @@ TEST(Parts, TakeFewerImagesThanThePlan) {
 
 /// Membranes are read and written image by image: they may be the same memory.
 TEST(Parts, UpdateMembranesInPlace) {
-  const Case one(parse_stage("n41h5w4c3k6r3pad1+bias+lif(2,0.5)+t3+max2").normalised(), false);
+  Case one(parse_stage("n41h5w4c3k6r3pad1+bias+lif(2,0.5)+t3+max2").normalised(), false);
   const Plan whole(one.stage, one.random.weights, named("general"));
   whole.run(one.operands).or_throw();
   const auto expected = bytes_of(one);
-  const Tensor v = one.random.membrane_in.clone();
+  Tensor v = one.random.membrane_in.clone();
   Operands operands = one.operands;
   operands.membrane_in = operands.membrane_out = v;
   const InPartsOf parts(one.stage, 6, one.random.weights);
@@ -359,7 +359,7 @@ TEST(Parts, OfAChainMoveTheOperandsOfAllStages) {
   }());
   ASSERT_EQ(segments.size(), 1U);
 
-  const RandomOperands first(chain.stages[0], 1), second(chain.stages[1], 2);
+  RandomOperands first(chain.stages[0], 1), second(chain.stages[1], 2);
   const Plan one(chain.stages[0], first.weights, named("general")),
       two(chain.stages[1], second.weights, named("general"));
   one.run(first.operands(chain.stages[0], 0)).or_throw();
@@ -374,7 +374,7 @@ TEST(Parts, OfAChainMoveTheOperandsOfAllStages) {
   const Parameters parameters[] = {{.w = first.weights.data<float>()},
                                    {.w = second.weights.data<float>()}};
   bound.set(parameters);
-  for (const Tensor* t : {&second.y, &first.y}) std::memset(t->data<char>(), 0xC3, t->bytes());
+  for (Tensor* t : {&second.y, &first.y}) std::memset(t->data<char>(), 0xC3, t->bytes());
   const StageArgs later[] = {{.bias = second.bias.data<float>()}};
   RunArgs args;
   args.inner_y = first.y.data<float>();

@@ -73,6 +73,52 @@ TEST(Plan, RunsFewerImagesAndSlices) {
     }
 }
 
+// With null pointers, as an empty std::vector has them, and with memory that stays as it is.
+TEST(Plan, RunsNoImages) {
+  for (const char* text :
+       {"n4h6c8k16r3pad1+bias+relu+max2", "n4h6c8k16r3pad1nchw+bias",
+        "n4h6c8k16r3pad1+bias+if(1)+t2", "n4h6c8k16r3pad1+bias+relu+keep(pre,act,idx)+max2"}) {
+    ReadyPlan setup(text);
+    const Stage& stage = setup.stage;
+    const auto empty = [&](std::vector<Index> shape, DType type = DType::f32) {
+      shape.at(shape.size() - 4) = 0;
+      return TensorView(nullptr, type, shape);
+    };
+    Operands operands = setup.operands();
+    operands.x = empty(x_shape(stage)), operands.y = empty(y_shape(stage));
+    if (stage.act.is_neuron()) {
+      operands.membrane_in = empty(membrane_shape(stage));
+      operands.membrane_out = empty(membrane_shape(stage));
+    }
+    if (stage.keep.any()) {
+      operands.pre = empty(pre_shape(stage)), operands.act = empty(pre_shape(stage));
+      operands.idx = empty(y_shape(stage), DType::i32);
+    }
+    EXPECT_EQ(message_of(setup.plan, operands), "") << text;
+    operands.y.data = setup.y.data<float>(), operands.x.stride.fill(-7);
+    EXPECT_EQ(message_of(setup.plan, operands), "") << text;
+    for (Index i = 0; i < setup.y.elements(); ++i) ASSERT_EQ(setup.y.data<float>()[i], 0) << text;
+
+    operands.y = setup.y;
+    EXPECT_NE(message_of(setup.plan, operands).find("y: 4 images, but x has 0"), std::string::npos);
+    operands.y = empty(y_shape(stage)), operands.bias = {};
+    EXPECT_NE(message_of(setup.plan, operands).find("bias: not given"), std::string::npos) << text;
+  }
+}
+
+TEST(Plan, RunsNoImagesWithoutAWorkspace) {
+  PlanOptions options = plain();
+  options.kernel = "winograd2", options.owns_workspace = false;
+  ReadyPlan setup("n2h20c16k16r3pad1", options);
+  ASSERT_GT(setup.plan.workspace_bytes(), 0U);
+  EXPECT_EQ(setup.plan.run(setup.operands()).code(), StatusCode::no_workspace);
+  Operands none = setup.operands();
+  none.x.shape[0] = none.y.shape[0] = 0;
+  EXPECT_TRUE(setup.plan.run(none).ok());
+  none.workspace = setup.x.data<char>();  // around the empty x
+  EXPECT_TRUE(setup.plan.run(none).ok());
+}
+
 TEST(Plan, WritesBesideItsInputInOneConcatenation) {
   ReadyPlan setup("n2h4c8k8r3pad1");
   setup.plan.run(setup.operands()).or_throw();
@@ -99,16 +145,16 @@ TEST(Plan, NamesWhatIsWrongWithAnOperand) {
   };
   Operands operands = setup.operands();
   operands.x = {};
-  says(operands, "x: not given, expected f32[1..4,6,6,8]");
+  says(operands, "x: not given, expected f32[0..4,6,6,8]");
   operands = setup.operands();
   operands.x = TensorView(setup.x.data<float>(), DType::f32, {4, 6, 8, 6});
-  says(operands, "x: found f32[4,6,8,6] on cpu, contiguous, expected f32[1..4,6,6,8]");
+  says(operands, "x: found f32[4,6,8,6] on cpu, contiguous, expected f32[0..4,6,6,8]");
   operands = setup.operands();
   operands.x = TensorView(setup.x.data<float>(), DType::f16, {4, 6, 6, 8});
   says(operands, "expected f32");
   operands = setup.operands();
   operands.x = TensorView(setup.x.data<float>(), DType::f32, {5, 6, 6, 8});
-  says(operands, "1..4");
+  says(operands, "0..4");
   operands = setup.operands();
   operands.y = TensorView(setup.y.data<float>(), DType::f32, {3, 3, 3, 16});
   says(operands, "y: 3 images, but x has 4");

@@ -49,7 +49,7 @@ struct TwoThreads {
     for (Index i = 0; i < w.elements(); ++i) w.data<float>()[i] = static_cast<float>(i % 7) - 3;
   }
   Plan plan() const { return Plan(stage, w, options); }
-  Status run(const Plan& plan, const Tensor& y) const {
+  Status run(const Plan& plan, Tensor& y) const {
     Operands operands;
     operands.x = x;
     operands.bias = bias;
@@ -62,7 +62,7 @@ struct TwoThreads {
 bool works(int threads = 2) {
   TwoThreads setup;
   setup.options.threads = threads;
-  const Tensor y = setup.output();
+  Tensor y = setup.output();
   return setup.run(setup.plan(), y).ok();
 }
 
@@ -130,11 +130,11 @@ TEST(Fork, ChildRunsPlansThatAnotherThreadWasRunning) {
     GTEST_SKIP() << "the thread sanitizer does not support forks of several threads";
   const TwoThreads setup;
   const Plan plan = setup.plan();
-  const Tensor expected = setup.output();
+  Tensor expected = setup.output();
   ASSERT_TRUE(setup.run(plan, expected).ok());
   std::atomic<bool> done{false};
   std::thread other([&] {
-    const Tensor y = setup.output();
+    Tensor y = setup.output();
     while (!done) EXPECT_TRUE(setup.run(plan, y).ok());
   });
   std::vector<int> statuses;
@@ -142,7 +142,7 @@ TEST(Fork, ChildRunsPlansThatAnotherThreadWasRunning) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     statuses.push_back(status_of_child([&] {
       const auto same = [&](const Plan& it) {
-        const Tensor y = setup.output();
+        Tensor y = setup.output();
         return setup.run(it, y).ok() &&
                std::memcmp(y.view().data, expected.view().data, y.bytes()) == 0;
       };

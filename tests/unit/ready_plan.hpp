@@ -30,7 +30,7 @@ struct ReadyPlan {
         bias(filled(DType::f32, {stage.k})),
         y(DType::f32, y_shape(stage)),
         plan(stage, w, options) {}
-  Operands operands() const {
+  Operands operands() {
     Operands all;
     all.x = x;
     all.y = y;

@@ -127,7 +127,7 @@ TEST(Weights, OfAnotherPackingAreRefused) {
                 .find("weights: packed as"),
             std::string::npos);
   EXPECT_THROW(plan.pack(numbers(w_shape(deeper), 1)), Error);
-  TensorView elsewhere = w;
+  ConstTensorView elsewhere = w;
   elsewhere.device = {DeviceKind::cuda, 0};
   EXPECT_THROW(plan.pack(elsewhere), Error);
   EXPECT_TRUE(equal(result(plan, x), before));  // they are still there

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -68,6 +70,42 @@ TEST(Device, SaysItsNumber) {
   EXPECT_EQ(to_text(Device{DeviceKind::cuda, 0}), "cuda");
   EXPECT_EQ(to_text(Device{DeviceKind::cuda, 1}), "cuda:1");
   EXPECT_EQ(to_text(Device{static_cast<DeviceKind>(9), 2}), "kind 9:2");
+}
+
+// Memory that is const is an input and no output.
+static_assert(std::is_convertible_v<Tensor&, TensorView>);
+static_assert(std::is_convertible_v<PinnedTensor&, TensorView>);
+static_assert(!std::is_convertible_v<const Tensor&, TensorView>);
+static_assert(!std::is_convertible_v<const PinnedTensor&, TensorView>);
+static_assert(!std::is_convertible_v<ConstTensorView, TensorView>);
+static_assert(!std::is_constructible_v<TensorView, const float*, DType, std::vector<Index>>);
+static_assert(std::is_convertible_v<Tensor&, ConstTensorView>);
+static_assert(std::is_convertible_v<const Tensor&, ConstTensorView>);
+static_assert(std::is_convertible_v<const PinnedTensor&, ConstTensorView>);
+static_assert(std::is_convertible_v<TensorView, ConstTensorView>);
+static_assert(std::is_same_v<decltype(std::declval<Tensor&>().data<float>()), float*>);
+static_assert(std::is_same_v<decltype(std::declval<const Tensor&>().data<float>()), const float*>);
+static_assert(std::is_same_v<decltype(std::declval<const Tensor&>().view()), ConstTensorView>);
+
+TEST(TensorView, IsAnInputToo) {
+  Tensor tensor(DType::f32, {2, 3, 4});
+  const TensorView output = tensor;
+  const ConstTensorView input = output;
+  EXPECT_EQ(input.data, tensor.data<float>());
+  EXPECT_EQ(describe(input), "f32[2,3,4] on cpu, contiguous");
+  EXPECT_EQ(input.channels(1, 2).data, output.channels(1, 2).data);
+  EXPECT_EQ(describe(input.channels(1, 2)), "f32[2,3,2] on cpu, strides [12,4,1]");
+}
+
+TEST(TensorView, OfAPointerAndAShape) {
+  const Stage stage = parse_stage("n2h3w4c5k6r1");
+  std::vector<std::int32_t> written(2 * 3 * 4 * 6);
+  const std::vector<std::uint8_t> read(2 * 3 * 4 * 5);
+  EXPECT_EQ(describe(TensorView::of(written.data(), y_shape(stage))),
+            "i32[2,3,4,6] on cpu, contiguous");
+  EXPECT_EQ(describe(ConstTensorView::of(read.data(), x_shape(stage))),
+            "u8[2,3,4,5] on cpu, contiguous");
+  EXPECT_EQ(describe(ConstTensorView::of(written.data(), {144})), "i32[144] on cpu, contiguous");
 }
 
 TEST(TensorView, AnyRankIsSafe) {

@@ -259,7 +259,7 @@ TEST_F(TuneTest, ChoosesATileAndKeepsTheBits) {
   for (const char* text : {"n2h14c32k32r3pad1+bias+relu+max2", "n1h12c24k40r1+bias+relu",
                            "n2h14c32k32r3pad1+bias+relu+max2+strict"}) {
     const Stage stage = parse_stage(text);
-    const RandomOperands random(stage);
+    RandomOperands random(stage);
     const auto run = [&](const Plan& plan) {
       plan.run(random.operands(stage)).or_throw();
       return random.y.clone();

@@ -41,9 +41,9 @@ struct Case {
   // y by the definition, in double.
   std::vector<double> expected() const {
     Operands operands;
-    operands.x = TensorView::of(x.data(), {stage.n, stage.h, stage.w, stage.c});
-    if (stage.bias) operands.bias = TensorView::of(bias.data(), {stage.k});
-    const TensorView weights = TensorView::of(w.data(), {stage.k, 3, 3, stage.c});
+    operands.x = ConstTensorView::of(x.data(), {stage.n, stage.h, stage.w, stage.c});
+    if (stage.bias) operands.bias = ConstTensorView::of(bias.data(), {stage.k});
+    const ConstTensorView weights = ConstTensorView::of(w.data(), {stage.k, 3, 3, stage.c});
     Threads threads(1);
     return reference::Oracle(stage, weights, operands, reference::Sum::real).all(threads).y;
   }

@@ -53,6 +53,7 @@ HWY_AFTER_NAMESPACE();
 
 #include "convoy/error.hpp"
 #include "core/buffer.hpp"
+#include "core/failure.hpp"
 #include "core/machine.hpp"
 
 namespace convoy::cpu {
@@ -100,7 +101,7 @@ double rate(std::vector<Work>& works, double seconds) {
         others.emplace_back(body, thread);
     } catch (const std::system_error& failure) {
       given_up = true;
-      throw Error(
+      throw NoMemory(
           fmt::format("measuring this machine: only {} of {} threads could be started ({}). Raise "
                       "the limits of memory and processes (ulimit -v, ulimit -u), use fewer "
                       "threads, or don't measure.",
@@ -161,7 +162,7 @@ double measure_copy_bandwidth(int threads, double seconds) {
     works.reserve(count);
     for (std::size_t i = 0; i < count; ++i) works.emplace_back(half);
   } catch (const std::bad_alloc&) {
-    throw Error(
+    throw NoMemory(
         fmt::format("measuring the copy bandwidth: no memory for {} MiB ({} threads). Raise the "
                     "limit of memory (ulimit -v), use fewer threads, or don't measure.",
                     2 * half * count >> 20, count));

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "convoy/error.hpp"
+#include "core/failure.hpp"
 #include "cpu/shared/refusals.hpp"
 
 namespace convoy::cpu {
@@ -91,7 +92,8 @@ SpikeTables::SpikeTables(const SpikePlan& plan, std::span<const Parameters> all)
     if (i == 0 && plan.reads_images()) {
       const auto reasons = SpikeFirst::refusals(stage, given.w, given.bias, given.values);
       if (!reasons.empty())
-        throw Error(fmt::format("spike_chain: {}: {}", to_text(stage), fmt::join(reasons, "; ")));
+        throw Unsupported(
+            fmt::format("spike_chain: {}: {}", to_text(stage), fmt::join(reasons, "; ")));
       layer.first =
           std::make_unique<SpikeFirst>(stage, given.w, given.bias, given.values, plan.layout(1));
     } else if (plan.linear(i)) {

@@ -10,6 +10,7 @@
 // Order of summation: 64 input channels, 16 input channels for each tap; then the taps in order.
 #include <algorithm>
 
+#include "core/failure.hpp"
 #include "cuda/divide.hpp"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/tma.cuh"
@@ -322,7 +323,7 @@ void FewLaunch::use(const void* w) {
   std::string why = encode(few_w_map(stage, layout), w, &p.w);
   // Any address will do for x.
   if (why.empty()) why = encode(few_x_map(stage, layout, stage.c), w, &p.x);
-  if (!why.empty()) throw Error("few for " + to_text(stage) + ": " + why);
+  if (!why.empty()) throw DeviceError("few for " + to_text(stage) + ": " + why);
 }
 
 std::string FewLaunch::run(const Run& run, cudaStream_t stream) const noexcept {

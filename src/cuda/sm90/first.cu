@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/failure.hpp"
 #include "cuda/sm90/first.cuh"
 #include "cuda/sm90/launching.hpp"
 #include "cuda/types.cuh"
@@ -64,7 +65,7 @@ void FirstLaunch::use(const void* w) {
   std::string why = encode(first_y_map(stage, layout, stage.k, false), w, &p.y);
   if (why.empty()) why = encode(first_y_map(stage, layout, stage.k, true), w, &p.y_without_first);
   if (why.empty() && layout.raw) why = encode(first_x_map(stage, layout), w, &p.image);
-  if (!why.empty()) throw Error("first for " + to_text(stage) + ": " + why);
+  if (!why.empty()) throw DeviceError("first for " + to_text(stage) + ": " + why);
 }
 
 std::string FirstLaunch::run(const FirstRun& run, cudaStream_t stream) const noexcept {

@@ -1,3 +1,4 @@
+#include "core/failure.hpp"
 #include "cuda/error.hpp"
 #include "cuda/sm90/halo.cuh"
 #include "cuda/sm90/halo.hpp"
@@ -74,7 +75,8 @@ HaloLaunch::~HaloLaunch() = default;
 void HaloLaunch::use(const void* w) {
   auto& [stage, tile, layout, kernel, p] = *ready_;
   const std::string why = encode_maps(stage, stage, tile, layout, w, p);
-  if (!why.empty()) throw Error("halo " + tile.name() + " for " + to_text(stage) + ": " + why);
+  if (!why.empty())
+    throw DeviceError("halo " + tile.name() + " for " + to_text(stage) + ": " + why);
 }
 
 std::string HaloLaunch::aim(const Run& run, HaloParams& p, int& grid) const noexcept {
@@ -107,7 +109,7 @@ std::string HaloLaunch::run(const Run& run, cudaStream_t stream) const noexcept 
 cudaFuncAttributes halo_attributes(const Stage& stage, const HaloTile& tile) {
   cudaFuncAttributes attributes{};
   const HaloKernel kernel = find(stage, tile);
-  if (kernel == nullptr) throw Error("halo " + tile.name() + " is not compiled");
+  if (kernel == nullptr) throw InternalError("halo " + tile.name() + " is not compiled");
   check(cudaFuncGetAttributes(&attributes, kernel), "reading attributes of halo " + tile.name());
   return attributes;
 }

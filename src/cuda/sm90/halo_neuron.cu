@@ -1,3 +1,4 @@
+#include "core/failure.hpp"
 #include "cuda/error.hpp"
 #include "cuda/sm90/halo_neuron.hpp"
 #include "cuda/sm90/halo_neuron_membranes.cuh"
@@ -75,7 +76,7 @@ HaloNeuronLaunch::~HaloNeuronLaunch() = default;
 void HaloNeuronLaunch::use(const void* w) {
   auto& [stage, tile, layout, kernel, p] = *ready_;
   const std::string why = encode_maps(of_x(stage, tile, stage.n), stage, tile, layout, w, p);
-  if (!why.empty()) throw Error(name_of(tile) + " for " + to_text(stage) + ": " + why);
+  if (!why.empty()) throw DeviceError(name_of(tile) + " for " + to_text(stage) + ": " + why);
 }
 
 std::string HaloNeuronLaunch::run(const Run& run, cudaStream_t stream) const noexcept {
@@ -107,7 +108,7 @@ std::string HaloNeuronLaunch::run(const Run& run, cudaStream_t stream) const noe
 cudaFuncAttributes halo_neuron_attributes(const Stage& stage, const HaloTile& tile) {
   cudaFuncAttributes attributes{};
   const NeuronKernel kernel = find(stage, tile);
-  if (kernel == nullptr) throw Error(name_of(tile) + " is not compiled");
+  if (kernel == nullptr) throw InternalError(name_of(tile) + " is not compiled");
   check(cudaFuncGetAttributes(&attributes, kernel), "reading attributes of " + name_of(tile));
   return attributes;
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/failure.hpp"
 #include "cuda/error.hpp"
 #include "cuda/memory.hpp"
 #include "cuda/sm90/halo_cost.hpp"
@@ -73,7 +74,7 @@ RunTrace trace_halo(const Stage& stage, const HaloTile& tile, const HaloLayout& 
     TracedHaloParams params{};
     int grid = 0;
     const std::string why = launch.aim(run, params, grid);
-    if (!why.empty()) throw Error(name + ": " + why);
+    if (!why.empty()) throw DeviceError(name + ": " + why);
     const Index tracks = halo_tracks.size(), capacity = stamps_of_track(layout, params.tiles),
                 bytes = grid * tracks * capacity * Index{sizeof(Stamp)};
     if (bytes > most_bytes)
@@ -103,7 +104,7 @@ RunTrace trace_halo(const Stage& stage, const HaloTile& tile, const HaloLayout& 
   for (const Traced& run : traced) {
     const std::string why = sm90::launch(kernel, run.params, run.grid, halo_threads,
                                          layout.shared_bytes, stream, [&] { return name; });
-    if (!why.empty()) throw Error(why);
+    if (!why.empty()) throw DeviceError(why);
   }
   read(2);
   check(cudaStreamSynchronize(stream), "waiting for " + name + " of " + to_text(stage));

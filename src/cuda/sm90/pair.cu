@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/failure.hpp"
 #include "cuda/error.hpp"
 #include "cuda/sm90/launching.hpp"
 #include "cuda/sm90/pair.cuh"
@@ -70,7 +71,8 @@ void PairLaunch::use(const void* w, const void* w2) {
   if (why.empty()) why = encode(halo_x_map(first, tile, layout.first, first.c), w, &p.first.x);
   if (why.empty()) why = encode(pair_y_map(second, tile, second.k), w2, &p.y2);
   if (!why.empty())
-    throw Error(name_of(tile) + " for " + to_text(first) + " and " + to_text(second) + ": " + why);
+    throw DeviceError(name_of(tile) + " for " + to_text(first) + " and " + to_text(second) + ": " +
+                      why);
 }
 
 std::string PairLaunch::run(const PairRun& run, cudaStream_t stream) const noexcept {
@@ -97,7 +99,7 @@ std::string PairLaunch::run(const PairRun& run, cudaStream_t stream) const noexc
 cudaFuncAttributes pair_attributes(const Stage& first, const HaloTile& tile) {
   cudaFuncAttributes attributes{};
   const PairKernel kernel = find(first, tile);
-  if (kernel == nullptr) throw Error(name_of(tile) + " is not compiled");
+  if (kernel == nullptr) throw InternalError(name_of(tile) + " is not compiled");
   check(cudaFuncGetAttributes(&attributes, kernel), "reading attributes of " + name_of(tile));
   return attributes;
 }
