@@ -16,7 +16,7 @@ namespace {
 TEST(SpikeResident, RefusesWithTheBytesThatItNeeds) {
   const OwnedChain chain = parse_chain(
       "constants > u8:n1h64c3k64r3pad1out(f32)+if(1)+t4+hold > n1h64c64k256r3pad1+if(1)+t4", true);
-  const auto why = resident_refusals(chain, h200());
+  const Reasons why = resident_refusals(chain);
   ASSERT_EQ(why.size(), 1U);
   EXPECT_NE(why.front().find(" bytes of shared memory, expected at most 232448"), std::string::npos)
       << why.front();
