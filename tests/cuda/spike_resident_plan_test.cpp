@@ -22,6 +22,18 @@ TEST(SpikeResident, RefusesWithTheBytesThatItNeeds) {
       << why.front();
 }
 
+// The stage before a mean has no neuron. It was taken with an activation, which was then left out.
+TEST(SpikeResident, RefusesAnActivationBeforeTheMean) {
+  const auto why = [](const char* last) {
+    const std::string text =
+        "constants > u8:n1h8c1k8r3out(f32)+if(1)+hold > n1h6c8k8r3+if(1) > n1h1w1c128k10r1" +
+        std::string(last) + " > mean";
+    return resident_refusals(parse_chain(text, true));
+  };
+  EXPECT_EQ(why(""), Reasons());
+  EXPECT_EQ(why("+relu"), Reasons{"stage 3: the activation is relu, expected none, if or lif"});
+}
+
 // The shipped network: what the study's prototype had.
 TEST(SpikeResident, ShippedNetworkTakesItsImagesInOneRound) {
   const OwnedChain chain = listed().front();

@@ -1,5 +1,6 @@
 // The kernels for spikes against the reference. Weights are small multiples of 1/32, so that every
 // sum is exact and every spike must be the reference's.
+#include "cpu/families.hpp"
 #include "cpu/spike/spike_chain.hpp"
 #include "cpu/spike/spike_conv.hpp"
 #include "cpu/spike/spike_first.hpp"
@@ -218,6 +219,16 @@ TEST(SpikeFirst, RefusesWhatThresholdsCannotDo) {
   EXPECT_TRUE(refused([](Stage& o) { o.pool = max_pool(3); }));
   w[5] = 1e38F;
   EXPECT_TRUE(refused([](Stage&) {}));
+}
+
+// They were read as f32.
+TEST(SpikeChain, RefusesSpikesOfOtherTypes) {
+  const auto why = [](const char* text) {
+    return spike_chain().refusals(parse_chain(text), cpu_machine(1));
+  };
+  EXPECT_EQ(why("constants > spikes > n1h8c8k8r3+if(1)"), Reasons());
+  EXPECT_EQ(why("constants > spikes > f16:n1h8c8k8r3out(f32)+if(1)"),
+            Reasons{"x is f16, expected f32 or u8"});
 }
 
 TEST(SpikeChain, RefusesImagesWhoseTapsHaveNoPlaceInThirtyTwoBits) {

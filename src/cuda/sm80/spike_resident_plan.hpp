@@ -120,7 +120,7 @@ inline constexpr Serves served_by_resident{
     .groups = false,
     .bias = true,
     .norm = false,
-    .acts = elementwise | neurons,
+    .acts = neurons | Activation::Kind::none,
     .soft = true,
     .hold = true,
     .pools = none_or_whole_max2,
