@@ -65,7 +65,7 @@ double since(Clock::time_point begin) {
 
 /// Seconds of runs, until the median is steady or a second has gone. The first one warms caches and
 /// threads.
-std::vector<double> time_runs(const Network& network, const TensorView& images,
+std::vector<double> time_runs(const Network& network, const ConstTensorView& images,
                               const TensorView& labels) {
   std::vector<double> all;
   network.run(images, {}, labels).or_throw();
@@ -80,9 +80,14 @@ std::vector<double> time_runs(const Network& network, const TensorView& images,
 }
 
 /// The images as x', by the network's mean and std.
+<<<<<<< ours
 std::vector<float> values_of(const Network& network, const TensorView& pixels) {
   const std::vector<float> table =
       network::values_of_pixels({network.text().mean, network.text().std}, network.text().c);
+=======
+std::vector<float> values_of(const Network& network, const ConstTensorView& pixels) {
+  const std::vector<float> table = network::values_of_pixels(network.text());
+>>>>>>> theirs
   const auto channels = static_cast<std::size_t>(network.text().c);
   std::vector<float> values(static_cast<std::size_t>(pixels.elements()));
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -93,16 +98,17 @@ std::vector<float> values_of(const Network& network, const TensorView& pixels) {
 Measured measure(const Network& network, const io::Images& images, Index n, Device device) {
   Measured m;
   m.labels.resize(static_cast<std::size_t>(n));
-  const TensorView all = view_of(images, 0, n), labels = TensorView::of(m.labels.data(), {n});
+  const ConstTensorView all = view_of(images, 0, n);
+  const TensorView labels = TensorView::of(m.labels.data(), {n});
   m.seconds = time_runs(network, all, labels);
   if (device.kind == DeviceKind::cuda) {
-    const PinnedTensor pixels(DType::u8, {n, images.h, images.w, images.c}, device),
+    PinnedTensor pixels(DType::u8, {n, images.h, images.w, images.c}, device),
         pinned_labels(DType::i32, {n}, device);
     copy_tensor(all, pixels);
     m.pinned = time_runs(network, pixels, pinned_labels);
     const std::vector<float> values = values_of(network, all);
-    m.values = time_runs(network, TensorView::of(values.data(), {n, images.h, images.w, images.c}),
-                         labels);
+    m.values = time_runs(
+        network, ConstTensorView::of(values.data(), {n, images.h, images.w, images.c}), labels);
   }
   network.profile(all, m.share).or_throw();
   double total = 0;
@@ -243,9 +249,9 @@ Index count_not_finite(const std::vector<float>& logits, Index classes) {
 }
 
 /// What --out writes: .npy, the logits [n,classes]; else a table with a line an image.
-std::string text_of(Outputs& outputs, Index classes, bool npy) {
+std::string text_of(const Outputs& outputs, Index classes, bool npy) {
   const auto n = static_cast<Index>(outputs.labels.size());
-  if (npy) return io::npy_of(TensorView::of(outputs.logits.data(), {n, classes}));
+  if (npy) return io::npy_of(ConstTensorView::of(outputs.logits.data(), {n, classes}));
   std::string text = "index,label";
   for (Index k = 0; k < classes; ++k) text += fmt::format(",logit{}", k);
   const float* logit = outputs.logits.data();

@@ -61,13 +61,13 @@ class CONVOY_API GraphBuilder {
   /// has one number, one per channel, or none (mean 0, std 1).
   Value normalise(Value x, const std::vector<float>& mean, const std::vector<float>& std);
   /// x with the filters w [K,R,S,C/groups] and, if not empty, the bias [K].
-  Value convolution(Value x, const TensorView& w, const TensorView& bias,
+  Value convolution(Value x, const ConstTensorView& w, const ConstTensorView& bias,
                     const ConvolutionOptions& options);
   /// A vector x with the weights w [K,C] and, if not empty, the bias [K].
-  Value linear(Value x, const TensorView& w, const TensorView& bias);
+  Value linear(Value x, const ConstTensorView& w, const ConstTensorView& bias);
   /// (x - mean)/sqrt(variance + eps)*gamma + beta; all [C].
-  Value batch_norm(Value x, const TensorView& gamma, const TensorView& beta, const TensorView& mean,
-                   const TensorView& variance, float eps = 1e-5F);
+  Value batch_norm(Value x, const ConstTensorView& gamma, const ConstTensorView& beta, const ConstTensorView& mean,
+                   const ConstTensorView& variance, float eps = 1e-5F);
   /// The activation of each element, or a neuron's spikes in each time step. soft: see Stage.
   Value activation(Value x, const Activation& act, bool soft = false);
   /// The maximum of each window of an image.

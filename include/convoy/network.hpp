@@ -118,8 +118,13 @@ struct Port {
   Index steps = 0;
 };
 
-/// A tensor of a run, by the name of its input or output.
-struct NamedView {
+/// An input of a run, by its name.
+struct NamedInput {
+  std::string_view name;  ///< the name of a Port
+  ConstTensorView view;   ///< contiguous, of the port's type and shape with N in front
+};
+/// An output of a run, by its name.
+struct NamedOutput {
   std::string_view name;  ///< the name of a Port
   TensorView view;        ///< contiguous, of the port's type and shape with N in front
 };
@@ -218,10 +223,10 @@ class CONVOY_API Network {
   /// run above.
   ///
   ///     network.run({{"images", x}}, {{"boxes", boxes}, {"scores", scores}}, {}).or_throw();
-  Status run(std::span<const NamedView> inputs, std::span<const NamedView> outputs,
+  Status run(std::span<const NamedInput> inputs, std::span<const NamedOutput> outputs,
              Stream stream) const noexcept;
   /// The same with lists in braces.
-  Status run(std::initializer_list<NamedView> inputs, std::initializer_list<NamedView> outputs,
+  Status run(std::initializer_list<NamedInput> inputs, std::initializer_list<NamedOutput> outputs,
              Stream stream) const noexcept {
     return run(std::span(inputs.begin(), inputs.size()), std::span(outputs.begin(), outputs.size()),
                stream);

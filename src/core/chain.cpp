@@ -57,8 +57,9 @@ Index Chain::steps() const {
 }
 
 bool is_one_stage(const Chain& chain) {
-  return chain.size() == 1 && !chain.constants && !chain.binary && !chain.mean &&
-         chain.x_steps == 1;
+  // Names every fact: one more does not compile until it counts here, too.
+  const auto& [constants, binary, x_steps, mean] = static_cast<const ChainFacts&>(chain);
+  return chain.size() == 1 && !constants && !binary && x_steps == 1 && !mean;
 }
 
 std::vector<std::string> problems(const Chain& chain, bool gpu) {

@@ -1,5 +1,9 @@
 #include "core/kernel.hpp"
 
+#include <fmt/core.h>
+
+#include <utility>
+
 #include "convoy/error.hpp"
 #include "core/failure.hpp"
 
@@ -21,6 +25,18 @@ Strides dense_x(const Stage& stage, Index n) {
 Strides dense_y(const Stage& stage, Index n) {
   const Shapes shapes = shapes_of(stage);
   return dense(stage, n, shapes.out_h, shapes.out_w, stage.k, stage.act.is_neuron());
+}
+
+Reasons Kernel::refusals(const Chain& chain, const Machine& machine) const {
+  if (!facts_.chain && !is_one_stage(chain)) return {"runs one stage, not a chain of them"};
+  Reasons why;
+  for (std::size_t i = 0; i < chain.size(); ++i)
+    for (std::string& reason : unserved(chain[i], facts_.serves, facts_.device))
+      why.push_back(chain.size() == 1 ? std::move(reason)
+                                      : fmt::format("stage {}: {}", i + 1, reason));
+  if (facts_.chain) add_missing(why, unserved(chain, *facts_.chain));
+  refuse_chain(chain, machine, why);
+  return why;
 }
 
 std::vector<float> Prepared::laid_out(std::size_t, const float*) const {

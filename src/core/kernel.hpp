@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include "convoy/stage.hpp"
 #include "core/chain.hpp"
 #include "core/machine.hpp"
+#include "core/serves.hpp"
 #include "core/threads.hpp"
 #include "core/trace.hpp"
 
@@ -160,11 +162,13 @@ struct Rung {
 };
 
 /// What is true of a kernel whatever the chain. A kernel that runs another inside hands on that
-/// one's facts and changes what differs.
+/// one's facts, says what it serves itself, and changes what else differs.
 struct KernelFacts {
   std::string_view name;        // of its file, in `explain`, in profilers
   std::string_view arithmetic;  // kernels that share it give equal bits
   DeviceKind device = DeviceKind::cpu;
+  Serves serves;                          // everything else is refused
+  std::optional<ServesChain> chain = {};  // what it serves of chains; empty: it runs one stage
   /// Exact on small integers: allowed in strict mode.
   bool exact = false;
   /// False: a NaN or an infinity in x also makes outputs NaN whose filter ends up to three pixels
@@ -193,10 +197,12 @@ struct KernelFacts {
   bool compiled_for(const Machine& machine) const {
     return compute_capability == 0 || compute_capability / 10 == machine.compute_capability / 10;
   }
-  /// The same under another name: of a kernel that runs this one inside.
-  KernelFacts called(std::string_view other) const {
+  /// The same under another name and with another declaration: the facts of a kernel that runs this
+  /// one inside.
+  KernelFacts called(std::string_view other, const Serves& others) const {
     KernelFacts facts = *this;
     facts.name = other;
+    facts.serves = others;
     return facts;
   }
 };
@@ -209,10 +215,9 @@ class Kernel {
   bool exact() const { return facts_.exact; }
   DeviceKind device() const { return facts_.device; }
 
-  /// Every reason why the kernel can't run this legal chain here; empty: it fits.
-  std::vector<std::string> refusals(const Chain& chain, const Machine& machine) const {
-    return chain_refusals(chain, machine);
-  }
+  /// Every reason why the kernel can't run this legal chain here; empty: it fits. First come those
+  /// of what the family does not serve, then those of sizes and the machine.
+  Reasons refusals(const Chain& chain, const Machine& machine) const;
   /// Tiles worth considering for a chain that fits, at least one, in a fixed order.
   std::vector<Tile> tiles(const Chain& chain, const Machine& machine) const {
     return chain_tiles(chain, machine);
@@ -231,8 +236,10 @@ class Kernel {
   // and stay whole for plans that are made while the program ends.
   ~Kernel() = default;
 
-  virtual std::vector<std::string> chain_refusals(const Chain& chain,
-                                                  const Machine& machine) const = 0;
+  /// Adds the reasons that lie in sizes, in the machine, or in how the stages of a chain follow
+  /// each other. `why` holds what is not served: while it is empty, all is as the family declares
+  /// it.
+  virtual void refuse_chain(const Chain& chain, const Machine& machine, Reasons& why) const = 0;
   virtual std::vector<Tile> chain_tiles(const Chain& chain, const Machine& machine) const = 0;
   virtual Cost chain_cost(const Chain& chain, const Tile& tile, const Machine& machine) const = 0;
   virtual std::unique_ptr<Prepared> chain_prepare(const Chain& chain, const Tile& tile,
@@ -245,7 +252,6 @@ class Kernel {
 /// A kernel that runs one stage.
 class StageKernel : public Kernel {
  public:
-  virtual std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const = 0;
   virtual std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const = 0;
   virtual Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const = 0;
   virtual std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
@@ -254,12 +260,12 @@ class StageKernel : public Kernel {
  protected:
   using Kernel::Kernel;
   ~StageKernel() = default;
+  /// As Kernel::refuse_chain.
+  virtual void refuse(const Stage& stage, const Machine& machine, Reasons& why) const = 0;
 
  private:
-  std::vector<std::string> chain_refusals(const Chain& chain, const Machine& m) const final {
-    // Only kernels for chains know what constants, spikes and a mean are.
-    if (!is_one_stage(chain)) return {"runs one stage, not a chain of them"};
-    return refusals(chain.front(), m);
+  void refuse_chain(const Chain& chain, const Machine& m, Reasons& why) const final {
+    refuse(chain.front(), m, why);
   }
   std::vector<Tile> chain_tiles(const Chain& chain, const Machine& m) const final {
     return tiles(chain.front(), m);

@@ -1,55 +1,39 @@
-// Why a family can't run a stage, in one wording for the GPU's families.
+// Why a family can't run a stage of these sizes on a device, in one wording for the GPU's families.
 #pragma once
 
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "convoy/stage.hpp"
+#include "core/serves.hpp"
 #include "cuda/device_facts.hpp"
 #include "cuda/limits.hpp"
 
 namespace convoy::cuda {
 
-/// Collects every reason. Each function but the first two names what a family serves and adds the
-/// reason where the stage, or the device, is another.
+/// Adds to `why` each reason that lies in a stage's sizes or in the device. What else a family does
+/// not serve is there already (core/serves.hpp).
 class Refusals {
  public:
-  explicit Refusals(const Stage& stage) : stage_(stage) {}
+  Refusals(const Stage& stage, Reasons& why) : stage_(stage), why_(why) {}
 
   Refusals& no(bool refused, std::string reason) {
-    if (refused) reasons_.push_back(std::move(reason));
-    return *this;
-  }
-  Refusals& none_of(std::vector<std::string> reasons) {
-    for (std::string& reason : reasons) reasons_.push_back(std::move(reason));
+    if (refused) why_.push_back(std::move(reason));
     return *this;
   }
 
   /// Instructions of 9.0 that later devices lack.
   Refusals& hopper(const DeviceFacts& device);
-  /// x of 16 bits, and y of its type.
-  Refusals& halves();
   Refusals& channels_in_eights();
   Refusals& filters_in_eights();
-  Refusals& no_stride();
-  Refusals& no_dilation();
-  Refusals& one_group();
-  Refusals& nhwc();
-  Refusals& no_norm();
-  Refusals& no_keep();
-  Refusals& no_neuron();
-  /// An activation that may follow the pool, where there is one.
-  Refusals& pools_first();
   /// Sizes that the family can count.
   Refusals& within(const Limits& limits);
 
-  bool none() const { return reasons_.empty(); }
-  std::vector<std::string> all() { return std::move(reasons_); }
+  /// Whether the stage is served so far: only then may its layout be asked for.
+  bool none() const { return why_.empty(); }
 
  private:
   const Stage& stage_;
-  std::vector<std::string> reasons_;
+  Reasons& why_;
 };
 
 }  // namespace convoy::cuda

@@ -16,16 +16,16 @@ double since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-TensorView weights_of(const Operator& op) {
-  return {const_cast<float*>(op.w.data()), DType::f32, w_shape(op.stage)};
+ConstTensorView weights_of(const Operator& op) {
+  return ConstTensorView::of(op.w.data(), w_shape(op.stage));
 }
-TensorView bias_of(const Operator& op) {
+ConstTensorView bias_of(const Operator& op) {
   if (op.bias.empty()) return {};
-  return TensorView::of(op.bias.data(), {op.stage.k});
+  return ConstTensorView::of(op.bias.data(), {op.stage.k});
 }
 
 /// The same values in another shape.
-TensorView reshaped(const TensorView& dense, const std::vector<Index>& shape) {
+ConstTensorView reshaped(const ConstTensorView& dense, const std::vector<Index>& shape) {
   return {dense.data, dense.dtype, shape, dense.device};
 }
 
@@ -38,23 +38,28 @@ Tensor tensor_of(const std::vector<double>& values, const std::vector<Index>& sh
 
 }  // namespace
 
+<<<<<<< ours
 Tensor first_input(const NetworkText& text, const TensorView& images, Threads& threads) {
+=======
+Tensor first_input(const NetworkText& text, const ConstTensorView& images, Threads& threads) {
+  const network::Conversion conversion(text);
+>>>>>>> theirs
   Tensor x(DType::f32, {1, images.shape[0], text.h, text.w, text.c});
   const network::Conversion conversion({text.mean, text.std}, text.dtype, text.c);
   conversion.run(threads, x.elements(), images.data, x.data<float>());
   return x;
 }
 
-TensorView input_of(const Operator& op, const std::vector<Output>& outputs, const Tensor& images,
-                    Tensor& joined) {
+ConstTensorView input_of(const Operator& op, const std::vector<Output>& outputs,
+                         const Tensor& images, Tensor& joined) {
   if (op.inputs.empty()) return images;
   if (op.inputs.size() == 1) return outputs[op.inputs.front()].y;
-  const TensorView& first = outputs[op.inputs.front()].y;
+  const ConstTensorView first = outputs[op.inputs.front()].y;
   const Index pixels = first.shape[0] * first.shape[1];  // steps and images as one axis
   joined = Tensor(DType::f32, {pixels, first.shape[2], first.shape[3], op.stage.c});
   Index channel = 0;
   for (const std::size_t input : op.inputs) {
-    const TensorView& y = outputs[input].y;
+    const ConstTensorView y = outputs[input].y;
     copy_tensor(reshaped(y, {pixels, y.shape[2], y.shape[3], y.shape[4]}),
                 joined.view().channels(channel, y.shape[4]));
     channel += y.shape[4];
@@ -62,7 +67,7 @@ TensorView input_of(const Operator& op, const std::vector<Output>& outputs, cons
   return joined;
 }
 
-Output OracleReference::run(const Operator& op, Index steps, Index n, const TensorView& x) {
+Output OracleReference::run(const Operator& op, Index steps, Index n, const ConstTensorView& x) {
   const auto begin = Clock::now();
   const Stage stage = stage_for(op, steps, n);
   Operands operands;
@@ -84,7 +89,7 @@ std::vector<Output> all_by_reference(const Operators& operators, const Tensor& i
   std::vector<Output> outputs;
   for (const Operator& op : operators.all) {
     Tensor joined;
-    const TensorView x = input_of(op, outputs, images, joined);
+    const ConstTensorView x = input_of(op, outputs, images, joined);
     outputs.push_back(reference.run(op, operators.steps(), n, x));
   }
   return outputs;
@@ -100,7 +105,7 @@ Planned::Planned(const Operator& op, Index steps, Index n, const PlanOptions& op
   copy_tensor(bias_of(op), bias_);
 }
 
-Operands Planned::operands() const {
+Operands Planned::operands() {
   Operands operands;
   operands.x = x_;
   operands.y = y_;
@@ -108,18 +113,18 @@ Operands Planned::operands() const {
   return operands;
 }
 
-Output Planned::run(const TensorView& x) {
+Output Planned::run(const ConstTensorView& x) {
   copy_tensor(reshaped(x, x_shape(plan_.stage())), x_);
   Output output;
   output.y = Tensor(DType::f32, shape_);
   plan_.run(operands()).or_throw();
-  copy_tensor(y_, reshaped(output.y, y_shape(plan_.stage())));
+  copy_tensor(y_, TensorView::of(output.y.data<float>(), y_shape(plan_.stage())));
   return output;
 }
 
-double Planned::time() const {
+double Planned::time() {
   constexpr double long_enough = 0.05;  // seconds, for a steady median of a small operator
-  const Tensor workspace = workspace_for_streams(plan_.workspace_bytes(), plan_.device());
+  Tensor workspace = workspace_for_streams(plan_.workspace_bytes(), plan_.device());
   Operands all = operands();
   all.workspace = workspace.data<void>();
   const auto call = [&](Stream stream, std::size_t) { plan_.run(all, stream).or_throw(); };
@@ -127,7 +132,7 @@ double Planned::time() const {
 }
 
 Tensor mean_of(const Tensor& y) {
-  const TensorView& view = y.view();
+  const ConstTensorView view = y.view();
   const Index steps = view.shape[0], values = y.elements() / steps;
   Tensor mean(DType::f32, {1, view.shape[1], view.shape[2], view.shape[3], view.shape[4]});
   for (Index i = 0; i < values; ++i) {

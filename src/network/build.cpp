@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/failure.hpp"
 #include "core/printable.hpp"
 #include "graph/passes.hpp"
 #include "graph/stage_of.hpp"
@@ -97,7 +98,7 @@ class Builder {
         program_.steps.size() == 1 && only && only->mean && only->bound->kernel().facts().any_n;
     place_values(program_);
     if (!program_.arena(program_.at_once).bytes.fits())
-      throw Error(
+      throw NoMemory(
           fmt::format("batch {}: no memory for the more than 2^60 bytes between the layers for "
                       "this number of images. Use a smaller batch.",
                       program_.at_once));
@@ -272,7 +273,7 @@ class Builder {
       if (bias && !step.bound->kernel().facts().folds) {
         const auto count = static_cast<Index>(bias->size());
         there = Tensor(DType::f32, {count}, program_.options.device);
-        copy_tensor(TensorView::of(bias->data(), {count}), there);
+        copy_tensor(ConstTensorView::of(bias->data(), {count}), there);
       }
       step.bias.push_back(std::move(there));
     }
@@ -291,7 +292,7 @@ class Builder {
     }
     const auto count = static_cast<Index>(tables.size());
     step.device_tables = Tensor(DType::f32, {count}, program_.options.device);
-    copy_tensor(TensorView::of(tables.data(), {count}), step.device_tables);
+    copy_tensor(ConstTensorView::of(tables.data(), {count}), step.device_tables);
     return step;
   }
 

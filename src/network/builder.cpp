@@ -47,7 +47,7 @@ struct GraphBuilder::Impl {
     while (taken()) name += "'";
     return name;
   }
-  graph::ValueId constant(const char* what, const TensorView& view, int rank) {
+  graph::ValueId constant(const char* what, const ConstTensorView& view, int rank) {
     std::vector<Index> axes(view.shape.begin(), view.shape.begin() + view.rank);
     if (!view || view.rank != rank)
       throw Error(
@@ -104,7 +104,7 @@ GraphBuilder::Value GraphBuilder::normalise(Value x, const std::vector<float>& m
   return impl().add(graph::Normalise{mean, std}, {impl().checked(x)});
 }
 
-GraphBuilder::Value GraphBuilder::convolution(Value x, const TensorView& w, const TensorView& bias,
+GraphBuilder::Value GraphBuilder::convolution(Value x, const ConstTensorView& w, const ConstTensorView& bias,
                                               const ConvolutionOptions& options) {
   Impl& all = impl();
   const graph::Convolution op{options.stride, options.pad, options.dil, options.groups,
@@ -114,16 +114,16 @@ GraphBuilder::Value GraphBuilder::convolution(Value x, const TensorView& w, cons
   return all.add(op, std::move(in));
 }
 
-GraphBuilder::Value GraphBuilder::linear(Value x, const TensorView& w, const TensorView& bias) {
+GraphBuilder::Value GraphBuilder::linear(Value x, const ConstTensorView& w, const ConstTensorView& bias) {
   Impl& all = impl();
   std::vector<graph::ValueId> in{all.checked(x), all.constant("weights", w, 2)};
   if (bias) in.push_back(all.constant("bias", bias, 1));
   return all.add(graph::Linear{}, std::move(in));
 }
 
-GraphBuilder::Value GraphBuilder::batch_norm(Value x, const TensorView& gamma,
-                                             const TensorView& beta, const TensorView& mean,
-                                             const TensorView& variance, float eps) {
+GraphBuilder::Value GraphBuilder::batch_norm(Value x, const ConstTensorView& gamma,
+                                             const ConstTensorView& beta, const ConstTensorView& mean,
+                                             const ConstTensorView& variance, float eps) {
   Impl& all = impl();
   return all.add(graph::BatchNorm{eps},
                  {all.checked(x), all.constant("gamma", gamma, 1), all.constant("beta", beta, 1),

@@ -6,6 +6,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "core/failure.hpp"
 #include "core/printable.hpp"
 #include "network/flow.hpp"
 #include "network/parameter_views.hpp"
@@ -19,7 +20,7 @@ using network::PixelsOfValues;
 template <class Make>
 auto with_memory(const std::string& name, const Make& make) {
   const auto no_memory = [&] {
-    return Error(
+    return NoMemory(
         fmt::format("no memory for the network {}. While it is loaded, its weights are in memory "
                     "twice, as numbers and packed. Use a smaller network or a smaller batch.",
                     printable(name)));

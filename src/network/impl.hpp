@@ -15,7 +15,8 @@ namespace convoy {
 struct Network::Impl {
   /// What a caller gives for images, logits and labels; checked.
   struct Operands {
-    const TensorView &images, &logits, &labels;
+    const ConstTensorView& images;
+    const TensorView &logits, &labels;
   };
   /// Where logits and labels go, or null. The last two: a GPU's kernels may write there.
   struct Outputs {
@@ -54,9 +55,9 @@ struct Network::Impl {
   class NamedRun;
   std::string check(const Operands& operands) const;
   /// Images that are x' in place of pixels.
-  bool of_other_type(const TensorView& images) const { return images.dtype != input().type; }
+  bool of_other_type(const ConstTensorView& images) const { return images.dtype != input().type; }
   /// Such images, where the first step reads pixels.
-  bool turns_back(const TensorView& images) const {
+  bool turns_back(const ConstTensorView& images) const {
     return of_other_type(images) && program.reads_pixels;
   }
   Outputs outputs_at(const Operands& operands, Index first) const;
@@ -73,11 +74,11 @@ struct Network::Impl {
   Status run_odd(const Operands& operands, std::vector<Index> odd, network::Times* times,
                  Stream stream) const;
   Status run(const Operands& operands, network::Times* times, Stream stream) const;
-  Status run(std::span<const NamedView> given, std::span<const NamedView> wanted,
+  Status run(std::span<const NamedInput> given, std::span<const NamedOutput> wanted,
              Stream stream) const;
   void warm(Index n) const;
   class Trace;
-  std::vector<Tensor> trace(const TensorView& images) const;
+  std::vector<Tensor> trace(const ConstTensorView& images) const;
 
   static constexpr const char* none_free =
       "64 runs of this network are under way, expected fewer. Wait for one of them, or load a "
@@ -85,7 +86,7 @@ struct Network::Impl {
 };
 
 /// Where value `values` of a dense view lies.
-inline const std::byte* bytes_at(const TensorView& view, Index values) {
+inline const std::byte* bytes_at(const ConstTensorView& view, Index values) {
   return static_cast<const std::byte*>(view.data) +
          values * static_cast<Index>(size_of(view.dtype));
 }

@@ -26,7 +26,7 @@ constexpr const char* moved_from =
     "this Network was moved from. Use the Network that it was moved to, or load it again.";
 
 const Network::Impl& Network::impl() const {
-  if (!impl_) throw Error(moved_from);
+  if (!impl_) throw Error(moved_from, StatusCode::moved_from);
   return *impl_;
 }
 
@@ -59,8 +59,8 @@ const std::vector<LayerReport>& Network::layers() const {
   return impl().program.reports;
 }
 
-Status Network::run(const TensorView& images, const TensorView& logits, const TensorView& labels,
-                    Stream stream) const noexcept {
+Status Network::run(const ConstTensorView& images, const TensorView& logits,
+                    const TensorView& labels, Stream stream) const noexcept {
   try {
     return impl_ ? impl_->run({images, logits, labels}, nullptr, stream)
                  : Status(StatusCode::moved_from, moved_from);
@@ -69,7 +69,7 @@ Status Network::run(const TensorView& images, const TensorView& logits, const Te
   }
 }
 
-Status Network::run(std::span<const NamedView> inputs, std::span<const NamedView> outputs,
+Status Network::run(std::span<const NamedInput> inputs, std::span<const NamedOutput> outputs,
                     Stream stream) const noexcept {
   try {
     return impl_ ? impl_->run(inputs, outputs, stream) : Status(StatusCode::moved_from, moved_from);
@@ -78,7 +78,7 @@ Status Network::run(std::span<const NamedView> inputs, std::span<const NamedView
   }
 }
 
-Status Network::profile(const TensorView& images, std::vector<double>& seconds,
+Status Network::profile(const ConstTensorView& images, std::vector<double>& seconds,
                         std::vector<LayerSpan>* spans) const try {
   seconds.resize(impl().program.reports.size(), 0.0);
   network::Times times{.seconds = seconds.data(), .spans = spans};
@@ -91,7 +91,7 @@ void Network::warm(Index n) const try { impl().warm(n); } catch (...) {
   rethrow_as_error();
 }
 
-std::vector<Tensor> Network::trace(const TensorView& images) const try {
+std::vector<Tensor> Network::trace(const ConstTensorView& images) const try {
   return impl().trace(images);
 } catch (...) {
   rethrow_as_error();

@@ -11,7 +11,7 @@
 namespace convoy::network {
 namespace {
 
-std::vector<float> values_of(const TensorView& view) {
+std::vector<float> values_of(const ConstTensorView& view) {
   std::vector<float> values(static_cast<std::size_t>(view.elements()));
   std::array<Index, 5> at{};
   Index from = 0;
@@ -34,7 +34,7 @@ bool is_number(DType type) {
 
 }  // namespace
 
-std::vector<float> numbers_of(const TensorView& view, const std::string& name) {
+std::vector<float> numbers_of(const ConstTensorView& view, const std::string& name) {
   if (!view || !is_number(view.dtype))
     throw Error(fmt::format("{}: found {}, expected f32, f16 or bf16", name, describe(view)));
   if (!(view.device == Device{}))
@@ -60,8 +60,8 @@ std::vector<float> ParameterViews::read(const std::string& parameter,
   if (found == views_.end())
     throw Error(
         fmt::format("{}: not given, expected {}. Add a view of that name.", name, expected));
-  const TensorView& view = found->second;
-  const TensorView dense(nullptr, DType::f32, shape);
+  const ConstTensorView& view = found->second;
+  const ConstTensorView dense(nullptr, DType::f32, shape);
   const bool fits = view.rank == dense.rank &&
                     std::equal(shape.begin(), shape.end(), view.shape.begin()),
              flat = view.rank == 1 && view.shape[0] == dense.elements();

@@ -8,7 +8,7 @@ namespace convoy::network {
 
 /// The numbers of an f32, f16 or bf16 view on the host, in C order. Throws Error that begins with
 /// `name`, also where one is not finite.
-std::vector<float> numbers_of(const TensorView& view, const std::string& name);
+std::vector<float> numbers_of(const ConstTensorView& view, const std::string& name);
 
 /// Reads f32, f16 and bf16 views on the host, of PyTorch's shape with any strides, or flattened.
 class ParameterViews : public io::ParameterSource {

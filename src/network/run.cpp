@@ -17,6 +17,12 @@ namespace {
 constexpr Index chunk_bytes = Index{1} << 20;
 
 /// Images [first, first + n) of a view with n as its first axis, or their outputs.
+ConstTensorView part_of(ConstTensorView view, Index first, Index n) {
+  if (!view) return view;
+  view.data = bytes_at(view, first * view.stride[0]);
+  view.shape[0] = n;
+  return view;
+}
 TensorView part_of(TensorView view, Index first, Index n) {
   if (!view) return view;
   view.data = const_cast<std::byte*>(bytes_at(view, first * view.stride[0]));
@@ -102,7 +108,7 @@ Status Network::Impl::run_on_cpu(network::Context& context, const Operands& oper
     });
     for (Index i = 0; i < n; ++i)
       if (are_pixels[i] == 0) odd.push_back(first + i);
-    TensorView view = images;
+    ConstTensorView view = images;
     view.data = pixels;
     view.dtype = input().type;
     view.shape[0] = n;
@@ -124,7 +130,7 @@ Status Network::Impl::run_odd(const Operands& operands, std::vector<Index> odd,
   for (std::size_t i = 0; i < odd.size();) {
     std::size_t count = 1;
     while (i + count < odd.size() && odd[i + count] == odd[i] + static_cast<Index>(count)) ++count;
-    const auto part = [&](const TensorView& view) {
+    const auto part = [&](const auto& view) {
       return part_of(view, odd[i], static_cast<Index>(count));
     };
     Status status = network.run(
@@ -143,7 +149,7 @@ Status Network::Impl::run(const Operands& operands, network::Times* times, Strea
     network::Contexts::Taken context = contexts.take(stream);
     if (!context) return {StatusCode::busy, none_free};
     if (!on_gpu()) return run_on_cpu(*context, operands, times);
-    const auto there = [&](const TensorView& view) {
+    const auto there = [&](const ConstTensorView& view) {
       return !view || view.device == program.machine.device;
     };
     const bool all = there(operands.images) && there(operands.logits) && there(operands.labels);
@@ -163,7 +169,7 @@ void Network::Impl::warm(Index n) const {
   const bool labelled = end.h() == 1 && end.w() == 1;
   for (const Index images : {n, Index{1}}) {
     const Tensor zeros(input().type, {images, input().h(), input().w(), input().channels()});
-    const Tensor labels(DType::i32, {labelled ? images : 0}),
+    Tensor labels(DType::i32, {labelled ? images : 0}),
         logits(DType::f32, {labelled ? 0 : images, classes()});
     run({zeros, labelled ? TensorView() : logits.view(), labelled ? labels.view() : TensorView()},
         nullptr, {})

@@ -14,7 +14,9 @@
 namespace convoy {
 namespace {
 
-using Views = std::vector<TensorView>;  // of all ports; empty: not named
+/// Of all ports; empty: not named.
+template <class View>
+using Views = std::vector<View>;
 
 std::vector<Index> shape_of(const Port& port, Index n) {
   std::vector<Index> shape = port.axes;
@@ -29,11 +31,12 @@ std::size_t images_axis(const Port& port) {
 }
 
 /// The views by their ports; else what is wrong.
-std::string sorted_by_port(const std::vector<Port>& ports, std::span<const NamedView> given,
-                           std::string_view kind, bool all, Views& views) {
+template <class Named, class View>
+std::string sorted_by_port(const std::vector<Port>& ports, std::span<const Named> given,
+                           std::string_view kind, bool all, Views<View>& views) {
   views.resize(ports.size());
   std::vector<bool> named(ports.size());
-  for (const NamedView& one : given) {
+  for (const Named& one : given) {
     const auto port =
         std::find_if(ports.begin(), ports.end(), [&](const Port& p) { return p.name == one.name; });
     if (port == ports.end()) {
@@ -55,7 +58,7 @@ std::string sorted_by_port(const std::vector<Port>& ports, std::span<const Named
   return {};
 }
 
-std::string wrong_shape(const Port& port, const TensorView& view, Index n) {
+std::string wrong_shape(const Port& port, const ConstTensorView& view, Index n) {
   const std::vector<Index> shape = shape_of(port, n);
   if (view.dtype == port.dtype && view.rank == static_cast<int>(shape.size()) &&
       std::equal(shape.begin(), shape.end(), view.shape.begin()) && view.contiguous())
@@ -65,7 +68,7 @@ std::string wrong_shape(const Port& port, const TensorView& view, Index n) {
                      fmt::join(shape, ","));
 }
 
-std::string wrong_memory(const Port& port, const TensorView& view, Device device) {
+std::string wrong_memory(const Port& port, const ConstTensorView& view, Device device) {
   if (!(view.device == Device{}) && !(view.device == device))
     return fmt::format(
         "{}: it is on {}, expected {}. Copy it there first.", printable(port.name),
@@ -74,11 +77,11 @@ std::string wrong_memory(const Port& port, const TensorView& view, Device device
   return check_aligned(printable(port.name), view).message();
 }
 
-bool overlap(const TensorView& a, const TensorView& b) {
-  const auto begin = [](const TensorView& view) {
+bool overlap(const ConstTensorView& a, const ConstTensorView& b) {
+  const auto begin = [](const ConstTensorView& view) {
     return reinterpret_cast<std::uintptr_t>(view.data);
   };
-  const auto end = [&](const TensorView& view) {
+  const auto end = [&](const ConstTensorView& view) {
     return begin(view) + static_cast<std::uintptr_t>(extent_bytes(view).value());
   };
   return a && b && begin(a) < end(b) && begin(b) < end(a);
@@ -93,7 +96,7 @@ class Network::Impl::NamedRun {
   NamedRun(const Impl& network, Stream stream) : network_(network), stream_(stream) {}
 
   /// What is wrong with the tensors; empty: nothing.
-  std::string take(std::span<const NamedView> inputs, std::span<const NamedView> outputs) {
+  std::string take(std::span<const NamedInput> inputs, std::span<const NamedOutput> outputs) {
     std::string wrong = sorted_by_port(network_.inputs, inputs, "input", true, x_);
     if (wrong.empty()) wrong = sorted_by_port(network_.outputs, outputs, "output", false, y_);
     if (!wrong.empty()) return wrong;
@@ -114,7 +117,9 @@ class Network::Impl::NamedRun {
   }
 
  private:
-  std::string wrong_tensors(const std::vector<Port>& ports, const Views& views, bool all) const {
+  template <class View>
+  std::string wrong_tensors(const std::vector<Port>& ports, const Views<View>& views,
+                            bool all) const {
     for (std::size_t i = 0; i < ports.size(); ++i) {
       if (!all && views[i].rank == 0) continue;
       std::string wrong = wrong_shape(ports[i], views[i], n_);
@@ -139,7 +144,7 @@ class Network::Impl::NamedRun {
   }
 
   /// Whether a pass can use the caller's memory as it is: there, and the part's images in a row.
-  bool as_it_is(const Port& port, const TensorView& view, Index n) const {
+  bool as_it_is(const Port& port, const ConstTensorView& view, Index n) const {
     return view.device == network_.program.machine.device && (port.steps == 0 || n == n_);
   }
 
@@ -147,7 +152,7 @@ class Network::Impl::NamedRun {
     std::vector<const void*> inputs;
     std::vector<void*> outputs;
     std::vector<Tensor> own(x_.size() + y_.size());
-    const auto place = [&](const Port& port, const TensorView& view, Tensor& there) -> void* {
+    const auto place = [&](const Port& port, const ConstTensorView& view, Tensor& there) -> void* {
       if (!view) return nullptr;
       if (as_it_is(port, view, n))
         return const_cast<std::byte*>(bytes_at(view, first * view.stride[images_axis(port)]));
@@ -173,8 +178,8 @@ class Network::Impl::NamedRun {
     return status;
   }
   /// Images [first, first + n) of an input, which has no steps.
-  static TensorView part(TensorView view, Index first, Index n) {
-    view.data = const_cast<std::byte*>(bytes_at(view, first * view.stride[0]));
+  static ConstTensorView part(ConstTensorView view, Index first, Index n) {
+    view.data = bytes_at(view, first * view.stride[0]);
     view.shape[0] = n;
     return view;
   }
@@ -184,8 +189,8 @@ class Network::Impl::NamedRun {
     shape.insert(shape.begin(), n);
     const Index steps = std::max<Index>(port.steps, 1), values = from.elements() / steps;
     for (Index t = 0; t < steps; ++t) {
-      const TensorView here(const_cast<std::byte*>(bytes_at(from, t * values)), port.dtype, shape,
-                            from.view().device);
+      const ConstTensorView here(bytes_at(from, t * values), port.dtype, shape,
+                                 from.view().device);
       const Index step = port.steps > 0 ? t * to.stride[0] : 0;
       const TensorView there(
           const_cast<std::byte*>(bytes_at(to, step + first * to.stride[images_axis(port)])),
@@ -196,11 +201,12 @@ class Network::Impl::NamedRun {
 
   const Impl& network_;
   Stream stream_;
-  Views x_, y_;
+  Views<ConstTensorView> x_;
+  Views<TensorView> y_;
   Index n_ = 0;
 };
 
-Status Network::Impl::run(std::span<const NamedView> given, std::span<const NamedView> wanted,
+Status Network::Impl::run(std::span<const NamedInput> given, std::span<const NamedOutput> wanted,
                           Stream stream) const {
   NamedRun run(*this, stream);
   const std::string wrong = run.take(given, wanted);

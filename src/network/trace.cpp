@@ -27,7 +27,7 @@ class Network::Impl::Trace {
   }
 
   /// Images of the network's type; the f32 outputs of every layer, on the host.
-  std::vector<Tensor> run(const TensorView& images) {
+  std::vector<Tensor> run(const ConstTensorView& images) {
     context_.reserve(n_);
     images_ = on_device(images);
     pass_.inputs = {&images_, 1};
@@ -69,11 +69,11 @@ class Network::Impl::Trace {
   /// A concatenation's memory, made by the first of its parts.
   Located there(graph::ValueId id) { return values_[id].data ? values_[id] : make(id); }
 
-  const void* on_device(const TensorView& images) {
+  const void* on_device(const ConstTensorView& images) {
     if (!program_.on_gpu() || !(images.device == Device{})) return images.data;
     kept_.emplace_back(images.dtype, std::vector<Index>{images.elements()},
                        program_.machine.device);
-    copy_tensor(TensorView(images.data, images.dtype, {images.elements()}), kept_.back());
+    copy_tensor(ConstTensorView(images.data, images.dtype, {images.elements()}), kept_.back());
     return kept_.back().view().data;
   }
 
@@ -142,7 +142,7 @@ class Network::Impl::Trace {
   std::vector<Located> values_;  // that are there by now
 };
 
-std::vector<Tensor> Network::Impl::trace(const TensorView& images) const {
+std::vector<Tensor> Network::Impl::trace(const ConstTensorView& images) const {
   const std::string wrong = check({images, {}, {}});
   if (!wrong.empty()) throw Error(wrong);
   if (of_other_type(images))

@@ -257,7 +257,7 @@ class ExplainMap(CliTest):
             ("n2h15c64k3r3pad1", ["--map", "--thread", "512", "--kernel", "few_filters"], "threads 0 to"),
             ("f16:n2h15c64k64r3groups64", ["--pipe", "--kernel", "depthwise"], "depthwise has no pipeline"),
             ("f16:n2h15c64k64r3groups32", ["--map", "--kernel", "depthwise"], "groups = 32"),
-            ("f16:n2h16c64k32r3pad1", ["--map", "--kernel", "halo_nchw"], "the layout is NHWC"),
+            ("f16:n2h16c64k32r3pad1", ["--map", "--kernel", "halo_nchw"], "the layout is nhwc, expected nchw"),
             ("f16:n2h16c64k32r3pad1", ["--map", "--kernel", "few"], "288, at most 64 rows"),
             ("f16:n2h16c64k3r3pad1", ["--map", "--thread", "384", "--kernel", "few"], "threads 0 to 383"),
             ("f16:n2h16c64k32r3pad1+max2", ["--map", "--kernel", "window_pool"], "in one launch"),

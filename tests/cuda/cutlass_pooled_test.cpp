@@ -36,8 +36,10 @@ TEST(CutlassPooled, RowsGoToTheWindowThatTheyLieIn) {
 }
 
 // What is said of the stage itself, with or without CUTLASS in the build.
-std::vector<std::string> refusals(const char* stage, const cuda::DeviceFacts& device) {
-  std::vector<std::string> why = cutlass_pooled_refusals(parse_stage(stage), device);
+Reasons refusals(const char* text, const cuda::DeviceFacts& device) {
+  const Stage stage = parse_stage(text);
+  Reasons why = unserved(stage, served_by_cutlass_pooled, DeviceKind::cuda);
+  refuse_cutlass_pooled(stage, device, why);
   std::erase(why, cutlass_pooled_missing());
   return why;
 }
@@ -46,18 +48,18 @@ TEST(CutlassPooled, EveryRefusalHasItsReason) {
   const struct {
     const char *stage, *why;
   } lines[] = {
-      {"bf16:n1h8c16k32r3pad1+relu+max2", "bf16 in and bf16 out, the family takes f16"},
-      {"f16:n1h8c16k32r3pad1out(f32)+relu+max2", "f16 in and f32 out"},
+      {"bf16:n1h8c16k32r3pad1+relu+max2", "x is bf16, expected f16"},
+      {"f16:n1h8c16k32r3pad1out(f32)+relu+max2", "y is f32, expected f16"},
       {"f16:n1h8c12k32r3pad1+relu+max2", "C = 12 is no multiple of 8"},
       {"f16:n1h8c16k36r3pad1+relu+max2", "K = 36 is no multiple of 8"},
       {"f16:n1h8c16k32r3pad1groups2+relu+max2", "groups"},
-      {"f16:n1h8c16k32r3pad1nchw+relu+max2", "NCHW"},
+      {"f16:n1h8c16k32r3pad1nchw+relu+max2", "the layout is nchw"},
       {"f16:n1h8c16k32r3pad1+norm+relu+max2", "norm"},
-      {"f16:n1h8c16k32r3pad1+relu+max2+keep(idx)", "second outputs"},
-      {"f16:n1h8c16k32r3pad1+if(1)+max2", "neurons"},
-      {"f16:n1h8c16k32r3pad1+relu6+max2", "its activation: expected relu"},
-      {"f16:n1h8c16k32r3pad1+relu", "its pool: expected max2"},
-      {"f16:n1h8c16k32r3pad1+relu+max3s2", "its pool: expected max2"},
+      {"f16:n1h8c16k32r3pad1+relu+max2+keep(idx)", "keep is idx"},
+      {"f16:n1h8c16k32r3pad1+if(1)+max2", "the activation is if, expected relu"},
+      {"f16:n1h8c16k32r3pad1+relu6+max2", "the activation is relu6, expected relu"},
+      {"f16:n1h8c16k32r3pad1+relu", "the pool is none, expected max 2x2"},
+      {"f16:n1h8c16k32r3pad1+relu+max3s2", "the pool is max 3x3 with stride 2x2, expected max 2x2"},
       {"f16:n1h9w8c16k32r3pad1+relu+max2", "P = 9 is odd"},
       {"f16:n1h8w9c16k32r3pad1+relu+max2", "Q = 9 is odd"},
       {"f16:n1h40c8k8r33+relu+max2", "a filter of 33x33"},

@@ -51,8 +51,10 @@ TEST(Depthwise, TilesCoverTheOutputOnce) {
 
 TEST(Depthwise, RefusesWithEveryReason) {
   EXPECT_EQ(depthwise_refusals(parse_stage("f16:n1h8c6k6r3groups6")), std::vector<std::string>());
-  EXPECT_EQ(depthwise_refusals(parse_stage("n1h8c6k6r3groups6+max3")),
-            std::vector<std::string>{"its pool: expected max2 or none"});
+  EXPECT_EQ(
+      depthwise_refusals(parse_stage("n1h8c6k6r3groups6+max3")),
+      std::vector<std::string>{"the pool is max 3x3 with stride 3x3, expected none or max 2x2 with "
+                               "stride 2"});
   EXPECT_EQ(depthwise_refusals(parse_stage("u8:n1h8c8k16r3groups8nchw+norm+max3+keep(act)")).size(),
             6u);
   EXPECT_EQ(depthwise_refusals(parse_stage("f16:n1h8c8k8r3groups4+if(1)")).size(), 2u);

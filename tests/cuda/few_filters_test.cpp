@@ -126,7 +126,7 @@ TEST(FewFilters, RefusesWithEveryReason) {
   EXPECT_EQ(why("n1h8c64k9r3"), std::vector<std::string>{"K = 9: expected 8 at most"});
   EXPECT_EQ(why("n1h8c15k3r3"), std::vector<std::string>{"C = 15: expected 16 or more"});
   EXPECT_EQ(why("f16:n1h8c64k3r3"),
-            std::vector<std::string>{"f16 in and f16 out: expected f32 for both"});
+            (std::vector<std::string>{"x is f16, expected f32", "y is f16, expected f32"}));
   EXPECT_EQ(why("n1h8c64k8r3groups2nchw+norm+bias+relu+max2+keep(pre)").size(), 5U);
   EXPECT_EQ(why("n1h8c64k8r3+if(1)").size(), 1U);
 }

@@ -70,13 +70,13 @@ TEST(Ladder, RefusesWhatItWasNotWrittenFor) {
   const Machine machine = cuda::machine_of(cuda::h200());
   const struct {
     const char *stage, *why;
-  } cases[] = {{"bf16:n1h8c16k16r3", "the input is bf16"},
-               {"f16:n1h8c16k16r3+leaky(0.1)", "an activation other than ReLU"},
-               {"f16:n1h8c16k16r3+if(1)+t2", "neurons"},
-               {"f16:n1h8c16k16r3+max2", "pools"},
+  } cases[] = {{"bf16:n1h8c16k16r3", "x is bf16, expected f16"},
+               {"f16:n1h8c16k16r3+leaky(0.1)", "the activation is leaky, expected none or relu"},
+               {"f16:n1h8c16k16r3+if(1)+t2", "the activation is if"},
+               {"f16:n1h8c16k16r3+max2", "the pool is max 2x2 with stride 2x2, expected none"},
                {"f16:n1h8c16k16r3groups2", "groups"},
-               {"f16:n1h8c16k16r3nchw", "NCHW"},
-               {"f16:n1h8c16k16r3out(f32)", "output type"},
+               {"f16:n1h8c16k16r3nchw", "the layout is nchw, expected nhwc"},
+               {"f16:n1h8c16k16r3out(f32)", "y is f32, expected f16"},
                {"f16:n1h40c16k16r17", "17x17"},
                {"f16:n30000h200c16k16r1", "output pixels"},
                {"f16:n4000h500c16k512r1", "at most"}};

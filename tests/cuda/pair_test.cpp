@@ -23,7 +23,7 @@ void for_each_tile(Check check) {
   for (const OwnedChain& chain : pairs()) {
     SCOPED_TRACE(to_text(chain));
     const Stage &first = chain.stages[0], &second = chain.stages[1];
-    ASSERT_EQ(pair_refusals(first, second, h200()), std::vector<std::string>{});
+    ASSERT_EQ(pair().refusals(chain, machine_of(h200())), Reasons());
     const std::vector<HaloTile> tiles = pair_tiles(first, second, h200());
     ASSERT_FALSE(tiles.empty());
     for (const HaloTile& tile : tiles) {
@@ -121,8 +121,9 @@ TEST(Pair, MapsAreLegal) {
 TEST(Pair, SaysWhyNot) {
   const Stage first = parse_stage("f16:n2h28w28c64k256r3pad1+bias+relu"),
               second = parse_stage("f16:n2h14w14c64k64r3pad1+bias+relu");
-  const std::vector<std::string> why = pair_refusals(first, second, h200());
-  const std::vector<std::string> expected = {
+  Reasons why;
+  refuse_pair(first, second, h200(), why);
+  const Reasons expected = {
       "the first stage does not pool: its tile would not fit beside the second's",
       "the first stage has 256 output channels, a CTA holds at most 128",
       "the second stage is 3x3, not 1x1", "the second stage is padded",

@@ -21,12 +21,14 @@ class GpuParts : public GpuTest {};
 class Limited final : public Kernel {
  public:
   Limited(const Kernel& inner, Index most)
-      : Kernel(inner.facts().called("limited")), inner_(inner), most_(most) {}
+      : Kernel(inner.facts().called("limited", inner.facts().serves)), inner_(inner), most_(most) {}
 
  private:
-  std::vector<std::string> chain_refusals(const Chain& chain, const Machine& m) const override {
-    if (chain.front().n > most_) return {"more images than it counts"};
-    return inner_.refusals(chain, m);
+  void refuse_chain(const Chain& chain, const Machine& m, Reasons& why) const override {
+    if (chain.front().n > most_)
+      why.emplace_back("more images than it counts");
+    else
+      why = inner_.refusals(chain, m);
   }
   std::vector<Tile> chain_tiles(const Chain& chain, const Machine& m) const override {
     return inner_.tiles(chain, m);

@@ -9,6 +9,7 @@
 
 #include "bench/fit/h200.hpp"
 #include "core/stage_text.hpp"
+#include "cuda/families.hpp"
 #include "cuda/sm90/pair_tile.hpp"
 #include "cuda/wrap/inner_stage.hpp"
 #include "verify/draw.hpp"
@@ -274,10 +275,12 @@ TEST(Rings, PairComesToItsEnd) {
   for (int i = 0; i < 800; ++i) {
     const OwnedChain chain = verify::draw_chain(random, DeviceKind::cuda);
     if (chain.constants) continue;  // no chain for `pair`
-    Stage first = chain.stages[0], second = chain.stages[1];
+    OwnedChain two;
+    two.stages = {chain.stages[0], chain.stages[1]};
+    Stage &first = two.stages[0], &second = two.stages[1];
     for (const Index n : {first.n, Index{64}}) {
       first.n = second.n = n;
-      if (!pair_refusals(first, second, h200()).empty()) break;
+      if (!pair().refusals(two, machine_of(h200())).empty()) break;
       for (const HaloTile& tile : pair_tiles(first, second, h200())) {
         const PairLayout layout = pair_layout(first, second, tile, h200());
         const int tiles = halo_tiles_of(first, tile, layout.first, n);

@@ -16,10 +16,22 @@ namespace {
 TEST(SpikeResident, RefusesWithTheBytesThatItNeeds) {
   const OwnedChain chain = parse_chain(
       "constants > u8:n1h64c3k64r3pad1out(f32)+if(1)+t4+hold > n1h64c64k256r3pad1+if(1)+t4", true);
-  const auto why = resident_refusals(chain, h200());
+  const Reasons why = resident_refusals(chain);
   ASSERT_EQ(why.size(), 1U);
   EXPECT_NE(why.front().find(" bytes of shared memory, expected at most 232448"), std::string::npos)
       << why.front();
+}
+
+// The stage before a mean has no neuron. It was taken with an activation, which was then left out.
+TEST(SpikeResident, RefusesAnActivationBeforeTheMean) {
+  const auto why = [](const char* last) {
+    const std::string text =
+        "constants > u8:n1h8c1k8r3out(f32)+if(1)+hold > n1h6c8k8r3+if(1) > n1h1w1c128k10r1" +
+        std::string(last) + " > mean";
+    return resident_refusals(parse_chain(text, true));
+  };
+  EXPECT_EQ(why(""), Reasons());
+  EXPECT_EQ(why("+relu"), Reasons{"stage 3: the activation is relu, expected none, if or lif"});
 }
 
 // The shipped network: what the study's prototype had.

@@ -19,12 +19,13 @@ class Inner final : public StageKernel {
       : StageKernel({.name = "inner",
                      .arithmetic = "of its own",
                      .device = DeviceKind::cuda,
+                     .serves = serves_everything,
                      .exact = true,
                      .contains_non_finite = false,
                      .by_name_only = true,
                      .error_bound = 3}) {}
-  std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
-    return stage.pool ? std::vector<std::string>{"no pools"} : std::vector<std::string>{};
+  void refuse(const Stage& stage, const Machine&, Reasons& why) const override {
+    if (stage.pool) why.emplace_back("no pools");
   }
   std::vector<Tile> tiles(const Stage&, const Machine&) const override { return {{"one"}}; }
   Cost cost(const Stage&, const Tile&, const Machine&) const override { return {1e-6, 1, 0, 1}; }
@@ -73,18 +74,19 @@ TEST(Wrapped, RefusesWhatItsOwnPassesCannotDo) {
   EXPECT_EQ(why(pooled, "f16:n1h8c8k8r3+relu+max2"), "");
   EXPECT_EQ(why(pooled, "f16:n1h8c8k8r3+relu"), "inner runs the stage in one launch; ");
   EXPECT_EQ(why(pooled, "f32:n1h8c8k12r3+relu+max2"), "");
-  EXPECT_EQ(why(pooled, "f16:n1h8c8k8r3nchw+relu+max2"), "NCHW: expected NHWC; ");
+  EXPECT_EQ(why(pooled, "f16:n1h8c8k8r3nchw+relu+max2"), "the layout is nchw, expected nhwc; ");
 
   EXPECT_EQ(why(padded, "f16:n1h8c8k16r3"), "");
   EXPECT_EQ(why(padded, "f16:n1h8c32k16r3"), "C and K are multiples of 16, as inner needs; ");
   EXPECT_EQ(why(padded, "f32:n1h8c8k16r3nchw+norm+keep(pre)"),
-            "f32 in and f32 out: expected f16 or bf16; NCHW: expected NHWC; norm is not supported; "
-            "second outputs are not supported; ");
-  EXPECT_EQ(why(padded, "f16:n1h8c8k16r3+if(1)"), "neurons are not supported; ");
+            "x is f32, expected f16 or bf16; y is f32, expected f16 or bf16; the layout is nchw, "
+            "expected nhwc; norm is asked for, expected none; keep is pre, expected none; ");
+  EXPECT_EQ(why(padded, "f16:n1h8c8k16r3+if(1)"),
+            "the activation is if, expected none, relu, relu6, clip or leaky; ");
 
   EXPECT_EQ(why(neurons, "f16:n1h8c8k8r3+if(1)+max2+keep(pre,act,idx)"), "");  // no pool inside
   EXPECT_EQ(why(neurons, "f16:n1h8c8k6r3nchw+relu"),
-            "the activation is no neuron; NCHW: expected NHWC; ");
+            "the layout is nchw, expected nhwc; the activation is relu, expected if or lif; ");
   EXPECT_EQ(why(neurons, "f16:n1000000h8c8k8192r3+if(1)+t1000"),
             "elements of x = 512000000000, at most 2^38 - 1 fit; elements of the convolution's "
             "output = 294912000000000, at most 2^38 - 1 fit; elements of y = 294912000000000, at "
@@ -93,8 +95,8 @@ TEST(Wrapped, RefusesWhatItsOwnPassesCannotDo) {
             "N*T = 2000000000, at most 2^30 fit; ");
 
   EXPECT_EQ(why(nchw, "f16:n1h8c8k16r3nchw+keep(pre)"), "");
-  EXPECT_EQ(why(nchw, "f16:n1h8c8k16r3"), "the layout is NHWC, which inner takes; ");
-  EXPECT_EQ(why(nchw, "u8:n1h8c8k16r3nchw"), "x is u8: expected f16, bf16 or f32 to transpose; ");
+  EXPECT_EQ(why(nchw, "f16:n1h8c8k16r3"), "the layout is nhwc, expected nchw; ");
+  EXPECT_EQ(why(nchw, "u8:n1h8c8k16r3nchw"), "x is u8, expected f16, bf16 or f32 to transpose; ");
   EXPECT_EQ(why(strided, "u8:n1h8c8k16r3nchw"), "");
   EXPECT_EQ(why(nchw, "u8:n1h8c1k16r3nchw"), "");  // one channel: nothing to transpose
   EXPECT_EQ(why(nchw, "f16:n1h8c8k16r3nchwout(f32)+lif(2,1)+t4"), "");  // steps are images

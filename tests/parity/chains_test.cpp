@@ -85,7 +85,8 @@ class Spoilt final : public Kernel {
  public:
   using Spoil = std::function<void(const RunArgs&)>;
   explicit Spoilt(Spoil spoil)
-      : Kernel(cpu::spike_chain().facts().called("spoilt")), spoil_(std::move(spoil)) {}
+      : Kernel(cpu::spike_chain().facts().called("spoilt", serves_everything)),
+        spoil_(std::move(spoil)) {}
 
  private:
   class Run final : public Prepared {
@@ -109,8 +110,8 @@ class Spoilt final : public Kernel {
     const Spoil& spoil_;
   };
 
-  std::vector<std::string> chain_refusals(const Chain& chain, const Machine& m) const override {
-    return cpu::spike_chain().refusals(chain, m);
+  void refuse_chain(const Chain& chain, const Machine& m, Reasons& why) const override {
+    why = cpu::spike_chain().refusals(chain, m);
   }
   std::vector<Tile> chain_tiles(const Chain& chain, const Machine& m) const override {
     return cpu::spike_chain().tiles(chain, m);
@@ -215,7 +216,8 @@ class Twice final : public Kernel {
 
  private:
   static KernelFacts facts() {
-    KernelFacts facts = cpu::general().facts().called("twice");
+    KernelFacts facts = cpu::general().facts().called("twice", serves_everything);
+    facts.chain = serves_every_chain;
     facts.least_stages = 2;
     return facts;
   }
@@ -257,9 +259,7 @@ class Twice final : public Kernel {
     std::vector<std::unique_ptr<Prepared>> parts_;
   };
 
-  std::vector<std::string> chain_refusals(const Chain&, const Machine&) const override {
-    return {};
-  }
+  void refuse_chain(const Chain&, const Machine&, Reasons&) const override {}
   std::vector<Tile> chain_tiles(const Chain&, const Machine&) const override { return {{"only"}}; }
   Cost chain_cost(const Chain&, const Tile&, const Machine&) const override {
     return {.seconds = 1e-12};

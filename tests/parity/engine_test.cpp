@@ -172,8 +172,8 @@ class Wrong final : public Prepared {
 class Bounded final : public StageKernel {
  public:
   explicit Bounded(double bound) : StageKernel(facts(bound)) {}
-  std::vector<std::string> refusals(const Stage& stage, const Machine& m) const override {
-    return cpu::winograd4().refusals(stage, m);
+  void refuse(const Stage& stage, const Machine& m, Reasons& why) const override {
+    why = cpu::winograd4().refusals(stage, m);
   }
   std::vector<Tile> tiles(const Stage& stage, const Machine& m) const override {
     return cpu::winograd4().tiles(stage, m);

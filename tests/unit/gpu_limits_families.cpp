@@ -302,7 +302,13 @@ std::vector<Family> families() {
       {"few_filters", few_filters_refusals, check_few_filters},
       {"depthwise", depthwise_refusals, check_depthwise},
       {"winograd", winograd_refusals, check_winograd},
-      {"fire", refusals_of_fire, check_fire},
+      {"fire",
+       [](const Stage& stage) {
+         Reasons why = unserved(stage, served_by_fired(serves_everything), DeviceKind::cuda);
+         refuse_fire(stage, why);
+         return why;
+       },
+       check_fire},
   };
 }
 

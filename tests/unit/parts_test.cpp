@@ -23,9 +23,8 @@ namespace {
 class Limited final : public StageKernel {
  public:
   explicit Limited(Index most) : StageKernel(facts()), most_(most) {}
-  std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
-    if (stage.n > most_) return {"more images than it counts"};
-    return {};
+  void refuse(const Stage& stage, const Machine&, Reasons& why) const override {
+    if (stage.n > most_) why.emplace_back("more images than it counts");
   }
   std::vector<Tile> tiles(const Stage& stage, const Machine& m) const override {
     EXPECT_LE(stage.n, most_);
@@ -70,7 +69,7 @@ class Limited final : public StageKernel {
   };
   static const Kernel& of_stage() { return cpu::general(); }
   static KernelFacts facts() {
-    KernelFacts facts = cpu::general().facts().called("limited");
+    KernelFacts facts = cpu::general().facts().called("limited", serves_everything);
     facts.arithmetic = "limited's";
     return facts;
   }
@@ -329,13 +328,13 @@ class LimitedPair final : public Kernel {
     std::vector<std::unique_ptr<Prepared>> each_;
   };
   static KernelFacts facts() {
-    KernelFacts facts = cpu::general().facts().called("limited_pair");
+    KernelFacts facts = cpu::general().facts().called("limited_pair", serves_everything);
+    facts.chain = serves_every_chain;
     facts.least_stages = 2;
     return facts;
   }
-  std::vector<std::string> chain_refusals(const Chain& chain, const Machine&) const override {
-    if (chain.front().n > most_) return {"more images than it counts"};
-    return {};
+  void refuse_chain(const Chain& chain, const Machine&, Reasons& why) const override {
+    if (chain.front().n > most_) why.emplace_back("more images than it counts");
   }
   std::vector<Tile> chain_tiles(const Chain&, const Machine&) const override { return {{"one"}}; }
   Cost chain_cost(const Chain&, const Tile&, const Machine&) const override { return {1e-9}; }

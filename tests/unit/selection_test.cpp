@@ -107,14 +107,14 @@ class Cheapest final : public Kernel {
       : Kernel({.name = "cheapest",
                 .arithmetic = arithmetic,
                 .device = DeviceKind::cpu,
+                .serves = serves_everything,
+                .chain = serves_every_chain,
                 .exact = true,
                 .by_name_only = by_name_only,
                 .least_stages = stages}) {}
 
  private:
-  std::vector<std::string> chain_refusals(const Chain&, const Machine&) const override {
-    return {};
-  }
+  void refuse_chain(const Chain&, const Machine&, Reasons&) const override {}
   std::vector<Tile> chain_tiles(const Chain&, const Machine&) const override { return {{"only"}}; }
   Cost chain_cost(const Chain&, const Tile&, const Machine&) const override { return {1e-12}; }
   std::unique_ptr<Prepared> chain_prepare(const Chain&, const Tile&,
@@ -127,14 +127,15 @@ class Cheapest final : public Kernel {
 class Costs final : public Kernel {
  public:
   explicit Costs(const Cost& cost)
-      : Kernel(
-            {.name = "costs", .arithmetic = "its own", .device = DeviceKind::cpu, .exact = true}),
+      : Kernel({.name = "costs",
+                .arithmetic = "its own",
+                .device = DeviceKind::cpu,
+                .serves = serves_everything,
+                .exact = true}),
         cost_(cost) {}
 
  private:
-  std::vector<std::string> chain_refusals(const Chain&, const Machine&) const override {
-    return {};
-  }
+  void refuse_chain(const Chain&, const Machine&, Reasons&) const override {}
   std::vector<Tile> chain_tiles(const Chain&, const Machine&) const override { return {{"only"}}; }
   Cost chain_cost(const Chain&, const Tile&, const Machine&) const override { return cost_; }
   std::unique_ptr<Prepared> chain_prepare(const Chain&, const Tile&,

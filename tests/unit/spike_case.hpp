@@ -54,6 +54,14 @@ inline std::vector<double> expected_spikes(const Stage& stage, std::vector<float
   return oracle.all(threads).y;
 }
 
+/// Every reason why a kind of layer can't run a stage.
+template <class Layer>
+Reasons refusals_of(const Stage& stage) {
+  Reasons why = unserved(stage, served_by_spikes, DeviceKind::cpu);
+  Layer::refuse(stage, why);
+  return why;
+}
+
 struct Bits {
   std::vector<std::uint8_t> data;
   SpikeBlock block;

@@ -32,7 +32,7 @@ TEST(SpikeEvents, EverySpikeIsTheReferences) {
       s.h = s.w = s.r = s.s = 1, s.c = 8 * draw.index(1, 40), s.n = draw.index(1, 40);
       s.pad = 0, s.stride = 1, s.dil = 1, s.pool.reset();
     }
-    if (!problems(s).empty() || !SpikeConv::refusals(s).empty()) continue;
+    if (!problems(s).empty() || !refusals_of<SpikeConv>(s).empty()) continue;
     const Shapes shapes = shapes_of(s);
     std::vector<float> w = draw.dyadic(shapes.w_elements, 3), bias = draw.dyadic(s.k, 16);
     std::vector<float> x = draw.spikes(shapes.x_elements, draw.coin() ? 0.1 : 0.9);

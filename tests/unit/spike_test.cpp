@@ -1,5 +1,6 @@
 // The kernels for spikes against the reference. Weights are small multiples of 1/32, so that every
 // sum is exact and every spike must be the reference's.
+#include "cpu/families.hpp"
 #include "cpu/spike/spike_chain.hpp"
 #include "cpu/spike/spike_conv.hpp"
 #include "cpu/spike/spike_first.hpp"
@@ -38,7 +39,7 @@ TEST(SpikeConv, EverySpikeIsTheReferences) {
     s.soft = draw.coin(), s.bias = draw.coin();
     if (draw.coin()) s.pool = max_pool(2);
     if (!problems(s).empty()) continue;
-    ASSERT_TRUE(SpikeConv::refusals(s).empty());
+    ASSERT_TRUE(refusals_of<SpikeConv>(s).empty());
     const Shapes shapes = shapes_of(s);
     std::vector<float> w = draw.dyadic(shapes.w_elements, 6), bias = draw.dyadic(s.k, 16);
     std::vector<float> x = draw.spikes(shapes.x_elements, 0.3);
@@ -114,9 +115,9 @@ TEST(SpikeLinear, EverySpikeIsTheReferences) {
 TEST(SpikeLinear, RefusesPadding) {
   Stage s;
   s.h = s.w = s.r = s.s = 1, s.c = 8, s.k = 4, s.act = integrate_fire(1);
-  EXPECT_TRUE(SpikeLinear::refusals(s).empty());
+  EXPECT_TRUE(refusals_of<SpikeLinear>(s).empty());
   s.pad = Padding(0, 0, 1, 0);
-  EXPECT_EQ(SpikeLinear::refusals(s),
+  EXPECT_EQ(refusals_of<SpikeLinear>(s),
             std::vector<std::string>{"padding is asked for, expected none"});
 }
 
@@ -161,7 +162,9 @@ TEST(SpikeFirst, EverySpikeIsThatOfExactArithmetic) {
       pixel = static_cast<std::uint8_t>(dyadic ? draw.index(112, 144) : draw.index(0, 255));
     const bool two = s.t == 2;
     const SpikeLayout out{shapes.out_h, shapes.out_w, s.k, Padding(1), two};
-    ASSERT_TRUE(SpikeFirst::refusals(s, w.data(), bias.data(), input.data()).empty());
+    Reasons why = refusals_of<SpikeFirst>(s);
+    SpikeFirst::refuse_weights(s, w.data(), bias.data(), input.data(), why);
+    ASSERT_EQ(why, Reasons());
     const SpikeFirst first(s, w.data(), s.bias ? bias.data() : nullptr, input.data(), out);
     Bits to(out, s.t, s.n, 0);
     run_first(first, s, pixels, to.block);
@@ -200,12 +203,14 @@ TEST(SpikeFirst, RefusesWhatThresholdsCannotDo) {
   s.dtype = DType::u8, s.hold = true, s.t = 2, s.h = s.w = 8, s.c = 1, s.k = 8, s.r = s.s = 3,
   s.act = integrate_fire(1);
   std::vector<float> w(72, 0.1F), input(256, 1.0F);
-  EXPECT_TRUE(SpikeFirst::refusals(s, w.data(), nullptr, input.data()).empty());
   const auto refused = [&](auto change) {
     Stage other = s;
     change(other);
-    return !SpikeFirst::refusals(other, w.data(), nullptr, input.data()).empty();
+    Reasons why = refusals_of<SpikeFirst>(other);
+    SpikeFirst::refuse_weights(other, w.data(), nullptr, input.data(), why);
+    return !why.empty();
   };
+  EXPECT_FALSE(refused([](Stage&) {}));
   EXPECT_TRUE(
       refused([](Stage& o) { o.t = 3; }));  // inputs 0.35 and 0.5 pool to 0,1,1, not to 0,1,0
   EXPECT_TRUE(refused([](Stage& o) { o.act = lif(2, 1); }));
@@ -216,10 +221,24 @@ TEST(SpikeFirst, RefusesWhatThresholdsCannotDo) {
   EXPECT_TRUE(refused([](Stage&) {}));
 }
 
+// They were read as f32.
+TEST(SpikeChain, RefusesSpikesOfOtherTypes) {
+  const auto why = [](const char* text) {
+    return spike_chain().refusals(parse_chain(text), cpu_machine(1));
+  };
+  EXPECT_EQ(why("constants > spikes > n1h8c8k8r3+if(1)"), Reasons());
+  EXPECT_EQ(why("constants > spikes > f16:n1h8c8k8r3out(f32)+if(1)"),
+            Reasons{"x is f16, expected f32 or u8"});
+}
+
 TEST(SpikeChain, RefusesImagesWhoseTapsHaveNoPlaceInThirtyTwoBits) {
-  const auto refusals = [](const char* text) { return spike_chain_refusals(parse_chain(text)); };
+  const auto refusals = [](const char* text) {
+    Reasons why;
+    refuse_spike_chain(parse_chain(text), why);
+    return why;
+  };
   EXPECT_TRUE(refusals("spikes > n1h32767w65536c8k8r2+if(1)").empty());
-  const std::vector<std::string> one = refusals("spikes > n1h32768w65536c8k8r2+if(1)");
+  const Reasons one = refusals("spikes > n1h32768w65536c8k8r2+if(1)");
   ASSERT_EQ(one.size(), 1U);
   EXPECT_EQ(one.front(), "the spikes of an image take 2^31 bytes or more");
   EXPECT_EQ(

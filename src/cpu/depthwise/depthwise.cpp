@@ -84,26 +84,36 @@ class DepthwisePrepared final : public CpuPrepared<DepthwiseWeights>, private Pi
   Index padded_c_;
 };
 
+constexpr Serves served_by_depthwise{
+    .types = Types(DType::f32, DType::f32),
+    .layouts = Layout::nhwc,
+    .strides = true,
+    .dilation = true,
+    .groups = true,
+    .bias = true,
+    .norm = false,
+    .acts = elementwise,
+    .soft = false,
+    .hold = false,
+    .pools = any_pool,
+    .pools_first = false,
+    .keep = nothing,
+};
+
 class Depthwise final : public StageKernel {
  public:
   Depthwise()
       : StageKernel({.name = "depthwise",
                      .arithmetic = "sequential",
                      .device = DeviceKind::cpu,
+                     .serves = served_by_depthwise,
                      .exact = true}) {}
 
-  std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
-    return Refusals(stage)
+  void refuse(const Stage& stage, const Machine&, Reasons& why) const override {
+    Refusals(stage, why)
         .expect(stage.groups == stage.c, "groups", stage.groups, "as many as channels")
         .expect(stage.k == stage.c, "K", stage.k, "as many as channels")
-        .x_of({DType::f32})
-        .f32_y()
-        .nhwc()
-        .no_norm()
-        .no_neuron()
-        .rows_of_pool()
-        .no_keep()
-        .all();
+        .rows_of_pool();
   }
 
   std::vector<Tile> tiles(const Stage&, const Machine& machine) const override {

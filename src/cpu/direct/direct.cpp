@@ -11,23 +11,33 @@
 namespace convoy::cpu {
 namespace {
 
+constexpr Serves served_by_direct{
+    .types = Types({DType::f32, DType::u8}, DType::f32),
+    .layouts = Layout::nhwc,
+    .strides = true,
+    .dilation = true,
+    .groups = true,
+    .bias = true,
+    .norm = true,
+    .acts = elementwise,
+    .soft = false,
+    .hold = false,
+    .pools = any_pool,
+    .pools_first = false,
+    .keep = nothing,
+};
+
 class Direct final : public StageKernel {
  public:
   Direct()
       : StageKernel({.name = "direct",
                      .arithmetic = "sequential",
                      .device = DeviceKind::cpu,
+                     .serves = served_by_direct,
                      .exact = true}) {}
 
-  std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
-    return Refusals(stage)
-        .x_of({DType::f32, DType::u8})
-        .f32_y()
-        .nhwc()
-        .no_neuron()
-        .no_keep()
-        .packing(math::rows_of_window(stage))
-        .all();
+  void refuse(const Stage& stage, const Machine&, Reasons& why) const override {
+    Refusals(stage, why).packing(math::rows_of_window(stage));
   }
 
   // a: vectors of filters.

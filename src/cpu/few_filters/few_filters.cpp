@@ -318,28 +318,37 @@ Index tile_pixels(const Stage& stage, const Machine& machine) {
   return few_filters_loops::pixels_of(static_cast<int>(stage.k), machine.vector_registers);
 }
 
+constexpr Serves served_by_few_filters{
+    .types = Types(DType::f32, DType::f32),
+    .layouts = Layout::nhwc,
+    .strides = true,
+    .dilation = true,
+    .groups = false,
+    .bias = true,
+    .norm = false,
+    .acts = elementwise,
+    .soft = false,
+    .hold = false,
+    .pools = any_pool,
+    .pools_first = false,
+    .keep = nothing,
+};
+
 class FewFilters final : public StageKernel {
  public:
   FewFilters()
       : StageKernel({.name = "few_filters",
                      .arithmetic = "lanes of channels",
                      .device = DeviceKind::cpu,
+                     .serves = served_by_few_filters,
                      .exact = true}) {}
 
-  std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
-    return Refusals(stage)
-        .one_group()
+  void refuse(const Stage& stage, const Machine&, Reasons& why) const override {
+    Refusals(stage, why)
         .expect(stage.k <= few_filters_loops::max_filters, "K", stage.k,
                 fmt::format("at most {}", few_filters_loops::max_filters))
         .expect(stage.c >= 16, "C", stage.c, "at least 16: with fewer it does not pay")
-        .x_of({DType::f32})
-        .f32_y()
-        .nhwc()
-        .no_norm()
-        .no_neuron()
-        .no_keep()
-        .packing(math::rows_of_window(stage))
-        .all();
+        .packing(math::rows_of_window(stage));
   }
 
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {

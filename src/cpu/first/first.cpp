@@ -149,29 +149,37 @@ class FirstPrepared final : public CpuPrepared<FirstWeights> {
   PaddedRows rows_;
 };
 
+constexpr Serves served_by_first{
+    .types = Types({DType::f32, DType::u8}, DType::f32),
+    .layouts = Layout::nhwc,
+    .strides = false,
+    .dilation = false,
+    .groups = true,
+    .bias = true,
+    .norm = true,
+    .acts = elementwise,
+    .soft = false,
+    .hold = false,
+    .pools = none_or_whole_max2,
+    .pools_first = false,
+    .keep = nothing,
+};
+
 class First final : public StageKernel {
  public:
   First()
       : StageKernel({.name = "first",
                      .arithmetic = "sequential",
                      .device = DeviceKind::cpu,
+                     .serves = served_by_first,
                      .exact = true}) {}
 
-  std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
-    return Refusals(stage)
+  void refuse(const Stage& stage, const Machine&, Reasons& why) const override {
+    Refusals(stage, why)
         .expect(stage.c == 1, "C", stage.c, "1")
         .expect(stage.s == 3 || stage.s == 5 || stage.s == 7, "the filter's width", stage.s,
                 "3, 5 or 7")
-        .no_stride()
-        .no_dilation()
-        .x_of({DType::f32, DType::u8})
-        .f32_y()
-        .nhwc()
-        .no_neuron()
-        .windows_of_four()
-        .no_keep()
-        .packing(2)
-        .all();
+        .packing(2);
   }
 
   std::vector<Tile> tiles(const Stage&, const Machine& machine) const override {

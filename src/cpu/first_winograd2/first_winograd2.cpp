@@ -219,32 +219,39 @@ class FirstWinograd2Prepared final : public CpuPrepared<FirstWinograd2Weights> {
   std::vector<Block> blocks_;
 };
 
+constexpr Serves served_by_first_winograd2{
+    .types = Types({DType::f32, DType::u8}, DType::f32),
+    .layouts = Layout::nhwc,
+    .strides = false,
+    .dilation = false,
+    .groups = false,
+    .bias = true,
+    .norm = true,
+    .acts = elementwise,
+    .soft = false,
+    .hold = false,
+    .pools = none_or_whole_max2,
+    .pools_first = false,
+    .keep = nothing,
+};
+
 class FirstWinograd2 final : public StageKernel {
  public:
   FirstWinograd2()
       : StageKernel({.name = "first_winograd2",
                      .arithmetic = "winograd f2 in registers",
                      .device = DeviceKind::cpu,
+                     .serves = served_by_first_winograd2,
                      .exact = true}) {}
 
-  std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
+  void refuse(const Stage& stage, const Machine&, Reasons& why) const override {
     // Measured on drawn stages: with fewer channels, or an image of mostly padding, its error may
     // exceed twice that of plain fp32.
-    return Refusals(stage)
+    Refusals(stage, why)
         .filter(3, 3)
-        .no_stride()
-        .no_dilation()
-        .one_group()
         .expect(stage.c == 3 || stage.c == 4, "C", stage.c, "3 or 4")
         .image_of_at_least(4, "with less its error is too large")
-        .x_of({DType::f32, DType::u8})
-        .f32_y()
-        .nhwc()
-        .no_neuron()
-        .windows_of_four()
-        .no_keep()
-        .packing(2)
-        .all();
+        .packing(2);
   }
 
   std::vector<Tile> tiles(const Stage&, const Machine& machine) const override {

@@ -212,20 +212,24 @@ class General final : public StageKernel {
       : StageKernel({.name = "general",
                      .arithmetic = "sequential",
                      .device = DeviceKind::cpu,
+                     .serves = serves_everything,
                      .exact = true}) {}
 
-  std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
-    if (machine.device.kind != DeviceKind::cpu) return {"runs on the CPU only"};
+  void refuse(const Stage& stage, const Machine& machine, Reasons& why) const override {
+    if (machine.device.kind != DeviceKind::cpu) {
+      why.emplace_back("runs on the CPU only");
+      return;
+    }
     // A block is a part of the padded image: only where that is absurd a closer look pays.
     const Size padded = (Size(stage.h) + stage.pad.top + stage.pad.bottom) *
                         (Size(stage.w) + stage.pad.left + stage.pad.right) *
                         (Size(stage.c) + stage.k);
-    if (padded.fits(Index{1} << 32)) return {};
+    if (padded.fits(Index{1} << 32)) return;
     const Layer layer = layer_of(stage, machine);
     const Size total =
         scratch_sizes(layer, geometry_of(stage, stage.n), choose_block(layer, machine)).total;
-    if (total.fits(most_scratch)) return {};
-    return {"the input of its smallest block of outputs takes more than 2^40 floats"};
+    if (!total.fits(most_scratch))
+      why.emplace_back("the input of its smallest block of outputs takes more than 2^40 floats");
   }
 
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {

@@ -140,29 +140,39 @@ class GroupedPrepared final : public CpuPrepared<GroupedWeights>, private PixelR
   Index inputs_;  // channels of a group
 };
 
+constexpr Serves served_by_grouped{
+    .types = Types(DType::f32, DType::f32),
+    .layouts = Layout::nhwc,
+    .strides = true,
+    .dilation = true,
+    .groups = true,
+    .bias = true,
+    .norm = false,
+    .acts = elementwise,
+    .soft = false,
+    .hold = false,
+    .pools = any_pool,
+    .pools_first = false,
+    .keep = nothing,
+};
+
 class Grouped final : public StageKernel {
  public:
   Grouped()
       : StageKernel({.name = "grouped",
                      .arithmetic = "sequential",
                      .device = DeviceKind::cpu,
+                     .serves = served_by_grouped,
                      .exact = true}) {}
 
-  std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
+  void refuse(const Stage& stage, const Machine& machine, Reasons& why) const override {
     const Index lanes = machine.vector_floats, most = vectors_of(stage, lanes).channels;
-    return Refusals(stage)
+    Refusals(stage, why)
         .expect(stage.groups > 1, "groups", stage.groups, "at least 2")
         .expect(stage.groups == 1 || most <= 2 * lanes,
                 "the number of channels that a vector of filters reads", most,
                 fmt::format("at most two vectors, {}", 2 * lanes))
-        .x_of({DType::f32})
-        .f32_y()
-        .nhwc()
-        .no_norm()
-        .no_neuron()
-        .rows_of_pool()
-        .no_keep()
-        .all();
+        .rows_of_pool();
   }
 
   std::vector<Tile> tiles(const Stage&, const Machine& machine) const override {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/size.hpp"
-#include "core/stage_text.hpp"
 #include "cpu/neuron/neuron_step.hpp"
 #include "cpu/shared/core_costs.hpp"
 #include "cpu/shared/cpu_prepared.hpp"
@@ -33,6 +32,25 @@ Stage sums_of(const Stage& stage, Index images) {
   sums.pool.reset();
   sums.keep = {};
   return sums;
+}
+
+/// The sums are the inner kernel's; neurons and pools are taken here.
+constexpr Serves served_by_neurons(const Serves& inner) {
+  return {
+      .types = inner.types,
+      .layouts = inner.layouts,
+      .strides = inner.strides,
+      .dilation = inner.dilation,
+      .groups = inner.groups,
+      .bias = inner.bias,
+      .norm = inner.norm,
+      .acts = neurons,
+      .soft = true,
+      .hold = true,
+      .pools = any_pool,
+      .pools_first = false,
+      .keep = nothing,
+  };
 }
 
 /// The pool's windows are 2x2 and cover all pixels.
@@ -205,17 +223,14 @@ class PreparedNeurons final : public Prepared {
 
 }  // namespace
 
-std::vector<std::string> Neurons::refusals(const Stage& stage, const Machine& machine) const {
-  std::vector<std::string> why =
-      Refusals(stage)
-          .expect(stage.act.is_neuron(), "the activation", name_of(stage.act.kind), "a neuron")
-          .no_keep()
-          .all();
-  for (std::string& reason : inner_.refusals(sums_of(stage, stage.n), machine))
-    why.push_back(std::move(reason));
+Neurons::Neurons(std::string_view name, const Kernel& inner)
+    : StageKernel(inner.facts().called(name, served_by_neurons(inner.facts().serves))),
+      inner_(inner) {}
+
+void Neurons::refuse(const Stage& stage, const Machine& machine, Reasons& why) const {
+  add_missing(why, inner_.refusals(sums_of(stage, stage.n), machine));
   if (!Planes(stage).all().fits(most_floats))
     why.emplace_back("sums and membranes of an image take more than 2^40 floats");
-  return why;
 }
 
 std::vector<Tile> Neurons::tiles(const Stage& stage, const Machine& machine) const {

@@ -13,16 +13,16 @@ namespace convoy::cpu {
 
 class Neurons final : public StageKernel {
  public:
-  Neurons(std::string_view name, const Kernel& inner)
-      : StageKernel(inner.facts().called(name)), inner_(inner) {}
+  Neurons(std::string_view name, const Kernel& inner);
 
-  std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override;
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override;
   Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const override;
   std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
                                     const Machine& machine) const override;
 
  private:
+  void refuse(const Stage& stage, const Machine& machine, Reasons& why) const override;
+
   const Kernel& inner_;
 };
 

@@ -1,16 +1,12 @@
-// Why a kernel can't run a stage, in one wording for all of the CPU's families: "WHAT is FOUND,
-// expected SERVED".
+// Why a kernel can't run a stage of these sizes, in one wording for all of the CPU's families:
+// "WHAT is FOUND, expected SERVED".
 #pragma once
 
 #include <fmt/format.h>
 
-#include <initializer_list>
-#include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
-#include "convoy/stage.hpp"
+#include "core/serves.hpp"
 
 namespace convoy::cpu {
 
@@ -19,15 +15,15 @@ bool pools_in_fours(const Stage& stage);
 /// The same, of which the last windows may reach beyond the plane.
 bool pools_in_fours_or_less(const Stage& stage);
 
-/// Collects every reason. Each function but the first two names what a family serves and adds the
-/// reason where the stage asks for something else.
+/// Adds to `why` each reason that lies in a stage's sizes. What else a family does not serve is
+/// there already (core/serves.hpp).
 class Refusals {
  public:
-  explicit Refusals(const Stage& stage) : stage_(stage) {}
+  Refusals(const Stage& stage, Reasons& why) : stage_(stage), why_(why) {}
 
   template <class Found>
   Refusals& refuse(std::string_view what, const Found& found, std::string_view expected) {
-    reasons_.push_back(fmt::format("{} is {}, expected {}", what, found, expected));
+    why_.push_back(fmt::format("{} is {}, expected {}", what, found, expected));
     return *this;
   }
   /// Unless it is served.
@@ -38,21 +34,7 @@ class Refusals {
   }
 
   Refusals& filter(Index r, Index s);
-  Refusals& no_stride();
-  Refusals& no_dilation();
-  Refusals& one_group();
   Refusals& image_of_at_least(Index size, std::string_view why);
-  Refusals& x_of(std::initializer_list<DType> types);
-  Refusals& f32_y();
-  Refusals& nhwc();
-  Refusals& no_norm();
-  Refusals& no_neuron();
-  Refusals& no_pool();
-  /// A pool whose windows tile the plane in fours, if any.
-  Refusals& windows_of_four();
-  Refusals& no_keep();
-  /// Bits for spikes instead of values of x: no groups, norm, hold or second outputs.
-  Refusals& spikes();
   /// Packed rows behind `rows` rows of the convolution's output, the fewest that the kernel makes
   /// at a time, must not take far more memory than the image, as with absurd paddings and strides.
   Refusals& packing(Index rows);
@@ -60,11 +42,9 @@ class Refusals {
   /// 16 filters of them.
   Refusals& rows_of_pool();
 
-  std::vector<std::string> all() { return std::move(reasons_); }
-
  private:
   const Stage& stage_;
-  std::vector<std::string> reasons_;
+  Reasons& why_;
 };
 
 }  // namespace convoy::cpu

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "convoy/stage.hpp"
 #include "core/buffer.hpp"
+#include "core/serves.hpp"
 
 namespace convoy::cpu {
 
@@ -58,6 +58,24 @@ inline Neuron neuron_of(const Stage& stage) {
   const bool leaky = stage.act.kind == Activation::Kind::lif;
   return {leaky, stage.soft, stage.act.threshold(), stage.act.tau()};
 }
+
+/// What some layer of spikes serves. Each kind of layer refuses further riders: where it stands in
+/// the chain decides which.
+inline constexpr Serves served_by_spikes{
+    .types = {{DType::f32, DType::u8}, DType::f32},
+    .layouts = {Layout::nhwc, Layout::nchw},
+    .strides = true,
+    .dilation = true,
+    .groups = false,
+    .bias = true,
+    .norm = false,
+    .acts = neurons | Activation::Kind::none,
+    .soft = true,
+    .hold = true,
+    .pools = none_or_whole_max2,
+    .pools_first = false,
+    .keep = nothing,
+};
 
 /// A filter of 1x1 on an image of 1x1.
 inline bool is_linear(const Stage& stage) {

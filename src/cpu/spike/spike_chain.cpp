@@ -9,7 +9,6 @@
 
 #include "convoy/error.hpp"
 #include "core/failure.hpp"
-#include "cpu/shared/refusals.hpp"
 
 namespace convoy::cpu {
 namespace {
@@ -30,10 +29,9 @@ std::vector<float> columns_of_bits(const float* w, Index k, const SpikeLayout& l
   return result;
 }
 
-void refuse(std::size_t i, std::size_t size, const std::vector<std::string>& why,
-            std::vector<std::string>& reasons) {
-  for (const std::string& reason : why)
-    reasons.push_back(size == 1 ? reason : fmt::format("stage {}: {}", i + 1, reason));
+void refuse_stage(std::size_t i, std::size_t size, const Reasons& of_stage, Reasons& why) {
+  for (const std::string& reason : of_stage)
+    why.push_back(size == 1 ? reason : fmt::format("stage {}: {}", i + 1, reason));
 }
 
 }  // namespace
@@ -90,10 +88,11 @@ SpikeTables::SpikeTables(const SpikePlan& plan, std::span<const Parameters> all)
     const Parameters& given = all[i];
     Layer layer;
     if (i == 0 && plan.reads_images()) {
-      const auto reasons = SpikeFirst::refusals(stage, given.w, given.bias, given.values);
-      if (!reasons.empty())
+      Reasons why;
+      SpikeFirst::refuse_weights(stage, given.w, given.bias, given.values, why);
+      if (!why.empty())
         throw Unsupported(
-            fmt::format("spike_chain: {}: {}", to_text(stage), fmt::join(reasons, "; ")));
+            fmt::format("spike_chain: {}: {}", to_text(stage), fmt::join(why, "; ")));
       layer.first =
           std::make_unique<SpikeFirst>(stage, given.w, given.bias, given.values, plan.layout(1));
     } else if (plan.linear(i)) {
@@ -115,40 +114,33 @@ SpikeTables::SpikeTables(const SpikePlan& plan, std::span<const Parameters> all)
   }
 }
 
-std::vector<std::string> spike_chain_refusals(const Chain& chain) {
-  std::vector<std::string> reasons;
+void refuse_spike_chain(const Chain& chain, Reasons& why) {
   const bool images = chain.front().dtype == DType::u8;
-  if (!images && !chain.binary) reasons.emplace_back("the input is neither u8 images nor spikes");
+  if (!images && !chain.binary) why.emplace_back("the input is neither u8 images nor spikes");
   for (std::size_t i = 0; i < chain.size(); ++i) {
     const Stage& stage = chain[i];
     const bool last = i + 1 == chain.size();
-    std::vector<std::string> why;
+    Reasons of_stage;
     if (i == 0 && images) {
-      why = SpikeFirst::refusals(stage, nullptr, nullptr, nullptr);
-      if (!stage.hold) why.emplace_back("u8 images are held over the steps: expected +hold");
-      if (stage.norm) why.emplace_back("norm: pixel values are given as constants");
+      SpikeFirst::refuse(stage, of_stage);
+      if (!stage.hold) of_stage.emplace_back("u8 images are held over the steps: expected +hold");
     } else if (is_linear(stage)) {
-      why = SpikeLinear::refusals(stage);
+      SpikeLinear::refuse(stage, of_stage);
     } else {
-      why = SpikeConv::refusals(stage);
+      SpikeConv::refuse(stage, of_stage);
     }
     if (!stage.act.is_neuron() && !(last && chain.mean))
-      why.emplace_back("no neuron, and not the mean that ends a chain");
-    Refusals shared(stage);
-    shared.f32_y();
-    if (!is_linear(stage) && !(images && i == 0)) shared.nhwc();
-    for (std::string& reason : shared.all()) why.push_back(std::move(reason));
-    refuse(i, chain.size(), why, reasons);
+      of_stage.emplace_back("no neuron, and not the mean that ends a chain");
+    refuse_stage(i, chain.size(), of_stage, why);
   }
-  if (!reasons.empty()) return reasons;
+  if (!why.empty()) return;
   const SpikePlan plan(chain);
   if (!plan.scratch_bytes().fits(Index{1} << 40))
-    reasons.emplace_back("the spikes between its stages take more than 2^40 bytes");
+    why.emplace_back("the spikes between its stages take more than 2^40 bytes");
   // SpikeConv keeps where a tap lies in an image as 32 bits.
   for (std::size_t i = 0; i < plan.size(); ++i)
     if (!image_bytes(plan.layout(i)).fits(std::numeric_limits<std::int32_t>::max()))
-      refuse(i, plan.size(), {"the spikes of an image take 2^31 bytes or more"}, reasons);
-  return reasons;
+      refuse_stage(i, plan.size(), {"the spikes of an image take 2^31 bytes or more"}, why);
 }
 
 }  // namespace convoy::cpu

@@ -70,7 +70,7 @@ class SpikeTables final : public PackedWeights {
   std::vector<Layer> layers_;
 };
 
-/// Every reason why the chain can't run here; empty: it can.
-std::vector<std::string> spike_chain_refusals(const Chain& chain);
+/// Adds each reason why the chain can't run here beyond `served_by_spikes`.
+void refuse_spike_chain(const Chain& chain, Reasons& why);
 
 }  // namespace convoy::cpu

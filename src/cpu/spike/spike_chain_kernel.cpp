@@ -161,14 +161,16 @@ class SpikeChainKernel final : public Kernel {
       : Kernel({.name = "spike_chain",
                 .arithmetic = "sums of bits by table",
                 .device = DeviceKind::cpu,
+                .serves = served_by_spikes,
+                .chain = serves_every_chain,
                 .exact = true,
                 .folds = true,
                 .any_n = true,
                 .keeps_inner = true}) {}
 
  private:
-  std::vector<std::string> chain_refusals(const Chain& chain, const Machine&) const override {
-    return spike_chain_refusals(chain);
+  void refuse_chain(const Chain& chain, const Machine&, Reasons& why) const override {
+    refuse_spike_chain(chain, why);
   }
   std::vector<Tile> chain_tiles(const Chain&, const Machine&) const override {
     return {{fmt::format("{} images", SpikePlan::block)}};

@@ -171,13 +171,12 @@ void fill_rows(float* rows, int bits, const float (*weight)[16]) {
 
 }  // namespace
 
-std::vector<std::string> SpikeConv::refusals(const Stage& stage) {
-  return Refusals(stage)
-      .expect(stage.act.is_neuron(), "the activation", "element-wise",
+void SpikeConv::refuse(const Stage& stage, Reasons& why) {
+  Refusals(stage, why)
+      .expect(stage.act.is_neuron(), "the activation", "none",
               "a neuron: spike_conv goes from spikes to spikes")
-      .spikes()
-      .windows_of_four()
-      .all();
+      .expect(!stage.hold, "hold", "asked for", "none: the spikes differ from step to step")
+      .expect(stage.layout == Layout::nhwc, "the layout", "nchw", "nhwc");
 }
 
 SpikeConv::SpikeConv(const Stage& stage, const float* w, const float* bias, const SpikeLayout& in,

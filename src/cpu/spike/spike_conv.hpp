@@ -13,8 +13,8 @@ namespace convoy::cpu {
 /// multiply-adds a filter. fp32; the order of summation is fixed: tap row, tap column, byte.
 class SpikeConv {
  public:
-  /// Every reason why this layer can't run here; empty: it can.
-  static std::vector<std::string> refusals(const Stage& stage);
+  /// Adds each reason why this layer can't run a stage beyond `served_by_spikes`.
+  static void refuse(const Stage& stage, Reasons& why);
   /// w [K,R,S,C], bias [K] or null. `in` is the stage's input with its padding as border; `out` is
   /// the pooled output, bordered as the next layer wants it.
   SpikeConv(const Stage& stage, const float* w, const float* bias, const SpikeLayout& in,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/stage_text.hpp"
 #include "cpu/shared/refusals.hpp"
 #include "cpu/spike/spike_first_params.hpp"
 
@@ -74,21 +75,20 @@ std::int32_t limit_of(double threshold, double rest, double scale, int safety) {
 
 }  // namespace
 
-std::vector<std::string> SpikeFirst::refusals(const Stage& stage, const float* w, const float* bias,
-                                              const float* input) {
-  Refusals refusals(stage);
-  refusals.x_of({DType::u8})
-      .expect(stage.act.kind == Activation::Kind::if_, "the activation", "another", "if")
+void SpikeFirst::refuse(const Stage& stage, Reasons& why) {
+  Refusals(stage, why)
+      .expect(stage.act.kind == Activation::Kind::if_, "the activation", name_of(stage.act.kind),
+              "if")
       .expect(stage.hold || stage.t == 1, "the input", "another in each step", "held")
       .expect(stage.t <= 2, "T", stage.t,
               "1 or 2: later spikes are not a threshold on the sum of the input")
       .expect(stage.pad == Padding(0), "padding", "asked for", "none")
-      .one_group()
-      .no_keep()
-      .windows_of_four();
-  if (stage.c > 1) refusals.nhwc();
-  std::vector<std::string> reasons = refusals.all();
-  if (!reasons.empty() || !w) return reasons;
+      .expect(stage.c == 1 || stage.layout == Layout::nhwc, "the layout", "nchw",
+              "nhwc for more than one channel");
+}
+
+void SpikeFirst::refuse_weights(const Stage& stage, const float* w, const float* bias,
+                                const float* input, Reasons& why) {
   // Where sums can overflow, infinities and NaN follow rules that thresholds do not know.
   double largest = 0;
   for (Index c = 0; c < stage.c * 256; ++c)
@@ -98,14 +98,13 @@ std::vector<std::string> SpikeFirst::refusals(const Stage& stage, const float* w
     double bound = bias ? std::abs(static_cast<double>(bias[k])) : 0;
     for (Index i = 0; i < taps; ++i) bound += std::abs(w[k * taps + i]) * largest;
     if (!(bound < 1e30)) {
-      reasons.push_back(
+      why.push_back(
           fmt::format("the sum of filter {}'s magnitudes is {:g}, expected less than "
                       "1e30: it may overflow",
                       k, bound));
       break;
     }
   }
-  return reasons;
 }
 
 SpikeFirst::SpikeFirst(const Stage& stage, const float* w, const float* bias, const float* input,

@@ -15,9 +15,11 @@ namespace convoy::cpu {
 /// therefore those of exact arithmetic, on every machine.
 class SpikeFirst {
  public:
-  /// Every reason why this layer can't run here; empty: it can.
-  static std::vector<std::string> refusals(const Stage& stage, const float* w, const float* bias,
-                                           const float* input);
+  /// Adds each reason why this layer can't run a stage beyond `served_by_spikes`.
+  static void refuse(const Stage& stage, Reasons& why);
+  /// Adds each reason why it can't run a stage that is not refused with these weights.
+  static void refuse_weights(const Stage& stage, const float* w, const float* bias,
+                             const float* input, Reasons& why);
   /// The stage is u8 with hold; w [K,R,S,C]; bias [K] or null; input [C][256]: the value x' of each
   /// pixel value. `out` is the pooled output, bordered as the next layer wants it; with two steps
   /// it must say `increments`.

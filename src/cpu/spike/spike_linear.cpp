@@ -171,17 +171,14 @@ namespace convoy::cpu {
 HWY_EXPORT(run_spike_linear);
 HWY_EXPORT(run_spike_mean);
 
-std::vector<std::string> SpikeLinear::refusals(const Stage& stage) {
-  return Refusals(stage)
-      .expect(stage.act == no_act || stage.act.is_neuron(), "the activation", "element-wise",
-              "a neuron or none")
+void SpikeLinear::refuse(const Stage& stage, Reasons& why) {
+  Refusals(stage, why)
       .expect(stage.h == 1 && stage.w == 1, "the image", fmt::format("{}x{}", stage.h, stage.w),
               "1x1")
       .filter(1, 1)
       .expect(stage.pad == Padding(0), "padding", "asked for", "none")
-      .spikes()
-      .no_pool()
-      .all();
+      .expect(!stage.hold, "hold", "asked for", "none: the spikes differ from step to step")
+      .expect(!stage.pool, "a pool", "asked for", "none");
 }
 
 SpikeLinear::SpikeLinear(const Stage& stage, Index steps, const float* w, const float* bias,

@@ -9,8 +9,8 @@ namespace convoy::cpu {
 /// out. fp32; the order of summation is fixed by the position of a group alone.
 class SpikeLinear {
  public:
-  /// Every reason why this layer (a stage on a 1x1 image) can't run here; empty: it can.
-  static std::vector<std::string> refusals(const Stage& stage);
+  /// Adds each reason why this layer can't run a stage on a 1x1 image, beyond `served_by_spikes`.
+  static void refuse(const Stage& stage, Reasons& why);
   /// w [K, 8*bytes of `in`]: a column for each bit of a borderless `in`, in its order; columns of
   /// unused bits are ignored. bias [K] or null.
   SpikeLinear(const Stage& stage, Index steps, const float* w, const float* bias,

@@ -326,35 +326,44 @@ void TapPairsPrepared::run_pooled_band(const RunArgs& args, const float* bias, I
   pool_rows(rows, pooled, first + count, shapes_.out_w, y, args.y_stride);
 }
 
+constexpr Serves served_by_tap_pairs{
+    .types = Types({DType::f32, DType::u8}, DType::f32),
+    .layouts = Layout::nhwc,
+    .strides = true,
+    .dilation = false,
+    .groups = false,
+    .bias = true,
+    .norm = true,
+    .acts = elementwise,
+    .soft = false,
+    .hold = false,
+    .pools = any_pool,
+    .pools_first = false,
+    .keep = nothing,
+};
+
 class TapPairs final : public StageKernel {
  public:
   TapPairs()
       : StageKernel({.name = "tap_pairs",
                      .arithmetic = "winograd f2 of two taps",
                      .device = DeviceKind::cpu,
+                     .serves = served_by_tap_pairs,
                      .exact = true}) {}
 
-  std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
+  void refuse(const Stage& stage, const Machine&, Reasons& why) const override {
     const bool pairs = stage.r > stage.stride.h && stage.s > stage.stride.w;
     const Index depth = stage.r * stage.s * stage.c;
-    Refusals refusals(stage);
+    Refusals refusals(stage, why);
     if (!pairs)
       refusals.refuse("the filter", fmt::format("{}x{}", stage.r, stage.s),
                       fmt::format("more than the stride, {}x{}, whose pairs of taps it takes",
                                   stage.stride.h, stage.stride.w));
     // Measured on tens of thousands of drawn stages: of few products, or on an image of mostly
     // padding, its error may exceed twice that of plain fp32.
-    return refusals.no_dilation()
-        .one_group()
-        .expect(depth >= 64, "R*S*C", depth, "at least 64: with fewer its error is too large")
+    refusals.expect(depth >= 64, "R*S*C", depth, "at least 64: with fewer its error is too large")
         .image_of_at_least(4, "with less its error is too large")
-        .x_of({DType::f32, DType::u8})
-        .f32_y()
-        .nhwc()
-        .no_neuron()
-        .no_keep()
-        .packing(math::rows_of_window(stage))
-        .all();
+        .packing(math::rows_of_window(stage));
   }
 
   // a: vectors of filters.

@@ -65,16 +65,14 @@ namespace {
 
 constexpr Index most_results = Index{1} << 30;
 
-std::vector<std::string> refusals_of(const Stage& stage, const Machine& machine, Index m) {
+void refuse_sizes(const Stage& stage, const Machine& machine, Index m, Reasons& why) {
   // Measured against plain fp32 on thousands of drawn stages: with fewer channels, or an image of
   // mostly padding, too few roundings average out and the error exceeds twice that of plain fp32.
   const bool small = stage.h < 8 || stage.w < 8;
   const Index least = m == 2 ? 4 : (small ? 96 : 64);
-  Refusals refusals(stage);
+  Refusals refusals(stage, why);
   refusals.filter(3, 3);
-  if (m == 4)
-    refusals.no_stride();
-  else if (stage.stride != Extent(1) && stage.stride != Extent(2))
+  if (m == 2 && stage.stride != Extent(1) && stage.stride != Extent(2))
     refusals.refuse("the stride", fmt::format("{}x{}", stage.stride.h, stage.stride.w),
                     "1x1 or 2x2");
   if (stage.c < least)
@@ -90,26 +88,36 @@ std::vector<std::string> refusals_of(const Stage& stage, const Machine& machine,
                       fmt::format("at most {} before a pool other than 2x2", most_results));
   }
   // Without vectors a product is rounded before it is added, which F(4x4) has no margin for.
-  return refusals.no_dilation()
-      .one_group()
-      .image_of_at_least(4, "with less its error is too large")
-      .x_of({DType::f32})
-      .f32_y()
-      .nhwc()
-      .no_norm()
-      .no_neuron()
-      .no_keep()
+  refusals.image_of_at_least(4, "with less its error is too large")
       .expect(m == 2 || machine.isa != "scalar", "the instruction set", machine.isa,
-              "one of vectors with fused multiply-add: without, the error of F(4x4) is too large")
-      .all();
+              "one of vectors with fused multiply-add: without, the error of F(4x4) is too large");
+}
+
+/// F(4x4) has no stride, and F(2x2) strides of 1 and 2.
+constexpr Serves served_by_winograd(Index m) {
+  return {
+      .types = Types(DType::f32, DType::f32),
+      .layouts = Layout::nhwc,
+      .strides = m == 2,
+      .dilation = false,
+      .groups = false,
+      .bias = true,
+      .norm = false,
+      .acts = elementwise,
+      .soft = false,
+      .hold = false,
+      .pools = any_pool,
+      .pools_first = false,
+      .keep = nothing,
+  };
 }
 
 class Winograd final : public StageKernel {
  public:
   Winograd(Index m, const KernelFacts& facts) : StageKernel(facts), m_(m) {}
 
-  std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
-    return refusals_of(stage, machine, m_);
+  void refuse(const Stage& stage, const Machine& machine, Reasons& why) const override {
+    refuse_sizes(stage, machine, m_, why);
   }
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
     return winograd::tiles(stage, machine, m_);
@@ -132,14 +140,18 @@ class Winograd final : public StageKernel {
 namespace convoy::cpu {
 
 const Kernel& winograd4() {
-  static const winograd::Winograd kernel(
-      4, {.name = "winograd4", .arithmetic = "winograd f4", .device = DeviceKind::cpu});
+  static const winograd::Winograd kernel(4, {.name = "winograd4",
+                                             .arithmetic = "winograd f4",
+                                             .device = DeviceKind::cpu,
+                                             .serves = winograd::served_by_winograd(4)});
   return kernel;
 }
 const Kernel& winograd2() {
-  static const winograd::Winograd kernel(
-      2,
-      {.name = "winograd2", .arithmetic = "winograd f2", .device = DeviceKind::cpu, .exact = true});
+  static const winograd::Winograd kernel(2, {.name = "winograd2",
+                                             .arithmetic = "winograd f2",
+                                             .device = DeviceKind::cpu,
+                                             .serves = winograd::served_by_winograd(2),
+                                             .exact = true});
   return kernel;
 }
 

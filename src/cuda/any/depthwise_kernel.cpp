@@ -57,10 +57,11 @@ class Depthwise final : public StageKernel {
       : StageKernel({.name = "depthwise",
                      .arithmetic = "sequential",
                      .device = DeviceKind::cuda,
+                     .serves = served_by_depthwise,
                      .exact = true}) {}
 
-  std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
-    return depthwise_refusals(stage);
+  void refuse(const Stage& stage, const Machine&, Reasons& why) const override {
+    refuse_depthwise(stage, why);
   }
   std::vector<Tile> tiles(const Stage& stage, const Machine&) const override {
     std::vector<Tile> tiles;

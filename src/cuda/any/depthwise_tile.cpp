@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "cuda/costs.hpp"
+#include "cuda/refusals.hpp"
 #include "cuda/stage_facts.hpp"
 #include "math/divide.hpp"
 
@@ -25,26 +26,13 @@ bool is_compiled_in(const Stage& stage) {
   return stage.r == 7 ? stage.stride.h == 1 : (stage.r == 3 || stage.r == 5) && stage.stride.h <= 2;
 }
 
-std::vector<std::string> depthwise_refusals(const Stage& stage) {
-  std::vector<std::string> why;
+void refuse_depthwise(const Stage& stage, Reasons& why) {
   if (stage.groups != stage.c || stage.groups != stage.k)
     why.push_back(
         fmt::format("groups = {}, C = {}, K = {}: expected as many groups and filters as channels",
                     stage.groups, stage.c, stage.k));
-  if (stage.dtype == DType::u8 || stage.output_dtype(true) != stage.dtype)
-    why.push_back(fmt::format("{} in and {} out: expected f16, bf16 or f32, the same for both",
-                              to_text(stage.dtype), to_text(stage.output_dtype(true))));
-  if (stage.layout != Layout::nhwc) why.emplace_back("NCHW: expected NHWC");
-  if (stage.norm) why.emplace_back("norm is not supported");
-  if (stage.act.is_neuron()) why.emplace_back("neurons are not supported");
-  if (stage.keep.any()) why.emplace_back("second outputs are not supported");
-  if (stage.pool) {
-    Pool pool = *stage.pool;
-    pool.ceil = false;
-    if (pool != max_pool(2)) why.emplace_back("its pool: expected max2 or none");
-  }
-  for (std::string& reason : beyond(stage, depthwise_limits)) why.push_back(std::move(reason));
-  if (!why.empty()) return why;
+  Refusals(stage, why).within(depthwise_limits);
+  if (!why.empty()) return;
   for (const DepthwiseTile& tile : depthwise_tiles(stage)) {
     const DepthwiseLayout layout = depthwise_layout(stage, tile);
     if (countable({layout.channel_blocks, layout.column_blocks, layout.row_blocks}, stage.n))
@@ -52,6 +40,11 @@ std::vector<std::string> depthwise_refusals(const Stage& stage) {
     why.emplace_back("more CTAs than the kernel's 32-bit numbers count");
     break;
   }
+}
+
+Reasons depthwise_refusals(const Stage& stage) {
+  Reasons why = unserved(stage, served_by_depthwise, DeviceKind::cuda);
+  refuse_depthwise(stage, why);
   return why;
 }
 

@@ -37,8 +37,27 @@ int depthwise_channels(const Stage& stage);
 /// Whether the filter's size and strides are compiled in; else a loop over taps runs it.
 bool is_compiled_in(const Stage& stage);
 
-/// Every reason why the family can't run a legal stage; empty: it can.
-std::vector<std::string> depthwise_refusals(const Stage& stage);
+inline constexpr Serves served_by_depthwise{
+    .types = halves | Types(DType::f32, DType::f32),
+    .layouts = Layout::nhwc,
+    .strides = true,
+    .dilation = true,
+    .groups = true,
+    .bias = true,
+    .norm = false,
+    .acts = elementwise,
+    .soft = false,
+    .hold = false,
+    .pools = none_or_any_max2,
+    .pools_first = false,
+    .keep = nothing,
+};
+
+/// Adds each reason why the family can't run a legal stage beyond what it does not serve.
+void refuse_depthwise(const Stage& stage, Reasons& why);
+/// Every reason why the family can't run a legal stage, for callers that have no Kernel; empty: it
+/// can.
+Reasons depthwise_refusals(const Stage& stage);
 std::string depthwise_tile_name(const DepthwiseTile& tile);
 std::vector<DepthwiseTile> depthwise_tiles(const Stage& stage);
 DepthwiseLayout depthwise_layout(const Stage& stage, const DepthwiseTile& tile);

@@ -40,10 +40,11 @@ class FewFilters final : public StageKernel {
       : StageKernel({.name = "few_filters",
                      .arithmetic = "blocks of channels, taps, then lanes",
                      .device = DeviceKind::cuda,
+                     .serves = served_by_few_filters,
                      .exact = true}) {}
 
-  std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
-    return few_filters_refusals(stage);
+  void refuse(const Stage& stage, const Machine&, Reasons& why) const override {
+    refuse_few_filters(stage, why);
   }
   std::vector<Tile> tiles(const Stage& stage, const Machine&) const override {
     std::vector<Tile> tiles;

@@ -23,31 +23,27 @@ int filters_compiled(Index k) {
 
 }  // namespace
 
-std::vector<std::string> few_filters_refusals(const Stage& stage) {
-  Refusals refusals(stage);
+void refuse_few_filters(const Stage& stage, Reasons& why) {
+  Refusals refusals(stage, why);
   refusals
-      .no(stage.dtype != DType::f32 || stage.output_dtype(true) != DType::f32,
-          fmt::format("{} in and {} out: expected f32 for both", to_text(stage.dtype),
-                      to_text(stage.output_dtype(true))))
       .no(stage.k > few_filters_most,
           fmt::format("K = {}: expected {} at most", stage.k, few_filters_most))
       .no(stage.c < few_filters_least_channels,
           fmt::format("C = {}: expected {} or more", stage.c, few_filters_least_channels))
-      .one_group()
-      .nhwc()
-      .no_norm()
-      .no_keep()
-      .no_neuron()
-      .no(stage.pool.has_value(), "pools are not supported")
       .within(few_filters_limits);
-  if (!refusals.none()) return refusals.all();
+  if (!refusals.none()) return;
   const FewFiltersLayout layout = few_filters_layout(stage);
   // A strip's pixels beyond the last are not computed, but where they would lie is.
-  return refusals
+  refusals
       .no(!layout.flat && (layout.q + few_filters_pixels) * stage.stride.w > few_filters_positions,
           "its stride leads beyond 2^30 pixels")
-      .no(layout.all_strips() > few_filters_positions, too_many_tiles)
-      .all();
+      .no(layout.all_strips() > few_filters_positions, too_many_tiles);
+}
+
+Reasons few_filters_refusals(const Stage& stage) {
+  Reasons why = unserved(stage, served_by_few_filters, DeviceKind::cuda);
+  refuse_few_filters(stage, why);
+  return why;
 }
 
 FewFiltersChannels few_filters_channels(Index c) {

@@ -75,8 +75,28 @@ CONVOY_HD int few_filters_pixel_of(int lane) {
 }
 
 std::string few_filters_tile_name(int threads);
-/// Every reason why the family can't run a legal stage; empty: it can.
-std::vector<std::string> few_filters_refusals(const Stage& stage);
+
+inline constexpr Serves served_by_few_filters{
+    .types = Types(DType::f32, DType::f32),
+    .layouts = Layout::nhwc,
+    .strides = true,
+    .dilation = true,
+    .groups = false,
+    .bias = true,
+    .norm = false,
+    .acts = elementwise,
+    .soft = false,
+    .hold = false,
+    .pools = PoolForm::none,
+    .pools_first = false,
+    .keep = nothing,
+};
+
+/// Adds each reason why the family can't run a legal stage beyond what it does not serve.
+void refuse_few_filters(const Stage& stage, Reasons& why);
+/// Every reason why the family can't run a legal stage, for callers that have no Kernel; empty: it
+/// can.
+Reasons few_filters_refusals(const Stage& stage);
 FewFiltersChannels few_filters_channels(Index c);
 FewFiltersLayout few_filters_layout(const Stage& stage);
 /// [K,R,S,C] -> [blocks][R][S][filters][weights_apart], zeros where there is nothing.

@@ -45,10 +45,11 @@ class Fma final : public StageKernel {
       : StageKernel({.name = "fma",
                      .arithmetic = "sequential",
                      .device = DeviceKind::cuda,
+                     .serves = served_by_fma,
                      .exact = true}) {}
 
-  std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
-    return fma_refusals(stage);
+  void refuse(const Stage& stage, const Machine&, Reasons& why) const override {
+    refuse_fma(stage, why);
   }
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
     std::vector<Tile> tiles;

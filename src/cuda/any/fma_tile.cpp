@@ -15,13 +15,14 @@ namespace convoy::cuda {
 
 using math::ceil_div;
 
-std::vector<std::string> fma_refusals(const Stage& stage) {
-  return Refusals(stage)
-      .no_keep()
-      .no_neuron()
-      .no(stage.pool && *stage.pool != max_pool(2), "a pool other than max 2x2 with stride 2")
-      .within(fma_limits)
-      .all();
+void refuse_fma(const Stage& stage, Reasons& why) {
+  Refusals(stage, why).within(fma_limits);
+}
+
+Reasons fma_refusals(const Stage& stage) {
+  Reasons why = unserved(stage, served_by_fma, DeviceKind::cuda);
+  refuse_fma(stage, why);
+  return why;
 }
 
 std::string fma_tile_name(const FmaTile& tile) {

@@ -43,8 +43,29 @@ struct FmaSizes {
 };
 
 std::string fma_tile_name(const FmaTile& tile);
-/// Every reason why the family can't run a legal stage; empty: it can.
-std::vector<std::string> fma_refusals(const Stage& stage);
+
+inline constexpr Serves served_by_fma{
+    .types = {{DType::f32, DType::f16, DType::bf16, DType::u8},
+              {DType::f32, DType::f16, DType::bf16}},
+    .layouts = {Layout::nhwc, Layout::nchw},
+    .strides = true,
+    .dilation = true,
+    .groups = true,
+    .bias = true,
+    .norm = true,
+    .acts = elementwise,
+    .soft = false,
+    .hold = false,
+    .pools = none_or_max2,
+    .pools_first = false,
+    .keep = nothing,
+};
+
+/// Adds each reason why the family can't run a legal stage beyond what it does not serve.
+void refuse_fma(const Stage& stage, Reasons& why);
+/// Every reason why the family can't run a legal stage, for callers that have no Kernel; empty: it
+/// can.
+Reasons fma_refusals(const Stage& stage);
 std::vector<FmaTile> fma_tiles(const Stage& stage);
 FmaSizes fma_sizes(const Stage& stage, const FmaTile& tile);
 /// [K,R,S,C/groups] -> [group][product, whole steps][filter, whole fours], the rest 0.

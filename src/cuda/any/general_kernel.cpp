@@ -38,9 +38,10 @@ class General final : public StageKernel {
       : StageKernel({.name = "general",
                      .arithmetic = "sequential",
                      .device = DeviceKind::cuda,
+                     .serves = serves_everything,
                      .exact = true}) {}
 
-  std::vector<std::string> refusals(const Stage&, const Machine&) const override { return {}; }
+  void refuse(const Stage&, const Machine&, Reasons&) const override {}
   std::vector<Tile> tiles(const Stage&, const Machine&) const override { return {{"output"}}; }
 
   Cost cost(const Stage& stage, const Tile&, const Machine& machine) const override {

@@ -57,8 +57,23 @@ constexpr LadderSize ladder_size(Index c, Index k) {
 /// are no unit of memory (C % 8) the last rung that loads them one by one.
 LadderRung ladder_rung(LadderRung rung, const Stage& stage);
 
-/// Every reason why the rung can't run a legal stage; empty: it can.
-std::vector<std::string> ladder_refusals(LadderRung rung, const Stage& stage);
+inline constexpr Serves served_by_ladder{
+    .types = Types(DType::f16, DType::f16),
+    .layouts = Layout::nhwc,
+    .strides = true,
+    .dilation = true,
+    .groups = false,
+    .bias = true,
+    .norm = false,
+    .acts = {Activation::Kind::none, Activation::Kind::relu},
+    .soft = false,
+    .hold = false,
+    .pools = PoolForm::none,
+    .pools_first = false,
+    .keep = every_output,
+};
+/// Adds each reason why the rung can't run a legal stage, beyond what the ladder does not serve.
+void refuse_ladder(LadderRung rung, const Stage& stage, Reasons& why);
 /// What can be taken away from the rung for this stage, `nothing` first.
 std::vector<LadderWithout> ladder_withouts(LadderRung rung, const Stage& stage);
 std::string_view to_text(LadderWithout without);

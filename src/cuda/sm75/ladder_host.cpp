@@ -29,26 +29,16 @@ LadderRung ladder_rung(LadderRung rung, const Stage& stage) {
   return stage.c % 8 != 0 ? std::min(rung, LadderRung::buffered) : rung;
 }
 
-std::vector<std::string> ladder_refusals(LadderRung rung, const Stage& stage) {
+void refuse_ladder(LadderRung rung, const Stage& stage, Reasons& why) {
   constexpr Index most = Index{1} << 30;
   const Shapes shapes = shapes_of(stage);
-  Refusals refusals(stage);
+  Refusals refusals(stage, why);
   refusals
-      .no(stage.dtype != DType::f16,
-          fmt::format("the input is {}, the ladder takes f16", to_text(stage.dtype)))
-      .no(stage.output_dtype(true) != stage.dtype, "the output type differs from the input type")
-      .one_group()
-      .nhwc()
-      .no_norm()
-      .no_neuron()
-      .no(stage.pool.has_value(), "pools are not supported")
-      .no(!stage.act.is_neuron() && stage.act != no_act && stage.act != relu,
-          "an activation other than ReLU")
       .no(stage.r > 16 || stage.s > 16,
           fmt::format("a filter of {}x{}, at most 16x16 fit the masks", stage.r, stage.s))
       .within(ladder_limits);
-  if (!refusals.none()) return refusals.all();
-  return refusals
+  if (!refusals.none()) return;
+  refusals
       .no(shapes.gemm_m > most,
           fmt::format("N*P*Q = {} output pixels, at most 2^30 fit", shapes.gemm_m))
       .no(stage.r * stage.s * up_to(stage.c, ladder_channels) > most,
@@ -58,8 +48,7 @@ std::vector<std::string> ladder_refusals(LadderRung rung, const Stage& stage) {
       .no(is_variant(rung) && is_naive(stage),
           fmt::format("C = {}, K = {}: the kernel's tiles need 16 of each", stage.c, stage.k))
       .no(is_variant(rung) && stage.c % 8 != 0,
-          fmt::format("C = {} is no multiple of 8 (the kernel loads 16 bytes)", stage.c))
-      .all();
+          fmt::format("C = {} is no multiple of 8 (the kernel loads 16 bytes)", stage.c));
 }
 
 std::vector<LadderWithout> ladder_withouts(LadderRung rung, const Stage& stage) {

@@ -56,6 +56,7 @@ KernelFacts facts_of(std::string_view name, const Rung* rung) {
   return {.name = name,
           .arithmetic = squares_of_16,
           .device = DeviceKind::cuda,
+          .serves = served_by_ladder,
           .exact = true,
           .by_name_only = true,
           .rung = rung};
@@ -124,8 +125,8 @@ class Ladder final : public StageKernel {
   Ladder(LadderRung rung, const KernelFacts& facts, double share)
       : StageKernel(facts), rung_(rung), share_(share) {}
 
-  std::vector<std::string> refusals(const Stage& stage, const Machine&) const override {
-    return ladder_refusals(rung_, stage);
+  void refuse(const Stage& stage, const Machine&, Reasons& why) const override {
+    refuse_ladder(rung_, stage, why);
   }
   std::vector<Tile> tiles(const Stage& stage, const Machine&) const override {
     std::vector<Tile> tiles;

@@ -32,40 +32,24 @@ bool cutlass_pooled_fits(const Stage& stage, Index x_pixel) {
          (Size(stage.n) * shapes.p * shapes.q * stage.k).fits(most);
 }
 
-std::vector<std::string> cutlass_pooled_refusals(const Stage& stage, const DeviceFacts& device) {
+void refuse_cutlass_pooled(const Stage& stage, const DeviceFacts& device, Reasons& why) {
   const Shapes shapes = shapes_of(stage);
-  Refusals why(stage);
-  why.no(!cutlass_pooled_missing().empty(), cutlass_pooled_missing())
+  const CutlassPooledTile& least = cutlass_pooled_tiles[0];
+  Refusals(stage, why)
+      .no(!cutlass_pooled_missing().empty(), cutlass_pooled_missing())
       .no(device.major < 8, fmt::format("compute capability {}.{}, the family needs 8.0 (cp.async)",
                                         device.major, device.minor))
-      .no(stage.dtype != DType::f16 || stage.output_dtype(true) != DType::f16,
-          fmt::format("{} in and {} out, the family takes f16 for both", to_text(stage.dtype),
-                      to_text(stage.output_dtype(true))))
       .channels_in_eights()
       .filters_in_eights()
-      .one_group()
-      .nhwc()
-      .no_norm()
-      .no_keep()
-      .no_neuron()
-      .no(stage.act.kind != Activation::Kind::relu,
-          "its activation: expected relu, because the bits of floats of 0 or more are in their "
-          "order");
-  Pool pool = stage.pool.value_or(Pool{});
-  pool.ceil = false;  // with even P and Q nothing is left over
-  why.no(!stage.pool || pool != max_pool(2), "its pool: expected max2")
       .no(shapes.p % 2 != 0, fmt::format("P = {} is odd: windows would cross images", shapes.p))
       .no(shapes.q % 2 != 0, fmt::format("Q = {} is odd: windows would cross rows", shapes.q))
       .no(std::max(stage.r, stage.s) > 32,
           fmt::format("a filter of {}x{}, its masks hold 32 rows and columns", stage.r, stage.s))
       .within(cutlass_pooled_limits)
-      .no(!cutlass_pooled_fits(stage, stage.c), "more than 2^30 elements, or taps farther away");
-  const CutlassPooledTile& least = cutlass_pooled_tiles[0];
-  return why
+      .no(!cutlass_pooled_fits(stage, stage.c), "more than 2^30 elements, or taps farther away")
       .no(device.shared_bytes < static_cast<std::size_t>(cutlass_pooled_shared_bytes(least)),
           fmt::format("{} bytes of shared memory, the smallest tile needs {}", device.shared_bytes,
-                      cutlass_pooled_shared_bytes(least)))
-      .all();
+                      cutlass_pooled_shared_bytes(least)));
 }
 
 std::size_t cutlass_pooled_bytes(const Stage& stage) {

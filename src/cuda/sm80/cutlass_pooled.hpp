@@ -41,8 +41,25 @@ constexpr int cutlass_pooled_shared_bytes(const CutlassPooledTile& tile) {
 /// Whether this build has CUTLASS; else why not, and what to do.
 std::string cutlass_pooled_missing();
 
-/// can_implement: every reason why it does not take a stage.
-std::vector<std::string> cutlass_pooled_refusals(const Stage& stage, const DeviceFacts& device);
+/// ReLU alone: the bits of floats of 0 or more are in their order. With even P and Q a pool with
+/// ceil has no further windows.
+inline constexpr Serves served_by_cutlass_pooled{
+    .types = Types(DType::f16, DType::f16),
+    .layouts = Layout::nhwc,
+    .strides = true,
+    .dilation = true,
+    .groups = false,
+    .bias = true,
+    .norm = false,
+    .acts = Activation::Kind::relu,
+    .soft = false,
+    .hold = false,
+    .pools = {PoolForm::max2, PoolForm::max2ceil_inside, PoolForm::max2ceil_beyond},
+    .pools_first = false,
+    .keep = nothing,
+};
+/// can_implement: adds each reason why it does not take a stage, beyond what it does not serve.
+void refuse_cutlass_pooled(const Stage& stage, const DeviceFacts& device, Reasons& why);
 /// The part of it that depends on x: whether 32 bits count its elements, pixels so many apart.
 bool cutlass_pooled_fits(const Stage& stage, Index x_pixel);
 

@@ -1,5 +1,5 @@
 // `cutlass_pooled`, step 5: what a launch is. The buffer is cleared, the convolution pools into it,
-// a last kernel rounds it to f16. That a stage may be run at all says cutlass_pooled_refusals,
+// a last kernel rounds it to f16. That a stage may be run at all says refuse_cutlass_pooled,
 // which needs no GPU and no CUTLASS.
 #pragma once
 

@@ -84,11 +84,12 @@ class CutlassPooled final : public StageKernel {
       : StageKernel({.name = "cutlass_pooled",
                      .arithmetic = "32 channels, tap, 16 channels",
                      .device = DeviceKind::cuda,
+                     .serves = served_by_cutlass_pooled,
                      .exact = true,
                      .by_name_only = true}) {}
 
-  std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
-    return cutlass_pooled_refusals(stage, facts_of(machine));
+  void refuse(const Stage& stage, const Machine& machine, Reasons& why) const override {
+    refuse_cutlass_pooled(stage, facts_of(machine), why);
   }
 
   std::vector<Tile> tiles(const Stage&, const Machine& machine) const override {

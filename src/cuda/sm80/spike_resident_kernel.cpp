@@ -145,6 +145,8 @@ class SpikeResident final : public Kernel {
                 .arithmetic = warpgroups ? "sums of two f16 terms a weight by wgmma"
                                          : "sums of two f16 terms a weight",
                 .device = DeviceKind::cuda,
+                .serves = served_by_resident,
+                .chain = serves_every_chain,
                 .exact = true,
                 .folds = true,
                 .any_n = true,
@@ -153,15 +155,13 @@ class SpikeResident final : public Kernel {
         warpgroups_(warpgroups) {}
 
  private:
-  std::vector<std::string> chain_refusals(const Chain& chain,
-                                          const Machine& machine) const override {
+  void refuse_chain(const Chain& chain, const Machine& machine, Reasons& why) const override {
     const DeviceFacts device = facts_of(machine);
-    std::vector<std::string> reasons = resident_refusals(chain, device);
-    if (warpgroups_ && reasons.empty() && layouts_of(chain, device, true).empty())
-      reasons.emplace_back(
+    refuse_resident(chain, device, why);
+    if (warpgroups_ && why.empty() && layouts_of(chain, device, true).empty())
+      why.emplace_back(
           "the GPU's compute capability is not 9.0, or the network has another shape than the "
           "shipped one: spike_resident runs it");
-    return reasons;
   }
 
   std::vector<Tile> chain_tiles(const Chain& chain, const Machine& machine) const override {

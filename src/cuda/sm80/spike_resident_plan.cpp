@@ -249,24 +249,11 @@ class Builder {
   Size constants_, linear_, team_, features_[2], shared_;
 };
 
-void refuse_pool(const Stage& stage, Refusals& refusals) {
-  if (!stage.pool) return;
-  const Pool pool = stage.pool->normalised();
-  refusals.no(!(pool.window == Extent(2) && pool.stride == Extent(2) && pool.pad == Extent(0) &&
-                pool.dil == Extent(1)),
-              "a pool that is not 2x2");
-  const Shapes shapes = shapes_of(stage);
-  refusals.no(2 * shapes.out_h > shapes.p || 2 * shapes.out_w > shapes.q,
-              "windows of the pool that reach beyond the plane");
-}
-
-std::vector<std::string> stage_refusals(const Chain& chain, std::size_t i) {
+Reasons refuse_stage(const Chain& chain, std::size_t i) {
   const Stage& stage = chain[i];
   const bool last = i + 1 == chain.size();
-  Refusals refusals(stage);
-  refusals.one_group().no_norm().no_keep();
-  refuse_pool(stage, refusals);
-  refusals.no(stage.output_dtype(true) != DType::f32, "y is not f32");
+  Reasons why;
+  Refusals refusals(stage, why);
   refusals.no(
       stage.layout != Layout::nhwc && !(stage.c == 1 && i == 0) && !is_linear_stage(chain, i),
       "NCHW");
@@ -284,7 +271,7 @@ std::vector<std::string> stage_refusals(const Chain& chain, std::size_t i) {
     refusals.no(is_linear_stage(chain, i - 1), "a convolution after a linear layer");
     refusals.no(last && chain.mean, "the mean of a convolution");
   }
-  return refusals.all();
+  return why;
 }
 
 // The first batch that fits, or a team of 0.
@@ -358,30 +345,27 @@ std::vector<ResidentLayout> resident_layouts(const Chain& chain, const DeviceFac
   return layouts;
 }
 
-std::vector<std::string> resident_refusals(const Chain& chain, const DeviceFacts& device) {
-  std::vector<std::string> reasons;
+void refuse_resident(const Chain& chain, const DeviceFacts& device, Reasons& why) {
   if (device.major < 8)
-    reasons.push_back(
+    why.push_back(
         fmt::format("compute capability {}.{}, expected 8.0 or later", device.major, device.minor));
-  if (chain.size() > most_layers)
-    return {fmt::format("{} stages, expected at most {}", chain.size(), most_layers)};
-  for (std::size_t i = 0; i < chain.size(); ++i) {
-    const std::vector<std::string> why = stage_refusals(chain, i);
-    if (!why.empty())
-      reasons.push_back(chain.size() == 1
-                            ? fmt::format("{}", fmt::join(why, "; "))
-                            : fmt::format("stage {}: {}", i + 1, fmt::join(why, "; ")));
+  if (chain.size() > most_layers) {
+    why.push_back(fmt::format("{} stages, expected at most {}", chain.size(), most_layers));
+    return;
   }
-  if (chain.mean && chain.size() < 2) reasons.emplace_back("the mean of the first stage");
+  for (std::size_t i = 0; i < chain.size(); ++i)
+    for (std::string& reason : refuse_stage(chain, i))
+      why.push_back(chain.size() == 1 ? std::move(reason)
+                                      : fmt::format("stage {}: {}", i + 1, reason));
+  if (chain.mean && chain.size() < 2) why.emplace_back("the mean of the first stage");
   if (chain.mean && chain.steps() > most_counted_steps)
-    reasons.push_back(fmt::format("{} steps, of which the mean counts at most {}", chain.steps(),
-                                  most_counted_steps));
-  if (!reasons.empty() || !resident_layouts(chain, device).empty()) return reasons;
+    why.push_back(fmt::format("{} steps, of which the mean counts at most {}", chain.steps(),
+                              most_counted_steps));
+  if (!why.empty() || !resident_layouts(chain, device).empty()) return;
   const Size least = Builder(chain, resident_warps, many_tasks, 8, true).bytes();
-  reasons.push_back(fmt::format(
+  why.push_back(fmt::format(
       "its weights and spikes take {} bytes of shared memory, expected at most {}",
       least.fits() ? fmt::format("{}", least.value()) : "more than 2^60", device.shared_bytes));
-  return reasons;
 }
 
 }  // namespace convoy::cuda::sm80

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/chain.hpp"
+#include "core/serves.hpp"
 #include "cuda/device.hpp"
 #include "cuda/sm80/spike_resident_index.hpp"
 #include "math/host_device.hpp"
@@ -111,8 +111,24 @@ struct ResidentLayout : ResidentNet {
   CONVOY_HD int part(int i) const { return parts[(i - convolutions) % 2]; }
 };
 
-/// Every reason why the chain can't run on the device; empty: it can.
-std::vector<std::string> resident_refusals(const Chain& chain, const DeviceFacts& device);
+/// What some stage of the chain may have. A stage's place in the chain refuses more.
+inline constexpr Serves served_by_resident{
+    .types = {{DType::f32, DType::u8}, DType::f32},
+    .layouts = {Layout::nhwc, Layout::nchw},
+    .strides = true,
+    .dilation = true,
+    .groups = false,
+    .bias = true,
+    .norm = false,
+    .acts = neurons | Activation::Kind::none,
+    .soft = true,
+    .hold = true,
+    .pools = none_or_whole_max2,
+    .pools_first = false,
+    .keep = nothing,
+};
+/// Adds each reason why the chain can't run on the device, beyond what the family does not serve.
+void refuse_resident(const Chain& chain, const DeviceFacts& device, Reasons& why);
 
 /// What fits: teams of 1, 2, 4, 8 and 16 warps with many_tasks, then those with few_tasks, then
 /// warpgroups with few_tasks and with many_tasks. Of a chain without other refusals.

@@ -58,10 +58,11 @@ class Window final : public StageKernel {
       : StageKernel({.name = "window",
                      .arithmetic = "64 bytes of channels, tap, 32 bytes",
                      .device = DeviceKind::cuda,
+                     .serves = served_by_window,
                      .exact = true}) {}
 
-  std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
-    return window_refusals(stage, machine);
+  void refuse(const Stage& stage, const Machine& machine, Reasons& why) const override {
+    refuse_window(stage, machine, why);
   }
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
     std::vector<Tile> tiles;

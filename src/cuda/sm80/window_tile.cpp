@@ -106,31 +106,25 @@ std::string WindowTile::name() const {
   return fmt::format("{}x{}{}", m, n, how);
 }
 
-std::vector<std::string> window_refusals(const Stage& stage, const Machine& machine) {
-  const DType type = stage.dtype;
-  const bool taken = type == DType::f32 || type == DType::f16 || type == DType::bf16;
-  return Refusals(stage)
+void refuse_window(const Stage& stage, const Machine& machine, Reasons& why) {
+  Refusals(stage, why)
       .no(machine.compute_capability < 80,
           fmt::format("compute capability {}.{}, the family needs 8.0 (cp.async)",
                       machine.compute_capability / 10, machine.compute_capability % 10))
-      .no(!taken || (stage.output_dtype(true) != type && stage.output_dtype(true) != DType::f32),
-          fmt::format("{} in and {} out, the family takes f16, bf16 and f32, and gives the same "
-                      "or f32",
-                      to_text(type), to_text(stage.output_dtype(true))))
-      .no(type == DType::f32 && stage.r * stage.s * (stage.c / stage.groups) < least_products,
+      .no(stage.dtype == DType::f32 &&
+              stage.r * stage.s * (stage.c / stage.groups) < least_products,
           fmt::format("{} products an output: three of tf32 for one of f32 are as exact from {} on",
                       stage.r * stage.s * (stage.c / stage.groups), least_products))
-      .nhwc()
-      .no_norm()
-      .no_keep()
-      .no_neuron()
-      .no(stage.pool && *stage.pool != max_pool(2), "a pool other than max 2x2 with stride 2")
-      .pools_first()
       .within(window_limits)
       .no(machine.shared_memory_bytes < static_cast<std::size_t>(largest.shared_bytes()),
           fmt::format("a CTA may have {} bytes of shared memory, the family needs {}",
-                      machine.shared_memory_bytes, largest.shared_bytes()))
-      .all();
+                      machine.shared_memory_bytes, largest.shared_bytes()));
+}
+
+Reasons window_refusals(const Stage& stage, const Machine& machine) {
+  Reasons why = unserved(stage, served_by_window, DeviceKind::cuda);
+  refuse_window(stage, machine, why);
+  return why;
 }
 
 std::vector<WindowTile> window_tiles(const Stage& stage, const Machine& machine) {

@@ -110,8 +110,29 @@ struct WindowSizes {
 inline bool widens(const Stage& stage) {
   return stage.output_dtype(true) != stage.dtype;
 }
-/// Every reason why the family can't run a legal stage; empty: it can.
-std::vector<std::string> window_refusals(const Stage& stage, const Machine& machine);
+
+inline constexpr Serves served_by_window{
+    .types = Types(DType::f32, DType::f32) | Types(DType::f16, {DType::f16, DType::f32}) |
+             Types(DType::bf16, {DType::bf16, DType::f32}),
+    .layouts = Layout::nhwc,
+    .strides = true,
+    .dilation = true,
+    .groups = true,
+    .bias = true,
+    .norm = false,
+    .acts = elementwise,
+    .soft = false,
+    .hold = false,
+    .pools = none_or_max2,
+    .pools_first = true,
+    .keep = nothing,
+};
+
+/// Adds each reason why the family can't run a legal stage beyond what it does not serve.
+void refuse_window(const Stage& stage, const Machine& machine, Reasons& why);
+/// Every reason why the family can't run a legal stage, for callers that have no Kernel; empty: it
+/// can.
+Reasons window_refusals(const Stage& stage, const Machine& machine);
 /// Of a stage that fits, at least one: those that the machine has the shared memory for.
 std::vector<WindowTile> window_tiles(const Stage& stage, const Machine& machine);
 WindowSizes window_sizes(const Stage& stage, const WindowTile& tile);

@@ -41,11 +41,12 @@ class Few final : public StageKernel {
       : StageKernel({.name = "few",
                      .arithmetic = "channels of each tap, then taps",
                      .device = DeviceKind::cuda,
+                     .serves = served_by_few,
                      .exact = true,
                      .compute_capability = 90}) {}
 
-  std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
-    return few_refusals(stage, facts_of(machine));
+  void refuse(const Stage& stage, const Machine& machine, Reasons& why) const override {
+    refuse_few(stage, facts_of(machine), why);
   }
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
     const FewLayout layout = few_layout(stage, facts_of(machine));

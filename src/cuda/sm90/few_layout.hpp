@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "convoy/stage.hpp"
+#include "core/serves.hpp"
 #include "cuda/device_facts.hpp"
 #include "cuda/limits.hpp"
 #include "cuda/tensor_map_args.hpp"
@@ -39,8 +39,27 @@ struct FewLayout {
   int tiles_x = 0, tiles_y = 0, images = 0, grid = 0;
 };
 
-/// Every reason why the family can't run a legal stage; empty: it can.
-std::vector<std::string> few_refusals(const Stage& stage, const DeviceFacts& device);
+inline constexpr Serves served_by_few{
+    .types = halves,
+    .layouts = Layout::nhwc,
+    .strides = false,
+    .dilation = false,
+    .groups = false,
+    .bias = true,
+    .norm = false,
+    .acts = elementwise,
+    .soft = false,
+    .hold = false,
+    .pools = none_or_max2,
+    .pools_first = true,
+    .keep = nothing,
+};
+
+/// Adds each reason why the family can't run a legal stage beyond what it does not serve.
+void refuse_few(const Stage& stage, const DeviceFacts& device, Reasons& why);
+/// Every reason why the family can't run a legal stage, for callers that have no Kernel; empty: it
+/// can.
+Reasons few_refusals(const Stage& stage, const DeviceFacts& device);
 /// The layout that few_cycles likes best; slots == 0: none fits.
 FewLayout few_layout(const Stage& stage, const DeviceFacts& device);
 std::string few_tile_name(const FewLayout& layout);

@@ -122,22 +122,12 @@ FewLayout box_layout(const Stage& stage, const DeviceFacts& device) {
 
 }  // namespace
 
-std::vector<std::string> few_refusals(const Stage& stage, const DeviceFacts& device) {
-  Refusals refusals(stage);
+void refuse_few(const Stage& stage, const DeviceFacts& device, Reasons& why) {
+  Refusals refusals(stage, why);
   refusals.hopper(device)
-      .halves()
       .channels_in_eights()
       .no(stage.k * stage.r * stage.s > 64,
           fmt::format("K*R*S = {}, at most 64 rows fit", stage.k * stage.r * stage.s))
-      .no_stride()
-      .no_dilation()
-      .one_group()
-      .nhwc()
-      .no_norm()
-      .no_keep()
-      .no_neuron()
-      .no(stage.pool && *stage.pool != max_pool(2), "a pool other than max 2x2 with stride 2")
-      .pools_first()
       .within(few_limits);
   if (refusals.none()) {
     const FewLayout layout = few_layout(stage, device);
@@ -148,7 +138,12 @@ std::vector<std::string> few_refusals(const Stage& stage, const DeviceFacts& dev
                                   : countable({layout.tiles_x, layout.tiles_y}, layout.images)),
             too_many_tiles);
   }
-  return refusals.all();
+}
+
+Reasons few_refusals(const Stage& stage, const DeviceFacts& device) {
+  Reasons why = unserved(stage, served_by_few, DeviceKind::cuda);
+  refuse_few(stage, device, why);
+  return why;
 }
 
 FewLayout few_layout(const Stage& stage, const DeviceFacts& device) {

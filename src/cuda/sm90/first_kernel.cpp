@@ -56,12 +56,13 @@ class First final : public StageKernel {
       : StageKernel({.name = "first",
                      .arithmetic = "filter rows, four taps of four channels",
                      .device = DeviceKind::cuda,
+                     .serves = served_by_first,
                      .exact = true,
                      .contains_non_finite = false,
                      .compute_capability = 90}) {}
 
-  std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
-    return first_refusals(stage, facts_of(machine));
+  void refuse(const Stage& stage, const Machine& machine, Reasons& why) const override {
+    refuse_first(stage, facts_of(machine), why);
   }
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
     const FirstLayout layout = first_layout(stage, facts_of(machine));

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "convoy/stage.hpp"
+#include "core/serves.hpp"
 #include "cuda/device_facts.hpp"
 #include "cuda/limits.hpp"
 #include "cuda/tensor_map_args.hpp"
@@ -41,8 +41,27 @@ FirstPool first_pool(const Stage& stage);   // of a stage that fits
 
 constexpr int raw_slots = 4;  // of rows of the image: two for each producing warpgroup
 
-/// Every reason why the family can't run a legal stage; empty: it can.
-std::vector<std::string> first_refusals(const Stage& stage, const DeviceFacts& device);
+inline constexpr Serves served_by_first{
+    .types = halves | Types(DType::u8, {DType::f16, DType::bf16}),
+    .layouts = Layout::nhwc,
+    .strides = true,
+    .dilation = false,
+    .groups = false,
+    .bias = true,
+    .norm = true,
+    .acts = elementwise,
+    .soft = false,
+    .hold = false,
+    .pools = none_or_max2 | PoolForm::max3s2p1,
+    .pools_first = true,
+    .keep = nothing,
+};
+
+/// Adds each reason why the family can't run a legal stage beyond what it does not serve.
+void refuse_first(const Stage& stage, const DeviceFacts& device, Reasons& why);
+/// Every reason why the family can't run a legal stage, for callers that have no Kernel; empty: it
+/// can.
+Reasons first_refusals(const Stage& stage, const DeviceFacts& device);
 /// bricks < 2: it does not fit.
 FirstLayout first_layout(const Stage& stage, const DeviceFacts& device);
 TensorMapArgs first_x_map(const Stage& stage, const FirstLayout& layout);  // where layout.raw

@@ -43,28 +43,13 @@ FirstPool first_pool(const Stage& stage) {
   return stage.pool->window == Extent(2) ? FirstPool::max2 : FirstPool::max3;
 }
 
-std::vector<std::string> first_refusals(const Stage& stage, const DeviceFacts& device) {
-  const DType out = stage.output_dtype(true);
-  const Pool pool = stage.pool.value_or(max_pool(2));
-  Refusals refusals(stage);
+void refuse_first(const Stage& stage, const DeviceFacts& device, Reasons& why) {
+  Refusals refusals(stage, why);
   refusals.hopper(device)
       .no(stage.c > 4, fmt::format("C = {}, the family takes at most 4", stage.c))
-      .no(out != DType::f16 && out != DType::bf16,
-          fmt::format("the output is {}, the family gives f16 and bf16", to_text(out)))
-      .no(stage.dtype != out && stage.dtype != DType::u8,
-          fmt::format("the input is {}, the family takes the output's type or u8",
-                      to_text(stage.dtype)))
       .filters_in_eights()
       .no(stage.stride.h != stage.stride.w || stage.stride.h > 2, "a stride other than 1 or 2")
-      .no_dilation()
-      .one_group()
-      .no(stage.layout != Layout::nhwc, "the output layout is NCHW")
-      .no_keep()
-      .no_neuron()
       .no(stage.s > 15 || stage.r > 15, "a filter above 15x15")
-      .no(pool != max_pool(2) && pool != max_pool(3, 2, Extent(1)),
-          "a pool other than max 2x2 or max 3x3 with stride 2 and pad 1")
-      .pools_first()
       .within(first_limits);
   if (refusals.none()) {
     const FirstLayout layout = first_layout(stage, device);
@@ -73,7 +58,12 @@ std::vector<std::string> first_refusals(const Stage& stage, const DeviceFacts& d
         .no(fits && !countable({layout.runs_x, layout.runs_y}, stage.n * layout.run),
             too_many_tiles);
   }
-  return refusals.all();
+}
+
+Reasons first_refusals(const Stage& stage, const DeviceFacts& device) {
+  Reasons why = unserved(stage, served_by_first, DeviceKind::cuda);
+  refuse_first(stage, device, why);
+  return why;
 }
 
 FirstLayout first_layout(const Stage& stage, const DeviceFacts& device) {

@@ -74,24 +74,21 @@ class PreparedHalo final : public PreparedLaunch<Launch> {
   const DeviceFacts facts_;
 };
 
-using HaloRefusals = std::vector<std::string> (*)(const Stage&, const DeviceFacts&);
-
 class Halo final : public StageKernel {
  public:
-  explicit Halo(HaloRefusals refused)
+  explicit Halo(const Serves& serves)
       : StageKernel({.name = "halo",
                      .arithmetic = "64 channels, tap, 16 channels",
                      .device = DeviceKind::cuda,
+                     .serves = serves,
                      .exact = true,
-                     .compute_capability = 90}),
-        refused_(refused) {}
+                     .compute_capability = 90}) {}
 
-  std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override {
+  void refuse(const Stage& stage, const Machine& machine, Reasons& why) const override {
     const DeviceFacts facts = facts_of(machine);
-    std::vector<std::string> why = refused_(stage, facts);
+    refuse_halo(stage, facts, why);
     if (why.empty() && !halo_serves(stage, facts))
       why.emplace_back("no tile of the family serves this filter, stride and pool");
-    return why;
   }
 
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override {
@@ -117,20 +114,17 @@ class Halo final : public StageKernel {
       return std::make_unique<PreparedHalo<HaloNeuronLaunch>>(stage, halo_tile(tile), machine);
     return std::make_unique<PreparedHalo<HaloLaunch>>(stage, halo_tile(tile), machine);
   }
-
- private:
-  HaloRefusals refused_;
 };
 
 }  // namespace
 
 const Kernel& halo() {
-  static const Halo kernel(halo_refusals);
+  static const Halo kernel(served_by_halo);
   return kernel;
 }
 
 const Kernel& halo_sums() {
-  static const Halo kernel(halo_sums_refusals);
+  static const Halo kernel(served_by_halo_sums);
   return kernel;
 }
 

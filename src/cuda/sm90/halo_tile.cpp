@@ -39,40 +39,30 @@ bool pointwise(const Stage& stage) {
          (Size(stage.n) * stage.h * stage.w * halo_inputs(stage)).fits(most_line_pixels);
 }
 
-std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& device) {
-  Pool pool = stage.pool.value_or(max_pool(2));
-  return Refusals(stage)
+void refuse_halo(const Stage& stage, const DeviceFacts& device, Reasons& why) {
+  Refusals(stage, why)
       .hopper(device)
-      .halves()
       .channels_in_eights()
       .filters_in_eights()
       .no(stage.r * stage.s > max_taps,
           fmt::format("R*S = {}, at most {} taps fit the kernel's table", stage.r * stage.s,
                       max_taps))
-      .one_group()
       .no(stage.stride.h > 8 || stage.stride.w > 8, "a stride above 8")
-      .nhwc()
-      .no_norm()
-      .no_keep()
       .no(halo_inputs(stage) > most_turns,
           fmt::format("{} steps with an input of their own, at most {} are served",
                       halo_inputs(stage), most_turns))
-      .no(pool != max_pool(2), "a pool other than max 2x2 with stride 2")
-      .pools_first()
-      .within(halo_limits)
-      .all();
+      .within(halo_limits);
 }
 
-std::vector<std::string> halo_sums_refusals(const Stage& stage, const DeviceFacts& device) {
-  std::vector<std::string> why =
-      Refusals(stage)
-          .no(!gives_sums(stage), "the output type is not f32")
-          .no(stage.act != no_act || stage.pool,
-              "only the sums are written: expected no activation and no pool")
-          .all();
-  Stage narrow = stage;
-  narrow.out.reset();
-  for (std::string& reason : halo_refusals(narrow, device)) why.push_back(std::move(reason));
+Reasons halo_refusals(const Stage& stage, const DeviceFacts& device) {
+  Reasons why = unserved(stage, served_by_halo, DeviceKind::cuda);
+  refuse_halo(stage, device, why);
+  return why;
+}
+
+Reasons halo_sums_refusals(const Stage& stage, const DeviceFacts& device) {
+  Reasons why = unserved(stage, served_by_halo_sums, DeviceKind::cuda);
+  refuse_halo(stage, device, why);
   return why;
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "convoy/stage.hpp"
+#include "core/serves.hpp"
 #include "cuda/device_facts.hpp"
 #include "cuda/limits.hpp"
 #include "cuda/sm90/shared_memory.hpp"
@@ -140,10 +140,44 @@ inline constexpr std::array<int, 6> depths{1, 2, 3, 4, 5, 8};
 
 struct HaloLayout;  // halo_layout.hpp
 
-/// Every reason why the family can't run a legal stage on any tile; empty: it can.
-std::vector<std::string> halo_refusals(const Stage& stage, const DeviceFacts& device);
-/// The same of a stage that gives f32 sums.
-std::vector<std::string> halo_sums_refusals(const Stage& stage, const DeviceFacts& device);
+inline constexpr Serves served_by_halo{
+    .types = halves,
+    .layouts = Layout::nhwc,
+    .strides = true,
+    .dilation = true,
+    .groups = false,
+    .bias = true,
+    .norm = false,
+    .acts = elementwise | neurons,
+    .soft = true,
+    .hold = true,
+    .pools = none_or_max2,
+    .pools_first = true,
+    .keep = nothing,
+};
+/// With f32 sums as y, inside wrappers.
+inline constexpr Serves served_by_halo_sums{
+    .types = {{DType::f16, DType::bf16}, DType::f32},
+    .layouts = Layout::nhwc,
+    .strides = true,
+    .dilation = true,
+    .groups = false,
+    .bias = true,
+    .norm = false,
+    .acts = Activation::Kind::none,
+    .soft = false,
+    .hold = false,
+    .pools = PoolForm::none,
+    .pools_first = false,
+    .keep = nothing,
+};
+
+/// Adds each reason why the family can't run a legal stage on any tile, beyond what it does not
+/// serve.
+void refuse_halo(const Stage& stage, const DeviceFacts& device, Reasons& why);
+/// Every reason, for callers that have no Kernel; `halo_serves` tells whether a tile fits, too.
+Reasons halo_refusals(const Stage& stage, const DeviceFacts& device);
+Reasons halo_sums_refusals(const Stage& stage, const DeviceFacts& device);
 
 /// The k16 steps that a tile takes for a tap of 64 input channels: 1 or 2 where the stage has
 /// fewer.

@@ -78,7 +78,8 @@ class PreparedPair final : public Prepared {
 };
 
 KernelFacts pair_facts() {
-  KernelFacts facts = halo().facts().called("pair");
+  KernelFacts facts = halo().facts().called("pair", served_by_pair);
+  facts.chain = ServesChain{.constants = true, .binary = true, .x_steps = false, .mean = false};
   facts.least_stages = 2;
   return facts;
 }
@@ -88,19 +89,20 @@ class Pair final : public Kernel {
   Pair() : Kernel(pair_facts()) {}
 
  private:
-  std::vector<std::string> chain_refusals(const Chain& chain,
-                                          const Machine& machine) const override {
-    if (chain.size() != 2) return {"runs two stages, not more"};
-    if (chain.steps() > 1) return {"its stages run on several time steps"};
-    if (chain.mean) return {"it ends in the mean over time steps"};
+  void refuse_chain(const Chain& chain, const Machine& machine, Reasons& why) const override {
+    if (chain.size() != 2) {
+      why.emplace_back("runs two stages, not more");
+      return;
+    }
     const Shapes between = shapes_of(chain[0]);
-    if (chain[1].h != between.out_h || chain[1].w != between.out_w)
-      return {"a flatten is between the stages"};
+    if (chain[1].h != between.out_h || chain[1].w != between.out_w) {
+      why.emplace_back("a flatten is between the stages");
+      return;
+    }
     const DeviceFacts facts = facts_of(machine);
-    std::vector<std::string> why = pair_refusals(chain[0], chain[1], facts);
+    refuse_pair(chain[0], chain[1], facts, why);
     if (why.empty() && pair_tiles(chain[0], chain[1], facts).empty())
       why.emplace_back("no tile of both stages fits into shared memory");
-    return why;
   }
 
   std::vector<Tile> chain_tiles(const Chain& chain, const Machine& machine) const override {

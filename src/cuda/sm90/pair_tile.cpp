@@ -1,6 +1,9 @@
 #include "cuda/sm90/pair_tile.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "cuda/sm90/costs.hpp"
@@ -16,17 +19,17 @@ constexpr int second_weights = 32 << 10;
 
 }  // namespace
 
-std::vector<std::string> pair_refusals(const Stage& first, const Stage& second,
-                                       const DeviceFacts& device) {
-  std::vector<std::string> why;
-  for (std::string& reason : halo_refusals(first, device))
-    why.push_back("first stage: " + std::move(reason));
-  for (std::string& reason : halo_refusals(second, device))
-    why.push_back("second stage: " + std::move(reason));
+void refuse_pair(const Stage& first, const Stage& second, const DeviceFacts& device, Reasons& why) {
   const auto no = [&](bool refused, std::string reason) {
     if (refused) why.push_back(std::move(reason));
   };
-  no(first.act.is_neuron() || second.act.is_neuron(), "neurons are not supported");
+  const auto refuse_stage = [&](const Stage& stage, std::string_view which) {
+    Reasons of_stage;
+    refuse_halo(stage, device, of_stage);
+    for (const std::string& reason : of_stage) why.push_back(fmt::format("{}: {}", which, reason));
+  };
+  refuse_stage(first, "stage 1");
+  refuse_stage(second, "stage 2");
   const Shapes middle = shapes_of(first);
   no(!first.pool, "the first stage does not pool: its tile would not fit beside the second's");
   no(first.k > 2 * area_channels, "the first stage has " + std::to_string(first.k) +
@@ -39,7 +42,6 @@ std::vector<std::string> pair_refusals(const Stage& first, const Stage& second,
          second.c != first.k,
      "the second stage's input is not the first's output");
   no(second.dtype != first.dtype, "the stages differ in type");
-  return why;
 }
 
 namespace {

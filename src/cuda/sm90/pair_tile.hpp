@@ -40,9 +40,26 @@ struct PairLayout {
   int shared_bytes = 0;
 };
 
-/// Every reason why the two stages can't run in one launch on any tile; empty: they can.
-std::vector<std::string> pair_refusals(const Stage& first, const Stage& second,
-                                       const DeviceFacts& device);
+/// What each of the two stages may have: what `halo` serves, without neurons.
+inline constexpr Serves served_by_pair{
+    .types = served_by_halo.types,
+    .layouts = Layout::nhwc,
+    .strides = true,
+    .dilation = true,
+    .groups = false,
+    .bias = true,
+    .norm = false,
+    .acts = elementwise,
+    .soft = false,
+    .hold = false,
+    .pools = none_or_max2,
+    .pools_first = true,
+    .keep = nothing,
+};
+
+/// Adds each reason why the two stages can't run in one launch on any tile, beyond what the family
+/// does not serve.
+void refuse_pair(const Stage& first, const Stage& second, const DeviceFacts& device, Reasons& why);
 
 /// The layout, or why the tile does not serve the pair: first.x_slots is 0 then.
 PairLayout pair_layout(const Stage& first, const Stage& second, const HaloTile& tile,

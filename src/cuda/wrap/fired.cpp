@@ -104,10 +104,9 @@ class PreparedFired final : public PreparedAround {
 
 }  // namespace
 
-std::vector<std::string> Fired::refusals(const Stage& stage, const Machine& machine) const {
-  std::vector<std::string> why = refusals_of_fire(stage);
-  if (!why.empty()) return why;
-  return inner_.refusals(stage_of_sums(stage), machine);
+void Fired::refuse(const Stage& stage, const Machine& machine, Reasons& why) const {
+  refuse_fire(stage, why);
+  if (why.empty()) why = inner_.refusals(stage_of_sums(stage), machine);
 }
 
 std::vector<Tile> Fired::tiles(const Stage& stage, const Machine& machine) const {

@@ -5,21 +5,24 @@
 #pragma once
 
 #include "core/kernel.hpp"
+#include "cuda/wrap/inner_stage.hpp"
 
 namespace convoy::cuda {
 
 class Fired final : public StageKernel {
  public:
   Fired(std::string_view name, const Kernel& inner)
-      : StageKernel(inner.facts().called(name)), inner_(inner) {}
+      : StageKernel(inner.facts().called(name, served_by_fired(inner.facts().serves))),
+        inner_(inner) {}
 
-  std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override;
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override;
   Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const override;
   std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
                                     const Machine& machine) const override;
 
  private:
+  void refuse(const Stage& stage, const Machine& machine, Reasons& why) const override;
+
   const Kernel& inner_;
 };
 

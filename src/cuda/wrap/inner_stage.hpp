@@ -1,5 +1,5 @@
-// What the kernel inside a wrapper is asked to run, and what the passes around it do not take.
-// Host arithmetic, needs no CUDA.
+// What the kernel inside a wrapper is asked to run, and what the wrapper serves if the kernel
+// inside serves `inner`. Host arithmetic, needs no CUDA.
 #pragma once
 
 #include <fmt/core.h>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "convoy/stage.hpp"
+#include "core/serves.hpp"
 #include "core/size.hpp"
 #include "cuda/limits.hpp"
 #include "math/activation.hpp"
@@ -25,13 +25,29 @@ inline Stage stage_without_pool(const Stage& stage) {
   return inner;
 }
 
-inline std::vector<std::string> refusals_of_pool(const Stage& stage) {
-  std::vector<std::string> why;
+/// Pooled adds every pool and every second output.
+constexpr Serves served_by_pooled(const Serves& inner) {
+  return {
+      .types = inner.types,
+      .layouts = inner.layouts & Layout::nhwc,
+      .strides = inner.strides,
+      .dilation = inner.dilation,
+      .groups = inner.groups,
+      .bias = inner.bias,
+      .norm = inner.norm,
+      .acts = inner.acts & elementwise,
+      .soft = false,
+      .hold = false,
+      .pools = any_pool,
+      .pools_first = false,
+      .keep = every_output,
+  };
+}
+
+inline void refuse_pooled(const Stage& stage, Reasons& why) {
   if (stage.keep.pre && !math::may_round_first(stage.act))
     why.emplace_back(
         "the result of the activation would change, because keep(pre) rounds its input");
-  if (stage.layout != Layout::nhwc) why.emplace_back("NCHW: expected NHWC");
-  return why;
 }
 
 /// Of Padded: with as many channels and filters more as make multiples.
@@ -42,16 +58,23 @@ inline Stage stage_padded(const Stage& stage, Index multiple) {
   return inner;
 }
 
-inline std::vector<std::string> refusals_of_copies(const Stage& stage) {
-  std::vector<std::string> why;
-  const DType in = stage.dtype, out = stage.output_dtype(true);
-  if (size_of(in) != 2 || size_of(out) != 2)
-    why.push_back(fmt::format("{} in and {} out: expected f16 or bf16", to_text(in), to_text(out)));
-  if (stage.layout != Layout::nhwc) why.emplace_back("NCHW: expected NHWC");
-  if (stage.norm) why.emplace_back("norm is not supported");
-  if (stage.act.is_neuron()) why.emplace_back("neurons are not supported");
-  if (stage.keep.any()) why.emplace_back("second outputs are not supported");
-  return why;
+/// Padded adds channels and filters, and copies elements of two bytes.
+constexpr Serves served_by_padded(const Serves& inner) {
+  return {
+      .types = inner.types & Types({DType::f16, DType::bf16}, {DType::f16, DType::bf16}),
+      .layouts = inner.layouts & Layout::nhwc,
+      .strides = inner.strides,
+      .dilation = inner.dilation,
+      .groups = false,
+      .bias = inner.bias,
+      .norm = false,
+      .acts = inner.acts & elementwise,
+      .soft = false,
+      .hold = false,
+      .pools = inner.pools,
+      .pools_first = inner.pools_first,
+      .keep = nothing,
+  };
 }
 
 /// Fired: the number of inputs in x, one per time step, or one if the stage has `hold`.
@@ -87,16 +110,31 @@ inline Stage stage_of_spikes(const Stage& stage) {
 /// Fired numbers the parts of a thread with 32 bits. There are at most as many parts as membranes.
 inline constexpr Limits fire_limits{.membranes = Index{1} << 30};
 inline constexpr Index fire_images = Index{1} << 30;  // of all steps: N of the stages around it
-inline std::vector<std::string> refusals_of_fire(const Stage& stage) {
-  std::vector<std::string> why;
-  if (!stage.act.is_neuron()) why.emplace_back("the activation is no neuron");
-  if (stage.layout != Layout::nhwc) why.emplace_back("NCHW: expected NHWC");
+/// Fired adds neurons, with all that may follow them, to a kernel that gives f32 sums.
+constexpr Serves served_by_fired(const Serves& inner) {
+  return {
+      .types = {inner.types.x_of(DType::f32), {DType::f32, DType::f16, DType::bf16}},
+      .layouts = inner.layouts & Layout::nhwc,
+      .strides = inner.strides,
+      .dilation = inner.dilation,
+      .groups = inner.groups,
+      .bias = inner.bias,
+      .norm = inner.norm,
+      .acts = neurons,
+      .soft = true,
+      .hold = true,
+      .pools = any_pool,
+      .pools_first = false,
+      .keep = every_output,
+  };
+}
+
+inline void refuse_fire(const Stage& stage, Reasons& why) {
   for (std::string& reason : beyond(stage, fire_limits)) why.push_back(std::move(reason));
   if (!(Size(stage.n) * stage.t).fits(fire_images))
     why.push_back(fmt::format("N*T = {}, at most 2^30 fit", (Size(stage.n) * stage.t).value()));
   if (why.empty() && !problems(stage_of_sums(stage)).empty())
     why.emplace_back("too large with all steps' images in one stage");
-  return why;
 }
 
 /// Of Nchw.
@@ -104,6 +142,24 @@ inline Stage stage_nhwc(const Stage& stage) {
   Stage inner = stage;
   inner.layout = Layout::nhwc;
   return inner;
+}
+/// Nchw turns the layout around. The indices of a pool, which are laid out as y, it leaves alone.
+constexpr Serves served_by_nchw(const Serves& inner) {
+  return {
+      .types = inner.types,
+      .layouts = Layout::nchw,
+      .strides = inner.strides,
+      .dilation = inner.dilation,
+      .groups = inner.groups,
+      .bias = inner.bias,
+      .norm = inner.norm,
+      .acts = inner.acts,
+      .soft = inner.soft,
+      .hold = inner.hold,
+      .pools = inner.pools,
+      .pools_first = inner.pools_first,
+      .keep = inner.keep.without(Kept::idx),
+  };
 }
 /// Whether an image's bytes differ between the layouts.
 constexpr bool layouts_differ(Index pixels, Index channels) {

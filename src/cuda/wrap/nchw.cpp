@@ -136,23 +136,19 @@ class PreparedNchw final : public PreparedAround {
 
 }  // namespace
 
-std::vector<std::string> Nchw::refusals(const Stage& stage, const Machine& machine) const {
-  if (stage.layout != Layout::nchw)
-    return {fmt::format("the layout is NHWC, which {} takes", inner_.name())};
-  std::vector<std::string> why = inner_.refusals(stage_nhwc(stage), machine);
+void Nchw::refuse(const Stage& stage, const Machine& machine, Reasons& why) const {
+  if (stage.layout != Layout::nchw) return;  // unserved
+  add_missing(why, inner_.refusals(stage_nhwc(stage), machine));
   const Sides sides(stage, strided_x_);
   if (!sides.may_convert(stage.n))
     why.emplace_back("more tiles of 64x64 to transpose than 32 bits count");
-  if (!why.empty()) return why;
   const auto check = [&](const char* operand, const Side& side, DType type) {
     if (side.converts && side.size != 2 && side.size != 4)
       why.push_back(
-          fmt::format("{} is {}: expected f16, bf16 or f32 to transpose", operand, to_text(type)));
+          fmt::format("{} is {}, expected f16, bf16 or f32 to transpose", operand, to_text(type)));
   };
   check("x", sides.x, stage.dtype);
   check("y", sides.y, stage.output_dtype(true));
-  if (stage.keep.idx) why.emplace_back("keep(idx) is not supported");  // it is laid out as y
-  return why;
 }
 
 std::vector<Tile> Nchw::tiles(const Stage& stage, const Machine& machine) const {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/kernel.hpp"
+#include "cuda/wrap/inner_stage.hpp"
 
 namespace convoy::cuda {
 
@@ -12,15 +13,18 @@ class Nchw final : public StageKernel {
   /// How the inner kernel reads x: with C dense, or with any strides.
   enum Reads { dense_x, strided_x };
   Nchw(std::string_view name, const Kernel& inner, Reads reads = dense_x)
-      : StageKernel(inner.facts().called(name)), inner_(inner), strided_x_(reads == strided_x) {}
+      : StageKernel(inner.facts().called(name, served_by_nchw(inner.facts().serves))),
+        inner_(inner),
+        strided_x_(reads == strided_x) {}
 
-  std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override;
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override;
   Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const override;
   std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
                                     const Machine& machine) const override;
 
  private:
+  void refuse(const Stage& stage, const Machine& machine, Reasons& why) const override;
+
   const Kernel& inner_;
   bool strided_x_;
 };

@@ -119,19 +119,24 @@ class PreparedPadded final : public PreparedAround {
 
 }  // namespace
 
-std::vector<std::string> Padded::refusals(const Stage& stage, const Machine& machine) const {
-  if (stage.c % multiple_ == 0 && stage.k % multiple_ == 0)
-    return {fmt::format("C and K are multiples of {}, as {} needs", multiple_, inner_.name())};
-  if (stage.groups != 1) return {"groups are not supported"};  // they would not divide the rest
+void Padded::refuse(const Stage& stage, const Machine& machine, Reasons& why) const {
+  if (stage.c % multiple_ == 0 && stage.k % multiple_ == 0) {
+    why.push_back(
+        fmt::format("C and K are multiples of {}, as {} needs", multiple_, inner_.name()));
+    return;
+  }
+  if (stage.groups != 1) return;  // unserved: groups would not divide more channels
   const Stage inner = stage_padded(stage, multiple_);
   // A filter of one channel grows 64-fold: what was legal may not be so after.
-  if (!problems(inner).empty()) return {"too large with more channels"};
-  std::vector<std::string> why = inner_.refusals(inner, machine);
+  if (!problems(inner).empty()) {
+    why.emplace_back("too large with more channels");
+    return;
+  }
+  add_missing(why, inner_.refusals(inner, machine));
   const Shapes shapes = shapes_of(inner);
   if ((inner.c != stage.c && !may_pad(shapes.x_elements)) ||
       (inner.k != stage.k && !may_pad(shapes.y_elements)))
     why.emplace_back("a tensor of more than 2^31 - 1 pieces of eight channels");
-  return why.empty() ? refusals_of_copies(stage) : why;
 }
 
 std::vector<Tile> Padded::tiles(const Stage& stage, const Machine& machine) const {

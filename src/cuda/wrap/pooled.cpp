@@ -75,18 +75,20 @@ class PreparedPooled final : public PreparedAround {
 
 }  // namespace
 
-std::vector<std::string> Pooled::refusals(const Stage& stage, const Machine& machine) const {
-  // Without its activation such a stage would not even be legal.
-  if (stage.act.is_neuron()) return {"neurons are not supported"};
-  if (inner_.refusals(stage, machine).empty())
-    return {fmt::format("{} runs the stage in one launch", inner_.name())};
-  std::vector<std::string> why = inner_.refusals(stage_without_pool(stage), machine);
+void Pooled::refuse(const Stage& stage, const Machine& machine, Reasons& why) const {
+  // Without its activation, a neuron's stage would not even be legal.
+  if (stage.act.is_neuron()) return;
+  if (inner_.refusals(stage, machine).empty()) {
+    why.push_back(fmt::format("{} runs the stage in one launch", inner_.name()));
+    return;
+  }
+  add_missing(why, inner_.refusals(stage_without_pool(stage), machine));
   const Shapes shapes = shapes_of(stage);
   // Windows in the padding may outnumber the plane's pixels.
   const Size pixels = std::max(Size(shapes.p) * shapes.q, Size(shapes.out_h) * shapes.out_w);
   if (!(pixels * (stage.k % 8 == 0 ? stage.k / 8 : stage.k)).fits(std::numeric_limits<int>::max()))
     why.emplace_back("an image has more outputs than 32 bits count");
-  return why.empty() ? refusals_of_pool(stage) : why;
+  refuse_pooled(stage, why);
 }
 
 std::vector<Tile> Pooled::tiles(const Stage& stage, const Machine& machine) const {

@@ -140,13 +140,15 @@ class PreparedWinograd final : public PreparedAround {
 }  // namespace
 
 Winograd::Winograd(std::string_view name, std::string_view arithmetic, const Kernel& inner)
-    : StageKernel({.name = name, .arithmetic = arithmetic, .device = DeviceKind::cuda}),
+    : StageKernel({.name = name,
+                   .arithmetic = arithmetic,
+                   .device = DeviceKind::cuda,
+                   .serves = served_by_winograd}),
       inner_(inner) {}
 
-std::vector<std::string> Winograd::refusals(const Stage& stage, const Machine& machine) const {
-  std::vector<std::string> why = winograd_refusals(stage);
-  if (!why.empty()) return why;
-  return inner_.refusals(winograd_inner(stage, stage.n), machine);
+void Winograd::refuse(const Stage& stage, const Machine& machine, Reasons& why) const {
+  refuse_winograd(stage, why);
+  if (why.empty()) why = inner_.refusals(winograd_inner(stage, stage.n), machine);
 }
 
 std::vector<Tile> Winograd::tiles(const Stage& stage, const Machine&) const {

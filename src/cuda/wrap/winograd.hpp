@@ -13,7 +13,6 @@ class Winograd final : public StageKernel {
   /// inner: one that runs f32 stages of groups.
   Winograd(std::string_view name, std::string_view arithmetic, const Kernel& inner);
 
-  std::vector<std::string> refusals(const Stage& stage, const Machine& machine) const override;
   /// By the bytes of a chunk's transforms.
   std::vector<Tile> tiles(const Stage& stage, const Machine& machine) const override;
   Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const override;
@@ -21,6 +20,8 @@ class Winograd final : public StageKernel {
                                     const Machine& machine) const override;
 
  private:
+  void refuse(const Stage& stage, const Machine& machine, Reasons& why) const override;
+
   const Kernel& inner_;
 };
 

@@ -63,37 +63,31 @@ Stage winograd_inner(const Stage& stage, Index images) {
   return inner;
 }
 
-std::vector<std::string> winograd_refusals(const Stage& stage) {
-  const DType in = stage.dtype, out = stage.output_dtype(true);
+void refuse_winograd(const Stage& stage, Reasons& why) {
   // As the CPU's kernel of this name: measured against plain fp32 on thousands of drawn stages.
   const bool small = stage.h < 8 || stage.w < 8;
   const Index least = small ? 96 : 64;
-  std::vector<std::string> why =
-      Refusals(stage)
-          .no(stage.r != 3 || stage.s != 3,
-              fmt::format("a filter of {}x{}, expected 3x3", stage.r, stage.s))
-          .no_stride()
-          .no_dilation()
-          .one_group()
-          .no(in != DType::f32 || out != DType::f32,
-              fmt::format("{} in and {} out, expected f32", to_text(in), to_text(out)))
-          .no(stage.c < least,
-              fmt::format("C = {}, at least {}: with fewer the error of F(4x4) is too large",
-                          stage.c, least))
-          .no(stage.h < 4 || stage.w < 4, "an image below 4x4: the error of F(4x4) is too large")
-          .no(stage.c % 4 != 0, fmt::format("C = {} is no multiple of 4", stage.c))
-          .nhwc()
-          .no_norm()
-          .no_keep()
-          .no_neuron()
-          .no(stage.pool && *stage.pool != max_pool(2), "a pool other than max 2x2 with stride 2")
-          .within(winograd_limits)
-          .all();
-  if (!why.empty()) return why;
+  Refusals(stage, why)
+      .no(stage.r != 3 || stage.s != 3,
+          fmt::format("a filter of {}x{}, expected 3x3", stage.r, stage.s))
+      .no(stage.c < least,
+          fmt::format("C = {}, at least {}: with fewer the error of F(4x4) is too large", stage.c,
+                      least))
+      .no(stage.h < 4 || stage.w < 4, "an image below 4x4: the error of F(4x4) is too large")
+      .no(stage.c % 4 != 0, fmt::format("C = {} is no multiple of 4", stage.c))
+      .within(winograd_limits);
+  if (!why.empty()) return;
   const Size work = Size(stage.n) * winograd_tiles(stage).of_image() * std::max(stage.c, stage.k);
-  if (!work.fits(std::numeric_limits<int>::max())) return {too_many_tiles};
-  if (!problems(winograd_inner(stage, stage.n)).empty()) return {"too large by 36 products a tile"};
-  return {};
+  if (!work.fits(std::numeric_limits<int>::max()))
+    why.emplace_back(too_many_tiles);
+  else if (!problems(winograd_inner(stage, stage.n)).empty())
+    why.emplace_back("too large by 36 products a tile");
+}
+
+Reasons winograd_refusals(const Stage& stage) {
+  Reasons why = unserved(stage, served_by_winograd, DeviceKind::cuda);
+  refuse_winograd(stage, why);
+  return why;
 }
 
 }  // namespace convoy::cuda

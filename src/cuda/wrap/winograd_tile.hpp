@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "convoy/stage.hpp"
+#include "core/serves.hpp"
 #include "cuda/limits.hpp"
 #include "math/winograd.hpp"
 
 namespace convoy::cuda {
 
-/// Threads of a pass are counted by their tiles (winograd_refusals).
+/// Threads of a pass are counted by their tiles (refuse_winograd).
 inline constexpr Limits winograd_limits{};
 
 /// Tiles of 4x4 outputs along an image's axes.
@@ -37,8 +37,26 @@ std::string winograd_tile_name(int megabytes);
 /// The sums of products of `images` images: a pixel is a tile, a group one of its 36 products.
 Stage winograd_inner(const Stage& stage, Index images);
 
-/// Every reason why the passes can't run a legal stage; empty: they can, and the kernel for the
-/// inner stage is asked next.
-std::vector<std::string> winograd_refusals(const Stage& stage);
+inline constexpr Serves served_by_winograd{
+    .types = Types(DType::f32, DType::f32),
+    .layouts = Layout::nhwc,
+    .strides = false,
+    .dilation = false,
+    .groups = false,
+    .bias = true,
+    .norm = false,
+    .acts = elementwise,
+    .soft = false,
+    .hold = false,
+    .pools = none_or_max2,
+    .pools_first = false,
+    .keep = nothing,
+};
+
+/// Adds each reason why the passes can't run a legal stage, beyond what they do not serve. If there
+/// is none, the kernel for the inner stage is asked next.
+void refuse_winograd(const Stage& stage, Reasons& why);
+/// Every reason, for callers that have no Kernel.
+Reasons winograd_refusals(const Stage& stage);
 
 }  // namespace convoy::cuda

@@ -15,10 +15,6 @@ namespace {
 /// `nchw_strided`: as nchw, around a kernel that reads any strides.
 enum class Wrap { pooled, padded, nchw, nchw_strided, fired };
 
-bool of_nchw(Wrap wrap) {
-  return wrap == Wrap::nchw || wrap == Wrap::nchw_strided;
-}
-
 /// As plan/kernel_table.cpp has them.
 struct Wrapper {
   std::string_view kernel, inner;
@@ -206,6 +202,22 @@ bool serves(const std::string& kernel, const Stage& stage, const Machine& machin
   }
 }
 
+/// What a wrapper serves around a kernel that serves everything.
+Serves served_around_everything(Wrap wrap) {
+  switch (wrap) {
+    case Wrap::pooled:
+      return cuda::served_by_pooled(serves_everything);
+    case Wrap::padded:
+      return cuda::served_by_padded(serves_everything);
+    case Wrap::fired:
+      return cuda::served_by_fired(serves_everything);
+    case Wrap::nchw:
+    case Wrap::nchw_strided:
+      break;
+  }
+  return cuda::served_by_nchw(serves_everything);
+}
+
 /// What a wrapper does not take, by the code of this build, or as far as no inner kernel is asked.
 void expect_wrapped(const Wrapper& wrapper, const Stage& stage, const Machine& machine) {
   const std::string name(wrapper.kernel);
@@ -213,23 +225,13 @@ void expect_wrapped(const Wrapper& wrapper, const Stage& stage, const Machine& m
     expect_served(name.c_str(), stage, kernel->refusals(stage, machine));
     return;
   }
-  std::vector<std::string> why;
-  if (stage.act.is_neuron() && name.find("_neuron_pass") == std::string::npos)
-    why.emplace_back("neurons are not supported");
-  if (of_nchw(wrapper.wrap) && stage.layout != Layout::nchw)
-    why.push_back(fmt::format("the layout is NHWC, which {} takes", wrapper.inner));
+  Reasons why = unserved(stage, served_around_everything(wrapper.wrap), DeviceKind::cuda);
   if (wrapper.wrap == Wrap::padded && stage.c % padded_multiple == 0 &&
       stage.k % padded_multiple == 0)
     why.push_back(
         fmt::format("C and K are multiples of {}, as {} needs", padded_multiple, wrapper.inner));
-  if (wrapper.wrap == Wrap::padded && stage.groups != 1)
-    why.emplace_back("groups are not supported");
-  const std::vector<std::string> of_pass =
-      wrapper.wrap == Wrap::pooled   ? cuda::refusals_of_pool(stage)
-      : wrapper.wrap == Wrap::padded ? cuda::refusals_of_copies(stage)
-      : wrapper.wrap == Wrap::fired  ? cuda::refusals_of_fire(stage)
-                                     : std::vector<std::string>();
-  if (why.empty()) why = of_pass;
+  if (wrapper.wrap == Wrap::pooled) cuda::refuse_pooled(stage, why);
+  if (wrapper.wrap == Wrap::fired) cuda::refuse_fire(stage, why);
   if (why.empty() && wrapper.wrap == Wrap::pooled &&
       serves(std::string(wrapper.inner), stage, machine))
     why.push_back(fmt::format("{} runs the stage in one launch", wrapper.inner));
