@@ -80,14 +80,9 @@ std::vector<double> time_runs(const Network& network, const ConstTensorView& ima
 }
 
 /// The images as x', by the network's mean and std.
-<<<<<<< ours
-std::vector<float> values_of(const Network& network, const TensorView& pixels) {
+std::vector<float> values_of(const Network& network, const ConstTensorView& pixels) {
   const std::vector<float> table =
       network::values_of_pixels({network.text().mean, network.text().std}, network.text().c);
-=======
-std::vector<float> values_of(const Network& network, const ConstTensorView& pixels) {
-  const std::vector<float> table = network::values_of_pixels(network.text());
->>>>>>> theirs
   const auto channels = static_cast<std::size_t>(network.text().c);
   std::vector<float> values(static_cast<std::size_t>(pixels.elements()));
   for (std::size_t i = 0; i < values.size(); ++i)

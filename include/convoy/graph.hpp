@@ -66,8 +66,8 @@ class CONVOY_API GraphBuilder {
   /// A vector x with the weights w [K,C] and, if not empty, the bias [K].
   Value linear(Value x, const ConstTensorView& w, const ConstTensorView& bias);
   /// (x - mean)/sqrt(variance + eps)*gamma + beta; all [C].
-  Value batch_norm(Value x, const ConstTensorView& gamma, const ConstTensorView& beta, const ConstTensorView& mean,
-                   const ConstTensorView& variance, float eps = 1e-5F);
+  Value batch_norm(Value x, const ConstTensorView& gamma, const ConstTensorView& beta,
+                   const ConstTensorView& mean, const ConstTensorView& variance, float eps = 1e-5F);
   /// The activation of each element, or a neuron's spikes in each time step. soft: see Stage.
   Value activation(Value x, const Activation& act, bool soft = false);
   /// The maximum of each window of an image.

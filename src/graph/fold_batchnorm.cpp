@@ -30,12 +30,12 @@ void fold(const Graph& graph, const Node& norm, Numbers& w, Numbers& bias,
           const std::string& into) {
   const auto filters = static_cast<Index>(bias.size());
   const Index taps = static_cast<Index>(w.size()) / filters;
-  std::array<Numbers, 4> parameters;  // copies: a view says that it may be written to
-  for (std::size_t i = 0; i < 4; ++i) parameters[i] = graph.constant(norm.in[i + 1]);
-  const auto view = [&](Numbers& numbers) { return TensorView::of(numbers.data(), {filters}); };
-  convoy::fold_batchnorm(TensorView::of(w.data(), {filters, 1, 1, taps}), view(bias),
-                         view(parameters[0]), view(parameters[1]), view(parameters[2]),
-                         view(parameters[3]), norm.as<BatchNorm>()->eps);
+  const auto parameter = [&](std::size_t i) {
+    return ConstTensorView::of(graph.constant(norm.in[i]).data(), {filters});
+  };
+  convoy::fold_batchnorm(TensorView::of(w.data(), {filters, 1, 1, taps}),
+                         TensorView::of(bias.data(), {filters}), parameter(1), parameter(2),
+                         parameter(3), parameter(4), norm.as<BatchNorm>()->eps);
   // Each number was finite; scaled by gamma / sqrt(variance) it may not be.
   if (!all_finite(w) || !all_finite(bias))
     throw Error(

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "convoy/error.hpp"
+#include "core/failure.hpp"
 #include "core/printable.hpp"
 
 namespace convoy::graph {
@@ -45,7 +45,7 @@ namespace {
 
 /// What verify() complains of is a mistake of a pass, not of a user.
 Error broken(const std::string& what) {
-  return Error(fmt::format("a pass left the graph broken: {}. Please report it.", what));
+  return InternalError(fmt::format("a pass left the graph broken: {}. Please report it.", what));
 }
 
 void verify_value(const Value& value) {

@@ -10,8 +10,8 @@
 namespace convoy::graph {
 namespace {
 
-TensorView in_shape(const Tensor& dense, const std::vector<Index>& shape) {
-  return {dense.view().data, DType::f32, shape};
+ConstTensorView in_shape(const Tensor& dense, const std::vector<Index>& shape) {
+  return ConstTensorView::of(dense.data<float>(), shape);
 }
 
 Tensor rounded_to_f32(const std::vector<double>& numbers, const std::vector<Index>& shape) {
@@ -38,14 +38,12 @@ Tensor stage(const Call& call, Stage single, Threads& threads, reference::Sum su
              Tensor* charged) {
   const Stage stage = for_images(call.graph, call.node, single, call.n);
   std::vector<float> ones;
-  std::vector<float> w = weights_of(call.graph, call.node, ones), bias;
+  const std::vector<float>& w = weights_of(call.graph, call.node, ones);
   Operands operands;
   operands.x = in_shape(call.x(), x_shape(stage));
-  if (const std::vector<float>* given = bias_of(call.graph, call.node)) {
-    bias = *given;
-    operands.bias = TensorView::of(bias.data(), {stage.k});
-  }
-  const reference::Oracle oracle(stage, TensorView(w.data(), DType::f32, w_shape(stage)), operands,
+  if (const std::vector<float>* bias = bias_of(call.graph, call.node))
+    operands.bias = ConstTensorView::of(bias->data(), {stage.k});
+  const reference::Oracle oracle(stage, ConstTensorView::of(w.data(), w_shape(stage)), operands,
                                  sum);
   const reference::Outputs all = oracle.all(threads);
   if (charged && stage.act.is_neuron()) {
@@ -156,11 +154,11 @@ Interpreted interpret(const Graph& graph, const Node& node,
   return y;
 }
 
-std::vector<Interpreted> interpret(const Graph& graph, const std::vector<TensorView>& inputs,
+std::vector<Interpreted> interpret(const Graph& graph, const std::vector<ConstTensorView>& inputs,
                                    Threads& threads, reference::Sum sum) {
   std::vector<Interpreted> values(graph.values.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const TensorView& view = inputs[i];
+    const ConstTensorView& view = inputs[i];
     const Value& value = graph.values[graph.inputs[i]];
     Tensor there(DType::f32, interpreted_shape(graph, value, view.shape[0]));
     for (Index at = 0; at < there.elements(); ++at)

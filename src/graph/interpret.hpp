@@ -25,7 +25,7 @@ Interpreted interpret(const Graph& graph, const Node& node,
 
 /// Every value of the graph for inputs [N,H,W,C] or [N,C] of the types of graph.inputs, on the
 /// host, by the number of the value; empty tensors of constants.
-std::vector<Interpreted> interpret(const Graph& graph, const std::vector<TensorView>& inputs,
+std::vector<Interpreted> interpret(const Graph& graph, const std::vector<ConstTensorView>& inputs,
                                    Threads& threads, reference::Sum sum = reference::Sum::exact);
 
 }  // namespace convoy::graph

@@ -38,12 +38,7 @@ Tensor tensor_of(const std::vector<double>& values, const std::vector<Index>& sh
 
 }  // namespace
 
-<<<<<<< ours
-Tensor first_input(const NetworkText& text, const TensorView& images, Threads& threads) {
-=======
 Tensor first_input(const NetworkText& text, const ConstTensorView& images, Threads& threads) {
-  const network::Conversion conversion(text);
->>>>>>> theirs
   Tensor x(DType::f32, {1, images.shape[0], text.h, text.w, text.c});
   const network::Conversion conversion({text.mean, text.std}, text.dtype, text.c);
   conversion.run(threads, x.elements(), images.data, x.data<float>());

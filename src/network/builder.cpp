@@ -104,7 +104,8 @@ GraphBuilder::Value GraphBuilder::normalise(Value x, const std::vector<float>& m
   return impl().add(graph::Normalise{mean, std}, {impl().checked(x)});
 }
 
-GraphBuilder::Value GraphBuilder::convolution(Value x, const ConstTensorView& w, const ConstTensorView& bias,
+GraphBuilder::Value GraphBuilder::convolution(Value x, const ConstTensorView& w,
+                                              const ConstTensorView& bias,
                                               const ConvolutionOptions& options) {
   Impl& all = impl();
   const graph::Convolution op{options.stride, options.pad, options.dil, options.groups,
@@ -114,7 +115,8 @@ GraphBuilder::Value GraphBuilder::convolution(Value x, const ConstTensorView& w,
   return all.add(op, std::move(in));
 }
 
-GraphBuilder::Value GraphBuilder::linear(Value x, const ConstTensorView& w, const ConstTensorView& bias) {
+GraphBuilder::Value GraphBuilder::linear(Value x, const ConstTensorView& w,
+                                         const ConstTensorView& bias) {
   Impl& all = impl();
   std::vector<graph::ValueId> in{all.checked(x), all.constant("weights", w, 2)};
   if (bias) in.push_back(all.constant("bias", bias, 1));
@@ -122,7 +124,8 @@ GraphBuilder::Value GraphBuilder::linear(Value x, const ConstTensorView& w, cons
 }
 
 GraphBuilder::Value GraphBuilder::batch_norm(Value x, const ConstTensorView& gamma,
-                                             const ConstTensorView& beta, const ConstTensorView& mean,
+                                             const ConstTensorView& beta,
+                                             const ConstTensorView& mean,
                                              const ConstTensorView& variance, float eps) {
   Impl& all = impl();
   return all.add(graph::BatchNorm{eps},

@@ -60,6 +60,7 @@ void Context::reserve(Index n) {
   memory_ = Tensor();  // first: both may not fit
   capacity_ = 0;
   memory_ = memory_for(arena.bytes, n, program_.machine.device);
+  memory_at_ = memory_.data<void>();
   arena_ = std::move(arena);
   capacity_ = n;
 }
@@ -92,9 +93,8 @@ Located Context::where(graph::ValueId id) const {
   const Place& place = program_.places[id];
   if (place.buffer == graph::no_id) return {};
   const auto bytes = static_cast<Index>(size_of(program_.value(id).type));
-  std::byte* const base = given_[place.buffer]
-                              ? static_cast<std::byte*>(given_[place.buffer])
-                              : memory_.data<std::byte>() + arena_.buffer[place.buffer];
+  std::byte* const base = given_[place.buffer] ? static_cast<std::byte*>(given_[place.buffer])
+                                               : arena_memory() + arena_.buffer[place.buffer];
   return {base + place.offset * bytes, place.pitch};
 }
 
@@ -124,7 +124,7 @@ Status Context::run(const Pass& pass) {
 
 void Context::use_workspace(std::size_t step) {
   const Index at = arena_.workspace[step];
-  workspace_ = at < 0 ? nullptr : memory_.data<std::byte>() + at;
+  workspace_ = at < 0 ? nullptr : arena_memory() + at;
 }
 
 Status Context::run_step(const Step& step, std::size_t number, const Pass& pass) {

@@ -94,10 +94,13 @@ class Context {
   void add_since(std::chrono::steady_clock::time_point begin, std::size_t first, std::size_t count,
                  bool adds_seconds, const Pass& pass);
 
+  std::byte* arena_memory() const { return static_cast<std::byte*>(memory_at_); }
+
   const Program& program_;
   Index capacity_ = 0;  // images
   Program::Arena arena_;
   Tensor memory_, scratch_, results_;
+  void* memory_at_ = nullptr;       // where memory_ lies
   std::vector<void*> given_;        // of each buffer in this pass; null: it is in the arena
   std::vector<StageArgs> later_;    // of a step: those of the layers behind the first
   std::byte* workspace_ = nullptr;  // of the step that runs

@@ -43,7 +43,7 @@ std::vector<float> numbers_of(const ConstTensorView& view, const std::string& na
   check_aligned(name, view).or_throw();
   check_reach(name, view);
   std::vector<float> values = values_of(view);
-  io::expect_finite(values, name);
+  io::expect_finite(values, name, StatusCode::invalid_operand);
   return values;
 }
 

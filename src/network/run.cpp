@@ -79,7 +79,7 @@ Status Network::Impl::run_chunk(network::Context& context, const void* images, D
 /// Images and outputs are on the network's device.
 Status Network::Impl::run_there(network::Context& context, const Operands& operands,
                                 network::Times* times, Stream stream) const {
-  const TensorView& images = operands.images;
+  const ConstTensorView& images = operands.images;
   const Index n = images.shape[0], most = program.any_n ? n : program.at_once;
   for (Index first = 0; first < n; first += most) {
     Status status =
@@ -158,8 +158,7 @@ Status Network::Impl::run(const Operands& operands, network::Times* times, Strea
     context.finished();
     return status;
   } catch (...) {
-    // On the CPU an Error tells of layers for odd images that could not be made.
-    return current_failure(on_gpu() ? StatusCode::device_error : StatusCode::internal_error);
+    return current_failure();
   }
 }
 

@@ -189,8 +189,7 @@ class Network::Impl::NamedRun {
     shape.insert(shape.begin(), n);
     const Index steps = std::max<Index>(port.steps, 1), values = from.elements() / steps;
     for (Index t = 0; t < steps; ++t) {
-      const ConstTensorView here(bytes_at(from, t * values), port.dtype, shape,
-                                 from.view().device);
+      const ConstTensorView here(bytes_at(from, t * values), port.dtype, shape, from.view().device);
       const Index step = port.steps > 0 ? t * to.stride[0] : 0;
       const TensorView there(
           const_cast<std::byte*>(bytes_at(to, step + first * to.stride[images_axis(port)])),
@@ -217,7 +216,7 @@ Status Network::Impl::run(std::span<const NamedInput> given, std::span<const Nam
     if (!context) return {StatusCode::busy, none_free};
     return run.run(*context);
   } catch (...) {
-    return current_failure(on_gpu() ? StatusCode::device_error : StatusCode::internal_error);
+    return current_failure();
   }
 }
 

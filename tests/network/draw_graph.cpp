@@ -98,9 +98,10 @@ class Drawer {
     const double largest = x.largest * static_cast<double>(r * s * c / groups) + 3;
     if (!fits(largest)) return;
     const std::vector<float> w = integers(k * r * s * c / groups, 1), bias = integers(k, 3);
-    keep(g().convolution(x.value, TensorView::of(w.data(), {k, r, s, c / groups}),
-                         random_.chance(0.7) ? TensorView::of(bias.data(), {k}) : TensorView(),
-                         options),
+    keep(g().convolution(
+             x.value, ConstTensorView::of(w.data(), {k, r, s, c / groups}),
+             random_.chance(0.7) ? ConstTensorView::of(bias.data(), {k}) : ConstTensorView(),
+             options),
          largest);
   }
 
@@ -113,9 +114,10 @@ class Drawer {
     // A flattened image in PyTorch's order is read by linear layers alone.
     if (v.is_image()) x.value = g().flatten(x.value, random_.chance(0.7));
     const std::vector<float> w = integers(k * c, 1), bias = integers(k, 3);
-    keep(g().linear(x.value, TensorView::of(w.data(), {k, c}),
-                    random_.chance(0.7) ? TensorView::of(bias.data(), {k}) : TensorView()),
-         largest);
+    keep(
+        g().linear(x.value, ConstTensorView::of(w.data(), {k, c}),
+                   random_.chance(0.7) ? ConstTensorView::of(bias.data(), {k}) : ConstTensorView()),
+        largest);
   }
 
   void add_activation() {
@@ -169,7 +171,7 @@ class Drawer {
     const std::vector<float> gamma = integers(c, 2), beta = integers(c, 2), mean = integers(c, 2),
                              variance(static_cast<std::size_t>(c), 1.0F);
     const auto view = [&](const std::vector<float>& numbers) {
-      return TensorView::of(numbers.data(), {c});
+      return ConstTensorView::of(numbers.data(), {c});
     };
     keep(g().batch_norm(x.value, view(gamma), view(beta), view(mean), view(variance), 0),
          2 * x.largest + 8);

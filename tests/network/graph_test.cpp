@@ -35,11 +35,11 @@ struct Case {
 
   /// The outputs of a graph by the interpreter, all images.
   std::vector<Numbers> interpreted(const graph::Graph& graph) const {
-    std::vector<TensorView> views;
+    std::vector<ConstTensorView> views;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       std::vector<Index> shape = drawn.input_axes[i];
       shape.insert(shape.begin(), images);
-      views.emplace_back(const_cast<float*>(inputs[i].data()), DType::f32, shape);
+      views.push_back(ConstTensorView::of(inputs[i].data(), shape));
     }
     Threads threads(1);
     const std::vector<Tensor> values = graph::interpret(graph, views, threads);
@@ -59,7 +59,8 @@ struct Case {
 /// The outputs of a run of n images: image i is image i % 7 of the case.
 std::vector<Numbers> run(const Network& network, const Case& one, Index n) {
   std::vector<Numbers> x, y;
-  std::vector<NamedView> inputs, outputs;
+  std::vector<NamedInput> inputs;
+  std::vector<NamedOutput> outputs;
   x.reserve(one.inputs.size());
   for (std::size_t i = 0; i < one.inputs.size(); ++i) {
     const std::size_t image = one.inputs[i].size() / Case::images;
@@ -72,7 +73,7 @@ std::vector<Numbers> run(const Network& network, const Case& one, Index n) {
     }
     std::vector<Index> shape = one.drawn.input_axes[i];
     shape.insert(shape.begin(), n);
-    inputs.push_back({network.inputs()[i].name, TensorView(all.data(), DType::f32, shape)});
+    inputs.push_back({network.inputs()[i].name, ConstTensorView::of(all.data(), shape)});
   }
   y.reserve(network.outputs().size());
   for (const Port& port : network.outputs()) {

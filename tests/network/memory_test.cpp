@@ -58,9 +58,9 @@ TEST(Memory, OfAChainIsItsLargestNeighbours) {
     Index channels = 3;
     for (int layer = 0; layer < 12; ++layer) {
       const Index filters = 1 + static_cast<Index>(random() % 64);
-      x = g.activation(
-          g.convolution(x, TensorView::of(ones.data(), {filters, 3, 3, channels}), {}, {.pad = 1}),
-          relu);
+      x = g.activation(g.convolution(x, ConstTensorView::of(ones.data(), {filters, 3, 3, channels}),
+                                     {}, {.pad = 1}),
+                       relu);
       channels = filters;
     }
     g.output("y", x);

@@ -18,8 +18,10 @@ std::string said(const Call& call) {
 
 class Builder : public testing::Test {
  protected:
-  TensorView w(Index k, Index r, Index c) { return view({k, r, r, c}); }
-  TensorView view(const std::vector<Index>& shape) { return {ones_.data(), DType::f32, shape}; }
+  ConstTensorView w(Index k, Index r, Index c) { return view({k, r, r, c}); }
+  ConstTensorView view(const std::vector<Index>& shape) {
+    return {ones_.data(), DType::f32, shape};
+  }
   std::vector<float> ones_ = std::vector<float>(4096, 1.0F);
   GraphBuilder g_;
 };

@@ -32,8 +32,8 @@ class AtOnce : public testing::TestWithParam<bool> {
   std::vector<float> logits(Index n) const {
     std::vector<float> logits(static_cast<std::size_t>(n) * 10, -7.0F);
     network_
-        .run(TensorView::of(pixels_.data(), {n, 28, 28}), TensorView::of(logits.data(), {n, 10}),
-             {})
+        .run(ConstTensorView::of(pixels_.data(), {n, 28, 28}),
+             TensorView::of(logits.data(), {n, 10}), {})
         .or_throw();
     return logits;
   }
@@ -63,7 +63,7 @@ TEST_P(AtOnce, ProfilesAndTracesRunBesideRuns) {
   std::thread other([&] {
     while (!end) logits(21);
   });
-  const TensorView images = TensorView::of(pixels_.data(), {4, 28, 28});
+  const ConstTensorView images = ConstTensorView::of(pixels_.data(), {4, 28, 28});
   for (int round = 0; round < 5; ++round) {
     std::vector<double> seconds;
     EXPECT_TRUE(network_.profile(images, seconds).ok());

@@ -91,8 +91,7 @@ SpikeTables::SpikeTables(const SpikePlan& plan, std::span<const Parameters> all)
       Reasons why;
       SpikeFirst::refuse_weights(stage, given.w, given.bias, given.values, why);
       if (!why.empty())
-        throw Unsupported(
-            fmt::format("spike_chain: {}: {}", to_text(stage), fmt::join(why, "; ")));
+        throw Unsupported(fmt::format("spike_chain: {}: {}", to_text(stage), fmt::join(why, "; ")));
       layer.first =
           std::make_unique<SpikeFirst>(stage, given.w, given.bias, given.values, plan.layout(1));
     } else if (plan.linear(i)) {
