@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/failure.hpp"
 #include "core/printable.hpp"
 #include "math/half.hpp"
 #include "plan/operands.hpp"
@@ -36,9 +37,9 @@ bool is_number(DType type) {
 
 std::vector<float> numbers_of(const ConstTensorView& view, const std::string& name) {
   if (!view || !is_number(view.dtype))
-    throw Error(fmt::format("{}: found {}, expected f32, f16 or bf16", name, describe(view)));
+    throw InvalidOperand(fmt::format("{}: found {}, expected f32, f16 or bf16", name, describe(view)));
   if (!(view.device == Device{}))
-    throw Error(fmt::format("{}: it is on {}, expected the host. Copy it there first.", name,
+    throw InvalidOperand(fmt::format("{}: it is on {}, expected the host. Copy it there first.", name,
                             to_text(view.device)));
   check_aligned(name, view).or_throw();
   check_reach(name, view);
@@ -58,7 +59,7 @@ std::vector<float> ParameterViews::read(const std::string& parameter,
                     expected = fmt::format("f32[{}] ({})", fmt::join(shape, ","), meaning);
   const auto found = views_.find(parameter);
   if (found == views_.end())
-    throw Error(
+    throw InvalidOperand(
         fmt::format("{}: not given, expected {}. Add a view of that name.", name, expected));
   const ConstTensorView& view = found->second;
   const ConstTensorView dense(nullptr, DType::f32, shape);
@@ -66,7 +67,7 @@ std::vector<float> ParameterViews::read(const std::string& parameter,
                     std::equal(shape.begin(), shape.end(), view.shape.begin()),
              flat = view.rank == 1 && view.shape[0] == dense.elements();
   if (!view || !is_number(view.dtype) || !(fits || flat))
-    throw Error(
+    throw InvalidOperand(
         fmt::format("{}: found {}, expected {}, or f16 or bf16, or flattened in that order.", name,
                     describe(view), expected));
   return numbers_of(view, name);
