@@ -37,10 +37,11 @@ bool is_number(DType type) {
 
 std::vector<float> numbers_of(const ConstTensorView& view, const std::string& name) {
   if (!view || !is_number(view.dtype))
-    throw InvalidOperand(fmt::format("{}: found {}, expected f32, f16 or bf16", name, describe(view)));
+    throw InvalidOperand(
+        fmt::format("{}: found {}, expected f32, f16 or bf16", name, describe(view)));
   if (!(view.device == Device{}))
-    throw InvalidOperand(fmt::format("{}: it is on {}, expected the host. Copy it there first.", name,
-                            to_text(view.device)));
+    throw InvalidOperand(fmt::format("{}: it is on {}, expected the host. Copy it there first.",
+                                     name, to_text(view.device)));
   check_aligned(name, view).or_throw();
   check_reach(name, view);
   std::vector<float> values = values_of(view);

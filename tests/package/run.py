@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Installs Convoy into a temporary prefix, builds a project that finds it with find_package(convoy) out of the C++
 programs of the documents, and runs them: that of README.md, those of docs/start/cpp.md and docs/start/gpu.md. Then
-the CPU's program alone, with pkg-config's words (skipped without pkg-config). A project that has the sources in its build
-must install nothing of Convoy.
+the CPU's program alone, with pkg-config's words (skipped without pkg-config). A project that has the sources in its
+build must install nothing of Convoy.
 
     run.py --source DIR --build DIR [--shared]
 
