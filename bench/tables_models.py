@@ -48,30 +48,15 @@ def whole_models(machines):
             for line in item(sentence(machine, result, row))]
 
 
-OLD = ("¹ The record names no commit. It is of an older version of Convoy, whose calls did not compare the weights. Its "
-       "time is in the columns of `frozen=True`, because these calls do not compare the weights either. The default was "
-       "not measured there; it takes longer.")
-
-
-def as_frozen(result, row):
-    """A row of an older version, whose calls did the work that those with frozen=True do now."""
-    if result.get("commit") or row.get("frozen_ms"):
-        return row
-    return {**row, "frozen_ms": row["fused_ms"], "frozen_speedup": row["speedup"], "old": True}
-
-
 def table(machines):
     """Every model that was fused; the times with frozen=True if a row has them."""
-    found = [(machine, result, as_frozen(result, row)) for machine, result, row in records(machines)]
+    found = records(machines)
     if not found:
         return []
     frozen = any(row.get("frozen_ms") for _, _, row in found)
 
     def cell(row, key, text="{:.2f}"):
-        if row.get("old") and key in ("fused_ms", "speedup"):
-            return "| not measured "
-        mark = " ¹" if row.get("old") and key.startswith("frozen") else ""
-        return f"| {text.format(row[key])}{mark} " if row.get(key) else "| "
+        return f"| {text.format(row[key])} " if row.get(key) else "| "
 
     rows = [f"| {title(row)} | {where(machine, result)} | {row['batch']} × {row['size']}² "
             + cell(row, "fused_ms") + (cell(row, "frozen_ms") if frozen else "")
@@ -83,7 +68,7 @@ def table(machines):
             + "| `torch.compile`, ms | PyTorch as it is, ms | speedup over the faster "
             + "| with `frozen=True` " * frozen + "| PyTorch | measured |",
             "|---|---|---|---:|" + "---:|" * frozen + "---:|---:|---:|" + "---:|" * frozen + "---|---|"]
-    return [*head, *rows, *(["", *prose(OLD)] if any(row.get("old") for _, _, row in found) else [])]
+    return [*head, *rows]
 
 
 def spiking(machines):

@@ -25,7 +25,8 @@ def stored():
 
 def wrong():
     """A sentence on records without a commit."""
-    if without := [f"bench/results/{folder}/{name}.json" for folder, name, result in stored() if not has_commit(result)]:
+    without = [f"bench/results/{folder}/{name}.json" for folder, name, result in stored() if not has_commit(result)]
+    if without:
         yield f"no commit in {', '.join(without)}: measure with a script that writes it."
 
 

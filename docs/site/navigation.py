@@ -20,8 +20,8 @@ CONTENTS = {
     "Learn": ["learn/implicit-gemm", "learn/kernel-from-inside", "learn/fragments", "learn/banks", "learn/pipelines",
               "learn/hopper", "learn/ladder", "learn/time", "learn/explain", "learn/words", "learn/references"],
     "Reference": ["reference/cpp/", "reference/python", "reference/options", "/CHANGELOG"],
-    "Contribute": ["/CONTRIBUTING", "contribute/architecture", "contribute/life-of-a-call", "contribute/graph", "contribute/kernels/",
-                   "contribute/adding-a-cpu-kernel", "contribute/adding-a-gpu-kernel",
+    "Contribute": ["/CONTRIBUTING", "contribute/architecture", "contribute/life-of-a-call", "contribute/graph",
+                   "contribute/kernels/", "contribute/adding-a-cpu-kernel", "contribute/adding-a-gpu-kernel",
                    "contribute/adding-an-activation", "contribute/checks", "contribute/debugging", "contribute/fuzzing",
                    "contribute/style", "lab/"],
 }  # fmt: skip

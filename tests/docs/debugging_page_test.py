@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What docs/contribute/debugging.md shows is so: the lines that it breaks and stops at, its program's output, and gdb's.
+"""docs/contribute/debugging.md is right: the lines that it breaks and stops at, its program's output, and gdb's.
 
     debugging_page_test.py SOURCE CXX      exit code 1 and a line for each difference
 

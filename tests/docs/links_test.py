@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every relative link of our documents leads to a file, and to a heading of it; every file of ours that they name exists.
+"""Every relative link of our documents leads to a file, and to a heading of it; every file that they name exists.
 
     links_test.py SOURCE      exit code 1 and a line for each that does not
 

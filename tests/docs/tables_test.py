@@ -72,19 +72,6 @@ class Tables(unittest.TestCase):
         self.assertEqual(tables_text.processes([{"processes": 5}]), "5 processes")
         self.assertEqual(tables_text.processes([{"processes": 5}, {}]), "1 to 5 processes")
 
-    def test_an_old_model_is_not_a_figure_of_the_default(self):
-        row = {"model": "vgg16", "batch": 8, "size": 224, "fused_ms": 4.0, "compiled_ms": 8.0, "speedup": 2.0}
-        record = {"dtype": "float32", "threads": 2, "torch": "2.11.0", "rows": [row]}
-
-        def table_of(result):
-            return "\n".join(tables_models.table([Folder("cpu", "a CPU", "CPU", {"fuse-vgg16-2t": result})]))
-
-        old, new = table_of(record), table_of({**record, "commit": "ac152921d913"})
-        self.assertIn("| not measured | 4.00 ¹ | 8.00 | | not measured | 2.00 ¹ |", old)
-        self.assertIn("\n¹ ", old)
-        self.assertIn("| 4.00 | 8.00 | | **2.00** |", new)
-        self.assertNotIn("¹", new)
-
     def test_sentences_keep_to_the_width_of_a_line(self):
         for name in ("spiking sentence", "whole models", "gpu bounds", "shares of peak", "strict mode"):
             for line in tables.BLOCKS[name](folders()):
