@@ -13,7 +13,6 @@ sys.path.insert(0, str(ROOT / "bench"))
 
 import tables  # noqa: E402
 import tables_folders  # noqa: E402
-import tables_models  # noqa: E402
 import tables_records  # noqa: E402
 import tables_text  # noqa: E402
 import tables_versions  # noqa: E402
