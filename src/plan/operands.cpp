@@ -14,12 +14,27 @@ Status invalid(const std::string& message) {
   return {StatusCode::invalid_operand, message};
 }
 
-// One operand as it goes through the checks. Inputs and outputs are checked alike.
+// One operand as it goes through the checks. Inputs and outputs are checked alike; nothing is
+// copied of either, as small runs take less than a microsecond.
 struct Operand {
+  template <class View>
+  Operand(std::string_view name_, const View& given)
+      : name(name_), tensor(given), data(given.data) {}
+
   std::string_view name;
-  ConstTensorView view;
+  const TensorDescriptor& tensor;
+  const void* data;
   Index run = 0;     // bytes that are touched of each pixel; 0 for a dense tensor
   Index period = 0;  // bytes from one pixel to the next
+
+  /// A tensor without elements may have no memory.
+  bool is_given() const { return data || (tensor.rank > 0 && tensor.elements() == 0); }
+  std::string description() const {
+    ConstTensorView view;
+    static_cast<TensorDescriptor&>(view) = tensor;
+    view.data = data;
+    return describe(view);
+  }
 };
 
 // The shape that an operand must have; -1 stands for the n of this run.
@@ -58,19 +73,27 @@ std::string to_text(const Expected& expected, Index most_images) {
   return text + "]";
 }
 
+Status check_address(std::string_view what, const void* data, DType dtype) {
+  if (reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) == 0) return {};
+  return invalid(
+      fmt::format("{}: its address is {}, expected a multiple of {}, the size of {}. Align it.",
+                  what, data, size_of(dtype), to_text(dtype)));
+}
+
 // n: the images of the operands before this one; -1: there is none.
-Status check_shape(std::string_view what, const ConstTensorView& view, const Expected& expected,
-                   Device device, Index most_images, Index& n) {
-  bool good = view.dtype == expected.dtype && view.rank == expected.rank;
+Status check_shape(const Operand& operand, const Expected& expected, Device device,
+                   Index most_images, Index& n) {
+  const TensorDescriptor& tensor = operand.tensor;
+  bool good = tensor.dtype == expected.dtype && tensor.rank == expected.rank;
   for (std::size_t axis = 0; good && axis < static_cast<std::size_t>(expected.rank); ++axis) {
-    const Index size = view.shape[axis];
+    const Index size = tensor.shape[axis];
     if (expected.shape[axis] >= 0) {
       good = size == expected.shape[axis];
     } else {
       good = size >= 0 && size <= most_images;
       if (good && n >= 0 && size != n)
         return invalid(fmt::format("{}: {} images, but x has {}. Give every operand the same n.",
-                                   what, size, n));
+                                   operand.name, size, n));
       if (good) n = size;
     }
   }
@@ -78,18 +101,18 @@ Status check_shape(std::string_view what, const ConstTensorView& view, const Exp
     return invalid(
         fmt::format("{}: found {}, expected {}. Check the stage's sizes, or make a new plan "
                     "for these.",
-                    what, describe(view), to_text(expected, most_images)));
-  if (!(view.device == device))
+                    operand.name, operand.description(), to_text(expected, most_images)));
+  if (!(tensor.device == device))
     return invalid(
         fmt::format("{}: it is on {}, expected {}, the device of the plan. Copy it there first.",
-                    what, to_text(view.device), to_text(device)));
-  return check_aligned(what, view);
+                    operand.name, to_text(tensor.device), to_text(device)));
+  return check_address(operand.name, operand.data, tensor.dtype);
 }
 
-Status check_dense(std::string_view what, const ConstTensorView& view) {
-  if (view.contiguous()) return {};
+Status check_dense(const Operand& operand) {
+  if (operand.tensor.contiguous()) return {};
   return invalid(fmt::format("{}: {}, expected a contiguous tensor. Only x and y may be slices.",
-                             what, describe(view)));
+                             operand.name, operand.description()));
 }
 
 // Two channel slices of one concatenation lie over each other without touching: that is how a block
@@ -102,22 +125,19 @@ bool interleaved(const Operand& a, const Operand& b, Index distance) {
 }
 
 bool overlap(const Operand& a, const Operand& b) {
-  const auto begin_a = reinterpret_cast<std::uintptr_t>(a.view.data);
-  const auto begin_b = reinterpret_cast<std::uintptr_t>(b.view.data);
-  const auto bytes_a = static_cast<std::uintptr_t>(extent_bytes(a.view).value());
-  const auto bytes_b = static_cast<std::uintptr_t>(extent_bytes(b.view).value());
-  if (bytes_a == 0 || bytes_b == 0) return false;
-  if (begin_a + bytes_a <= begin_b || begin_b + bytes_b <= begin_a) return false;
+  const auto begin_a = reinterpret_cast<std::uintptr_t>(a.data);
+  const auto begin_b = reinterpret_cast<std::uintptr_t>(b.data);
+  const auto bytes_a = static_cast<std::uintptr_t>(extent_bytes(a.tensor).value());
+  if (bytes_a == 0 || begin_a + bytes_a <= begin_b) return false;
+  const auto bytes_b = static_cast<std::uintptr_t>(extent_bytes(b.tensor).value());
+  if (bytes_b == 0 || begin_b + bytes_b <= begin_a) return false;
   return !interleaved(a, b, static_cast<Index>(begin_b - begin_a));
 }
 
 }  // namespace
 
 Status check_aligned(std::string_view what, const ConstTensorView& view) {
-  if (reinterpret_cast<std::uintptr_t>(view.data) % size_of(view.dtype) == 0) return {};
-  return invalid(
-      fmt::format("{}: its address is {}, expected a multiple of {}, the size of {}. Align it.",
-                  what, view.data, size_of(view.dtype), to_text(view.dtype)));
+  return check_address(what, view.data, view.dtype);
 }
 
 void check_reach(std::string_view what, const ConstTensorView& view) {
@@ -141,8 +161,12 @@ Size extent_bytes(const TensorDescriptor& view) {
   return (last + 1) * static_cast<Index>(size_of(view.dtype));
 }
 
-Status strides_of(std::string_view operand, const ConstTensorView& view, Layout layout, bool steps,
-                  Strides& strides) {
+namespace {
+
+// How to walk x or y: NHWC with any pixel stride, NCHW with any image stride. steps: the outermost
+// axis is T. Filled strides, or why not.
+Status strides_of(const Operand& operand, Layout layout, bool steps, Strides& strides) {
+  const TensorDescriptor& view = operand.tensor;
   const std::size_t first = steps ? 1 : 0;  // the axis of n
   const bool nhwc = layout == Layout::nhwc;
   const auto axis = [&](std::size_t i) { return view.shape[first + i]; };
@@ -178,7 +202,7 @@ Status strides_of(std::string_view operand, const ConstTensorView& view, Layout 
          (w == 1 || pixel_stride == strides.w) && (c == 1 || channel_stride == strides.c);
   if (good) return {};
   return invalid(fmt::format(
-      "{}: {}. Expected {}; copy it into such a tensor first.", operand, describe(view),
+      "{}: {}. Expected {}; copy it into such a tensor first.", operand.name, operand.description(),
       nhwc ? fmt::format(
                  "NHWC with channels side by side, pixels at any equal distance of at least {} "
                  "elements, and rows and images without gaps",
@@ -187,14 +211,7 @@ Status strides_of(std::string_view operand, const ConstTensorView& view, Layout 
                          least)));
 }
 
-namespace {
-
 enum class Given : std::uint8_t { never, optional, always };
-
-/// Whether the caller gave this operand. A tensor without elements may have no memory.
-bool is_given(const ConstTensorView& view) {
-  return view || (view.rank > 0 && view.elements() == 0);
-}
 
 /// What a stage says of one operand.
 struct Rule {
@@ -237,12 +254,11 @@ std::array<Rule, 10> rules_of(const Stage& stage, const Shapes& shapes, Device d
 /// Of x and y, whose pixels may lie apart: their strides, and which bytes the operand takes.
 Status bind_image(const Stage& stage, const Shapes& shapes, bool is_x, Operand& operand,
                   RunArgs& args) {
-  const ConstTensorView& view = operand.view;
   const bool steps = stage.act.is_neuron() && (!is_x || !stage.hold);
   Strides& strides = is_x ? args.x_stride : args.y_stride;
-  Status status = strides_of(operand.name, view, stage.layout, steps, strides);
+  Status status = strides_of(operand, stage.layout, steps, strides);
   if (!status.ok()) return status;
-  const Index bytes = static_cast<Index>(size_of(view.dtype));
+  const Index bytes = static_cast<Index>(size_of(operand.tensor.dtype));
   const bool nhwc = stage.layout == Layout::nhwc;
   const Index channels = is_x ? stage.c : stage.k;
   const Index pixels = is_x ? stage.h * stage.w : shapes.out_h * shapes.out_w;
@@ -253,8 +269,8 @@ Status bind_image(const Stage& stage, const Shapes& shapes, bool is_x, Operand& 
 
 Status check_overlaps(const std::array<Rule, 10>& rules) {
   for (std::size_t i = first_written; i < rules.size(); ++i) {
-    for (std::size_t j = 0; j < i && rules[i].operand.view; ++j) {
-      if (!rules[j].operand.view || !overlap(rules[i].operand, rules[j].operand)) continue;
+    for (std::size_t j = 0; j < i && rules[i].operand.data; ++j) {
+      if (!rules[j].operand.data || !overlap(rules[i].operand, rules[j].operand)) continue;
       return invalid(fmt::format("{} and {} overlap in memory. Give {} its own memory.",
                                  rules[i].operand.name, rules[j].operand.name,
                                  rules[i].operand.name));
@@ -272,8 +288,7 @@ Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
   for (std::size_t i = 0; i < rules.size(); ++i) {
     Rule& rule = rules[i];
     Operand& operand = rule.operand;
-    const ConstTensorView& view = operand.view;
-    if (!is_given(view)) {
+    if (!operand.is_given()) {
       if (rule.given == Given::always)
         return invalid(fmt::format("{}: not given, expected {}{}{}. Pass it with the operands.",
                                    operand.name, to_text(rule.expected, stage.n),
@@ -284,12 +299,11 @@ Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
       return invalid(fmt::format(
           "{}: given, but the stage has no {}. Leave the operand out, or add it to the stage {}.",
           operand.name, rule.rider, to_text(stage)));
-    Status status = check_shape(operand.name, view, rule.expected, device, stage.n, n);
+    Status status = check_shape(operand, rule.expected, device, stage.n, n);
     if (!status.ok()) return status;
-    if (view.elements() == 0) continue;  // its strides lead nowhere
+    if (n == 0) continue;  // nothing is read or written
     const bool is_x = i == 0, is_y = i == first_written;
-    status = is_x || is_y ? bind_image(stage, shapes, is_x, operand, args)
-                          : check_dense(operand.name, view);
+    status = is_x || is_y ? bind_image(stage, shapes, is_x, operand, args) : check_dense(operand);
     if (!status.ok()) return status;
   }
   if (Status status = check_overlaps(rules); !status.ok()) return status;
@@ -311,24 +325,23 @@ Status bind_operands(const Stage& stage, const Shapes& shapes, Device device,
 Status check_workspace(const Operands& operands, std::size_t bytes) {
   if (!operands.workspace || bytes == 0) return {};
   const auto begin = reinterpret_cast<std::uintptr_t>(operands.workspace);
-  const std::array<std::pair<std::string_view, ConstTensorView>, 10> views{
-      {{"x", operands.x},
-       {"bias", operands.bias},
-       {"norm_scale", operands.norm_scale},
-       {"norm_shift", operands.norm_shift},
-       {"y", operands.y},
-       {"pre", operands.pre},
-       {"act", operands.act},
-       {"idx", operands.idx},
-       {"membrane_in", operands.membrane_in},
-       {"membrane_out", operands.membrane_out}}};
-  for (const auto& [what, view] : views) {
-    if (!view) continue;
-    const auto first = reinterpret_cast<std::uintptr_t>(view.data);
-    const auto extent = static_cast<std::uintptr_t>(extent_bytes(view).value());
+  const std::array<Operand, 10> all{{{"x", operands.x},
+                                     {"bias", operands.bias},
+                                     {"norm_scale", operands.norm_scale},
+                                     {"norm_shift", operands.norm_shift},
+                                     {"y", operands.y},
+                                     {"pre", operands.pre},
+                                     {"act", operands.act},
+                                     {"idx", operands.idx},
+                                     {"membrane_in", operands.membrane_in},
+                                     {"membrane_out", operands.membrane_out}}};
+  for (const Operand& operand : all) {
+    if (!operand.data) continue;
+    const auto first = reinterpret_cast<std::uintptr_t>(operand.data);
+    const auto extent = static_cast<std::uintptr_t>(extent_bytes(operand.tensor).value());
     if (extent > 0 && begin < first + extent && first < begin + bytes)
       return invalid(fmt::format(
-          "workspace and {} overlap in memory. Give the workspace its own memory.", what));
+          "workspace and {} overlap in memory. Give the workspace its own memory.", operand.name));
   }
   return {};
 }

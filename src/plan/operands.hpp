@@ -26,9 +26,4 @@ Size extent_bytes(const TensorDescriptor& view);
 /// Throws Error where the strides of a view lead, in either direction, beyond what memory can be.
 void check_reach(std::string_view what, const ConstTensorView& view);
 
-/// How to walk a tensor of `view`'s shape: NHWC with any pixel stride, NCHW with any image stride.
-/// steps: the outermost axis is T. An empty status and filled strides, or why not.
-Status strides_of(std::string_view operand, const ConstTensorView& view, Layout layout, bool steps,
-                  Strides& strides);
-
 }  // namespace convoy
