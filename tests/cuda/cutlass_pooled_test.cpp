@@ -17,7 +17,8 @@ namespace convoy {
 namespace {
 
 using cuda::sm80::cutlass_pooled_missing;
-using cuda::sm80::cutlass_pooled_refusals;
+using cuda::sm80::refuse_cutlass_pooled;
+using cuda::sm80::served_by_cutlass_pooled;
 
 TEST(CutlassPooled, RowsGoToTheWindowThatTheyLieIn) {
   struct Plane {

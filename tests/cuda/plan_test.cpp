@@ -35,7 +35,7 @@ struct Line {
 };
 // Each with the kernel that the planner must choose, and with what it is there for; integers make
 // every order of summation give the same bits.
-constexpr Line lines[] = {
+constexpr Line lines_of_plans[] = {
     {"f16:n3h9w13c16k24r3pad1+bias+relu+max2", "halo"},
     {"bf16:n3h9w13c16k24r3pad1+bias+relu+max2", "halo"},
     {"f16:n2h12c72k136r1+leaky(0.5)", "halo"},
@@ -89,7 +89,7 @@ constexpr Line lines[] = {
 };
 
 TEST_F(GpuPlan, GivesTheBitsOfTheCpuOnIntegers) {
-  for (const Line& line : lines) {
+  for (const Line& line : lines_of_plans) {
     SCOPED_TRACE(line.stage);
     GpuCase host(parse_stage(line.stage), Values::integers, {}),
         device(parse_stage(line.stage), Values::integers, gpu0);
