@@ -323,7 +323,7 @@ TEST(Absurd, KernelsTakeTheirLists) {
 // A window that holds -inf and a number: leaky(0) makes NaN of the one, and NaN wins.
 TEST(Refusals, NothingPoolsBeforeAnActivationThatMakesNaN) {
   const auto refused = [](const char* kernel, const char* stage) {
-    expect_refused(kernel, stage, "decreases or makes NaN");
+    expect_refused(kernel, stage, "never decreases and makes no NaN");
   };
   for (const char* slope : {"0", "-0.5"}) {
     const std::string act = std::string("+leaky(") + slope + ")+max2";
