@@ -39,10 +39,12 @@ TEST(Pair, RefusesTimeStepsAndTheirMean) {
   OwnedChain chain = pairs().front();
   EXPECT_EQ(pair().refusals(chain, machine), std::vector<std::string>{});
   chain.x_steps = 3;
-  EXPECT_EQ(pair().refusals(chain, machine).front(), "the number of time steps in x is 3, expected 1");
+  EXPECT_EQ(pair().refusals(chain, machine).front(),
+            "the number of time steps in x is 3, expected 1");
   chain.x_steps = 1;
   chain.mean = true;
-  EXPECT_EQ(pair().refusals(chain, machine).front(), "a mean over the time steps is asked for, expected none");
+  EXPECT_EQ(pair().refusals(chain, machine).front(),
+            "a mean over the time steps is asked for, expected none");
 }
 
 // Walks as the kernel does: which middle pixel each fragment and column of the first stage writes
