@@ -83,17 +83,27 @@ class Types {
   constexpr Types operator&(Types other) const { return of_bits(bits_ & other.bits_); }
   /// The types of x that may become this y, and the types that this x may become.
   constexpr Set<DType> x_of(DType y) const {
-    return those([&](DType one) { return has(one, y); });
+    Set<DType> found = nothing;
+    for (unsigned i = 0; i < most; ++i)
+      if (has(static_cast<DType>(i), y)) found = found | static_cast<DType>(i);
+    return found;
   }
   constexpr Set<DType> y_of(DType x) const {
-    return those([&](DType one) { return has(x, one); });
+    Set<DType> found = nothing;
+    for (unsigned i = 0; i < most; ++i)
+      if (has(x, static_cast<DType>(i))) found = found | static_cast<DType>(i);
+    return found;
   }
   /// Every type of x, and of y.
   constexpr Set<DType> x() const {
-    return those([&](DType one) { return !y_of(one).empty(); });
+    Set<DType> found = nothing;
+    for (unsigned i = 0; i < most; ++i) found = found | x_of(static_cast<DType>(i));
+    return found;
   }
   constexpr Set<DType> y() const {
-    return those([&](DType one) { return !x_of(one).empty(); });
+    Set<DType> found = nothing;
+    for (unsigned i = 0; i < most; ++i) found = found | y_of(static_cast<DType>(i));
+    return found;
   }
 
  private:
@@ -105,13 +115,7 @@ class Types {
     types.bits_ = bits;
     return types;
   }
-  template <class Wanted>
-  static constexpr Set<DType> those(Wanted wanted) {
-    Set<DType> found = nothing;
-    for (unsigned i = 0; i < 8; ++i)
-      if (wanted(static_cast<DType>(i))) found = found | static_cast<DType>(i);
-    return found;
-  }
+  static constexpr unsigned most = 8;  // types, each with a byte of the bits
   std::uint64_t bits_ = 0;
 };
 

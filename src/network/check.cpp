@@ -43,11 +43,11 @@ std::string check_memory(std::initializer_list<Given> all, Device device) {
 
 std::string Network::Impl::check(const Operands& operands) const {
   const auto& [images, logits, labels] = operands;
-  if (inputs.size() != 1 || outputs.size() != 1 || output().timed)
+  if (input_ports.size() != 1 || output_ports.size() != 1 || output().timed)
     return fmt::format(
         "images, logits and labels are of networks with one input and one output "
         "without time steps; this one has {} and {}. Run it with named tensors.",
-        inputs.size(), outputs.size());
+        input_ports.size(), output_ports.size());
   const graph::Value& in = input();
   const Index h = in.h(), w = in.w(), c = in.channels();
   const bool values = in.type == DType::u8 && images.dtype == DType::f32;

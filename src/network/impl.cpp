@@ -73,8 +73,8 @@ Network::Impl::Impl(std::optional<NetworkText> text_, graph::Graph graph,
                     const NetworkOptions& options)
     : text(std::move(text_)),
       program(network::make_program(graph, options)),
-      inputs(ports_of(program, program.graph.inputs)),
-      outputs(ports_of(program, program.graph.outputs)),
+      input_ports(ports_of(program, program.graph.inputs)),
+      output_ports(ports_of(program, program.graph.outputs)),
       pixels_of_values(inverse_of(program)),
       contexts(program) {
   if (program.reads_pixels) plain = without_normalise(std::move(graph));

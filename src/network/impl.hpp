@@ -27,7 +27,7 @@ struct Network::Impl {
 
   std::optional<NetworkText> text;  // none: it was built as a graph
   network::Program program;
-  std::vector<Port> inputs, outputs;
+  std::vector<Port> input_ports, output_ports;
   std::optional<network::PixelsOfValues> pixels_of_values;  // of programs that read pixels
   /// The graph of such a program before any pass, for `of_values`.
   std::optional<graph::Graph> plain;

@@ -31,10 +31,10 @@ const Network::Impl& Network::impl() const {
 }
 
 const std::vector<Port>& Network::inputs() const {
-  return impl().inputs;
+  return impl().input_ports;
 }
 const std::vector<Port>& Network::outputs() const {
-  return impl().outputs;
+  return impl().output_ports;
 }
 const NetworkText& Network::text() const {
   if (!impl().text)

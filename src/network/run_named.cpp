@@ -97,13 +97,13 @@ class Network::Impl::NamedRun {
 
   /// What is wrong with the tensors; empty: nothing.
   std::string take(std::span<const NamedInput> inputs, std::span<const NamedOutput> outputs) {
-    std::string wrong = sorted_by_port(network_.inputs, inputs, "input", true, x_);
-    if (wrong.empty()) wrong = sorted_by_port(network_.outputs, outputs, "output", false, y_);
+    std::string wrong = sorted_by_port(network_.input_ports, inputs, "input", true, x_);
+    if (wrong.empty()) wrong = sorted_by_port(network_.output_ports, outputs, "output", false, y_);
     if (!wrong.empty()) return wrong;
-    const auto axis = static_cast<int>(images_axis(network_.inputs.front()));
+    const auto axis = static_cast<int>(images_axis(network_.input_ports.front()));
     n_ = x_.front().rank > axis ? x_.front().shape[static_cast<std::size_t>(axis)] : 0;
-    wrong = wrong_tensors(network_.inputs, x_, true);
-    if (wrong.empty()) wrong = wrong_tensors(network_.outputs, y_, false);
+    wrong = wrong_tensors(network_.input_ports, x_, true);
+    if (wrong.empty()) wrong = wrong_tensors(network_.output_ports, y_, false);
     return wrong.empty() ? overlapping() : wrong;
   }
   Index images() const { return n_; }
@@ -132,9 +132,11 @@ class Network::Impl::NamedRun {
   std::string overlapping() const {
     for (std::size_t i = 0; i < y_.size(); ++i) {
       for (std::size_t j = 0; j < x_.size(); ++j)
-        if (overlap(y_[i], x_[j])) return overlap_text(network_.outputs[i], network_.inputs[j]);
+        if (overlap(y_[i], x_[j]))
+          return overlap_text(network_.output_ports[i], network_.input_ports[j]);
       for (std::size_t j = 0; j < i; ++j)
-        if (overlap(y_[i], y_[j])) return overlap_text(network_.outputs[i], network_.outputs[j]);
+        if (overlap(y_[i], y_[j]))
+          return overlap_text(network_.output_ports[i], network_.output_ports[j]);
     }
     return {};
   }
@@ -160,16 +162,16 @@ class Network::Impl::NamedRun {
       return there.view().data;
     };
     for (std::size_t i = 0; i < x_.size(); ++i) {
-      inputs.push_back(place(network_.inputs[i], x_[i], own[i]));
+      inputs.push_back(place(network_.input_ports[i], x_[i], own[i]));
       if (own[i].view()) copy_tensor(part(x_[i], first, n), own[i], stream_);
     }
     for (std::size_t i = 0; i < y_.size(); ++i)
-      outputs.push_back(place(network_.outputs[i], y_[i], own[x_.size() + i]));
+      outputs.push_back(place(network_.output_ports[i], y_[i], own[x_.size() + i]));
     network::Pass pass{.n = n, .inputs = inputs, .outputs = outputs, .stream = stream_};
     Status status = context.run(pass);
     for (std::size_t i = 0; i < y_.size() && status.ok(); ++i)
       if (own[x_.size() + i].view())
-        copy_out(network_.outputs[i], own[x_.size() + i], y_[i], first, n);
+        copy_out(network_.output_ports[i], own[x_.size() + i], y_[i], first, n);
     // Memory of this run is freed behind the work that uses it.
     if (network_.on_gpu() && std::any_of(own.begin(), own.end(), [](const Tensor& t) {
           return static_cast<bool>(t.view());
