@@ -46,7 +46,7 @@ class Set {
   template <class Visit>
   constexpr void each(Visit visit) const {
     for (unsigned i = 0; i < 32; ++i)
-      if ((bits_ >> i & 1) != 0) visit(static_cast<E>(i));
+      if ((bits_ >> i & 1) != 0) visit(static_cast<E>(i));  // NOLINT: a bit is an enumerator
   }
 
  private:

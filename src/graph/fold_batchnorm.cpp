@@ -53,7 +53,8 @@ Graph fold_batchnorm(Graph graph) {
     const Node norm = graph.nodes[i];
     const Value& x = graph.input(norm, 0);
     const Index channels = x.channels();
-    Numbers w(static_cast<std::size_t>(channels), 1.0F), bias(w.size(), 0.0F);
+    const auto filters = static_cast<std::size_t>(channels);
+    Numbers w(filters, 1.0F), bias(filters, 0.0F);
     std::vector<Index> axes{channels, 1, 1, 1};
     if (into != no_id) {
       const Node& conv = graph.nodes[into];

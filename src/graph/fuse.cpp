@@ -10,7 +10,9 @@ namespace {
 class Growing {
  public:
   Growing(const Graph& graph, const Links& links, NodeId first)
-      : graph_(graph), links_(links), stage_(*stage_of(graph, graph.nodes[first])) {
+      : graph_(graph),
+        links_(links),
+        stage_(stage_of(graph, graph.nodes[first]).value_or(Stage{})) {
     take(first);
   }
 
@@ -37,7 +39,7 @@ class Growing {
   bool add(Stage& stage, const Node& node) const {
     if (const auto* activate = node.as<Activate>(); activate && !stage.pool) {
       if (!(stage.act == no_act)) return false;
-      const Stage alone = *stage_of(graph_, node);
+      const Stage alone = stage_of(graph_, node).value_or(Stage{});
       stage.act = alone.act;
       stage.soft = alone.soft;
       stage.t = alone.t;

@@ -44,7 +44,7 @@ void expect_image(const Node& node, const Value& x) {
 /// What a stage gives; throws for a stage that is not legal.
 Value of_stage(const Graph& graph, const Node& node) {
   const Value& x = graph.input(node, 0);
-  Stage stage = stage_of(graph, node)->normalised();
+  const Stage stage = stage_of(graph, node).value_or(Stage{}).normalised();
   if (const std::vector<std::string> wrong = problems(stage); !wrong.empty())
     throw Error(fmt::format("{} on an input of {}x{}x{}: {}", word_of(node.op), x.h(), x.w(),
                             x.channels(), fmt::join(wrong, "; ")));

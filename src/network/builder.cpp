@@ -44,7 +44,7 @@ struct GraphBuilder::Impl {
         if (value.name == name) return true;
       return false;
     };
-    while (taken()) name += "'";
+    while (taken()) name += '\'';
     return name;
   }
   graph::ValueId constant(const char* what, const ConstTensorView& view, int rank) {
@@ -143,6 +143,7 @@ GraphBuilder::Value GraphBuilder::max_pool(Value x, const Pool& pool) {
 
 GraphBuilder::Value GraphBuilder::concat(const std::vector<Value>& values) {
   std::vector<graph::ValueId> in;
+  in.reserve(values.size());
   for (const Value x : values) in.push_back(impl().checked(x));
   return impl().add(graph::Concat{}, std::move(in));
 }

@@ -216,6 +216,8 @@ Status Context::convert(const ConvertStep& step, const Pass& pass, const void* x
 
 Status Context::copy(const CopyStep& step, Index n, const Located& from, const Located& to,
                      Stream stream) {
+  if (!from.data || !to.data)
+    return {StatusCode::internal_error, "a copy between values that have no memory"};
   const graph::Value& value = program_.value(step.from);
   const std::size_t element = size_of(value.type);
   const auto bytes = [&](Index channels) { return static_cast<std::size_t>(channels) * element; };

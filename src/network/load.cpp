@@ -104,13 +104,14 @@ class Reader {
         if (value.name == name) return true;
       return false;
     };
-    while (taken()) name += "'";
+    while (taken()) name += '\'';
     return name;
   }
 
   ValueId read_by(const NetworkLayer& layer) {
     if (layer.from.empty()) return last_;
     std::vector<ValueId> all;
+    all.reserve(layer.from.size());
     for (const std::string& name : layer.from) all.push_back(given_.at(name));
     if (all.size() == 1) return all.front();
     return add({.op = graph::Concat{}, .name = names_.next("concat"), .in = all}, layer);

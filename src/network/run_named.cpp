@@ -41,6 +41,7 @@ std::string sorted_by_port(const std::vector<Port>& ports, std::span<const Named
         std::find_if(ports.begin(), ports.end(), [&](const Port& p) { return p.name == one.name; });
     if (port == ports.end()) {
       std::vector<std::string> names;
+      names.reserve(ports.size());
       for (const Port& p : ports) names.push_back(printable(p.name));
       return fmt::format("{} \"{}\": the network has none of that name, expected {}.", kind,
                          printable(one.name), fmt::join(names, ", "));
@@ -153,6 +154,8 @@ class Network::Impl::NamedRun {
   Status run_part(network::Context& context, Index first, Index n) {
     std::vector<const void*> inputs;
     std::vector<void*> outputs;
+    inputs.reserve(x_.size());
+    outputs.reserve(y_.size());
     std::vector<Tensor> own(x_.size() + y_.size());
     const auto place = [&](const Port& port, const ConstTensorView& view, Tensor& there) -> void* {
       if (!view) return nullptr;
