@@ -25,7 +25,7 @@ enum class StatusCode : std::uint8_t {
   invalid_file,      ///< the content of a file is wrong: damaged, cut short or of another kind
   no_weights,        ///< the plan has no weights yet
   no_workspace,      ///< the run was given no workspace, and the plan owns none
-  busy,              ///< another run is under way on an object that takes one run at a time
+  busy,              ///< other calls use the object; it takes no further one now
   moved_from,        ///< the object was moved from
   out_of_memory,     ///< the memory of the host or of the GPU ran out
   device_error,      ///< the GPU or its driver failed

@@ -134,7 +134,7 @@ class SpikeNetwork(nn.Module):
             return self.one_by_one(x)
         image = x[0]
         image = image.reshape(len(image), 1, 1, -1) if image.dim() == 2 else image.movedim(1, -1)
-        with self._lock:  # a network has one run at a time
+        with self._lock:  # the first call makes the network
             y = self.network(x)(image.contiguous())
         left = _LeftBehind(self, x)
         for index, (stage, sizes) in enumerate(zip(self.stages, self.membrane_sizes(x), strict=True)):

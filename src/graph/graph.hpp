@@ -35,7 +35,7 @@ struct Value {
 
   bool is_image() const { return axes.size() == 3; }
   Index channels() const { return axes.back(); }
-  /// Of an image, or of a vector, which is an image of one pixel.
+  /// The height and width of an image. A vector counts as an image of one pixel.
   Index h() const { return is_image() ? axes[0] : 1; }
   Index w() const { return is_image() ? axes[1] : 1; }
   /// Elements of one image in one step, or of a constant.
@@ -117,7 +117,7 @@ struct Node {
   std::vector<ValueId> in = {};  // what it reads
   ValueId out = no_id;           // what it writes
   std::string origin = {};       // where it was written down, "line 4"; empty: in memory
-  /// Of a node that a pass made of several: their names, in their order.
+  /// The names of the nodes that a pass joined into this one, in their order.
   std::vector<std::string> parts = {};
 
   /// The operator as T; null: it is another one.
@@ -130,7 +130,7 @@ struct Node {
 struct Graph {
   std::vector<Value> values;
   std::vector<Node> nodes;       // each behind those whose values it reads
-  std::vector<ValueId> inputs;   // computed by nobody
+  std::vector<ValueId> inputs;   // given to a run
   std::vector<ValueId> outputs;  // what a run gives
   Index steps = 1;               // T, of neurons
 
@@ -145,13 +145,13 @@ struct Graph {
   const std::vector<float>& constant(ValueId id) const { return *values[id].constant; }
   bool is_output(ValueId id) const;
 
-  /// Throws Error that names what is wrong: a value that is read before it is computed, that two
-  /// nodes compute or nobody, a type or shape that is not what the operator gives, two equal names.
-  /// Every pass ends with it.
+  /// Throws Error that names the mistake: a value that is read before it is computed, a value that
+  /// two nodes compute or none, a type or shape other than the operator's result, or two equal
+  /// names. Every pass ends with it.
   void verify() const;
 };
 
-/// Who computes a value, and who reads it. Of a graph as it is: computed anew after a change.
+/// The producer and the readers of each value. A changed graph needs new ones.
 struct Links {
   explicit Links(const Graph& graph);
   std::vector<NodeId> producer;            // no_id: an input or a constant

@@ -8,9 +8,9 @@
 
 namespace convoy::graph {
 
-/// Batch-norms behind a convolution or linear layer that nobody else reads go into its weights; the
-/// others become a convolution of each channel with a scale and a bias. Throws Error if the weights
-/// are no longer finite.
+/// Folds each batch-norm into the weights of the convolution or linear layer before it, if no other
+/// node reads that layer. Any other batch-norm becomes a convolution of each channel by itself.
+/// Throws Error if the weights are no longer finite.
 Graph fold_batchnorm(Graph graph);
 
 /// Columns of linear layers go from PyTorch's order (C,H,W) into memory's (H,W,C), so that
