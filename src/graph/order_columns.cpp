@@ -3,21 +3,10 @@
 #include "convoy/error.hpp"
 #include "core/printable.hpp"
 #include "graph/passes.hpp"
+#include "graph/reorder.hpp"
 
 namespace convoy::graph {
 namespace {
-
-/// Columns from (C, pixel) to (pixel, C), in each of `rows` rows.
-std::vector<float> pixels_first(const std::vector<float>& w, Index rows, Index channels,
-                                Index pixels) {
-  std::vector<float> result(w.size());
-  auto to = result.begin();
-  for (Index row = 0; row < rows; ++row)
-    for (Index pixel = 0; pixel < pixels; ++pixel)
-      for (Index c = 0; c < channels; ++c)
-        *to++ = w[static_cast<std::size_t>((row * channels + c) * pixels + pixel)];
-  return result;
-}
 
 /// Reorders the columns of every linear layer that reads `vector`, itself or behind activations.
 void reorder_readers(Graph& graph, const Links& links, ValueId vector, const Value& image) {

@@ -2,19 +2,13 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include "core/overloaded.hpp"
 #include "core/printable.hpp"
 #include "core/stage_text.hpp"
 #include "graph/graph.hpp"
 
 namespace convoy::graph {
 namespace {
-
-template <class... Cases>
-struct Overloaded : Cases... {
-  using Cases::operator()...;
-};
-template <class... Cases>
-Overloaded(Cases...) -> Overloaded<Cases...>;
 
 std::string text_of(Extent e) {
   return e.h == e.w ? fmt::format("{}", e.h) : fmt::format("{}x{}", e.h, e.w);

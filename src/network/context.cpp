@@ -7,19 +7,13 @@
 
 #include "core/gpu.hpp"
 #include "core/gpu_rows.hpp"
+#include "core/overloaded.hpp"
 #include "network/convert.hpp"
 
 namespace convoy::network {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-template <class... Cases>
-struct Overloaded : Cases... {
-  using Cases::operator()...;
-};
-template <class... Cases>
-Overloaded(Cases...) -> Overloaded<Cases...>;
 
 Tensor memory_for(Size bytes, Index n, Device device) {
   const auto no_memory = [&] {

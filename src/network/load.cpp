@@ -9,24 +9,13 @@
 #include "core/file.hpp"
 #include "core/printable.hpp"
 #include "core/stage_text.hpp"
+#include "graph/reorder.hpp"
 #include "network/flow.hpp"
 
 namespace convoy::network {
 namespace {
 
 using graph::ValueId;
-
-/// Columns from PyTorch's order (C, pixel) to (pixel, C), in each of `rows` rows.
-std::vector<float> channels_last(const std::vector<float>& w, Index rows, Index channels,
-                                 Index pixels) {
-  std::vector<float> result(w.size());
-  auto to = result.begin();
-  for (Index row = 0; row < rows; ++row)
-    for (Index pixel = 0; pixel < pixels; ++pixel)
-      for (Index c = 0; c < channels; ++c)
-        *to++ = w[static_cast<std::size_t>((row * channels + c) * pixels + pixel)];
-  return result;
-}
 
 /// Names of nodes that are called after what they do.
 class Names {
@@ -127,7 +116,7 @@ class Reader {
     std::vector<float> w = parameters_.read(
         name, {s.k, channels, s.r, s.s}, fmt::format("k{} r{} s{} c{}", s.k, s.r, s.s, channels));
     return graph_.add_constant(unused(name), {s.k, s.r, s.s, channels},
-                               channels_last(w, s.k, channels, s.r * s.s));
+                               graph::pixels_first(w, s.k, channels, s.r * s.s));
   }
 
   /// The convolution or linear layer, with its batch-norm.
