@@ -42,6 +42,15 @@ def run(*command, **options):
     subprocess.run([str(word) for word in command], check=True, **options)
 
 
+def run_apart(*command, **options):
+    """Runs the command in a mount namespace and a process namespace of its own.
+
+    No other process sees the command's mounts, and the kernel removes them when the command ends, even if this script
+    is killed. A mount that stayed in a build folder would let `rm -rf build` delete what is mounted there.
+    """
+    run("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", *command, **options)
+
+
 def make(folder):
     """A Debian 12 with a clean clone of this repository in /root/convoy-sources."""
     mirror = []
@@ -53,7 +62,7 @@ def make(folder):
     for path in Path("/etc/apt/sources.list.d").glob("*.sources"):
         found = re.search(r"^URIs:\s*(\S+)(?:.*\n)*?Suites:.*\bbookworm\b", path.read_text(), re.M)
         mirror = mirror or ([found[1]] if found else [])
-    run("debootstrap", "--variant=minbase", "bookworm", folder, *mirror)
+    run_apart("debootstrap", "--variant=minbase", "bookworm", folder, *mirror)
     for name in SETTINGS:
         source, target = Path("/", name), folder / name
         if source.is_dir():
@@ -66,15 +75,14 @@ def make(folder):
     if settings.exists():
         shutil.copytree(settings, folder / "root/.config/pip", dirs_exist_ok=True)
     run("git", "clone", "--quiet", "--no-hardlinks", ROOT, folder / "root/convoy-sources")
-    for mount in ("proc", "dev"):
-        run("mount", "--rbind", "--make-rslave", f"/{mount}", folder / mount)
 
 
 def remove(folder):
-    for mount in ("proc", "dev"):
-        subprocess.run(["umount", "--recursive", "--lazy", str(folder / mount)], stderr=subprocess.DEVNULL, check=False)
-    if not any(os.path.ismount(folder / mount) for mount in ("proc", "dev")):
-        shutil.rmtree(folder, ignore_errors=True)
+    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    inside = [mount for mount in mounts if Path(mount).is_relative_to(folder)]
+    if inside:  # rmtree would delete what is mounted there
+        sys.exit(f"bare_debian: found mounts in {folder}, and removed nothing. Run, as root: umount {' '.join(inside[::-1])}")
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def shell(folder, script):
@@ -82,7 +90,11 @@ def shell(folder, script):
     passed = {name: value for name, value in os.environ.items() if PASSED_ON.match(name)}
     environment = {"HOME": "/root", "TERM": "dumb", "LANG": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive",
                    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", **passed}  # fmt: skip
-    run("chroot", folder, "/bin/bash", "-c", "set -e; cd /root/convoy-sources\n" + script, env=environment)
+    mounts = ("mkdir -p dev/pts dev/shm && mount -t proc proc proc && mount -t tmpfs shm dev/shm && "
+              'mount -t devpts -o newinstance,ptmxmode=0666 devpts dev/pts && exec chroot . "$@"')  # fmt: skip
+    inside = ("/bin/bash", "-c", "set -e; cd /root/convoy-sources\n" + script)
+    run_apart("/bin/sh", "-c", mounts, "sh", *inside, cwd=folder, env=environment)
+
 
 
 def script_of(page, folder):
