@@ -3,6 +3,7 @@
 /// concatenations and slices.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,7 +39,8 @@ class CONVOY_API GraphBuilder {
  public:
   /// A value: an input, or the result of an operator. It belongs to the builder that returned it.
   struct Value {
-    std::size_t id = 0;  ///< its number in the builder
+    std::size_t id = 0;         ///< its number in the builder
+    std::uint64_t builder = 0;  ///< the builder that returned it
   };
   /// How a convolution steps over its input; see the fields of Stage with these names.
   struct ConvolutionOptions {

@@ -112,7 +112,7 @@ namespace {
 /// The slice of a view of either kind.
 template <class View>
 View channels_of(const View& view, Index first, Index count) {
-  const auto last = static_cast<std::size_t>(view.rank - 1);
+  const auto last = static_cast<std::size_t>(view.rank) - 1;  // of ranks below 1: not read
   if (!rank_fits(view) || view.rank < 1 || first < 0 || count < 1 || first > view.shape[last] ||
       count > view.shape[last] - first)
     throw InvalidOperand(fmt::format(

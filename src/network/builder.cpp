@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "core/failure.hpp"
 #include "core/printable.hpp"
@@ -13,9 +14,27 @@
 
 namespace convoy {
 
+namespace {
+
+std::uint64_t next_builder() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+/// A constant operand as the user gives it.
+struct Parameter {
+  const char* what;
+  ConstTensorView view;
+  int rank;
+};
+
+}  // namespace
+
 struct GraphBuilder::Impl {
   graph::Graph graph;
+  std::uint64_t number = next_builder();
 
+  Value value(graph::ValueId id) const { return {id, number}; }
   std::string next(const std::string& word) {
     return fmt::format("{}{}", word, graph.nodes.size() + 1);
   }
@@ -25,13 +44,24 @@ struct GraphBuilder::Impl {
           fmt::format("value {}: this builder has none of that number, expected one that "
                       "it returned",
                       x.id));
+    if (x.builder != number)
+      throw Error(
+          fmt::format("value {}: it belongs to another builder, expected one that this builder "
+                      "returned",
+                      x.id));
     return x.id;
   }
-  Value add(graph::Operator op, std::vector<graph::ValueId> in) {
+  /// Appends the operator and its parameters, or nothing if it throws.
+  Value add(graph::Operator op, const std::vector<Value>& operands,
+            const std::vector<Parameter>& parameters = {}) {
     const std::size_t before = graph.values.size();
     const std::string name = next(std::string(graph::word_of(op)));
+    std::vector<graph::ValueId> in;
+    for (const Value x : operands) in.push_back(checked(x));
     try {
-      return {graph.add({.op = std::move(op), .name = name, .in = std::move(in)}, free_name(name))};
+      for (const Parameter& parameter : parameters) in.push_back(constant(parameter));
+      return value(
+          graph.add({.op = std::move(op), .name = name, .in = std::move(in)}, free_name(name)));
     } catch (...) {
       graph.values.resize(before);
       throw;
@@ -47,7 +77,8 @@ struct GraphBuilder::Impl {
     while (taken()) name += '\'';
     return name;
   }
-  graph::ValueId constant(const char* what, const ConstTensorView& view, int rank) {
+  graph::ValueId constant(const Parameter& parameter) {
+    const auto& [what, view, rank] = parameter;
     std::vector<Index> axes(view.shape.begin(), view.shape.begin() + view.rank);
     if (!view || view.rank != rank)
       throw Error(
@@ -55,6 +86,13 @@ struct GraphBuilder::Impl {
     std::vector<float> numbers = network::numbers_of(view, what);
     return graph.add_constant(free_name(fmt::format("{} {}", next("constant"), what)),
                               std::move(axes), std::move(numbers));
+  }
+  /// A layer's weights, and its bias if there is one.
+  static std::vector<Parameter> weights_and_bias(const ConstTensorView& w, int rank,
+                                                 const ConstTensorView& bias) {
+    std::vector<Parameter> all{{"weights", w, rank}};
+    if (bias || bias.rank != 0) all.push_back({"bias", bias, 1});
+    return all;
   }
 };
 
@@ -96,68 +134,58 @@ GraphBuilder::Value GraphBuilder::input(const std::string& name, DType dtype,
   value.type = dtype;
   value.axes = axes;
   all.graph.inputs.push_back(all.graph.add(std::move(value)));
-  return {all.graph.inputs.back()};
+  return all.value(all.graph.inputs.back());
 }
 
 GraphBuilder::Value GraphBuilder::normalise(Value x, const std::vector<float>& mean,
                                             const std::vector<float>& std) {
-  return impl().add(graph::Normalise{mean, std}, {impl().checked(x)});
+  return impl().add(graph::Normalise{mean, std}, {x});
 }
 
 GraphBuilder::Value GraphBuilder::convolution(Value x, const ConstTensorView& w,
                                               const ConstTensorView& bias,
                                               const ConvolutionOptions& options) {
-  Impl& all = impl();
-  const graph::Convolution op{options.stride, options.pad, options.dil, options.groups,
-                              options.strict};
-  std::vector<graph::ValueId> in{all.checked(x), all.constant("weights", w, 4)};
-  if (bias) in.push_back(all.constant("bias", bias, 1));
-  return all.add(op, std::move(in));
+  return impl().add(
+      graph::Convolution{options.stride, options.pad, options.dil, options.groups, options.strict},
+      {x}, Impl::weights_and_bias(w, 4, bias));
 }
 
 GraphBuilder::Value GraphBuilder::linear(Value x, const ConstTensorView& w,
                                          const ConstTensorView& bias) {
-  Impl& all = impl();
-  std::vector<graph::ValueId> in{all.checked(x), all.constant("weights", w, 2)};
-  if (bias) in.push_back(all.constant("bias", bias, 1));
-  return all.add(graph::Linear{}, std::move(in));
+  return impl().add(graph::Linear{}, {x}, Impl::weights_and_bias(w, 2, bias));
 }
 
 GraphBuilder::Value GraphBuilder::batch_norm(Value x, const ConstTensorView& gamma,
                                              const ConstTensorView& beta,
                                              const ConstTensorView& mean,
                                              const ConstTensorView& variance, float eps) {
-  Impl& all = impl();
-  return all.add(graph::BatchNorm{eps},
-                 {all.checked(x), all.constant("gamma", gamma, 1), all.constant("beta", beta, 1),
-                  all.constant("mean", mean, 1), all.constant("variance", variance, 1)});
+  return impl().add(
+      graph::BatchNorm{eps}, {x},
+      {{"gamma", gamma, 1}, {"beta", beta, 1}, {"mean", mean, 1}, {"variance", variance, 1}});
 }
 
 GraphBuilder::Value GraphBuilder::activation(Value x, const Activation& act, bool soft) {
-  return impl().add(graph::Activate{act, soft}, {impl().checked(x)});
+  return impl().add(graph::Activate{act, soft}, {x});
 }
 
 GraphBuilder::Value GraphBuilder::max_pool(Value x, const Pool& pool) {
-  return impl().add(graph::MaxPool{pool.normalised()}, {impl().checked(x)});
+  return impl().add(graph::MaxPool{pool.normalised()}, {x});
 }
 
 GraphBuilder::Value GraphBuilder::concat(const std::vector<Value>& values) {
-  std::vector<graph::ValueId> in;
-  in.reserve(values.size());
-  for (const Value x : values) in.push_back(impl().checked(x));
-  return impl().add(graph::Concat{}, std::move(in));
+  return impl().add(graph::Concat{}, values);
 }
 
 GraphBuilder::Value GraphBuilder::slice(Value x, Index first, Index count) {
-  return impl().add(graph::Slice{first, count}, {impl().checked(x)});
+  return impl().add(graph::Slice{first, count}, {x});
 }
 
 GraphBuilder::Value GraphBuilder::flatten(Value x, bool channels_first) {
-  return impl().add(graph::Flatten{channels_first}, {impl().checked(x)});
+  return impl().add(graph::Flatten{channels_first}, {x});
 }
 
 GraphBuilder::Value GraphBuilder::mean_of_steps(Value x) {
-  return impl().add(graph::MeanOfSteps{}, {impl().checked(x)});
+  return impl().add(graph::MeanOfSteps{}, {x});
 }
 
 void GraphBuilder::output(const std::string& name, Value x) {

@@ -56,9 +56,9 @@ struct Network::Impl {
   std::string check(const Operands& operands) const;
   /// Images that are x' in place of pixels.
   bool of_other_type(const ConstTensorView& images) const { return images.dtype != input().type; }
-  /// Such images, where the first step reads pixels.
-  bool turns_back(const ConstTensorView& images) const {
-    return of_other_type(images) && program.reads_pixels;
+  /// What turns such images back to the pixels that the first step reads. Null: nothing need.
+  const network::PixelsOfValues* inverse_for(const ConstTensorView& images) const {
+    return pixels_of_values && of_other_type(images) ? &*pixels_of_values : nullptr;
   }
   Outputs outputs_at(const Operands& operands, Index first) const;
   /// One pass through the steps.

@@ -93,7 +93,8 @@ Status Network::Impl::run_there(network::Context& context, const Operands& opera
 Status Network::Impl::run_on_cpu(network::Context& context, const Operands& operands,
                                  network::Times* times) const {
   const auto& [images, logits, labels] = operands;
-  if (!turns_back(images)) return run_there(context, operands, times, {});
+  const network::PixelsOfValues* const inverse = inverse_for(images);
+  if (inverse == nullptr) return run_there(context, operands, times, {});
   const Index values = input_values();
   const network::Chunks chunks =
       network::cut_into_chunks(images.shape[0], network::ring_of_bytes(values, chunk_bytes).images);
@@ -104,7 +105,7 @@ Status Network::Impl::run_on_cpu(network::Context& context, const Operands& oper
     const Index first = chunks.begin(k), n = chunks.images(k);
     const auto* const from = static_cast<const float*>(images.data) + first * values;
     program.threads->for_each(n, [&](Index i, int) {
-      are_pixels[i] = pixels_of_values->run(from + i * values, values, pixels + i * values) ? 1 : 0;
+      are_pixels[i] = inverse->run(from + i * values, values, pixels + i * values) ? 1 : 0;
     });
     for (Index i = 0; i < n; ++i)
       if (are_pixels[i] == 0) odd.push_back(first + i);

@@ -33,8 +33,8 @@ class Network::Impl::HostRun {
         given_(operands),
         times_(times),
         stream_(stream),
-        turns_back_(network.turns_back(operands.images)),
-        type_(turns_back_ ? network.input().type : operands.images.dtype),
+        inverse_(network.inverse_for(operands.images)),
+        type_(inverse_ != nullptr ? network.input().type : operands.images.dtype),
         image_bytes_(network.input_values() * static_cast<Index>(size_of(type_))),
         output_bytes_((network.classes() + 1) * 4),
         n_(operands.images.shape[0]),
@@ -102,8 +102,8 @@ class Network::Impl::HostRun {
   const Operands& given_;
   network::Times* times_;
   Stream stream_;
-  bool turns_back_;  // values of pixels to pixels
-  DType type_;       // of the images as they go to the GPU
+  const network::PixelsOfValues* inverse_;  // null: the images are pixels, or values stay such
+  DType type_;                              // of the images as they go to the GPU
   Index image_bytes_, output_bytes_, n_;
   network::HostPath& path_;
   const bool from_host_ = given_.images.device == Device{},
@@ -129,7 +129,7 @@ class Network::Impl::HostRun {
 };
 
 void Network::Impl::HostRun::lay_out() {
-  const bool pinned = from_host_ && !turns_back_ &&
+  const bool pinned = from_host_ && inverse_ == nullptr &&
                       gpu::is_pinned(network_.program.machine.device, given_.images.data);
   const bool copied = pinned || !from_host_;
   ring_ = network_.program.any_n
@@ -139,7 +139,8 @@ void Network::Impl::HostRun::lay_out() {
   chunks_ = network::cut_into_chunks(n_, ring_.images);
   const Index images = ring_.slots * ring_.images;
   if (from_host_) images_there_ = path_.images(images * image_bytes_);
-  if (turns_back_ || (!copied && ring_.slots > 1)) staging_ = path_.staging(images * image_bytes_);
+  if (inverse_ != nullptr || (!copied && ring_.slots > 1))
+    staging_ = path_.staging(images * image_bytes_);
   const bool fit = network_.program.any_n || output_bytes_ <= network::ring_bytes / images;
   if ((logits_to_host_ || labels_to_host_) && fit)
     outputs_here_ = path_.outputs(images * output_bytes_);
@@ -168,12 +169,12 @@ void Network::Impl::HostRun::hand_out(const Outputs& from, Index first, Index n)
 /// Images [first, end) as they go to the GPU, past the caches.
 void Network::Impl::HostRun::fill(Index first, Index end, std::byte* to) {
   const Index values = network_.input_values(), count = (end - first) * values;
-  if (!turns_back_) {
+  if (inverse_ == nullptr) {
     network::copy_past_caches(bytes_at(given_.images, first * values),
                               static_cast<std::size_t>((end - first) * image_bytes_), to);
   } else {
     const auto* const from = static_cast<const float*>(given_.images.data) + first * values;
-    if (!network_.pixels_of_values->run(from, count, reinterpret_cast<std::uint8_t*>(to), true))
+    if (!inverse_->run(from, count, reinterpret_cast<std::uint8_t*>(to), true))
       turn_back(first, end, to);
   }
   network::end_copies_past_caches();
@@ -184,9 +185,7 @@ void Network::Impl::HostRun::turn_back(Index first, Index end, std::byte* to) {
   const Index values = network_.input_values();
   const auto* const from = static_cast<const float*>(given_.images.data);
   for (Index image = first; image < end; ++image, to += image_bytes_) {
-    if (network_.pixels_of_values->run(from + image * values, values,
-                                       reinterpret_cast<std::uint8_t*>(to)))
-      continue;
+    if (inverse_->run(from + image * values, values, reinterpret_cast<std::uint8_t*>(to))) continue;
     const std::lock_guard<std::mutex> lock(mutex_);
     odd_.push_back(image);
   }
@@ -196,7 +195,7 @@ void Network::Impl::HostRun::turn_back(Index first, Index end, std::byte* to) {
 /// it finds there.
 Status Network::Impl::HostRun::run_small() {
   std::byte *const staging = path_.staging(small_bytes), *const here = path_.outputs(small_bytes);
-  if (turns_back_)
+  if (inverse_ != nullptr)
     turn_back(0, n_, staging);
   else
     std::memcpy(staging, given_.images.data, static_cast<std::size_t>(n_ * image_bytes_));

@@ -49,6 +49,9 @@ std::string sorted_by_port(const std::vector<Port>& ports, std::span<const Named
     const auto i = static_cast<std::size_t>(port - ports.begin());
     if (named[i])
       return fmt::format("{} {}: it is given twice, expected once.", kind, printable(one.name));
+    if (one.view.rank == 0)
+      return fmt::format("{} {}: it is an empty view, expected a tensor.{}", kind,
+                         printable(one.name), all ? "" : " Leave it out if you do not want it.");
     named[i] = true;
     views[i] = one.view;
   }
@@ -124,6 +127,9 @@ class Network::Impl::NamedRun {
     for (std::size_t i = 0; i < ports.size(); ++i) {
       if (!all && views[i].rank == 0) continue;
       std::string wrong = wrong_shape(ports[i], views[i], n_);
+      if (wrong.empty() && n_ > 0 && !views[i])
+        wrong = fmt::format("{}: {}, expected memory. Its data is null.", printable(ports[i].name),
+                            describe(views[i]));
       if (wrong.empty() && n_ > 0)
         wrong = wrong_memory(ports[i], views[i], network_.program.machine.device);
       if (!wrong.empty()) return wrong;

@@ -29,7 +29,7 @@ void use(const std::vector<float>& values) {
     options.threads = 1;
     options.use_tuning = false;
     options.kernel = kernel;
-    const Plan plan(stage, TensorView::of(values.data(), {stage.k, stage.r, stage.s, stage.c}),
+    const Plan plan(stage, ConstTensorView::of(values.data(), {stage.k, stage.r, stage.s, stage.c}),
                     options);
     std::vector<float>& out = y[*kernel == 'd'];
     out.resize(static_cast<std::size_t>(shapes_of(stage).y_elements));

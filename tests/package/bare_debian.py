@@ -81,7 +81,8 @@ def remove(folder):
     mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     inside = [mount for mount in mounts if Path(mount).is_relative_to(folder)]
     if inside:  # rmtree would delete what is mounted there
-        sys.exit(f"bare_debian: found mounts in {folder}, and removed nothing. Run, as root: umount {' '.join(inside[::-1])}")
+        command = " ".join(["umount", *inside[::-1]])
+        sys.exit(f"bare_debian: found mounts in {folder}, and removed nothing. Run, as root: {command}")
     shutil.rmtree(folder, ignore_errors=True)
 
 

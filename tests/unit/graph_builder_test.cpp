@@ -57,7 +57,44 @@ TEST_F(Builder, RunsTwoInputsAndTwoOutputsByName) {
             std::string::npos);
   EXPECT_NE(network.run({{"x", in_x}, {"z", in_z}}, {{"sums", in_x}}, {}).message().find("overlap"),
             std::string::npos);
+  const TensorView nowhere(nullptr, DType::f32, {1, 2, 2, 1});
+  EXPECT_NE(network.run({{"x", nowhere}, {"z", in_z}}, {{"sums", out_sums}}, {})
+                .message()
+                .find("x: f32 1x2x2x1, expected memory"),
+            std::string::npos);
+  EXPECT_NE(network.run({{"x", in_x}, {"z", in_z}}, {{"sums", nowhere}}, {})
+                .message()
+                .find("sums: f32 1x2x2x1, expected memory"),
+            std::string::npos);
+  EXPECT_EQ(network.run({{"x", in_x}, {"z", in_z}}, {{"sums", {}}}, {}).message(),
+            "output sums: it is an empty view, expected a tensor. Leave it out if you do not want "
+            "it.");
   EXPECT_NE(network.run(in_x, {}, {}).message().find("named tensors"), std::string::npos);
+}
+
+TEST_F(Builder, RefusesValuesOfOtherBuilders) {
+  const auto x = g_.input("x", DType::f32, {4, 4, 3});
+  GraphBuilder other;
+  other.input("x", DType::f32, {4, 4, 3});
+  EXPECT_NE(said([&] { other.activation(x, relu); }).find("another builder"), std::string::npos);
+  EXPECT_NE(said([&] { other.activation({}, relu); }).find("another builder"), std::string::npos);
+  GraphBuilder moved = std::move(g_);
+  EXPECT_EQ(said([&] { moved.activation(x, relu); }), "accepted");
+}
+
+TEST_F(Builder, AppendsNothingIfItThrows) {
+  const auto x = g_.input("x", DType::f32, {4, 4, 3});
+  const ConstTensorView nowhere(nullptr, DType::f32, {2});
+  EXPECT_NE(said([&] {
+              g_.convolution(x, w(2, 3, 3), view({2, 1}), {});
+            }).find("expected 1 axes"),
+            std::string::npos);
+  EXPECT_NE(said([&] { g_.convolution(x, w(2, 3, 3), nowhere, {}); }).find("bias: found"),
+            std::string::npos);
+  EXPECT_NE(said([&] { g_.convolution(x, w(2, 5, 3), view({2}), {}); }).find("on an input"),
+            std::string::npos);
+  // The next value has the next number.
+  EXPECT_EQ(g_.activation(x, relu).id, x.id + 1);
 }
 
 TEST_F(Builder, RefusesWhatNoOperatorTakes) {
