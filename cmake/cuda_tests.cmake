@@ -5,7 +5,8 @@ if(CONVOY_TESTS)
   enable_testing()
   # Index maps, boxes, tensor maps and the cost model need no GPU; what does need one skips itself.
   file(GLOB cuda_test_sources CONFIGURE_DEPENDS tests/cuda/*.cpp tests/cuda/*.cu)
-  list(APPEND cuda_test_sources tests/unit/count_allocations.cpp bench/fit/measured_tiles.cpp)
+  list(APPEND cuda_test_sources tests/unit/count_allocations.cpp tests/network/draw_graph.cpp
+       tests/network/drawn_case.cpp bench/fit/measured_tiles.cpp)
   add_executable(cuda_tests ${cuda_test_sources})
   set_target_properties(cuda_tests PROPERTIES CUDA_ARCHITECTURES "${CONVOY_CUDA_ARCHITECTURES}")
   target_compile_options(cuda_tests PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${convoy_tests_compiled_quickly}>")

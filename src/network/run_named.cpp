@@ -128,8 +128,9 @@ class Network::Impl::NamedRun {
       if (!all && views[i].rank == 0) continue;
       std::string wrong = wrong_shape(ports[i], views[i], n_);
       if (wrong.empty() && n_ > 0 && !views[i])
-        wrong = fmt::format("{}: {}, expected memory. Its data is null.", printable(ports[i].name),
-                            describe(views[i]));
+        wrong = fmt::format("{}: its data is null, expected memory of {}[{}].",
+                            printable(ports[i].name), to_text(ports[i].dtype),
+                            fmt::join(shape_of(ports[i], n_), ","));
       if (wrong.empty() && n_ > 0)
         wrong = wrong_memory(ports[i], views[i], network_.program.machine.device);
       if (!wrong.empty()) return wrong;

@@ -12,8 +12,7 @@ using Value = GraphBuilder::Value;
 
 class Drawer {
  public:
-  Drawer(std::uint64_t number, bool strict, Index operators)
-      : random_(number), strict_(strict), most_(operators) {
+  Drawer(std::uint64_t number, const DrawOptions& options) : random_(number), options_(options) {
     steps_ = random_.chance(0.3) ? random_.between(2, 3) : 1;
     drawn_.builder = GraphBuilder(steps_);
   }
@@ -21,9 +20,13 @@ class Drawer {
   DrawnGraph draw() {
     const Index inputs = random_.chance(0.25) ? 2 : 1;
     for (Index i = 0; i < inputs; ++i) input(i);
-    const Index operators = random_.between(2, most_);
+    const Index operators = random_.between(2, options_.operators);
     for (Index i = 0; i < operators; ++i) add_one();
-    add_convolution();  // so that there is a layer
+    add_convolution();
+    while (!has_layer_) {  // all that was tried had too large sums
+      keep(g().activation(any().value, clip_to(-2, 3)), 3);
+      add_convolution();
+    }
     outputs();
     return std::move(drawn_);
   }
@@ -38,10 +41,10 @@ class Drawer {
   GraphBuilder& g() { return drawn_.builder; }
 
   void input(Index i) {
-    std::vector<Index> axes{random_.between(3, 9), random_.between(3, 9), random_.between(1, 6)};
+    std::vector<Index> axes{random_.between(3, 9), random_.between(3, 9), channels(6)};
     if (i > 0 && random_.chance(0.3)) axes = {random_.between(1, 20)};
-    known_.push_back({g().input("x" + std::to_string(i), DType::f32, axes), 3});
-    drawn_.input_types.push_back(DType::f32);
+    known_.push_back({g().input("x" + std::to_string(i), options_.type, axes), 3});
+    drawn_.input_types.push_back(options_.type);
     drawn_.input_axes.push_back(axes);
   }
 
@@ -58,8 +61,34 @@ class Drawer {
       all.push_back(static_cast<float>(random_.between(-most, most)));
     return all;
   }
-  /// Sums of integers below 2^22 are exact in fp32, also behind three steps of a neuron.
-  bool fits(double largest) const { return largest < 4e6; }
+  bool half() const { return options_.type != DType::f32; }
+  /// A number of channels; of 16 bits most are what Tensor Cores and slices take, multiples of 8.
+  Index channels(Index most) {
+    return half() && random_.chance(0.7) ? 8 * random_.between(1, 5) : random_.between(1, most);
+  }
+  /// Weights of `filters` filters, [K, each]: -1, 0 and 1, of 16 bits about three that are not 0.
+  std::vector<float> weights(Index filters, Index each) {
+    std::vector<float> all = integers(filters * each, 1);
+    if (half())
+      for (float& weight : all)
+        if (!random_.chance(4.5 / static_cast<double>(each))) weight = 0;
+    return all;
+  }
+  /// The largest sum of such a layer, with its bias of at most 3.
+  static double largest_sum(const std::vector<float>& weights, Index filters, double largest) {
+    const auto each = static_cast<std::ptrdiff_t>(weights.size()) / filters;
+    double most = 0;
+    for (auto from = weights.begin(); from != weights.end(); from += each)
+      most = std::max(most, static_cast<double>(
+                                std::count_if(from, from + each, [](float w) { return w != 0; })));
+    return most * largest + 3;
+  }
+  /// Such integers are exact in the type, in fp32 also behind three steps of a neuron.
+  bool fits(double largest) const {
+    return largest <= (options_.type == DType::f16    ? 2048
+                       : options_.type == DType::bf16 ? 256
+                                                      : 4e6);
+  }
   void keep(Value value, double largest) { known_.push_back({value, largest}); }
 
   void add_one() {
@@ -90,14 +119,16 @@ class Drawer {
     if (!v.is_image()) return add_linear();
     const Index r = random_.between(1, std::min<Index>(3, v.h())),
                 s = random_.between(1, std::min<Index>(3, v.w())), c = v.channels();
-    const Index groups = random_.chance(0.2) ? c : 1, k = groups * random_.between(1, 8);
+    const Index groups = random_.chance(0.2) ? c : 1,
+                k = groups * (groups > 1 ? random_.between(1, 3) : channels(8));
     GraphBuilder::ConvolutionOptions options{.stride = random_.between(1, 2),
                                              .pad = random_.between(0, 1),
                                              .groups = groups,
-                                             .strict = strict_};
-    const double largest = x.largest * static_cast<double>(r * s * c / groups) + 3;
+                                             .strict = options_.strict};
+    const std::vector<float> w = weights(k, r * s * c / groups), bias = integers(k, 3);
+    const double largest = largest_sum(w, k, x.largest);
     if (!fits(largest)) return;
-    const std::vector<float> w = integers(k * r * s * c / groups, 1), bias = integers(k, 3);
+    has_layer_ = true;
     keep(g().convolution(
              x.value, ConstTensorView::of(w.data(), {k, r, s, c / groups}),
              random_.chance(0.7) ? ConstTensorView::of(bias.data(), {k}) : ConstTensorView(),
@@ -108,12 +139,13 @@ class Drawer {
   void add_linear() {
     Known x = any();
     const graph::Value& v = facts(x.value);
-    const Index c = v.elements(), k = random_.between(1, 12);
-    const double largest = x.largest * static_cast<double>(c) + 3;
+    const Index c = v.elements(), k = channels(12);
+    const std::vector<float> w = weights(k, c), bias = integers(k, 3);
+    const double largest = largest_sum(w, k, x.largest);
     if (!fits(largest)) return;
     // A flattened image in PyTorch's order is read by linear layers alone.
     if (v.is_image()) x.value = g().flatten(x.value, random_.chance(0.7));
-    const std::vector<float> w = integers(k * c, 1), bias = integers(k, 3);
+    has_layer_ = true;
     keep(
         g().linear(x.value, ConstTensorView::of(w.data(), {k, c}),
                    random_.chance(0.7) ? ConstTensorView::of(bias.data(), {k}) : ConstTensorView()),
@@ -192,16 +224,17 @@ class Drawer {
   }
 
   verify::Random random_;
-  bool strict_;
-  Index most_, steps_ = 1;
+  DrawOptions options_;
+  Index steps_ = 1;
+  bool has_layer_ = false;
   DrawnGraph drawn_;
   std::vector<Known> known_;
 };
 
 }  // namespace
 
-DrawnGraph draw_graph(std::uint64_t number, bool strict, Index operators) {
-  return Drawer(number, strict, operators).draw();
+DrawnGraph draw_graph(std::uint64_t number, const DrawOptions& options) {
+  return Drawer(number, options).draw();
 }
 
 }  // namespace convoy

@@ -13,8 +13,13 @@ struct DrawnGraph {
   std::vector<std::vector<Index>> input_axes;
 };
 
-/// The graph of that number, of at most so many operators drawn. Every convolution is strict if
-/// `strict`.
-DrawnGraph draw_graph(std::uint64_t number, bool strict, Index operators = 14);
+struct DrawOptions {
+  bool strict = true;       ///< of every convolution
+  Index operators = 14;     ///< at most so many are drawn
+  DType type = DType::f32;  ///< of the inputs. 16 bits: few channels of a filter have a weight
+};
+
+/// The graph of that number.
+DrawnGraph draw_graph(std::uint64_t number, const DrawOptions& options);
 
 }  // namespace convoy

@@ -31,7 +31,7 @@ TEST(Memory, IsNearTheBestOfRandomOrders) {
   std::mt19937 random(3);
   int tried = 0;
   for (std::uint64_t number = 0; tried < 40; ++number) {
-    const DrawnGraph drawn = draw_graph(number, false, 60);
+    const DrawnGraph drawn = draw_graph(number, {.strict = false, .operators = 60});
     const network::Program program = network::make_program(graph_of(drawn.builder), options());
     const std::vector<Lifetime> lives = lifetimes_of(program, 64);
     if (lives.size() < 12) continue;

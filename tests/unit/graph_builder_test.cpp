@@ -60,11 +60,11 @@ TEST_F(Builder, RunsTwoInputsAndTwoOutputsByName) {
   const TensorView nowhere(nullptr, DType::f32, {1, 2, 2, 1});
   EXPECT_NE(network.run({{"x", nowhere}, {"z", in_z}}, {{"sums", out_sums}}, {})
                 .message()
-                .find("x: f32 1x2x2x1, expected memory"),
+                .find("x: its data is null, expected memory of f32[1,2,2,1]"),
             std::string::npos);
   EXPECT_NE(network.run({{"x", in_x}, {"z", in_z}}, {{"sums", nowhere}}, {})
                 .message()
-                .find("sums: f32 1x2x2x1, expected memory"),
+                .find("sums: its data is null, expected memory of f32[1,2,2,1]"),
             std::string::npos);
   EXPECT_EQ(network.run({{"x", in_x}, {"z", in_z}}, {{"sums", {}}}, {}).message(),
             "output sums: it is an empty view, expected a tensor. Leave it out if you do not want "
