@@ -114,7 +114,8 @@ struct Port {
   std::string name;              ///< "images" of a network.txt, or as GraphBuilder was told
   DType dtype = DType::f32;      ///< type of the elements
   std::vector<Index> axes = {};  ///< of one image: {H,W,C}, or {C} of a vector
-  /// The number of time steps that a run gives, [T,N,...]; 0: it has none, [N,...].
+  /// The number of time steps that a run gives, [T,N,...], at least 2; 0: the tensor is [N,...], of
+  /// a value without time steps or of a network with one step.
   Index steps = 0;
 };
 

@@ -220,6 +220,11 @@ def _globals(code: types.CodeType) -> set[str]:
             if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL")}  # fmt: skip
 
 
+def _bits(state: Any) -> list[Any]:
+    """Returns the state of NumPy's random generator in a form that can be compared; of None, without NumPy, nothing."""
+    return [part.tobytes() if hasattr(part, "tobytes") else part for part in state or ()]
+
+
 class Snapshot:
     """The state of a model and of PyTorch's, Python's and NumPy's random generators before fuse runs the model."""
 
@@ -238,7 +243,7 @@ class Snapshot:
         """Returns whether random numbers were drawn since."""
         now = self._random()
         drawn = [not torch.equal(a, b) for a, b in zip(self.random[:-2], now[:-2], strict=True)]
-        return any(drawn) or self.random[-2] != now[-2] or repr(self.random[-1]) != repr(now[-1])
+        return any(drawn) or self.random[-2] != now[-2] or _bits(self.random[-1]) != _bits(now[-1])
 
     def restore_random(self) -> None:
         """Puts the states of the random generators back."""

@@ -39,7 +39,8 @@ std::vector<Port> ports_of(const network::Program& program,
   std::vector<Port> ports;
   for (const graph::ValueId id : ids) {
     const graph::Value& value = program.value(id);
-    ports.push_back({value.name, value.type, value.axes, value.timed ? program.graph.steps : 0});
+    const Index steps = program.steps_of(id);  // as of a stage, one step has no axis
+    ports.push_back({value.name, value.type, value.axes, steps > 1 ? steps : 0});
   }
   return ports;
 }

@@ -24,8 +24,7 @@ TEST_F(GpuDrawnGraphs, TheProgramHasTheBitsOfTheInterpreter) {
     const std::vector<Numbers> expected = one.interpreted(one.plain());
     const Network network = one.drawn.builder.build(in_parts(gpu0));
     for (const Index n : {7, 1, 64})
-      ASSERT_TRUE(
-          same_bits(one.run(network, n, memory_of(number)), repeated(network, expected, n)))
+      ASSERT_TRUE(same_bits(one.run(network, n, memory_of(number)), repeated(network, expected, n)))
           << n << " images";
   }
 }

@@ -154,7 +154,7 @@ class Drawer {
 
   void add_activation() {
     const Known x = any();
-    if (steps_ > 1 && random_.chance(0.5))
+    if (random_.chance(steps_ > 1 ? 0.5 : 0.15))  // one step has no axis
       return keep(g().activation(x.value, random_.chance(0.5) ? integrate_fire(1) : lif(2, 0.5F),
                                  random_.chance(0.3)),
                   1);

@@ -32,7 +32,9 @@ DrawnCase::DrawnCase(std::uint64_t number_, const DrawOptions& options)
   }
 }
 
-const graph::Graph& DrawnCase::plain() const { return graph_of(drawn.builder); }
+const graph::Graph& DrawnCase::plain() const {
+  return graph_of(drawn.builder);
+}
 
 std::string DrawnCase::text() const {
   return "graph " + std::to_string(number) + "\n" + graph::to_text(plain());
@@ -96,8 +98,8 @@ std::vector<Numbers> repeated(const Network& network, const std::vector<Numbers>
     Numbers& y = all.emplace_back();
     for (Index t = 0; t < steps; ++t)
       for (Index at = 0; at < n; ++at) {
-        const auto from = seven[i].begin() +
-                          (t * DrawnCase::images + at % DrawnCase::images) * image;
+        const auto from =
+            seven[i].begin() + (t * DrawnCase::images + at % DrawnCase::images) * image;
         y.insert(y.end(), from, from + image);
       }
   }
@@ -131,8 +133,7 @@ int wrong_runs_at_once(const DrawnCase& one, const Network& network,
       for (int round = 0; round < 3; ++round) {
         const Index n = (t + round) % 3 == 0 ? 7 : (t + round) % 3 == 1 ? 1 : 64;
         try {
-          if (!same_bits(one.run(network, n, memory, own.stream()),
-                         repeated(network, seven, n)))
+          if (!same_bits(one.run(network, n, memory, own.stream()), repeated(network, seven, n)))
             ++wrong;
         } catch (const Error&) {
           ++wrong;

@@ -178,6 +178,26 @@ TEST_F(Model, EqualOutputsGiveTheFirstLabel) {
   EXPECT_EQ(label, 1);
 }
 
+// One step has no axis of its own, in images and logits and in named tensors.
+TEST_F(Model, ANeuronAtTheEndOfOneStep) {
+  write("network.txt", "input f32:h1w2c1\nflatten\nfc k2+if(1)\n");
+  numbers("fc.weight.txt", {1, 0, 0, 1});
+  const Network network(path_);
+  const float images[4] = {0.5F, 2, 1, 0.25F}, expected[4] = {0, 1, 1, 0};
+  float logits[4], named[4];
+  network.run(ConstTensorView::of(images, {2, 1, 2, 1}), TensorView::of(logits, {2, 2}), {})
+      .or_throw();
+  const Port& out = network.outputs()[0];
+  EXPECT_EQ(out.steps, 0);
+  const NamedInput x[] = {{"images", ConstTensorView::of(images, {2, 1, 2, 1})}};
+  const NamedOutput y[] = {{out.name, TensorView::of(named, {2, 2})}};
+  network.run(x, y, {}).or_throw();
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(logits[i], expected[i]) << i;
+    EXPECT_EQ(named[i], expected[i]) << i;
+  }
+}
+
 TEST_F(Model, ALastLayerThatIsNoVectorGivesItsValuesButNoLabels) {
   write("network.txt", "input f16:h2w2c1\nconv k2r1+bias+relu\n");
   numbers("conv.weight.txt", {1, -2});
