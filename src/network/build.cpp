@@ -208,7 +208,9 @@ class Builder {
       images.hold = images.act.is_neuron();
     }
     const std::size_t last = first + count - 1;
-    chain.mean = mean_behind(last) != no_id && !program_.stage(last).act.is_neuron();
+    // Of one step a chain can't see that its input is timed, as its mean wants it.
+    chain.mean = graph().steps > 1 && mean_behind(last) != no_id &&
+                 !program_.stage(last).act.is_neuron();
     return chain;
   }
 
