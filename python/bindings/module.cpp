@@ -11,6 +11,7 @@
 namespace convoy::python {
 
 void define_contents(nanobind::module_& module);
+void define_graph(nanobind::module_& module);
 void define_plan(nanobind::module_& module);
 void define_repack_group(nanobind::module_& module);
 void define_network(nanobind::module_& module);
@@ -32,6 +33,7 @@ NB_MODULE(_core, module) {
   convoy::python::define_contents(module);
   convoy::python::define_network_text(module);
   convoy::python::define_network(module);
+  convoy::python::define_graph(module);
   convoy::python::define_watch(module);
   convoy::python::define_torch(module);
 }

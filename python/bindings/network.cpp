@@ -12,10 +12,11 @@
 
 #include "core/gpu.hpp"
 #include "core/printable.hpp"
-#include "documents.hpp"
 #include "errors.hpp"
 #include "gil.hpp"
 #include "layout.hpp"
+#include "network.hpp"
+#include "network_documents.hpp"
 #include "openmp.hpp"
 #include "stage.hpp"
 #include "torch_tensor.hpp"
@@ -23,14 +24,6 @@
 namespace nb = nanobind;
 
 namespace convoy::python {
-namespace {
-
-struct PythonNetwork {
-  PythonNetwork(Network made, Device there) : network(std::move(made)), device(there) {}
-
-  Network network;
-  Device device;
-};
 
 NetworkOptions options_of(const std::string& device, int threads, Index batch, bool spike_kernels,
                           const std::string& weights, bool openmp) {
@@ -44,6 +37,8 @@ NetworkOptions options_of(const std::string& device, int threads, Index batch, b
           .weights = weights == "f16" ? DType::f16 : DType::f32,
           .caller_threads = openmp ? openmp_threads() : nullptr};
 }
+
+namespace {
 
 PythonNetwork load(const std::string& folder, const NetworkOptions& options) {
   const Released released;
@@ -100,11 +95,23 @@ PythonNetwork from_text(const std::string& text, const nb::dict& given, const st
   return made;
 }
 
+/// The input of a network that has one. `what` asks for it.
+const Port& only_input(const PythonNetwork& self, const char* what) {
+  const std::vector<Port>& inputs = self.network.inputs();
+  if (inputs.size() != 1)
+    raise(StatusCode::invalid_operand,
+          fmt::format("{}: this network has {} inputs, expected one. Look at Network.inputs, and "
+                      "call run with a dict of arrays.",
+                      what, inputs.size()));
+  return inputs.front();
+}
+
 void take_images(const PythonNetwork& self, Array& array, nb::handle images, Stream stream) {
   if (images.is_none()) raise(StatusCode::invalid_operand, "images: None, expected an array");
+  const std::vector<Index>& axes = only_input(self, "images").axes;
   array.take(images, "images", Access::read, self.device, stream);
-  const NetworkText& text = self.network.text();
-  as_channels_last(array, "images", Axes::automatic, {text.h, text.w, text.c}, false);
+  if (axes.size() == 3)
+    as_channels_last(array, "images", Axes::automatic, {axes[0], axes[1], axes[2]}, false);
 }
 
 /// The images of a run, and where it goes.
@@ -171,12 +178,32 @@ std::vector<double> profile(const PythonNetwork& self, nb::handle images) {
   return seconds;
 }
 
+std::string names_of(const std::vector<Port>& ports) {
+  std::string all;
+  for (const Port& port : ports) all += (all.empty() ? "" : ", ") + printable(port.name);
+  return all;
+}
+
+std::string repr_of(const PythonNetwork& self) {
+  const Network& network = self.network;
+  const Port& in = network.inputs().front();
+  const bool pictures = network.inputs().size() == 1 && network.outputs().size() == 1 &&
+                        in.axes.size() == 3 && network.outputs().front().steps == 0;
+  if (!pictures)
+    return fmt::format("<convoy.Network of {} to {} on {}>", names_of(network.inputs()),
+                       names_of(network.outputs()), to_text(self.device));
+  return fmt::format("<convoy.Network {}:h{}w{}c{} to {} classes on {}>", to_text(in.dtype),
+                     in.axes[0], in.axes[1], in.axes[2], network.classes(), to_text(self.device));
+}
+
 }  // namespace
 
 void define_network(nb::module_& module) {
+  define_port(module);
   nb::class_<LayerReport>(module, "LayerReport",
                           "How a network runs one layer: an item of `Network.layers`.")
-      .def_ro("name", &LayerReport::name, "The layer's name in network.txt.")
+      .def_ro("name", &LayerReport::name,
+              "The layer's name in network.txt, or as GraphBuilder made it.")
       .def_ro("stage", &LayerReport::stage, "The layer's stage for one image, as a text.")
       .def_ro("kernel", &LayerReport::kernel, "The name of the kernel that runs the layer.")
       .def_ro("fusion", &LayerReport::fusion,
@@ -185,7 +212,7 @@ void define_network(nb::module_& module) {
               "The number of weights and biases, after a batch-norm is folded in.")
       .def_ro("macs", &LayerReport::macs, "The multiply-adds for one image, all time steps.")
       .def("__repr__", [](const LayerReport& self) {
-        return fmt::format("<{}: {} by {}>", self.name, self.stage, self.kernel);
+        return fmt::format("<{}: {} by {}>", printable(self.name), self.stage, self.kernel);
       });
 
   const auto none = nb::none();
@@ -219,16 +246,12 @@ void define_network(nb::module_& module) {
                   nb::arg("name") = "network", nb::arg("device") = "cpu", nb::arg("threads") = 0,
                   nb::arg("batch") = 0, nb::arg("spike_kernels") = true, nb::arg("weights") = "f32",
                   nb::arg("openmp") = false, nb::sig(signature_of_from_text), document_of_from_text)
-      .def("__repr__",
-           [](const PythonNetwork& self) {
-             const NetworkText& text = self.network.text();
-             return fmt::format("<convoy.Network {}:h{}w{}c{} to {} classes on {}>",
-                                to_text(text.dtype), text.h, text.w, text.c, self.network.classes(),
-                                to_text(self.device));
-           })
+      .def("__repr__", &repr_of)
+      .def("run", &run_named, nb::arg("inputs"), nb::arg("outputs").none() = none, nb::kw_only(),
+           nb::arg("stream").none() = none, nb::sig(signature_of_named_run), document_of_named_run)
       .def("run", &run, nb::arg("images").none(), nb::kw_only(), nb::arg("logits").none() = none,
            nb::arg("labels").none() = none, nb::arg("stream").none() = none,
-           document_of_network_run)
+           nb::sig(signature_of_network_run), document_of_network_run)
       .def(
           "__call__",
           [](const PythonNetwork& self, nb::handle images, nb::handle stream) {
@@ -259,8 +282,14 @@ void define_network(nb::module_& module) {
           "layers", [](const PythonNetwork& self) { return self.network.layers(); },
           "A list of one `LayerReport` per layer, without `flatten`.")
       .def_prop_ro(
+          "inputs", [](const PythonNetwork& self) { return self.network.inputs(); },
+          "A list of one `Port` per input, in order.")
+      .def_prop_ro(
+          "outputs", [](const PythonNetwork& self) { return self.network.outputs(); },
+          "A list of one `Port` per output, in order.")
+      .def_prop_ro(
           "classes", [](const PythonNetwork& self) { return self.network.classes(); },
-          "The number of logits for one image.")
+          "The number of logits for one image: the values of the first output.")
       .def_prop_ro(
           "parameters", [](const PythonNetwork& self) { return self.network.parameters(); },
           "The number of weights and biases of all layers.")
@@ -272,15 +301,17 @@ void define_network(nb::module_& module) {
           "The device, for example \"cpu\", \"cuda\" or \"cuda:1\".")
       .def_prop_ro(
           "image_shape",
-          [](const PythonNetwork& self) {
-            const NetworkText& text = self.network.text();
-            return nb::make_tuple(text.h, text.w, text.c);
-          },
-          "The shape of one image: (height, width, channels).")
+          [](const PythonNetwork& self) { return tuple_of(only_input(self, "image_shape").axes); },
+          "The shape of one image: (height, width, channels), or (channels,) of a vector. Raises "
+          "InvalidOperand if the network has several inputs.")
       .def_prop_ro(
           "dtype",
-          [](const PythonNetwork& self) { return std::string(to_text(self.network.text().dtype)); },
-          "The type of the images: \"u8\", \"f32\", \"f16\" or \"bf16\".");
+          [](const PythonNetwork& self) {
+            return std::string(to_text(only_input(self, "dtype").dtype));
+          },
+          "The type of the images: \"u8\", \"f32\", \"f16\" or \"bf16\". Raises InvalidOperand if "
+          "the "
+          "network has several inputs.");
 }
 
 }  // namespace convoy::python

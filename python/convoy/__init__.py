@@ -1,8 +1,8 @@
 """Convoy runs a convolution and the parts that follow it as one kernel: y = pool(act(conv(x, w) + bias)).
 
 A `Stage` describes a computation. A `Plan` binds a stage to a device and a kernel; you call it with arrays of NumPy,
-PyTorch, JAX, CuPy and other libraries. A `Network` runs the layers of a model folder on images. docs/use/arrays.md
-describes the arrays that a plan takes.
+PyTorch, JAX, CuPy and other libraries. A `Network` runs the layers of a model folder on images; a `GraphBuilder` builds
+one operator by operator. docs/use/arrays.md describes the arrays that a plan takes.
 
 Example:
     >>> import numpy as np
@@ -21,6 +21,7 @@ from ._core import (
     Error,
     FileError,
     FileNotFound,
+    GraphBuilder,
     InternalError,
     InvalidFile,
     InvalidOperand,
@@ -36,6 +37,7 @@ from ._core import (
     OutOfMemory,
     Plan,
     Pool,
+    Port,
     Stage,
     Tensor,
     Unsupported,
@@ -52,6 +54,7 @@ __all__ = [
     "Error",
     "FileError",
     "FileNotFound",
+    "GraphBuilder",
     "InternalError",
     "InvalidFile",
     "InvalidOperand",
@@ -68,6 +71,7 @@ __all__ = [
     "Outputs",
     "Plan",
     "Pool",
+    "Port",
     "Stage",
     "Tensor",
     "Text",
