@@ -55,15 +55,11 @@ int main() try {
   const NetworkOptions options{.threads = 1, .batch = images_at_once};
   const auto make = [&] { return Network(parse_network(text, "mine"), parameters.views, options); };
 
-  // A report's stage is of one image. The network's plans are for `batch` images: tune those.
-  const Network untuned = make();
-  for (const LayerReport& layer : untuned.layers()) {
-    Stage stage = parse_stage(layer.stage);
-    stage.n = images_at_once;
-    const TuneResult tuned = tune(stage, {.threads = options.threads}, 0.02);
+  const NetworkTuneResult result = tune(make(), {}, 0.02);
+  for (const TunedStage& tuned : result.stages) {
     const TuneRow& best = tuned.rows.front();
-    std::printf("%-6s %-32s %2zu measured, best %s %s, %.1f us\n", layer.name.c_str(),
-                to_text(stage).c_str(), tuned.rows.size(), best.kernel.c_str(), best.tile.c_str(),
+    std::printf("%-6s %-32s %2zu measured, best %s %s, %.1f us\n", tuned.layers.front().c_str(),
+                tuned.stage.c_str(), tuned.rows.size(), best.kernel.c_str(), best.tile.c_str(),
                 1e6 * best.median);
   }
 

@@ -15,6 +15,12 @@
 
 namespace convoy {
 
+/// @cond
+namespace network {
+struct Program;
+}
+/// @endcond
+
 /// A layer of a network: a line of network.txt, or one that you fill in. Give the stage's filters,
 /// strides and riders. The network fills in type, n, h, w, c, t and hold.
 struct NetworkLayer {
@@ -270,6 +276,7 @@ class CONVOY_API Network {
 
  private:
   friend class GraphBuilder;
+  friend const network::Program& program_of(const Network& network);
   struct Impl;
   explicit Network(std::unique_ptr<Impl> made);
   const Impl& impl() const;  // throws Error if the network was moved from

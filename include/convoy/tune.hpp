@@ -1,5 +1,6 @@
 /// @file
-/// Tuning: measures the kernels and tiles that a plan may choose among, and saves the fastest.
+/// Tuning: measures the kernels and tiles that a plan or a network may choose among, and saves the
+/// fastest.
 #pragma once
 
 #include <string>
@@ -8,6 +9,8 @@
 #include "convoy/plan.hpp"
 
 namespace convoy {
+
+class Network;
 
 /// The measurement of one kernel and tile. A time is the time of one run of the whole stage.
 struct TuneRow {
@@ -54,5 +57,44 @@ struct TuneResult {
 ///     // tuned.rows[0]: the kernel and tile that Plan(stage, {.threads = 1}) uses from now on
 CONVOY_API TuneResult tune(const Stage& stage, const PlanOptions& options = {},
                            double seconds = 0.3, bool save = true);
+
+/// The measurement of a stage of a network, or of a chain of stages that one kernel runs.
+struct TunedStage {
+  /// The names of the layers that run it, in the network's order. Layers with equal stages are
+  /// measured once.
+  std::vector<std::string> layers;
+  Index batch = 0;         ///< the number of images that pass through the layers at once
+  std::string stage;       ///< the stage or the chain as text, as `convoy tune --stage` takes it
+  std::string arithmetic;  ///< the algorithm that fixes the bits; tuning never changes it
+  /// The measurements, at least one. The fastest comes first; refused ones come last. Of a chain
+  /// one row has the kernel `stages`: its stages, each by itself.
+  std::vector<TuneRow> rows;
+};
+
+/// The result of tune() of a network.
+struct NetworkTuneResult {
+  std::vector<TunedStage> stages;  ///< of the first batch in the network's order, then the next
+  std::string saved_to;            ///< path of the tuning cache; empty if nothing was saved
+};
+
+/// Measures every stage of a network as the function above, on the network's device and with its
+/// number of threads, and saves the fastest of all of them in the tuning cache, which is written
+/// once, at the end.
+///
+/// - `batches`: the numbers of images, NetworkOptions::batch, of the networks that will use the
+///   results. Empty: the network's own Network::batch().
+/// - Stages that one kernel runs are measured as a chain, with the stages by themselves beside it.
+///   If these are faster and have the same bits, they are measured too.
+/// - Networks that are made later use the fastest, also of other weights. The network itself does
+///   not change; load it again.
+///
+/// Throws Error if the network was moved from, if a batch is not 1 to 2^31 - 1, if `seconds` is not
+/// above 0, if memory runs out, and if the cache can't be written; then nothing is saved.
+///
+///     const NetworkOptions options{.threads = 4, .batch = 8};
+///     tune(Network("models/fashion-scnn", options));
+///     const Network network("models/fashion-scnn", options);  // uses the fastest tiles
+CONVOY_API NetworkTuneResult tune(const Network& network, const std::vector<Index>& batches = {},
+                                  double seconds = 0.3, bool save = true);
 
 }  // namespace convoy

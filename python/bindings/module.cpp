@@ -16,6 +16,7 @@ void define_plan(nanobind::module_& module);
 void define_repack_group(nanobind::module_& module);
 void define_network(nanobind::module_& module);
 void define_network_text(nanobind::module_& module);
+void define_tune(nanobind::module_& module);
 void define_watch(nanobind::module_& module);
 
 }  // namespace convoy::python
@@ -34,6 +35,7 @@ NB_MODULE(_core, module) {
   convoy::python::define_network_text(module);
   convoy::python::define_network(module);
   convoy::python::define_graph(module);
+  convoy::python::define_tune(module);
   convoy::python::define_watch(module);
   convoy::python::define_torch(module);
 }

@@ -46,6 +46,7 @@ from ._core import (
 )
 from .program import bench, demo_model, devices, verify
 from .records import Outputs, Text
+from .tuning import tune
 
 __all__ = [
     "Activation",
@@ -85,6 +86,7 @@ __all__ = [
     "from_nir",
     "fuse",
     "to_nir",
+    "tune",
     "verify",
 ]
 

@@ -23,8 +23,6 @@ using graph::no_id;
 using graph::NodeId;
 using graph::ValueId;
 
-// A stage's n ends there.
-constexpr Index most_images = (Index{1} << 31) - 1;
 // Of the memory between the layers, if a caller names no batch: on a CPU, and as a share of a
 // GPU's.
 constexpr Index cpu_budget = Index{256} << 20, share_of_gpu = 8;
@@ -255,7 +253,7 @@ class Builder {
         throw Error(
             fmt::format("batch {}: {} computes the {} steps of each image as separate images, "
                         "expected at most {} of them in all. Use a smaller batch.",
-                        program_.at_once, end.name, step.fold, most_images));
+                        program_.at_once, printable(end.name), step.fold, most_images));
       bound.stages.front().n = images.value();
     }
     if (kernel.empty()) bound.constants = bound.binary = bound.mean = false, bound.x_steps = 1;

@@ -30,6 +30,10 @@ const Network::Impl& Network::impl() const {
   return *impl_;
 }
 
+const network::Program& program_of(const Network& network) {
+  return network.impl().program;
+}
+
 const std::vector<Port>& Network::inputs() const {
   return impl().input_ports;
 }

@@ -15,6 +15,9 @@
 
 namespace convoy::network {
 
+/// Of a stage, and so of a pass through the layers.
+inline constexpr Index most_images = (Index{1} << 31) - 1;
+
 /// Where a value lies: channels [offset, offset + C) of each pixel of a buffer.
 struct Place {
   std::size_t buffer = graph::no_id;  // none: it never reaches memory
@@ -117,3 +120,10 @@ void check_options(const NetworkOptions& options);
 Program make_program(graph::Graph graph, const NetworkOptions& options);
 
 }  // namespace convoy::network
+
+namespace convoy {
+
+/// What the network runs, for the house itself. Throws Error if the network was moved from.
+const network::Program& program_of(const Network& network);
+
+}  // namespace convoy

@@ -135,12 +135,18 @@ std::vector<std::byte> outputs_of(Device device, std::span<Tensor* const> output
   return all;
 }
 
+bool add_fastest(TuningCache& cache, const Machine& machine, const Chain& chain,
+                 const std::vector<TuneRow>& rows) {
+  const TuneRow& fastest = rows.front();
+  if (!fastest.refused.empty()) return false;
+  cache.set(machine, chain, {fastest.kernel, fastest.tile, fastest.median, false, utc_now()});
+  return true;
+}
+
 std::string save_fastest(const Machine& machine, const Chain& chain,
                          const std::vector<TuneRow>& rows) {
-  const TuneRow& fastest = rows.front();
-  if (!fastest.refused.empty()) return {};
   TuningCache cache;
-  cache.set(machine, chain, {fastest.kernel, fastest.tile, fastest.median, false, utc_now()});
+  if (!add_fastest(cache, machine, chain, rows)) return {};
   std::string path = tuning_cache_path();
   save_tuning_cache(path, cache);
   return path;

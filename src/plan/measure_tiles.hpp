@@ -16,6 +16,8 @@
 
 namespace convoy {
 
+class TuningCache;
+
 /// One of several ways to do the same.
 struct TimedCandidate {
   TuneRow row;
@@ -47,6 +49,10 @@ std::string other_arithmetic(std::string_view found, std::string_view expected);
 /// Error when the run fails.
 std::vector<std::byte> outputs_of(Device device, std::span<Tensor* const> outputs,
                                   const std::function<Status()>& run);
+
+/// Adds the first row, unless it is refused, under the chain. Whether it did.
+bool add_fastest(TuningCache& cache, const Machine& machine, const Chain& chain,
+                 const std::vector<TuneRow>& rows);
 
 /// Writes the first row, unless it is refused, to the tuning cache, under the chain. The cache's
 /// path. Throws Error where that can't be written.

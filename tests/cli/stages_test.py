@@ -114,6 +114,26 @@ class Stages(CliTest):
         self.assertFalse(os.path.exists(cache), "--all-kernels saves nothing")
         self.assertGreater(every, kernels(), "kernels of other arithmetics too")
 
+    def test_tune_of_a_network(self):
+        cache = self.here / "cache"
+        words = ("tune", self.model, "--threads", "1", "--seconds", "0.001")
+        result = convoy(*words, "--batch", "2", "--batch", "5", "--json", env={"CONVOY_CACHE": str(cache)})
+        self.assertEqual(result.returncode, 0, result.stderr)
+        report = json.loads(result.stdout)
+        self.assertGreater(report["cpu"]["l2_bytes"], 0)
+        self.assertEqual([one["layers"] for one in report["stages"]], [["conv1"], ["fc1"]] * 2)
+        self.assertRegex(report["stages"][2]["stage"], "^n5h6w6c1")
+        stored = json.loads((cache / "tuning.json").read_text())["rows"]
+        self.assertEqual({row["stage"] for row in stored}, {one["stage"] for one in report["stages"]})
+        result = convoy(*words, "--batch", "3", "--dry-run")
+        self.assertRegex(result.stdout, r"^n3h6w6c1\S+\n  layer: conv1\n  arithmetic: ")
+        self.assertNotIn("Saved", result.stdout)
+        self.refused(convoy(*words, "--batch", "0"), '--batch: "0"', "1 to 2147483647")
+        self.refused(convoy(*words, "--stage", STAGE), "a model folder, and --stage")
+        self.refused(convoy(*words, "--strict"), "--strict or --all-kernels")
+        self.refused(convoy("tune", "--stage", STAGE, "--batch", "2"), "--batch without a model folder")
+        self.refused(convoy("tune", "/nowhere"), "/nowhere")
+
     @unittest.skipIf("/asan/" in PROGRAM or "/tsan/" in PROGRAM,
                      "sanitizers end a program whose allocation fails")
     def test_more_than_memory_holds(self):
