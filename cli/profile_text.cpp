@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/printable.hpp"
+
 namespace convoy::cli {
 namespace {
 
@@ -18,7 +20,7 @@ std::string in_bytes(double bytes) {
 std::string to_text(const inspect::NetworkProfile& profile) {
   std::size_t name = 5, kernel = 6;
   for (const inspect::LayerProfile& layer : profile.layers) {
-    name = std::max(name, layer.report.name.size());
+    name = std::max(name, printable(layer.report.name).size());
     kernel = std::max(kernel, layer.report.kernel.size());
   }
   std::string text =
@@ -26,13 +28,15 @@ std::string to_text(const inspect::NetworkProfile& profile) {
                   profile.images, "layer", name, "kernel", kernel, "time us", "share", "bytes",
                   "floor us", "x floor");
   for (const inspect::LayerProfile& layer : profile.layers) {
-    text += fmt::format("{:<{}}  {:<{}}  ", layer.report.name, name, layer.report.kernel, kernel);
+    text += fmt::format("{:<{}}  {:<{}}  ", printable(layer.report.name), name, layer.report.kernel,
+                        kernel);
     if (layer.timed)
       text += fmt::format("{:>10.1f}  {:>5.1f}%  {:>10}  {:>10.2f}  {:>7.2f}\n",
                           layer.seconds * 1e6, 100 * layer.share, in_bytes(layer.bytes),
                           layer.floor_seconds * 1e6, layer.times_floor());
     else
-      text += fmt::format("in the time of {}\n", profile.layers[layer.kernel_first].report.name);
+      text += fmt::format("in the time of {}\n",
+                          printable(profile.layers[layer.kernel_first].report.name));
   }
   text += fmt::format(
       "floor: the larger of a direct convolution's operations at {:.4g} GFLOP/s and bytes at "
@@ -40,7 +44,8 @@ std::string to_text(const inspect::NetworkProfile& profile) {
       profile.machine.peak_flops * 1e-9, profile.machine.memory_bandwidth * 1e-9);
   for (const inspect::LayerProfile& layer : profile.layers)
     if (!layer.why.empty())
-      text += fmt::format("{} by {}: {}\n", layer.report.name, layer.report.kernel, layer.why);
+      text += fmt::format("{} by {}: {}\n", printable(layer.report.name), layer.report.kernel,
+                          layer.why);
   return text;
 }
 

@@ -18,6 +18,7 @@
 #include "io/dataset.hpp"
 #include "io/idx.hpp"
 #include "io/npy.hpp"
+#include "io/weights.hpp"
 #include "network/convert.hpp"
 #include "options.hpp"
 #include "profile_text.hpp"
@@ -133,7 +134,7 @@ std::vector<std::vector<Index>> confusion(const Measured& m, const std::vector<s
 void print_table(const Network& network, const Measured& m, Index n, Index right, double seconds) {
   std::size_t name = 5, kernel = 6, stage = 5;
   for (const LayerReport& layer : network.layers()) {
-    name = std::max(name, layer.name.size());
+    name = std::max(name, printable(layer.name).size());
     kernel = std::max(kernel, layer.kernel.size());
     stage = std::max(stage, layer.stage.size());
   }
@@ -141,13 +142,13 @@ void print_table(const Network& network, const Measured& m, Index n, Index right
              "kernel", kernel, "time");
   for (std::size_t i = 0; i < network.layers().size(); ++i) {
     const LayerReport& layer = network.layers()[i];
-    fmt::print("{:<{}}  {:<{}}  {:>10}  {:<{}}  {:>5.1f}%\n", layer.name, name, layer.stage, stage,
-               layer.parameters, layer.kernel, kernel, 100 * m.share[i]);
+    fmt::print("{:<{}}  {:<{}}  {:>10}  {:<{}}  {:>5.1f}%\n", printable(layer.name), name,
+               layer.stage, stage, layer.parameters, layer.kernel, kernel, 100 * m.share[i]);
   }
   const char* heading = "\n";
   for (const LayerReport& layer : network.layers()) {
     if (layer.fusion.empty()) continue;
-    fmt::print("{}from {} on: {}\n", heading, layer.name, layer.fusion);
+    fmt::print("{}from {} on: {}\n", heading, printable(layer.name), layer.fusion);
     heading = "";
   }
   const auto [low, high] = std::minmax_element(m.seconds.begin(), m.seconds.end());
@@ -259,12 +260,14 @@ std::string text_of(const Outputs& outputs, Index classes, bool npy) {
 
 /// Where the network's parameters may lie, each in a file of its own.
 std::vector<std::string> parameter_files(const std::string& folder, const NetworkText& network) {
+  const io::ParameterFolder parameters(folder);
   std::vector<std::string> files;
   for (const NetworkLayer& layer : network.layers)
     for (const std::string& prefix : {layer.name, layer.batchnorm})
       for (const char* kind : {"weight", "bias", "running_mean", "running_var"})
         for (const char* form : {"txt", "npy"})
-          if (!prefix.empty()) files.push_back(folder + "/" + prefix + "." + kind + "." + form);
+          if (!prefix.empty())
+            files.push_back(parameters.path_of(prefix + "." + kind) + "." + form);
   return files;
 }
 

@@ -34,6 +34,10 @@ struct Graph;
 /// network fuses a convolution or linear layer with the activation and the pool that follow, if
 /// nothing else reads the values between them.
 ///
+/// `name`, the last argument of each operator, is free text such as "layer1/conv:0", which no other
+/// operator has. Messages, describe() and LayerReport::name show it; a layer has the name of its
+/// convolution or linear layer. Empty: the operator's word and a number, "convolution3".
+///
 /// A builder is used by one thread at a time.
 class CONVOY_API GraphBuilder {
  public:
@@ -61,29 +65,37 @@ class CONVOY_API GraphBuilder {
   Value input(const std::string& name, DType dtype, const std::vector<Index>& axes);
   /// (u/255 - mean)/std of u8 pixels, or (x - mean)/std of f32 ones, as f32. Each of mean and std
   /// has one number, one per channel, or none (mean 0, std 1).
-  Value normalise(Value x, const std::vector<float>& mean, const std::vector<float>& std);
+  Value normalise(Value x, const std::vector<float>& mean, const std::vector<float>& std,
+                  const std::string& name = {});
   /// x with the filters w [K,R,S,C/groups] and, if not empty, the bias [K].
   Value convolution(Value x, const ConstTensorView& w, const ConstTensorView& bias,
-                    const ConvolutionOptions& options);
+                    const ConvolutionOptions& options, const std::string& name = {});
   /// A vector x with the weights w [K,C] and, if not empty, the bias [K].
-  Value linear(Value x, const ConstTensorView& w, const ConstTensorView& bias);
+  Value linear(Value x, const ConstTensorView& w, const ConstTensorView& bias,
+               const std::string& name = {});
   /// (x - mean)/sqrt(variance + eps)*gamma + beta; all [C].
   Value batch_norm(Value x, const ConstTensorView& gamma, const ConstTensorView& beta,
-                   const ConstTensorView& mean, const ConstTensorView& variance, float eps = 1e-5F);
+                   const ConstTensorView& mean, const ConstTensorView& variance, float eps = 1e-5F,
+                   const std::string& name = {});
   /// The activation of each element, or a neuron's spikes in each time step. soft: see Stage.
-  Value activation(Value x, const Activation& act, bool soft = false);
+  Value activation(Value x, const Activation& act, bool soft = false, const std::string& name = {});
+  /// A name in the place of `soft` would count as true.
+  Value activation(Value x, const Activation& act, const char* name) = delete;
   /// The maximum of each window of an image.
-  Value max_pool(Value x, const Pool& pool);
+  Value max_pool(Value x, const Pool& pool, const std::string& name = {});
   /// Values of equal height and width, side by side along the channels.
-  Value concat(const std::vector<Value>& values);
+  Value concat(const std::vector<Value>& values, const std::string& name = {});
   /// The channels [first, first + count).
-  Value slice(Value x, Index first, Index count);
+  Value slice(Value x, Index first, Index count, const std::string& name = {});
   /// An image as a vector; in PyTorch's order (C,H,W) if `channels_first`, then only linear layers
   /// may read it, else in the order of memory (H,W,C).
-  Value flatten(Value x, bool channels_first = true);
+  Value flatten(Value x, bool channels_first = true, const std::string& name = {});
+  /// A name in the place of `channels_first` would count as true.
+  Value flatten(Value x, const char* name) = delete;
   /// The mean over the time steps of a value that a neuron made timed, in f32.
-  Value mean_of_steps(Value x);
-  /// Makes the value an output of the network.
+  Value mean_of_steps(Value x, const std::string& name = {});
+  /// Makes the value an output of the network. An operator may have the name of an input or an
+  /// output.
   void output(const std::string& name, Value x);
 
   /// The operators so far as text, a line each.

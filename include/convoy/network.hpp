@@ -24,7 +24,9 @@ struct Program;
 /// A layer of a network: a line of network.txt, or one that you fill in. Give the stage's filters,
 /// strides and riders. The network fills in type, n, h, w, c, t and hold.
 struct NetworkLayer {
-  std::string name = {};  ///< for example "conv1"; its parameters are conv1.weight and conv1.bias
+  /// For example "conv1"; its parameters are conv1.weight and conv1.bias. UTF-8 without control
+  /// characters. docs/use/model-folders.md has the names of files.
+  std::string name = {};
   Stage stage = {};      ///< the stage; a linear layer, which reads a vector, has k and riders only
   bool flatten = false;  ///< no stage: [H,W,C] becomes one vector, in PyTorch's order (C,H,W)
   /// The prefix of a batch-norm's parameters, which are folded into the weights; empty: none.

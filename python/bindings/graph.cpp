@@ -126,7 +126,7 @@ std::vector<float> numbers_of(const char* what, nb::handle given) {
 
 Value convolution(PythonBuilder& self, Value x, nb::handle weights, nb::handle bias,
                   nb::handle stride, nb::handle pad, nb::handle dil, nb::handle groups, bool strict,
-                  const std::string& layout) {
+                  const std::string& layout, const std::string& name) {
   std::string text = "stride" + sizes_text("convolution: stride", stride);
   text += "pad" + sizes_text("convolution: pad", pad);
   text += "dil" + sizes_text("convolution: dil", dil);
@@ -141,34 +141,36 @@ Value convolution(PythonBuilder& self, Value x, nb::handle weights, nb::handle b
                                  .pad = stage.pad,
                                  .dil = stage.dil,
                                  .groups = stage.groups,
-                                 .strict = strict});
+                                 .strict = strict},
+                                name);
 }
 
-Value linear(PythonBuilder& self, Value x, nb::handle weights, nb::handle bias) {
+Value linear(PythonBuilder& self, Value x, nb::handle weights, nb::handle bias,
+             const std::string& name) {
   Parameters parameters;
   const ConstTensorView w = parameters.add("weights", weights), b = parameters.add_bias(bias);
   parameters.check_unchanged();
-  return self.now().linear(x, w, b);
+  return self.now().linear(x, w, b, name);
 }
 
 Value batch_norm(PythonBuilder& self, Value x, nb::handle gamma, nb::handle beta, nb::handle mean,
-                 nb::handle variance, float eps) {
+                 nb::handle variance, float eps, const std::string& name) {
   Parameters parameters;
   const ConstTensorView g = parameters.add("gamma", gamma), b = parameters.add("beta", beta),
                         m = parameters.add("mean", mean), v = parameters.add("variance", variance);
   parameters.check_unchanged();
-  return self.now().batch_norm(x, g, b, m, v, eps);
+  return self.now().batch_norm(x, g, b, m, v, eps, name);
 }
 
-Value activation(PythonBuilder& self, Value x, nb::handle act, bool soft) {
+Value activation(PythonBuilder& self, Value x, nb::handle act, bool soft, const std::string& name) {
   if (act.is_none()) throw Error("act: None, expected an Activation or its text, as \"relu\"");
-  return self.now().activation(x, read(act_text("act", act)).act, soft);
+  return self.now().activation(x, read(act_text("act", act)).act, soft, name);
 }
 
-Value max_pool(PythonBuilder& self, Value x, nb::handle pool) {
+Value max_pool(PythonBuilder& self, Value x, nb::handle pool, const std::string& name) {
   if (pool.is_none())
     throw Error("pool: None, expected a Pool, a window or its text, as \"3s2p1\"");
-  return self.now().max_pool(x, *read(pool_text("pool", pool)).pool);
+  return self.now().max_pool(x, *read(pool_text("pool", pool)).pool, name);
 }
 
 PythonNetwork build(PythonBuilder& self, const std::string& device, int threads, Index batch,
@@ -201,46 +203,55 @@ void define_graph(nb::module_& module) {
           nb::arg("name"), nb::arg("dtype"), nb::arg("axes"), document_of_graph_input)
       .def(
           "normalise",
-          [](PythonBuilder& self, Value x, nb::handle mean, nb::handle std) {
-            return self.now().normalise(x, numbers_of("mean", mean), numbers_of("std", std));
+          [](PythonBuilder& self, Value x, nb::handle mean, nb::handle std,
+             const std::string& name) {
+            return self.now().normalise(x, numbers_of("mean", mean), numbers_of("std", std), name);
           },
-          nb::arg("x"), nb::arg("mean") = nb::tuple(), nb::arg("std") = nb::tuple(),
-          nb::sig(signature_of_normalise), document_of_normalise)
+          nb::arg("x"), nb::arg("mean") = nb::tuple(), nb::arg("std") = nb::tuple(), nb::kw_only(),
+          nb::arg("name") = "", nb::sig(signature_of_normalise), document_of_normalise)
       .def("convolution", &convolution, nb::arg("x"), nb::arg("weights").none(),
            nb::arg("bias").none() = none, nb::kw_only(), nb::arg("stride") = 1, nb::arg("pad") = 0,
            nb::arg("dil") = 1, nb::arg("groups") = 1, nb::arg("strict") = false,
-           nb::arg("weights_layout") = "krsc", nb::sig(signature_of_convolution),
-           document_of_convolution)
+           nb::arg("weights_layout") = "krsc", nb::arg("name") = "",
+           nb::sig(signature_of_convolution), document_of_convolution)
       .def("linear", &linear, nb::arg("x"), nb::arg("weights").none(),
-           nb::arg("bias").none() = none, nb::sig(signature_of_linear), document_of_linear)
+           nb::arg("bias").none() = none, nb::kw_only(), nb::arg("name") = "",
+           nb::sig(signature_of_linear), document_of_linear)
       .def("batch_norm", &batch_norm, nb::arg("x"), nb::arg("gamma").none(), nb::arg("beta").none(),
            nb::arg("mean").none(), nb::arg("variance").none(), nb::kw_only(),
-           nb::arg("eps") = 1e-5F, nb::sig(signature_of_batch_norm), document_of_batch_norm)
+           nb::arg("eps") = 1e-5F, nb::arg("name") = "", nb::sig(signature_of_batch_norm),
+           document_of_batch_norm)
       .def("activation", &activation, nb::arg("x"), nb::arg("act").none(), nb::kw_only(),
-           nb::arg("soft") = false, nb::sig(signature_of_activation), document_of_activation)
-      .def("max_pool", &max_pool, nb::arg("x"), nb::arg("pool").none(),
-           nb::sig(signature_of_max_pool), document_of_max_pool)
+           nb::arg("soft") = false, nb::arg("name") = "", nb::sig(signature_of_activation),
+           document_of_activation)
+      .def("max_pool", &max_pool, nb::arg("x"), nb::arg("pool").none(), nb::kw_only(),
+           nb::arg("name") = "", nb::sig(signature_of_max_pool), document_of_max_pool)
       .def(
           "concat",
-          [](PythonBuilder& self, const std::vector<Value>& values) {
-            return self.now().concat(values);
+          [](PythonBuilder& self, const std::vector<Value>& values, const std::string& name) {
+            return self.now().concat(values, name);
           },
-          nb::arg("values"), document_of_concat)
+          nb::arg("values"), nb::kw_only(), nb::arg("name") = "", document_of_concat)
       .def(
           "slice",
-          [](PythonBuilder& self, Value x, Index first, Index count) {
-            return self.now().slice(x, first, count);
+          [](PythonBuilder& self, Value x, Index first, Index count, const std::string& name) {
+            return self.now().slice(x, first, count, name);
           },
-          nb::arg("x"), nb::arg("first"), nb::arg("count"), document_of_slice)
+          nb::arg("x"), nb::arg("first"), nb::arg("count"), nb::kw_only(), nb::arg("name") = "",
+          document_of_slice)
       .def(
           "flatten",
-          [](PythonBuilder& self, Value x, bool channels_first) {
-            return self.now().flatten(x, channels_first);
+          [](PythonBuilder& self, Value x, bool channels_first, const std::string& name) {
+            return self.now().flatten(x, channels_first, name);
           },
-          nb::arg("x"), nb::arg("channels_first") = true, document_of_flatten)
+          nb::arg("x"), nb::arg("channels_first") = true, nb::kw_only(), nb::arg("name") = "",
+          document_of_flatten)
       .def(
-          "mean_of_steps", [](PythonBuilder& self, Value x) { return self.now().mean_of_steps(x); },
-          nb::arg("x"), document_of_mean_of_steps)
+          "mean_of_steps",
+          [](PythonBuilder& self, Value x, const std::string& name) {
+            return self.now().mean_of_steps(x, name);
+          },
+          nb::arg("x"), nb::kw_only(), nb::arg("name") = "", document_of_mean_of_steps)
       .def(
           "output",
           [](PythonBuilder& self, const std::string& name, Value x) { self.now().output(name, x); },

@@ -5,24 +5,25 @@ namespace convoy::python {
 
 constexpr const char* signature_of_normalise =
     "def normalise(self, x: GraphBuilder.Value, mean: float | typing.Iterable[float] = (), "
-    "std: float | typing.Iterable[float] = ()) -> GraphBuilder.Value";
+    "std: float | typing.Iterable[float] = (), *, name: str = '') -> GraphBuilder.Value";
 constexpr const char* signature_of_convolution =
     "def convolution(self, x: GraphBuilder.Value, weights: typing.Any, bias: typing.Any = None, *, "
     "stride: int | tuple[int, int] = 1, pad: int | tuple[int, ...] = 0, "
     "dil: int | tuple[int, int] = 1, groups: int = 1, strict: bool = False, "
-    "weights_layout: str = 'krsc') -> GraphBuilder.Value";
+    "weights_layout: str = 'krsc', name: str = '') -> GraphBuilder.Value";
 constexpr const char* signature_of_linear =
-    "def linear(self, x: GraphBuilder.Value, weights: typing.Any, bias: typing.Any = None) -> "
-    "GraphBuilder.Value";
+    "def linear(self, x: GraphBuilder.Value, weights: typing.Any, bias: typing.Any = None, *, "
+    "name: str = '') -> GraphBuilder.Value";
 constexpr const char* signature_of_batch_norm =
     "def batch_norm(self, x: GraphBuilder.Value, gamma: typing.Any, beta: typing.Any, "
-    "mean: typing.Any, variance: typing.Any, *, eps: float = 1e-05) -> GraphBuilder.Value";
+    "mean: typing.Any, variance: typing.Any, *, eps: float = 1e-05, "
+    "name: str = '') -> GraphBuilder.Value";
 constexpr const char* signature_of_activation =
-    "def activation(self, x: GraphBuilder.Value, act: Activation | str, *, soft: bool = False) -> "
-    "GraphBuilder.Value";
+    "def activation(self, x: GraphBuilder.Value, act: Activation | str, *, soft: bool = False, "
+    "name: str = '') -> GraphBuilder.Value";
 constexpr const char* signature_of_max_pool =
-    "def max_pool(self, x: GraphBuilder.Value, pool: Pool | int | tuple[int, int] | str) -> "
-    "GraphBuilder.Value";
+    "def max_pool(self, x: GraphBuilder.Value, pool: Pool | int | tuple[int, int] | str, *, "
+    "name: str = '') -> GraphBuilder.Value";
 constexpr const char* signature_of_build =
     "def build(self, *, device: str = 'cpu', threads: int = 0, batch: int = 0, "
     "spike_kernels: bool = True, weights: str = 'f32', openmp: bool = False) -> Network";
@@ -34,6 +35,10 @@ Each function appends an operator and returns the `GraphBuilder.Value` that it g
 parameters, which are arrays in host memory of type f32, f16 or bf16, with any strides. If it raises,
 it appends nothing. The network fuses a convolution or a linear layer with the activation and the
 pool that follow, if nothing else reads the values between them.
+
+`name` of each operator is free text such as "layer1/conv:0", which no other operator has. Messages,
+`describe` and `LayerReport.name` show it; a layer has the name of its convolution or linear layer.
+"": the operator's word and a number, "convolution3".
 
 A builder is used by one thread at a time.
 
@@ -84,6 +89,7 @@ Args:
     x: Images or vectors, u8 or f32.
     mean: A number, one number per channel, or none: 0.
     std: A number, one number per channel, or none: 1. It must not be 0.
+    name: The operator's name, as `GraphBuilder` describes.
 )";
 
 constexpr const char* document_of_convolution =
@@ -99,6 +105,7 @@ Args:
     groups: The number of groups of channels that are convolved apart, a divisor of C and K.
     strict: Use only algorithms that are exact on small integers.
     weights_layout: "krsc": as above. "kcrs": PyTorch's order [K, C/groups, R, S].
+    name: The operator's name, as `GraphBuilder` describes.
 )";
 
 constexpr const char* document_of_linear =
@@ -108,6 +115,7 @@ Args:
     x: A vector [C]. `flatten` makes one of an image.
     weights: [K, C].
     bias: [K]. None: there is no bias.
+    name: The operator's name, as `GraphBuilder` describes.
 )";
 
 constexpr const char* document_of_batch_norm =
@@ -120,6 +128,7 @@ Args:
     mean: [C], PyTorch's `running_mean`.
     variance: [C], PyTorch's `running_var`.
     eps: The number that is added to the variance.
+    name: The operator's name, as `GraphBuilder` describes.
 )";
 
 constexpr const char* document_of_activation =
@@ -129,6 +138,7 @@ Args:
     x: An image or a vector.
     act: An `Activation` or its text, for example "relu", "clip(-1,1)" or "lif(2,1)".
     soft: A neuron that spikes loses the threshold. False: its membrane becomes 0.
+    name: The operator's name, as `GraphBuilder` describes.
 )";
 
 constexpr const char* document_of_max_pool =
@@ -138,6 +148,7 @@ Args:
     x: An image [H, W, C].
     pool: A `Pool`, its text, for example "3s2p1", or the window: a number or (height, width). The
         stride is then the window.
+    name: The operator's name, as `GraphBuilder` describes.
 )";
 
 constexpr const char* document_of_concat =
@@ -145,6 +156,7 @@ constexpr const char* document_of_concat =
 
 Args:
     values: A list of two or more values of equal type, height and width.
+    name: The operator's name, as `GraphBuilder` describes.
 )";
 
 constexpr const char* document_of_slice =
@@ -154,6 +166,7 @@ Args:
     x: An image or a vector.
     first: The first channel, from 0.
     count: The number of channels, at least 1.
+    name: The operator's name, as `GraphBuilder` describes.
 )";
 
 constexpr const char* document_of_flatten =
@@ -163,6 +176,7 @@ Args:
     x: An image [H, W, C].
     channels_first: Take the values in PyTorch's order (C, H, W); then only linear layers may read the
         vector. False: in the order of memory, (H, W, C).
+    name: The operator's name, as `GraphBuilder` describes.
 )";
 
 constexpr const char* document_of_mean_of_steps =
@@ -170,6 +184,7 @@ constexpr const char* document_of_mean_of_steps =
 
 Args:
     x: A value that a neuron made different in each time step.
+    name: The operator's name, as `GraphBuilder` describes.
 )";
 
 constexpr const char* document_of_graph_output =

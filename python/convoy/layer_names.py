@@ -6,28 +6,21 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-# Characters that end a word or a line of network.txt, cannot be in a file's name, or are not printable.
-_BAD = re.compile("[\\s/#\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# Characters that end a word or a line of network.txt, or are not printable.
+_BAD = re.compile("[\\s#\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _WORDS = ("input", "steps", "flatten")  # lines of network.txt begin with these
-_BYTES = 200  # file systems allow 255, including the ending
-
-
-def _cut(name: str, most: int) -> str:
-    """Returns the start of the name, at most `most` bytes of UTF-8."""
-    return name.encode()[:most].decode(errors="ignore")
 
 
 def _clean(name: str) -> str:
-    """Returns the name with characters and length that network.txt can hold."""
-    return _cut(_BAD.sub(".", name), _BYTES) or "layer"
+    """Returns the name with characters that network.txt can hold."""
+    return _BAD.sub(".", name) or "layer"
 
 
 def layer_names(names: Iterable[str]) -> dict[str, str]:
     """Returns a dict of each name's name in network.txt. No two are equal.
 
-    A name that network.txt can hold stays. In other names each blank, "/", "#" and control character becomes a ".", and
-    a name longer than 200 bytes is cut. If another layer has the name already, or network.txt uses it as a word, a
-    number is added.
+    A name that network.txt can hold stays. In other names each blank, "#" and control character becomes a ".". If
+    another layer has the name already, or network.txt uses it as a word, a number is added.
 
     Args:
         names: The names of the layers.
@@ -37,7 +30,7 @@ def layer_names(names: Iterable[str]) -> dict[str, str]:
 
     Example:
         >>> layer_names(["a/b", "a.b", "a b", "steps", ""])
-        {'a/b': 'a.b_2', 'a.b': 'a.b', 'a b': 'a.b_3', 'steps': 'steps_2', '': 'layer'}
+        {'a/b': 'a/b', 'a.b': 'a.b', 'a b': 'a.b_2', 'steps': 'steps_2', '': 'layer'}
     """
     names = list(dict.fromkeys(names))
     given = {name: name for name in names if _clean(name) == name and name not in _WORDS}
@@ -49,7 +42,7 @@ def layer_names(names: Iterable[str]) -> dict[str, str]:
         unique, number = clean, 1
         while unique in taken:
             number += 1
-            unique = _cut(clean, _BYTES - len(f"_{number}")) + f"_{number}"
+            unique = f"{clean}_{number}"
         given[name] = unique
         taken.add(unique)
     return {name: given[name] for name in names}

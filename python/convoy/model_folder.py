@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,35 @@ def write_bytes(path: Path, data: bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def file_name(name: str) -> str:
+    """Returns a parameter's name as a part of a file's name: at most 220 bytes, without "/" and control characters.
+
+    A name that has no such character and is not too long stays. In other names each such character, and a "%" that
+    could be read as the start of one, becomes %XX. Of a longer name the beginning is left, with a hash behind it.
+    src/core/file_name.cpp is the same function.
+
+    Example:
+        >>> file_name("conv1.weight"), file_name("layer1/conv:0.weight")
+        ('conv1.weight', 'layer1%2Fconv:0.weight')
+    """
+    raw, parts, cut, size = name.encode(), [], 0, 0
+    for at in range(len(raw)):
+        byte, rest = raw[at : at + 1], raw[at + 1 :]
+        if not 0x80 <= byte[0] < 0xC0 and size <= 202:
+            cut = size
+        if byte[0] < 0x20 or byte in b"\x7f/" or (byte == b"%" and re.match(rb"[0-9a-fA-F]{2}|~", rest)):
+            byte = b"%%%02X" % byte[0]
+        parts.append(byte)
+        size += len(byte)
+    whole = b"".join(parts)
+    if size > 220:
+        number = 0xCBF29CE484222325  # FNV-1a of 64 bits
+        for one in raw:
+            number = (number ^ one) * 0x100000001B3 % (1 << 64)
+        whole = whole[:cut] + b"%%~%016x" % number
+    return whole.decode()
 
 
 def safetensors(values: dict[str, Any]) -> bytes:
@@ -58,13 +88,13 @@ def write(folder: str | os.PathLike, text: str, parameters: dict[str, Any], form
     else:
         for name, value in values.items():
             lines = "".join(f"{number:.9g}\n" for number in value.reshape(-1).tolist())
-            write_bytes(folder / f"{name}.txt", lines.encode())
+            write_bytes(folder / f"{file_name(name)}.txt", lines.encode())
         (folder / "model.safetensors").unlink(missing_ok=True)
     biases = {name.removesuffix(".weight") + ".bias" for name in values if name.endswith(".weight")}
     for name in biases | set(values):  # also the bias of a former network in this folder
-        (folder / f"{name}.npy").unlink(missing_ok=True)
+        (folder / f"{file_name(name)}.npy").unlink(missing_ok=True)
         if form == "safetensors" or name not in values:
-            (folder / f"{name}.txt").unlink(missing_ok=True)
+            (folder / f"{file_name(name)}.txt").unlink(missing_ok=True)
     write_bytes(folder / "network.txt", text.encode())
 
 
@@ -94,15 +124,16 @@ def read(folder: str | os.PathLike, name: str, shape: tuple[int, ...]) -> Any:
     """Returns a parameter from its text file, .npy file or model.safetensors. Raises ValueError or OSError."""
     folder = Path(folder)
     whole = folder / "model.safetensors"
-    if (path := folder / f"{name}.txt").exists():
+    file = file_name(name)
+    if (path := folder / f"{file}.txt").exists():
         # As in convoy.Network, numbers are separated by any white space and read as double first.
         values = np.array(path.read_text("utf-8-sig").split(), np.float64)
-    elif (path := folder / f"{name}.npy").exists():
+    elif (path := folder / f"{file}.npy").exists():
         values = np.load(path, allow_pickle=False)
     elif whole.exists() and name in (tensors := read_safetensors(whole)):
         path, values = whole, tensors[name]
     else:
-        raise ValueError(f"{folder}: no parameter {name}, expected {name}.txt, {name}.npy or model.safetensors.")
+        raise ValueError(f"{folder}: no parameter {name}, expected {file}.txt, {file}.npy or model.safetensors.")
     if values.size != np.prod(shape):
         raise ValueError(f"{path}: {values.size} values of {name}, expected {list(shape)}.")
     return values.astype(np.float32).reshape(shape)

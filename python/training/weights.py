@@ -40,7 +40,7 @@ def read_weights(folder, network):
     whole = folder / "model.safetensors"
     tensors = read_safetensors(whole) if whole.exists() else {}
     for name, shape in network.shapes.items():
-        path = folder / f"{name}.txt"
+        path = folder / f"{model_folder.file_name(name)}.txt"
         if name in tensors:
             path, values = whole, tensors[name]
         else:

@@ -63,8 +63,10 @@ Graph fold_batchnorm(Graph graph) {
       if (conv.in.size() > 2) bias = graph.constant(conv.in[2]);
     }
     fold(graph, norm, w, bias, into == no_id ? norm.name : graph.nodes[into].name);
-    const ValueId folded = graph.add_constant(norm.name + " weights", axes, std::move(w)),
-                  shift = graph.add_constant(norm.name + " bias", {channels}, std::move(bias));
+    const ValueId folded = graph.add_constant(graph.free_name(norm.name + " weights"), axes,
+                                              std::move(w)),
+                  shift = graph.add_constant(graph.free_name(norm.name + " bias"), {channels},
+                                             std::move(bias));
     if (into == no_id) {
       Node& alone = graph.nodes[i];
       alone.op = Convolution{.groups = channels};

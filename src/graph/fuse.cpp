@@ -96,7 +96,7 @@ Graph fuse(Graph graph, const Serves& serves) {
   for (const auto& [name, i] : ones) {
     const Index channels = graph.input(graph.nodes[i], 0).channels();
     graph.nodes[i].in.push_back(
-        graph.add_constant(name + " ones", {channels, 1, 1, 1},
+        graph.add_constant(graph.free_name(name + " ones"), {channels, 1, 1, 1},
                            std::vector<float>(static_cast<std::size_t>(channels), 1.0F)));
   }
   graph = without_dead(std::move(graph));

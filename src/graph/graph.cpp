@@ -37,6 +37,15 @@ ValueId Graph::add_constant(std::string name, std::vector<Index> axes, std::vect
   return add(std::move(value));
 }
 
+std::string Graph::free_name(std::string name) const {
+  const auto taken = [&] {
+    return std::any_of(values.begin(), values.end(),
+                       [&](const Value& value) { return value.name == name; });
+  };
+  while (taken()) name += '\'';
+  return name;
+}
+
 bool Graph::is_output(ValueId id) const {
   return std::find(outputs.begin(), outputs.end(), id) != outputs.end();
 }

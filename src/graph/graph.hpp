@@ -144,6 +144,9 @@ struct Graph {
   const Value& input(const Node& node, std::size_t i) const { return values[node.in[i]]; }
   const std::vector<float>& constant(ValueId id) const { return *values[id].constant; }
   bool is_output(ValueId id) const;
+  /// The name, with apostrophes behind it if a value has it already: for values that a pass or a
+  /// reader makes. Names of users are free text, so any name may be taken.
+  std::string free_name(std::string name) const;
 
   /// Throws Error that names the mistake: a value that is read before it is computed, a value that
   /// two nodes compute or none, a type or shape other than the operator's result, or two equal

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "convoy/error.hpp"
+#include "core/printable.hpp"
 #include "core/size.hpp"
 #include "graph/graph.hpp"
 #include "graph/stage_of.hpp"
@@ -99,8 +100,8 @@ Value infer_concat(const Graph& graph, const Node& node) {
       throw Error(
           fmt::format("concat: {} is {} {}, {} is {} {}: expected equal types, sizes and "
                       "steps, because their channels are concatenated",
-                      first.name, to_text(first.type), shape_text(first), x.name, to_text(x.type),
-                      shape_text(x)));
+                      printable(first.name), to_text(first.type), shape_text(first),
+                      printable(x.name), to_text(x.type), shape_text(x)));
     channels += x.channels();
   }
   if (!channels.fits((Index{1} << 31) - 1))

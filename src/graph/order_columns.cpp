@@ -29,7 +29,8 @@ void reorder_readers(Graph& graph, const Links& links, ValueId vector, const Val
     std::vector<float> ordered =
         pixels_first(*w.constant, w.axes[0], image.channels(), image.h() * image.w());
     const std::vector<Index> axes = w.axes;
-    node.in[1] = graph.add_constant(w.name + " in memory's order", axes, std::move(ordered));
+    const std::string name = graph.free_name(w.name + " in memory's order");
+    node.in[1] = graph.add_constant(name, axes, std::move(ordered));
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "core/failure.hpp"
 #include "core/file.hpp"
+#include "core/file_name.hpp"
 #include "core/json.hpp"
 #include "core/printable.hpp"
 #include "core/size.hpp"
@@ -99,7 +100,7 @@ DumpedOperator operator_of(const nlohmann::json& json, const std::string& name) 
   op.kind = kind_of(fields);
   op.shape = shape_of(fields);
   try {
-    network::check_name(op.name);  // it becomes part of a path
+    network::check_name(op.name);
     if (fields.has("spikes_of")) {
       op.spikes_of = fields.text("spikes_of");
       network::check_name(op.spikes_of);
@@ -119,10 +120,10 @@ std::string index_name(Side side) {
   return side == Side::convoy ? "dbg.json" : "dbg_ref.json";
 }
 std::string dump_name(const std::string& op, Side side) {
-  return "dbg_" + op + (side == Side::convoy ? ".bin" : "_ref.bin");
+  return "dbg_" + file_name_of(op) + (side == Side::convoy ? ".bin" : "_ref.bin");
 }
 std::string membrane_name(const std::string& neuron) {
-  return "dbg_" + neuron + "_mem_ref.bin";
+  return "dbg_" + file_name_of(neuron) + "_mem_ref.bin";
 }
 
 std::vector<Index> DumpedOperator::full_shape() const {

@@ -13,6 +13,7 @@ namespace convoy::inspect {
 /// Whose values a file holds.
 enum class Side : std::uint8_t { convoy, reference };
 
+// Names of files. An operator's name is free text; core/file_name.hpp says how it is written there.
 std::string index_name(Side side);                        // dbg.json, dbg_ref.json
 std::string dump_name(const std::string& op, Side side);  // dbg_conv1.bin, dbg_conv1_ref.bin
 std::string membrane_name(const std::string& neuron);     // dbg_if1_mem_ref.bin

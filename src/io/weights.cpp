@@ -10,6 +10,7 @@
 #include "convoy/error.hpp"
 #include "core/failure.hpp"
 #include "core/file.hpp"
+#include "core/file_name.hpp"
 #include "core/printable.hpp"
 #include "core/size.hpp"
 #include "io/npy.hpp"
@@ -126,8 +127,12 @@ const SafeTensors* ParameterFolder::safetensors_with(const std::string& paramete
   return tensors_ && tensors_->contains(parameter) ? &*tensors_ : nullptr;
 }
 
+std::string ParameterFolder::path_of(const std::string& parameter) const {
+  return folder_ + "/" + file_name_of(parameter);
+}
+
 bool ParameterFolder::has(const std::string& parameter) {
-  const std::string path = folder_ + "/" + parameter;
+  const std::string path = path_of(parameter);
   return file_there(path + ".txt") || file_there(path + ".npy") ||
          safetensors_with(parameter) != nullptr;
 }
@@ -137,12 +142,12 @@ std::string ParameterFolder::name_of(const std::string& parameter) const {
 }
 
 ParameterFolder::Place ParameterFolder::place_of(const std::string& parameter) {
-  const std::string path = folder_ + "/" + parameter;
+  const std::string path = path_of(parameter), file = printable_path(file_name_of(parameter));
   const Place place{file_there(path + ".txt"), file_there(path + ".npy"),
                     safetensors_with(parameter)};
   std::vector<std::string> found;
-  if (place.text) found.push_back(printable(parameter) + ".txt");
-  if (place.npy) found.push_back(printable(parameter) + ".npy");
+  if (place.text) found.push_back(file + ".txt");
+  if (place.npy) found.push_back(file + ".npy");
   if (place.tensors) found.emplace_back("model.safetensors");
   if (found.size() > 1)
     throw InvalidFile(
@@ -158,7 +163,7 @@ std::vector<float> ParameterFolder::read(const std::string& parameter,
   Size product = 1;
   for (const Index size : shape) product *= size;
   const Index count = product.value();
-  const std::string path = folder_ + "/" + parameter;
+  const std::string path = path_of(parameter);
   const Place place = place_of(parameter);
   if (place.text) {
     // No writer of numbers takes so much for one: a longer file is another, and is not read.
@@ -187,11 +192,11 @@ std::vector<float> ParameterFolder::read(const std::string& parameter,
     values = place.tensors->values(parameter);
     check_shape(name, place.tensors->shape(parameter), shape, meaning);
   } else {
-    throw FileNotFound(
-        fmt::format("{}: no weights \"{}\": expected {} values ({}) in {}.txt, {}.npy or "
-                    "model.safetensors. Copy the file into the model's folder.",
-                    printable_path(folder_), printable(parameter), count, meaning,
-                    printable(parameter), printable(parameter)));
+    throw FileNotFound(fmt::format(
+        "{}: no weights \"{}\": expected {} values ({}) in {}.txt, {}.npy or "
+        "model.safetensors. Copy the file into the model's folder.",
+        printable_path(folder_), printable(parameter), count, meaning,
+        printable_path(file_name_of(parameter)), printable_path(file_name_of(parameter))));
   }
   expect_finite(values, name, StatusCode::invalid_file);
   return values;

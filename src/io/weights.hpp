@@ -42,7 +42,8 @@ class ParameterFolder : public ParameterSource {
  public:
   explicit ParameterFolder(std::string folder) : folder_(std::move(folder)) {}
 
-  /// From the file conv1.weight.txt, conv1.weight.npy or the entry in model.safetensors. The shape
+  /// From the file conv1.weight.txt, conv1.weight.npy or the entry in model.safetensors. A file has
+  /// the parameter's name as core/file_name.hpp writes it, the entry has it as it is. The shape
   /// that the latter two tell must be `shape`, flattened or without its axes of 1. Throws Error
   /// also where it is in more than one of them, and where one is a folder, a pipe, a broken link
   /// or unreadable: nobody can tell which of two is meant.
@@ -53,6 +54,9 @@ class ParameterFolder : public ParameterSource {
   /// entry.
   bool has(const std::string& parameter) override;
   std::string name_of(const std::string& parameter) const override;
+
+  /// The path of the parameter's files without their endings.
+  std::string path_of(const std::string& parameter) const;
 
  private:
   struct Place {  // which of the three has it; at most one

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <set>
 
 #include "core/failure.hpp"
 #include "core/printable.hpp"
@@ -33,6 +34,7 @@ struct Parameter {
 struct GraphBuilder::Impl {
   graph::Graph graph;
   std::uint64_t number = next_builder();
+  std::set<std::string> named;  // the names of operators that the user gave
 
   Value value(graph::ValueId id) const { return {id, number}; }
   std::string next(const std::string& word) {
@@ -51,31 +53,65 @@ struct GraphBuilder::Impl {
                       x.id));
     return x.id;
   }
-  /// Appends the operator and its parameters, or nothing if it throws.
-  Value add(graph::Operator op, const std::vector<Value>& operands,
+  /// Appends the operator and its parameters, or nothing if it throws. `name` is the user's, or
+  /// empty.
+  Value add(graph::Operator op, const std::vector<Value>& operands, const std::string& name,
             const std::vector<Parameter>& parameters = {}) {
-    const std::size_t before = graph.values.size();
-    const std::string name = next(std::string(graph::word_of(op)));
+    if (named.contains(name))
+      throw Error(fmt::format("{} \"{}\": an operator has that name already, expected another name",
+                              graph::word_of(op), printable(name)));
+    const std::size_t values = graph.values.size(), nodes = graph.nodes.size();
+    const auto undo = [&] {
+      graph.values.resize(values);
+      graph.nodes.resize(nodes);
+    };
+    const std::string own =
+        name.empty() ? free_node_name(next(std::string(graph::word_of(op)))) : name;
     std::vector<graph::ValueId> in;
     for (const Value x : operands) in.push_back(checked(x));
     try {
       for (const Parameter& parameter : parameters) in.push_back(constant(parameter));
-      return value(
-          graph.add({.op = std::move(op), .name = name, .in = std::move(in)}, free_name(name)));
+      const graph::ValueId out =
+          graph.add({.op = std::move(op), .name = own, .in = std::move(in)}, graph.free_name(own));
+      if (!name.empty()) give_name(name);
+      return value(out);
+    } catch (const Error& error) {
+      undo();
+      if (name.empty()) throw;
+      throw Error(fmt::format("{}: {}", printable(name), error.what()), error.code());
     } catch (...) {
-      graph.values.resize(before);
+      undo();
       throw;
     }
   }
-  /// Names of inputs and outputs are the user's.
-  std::string free_name(std::string name) const {
+  /// The last operator has the user's name. One that only a number was added to yields it.
+  void give_name(const std::string& name) {
+    named.insert(name);
+    for (std::size_t i = 0; i + 1 < graph.nodes.size(); ++i)
+      if (graph.nodes[i].name == name) graph.nodes[i].name = free_node_name(name);
+  }
+  std::string free_node_name(std::string name) const {
     const auto taken = [&] {
-      for (const graph::Value& value : graph.values)
-        if (value.name == name) return true;
-      return false;
+      return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                         [&](const graph::Node& node) { return node.name == name; });
     };
     while (taken()) name += '\'';
     return name;
+  }
+  bool is_port(graph::ValueId id) const {
+    return graph.is_output(id) ||
+           std::find(graph.inputs.begin(), graph.inputs.end(), id) != graph.inputs.end();
+  }
+  /// Whether an input or an output has the name, which is then not free for another one.
+  bool is_name_of_port(const std::string& name) const {
+    for (graph::ValueId id = 0; id < graph.values.size(); ++id)
+      if (graph.values[id].name == name && is_port(id)) return true;
+    return false;
+  }
+  /// Names of inputs and outputs are the user's: a value inside the graph yields them.
+  void take_port_name(const std::string& name) {
+    for (graph::Value& value : graph.values)
+      if (value.name == name) value.name = graph.free_name(name);
   }
   graph::ValueId constant(const Parameter& parameter) {
     const auto& [what, view, rank] = parameter;
@@ -84,7 +120,7 @@ struct GraphBuilder::Impl {
       throw Error(
           fmt::format("{}: found {}, expected {} axes", what, convoy::describe(view), rank));
     std::vector<float> numbers = network::numbers_of(view, what);
-    return graph.add_constant(free_name(fmt::format("{} {}", next("constant"), what)),
+    return graph.add_constant(graph.free_name(fmt::format("{} {}", next("constant"), what)),
                               std::move(axes), std::move(numbers));
   }
   /// A layer's weights, and its bias if there is one.
@@ -126,9 +162,10 @@ GraphBuilder::Value GraphBuilder::input(const std::string& name, DType dtype,
                               printable(name), size));
   if (dtype == DType::i32)
     throw Error(fmt::format("input {}: found i32, expected u8, f32, f16 or bf16", printable(name)));
-  if (name.empty() || all.free_name(name) != name)
+  if (name.empty() || all.is_name_of_port(name))
     throw Error(fmt::format("input \"{}\": expected a name that no other input or output has",
                             printable(name)));
+  all.take_port_name(name);
   graph::Value value;
   value.name = name;
   value.type = dtype;
@@ -138,54 +175,60 @@ GraphBuilder::Value GraphBuilder::input(const std::string& name, DType dtype,
 }
 
 GraphBuilder::Value GraphBuilder::normalise(Value x, const std::vector<float>& mean,
-                                            const std::vector<float>& std) {
-  return impl().add(graph::Normalise{mean, std}, {x});
+                                            const std::vector<float>& std,
+                                            const std::string& name) {
+  return impl().add(graph::Normalise{mean, std}, {x}, name);
 }
 
 GraphBuilder::Value GraphBuilder::convolution(Value x, const ConstTensorView& w,
                                               const ConstTensorView& bias,
-                                              const ConvolutionOptions& options) {
+                                              const ConvolutionOptions& options,
+                                              const std::string& name) {
   return impl().add(
       graph::Convolution{options.stride, options.pad, options.dil, options.groups, options.strict},
-      {x}, Impl::weights_and_bias(w, 4, bias));
+      {x}, name, Impl::weights_and_bias(w, 4, bias));
 }
 
 GraphBuilder::Value GraphBuilder::linear(Value x, const ConstTensorView& w,
-                                         const ConstTensorView& bias) {
-  return impl().add(graph::Linear{}, {x}, Impl::weights_and_bias(w, 2, bias));
+                                         const ConstTensorView& bias, const std::string& name) {
+  return impl().add(graph::Linear{}, {x}, name, Impl::weights_and_bias(w, 2, bias));
 }
 
 GraphBuilder::Value GraphBuilder::batch_norm(Value x, const ConstTensorView& gamma,
                                              const ConstTensorView& beta,
                                              const ConstTensorView& mean,
-                                             const ConstTensorView& variance, float eps) {
+                                             const ConstTensorView& variance, float eps,
+                                             const std::string& name) {
   return impl().add(
-      graph::BatchNorm{eps}, {x},
+      graph::BatchNorm{eps}, {x}, name,
       {{"gamma", gamma, 1}, {"beta", beta, 1}, {"mean", mean, 1}, {"variance", variance, 1}});
 }
 
-GraphBuilder::Value GraphBuilder::activation(Value x, const Activation& act, bool soft) {
-  return impl().add(graph::Activate{act, soft}, {x});
+GraphBuilder::Value GraphBuilder::activation(Value x, const Activation& act, bool soft,
+                                             const std::string& name) {
+  return impl().add(graph::Activate{act, soft}, {x}, name);
 }
 
-GraphBuilder::Value GraphBuilder::max_pool(Value x, const Pool& pool) {
-  return impl().add(graph::MaxPool{pool.normalised()}, {x});
+GraphBuilder::Value GraphBuilder::max_pool(Value x, const Pool& pool, const std::string& name) {
+  return impl().add(graph::MaxPool{pool.normalised()}, {x}, name);
 }
 
-GraphBuilder::Value GraphBuilder::concat(const std::vector<Value>& values) {
-  return impl().add(graph::Concat{}, values);
+GraphBuilder::Value GraphBuilder::concat(const std::vector<Value>& values,
+                                         const std::string& name) {
+  return impl().add(graph::Concat{}, values, name);
 }
 
-GraphBuilder::Value GraphBuilder::slice(Value x, Index first, Index count) {
-  return impl().add(graph::Slice{first, count}, {x});
+GraphBuilder::Value GraphBuilder::slice(Value x, Index first, Index count,
+                                        const std::string& name) {
+  return impl().add(graph::Slice{first, count}, {x}, name);
 }
 
-GraphBuilder::Value GraphBuilder::flatten(Value x, bool channels_first) {
-  return impl().add(graph::Flatten{channels_first}, {x});
+GraphBuilder::Value GraphBuilder::flatten(Value x, bool channels_first, const std::string& name) {
+  return impl().add(graph::Flatten{channels_first}, {x}, name);
 }
 
-GraphBuilder::Value GraphBuilder::mean_of_steps(Value x) {
-  return impl().add(graph::MeanOfSteps{}, {x});
+GraphBuilder::Value GraphBuilder::mean_of_steps(Value x, const std::string& name) {
+  return impl().add(graph::MeanOfSteps{}, {x}, name);
 }
 
 void GraphBuilder::output(const std::string& name, Value x) {
@@ -198,9 +241,10 @@ void GraphBuilder::output(const std::string& name, Value x) {
   if (graph.is_output(id))
     throw Error(fmt::format("output {}: it is the output {} already, expected another value",
                             printable(name), printable(graph.values[id].name)));
-  if (name.empty() || (all.free_name(name) != name && graph.values[id].name != name))
+  if (name.empty() || all.is_name_of_port(name))
     throw Error(fmt::format("output \"{}\": expected a name that no other input or output has",
                             printable(name)));
+  all.take_port_name(name);
   all.graph.values[id].name = name;
   all.graph.outputs.push_back(id);
 }

@@ -71,7 +71,7 @@ void check_new(const NetworkText& network, const std::string& name) {
   for (const NetworkLayer& other : network.layers)
     if (other.name == name)
       throw Error(
-          fmt::format("a second layer \"{}\"{}. Names are part of file names: use another name.",
+          fmt::format("a second layer \"{}\"{}. Parameters are named after it: use another name.",
                       printable(name),
                       other.line > 0 ? fmt::format(" (the first is in line {})", other.line) : ""));
 }
@@ -102,21 +102,13 @@ Flow input_of(const NetworkText& network) {
 }
 
 void check_name(std::string_view name) {
-  constexpr std::size_t longest = 200;  // file systems take 255, with the ending
   if (name.empty())
     throw Error("found a layer without a name, expected one: its parameters are named after it.");
-  if (name.size() > longest)
-    throw Error(
-        fmt::format("\"{}\": the name has {} bytes, expected at most {}: it is part of file names",
-                    printable(name), name.size(), longest));
   if (!is_printable(name))
     throw Error(
-        fmt::format("\"{}\": a name is part of file names and of tables. Expected UTF-8 without "
-                    "control characters.",
+        fmt::format("\"{}\": found a control character, or bytes that are not UTF-8, in a "
+                    "name, expected neither: a name is a word of network.txt",
                     printable(name)));
-  if (name.find('/') != std::string_view::npos)
-    throw Error(fmt::format(
-        "\"{}\": found \"/\" in a name, expected none: it is part of file names", printable(name)));
 }
 
 void add_layer(NetworkText& network, NetworkLayer layer, Flow& flow) {

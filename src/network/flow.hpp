@@ -30,7 +30,8 @@ Index first_input(const NetworkText& network, std::size_t i);
 
 /// The images' type, sizes, means and deviations; what reaches the first layer.
 Flow input_of(const NetworkText& network);
-/// That of a layer, or of a batch-norm.
+/// That of a layer, or of a batch-norm: any text that network.txt can hold. Files that are named
+/// after it have core/file_name.hpp's form of it.
 void check_name(std::string_view name);
 /// Fills in what the layer takes over from `flow`, appends it, and moves on behind it.
 void add_layer(NetworkText& network, NetworkLayer layer, Flow& flow);

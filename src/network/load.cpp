@@ -84,17 +84,9 @@ class Reader {
 
   ValueId constant(const std::string& name, const std::vector<Index>& shape,
                    const std::string& meaning) {
-    return graph_.add_constant(unused(name), shape, parameters_.read(name, shape, meaning));
-  }
-  /// Layers may be called as parameters are, and two layers may share a batch-norm's.
-  std::string unused(std::string name) const {
-    const auto taken = [&] {
-      for (const graph::Value& value : graph_.values)
-        if (value.name == name) return true;
-      return false;
-    };
-    while (taken()) name += '\'';
-    return name;
+    // Layers may be called as parameters are, and two layers may share a batch-norm's.
+    return graph_.add_constant(graph_.free_name(name), shape,
+                               parameters_.read(name, shape, meaning));
   }
 
   ValueId read_by(const NetworkLayer& layer) {
@@ -115,7 +107,7 @@ class Reader {
     const Index channels = s.c / s.groups;
     std::vector<float> w = parameters_.read(
         name, {s.k, channels, s.r, s.s}, fmt::format("k{} r{} s{} c{}", s.k, s.r, s.s, channels));
-    return graph_.add_constant(unused(name), {s.k, s.r, s.s, channels},
+    return graph_.add_constant(graph_.free_name(name), {s.k, s.r, s.s, channels},
                                graph::pixels_first(w, s.k, channels, s.r * s.s));
   }
 

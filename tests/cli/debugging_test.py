@@ -7,6 +7,7 @@ and its operator and element named, and bad input is told from it.
 import array
 import json
 import math
+import re
 import shutil
 import unittest
 
@@ -262,7 +263,8 @@ class BadInput(Debugging):
             (lambda text: text[:-9], "object"),
             (lambda text: "[]", "object"),
             (lambda text: text.replace('"name"', '"nome"'), 'operator 1: has no "name"'),
-            (lambda text: text.replace('"if1"', '"../if1"'), "operator 2", "/"),
+            (lambda text: text.replace('"if1"', '"../if1"'), r"dbg_\.\.%2Fif1\.bin", "(?i)no such"),
+            (lambda text: text.replace('"if1"', '"if\\u0001"'), "operator 2", "control character"),
             (lambda text: text.replace('"if1"', '"conv1"'), "conv1"),
             (lambda text: text.replace('"neuron"', '"newton"'), "newton"),
             (lambda text: text.replace("   3,", "   4,", 1), "bytes|belong"),
@@ -320,6 +322,35 @@ class BadInput(Debugging):
         twins = self.make_model("twins", SPIKING.replace("fc1", "conv1_ref"),
                                 {"conv1": (27, 3), "conv1_ref": (84, 7), "fc2": (21, 3)})
         self.refused(self.dump(model=twins), r"dbg_conv1_ref\.bin", "Rename")
+
+    def test_names_that_no_file_has(self):
+        names = ("block/conv:0", "../fc%2F", "x" * 300)
+        text = SPIKING
+        for old, new in zip(SPIKING_PARAMETERS, names, strict=True):
+            text = text.replace(f"{old} ", f"{new} ")
+        model = self.make_model("named", text, {})
+        files = ("block%2Fconv:0", "..%2Ffc%252F")
+        for file, counts in zip(files, SPIKING_PARAMETERS.values()):
+            for kind, count in zip(("weight", "bias"), counts, strict=True):
+                (model / f"{file}.{kind}.txt").write_text("0.25\n" * count)
+        # A name that is too long for a file's: the message tells the file's.
+        refusal = self.dump(model=model)
+        self.refused(refusal, r"x{202}%~[0-9a-f]{16}\.txt")
+        for count in SPIKING_PARAMETERS["fc2"]:
+            file = re.search(r"in (x+%~[0-9a-f]{16})\.txt", self.dump(model=model).stderr)[1]
+            (model / f"{file}.txt").write_text("0.25\n" * count)
+        for words in ((), ("--reference",)):
+            result = self.dump(*words, model=model)
+            self.assertEqual(result.returncode, 0, result.stderr)
+        written = {path.name for path in self.dumps.iterdir()}
+        self.assertLessEqual({"dbg_block%2Fconv:0.bin", "dbg_..%2Ffc%252F_ref.bin"}, written)
+        self.assertEqual(len(written), 2 * 7 + 2 + 2)  # with two membranes and two indices
+        result = self.compare()
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("block/conv:0", result.stdout)
+        result = self.run_model("--profile", model=model)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, r"(?m)^block/conv:0 +n1h6(.|\n)*^x{160}\.\.\. ")
 
     def test_half_a_dump_is_never_left(self):
         self.dump_both()

@@ -122,7 +122,7 @@ class Export(unittest.TestCase):
 
         with tempfile.TemporaryDirectory() as folder:
             network = convoy.export(Odd().eval(), folder, torch.randn(2, 3, 8, 8))
-            self.assertEqual([layer.name for layer in network.layers], ["my.conv.1.é"])
+            self.assertEqual([layer.name for layer in network.layers], ["my.conv.1/é"])
 
     def test_names_that_network_txt_cannot_hold(self):
         """Each layer gets a legal name of its own, and its weights."""

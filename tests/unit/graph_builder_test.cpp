@@ -97,6 +97,51 @@ TEST_F(Builder, AppendsNothingIfItThrows) {
   EXPECT_EQ(g_.activation(x, relu).id, x.id + 1);
 }
 
+// Names are free text; those of inputs, outputs and the user come before those that a number makes.
+TEST_F(Builder, TakesAnyNames) {
+  const auto x = g_.input("layer1/conv:0", DType::f32, {4, 4, 3});
+  const auto a = g_.convolution(x, w(2, 1, 3), {}, {}, "layer1/conv:0");
+  const auto b = g_.activation(a, relu, false, std::string(1000, '%') + "\n\xff");
+  const auto c = g_.convolution(b, w(3, 1, 2), {}, {});  // convolution3
+  const auto d = g_.batch_norm(c, view({3}), view({3}), view({3}), view({3}), 0, "d");
+  const auto e = g_.max_pool(d, max_pool(2), "convolution3");
+  const auto f = g_.concat({e, e}, "d weights");
+  const auto h = g_.linear(g_.flatten(g_.slice(f, 1, 2, "s"), true, "d bias"), view({2, 8}), {},
+                           "layer1/conv:0 ones");
+  g_.activation(g_.max_pool(x, max_pool(2), "dead"), relu);
+  g_.output("s", f);
+  g_.output("y", h);
+  const std::string text = g_.describe();
+  EXPECT_EQ(text.find('\xff'), std::string::npos);
+  EXPECT_NE(text.find("input layer1/conv:0: f32 4x4x3"), std::string::npos) << text;
+  EXPECT_NE(text.find("y: f32 2 = linear of d bias"), std::string::npos) << text;
+  const Network network = g_.build();
+  std::vector<std::string> names;
+  for (const LayerReport& layer : network.layers()) names.push_back(layer.name);
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"layer1/conv:0", "convolution3'", "layer1/conv:0 ones"}));
+  EXPECT_EQ(network.inputs()[0].name, "layer1/conv:0");
+  EXPECT_EQ(network.outputs()[0].name, "s");
+  std::vector<float> in(48, 1), out(2);
+  network
+      .run({{"layer1/conv:0", TensorView::of(in.data(), {1, 4, 4, 3})}},
+           {{"y", TensorView::of(out.data(), {1, 2})}}, {})
+      .or_throw();
+  // 3, then 6, then (6 - 1) * 1 + 1, and eight of them.
+  EXPECT_EQ(out, (std::vector<float>{48, 48}));
+}
+
+TEST_F(Builder, RefusesNamesThatAreTaken) {
+  const auto x = g_.input("x", DType::f32, {4, 4, 3});
+  g_.activation(x, relu, false, "a/b");
+  EXPECT_EQ(said([&] { g_.max_pool(x, max_pool(2), "a/b"); }),
+            "max-pool \"a/b\": an operator has that name already, expected another name");
+  EXPECT_EQ(said([&] { g_.slice(x, 2, 2, "c\n"); }),
+            "c?: slice: channels [2, 4) of 3, expected at least one, inside");
+  // A name that was refused with its operator is free.
+  EXPECT_EQ(said([&] { g_.slice(x, 1, 2, "c\n"); }), "accepted");
+}
+
 TEST_F(Builder, RefusesWhatNoOperatorTakes) {
   const auto x = g_.input("x", DType::f32, {4, 4, 3});
   EXPECT_NE(said([&] {

@@ -82,7 +82,7 @@ TEST(NetworkText, SaysTheLineAndWhatIsWrong) {
       {head + "conv1 k2r3+norm\n", "n:2: "},
       {head + "conv1 k2r3 what\n", "n:2: \"what\""},
       {head + "conv1 k2r3 batchnorm()\n", "n:2: \"batchnorm()\""},
-      {head + "a/b k2r3\n", "n:2: \"a/b\""},
+      {head + "a/b\x01 k2r3\n", "n:2: \"a/b?\": found a control character"},
       {head + "a k2r3\na k2r3\n", "n:3: a second layer \"a\" (the first is in line 2)"},
       {head + "flatten\nflatten\n", "n:3: found a second \"flatten\""},
       {head + "flatten x\n", "n:2: found more words after \"flatten\""},

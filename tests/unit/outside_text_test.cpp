@@ -39,7 +39,7 @@ TEST(OutsideText, NetworksHaveNamesThatCanBeShown) {
   EXPECT_EQ(parse_network(tiny, "n").layers.size(), 3U);
   EXPECT_EQ(parse_network("input u8:h4w4c1\nSchicht-größer k2r3\n", "n").layers[0].name,
             "Schicht-größer");
-  for (const char* bad : {"c\x1b[31m", "c\xff", "c\xc2\x9b", "c\x7f", "a/b"}) {
+  for (const char* bad : {"c\x1b[31m", "c\xff", "c\xc2\x9b", "c\x7f"}) {
     const std::string layer = "input u8:h4w4c1\n" + std::string(bad) + " k2r3\n";
     EXPECT_NE(refusal(layer).find("network.txt:2: \"" + printable(bad)), std::string::npos)
         << refusal(layer);
@@ -47,9 +47,8 @@ TEST(OutsideText, NetworksHaveNamesThatCanBeShown) {
     EXPECT_NE(refusal(norm).find("network.txt:2: \"" + printable(bad)), std::string::npos)
         << refusal(norm);
   }
-  EXPECT_EQ(refusal(tiny + "fc2 k3\n" + std::string(200, 'x') + " k3\n"), "nothing was thrown");
-  EXPECT_NE(refusal(tiny + std::string(201, 'x') + " k3\n").find("network.txt:5: "),
-            std::string::npos);
+  for (const std::string& name : {std::string("layer1/conv:0"), std::string(1000, 'x')})
+    EXPECT_EQ(parse_network(tiny + name + " k3\n", "n").layers.back().name, name);
   std::string nul = tiny;
   nul.insert(nul.find("fc") + 1, 1, '\0');
   EXPECT_NE(refusal(nul).find("network.txt:4: found a NUL"), std::string::npos) << refusal(nul);
