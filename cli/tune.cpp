@@ -36,15 +36,15 @@ nlohmann::ordered_json record(const PlanOptions& options) {
 }
 
 /// What is printed of one stage or chain.
-struct Measured {
+struct TuneTable {
   std::string stage, arithmetic;
   std::vector<TuneRow> rows;
   std::vector<std::string> layers = {};  // of a network
 };
 
-nlohmann::ordered_json json_of(const Measured& measured) {
+nlohmann::ordered_json json_of(const TuneTable& table) {
   auto rows = nlohmann::ordered_json::array();
-  for (const TuneRow& row : measured.rows) {
+  for (const TuneRow& row : table.rows) {
     rows.push_back({{"kernel", row.kernel},
                     {"tile", row.tile},
                     {"predicted_seconds", row.predicted},
@@ -54,28 +54,28 @@ nlohmann::ordered_json json_of(const Measured& measured) {
                     {"chosen", row.chosen}});
     if (!row.refused.empty()) rows.back()["refused"] = row.refused;
   }
-  nlohmann::ordered_json json{{"stage", measured.stage}, {"arithmetic", measured.arithmetic}};
-  if (!measured.layers.empty()) json["layers"] = measured.layers;
+  nlohmann::ordered_json json{{"stage", table.stage}, {"arithmetic", table.arithmetic}};
+  if (!table.layers.empty()) json["layers"] = table.layers;
   json["rows"] = std::move(rows);
   return json;
 }
 
-void print_table(const Measured& measured) {
-  fmt::print("{}\n", measured.stage);
-  if (!measured.layers.empty()) {
+void print_table(const TuneTable& table) {
+  fmt::print("{}\n", table.stage);
+  if (!table.layers.empty()) {
     std::vector<std::string> names;
-    names.reserve(measured.layers.size());
-    for (const std::string& name : measured.layers) names.push_back(printable(name));
+    names.reserve(table.layers.size());
+    for (const std::string& name : table.layers) names.push_back(printable(name));
     fmt::print("  {}: {}\n", names.size() > 1 ? "layers" : "layer", fmt::join(names, ", "));
   }
-  fmt::print("  arithmetic: {}\n", measured.arithmetic);
+  fmt::print("  arithmetic: {}\n", table.arithmetic);
   fmt::print("    {:<16} {:<24} {:>14} {:>14} {:>14} {:>7}\n", "kernel", "tile", "predicted, us",
              "median, us", "fastest, us", "runs");
-  for (const TuneRow& row : measured.rows)
+  for (const TuneRow& row : table.rows)
     fmt::print("  {} {:<16} {:<24} {:>14.1f} {:>14.1f} {:>14.1f} {:>7}\n", row.chosen ? ">" : " ",
                row.kernel, row.tile, row.predicted * 1e6, row.median * 1e6, row.minimum * 1e6,
                row.runs);
-  for (const TuneRow& row : measured.rows)
+  for (const TuneRow& row : table.rows)
     if (!row.refused.empty())
       fmt::print("    {} {} is refused and not stored: {}.\n", row.kernel, row.tile, row.refused);
 }
@@ -109,11 +109,11 @@ class Report {
  public:
   explicit Report(bool json) : json_(json) {}
 
-  void add(const Measured& measured) {
+  void add(const TuneTable& table) {
     if (json_)
-      stages_.push_back(json_of(measured));
+      stages_.push_back(json_of(table));
     else
-      print_table(measured);
+      print_table(table);
   }
   void end(const PlanOptions& options, const std::string& saved_to) {
     if (json_) {

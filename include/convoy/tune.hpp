@@ -66,14 +66,14 @@ struct TunedStage {
   Index batch = 0;         ///< the number of images that pass through the layers at once
   std::string stage;       ///< the stage or the chain as text, as `convoy tune --stage` takes it
   std::string arithmetic;  ///< the algorithm that fixes the bits; tuning never changes it
-  /// The measurements, at least one. The fastest comes first; refused ones come last. Of a chain
-  /// one row has the kernel `stages`: its stages, each by itself.
+  /// The measurements, at least one. The fastest comes first; refused ones come last. A chain has
+  /// one row with the kernel `stages`: its stages, each by itself.
   std::vector<TuneRow> rows;
 };
 
 /// The result of tune() of a network.
 struct NetworkTuneResult {
-  std::vector<TunedStage> stages;  ///< of the first batch in the network's order, then the next
+  std::vector<TunedStage> stages;  ///< in the network's order, batch by batch
   std::string saved_to;            ///< path of the tuning cache; empty if nothing was saved
 };
 

@@ -132,14 +132,14 @@ Args:
 )";
 
 constexpr const char* document_of_activation =
-    R"(Appends an activation of each element, or a neuron, which spikes in each time step.
+    R"doc(Appends an activation of each element, or a neuron, which spikes in each time step.
 
 Args:
     x: An image or a vector.
     act: An `Activation` or its text, for example "relu", "clip(-1,1)" or "lif(2,1)".
     soft: A neuron that spikes loses the threshold. False: its membrane becomes 0.
     name: The operator's name, as `GraphBuilder` describes.
-)";
+)doc";
 
 constexpr const char* document_of_max_pool =
     R"(Appends the maximum of each window of an image x.

@@ -26,7 +26,7 @@ def file_name(name: str) -> str:
     """Returns a parameter's name as a part of a file's name: at most 220 bytes, without "/" and control characters.
 
     A name that has no such character and is not too long stays. In other names each such character, and a "%" that
-    could be read as the start of one, becomes %XX. Of a longer name the beginning is left, with a hash behind it.
+    could be read as the start of one, becomes %XX. A longer name is cut, and a hash follows.
     src/core/file_name.cpp is the same function.
 
     Example:

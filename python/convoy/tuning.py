@@ -9,7 +9,7 @@ from ._core import Error, Network, Stage, _tune_network, _tune_stage
 
 
 def tune(
-    what: Stage | str | Network,
+    target: Stage | str | Network,
     *,
     batches: Iterable[int] = (),
     device: str | None = None,
@@ -24,18 +24,18 @@ def tune(
     with its number of threads; the cache is written once, at the end.
 
     Args:
-        what: A `Stage` or its text, or a `Network`, every stage of which is measured.
-        batches: Of a network: the numbers of images, `Network(..., batch=)`, of the networks that will use the results.
-            Empty: the number that the network has.
-        device: Of a stage: "cpu", "cuda" or, for example, "cuda:1". None: "cpu".
-        threads: Of a stage: the largest number of CPU threads. None or 0: as `Plan` chooses.
+        target: A `Stage` or its text, or a `Network`: every stage of it is measured.
+        batches: With a network, the values of `Network(..., batch=)` of the networks that will use the results. Empty:
+            the number that the network has.
+        device: With a stage, "cpu", "cuda" or, for example, "cuda:1". None: "cpu".
+        threads: With a stage, the largest number of CPU threads. None or 0: as `Plan` chooses.
         seconds: How long each tile is measured, above 0.
         save: Save the fastest. False: measure only.
 
     Returns:
         A dict with one dict per stage in "stages", and the cache's path in "saved_to" if it was written. Each has the
-        text of the "stage", its "arithmetic", and "rows", the fastest first, with times in seconds; of a network also
-        the names of the "layers" that run it, and the "batch".
+        text of the "stage", its "arithmetic", and "rows", the fastest first, with times in seconds. With a network,
+        each also has the names of the "layers" that run it, and the "batch".
 
     Raises:
         Error: The stage is illegal, a batch or `seconds` is out of range, an argument belongs to the other kind, or
@@ -48,10 +48,10 @@ def tune(
         >>> result["stages"][0]["stage"], result["stages"][0]["rows"][0]["chosen"]
         ('n1h8w8c8k8r3pad1+relu', True)
     """
-    if isinstance(what, Network):
+    if isinstance(target, Network):
         if device is not None or threads is not None:
             raise Error("device, threads: given with a Network, expected neither: it has its own. Leave them out.")
-        return _tune_network(what, list(batches), seconds, save)
+        return _tune_network(target, list(batches), seconds, save)
     if list(batches):
         raise Error("batches: given with a stage, expected none: a stage has its own n. Leave them out.")
-    return _tune_stage(what, device or "cpu", threads or 0, seconds, save)
+    return _tune_stage(target, device or "cpu", threads or 0, seconds, save)

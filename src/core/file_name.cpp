@@ -10,8 +10,8 @@ namespace {
 
 // File systems take 255 bytes. The rest is for the words around the name, such as "dbg_" and
 // "_mem_ref.bin", and for the ending of a temporary file.
-constexpr std::size_t most_bytes = 220;
-constexpr std::size_t most_before_hash = most_bytes - 18;
+constexpr std::size_t longest_file_name = 220;
+constexpr std::size_t longest_before_hash = longest_file_name - 18;
 
 /// FNV-1a of 64 bits.
 std::uint64_t hash_of(std::string_view text) {
@@ -41,13 +41,13 @@ std::string file_name_of(std::string_view name) {
   for (std::size_t at = 0; at < name.size(); ++at) {
     const auto byte = static_cast<unsigned char>(name[at]);
     const bool begins = (byte & 0xc0U) != 0x80U;
-    if (begins && all.size() <= most_before_hash) cut = all.size();
+    if (begins && all.size() <= longest_before_hash) cut = all.size();
     if (is_escaped(name, at))
       all += fmt::format("%{:02X}", byte);
     else
       all += name[at];
   }
-  if (all.size() <= most_bytes) return all;
+  if (all.size() <= longest_file_name) return all;
   return all.substr(0, cut) + fmt::format("%~{:016x}", hash_of(name));
 }
 

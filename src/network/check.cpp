@@ -43,7 +43,7 @@ std::string check_memory(std::initializer_list<Given> all, Device device) {
 
 std::string Network::Impl::check(const Operands& operands) const {
   const auto& [images, logits, labels] = operands;
-  if (input_ports.size() != 1 || output_ports.size() != 1 || output_ports.front().steps > 0)
+  if (!takes_images())
     return fmt::format(
         "images, logits and labels are of networks with one input and one output "
         "without time steps; this one has {} and {}. Run it with named tensors.",

@@ -54,6 +54,10 @@ struct Network::Impl {
   class HostRun;
   class NamedRun;
   std::string check(const Operands& operands) const;
+  /// Whether it can be run by images, logits and labels; if not, by named tensors alone.
+  bool takes_images() const {
+    return input_ports.size() == 1 && output_ports.size() == 1 && output_ports.front().steps == 0;
+  }
   /// Images that are x' in place of pixels.
   bool of_other_type(const ConstTensorView& images) const { return images.dtype != input().type; }
   /// What turns such images back to the pixels that the first step reads. Null: nothing need.
@@ -77,6 +81,7 @@ struct Network::Impl {
   Status run(std::span<const NamedInput> given, std::span<const NamedOutput> wanted,
              Stream stream) const;
   void warm(Index n) const;
+  void warm_by_names(Index n) const;
   class Trace;
   std::vector<Tensor> trace(const ConstTensorView& images) const;
 

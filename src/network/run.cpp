@@ -165,6 +165,7 @@ Status Network::Impl::run(const Operands& operands, network::Times* times, Strea
 
 void Network::Impl::warm(Index n) const {
   if (n < 1) throw Error(fmt::format("warm: found {} images, expected at least 1.", n));
+  if (!takes_images()) return warm_by_names(n);
   const graph::Value& end = output();
   const bool labelled = end.h() == 1 && end.w() == 1;
   for (const Index images : {n, Index{1}}) {

@@ -232,4 +232,20 @@ Status Network::Impl::run(std::span<const NamedInput> given, std::span<const Nam
   }
 }
 
+void Network::Impl::warm_by_names(Index n) const {
+  for (const Index images : {n, Index{1}}) {
+    std::vector<Tensor> zeros;
+    std::vector<NamedInput> inputs;
+    std::vector<NamedOutput> outputs;
+    zeros.reserve(input_ports.size() + output_ports.size());
+    const auto add = [&](const Port& port) {
+      zeros.emplace_back(port.dtype, shape_of(port, images));
+      return zeros.back().view();
+    };
+    for (const Port& port : input_ports) inputs.push_back({port.name, add(port)});
+    for (const Port& port : output_ports) outputs.push_back({port.name, add(port)});
+    run(inputs, outputs, {}).or_throw();
+  }
+}
+
 }  // namespace convoy

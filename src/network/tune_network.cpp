@@ -36,7 +36,7 @@ class Tuner {
     if (batch < 1 || batch > most_images)
       throw Error(
           fmt::format("tune: found the batch {}, expected 1 to {} images. Give the batch "
-                      "of the networks that will use the result.",
+                      "that later networks will have.",
                       batch, most_images));
     for (const Step& step : program_.steps) {
       const auto* kernel = std::get_if<KernelStep>(&step);

@@ -84,6 +84,7 @@ class Graphs(unittest.TestCase):
         self.assertEqual(repr(network.outputs[0]), "<convoy.Port both: f32 [N, 8, 8, 10]>")
         self.assertEqual(repr(network), "<convoy.Network of x, z to both, scores on cpu>")
         inputs = {"z": case.z, "x": case.x}
+        network.warm(3)
         self.equal(network.run(inputs), expected)
         # One output only, in a new array, and both in the caller's.
         self.equal(network.run(inputs, ["scores"]), {"scores": expected["scores"]})

@@ -70,6 +70,8 @@ TEST_F(Builder, RunsTwoInputsAndTwoOutputsByName) {
             "output sums: it is an empty view, expected a tensor. Leave it out if you do not want "
             "it.");
   EXPECT_NE(network.run(in_x, {}, {}).message().find("named tensors"), std::string::npos);
+  EXPECT_EQ(said([&] { network.warm(3); }), "accepted");
+  EXPECT_NE(said([&] { network.warm(0); }).find("found 0 images"), std::string::npos);
 }
 
 TEST_F(Builder, RefusesValuesOfOtherBuilders) {

@@ -19,14 +19,14 @@
 namespace convoy {
 namespace {
 
-constexpr const char* twins =
+constexpr const char* equal_layers =
     "input f32:h6c4\n"
     "conv1 k8r3pad1+bias+relu\n"
     "conv2 k8r3pad1+bias+relu\n"
     "conv3 k8r3pad1+bias+relu\n"
     "flatten\n"
     "fc k5+bias\n";
-constexpr const char* spiking =
+constexpr const char* spiking_chain =
     "input u8:h6c1 mean(0.5) std(0.5)\n"
     "steps 3\n"
     "conv1 k3r3+bias+if(0.5)+max2\n"
@@ -100,7 +100,7 @@ class TuneNetwork : public testing::Test {
 };
 
 TEST_F(TuneNetwork, MeasuresEqualStagesOnce) {
-  const Network before = network(twins, 4);
+  const Network before = network(equal_layers, 4);
   EXPECT_EQ(tuned(before), 0U);
   const NetworkTuneResult result = tune(before, {}, 0.002);
   ASSERT_EQ(result.stages.size(), 3U);
@@ -116,16 +116,16 @@ TEST_F(TuneNetwork, MeasuresEqualStagesOnce) {
     EXPECT_TRUE(stage.rows.front().chosen);
   }
   EXPECT_EQ(rows(), 3U);
-  const Network after = network(twins, 4);
+  const Network after = network(equal_layers, 4);
   EXPECT_EQ(tuned(after), 4U);  // of four layers
   EXPECT_EQ(after.layers()[1].kernel, result.stages[1].rows.front().kernel);
   EXPECT_EQ(logits(before, 144), logits(after, 144));
   // Another batch has other stages.
-  EXPECT_EQ(tuned(network(twins, 2)), 0U);
+  EXPECT_EQ(tuned(network(equal_layers, 2)), 0U);
 }
 
 TEST_F(TuneNetwork, MeasuresTheBatchesThatAreAsked) {
-  const Network one = network(twins, 4);
+  const Network one = network(equal_layers, 4);
   std::vector<std::string> texts;
   const NetworkTuneResult result = network::tune_network(
       program_of(one), {1, 3, 1}, 0.002, true,
@@ -139,12 +139,12 @@ TEST_F(TuneNetwork, MeasuresTheBatchesThatAreAsked) {
   EXPECT_EQ(texts[3], "n3h6w6c4k8r3pad1+bias+relu");
   EXPECT_EQ(result.stages[3].batch, 3);
   EXPECT_EQ(rows(), 6U);
-  EXPECT_EQ(tuned(network(twins, 3)), 4U);
-  EXPECT_EQ(tuned(network(twins, 4)), 0U);
+  EXPECT_EQ(tuned(network(equal_layers, 3)), 4U);
+  EXPECT_EQ(tuned(network(equal_layers, 4)), 0U);
 }
 
 TEST_F(TuneNetwork, MeasuresAChainAsOne) {
-  const Network before = network(spiking, 8);
+  const Network before = network(spiking_chain, 8);
   const NetworkTuneResult result = tune(before, {}, 0.002);
   ASSERT_EQ(result.stages.size(), 1U);
   EXPECT_EQ(result.stages[0].layers, (std::vector<std::string>{"conv1", "fc1", "fc2"}));
@@ -152,18 +152,18 @@ TEST_F(TuneNetwork, MeasuresAChainAsOne) {
   EXPECT_EQ(result.stages[0].rows.front().kernel, "spike_chain");
   EXPECT_NE(result.stages[0].rows.back().refused, "");
   EXPECT_EQ(rows(), 1U);
-  EXPECT_EQ(tuned(network(spiking, 8)), 1U);
+  EXPECT_EQ(tuned(network(spiking_chain, 8)), 1U);
 }
 
 TEST_F(TuneNetwork, SavesNothingUnlessAsked) {
-  const NetworkTuneResult result = tune(network(twins, 1), {}, 0.001, false);
+  const NetworkTuneResult result = tune(network(equal_layers, 1), {}, 0.001, false);
   EXPECT_EQ(result.stages.size(), 3U);
   EXPECT_EQ(result.saved_to, "");
   EXPECT_FALSE(std::filesystem::exists(path()));
 }
 
 TEST_F(TuneNetwork, SaysWhatIsWrong) {
-  Network one = network(twins, 1);
+  Network one = network(equal_layers, 1);
   const auto said = [&](const std::vector<Index>& batches, double seconds) -> std::string {
     try {
       tune(one, batches, seconds);
