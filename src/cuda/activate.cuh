@@ -1,9 +1,8 @@
 // Activations as GPU kernels compute them, with the same bits in every kernel. A new one
 // (docs/contribute/adding-an-activation.md) has its formula in math/activation.hpp, where it also
 // says whether a pool or a rounding may come before it, and its line in device_activation; and, if
-// it is no clamp, a form: its name, its formula in `formed`, a branch in `with_form`. One other
-// place knows the forms: sm80/window_box.cuh chooses between the two by itself, and needs a new one
-// too.
+// it is no clamp, a form: its name, its formula in `formed`, a branch in `with_form`. Nothing else
+// on the GPU knows which activations there are: kernels take them from PostOps (post_ops.cuh).
 //
 // Kernels of one arithmetic round, activate and pool in different orders. What makes that harmless:
 // every step keeps the order of values, where -0 lies below +0 and NaN, of which there is one,
@@ -76,7 +75,8 @@ __device__ __forceinline__ float activate(const DeviceActivation& act, float v) 
 }
 
 /// What to add to a sum for its bias: never -0, so that sums that are 0 of either sign, which
-/// padding and the order of products decide, become +0.
+/// padding and the order of products decide, become +0. For PostOps::addend, and for the ladder,
+/// whose steps add by themselves.
 __device__ __forceinline__ float positive_zero(float bias) {
   return bias + 0.0f;
 }

@@ -5,11 +5,11 @@
 // x Columns output pixels. It walks the input rows below the tile once, and each row that is loaded
 // feeds every output row that it is a tap of; inputs are shared with the neighbouring threads
 // through the L1. Sums are taken in the order r, s from +0, padding counts as zeros.
-#include "cuda/activate.cuh"
 #include "cuda/any/depthwise.hpp"
 #include "cuda/any/depthwise_thread.hpp"
 #include "cuda/error.hpp"
 #include "cuda/launch.hpp"
+#include "cuda/post_ops.cuh"
 #include "cuda/types.cuh"
 #include "math/index_map.hpp"
 
@@ -18,7 +18,6 @@ namespace {
 
 struct DepthwiseParams {
   const void *x, *w;  // w: [R,S,C] in the type of x
-  const float* bias;
   void* y;
   Index x_image, x_row, x_pixel, y_image, y_row, y_pixel;  // strides in elements
   math::ConvAxis<int> rows, columns;
@@ -26,7 +25,7 @@ struct DepthwiseParams {
   int p, q;          // rows and columns of the convolution that are wanted
   int out_h, out_w;  // of y
   int r, s;
-  DeviceActivation act;
+  PostOps post;
   bool pool;
   DepthwiseWalk walk;
 };
@@ -98,14 +97,6 @@ __device__ __forceinline__ void dependency_wait() {
 #endif
 }
 
-template <int Count>
-__device__ __forceinline__ void load_bias(const DepthwiseParams& g, int channel,
-                                          float (&bias)[Count]) {
-#pragma unroll
-  for (int e = 0; e < Count; ++e)
-    bias[e] = g.bias == nullptr ? 0.0f : positive_zero(g.bias[channel + e]);
-}
-
 template <class T, int Count>
 __device__ __forceinline__ Channels<T, Count> load_if(bool inside, const char* from) {
   Channels<T, Count> x{};
@@ -142,11 +133,11 @@ __device__ __forceinline__ void finish(const DepthwiseParams& g, const Place& at
 #pragma unroll
         for (int e = 0; e < Count; ++e) pixel[e] = change(pixel[e], e);
   };
-  each([&](float v, int e) { return v + bias[e]; });
-  with_form(g.act, [&]<Form F>() {
-    if constexpr (F != Form::identity) each([&](float v, int) { return formed<F>(g.act, v); });
+  each([&](float v, int e) { return g.post.biased(v, bias[e]); });
+  g.post.with_form([&]<Form F>() {
+    if constexpr (F != Form::identity) each([&](float v, int) { return formed<F>(g.post.act, v); });
   });
-  each([&](float v, int) { return clamped(g.act, v); });
+  each([&](float v, int) { return clamped(g.post.act, v); });
   if (!g.pool) {
 #pragma unroll
     for (int i = 0; i < Rows; ++i)
@@ -198,7 +189,7 @@ __global__ void __launch_bounds__(depthwise_threads)
     for (int s = 0; s < R; ++s) w[r][s] = weights(r, s);
   dependency_wait();
   float bias[Count];
-  load_bias(g, at.channel, bias);
+  g.post.bias_of(at.channel, Count, bias);
 
   const int top = at.p * Stride - g.rows.pad, left = at.q * Stride - g.columns.pad;
   const char* row_at = static_cast<const char*>(g.x) +
@@ -248,7 +239,7 @@ __global__ void __launch_bounds__(depthwise_threads)
   if (at.channel >= g.c || at.p >= g.p || at.q >= g.q) return;
   dependency_wait();
   float bias[Count];
-  load_bias(g, at.channel, bias);
+  g.post.bias_of(at.channel, Count, bias);
 
   const T* const image = static_cast<const T*>(g.x) + at.n * g.x_image + at.channel;
   const T* tap_at = static_cast<const T*>(g.w) + at.channel;
@@ -328,7 +319,7 @@ DepthwiseLaunch::DepthwiseLaunch(const Stage& stage, const DepthwiseTile& tile,
   g.out_h = i(shapes.out_h), g.out_w = i(shapes.out_w);
   g.r = i(stage.r), g.s = i(stage.s);
   g.rows = math::conv_rows<int>(stage), g.columns = math::conv_columns<int>(stage);
-  g.act = device_activation(stage.act);
+  g.post = post_ops_of(stage);
   g.pool = stage.pool.has_value();
   g.walk = DepthwiseWalk(layout);
   const Launch how{.grid = layout.channel_blocks * layout.column_blocks * layout.row_blocks,
@@ -342,7 +333,7 @@ std::string DepthwiseLaunch::run(const RunArgs& args, const void* w,
                                  cudaStream_t stream) const noexcept {
   const auto& [stage, kernel, ready, of_image] = *ready_;
   DepthwiseParams g = ready;
-  g.x = args.x, g.w = w, g.bias = args.bias, g.y = args.y;
+  g.x = args.x, g.w = w, g.post.bias = args.bias, g.y = args.y;
   g.x_image = args.x_stride.n, g.x_row = args.x_stride.h, g.x_pixel = args.x_stride.w;
   g.y_image = args.y_stride.n, g.y_row = args.y_stride.h, g.y_pixel = args.y_stride.w;
   Launch how = of_image;

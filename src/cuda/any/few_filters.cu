@@ -12,10 +12,10 @@
 // lanes + log2(lanes) times, with C as multiple of a block.
 #include <bit>
 
-#include "cuda/activate.cuh"
 #include "cuda/any/few_filters.hpp"
 #include "cuda/error.hpp"
 #include "cuda/launch.hpp"
+#include "cuda/post_ops.cuh"
 #include "math/index_map.hpp"
 
 namespace convoy::cuda {
@@ -24,15 +24,15 @@ namespace {
 constexpr int strip_pixels = few_filters_pixels;
 
 struct FewFiltersParams {
-  const float *x, *w, *bias;
+  const float *x, *w;
   float* y;
   Index x_image, x_row, x_pixel, y_image, y_row, y_pixel;  // strides in elements
   math::ConvAxis<int> rows, columns;
-  int c, k, r, s;
+  int c, r, s;
   int q;                             // columns of the output
   unsigned out_rows, strips, total;  // strips: of a row
   int lanes, log_lanes, blocks;
-  DeviceActivation act;
+  PostOps post;
 };
 
 /// Channels of a lane, as they lie in memory: one load.
@@ -142,8 +142,7 @@ __global__ void __launch_bounds__(few_filters_threads(K), 1)
   float* const y = g.y + at.n * g.y_image + at.p * g.y_row + q * g.y_pixel;
 #pragma unroll
   for (int k = 0; k < K; ++k)
-    if (k < g.k)
-      y[k] = activate(g.act, sums[0][k] + (g.bias == nullptr ? 0.0f : positive_zero(g.bias[k])));
+    if (k < g.post.k) y[k] = g.post.apply(sums[0][k], g.post.bias_of(k));
 }
 
 using FewFiltersKernel = void (*)(FewFiltersParams);
@@ -191,12 +190,12 @@ FewFiltersLaunch::FewFiltersLaunch(const Stage& stage, int threads, bool overlap
   const auto i = [](Index v) { return static_cast<int>(v); };
   FewFiltersParams g{};
   g.rows = math::conv_rows<int>(stage), g.columns = math::conv_columns<int>(stage);
-  g.c = i(stage.c), g.k = i(stage.k), g.r = i(stage.r), g.s = i(stage.s);
+  g.c = i(stage.c), g.r = i(stage.r), g.s = i(stage.s);
   g.q = i(layout.q);
   g.out_rows = static_cast<unsigned>(layout.p), g.strips = static_cast<unsigned>(layout.strips);
   g.lanes = layout.channels.lanes, g.blocks = layout.channels.blocks;
   g.log_lanes = std::countr_zero(static_cast<unsigned>(g.lanes));
-  g.act = device_activation(stage.act);
+  g.post = post_ops_of(stage);
   ready_ = std::make_unique<const Ready>(
       Ready{stage,
             layout,
@@ -210,7 +209,8 @@ std::string FewFiltersLaunch::run(const RunArgs& args, const void* w,
                                   cudaStream_t stream) const noexcept {
   const auto& [stage, layout, kernel, ready, of_stage] = *ready_;
   FewFiltersParams g = ready;
-  g.x = static_cast<const float*>(args.x), g.w = static_cast<const float*>(w), g.bias = args.bias;
+  g.x = static_cast<const float*>(args.x), g.w = static_cast<const float*>(w);
+  g.post.bias = args.bias;
   g.y = static_cast<float*>(args.y);
   g.x_image = args.x_stride.n, g.x_row = args.x_stride.h, g.x_pixel = args.x_stride.w;
   g.y_image = args.y_stride.n, g.y_row = args.y_stride.h, g.y_pixel = args.y_stride.w;

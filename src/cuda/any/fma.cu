@@ -7,10 +7,10 @@
 // are the same.
 #include <algorithm>
 
-#include "cuda/activate.cuh"
 #include "cuda/any/fma.hpp"
 #include "cuda/any/fma_thread.hpp"
 #include "cuda/launch.hpp"
+#include "cuda/post_ops.cuh"
 #include "cuda/types.cuh"
 #include "math/half.hpp"
 
@@ -21,12 +21,12 @@ struct FmaParams {
   FmaSizes at;
   const void* x;
   const float* w;
-  const float *bias, *norm_scale, *norm_shift;  // or null
+  const float *norm_scale, *norm_shift;  // or null
   void* y;
   Strides x_stride, y_stride;
   math::ConvAxis<int> in_rows, in_columns;
   DType in, out;
-  DeviceActivation act;
+  PostOps post;
   bool wide_y;  // y takes stores of four channels
 };
 
@@ -185,9 +185,7 @@ __device__ __forceinline__ void write(const FmaParams& p, const FmaCta& cta,
     if (left <= 0) continue;
     const Index channel = static_cast<Index>(cta.group) * p.at.group_k + filter;
     float bias[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j)
-      bias[j] = p.bias != nullptr && j < left ? positive_zero(p.bias[channel + j]) : 0.0f;
+    p.post.bias_of(channel, left, bias);
 #pragma unroll
     for (int i0 = 0; i0 < Shape::thread_m; i0 += 4) {
       const Index* const to = shared.y_at + fma_place(row, i0, Shape::m, Shape::thread_m);
@@ -195,7 +193,7 @@ __device__ __forceinline__ void write(const FmaParams& p, const FmaCta& cta,
 #pragma unroll
       for (int i = 0; i < 4; ++i)
 #pragma unroll
-        for (int j = 0; j < 4; ++j) v[i][j] = activate(p.act, sums[i0 + i][j0 + j] + bias[j]);
+        for (int j = 0; j < 4; ++j) v[i][j] = p.post.apply(sums[i0 + i][j0 + j], bias[j]);
       if (p.at.rows.window > 1) {
 #pragma unroll
         for (int i = 1; i < 4; ++i)
@@ -274,7 +272,7 @@ FmaLaunch::FmaLaunch(const Stage& stage, const FmaTile& tile, bool overlap_previ
   if (!is_output_type(p.out))
     throw Error("fma: an output of " + std::string(to_text(p.out)) + ", expected f32, f16 or bf16");
   p.in_rows = math::conv_rows<int>(stage), p.in_columns = math::conv_columns<int>(stage);
-  p.act = device_activation(stage.act);
+  p.post = post_ops_of(stage);
   const Launch how{.threads = fma_threads,
                    .shared_bytes = shared_bytes(tile),
                    .overlap_previous = overlap_previous};
@@ -286,7 +284,7 @@ FmaLaunch::~FmaLaunch() = default;
 std::string FmaLaunch::run(const RunArgs& args, const void* w, cudaStream_t stream) const noexcept {
   const auto& [stage, kernel, ready, ready_how, tile_m] = *ready_;
   FmaParams p = ready;
-  p.x = args.x, p.w = static_cast<const float*>(w), p.bias = args.bias, p.y = args.y;
+  p.x = args.x, p.w = static_cast<const float*>(w), p.post.bias = args.bias, p.y = args.y;
   p.norm_scale = args.norm_scale, p.norm_shift = args.norm_shift;
   p.x_stride = args.x_stride, p.y_stride = args.y_stride;
   const FmaRows& rows = p.at.rows;

@@ -5,9 +5,9 @@
 // pre, act and final membranes. It comes second, so that membranes may be updated in place.
 #include <algorithm>
 
-#include "cuda/activate.cuh"
 #include "cuda/any/general.hpp"
 #include "cuda/launch.hpp"
+#include "cuda/post_ops.cuh"
 #include "cuda/types.cuh"
 #include "math/half.hpp"
 #include "math/index_map.hpp"
@@ -23,8 +23,8 @@ struct GeneralParams {
   RunArgs args;
   const float* w;
   DType in, out;
-  DeviceActivation activation;  // of what is no neuron
-  Activation::Kind kind;        // of a neuron
+  PostOps post;           // all but a neuron
+  Activation::Kind kind;  // of a neuron
   float tau;
   float threshold;
   bool neuron, soft, hold, nchw;
@@ -55,7 +55,7 @@ __device__ float convolve(const GeneralParams& g, Index t, Index n, Index p, Ind
       }
     }
   }
-  return sum + (g.args.bias != nullptr ? positive_zero(g.args.bias[k]) : 0.0f);
+  return g.post.biased(sum, g.post.bias_of(k));
 }
 
 __device__ Index plane(const GeneralParams& g, Index t, Index n, Index p, Index q, Index k) {
@@ -77,7 +77,7 @@ struct Cell {
   __device__ float step(const GeneralParams& g, float input) {
     if (!g.neuron) {
       pre = input;
-      return activate(g.activation, input);
+      return g.post.activated(input);
     }
     pre = math::charge(g.kind, g.tau, membrane, input);
     const float spike = math::fire(pre, g.threshold);
@@ -162,7 +162,7 @@ GeneralLaunch::GeneralLaunch(const Stage& stage, bool overlap_previous) {
   if (!is_output_type(g.out))
     throw Error("general: an output of " + std::string(to_text(g.out)) +
                 ", expected f32, f16 or bf16");
-  if (!stage.act.is_neuron()) g.activation = device_activation(stage.act);
+  g.post = post_ops_before_neuron(stage);
   g.kind = stage.act.kind;
   g.tau = stage.act.tau();
   g.neuron = stage.act.is_neuron();
@@ -189,6 +189,7 @@ std::string GeneralLaunch::run(const RunArgs& args, const void* w,
   GeneralParams g = ready;
   g.w = static_cast<const float*>(w);
   g.args = args;
+  g.post.bias = args.bias;
   g.n = args.n;
   const auto launch = [&, overlap = overlap](const LoadedKernel<GeneralParams>& kernel,
                                              Index threads) {

@@ -48,7 +48,7 @@ struct WindowReady {
     params.at = window_sizes(stage, tile);
     set_machine(params.at, stage, tile, machine);
     params.at.in_order = in_order;
-    params.act = device_activation(stage.act);
+    params.post = post_ops_of(stage);
     shared_bytes = tile.shared_bytes();
     if (tile.visit == Visit::precomputed)
       shared_bytes += static_cast<int>(stage.r * stage.s * sizeof(WindowTap));
@@ -88,7 +88,7 @@ std::string WindowLaunch::run(const RunArgs& args, const void* w,
   set_images(p.at, with.tile, args.n);
   p.at.g.set_distances(x.n * size, x.h * size, x.w * size);
   p.x = static_cast<const char*>(args.x), p.w = static_cast<const char*>(w);
-  p.bias = args.bias;
+  p.post.bias = args.bias;
   p.y = static_cast<char*>(args.y), p.y_pixel = args.y_stride.w;
   p.x_end = p.x + ((args.n - 1) * x.n + (stage.h - 1) * x.h + (stage.w - 1) * x.w + stage.c) * size;
   p.copy = std::min(copy, 8);

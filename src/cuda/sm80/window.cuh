@@ -7,7 +7,7 @@
 // filter_of_row) puts a window's four values into one thread, and eight neighbouring channels.
 #pragma once
 
-#include "cuda/activate.cuh"
+#include "cuda/post_ops.cuh"
 #include "cuda/ptx/cp_async.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/sync.cuh"
@@ -22,10 +22,9 @@ struct WindowParams {
   WindowSizes at;
   const char* x;  // operands: device pointers
   const char* w;
-  const float* bias;  // or null
   char* y;
   Index y_pixel;  // elements
-  DeviceActivation act;
+  PostOps post;
   const char* x_end;  // behind x's last element
   int copy;           // bytes that x allows a copy: 16, or of narrow kernels 8, 4 or 2
   int y_store;        // bytes that y allows a store: 16, 4 or 2

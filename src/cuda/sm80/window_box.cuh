@@ -86,16 +86,12 @@ template <class T>
 class BoxWrites {
  public:
   __device__ __forceinline__ BoxWrites(const WindowParams& p, int group, int filters, int half)
-      : p_(p), group_(group) {
+      : p_(p), group_(group), clamped_(p.post) {
     filter_ = box_four(static_cast<int>(threadIdx.x), half);
     left_ = filters - filter_;
     channel_ = group * p.at.groups.filters + filter_;
-    fast_ = p.y_store == unit_bytes && filters % 4 == 0 && p.act.slope == 1.0f;
-    low_ = Element<T>::pack({p.act.low, p.act.low}),
-    high_ = Element<T>::pack({p.act.high, p.act.high});
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      bias_[i] = p.bias != nullptr && i < left_ ? positive_zero(p.bias[channel_ + i]) : 0.0f;
+    wide_ = p.y_store == unit_bytes && filters % 4 == 0;
+    p.post.bias_of(channel_, left_, bias_);
   }
 
   /// `first`: the box's pixel.
@@ -109,10 +105,12 @@ class BoxWrites {
   }
   /// Rows `row` to `row` + 31 of the box.
   __device__ __forceinline__ void write(int row, const float (&sums)[2][2][4]) const {
-    if (fast_)
-      write_as<Form::identity, true>(row, sums);
-    else  // a slope of 1 makes no difference
-      write_as<Form::leaky, false>(row, sums);
+    p_.post.with_form([&]<Form F>() {
+      if (wide_)
+        write_as<F, true>(row, sums);
+      else
+        write_as<F, false>(row, sums);
+    });
   }
   /// As the other tiles' `mend`: sums that are no number, by their own products alone.
   __device__ __forceinline__ void mend(const math::ConvPixel<int>& first, int row,
@@ -168,9 +166,9 @@ class BoxWrites {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const std::uint32_t rounded =
-          Element<T>::pack({formed<F>(p_.act, v[2 * i] + bias_[2 * i]),
-                            formed<F>(p_.act, v[2 * i + 1] + bias_[2 * i + 1])});
-      packed[i] = ptx::min2_nan<T>(ptx::max2_nan<T>(rounded, low_), high_);
+          Element<T>::pack({p_.post.formed<F>(v[2 * i], bias_[2 * i]),
+                            p_.post.formed<F>(v[2 * i + 1], bias_[2 * i + 1])});
+      packed[i] = clamped_(rounded);
     }
     if constexpr (Wide) {
       *reinterpret_cast<uint2*>(to) = make_uint2(packed[0], packed[1]);
@@ -186,8 +184,8 @@ class BoxWrites {
   const WindowParams& p_;
   int group_, filter_, left_, channel_;
   int pixel_ = 0, pixels_ = 0;  // the box's first, and how many there are
-  bool fast_;
-  std::uint32_t low_, high_;  // of the activation, twice
+  bool wide_;  // y takes four channels at a time
+  PackedClamp<T> clamped_;
   float bias_[4];
 };
 

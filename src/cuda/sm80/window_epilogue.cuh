@@ -153,9 +153,7 @@ __device__ __forceinline__ void write_block(const WindowParams& p, const WindowC
   const int channel = cta.group * p.at.groups.filters + first;
   // Of the eight channels that this thread stores, whichever it has the sums of.
   float bias[8];
-#pragma unroll
-  for (int i = 0; i < 8; ++i)
-    bias[i] = p.bias != nullptr && i < left ? positive_zero(p.bias[channel + i]) : 0.0f;
+  p.post.bias_of(channel, left, bias);
   constexpr int outputs = Pooled ? Shape::ms / 2 : Shape::ms * 2;
   const auto values = [&](int o, float(&v)[8]) {
 #pragma unroll
@@ -182,7 +180,7 @@ __device__ __forceinline__ void write_block(const WindowParams& p, const WindowC
         v[2 * j] = __uint_as_float(even[j]), v[2 * j + 1] = __uint_as_float(odds[j]);
     }
 #pragma unroll
-    for (int i = 0; i < 8; ++i) v[i] = activate(p.act, v[i] + bias[i]);
+    for (int i = 0; i < 8; ++i) v[i] = p.post.apply(v[i], bias[i]);
   };
   const int m0 = cta.m + Shape::warps().row(warp);
   constexpr int a_pixel = Pooled ? 4 : 1;  // rows

@@ -1,10 +1,10 @@
-// What a stage does with its sums, the same for every Hopper family: pool, bias, activation, one
-// rounding, store. A family says which of its accumulators make a window and where pixels go.
+// From sums to staged memory, the same for every Hopper family: pool, PostOps, one rounding, store.
+// A family says which of its accumulators make a window and where pixels go.
 #pragma once
 
 #include <cstdint>
 
-#include "cuda/activate.cuh"
+#include "cuda/post_ops.cuh"
 #include "cuda/ptx/stmatrix.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/tma.cuh"
@@ -31,41 +31,10 @@ struct Fragment {
   float low[2], high[2];
 };
 
-/// Bias, activation and rounding of one stage; what kernels are given of it.
-struct Epilogue {
-  const float* bias;  // [k], fp32; null: none
-  DeviceActivation act;
-  int k;  // output channels
-
-  /// Of a thread's two channels, `channel` and 8 more; 0 where there is none.
-  __device__ __forceinline__ void read_bias(int channel, float (&of)[2]) const {
-    of[0] = of[1] = 0.0f;
-    if (bias == nullptr) return;
-    if (channel < k) of[0] = bias[channel];
-    if (channel + 8 < k) of[1] = bias[channel + 8];
-  }
-  /// One value before it is rounded.
-  __device__ __forceinline__ float finish(float sum, float its_bias) const {
-    return activate(act, sum + positive_zero(its_bias));
-  }
-};
-
-/// Of a stage; the bias is an operand of each run.
-inline Epilogue epilogue_of(const Stage& stage) {
-  return {nullptr, device_activation(stage.act), static_cast<int>(stage.k)};
+/// The biases of a thread's two channels, `channel` and 8 more, as PostOps::load_bias has them.
+__device__ __forceinline__ void load_bias(const PostOps& post, int channel, float (&of)[2]) {
+  post.load_bias(of, [&](int i) { return channel + 8 * i; });
 }
-
-/// min(max(v, low), high) of packed values. Rounding never decreases, so that clamping after it
-/// gives the bits of clamping before, with half the instructions.
-template <class T>
-struct PackedClamp {
-  std::uint32_t low, high;
-  __device__ __forceinline__ explicit PackedClamp(const DeviceActivation& act)
-      : low(pack<T>(act.low, act.low)), high(pack<T>(act.high, act.high)) {}
-  __device__ __forceinline__ std::uint32_t operator()(std::uint32_t v) const {
-    return ptx::min2_nan<T>(ptx::max2_nan<T>(v, low), high);
-  }
-};
 
 /// Writes a warpgroup's channels x pixels to `staging`: a row of 128 bytes a pixel, swizzled as TMA
 /// expects it; or, of 32 channels, which two warps have, one of 64 bytes. `packed(f, low, high)`
@@ -95,19 +64,18 @@ __device__ __forceinline__ void write_packed(std::uint32_t staging, Packed packe
   }
 }
 
-/// Adds the bias, activates, rounds once and writes a warpgroup's tile to `staging`. `value(f)` is
-/// fragment f.
+/// Applies PostOps, rounds once and writes a warpgroup's tile to `staging`. `value(f)` is fragment f,
+/// `bias` loaded.
 template <class T, int Count, int Channels = 64, class Value, class Row>
-__device__ __forceinline__ void write_staging(const Epilogue& epilogue, const float (&bias)[2],
+__device__ __forceinline__ void write_staging(const PostOps& post, const float (&bias)[2],
                                               std::uint32_t staging, Value value, Row row) {
-  const DeviceActivation& act = epilogue.act;
-  with_form(act, [&]<Form F>() {
-    const PackedClamp<T> clamped(act);
-    const float low_bias = positive_zero(bias[0]), high_bias = positive_zero(bias[1]);
+  post.with_form([&]<Form F>() {
+    const PackedClamp<T> clamped(post);
+    const float low_bias = post.addend(bias[0]), high_bias = post.addend(bias[1]);
     write_packed<Count, Channels>(
         staging,
         [&](int f, std::uint32_t& low, std::uint32_t& high) {
-          const auto of = [&](float v, float b) { return formed<F>(act, v + b); };
+          const auto of = [&](float v, float b) { return post.formed<F>(v, b); };
           const Fragment v = value(f);
           low = clamped(pack<T>(of(v.low[0], low_bias), of(v.low[1], low_bias)));
           high = clamped(pack<T>(of(v.high[0], high_bias), of(v.high[1], high_bias)));

@@ -35,7 +35,7 @@ constexpr int block_bytes = few_block_pixels * row_bytes;
 
 struct FewParams {
   CUtensorMap x, w;
-  Epilogue epilogue;
+  PostOps post;
   void* y;
   FewLayout at;
   int r, s, pad_top, pad_left, window, tiles;
@@ -98,7 +98,7 @@ __device__ __forceinline__ void few_prefetch(const FewParams& p) {
 template <int N, int Blocks>
 __device__ __forceinline__ void store_z(const FewParams& p, const float (&d)[Blocks][N / 2],
                                         float* z, int g) {
-  const int lane = threadIdx.x % 32, taps = p.epilogue.k * p.r * p.s;
+  const int lane = threadIdx.x % 32, taps = p.post.k * p.r * p.s;
   z += few_pixel(threadIdx.x, lane);
 #pragma unroll
   for (int b = 0; b < Blocks; ++b) {
@@ -131,7 +131,7 @@ __device__ __forceinline__ float sum_taps(const FewParams& p, const float* from)
 /// neighbouring columns; of a pooling window each takes one column, and the left one stores.
 template <class T, int R, int S>
 __device__ __forceinline__ void store_outputs(const FewParams& p, const Place& at, const float* z) {
-  const int items = p.at.out_w * (p.at.out_h / p.window) * p.epilogue.k;
+  const int items = p.at.out_w * (p.at.out_h / p.window) * p.post.k;
   for (int base = 0; base < items; base += consumers) {
     const int item = base + threadIdx.x;
     int k = item < items ? item : 0;
@@ -144,9 +144,8 @@ __device__ __forceinline__ void store_outputs(const FewParams& p, const Place& a
     }
     const int out_x = (at.x + x) / p.window, out_y = at.y / p.window + y;
     if (item >= items || x % p.window != 0 || out_x >= p.out_w || out_y >= p.out_h) continue;
-    const float* bias = p.epilogue.bias;
     static_cast<T*>(p.y)[at.n * p.y_image + out_y * p.y_row + out_x * p.y_pixel + k] =
-        static_cast<T>(p.epilogue.finish(best, bias != nullptr ? bias[k] : 0.0f));
+        static_cast<T>(p.post.apply(best, p.post.bias_of(k)));
   }
 }
 
@@ -165,15 +164,15 @@ __device__ __forceinline__ void store_pixels(const FewParams& p, int first,
 #pragma unroll
     for (int j = 0; j < N / 8; ++j) {
       const int k = 8 * j + 2 * (lane % 4);
-      if (k >= p.epilogue.k) continue;
+      if (k >= p.post.k) continue;
       const float* sums = d[b] + 4 * j + i % 2 * 2;
-      const float v0 = p.epilogue.finish(sums[0], bias[2 * j]),
-                  v1 = p.epilogue.finish(sums[1], bias[2 * j + 1]);
+      const float v0 = p.post.apply(sums[0], p.post.addend(bias[2 * j])),
+                  v1 = p.post.apply(sums[1], p.post.addend(bias[2 * j + 1]));
       if (p.pairs) {
         *reinterpret_cast<std::uint32_t*>(to + k) = pack<T>(v0, v1);
       } else {
         to[k] = static_cast<T>(v0);
-        if (k + 1 < p.epilogue.k) to[k + 1] = static_cast<T>(v1);
+        if (k + 1 < p.post.k) to[k + 1] = static_cast<T>(v1);
       }
     }
   }
@@ -185,13 +184,8 @@ __device__ __forceinline__ void few_consume(const FewParams& p, const FewShared&
   const int lane = threadIdx.x % 32;
   const std::uint64_t base = ptx::descriptor_base(swizzle_bytes);
   float bias[N / 4] = {};
-  if (Flat && p.epilogue.bias != nullptr) {
-#pragma unroll
-    for (int i = 0; i < N / 4; ++i) {
-      const int k = i / 2 * 8 + 2 * (lane % 4) + i % 2;
-      if (k < p.epilogue.k) bias[i] = p.epilogue.bias[k];
-    }
-  }
+  if constexpr (Flat)
+    p.post.load_bias(bias, [&](int i) { return i / 2 * 8 + 2 * (lane % 4) + i % 2; });
   if (p.at.resident) ptx::mbarrier_wait(shared.resident, 0);
   Ring ring;
   for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
@@ -303,7 +297,7 @@ FewLaunch::FewLaunch(const Stage& stage, const FewLayout& layout) {
   const Shapes shapes = shapes_of(stage);
   const auto i = [](Index v) { return static_cast<int>(v); };
   FewParams p{};
-  p.epilogue = epilogue_of(stage);
+  p.post = post_ops_of(stage);
   p.at = layout;
   p.r = i(stage.r), p.s = i(stage.s);
   p.pad_top = i(stage.pad.top);
@@ -330,7 +324,7 @@ std::string FewLaunch::run(const Run& run, cudaStream_t stream) const noexcept {
   const auto& [stage, layout, kernel, ready, out_w, out_h] = *ready_;
   const auto i = [](Index v) { return static_cast<int>(v); };
   FewParams p = ready;
-  p.epilogue.bias = run.bias;
+  p.post.bias = run.bias;
   p.y = run.y;
   Stage part = stage;
   part.n = run.n;

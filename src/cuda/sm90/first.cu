@@ -41,7 +41,7 @@ FirstLaunch::FirstLaunch(const Stage& stage, const FirstLayout& layout) {
   const Shapes shapes = shapes_of(stage);
   const auto i = [](Index v) { return static_cast<int>(v); };
   FirstParams p{};
-  p.epilogue = epilogue_of(stage);
+  p.post = post_ops_of(stage);
   p.in = stage.dtype;
   p.c = i(stage.c), p.r = i(stage.r), p.s = i(stage.s);
   p.h = i(stage.h), p.w_in = i(stage.w), p.p = i(shapes.p), p.q = i(shapes.q);
@@ -72,7 +72,7 @@ std::string FirstLaunch::run(const FirstRun& run, cudaStream_t stream) const noe
   const auto& [stage, layout, kernel, ready] = *ready_;
   FirstParams p = ready;
   p.x = run.x;
-  p.epilogue.bias = run.bias;
+  p.post.bias = run.bias;
   p.norm_scale = run.norm_scale;
   p.norm_shift = run.norm_shift;
   p.x_stride = run.x_stride;

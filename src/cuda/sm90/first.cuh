@@ -145,7 +145,7 @@ __device__ __forceinline__ void first_consume(const FirstParams& p, std::uint32_
     for (int block = by_brick ? 0 : g; block < p.at.k_blocks; block += by_brick ? 1 : 2) {
       const int channel = block * 64 + 16 * warp + lane / 4;
       float bias[2];
-      p.epilogue.read_bias(channel, bias);
+      load_bias(p.post, channel, bias);
       if (tile.tile == 0) {
 #pragma unroll
         for (auto& unit : carry) unit[0] = unit[1] = -INFINITY;
@@ -187,7 +187,7 @@ __device__ __forceinline__ void first_consume(const FirstParams& p, std::uint32_
 
       const auto write = [&] {
         write_staging<T, F::count>(
-            p.epilogue, bias, staging, [&](int f) { return F::value(d, carry, f); },
+            p.post, bias, staging, [&](int f) { return F::value(d, carry, f); },
             [&](int f, int column) { return F::row(f, column, b.skip); });
       };
       store_staged(g, false, write, [&] {

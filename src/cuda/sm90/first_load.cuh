@@ -20,7 +20,7 @@ struct FirstParams {
   const void* w;  // packed
   const float *norm_scale, *norm_shift;
   Strides x_stride;
-  Epilogue epilogue;
+  PostOps post;
   DType in;
   int c, r, s, h, w_in, p, q;
   int stride, pad_top, pad_left;  // pad_left counts the zero taps in front

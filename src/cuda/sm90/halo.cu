@@ -44,9 +44,7 @@ std::string encode_maps(const Stage& of_x, const Stage& stage, const HaloTile& t
 
 HaloParams halo_params(const Stage& stage, const HaloLayout& layout) {
   HaloParams p{};
-  // What a neuron gives is done: spikes.
-  p.epilogue = {nullptr, device_activation(stage.act.is_neuron() ? Activation() : stage.act),
-                static_cast<int>(stage.k)};
+  p.post = post_ops_before_neuron(stage);  // what a neuron gives is done: spikes
   p.at = layout;
   p.by_k = Divisor(layout.k_blocks);
   p.by_x = halo_across(layout);
@@ -82,7 +80,7 @@ void HaloLaunch::use(const void* w) {
 std::string HaloLaunch::aim(const Run& run, HaloParams& p, int& grid) const noexcept {
   const auto& [stage, tile, layout, kernel, ready] = *ready_;
   p = ready;
-  p.epilogue.bias = run.bias;
+  p.post.bias = run.bias;
   p.tiles = halo_tiles_of(stage, tile, layout, run.n);
   Stage part = stage;
   part.n = run.n;

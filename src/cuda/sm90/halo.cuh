@@ -122,7 +122,7 @@ __device__ __forceinline__ void consume(const Params& p, const HaloBarriers& bar
     const auto at = place(p, t);
     const int channel = at.k + g * p.at.warpgroup_channels + halo_channel(lane, warp);
     float bias[2];
-    p.epilogue.read_bias(channel, bias);
+    load_bias(p.post, channel, bias);
     // In ping-pong a warpgroup waits for its slots only when the other has waited for all of its
     // own: slots are then taken in the order of loading, and no wait can be a whole round of the
     // ring early. Warpgroup 0 begins unasked.

@@ -82,7 +82,7 @@ void HaloNeuronLaunch::use(const void* w) {
 std::string HaloNeuronLaunch::run(const Run& run, cudaStream_t stream) const noexcept {
   const auto& [stage, tile, layout, kernel, ready] = *ready_;
   NeuronParams p = ready;
-  p.epilogue.bias = run.bias;
+  p.post.bias = run.bias;
   p.membrane_in = run.membrane_in;
   p.membrane_out = run.membrane_out;
   const int grid = halo_grid_of(layout, halo_places_of(stage, tile, layout, run.n));

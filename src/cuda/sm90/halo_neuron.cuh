@@ -23,7 +23,7 @@ requires NeuronAccumulator<N, I> __global__ void __launch_bounds__(halo_threads,
     NeuronPlace to = at;
     begin_membranes(p, at, g, v);
     each_of<I, sums>(
-        [&](int i, int e) { d[i][e] = __fadd_rn(d[i][e], positive_zero(bias[e / 2 % 2])); });
+        [&](int i, int e) { d[i][e] = __fadd_rn(d[i][e], PostOps::addend(bias[e / 2 % 2])); });
     for (int held = 0; held < p.held; ++held, ++to.step) {
       with_charge(p.charge, [&]<Charge By>() {
         each_of<I, sums>([&](int i, int e) { v[i][e] = charged<By>(p, v[i][e], d[i][e]); });

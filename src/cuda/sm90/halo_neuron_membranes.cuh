@@ -65,13 +65,13 @@ struct Membranes {
     k = at.k + g * p.at.warpgroup_channels + 16 * warp + lane / 4;
     group_x = p.at.images ? 1 : p.line ? 8 : 0;
     group_y = p.at.images || p.line ? 0 : 1;
-    right = p.at.images ? p.cells_x * p.cells_y * p.epilogue.k : p.epilogue.k;
+    right = p.at.images ? p.cells_x * p.cells_y * p.post.k : p.post.k;
   }
   /// Calls `body(i, e, membrane, there)` for each of M accumulators of I instructions: `there` says
   /// whether the stage has that membrane.
   template <int I, int M, class Body>
   __device__ __forceinline__ void each(Body body) const {
-    const bool channels[2] = {k < p.epilogue.k, k + 8 < p.epilogue.k};
+    const bool channels[2] = {k < p.post.k, k + 8 < p.post.k};
 #pragma unroll
     for (int i = 0; i < I; ++i) {
       int across = 0, down = 0;  // of a group's pixel in its brick
@@ -85,7 +85,7 @@ struct Membranes {
         const bool inside = its_x < p.cells_x && its_y < p.cells_y && its_n < p.cells_n;
         const bool pixels[2] = {
             inside, inside && (p.at.images ? its_n + 1 < p.cells_n : its_x + 1 < p.cells_x)};
-        const int first = membrane_at(its_n, its_y, its_x, p.cells_y, p.cells_x, p.epilogue.k, k);
+        const int first = membrane_at(its_n, its_y, its_x, p.cells_y, p.cells_x, p.post.k, k);
 #pragma unroll
         for (int e = 0; e < 4; ++e)
           body(i, 4 * group + e, first + e % 2 * right + e / 2 * 8,

@@ -19,7 +19,7 @@ requires NeuronStepsAccumulator<N, I, Pool, TimeSteps> __global__ void __launch_
   run_cta<T, N, I, 4>(p, [&](float(&d)[I][N / 2], const float(&bias)[2], const NeuronPlace& at,
                              std::uint32_t staging, int g) {
     begin_membranes(p, at, g, v);
-    const float its_bias[2] = {positive_zero(bias[0]), positive_zero(bias[1])};
+    const float its_bias[2] = {PostOps::addend(bias[0]), PostOps::addend(bias[1])};
     with_charge(p.charge, [&]<Charge By>() {
       with_reset(p.soft, [&]<bool Soft>() {
         each_of<I, membranes>([&](int i, int e) {

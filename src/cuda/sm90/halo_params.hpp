@@ -12,7 +12,7 @@ namespace convoy::cuda::sm90 {
 
 struct HaloParams {
   CUtensorMap x, w, y;
-  Epilogue epilogue;
+  PostOps post;
   int tiles;
   // What the kernel would have to divide for.
   Divisor by_k, by_x, by_y;  // a tile's number by the tiles along these axes

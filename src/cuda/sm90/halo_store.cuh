@@ -99,11 +99,11 @@ __device__ __forceinline__ void write_part(const HaloParams& p, const Sums& d,
   if constexpr (may_be_half<N, I>) {
     if (p.at.half) {
       if (threadIdx.x % warpgroup_threads < warpgroup_threads / 2)
-        write_staging<T, count, 32>(p.epilogue, bias, staging, value, row);
+        write_staging<T, count, 32>(p.post, bias, staging, value, row);
       return;
     }
   }
-  write_staging<T, count>(p.epilogue, bias, staging, value, row);
+  write_staging<T, count>(p.post, bias, staging, value, row);
 }
 
 /// Stores a staged box at channel k of pixels (x, y) of images from n on.

@@ -29,7 +29,7 @@ __device__ __forceinline__ void write_sums(const float (&d)[I][N / 2], const flo
 #pragma unroll
   for (int e = 0; e < pixels / 2; ++e)
     ptx::store_shared(at[e % 4] + e / 4 * (8 * row_bytes),
-                      d[i][first + e] + positive_zero(bias[e / 2 % 2]));
+                      PostOps::biased(d[i][first + e], PostOps::addend(bias[e / 2 % 2])));
 }
 
 template <class T, int N, int I>

@@ -34,7 +34,7 @@ PairKernel find(const Stage& stage, const HaloTile& tile) {
 PairParams parameters(const Stage& first, const Stage& second, const PairLayout& layout) {
   PairParams p{};
   p.first = halo_params(first, layout.first);
-  p.epilogue2 = epilogue_of(second);
+  p.post2 = post_ops_of(second);
   p.at = layout.second;
   return p;
 }
@@ -78,8 +78,8 @@ void PairLaunch::use(const void* w, const void* w2) {
 std::string PairLaunch::run(const PairRun& run, cudaStream_t stream) const noexcept {
   const auto& [first, second, tile, layout, kernel, ready] = *ready_;
   PairParams p = ready;
-  p.first.epilogue.bias = run.bias;
-  p.epilogue2.bias = run.bias2;
+  p.first.post.bias = run.bias;
+  p.post2.bias = run.bias2;
   const HaloLayout& l = layout.first;
   p.first.tiles = halo_tiles_of(first, tile, l, run.n);
   Stage part = first, part2 = second;

@@ -33,7 +33,7 @@ __device__ __forceinline__ bool is(PairProducer which) {
 struct PairParams {
   HaloParams first;
   CUtensorMap w2, y2;
-  Epilogue epilogue2;
+  PostOps post2;
   SecondLayout at;
 };
 static_assert(sizeof(PairParams) <= 4096, "kernels take at most 4 KB of parameters");
@@ -82,11 +82,11 @@ __device__ __forceinline__ void store_middle(const PairParams& p, const PairBarr
                                              float (&d)[I][N / 2], const float (&bias)[2],
                                              std::uint32_t area, int g, int turn) {
   using F = Fragments<N, I, PoolKind::pixels>;
-  const Epilogue& epilogue = p.first.epilogue;
-  if (epilogue.k % block_channels != 0) clear_missing<N, I>(d, epilogue.k, p.at.areas == 2 ? g : 0);
+  const PostOps& post = p.first.post;
+  if (post.k % block_channels != 0) clear_missing<N, I>(d, post.k, p.at.areas == 2 ? g : 0);
   ptx::mbarrier_wait(bar.middle.empty(g), (turn & 1) ^ 1);
   write_staging<T, F::count>(
-      epilogue, bias, area, [&](int f) { return F::value(d, f); },
+      post, bias, area, [&](int f) { return F::value(d, f); },
       [&](int f, int column) {
         const int i = f / F::per_instruction, j = f % F::per_instruction;
         return middle_row(i * p.at.window_i + j * p.at.window_j, column);
@@ -103,12 +103,12 @@ __device__ __forceinline__ void write_second(const PairParams& p, const float (&
   if (p.at.shrink == 4) {
     using F = Fragments<N2, 1, PoolKind::pixels>;
     write_staging<T, F::count>(
-        p.epilogue2, bias, staging, [&](int f) { return F::value(d, f); },
+        p.post2, bias, staging, [&](int f) { return F::value(d, f); },
         [](int f, int column) { return pooled_row(f, column); });
   } else {
     using F = Fragments<N2, 1, PoolKind::none>;
     write_staging<T, F::count>(
-        p.epilogue2, bias, staging, [&](int f) { return F::value(d, f); },
+        p.post2, bias, staging, [&](int f) { return F::value(d, f); },
         [&](int f, int column) { return unpooled_row(8 * f + column, p.at.log2_across); });
   }
 }
@@ -137,7 +137,7 @@ __device__ __forceinline__ void consume_middle(const PairParams& p, const PairBa
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const int channel = (block + h) * block_channels + 16 * warp + lane / 4;
-        p.epilogue2.read_bias(channel, bias[h]);
+        load_bias(p.post2, channel, bias[h]);
         ptx::touch(d[h][0]);
       }
 #pragma unroll

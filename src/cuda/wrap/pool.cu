@@ -3,9 +3,9 @@
 // lies.
 #include <algorithm>
 
-#include "cuda/activate.cuh"
 #include "cuda/error.hpp"
 #include "cuda/launch.hpp"
+#include "cuda/post_ops.cuh"
 #include "cuda/types.cuh"
 #include "cuda/wrap/pool.hpp"
 #include "math/pool.hpp"
@@ -17,9 +17,9 @@ constexpr int threads = 256;
 
 struct PoolParams {
   PoolRun run;
-  DeviceActivation act;
+  PostOps post;   // without a bias, which the plane has
   Index vectors;  // of a thread's channels, in all
-  int p, q, k, out_h, out_w;
+  int p, q, out_h, out_w;
   math::PoolAxis rows, columns;
 };
 
@@ -29,8 +29,8 @@ struct alignas(Lanes == 1 ? alignof(T) : 16) Channels {
 };
 
 template <class T>
-__device__ __forceinline__ T activated_as(const DeviceActivation& act, T v) {
-  return Element<T>::round(activate(act, Element<T>::widen(v)));
+__device__ __forceinline__ T activated_as(const PostOps& post, T v) {
+  return Element<T>::round(post.activated(Element<T>::widen(v)));
 }
 
 template <class T, int Lanes>
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(threads) activated(const PoolParams g) {
   using Values = Channels<T, Lanes>;
   Values values = static_cast<const Values*>(g.run.from)[i];
 #pragma unroll
-  for (int e = 0; e < Lanes; ++e) values.v[e] = activated_as(g.act, values.v[e]);
+  for (int e = 0; e < Lanes; ++e) values.v[e] = activated_as(g.post, values.v[e]);
   static_cast<Values*>(g.run.act)[i] = values;
 }
 
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(threads) pooled(const PoolParams g) {
   const Index i = blockIdx.x * static_cast<Index>(threads) + threadIdx.x;
   if (i >= g.vectors) return;
   using Values = Channels<T, Lanes>;
-  const int of_row = g.k / Lanes, of_image = g.out_h * g.out_w * of_row;
+  const int of_row = g.post.k / Lanes, of_image = g.out_h * g.out_w * of_row;
   const Index n = i / of_image;
   const int rest = static_cast<int>(i - n * of_image), vector = rest % of_row,
             ow = rest / of_row % g.out_w, oh = rest / of_row / g.out_w;
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(threads) pooled(const PoolParams g) {
 #pragma unroll
     for (int e = 0; e < Lanes; ++e) {
       const float v =
-          Element<T>::widen(g.run.activate ? activated_as(g.act, values.v[e]) : values.v[e]);
+          Element<T>::widen(g.run.activate ? activated_as(g.post, values.v[e]) : values.v[e]);
       if (math::beats(v, best[e])) at[e] = static_cast<int>(p * g.q + q);
       best[e] = ptx::max_nan(best[e], v);
     }
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(threads) pooled(const PoolParams g) {
 template <class T>
 cudaError_t launch_passes(PoolParams g, const Shapes& shapes, Index n, bool overlap_previous,
                           cudaStream_t stream) {
-  const bool eight = g.k % 8 == 0;
+  const bool eight = g.post.k % 8 == 0;
   const auto pass = [&](void (*kernel)(PoolParams), Index outputs) {
     g.vectors = outputs / (eight ? 8 : 1);
     const auto blocks = static_cast<int>((g.vectors + threads - 1) / threads);
@@ -120,12 +120,12 @@ cudaError_t launch_passes(PoolParams g, const Shapes& shapes, Index n, bool over
   };
   if (g.run.act != nullptr) {
     const cudaError_t error =
-        pass(eight ? activated<T, 8> : activated<T, 1>, n * shapes.p * shapes.q * g.k);
+        pass(eight ? activated<T, 8> : activated<T, 1>, n * shapes.p * shapes.q * g.post.k);
     if (error != cudaSuccess) return error;
     g.run.from = g.run.act;
     g.run.activate = false;
   }
-  return pass(eight ? pooled<T, 8> : pooled<T, 1>, n * shapes.out_h * shapes.out_w * g.k);
+  return pass(eight ? pooled<T, 8> : pooled<T, 1>, n * shapes.out_h * shapes.out_w * g.post.k);
 }
 
 template <class T>
@@ -149,8 +149,8 @@ std::string pool_launch(const Stage& stage, const PoolRun& run, bool overlap_pre
   const auto i = [](Index v) { return static_cast<int>(v); };
   PoolParams g{};
   g.run = run;
-  g.act = device_activation(stage.act);
-  g.p = i(shapes.p), g.q = i(shapes.q), g.k = i(stage.k);
+  g.post = post_ops_of(stage);
+  g.p = i(shapes.p), g.q = i(shapes.q);
   g.out_h = i(shapes.out_h), g.out_w = i(shapes.out_w);
   g.rows = math::pool_rows(stage, shapes.p);
   g.columns = math::pool_columns(stage, shapes.q);

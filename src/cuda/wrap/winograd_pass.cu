@@ -3,9 +3,9 @@
 // behind a pool. Neighbouring threads have neighbouring channels. A tile whose outputs are not all
 // finite is made again from the images by the definition: transforms of large values overflow, and
 // a NaN or an infinity would spread over the tile.
-#include "cuda/activate.cuh"
 #include "cuda/error.hpp"
 #include "cuda/launch.hpp"
+#include "cuda/post_ops.cuh"
 #include "cuda/wrap/winograd_pass.hpp"
 #include "cuda/wrap/winograd_thread.hpp"
 #include "math/divide.hpp"
@@ -21,14 +21,13 @@ struct WinogradParams {
   WinogradTiles tiles;
   const float* x;
   const float* w;
-  const float* bias;  // or null
   float *v, *m, *y;
   Strides x_stride, y_stride;
   math::ConvAxis<int> rows, columns;
-  int c, k;
+  int c;
   int p, q;  // outputs that are wanted: before the pool, with one in whole windows
   bool pool;
-  DeviceActivation act;
+  PostOps post;
   Index count;  // threads' work in all
 };
 
@@ -147,24 +146,23 @@ template <int Lanes>
 __global__ void __launch_bounds__(threads)
     winograd_output(const __grid_constant__ WinogradParams g) {
   const Index i = blockIdx.x * static_cast<Index>(threads) + threadIdx.x;
-  const int of_tile = g.k / Lanes;
+  const int of_tile = g.post.k / Lanes;
   ptx::grid_dependency_wait();
   if (i >= g.count) return;
   const WinogradTile tile(g.tiles, i / of_tile);
   const int k = winograd_channel(i, of_tile, Lanes);
-  const float* const m = g.m + winograd_first(tile.number, g.k) + k;
+  const float* const m = g.m + winograd_first(tile.number, g.post.k) + k;
   float sums[Lanes][f4::inputs][f4::inputs];
 #pragma unroll
   for (int r = 0; r < f4::inputs; ++r)
 #pragma unroll
     for (int s = 0; s < f4::inputs; ++s) {
-      const auto one = *reinterpret_cast<const Lane<Lanes>*>(m + winograd_product(r, s, g.k));
+      const auto one = *reinterpret_cast<const Lane<Lanes>*>(m + winograd_product(r, s, g.post.k));
 #pragma unroll
       for (int e = 0; e < Lanes; ++e) sums[e][r][s] = one.v[e];
     }
   float bias[Lanes];
-#pragma unroll
-  for (int e = 0; e < Lanes; ++e) bias[e] = g.bias != nullptr ? positive_zero(g.bias[k + e]) : 0.0f;
+  g.post.bias_of(k, Lanes, bias);
   float y[Lanes][f4::outputs][f4::outputs];
   float worst = 0;  // NaN where an output is not finite
 #pragma unroll
@@ -189,7 +187,7 @@ __global__ void __launch_bounds__(threads)
   if (worst != 0.0f) {
 #pragma unroll 1
     for (int e = 0; e < Lanes; ++e) {
-      const float its_bias = g.bias != nullptr ? positive_zero(g.bias[k + e]) : 0.0f;
+      const float its_bias = g.post.bias_of(k + e);
 #pragma unroll 1
       for (int at = 0; at < f4::outputs * f4::outputs; at += g.pool ? 2 : 1) {
         const int row = at / f4::outputs, column = at % f4::outputs;
@@ -197,7 +195,7 @@ __global__ void __launch_bounds__(threads)
         const auto value = [&](int below, int right) {
           const float sum =
               one_output(g, tile.image, tile.p + row + below, tile.q + column + right, k + e);
-          return activate(g.act, sum + its_bias);
+          return g.post.apply(sum, its_bias);
         };
         float v = value(0, 0);
         int p = tile.p + row, q = tile.q + column;
@@ -212,7 +210,7 @@ __global__ void __launch_bounds__(threads)
     return;
   }
   write_tile<Lanes>(g, tile, k, [&](int row, int column, int e) {
-    return activate(g.act, y[e][row][column] + bias[e]);
+    return g.post.apply(y[e][row][column], bias[e]);
   });
 }
 
@@ -223,14 +221,15 @@ WinogradParams params_of(const Stage& stage, const WinogradRun& run) {
   WinogradParams g{};
   g.tiles = winograd_tiles(stage);
   g.x = static_cast<const float*>(run.args.x), g.y = static_cast<float*>(run.args.y);
-  g.w = run.w, g.bias = run.args.bias, g.v = run.v, g.m = run.m;
+  g.w = run.w, g.v = run.v, g.m = run.m;
   g.x_stride = run.args.x_stride, g.y_stride = run.args.y_stride;
   g.rows = math::conv_rows<int>(stage), g.columns = math::conv_columns<int>(stage);
-  g.c = i(stage.c), g.k = i(stage.k);
+  g.c = i(stage.c);
   g.pool = stage.pool.has_value();
   const WinogradOutputs wanted = winograd_outputs(stage);
   g.p = i(wanted.p), g.q = i(wanted.q);
-  g.act = device_activation(stage.act);
+  g.post = post_ops_of(stage);
+  g.post.bias = run.args.bias;
   return g;
 }
 
@@ -273,7 +272,7 @@ std::string launch_winograd_output(const Stage& stage, const WinogradRun& run,
                                    bool overlap_previous, cudaStream_t stream) noexcept {
   const WinogradParams g = params_of(stage, run);
   return launch_pass("winograd_output", stage, winograd_output<2>, winograd_output<1>,
-                     in_pairs(g.y, g.y_stride, g.k), g.k, run.args.n, g, overlap_previous, stream);
+                     in_pairs(g.y, g.y_stride, g.post.k), g.post.k, run.args.n, g, overlap_previous, stream);
 }
 
 }  // namespace convoy::cuda

@@ -1,0 +1,97 @@
+// What a stage does to a sum before the one rounding, in one type that every family's kernels are
+// given. A family says which sums it has, which channel each belongs to and where its pixel goes.
+//
+// All that follows a sum has its place here, in this order: the scale that makes fp32 of a sum of
+// integers, the bias, the operand of an addition, the activation. Scale and addition do not exist
+// yet. Each is a field of `PostOps` and an argument of `biased`; no family has code of its own for
+// them.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/activate.cuh"
+#include "cuda/types.cuh"
+
+namespace convoy::cuda {
+
+struct PostOps {
+  const float* bias;  // [k], fp32; null: none
+  DeviceActivation act;
+  int k;  // output channels
+
+  /// What to add to the sums of a channel, which exists.
+  __device__ __forceinline__ float bias_of(Index channel) const {
+    return bias != nullptr ? addend(bias[channel]) : 0.0f;
+  }
+  /// The same of neighbouring channels, of which `left` exist.
+  template <int Count>
+  __device__ __forceinline__ void bias_of(Index channel, int left, float (&of)[Count]) const {
+#pragma unroll
+    for (int i = 0; i < Count; ++i)
+      of[i] = bias != nullptr && i < left ? addend(bias[channel + i]) : 0.0f;
+  }
+
+  /// Biases as they lie in memory, 0 for channels that do not exist: for kernels that load them
+  /// before their main loop and must not wait for them there. Each becomes an `addend` after it.
+  /// `channel_of(i)` is the channel of number i.
+  template <int Count, class Channel>
+  __device__ __forceinline__ void load_bias(float (&of)[Count], Channel channel_of) const {
+#pragma unroll
+    for (float& one : of) one = 0.0f;
+    if (bias == nullptr) return;
+#pragma unroll
+    for (int i = 0; i < Count; ++i)
+      if (channel_of(i) < k) of[i] = bias[channel_of(i)];
+  }
+  static __device__ __forceinline__ float addend(float loaded) {
+    return positive_zero(loaded);
+  }
+
+  /// The value of one sum in two parts, between which lies what `pre` is (Keep), and a neuron.
+  /// `its_bias`: from `bias_of`, or an `addend`.
+  static __device__ __forceinline__ float biased(float sum, float its_bias) {
+    return sum + its_bias;
+  }
+  __device__ __forceinline__ float activated(float v) const {
+    return activate(act, v);
+  }
+  __device__ __forceinline__ float apply(float sum, float its_bias) const {
+    return activated(biased(sum, its_bias));
+  }
+
+  /// For kernels that choose the form once for many sums, or clamp rounded values: `body` is called
+  /// with the form, `formed` is `apply` without the clamp.
+  template <class Body>
+  __device__ __forceinline__ void with_form(Body body) const {
+    cuda::with_form(act, body);
+  }
+  template <Form F>
+  __device__ __forceinline__ float formed(float sum, float its_bias) const {
+    return cuda::formed<F>(act, biased(sum, its_bias));
+  }
+};
+
+/// Of a stage; the bias is an operand of each run. Throws Error for a neuron.
+inline PostOps post_ops_of(const Stage& stage) {
+  return {nullptr, device_activation(stage.act), static_cast<int>(stage.k)};
+}
+/// Of a stage whose neuron, if it has one, is another part's business: what comes before that.
+inline PostOps post_ops_before_neuron(const Stage& stage) {
+  const Activation act = stage.act.is_neuron() ? Activation() : stage.act;
+  return {nullptr, device_activation(act), static_cast<int>(stage.k)};
+}
+
+/// The clamp, min(max(v, low), high), of packed values. Rounding never decreases, so that clamping
+/// after it gives the bits of clamping before, with half the instructions.
+template <class T>
+struct PackedClamp {
+  std::uint32_t low, high;
+  __device__ __forceinline__ explicit PackedClamp(const PostOps& post)
+      : low(Element<T>::pack({post.act.low, post.act.low})),
+        high(Element<T>::pack({post.act.high, post.act.high})) {}
+  __device__ __forceinline__ std::uint32_t operator()(std::uint32_t v) const {
+    return ptx::min2_nan<T>(ptx::max2_nan<T>(v, low), high);
+  }
+};
+
+}  // namespace convoy::cuda
