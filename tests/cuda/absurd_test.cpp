@@ -129,6 +129,8 @@ void check_halo(const Stage& stage) {
     expect_legal(sm90::halo_y_map(stage, tile, stage.k));
     for (int v = 0; v < l.boxes; ++v) {  // a box begins where its first tap does
       const sm90::TapBox& box = l.box[v];
+      EXPECT_EQ(l.box_place[v].column * l.box_x, box.dx);
+      EXPECT_EQ(l.box_place[v].row * l.box_y, box.dy);
       const int tap = l.tap_index[box.first];
       const Index dy = tap / stage.s * stage.dil.h, dx = tap % stage.s * stage.dil.w;
       EXPECT_TRUE(dy >= box.dy && (dy - box.dy) % stage.stride.h == 0) << dy << ' ' << box.dy;

@@ -57,6 +57,8 @@ TEST(Halo, TapsReachTheirPixels) {
         const int v = box % l.boxes, chunk = box / l.boxes;
         const int in_slot = tile.deep > 0 ? v * l.slot_chunks + chunk : 0;
         const TapBox& reads = l.box[v];
+        ASSERT_EQ(l.box_place[v].column * l.box_x, reads.dx);
+        ASSERT_EQ(l.box_place[v].row * l.box_y, reads.dy);
         for (int t = chunk * l.taps + reads.first; t < chunk * l.taps + reads.first + reads.count;
              ++t) {
           const auto shift = l.tap_shift[t];

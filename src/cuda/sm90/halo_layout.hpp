@@ -23,11 +23,18 @@ inline constexpr int barrier_bytes = 1024;
 
 /// One TMA box of pixels and the taps that read it, each at a shifted place. A stride-1 stage has
 /// one box; with stride 2 each parity of rows and columns is a box; where halos don't fit, each tap
-/// is.
+/// is. For the host: the kernel reads BoxPlace.
 struct TapBox {
   std::int16_t dx, dy;        // of its first pixel, from the tile's first input pixel
   std::uint8_t first, count;  // taps
 };
+
+/// Where a box begins, in KernelLayout's box_x and box_y: its parity, or where each tap is a box
+/// the tap's column and row in the filter. lay_taps throws if one has more than 8 bits.
+struct BoxPlace {
+  std::uint8_t column, row;
+};
+static_assert(max_taps - 1 <= std::numeric_limits<std::uint8_t>::max(), "a tap's column and row");
 
 /// What the kernel reads of a layout. Sizes, strides and offsets are in bytes. In the order of use,
 /// the arrays last: a launch waits for each line of its parameters that it reads. A field more
@@ -73,7 +80,8 @@ struct KernelLayout {
   bool x_passes = false,
        w_passes = false;  // a ring's slots, from one producer to another (wait_empty)
 
-  TapBox box[max_taps] = {};
+  int box_x = 1, box_y = 1;  // pixels of x for a unit of a BoxPlace
+  BoxPlace box_place[max_taps] = {};
   std::uint16_t tap_shift[max_taps] =
       {};  // of its first pixel in the slot, in 16 bytes; | opens_slot
 };
@@ -87,6 +95,7 @@ struct HaloLayout : KernelLayout {
   bool crowded = false;  // too many CTAs for those of the next launch to lie beside them
 
   int taps = 0;
+  TapBox box[max_taps] = {};
   std::array<std::uint8_t, max_taps> tap_index{};  // r*S + s, in the order of summation
   int box_w = 0, box_h = 0, box_n = 0;             // pixels
   int box_bytes = 0;                               // that a load brings

@@ -21,7 +21,9 @@ struct NeuronParams : HaloParams, DeviceNeuron {
   int brick_w;  // pixels in a row of a brick; 0: it is none
   bool line;
 };
-static_assert(sizeof(NeuronParams) <= sizeof(HaloParams) + 128, "two lines more, see HaloParams");
+static_assert(sizeof(NeuronParams) + sizeof(CUtensorMap) + 8 * sizeof(void*) <=
+                  measured_params + 128,
+              "two lines more than HaloParams, with the same room");
 
 /// What follows from stage and layout: all but the maps, the operands and the number of tiles.
 NeuronParams neuron_params(const Stage& stage, const HaloTile& tile, const HaloLayout& layout);

@@ -31,7 +31,8 @@ CONVOY_HD void each_box(const Params& p, const Place& at, int first_chunk, int f
                         Load load) {
   const int x0 = at.x * p.at.step_w + p.at.first_w, y0 = at.y * p.at.step_h + p.at.first_h;
   for (int b = first_box; b < first_box + p.at.slot_boxes; ++b) {
-    const int x = x0 + p.at.box[b].dx, y = y0 + p.at.box[b].dy;
+    const BoxPlace& box = p.at.box_place[b];
+    const int x = x0 + box.column * p.at.box_x, y = y0 + box.row * p.at.box_y;
     const int c1 = p.at.images ? at.n : x, c2 = p.at.images ? x : y, c3 = p.at.images ? y : at.n;
     for (int chunk = first_chunk; chunk < first_chunk + p.at.slot_chunks; chunk += p.at.load_chunks)
       load(chunk * p.at.chunk_channels, c1, c2, c3, p.at.chunk_channels == 0 ? chunk : 0);
