@@ -12,12 +12,18 @@
 
 namespace convoy::cuda {
 
-/// A floating-point type that kernels are compiled for; sums are fp32 in all of them.
+/// A floating-point type that kernels are compiled for.
 template <class T>
 struct Element;
 
+/// What a main loop over elements of T sums in, and hands to its epilogue. A type of integers would
+/// say int32.
+template <class T>
+using Sum = typename Element<T>::Sum;
+
 template <>
 struct Element<float> {
+  using Sum = float;
   static constexpr int a_word = 1;  // elements of 32 bits
   static __device__ __forceinline__ float widen(float v) { return v; }
   static __device__ __forceinline__ float round(float v) { return v; }
@@ -31,6 +37,7 @@ struct Element<float> {
 
 template <>
 struct Element<__half> {
+  using Sum = float;
   static constexpr int a_word = 2;
   static __device__ __forceinline__ float widen(__half v) { return __half2float(v); }
   static __device__ __forceinline__ __half round(float v) { return __float2half_rn(v); }
@@ -46,6 +53,7 @@ struct Element<__half> {
 
 template <>
 struct Element<__nv_bfloat16> {
+  using Sum = float;
   static constexpr int a_word = 2;
   static __device__ __forceinline__ float widen(__nv_bfloat16 v) { return __bfloat162float(v); }
   static __device__ __forceinline__ __nv_bfloat16 round(float v) { return __float2bfloat16_rn(v); }

@@ -104,9 +104,9 @@ __device__ __forceinline__ Channels<T, Count> load_if(bool inside, const char* f
   return x;
 }
 
-template <int Count>
+template <class T, int Count>
 __device__ __forceinline__ void add_products(const float (&x)[Count], const float (&w)[Count],
-                                             float (&sums)[Count]) {
+                                             Sum<T> (&sums)[Count]) {
 #pragma unroll
   for (int e = 0; e < Count; ++e) sums[e] = fmaf(x[e], w[e], sums[e]);
 }
@@ -124,7 +124,7 @@ __device__ __forceinline__ void store(const DepthwiseParams& g, const Place& at,
 template <class T, int Count, int Rows, int Columns>
 __device__ __forceinline__ void finish(const DepthwiseParams& g, const Place& at,
                                        const float (&bias)[Count],
-                                       float (&sums)[Rows][Columns][Count]) {
+                                       Sum<T> (&sums)[Rows][Columns][Count]) {
   const auto each = [&](auto&& change) {
 #pragma unroll
     for (auto& row : sums)
@@ -153,7 +153,7 @@ __device__ __forceinline__ void finish(const DepthwiseParams& g, const Place& at
         const bool below = at.p + i + 1 < g.p, right = at.q + j + 1 < g.q;
 #pragma unroll
         for (int e = 0; e < Count; ++e) {
-          float& best = sums[i][j][e];
+          Sum<T>& best = sums[i][j][e];
           const auto take = [&](bool inside, float v) {
             if (inside) best = ptx::max_nan(best, v);
           };
@@ -203,7 +203,7 @@ __global__ void __launch_bounds__(depthwise_threads)
     if (static_cast<unsigned>(left + j) < static_cast<unsigned>(g.columns.size))
       columns_inside |= 1u << j;
 
-  float sums[Rows][Columns][Count] = {};
+  Sum<T> sums[Rows][Columns][Count] = {};
 #pragma unroll
   for (int i = 0; i < (Rows - 1) * Stride + R; ++i, row_at += row_bytes) {
     const unsigned inside =
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(depthwise_threads)
         widen(early ? w[r][s] : weights(r, s), tap);
 #pragma unroll
         for (int column = 0; column < Columns; ++column)
-          add_products(x[column * Stride + s], tap, sums[row][column]);
+          add_products<T>(x[column * Stride + s], tap, sums[row][column]);
       }
     }
   }
@@ -243,7 +243,7 @@ __global__ void __launch_bounds__(depthwise_threads)
 
   const T* const image = static_cast<const T*>(g.x) + at.n * g.x_image + at.channel;
   const T* tap_at = static_cast<const T*>(g.w) + at.channel;
-  float sums[rows][columns][Count] = {};
+  Sum<T> sums[rows][columns][Count] = {};
   for (int r = 0; r < g.r; ++r) {
     for (int s = 0; s < g.s; ++s, tap_at += g.c) {
       float tap[Count];
@@ -258,7 +258,7 @@ __global__ void __launch_bounds__(depthwise_threads)
           widen(load_if<T, Count>(g.rows.inside(row) && g.columns.inside(column),
                                   reinterpret_cast<const char*>(pixel)),
                 x);
-          add_products(x, tap, sums[i][j]);
+          add_products<T>(x, tap, sums[i][j]);
         }
       }
     }

@@ -17,6 +17,9 @@
 namespace convoy::cuda {
 namespace {
 
+/// Pixels and weights of any type are fp32 by the time that they are multiplied.
+using FmaSum = Sum<float>;
+
 struct FmaParams {
   FmaSizes at;
   const void* x;
@@ -132,7 +135,7 @@ __device__ __forceinline__ void read_fours(const float* from, int place, float (
 template <class Shape>
 __device__ __forceinline__ void multiply(const FmaShared<Shape>& shared, int from, int row,
                                          int column,
-                                         float (&sums)[Shape::thread_m][Shape::thread_n]) {
+                                         FmaSum (&sums)[Shape::thread_m][Shape::thread_n]) {
 #pragma unroll
   for (int product = 0; product < fma_depth; ++product) {
     float a[Shape::thread_m], b[Shape::thread_n];
@@ -177,7 +180,7 @@ __device__ __forceinline__ void store_four(const FmaParams& p, Index at, const f
 template <class Shape>
 __device__ __forceinline__ void write(const FmaParams& p, const FmaCta& cta,
                                       const FmaShared<Shape>& shared, int row, int column,
-                                      float (&sums)[Shape::thread_m][Shape::thread_n]) {
+                                      FmaSum (&sums)[Shape::thread_m][Shape::thread_n]) {
 #pragma unroll
   for (int j0 = 0; j0 < Shape::thread_n; j0 += 4) {
     const int filter = cta.filter + fma_place(column, j0, Shape::n, Shape::thread_n);
@@ -225,7 +228,7 @@ __global__ void __launch_bounds__(fma_threads, Shape::ctas)
   __syncthreads();
 
   const FmaPart part(static_cast<int>(threadIdx.x), Shape::across);
-  float sums[Shape::thread_m][Shape::thread_n] = {};
+  FmaSum sums[Shape::thread_m][Shape::thread_n] = {};
   for (int step = 0; step < p.at.steps; ++step) {
     const bool more = step + 1 < p.at.steps;
     if (more) {

@@ -221,7 +221,7 @@ template <class T, class Shape, template <int> class Pixels, bool Apart>
 __device__ __forceinline__ void window_sums(const WindowParams& p, const WindowCta& cta,
                                             const WindowGeometry& g, const WindowTap* taps,
                                             std::uint32_t shared,
-                                            float (&sums)[Shape::ms][Shape::ns][4]) {
+                                            Sum<T> (&sums)[Shape::ms][Shape::ns][4]) {
   constexpr int slots = Shape::slots, parts = chunk_bytes / product_bytes;
   static_assert(parts == 2, "the loop below is written out for two");
   const int steps = p.at.steps;

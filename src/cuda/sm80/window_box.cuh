@@ -104,7 +104,7 @@ class BoxWrites {
     pixel_ = row * box.columns >> 2 * (box.window - 1);
   }
   /// Rows `row` to `row` + 31 of the box.
-  __device__ __forceinline__ void write(int row, const float (&sums)[2][2][4]) const {
+  __device__ __forceinline__ void write(int row, const Sum<T> (&sums)[2][2][4]) const {
     p_.post.with_form([&]<Form F>() {
       if (wide_)
         write_as<F, true>(row, sums);
@@ -114,11 +114,11 @@ class BoxWrites {
   }
   /// As the other tiles' `mend`: sums that are no number, by their own products alone.
   __device__ __forceinline__ void mend(const math::ConvPixel<int>& first, int row,
-                                       float (&sums)[2][2][4]) const {
+                                       Sum<T> (&sums)[2][2][4]) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
     for (int e = 0; e < 16; ++e) {
-      float& sum = sums[e / 8][e / 4 % 2][e % 4];
+      Sum<T>& sum = sums[e / 8][e / 4 % 2][e % 4];
       if (sum * 0.0f == 0.0f) continue;
       const BoxSumPlace place(lane, e, p_.at.box.window > 1);
       const int index = row + place.row;
@@ -131,10 +131,10 @@ class BoxWrites {
 
  private:
   template <Form F, bool Wide>
-  __device__ __forceinline__ void write_as(int row, const float (&sums)[2][2][4]) const {
+  __device__ __forceinline__ void write_as(int row, const Sum<T> (&sums)[2][2][4]) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     if (p_.at.box.window > 1) {
-      float v[4];
+      Sum<T> v[4];
 #pragma unroll
       for (int j = 0; j < 2; ++j)
 #pragma unroll
@@ -149,7 +149,7 @@ class BoxWrites {
     T* to = y_of(index);
 #pragma unroll
     for (int o = 0; o < 4; ++o) {
-      float v[4];
+      Sum<T> v[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) v[i] = sums[o / 2][i / 2][o % 2 * 2 + i % 2];
       if (index + o * 8 < pixels_) store<F, Wide>(to, v);
@@ -161,7 +161,7 @@ class BoxWrites {
   }
   /// Rounded before they are clamped, two at a time: that keeps their order.
   template <Form F, bool Wide>
-  __device__ __forceinline__ void store(T* to, const float (&v)[4]) const {
+  __device__ __forceinline__ void store(T* to, const Sum<T> (&v)[4]) const {
     std::uint32_t packed[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -184,7 +184,7 @@ class BoxWrites {
   const WindowParams& p_;
   int group_, filter_, left_, channel_;
   int pixel_ = 0, pixels_ = 0;  // the box's first, and how many there are
-  bool wide_;  // y takes four channels at a time
+  bool wide_;                   // y takes four channels at a time
   PackedClamp<T> clamped_;
   float bias_[4];
 };
@@ -192,7 +192,7 @@ class BoxWrites {
 /// 32 rows by 16 filters. `a`: what the lane's rows of the first tap are, first and second 16.
 template <class T, int Parts>
 __device__ __forceinline__ void box_sums(const WindowBox& box, const BoxWeights<Parts>& weights,
-                                         const std::uint32_t (&a)[2], float (&sums)[2][2][4]) {
+                                         const std::uint32_t (&a)[2], Sum<T> (&sums)[2][2][4]) {
 #pragma unroll
   for (int tap = 0; tap < box_taps; ++tap)
 #pragma unroll
@@ -260,7 +260,7 @@ __device__ __forceinline__ bool box_pass(const WindowParams& p, std::uint32_t ta
 #pragma unroll
       for (int i = 0; i < 2; ++i)
         a[i] = shared + slot + of_lane + ptx::load_shared(rows[i] + 4 * row);
-      float sums[2][2][4] = {};
+      Sum<T> sums[2][2][4] = {};
       box_sums<T, Parts>(box, weights, a, sums);
       if constexpr (Again) writes.mend(first, row, sums);
 #pragma unroll

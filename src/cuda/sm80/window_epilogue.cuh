@@ -8,8 +8,8 @@ namespace convoy::cuda::sm80 {
 
 /// One output's sum by its own products alone, in fp32. `filter`: of the group.
 template <class T>
-__device__ __noinline__ float sum_again(const WindowParams& p, math::ConvPixel<int> pixel,
-                                        int group, int filter) {
+__device__ __noinline__ Sum<T> sum_again(const WindowParams& p, math::ConvPixel<int> pixel,
+                                         int group, int filter) {
   constexpr int of_chunk = chunk_bytes / static_cast<int>(sizeof(T));
   const WindowGeometry& g = p.at.g;
   const WindowGroups& groups = p.at.groups;
@@ -18,7 +18,7 @@ __device__ __noinline__ float sum_again(const WindowParams& p, math::ConvPixel<i
       p.x + (static_cast<Index>(group) * groups.channels + first_c) * sizeof(T) + pixel.n * g.image;
   const Index block = static_cast<Index>(group) * p.at.blocks + filter / block_filters;
   const int row = row_of_filter(filter % block_filters, p.at.in_order);
-  float sum = 0;
+  Sum<T> sum = 0;
   for (int r = 0; r < g.r; ++r) {
     for (int s = 0; s < g.s; ++s) {
       const int h = g.rows.at(pixel.p, r), w = g.columns.at(pixel.q, s);
@@ -41,16 +41,16 @@ __device__ __noinline__ float sum_again(const WindowParams& p, math::ConvPixel<i
 /// and NaN: a NaN or an infinity may come from what is no product of the sum. Such sums are made
 /// again; they stay what they are if it was.
 template <class T, class Shape>
-__device__ __forceinline__ void mend(const WindowParams& p, const WindowCta& cta, float* shared,
-                                     bool in_order, float (&sums)[Shape::ms][Shape::ns][4]) {
+__device__ __forceinline__ void mend(const WindowParams& p, const WindowCta& cta, Sum<T>* shared,
+                                     bool in_order, Sum<T> (&sums)[Shape::ms][Shape::ns][4]) {
   constexpr int count = Shape::ms * Shape::ns * 4;
-  static_assert(count * Shape::threads * 4 <= Shape::shared_bytes);
+  static_assert(count * Shape::threads * sizeof(Sum<T>) <= Shape::shared_bytes);
   float worst = 0;
 #pragma unroll
   for (int e = 0; e < count; ++e)  // 0, or NaN where one is no number
     worst = fmaf(sums[e / 4 / Shape::ns][e / 4 % Shape::ns][e % 4], 0.0f, worst);
   if (__syncthreads_or(worst != 0.0f) == 0) return;
-  float* const mine = shared + threadIdx.x;
+  Sum<T>* const mine = shared + threadIdx.x;
 #pragma unroll
   for (int e = 0; e < count; ++e)
     mine[e * Shape::threads] = sums[e / 4 / Shape::ns][e / 4 % Shape::ns][e % 4];
@@ -142,11 +142,11 @@ __device__ __forceinline__ void store_rows(const T* staged, T* to, Index pixel, 
   __syncwarp();
 }
 
-/// A warp's sums of block `jj` of 32 filters, with bias and activation, to y of T.
-template <class T, class Shape, bool Pooled>
+/// A warp's sums of block `jj` of 32 filters, of elements of T, with bias and activation, to y.
+template <class T, class Out, class Shape, bool Pooled>
 __device__ __forceinline__ void write_block(const WindowParams& p, const WindowCta& cta, int jj,
-                                            bool in_order, T* ring,
-                                            const float (&sums)[Shape::ms][Shape::ns][4]) {
+                                            bool in_order, Out* ring,
+                                            const Sum<T> (&sums)[Shape::ms][Shape::ns][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int block = cta.filter + Shape::warps().filter(warp) + jj * block_filters;
   const int first = block + WindowStore(lane, 0, Pooled).filter, left = cta.filters - first;
@@ -155,7 +155,8 @@ __device__ __forceinline__ void write_block(const WindowParams& p, const WindowC
   float bias[8];
   p.post.bias_of(channel, left, bias);
   constexpr int outputs = Pooled ? Shape::ms / 2 : Shape::ms * 2;
-  const auto values = [&](int o, float(&v)[8]) {
+  const auto values = [&](int o, float(&to)[8]) {
+    Sum<T> v[8];
 #pragma unroll
     for (int j = 0; j < 4; ++j)
 #pragma unroll
@@ -180,11 +181,11 @@ __device__ __forceinline__ void write_block(const WindowParams& p, const WindowC
         v[2 * j] = __uint_as_float(even[j]), v[2 * j + 1] = __uint_as_float(odds[j]);
     }
 #pragma unroll
-    for (int i = 0; i < 8; ++i) v[i] = p.post.apply(v[i], bias[i]);
+    for (int i = 0; i < 8; ++i) to[i] = p.post.apply(v[i], bias[i]);
   };
   const int m0 = cta.m + Shape::warps().row(warp);
   constexpr int a_pixel = Pooled ? 4 : 1;  // rows
-  T* const y = reinterpret_cast<T*>(p.y);
+  Out* const y = reinterpret_cast<Out*>(p.y);
   if (p.y_store == unit_bytes) {
 #pragma unroll
     for (int o = 0; o < outputs; ++o) {
@@ -195,9 +196,9 @@ __device__ __forceinline__ void write_block(const WindowParams& p, const WindowC
     }
     return;
   }
-  static_assert(Shape::threads / 32 * outputs * 8 * block_filters * sizeof(T) <=
+  static_assert(Shape::threads / 32 * outputs * 8 * block_filters * sizeof(Out) <=
                 Shape::shared_bytes);
-  T* const staged = ring + warp * outputs * 8 * block_filters;
+  Out* const staged = ring + warp * outputs * 8 * block_filters;
 #pragma unroll
   for (int o = 0; o < outputs; ++o) {
     float v[8];
@@ -224,7 +225,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::ctas)
       taps[i] = tap_of(g, i);
     __syncthreads();
   }
-  float sums[Shape::ms][Shape::ns][4] = {};
+  Sum<T> sums[Shape::ms][Shape::ns][4] = {};
   const auto shared = static_cast<std::uint32_t>(__cvta_generic_to_shared(ring));
   if constexpr (Shape::pairs)
     window_sums_in_pairs<T, Shape, Pixels>(p, cta, g, taps, shared, sums);
@@ -239,11 +240,11 @@ __global__ void __launch_bounds__(Shape::threads, Shape::ctas)
   constexpr bool halves = std::is_same_v<T, float>;
   if constexpr (halves || Shape::sparse || Shape::narrow)
     if (halves || p.at.groups.merged > 1)
-      mend<T, Shape>(p, cta, reinterpret_cast<float*>(ring), in_order, sums);
+      mend<T, Shape>(p, cta, reinterpret_cast<Sum<T>*>(ring), in_order, sums);
   const auto write = [&]<bool Pooled>() {
 #pragma unroll
     for (int jj = 0; jj < Shape::warp_n / block_filters; ++jj)
-      write_block<Out, Shape, Pooled>(p, cta, jj, in_order, reinterpret_cast<Out*>(ring), sums);
+      write_block<T, Out, Shape, Pooled>(p, cta, jj, in_order, reinterpret_cast<Out*>(ring), sums);
   };
   if (Shape::pools && g.window > 1)
     write.template operator()<Shape::pools>();

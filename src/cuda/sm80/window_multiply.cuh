@@ -12,7 +12,7 @@ namespace convoy::cuda::sm80 {
 /// `a` of 16 rows, `b` of 8 filters, as ldmatrix loads them; sums += a * b.
 template <class T>
 struct Product {
-  static __device__ __forceinline__ void add(float (&sums)[4], const std::uint32_t (&a)[4],
+  static __device__ __forceinline__ void add(Sum<T> (&sums)[4], const std::uint32_t (&a)[4],
                                              std::uint32_t b0, std::uint32_t b1) {
     static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>);
     if constexpr (std::is_same_v<T, __half>)
@@ -43,7 +43,7 @@ __device__ __forceinline__ Split split(std::uint32_t bits) {
 /// added as fp32 adds. Tensor Cores cut what they add off, and over a long sum that adds up. So it
 /// is of fp32 always, which is three products of tf32: low * low lies below fp32's last bit.
 template <class T, bool Apart, int Ms, int Ns, class Live>
-__device__ __forceinline__ void multiply(float (&sums)[Ms][Ns][4], const std::uint32_t (&a)[Ms][4],
+__device__ __forceinline__ void multiply(Sum<T> (&sums)[Ms][Ns][4], const std::uint32_t (&a)[Ms][4],
                                          const std::uint32_t (&b)[Ns / 2][4], Live live) {
   const auto at = [&](int j, int half) { return b[j / 2][j % 2 * 2 + half]; };
   if constexpr (std::is_same_v<T, float>) {
@@ -90,7 +90,7 @@ __device__ __forceinline__ void multiply(float (&sums)[Ms][Ns][4], const std::ui
 #pragma unroll
       for (int i = 0; i < Ms; ++i) {
         if constexpr (Apart) {
-          float part[4] = {};
+          Sum<T> part[4] = {};
           Product<T>::add(part, a[i], at(j, 0), at(j, 1));
 #pragma unroll
           for (int e = 0; e < 4; ++e) sums[i][j][e] += part[e];

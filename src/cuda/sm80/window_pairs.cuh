@@ -13,7 +13,7 @@ template <class T, class Shape, template <int> class Pixels>
 __device__ __forceinline__ void window_sums_in_pairs(const WindowParams& p, const WindowCta& cta,
                                                      const WindowGeometry& g, const WindowTap* taps,
                                                      std::uint32_t shared,
-                                                     float (&sums)[Shape::ms][Shape::ns][4]) {
+                                                     Sum<T> (&sums)[Shape::ms][Shape::ns][4]) {
   constexpr int slots = Shape::slots, slot_bytes = Shape::slot_bytes, ahead = slots - 2;
   const int steps = p.at.steps;
   WindowLoads<T, Shape, Pixels> loads(p, cta, g, taps, shared);

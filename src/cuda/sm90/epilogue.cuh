@@ -27,8 +27,9 @@ __device__ __forceinline__ float max4(float a, float b, float c, float d) {
 /// (pixels or images) of channel lane/4 (`low`) and of channel lane/4 + 8 (`high`). Where the stage
 /// pools, a column is the maximum of its window's sums: the activation allows that
 /// (math::may_pool_first), and the bias of a channel is one number.
+template <class Value>
 struct Fragment {
-  float low[2], high[2];
+  Value low[2], high[2];
 };
 
 /// The biases of a thread's two channels, `channel` and 8 more, as PostOps::load_bias has them.
@@ -64,8 +65,8 @@ __device__ __forceinline__ void write_packed(std::uint32_t staging, Packed packe
   }
 }
 
-/// Applies PostOps, rounds once and writes a warpgroup's tile to `staging`. `value(f)` is fragment f,
-/// `bias` loaded.
+/// Applies PostOps, rounds once and writes a warpgroup's tile to `staging`. `value(f)` is fragment
+/// f, `bias` loaded.
 template <class T, int Count, int Channels = 64, class Value, class Row>
 __device__ __forceinline__ void write_staging(const PostOps& post, const float (&bias)[2],
                                               std::uint32_t staging, Value value, Row row) {
@@ -76,7 +77,7 @@ __device__ __forceinline__ void write_staging(const PostOps& post, const float (
         staging,
         [&](int f, std::uint32_t& low, std::uint32_t& high) {
           const auto of = [&](float v, float b) { return post.formed<F>(v, b); };
-          const Fragment v = value(f);
+          const Fragment<Sum<T>> v = value(f);
           low = clamped(pack<T>(of(v.low[0], low_bias), of(v.low[1], low_bias)));
           high = clamped(pack<T>(of(v.high[0], high_bias), of(v.high[1], high_bias)));
         },
@@ -94,7 +95,7 @@ __device__ __forceinline__ void write_spikes(std::uint32_t staging, Value value,
   write_packed<Count, 64>(
       staging,
       [&](int f, std::uint32_t& low, std::uint32_t& high) {
-        const Fragment v = value(f);
+        const Fragment<Sum<T>> v = value(f);
         low = pack<T>(v.low[0], v.low[1]);
         high = pack<T>(v.high[0], v.high[1]);
       },

@@ -55,12 +55,12 @@ __device__ __forceinline__ Place place(const FewParams& p, int t) {
 struct FewShared {
   std::uint32_t weights, slots, resident;  // the last: a barrier
   RingBarriers bar;
-  float* z;
+  std::uint8_t* z;  // sums
   __device__ __forceinline__ FewShared(const FewLayout& l, std::uint8_t* base) {
     weights = ptx::shared_address(base);
     const int before = l.resident ? l.chunks * l.w_bytes : 0;
     slots = weights + before;
-    z = reinterpret_cast<float*>(base + before + (l.z_over_slots ? 0 : l.slots * l.slot_bytes));
+    z = base + before + (l.z_over_slots ? 0 : l.slots * l.slot_bytes);
     bar = {weights + l.barriers, l.slots};
     resident = bar.end();
   }
@@ -95,15 +95,15 @@ __device__ __forceinline__ void few_prefetch(const FewParams& p) {
 
 /// z to shared memory: rows of taps, columns of pixels. The pitch is 4 floats more than a multiple
 /// of 64: the eight pixels of four taps that a warp stores at once fall into all banks.
-template <int N, int Blocks>
-__device__ __forceinline__ void store_z(const FewParams& p, const float (&d)[Blocks][N / 2],
-                                        float* z, int g) {
+template <class T, int N, int Blocks>
+__device__ __forceinline__ void store_z(const FewParams& p, const Sum<T> (&d)[Blocks][N / 2],
+                                        Sum<T>* z, int g) {
   const int lane = threadIdx.x % 32, taps = p.post.k * p.r * p.s;
   z += few_pixel(threadIdx.x, lane);
 #pragma unroll
   for (int b = 0; b < Blocks; ++b) {
     if (few_block(b, g) >= p.at.blocks) break;
-    float* block = z + few_block(b, g) * few_block_pixels;
+    Sum<T>* block = z + few_block(b, g) * few_block_pixels;
 #pragma unroll
     for (int i = 0; i < N / 4; ++i) {  // two pixels of a tap
       const int tap = few_tap(lane, i), j = few_register(i);
@@ -115,10 +115,10 @@ __device__ __forceinline__ void store_z(const FewParams& p, const float (&d)[Blo
 }
 
 /// The taps of one conv pixel of one filter, in order. R and S of 0: as the stage says.
-template <int R, int S>
-__device__ __forceinline__ float sum_taps(const FewParams& p, const float* from) {
+template <class T, int R, int S>
+__device__ __forceinline__ Sum<T> sum_taps(const FewParams& p, const Sum<T>* from) {
   const int filter_h = R > 0 ? R : p.r, filter_w = S > 0 ? S : p.s;
-  float sum = 0;
+  Sum<T> sum = 0;
 #pragma unroll
   for (int r = 0; r < filter_h; ++r) {
 #pragma unroll
@@ -130,16 +130,17 @@ __device__ __forceinline__ float sum_taps(const FewParams& p, const float* from)
 /// Sums the taps, pools, adds the bias, activates, rounds once. Neighbouring threads take
 /// neighbouring columns; of a pooling window each takes one column, and the left one stores.
 template <class T, int R, int S>
-__device__ __forceinline__ void store_outputs(const FewParams& p, const Place& at, const float* z) {
+__device__ __forceinline__ void store_outputs(const FewParams& p, const Place& at,
+                                              const Sum<T>* z) {
   const int items = p.at.out_w * (p.at.out_h / p.window) * p.post.k;
   for (int base = 0; base < items; base += consumers) {
     const int item = base + threadIdx.x;
     int k = item < items ? item : 0;
     const int x = p.tile_w.reduce(k), y = p.tile_h.reduce(k);
-    const float* from = z + k * p.r * p.s * p.at.z_pitch + y * p.window * p.at.box_w + x;
-    float best = sum_taps<R, S>(p, from);
+    const Sum<T>* from = z + k * p.r * p.s * p.at.z_pitch + y * p.window * p.at.box_w + x;
+    Sum<T> best = sum_taps<T, R, S>(p, from);
     if (p.window == 2) {
-      best = ptx::max_nan(best, sum_taps<R, S>(p, from + p.at.box_w));
+      best = ptx::max_nan(best, sum_taps<T, R, S>(p, from + p.at.box_w));
       best = ptx::max_nan(best, __shfl_xor_sync(0xFFFFFFFF, best, 1));
     }
     const int out_x = (at.x + x) / p.window, out_y = at.y / p.window + y;
@@ -152,7 +153,7 @@ __device__ __forceinline__ void store_outputs(const FewParams& p, const Place& a
 /// A 1x1's z is y but for the bias and the activation.
 template <class T, int N, int Blocks>
 __device__ __forceinline__ void store_pixels(const FewParams& p, int first,
-                                             const float (&d)[Blocks][N / 2],
+                                             const Sum<T> (&d)[Blocks][N / 2],
                                              const float (&bias)[N / 4], int g) {
   const int lane = threadIdx.x % 32;
   first += threadIdx.x / 32 % 4 * 16 + lane / 4;
@@ -165,7 +166,7 @@ __device__ __forceinline__ void store_pixels(const FewParams& p, int first,
     for (int j = 0; j < N / 8; ++j) {
       const int k = 8 * j + 2 * (lane % 4);
       if (k >= p.post.k) continue;
-      const float* sums = d[b] + 4 * j + i % 2 * 2;
+      const Sum<T>* sums = d[b] + 4 * j + i % 2 * 2;
       const float v0 = p.post.apply(sums[0], p.post.addend(bias[2 * j])),
                   v1 = p.post.apply(sums[1], p.post.addend(bias[2 * j + 1]));
       if (p.pairs) {
@@ -189,7 +190,7 @@ __device__ __forceinline__ void few_consume(const FewParams& p, const FewShared&
   if (p.at.resident) ptx::mbarrier_wait(shared.resident, 0);
   Ring ring;
   for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
-    float d[Blocks][N / 2];
+    Sum<T> d[Blocks][N / 2];
     for (int b = 0; b < Blocks; ++b) ptx::touch(d[b]);
     for (int chunk = 0; chunk < p.at.chunks; ++chunk, ring.advance(p.at.slots)) {
       ptx::mbarrier_wait(shared.bar.full(ring.slot), ring.parity);
@@ -203,9 +204,9 @@ __device__ __forceinline__ void few_consume(const FewParams& p, const FewShared&
         if (2 * b + g < p.at.blocks) {
           ptx::wgmma_fence();
 #pragma unroll
-          for (int step = 0; step < 4; ++step) {
-            ptx::Wgmma<T, N>::mma(d[b], x + 2 * step + b * (2 * block_bytes >> 4), w + 2 * step,
-                                  step == 0 ? chunk : 1);
+          for (int step = 0; step < row_steps; ++step) {
+            ptx::Wgmma<T, N>::mma(d[b], x + step_units * step + b * (2 * block_bytes >> 4),
+                                  w + step_units * step, step == 0 ? chunk : 1);
           }
           ptx::wgmma_commit();
         }
@@ -221,12 +222,13 @@ __device__ __forceinline__ void few_consume(const FewParams& p, const FewShared&
       store_pixels<T, N, Blocks>(p, at.x, d, bias, g);
     } else {
       sync_consumers();  // both warpgroups have read z, and the slots under it
-      store_z<N, Blocks>(p, d, shared.z, g);
+      auto* const z = reinterpret_cast<Sum<T>*>(shared.z);
+      store_z<T, N, Blocks>(p, d, z, g);
       sync_consumers();
       if (p.r == 3 && p.s == 3)
-        store_outputs<T, 3, 3>(p, at, shared.z);
+        store_outputs<T, 3, 3>(p, at, z);
       else
-        store_outputs<T, 0, 0>(p, at, shared.z);
+        store_outputs<T, 0, 0>(p, at, z);
       if (p.at.z_over_slots) {
         ptx::fence_proxy_async();  // the copy engine writes these slots next
         sync_consumers();

@@ -31,7 +31,7 @@ constexpr int first_threads =
 
 /// Fragments of a warpgroup's tile: d[h][4j + 2i + e] is column 8h + 2*(lane%4) + e of row j
 /// and channel lane/4 + 8i. A pooled one's two columns are four apart, one from each half.
-template <int N, FirstPool Pool>
+template <class T, int N, FirstPool Pool>
 struct FirstFragments {
   static constexpr int rows = N / 8;
   static constexpr int count = Pool == FirstPool::none   ? 2 * rows
@@ -40,17 +40,17 @@ struct FirstFragments {
   static constexpr int carried = Pool == FirstPool::max3 ? count : 0;
   /// For max3 the maxima of the column before the tile, of channels lane/4 and lane/4 + 8, in the
   /// last thread of the four; `value` leaves those of the tile's last column.
-  using Carry = float[carried + 1][2];
+  using Carry = Sum<T>[carried + 1][2];
 
-  static __device__ __forceinline__ Fragment value(const float (&d)[2][N / 2], Carry& carry,
-                                                   int f) {
+  static __device__ __forceinline__ Fragment<Sum<T>> value(const Sum<T> (&d)[2][N / 2],
+                                                           Carry& carry, int f) {
     if constexpr (Pool == FirstPool::none) {
-      const float(&v)[N / 2] = d[f & 1];
+      const Sum<T>(&v)[N / 2] = d[f & 1];
       const int a = 4 * (f >> 1);
       return {{v[a], v[a + 1]}, {v[a + 2], v[a + 3]}};
     } else if constexpr (Pool == FirstPool::max2) {
       const int a = 8 * f, b = a + 4;
-      const auto window = [&](const float(&v)[N / 2], int i) {
+      const auto window = [&](const Sum<T>(&v)[N / 2], int i) {
         return max4(v[a + i], v[a + i + 1], v[b + i], v[b + i + 1]);
       };
       return {{window(d[0], 0), window(d[1], 0)}, {window(d[0], 2), window(d[1], 2)}};
@@ -58,21 +58,21 @@ struct FirstFragments {
       // A window's first column is the second of the thread before; for the first of the four that
       // is where the left half ends, or the tile before.
       const auto column = [&](int h, int i) {
-        const float(&v)[N / 2] = d[h];
+        const Sum<T>(&v)[N / 2] = d[h];
         const int a = 8 * f + i;
         return ptx::max_nan(ptx::max_nan(v[a], v[a + 4]), v[a + 8]);
       };
       const int lane = threadIdx.x % 32, before = (lane & ~3) | ((lane - 1) & 3);
       const bool last = lane % 4 == 3;
-      const auto windows = [&](int i, float(&out)[2]) {
-        const float left = column(0, i + 1), right = column(1, i + 1);
-        const float before_left = __shfl_sync(0xFFFFFFFF, last ? carry[f][i / 2] : left, before),
-                    before_right = __shfl_sync(0xFFFFFFFF, last ? left : right, before);
+      const auto windows = [&](int i, Sum<T>(&out)[2]) {
+        const Sum<T> left = column(0, i + 1), right = column(1, i + 1);
+        const Sum<T> before_left = __shfl_sync(0xFFFFFFFF, last ? carry[f][i / 2] : left, before),
+                     before_right = __shfl_sync(0xFFFFFFFF, last ? left : right, before);
         carry[f][i / 2] = right;
         out[0] = ptx::max_nan(ptx::max_nan(left, column(0, i)), before_left);
         out[1] = ptx::max_nan(ptx::max_nan(right, column(1, i)), before_right);
       };
-      Fragment fragment;
+      Fragment<Sum<T>> fragment;
       windows(0, fragment.low);
       windows(2, fragment.high);
       return fragment;
@@ -91,9 +91,9 @@ struct FirstFragments {
 };
 
 /// Pixels outside the convolution's plane must not win a window.
-template <int N>
+template <class T, int N>
 __device__ __forceinline__ void mask_outside(const FirstParams& p, const Brick& b,
-                                             float (&d)[2][N / 2]) {
+                                             Sum<T> (&d)[2][N / 2]) {
   if (b.y < 0) {  // -1: the pool's padding
 #pragma unroll
     for (int i = 0; i < 8; ++i) d[i >> 2][i & 3] = -INFINITY;
@@ -128,7 +128,7 @@ __device__ __forceinline__ void first_consume(const FirstParams& p, std::uint32_
   const std::uint32_t next_step = p.at.step_stride >> 4,
                       next_row = (p.at.pitch >> 4) - (steps - 1) * next_step;
   const int stride = by_brick ? 2 : 1, first = by_brick ? g : 0;
-  using F = FirstFragments<N, Pool>;
+  using F = FirstFragments<T, N, Pool>;
   typename F::Carry carry;
   Ring at{first};
   TileWalk tile{static_cast<int>(blockIdx.x + first * gridDim.x),
@@ -150,7 +150,7 @@ __device__ __forceinline__ void first_consume(const FirstParams& p, std::uint32_
 #pragma unroll
         for (auto& unit : carry) unit[0] = unit[1] = -INFINITY;
       }
-      float d[2][N / 2];
+      Sum<T> d[2][N / 2];
       ptx::touch(d[0]);
       ptx::touch(d[1]);
       // Descriptors' low halves, in 16 bytes; see Walk in halo.cuh for the shuffle.
@@ -183,7 +183,7 @@ __device__ __forceinline__ void first_consume(const FirstParams& p, std::uint32_
       ptx::touch(d[0]);
       ptx::touch(d[1]);
       if (lane == 0 && block + 2 >= p.at.k_blocks) ptx::mbarrier_arrive(bar.bricks.empty(at.slot));
-      if constexpr (Pool == FirstPool::max3) mask_outside<N>(p, b, d);
+      if constexpr (Pool == FirstPool::max3) mask_outside<T, N>(p, b, d);
 
       const auto write = [&] {
         write_staging<T, F::count>(

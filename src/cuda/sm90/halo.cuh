@@ -75,8 +75,8 @@ struct Walk {
 /// serialises all wgmmas, and each fence begins a group that wgmma_wait counts, committed or not.
 /// A whole tap may then be left unfinished, so that the tensor cores do not run dry between slabs.
 template <class T, int N, int I, int Steps>
-__device__ __forceinline__ void multiply_tap(float (&d)[I][N / 2], std::uint32_t a, std::uint32_t b,
-                                             const HaloParams& p, int keep) {
+__device__ __forceinline__ void multiply_tap(Sum<T> (&d)[I][N / 2], std::uint32_t a,
+                                             std::uint32_t b, const HaloParams& p, int keep) {
   const std::uint32_t a_high = ptx::swizzled_high(swizzle_bytes),
                       b_high = ptx::swizzled_high(p.at.group_stride);
   ptx::wgmma_fence();
@@ -85,8 +85,8 @@ __device__ __forceinline__ void multiply_tap(float (&d)[I][N / 2], std::uint32_t
 #pragma unroll
     for (int i = 0; i < I; ++i) {
       ptx::Wgmma<T, N>::mma(
-          d[i], ptx::descriptor_of(a + 2 * step, a_high),
-          ptx::descriptor_of(b + 2 * step + i * (p.at.instruction_stride >> 4), b_high),
+          d[i], ptx::descriptor_of(a + step_units * step, a_high),
+          ptx::descriptor_of(b + step_units * step + i * (p.at.instruction_stride >> 4), b_high),
           step == 0 ? keep : 1);
     }
   }
@@ -94,7 +94,7 @@ __device__ __forceinline__ void multiply_tap(float (&d)[I][N / 2], std::uint32_t
 
 /// The math of warpgroup g: `finish(d, bias, at)` gets the accumulators of each of its tiles, with
 /// the bias of the thread's two channels.
-template <class T, int N, int I, int Steps = 4, class Params, class Finish,
+template <class T, int N, int I, int Steps = row_steps, class Params, class Finish,
           class Stamped = NoStamps>
 __device__ __forceinline__ void consume(const Params& p, const HaloBarriers& bar,
                                         std::uint32_t x_slots, std::uint32_t w_slots, int g,
@@ -102,7 +102,7 @@ __device__ __forceinline__ void consume(const Params& p, const HaloBarriers& bar
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const bool gives_x = lane == 0, gives_w = lane == 0 && !p.at.resident;
   const std::uint32_t tap_step = p.at.cta_channels * row_bytes >> 4;
-  float d[I][N / 2];
+  Sum<T> d[I][N / 2];
   Walk walk{p, OperandRing(bar.x, x_slots + g * p.at.warpgroup_stride, p.at.x_slot, true),
             OperandRing(bar.w, w_slots + g * p.at.warpgroup_channels * row_bytes, p.at.w_slot,
                         !p.at.resident)};
@@ -249,7 +249,7 @@ __device__ __forceinline__ void run_cta(const Params& p, Finish finish,
 template <class T, int N, int I, PoolKind Pool, int Steps>
 requires HaloAccumulator<N, I, Pool, Steps> __global__ void __launch_bounds__(halo_threads, 1)
     halo(const __grid_constant__ HaloParams p) {
-  run_cta<T, N, I, Steps>(p, [&](const float(&d)[I][N / 2], const float(&bias)[2], const Place& at,
+  run_cta<T, N, I, Steps>(p, [&](const Sum<T>(&d)[I][N / 2], const float(&bias)[2], const Place& at,
                                  std::uint32_t staging,
                                  int g) { store_tile<T, N, I, Pool>(p, d, bias, at, staging, g); });
 }

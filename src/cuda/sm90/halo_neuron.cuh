@@ -18,8 +18,8 @@ requires NeuronAccumulator<N, I> __global__ void __launch_bounds__(halo_threads,
     halo_neuron(const __grid_constant__ NeuronParams p) {
   constexpr int sums = N / 2;
   float v[I][sums];
-  run_cta<T, N, I, 4>(p, [&](float(&d)[I][sums], const float(&bias)[2], const NeuronPlace& at,
-                             std::uint32_t staging, int g) {
+  run_cta<T, N, I, row_steps>(p, [&](Sum<T>(&d)[I][sums], const float(&bias)[2],
+                                     const NeuronPlace& at, std::uint32_t staging, int g) {
     NeuronPlace to = at;
     begin_membranes(p, at, g, v);
     each_of<I, sums>(

@@ -16,8 +16,8 @@ requires NeuronStepsAccumulator<N, I, Pool, TimeSteps> __global__ void __launch_
     halo_threads, 1) halo_neuron_steps(const __grid_constant__ NeuronParams p) {
   constexpr int membranes = N / 2 / TimeSteps;
   float v[I][membranes];
-  run_cta<T, N, I, 4>(p, [&](float(&d)[I][N / 2], const float(&bias)[2], const NeuronPlace& at,
-                             std::uint32_t staging, int g) {
+  run_cta<T, N, I, row_steps>(p, [&](Sum<T>(&d)[I][N / 2], const float(&bias)[2],
+                                     const NeuronPlace& at, std::uint32_t staging, int g) {
     begin_membranes(p, at, g, v);
     const float its_bias[2] = {PostOps::addend(bias[0]), PostOps::addend(bias[1])};
     with_charge(p.charge, [&]<Charge By>() {
@@ -25,7 +25,7 @@ requires NeuronStepsAccumulator<N, I, Pool, TimeSteps> __global__ void __launch_
         each_of<I, membranes>([&](int i, int e) {
 #pragma unroll
           for (int step = 0; step < TimeSteps; ++step) {
-            float& sum = d[i][4 * (e / 4 * TimeSteps + step) + e % 4];
+            Sum<T>& sum = d[i][4 * (e / 4 * TimeSteps + step) + e % 4];
             sum = charged<By>(p, v[i][e], __fadd_rn(sum, its_bias[e / 2 % 2]));
             v[i][e] = reset<Soft>(p, sum);
           }

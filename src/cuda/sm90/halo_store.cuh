@@ -23,8 +23,8 @@ concept HaloAccumulator = requires {
 
 /// How many fragments a warpgroup's accumulators make, which values one has and where its eight
 /// columns lie in the staged tile. A row of pixels in so many time steps is as many groups.
-template <int N, int I, PoolKind Pool, int TimeSteps = 1>
-requires HaloAccumulator<N, I, Pool, 4>
+template <class T, int N, int I, PoolKind Pool, int TimeSteps = 1>
+requires HaloAccumulator<N, I, Pool, row_steps>
 struct Fragments {
   static constexpr int groups = N / 8, pooled = groups / 2;
   static constexpr int per_instruction = Pool == PoolKind::none     ? groups
@@ -32,9 +32,9 @@ struct Fragments {
                                                                     : pooled;
   static constexpr int count = Pool == PoolKind::images ? I / 2 * pooled : I * per_instruction;
 
-  /// `d` is float[I][N / 2], or looks like it.
+  /// `d` is Sum<T>[I][N / 2], or looks like it.
   template <class Sums>
-  static __device__ __forceinline__ Fragment value(const Sums& d, int f) {
+  static __device__ __forceinline__ Fragment<Sum<T>> value(const Sums& d, int f) {
     const int i = f / per_instruction, j = f % per_instruction;
     if constexpr (Pool == PoolKind::none) {
       return {{d[i][4 * j], d[i][4 * j + 1]}, {d[i][4 * j + 2], d[i][4 * j + 3]}};
@@ -86,7 +86,7 @@ constexpr bool may_be_half = serves_half({N, I});
 template <class T, int N, int I, PoolKind Pool, int Part, int TimeSteps, class Sums>
 __device__ __forceinline__ void write_part(const HaloParams& p, const Sums& d,
                                            const float (&bias)[2], std::uint32_t staging) {
-  using F = Fragments<N, I, Pool, TimeSteps>;
+  using F = Fragments<T, N, I, Pool, TimeSteps>;
   constexpr int count = F::count / store_parts<N, I, Pool>;
   const auto value = [&](int f) { return F::value(d, Part * count + f); };
   const auto row = [&](int f, int column) {

@@ -14,8 +14,8 @@ template <int N>
 constexpr int sums_pieces = store_pieces(N, true);
 
 /// Writes a part of the tile for its TMA stores. The lanes of a store lie in 32 banks.
-template <int N, int I, int Part>
-__device__ __forceinline__ void write_sums(const float (&d)[I][N / 2], const float (&bias)[2],
+template <class T, int N, int I, int Part>
+__device__ __forceinline__ void write_sums(const Sum<T> (&d)[I][N / 2], const float (&bias)[2],
                                            std::uint32_t staging) {
   constexpr int pieces = sums_pieces<N>, pixels = N / pieces, i = Part / pieces,
                 first = Part % pieces * (pixels / 2);
@@ -36,11 +36,11 @@ template <class T, int N, int I>
 requires HaloAccumulator<N, I, PoolKind::none, row_steps> __global__ void __launch_bounds__(
     halo_threads, 1) halo_sums(const __grid_constant__ HaloParams p) {
   constexpr int pieces = sums_pieces<N>, half = N / pieces * row_bytes;
-  run_cta<T, N, I, row_steps>(p, [&](const float(&d)[I][N / 2], const float(&bias)[2],
+  run_cta<T, N, I, row_steps>(p, [&](const Sum<T>(&d)[I][N / 2], const float(&bias)[2],
                                      const Place& at, std::uint32_t staging, int g) {
     store_in_parts<I * pieces, pieces>(
         p, at, staging, g,
-        [&]<int Part>(std::uint32_t buffer) { write_sums<N, I, Part>(d, bias, buffer); },
+        [&]<int Part>(std::uint32_t buffer) { write_sums<T, N, I, Part>(d, bias, buffer); },
         [&](std::uint32_t buffer, int k, int x, int y, int n) {
           store_box(p, at, buffer, k, x, y, n);
           store_box(p, at, buffer + half, k + block_channels / 2, x, y, n);

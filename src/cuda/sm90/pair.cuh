@@ -67,23 +67,23 @@ __device__ __forceinline__ void produce_second_weights(const PairParams& p, cons
 
 /// Clears the accumulators of channels that the first stage does not have. They meet weights of 0,
 /// but where x holds infinities they are NaN, and would stay so.
-template <int N, int I>
-__device__ __forceinline__ void clear_missing(float (&d)[I][N / 2], int missing_from, int g) {
+template <class T, int N, int I>
+__device__ __forceinline__ void clear_missing(Sum<T> (&d)[I][N / 2], int missing_from, int g) {
   const int channel = g * block_channels + 16 * (threadIdx.x / 32 % 4) + threadIdx.x % 32 / 4;
 #pragma unroll
   for (int v = 0; v < I * N / 2; ++v) {
-    if (channel + (v % 4 / 2) * 8 >= missing_from) d[v / (N / 2)][v % (N / 2)] = 0.0f;
+    if (channel + (v % 4 / 2) * 8 >= missing_from) d[v / (N / 2)][v % (N / 2)] = 0;
   }
 }
 
 /// Leaves a warpgroup's pooled tile, its `turn`-th, in its area of the middle tile.
 template <class T, int N, int I>
 __device__ __forceinline__ void store_middle(const PairParams& p, const PairBarriers& bar,
-                                             float (&d)[I][N / 2], const float (&bias)[2],
+                                             Sum<T> (&d)[I][N / 2], const float (&bias)[2],
                                              std::uint32_t area, int g, int turn) {
-  using F = Fragments<N, I, PoolKind::pixels>;
+  using F = Fragments<T, N, I, PoolKind::pixels>;
   const PostOps& post = p.first.post;
-  if (post.k % block_channels != 0) clear_missing<N, I>(d, post.k, p.at.areas == 2 ? g : 0);
+  if (post.k % block_channels != 0) clear_missing<T, N, I>(d, post.k, p.at.areas == 2 ? g : 0);
   ptx::mbarrier_wait(bar.middle.empty(g), (turn & 1) ^ 1);
   write_staging<T, F::count>(
       post, bias, area, [&](int f) { return F::value(d, f); },
@@ -98,15 +98,15 @@ __device__ __forceinline__ void store_middle(const PairParams& p, const PairBarr
 
 /// Writes a block of 64 output channels for the TMA store.
 template <class T, int N2>
-__device__ __forceinline__ void write_second(const PairParams& p, const float (&d)[1][N2 / 2],
+__device__ __forceinline__ void write_second(const PairParams& p, const Sum<T> (&d)[1][N2 / 2],
                                              const float (&bias)[2], std::uint32_t staging) {
   if (p.at.shrink == 4) {
-    using F = Fragments<N2, 1, PoolKind::pixels>;
+    using F = Fragments<T, N2, 1, PoolKind::pixels>;
     write_staging<T, F::count>(
         p.post2, bias, staging, [&](int f) { return F::value(d, f); },
         [](int f, int column) { return pooled_row(f, column); });
   } else {
-    using F = Fragments<N2, 1, PoolKind::none>;
+    using F = Fragments<T, N2, 1, PoolKind::none>;
     write_staging<T, F::count>(
         p.post2, bias, staging, [&](int f) { return F::value(d, f); },
         [&](int f, int column) { return unpooled_row(8 * f + column, p.at.log2_across); });
@@ -132,7 +132,8 @@ __device__ __forceinline__ void consume_middle(const PairParams& p, const PairBa
     for (int area = first; area < first + p.at.areas; ++area)
       ptx::mbarrier_wait(bar.middle.full(area), parity);
     for (int block = 0; block < p.at.blocks; block += 2) {
-      float d[2][1][N2 / 2], bias[2][2];
+      Sum<T> d[2][1][N2 / 2];
+      float bias[2][2];
       std::uint32_t emptied[2];
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
@@ -152,8 +153,9 @@ __device__ __forceinline__ void consume_middle(const PairParams& p, const PairBa
                               b = ptx::descriptor(rows, x + area * p.first.at.staging);
           ptx::wgmma_fence();
 #pragma unroll
-          for (int k = 0; k < 4; ++k)
-            ptx::Wgmma<T, N2>::mma(d[h][0], a + 2 * k, b + 2 * k, k == 0 ? area > 0 : 1);
+          for (int step = 0; step < row_steps; ++step)
+            ptx::Wgmma<T, N2>::mma(d[h][0], a + step_units * step, b + step_units * step,
+                                   step == 0 ? area > 0 : 1);
           ptx::wgmma_commit();
         }
       }
@@ -217,7 +219,7 @@ __global__ void __launch_bounds__(pair_threads, 1) pair(const __grid_constant__ 
     const std::uint32_t area = middle + warpgroup * p.first.at.staging;
     int turn = 0;
     consume<T, N, I>(p.first, bar, x_slots, w_slots, warpgroup,
-                     [&](float(&d)[I][N / 2], const float(&bias)[2], const Place&) {
+                     [&](Sum<T>(&d)[I][N / 2], const float(&bias)[2], const Place&) {
                        store_middle<T, N, I>(p, bar2, d, bias, area, warpgroup, turn++);
                      });
   } else if (warpgroup == second_warpgroup) {

@@ -20,6 +20,8 @@ inline constexpr int step_channels = multiplied.step_channels;
 /// One row of a box in 128-byte swizzle, in bytes, channels and steps.
 inline constexpr int row_bytes = 128, row_channels = row_bytes / value_bytes;
 inline constexpr int row_steps = row_channels / step_channels;
+/// A step in the 16 bytes in which descriptors count.
+inline constexpr int step_units = row_bytes / row_steps / 16;
 /// Output channels of an instruction: its M.
 inline constexpr int block_channels = 64;
 /// The swizzle's period: eight rows. Slots and staging buffers begin at its multiples.

@@ -272,7 +272,8 @@ std::string launch_winograd_output(const Stage& stage, const WinogradRun& run,
                                    bool overlap_previous, cudaStream_t stream) noexcept {
   const WinogradParams g = params_of(stage, run);
   return launch_pass("winograd_output", stage, winograd_output<2>, winograd_output<1>,
-                     in_pairs(g.y, g.y_stride, g.post.k), g.post.k, run.args.n, g, overlap_previous, stream);
+                     in_pairs(g.y, g.y_stride, g.post.k), g.post.k, run.args.n, g, overlap_previous,
+                     stream);
 }
 
 }  // namespace convoy::cuda
