@@ -12,9 +12,11 @@
 
 #include "core/buffer.hpp"
 #include "core/kernel.hpp"
+#include "cpu/shared/post_ops.hpp"
 #include "math/activation.hpp"
 #include "math/half.hpp"
 #include "math/nan.hpp"
+#include "math/pool.hpp"
 #include "plan/kernel_table.hpp"
 
 namespace convoy {
@@ -107,21 +109,30 @@ struct Drawn {
   }
 };
 
-// One image's maxima over 2x2 windows, the first maximum and NaN as PyTorch keeps them.
-std::vector<float> pooled(const std::vector<float>& y, const Shapes& shapes, Index k) {
+// One image's maxima over the windows of the stage's pool, the first maximum and NaN as PyTorch
+// keeps them.
+std::vector<float> pooled(const std::vector<float>& y, const Stage& stage) {
+  const Shapes shapes = shapes_of(stage);
+  const math::PoolAxis rows = math::pool_rows(stage, shapes.p);
+  const math::PoolAxis columns = math::pool_columns(stage, shapes.q);
   std::vector<float> most;
-  for (Index row = 0; row + 1 < shapes.p; row += 2)
-    for (Index column = 0; column + 1 < shapes.q; column += 2)
-      for (Index filter = 0; filter < k; ++filter) {
+  for (Index i = 0; i < shapes.out_h; ++i)
+    for (Index j = 0; j < shapes.out_w; ++j)
+      for (Index filter = 0; filter < stage.k; ++filter) {
         float best = -infinity;
-        for (Index i = 0; i < 4; ++i) {
-          const float value =
-              y[static_cast<std::size_t>(((row + i / 2) * shapes.q + column + i % 2) * k + filter)];
-          if (math::beats(value, best)) best = value;
-        }
+        for (Index row = rows.begin(i); row < rows.end(i); row += rows.dil)
+          for (Index column = columns.begin(j); column < columns.end(j); column += columns.dil) {
+            const Index at = (row * shapes.q + column) * stage.k + filter;
+            const float value = y[static_cast<std::size_t>(at)];
+            if (math::beats(value, best)) best = value;
+          }
         most.push_back(best);
       }
   return most;
+}
+// In registers, through rows of results, and with windows that have nothing inside the plane.
+std::vector<Pool> pools(const Shapes& shapes) {
+  return {max_pool(2), max_pool(3, 2, 1), {2, 1, 1, {shapes.p + 1, 1}}};
 }
 
 std::vector<std::uint32_t> bits(const std::vector<float>& values) {
@@ -150,14 +161,42 @@ TEST(Epilogue, EveryFamilyActivatesAndPoolsAsTheDefinition) {
       std::vector<float> expected = sums;
       for (float& value : expected) value = activated(act, value);
       EXPECT_EQ(bits(problem.run(kernel, stage)), bits(expected));
-      stage.pool = max_pool(2);
-      if (!kernel.refusals(stage, machine).empty()) continue;
-      EXPECT_EQ(bits(problem.run(kernel, stage)),
-                bits(pooled(expected, shapes_of(stage), stage.k)));
-      ++compared;
+      for (const Pool& pool : pools(shapes_of(parse_stage(line.stage)))) {
+        stage.pool = pool;
+        if (!kernel.refusals(stage, machine).empty()) continue;
+        EXPECT_EQ(bits(problem.run(kernel, stage)), bits(pooled(expected, stage)))
+            << to_text(stage);
+        ++compared;
+      }
     }
   }
-  EXPECT_GT(compared, 50);
+  EXPECT_GT(compared, 150);
+}
+
+// Of each number of filters, with and without a gap between pixels: what lies in the gaps may be
+// another thread's.
+TEST(Epilogue, FinishedRowsLeaveTheGapsAlone) {
+  Stage stage;
+  for (const Activation& act : element_wise()) {
+    stage.act = act;
+    const cpu::PostOps post(stage);
+    for (Index k = 1; k <= 40; ++k)
+      for (const Index gap : {Index{0}, Index{3}}) {
+        const Index pixel_pitch = k + gap, row_pitch = 3 * pixel_pitch + 1;
+        std::vector<float> y(static_cast<std::size_t>(2 * row_pitch)), expected;
+        std::mt19937 random(1);
+        std::normal_distribution<float> normal;
+        for (Index i = 0; i < 2 * row_pitch; ++i) {
+          const Index at = i % row_pitch;
+          float& value = y[static_cast<std::size_t>(i)];
+          value = i % 7 == 0 ? -infinity : normal(random);
+          const bool stored = at < 3 * pixel_pitch && at % pixel_pitch < k;
+          expected.push_back(stored && !post.none() ? activated(act, value) : value);
+        }
+        cpu::finish_rows(post, {y.data(), 2, row_pitch, 3, pixel_pitch, k});
+        EXPECT_EQ(bits(y), bits(expected)) << static_cast<int>(act.kind) << " " << k << " " << gap;
+      }
+  }
 }
 
 // What math::may_pool_first promises: the maximum first changes nothing. Of those that it excludes

@@ -36,8 +36,10 @@ void DirectPrepared::run_pooled(const RunArgs& args, const TileArgs& tile, const
       for (Index i = 0; i < count; ++i) listed.to[i] = (rows.pixel + i) * block.width;
       run_block(tile, block, count, listed, now);
     }
-    const RowsToPool results{pool_rows_,  pool_columns_, shapes_.q, block.width,
-                             block.count, scratch.pool,  step.begin};
+    finish_unpooled_rows(post_, {scratch.pool + rows.pixel * block.width, rows.end - rows.begin,
+                                 row_floats, shapes_.q, block.width, block.width});
+    const RowsToPool results{pool_rows_,  pool_columns_, shapes_.q,  block.width,
+                             block.count, scratch.pool,  step.begin, post_};
     pool_rows(results, step.out_begin, step.out_end, shapes_.out_w,
               static_cast<float*>(args.y) + block.first + piece.image * args.y_stride.n,
               args.y_stride);

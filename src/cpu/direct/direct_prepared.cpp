@@ -38,6 +38,7 @@ DirectPrepared::DirectPrepared(const Stage& given, const Machine& machine, int v
       shapes_(shapes_of(stage_)),
       loops_(tile_loops()),
       epilogue_(given.act),
+      post_(given),
       pool_rows_(math::pool_rows(stage_, shapes_.p)),
       pool_columns_(math::pool_columns(stage_, shapes_.q)),
       c_group_(given.c / given.groups),

@@ -8,6 +8,7 @@
 #include "cpu/shared/cpu_prepared.hpp"
 #include "cpu/shared/filter_blocks.hpp"
 #include "cpu/shared/padded_rows.hpp"
+#include "cpu/shared/post_ops.hpp"
 #include "cpu/shared/register_tile.hpp"
 #include "math/pool.hpp"
 
@@ -97,6 +98,7 @@ class DirectPrepared final : public CpuPrepared<DirectWeights> {
   Index load_task(const RunArgs& args, const Task& task, const Scratch& scratch) const;
   void run_block_of(const RunArgs& args, const Task& task, const FilterBlock& block,
                     const float* bias, Index listed, const Scratch& scratch, Ahead ahead) const;
+  void finish_task(const RunArgs& args, const Task& task) const;
   void copy_biases(const RunArgs& args, float* to) const;
   Index packed_rows(const math::PoolSpan& rows) const;
   Index images_of(Index out_rows) const;
@@ -147,6 +149,7 @@ class DirectPrepared final : public CpuPrepared<DirectWeights> {
   Shapes shapes_;
   const TileLoops& loops_;
   Epilogue epilogue_;
+  PostOps post_;
   Pooling pooling_ = Pooling::none;
   math::PoolAxis pool_rows_, pool_columns_;
   bool packed_ = false;  // else tiles read x itself

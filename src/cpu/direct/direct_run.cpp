@@ -303,6 +303,26 @@ void DirectPrepared::run_block_of(const RunArgs& args, const Task& task, const F
   run_block(tile, block, listed, scratch, ahead);
 }
 
+// What follows bias and clamp of a task's results, pooled in registers or not at all. All filters
+// at once: where they are neighbours, caches are read ahead.
+void DirectPrepared::finish_task(const RunArgs& args, const Task& task) const {
+  if (post_.none() || pooling_ == Pooling::scratch) return;
+  const FilterBlock& last_block = blocks_[static_cast<std::size_t>(task.last_block - 1)];
+  const Index filter = blocks_[static_cast<std::size_t>(task.first_block)].first;
+  const Index filters = last_block.first + last_block.count - filter;
+  each_piece(task, [&](const Piece& piece, Index) {
+    float* y = static_cast<float*>(args.y) + piece.image * args.y_stride.n + filter;
+    const Index rows = piece.rows.out_end - piece.rows.out_begin, columns = shapes_.out_w;
+    y += piece.rows.out_begin * args.y_stride.h;
+    for (Index row = 0; row < rows; ++row, y += args.y_stride.h) {
+      const Index first = std::clamp<Index>(piece.first - row * columns, 0, columns);
+      const Index last = std::clamp<Index>(piece.last - row * columns, first, columns);
+      finish_rows(post_,
+                  {y + first * args.y_stride.w, 1, 0, last - first, args.y_stride.w, filters});
+    }
+  });
+}
+
 // Of each block, padded with zeros to its width.
 void DirectPrepared::copy_biases(const RunArgs& args, float* to) const {
   for (const FilterBlock& block : blocks_)
@@ -329,6 +349,7 @@ Status DirectPrepared::run(const RunArgs& given) const noexcept {
       if (i + 1 == blocks && task.end < rows) ahead = input_of(args, task.end, cut.rows);
       run_block_of(args, task, block, bias + block.bias, listed, scratch, ahead);
     }
+    finish_task(args, task);
   });
   return Status();
 }

@@ -13,6 +13,7 @@
 #include "cpu/shared/core_costs.hpp"
 #include "cpu/shared/cpu_prepared.hpp"
 #include "cpu/shared/pool_rows.hpp"
+#include "cpu/shared/post_ops.hpp"
 #include "cpu/shared/refusals.hpp"
 #include "math/divide.hpp"
 #include "math/pool.hpp"
@@ -33,6 +34,7 @@ class FewFiltersPrepared final : public CpuPrepared<FewFiltersWeights> {
         shapes_(shapes_of(stage)),
         loops_(few_filters_loops::loops(stage.k)),
         epilogue_(stage.act),
+        post_(stage),
         threads_(std::max(1, machine.threads)),
         pool_rows_(math::pool_rows(stage, shapes_.p)),
         pool_columns_(math::pool_columns(stage, shapes_.q)),
@@ -169,11 +171,12 @@ class FewFiltersPrepared final : public CpuPrepared<FewFiltersWeights> {
     }
     const Index p_begin = pool_rows_.lowest(out_begin), p_end = pool_rows_.end(out_end - 1);
     run_rows(args, bias, image, p_begin, p_end, scratch, scratch.plane, row);
-    pool_rows({pool_rows_, pool_columns_, shapes_.q, stage_.k, stage_.k, scratch.plane, p_begin},
-              out_begin, out_end, shapes_.out_w, y, args.y_stride);
+    const RowsToPool rows{pool_rows_, pool_columns_, shapes_.q, stage_.k,
+                          stage_.k,   scratch.plane, p_begin,   post_};
+    pool_rows(rows, out_begin, out_end, shapes_.out_w, y, args.y_stride);
   }
 
-  // y[q][k] of rows [p, end) of the convolution, activated; `y_row`: floats between two rows of y.
+  // y[q][k] of rows [p, end) of the convolution, finished; `y_row`: floats between two rows of y.
   void run_rows(const RunArgs& args, const float* bias, Index image, Index p, Index end,
                 const Scratch& s, float* y, Index y_row) const {
     const float* const x = static_cast<const float*>(args.x) + image * args.x_stride.n;
@@ -198,6 +201,7 @@ class FewFiltersPrepared final : public CpuPrepared<FewFiltersWeights> {
       for (Index row = 0; row < tile.h; ++row, ++p, y += y_row) {
         if (!loops_.all_finite(y, shapes_.q * stage_.k)) repair_row(args.x_stride, x, p, y);
         loops_.finish(y, shapes_.q * stage_.k, bias, epilogue_);
+        finish_unpooled_rows(post_, {y, 1, 0, shapes_.q, stage_.k, stage_.k});
       }
     }
   }
@@ -304,6 +308,7 @@ class FewFiltersPrepared final : public CpuPrepared<FewFiltersWeights> {
   Shapes shapes_;
   const few_filters_loops::Loops& loops_;
   Epilogue epilogue_;
+  PostOps post_;
   int threads_;
   math::PoolAxis pool_rows_, pool_columns_;
   Index taps_;

@@ -37,7 +37,7 @@ struct Loops {
   PixelLoop border = nullptr;  // of either, x lists each pixel's
   PixelLoop one = nullptr;     // one pixel
   bool (*all_finite)(const float* y, Index count) = nullptr;
-  /// y[i] = act(y[i] + bias[i % filters]); bias: [filters][lanes], repeating the filters' own.
+  /// y[i] = clamp(y[i] + bias[i % filters]); bias: [filters][lanes], repeating the filters' own.
   void (*finish)(float* y, Index count, const float* bias, const Epilogue& epilogue) = nullptr;
 };
 /// filters: 1 to max_filters.

@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace convoy::cpu::few_filters_loops::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
-using cpu::HWY_NAMESPACE::add_bias_and_activate;
+using cpu::HWY_NAMESPACE::add_bias_and_clamp;
 using cpu::HWY_NAMESPACE::add_product;
 using cpu::HWY_NAMESPACE::load_some;
 using cpu::HWY_NAMESPACE::one_nan;
@@ -181,7 +181,7 @@ void finish_row(float* y, Index count, const float* bias, const Epilogue& epilog
        i += lanes, j = j + lanes == filters * lanes ? 0 : j + lanes) {
     const Index left = count - i;
     V sum[1][1] = {{left >= lanes ? hn::LoadU(d, y + i) : load_some(d, y + i, left)}};
-    add_bias_and_activate(d, sum, hn::LoadU(d, bias + j), epilogue);
+    add_bias_and_clamp(d, sum, hn::LoadU(d, bias + j), epilogue);
     store_results(d, one_nan(d, sum[0][0]), y + i, left);
   }
 }

@@ -12,6 +12,8 @@
 #include "cpu/shared/core_costs.hpp"
 #include "cpu/shared/cpu_prepared.hpp"
 #include "cpu/shared/padded_rows.hpp"
+#include "cpu/shared/pool_apart.hpp"
+#include "cpu/shared/post_ops.hpp"
 #include "cpu/shared/refusals.hpp"
 #include "cpu/shared/row_bands.hpp"
 #include "math/nan.hpp"
@@ -31,6 +33,8 @@ class FirstPrepared final : public CpuPrepared<FirstWeights> {
       : stage_(stage),
         shapes_(shapes_of(stage)),
         loops_(first_loops::loops()),
+        epilogue_(stage.act),
+        post_(stage),
         threads_(std::max(1, machine.threads)),
         blocks_(ceil_div(stage.k, loops_.lanes)) {
     rows_.stage = stage;
@@ -90,31 +94,34 @@ class FirstPrepared final : public CpuPrepared<FirstWeights> {
     }
     row.r = stage_.r;
     row.s = stage_.s;
-    row.epilogue = Epilogue(stage_.act);
+    row.epilogue = epilogue_;
     row.pool = stage_.pool.has_value();
     row.results = shapes_.out_w;
     row.y_pixel = args.y_stride.w;
-    float* y = static_cast<float*>(args.y) + image * args.y_stride.n;
-    if (!weights().finite) {
-      for (Index i = 0; i < count; ++i)
-        skip_row(bias, first + i, x + step * i * row.row_pitch, row.row_pitch, y, args.y_stride);
-      return;
+    float* y = static_cast<float*>(args.y) + image * args.y_stride.n + first * args.y_stride.h;
+    for (Index i = 0; i < count; ++i, y += args.y_stride.h) {
+      row.x = x + step * i * row.row_pitch;
+      if (weights().finite)
+        run_row(bias, row, y);
+      else
+        skip_row(bias, first + i, row.x, row.row_pitch, y, args.y_stride.w);
+      finish_rows(post_, {y, 1, 0, row.results, row.y_pixel, stage_.k});
     }
-    for (Index i = 0; i < count; ++i) {
-      for (Index block = 0; block < blocks_; ++block) {
-        row.x = x + step * i * row.row_pitch;
-        row.w = weights().blocks.data() + block * loops_.lanes * stage_.r * stage_.s;
-        row.bias = bias + block * loops_.lanes;
-        row.valid = std::min(loops_.lanes, stage_.k - block * loops_.lanes);
-        row.y = y + (first + i) * args.y_stride.h + block * loops_.lanes;
-        loops_.row(row);
-      }
+  }
+
+  void run_row(const float* bias, first_loops::RowArgs& row, float* y) const {
+    for (Index block = 0; block < blocks_; ++block) {
+      row.w = weights().blocks.data() + block * loops_.lanes * stage_.r * stage_.s;
+      row.bias = bias + block * loops_.lanes;
+      row.valid = std::min(loops_.lanes, stage_.k - block * loops_.lanes);
+      row.y = y + block * loops_.lanes;
+      loops_.row(row);
     }
   }
 
   // Infinite or NaN weights must not meet the zeros that stand for taps outside the image.
   void skip_row(const float* bias, Index out, const float* x, Index pitch, float* y,
-                const Strides& stride) const {
+                Index y_pixel) const {
     const Index step = stage_.pool ? 2 : 1;
     const auto pixel = [&](Index p, Index q, Index k) {
       const Index taps = stage_.r * stage_.s;
@@ -128,7 +135,7 @@ class FirstPrepared final : public CpuPrepared<FirstWeights> {
           sum = loops_.multiply_add(x[(p - step * out + r) * pitch + q + s],
                                     w[(r * stage_.s + s) * loops_.lanes], sum);
         }
-      return Epilogue(stage_.act).finish(sum, bias[k]);
+      return epilogue_.finish(sum, bias[k]);
     };
     for (Index column = 0; column < shapes_.out_w; ++column)
       for (Index k = 0; k < stage_.k; ++k) {
@@ -137,13 +144,15 @@ class FirstPrepared final : public CpuPrepared<FirstWeights> {
           const float value = pixel(step * out + i / 2, step * column + i % 2, k);
           if (math::beats(value, best)) best = value;
         }
-        y[out * stride.h + column * stride.w + k] = best;
+        y[column * y_pixel + k] = best;
       }
   }
 
   Stage stage_;
   Shapes shapes_;
   const first_loops::Loops& loops_;
+  Epilogue epilogue_;
+  PostOps post_;
   int threads_;
   Index blocks_;
   PaddedRows rows_;
@@ -179,7 +188,8 @@ class First final : public StageKernel {
         .expect(stage.c == 1, "C", stage.c, "1")
         .expect(stage.s == 3 || stage.s == 5 || stage.s == 7, "the filter's width", stage.s,
                 "3, 5 or 7")
-        .packing(2);
+        .packing(2)
+        .plane_of_pool();
   }
 
   std::vector<Tile> tiles(const Stage&, const Machine& machine) const override {
@@ -187,6 +197,18 @@ class First final : public StageKernel {
   }
 
   Cost cost(const Stage& stage, const Tile&, const Machine& machine) const override {
+    return cost_pooled(stage, machine, [&](const Stage& some) { return cost_of(some, machine); });
+  }
+
+  std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile&,
+                                    const Machine& machine) const override {
+    return prepare_pooled(stage, machine, [&](const Stage& some) {
+      return std::make_unique<FirstPrepared>(some, machine);
+    });
+  }
+
+ private:
+  static Cost cost_of(const Stage& stage, const Machine& machine) {
     const Shapes shapes = shapes_of(stage);
     const CoreCosts& costs = core_costs(machine);
     const Index lane_count = first_loops::row_lanes(machine.vector_floats);
@@ -206,11 +228,6 @@ class First final : public StageKernel {
     cost.seconds = std::max(seconds / machine.threads, cost.bytes / machine.memory_bandwidth) +
                    start_seconds(machine);
     return cost;
-  }
-
-  std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile&,
-                                    const Machine& machine) const override {
-    return std::make_unique<FirstPrepared>(stage, machine);
   }
 };
 

@@ -18,6 +18,8 @@
 #include "cpu/shared/core_costs.hpp"
 #include "cpu/shared/cpu_prepared.hpp"
 #include "cpu/shared/padded_rows.hpp"
+#include "cpu/shared/pool_apart.hpp"
+#include "cpu/shared/post_ops.hpp"
 #include "cpu/shared/refusals.hpp"
 #include "cpu/shared/row_bands.hpp"
 #include "math/nan.hpp"
@@ -40,6 +42,7 @@ class FirstWinograd2Prepared final : public CpuPrepared<FirstWinograd2Weights> {
         shapes_(shapes_of(stage)),
         loops_(first_winograd2_loops::loops()),
         epilogue_(stage.act),
+        post_(stage),
         pool_(stage.pool.has_value()),
         threads_(std::max(1, machine.threads)) {
     tile_rows_ = pool_ ? shapes_.out_h : ceil_div(shapes_.p, 2);
@@ -142,8 +145,19 @@ class FirstWinograd2Prepared final : public CpuPrepared<FirstWinograd2Weights> {
           multiply(args, bias, image, first + i, begin, end, v);
         else
           recompute(args, bias, image, first + i, begin, end, x);
+        finish_piece(args, image, first + i, begin, end);
       }
     }
+  }
+
+  // What follows bias and clamp of the tiles [begin, end) of a row.
+  void finish_piece(const RunArgs& args, Index image, Index tile_row, Index begin,
+                    Index end) const {
+    const Strides& s = args.y_stride;
+    const Index size = pool_ ? 1 : 2, row = size * tile_row, column = size * begin;
+    finish_rows(post_, {static_cast<float*>(args.y) + image * s.n + row * s.h + column * s.w,
+                        std::min(size, shapes_.out_h - row), s.h,
+                        std::min(size * end, shapes_.out_w) - column, s.w, stage_.k});
   }
 
   void multiply(const RunArgs& args, const float* bias, Index image, Index row, Index begin,
@@ -210,6 +224,7 @@ class FirstWinograd2Prepared final : public CpuPrepared<FirstWinograd2Weights> {
   Shapes shapes_;
   const first_winograd2_loops::Loops& loops_;
   Epilogue epilogue_;
+  PostOps post_;
   bool pool_;
   int threads_;
   Index tile_rows_ = 0, tile_columns_ = 0;
@@ -251,7 +266,8 @@ class FirstWinograd2 final : public StageKernel {
         .filter(3, 3)
         .expect(stage.c == 3 || stage.c == 4, "C", stage.c, "3 or 4")
         .image_of_at_least(4, "with less its error is too large")
-        .packing(2);
+        .packing(2)
+        .plane_of_pool();
   }
 
   std::vector<Tile> tiles(const Stage&, const Machine& machine) const override {
@@ -261,6 +277,18 @@ class FirstWinograd2 final : public StageKernel {
   }
 
   Cost cost(const Stage& stage, const Tile&, const Machine& machine) const override {
+    return cost_pooled(stage, machine, [&](const Stage& some) { return cost_of(some, machine); });
+  }
+
+  std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile&,
+                                    const Machine& machine) const override {
+    return prepare_pooled(stage, machine, [&](const Stage& some) {
+      return std::make_unique<FirstWinograd2Prepared>(some, machine);
+    });
+  }
+
+ private:
+  static Cost cost_of(const Stage& stage, const Machine& machine) {
     const Shapes shapes = shapes_of(stage);
     const CoreCosts::FirstWinograd2& costs = core_costs(machine).first_winograd2;
     const double lanes = machine.vector_floats;
@@ -287,11 +315,6 @@ class FirstWinograd2 final : public StageKernel {
         std::max((products + transforms) / machine.threads, cost.bytes / machine.memory_bandwidth) +
         start_seconds(machine);
     return cost;
-  }
-
-  std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile&,
-                                    const Machine& machine) const override {
-    return std::make_unique<FirstWinograd2Prepared>(stage, machine);
   }
 };
 

@@ -12,7 +12,7 @@ HWY_BEFORE_NAMESPACE();
 namespace convoy::cpu::first_winograd2_loops::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
-using cpu::HWY_NAMESPACE::add_bias_and_activate;
+using cpu::HWY_NAMESPACE::add_bias_and_clamp;
 using cpu::HWY_NAMESPACE::broadcast;
 using cpu::HWY_NAMESPACE::pool_fours;
 using cpu::HWY_NAMESPACE::store_results;
@@ -109,7 +109,7 @@ HWY_INLINE void store_pixels(const PieceArgs& args, V (&o)[4][tiles][vectors], I
 #pragma GCC unroll 2
   for (int k = 0; k < vectors; ++k) bias[k] = hn::LoadU(d, args.bias + k * lanes);
 #pragma GCC unroll 4
-  for (int at = 0; at < 4; ++at) add_bias_and_activate(d, o[at], bias, args.epilogue);
+  for (int at = 0; at < 4; ++at) add_bias_and_clamp(d, o[at], bias, args.epilogue);
 #pragma GCC unroll 4
   for (int i = 0; i < tiles; ++i) {
     const Index tile = first + i;

@@ -14,13 +14,14 @@
 #include <limits>
 
 #include "cpu/shared/epilogue-inl.hpp"
+#include "cpu/shared/post_ops.hpp"
 #include "math/half.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convoy::cpu::general_loops::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
-using cpu::HWY_NAMESPACE::activate;
+using cpu::HWY_NAMESPACE::clamped;
 using cpu::HWY_NAMESPACE::one_nan;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
@@ -235,7 +236,7 @@ class Runner {
     alignas(64) float pre[block];
     const bool neuron = stage_.act.is_neuron();
     const V threshold = hn::Set(d, stage_.act.threshold());
-    const VectorActivation act(stage_.act);
+    const Epilogue epilogue(stage_.act);
     const Index vectors = filters.count <= lanes ? 1 : 2;
     for (Index i = 0; i < rows_; ++i) {
       for (Index j = 0; j < columns_; ++j) {
@@ -253,18 +254,25 @@ class Runner {
             result = hn::IfThenElseZero(fires, hn::Set(d, 1.0F));
           } else {
             value = one_nan(d, value);
-            result = one_nan(d, activate(d, value, act));
+            result = clamped(d, value, epilogue);
           }
           hn::Store(value, d, pre + v * lanes);
           hn::Store(result, d, scratch_.act + at + v * lanes);
         }
         if (args_.pre && owns(i, j))
           store_channels(out_, args_.pre, dense(step, i, j, filters), 1, pre, filters.count);
-        if (args_.act && owns(i, j))
-          store_channels(out_, args_.act, dense(step, i, j, filters), 1, scratch_.act + at,
-                         filters.count);
       }
     }
+    finish_rows(PostOps(stage_), {scratch_.act, 1, 0, rows_ * columns_, block, filters.count});
+    if (args_.act) keep_act(filters, step);
+  }
+
+  void keep_act(const PaddedFilters& filters, Index step) {
+    for (Index i = 0; i < rows_; ++i)
+      for (Index j = 0; j < columns_; ++j)
+        if (owns(i, j))
+          store_channels(out_, args_.act, dense(step, i, j, filters), 1,
+                         scratch_.act + (i * columns_ + j) * block, filters.count);
   }
 
   bool owns(Index i, Index j) const {

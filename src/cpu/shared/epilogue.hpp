@@ -1,27 +1,24 @@
-// What follows a stage's sums of products: bias, activation, max-pool, one NaN. Vectors apply it
-// with epilogue-inl.hpp.
+// What kernels do to sums while these are in registers: bias, a clamp, one NaN. Vectors do it with
+// epilogue-inl.hpp. Everything else waits until results are stored (post_ops.hpp): its constants
+// would cost the register tiles their registers.
 #pragma once
 
-#include <cstdint>
 #include <limits>
 
 #include "convoy/stage.hpp"
-#include "math/activation.hpp"
 #include "math/nan.hpp"
 
 namespace convoy::cpu {
 
-/// An activation as vectors compute it: a form, whose formula is in epilogue-inl.hpp. One form for
-/// many activations: a branch for each would cost the register tiles around it their registers.
-struct VectorActivation {
-  enum class Form : std::uint8_t { clamp, leaky };
-  Form form = Form::clamp;
+/// The activation as a clamp: min(max(v, lo), hi). A clamp does not decrease, so that bias and
+/// clamp may follow the maximum of a window.
+struct Epilogue {
   float lo = -std::numeric_limits<float>::infinity(), hi = std::numeric_limits<float>::infinity();
-  float slope = 1;
+  bool whole = true;  // the clamp is all of the activation; else PostOps applies that
 
-  VectorActivation() = default;  // none
+  Epilogue() = default;  // no activation
   /// A neuron changes no sum: it has a state.
-  explicit VectorActivation(const Activation& act) {
+  explicit Epilogue(const Activation& act) {
     switch (act.kind) {
       case Activation::Kind::relu:
         lo = 0;
@@ -35,8 +32,7 @@ struct VectorActivation {
         hi = act.hi();
         break;
       case Activation::Kind::leaky:
-        form = Form::leaky;
-        slope = act.slope();
+        whole = false;
         break;
       case Activation::Kind::none:
       case Activation::Kind::if_:
@@ -44,21 +40,11 @@ struct VectorActivation {
         break;
     }
   }
-};
-
-struct Epilogue {
-  Activation act;
-  VectorActivation on_vectors;
-  /// Bias and activation may follow the maximum of a window: they do not decrease.
-  bool pool_first = true;
-
-  Epilogue() = default;  // no activation
-  explicit Epilogue(const Activation& act_)
-      : act(act_), on_vectors(act_), pool_first(math::may_pool_first(act_)) {}
 
   /// Of one sum: for results that are made again one by one.
   float finish(float sum, float bias) const {
-    return math::one_nan(math::activate(act, sum + bias));
+    const float v = sum + bias, low = v < lo ? lo : v;
+    return math::one_nan(low > hi ? hi : low);
   }
 };
 

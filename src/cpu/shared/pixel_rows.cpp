@@ -39,6 +39,7 @@ struct PixelRows::Target {
 PixelRows::PixelRows(const Stage& stage, const Machine& machine, Index unit)
     : stage_(stage),
       shapes_(shapes_of(stage)),
+      post_(stage),
       pool_rows_(math::pool_rows(stage, shapes_.p)),
       pool_columns_(math::pool_columns(stage, shapes_.q)),
       threads_(std::max(1, machine.threads)),
@@ -117,7 +118,8 @@ void PixelRows::run_pooled(const RunArgs& args, Index begin, Index end, float* s
                      {k, filters, bias + k, scratch + (p - top) * shapes_.q * width, width});
         held_begin = top;
         held_end = std::max(top, bottom);
-        const RowsToPool rows{pool_rows_, pool_columns_, shapes_.q, width, filters, scratch, top};
+        const RowsToPool rows{pool_rows_, pool_columns_, shapes_.q, width,
+                              filters,    scratch,       top,       post_};
         pool_rows(rows, out, out + 1, shapes_.out_w,
                   static_cast<float*>(args.y) + image * args.y_stride.n + k, args.y_stride);
       }
@@ -145,6 +147,7 @@ void PixelRows::run_row_of(const RunArgs& args, Index image, Index p, const Targ
   row.y = to.y;
   row.y_pixel = to.y_pixel;
   run_row(row);
+  finish_unpooled_rows(post_, {to.y, 1, 0, shapes_.q, to.y_pixel, to.filters});
 }
 
 Cost cost_of_rows(const Stage& stage, Index vectors, double products, double steps,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/kernel.hpp"
+#include "cpu/shared/post_ops.hpp"
 #include "math/divide.hpp"
 #include "math/pool.hpp"
 
@@ -45,7 +46,7 @@ class PixelRows {
   PixelRows(const Stage& stage, const Machine& machine, Index unit);
   ~PixelRows() = default;
 
-  /// All pixels of a row.
+  /// All pixels of a row, with bias and clamp.
   virtual void run_row(const PixelRow& row) const noexcept = 0;
   const std::vector<RowSegment>& segments() const { return segments_; }
   /// body(x, y, pixels) for max_row_pixels of a segment at a time, or fewer.
@@ -76,6 +77,7 @@ class PixelRows {
 
   Stage stage_;
   Shapes shapes_;
+  PostOps post_;
   math::PoolAxis pool_rows_, pool_columns_;
   int threads_;
   Index biases_;

@@ -42,6 +42,8 @@ void pool_rows(const RowsToPool& rows, Index out_begin, Index out_end, Index out
         std::fill_n(window.to + i * y_stride.w, window.valid,
                     -std::numeric_limits<float>::infinity());
     }
+    if (rows.post.behind_pool)
+      finish_rows(rows.post, {y + o * y_stride.h, 1, 0, out_w, y_stride.w, rows.valid});
   }
 }
 

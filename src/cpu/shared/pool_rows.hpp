@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/kernel.hpp"
+#include "cpu/shared/post_ops.hpp"
 #include "cpu/shared/register_tile.hpp"
 #include "math/pool.hpp"
 
@@ -14,6 +15,7 @@ struct RowsToPool {
   Index valid = 0;  // filters to store, at most width
   const float* from = nullptr;
   Index first = 0;
+  PostOps post;  // applied to the maxima, if they follow the pool
 };
 
 /// The maxima of output rows [out_begin, out_end), all whose windows' rows are there, each of out_w

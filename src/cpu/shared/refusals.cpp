@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/size.hpp"
+#include "cpu/shared/post_ops.hpp"
 #include "math/pool.hpp"
 
 namespace convoy::cpu {
@@ -24,11 +25,15 @@ Refusals& Refusals::image_of_at_least(Index size, std::string_view why) {
                 fmt::format("at least {}: {}", text(Extent(size)), why));
 }
 bool pools_in_fours_or_less(const Stage& stage) {
-  return stage.pool && none_or_any_max2.has(form_of_pool(stage));
+  return PostOps(stage).behind_pool && none_or_any_max2.has(form_of_pool(stage));
 }
 
 bool pools_in_fours(const Stage& stage) {
-  return stage.pool && none_or_whole_max2.has(form_of_pool(stage));
+  return pools_in_fours_or_less(stage) && none_or_whole_max2.has(form_of_pool(stage));
+}
+
+bool pools_apart(const Stage& stage) {
+  return stage.pool && !pools_in_fours_or_less(stage);
 }
 
 Refusals& Refusals::packing(Index rows) {
@@ -54,6 +59,15 @@ Refusals& Refusals::rows_of_pool() {
   if (floats.fits(Index{1} << 24)) return *this;
   return refuse("the memory for the rows of a pool's window, for 16 filters,",
                 floats.fits() ? fmt::format("{} MiB", floats.value() >> 18) : "endless", "64 MiB");
+}
+
+Refusals& Refusals::plane_of_pool() {
+  if (!pools_apart(stage_)) return *this;
+  constexpr Index most = Index{1} << 30;
+  const Shapes shapes = shapes_of(stage_);
+  return expect((Size(shapes.p) * shapes.q * stage_.k).fits(most), "the results of an image",
+                fmt::format("{}x{}x{}", shapes.p, shapes.q, stage_.k),
+                fmt::format("at most {} before a pool that registers do not hold", most));
 }
 
 }  // namespace convoy::cpu

@@ -10,10 +10,13 @@
 
 namespace convoy::cpu {
 
-/// Whether there is a pool, and its windows tile the plane in fours.
+/// Whether there is a pool, its windows tile the plane in fours, and no operation of PostOps must
+/// come before it: register tiles can take it.
 bool pools_in_fours(const Stage& stage);
 /// The same, of which the last windows may reach beyond the plane.
 bool pools_in_fours_or_less(const Stage& stage);
+/// Whether kernels that pool in registers only leave the stage's pool to pool_apart.hpp.
+bool pools_apart(const Stage& stage);
 
 /// Adds to `why` each reason that lies in a stage's sizes. What else a family does not serve is
 /// there already (core/serves.hpp).
@@ -41,6 +44,8 @@ class Refusals {
   /// The rows of the convolution's output that a pool's window covers must fit into some memory,
   /// 16 filters of them.
   Refusals& rows_of_pool();
+  /// A pool apart goes through all results of an image.
+  Refusals& plane_of_pool();
 
  private:
   const Stage& stage_;

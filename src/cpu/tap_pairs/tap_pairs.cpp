@@ -24,6 +24,7 @@
 #include "cpu/shared/cpu_prepared.hpp"
 #include "cpu/shared/filter_blocks.hpp"
 #include "cpu/shared/pool_rows.hpp"
+#include "cpu/shared/post_ops.hpp"
 #include "cpu/shared/refusals.hpp"
 #include "math/divide.hpp"
 
@@ -57,6 +58,7 @@ class TapPairsPrepared final : public CpuPrepared<TapPairsWeights> {
         tiles_(tile_loops()),
         loops_(tap_pairs_loops::loops()),
         epilogue_(stage.act),
+        post_(stage),
         pool_rows_(math::pool_rows(stage, shapes_.p)),
         pool_columns_(math::pool_columns(stage, shapes_.q)),
         rows_factors_(factors_of(stage.r, stage.stride.h)),
@@ -181,6 +183,7 @@ class TapPairsPrepared final : public CpuPrepared<TapPairsWeights> {
   const TileLoops& tiles_;
   const tap_pairs_loops::Loops& loops_;
   Epilogue epilogue_;
+  PostOps post_;
   math::PoolAxis pool_rows_, pool_columns_;
   Factors rows_factors_, columns_factors_;
   int threads_;
@@ -273,6 +276,8 @@ void TapPairsPrepared::run_step(const float* packed, const float* bias, Index ro
       loops_.output(out);
     }
   }
+  finish_unpooled_rows(post_, {y, std::min(2 * tile_rows, shapes_.p - row), stride.h, shapes_.q,
+                               stride.w, padded ? padded_k_ : stage_.k});
 }
 
 void TapPairsPrepared::run_band(const RunArgs& args, const float* bias, Index image, Index first,
@@ -296,7 +301,7 @@ void TapPairsPrepared::run_pooled_band(const RunArgs& args, const float* bias, I
   float* const held = m + round_up(sums * m_pitch(), 16);
   const Index row_floats = shapes_.q * padded_k_, last_row = pool_rows_.end(first + count - 1);
   const Strides stride{0, 0, row_floats, padded_k_, 1};
-  RowsToPool rows{pool_rows_, pool_columns_, shapes_.q, padded_k_, stage_.k, held};
+  RowsToPool rows{pool_rows_, pool_columns_, shapes_.q, padded_k_, stage_.k, held, 0, post_};
   Index pooled = first;  // the next row of the output
   Index row = pool_rows_.lowest(first) / 2 * 2;
   rows.first = row;

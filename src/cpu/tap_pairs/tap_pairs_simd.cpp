@@ -13,7 +13,7 @@ HWY_BEFORE_NAMESPACE();
 namespace convoy::cpu::tap_pairs_loops::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
-using cpu::HWY_NAMESPACE::add_bias_and_activate;
+using cpu::HWY_NAMESPACE::add_bias_and_clamp;
 using cpu::HWY_NAMESPACE::store_results;
 constexpr int lanes = HWY_LANES(float);
 using D = hn::FixedTag<float, lanes>;
@@ -96,7 +96,7 @@ void output(const OutputArgs& args) {
 #pragma GCC unroll 2
         for (int j = 0; j < 2; ++j)
           if (i < args.rows && j < columns) check = hn::Add(check, result[i][j]);
-      add_bias_and_activate(d, result, bias, args.epilogue);
+      add_bias_and_clamp(d, result, bias, args.epilogue);
 #pragma GCC unroll 2
       for (int i = 0; i < 2; ++i)
 #pragma GCC unroll 2

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "core/size.hpp"
 #include "cpu/families.hpp"
+#include "cpu/shared/pool_apart.hpp"
 #include "cpu/shared/refusals.hpp"
 
 namespace convoy::cpu::winograd {
@@ -46,6 +46,7 @@ Geometry geometry(const Stage& stage, Index m) {
   // U of 36 MiB and more. What it loses by being made in fp32 does not show beside long sums.
   if (m == 4 && g.c >= 256 && g.c * g.k >= 512 * 512) g.slice = 4 * g.run;
   g.epilogue = Epilogue(stage.act);
+  g.post = PostOps(stage);
   g.pool = pools_in_fours_or_less(stage);
   return g;
 }
@@ -63,8 +64,6 @@ Index group_tiles(const Geometry& g, const Machine& machine) {
 
 namespace {
 
-constexpr Index most_results = Index{1} << 30;
-
 void refuse_sizes(const Stage& stage, const Machine& machine, Index m, Reasons& why) {
   // Measured against plain fp32 on thousands of drawn stages: with fewer channels, or an image of
   // mostly padding, too few roundings average out and the error exceeds twice that of plain fp32.
@@ -79,14 +78,7 @@ void refuse_sizes(const Stage& stage, const Machine& machine, Index m, Reasons& 
     refusals.refuse(
         "C", stage.c,
         fmt::format("at least {}: with fewer the error of F({}x{}) is too large", least, m, m));
-  // A pool other than 2x2 goes through all results of an image.
-  if (stage.pool && !pools_in_fours_or_less(stage)) {
-    const Shapes shapes = shapes_of(stage);
-    if (!(Size(shapes.p) * shapes.q * stage.k).fits(most_results))
-      refusals.refuse("the results of an image",
-                      fmt::format("{}x{}x{}", shapes.p, shapes.q, stage.k),
-                      fmt::format("at most {} before a pool other than 2x2", most_results));
-  }
+  refusals.plane_of_pool();
   // Without vectors a product is rounded before it is added, which F(4x4) has no margin for.
   refusals.image_of_at_least(4, "with less its error is too large")
       .expect(m == 2 || machine.isa != "scalar", "the instruction set", machine.isa,
@@ -123,11 +115,14 @@ class Winograd final : public StageKernel {
     return winograd::tiles(stage, machine, m_);
   }
   Cost cost(const Stage& stage, const Tile& tile, const Machine& machine) const override {
-    return cost_pooled(stage, tile, machine, m_);
+    return cost_pooled(stage, machine,
+                       [&](const Stage& some) { return winograd::cost(some, tile, machine, m_); });
   }
   std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile,
                                     const Machine& machine) const override {
-    return prepare_pooled(stage, tile, machine, m_);
+    return prepare_pooled(stage, machine, [&](const Stage& some) {
+      return winograd::prepare(some, tile, machine, m_);
+    });
   }
 
  private:

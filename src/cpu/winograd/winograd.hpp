@@ -27,6 +27,7 @@
 #include "convoy/stage.hpp"
 #include "core/kernel.hpp"
 #include "cpu/shared/epilogue.hpp"
+#include "cpu/shared/post_ops.hpp"
 #include "math/divide.hpp"
 #include "math/winograd.hpp"
 
@@ -48,6 +49,7 @@ struct Geometry {
   Index run = 0;      // channels summed before they join the total
   Index slice = 0;    // channels of which U is made at a time; 0: U was made with the weights
   Epilogue epilogue;
+  PostOps post;
   bool pool = false;  // max 2x2, stride 2
 
   Index tiles_an_image() const { return tiles_h * tiles_w; }
@@ -238,15 +240,12 @@ inline Cut cut_by(const Tile& tile, Index tiles, Index most, Index panels, Index
 /// The weights [K,3,3,C] as U, or as W where g.slice > 0.
 void pack(const Geometry& g, Index panel, const float* w, float* to);
 
+/// Of stages without a pool, or whose pool tiles hold.
 /// a: tiles of a block, at most. b: 0, a task is a block from x to y; else tasks share the
 /// transformed input and each takes b panels of filters.
 std::vector<Tile> tiles(const Stage& stage, const Machine& machine, Index m);
 Cost cost(const Stage& stage, const Tile& tile, const Machine& machine, Index m);
 std::unique_ptr<Prepared> prepare(const Stage& stage, const Tile& tile, const Machine& machine,
                                   Index m);
-/// The same with any pool: tiles hold windows of 2x2 with stride 2 only.
-Cost cost_pooled(const Stage& stage, const Tile& tile, const Machine& machine, Index m);
-std::unique_ptr<Prepared> prepare_pooled(const Stage& stage, const Tile& tile,
-                                         const Machine& machine, Index m);
 
 }  // namespace convoy::cpu::winograd

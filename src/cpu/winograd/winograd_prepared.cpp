@@ -155,6 +155,22 @@ class WinogradPrepared final : public CpuPrepared<WinogradWeights> {
     }
     simd_.output(g_, t, block, m, k);
   }
+  // What follows bias and clamp of a block's results of some panels, a row of tiles at a time.
+  void finish_block(const Tensors& t, const Block& block, Index first_panel, Index panels) const {
+    if (g_.post.none()) return;
+    const Index k = first_panel * simd_.panel;
+    const Index shrink = g_.pool ? 2 : 1, size = g_.m / shrink;
+    const Index filters = std::min(panels * simd_.panel, g_.k - k), end = block.first + block.count;
+    const Strides& s = t.y_stride;
+    for (Index tile = block.first, tiles = 0; tile < end; tile += tiles) {
+      const Place at = place_of(g_, tile);
+      const Index row = at.row / shrink, column = at.column / shrink;
+      tiles = std::min(end - tile, g_.tiles_w - at.column / g_.m);
+      finish_rows(g_.post, {t.y + at.image * s.n + row * s.h + column * s.w + k,
+                            std::min(size, g_.out_h - row), s.h,
+                            std::min(tiles * size, g_.out_w - column), s.w, filters});
+    }
+  }
 
   // A task is a block from x to y.
   void run_blocks(const Tensors& t, const Cut& plan, float* workspace, Threads& threads) const {
@@ -165,6 +181,7 @@ class WinogradPrepared final : public CpuPrepared<WinogradWeights> {
       const Block next = plan.block(std::min(task + 1, plan.blocks - 1), group_);
       for (Index panel = 0; panel < panels_; ++panel)
         finish_panel(t, block, panel, v, v + v_floats_, far_ ? &next : nullptr);
+      finish_block(t, block, 0, panels_);
     });
   }
 
@@ -184,6 +201,7 @@ class WinogradPrepared final : public CpuPrepared<WinogradWeights> {
       for (Index panel = first; panel < std::min(first + tile_.b, panels_); ++panel)
         finish_panel(t, block, panel, workspace + task % plan.blocks * v,
                      products + slot * (m_floats_ + u_floats_));
+      finish_block(t, block, first, tile_.b);
     });
   }
 

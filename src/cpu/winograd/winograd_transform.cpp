@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace convoy::cpu::winograd::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-using cpu::HWY_NAMESPACE::activate;
+using cpu::HWY_NAMESPACE::clamped;
 using cpu::HWY_NAMESPACE::load_some;
 using cpu::HWY_NAMESPACE::pool_fours;
 using cpu::HWY_NAMESPACE::store_results;
@@ -174,7 +174,7 @@ HWY_NOINLINE void repair(const Geometry& g, const Tensors& t, const Place& at, I
     }
 }
 
-// A tile's results before bias and activation, from its products `step` floats apart.
+// A tile's results before bias and clamp, from its products `step` floats apart.
 template <class F>
 HWY_INLINE void transform_output(D d, const float* from, Index step, V (&y)[F::m][F::m]) {
   V half[F::m][F::n];
@@ -215,7 +215,7 @@ HWY_INLINE void store_tile(D d, const Geometry& g, const Strides& s, const Place
               columns = std::min<Index>(m, g.q - at.column);
   for (int i = 0; i < rows; ++i)
     for (int j = 0; j < columns; ++j)
-      store_results(d, activate(d, hn::Add(y[i][j], bias), g.epilogue.on_vectors),
+      store_results(d, clamped(d, hn::Add(y[i][j], bias), g.epilogue),
                     to + (at.row + i) * s.h + (at.column + j) * s.w, count);
 }
 

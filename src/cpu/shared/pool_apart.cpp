@@ -1,18 +1,21 @@
-// Winograd before a pool that its tiles do not hold: the results of some images, then their maxima.
+#include "cpu/shared/pool_apart.hpp"
+
 #include <algorithm>
 #include <utility>
 
 #include "cpu/shared/core_costs.hpp"
 #include "cpu/shared/pool_rows.hpp"
 #include "cpu/shared/refusals.hpp"
-#include "cpu/winograd/winograd.hpp"
+#include "math/divide.hpp"
 
-namespace convoy::cpu::winograd {
+namespace convoy::cpu {
 namespace {
 
+// The pool takes the operations with it that may follow it.
 Stage without_pool(const Stage& stage) {
   Stage plain = stage;
   plain.pool.reset();
+  if (const PostOps post(stage); post.behind_pool && !post.none()) plain.act = no_act;
   return plain;
 }
 
@@ -28,18 +31,20 @@ Index images_at_once(const Stage& stage, const Machine& machine) {
 
 class PooledPrepared final : public Prepared {
  public:
-  PooledPrepared(const Stage& stage, const Tile& tile, const Machine& machine, Index m)
+  PooledPrepared(const Stage& stage, const Machine& machine,
+                 const std::function<std::unique_ptr<Prepared>(const Stage&)>& prepare)
       : k_(stage.k),
         images_(images_at_once(stage, machine)),
         shapes_(shapes_of(stage)),
+        post_(stage),
         rows_(math::pool_rows(stage, shapes_.p)),
         columns_(math::pool_columns(stage, shapes_.q)) {
     Stage some = without_pool(stage);
     some.n = images_;
     stride_ = dense_y(some, images_);
     // The pool reads whole vectors.
-    plane_floats_ = round_up(images_ * stride_.n + machine.vector_floats, 16);
-    inner_ = winograd::prepare(some, tile, machine, m);
+    plane_floats_ = math::round_up(images_ * stride_.n + machine.vector_floats, 16);
+    inner_ = prepare(some);
   }
 
   std::string packing() const override { return inner_->packing(); }
@@ -65,9 +70,9 @@ class PooledPrepared final : public Prepared {
       if (Status status = inner_->run(inner); !status.ok()) return status;
       args.threads->for_each(inner.n * shapes_.out_h, [&](Index task, int) {
         const Index image = task / shapes_.out_h, row = task % shapes_.out_h;
-        pool_rows({rows_, columns_, shapes_.q, k_, k_, plane + image * stride_.n, 0}, row, row + 1,
-                  shapes_.out_w, static_cast<float*>(args.y) + (first + image) * args.y_stride.n,
-                  args.y_stride);
+        pool_rows({rows_, columns_, shapes_.q, k_, k_, plane + image * stride_.n, 0, post_}, row,
+                  row + 1, shapes_.out_w,
+                  static_cast<float*>(args.y) + (first + image) * args.y_stride.n, args.y_stride);
       });
     }
     return {};
@@ -76,6 +81,7 @@ class PooledPrepared final : public Prepared {
  private:
   Index k_, images_;
   Shapes shapes_;
+  PostOps post_;
   math::PoolAxis rows_, columns_;
   Strides stride_;  // of the results before the pool
   Index plane_floats_ = 0;
@@ -84,15 +90,17 @@ class PooledPrepared final : public Prepared {
 
 }  // namespace
 
-std::unique_ptr<Prepared> prepare_pooled(const Stage& stage, const Tile& tile,
-                                         const Machine& machine, Index m) {
-  if (!stage.pool || pools_in_fours_or_less(stage)) return prepare(stage, tile, machine, m);
-  return std::make_unique<PooledPrepared>(stage, tile, machine, m);
+std::unique_ptr<Prepared> prepare_pooled(
+    const Stage& stage, const Machine& machine,
+    const std::function<std::unique_ptr<Prepared>(const Stage&)>& prepare) {
+  if (!pools_apart(stage)) return prepare(stage);
+  return std::make_unique<PooledPrepared>(stage, machine, prepare);
 }
 
-Cost cost_pooled(const Stage& stage, const Tile& tile, const Machine& machine, Index m) {
-  if (!stage.pool || pools_in_fours_or_less(stage)) return cost(stage, tile, machine, m);
-  Cost cost = winograd::cost(without_pool(stage), tile, machine, m);
+Cost cost_pooled(const Stage& stage, const Machine& machine,
+                 const std::function<Cost(const Stage&)>& cost_of) {
+  if (!pools_apart(stage)) return cost_of(stage);
+  Cost cost = cost_of(without_pool(stage));
   const CoreCosts& costs = core_costs(machine);
   const Shapes shapes = shapes_of(stage);
   // Each window reads its results again, a few operations a vector.
@@ -103,4 +111,4 @@ Cost cost_pooled(const Stage& stage, const Tile& tile, const Machine& machine, I
   return cost;
 }
 
-}  // namespace convoy::cpu::winograd
+}  // namespace convoy::cpu
